@@ -1,13 +1,15 @@
 //! docker: a runtime in daemon.json. docker reads this one file, which has no comments.
 
 use super::engine::Found;
-use super::{Plan, Task, json_text};
-use runmig_lease::error::{Context, Error, Result};
-use serde_json::Value;
+use super::rewrite::{Rewrite, Which};
+use super::{Plan, Task, is_runmig};
+use runmig_lease::error::{Error, Result};
+use serde_json::{Map, Value, json};
 use std::path::Path;
 
 pub const CONFIG: &str = "/etc/docker/daemon.json";
 const DEFAULT: &str = "default-runtime";
+const RUNTIMES: &str = "runtimes";
 /// The first docker whose containers can have annotations.
 const ANNOTATIONS: u32 = 24;
 
@@ -19,10 +21,15 @@ pub fn plan(task: &Task<'_>) -> Result<Plan> {
                 .hint("name another daemon.json with --engine-config"),
         );
     }
-    let path = task.engine_config.unwrap_or(CONFIG.as_ref());
-    let change = task.change(path, |before| {
-        after(task, before).context(|| format!("change {}", path.display()))
-    })?;
+    let change = task.rewrite(
+        task.engine_config.unwrap_or(CONFIG.as_ref()),
+        &Rewrite {
+            without: &|text, which| without(task, text, which),
+            with: &|text| with(task, text),
+            same: |a, b| matches!((read(a), read(b)), (Ok(a), Ok(b)) if a == b),
+            empty: "{}\n",
+        },
+    )?;
     let too_old = engine.version.is_some() && !engine.at_least(ANNOTATIONS);
     let note = format!(
         "{}: its containers cannot have annotations, so they cannot request a slice; docker {ANNOTATIONS} \
@@ -33,143 +40,79 @@ pub fn plan(task: &Task<'_>) -> Result<Plan> {
         changes: vec![change],
         engine: engine.name,
         restart: Some("systemctl restart docker"),
-        notes: if too_old && !task.remove {
-            vec![note]
-        } else {
-            Vec::new()
-        },
+        notes: Vec::from_iter((too_old && !task.remove).then_some(note)),
     })
 }
 
-fn after(task: &Task<'_>, before: Option<&str>) -> Result<Option<String>> {
-    let root = says(before).map_err(|e| e.hint("correct the file; migctl changed nothing"))?;
-    let runtimes = root.get("runtimes");
-    if !root.is_object() || runtimes.is_some_and(|r| !r.is_object()) {
-        return Err(Error::new(
+/// Parses daemon.json. docker reads a blank file as one without settings.
+fn read(text: &str) -> Result<Map<String, Value>> {
+    let text = if text.trim().is_empty() { "{}" } else { text };
+    let correct = |e: Error| e.hint("correct the file; migctl changed nothing");
+    let root = serde_json::from_str(text).map_err(|e| correct(Error::new(e.to_string())))?;
+    let is_object = |value: Option<&Value>| value.is_none_or(Value::is_object);
+    match root {
+        Value::Object(root) if is_object(root.get(RUNTIMES)) => Ok(root),
+        _ => Err(correct(Error::new(
             "the file or its \"runtimes\" is not a JSON object",
-        ));
+        ))),
     }
-    let there = runtimes.and_then(|r| r.get(task.name));
-    let same = there.and_then(path_of) == Some(task.runtime.as_path());
-    // Replacing it would lose its other members.
-    let says_more = there
-        .and_then(Value::as_object)
-        .is_some_and(|t| t.len() > 1);
-    let in_the_way = says_more && !same && !task.remove;
-    if let Some(theirs) = there.filter(|there| !is_runmig(there) || in_the_way) {
-        if task.remove {
-            return Ok(before.map(str::to_owned));
-        }
+}
+
+fn write(root: &Map<String, Value>) -> Result<String> {
+    let text = serde_json::to_string_pretty(root);
+    Ok(text.map_err(|e| Error::new(e.to_string()))? + "\n")
+}
+
+fn runtimes(root: &Map<String, Value>) -> Map<String, Value> {
+    let runtimes = root.get(RUNTIMES).and_then(Value::as_object);
+    runtimes.cloned().unwrap_or_default()
+}
+
+/// Says whether a runtime is a runmig, as this verb adds one, with nothing beside its path.
+fn is_ours(runtime: &Value) -> bool {
+    let members = runtime.as_object().filter(|members| members.len() == 1);
+    let path = members.and_then(|members| members.get("path")?.as_str());
+    path.is_some_and(|path| is_runmig(Path::new(path)))
+}
+
+fn without(task: &Task<'_>, text: &str, which: Which) -> Result<String> {
+    let mut root = read(text)?;
+    let mut left = runtimes(&root);
+    let goes = |name: &str| which == Which::All || name == task.name;
+    left.retain(|name, runtime| !goes(name) || !is_ours(runtime));
+    if left.len() == runtimes(&root).len() {
+        return Ok(text.to_owned());
+    }
+    let default = root.get(DEFAULT).and_then(Value::as_str);
+    if default.is_some_and(|name| goes(name) && !left.contains_key(name) && name != "runc") {
+        root.shift_remove(DEFAULT);
+    }
+    match left.is_empty() {
+        true => root.shift_remove(RUNTIMES),
+        false => root.insert(RUNTIMES.to_owned(), left.into()),
+    };
+    write(&root)
+}
+
+fn with(task: &Task<'_>, text: &str) -> Result<String> {
+    let mut root = read(text)?;
+    let mut more = runtimes(&root);
+    if let Some(theirs) = more.get(task.name) {
         return Err(Error::new(format!("its runtime {} is {theirs}", task.name))
             .hint("choose another name with --name"));
     }
-    let default = root.get(DEFAULT).and_then(Value::as_str);
-    if let Some(other) = default.filter(|name| task.default && ![task.name, "runc"].contains(name))
-    {
-        return Err(Error::new(format!("its {DEFAULT} is {other}"))
-            .hint("remove that member, or omit --set-as-default"));
-    }
-    let mut after = before.map(str::to_owned);
-    let new_default = task.default != (default == Some(task.name));
-    if new_default && root.get(DEFAULT).is_some() {
-        let without = |text: String| json_text::without_member(&text, &[], DEFAULT);
-        after = after.map(without).transpose()?;
-    }
-    if let (Some(there), Some(text)) = (there.filter(|_| !same || task.remove), &after) {
-        after = without(task, text, path_of(there))?;
-    }
-    if !same && !task.remove {
-        after = Some(with(task, after.as_deref())?);
-    }
-    if new_default && task.default {
-        let value = Value::from(task.name).to_string();
-        let with = |text: String| json_text::with_member(&text, &[], DEFAULT, &value);
-        after = after.map(with).transpose()?;
-    }
-    if after.as_deref() != before {
-        let after = says(after.as_deref()).context(|| "read the result")?;
-        check(&root, &after, task)?;
-    }
-    Ok(after)
-}
-
-/// Parses daemon.json. docker reads a blank file as one without settings.
-fn says(text: Option<&str>) -> Result<Value> {
-    let text = text.filter(|t| !t.trim().is_empty()).unwrap_or("{}");
-    serde_json::from_str(text).map_err(|e| Error::new(e.to_string()))
-}
-
-/// Adds the runtime. The text has none; it may be blank or missing.
-fn with(task: &Task<'_>, text: Option<&str>) -> Result<String> {
-    match text {
-        None => Ok(alone(task, &task.runtime)),
-        Some(blank) if blank.trim().is_empty() => {
-            let made = alone(task, &task.runtime);
-            Ok(format!("{blank}{}", made.trim_end()))
+    more.insert(
+        task.name.to_owned(),
+        json!({"path": task.runtime.display().to_string()}),
+    );
+    root.insert(RUNTIMES.to_owned(), more.into());
+    if task.default {
+        let theirs = root.get(DEFAULT).and_then(Value::as_str);
+        if let Some(other) = theirs.filter(|name| *name != "runc") {
+            return Err(Error::new(format!("its {DEFAULT} is {other}"))
+                .hint("remove that member, or omit --set-as-default"));
         }
-        Some(text) => {
-            let path = quoted(&task.runtime);
-            json_text::with_member(text, &["runtimes", task.name], "path", &path)
-        }
+        root.insert(DEFAULT.to_owned(), task.name.into());
     }
-}
-
-/// Undoes `with`, which wrote this path.
-fn without(task: &Task<'_>, text: &str, path: Option<&Path>) -> Result<Option<String>> {
-    let made = path.map(|path| alone(task, path)).unwrap_or_default();
-    if text == made {
-        return Ok(None);
-    }
-    if text.trim() == made.trim() {
-        return Ok(Some(text.replace(made.trim(), "")));
-    }
-    json_text::without_member(text, &["runtimes"], task.name).map(Some)
-}
-
-/// Returns a file with the runtime and nothing else.
-fn alone(task: &Task<'_>, path: &Path) -> String {
-    json_text::alone(&["runtimes", task.name], "path", &quoted(path))
-}
-
-fn quoted(path: &Path) -> String {
-    Value::from(path.display().to_string()).to_string()
-}
-
-fn path_of(runtime: &Value) -> Option<&Path> {
-    runtime.get("path").and_then(Value::as_str).map(Path::new)
-}
-
-fn is_runmig(runtime: &Value) -> bool {
-    let name = path_of(runtime)
-        .and_then(Path::file_name)
-        .and_then(|n| n.to_str());
-    name.is_some_and(|n| n == "runmig" || n.starts_with("runmig-"))
-}
-
-/// Checks that the new text has the wanted runtime and default, and that all other values are the same.
-fn check(before: &Value, after: &Value, task: &Task<'_>) -> Result<()> {
-    let rest = |root: &Value| {
-        let mut root = root.clone();
-        let runtimes = root.get_mut("runtimes").and_then(Value::as_object_mut);
-        let empty = runtimes.is_some_and(|runtimes| {
-            runtimes.remove(task.name);
-            runtimes.is_empty()
-        });
-        if let Some(root) = root.as_object_mut() {
-            root.remove(DEFAULT);
-            if empty {
-                root.remove("runtimes");
-            }
-        }
-        root
-    };
-    let there = after.get("runtimes").and_then(|r| r.get(task.name));
-    let path = there.and_then(path_of);
-    let default = after.get(DEFAULT).and_then(Value::as_str) == Some(task.name);
-    let as_wanted =
-        default == task.default && path == (!task.remove).then_some(task.runtime.as_path());
-    if as_wanted && rest(before) == rest(after) {
-        return Ok(());
-    }
-    Err(Error::new("the runtime cannot be changed alone").hint("add the runtime by hand"))
+    write(&root)
 }

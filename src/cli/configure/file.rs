@@ -1,5 +1,7 @@
 //! Reads files of engines with checks of their owners, and replaces them atomically.
 
+use super::diff::diff;
+use super::rewrite::Kept;
 use runmig_lease::error::{Context, Error, Result};
 use runmig_lease::files;
 use runmig_lease::trust;
@@ -18,6 +20,8 @@ pub struct Change {
     pub on_disk: PathBuf,
     pub before: Option<String>,
     pub after: Option<String>,
+    /// The original that is kept beside a file with other content too.
+    pub kept: Option<Kept>,
 }
 
 /// Reads a file; `None` where it is missing. It follows links, but not out of the root.
@@ -68,29 +72,47 @@ impl Change {
         };
         let before = self.before.as_deref().unwrap_or_default();
         let after = self.after.as_deref().unwrap_or_default();
-        similar::TextDiff::from_lines(before, after)
-            .unified_diff()
-            .header(&name("a", &self.before), &name("b", &self.after))
-            .to_string()
+        format!(
+            "--- {}\n+++ {}\n{}",
+            name("a", &self.before),
+            name("b", &self.after),
+            diff(before, after)
+        )
     }
 
+    /// Keeps the original before it replaces the file, and removes earlier originals afterwards.
     pub fn make(&self) -> Result<()> {
-        if !self.changes() {
-            return Ok(());
-        }
         let what = || format!("write {}", self.path.display());
-        let done = match &self.after {
-            Some(text) => self.replace(text),
-            None => self.remove(),
+        let beside = match (&self.kept, &self.after) {
+            (Some(kept), Some(after)) => kept.text.as_ref().map(|text| (kept.beside(after), text)),
+            _ => None,
         };
-        done.context(what)
+        if self.changes() {
+            if let Some((file, original)) = &beside {
+                let what = || format!("keep the original as {}", file.display());
+                self.replace(file, original).context(what)?;
+            }
+            let done = match &self.after {
+                Some(text) => self.replace(&self.on_disk, text),
+                None => self.remove(),
+            };
+            done.context(what)?;
+        }
+        let stale = self
+            .kept
+            .iter()
+            .flat_map(|kept| kept.stale(beside.as_ref().map(|(file, _)| file.as_path())));
+        stale
+            .map(|file| fs::remove_file(&file).context(|| format!("remove {}", file.display())))
+            .collect()
     }
 
-    fn replace(&self, text: &str) -> Result<()> {
-        let parent = self.on_disk.parent().unwrap_or(Path::new("/"));
+    /// Writes a file with the owner and mode of this one.
+    fn replace(&self, file: &Path, text: &str) -> Result<()> {
+        let parent = file.parent().unwrap_or(Path::new("/"));
         let made = DirBuilder::new().recursive(true).mode(0o755).create(parent);
         made.context(|| "make its folder")?;
-        let target = runmig_lease::paths::resolve(&self.on_disk);
+        let target = runmig_lease::paths::resolve(file);
         let dir = target.parent().unwrap_or(Path::new("/"));
         let name = target.file_name().unwrap_or_default().to_string_lossy();
         // Not in a drop-in folder: CRI-O reads every file in it.
@@ -100,7 +122,11 @@ impl Change {
         };
         let unfinished = aside.join(format!(".{name}.migctl-{}", std::process::id()));
         let written = self
-            .write(&unfinished, &target, text)
+            .write(
+                &unfinished,
+                &runmig_lease::paths::resolve(&self.on_disk),
+                text,
+            )
             .and_then(|()| self.as_it_was())
             .and_then(|()| fs::rename(&unfinished, &target).context(|| "rename the new file"));
         if written.is_err() {
@@ -110,8 +136,9 @@ impl Change {
         sync(dir)
     }
 
-    fn write(&self, unfinished: &Path, target: &Path, text: &str) -> Result<()> {
-        let old = fs::metadata(target).ok();
+    /// Writes text into a new file with the owner and mode of an older one.
+    fn write(&self, unfinished: &Path, like: &Path, text: &str) -> Result<()> {
+        let old = fs::metadata(like).ok();
         let _ = fs::remove_file(unfinished);
         let mut out = OpenOptions::new()
             .write(true)

@@ -1,32 +1,25 @@
-//! The files that containerd's main file imports, directly or through others.
+//! The files that containerd's main file imports.
 
-use super::{Task, toml_text};
+use super::{Task, table};
 use runmig_lease::error::{Context, Error, Result};
 use std::path::{Path, PathBuf};
 
-/// Returns the file and all that it imports.
-pub fn all(task: &Task<'_>, file: &Path) -> Result<Vec<PathBuf>> {
-    let mut found = vec![file.to_owned()];
-    let mut next = 0;
-    while let Some(file) = found.get(next).cloned() {
-        next += 1;
-        let text = task.read(&file)?.unwrap_or_default();
-        let patterns = toml_text::strings(&text, "imports");
-        for pattern in patterns.context(|| format!("read {}", file.display()))? {
-            let pattern = beside(&file, &pattern);
-            if !is_understood(&pattern) {
-                return Err(Error::new(format!(
-                    "cannot follow the imports of {}: migctl does not know the pattern {}",
-                    file.display(),
-                    pattern.display()
-                )));
-            }
-            for path in matching(task, &pattern) {
-                if !found.contains(&path) {
-                    found.push(path);
-                }
-            }
+/// Returns the files that containerd's main file imports by itself.
+pub fn of(task: &Task<'_>, file: &Path) -> Result<Vec<PathBuf>> {
+    let text = task.read(file)?.unwrap_or_default();
+    let table = table::parse(&text);
+    let patterns = table.and_then(|table| table::strings(&table, "imports"));
+    let mut found = Vec::new();
+    for pattern in patterns.context(|| format!("read {}", file.display()))? {
+        let pattern = beside(file, &pattern);
+        if !is_understood(&pattern) {
+            return Err(Error::new(format!(
+                "cannot follow the imports of {}: migctl does not know the pattern {}",
+                file.display(),
+                pattern.display()
+            )));
         }
+        found.extend(matching(task, &pattern));
     }
     Ok(found)
 }
@@ -37,7 +30,7 @@ pub fn beside(file: &Path, pattern: &str) -> PathBuf {
 }
 
 /// Returns the files that match a pattern.
-pub fn matching(task: &Task<'_>, pattern: &Path) -> Vec<PathBuf> {
+fn matching(task: &Task<'_>, pattern: &Path) -> Vec<PathBuf> {
     let dir = pattern.parent().unwrap_or(Path::new("/"));
     let entries = std::fs::read_dir(task.on_disk(dir))
         .into_iter()

@@ -1,23 +1,22 @@
 //! `migctl configure`: registers runmig with a container engine, or removes the registration.
 //!
-//! It plans all changes before it writes the first file, and keeps every byte that it did not write.
+//! It plans all changes before it writes the first file. Where an engine reads drop-ins, it writes one; other files it
+//! rewrites, and keeps the original.
 
-mod added;
-mod block;
 mod containerd;
 mod crio;
+mod diff;
 mod docker;
 mod engine;
 mod file;
 mod imports;
 mod inherit;
-mod json_text;
 mod link;
 mod named;
 mod podman;
+mod rewrite;
 mod table;
 mod task;
-mod toml_text;
 
 use super::completion;
 use super::json::{ChangeItem, Items};
@@ -167,9 +166,7 @@ fn plan(engine: Engine, task: &Task<'_>) -> Result<Plan> {
 /// The state of runmig at an engine of this machine.
 pub enum Registration {
     NoEngine,
-    No {
-        version: String,
-    },
+    No,
     /// `migctl configure` would change these files.
     Stale {
         version: String,
@@ -199,9 +196,7 @@ pub fn registration(engine: Engine, folder: &Path, root: &Path) -> Result<Regist
     };
     let removal = plan(engine, &task(true))?;
     if !removal.changes.iter().any(Change::changes) {
-        return Ok(Registration::No {
-            version: removal.engine,
-        });
+        return Ok(Registration::No);
     }
     let plan = plan(engine, &task(false))?;
     let files = |changes: &dyn Fn(&&Change) -> bool| -> Vec<PathBuf> {
@@ -275,6 +270,12 @@ fn show(plan: &Plan, options: &Options, format: Format) {
     }
 }
 
+/// Says whether a path is that of a runmig, by whatever handler.
+fn is_runmig(program: &Path) -> bool {
+    let name = program.file_name().and_then(|name| name.to_str());
+    name.is_some_and(|name| name == programs::FRONT || link::variant(name).is_some())
+}
+
 /// Checks that a RuntimeClass can name the handler.
 fn check_name(name: &str) -> Result<()> {
     // Engines have these handlers built in.
@@ -327,7 +328,7 @@ mod tests {
             assert!(matches!(look("/usr/bin"), Ok(Registration::NoEngine)));
             return;
         }
-        assert!(matches!(look("/usr/bin"), Ok(Registration::No { .. })));
+        assert!(matches!(look("/usr/bin"), Ok(Registration::No)));
         let task = Task {
             name: programs::FRONT,
             runtime: "/usr/bin/runmig".into(),

@@ -40,8 +40,8 @@ fn cannot_tell(e: &Error) -> String {
 
 /// Returns the files in which engines look for runtimes: the default ones, and those of this run.
 fn files(task: &Task<'_>) -> Result<Vec<PathBuf>> {
-    let mut files = imports::all(task, containerd::CONFIG.as_ref())?;
-    let mains = [crio::CONFIG, docker::CONFIG].into_iter();
+    let mut files = imports::of(task, containerd::CONFIG.as_ref())?;
+    let mains = [containerd::CONFIG, crio::CONFIG, docker::CONFIG].into_iter();
     files.extend(mains.chain(podman::CONFIGS).map(PathBuf::from));
     for dir in [containerd::DROP_INS, crio::DROP_INS, podman::DROP_INS] {
         files.extend(task.below(dir.as_ref())?);

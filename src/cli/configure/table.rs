@@ -30,6 +30,18 @@ pub fn at<'a>(table: &'a Table, keys: &[&str]) -> Option<&'a toml::Value> {
     }
 }
 
+/// Returns the strings of the array at a key; none where the key is missing.
+pub fn strings(table: &Table, key: &str) -> Result<Vec<String>> {
+    let Some(value) = table.get(key) else {
+        return Ok(Vec::new());
+    };
+    let string = |value: &toml::Value| value.as_str().map(str::to_owned);
+    let strings = value
+        .as_array()
+        .and_then(|all| all.iter().map(string).collect());
+    strings.ok_or_else(|| Error::new(format!("{key} is not an array of strings")))
+}
+
 /// Writes a value in one line, as it stands behind `key =`.
 pub fn value(value: &toml::Value) -> String {
     value.to_string()

@@ -84,6 +84,7 @@ impl Task<'_> {
             on_disk: self.on_disk(path),
             before,
             after,
+            kept: None,
         })
     }
 

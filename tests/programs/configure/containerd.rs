@@ -313,6 +313,31 @@ fn changes_two_handlers_independently() {
     }
 }
 
+/// An administrator changes the file after migctl has: the change stays, with its comment, and the entry alone goes.
+#[test]
+fn removal_keeps_later_changes() {
+    for containerd in [Containerd::one(), Containerd::two()].into_iter().flatten() {
+        let (place, arguments) = (&containerd.place, containerd.arguments(&[]));
+        place.write(CONFIG, SYSTEMD);
+        place.configure(&arguments).ok();
+        let change = "oom_score = -999 # theirs\n";
+        let text = place.read(CONFIG);
+        place.write(
+            CONFIG,
+            &text.replacen("version", &format!("{change}version"), 1),
+        );
+        let again = place.configure(&arguments).ok().stdout;
+        assert!(again.contains("nothing to change"), "{again}");
+        place.configure(&containerd.arguments(&["--remove"])).ok();
+        let left = place.read(CONFIG);
+        assert!(left.contains(change) && !left.contains("runmig"), "{left}");
+        assert_eq!(place.files().len(), 1, "{:?}", place.files());
+        let wanted = SYSTEMD.replacen("version", &format!("{change}version"), 1);
+        let [left, wanted] = [left, wanted].map(|text| toml::from_str::<toml::Table>(&text));
+        assert_eq!(left, wanted);
+    }
+}
+
 #[test]
 fn upgrade_of_containerd_moves_the_handler() {
     let (Some(one), Some(two)) = (Containerd::one(), Containerd::two()) else {
@@ -321,11 +346,11 @@ fn upgrade_of_containerd_moves_the_handler() {
     one.place.write(CONFIG, DEBIANS);
     one.place.configure(&one.arguments(&[])).ok();
     one.place.configure(&two.arguments(&[])).ok();
-    let imports =
-        "imports = [\"/etc/containerd/conf.d/runmig.toml\"] # added by migctl configure\n";
-    assert_eq!(
-        one.place.read(CONFIG),
-        DEBIANS.replacen('\n', &format!("\n{imports}"), 1)
+    let text = one.place.read(CONFIG);
+    let imports = "\nimports = [\"/etc/containerd/conf.d/runmig.toml\"]\n";
+    assert!(
+        text.contains(imports) && !text.contains("runtimes"),
+        "{text}"
     );
     one.place.configure(&two.arguments(&["--remove"])).ok();
     assert_eq!(one.place.read(CONFIG), DEBIANS);
@@ -398,34 +423,6 @@ fn refuses_unusable_configurations() {
         &gone,
         "cannot let an engine call /nowhere/runmig as root: no such file or directory; hint: install runmig",
     );
-}
-
-/// The handler of a version that knew slices alone.
-#[test]
-fn names_annotations_that_it_adds() {
-    for containerd in [Containerd::one(), Containerd::two()].into_iter().flatten() {
-        let place = &containerd.place;
-        place.configure(&containerd.arguments(&[])).ok();
-        let new = place.files();
-        for name in new.keys() {
-            let path = format!("/{name}");
-            let text = place.read(&path);
-            let old = text.replace(", \"share.runmig.dev/*\", \"gpu.runmig.dev/*\"", "");
-            place.write(&path, &old);
-        }
-        assert_ne!(place.files(), new);
-        let told =
-            "the handler runmig now also passes on share.runmig.dev/* and gpu.runmig.dev/*\n";
-        let dry = place.configure(&containerd.arguments(&["--dry-run"])).ok();
-        assert!(dry.stdout.contains(told), "{}", dry.stdout);
-        assert_ne!(place.files(), new);
-        let said = place.configure(&containerd.arguments(&[])).ok().stdout;
-        assert!(said.contains(told), "{said}");
-        assert_eq!(place.files(), new);
-        let again = place.configure(&containerd.arguments(&[])).ok().stdout;
-        assert!(again.contains("nothing to change"), "{again}");
-        assert!(!again.contains("passes on"), "{again}");
-    }
 }
 
 /// containerd 1.7 gives its own handler a `sandbox_mode`, which is gone as soon as the file lists handlers. This is a

@@ -1,6 +1,6 @@
 //! daemon.json, which docker itself finds in order.
 
-use crate::configure::place::{Place, RUNMIG};
+use crate::configure::place::{Place, RUNMIG, originals};
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
@@ -95,12 +95,25 @@ fn removal_restores_daemon_json() {
     }
     place.write(CONFIG, "{\"debug\": true}");
     place.configure(&default).ok();
-    let wanted = "{\"debug\": true,\"runtimes\":{\"runmig\":{\"path\":\"/usr/local/bin/runmig\"}},\"default-runtime\":\"runmig\"}";
+    let wanted = "{\n  \"debug\": true,\n  \"runtimes\": {\n    \"runmig\": {\n      \"path\": \"/usr/local/bin/runmig\"\n    }\n  },\n  \
+                  \"default-runtime\": \"runmig\"\n}\n";
     assert_eq!(place.read(CONFIG), wanted);
+    // Somebody changes the file meanwhile, and only the entry goes.
+    place.write(CONFIG, &wanted.replace("true", "false"));
+    let again = place.configure(&default).ok().stdout;
+    assert!(again.contains("nothing to change"), "{again}");
+    place
+        .configure(&[&arguments[..], &["--remove"]].concat())
+        .ok();
+    assert_eq!(place.read(CONFIG), "{\n  \"debug\": false\n}\n");
+    place.write(CONFIG, "{\"debug\": true}");
+    place.configure(&arguments).ok();
+    assert_eq!(originals(&place.files()).len(), 1);
     place
         .configure(&[&arguments[..], &["--remove"]].concat())
         .ok();
     assert_eq!(place.read(CONFIG), "{\"debug\": true}");
+    assert_eq!(originals(&place.files()), [""; 0]);
 }
 
 #[test]

@@ -106,6 +106,7 @@ impl Place {
         let also = |more: &[&'static str]| self.configure(&[arguments, more].concat()).ok().stdout;
         let dry = also(&["--dry-run"]);
         assert_eq!(self.files(), before, "a dry run changed something");
+        assert_eq!(originals(&before), Vec::<String>::new());
         let patched = self.patched(&dry);
         let done = also(&[]);
         assert_ne!(self.files(), before, "{done}");
@@ -159,9 +160,17 @@ impl Place {
     }
 }
 
+/// Returns the originals that migctl has put beside the files that it rewrote.
+pub fn originals(files: &Files) -> Vec<String> {
+    let names = files.keys().filter(|name| name.contains(".before-runmig-"));
+    names.cloned().collect()
+}
+
 fn texts(files: &Files) -> BTreeMap<String, String> {
+    let kept = originals(files);
     files
         .iter()
+        .filter(|(name, _)| !kept.contains(name))
         .map(|(name, (_, _, text))| (name.clone(), text.clone()))
         .collect()
 }

@@ -1,0 +1,123 @@
+//! A file of an engine with other content too, which migctl rewrites. The original stays beside it, as
+//! `FILE.before-runmig-HASH` with the hash of what migctl wrote. While that hash fits, the original is where each run starts,
+//! and what the last removal puts back. Once an administrator has changed the file, migctl changes its own entry alone.
+
+use super::file::Change;
+use super::{MADE, Task};
+use runmig_lease::error::{Context, Result};
+use sha2::{Digest, Sha256};
+use std::path::{Path, PathBuf};
+
+/// Stands for the original of a file that was not there.
+const ABSENT: &str = MADE;
+
+/// How one engine changes its file.
+pub struct Rewrite<'a> {
+    /// Returns a text without this handler, or without all handlers of runmig; the same text where none is there.
+    pub without: &'a dyn Fn(&str, Which) -> Result<String>,
+    /// Adds this handler to a text without it.
+    pub with: &'a dyn Fn(&str) -> Result<String>,
+    /// Says whether two texts have the same values.
+    pub same: fn(&str, &str) -> bool,
+    /// The text of a new file, without a handler.
+    pub empty: &'a str,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Which {
+    This,
+    All,
+}
+
+/// The original of a file, to be kept as long as the file has a handler of runmig.
+pub struct Kept {
+    /// The file beside, without the hash.
+    stem: PathBuf,
+    /// None where nothing is to be kept.
+    pub text: Option<String>,
+}
+
+impl Kept {
+    fn of(on_disk: &Path) -> Kept {
+        let target = runmig_lease::paths::resolve(on_disk);
+        let name = target.file_name().unwrap_or_default().to_string_lossy();
+        Kept {
+            stem: target.with_file_name(format!("{name}.before-runmig-")),
+            text: None,
+        }
+    }
+
+    /// Returns the path beside a file with this text.
+    pub fn beside(&self, text: &str) -> PathBuf {
+        let hash: String = Sha256::digest(text)[..8]
+            .iter()
+            .map(|b| format!("{b:02x}"))
+            .collect();
+        PathBuf::from(format!("{}{hash}", self.stem.display()))
+    }
+
+    /// Returns all originals beside the file but one.
+    pub fn stale(&self, except: Option<&Path>) -> Vec<PathBuf> {
+        let stem = self
+            .stem
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        let entries = std::fs::read_dir(self.stem.parent().unwrap_or(Path::new("/")));
+        let paths = entries
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|entry| entry.path());
+        let is_ours = |path: &PathBuf| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            name.starts_with(&stem) && Some(path.as_path()) != except
+        };
+        paths.filter(is_ours).collect()
+    }
+}
+
+impl Task<'_> {
+    /// Plans the change of a file with other content.
+    pub fn rewrite(&self, path: &Path, rewrite: &Rewrite<'_>) -> Result<Change> {
+        let mut change = self.change(path, |before| Ok(before.map(str::to_owned)))?;
+        let mut kept = Kept::of(&change.on_disk);
+        let what = || format!("change {}", path.display());
+        let Some(now) = &change.before else {
+            if !self.remove {
+                change.after = Some((rewrite.with)(rewrite.empty).context(what)?);
+                kept.text = Some(ABSENT.to_owned());
+            }
+            change.kept = Some(kept);
+            return Ok(change);
+        };
+        let without = |text: &str, which| (rewrite.without)(text, which).context(what);
+        let plain = without(now, Which::This)?;
+        let has_others = plain != without(&plain, Which::All)?;
+        let original = super::file::read(&kept.beside(now), self.root)
+            .context(|| format!("read the original of {}", path.display()))?;
+        let original = match original {
+            Some(text) if text != ABSENT => Some(without(&text, Which::This)?),
+            original => original,
+        };
+        let base = match &original {
+            Some(text) if !has_others && text == ABSENT => rewrite.empty,
+            Some(text) if !has_others => text,
+            _ => &plain,
+        };
+        let is_over = self.remove && !has_others;
+        change.after = match self.remove {
+            true if is_over && original.as_deref() == Some(ABSENT) => None,
+            true => Some(base.to_owned()),
+            false => Some((rewrite.with)(base).context(what)?),
+        };
+        if !self.remove && (rewrite.same)(change.after.as_deref().unwrap_or_default(), now) {
+            change.after = Some(now.clone());
+        }
+        kept.text = Some(original.unwrap_or(plain))
+            .filter(|text| !is_over && Some(text) != change.after.as_ref());
+        change.kept = Some(kept);
+        Ok(change)
+    }
+}
