@@ -13,6 +13,7 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::resource::v1::{ResourceClaim, ResourceSlice};
 pub(crate) use kube::Client;
 use kube::api::ListParams;
+use kube::client::ClientBuilder;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::Status;
 use kube::core::response::StatusDetails;
@@ -21,6 +22,7 @@ use runmig_lease::error::{Context, Error, Result};
 pub(crate) use status::{Written, set_devices};
 use std::path::Path;
 use std::time::Duration;
+use tower::limit::RateLimitLayer;
 pub(crate) use watch::{Event, Watch};
 
 /// The time for one answer. The kubelet waits 45 seconds for the whole of a Prepare.
@@ -51,8 +53,14 @@ pub(crate) async fn connect(kubeconfig: Option<&Path>) -> Result<Client> {
     config.read_timeout = Some(SILENCE);
     // Each task has a pace and a line in the log of its own.
     config.default_retry = false;
-    Client::try_from(config).context(|| "connect to the API server")
+    let client = ClientBuilder::try_from(config).context(|| "connect to the API server")?;
+    let limit = RateLimitLayer::new(MOST.0, MOST.1);
+    Ok(client.with_layer(&limit).build())
 }
+
+/// The most requests in a time, as client-go has it too. kube starts a watch anew as soon as the last one ends, and some
+/// proxies end each watch at once.
+const MOST: (u64, Duration) = (100, Duration::from_secs(5));
 
 /// The time in which each connection has something to read, at the latest the end of a watch.
 const SILENCE: Duration = Duration::from_secs(75);
