@@ -2,7 +2,6 @@
 
 use super::bundle;
 use super::measure::{Call, Cost, median};
-use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
 
@@ -39,25 +38,9 @@ pub fn run(work: &Path, sim: &Path, bin: &Path, rounds: usize) {
         }
     }
     println!(
-        "migctl doctor, {GPUS} GPUs, {} engines: {:.0} ms, {:.0} without the engines (aim: below 1000), medians of {rounds}",
-        engines(&migctl, &config),
+        "migctl doctor, {GPUS} GPUs: {:.0} ms, {:.0} without the engines (aim: below 1000), medians of {rounds}",
         median(&costs[0], |c| c.wall) * 1e3,
         median(&costs[1], |c| c.wall) * 1e3
     );
     println!();
-}
-
-/// Returns the number of engines that doctor finds.
-fn engines(migctl: &Path, config: &Path) -> usize {
-    let mut migctl = Command::new(migctl);
-    migctl.args(["doctor", "--only=engines", "-o", "json"]);
-    migctl.env("RUNMIG_CONFIG", config);
-    migctl.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
-    let said = migctl.output().expect("migctl").stdout;
-    let said: Value = serde_json::from_slice(&said).expect("JSON");
-    let items = said["items"].as_array().expect("items").iter();
-    let texts = items.filter_map(|item| item["text"].as_str());
-    texts
-        .filter(|text| !text.ends_with("is not installed"))
-        .count()
 }

@@ -84,7 +84,7 @@ Examples:
     #[command(after_help = "\
 Examples:
   migctl doctor                                checks the machine, and names a repair for each failure
-  migctl doctor --wait 60s --skip kubernetes   waits until nothing fails, as in a unit")]
+  migctl doctor --wait 60s --quiet             waits until nothing fails, as in a unit")]
     Doctor(doctor::Options),
     /// Print the code by which a shell completes migctl's words
     #[command(after_help = completion::HELP)]

@@ -44,7 +44,7 @@ fn main() -> ExitCode {
             restart_policy_takes_another_slice;
         timer: collects_after_a_kill;
         dcgm: burst_stops_no_path_unit;
-        doctor: knows_timers_and_clock;
+        doctor: knows_the_timer;
         sharing: share_at_mps_holds, timer_restarts_daemon, gives_whole_gpu,
             share_at_driver_holds;
         containerd: gets_its_slice_alone, share_at_driver_holds, restart_keeps_the_slice, kill_releases_the_slice;

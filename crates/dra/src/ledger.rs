@@ -11,7 +11,6 @@ use runmig_lease::gpu::nodes::Nodes;
 use runmig_lease::model::Snapshot;
 use runmig_lease::store::{Claim, ClaimName as LeasedDevice, ClaimTurn, Held, Store};
 use runmig_lease::{ClaimNews, ClaimPlace, LeaseManager, NoBundles, Patience};
-use std::path::PathBuf;
 use std::time::Duration;
 
 /// The time that a Prepare waits for slices that are being released.
@@ -108,16 +107,6 @@ pub(crate) fn user_of(config: &Config, claim: &Claim) -> Result<Option<String>> 
         Some(leases) => leases.user_of_device(&device_of(claim)),
         None => Ok(None),
     }
-}
-
-/// Returns the records that cannot be read, with the reason.
-pub(crate) fn damaged(config: &Config) -> Result<Vec<(PathBuf, Error)>> {
-    let Some(leases) = existing(config)? else {
-        return Ok(Vec::new());
-    };
-    let damaged = leases.damaged()?.into_iter();
-    let damaged = damaged.filter(|record| record.unfinished().is_none());
-    Ok(damaged.map(|record| (record.file, record.why)).collect())
 }
 
 /// Returns whether a claim has a lease on no other device.

@@ -13,7 +13,8 @@ The Kubernetes DRA driver for MIG slices. It runs as root, once on each node.
 usage: runmig-dra [check | show] [--node NAME] [--kubeconfig FILE] [--cdi-dir DIR] [--claim-hook FILE] [--host-root DIR]
        runmig-dra --install-hook DIR
 
-  check              print each problem of this node with its remedy, and serve nothing
+  check              print each problem of the cluster, the kubelet and the engine with its repair, and serve nothing;
+                     migctl doctor --kubernetes joins them with those of the node
   show               print the ResourceSlices that this node would publish, without a cluster
 
   --node NAME        the name of the Node object (default: the environment variable NODE_NAME)
@@ -24,6 +25,7 @@ usage: runmig-dra [check | show] [--node NAME] [--kubeconfig FILE] [--cdi-dir DI
   --install-hook DIR copies runmig-claim from beside this program into a folder, and ends
   --containerd-config FILE
                      the file that check reads (default: /etc/containerd/config.toml)
+  --json             lets check print an object on each line, and exit with 0
 
 The configuration is /etc/runmig/config.toml, as for runmig.
 ";
@@ -43,6 +45,8 @@ pub(crate) struct Options {
     pub(crate) containerd_config: PathBuf,
     /// The node's root folder, as this process sees it.
     pub(crate) host_root: PathBuf,
+    /// Whether the findings of `check` are for a program.
+    pub(crate) json: bool,
 }
 
 impl Default for Options {
@@ -54,6 +58,7 @@ impl Default for Options {
             claim_hook: None,
             containerd_config: "/etc/containerd/config.toml".into(),
             host_root: "/".into(),
+            json: false,
         }
     }
 }
@@ -99,6 +104,7 @@ pub(crate) fn parse(
             "--host-root" => options.host_root = value()?.into(),
             "--claim-hook" => options.claim_hook = Some(value()?.into()),
             "--containerd-config" => options.containerd_config = value()?.into(),
+            "--json" => options.json = true,
             "--kubeconfig" => options.kubeconfig = Some(value()?.into()),
             _ => return Err(wrong(format!("argument {name:?} is unknown"))),
         }
@@ -183,13 +189,14 @@ mod tests {
             let options = Options {
                 node: "n".to_owned(),
                 containerd_config: "/f".into(),
+                json: true,
                 ..Options::default()
             };
             let call = match is_check {
                 true => Call::Check(options),
                 false => Call::Show(options),
             };
-            let all = [verb, "--node", "n", "--containerd-config", "/f"];
+            let all = [verb, "--node", "n", "--containerd-config", "/f", "--json"];
             assert_eq!(parsed(&all, None), Ok(call));
         }
         let install = Call::InstallHook("/d".into());

@@ -71,7 +71,10 @@ fn look_over(options: &Options) -> Result<()> {
         .enable_all()
         .build()
         .context(|| "start the runtime")?;
-    check::print(&runtime.block_on(check::check(options, &config)))
+    check::print(
+        &runtime.block_on(check::check(options, &config)),
+        options.json,
+    )
 }
 
 fn serve(options: &Options) -> Result<()> {

@@ -8,7 +8,6 @@ mod dcgm;
 mod events;
 mod kubernetes;
 mod layout;
-mod reach;
 mod sharing;
 
 pub use dcgm::Dcgm;

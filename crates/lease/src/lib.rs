@@ -120,6 +120,7 @@ pub mod effect;
 pub mod error;
 pub mod events;
 pub mod files;
+pub mod finding;
 pub mod framed;
 #[doc(hidden)]
 pub mod fuzzing;

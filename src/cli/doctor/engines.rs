@@ -1,65 +1,76 @@
-//! The engines that call runmig: their version, changes that `migctl configure` would make, and a start before the last
-//! change.
+//! The engines that call runmig, the driver's files for their containers, and other programs at the same GPUs.
 
-use super::check::Check;
-use super::finding::Finding;
+use super::Check;
 use super::host::Host;
 use crate::cli::configure::{self, Engine, Registration};
 use crate::cli::processes;
 use clap::ValueEnum;
+use runmig_lease::cdi;
+use runmig_lease::config::DriverFiles;
+use runmig_lease::finding::{Finding, Found};
 use runmig_lease::process;
+use runmig_lease::programs::HOOK;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 pub const CHECKS: &[Check] = &[
-    Check::new(
-        "engines.containerd",
-        REGISTERED,
-        "migctl configure containerd",
-    ),
-    Check::new("engines.crio", REGISTERED, "migctl configure crio"),
-    Check::new("engines.podman", REGISTERED, "migctl configure podman"),
-    Check::new("engines.docker", REGISTERED, "migctl configure docker"),
+    Check {
+        id: "engines.registered",
+        what: "each engine that calls runmig calls this one, and has started since its configuration changed",
+        run: registered,
+    },
+    Check {
+        id: "engines.hook",
+        what: "each engine that calls runmig finds runmig-hook among its mounts",
+        run: hook,
+    },
+    Check {
+        id: "engines.files",
+        what: "the CDI specification of nvidia.com/gpu is readable, and its files exist",
+        run: driver_files,
+    },
+    Check {
+        id: "conflicts.programs",
+        what: "no other program makes, holds or gives out MIG instances, now or at the boot",
+        run: conflicts,
+    },
 ];
 
-const REGISTERED: &str =
-    "the engine calls this runmig, and has started since its configuration changed";
-
-pub fn findings(host: &Host) -> Vec<Finding> {
-    let engines = Engine::value_variants().iter();
-    engines.map(|engine| one(*engine, host)).collect()
-}
-
-fn one(engine: Engine, host: &Host) -> Finding {
-    let (name, id) = (engine.name(), id(engine));
-    match configure::registration(engine, &host.folder, Path::new("/")) {
-        Err(e) => Finding::warned(id, &e),
-        Ok(Registration::NoEngine) => Finding::skip(id, format!("{name} is not installed")),
-        Ok(Registration::No { version }) => Finding::skip(
-            id,
-            format!("runmig is not registered with {version}; for that: migctl configure {name}"),
-        ),
-        Ok(Registration::Stale { version, files }) => Finding::warn(
-            id,
-            format!(
-                "the registration with {version} is not that of this runmig: {}",
-                shown(&files)
-            ),
-            format!("migctl configure {name}"),
-        ),
-        Ok(Registration::Yes {
-            version,
-            files,
-            restart,
-        }) => match (restart, older(engine, &files)) {
-            (Some(restart), Some(file)) => Finding::warn(
-                id,
-                format!("{version} has run since before {} changed", file.display()),
+fn registered(host: &Host) -> Found {
+    let mut found = Vec::new();
+    let mut unknown = Vec::new();
+    for engine in Engine::value_variants() {
+        let name = engine.name();
+        match configure::registration(*engine, &host.folder, Path::new("/")) {
+            Err(e) => found.push(Finding::warned(&e)),
+            Ok(Registration::NoEngine) => {}
+            Ok(Registration::No) => unknown.push(name),
+            Ok(Registration::Stale { version, files }) => found.push(Finding::warn(
+                format!(
+                    "the registration with {version} is not that of this runmig: {}",
+                    shown(&files)
+                ),
+                format!("migctl configure {name}"),
+            )),
+            Ok(Registration::Yes {
+                version,
+                files,
                 restart,
-            ),
-            _ => Finding::ok(id, format!("runmig is registered with {version}")),
-        },
+            }) => {
+                if let (Some(restart), Some(file)) = (restart, newer(*engine, &files)) {
+                    let text = format!("{version} has run since before {} changed", file.display());
+                    found.push(Finding::warn(text, restart));
+                }
+            }
+        }
     }
+    if found.is_empty() && !unknown.is_empty() {
+        let engines = unknown.join(", ");
+        return Ok(vec![Finding::ok(format!(
+            "no engine calls another runmig; migctl configure registers it with {engines}"
+        ))]);
+    }
+    Ok(found)
 }
 
 fn shown(files: &[PathBuf]) -> String {
@@ -71,8 +82,9 @@ fn shown(files: &[PathBuf]) -> String {
 }
 
 /// Returns a file that changed after the engine's process began.
-fn older(engine: Engine, files: &[PathBuf]) -> Option<PathBuf> {
-    let began = began(engine.process()?)?;
+fn newer(engine: Engine, files: &[PathBuf]) -> Option<PathBuf> {
+    let (pid, _) = server(engine)?;
+    let began = SystemTime::now().checked_sub(process::age(pid)?)?;
     let is_newer = |file: &&PathBuf| {
         let changed = file.metadata().and_then(|meta| meta.modified());
         changed.is_ok_and(|changed| changed > began)
@@ -80,18 +92,139 @@ fn older(engine: Engine, files: &[PathBuf]) -> Option<PathBuf> {
     files.iter().find(is_newer).cloned()
 }
 
-/// Returns the time at which the process with this command name began.
-fn began(command: &str) -> Option<SystemTime> {
-    let all = processes::commands();
-    let (pid, _) = all.iter().find(|(_, name)| name == command)?;
-    SystemTime::now().checked_sub(process::age(*pid)?)
+/// Returns the process of an engine's server.
+fn server(engine: Engine) -> Option<(i32, String)> {
+    let all = processes::commands().into_iter();
+    { all }.find(|(_, name)| engine.process() == Some(name))
 }
 
-fn id(engine: Engine) -> &'static str {
-    match engine {
-        Engine::Containerd => "engines.containerd",
-        Engine::Crio => "engines.crio",
-        Engine::Podman => "engines.podman",
-        Engine::Docker => "engines.docker",
+/// Looks through the mounts of each engine that calls runmig. It may be in a container, or its unit may hide folders.
+fn hook(host: &Host) -> Found {
+    let hook = host.folder.join(HOOK);
+    let misses = |engine: &Engine| {
+        let (pid, name) = server(*engine)?;
+        match configure::registration(*engine, &host.folder, Path::new("/")) {
+            Ok(Registration::Yes { .. } | Registration::Stale { .. }) => {}
+            Ok(Registration::No | Registration::NoEngine) | Err(_) => return None,
+        }
+        let root = PathBuf::from(format!("/proc/{pid}/root"));
+        if let Err(e) = root.read_dir() {
+            let text = format!("cannot read the mounts of {name} (process {pid}): {e}");
+            return Some(Finding::skip(text));
+        }
+        let inside = root.join(hook.strip_prefix("/").unwrap_or(&hook));
+        (!inside.is_file()).then(|| {
+            Finding::fail(
+                format!(
+                    "{name} (process {pid}) has mounts of its own, without {}",
+                    hook.display()
+                ),
+                format!("let its unit or container show the folder: systemctl cat {name}"),
+            )
+        })
+    };
+    Ok(Engine::value_variants().iter().filter_map(misses).collect())
+}
+
+/// Looks for the driver's files as a create does.
+fn driver_files(host: &Host) -> Found {
+    const GENERATE: &str = "nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml (package nvidia-container-toolkit-base)";
+    let choice = host.config()?.driver_files;
+    if matches!(choice, DriverFiles::None | DriverFiles::NvidiaRuntime) {
+        let text =
+            "driver_files leaves the driver's files to the images or to nvidia-container-runtime";
+        return Ok(vec![Finding::ok(text)]);
     }
+    let found = cdi::read(&cdi::DIRS.map(Path::new))?;
+    let mut findings: Vec<Finding> = found.skipped.iter().map(Finding::warned).collect();
+    let edits = match (choice, found.files.is_some()) {
+        (DriverFiles::Cdi, _) => found.required()?,
+        (_, false) => {
+            let text = format!(
+                "no CDI specification of nvidia.com/gpu in {}, so containers get the driver's files only from their images",
+                cdi::DIRS.join(" or ")
+            );
+            findings.push(Finding::warn(text, GENERATE));
+            return Ok(findings);
+        }
+        (_, true) => found.files.unwrap_or_default(),
+    };
+    let missing: Vec<&Path> = edits.host_files().filter(|file| !file.exists()).collect();
+    if let [first, ..] = missing.as_slice() {
+        let text = format!(
+            "the CDI specification names {} missing files, the first is {}; an update of the driver removes files",
+            missing.len(),
+            first.display()
+        );
+        findings.push(Finding::fail(text, GENERATE));
+    }
+    Ok(findings)
+}
+
+/// Programs by their names, with the reason for which each conflicts, and the repair.
+const OTHERS: [[&str; 3]; 7] = [
+    [
+        "nvidia-mig-manager",
+        "it clears whole GPUs to apply a layout",
+        "systemctl disable --now nvidia-mig-manager, or remove it from the GPU Operator: migManager.enabled=false",
+    ],
+    [
+        "nvidia-mig-parted",
+        "it clears whole GPUs to apply a layout",
+        "let it end, and do not call it on GPUs that runmig uses",
+    ],
+    [
+        "nvidia-device-plugin",
+        "it gives out instances of the same GPUs",
+        "take this node out of its DaemonSet, or set exclude_gpus for its GPUs",
+    ],
+    [
+        "gpu-kubelet-plugin",
+        "NVIDIA's DRA driver gives out the same GPUs, and with DynamicMIG destroys instances that it did not make",
+        "take this node out of its DaemonSet",
+    ],
+    [
+        "instaslice-daemonset",
+        "InstaSlice makes instances on the same GPUs",
+        "see docs/instaslice.md",
+    ],
+    [
+        "vgpu-device-plugin",
+        "HAMi gives out the same GPUs",
+        "take this node out of its DaemonSet",
+    ],
+    [
+        "nv-hostengine",
+        "DCGM can hold an instance open, so a destroy answers in use until DCGM restarts",
+        "restart it if migctl list shows a quarantined slice: systemctl restart nvidia-dcgm",
+    ],
+];
+
+fn conflicts(_: &Host) -> Found {
+    /// The longest command name that the kernel keeps.
+    const COMM: usize = 15;
+    const UNIT: &str = "nvidia-mig-manager.service";
+    let running = processes::commands();
+    let mut found = Vec::new();
+    for [program, why, repair] in OTHERS {
+        let short = &program[..program.len().min(COMM)];
+        if let Some((pid, _)) = running.iter().find(|(_, command)| command == short) {
+            let text = format!("{program} runs (process {pid}): {why}");
+            found.push(Finding::warn(text, repair));
+        }
+    }
+    // The folders of the units that systemd starts at the boot.
+    let wants = std::fs::read_dir("/etc/systemd/system")
+        .into_iter()
+        .flatten()
+        .flatten();
+    let mut links = wants.map(|folder| folder.path().join(UNIT));
+    if let Some(link) = links.find(|link| link.symlink_metadata().is_ok()) {
+        let link = link.display();
+        let text = format!(
+            "{UNIT} is enabled ({link}), and clears whole GPUs at the boot to apply a layout"
+        );
+        found.push(Finding::warn(text, format!("systemctl disable {UNIT}")));
+    }
+    Ok(found)
 }

@@ -1,200 +1,207 @@
-//! The kernel's part: cgroups, inotify, the login uid.
+//! The state directory, and what the kernel and systemd have to offer.
 
-use super::check::Check;
-use super::finding::Finding;
+use super::Check;
+use super::command;
 use super::host::Host;
-use crate::cli::configure::Engine;
+use crate::cli::configure::{self, Engine};
 use crate::cli::processes;
 use clap::ValueEnum;
+use nix::sys::statvfs::statvfs;
 use runmig_lease::files;
-use std::io::ErrorKind;
+use runmig_lease::finding::{Finding, Found};
+use runmig_lease::process;
+use runmig_lease::store::Store;
+use runmig_lease::trust;
 use std::path::Path;
 
-const MAX_NUMBER: u64 = 64;
-const MAX_PROFILE: u64 = 4096;
-/// Each create that waits watches the queue, and runmig-dra the ledger.
-const LEAST_INSTANCES: u64 = 64;
-
 pub const CHECKS: &[Check] = &[
-    Check::new(
-        "machine.cgroups",
-        "cgroups can hold device rules",
-        "mount cgroup v2 at /sys/fs/cgroup",
-    ),
-    Check::new(
-        "machine.inotify",
-        "creates that wait can watch the queue",
-        "sysctl fs.inotify.max_user_instances=64",
-    ),
-    Check::new(
-        "machine.login-uid",
-        "the kernel keeps login uids, where a rule names users",
-        "boot a kernel with CONFIG_AUDIT, or write rules by namespace or pod",
-    ),
-    Check::new(
-        "machine.selinux",
-        "SELinux keeps no container from its devices",
-        "setsebool -P container_use_devices=true",
-    ),
-    Check::new(
-        "machine.apparmor",
-        "AppArmor confines no engine",
-        "aa-complain PROFILE, or an engine without a profile",
-    ),
-    Check::new(
-        "machine.userns-remap",
-        "docker does not map the users of containers",
-        "nvidia-modprobe -u -c 0",
-    ),
+    Check {
+        id: "host.rights",
+        what: "migctl runs as root on the host",
+        run: rights,
+    },
+    Check {
+        id: "host.boot",
+        what: "the boot id is readable",
+        run: boot,
+    },
+    Check {
+        id: "host.cgroups",
+        what: "cgroups can hold device rules",
+        run: cgroups,
+    },
+    Check {
+        id: "host.confinement",
+        what: "neither SELinux nor AppArmor keeps engines from runmig, or containers from devices",
+        run: confinement,
+    },
+    Check {
+        id: "host.gc",
+        what: "runmig-gc.timer is active, and its last run succeeded",
+        run: gc,
+    },
+    Check {
+        id: "state.folder",
+        what: "the state directory and the folders above it belong to root alone",
+        run: folder,
+    },
+    Check {
+        id: "state.space",
+        what: "the file system of the state directory has 16 MiB and 1000 inodes left",
+        run: space,
+    },
+    Check {
+        id: "state.records",
+        what: "every record of the ledger is readable",
+        run: records,
+    },
 ];
 
-pub fn findings(host: &Host) -> Vec<Finding> {
-    let mut findings = vec![cgroups(), inotify(), login(host), selinux()];
-    findings.extend(apparmor());
-    findings.push(docker());
-    findings
+/// Room for some thousand records.
+const LEAST_BYTES: u64 = 16 << 20;
+const LEAST_INODES: u64 = 1000;
+const MAX_VALUE: u64 = 4096;
+
+fn rights(_: &Host) -> Found {
+    let text = "this process is not root on the host, so it cannot see the ledger or make slices";
+    match trust::is_host_root() {
+        true => Ok(Vec::new()),
+        false => Err(Finding::fail(text, "sudo migctl doctor")),
+    }
 }
 
-fn cgroups() -> Finding {
+fn boot(host: &Host) -> Found {
+    process::boot_id(&host.config()?.driver.root)?;
+    Ok(Vec::new())
+}
+
+fn cgroups(_: &Host) -> Found {
     let at = |file: &str| Path::new("/sys/fs/cgroup").join(file).exists();
-    match (at("cgroup.controllers"), at("unified"), at("devices")) {
-        (true, _, _) => Finding::ok(
-            "machine.cgroups",
-            "cgroup v2, where a program of the kernel holds device rules",
-        ),
-        (false, true, true) => Finding::ok(
-            "machine.cgroups",
-            "cgroup v1 and v2 (hybrid), where the devices controller of v1 holds device rules",
-        ),
-        (false, false, true) => Finding::ok(
-            "machine.cgroups",
-            "cgroup v1, where the devices controller holds device rules",
-        ),
-        _ => Finding::fail(
-            "machine.cgroups",
-            "no devices controller at /sys/fs/cgroup, so nothing keeps a container from devices of others",
-            "mount cgroup v2 at /sys/fs/cgroup",
-        ),
+    if at("cgroup.controllers") || at("devices") {
+        return Ok(Vec::new());
     }
+    Err(Finding::fail(
+        "no devices controller at /sys/fs/cgroup, so nothing keeps a container from devices of others",
+        "mount cgroup v2 at /sys/fs/cgroup",
+    ))
 }
 
-fn inotify() -> Finding {
-    const FILE: &str = "/proc/sys/fs/inotify/max_user_instances";
-    let number = files::read_text(Path::new(FILE), MAX_NUMBER).ok();
-    match number.and_then(|text| text.trim().parse::<u64>().ok()) {
-        Some(most) if most < LEAST_INSTANCES => Finding::warn(
-            "machine.inotify",
-            format!(
-                "a user may have {most} inotify instances; without one a waiting create looks once a second"
-            ),
-            format!("sysctl fs.inotify.max_user_instances={LEAST_INSTANCES}"),
-        ),
-        Some(most) => Finding::ok(
-            "machine.inotify",
-            format!("a user may have {most} inotify instances"),
-        ),
-        None => Finding::warn(
-            "machine.inotify",
-            format!("cannot read {FILE}"),
-            "mount /proc",
-        ),
-    }
-}
-
-/// Rules by user need it: engines run as root, and the login uid stays that of the caller.
-fn login(host: &Host) -> Finding {
-    const ID: &str = "machine.login-uid";
-    let policy = host.configured().policy;
-    let limits = policy.limit.iter().map(|rule| &rule.user);
-    let reserves = policy.reserve.iter().map(|rule| &rule.user);
-    if !limits.chain(reserves).any(Option::is_some) {
-        return Finding::skip(ID, "no rule names a user");
-    }
-    let text = files::read_text(Path::new("/proc/self/loginuid"), MAX_NUMBER);
-    match text.ok().and_then(|text| text.trim().parse::<u32>().ok()) {
-        Some(_) => Finding::ok(ID, "the kernel keeps login uids, so rules by user apply"),
-        None => Finding::warn(
-            ID,
-            "rules name users, and the kernel tells no login uid, so they never apply",
-            "boot a kernel with CONFIG_AUDIT, or write the rules by namespace or pod",
-        ),
-    }
-}
-
-fn selinux() -> Finding {
-    const ID: &str = "machine.selinux";
-    const ENFORCE: &str = "/sys/fs/selinux/enforce";
-    match files::read_text(Path::new(ENFORCE), MAX_NUMBER) {
-        Ok(text) if text.trim() == "1" => Finding::warn(
-            ID,
+/// SELinux denies containers the host's devices by default. AppArmor's profiles of containers leave devices to cgroups, but
+/// one of the engine itself, as snap gives docker one, can keep it from running runmig.
+fn confinement(_: &Host) -> Found {
+    let is = |file: &str, value: &str| {
+        files::read_text(Path::new(file), MAX_VALUE).is_ok_and(|text| text.trim() == value)
+    };
+    let mut found = Vec::new();
+    if is("/sys/fs/selinux/enforce", "1") {
+        found.push(Finding::warn(
             "SELinux enforces its rules, and by default a container may not use devices of the host",
             "setsebool -P container_use_devices=true",
-        ),
-        Ok(_) => Finding::ok(ID, "SELinux does not enforce its rules"),
-        Err(e) if e.kind() == ErrorKind::NotFound => Finding::ok(ID, "the kernel has no SELinux"),
-        Err(e) => Finding::skip(ID, format!("cannot read {ENFORCE}: {e}")),
+        ));
     }
-}
-
-/// The profiles of containers leave devices to cgroups. A profile of the engine itself, as snap gives docker one, can keep
-/// it from running runmig.
-fn apparmor() -> Vec<Finding> {
-    const ID: &str = "machine.apparmor";
-    const ENABLED: &str = "/sys/module/apparmor/parameters/enabled";
-    match files::read_text(Path::new(ENABLED), MAX_NUMBER) {
-        Ok(text) if text.trim() == "Y" => {}
-        Ok(_) => return vec![Finding::ok(ID, "AppArmor is off")],
-        Err(e) if e.kind() == ErrorKind::NotFound => {
-            return vec![Finding::ok(ID, "the kernel has no AppArmor")];
-        }
-        Err(e) => return vec![Finding::skip(ID, format!("cannot read {ENABLED}: {e}"))],
+    if !is("/sys/module/apparmor/parameters/enabled", "Y") {
+        return Ok(found);
     }
     let engines: Vec<&str> = { Engine::value_variants().iter() }
-        .filter_map(|engine| engine.process())
+        .filter_map(|e| e.process())
         .collect();
-    let running = processes::commands().into_iter();
-    let confined = running.filter(|(_, name)| engines.contains(&name.as_str()));
-    let confined: Vec<Finding> = confined
-        .filter_map(|(pid, name)| {
-            let file = format!("/proc/{pid}/attr/current");
-            let text = files::read_text(Path::new(&file), MAX_PROFILE).ok()?;
-            let profile = text.trim().strip_suffix(" (enforce)")?.to_owned();
-            Some(Finding::warn(
-                ID,
-                format!(
-                    "AppArmor confines {name} (process {pid}) by the profile {profile}, which may keep it from running runmig"
-                ),
-                format!("aa-complain {profile}, or install {name} without a profile"),
-            ))
-        })
-        .collect();
-    match confined.is_empty() {
-        true => vec![Finding::ok(
-            ID,
-            "AppArmor is enforcing, and confines no engine",
-        )],
-        false => confined,
+    for (pid, name) in processes::commands() {
+        let file = format!("/proc/{pid}/attr/current");
+        let text = files::read_text(Path::new(&file), MAX_VALUE).unwrap_or_default();
+        let (true, Some(profile)) = (
+            engines.contains(&name.as_str()),
+            text.trim().strip_suffix(" (enforce)"),
+        ) else {
+            continue;
+        };
+        found.push(Finding::warn(
+            format!("AppArmor confines {name} (process {pid}) by the profile {profile}, which may keep it from running runmig"),
+            format!("aa-complain {profile}, or install {name} without a profile"),
+        ));
+    }
+    Ok(found)
+}
+
+fn gc(_: &Host) -> Found {
+    if !Path::new("/run/systemd/system").is_dir() {
+        let text = "this machine does not run systemd; call migctl gc by other means";
+        return Err(Finding::skip(text));
+    }
+    let systemctl =
+        configure::search("systemctl").ok_or_else(|| Finding::skip("systemctl is not on PATH"))?;
+    let show = |unit: &str, property: &str| {
+        let arguments = ["show", "--value", "--property", property, unit];
+        command::output(&systemctl, &arguments, &[]).map_err(|e| Finding::warned(&e))
+    };
+    let state = show("runmig-gc.timer", "ActiveState")?;
+    if state != "active" {
+        let text = format!(
+            "runmig-gc.timer is {state}, so only creates and migctl gc release leases of dead containers"
+        );
+        return Err(Finding::warn(
+            text,
+            "systemctl enable --now runmig-gc.timer",
+        ));
+    }
+    match show("runmig-gc.service", "Result")?.as_str() {
+        "success" | "" => Ok(Vec::new()),
+        result => Err(Finding::warn(
+            format!("the last run of runmig-gc.service ended with {result}"),
+            "journalctl -u runmig-gc.service says why",
+        )),
     }
 }
 
-/// In a user namespace the low-level runtime binds the host's nodes, which must then be open to all.
-fn docker() -> Finding {
-    const ID: &str = "machine.userns-remap";
-    const FILE: &str = "/etc/docker/daemon.json";
-    const MAX: u64 = 1024 * 1024;
-    let text = match files::read_text(Path::new(FILE), MAX) {
-        Ok(text) => text,
-        Err(e) if e.kind() == ErrorKind::NotFound => String::new(),
-        Err(e) => return Finding::skip(ID, format!("cannot read {FILE}: {e}")),
+fn folder(host: &Host) -> Found {
+    let dir = &host.config()?.state_dir;
+    let what = format!("cannot open state directory {}", dir.display());
+    let repair = match dir.exists() {
+        true => format!("chown root: {0} && chmod go-w {0}", dir.display()),
+        false => "give the folders above it to root alone, or set state_dir".to_owned(),
     };
-    match text.contains("\"userns-remap\"") {
-        true => Finding::warn(
-            ID,
-            format!(
-                "{FILE} maps the users of containers, so containers get the host's own device nodes"
-            ),
-            "nvidia-modprobe -u -c 0 makes them with the modes that this needs",
-        ),
-        false => Finding::ok(ID, "docker does not map the users of containers"),
+    let trusted = match dir.exists() {
+        true => trust::folder(dir),
+        false => trust::room_for(dir),
+    };
+    trusted.map_err(|e| Finding::fail(format!("{what}: {}", e.reason()), repair))?;
+    Ok(Vec::new())
+}
+
+fn space(host: &Host) -> Found {
+    let dir = &host.config()?.state_dir;
+    if !dir.exists() {
+        return Err(Finding::skip("the state directory does not exist yet"));
     }
+    let shown = dir.display();
+    let of = statvfs(dir.as_path())
+        .map_err(|e| Finding::skip(format!("cannot read the room of {shown}: {e}")))?;
+    let repair = "remove other files of this file system, or set state_dir to another";
+    let bytes = of.blocks_available() * of.fragment_size();
+    if bytes < LEAST_BYTES {
+        let text = format!("only {} MiB are left for {shown}", bytes >> 20);
+        return Err(Finding::fail(text, repair));
+    }
+    // Some file systems count no inodes.
+    if of.files() > 0 && of.files_available() < LEAST_INODES {
+        let text = format!("only {} inodes are left for {shown}", of.files_available());
+        return Err(Finding::fail(text, repair));
+    }
+    Ok(Vec::new())
+}
+
+fn records(host: &Host) -> Found {
+    let config = host.config()?;
+    let Some(store) = Store::existing(&config.state_dir, config.lock_timeout)? else {
+        return Err(Finding::skip("there is no ledger yet"));
+    };
+    let listing = store.list()?;
+    let damaged = listing.damaged.iter().map(|damaged| {
+        let (file, why) = (damaged.file.display(), damaged.why.line());
+        let id = damaged.id().unwrap_or("?");
+        Finding::fail(
+            format!("cannot read {file}: {why}"),
+            format!("migctl release {id}, after its container has ended"),
+        )
+    });
+    Ok(damaged.collect())
 }

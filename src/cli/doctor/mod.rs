@@ -1,56 +1,87 @@
-//! `migctl doctor`: checks all that an allocation needs, and changes nothing.
+//! `migctl doctor`: checks whether a create can work on this machine, and changes nothing.
 //!
-//! Each group of checks is a file. A check returns findings with its id; a finding that is not well has a repair. A check
-//! that cannot be made is `skip` or `warn`, never `ok`.
+//! A check is a function that returns the problems it found, and a line in the table of its group. Where a create would fail
+//! with an error, the check calls the same code and has its words. A check that cannot be made is skipped, never well.
 
-mod check;
-mod choice;
-mod clock;
 mod command;
-mod configuration;
-mod conflicts;
-mod driver;
 mod engines;
-mod files;
-mod finding;
-mod group;
-mod hooks;
+mod gpus;
 mod host;
 mod kubernetes;
 mod machine;
-mod mig;
-mod nodes;
-#[cfg(test)]
-mod page;
 mod programs;
-mod sharing;
-mod state;
-mod timers;
 mod trial;
 
 use super::json::{DiagnosisItem, Items};
 use super::output::{self, Format};
-use choice::Choice;
-use finding::{Finding, Weight};
-use group::{GROUPS, Group};
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use host::Host;
 use runmig_lease::config::Config;
-use runmig_lease::error::{Error, Result, printable};
+use runmig_lease::error::{Error, Result};
+use runmig_lease::finding::{self, Finding, Found, Status};
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
-use trial::Trial;
 
 /// The time between two rounds of `--wait`.
 const PAUSE: Duration = Duration::from_secs(1);
 
+struct Check {
+    /// `GROUP.NAME`, for `--only` and `--skip`.
+    id: &'static str,
+    /// What holds where all is well.
+    what: &'static str,
+    run: fn(&Host) -> Found,
+}
+
+/// All checks, in the order in which a create needs them.
+fn checks() -> impl Iterator<Item = &'static Check> {
+    let groups = [
+        programs::CHECKS,
+        machine::CHECKS,
+        gpus::CHECKS,
+        engines::CHECKS,
+    ];
+    groups.into_iter().flatten()
+}
+
 #[derive(clap::Args)]
 pub struct Options {
-    #[command(flatten)]
-    choice: Choice,
+    /// Make only these checks: a group, or a check such as state.space
+    #[arg(long, value_name = "CHECK", value_delimiter = ',', value_parser = names(), hide_possible_values = true)]
+    only: Vec<String>,
+    /// Leave out these checks
+    #[arg(long, value_name = "CHECK", value_delimiter = ',', value_parser = names(), hide_possible_values = true)]
+    skip: Vec<String>,
+    /// Print problems alone
+    #[arg(long, short)]
+    quiet: bool,
+    /// Make the checks of runmig-dra too: the cluster, the kubelet and the engine's CDI
+    #[arg(long)]
+    kubernetes: bool,
     /// Check again until nothing fails, for this long: 60s, 2m
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     wait: Option<Duration>,
     #[command(flatten)]
-    trial: Trial,
+    trial: trial::Trial,
+}
+
+/// Returns the names of all groups and checks.
+fn names() -> PossibleValuesParser {
+    let groups: BTreeSet<&str> = checks().map(|check| group(check.id)).collect();
+    let groups = groups.into_iter().map(PossibleValue::new);
+    let checks = checks().map(|check| PossibleValue::new(check.id).help(check.what));
+    PossibleValuesParser::new(groups.chain(checks))
+}
+
+fn group(id: &str) -> &str {
+    id.split_once('.').map_or(id, |(group, _)| group)
+}
+
+impl Options {
+    fn wants(&self, id: &str) -> bool {
+        let has = |list: &[String]| list.iter().any(|name| name == id || name == group(id));
+        (self.only.is_empty() || has(&self.only)) && !has(&self.skip)
+    }
 }
 
 /// Prints the findings. `config`: the configuration, or the reason for which there is none.
@@ -58,77 +89,77 @@ pub fn run(config: &dyn Fn() -> Result<Config>, format: Format, options: &Option
     let end = Instant::now() + options.wait.unwrap_or_default();
     let findings = loop {
         let findings = round(&Host::look(config()), options);
-        let fails = findings.iter().any(|(_, f)| f.weight == Weight::Fail);
         let left = end.saturating_duration_since(Instant::now());
-        if !fails || left.is_zero() {
+        if finding::count(&findings, Status::Fail) == 0 || left.is_zero() {
             break findings;
         }
         std::thread::sleep(PAUSE.min(left));
     };
     match format {
-        Format::Json => json(&findings),
-        Format::Table => table(&findings),
+        Format::Json => json(&findings, options.quiet),
+        Format::Table => finding::table(&findings, options.quiet)
+            .lines()
+            .for_each(output::line),
     }
-    match findings
-        .iter()
-        .filter(|(_, f)| f.weight == Weight::Fail)
-        .count()
-    {
+    match finding::count(&findings, Status::Fail) {
         0 => Ok(0),
-        1 => Err(Error::new("cannot allocate on this machine: 1 check fails")
-            .hint("run the repair below the line with fail")),
-        n => Err(
-            Error::new(format!("cannot allocate on this machine: {n} checks fail"))
-                .hint("run the repairs below the lines with fail, the first one first"),
-        ),
-    }
-}
-
-fn round(host: &Host, options: &Options) -> Vec<(&'static Group, Finding)> {
-    let wanted = GROUPS.iter().filter(|group| options.choice.has_any(group));
-    let findings = wanted.flat_map(|group| {
-        let findings = group.findings(host, &options.trial).into_iter();
-        findings.map(move |finding| (group, with_remedy(group, finding)))
-    });
-    findings
-        .filter(|(group, finding)| options.choice.has(group, finding.id))
-        .collect()
-}
-
-/// Gives a finding without a repair the general one of its check.
-fn with_remedy(group: &Group, mut finding: Finding) -> Finding {
-    let check = group.checks.iter().find(|check| check.id == finding.id);
-    if let (Some(check), Weight::Warn | Weight::Fail, None) =
-        (check, finding.weight, &finding.repair)
-    {
-        finding.repair = Some(check.remedy.to_owned());
-    }
-    finding
-}
-
-fn table(findings: &[(&Group, Finding)]) {
-    for (_, finding) in findings {
-        let id = finding.id;
-        output::line(&format!(
-            "{:<5} {id:<26} {}",
-            finding.weight.name(),
-            printable(&finding.text)
-        ));
-        if let Some(repair) = &finding.repair {
-            output::line(&format!("      repair: {}", printable(repair)));
+        n => {
+            let fail = if n == 1 { "check fails" } else { "checks fail" };
+            let e = Error::new(format!("cannot allocate on this machine: {n} {fail}"));
+            Err(e.hint("run the repair below the first line with fail"))
         }
     }
 }
 
-fn json(findings: &[(&Group, Finding)]) {
-    let items: Vec<DiagnosisItem<'_>> = { findings.iter() }
-        .map(|(group, finding)| DiagnosisItem {
-            id: finding.id,
-            group: group.name,
-            status: finding.weight.name(),
+fn round(host: &Host, options: &Options) -> Vec<Finding> {
+    let wanted = checks().filter(|check| options.wants(check.id));
+    let one = |check: &Check| finding::named(check.id, check.what, (check.run)(host));
+    let mut findings: Vec<Finding> = wanted.flat_map(one).collect();
+    if options.kubernetes {
+        findings.extend(kubernetes::findings(host));
+    }
+    findings.extend(options.trial.findings(host));
+    findings
+}
+
+fn json(findings: &[Finding], quiet: bool) {
+    let mut sorted: Vec<&Finding> = findings.iter().collect();
+    sorted.sort_by_key(|finding| finding.status);
+    let items: Vec<DiagnosisItem<'_>> = { sorted.into_iter() }
+        .filter(|finding| !quiet || finding.status <= Status::Warn)
+        .map(|finding| DiagnosisItem {
+            id: &finding.id,
+            group: group(&finding.id),
+            status: finding.status.name(),
             text: &finding.text,
             repair: finding.repair.as_deref(),
         })
         .collect();
     output::json(&Items { items: &items });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Writes the table with UPDATE=1.
+    #[test]
+    fn document_lists_every_check() {
+        const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/migctl.md");
+        const HEAD: &str = "| check | holds where all is well |\n| --- | --- |\n";
+        let text = std::fs::read_to_string(FILE).unwrap();
+        let (before, rest) = text.split_once(HEAD).expect("docs/migctl.md has the table");
+        let rows = { rest.split_inclusive('\n') }.take_while(|line| line.starts_with("| `"));
+        let end: usize = rows.map(str::len).sum();
+        let rows = checks().map(|check| format!("| `{}` | {} |\n", check.id, check.what));
+        let fresh = format!("{before}{HEAD}{}{}", rows.collect::<String>(), &rest[end..]);
+        if std::env::var_os("UPDATE").is_some() {
+            std::fs::write(FILE, &fresh).unwrap();
+        } else {
+            assert!(
+                text == fresh,
+                "docs/migctl.md is stale: UPDATE=1 cargo test -p runmig --lib cli::doctor"
+            );
+        }
+    }
 }

@@ -1,273 +1,185 @@
-//! The programs of runmig: in one folder, of one version, root's alone.
+//! The programs of runmig, the low-level runtime, and the configuration.
 
-use super::check::Check;
-use super::command::{self, Surroundings};
-use super::configuration;
-use super::finding::Finding;
+use super::Check;
+use super::command;
 use super::host::Host;
 use nix::sys::statvfs::{FsFlags, statvfs};
-use runmig_lease::config::Config;
-use runmig_lease::error::Error;
+use runmig_lease::config::{Config, DIRECTORY};
+use runmig_lease::files;
+use runmig_lease::finding::{Finding, Found, Status};
+use runmig_lease::model::Gpu;
 use runmig_lease::programs::{FRONT, HOOK, SLICE};
 use runmig_lease::trust;
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 pub const CHECKS: &[Check] = &[
-    Check::new(
-        "programs.files",
-        "runmig, runmig-slice, runmig-hook and migctl are in one folder and belong to root alone",
-        "install runmig again",
-    ),
-    Check::new(
-        "programs.noexec",
-        "the file systems of these programs run programs",
-        "mount them without noexec",
-    ),
-    Check::new(
-        "programs.version",
-        "the hook has the version of migctl",
-        "install runmig again",
-    ),
-    Check::new(
-        "programs.copies",
-        "no other folder of PATH has a copy",
-        "remove the copies that no engine calls",
-    ),
-    Check::new(
-        "programs.low-level-runtime",
-        "each configuration names a low-level runtime that root can trust, and it answers",
-        "install runc, or set runtime",
-    ),
-    Check::new(
-        "programs.crun",
-        "a crun takes the specifications that current engines write",
-        "install a newer crun, or set runtime to runc",
-    ),
+    Check {
+        id: "programs.files",
+        what: "runmig, runmig-slice, runmig-hook and migctl are root's alone, in one folder, of one version, and run",
+        run: programs,
+    },
+    Check {
+        id: "programs.runtime",
+        what: "each configuration has a low-level runtime that answers and takes the specifications of current engines",
+        run: runtimes,
+    },
+    Check {
+        id: "configuration.files",
+        what: "runmig reads its configuration, and the files of other handlers",
+        run: configurations,
+    },
+    Check {
+        id: "configuration.rules",
+        what: "the rules fit the GPUs of this machine, and leave some room for slices",
+        run: rules,
+    },
 ];
 
 const INSTALL: &str = "install runmig again: its package, or scripts/install";
-const OURS: [&str; 4] = [FRONT, SLICE, HOOK, "migctl"];
 /// CRI-O brings a crun of its own, in a folder where runmig does not look.
 const CRUN_OF_CRIO: &str = "/usr/libexec/crio/crun";
 
-pub fn findings(host: &Host) -> Vec<Finding> {
-    let mut findings = vec![
-        files(&host.folder),
-        executable(&host.folder),
-        versions(&host.folder),
-        others(&host.folder),
-    ];
-    findings.extend(low_level(host));
-    findings
-}
-
-/// Returns a program of runmig that root may run, or the finding that tells why not.
-pub fn runnable(folder: &Path, name: &str) -> Result<PathBuf, String> {
-    let path = folder.join(name);
-    if trust::program(&path).is_err() {
-        return Err(format!(
-            "{} is not trusted, see programs.files",
-            path.display()
-        ));
-    }
-    match is_noexec(&path) {
-        Some(true) => Err(format!(
-            "{} cannot be run, see programs.noexec",
-            path.display()
-        )),
-        _ => Ok(path),
-    }
-}
-
-fn files(folder: &Path) -> Finding {
-    for name in OURS {
-        let path = folder.join(name);
+fn programs(host: &Host) -> Found {
+    for name in [FRONT, SLICE, HOOK, "migctl"] {
+        let path = host.folder.join(name);
         if let Err(e) = trust::program(&path) {
             let text = format!("cannot trust {}: {}", path.display(), e.line());
-            return Finding::fail("programs.files", text, INSTALL);
+            return Err(Finding::fail(text, INSTALL));
+        }
+        let mount = statvfs(&path).map_err(|e| {
+            Finding::skip(format!(
+                "cannot read the mount flags of {}: {e}",
+                path.display()
+            ))
+        })?;
+        if mount.flags().contains(FsFlags::ST_NOEXEC) {
+            let text = format!("the file system of {} is mounted noexec", path.display());
+            let target = format!("\"$(findmnt -n -o TARGET -T {})\"", path.display());
+            return Err(Finding::fail(
+                text,
+                format!("mount -o remount,bind,exec {target}"),
+            ));
         }
     }
-    let text = format!(
-        "runmig, runmig-slice, runmig-hook and migctl in {} belong to root alone",
-        folder.display()
-    );
-    Finding::ok("programs.files", text)
-}
-
-/// Says whether the file system of a file forbids programs; none if that cannot be read. Each program may be a link or a
-/// mount of its own.
-fn is_noexec(file: &Path) -> Option<bool> {
-    let of = statvfs(file).ok()?;
-    Some(of.flags().contains(FsFlags::ST_NOEXEC))
-}
-
-fn executable(folder: &Path) -> Finding {
-    const ID: &str = "programs.noexec";
-    let seen = OURS.map(|name| (folder.join(name), is_noexec(&folder.join(name))));
-    if let Some((file, _)) = seen.iter().find(|(_, is)| *is == Some(true)) {
-        let shown = file.display();
-        return Finding::fail(
-            ID,
-            format!("the file system of {shown} forbids to run programs (noexec)"),
-            format!("mount -o remount,bind,exec \"$(findmnt -n -o TARGET -T {shown})\""),
-        );
-    }
-    match seen.iter().find(|(_, is)| is.is_none()) {
-        Some((file, _)) => Finding::skip(
-            ID,
-            format!("cannot read the mount flags of {}", file.display()),
-        ),
-        None => Finding::ok(
-            ID,
-            format!("the file system of {} runs programs", folder.display()),
-        ),
-    }
-}
-
-/// Compares what the programs say of themselves. runmig-slice answers as runmig, so the hook stands for both.
-fn versions(folder: &Path) -> Finding {
-    const ID: &str = "programs.version";
+    // runmig-slice answers as runmig, so the hook stands for both.
+    let hook = host.folder.join(HOOK);
+    let said = command::output(&hook, &["--version"], &[])?;
     let ours = env!("CARGO_PKG_VERSION");
-    let hook = match runnable(folder, HOOK) {
-        Ok(hook) => hook,
-        Err(why) => return Finding::skip(ID, why),
-    };
-    match command::output(&hook, &["--version"], &Surroundings::Ours) {
-        Err(_) => Finding::skip(ID, "the hook does not run, see hooks.runs"),
-        Ok(said) if said.split([' ', ':']).nth(1) == Some(ours) => {
-            Finding::ok(ID, format!("the programs are of version {ours}"))
-        }
-        Ok(said) => {
-            let said = said.lines().next().unwrap_or_default().to_owned();
-            Finding::fail(
-                ID,
-                format!(
-                    "migctl is of version {ours}, and {} says {said}",
-                    hook.display()
-                ),
-                INSTALL,
-            )
-        }
+    if said.split([' ', ':']).nth(1) != Some(ours) {
+        let said = said.lines().next().unwrap_or_default();
+        let text = format!(
+            "migctl is of version {ours}, and {} says {said}",
+            hook.display()
+        );
+        return Err(Finding::fail(text, INSTALL));
     }
+    Ok(Vec::new())
 }
 
-/// Names copies in other folders, which an engine or an administrator may call instead.
-fn others(folder: &Path) -> Finding {
-    let own = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let folders: BTreeSet<PathBuf> = std::env::split_paths(&path)
-        .filter_map(|folder| folder.canonicalize().ok())
-        .filter(|folder| *folder != own)
-        .collect();
-    let copies = folders.iter().flat_map(|folder| {
-        let here = OURS.map(|name| folder.join(name));
-        here.into_iter().filter(|file| is_other(file, &own))
-    });
-    let copies: Vec<String> = copies.map(|file| file.display().to_string()).collect();
-    match copies.is_empty() {
-        true => Finding::ok("programs.copies", "no other folder of PATH has a copy"),
-        false => Finding::warn(
-            "programs.copies",
-            format!("other copies are on PATH: {}", copies.join(", ")),
-            format!("remove those that no engine calls: {}", removal(&copies)),
-        ),
+/// Asks runmig under each configuration, so that it finds and trusts the low-level runtime as in a create.
+fn runtimes(host: &Host) -> Found {
+    let front = host.folder.join(FRONT);
+    if trust::program(&front).is_err() {
+        return Err(Finding::skip(format!(
+            "{} is not trusted, see programs.files",
+            front.display()
+        )));
     }
-}
-
-fn removal(files: &[String]) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);
-    let word = |file: &String| match file.chars().all(is_plain) {
-        true => file.clone(),
-        false => format!("'{}'", file.replace('\'', "'\\''")),
-    };
-    let words: Vec<String> = files.iter().map(word).collect();
-    format!("rm {}", words.join(" "))
-}
-
-/// A link to a program of ours is no copy.
-fn is_other(file: &Path, own: &Path) -> bool {
-    file.canonicalize()
-        .is_ok_and(|file| file.is_file() && file.parent() != Some(own))
-}
-
-/// Asks runmig under each configuration. It finds and trusts the low-level runtime as in a create.
-fn low_level(host: &Host) -> Vec<Finding> {
-    let front = match runnable(&host.folder, FRONT) {
-        Ok(front) => front,
-        Err(why) => {
-            return Finding::skip_all(&CHECKS[4..], &why);
-        }
-    };
-    let Ok(config) = &host.config else {
-        let why = "the configuration cannot be read, see configuration.file";
-        return Finding::skip_all(&CHECKS[4..], why);
-    };
-    let mut handlers = configuration::handlers();
-    handlers.retain(|file| Config::read(file).is_ok());
-    let handlers = handlers.into_iter().map(Some);
-    let files: Vec<Option<PathBuf>> = [config.file.clone()].into_iter().chain(handlers).collect();
-    let mut findings = Vec::new();
-    let mut cruns = Vec::new();
-    for file in files {
-        let file = file.map(|file| file.to_string_lossy().into_owned());
+    let read = |file: &PathBuf| Config::read(file).ok();
+    let others = handlers().iter().filter_map(read).collect::<Vec<_>>();
+    let mut found = Vec::new();
+    for config in [host.config()?].into_iter().chain(&others) {
+        let file = config.file.as_ref().map(|file| file.to_string_lossy());
         let variables: Vec<(&str, &str)> = { file.iter() }
-            .map(|file| ("RUNMIG_CONFIG", file.as_str()))
+            .map(|file| ("RUNMIG_CONFIG", file.as_ref()))
             .collect();
-        let ask = |word: &str| command::output(&front, &[word], &Surroundings::Only(&variables));
-        match ask("--version") {
-            Err(e) => findings.push(unanswered(host, file.as_deref(), &e)),
-            Ok(said) => {
-                let runtime = said.lines().next().unwrap_or_default();
-                let of = file.as_deref().map(|file| format!(" ({file})"));
-                findings.push(Finding::ok(
-                    "programs.low-level-runtime",
-                    format!(
-                        "the low-level runtime answers: {runtime}{}",
-                        of.unwrap_or_default()
-                    ),
-                ));
-                if runtime.starts_with("crun") {
-                    cruns.push((runtime.to_owned(), ask("features").is_ok()));
-                }
-            }
+        let (status, said, complaint) = command::run(&front, &["--version"], &variables)?;
+        let version = said.lines().next().unwrap_or_default();
+        if !status.success() {
+            found.push(unanswered(config, &complaint));
+        } else if version.starts_with("crun")
+            && command::output(&front, &["features"], &variables).is_err()
+        {
+            let text = format!(
+                "{version} is old: it refuses the specifications of containerd 2, CRI-O and podman 5"
+            );
+            found.push(Finding::warn(
+                text,
+                "install crun 1.21 or newer, or set runtime to runc",
+            ));
         }
     }
-    findings.push(crun(&cruns));
-    findings
+    Ok(found)
 }
 
-fn unanswered(host: &Host, file: Option<&str>, e: &Error) -> Finding {
-    const ID: &str = "programs.low-level-runtime";
-    let names_none = host.configured().runtime.is_none();
-    match names_none && trust::program(Path::new(CRUN_OF_CRIO)).is_ok() {
-        true => Finding::fail(
-            ID,
-            e.reason(),
-            format!(
-                "set runtime = \"{CRUN_OF_CRIO}\", which CRI-O brings, in {}",
-                file.unwrap_or("/etc/runmig/config.toml")
-            ),
-        ),
-        false => Finding::failed(ID, e),
+/// Returns a failure in the words that runmig itself has printed.
+fn unanswered(config: &Config, complaint: &str) -> Finding {
+    let line = complaint.lines().last();
+    let line = line.unwrap_or("runmig --version fails without a reason");
+    let line = line.strip_prefix("runmig: ").unwrap_or(line);
+    let mut finding = Finding::in_words(Status::Fail, line);
+    if config.runtime.is_none() && trust::program(Path::new(CRUN_OF_CRIO)).is_ok() {
+        let repair = format!("set runtime = \"{CRUN_OF_CRIO}\", which CRI-O brings");
+        finding.repair = Some(repair);
     }
+    finding
 }
 
-/// The crun of Debian 12 refuses the specifications of newer engines, with runmig and without.
-fn crun(cruns: &[(String, bool)]) -> Finding {
-    const ID: &str = "programs.crun";
-    match (cruns.first(), cruns.iter().find(|(_, is_new)| !is_new)) {
-        (None, _) => Finding::skip(ID, "no configuration has crun as its low-level runtime"),
-        (Some(_), Some((old, _))) => Finding::warn(
-            ID,
-            format!(
-                "{old} is old: it refuses the specifications of containerd 2, CRI-O and podman 5"
-            ),
-            "install crun 1.21 or newer, or set runtime to runc",
-        ),
-        (Some((new, _)), None) => Finding::ok(
-            ID,
-            format!("{new} takes the specifications of current engines"),
-        ),
+/// Returns the files of other handlers, sorted.
+fn handlers() -> Vec<PathBuf> {
+    let files = std::fs::read_dir(DIRECTORY).into_iter().flatten().flatten();
+    let mut files: Vec<PathBuf> = files.map(|file| file.path()).collect();
+    let is_other = |file: &PathBuf| !file.ends_with("config.toml");
+    files.retain(|file| file.extension().is_some_and(|e| e == "toml") && is_other(file));
+    files.sort();
+    files
+}
+
+fn configurations(host: &Host) -> Found {
+    let own = { host.config.as_ref().err() }.map(|e| Finding::in_words(Status::Fail, &e.line()));
+    let others = handlers()
+        .into_iter()
+        .filter_map(|file| Config::read(&file).err());
+    Ok(own.into_iter().chain(others.map(Finding::from)).collect())
+}
+
+fn rules(host: &Host) -> Found {
+    let (config, seen) = (host.config()?, host.seen()?);
+    let gpus = &seen.inventory.snapshot.gpus;
+    let file = config.file.as_deref().unwrap_or(Path::new(DIRECTORY));
+    let mut found = Vec::new();
+    let mut warn = |text: String, repair: &str| {
+        found.push(Finding::warn(
+            text,
+            format!("{repair} in {}", file.display()),
+        ));
+    };
+    let absent = config.absent_gpus(gpus);
+    if !absent.is_empty() {
+        let text = format!(
+            "rules name GPUs that this machine lacks: {}",
+            absent.join(", ")
+        );
+        warn(text, "change exclude_gpus, reserve or kubernetes.gpus");
     }
+    let is_offered = |gpu: &Gpu| !gpu.profiles.is_empty();
+    let names = gpus
+        .iter()
+        .flat_map(|gpu| &gpu.profiles)
+        .map(|profile| &profile.name);
+    let denied = config.policy.denied_profiles(gpus);
+    if gpus.iter().any(is_offered) && names.into_iter().all(|name| denied.contains(name)) {
+        let text = "policy.profiles permits no profile that this machine offers, so it refuses every slice";
+        warn(text.to_owned(), "change policy.profiles");
+    }
+    // Engines run as root, and only the login uid stays that of the caller.
+    let users = { config.policy.limit.iter() }.map(|rule| &rule.user);
+    let users = users.chain(config.policy.reserve.iter().map(|rule| &rule.user));
+    let uid = files::read_text(Path::new("/proc/self/loginuid"), 64);
+    let keeps_uids = uid.is_ok_and(|text| text.trim().parse::<u32>().is_ok());
+    if !keeps_uids && { users }.any(Option::is_some) {
+        let text = "rules name users, and the kernel tells no login uid, so they never apply";
+        warn(text.to_owned(), "name namespaces or pods instead of users");
+    }
+    Ok(found)
 }

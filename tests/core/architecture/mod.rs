@@ -30,9 +30,7 @@ const CRATES: &[(&str, &[&str])] = &[
         "toml",
         &["crates/lease/src/config.rs", "src/cli/configure/"],
     ),
-    ("similar", &["src/cli/configure/"]),
-    ("toml_edit", &["src/cli/configure/toml_text.rs"]),
-    ("jsonc_parser", &["src/cli/configure/json_text.rs"]),
+    ("toml_edit", &["src/cli/configure/containerd.rs"]),
     ("oci_spec", &["src/spec/"]),
     (
         "kube",
@@ -148,14 +146,9 @@ const READERS: &[(&str, &str)] = &[
         "opens /dev/null as the daemon's input",
     ),
     (
-        "src/cli/doctor/command.rs",
-        "the output of a program, bounded",
-    ),
-    (
-        "src/cli/doctor/nodes.rs",
+        "src/cli/doctor/gpus.rs",
         "whether a device node opens; reads nothing",
     ),
-    ("src/cli/doctor/page.rs", "the table of checks, in a test"),
     (
         "src/cli/metrics/docs.rs",
         "the document of families, in a test",

@@ -43,7 +43,9 @@ pub const ORDERS: &[(&str, &[&[&str]])] = &[
                 "counters",
             ],
             &["policy"],
-            &["request", "process", "trust", "framed", "programs"],
+            &[
+                "request", "process", "trust", "finding", "framed", "programs",
+            ],
             &["model", "error", "paths", "files", "log"],
         ],
     ),

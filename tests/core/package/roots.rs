@@ -208,10 +208,9 @@ fn deb_installs_without_systemd() {
     assert_eq!(root.ok("migctl list").lines().count(), 1);
     let doctor = root.run("migctl doctor --only driver").exits(1);
     assert!(
-        doctor.stdout.starts_with("ok    driver.rights"),
+        doctor.stdout.starts_with("fail  driver.library"),
         "{doctor:?}"
     );
-    assert!(doctor.stdout.contains("fail  driver.library"), "{doctor:?}");
 
     // As systemctl enable makes them.
     root.ok(
@@ -366,13 +365,6 @@ fn tarball_installs_beside_deb() {
     programs_start(&root, "/usr/local/bin");
 
     root.ok("dpkg --install /packages/new.deb");
-    let doctor = root.run("migctl doctor --only programs").exits(1);
-    let mut lines = doctor.stdout.lines();
-    let copies = lines.find(|line| line.starts_with("warn  programs.copies "));
-    assert!(
-        copies.is_some_and(|line| line.contains("other copies are on PATH: /usr/bin/runmig")),
-        "{doctor:?}"
-    );
     // The configuration and the ledger of a purged package are the other copy's.
     fs::create_dir(root.at("run/runmig")).unwrap();
     fs::write(root.at("etc/runmig/crun.toml"), "").unwrap();

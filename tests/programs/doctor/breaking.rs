@@ -3,9 +3,14 @@
 use super::Diagnosis;
 use std::collections::BTreeSet;
 use testkit::Setup;
+use testkit::process::copy_program;
 
 pub fn ids<const N: usize>(ids: [&str; N]) -> BTreeSet<String> {
     ids.map(str::to_owned).into()
+}
+
+fn group(id: &str) -> &str {
+    id.split('.').next().unwrap()
 }
 
 /// Breaks a thing, sees that this check and no other changes to a status, repairs it, and sees all as before. Returns the text
@@ -13,13 +18,12 @@ pub fn ids<const N: usize>(ids: [&str; N]) -> BTreeSet<String> {
 #[track_caller]
 pub fn breaks(
     setup: &Setup,
-    group: &str,
     status: &str,
     id: &str,
     broken: impl Fn(),
     repaired: impl Fn(),
 ) -> (String, String) {
-    let only = format!("--only={group}");
+    let only = format!("--only={}", group(id));
     let look = || Diagnosis::of(setup, &[&only]);
     let before = look();
     broken();
@@ -34,12 +38,11 @@ pub fn breaks(
 #[track_caller]
 pub fn breaks_inside(
     setup: &Setup,
-    group: &str,
     status: &str,
     id: &str,
     [good, bad]: [&str; 2],
 ) -> (String, String) {
-    let only = format!("--only={group}");
+    let only = format!("--only={}", group(id));
     let before = Diagnosis::inside(setup, good, &[&only]);
     let seen = Diagnosis::inside(setup, bad, &[&only]);
     changes(&before, &seen, status, id);
@@ -48,8 +51,8 @@ pub fn breaks_inside(
 
 /// Runs a repair after the script of a broken machine, and sees nothing that the good one does not have.
 #[track_caller]
-pub fn repairs_inside(setup: &Setup, group: &str, [good, bad]: [&str; 2], repair: &str) {
-    let only = format!("--only={group}");
+pub fn repairs_inside(setup: &Setup, id: &str, [good, bad]: [&str; 2], repair: &str) {
+    let only = format!("--only={}", group(id));
     let before = Diagnosis::inside(setup, good, &[&only]);
     let after = Diagnosis::inside(setup, &format!("{bad}\n{repair} >&2"), &[&only]);
     same(&before, &after);
@@ -73,4 +76,30 @@ fn changes(before: &Diagnosis, seen: &Diagnosis, status: &str, id: &str) {
 fn same(before: &Diagnosis, after: &Diagnosis) {
     let unwell = |seen: &Diagnosis| (seen.ids("fail"), seen.ids("warn"));
     assert_eq!(unwell(after), unwell(before), "{:?}", after.items);
+}
+
+/// A script that gives a mount namespace an `/etc` with little in it.
+pub fn etc(setup: &Setup) -> String {
+    let folder = setup.path(&format!("etc-{}", testkit::unique()));
+    let folder = folder.display();
+    format!(
+        "mkdir {folder}
+         cp -a /etc/ld.so* /etc/passwd /etc/group /etc/nsswitch.conf {folder}
+         mount --bind {folder} /etc"
+    )
+}
+
+/// A script that starts a process with this command name, whose pid is then `$pid`.
+pub fn process(setup: &Setup, name: &str) -> String {
+    let program = setup.path(name);
+    if !program.exists() {
+        copy_program("/bin/sleep".as_ref(), &program);
+    }
+    // The kernel keeps 15 characters of the name.
+    let short = &name[..name.len().min(15)];
+    format!(
+        "{} 600 </dev/null >/dev/null 2>&1 & pid=$!
+         timeout 60 sh -c \"until grep -qx {short} /proc/$pid/comm; do sleep 0.01; done\"",
+        program.display()
+    )
 }

@@ -1,16 +1,10 @@
 //! migctl doctor: each check is broken, sees that alone, and is well again after the repair.
 
 mod breaking;
-mod broken;
-mod conflicts;
-mod driver;
-mod engines;
+mod gpus;
 mod machine;
-mod mig;
-mod programs;
-mod quiet;
-mod rules;
-mod state;
+mod output;
+mod surroundings;
 mod trial;
 
 use serde_json::Value;

@@ -3,7 +3,6 @@
 #[allow(dead_code)]
 #[path = "../claims/cluster.rs"]
 mod cluster;
-mod findings;
 #[path = "../support/proxy.rs"]
 mod proxy;
 
@@ -43,7 +42,7 @@ fn call(cluster: &Cluster, arguments: &[&str], config: &str) -> (i32, String, St
     )
 }
 
-/// A check, with one of its options replaced.
+/// A check, with some of its options replaced. Returns its exit status, and its lines with the errors.
 fn check(cluster: &Cluster, replaced: &[(&str, &Path)], config: &str) -> (i32, String) {
     let mut options = vec![
         ("--kubeconfig", cluster.at("kubeconfig")),
@@ -63,13 +62,20 @@ fn check(cluster: &Cluster, replaced: &[(&str, &Path)], config: &str) -> (i32, S
     (status, lines + &errors)
 }
 
+/// Expects a finding with this status and these words.
+#[track_caller]
+fn finds(cluster: &Cluster, replaced: &[(&str, &Path)], config: &str, finding: (&str, &str)) {
+    let (status, lines) = check(cluster, replaced, config);
+    let (begin, words) = (format!("{:<6}", finding.0), finding.1);
+    let mut found = lines.lines();
+    let found = found.any(|l| l.starts_with(&begin) && l.contains(words));
+    let is_right = found && (finding.0 != "fail" || status == 1);
+    assert!(is_right, "no {begin}\"{words}\" in\n{lines}");
+}
+
 #[track_caller]
 fn fails(cluster: &Cluster, replaced: &[(&str, &Path)], config: &str, words: &str) {
-    let (status, lines) = check(cluster, replaced, config);
-    let found = lines
-        .lines()
-        .any(|l| l.starts_with("fail  ") && l.contains(words));
-    assert!(status == 1 && found, "no \"{words}\" in\n{lines}");
+    finds(cluster, replaced, config, ("fail", words));
 }
 
 async fn slices(cluster: &Cluster) -> Vec<ResourceSlice> {
@@ -100,9 +106,8 @@ async fn names_gates_and_rights() {
         let line = format!("cannot use feature gate {gate}: it is off");
         fails(&cluster, &[], "config.toml", &line);
     }
-    let (_, lines) = check(&cluster, &[], "config.toml");
-    let line = "warn  cannot use feature gate DRAResourceClaimDeviceStatus: it is off";
-    assert!(lines.contains(line), "{lines}");
+    let line = "cannot use feature gate DRAResourceClaimDeviceStatus: it is off";
+    finds(&cluster, &[], "config.toml", ("warn", line));
 
     let file = fs::read_to_string(cluster.at("kubeconfig")).unwrap();
     let plain = cluster.at("plain");
@@ -118,15 +123,14 @@ async fn names_gates_and_rights() {
         let line = format!("cannot {right}: this account lacks the right");
         fails(&cluster, &replaced, "config.toml", &line);
     }
-    let (_, lines) = check(&cluster, &replaced, "config.toml");
     for right in [
         "patch resourceclaims/status",
         "associated-node:patch resourceclaims/driver",
         "create events",
         "get nodes",
     ] {
-        let line = format!("warn  cannot {right}: this account lacks the right");
-        assert!(lines.contains(&line), "{lines}");
+        let line = format!("cannot {right}: this account lacks the right");
+        finds(&cluster, &replaced, "config.toml", ("warn", &line));
     }
 }
 
@@ -206,82 +210,213 @@ async fn names_problems_of_node() {
     nodes.create(&PostParams::default(), &node).await.unwrap();
     let (status, lines) = check(&cluster, &[], "config.toml");
     assert!(status == 0 && !lines.contains("fail  "), "{lines}");
-    assert!(
-        lines.contains("ok    runmig-dra publishes for this node, process "),
-        "{lines}"
-    );
+    // For migctl doctor, which decides: data, and no failure.
+    let (status, data, _) = call(&cluster, &["check", "--json"], "config.toml");
+    let first: Value = serde_json::from_str(data.lines().next().unwrap()).unwrap();
+    assert_eq!((status, &first["id"]), (0, &"kubernetes.gpus".into()));
     shows_what_it_publishes(&cluster).await;
+    names_files(&cluster);
+    names_classes(&cluster).await;
+    names_intruders(&cluster).await;
+    names_answers(&mut cluster).await;
+    withdraws_beside_other_drivers(&mut cluster).await;
+}
 
+fn names_files(cluster: &Cluster) {
     let at = |name: &str| cluster.at(name);
+    for (name, mode) in [("open", 0o777), ("hook", 0o777), ("anyone.toml", 0o666)] {
+        match name {
+            "open" => fs::create_dir(at(name)).unwrap(),
+            _ => fs::write(at(name), "version = 3\n").unwrap(),
+        }
+        fs::set_permissions(at(name), Permissions::from_mode(mode)).unwrap();
+    }
     fs::write(at("off.toml"), "version = 3\nenable_cdi = false\n").unwrap();
-    let off = at("off.toml");
-    fails(
-        &cluster,
-        &[("--containerd-config", &off)],
-        "config.toml",
-        "switches CDI off",
-    );
-    fs::create_dir(at("open")).unwrap();
-    fs::set_permissions(at("open"), Permissions::from_mode(0o777)).unwrap();
-    let open = at("open");
-    fails(
-        &cluster,
-        &[("--cdi-dir", &open)],
-        "config.toml",
-        "cannot use CDI folder",
-    );
-    fs::write(at("hook"), "").unwrap();
-    fs::set_permissions(at("hook"), Permissions::from_mode(0o777)).unwrap();
-    let hook = at("hook");
-    fails(
-        &cluster,
-        &[("--claim-hook", &hook)],
-        "config.toml",
-        "cannot use hook",
-    );
-    let nowhere = at("nowhere");
-    fails(
-        &cluster,
-        &[("--kubeconfig", &nowhere)],
-        "config.toml",
-        "cannot read kubeconfig",
-    );
-    let config = fs::read_to_string(at("config.toml")).unwrap();
-    for (name, from, to, words) in [
+    fs::write(at("old.toml"), "version = 2\n").unwrap();
+    fs::write(at("elsewhere.toml"), "cdi_spec_dirs = [\"/etc/cdi\"]\n").unwrap();
+    let lacks = format!("lacks {}", at("cdi").display());
+    for (option, file, finding) in [
         (
-            "moved.toml",
-            "/kubelet\"",
-            "/elsewhere\"",
-            "cannot register at the kubelet",
+            "--containerd-config",
+            "off.toml",
+            ("fail", "switches CDI off"),
         ),
         (
-            "none.toml",
-            "[kubernetes]",
-            "[policy]\nexclude_gpus = [0]\n[kubernetes]",
-            "cannot publish GPUs: no GPU",
+            "--containerd-config",
+            "old.toml",
+            ("warn", "only with enable_cdi = true"),
+        ),
+        (
+            "--containerd-config",
+            "elsewhere.toml",
+            ("fail", lacks.as_str()),
+        ),
+        (
+            "--containerd-config",
+            "anyone.toml",
+            ("warn", "cannot read the configuration of containerd"),
+        ),
+        ("--cdi-dir", "open", ("fail", "cannot use CDI folder")),
+        ("--claim-hook", "hook", ("fail", "cannot use hook")),
+        ("--claim-hook", "no-hook", ("fail", "no-hook")),
+        (
+            "--kubeconfig",
+            "nowhere",
+            ("fail", "cannot read kubeconfig"),
         ),
     ] {
-        fs::write(at(name), config.replace(from, to)).unwrap();
-        fails(&cluster, &[], name, words);
+        finds(cluster, &[(option, &at(file))], "config.toml", finding);
     }
+    let config = fs::read_to_string(at("config.toml")).unwrap();
+    let without = "[policy]\nexclude_gpus = [0]\n[kubernetes]";
+    for (from, to, finding) in [
+        (
+            "/kubelet\"",
+            "/elsewhere\"",
+            ("fail", "cannot register at the kubelet"),
+        ),
+        (
+            "[kubernetes]",
+            without,
+            ("fail", "cannot publish GPUs: no GPU"),
+        ),
+        (
+            "[kubernetes]",
+            without,
+            ("warn", "cannot publish GPU 0 at "),
+        ),
+        ("libnvidia-ml", "libno-ml", ("fail", "libno-ml.so.1")),
+    ] {
+        fs::write(at("changed.toml"), config.replacen(from, to, 1)).unwrap();
+        finds(cluster, &[], "changed.toml", finding);
+    }
+}
 
+async fn names_classes(cluster: &Cluster) {
+    let none = "the cluster has no DeviceClass with nvidia.com/mig-";
+    finds(cluster, &[], "config.toml", ("warn", none));
     let classes: Api<DeviceClass> = Api::all(cluster.client.clone());
-    let class = json!({
-        "metadata": {"name": "other"},
-        "spec": {"extendedResourceName": "nvidia.com/mig-1g.10gb"},
-    });
-    let class: DeviceClass = serde_json::from_value(class).unwrap();
-    classes
-        .create(&PostParams::default(), &class)
-        .await
-        .unwrap();
-    fails(
-        &cluster,
-        &[],
-        "config.toml",
-        "DeviceClass other has the same extended resource",
-    );
-    withdraws_beside_other_drivers(&mut cluster).await;
+    for (name, finding) in [
+        (
+            "mig-1g.10gb",
+            ("ok", "each extended resource has one DeviceClass"),
+        ),
+        (
+            "other",
+            ("fail", "DeviceClass other has the same extended resource"),
+        ),
+    ] {
+        let class = json!({
+            "metadata": {"name": name},
+            "spec": {"extendedResourceName": "nvidia.com/mig-1g.10gb"},
+        });
+        let class: DeviceClass = serde_json::from_value(class).unwrap();
+        classes
+            .create(&PostParams::default(), &class)
+            .await
+            .unwrap();
+        finds(cluster, &[], "config.toml", finding);
+    }
+}
+
+async fn names_intruders(cluster: &Cluster) {
+    let slices: Api<ResourceSlice> = Api::all(cluster.client.clone());
+    for (of, words) in [
+        (
+            json!({"nodeName": "other"}),
+            "for node other under gpu.runmig.dev",
+        ),
+        (
+            json!({"allNodes": true}),
+            "for no single node under gpu.runmig.dev",
+        ),
+    ] {
+        let mut spec = json!({
+            "driver": "gpu.runmig.dev", "devices": [{"name": "gpu-0"}],
+            "pool": {"name": "runmig.node", "generation": 9, "resourceSliceCount": 1},
+        });
+        let all = spec.as_object_mut().unwrap();
+        all.extend(of.as_object().unwrap().clone());
+        let theirs = json!({"metadata": {"name": "intruder"}, "spec": spec});
+        let theirs: ResourceSlice = serde_json::from_value(theirs).unwrap();
+        slices
+            .create(&PostParams::default(), &theirs)
+            .await
+            .unwrap();
+        let line =
+            format!("another program publishes ResourceSlice intruder of pool runmig.node {words}");
+        fails(cluster, &[], "config.toml", &line);
+        if words.contains("no single node") {
+            until("the driver names it too", async || {
+                let log = fs::read_to_string(cluster.at("driver.log"));
+                log.is_ok_and(|log| log.contains(&line))
+            })
+            .await;
+        }
+        let gone = slices.delete("intruder", &DeleteParams::default()).await;
+        gone.unwrap();
+    }
+}
+
+/// The proxy gives the answers that an older or a restricted API server would give.
+async fn names_answers(cluster: &mut Cluster) {
+    let [port] = support::free_ports();
+    let nobody = cluster.plane.kubeconfig_for(port, "nobody", "secret");
+    let away = "cannot read the version of the API server: the API server does not answer";
+    fails(cluster, &[("--kubeconfig", &nobody)], "config.toml", away);
+    let proxy = proxy::Proxy::start(&mut cluster.plane).await;
+    let old = "{\"major\": \"1\", \"minor\": \"35\", \"gitVersion\": \"v1.35.0\", \"gitCommit\": \"\", \
+               \"gitTreeState\": \"\", \"buildDate\": \"\", \"goVersion\": \"\", \"compiler\": \"\", \"platform\": \"\"}";
+    let old = proxy::Fault::Body("/version", 200, old);
+    let gate = |gate: &str| format!("cannot find out whether feature gate {gate} is on");
+    let denied = |part| proxy::Fault::Body(part, 403, "");
+    for (fault, status, words) in [
+        (old, "fail", "the API server has version 1.35".to_owned()),
+        (
+            proxy::Fault::Body("/selfsubjectaccessreviews", 500, ""),
+            "fail",
+            "cannot read the rights of this account".to_owned(),
+        ),
+        (
+            denied("/deviceclasses"),
+            "warn",
+            "cannot list the DeviceClasses".to_owned(),
+        ),
+        (
+            denied("/deviceclasses"),
+            "warn",
+            gate("DRAExtendedResource"),
+        ),
+        (
+            denied("/resourceslices"),
+            "warn",
+            gate("DRAPartitionableDevices"),
+        ),
+        (
+            denied("/resourceslices"),
+            "warn",
+            "cannot list the ResourceSlices of gpu.nvidia.com".to_owned(),
+        ),
+        (
+            denied("/resourceslices"),
+            "warn",
+            "cannot list the ResourceSlices of gpu.runmig.dev".to_owned(),
+        ),
+        (
+            denied("/metrics"),
+            "warn",
+            gate("DRAResourceClaimDeviceStatus"),
+        ),
+        (
+            denied("/nodes"),
+            "warn",
+            "cannot read the Node node".to_owned(),
+        ),
+    ] {
+        proxy.set(Some(fault));
+        finds(cluster, &[], "config.toml", (status, &words));
+    }
+    proxy.set(None);
 }
 
 /// The same documents as the API server has.

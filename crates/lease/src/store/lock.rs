@@ -182,13 +182,6 @@ fn sign(file: &mut File, why: &str) {
     let _ = effect::write_all(file, text.as_bytes());
 }
 
-/// Returns the signer of a lock file, as a pid and in words, without opening the file for writing.
-pub(super) fn signer(path: &Path) -> Option<(i32, String)> {
-    let text = files::read_text(path, MAX_SIGNATURE).ok()?;
-    let pid = text.split_whitespace().nth(1)?.parse().ok()?;
-    Some((pid, named(&text)?))
-}
-
 /// Returns the holder's text. The same text twice means one uninterrupted hold.
 fn signature(path: &Path) -> Result<String> {
     let text = files::read_start(open(path)?, MAX_SIGNATURE).unwrap_or_default();

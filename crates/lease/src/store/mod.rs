@@ -22,7 +22,6 @@
 mod bundles;
 mod changes;
 mod damaged;
-mod doubts;
 mod driver;
 mod durable;
 mod format;
@@ -42,7 +41,6 @@ mod shown;
 pub use bundles::{BundleId, BundleLock};
 pub use changes::{Changes, RECORDS, RECORDS_AND_QUEUE};
 pub use damaged::{Damaged, DamagedName};
-pub use doubts::HeldLock;
 pub use driver::{ClaimTurn, DriverLock};
 pub(crate) use format::{Record, decode, encode};
 pub use holder::{Claim, ClaimName, ClaimPod};

@@ -2,10 +2,8 @@
 
 use super::session::Session;
 use crate::gpu::{DriverError, Reason, Result};
-use std::ffi::{CStr, CString, OsStr, c_void};
-use std::mem::MaybeUninit;
+use std::ffi::{CStr, CString, c_void};
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
 use std::ptr::NonNull;
 
 /// Every function in use, also those that nvml-wrapper calls. Left out are the two for memory limits: drivers before 615
@@ -61,24 +59,6 @@ impl Session {
             }
         }
         Ok(missing)
-    }
-
-    /// Returns the file of the open library, which the loader has found by its name.
-    pub fn library_file(&self) -> Option<PathBuf> {
-        let what = || "find the file of NVML".to_owned();
-        let symbol = self.symbol(c"nvmlInit_v2", &what).ok()??;
-        let mut found = MaybeUninit::<libc::Dl_info>::uninit();
-        // SAFETY: the address is only looked up, and the call fills the struct unless it returns 0.
-        let found = unsafe {
-            if libc::dladdr(symbol.as_ptr(), found.as_mut_ptr()) == 0 {
-                return None;
-            }
-            found.assume_init()
-        };
-        let name = NonNull::new(found.dli_fname.cast_mut())?;
-        // SAFETY: the name is the loader's string, which lives as long as the session keeps the library loaded.
-        let name = unsafe { CStr::from_ptr(name.as_ptr()) };
-        Some(PathBuf::from(OsStr::from_bytes(name.to_bytes())))
     }
 
     /// Finds a function in the open library by its name.

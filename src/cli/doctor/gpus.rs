@@ -1,0 +1,256 @@
+//! The driver, its GPUs and their device nodes, MIG, and shares.
+
+use super::Check;
+use super::host::{Host, Seen};
+use nix::errno::Errno;
+use runmig_lease::finding::{Finding, Found, Status};
+use runmig_lease::gpu::nodes::Nodes;
+use runmig_lease::model::{DeviceNode, Gpu, MigMode};
+use runmig_lease::store::{Held, Instance, InstanceState};
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+pub const CHECKS: &[Check] = &[
+    Check {
+        id: "driver.library",
+        what: "the NVIDIA driver's library answers, and has every function that runmig calls",
+        run: library,
+    },
+    Check {
+        id: "driver.gpus",
+        what: "each GPU answers",
+        run: gpus,
+    },
+    Check {
+        id: "nodes.devices",
+        what: "nvidiactl, nvidia-uvm and the node of each GPU exist, have their numbers and open",
+        run: devices,
+    },
+    Check {
+        id: "nodes.mig",
+        what: "the capability nodes by which root makes and watches instances exist and open",
+        run: capabilities,
+    },
+    Check {
+        id: "mig.mode",
+        what: "no MIG mode waits for a reset",
+        run: mode,
+    },
+    Check {
+        id: "mig.foreign",
+        what: "runmig made every GPU instance",
+        run: foreign,
+    },
+    Check {
+        id: "mig.records",
+        what: "the driver has every slice on record, and has destroyed every released one",
+        run: records,
+    },
+    Check {
+        id: "sharing.levels",
+        what: "shares may hold at a level",
+        run: levels,
+    },
+];
+
+const MAKE: &str = "nvidia-modprobe -u -c 0";
+
+fn library(host: &Host) -> Found {
+    host.config()?;
+    let seen = { host.seen.as_ref() }.map_err(|e| Finding::in_words(Status::Fail, &e.line()))?;
+    match seen.missing.as_slice() {
+        [] => Ok(Vec::new()),
+        missing => Err(Finding::fail(
+            format!("the library lacks {}", missing.join(", ")),
+            "install a driver of release 525 or newer",
+        )),
+    }
+}
+
+fn gpus(host: &Host) -> Found {
+    let snapshot = &host.seen()?.inventory.snapshot;
+    let reset = "nvidia-smi --gpu-reset for that GPU, or reboot";
+    let lost = snapshot.unreadable.iter();
+    let lost: Vec<Finding> = lost.map(|(_, why)| Finding::fail(why, reset)).collect();
+    if lost.is_empty() && snapshot.gpus.is_empty() {
+        let repair = "lspci -d 10de: shows whether the machine has one";
+        return Err(Finding::fail("the driver shows no GPU", repair));
+    }
+    Ok(lost)
+}
+
+fn devices(host: &Host) -> Found {
+    let root = &host.config()?.driver.root;
+    let nodes = Nodes::read(root)?;
+    let mut wanted = Vec::from(nodes.required_nodes());
+    if let Ok(seen) = &host.seen {
+        let gpus = seen.inventory.snapshot.gpus.iter();
+        wanted.extend(gpus.map(|gpu| nodes.gpu_node(gpu.minor)));
+    }
+    Ok(wanted
+        .iter()
+        .filter_map(|node| unusable(root, node))
+        .collect())
+}
+
+fn capabilities(host: &Host) -> Found {
+    let gpus = &host.seen()?.inventory.snapshot.gpus;
+    if gpus.iter().all(|gpu| gpu.mig != MigMode::Enabled) {
+        return Err(Finding::skip("no GPU is in MIG mode"));
+    }
+    let root = &host.config()?.driver.root;
+    let why = "the numbers of nodes are unknown, see nodes.devices";
+    let nodes = Nodes::read(root).map_err(|_| Finding::skip(why))?;
+    let [config, monitor] = [nodes.mig_node("config")?, nodes.mig_node("monitor")?];
+    Ok([config, monitor]
+        .iter()
+        .filter_map(|node| unusable(root, node))
+        .collect())
+}
+
+/// Returns what keeps a node from being opened.
+pub fn unusable(root: &Path, node: &DeviceNode) -> Option<Finding> {
+    let path = root.join(node.path.strip_prefix("/").unwrap_or(&node.path));
+    let (shown, wanted) = (path.display(), format!("{}:{}", node.major, node.minor));
+    let meta = match fs::metadata(&path) {
+        Ok(meta) => meta,
+        Err(e) => return Some(Finding::fail(format!("cannot find {shown}: {e}"), MAKE)),
+    };
+    let again = format!("rm {shown} && {MAKE}");
+    if !meta.file_type().is_char_device() {
+        return Some(Finding::fail(format!("{shown} is not a device"), again));
+    }
+    let found = (libc::major(meta.rdev()), libc::minor(meta.rdev()));
+    if found != (node.major, node.minor) {
+        let text = format!(
+            "{shown} has the number {}:{}, and the driver {wanted}",
+            found.0, found.1
+        );
+        return Some(Finding::fail(text, again));
+    }
+    let opened = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC)
+        .open(&path);
+    let e = opened.err().filter(|e| !is_simulated(root, e))?;
+    let repair = match e.raw_os_error().map(Errno::from_raw) {
+        Some(Errno::EPERM) => {
+            "run migctl doctor outside of a container: a device rule of its cgroup forbids the node"
+        }
+        Some(Errno::EACCES) => "sudo migctl doctor",
+        Some(Errno::ENXIO | Errno::ENODEV) => {
+            "modprobe nvidia nvidia-uvm, then nvidia-modprobe -u -c 0"
+        }
+        _ => "dmesg shows what the driver says",
+    };
+    Some(Finding::fail(
+        format!("cannot open {shown} ({wanted}): {e}"),
+        repair,
+    ))
+}
+
+/// No driver owns the majors of a simulated machine, whose files are below another root.
+fn is_simulated(root: &Path, e: &io::Error) -> bool {
+    root != Path::new("/") && e.raw_os_error() == Some(Errno::ENXIO as i32)
+}
+
+fn mode(host: &Host) -> Found {
+    let gpus = host.seen()?.inventory.snapshot.gpus.iter();
+    let pending = gpus.filter(|gpu| gpu.mig_pending.is_some()).map(|gpu| {
+        Finding::warn(
+            format!(
+                "the MIG mode of GPU {} ({}) changes at its next reset",
+                gpu.index, gpu.name
+            ),
+            format!("nvidia-smi --gpu-reset -i {}", gpu.index),
+        )
+    });
+    Ok(pending.collect())
+}
+
+/// Instances that an administrator or another tool made, some without a compute instance.
+fn foreign(host: &Host) -> Found {
+    let inventory = &host.seen()?.inventory;
+    let mut found = Vec::new();
+    for gpu in &inventory.snapshot.gpus {
+        let is_foreign = |at| inventory.at(gpu, at).is_empty() && !inventory.is_damaged(gpu, at);
+        let foreign = { gpu.instances.iter() }.filter(|i| is_foreign(i.placement));
+        found.extend(foreign.map(|i| {
+            let (id, at, index) = (i.id, i.placement, gpu.index);
+            Finding::warn(
+                format!("runmig did not make GPU instance {id} at {at} on GPU {index}, and leaves its place alone"),
+                format!("nvidia-smi mig -i {index} -gi {id} -dci; nvidia-smi mig -i {index} -gi {id} -dgi, or set adopt = true"),
+            )
+        }));
+    }
+    Ok(found)
+}
+
+fn records(host: &Host) -> Found {
+    let seen = host.seen()?;
+    let inventory = &seen.inventory;
+    if inventory.is_blind() {
+        return Err(Finding::skip(
+            "the ledger cannot be read, see state.records",
+        ));
+    }
+    let lost = inventory.leases.iter().filter(|held| is_lost(seen, held));
+    let mut found: Vec<Finding> = lost.map(lost_slice).collect();
+    let leased = inventory.leases.iter().map(|held| &held.instance);
+    found.extend(leased.chain(&inventory.unleased).filter_map(quarantined));
+    Ok(found)
+}
+
+fn is_lost(seen: &Seen, held: &Held) -> bool {
+    let Some(slice) = held.instance.resource.mig_slice() else {
+        return false;
+    };
+    let is_there = |gpu: &Gpu| gpu.instances.iter().any(|i| i.placement == slice.placement);
+    let mut gpus = seen.inventory.snapshot.gpus.iter();
+    let gpu = gpus.find(|gpu| gpu.uuid == slice.gpu_uuid);
+    held.instance.state == InstanceState::Ready && gpu.is_some_and(|gpu| !is_there(gpu))
+}
+
+fn lost_slice(held: &Held) -> Finding {
+    let (slice, holder) = (&held.instance.resource, held.lease.holder.title());
+    Finding::fail(
+        format!("the driver does not have {slice}, which is on record for {holder}"),
+        format!(
+            "end its container, then migctl release {}",
+            held.lease.id.as_str()
+        ),
+    )
+}
+
+fn quarantined(instance: &Instance) -> Option<Finding> {
+    let InstanceState::Quarantined(attempt) = &instance.state else {
+        return None;
+    };
+    Some(Finding::fail(
+        format!(
+            "the driver did not destroy {}: {}",
+            instance.resource, attempt.error
+        ),
+        "migctl list names the processes that hold it; end them, then migctl gc",
+    ))
+}
+
+fn levels(host: &Host) -> Found {
+    let levels = runmig_lease::levels(host.config()?);
+    if levels.iter().any(|(_, obstacle)| obstacle.is_none()) {
+        return Ok(Vec::new());
+    }
+    let why = |(level, why): &(_, Option<String>)| {
+        format!("{level}: {}", why.clone().unwrap_or_default())
+    };
+    let why: Vec<String> = levels.iter().map(why).collect();
+    Err(Finding::warn(
+        format!(
+            "this machine refuses every share, since it has no permitted level ({})",
+            why.join("; ")
+        ),
+        "install nvidia-cuda-mps-control, or permit another level with sharing.enforcement",
+    ))
+}

@@ -1,0 +1,238 @@
+//! The driver, its nodes, MIG and shares.
+
+use super::breaking::{breaks, breaks_inside, ids};
+use super::{Diagnosis, setup};
+use nvml_sim::engine::{Code, Mode, Unheld};
+use std::fs;
+use std::process::Command;
+use testkit::{Low, Machine, Setup};
+
+/// The cause of the others is the first line, in the words of a create.
+#[test]
+fn missing_driver_is_first() {
+    let Some(setup) = setup() else { return };
+    fs::remove_file(setup.machine.library()).unwrap();
+    let seen = Diagnosis::of(&setup, &[]);
+    assert_eq!(seen.items[0]["id"], "driver.library");
+    assert_eq!(
+        seen.items[0]["repair"],
+        "install the NVIDIA driver, or set driver.library to its libnvidia-ml.so.1"
+    );
+    assert_eq!(seen.ids("fail"), ids(["driver.library"]));
+    let bundle = setup.asking("1g.10gb", "true");
+    let create = setup.runmig(&["create", "-b", bundle.as_str(), "web"]);
+    let text = seen.items[0]["text"].as_str().unwrap();
+    assert!(create.stderr.contains(text), "{text}\n{}", create.stderr);
+}
+
+/// A library in which the loader does not find a function: its name is another one.
+#[test]
+fn names_missing_function() {
+    let Some(setup) = setup() else { return };
+    let library = setup.machine.library();
+    let good = fs::read(&library).unwrap();
+    // Only a create calls it, and no check does.
+    let (name, other) = (
+        b"\0nvmlGpuInstanceCreateComputeInstance\0",
+        b"\0nvmlGpuInstanceCreateComputeInstancX\0",
+    );
+    let mut bad = good.clone();
+    let places: Vec<usize> = { good.windows(name.len()).enumerate() }
+        .filter(|(_, window)| *window == name)
+        .map(|(at, _)| at)
+        .collect();
+    assert!(!places.is_empty());
+    for at in places {
+        bad[at..at + name.len()].copy_from_slice(other);
+    }
+    let write = |bytes: &[u8]| {
+        fs::remove_file(&library).unwrap();
+        fs::write(&library, bytes).unwrap();
+    };
+    let (broken, repaired) = (|| write(&bad), || write(&good));
+    let (text, _) = breaks(&setup, "fail", "driver.library", broken, repaired);
+    assert_eq!(
+        text,
+        "the library lacks nvmlGpuInstanceCreateComputeInstance"
+    );
+}
+
+#[test]
+fn names_lost_gpu() {
+    let Some(setup) = setup() else { return };
+    let lose = ["--call", "nvmlDeviceGetMigMode", "--returns", "GPU_IS_LOST"];
+    let lose = || drop(setup.machine.sim("fault", &lose));
+    let mend = || drop(setup.machine.sim("fault", &["--clear"]));
+    let (text, _) = breaks(&setup, "fail", "driver.gpus", lose, mend);
+    assert!(text.contains("GPU is lost"), "{text}");
+}
+
+#[test]
+fn names_each_broken_node() {
+    let Some(setup) = setup() else { return };
+    let dev = setup.machine.dir().join("dev");
+    for (id, name) in [
+        ("nodes.devices", "nvidiactl"),
+        ("nodes.devices", "nvidia-uvm"),
+        ("nodes.devices", "nvidia0"),
+        ("nodes.mig", "nvidia-caps/nvidia-cap1"),
+        ("nodes.mig", "nvidia-caps/nvidia-cap2"),
+    ] {
+        let (node, away) = (dev.join(name), dev.join("away"));
+        let shown = node.display();
+        let take = || fs::rename(&node, &away).unwrap();
+        let put = || fs::rename(&away, &node).unwrap();
+        let (text, repair) = breaks(&setup, "fail", id, take, put);
+        assert!(text.starts_with(&format!("cannot find {shown}")), "{text}");
+        assert_eq!(repair, "nvidia-modprobe -u -c 0");
+        let file = || {
+            take();
+            fs::write(&node, "").unwrap();
+        };
+        let (text, _) = breaks(&setup, "fail", id, file, put);
+        assert_eq!(text, format!("{shown} is not a device"));
+        let number = || {
+            take();
+            let made = Command::new("mknod")
+                .arg(&node)
+                .args(["c", "1", "3"])
+                .status();
+            assert!(made.unwrap().success());
+        };
+        let (text, _) = breaks(&setup, "fail", id, number, put);
+        assert!(text.contains("has the number 1:3"), "{text}");
+        // A mount without devices: the node is there, with its number, and does not open.
+        let bad = format!("mount --bind {shown} {shown}\nmount -o remount,bind,nodev {shown}");
+        let (text, _) = breaks_inside(&setup, "fail", id, ["", &bad]);
+        assert!(text.starts_with(&format!("cannot open {shown}")), "{text}");
+    }
+}
+
+#[test]
+fn names_missing_major() {
+    let Some(setup) = setup() else { return };
+    let file = setup.machine.dir().join("proc/devices");
+    let good = fs::read_to_string(&file).unwrap();
+    let lines = good.lines().filter(|line| !line.ends_with("nvidia-uvm"));
+    let bad: String = lines.map(|line| format!("{line}\n")).collect();
+    let (broken, repaired) = (
+        || fs::write(&file, &bad).unwrap(),
+        || fs::write(&file, &good).unwrap(),
+    );
+    let (_, repair) = breaks(&setup, "fail", "nodes.devices", broken, repaired);
+    assert!(repair.contains("nvidia-uvm"), "{repair}");
+}
+
+/// On Ampere a mode waits for the reset of its GPU.
+#[test]
+fn names_pending_mode() {
+    let machine = Machine::with(&["--gpu", "A100-80GB", "--count", "1", "--mig", "off"]);
+    let Some(setup) = Setup::on(Low::Runc, machine) else {
+        return;
+    };
+    let set = || {
+        let store = nvml_sim::state::Store::open(&setup.machine.dir()).unwrap();
+        let mut locked = store.lock().unwrap();
+        let pending = locked.machine.set_mig_mode(0, Mode::On, &Unheld).unwrap();
+        assert_eq!(pending, Some(Code::RESET_REQUIRED));
+        locked.commit(None, false).unwrap();
+    };
+    let reset = || drop(setup.machine.sim("reset", &["--gpu", "0"]));
+    let (text, repair) = breaks(&setup, "warn", "mig.mode", set, reset);
+    assert!(text.starts_with("the MIG mode of GPU 0"), "{text}");
+    assert_eq!(repair, "nvidia-smi --gpu-reset -i 0");
+}
+
+#[test]
+fn names_foreign_instance() {
+    let Some(setup) = setup() else { return };
+    for more in [&[][..], &["--no-ci"]] {
+        let make = [&["--gpu", "0", "--profile", "1g.10gb"], more].concat();
+        let create = || drop(setup.machine.sim("create", &make));
+        let destroy = || {
+            let gi = setup.machine.the_instance().gi.to_string();
+            setup.machine.sim("destroy", &["--gpu", "0", "--gi", &gi]);
+        };
+        let (text, repair) = breaks(&setup, "warn", "mig.foreign", create, destroy);
+        assert!(
+            text.starts_with("runmig did not make GPU instance"),
+            "{text}"
+        );
+        assert!(repair.starts_with("nvidia-smi mig -i 0 -gi "), "{repair}");
+    }
+}
+
+fn create(setup: &Setup, id: &str) {
+    let bundle = setup.asking("1g.10gb", "true");
+    setup.runmig(&["create", "-b", bundle.as_str(), id]).ok();
+}
+
+/// Makes the repair that a check names: a command after the words `then`.
+fn repair(setup: &Setup, id: &str) {
+    let seen = Diagnosis::of(setup, &[&format!("--only={id}")]);
+    let repair = seen.of_id(id).1;
+    let command = repair.rsplit("then migctl ").next().unwrap();
+    setup.migctl(&command.split(' ').collect::<Vec<_>>()).ok();
+}
+
+#[test]
+fn names_slice_that_the_driver_lacks() {
+    let Some(setup) = setup() else { return };
+    create(&setup, "web");
+    let gi = setup.machine.the_instance().gi.to_string();
+    let lose = || {
+        let destroy = ["--gpu", "0", "--gi", &gi, "--force"];
+        let force = setup.machine.sim_command("destroy").args(destroy).output();
+        if !force.unwrap().status.success() {
+            setup.machine.sim("destroy", &destroy[..4]);
+        }
+    };
+    let end = || {
+        setup.bare(&["delete", "--force", "web"]).output().unwrap();
+        // The hook may have released it already.
+        if !setup.leases().is_empty() {
+            repair(&setup, "mig.records");
+        }
+    };
+    let (text, _) = breaks(&setup, "fail", "mig.records", lose, end);
+    assert!(text.contains("1g.10gb") && text.contains("web"), "{text}");
+    setup.nothing_is_left();
+}
+
+#[test]
+fn names_quarantined_slice() {
+    let Some(setup) = setup() else { return };
+    create(&setup, "web");
+    let busy = ["--call", "nvmlGpuInstanceDestroy", "--returns", "IN_USE"];
+    let hold = || {
+        setup.machine.sim("fault", &busy);
+        let _ = setup.command(&["delete", "--force", "web"]).output();
+    };
+    let free = || {
+        setup.machine.sim("fault", &["--clear"]);
+        repair(&setup, "mig.records");
+    };
+    let (text, _) = breaks(&setup, "fail", "mig.records", hold, free);
+    assert!(
+        text.contains("1g.10gb") && text.contains("NVML 19"),
+        "{text}"
+    );
+    setup.nothing_is_left();
+}
+
+#[test]
+fn names_machine_without_level() {
+    let Some(setup) = setup() else { return };
+    let base = fs::read_to_string(setup.config()).unwrap();
+    let write = |levels: &str| {
+        let text = format!(
+            "{base}\n[sharing]\nenforcement = [{levels}]\nmps_control = \"/nowhere/mps\"\n"
+        );
+        fs::write(setup.config(), text).unwrap();
+    };
+    write("\"none\"");
+    let (broken, repaired) = (|| write("\"mps\""), || write("\"none\""));
+    let (text, repair) = breaks(&setup, "warn", "sharing.levels", broken, repaired);
+    assert!(text.contains("(mps: "), "{text}");
+    assert!(repair.contains("nvidia-cuda-mps-control"), "{repair}");
+}

@@ -1,0 +1,283 @@
+//! The kernel, systemd, the engines, the driver's files for containers, and other programs.
+
+use super::breaking::{breaks, breaks_inside, etc, ids, process, repairs_inside};
+use super::{Diagnosis, setup};
+use std::fs;
+use std::path::Path;
+use testkit::process::copy_program;
+use testkit::runtimes::built;
+use testkit::{Setup, skip};
+
+#[test]
+fn names_missing_rights() {
+    let Some(setup) = setup() else { return };
+    let mut other = setup.plain("setpriv".as_ref());
+    other.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+    let only = ["--only=host.rights"];
+    let seen = Diagnosis::by(other.arg(setup.program("migctl")), &only);
+    assert_eq!(seen.ids("fail"), ids(["host.rights"]));
+    assert_eq!(seen.of_id("host.rights").1, "sudo migctl doctor");
+    assert_eq!(Diagnosis::of(&setup, &only).ids("ok"), ids(["host.rights"]));
+}
+
+#[test]
+fn names_unreadable_boot_id() {
+    let Some(setup) = setup() else { return };
+    let file = setup.machine.dir().join("proc/sys/kernel/random/boot_id");
+    fs::create_dir_all(file.parent().unwrap()).unwrap();
+    let kept = fs::read(&file).ok();
+    let broken = || fs::write(&file, "").unwrap();
+    let repaired = || match &kept {
+        Some(kept) => fs::write(&file, kept).unwrap(),
+        None => fs::remove_file(&file).unwrap(),
+    };
+    let (text, _) = breaks(&setup, "fail", "host.boot", broken, repaired);
+    assert!(text.contains(file.to_str().unwrap()), "{text}");
+}
+
+#[test]
+fn names_missing_cgroups() {
+    let Some(setup) = setup() else { return };
+    let worlds = ["", "mount -t tmpfs none /sys/fs/cgroup"];
+    let (text, _) = breaks_inside(&setup, "fail", "host.cgroups", worlds);
+    assert!(text.starts_with("no devices controller"), "{text}");
+    // The repair, as a command.
+    let repair = "mount -t cgroup2 none /sys/fs/cgroup";
+    repairs_inside(&setup, "host.cgroups", worlds, repair);
+}
+
+#[test]
+fn names_enforcing_selinux() {
+    let Some(setup) = setup() else { return };
+    let with = |enforces: &str| {
+        let there = setup.path(&format!("fs-{enforces}"));
+        let there = there.display();
+        format!(
+            "mkdir -p {there}/cgroup {there}/selinux
+             mount --rbind /sys/fs/cgroup {there}/cgroup
+             echo {enforces} >{there}/selinux/enforce
+             mount --rbind {there} /sys/fs"
+        )
+    };
+    let worlds = [with("0"), with("1")];
+    let worlds = worlds.each_ref().map(String::as_str);
+    let (_, repair) = breaks_inside(&setup, "warn", "host.confinement", worlds);
+    assert_eq!(repair, "setsebool -P container_use_devices=true");
+}
+
+/// As snap confines docker.
+#[test]
+fn names_confined_engine() {
+    let Some(setup) = setup() else { return };
+    let engine = process(&setup, "dockerd");
+    let with = |profile: &str, n: u32| {
+        let there = setup.path(&format!("modules-{n}"));
+        let there = there.display();
+        format!(
+            "{engine}
+             mkdir -p {there}/apparmor/parameters
+             echo Y >{there}/apparmor/parameters/enabled
+             echo '{profile}' >{there}/profile
+             mount --bind {there}/profile /proc/$pid/attr/current
+             mount --bind {there} /sys/module"
+        )
+    };
+    let worlds = [
+        with("unconfined", 0),
+        with("snap.docker.dockerd (enforce)", 1),
+    ];
+    let worlds = worlds.each_ref().map(String::as_str);
+    let (text, _) = breaks_inside(&setup, "warn", "host.confinement", worlds);
+    assert!(
+        text.contains("by the profile snap.docker.dockerd"),
+        "{text}"
+    );
+}
+
+/// systemd that does not answer is unknown, and not well.
+#[test]
+fn unanswered_systemd_is_not_well() {
+    let Some(setup) = setup() else { return };
+    let run = setup.path("run");
+    fs::create_dir_all(run.join("systemd/system")).unwrap();
+    let booted = format!("mount --bind {} /run", run.display());
+    let only = ["--only=host.gc"];
+    let seen = Diagnosis::inside(&setup, &booted, &only);
+    assert_eq!(seen.ids("warn"), ids(["host.gc"]), "{:?}", seen.items);
+    let seen = Diagnosis::inside(&setup, "mount -t tmpfs none /run", &only);
+    assert_eq!(seen.ids("skip"), ids(["host.gc"]), "{:?}", seen.items);
+}
+
+#[test]
+fn names_missing_driver_files() {
+    let Some(setup) = setup() else { return };
+    let good = fs::read_to_string(setup.config()).unwrap();
+    let text = good.replace("driver_files = \"none\"", "driver_files = \"cdi\"");
+    fs::write(setup.config(), text).unwrap();
+    let file = setup.path("libcuda.so.1");
+    let specification = |file: &str| {
+        let etc = etc(&setup);
+        format!(
+            "{etc}
+             mkdir /etc/cdi
+             cat >/etc/cdi/nvidia.yaml <<END
+cdiVersion: 0.5.0
+kind: nvidia.com/gpu
+devices: [{{name: all, containerEdits: {{env: [A=b]}}}}]
+containerEdits: {{mounts: [{{hostPath: {file}, containerPath: /usr/lib/libcuda.so.1}}]}}
+END"
+        )
+    };
+    fs::write(&file, "").unwrap();
+    let present = || specification(file.to_str().unwrap());
+    let gone = specification("/nowhere/libcuda.so.535");
+    let id = "engines.files";
+    let (text, repair) = breaks_inside(&setup, "fail", id, [&present(), &gone]);
+    assert!(
+        text.contains("the first is /nowhere/libcuda.so.535"),
+        "{text}"
+    );
+    assert!(repair.starts_with("nvidia-ctk cdi generate"), "{repair}");
+    let (text, _) = breaks_inside(&setup, "fail", id, [&present(), &etc(&setup)]);
+    assert!(
+        text.starts_with("cannot find a CDI specification"),
+        "{text}"
+    );
+    let other = format!("{}\necho '{{' >/etc/cdi/other.yaml", present());
+    let (text, _) = breaks_inside(&setup, "warn", id, [&present(), &other]);
+    assert!(text.contains("/etc/cdi/other.yaml"), "{text}");
+}
+
+/// A script that registers runmig with containerd in an `/etc` of its own. None where the machine lacks it.
+fn registered(setup: &Setup) -> Option<String> {
+    let usual = Some(Path::new("/usr/bin/containerd").to_owned()).filter(|path| path.exists());
+    let Some(found) = usual.or_else(|| built("containerd", "containerd")) else {
+        skip("containerd is not there; run scripts/setup");
+        return None;
+    };
+    let (etc, folder) = (etc(setup), found.parent()?.display().to_string());
+    Some(format!(
+        "{etc}
+         PATH=$(dirname \"$0\"):{folder}:$PATH; export PATH
+         migctl configure containerd >/dev/null"
+    ))
+}
+
+#[test]
+fn names_stale_registration() {
+    let Some(setup) = setup() else { return };
+    let two = [(); 2].map(|()| registered(&setup));
+    let [Some(good), Some(bad)] = two else { return };
+    let stale = "sed -i 's,/bin/runmig,/old/bin/runmig,' $(grep -rl bin/runmig /etc/containerd)";
+    let worlds = [good.as_str(), &format!("{bad}\n{stale}")];
+    let (text, repair) = breaks_inside(&setup, "warn", "engines.registered", worlds);
+    assert!(text.contains("is not that of this runmig"), "{text}");
+    assert_eq!(repair, "migctl configure containerd");
+}
+
+#[test]
+fn names_engine_older_than_its_files() {
+    let Some(setup) = setup() else { return };
+    let engine = process(&setup, "containerd");
+    let with = |time: &str| {
+        let registered = registered(&setup)?;
+        let touch = format!("find /etc/containerd -type f -exec touch -d '{time}' '{{}}' ';'");
+        Some(format!("{registered}\n{engine}\n{touch}"))
+    };
+    let (Some(good), Some(bad)) = (with("1 hour ago"), with("1 minute")) else {
+        return;
+    };
+    let (text, repair) = breaks_inside(&setup, "warn", "engines.registered", [&good, &bad]);
+    assert!(
+        text.contains("has run since before /etc/containerd"),
+        "{text}"
+    );
+    assert!(repair.contains("restart containerd"), "{repair}");
+}
+
+/// An engine in a container, or with folders that its unit hides.
+#[test]
+fn names_engine_that_misses_the_hook() {
+    let Some(setup) = setup() else { return };
+    let engine = process(&setup, "containerd");
+    let (bin, program) = (setup.path("bin"), setup.path("containerd"));
+    let (bin, program) = (bin.display(), program.display());
+    let hidden = engine.replacen(
+        &format!("{program} 600"),
+        &format!("unshare --mount sh -c 'mount -t tmpfs none {bin}; exec {program} 600'"),
+        1,
+    );
+    assert_ne!(engine, hidden);
+    let with = |engine: &str| {
+        let touch = "find /etc/containerd -type f -exec touch -d '1 hour ago' '{}' ';'";
+        Some(format!("{}\n{touch}\n{engine}", registered(&setup)?))
+    };
+    let (Some(good), Some(bad)) = (with(&engine), with(&hidden)) else {
+        return;
+    };
+    let (text, repair) = breaks_inside(&setup, "fail", "engines.hook", [&good, &bad]);
+    assert!(text.starts_with("containerd (process "), "{text}");
+    assert!(text.ends_with("/bin/runmig-hook"), "{text}");
+    assert!(repair.ends_with("systemctl cat containerd"), "{repair}");
+}
+
+#[test]
+fn names_each_other_program() {
+    let Some(setup) = setup() else { return };
+    for name in [
+        "nvidia-mig-manager",
+        "nvidia-mig-parted",
+        "nvidia-device-plugin",
+        "gpu-kubelet-plugin",
+        "instaslice-daemonset",
+        "vgpu-device-plugin",
+        "nv-hostengine",
+    ] {
+        let running = process(&setup, name);
+        let (text, _) = breaks_inside(&setup, "warn", "conflicts.programs", ["", &running]);
+        assert!(text.starts_with(&format!("{name} runs")), "{text}");
+    }
+    let link = "/etc/systemd/system/multi-user.target.wants/nvidia-mig-manager.service";
+    let bad = format!(
+        "{}\nmkdir -p $(dirname {link}); ln -s /lib/x {link}",
+        etc(&setup)
+    );
+    let worlds = [etc(&setup), bad];
+    let worlds = worlds.each_ref().map(String::as_str);
+    let (text, repair) = breaks_inside(&setup, "warn", "conflicts.programs", worlds);
+    assert!(text.contains(link), "{text}");
+    assert_eq!(repair, "systemctl disable nvidia-mig-manager.service");
+}
+
+/// runmig-dra's findings join the others; without it, its absence is one.
+#[test]
+fn joins_findings_of_kubernetes_driver() {
+    let Some(setup) = setup() else { return };
+    let program = Path::new(env!("CARGO_BIN_EXE_runmig")).with_file_name("runmig-dra");
+    if !program.exists() {
+        return skip("runmig-dra is not built: cargo build --workspace");
+    }
+    let only = ["--only=host.boot", "--kubernetes"];
+    let seen = Diagnosis::of(&setup, &only);
+    assert_eq!(
+        seen.ids("fail"),
+        ids(["kubernetes.driver"]),
+        "{:?}",
+        seen.items
+    );
+    copy_program(&program, &setup.program("runmig-dra"));
+    let seen = Diagnosis::of(&setup, &only);
+    // It has no cluster here.
+    assert!(
+        seen.ids("fail").contains("kubernetes.api"),
+        "{:?}",
+        seen.items
+    );
+    assert!(
+        seen.all_ids().contains("kubernetes.gpus"),
+        "{:?}",
+        seen.items
+    );
+    assert!(seen.all_ids().contains("host.boot"), "{:?}", seen.items);
+    assert_eq!(seen.code, Some(1));
+}
