@@ -88,7 +88,7 @@ Examples:
     Doctor(doctor::Options),
     /// Print the code by which a shell completes migctl's words
     #[command(after_help = completion::HELP)]
-    Completion { shell: completion::Shell },
+    Completion { shell: clap_complete::Shell },
     /// Show the GPUs, their MIG mode, and the profiles with free and total instances
     Gpus,
     /// Show which container has which slice, share or GPU, and the queue

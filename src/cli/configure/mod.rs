@@ -18,11 +18,9 @@ mod rewrite;
 mod table;
 mod task;
 
-use super::completion;
 use super::json::{ChangeItem, Items};
 use super::output::{self, Format};
 use clap::{Args, ValueEnum};
-use clap_complete::ArgValueCompleter;
 pub use engine::search;
 use file::Change;
 use runmig_lease::error::{Context, Error, Result};
@@ -52,7 +50,7 @@ pub struct Options {
     #[arg(long)]
     remove: bool,
     /// Name of the handler; runmig-NAME reads /etc/runmig/NAME.toml
-    #[arg(long, default_value = "runmig", add = ArgValueCompleter::new(completion::handlers))]
+    #[arg(long, default_value = "runmig")]
     name: String,
     /// Path of the runmig that the engine calls [default: the one beside migctl]
     #[arg(long, value_name = "PATH")]
