@@ -9,7 +9,7 @@ use runmig_lease::store::Entry;
 use runmig_lease::{GpuState, Inventory};
 
 /// Draws the line with name, MIG mode and use of a GPU.
-pub fn head(gpu: &Gpu, state: &GpuState) -> String {
+fn head(gpu: &Gpu, state: &GpuState) -> String {
     let pending = match gpu.mig_pending {
         Some(mode) => format!(", {} after a reset", mode_word(mode)),
         None => String::new(),
@@ -25,6 +25,21 @@ pub fn head(gpu: &Gpu, state: &GpuState) -> String {
             usage => format!(", {}", refusal::gpu_use(usage)),
         }
     )
+}
+
+/// Draws a GPU whole: name, MIG mode and use, the memory of its shares, its slices.
+pub fn whole(world: &Inventory, gpu: &Gpu, state: &GpuState) -> Vec<String> {
+    let mut lines = vec![head(gpu, state)];
+    lines.extend(memory(state));
+    lines.extend(slices(world, gpu));
+    lines
+}
+
+/// Draws a GPU in one line: the memory of its shares, or its slices, or its use.
+pub fn line(world: &Inventory, gpu: &Gpu, state: &GpuState) -> String {
+    let drawn = memory(state).or_else(|| slices(world, gpu).into_iter().nth(1));
+    let drawn = drawn.unwrap_or_else(|| refusal::gpu_use(&state.usage));
+    format!("GPU {}: {}", gpu.index, drawn.trim())
 }
 
 /// Returns the state and the owners of an occupant of a GPU.
@@ -48,9 +63,12 @@ pub fn lying(world: &Inventory, gpu: &Gpu, lying: &Occupant) -> (&'static str, S
 }
 
 /// Draws a letter for each slice on the GPU, below the number of each memory slice that it takes: two lines. A line with
-/// state and owner follows for each slice.
-pub fn slices(world: &Inventory, gpu: &Gpu) -> Vec<String> {
+/// state and owner follows for each slice. Draws nothing on a GPU without MIG.
+fn slices(world: &Inventory, gpu: &Gpu) -> Vec<String> {
     const LETTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    if gpu.profiles.is_empty() {
+        return Vec::new();
+    }
     let mut room = world.room(gpu);
     room.occupants.sort_by_key(|l| l.at);
     let letter = |n: usize| char::from(*LETTERS.get(n).unwrap_or(&b'?'));
@@ -84,7 +102,7 @@ pub fn slices(world: &Inventory, gpu: &Gpu) -> Vec<String> {
 
 /// Draws the memory of a GPU with shares: a mark for each twentieth, `#` booked, `x` of processes without a
 /// lease, `.` free.
-pub fn memory(state: &GpuState) -> Option<String> {
+fn memory(state: &GpuState) -> Option<String> {
     const MARKS: u64 = 20;
     let (GpuUse::Shared { holders, .. }, Some(all)) = (&state.usage, state.memory_mib) else {
         return None;

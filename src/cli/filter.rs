@@ -6,7 +6,6 @@ use clap_complete::ArgValueCompleter;
 use runmig_lease::model::Gpu;
 use runmig_lease::policy::GpuName;
 use runmig_lease::store::{Entry, Lease, Shown};
-use std::collections::BTreeMap;
 
 /// A choice among leases. It reads the words that all kinds of resources and holders have.
 #[derive(clap::Args, Clone, Default)]
@@ -61,45 +60,11 @@ impl Filter {
         words.into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
 
-    /// Chooses the next of these GPUs, and all after the last.
-    pub fn next_gpu(&mut self, gpus: &BTreeMap<u32, String>) {
-        let mut rest = gpus.iter().skip_while(|(index, uuid)| {
-            self.gpu
-                .as_ref()
-                .is_some_and(|gpu| !gpu.names(**index, uuid))
-        });
-        let next = match self.gpu {
-            Some(_) => rest.nth(1),
-            None => rest.next(),
-        };
-        self.gpu = next.map(|(index, _)| GpuName::Index(*index));
-    }
-
-    /// Chooses the next of these namespaces, and all after the last.
-    pub fn next_namespace(&mut self, namespaces: &[String]) {
-        self.namespace = next(&self.namespace, namespaces);
-    }
-
-    /// Chooses the next kind, and all after the last.
-    pub fn next_kind(&mut self) {
-        self.kind = next(&self.kind, &Shown::KINDS.map(str::to_owned));
-    }
-
     /// Returns whether the choice has leases on a GPU.
     pub fn has_gpu(&self, gpu: &Gpu) -> bool {
         let name = self.gpu.as_ref();
         name.is_none_or(|name| name.names(gpu.index, gpu.uuid.as_str()))
     }
-}
-
-fn next(chosen: &Option<String>, names: &[String]) -> Option<String> {
-    let at = { names.iter() }.position(|name| Some(name) == chosen.as_ref());
-    let next = match (chosen, at) {
-        (None, _) => 0,
-        (Some(_), Some(at)) => at + 1,
-        (Some(_), None) => return None,
-    };
-    names.get(next).cloned()
 }
 
 /// Returns the namespace of a lease's holder.

@@ -104,14 +104,9 @@ fn slices(world: &Inventory, gpu: &Gpu) -> Vec<MemorySlice> {
 }
 
 fn show(world: &Inventory, gpu: &Gpu, free: &Free) {
-    output::line(&draw::head(gpu, &free.state));
-    draw::memory(&free.state)
-        .iter()
-        .for_each(|line| output::line(line));
+    let drawn = draw::whole(world, gpu, &free.state);
+    drawn.iter().for_each(|line| output::line(line));
     if !gpu.profiles.is_empty() {
-        draw::slices(world, gpu)
-            .iter()
-            .for_each(|line| output::line(line));
         let profiles = gpu.profiles.iter().zip(&free.instances);
         table(profiles.map(|(profile, free)| row(profile, *free)));
     }

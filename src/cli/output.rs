@@ -67,12 +67,14 @@ fn inert(json: &str) -> String {
 
 /// Prints a table.
 pub fn table(head: &[&str], rows: &[Vec<String>]) {
-    table_lines(head, rows).iter().for_each(|text| line(text));
+    table_lines(head, rows, 3)
+        .iter()
+        .for_each(|text| line(text));
 }
 
 /// Returns the lines of a table with columns as wide as their cells. Cells hold text of others, so it escapes every
 /// character that controls a terminal.
-pub fn table_lines(head: &[&str], rows: &[Vec<String>]) -> Vec<String> {
+pub fn table_lines(head: &[&str], rows: &[Vec<String>], gap: usize) -> Vec<String> {
     let rows: Vec<Vec<String>> = rows
         .iter()
         .map(|row| row.iter().map(|cell| printable(cell)).collect())
@@ -89,7 +91,7 @@ pub fn table_lines(head: &[&str], rows: &[Vec<String>]) -> Vec<String> {
     let show = |cells: &mut dyn Iterator<Item = &str>| {
         let mut out = String::new();
         for (cell, width) in cells.zip(&widths) {
-            out.push_str(&format!("{cell:width$}   "));
+            out.push_str(&format!("{cell:width$}{:gap$}", ""));
         }
         out.trim_end().to_owned()
     };

@@ -1,130 +1,142 @@
 //! The page: a pure function of the facts, the choices of the user and the size of the terminal.
 
-use super::events;
-use super::facts::Facts;
-use super::gpus::{self, Detail};
-use super::table::{Layout, cut, rows};
-use super::view::View;
-use crate::cli::list::{QUEUE, waits};
+use crate::cli::draw;
+use crate::cli::filter::Filter;
+use crate::cli::list::{QUEUE, age, holder_name, portion, waits};
 use crate::cli::output::table_lines;
+use clap::ValueEnum;
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ratatui::layout::Size;
+use ratatui::style::Style;
+use ratatui::text::Line;
 use runmig_lease::error::printable;
 use runmig_lease::model::Timestamp;
+use runmig_lease::store::{Entry, Lease};
+use runmig_lease::{GpuState, Inventory, LeaseUse};
+use std::cmp::Reverse;
 use std::time::SystemTime;
 
-/// The size of a terminal in characters. None is as much as needed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Size {
-    pub rows: Option<usize>,
-    pub columns: Option<usize>,
+/// The machine at one moment.
+#[derive(Default)]
+pub struct Facts {
+    pub inventory: Inventory,
+    /// In the order of the snapshot.
+    pub gpus: Vec<GpuState>,
+    /// In the order of the inventory. Empty where nobody asked the driver.
+    pub uses: Vec<LeaseUse>,
+    /// Everything that could not be read, a line each.
+    pub complaints: Vec<String>,
 }
 
-impl Size {
-    /// The size for a file or a pipe.
-    pub const UNLIMITED: Size = Size {
-        rows: None,
-        columns: None,
-    };
+/// A column of the leases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Column {
+    Holder,
+    Kind,
+    Profile,
+    Gpu,
+    Place,
+    State,
+    Age,
+    Used,
+    Procs,
 }
 
-/// The meaning of a line, which a terminal with colours shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Style {
-    Plain,
-    Head,
-    Alarm,
+const HEADS: [&str; 9] = [
+    "HOLDER", "KIND", "PROFILE", "GPU", "PLACE", "STATE", "AGE", "USED", "PROCS",
+];
+/// The usual width of all columns but the first, which gets the rest of a terminal, and the least that it gets.
+const OTHERS: usize = 63;
+const SHORTEST_NAME: usize = 12;
+/// The space between two columns.
+const GAP: usize = 2;
+/// The most complaints on a terminal.
+const MOST_COMPLAINTS: usize = 2;
+const KEYS: &str = "q quit, arrows scroll, < > order";
+
+/// The choices of the user.
+#[derive(clap::Args, Clone)]
+pub struct View {
+    #[command(flatten)]
+    pub filter: Filter,
+    /// The column that orders the leases
+    #[arg(long, value_enum, default_value_t = Column::Gpu)]
+    pub sort: Column,
+    /// The first visible lease. A page may have fewer.
+    #[arg(skip)]
+    pub offset: usize,
 }
 
-/// A line of the page, without any character that a terminal obeys.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Line {
-    pub text: String,
-    pub style: Style,
+impl View {
+    /// Follows a key. Returns whether the user goes on.
+    pub fn press(&mut self, key: KeyEvent, shown: &Page) -> bool {
+        let last = shown.leases.saturating_sub(shown.visible);
+        let step = shown.visible.max(1);
+        let column = |by: usize| Column::value_variants()[(self.sort as usize + by) % HEADS.len()];
+        match key.code {
+            KeyCode::Char('q') => return false,
+            KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => return false,
+            KeyCode::Up => self.offset = self.offset.saturating_sub(1),
+            KeyCode::Down => self.offset = (self.offset + 1).min(last),
+            KeyCode::PageUp => self.offset = self.offset.saturating_sub(step),
+            KeyCode::PageDown => self.offset = (self.offset + step).min(last),
+            KeyCode::Home => self.offset = 0,
+            KeyCode::End => self.offset = last,
+            KeyCode::Right | KeyCode::Char('>') => self.sort = column(1),
+            KeyCode::Left | KeyCode::Char('<') => self.sort = column(HEADS.len() - 1),
+            _ => {}
+        }
+        true
+    }
 }
 
 /// The page, and the part of the leases that it shows.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Page {
-    pub lines: Vec<Line>,
-    /// The number of chosen leases, and of the visible ones among them.
+    pub lines: Vec<Line<'static>>,
     pub leases: usize,
     pub visible: usize,
     /// The first visible lease.
     pub offset: usize,
 }
 
-/// The most queued requests, and the most complaints, beside the leases of a terminal.
-const MOST_WAITING: usize = 3;
-const MOST_COMPLAINTS: usize = 2;
-/// The keys, in the last line of a terminal.
-const KEYS: &str = "q quit, arrows scroll, < > order, r reverse, g n k choose";
-
-/// Draws the page. A terminal gets as many lines as it has rows at most.
-pub fn page(facts: &Facts, view: &View, size: Size, now: SystemTime) -> Page {
-    let rows = rows(facts, view, now);
-    let layout = Layout::of(&rows, size.columns);
-    let mut lines = vec![(title(facts, view, rows.len(), now), Style::Head)];
-    let mut bottom = Vec::new();
+/// Draws the page: for a terminal of this size as many lines as it has rows, else all.
+pub fn page(facts: &Facts, view: &View, size: Option<Size>, now: SystemTime) -> Page {
+    let size = size.map(|size| (usize::from(size.height), usize::from(size.width)));
+    let (height, width) = size.unwrap_or((usize::MAX, usize::MAX));
+    let rows = rows(facts, view, width, now);
+    let table = table_lines(&HEADS, &rows, GAP);
+    let (head, alarm) = (Style::new().bold(), Style::new().red());
+    let plain = |text| (text, Style::new());
+    let mut lines = vec![(title(facts, view, rows.len(), now), head)];
     let mut left = usize::MAX;
-    if let Some(height) = size.rows {
+    if size.is_some() {
         let complaints = facts.complaints.iter().take(MOST_COMPLAINTS);
-        lines.extend(complaints.map(|text| (text.clone(), Style::Alarm)));
+        lines.extend(complaints.map(|text| (text.clone(), alarm)));
         // Beside the title stand the heading of the leases, a third of the height for them, and the keys.
         let for_leases = (height / 3).clamp(1, rows.len().max(1));
         left = height.saturating_sub(lines.len() + 2 + for_leases);
     }
-    let is_terminal = size.rows.is_some();
-    let queue = queue(
-        facts,
-        if is_terminal {
-            MOST_WAITING
-        } else {
-            usize::MAX
-        },
-        now,
-    );
-    let queue = section(queue, &mut left);
-    lines.extend(section(gpus(facts, view, left), &mut left));
-    lines.extend(queue);
-    let events = events::lines(&facts.events, events::MOST);
-    lines.extend(section(events, &mut left));
-    lines.push((layout.head(), Style::Head));
-    let visible = match size.rows {
-        Some(height) => height.saturating_sub(lines.len() + 1),
-        None => usize::MAX,
-    };
-    let offset = view.offset.min(rows.len().saturating_sub(visible));
-    let shown = rows.iter().skip(offset).take(visible);
+    let above = above(facts, view, now).into_iter().take(left);
+    lines.extend(above.map(plain));
+    lines.push((table[0].clone(), head));
+    let most = height.saturating_sub(lines.len() + 1);
+    let offset = view.offset.min(rows.len().saturating_sub(most));
+    let shown = rows.iter().zip(&table[1..]).skip(offset).take(most);
     let visible = shown.len();
-    if rows.is_empty() {
-        lines.push(("no leases".to_owned(), Style::Plain));
-    }
-    lines.extend(shown.map(|row| {
-        let style = if row.is_alarming {
-            Style::Alarm
-        } else {
-            Style::Plain
-        };
-        (layout.row(row), style)
-    }));
-    if let Some(height) = size.rows {
-        let of = format!("{}-{} of {}", offset + 1, offset + visible, rows.len());
-        let of = if rows.is_empty() {
-            String::new()
-        } else {
-            format!("{of}; ")
-        };
-        bottom.push((format!("{of}{KEYS}"), Style::Head));
-        let above = height.saturating_sub(bottom.len()).max(1);
-        lines.truncate(above);
-        lines.resize(above, (String::new(), Style::Plain));
-        lines.extend(bottom);
+    lines.extend(
+        shown.map(|(row, text)| match row[Column::State as usize].as_str() {
+            "quarantined" => (text.clone(), alarm),
+            _ => plain(text.clone()),
+        }),
+    );
+    if size.is_some() {
+        lines.resize(height.saturating_sub(1).max(1), plain(String::new()));
+        let (first, last) = (offset + visible.min(1), offset + visible);
+        lines.push((format!("{first}-{last} of {}; {KEYS}", rows.len()), head));
         lines.truncate(height);
     }
-    let columns = size.columns.unwrap_or(usize::MAX);
-    let inert = |(text, style): (String, Style)| Line {
-        text: cut(&printable(&text), columns),
-        style,
-    };
+    let inert = |(text, style): (String, Style)| Line::styled(printable(&text), style);
     Page {
         lines: lines.into_iter().map(inert).collect(),
         leases: rows.len(),
@@ -134,79 +146,96 @@ pub fn page(facts: &Facts, view: &View, size: Size, now: SystemTime) -> Page {
 }
 
 fn title(facts: &Facts, view: &View, leases: usize, now: SystemTime) -> String {
-    let inventory = &facts.inventory;
-    let count =
-        |n: usize, one: &str, many: &str| format!("{n} {}", if n == 1 { one } else { many });
-    // Without the driver the number of GPUs is not known.
-    let gpus = match inventory.snapshot.gpus.len() {
-        0 => String::new(),
-        n => format!("{}, ", count(n, "GPU", "GPUs")),
-    };
-    let mut title = format!(
-        "migctl top {}: {gpus}{}, {} waiting, by {}",
-        Timestamp::seconds(now)
-            .as_str()
-            .split('T')
-            .next_back()
-            .unwrap_or_default(),
-        count(leases, "lease", "leases"),
-        inventory.waiting.len(),
-        view.sort.head()
-    );
-    if view.reverse {
-        title.push_str(" reversed");
-    }
-    let chosen = view.filter.words();
-    if !chosen.is_empty() {
-        title.push_str(&format!(", only {chosen}"));
-    }
-    title
+    let only = view.filter.words();
+    format!(
+        "migctl top {}: leases {leases}, waiting {}, by {}{}{only}",
+        Timestamp::seconds(now),
+        facts.inventory.waiting.len(),
+        HEADS[view.sort as usize],
+        if only.is_empty() { "" } else { ", only " },
+    )
 }
 
-/// Draws the GPUs with the most detail that fits.
-fn gpus(facts: &Facts, view: &View, left: usize) -> Vec<String> {
-    let mut drawn = Vec::new();
-    for detail in Detail::ALL {
-        drawn = gpus::lines(facts, view, detail);
-        if drawn.len() < left {
-            break;
-        }
-    }
-    drawn
-}
-
-fn queue(facts: &Facts, most: usize, now: SystemTime) -> Vec<String> {
-    let waiting = &facts.inventory.waiting;
-    if waiting.is_empty() {
-        return Vec::new();
-    }
-    let rows = waiting.iter().take(most).map(|w| waits(w, now));
-    let mut lines = table_lines(&QUEUE, &rows.collect::<Vec<_>>());
-    if waiting.len() > most {
-        lines.push(more(waiting.len() - most));
+/// Draws what stands above the leases: the chosen GPUs, a line each, and the queue.
+fn above(facts: &Facts, view: &View, now: SystemTime) -> Vec<String> {
+    let world = &facts.inventory;
+    let gpus = world.snapshot.gpus.iter().zip(&facts.gpus);
+    let chosen = gpus.filter(|(gpu, _)| view.filter.has_gpu(gpu));
+    let gpus = chosen.map(|(gpu, state)| draw::line(world, gpu, state));
+    let mut lines: Vec<String> = gpus.chain([String::new()]).collect();
+    let waiting: Vec<_> = world.waiting.iter().map(|w| waits(w, now)).collect();
+    if !waiting.is_empty() {
+        lines.extend(table_lines(&QUEUE, &waiting, GAP));
+        lines.push(String::new());
     }
     lines
 }
 
-fn more(n: usize) -> String {
-    format!("… {n} more")
+/// Returns the cells of the chosen leases in the order of the view.
+fn rows(facts: &Facts, view: &View, width: usize, now: SystemTime) -> Vec<Vec<String>> {
+    // The entries begin with the leases, in the order of the uses.
+    let uses = facts.uses.iter().copied();
+    let uses = uses.chain(std::iter::repeat(LeaseUse::default()));
+    let entries = facts.inventory.entries();
+    let chosen = { entries.iter().zip(uses) }.filter(|(entry, _)| view.filter.has(entry));
+    let row = |(entry, used)| {
+        let cells = cells(
+            entry,
+            used,
+            width.saturating_sub(OTHERS).max(SHORTEST_NAME),
+            now,
+        );
+        (key(entry, used, view.sort, &cells), cells)
+    };
+    let mut rows: Vec<_> = chosen.map(row).collect();
+    rows.sort();
+    rows.into_iter().map(|(_, cells)| cells).collect()
 }
 
-/// Returns a part of the page with an empty line behind it, cut to the lines that are left. A part of two lines would
-/// tell nothing.
-fn section(mut lines: Vec<String>, left: &mut usize) -> Vec<(String, Style)> {
-    if lines.is_empty() || *left < 3 {
-        return Vec::new();
-    }
-    if lines.len() >= *left {
-        let kept = *left - 2;
-        let cut = lines.len() - kept;
-        lines.truncate(kept);
-        lines.push(more(cut));
-    }
-    lines.push(String::new());
-    *left -= lines.len().min(*left);
-    lines.into_iter().map(|text| (text, Style::Plain)).collect()
+fn cells(entry: &Entry, used: LeaseUse, width: usize, now: SystemTime) -> Vec<String> {
+    let resource = &entry.instance().resource;
+    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+    let mib = |bytes: u64| format!("{}Mi", bytes.div_ceil(1 << 20));
+    let name = |lease: &Lease| match holder_name(lease) {
+        long if long.chars().count() > width => long.chars().take(width - 1).chain(['…']).collect(),
+        short => short,
+    };
+    let cells = [
+        or_dash(entry.lease().map(name)),
+        entry.shown().kind.to_owned(),
+        portion(entry),
+        resource.gpu_index().to_string(),
+        or_dash(resource.mig_slice().map(|s| s.placement.to_string())),
+        entry.shown_state().to_owned(),
+        age(entry.created(), now),
+        or_dash(used.used_bytes.map(mib)),
+        or_dash(used.processes.map(|n| n.to_string())),
+    ];
+    cells.map(|cell| printable(&cell)).into()
+}
+
+/// Where a lease stands in the order of a column: text and places from the first, ages from the youngest, amounts from the
+/// largest.
+type Key = (Reverse<Option<u64>>, String, (u32, u32));
+
+fn key(entry: &Entry, used: LeaseUse, by: Column, cells: &[String]) -> Key {
+    let since = entry.created().time();
+    let since = since.and_then(|then| then.duration_since(SystemTime::UNIX_EPOCH).ok());
+    let (amount, text) = match by {
+        Column::Gpu | Column::Place => (None, String::new()),
+        Column::Age => (since.map(|time| time.as_secs()), String::new()),
+        Column::Used => (used.used_bytes, String::new()),
+        Column::Procs => (
+            used.processes.and_then(|n| n.try_into().ok()),
+            String::new(),
+        ),
+        text => (None, cells[text as usize].clone()),
+    };
+    let resource = &entry.instance().resource;
+    let start = resource
+        .mig_slice()
+        .map_or(0, |slice| slice.placement.start);
+    (Reverse(amount), text, (resource.gpu_index(), start))
 }
 
 #[cfg(test)]

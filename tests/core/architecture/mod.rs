@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 /// The purpose of each crate, and the only places that use it.
 const CRATES: &[(&str, &[&str])] = &[
     ("clap", &["src/cli/"]),
+    ("ratatui", &["src/cli/top"]),
     ("nvml_wrapper", &["crates/lease/src/gpu/nvml/"]),
     ("nvml_wrapper_sys", &["crates/lease/src/gpu/nvml/"]),
     (
@@ -91,10 +92,6 @@ const UNSAFE: &[(&str, &str)] = &[
     (
         "crates/lease/src/process/signals.rs",
         "dispositions of signals, of which none runs code of ours",
-    ),
-    (
-        "src/cli/top/winsize.rs",
-        "the size of a terminal, which the C library tells through ioctl alone",
     ),
     (
         "src/runtime/image.rs",

@@ -67,7 +67,7 @@ fn refuses_unknown_choices() {
         (&["list", "--gpu", "A100"], "its index (0) or its UUID"),
         (&["list", "--kind", "card"], "slice, share, gpu, seat"),
         (&["list", "--state", "gone"], "quarantined"),
-        (&["top", "--delay", "1ms"], "at least 100ms"),
+        (&["top", "--delay", "soon"], "--delay"),
         (&["top", "-o", "json"], "migctl top prints no JSON"),
         (&["metrics", "-o", "json"], "migctl metrics prints no JSON"),
         (&["completion", "bash", "-o", "json"], "leave out --output"),

@@ -1,126 +1,154 @@
-//! migctl top on a terminal: what it shows, and that it leaves the terminal as it was.
+//! migctl top: in tmux, as a user has it, begun by a shell whose terminal it has to leave as it was; on a terminal that is
+//! stuck or goes; and into a pipe.
 
-use super::terminal::Terminal;
 use super::{claim, create, setup};
-use nix::sys::signal::Signal;
-use std::process::Stdio;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::pty::openpty;
+use nix::sys::signal::{Signal, kill};
+use nix::sys::termios::{LocalFlags, tcgetattr};
+use nix::unistd::Pid;
+use std::fs::File;
+use std::io::Write;
+use std::process::{Child, Command, Stdio};
 use testkit::process::{going, stands_still, until};
+use testkit::{Setup, said, skip};
 
-/// Ends the page in one way.
-type End = fn(&mut Terminal);
+/// A server of its own, with a window in which a shell waits.
+struct Tmux<'a> {
+    setup: &'a Setup,
+}
 
-/// A long time between two looks, so that only changes draw.
-const NEVER: [&str; 2] = ["--delay", "1h"];
+impl<'a> Tmux<'a> {
+    fn of(setup: &'a Setup) -> Option<Tmux<'a>> {
+        if Command::new("tmux").arg("-V").output().is_err() {
+            skip("tmux is not there: apt-get install tmux");
+            return None;
+        }
+        let tmux = Tmux { setup };
+        // The status line would take a row.
+        std::fs::write(setup.path("tmux.conf"), "set -g status off\n").unwrap();
+        let shell = "env PS1=ready: sh -i";
+        tmux.ok(&["new-session", "-d", "-x", "80", "-y", "24", shell]);
+        tmux.until_shown("ready:");
+        Some(tmux)
+    }
 
-#[test]
-fn follows_changes_and_resizes() {
-    let Some(setup) = setup() else { return };
-    claim(&setup, "first", 0);
-    let mut top = Terminal::top(&setup, (24, 80), &NEVER, &[("NO_COLOR", "1")]);
-    let rows = top.until_shown("3 GPUs, 1 lease");
-    assert_eq!(rows.len(), 24, "{rows:?}");
-    let page = rows.join("\n");
-    assert!(
-        page.contains("A  .  .  .  .  .  .  .   7 of 8 free"),
-        "{page}"
-    );
-    assert!(page.contains("GPU 1: NVIDIA L4"), "{page}");
-    assert!(
-        rows.iter()
-            .any(|row| row.starts_with("claim team/first  slice  1g.10gb  0    0:1")),
-        "{page}"
-    );
-    claim(&setup, "second", 1);
-    top.until_shown("claim team/second  slice");
-    top.resize(60, 200);
-    let rows = top.until("60 rows", |rows| rows.len() == 60);
-    assert!(rows[59].ends_with("g n k choose"), "{rows:?}");
-    top.resize(1, 1);
-    let rows = top.until("one row", |rows| rows.len() == 1);
-    assert_eq!(rows[0].chars().count(), 1, "{rows:?}");
-    top.resize(24, 80);
-    top.until("24 rows", |rows| rows.len() == 24);
-    top.press("k");
-    top.until_shown("only kind slice");
-    top.press("k");
-    top.until_shown("no leases");
-    let colours = top.sent.contains("\x1b[1m") || top.sent.contains("\x1b[31m");
-    assert!(!colours, "NO_COLOR");
-    top.press("q");
-    assert_eq!(top.end().code(), Some(0));
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut tmux = self.setup.plain("tmux".as_ref());
+        tmux.arg("-u").arg("-S").arg(self.setup.path("tmux.socket"));
+        tmux.arg("-f").arg(self.setup.path("tmux.conf"));
+        tmux.args(arguments);
+        tmux
+    }
+
+    #[track_caller]
+    fn ok(&self, arguments: &[&str]) -> String {
+        said(&mut self.command(arguments)).ok().stdout
+    }
+
+    #[track_caller]
+    fn until_shown(&self, words: &str) -> String {
+        let mut screen = String::new();
+        until(words, || {
+            screen = self.ok(&["capture-pane", "-p"]);
+            screen.contains(words)
+        });
+        screen
+    }
+
+    /// Types a line into the shell.
+    fn types(&self, line: &str) {
+        self.ok(&["send-keys", "-l", line]);
+        self.ok(&["send-keys", "Enter"]);
+    }
+
+    /// Starts the page, which only changes draw again, and writes the pid of its process into a file.
+    fn top(&self) -> String {
+        let top = self.setup.program("migctl");
+        let pid = self.setup.path("pid");
+        let (top, pid) = (top.display(), pid.display());
+        self.types("clear; echo before");
+        self.types(&format!(
+            "sh -c 'echo $$ >{pid}; exec {top} top --delay 1h'"
+        ));
+        self.until_shown("q quit")
+    }
+
+    /// Returns the modes of the terminal, from a file: the screen has them in pieces.
+    fn modes(&self) -> String {
+        let file = self.setup.path("modes");
+        self.types(&format!("stty -g >{0}.new; mv {0}.new {0}", file.display()));
+        until("stty has said it", || file.exists());
+        let modes = std::fs::read_to_string(&file).unwrap();
+        std::fs::remove_file(file).unwrap();
+        modes
+    }
+}
+
+impl Drop for Tmux<'_> {
+    fn drop(&mut self) {
+        let _ = self.command(&["kill-server"]).output();
+    }
 }
 
 #[test]
 fn every_end_restores_terminal() {
     let Some(setup) = setup() else { return };
-    claim(&setup, "train", 0);
-    let ends: [(&str, End); 5] = [
-        ("q", |top| top.press("q")),
-        ("Ctrl-C", |top| top.press("\x03")),
-        ("SIGINT", |top| top.signal(Signal::SIGINT)),
-        ("SIGTERM", |top| top.signal(Signal::SIGTERM)),
-        ("SIGHUP", |top| top.signal(Signal::SIGHUP)),
-    ];
-    for (name, end) in ends {
-        let mut top = Terminal::top(&setup, (24, 80), &[], &[]);
-        top.until_shown("team/train");
-        assert!(top.is_raw() && top.sent.contains("\x1b[1m"), "{name}");
-        assert!(
-            top.sent.starts_with("\x1b[?1049h\x1b[?25l\x1b[?7l"),
-            "{name}"
-        );
-        end(&mut top);
-        assert_eq!(top.end().code(), Some(0), "{name}");
-        assert!(
-            top.sent.ends_with("\x1b[0m\x1b[?7h\x1b[?25h\x1b[?1049l"),
-            "{name}: {:?}",
-            top.sent
-        );
-        assert!(!top.is_raw(), "{name}");
+    claim(&setup, "first", 0);
+    let Some(tmux) = Tmux::of(&setup) else { return };
+    let before = tmux.modes();
+    for end in ["q", "C-c", "SIGTERM", "SIGHUP"] {
+        let screen = tmux.top();
+        assert!(!screen.contains("before"), "{screen}");
+        match end {
+            "q" | "C-c" => drop(tmux.ok(&["send-keys", end])),
+            signal => {
+                let pid = std::fs::read_to_string(setup.path("pid")).unwrap();
+                let pid = Pid::from_raw(pid.trim().parse().unwrap());
+                kill(pid, signal.parse::<Signal>().unwrap()).unwrap();
+            }
+        }
+        let screen = tmux.until_shown("before");
+        assert!(!screen.contains("q quit"), "{end}: {screen}");
+        assert_eq!(tmux.modes(), before, "{end}");
     }
 }
 
-/// The user's terminal may be stopped, or behind a connection that hangs.
 #[test]
-fn stuck_terminal_delays_no_signal() {
+fn follows_changes_and_resizes() {
     let Some(setup) = setup() else { return };
-    // One page is larger than what the kernel keeps for a terminal.
-    let mut top = Terminal::top(&setup, (60_000, 80), &NEVER, &[]);
-    until("it writes", || top.is_raw() && top.is_full());
-    stands_still(top.pid());
-    top.signal(Signal::SIGWINCH);
-    stands_still(top.pid());
-    top.signal(Signal::SIGTERM);
-    assert_eq!(top.end_unread().code(), Some(0));
-    assert!(!top.is_raw());
-}
-
-#[test]
-fn slow_terminal_gets_whole_page() {
-    let Some(setup) = setup() else { return };
-    claim(&setup, "train", 0);
-    let mut top = Terminal::top(&setup, (60_000, 200), &NEVER, &[("NO_COLOR", "1")]);
-    until("it writes", || top.is_full());
-    stands_still(top.pid());
-    top.signal(Signal::SIGCONT);
-    let rows = top.until("60,000 rows", |rows| rows.len() == 60_000);
+    claim(&setup, "first", 0);
+    setup.machine.sim("trace", &["on"]);
+    let Some(tmux) = Tmux::of(&setup) else { return };
+    tmux.top();
+    let screen = tmux.until_shown("GPU 2:");
+    assert_eq!(screen.lines().count(), 24, "{screen}");
     assert!(
-        rows[59_999].ends_with("g n k choose"),
-        "{:?}",
-        &rows[59_990..]
+        screen.contains("GPU 0: A  .  .  .  .  .  .  .   7 of 8 free"),
+        "{screen}"
     );
-    top.press("q");
-    assert_eq!(top.end().code(), Some(0));
-}
-
-#[test]
-fn ends_with_its_terminal() {
-    let Some(setup) = setup() else { return };
-    let mut top = Terminal::top(&setup, (24, 80), &NEVER, &[]);
-    top.until_shown("no leases");
-    stands_still(top.pid());
-    top.close();
-    assert_eq!(top.end().code(), Some(0));
+    assert!(screen.contains("GPU 1: free"), "{screen}");
+    assert!(
+        screen.contains("\nclaim team/first  slice  1g.10gb  0    0:1"),
+        "{screen}"
+    );
+    // An open session keeps an instance in use, so none stays between two pages.
+    let trace = setup.machine.sim("trace", &["show"]);
+    let calls = |name: &str| trace.lines().filter(|call| call.contains(name)).count();
+    assert_eq!(calls("nvmlInit"), calls("nvmlShutdown"), "{trace}");
+    claim(&setup, "second", 1);
+    tmux.until_shown("claim team/second  slice");
+    tmux.ok(&["resize-window", "-x", "200", "-y", "60"]);
+    until("60 rows", || {
+        let screen = tmux.ok(&["capture-pane", "-p"]);
+        screen
+            .lines()
+            .last()
+            .is_some_and(|last| last.contains("q quit"))
+            && screen.lines().count() == 60
+    });
+    tmux.ok(&["send-keys", ">"]);
+    tmux.until_shown("by PLACE");
 }
 
 #[test]
@@ -129,29 +157,77 @@ fn driver_that_hangs_leaves_keys() {
     claim(&setup, "train", 0);
     let hang = ["--call", "nvmlDeviceGetCount_v2", "--takes", "600s"];
     setup.machine.sim("fault", &hang);
-    let mut top = Terminal::top(&setup, (24, 80), &[], &[]);
-    top.until_shown("claim team/train");
-    top.until_shown("the driver has not answered for");
-    top.press("q");
-    assert_eq!(top.end().code(), Some(0));
+    let Some(tmux) = Tmux::of(&setup) else { return };
+    tmux.top();
+    tmux.until_shown("claim team/train");
+    tmux.until_shown("the driver has not answered for");
+    tmux.ok(&["send-keys", "q"]);
+    tmux.until_shown("before");
 }
 
-/// An open session keeps an instance in use, so none stays between two pages.
+/// A process that a failed test leaves to nobody.
+struct Top(Child);
+
+impl Top {
+    fn on(setup: &Setup, terminal: &File) -> Top {
+        let mut top = setup.plain(&setup.program("migctl"));
+        let end = || terminal.try_clone().unwrap();
+        top.args(["top", "--delay", "1h"]).env("TERM", "xterm");
+        top.stdin(end()).stdout(end()).stderr(end());
+        Top(top.spawn().unwrap())
+    }
+
+    fn ends(&mut self) {
+        until("migctl top ends", || self.0.try_wait().unwrap().is_some());
+        assert_eq!(self.0.wait().unwrap().code(), Some(0));
+    }
+}
+
+impl Drop for Top {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The user's terminal may be stopped, or behind a connection that hangs.
 #[test]
-fn keeps_no_session() {
+fn stuck_terminal_delays_no_signal() {
     let Some(setup) = setup() else { return };
-    claim(&setup, "train", 0);
-    setup.machine.sim("trace", &["on"]);
-    let mut top = Terminal::top(&setup, (24, 80), &NEVER, &[]);
-    top.until_shown("3 GPUs");
-    stands_still(top.pid());
-    let trace = setup.machine.sim("trace", &["show"]);
-    let calls = |name: &str| trace.lines().filter(|call| call.contains(name)).count();
-    assert_eq!(
-        (calls("nvmlInit"), calls("nvmlShutdown")),
-        (1, 1),
-        "{trace}"
-    );
+    let pty = openpty(None, None).unwrap();
+    let mut slave = File::from(pty.slave);
+    fcntl(&slave, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).unwrap();
+    while slave.write(&[b'x'; 4096]).is_ok() {}
+    fcntl(&slave, FcntlArg::F_SETFL(OFlag::empty())).unwrap();
+    let is_raw = || {
+        !tcgetattr(&slave)
+            .unwrap()
+            .local_flags
+            .contains(LocalFlags::ICANON)
+    };
+    let mut top = Top::on(&setup, &slave);
+    until("it takes the terminal", is_raw);
+    kill(Pid::from_raw(top.0.id() as i32), Signal::SIGTERM).unwrap();
+    top.ends();
+    assert!(!is_raw());
+    drop(pty.master);
+}
+
+#[test]
+fn ends_with_its_terminal() {
+    let Some(setup) = setup() else { return };
+    let pty = openpty(None, None).unwrap();
+    let slave = File::from(pty.slave);
+    // No program that another test starts may keep the master open.
+    fcntl(
+        &pty.master,
+        FcntlArg::F_SETFD(nix::fcntl::FdFlag::FD_CLOEXEC),
+    )
+    .unwrap();
+    let mut top = Top::on(&setup, &slave);
+    stands_still(top.0.id() as i32);
+    drop((pty.master, slave));
+    top.ends();
 }
 
 #[test]
@@ -167,83 +243,38 @@ fn shows_memory_and_processes() {
         hold.until("holding");
         hold
     };
-    let _on_slice = hold(
-        &[
-            "--gpu",
-            "0",
-            "--gi",
-            &slice.gi.to_string(),
-            "--ci",
-            &slice.ci.to_string(),
-        ],
-        "3Gi",
-    );
+    let (gi, ci) = (slice.gi.to_string(), slice.ci.to_string());
+    let _on_slice = hold(&["--gpu", "0", "--gi", &gi, "--ci", &ci], "3Gi");
     let _on_gpu = [hold(&["--gpu", "1"], "1Gi"), hold(&["--gpu", "1"], "1Gi")];
     let page = setup.migctl(&["top"]).ok().stdout;
-    let words = |kind: &str| -> Vec<String> {
-        let row = page
+    // The memory in MiB and the number of processes: the last two columns.
+    let used = |kind: &str| -> (u64, String) {
+        let rows = page
             .lines()
-            .find(|row| row.split_whitespace().nth(1) == Some(kind));
-        let words = row
-            .unwrap_or_else(|| panic!("no {kind}: {page}"))
-            .split_whitespace();
-        words.rev().take(2).map(str::to_owned).collect()
+            .map(|row| row.split_whitespace().collect::<Vec<_>>());
+        let row = { rows }.find(|row| row.get(1) == Some(&kind));
+        let row = row.unwrap_or_else(|| panic!("no {kind}: {page}"));
+        let mib = row[row.len() - 2].trim_end_matches("Mi").parse();
+        (mib.unwrap(), row[row.len() - 1].to_owned())
     };
-    let mib = |words: &[String]| words[1].trim_end_matches("Mi").parse::<u64>().unwrap();
-    let (slice, gpu) = (words("slice"), words("gpu"));
-    assert_eq!((slice[0].as_str(), gpu[0].as_str()), ("1", "2"), "{page}");
-    assert!((3072..4096).contains(&mib(&slice)), "{page}");
-    assert!((2048..3072).contains(&mib(&gpu)), "{page}");
+    let ((on_slice, one), (on_gpu, two)) = (used("slice"), used("gpu"));
+    assert_eq!((one.as_str(), two.as_str()), ("1", "2"), "{page}");
+    assert!((3072..4096).contains(&on_slice), "{page}");
+    assert!((2048..3072).contains(&on_gpu), "{page}");
 }
 
 #[test]
 fn pipe_gets_one_page() {
     let Some(setup) = setup() else { return };
     claim(&setup, "train", 0);
-    let said = setup
-        .migctl(&["top", "--namespace", "team", "--gpu", "0"])
-        .ok();
-    let (_, events) = said.stdout.split_once("LAST EVENTS\n").expect("events");
-    assert!(events.contains("ready"), "{events}");
-    assert!(!said.stdout.contains('\x1b'), "{}", said.stdout);
-    assert!(
-        said.stdout.contains(", only GPU 0, namespace team\n"),
-        "{}",
-        said.stdout
-    );
-    assert!(
-        said.stdout
-            .contains("A  1g.10gb      0:1   leased: claim team/train\n"),
-        "{}",
-        said.stdout
-    );
-    assert!(!said.stdout.contains("GPU 1"), "{}", said.stdout);
-    let mut once = Terminal::top(&setup, (24, 80), &["--once"], &[]);
-    assert_eq!(once.end().code(), Some(0));
-    assert!(
-        once.sent.contains("team/train") && !once.sent.contains('\x1b'),
-        "{}",
-        once.sent
-    );
+    let chosen = ["top", "--namespace", "team", "--gpu", "0"];
+    let page = setup.migctl(&chosen).ok().stdout;
+    assert!(!page.contains('\x1b') && !page.contains("GPU 1"), "{page}");
+    assert!(page.contains(", only GPU 0, namespace team\n"), "{page}");
+    assert!(page.contains("claim team/train  slice  1g.10gb"), "{page}");
     std::fs::remove_file(setup.machine.library()).unwrap();
     let said = setup.migctl(&["top"]).exits(1);
     assert!(said.stdout.contains("claim team/train"), "{}", said.stdout);
-    assert!(
-        said.stderr.contains("install the NVIDIA driver"),
-        "{}",
-        said.stderr
-    );
-}
-
-/// Ten thousand leases on record, of which one page shows the last.
-#[test]
-fn scrolls_ten_thousand_leases() {
-    let Some(setup) = setup() else { return };
-    let _in_memory = super::fill(&setup, 10_000);
-    let mut top = Terminal::top(&setup, (24, 80), &NEVER, &[]);
-    top.until_shown("10000 leases");
-    top.press("\x1b[F");
-    top.until_shown("-10000 of 10000");
-    top.press("q");
-    assert_eq!(top.end().code(), Some(0));
+    let hint = "install the NVIDIA driver";
+    assert!(said.stderr.contains(hint), "{}", said.stderr);
 }

@@ -1,14 +1,12 @@
-//! migctl list with its choices and its watch, and migctl top on a real pseudo terminal.
+//! migctl list with its choices and its watch, and migctl top on a real terminal.
 
 mod choices;
 mod live;
-mod terminal;
-mod tmux;
 mod watch;
 
 use runmig_lease::config::Config;
-use runmig_lease::model::{GpuUuid, InstanceId, LeaseId, Placement};
-use runmig_lease::store::{Claim, Holder, Resource, Store, WholeGpu};
+use runmig_lease::model::{GpuUuid, Placement};
+use runmig_lease::store::Claim;
 use runmig_lease::{ClaimPlace, LeaseManager, NoBundles};
 use std::time::Duration;
 use testkit::{Low, Machine, Setup, unique};
@@ -58,45 +56,4 @@ fn claim(setup: &Setup, name: &str, start: u32) {
     manager
         .prepare(claim, &place, Duration::ZERO, &|_| ())
         .unwrap();
-}
-
-/// Puts so many leases of a whole GPU on record, into a state directory in memory, and returns that directory.
-fn fill(setup: &Setup, leases: usize) -> tempfile::TempDir {
-    claim(setup, "first", 0);
-    let config = Config::read(&setup.config()).unwrap();
-    let store = Store::existing(&config.state_dir, config.lock_timeout)
-        .unwrap()
-        .unwrap();
-    let first = store.list().unwrap().held().next().unwrap().clone();
-    let memory = tempfile::tempdir_in("/dev/shm").unwrap();
-    let text = std::fs::read_to_string(setup.config()).unwrap();
-    let text = text.replace(
-        &config.state_dir.display().to_string(),
-        &memory.path().display().to_string(),
-    );
-    std::fs::write(setup.config(), text).unwrap();
-    let store = Store::open(memory.path(), config.lock_timeout).unwrap();
-    let ledger = store.lock("a test").unwrap();
-    let gpu_uuid = GpuUuid::new(setup.machine.gpu_uuid(1));
-    for n in 0..leases {
-        let mut held = first.clone();
-        held.lease.id = LeaseId::new(format!("{n:032x}"));
-        held.lease.instance = InstanceId::new(format!("{n:032x}"));
-        held.instance.id = held.lease.instance.clone();
-        held.instance.resource = Resource::Gpu(WholeGpu {
-            gpu_uuid: gpu_uuid.clone(),
-            gpu_index: 1,
-            gpu_minor: 1,
-            model: "NVIDIA L4".to_owned(),
-            memory_mib: 22522,
-            level: None,
-        });
-        if let Holder::Claim(claim) = &mut held.lease.holder {
-            claim.uid = format!("uid-{n}");
-            claim.name = format!("claim-{n:05}");
-        }
-        ledger.put_new(&held).unwrap();
-    }
-    drop(ledger);
-    memory
 }

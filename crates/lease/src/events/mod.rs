@@ -1,13 +1,12 @@
 //! The history of creates, leases and instances: one line of JSON for each event, in a file that outlives the boot.
 //!
 //! `event` has the types, `line` their text, `filter` chooses. `writer` appends and rotates, `history` reads
-//! all files in order, `tail` the last events, and `watch` waits for more.
+//! all files in order, and `watch` waits for more.
 
 mod event;
 mod filter;
 mod history;
 mod line;
-mod tail;
 mod watch;
 mod writer;
 
@@ -17,7 +16,6 @@ mod tests;
 pub use event::{Event, EventSeconds, EventType};
 pub use filter::EventFilter;
 pub use history::History;
-pub use tail::last;
 pub use watch::{Watch, Woken};
 pub(crate) use writer::Writer;
 

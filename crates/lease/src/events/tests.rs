@@ -1,7 +1,6 @@
 //! The files of events: rotation, order, bad lines.
 
 use super::*;
-use crate::config::Config;
 use crate::events::line::{MAX_LINE, encode};
 use crate::view::LeaseView;
 use std::fs::{self, File, OpenOptions};
@@ -69,29 +68,6 @@ fn keeps_four_older_files() {
     // Six full files, of which one is gone, and a begun one.
     assert_eq!(read(&file), (numbers(20..63), 0));
     assert!(!numbered(&file, OLDER + 1).exists());
-    let mut config = Config::default();
-    config.events.file = Some(file);
-    let last = |n| last(&config, n).iter().map(name).collect::<Vec<_>>();
-    assert_eq!(last(2), numbers(61..63));
-    assert_eq!(last(15), numbers(48..63));
-    assert_eq!(last(100), numbers(20..63));
-    assert!(last(0).is_empty());
-}
-
-#[test]
-fn last_events_lie_behind_long_line() {
-    let (_dir, file) = home();
-    let writer = Writer::new(file.clone());
-    numbers(0..3)
-        .iter()
-        .for_each(|name| writer.write(&event(name)));
-    append(&file, &[b'x'; 1 << 20]);
-    append(&file, b"\n");
-    writer.write(&event("003"));
-    let mut config = Config::default();
-    config.events.file = Some(file);
-    let last: Vec<String> = last(&config, 3).iter().map(name).collect();
-    assert_eq!(last, numbers(1..4));
 }
 
 #[test]

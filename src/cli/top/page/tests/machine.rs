@@ -1,6 +1,6 @@
 //! A machine for the pages of the tests.
 
-use crate::cli::top::facts::Facts;
+use crate::cli::top::page::Facts;
 use runmig_lease::model::{
     Gpu, GpuInstance, GpuUuid, InstanceId, LeaseId, MigMode, Placement, Process, Profile, Timestamp,
 };
