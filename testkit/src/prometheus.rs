@@ -1,4 +1,4 @@
-//! Programs of Prometheus: those of the folder `$RUNMIG_PROMETHEUS`, or Debian's, which `scripts/setup test` unpacks.
+//! Programs of Prometheus: those of the folder `$RUNMIG_PROMETHEUS`, or Debian's, which `scripts/setup full` unpacks.
 
 use std::path::{Path, PathBuf};
 

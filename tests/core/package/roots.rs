@@ -16,10 +16,10 @@ struct Root {
 }
 
 impl Root {
-    /// Unpacks the root that `scripts/setup test` made.
+    /// Unpacks the root that `scripts/setup full` made.
     fn new() -> Option<Root> {
         let Some(archive) = archive().filter(|archive| archive.exists()) else {
-            skip("no root of Debian 11; run scripts/setup test");
+            skip("no root of Debian 11; run scripts/setup full");
             return None;
         };
         if !nix::unistd::geteuid().is_root() {

@@ -91,7 +91,7 @@ fn promtool() -> Option<PathBuf> {
         promtool.display()
     );
     eprintln!(
-        "SKIPPED: {} is not there: scripts/setup test",
+        "SKIPPED: {} is not there: scripts/setup full",
         promtool.display()
     );
     None

@@ -50,7 +50,7 @@ impl MigParted {
     /// None where scripts/setup has not built it, or where we are not root.
     pub fn find() -> Option<MigParted> {
         let Some(program) = runtimes::built("mig-parted", "nvidia-mig-parted") else {
-            skip("no mig-parted: scripts/setup test");
+            skip("no mig-parted: scripts/setup full");
             return None;
         };
         if !nix::unistd::geteuid().is_root() {
