@@ -42,6 +42,17 @@ fn text(from: *const c_char) -> Result<String, CudaError> {
     Ok(text.to_string_lossy().into_owned())
 }
 
+/// Reads the one parameter of the kernel `spin`.
+fn parameter(parameters: *mut *mut c_void) -> Result<u64, CudaError> {
+    if parameters.is_null() {
+        return Err(CudaError::INVALID_VALUE);
+    }
+    // SAFETY: CUDA's contract is that there is a pointer for each parameter; `spin` has one.
+    let first = unsafe { parameters.read() }.cast::<u64>();
+    // SAFETY: by the same contract the pointer leads to the parameter, a `.u64` of the PTX.
+    Ok(unsafe { first.read_unaligned() })
+}
+
 macro_rules! cuda {
     ($($(#[$meta:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) $body:block)*) => {$(
         $(#[$meta])*
@@ -124,12 +135,7 @@ cuda! {
     ) {
         let kernel = match function {
             FAULT => Kernel::Fault,
-            SPIN if !parameters.is_null() => {
-                // SAFETY: CUDA's contract is that there is a pointer for each parameter; `spin` has one.
-                let first = unsafe { parameters.read() }.cast::<u64>();
-                // SAFETY: by the same contract the pointer leads to the parameter, a `.u64` of the PTX.
-                Kernel::Spin(unsafe { first.read_unaligned() })
-            }
+            SPIN => Kernel::Spin(parameter(parameters)?),
             _ => return Err(CudaError::INVALID_VALUE),
         };
         driver::with(|cuda| cuda.launch(kernel))

@@ -19,6 +19,7 @@ const CRATES: &[(&str, &[&str])] = &[
     (
         "fs2",
         &[
+            "crates/lease/src/effect.rs",
             "crates/lease/src/files.rs",
             "crates/lease/src/store/lock.rs",
         ],
@@ -66,10 +67,9 @@ const UNSAFE: &[(&str, &str)] = &[
         "a handle as nvml-wrapper's device again",
     ),
     (
-        "crates/lease/src/gpu/nvml/limits.rs",
-        "NVML's C ABI, of functions that nvml-wrapper does not know",
+        "crates/lease/src/gpu/nvml/queries.rs",
+        "NVML's C ABI, also of functions that nvml-wrapper does not know",
     ),
-    ("crates/lease/src/gpu/nvml/clients.rs", "NVML's C ABI"),
     (
         "crates/lease/src/gpu/nvml/functions.rs",
         "the loader's symbols, and the file in which it found them",
@@ -135,6 +135,10 @@ const READERS: &[(&str, &str)] = &[
     (
         "crates/lease/src/counters/file.rs",
         "opens the counters to map them, and checks what it opened",
+    ),
+    (
+        "crates/lease/src/effect.rs",
+        "opens folders to sync them and to replace files in them",
     ),
     ("crates/lease/src/files.rs", "the one reader"),
     ("src/cli/configure/file.rs", "opens a directory to sync it"),

@@ -69,20 +69,22 @@ pub(crate) fn acquire(
     let mut create = context.observer.begin(kind, Some(named), &written);
     let leases = leases_for(context, holder, request, cgroup, &mut create);
     context.observer.waits_no_more(&mut create);
-    match leases {
-        Ok((leases, operation)) => {
-            context.observer.tell(&News::Given(&leases));
-            Ok(Acquired {
-                leases,
-                operation,
-                create,
-            })
-        }
-        Err(e) => {
-            context.observer.failed(&create, &e);
-            Err(e)
-        }
-    }
+    told(context, create, leases)
+}
+
+/// Tells the end of a create's work on its leases.
+fn told(
+    context: &LeaseContext<'_>,
+    create: Create,
+    leases: Result<(Vec<Held>, Operation)>,
+) -> Result<Acquired> {
+    let (leases, operation) = leases.inspect_err(|e| context.observer.failed(&create, e))?;
+    context.observer.tell(&News::Given(&leases));
+    Ok(Acquired {
+        leases,
+        operation,
+        create,
+    })
 }
 
 fn leases_for(
@@ -161,24 +163,13 @@ pub(crate) fn acquire_claimed(
     // As for `acquire`.
     let attached = liveness::namespaces()
         .and_then(|_| attach::attach_new(context, claims, holder, cgroup, patience));
-    match attached {
-        Ok((leases, operation)) => {
-            create.ends(End::Shared);
-            for held in &leases {
-                context.observer.tell(&News::Taken(held, Existing::Shared));
-            }
-            context.observer.tell(&News::Given(&leases));
-            Ok(Acquired {
-                leases,
-                operation,
-                create,
-            })
-        }
-        Err(e) => {
-            context.observer.failed(&create, &e);
-            Err(e)
+    if let Ok((leases, _)) = &attached {
+        create.ends(End::Shared);
+        for held in leases {
+            context.observer.tell(&News::Taken(held, Existing::Shared));
         }
     }
+    told(context, create, attached)
 }
 
 /// The end of a series of attempts between two waits.

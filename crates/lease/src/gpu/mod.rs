@@ -2,7 +2,6 @@
 //! behind them (`nvml/`, with all its unsafe code). `geometry` keeps the answers that do not change, `nodes`
 //! reads the device numbers from `/proc`, and `on_host` looks at the nodes of the host.
 
-mod detailed;
 pub mod geometry;
 mod metered;
 pub mod nodes;
@@ -10,7 +9,7 @@ pub mod nvml;
 pub mod on_host;
 pub(crate) mod reset;
 
-pub use detailed::{DetailedCompute, DetailedGpu, DetailedInstance};
+pub use geometry::{DetailedCompute, DetailedGpu, DetailedInstance};
 pub(crate) use metered::{Listener, Metered};
 
 use crate::model::{

@@ -10,7 +10,6 @@ mod diagnosis;
 mod explain;
 mod layout;
 mod occupancy;
-mod pack;
 mod plan;
 mod rejection;
 mod seat;
@@ -30,7 +29,6 @@ pub use layout::{
     plan_places,
 };
 pub use occupancy::{Exhausted, Occupancy, Occupant, PARTS, Parts, Slot, parts};
-pub use pack::Packer;
 pub use plan::Constraints;
 pub use plan::{Decision, DefragPlan, MAX_STEPS, Movable, Move, Reservation, SearchResult, Site};
 pub use rejection::{
@@ -39,6 +37,7 @@ pub use rejection::{
 pub use seat::SeatShortage;
 pub(crate) use seat::{SeatCandidate, SeatTerms};
 pub use several::Diagnosis;
+pub use several::Packer;
 pub(crate) use several::{Selection, never_several};
 pub(crate) use share::obstacle_of;
 pub use share::{

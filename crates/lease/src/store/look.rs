@@ -1,10 +1,10 @@
 //! Reads the ledger. Each record is whole at any time, so a reader needs no lock; a decision does.
 
-use super::damaged::{Damaged, DamagedName};
 use super::format::{self, Record};
 use super::holder::Key;
 use super::instance::Instance;
 use super::lease::{Held, Lease};
+use super::listing::{Damaged, DamagedName};
 use super::listing::{Either, Listing, Records, join, missing};
 use super::names::{InstanceName, LeaseName};
 use super::{Store, durable};

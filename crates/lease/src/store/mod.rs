@@ -21,7 +21,6 @@
 
 mod bundles;
 mod changes;
-mod damaged;
 mod driver;
 mod durable;
 mod format;
@@ -40,7 +39,6 @@ mod shown;
 
 pub use bundles::{BundleId, BundleLock};
 pub use changes::{Changes, RECORDS, RECORDS_AND_QUEUE};
-pub use damaged::{Damaged, DamagedName};
 pub use driver::{ClaimTurn, DriverLock};
 pub(crate) use format::{Record, decode, encode};
 pub use holder::{Claim, ClaimName, ClaimPod};
@@ -49,6 +47,7 @@ pub(crate) use holder::{is_mark, mark_of};
 pub use instance::{Attempt, Instance, InstanceState, Origin};
 pub use lease::{Entry, Held, Lease, LeaseState, Limit, LimitedCgroup, Portion, Share};
 pub use listing::Listing;
+pub use listing::{Damaged, DamagedName};
 pub(crate) use lock::Lock;
 pub(crate) use names::WHOLE_GPU;
 pub use names::{InstanceName, Kind, LeaseName, Place};

@@ -198,9 +198,7 @@ impl WholeGpu {
             level,
         }
     }
-}
 
-impl WholeGpu {
     /// Returns the record of a GPU of which only the name of a record tells.
     pub(crate) fn lost(place: &Place, level: Option<Level>) -> WholeGpu {
         WholeGpu {

@@ -96,7 +96,6 @@ mod tests {
     #[test]
     fn lists_every_called_function() {
         let sources = [
-            include_str!("clients.rs"),
             include_str!("detailed.rs"),
             include_str!("gpus.rs"),
             include_str!("mig.rs"),

@@ -1,17 +1,23 @@
 //! The GPUs and their instances, as NVML tells them.
 
-use super::session::failed;
-use super::session::{Session, call, check, raw, text};
-use crate::gpu::{DriverError, Label, MemoryLimits, NOT_SUPPORTED, Queries, Reason, Result};
+use super::session::{Session, call, check, failed, raw, text};
+use crate::gpu::{
+    DriverError, FUNCTION_NOT_FOUND, Label, LimitMemory, MemoryLimits, NOT_SUPPORTED, Queries,
+    Reason, Result,
+};
 use crate::model::{
     ComputeInstance, ComputeMode, GpuLoad, GpuProcess, GpuUuid, ListedInstance, MigMode, Profile,
     Snapshot,
 };
+use nvml_wrapper::Device;
 use nvml_wrapper::enum_wrappers::device::ComputeMode as NvmlComputeMode;
 use nvml_wrapper::enums::device::UsedGpuMemory;
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::struct_wrappers::device::ProcessInfo;
-use std::ffi::{c_char, c_uint};
+use nvml_wrapper_sys::bindings as sys;
+use std::ffi::{CStr, CString, c_char, c_uint, c_void};
+use std::marker::PhantomData;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 impl Queries for Session {
@@ -188,5 +194,209 @@ impl Queries for Session {
                 e,
             )),
         }
+    }
+}
+
+/// The room for the first listing, and for processes that start between two.
+const ROOM: c_uint = 256;
+/// The most processes of a list that runmig reads.
+const MOST: c_uint = 1 << 16;
+/// How often a list may outgrow its room.
+const MAX_LISTINGS: usize = 4;
+const INSUFFICIENT_SIZE: u32 = 7;
+
+/// Which list of the driver.
+#[derive(Clone, Copy)]
+enum List {
+    /// MPS servers, MPS clients and plain CUDA processes.
+    Computing,
+    /// MPS clients alone.
+    Clients,
+}
+
+impl Session {
+    /// Returns the processes that compute on a GPU and are no MPS clients. The driver tells the two lists one after
+    /// the other, and a client may start or end between them, so this asks for the clients before and after.
+    pub(super) fn computing_outside_mps(
+        &self,
+        device: &Device<'_>,
+        gpu: &GpuUuid,
+    ) -> Result<Vec<u32>> {
+        let before = self.pids(device, gpu, List::Clients)?;
+        let computing = self.pids(device, gpu, List::Computing)?;
+        let after = self.pids(device, gpu, List::Clients)?;
+        Ok(outside(computing, [&before, &after]))
+    }
+
+    fn pids(&self, device: &Device<'_>, gpu: &GpuUuid, list: List) -> Result<Vec<u32>> {
+        let what = || match list {
+            List::Computing => format!("list the processes on GPU {}", self.called(gpu)),
+            List::Clients => format!("list the MPS clients on GPU {}", self.called(gpu)),
+        };
+        let mut room = ROOM;
+        for _ in 0..MAX_LISTINGS {
+            // SAFETY: a struct of integers, for which zeros are a value.
+            let empty: sys::nvmlProcessInfo_t = unsafe { std::mem::zeroed() };
+            let mut found = vec![empty; room as usize];
+            let mut count = room;
+            let (device, all) = (raw(device), found.as_mut_ptr());
+            let listed = match list {
+                List::Computing => call!(
+                    self,
+                    what,
+                    nvmlDeviceGetComputeRunningProcesses_v3(device, &mut count, all)
+                ),
+                List::Clients => call!(
+                    self,
+                    what,
+                    nvmlDeviceGetMPSComputeRunningProcesses_v3(device, &mut count, all)
+                ),
+            };
+            match listed {
+                Ok(()) => {
+                    found.truncate(count as usize);
+                    return Ok(found.iter().map(|p| p.pid).collect());
+                }
+                Err(e) if e.code() == Some(INSUFFICIENT_SIZE) && count < MOST => {
+                    room = count.max(room).saturating_add(ROOM);
+                }
+                Err(e) => return Err(e),
+            }
+        }
+        Err(DriverError {
+            what: what(),
+            reason: Reason::Answer("more of them start all the time".to_owned()),
+        })
+    }
+}
+
+/// Returns the processes that are no clients in either list.
+fn outside(computing: Vec<u32>, clients: [&[u32]; 2]) -> Vec<u32> {
+    let is_client = |pid: &u32| clients.iter().any(|all| all.contains(pid));
+    computing.into_iter().filter(|p| !is_client(p)).collect()
+}
+
+/// The name of a function of type F.
+struct Name<F>(&'static CStr, PhantomData<F>);
+
+const SET: Name<Set> = Name(c"nvmlDeviceSetMemoryLimits_v1", PhantomData);
+const GET: Name<Get> = Name(c"nvmlDeviceGetMemoryLimits_v1", PhantomData);
+
+/// `nvmlSetMemoryLimits_v1_t`.
+#[repr(C)]
+struct SetLimits {
+    /// The directory of the cgroup.
+    name_space: *const c_char,
+    soft: u64,
+    hard: u64,
+}
+
+/// `nvmlGetMemoryLimits_v1_t`.
+#[repr(C)]
+struct GetLimits {
+    name_space: *const c_char,
+    soft: u64,
+    hard: u64,
+    used: u64,
+}
+
+type Set = unsafe extern "C" fn(sys::nvmlDevice_t, *mut SetLimits) -> sys::nvmlReturn_t;
+type Get = unsafe extern "C" fn(sys::nvmlDevice_t, *mut GetLimits) -> sys::nvmlReturn_t;
+
+impl LimitMemory for Session {
+    fn set_memory_limits(
+        &self,
+        gpu: &GpuUuid,
+        cgroup: &Path,
+        MemoryLimits { soft, hard }: MemoryLimits,
+    ) -> Result<()> {
+        let what = || self.limit_of("set", gpu, cgroup);
+        let path = path(cgroup, &what)?;
+        let device = self.device(gpu)?;
+        let mut limits = SetLimits {
+            name_space: path.as_ptr(),
+            soft,
+            hard,
+        };
+        let set: Set = self.function(SET, &what)?;
+        crate::effect::driver("nvmlDeviceSetMemoryLimits_v1");
+        // SAFETY: the library and the device belong to the open session; the struct and its path live until the end of
+        // the call.
+        check(&what, unsafe { set(raw(&device), &raw mut limits) })
+    }
+}
+
+impl Session {
+    pub(super) fn read_memory_limits(&self, gpu: &GpuUuid, cgroup: &Path) -> Result<MemoryLimits> {
+        let what = || self.limit_of("read", gpu, cgroup);
+        let path = path(cgroup, &what)?;
+        let device = self.device(gpu)?;
+        let mut limits = GetLimits {
+            name_space: path.as_ptr(),
+            soft: 0,
+            hard: 0,
+            used: 0,
+        };
+        let get: Get = self.function(GET, &what)?;
+        // SAFETY: as for the setter.
+        check(&what, unsafe { get(raw(&device), &raw mut limits) })?;
+        Ok(MemoryLimits {
+            soft: limits.soft,
+            hard: limits.hard,
+        })
+    }
+
+    fn limit_of(&self, verb: &str, gpu: &GpuUuid, cgroup: &Path) -> String {
+        let (gpu, cgroup) = (self.called(gpu), cgroup.display());
+        format!("{verb} the memory limit of cgroup {cgroup} on GPU {gpu}")
+    }
+
+    /// Finds a function in the open library, by its name and with its type. A missing one is `FUNCTION_NOT_FOUND`, as
+    /// NVML says it of functions that its kernel module lacks.
+    fn function<F: Copy>(&self, name: Name<F>, what: &impl Fn() -> String) -> Result<F> {
+        const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
+        let symbol = self.symbol(name.0, what)?.ok_or_else(|| DriverError {
+            what: what(),
+            reason: Reason::Code(FUNCTION_NOT_FOUND),
+        })?;
+        // SAFETY: F has the size of a pointer, and is the type that NVML's header gives the function of this name.
+        Ok(unsafe { std::mem::transmute_copy::<*mut c_void, F>(&symbol.as_ptr()) })
+    }
+}
+
+fn path(cgroup: &Path, what: &impl Fn() -> String) -> Result<CString> {
+    CString::new(cgroup.as_os_str().as_bytes()).map_err(|e| DriverError {
+        what: what(),
+        reason: Reason::Answer(e.to_string()),
+    })
+}
+
+#[cfg(test)]
+mod limits_tests {
+    use super::*;
+    use std::mem::{offset_of, size_of};
+
+    #[test]
+    fn structs_have_layout_of_header() {
+        assert_eq!((size_of::<SetLimits>(), size_of::<GetLimits>()), (24, 32));
+        assert_eq!(
+            (offset_of!(SetLimits, soft), offset_of!(SetLimits, hard)),
+            (8, 16)
+        );
+        assert_eq!(
+            (offset_of!(GetLimits, hard), offset_of!(GetLimits, used)),
+            (16, 24)
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_of_either_moment_are_inside() {
+        // 2 ended after the list of all, and 3 started before it.
+        assert_eq!(outside(vec![1, 2, 3, 4], [&[1, 2], &[1, 3]]), [4]);
     }
 }

@@ -3,4 +3,3 @@
 
 pub(super) mod diagnose;
 pub(super) mod search;
-mod simulate;
