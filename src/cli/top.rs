@@ -140,7 +140,7 @@ fn show(config: &Config, options: &Options, terminal: &mut DefaultTerminal) -> i
 /// in such a driver until this process ends.
 fn look_aside(config: &Config, answer: &Sender<Facts>) {
     let (config, answer) = (config.clone(), answer.clone());
-    thread::spawn(move || answer.send(look(&config)));
+    thread::spawn(move || drop(answer.send(look(&config))));
 }
 
 /// Asks the driver and reads the ledger. The session with the driver ends with this call, since an open one may keep an
