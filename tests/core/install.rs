@@ -258,7 +258,7 @@ fn configuration_names_the_defaults() {
     let keys = text.lines().map(|line| match line.strip_prefix("# ") {
         // These have no default.
         Some(key)
-            if ["runtime", "job_mapping_dir", "file = \"/etc", "config ="]
+            if ["runtime", "file = \"/etc", "config ="]
                 .iter()
                 .any(|k| key.starts_with(k)) =>
         {

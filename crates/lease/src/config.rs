@@ -207,10 +207,6 @@ impl Config {
             ("events.file", config.events.named()),
             ("layout.file", config.layout.file.as_deref()),
             (
-                "dcgm.job_mapping_dir",
-                config.dcgm.job_mapping_dir.as_deref(),
-            ),
-            (
                 "kubernetes.kubelet_dir",
                 Some(config.kubernetes.kubelet_dir.as_path()),
             ),

@@ -5,9 +5,8 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::events::Writer;
 use crate::gpu::{Metered, geometry, nvml};
-use crate::job_files::JobFiles;
 use crate::model::{BootId, LeaseId, Timestamp};
-use crate::observer::{Counted, Mapped, Observer, Recorded, Sink};
+use crate::observer::{Counted, Observer, Recorded, Sink};
 use crate::process;
 use crate::store::{Held, Instance, Key, Store};
 use std::path::Path;
@@ -46,10 +45,6 @@ impl<'a> LeaseContext<'a> {
             vec![Box::new(Counted::new(&config.state_dir, &boot_id))];
         if let Some(file) = config.events_file() {
             sinks.push(Box::new(Recorded::new(Writer::new(file))));
-        }
-        if let Some(folder) = &config.dcgm.job_mapping_dir {
-            let files = JobFiles::new(folder, &config.state_dir, config.lock_timeout);
-            sinks.push(Box::new(Mapped::new(files)));
         }
         let observer = Observer::new(sinks);
         Ok(LeaseContext {

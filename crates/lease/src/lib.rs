@@ -127,8 +127,6 @@ pub mod fuzzing;
 pub mod gpu;
 mod idle;
 mod inventory;
-#[allow(clippy::disallowed_methods)]
-mod job_files;
 pub mod layout;
 mod limit;
 pub mod log;

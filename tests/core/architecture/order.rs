@@ -31,7 +31,7 @@ pub const ORDERS: &[(&str, &[&[&str]])] = &[
             &["bundles"],
             // values in, values out: the parts know neither the configuration nor each other
             &["layout", "limit", "observer"],
-            &["events", "job_files"],
+            &["events"],
             &["view"],
             &[
                 "placement",

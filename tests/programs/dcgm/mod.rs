@@ -1,4 +1,3 @@
-//! Job files and reloads of dcgm-exporter.
+//! Reloads of dcgm-exporter.
 
-mod job_files;
 mod reload;

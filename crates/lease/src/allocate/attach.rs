@@ -38,9 +38,6 @@ pub(crate) fn attach(
             context.observer.tell(&News::Taken(held, Existing::Shared));
             context
                 .observer
-                .tell(&News::Given(std::slice::from_ref(held)));
-            context
-                .observer
                 .created(&create, std::slice::from_ref(held), None);
         }
         // It counted in the first call.

@@ -79,7 +79,6 @@ fn told(
     leases: Result<(Vec<Held>, Operation)>,
 ) -> Result<Acquired> {
     let (leases, operation) = leases.inspect_err(|e| context.observer.failed(&create, e))?;
-    context.observer.tell(&News::Given(&leases));
     Ok(Acquired {
         leases,
         operation,

@@ -2,7 +2,6 @@
 
 use crate::error::{Error, Result};
 use serde::Deserialize;
-use std::path::PathBuf;
 use std::time::Duration;
 
 /// The shortest time between two signals. dcgm-exporter drops a signal that comes within 2 s of the one before.
@@ -14,8 +13,6 @@ const LONGEST: Duration = Duration::from_secs(60);
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Dcgm {
-    /// The absolute path of the folder of job files. None: runmig writes no job files.
-    pub job_mapping_dir: Option<PathBuf>,
     /// The shortest time between two reloads.
     #[serde(deserialize_with = "super::duration")]
     pub reload_every: Duration,
@@ -24,7 +21,6 @@ pub struct Dcgm {
 impl Default for Dcgm {
     fn default() -> Self {
         Dcgm {
-            job_mapping_dir: None,
             reload_every: Duration::from_secs(30),
         }
     }
@@ -58,9 +54,6 @@ mod tests {
                 "{said}"
             );
         }
-        let said = line("job_mapping_dir = \"x\"");
-        assert_eq!(said, "dcgm.job_mapping_dir = \"x\" is not an absolute path");
-        let right = "[dcgm]\njob_mapping_dir = \"/x\"\nreload_every = \"1m\"";
-        assert!(Config::parse(right).is_ok());
+        assert!(Config::parse("[dcgm]\nreload_every = \"1m\"").is_ok());
     }
 }

@@ -103,7 +103,6 @@ impl Sink for Counted {
             News::WaitBegun(_)
             | News::WaitEnded(..)
             | News::LayoutApplied(_)
-            | News::Given(_)
             | News::Promised(_)
             | News::Taken(..)
             | News::Made(_)

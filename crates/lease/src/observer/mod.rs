@@ -1,18 +1,15 @@
-//! Hears of every create, release and failed call of the driver, and tells its sinks: the counters, the history and
-//! the job files.
+//! Hears of every create, release and failed call of the driver, and tells its sinks: the counters and the history.
 //!
 //! No sink fails or delays an operation. Without a file to write to, the log has one line, and the operation goes on.
 
 mod counted;
 mod create;
-mod mapped;
 mod news;
 mod recorded;
 
 pub(crate) use counted::Counted;
 pub use create::Create;
 pub(crate) use create::kind_of_wanted;
-pub(crate) use mapped::Mapped;
 pub(crate) use news::{Existing, News, Sink};
 pub(crate) use recorded::Recorded;
 

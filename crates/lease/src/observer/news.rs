@@ -35,8 +35,6 @@ pub(crate) enum News<'a> {
         error: Option<&'a Error>,
         times: Times,
     },
-    /// The leases of a create are on record, and its container is about to be made.
-    Given(&'a [Held]),
     /// A claim has a place, without hardware.
     Promised(&'a Held),
     /// A lease is on an instance that was there.

@@ -108,7 +108,7 @@ fn events(news: &News<'_>) -> Vec<Event> {
             }),
             ..Event::now(EventType::LayoutApplied)
         },
-        News::Given(_) | News::Retried(_) | News::DriverFailed(_) | News::Collected => {
+        News::Retried(_) | News::DriverFailed(_) | News::Collected => {
             return Vec::new();
         }
     };
