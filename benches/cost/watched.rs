@@ -75,11 +75,7 @@ impl<'a> Place<'a> {
 
 /// A create with and without each sink.
 fn sinks(work: &Path, sim: &Path, front: &Front, rounds: usize) {
-    let rows = [
-        "none of them",
-        "counters",
-        "counters, events",
-    ];
+    let rows = ["none of them", "counters", "counters, events"];
     let places: Vec<Place> = { rows.iter().enumerate() }
         .map(|(n, _)| {
             let folder = work.join(n.to_string());
@@ -132,11 +128,7 @@ fn sinks(work: &Path, sim: &Path, front: &Front, rounds: usize) {
 
 /// Takes the counters' place, so nothing is counted. Each process writes one line into the log instead.
 fn no_counters(folder: &Path) {
-    let boot = runmig_lease::process::boot_id(&folder.join("machine")).expect("the boot id");
-    let taken = folder
-        .join("state")
-        .join(format!("counters.{}", boot.as_str()));
-    std::fs::create_dir_all(taken).expect("a folder");
+    std::fs::create_dir_all(folder.join("state/counters.json")).expect("a folder");
 }
 
 /// An exposition of a full machine, and lives beside scrapes.

@@ -3,10 +3,9 @@
 use super::bundles::Bundles;
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::events::Writer;
 use crate::gpu::{Metered, geometry, nvml};
 use crate::model::{BootId, LeaseId, Timestamp};
-use crate::observer::{Counted, Observer, Recorded, Sink};
+use crate::observer::Observer;
 use crate::process;
 use crate::store::{Held, Instance, Key, Store};
 use std::path::Path;
@@ -41,12 +40,7 @@ impl<'a> LeaseContext<'a> {
 
     fn with(config: &'a Config, store: Store, bundles: Box<dyn Bundles>) -> Result<Self> {
         let boot_id = process::boot_id(&config.driver.root)?;
-        let mut sinks: Vec<Box<dyn Sink>> =
-            vec![Box::new(Counted::new(&config.state_dir, &boot_id))];
-        if let Some(file) = config.events_file() {
-            sinks.push(Box::new(Recorded::new(Writer::new(file))));
-        }
-        let observer = Observer::new(sinks);
+        let observer = Observer::new(&config.state_dir, &boot_id, config.events_file());
         Ok(LeaseContext {
             config,
             store,

@@ -113,7 +113,6 @@ mod bundles;
 pub mod cdi;
 pub mod config;
 mod context;
-#[allow(clippy::disallowed_methods)] // It maps its file.
 pub mod counters;
 mod draft;
 pub mod effect;

@@ -1,11 +1,12 @@
 //! From facts to families, without any effect. It knows no kind of resource or holder: their words come from the
 //! ledger.
 
-use super::counters::{self, Counters};
+use super::counters;
 use super::facts::Facts;
 use super::family::Families;
 use super::table;
 use super::{gpus, slices};
+use runmig_lease::counters::Counts;
 use runmig_lease::model::Timestamp;
 use runmig_lease::policy::{LimitAccount, Policy, Used};
 use runmig_lease::request::kind_of_written;
@@ -18,7 +19,7 @@ pub struct About<'a> {
     /// The version of migctl.
     pub version: &'a str,
     pub policy: &'a Policy,
-    pub counters: Option<&'a Counters>,
+    pub counts: Option<&'a Counts>,
     /// The seconds since the exposition began.
     pub seconds: f64,
 }
@@ -39,8 +40,8 @@ pub fn exposition(facts: &Facts, about: &About<'_>) -> Families {
         }
     }
     all.gauge(&table::RECORDS_UNREADABLE, &[], unread as f64);
-    if let Some(counters) = about.counters {
-        counters::add(all, counters);
+    if let Some(counts) = about.counts {
+        counters::add(all, counts);
     }
     gpus::add(all, facts);
     if !facts.inventory.is_blind() {
@@ -83,9 +84,9 @@ fn on_record(families: &mut Families, facts: &Facts, entries: &[Entry]) {
     }
 }
 
-type Counts = BTreeMap<(&'static str, &'static str), u64>;
+type Numbers = BTreeMap<(&'static str, &'static str), u64>;
 
-fn zeros(kinds: &[&'static str], states: &[&'static str]) -> Counts {
+fn zeros(kinds: &[&'static str], states: &[&'static str]) -> Numbers {
     let pairs = kinds
         .iter()
         .flat_map(|kind| states.iter().map(|state| (*kind, *state)));

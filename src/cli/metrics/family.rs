@@ -49,11 +49,7 @@ pub struct Definition {
 pub enum Value {
     /// A gauge, or the 1 of an info.
     Number(f64),
-    /// A counter, and the time since which it counts.
-    Counter {
-        total: f64,
-        created: f64,
-    },
+    Counter(f64),
     Histogram(Histogram),
 }
 
@@ -66,8 +62,6 @@ pub struct Histogram {
     pub counts: Vec<u64>,
     /// The sum of all observations.
     pub sum: f64,
-    /// The time since which it counts, in seconds of the epoch.
-    pub created: f64,
 }
 
 impl Histogram {
@@ -169,7 +163,6 @@ mod tests {
             bounds: vec![0.1, 1.0],
             counts: vec![2, 3, 1],
             sum: 4.5,
-            created: 0.0,
         };
         let buckets: Vec<(f64, u64)> = histogram.buckets().collect();
         assert_eq!(buckets, [(0.1, 2), (1.0, 5), (f64::INFINITY, 6)]);

@@ -19,7 +19,6 @@ mod textfile;
 
 use super::output;
 use clap::{Args, ValueEnum, ValueHint};
-use counters::Counters;
 use exposition::{About, exposition};
 use facts::Facts;
 use family::Families;
@@ -88,19 +87,17 @@ impl Exposed {
             Some(limit) => Facts::within(config, limit),
             None => Facts::of_ledger(config),
         };
-        let counters = counts(config);
-        let counted = counters.as_ref().ok().and_then(Option::as_ref);
-        let counted = counted.map(Counters::of);
+        let counts = counts(config);
         let about = About {
             version: env!("CARGO_PKG_VERSION"),
             policy: &config.policy,
-            counters: counted.as_ref(),
+            counts: counts.as_ref().ok().and_then(Option::as_ref),
             seconds: begun.elapsed().as_secs_f64(),
         };
         Exposed {
             families: exposition(&facts, &about),
             complaints: { facts.complaints().into_iter() }
-                .chain(counters.err().map(|e| e.line()))
+                .chain(counts.err().map(|e| e.line()))
                 .collect(),
         }
     }

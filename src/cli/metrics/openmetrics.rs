@@ -21,10 +21,7 @@ pub fn write(families: &Families) -> String {
                     };
                     out.push_str(&line(suffix, None, &number(*value)));
                 }
-                Value::Counter { total, created } => {
-                    out.push_str(&line("_total", None, &number(*total)));
-                    out.push_str(&line("_created", None, &number(*created)));
-                }
+                Value::Counter(total) => out.push_str(&line("_total", None, &number(*total))),
                 Value::Histogram(histogram) => {
                     for (le, count) in histogram.buckets() {
                         let le = bound(le);
@@ -32,7 +29,6 @@ pub fn write(families: &Families) -> String {
                     }
                     out.push_str(&line("_count", None, &histogram.count().to_string()));
                     out.push_str(&line("_sum", None, &number(histogram.sum)));
-                    out.push_str(&line("_created", None, &number(histogram.created)));
                 }
             }
         }

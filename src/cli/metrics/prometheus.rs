@@ -23,7 +23,7 @@ pub fn write(families: &Families) -> String {
                 series(family, suffix, &sample.labels, extra, value)
             };
             match &sample.value {
-                Value::Number(value) | Value::Counter { total: value, .. } => {
+                Value::Number(value) | Value::Counter(value) => {
                     out.push_str(&line(suffix, None, &number(*value)));
                 }
                 Value::Histogram(histogram) => {

@@ -113,8 +113,7 @@ impl Point {
 }
 
 /// Those of the points at which a killed process leaves a state that it leaves at no other. The system calls
-/// of the simulated driver are no points: the kernel does that work, and a signal waits for its end. An
-/// addition to the counters, in mapped memory, is none either.
+/// of the simulated driver are no points: the kernel does that work, and a signal waits for its end.
 pub fn of_each_state(points: Vec<Point>, driver: &Path) -> Vec<Point> {
     let mut distinct = Vec::new();
     let mut same: Vec<Point> = Vec::new();

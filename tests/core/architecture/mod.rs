@@ -59,10 +59,6 @@ const UNSAFE: &[(&str, &str)] = &[
         "the C library's allocator, for which nothing safe speaks",
     ),
     (
-        "crates/lease/src/counters/file.rs",
-        "memory that processes share, for additions without a lock",
-    ),
-    (
         "crates/lease/src/gpu/nvml/gpus.rs",
         "a handle as nvml-wrapper's device again",
     ),
@@ -131,10 +127,6 @@ const READERS: &[(&str, &str)] = &[
     (
         "crates/dra/src/kubelet/sockets.rs",
         "locks the folder of the sockets, and reads nothing",
-    ),
-    (
-        "crates/lease/src/counters/file.rs",
-        "opens the counters to map them, and checks what it opened",
     ),
     (
         "crates/lease/src/effect.rs",

@@ -31,17 +31,9 @@ pub const ORDERS: &[(&str, &[&[&str]])] = &[
             &["bundles"],
             // values in, values out: the parts know neither the configuration nor each other
             &["layout", "limit", "observer"],
-            &["events"],
+            &["events", "counters"],
             &["view"],
-            &[
-                "placement",
-                "store",
-                "gpu",
-                "config",
-                "mps",
-                "cdi",
-                "counters",
-            ],
+            &["placement", "store", "gpu", "config", "mps", "cdi"],
             &["policy"],
             &[
                 "request", "process", "trust", "finding", "framed", "programs",

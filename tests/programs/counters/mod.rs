@@ -15,7 +15,7 @@ fn boot(world: &World) -> BootId {
 }
 
 fn file(world: &World) -> PathBuf {
-    { world.state() }.join(format!("counters.{}", boot(world).as_str()))
+    world.state().join("counters.json")
 }
 
 fn counts(world: &World) -> Option<Counts> {

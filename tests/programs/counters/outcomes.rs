@@ -129,7 +129,7 @@ fn times_have_all_parts() {
     world.takes("nvmlDeviceCreateGpuInstanceWithPlacement", 300);
     world.create("one");
     let counts = counts(&world).unwrap();
-    let of = |part| counts.times(Times::Create(LeaseKind::Slice, part));
+    let of = |part| counts.times(Times::Create(LeaseKind::Slice, part)).unwrap();
     for part in Part::ALL {
         assert_eq!(of(*part).classes.iter().sum::<u64>(), 1, "{part:?}");
     }

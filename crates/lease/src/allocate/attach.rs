@@ -6,8 +6,8 @@ use super::occupied;
 use crate::context::{LeaseContext, now};
 use crate::counters::{LeaseKind, Outcome};
 use crate::error::{Error, Result, printable};
+use crate::events::EventType;
 use crate::model::{Cgroup, LeaseId, Process};
-use crate::observer::{Existing, News};
 use crate::process;
 use crate::reclaim::{self, liveness};
 use crate::store::{
@@ -35,7 +35,7 @@ pub(crate) fn attach(
     let attached = attach_once(context, claim, container, init, patience);
     match &attached {
         Ok((held, true)) => {
-            context.observer.tell(&News::Taken(held, Existing::Shared));
+            context.observer.placed(held, EventType::Shared);
             context
                 .observer
                 .created(&create, std::slice::from_ref(held), None);

@@ -21,11 +21,12 @@ mod usable_plan;
 pub mod what_if;
 
 use super::context::LeaseContext;
-use super::observer::{self, Create, Existing, News};
+use super::observer::{self, Create};
 use super::queue::{Turn, Wake};
 use super::reclaim::{self, liveness};
 use crate::counters::{LeaseKind, Outcome as End};
 use crate::error::{Error, Result};
+use crate::events::EventType;
 use crate::model::Cgroup;
 use crate::refusal::NoRoom;
 use crate::request::Request;
@@ -165,7 +166,7 @@ pub(crate) fn acquire_claimed(
     if let Ok((leases, _)) = &attached {
         create.ends(End::Shared);
         for held in leases {
-            context.observer.tell(&News::Taken(held, Existing::Shared));
+            context.observer.placed(held, EventType::Shared);
         }
     }
     told(context, create, attached)
@@ -197,9 +198,7 @@ fn attempts(
             Outcome::Shared(lease) => {
                 driver.keep_geometry();
                 context.observer.waits_no_more(create);
-                context
-                    .observer
-                    .tell(&News::Taken(&lease, Existing::Shared));
+                context.observer.placed(&lease, EventType::Shared);
                 return Ok(Ended::Ready(vec![lease], End::Shared));
             }
             Outcome::PeerCreates(peer) => {

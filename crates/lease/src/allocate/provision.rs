@@ -6,10 +6,10 @@ use super::requester::Tried;
 use crate::context::LeaseContext;
 use crate::draft::footprint;
 use crate::error::{Context, Error, Result};
+use crate::events::EventType;
 use crate::gpu::{DriverError, INSUFFICIENT_RESOURCES, Mig, Queries};
 use crate::model::Profile;
 use crate::mps::{self, Home, Order};
-use crate::observer::{Existing, News};
 use crate::reclaim;
 use crate::store::{Held, InstanceState, MpsDaemon, Resource, Slice};
 
@@ -58,11 +58,11 @@ fn provision_part(
     match part {
         Part::Existing(lease, patience) => match validate(context, driver, &lease) {
             Some(lease) => {
-                let existing = match lease.instance.outlives_leases() {
-                    true => Existing::Adopted,
-                    false => Existing::Reused,
+                let how = match lease.instance.outlives_leases() {
+                    true => EventType::Adopted,
+                    false => EventType::Reused,
                 };
-                context.observer.tell(&News::Taken(&lease, existing));
+                context.observer.placed(&lease, how);
                 Ok(lease)
             }
             None => {
@@ -168,7 +168,7 @@ fn start_daemon(
         .and_then(|()| context.record(held, |i| i.state = InstanceState::Ready));
     // Without its record, nobody else would find it.
     match &started {
-        Ok(held) => context.observer.tell(&News::Made(held)),
+        Ok(held) => context.observer.placed(held, EventType::Created),
         Err(_) => reclaim::remove_home(context, &held.instance.id),
     }
     started.context(what)
@@ -207,7 +207,7 @@ pub(super) fn create_slice(
     });
     let held = recorded.map_err(|e| destroy_unrecorded(driver, slice, (gi, Some(ci)), e))?;
     tracing::info!(lease = held.lease.id.as_str(), "made: {uuid}");
-    context.observer.tell(&News::Made(&held));
+    context.observer.placed(&held, EventType::Created);
     Ok(held)
 }
 

@@ -20,7 +20,6 @@ use crate::error::{Error, Result};
 use crate::gpu::{Metered, Mig, Queries};
 use crate::layout::{Checkpoint, Configuration};
 use crate::model::{GpuUuid, MigMode};
-use crate::observer::News;
 use crate::reclaim;
 use crate::store::Operation;
 use in_use::InUse;
@@ -199,7 +198,7 @@ impl Attempt<'_> {
             }
             let name = self.goal.name();
             if !self.options.modes_only && applied.obstacles.is_empty() {
-                self.context.observer.tell(&News::LayoutApplied(name));
+                self.context.observer.applied(name);
                 tracing::info!("layout {name} is applied");
             }
             return Ok((applied, HeldGpus::new()));

@@ -60,102 +60,47 @@ impl<'a> Metered<'a> {
     }
 }
 
+/// Writes methods that pass a call to the session and tell the listener.
+macro_rules! forward {
+    ($($by:ident $name:ident($($arg:ident: $type:ty),*) -> $out:ty;)*) => {
+        $(fn $name(&self, $($arg: $type),*) -> Result<$out> {
+            self.$by(|session| session.$name($($arg),*))
+        })*
+    };
+}
+
 impl Queries for Metered<'_> {
-    fn prepare(&self) -> Result<()> {
-        self.tell(Queries::prepare)
-    }
-
-    fn snapshot(&self) -> Result<Snapshot> {
-        self.tell(Queries::snapshot)
-    }
-
-    fn offered_profiles(&self, gpu: &GpuUuid) -> Result<Vec<Profile>> {
-        self.tell(|s| s.offered_profiles(gpu))
-    }
-
-    fn free_instances(&self, gpu: &GpuUuid, profile: u32) -> Result<u32> {
-        self.tell(|s| s.free_instances(gpu, profile))
-    }
-
-    fn instances_of(&self, gpu: &GpuUuid, profile: u32) -> Result<Vec<ListedInstance>> {
-        self.tell(|s| s.instances_of(gpu, profile))
-    }
-
-    fn load(&self, gpu: &GpuUuid) -> Result<GpuLoad> {
-        self.tell(|s| s.load(gpu))
-    }
-
-    fn outside_mps(&self, gpu: &GpuUuid) -> Result<Vec<u32>> {
-        self.ask(|s| s.outside_mps(gpu))
-    }
-
-    fn compute_capability(&self, gpu: &GpuUuid) -> Result<(u32, u32)> {
-        self.tell(|s| s.compute_capability(gpu))
-    }
-
-    fn memory_limits(&self, gpu: &GpuUuid, cgroup: &Path) -> Result<MemoryLimits> {
-        self.ask(|s| s.memory_limits(gpu, cgroup))
-    }
-
-    fn label(&self, gpu: &GpuUuid, profile: u32) -> Result<Label> {
-        self.tell(|s| s.label(gpu, profile))
-    }
-
-    fn mig_uuid(&self, gpu: &GpuUuid, gpu_instance: u32, compute_instance: u32) -> Result<String> {
-        self.tell(|s| s.mig_uuid(gpu, gpu_instance, compute_instance))
-    }
-
-    fn is_filled_by(&self, gpu: &GpuUuid, gpu_instance: u32, ci: &ComputeInstance) -> Result<bool> {
-        self.tell(|s| s.is_filled_by(gpu, gpu_instance, ci))
-    }
-
-    fn used_memory(&self, gpu: &GpuUuid, mig: Option<(u32, u32)>) -> Result<u64> {
-        self.tell(|s| s.used_memory(gpu, mig))
-    }
-
-    fn processes(
-        &self,
-        gpu: &GpuUuid,
-        gpu_instance: u32,
-        compute_instance: u32,
-    ) -> Result<Vec<u32>> {
-        self.ask(|s| s.processes(gpu, gpu_instance, compute_instance))
+    forward! {
+        tell prepare() -> ();
+        tell snapshot() -> Snapshot;
+        tell offered_profiles(gpu: &GpuUuid) -> Vec<Profile>;
+        tell free_instances(gpu: &GpuUuid, profile: u32) -> u32;
+        tell instances_of(gpu: &GpuUuid, profile: u32) -> Vec<ListedInstance>;
+        tell load(gpu: &GpuUuid) -> GpuLoad;
+        ask outside_mps(gpu: &GpuUuid) -> Vec<u32>;
+        tell compute_capability(gpu: &GpuUuid) -> (u32, u32);
+        ask memory_limits(gpu: &GpuUuid, cgroup: &Path) -> MemoryLimits;
+        tell label(gpu: &GpuUuid, profile: u32) -> Label;
+        tell mig_uuid(gpu: &GpuUuid, gi: u32, ci: u32) -> String;
+        tell is_filled_by(gpu: &GpuUuid, gi: u32, ci: &ComputeInstance) -> bool;
+        tell used_memory(gpu: &GpuUuid, mig: Option<(u32, u32)>) -> u64;
+        ask processes(gpu: &GpuUuid, gi: u32, ci: u32) -> Vec<u32>;
     }
 }
 
 impl Mig for Metered<'_> {
-    fn set_mig_mode(&self, gpu: &GpuUuid, on: bool) -> Result<ModeChange> {
-        self.tell(|s| s.set_mig_mode(gpu, on))
-    }
-
-    fn create_gpu_instance(&self, gpu: &GpuUuid, profile: &Profile, at: Placement) -> Result<u32> {
-        self.tell(|s| s.create_gpu_instance(gpu, profile, at))
-    }
-
-    fn create_compute_instance(&self, gpu: &GpuUuid, gpu_instance: u32) -> Result<u32> {
-        self.tell(|s| s.create_compute_instance(gpu, gpu_instance))
-    }
-
-    fn create_part(&self, gpu: &GpuUuid, gpu_instance: u32, part: Part) -> Result<u32> {
-        self.tell(|s| s.create_part(gpu, gpu_instance, part))
-    }
-
-    fn destroy_compute_instance(
-        &self,
-        gpu: &GpuUuid,
-        gpu_instance: u32,
-        compute_instance: u32,
-    ) -> Result<()> {
-        self.tell(|s| s.destroy_compute_instance(gpu, gpu_instance, compute_instance))
-    }
-
-    fn destroy_gpu_instance(&self, gpu: &GpuUuid, gpu_instance: u32) -> Result<()> {
-        self.tell(|s| s.destroy_gpu_instance(gpu, gpu_instance))
+    forward! {
+        tell set_mig_mode(gpu: &GpuUuid, on: bool) -> ModeChange;
+        tell create_gpu_instance(gpu: &GpuUuid, profile: &Profile, at: Placement) -> u32;
+        tell create_compute_instance(gpu: &GpuUuid, gi: u32) -> u32;
+        tell create_part(gpu: &GpuUuid, gi: u32, part: Part) -> u32;
+        tell destroy_compute_instance(gpu: &GpuUuid, gi: u32, ci: u32) -> ();
+        tell destroy_gpu_instance(gpu: &GpuUuid, gi: u32) -> ();
     }
 }
 
 impl LimitMemory for Metered<'_> {
-    fn set_memory_limits(&self, gpu: &GpuUuid, cgroup: &Path, limits: MemoryLimits) -> Result<()> {
-        self.tell(|s| s.set_memory_limits(gpu, cgroup, limits))
+    forward! {
+        tell set_memory_limits(gpu: &GpuUuid, cgroup: &Path, limits: MemoryLimits) -> ();
     }
 }

@@ -1,6 +1,5 @@
 //! A create, from its begin to the count at its end.
 
-use super::news::Times;
 use crate::counters::{HolderKind, LeaseKind, Outcome};
 use crate::error::Error;
 use crate::request::Wanted;
@@ -15,11 +14,11 @@ pub struct Create {
     pub(super) holder: Option<Holder>,
     /// The request, as the user wrote it.
     pub(super) request: String,
-    begun: Instant,
+    pub(super) begun: Instant,
     /// The driver's time before the create.
-    driver_before: Duration,
+    pub(super) driver_before: Duration,
     /// The time in the queue.
-    wait: Duration,
+    pub(super) wait: Duration,
     /// Whether the begin of a wait is told.
     pub(super) waits: bool,
     /// The end as far as it is known.
@@ -29,7 +28,8 @@ pub struct Create {
 impl Create {
     pub(super) fn new(
         kind: LeaseKind,
-        (holder, request): (Option<Holder>, &str),
+        holder: Option<Holder>,
+        request: &str,
         driver_before: Duration,
     ) -> Create {
         Create {
@@ -57,18 +57,8 @@ impl Create {
     /// Returns the kind of the holder.
     pub(super) fn holder_kind(&self) -> HolderKind {
         match &self.holder {
-            Some(Holder::Container(_)) | None => HolderKind::Container,
             Some(Holder::Claim(_)) => HolderKind::Claim,
-        }
-    }
-
-    /// Returns the times until now. `driver`: the driver's time in this process.
-    pub(super) fn times(&self, driver: Duration, runtime: Option<Duration>) -> Times {
-        Times {
-            total: self.begun.elapsed(),
-            wait: self.wait,
-            driver: driver.saturating_sub(self.driver_before),
-            runtime,
+            Some(Holder::Container(_)) | None => HolderKind::Container,
         }
     }
 
@@ -103,7 +93,7 @@ mod tests {
 
     #[test]
     fn failure_has_its_origin() {
-        let mut create = Create::new(LeaseKind::Slice, (None, "1g.10gb"), Duration::ZERO);
+        let mut create = Create::new(LeaseKind::Slice, None, "1g.10gb", Duration::ZERO);
         let lost = Error::from(DriverError {
             what: "create".to_owned(),
             reason: Reason::Code(GPU_IS_LOST),

@@ -1,44 +1,49 @@
-//! Hears of every create, release and failed call of the driver, and tells its sinks: the counters and the history.
+//! Hears of every create, release and failed call of the driver, counts it, and writes the history.
 //!
-//! No sink fails or delays an operation. Without a file to write to, the log has one line, and the operation goes on.
+//! Neither fails an operation. Without a file to write to, the log has one line, and the operation goes on.
 
-mod counted;
 mod create;
-mod news;
-mod recorded;
 
-pub(crate) use counted::Counted;
 pub use create::Create;
 pub(crate) use create::kind_of_wanted;
-pub(crate) use news::{Existing, News, Sink};
-pub(crate) use recorded::Recorded;
 
-use crate::counters::{Actor, LeaseKind, Outcome};
-use crate::error::Error;
-use crate::gpu::{DriverError, Listener};
-use crate::store::{Held, Holder, Instance, Lease};
-use std::cell::Cell;
-use std::time::{Duration, Instant};
+use crate::counters::{
+    Actor, Counter, Counts, DriverFailure, LeaseKind, Outcome, Part, ResourceKind, Times,
+};
+use crate::error::{Error, printable};
+use crate::events::{Event, EventSeconds, EventType, Writer};
+use crate::gpu::{DriverError, Listener, Reason};
+use crate::model::BootId;
+use crate::store::{Damaged, Entry, Held, Holder, Instance, Lease, Resource};
+use crate::view::LeaseView;
+use std::cell::{Cell, RefCell};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The observer of one process's operations.
 pub(crate) struct Observer {
-    sinks: Vec<Box<dyn Sink>>,
+    state_dir: PathBuf,
+    boot: BootId,
+    events: Option<Writer>,
     actor: Cell<Actor>,
     driver_time: Cell<Duration>,
+    /// The counts that are not in the file yet.
+    counts: RefCell<Counts>,
+    /// Whether the file took no counts. Another try would only wait again.
+    has_failed: Cell<bool>,
 }
 
 impl Observer {
-    pub(crate) fn new(sinks: Vec<Box<dyn Sink>>) -> Observer {
+    pub(crate) fn new(state_dir: &Path, boot: &BootId, events: Option<PathBuf>) -> Observer {
         Observer {
-            sinks,
+            state_dir: state_dir.to_owned(),
+            boot: boot.clone(),
+            events: events.map(Writer::new),
             actor: Cell::new(Actor::Create),
             driver_time: Cell::new(Duration::ZERO),
+            counts: RefCell::default(),
+            has_failed: Cell::new(false),
         }
-    }
-
-    /// Tells all sinks.
-    pub(crate) fn tell(&self, news: &News<'_>) {
-        self.sinks.iter().for_each(|sink| sink.hear(news));
     }
 
     /// Sets the actor of the releases from here on.
@@ -56,32 +61,54 @@ impl Observer {
 
     /// Begins a create, which `created`, `failed` or `ended` ends. `holder`: none where it is not known.
     pub(crate) fn begin(&self, kind: LeaseKind, holder: Option<Holder>, request: &str) -> Create {
-        Create::new(kind, (holder, request), self.driver_time.get())
+        Create::new(kind, holder, request, self.driver_time.get())
     }
 
     /// Hears that a create is about to wait. It tells that once until the wait ends.
     pub(crate) fn waits(&self, create: &mut Create) {
         if !std::mem::replace(&mut create.waits, true) {
-            self.tell(&News::WaitBegun(create));
+            self.write(of_create(EventType::WaitBegun, create));
         }
     }
 
     /// Hears that a create waits no more, if it did.
     pub(crate) fn waits_no_more(&self, create: &mut Create) {
         if std::mem::take(&mut create.waits) {
-            let times = create.times(self.driver_time.get(), None);
-            self.tell(&News::WaitEnded(create, times));
+            let seconds = EventSeconds {
+                wait: EventSeconds::of(create.wait),
+                ..EventSeconds::default()
+            };
+            self.write(Event {
+                seconds: Some(seconds),
+                ..of_create(EventType::WaitEnded, create)
+            });
         }
     }
 
     /// Hears of a create that ended with a container on these leases, and of the time of its low-level runtime.
     pub(crate) fn created(&self, create: &Create, leases: &[Held], runtime: Option<Duration>) {
-        self.tell(&News::Created {
-            create,
-            outcome: create.made(),
-            leases,
-            times: create.times(self.driver_time.get(), runtime),
-        });
+        let outcome = create.made();
+        let parts = [
+            (Part::Total, Some(create.begun.elapsed())),
+            (Part::Wait, Some(create.wait)),
+            (Part::Driver, Some(self.driver_time_of(create))),
+            (Part::Runtime, runtime),
+        ];
+        self.count(Counter::Creates(create.kind, create.holder_kind(), outcome));
+        for (part, time) in parts {
+            if let Some(time) = time {
+                self.observe(Times::Create(create.kind, part), time);
+            }
+        }
+        self.flush();
+        let seconds = seconds(parts.map(|(_, time)| time));
+        for held in leases {
+            self.write(Event {
+                verdict: Some(outcome.word().to_owned()),
+                seconds: Some(seconds),
+                ..of_held(EventType::Ready, held)
+            });
+        }
     }
 
     /// Hears of a create that failed with this error.
@@ -89,32 +116,153 @@ impl Observer {
         self.ended(create, create.failed(e), Some(e));
     }
 
-    /// Hears of a create that ended in another way.
+    /// Hears of a create that ended in another way. `error`: none where another program told it.
     pub(crate) fn ended(&self, create: &Create, outcome: Outcome, error: Option<&Error>) {
-        self.tell(&News::Failed {
-            create,
-            outcome,
-            error,
-            times: create.times(self.driver_time.get(), None),
+        self.count(Counter::Creates(create.kind, create.holder_kind(), outcome));
+        self.flush();
+        let (total, driver) = (create.begun.elapsed(), self.driver_time_of(create));
+        self.write(Event {
+            verdict: Some(outcome.word().to_owned()),
+            seconds: Some(seconds([
+                Some(total),
+                Some(create.wait),
+                Some(driver),
+                None,
+            ])),
+            error: error.map(Error::line),
+            ..of_create(EventType::Refused, create)
         });
+    }
+
+    fn driver_time_of(&self, create: &Create) -> Duration {
+        self.driver_time.get().saturating_sub(create.driver_before)
+    }
+
+    /// Hears that a lease has its instance, and how: promised, made, reused, adopted or shared.
+    pub(crate) fn placed(&self, held: &Held, how: EventType) {
+        self.write(of_held(how, held));
     }
 
     /// Hears that this process removed a lease, whose release began at this moment.
     pub(crate) fn released(&self, lease: &Lease, instance: &Instance, begun: Instant) {
-        self.tell(&News::Released {
-            lease,
-            instance,
-            by: self.actor.get(),
-            time: begun.elapsed(),
-        });
+        let event_type = match self.actor.get() {
+            Actor::Gc => EventType::Collected,
+            Actor::Eviction => EventType::Evicted,
+            _ => EventType::Released,
+        };
+        let kind = portion_kind(instance, lease.share().is_some());
+        self.ends(kind, of(event_type, Some(lease), instance), begun);
     }
 
     /// Hears that this process removed an instance without a lease. It counts if it made room.
     pub(crate) fn removed(&self, instance: &Instance, begun: Instant) {
         if self.actor.get() == Actor::Eviction {
-            let time = begun.elapsed();
-            self.tell(&News::Evicted { instance, time });
+            let kind = portion_kind(instance, false);
+            self.ends(kind, of(EventType::Evicted, None, instance), begun);
         }
+    }
+
+    fn ends(&self, kind: LeaseKind, event: Event, begun: Instant) {
+        let (by, time) = (self.actor.get(), begun.elapsed());
+        self.count(Counter::Releases(kind, by));
+        self.observe(Times::Release(kind), time);
+        self.flush();
+        self.write(Event {
+            actor: Some(by.word().to_owned()),
+            seconds: Some(seconds([Some(time), None, None, None])),
+            ..event
+        });
+    }
+
+    /// Hears that a lease or an instance of an earlier boot is removed.
+    pub(crate) fn lapsed(&self, entry: &Entry) {
+        if let Entry::Held(held) = entry {
+            self.write(Event {
+                actor: Some(Actor::Gc.word().to_owned()),
+                error: Some("its boot is over".to_owned()),
+                ..of_held(EventType::Collected, held)
+            });
+        }
+    }
+
+    /// Hears that one more try to destroy an instance begins.
+    pub(crate) fn retried(&self, instance: &Instance) {
+        self.count(Counter::DestroyRetries(resource_kind(instance)));
+    }
+
+    /// Hears that an instance could not be destroyed, for the first time.
+    pub(crate) fn quarantined(&self, lease: Option<&Lease>, instance: &Instance, error: &Error) {
+        self.count(Counter::Quarantines(resource_kind(instance)));
+        self.flush();
+        self.write(Event {
+            error: Some(error.line()),
+            ..of(EventType::Quarantined, lease, instance)
+        });
+    }
+
+    /// Hears that a quarantined instance is destroyed.
+    pub(crate) fn recovered(&self, instance: &Instance) {
+        self.write(of(EventType::Recovered, None, instance));
+    }
+
+    /// Hears that runmig ends a record that cannot be read.
+    pub(crate) fn damaged(&self, damaged: &Damaged) {
+        self.write(Event {
+            record: Some(printable(&damaged.file.to_string_lossy())),
+            error: Some(damaged.why.line()),
+            ..Event::now(EventType::RecordDamaged)
+        });
+    }
+
+    /// Hears that all changes of a layout are made.
+    pub(crate) fn applied(&self, layout: &str) {
+        self.write(Event {
+            lease: Some(LeaseView {
+                layout: Some(layout.to_owned()),
+                ..LeaseView::default()
+            }),
+            ..Event::now(EventType::LayoutApplied)
+        });
+    }
+
+    /// Hears that a collection looked at every record.
+    pub(crate) fn collected(&self) {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        self.counts.borrow_mut().last_collection = now.map_or(0, |now| now.as_secs());
+        self.flush();
+    }
+
+    fn write(&self, event: Event) {
+        if let Some(events) = &self.events {
+            events.write(&event);
+        }
+    }
+
+    fn count(&self, counter: Counter) {
+        self.counts.borrow_mut().count(counter);
+    }
+
+    fn observe(&self, times: Times, time: Duration) {
+        self.counts.borrow_mut().observe(times, time);
+    }
+
+    /// Adds the counts to the file.
+    fn flush(&self) {
+        let counts = self.counts.take();
+        if counts.is_empty() || self.has_failed.get() {
+            return;
+        }
+        if let Err(e) = counts.add_to(&self.state_dir, &self.boot) {
+            self.has_failed.set(true);
+            tracing::warn!("nothing is counted: {}", e.line());
+        }
+    }
+}
+
+/// Counts of an operation without an end of its own, such as a failed call of the driver, are in the file at the last.
+impl Drop for Observer {
+    fn drop(&mut self) {
+        self.flush();
     }
 }
 
@@ -122,7 +270,78 @@ impl Listener for Observer {
     fn called(&self, time: Duration, failure: Option<&DriverError>) {
         self.driver_time.set(self.driver_time.get() + time);
         if let Some(failure) = failure {
-            self.tell(&News::DriverFailed(failure));
+            self.count(Counter::DriverErrors(match &failure.reason {
+                Reason::Code(code) => DriverFailure::Code(*code),
+                Reason::Library(_) => DriverFailure::Library,
+                Reason::Answer(_) => DriverFailure::Answer,
+            }));
         }
+    }
+}
+
+fn of_create(event_type: EventType, create: &Create) -> Event {
+    let holder = create.holder.as_ref();
+    Event {
+        user: holder.and_then(user),
+        lease: Some(LeaseView {
+            kind: Some(create.kind.word().to_owned()),
+            request: Some(create.request.clone()).filter(|request| !request.is_empty()),
+            ..holder.map_or_else(LeaseView::default, LeaseView::held_by)
+        }),
+        ..Event::now(event_type)
+    }
+}
+
+fn of_held(event_type: EventType, held: &Held) -> Event {
+    of(event_type, Some(&held.lease), &held.instance)
+}
+
+fn of(event_type: EventType, lease: Option<&Lease>, instance: &Instance) -> Event {
+    let instance = instance.clone();
+    let entry = match lease.cloned() {
+        Some(lease) => Entry::Held(Held { lease, instance }),
+        None => Entry::Unleased(instance),
+    };
+    Event {
+        user: lease.and_then(|lease| user(&lease.holder)),
+        lease: Some(LeaseView::from(&entry)),
+        ..Event::now(event_type)
+    }
+}
+
+fn user(holder: &Holder) -> Option<u32> {
+    match holder {
+        Holder::Container(container) => container.user,
+        Holder::Claim(_) => None,
+    }
+}
+
+/// Returns total, wait, driver and runtime as events have them.
+fn seconds(times: [Option<Duration>; 4]) -> EventSeconds {
+    let [total, wait, driver, runtime] = times.map(|time| time.and_then(EventSeconds::of));
+    EventSeconds {
+        total,
+        wait,
+        driver,
+        runtime,
+    }
+}
+
+fn portion_kind(instance: &Instance, has_share: bool) -> LeaseKind {
+    let resource = &instance.resource;
+    let is_share = has_share || resource.daemon().is_some();
+    match (resource.mig_slice(), is_share) {
+        (Some(_), true) => LeaseKind::Seat,
+        (Some(_), false) => LeaseKind::Slice,
+        (None, true) => LeaseKind::Share,
+        (None, false) => LeaseKind::Gpu,
+    }
+}
+
+fn resource_kind(instance: &Instance) -> ResourceKind {
+    match &instance.resource {
+        Resource::Mig(_) => ResourceKind::Mig,
+        Resource::Mps(_) => ResourceKind::Mps,
+        Resource::Gpu(_) => ResourceKind::Gpu,
     }
 }

@@ -15,7 +15,6 @@ use crate::error::{self, Error, Result};
 use crate::gpu::Queries;
 use crate::model::{LeaseId, Level, ListedInstance};
 use crate::mps::{self, Home};
-use crate::observer::News;
 use crate::store::{
     Damaged, DamagedName, Instance, InstanceName, InstanceState, Key, Kind, Lease, LeaseState,
     Ledger, MpsDaemon, Origin, Place, Resource, Seats, Slice, WholeGpu,
@@ -144,7 +143,7 @@ fn take_over(context: &LeaseContext<'_>, damaged: &Damaged) -> Result<Option<Ins
     drop(ledger);
     // A kill leaves a lease without its instance, which can be read.
     if damaged.unfinished().is_none() {
-        context.observer.tell(&News::Damaged(damaged));
+        context.observer.damaged(damaged);
     }
     let lease = damaged.id();
     match &instance {

@@ -8,7 +8,6 @@ use crate::gpu::{DriverError, Metered, Mig, Queries, nodes};
 use crate::idle;
 use crate::model::{InstanceId, ListedInstance};
 use crate::mps::{self, Home};
-use crate::observer::News;
 use crate::process::{self, Holders, Host};
 use crate::store::{Instance, InstanceState, Lease, LeaseName, Resource, Slice};
 use std::time::{Duration, Instant};
@@ -54,7 +53,7 @@ pub(crate) fn destroy_instance(
         match try_destroy(context, target, &mut session)? {
             Ok(ended) => return Ok(ended),
             Err(refusal) if refusal.may_pass() && Instant::now() + gap < end => {
-                context.observer.tell(&News::Retried(instance));
+                context.observer.retried(instance);
                 crate::effect::pause(gap);
                 gap = (gap * 2).min(MAX_GAP);
                 if Instant::now() + gap >= end {

@@ -5,7 +5,6 @@ use super::finding::{Finding, Outcome};
 use super::{destroy, holder};
 use crate::context::LeaseContext;
 use crate::error::{self, Error, Result};
-use crate::observer::News;
 use crate::store::{Damaged, Entry, Kind};
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -25,7 +24,7 @@ pub(super) fn strike_off(
     };
     for (entry, done) in entries.iter().zip(&done) {
         if done.removed {
-            context.observer.tell(&News::Lapsed(entry));
+            context.observer.lapsed(entry);
         }
     }
     let found = |(entry, Done { done, .. })| Finding {
@@ -126,7 +125,7 @@ pub(super) fn strike_off_damaged(
             let done = remove_records(context, &records.collect::<Vec<_>>());
             for (damaged, done) in damaged.iter().zip(&done) {
                 if done.removed {
-                    context.observer.tell(&News::Damaged(damaged));
+                    context.observer.damaged(damaged);
                 }
             }
             done

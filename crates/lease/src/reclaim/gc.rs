@@ -14,12 +14,11 @@ use super::ready;
 use super::release::{self, Returned, is_due};
 use super::revive;
 use crate::context::LeaseContext;
-use crate::counters::{self, Actor};
+use crate::counters::Actor;
 use crate::error::{Error, Result};
 use crate::idle;
 use crate::model::InstanceId;
 use crate::mps::{self, Home};
-use crate::observer::News;
 use crate::store::{Entry, Held, Instance, InstanceState, Lease, LeaseState};
 use std::time::Instant;
 
@@ -28,8 +27,7 @@ pub(crate) fn gc(context: &LeaseContext<'_>, dry_run: bool) -> Result<Collection
     let look = || look_through(context, dry_run, true, Patience::default());
     let found = context.observer.acting(Actor::Gc, look)?;
     if !dry_run {
-        counters::sweep(&context.config.state_dir);
-        context.observer.tell(&News::Collected);
+        context.observer.collected();
     }
     Ok(found)
 }

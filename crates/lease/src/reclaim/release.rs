@@ -8,7 +8,6 @@ use super::layout;
 use crate::context::{LeaseContext, now};
 use crate::error::{self, Context, Error, Result};
 use crate::model::{InstanceId, Timestamp};
-use crate::observer::News;
 use crate::store::{
     Attempt, Held, Instance, InstanceName, InstanceState, Kind, Lease, LeaseState, Slice,
 };
@@ -168,7 +167,7 @@ pub(crate) fn release_instance_unless(
 fn end(context: &LeaseContext<'_>, target: Target<'_>, patience: Patience) -> Result<()> {
     let begun = Instant::now();
     if target.instance.attempt().is_some() {
-        context.observer.tell(&News::Retried(target.instance));
+        context.observer.retried(target.instance);
     }
     match destroy::destroy_instance(context, target, patience) {
         Ok(Ended::Elsewhere) => Ok(()),
@@ -193,7 +192,7 @@ fn end(context: &LeaseContext<'_>, target: Target<'_>, patience: Patience) -> Re
             }
             if removed? {
                 if target.instance.attempt().is_some() {
-                    context.observer.tell(&News::Recovered(target.instance));
+                    context.observer.recovered(target.instance);
                 }
                 if target.lease.is_none() {
                     context.observer.removed(target.instance, target.begun);
@@ -284,11 +283,7 @@ fn quarantine(context: &LeaseContext<'_>, target: Target<'_>, e: Error) -> Error
     let held_by = holders.seen.into_iter().take(MAX_HOLDERS);
     let held_by = held_by.map(|(pid, name)| format!("{pid} {name}")).collect();
     if instance.attempt().is_none() {
-        context.observer.tell(&News::Quarantined {
-            lease: target.lease,
-            instance,
-            error: &e,
-        });
+        context.observer.quarantined(target.lease, instance, &e);
     }
     let noted = destroy::mark(context, instance, |i| {
         i.state = InstanceState::Quarantined(next_attempt(i.attempt(), &e, held_by));

@@ -12,7 +12,7 @@
 //!   operations/<id>           one create at work, which holds the file's lock (operation.rs)
 //!   queue/<number>             the ticket of a create that waits for room, in order of arrival (queue.rs)
 //!   geometry                   the GPUs' profiles and places, for the next create (src/gpu/geometry.rs)
-//!   counters.<boot>            what was counted since the boot (counters/)
+//!   counters.json              what was counted since the boot, with a lock of its own (counters.rs)
 //!   runmig.log                the log, for people
 //! ```
 //!

@@ -6,9 +6,9 @@ use crate::allocate::record::{Undo, roll_back};
 use crate::context::LeaseContext;
 use crate::counters::Outcome;
 use crate::error::{Error, Result};
+use crate::events::EventType;
 use crate::gpu::Metered;
 use crate::model::Placement;
-use crate::observer::{Existing, News};
 use crate::placement::Slot;
 use crate::reclaim::{self, Patience, Returned};
 use crate::store::{
@@ -76,7 +76,7 @@ impl Work<'_, '_> {
             InstanceState::Idle { .. } => match validate(context, driver, &held) {
                 Some(held) => {
                     self.end = Some(Outcome::Reused);
-                    context.observer.tell(&News::Taken(&held, Existing::Reused));
+                    context.observer.placed(&held, EventType::Reused);
                     self.finish(held)
                 }
                 None => self.give_up(Undo::GiveUp(held, Patience::default())),

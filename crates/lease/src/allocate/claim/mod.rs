@@ -10,10 +10,11 @@ use crate::context::{LeaseContext, now};
 use crate::counters::{LeaseKind, Outcome};
 use crate::draft;
 use crate::error::{Error, Result};
+use crate::events::EventType;
 use crate::gpu::{Metered, Queries};
 use crate::inventory::Inventory;
 use crate::model::LeaseId;
-use crate::observer::{Create, News};
+use crate::observer::Create;
 use crate::process;
 use crate::reclaim;
 use crate::store::{
@@ -219,7 +220,7 @@ impl Work<'_, '_> {
             }
         }
         drop(ledger);
-        context.observer.tell(&News::Promised(&held));
+        context.observer.placed(&held, EventType::Promised);
         Ok(Found::Promised(held))
     }
 
