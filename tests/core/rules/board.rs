@@ -1,88 +1,11 @@
-//! The board for Grafana, as far as its text tells. `metrics/board` sends its queries to Prometheus.
+//! The board for Grafana, as far as its text tells. `programs/metrics/board` asks its schema, and sends its queries to
+//! Prometheus.
 
 use super::{FOREIGN, names, root, series, words};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
 
-/// The options of each panel, all of which are required.
-const OPTIONS: &[(&str, &[&str])] = &[
-    (
-        "stat",
-        &[
-            "colorMode",
-            "graphMode",
-            "justifyMode",
-            "orientation",
-            "reduceOptions",
-            "showPercentChange",
-            "textMode",
-            "wideLayout",
-        ],
-    ),
-    (
-        "bargauge",
-        &[
-            "displayMode",
-            "legend",
-            "maxVizHeight",
-            "minVizHeight",
-            "minVizWidth",
-            "namePlacement",
-            "orientation",
-            "reduceOptions",
-            "showUnfilled",
-            "sizing",
-            "valueMode",
-        ],
-    ),
-    ("timeseries", &["legend", "tooltip"]),
-    (
-        "table",
-        &["cellHeight", "frameIndex", "showHeader", "sortBy"],
-    ),
-];
-const LEGEND: &[&str] = &["calcs", "displayMode", "placement", "showLegend"];
-const TOOLTIP: &[&str] = &["mode", "sort"];
-const REDUCE: &[&str] = &["calcs", "fields", "values"];
-const PANEL: &[&str] = &[
-    "datasource",
-    "description",
-    "fieldConfig",
-    "gridPos",
-    "id",
-    "options",
-    "targets",
-    "title",
-    "type",
-];
-const DASHBOARD: &[&str] = &[
-    "annotations",
-    "description",
-    "editable",
-    "graphTooltip",
-    "links",
-    "panels",
-    "refresh",
-    "schemaVersion",
-    "tags",
-    "templating",
-    "time",
-    "timezone",
-    "title",
-    "uid",
-    "version",
-];
-const ROWS: &[&str] = &[
-    "Now",
-    "Room",
-    "Holders",
-    "Work by slice",
-    "Unused",
-    "Whole GPU",
-    "Flow",
-    "Health",
-];
 const VARIABLES: &[&str] = &["datasource", "node", "gpu", "namespace", "kind"];
 /// Variables of Grafana itself.
 const BUILT_IN: &[&str] = &["__rate_interval", "__range"];
@@ -95,79 +18,6 @@ fn board() -> Value {
 
 fn is_row(panel: &Value) -> bool {
     panel["type"] == "row"
-}
-
-#[track_caller]
-fn has_fields(object: &Value, fields: &[&str], of: &str) {
-    let object: &Map<String, Value> = object
-        .as_object()
-        .unwrap_or_else(|| panic!("{of} is no object"));
-    let found: BTreeSet<&str> = object.keys().map(String::as_str).collect();
-    assert_eq!(found, fields.iter().copied().collect(), "fields of {of}");
-}
-
-#[test]
-fn board_has_required_fields() {
-    let board = board();
-    has_fields(&board, DASHBOARD, "the board");
-    assert!(board["annotations"]["list"].is_array());
-    let mut titles = BTreeSet::new();
-    let mut ids = BTreeSet::new();
-    for panel in board["panels"].as_array().unwrap() {
-        let title = panel["title"].as_str().unwrap();
-        assert!(
-            ids.insert(panel["id"].as_u64().unwrap()),
-            "{title}: id twice"
-        );
-        if is_row(panel) {
-            has_fields(
-                panel,
-                &["collapsed", "gridPos", "id", "panels", "title", "type"],
-                title,
-            );
-            continue;
-        }
-        assert!(titles.insert(title), "{title} twice");
-        let mut fields = PANEL.to_vec();
-        if panel["type"] == "table" {
-            fields.push("transformations");
-        }
-        has_fields(panel, &fields, title);
-        has_fields(&panel["fieldConfig"], &["defaults", "overrides"], title);
-        assert!(
-            panel["description"].as_str().unwrap().ends_with('.'),
-            "{title}"
-        );
-        let (_, options) = { OPTIONS.iter().find(|(kind, _)| panel["type"] == *kind) }
-            .unwrap_or_else(|| {
-                panic!(
-                    "{title}: {} is a panel that Grafana may lack",
-                    panel["type"]
-                )
-            });
-        has_fields(&panel["options"], options, title);
-        for (name, fields) in [
-            ("legend", LEGEND),
-            ("tooltip", TOOLTIP),
-            ("reduceOptions", REDUCE),
-        ] {
-            if options.contains(&name) {
-                has_fields(&panel["options"][name], fields, title);
-            }
-        }
-    }
-}
-
-#[test]
-fn rows_come_in_order() {
-    let board = board();
-    let rows = board["panels"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter(|panel| is_row(panel));
-    let rows: Vec<&str> = rows.map(|row| row["title"].as_str().unwrap()).collect();
-    assert_eq!(rows, ROWS);
 }
 
 /// No two panels overlap, and none is wider than the board.

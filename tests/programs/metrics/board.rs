@@ -1,16 +1,17 @@
-//! The board for Grafana: Prometheus answers each of its queries with series, also where it has renamed pods, and without
-//! dcgm-exporter.
+//! The board for Grafana: its schema accepts it, and Prometheus answers each of its queries with series, also where it has
+//! renamed pods, and without dcgm-exporter.
 
-use super::parsers::tool;
-use super::prometheus::{Running, api, query, serve};
+use super::parsers::{there, tool};
+use super::prometheus::{Running, api, node_exporter, prometheus, query};
 use super::reading::Series;
 use super::*;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use testkit::process::until;
+use testkit::process::{said, until};
+use testkit::runtimes;
 
 /// The activity of every slice, but of the claim's.
 const ACTIVE: f64 = 0.5;
@@ -31,15 +32,15 @@ impl Query {
     }
 }
 
-pub fn board() -> Value {
+fn board() -> Value {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/grafana/runmig.json");
     serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap()
 }
 
 /// Fills in the variables, as All does. A lease of the test is younger than 15 minutes.
-pub fn filled(text: &str, rate_interval: &str) -> String {
+fn filled(text: &str) -> String {
     let mut text = text
-        .replace("$__rate_interval", rate_interval)
+        .replace("$__rate_interval", "1m")
         .replace("$__range", "1h");
     for name in ["$node", "$gpu", "$namespace", "$kind"] {
         text = text.replace(name, ".*");
@@ -57,7 +58,7 @@ fn queries(board: &Value) -> Vec<Query> {
         let targets = panel["targets"].as_array().cloned().unwrap_or_default();
         targets.into_iter().map(|target| Query {
             panel: panel["title"].as_str().unwrap().to_owned(),
-            text: filled(target["expr"].as_str().unwrap(), "1m"),
+            text: filled(target["expr"].as_str().unwrap()),
         })
     });
     targets.collect()
@@ -78,25 +79,22 @@ fn values(port: u16, of: &str) -> BTreeSet<String> {
         .strip_suffix(')')
         .unwrap();
     let (series, label) = inside.rsplit_once(", ").unwrap();
-    let series = query(port, &filled(series, "1m"));
+    let series = query(port, &filled(series));
     series
         .iter()
         .map(|one| one.label(label).to_owned())
         .collect()
 }
 
-/// Writes what dcgm-exporter would say of every instance, and of every GPU without MIG. Takes the value of the slice
-/// with a number in a family. The slice of the claim is idle.
-pub fn measure(setup: &Setup, file: &Path, active: impl Fn(usize, &str) -> f64) {
+/// Writes what dcgm-exporter would say of every instance, and of every GPU without MIG. The slice of the claim is idle.
+fn measure(setup: &Setup, file: &Path) {
     let instances = setup.machine.instances();
     let mig = instances.iter().map(|one| {
-        (
-            one.gpu_uuid.clone(),
-            one.gi.to_string(),
-            one.profile == "2g.20gb" && one.gpu == 1,
-        )
+        let is_of_claim = one.profile == "2g.20gb" && one.gpu == 1;
+        let active = if is_of_claim { IDLE } else { ACTIVE };
+        (one.gpu_uuid.clone(), one.gi.to_string(), active)
     });
-    let whole = [2, 3].map(|gpu| (setup.machine.gpu_uuid(gpu), String::new(), false));
+    let whole = [2, 3].map(|gpu| (setup.machine.gpu_uuid(gpu), String::new(), ACTIVE));
     let slices: Vec<_> = mig.chain(whole).collect();
     let mut text = String::new();
     for family in [
@@ -105,18 +103,11 @@ pub fn measure(setup: &Setup, file: &Path, active: impl Fn(usize, &str) -> f64) 
         "PROF_DRAM_ACTIVE",
         "DEV_FB_USED",
     ] {
-        text.push_str(&format!(
-            "# HELP DCGM_FI_{family} x\n# TYPE DCGM_FI_{family} gauge\n"
-        ));
-        for (number, (uuid, id, is_idle)) in slices.iter().enumerate() {
-            let value = if *is_idle {
-                IDLE
-            } else {
-                active(number, family)
-            };
-            text.push_str(&format!(
-                "DCGM_FI_{family}{{UUID=\"{uuid}\",GPU_I_ID=\"{id}\",Hostname=\"h\"}} {value}\n"
-            ));
+        let family = format!("DCGM_FI_{family}");
+        text.push_str(&format!("# HELP {family} x\n# TYPE {family} gauge\n"));
+        for (uuid, id, value) in &slices {
+            let labels = format!("UUID=\"{uuid}\",GPU_I_ID=\"{id}\",Hostname=\"h\"");
+            text.push_str(&format!("{family}{{{labels}}} {value}\n"));
         }
     }
     // node_exporter reads no half of it.
@@ -139,56 +130,25 @@ pub fn queue(setup: &Setup) -> Running {
 }
 
 /// node_exporter with a folder of textfiles, and Prometheus with the rules, which scrapes it.
-pub struct Server {
+struct Server {
     exporter: u16,
-    pub port: u16,
+    port: u16,
     _running: [Running; 2],
 }
 
 impl Server {
     /// Scrapes as if node_exporter were a pod: Prometheus renames the labels of the exposition.
-    fn of(setup: &Setup, tools: &[PathBuf; 2], folder: &Path) -> Server {
+    fn of(setup: &Setup, [server, exporter]: &[PathBuf; 2], folder: &Path) -> Server {
         let labels = "namespace: monitoring, pod: exporter, container: exporter";
-        Server::scraping(setup, tools, folder, ("2s", labels))
-    }
-
-    /// Scrapes at an interval, and gives the target these labels.
-    pub fn scraping(
-        setup: &Setup,
-        [prometheus, node_exporter]: &[PathBuf; 2],
-        folder: &Path,
-        (interval, labels): (&str, &str),
-    ) -> Server {
-        let mut exporter = Command::new(node_exporter);
-        exporter.args([
-            "--collector.disable-defaults",
-            "--collector.textfile",
-            "--web.listen-address=127.0.0.1:0",
-        ]);
-        exporter.arg(format!(
-            "--collector.textfile.directory={}",
-            folder.display()
-        ));
-        let (serving, exporter) = serve(&mut exporter, &setup.path("exporter.log"));
+        let (serving, exporter) = node_exporter(setup, exporter, folder);
         let config = format!(
-            "global: {{scrape_interval: {interval}, scrape_timeout: {interval}, evaluation_interval: 500ms}}\n\
+            "global: {{scrape_interval: 2s, scrape_timeout: 2s, evaluation_interval: 500ms}}\n\
              rule_files: [{}/prometheus/runmig.rules.yml]\nscrape_configs:\n\
              - job_name: node\n  static_configs:\n  - targets: ['127.0.0.1:{exporter}']\n    \
              labels: {{{labels}}}\n",
             env!("CARGO_MANIFEST_DIR")
         );
-        fs::write(setup.path("prometheus.yml"), config).unwrap();
-        let mut server = Command::new(prometheus);
-        server.arg("--web.listen-address=127.0.0.1:0");
-        server.arg(format!(
-            "--config.file={}",
-            setup.path("prometheus.yml").display()
-        ));
-        server.arg(format!(
-            "--storage.tsdb.path={}",
-            setup.path("tsdb").display()
-        ));
-        let (running, port) = serve(&mut server, &setup.path("prometheus.log"));
+        let (running, port) = prometheus(setup, server, &config);
         Server {
             exporter,
             port,
@@ -196,7 +156,7 @@ impl Server {
         }
     }
 
-    pub fn query(&self, text: &str) -> Vec<Series> {
+    fn query(&self, text: &str) -> Vec<Series> {
         query(self.port, text)
     }
 
@@ -220,7 +180,7 @@ impl Server {
     }
 }
 
-pub fn tools() -> Option<[PathBuf; 2]> {
+fn tools() -> Option<[PathBuf; 2]> {
     let found = ["prometheus", "prometheus-node-exporter"].map(tool);
     let [Some(prometheus), Some(node_exporter)] = found else {
         return None;
@@ -262,7 +222,7 @@ fn board_queries_return_series() {
         .iter()
         .filter(is_of_dcgm)
         .for_each(|one| server.accepts(one));
-    measure(&setup, &folder.join("dcgm.prom"), |_, _| ACTIVE);
+    measure(&setup, &folder.join("dcgm.prom"));
     queries.iter().for_each(|one| server.answers(one));
 
     let of = |panel: &str| server.query(&named(&queries, panel).text);
@@ -301,6 +261,13 @@ fn board_queries_return_series() {
     let whole = whole.iter().find(|one| one.label("UUID") == first).unwrap();
     assert!((whole.value - ACTIVE * 6.0 / 7.0).abs() < 1e-9, "{whole:?}");
 
+    // scripts/board draws from this Prometheus.
+    if let Some(draw) = std::env::var_os("RUNMIG_BOARD_DRAW") {
+        let mut draw = setup.plain(draw.as_ref());
+        draw.arg("draw").arg(server.port.to_string()).arg(&folder);
+        said(draw.arg(setup.program("migctl"))).ok();
+    }
+
     let variables = board["templating"]["list"].as_array().unwrap().iter();
     let variables = variables.filter(|one| one["type"] == "query");
     for variable in variables {
@@ -313,6 +280,32 @@ fn board_queries_return_series() {
             other => panic!("no test of ${other}"),
         };
         assert_eq!(found, wanted, "{}", variable["name"]);
+    }
+}
+
+#[test]
+fn schema_accepts_board() {
+    let Some(schema) =
+        runtimes::cache().and_then(|cache| there(cache.join("schema/schema"), "full"))
+    else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let check = |board: &Value| {
+        let file = folder.path().join("board.json");
+        fs::write(&file, board.to_string()).unwrap();
+        said(Command::new(&schema).arg(file))
+    };
+    let good = board();
+    check(&good).ok();
+    let mut unknown = good.clone();
+    unknown["panels"][1]["options"]["nonsense"] = json!(1);
+    let mut incomplete = good;
+    let options = incomplete["panels"][1]["options"].as_object_mut().unwrap();
+    options.remove("reduceOptions");
+    for (board, field) in [(unknown, "nonsense"), (incomplete, "reduceOptions")] {
+        let told = check(&board).exits(1);
+        assert!(told.stderr.contains(field), "{}", told.stderr);
     }
 }
 

@@ -22,7 +22,7 @@ impl Drop for Running {
 }
 
 /// Starts a server that logs its address into a file. Returns its port.
-pub fn serve(command: &mut Command, log: &Path) -> (Running, u16) {
+fn serve(command: &mut Command, log: &Path) -> (Running, u16) {
     let file = fs::File::create(log).unwrap();
     command
         .stdin(Stdio::null())
@@ -74,61 +74,59 @@ pub fn query(port: u16, query: &str) -> Vec<Series> {
     result.iter().map(series).collect()
 }
 
-/// Returns whether Prometheus has the values of `migctl list -o json` for every lease, and no other lease.
+/// Returns whether Prometheus has every lease of `migctl list -o json` in its state, and no other lease.
 fn agrees(port: u16, job: &str, list: &[Value]) -> bool {
-    let seen = Exposition(query(
-        port,
-        &format!("{{__name__=~\"runmig_lease_.*\",job=\"{job}\"}}"),
-    ));
-    let has = |lease: &Value| {
-        let id = lease["id"].as_str().unwrap();
-        let info = seen.find("runmig_lease_info", &[("lease", id)]);
-        let is_info = |info: &&Series| {
-            let gpu_instance = lease["gpuInstanceID"].as_u64().map(|id| id.to_string());
-            info.label("state") == lease["state"]
-                && info.label("kind") == lease["kind"]
-                && info.label("GPU_I_ID") == gpu_instance.unwrap_or_default()
-                && info.label("pod") == lease["pod"].as_str().unwrap_or_default()
-        };
-        let amounts = [
-            ("memory", "memoryBytes"),
-            ("booked", "bookedBytes"),
-            ("memory_used", "usedBytes"),
-        ];
-        let amount = |(family, field): &(&str, &str)| {
-            let its = seen.find(&format!("runmig_lease_{family}_bytes"), &[("lease", id)]);
-            its.first().map(|series| series.value) == lease[field].as_f64()
-        };
-        info.len() == 1 && info.iter().all(is_info) && amounts.iter().all(amount)
+    let seen = query(port, &format!("runmig_lease_info{{job=\"{job}\"}}"));
+    let is_of = |series: &Series, lease: &Value| {
+        [("lease", "id"), ("state", "state"), ("kind", "kind")]
+            .iter()
+            .all(|(label, field)| lease[field] == series.label(label))
     };
-    seen.of("runmig_lease_info").len() == list.len() && list.iter().all(has)
+    let has = |lease: &Value| seen.iter().any(|series| is_of(series, lease));
+    seen.len() == list.len() && list.iter().all(has)
 }
 
-const JOIN: &str = "DCGM_FI_PROF_GR_ENGINE_ACTIVE * on (UUID, GPU_I_ID) group_left (namespace, pod, container) \
-                    runmig_slice_info{job=\"endpoint\"}";
+/// Starts node_exporter with a folder of textfiles alone.
+pub fn node_exporter(setup: &Setup, program: &Path, folder: &Path) -> (Running, u16) {
+    let mut exporter = Command::new(program);
+    exporter.args([
+        "--collector.disable-defaults",
+        "--collector.textfile",
+        "--web.listen-address=127.0.0.1:0",
+    ]);
+    let folder = folder.display();
+    exporter.arg(format!("--collector.textfile.directory={folder}"));
+    serve(&mut exporter, &setup.path("exporter.log"))
+}
 
-/// Writes what dcgm-exporter would say: half of each instance and of each GPU without MIG is active.
-fn stand_in(setup: &Setup, file: &Path) -> usize {
-    let mut text =
-        "# HELP DCGM_FI_PROF_GR_ENGINE_ACTIVE Ratio.\n# TYPE DCGM_FI_PROF_GR_ENGINE_ACTIVE gauge\n"
-            .to_owned();
-    let instances = setup.machine.instances();
-    for one in &instances {
-        text.push_str(&format!(
-            "DCGM_FI_PROF_GR_ENGINE_ACTIVE{{gpu=\"{0}\",UUID=\"{1}\",device=\"nvidia{0}\",modelName=\"x\",\
-             GPU_I_PROFILE=\"{2}\",GPU_I_ID=\"{3}\",Hostname=\"h\"}} 0.5\n",
-            one.gpu, one.gpu_uuid, one.profile, one.gi
-        ));
-    }
-    for gpu in [2, 3] {
-        let uuid = setup.machine.gpu_uuid(gpu);
-        text.push_str(&format!(
-            "DCGM_FI_PROF_GR_ENGINE_ACTIVE{{gpu=\"{gpu}\",UUID=\"{uuid}\",device=\"nvidia{gpu}\",modelName=\"x\",\
-             Hostname=\"h\"}} 0.5\n"
-        ));
-    }
-    fs::write(file, text).unwrap();
-    instances.len() + 2
+/// Starts Prometheus with a configuration.
+pub fn prometheus(setup: &Setup, program: &Path, config: &str) -> (Running, u16) {
+    let (file, data) = (setup.path("prometheus.yml"), setup.path("tsdb"));
+    fs::write(&file, config).unwrap();
+    let mut server = Command::new(program);
+    server.arg("--web.listen-address=127.0.0.1:0");
+    server.arg(format!("--config.file={}", file.display()));
+    server.arg(format!("--storage.tsdb.path={}", data.display()));
+    serve(&mut server, &setup.path("prometheus.log"))
+}
+
+/// Serves migctl's metrics as the units of systemd do: a process for each connection.
+fn endpoint(setup: &Setup) -> (Running, u16) {
+    // systemd-socket-activate wants a port that is free.
+    let free = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = free.local_addr().unwrap().port();
+    drop(free);
+    let mut activate = setup.plain("/usr/bin/systemd-socket-activate".as_ref());
+    activate.args(["--accept", "--inetd", "-E", "RUNMIG_CONFIG", "-l"]);
+    activate.arg(format!("127.0.0.1:{port}"));
+    activate
+        .arg(setup.program("migctl"))
+        .args(["metrics", "--http"]);
+    activate
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    (Running(activate.spawn().unwrap()), port)
 }
 
 #[test]
@@ -139,61 +137,14 @@ fn prometheus_holds_values_of_list() {
     };
     let folder = setup.path("collector");
     fs::create_dir(&folder).unwrap();
-    // systemd-socket-activate wants a port that is free.
-    let port = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port();
-    let mut activate = setup.plain("/usr/bin/systemd-socket-activate".as_ref());
-    activate.args([
-        "--accept",
-        "--inetd",
-        "-E",
-        "RUNMIG_CONFIG",
-        "-l",
-        &format!("127.0.0.1:{port}"),
-    ]);
-    activate
-        .arg(setup.program("migctl"))
-        .args(["metrics", "--http"]);
-    let null = || Stdio::null();
-    let _endpoint = Running(
-        activate
-            .stdin(null())
-            .stdout(null())
-            .stderr(null())
-            .spawn()
-            .unwrap(),
-    );
-    let mut exporter = Command::new(node_exporter);
-    exporter.args([
-        "--collector.disable-defaults",
-        "--collector.textfile",
-        "--web.listen-address=127.0.0.1:0",
-    ]);
-    exporter.arg(format!(
-        "--collector.textfile.directory={}",
-        folder.display()
-    ));
-    let (_exporter, exporter) = serve(&mut exporter, &setup.path("exporter.log"));
+    let (_endpoint, port) = endpoint(&setup);
+    let (_exporter, exporter) = self::node_exporter(&setup, &node_exporter, &folder);
     let config = format!(
         "global: {{scrape_interval: 1s, scrape_timeout: 1s}}\nscrape_configs:\n\
          - {{job_name: endpoint, scrape_timeout: 1s, static_configs: [{{targets: ['127.0.0.1:{port}']}}]}}\n\
          - {{job_name: textfile, static_configs: [{{targets: ['127.0.0.1:{exporter}']}}]}}\n"
     );
-    fs::write(setup.path("prometheus.yml"), config).unwrap();
-    let mut server = Command::new(prometheus);
-    server.arg("--web.listen-address=127.0.0.1:0");
-    server.arg(format!(
-        "--config.file={}",
-        setup.path("prometheus.yml").display()
-    ));
-    server.arg(format!(
-        "--storage.tsdb.path={}",
-        setup.path("tsdb").display()
-    ));
-    let (_server, server) = serve(&mut server, &setup.path("prometheus.log"));
+    let (_server, server) = self::prometheus(&setup, &prometheus, &config);
 
     let check = || {
         let file = folder.join("runmig.prom");
@@ -217,77 +168,13 @@ fn prometheus_holds_values_of_list() {
         .ok();
     create(&setup, "next", "main", &[("runmig.dev/slice", "2g.20gb")]);
     check();
-
-    let type_and_unit = |family: &str| {
-        let told = api(server, &format!("metadata?metric={family}"));
-        let told = told["data"][family].as_array().cloned().unwrap_or_default();
-        let of = |entry: &Value| {
-            (
-                entry["type"].clone(),
-                entry["unit"].clone(),
-                entry["help"] != "",
-            )
-        };
-        told.iter().map(of).collect::<Vec<_>>()
-    };
-    let info = ("info".into(), "".into(), true);
-    until("the metadata of an info", || {
-        type_and_unit("runmig_slice").contains(&info)
-    });
-    let bytes = ("gauge".into(), "bytes".into(), true);
-    assert!(type_and_unit("runmig_lease_memory_bytes").contains(&bytes));
-
-    // Each instance has one container or none, and no query fails for a second series.
-    let count = stand_in(&setup, &folder.join("dcgm.prom"));
-    until("the join names each instance", || {
-        query(server, JOIN).len() == count
-    });
-    let joined = Exposition(query(server, JOIN));
-    let pod = |pod: &str| joined.find("", &[("pod", pod)]);
-    let (shared, alone, whole) = (pod("web"), pod("next"), pod("whole"));
-    assert_eq!((shared.len(), shared[0].label("container")), (1, ""));
-    assert_eq!((alone.len(), alone[0].label("container")), (1, "main"));
-    assert_eq!((whole.len(), whole[0].label("GPU_I_ID")), (1, ""));
-    let shares = pod("infer");
-    assert_eq!((shares.len(), shares[0].label("container")), (1, ""));
-    assert_eq!(
-        pod("").len(),
-        1,
-        "the instance of an administrator has no pod"
-    );
-    assert!(joined.0.iter().all(|series| series.value == 0.5));
 }
 
 /// Every connection gets its own process, and its whole answer.
 #[test]
 fn answers_hundred_at_once() {
     let Some(setup) = setup() else { return };
-    let port = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port();
-    let mut activate = setup.plain("/usr/bin/systemd-socket-activate".as_ref());
-    activate.args([
-        "--accept",
-        "--inetd",
-        "-E",
-        "RUNMIG_CONFIG",
-        "-l",
-        &format!("127.0.0.1:{port}"),
-    ]);
-    activate
-        .arg(setup.program("migctl"))
-        .args(["metrics", "--http"]);
-    let null = || Stdio::null();
-    let _endpoint = Running(
-        activate
-            .stdin(null())
-            .stdout(null())
-            .stderr(null())
-            .spawn()
-            .unwrap(),
-    );
+    let (_endpoint, port) = endpoint(&setup);
     until("the endpoint answers", || get(port, "/metrics").is_some());
     let asking: Vec<_> = (0..100)
         .map(|_| std::thread::spawn(move || get(port, "/metrics")))
