@@ -120,15 +120,14 @@ Examples:
     /// Print what happened to creates, leases and instances
     #[command(after_help = "\
 Examples:
-  migctl events --since 1h --type refused         says why creates found no room in the last hour
-  migctl events --last 0 --follow                 prints events as they come
-  migctl events --container train -o json         prints the history of a container for programs")]
+  migctl events --since 1h                        prints what happened in the last hour
+  migctl events --follow -o json                  prints events as they come, for programs")]
     Events(events::Options),
     /// Print the state of the machine for Prometheus
     #[command(after_help = "\
 Examples:
-  migctl metrics                                    prints one exposition, in OpenMetrics
-  migctl metrics --format prometheus --no-driver    prints the ledger alone, in the older format
+  migctl metrics                                    prints one exposition for Prometheus
+  migctl metrics --no-driver                        prints the ledger alone
   migctl metrics --textfile FILE.prom               writes a file for node_exporter")]
     Metrics(metrics::Options),
     /// Release the slice of a container that is gone

@@ -88,7 +88,7 @@ pub(crate) fn is_locked(path: &Path, links: Links) -> io::Result<bool> {
 }
 
 /// Locks a file until it is closed. Returns false if another process holds the lock.
-pub(crate) fn try_lock(file: &File) -> io::Result<bool> {
+pub fn try_lock(file: &File) -> io::Result<bool> {
     effect::try_lock(file)
 }
 

@@ -3,52 +3,43 @@
 
 use super::counters;
 use super::facts::Facts;
-use super::family::Families;
 use super::table;
+use super::text::Families;
 use super::{gpus, slices};
-use runmig_lease::counters::Counts;
 use runmig_lease::model::Timestamp;
-use runmig_lease::policy::{LimitAccount, Policy, Used};
+use runmig_lease::policy::{LimitAccount, Policy};
 use runmig_lease::request::kind_of_written;
 use runmig_lease::store::{Entry, InstanceState, Resource, Shown};
 use std::collections::BTreeMap;
 use std::time::UNIX_EPOCH;
 
-/// The rest of an exposition's facts.
-pub struct About<'a> {
-    /// The version of migctl.
-    pub version: &'a str,
-    pub policy: &'a Policy,
-    pub counts: Option<&'a Counts>,
-    /// The seconds since the exposition began.
-    pub seconds: f64,
-}
-
 /// Returns the families of a machine at one moment. Unknown values are absent.
-pub fn exposition(facts: &Facts, about: &About<'_>) -> Families {
+pub fn exposition(facts: &Facts, policy: &Policy) -> Families {
     let mut families = Families::default();
     let all = &mut families;
-    all.info(&table::BUILD, &[about.version]);
+    all.info(&table::BUILD, &[env!("CARGO_PKG_VERSION")]);
     driver(all, facts);
     let entries = facts.inventory.entries();
     let unread = facts.inventory.unread.len() - facts.inventory.unfinished;
-    if !facts.inventory.is_blind() {
-        on_record(all, facts, &entries);
-        waiting(all, facts);
-        for account in facts.inventory.limit_accounts(about.policy) {
-            limit(all, &account, facts);
-        }
-    }
-    all.gauge(&table::RECORDS_UNREADABLE, &[], unread as f64);
-    if let Some(counts) = about.counts {
+    all.add(&table::RECORDS_UNREADABLE, &[], unread as f64);
+    if let Ok(Some(counts)) = &facts.counts {
         counters::add(all, counts);
     }
     gpus::add(all, facts);
     if !facts.inventory.is_blind() {
+        on_record(all, facts, &entries);
+        waiting(all, facts);
+        for account in facts.inventory.limit_accounts(policy) {
+            limit(all, &account, facts);
+        }
         slices::add(all, facts, &entries);
         leases(all, facts, &entries);
     }
-    all.gauge(&table::EXPOSITION_SECONDS, &[], about.seconds);
+    all.add(
+        &table::EXPOSITION_SECONDS,
+        &[],
+        facts.begun.elapsed().as_secs_f64(),
+    );
     families
 }
 
@@ -61,7 +52,7 @@ fn driver(families: &mut Families, facts: &Facts) {
         families.info(&table::DRIVER, &[version]);
     }
     let is_up = driver.failures.is_empty();
-    families.gauge(&table::DRIVER_UP, &[], f64::from(u8::from(is_up)));
+    families.add(&table::DRIVER_UP, &[], f64::from(u8::from(is_up)));
 }
 
 /// Counts leases and instances. Each state has a series also at 0, so that no alert misses the first.
@@ -105,7 +96,7 @@ fn waiting(families: &mut Families, facts: &Facts) {
             .entry((kind, profile.unwrap_or_default()))
             .or_default() += 1;
     }
-    // Their tickets cannot be read.
+    // A newer runmig wrote these.
     let unknown = queue
         .iter()
         .filter(|waiting| waiting.waiter.is_none())
@@ -120,7 +111,7 @@ fn waiting(families: &mut Families, facts: &Facts) {
         .iter()
         .filter_map(|waiting| seconds(&waiting.waiter.as_ref()?.since));
     if let Some(oldest) = since.min_by(f64::total_cmp) {
-        families.gauge(&table::WAITING_OLDEST, &[], oldest);
+        families.add(&table::WAITING_OLDEST, &[], oldest);
     }
 }
 
@@ -130,36 +121,37 @@ fn limit(families: &mut Families, account: &LimitAccount, facts: &Facts) {
     let name = |name: &Option<String>| name.clone().unwrap_or_default();
     let (namespace, pod) = (name(&account.namespace), name(&account.pod));
     let labels = [&*number, &*namespace, &*pod, &*user];
-    let mut add = |most, used, amounts: Option<Used>, is_known: bool| {
-        families.known(most, &labels, amounts.map(|a| a.most));
-        families.known(used, &labels, amounts.filter(|_| is_known).map(|a| a.used));
-    };
-    add(
-        &table::LIMIT_SLICES,
-        &table::LIMIT_USED_SLICES,
-        account.slices,
-        true,
-    );
-    add(
-        &table::LIMIT_SHARES,
-        &table::LIMIT_USED_SHARES,
-        account.shares,
-        true,
-    );
-    add(
-        &table::LIMIT_GPUS,
-        &table::LIMIT_USED_GPUS,
-        account.gpus,
-        true,
-    );
     // Without the driver the memory of a slice is that of its name, which is a little more.
     let is_known = !facts.inventory.snapshot.driver_version.is_empty();
-    add(
-        &table::LIMIT_MEMORY,
-        &table::LIMIT_USED_MEMORY,
-        account.memory_bytes,
-        is_known,
-    );
+    for (most, used, amounts, is_known) in [
+        (
+            &table::LIMIT_SLICES,
+            &table::LIMIT_USED_SLICES,
+            account.slices,
+            true,
+        ),
+        (
+            &table::LIMIT_SHARES,
+            &table::LIMIT_USED_SHARES,
+            account.shares,
+            true,
+        ),
+        (
+            &table::LIMIT_GPUS,
+            &table::LIMIT_USED_GPUS,
+            account.gpus,
+            true,
+        ),
+        (
+            &table::LIMIT_MEMORY,
+            &table::LIMIT_USED_MEMORY,
+            account.memory_bytes,
+            is_known,
+        ),
+    ] {
+        families.known(most, &labels, amounts.map(|a| a.most));
+        families.known(used, &labels, amounts.filter(|_| is_known).map(|a| a.used));
+    }
 }
 
 fn leases(families: &mut Families, facts: &Facts, entries: &[Entry]) {
@@ -194,7 +186,7 @@ fn leases(families: &mut Families, facts: &Facts, entries: &[Entry]) {
         families.known(&table::LEASE_BOOKED, &[id], shown.booked_bytes);
         families.known(&table::LEASE_MEMORY_USED, &[id], used.copied());
         if let Some(created) = seconds(&lease.created) {
-            families.gauge(&table::LEASE_CREATED, &[id], created);
+            families.add(&table::LEASE_CREATED, &[id], created);
         }
     }
 }

@@ -1,7 +1,8 @@
 //! The facts of an exposition: one look at the ledger, and one short session with the driver, which may hang.
 
 use runmig_lease::config::Config;
-use runmig_lease::error::{Error, printable};
+use runmig_lease::counters::Counts;
+use runmig_lease::error::{Error, Result, printable};
 use runmig_lease::gpu::Queries;
 use runmig_lease::gpu::nvml::Session;
 use runmig_lease::model::{Gpu, GpuUuid, MigMode, Profile};
@@ -11,12 +12,15 @@ use runmig_lease::{GpuState, Inventory, used_memory};
 use std::collections::BTreeMap;
 use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The machine at one moment.
-#[derive(Debug, Default)]
 pub struct Facts {
+    /// When the look began.
+    pub begun: Instant,
     pub inventory: Inventory,
+    /// The counters of this boot. None without any count.
+    pub counts: Result<Option<Counts>>,
     /// The driver's answers. None if nobody asked it.
     pub driver: Option<Answers>,
 }
@@ -44,57 +48,70 @@ pub struct OfGpu {
 }
 
 impl Facts {
-    /// Reads the ledger alone, and opens no library.
-    pub fn of_ledger(config: &Config) -> Facts {
-        Facts {
-            inventory: Inventory::of_ledger(config),
-            driver: None,
-        }
-    }
-
-    /// Reads all. A driver that does not answer in time counts as failed, and a thread stays behind that waits for it
-    /// until this process ends.
-    pub fn within(config: &Config, limit: Duration) -> Facts {
-        let (send, answer) = mpsc::channel();
-        let its = config.clone();
-        let asking = thread::Builder::new().spawn(move || {
-            // Nobody listens after the time limit.
-            let _ = send.send(ask(&its));
-        });
-        let failure = match asking.map(|_| answer.recv_timeout(limit)) {
-            Ok(Ok(facts)) => return facts,
-            Ok(Err(_)) => format!(
-                "the driver did not answer within {}; hint: migctl doctor --only driver",
-                humantime::format_duration(limit)
-            ),
-            Err(e) => format!("cannot start a thread for the driver: {e}"),
+    /// Reads the ledger, the counters and the driver. Without a time for the driver it opens no library.
+    pub fn now(config: &Config, driver_limit: Option<Duration>) -> Facts {
+        let begun = Instant::now();
+        let (inventory, driver) = match driver_limit {
+            Some(limit) => within(config, limit),
+            None => (Inventory::of_ledger(config), None),
         };
-        Facts::without_driver(config, failure)
-    }
-
-    fn without_driver(config: &Config, failure: String) -> Facts {
+        let boot = runmig_lease::process::boot_id(&config.driver.root);
         Facts {
-            driver: Some(Answers {
-                failures: vec![failure],
-                ..Answers::default()
-            }),
-            ..Facts::of_ledger(config)
+            begun,
+            inventory,
+            counts: boot.and_then(|boot| Counts::read(&config.state_dir, &boot)),
+            driver,
         }
     }
 
     /// Returns everything that could not be read, a line each.
     pub fn complaints(&self) -> Vec<String> {
-        let unread = self.inventory.unread.iter().map(Error::line);
+        let unread = self
+            .inventory
+            .unread
+            .iter()
+            .chain(self.counts.as_ref().err());
         let failures = self.driver.iter().flat_map(|driver| &driver.failures);
-        unread.chain(failures.map(|f| printable(f))).collect()
+        let failures = failures.map(|failure| printable(failure));
+        unread.map(Error::line).chain(failures).collect()
     }
 }
 
-fn ask(config: &Config) -> Facts {
+type Look = (Inventory, Option<Answers>);
+
+/// Asks the driver, too. One that does not answer in time counts as failed, and a thread stays behind that waits for it
+/// until this process ends.
+fn within(config: &Config, limit: Duration) -> Look {
+    let (send, answer) = mpsc::channel();
+    let its = config.clone();
+    let asking = thread::Builder::new().spawn(move || {
+        // Nobody listens after the time limit.
+        let _ = send.send(ask(&its));
+    });
+    let failure = match asking.map(|_| answer.recv_timeout(limit)) {
+        Ok(Ok(look)) => return look,
+        Ok(Err(_)) => format!(
+            "the driver did not answer within {}; hint: migctl doctor --only driver",
+            humantime::format_duration(limit)
+        ),
+        Err(e) => format!("cannot start a thread for the driver: {e}"),
+    };
+    without_driver(config, failure)
+}
+
+fn without_driver(config: &Config, failure: String) -> Look {
+    let answers = Answers {
+        failures: vec![failure],
+        ..Answers::default()
+    };
+    (Inventory::of_ledger(config), Some(answers))
+}
+
+fn ask(config: &Config) -> Look {
     let driver = runmig_lease::driver(config);
     let inventory = match Inventory::look(config, &driver) {
         Ok(inventory) => inventory,
-        Err(e) => return Facts::without_driver(config, e.line()),
+        Err(e) => return without_driver(config, e.line()),
     };
     let unreadable = inventory.snapshot.unreadable.iter();
     let mut answers = Answers {
@@ -114,10 +131,7 @@ fn ask(config: &Config) -> Facts {
     let known = known.filter_map(|(held, used)| Some((held.lease.id.as_str().to_owned(), used?)));
     answers.used_by_lease = known.collect();
     answers.used_on_slice = used_on_slices(&driver, &inventory, &mut answers.failures);
-    Facts {
-        inventory,
-        driver: Some(answers),
-    }
+    (inventory, Some(answers))
 }
 
 fn of_gpu(driver: &Session, gpu: &Gpu, world: &Inventory, failures: &mut Vec<String>) -> OfGpu {

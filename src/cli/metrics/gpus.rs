@@ -1,8 +1,8 @@
 //! The families of GPUs, from the driver's answers and the ledger.
 
 use super::facts::{Facts, OfGpu};
-use super::family::Families;
 use super::table;
+use super::text::Families;
 use crate::cli::draw::mode_word;
 use crate::cli::gpus::use_word;
 use runmig_lease::model::{Gpu, MigMode};
@@ -41,7 +41,7 @@ pub fn add(families: &mut Families, facts: &Facts) {
             && let Some(percent) = placement::fragmentation(&room)
         {
             let ratio = f64::from(percent) / 100.0;
-            families.gauge(&table::GPU_FRAGMENTATION, &[uuid, &index], ratio);
+            families.add(&table::GPU_FRAGMENTATION, &[uuid, &index], ratio);
         }
     }
 }

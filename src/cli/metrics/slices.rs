@@ -1,8 +1,8 @@
 //! The families of slices: one series for each GPU instance, because a join allows no second one.
 
 use super::facts::{Facts, OfGpu};
-use super::family::Families;
 use super::table;
+use super::text::Families;
 use runmig_lease::SliceView;
 use runmig_lease::store::{Entry, HolderNames};
 

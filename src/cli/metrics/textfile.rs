@@ -1,16 +1,13 @@
 //! A file for node_exporter. The collector reads names that end in `.prom`, at any moment, so the text goes into a
 //! hidden file beside it that replaces the old one in a single step.
 
-use nix::errno::Errno;
-use nix::fcntl::{AT_FDCWD, AtFlags, Flock, FlockArg, OFlag, openat, renameat};
-use nix::sys::stat::{FileStat, Mode, SFlag, fchmod, fstat, fstatat};
 use runmig_lease::error::{Context, Error, Result};
-use runmig_lease::trust;
-use std::ffi::{OsStr, OsString};
-use std::fs::File;
-use std::io::Write;
-use std::os::fd::OwnedFd;
+use runmig_lease::{files, trust};
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions, Permissions};
+use std::io::{self, ErrorKind, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -18,163 +15,85 @@ use std::time::{Duration, Instant};
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 const GAP: Duration = Duration::from_millis(20);
 
-/// The place of a file, and the folder that it stays in: a path that changes later does not lead elsewhere.
+/// The place of a file.
 pub struct Textfile {
     path: PathBuf,
-    folder: OwnedFd,
-    name: OsString,
-    /// The name of the file until it is whole.
-    draft: OsString,
+    /// The folder, whose lock a writer has.
+    folder: File,
+    /// The file until it is whole.
+    draft: PathBuf,
 }
 
 impl Textfile {
     /// Checks the place before any work is done for it.
     ///
     /// # Errors
-    /// A name without `.prom`, a missing folder, one that others can write to, and a link in the place of the folder or
-    /// the file.
+    /// A name without `.prom`, a folder that is missing or that others can write to, and anything but a file in the place.
     pub fn at(path: &Path) -> Result<Textfile> {
-        let what = || format!("write {}", path.display());
-        let name = path.file_name().filter(|name| is_read(name));
-        let Some(name) = name else {
-            return Err(Error::new("its name does not end in .prom")
-                .hint("name it runmig.prom, since node_exporter reads no other names"))
-            .context(what);
-        };
-        let folder = match path.parent() {
-            Some(folder) if folder != Path::new("") => folder,
-            _ => Path::new("."),
-        };
-        let folder = open_folder(folder).context(what)?;
-        let mut draft = OsString::from(".");
-        draft.push(name);
-        draft.push(".new");
-        let file = Textfile {
-            path: path.to_owned(),
-            folder,
-            name: name.to_owned(),
-            draft,
-        };
-        file.check_target().context(what)?;
-        Ok(file)
-    }
-
-    /// Refuses to replace anything but a file.
-    fn check_target(&self) -> Result<()> {
-        let found = fstatat(
-            &self.folder,
-            self.name.as_os_str(),
-            AtFlags::AT_SYMLINK_NOFOLLOW,
-        );
-        let kind = match found {
-            Err(Errno::ENOENT) => return Ok(()),
-            found => kind(&found.context(|| "look at it")?),
-        };
-        match kind {
-            SFlag::S_IFREG => Ok(()),
-            SFlag::S_IFLNK => {
-                Err(Error::new("it is a link").hint("name the file that it leads to"))
-            }
-            _ => Err(Error::new("it is no file").hint("name a file")),
-        }
+        check(path).context(|| format!("write {}", path.display()))
     }
 
     /// Replaces the file. After a kill the old one is still whole.
     pub fn replace(&self, text: &str) -> Result<()> {
-        self.write(text)
-            .context(|| format!("write {}", self.path.display()))
-    }
-
-    fn write(&self, text: &str) -> Result<()> {
-        let mut draft = self.lock_draft()?;
-        draft.set_len(0).context(|| "write its new version")?;
-        let written = draft.write_all(text.as_bytes());
-        // No umask of the caller hides the file from node_exporter.
-        let written = written.and_then(|()| Ok(fchmod(&*draft, Mode::from_bits_truncate(0o644))?));
-        let moved = written.and_then(|()| {
-            Ok(renameat(
-                &self.folder,
-                self.draft.as_os_str(),
-                &self.folder,
-                self.name.as_os_str(),
-            )?)
-        });
-        if moved.is_err() {
-            let flags = nix::unistd::UnlinkatFlags::NoRemoveDir;
-            let _ = nix::unistd::unlinkat(&self.folder, self.draft.as_os_str(), flags);
-        }
-        moved.context(|| format!("write its new version {}", self.draft.display()))
-    }
-
-    /// Opens the draft, alone. A killed writer leaves it over, and another writer may have it now.
-    fn lock_draft(&self) -> Result<Flock<File>> {
-        let flags = OFlag::O_WRONLY
-            | OFlag::O_CREAT
-            | OFlag::O_NOFOLLOW
-            | OFlag::O_NONBLOCK
-            | OFlag::O_CLOEXEC;
-        let what = || format!("open its new version {}", self.draft.display());
-        let end = Instant::now() + LONGEST_WAIT;
-        loop {
-            let opened = openat(
-                &self.folder,
-                self.draft.as_os_str(),
-                flags,
-                Mode::from_bits_truncate(0o600),
-            );
-            let draft = File::from(opened.context(what)?);
-            let draft = match Flock::lock(draft, FlockArg::LockExclusiveNonblock) {
-                Ok(draft) => draft,
-                Err((_, Errno::EWOULDBLOCK)) if Instant::now() < end => {
-                    std::thread::sleep(GAP);
-                    continue;
-                }
-                Err((_, Errno::EWOULDBLOCK)) => {
-                    return Err(Error::new("another process is writing it")
-                        .hint("let it end, or end it if it is stopped"))
-                    .context(what);
-                }
-                Err((_, e)) => return Err(e).context(what),
-            };
-            // The one before has moved it into its place meanwhile.
-            let here = fstatat(
-                &self.folder,
-                self.draft.as_os_str(),
-                AtFlags::AT_SYMLINK_NOFOLLOW,
-            );
-            let its = fstat(&*draft).context(what)?;
-            if here.is_ok_and(|here| (here.st_dev, here.st_ino) == (its.st_dev, its.st_ino)) {
-                return Ok(draft);
-            }
-        }
+        let what = || format!("write {}", self.path.display());
+        lock(&self.folder).context(what)?;
+        let written = write(&self.draft, text.as_bytes());
+        files::put(&self.draft, &self.path, written).context(what)
     }
 }
 
-/// Returns whether node_exporter reads a file of this name.
-fn is_read(name: &OsStr) -> bool {
-    name.as_bytes().ends_with(b".prom") && !name.as_bytes().starts_with(b".")
-}
-
-fn kind(stat: &FileStat) -> SFlag {
-    SFlag::from_bits_truncate(stat.st_mode & SFlag::S_IFMT.bits())
-}
-
-/// Opens a folder in which no other user can put a file of ours in another's place.
-fn open_folder(folder: &Path) -> Result<OwnedFd> {
+fn check(path: &Path) -> Result<Textfile> {
+    let name = path.file_name().map(OsStrExt::as_bytes).unwrap_or_default();
+    if !name.ends_with(b".prom") || name.starts_with(b".") {
+        return Err(Error::new("its name does not end in .prom")
+            .hint("name it runmig.prom, since node_exporter reads no other names"));
+    }
+    let folder = match path.parent() {
+        Some(folder) if folder != Path::new("") => folder,
+        _ => Path::new("."),
+    };
     let what = || format!("open its folder {}", folder.display());
-    let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-    let opened = match openat(AT_FDCWD, folder, flags, Mode::empty()) {
-        Err(Errno::ENOENT) => Err(Error::new("it is not there").hint(
+    let folder = match std::fs::canonicalize(folder) {
+        Err(e) if e.kind() == ErrorKind::NotFound => Err(Error::new("it is not there").hint(
             "install node_exporter, or name the folder of its --collector.textfile.directory",
         )),
-        Err(Errno::ENOTDIR | Errno::ELOOP) => {
-            Err(Error::new("it is a link or no folder").hint("name the folder itself"))
-        }
-        opened => opened.context(|| "open it"),
+        folder => folder.context(|| "find it"),
     }
     .context(what)?;
-    let opened = File::from(opened);
-    let meta = opened.metadata().context(what)?;
-    trust::check_metadata(&meta).context(what)?;
-    Ok(opened.into())
+    trust::folder(&folder).context(what)?;
+    // A path that changes later does not lead elsewhere: only root can write to a folder of this one.
+    let path = folder.join(path.file_name().unwrap_or_default());
+    if std::fs::symlink_metadata(&path).is_ok_and(|there| !there.is_file()) {
+        return Err(Error::new("it is not a regular file").hint("name a regular file"));
+    }
+    let mut draft = OsString::from(".");
+    draft.push(path.file_name().unwrap_or_default());
+    draft.push(".new");
+    Ok(Textfile {
+        draft: folder.join(draft),
+        folder: File::open(&folder).context(what)?,
+        path,
+    })
+}
+
+/// Waits for the end of another writer.
+fn lock(folder: &File) -> Result<()> {
+    let end = Instant::now() + LONGEST_WAIT;
+    while !files::try_lock(folder).context(|| "lock its folder")? {
+        if Instant::now() > end {
+            return Err(Error::new("another process is writing it")
+                .hint("let it end, or end it if it is stopped"));
+        }
+        std::thread::sleep(GAP);
+    }
+    Ok(())
+}
+
+fn write(draft: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    let mut out = options.custom_flags(libc::O_NOFOLLOW).open(draft)?;
+    out.write_all(bytes)?;
+    // No umask of the caller hides the file from node_exporter.
+    out.set_permissions(Permissions::from_mode(0o644))
 }

@@ -143,7 +143,7 @@ const READERS: &[(&str, &str)] = &[
         "whether a device node opens; reads nothing",
     ),
     (
-        "src/cli/metrics/docs.rs",
+        "src/cli/metrics/table.rs",
         "the document of families, in a test",
     ),
     (

@@ -233,8 +233,6 @@ fn series() -> BTreeSet<String> {
     for row in table.lines().filter(|line| line.starts_with("| `runmig_")) {
         let cells: Vec<&str> = row.split('|').map(str::trim).collect();
         let suffixes: &[&str] = match cells[2] {
-            "info" => &["_info"],
-            "counter" => &["_total"],
             "histogram" => &["_bucket", "_sum", "_count"],
             _ => &[""],
         };

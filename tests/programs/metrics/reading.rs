@@ -1,4 +1,4 @@
-//! Reads the series of an exposition, in either format.
+//! Reads the series of an exposition.
 
 use std::collections::BTreeMap;
 
