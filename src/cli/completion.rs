@@ -53,15 +53,6 @@ pub fn holders(begun: &OsStr) -> Vec<CompletionCandidate> {
     suggest(begun, entries().iter().flat_map(names).collect())
 }
 
-/// Returns the ids of the containers on record.
-pub fn containers(begun: &OsStr) -> Vec<CompletionCandidate> {
-    let named = |entry: &Entry| {
-        let lease = entry.lease()?;
-        Some((lease.container()?.key.id.clone(), holder_name(lease)))
-    };
-    suggest(begun, entries().iter().filter_map(named).collect())
-}
-
 /// Returns the Kubernetes namespaces of the leases on record.
 pub fn namespaces(begun: &OsStr) -> Vec<CompletionCandidate> {
     let named = |entry: &Entry| Some((namespace(entry.lease()?)?.to_owned(), String::new()));

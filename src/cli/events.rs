@@ -1,62 +1,25 @@
 //! `migctl events`: the history of creates, leases and instances.
 
-use super::completion;
 use super::output::{self, Format};
 use clap::Args;
-use clap::builder::PossibleValuesParser;
-use clap_complete::ArgValueCompleter;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use runmig_lease::config::Config;
 use runmig_lease::error::{Error, Result, printable};
-use runmig_lease::events::{Event, EventFilter, EventType, History, Watch, Woken};
-use runmig_lease::policy::GpuName;
-use runmig_lease::store::Shown;
-use std::collections::VecDeque;
+use runmig_lease::events::{Event, History};
 use std::os::fd::AsFd;
 use std::time::SystemTime;
+
+/// The milliseconds between two looks for more events.
+const GAP: u8 = 200;
 
 #[derive(Args)]
 pub struct Options {
     /// Only events from this time on: RFC 3339, or a duration until now, as 30m
     #[arg(long, value_name = "TIME", value_parser = moment)]
     since: Option<SystemTime>,
-    /// Only events until this time
-    #[arg(long, value_name = "TIME", value_parser = moment, conflicts_with = "follow")]
-    until: Option<SystemTime>,
-    /// Only events of this type; may be repeated
-    #[arg(long = "type", value_name = "TYPE", value_parser = PossibleValuesParser::new(EventType::WORDS))]
-    types: Vec<String>,
-    /// Only events of this container: its id, the first 12 characters or more, or its name in the pod
-    #[arg(long, value_name = "NAME", add = ArgValueCompleter::new(completion::containers))]
-    container: Option<String>,
-    /// Only events of this namespace of Kubernetes
-    #[arg(long, value_name = "NAME", add = ArgValueCompleter::new(completion::namespaces))]
-    namespace: Option<String>,
-    /// Only events on this GPU: its index or UUID
-    #[arg(long, value_name = "GPU")]
-    gpu: Option<GpuName>,
-    /// Only events of this kind of portion
-    #[arg(long, value_name = "KIND", value_parser = PossibleValuesParser::new(Shown::KINDS))]
-    kind: Option<String>,
-    /// Only the last events, so many of them
-    #[arg(long, value_name = "NUMBER")]
-    last: Option<usize>,
     /// Print events as they come
     #[arg(long, short)]
     follow: bool,
-}
-
-impl Options {
-    fn filter(&self) -> EventFilter {
-        EventFilter {
-            since: self.since,
-            until: self.until,
-            types: self.types.clone(),
-            container: self.container.clone(),
-            namespace: self.namespace.clone(),
-            gpu: self.gpu.clone(),
-            kind: self.kind.clone(),
-        }
-    }
 }
 
 /// Reads a time, or a duration before this moment.
@@ -77,104 +40,34 @@ pub fn run(config: &Config, format: Format, options: &Options) -> Result<i32> {
         Error::new("cannot print events: the configuration turns them off")
             .hint("set events.file (docs/configuration.md)")
     })?;
-    // The watch comes first, so that it misses no event.
-    let mut watch = match options.follow {
-        true => Some(Watch::on(&file)?),
-        false => None,
+    let is_new = |event: &Event, since| event.time.time().is_some_and(|time| time >= since);
+    let mut print = |event: Event| match format {
+        _ if !options.since.is_none_or(|since| is_new(&event, since)) => {}
+        Format::Json => output::json_line(&event),
+        _ => output::line(&printable(&event.to_string())),
     };
-    let filter = options.filter();
-    let mut history = History::new(&file);
-    let mut printer = Printer::new(format);
-    let mut last = VecDeque::new();
-    let mut keep = |event: Event| match options.last {
-        _ if !filter.has(&event) => {}
-        None => printer.print(&event),
-        Some(most) => {
-            last.push_back(event);
-            if last.len() > most {
-                last.pop_front();
-            }
+    let (mut history, mut told) = (History::new(&file), 0);
+    loop {
+        history.read(!options.follow, &mut print)?;
+        let skipped = history.unreadable() - told;
+        if skipped > 0 {
+            let lines = if skipped == 1 { "line" } else { "lines" };
+            output::eprint(&format!("skipped {skipped} {lines} that cannot be read"));
         }
-    };
-    history.read(&mut keep)?;
-    if !options.follow {
-        history.end(&mut keep);
-    }
-    last.iter().for_each(|event| printer.print(event));
-    let mut told = tell_unreadable(&history, 0);
-    while let Some(watch) = &mut watch {
-        if watch.wait(std::io::stdout().as_fd())? == Woken::ByReader {
-            break;
-        }
-        history.read(&mut |event| {
-            if filter.has(&event) {
-                printer.print(&event);
-            }
-        })?;
-        told = tell_unreadable(&history, told);
-    }
-    Ok(0)
-}
-
-/// Tells the number of unreadable lines, if it has grown. Returns it.
-fn tell_unreadable(history: &History, told: u64) -> u64 {
-    let unreadable = history.unreadable();
-    if unreadable > told {
-        let lines = match unreadable - told {
-            1 => "1 line".to_owned(),
-            count => format!("{count} lines"),
-        };
-        output::eprint(&format!("skipped {lines} that cannot be read"));
-    }
-    unreadable
-}
-
-/// Prints events one by one, so columns have fixed widths.
-struct Printer {
-    format: Format,
-    has_head: bool,
-}
-
-impl Printer {
-    fn new(format: Format) -> Printer {
-        Printer {
-            format,
-            has_head: false,
-        }
-    }
-
-    fn print(&mut self, event: &Event) {
-        match self.format {
-            Format::Json => output::json_line(event),
-            Format::Table => {
-                if !self.has_head {
-                    row(["TIME", "TYPE", "PORTION", "HOLDER", "DETAIL"]);
-                    self.has_head = true;
-                }
-                let portion = event.portion();
-                let (holder, detail) = (event.holder(), event.detail());
-                let parts = [
-                    event.time.as_str(),
-                    event.event_type.word(),
-                    &portion,
-                    &holder,
-                    &detail,
-                ];
-                row(parts
-                    .map(printable)
-                    .each_ref()
-                    .map(|part| match part.as_str() {
-                        "" => "-",
-                        part => part,
-                    }));
-            }
+        told += skipped;
+        if !options.follow || reader_has_gone() {
+            return Ok(0);
         }
     }
 }
 
-fn row([time, event_type, portion, holder, detail]: [&str; 5]) {
-    let row = format!("{time:24}   {event_type:14}   {portion:24}   {holder:30}   {detail}");
-    output::line(row.trim_end());
+/// Waits for a moment, or for the end of whoever reads this output. Returns whether that has come.
+fn reader_has_gone() -> bool {
+    let output = std::io::stdout();
+    // The kernel reports the end of a pipe or a socket without being asked.
+    let mut fds = [PollFd::new(output.as_fd(), PollFlags::empty())];
+    let _ = poll(&mut fds, PollTimeout::from(GAP));
+    fds[0].revents().is_some_and(|events| !events.is_empty())
 }
 
 #[cfg(test)]

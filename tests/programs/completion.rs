@@ -46,7 +46,6 @@ fn completes_words_of_the_moment() {
         (&["migctl", "exp"][..], "explain"),
         (&["migctl", "configure", "po"], "podman"),
         (&["migctl", "release", "tr"], "train-7"),
-        (&["migctl", "events", "--container", "tr"], "train-7"),
         (&["migctl", "list", "--namespace", "te"], "team-a"),
         (&["migctl", "explain", "1g.10gb+"], "1g.10gb+me"),
     ] {

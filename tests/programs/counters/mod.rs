@@ -5,7 +5,7 @@ mod outcomes;
 mod releases;
 mod storm;
 
-use runmig_lease::counters::{Counter, Counts, HolderKind, LeaseKind, Outcome};
+use runmig_lease::counters::{Actor, Counter, Counts, HolderKind, LeaseKind, Outcome};
 use runmig_lease::model::BootId;
 use std::path::PathBuf;
 use testkit::faults::World;
@@ -27,7 +27,7 @@ fn get(world: &World, counter: Counter) -> u64 {
 }
 
 /// The creates of containers, by their ends.
-fn creates(world: &World, kind: LeaseKind) -> Vec<(Outcome, u64)> {
+pub fn creates(world: &World, kind: LeaseKind) -> Vec<(Outcome, u64)> {
     let counts = counts(world);
     let of = |outcome: &Outcome| {
         let counter = Counter::Creates(kind, HolderKind::Container, *outcome);
@@ -35,4 +35,13 @@ fn creates(world: &World, kind: LeaseKind) -> Vec<(Outcome, u64)> {
         (n != 0).then_some((*outcome, n))
     };
     Outcome::ALL.iter().filter_map(of).collect()
+}
+
+/// The releases of slices, by their actors.
+pub fn releases(world: &World) -> Vec<(Actor, u64)> {
+    let of = |by: &Actor| {
+        let n = get(world, Counter::Releases(LeaseKind::Slice, *by));
+        (n != 0).then_some((*by, n))
+    };
+    Actor::ALL.iter().filter_map(of).collect()
 }

@@ -1,7 +1,6 @@
 //! Every end of a create has its counter.
 
 use crate::counters::{counts, creates, file};
-use nvml_sim::fault::Outcome as Fault;
 use runmig_lease::counters::{BOUNDS_MS, LeaseKind, Outcome, Part, Times};
 use testkit::faults::World;
 use testkit::said;
@@ -17,37 +16,6 @@ fn container_without_request_is_not_counted() {
     world.bundle_saying("plain", &[]);
     world.create("plain");
     assert!(!file(&world).exists());
-}
-
-#[test]
-fn counts_made_and_reused_slices() {
-    let world = World::small();
-    world.configure("keep_idle = \"5m\"");
-    world.create("one");
-    world.delete("one");
-    world.create("two");
-    let all = creates(&world, LeaseKind::Slice);
-    assert_eq!(all, [(Outcome::Created, 1), (Outcome::Reused, 1)]);
-}
-
-#[test]
-fn counts_adopted_slices() {
-    let world = World::small();
-    world.configure("adopt = true");
-    world.admin_leaves(0, world.profile, 0);
-    world.create("one");
-    assert_eq!(creates(&world, LeaseKind::Slice), [(Outcome::Adopted, 1)]);
-}
-
-#[test]
-fn counts_shared_slices() {
-    let world = World::small();
-    for id in ["one", "two"] {
-        world.bundle_in_pod(id, world.profile, "pod");
-        world.create(id);
-    }
-    let all = creates(&world, LeaseKind::Slice);
-    assert_eq!(all, [(Outcome::Created, 1), (Outcome::Shared, 1)]);
 }
 
 #[test]
@@ -89,38 +57,6 @@ fn counts_limited_creates() {
     assert!(!asks(&world, "two", "1g.6gb"));
     let all = creates(&world, LeaseKind::Slice);
     assert_eq!(all, [(Outcome::Created, 1), (Outcome::Limited, 1)]);
-}
-
-#[test]
-fn counts_refused_containers() {
-    let world = World::small();
-    let devices = [
-        ("devices", "\"linux\": {\"devices\": 7, "),
-        ("cgroup", "\"linux\": {\"cgroupsPath\": \"../..\", "),
-    ];
-    for (n, (id, with)) in devices.into_iter().enumerate() {
-        let config = world.bundle(id).join("config.json");
-        let text = std::fs::read_to_string(&config).unwrap();
-        let changed = text.replacen("\"linux\": {", with, 1);
-        assert_ne!(text, changed);
-        std::fs::write(&config, changed).unwrap();
-        let line = said(&mut world.create_command(id)).refused();
-        let all = creates(&world, LeaseKind::Slice);
-        assert_eq!(all, [(Outcome::Refused, n as u64 + 1)], "{line}");
-    }
-}
-
-#[test]
-fn counts_failures_of_driver_and_runtime() {
-    let world = World::small();
-    let call = "nvmlGpuInstanceCreateComputeInstance";
-    world.fault(call, 1, None, Fault::Return(15));
-    assert!(!asks(&world, "lost", "1g.6gb"));
-    world.no_faults();
-    world.behave("create-fails-early");
-    assert!(!asks(&world, "failed", "1g.6gb"));
-    let all = creates(&world, LeaseKind::Slice);
-    assert_eq!(all, [(Outcome::Driver, 1), (Outcome::Runtime, 1)]);
 }
 
 #[test]

@@ -1,18 +1,10 @@
 //! Every actor of a release has its counter.
 
-use crate::counters::{counts, get};
+use crate::counters::{counts, get, releases};
 use nvml_sim::fault::Outcome as Fault;
 use runmig_lease::counters::{Actor, Counter, DriverFailure, LeaseKind, ResourceKind, Times};
 use testkit::faults::World;
 use testkit::said;
-
-fn releases(world: &World) -> Vec<(Actor, u64)> {
-    let of = |by: &Actor| {
-        let n = get(world, Counter::Releases(LeaseKind::Slice, *by));
-        (n != 0).then_some((*by, n))
-    };
-    Actor::ALL.iter().filter_map(of).collect()
-}
 
 fn last_collection(world: &World) -> u64 {
     counts(world).map_or(0, |counts| counts.last_collection)
@@ -55,17 +47,6 @@ fn dry_collection_is_not_counted() {
     said(&mut world.migctl(&["gc", "--dry-run"])).ok();
     assert_eq!(last_collection(&world), 0);
     assert_eq!(releases(&world), []);
-}
-
-#[test]
-fn counts_slices_that_make_room() {
-    let world = World::small();
-    world.configure("keep_idle = \"5m\"");
-    world.create("one");
-    world.delete("one");
-    world.bundle_asking("all", "4g.24gb");
-    world.create("all");
-    assert_eq!(releases(&world), [(Actor::Hook, 1), (Actor::Eviction, 1)]);
 }
 
 #[test]

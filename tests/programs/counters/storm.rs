@@ -28,7 +28,7 @@ fn written(world: &World) -> Vec<(&'static str, u64)> {
             *n += 1;
         }
     };
-    history.read(&mut count).unwrap();
+    history.read(true, &mut count).unwrap();
     assert_eq!(history.unreadable(), 0);
     counts.into_iter().filter(|(_, n)| *n > 0).collect()
 }

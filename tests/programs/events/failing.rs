@@ -48,7 +48,7 @@ fn missing_folder_fails_no_create() {
     let file = world.path("log/events.jsonl");
     write_events_to(&world, &file);
     world.create("two");
-    assert_eq!(types(&events(&world, &[])), ["created", "ready"]);
+    assert_eq!(types(&events(&world)), ["created", "ready"]);
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn full_disk_fails_no_create() {
     )
     .ok();
     world.create("two");
-    let all = events(&world, &[]);
+    let all = events(&world);
     assert_eq!(types(&all), ["created", "ready"]);
 }
 

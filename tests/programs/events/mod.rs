@@ -14,8 +14,8 @@ fn file(world: &World) -> PathBuf {
 }
 
 /// Returns the events that `migctl events` prints for programs.
-fn events(world: &World, options: &[&str]) -> Vec<Value> {
-    lines(&printed(world, options).ok())
+fn events(world: &World) -> Vec<Value> {
+    lines(&printed(world, &[]).ok())
 }
 
 fn printed(world: &World, options: &[&str]) -> Said {

@@ -1,7 +1,9 @@
 //! Every step of a create, a lease and an instance has its event.
 
+use crate::counters::{creates, releases};
 use crate::events::{events, types};
 use nvml_sim::fault::Outcome as Fault;
+use runmig_lease::counters::{Actor, LeaseKind, Outcome};
 use serde_json::{Value, json};
 use testkit::faults::World;
 use testkit::{going, said};
@@ -12,8 +14,8 @@ fn lease_is_that_of_list() {
     world.bundle_in_pod("one", world.profile, "pod");
     world.create("one");
     let listed = world.lease_of("one");
-    let events = events(&world, &["--type", "ready"]);
-    let [ready] = events.as_slice() else {
+    let events = events(&world);
+    let [_, ready] = events.as_slice() else {
         panic!("{events:?}");
     };
     assert_eq!(ready["lease"], listed);
@@ -41,7 +43,7 @@ fn tells_reuse_and_eviction() {
     world.delete("two");
     world.bundle_asking("all", "4g.24gb");
     world.create("all");
-    let all = events(&world, &[]);
+    let all = events(&world);
     let expected = [
         "created", "ready", "released", "reused", "ready", "released", "evicted", "created",
         "ready",
@@ -51,6 +53,9 @@ fn tells_reuse_and_eviction() {
     assert_eq!(all[4]["verdict"], "reused");
     assert_eq!(all[6]["actor"], "eviction");
     assert_eq!(all[6]["lease"]["gpuIndex"], 0);
+    let counted = [(Outcome::Created, 2), (Outcome::Reused, 1)];
+    assert_eq!(creates(&world, LeaseKind::Slice), counted);
+    assert_eq!(releases(&world), [(Actor::Hook, 2), (Actor::Eviction, 1)]);
 }
 
 #[test]
@@ -63,11 +68,17 @@ fn tells_adopted_and_shared_slices() {
         world.bundle_in_pod(id, world.profile, "pod");
         world.create(id);
     }
-    let all = events(&world, &[]);
+    let all = events(&world);
     let expected = ["adopted", "ready", "created", "ready", "shared", "ready"];
     assert_eq!(types(&all), expected);
     assert_eq!(all[0]["lease"]["adopted"], true);
     assert_eq!(all[5]["lease"]["container"], "three");
+    let counted = [
+        (Outcome::Created, 1),
+        (Outcome::Adopted, 1),
+        (Outcome::Shared, 1),
+    ];
+    assert_eq!(creates(&world, LeaseKind::Slice), counted);
 }
 
 #[test]
@@ -86,9 +97,26 @@ fn tells_refusal_with_verdict() {
     said(&mut world.create_command("odd")).refused();
     world.behave("create-fails-early");
     said(&mut world.create_command("two")).refused();
-    let refused = events(&world, &["--type", "refused"]);
+    world.behave("");
+    let call = "nvmlGpuInstanceCreateComputeInstance";
+    world.fault(call, 1, None, Fault::Return(15));
+    said(&mut world.create_command("three")).refused();
+    let mut refused = events(&world);
+    refused.retain(|event| event["type"] == "refused");
     let verdicts: Vec<&Value> = refused.iter().map(|event| &event["verdict"]).collect();
-    assert_eq!(verdicts, ["full", "unsatisfiable", "refused", "runtime"]);
+    assert_eq!(
+        verdicts,
+        ["full", "unsatisfiable", "refused", "runtime", "driver"]
+    );
+    let counted = [
+        (Outcome::Created, 1),
+        (Outcome::Full, 1),
+        (Outcome::Unsatisfiable, 1),
+        (Outcome::Refused, 1),
+        (Outcome::Driver, 1),
+        (Outcome::Runtime, 1),
+    ];
+    assert_eq!(creates(&world, LeaseKind::Slice), counted);
     let one = &refused[0];
     assert_eq!(one["lease"]["container"], "one");
     assert_eq!(one["lease"]["request"], world.profile);
@@ -118,7 +146,8 @@ fn tells_begin_and_end_of_wait() {
     world.delete("all");
     waits.end().ok();
     following.until("wait-ended");
-    let all = events(&world, &["--container", "one"]);
+    let mut all = events(&world);
+    all.retain(|event| event["lease"]["container"] == "one");
     assert_eq!(
         types(&all),
         ["wait-begun", "wait-ended", "created", "ready"]
@@ -138,7 +167,7 @@ fn tells_collection_quarantine_and_recovery() {
     world.gc();
     world.no_faults();
     world.gc().ok();
-    let all = events(&world, &[]);
+    let all = events(&world);
     let expected = [
         "created",
         "ready",
@@ -173,7 +202,7 @@ fn tells_damaged_record_and_ended_boot() {
     world.create("two");
     world.reboot();
     world.gc().ok();
-    let all = events(&world, &[]);
+    let all = events(&world);
     let expected = [
         "created",
         "ready",
@@ -197,11 +226,11 @@ fn tells_life_of_claim() {
     for verb in ["promise", "prepare", "prepare", "unprepare"] {
         said(&mut world.claims(verb, "u-1")).ok();
     }
-    let all = events(&world, &[]);
+    let all = events(&world);
     assert_eq!(types(&all), ["promised", "created", "ready", "released"]);
     for event in &all {
         assert_eq!(event["lease"]["claim"]["uid"], "u-1", "{event}");
     }
-    let last = said(&mut world.migctl(&["events", "--last", "1"])).ok();
-    assert!(last.stdout.contains("claim "), "{}", last.stdout);
+    let rows = said(&mut world.migctl(&["events"])).ok().stdout;
+    assert!(rows.lines().all(|row| row.contains(" claim ")), "{rows}");
 }

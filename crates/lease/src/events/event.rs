@@ -3,7 +3,7 @@
 use crate::model::Timestamp;
 use crate::view::LeaseView;
 use serde::{Deserialize, Serialize};
-use std::fmt::{self, Write};
+use std::fmt;
 use std::time::{Duration, SystemTime};
 
 /// Declares the types of events with their words.
@@ -20,9 +20,6 @@ macro_rules! types {
         }
 
         impl EventType {
-            /// The words of all types that this version writes.
-            pub const WORDS: &[&str] = &[$($word,)*];
-
             /// Returns the word of the type.
             pub fn word(&self) -> &str {
                 match self {
@@ -142,50 +139,23 @@ impl Event {
         }
     }
 
-    /// Returns the portion for people: `1g.10gb at 4:1 on GPU 0`, or the request. Empty without either.
-    pub fn portion(&self) -> String {
-        let portion = self.lease.as_ref().map(LeaseView::portion);
-        portion.unwrap_or_default()
-    }
-
-    /// Returns the name of the holder for people: `default/web-0/main`, a container's id, or `claim team-a/train-gpu`.
-    /// Empty without a holder.
-    pub fn holder(&self) -> String {
-        self.lease.as_ref().map_or(String::new(), LeaseView::holder)
-    }
-
-    /// Returns what the type does not say, for people: the verdict, the actor, the time, the error.
-    pub fn detail(&self) -> String {
-        let mut out = String::new();
-        let mut add = |text: fmt::Arguments<'_>| {
-            let gap = if out.is_empty() { "" } else { ", " };
-            let _ = write!(out, "{gap}{text}");
-        };
-        if let Some(verdict) = &self.verdict {
-            add(format_args!("{verdict}"));
-        }
-        if let Some(actor) = &self.actor {
-            add(format_args!("by {actor}"));
-        }
-        if let Some(record) = &self.record {
-            add(format_args!("{record}"));
-        }
-        let layout = self.lease.as_ref().and_then(|lease| lease.layout.as_ref());
-        if let Some(layout) = layout.filter(|_| self.event_type == EventType::LayoutApplied) {
-            add(format_args!("{layout}"));
-        }
+    /// Returns what the type does not say, for people.
+    fn detail(&self) -> String {
+        let lease = self.lease.as_ref();
+        let layout = lease.and_then(|lease| lease.layout.clone());
         let seconds = self.seconds.unwrap_or_default();
-        if let Some(total) = seconds.total {
-            add(format_args!("{total:.3} s"));
-        }
-        if let Some(wait) = seconds.wait.filter(|wait| *wait > 0.0) {
-            add(format_args!("waited {wait:.3} s"));
-        }
-        let of_instance = self.lease.as_ref().and_then(|l| l.error.as_ref());
-        if let Some(error) = self.error.as_ref().or(of_instance) {
-            add(format_args!("{error}"));
-        }
-        out
+        let wait = seconds.wait.filter(|wait| *wait > 0.0);
+        let of_instance = lease.and_then(|lease| lease.error.as_ref());
+        let parts = [
+            self.verdict.clone(),
+            self.actor.as_ref().map(|actor| format!("by {actor}")),
+            self.record.clone(),
+            layout.filter(|_| self.event_type == EventType::LayoutApplied),
+            seconds.total.map(|total| format!("{total:.3} s")),
+            wait.map(|wait| format!("waited {wait:.3} s")),
+            self.error.as_ref().or(of_instance).cloned(),
+        ];
+        parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
 }
 
@@ -194,10 +164,11 @@ impl Event {
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.time, self.event_type.word())?;
-        for part in [self.portion(), self.holder(), self.detail()] {
-            if !part.is_empty() {
-                write!(f, " {part}")?;
-            }
+        let lease = self.lease.as_ref();
+        let of_lease = lease.map(|lease| [lease.portion(), lease.holder()]);
+        let parts = of_lease.into_iter().flatten().chain([self.detail()]);
+        for part in parts.filter(|part| !part.is_empty()) {
+            write!(f, " {part}")?;
         }
         Ok(())
     }

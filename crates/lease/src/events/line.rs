@@ -7,15 +7,10 @@ use serde::{Deserialize, Serialize};
 const API_VERSION: &str = "runmig.dev/v1";
 /// The value of `kind`.
 const KIND: &str = "Event";
-/// The begin of every line of this version. A string in JSON has no unescaped quotes, so no name can contain it.
-const BEGIN: &[u8] = b"{\"apiVersion\":\"";
 
-/// The longest text in an event, in bytes.
-const MAX_TEXT: usize = 4096;
-/// The longest text in an event whose line would be too long.
-const MAX_SHORT: usize = 256;
-/// The longest line that a reader takes, in bytes.
-pub(super) const MAX_LINE: usize = 256 << 10;
+/// The longest error in an event, and the longest other text, in bytes.
+const MAX_ERROR: usize = 4096;
+const MAX_TEXT: usize = 1024;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -34,70 +29,37 @@ struct Head {
 }
 
 /// Returns the line of an event, with its end. Long texts are cut.
-pub(super) fn encode(event: &Event) -> Option<Vec<u8>> {
+pub(super) fn encode(event: &Event) -> serde_json::Result<Vec<u8>> {
     let mut event = event.clone();
-    for max in [MAX_TEXT, MAX_SHORT] {
-        event.cut(max);
-        let line = Line {
-            api_version: API_VERSION,
-            kind: KIND,
-            event: &event,
-        };
-        let mut text = serde_json::to_vec(&line).ok()?;
-        text.push(b'\n');
-        if text.len() <= MAX_LINE {
-            return Some(text);
-        }
+    event.error.iter_mut().for_each(|text| cut(text, MAX_ERROR));
+    event.record.iter_mut().for_each(|text| cut(text, MAX_TEXT));
+    if let Some(lease) = &mut event.lease {
+        lease.cut(|text| cut(text, MAX_TEXT));
     }
-    None
+    let mut text = serde_json::to_vec(&Line {
+        api_version: API_VERSION,
+        kind: KIND,
+        event: &event,
+    })?;
+    text.push(b'\n');
+    Ok(text)
 }
 
-/// An event of a line, and whether the line had more that cannot be read.
-pub(super) struct Decoded {
-    pub event: Option<Event>,
-    pub is_damaged: bool,
-}
-
-/// Reads a line without its end. A full disk cuts a line, and the next event follows in the same line.
-pub(super) fn decode(line: &[u8]) -> Decoded {
-    if let Some(event) = read(line) {
-        return Decoded {
-            event: Some(event),
-            is_damaged: false,
-        };
-    }
-    let begins = line.windows(BEGIN.len()).rposition(|part| part == BEGIN);
-    let event = begins.filter(|at| *at > 0).and_then(|at| read(&line[at..]));
-    Decoded {
-        event,
-        is_damaged: true,
+fn cut(text: &mut String, max: usize) {
+    if text.len() > max {
+        let end = (0..=max).rev().find(|at| text.is_char_boundary(*at));
+        text.truncate(end.unwrap_or_default());
+        text.push('…');
     }
 }
 
-fn read(line: &[u8]) -> Option<Event> {
+/// Reads a line. Returns none for one that is damaged or of another version.
+pub(super) fn decode(line: &[u8]) -> Option<Event> {
     let head: Head = serde_json::from_slice(line).ok()?;
     if head.api_version != API_VERSION || head.kind != KIND {
         return None;
     }
     serde_json::from_slice(line).ok()
-}
-
-impl Event {
-    fn cut(&mut self, max: usize) {
-        let cut = |text: &mut String| {
-            if text.len() > max {
-                let end = (0..=max).rev().find(|at| text.is_char_boundary(*at));
-                text.truncate(end.unwrap_or_default());
-                text.push('…');
-            }
-        };
-        { self.error.iter_mut() }
-            .chain(&mut self.record)
-            .for_each(cut);
-        if let Some(lease) = &mut self.lease {
-            lease.cut(cut);
-        }
-    }
 }
 
 #[cfg(test)]
@@ -128,24 +90,7 @@ mod tests {
             line.starts_with(b"{\"apiVersion\":\"runmig.dev/v1\",\"kind\":\"Event\",\"time\":")
         );
         assert_eq!(line.iter().filter(|byte| **byte == b'\n').count(), 1);
-        let decoded = decode(line.trim_ascii_end());
-        assert_eq!(decoded.event, Some(event));
-        assert!(!decoded.is_damaged);
-    }
-
-    #[test]
-    fn event_survives_cut_line_before_it() {
-        let line = encode(&event()).unwrap();
-        let both = [&line[..40], line.trim_ascii_end()].concat();
-        let decoded = decode(&both);
-        assert_eq!(
-            decoded.event,
-            Some(event()).map(|e| Event {
-                time: decoded.event.clone().unwrap().time,
-                ..e
-            })
-        );
-        assert!(decoded.is_damaged);
+        assert_eq!(decode(&line), Some(event));
     }
 
     #[test]
@@ -155,15 +100,11 @@ mod tests {
             ("runmig.dev/v1", "runmig.dev/v2"),
             ("\"Event\"", "\"Layout\""),
         ] {
-            let decoded = decode(text.replace(from, to).as_bytes());
-            assert!(decoded.event.is_none() && decoded.is_damaged);
+            assert_eq!(decode(text.replace(from, to).as_bytes()), None);
         }
         let newer = text.replace("\"ready\"", "\"mode-changed\"");
-        let newer = decode(newer.as_bytes()).event.unwrap();
-        assert_eq!(
-            newer.event_type,
-            EventType::Other("mode-changed".to_owned())
-        );
+        let newer = decode(newer.as_bytes()).unwrap();
+        assert_eq!(newer.event_type.word(), "mode-changed");
     }
 
     #[test]
@@ -172,7 +113,7 @@ mod tests {
         long.error = Some("é".repeat(1 << 20));
         long.lease.as_mut().unwrap().request = Some("\u{1}".repeat(1 << 20));
         let line = encode(&long).unwrap();
-        assert!(line.len() < 10 * MAX_TEXT);
-        assert!(decode(line.trim_ascii_end()).event.is_some());
+        assert!(line.len() < 10 * MAX_ERROR);
+        assert!(decode(&line).is_some());
     }
 }

@@ -1,22 +1,17 @@
 //! The history of creates, leases and instances: one line of JSON for each event, in a file that outlives the boot.
 //!
-//! `event` has the types, `line` their text, `filter` chooses. `writer` appends and rotates, `history` reads
-//! all files in order, and `watch` waits for more.
+//! `event` has the types, and `line` their text. `writer` appends and rotates, `history` reads.
 
 mod event;
-mod filter;
 mod history;
 mod line;
-mod watch;
 mod writer;
 
 #[cfg(test)]
 mod tests;
 
 pub use event::{Event, EventSeconds, EventType};
-pub use filter::EventFilter;
 pub use history::History;
-pub use watch::{Watch, Woken};
 pub(crate) use writer::Writer;
 
 use std::path::{Path, PathBuf};

@@ -7,7 +7,7 @@ use crate::files::try_lock;
 use crate::trust;
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -54,10 +54,12 @@ impl Writer {
     }
 
     fn append(&self, event: &Event) -> io::Result<()> {
-        let Some(line) = line::encode(event) else {
-            return Err(io::Error::other("the event is too long"));
-        };
-        match effect::write_some(&mut self.open()?, &line)? {
+        let mut line = line::encode(event)?;
+        let mut file = self.open()?;
+        if is_cut(&file)? {
+            line.insert(0, b'\n');
+        }
+        match effect::write_some(&mut file, &line)? {
             all if all == line.len() => Ok(()),
             _ => Err(ErrorKind::StorageFull.into()),
         }
@@ -112,9 +114,18 @@ impl Writer {
     }
 }
 
+/// Returns whether a full disk cut the last line.
+fn is_cut(file: &File) -> io::Result<bool> {
+    let mut last = [b'\n'];
+    if let Some(at) = file.metadata()?.len().checked_sub(1) {
+        file.read_exact_at(&mut last, at)?;
+    }
+    Ok(last != [b'\n'])
+}
+
 fn open_end(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
-    options.append(true).create(true).mode(MODE);
+    options.read(true).append(true).create(true).mode(MODE);
     options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY);
     let file = effect::open(&options, path)?;
     // A file with a second name could be another user's, linked to here.
