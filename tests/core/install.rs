@@ -247,7 +247,7 @@ fn removes_its_links_alone() {
 #[test]
 fn configuration_names_the_defaults() {
     // With the heads of the sections of Kubernetes, events and dcgm.
-    const KEYS: usize = 21;
+    const KEYS: usize = 20;
     let place = Place::new();
     place.ok(&[]);
     let text = fs::read_to_string(place.at("etc/runmig/config.toml")).unwrap();

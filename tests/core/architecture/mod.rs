@@ -132,6 +132,10 @@ const READERS: &[(&str, &str)] = &[
         "crates/lease/src/effect.rs",
         "opens folders to sync them and to replace files in them",
     ),
+    (
+        "crates/lease/src/events/writer.rs",
+        "whether a full disk cut the last line",
+    ),
     ("crates/lease/src/files.rs", "the one reader"),
     ("src/cli/configure/file.rs", "opens a directory to sync it"),
     (
