@@ -98,13 +98,13 @@ impl Change {
             };
             done.context(what)?;
         }
-        let stale = self
-            .kept
-            .iter()
-            .flat_map(|kept| kept.stale(beside.as_ref().map(|(file, _)| file.as_path())));
-        stale
-            .map(|file| fs::remove_file(&file).context(|| format!("remove {}", file.display())))
-            .collect()
+        let Some(kept) = &self.kept else {
+            return Ok(());
+        };
+        let remove =
+            |file: &PathBuf| fs::remove_file(file).context(|| format!("remove {}", file.display()));
+        let stays = beside.as_ref().map(|(file, _)| file.as_path());
+        kept.stale(stays).iter().try_for_each(remove)
     }
 
     /// Writes a file with the owner and mode of this one.
