@@ -293,27 +293,6 @@ fn fills(occupancy: &Occupancy<'_>, names: &[String]) -> Vec<Counts> {
 }
 
 #[cfg(test)]
-mod pack_tests {
-    use super::*;
-    use crate::placement::tests::machine;
-
-    #[test]
-    fn counts_more_than_255_slices() {
-        let machine = machine(40);
-        let occupancies: Vec<Occupancy<'_>> = { machine.gpus.iter() }
-            .map(|gpu| Occupancy::new(gpu, &[], &[]))
-            .collect();
-        let holds = |occupancies: &[Occupancy<'_>], count| {
-            Packer::new(occupancies, 10_000).holds(std::iter::repeat_n("1g.10gb", count))
-        };
-        assert_eq!(holds(&occupancies, 280), Some(true));
-        assert_eq!(holds(&occupancies, 281), Some(false));
-        // A count of 256 wrapped to 0 once.
-        assert_eq!(holds(&occupancies[..1], 256), Some(false));
-    }
-}
-
-#[cfg(test)]
 mod tests {
     use super::*;
     use crate::placement::rejection::Obstacle;
@@ -428,5 +407,20 @@ mod tests {
         starts.sort();
         starts.dedup();
         assert!(starts.len() == 3 && starts[0] >= 4, "{starts:?}");
+    }
+
+    #[test]
+    fn counts_more_than_255_slices() {
+        let machine = machine(40);
+        let occupancies: Vec<Occupancy<'_>> = { machine.gpus.iter() }
+            .map(|gpu| Occupancy::new(gpu, &[], &[]))
+            .collect();
+        let holds = |occupancies: &[Occupancy<'_>], count| {
+            Packer::new(occupancies, 10_000).holds(std::iter::repeat_n("1g.10gb", count))
+        };
+        assert_eq!(holds(&occupancies, 280), Some(true));
+        assert_eq!(holds(&occupancies, 281), Some(false));
+        // A count of 256 wrapped to 0 once.
+        assert_eq!(holds(&occupancies[..1], 256), Some(false));
     }
 }
