@@ -18,7 +18,7 @@ fn number(name: &str) -> Option<u64> {
 /// Returns the seed of a run and the number of its cases, and prints them.
 pub fn run(variable: &str, default: u64) -> (u64, u64) {
     let seed = number("RUNMIG_LAYOUT_SEED");
-    let seed = seed.unwrap_or_else(|| Random::new(u64::from(std::process::id())).next());
+    let seed = seed.unwrap_or_else(|| Random::new(u64::from(std::process::id())).number());
     let cases = number(variable).unwrap_or(default);
     eprintln!("RUNMIG_LAYOUT_SEED={seed} {variable}={cases}");
     (seed, cases)
