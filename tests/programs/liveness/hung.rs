@@ -67,15 +67,19 @@ fn hung_runtime_record_counts_as_alive() {
     nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
     world.behave(&format!("create-waits {}", fifo.display()));
     let create = going(world.create_command("a").stdin(Stdio::null()));
+    // Open until the runtime is dead: at the end of the file it would fail, and the create would release the lease.
+    let mut gate = None;
     until("the low-level runtime waits", || {
         let mut options = File::options();
         // Without a reader that fails.
         options.write(true).custom_flags(libc::O_NONBLOCK);
-        options.open(&fifo).is_ok()
+        gate = options.open(&fifo).ok();
+        gate.is_some()
     });
     let runtime = children(create.pid());
     create.kill();
     runtime.into_iter().for_each(kill);
+    drop(gate);
     let root = world.root().join("a");
     let fuse = match Fuse::new(&root) {
         Ok(fuse) => fuse,
