@@ -4,7 +4,7 @@ use crate::operations::{self, Inits, Operation, uuid_of};
 use crate::world::{ID, IDS, Instance, OTHER, PEER, SLOTS, World};
 use runmig_lease::store::{Held, LeaseState, Listing, Store};
 use std::fs;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 type Judged = Result<(), String>;
 
@@ -23,8 +23,17 @@ fn leases_of(w: &World, id: &str) -> Vec<Held> {
 }
 
 /// Judges what an event left: first what may never be otherwise, then that somebody puts everything right.
-pub fn judge(w: &World, operation: &Operation, inits: Inits, number: usize) -> Judged {
-    torn_records(w)?;
+///
+/// `number` chooses who comes first. `has_failed`: an effect failed, so a release may have left its bundle as it is.
+pub fn judge(
+    w: &World,
+    operation: &Operation,
+    inits: Inits,
+    (number, has_failed): (usize, bool),
+) -> Judged {
+    if !has_failed {
+        torn_records(w)?;
+    }
     let has_begun = |id: &&str| w.living_init(id).is_some();
     let living: Vec<&str> = IDS.into_iter().filter(has_begun).collect();
     for id in &living {
@@ -39,6 +48,9 @@ pub fn judge(w: &World, operation: &Operation, inits: Inits, number: usize) -> J
     if operation.name.contains("prom") || operation.name.contains("prepare") {
         kubelet_tries_again(w)?;
     }
+    if operation.name == "apply" {
+        next_apply_succeeds(w)?;
+    }
     for id in IDS {
         match living.contains(&id) {
             true => operations::end(w, id).map_err(|e| format!("end of {id}: {}", e.line()))?,
@@ -50,12 +62,25 @@ pub fn judge(w: &World, operation: &Operation, inits: Inits, number: usize) -> J
     }
     w.configure("");
     w.admin_tidies_up();
-    // Every second time no collector runs, and the next creates have to do its work.
-    if number.is_multiple_of(2) {
+    // Now and then no collector runs, and the next creates have to do its work.
+    if number == 1 {
         all_slots_can_be_filled(w, inits)?;
     }
     collect(w, inits);
-    as_if_nothing_had_been(w)
+    if has_failed && is_edited(w, ID) {
+        // The release told it, and the next create of the bundle starts from the original.
+        operations::create(w, ID, inits.others)
+            .map_err(|e| format!("the next create: {}", e.line()))?;
+        operations::end(w, ID).map_err(|e| format!("its end: {}", e.line()))?;
+    }
+    // A child that a killed process had started for a daemon ends in its own time, and is a sign of life until then.
+    let end = Instant::now() + Duration::from_secs(if operation.is_fresh { 2 } else { 0 });
+    loop {
+        match as_if_nothing_had_been(w) {
+            Err(_) if Instant::now() < end => collect(w, inits),
+            judged => return judged,
+        }
+    }
 }
 
 fn collect(w: &World, inits: Inits) {
@@ -76,6 +101,25 @@ fn torn_records(w: &World) -> Judged {
         true => Ok(()),
         false => Err(format!("records are torn: {torn:?}")),
     }
+}
+
+fn is_edited(w: &World, id: &str) -> bool {
+    let files = ["config.json", "original"].map(|file| fs::read(w.bundle(id).join(file)).ok());
+    files[0] != files[1] || w.bundle(id).join("config.json.runmig").exists()
+}
+
+/// The next apply ends in the state that the first one wanted, and an empty layout ends that.
+fn next_apply_succeeds(w: &World) -> Judged {
+    for layout in [operations::WANTED, operations::EMPTY] {
+        let applied = operations::apply_to(w, layout);
+        applied.map_err(|e| format!("the next apply of {layout}: {}", e.line()))?;
+        nothing_lost_nothing_given_twice(w)?;
+        let again = operations::apply_to(w, layout);
+        if !again.is_ok_and(|is_in_place| is_in_place) {
+            return Err(format!("{layout} is not in place"));
+        }
+    }
+    Ok(())
 }
 
 /// The kubelet's next tries succeed: the claim gets its slice, and gives it back.
@@ -119,7 +163,7 @@ fn nothing_lost_nothing_given_twice(w: &World) -> Judged {
         };
         let is_theirs = theirs.contains(&instance.generation);
         let is_wrong = |h: &&&Held| h.instance.is_adopted() != is_theirs;
-        if !is_fine || owners.iter().any(|h| is_wrong(&h)) {
+        if !is_fine || owners.iter().any(is_wrong) {
             return complain(format!("{} leases claim {instance:?}", owners.len()));
         }
     }

@@ -8,6 +8,7 @@ use runmig_lease::effect::{self, Kind};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::SeqCst};
 
@@ -32,6 +33,8 @@ pub enum Plan {
     },
     /// The child says when it waits for another process.
     Tell,
+    /// Each effect of the child makes a system call that names it.
+    Mark,
     /// A helper, whose effects do not count.
     Deaf,
 }
@@ -104,6 +107,46 @@ pub fn effects() -> Vec<Kind> {
     page().kinds[..count].iter().map(kind).collect()
 }
 
+/// Runs the rest of the program as the first process of a pid namespace, and returns its status to the one that called it.
+/// Returns none to the rest, and where the machine has no such namespaces for us.
+pub fn in_namespace() -> Option<ExitCode> {
+    use nix::mount::{MsFlags, mount};
+    use nix::sched::{CloneFlags, unshare};
+    unshare(CloneFlags::CLONE_NEWPID | CloneFlags::CLONE_NEWNS).ok()?;
+    // SAFETY: this program has one thread.
+    match unsafe { fork() }.expect("fork") {
+        ForkResult::Parent { child } => Some(match waitpid(child, None).expect("a child") {
+            WaitStatus::Exited(_, 0) => ExitCode::SUCCESS,
+            _ => ExitCode::FAILURE,
+        }),
+        ForkResult::Child => {
+            let _ = nix::sys::prctl::set_pdeathsig(Signal::SIGKILL);
+            let none: Option<&str> = None;
+            mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none)
+                .expect("private mounts");
+            mount(Some("proc"), "/proc", Some("proc"), MsFlags::empty(), none).expect("a /proc");
+            None
+        }
+    }
+}
+
+/// Waits for processes that have ended and whose parents have too, such as daemons. No child runs now but inits.
+pub fn reap_orphans() {
+    while matches!(
+        waitpid(None, Some(WaitPidFlag::WNOHANG)),
+        Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..))
+    ) {}
+}
+
+/// Loads the driver's library without a call of it, so that no child has to.
+pub fn load(library: &Path) {
+    use std::os::unix::ffi::OsStrExt;
+    let path = std::ffi::CString::new(library.as_os_str().as_bytes()).expect("a path");
+    // SAFETY: the simulated driver does nothing when it is loaded.
+    let loaded = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+    assert!(!loaded.is_null(), "{} cannot be loaded", library.display());
+}
+
 /// Starts a child without waiting for it.
 pub fn start(
     machine: &Path,
@@ -123,7 +166,13 @@ pub fn start(
             unsafe { libc::alarm(PATIENCE) };
             PLAN.set((plan, machine.to_owned())).expect("one plan");
             effect::hear((plan != Plan::Deaf).then_some(hear as effect::Hook));
+            if plan == Plan::Mark {
+                mark("begin");
+            }
             let done = catch_unwind(AssertUnwindSafe(act));
+            if plan == Plan::Mark {
+                mark("end");
+            }
             effect::hear(None);
             let said = match done {
                 Ok(Ok(())) => None,
@@ -152,10 +201,7 @@ pub fn end(child: Pid, verdict: &Path) -> Ended {
 /// Returns the end of a child, if it has ended.
 pub fn ended(child: Pid, verdict: &Path) -> Option<Ended> {
     match waitpid(child, Some(WaitPidFlag::WNOHANG)).expect("a child") {
-        WaitStatus::StillAlive => {
-            std::thread::sleep(std::time::Duration::from_micros(100));
-            None
-        }
+        WaitStatus::StillAlive => None,
         status => Some(of(status, verdict)),
     }
 }
@@ -194,6 +240,7 @@ fn hear(kind: Kind, what: &str) -> io::Result<()> {
         place.store(noted as u8, SeqCst);
     }
     match *plan {
+        Plan::Mark => mark(&format!("{kind:?}")),
         Plan::Die { at, is_within } if at == number => match is_within {
             true => add_rule(machine, what, Outcome::Kill(Moment::During)),
             // SAFETY: the end that is wanted here: no destructor runs.
@@ -224,10 +271,8 @@ pub mod talk {
         let mut ends = [0; 4];
         for pair in ends.chunks_exact_mut(2) {
             // SAFETY: the call fills two numbers. Programs that the core starts do not inherit them.
-            assert_eq!(
-                unsafe { libc::pipe2(pair.as_mut_ptr(), libc::O_CLOEXEC) },
-                0
-            );
+            let made = unsafe { libc::pipe2(pair.as_mut_ptr(), libc::O_CLOEXEC) };
+            assert_eq!(made, 0);
         }
         // SAFETY: takes numbers alone. The parent looks without waiting.
         unsafe { libc::fcntl(ends[0], libc::F_SETFL, libc::O_NONBLOCK) };
@@ -258,13 +303,21 @@ pub mod talk {
         write(1, byte);
     }
 
-    /// Returns what a child said.
+    /// Returns what a child said, after a moment at most.
     pub fn heard() -> Option<u8> {
+        let fd = PIPES.get().expect("pipes")[0];
+        let mut fds = libc::pollfd {
+            fd,
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        // SAFETY: one live struct, and a millisecond.
+        unsafe { libc::poll(&raw mut fds, 1, 1) };
         read(0)
     }
 
     pub fn drain() {
-        while heard().is_some() {}
+        while read(0).is_some() {}
     }
 
     /// Tells a child to go on.
@@ -275,6 +328,12 @@ pub mod talk {
     pub fn wait() {
         read(2);
     }
+}
+
+fn mark(name: &str) {
+    let path = format!("{}/{name}\0", crate::calls::MARKS);
+    // SAFETY: the text ends with a null byte and lives until the end of the call.
+    unsafe { libc::access(path.as_ptr().cast(), libc::F_OK) };
 }
 
 fn add_rule(machine: &Path, call: &str, outcome: Outcome) {

@@ -2,17 +2,20 @@
 //! recovers in another process and checks that nothing is lost and nothing is given twice.
 //!
 //! ```text
-//! kills [--sample N | --minutes M | --all] [--seed S] [--operation NAME]…   draws points, or takes all
-//! kills --point OPERATION/death/17                                          repeats one point
-//! kills --list                                                              lists operations and their effects
+//! cargo test --workspace --test kills -- OPTIONS
+//!       [--sample N | --minutes M | --all] [--seed S] [--operation NAME]…   draws points, or takes all
+//!       --point OPERATION/death/17                                          repeats one point
+//!       --list                                                              lists operations and their effects
 //! ```
 //!
 //! Points: `death/N` before the N-th effect, `within/N` in the middle of a call of the driver, `error/N/CODE` and
-//! `late-error/N/CODE` in place of the effect or after it, `twice/N/RECOVERY/M` a death at the M-th effect of what recovers,
-//! `beside/N/OTHER` another process runs meanwhile.
+//! `late-error/N/CODE` in place of the effect or after it, `answer/N/CODE` a code from the N-th call of the driver, also one
+//! that only reads, `twice/N/RECOVERY/M` a death at the M-th effect of what recovers, `beside/N/OTHER` another process runs
+//! meanwhile.
 //!
 //! One process and no threads: each piece of the core runs in a fork of its own, before which no ledger, driver or lock was open.
 
+mod calls;
 mod check;
 mod child;
 mod operations;
@@ -21,29 +24,37 @@ mod world;
 use child::{Ended, Plan, talk};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{ForkResult, Pid, fork};
-use operations::{Inits, Operation};
+use operations::{Act, Inits, Operation};
 use runmig_lease::effect::Kind;
+use std::cell::Cell;
 use std::fmt;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use world::{ID, OTHER, World};
 
+/// The start of a command that repeats a point.
+const AGAIN: &str = "cargo test --workspace --test kills --";
 /// The points that a plain run draws.
 const SAMPLE: usize = 400;
+/// Of so many operations one is compared with its system calls.
+const OFTEN: usize = 10;
+/// A point that takes longer waits for something, and is told.
+const SLOW: Duration = Duration::from_secs(2);
 /// Input and output error, no space, no permission.
 const ERRNOS: [i32; 3] = [libc::EIO, libc::ENOSPC, libc::EACCES];
 /// The codes of the driver that the product tells apart: not supported, no permission, not found, lost, in use, no room.
-const CODES: [i32; 6] = [3, 4, 6, 15, 19, 23];
+const CODES: [i32; 6] = [3, 4, 6, 15, 19, NO_ROOM];
+const NO_ROOM: i32 = 23;
 
 /// What puts things right after a death, and dies too.
-const RECOVERIES: &[(&str, fn(&World, Inits) -> runmig_lease::error::Result<()>)] = &[
+const RECOVERIES: &[(&str, Act)] = &[
     ("gc", operations::gc),
     ("create", |w, i| operations::create(w, ID, i.victim)),
     ("delete", |w, _| operations::delete(w, ID)),
 ];
 
 /// What runs while an operation stands still.
-const BESIDE: &[(&str, fn(&World, Inits) -> runmig_lease::error::Result<()>)] = &[
+const BESIDE: &[(&str, Act)] = &[
     ("gc", operations::gc),
     ("create", |w, i| operations::create(w, OTHER, i.others)),
     ("delete", |w, _| operations::delete(w, ID)),
@@ -54,6 +65,7 @@ enum Event {
     Death { at: usize },
     Within { at: usize },
     Error { at: usize, code: i32, late: bool },
+    Answer { at: usize, code: i32 },
     Twice { at: usize, by: usize, then: usize },
     Beside { at: usize, other: usize },
 }
@@ -73,6 +85,7 @@ impl fmt::Display for Event {
                 code,
                 late: true,
             } => write!(f, "late-error/{at}/{code}"),
+            Event::Answer { at, code } => write!(f, "answer/{at}/{code}"),
             Event::Twice { at, by, then } => write!(f, "twice/{at}/{}/{then}", RECOVERIES[*by].0),
             Event::Beside { at, other } => write!(f, "beside/{at}/{}", BESIDE[*other].0),
         }
@@ -83,9 +96,8 @@ impl Event {
     fn parse(text: &str) -> Option<Event> {
         let parts: Vec<&str> = text.split('/').collect();
         let number = |n: usize| parts.get(n)?.parse::<usize>().ok();
-        let named = |all: &[(&str, fn(&World, Inits) -> runmig_lease::error::Result<()>)]| {
-            all.iter().position(|(name, _)| Some(name) == parts.get(2))
-        };
+        let named =
+            |all: &[(&str, Act)]| all.iter().position(|(name, _)| Some(name) == parts.get(2));
         let (at, code) = (number(1)?, number(2).unwrap_or_default() as i32);
         Some(match parts[0] {
             "death" => Event::Death { at },
@@ -100,6 +112,7 @@ impl Event {
                 code,
                 late: true,
             },
+            "answer" => Event::Answer { at, code },
             "twice" => Event::Twice {
                 at,
                 by: named(RECOVERIES)?,
@@ -114,11 +127,17 @@ impl Event {
     }
 }
 
+/// The effects of an operation to which nothing happens, and the number of its calls of the driver.
+struct Effects {
+    kinds: Vec<Kind>,
+    calls: usize,
+}
+
 /// A world with an operation that is about to begin.
 struct Stage<'a> {
     world: &'a World,
     operation: &'static Operation,
-    inits: Inits,
+    inits: Cell<Inits>,
 }
 
 impl<'a> Stage<'a> {
@@ -126,10 +145,10 @@ impl<'a> Stage<'a> {
         let stage = Stage {
             world,
             operation,
-            inits: Inits {
+            inits: Cell::new(Inits {
                 victim: sleeper(),
                 others: sleeper(),
-            },
+            }),
         };
         stage.begin()?;
         world.keep();
@@ -140,12 +159,13 @@ impl<'a> Stage<'a> {
     fn begin(&self) -> Result<(), String> {
         let (world, operation) = (self.world, self.operation);
         world.begin(operation.gpus);
+        child::load(&world.path("machine/lib/libnvidia-ml.so.1"));
         world.configure(operation.config);
         // The container is gone when the operation begins.
         let gone = sleeper();
         let inits = Inits {
             victim: gone,
-            ..self.inits
+            ..self.inits.get()
         };
         let made = self.run(Plan::Run, || {
             (operation.before)(world, inits);
@@ -171,12 +191,12 @@ impl<'a> Stage<'a> {
     }
 
     fn act(&self) -> impl FnOnce() -> Result<(), String> {
-        || (self.operation.act)(self.world, self.inits).map_err(|e| e.line())
+        || (self.operation.act)(self.world, self.inits.get()).map_err(|e| e.line())
     }
 
     /// Runs the operation with a plan, and the helper that it needs.
     fn operate(&self, plan: Plan) -> Ended {
-        if self.operation.name != "wait" {
+        if !self.operation.waits() {
             return self.run(plan, self.act());
         }
         let over = self.world.note("over");
@@ -190,21 +210,36 @@ impl<'a> Stage<'a> {
     }
 
     /// Puts the world back, and returns the effects of the operation if nothing happens to it.
-    fn effects(&self) -> Result<Vec<Kind>, String> {
-        match self.operate(Plan::Run) {
+    fn effects(&self) -> Result<Effects, String> {
+        let machine = self.world.path("machine");
+        nvml_sim::trace::on(&machine).unwrap();
+        let ended = self.operate(Plan::Run);
+        nvml_sim::trace::off(&machine).unwrap();
+        match ended {
             Ended::Done(Ok(())) => {}
             Ended::Done(Err(_)) if self.operation.name == "wait-in-vain" => {}
             other => return Err(format!("it fails by itself: {other:?}")),
         }
-        let effects = child::effects();
-        self.judge(0)?;
-        Ok(effects)
+        let calls = nvml_sim::trace::read(&machine).unwrap().lines().count();
+        let kinds = child::effects();
+        if self.operation.is_quiet() && calls > 0 {
+            return Err(format!("it calls the driver {calls} times"));
+        }
+        self.judge(0, false)?;
+        Ok(Effects { kinds, calls })
     }
 
-    fn judge(&self, number: usize) -> Result<(), String> {
+    fn judge(&self, number: usize, has_failed: bool) -> Result<(), String> {
         let world = self.world;
         nvml_sim::fault::clear(&world.path("machine")).unwrap();
-        let judge = || check::judge(world, self.operation, self.inits, number);
+        let judge = || {
+            check::judge(
+                world,
+                self.operation,
+                self.inits.get(),
+                (number, has_failed),
+            )
+        };
         match self.run(Plan::Run, judge) {
             Ended::Done(judged) => judged,
             other => Err(format!("the recovery breaks: {other:?}")),
@@ -241,12 +276,36 @@ impl<'a> Stage<'a> {
                     other => return Err(format!("{other:?}")),
                 }
             }
+            Event::Answer { at, code } => {
+                let rule = nvml_sim::fault::Rule {
+                    call: "*".to_owned(),
+                    from: at as u64,
+                    to: Some(at as u64),
+                    takes_ms: 0,
+                    outcome: Some(nvml_sim::fault::Outcome::Return(code as u32)),
+                    seen: 0,
+                };
+                nvml_sim::fault::add(&self.world.path("machine"), rule).unwrap();
+                match self.operate(Plan::Run) {
+                    Ended::Done(_) => true,
+                    other => return Err(format!("{other:?}")),
+                }
+            }
             Event::Twice { at, by, then } => {
                 let _ = died(self.operate(Plan::Die {
                     at,
                     is_within: false,
                 }))?;
-                let recover = || RECOVERIES[by].1(self.world, self.inits).map_err(|e| e.line());
+                if RECOVERIES[by].0 == "delete" && self.world.has_container(ID) {
+                    // An engine kills the container first.
+                    let inits = self.inits.get();
+                    ends(inits.victim);
+                    self.world.remove_container(ID);
+                    let victim = sleeper();
+                    self.inits.set(Inits { victim, ..inits });
+                }
+                let recover =
+                    || RECOVERIES[by].1(self.world, self.inits.get()).map_err(|e| e.line());
                 died(self.run(
                     Plan::Die {
                         at: then,
@@ -257,15 +316,13 @@ impl<'a> Stage<'a> {
             }
             Event::Beside { at, other } => self.beside(at, BESIDE[other].1)?,
         };
-        self.judge(number).map(|()| reached)
+        child::reap_orphans();
+        let has_failed = matches!(event, Event::Error { .. } | Event::Answer { .. });
+        self.judge(number, has_failed).map(|()| reached)
     }
 
     /// Lets another process run while the operation stands still. One that waits for it lets it go on.
-    fn beside(
-        &self,
-        at: usize,
-        other: fn(&World, Inits) -> runmig_lease::error::Result<()>,
-    ) -> Result<bool, String> {
+    fn beside(&self, at: usize, other: Act) -> Result<bool, String> {
         talk::drain();
         let (note, other_note) = (self.world.note("verdict"), self.world.note("other-verdict"));
         let first = self.start(Plan::Stop { at }, self.act());
@@ -276,7 +333,7 @@ impl<'a> Stage<'a> {
             ended[0] = child::ended(first, &note);
         }
         let machine = self.world.path("machine");
-        let act = || other(self.world, self.inits).map_err(|e| e.line());
+        let act = || other(self.world, self.inits.get()).map_err(|e| e.line());
         let second = child::start(&machine, &other_note, Plan::Tell, act);
         let mut goes_on = !stands;
         while ended.iter().any(Option::is_none) {
@@ -286,7 +343,8 @@ impl<'a> Stage<'a> {
             if ended[1].is_none() {
                 ended[1] = child::ended(second, &other_note);
             }
-            if !goes_on && (talk::heard() == Some(b'W') || ended[1].is_some()) {
+            let waits = talk::heard() == Some(b'W');
+            if !goes_on && (waits || ended[1].is_some()) {
                 goes_on = true;
                 talk::tell();
             }
@@ -302,8 +360,8 @@ impl<'a> Stage<'a> {
 
 impl Drop for Stage<'_> {
     fn drop(&mut self) {
-        ends(self.inits.victim);
-        ends(self.inits.others);
+        ends(self.inits.get().victim);
+        ends(self.inits.get().others);
     }
 }
 
@@ -340,9 +398,16 @@ impl Draw {
 }
 
 /// Returns the points of an operation with these effects, of every kind.
-fn points(operation: &Operation, effects: &[Kind]) -> Vec<Event> {
+fn points(operation: &Operation, effects: &Effects) -> Vec<Event> {
     let mut all = Vec::new();
-    for (n, kind) in effects.iter().enumerate() {
+    // The calls of a helper would count too.
+    let calls = if operation.waits() { 0 } else { effects.calls };
+    for at in 1..=calls {
+        // One of NVML's 30 codes after the other, and those that the product tells apart.
+        let codes = CODES.into_iter().chain([1 + at as i32 % 30]);
+        all.extend(codes.map(|code| Event::Answer { at, code }));
+    }
+    for (n, kind) in effects.kinds.iter().enumerate() {
         let at = n + 1;
         all.push(Event::Death { at });
         match kind {
@@ -354,11 +419,14 @@ fn points(operation: &Operation, effects: &[Kind]) -> Vec<Event> {
                         code,
                         late: false,
                     });
-                    all.push(Event::Error {
-                        at,
-                        code,
-                        late: true,
-                    });
+                    // A driver that says "no room" has made nothing: that much it is trusted.
+                    if code != NO_ROOM {
+                        all.push(Event::Error {
+                            at,
+                            code,
+                            late: true,
+                        });
+                    }
                 }
             }
             // These never fail so.
@@ -369,8 +437,11 @@ fn points(operation: &Operation, effects: &[Kind]) -> Vec<Event> {
                 late: false,
             })),
         }
-        if operation.name != "wait" && !operation.is_fresh {
-            all.extend((0..BESIDE.len()).map(|other| Event::Beside { at, other }));
+        if operation.meets_others() {
+            // No engine deletes a container that it is making.
+            let makes = operation.name.contains("create");
+            let others = (0..BESIDE.len()).filter(|other| !(makes && BESIDE[*other].0 == "delete"));
+            all.extend(others.map(|other| Event::Beside { at, other }));
         }
     }
     all
@@ -385,6 +456,7 @@ struct Options {
     seed: u64,
     operations: Vec<String>,
     point: Option<String>,
+    marked: Option<String>,
 }
 
 fn options() -> Result<Options, String> {
@@ -408,6 +480,8 @@ fn options() -> Result<Options, String> {
             "--list" => options.is_list = true,
             "--operation" => options.operations.push(value()?),
             "--point" => options.point = Some(value()?),
+            // For strace, see calls.rs.
+            "--marked" => options.marked = Some(value()?),
             // Of the harness that other test programs have.
             "--nocapture" | "--test-threads" | "--quiet" => {}
             other => return Err(format!("unknown option {other}")),
@@ -420,6 +494,10 @@ fn options() -> Result<Options, String> {
 }
 
 fn main() -> ExitCode {
+    // A collector looks at every process of the machine. Few of them are in a namespace of our own.
+    if let Some(status) = child::in_namespace() {
+        return status;
+    }
     match options().and_then(|options| run(&options)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
@@ -432,6 +510,13 @@ fn main() -> ExitCode {
 fn run(options: &Options) -> Result<(), String> {
     talk::open();
     let world = World::new();
+    if let Some(name) = &options.marked {
+        let stage = Stage::of(&world, operations::named(name).ok_or("no such operation")?)?;
+        return match stage.operate(Plan::Mark) {
+            Ended::Done(_) => Ok(()),
+            other => Err(format!("{other:?}")),
+        };
+    }
     if let Some(point) = &options.point {
         let (name, event) = point.split_once('/').ok_or("a point is OPERATION/KIND/N")?;
         let operation = operations::named(name).ok_or(format!("no operation {name}"))?;
@@ -468,8 +553,25 @@ fn run(options: &Options) -> Result<(), String> {
             .effects()
             .map_err(|e| format!("{}: {e}", operation.name))?;
         if options.is_list {
-            println!("{} {}", operation.name, effects.len());
+            println!(
+                "{}: {} effects, {} calls of the driver",
+                operation.name,
+                effects.kinds.len(),
+                effects.calls
+            );
             continue;
+        }
+        if options.is_all || draw.below(OFTEN) == 0 {
+            match calls::compare(operation.name, &world.note("strace")) {
+                Ok(None) => println!("SKIPPED: strace is not installed"),
+                Ok(Some(seen)) => {
+                    println!("kills: {}: strace agrees on {seen} effects", operation.name)
+                }
+                Err(e) => {
+                    println!("kills: FAILED {} under strace\n{e}", operation.name);
+                    wrong.push(format!("{AGAIN} --all --operation {}", operation.name));
+                }
+            }
         }
         let all = points(operation, &effects);
         let share = end.map(|end| {
@@ -478,10 +580,15 @@ fn run(options: &Options) -> Result<(), String> {
         });
         let clock = Instant::now();
         let mut number = 0;
+        let mut twice = Twice::default();
         loop {
             let event = if options.is_all {
-                match all.get(number) {
-                    Some(event) => *event,
+                match all
+                    .get(number)
+                    .copied()
+                    .or_else(|| twice.next(operation, &effects))
+                {
+                    Some(event) => event,
                     None => break,
                 }
             } else {
@@ -490,15 +597,30 @@ fn run(options: &Options) -> Result<(), String> {
                     None if number >= each => break,
                     _ => {}
                 }
-                drawn(&mut draw, operation, &all, effects.len())
+                drawn(&mut draw, operation, &all, effects.kinds.len())
             };
             number += 1;
-            let choice = draw.below(6);
-            match stage.point(event, choice) {
+            // After a failed release an instance waits for its next try, for which only a collection does not wait.
+            let choice = match event {
+                Event::Error { .. } | Event::Answer { .. } => 2 * draw.below(3),
+                _ => draw.below(6),
+            };
+            let clock = Instant::now();
+            let judged = stage.point(event, choice);
+            if clock.elapsed() > SLOW {
+                println!(
+                    "kills: {}/{event} took {:.1?}",
+                    operation.name,
+                    clock.elapsed()
+                );
+            }
+            match judged {
                 Ok(true) => {}
+                Ok(false) if twice.is_over(event) => {}
                 Ok(false) => missed += 1,
                 Err(e) => {
-                    let again = format!("kills --seed {choice} --point {}/{event}", operation.name);
+                    let again =
+                        format!("{AGAIN} --seed {choice} --point {}/{event}", operation.name);
                     println!("kills: FAILED {again}\n{e}");
                     wrong.push(again);
                 }
@@ -510,10 +632,17 @@ fn run(options: &Options) -> Result<(), String> {
         println!(
             "kills: {}: {number} points of {} effects, {rate:.0} a second",
             operation.name,
-            effects.len()
+            effects.kinds.len()
         );
     }
     let rate = tried as f64 / spent.as_secs_f64().max(0.001);
+    // As the harness of other test programs says it.
+    println!(
+        "test result: {}. {} passed; {} failed",
+        if wrong.is_empty() { "ok" } else { "FAILED" },
+        tried - wrong.len().min(tried),
+        wrong.len()
+    );
     println!(
         "kills: {tried} points, {missed} not reached, {rate:.0} a second, {} failed",
         wrong.len()
@@ -524,10 +653,38 @@ fn run(options: &Options) -> Result<(), String> {
     }
 }
 
+/// All pairs of a death and a death of what recovers, each recovery up to its end.
+#[derive(Default)]
+struct Twice {
+    at: usize,
+    by: usize,
+    then: usize,
+}
+
+impl Twice {
+    fn next(&mut self, operation: &Operation, effects: &Effects) -> Option<Event> {
+        self.then += 1;
+        let (at, by, then) = (self.at + 1, self.by, self.then);
+        let is_there = operation.meets_others() && at <= effects.kinds.len();
+        is_there.then_some(Event::Twice { at, by, then })
+    }
+
+    /// Goes on with the next recovery if this one ended before it was to die.
+    fn is_over(&mut self, event: Event) -> bool {
+        let is_over = self.then > 0 && matches!(event, Event::Twice { .. });
+        if is_over {
+            self.then = 0;
+            self.by = (self.by + 1) % RECOVERIES.len();
+            self.at += usize::from(self.by == 0);
+        }
+        is_over
+    }
+}
+
 /// Draws a point, of each kind as often as of the others.
 fn drawn(draw: &mut Draw, operation: &Operation, all: &[Event], effects: usize) -> Event {
     let kind = draw.below(4);
-    if kind == 3 && operation.name != "wait" && !operation.is_fresh {
+    if kind == 3 && operation.meets_others() {
         let (at, by) = (1 + draw.below(effects), draw.below(RECOVERIES.len()));
         return Event::Twice {
             at,
@@ -537,7 +694,7 @@ fn drawn(draw: &mut Draw, operation: &Operation, all: &[Event], effects: usize) 
     }
     let is_of = |event: &Event| match event {
         Event::Death { .. } | Event::Within { .. } => kind == 0,
-        Event::Error { .. } => kind == 1,
+        Event::Error { .. } | Event::Answer { .. } => kind == 1,
         Event::Beside { .. } => kind == 2,
         Event::Twice { .. } => kind == 3,
     };

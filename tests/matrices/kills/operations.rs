@@ -5,9 +5,13 @@ use kills::bundles;
 use kills::spec::bundle::Bundle;
 use runmig_lease::counters::Actor;
 use runmig_lease::error::{self, Error, Result};
+use runmig_lease::layout::LayoutFile;
 use runmig_lease::model::{GpuUuid, Placement, Process};
-use runmig_lease::store::{Claim, ClaimPod, Held};
-use runmig_lease::{ClaimPlace, LeaseManager, NoBundles, Patience, Returned, request};
+use runmig_lease::process;
+use runmig_lease::store::{Claim, ClaimPod, Held, Store};
+use runmig_lease::{
+    ApplyOptions, Change, ClaimPlace, Goal, LeaseManager, NoBundles, Patience, Returned, request,
+};
 use std::time::Duration;
 
 /// The processes that stand for the inits of containers: of the victim, and of those beside it.
@@ -16,6 +20,9 @@ pub struct Inits {
     pub victim: i32,
     pub others: i32,
 }
+
+/// A piece of the core that a child runs.
+pub type Act = fn(&World, Inits) -> Result<()>;
 
 pub struct Operation {
     pub name: &'static str,
@@ -27,8 +34,49 @@ pub struct Operation {
     pub is_fresh: bool,
     /// Makes the world. The victim's init dies after it, and its container is gone.
     pub before: fn(&World, Inits),
-    pub act: fn(&World, Inits) -> Result<()>,
+    pub act: Act,
 }
+
+impl Operation {
+    /// Whether it waits for what another process ends meanwhile.
+    pub fn waits(&self) -> bool {
+        self.name == "wait" || self.name.starts_with("wait-for")
+    }
+
+    /// Whether it must not call the driver: what it releases lives on, or is no instance of the driver.
+    pub fn is_quiet(&self) -> bool {
+        QUIET.contains(&self.name)
+    }
+
+    /// Whether it can die twice, and stand still while another process runs: one that waits has a helper, and processes of
+    /// the world are not put back.
+    pub fn meets_others(&self) -> bool {
+        !self.waits() && !self.is_fresh
+    }
+}
+
+const QUIET: &[&str] = &[
+    "delete-to-idle",
+    "gc-of-earlier-boot",
+    "delete-adopted",
+    "delete-shared",
+    "delete-gpu",
+    "poststop-gpu",
+    "gc-of-gpu",
+    "delete-share",
+    "delete-share-beside",
+    "poststop-share",
+    "gc-of-share",
+    "delete-seat-beside",
+    "delete-mps",
+    "gc-of-mps",
+    "unprepare-to-idle",
+    "unprepare-promise",
+];
+
+/// A layout, and the empty one that ends what it made.
+pub const WANTED: &str = r#"{"1g.6gb": 2}"#;
+pub const EMPTY: &str = "{}";
 
 const KEPT: &str = "keep_idle = \"5m\"";
 const NONE: &str = "sharing.enforcement = [\"none\"]";
@@ -38,7 +86,7 @@ const fn operation(
     name: &'static str,
     config: &'static str,
     before: fn(&World, Inits),
-    act: fn(&World, Inits) -> Result<()>,
+    act: Act,
 ) -> Operation {
     Operation {
         name,
@@ -175,6 +223,21 @@ pub const ALL: &[Operation] = &[
         |w, _| delete(w, ID),
     ),
     operation(
+        "delete-last-shared",
+        "",
+        |w, i| {
+            made(w, i, &[PEER, ID], in_pod);
+            end(w, PEER).unwrap();
+        },
+        |w, _| delete(w, ID),
+    ),
+    operation(
+        "gc-of-shared",
+        "",
+        |w, i| made(w, i, &[ID, OTHER], in_pod),
+        gc,
+    ),
+    operation(
         "delete-two",
         "policy.slices_per_container = 2",
         |w, i| {
@@ -206,7 +269,7 @@ pub const ALL: &[Operation] = &[
     operation(
         "gc-of-seats",
         NONE,
-        |w, i| made(w, i, &[ID, OTHER], |w, id| seat(w, id)),
+        |w, i| made(w, i, &[ID, OTHER], seat),
         gc,
     ),
     operation(
@@ -301,6 +364,87 @@ pub const ALL: &[Operation] = &[
         |w, i| made(w, i, &[ID], share),
         gc,
     )),
+    on_gpus(operation(
+        "poststop-gpu",
+        GPUS,
+        |w, i| made(w, i, &[ID], gpu),
+        poststop,
+    )),
+    on_gpus(operation(
+        "poststop-share",
+        NONE,
+        |w, i| made(w, i, &[ID], share),
+        poststop,
+    )),
+    on_gpus(operation(
+        "delete-share",
+        NONE,
+        |w, i| made(w, i, &[ID], share),
+        |w, _| delete(w, ID),
+    )),
+    on_gpus(operation(
+        "wait-for-gpu",
+        GPUS,
+        |w, i| {
+            all_gpus(w, i);
+            w.ask(ID, &[("runmig.dev/gpu", "1"), ("runmig.dev/wait", "10m")]);
+        },
+        create_victim,
+    )),
+    on_gpus(operation(
+        "wait-for-share",
+        "policy.gpus_per_container = 2\nsharing.enforcement = [\"none\"]",
+        |w, i| {
+            all_gpus(w, i);
+            w.ask(
+                ID,
+                &[("runmig.dev/share", "1/2"), ("runmig.dev/wait", "10m")],
+            );
+        },
+        create_victim,
+    )),
+    operation(
+        "prepare-from-idle",
+        KEPT,
+        |w, _| {
+            prepare(w).unwrap();
+            unprepare(w).unwrap();
+        },
+        |w, _| prepare(w),
+    ),
+    operation(
+        "apply",
+        KEPT,
+        |w, i| idle(w, i, &[ID]),
+        |w, _| apply(w, WANTED),
+    ),
+    fresh(on_gpus(operation(
+        "create-mps-beside",
+        MPS,
+        |w, i| {
+            made(w, i, &[PEER], mps);
+            mps(w, ID);
+        },
+        create_victim,
+    ))),
+    fresh(on_gpus(operation(
+        "gc-restarting-mps",
+        MPS,
+        |w, i| {
+            made(w, i, &[PEER], mps);
+            kill_daemons(w);
+        },
+        gc,
+    ))),
+    fresh(operation(
+        "gc-restarting-mps-seat",
+        MPS,
+        |w, i| {
+            made(w, i, &[PEER], mps_seat);
+            kill_daemons(w);
+        },
+        gc,
+    )),
     fresh(on_gpus(operation(
         "create-mps",
         MPS,
@@ -379,6 +523,48 @@ fn share(w: &World, id: &str) {
 fn mps(w: &World, id: &str) {
     w.install_mps();
     share(w, id);
+}
+
+/// Gives all GPUs without MIG to a container.
+fn all_gpus(w: &World, inits: Inits) {
+    w.ask(PEER, &[("runmig.dev/gpu", "2")]);
+    create(w, PEER, inits.others).unwrap();
+}
+
+/// Kills the control programs of all MPS daemons.
+fn kill_daemons(w: &World) {
+    let store = Store::existing(&w.path("state"), Duration::from_secs(5))
+        .unwrap()
+        .unwrap();
+    for held in store.list().unwrap().held() {
+        let daemon = held
+            .instance
+            .resource
+            .daemon()
+            .and_then(|daemon| daemon.process);
+        let pid = nix::unistd::Pid::from_raw(daemon.unwrap().pid);
+        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).unwrap();
+        while process::of(pid.as_raw()).is_some_and(|p| process::is_alive(&p)) {
+            std::thread::sleep(Duration::from_micros(200));
+        }
+    }
+}
+
+/// Brings the GPU with MIG to a layout. Returns whether nothing was left to do.
+pub fn apply_to(w: &World, instances: &str) -> Result<bool> {
+    let config = w.config();
+    let (leases, _) = bundles::existing_or_new(&config, Actor::Operator)?;
+    let text = format!(
+        r#"{{"version": "v1", "mig-configs": {{"wanted":
+            [{{"devices": [0], "mig-enabled": true, "mig-devices": {instances}}}]}}}}"#
+    );
+    let wanted = LayoutFile::parse(&text)?.select(None)?;
+    let applied = leases.apply(Goal::Layout(&wanted), ApplyOptions::default())?;
+    Ok(applied.instances.iter().all(|i| i.change == Change::Keep))
+}
+
+fn apply(w: &World, instances: &str) -> Result<()> {
+    apply_to(w, instances).map(drop)
 }
 
 /// Makes containers.

@@ -58,7 +58,9 @@ impl World {
             .tempdir_in("/dev/shm")
             .expect("a folder in /dev/shm");
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        World { dir }
+        let world = World { dir };
+        fs::copy(built("libnvml_sim.so"), world.library()).unwrap();
+        world
     }
 
     /// Empties the world, and makes a machine with one GPU in MIG mode and so many that do not support it.
@@ -78,13 +80,14 @@ impl World {
             .chain((0..without_mig).map(|_| gpu("T4", Mode::Off)))
             .collect();
         let machine = self.path("machine");
-        fs::copy(
-            built("libnvml_sim.so"),
-            machine.join("lib/libnvidia-ml.so.1"),
-        )
-        .unwrap();
+        fs::hard_link(self.library(), machine.join("lib/libnvidia-ml.so.1")).unwrap();
         state::create(&machine, &Machine::new(&machine.to_string_lossy(), &gpus)).unwrap();
         self.configure("");
+    }
+
+    /// The driver's library, of which each machine has a link.
+    pub fn library(&self) -> PathBuf {
+        self.dir.path().join("libnvidia-ml.so.1")
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -191,6 +194,10 @@ impl World {
         });
         fs::write(dir.join("state.json"), state.to_string()).unwrap();
         Ok(())
+    }
+
+    pub fn has_container(&self, id: &str) -> bool {
+        self.path("root").join(id).exists()
     }
 
     pub fn remove_container(&self, id: &str) {
@@ -302,8 +309,11 @@ impl World {
     /// Installs NVIDIA's control program, as far as it is simulated.
     pub fn install_mps(&self) {
         let program = self.path("machine/usr/bin/nvidia-cuda-mps-control");
-        fs::create_dir_all(program.parent().unwrap()).unwrap();
-        fs::copy(built("nvidia-cuda-mps-control"), program).unwrap();
+        // A daemon may run it.
+        if !program.exists() {
+            fs::create_dir_all(program.parent().unwrap()).unwrap();
+            fs::copy(built("nvidia-cuda-mps-control"), program).unwrap();
+        }
     }
 }
 
