@@ -195,10 +195,9 @@ fn quarantined(world: &World, operation: &Operation, code: u32) -> Result<(), St
         return Ok(());
     }
     for lease in world.leases() {
-        // A claim keeps its lease, and its failed Prepare an idle slice.
+        // A claim keeps its lease.
         let is_kept = match lease["state"].as_str() {
             Some("quarantined") => false,
-            Some("idle") => operation.name == "prepare-claim-from-idle",
             _ => lease["claim"].is_object(),
         };
         if is_kept || [PEER, HOLDER].iter().any(|id| lease["container"] == **id) {

@@ -4,38 +4,12 @@ use super::*;
 use nvml_sim::fault::{Moment, Outcome};
 
 pub const ALL: &[Operation] = &[
-    operation("promise-claim", Kind::Collect, |world| {
-        call(world, "promise")
-    }),
     operation("prepare-claim", Kind::Collect, |world| {
-        call(world, "prepare")
-    }),
-    operation("prepare-promised-claim", Kind::Collect, |world| {
-        said(&mut world.claims("promise", ID)).ok();
-        call(world, "prepare")
-    }),
-    operation("prepare-claim-from-idle", Kind::Collect, |world| {
-        world.configure("keep_idle = \"5m\"");
-        made(world, PEER);
-        said(&mut world.claims("unprepare", PEER)).ok();
         call(world, "prepare")
     }),
     operation("prepare-half-made-claim", Kind::Collect, |world| {
         half_made(world);
         call(world, "prepare")
-    }),
-    operation("unprepare-claim", Kind::Collect, |world| {
-        made(world, ID);
-        call(world, "unprepare")
-    }),
-    operation("unprepare-claim-to-idle", Kind::Collect, |world| {
-        world.configure("keep_idle = \"5m\"");
-        made(world, ID);
-        call(world, "unprepare")
-    }),
-    operation("unprepare-promise", Kind::Collect, |world| {
-        said(&mut world.claims("promise", ID)).ok();
-        call(world, "unprepare")
     }),
     operation("gc-of-half-made-claim", Kind::Collect, |world| {
         half_made(world);

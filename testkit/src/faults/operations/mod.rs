@@ -88,9 +88,6 @@ pub fn each_once(names: &[&str]) {
     assert_eq!(sorted(these), sorted(all));
 }
 
-/// The configuration for shares.
-const SHARING: &str = "sharing.enforcement = [\"none\"]";
-
 fn all() -> impl Iterator<Item = &'static Operation> {
     let all = [
         slices::ALL,

@@ -3,41 +3,7 @@
 use super::*;
 
 pub const ALL: &[Operation] = &[
-    operation("create-seat", Kind::Create, |world| {
-        seat(world, ID);
-        create(world)
-    }),
-    operation("create-seat-beside", Kind::Create, |world| {
-        seats(world, &[PEER]);
-        seat(world, ID);
-        create(world)
-    }),
-    operation("delete-seat", Kind::Delete, |world| {
-        seats(world, &[ID]);
-        delete(world)
-    }),
-    operation("delete-seat-beside", Kind::Delete, |world| {
-        seats(world, &[PEER, ID]);
-        delete(world)
-    }),
-    operation("poststop-seat", Kind::Delete, |world| {
-        seat(world, ID);
-        let lease = world.abandoned(ID);
-        world.hook(ID, &lease)
-    }),
-    operation("gc-of-seats", Kind::Collect, |world| {
-        for id in [PEER, ID] {
-            seat(world, id);
-            world.abandoned(id);
-        }
-        world.migctl(&["gc"]).into()
-    }),
     operation("create-mps-seat", Kind::Create, |world| {
-        mps_seat(world, ID);
-        create(world)
-    }),
-    operation("create-mps-seat-beside", Kind::Create, |world| {
-        mps_seats(world, &[PEER]);
         mps_seat(world, ID);
         create(world)
     }),
@@ -45,42 +11,15 @@ pub const ALL: &[Operation] = &[
         mps_seats(world, &[ID]);
         delete(world)
     }),
-    operation("delete-mps-seat-beside", Kind::Delete, |world| {
-        mps_seats(world, &[PEER, ID]);
-        delete(world)
-    }),
     operation("poststop-mps-seat", Kind::Delete, |world| {
         mps_seat(world, ID);
         let lease = world.abandoned(ID);
         world.hook(ID, &lease)
     }),
-    operation("gc-of-mps-seats", Kind::Collect, |world| {
-        for id in [PEER, ID] {
-            mps_seat(world, id);
-            world.abandoned(id);
-        }
-        world.migctl(&["gc"]).into()
-    }),
     operation("release-damaged-mps-seat", Kind::Collect, |world| {
         mps_seat(world, ID);
         let lease = abandoned_and_damaged(world);
         world.migctl(&["release", &lease]).into()
-    }),
-    operation("run-seat", Kind::Create, |world| {
-        seat(world, ID);
-        run(world)
-    }),
-    operation("release-seat", Kind::Collect, |world| {
-        seat(world, ID);
-        release(world)
-    }),
-    operation("run-mps-seat", Kind::Create, |world| {
-        mps_seat(world, ID);
-        run(world)
-    }),
-    operation("release-mps-seat", Kind::Collect, |world| {
-        mps_seat(world, ID);
-        release(world)
     }),
     operation("gc-restarting-mps-seat", Kind::Collect, |world| {
         mps_seats(world, &[PEER]);
@@ -88,12 +27,6 @@ pub const ALL: &[Operation] = &[
         world.migctl(&["gc"]).into()
     }),
 ];
-
-/// A seat for a container.
-fn seat(world: &World, id: &str) {
-    world.configure(SHARING);
-    world.bundle_saying(id, &seat_asks(world));
-}
 
 /// A seat at `mps` for a container.
 fn mps_seat(world: &World, id: &str) {
@@ -105,14 +38,6 @@ fn mps_seat(world: &World, id: &str) {
 fn seat_asks(world: &World) -> [(&str, &str); 2] {
     let slice = ("runmig.dev/slice", world.profile);
     [slice, ("runmig.dev/share", "1/2")]
-}
-
-/// Containers with seats in one slice.
-fn seats(world: &World, ids: &[&str]) {
-    for id in ids {
-        seat(world, id);
-        world.create(id);
-    }
 }
 
 fn mps_seats(world: &World, ids: &[&str]) {
