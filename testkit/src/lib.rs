@@ -74,7 +74,7 @@ macro_rules! cases {
         $(mod $module {
             $(#[test]
             fn $name() {
-                if let Some(setup) = $crate::Setup::of($crate::Low::$low) {
+                if let Some(setup) = $crate::Setup::try_of($crate::Low::$low) {
                     $crate::cases::$module::$name(&setup);
                 }
             })+
@@ -92,6 +92,12 @@ pub fn skip(why: &str) {
         "cannot run here, and all is to run: {why}"
     );
     let _ = writeln!(std::io::stderr(), "SKIPPED: {why}");
+}
+
+/// Fails unless a text has these words.
+#[track_caller]
+pub fn has(text: &str, words: &str) {
+    assert!(text.contains(words), "no \"{words}\" in:\n{text}");
 }
 
 /// The root of the repository.

@@ -1,12 +1,12 @@
 //! A simulated machine with GPUs, gone when dropped.
 
-use super::process::said;
+use super::process::{Going, going, said};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
 pub struct Machine {
@@ -60,6 +60,14 @@ impl Machine {
     /// `nvml-sim VERB DIR ARGUMENTS`, which has to succeed.
     pub fn sim(&self, verb: &str, arguments: &[&str]) -> String {
         said(self.sim_command(verb).args(arguments)).ok().stdout
+    }
+
+    /// Starts a process that computes on a GPU, until it is killed.
+    pub fn hold(&self, options: &[&str]) -> Going {
+        let mut hold = self.sim_command("hold");
+        let mut hold = going(hold.args(options).stdin(Stdio::null()));
+        hold.until("holding");
+        hold
     }
 
     pub fn sim_command(&self, verb: &str) -> Command {

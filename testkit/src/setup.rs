@@ -11,13 +11,13 @@
 
 use super::bundle::Bundle;
 use super::machine::Machine;
-use super::process::{Said, copy_program, said};
+use super::process::{Going, Said, copy_program, going, said, until};
 use super::runtimes::Low;
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
 pub struct Setup {
@@ -29,12 +29,22 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// Two A100 with MIG on. None where the low-level runtime is not there.
-    pub fn of(low: Low) -> Option<Setup> {
+    /// Two A100 with MIG on.
+    pub fn of(low: Low) -> Setup {
         Setup::on(low, Machine::new("A100-80GB", 2))
     }
 
-    pub fn on(low: Low, machine: Machine) -> Option<Setup> {
+    /// With a low-level runtime that every machine for tests has.
+    pub fn on(low: Low, machine: Machine) -> Setup {
+        Setup::try_on(low, machine).expect("containers; hint: run scripts/setup test, and be root")
+    }
+
+    pub fn try_of(low: Low) -> Option<Setup> {
+        Setup::try_on(low, Machine::new("A100-80GB", 2))
+    }
+
+    /// None where the low-level runtime is not there, as one that `scripts/engines` builds may not be.
+    pub fn try_on(low: Low, machine: Machine) -> Option<Setup> {
         let found = low.find()?;
         if !nix::unistd::geteuid().is_root() {
             super::skip("containers are made by root");
@@ -157,6 +167,95 @@ impl Setup {
         let bundle = self.bundle(script);
         bundle.annotate("runmig.dev/slice", slice);
         bundle
+    }
+
+    /// One with these annotations whose container stays.
+    pub fn bundle_with(&self, annotations: &[(&str, &str)]) -> Bundle {
+        let bundle = self.bundle("exec sleep 1000");
+        for (key, value) in annotations {
+            bundle.annotate(key, value);
+        }
+        bundle
+    }
+
+    #[track_caller]
+    pub fn create(&self, bundle: &Bundle, id: &str) -> Said {
+        self.runmig(&["create", "-b", bundle.as_str(), id]).ok()
+    }
+
+    /// Runs a container to its end.
+    #[track_caller]
+    pub fn run(&self, bundle: &Bundle) -> Said {
+        let id = super::unique();
+        self.runmig(&["run", "-b", bundle.as_str(), &id]).ok()
+    }
+
+    /// Creates a container that stays, and returns its id.
+    #[track_caller]
+    pub fn gives(&self, annotations: &[(&str, &str)]) -> String {
+        let id = super::unique();
+        self.create(&self.bundle_with(annotations), &id);
+        id
+    }
+
+    #[track_caller]
+    pub fn delete(&self, id: &str) {
+        self.runmig(&["delete", "--force", id]).ok();
+    }
+
+    /// Deletes these containers, which were all that there was.
+    #[track_caller]
+    pub fn ends<S: AsRef<str>>(&self, ids: &[S]) {
+        ids.iter().for_each(|id| self.delete(id.as_ref()));
+        self.nothing_is_left();
+    }
+
+    /// Returns the line of a create that is refused and leaves its bundle as it was.
+    #[track_caller]
+    pub fn refused(&self, bundle: &Bundle) -> String {
+        let before = bundle.bytes();
+        let create = ["create", "-b", bundle.as_str(), &super::unique()];
+        let line = self.runmig(&create).refused();
+        assert_eq!(bundle.bytes(), before);
+        line
+    }
+
+    /// The same for a bundle with these annotations, which need words in the line.
+    #[track_caller]
+    pub fn refuses(&self, annotations: &[(&str, &str)], words: &str) -> String {
+        let line = self.refused(&self.bundle_with(annotations));
+        super::has(&line, words);
+        line
+    }
+
+    /// Starts a create that waits for room.
+    pub fn waits(&self, annotations: &[(&str, &str)]) -> (String, Going) {
+        let (id, bundle) = (super::unique(), self.bundle_with(annotations));
+        bundle.annotate("runmig.dev/wait", "10m");
+        let mut create = self.command(&["create", "-b", bundle.as_str(), &id]);
+        let create = going(create.stdin(Stdio::null()));
+        until("it waits", || {
+            let list = self.migctl(&["list", "-o", "json"]).ok().json();
+            let all = list["waiting"].as_array().into_iter().flatten();
+            { all }.any(|waiter| waiter["container"] == id.as_str())
+        });
+        (id, create)
+    }
+
+    /// Has a call of the driver fail with a code of NVML's.
+    pub fn fault(&self, call: &str, returns: &str) {
+        let fault = ["--call", call, "--returns", returns];
+        self.machine.sim("fault", &fault);
+    }
+
+    /// Returns the lease of a container.
+    #[track_caller]
+    pub fn lease(&self, id: &str) -> Value {
+        let leases = self.leases();
+        let found = leases.iter().find(|lease| lease["container"] == id);
+        found
+            .unwrap_or_else(|| panic!("no lease of {id}: {leases:?}"))
+            .clone()
     }
 
     /// Returns the output of `migctl list -o json`.

@@ -1,9 +1,7 @@
-//! Containers with a share or a whole GPU under an engine. A kind, such as a share at one level, is a value of `Kind`,
-//! and all of them take the same course.
+//! Kinds of requests, each a value of `Kind`, and the leases of shares.
 
-use super::cuda::{self, CLIENT};
-use super::process::{lives, until};
-use super::{Bundle, Low, Machine, Setup, unique};
+use super::process::until;
+use super::{Low, Machine, Setup};
 use serde_json::Value;
 
 /// A kind of request, and a machine that can grant it.
@@ -18,7 +16,19 @@ pub struct Kind {
     pub config: &'static str,
     /// CUDA's memory in a process of the container.
     pub info: &'static str,
+    /// Whether its machine has a controller of cgroups whose limit an engine can update.
+    pub updates: bool,
 }
+
+pub const SLICE: Kind = Kind {
+    row: "a slice by annotation",
+    key: "runmig.dev/slice",
+    value: "1g.10gb",
+    machine: &["--gpu", "A100-80GB", "--mig", "on"],
+    config: "",
+    info: "",
+    updates: true,
+};
 
 pub const SHARE_AT_NONE: Kind = Kind {
     row: "a share at none",
@@ -27,6 +37,7 @@ pub const SHARE_AT_NONE: Kind = Kind {
     machine: &["--gpu", "L4", "--mps"],
     config: "sharing.enforcement = [\"none\"]",
     info: "total 22522 free 22272",
+    updates: true,
 };
 
 pub const SHARE_AT_MPS: Kind = Kind {
@@ -42,6 +53,7 @@ pub const SHARE_AT_DRIVER: Kind = Kind {
     machine: &["--gpu", "L4", "--mps", "--driver", "615"],
     config: "sharing.enforcement = [\"driver\"]",
     info: "total 8192 free 7942",
+    updates: false,
     ..SHARE_AT_NONE
 };
 
@@ -53,137 +65,17 @@ pub const WHOLE_GPU: Kind = Kind {
     ..SHARE_AT_NONE
 };
 
-/// An engine under test.
-pub trait Engine {
-    /// Starts a container with a request that stays, and with what a CUDA client needs.
-    fn start(&mut self, key: &str, value: &str) -> String;
-    /// Runs a shell script in it. Returns its output.
-    fn exec(&self, id: &str, script: &str) -> String;
-    /// Gives it other resources.
-    fn update(&self, id: &str);
-    /// Starts it again. Returns its id from then on.
-    fn restart(&mut self, id: &str) -> String;
-    /// Kills the engine, or its part that watches the container.
-    fn kill(&mut self, id: &str);
-    /// Starts the engine again.
-    fn back(&mut self);
-    fn remove(&self, id: &str);
-    /// Records a row of the table of engines.
-    fn passed(&self, case: &str);
-}
-
 impl Kind {
-    pub fn setup(&self, low: Low) -> Option<Setup> {
-        let setup = Setup::on(low, Machine::with(self.machine))?;
+    pub fn setup(&self, low: Low) -> Setup {
+        let setup = Setup::on(low, Machine::with(self.machine));
         setup.configure(self.config);
-        Some(setup)
-    }
-
-    /// A process of `exec` sees the GPU, and as much of it as the level promises.
-    #[track_caller]
-    fn holds(&self, setup: &Setup, engine: &impl Engine, id: &str) {
-        let script = format!("{} {CLIENT} info 2>&1", cuda::library(&setup.machine));
-        assert_eq!(engine.exec(id, &script).trim_end(), self.info);
-    }
-
-    pub fn exec_update_restart(&self, setup: &Setup, engine: &mut impl Engine) {
-        self.through_restart(setup, engine, Engine::update);
-        engine.passed(&format!("{}: exec, update, restart", self.row));
-    }
-
-    /// The same where no controller of cgroups has a limit to update.
-    pub fn exec_restart(&self, setup: &Setup, engine: &mut impl Engine) {
-        self.through_restart(setup, engine, |_, _| {});
-        engine.passed(self.row);
-    }
-
-    fn through_restart<E: Engine>(&self, setup: &Setup, engine: &mut E, update: fn(&E, &str)) {
-        let id = engine.start(self.key, self.value);
-        self.holds(setup, engine, &id);
-        let before = ready(setup, &id);
-        update(engine, &id);
-        self.holds(setup, engine, &id);
-        assert_eq!(ready(setup, &id)["id"], before["id"]);
-
-        let again = engine.restart(&id);
-        // CRI-O deletes the ended container later.
-        setup.migctl(&["gc"]).ok();
-        let after = setup.the_lease();
-        assert_eq!(after, ready(setup, &again));
-        assert_ne!(after["id"], before["id"]);
-        if let Some(daemon) = daemon(&before) {
-            assert!(!lives(daemon));
-        }
-        self.holds(setup, engine, &again);
-        engine.remove(&again);
-        // CRI-O still has the ended one.
-        engine.remove(&id);
-        setup.nothing_is_left();
-    }
-
-    pub fn killed_engine(&self, setup: &Setup, engine: &mut impl Engine) {
-        let id = engine.start(self.key, self.value);
-        let before = ready(setup, &id);
-        engine.kill(&id);
-        setup.migctl(&["gc"]).ok();
-        assert_eq!(ready(setup, &id)["id"], before["id"]);
-        engine.back();
-        self.holds(setup, engine, &id);
-        let after = ready(setup, &id);
-        assert_eq!(daemon(&after), daemon(&before));
-        engine.remove(&id);
-        let init = i32::try_from(before["initPid"].as_i64().unwrap()).unwrap();
-        until("the container has ended", || !lives(init));
-        setup.migctl(&["gc"]).ok();
-        setup.nothing_is_left();
-        engine.passed(&format!("{}: the engine is killed", self.row));
+        setup
     }
 }
 
 /// An H100 that could do MIG, and an L4 that cannot.
 pub fn mixed() -> Machine {
     Machine::with(&["--gpu", "H100-80GB", "--gpu", "L4", "--mig", "off"])
-}
-
-/// Creates a container with a request, and returns its id.
-pub fn create(setup: &Setup, key: &str, value: &str) -> String {
-    let (id, bundle) = (unique(), setup.bundle("exec sleep 1000"));
-    bundle.annotate(key, value);
-    setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
-    id
-}
-
-pub fn delete(setup: &Setup, id: &str) {
-    setup.runmig(&["delete", "--force", id]).ok();
-}
-
-/// Returns the line of a create that is refused and leaves its bundle as it was.
-#[track_caller]
-pub fn refused_bundle(setup: &Setup, bundle: &Bundle) -> String {
-    let before = bundle.bytes();
-    let line = setup
-        .runmig(&["create", "-b", bundle.as_str(), &unique()])
-        .refused();
-    assert_eq!(bundle.bytes(), before);
-    line
-}
-
-/// The same for a new bundle with these annotations.
-#[track_caller]
-pub fn refused(setup: &Setup, annotations: &[(&str, &str)]) -> String {
-    let bundle = setup.bundle("true");
-    for (key, value) in annotations {
-        bundle.annotate(key, value);
-    }
-    refused_bundle(setup, &bundle)
-}
-
-/// The same on a machine on which no other container has anything.
-#[track_caller]
-pub fn refusal(setup: &Setup, annotations: &[(&str, &str)]) -> String {
-    let line = refused(setup, annotations);
-    setup.nothing_is_left();
-    line
 }
 
 /// Returns the GPU's index and the memory of each share, in MiB.
@@ -194,14 +86,6 @@ pub fn shares(setup: &Setup) -> Vec<(u64, u64)> {
     let mut all: Vec<(u64, u64)> = leases.iter().map(of).collect();
     all.sort_unstable();
     all
-}
-
-/// Returns the lease of a container.
-#[track_caller]
-pub fn lease(setup: &Setup, id: &str) -> Value {
-    let leases = setup.leases();
-    let found = leases.iter().find(|lease| lease["container"] == id);
-    found.unwrap_or_else(|| panic!("{leases:?}")).clone()
 }
 
 /// Waits until the lease of a container is ready, and returns it.

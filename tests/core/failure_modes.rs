@@ -2,7 +2,7 @@
 
 use std::fs;
 
-/// Where a name is looked for: `seats/late` is a file or folder of one of the programs.
+/// The places of a name: `seats/late` is a file or folder of one of the programs.
 const FOLDERS: [&str; 7] = [
     "tests",
     "tests/core",

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, Output};
+use testkit::has;
 use testkit::process::said;
 use testkit::{Low, Machine};
 
@@ -66,10 +67,7 @@ fn says_there_is_no_gpu() {
     let output = script(&["--driver-root", nothing.path().to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(3));
     let said = text(&output.stderr);
-    assert!(
-        said.contains("hardware: no NVIDIA GPU on this machine: "),
-        "{said}"
-    );
+    has(&said, "hardware: no NVIDIA GPU on this machine: ");
     assert_eq!(output.stdout, b"");
 
     // Files of a driver, and none that answers.
@@ -84,10 +82,7 @@ fn says_there_is_no_gpu() {
     ]);
     assert_eq!(output.status.code(), Some(3));
     let said = text(&output.stderr);
-    assert!(
-        said.contains("the driver answers 9 to nvmlInit_v2"),
-        "{said}"
-    );
+    has(&said, "the driver answers 9 to nvmlInit_v2");
     assert_eq!(output.stdout, b"");
 }
 
@@ -121,7 +116,7 @@ fn looks_only_without_instances() {
             assert!(transcript.contains(&format!("\n$ migctl {verb}")), "{verb}");
         }
         let refused = "\n$ runmig create --bundle refused refused\n  runmig: ";
-        assert!(transcript.contains(refused), "{transcript}");
+        has(&transcript, refused);
         assert!(transcript.contains("\n  config.json is untouched\n"));
         assert!(transcript.ends_with("\n$ runmig run --bundle plain plain\n  exit 0\n"));
     }
@@ -173,7 +168,7 @@ fn gives_each_profile_a_slice() {
     let (transcript, _) = transcript(&machine, &["--instances"]);
     machine.is_empty();
     let done = "\n# 7 of 7 profiles had their slice, and released it\n";
-    assert!(transcript.contains(done), "{transcript}");
+    has(&transcript, done);
     for call in ["nvmlDeviceCreateGpuInstance", "nvmlGpuInstanceDestroy"] {
         let calls = changes(&machine);
         let count = calls.iter().filter(|made| made.starts_with(call)).count();

@@ -5,6 +5,7 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use tempfile::TempDir;
+use testkit::has;
 
 struct Place {
     root: TempDir,
@@ -176,15 +177,12 @@ fn another_prefix() {
     ] {
         let file = place.at("opt/runmig/share/runmig").join(example);
         let text = fs::read_to_string(file).unwrap();
-        assert!(text.contains("\"/opt/runmig/bin/runmig"), "{text}");
+        has(&text, "\"/opt/runmig/bin/runmig");
         assert!(!text.contains("/usr/local"), "{text}");
     }
     let unit = place.at("opt/runmig/lib/systemd/system/runmig-gc.service");
     let unit = fs::read_to_string(unit).unwrap();
-    assert!(
-        unit.contains("\nExecStart=/opt/runmig/bin/migctl gc\n"),
-        "{unit}"
-    );
+    has(&unit, "\nExecStart=/opt/runmig/bin/migctl gc\n");
     place.ok(&["--prefix=/opt/runmig", "--uninstall"]);
     assert_eq!(place.files(), []);
 }

@@ -4,6 +4,7 @@ use runmig_lease::config::Config;
 use runmig_lease::model::{Gpu, GpuUuid, MigMode, Profile};
 use runmig_lease::policy::{Kind, More, Policy, Subject, Usage};
 use runmig_lease::request::{Alternative, alternatives};
+use testkit::has;
 
 fn policy(text: &str) -> Policy {
     Config::parse(text).unwrap().policy
@@ -198,10 +199,7 @@ fn allows_slices_up_to_number() {
     );
     for bad in ["0", "65"] {
         let line = refused(&format!("[policy]\nslices_per_container = {bad}"));
-        assert!(
-            line.contains(&format!("{bad} is no number from 1 to 64")),
-            "{line}"
-        );
+        has(&line, &format!("{bad} is no number from 1 to 64"));
     }
 }
 
@@ -356,8 +354,5 @@ fn refuses_empty_pattern() {
         "{line}"
     );
     let line = refused("[[policy.limit]]\nslices = 1\nuser = \"\"");
-    assert!(
-        line.contains("a user is a number, or \"*\" for each"),
-        "{line}"
-    );
+    has(&line, "a user is a number, or \"*\" for each");
 }

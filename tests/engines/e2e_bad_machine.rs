@@ -8,13 +8,13 @@ use std::process::Command;
 use testkit::refusal::{refused, refused_in};
 use testkit::{Low, Setup, said};
 
-fn setup() -> Option<Setup> {
+fn setup() -> Setup {
     Setup::of(Low::Runc)
 }
 
 #[test]
 fn reports_driver_errors() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     let bundle = setup.asking("1g.10gb", "true");
     for (call, code, line) in [
         (
@@ -77,7 +77,7 @@ fn reports_driver_errors() {
 /// Root of a user namespace is not root, though its effective id says 0.
 #[test]
 fn refuses_plain_users() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     let bundle = setup.asking("1g.10gb", "true");
     refused_in(
         &setup,
@@ -95,7 +95,7 @@ fn refuses_plain_users() {
 
 #[test]
 fn refuses_bad_configuration() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     let bundle = setup.asking("1g.10gb", "true");
     let written = fs::read(setup.config()).unwrap();
     let ourselves = format!("runtime = \"{}\"", setup.program("runmig").display());
@@ -193,7 +193,7 @@ impl Drop for Mounted {
 
 #[test]
 fn refuses_bad_state_directory() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     let bundle = setup.asking("1g.10gb", "true");
     {
         let _read_only = Mounted::tmpfs(&setup.state(), "ro,mode=0700");

@@ -28,9 +28,9 @@ struct Forgotten {
 }
 
 fn forgotten() -> Option<Forgotten> {
-    let setup = Setup::of(Low::Runc)?;
+    let setup = Setup::of(Low::Runc);
     let (id, bundle) = (unique(), setup.asking("1g.10gb", "true"));
-    setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
+    setup.create(&bundle, &id);
     let (program, away) = (setup.program("runmig-hook"), setup.path("away"));
     std::fs::rename(&program, &away).unwrap();
     let _ = said(&mut setup.bare(&["delete", "--force", &id]));
@@ -142,11 +142,9 @@ fn refuses_what_is_no_state() {
 /// A hook that comes late does not take the slice of one that runs.
 #[test]
 fn spares_a_running_container() {
-    let Some(setup) = Setup::of(Low::Runc) else {
-        return;
-    };
+    let setup = Setup::of(Low::Runc);
     let (id, bundle) = (unique(), setup.asking("1g.10gb", "sleep 1000"));
-    setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
+    setup.create(&bundle, &id);
     let said = hook(&setup, &[], &state(&id, bundle.as_str()));
     assert!(
         said.stderr
@@ -155,6 +153,5 @@ fn spares_a_running_container() {
         said.stderr
     );
     setup.machine.the_instance();
-    setup.runmig(&["delete", "--force", &id]).ok();
-    setup.nothing_is_left();
+    setup.ends(&[&id]);
 }

@@ -5,6 +5,7 @@ use serde_json::json;
 use std::fs;
 use std::process::Command;
 use testkit::bundle::{SHOW, nodes, visible};
+use testkit::has;
 use testkit::process::until;
 use testkit::runtimes::built;
 use testkit::{Bundle, Instance, Low, Setup, said, unique};
@@ -17,16 +18,16 @@ struct World {
 
 impl World {
     fn new() -> Option<World> {
-        let mut setup = Setup::of(Low::NewRunc)?;
+        let mut setup = Setup::try_of(Low::NewRunc)?;
         let Some(runtime) = built("nvidia-container-runtime", "nvidia-container-runtime") else {
             testkit::skip("nvidia-container-runtime is not there; run scripts/setup");
             return None;
         };
         let bundle = setup.asking("1g.10gb", "true");
         let id = unique();
-        setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
+        setup.create(&bundle, &id);
         let slice = setup.machine.the_instance();
-        setup.runmig(&["delete", "--force", &id]).ok();
+        setup.delete(&id);
 
         let runc = std::mem::replace(&mut setup.runtime, runtime);
         setup.configure("");
@@ -126,7 +127,7 @@ fn gets_slice_and_driver_files() {
         assert_eq!(bundle.names(), ["config.json", "rootfs"]);
         assert_eq!(visible(&out), Some(world.slice.uuid.as_str()), "{out}");
         assert_eq!(nodes(&out), world.setup.machine.nodes_of(&world.slice));
-        assert!(out.contains("LIBRARY=the driver's"), "{out}");
+        has(&out, "LIBRARY=the driver's");
         world.setup.nothing_is_left();
     }
 }
@@ -213,7 +214,7 @@ fn refuses_devices_by_annotation() {
         let before = bundle.bytes();
         let mut create = world.call(&["create", "-b", bundle.as_str(), &unique()]);
         let line = said(&mut create).refused();
-        assert!(line.contains("beside the slice"), "{line}");
+        has(&line, "beside the slice");
         assert_eq!(bundle.bytes(), before);
         world.setup.nothing_is_left();
         // nvidia-container-runtime reads it so: without a slice it is obeyed

@@ -318,9 +318,7 @@ fn containerd_is(program: Option<PathBuf>) {
 /// Hands each container to the runtime as a CRI engine would.
 #[test]
 fn documented_pod_gets_its_slice() {
-    let Some(setup) = Setup::of(testkit::Low::Runc) else {
-        return;
-    };
+    let setup = Setup::of(testkit::Low::Runc);
     let read = |name: &str| -> serde_json::Value {
         let file = Path::new(REPOSITORY).join("kubernetes").join(name);
         serde_yaml_ng::from_str(&fs::read_to_string(file).unwrap()).unwrap()
@@ -346,7 +344,7 @@ fn documented_pod_gets_its_slice() {
             .find(|l| l["container"] == name)
             .map(|l| l["profile"].clone());
         got.push((name.to_owned(), profile));
-        setup.runmig(&["delete", "--force", name]).ok();
+        setup.delete(name);
     }
     let expected = [
         ("infer", Some("1g.10gb".into())),

@@ -2,6 +2,7 @@
 
 mod args_real;
 mod around;
+mod course;
 mod device_nodes;
 mod driver_level;
 mod dying;

@@ -4,6 +4,7 @@ use crate::node::{Node, eventually, pod_spec};
 use serde_json::{Value, json};
 use testkit::bundle::{NODES, SHOW, nodes, visible};
 use testkit::cuda::{HAS_SOCKET, SOCKETS};
+use testkit::has;
 use testkit::process::with_argument;
 
 const FULL: &str = "7g.80gb";
@@ -44,7 +45,7 @@ pub fn a_pod_by_annotation(node: &Node) {
     assert_eq!(lease["migUUID"], instance.uuid.as_str());
     assert_eq!(lease["state"], "ready");
     let list = node.run("migctl", &["list"]).ok().stdout;
-    assert!(list.contains("default/asks/c"), "{list}");
+    has(&list, "default/asks/c");
     node.delete("asks");
     node.delete("plain");
 }

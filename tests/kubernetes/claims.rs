@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use std::fs;
 use std::path::PathBuf;
 use testkit::bundle::{NODES, SHOW, nodes, visible};
+use testkit::has;
 
 const PROFILE: &str = "1g.10gb";
 const TEMPLATE: &str = "small-slice";
@@ -39,10 +40,7 @@ pub fn a_pod_by_claim(node: &Node) {
     let said = node.logs("claims");
     assert_eq!(nodes(&said), node.machine.nodes_of(&instance), "{said}");
     assert_eq!(visible(&said), Some("void"), "{said}");
-    assert!(
-        said.contains(&format!("UUID={}\n", instance.uuid)),
-        "{said}"
-    );
+    has(&said, &format!("UUID={}\n", instance.uuid));
 
     let leases = node.leases();
     // The claim has a lease, and the container another on the same slice.
@@ -66,7 +64,7 @@ pub fn a_pod_by_claim(node: &Node) {
     );
     let name = claim["metadata"]["name"].as_str().unwrap();
     let list = node.run("migctl", &["list"]).ok().stdout;
-    assert!(list.contains(&format!("claim default/{name}")), "{list}");
+    has(&list, &format!("claim default/{name}"));
     let uid = claim["metadata"]["uid"].as_str().unwrap();
     let file = format!("gpu.runmig.dev-{uid}.json");
     assert_eq!(cdi_files(node), [file.as_str()]);
@@ -121,7 +119,7 @@ pub fn a_reboot_under_a_claim(node: &Node) {
     let said = node.logs("claims");
     assert_eq!(nodes(&said), node.machine.nodes_of(&instance), "{said}");
     let uuid = format!("UUID={}\n", instance.uuid);
-    assert!(said.contains(&uuid), "{said}");
+    has(&said, &uuid);
     let now = node.leases();
     assert_eq!(now.len(), leases.len(), "{now:#?}");
     assert!(leases.iter().all(|old| !now.contains(old)), "{now:#?}");
@@ -150,7 +148,7 @@ pub fn pods_fill_the_gpu(node: &Node) {
     let pending = format!("pod/{last}");
     node.is("condition=PodScheduled=False", &pending);
     let said = node.describe(last);
-    assert!(said.contains("cannot allocate all claims"), "{said}");
+    has(&said, "cannot allocate all claims");
     node.delete(&names[0]);
     node.is_ready(last);
     for name in &names[1..] {

@@ -2,6 +2,7 @@
 
 use crate::claims::{pod, template};
 use crate::node::{Node, eventually};
+use testkit::has;
 
 const DAEMONSET: &str = "daemonset/runmig-dra";
 
@@ -58,7 +59,7 @@ pub fn pods_outlive_the_driver(node: &Node) {
     // The rest shows what an uninstall leaves.
     assert_eq!(node.leases(), leases);
     let list = node.run("migctl", &["list"]).ok().stdout;
-    assert!(list.contains("claim default/stays-gpu-"), "{list}");
+    has(&list, "claim default/stays-gpu-");
     node.kubectl(&["apply", driver]).ok();
     at(&["rollout", "status", DAEMONSET]);
     is_registered();

@@ -6,8 +6,8 @@
 mod cases;
 mod claims;
 mod deployed;
+mod moments;
 mod node;
-mod race;
 mod several;
 mod two_nodes;
 
@@ -22,7 +22,7 @@ fn every_case(engine: &'static str) {
         return;
     };
     eprintln!("{engine}: up: {:.0} s", begun.elapsed().as_secs_f64());
-    let cases: [(&str, Case); 20] = [
+    let cases: [(&str, Case); 21] = [
         ("a pod by annotation", cases::a_pod_by_annotation),
         ("the pod that is shipped", cases::the_pod_that_is_shipped),
         ("a GPU without MIG", cases::a_gpu_without_mig),
@@ -50,7 +50,8 @@ fn every_case(engine: &'static str) {
         ("restores ResourceSlices", claims::restores_resource_slices),
         ("several claims in a pod", several::several_claims_in_a_pod),
         ("several pods on a claim", several::several_pods_on_a_claim),
-        ("a race on a full GPU", race::on_a_full_gpu),
+        ("a promise moves", moments::promise_moves),
+        ("a promise waits", moments::promise_waits),
         (
             "a rollout and an uninstall",
             deployed::pods_outlive_the_driver,

@@ -64,7 +64,7 @@ fn pods_avoid_the_full_node() {
 }
 
 /// A pod that requests an extended resource, as one for NVIDIA's device plugin.
-fn pod(node: &Node, name: &str, profile: &str) {
+pub fn pod(node: &Node, name: &str, profile: &str) {
     let mut spec = pod_spec("trap 'exit 0' TERM; sleep 10000 & wait", "Always");
     spec.as_object_mut().unwrap().remove("runtimeClassName");
     let resource = format!("nvidia.com/mig-{profile}");

@@ -3,6 +3,7 @@
 use super::install::configure;
 use super::machine::{IMAGE, Node, quote};
 use super::slices::{ASK, STAYS};
+use testkit::has;
 
 /// Allows each user one slice until this is dropped.
 struct Limited<'a>(&'a Node);
@@ -44,7 +45,7 @@ pub fn limits_a_login_user(node: &Node) {
     let second = node.login("alice", &format!("sudo {run}"));
     assert_eq!(second.status.code(), Some(126), "{}", second.stderr);
     let why = format!("user {uid} has 1 of 1 slices");
-    assert!(second.stderr.contains(&why), "{}", second.stderr);
+    has(&second.stderr, &why);
     // A unit has no login user, and so no limit.
     node.ok(&format!("systemd-run --quiet --collect {}", start("")));
     node.until("[ \"$(migctl list -o json | grep -c '\"ready\"')\" = 2 ]");

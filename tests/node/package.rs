@@ -9,6 +9,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Once;
+use testkit::has;
 use testkit::packages::{self, PROGRAMS};
 use testkit::said;
 
@@ -73,7 +74,7 @@ fn only_the_timer_is_enabled(node: &Node) {
     let links = node.ok("find /etc/systemd -name '*runmig*'");
     assert_eq!(links, WANTED);
     let runs = node.ok("systemctl show --property=ExecStart --value runmig-gc.service");
-    assert!(runs.contains("path=/usr/bin/migctl"), "{runs}");
+    has(&runs, "path=/usr/bin/migctl");
 }
 
 /// The configuration is there already, so dpkg asks, and a closed standard input ends it. Its next start goes on.

@@ -7,6 +7,7 @@ use super::slices::{STAYS, the_lease};
 use super::timer::Often;
 use serde_json::Value;
 use testkit::bundle::{OPEN, SHOW, nodes};
+use testkit::has;
 use testkit::sharing::{Kind, SHARE_AT_DRIVER, SHARE_AT_MPS, WHOLE_GPU, daemon};
 
 /// Returns the folder of the simulated machine for a kind of request.
@@ -218,7 +219,7 @@ pub fn gives_whole_gpu(node: &Node) {
     let environment = inside("tr '\\0' '\\n' </proc/1/environ");
     let uuid = lease["gpuUUID"].as_str().unwrap();
     let visible = format!("NVIDIA_VISIBLE_DEVICES={uuid}");
-    assert!(environment.contains(&visible), "{environment}");
+    has(&environment, &visible);
     let opened = inside(OPEN).to_lowercase();
     assert!(!opened.contains("not permitted"), "{opened}");
     passed(node, kind.row);

@@ -5,7 +5,7 @@ use testkit::{Low, Machine, Setup};
 
 /// A machine with a container, and thus with an id and the profiles on record.
 fn with_container() -> Option<Setup> {
-    let setup = Setup::on(Low::Runc, Machine::new("A100-80GB", 1))?;
+    let setup = Setup::try_on(Low::Runc, Machine::new("A100-80GB", 1))?;
     let bundle = setup.asking("1g.10gb", "true");
     bundle.annotate("io.kubernetes.cri.sandbox-namespace", "team-a");
     setup

@@ -9,6 +9,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 use testkit::faults::World;
 use testkit::faults::strace::{self, settled};
+use testkit::has;
 use testkit::process::{kill, stands_still, until};
 use testkit::{going, said};
 
@@ -234,7 +235,7 @@ fn refuses_second_create_of_a_bundle() {
     )
     .refused();
     let named = format!("bundle {} is in use by another create", link.display());
-    assert!(line.contains(&named), "{line}");
+    has(&line, &named);
     world.behave("");
     pipe.write_all(b"g").unwrap();
     create.end().ok();
@@ -355,7 +356,7 @@ fn refuses_second_container_of_moved_runtime() {
     let ours = world.the_instance();
     world.move_runtime();
     let line = said(&mut world.create_command(ID)).refused();
-    assert!(line.contains("exists already"), "{line}");
+    has(&line, "exists already");
     assert_eq!(world.the_instance(), ours);
     world.delete(ID);
     world.as_if_nothing_had_been().unwrap();

@@ -2,19 +2,16 @@
 
 use serde_json::Value;
 use std::fs::File;
+use testkit::has;
 use testkit::{Low, Machine, Setup};
 
-fn setup(gpus: u32) -> Option<Setup> {
+fn setup(gpus: u32) -> Setup {
     Setup::on(Low::Runc, Machine::new("A100-80GB", gpus))
 }
 
 fn create(setup: &Setup, id: &str, slice: &str) {
     let bundle = setup.asking(slice, "true");
-    setup.runmig(&["create", "-b", bundle.as_str(), id]).ok();
-}
-
-fn delete(setup: &Setup, id: &str) {
-    setup.runmig(&["delete", "--force", id]).ok();
+    setup.create(&bundle, id);
 }
 
 fn place(setup: &Setup, id: &str) -> (Value, Value) {
@@ -32,24 +29,21 @@ fn scatter(setup: &Setup, gpus: usize) -> Vec<String> {
         let start = place(setup, id).1["start"].as_u64().unwrap();
         start % 4 == 1
     });
-    go.iter().for_each(|id| delete(setup, id));
+    go.iter().for_each(|id| setup.delete(id));
     stay
 }
 
 /// A program would take half an answer for a whole one; and what cannot be told is no crash.
 #[test]
 fn fails_when_output_is_closed() {
-    let Some(setup) = setup(1) else { return };
+    let setup = setup(1);
     let full = || File::options().write(true).open("/dev/full").unwrap();
     let mut gpus = setup.plain(&setup.program("migctl"));
     let ended = gpus.args(["gpus", "-o", "json"]).stdout(full()).output();
     let ended = ended.unwrap();
     let line = String::from_utf8_lossy(&ended.stderr);
     assert_eq!(ended.status.code(), Some(1), "{line}");
-    assert!(
-        line.contains("write to standard output: No space"),
-        "{line}"
-    );
+    has(&line, "write to standard output: No space");
     let mut mute = setup.plain(&setup.program("migctl"));
     let status = mute.args(["release", "nobody"]).stderr(full()).status();
     assert_eq!(status.unwrap().code(), Some(1));
@@ -57,7 +51,7 @@ fn fails_when_output_is_closed() {
 
 #[test]
 fn create_follows_the_answer() {
-    let Some(setup) = setup(2) else { return };
+    let setup = setup(2);
     for (n, slice) in ["1g.10gb", "3g.40gb", "20Gi", "2g.20gb"].iter().enumerate() {
         let said = setup.migctl(&["explain", slice, "--json"]).ok().json();
         assert_eq!(
@@ -81,16 +75,16 @@ fn create_follows_the_answer() {
         table.starts_with("full: cannot allocate 7g.80gb: ") || table.starts_with("fragmented: "),
         "{table}"
     );
-    assert!(table.contains("\nfits: 1g.10gb at "), "{table}");
+    has(&table, "\nfits: 1g.10gb at ");
     for n in 0..4 {
-        delete(&setup, &format!("c{n}"));
+        setup.delete(&format!("c{n}"));
     }
     setup.nothing_is_left();
 }
 
 #[test]
 fn followed_plan_makes_room() {
-    let Some(setup) = setup(2) else { return };
+    let setup = setup(2);
     let stay = scatter(&setup, 2);
     assert_eq!(stay.len(), 4);
     let plan = ["defrag", "--plan", "4g.40gb", "-o", "json"];
@@ -105,28 +99,24 @@ fn followed_plan_makes_room() {
         .runmig(&["create", "-b", bundle.as_str(), "large"])
         .refused();
     let words = "the free memory is fragmented, and a move of 1g.10gb at ";
-    assert!(refused.contains(words), "{refused}");
-    assert!(
-        refused
-            .contains("hint: run migctl defrag --plan 4g.40gb to see which containers to restart"),
-        "{refused}"
+    has(&refused, words);
+    has(
+        &refused,
+        "hint: run migctl defrag --plan 4g.40gb to see which containers to restart",
     );
     let explained = setup.migctl(&["explain", "4g.40gb"]).exits(1).stdout;
     assert!(
         explained.starts_with("fragmented: cannot allocate 4g.40gb: "),
         "{explained}"
     );
-    assert!(explained.contains(words), "{explained}");
-    assert!(
-        explained.contains("but no slot of 4g.40gb is"),
-        "{explained}"
-    );
+    has(&explained, words);
+    has(&explained, "but no slot of 4g.40gb is");
     let moved = restarts[0]["container"].as_str().unwrap();
     assert!(stay.iter().any(|id| id == moved));
-    assert!(explained.contains(moved), "{explained}");
+    has(&explained, moved);
 
     // As it says: stop, start the new one, start again.
-    delete(&setup, moved);
+    setup.delete(moved);
     create(&setup, "large", "4g.40gb");
     create(&setup, moved, "1g.10gb");
     assert_eq!(
@@ -146,14 +136,14 @@ fn followed_plan_makes_room() {
         .exits(1)
         .json();
     assert_eq!(plan["verdict"], "impossible");
-    delete(&setup, "large");
-    stay.iter().for_each(|id| delete(&setup, id));
+    setup.delete("large");
+    stay.iter().for_each(|id| setup.delete(id));
     setup.nothing_is_left();
 }
 
 #[test]
 fn never_moves_foreign_instances() {
-    let Some(setup) = setup(1) else { return };
+    let setup = setup(1);
     for start in ["1", "5"] {
         setup.machine.sim(
             "create",
@@ -167,10 +157,7 @@ fn never_moves_foreign_instances() {
     let one = &said["alternatives"][0];
     assert_eq!(one["verdict"], "full");
     let why = one["why"].as_str().unwrap();
-    assert!(
-        why.contains("the slices in the way cannot be moved"),
-        "{why}"
-    );
+    has(&why, "the slices in the way cannot be moved");
     assert_eq!(one["restarts"], Value::Array(Vec::new()));
     let gpus = setup.migctl(&["gpus", "-o", "json"]).ok().json();
     let gpu = &gpus["items"][0];
@@ -193,7 +180,7 @@ fn never_moves_foreign_instances() {
 
 #[test]
 fn draws_each_gpu_as_bar() {
-    let Some(setup) = setup(1) else { return };
+    let setup = setup(1);
     create(&setup, "web", "3g.40gb");
     create(&setup, "job", "1g.10gb");
     let shown = setup.migctl(&["gpus"]).ok().stdout;
@@ -217,17 +204,15 @@ fn draws_each_gpu_as_bar() {
     let leases = setup.leases();
     let web = leases.iter().find(|l| l["container"] == "web").unwrap();
     assert_eq!(slice["leases"][0], web["id"]);
-    delete(&setup, "web");
-    delete(&setup, "job");
+    setup.delete("web");
+    setup.delete("job");
     setup.nothing_is_left();
 }
 
 #[test]
 fn each_unfit_gpu_says_why() {
     let off = Machine::with(&["--gpu", "A100-80GB", "--count", "1", "--mig", "off"]);
-    let Some(setup) = Setup::on(Low::Runc, off) else {
-        return;
-    };
+    let setup = Setup::on(Low::Runc, off);
     let said = setup.migctl(&["explain", "1g.10gb"]).exits(1).stdout;
     assert!(
         said.starts_with(
@@ -235,17 +220,15 @@ fn each_unfit_gpu_says_why() {
         ),
         "{said}"
     );
-    assert!(said.contains("hint: run nvidia-smi -i 0 -mig 1"), "{said}");
+    has(&said, "hint: run nvidia-smi -i 0 -mig 1");
 
-    let Some(setup) = Setup::on(Low::Runc, Machine::new("A100-80GB", 2)) else {
-        return;
-    };
+    let setup = Setup::on(Low::Runc, Machine::new("A100-80GB", 2));
     setup.configure("[[policy.reserve]]\ngpus = [1]\nnamespace = \"team-a\"\n");
     let said = setup
         .migctl(&["explain", "1g.10gb", "--namespace", "team-b"])
         .ok()
         .stdout;
-    assert!(said.contains("reserved for namespace team-a"), "{said}");
+    has(&said, "reserved for namespace team-a");
     let said = setup
         .migctl(&["explain", "1g.99gb", "--json"])
         .exits(1)
@@ -260,9 +243,7 @@ fn each_unfit_gpu_says_why() {
 fn gpus_shows_profiles_without_mig() {
     let off = Machine::with(&["--gpu", "H200-141GB", "--gpu", "A100-80GB", "--mig", "off"]);
     off.sim("mig", &["--gpu", "1", "on"]);
-    let Some(setup) = Setup::on(Low::Runc, off) else {
-        return;
-    };
+    let setup = Setup::on(Low::Runc, off);
     let table = setup.migctl(&["gpus"]).ok().stdout;
     let (off, on) = table.split_once("\n\n").unwrap();
     assert!(off.contains(
@@ -292,11 +273,9 @@ fn gpus_shows_profiles_without_mig() {
 
 #[test]
 fn gpus_without_mig_say_so() {
-    let Some(setup) = Setup::on(Low::Runc, Machine::with(&["--gpu", "L40S", "--gpu", "T4"])) else {
-        return;
-    };
+    let setup = Setup::on(Low::Runc, Machine::with(&["--gpu", "L40S", "--gpu", "T4"]));
     let table = setup.migctl(&["gpus"]).ok().stdout;
-    assert!(table.contains("NVIDIA L40S (GPU-"), "{table}");
+    has(&table, "NVIDIA L40S (GPU-");
     assert_eq!(
         table.matches(", MIG unsupported, free\n").count(),
         2,
@@ -304,7 +283,7 @@ fn gpus_without_mig_say_so() {
     );
     let refusal = "cannot allocate 1g.10gb: no GPU supports MIG (the driver lists 2 GPUs)";
     let said = setup.migctl(&["explain", "1g.10gb"]).exits(1).stdout;
-    assert!(said.contains(refusal), "{said}");
+    has(&said, refusal);
     assert_eq!(
         said.matches("the GPU does not support MIG").count(),
         2,
@@ -326,9 +305,7 @@ fn gpus_without_mig_say_so() {
 fn explain_foresees_mig_switched_on() {
     let mixed = Machine::with(&["--gpu", "A100-80GB", "--count", "2", "--mig", "on"]);
     mixed.sim("mig", &["--gpu", "1", "off"]);
-    let Some(setup) = Setup::on(Low::Runc, mixed) else {
-        return;
-    };
+    let setup = Setup::on(Low::Runc, mixed);
     // It fits now, without any switch.
     let said = setup.migctl(&["explain", "7g.80gb", "--json"]).ok().json();
     assert_eq!(said["alternatives"][0]["withMIGOn"], Value::Null);
@@ -342,7 +319,7 @@ fn explain_foresees_mig_switched_on() {
     assert_eq!(with["slices"][0]["gpuIndex"], 1);
     let table = setup.migctl(&["explain", "3g.40gb"]).exits(1).stdout;
     let line = "\nwith MIG on (nvidia-smi -i 1 -mig 1): fits: 3g.40gb at 4:4 on GPU 1\n";
-    assert!(table.contains(line), "{table}");
+    has(&table, line);
     // It is what then happens.
     setup.machine.sim("mig", &["--gpu", "1", "on"]);
     create(&setup, "job", "3g.40gb");
@@ -350,8 +327,8 @@ fn explain_foresees_mig_switched_on() {
         place(&setup, "job"),
         (1.into(), with["slices"][0]["migPlacement"].clone())
     );
-    delete(&setup, "job");
-    delete(&setup, "web");
+    setup.delete("job");
+    setup.delete("web");
 
     setup.machine.sim("mig", &["--gpu", "all", "off"]);
     let said = setup.migctl(&["explain", "9g.99gb", "--json"]);
@@ -367,11 +344,11 @@ fn explain_foresees_mig_switched_on() {
 /// Started again, a container with several slices would have them all made anew, on GPUs of their own.
 #[test]
 fn never_moves_container_with_several() {
-    let Some(setup) = setup(2) else { return };
+    let setup = setup(2);
     setup.configure("policy.slices_per_container = 2");
     create(&setup, "both", "1g.10gb*2");
     let plan = setup.migctl(&["defrag", "--plan", "7g.80gb", "--json"]);
     let plan = plan.exits(1).json();
     assert_eq!(plan["verdict"], "impossible", "{plan:#}");
-    delete(&setup, "both");
+    setup.delete("both");
 }

@@ -4,6 +4,7 @@
 use std::time::SystemTime;
 use testkit::faults::World;
 use testkit::faults::strace::settled;
+use testkit::has;
 use testkit::process::until;
 use testkit::{going, said};
 
@@ -30,15 +31,15 @@ fn keeps_instance_without_compute_instance() {
     let pid = holder.split(' ').next().unwrap();
     assert_eq!(pid, std::process::id().to_string(), "{lease}");
     let table = said(&mut world.migctl(&["list"])).ok();
-    assert!(table.stdout.contains("quarantined"), "{}", table.stdout);
-    assert!(table.stderr.contains(holder), "{}", table.stderr);
+    has(&table.stdout, "quarantined");
+    has(&table.stderr, holder);
 
     // It counts as taken.
     for n in 1..world.slots {
         world.create(&format!("other-{n}"));
     }
     let refused = said(&mut world.create_command("one-too-many")).refused();
-    assert!(refused.contains("memory slices are free"), "{refused}");
+    has(&refused, "memory slices are free");
 
     drop(held);
     world.gc().ok();
@@ -69,7 +70,7 @@ fn vanishing_instances_free_no_place() {
     world.no_faults();
     world.fault(call, 1, None, gone);
     let refused = said(&mut world.create_command("other")).refused();
-    assert!(refused.contains("they keep going away"), "{refused}");
+    has(&refused, "they keep going away");
     world.no_faults();
     world.nothing_lost_nothing_given_twice().unwrap();
     world.delete(ID);

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 use testkit::faults::{SMALL, World};
+use testkit::has;
 use testkit::process::until;
 use testkit::{going, said, skip};
 
@@ -77,10 +78,7 @@ fn refuses_over_limit_without_waiting() {
     world.configure("wait = \"10m\"\n[[policy.limit]]\nnamespace = \"team-a\"\nslices = 1\n");
     said(&mut asking(&world, "one", world.profile, "team-a")).ok();
     let line = refused(&world, "two", world.profile, "team-a");
-    assert!(
-        line.contains("namespace team-a has 1 of 1 slices"),
-        "{line}"
-    );
+    has(&line, "namespace team-a has 1 of 1 slices");
     all_go(&world, &["one"]);
 }
 
@@ -126,9 +124,9 @@ fn profiles_that_nobody_may_have() {
             .contains("4g.24gb is not allowed (policy.profiles); hint: request 2g.*")
     );
     let line = refused(&world, "three", "20Gi", "n");
-    assert!(
-        line.contains("no profile that policy.profiles allows has 20Gi of memory"),
-        "{line}"
+    has(
+        &line,
+        "no profile that policy.profiles allows has 20Gi of memory",
     );
     // The smallest that it may have.
     said(&mut asking(&world, "two", "1Gi", "n")).ok();
@@ -146,20 +144,18 @@ fn gpus_that_are_for_others() {
     said(&mut asking(&world, "b", "4g.24gb", "team-b")).ok();
     assert_eq!(gpu("b"), 2);
     let line = refused(&world, "c", "4g.24gb", "team-b");
-    assert!(
-        line.contains("cannot allocate 4g.24gb: too few memory slices are free"),
-        "{line}"
+    has(
+        &line,
+        "cannot allocate 4g.24gb: too few memory slices are free",
     );
     said(&mut asking(&world, "a", "4g.24gb", "team-a")).ok();
     assert_eq!(gpu("a"), 1);
     world.configure(&text.replace("[0]", "[0, 2]"));
     let line = refused(&world, "d", world.profile, "team-b");
-    assert!(
-        line.contains(
-            "every GPU in MIG mode is excluded (GPU 0: excluded by policy.exclude_gpus; GPU 1: reserved \
-             for namespace team-a by [[policy.reserve]] 1; GPU 2: excluded by policy.exclude_gpus)"
-        ),
-        "{line}"
+    has(
+        &line,
+        "every GPU in MIG mode is excluded (GPU 0: excluded by policy.exclude_gpus; GPU 1: reserved \
+             for namespace team-a by [[policy.reserve]] 1; GPU 2: excluded by policy.exclude_gpus)",
     );
     all_go(&world, &["a", "b"]);
 }
@@ -188,10 +184,7 @@ fn limits_user_by_login() {
     }
     said(&mut logged_in(1000, "one")).ok();
     let line = said(&mut logged_in(1000, "two")).refused();
-    assert!(
-        line.contains("user 1000 has 1 of 1 slices ([[policy.limit]] 1)"),
-        "{line}"
-    );
+    has(&line, "user 1000 has 1 of 1 slices ([[policy.limit]] 1)");
     said(&mut logged_in(2000, "three")).ok();
     // A daemon's containers belong to no user.
     said(&mut asking(&world, "four", world.profile, "n")).ok();
@@ -216,10 +209,7 @@ fn excluded_request_blocks_no_other() {
     said(&mut asking(&world, "two", world.profile, "team-a")).ok();
     assert_eq!(world.lease_of("two")["gpuIndex"], 1);
     let line = refused(&world, "three", world.profile, "team-b");
-    assert!(
-        line.contains("the free slots are reserved for 1 earlier request"),
-        "{line}"
-    );
+    has(&line, "the free slots are reserved for 1 earlier request");
     world.delete("one");
     large.end().ok();
     all_go(&world, &["large", "two"]);

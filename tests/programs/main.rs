@@ -11,6 +11,7 @@ mod engines_that_die;
 mod events;
 mod explain;
 mod half_destroyed;
+mod kinds;
 mod layouts;
 mod limits;
 mod liveness;

@@ -7,6 +7,7 @@ use std::process::Stdio;
 use testkit::bundle::{SHOW, nodes, visible};
 use testkit::faults::strace::settled;
 use testkit::faults::{BIG, SMALL, World};
+use testkit::has;
 use testkit::machine::Machine;
 use testkit::{Going, Low, Setup, going, said, unique};
 
@@ -66,22 +67,16 @@ fn warns_once_for_living_container() {
 
 #[test]
 fn container_on_runc_has_two() {
-    let Some(setup) = Setup::of(Low::Runc) else {
-        return;
-    };
+    let setup = Setup::of(Low::Runc);
     let bundle = setup.asking("1g.10gb*2", SHOW);
-    let line = setup
-        .runmig(&["create", "-b", bundle.as_str(), &unique()])
-        .refused();
-    assert!(
-        line.contains(
-            "1g.10gb*2 asks for several slices, and CUDA uses one MIG device in a process"
-        ),
-        "{line}"
+    let line = setup.refused(&bundle);
+    has(
+        &line,
+        "1g.10gb*2 asks for several slices, and CUDA uses one MIG device in a process",
     );
     setup.configure("policy.slices_per_container = 2");
     let id = unique();
-    let created = setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
+    let created = setup.create(&bundle, &id);
     let mut there = setup.machine.instances();
     let mut open = BTreeMap::new();
     there
@@ -129,11 +124,9 @@ fn creates_all_or_none() {
     create(&world, "one", "1g.6gb").ok();
     let (before, leases) = (world.instances(), world.leases());
     let line = create(&world, "both", "1g.6gb*2").refused();
-    assert!(
-        line.contains(
-            "cannot allocate 1g.6gb*2: after 1 of 2 slices, too few memory slices are free (0 of 4"
-        ),
-        "{line}"
+    has(
+        &line,
+        "cannot allocate 1g.6gb*2: after 1 of 2 slices, too few memory slices are free (0 of 4",
     );
     assert_eq!((world.instances(), world.leases()), (before, leases));
     // The next alternative, if not the first.
@@ -148,17 +141,15 @@ fn refuses_more_than_machine_has() {
     let world = World::of(SMALL, 2);
     world.configure("wait = \"10m\"\npolicy.slices_per_container = 64\n");
     let line = create(&world, "a", "4g.24gb*3").refused();
-    assert!(
-        line.contains(
-            "cannot allocate 4g.24gb*3: 2 GPUs hold at most 2 of 4g.24gb; hint: request fewer"
-        ),
-        "{line}"
+    has(
+        &line,
+        "cannot allocate 4g.24gb*3: 2 GPUs hold at most 2 of 4g.24gb; hint: request fewer",
     );
     world.configure("policy.slices_per_container = 64\n[[policy.limit]]\nslices = 1\n");
     let line = create(&world, "b", "1g.6gb*2").refused();
-    assert!(
-        line.contains("the machine has 0 of 1 slices, and 2 are asked for ([[policy.limit]] 1)"),
-        "{line}"
+    has(
+        &line,
+        "the machine has 0 of 1 slices, and 2 are asked for ([[policy.limit]] 1)",
     );
     all_go(&world, &[]);
 }
@@ -175,9 +166,9 @@ fn holds_none_while_waiting_for_two() {
     let behind = waiting(&world, "behind", "1g.6gb");
     world.delete("a");
     let line = create(&world, "third", "1g.6gb").refused();
-    assert!(
-        line.contains("cannot allocate 1g.6gb: the free slots are reserved for 2 earlier requests"),
-        "{line}"
+    has(
+        &line,
+        "cannot allocate 1g.6gb: the free slots are reserved for 2 earlier requests",
     );
     assert!(gpus(&world, "both").is_empty() && gpus(&world, "behind").is_empty());
     world.delete("b");
@@ -225,9 +216,7 @@ fn prefers_own_gpu_to_idle_slice() {
 #[test]
 fn limits_memory_of_all() {
     let machine = Machine::with(&["--gpu", "A30-24GB", "--gpu", "A100-80GB", "--mig", "on"]);
-    let Some(setup) = Setup::on(Low::Runc, machine) else {
-        return;
-    };
+    let setup = Setup::on(Low::Runc, machine);
     let gpus = |most: &str| {
         setup.configure(&format!("{ALLOWED}[[policy.limit]]\nmemory = \"{most}\"\n"));
         let bundle = setup.asking("10Gi*2", SHOW);
@@ -243,9 +232,9 @@ fn limits_memory_of_all() {
     assert_eq!(gpus("31935Mi").1, [0, 0]);
     let (made, none) = gpus("23935Mi");
     let line = made.refused();
-    assert!(
-        line.contains("the machine has 0Mi of 23935Mi of memory, and 23936Mi"),
-        "{line}"
+    has(
+        &line,
+        "the machine has 0Mi of 23935Mi of memory, and 23936Mi",
     );
     assert!(none.is_empty() && setup.machine.instances().is_empty());
 }
@@ -255,21 +244,19 @@ fn limits_memory_of_all() {
 #[test]
 fn waits_within_a_limit() {
     let machine = Machine::with(&["--gpu", "A30-24GB", "--gpu", "A100-80GB", "--mig", "on"]);
-    let Some(setup) = Setup::on(Low::Runc, machine) else {
-        return;
-    };
+    let setup = Setup::on(Low::Runc, machine);
     // 1g.10gb of the A100 has 9728 MiB, and 2g.12gb of the A30 11968.
     let limit = "[[policy.limit]]\nnamespace = \"*\"\nmemory = \"9728Mi\"\n";
     setup.configure(limit);
     let full = setup.asking("7g.80gb", SHOW);
     let first = unique();
-    setup.runmig(&["create", "-b", full.as_str(), &first]).ok();
+    setup.create(&full, &first);
     let bundle = setup.asking("9Gi", SHOW);
     bundle.annotate("io.kubernetes.cri.sandbox-namespace", "team-a");
     let line = setup
         .runmig(&["run", "-b", bundle.as_str(), &unique()])
         .refused();
-    assert!(line.contains("cannot allocate 9Gi (1g.10gb): "), "{line}");
+    has(&line, "cannot allocate 9Gi (1g.10gb): ");
     bundle.annotate("runmig.dev/wait", "10m");
     let id = unique();
     let waits = going(&mut setup.command(&["create", "-b", bundle.as_str(), &id]));
@@ -277,29 +264,27 @@ fn waits_within_a_limit() {
         let list = setup.migctl(&["list", "-o", "json"]).json();
         list["waiting"].as_array().is_some_and(|w| !w.is_empty())
     });
-    setup.runmig(&["delete", "--force", &first]).ok();
+    setup.delete(&first);
     waits.end().ok();
     assert_eq!(setup.the_lease()["profile"], "1g.10gb");
-    setup.runmig(&["delete", "--force", &id]).ok();
+    setup.delete(&id);
     setup.configure(&limit.replace("9728", "9727"));
     let line = setup
         .runmig(&["run", "-b", bundle.as_str(), &unique()])
         .refused();
-    assert!(line.contains("9728Mi are asked for"), "{line}");
+    has(&line, "9728Mi are asked for");
 }
 
 /// Places have room where the limit does not reach: nothing that moves would help.
 #[test]
 fn limit_counts_as_no_fragmentation() {
     let machine = Machine::with(&["--gpu", "A30-24GB", "--gpu", "A100-80GB", "--mig", "on"]);
-    let Some(setup) = Setup::on(Low::Runc, machine) else {
-        return;
-    };
+    let setup = Setup::on(Low::Runc, machine);
     let limit = "[[policy.limit]]\nnamespace = \"*\"\nmemory = \"31936Mi\"\n";
     setup.configure(&format!("{ALLOWED}{limit}"));
     let full = setup.asking("4g.24gb", SHOW);
     let first = unique();
-    setup.runmig(&["create", "-b", full.as_str(), &first]).ok();
+    setup.create(&full, &first);
     let bundle = setup.asking("10Gi*2", SHOW);
     bundle.annotate("io.kubernetes.cri.sandbox-namespace", "team-a");
     let line = setup
@@ -312,7 +297,7 @@ fn limit_counts_as_no_fragmentation() {
     assert_eq!(told["alternatives"][0]["verdict"], "full", "{told:#}");
     let plan = setup.migctl(&[&["defrag", "--plan"], &asked[..]].concat());
     assert_eq!(plan.exits(1).json()["verdict"], "impossible");
-    setup.runmig(&["delete", "--force", &first]).ok();
+    setup.delete(&first);
 }
 
 /// One idle slice goes, and is room for all of them; who asks is told the same.

@@ -6,6 +6,7 @@ use nvml_sim::fault::Outcome;
 use serde_json::Value;
 use std::process::Stdio;
 use testkit::faults::{BIG, SMALL, World};
+use testkit::has;
 use testkit::process::until;
 use testkit::{Going, going, said, unique};
 
@@ -47,7 +48,7 @@ fn refused(world: &World, slice: &str, who: Who<'_>, verdict: &str, words: &str)
     let told = verb(world, &["explain", slice], who, 1);
     let late = said(&mut asking(world, &unique(), slice, who.0)).refused();
     let late = late.split_once("runmig: ").unwrap().1;
-    assert!(late.contains(words), "{late}");
+    has(&late, words);
     assert_eq!(told["error"], late);
     assert_eq!(told["fits"], false);
     let one = &told["alternatives"][0];
@@ -307,7 +308,7 @@ fn refuses_bad_requests() {
         }
     }
     let told = said(&mut world.migctl(&["explain", "none"])).refused();
-    assert!(told.contains("none asks for nothing"), "{told}");
+    has(&told, "none asks for nothing");
 }
 
 /// A create destroys it before it looks for room.
@@ -372,13 +373,10 @@ fn plans_list_with_fewest_restarts() {
     let table = said(&mut world.migctl(&["defrag", "--plan", "7g.80gb,4g.40gb"]))
         .ok()
         .stdout;
-    assert!(
-        table.contains("\nfits then: 4g.40gb at 0:4 on GPU 0\n"),
-        "{table}"
-    );
-    assert!(
-        table.contains("\n7g.80gb       -          cannot allocate 7g.80gb: "),
-        "{table}"
+    has(&table, "\nfits then: 4g.40gb at 0:4 on GPU 0\n");
+    has(
+        &table,
+        "\n7g.80gb       -          cannot allocate 7g.80gb: ",
     );
     // By compute slices: an amount that 2g.20gb has not.
     let two = verb(

@@ -7,8 +7,9 @@ use std::process::Stdio;
 use testkit::bundle::{OPEN, SHOW, nodes, visible};
 use testkit::faults::World;
 use testkit::faults::check::names;
+use testkit::has;
 use testkit::process::until;
-use testkit::sharing::{mixed, refusal};
+use testkit::sharing::mixed;
 use testkit::{Bundle, Going, Low, Machine, Setup, going, said, unique};
 
 const GPU: &str = "runmig.dev/gpu";
@@ -20,13 +21,11 @@ fn asking(setup: &Setup, count: &str, script: &str) -> Bundle {
 }
 
 fn gives_gpu_alone(low: Low) {
-    let Some(setup) = Setup::on(low, mixed()) else {
-        return;
-    };
+    let setup = Setup::on(low, mixed());
     let (one, two) = (unique(), unique());
     let first = asking(&setup, "1", "exec sleep 1000");
     let before = first.bytes();
-    setup.runmig(&["create", "-b", first.as_str(), &one]).ok();
+    setup.create(&first, &one);
     // The GPU without MIG comes first.
     let lease = setup.the_lease();
     assert_eq!(
@@ -44,7 +43,7 @@ fn gives_gpu_alone(low: Low) {
         assert_eq!(lease[absent], Value::Null, "{absent}");
     }
     let table = setup.migctl(&["list"]).ok().stdout;
-    assert!(table.contains("gpu"), "{table}");
+    has(&table, "gpu");
 
     let second = asking(&setup, "1", SHOW);
     let said = setup.runmig(&["run", "-b", second.as_str(), &two]).ok();
@@ -59,10 +58,9 @@ fn gives_gpu_alone(low: Low) {
     assert!(!seen.iter().any(|node| node.contains("caps")), "{seen:?}");
 
     let opens = asking(&setup, "1", OPEN);
-    let said = setup.runmig(&["run", "-b", opens.as_str(), &unique()]).ok();
+    let said = setup.run(&opens);
     assert!(!said.stdout.contains("not permitted"), "{said:?}");
-    setup.runmig(&["delete", "--force", &one]).ok();
-    setup.nothing_is_left();
+    setup.ends(&[&one]);
     assert_eq!(first.bytes(), before);
 }
 
@@ -77,212 +75,40 @@ fn crun_gets_gpu_alone() {
 }
 
 #[test]
-fn full_machine_names_holders() {
-    let Some(setup) = Setup::on(Low::Runc, mixed()) else {
-        return;
-    };
-    let (one, two) = (unique(), unique());
-    for id in [&one, &two] {
-        let bundle = asking(&setup, "1", "exec sleep 1000");
-        setup.runmig(&["create", "-b", bundle.as_str(), id]).ok();
-    }
-    let third = asking(&setup, "1", "true");
-    let line = setup
-        .runmig(&["create", "-b", third.as_str(), "third"])
-        .refused();
-    assert_eq!(
-        line,
-        format!(
-            "runmig: cannot allocate 1 whole GPU: no GPU is free (GPU 0: container {two} has it; GPU 1: \
-             container {one} has it); hint: run migctl list to see who holds the GPUs, or set \
-             runmig.dev/wait to wait"
-        )
-    );
-    let explained = setup.migctl(&["explain", "--gpu", "1"]).exits(1).stdout;
-    assert!(
-        explained.starts_with("full: cannot allocate 1 whole GPU"),
-        "{explained}"
-    );
-    let gpus = setup.migctl(&["gpus"]).ok().stdout;
-    assert!(gpus.contains(&format!("container {two} has it")), "{gpus}");
-    for id in [&one, &two] {
-        setup.runmig(&["delete", "--force", id]).ok();
-    }
-    setup.nothing_is_left();
-    let explained = setup
-        .migctl(&["explain", "--gpu", "1", "--json"])
-        .ok()
-        .json();
-    assert_eq!(explained["alternatives"][0]["verdict"], "fits");
-    assert_eq!(explained["alternatives"][0]["why"], "GPU 1 (NVIDIA L4)");
-}
-
-#[test]
-fn slices_and_whole_gpus_live_together() {
-    let machine = Machine::with(&["--gpu", "H100-80GB", "--count", "2", "--mig", "on"]);
-    machine.sim("mig", &["--gpu", "1", "off"]);
-    let Some(setup) = Setup::on(Low::Runc, machine) else {
-        return;
-    };
-    let (slice, whole) = (unique(), unique());
-    let bundle = setup.asking("1g.10gb", "exec sleep 1000");
-    setup
-        .runmig(&["create", "-b", bundle.as_str(), &slice])
-        .ok();
-    let bundle = asking(&setup, "1", "exec sleep 1000");
-    setup
-        .runmig(&["create", "-b", bundle.as_str(), &whole])
-        .ok();
-    let kinds: Vec<Value> = setup.leases().iter().map(|l| l["kind"].clone()).collect();
-    assert!(kinds.contains(&"slice".into()) && kinds.contains(&"gpu".into()));
-    let json = setup.migctl(&["gpus", "-o", "json"]).ok().json();
-    assert_eq!(json["items"][0]["use"], "mig");
-    assert_eq!(json["items"][1]["use"], "exclusive");
-    let line = setup.migctl(&["explain", "--gpu", "1"]).exits(1).stdout;
-    assert!(line.contains("GPU 0: in MIG mode"), "{line}");
-    for id in [&slice, &whole] {
-        setup.runmig(&["delete", "--force", id]).ok();
-    }
-    setup.nothing_is_left();
-}
-
-/// A GPU on which others compute is not given out. One that only draws is.
-#[test]
-fn foreign_process_keeps_gpu() {
-    let machine = Machine::with(&["--gpu", "L4"]);
-    let Some(setup) = Setup::on(Low::Runc, machine) else {
-        return;
-    };
-    let mut hold = setup.machine.sim_command("hold");
-    let mut hold = going(hold.args(["--gpu", "0"]).stdin(Stdio::null()));
-    hold.until("holding");
-    let line = refusal(&setup, &[(GPU, "1")]);
-    let pid = hold.pid();
-    assert!(
-        line.contains(&format!(
-            "GPU 0: process {pid} computes on it without a lease"
-        )),
-        "{line}"
-    );
-    let json = setup.migctl(&["gpus", "-o", "json"]).ok().json();
-    assert_eq!(json["items"][0]["use"], "foreign");
-    hold.kill();
-    let bundle = asking(&setup, "1", "true");
-    setup
-        .runmig(&["run", "-b", bundle.as_str(), &unique()])
-        .ok();
-    setup.nothing_is_left();
-}
-
-#[test]
-fn prohibited_compute_mode_is_unusable() {
-    let machine = Machine::with(&["--gpu", "L4", "--compute-mode", "prohibited"]);
-    let Some(setup) = Setup::on(Low::Runc, machine) else {
-        return;
-    };
-    let line = refusal(&setup, &[(GPU, "1"), ("runmig.dev/wait", "10m")]);
-    assert!(
-        line.contains("GPU 0: its compute mode is Prohibited"),
-        "{line}"
-    );
-}
-
-#[test]
 fn bad_requests_change_nothing() {
-    let Some(setup) = Setup::on(Low::Runc, mixed()) else {
-        return;
-    };
+    let setup = Setup::on(Low::Runc, mixed());
     for bad in ["0", "-1", "+1", "all", "1.5", "65", ""] {
-        let line = refusal(&setup, &[(GPU, bad)]);
-        assert!(
-            line.contains(&format!(
-                "annotation {GPU}: \"{bad}\" is no number of GPUs from 1 to 64"
-            )),
-            "{line}"
+        setup.refuses(
+            &[(GPU, bad)],
+            &format!("annotation {GPU}: \"{bad}\" is no number of GPUs from 1 to 64"),
         );
     }
-    let both = refusal(&setup, &[(GPU, "1"), ("runmig.dev/slice", "1g.10gb")]);
-    assert!(
-        both.contains("annotation runmig.dev/slice cannot stand beside runmig.dev/gpu: one container gets one kind"),
-        "{both}"
+    let both = setup.refused(&setup.bundle_with(&[(GPU, "1"), ("runmig.dev/slice", "1g.10gb")]));
+    has(
+        &both,
+        "annotation runmig.dev/slice cannot stand beside runmig.dev/gpu: one container gets one kind",
     );
-    let compute = refusal(&setup, &[(GPU, "1"), ("runmig.dev/compute", "2")]);
-    assert!(compute.contains("counts compute slices"), "{compute}");
-    let several = refusal(&setup, &[(GPU, "2")]);
-    assert!(several.contains("(policy.gpus_per_container)"), "{several}");
+    let compute = setup.refused(&setup.bundle_with(&[(GPU, "1"), ("runmig.dev/compute", "2")]));
+    has(&compute, "counts compute slices");
+    let several = setup.refused(&setup.bundle_with(&[(GPU, "2")]));
+    has(&several, "(policy.gpus_per_container)");
     setup.configure("policy.gpus_per_container = 9");
-    let too_many = refusal(&setup, &[(GPU, "9")]);
-    assert!(
-        too_many.contains("only 2 GPUs are free; hint: ask for at most 2"),
-        "{too_many}"
-    );
+    let too_many = setup.refused(&setup.bundle_with(&[(GPU, "9")]));
+    has(&too_many, "only 2 GPUs are free; hint: ask for at most 2");
     let none = setup.bundle("true");
     none.annotate(GPU, "none");
-    setup.runmig(&["run", "-b", none.as_str(), &unique()]).ok();
+    setup.run(&none);
 }
 
 #[test]
 fn container_key_wins_over_other_kinds() {
-    let Some(setup) = Setup::on(Low::Runc, mixed()) else {
-        return;
-    };
+    let setup = Setup::on(Low::Runc, mixed());
     let bundle = setup.asking("1g.10gb", SHOW);
     bundle.annotate("gpu.runmig.dev/web", "1");
     bundle.annotate("io.kubernetes.container.name", "web");
-    let said = setup
-        .runmig(&["run", "-b", bundle.as_str(), &unique()])
-        .ok();
+    let said = setup.run(&bundle);
     let uuid = setup.machine.gpu_uuid(1);
     assert_eq!(visible(&said.stdout), Some(uuid.as_str()));
-    setup.nothing_is_left();
-}
-
-#[test]
-fn policy_governs_whole_gpus() {
-    let Some(setup) = Setup::on(Low::Runc, mixed()) else {
-        return;
-    };
-    // An upgrade loosens nothing: whoever listed profiles allowed slices alone.
-    setup.configure("policy.profiles = [\"*\"]");
-    let line = refusal(&setup, &[(GPU, "1")]);
-    assert!(
-        line.contains("requests for a GPU are not allowed (policy.profiles without policy.kinds)"),
-        "{line}"
-    );
-    setup.configure("policy.profiles = [\"*\"]\npolicy.kinds = [\"slice\"]");
-    assert!(refusal(&setup, &[(GPU, "1")]).contains("(policy.kinds)"));
-    setup.configure("policy.kinds = [\"gpu\"]");
-    let line = refusal(&setup, &[("runmig.dev/slice", "1g.10gb")]);
-    assert!(
-        line.contains("requests for a slice are not allowed"),
-        "{line}"
-    );
-    setup.configure("policy.exclude_gpus = [0, 1]");
-    let line = refusal(&setup, &[(GPU, "1"), ("runmig.dev/wait", "10m")]);
-    assert!(
-        line.contains("GPU 1: excluded by policy.exclude_gpus"),
-        "{line}"
-    );
-
-    // A limit that knows slices alone counts GPUs as slices.
-    for (limit, words) in [
-        ("slices = 1", "1 of 1 slices"),
-        ("slices = 5\ngpus = 1", "1 of 1 GPUs"),
-        ("memory = \"30Gi\"", "of 30Gi of memory"),
-    ] {
-        let id = unique();
-        let bundle = asking(&setup, "1", "exec sleep 1000");
-        setup.configure(&format!(
-            "policy.gpus_per_container = 2\n[[policy.limit]]\n{limit}"
-        ));
-        setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
-        let second = asking(&setup, "1", "true");
-        let line = setup
-            .runmig(&["create", "-b", second.as_str(), &unique()])
-            .refused();
-        assert!(line.contains(words), "{limit}: {line}");
-        setup.runmig(&["delete", "--force", &id]).ok();
-    }
     setup.nothing_is_left();
 }
 
@@ -290,9 +116,7 @@ fn policy_governs_whole_gpus() {
 #[test]
 fn memory_limit_chooses_smaller_gpus() {
     let machine = Machine::with(&["--gpu", "L40S", "--gpu", "L4", "--gpu", "T4"]);
-    let Some(setup) = Setup::on(Low::Runc, machine) else {
-        return;
-    };
+    let setup = Setup::on(Low::Runc, machine);
     let limit = |memory: &str| {
         let rule = format!("[[policy.limit]]\nmemory = \"{memory}\"");
         setup.configure(&format!("policy.gpus_per_container = 2\n{rule}"));
@@ -300,7 +124,7 @@ fn memory_limit_chooses_smaller_gpus() {
     limit("50Gi");
     let id = unique();
     let bundle = asking(&setup, "2", "exec sleep 1000");
-    setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
+    setup.create(&bundle, &id);
     let mut given: Vec<Value> = setup
         .leases()
         .iter()
@@ -311,12 +135,9 @@ fn memory_limit_chooses_smaller_gpus() {
     limit("10Gi");
     let late = asking(&setup, "1", "true");
     late.annotate("runmig.dev/wait", "10m");
-    let line = setup
-        .runmig(&["create", "-b", late.as_str(), &unique()])
-        .refused();
-    assert!(line.contains("of 10Gi of memory"), "{line}");
-    setup.runmig(&["delete", "--force", &id]).ok();
-    setup.nothing_is_left();
+    let line = setup.refused(&late);
+    has(&line, "of 10Gi of memory");
+    setup.ends(&[&id]);
 }
 
 /// An idle slice whose GPU has left MIG mode is a record alone.
@@ -359,12 +180,8 @@ fn unreadable_ledger_leaves_no_gpu_free() {
 /// No event tells that a process without a lease ends.
 #[test]
 fn waits_for_foreign_process() {
-    let Some(setup) = Setup::on(Low::Runc, Machine::with(&["--gpu", "L4"])) else {
-        return;
-    };
-    let mut hold = setup.machine.sim_command("hold");
-    let mut hold = going(hold.args(["--gpu", "0"]).stdin(Stdio::null()));
-    hold.until("holding");
+    let setup = Setup::on(Low::Runc, Machine::with(&["--gpu", "L4"]));
+    let hold = setup.machine.hold(&["--gpu", "0"]);
     let (bundle, id) = (asking(&setup, "1", "exec sleep 1000"), unique());
     bundle.annotate("runmig.dev/wait", "10m");
     let mut create = setup.command(&["create", "-b", bundle.as_str(), &id]);
@@ -372,20 +189,15 @@ fn waits_for_foreign_process() {
     until("it waits", || queue(&setup.state()) == [id.as_str()]);
     hold.kill();
     create.end().ok();
-    setup.runmig(&["delete", "--force", &id]).ok();
-    setup.nothing_is_left();
+    setup.ends(&[&id]);
 }
 
 #[test]
 fn container_gets_several_gpus() {
-    let Some(setup) = Setup::on(Low::Runc, mixed()) else {
-        return;
-    };
+    let setup = Setup::on(Low::Runc, mixed());
     setup.configure("policy.gpus_per_container = 2");
     let bundle = asking(&setup, "2", SHOW);
-    let said = setup
-        .runmig(&["run", "-b", bundle.as_str(), &unique()])
-        .ok();
+    let said = setup.run(&bundle);
     let uuids = [1, 0].map(|n| setup.machine.gpu_uuid(n)).join(",");
     assert_eq!(visible(&said.stdout), Some(uuids.as_str()));
     let seen = nodes(&said.stdout);
@@ -414,10 +226,7 @@ fn queue_serves_in_order() {
     // One GPU is free, and both are wanted.
     let both = waits("both", "2");
     let line = said(&mut creates("late", "1", "0s")).refused();
-    assert!(
-        line.contains("GPU 2: reserved for an earlier request"),
-        "{line}"
-    );
+    has(&line, "GPU 2: reserved for an earlier request");
     let later = waits("later", "1");
     world.delete("one");
     both.end().ok();
@@ -456,14 +265,14 @@ fn pod_shares_one_gpu() {
     assert_eq!(world.uuids_in_bundle("one"), world.uuids_in_bundle("two"));
     world.nothing_lost_nothing_given_twice().unwrap();
     let line = said(&mut in_pod("slice", "runmig.dev/slice", world.profile)).refused();
-    assert!(
-        line.contains("of the same pod has GPU 1 for all of them, and this one asks for 1g.6gb"),
-        "{line}"
+    has(
+        &line,
+        "of the same pod has GPU 1 for all of them, and this one asks for 1g.6gb",
     );
     // If the GPU does not answer, no other one takes its place.
     world.lose(1, true);
     let line = said(&mut in_pod("third", GPU, "1")).refused();
-    assert!(line.contains("which does not answer"), "{line}");
+    has(&line, "which does not answer");
     world.lose(1, false);
     world.delete("one");
     // The GPU ends with the last container.
@@ -475,28 +284,4 @@ fn pod_shares_one_gpu() {
         world.delete(id);
     }
     world.as_if_nothing_had_been().unwrap();
-}
-
-/// A record that cannot be read keeps its GPU, until the operator releases it.
-#[test]
-fn damaged_record_keeps_gpu() {
-    let world = World::with_whole_gpus();
-    world.bundle_saying("one", &[(GPU, "1")]);
-    let lease = world.abandoned("one");
-    world.damage_all();
-    world.bundle_saying("two", &[(GPU, "1")]);
-    world.create("two");
-    world.bundle_saying("three", &[(GPU, "1")]);
-    let line = said(&mut world.create_command("three")).refused();
-    assert!(
-        line.contains("GPU 1: a record in the ledger holds it"),
-        "{line}"
-    );
-    said(&mut world.migctl(&["release", &lease])).ok();
-    world.create("three");
-    for id in ["two", "three"] {
-        world.delete(id);
-    }
-    let left = world.records();
-    assert!(left.is_empty(), "{left:?}");
 }

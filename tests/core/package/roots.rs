@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
+use testkit::has;
 use testkit::packages::{self, EARLIER_LINE, PROGRAMS, package};
 use testkit::process::{descendants, kill, until};
 use testkit::{Bundle, Going, Low, Machine, Said, Setup, going, said, skip};
@@ -149,7 +150,7 @@ struct Leased {
 
 impl Leased {
     fn new(root: &Root) -> Option<Leased> {
-        let setup = Setup::on(Low::Runc, Machine::new("A100-80GB", 1))?;
+        let setup = Setup::on(Low::Runc, Machine::new("A100-80GB", 1));
         let bundle = setup.asking("1g.10gb", "true");
         setup.runmig(&["create", "-b", bundle.as_str(), "web"]).ok();
         let mut copy = Command::new("cp");
@@ -183,7 +184,7 @@ fn programs_start(root: &Root, folder: &str) {
         concat!("migctl ", env!("CARGO_PKG_VERSION"))
     );
     let hook = root.ok(&format!("{folder}/runmig-hook --version"));
-    assert!(hook.contains(env!("CARGO_PKG_VERSION")), "{hook}");
+    has(&hook, env!("CARGO_PKG_VERSION"));
     // The front and its companion look for the low-level runtime, which is not there.
     for name in ["runmig", "runmig-slice"] {
         let said = root.run(&format!("{folder}/{name} --version")).exits(1);
@@ -280,7 +281,7 @@ fn killed_dpkg_is_repeated() {
         root.dpkg_status()
     );
     let half = root.ok("find / -xdev -name '*.dpkg-new'");
-    assert!(half.contains("/usr/bin/"), "{half:?}");
+    has(&half, "/usr/bin/");
     // All programs are still those of one version, and work.
     assert_eq!(root.earlier(), [true; 4]);
     root.ok("migctl list");
@@ -376,7 +377,7 @@ fn tarball_installs_beside_deb() {
     // And the configuration of a package that stays is the package's.
     root.ok("dpkg --install /packages/new.deb");
     let said = root.run("/packages/install --uninstall").ok().stderr;
-    assert!(said.contains("belongs to a package and stays"), "{said}");
+    has(&said, "belongs to a package and stays");
     assert_eq!(root.ok("dpkg --verify runmig"), "");
     programs_start(&root, "/usr/bin");
     root.ok("dpkg --purge runmig");

@@ -9,6 +9,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use tempfile::TempDir;
+use testkit::has;
 
 const GENERATED: &str = include_str!("nvidia-cdi.yaml");
 
@@ -253,7 +254,7 @@ fn follows_links_to_roots_files() {
     // a user who can replace the target would run hooks as root
     fs::set_permissions(elsewhere.path(), fs::Permissions::from_mode(0o777)).unwrap();
     let line = refused(&dir);
-    assert!(line.contains("others than root can write to it"), "{line}");
+    has(&line, "others than root can write to it");
     fs::set_permissions(elsewhere.path(), fs::Permissions::from_mode(0o755)).unwrap();
     fs::remove_file(elsewhere.path().join("generated")).unwrap();
     assert_eq!(

@@ -2,6 +2,7 @@
 
 use super::*;
 use std::fs;
+use testkit::has;
 use testkit::process::{going, lives, with_argument};
 
 /// Another container that holds the GPU at its index whole, with a plain CUDA process.
@@ -15,9 +16,7 @@ fn whole_gpu(setup: &Setup) -> Client {
 
 #[test]
 fn names_what_bypasses_mps_alone() {
-    let Some(setup) = Setup::on(Low::Runc, machine(&["L4", "L4"])) else {
-        return;
-    };
+    let setup = Setup::on(Low::Runc, machine(&["L4", "L4"]));
     // A plain process without a share, one of another user of the machine, and one in each other container.
     let mut whole = whole_gpu(&setup);
     let mut holder = Holder::start(&setup);
@@ -37,7 +36,7 @@ fn names_what_bypasses_mps_alone() {
         let told = format!("process {pid} bypasses MPS and has no memory limit");
         assert!(row(&said, id).contains(&told), "{said}");
         let log = fs::read_to_string(setup.state().join("runmig.log")).unwrap();
-        assert!(log.contains(&told), "{log}");
+        has(&log, &told);
     }
     assert_eq!(said.matches("bypasses").count(), 2, "{said}");
     for client in [
@@ -60,9 +59,7 @@ fn names_what_bypasses_mps_alone() {
 /// A server that others moved into the container's cgroup is the daemon's all the same.
 #[test]
 fn server_in_containers_cgroup_is_the_daemons() {
-    let Some(setup) = on(Low::Runc) else {
-        return;
-    };
+    let setup = on(Low::Runc);
     let mut holder = Holder::start(&setup);
     let server = holder.server(&setup);
     let mut moved = 0;
@@ -91,9 +88,7 @@ fn cgroups(name: &str) -> Vec<PathBuf> {
 /// After the daemon's death everything bypasses MPS.
 #[test]
 fn names_what_bypasses_after_restart_of_daemon() {
-    let Some(setup) = on(Low::Runc) else {
-        return;
-    };
+    let setup = on(Low::Runc);
     let holder = Holder::start(&setup);
     testkit::process::kill(holder.daemon(&setup));
     let (unheld, pid) = holder.exec(&setup, &[]);
@@ -114,9 +109,7 @@ fn names_what_bypasses_after_restart_of_daemon() {
 /// The shipped unit takes capabilities away from the collector.
 #[test]
 fn timers_rights_suffice() {
-    let Some(setup) = on(Low::Runc) else {
-        return;
-    };
+    let setup = on(Low::Runc);
     let unit = fs::read_to_string(concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/systemd/runmig-gc.service"
@@ -164,9 +157,7 @@ fn timers_rights_suffice() {
 
 #[test]
 fn list_without_shares_asks_nobody() {
-    let Some(setup) = on(Low::Runc) else {
-        return;
-    };
+    let setup = on(Low::Runc);
     let whole = whole_gpu(&setup);
     let traces = setup.path("called");
     let script = format!("#!/bin/sh\ntouch {}\n", traces.display());

@@ -3,6 +3,7 @@
 use super::*;
 use serde_json::json;
 use std::fs;
+use testkit::has;
 use testkit::process::{going, lives};
 
 /// Lets the processes of a bundle's container have capabilities, and write to its root.
@@ -42,9 +43,7 @@ fn client_after(setup: &Setup, holder: &Holder, script: &str) -> Client {
 
 #[test]
 fn environment_lifts_limit_by_two_variables() {
-    let Some(setup) = Setup::on(Low::Runc, machine(&["L4", "L4"])) else {
-        return;
-    };
+    let setup = Setup::on(Low::Runc, machine(&["L4", "L4"]));
     let holder = Holder::start(&setup);
     for (variable, expected, is_around) in [
         ("CUDA_MPS_PIPE_DIRECTORY=/nowhere", None, true),
@@ -90,9 +89,7 @@ fn environment_lifts_limit_by_two_variables() {
 /// Root of the container changes the running server alone: docs/sharing.md names the limit, which shows.
 #[test]
 fn root_reaches_only_its_own_server() {
-    let Some(setup) = on(Low::Runc) else {
-        return;
-    };
+    let setup = on(Low::Runc);
     let mut neighbour = Holder::start(&setup);
     let mut holder = Holder::start(&setup);
     let (server, other) = (holder.server(&setup), neighbour.server(&setup));
@@ -130,9 +127,7 @@ fn root_reaches_only_its_own_server() {
 
 #[test]
 fn another_uid_only_looks() {
-    let Some(setup) = on(Low::Runc) else {
-        return;
-    };
+    let setup = on(Low::Runc);
     let mut holder = Holder::start(&setup);
     let server = holder.server(&setup);
     let (mut second, pid) = holder.exec(&setup, &[]);
@@ -164,9 +159,7 @@ fn another_uid_only_looks() {
 /// Root of a user namespace with shifted ids is another user for the daemon.
 #[test]
 fn shifted_root_raises_no_limit() {
-    let Some(setup) = on(Low::Runc) else {
-        return;
-    };
+    let setup = on(Low::Runc);
     let (id, bundle) = (unique(), setup.bundle("exec sleep 1000"));
     bundle.annotate(SHARE, "4Gi");
     cuda::put(&bundle, &setup.machine, &["-"]);
@@ -217,9 +210,7 @@ fn shifted_root_raises_no_limit() {
 /// A daemon in the container has no limit. Its server is no client of any daemon, and so it shows.
 #[test]
 fn own_daemon_shows_by_its_server() {
-    let Some(setup) = on(Low::Runc) else {
-        return;
-    };
+    let setup = on(Low::Runc);
     let mut holder = Holder::with(&setup, |bundle| {
         with_rights(bundle, &[]);
         bundle.edit(|config| {
@@ -263,9 +254,7 @@ fn own_daemon_shows_by_its_server() {
 
 #[test]
 fn socket_cannot_be_unmounted_without_rights() {
-    let Some(setup) = on(Low::Runc) else {
-        return;
-    };
+    let setup = on(Low::Runc);
     let holder = Holder::with(&setup, |bundle| with_rights(bundle, &[]));
     let script = "/bin/busybox umount /tmp/nvidia-mps; /bin/busybox mount -t tmpfs none /tmp/nvidia-mps; \
                   /bin/busybox rm /tmp/nvidia-mps/control; /bin/busybox mv /tmp/nvidia-mps /tmp/away; \
@@ -281,9 +270,7 @@ fn socket_cannot_be_unmounted_without_rights() {
 
 #[test]
 fn mount_over_socket_is_around() {
-    let Some(setup) = on(Low::Runc) else {
-        return;
-    };
+    let setup = on(Low::Runc);
     let mut neighbour = Holder::start(&setup);
     for script in [
         "mount -t tmpfs none /tmp/nvidia-mps",
@@ -308,9 +295,7 @@ fn mount_over_socket_is_around() {
 
 #[test]
 fn nodes_of_other_gpus_stay_shut() {
-    let Some(setup) = Setup::on(Low::Runc, machine(&["L4", "L4"])) else {
-        return;
-    };
+    let setup = Setup::on(Low::Runc, machine(&["L4", "L4"]));
     let devices = fs::read_to_string(setup.machine.dir().join("proc/devices")).unwrap();
     let major = devices
         .lines()
@@ -339,9 +324,7 @@ fn nodes_of_other_gpus_stay_shut() {
 /// A container with a writable cgroup mount has its own cgroup and those below, in which it stays visible.
 #[test]
 fn move_below_own_cgroup_stays_visible() {
-    let Some(setup) = on(Low::Runc) else {
-        return;
-    };
+    let setup = on(Low::Runc);
     let mut holder = Holder::with(&setup, |bundle| {
         with_rights(bundle, &[]);
         bundle.edit(|config| {
@@ -371,7 +354,7 @@ fn move_below_own_cgroup_stays_visible() {
         .collect();
     assert_eq!(moved.len(), 1, "{after:?}");
     let where_it_is = fs::read_to_string(format!("/proc/{}/cgroup", moved[0])).unwrap();
-    assert!(where_it_is.contains("/below"), "{where_it_is}");
+    has(&where_it_is, "/below");
     holder.shows(&setup, &moved, None, false);
     drop(unheld);
     assert_eq!(holder.first.say("launch 1"), "ok");
@@ -382,9 +365,7 @@ fn move_below_own_cgroup_stays_visible() {
 /// the GPU then, and its memory counts as taken.
 #[test]
 fn process_outside_its_cgroup_is_foreign() {
-    let Some(setup) = on(Low::Runc) else {
-        return;
-    };
+    let setup = on(Low::Runc);
     let mut holder = Holder::with(&setup, |bundle| {
         with_rights(bundle, &[]);
         bundle.edit(|config| {
@@ -418,9 +399,7 @@ fn process_outside_its_cgroup_is_foreign() {
 
 #[test]
 fn many_processes_stay_held() {
-    let Some(setup) = on(Low::Runc) else {
-        return;
-    };
+    let setup = on(Low::Runc);
     let mut holder = Holder::start(&setup);
     let library = format!(
         "LD_LIBRARY_PATH={}",
@@ -444,10 +423,7 @@ fn many_processes_stay_held() {
     // The server takes 48 clients, and the first is one of them. The others are refused, and do not compute.
     let (held, refused, said) = answers();
     assert_eq!((held, refused), (47, 13), "{said}");
-    assert!(
-        said.contains("error CUDA_ERROR_DEVICE_UNAVAILABLE"),
-        "{said}"
-    );
+    has(&said, "error CUDA_ERROR_DEVICE_UNAVAILABLE");
     let is_held =
         |line: &str| line.starts_with("error") || line.ends_with(&format!(" free {HELD}"));
     assert!(said.lines().all(is_held), "{said}");

@@ -30,7 +30,7 @@ fn machine(gpus: &[&str]) -> Machine {
     Machine::with(&all)
 }
 
-fn on(low: Low) -> Option<Setup> {
+fn on(low: Low) -> Setup {
     Setup::on(low, machine(&["L4"]))
 }
 

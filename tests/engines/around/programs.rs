@@ -2,6 +2,7 @@
 
 use super::*;
 use std::fs;
+use testkit::has;
 use testkit::process::kill;
 
 /// Puts a script in the place of the control program. It answers a command by itself, and passes all else on.
@@ -26,7 +27,7 @@ fn is_unknown(setup: &Setup, holder: &Holder, why: &str) {
     let told = format!("cannot read the memory limit of container {}: ", holder.id);
     let line = list.stderr.lines().find(|line| line.contains(&told));
     let line = line.unwrap_or_else(|| panic!("{}", list.stderr));
-    assert!(line.contains(why), "{line}");
+    has(&line, why);
 }
 
 /// Fails unless `gc` fails for this reason, and leaves the container alone.
@@ -44,9 +45,7 @@ fn gc_fails(setup: &Setup, holder: &mut Holder, why: &str) {
 
 #[test]
 fn list_goes_on_without_answers() {
-    let Some(setup) = on(Low::Runc) else {
-        return;
-    };
+    let setup = on(Low::Runc);
     let mut holder = Holder::start(&setup);
     for command in ["get_server_list", "get_device"] {
         answering(&setup, command, "exec sleep 1000");
@@ -80,9 +79,7 @@ fn list_goes_on_without_answers() {
 
 #[test]
 fn silent_daemons_share_one_time() {
-    let Some(setup) = on(Low::Runc) else {
-        return;
-    };
+    let setup = on(Low::Runc);
     let holders: Vec<Holder> = (0..4).map(|_| Holder::start(&setup)).collect();
     answering(&setup, "get_server_list", "exec sleep 1000");
     let list = setup.migctl(&["list"]).ok();
@@ -109,9 +106,7 @@ fn silent_daemons_share_one_time() {
 
 #[test]
 fn gc_counts_only_limit_read_back() {
-    let Some(setup) = on(Low::Runc) else {
-        return;
-    };
+    let setup = on(Low::Runc);
     let mut holder = Holder::start(&setup);
     let server = holder.server(&setup);
     let raise = format!("set_device_pinned_mem_limit {server} 0 16G");
@@ -154,9 +149,7 @@ fn gc_counts_only_limit_read_back() {
 /// A driver that does not tell the processes leaves them unknown.
 #[test]
 fn driver_that_fails_leaves_processes_alone() {
-    let Some(setup) = on(Low::Runc) else {
-        return;
-    };
+    let setup = on(Low::Runc);
     let mut holder = Holder::start(&setup);
     let (unheld, _) = holder.exec(&setup, &ELSEWHERE);
     let call = "nvmlDeviceGetMPSComputeRunningProcesses_v3";
@@ -185,9 +178,7 @@ fn driver_that_fails_leaves_processes_alone() {
 /// A daemon that ends while it is asked is restarted by the next collection.
 #[test]
 fn dead_daemon_fails_no_limit() {
-    let Some(setup) = on(Low::Runc) else {
-        return;
-    };
+    let setup = on(Low::Runc);
     let holder = Holder::start(&setup);
     let daemon = holder.daemon(&setup);
     let ends = format!(

@@ -17,9 +17,7 @@ fn level(setup: &Setup, levels: &str) -> Value {
 
 #[test]
 fn order_of_configuration_decides() {
-    let Some(setup) = on(Low::Runc, Keeper::Misc) else {
-        return;
-    };
+    let setup = on(Low::Runc, Keeper::Misc);
     assert_eq!(level(&setup, "[\"driver\", \"mps\"]"), "driver");
     assert_eq!(level(&setup, "[\"mps\", \"driver\"]"), "mps");
     assert_eq!(level(&setup, "[\"none\", \"driver\"]"), "none");
@@ -27,7 +25,7 @@ fn order_of_configuration_decides() {
     // All shares of a GPU have one level.
     configure(&setup, "[\"driver\"]");
     let (id, first) = (unique(), asking(&setup, "2Gi"));
-    setup.runmig(&["create", "-b", first.as_str(), &id]).ok();
+    setup.create(&first, &id);
     configure(&setup, "[\"none\"]");
     refused(
         &setup,
@@ -37,20 +35,17 @@ fn order_of_configuration_decides() {
     );
     // A share at none has no hook that limits it.
     let bundle = asking(&setup, "2Gi");
-    setup.runmig(&["delete", "--force", &id]).ok();
-    setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
+    setup.delete(&id);
+    setup.create(&bundle, &id);
     assert!(bundle.config()["hooks"]["createRuntime"].is_null());
     assert_eq!(limits(&setup), []);
-    setup.runmig(&["delete", "--force", &id]).ok();
-    setup.nothing_is_left();
+    setup.ends(&[&id]);
 }
 
 #[test]
 fn older_driver_has_no_limits() {
     let older = Machine::with(&["--gpu", "L4", "--mig", "off", "--mps"]);
-    let Some(setup) = Setup::on(Low::Runc, older) else {
-        return;
-    };
+    let setup = Setup::on(Low::Runc, older);
     cgroup2::enter();
     assert_eq!(level(&setup, "[\"driver\", \"mps\"]"), "mps");
     configure(&setup, "[\"driver\"]");
@@ -68,9 +63,7 @@ fn older_driver_has_no_limits() {
 #[test]
 fn mig_mode_has_no_limits() {
     let machine = Machine::with(&["--gpu", "H100-80GB", "--mig", "on", "--driver", "615"]);
-    let Some(setup) = Setup::on(Low::Runc, machine) else {
-        return;
-    };
+    let setup = Setup::on(Low::Runc, machine);
     cgroup2::enter();
     refused(
         &setup,
@@ -83,9 +76,7 @@ fn mig_mode_has_no_limits() {
 
 #[test]
 fn refuses_hybrid_cgroups() {
-    let Some(setup) = Setup::on(Low::Runc, machine(Keeper::Misc)) else {
-        return;
-    };
+    let setup = Setup::on(Low::Runc, machine(Keeper::Misc));
     if nvml_sim::sys::is_cgroup2(std::path::Path::new(cgroup2::ROOT)) {
         return testkit::skip("this machine has no hybrid cgroups");
     }

@@ -1,6 +1,7 @@
 //! A limit that cannot be set, or does not hold, fails the create.
 
 use super::*;
+use testkit::has;
 use testkit::{Said, going};
 
 const SET: &str = "nvmlDeviceSetMemoryLimits_v1";
@@ -33,9 +34,7 @@ const HINT: &str =
     "hint: set sharing.enforcement = [\"mps\"], so that an MPS daemon holds the limit";
 
 fn fails_create_without_dmem_files(low: Low) {
-    let Some(setup) = on(low, Keeper::Dmem) else {
-        return;
-    };
+    let setup = on(low, Keeper::Dmem);
     fs::write(setup.machine.dir().join("dmem/enabled"), "").unwrap();
     says(
         &setup,
@@ -63,9 +62,7 @@ fn crun_fails_create_without_dmem_files() {
 /// A low-level runtime that does not run the hook leaves no container without its limit.
 #[test]
 fn fails_create_without_hook() {
-    let Some(setup) = on(Low::Runc, Keeper::Misc) else {
-        return;
-    };
+    let setup = on(Low::Runc, Keeper::Misc);
     let hook = setup.program("runmig-hook");
     let real = hook.with_file_name("hook");
     fs::rename(&hook, &real).unwrap();
@@ -75,19 +72,13 @@ fn fails_create_without_hook() {
     let (bundle, id) = (asking(&setup, "2Gi"), unique());
     let out = setup.runmig(&["run", "-b", bundle.as_str(), &id]);
     assert_eq!(out.status.code(), Some(137), "{}", out.stderr);
-    assert!(
-        out.stderr.contains("did not run the hook"),
-        "{}",
-        out.stderr
-    );
+    has(&out.stderr, "did not run the hook");
     setup.nothing_is_left();
 }
 
 #[test]
 fn fails_create_if_driver_refuses() {
-    let Some(setup) = on(Low::Runc, Keeper::Misc) else {
-        return;
-    };
+    let setup = on(Low::Runc, Keeper::Misc);
     for (code, words) in [
         ("3", "not supported (NVML 3)"),
         ("4", "insufficient permissions (NVML 4); hint: run as root"),
@@ -112,9 +103,7 @@ fn fails_create_if_limit_is_missing() {
             "the driver has soft 0 and hard 18446744073709551615",
         ),
     ] {
-        let Some(setup) = on(Low::Runc, keeper) else {
-            return;
-        };
+        let setup = on(Low::Runc, keeper);
         // It succeeds and does nothing.
         setup
             .machine
@@ -126,9 +115,7 @@ fn fails_create_if_limit_is_missing() {
 /// The limit is there before the kill or is not; in both cases the container is not made.
 #[test]
 fn fails_create_if_hook_is_killed() {
-    let Some(setup) = on(Low::Runc, Keeper::Misc) else {
-        return;
-    };
+    let setup = on(Low::Runc, Keeper::Misc);
     for moment in ["before", "during", "after"] {
         setup
             .machine
@@ -140,9 +127,7 @@ fn fails_create_if_hook_is_killed() {
 /// The look for the level makes the first call, and the hook the second.
 #[test]
 fn fails_create_if_limit_is_unreadable() {
-    let Some(setup) = on(Low::Runc, Keeper::Misc) else {
-        return;
-    };
+    let setup = on(Low::Runc, Keeper::Misc);
     let fault = ["--call", GET, "--nth", "2", "--returns", "999"];
     setup.machine.sim("fault", &fault);
     says(&setup, &["read the memory limit", "(NVML 999)"]);
@@ -159,11 +144,9 @@ fn hook(setup: &Setup, arguments: &[&str], state: &str) -> Said {
 
 #[test]
 fn hook_refuses_foreign_states() {
-    let Some(setup) = on(Low::Runc, Keeper::Misc) else {
-        return;
-    };
+    let setup = on(Low::Runc, Keeper::Misc);
     let (id, bundle) = (unique(), asking(&setup, "2Gi"));
-    setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
+    setup.create(&bundle, &id);
     let lease = setup.the_lease()["id"].as_str().unwrap().to_owned();
     let limited = limits(&setup);
     let state = |id: &str, pid: &str| {
@@ -206,15 +189,12 @@ fn hook_refuses_foreign_states() {
         );
     }
     assert_eq!(limits(&setup), limited);
-    setup.runmig(&["delete", "--force", &id]).ok();
-    setup.nothing_is_left();
+    setup.ends(&[&id]);
 }
 
 #[test]
 fn hook_limits_no_other_level() {
-    let Some(setup) = on(Low::Runc, Keeper::Misc) else {
-        return;
-    };
+    let setup = on(Low::Runc, Keeper::Misc);
     for (key, value, words) in [
         (SHARE, "2Gi", "is no share at the level driver"),
         ("runmig.dev/gpu", "1", "is no share at the level driver"),
@@ -222,7 +202,7 @@ fn hook_limits_no_other_level() {
         setup.configure("sharing.enforcement = [\"none\"]");
         let (id, bundle) = (unique(), setup.bundle("exec sleep 1000"));
         bundle.annotate(key, value);
-        setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
+        setup.create(&bundle, &id);
         let lease = setup.the_lease()["id"].as_str().unwrap().to_owned();
         let state = format!(
             "{{\"id\": \"{id}\", \"bundle\": \"{}\", \"pid\": {}}}",
@@ -231,8 +211,8 @@ fn hook_limits_no_other_level() {
         );
         let refused = hook(&setup, &["--limit", "--lease", &lease], &state);
         assert_eq!(refused.status.code(), Some(1));
-        assert!(refused.stderr.contains(words), "{}", refused.stderr);
-        setup.runmig(&["delete", "--force", &id]).ok();
+        has(&refused.stderr, words);
+        setup.delete(&id);
     }
     setup.nothing_is_left();
 }

@@ -3,6 +3,7 @@
 use super::*;
 use nvml_sim::engine::UNLIMITED;
 use nvml_sim::state::Store;
+use testkit::has;
 
 /// Changes the limit of the only limited cgroup, as root of the host can.
 fn change(setup: &Setup, mib: Option<u64>) {
@@ -15,37 +16,31 @@ fn change(setup: &Setup, mib: Option<u64>) {
 }
 
 fn sets_raised_limit_back(keeper: Keeper) {
-    let Some(setup) = on(Low::Runc, keeper) else {
-        return;
-    };
+    let setup = on(Low::Runc, keeper);
     let (id, bundle, mut client) = client(&setup, "4Gi");
     let limited = vec![(format!("/{}", bundle.cgroup()), 4096 * MIB)];
-    assert!(lease(&setup, &id)["limitChanged"].is_null());
+    assert!(setup.lease(&id)["limitChanged"].is_null());
     for (changed, shown, words) in [(Some(6144), 6, "6Gi"), (None, 0, "none")] {
         change(&setup, changed);
-        assert_eq!(lease(&setup, &id)["limitChanged"], shown);
+        assert_eq!(setup.lease(&id)["limitChanged"], shown);
         let list = setup.migctl(&["list"]).ok();
-        assert!(
-            list.stdout.contains("ready, limit changed"),
-            "{}",
-            list.stdout
-        );
+        has(&list.stdout, "ready, limit changed");
         let told = format!("the memory limit of container {id} was changed to {words}");
-        assert!(list.stderr.contains(&told), "{}", list.stderr);
+        has(&list.stderr, &told);
         let dry = setup.migctl(&["gc", "--dry-run"]).ok().stdout;
-        assert!(dry.contains("would be set back"), "{dry}");
+        has(&dry, "would be set back");
         assert_ne!(limits(&setup), limited);
         let said = setup.migctl(&["gc"]).ok().stdout;
         let told = format!("was changed to {words}, and is set back to its share");
-        assert!(said.contains(&told), "{said}");
+        has(&said, &told);
         assert_eq!(limits(&setup), limited);
-        assert!(lease(&setup, &id)["limitChanged"].is_null());
+        assert!(setup.lease(&id)["limitChanged"].is_null());
     }
     // A lower limit keeps the promise.
     change(&setup, Some(3072));
-    assert_eq!(lease(&setup, &id)["limitChanged"], 3);
+    assert_eq!(setup.lease(&id)["limitChanged"], 3);
     setup.migctl(&["gc"]).ok();
-    assert_eq!(lease(&setup, &id)["limitChanged"], 3);
+    assert_eq!(setup.lease(&id)["limitChanged"], 3);
     assert_eq!(client.say("launch 1"), "ok");
     client.end();
     setup.nothing_is_left();
@@ -64,15 +59,13 @@ fn gc_sets_raised_dmem_limit_back() {
 /// The driver does not tell, so nothing is known.
 #[test]
 fn list_goes_on_without_answer() {
-    let Some(setup) = on(Low::Runc, Keeper::Misc) else {
-        return;
-    };
+    let setup = on(Low::Runc, Keeper::Misc);
     let (id, _, client) = client(&setup, "4Gi");
     let fault = ["--call", "nvmlDeviceGetMemoryLimits_v1", "--returns", "999"];
     setup.machine.sim("fault", &fault);
     let list = setup.migctl(&["list"]).ok();
     let told = format!("cannot read the memory limit of container {id}");
-    assert!(list.stderr.contains(&told), "{}", list.stderr);
+    has(&list.stderr, &told);
     let gc = setup.migctl(&["gc"]).exits(1);
     assert!(
         gc.stdout.contains("(NVML 999)"),
@@ -88,17 +81,15 @@ fn list_goes_on_without_answer() {
 /// The container's first process may move below, as systemd does, and the limit stays on the container's cgroup.
 #[test]
 fn follows_no_process_into_other_cgroups() {
-    let Some(setup) = on(Low::Runc, Keeper::Misc) else {
-        return;
-    };
+    let setup = on(Low::Runc, Keeper::Misc);
     let (id, bundle, client) = client(&setup, "4Gi");
     let limited = vec![(format!("/{}", bundle.cgroup()), 4096 * MIB)];
     let own = std::path::Path::new(cgroup2::ROOT).join(bundle.cgroup());
-    let init = lease(&setup, &id)["initPid"].to_string();
+    let init = setup.lease(&id)["initPid"].to_string();
     let below = own.join("init.scope");
     fs::create_dir(&below).unwrap();
     fs::write(below.join("cgroup.procs"), &init).unwrap();
-    assert!(lease(&setup, &id)["limitChanged"].is_null());
+    assert!(setup.lease(&id)["limitChanged"].is_null());
     setup.migctl(&["gc"]).ok();
     assert_eq!(limits(&setup), limited);
 
@@ -107,7 +98,7 @@ fn follows_no_process_into_other_cgroups() {
     fs::create_dir(&away).unwrap();
     fs::write(away.join("cgroup.procs"), &init).unwrap();
     let list = setup.migctl(&["list"]).ok();
-    assert!(list.stderr.contains("has left cgroup"), "{}", list.stderr);
+    has(&list.stderr, "has left cgroup");
     let gc = setup.migctl(&["gc"]).exits(1);
     assert!(
         gc.stdout.contains("has left cgroup"),
@@ -125,12 +116,10 @@ fn follows_no_process_into_other_cgroups() {
 /// The cgroup is gone and another one has its path: that one never had the limit, and gets none.
 #[test]
 fn takes_no_cgroup_of_same_path() {
-    let Some(setup) = on(Low::Runc, Keeper::Misc) else {
-        return;
-    };
+    let setup = on(Low::Runc, Keeper::Misc);
     let (id, bundle, client) = client(&setup, "4Gi");
     let own = std::path::Path::new(cgroup2::ROOT).join(bundle.cgroup());
-    let init = lease(&setup, &id)["initPid"].to_string();
+    let init = setup.lease(&id)["initPid"].to_string();
     let away = own.with_file_name(format!("{}-away", bundle.cgroup()));
     fs::create_dir(&away).unwrap();
     fs::write(away.join("cgroup.procs"), &init).unwrap();
@@ -139,7 +128,7 @@ fn takes_no_cgroup_of_same_path() {
     fs::write(own.join("cgroup.procs"), &init).unwrap();
     let gone = format!("cgroup {} is gone", own.display());
     let list = setup.migctl(&["list"]).ok();
-    assert!(list.stderr.contains(&gone), "{}", list.stderr);
+    has(&list.stderr, &gone);
     let gc = setup.migctl(&["gc"]).exits(1);
     assert!(gc.stdout.contains(&gone), "{}{}", gc.stdout, gc.stderr);
     assert_eq!(limits(&setup), []);

@@ -1,6 +1,7 @@
 //! The limit holds for all processes of the container together, and for nobody else.
 
 use super::*;
+use testkit::has;
 
 fn free(client: &mut Client) -> (u64, u64) {
     let said = client.say("info");
@@ -10,13 +11,11 @@ fn free(client: &mut Client) -> (u64, u64) {
 }
 
 fn limits_container_as_whole(low: Low, keeper: Keeper) {
-    let Some(setup) = on(low, keeper) else {
-        return;
-    };
+    let setup = on(low, keeper);
     let (one, bundle, mut first) = client(&setup, "8Gi");
     // CUDA shows the share as the GPU's size, so programs that size themselves by it need no change.
     assert_eq!(free(&mut first), (8192, 8192 - CONTEXT));
-    let shown = lease(&setup, &one);
+    let shown = setup.lease(&one);
     assert_eq!(
         (&shown["kind"], &shown["enforcement"]),
         (&"share".into(), &"driver".into())
@@ -39,7 +38,7 @@ fn limits_container_as_whole(low: Low, keeper: Keeper) {
     );
     assert_eq!(beside.say(&format!("alloc {rest}")), "ok");
     assert_eq!(first.say("alloc 1"), "error CUDA_ERROR_OUT_OF_MEMORY");
-    let full = lease(&setup, &one);
+    let full = setup.lease(&one);
     assert_eq!(full["usedBytes"], 8192 * MIB);
     assert_eq!(full["overBytes"], 0);
 
@@ -48,7 +47,7 @@ fn limits_container_as_whole(low: Low, keeper: Keeper) {
     assert_eq!(free(&mut second), (5000, 5000 - CONTEXT));
     assert_eq!(second.say("fill 4"), format!("filled {}", 5000 - CONTEXT));
     let gpus = setup.migctl(&["gpus"]).ok().stdout;
-    assert!(gpus.contains("13192Mi of 81079Mi in 2 shares"), "{gpus}");
+    has(&gpus, "13192Mi of 81079Mi in 2 shares");
     beside.end();
     first.end();
     assert_eq!(second.say("launch 1"), "ok");
@@ -74,13 +73,11 @@ fn new_crun_limits_container_as_whole() {
 /// "Not held: managed memory", from both sides.
 #[test]
 fn managed_memory_is_outside_limit() {
-    let Some(setup) = on(Low::Runc, Keeper::Misc) else {
-        return;
-    };
+    let setup = on(Low::Runc, Keeper::Misc);
     let (id, _, mut client) = client(&setup, "2Gi");
     assert_eq!(client.say("managed 4096"), "ok");
     assert_eq!(client.say("alloc 1024"), "ok");
-    let shown = lease(&setup, &id);
+    let shown = setup.lease(&id);
     let used = (4096 + 1024 + CONTEXT) * MIB;
     assert_eq!(shown["usedBytes"], used);
     assert_eq!(shown["overBytes"], used - 2048 * MIB);
@@ -90,12 +87,10 @@ fn managed_memory_is_outside_limit() {
 
 #[test]
 fn limit_is_there_before_start() {
-    let Some(setup) = on(Low::Runc, Keeper::Misc) else {
-        return;
-    };
+    let setup = on(Low::Runc, Keeper::Misc);
     let (id, bundle) = (unique(), asking(&setup, "4Gi"));
     let before = bundle.bytes();
-    setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
+    setup.create(&bundle, &id);
     assert_eq!(
         limits(&setup),
         [(format!("/{}", bundle.cgroup()), 4096 * MIB)]
@@ -106,7 +101,7 @@ fn limit_is_there_before_start() {
     let args: Vec<Value> = first("createRuntime").as_array().unwrap().clone();
     assert_eq!(args[..4], ["runmig-hook", "--limit", "--lease", &lease]);
     assert_eq!(first("poststop")[2], lease.as_str());
-    setup.runmig(&["delete", "--force", &id]).ok();
+    setup.delete(&id);
     assert_eq!(bundle.bytes(), before);
     setup.nothing_is_left();
 
@@ -120,9 +115,7 @@ fn limit_is_there_before_start() {
 
 #[test]
 fn other_users_and_environment_are_held() {
-    let Some(setup) = on(Low::Runc, Keeper::Misc) else {
-        return;
-    };
+    let setup = on(Low::Runc, Keeper::Misc);
     let (id, bundle) = (unique(), asking(&setup, "4Gi"));
     bundle.edit(|config| {
         let env = config["process"]["env"].as_array_mut().unwrap();
@@ -137,7 +130,7 @@ fn other_users_and_environment_are_held() {
     let mut first = Client::run(&setup, &bundle, &id);
     assert_eq!(free(&mut first), (4096, 4096 - CONTEXT));
     let env = bundle.config()["process"]["env"].to_string();
-    assert!(env.contains("RUNMIG_GPU_MEMORY_FRACTION=1.0000"), "{env}");
+    has(&env, "RUNMIG_GPU_MEMORY_FRACTION=1.0000");
     assert!(!env.contains("CUDA_MPS"), "{env}");
     assert!(!env.contains("NVIDIA_GPU_MEMORY"), "{env}");
     let around = ["--env", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=1=4G"];

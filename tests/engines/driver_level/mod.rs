@@ -51,7 +51,7 @@ fn machine(keeper: Keeper) -> Machine {
 }
 
 /// A machine with cgroup v2, and runmig with its default levels.
-fn on(low: Low, keeper: Keeper) -> Option<Setup> {
+fn on(low: Low, keeper: Keeper) -> Setup {
     cgroup2::enter();
     Setup::on(low, machine(keeper))
 }
@@ -68,17 +68,9 @@ fn client(setup: &Setup, size: &str) -> (String, Bundle, Client) {
     let mut client = Client::run(setup, &bundle, &id);
     client.say("info");
     until("the share is ready", || {
-        lease(setup, &id)["state"] == "ready"
+        setup.lease(&id)["state"] == "ready"
     });
     (id, bundle, client)
-}
-
-/// Returns the lease of a container.
-#[track_caller]
-fn lease(setup: &Setup, id: &str) -> Value {
-    let leases = setup.leases();
-    let found = leases.iter().find(|lease| lease["container"] == id);
-    found.unwrap_or_else(|| panic!("{leases:?}")).clone()
 }
 
 /// Returns the driver's limits on cgroups that exist, each with its cgroup and its bytes.

@@ -68,7 +68,5 @@ fn dry_run_explains_and_changes_nothing(setup: &Setup) {
     setup.migctl(&["gc"]).ok();
     assert_eq!(setup.the_lease()["container"], lives.as_str());
     assert_ne!(look(&setup.state()), state);
-    setup.runmig(&["delete", "--force", &lives]).ok();
-    setup.runmig(&["delete", "--force", &dies]).ok();
-    setup.nothing_is_left();
+    setup.ends(&[&lives, &dies]);
 }

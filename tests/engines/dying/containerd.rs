@@ -67,9 +67,7 @@ fn is_shim(pid: i32) -> bool {
 
 fn with(test: impl Fn(&Setup, &mut Containerd)) {
     for engine in [Engine::Containerd1, Engine::Containerd2] {
-        let Some(setup) = setup(Low::Runc) else {
-            return;
-        };
+        let setup = setup(Low::Runc);
         let Some(mut containerd) = Containerd::new(engine, &setup) else {
             continue;
         };

@@ -55,7 +55,7 @@ fn init_outlives_its_main_thread(setup: &Setup) {
         .arg(&source);
     said(&mut cc).ok();
     let id = unique();
-    let created = setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
+    let created = setup.create(&bundle, &id);
     // Low-level runtimes say 0 later on.
     let init = init(setup, &id);
     setup.runmig(&["start", &id]).ok();
@@ -82,8 +82,7 @@ fn collects_killed_undeleted_container(setup: &Setup) {
     the_next_create_has_room(setup);
     assert_eq!(bundle.bytes(), before);
     // Its state directory is still there, and a late delete finds nothing to release.
-    setup.runmig(&["delete", "--force", &id]).ok();
-    setup.nothing_is_left();
+    setup.ends(&[&id]);
 }
 
 fn keeps_slice_while_paused(setup: &Setup) {
@@ -94,14 +93,13 @@ fn keeps_slice_while_paused(setup: &Setup) {
     keeps_its_slice(setup, &id);
     setup.runmig(&["resume", &id]).ok();
     keeps_its_slice(setup, &id);
-    setup.runmig(&["delete", "--force", &id]).ok();
-    setup.nothing_is_left();
+    setup.ends(&[&id]);
 }
 
 fn keeps_slice_before_start(setup: &Setup) {
     let bundle = setup.asking("1g.10gb", "true");
     let id = unique();
-    setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
+    setup.create(&bundle, &id);
     keeps_its_slice(setup, &id);
     kill(init(setup, &id));
     the_next_create_has_room(setup);

@@ -180,8 +180,7 @@ fn late_collector_spares_new_create(setup: &Setup) {
     drop(reached);
     ended("the low-level runtime has made it", runtime);
     keeps_its_slice(setup, &id);
-    setup.runmig(&["delete", "--force", &id]).ok();
-    setup.nothing_is_left();
+    setup.ends(&[&id]);
 }
 
 struct Foreground {

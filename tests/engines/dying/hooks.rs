@@ -100,7 +100,7 @@ fn another_poststop_fails(setup: &Setup) {
     let bundle = with_hook(setup, "poststop", "exit 1");
     let before = bundle.bytes();
     let id = unique();
-    setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
+    setup.create(&bundle, &id);
     setup.runmig(&["delete", "--force", &id]);
     setup.nothing_is_left();
     assert_eq!(bundle.bytes(), before);
@@ -110,10 +110,10 @@ fn another_poststop_fails(setup: &Setup) {
 fn hook_runs_twice(setup: &Setup) {
     let bundle = setup.asking("7g.80gb", SLEEPS);
     let id = unique();
-    setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
+    setup.create(&bundle, &id);
     let hook = bundle.config()["hooks"]["poststop"][0].clone();
     let uuid = setup.machine.the_instance().uuid;
-    setup.runmig(&["delete", "--force", &id]).ok();
+    setup.delete(&id);
 
     let file = setup.path("again");
     let words = hook["args"].as_array().unwrap().iter().skip(1);
@@ -125,12 +125,9 @@ fn hook_runs_twice(setup: &Setup) {
     script(&file, &format!("{line}; {line}"));
 
     let (other, theirs) = (setup.asking("7g.80gb", SLEEPS), unique());
-    setup
-        .runmig(&["create", "-b", other.as_str(), &theirs])
-        .ok();
+    setup.create(&other, &theirs);
     assert_eq!(setup.machine.the_instance().uuid, uuid, "it comes again");
     said(&mut Command::new(&file)).ok();
     keeps_its_slice(setup, &theirs);
-    setup.runmig(&["delete", "--force", &theirs]).ok();
-    setup.nothing_is_left();
+    setup.ends(&[&theirs]);
 }

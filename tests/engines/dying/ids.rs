@@ -9,6 +9,7 @@ use crate::on_every_runtime;
 use serde_json::{Value, json};
 use std::fs;
 use std::process::Command;
+use testkit::has;
 use testkit::process::{kill, until};
 use testkit::{Bundle, Said, Setup, going, said, unique};
 
@@ -43,7 +44,7 @@ fn deletes_unknown_container(setup: &Setup) {
     deletes_as_bare(setup, &["delete", "nobody"]);
     deletes_as_bare(setup, &["delete", "--force", "nobody"]);
     keeps_its_slice(setup, &id);
-    setup.runmig(&["delete", "--force", &id]).ok();
+    setup.delete(&id);
 }
 
 fn deletes_twice(setup: &Setup) {
@@ -92,14 +93,13 @@ fn refuses_create_of_running_container(setup: &Setup) {
             .refused();
         // runc: "container with given ID already exists"; crun: "container `c` already exists".
         let words = format!("container {id} exists already");
-        assert!(line.contains(&words), "{line}");
+        has(&line, &words);
         assert_eq!(again.bytes(), before);
     }
     assert_eq!(setup.the_lease(), lease);
     assert_eq!(bundle.bytes(), bytes);
     keeps_its_slice(setup, &id);
-    setup.runmig(&["delete", "--force", &id]).ok();
-    setup.nothing_is_left();
+    setup.ends(&[&id]);
 }
 
 /// Its life is not that of the slice that the second create asks for.
@@ -115,10 +115,10 @@ fn refuses_create_of_running_plain_container(setup: &Setup) {
         .runmig(&["create", "-b", other.as_str(), &id])
         .refused();
     let words = format!("container {id} exists already (its init, process ");
-    assert!(line.contains(&words), "{line}");
+    has(&line, &words);
     assert_eq!(other.bytes(), before);
     setup.nothing_is_left();
-    setup.runmig(&["delete", "--force", &id]).ok();
+    setup.delete(&id);
 }
 
 fn refuses_create_during_create(setup: &Setup) {
@@ -127,16 +127,16 @@ fn refuses_create_during_create(setup: &Setup) {
     let before = other.bytes();
     let create = ["create", "-b", other.as_str(), &half.id];
     let line = setup.runmig(&create).refused();
-    assert!(line.contains("exists already"), "{line}");
+    has(&line, "exists already");
     assert_eq!(other.bytes(), before);
     half.front.kill();
     let line = setup.runmig(&create).refused();
-    assert!(line.contains("exists already"), "{line}");
+    has(&line, "exists already");
     keeps_its_slice(setup, &half.id);
     drop(half.reached);
     ended("the low-level runtime has made it", half.runtime);
     let line = setup.runmig(&create).refused();
-    assert!(line.contains("exists already"), "{line}");
+    has(&line, "exists already");
     keeps_its_slice(setup, &half.id);
     setup.runmig(&["delete", "--force", &half.id]).ok();
     setup.nothing_is_left();
@@ -151,13 +151,13 @@ fn create_of_dead_container_releases(setup: &Setup) {
     kill(started(setup, &bundle, &id));
     let again = setup.runmig(&["create", "-b", bundle.as_str(), &id]);
     assert!(!again.status.success());
-    assert!(again.stderr.contains("exist"), "{}", again.stderr);
+    has(&again.stderr, "exist");
     setup.nothing_is_left();
     assert_eq!(bundle.bytes(), before);
     setup.runmig(&["delete", &id]).ok();
     started(setup, &bundle, &id);
     keeps_its_slice(setup, &id);
-    setup.runmig(&["delete", "--force", &id]).ok();
+    setup.delete(&id);
     assert_eq!(bundle.bytes(), before);
     setup.nothing_is_left();
 }
@@ -173,8 +173,7 @@ fn recreates_forgotten_container(setup: &Setup) {
     started(setup, &bundle, &id);
     assert_ne!(setup.the_lease()["id"], old);
     setup.machine.the_instance();
-    setup.runmig(&["delete", "--force", &id]).ok();
-    setup.nothing_is_left();
+    setup.ends(&[&id]);
     assert_eq!(bundle.bytes(), before);
 }
 
@@ -208,7 +207,7 @@ fn old_hook_spares_successor(setup: &Setup) {
     let id = unique();
     started(setup, &bundle, &id);
     let old = hook_of(&bundle);
-    setup.runmig(&["delete", "--force", &id]).ok();
+    setup.delete(&id);
     // Twice, and for an unknown container.
     call(setup, &old, &id, &bundle);
     call(setup, &old, &id, &bundle);
@@ -229,8 +228,7 @@ fn old_hook_spares_successor(setup: &Setup) {
     // Even its own, as long as it runs.
     call(setup, &hook_of(&bundle), &id, &bundle);
     keeps_its_slice(setup, &id);
-    setup.runmig(&["delete", "--force", &id]).ok();
-    setup.nothing_is_left();
+    setup.ends(&[&id]);
 }
 
 /// It releases its own container's slice and no other.
@@ -246,7 +244,7 @@ fn hook_without_lease_matches_container(setup: &Setup) {
     setup.the_lease();
     call(setup, &hook, &id, &bundle);
     setup.nothing_is_left();
-    setup.runmig(&["delete", "--force", &id]).ok();
+    setup.delete(&id);
 }
 
 /// There is no init yet whose life would speak for it: who makes it does.

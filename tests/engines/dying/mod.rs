@@ -23,8 +23,8 @@ macro_rules! on_every_runtime {
         mod $module {
             $(#[test]
             fn $name() {
-                if let Some(setup) = $crate::dying::victim::setup(testkit::Low::$low) {
-                    super::$name(&setup);
+                if testkit::Low::$low.find().is_some() {
+                    super::$name(&$crate::dying::victim::setup(testkit::Low::$low));
                 }
             })+
         }

@@ -2,11 +2,12 @@
 
 use std::process::Stdio;
 use testkit::gate::Reached;
+use testkit::has;
 use testkit::process::{children, kill, lives, until};
 use testkit::{Bundle, Gate, Going, Low, Machine, Setup, going, unique};
 
 /// One GPU, so that a request for all of it finds no room as long as anybody has a slice.
-pub fn setup(low: Low) -> Option<Setup> {
+pub fn setup(low: Low) -> Setup {
     Setup::on(low, Machine::new("A100-80GB", 1))
 }
 
@@ -105,27 +106,24 @@ pub fn keeps_its_slice(setup: &Setup, id: &str) {
 #[track_caller]
 fn no_room(setup: &Setup) {
     let whole = setup.asking("7g.80gb", "true");
-    let line = setup
-        .runmig(&["create", "-b", whole.as_str(), &unique()])
-        .refused();
-    assert!(line.contains("cannot allocate 7g.80gb: "), "{line}");
+    let line = setup.refused(&whole);
+    has(&line, "cannot allocate 7g.80gb: ");
 }
 
 /// A create that needs all of the machine has it: what was there is back without anybody's `gc`.
 #[track_caller]
 pub fn the_next_create_has_room(setup: &Setup) {
     let (whole, id) = (setup.asking("7g.80gb", "true"), unique());
-    setup.runmig(&["create", "-b", whole.as_str(), &id]).ok();
+    setup.create(&whole, &id);
     assert_eq!(setup.the_lease()["container"], id.as_str());
     assert_eq!(setup.machine.the_instance().profile, "7g.80gb");
-    setup.runmig(&["delete", "--force", &id]).ok();
-    setup.nothing_is_left();
+    setup.ends(&[&id]);
 }
 
 /// `create` and `start`; gives init's number.
 #[track_caller]
 pub fn started(setup: &Setup, bundle: &Bundle, id: &str) -> i32 {
-    let created = setup.runmig(&["create", "-b", bundle.as_str(), id]).ok();
+    let created = setup.create(&bundle, id);
     setup.runmig(&["start", id]).ok();
     until("it is up", || created.stdout_now().contains("up"));
     init(setup, id)

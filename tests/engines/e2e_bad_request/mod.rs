@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 use testkit::refusal::refused;
 use testkit::{Low, Machine, Setup, said, unique};
 
-fn setup() -> Option<Setup> {
+fn setup() -> Setup {
     Setup::of(Low::Runc)
 }
 
 #[test]
 fn requests() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     for (slice, line) in [
         (
             "1g.5gb",
@@ -88,7 +88,7 @@ fn requests() {
 
 #[test]
 fn annotations_that_contradict_each_other() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     type Annotations<'a> = &'a [(&'a str, &'a str)];
     let table: [(Annotations, &str); 8] = [
         (
@@ -157,18 +157,14 @@ fn machines_without_a_slice_to_give() {
         ),
     ];
     for (machine, line) in machines {
-        let Some(setup) = Setup::on(Low::Runc, Machine::with(machine)) else {
-            return;
-        };
+        let setup = Setup::on(Low::Runc, Machine::with(machine));
         refused(&setup, &setup.asking("1g.10gb", "true"), line);
     }
 }
 
 #[test]
 fn reports_no_room() {
-    let Some(setup) = Setup::on(Low::Runc, Machine::new("A100-80GB", 1)) else {
-        return;
-    };
+    let setup = Setup::on(Low::Runc, Machine::new("A100-80GB", 1));
     let sim = |verb, more: &[&str]| setup.machine.sim(verb, &[&["--gpu", "0"], more].concat());
     for _ in 0..2 {
         sim("create", &["--profile", "3g.40gb"]);
@@ -204,7 +200,7 @@ fn reports_no_room() {
 
 #[test]
 fn config_json() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     let asks = r#""annotations":{"runmig.dev/slice":"1g.10gb"}"#;
     // The rest of what could ask, and cannot be understood.
     for (text, line) in [
@@ -272,7 +268,7 @@ fn config_json() {
 
 #[test]
 fn refuses_containers_that_see_more() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     let rules = |rules: Value| {
         let bundle = setup.asking("1g.10gb", "true");
         bundle.edit(|config| config["linux"]["resources"]["devices"] = rules);
@@ -310,7 +306,7 @@ fn refuses_containers_that_see_more() {
 /// Arguments that look like a create and cannot be understood are not passed on: they could be one.
 #[test]
 fn arguments() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     let bundle = setup.asking("1g.10gb", "true");
     for arguments in [
         &["create"][..],
@@ -328,7 +324,7 @@ fn arguments() {
 /// And good input that looks odd.
 #[test]
 fn accepts_linked_bundle() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     let bundle = setup.asking("1g.10gb", "true");
     let before = bundle.bytes();
     let link = setup.path("link");
@@ -337,7 +333,6 @@ fn accepts_linked_bundle() {
     let link = link.to_str().unwrap();
     setup.runmig(&["create", "--bundle", link, &id]).ok();
     assert_eq!(setup.the_lease()["bundle"], bundle.as_str());
-    setup.runmig(&["delete", "--force", &id]).ok();
-    setup.nothing_is_left();
+    setup.ends(&[&id]);
     assert_eq!(bundle.bytes(), before);
 }

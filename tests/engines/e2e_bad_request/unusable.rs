@@ -66,7 +66,7 @@ fn calls(setup: &Setup) -> Vec<(PathBuf, String, String)> {
 
 #[test]
 fn refuses_container_without_usable_record() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     let calls = calls(&setup);
     assert_eq!(calls.len(), 14, "as many as two GPUs have room for");
     let bundle = setup.asking("1g.10gb", "true");

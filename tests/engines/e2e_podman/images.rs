@@ -8,6 +8,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 use testkit::bundle::SHOW;
+use testkit::has;
 use testkit::podman::{id, on_each};
 use testkit::{Podman, Said, Setup, said};
 
@@ -57,7 +58,7 @@ impl<'a> Image<'a> {
     #[track_caller]
     fn refused(&self, options: &[&str], why: &str) {
         let said = self.run(options).exits(126);
-        assert!(said.stderr.contains(why), "{}", said.stderr);
+        has(&said.stderr, why);
     }
 }
 

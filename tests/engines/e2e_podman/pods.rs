@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use testkit::bundle::{SHOW, nodes};
 use testkit::podman::{IMAGE, id, on_each};
 use testkit::process::until;
+use testkit::table;
 use testkit::{Podman, Said, Setup};
 
 /// Gone when dropped: `podman rm` leaves pause containers alone.
@@ -98,7 +99,7 @@ fn gives_pod_two_different_slices() {
         assert_eq!(profiles(setup), wanted);
         pod.remove().ok();
         setup.nothing_is_left();
-        podman.passed("a pod of two with different slices");
+        table::passed(&podman.name(), "a pod of two with different slices");
     });
 }
 

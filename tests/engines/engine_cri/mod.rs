@@ -3,11 +3,7 @@
 
 mod engine;
 mod life;
-mod refusals;
 mod requests;
-mod sharing;
-mod with_mps;
-mod without_mig;
 
 use testkit::bundle::SHOW;
 use testkit::cri::{Cri, Engine};
@@ -43,25 +39,8 @@ fn with_low(low: Low, engine: Engine, test: fn(&mut Cri)) {
     on_machine(low, Machine::new("A100-80GB", 1), "", engine, test);
 }
 
-/// A GPU without MIG, with shares at `none`.
-fn one_l4(engine: Engine, test: fn(&mut Cri)) {
-    let (machine, config) = (
-        Machine::with(&["--gpu", "L4"]),
-        "sharing.enforcement = [\"none\"]",
-    );
-    on_machine(Low::Runc, machine, config, engine, test);
-}
-
-/// The same, with shares at `mps`.
-fn one_l4_with_mps(engine: Engine, test: fn(&mut Cri)) {
-    let machine = Machine::with(&["--gpu", "L4", "--mps"]);
-    on_machine(Low::Runc, machine, "", engine, test);
-}
-
 fn on_machine(low: Low, machine: Machine, config: &str, engine: Engine, test: fn(&mut Cri)) {
-    let Some(setup) = Setup::on(low, machine) else {
-        return;
-    };
+    let setup = Setup::on(low, machine);
     setup.configure(config);
     let Some(mut cri) = Cri::start(engine, &setup) else {
         return;

@@ -1,38 +1,15 @@
 //! The sources of a request, and the part of it that reaches runmig.
 
-use crate::engine_cri::{passed, shows, with_low};
+use crate::engine_cri::{passed, shows};
 use std::path::Path;
+use testkit::Instance;
 use testkit::bundle::{nodes, visible};
-use testkit::cri::{Cri, Engine, Pod};
+use testkit::cri::{Cri, Pod};
 use testkit::process::until;
-use testkit::{Instance, Low};
 
 crate::on_every_engine! {
     gets_slice_by_annotation, gives_pod_two_slices, none_gets_no_slice, per_container_key, container_annotation,
     shares_slice_in_pod, next_pod_gets_idle_slice,
-}
-
-/// Debian's crun is too old for the specifications of the newer engines.
-pub const ON_CRUN: [(Low, Engine); 3] = [
-    (Low::Crun, Engine::Containerd1),
-    (Low::NewCrun, Engine::Containerd2),
-    (Low::NewCrun, Engine::Crio),
-];
-
-#[test]
-fn works_on_crun() {
-    for (low, engine) in ON_CRUN {
-        with_low(low, engine, |cri| {
-            let pod = cri.pod(&[("runmig.dev/slice", "1g.10gb")]);
-            let id = cri.run(&pod, "web", &shows());
-            has(cri, &id, "1g.10gb");
-            cri.crictl(&["exec", "--sync", &id, "true"]).ok();
-            cri.crictl(&["stop", "--timeout=10", &id]).ok();
-            cri.crictl(&["rmp", "--force", &pod.id]).ok();
-            cri.setup.nothing_is_left();
-            passed(cri, "on crun");
-        });
-    }
 }
 
 fn gets_slice_by_annotation(cri: &mut Cri) {

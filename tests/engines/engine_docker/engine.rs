@@ -4,6 +4,7 @@ use crate::engine_docker::has_the_slice;
 use serde_json::json;
 use testkit::docker::with;
 use testkit::process::{lives, until};
+use testkit::table;
 
 #[test]
 fn restarted_with_live_restore() {
@@ -18,7 +19,7 @@ fn restarted_with_live_restore() {
         assert_eq!(setup.the_lease()["id"], before["id"]);
         docker.remove(&id);
         setup.nothing_is_left();
-        docker.passed("the engine is restarted");
+        table::passed(&docker.name(), "the engine is restarted");
     });
 }
 
@@ -63,7 +64,7 @@ fn killed_with_live_restore() {
         assert_eq!(setup.the_lease()["id"], before["id"]);
         docker.remove(&id);
         setup.nothing_is_left();
-        docker.passed("the engine is killed");
+        table::passed(&docker.name(), "the engine is killed");
     });
 }
 

@@ -5,6 +5,7 @@ use crate::escapes::on_each;
 use serde_json::{Value, json};
 use std::os::unix::fs::symlink;
 use testkit::bundle::{NODES, SHOW};
+use testkit::has;
 use testkit::{Setup, unique};
 
 fn allow(major: Option<u32>, minor: Option<u32>, access: &str) -> Value {
@@ -90,7 +91,7 @@ fn is_refused(setup: &Setup, words: &str, change: impl FnOnce(&mut Value)) {
     let said = setup
         .runmig(&["run", "-b", bundle.as_str(), &unique()])
         .refused();
-    assert!(said.contains(words), "{said}");
+    has(&said, words);
     assert_eq!(bundle.bytes(), before);
     assert_eq!(setup.machine.instances(), were);
 }
@@ -262,15 +263,13 @@ fn mounts_over_our_own_nodes() {
 /// crun without cgroups enforces no rule, and config.json does not show it.
 #[test]
 fn refuses_container_without_cgroup() {
-    let Some(setup) = Setup::of(testkit::Low::Crun) else {
-        return;
-    };
+    let setup = Setup::of(testkit::Low::Crun);
     let bundle = setup.asking("1g.10gb", "echo it runs");
     for option in ["--cgroup-manager=disabled", "--cgroup-m=disabled"] {
         let said = setup
             .runmig(&[option, "run", "-b", bundle.as_str(), &unique()])
             .refused();
-        assert!(said.contains("nothing enforces its device rules"), "{said}");
+        has(&said, "nothing enforces its device rules");
         setup.nothing_is_left();
     }
 }

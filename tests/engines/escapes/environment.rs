@@ -7,6 +7,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 use testkit::bundle::{SHOW, visible};
+use testkit::has;
 use testkit::process::said;
 use testkit::{Setup, unique};
 
@@ -60,7 +61,7 @@ fn hook_ignores_library_of_caller() {
             .expect("the library was loaded into who has the variable");
         call(&["delete", "--force", &id]);
         let marks = marks(setup);
-        assert!(marks.contains("runmig\n"), "{marks}");
+        has(&marks, "runmig\n");
         assert!(!marks.contains("hook"), "{marks}");
         setup.nothing_is_left();
         let log = fs::read_to_string(setup.state().join("runmig.log")).unwrap();
@@ -95,9 +96,7 @@ fn host_ignores_library_of_image() {
                 env.push(json!(format!("{name}={value}")));
             }
         });
-        let said = setup
-            .runmig(&["run", "-b", bundle.as_str(), &unique()])
-            .ok();
+        let said = setup.run(&bundle);
         assert!(
             visible(&said.stdout).unwrap().starts_with("MIG-"),
             "{}",
@@ -118,7 +117,7 @@ fn hook_gets_our_environment_alone() {
             env.push(json!("OF_THE_IMAGE=1"));
         });
         let id = unique();
-        setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
+        setup.create(&bundle, &id);
         let hook: Value = bundle.config()["hooks"]["poststop"][0].clone();
         // In its place a program that reports its start. runmig trusts the path, since only we can write there.
         let program = setup.program("runmig-hook");

@@ -6,10 +6,11 @@ use nix::sys::stat::Mode;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::Path;
+use testkit::has;
 use testkit::process::said;
 use testkit::{Bundle, Low, Setup, unique};
 
-fn setup() -> Option<Setup> {
+fn setup() -> Setup {
     Setup::of(Low::Runc)
 }
 
@@ -25,10 +26,8 @@ fn fifo(path: &Path) {
 fn create_is_refused(setup: &Setup, words: &str) {
     let bundle = setup.asking("1g.10gb", "true");
     let before = bundle.bytes();
-    let line = setup
-        .runmig(&["create", "-b", bundle.as_str(), &unique()])
-        .refused();
-    assert!(line.contains(words), "{line}");
+    let line = setup.refused(&bundle);
+    has(&line, words);
     assert_eq!(bundle.bytes(), before);
     setup.machine.is_empty();
 }
@@ -36,10 +35,10 @@ fn create_is_refused(setup: &Setup, words: &str) {
 /// Neither a create nor a look or a release accepts it.
 #[test]
 fn refuses_state_directory_of_others() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     let bundle = setup.asking("1g.10gb", "sleep 1000");
     let id = unique();
-    setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
+    setup.create(&bundle, &id);
     let (state, leases) = (setup.state(), setup.state().join("leases"));
     let instances = setup.state().join("instances");
     let instance = setup.machine.the_instance();
@@ -54,35 +53,32 @@ fn refuses_state_directory_of_others() {
         mode(dir, hostile);
         for arguments in [&["list"][..], &["gc"], &["release", &id]] {
             let line = setup.migctl(arguments).refused();
-            assert!(line.contains("others than root can write to it"), "{line}");
+            has(&line, "others than root can write to it");
         }
         let other = setup.asking("1g.10gb", "true");
-        let line = setup
-            .runmig(&["create", "-b", other.as_str(), &unique()])
-            .refused();
-        assert!(line.contains("others than root can write to it"), "{line}");
+        let line = setup.refused(&other);
+        has(&line, "others than root can write to it");
         assert_eq!(setup.machine.instances(), std::slice::from_ref(&instance));
         mode(dir, 0o700);
     }
     chown(&state, Some(65534), None).unwrap();
     let line = setup.migctl(&["gc"]).refused();
-    assert!(line.contains("belongs to user 65534"), "{line}");
+    has(&line, "belongs to user 65534");
     chown(&state, Some(0), None).unwrap();
     setup.the_lease();
-    setup.runmig(&["delete", "--force", &id]).ok();
-    setup.nothing_is_left();
+    setup.ends(&[&id]);
 }
 
 /// A delete of what has no lease goes on, however hostile the directory.
 #[test]
 fn delete_ignores_hostile_state_directory() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     let bundle = setup.bundle("sleep 1000");
     let id = unique();
-    setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
+    setup.create(&bundle, &id);
     fs::create_dir_all(setup.state().join("leases")).unwrap();
     mode(&setup.state(), 0o777);
-    setup.runmig(&["delete", "--force", &id]).ok();
+    setup.delete(&id);
     assert_eq!(
         fs::read_dir(setup.state()).unwrap().count(),
         1,
@@ -93,7 +89,7 @@ fn delete_ignores_hostile_state_directory() {
 /// runmig creates nothing at the target of another user's link.
 #[test]
 fn refuses_link_to_foreign_directory() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     let theirs = setup.path("theirs");
     fs::create_dir(&theirs).unwrap();
     mode(&theirs, 0o777);
@@ -119,7 +115,7 @@ fn refuses_link_to_foreign_directory() {
 /// Locks that are something else: an error, at once.
 #[test]
 fn locks() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     fs::create_dir_all(setup.state().join("leases")).unwrap();
     let victim = setup.path("victim");
     fs::write(&victim, "the host's").unwrap();
@@ -137,7 +133,7 @@ fn locks() {
 /// A lease that is a pipe, a link or another user's file blocks no call and destroys nothing.
 #[test]
 fn leases_that_are_none() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     let leases = setup.state().join("leases");
     fs::create_dir_all(&leases).unwrap();
     fifo(&leases.join("a.b"));
@@ -151,24 +147,20 @@ fn leases_that_are_none() {
         said.stderr
     );
     let bundle = setup.asking("1g.10gb", "true");
-    setup
-        .runmig(&["run", "-b", bundle.as_str(), &unique()])
-        .ok();
+    setup.run(&bundle);
     setup.machine.is_empty();
 }
 
 /// `runmig.log` is ours or it is not written.
 #[test]
 fn never_writes_to_foreign_log() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     fs::create_dir_all(setup.state().join("leases")).unwrap();
     let (log, victim) = (setup.state().join("runmig.log"), setup.path("victim"));
     fs::write(&victim, "the host's").unwrap();
     let run = || {
         let bundle = setup.asking("1g.10gb", "true");
-        setup
-            .runmig(&["run", "-b", bundle.as_str(), &unique()])
-            .ok();
+        setup.run(&bundle);
         setup.nothing_is_left();
         assert_eq!(fs::read_to_string(&victim).unwrap(), "the host's");
         fs::remove_file(&log).unwrap();
@@ -183,16 +175,14 @@ fn never_writes_to_foreign_log() {
     run();
     // and a directory that runmig creates is root's alone
     let bundle = setup.asking("1g.10gb", "true");
-    setup
-        .runmig(&["run", "-b", bundle.as_str(), &unique()])
-        .ok();
+    setup.run(&bundle);
     assert_eq!(fs::metadata(&log).unwrap().mode() & 0o777, 0o600);
 }
 
 /// `--log` is the engine's word, root's; what it leads to may not hold us up or make us loud.
 #[test]
 fn tolerates_any_log_of_engine() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     let pipe = setup.path("pipe");
     fifo(&pipe);
     for log in [
@@ -219,12 +209,10 @@ fn tolerates_any_log_of_engine() {
 /// config.json that is no file, or no end of one.
 #[test]
 fn refuses_what_is_no_config() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     let refused = |bundle: &Bundle, words: &str| {
-        let line = setup
-            .runmig(&["create", "-b", bundle.as_str(), &unique()])
-            .refused();
-        assert!(line.contains(words), "{line}");
+        let line = setup.refused(&bundle);
+        has(&line, words);
         setup.machine.is_empty();
     };
     let bundle = setup.asking("1g.10gb", "true");
@@ -257,13 +245,13 @@ fn refuses_what_is_no_config() {
 /// does not.
 #[test]
 fn ignores_planted_sidecar() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     let bundle = setup.asking("1g.10gb", "true");
     let id = unique();
-    setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
+    setup.create(&bundle, &id);
     let sidecar = bundle.path.join("config.json.runmig");
     let ours = fs::read(&sidecar).unwrap();
-    setup.runmig(&["delete", "--force", &id]).ok();
+    setup.delete(&id);
 
     // Right in every word but for whose it is: the hash of what is there now, and an original.
     use sha2::Digest;
@@ -288,9 +276,7 @@ fn ignores_planted_sidecar() {
         fs::write(&sidecar, &planted).unwrap();
         chown(&sidecar, Some(owner), None).unwrap();
         mode(&sidecar, bits);
-        setup
-            .runmig(&["run", "-b", bundle.as_str(), &unique()])
-            .ok();
+        setup.run(&bundle);
         assert!(!marker.exists(), "its hook ran");
         assert_eq!(bundle.bytes(), before);
         setup.nothing_is_left();
@@ -298,19 +284,17 @@ fn ignores_planted_sidecar() {
     // Ours, it would be taken: the trial is worth something.
     fs::write(&sidecar, &planted).unwrap();
     mode(&sidecar, 0o600);
-    setup
-        .runmig(&["run", "-b", bundle.as_str(), &unique()])
-        .ok();
+    setup.run(&bundle);
     assert!(marker.exists());
 }
 
 /// Any caller of the hook chooses its standard input.
 #[test]
 fn bounds_foreign_states() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     let bundle = setup.asking("1g.10gb", "sleep 1000");
     let id = unique();
-    setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
+    setup.create(&bundle, &id);
     let lease = setup.the_lease()["id"].as_str().unwrap().to_owned();
     let config = setup.config().display().to_string();
     let state = |id: &str| {
@@ -345,14 +329,13 @@ fn bounds_foreign_states() {
     hook.stdin(fs::File::open("/dev/zero").unwrap());
     testkit::going(&mut hook).end().ok();
     setup.machine.the_instance();
-    setup.runmig(&["delete", "--force", &id]).ok();
-    setup.nothing_is_left();
+    setup.ends(&[&id]);
 }
 
 /// A configuration that is a pipe, or that others can replace.
 #[test]
 fn refuses_bad_configuration() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     let text = fs::read(setup.config()).unwrap();
     fs::remove_file(setup.config()).unwrap();
     fifo(&setup.config());

@@ -5,6 +5,7 @@
 use crate::escapes::on_each;
 use std::fs;
 use std::process::Command;
+use testkit::has;
 use testkit::{Bundle, Low, Setup, said, unique};
 
 /// Text after the opening brace of an object that the path leads to.
@@ -31,7 +32,7 @@ fn refused(setup: &Setup, bundle: &Bundle, words: &str) {
         let line = setup
             .runmig(&[verb, "-b", bundle.as_str(), &unique()])
             .refused();
-        assert!(line.contains(words), "{line}");
+        has(&line, words);
         assert!(bundle.bytes() == before);
         setup.nothing_is_left();
     }

@@ -3,6 +3,7 @@
 
 use serde_json::Value;
 use std::fs;
+use testkit::has;
 use testkit::{Bundle, Low, Said, Setup, unique};
 
 /// Clears a screen, in two spellings; ends a line; turns text around; and a title for the window.
@@ -17,7 +18,7 @@ fn is_inert(what: &str, text: &str) {
     assert!(bad.is_none(), "{what}: {:?}", text);
 }
 
-fn setup() -> Option<Setup> {
+fn setup() -> Setup {
     Setup::of(Low::Runc)
 }
 
@@ -59,7 +60,7 @@ fn create(setup: &Setup, bundle: &Bundle, id: &str) -> Said {
 
 #[test]
 fn annotations_that_are_refused() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     let huge = "x".repeat(10 << 20);
     for (key, value) in [
         ("runmig.dev/slice", EVIL.to_owned()),
@@ -93,7 +94,7 @@ fn annotations_that_are_refused() {
 /// The names that an engine gives are on record and shown, to people and to programs.
 #[test]
 fn names_that_are_shown() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     let bundle = setup.asking("1g.10gb", "true");
     bundle.annotate("io.kubernetes.cri.container-type", "container");
     for key in [
@@ -123,8 +124,7 @@ fn names_that_are_shown() {
         pod.starts_with(EVIL) && pod.chars().count() == 256,
         "{pod:?}"
     );
-    setup.runmig(&["delete", "--force", &id]).ok();
-    setup.nothing_is_left();
+    setup.ends(&[&id]);
     is_inert(
         "runmig.log",
         &fs::read_to_string(setup.state().join("runmig.log")).unwrap(),
@@ -134,7 +134,7 @@ fn names_that_are_shown() {
 /// A create that the low-level runtime refuses is rolled back, and nothing is made outside.
 #[test]
 fn container_ids() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     let list = |dir: &str| {
         let mut names: Vec<_> = fs::read_dir(setup.path(dir))
             .unwrap()
@@ -176,15 +176,12 @@ fn container_ids() {
 /// A record that could not be read back would lose its slice.
 #[test]
 fn refuses_what_no_record_can_hold() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     let bundle = setup.asking("1g.10gb", "true");
     bundle.edit(|config| {
         config["linux"]["cgroupsPath"] = serde_json::json!(format!("/{}", "x".repeat(300 << 10)));
     });
     let said = create(&setup, &bundle, &unique()).refused();
-    assert!(
-        said.contains("shorter id, root, bundle and cgroup path"),
-        "{said}"
-    );
+    has(&said, "shorter id, root, bundle and cgroup path");
     setup.nothing_is_left();
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use std::fs;
+use testkit::has;
 use testkit::process::{in_cgroup, kill, lives};
 
 /// Returns the value of a field of `/proc/PID/status`.
@@ -13,9 +14,7 @@ fn status(pid: i32, field: &str) -> String {
 
 #[test]
 fn daemon_has_nothing_of_its_caller() {
-    let Some(setup) = on(Low::Runc) else {
-        return;
-    };
+    let setup = on(Low::Runc);
     let (id, bundle, client) = client(&setup, "4Gi");
     let pid = daemon_pid(&setup, &id);
     // The container's cgroup has no process of it.
@@ -63,22 +62,16 @@ fn daemon_has_nothing_of_its_caller() {
 
 #[test]
 fn gc_restarts_daemon_of_living_container() {
-    let Some(setup) = on(Low::Runc) else {
-        return;
-    };
+    let setup = on(Low::Runc);
     let (id, _, mut first) = client(&setup, "4Gi");
     let held = free(&mut first);
     let pid = daemon_pid(&setup, &id);
     kill(pid);
     let list = setup.migctl(&["list"]).ok();
-    assert!(
-        list.stdout.contains("ready, daemon ended"),
-        "{}",
-        list.stdout
-    );
+    has(&list.stdout, "ready, daemon ended");
     let told = format!("the MPS daemon of container {id} has ended");
-    assert!(list.stderr.contains(&told), "{}", list.stderr);
-    assert_eq!(lease(&setup, &id)["daemon"]["alive"], false);
+    has(&list.stderr, &told);
+    assert_eq!(setup.lease(&id)["daemon"]["alive"], false);
     // Until then nothing holds a new process.
     let exec = || Client::exec(&setup, &id, &[]);
     let mut unheld = exec();
@@ -86,14 +79,11 @@ fn gc_restarts_daemon_of_living_container() {
     unheld.end();
 
     let dry = setup.migctl(&["gc", "--dry-run"]).ok().stdout;
-    assert!(dry.contains("its MPS daemon has ended"), "{dry}");
+    has(&dry, "its MPS daemon has ended");
     assert_eq!(daemon_pid(&setup, &id), pid);
     let said = setup.migctl(&["gc"]).ok().stdout;
-    assert!(
-        said.contains("its MPS daemon had ended and is restarted"),
-        "{said}"
-    );
-    let again = lease(&setup, &id);
+    has(&said, "its MPS daemon had ended and is restarted");
+    let again = setup.lease(&id);
     assert_eq!(
         (&again["daemon"]["alive"], &again["daemon"]["restarts"]),
         (&true.into(), &1.into())
@@ -104,7 +94,7 @@ fn gc_restarts_daemon_of_living_container() {
     new.end();
     // A daemon that lives is left alone.
     setup.migctl(&["gc"]).ok();
-    assert_eq!(lease(&setup, &id)["daemon"], again["daemon"]);
+    assert_eq!(setup.lease(&id)["daemon"], again["daemon"]);
     kill(daemon_pid(&setup, &id));
     let refused = setup.migctl(&["gc"]).exits(1);
     assert!(
@@ -119,9 +109,7 @@ fn gc_restarts_daemon_of_living_container() {
 
 #[test]
 fn restart_without_program_names_container() {
-    let Some(setup) = on(Low::Runc) else {
-        return;
-    };
+    let setup = on(Low::Runc);
     let (id, _, first) = client(&setup, "4Gi");
     let program = setup.machine.dir().join("usr/bin/nvidia-cuda-mps-control");
     let aside = program.with_extension("aside");
@@ -136,18 +124,16 @@ fn restart_without_program_names_container() {
     );
     fs::rename(&aside, &program).unwrap();
     setup.migctl(&["gc"]).ok();
-    assert_eq!(lease(&setup, &id)["daemon"]["alive"], true);
+    assert_eq!(setup.lease(&id)["daemon"]["alive"], true);
     first.end();
     setup.nothing_is_left();
 }
 
 #[test]
 fn gc_cuts_long_log() {
-    let Some(setup) = on(Low::Runc) else {
-        return;
-    };
+    let setup = on(Low::Runc);
     let (id, bundle) = (unique(), asking(&setup, "4Gi"));
-    setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
+    setup.create(&bundle, &id);
     let daemon = fs::read_dir(setup.state().join("mps")).unwrap().next();
     let log = daemon.unwrap().unwrap().path().join("logs/daemon.log");
     let size = || fs::metadata(&log).unwrap().len();
@@ -161,6 +147,5 @@ fn gc_cuts_long_log() {
     assert!(size() > 1 << 20);
     setup.migctl(&["gc"]).ok();
     assert_eq!(size(), 0);
-    setup.runmig(&["delete", "--force", &id]).ok();
-    setup.nothing_is_left();
+    setup.ends(&[&id]);
 }

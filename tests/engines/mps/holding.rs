@@ -2,12 +2,11 @@
 
 use super::*;
 use testkit::bundle::nodes;
+use testkit::has;
 use testkit::process::{in_cgroup, kill};
 
 fn limits_each_container(low: Low) {
-    let Some(setup) = on(low) else {
-        return;
-    };
+    let setup = on(low);
     let bundle = asking(&setup, "8Gi");
     cuda::put(&bundle, &setup.machine, &["-"]);
     let (before, one) = (bundle.bytes(), unique());
@@ -18,9 +17,9 @@ fn limits_each_container(low: Low) {
         format!("total 22522 free {}", 8192 - CONTEXT)
     );
     until("the share is ready", || {
-        lease(&setup, &one)["state"] == "ready"
+        setup.lease(&one)["state"] == "ready"
     });
-    let shown = lease(&setup, &one);
+    let shown = setup.lease(&one);
     assert_eq!(
         (&shown["kind"], &shown["enforcement"], &shown["state"]),
         (&"share".into(), &"mps".into(), &"ready".into())
@@ -36,12 +35,12 @@ fn limits_each_container(low: Low) {
     assert_eq!(second.say("fill 16"), "filled 4736");
     assert_eq!(second.say("alloc 64"), "error CUDA_ERROR_OUT_OF_MEMORY");
     assert_eq!(first.say("alloc 4096"), "ok");
-    let used = lease(&setup, &two);
+    let used = setup.lease(&two);
     assert_eq!(used["usedBytes"], (CONTEXT + 4736) << 20);
     assert_eq!(used["overBytes"], 0);
     let gpus = setup.migctl(&["gpus"]).ok().stdout;
     let booked = format!("{}Mi of 22522Mi in 2 shares", 8320 + 5128);
-    assert!(gpus.contains(&booked), "{gpus}");
+    has(&gpus, &booked);
     second.end();
     assert_eq!(first.say("launch 1"), "ok");
     first.end();
@@ -61,13 +60,11 @@ fn crun_limits_each_container() {
 
 #[test]
 fn fraction_contains_its_overhead() {
-    let Some(setup) = on(Low::Runc) else {
-        return;
-    };
+    let setup = on(Low::Runc);
     let mut all: Vec<_> = (0..4).map(|_| client(&setup, "1/4")).collect();
     for (id, _, client) in &mut all {
         assert_eq!(free(client), 22522 / 4 - 128 - CONTEXT);
-        assert_eq!(lease(&setup, id)["bookedBytes"], (22522u64 / 4) << 20);
+        assert_eq!(setup.lease(id)["bookedBytes"], (22522u64 / 4) << 20);
     }
     for (_, _, client) in all {
         client.end();
@@ -77,9 +74,7 @@ fn fraction_contains_its_overhead() {
 
 #[test]
 fn exec_and_other_users_are_held() {
-    let Some(setup) = on(Low::Runc) else {
-        return;
-    };
+    let setup = on(Low::Runc);
     let (id, _, mut first) = client(&setup, "4Gi");
     assert_eq!(free(&mut first), 4096 - CONTEXT);
     for options in [&[][..], &["--user", "1000:1000"]] {
@@ -94,9 +89,7 @@ fn exec_and_other_users_are_held() {
 
 #[test]
 fn kill_ends_no_other_containers_work() {
-    let Some(setup) = on(Low::Runc) else {
-        return;
-    };
+    let setup = on(Low::Runc);
     let (_, bundle, mut first) = client(&setup, "4Gi");
     let (_, _, mut second) = client(&setup, "4Gi");
     let (_, _, mut third) = client(&setup, "4Gi");
@@ -118,9 +111,7 @@ fn kill_ends_no_other_containers_work() {
 
 #[test]
 fn container_gets_socket_alone() {
-    let Some(setup) = on(Low::Runc) else {
-        return;
-    };
+    let setup = on(Low::Runc);
     let bundle = asking(&setup, "4Gi");
     let script = "echo SOCKET $(ls /tmp/nvidia-mps); echo x >/tmp/nvidia-mps/x; find /dev -name 'nvidia*' -type c -exec ls -l \
                   '{}' ';'; env";
@@ -130,19 +121,13 @@ fn container_gets_socket_alone() {
         let env = config["process"]["env"].as_array_mut().unwrap();
         env.push("CUDA_MPS_PIPE_DIRECTORY=/elsewhere".into());
     });
-    let said = setup
-        .runmig(&["run", "-b", bundle.as_str(), &unique()])
-        .ok();
+    let said = setup.run(&bundle);
     assert!(
         said.stdout.starts_with("SOCKET control\n"),
         "{}",
         said.stdout
     );
-    assert!(
-        said.stderr.contains("Read-only file system"),
-        "{}",
-        said.stderr
-    );
+    has(&said.stderr, "Read-only file system");
     assert!(!said.stdout.contains("CUDA_MPS"), "{}", said.stdout);
     assert!(!nodes(&said.stdout).keys().any(|node| node.contains("caps")));
     let fraction = format!(
@@ -155,9 +140,7 @@ fn container_gets_socket_alone() {
 
 #[test]
 fn umask_of_engine_keeps_limit() {
-    let Some(setup) = on(Low::Runc) else {
-        return;
-    };
+    let setup = on(Low::Runc);
     let (id, bundle) = (unique(), asking(&setup, "4Gi"));
     cuda::put(&bundle, &setup.machine, &["-"]);
     bundle.edit(|config| {

@@ -10,7 +10,6 @@ mod records;
 use serde_json::Value;
 use testkit::cuda::{self, Client};
 use testkit::process::until;
-use testkit::sharing::{lease, refused_bundle};
 use testkit::{Bundle, Low, Machine, Setup, unique};
 
 const SHARE: &str = "runmig.dev/share";
@@ -24,7 +23,7 @@ fn machine(gpus: &[&str]) -> Machine {
     Machine::with(&all)
 }
 
-fn on(low: Low) -> Option<Setup> {
+fn on(low: Low) -> Setup {
     Setup::on(low, machine(&["L4"]))
 }
 
@@ -40,7 +39,7 @@ fn client(setup: &Setup, size: &str) -> (String, Bundle, Client) {
     let mut client = Client::run(setup, &bundle, &id);
     free(&mut client);
     until("the share is ready", || {
-        lease(setup, &id)["state"] == "ready"
+        setup.lease(&id)["state"] == "ready"
     });
     (id, bundle, client)
 }
@@ -55,5 +54,5 @@ fn free(client: &mut Client) -> u64 {
 
 #[track_caller]
 fn daemon_pid(setup: &Setup, id: &str) -> i32 {
-    testkit::sharing::daemon(&lease(setup, id)).expect("a daemon")
+    testkit::sharing::daemon(&setup.lease(id)).expect("a daemon")
 }

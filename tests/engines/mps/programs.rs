@@ -3,6 +3,7 @@
 use super::*;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use testkit::has;
 
 /// Puts a script in the place of the control program. In it, `$REAL` is that program.
 fn put(setup: &Setup, script: &str) -> std::path::PathBuf {
@@ -17,7 +18,7 @@ fn put(setup: &Setup, script: &str) -> std::path::PathBuf {
 /// Returns the line of the refused create. It leaves nothing.
 #[track_caller]
 fn refusal(setup: &Setup) -> String {
-    let line = refused_bundle(setup, &asking(setup, "4Gi"));
+    let line = setup.refused(&asking(setup, "4Gi"));
     setup.nothing_is_left();
     line
 }
@@ -32,14 +33,12 @@ fn answering(command: &str, answer: &str) -> String {
 
 #[test]
 fn names_program_that_cannot_be_used() {
-    let Some(setup) = on(Low::Runc) else {
-        return;
-    };
+    let setup = on(Low::Runc);
     let file = put(&setup, "exec $REAL \"$@\"\n");
     fs::set_permissions(&file, PermissionsExt::from_mode(0o777)).unwrap();
     let line = refusal(&setup);
-    assert!(line.contains("mps: cannot use control program"), "{line}");
-    assert!(line.contains("others than root can write to it"), "{line}");
+    has(&line, "mps: cannot use control program");
+    has(&line, "others than root can write to it");
     fs::remove_file(&file).unwrap();
     assert!(refusal(&setup).contains("/control: no such file or directory"));
     put(&setup, "exec sleep 1000\n");
@@ -51,15 +50,13 @@ fn names_program_that_cannot_be_used() {
 
 #[test]
 fn daemon_that_fails_leaves_nothing() {
-    let Some(setup) = on(Low::Runc) else {
-        return;
-    };
+    let setup = on(Low::Runc);
     let start = |what: &str| format!("[ \"$1\" = -f ] || exec $REAL \"$@\"\n{what}\n");
     put(&setup, &start("echo cannot find the driver >&2; exit 3"));
     let line = refusal(&setup);
-    assert!(
-        line.contains("the MPS daemon has ended: it exited with status 3: cannot find the driver"),
-        "{line}"
+    has(
+        &line,
+        "the MPS daemon has ended: it exited with status 3: cannot find the driver",
     );
     put(&setup, &start("exec sleep 1000"));
     assert!(refusal(&setup).contains("did not listen within 5 s"));
@@ -67,22 +64,15 @@ fn daemon_that_fails_leaves_nothing() {
 
 #[test]
 fn limit_counts_only_as_read_back() {
-    let Some(setup) = on(Low::Runc) else {
-        return;
-    };
+    let setup = on(Low::Runc);
     put(&setup, &answering("set_default", "echo not allowed"));
     let line = refusal(&setup);
-    assert!(
-        line.contains("to the setting it said \"not allowed\""),
-        "{line}"
-    );
+    has(&line, "to the setting it said \"not allowed\"");
     put(&setup, &answering("get_default", "echo 5G"));
     let line = refusal(&setup);
-    assert!(
-        line.contains(
-            "the MPS daemon tells the limit as \"5G\" and not as 4G after 4096Mi was set"
-        ),
-        "{line}"
+    has(
+        &line,
+        "the MPS daemon tells the limit as \"5G\" and not as 4G after 4096Mi was set",
     );
     put(&setup, &answering("get_default", "exit 1"));
     assert!(refusal(&setup).contains("does not take \"get_default_device_pinned_mem_limit 0\""));
@@ -92,24 +82,20 @@ fn limit_counts_only_as_read_back() {
 
 #[test]
 fn next_level_takes_over() {
-    let Some(setup) = on(Low::Runc) else {
-        return;
-    };
+    let setup = on(Low::Runc);
     let none = "sharing.enforcement = [\"mps\", \"none\"]";
     setup.configure(none);
     let explained = setup.migctl(&["explain", "--share", "4Gi"]).ok().stdout;
-    assert!(explained.contains("level mps"), "{explained}");
+    has(&explained, "level mps");
     let program = setup.machine.dir().join("usr/bin/nvidia-cuda-mps-control");
     fs::remove_file(program).unwrap();
     let explained = setup.migctl(&["explain", "--share", "4Gi"]).ok().stdout;
-    assert!(explained.contains("level none"), "{explained}");
+    has(&explained, "level none");
 }
 
 #[test]
 fn state_directory_too_deep_is_named() {
-    let Some(setup) = on(Low::Runc) else {
-        return;
-    };
+    let setup = on(Low::Runc);
     let config = fs::read_to_string(setup.config()).unwrap();
     let deep = setup.path(&"d".repeat(60));
     let changed = config.replace(
@@ -119,14 +105,12 @@ fn state_directory_too_deep_is_named() {
     assert_ne!(config, changed);
     fs::write(setup.config(), changed).unwrap();
     let line = refusal(&setup);
-    assert!(line.contains("bytes, more than 107"), "{line}");
+    has(&line, "bytes, more than 107");
 }
 
 #[test]
 fn program_inherits_no_ignored_signal() {
-    let Some(setup) = on(Low::Runc) else {
-        return;
-    };
+    let setup = on(Low::Runc);
     let seen = setup.path("seen");
     let script = format!(
         "[ \"$1\" = -f ] && grep SigIgn /proc/self/status >{}\nexec $REAL \"$@\"\n",
@@ -134,12 +118,11 @@ fn program_inherits_no_ignored_signal() {
     );
     put(&setup, &script);
     let (id, bundle) = (unique(), asking(&setup, "4Gi"));
-    setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
+    setup.create(&bundle, &id);
     let signals = fs::read_to_string(seen).unwrap();
     let ignored = signals.trim().strip_prefix("SigIgn:\t").unwrap();
     let ignored = u64::from_str_radix(ignored, 16).unwrap();
     // The C library keeps signals 32 and 33 to itself.
     assert_eq!(ignored & !(3 << 31), 0, "{signals}");
-    setup.runmig(&["delete", "--force", &id]).ok();
-    setup.nothing_is_left();
+    setup.ends(&[&id]);
 }

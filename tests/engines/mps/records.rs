@@ -2,7 +2,8 @@
 
 use super::*;
 use std::fs;
-use testkit::process::{in_cgroup, kill, lives};
+use testkit::has;
+use testkit::process::lives;
 
 /// Returns the one file of a kind of records.
 fn record(setup: &Setup, kind: &str) -> std::path::PathBuf {
@@ -13,99 +14,18 @@ fn record(setup: &Setup, kind: &str) -> std::path::PathBuf {
 }
 
 #[test]
-fn gc_ends_daemon_of_dead_container() {
-    let Some(setup) = on(Low::Runc) else {
-        return;
-    };
-    let (id, bundle) = (unique(), asking(&setup, "4Gi"));
-    setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
-    let pid = daemon_pid(&setup, &id);
-    in_cgroup(&bundle.cgroup()).into_iter().for_each(kill);
-    setup.migctl(&["gc"]).ok();
-    assert!(!lives(pid));
-    setup.nothing_is_left();
-}
-
-#[test]
-fn damaged_records_keep_memory_and_daemon() {
-    let Some(setup) = on(Low::Runc) else {
-        return;
-    };
-    for kind in ["leases", "instances"] {
-        let (id, bundle) = (unique(), asking(&setup, "12Gi"));
-        setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
-        let pid = daemon_pid(&setup, &id);
-        let file = record(&setup, kind);
-        let whole = fs::read(&file).unwrap();
-        fs::write(&file, &whole[..whole.len() / 2]).unwrap();
-        // Its memory stays booked: 12 of 22 GiB.
-        let other = asking(&setup, "12Gi");
-        let line = setup
-            .runmig(&["create", "-b", other.as_str(), &unique()])
-            .refused();
-        assert!(line.contains("is free beside"), "{line}");
-        let small = asking(&setup, "1Gi");
-        let beside = unique();
-        setup
-            .runmig(&["create", "-b", small.as_str(), &beside])
-            .ok();
-        setup.runmig(&["delete", "--force", &beside]).ok();
-        // A collector cannot tell whether the container lives.
-        let _ = setup.migctl(&["gc"]);
-        assert!(lives(pid), "{kind}");
-        setup.runmig(&["delete", "--force", &id]).ok();
-        assert!(!lives(pid), "{kind}");
-        setup.nothing_is_left();
-    }
-}
-
-#[test]
-fn hook_ends_daemon_of_lost_ledger() {
-    let Some(setup) = on(Low::Runc) else {
-        return;
-    };
-    let (id, bundle) = (unique(), asking(&setup, "4Gi"));
-    setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
-    let pid = daemon_pid(&setup, &id);
-    fs::remove_dir_all(setup.state()).unwrap();
-    setup.runmig(&["delete", "--force", &id]).ok();
-    assert!(!lives(pid));
-    setup.nothing_is_left();
-}
-
-#[test]
-fn earlier_boot_takes_daemon_along() {
-    let Some(setup) = on(Low::Runc) else {
-        return;
-    };
-    let (id, bundle) = (unique(), asking(&setup, "4Gi"));
-    setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
-    setup.machine.sim("reboot", &[]);
-    setup.migctl(&["gc"]).ok();
-    setup.nothing_is_left();
-    // A container that its engine starts again comes before any collector.
-    let (id, bundle) = (unique(), asking(&setup, "4Gi"));
-    setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
-    setup.machine.sim("reboot", &[]);
-    setup.runmig(&["delete", "--force", &id]).ok();
-    setup.nothing_is_left();
-}
-
-#[test]
 fn gc_keeps_daemon_of_lost_lease() {
-    let Some(setup) = on(Low::Runc) else {
-        return;
-    };
+    let setup = on(Low::Runc);
     let (id, bundle) = (unique(), asking(&setup, "4Gi"));
-    setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
+    setup.create(&bundle, &id);
     let pid = daemon_pid(&setup, &id);
     fs::remove_file(record(&setup, "leases")).unwrap();
     let said = setup.migctl(&["gc"]).ok().stdout;
-    assert!(said.contains("its lease is lost"), "{said}");
+    has(&said, "its lease is lost");
     assert!(lives(pid));
     let instance = record(&setup, "instances");
     let instance = instance.file_name().unwrap().to_str().unwrap()[..32].to_owned();
-    setup.runmig(&["delete", "--force", &id]).ok();
+    setup.delete(&id);
     setup.migctl(&["release", &instance]).ok();
     assert!(!lives(pid));
     setup.nothing_is_left();
@@ -113,29 +33,24 @@ fn gc_keeps_daemon_of_lost_lease() {
 
 #[test]
 fn gc_ends_daemon_without_record() {
-    let Some(setup) = on(Low::Runc) else {
-        return;
-    };
+    let setup = on(Low::Runc);
     let (id, bundle) = (unique(), asking(&setup, "4Gi"));
-    setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
+    setup.create(&bundle, &id);
     let pid = daemon_pid(&setup, &id);
     for kind in ["leases", "instances"] {
         fs::remove_file(record(&setup, kind)).unwrap();
     }
     setup.migctl(&["gc"]).ok();
     assert!(!lives(pid));
-    setup.runmig(&["delete", "--force", &id]).ok();
-    setup.nothing_is_left();
+    setup.ends(&[&id]);
 }
 
 #[test]
 fn gc_removes_old_empty_cgroups() {
-    let Some(setup) = on(Low::Runc) else {
-        return;
-    };
+    let setup = on(Low::Runc);
     // A hook that does not see a hierarchy leaves the cgroup there.
     let (id, bundle) = (unique(), asking(&setup, "4Gi"));
-    setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
+    setup.create(&bundle, &id);
     let pid = daemon_pid(&setup, &id);
     let cgroups = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap();
     let name = cgroups.lines().next().unwrap().rsplit('/').next().unwrap();
@@ -160,6 +75,5 @@ fn gc_removes_old_empty_cgroups() {
     setup.migctl(&["gc"]).ok();
     assert!(!left.exists());
     assert!(place.is_dir() && lives(pid));
-    setup.runmig(&["delete", "--force", &id]).ok();
-    setup.nothing_is_left();
+    setup.ends(&[&id]);
 }

@@ -23,13 +23,10 @@ pub fn judge(soak: &Soak) {
     let ids: Vec<String> = (0..14).map(|n| format!("last-{n}")).collect();
     for id in &ids {
         let bundle = setup.asking("1g.10gb", "true");
-        setup.runmig(&["create", "-b", bundle.as_str(), id]).ok();
+        setup.create(&bundle, id);
     }
     assert_eq!(setup.machine.instances().len(), ids.len());
-    for id in &ids {
-        setup.runmig(&["delete", "--force", id]).ok();
-    }
-    setup.nothing_is_left();
+    setup.ends(&ids);
 }
 
 fn collect(soak: &Soak) {

@@ -1,6 +1,7 @@
 //! GPUs that Kubernetes has alone: `kubernetes.local = "apart"`.
 
 use super::*;
+use testkit::has;
 
 const RULE: &str = "published for claims of Kubernetes alone by kubernetes.local = \"apart\"";
 
@@ -17,9 +18,9 @@ fn apart_keeps_gpus_for_claims() {
     set(&world, "local = \"apart\"");
     world.bundle_asking("a", "1g.6gb");
     let refused = said(&mut world.create_command("a")).exits(1).stderr;
-    assert!(refused.contains(RULE), "{refused}");
+    has(&refused, RULE);
     let told = said(&mut world.migctl(&["explain", "1g.6gb"])).stdout;
-    assert!(told.contains(RULE), "{told}");
+    has(&told, RULE);
     // A claim has the place.
     prepare(&world, "claim", &place(&world, "1g.6gb", 2, 1)).unwrap();
     assert_eq!(world.the_instance().start, 2);
@@ -44,7 +45,7 @@ fn apart_refuses_present_slices() {
     set(&world, "local = \"apart\"");
     world.bundle_asking("a", "1g.6gb");
     let refused = said(&mut world.create_command("a")).exits(1).stderr;
-    assert!(refused.contains(RULE), "{refused}");
+    has(&refused, RULE);
     set(&world, "local = \"share\"");
     world.create("a");
     assert_eq!(world.instances().len(), 2);

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use std::process::{Child, Command, Stdio};
 use testkit::Said;
 use testkit::faults::strace::{Call, settled};
+use testkit::has;
 
 /// A process that stands for the init of a container.
 pub struct Init(Child);
@@ -195,15 +196,12 @@ fn container_without_slice_does_not_start() {
     let why = "runmig-claim: cannot start container c: claim other has no slice for device device";
     assert!(line.starts_with(why), "{line}");
     let line = hook(&world, "attach", "a", None).refused();
-    assert!(
-        line.contains("the container's state has no living process"),
-        "{line}"
-    );
+    has(&line, "the container's state has no living process");
     assert_eq!(containers(&world), [""; 0]);
     unprepare(&world, "a").unwrap();
     std::fs::remove_dir_all(world.state()).unwrap();
     let line = hook(&world, "attach", "a", Some(&init)).refused();
-    assert!(line.contains("there is no ledger in"), "{line}");
+    has(&line, "there is no ledger in");
     hook(&world, "detach", "a", None).ok();
 }
 
@@ -217,7 +215,7 @@ fn waits_for_container_of_ended_claim() {
     hook(&world, "attach", "a", Some(&init)).ok();
     unprepare(&world, "a").unwrap();
     let line = prepare(&world, "new", &at).unwrap_err().line();
-    assert!(line.contains("container c has 4g.24gb"), "{line}");
+    has(&line, "container c has 4g.24gb");
     assert_eq!(containers(&world), ["c"]);
     waits::ends(&world, &at, || drop(init));
 }
@@ -232,7 +230,7 @@ fn defrag_leaves_claims_alone() {
     let init = Init::new();
     hook(&world, "attach", "a", Some(&init)).ok();
     let plan = said(&mut world.migctl(&["defrag", "--plan", "2g.12gb", "-o", "json"])).stdout;
-    assert!(plan.contains("2g.12gb"), "{plan}");
+    has(&plan, "2g.12gb");
     for moved in ["a-gpu", "b-gpu", "\"c\""] {
         assert!(!plan.contains(moved), "{plan}");
     }

@@ -1,6 +1,7 @@
 //! Only Kubernetes ends a claim's lease, and an operator by hand.
 
 use super::*;
+use testkit::has;
 
 #[test]
 fn collection_keeps_claims() {
@@ -10,7 +11,7 @@ fn collection_keeps_claims() {
     let said_of = said(&mut world.migctl(&["gc"])).ok().stdout;
     for name in ["promised", "made"] {
         let why = format!("only Kubernetes withdraws claim team-a/{name}-gpu (pod team-a/train)");
-        assert!(said_of.contains(&why), "{said_of}");
+        has(&said_of, &why);
     }
     // A create without room collects too.
     world.bundle_asking("whole", "4g.24gb");
@@ -28,10 +29,10 @@ fn operator_releases_claim_by_hand() {
         let warning = format!(
             "migctl: warning: Kubernetes still has claim team-a/{name}-gpu, and pod team-a/train loses its slice"
         );
-        assert!(told.stderr.contains(&warning), "{}", told.stderr);
+        has(&told.stderr, &warning);
         let told = told.stdout;
         let claim = format!("claim team-a/{name}-gpu (pod team-a/train)");
-        assert!(told.contains(&claim), "{told}");
+        has(&told, &claim);
         nothing_is_left(&world);
     }
 }
@@ -43,7 +44,7 @@ fn release_by_hand_spares_processes() {
     prepare(&world, "a", &place(&world, "1g.6gb", 0, 1)).unwrap();
     let hold = world.hold(0, world.the_instance().gi, Some(0));
     let told = said(&mut world.migctl(&["release", "a"])).exits(1).stderr;
-    assert!(told.contains("in use"), "{told}");
+    has(&told, "in use");
     assert_eq!(the_lease(&world)["state"], "quarantined");
     drop(hold);
     unprepare(&world, "a").unwrap();
@@ -129,7 +130,7 @@ fn refuses_claim_with_unreadable_lease() {
         line.starts_with("cannot read the lease of claim team-a/a-gpu"),
         "{line}"
     );
-    assert!(line.contains("migctl release"), "{line}");
+    has(&line, "migctl release");
     world.the_instance();
 }
 
@@ -166,5 +167,5 @@ fn promise_names_later_pods() {
     assert_eq!(lease["state"], "ready");
     assert_eq!(lease["claim"]["pods"][1]["name"], "second");
     let list = said(&mut world.migctl(&["list"])).ok().stdout;
-    assert!(list.contains("team-a/train and 1 more"), "{list}");
+    has(&list, "team-a/train and 1 more");
 }

@@ -3,6 +3,7 @@
 use super::*;
 use containers::{Init, hook, prepared};
 use testkit::Said;
+use testkit::has;
 
 /// `migctl apply` of so many of the smallest slices on GPU 0.
 fn apply(world: &World, count: u32) -> Said {
@@ -46,7 +47,7 @@ fn claim_names_layout_in_its_place() {
     apply(&world, 4).ok();
     let refused = prepare(&world, "a", &place(&world, "1g.6gb", 0, 1)).unwrap_err();
     let line = refused.line();
-    assert!(line.contains("belongs to layout wanted"), "{line}");
+    has(&line, "belongs to layout wanted");
     assert_eq!(states(&world), ["layout"; 4]);
 }
 

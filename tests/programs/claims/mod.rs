@@ -20,6 +20,7 @@ use runmig_lease::store::{Claim, ClaimPod, Held};
 use runmig_lease::{ClaimPlace, LeaseManager, NoBundles, Patience};
 use std::time::Duration;
 use testkit::faults::World;
+use testkit::has;
 use testkit::said;
 
 /// Returns a claim of the pod `train`, by its UID.
@@ -101,11 +102,11 @@ fn promise_takes_the_place_alone() {
         (&"train".into(), &"team-a".into())
     );
     let list = said(&mut world.migctl(&["list"])).ok().stdout;
-    assert!(list.contains("claim team-a/a-gpu   team-a/train"), "{list}");
+    has(&list, "claim team-a/a-gpu   team-a/train");
     // Local creates get all but that place.
     world.bundle_asking("whole", "4g.24gb");
     let refused = said(&mut world.create_command("whole")).exits(1).stderr;
-    assert!(refused.contains("4g.24gb"), "{refused}");
+    has(&refused, "4g.24gb");
     for id in ["x", "y", "z"] {
         world.create(id);
     }

@@ -1,6 +1,7 @@
 //! The place that a claim gets where others were faster.
 
 use super::*;
+use testkit::has;
 
 #[test]
 fn promise_moves_within_its_gpu() {
@@ -28,7 +29,7 @@ fn refusal_names_the_holder() {
                 .contains("for claim team-a/a-gpu (pod team-a/train): container train has 4g.24gb"),
         "{line}"
     );
-    assert!(line.contains("hint: delete that holder"), "{line}");
+    has(&line, "hint: delete that holder");
     assert_eq!(world.leases().len(), 1);
 }
 
@@ -40,7 +41,7 @@ fn refusal_names_foreign_instance() {
         .unwrap_err()
         .line();
     let foreign = format!("GPU instance {gi} on GPU 0, which runmig did not make");
-    assert!(line.contains(&foreign), "{line}");
+    has(&line, &foreign);
 }
 
 #[test]
@@ -72,10 +73,7 @@ fn refuses_places_that_gpu_lacks() {
     let line = promise(&world, "a", &place(&world, "1g.6gb", 0, 1))
         .unwrap_err()
         .line();
-    assert!(
-        line.contains("GPU 0 is not in MIG mode; hint: switch MIG mode on"),
-        "{line}"
-    );
+    has(&line, "GPU 0 is not in MIG mode; hint: switch MIG mode on");
     nothing_is_left(&world);
 }
 

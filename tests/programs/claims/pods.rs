@@ -5,6 +5,7 @@ use containers::{Init, containers, hook, hook_of, prepared};
 use runmig_lease::process;
 use runmig_lease::store::{ClaimName, Container, Key};
 use serde_json::json;
+use testkit::has;
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -35,12 +36,9 @@ fn refuses_forged_pod() {
         "io.kubernetes.cri.sandbox-uid": "pod-uid",
         "io.kubernetes.pod.uid": "spy-uid",
     }));
-    assert!(line.contains("contradict each other"), "{line}");
+    has(&line, "contradict each other");
     let line = attach(json!({"io.kubernetes.cri.sandbox-name": "train"}));
-    assert!(
-        line.contains("annotations of the container name no pod"),
-        "{line}"
-    );
+    has(&line, "annotations of the container name no pod");
     assert_eq!(containers(&world), [""; 0]);
     hook(&world, "attach", "a", Some(&init)).ok();
     assert_eq!(containers(&world), ["c"]);
@@ -69,14 +67,8 @@ fn waits_until_claim_names_pod() {
         })
     };
     let line = attach(Duration::ZERO).unwrap_err().line();
-    assert!(
-        line.contains("is not reserved for pod team-a/late (uid late-uid)"),
-        "{line}"
-    );
-    assert!(
-        line.contains("see that runmig-dra runs on the node"),
-        "{line}"
-    );
+    has(&line, "is not reserved for pod team-a/late (uid late-uid)");
+    has(&line, "see that runmig-dra runs on the node");
     std::thread::scope(|scope| {
         let late = scope.spawn(|| attach(LONG).unwrap());
         let mut of_both = claim("a");

@@ -3,6 +3,7 @@
 use super::*;
 use containers::containers;
 use serde_json::{Value, json};
+use testkit::has;
 
 /// Makes the slice of each claim, at the places of the first GPU in this order.
 fn prepared(claims: &[&str]) -> World {
@@ -109,7 +110,7 @@ fn names_claim_that_ended_early() {
         for _ in 0..2 {
             let line = said(&mut world.create_command("c")).refused();
             let why = "cannot start container c: claim a has no slice for device device; hint: delete the pod";
-            assert!(line.contains(why), "{line}");
+            has(&line, why);
             // The slice went with its last container, and the bundle is as the engine wrote it.
             nothing_is_left(&world);
             assert_eq!(config(&world, "c"), original(&world, "c"));
@@ -152,7 +153,7 @@ fn refuses_claim_beside_annotation() {
     annotate("1g.6gb");
     let line = said(&mut world.create_command("c")).refused();
     let why = "container c has two requests: an annotation of runmig and a ResourceClaim; hint: ";
-    assert!(line.contains(why), "{line}");
+    has(&line, why);
     assert_eq!(containers(&world), [""; 0]);
     annotate("none");
     world.create("c");
@@ -169,14 +170,11 @@ fn refuses_claim_of_another_pod() {
     std::fs::write(dir.join("config.json"), config.to_string()).unwrap();
     let line = said(&mut world.create_command("c")).refused();
     let why = "cannot start container c: claim team-a/a-gpu (pod team-a/train) is not reserved for pod other/train";
-    assert!(line.contains(why), "{line}");
+    has(&line, why);
     config["hooks"]["createRuntime"][0]["args"] = json!(["runmig-claim", "attach", "--claim", "a"]);
     std::fs::write(dir.join("config.json"), config.to_string()).unwrap();
     let line = said(&mut world.create_command("c")).refused();
-    assert!(
-        line.contains("a hook runmig-claim names no device"),
-        "{line}"
-    );
+    has(&line, "a hook runmig-claim names no device");
     assert_eq!(containers(&world), [""; 0]);
     assert_eq!(self::config(&world, "c"), config);
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use runmig_lease::store::Store;
+use testkit::has;
 
 #[test]
 fn releases_all_claims_by_hand() {
@@ -14,7 +15,7 @@ fn releases_all_claims_by_hand() {
         .stdout;
     for name in ["promised", "made"] {
         let line = format!("of claim team-a/{name}-gpu (pod team-a/train)");
-        assert!(told.contains(&line), "{told}");
+        has(&told, &line);
     }
     // The container keeps its slice.
     assert_eq!(the_lease(&world)["container"], "local");
@@ -39,7 +40,7 @@ fn refuses_while_driver_runs() {
         "cannot release the claims: runmig-dra runs on this node, process {}",
         std::process::id()
     );
-    assert!(told.contains(&words), "{told}");
+    has(&told, &words);
     assert_eq!(the_lease(&world)["state"], "ready");
     drop(driver);
     said(&mut world.migctl(&["release", "--claims"])).ok();

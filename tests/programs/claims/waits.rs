@@ -3,6 +3,7 @@
 use super::*;
 use std::os::unix::fs::MetadataExt;
 use std::sync::mpsc;
+use testkit::has;
 use testkit::process::until;
 
 const LONG: Duration = Duration::from_secs(60);
@@ -21,8 +22,8 @@ fn waits_for_slice_in_use() {
             .contains("in use")
     );
     let line = prepare(&world, "new", &at).unwrap_err().line();
-    assert!(line.contains("claim team-a/old-gpu"), "{line}");
-    assert!(line.contains("in use by another client"), "{line}");
+    has(&line, "claim team-a/old-gpu");
+    has(&line, "in use by another client");
     ends(&world, &at, || drop(hold));
 }
 
@@ -80,7 +81,7 @@ fn waits_for_lock_of_gpu() {
     let lock = std::fs::File::create(world.state().join(format!("gpu-{gpu}.lock"))).unwrap();
     lock.lock().unwrap();
     let line = prepare(&world, "new", &at).unwrap_err().line();
-    assert!(line.contains(".lock is held by"), "{line}");
+    has(&line, ".lock is held by");
     // The wait for a lock goes on in a thread when its caller gives up, so each is seen. A try waits twice: to make the
     // slice, and to undo that. The first try was above.
     let tries = || {
@@ -107,7 +108,7 @@ fn waits_for_half_made_slice() {
     world.no_faults();
     let hold = world.hold(0, world.the_instance().gi, Some(0));
     let line = prepare(&world, "new", &at).unwrap_err().line();
-    assert!(line.contains("in use by another client"), "{line}");
+    has(&line, "in use by another client");
     nvml_sim::trace::on(&world.machine()).unwrap();
     ends(&world, &at, || {
         until("it was refused twice", || world.refusals() > 1);

@@ -1,6 +1,7 @@
 //! The end of a damaged record's slice, which the driver has to confirm like that of any other.
 
 use super::*;
+use testkit::has;
 
 /// The slice of a container that is gone; its record is damaged, and a process holds the instance.
 fn held(world: &World) -> (String, nvml_sim::holders::Hold) {
@@ -15,7 +16,7 @@ fn quarantines_damaged_slice_in_use() {
     let world = World::small();
     let (lease, held) = held(&world);
     let line = said(&mut world.migctl(&["release", &lease])).refused();
-    assert!(line.contains("in use"), "{line}");
+    has(&line, "in use");
     assert_eq!(world.instances().len(), 1);
     let on_record = &world.leases()[0];
     assert_eq!(on_record["state"], "quarantined", "{on_record}");
@@ -61,7 +62,7 @@ fn keeps_damaged_slice_with_foreign_part() {
     });
     world.damage_all();
     let line = said(&mut world.migctl(&["release", &lease])).refused();
-    assert!(line.contains("which of 2 compute instances"), "{line}");
+    has(&line, "which of 2 compute instances");
     world.gc().ok();
     world.nothing_lost_nothing_given_twice().unwrap();
     assert_eq!(world.the_instance().uuids.len(), 2);

@@ -5,6 +5,7 @@ use super::{ID, World};
 use std::fs;
 use std::path::Path;
 use testkit::faults::strace::settled;
+use testkit::has;
 use testkit::said;
 
 /// The container ends behind runmig's back; gives what its hook says.
@@ -27,7 +28,7 @@ fn names_command(world: &World, said: &str) {
         "hint: once no container uses it, nvidia-smi mig -i {gpu} -gi {gi} -ci 0 -dci && nvidia-smi mig \
          -i {gpu} -gi {gi} -dgi"
     );
-    assert!(said.contains(&command), "{said}");
+    has(&said, &command);
 }
 
 #[test]
@@ -41,11 +42,8 @@ fn hook_releases_slice_of_removed_ledger() {
         "runmig-hook: no ledger in {}: it was removed",
         dir.display()
     );
-    assert!(said.contains(&line), "{said}");
-    assert!(
-        said.contains("is released by what its bundle tells"),
-        "{said}"
-    );
+    has(&said, &line);
+    has(&said, "is released by what its bundle tells");
     assert!(log(&world).contains("no ledger in"), "{}", log(&world));
     world.as_if_nothing_had_been().unwrap();
 }
@@ -57,10 +55,7 @@ fn hook_releases_gpu_of_removed_ledger() {
     world.create(ID);
     fs::remove_dir_all(world.state()).unwrap();
     let said = ends(&world, ID);
-    assert!(
-        said.contains("is released by what its bundle tells"),
-        "{said}"
-    );
+    has(&said, "is released by what its bundle tells");
     world.as_if_nothing_had_been().unwrap();
 }
 
@@ -103,7 +98,7 @@ fn hook_releases_slice_of_replaced_ledger() {
     fs::rename(world.state(), world.path("unmounted")).unwrap();
     world.create("other");
     let said = ends(&world, ID);
-    assert!(said.contains("was not in the ledger"), "{said}");
+    has(&said, "was not in the ledger");
     assert_eq!(world.leases().len(), 1);
     world.nothing_lost_nothing_given_twice().unwrap();
     world.delete("other");
@@ -120,7 +115,7 @@ fn spares_slice_that_another_lease_has() {
     world.create("other");
     let ours = world.the_instance();
     let said = ends(&world, ID);
-    assert!(said.contains("another lease has its place"), "{said}");
+    has(&said, "another lease has its place");
     names_command(&world, &said);
     assert_eq!(world.the_instance(), ours);
     assert_eq!(world.leases().len(), 1);
@@ -151,10 +146,7 @@ fn spares_slice_its_pod_may_use() {
     let ours = world.the_instance();
     fs::remove_dir_all(world.state()).unwrap();
     let said = ends(&world, ID);
-    assert!(
-        said.contains("other containers of its pod may use"),
-        "{said}"
-    );
+    has(&said, "other containers of its pod may use");
     names_command(&world, &said);
     assert_eq!(world.the_instance(), ours);
     ends(&world, "other");
@@ -221,9 +213,6 @@ fn names_uuid_of_poor_bundle() {
     fs::remove_dir_all(world.state()).unwrap();
     fs::remove_file(world.bundle(ID).join("config.json.runmig")).unwrap();
     let said = ends(&world, ID);
-    assert!(
-        said.contains(&format!("find {} with", ours.uuids[0])),
-        "{said}"
-    );
+    has(&said, &format!("find {} with", ours.uuids[0]));
     assert_eq!(world.the_instance(), ours);
 }

@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use testkit::faults::World;
 use testkit::faults::strace::settled;
+use testkit::has;
 use testkit::process::until;
 use testkit::said;
 
@@ -257,7 +258,7 @@ fn refuses_record_under_other_name() {
     // A foreign file is named, and left alone.
     fs::write(file.with_file_name("notes.txt"), "?").unwrap();
     let list = said(&mut world.migctl(&["list"]));
-    assert!(list.stderr.contains("notes.txt"), "{}", list.stderr);
+    has(&list.stderr, "notes.txt");
     world.delete(ID);
     assert_eq!(world.instances(), []);
 }
@@ -387,7 +388,7 @@ fn reports_read_only_state_directory() {
     world.create(ID);
     disk.remount("ro");
     let line = said(&mut world.create_command("other")).refused();
-    assert!(line.contains("Read-only file system"), "{line}");
+    has(&line, "Read-only file system");
     // The container goes, its slice stays on record.
     world.delete(ID);
     world.nothing_lost_nothing_given_twice().unwrap();

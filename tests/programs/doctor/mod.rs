@@ -13,7 +13,7 @@ use std::process::Command;
 use testkit::{Low, Machine, Setup};
 
 pub fn setup() -> Option<Setup> {
-    Setup::on(Low::Runc, Machine::new("A100-80GB", 1))
+    Setup::try_on(Low::Runc, Machine::new("A100-80GB", 1))
 }
 
 /// The findings of one call.

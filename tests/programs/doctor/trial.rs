@@ -74,7 +74,7 @@ fn tells_why_a_trial_fails() {
 #[test]
 fn takes_and_releases_a_gpu() {
     let machine = Machine::with(&["--gpu", "A100-80GB", "--count", "1", "--mig", "off"]);
-    let Some(setup) = Setup::on(Low::Runc, machine) else {
+    let Some(setup) = Setup::try_on(Low::Runc, machine) else {
         return;
     };
     let seen = Diagnosis::of(&setup, &["--only=host", "--gpu=1"]);

@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc::channel;
 use testkit::faults::{World, strace};
 use testkit::going;
+use testkit::has;
 use testkit::process::until;
 
 /// A table of descriptors that is a thread's own shows below that thread alone.
@@ -69,7 +70,7 @@ fn hands_out_nothing_unseen() {
     });
     traced.kill();
     let log = std::fs::read_to_string(world.state().join("runmig.log")).unwrap();
-    assert!(log.contains("open files cannot be looked at"), "{log}");
+    has(&log, "open files cannot be looked at");
     assert_ne!(world.the_instance().generation, made.generation);
     world.delete("b");
     world.configure("");

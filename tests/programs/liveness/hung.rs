@@ -5,6 +5,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::process::Stdio;
 use testkit::faults::World;
 use testkit::fuse::{Fuse, Holder};
+use testkit::has;
 use testkit::process::{children, kill, until};
 use testkit::{going, said, skip};
 
@@ -55,7 +56,7 @@ fn hung_bundle_is_left_alone() {
     assert!(world.leases().is_empty() && world.instances().is_empty());
     let log = std::fs::read_to_string(world.state().join("runmig.log")).unwrap();
     let line = log.lines().find(|l| l.contains("does not answer")).unwrap();
-    assert!(line.contains(bundle.to_str().unwrap()), "{line}");
+    has(&line, bundle.to_str().unwrap());
     assert!(fuse.asked() > 0);
     fuse.nobody_was_stuck();
 }

@@ -147,7 +147,7 @@ fn unreadable_ledger_leaves_its_families_out() {
 /// Neither a ledger nor a GPU is a failure.
 #[test]
 fn new_machine_has_zeros() {
-    let Some(setup) = Setup::on(
+    let Some(setup) = Setup::try_on(
         Low::Runc,
         Machine::with(&["--gpu", "H100-80GB", "--mig", "off"]),
     ) else {

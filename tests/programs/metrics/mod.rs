@@ -32,7 +32,7 @@ fn setup() -> Option<Setup> {
         "2",
         "--mps",
     ];
-    let setup = Setup::on(Low::Runc, Machine::with(&gpus))?;
+    let setup = Setup::try_on(Low::Runc, Machine::with(&gpus))?;
     setup.configure("sharing.enforcement = [\"none\"]");
     Some(setup)
 }

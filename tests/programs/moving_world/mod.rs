@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use testkit::faults::strace::{Call, settled};
 use testkit::faults::{SMALL, World};
+use testkit::has;
 use testkit::said;
 
 const ID: &str = "victim";
@@ -42,10 +43,10 @@ fn lost_gpu_keeps_its_leases() {
     world.abandoned(ID);
     world.lose(0, true);
     let gc = world.gc().exits(1);
-    assert!(gc.stdout.contains("GPU is lost (NVML 15)"), "{}", gc.stdout);
+    has(&gc.stdout, "GPU is lost (NVML 15)");
     assert_eq!(world.lease_of(ID)["state"], "quarantined");
     let line = said(&mut world.create_command("other")).refused();
-    assert!(line.contains("GPU"), "{line}");
+    has(&line, "GPU");
     world.lose(0, false);
     world.gc().ok();
     world.as_if_nothing_had_been().unwrap();
@@ -61,13 +62,13 @@ fn shows_gpu_whose_capacity_fails() {
         let shown = said(&mut world.migctl(arguments)).exits(1);
         world.no_faults();
         let line = shown.stderr.trim_end();
-        assert!(line.contains("on GPU 0 (GPU-"), "{line}");
-        assert!(line.contains("(NVML 999)"), "{line}");
+        has(&line, "on GPU 0 (GPU-");
+        has(&line, "(NVML 999)");
         (shown.stdout.clone(), line.to_owned())
     };
     let (table, _) = show(&["gpus"]);
-    assert!(table.contains("?/"), "{table}");
-    assert!(table.contains("GPU 1: "), "{table}");
+    has(&table, "?/");
+    has(&table, "GPU 1: ");
     let (json, line) = show(&["gpus", "-o", "json"]);
     let gpus: Value = serde_json::from_str(&json).unwrap();
     let (failed, whole) = (&gpus["items"][0], &gpus["items"][1]);
@@ -111,7 +112,7 @@ fn survives_reset_under_container() {
     assert_eq!(leases.len(), ids.len());
     assert!(leases.iter().all(|l| l["state"] == "ready"), "{leases:?}");
     let line = said(&mut world.create_command("other")).refused();
-    assert!(line.contains("cannot allocate 1g.6gb: "), "{line}");
+    has(&line, "cannot allocate 1g.6gb: ");
     for id in &ids {
         world.delete(id);
     }

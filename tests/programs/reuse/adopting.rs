@@ -4,6 +4,7 @@ use crate::reuse::{abandon, changes, hold};
 use testkit::bundle::{SHOW, nodes, visible};
 use testkit::faults::World;
 use testkit::faults::strace::settled;
+use testkit::has;
 use testkit::{Low, Setup, said, unique};
 
 fn adopting() -> World {
@@ -14,9 +15,7 @@ fn adopting() -> World {
 
 #[test]
 fn container_on_runc_returns_adopted_slice() {
-    let Some(setup) = Setup::of(Low::Runc) else {
-        return;
-    };
+    let setup = Setup::of(Low::Runc);
     setup.configure("adopt = true");
     let make = ["--gpu", "1", "--profile", "2g.20gb", "--start", "2"];
     setup.machine.sim("create", &make);
@@ -24,7 +23,7 @@ fn container_on_runc_returns_adopted_slice() {
     for _ in 0..2 {
         let bundle = setup.asking("2g.20gb", SHOW);
         let id = unique();
-        let created = setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
+        let created = setup.create(&bundle, &id);
         let lease = setup.the_lease();
         assert_eq!(
             (&lease["adopted"], &lease["state"]),
@@ -200,7 +199,7 @@ fn first_theirs_then_ours() {
     theirs.sort();
     assert_eq!(first, theirs);
     let refused = said(&mut world.create_command("e")).refused();
-    assert!(refused.contains("memory slices are free"), "{refused}");
+    has(&refused, "memory slices are free");
     ids.iter().for_each(|id| drop(world.delete(id)));
     world.as_if_nothing_had_been().unwrap();
 }
@@ -219,7 +218,7 @@ fn asks_driver_once_for_processes() {
         world.bundle_asking(id, slice);
         let calls = world.driver_calls(|| {
             let refused = said(&mut world.create_command(id)).refused();
-            assert!(refused.contains("memory slices are free"), "{refused}");
+            has(&refused, "memory slices are free");
         });
         let asks = calls
             .iter()

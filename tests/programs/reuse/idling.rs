@@ -4,8 +4,9 @@ use crate::reuse::{abandon, changes, hold};
 use nvml_sim::fault::Outcome;
 use testkit::bundle::{SHOW, nodes, visible};
 use testkit::faults::{BIG, World};
+use testkit::has;
 use testkit::process::until;
-use testkit::{Low, Setup, going, said, unique};
+use testkit::{Low, Setup, going, said};
 
 const KEPT: &str = "keep_idle = \"5m\"";
 
@@ -32,14 +33,10 @@ fn tidy_up(world: &World) {
 
 #[test]
 fn next_container_on_runc_reuses_it() {
-    let Some(setup) = Setup::of(Low::Runc) else {
-        return;
-    };
+    let setup = Setup::of(Low::Runc);
     setup.configure(KEPT);
     let bundle = setup.asking("1g.10gb", SHOW);
-    let first = setup
-        .runmig(&["run", "-b", bundle.as_str(), &unique()])
-        .ok();
+    let first = setup.run(&bundle);
     let instance = setup.machine.the_instance();
     assert_eq!(visible(&first.stdout), Some(instance.uuid.as_str()));
     assert_eq!(bundle.names(), ["config.json", "rootfs"]);
@@ -61,7 +58,7 @@ fn next_container_on_runc_reuses_it() {
 
     // Another bundle and id; the same instance, sealed like a new one.
     let next = setup.asking("1g.10gb", SHOW);
-    let second = setup.runmig(&["run", "-b", next.as_str(), &unique()]).ok();
+    let second = setup.run(&next);
     assert_eq!(visible(&second.stdout), Some(instance.uuid.as_str()));
     assert_eq!(nodes(&second.stdout), setup.machine.nodes_of(&instance));
     assert_eq!(setup.machine.the_instance(), instance);
@@ -71,7 +68,7 @@ fn next_container_on_runc_reuses_it() {
     setup.machine.the_instance();
     let lease = setup.the_lease()["id"].as_str().unwrap().to_owned();
     let said = setup.migctl(&["release", &lease]).ok().stdout;
-    assert!(said.contains("which was idle"), "{said}");
+    has(&said, "which was idle");
     setup.nothing_is_left();
 }
 

@@ -6,6 +6,7 @@ use nix::sys::signal::Signal;
 use std::fs::File;
 use std::process::Stdio;
 use testkit::faults::{BIG, World, strace};
+use testkit::has;
 use testkit::process::{children, until};
 use testkit::{Going, going, said};
 
@@ -138,9 +139,9 @@ fn bounds_wait_for_sleeping_creator() {
     first.stop();
     drop(gpu);
     let line = create_in(&world, "p", "b").refused();
-    assert!(
-        line.contains("container a of the same pod makes the slice for all of them (process "),
-        "{line}"
+    has(
+        &line,
+        "container a of the same pod makes the slice for all of them (process ",
     );
     first.signal(Signal::SIGCONT);
     first.end();

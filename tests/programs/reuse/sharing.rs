@@ -5,6 +5,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::process::Stdio;
 use testkit::bundle::{SHOW, visible};
 use testkit::faults::World;
+use testkit::has;
 use testkit::{Low, Setup, going, said, unique};
 
 fn in_pod(setup: &Setup, slice: &str, pod: &str) -> testkit::Bundle {
@@ -16,14 +17,12 @@ fn in_pod(setup: &Setup, slice: &str, pod: &str) -> testkit::Bundle {
 
 #[test]
 fn two_containers_on_runc_share_it() {
-    let Some(setup) = Setup::of(Low::Runc) else {
-        return;
-    };
+    let setup = Setup::of(Low::Runc);
     let (one, two) = (unique(), unique());
     let mut saw = Vec::new();
     for id in [&one, &two] {
         let bundle = in_pod(&setup, "1g.10gb", "pod-1");
-        saw.push(setup.runmig(&["create", "-b", bundle.as_str(), id]).ok());
+        saw.push(setup.create(&bundle, id));
     }
     let instance = setup.machine.the_instance();
     for id in [&one, &two] {
@@ -39,28 +38,19 @@ fn two_containers_on_runc_share_it() {
     assert_eq!(table.matches("ready, shared").count(), 2, "{table}");
     // A pod beside it has its own.
     let other = in_pod(&setup, "1g.10gb", "pod-2");
-    let seen = setup
-        .runmig(&["run", "-b", other.as_str(), &unique()])
-        .ok()
-        .stdout;
+    let seen = setup.run(&other).stdout;
     assert_ne!(visible(&seen), Some(instance.uuid.as_str()));
 
     let refused = in_pod(&setup, "2g.20gb", "pod-1");
-    let words = setup
-        .runmig(&["create", "-b", refused.as_str(), &unique()])
-        .refused();
-    assert!(
-        words.contains(
-            "of the same pod has a 1g.10gb for all of them, and this one asks for 2g.20gb"
-        ),
-        "{words}"
+    let words = setup.refused(&refused);
+    has(
+        &words,
+        "of the same pod has a 1g.10gb for all of them, and this one asks for 2g.20gb",
     );
     let alone = setup.asking("1g.10gb", SHOW);
     alone.annotate("runmig.dev/scope", "pod");
-    let words = setup
-        .runmig(&["create", "-b", alone.as_str(), &unique()])
-        .refused();
-    assert!(words.contains("the engine names no pod"), "{words}");
+    let words = setup.refused(&alone);
+    has(&words, "the engine names no pod");
 
     setup.runmig(&["delete", &one]).ok();
     assert_eq!(setup.machine.the_instance(), instance);

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 use testkit::going;
+use testkit::has;
 use testkit::process::{in_cgroup, kill, until};
 
 /// The time for which a release tries again, with some to spare.
@@ -24,11 +25,9 @@ pub fn gpu_lock(setup: &Setup) -> PathBuf {
 /// The end of the daemon takes all of the patience, so the slice, which stays in use, is tried once.
 #[test]
 fn daemon_and_slice_share_patience() {
-    let Some(setup) = on(Low::Runc, "mps") else {
-        return;
-    };
+    let setup = on(Low::Runc, "mps");
     let (id, bundle) = (unique(), asking(&setup, "3g.40gb", "1/4"));
-    setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
+    setup.create(&bundle, &id);
     in_cgroup(&bundle.cgroup()).into_iter().for_each(kill);
     let call = "nvmlComputeInstanceDestroy";
     let fault = ["--call", call, "--returns", "IN_USE"];
@@ -43,12 +42,11 @@ fn daemon_and_slice_share_patience() {
     until("the patience is over", || begun.elapsed() > PATIENCE);
     drop(gpu);
     let said = release.end().exits(1);
-    assert!(said.stderr.contains("in use"), "{}", said.stderr);
+    has(&said.stderr, "in use");
     let rule: Value = serde_json::from_str(&setup.machine.sim("fault", &["--list"])).unwrap();
     assert_eq!(rule["seen"], 1);
     assert_eq!(setup.daemons(), Vec::<String>::new());
     setup.machine.sim("fault", &["--clear"]);
     setup.migctl(&["gc"]).ok();
-    delete(&setup, &id);
-    setup.nothing_is_left();
+    setup.ends(&[&id]);
 }

@@ -5,9 +5,7 @@ use super::*;
 /// Two slices of one profile on one GPU differ by their place.
 #[test]
 fn tells_slices_of_gpu_apart() {
-    let Some(setup) = on(Low::Runc, "none") else {
-        return;
-    };
+    let setup = on(Low::Runc, "none");
     let first = create(&setup, "3g.40gb", "3/4");
     let second = create(&setup, "3g.40gb", "1/2");
     let third = create(&setup, "3g.40gb", "1/4");
@@ -19,7 +17,7 @@ fn tells_slices_of_gpu_apart() {
     let slices = told["alternatives"][0]["gpus"].as_array().unwrap().clone();
     assert_eq!(slices.len(), 2);
     for (id, seats, free) in [(&first, 2, 0), (&second, 2, MEMORY * 3 / 8)] {
-        let place = &lease(&setup, id)["migPlacement"];
+        let place = &setup.lease(id)["migPlacement"];
         let mut its = slices.iter().filter(|on| on["migPlacement"] == *place);
         let on = its.next().unwrap();
         assert_eq!(its.next(), None);
@@ -41,8 +39,5 @@ fn tells_slices_of_gpu_apart() {
         gpu["seats"].is_null() && gpu["migPlacement"].is_null(),
         "{gpu}"
     );
-    for id in [&first, &second, &third, &fourth] {
-        delete(&setup, id);
-    }
-    setup.nothing_is_left();
+    setup.ends(&[&first, &second, &third, &fourth]);
 }

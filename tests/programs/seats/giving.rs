@@ -2,14 +2,13 @@
 
 use super::*;
 use testkit::bundle::{SHOW, nodes, visible};
+use testkit::has;
 
 fn gives_seat(low: Low) {
-    let Some(setup) = on(low, "none") else {
-        return;
-    };
+    let setup = on(low, "none");
     let first = asking(&setup, "3g.40gb", "1/4");
     let (before, one) = (first.bytes(), unique());
-    setup.runmig(&["create", "-b", first.as_str(), &one]).ok();
+    setup.create(&first, &one);
     let made = setup.machine.the_instance();
     let seat = setup.the_lease();
     assert_eq!(
@@ -34,9 +33,7 @@ fn gives_seat(low: Low) {
     let second = setup.bundle(&format!("{SHOW}; env"));
     second.annotate(SLICE, "3g.40gb");
     second.annotate(SHARE, "10Gi");
-    let said = setup
-        .runmig(&["run", "-b", second.as_str(), &unique()])
-        .ok();
+    let said = setup.run(&second);
     assert_eq!(visible(&said.stdout), Some(made.uuid.as_str()));
     let seen: Vec<String> = nodes(&said.stdout).into_keys().collect();
     for node in setup.machine.nodes_of(&made).keys() {
@@ -47,10 +44,9 @@ fn gives_seat(low: Low) {
         "RUNMIG_GPU_MEMORY_FRACTION=0.{}\n",
         10_240 * 10_000 / MEMORY
     );
-    assert!(said.stdout.contains(&fraction), "{}", said.stdout);
+    has(&said.stdout, &fraction);
     assert_eq!(setup.machine.the_instance(), made);
-    delete(&setup, &one);
-    setup.nothing_is_left();
+    setup.ends(&[&one]);
     assert_eq!(first.bytes(), before);
 }
 
@@ -68,9 +64,7 @@ fn crun_gives_seat() {
 #[test]
 fn slice_ends_with_last_seat() {
     for level in ["none", "mps"] {
-        let Some(setup) = on(Low::Runc, level) else {
-            return;
-        };
+        let setup = on(Low::Runc, level);
         setup.configure(&format!(
             "sharing.enforcement = [\"{level}\"]\nkeep_idle = \"5m\""
         ));
@@ -78,7 +72,7 @@ fn slice_ends_with_last_seat() {
         let made = setup.machine.the_instance();
         for id in &ids {
             assert_eq!(setup.machine.the_instance(), made);
-            delete(&setup, id);
+            setup.delete(id);
         }
         setup.nothing_is_left();
     }
@@ -87,9 +81,7 @@ fn slice_ends_with_last_seat() {
 /// Neither an idle slice nor one of an administrator becomes a slice for seats.
 #[test]
 fn idle_slices_take_no_seats() {
-    let Some(setup) = on(Low::Runc, "none") else {
-        return;
-    };
+    let setup = on(Low::Runc, "none");
     setup.configure(&format!("{NONE}\nkeep_idle = \"5m\"\nadopt = true"));
     setup
         .machine
@@ -97,8 +89,8 @@ fn idle_slices_take_no_seats() {
     let theirs = setup.machine.the_instance();
     let plain = setup.asking("2g.20gb", "exec sleep 1000");
     let id = unique();
-    setup.runmig(&["create", "-b", plain.as_str(), &id]).ok();
-    delete(&setup, &id);
+    setup.create(&plain, &id);
+    setup.delete(&id);
     let seat = create(&setup, "2g.20gb,3g.40gb", "1/2");
     let mine = setup.machine.instances();
     let mine = mine
@@ -108,9 +100,11 @@ fn idle_slices_take_no_seats() {
     assert_eq!(mine.profile, "2g.20gb");
     assert_ne!(mine.uuid, theirs.uuid);
     // There is no room for another of these, and theirs is not for seats.
-    let line = refused(&setup, &[(SLICE, "3g.40gb"), (SHARE, "1/2")]);
-    assert!(line.contains("it needs a new slice"), "{line}");
-    delete(&setup, &seat);
+    setup.refuses(
+        &[(SLICE, "3g.40gb"), (SHARE, "1/2")],
+        "it needs a new slice",
+    );
+    setup.delete(&seat);
     assert_eq!(setup.machine.instances(), [theirs]);
 }
 
@@ -129,9 +123,7 @@ fn every_kind_works_together() {
         "--mps",
     ]);
     machine.sim("mig", &["--gpu", "1", "off"]);
-    let Some(setup) = Setup::on(Low::Runc, machine) else {
-        return;
-    };
+    let setup = Setup::on(Low::Runc, machine);
     setup.configure("sharing.enforcement = [\"mps\", \"none\"]");
     let asks: [&[(&str, &str)]; 6] = [
         &[(SLICE, "3g.40gb"), (SHARE, "1/4")],
@@ -147,12 +139,12 @@ fn every_kind_works_together() {
             for (key, value) in *annotations {
                 bundle.annotate(key, value);
             }
-            setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
+            setup.create(&bundle, &id);
             id
         })
         .collect();
     let of = |key: &str| -> Vec<String> {
-        let shown = |id: &String| lease(&setup, id)[key].as_str().unwrap_or("-").to_owned();
+        let shown = |id: &String| setup.lease(id)[key].as_str().unwrap_or("-").to_owned();
         ids.iter().map(shown).collect()
     };
     assert_eq!(
@@ -161,7 +153,7 @@ fn every_kind_works_together() {
     );
     assert_eq!(of("enforcement"), ["mps", "mps", "mig", "mps", "-", "mig"]);
     let gpus: Vec<u64> = { ids.iter() }
-        .map(|id| lease(&setup, id)["gpuIndex"].as_u64().unwrap())
+        .map(|id| setup.lease(id)["gpuIndex"].as_u64().unwrap())
         .collect();
     assert_eq!(gpus, [0, 0, 0, 2, 1, 0]);
     let inspected = setup.migctl(&["inspect", "-o", "json"]).ok().json();
@@ -171,7 +163,7 @@ fn every_kind_works_together() {
     setup.migctl(&["gc"]).ok();
     assert_eq!(setup.leases().len(), 6);
     for id in ids.iter().rev() {
-        delete(&setup, id);
+        setup.delete(id);
     }
     setup.nothing_is_left();
 }

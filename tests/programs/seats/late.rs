@@ -6,6 +6,7 @@ use fs2::FileExt;
 use nix::sys::signal::Signal;
 use std::fs::File;
 use std::process::Stdio;
+use testkit::has;
 use testkit::process::until;
 use testkit::{Going, going};
 
@@ -38,7 +39,7 @@ fn hangs(setup: &Setup, slice: &str, size: &str) -> (String, Going) {
 /// Ends the create that hangs, and collects its lease.
 fn end(setup: &Setup, maker: Going, ids: &[String]) {
     maker.kill();
-    ids.iter().for_each(|id| delete(setup, id));
+    ids.iter().for_each(|id| setup.delete(id));
     setup.migctl(&["gc"]).ok();
     setup.nothing_is_left();
 }
@@ -47,9 +48,7 @@ fn end(setup: &Setup, maker: Going, ids: &[String]) {
 #[test]
 fn prefers_slice_that_exists() {
     for level in ["none", "mps"] {
-        let Some(setup) = on(Low::Runc, level) else {
-            return;
-        };
+        let setup = on(Low::Runc, level);
         setup.configure(&format!("sharing.enforcement = [\"{level}\"]\n{TIMEOUT}"));
         let first = create(&setup, "3g.40gb", "1/4");
         let (_, maker) = hangs(&setup, "3g.40gb", "7/8");
@@ -63,14 +62,12 @@ fn prefers_slice_that_exists() {
 #[test]
 fn makes_slice_on_other_gpu() {
     for level in ["none", "mps"] {
-        let Some(setup) = Setup::on(Low::Runc, machine("2")) else {
-            return;
-        };
+        let setup = Setup::on(Low::Runc, machine("2"));
         setup.configure(&format!("sharing.enforcement = [\"{level}\"]\n{TIMEOUT}"));
         let (slow, maker) = hangs(&setup, "3g.40gb", "1/2");
-        let theirs = lease(&setup, &slow)["gpuIndex"].clone();
+        let theirs = setup.lease(&slow)["gpuIndex"].clone();
         let second = create(&setup, "3g.40gb", "1/4");
-        assert_ne!(lease(&setup, &second)["gpuIndex"], theirs);
+        assert_ne!(setup.lease(&second)["gpuIndex"], theirs);
         end(&setup, maker, &[second]);
     }
 }
@@ -78,19 +75,17 @@ fn makes_slice_on_other_gpu() {
 /// With no other GPU the refusal names the maker, and nothing of the create is left.
 #[test]
 fn names_maker_that_hangs() {
-    let Some(setup) = on(Low::Runc, "none") else {
-        return;
-    };
+    let setup = on(Low::Runc, "none");
     setup.configure(&format!("{NONE}\n{TIMEOUT}"));
     let (slow, maker) = hangs(&setup, "3g.40gb", "1/2");
-    let line = refused(&setup, &[(SLICE, "3g.40gb"), (SHARE, "1/4")]);
+    let line = setup.refused(&setup.bundle_with(&[(SLICE, "3g.40gb"), (SHARE, "1/4")]));
     let makes = format!(
         "on GPU 0: container {slow} makes it (process {}), waited 300ms)",
         maker.pid()
     );
-    assert!(line.contains(&makes), "{line}");
-    assert!(line.contains(" is held by process "), "{line}");
-    assert!(line.contains("; hint: run migctl list to see "), "{line}");
+    has(&line, &makes);
+    has(&line, " is held by process ");
+    has(&line, "; hint: run migctl list to see ");
     assert_eq!(setup.leases().len(), 1);
     end(&setup, maker, &[]);
 }
@@ -98,11 +93,9 @@ fn names_maker_that_hangs() {
 /// A maker that sleeps without the GPU's lock leaves the rest of the GPU to others.
 #[test]
 fn makes_slice_beside_sleeping_maker() {
-    let Some(setup) = on(Low::Runc, "none") else {
-        return;
-    };
+    let setup = on(Low::Runc, "none");
     let before = create(&setup, "1g.10gb", "1/2");
-    delete(&setup, &before);
+    setup.delete(&before);
     setup.configure(&format!("{NONE}\nlock_timeout = \"60s\""));
     let path = gpu_lock(&setup);
     let gpu = File::open(&path).unwrap();
@@ -116,8 +109,5 @@ fn makes_slice_beside_sleeping_maker() {
     maker.signal(Signal::SIGCONT);
     maker.end().ok();
     assert_ne!(device(&setup, &slow), device(&setup, &second));
-    for id in [&slow, &second] {
-        delete(&setup, id);
-    }
-    setup.nothing_is_left();
+    setup.ends(&[&slow, &second]);
 }

@@ -32,10 +32,10 @@ fn machine(count: &str) -> Machine {
 }
 
 /// One A100 with seats at a level.
-fn on(low: Low, level: &str) -> Option<Setup> {
-    let setup = Setup::on(low, machine("1"))?;
+fn on(low: Low, level: &str) -> Setup {
+    let setup = Setup::on(low, machine("1"));
     setup.configure(&format!("sharing.enforcement = [\"{level}\"]"));
-    Some(setup)
+    setup
 }
 
 fn asking(setup: &Setup, slice: &str, size: &str) -> Bundle {
@@ -49,40 +49,12 @@ fn asking(setup: &Setup, slice: &str, size: &str) -> Bundle {
 #[track_caller]
 fn create(setup: &Setup, slice: &str, size: &str) -> String {
     let (id, bundle) = (unique(), asking(setup, slice, size));
-    setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
+    setup.create(&bundle, &id);
     id
-}
-
-#[track_caller]
-fn delete(setup: &Setup, id: &str) {
-    setup.runmig(&["delete", "--force", id]).ok();
-}
-
-/// Returns the line of a refused create, which changed nothing in its bundle.
-#[track_caller]
-fn refused(setup: &Setup, annotations: &[(&str, &str)]) -> String {
-    let bundle = setup.bundle("true");
-    for (key, value) in annotations {
-        bundle.annotate(key, value);
-    }
-    let before = bundle.bytes();
-    let line = setup
-        .runmig(&["create", "-b", bundle.as_str(), &unique()])
-        .refused();
-    assert_eq!(bundle.bytes(), before);
-    line
-}
-
-/// Returns the lease of a container.
-#[track_caller]
-fn lease(setup: &Setup, id: &str) -> Value {
-    let leases = setup.leases();
-    let found = leases.iter().find(|lease| lease["container"] == id);
-    found.unwrap_or_else(|| panic!("{leases:?}")).clone()
 }
 
 /// Returns the UUID of the MIG device of a container.
 #[track_caller]
 fn device(setup: &Setup, id: &str) -> String {
-    lease(setup, id)["migUUID"].as_str().unwrap().to_owned()
+    setup.lease(id)["migUUID"].as_str().unwrap().to_owned()
 }

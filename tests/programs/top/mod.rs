@@ -14,7 +14,7 @@ use testkit::{Low, Machine, Setup, unique};
 /// A machine with a GPU in MIG mode and two without MIG.
 fn setup() -> Option<Setup> {
     let gpus = ["--gpu", "A100-80GB", "--gpu", "L4", "--count", "2"];
-    let setup = Setup::on(Low::Runc, Machine::with(&gpus))?;
+    let setup = Setup::try_on(Low::Runc, Machine::with(&gpus))?;
     setup.configure("sharing.enforcement = [\"none\"]");
     Some(setup)
 }

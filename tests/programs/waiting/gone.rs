@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use testkit::Going;
 use testkit::faults::World;
+use testkit::has;
 use testkit::process::until;
 
 /// Whether the kernel tells it what happens to this folder.
@@ -38,11 +39,11 @@ fn waiter_without_bundle_blocks_nobody() {
             dir.display()
         )
     };
-    assert!(line.contains(&words(&of_second)), "{line}");
+    has(&line, &words(&of_second));
     assert_eq!(queue(&world), ["first", "third"]);
     fs::remove_dir_all(&of_first).unwrap();
     let line = refused(first);
-    assert!(line.contains(&words(&of_first)), "{line}");
+    has(&line, &words(&of_first));
     fs::remove_dir_all(&of_second).unwrap();
     third.end().ok();
     all_go(&world, &["small", "third"]);
@@ -64,7 +65,7 @@ fn notices_without_being_told() {
     assert!(!is_told_of(&last, &bundle));
     fs::remove_dir_all(&bundle).unwrap();
     let line = refused(last);
-    assert!(line.contains("is gone"), "{line}");
+    has(&line, "is gone");
     waiters.into_iter().for_each(Going::kill);
     all_go(&world, &full.iter().map(String::as_str).collect::<Vec<_>>());
 }

@@ -2,6 +2,7 @@
 //! nobody, and one that may yet come back does.
 
 use super::*;
+use testkit::has;
 
 /// No create waits for an alternative that a limit forbids for good.
 #[test]
@@ -43,10 +44,7 @@ fn waits_for_quarantined_place() {
     assert_eq!(world.lease_of("stuck")["state"], "quarantined");
     let large = waiting(&world, "large", "4g.24gb");
     let line = refused(create(&world, "late", world.profile, &[]));
-    assert!(
-        line.contains("1 earlier request (container large, 4g.24gb)"),
-        "{line}"
-    );
+    has(&line, "1 earlier request (container large, 4g.24gb)");
     drop(held);
     world.gc().ok();
     large.end().ok();

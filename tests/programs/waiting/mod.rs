@@ -9,6 +9,7 @@ use serde_json::Value;
 use std::process::Stdio;
 use testkit::faults::World;
 use testkit::faults::check::names;
+use testkit::has;
 use testkit::process::{stands_still, until};
 use testkit::{Going, going, said};
 
@@ -87,7 +88,7 @@ fn lists_waiting_requests() {
     let full = full(&world);
     let waiter = waiting(&world, "w", world.profile);
     let table = said(&mut world.migctl(&["list"])).ok().stdout;
-    assert!(table.contains("WAITING   REQUEST"), "{table}");
+    has(&table, "WAITING   REQUEST");
     let row = table.lines().find(|line| line.starts_with("w ")).unwrap();
     let pid = waiter.pid();
     assert!(row.ends_with(&format!(" {pid}")), "{table}");
@@ -118,15 +119,12 @@ fn never_releases_waiting_requests() {
              kill {0}",
             waiter.pid()
         );
-        assert!(line.contains(&words), "{line}");
+        has(&line, &words);
     }
     let line = said(&mut world.migctl(&["release", &id[..11]]))
         .exits(1)
         .stderr;
-    assert!(
-        line.contains("cannot find container or lease f00d"),
-        "{line}"
-    );
+    has(&line, "cannot find container or lease f00d");
     waiter.signal(Signal::SIGTERM);
     drop(waiter.end());
     all_go(&world, &full.iter().map(String::as_str).collect::<Vec<_>>());
@@ -184,9 +182,9 @@ fn sleeping_waiter_keeps_its_place() {
     world.delete("small");
     stands_still(second.pid());
     let line = refused(create(&world, "third", world.profile, &[]));
-    assert!(
-        line.contains("2 earlier requests (container first, 4g.24gb; container second, 1g.6gb)"),
-        "{line}"
+    has(
+        &line,
+        "2 earlier requests (container first, 4g.24gb; container second, 1g.6gb)",
     );
     first.signal(Signal::SIGCONT);
     first.end().ok();
@@ -281,9 +279,9 @@ fn never_overtakes_earlier_request() {
     world.create("small");
     let large = waiting(&world, "large", "4g.24gb");
     let line = refused(create(&world, "late", world.profile, &[]));
-    assert!(
-        line.contains("cannot allocate 1g.6gb: the free slots are reserved for 1 earlier request (container large, 4g.24gb)"),
-        "{line}"
+    has(
+        &line,
+        "cannot allocate 1g.6gb: the free slots are reserved for 1 earlier request (container large, 4g.24gb)",
     );
     world.delete("small");
     large.end().ok();
@@ -308,7 +306,7 @@ fn backfills_harmless_requests() {
     create(&world, "two", "2g.20gb", &[]).end().ok();
     assert!(sits_at("two") >= 4 && sits_at("one") >= 4);
     let line = refused(create(&world, "three", "3g.40gb", &[]));
-    assert!(line.contains("cannot allocate 3g.40gb: "), "{line}");
+    has(&line, "cannot allocate 3g.40gb: ");
     world.delete("four");
     other.end().ok();
     all_go(&world, &["one", "two", "other"]);

@@ -1,0 +1,351 @@
+//! Every kind of request through every verb: what holds for one kind holds for all.
+
+use std::fs;
+use std::path::PathBuf;
+use testkit::process::{in_cgroup, kill, lives};
+use testkit::sharing::daemon;
+use testkit::{Low, Machine, Setup, cgroup2, has, unique};
+
+/// A kind of request.
+struct Kind {
+    kind: &'static str,
+    level: &'static str,
+    /// The request, which leaves no room for another of it on its GPU.
+    asks: &'static [(&'static str, &'static str)],
+    /// One that has room beside it.
+    small: Option<&'static [(&'static str, &'static str)]>,
+    machine: &'static [&'static str],
+    config: &'static str,
+    request: &'static str,
+    /// In the refusal of a full machine.
+    full: &'static str,
+    /// Options of `explain` for the same request.
+    explain: &'static [&'static str],
+    /// Limits that one such request reaches, and words of the refusal.
+    limits: &'static [(&'static str, &'static str)],
+}
+
+const MIG: &[&str] = &["--gpu", "A100-80GB", "--mig", "on", "--mps"];
+const L4: &[&str] = &["--gpu", "L4", "--mps"];
+
+const SLICE: Kind = Kind {
+    kind: "slice",
+    level: "mig",
+    asks: &[("runmig.dev/slice", "7g.80gb")],
+    small: None,
+    machine: MIG,
+    config: "",
+    request: "7g.80gb",
+    full: "too few memory slices are free (0 of ",
+    explain: &["7g.80gb"],
+    limits: &[
+        ("slices = 1", "1 of 1 slices"),
+        ("memory = \"100Gi\"", "of 100Gi of memory"),
+    ],
+};
+
+const GPU: Kind = Kind {
+    kind: "gpu",
+    level: "-",
+    asks: &[("runmig.dev/gpu", "1")],
+    machine: L4,
+    request: "1 GPU",
+    full: "no GPU is free (GPU 0: container ",
+    explain: &["--gpu", "1"],
+    // A limit that knows slices alone counts GPUs as slices.
+    limits: &[
+        ("slices = 1", "1 of 1 slices"),
+        ("slices = 5\ngpus = 1", "1 of 1 GPUs"),
+        ("memory = \"30Gi\"", "of 30Gi of memory"),
+    ],
+    ..SLICE
+};
+
+const SHARE: Kind = Kind {
+    kind: "share",
+    level: "none",
+    asks: &[("runmig.dev/share", "12Gi")],
+    small: Some(&[("runmig.dev/share", "1Gi")]),
+    config: "sharing.enforcement = [\"none\"]",
+    request: "share of 12Gi",
+    full: "is free beside container ",
+    explain: &["--share", "12Gi"],
+    limits: &[
+        ("slices = 1", "1 of 1 slices"),
+        ("slices = 5\nshares = 1", "1 of 1 shares"),
+        (
+            "memory = \"14Gi\"",
+            "12288Mi of 14Gi of memory, and 12288Mi are asked for",
+        ),
+    ],
+    ..GPU
+};
+
+const SHARE_AT_MPS: Kind = Kind {
+    level: "mps",
+    config: "sharing.enforcement = [\"mps\"]",
+    limits: &[("slices = 1", "1 of 1 slices")],
+    ..SHARE
+};
+
+const SHARE_AT_DRIVER: Kind = Kind {
+    level: "driver",
+    machine: &["--gpu", "L4", "--driver", "615"],
+    config: "sharing.enforcement = [\"driver\"]",
+    ..SHARE_AT_MPS
+};
+
+const SEAT: Kind = Kind {
+    kind: "seat",
+    asks: &[("runmig.dev/slice", "7g.80gb"), ("runmig.dev/share", "3/4")],
+    small: Some(&[("runmig.dev/slice", "7g.80gb"), ("runmig.dev/share", "1/8")]),
+    machine: MIG,
+    request: "share of 3/4 of 7g.80gb",
+    full: "no slice with seats has room for it (7g.80gb at ",
+    explain: &["7g.80gb", "--share", "3/4"],
+    limits: &[
+        ("slices = 1", "1 of 1 slices"),
+        ("slices = 0\nshares = 1", "1 of 1 shares"),
+    ],
+    ..SHARE
+};
+
+const SEAT_AT_MPS: Kind = Kind {
+    level: "mps",
+    config: "sharing.enforcement = [\"mps\"]",
+    ..SEAT
+};
+
+impl Kind {
+    /// A machine with so many GPUs of the kind.
+    fn on(&self, gpus: &str) -> Setup {
+        if self.level == "driver" {
+            cgroup2::enter();
+        }
+        let machine = [self.machine, &["--count", gpus]].concat();
+        let setup = Setup::on(Low::Runc, Machine::with(&machine));
+        setup.configure(self.config);
+        setup
+    }
+
+    fn explain(&self, setup: &Setup) -> testkit::Said {
+        setup.migctl(&[&["explain"], self.explain].concat())
+    }
+
+    fn is_of_mig(&self) -> bool {
+        self.machine == MIG
+    }
+}
+
+fn pid(setup: &Setup, id: &str) -> Option<i32> {
+    daemon(&setup.lease(id))
+}
+
+fn gives_and_takes_back(kind: &Kind) {
+    let setup = kind.on("2");
+    let (bundle, one) = (setup.bundle_with(kind.asks), unique());
+    let before = bundle.bytes();
+    has(&kind.explain(&setup).ok().stdout, "fits: ");
+    setup.create(&bundle, &one);
+    let lease = setup.the_lease();
+    let text = |key: &str| lease[key].as_str().unwrap_or("-").to_owned();
+    assert_eq!(
+        [text("kind"), text("state"), text("enforcement")],
+        [kind.kind, "ready", kind.level]
+    );
+    assert_eq!(lease["request"], kind.request);
+    has(&setup.migctl(&["list"]).ok().stdout, &one);
+
+    // The other GPU is the next one's, and then the machine is full.
+    let two = setup.gives(kind.asks);
+    assert_ne!(setup.lease(&one)["gpuIndex"], setup.lease(&two)["gpuIndex"]);
+    let line = setup.refuses(kind.asks, kind.full);
+    has(&line, "; hint: run migctl list to see who ");
+    let words = line
+        .trim_start_matches("runmig: ")
+        .split("; hint")
+        .next()
+        .unwrap();
+    has(
+        &kind.explain(&setup).exits(1).stdout,
+        &format!("full: {words}"),
+    );
+    let daemons = [&one, &two].map(|id| pid(&setup, id));
+    assert_eq!(daemons.map(|pid| pid.is_some()), [kind.level == "mps"; 2]);
+    setup.ends(&[one, two]);
+    assert!(!daemons.into_iter().flatten().any(lives));
+    assert_eq!(bundle.bytes(), before);
+}
+
+/// A request that waits gets its room when a container ends, and no later one passes it.
+fn waits_in_order(kind: &Kind) {
+    let setup = kind.on("1");
+    let first = setup.gives(kind.asks);
+    let (id, waits) = setup.waits(kind.asks);
+    if let Some(small) = kind.small {
+        setup.refuses(small, "reserved for an earlier request");
+    }
+    setup.delete(&first);
+    waits.end().ok();
+    assert_eq!(setup.the_lease()["container"], id);
+    setup.ends(&[id]);
+}
+
+/// Nobody calls `delete`; gc and release find that init is gone.
+fn dead_container_is_released(kind: &Kind) {
+    let setup = kind.on("1");
+    for verb in [&["gc"][..], &["release"]] {
+        let (bundle, id) = (setup.bundle_with(kind.asks), unique());
+        setup.create(&bundle, &id);
+        let daemon = pid(&setup, &id);
+        in_cgroup(&bundle.cgroup()).into_iter().for_each(kill);
+        match verb {
+            ["release"] => setup.migctl(&["release", &id]).ok(),
+            verb => setup.migctl(verb).ok(),
+        };
+        assert!(!daemon.is_some_and(lives));
+        setup.nothing_is_left();
+        setup.bare(&["delete", "--force", &id]);
+    }
+}
+
+fn records(setup: &Setup) -> Vec<PathBuf> {
+    let entries = |kind: &str| fs::read_dir(setup.state().join(kind)).into_iter().flatten();
+    let mut all: Vec<PathBuf> = { entries("leases").chain(entries("instances")) }
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    all.sort();
+    all
+}
+
+/// Neither memory nor a daemon nor the slice is lost with a record, and all go with the container.
+fn damaged_record_keeps_room(kind: &Kind) {
+    let setup = kind.on("1");
+    for number in 0.. {
+        let id = setup.gives(kind.asks);
+        let (daemon, instances) = (pid(&setup, &id), setup.machine.instances());
+        let Some(record) = records(&setup).into_iter().nth(number) else {
+            assert!(number >= 2);
+            return setup.ends(&[id]);
+        };
+        let whole = fs::read(&record).unwrap();
+        fs::write(&record, &whole[..whole.len() / 2]).unwrap();
+        setup.refuses(kind.asks, "cannot allocate ");
+        // A collector cannot tell whether the container lives.
+        let _ = setup.migctl(&["gc"]);
+        assert!(daemon.is_none_or(lives), "{record:?}");
+        assert_eq!(setup.machine.instances(), instances, "{record:?}");
+        setup.delete(&id);
+        assert!(!daemon.is_some_and(lives), "{record:?}");
+        setup.migctl(&["gc"]).ok();
+        setup.nothing_is_left();
+    }
+}
+
+fn earlier_boot_takes_all_along(kind: &Kind) {
+    let setup = kind.on("1");
+    // A container that its engine deletes comes before any collector.
+    for deletes in [false, true] {
+        let id = setup.gives(kind.asks);
+        setup.machine.sim("reboot", &[]);
+        if deletes {
+            setup.delete(&id);
+        }
+        setup.migctl(&["gc"]).ok();
+        assert_eq!(records(&setup), Vec::<PathBuf>::new());
+        setup.nothing_is_left();
+        setup.bare(&["delete", "--force", &id]);
+        if kind.is_of_mig() {
+            setup.machine.sim("mig", &["--gpu", "0", "on"]);
+        }
+    }
+}
+
+/// The hook has in the bundle what the ledger had. Others may have seats in a slice, so `seats` says what becomes of it.
+fn hook_of_lost_ledger_releases(kind: &Kind) {
+    let setup = kind.on("1");
+    let id = setup.gives(kind.asks);
+    let daemon = pid(&setup, &id);
+    fs::remove_dir_all(setup.state()).unwrap();
+    setup.runmig(&["delete", "--force", &id]);
+    assert!(!daemon.is_some_and(lives));
+    if kind.kind != "seat" {
+        setup.nothing_is_left();
+    }
+}
+
+fn policy_refuses(kind: &Kind) {
+    let setup = kind.on("2");
+    let configure = |more: &str| setup.configure(&format!("{}\n{more}", kind.config));
+    let others = if kind.kind == "gpu" { "slice" } else { "gpu" };
+    configure(&format!("policy.kinds = [\"{others}\"]"));
+    setup.refuses(kind.asks, " are not allowed (policy.kinds)");
+    if kind.kind != "slice" {
+        configure("policy.profiles = [\"*\"]");
+        setup.refuses(
+            kind.asks,
+            " are not allowed (policy.profiles without policy.kinds)",
+        );
+    }
+    setup.nothing_is_left();
+    for (limit, words) in kind.limits {
+        configure(&format!("[[policy.limit]]\n{limit}"));
+        let id = setup.gives(kind.asks);
+        let patient = [kind.asks, &[("runmig.dev/wait", "10m")]].concat();
+        setup.refuses(&patient, words);
+        setup.ends(&[id]);
+    }
+}
+
+macro_rules! kinds {
+    ($($name:ident: $kind:ident;)+) => {$(
+        mod $name {
+            use super::$kind as KIND;
+
+            #[test]
+            fn gives_and_takes_back() {
+                super::gives_and_takes_back(&KIND);
+            }
+
+            #[test]
+            fn waits_in_order() {
+                super::waits_in_order(&KIND);
+            }
+
+            #[test]
+            fn dead_container_is_released() {
+                super::dead_container_is_released(&KIND);
+            }
+
+            #[test]
+            fn damaged_record_keeps_room() {
+                super::damaged_record_keeps_room(&KIND);
+            }
+
+            #[test]
+            fn earlier_boot_takes_all_along() {
+                super::earlier_boot_takes_all_along(&KIND);
+            }
+
+            #[test]
+            fn hook_of_lost_ledger_releases() {
+                super::hook_of_lost_ledger_releases(&KIND);
+            }
+
+            #[test]
+            fn policy_refuses() {
+                super::policy_refuses(&KIND);
+            }
+        }
+    )+};
+}
+
+kinds! {
+    slice: SLICE;
+    whole_gpu: GPU;
+    share_at_none: SHARE;
+    share_at_mps: SHARE_AT_MPS;
+    share_at_driver: SHARE_AT_DRIVER;
+    seat_at_none: SEAT;
+    seat_at_mps: SEAT_AT_MPS;
+}
