@@ -21,6 +21,7 @@ pub mod models;
 pub mod named;
 pub mod packages;
 pub mod podman;
+pub mod prelude;
 pub mod process;
 pub mod prometheus;
 pub mod random;

@@ -1,8 +1,7 @@
 //! The seeds of the fuzz targets and mutations of them, through the same functions, on stable: the
 //! same few thousand cases each time. `scripts/fuzz` runs for longer and finds more.
 
-use std::fs;
-use std::path::PathBuf;
+use testkit::prelude::*;
 
 const MUTATIONS: usize = 400;
 

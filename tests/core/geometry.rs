@@ -1,14 +1,11 @@
 //! The geometry that creates keep in the state directory: used by the next, read again where it cannot
 //! be trusted, and never a reason to fail.
 
-use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use std::fs::{self, Permissions};
-use std::os::unix::fs::{PermissionsExt, symlink};
-use testkit::faults::World;
+use std::fs::Permissions;
 use testkit::faults::operations::ID;
 use testkit::faults::strace::{self, Call};
-use testkit::said;
+use testkit::prelude::*;
 
 const UNFINISHED: &str = ".new-geometry";
 

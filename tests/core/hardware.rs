@@ -1,11 +1,7 @@
 //! `scripts/hardware` on simulated machines: what it records, and that it changes nothing.
 
-use std::collections::BTreeSet;
-use std::path::Path;
-use std::process::{Command, Output};
-use testkit::has;
-use testkit::process::said;
-use testkit::{Low, Machine};
+use std::process::Output;
+use testkit::prelude::*;
 
 fn programs() -> &'static Path {
     let built = Path::new(env!("CARGO_BIN_EXE_runmig")).parent().unwrap();

@@ -1,11 +1,9 @@
 //! `scripts/install`: what it puts where, and that it takes away no more than that.
 
-use std::fs;
-use std::os::unix::fs::{MetadataExt, symlink};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::os::unix::fs::MetadataExt;
+use std::process::Output;
 use tempfile::TempDir;
-use testkit::has;
+use testkit::prelude::*;
 
 struct Place {
     root: TempDir,

@@ -3,10 +3,9 @@
 use runmig::spec::Peek;
 use runmig::spec::bundle::{Bundle, Restored};
 use runmig_lease::model::{LeaseId, NvidiaNumbers};
-use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::MetadataExt;
 use tempfile::TempDir;
+use testkit::prelude::*;
 
 const ORIGINAL: &str = "{\n\t\"ociVersion\": \"1.0.2\"\n}\n";
 

@@ -1,10 +1,6 @@
 //! The units that are shipped, as systemd reads them.
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
-use std::process::Command;
-use testkit::has;
+use testkit::prelude::*;
 
 const UNITS: [&str; 9] = [
     "runmig-gc.service",

@@ -1,18 +1,17 @@
 //! One course for every engine: each kind of request through the life of a container, and the refusals, in the words that
 //! reach the user.
 
-use serde_json::{Value, json};
-use testkit::bundle::{OPEN, SHOW, all_open, nodes, visible};
+use testkit::bundle::all_open;
 use testkit::cri::{self, Cri, Pod};
 use testkit::cuda::{self, CLIENT, Mount};
 use testkit::docker::Docker;
 use testkit::images::STAYS;
 use testkit::podman::{self as podmans, IMAGE, Podman};
-use testkit::process::{kill, lives, until};
+use testkit::prelude::*;
 use testkit::sharing::{
     Kind, SHARE_AT_DRIVER, SHARE_AT_MPS, SHARE_AT_NONE, SLICE, WHOLE_GPU, daemon, ready,
 };
-use testkit::{Low, Setup, cgroup2, said, table};
+use testkit::{cgroup2, table};
 
 /// An engine under test. Its containers have what a CUDA client needs.
 trait Engine {

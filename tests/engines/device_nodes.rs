@@ -1,14 +1,7 @@
 //! The driver's nodes in a container: those that CUDA needs, and the others where the host has them.
 
-use serde_json::json;
-use std::collections::BTreeMap;
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
-use std::process::Command;
-use testkit::bundle::{SHOW, nodes};
-use testkit::has;
-use testkit::process::said;
-use testkit::{Bundle, Low, Machine, Said, Setup, unique};
+use std::fs::Permissions;
+use testkit::prelude::*;
 
 type Nodes = BTreeMap<String, (u32, u32)>;
 

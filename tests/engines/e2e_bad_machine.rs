@@ -1,12 +1,9 @@
 //! A machine that is not as it should be: driver, rights, configuration, state directory. Each with
 //! its message, which comes on standard error and as JSON in `--log`; and nothing has changed.
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::fs::Permissions;
+use testkit::prelude::*;
 use testkit::refusal::{refused, refused_in};
-use testkit::{Low, Setup, said};
 
 fn setup() -> Setup {
     Setup::of(Low::Runc)

@@ -1,9 +1,8 @@
 //! The poststop hook: one that knows its lease, one out of hooks.d that does not, and every state
 //! that it can be given. It exits 0 whatever happens.
 
-use serde_json::json;
 use std::io::{Seek, SeekFrom, Write};
-use testkit::{Low, Said, Setup, going, said, unique};
+use testkit::prelude::*;
 
 /// Calls the hook with this on standard input.
 #[track_caller]

@@ -1,14 +1,9 @@
 //! nvidia-container-runtime as the low-level runtime, and runc below it. It edits config.json after us:
 //! what it adds arrives, and what it adds is no more than the slice.
 
-use serde_json::json;
-use std::fs;
-use std::process::Command;
-use testkit::bundle::{SHOW, nodes, visible};
-use testkit::has;
-use testkit::process::until;
+use testkit::Instance;
+use testkit::prelude::*;
 use testkit::runtimes::built;
-use testkit::{Bundle, Instance, Low, Setup, said, unique};
 
 struct World {
     setup: Setup,

@@ -2,15 +2,11 @@
 //! by the real engines with their real paths. /etc, /usr/local, /run and /var/lib are layers over the
 //! machine's, and with the namespaces that they are in all that was started ends.
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 use tempfile::TempDir;
-use testkit::bundle::{SHOW, nodes, rootfs, visible};
+use testkit::bundle::rootfs;
 use testkit::images::{self, IMAGE};
+use testkit::prelude::*;
 use testkit::runtimes::{built, on_path};
-use testkit::{Machine, Said, Setup, said, skip};
 
 const REPOSITORY: &str = env!("CARGO_MANIFEST_DIR");
 

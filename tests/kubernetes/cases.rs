@@ -1,10 +1,9 @@
 //! The steps of a user of Kubernetes, and the fate of the slices.
 
 use crate::node::{Node, eventually, pod_spec};
-use serde_json::{Value, json};
-use testkit::bundle::{NODES, SHOW, nodes, visible};
+use testkit::bundle::NODES;
 use testkit::cuda::{HAS_SOCKET, SOCKETS};
-use testkit::has;
+use testkit::prelude::*;
 use testkit::process::with_argument;
 
 const FULL: &str = "7g.80gb";

@@ -1,11 +1,8 @@
 //! Pods with ResourceClaims, on the plain low-level runtime: the DRA driver makes their slices.
 
 use crate::node::{Node, eventually, pod_spec};
-use serde_json::{Value, json};
-use std::fs;
-use std::path::PathBuf;
-use testkit::bundle::{NODES, SHOW, nodes, visible};
-use testkit::has;
+use testkit::bundle::NODES;
+use testkit::prelude::*;
 
 const PROFILE: &str = "1g.10gb";
 const TEMPLATE: &str = "small-slice";

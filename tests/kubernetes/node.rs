@@ -1,13 +1,10 @@
 //! The node that `scripts/kubernetes` makes, in a folder of its own.
 
-use serde_json::{Value, json};
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::{Duration, Instant};
-use testkit::process::{said, with_argument};
+use std::time::Instant;
+use testkit::prelude::*;
+use testkit::process::with_argument;
 use testkit::runtimes::{built, on_path};
-use testkit::{Machine, Said, skip, table};
+use testkit::table;
 
 /// A kubelet tries again after some ten seconds, then twenty; and 2 cores are not many.
 const LIMIT: Duration = Duration::from_secs(240);

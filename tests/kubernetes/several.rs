@@ -2,11 +2,7 @@
 
 use crate::claims::{cdi_folder, is_over};
 use crate::node::{Node, eventually};
-use serde_json::{Value, json};
-use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use testkit::bundle::{SHOW, nodes, visible};
-use testkit::has;
+use testkit::prelude::*;
 
 const IMAGE: &str = "localhost/busybox:1";
 

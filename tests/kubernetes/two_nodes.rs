@@ -1,8 +1,8 @@
 //! A cluster of two nodes, each with an engine and a GPU of its own.
 
 use crate::node::{Node, eventually, pod_spec};
-use serde_json::{Value, json};
 use std::time::Instant;
+use testkit::prelude::*;
 
 /// The slices of 1g.10gb that fit a GPU.
 const PLACES: usize = 7;

@@ -1,9 +1,7 @@
 //! runmig comes onto the node, and the node is what users have.
 
 use super::machine::{IMAGE, Node, SIM, here, program};
-use std::fs;
-use std::path::Path;
-use std::process::Command;
+use testkit::prelude::*;
 
 /// Parts of the repository that the installation and the suites need.
 const SOURCES: [&str; 13] = [

@@ -1,12 +1,7 @@
 //! The node: up with its first use, with runmig installed and a simulated GPU, down with its drop.
 
-use serde_json::Value;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::Duration;
 use tempfile::TempDir;
-use testkit::process::going;
-use testkit::{Said, said};
+use testkit::prelude::*;
 
 const REPOSITORY: &str = env!("CARGO_MANIFEST_DIR");
 /// For a command on the node; under emulation each takes 20 to 40 times as long.

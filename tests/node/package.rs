@@ -5,13 +5,9 @@ use super::machine::Node;
 use super::podman::{remove, run, state};
 use super::slices::{ASK, STAYS, opens_its_slice_alone, the_lease};
 use super::timer::Often;
-use std::fs;
-use std::path::Path;
-use std::process::Command;
 use std::sync::Once;
-use testkit::has;
 use testkit::packages::{self, PROGRAMS};
-use testkit::said;
+use testkit::prelude::*;
 
 /// Folder on the node: the packages, and the tarball's content.
 const AT: &str = "/root/package";

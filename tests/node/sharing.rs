@@ -5,9 +5,7 @@ use super::machine::{Node, program, quote};
 use super::podman::{passed, remove, run};
 use super::slices::{STAYS, the_lease};
 use super::timer::Often;
-use serde_json::Value;
-use testkit::bundle::{OPEN, SHOW, nodes};
-use testkit::has;
+use testkit::prelude::*;
 use testkit::sharing::{Kind, SHARE_AT_DRIVER, SHARE_AT_MPS, WHOLE_GPU, daemon};
 
 /// Returns the folder of the simulated machine for a kind of request.

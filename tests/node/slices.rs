@@ -1,9 +1,8 @@
 //! Checks which devices a container with a slice can open on the node.
 
 use super::machine::{Node, SIM, quote};
-use serde_json::Value;
-use testkit::bundle::{OPEN, SHOW, all_open, nodes};
-use testkit::has;
+use testkit::bundle::all_open;
+use testkit::prelude::*;
 
 pub const ASK: &str = "--annotation=runmig.dev/slice=1g.10gb";
 /// Sleeps until it is told to end.

@@ -2,10 +2,7 @@
 
 use super::install::strip;
 use super::machine::{Node, here};
-use std::fs;
-use std::path::PathBuf;
-use std::process::Command;
-use std::time::Duration;
+use testkit::prelude::*;
 
 const SUITE: &str = "e2e_runc::";
 /// Takes four minutes beside nothing else.

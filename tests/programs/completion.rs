@@ -63,7 +63,7 @@ fn completes_words_of_the_moment() {
 /// A suggestion is untrusted text in a shell.
 #[test]
 fn suggests_plain_names_alone() {
-    let Some(setup) = Setup::on(Low::Runc, Machine::new("A100-80GB", 1)) else {
+    let Some(setup) = Setup::try_on(Low::Runc, Machine::new("A100-80GB", 1)) else {
         return;
     };
     let bundle = setup.asking("1g.10gb", "true");

@@ -2,16 +2,12 @@
 //! its slice, and one that does not releases it.
 
 use nix::sys::signal::Signal;
-use std::fs;
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Command, Stdio};
-use testkit::faults::World;
 use testkit::faults::strace::{self, settled};
-use testkit::has;
-use testkit::process::{kill, stands_still, until};
-use testkit::{going, said};
+use testkit::prelude::*;
+use testkit::process::stands_still;
 
 const ID: &str = "victim";
 

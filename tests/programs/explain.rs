@@ -1,9 +1,7 @@
 //! migctl explain, defrag and gpus, on real containers: what they say is what then happens.
 
-use serde_json::Value;
 use std::fs::File;
-use testkit::has;
-use testkit::{Low, Machine, Setup};
+use testkit::prelude::*;
 
 fn setup(gpus: u32) -> Setup {
     Setup::on(Low::Runc, Machine::new("A100-80GB", gpus))

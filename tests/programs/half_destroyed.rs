@@ -2,11 +2,8 @@
 //! way.
 
 use std::time::SystemTime;
-use testkit::faults::World;
 use testkit::faults::strace::settled;
-use testkit::has;
-use testkit::process::until;
-use testkit::{going, said};
+use testkit::prelude::*;
 
 const ID: &str = "victim";
 

@@ -1,10 +1,8 @@
 //! Every kind of request through every verb: what holds for one kind holds for all.
 
-use std::fs;
-use std::path::PathBuf;
-use testkit::process::{in_cgroup, kill, lives};
+use testkit::cgroup2;
+use testkit::prelude::*;
 use testkit::sharing::daemon;
-use testkit::{Low, Machine, Setup, cgroup2, has, unique};
 
 /// A kind of request.
 struct Kind {

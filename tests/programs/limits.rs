@@ -1,11 +1,7 @@
 //! `[policy]`, held by creates that are processes of their own.
 
-use std::path::Path;
-use std::process::{Command, Stdio};
-use testkit::faults::{SMALL, World};
-use testkit::has;
-use testkit::process::until;
-use testkit::{going, said, skip};
+use testkit::faults::SMALL;
+use testkit::prelude::*;
 
 const NAMESPACE: &str = "io.kubernetes.cri.sandbox-namespace";
 

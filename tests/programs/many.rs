@@ -1,11 +1,9 @@
 //! Many at once.
 
 use nix::sys::signal::Signal;
-use std::process::Stdio;
 use std::time::Instant;
-use testkit::faults::{BIG, World};
-use testkit::process::until;
-use testkit::{going, said};
+use testkit::faults::BIG;
+use testkit::prelude::*;
 
 /// Without standard input, as `said` has it.
 fn start(mut command: std::process::Command) -> testkit::Going {

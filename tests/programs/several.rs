@@ -1,15 +1,11 @@
 //! Several slices for one container, where the configuration allows it: all of them or none.
 
 use nvml_sim::fault::Outcome;
-use std::collections::BTreeMap;
 use std::io::Write;
-use std::process::Stdio;
-use testkit::bundle::{SHOW, nodes, visible};
 use testkit::faults::strace::settled;
-use testkit::faults::{BIG, SMALL, World};
-use testkit::has;
+use testkit::faults::{BIG, SMALL};
 use testkit::machine::Machine;
-use testkit::{Going, Low, Setup, going, said, unique};
+use testkit::prelude::*;
 
 const ALLOWED: &str = "[policy]\nslices_per_container = 4\n";
 

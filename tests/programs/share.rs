@@ -3,15 +3,9 @@
 use nvml_sim::engine::Mode;
 use runmig_lease::model::InstanceId;
 use runmig_lease::store::{LeaseState, Store};
-use serde_json::Value;
-use std::process::Stdio;
-use std::time::Duration;
-use testkit::bundle::{SHOW, nodes, visible};
-use testkit::faults::World;
-use testkit::has;
+use testkit::prelude::*;
 use testkit::process::move_beside;
 use testkit::sharing::{mixed, shares};
-use testkit::{Going, Low, Machine, Setup, going};
 
 const SHARE: &str = "runmig.dev/share";
 const NONE: &str = "sharing.enforcement = [\"none\"]";

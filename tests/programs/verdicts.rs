@@ -3,12 +3,8 @@
 
 use nvml_sim::engine::Mode;
 use nvml_sim::fault::Outcome;
-use serde_json::Value;
-use std::process::Stdio;
-use testkit::faults::{BIG, SMALL, World};
-use testkit::has;
-use testkit::process::until;
-use testkit::{Going, going, said, unique};
+use testkit::faults::{BIG, SMALL};
+use testkit::prelude::*;
 
 const NAMESPACE: &str = "io.kubernetes.cri.sandbox-namespace";
 const POD: &str = "io.kubernetes.cri.sandbox-name";

@@ -1,16 +1,9 @@
 //! Whole GPUs for containers, on GPUs that are not in MIG mode.
 
 use nvml_sim::engine::Mode;
-use serde_json::Value;
-use std::path::Path;
-use std::process::Stdio;
-use testkit::bundle::{OPEN, SHOW, nodes, visible};
-use testkit::faults::World;
 use testkit::faults::check::names;
-use testkit::has;
-use testkit::process::until;
+use testkit::prelude::*;
 use testkit::sharing::mixed;
-use testkit::{Bundle, Going, Low, Machine, Setup, going, said, unique};
 
 const GPU: &str = "runmig.dev/gpu";
 

@@ -6,9 +6,7 @@ mod reader;
 
 use order::{FLOORS, ORDERS, floor, module, room_files, row};
 use reader::{code, imports, room_imports, root, sources, strip, words, words_after};
-use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::path::{Path, PathBuf};
+use testkit::prelude::*;
 
 /// The purpose of each crate, and the only places that use it.
 const CRATES: &[(&str, &[&str])] = &[

@@ -3,7 +3,7 @@
 mod hostile;
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use testkit::prelude::*;
 
 use runmig::runtime::args::{Call, Create, Family, LogFormat, Run, Verb, parse};
 

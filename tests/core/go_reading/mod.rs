@@ -4,7 +4,7 @@
 mod tree;
 
 use crate::targets::reading::{self, go::GoReader};
-use serde_json::{Value, json};
+use testkit::prelude::*;
 use tree::{Dice, Tree};
 
 fn reader() -> Option<GoReader> {

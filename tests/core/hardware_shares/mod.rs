@@ -1,9 +1,7 @@
 //! `scripts/hardware-shares` on a simulated machine. The outcomes are those that were measured on an H100.
 
-use std::process::Command;
-use testkit::has;
-use testkit::process::said;
-use testkit::{Low, Machine, cgroup2};
+use testkit::cgroup2;
+use testkit::prelude::*;
 
 /// The outcomes that an H100 gave to the same steps, one after the other and without this script.
 const MEASURED: &str = include_str!("outcomes.txt");

@@ -1,11 +1,8 @@
 //! `scripts/package` in two folders.
 
 use super::{repository, run};
-use std::fs;
-use std::path::Path;
-use std::process::Command;
 use testkit::packages::{self, PROGRAMS};
-use testkit::said;
+use testkit::prelude::*;
 
 /// Packs small programs, since packing is what differs here: zig and cargo build the programs.
 #[test]

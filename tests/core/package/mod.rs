@@ -3,11 +3,9 @@
 mod folders;
 mod roots;
 
-use std::collections::BTreeSet;
-use std::fs;
-use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 use testkit::packages::{self, PROGRAMS, package};
+use testkit::prelude::*;
 
 /// The newest C library that the programs may want.
 const GLIBC: (u32, u32) = (2, 28);

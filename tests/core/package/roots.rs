@@ -1,13 +1,9 @@
 //! The packages in a root of Debian 11: glibc 2.31, no systemd, no driver, no Rust, no low-level runtime.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use tempfile::TempDir;
-use testkit::has;
 use testkit::packages::{self, EARLIER_LINE, PROGRAMS, package};
-use testkit::process::{descendants, kill, until};
-use testkit::{Bundle, Going, Low, Machine, Said, Setup, going, said, skip};
+use testkit::prelude::*;
+use testkit::process::descendants;
 
 const CONFIG: &str = "etc/runmig/config.toml";
 const WANTED: &str = "etc/systemd/system/timers.target.wants/runmig-gc.timer";

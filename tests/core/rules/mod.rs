@@ -4,10 +4,7 @@
 mod board;
 
 use serde_yaml_ng::Value;
-use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use testkit::prelude::*;
 
 /// Families of others: of dcgm-exporter and node_exporter.
 const FOREIGN: &[&str] = &[

@@ -4,12 +4,8 @@ use runmig::spec::cdi::{self, Found};
 use runmig::spec::{DriverFiles, Grant, HookCommand, HostView, Source, edit};
 use runmig_lease::error::Result;
 use runmig_lease::model::NvidiaNumbers;
-use serde_json::{Value, json};
-use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::Path;
 use tempfile::TempDir;
-use testkit::has;
+use testkit::prelude::*;
 
 const GENERATED: &str = include_str!("nvidia-cdi.yaml");
 

@@ -9,8 +9,7 @@ use runmig::spec::{
 };
 use runmig_lease::error::Result;
 use runmig_lease::model::{DeviceNode, NvidiaNumbers};
-use serde_json::{Value, json};
-use std::path::Path;
+use testkit::prelude::*;
 
 const UUID: &str = "MIG-3a2f1c9e-0000-5000-8000-000000000001";
 

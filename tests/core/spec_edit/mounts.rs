@@ -1,8 +1,7 @@
 //! Mounts that bring devices.
 
 use crate::spec_edit::{done, refused, with};
-use serde_json::{Value, json};
-use testkit::has;
+use testkit::prelude::*;
 
 fn with_mount(mount: Value) -> Value {
     with(|c| {

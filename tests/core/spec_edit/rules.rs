@@ -1,7 +1,7 @@
 //! The rules for devices: what of them stays, and which are refused.
 
 use crate::spec_edit::{done, refused, with};
-use serde_json::{Value, json};
+use testkit::prelude::*;
 
 fn with_rules(rules: Value) -> Value {
     with(|c| c["linux"]["resources"]["devices"] = rules)

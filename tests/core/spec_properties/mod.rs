@@ -9,8 +9,8 @@ use runmig::spec::{
 };
 use runmig_lease::error::Result;
 use runmig_lease::model::{DeviceNode, NvidiaNumbers};
-use serde_json::{Map, Value, json};
-use std::path::Path;
+use serde_json::Map;
+use testkit::prelude::*;
 
 const OURS: [u32; 2] = [7, 8];
 

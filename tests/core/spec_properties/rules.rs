@@ -2,8 +2,8 @@
 
 use crate::spec_properties::{OURS, edited, list, nodes, number};
 use proptest::prelude::*;
-use serde_json::{Value, json};
 use std::collections::HashMap;
+use testkit::prelude::*;
 
 fn letters(rule: &Value) -> String {
     rule["access"].as_str().unwrap_or_default().to_owned()

@@ -1,9 +1,7 @@
 //! `migctl gc` names the processes that bypass MPS, and nothing else.
 
 use super::*;
-use std::fs;
-use testkit::has;
-use testkit::process::{going, lives, with_argument};
+use testkit::process::with_argument;
 
 /// Another container that holds the GPU at its index whole, with a plain CUDA process.
 fn whole_gpu(setup: &Setup) -> Client {

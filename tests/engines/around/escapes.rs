@@ -1,10 +1,6 @@
 //! Ways out of the limit, each from inside of a container, with the outcome that docs/sharing.md states.
 
 use super::*;
-use serde_json::json;
-use std::fs;
-use testkit::has;
-use testkit::process::{going, lives};
 
 /// Lets the processes of a bundle's container have capabilities, and write to its root.
 fn with_rights(bundle: &Bundle, rights: &[&str]) {

@@ -5,13 +5,8 @@ mod escapes;
 mod levels;
 mod programs;
 
-use serde_json::Value;
-use std::collections::BTreeSet;
-use std::path::PathBuf;
-use std::process::Command;
 use testkit::cuda::{self, Client};
-use testkit::process::{in_cgroup, said, until};
-use testkit::{Bundle, Low, Machine, Setup, unique};
+use testkit::prelude::*;
 
 const SHARE: &str = "runmig.dev/share";
 /// The memory that a CUDA context takes on an L4, in MiB.

@@ -1,9 +1,6 @@
 //! Control programs that fail, hang and lie about a running server. Each stands before the real one.
 
 use super::*;
-use std::fs;
-use testkit::has;
-use testkit::process::kill;
 
 /// Puts a script in the place of the control program. It answers a command by itself, and passes all else on.
 fn answering(setup: &Setup, command: &str, answer: &str) {

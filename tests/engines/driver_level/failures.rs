@@ -1,8 +1,6 @@
 //! A limit that cannot be set, or does not hold, fails the create.
 
 use super::*;
-use testkit::has;
-use testkit::{Said, going};
 
 const SET: &str = "nvmlDeviceSetMemoryLimits_v1";
 const GET: &str = "nvmlDeviceGetMemoryLimits_v1";

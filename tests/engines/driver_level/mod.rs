@@ -7,12 +7,10 @@ mod gaps;
 mod holding;
 
 use nvml_sim::engine::MemoryLimit;
-use serde_json::Value;
-use std::fs;
 use std::os::unix::fs::MetadataExt;
+use testkit::cgroup2;
 use testkit::cuda::Client;
-use testkit::process::until;
-use testkit::{Bundle, Low, Machine, Setup, cgroup2, unique};
+use testkit::prelude::*;
 
 const SHARE: &str = "runmig.dev/share";
 /// The memory that a CUDA context takes of a share on an H100, in MiB.

@@ -2,12 +2,8 @@
 
 use crate::dying::victim::{SLEEPS, started};
 use crate::on_every_runtime;
-use std::collections::BTreeMap;
-use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
-use testkit::process::kill;
-use testkit::{Setup, unique};
+use testkit::prelude::*;
 
 on_every_runtime! { dry_run_explains_and_changes_nothing }
 

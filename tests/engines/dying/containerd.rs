@@ -1,10 +1,11 @@
 //! A real engine: containerd and its shims, killed while containers run.
 
 use crate::dying::victim::{keeps_its_slice, setup, the_next_create_has_room};
+use testkit::bundle;
 use testkit::containerd::{ctr, forget_shim};
 use testkit::cri::{Cri, Engine};
-use testkit::process::{in_cgroup, kill, lives, parent, until};
-use testkit::{Low, Setup, bundle, unique};
+use testkit::prelude::*;
+use testkit::process::parent;
 
 struct Containerd<'a> {
     cri: Cri<'a>,

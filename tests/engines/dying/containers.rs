@@ -2,9 +2,8 @@
 
 use crate::dying::victim::{init, keeps_its_slice, kill_all, started, the_next_create_has_room};
 use crate::on_every_runtime;
-use std::process::Command;
-use testkit::process::{first_thread_lives, in_cgroup, kill, until};
-use testkit::{Setup, said, unique};
+use testkit::prelude::*;
+use testkit::process::first_thread_lives;
 
 on_every_runtime! {
     other_processes_outlive_init,

@@ -7,9 +7,8 @@ use crate::dying::victim::{
 use crate::on_every_runtime;
 use nix::sys::signal::Signal;
 use std::fs::File;
-use std::process::Stdio;
-use testkit::process::{in_cgroup, kill, lives, until};
-use testkit::{Bundle, Gate, Going, Setup, going, unique};
+use testkit::Gate;
+use testkit::prelude::*;
 
 on_every_runtime! {
     runtime_finishes_without_front,

@@ -2,11 +2,8 @@
 
 use crate::dying::victim::{SLEEPS, init, keeps_its_slice, the_next_create_has_room};
 use crate::on_every_runtime;
-use serde_json::{Value, json};
-use std::process::Command;
-use testkit::process::{in_cgroup, kill, until};
+use testkit::prelude::*;
 use testkit::runtimes::script;
-use testkit::{Bundle, Setup, said, unique};
 
 on_every_runtime! {
     releases_after_early_failure,

@@ -6,12 +6,7 @@ use crate::dying::victim::{
     the_next_create_has_room,
 };
 use crate::on_every_runtime;
-use serde_json::{Value, json};
-use std::fs;
-use std::process::Command;
-use testkit::has;
-use testkit::process::{kill, until};
-use testkit::{Bundle, Said, Setup, going, said, unique};
+use testkit::prelude::*;
 
 on_every_runtime! {
     deletes_unknown_container,

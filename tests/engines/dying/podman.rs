@@ -1,12 +1,11 @@
 //! A real engine: podman, its conmon and what they start, killed.
 
 use crate::dying::victim::{keeps_its_slice, setup, the_next_create_has_room};
-use serde_json::json;
-use std::process::Stdio;
 use testkit::gate::Reached;
 use testkit::podman::{id, on_each};
-use testkit::process::{children, descendants, in_cgroup, kill, lives, until};
-use testkit::{Gate, Going, Podman, Setup, going, said};
+use testkit::prelude::*;
+use testkit::process::descendants;
+use testkit::{Gate, Podman};
 
 const ASK: &str = "--annotation=runmig.dev/slice=1g.10gb";
 

@@ -1,12 +1,11 @@
 //! Shares and whole GPUs of containers whose engine is killed in the middle of a create.
 
-use serde_json::json;
-use std::process::Stdio;
 use testkit::gate::Reached;
 use testkit::podman::on_each;
-use testkit::process::{children, descendants, in_cgroup, kill, until, with_argument};
+use testkit::prelude::*;
+use testkit::process::{descendants, with_argument};
 use testkit::sharing::{Kind, SHARE_AT_MPS, SHARE_AT_NONE, WHOLE_GPU, daemon, ready};
-use testkit::{Gate, Going, Podman, Setup, going};
+use testkit::{Gate, Podman};
 
 /// Runs podman until its low-level runtime waits in a hook.
 fn halfway(setup: &Setup, podman: &Podman, kind: Kind, gate: &Gate) -> (Going, Reached) {

@@ -1,10 +1,8 @@
 //! A container to whose makers something happens.
 
-use std::process::Stdio;
+use testkit::Gate;
 use testkit::gate::Reached;
-use testkit::has;
-use testkit::process::{children, kill, lives, until};
-use testkit::{Bundle, Gate, Going, Low, Machine, Setup, going, unique};
+use testkit::prelude::*;
 
 /// One GPU, so that a request for all of it finds no room as long as anybody has a slice.
 pub fn setup(low: Low) -> Setup {

@@ -4,9 +4,8 @@
 mod not_text;
 mod unusable;
 
-use serde_json::{Value, json};
+use testkit::prelude::*;
 use testkit::refusal::refused;
-use testkit::{Low, Machine, Setup, said, unique};
 
 fn setup() -> Setup {
     Setup::of(Low::Runc)

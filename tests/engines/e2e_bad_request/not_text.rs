@@ -3,10 +3,8 @@
 use super::setup;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
-use testkit::bundle::Bundle;
+use testkit::prelude::*;
 use testkit::runtimes::script;
-use testkit::{Setup, said, unique};
 
 /// Ends in a byte that UTF-8 does not have.
 fn odd(path: &Path) -> PathBuf {

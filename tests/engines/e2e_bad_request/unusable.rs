@@ -2,9 +2,7 @@
 //! since nobody could find out that they are gone.
 
 use super::setup;
-use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
-use testkit::{Setup, said, unique};
+use testkit::prelude::*;
 
 /// Root and id of each call, and the line that it ends with.
 fn calls(setup: &Setup) -> Vec<(PathBuf, String, String)> {

@@ -2,15 +2,10 @@
 //! Neither gets such an image a slice, a place in the queue, or a part in another's rights.
 
 use crate::e2e_podman::ASK;
-use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use std::fs;
-use std::path::Path;
-use std::process::Command;
-use testkit::bundle::SHOW;
-use testkit::has;
+use testkit::Podman;
 use testkit::podman::{id, on_each};
-use testkit::{Podman, Said, Setup, said};
+use testkit::prelude::*;
 
 const NONE: &str = "--annotation=runmig.dev/slice=none";
 

@@ -6,10 +6,8 @@ mod pods;
 mod waits;
 mod words;
 
-use serde_json::Value;
-use testkit::Setup;
 use testkit::podman::{id, on_each};
-use testkit::process::until;
+use testkit::prelude::*;
 use testkit::runtimes::script;
 use testkit::table;
 

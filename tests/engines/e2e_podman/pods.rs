@@ -2,12 +2,10 @@
 
 use crate::e2e_podman::ASK;
 use crate::e2e_podman::images::Image;
-use std::collections::BTreeMap;
-use testkit::bundle::{SHOW, nodes};
+use testkit::Podman;
 use testkit::podman::{IMAGE, id, on_each};
-use testkit::process::until;
+use testkit::prelude::*;
 use testkit::table;
-use testkit::{Podman, Said, Setup};
 
 /// Gone when dropped: `podman rm` leaves pause containers alone.
 struct Pod<'a>(&'a Podman<'a>);

@@ -1,8 +1,7 @@
 //! A wait for room whose container is gone.
 
 use testkit::podman::on_each;
-use testkit::process::until;
-use testkit::{Setup, going};
+use testkit::prelude::*;
 
 /// Its create is conmon's child, and outlives podman.
 #[test]

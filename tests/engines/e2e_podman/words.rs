@@ -1,7 +1,7 @@
 //! The output of `podman run` without a container.
 
 use testkit::podman::on_each;
-use testkit::{Setup, said};
+use testkit::prelude::*;
 
 /// It prints one line, be the runtime one that podman's configuration knows or one that was named by
 /// its path, of which podman does not know that it writes JSON.

@@ -1,11 +1,10 @@
 //! The engine goes, its containers stay.
 
 use crate::engine_cri::passed;
-use serde_json::Value;
 use testkit::cri::{Cri, Pod};
 use testkit::images::STAYS;
-use testkit::process::{kill, lives, until, with_argument};
-use testkit::said;
+use testkit::prelude::*;
+use testkit::process::with_argument;
 
 crate::on_every_engine! { survives_restarted_engine, survives_killed_engine, ends_while_engine_is_gone, next_attempt_gets_abandoned_room, deletes_pod_while_it_waits }
 

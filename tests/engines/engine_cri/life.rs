@@ -2,9 +2,8 @@
 
 use crate::engine_cri::passed;
 use testkit::cri::Cri;
-use testkit::has;
 use testkit::images::STAYS;
-use testkit::process::{kill, lives, until};
+use testkit::prelude::*;
 
 crate::on_every_engine! {
     remove, releases_slice_of_ended_job, keeps_slice_of_left_process,

@@ -5,11 +5,10 @@ mod engine;
 mod life;
 mod requests;
 
-use testkit::bundle::SHOW;
 use testkit::cri::{Cri, Engine};
 use testkit::images::STAYS;
+use testkit::prelude::*;
 use testkit::table;
-use testkit::{Low, Machine, Setup};
 
 /// Makes a test of every function, for every engine.
 #[macro_export]

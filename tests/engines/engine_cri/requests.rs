@@ -1,11 +1,9 @@
 //! The sources of a request, and the part of it that reaches runmig.
 
 use crate::engine_cri::{passed, shows};
-use std::path::Path;
 use testkit::Instance;
-use testkit::bundle::{nodes, visible};
 use testkit::cri::{Cri, Pod};
-use testkit::process::until;
+use testkit::prelude::*;
 
 crate::on_every_engine! {
     gets_slice_by_annotation, gives_pod_two_slices, none_gets_no_slice, per_container_key, container_annotation,

@@ -1,9 +1,8 @@
 //! dockerd and containerd, stopped, killed and started again under a container that runs.
 
 use crate::engine_docker::has_the_slice;
-use serde_json::json;
 use testkit::docker::with;
-use testkit::process::{lives, until};
+use testkit::prelude::*;
 use testkit::table;
 
 #[test]

@@ -3,12 +3,10 @@
 mod engine;
 mod words;
 
-use serde_json::{Value, json};
-use testkit::bundle::{OPEN, SHOW, all_open, nodes};
+use testkit::bundle::all_open;
 use testkit::docker::{Docker, with};
-use testkit::process::until;
+use testkit::prelude::*;
 use testkit::table;
-use testkit::{Setup, said};
 
 /// It has the one slice there is, and can use it.
 #[track_caller]

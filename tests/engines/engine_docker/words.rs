@@ -1,7 +1,7 @@
 //! The answer of the API without a container, as the client prints it.
 
-use serde_json::{Value, json};
 use testkit::docker::with;
+use testkit::prelude::*;
 
 /// The container is made, and does not start.
 #[test]

@@ -2,11 +2,8 @@
 
 use crate::escapes::inside::{Shared, asking, gets_only_its_slice, none_opens, run, script};
 use crate::escapes::on_each;
-use serde_json::{Value, json};
-use std::os::unix::fs::symlink;
-use testkit::bundle::{NODES, SHOW};
-use testkit::has;
-use testkit::{Setup, unique};
+use testkit::bundle::NODES;
+use testkit::prelude::*;
 
 fn allow(major: Option<u32>, minor: Option<u32>, access: &str) -> Value {
     let mut rule = json!({"allow": true, "type": "c", "access": access});

@@ -2,14 +2,7 @@
 //! caller would else put a library of theirs into a process of root's on the host.
 
 use crate::escapes::on_each;
-use serde_json::{Value, json};
-use std::fs;
-use std::path::PathBuf;
-use std::process::Command;
-use testkit::bundle::{SHOW, visible};
-use testkit::has;
-use testkit::process::said;
-use testkit::{Setup, unique};
+use testkit::prelude::*;
 
 const MARK: &str = r#"
 #include <fcntl.h>

@@ -3,12 +3,8 @@
 //! from them, and nothing waits for them.
 
 use nix::sys::stat::Mode;
-use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
-use std::path::Path;
-use testkit::has;
-use testkit::process::said;
-use testkit::{Bundle, Low, Setup, unique};
+use std::os::unix::fs::{MetadataExt, chown};
+use testkit::prelude::*;
 
 fn setup() -> Setup {
     Setup::of(Low::Runc)

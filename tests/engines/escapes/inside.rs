@@ -2,9 +2,8 @@
 //! numbers, so the kernel answers "no such device" for a device that the cgroup lets through, and
 //! "not permitted" for one that it holds up.
 
-use serde_json::{Value, json};
-use std::path::{Path, PathBuf};
-use testkit::{Bundle, Instance, Setup, unique};
+use testkit::Instance;
+use testkit::prelude::*;
 
 pub type Number = (u32, u32);
 

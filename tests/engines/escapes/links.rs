@@ -1,11 +1,8 @@
 //! A rootfs full of links: what is made for the container is made in it, or not at all.
 
 use crate::escapes::on_each;
-use serde_json::json;
-use std::fs;
-use std::os::unix::fs::{MetadataExt, symlink};
-use std::path::{Path, PathBuf};
-use testkit::{Bundle, Said, Setup, unique};
+use std::os::unix::fs::MetadataExt;
+use testkit::prelude::*;
 
 /// Every file below it, with the fields that a change would alter.
 fn look(dir: &Path, into: &mut Vec<(PathBuf, u64, i64, u32)>) {

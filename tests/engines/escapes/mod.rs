@@ -10,7 +10,7 @@ mod podman;
 mod readings;
 mod words;
 
-use testkit::{Low, Setup};
+use testkit::prelude::*;
 
 /// On runc and on crun.
 #[track_caller]

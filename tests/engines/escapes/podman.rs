@@ -1,9 +1,9 @@
 //! The same from podman's command line.
 
 use crate::escapes::inside::{Shared, asking, none_opens, script};
-use testkit::Setup;
-use testkit::bundle::{NODES, SHOW, nodes, visible};
+use testkit::bundle::NODES;
 use testkit::podman::on_each;
+use testkit::prelude::*;
 
 const ASK: &str = "--annotation=runmig.dev/slice=1g.10gb";
 

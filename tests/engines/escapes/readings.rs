@@ -3,10 +3,7 @@
 //! to them than to runmig. One without a slice is none of runmig's business, however odd its file is.
 
 use crate::escapes::on_each;
-use std::fs;
-use std::process::Command;
-use testkit::has;
-use testkit::{Bundle, Low, Setup, said, unique};
+use testkit::prelude::*;
 
 /// Text after the opening brace of an object that the path leads to.
 fn insert(bundle: &Bundle, path: &[&str], text: &str) {

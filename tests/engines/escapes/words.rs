@@ -1,10 +1,7 @@
 //! Words that others chose: annotations, container ids, names of pods. They end at terminals and in
 //! logs, and none of them gets there as it is.
 
-use serde_json::Value;
-use std::fs;
-use testkit::has;
-use testkit::{Bundle, Low, Said, Setup, unique};
+use testkit::prelude::*;
 
 /// Clears a screen, in two spellings; ends a line; turns text around; and a title for the window.
 const EVIL: &str = "\x1b[2J\u{9b}2J\r\nlevel=error\u{202e}txt\u{7}\x1b]0;mine\x07\0";

@@ -1,9 +1,6 @@
 //! The daemon itself: its process, its end, its restart.
 
 use super::*;
-use std::fs;
-use testkit::has;
-use testkit::process::{in_cgroup, kill, lives};
 
 /// Returns the value of a field of `/proc/PID/status`.
 fn status(pid: i32, field: &str) -> String {

@@ -1,9 +1,6 @@
 //! The limit holds, and the end of one container is nobody else's.
 
 use super::*;
-use testkit::bundle::nodes;
-use testkit::has;
-use testkit::process::{in_cgroup, kill};
 
 fn limits_each_container(low: Low) {
     let setup = on(low);

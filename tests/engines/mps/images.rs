@@ -1,11 +1,6 @@
 //! Images and bundles in the way of the socket.
 
 use super::*;
-use serde_json::json;
-use std::fs;
-use std::os::unix::fs::symlink;
-use std::path::Path;
-use testkit::has;
 
 /// Returns the free memory that the client of a changed bundle sees.
 fn seen(change: impl FnOnce(&Bundle, &Path)) -> u64 {

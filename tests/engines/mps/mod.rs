@@ -7,10 +7,8 @@ mod programs;
 mod real_program;
 mod records;
 
-use serde_json::Value;
 use testkit::cuda::{self, Client};
-use testkit::process::until;
-use testkit::{Bundle, Low, Machine, Setup, unique};
+use testkit::prelude::*;
 
 const SHARE: &str = "runmig.dev/share";
 /// The memory that a CUDA context takes of a share on an L4, in MiB.

@@ -1,9 +1,6 @@
 //! Control programs that fail, hang and lie. Each stands before the real one.
 
 use super::*;
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use testkit::has;
 
 /// Puts a script in the place of the control program. In it, `$REAL` is that program.
 fn put(setup: &Setup, script: &str) -> std::path::PathBuf {

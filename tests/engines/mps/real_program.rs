@@ -1,9 +1,6 @@
 //! The life of a daemon with NVIDIA's own control program. It needs no GPU before a client comes.
 
 use super::*;
-use std::fs;
-use std::path::{Path, PathBuf};
-use testkit::process::{kill, lives};
 
 /// Returns NVIDIA's program, as `scripts/fetch-nvidia-clients` puts it beside the build.
 fn real() -> Option<PathBuf> {

@@ -1,9 +1,6 @@
 //! Records of daemons: damaged, of a dead container, lost.
 
 use super::*;
-use std::fs;
-use testkit::has;
-use testkit::process::lives;
 
 /// Returns the one file of a kind of records.
 fn record(setup: &Setup, kind: &str) -> std::path::PathBuf {

@@ -1,9 +1,8 @@
 //! The invariants at the end.
 
 use crate::soak::soak::Soak;
-use serde_json::Value;
-use std::collections::BTreeSet;
-use testkit::process::{in_cgroup, kill, lives, until, with_argument};
+use testkit::prelude::*;
+use testkit::process::with_argument;
 
 pub fn judge(soak: &Soak) {
     let setup = &soak.setup;

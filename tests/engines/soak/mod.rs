@@ -13,8 +13,8 @@ mod worker;
 mod world;
 
 use soak::Soak;
-use std::time::{Duration, SystemTime};
-use testkit::Low;
+use std::time::SystemTime;
+use testkit::prelude::*;
 
 #[test]
 fn soak() {

@@ -3,9 +3,8 @@
 
 use crate::soak::soak::{Actor, Soak};
 use runmig_lease::counters::{Counter, Counts, ResourceKind};
-use std::process::Stdio;
-use std::time::{Duration, Instant};
-use testkit::going;
+use std::time::Instant;
+use testkit::prelude::*;
 
 const GAP: Duration = Duration::from_millis(200);
 const PHASE: Duration = Duration::from_secs(5);

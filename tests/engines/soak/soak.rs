@@ -3,14 +3,12 @@
 use crate::soak::scraper::Scraper;
 use crate::soak::worker::Worker;
 use crate::soak::world::World;
-use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, RwLock};
-use std::time::{Duration, Instant};
-use testkit::process::Going;
+use std::time::Instant;
+use testkit::prelude::*;
 use testkit::random::Random;
-use testkit::{Low, Machine, Setup};
 
 const WORKERS: u64 = 3;
 

@@ -1,11 +1,8 @@
 //! An engine without mercy: creates containers, ends them, and kills the processes at work on them.
 
 use crate::soak::soak::{Actor, Soak, kill_somewhere};
-use std::fs;
-use std::process::{Command, Stdio};
-use testkit::process::{in_cgroup, lives};
+use testkit::prelude::*;
 use testkit::random::Random;
-use testkit::{Bundle, going};
 
 const IDS: usize = 4;
 const PROFILES: [&str; 6] = [

@@ -1,13 +1,9 @@
 //! Events of a machine: a driver that fails, others that use it, collectors, and reboots.
 
 use crate::soak::soak::{Actor, Soak, kill_somewhere};
-use std::collections::BTreeSet;
-use std::fs;
-use std::process::Stdio;
-use std::time::Duration;
-use testkit::process::until;
+use testkit::prelude::*;
 use testkit::random::Random;
-use testkit::{Going, Instance, Podman, going};
+use testkit::{Instance, Podman};
 
 const CALLS: [&str; 8] = [
     "nvmlDeviceCreateGpuInstanceWithPlacement",

@@ -2,11 +2,10 @@
 
 use crate::error_matrix::{empty, judge, report, tidy_up};
 use nvml_sim::fault::Outcome;
-use std::collections::{BTreeMap, HashMap};
-use std::path::PathBuf;
-use testkit::faults::World;
+use std::collections::HashMap;
 use testkit::faults::operations::{HOLDER, Kind, Operation, PEER};
 use testkit::faults::strace::settled;
+use testkit::prelude::*;
 
 const CODES: std::ops::RangeInclusive<u32> = 1..=30;
 const UNKNOWN: u32 = 999;

@@ -4,12 +4,11 @@
 mod driver;
 
 use std::io::Write;
-use testkit::Said;
-use testkit::faults::World;
 use testkit::faults::operations::{
     HOLDER, ID, Kind, Operation, PEER, damage_is_mended, each_once, is_in_place,
     kubelet_tries_again, layout_is_removed, next_apply_succeeds, way_is_made,
 };
+use testkit::prelude::*;
 
 /// Judges the machine after an operation that failed in some place. `says` knows what its message
 /// has to say.

@@ -2,13 +2,10 @@
 
 use nvml_sim::engine::Machine as Engine;
 use runmig_lease::store::LeaseName;
-use std::fs;
-use std::path::{Path, PathBuf};
-use testkit::faults::World;
 use testkit::faults::check::{names, records};
 use testkit::faults::machine::Instance;
 use testkit::faults::operations::{ID, PEER};
-use testkit::process::until;
+use testkit::prelude::*;
 
 /// The world before a release: one container that is gone, and one of which the slice is in use.
 pub struct Before {

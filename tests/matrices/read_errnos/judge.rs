@@ -2,10 +2,9 @@
 
 use crate::read_errnos::before::Before;
 use crate::read_errnos::paths::{Read, path_of};
-use std::fs;
-use std::path::Path;
+use testkit;
 use testkit::faults::strace::Point;
-use testkit::{self, Said};
+use testkit::prelude::*;
 
 /// Phrases that tell the loss, instead of the file of `/proc` that could not be read.
 const LEARNT: [&str; 5] = [

@@ -6,14 +6,12 @@ mod paths;
 mod trial;
 
 use before::Before;
-use std::collections::BTreeSet;
-use std::fs;
 use std::panic::resume_unwind;
-use std::path::PathBuf;
 use std::thread;
 use testkit::faults::check::names;
 use testkit::faults::operations::ID;
 use testkit::faults::strace::{self, Call};
+use testkit::prelude::*;
 use testkit::process::alone;
 use trial::Trial;
 

@@ -1,10 +1,8 @@
 //! Reads as strace shows them, and as it counts them.
 
 use crate::read_errnos::judge::TEMPORARY;
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 use testkit::faults::strace::{self, Call, Point};
+use testkit::prelude::*;
 
 /// Calls that read files, or look at them. strace skips those that the machine lacks.
 pub const READS: [&str; 15] = [

@@ -2,10 +2,9 @@
 
 use crate::read_errnos::before::Before;
 use crate::read_errnos::paths::{READS, Read, failing, path_of};
-use std::collections::BTreeSet;
 use std::io::Write;
-use std::path::PathBuf;
 use testkit::faults::strace::{self, Call, Point, settled};
+use testkit::prelude::*;
 
 /// A read that is missed is tried again, so often.
 const TRIES: usize = 4;

@@ -2,8 +2,7 @@
 
 use nvml_sim::holders::Files;
 use nvml_sim::state::Store;
-use std::path::Path;
-use std::time::Duration;
+use testkit::prelude::*;
 
 /// Makes a small instance and destroys it again. They leave a place free: who waits for it would find it
 /// taken, and nobody tells of an administrator's instance that goes.

@@ -4,11 +4,12 @@ use crate::world_matrix::enter::Inside;
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::process::CommandExt;
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::ExitStatus;
 use std::sync::mpsc::{Receiver, channel};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use testkit::faults::strace::Call;
-use testkit::process::{descendants, kill};
+use testkit::prelude::*;
+use testkit::process::descendants;
 
 /// Generous: only a call that never ends reaches it.
 const LIMIT: Duration = Duration::from_secs(90);

@@ -3,10 +3,7 @@
 
 use crate::world_matrix::kernel::Filter;
 use crate::world_matrix::node::Node;
-use std::path::Path;
-use std::process::Command;
-use testkit::process::{children, until};
-use testkit::{Going, going};
+use testkit::prelude::*;
 
 /// The surroundings of a call, until this is left.
 #[derive(Default)]

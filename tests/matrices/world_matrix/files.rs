@@ -2,12 +2,9 @@
 
 use crate::world_matrix::enter::{Inside, mounts};
 use crate::world_matrix::node::Node;
-use std::fs;
 use std::io::Write;
-use std::path::Path;
-use std::process::Command;
 use testkit::faults::operations::ID;
-use testkit::said;
+use testkit::prelude::*;
 
 /// Nothing more can be written to the ledger's file system.
 pub fn full(node: &Node) -> Inside {

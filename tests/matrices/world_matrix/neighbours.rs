@@ -2,18 +2,13 @@
 
 use crate::world_matrix::enter::Inside;
 use crate::world_matrix::node::Node;
-use serde_json::Value;
 use sha2::{Digest, Sha256};
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 use testkit::faults::check::{self, names};
 use testkit::faults::operations::ID;
-use testkit::process::until;
-use testkit::{Going, going, unique};
+use testkit::prelude::*;
 
 /// Another process holds one of runmig's locks and is stopped. `file` is below the node's folder.
 pub fn stopped_holder(node: &Node, file: &str) -> Inside {

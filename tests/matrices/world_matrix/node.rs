@@ -1,15 +1,12 @@
 //! The machine that a world is entered from: a container runs on it throughout, and must never notice.
 
-use serde_json::Value;
 use std::cell::RefCell;
-use std::fs;
 use std::ops::Deref;
-use std::process::Command;
 use testkit::faults::World as Machine;
 use testkit::faults::check::names;
 use testkit::faults::machine::Instance;
 use testkit::faults::operations::{HOLDER, ID, PEER};
-use testkit::said;
+use testkit::prelude::*;
 
 /// Half of the GPU.
 const HALF: &str = "2g.12gb";

@@ -1,11 +1,9 @@
 //! Everything that is called on a node, and what is there before.
 
 use crate::world_matrix::node::Node;
-use std::fs;
-use std::process::Command;
 use testkit::faults::operations::{HOLDER, ID, makes_way};
 use testkit::faults::strace::Call;
-use testkit::said;
+use testkit::prelude::*;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Kind {

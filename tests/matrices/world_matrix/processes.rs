@@ -5,13 +5,9 @@ use crate::world_matrix::enter::{
 };
 use crate::world_matrix::neighbours::framed;
 use crate::world_matrix::node::{FILLER, GONE, Node};
-use serde_json::Value;
-use std::fs;
-use std::path::Path;
-use std::process::Command;
 use testkit::faults::check::names;
 use testkit::leftovers::remove_cgroup;
-use testkit::{going, unique};
+use testkit::prelude::*;
 
 /// Programs and libraries under every name that runmig could look for, and that must never run.
 pub fn hostile_environment(node: &Node) -> Inside {

@@ -2,11 +2,8 @@
 
 use super::*;
 use runmig_lease::store::ClaimName;
-use serde_json::{Value, json};
-use std::process::{Child, Command, Stdio};
-use testkit::Said;
+use std::process::Child;
 use testkit::faults::strace::{Call, settled};
-use testkit::has;
 
 /// A process that stands for the init of a container.
 pub struct Init(Child);

@@ -2,8 +2,6 @@
 
 use super::*;
 use containers::{Init, hook, prepared};
-use testkit::Said;
-use testkit::has;
 
 /// `migctl apply` of so many of the smallest slices on GPU 0.
 fn apply(world: &World, count: u32) -> Said {

@@ -18,10 +18,7 @@ use runmig_lease::error::Result;
 use runmig_lease::model::{GpuUuid, Placement};
 use runmig_lease::store::{Claim, ClaimPod, Held};
 use runmig_lease::{ClaimPlace, LeaseManager, NoBundles, Patience};
-use std::time::Duration;
-use testkit::faults::World;
-use testkit::has;
-use testkit::said;
+use testkit::prelude::*;
 
 /// Returns a claim of the pod `train`, by its UID.
 fn claim(uid: &str) -> Claim {

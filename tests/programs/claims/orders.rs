@@ -4,12 +4,9 @@
 use super::containers::{Init, containers, hook, hook_call, of_train};
 use super::*;
 use std::cell::RefCell;
-use std::collections::BTreeSet;
-use testkit::Said;
 use testkit::faults::operations::{ID, PEER};
 use testkit::faults::steps::{steps, waits};
 use testkit::faults::strace::{self, Call};
-use testkit::process::until;
 
 /// The slice that takes the whole GPU.
 const WHOLE: (&str, u32) = ("4g.24gb", 4);

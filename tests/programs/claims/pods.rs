@@ -4,8 +4,6 @@ use super::*;
 use containers::{Init, containers, hook, hook_of, prepared};
 use runmig_lease::process;
 use runmig_lease::store::{ClaimName, Container, Key};
-use serde_json::json;
-use testkit::has;
 
 const LONG: Duration = Duration::from_secs(60);
 

@@ -4,11 +4,7 @@ use super::claim;
 use runmig_lease::config::Config;
 use runmig_lease::model::{GpuUuid, Placement};
 use runmig_lease::{ClaimPlace, LeaseManager, NoBundles, Patience};
-use serde_json::{Value, json};
-use std::time::Duration;
-use testkit::bundle::{SHOW, nodes, visible};
-use testkit::has;
-use testkit::{Low, Machine, Setup};
+use testkit::prelude::*;
 
 /// The bundle has what a CDI file of the claim brings, and devices that the container shall not have.
 #[test]

@@ -2,8 +2,6 @@
 
 use super::*;
 use containers::containers;
-use serde_json::{Value, json};
-use testkit::has;
 
 /// Makes the slice of each claim, at the places of the first GPU in this order.
 fn prepared(claims: &[&str]) -> World {

@@ -3,8 +3,6 @@
 use super::*;
 use std::os::unix::fs::MetadataExt;
 use std::sync::mpsc;
-use testkit::has;
-use testkit::process::until;
 
 const LONG: Duration = Duration::from_secs(60);
 

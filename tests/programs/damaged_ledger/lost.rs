@@ -2,11 +2,8 @@
 //! the only one who still knows the lease, and its bundle tells the rest.
 
 use super::{ID, World};
-use std::fs;
-use std::path::Path;
 use testkit::faults::strace::settled;
-use testkit::has;
-use testkit::said;
+use testkit::prelude::*;
 
 /// The container ends behind runmig's back; gives what its hook says.
 fn ends(world: &World, id: &str) -> String {

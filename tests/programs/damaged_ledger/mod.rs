@@ -11,16 +11,9 @@ use runmig::bundles;
 use runmig::spec::bundle::Bundle;
 use runmig_lease::config::Config;
 use runmig_lease::{LeaseManager, Outcome};
-use serde_json::json;
-use std::fs;
 use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use testkit::faults::World;
 use testkit::faults::strace::settled;
-use testkit::has;
-use testkit::process::until;
-use testkit::said;
+use testkit::prelude::*;
 
 const ID: &str = "victim";
 

@@ -1,9 +1,8 @@
 //! Leases that a kill left without their instance. They are whole records, so nothing is damaged.
 
 use crate::damaged_ledger::ID;
-use testkit::faults::World;
 use testkit::faults::strace::{self, Call};
-use testkit::said;
+use testkit::prelude::*;
 
 #[test]
 fn lists_lease_without_instance() {

@@ -127,7 +127,7 @@ fn names_missing_major() {
 #[test]
 fn names_pending_mode() {
     let machine = Machine::with(&["--gpu", "A100-80GB", "--count", "1", "--mig", "off"]);
-    let Some(setup) = Setup::on(Low::Runc, machine) else {
+    let Some(setup) = Setup::try_on(Low::Runc, machine) else {
         return;
     };
     let set = || {

@@ -89,8 +89,8 @@ fn names_broken_low_level_runtime() {
 #[test]
 fn names_old_crun() {
     let (Some(old), Some(new)) = (
-        Setup::on(Low::Crun, Machine::new("A100-80GB", 1)),
-        Setup::on(Low::NewCrun, Machine::new("A100-80GB", 1)),
+        Setup::try_on(Low::Crun, Machine::new("A100-80GB", 1)),
+        Setup::try_on(Low::NewCrun, Machine::new("A100-80GB", 1)),
     ) else {
         return;
     };

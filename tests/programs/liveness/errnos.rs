@@ -3,11 +3,10 @@
 use runmig_lease::Liveness;
 use runmig_lease::process::{Reads, View};
 use runmig_lease::store::Lease;
-use serde_json::json;
 use std::cell::{Cell, RefCell};
 use std::ffi::OsString;
 use std::io;
-use std::path::{Path, PathBuf};
+use testkit::prelude::*;
 
 const US: u32 = 10;
 const OTHER: i32 = 11;

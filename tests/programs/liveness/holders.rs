@@ -1,12 +1,9 @@
 //! Finds the processes that have a slice open, in any descriptor table.
 
 use std::fs::File;
-use std::process::{Command, Stdio};
 use std::sync::mpsc::channel;
-use testkit::faults::{World, strace};
-use testkit::going;
-use testkit::has;
-use testkit::process::until;
+use testkit::faults::strace;
+use testkit::prelude::*;
 
 /// A table of descriptors that is a thread's own shows below that thread alone.
 #[test]

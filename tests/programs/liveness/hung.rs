@@ -2,12 +2,8 @@
 
 use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
-use std::process::Stdio;
-use testkit::faults::World;
 use testkit::fuse::{Fuse, Holder};
-use testkit::has;
-use testkit::process::{children, kill, until};
-use testkit::{going, said, skip};
+use testkit::prelude::*;
 
 #[test]
 fn file_on_hung_mount_blocks_nothing() {

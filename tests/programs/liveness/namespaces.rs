@@ -1,10 +1,6 @@
 //! Pids, start times and cgroup paths of a record, seen from other namespaces than its writer's.
 
-use std::process::{Command, Stdio};
-use testkit::faults::World;
-use testkit::has;
-use testkit::process::{children, until};
-use testkit::{Said, going, said, skip};
+use testkit::prelude::*;
 
 const ID: &str = "victim";
 

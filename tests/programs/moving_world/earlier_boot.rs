@@ -3,10 +3,8 @@
 use super::{ID, World};
 use runmig_lease::model::{InstanceId, LeaseId};
 use runmig_lease::store::{Holder, Store};
-use std::collections::BTreeMap;
-use std::time::Duration;
 use testkit::faults::strace::{self, Call};
-use testkit::going;
+use testkit::prelude::*;
 
 /// A machine after a reboot, with as many leases of before, the first of a bundle that is still there.
 fn after_boot(world: &World, count: usize) {

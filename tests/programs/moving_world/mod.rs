@@ -5,13 +5,10 @@ mod earlier_boot;
 
 use nvml_sim::engine::Mode;
 use nvml_sim::fault::{Moment, Outcome};
-use serde_json::Value;
-use std::collections::BTreeMap;
 use std::io::Write;
+use testkit::faults::SMALL;
 use testkit::faults::strace::{Call, settled};
-use testkit::faults::{SMALL, World};
-use testkit::has;
-use testkit::said;
+use testkit::prelude::*;
 
 const ID: &str = "victim";
 /// NVML_ERROR_UNKNOWN.

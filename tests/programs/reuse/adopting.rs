@@ -1,11 +1,8 @@
 //! Instances that an administrator made.
 
 use crate::reuse::{abandon, changes, hold};
-use testkit::bundle::{SHOW, nodes, visible};
-use testkit::faults::World;
 use testkit::faults::strace::settled;
-use testkit::has;
-use testkit::{Low, Setup, said, unique};
+use testkit::prelude::*;
 
 fn adopting() -> World {
     let world = World::small();

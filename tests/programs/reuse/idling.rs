@@ -2,11 +2,8 @@
 
 use crate::reuse::{abandon, changes, hold};
 use nvml_sim::fault::Outcome;
-use testkit::bundle::{SHOW, nodes, visible};
-use testkit::faults::{BIG, World};
-use testkit::has;
-use testkit::process::until;
-use testkit::{Low, Setup, going, said};
+use testkit::faults::BIG;
+use testkit::prelude::*;
 
 const KEPT: &str = "keep_idle = \"5m\"";
 

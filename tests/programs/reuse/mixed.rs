@@ -2,8 +2,7 @@
 //! and nothing given twice.
 
 use crate::reuse::{abandon, create_in};
-use testkit::faults::World;
-use testkit::said;
+use testkit::prelude::*;
 
 /// A generator of numbers that anybody can run again (xorshift).
 struct Random(u64);

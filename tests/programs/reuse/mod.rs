@@ -8,8 +8,7 @@ mod racing;
 mod sharing;
 
 use nvml_sim::holders::Hold;
-use testkit::faults::World;
-use testkit::said;
+use testkit::prelude::*;
 
 /// The driver calls of a create that change something.
 fn changes(world: &World, during: impl FnOnce()) -> Vec<String> {

@@ -4,11 +4,8 @@ use crate::reuse::{abandon, create_in, hold};
 use fs2::FileExt;
 use nix::sys::signal::Signal;
 use std::fs::File;
-use std::process::Stdio;
-use testkit::faults::{BIG, World, strace};
-use testkit::has;
-use testkit::process::{children, until};
-use testkit::{Going, going, said};
+use testkit::faults::{BIG, strace};
+use testkit::prelude::*;
 
 /// A hook has marked the lease as *releasing* and is about to keep the slice; what is releasing is
 /// anybody's to destroy, and somebody does.

@@ -2,11 +2,7 @@
 
 use crate::reuse::{abandon, changes, create_in};
 use std::os::unix::fs::OpenOptionsExt;
-use std::process::Stdio;
-use testkit::bundle::{SHOW, visible};
-use testkit::faults::World;
-use testkit::has;
-use testkit::{Low, Setup, going, said, unique};
+use testkit::prelude::*;
 
 fn in_pod(setup: &Setup, slice: &str, pod: &str) -> testkit::Bundle {
     let bundle = setup.asking(slice, SHOW);

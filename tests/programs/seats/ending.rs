@@ -2,13 +2,8 @@
 
 use super::*;
 use fs2::FileExt;
-use std::fs::{self, File};
-use std::path::PathBuf;
-use std::process::Stdio;
-use std::time::{Duration, Instant};
-use testkit::going;
-use testkit::has;
-use testkit::process::{in_cgroup, kill, until};
+use std::fs::File;
+use std::time::Instant;
 
 /// The time for which a release tries again, with some to spare.
 const PATIENCE: Duration = Duration::from_millis(3100);

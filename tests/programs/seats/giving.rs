@@ -1,8 +1,6 @@
 //! The grant of a seat, from the create to the end of its slice.
 
 use super::*;
-use testkit::bundle::{SHOW, nodes, visible};
-use testkit::has;
 
 fn gives_seat(low: Low) {
     let setup = on(low, "none");

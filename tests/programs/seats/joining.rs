@@ -1,13 +1,10 @@
 //! The last seat of a slice ends while another create joins it: one of the two is stopped at each of its steps in the
 //! ledger, and the other runs as far as it can.
 
-use std::process::{Command, Stdio};
-use testkit::faults::World;
 use testkit::faults::operations::{ID, PEER, named};
 use testkit::faults::steps::{Step, steps, waits};
 use testkit::faults::strace::{self, Call};
-use testkit::process::until;
-use testkit::{Going, going, said};
+use testkit::prelude::*;
 
 /// Stops an operation at each of its steps, and has another command meet it. The container `stays` then has its seat,
 /// and nothing else is left.

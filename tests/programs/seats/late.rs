@@ -5,10 +5,6 @@ use super::*;
 use fs2::FileExt;
 use nix::sys::signal::Signal;
 use std::fs::File;
-use std::process::Stdio;
-use testkit::has;
-use testkit::process::until;
-use testkit::{Going, going};
 
 /// The time that a create waits for another.
 const TIMEOUT: &str = "lock_timeout = \"300ms\"";

@@ -9,8 +9,7 @@ mod mps;
 mod records;
 mod room;
 
-use serde_json::Value;
-use testkit::{Bundle, Low, Machine, Setup, unique};
+use testkit::prelude::*;
 
 const SLICE: &str = "runmig.dev/slice";
 const SHARE: &str = "runmig.dev/share";

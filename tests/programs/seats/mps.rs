@@ -1,10 +1,7 @@
 //! Seats at `mps`: a daemon for each seat, in its slice.
 
 use super::*;
-use std::fs;
 use testkit::cuda::Client;
-use testkit::has;
-use testkit::process::{kill, until};
 
 /// The memory that a CUDA context takes on an A100, in MiB.
 fn free(client: &mut Client) -> u64 {

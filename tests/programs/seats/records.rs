@@ -1,10 +1,6 @@
 //! Records of seats: damaged, of another boot, and lost.
 
 use super::*;
-use std::fs;
-use std::path::PathBuf;
-use testkit::has;
-use testkit::process::lives;
 
 fn files(setup: &Setup, kind: &str) -> Vec<PathBuf> {
     let all = fs::read_dir(setup.state().join(kind)).unwrap();

@@ -1,10 +1,6 @@
 //! The choice of a slice for a seat, and the words of a refusal.
 
 use super::*;
-use std::process::Stdio;
-use testkit::has;
-use testkit::process::until;
-use testkit::{Going, going};
 
 /// The slice with the least free memory that fits comes first, then a new one.
 #[test]

@@ -1,13 +1,8 @@
 //! A user who takes a bundle away waits for its container no more, and need not end its create.
 
 use super::{WAIT, all_go, create, full, queue, refused, waiting};
-use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
-use testkit::Going;
-use testkit::faults::World;
-use testkit::has;
-use testkit::process::until;
+use testkit::prelude::*;
 
 /// Whether the kernel tells it what happens to this folder.
 fn is_told_of(waiter: &Going, dir: &Path) -> bool {

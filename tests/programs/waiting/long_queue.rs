@@ -1,9 +1,7 @@
 //! More who wait than a kernel has watches for.
 
 use crate::waiting::{WAIT, all_go, create, full, queue};
-use testkit::Going;
-use testkit::faults::World;
-use testkit::process::until;
+use testkit::prelude::*;
 
 /// Whether the kernel tells it what happens.
 fn is_watching(waiter: &Going) -> bool {

@@ -5,13 +5,9 @@ mod kept_out;
 mod long_queue;
 
 use nix::sys::signal::Signal;
-use serde_json::Value;
-use std::process::Stdio;
-use testkit::faults::World;
 use testkit::faults::check::names;
-use testkit::has;
-use testkit::process::{stands_still, until};
-use testkit::{Going, going, said};
+use testkit::prelude::*;
+use testkit::process::stands_still;
 
 const WAIT: (&str, &str) = ("runmig.dev/wait", "10m");
 
