@@ -46,7 +46,7 @@ pub fn promise_moves(node: &Node) {
     eventually("the pod has the event", || {
         node.get(&["events", of])["items"][0].is_object()
     });
-    ["moved", "first"].map(|pod| node.delete(pod));
+    ["moved", "first"].iter().for_each(|pod| node.delete(pod));
 }
 
 /// No other place is free, until one of the holders goes.
@@ -60,5 +60,5 @@ pub fn promise_waits(node: &Node) {
     });
     node.delete("other");
     node.is_ready("waits");
-    ["waits", "half"].map(|pod| node.delete(pod));
+    ["waits", "half"].iter().for_each(|pod| node.delete(pod));
 }

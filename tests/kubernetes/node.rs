@@ -92,15 +92,6 @@ impl Node {
         PathBuf::from(format!("/proc/{}/root", self.init()))
     }
 
-    /// A command that runs in the node, for programs that `bin` does not have.
-    pub fn inside(&self, program: &str) -> Command {
-        let mut command = Command::new("nsenter");
-        command.arg(format!("--target={}", self.init()));
-        command.args(["--mount", "--net", "--pid", "--ipc", "--wd=/"]);
-        command.args(["/run/node/env", program]);
-        command
-    }
-
     /// The node's processes of a program, by their pids on the machine.
     pub fn processes(&self, program: &str) -> Vec<i32> {
         let namespace = |pid: i32| fs::read_link(format!("/proc/{pid}/ns/pid")).ok();

@@ -155,7 +155,7 @@ fn never_moves_foreign_instances() {
     let one = &said["alternatives"][0];
     assert_eq!(one["verdict"], "full");
     let why = one["why"].as_str().unwrap();
-    has(&why, "the slices in the way cannot be moved");
+    has(why, "the slices in the way cannot be moved");
     assert_eq!(one["restarts"], Value::Array(Vec::new()));
     let gpus = setup.migctl(&["gpus", "-o", "json"]).ok().json();
     let gpu = &gpus["items"][0];

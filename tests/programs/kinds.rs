@@ -72,8 +72,8 @@ const SHARE: Kind = Kind {
         ("slices = 1", "1 of 1 slices"),
         ("slices = 5\nshares = 1", "1 of 1 shares"),
         (
-            "memory = \"14Gi\"",
-            "12288Mi of 14Gi of memory, and 12288Mi are asked for",
+            "memory = \"1536Mi\"",
+            "1024Mi of 1536Mi of memory, and 1024Mi are asked for",
         ),
     ],
     ..GPU
@@ -288,8 +288,10 @@ fn policy_refuses(kind: &Kind) {
     setup.nothing_is_left();
     for (limit, words) in kind.limits {
         configure(&format!("[[policy.limit]]\n{limit}"));
-        let id = setup.gives(kind.asks);
-        let patient = [kind.asks, &[("runmig.dev/wait", "10m")]].concat();
+        // The second has room beside the first: only the limit is in its way.
+        let asks = kind.small.unwrap_or(kind.asks);
+        let id = setup.gives(asks);
+        let patient = [asks, &[("runmig.dev/wait", "10m")]].concat();
         setup.refuses(&patient, words);
         setup.ends(&[id]);
     }

@@ -16,13 +16,6 @@ fn refused(world: &World, id: &str, slice: &str, namespace: &str) -> String {
     said(&mut asking(world, id, slice, namespace)).refused()
 }
 
-#[track_caller]
-fn all_go(world: &World, ids: &[&str]) {
-    ids.iter().for_each(|id| drop(world.delete(id)));
-    world.gc().ok();
-    world.as_if_nothing_had_been().unwrap();
-}
-
 /// Two that ask at once do not both get the last there is.
 #[test]
 fn limits_many_creates_at_once() {
@@ -64,7 +57,7 @@ fn limits_many_creates_at_once() {
             .filter(|l| l["namespace"] == team);
         assert_eq!(of.count(), 2, "{team}");
     }
-    all_go(&world, &made);
+    world.all_go(&made);
 }
 
 /// A create does not wait for a limit, since it would delay the creates behind it.
@@ -75,7 +68,7 @@ fn refuses_over_limit_without_waiting() {
     said(&mut asking(&world, "one", world.profile, "team-a")).ok();
     let line = refused(&world, "two", world.profile, "team-a");
     has(&line, "namespace team-a has 1 of 1 slices");
-    all_go(&world, &["one"]);
+    world.all_go(&["one"]);
 }
 
 /// The dead are collected before somebody is told that they have too much: under CRI-O nobody else may
@@ -89,7 +82,7 @@ fn frees_share_of_ended_container() {
         asking(&world, "one", "1g.6gb", "team-a");
         world.abandoned("one");
         said(&mut asking(&world, id, slice, "team-a")).ok();
-        all_go(&world, &[id]);
+        world.all_go(&[id]);
     }
 }
 
@@ -108,7 +101,7 @@ fn memory_leaves_the_next_alternative() {
         "{line}"
     );
     said(&mut asking(&world, "three", "1g.6gb", "team-b")).ok();
-    all_go(&world, &["one", "three"]);
+    world.all_go(&["one", "three"]);
 }
 
 #[test]
@@ -127,7 +120,7 @@ fn profiles_that_nobody_may_have() {
     // The smallest that it may have.
     said(&mut asking(&world, "two", "1Gi", "n")).ok();
     assert_eq!(world.lease_of("two")["profile"], "2g.12gb");
-    all_go(&world, &["two"]);
+    world.all_go(&["two"]);
 }
 
 #[test]
@@ -153,7 +146,7 @@ fn gpus_that_are_for_others() {
         "every GPU in MIG mode is excluded (GPU 0: excluded by policy.exclude_gpus; GPU 1: reserved \
              for namespace team-a by [[policy.reserve]] 1; GPU 2: excluded by policy.exclude_gpus)",
     );
-    all_go(&world, &["a", "b"]);
+    world.all_go(&["a", "b"]);
 }
 
 /// The login counts, whatever root of that login says of itself.
@@ -185,7 +178,7 @@ fn limits_user_by_login() {
     // A daemon's containers belong to no user.
     said(&mut asking(&world, "four", world.profile, "n")).ok();
     said(&mut asking(&world, "five", world.profile, "n")).ok();
-    all_go(&world, &["one", "three", "four", "five"]);
+    world.all_go(&["one", "three", "four", "five"]);
 }
 
 /// A waiting request reserves nothing on GPUs that it may not use.
@@ -208,5 +201,5 @@ fn excluded_request_blocks_no_other() {
     has(&line, "the free slots are reserved for 1 earlier request");
     world.delete("one");
     large.end().ok();
-    all_go(&world, &["large", "two"]);
+    world.all_go(&["large", "two"]);
 }

@@ -21,17 +21,7 @@ fn create(world: &World, id: &str, slice: &str) -> testkit::Said {
 }
 
 fn waiting(world: &World, id: &str, slice: &str) -> Going {
-    world.bundle_saying(
-        id,
-        &[("runmig.dev/slice", slice), ("runmig.dev/wait", "10m")],
-    );
-    let going = going(world.create_command(id).stdin(Stdio::null()));
-    testkit::process::until("it waits", || {
-        let list = said(&mut world.migctl(&["list", "-o", "json"])).json();
-        let waiting = list["waiting"].as_array().cloned().unwrap_or_default();
-        waiting.iter().any(|w| w["container"] == id)
-    });
-    going
+    world.waits(id, &[("runmig.dev/slice", slice)])
 }
 
 /// The GPUs of a container's slices, in order.

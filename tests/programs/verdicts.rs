@@ -44,7 +44,7 @@ fn refused(world: &World, slice: &str, who: Who<'_>, verdict: &str, words: &str)
     let told = verb(world, &["explain", slice], who, 1);
     let late = said(&mut asking(world, &unique(), slice, who.0)).refused();
     let late = late.split_once("runmig: ").unwrap().1;
-    has(&late, words);
+    has(late, words);
     assert_eq!(told["error"], late);
     assert_eq!(told["fits"], false);
     let one = &told["alternatives"][0];
@@ -78,14 +78,7 @@ fn scattered(world: &World, stay: &[u64]) {
 
 /// A container that stands in the queue.
 fn waiting(world: &World, id: &str, slice: &str) -> Going {
-    let wait = [("runmig.dev/wait", "10m")];
-    let waits = going(asking(world, id, slice, &wait).stdin(Stdio::null()));
-    until("it waits", || {
-        let list = said(&mut world.migctl(&["list", "-o", "json"])).json();
-        let mut waiting = list["waiting"].as_array().unwrap().iter();
-        waiting.any(|w| w["container"] == id)
-    });
-    waits
+    world.waits(id, &[("runmig.dev/slice", slice)])
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! Whole GPUs for containers, on GPUs that are not in MIG mode.
 
 use nvml_sim::engine::Mode;
-use testkit::faults::check::names;
 use testkit::prelude::*;
 use testkit::sharing::mixed;
 
@@ -28,11 +27,13 @@ fn gives_gpu_alone(low: Low) {
     assert_eq!(lease["gpuUUID"], setup.machine.gpu_uuid(1).as_str());
     assert_eq!(lease["request"], "1 GPU");
     assert!(lease["memoryBytes"].as_u64().unwrap() > 20 << 30, "{lease}");
-    assert_eq!(
-        (&lease["profile"], &lease["migPlacement"]["size"]),
-        (&"gpu".into(), &0.into())
-    );
-    for absent in ["migUUID", "gpuInstanceID", "computeInstanceID"] {
+    assert_eq!(lease["profile"], "gpu");
+    for absent in [
+        "migPlacement",
+        "migUUID",
+        "gpuInstanceID",
+        "computeInstanceID",
+    ] {
         assert_eq!(lease[absent], Value::Null, "{absent}");
     }
     let table = setup.migctl(&["list"]).ok().stdout;
@@ -175,13 +176,16 @@ fn unreadable_ledger_leaves_no_gpu_free() {
 fn waits_for_foreign_process() {
     let setup = Setup::on(Low::Runc, Machine::with(&["--gpu", "L4"]));
     let hold = setup.machine.hold(&["--gpu", "0"]);
-    let (bundle, id) = (asking(&setup, "1", "exec sleep 1000"), unique());
-    bundle.annotate("runmig.dev/wait", "10m");
-    let mut create = setup.command(&["create", "-b", bundle.as_str(), &id]);
-    let create = going(create.stdin(Stdio::null()));
-    until("it waits", || queue(&setup.state()) == [id.as_str()]);
+    let words = format!(
+        "GPU 0: process {} computes on it without a lease",
+        hold.pid()
+    );
+    setup.refuses(&[(GPU, "1")], &words);
+    let json = setup.migctl(&["gpus", "-o", "json"]).ok().json();
+    assert_eq!(json["items"][0]["use"], "foreign");
+    let (id, waits) = setup.waits(&[(GPU, "1")]);
     hold.kill();
-    create.end().ok();
+    waits.end().ok();
     setup.ends(&[&id]);
 }
 
@@ -211,11 +215,7 @@ fn queue_serves_in_order() {
     };
     world.configure("policy.gpus_per_container = 2");
     said(&mut creates("one", "1", "0s")).ok();
-    let waits = |id: &str, count: &str| -> Going {
-        let create = going(creates(id, count, "10m").stdin(Stdio::null()));
-        until("it waits", || queue(&world.state()).iter().any(|w| w == id));
-        create
-    };
+    let waits = |id: &str, count: &str| world.waits(id, &[(GPU, count)]);
     // One GPU is free, and both are wanted.
     let both = waits("both", "2");
     let line = said(&mut creates("late", "1", "0s")).refused();
@@ -223,21 +223,11 @@ fn queue_serves_in_order() {
     let later = waits("later", "1");
     world.delete("one");
     both.end().ok();
-    assert_eq!(queue(&world.state()), ["later"]);
+    assert_eq!(world.queue(), ["later"]);
     world.delete("both");
     later.end().ok();
     world.delete("later");
     world.as_if_nothing_had_been().unwrap();
-}
-
-/// Returns the waiting containers, in order.
-fn queue(state: &Path) -> Vec<String> {
-    let dir = state.join("queue");
-    let read = |name: &String| -> Option<String> {
-        let waiter: Value = serde_json::from_slice(&std::fs::read(dir.join(name)).ok()?).ok()?;
-        Some(waiter["container"].as_str()?.to_owned())
-    };
-    names(&dir).iter().filter_map(read).collect()
 }
 
 #[test]

@@ -17,13 +17,14 @@ pub mod operations;
 pub mod steps;
 pub mod strace;
 
+use crate::process::{Going, going, stands_still, until};
 use crate::{Said, said};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use tempfile::TempDir;
 
@@ -310,6 +311,44 @@ impl World {
             fs::write(dir.join("original"), config(annotations)).unwrap();
         }
         dir
+    }
+
+    /// Starts a create that waits for room. It stands in the queue when this returns.
+    #[track_caller]
+    pub fn waits(&self, id: &str, asks: &[(&str, &str)]) -> Going {
+        self.bundle_saying(id, &[asks, &[("runmig.dev/wait", "10m")]].concat());
+        let create = going(self.create_command(id).stdin(Stdio::null()));
+        until("it waits", || {
+            self.queue().iter().any(|waiter| waiter == id)
+        });
+        // And has let go of the plan's lock, so that it can be stopped.
+        stands_still(create.pid());
+        create
+    }
+
+    /// Returns the waiting containers, in order.
+    pub fn queue(&self) -> Vec<String> {
+        let dir = self.state().join("queue");
+        let read = |name: &String| -> Option<String> {
+            let waiter: Value = serde_json::from_slice(&fs::read(dir.join(name)).ok()?).ok()?;
+            Some(waiter["container"].as_str()?.to_owned())
+        };
+        check::names(&dir).iter().filter_map(read).collect()
+    }
+
+    /// Creates containers with the smallest slices until no room is left.
+    pub fn full(&self) -> Vec<String> {
+        let ids: Vec<String> = (0..self.slots).map(|n| format!("full{n}")).collect();
+        ids.iter().for_each(|id| drop(self.create(id)));
+        ids
+    }
+
+    /// Deletes these containers, which were all that there was.
+    #[track_caller]
+    pub fn all_go(&self, ids: &[&str]) {
+        ids.iter().for_each(|id| drop(self.delete(id)));
+        self.gc().ok();
+        self.as_if_nothing_had_been().unwrap();
     }
 
     /// Gives the container of a bundle a cgroup of its own.

@@ -6,7 +6,9 @@ mod reader;
 
 use order::{FLOORS, ORDERS, floor, module, room_files, row};
 use reader::{code, imports, room_imports, root, sources, strip, words, words_after};
-use testkit::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
 
 /// The purpose of each crate, and the only places that use it.
 const CRATES: &[(&str, &[&str])] = &[

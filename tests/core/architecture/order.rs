@@ -1,7 +1,8 @@
 //! The order of the modules, and of the files inside rooms.
 
 use super::reader::sources;
-use testkit::prelude::*;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 /// The modules of a package from the top. A module may import those of the rows below its own, and none of
 /// its own row.

@@ -1,6 +1,8 @@
 //! Reads Rust source as far as the rules need it: files, the paths in them, comments and quotes left out.
 
-use testkit::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
 
 pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -24,7 +24,7 @@ fn is_unknown(setup: &Setup, holder: &Holder, why: &str) {
     let told = format!("cannot read the memory limit of container {}: ", holder.id);
     let line = list.stderr.lines().find(|line| line.contains(&told));
     let line = line.unwrap_or_else(|| panic!("{}", list.stderr));
-    has(&line, why);
+    has(line, why);
 }
 
 /// Fails unless `gc` fails for this reason, and leaves the container alone.

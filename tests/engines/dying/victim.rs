@@ -121,7 +121,7 @@ pub fn the_next_create_has_room(setup: &Setup) {
 /// `create` and `start`; gives init's number.
 #[track_caller]
 pub fn started(setup: &Setup, bundle: &Bundle, id: &str) -> i32 {
-    let created = setup.create(&bundle, id);
+    let created = setup.create(bundle, id);
     setup.runmig(&["start", id]).ok();
     until("it is up", || created.stdout_now().contains("up"));
     init(setup, id)

@@ -207,7 +207,7 @@ fn tolerates_any_log_of_engine() {
 fn refuses_what_is_no_config() {
     let setup = setup();
     let refused = |bundle: &Bundle, words: &str| {
-        let line = setup.refused(&bundle);
+        let line = setup.refused(bundle);
         has(&line, words);
         setup.machine.is_empty();
     };

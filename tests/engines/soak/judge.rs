@@ -1,6 +1,6 @@
 //! The invariants at the end.
 
-use crate::soak::soak::Soak;
+use crate::soak::churn::Soak;
 use testkit::prelude::*;
 use testkit::process::with_argument;
 

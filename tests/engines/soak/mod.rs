@@ -6,13 +6,13 @@
 //! `RUNMIG_SOAK_SECONDS` and `RUNMIG_SOAK_SEED` say how long and which; `scripts/soak` sets them. A
 //! seed gives the same calls in each thread, not the same order between threads.
 
+mod churn;
 mod judge;
 mod scraper;
-mod soak;
 mod worker;
 mod world;
 
-use soak::Soak;
+use churn::Soak;
 use std::time::SystemTime;
 use testkit::prelude::*;
 

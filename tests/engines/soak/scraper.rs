@@ -1,7 +1,7 @@
 //! A Prometheus that scrapes five times a second, in every second phase. So the destroy retries beside scrapes and those
 //! without stand side by side.
 
-use crate::soak::soak::{Actor, Soak};
+use crate::soak::churn::{Actor, Soak};
 use runmig_lease::counters::{Counter, Counts, ResourceKind};
 use std::time::Instant;
 use testkit::prelude::*;

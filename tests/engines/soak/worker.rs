@@ -1,6 +1,6 @@
 //! An engine without mercy: creates containers, ends them, and kills the processes at work on them.
 
-use crate::soak::soak::{Actor, Soak, kill_somewhere};
+use crate::soak::churn::{Actor, Soak, kill_somewhere};
 use testkit::prelude::*;
 use testkit::random::Random;
 

@@ -1,6 +1,6 @@
 //! Events of a machine: a driver that fails, others that use it, collectors, and reboots.
 
-use crate::soak::soak::{Actor, Soak, kill_somewhere};
+use crate::soak::churn::{Actor, Soak, kill_somewhere};
 use testkit::prelude::*;
 use testkit::random::Random;
 use testkit::{Instance, Podman};

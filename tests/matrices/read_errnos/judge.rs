@@ -2,7 +2,6 @@
 
 use crate::read_errnos::before::Before;
 use crate::read_errnos::paths::{Read, path_of};
-use testkit;
 use testkit::faults::strace::Point;
 use testkit::prelude::*;
 

@@ -25,7 +25,7 @@ fn names_command(world: &World, said: &str) {
         "hint: once no container uses it, nvidia-smi mig -i {gpu} -gi {gi} -ci 0 -dci && nvidia-smi mig \
          -i {gpu} -gi {gi} -dgi"
     );
-    has(&said, &command);
+    has(said, &command);
 }
 
 #[test]

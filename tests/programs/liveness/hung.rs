@@ -52,7 +52,7 @@ fn hung_bundle_is_left_alone() {
     assert!(world.leases().is_empty() && world.instances().is_empty());
     let log = std::fs::read_to_string(world.state().join("runmig.log")).unwrap();
     let line = log.lines().find(|l| l.contains("does not answer")).unwrap();
-    has(&line, bundle.to_str().unwrap());
+    has(line, bundle.to_str().unwrap());
     assert!(fuse.asked() > 0);
     fuse.nobody_was_stuck();
 }

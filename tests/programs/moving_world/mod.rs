@@ -59,8 +59,8 @@ fn shows_gpu_whose_capacity_fails() {
         let shown = said(&mut world.migctl(arguments)).exits(1);
         world.no_faults();
         let line = shown.stderr.trim_end();
-        has(&line, "on GPU 0 (GPU-");
-        has(&line, "(NVML 999)");
+        has(line, "on GPU 0 (GPU-");
+        has(line, "(NVML 999)");
         (shown.stdout.clone(), line.to_owned())
     };
     let (table, _) = show(&["gpus"]);

@@ -1,6 +1,6 @@
 //! A user who takes a bundle away waits for its container no more, and need not end its create.
 
-use super::{WAIT, all_go, create, full, queue, refused, waiting};
+use super::{WAIT, create, refused, waiting};
 use std::os::unix::fs::MetadataExt;
 use testkit::prelude::*;
 
@@ -35,25 +35,25 @@ fn waiter_without_bundle_blocks_nobody() {
         )
     };
     has(&line, &words(&of_second));
-    assert_eq!(queue(&world), ["first", "third"]);
+    assert_eq!(world.queue(), ["first", "third"]);
     fs::remove_dir_all(&of_first).unwrap();
     let line = refused(first);
     has(&line, &words(&of_first));
     fs::remove_dir_all(&of_second).unwrap();
     third.end().ok();
-    all_go(&world, &["small", "third"]);
+    world.all_go(&["small", "third"]);
 }
 
 /// A waiter too far behind for a watch is not woken, so it looks.
 #[test]
 fn notices_without_being_told() {
     let world = World::small();
-    let full = full(&world);
+    let full = world.full();
     let mut waiters: Vec<Going> = Vec::new();
     for n in 0..33 {
         let id = format!("w{n}");
         waiters.push(create(&world, &id, world.profile, &[WAIT]));
-        until("it is in the queue", || queue(&world).contains(&id));
+        until("it is in the queue", || world.queue().contains(&id));
     }
     let last = waiters.pop().unwrap();
     let bundle = world.bundle("w32");
@@ -62,5 +62,5 @@ fn notices_without_being_told() {
     let line = refused(last);
     has(&line, "is gone");
     waiters.into_iter().for_each(Going::kill);
-    all_go(&world, &full.iter().map(String::as_str).collect::<Vec<_>>());
+    world.all_go(&full.iter().map(String::as_str).collect::<Vec<_>>());
 }

@@ -30,7 +30,7 @@ fn reserves_nothing_beyond_a_limit() {
     world.delete("two");
     waiter.end().ok();
     assert_eq!(world.lease_of("waiter")["profile"], "2g.20gb");
-    all_go(&world, &["four", "late", "waiter"]);
+    world.all_go(&["four", "late", "waiter"]);
 }
 
 /// A slice that could not be destroyed is tried again, so its place is one that comes back: who waits
@@ -48,5 +48,5 @@ fn waits_for_quarantined_place() {
     drop(held);
     world.gc().ok();
     large.end().ok();
-    all_go(&world, &["large"]);
+    world.all_go(&["large"]);
 }

@@ -1,6 +1,6 @@
 //! More who wait than a kernel has watches for.
 
-use crate::waiting::{WAIT, all_go, create, full, queue};
+use crate::waiting::{WAIT, create};
 use testkit::prelude::*;
 
 /// Whether the kernel tells it what happens.
@@ -13,11 +13,11 @@ fn is_watching(waiter: &Going) -> bool {
 #[test]
 fn serves_distant_waiter_without_watch() {
     let world = World::small();
-    let full = full(&world);
+    let full = world.full();
     let in_queue = |n: usize| {
         let id = format!("w{n}");
         let waiter = create(&world, &id, world.profile, &[WAIT]);
-        until("it is in the queue", || queue(&world).contains(&id));
+        until("it is in the queue", || world.queue().contains(&id));
         waiter
     };
     let mut waiters: Vec<Going> = (0..35).map(in_queue).collect();
@@ -29,5 +29,5 @@ fn serves_distant_waiter_without_watch() {
     last.end().ok();
     let mut left: Vec<&str> = full[1..].iter().map(String::as_str).collect();
     left.push("w34");
-    all_go(&world, &left);
+    world.all_go(&left);
 }

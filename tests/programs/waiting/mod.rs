@@ -19,27 +19,7 @@ fn create(world: &World, id: &str, slice: &str, more: &[(&str, &str)]) -> Going 
 
 /// The same, and it stands in the queue when this returns.
 fn waiting(world: &World, id: &str, slice: &str) -> Going {
-    let going = create(world, id, slice, &[WAIT]);
-    until("it waits", || queue(world).iter().any(|w| w == id));
-    // And has let go of the plan's lock, so that it can be stopped.
-    stands_still(going.pid());
-    going
-}
-
-/// Returns the waiting containers, in order.
-fn queue(world: &World) -> Vec<String> {
-    let dir = world.state().join("queue");
-    let read = |name: &String| -> Option<String> {
-        let waiter: Value = serde_json::from_slice(&std::fs::read(dir.join(name)).ok()?).ok()?;
-        Some(waiter["container"].as_str()?.to_owned())
-    };
-    names(&dir).iter().filter_map(read).collect()
-}
-
-fn full(world: &World) -> Vec<String> {
-    let ids: Vec<String> = (0..world.slots).map(|n| format!("full{n}")).collect();
-    ids.iter().for_each(|id| drop(world.create(id)));
-    ids
+    world.waits(id, &[("runmig.dev/slice", slice)])
 }
 
 #[track_caller]
@@ -47,18 +27,11 @@ fn refused(going: Going) -> String {
     going.end().refused()
 }
 
-#[track_caller]
-fn all_go(world: &World, ids: &[&str]) {
-    ids.iter().for_each(|id| drop(world.delete(id)));
-    world.gc().ok();
-    world.as_if_nothing_had_been().unwrap();
-}
-
 /// Each is woken by the delete of another, and they come in their order, however slow the first is.
 #[test]
 fn serves_in_order_of_arrival() {
     let world = World::small();
-    let full = full(&world);
+    let full = world.full();
     let ids: Vec<String> = (0..full.len()).map(|n| format!("w{n}")).collect();
     let mut waiters: Vec<Going> = { ids.iter() }
         .map(|id| waiting(&world, id, world.profile))
@@ -68,20 +41,20 @@ fn serves_in_order_of_arrival() {
         first.stop();
         world.delete(gone);
         waiters.iter().for_each(|w| stands_still(w.pid()));
-        assert_eq!(queue(&world), ids[n..]);
+        assert_eq!(world.queue(), ids[n..]);
         first.signal(Signal::SIGCONT);
         first.end().ok();
         assert!(world.living_init(&ids[n]).is_some());
     }
     world.nothing_lost_nothing_given_twice().unwrap();
-    all_go(&world, &ids.iter().map(String::as_str).collect::<Vec<_>>());
+    world.all_go(&ids.iter().map(String::as_str).collect::<Vec<_>>());
 }
 
 /// `migctl list` shows the waiting containers and their requests.
 #[test]
 fn lists_waiting_requests() {
     let world = World::small();
-    let full = full(&world);
+    let full = world.full();
     let waiter = waiting(&world, "w", world.profile);
     let table = said(&mut world.migctl(&["list"])).ok().stdout;
     has(&table, "WAITING   REQUEST");
@@ -105,7 +78,7 @@ fn lists_waiting_requests() {
 #[test]
 fn never_releases_waiting_requests() {
     let world = World::small();
-    let full = full(&world);
+    let full = world.full();
     let id = "f00d".repeat(16);
     let waiter = waiting(&world, &id, world.profile);
     for name in [id.as_str(), &id[..12]] {
@@ -123,14 +96,14 @@ fn never_releases_waiting_requests() {
     has(&line, "cannot find container or lease f00d");
     waiter.signal(Signal::SIGTERM);
     drop(waiter.end());
-    all_go(&world, &full.iter().map(String::as_str).collect::<Vec<_>>());
+    world.all_go(&full.iter().map(String::as_str).collect::<Vec<_>>());
 }
 
 /// All containers end at once, and all creates begin at once.
 #[test]
 fn serves_all_as_machine_empties() {
     let world = World::small();
-    let full = full(&world);
+    let full = world.full();
     let ids: Vec<String> = (0..full.len()).map(|n| format!("w{n}")).collect();
     let waiters: Vec<Going> = { ids.iter() }
         .map(|id| waiting(&world, id, world.profile))
@@ -147,7 +120,7 @@ fn serves_all_as_machine_empties() {
     gone.into_iter().for_each(|g| drop(g.end().ok()));
     waiters.into_iter().for_each(|w| drop(w.end().ok()));
     world.nothing_lost_nothing_given_twice().unwrap();
-    all_go(&world, &ids.iter().map(String::as_str).collect::<Vec<_>>());
+    world.all_go(&ids.iter().map(String::as_str).collect::<Vec<_>>());
 }
 
 /// It neither keeps its place nor anybody behind it.
@@ -159,11 +132,11 @@ fn killed_waiter_blocks_nobody() {
     let first = waiting(&world, "first", "4g.24gb");
     let second = waiting(&world, "second", world.profile);
     let third = waiting(&world, "third", world.profile);
-    assert_eq!(queue(&world), ["first", "second", "third"]);
+    assert_eq!(world.queue(), ["first", "second", "third"]);
     first.kill();
     second.end().ok();
     third.end().ok();
-    all_go(&world, &["small", "second", "third"]);
+    world.all_go(&["small", "second", "third"]);
     assert_eq!(names(&world.state().join("queue")), Vec::<String>::new());
 }
 
@@ -184,15 +157,15 @@ fn sleeping_waiter_keeps_its_place() {
     );
     first.signal(Signal::SIGCONT);
     first.end().ok();
-    assert_eq!(queue(&world), ["second"]);
+    assert_eq!(world.queue(), ["second"]);
     world.delete("first");
     second.end().ok();
-    all_go(&world, &["second"]);
+    world.all_go(&["second"]);
 }
 
 fn woken_by(free: impl Fn(&World)) {
     let world = World::small();
-    let full = full(&world);
+    let full = world.full();
     world.behave("no-hooks");
     said(&mut world.bare(&["delete", "--force", "full0"])).ok();
     // It collects when it begins, so what died before is not what wakes it.
@@ -205,7 +178,7 @@ fn woken_by(free: impl Fn(&World)) {
     for id in &full[1..] {
         world.delete(id);
     }
-    all_go(&world, &[]);
+    world.all_go(&[]);
 }
 
 #[test]
@@ -253,7 +226,7 @@ fn finds_container_that_died_unnoticed() {
 #[test]
 fn expired_wait_says_why() {
     let world = World::small();
-    let full = full(&world);
+    let full = world.full();
     let wait = [("runmig.dev/wait", "50ms")];
     let line = refused(create(&world, "waiter", world.profile, &wait));
     let words = "cannot allocate 1g.6gb: too few memory slices are free (0 of 4 on 1 GPU, at most \
@@ -265,7 +238,7 @@ fn expired_wait_says_why() {
     }
     // Nor is anybody held up by it.
     world.create("after");
-    all_go(&world, &["after"]);
+    world.all_go(&["after"]);
 }
 
 /// A small one would delay the large one that waits, so it does not even get what is free.
@@ -281,7 +254,7 @@ fn never_overtakes_earlier_request() {
     );
     world.delete("small");
     large.end().ok();
-    all_go(&world, &["large"]);
+    world.all_go(&["large"]);
 }
 
 /// If the large request could never go there, the small one delays nothing.
@@ -305,14 +278,14 @@ fn backfills_harmless_requests() {
     has(&line, "cannot allocate 3g.40gb: ");
     world.delete("four");
     other.end().ok();
-    all_go(&world, &["one", "two", "other"]);
+    world.all_go(&["one", "two", "other"]);
 }
 
 /// Engines that are known to give up: no wait is longer than they are.
 #[test]
 fn cuts_wait_to_engine_deadline() {
     let world = World::small();
-    let full = full(&world);
+    let full = world.full();
     let log = || std::fs::read_to_string(world.state().join("runmig.log")).unwrap();
     for (key, engine) in [
         ("io.kubernetes.cri.container-type", "containerd"),
@@ -320,20 +293,20 @@ fn cuts_wait_to_engine_deadline() {
     ] {
         let more = [WAIT, (key, "container")];
         let going = create(&world, engine, world.profile, &more);
-        until("it waits", || queue(&world) == [engine]);
+        until("it waits", || world.queue() == [engine]);
         let words = format!("waits for 1m 30s at most: {engine} gives up on a create soon after");
         assert!(log().contains(&words), "{}", log());
         going.kill();
     }
     let podman = [WAIT, ("io.container.manager", "libpod")];
     let going = create(&world, "podman", world.profile, &podman);
-    until("it waits", || queue(&world) == ["podman"]);
+    until("it waits", || world.queue() == ["podman"]);
     assert_eq!(log().matches("at most").count(), 2);
     going.kill();
     for id in &full {
         world.delete(id);
     }
-    all_go(&world, &[]);
+    world.all_go(&[]);
     assert_eq!(names(&world.state().join("queue")), Vec::<String>::new());
 }
 
@@ -341,7 +314,7 @@ fn cuts_wait_to_engine_deadline() {
 #[test]
 fn blocked_waiter_asks_no_driver() {
     let world = World::small();
-    let full = full(&world);
+    let full = world.full();
     let first = waiting(&world, "first", "4g.24gb");
     let second = waiting(&world, "second", world.profile);
     first.stop();
@@ -359,5 +332,5 @@ fn blocked_waiter_asks_no_driver() {
     first.end().ok();
     world.delete("first");
     second.end().ok();
-    all_go(&world, &["second"]);
+    world.all_go(&["second"]);
 }
