@@ -2,9 +2,11 @@
 
 use super::asked::By;
 use super::completion;
-use super::defrag;
 use super::explain_gpus;
-use super::json::{Alternative, Explanation, GpuAnswer, PlaceItem, SliceSite, WaitingItem};
+use super::json::{
+    Alternative, Explanation, GpuAnswer, PlaceItem, Placement, Restart, SliceSite, WaitingItem,
+};
+use super::list::holder_name;
 use super::mig_on;
 use super::output::{self, Format};
 use super::world;
@@ -12,10 +14,12 @@ use clap_complete::ArgValueCompleter;
 use runmig_lease::config::Config;
 use runmig_lease::error::{Result, printable};
 use runmig_lease::gpu::Queries;
-use runmig_lease::placement::{GpuReport, MAX_STEPS, RejectionKind, Site, SlotCost, Verdict};
+use runmig_lease::placement::{
+    DefragPlan, GpuReport, MAX_STEPS, RejectionKind, Site, SlotCost, Verdict,
+};
 use runmig_lease::refusal;
 use runmig_lease::request;
-use runmig_lease::store::Held;
+use runmig_lease::store::{Container, Held, Lease};
 use runmig_lease::what_if::{Fit, Outcome, Source, WhatIf};
 
 #[derive(clap::Args)]
@@ -119,8 +123,10 @@ fn look(
         }
         Outcome::Limited(e) => ("limited", e.to_string(), e.advice().map(str::to_owned)),
         Outcome::No(diagnosis) => {
-            let plan = diagnosis.rejection.plan();
-            restarts = plan.map_or(restarts, |plan| defrag::restarts(plan, holders));
+            if let Some(plan) = diagnosis.rejection.plan() {
+                slices = plan.sites.iter().map(SliceSite::from).collect();
+                restarts = self::restarts(plan, holders);
+            }
             let e = what_if.refusal(diagnosis.rejection.clone());
             let hint = e.advice().map(str::to_owned);
             (word(diagnosis.rejection.kind()), e.to_string(), hint)
@@ -241,14 +247,68 @@ fn show(alternative: &Alternative) {
         })
         .collect();
     output::table(&["GPU", "PLACE", "COST", "FREE", "WHY"], &rows);
-    defrag::show(&alternative.restarts);
+    show_restarts(alternative);
     if let Some(answer) = &alternative.with_mig_on {
         let how = answer.command.as_ref().map(|c| format!(" ({c})"));
         let (how, why) = (how.unwrap_or_default(), printable(&answer.why));
         let fits = if answer.fits { "fits: " } else { "" };
         output::line(&format!("with MIG on{how}: {fits}{why}"));
     }
-    if let Some(hint) = &alternative.hint {
+    // The restarts say more than a hint at this verb.
+    let hint = alternative.hint.as_ref();
+    if let Some(hint) = hint.filter(|_| alternative.restarts.is_empty()) {
         output::line(&format!("hint: {}", printable(hint)));
     }
+}
+
+fn of(lease: &Lease, field: fn(&Container) -> &Option<String>) -> Option<String> {
+    field(lease.container()?).clone()
+}
+
+fn restarts(plan: &DefragPlan, holders: &[Vec<&Held>]) -> Vec<Restart> {
+    let each = plan.moves.iter().flat_map(|m| {
+        holders[m.which]
+            .iter()
+            .map(move |Held { lease, .. }| Restart {
+                lease: lease.id.to_string(),
+                container: lease.holder.name().to_owned(),
+                container_name: of(lease, |c| &c.container_name),
+                pod: of(lease, |c| &c.pod),
+                namespace: of(lease, |c| &c.namespace),
+                profile: m.profile.clone(),
+                from_gpu: m.from_gpu,
+                from_placement: m.from.into(),
+                to_gpu: m.to_gpu,
+                to_placement: m.to.into(),
+                name: holder_name(lease),
+            })
+    });
+    each.collect()
+}
+
+/// Prints the containers to restart, and the places that the request then gets.
+fn show_restarts(alternative: &Alternative) {
+    if alternative.restarts.is_empty() {
+        return;
+    }
+    output::line("stop these, start the new one, then start these again in this order:");
+    let place = |gpu: u32, at: Placement| format!("GPU {gpu} {at}");
+    let row = |r: &Restart| {
+        vec![
+            r.name.clone(),
+            r.profile.clone(),
+            place(r.from_gpu, r.from_placement),
+            place(r.to_gpu, r.to_placement),
+        ]
+    };
+    let rows: Vec<Vec<String>> = alternative.restarts.iter().map(row).collect();
+    output::table(&["CONTAINER", "PROFILE", "FROM", "TO"], &rows);
+    let of = |s: &SliceSite| {
+        format!(
+            "{} at {} on GPU {}",
+            s.profile, s.mig_placement, s.gpu_index
+        )
+    };
+    let sites: Vec<String> = alternative.slices.iter().map(of).collect();
+    output::line(&format!("fits then: {}", sites.join(" and ")));
 }

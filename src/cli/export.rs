@@ -1,23 +1,24 @@
 //! `migctl export`: the state of the machine as a configuration file of mig-parted.
 
-use super::layout_options::FileFormat;
-use super::output;
+use super::output::{self, Format};
 use runmig_lease::config::Config;
 use runmig_lease::error::Result;
 use runmig_lease::layout;
 
 #[derive(clap::Args)]
 pub struct Options {
-    #[command(flatten)]
-    format: FileFormat,
     /// The name of the configuration in the file
-    #[arg(short = 'l', long, value_name = "LABEL", default_value = layout::DEFAULT_LABEL, env = "MIG_PARTED_CONFIG_LABEL")]
+    #[arg(short = 'l', long, value_name = "LABEL", default_value = layout::DEFAULT_LABEL)]
     config_label: String,
 }
 
-pub fn run(config: &Config, options: &Options) -> Result<i32> {
+/// Prints YAML, or with `-o json` the same file in JSON.
+pub fn run(config: &Config, format: Format, options: &Options) -> Result<i32> {
     let gpus = runmig_lease::driver(config).detailed_gpus()?;
-    let document = layout::export(&gpus, &options.config_label)?;
-    output::text(&options.format.text(&document));
+    let document = layout::export(&gpus, &options.config_label);
+    output::text(&match format {
+        Format::Table => document.yaml(),
+        Format::Json => serde_json::to_string_pretty(&document).expect("all keys are texts") + "\n",
+    });
     Ok(0)
 }

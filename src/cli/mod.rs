@@ -3,16 +3,13 @@
 
 mod again;
 mod apply;
-mod apply_hooks;
 mod asked;
 mod assert;
-mod checkpoint;
 mod claims;
 mod completion;
 mod configure;
 mod daemons;
 mod dcgm;
-mod defrag;
 mod doctor;
 mod draw;
 mod events;
@@ -21,11 +18,9 @@ mod explain_gpus;
 mod export;
 mod filter;
 mod gc;
-mod generate_config;
 mod gpus;
 mod inspect;
 mod json;
-mod layout_file;
 mod layout_options;
 mod levels;
 mod list;
@@ -64,9 +59,6 @@ struct Arguments {
     /// The format of the output; wide and name are for list
     #[arg(short, long, global = true, value_enum, default_value_t = Output::Table)]
     output: Output,
-    /// mig-parted's option, for scripts that call it. migctl always prints the reason of a failure.
-    #[arg(short = 'd', long = "debug", hide = true)]
-    _debug: bool,
     #[command(subcommand)]
     verb: Verb,
 }
@@ -109,7 +101,7 @@ Examples:
     Top(top::Options),
     /// Show the booked memory of each GPU
     Inspect(inspect::Options),
-    /// Say whether a request would find room, where and why, or why not
+    /// Say whether a request would find room, where and why, or why not, and which restarts make room
     #[command(after_help = format!("\
 Examples:
   migctl explain 3g.40gb                            says where a slice would go, or why it finds no room
@@ -152,8 +144,6 @@ Examples:
         #[arg(long)]
         dry_run: bool,
     },
-    /// Name the containers to restart for a request to fit
-    Defrag(defrag::Asked),
     /// Work beside dcgm-exporter
     #[command(after_help = "\
 Examples:
@@ -163,27 +153,20 @@ Examples:
     /// Bring the GPUs to the MIG layout of a file, and leave every lease alone
     #[command(after_help = "\
 Examples:
-  migctl apply --dry-run -f layouts.yaml -c all-1g.10gb    prints the changes to this layout
-  migctl apply -f layouts.yaml -c all-1g.10gb              makes them, unless a lease is in the way
-  migctl apply --wait 10m -f layouts.yaml -c all-1g.10gb   waits for leases in the way")]
+  migctl apply --dry-run -f layouts.yaml -c balanced    prints the changes to this layout
+  migctl apply -f layouts.yaml -c balanced              makes them, unless a lease is in the way
+  migctl apply --wait 10m -f layouts.yaml -c balanced   waits for leases in the way")]
     Apply(apply::Options),
     /// Say whether the MIG layout of a file is in place
     #[command(after_help = "\
 Examples:
-  migctl assert -f layouts.yaml -c all-1g.10gb      says whether the machine has this layout
-  migctl assert -a -f layouts.yaml -c all-1g.10gb   checks the file alone")]
-    Assert(assert::Options),
+  migctl assert -f layouts.yaml -c balanced   says whether the machine has this layout")]
+    Assert(layout_options::Source),
     /// Print the MIG layout of the machine as a file
     #[command(after_help = "\
 Examples:
   migctl export -l today   prints the layout of the machine under a name")]
     Export(export::Options),
-    /// Save the exact MIG state of the machine in a file
-    Checkpoint(checkpoint::Options),
-    /// Bring the GPUs to the MIG state of a checkpoint, and leave every lease alone
-    Restore(apply::Restore),
-    /// Print a file with a MIG layout for each profile
-    GenerateConfig(generate_config::Options),
     /// Write the manual pages into a folder, for scripts/install
     #[command(hide = true)]
     Man { folder: PathBuf },
@@ -244,16 +227,12 @@ fn run(arguments: &Arguments) -> Result<i32> {
         Verb::List(options) => list::run(&config()?, arguments.output, options),
         Verb::Top(options) => top::run(&config()?, options),
         Verb::Explain(asked) => explain::run(&config()?, format, asked),
-        Verb::Defrag(asked) => defrag::run(&config()?, format, asked),
         Verb::Release { id: Some(id), .. } => release::run(&config()?, format, id),
         Verb::Release { id: None, .. } => release_claims::run(&config()?, format),
         Verb::Gc { dry_run } => gc::run(&config()?, format, *dry_run),
         Verb::Apply(options) => apply::run(&config()?, format, options),
-        Verb::Restore(options) => apply::restore(&config()?, format, options),
-        Verb::Assert(options) => assert::run(&config, format, options),
-        Verb::Export(options) => export::run(&config()?, options),
-        Verb::Checkpoint(options) => checkpoint::run(&config()?, options),
-        Verb::GenerateConfig(options) => generate_config::run(&config()?, options),
+        Verb::Assert(source) => assert::run(&config()?, format, source),
+        Verb::Export(options) => export::run(&config()?, format, options),
         // This verb concerns the engine's configuration. runmig's own may not exist yet.
         Verb::Configure(options) => configure::run(options, format),
         Verb::Doctor(options) => doctor::run(&config, format, options),

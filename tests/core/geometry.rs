@@ -68,6 +68,7 @@ fn keeps_geometry_for_the_next_create() {
     world.all_slots_can_be_filled();
 }
 
+/// Failure: the file `geometry` of the state directory is damaged, from another version, boot, driver or GPU, or others can write to it
 #[test]
 fn reads_damaged_geometry_again() {
     let world = World::small();
@@ -118,6 +119,7 @@ fn reads_geometry_of_another_gpu_again() {
 }
 
 /// A GPU reset may put another ECC mode or firmware in force.
+/// Failure: a GPU reset changes what a GPU offers (ECC mode, firmware)
 #[test]
 fn reads_again_what_the_driver_contradicts() {
     let world = World::small();
@@ -152,6 +154,7 @@ fn distrusts_geometry_that_others_can_write() {
     });
 }
 
+/// Failure: the file `geometry` is wrong and whole
 #[test]
 fn gives_nothing_twice_by_wrong_geometry() {
     let world = World::small();
@@ -181,6 +184,7 @@ fn gives_nothing_twice_by_wrong_geometry() {
     world.all_slots_can_be_filled();
 }
 
+/// Failure: `geometry` cannot be written: the disk is full, a folder is in the way, or a writer was killed
 #[test]
 fn creates_without_room_for_geometry() {
     if !strace::is_there() {
@@ -235,6 +239,7 @@ fn looks_without_writing_geometry() {
 }
 
 /// An answer that is wrong once does not stay.
+/// Failure: the driver gives a wrong answer about profiles once
 #[test]
 fn keeps_no_answer_given_once() {
     let world = World::small();

@@ -106,7 +106,6 @@ fn looks_only_without_instances() {
             "gpus --output=json",
             "list",
             "explain 1g.",
-            "defrag --plan ",
             "gc --dry-run",
         ] {
             assert!(transcript.contains(&format!("\n$ migctl {verb}")), "{verb}");

@@ -3,7 +3,6 @@
 mod architecture;
 mod args_parse;
 mod dependencies;
-mod failure_modes;
 mod fuzz_seeds;
 mod geometry;
 mod go_reading;

@@ -22,6 +22,7 @@ fn remove(setup: &Setup, node: &str) {
     fs::remove_file(setup.machine.dir().join("dev").join(node)).unwrap();
 }
 
+/// Failure: the host has no `/dev/nvidia-modeset` (no display) or no `/dev/nvidia-uvm-tools`
 #[test]
 fn grants_optional_nodes_the_host_has() {
     let headless = setup(&[]);
@@ -106,6 +107,7 @@ fn names_missing_required_node() {
     setup.nothing_is_left();
 }
 
+/// Failure: a driver that CUDA needs is not loaded, or a container in a user namespace needs a node that the host lacks
 #[test]
 fn names_missing_driver() {
     let setup = setup(&[]);

@@ -53,6 +53,7 @@ fn releases_by_lease() {
 }
 
 /// As long as those of a config.json may be.
+/// Failure: the hook's state has megabytes of annotations
 #[test]
 fn reads_state_with_large_annotations() {
     let Some(Forgotten { setup, id, bundle }) = forgotten() else {

@@ -27,6 +27,7 @@ pub fn the_claims_that_are_shipped(node: &Node) {
 
 /// The pod has its slice and nothing else, also after a restart of the kubelet and of the driver. The slice goes with
 /// the pod.
+/// Failure: the kubelet or the driver restarts under a pod with a claim
 pub fn a_pod_by_claim(node: &Node) {
     template(node);
     let script = format!("{SHOW}; echo UUID=$RUNMIG_SLICE_SLICE");
@@ -91,6 +92,7 @@ pub fn a_pod_by_claim(node: &Node) {
 }
 
 /// A reboot takes the slice, its records and the CDI file. The pod runs again on a new slice of the same device.
+/// Failure: the node reboots under a pod with a claim
 pub fn a_reboot_under_a_claim(node: &Node) {
     template(node);
     pod(
@@ -130,6 +132,7 @@ pub fn a_reboot_under_a_claim(node: &Node) {
 }
 
 /// The scheduler leaves a pod pending that finds no place, and starts it when one is free.
+/// Failure: no place is free for a claim
 pub fn pods_fill_the_gpu(node: &Node) {
     template(node);
     let names: Vec<String> = (0..=PLACES).map(|n| format!("n{n}")).collect();
@@ -184,6 +187,7 @@ pub fn counters_follow_local_slices(node: &Node) {
 }
 
 /// Others may delete and change ResourceSlices; the driver restores them.
+/// Failure: another program deletes or changes ResourceSlices
 pub fn restores_resource_slices(node: &Node) {
     let before = resource_slices(node);
     let all = ["delete", "resourceslices", "--all"];

@@ -7,6 +7,7 @@ use testkit::prelude::*;
 const IMAGE: &str = "localhost/busybox:1";
 
 /// A pod of the class runmig with two claims. One of them has two requests, and both have a request of the same name.
+/// Failure: a container has several claims or requests, or restarts; pods share a claim
 pub fn several_claims_in_a_pod(node: &Node) {
     template(node, "two", &["a", "b"]);
     template(node, "one", &["a"]);
@@ -126,6 +127,7 @@ fn driver_files(node: &Node, host: &str) {
 }
 
 /// A pod gets the driver's files, and Prepare names one that is not there.
+/// Failure: the CDI specification names a driver's file that is missing
 fn missing_driver_file(node: &Node) {
     driver_files(node, "/none/libcuda.so.570");
     template(node, "one", &["a"]);

@@ -288,20 +288,26 @@ macro_rules! matrix {
 }
 
 matrix! {
+    // Failure: a kill of `runmig create` at any instruction
     create: "create";
     create_from_cache: "create-from-cache";
     create_that_fails: "create-that-fails";
+    // Failure: a kill of a foreground `run`
     run: "run";
+    // Failure: a kill of the hook, `delete`, `gc` or `migctl release`
     poststop: "poststop";
     delete: "delete";
     gc: "gc";
     release: "release";
     release_damaged: "release-damaged";
+    // Failure: a kill of a waiting or just woken create at any instruction
     wait: "wait";
     create_mps: "create-mps";
     create_limited: "create-limited";
     create_limited_beside: "create-limited-beside";
+    // Failure: a kill of the `gc` that restarts it
     gc_restarting_mps: "gc-restarting-mps";
+    // Failure: a kill of the `gc` that sets a raised limit back
     gc_setting_limit_back: "gc-setting-limit-back";
     create_mps_seat: "create-mps-seat";
     delete_mps_seat: "delete-mps-seat";
@@ -314,10 +320,11 @@ matrix! {
     gc_of_half_made_claim: "gc-of-half-made-claim";
     release_claim: "release-claim";
     release_claims: "release-claims";
+    // Failure: a kill of `migctl apply` at any instruction
     apply: "apply";
     apply_modes: "apply-modes";
-    restore: "restore";
     / driver_is_not_asked:
+    // Failure: runmig is killed anywhere in the create of a container with a claim
     create_with_claim: "create-with-claim";
     poststop_mps: "poststop-mps";
     delete_limited: "delete-limited";

@@ -99,6 +99,7 @@ pub fn restart_keeps_the_slice(node: &Node) {
 
 /// Together with its shims, so that the container is the engine's no more: once it is back, it removes
 /// what is left of the task.
+/// Failure: systemd kills containerd together with its shims
 pub fn kill_releases_the_slice(node: &Node) {
     run(node, "lost");
     the_lease(node, "lost");

@@ -74,6 +74,7 @@ fn only_the_timer_is_enabled(node: &Node) {
 }
 
 /// The configuration is there already, so dpkg asks, and a closed standard input ends it. Its next start goes on.
+/// Failure: an installation over `scripts/install`
 pub fn replaces_scripts_install(node: &Node) {
     if !has_packages(node) {
         return;
@@ -98,6 +99,7 @@ pub fn replaces_scripts_install(node: &Node) {
 }
 
 /// The container was started by the earlier version, and the new hook releases its lease.
+/// Failure: an upgrade under a container with a lease
 pub fn upgrade_keeps_leases(node: &Node) {
     if !has_packages(node) {
         return;
@@ -127,6 +129,7 @@ pub fn upgrade_keeps_leases(node: &Node) {
     node.run(&format!("podman rm --force --time=0 {id}"));
 }
 
+/// Failure: a removal while leases are held
 pub fn removal_waits_for_leases(node: &Node) {
     if !has_packages(node) {
         return;

@@ -60,6 +60,7 @@ fn has_a_slice_of_its_own(node: &Node, runtime: &str, gpu: &str) {
     node.nothing_is_left();
 }
 
+/// Failure: `systemctl daemon-reload`, `systemctl set-property` or an update makes systemd write a container's device rules again
 pub fn gets_its_slice_alone(node: &Node) {
     has_a_slice_of_its_own(node, "runmig", "/dev/char/195:0");
     for case in ["a slice by annotation", "exec", "logs", "remove"] {

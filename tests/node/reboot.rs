@@ -8,6 +8,9 @@ use testkit::table;
 
 const QUADLET: &str = "/etc/containers/systemd/quadlet.container";
 
+/// Failure: the layout of a boot fails
+/// Failure: a machine with a layout reboots
+/// Failure: a node reboots, and systemd starts quadlets and containers with `--restart=always` again
 pub fn gives_slices_and_layout_again(node: &Node) {
     node.ok(&format!(
         "mkdir -p /etc/containers/systemd

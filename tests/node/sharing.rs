@@ -175,6 +175,7 @@ pub fn share_at_driver_holds(node: &Node) {
 }
 
 /// The shipped unit lets `migctl gc` start a daemon, which outlives the unit's service.
+/// Failure: a kill of an MPS daemon, on a node with systemd, where the shipped timer calls `gc`
 pub fn timer_restarts_daemon(node: &Node) {
     let kind = SHARE_AT_MPS;
     let on_l4 = OnL4::new(node, &kind);

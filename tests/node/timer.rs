@@ -51,6 +51,7 @@ pub fn timer_without_slices_is_quiet(node: &Node) {
 }
 
 /// Kills the engine's monitor and the container at once, so that no process calls `delete`.
+/// Failure: a kill of podman's monitor and the container at once, so podman never calls `delete`
 pub fn collects_after_a_kill(node: &Node) {
     let lost = run(node, "runmig", ASK, STAYS);
     let (monitor, init) = (state(node, &lost, "ConmonPid"), state(node, &lost, "Pid"));

@@ -51,6 +51,7 @@ fn killed_while_the_low_level_runtime_is_at_work(word: &str) {
     world.as_if_nothing_had_been().unwrap();
 }
 
+/// Failure: a kill of `runmig` during the work of the low-level runtime
 #[test]
 fn survives_kill_before_init() {
     killed_while_the_low_level_runtime_is_at_work("create-waits");
@@ -114,6 +115,7 @@ fn runtime_dies_with_early_killed_front() {
     world.as_if_nothing_had_been().unwrap();
 }
 
+/// Failure: a late hook, after another create under the same id
 #[test]
 fn late_hook_spares_the_successor() {
     let world = World::small();
@@ -132,6 +134,7 @@ fn late_hook_spares_the_successor() {
     world.nothing_lost_nothing_given_twice().unwrap();
 }
 
+/// Failure: a second run of the hook, a second `delete`
 #[test]
 fn repeats_hook_and_delete() {
     let world = World::small();
@@ -143,6 +146,7 @@ fn repeats_hook_and_delete() {
     world.as_if_nothing_had_been().unwrap();
 }
 
+/// Failure: `delete` fails, or the container runs
 #[test]
 fn failed_delete_releases_nothing() {
     let world = World::small();
@@ -155,6 +159,7 @@ fn failed_delete_releases_nothing() {
     world.nothing_lost_nothing_given_twice().unwrap();
 }
 
+/// Failure: the low-level runtime's create fails, with or without hooks
 #[test]
 fn failed_create_leaves_nothing() {
     let world = World::small();
@@ -171,6 +176,7 @@ fn failed_create_leaves_nothing() {
 
 /// By the hook, by the create that failed, by the delete alone, and after a kill by gc or by the next
 /// create of the bundle.
+/// Failure: the low-level runtime rewrites `config.json`, as nvidia-container-runtime does
 #[test]
 fn restores_config_that_the_runtime_rewrote() {
     let world = World::small();
@@ -197,6 +203,7 @@ fn restores_config_that_the_runtime_rewrote() {
 }
 
 /// A reader of a bundle's directory can lock it, which blocks no call.
+/// Failure: a user locks a bundle's directory
 #[test]
 fn ignores_foreign_lock_on_bundle() {
     let world = World::small();
@@ -213,6 +220,7 @@ fn ignores_foreign_lock_on_bundle() {
 }
 
 /// By another path, and while the first create is at work.
+/// Failure: two concurrent creates of one bundle
 #[test]
 fn refuses_second_create_of_a_bundle() {
     let world = World::small();
@@ -241,6 +249,7 @@ fn refuses_second_create_of_a_bundle() {
 }
 
 /// As crun is by SIGPIPE, when another hook ends before it has read its standard input.
+/// Failure: the low-level runtime fails or dies during a delete: SIGPIPE kills crun when a hook ends before it has read its standard input
 #[test]
 fn delete_tells_fate_of_slice() {
     let world = World::small();
@@ -299,6 +308,7 @@ fn create_cannot_claim_to_be_over() {
 }
 
 /// A killed container takes a while to end on a busy machine, and runc's delete does not wait for its cgroup.
+/// Failure: a container takes a while to end after its `delete`, on a busy machine
 #[test]
 fn delete_waits_for_dying_container() {
     let world = World::small();
@@ -319,6 +329,7 @@ fn delete_waits_for_dying_container() {
 }
 
 /// The container is gone and its slice is not: the engine hears success, the operator the reason.
+/// Failure: a delete of a container succeeds, but its slice cannot be released
 #[test]
 fn delete_tells_why_slice_stays() {
     let world = World::small();
@@ -334,6 +345,7 @@ fn delete_tells_why_slice_stays() {
 }
 
 /// Only the delete is left to release the slice.
+/// Failure: an upgrade moves the low-level runtime under a container
 #[test]
 fn delete_survives_moved_low_level_runtime() {
     let world = World::small();
@@ -360,6 +372,7 @@ fn refuses_second_container_of_moved_runtime() {
 
 /// An engine that is killed between create and start leaves a container that exists, as one that was
 /// created by hand: it can be started still.
+/// Failure: a kill of the engine between create and start
 #[test]
 fn releases_never_started_container() {
     let world = World::small();
@@ -372,6 +385,7 @@ fn releases_never_started_container() {
     world.as_if_nothing_had_been().unwrap();
 }
 
+/// Failure: a kill of init, and no engine calls `delete`
 #[test]
 fn survives_killed_init_without_delete() {
     let world = World::small();
@@ -382,6 +396,7 @@ fn survives_killed_init_without_delete() {
 }
 
 /// The engine sees the signal; of the two programs, only the one that failed may leave a core.
+/// Failure: the low-level runtime crashes (SIGSEGV, SIGABRT, SIGQUIT)
 #[test]
 fn crash_of_runtime_dumps_one_core() {
     use std::os::unix::process::{CommandExt, ExitStatusExt};

@@ -1,4 +1,4 @@
-//! migctl explain, defrag and gpus, on real containers: what they say is what then happens.
+//! migctl explain and gpus, on real containers: what they say is what then happens.
 
 use std::fs::File;
 use testkit::prelude::*;
@@ -85,10 +85,9 @@ fn followed_plan_makes_room() {
     let setup = setup(2);
     let stay = scatter(&setup, 2);
     assert_eq!(stay.len(), 4);
-    let plan = ["defrag", "--plan", "4g.40gb", "-o", "json"];
-    let said = setup.migctl(&plan).ok().json();
-    assert_eq!(said["kind"], "DefragmentationPlan");
-    assert_eq!(said["verdict"], "moves");
+    let plan = ["explain", "4g.40gb", "-o", "json"];
+    let said = setup.migctl(&plan).exits(1).json()["alternatives"][0].clone();
+    assert_eq!(said["verdict"], "fragmented");
     let restarts = said["restarts"].as_array().unwrap();
     assert_eq!(restarts.len(), 1, "{said:#}");
     // The same in the error of a create, and in explain.
@@ -100,7 +99,7 @@ fn followed_plan_makes_room() {
     has(&refused, words);
     has(
         &refused,
-        "hint: run migctl defrag --plan 4g.40gb to see which containers to restart",
+        "hint: run migctl explain 4g.40gb to see which containers to restart",
     );
     let explained = setup.migctl(&["explain", "4g.40gb"]).exits(1).stdout;
     assert!(
@@ -112,6 +111,7 @@ fn followed_plan_makes_room() {
     let moved = restarts[0]["container"].as_str().unwrap();
     assert!(stay.iter().any(|id| id == moved));
     has(&explained, moved);
+    has(&explained, "\nfits then: 4g.40gb at ");
 
     // As it says: stop, start the new one, start again.
     setup.delete(moved);
@@ -119,7 +119,10 @@ fn followed_plan_makes_room() {
     create(&setup, moved, "1g.10gb");
     assert_eq!(
         place(&setup, "large"),
-        (said["gpuIndex"].clone(), said["migPlacement"].clone())
+        (
+            said["slices"][0]["gpuIndex"].clone(),
+            said["slices"][0]["migPlacement"].clone()
+        )
     );
     let to = (
         restarts[0]["toGPUIndex"].clone(),
@@ -127,13 +130,12 @@ fn followed_plan_makes_room() {
     );
     assert_eq!(place(&setup, moved), to);
 
-    let plan = setup.migctl(&["defrag", "--plan", "1g.10gb"]).ok().stdout;
-    assert!(plan.starts_with("fits now: 1g.10gb at "), "{plan}");
-    let plan = setup
-        .migctl(&["defrag", "--plan", "7g.80gb", "--json"])
-        .exits(1)
-        .json();
-    assert_eq!(plan["verdict"], "impossible");
+    let plan = setup.migctl(&["explain", "7g.80gb", "--json"]);
+    let plan = plan.exits(1).json()["alternatives"][0].clone();
+    assert_eq!(
+        (&plan["verdict"], &plan["restarts"]),
+        (&"full".into(), &Value::Array(Vec::new()))
+    );
     setup.delete("large");
     stay.iter().for_each(|id| setup.delete(id));
     setup.nothing_is_left();
@@ -234,9 +236,9 @@ fn each_unfit_gpu_says_why() {
     assert_eq!(said["alternatives"][0]["verdict"], "unsatisfiable");
     assert_eq!(said["alternatives"][0]["gpus"][0]["state"], "noProfile");
     setup.migctl(&["explain", "nonsense"]).exits(1);
-    setup.migctl(&["defrag"]).exits(2);
 }
 
+/// Failure: MIG is off on a GPU
 #[test]
 fn gpus_shows_profiles_without_mig() {
     let off = Machine::with(&["--gpu", "H200-141GB", "--gpu", "A100-80GB", "--mig", "off"]);
@@ -345,8 +347,11 @@ fn never_moves_container_with_several() {
     let setup = setup(2);
     setup.configure("policy.slices_per_container = 2");
     create(&setup, "both", "1g.10gb*2");
-    let plan = setup.migctl(&["defrag", "--plan", "7g.80gb", "--json"]);
-    let plan = plan.exits(1).json();
-    assert_eq!(plan["verdict"], "impossible", "{plan:#}");
+    let plan = setup.migctl(&["explain", "7g.80gb", "--json"]);
+    let plan = plan.exits(1).json()["alternatives"][0].clone();
+    assert_eq!(
+        (&plan["verdict"], &plan["restarts"]),
+        (&"full".into(), &Value::Array(Vec::new()))
+    );
     setup.delete("both");
 }

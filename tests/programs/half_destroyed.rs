@@ -11,6 +11,7 @@ fn trace(world: &World) {
     nvml_sim::trace::on(&world.machine()).unwrap();
 }
 
+/// Failure: the compute instance is gone, the GPU instance in use
 #[test]
 fn keeps_instance_without_compute_instance() {
     let world = World::small();
@@ -73,6 +74,7 @@ fn vanishing_instances_free_no_place() {
     world.delete(ID);
 }
 
+/// Failure: an instance to destroy is in use for a moment
 #[test]
 fn retries_destroy_while_in_use() {
     let world = World::small();
@@ -89,6 +91,7 @@ fn retries_destroy_while_in_use() {
     world.as_if_nothing_had_been().unwrap();
 }
 
+/// Failure: an instance to destroy is in use for ever
 #[test]
 fn retries_destroy_with_growing_gaps() {
     let world = World::small();
@@ -142,6 +145,7 @@ fn create_retries_due_destroys() {
     world.nothing_lost_nothing_given_twice().unwrap();
 }
 
+/// Failure: other creates need the same GPU meanwhile
 #[test]
 fn waits_for_no_instance_in_use() {
     let world = World::small();

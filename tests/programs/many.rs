@@ -10,6 +10,7 @@ fn start(mut command: std::process::Command) -> testkit::Going {
     going(command.stdin(Stdio::null()))
 }
 
+/// Failure: more creates than slots
 #[test]
 fn serves_200_creates_on_56_slots() {
     let world = World::of(BIG, 8);
@@ -52,6 +53,7 @@ fn serves_200_creates_on_56_slots() {
     world.as_if_nothing_had_been().unwrap();
 }
 
+/// Failure: creates on different GPUs
 #[test]
 fn creates_on_two_gpus_overlap() {
     let world = World::of(BIG, 8);
@@ -72,6 +74,8 @@ fn creates_on_two_gpus_overlap() {
     assert!(eight < one * 3, "one takes {one:?}, eight take {eight:?}");
 }
 
+/// Failure: one process keeps a lock
+/// Failure: a kill of a process that holds a lock
 #[test]
 fn bounds_lock_wait_and_names_holder() {
     let world = World::small();

@@ -184,6 +184,7 @@ fn compute_modes_keep_shares_away() {
 }
 
 /// Memory of a process without a lease counts as taken on a shared GPU, and keeps an empty one from shares.
+/// Failure: a process without a lease computes on a GPU, or the compute mode is Prohibited, on a GPU with shares
 #[test]
 fn foreign_memory_is_taken() {
     let setup = on(Low::Runc, Machine::with(&["--gpu", "L4"]));
@@ -266,6 +267,7 @@ fn joins_no_instance_that_goes() {
 }
 
 /// Creates at once book no memory twice: nine shares of 8Gi fit on an H100.
+/// Failure: creates of shares at once
 #[test]
 fn serves_200_creates_on_72_shares() {
     let world = World::of(("H100-80GB", "1g.10gb", 7), 8);

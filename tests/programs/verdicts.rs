@@ -1,4 +1,4 @@
-//! `migctl explain` and `defrag --plan` beside the create that then comes: what they say is what it
+//! `migctl explain` beside the create that then comes: what they say is what it
 //! says, word for word.
 
 use nvml_sim::engine::Mode;
@@ -55,7 +55,10 @@ fn refused(world: &World, slice: &str, who: Who<'_>, verdict: &str, words: &str)
         let all = [&["explain", slice], who.1].concat();
         let table = said(&mut world.migctl(&all)).exits(1).stdout;
         assert!(table.starts_with(&format!("{verdict}: {why}\n")), "{table}");
-        assert!(table.ends_with(&format!("hint: {hint}\n")), "{table}");
+        let is_hinted = table.ends_with(&format!("hint: {hint}\n"));
+        let is_planned = !one["restarts"].as_array().unwrap().is_empty();
+        assert!(is_hinted != is_planned, "{table}");
+        assert_eq!(table.contains("\nfits then: "), is_planned, "{table}");
     }
     told
 }
@@ -186,12 +189,10 @@ fn reserved_or_excluded() {
     let told = refused(&world, "1g.6gb", TEAM, "unsatisfiable", words);
     assert_eq!(told["alternatives"][0]["gpus"][1]["state"], "excluded");
     // Nothing that moves would help.
-    let plan = verb(&world, &["defrag", "--plan", "1g.6gb"], TEAM, 1);
-    assert_eq!(plan["verdict"], "impossible");
-    assert!(plan["why"].as_str().unwrap().starts_with(words), "{plan:#}");
+    let restarts = &told["alternatives"][0]["restarts"];
+    assert_eq!(*restarts, Value::Array(Vec::new()));
     let other = (&[][..], &["--namespace", "team-b"][..]);
     verb(&world, &["explain", "1g.6gb"], other, 0);
-    verb(&world, &["defrag", "--plan", "1g.6gb"], other, 0);
 }
 
 #[test]
@@ -207,12 +208,6 @@ fn limited() {
     // The answer names the place all the same.
     assert_eq!(told["alternatives"][0]["gpus"][0]["state"], "fits");
     refused(&world, "4g.24gb,1g.6gb", TEAM, "limited", words);
-    let plan = verb(&world, &["defrag", "--plan", "1g.6gb"], TEAM, 1);
-    assert_eq!(
-        (&plan["verdict"], &plan["profile"]),
-        (&"limited".into(), &Value::Null)
-    );
-    assert!(plan["why"].as_str().unwrap().starts_with(words), "{plan:#}");
     verb(&world, &["explain", "1g.6gb"], NOBODY, 0);
 
     let annotations = [(NAMESPACE, "team-b"), (POD, "p"), (POD_UID, "u")];
@@ -248,9 +243,6 @@ fn kept_for_who_waits() {
     assert_eq!(one["gpus"][0]["state"], "queued");
     assert_eq!(told["ahead"][0]["container"], "large");
     assert_eq!(told["ahead"][0]["request"], "4g.24gb");
-    let plan = verb(&world, &["defrag", "--plan", "1g.6gb"], NOBODY, 1);
-    assert_eq!(plan["verdict"], "kept");
-    assert_eq!(plan["ahead"][0]["container"], "large");
     // Any other verdict names the queue too.
     let words = "); 1 earlier request waits (container large, 4g.24gb); hint: ";
     refused(&world, "4g.24gb", NOBODY, "full", words);
@@ -291,10 +283,8 @@ fn refuses_bad_requests() {
     for (n, (slice, who)) in cases.into_iter().enumerate() {
         let line = said(&mut asking(&world, &format!("c{n}"), slice, who.0)).refused();
         let line = line.split_once("runmig: ").unwrap().1;
-        for words in [&["explain", slice][..], &["defrag", "--plan", slice]] {
-            let told = said(&mut world.migctl(&[words, who.1].concat())).refused();
-            assert_eq!(told.strip_prefix("migctl: "), Some(line));
-        }
+        let told = said(&mut world.migctl(&[&["explain", slice], who.1].concat())).refused();
+        assert_eq!(told.strip_prefix("migctl: "), Some(line));
     }
     let told = said(&mut world.migctl(&["explain", "none"])).refused();
     has(&told, "none asks for nothing");
@@ -327,66 +317,45 @@ fn never_reuses_expired_idle_slice() {
 }
 
 #[test]
-fn plans_list_with_fewest_restarts() {
+fn names_fewest_restarts_of_each_alternative() {
     let world = World::of(BIG, 1);
     scattered(&world, &[1, 5]);
-    let plan = |list: &str, exits: i32| verb(&world, &["defrag", "--plan", list], NOBODY, exits);
-    let of = |plan: &Value| {
-        let count = plan["restarts"].as_array().unwrap().len();
-        (plan["request"].as_str().unwrap().to_owned(), count)
+    let explain = |words: &[&str], exits: i32| {
+        let words = [&["explain"], words].concat();
+        verb(&world, &words, NOBODY, exits)
     };
-    // Both take one restart: the first.
-    let told = plan("7g.80gb,3g.40gb,4g.40gb", 0);
-    assert_eq!(of(&told), ("3g.40gb".to_owned(), 1), "{told:#}");
-    assert_eq!(told["verdict"], "moves");
+    let told = explain(&["7g.80gb,3g.40gb,4g.40gb"], 1);
     let ways: Vec<_> = { told["alternatives"].as_array().unwrap().iter() }
-        .map(|w| (w["request"].as_str().unwrap(), w["restarts"].as_u64()))
+        .map(|way| {
+            let restarts = way["restarts"].as_array().unwrap().len();
+            let (request, verdict) = (way["request"].as_str(), way["verdict"].as_str());
+            (request.unwrap(), verdict.unwrap(), restarts)
+        })
         .collect();
     assert_eq!(
         ways,
         [
-            ("7g.80gb", None),
-            ("3g.40gb", Some(1)),
-            ("4g.40gb", Some(1))
+            ("7g.80gb", "full", 0),
+            ("3g.40gb", "fragmented", 1),
+            ("4g.40gb", "fragmented", 1)
         ]
     );
-    let told = plan("4g.40gb,3g.40gb,2g.20gb", 0);
-    assert_eq!(of(&told), ("2g.20gb".to_owned(), 0), "{told:#}");
-    assert_eq!(told["verdict"], "fits");
-    let told = plan("7g.80gb,1g.99gb", 1);
-    assert_eq!(of(&told), ("7g.80gb,1g.99gb".to_owned(), 0), "{told:#}");
-    assert_eq!(
-        (&told["verdict"], &told["profile"]),
-        (&"impossible".into(), &Value::Null)
-    );
-    let table = said(&mut world.migctl(&["defrag", "--plan", "7g.80gb,4g.40gb"]))
-        .ok()
+    let table = said(&mut world.migctl(&["explain", "7g.80gb,4g.40gb"]))
+        .exits(1)
         .stdout;
     has(&table, "\nfits then: 4g.40gb at 0:4 on GPU 0\n");
-    has(
-        &table,
-        "\n7g.80gb       -          cannot allocate 7g.80gb: ",
-    );
+    assert!(!table.contains("hint: run migctl explain"), "{table}");
     // By compute slices: an amount that 2g.20gb has not.
-    let two = verb(
-        &world,
-        &["defrag", "--plan", "15Gi", "--compute", "4"],
-        NOBODY,
-        0,
-    );
-    assert_eq!(two["profile"], "4g.40gb");
+    let two = explain(&["15Gi", "--compute", "4"], 1);
+    assert_eq!(two["alternatives"][0]["slices"][0]["profile"], "4g.40gb");
     // A waiting request is served first, and does not keep it from being planned.
     let large = waiting(&world, "large", "4g.40gb");
-    let told = plan("4g.40gb", 0);
-    assert_eq!(told["verdict"], "moves");
+    let told = explain(&["4g.40gb"], 1);
+    let one = &told["alternatives"][0];
+    assert_eq!(one["restarts"].as_array().unwrap().len(), 1, "{told:#}");
     assert_eq!(told["ahead"][0]["container"], "large");
-    assert!(
-        told["why"]
-            .as_str()
-            .unwrap()
-            .contains("1 earlier request waits"),
-        "{told:#}"
-    );
+    let why = one["why"].as_str().unwrap();
+    assert!(why.contains("1 earlier request waits"), "{told:#}");
     large.kill();
 }
 
@@ -432,20 +401,7 @@ fn answers_several_slices() {
 
     let words = " a move of 1g.6gb at ";
     let told = refused(&world, "2g.12gb*2", NOBODY, "fragmented", words);
-    assert_eq!(
-        told["alternatives"][0]["restarts"]
-            .as_array()
-            .unwrap()
-            .len(),
-        2
-    );
-    let plan = verb(
-        &world,
-        &["defrag", "--plan", "4g.24gb*2,2g.12gb*2"],
-        NOBODY,
-        0,
-    );
-    assert_eq!(plan["request"], "2g.12gb*2");
+    let plan = &told["alternatives"][0];
     let restarts = plan["restarts"].as_array().unwrap();
     let ids: Vec<&str> = restarts
         .iter()
@@ -454,8 +410,7 @@ fn answers_several_slices() {
     assert_eq!(ids.len(), 2, "{plan:#}");
     ids.iter().for_each(|id| drop(world.delete(id)));
     create(&world, "two", "2g.12gb*2", NOBODY);
-    let mut two = sites(&plan);
-    assert_eq!(two[0].0, plan["gpuIndex"].as_u64().unwrap());
+    let mut two = sites(plan);
     two.sort();
     assert_eq!(lie("two"), two);
     for (id, restart) in ids.iter().zip(restarts) {

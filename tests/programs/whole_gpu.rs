@@ -206,6 +206,7 @@ fn container_gets_several_gpus() {
 }
 
 /// A request that waits reserves every GPU that it could use.
+/// Failure: a request for whole GPUs waits
 #[test]
 fn queue_serves_in_order() {
     let world = World::with_whole_gpus();

@@ -1,4 +1,4 @@
-//! Driver, ledger and queue at one moment. Creates, `list`, `gpus`, `explain` and `defrag` read the
+//! Driver, ledger and queue at one moment. Creates, `list`, `gpus` and `explain` read the
 //! machine through this file alone.
 
 mod around;

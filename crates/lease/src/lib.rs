@@ -147,7 +147,7 @@ pub mod trust;
 mod view;
 
 pub use allocate::{Acquired, ClaimNews, ClaimPlace, LimitState, POD_PATIENCE, levels, what_if};
-pub use apply::{Applied, ApplyOptions, Change, Goal, Made, PlannedInstance, PlannedMode};
+pub use apply::{Applied, ApplyOptions, Made, PlannedInstance, PlannedMode};
 pub use bundles::{Author, Bundles, NoBundles};
 pub use context::driver;
 pub use inventory::{

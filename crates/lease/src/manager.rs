@@ -1,12 +1,13 @@
 //! The operations on leases that other crates call.
 
 use crate::allocate::{self, Acquired, ClaimNews, ClaimPlace, LimitState};
-use crate::apply::{self, Applied, ApplyOptions, Goal};
+use crate::apply::{self, Applied, ApplyOptions};
 use crate::bundles::{Author, Bundles};
 use crate::config::Config;
 use crate::context::LeaseContext;
 use crate::counters::{Actor, LeaseKind, Outcome};
 use crate::error::{Error, Result};
+use crate::layout::Configuration;
 use crate::model::{Cgroup, LeaseId, Process};
 use crate::mps::Home;
 use crate::observer::{self, Create};
@@ -282,8 +283,8 @@ impl<'a> LeaseManager<'a> {
     }
 
     /// Brings the GPUs to a layout; see `apply::apply`.
-    pub fn apply(&self, goal: Goal<'_>, options: ApplyOptions) -> Result<Applied> {
-        apply::apply(&self.0, goal, options)
+    pub fn apply(&self, layout: &Configuration, options: ApplyOptions) -> Result<Applied> {
+        apply::apply(&self.0, layout, options)
     }
 
     /// Returns the account of leases that a create leaves beside the original of its bundle.

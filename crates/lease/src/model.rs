@@ -85,39 +85,6 @@ pub struct ComputeInstance {
     pub profile_id: u32,
 }
 
-/// A compute instance that is there or wanted, by what it takes of its GPU instance.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Part {
-    /// Its compute slices.
-    pub slices: u32,
-    /// The number of its profile in NVML's enumeration; none for any profile of this size.
-    pub number: Option<u32>,
-}
-
-impl Part {
-    /// `NVML_COMPUTE_INSTANCE_PROFILE_1_SLICE_REV1`: one slice with more multiprocessors than its share.
-    const REV1: u32 = 7;
-
-    /// Returns a part of any profile with these compute slices.
-    pub fn of(slices: u32) -> Part {
-        Part {
-            slices,
-            number: None,
-        }
-    }
-
-    /// Returns whether a part that is there can be the one that is wanted.
-    pub fn is_like(&self, wanted: &Part) -> bool {
-        let is_any = self.number.is_none() || wanted.number.is_none();
-        self.slices == wanted.slices && (is_any || self.number == wanted.number)
-    }
-
-    /// Returns whether its slices do not tell what it takes.
-    pub fn exceeds_its_slices(&self) -> bool {
-        self.number == Some(Part::REV1)
-    }
-}
-
 /// A GPU instance and its placement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GpuInstance {

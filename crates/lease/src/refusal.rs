@@ -1,4 +1,4 @@
-//! The words of a refusal: for the error of a create, and for `migctl explain` and `migctl defrag`.
+//! The words of a refusal: for the error of a create, and for `migctl explain`.
 //!
 //! placement and the queue return data. This file turns it into English, and `gpus` and `shares` that of
 //! whole GPUs and of shares.
@@ -182,7 +182,7 @@ impl Refusal<'_> {
             Obstacle::TooMany { .. } => "request fewer slices".to_owned(),
             Obstacle::Reserved { .. } => self.see("migctl list to see who holds the slices"),
             Obstacle::NoSlot(shortage) if shortage.plan().is_some() => self.see(&format!(
-                "migctl defrag --plan {} to see which containers to restart",
+                "migctl explain {} to see which containers to restart",
                 cause.request
             )),
             Obstacle::NoSlot(_) => self.see("migctl list to see who holds the slices"),

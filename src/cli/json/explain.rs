@@ -1,6 +1,6 @@
 //! `migctl explain`: an `Explanation`.
 
-use super::{Placement, Restart, WaitingItem};
+use super::{Placement, WaitingItem};
 use serde::Serialize;
 
 /// A create's answer to a request, if it came now.
@@ -32,15 +32,47 @@ pub struct Alternative {
     pub why: String,
     /// A step that helps; null where it fits or none is known.
     pub hint: Option<String>,
-    /// The place of each slice; empty where it does not fit.
+    /// The place of each slice, where the restarts make room their places after these; empty where it does not fit.
     pub slices: Vec<SliceSite>,
     /// The GPUs in the order in which a create would take them.
     pub gpus: Vec<GpuAnswer>,
-    /// The containers to restart where the verdict is `fragmented`; else empty.
+    /// The fewest containers to restart where the verdict is `fragmented`: stop all, start the request's, then start these in
+    /// this order. Else empty.
     pub restarts: Vec<Restart>,
     /// The answer with MIG on where it is off; null where the request fits now, or the answer is the same.
     #[serde(rename = "withMIGOn")]
     pub with_mig_on: Option<WithMigOn>,
+}
+
+/// A container that has to be restarted, and the place of its slice afterwards.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Restart {
+    /// The lease's id.
+    pub lease: String,
+    /// The container's id.
+    pub container: String,
+    /// The container's name in its pod; null where the engine does not say it.
+    pub container_name: Option<String>,
+    /// The Kubernetes pod's name; null outside Kubernetes.
+    pub pod: Option<String>,
+    /// The Kubernetes namespace; null outside Kubernetes.
+    pub namespace: Option<String>,
+    /// The MIG profile.
+    pub profile: String,
+    /// The index of its GPU now.
+    #[serde(rename = "fromGPUIndex")]
+    pub from_gpu: u32,
+    /// The memory slices that it has now.
+    pub from_placement: Placement,
+    /// The index of its GPU afterwards.
+    #[serde(rename = "toGPUIndex")]
+    pub to_gpu: u32,
+    /// The memory slices that it has afterwards.
+    pub to_placement: Placement,
+    /// The name for the table.
+    #[serde(skip)]
+    pub name: String,
 }
 
 /// The place of a slice that a create would make.

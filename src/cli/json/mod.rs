@@ -3,7 +3,6 @@
 mod booking;
 mod collection;
 mod configure;
-mod defrag;
 mod diagnosis;
 mod explain;
 mod gpus;
@@ -14,11 +13,10 @@ mod reload;
 pub use booking::{BookingItem, GpuBookingItem, NodeBooking};
 pub use collection::CollectionItem;
 pub use configure::ChangeItem;
-pub use defrag::{DefragAlternative, DefragmentationPlan, Restart};
 pub use diagnosis::DiagnosisItem;
-pub use explain::{Alternative, Explanation, GpuAnswer, PlaceItem, SliceSite, WithMigOn};
+pub use explain::{Alternative, Explanation, GpuAnswer, PlaceItem, Restart, SliceSite, WithMigOn};
 pub use gpus::{GpuItem, InstanceItem, MemorySlice, ProfileItem};
-pub use layouts::{AssertedGpu, LayoutAssertion, LayoutPlan, PlannedItem, PlannedModeItem};
+pub use layouts::{AssertedGpu, LayoutAssertion, LayoutPlan};
 pub use leases::{LeaseList, WaitingItem};
 pub use reload::ReloadItem;
 
@@ -50,10 +48,6 @@ impl Kind for LeaseList<'_> {
 
 impl Kind for Explanation<'_> {
     const KIND: &'static str = "Explanation";
-}
-
-impl Kind for DefragmentationPlan<'_> {
-    const KIND: &'static str = "DefragmentationPlan";
 }
 
 impl Kind for Items<'_, ReloadItem> {

@@ -59,6 +59,7 @@ fn refuses_second(setup: &Setup, cgroup: Option<&str>, (first_id, second_id): (&
     setup.nothing_is_left();
 }
 
+/// Failure: two containers with one cgroup: an equal `linux.cgroupsPath`, or one id under two `--root`
 pub fn refuses_path_of_live_container(setup: &Setup) {
     let cgroup = format!("/runmig-e2e-{}/a", unique());
     refuses_second(setup, Some(&cgroup), (&unique(), &unique()));

@@ -191,6 +191,7 @@ fn programs_start(root: &Root, folder: &str) {
     }
 }
 
+/// Failure: no systemd, no driver
 #[test]
 fn deb_installs_without_systemd() {
     let Some(root) = Root::with_debs() else {
@@ -223,6 +224,7 @@ fn deb_installs_without_systemd() {
     packages::same_files(&before, &root.files());
 }
 
+/// Failure: a removal while leases are held, without systemd, and with a ledger that runmig cannot read
 #[test]
 fn deb_stays_while_leases_are_held() {
     let Some(root) = Root::with_debs() else {
@@ -256,6 +258,7 @@ fn deb_stays_while_leases_are_held() {
     assert!(!root.at("usr/bin/runmig").exists());
 }
 
+/// Failure: a kill of dpkg while it unpacks, or while it configures
 #[test]
 fn killed_dpkg_is_repeated() {
     let Some(root) = Root::with_debs() else {
@@ -302,6 +305,7 @@ fn killed_dpkg_is_repeated() {
     assert!(root.at(WANTED).symlink_metadata().is_ok());
 }
 
+/// Failure: a changed configuration file at an upgrade
 #[test]
 fn upgrade_asks_about_changed_configuration() {
     let Some(root) = Root::with_debs() else {
@@ -348,6 +352,7 @@ fn upgrade_keeps_timer_disabled() {
     assert!(root.at(WANTED).symlink_metadata().is_ok());
 }
 
+/// Failure: a purge or an `--uninstall` beside the other copy
 #[test]
 fn tarball_installs_beside_deb() {
     let (Some(tarball), Some(root)) = (package(".tar.gz"), Root::with_debs()) else {
@@ -416,6 +421,7 @@ fn earlier_rpm(rpm: &Path, to: &Path) {
     said(build.arg(work.path().join("spec"))).ok();
 }
 
+/// Failure: a removal while leases are held, for the .rpm
 #[test]
 fn rpm_upgrades_and_refuses_removal() {
     let (Some(rpm), Some(root)) = (package(".rpm"), Root::new()) else {

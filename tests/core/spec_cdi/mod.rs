@@ -260,6 +260,7 @@ fn follows_links_to_roots_files() {
 }
 
 /// Another vendor's file is no reason to refuse a container.
+/// Failure: a CDI file of another vendor is broken, or others can write to it
 #[test]
 fn passes_over_broken_files_of_others() {
     let dir = dir_of(&[
@@ -300,6 +301,7 @@ fn passes_over_broken_files_of_others() {
     assert!(!with.required().unwrap().mounts.is_empty());
 }
 
+/// Failure: a CDI file of NVIDIA is broken, or a link that others can change leads to it
 #[test]
 fn refuses_broken_files_of_nvidia() {
     for (name, text) in [

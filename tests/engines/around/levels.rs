@@ -49,6 +49,7 @@ fn other_pipe_directory_is_around(low: Low) {
     holder.end(&setup);
 }
 
+/// Failure: a process of a container bypasses MPS: another pipe directory, a start while the daemon is dead, a daemon of its own, a mount over the socket
 #[test]
 fn runc_other_pipe_directory_is_around() {
     other_pipe_directory_is_around(Low::Runc);
@@ -59,6 +60,7 @@ fn crun_other_pipe_directory_is_around() {
     other_pipe_directory_is_around(Low::Crun);
 }
 
+/// Failure: root of a container raises or removes its limit
 #[test]
 fn gc_sets_raised_limit_back() {
     let setup = on(Low::Runc);

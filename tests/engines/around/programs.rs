@@ -40,6 +40,7 @@ fn gc_fails(setup: &Setup, holder: &mut Holder, why: &str) {
     assert_eq!(holder.first.say("launch 1"), "ok");
 }
 
+/// Failure: the MPS control program fails, hangs or lies when it is asked about a running server
 #[test]
 fn list_goes_on_without_answers() {
     let setup = on(Low::Runc);

@@ -74,6 +74,7 @@ fn mig_mode_has_no_limits() {
     setup.nothing_is_left();
 }
 
+/// Failure: cgroup v1, or a driver before 615
 #[test]
 fn refuses_hybrid_cgroups() {
     let setup = Setup::on(Low::Runc, machine(Keeper::Misc));

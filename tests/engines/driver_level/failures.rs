@@ -46,6 +46,7 @@ fn fails_create_without_dmem_files(low: Low) {
     );
 }
 
+/// Failure: the container's cgroup has no `dmem` files, or is not its own
 #[test]
 fn runc_fails_create_without_dmem_files() {
     fails_create_without_dmem_files(Low::Runc);
@@ -58,6 +59,7 @@ fn crun_fails_create_without_dmem_files() {
 }
 
 /// A low-level runtime that does not run the hook leaves no container without its limit.
+/// Failure: a low-level runtime that runs no createRuntime hooks
 #[test]
 fn fails_create_without_hook() {
     let setup = on(Low::Runc, Keeper::Misc);
@@ -74,6 +76,7 @@ fn fails_create_without_hook() {
     setup.nothing_is_left();
 }
 
+/// Failure: the driver has another limit than the hook set, or none
 #[test]
 fn fails_create_if_driver_refuses() {
     let setup = on(Low::Runc, Keeper::Misc);
@@ -111,6 +114,7 @@ fn fails_create_if_limit_is_missing() {
 }
 
 /// The limit is there before the kill or is not; in both cases the container is not made.
+/// Failure: a kill of that hook
 #[test]
 fn fails_create_if_hook_is_killed() {
     let setup = on(Low::Runc, Keeper::Misc);

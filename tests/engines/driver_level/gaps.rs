@@ -46,6 +46,7 @@ fn sets_raised_limit_back(keeper: Keeper) {
     setup.nothing_is_left();
 }
 
+/// Failure: root of the host changes the limit of a running container at `driver`
 #[test]
 fn gc_sets_raised_limit_back() {
     sets_raised_limit_back(Keeper::Misc);

@@ -68,6 +68,7 @@ fn detached_run_finishes_without_front(setup: &Setup) {
 }
 
 /// At its deadline containerd kills who makes a pod's container, and deletes nothing.
+/// Failure: a kill of `runmig` during the work of the low-level runtime, by containerd, at its deadline for a pod's container
 fn containerd_kills_runtime_with_front(setup: &Setup) {
     let bundle = setup.asking("1g.10gb", SLEEPS);
     bundle.annotate("io.kubernetes.cri.container-type", "container");

@@ -79,6 +79,7 @@ fn all_die(kind: Kind) {
     );
 }
 
+/// Failure: a kill of podman, or of podman, conmon, runmig and the low-level runtime, during the create of a container with a share or a whole GPU
 #[test]
 fn share_at_none_survives_killed_podman() {
     podman_dies(SHARE_AT_NONE);

@@ -32,6 +32,7 @@ fn refused(setup: &Setup, root: &Path, bundle: &Bundle, named: &Path) {
     setup.nothing_is_left();
 }
 
+/// Failure: the path of a bundle or root is not UTF-8, which no record can hold
 #[test]
 fn refuses_container_with_slice() {
     let setup = setup();

@@ -83,6 +83,7 @@ fn hands_annotations_on(podman: &Podman) -> bool {
     version.ok().stdout.starts_with("4.")
 }
 
+/// Failure: an image asks, waits, or poses as another engine's container (podman before 4.5.1)
 #[test]
 fn user_wins_over_image() {
     on_each(Setup::of, |setup, podman| {
@@ -184,6 +185,7 @@ fn image_does_not_queue() {
 }
 
 /// podman's record of an image is damaged, so runmig cannot tell if the image carried the request.
+/// Failure: podman's records of an image are damaged or elsewhere
 #[test]
 fn refuses_what_no_record_tells() {
     on_each(Setup::of, |setup, podman| {

@@ -8,6 +8,7 @@ use testkit::process::with_argument;
 
 crate::on_every_engine! { survives_restarted_engine, survives_killed_engine, ends_while_engine_is_gone, next_attempt_gets_abandoned_room, deletes_pod_while_it_waits }
 
+/// Failure: a restart or kill of containerd or CRI-O while its containers run
 fn survives_restarted_engine(cri: &mut Cri) {
     containers_outlive(cri, |cri| cri.stop());
     passed(cri, "the engine is restarted");
@@ -126,6 +127,7 @@ fn run_as_the_kubelet(cri: &Cri, pod: &Pod) -> String {
 
 /// The kubelet's next attempt has the room when there is some. CRI-O made the container in the
 /// meantime, and gives it to that attempt.
+/// Failure: the kubelet's deadline passes while a create waits for room
 fn next_attempt_gets_abandoned_room(cri: &mut Cri) {
     let (first, second) = (cri.pod(&[ALL]), cri.pod(&patient("10m")));
     cri.run(&first, "web", STAYS);

@@ -37,6 +37,7 @@ fn remove(cri: &mut Cri) {
 /// Nobody removes a finished job for hours. containerd has its container deleted when init has ended;
 /// CRI-O when the job is removed, so there the next create that needs the room takes it. It may: init
 /// is gone, by pid and start time, and nothing lives in the cgroup.
+/// Failure: an ended job that no one removes
 fn releases_slice_of_ended_job(cri: &mut Cri) {
     let (job, next) = (cri.pod(&ALL), cri.pod(&ALL));
     let done = cri.run(&job, "job", "true");
@@ -60,6 +61,7 @@ fn releases_slice_of_ended_job(cri: &mut Cri) {
 }
 
 /// With process ids of the pod, what init has started outlives it; that may be at work on the GPU.
+/// Failure: an ended job that no one removes, with a surviving process
 fn keeps_slice_of_left_process(cri: &mut Cri) {
     let (job, next) = (cri.pod_with_common_pids(&ALL), cri.pod(&ALL));
     let done = cri.run(&job, "job", "sleep 1000 & exit 0");

@@ -57,6 +57,7 @@ fn daemon_has_nothing_of_its_caller() {
     setup.nothing_is_left();
 }
 
+/// Failure: a kill of an MPS daemon
 #[test]
 fn gc_restarts_daemon_of_living_container() {
     let setup = on(Low::Runc);

@@ -84,6 +84,7 @@ fn exec_and_other_users_are_held() {
     setup.nothing_is_left();
 }
 
+/// Failure: a fault, or a kill inside a kernel, of one container with a share at `mps`
 #[test]
 fn kill_ends_no_other_containers_work() {
     let setup = on(Low::Runc);
@@ -135,6 +136,7 @@ fn container_gets_socket_alone() {
     setup.nothing_is_left();
 }
 
+/// Failure: the engine has a narrow umask
 #[test]
 fn umask_of_engine_keeps_limit() {
     let setup = on(Low::Runc);

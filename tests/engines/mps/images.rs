@@ -107,6 +107,7 @@ fn refusal(setup: &Setup, change: impl FnOnce(&Bundle)) -> String {
     line
 }
 
+/// Failure: a container could miss the socket of its daemon: a mount at `/tmp` that is shared with the host, NVIDIA's runtime or hook with `/tmp/nvidia-mps` on the host, a label under enforcing SELinux
 #[test]
 fn refuses_containers_that_miss_socket() {
     let setup = on(Low::Runc);

@@ -28,6 +28,7 @@ fn answering(command: &str, answer: &str) -> String {
     )
 }
 
+/// Failure: the MPS control program is missing, old, or can be changed by others
 #[test]
 fn names_program_that_cannot_be_used() {
     let setup = on(Low::Runc);
@@ -45,6 +46,7 @@ fn names_program_that_cannot_be_used() {
     assert!(refusal(&setup).contains("has no server for several users"));
 }
 
+/// Failure: an MPS daemon ends at once, hangs, refuses the limit, or tells another one
 #[test]
 fn daemon_that_fails_leaves_nothing() {
     let setup = on(Low::Runc);

@@ -28,6 +28,7 @@ fn gc_keeps_daemon_of_lost_lease() {
     setup.nothing_is_left();
 }
 
+/// Failure: no record names an MPS daemon
 #[test]
 fn gc_ends_daemon_without_record() {
     let setup = on(Low::Runc);

@@ -118,7 +118,10 @@ macro_rules! matrix {
 }
 
 matrix! {
+    // Failure: any call answers any code during a create
     create: "create";
+    // Failure: a destroy answers "not there", and the driver still lists the instance
+    // Failure: the engine has a narrow umask, during a hook, `delete` or `gc`
     poststop: "poststop";
     delete: "delete";
     gc: "gc";
@@ -129,11 +132,14 @@ matrix! {
     delete_damaged: "delete-damaged";
     release_damaged: "release-damaged";
     gc_of_damaged_idle: "gc-of-damaged-idle";
+    // Failure: the driver answers any code to a waiting create, before or after its wake-up
     wait: "wait";
     create_mps: "create-mps";
     create_limited: "create-limited";
     create_limited_beside: "create-limited-beside";
+    // Failure: any call answers any code while the hook limits a share at `driver`
     limit: "limit";
+    // Failure: any call answers any code while `gc` looks for processes around MPS
     gc_restarting_mps: "gc-restarting-mps";
     gc_setting_limit_back: "gc-setting-limit-back";
     create_mps_seat: "create-mps-seat";
@@ -143,9 +149,10 @@ matrix! {
     prepare_half_made_claim: "prepare-half-made-claim";
     gc_of_half_made_claim: "gc-of-half-made-claim";
     release_claims: "release-claims";
+    // Failure: the driver fails a call of `apply`
     apply: "apply";
-    restore: "restore";
     / modes:
+    // Failure: the driver says in the middle of an apply that a GPU has no MIG mode
     apply_modes: "apply-modes";
     / driver_is_not_asked:
     create_with_claim: "create-with-claim";

@@ -10,7 +10,7 @@ use runmig_lease::model::{GpuUuid, Placement, Process};
 use runmig_lease::process;
 use runmig_lease::store::{Claim, ClaimPod, Held, Store};
 use runmig_lease::{
-    ApplyOptions, Change, ClaimPlace, Goal, LeaseManager, NoBundles, Patience, Returned, request,
+    ApplyOptions, ClaimPlace, LeaseManager, NoBundles, Patience, Returned, request,
 };
 use std::time::Duration;
 
@@ -559,8 +559,8 @@ pub fn apply_to(w: &World, instances: &str) -> Result<bool> {
             [{{"devices": [0], "mig-enabled": true, "mig-devices": {instances}}}]}}}}"#
     );
     let wanted = LayoutFile::parse(&text)?.select(None)?;
-    let applied = leases.apply(Goal::Layout(&wanted), ApplyOptions::default())?;
-    Ok(applied.instances.iter().all(|i| i.change == Change::Keep))
+    let applied = leases.apply(&wanted, ApplyOptions::default())?;
+    Ok(applied.instances.iter().all(|i| i.change == "keep"))
 }
 
 fn apply(w: &World, instances: &str) -> Result<()> {

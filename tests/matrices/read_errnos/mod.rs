@@ -139,6 +139,7 @@ fn fail_reads(operation: &'static str, parts: usize, call: fn(&Before) -> Call) 
     );
 }
 
+/// Failure: any read of a file fails during a hook, `delete`, `gc` or `migctl release`, with any errno
 #[test]
 fn gc_survives_every_read() {
     alone(|| {

@@ -1,5 +1,5 @@
 //! The worlds, a line each: its name, what is different there, how an error names that (none: all
-//! works), and the way in. docs/failure-modes.md has a row for each.
+//! works), and the way in. scripts/failure-index lists each in docs/failures.md.
 
 use crate::world_matrix::cell::{World, every_operation};
 use crate::world_matrix::enter::{
@@ -14,7 +14,6 @@ macro_rules! worlds {
         fn $name() {
             every_operation(World { name: stringify!($name), causes: $causes, enter: $enter });
         })*
-        const NAMES: &[(&str, &str)] = &[$((stringify!($name), $what)),*];
     };
 }
 
@@ -96,15 +95,4 @@ worlds! {
     an_administrator_is_at_work: "an administrator makes and destroys instances", &["is still there after the driver destroyed it"], |node| Ok(neighbours::administrator(node));
     clock_has_jumped_ahead: "the clock has jumped an hour ahead", &[], |node| Ok(neighbours::clock(node, true));
     clock_has_jumped_back: "the clock has jumped an hour back", &[], |node| Ok(neighbours::clock(node, false));
-}
-
-/// Each world has its row.
-#[test]
-fn lists_every_world() {
-    let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/failure-modes.md");
-    let text = std::fs::read_to_string(docs).unwrap();
-    for (name, what) in NAMES {
-        let row = format!("`world_matrix/worlds`: `{name}` |");
-        assert!(text.contains(&row), "no row: | {what} | … | {row}");
-    }
 }

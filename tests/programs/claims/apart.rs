@@ -12,6 +12,7 @@ fn set(world: &World, kubernetes: &str) {
     std::fs::write(&file, format!("{others}\n[kubernetes]\n{kubernetes}\n")).unwrap();
 }
 
+/// Failure: a local create requests a GPU that Kubernetes has alone (`kubernetes.local = "apart"`)
 #[test]
 fn apart_keeps_gpus_for_claims() {
     let world = World::small();

@@ -83,6 +83,7 @@ pub fn containers(world: &World) -> Vec<String> {
     ids.filter(|id| !id.is_empty()).map(str::to_owned).collect()
 }
 
+/// Failure: the claim ends while a container of its pod lives
 #[test]
 fn early_unprepare_spares_container() {
     let world = prepared();
@@ -106,6 +107,7 @@ fn early_unprepare_spares_container() {
     nothing_is_left(&world);
 }
 
+/// Failure: a container ends before its claim
 #[test]
 fn hook_leaves_slice_to_its_claim() {
     let world = prepared();
@@ -121,6 +123,7 @@ fn hook_leaves_slice_to_its_claim() {
 }
 
 /// A killed shim calls no hook.
+/// Failure: a container ends without its hook, or CRI-O deletes it late
 #[test]
 fn collection_removes_dead_container_alone() {
     let world = prepared();
@@ -153,6 +156,7 @@ fn sweep_ends_containers_of_claims_alone() {
     nothing_is_left(&world);
 }
 
+/// Failure: Kubernetes forgets a claim, and no Unprepare comes
 #[test]
 fn names_user_of_claim() {
     let world = prepared();
@@ -185,6 +189,7 @@ fn unprepare_ends_dead_containers() {
     hook(&world, "detach", "a", None).ok();
 }
 
+/// Failure: a container starts, and its claim has no slice
 #[test]
 fn container_without_slice_does_not_start() {
     let world = prepared();
@@ -203,6 +208,7 @@ fn container_without_slice_does_not_start() {
 }
 
 /// The pod was force-deleted: its claim has ended, and its container lives on.
+/// Failure: a pod is force-deleted, and its container lives on the place of the next claim
 #[test]
 fn waits_for_container_of_ended_claim() {
     let world = World::small();
@@ -218,15 +224,16 @@ fn waits_for_container_of_ended_claim() {
 }
 
 /// No restart of a container moves the slice of a claim. A move of either slice would make room.
+/// Failure: `migctl explain` finds a claim in the way
 #[test]
-fn defrag_leaves_claims_alone() {
+fn restarts_leave_claims_alone() {
     let world = World::small();
     for (uid, start) in [("a", 1), ("b", 2)] {
         prepare(&world, uid, &place(&world, "1g.6gb", start, 1)).unwrap();
     }
     let init = Init::new();
     hook(&world, "attach", "a", Some(&init)).ok();
-    let plan = said(&mut world.migctl(&["defrag", "--plan", "2g.12gb", "-o", "json"])).stdout;
+    let plan = said(&mut world.migctl(&["explain", "2g.12gb", "-o", "json"])).stdout;
     has(&plan, "2g.12gb");
     for moved in ["a-gpu", "b-gpu", "\"c\""] {
         assert!(!plan.contains(moved), "{plan}");

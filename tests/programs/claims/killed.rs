@@ -23,6 +23,7 @@ const CALLS: [(&str, Moment); 4] = [
     (CI, Moment::After),
 ];
 
+/// Failure: a kill of Prepare between two calls of the driver
 #[test]
 fn collection_undoes_half_made_slice() {
     for (call, moment) in CALLS {

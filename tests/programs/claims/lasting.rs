@@ -3,6 +3,7 @@
 use super::*;
 use testkit::has;
 
+/// Failure: a collection, by a create too
 #[test]
 fn collection_keeps_claims() {
     let world = World::small();
@@ -20,6 +21,7 @@ fn collection_keeps_claims() {
     assert_eq!(world.the_instance().start, 0);
 }
 
+/// Failure: Kubernetes forgets a claim, and no Unprepare comes, and the driver does not run
 #[test]
 fn operator_releases_claim_by_hand() {
     let world = World::small();
@@ -51,6 +53,7 @@ fn release_by_hand_spares_processes() {
     nothing_is_left(&world);
 }
 
+/// Failure: an administrator destroyed the instance of a claim
 #[test]
 fn prepare_replaces_instance_that_went() {
     let world = World::small();
@@ -66,6 +69,7 @@ fn prepare_replaces_instance_that_went() {
 }
 
 /// An administrator destroyed the compute instance alone.
+/// Failure: an administrator destroyed the compute instance of a claim alone
 #[test]
 fn prepare_replaces_emptied_instance() {
     let world = World::small();
@@ -83,6 +87,7 @@ fn prepare_replaces_emptied_instance() {
 }
 
 /// Between promise and Prepare an administrator made something there.
+/// Failure: an administrator made an instance at the place of a promise
 #[test]
 fn end_of_promise_spares_foreign_instance() {
     let world = World::small();
@@ -99,6 +104,7 @@ fn end_of_promise_spares_foreign_instance() {
 }
 
 /// The next slice of the profile at that place is the one that the claim had.
+/// Failure: a claim needs the place of an idle slice, or a slice of a claim becomes idle
 #[test]
 fn released_slice_is_kept_idle() {
     let world = World::small();
@@ -117,6 +123,7 @@ fn released_slice_is_kept_idle() {
 }
 
 /// A record that cannot be read may be the claim's, whose slice must not be made twice.
+/// Failure: the record of a claim cannot be read
 #[test]
 fn refuses_claim_with_unreadable_lease() {
     let world = World::small();
@@ -135,6 +142,7 @@ fn refuses_claim_with_unreadable_lease() {
 }
 
 /// A promise on an idle slice has hardware, although nobody has begun to make it.
+/// Failure: a promise on an idle slice ends before Prepare
 #[test]
 fn promise_on_idle_slice_loses_nothing() {
     let world = World::small();
@@ -149,6 +157,7 @@ fn promise_on_idle_slice_loses_nothing() {
 }
 
 /// The kubelet prepares a claim once, however many pods it is reserved for.
+/// Failure: a further pod uses a claim that is prepared
 #[test]
 fn promise_names_later_pods() {
     let world = World::small();

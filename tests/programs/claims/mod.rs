@@ -85,6 +85,7 @@ fn nothing_is_left(world: &World) {
     assert!(world.instances().is_empty(), "{:?}", world.instances());
 }
 
+/// Failure: a create without room
 #[test]
 fn promise_takes_the_place_alone() {
     let world = World::small();
@@ -111,6 +112,7 @@ fn promise_takes_the_place_alone() {
     assert!(world.instances().iter().all(|i| i.start != 2));
 }
 
+/// Failure: Prepare twice, or four times at once; Unprepare twice, or for an unknown claim
 #[test]
 fn prepare_makes_the_slice_once() {
     let world = World::small();
@@ -155,6 +157,7 @@ fn makes_slice_once_in_parallel() {
 }
 
 /// Two devices of one claim have a lease each, and end together.
+/// Failure: a claim ends that has several devices
 #[test]
 fn devices_of_a_claim_end_together() {
     let world = World::small();

@@ -118,6 +118,7 @@ fn one_has_it(world: &World, of_claim: &Said, of_other: &Said) -> bool {
 
 const BOTH: [bool; 2] = [false, true];
 
+/// Failure: Prepare, promise or attach meets a local create, another Prepare or Unprepare
 #[test]
 fn prepare_meets_local_create() {
     let meeting = Meeting {

@@ -3,6 +3,7 @@
 use super::*;
 use testkit::has;
 
+/// Failure: a local slice or a foreign instance took the place
 #[test]
 fn promise_moves_within_its_gpu() {
     let world = World::small();
@@ -44,6 +45,7 @@ fn refusal_names_foreign_instance() {
     has(&line, &foreign);
 }
 
+/// Failure: the GPU is gone, or not in MIG mode, or lacks the profile
 #[test]
 fn refuses_places_that_gpu_lacks() {
     let world = World::small();

@@ -8,6 +8,7 @@ use runmig_lease::store::{ClaimName, Container, Key};
 const LONG: Duration = Duration::from_secs(60);
 
 /// It names the claim's CDI device in an annotation.
+/// Failure: a container of a foreign pod names the claim's CDI device, or forges the pod's uid
 #[test]
 fn refuses_pod_of_another_namespace() {
     let world = prepared();
@@ -43,6 +44,7 @@ fn refuses_forged_pod() {
 }
 
 /// The kubelet prepares a shared claim once. A later pod gets on record while its container starts.
+/// Failure: a pod comes to a prepared claim, and its container starts before the driver has it on record
 #[test]
 fn waits_until_claim_names_pod() {
     let world = prepared();

@@ -76,6 +76,7 @@ fn attaches_and_seals_container() {
     nothing_is_left(&world);
 }
 
+/// Failure: a claim ends before its container of the class `runmig`
 #[test]
 fn last_container_ends_the_slice() {
     let world = prepared(&["a"]);
@@ -124,6 +125,7 @@ fn names_claim_that_ended_early() {
 }
 
 /// The edit of a killed create has no hook of the claim.
+/// Failure: the bundle of such a create is used again
 #[test]
 fn seals_container_again() {
     let world = prepared(&["a"]);
@@ -139,6 +141,7 @@ fn seals_container_again() {
     assert_eq!(containers(&world), ["c"]);
 }
 
+/// Failure: a container of the class `runmig` has a claim and an annotation, or a foreign pod's claim
 #[test]
 fn refuses_claim_beside_annotation() {
     let world = prepared(&["a"]);

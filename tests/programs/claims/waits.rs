@@ -26,6 +26,7 @@ fn waits_for_slice_in_use() {
 }
 
 /// The scheduler knows that the old claim is gone before the kubelet says so.
+/// Failure: the earlier holder of the place ends: a claim that is not unprepared yet, a slice in use, a quarantined one
 #[test]
 fn waits_for_end_of_old_claim() {
     let world = World::small();
@@ -69,6 +70,7 @@ fn releases_what_a_container_left() {
 }
 
 /// Another operation has the lock of the GPU for longer than a lock is waited for.
+/// Failure: another operation has the lock of the GPU, or a process has the half-made slice of a killed Prepare open
 #[test]
 fn waits_for_lock_of_gpu() {
     let world = World::small();

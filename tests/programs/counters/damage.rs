@@ -5,6 +5,7 @@ use runmig_lease::counters::{LeaseKind, Outcome};
 use testkit::faults::World;
 use testkit::said;
 
+/// Failure: the counters are damaged, or of a newer version
 #[test]
 fn create_moves_damaged_counters_aside() {
     let world = World::small();
@@ -16,6 +17,7 @@ fn create_moves_damaged_counters_aside() {
     assert!(log.contains("counting begins anew"), "{log}");
 }
 
+/// Failure: the counters cannot be opened
 #[test]
 fn create_without_counters_succeeds() {
     let world = World::small();

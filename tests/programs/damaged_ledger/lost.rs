@@ -28,6 +28,7 @@ fn names_command(world: &World, said: &str) {
     has(said, &command);
 }
 
+/// Failure: someone removes, unmounts or replaces the state directory under a container
 #[test]
 fn hook_releases_slice_of_removed_ledger() {
     let world = World::small();
@@ -121,6 +122,7 @@ fn spares_slice_that_another_lease_has() {
     world.as_if_nothing_had_been().unwrap();
 }
 
+/// Failure: someone removes, unmounts or replaces the state directory under a container, and the slice is an administrator's, a pod's, another lease's, or newer
 #[test]
 fn spares_adopted_instance() {
     let world = World::small();
@@ -178,6 +180,7 @@ fn spares_instance_made_after_the_lease() {
 }
 
 /// There is no way to make a ledger, so nothing is destroyed.
+/// Failure: someone removes, unmounts or replaces the state directory under a container, and no ledger is possible, or the bundle contains only a MIG UUID
 #[test]
 fn names_slice_without_any_ledger() {
     let world = World::small();

@@ -47,6 +47,7 @@ fn is_kept(world: &World, leases: &LeaseManager<'_>, what: &str) {
     assert_eq!(world.instances().len(), 1, "{what}");
 }
 
+/// Failure: the record of a lease or of an instance is cut off at any byte
 #[test]
 fn truncated_at_every_byte() {
     let world = World::small();
@@ -115,6 +116,7 @@ fn damages(whole: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
+/// Failure: a record of a lease, of an instance or of both has zeros, garbage, a flipped bit, another version, or is too large
 #[test]
 fn own_hook_releases_it() {
     each_damage(|world, lease, what| {
@@ -164,6 +166,7 @@ fn hook_leaves_bundle_of_running_create() {
 }
 
 /// Another low-level runtime under the same root knows nothing of it, and says that it is deleted.
+/// Failure: a record is damaged, and another low-level runtime with the same root answers the delete
 #[test]
 fn foreign_delete_spares_living_container() {
     let world = World::small();
@@ -237,6 +240,7 @@ fn each_damage(give_back: impl Fn(&World, &str, &str)) {
     }
 }
 
+/// Failure: a copy of a record, or a foreign file, is in the ledger
 #[test]
 fn refuses_record_under_other_name() {
     let world = World::small();
@@ -256,6 +260,7 @@ fn refuses_record_under_other_name() {
     assert_eq!(world.instances(), []);
 }
 
+/// Failure: a record is damaged, and of an earlier boot
 #[test]
 fn removes_damaged_record_of_earlier_boot() {
     let world = World::small();
@@ -310,6 +315,8 @@ impl Drop for Small<'_> {
     }
 }
 
+/// Failure: the disk is full during a release
+/// Failure: the disk is full during a create
 #[test]
 fn survives_full_disk_at_every_write() {
     let world = World::small();
@@ -371,6 +378,7 @@ fn full_disk_leaves_no_stray_instance() {
     world.nothing_lost_nothing_given_twice().unwrap();
 }
 
+/// Failure: the state directory is read-only
 #[test]
 fn reports_read_only_state_directory() {
     let world = World::small();

@@ -7,6 +7,7 @@ fn name_of(file: &Path) -> String {
 }
 
 /// A state directory may survive a boot: who had a place then has no part in what lies there now.
+/// Failure: a record is damaged, and a record of an earlier boot names the same place
 #[test]
 fn ignores_lease_of_earlier_boot() {
     let world = World::small();
@@ -46,6 +47,7 @@ fn ignores_lease_of_earlier_boot() {
 
 /// A collector releases an instance without a container, whatever its record says: nothing that
 /// lives could be found in it.
+/// Failure: the record of an idle slice is damaged
 #[test]
 fn damaged_idle_record_has_no_holder() {
     let world = World::small();
@@ -72,6 +74,7 @@ fn damaged_idle_record_has_no_holder() {
 }
 
 /// A copy of a record of an instance is no record, and nothing at its place is its own.
+/// Failure: a copy of the record of an instance
 #[test]
 fn spares_instance_of_another_record() {
     let world = World::small();

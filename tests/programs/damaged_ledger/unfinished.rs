@@ -4,6 +4,7 @@ use crate::damaged_ledger::ID;
 use testkit::faults::strace::{self, Call};
 use testkit::prelude::*;
 
+/// Failure: a kill between the two records of a create, or between their removals
 #[test]
 fn lists_lease_without_instance() {
     if !strace::is_there() {

@@ -110,6 +110,7 @@ fn tells_exporter_to_reload() {
 }
 
 /// The exporter drops a signal that comes too soon, so the second one waits; it is not lost.
+/// Failure: two reloads at once, or a killed one
 #[test]
 fn second_reload_waits_its_turn() {
     let mut shared = shared();
@@ -188,6 +189,7 @@ fn spares_exporter_without_handler() {
     assert!(sleeping.ended().is_none());
 }
 
+/// Failure: no dcgm-exporter runs, or it has just started, at a reload
 #[test]
 fn says_that_no_exporter_runs() {
     let mut shared = shared();

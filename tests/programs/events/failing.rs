@@ -38,6 +38,7 @@ fn creates_anyway(world: &World, file: &Path) -> Vec<String> {
     complaints(world).split_off(before)
 }
 
+/// Failure: the folder of the events is missing, or runmig has no right to it
 #[test]
 fn missing_folder_fails_no_create() {
     let world = World::small();
@@ -70,6 +71,7 @@ impl Drop for Mounted<'_> {
     }
 }
 
+/// Failure: the disk of the events is full
 #[test]
 fn full_disk_fails_no_create() {
     let world = World::small();
@@ -104,6 +106,7 @@ fn full_disk_fails_no_create() {
 }
 
 /// In another user's folder the history would be what that user likes.
+/// Failure: the folder of the events is a link, or open to others
 #[test]
 fn folder_of_others_takes_no_event() {
     let world = World::small();

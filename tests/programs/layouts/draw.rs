@@ -124,44 +124,6 @@ pub fn target(machine: &Machine, random: &mut Random) -> String {
     written(&entries, random)
 }
 
-/// NVML's numbers of GPU instance profiles with several compute slices.
-const LARGE: [u64; 6] = [1, 2, 3, 4, 5, 8];
-
-/// Returns the content of a checkpoint: of each GPU its instances in the order of their places, and of those their compute
-/// instances in the order of their profiles.
-pub fn places(checkpoint: &str) -> serde_json::Value {
-    let text = std::fs::read_to_string(checkpoint).unwrap();
-    let mut value: serde_json::Value = serde_json::from_str(&text).unwrap();
-    let devices = value["MigState"]["Devices"].as_array_mut();
-    for device in devices.into_iter().flatten() {
-        let Some(instances) = device["GpuInstances"].as_array_mut() else {
-            continue;
-        };
-        for instance in instances.iter_mut() {
-            let is_large = LARGE.contains(&instance["ProfileID"].as_u64().unwrap());
-            if let Some(compute) = instance["ComputeInstances"].as_array_mut() {
-                // A gap in docs/layouts.md: a part of one slice gets the plain profile.
-                for ci in compute
-                    .iter_mut()
-                    .filter(|ci| is_large && ci["ProfileID"] == 7)
-                {
-                    ci["ProfileID"] = 0.into();
-                }
-                compute.sort_by_key(|ci| ci["ProfileID"].as_u64());
-            }
-        }
-        instances.sort_by_key(|instance| instance["Placement"]["Start"].as_u64());
-    }
-    value
-}
-
-/// Returns the MIG modes in the content of a checkpoint.
-pub fn modes(content: &serde_json::Value) -> Vec<Option<u64>> {
-    let devices = content["MigState"]["Devices"].as_array();
-    let modes = devices.into_iter().flatten();
-    modes.map(|device| device["MigMode"].as_u64()).collect()
-}
-
 /// An entry of a file.
 #[derive(Clone)]
 struct Entry {
@@ -169,44 +131,6 @@ struct Entry {
     devices: Option<Vec<i64>>,
     enabled: bool,
     instances: BTreeMap<String, i64>,
-}
-
-/// A file with one configuration, `drawn`.
-pub struct Drawn {
-    pub text: String,
-    /// Why migctl refuses the file where mig-parted may not.
-    pub refusal: Option<&'static str>,
-    /// Whether a part of the text is gone or wrong, so that the rest may say anything.
-    pub is_broken: bool,
-}
-
-/// The refusals that mig-parted lacks.
-pub const REFUSALS: [&str; 3] = [
-    "is no number of a model",
-    "and the machine has",
-    "has two targets for GPU",
-];
-
-/// Draws a file near the state of a machine: often right, else with one or two changes.
-pub fn file(machine: &[Content], random: &mut Random) -> Drawn {
-    let mut entries = describing(machine, random);
-    for _ in 0..random.below(3) {
-        change(&mut entries, machine.len() as i64, random);
-    }
-    let mut text = written(&entries, random);
-    if random.one_in(6) {
-        text = broken(&text, random);
-        return Drawn {
-            text,
-            refusal: None,
-            is_broken: true,
-        };
-    }
-    Drawn {
-        text,
-        refusal: refusal(&entries, machine),
-        is_broken: false,
-    }
 }
 
 fn describing(machine: &[Content], random: &mut Random) -> Vec<Entry> {
@@ -238,83 +162,6 @@ fn describing(machine: &[Content], random: &mut Random) -> Vec<Entry> {
     entries
 }
 
-fn change(entries: &mut Vec<Entry>, gpus: i64, random: &mut Random) {
-    const NAMES: [&str; 9] = [
-        "1g.10gb",
-        "1g.10gb+me",
-        "2g.20gb",
-        "1c.3g.40gb",
-        "7g.80gb",
-        "4g.24gb",
-        "1g.5gb",
-        "9g.90gb",
-        "2c.2g.20gb",
-    ];
-    let at = random.below(entries.len() as u64) as usize;
-    let one = &mut entries[at];
-    match random.below(9) {
-        0 => {
-            one.enabled = !one.enabled;
-            one.instances.clear();
-        }
-        1 | 2 if one.enabled => {
-            let count = random.of(&[1, 2, 7, 1 << 40]);
-            one.instances.insert(random.of(&NAMES).to_owned(), count);
-        }
-        3 if one.enabled => {
-            let zero = random.of(&NAMES).to_owned();
-            if !one.instances.is_empty() {
-                one.instances.entry(zero).or_insert(0);
-            }
-        }
-        4 => one.filter = vec!["A100-SXM4-80GB".to_owned()],
-        5 => one.filter = vec!["0x20F110DE".to_owned()],
-        6 => one.devices = Some(vec![gpus + random.below(3) as i64]),
-        7 => {
-            let again = one.clone();
-            entries.push(again);
-        }
-        _ if entries.len() > 1 => drop(entries.remove(at)),
-        _ => {}
-    }
-}
-
-/// The rules of migctl that mig-parted lacks, said once more.
-fn refusal(entries: &[Entry], machine: &[Content]) -> Option<&'static str> {
-    let mut targets: Vec<Option<(bool, &BTreeMap<String, i64>)>> = vec![None; machine.len()];
-    for entry in entries {
-        if entry.filter.iter().any(|filter| !filter.starts_with("0x")) {
-            return Some(REFUSALS[0]);
-        }
-        let of_model = |gpu: &Content| {
-            let id = format!("0x{:X}", gpu.model);
-            entry.filter.is_empty() || entry.filter.contains(&id)
-        };
-        if !machine.iter().any(of_model) {
-            continue;
-        }
-        let listed = entry.devices.iter().flatten();
-        if listed.clone().any(|n| *n >= machine.len() as i64) {
-            return Some(REFUSALS[1]);
-        }
-        for (n, gpu) in machine.iter().enumerate() {
-            let is_listed = match &entry.devices {
-                None => true,
-                Some(listed) => listed.contains(&(n as i64)),
-            };
-            if !is_listed || !of_model(gpu) {
-                continue;
-            }
-            let target = (entry.enabled, &entry.instances);
-            match &targets[n] {
-                Some(other) if *other != target => return Some(REFUSALS[2]),
-                _ => targets[n] = Some(target),
-            }
-        }
-    }
-    None
-}
-
 fn written(entries: &[Entry], random: &mut Random) -> String {
     let value = |entry: &Entry| {
         let mut value = serde_json::json!({"mig-enabled": entry.enabled});
@@ -344,18 +191,5 @@ fn written(entries: &[Entry], random: &mut Random) -> String {
             let value: serde_yaml_ng::Value = serde_yaml_ng::from_str(&file.to_string()).unwrap();
             serde_yaml_ng::to_string(&value).unwrap()
         }
-    }
-}
-
-fn broken(text: &str, random: &mut Random) -> String {
-    let cut = random.below(text.len() as u64) as usize;
-    match random.below(8) {
-        0 => text.replace("v1", "v2"),
-        1 => text.replace("devices", "device"),
-        2 => text.replace("mig-enabled", "enabled"),
-        3 => text.replace("drawn", "missing"),
-        4 => text.replace("1g.", "1g-"),
-        5 => text.replace("true", "maybe"),
-        _ => text[..cut].to_owned(),
     }
 }

@@ -56,6 +56,7 @@ impl SlowReset {
 }
 
 /// The driver has the new mode, and the instances of the layout are not on record yet.
+/// Failure: a claim wants a place on a GPU whose mode an apply changes
 #[test]
 fn hold_keeps_claims_and_counts_once() {
     let world = world();

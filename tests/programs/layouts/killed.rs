@@ -27,6 +27,7 @@ fn world() -> World {
     world
 }
 
+/// Failure: an administrator makes an instance where a killed apply had only planned one
 #[test]
 fn gc_leaves_foreign_instance() {
     let world = world();
@@ -37,12 +38,10 @@ fn gc_leaves_foreign_instance() {
 }
 
 #[test]
-fn next_apply_keeps_foreign_instance() {
+fn next_apply_replaces_empty_instance() {
     let world = world();
-    let theirs = world.the_instance().generation;
     said(&mut apply(&world, WANTED)).ok();
     let made = world.instances();
     assert_eq!((made.len(), records(&world).len()), (2, 2));
-    assert!(made.iter().any(|i| i.generation == theirs), "{made:?}");
     assert!(made.iter().all(|i| i.uuids.len() == 1), "{made:?}");
 }

@@ -10,16 +10,9 @@ use testkit::said;
 
 /// `migctl apply` of instances on GPU 0.
 pub fn apply(world: &World, instances: &str) -> Command {
-    apply_to(world, "[0]", instances)
-}
-
-pub fn apply_to(world: &World, devices: &str, instances: &str) -> Command {
-    let entry = |instances: &str| {
-        format!(r#"[{{"devices": {devices}, "mig-enabled": true, "mig-devices": {instances}}}]"#)
-    };
     let text = format!(
-        r#"{{"version": "v1", "mig-configs": {{"wanted": {}}}}}"#,
-        entry(instances)
+        r#"{{"version": "v1", "mig-configs": {{"wanted": [
+            {{"devices": [0], "mig-enabled": true, "mig-devices": {instances}}}]}}}}"#
     );
     let file = world.path("layout.json");
     fs::write(&file, text).unwrap();
@@ -79,6 +72,7 @@ fn changes_nothing(world: &World, instances: &str, words: &[&str]) {
     }
 }
 
+/// Failure: a layout needs the end of a lease, of any kind and holder
 #[test]
 fn refuses_end_of_leases() {
     let world = World::small();
@@ -121,6 +115,7 @@ fn refuses_end_of_seats_and_claims() {
     );
 }
 
+/// Failure: a process has an instance open that a layout does not want
 #[test]
 fn names_process_on_instance() {
     let world = World::small();
@@ -212,6 +207,7 @@ fn lends_layout_to_containers() {
     world.delete("again");
 }
 
+/// Failure: an administrator destroys an instance of a layout
 #[test]
 fn collection_forgets_destroyed_instance() {
     let world = World::small();
@@ -233,6 +229,7 @@ fn collection_forgets_destroyed_instance() {
     assert_eq!((there(&world).len(), world.records().len()), (2, 2));
 }
 
+/// Failure: creates come while a layout is applied
 #[test]
 fn creates_get_no_planned_place() {
     let world = World::of(testkit::faults::BIG, 1);
@@ -266,6 +263,7 @@ fn creates_get_no_planned_place() {
     assert_eq!(profiles, [14, 14, 19, 19, 19]);
 }
 
+/// Failure: a destroy or a create fails in the middle of an apply
 #[test]
 fn failed_apply_keeps_every_record() {
     let world = World::small();
@@ -354,6 +352,7 @@ fn replaced_slice_counts_as_leased() {
     changes_nothing(&world, r#"{"2g.12gb": 1}"#, &named[1..]);
 }
 
+/// Failure: the lease of a layout's slice cannot be read
 #[test]
 fn damaged_lease_leaves_slice_to_layout() {
     let world = World::small();

@@ -1,13 +1,9 @@
-//! The verbs of MIG layouts, against mig-parted 0.10.0 and on bad input.
+//! MIG layouts: apply, assert and export, beside mig-parted 0.10.0, leases, processes and kills.
 
 mod agrees;
-mod apply;
 mod bad_input;
 mod draw;
-mod figures;
-mod growing;
 mod holds;
-mod hooks;
 mod killed;
 mod leases;
 mod modes;

@@ -1,7 +1,7 @@
 //! `migctl apply` changes MIG modes, on GPUs that nothing uses.
 
 use crate::layouts::holds::SlowReset;
-use crate::layouts::leases::{apply_to, records, there};
+use crate::layouts::leases::{records, there};
 use crate::layouts::ours::Ours;
 use nvml_sim::engine::{Code, Mode, Target};
 use nvml_sim::fault::Outcome;
@@ -9,7 +9,7 @@ use nvml_sim::holders;
 use nvml_sim::state::Store;
 use std::fs;
 use std::process::Command;
-use testkit::faults::{SMALL, World, machine};
+use testkit::faults::{SMALL, World};
 use testkit::process::{Going, going, until};
 use testkit::{Machine, Said, said};
 
@@ -70,14 +70,15 @@ fn switches_mode_where_it_differs() {
     let log = |ours: &Ours| nvml_sim::trace::read(&ours.machine.dir()).unwrap();
     nvml_sim::trace::on(&ours.machine.dir()).unwrap();
     let said = apply("two", &[]).ok();
-    assert_eq!(said.stdout, "MIG configuration applied successfully\n");
+    assert_eq!(said.stdout, "layout two is applied\n");
     let calls = log(&ours).matches("nvmlDeviceSetMigMode").count();
     assert_eq!(calls, 1);
     ours.assert(&file, &["-c", "two"]).ok();
 
     // Its two instances go first.
-    apply("none", &["-m"]).ok();
-    ours.assert(&file, &["-c", "none", "-m"]).ok();
+    apply("none", &[]).ok();
+    let said = ours.assert(&file, &["-c", "none"]).exits(1);
+    assert_eq!(said.stderr, "migctl: GPU 1: no entry names it\n");
     let state = Store::open(&ours.machine.dir()).unwrap().load().unwrap();
     let left: Vec<usize> = state.gpus.iter().map(|g| g.gpu_instances.len()).collect();
     assert_eq!(left, [0, 2]);
@@ -100,6 +101,7 @@ fn resets_gpus_with_new_mode_alone() {
     assert_eq!(records(&world).len(), 2 + 2);
 }
 
+/// Failure: a new MIG mode needs a reset, and `nvidia-smi` is missing, is not root's alone, or refuses
 #[test]
 fn names_command_for_pending_mode() {
     let world = world();
@@ -127,6 +129,7 @@ fn names_command_for_pending_mode() {
     assert_eq!(modes(&world), [Mode::On, Mode::On]);
 }
 
+/// Failure: a layout needs another MIG mode of a GPU in use
 #[test]
 fn refuses_mode_of_gpu_in_use() {
     let world = world();
@@ -154,6 +157,7 @@ fn refuses_mode_of_gpu_in_use() {
     drop(held);
 }
 
+/// Failure: the driver refuses a new MIG mode
 #[test]
 fn tells_busy_driver() {
     let world = world();
@@ -192,6 +196,7 @@ fn no_create_gets_gpu_meanwhile() {
     assert_eq!(modes(&world), [Mode::On, Mode::On]);
 }
 
+/// Failure: `apply` dies while it switches MIG on or off
 #[test]
 fn killed_change_leaves_no_record() {
     let world = world();
@@ -211,6 +216,7 @@ fn killed_change_leaves_no_record() {
     said(&mut migctl(&world, ON, &[])).ok();
 }
 
+/// Failure: two applies at once
 #[test]
 fn second_apply_sees_change() {
     let world = world();
@@ -218,10 +224,8 @@ fn second_apply_sees_change() {
     let first = going(&mut migctl(&world, OFF, &[]));
     slow.until_started();
     let on = r#"{"devices": [0], "mig-enabled": true, "mig-devices": {"1g.6gb": 1}}"#;
-    for more in [&[][..], &["-m"]] {
-        let line = said(&mut migctl(&world, on, more)).refused();
-        assert!(line.contains("another apply has GPU 0"), "{line}");
-    }
+    let line = said(&mut migctl(&world, on, &[])).refused();
+    assert!(line.contains("another apply has GPU 0"), "{line}");
     slow.go_on();
     first.end().ok();
     assert_eq!(modes(&world), [Mode::Off, Mode::Off]);
@@ -249,6 +253,7 @@ fn hold_lasts_as_long_as_reset() {
     assert_eq!(modes(&world), [Mode::Off, Mode::Off]);
 }
 
+/// Failure: the next reset of a GPU switches MIG off
 #[test]
 fn ending_mig_takes_no_lease() {
     let world = world();
@@ -283,6 +288,7 @@ fn other_gpus_change_beside_new_mode() {
     assert_eq!((on(0), on(1)), (1, 2));
 }
 
+/// Failure: the driver refuses the mode of one GPU, and another one waits for a reset
 #[test]
 fn refused_gpu_hides_no_pending_one() {
     let world = world();
@@ -312,18 +318,4 @@ fn limits_leave_out_gpu_that_changes() {
     world.create("whole");
     slow.go_on();
     applying.end().ok();
-}
-
-#[test]
-fn restores_modes_of_checkpoint() {
-    let world = world();
-    machine::install_smi(&world.machine());
-    let file = world.path("checkpoint.json");
-    let file = file.to_str().unwrap();
-    said(&mut world.migctl(&["checkpoint", "-f", file])).ok();
-    said(&mut apply_to(&world, "\"all\"", r#"{"2g.12gb": 1}"#)).ok();
-    assert_eq!(modes(&world), [Mode::On, Mode::On]);
-    said(&mut world.migctl(&["restore", "-f", file])).ok();
-    assert_eq!(modes(&world), [Mode::On, Mode::Off]);
-    assert_eq!(there(&world).len(), 0);
 }

@@ -18,10 +18,9 @@ pub struct MigParted {
     answers: BufReader<ChildStdout>,
 }
 
-/// The output of a call of mig-parted, and its exit status.
+/// What a call of mig-parted said on standard error, and its exit status.
 pub struct Answer {
     pub status: i32,
-    pub stdout: String,
     pub stderr: String,
 }
 
@@ -135,7 +134,6 @@ impl MigParted {
         let read = |path: &Path| String::from_utf8(fs::read(path).unwrap()).unwrap();
         Answer {
             status: status.trim().parse().expect("the status of a call"),
-            stdout: read(&out),
             stderr: read(&err),
         }
     }

@@ -3,7 +3,7 @@
 use testkit::models;
 
 use nvml_sim::engine::{self, GiProfile, Machine, Mode, Model, NewGpu, Unheld};
-use runmig_lease::model::{Part, Placement};
+use runmig_lease::model::Placement;
 use runmig_lease::placement::{LayoutObstacle, LayoutPlan, Standing, WantedParts, plan_layout};
 use std::collections::BTreeMap;
 use testkit::random::Random;
@@ -55,24 +55,15 @@ fn fill(machine: &mut Machine, random: &mut Random, whole: bool) {
 fn standing(machine: &Machine, mut is_held: impl FnMut() -> bool) -> Vec<Standing> {
     let gpu = &machine.gpus[0];
     let one = |gi: &engine::GpuInstance| {
-        let part_of = |ci: &engine::ComputeInstance| Part {
-            slices: gpu.ci_profile_of(gi, ci.profile_id).unwrap().slices,
-            number: Some(ci.profile_id),
-        };
-        let room = |slices: u32| {
-            let part = part(gpu.model(), gpu.profile_of(gi), slices);
-            Some((slices, gpu.ci_remaining_capacity(gi, part).ok()?))
-        };
-        let parts = gpu.ci_profiles_of(gi);
-        let sizes = parts.iter().map(|part| part.slices);
+        let slices =
+            |ci: &engine::ComputeInstance| gpu.ci_profile_of(gi, ci.profile_id).unwrap().slices;
         Standing {
-            room: sizes.filter_map(room).collect(),
             profile_id: gi.profile_id,
             placement: Placement {
                 start: gi.placement.start,
                 size: gi.placement.size,
             },
-            parts: gi.compute_instances.iter().map(part_of).collect(),
+            parts: gi.compute_instances.iter().map(slices).collect(),
             is_held: is_held(),
         }
     };
@@ -82,8 +73,7 @@ fn standing(machine: &Machine, mut is_held: impl FnMut() -> bool) -> Vec<Standin
 fn content(standing: &[Standing]) -> WantedParts {
     let mut parts = WantedParts::new();
     for one in standing.iter().filter(|one| !one.parts.is_empty()) {
-        let sizes = one.parts.iter().map(|part| part.slices);
-        parts.entry(one.profile_id).or_default().extend(sizes);
+        parts.entry(one.profile_id).or_default().extend(&one.parts);
     }
     parts.values_mut().for_each(|parts| parts.sort_unstable());
     parts
@@ -102,9 +92,6 @@ fn carry_out(machine: &Machine, plan: &LayoutPlan, about: &str) -> WantedParts {
         let gone = machine.destroy_gpu_instance(0, before[*n].id, &Unheld);
         gone.unwrap_or_else(|e| panic!("{e}: {about}"));
     }
-    let mut complete: Vec<(u32, u32, &[Part])> = { plan.keep.iter() }
-        .map(|(n, more)| (before[*n].id, before[*n].profile_id, &more[..]))
-        .collect();
     for new in &plan.create {
         let at = engine::Placement {
             start: new.placement.start,
@@ -112,17 +99,14 @@ fn carry_out(machine: &Machine, plan: &LayoutPlan, about: &str) -> WantedParts {
         };
         let made = machine.create_gpu_instance(0, new.profile_id, Some(at), &Unheld);
         let made = made.unwrap_or_else(|e| panic!("{e}: {about}"));
-        complete.push((made.id, new.profile_id, &new.parts));
-    }
-    for (gi, profile, parts) in complete {
-        let profile = model.profile(profile).unwrap();
-        for one in parts {
-            let part = part(model, profile, one.slices);
-            let made = machine.create_compute_instance(0, gi, part, None);
+        let profile = model.profile(new.profile_id).unwrap();
+        for slices in &new.parts {
+            let part = part(model, profile, *slices);
+            let made = machine.create_compute_instance(0, made.id, part, None);
             made.unwrap_or_else(|e| panic!("{e}: {about}"));
         }
     }
-    for n in plan.keep.keys() {
+    for n in &plan.keep {
         let one = &before[*n];
         let is_same = |gi: &engine::GpuInstance| (gi.id, gi.placement) == (one.id, one.placement);
         assert!(machine.gpus[0].gpu_instances.iter().any(is_same), "{about}");
@@ -280,8 +264,8 @@ fn keeps_wanted_instances_in_place() {
     // Three parts go into one instance, and a part of four goes nowhere.
     let wanted = WantedParts::from([(id("3g.40gb"), vec![1; 4])]);
     let plan = plan_layout(&gpu, &[], &wanted).unwrap();
-    let parts: Vec<&[Part]> = plan.create.iter().map(|new| &new.parts[..]).collect();
-    assert_eq!(parts, [&[Part::of(1); 3][..], &[Part::of(1)]]);
+    let parts: Vec<&[u32]> = plan.create.iter().map(|new| &new.parts[..]).collect();
+    assert_eq!(parts, [&[1, 1, 1][..], &[1]]);
 }
 
 #[test]
@@ -298,62 +282,4 @@ fn mixed_parts_share_an_instance() {
     let plan = plan_layout(&gpu, &[], &wanted).unwrap();
     assert_eq!(plan.create.len(), 1, "{plan:?}");
     assert_eq!(carry_out(&empty(model), &plan, "mixed parts"), wanted);
-}
-
-/// An instance that stays empty goes, also where its neighbour has room for all parts.
-#[test]
-fn parts_fill_empty_instances_first() {
-    let model = Model::find("a100-80gb").unwrap();
-    let gpu = models::gpu(model, 0);
-    let id = gpu
-        .profiles
-        .iter()
-        .find(|p| p.name == "2g.20gb")
-        .unwrap()
-        .id;
-    let wanted = WantedParts::from([(id, vec![1, 1])]);
-    for first in [0, 1] {
-        let mut machine = empty(model);
-        for n in 0..2 {
-            let gi = machine.create_gpu_instance(0, id, None, &Unheld).unwrap();
-            if n < first {
-                let part = part(model, model.profile(id).unwrap(), 1);
-                machine
-                    .create_compute_instance(0, gi.id, part, None)
-                    .unwrap();
-            }
-        }
-        let there = standing(&machine, || true);
-        let plan = plan_layout(&gpu, &there, &wanted).unwrap();
-        assert_eq!((plan.destroy.len(), plan.create.len()), (0, 0), "{plan:?}");
-        assert_eq!(carry_out(&machine, &plan, "empty ones first"), wanted);
-    }
-}
-
-/// A part of several slices needs a place beside the present ones, which the driver knows.
-#[test]
-fn parts_grow_where_driver_has_room() {
-    let model = Model::find("a100-80gb").unwrap();
-    let gpu = models::gpu(model, 0);
-    let profile = model.profiles.iter().find(|p| p.name == "7g.80gb").unwrap();
-    let mut machine = empty(model);
-    let gi = machine.create_gpu_instance(0, profile.id, None, &Unheld);
-    let two = part(model, profile, 2);
-    let first = Some(engine::Placement { start: 0, size: 2 });
-    let made = machine.create_compute_instance(0, gi.unwrap().id, two, first);
-    made.unwrap();
-    let there = standing(&machine, || false);
-    // The only place of four slices is taken, and nobody knows what is left beside different parts.
-    for (parts, stays) in [
-        (vec![2, 2, 2], true),
-        (vec![2, 3], true),
-        (vec![1, 1, 2, 2], true),
-        (vec![2, 4], false),
-        (vec![2, 2, 3], false),
-    ] {
-        let wanted = WantedParts::from([(profile.id, parts)]);
-        let plan = plan_layout(&gpu, &there, &wanted).unwrap();
-        assert_eq!(plan.keep.len(), usize::from(stays), "{wanted:?}: {plan:?}");
-        assert_eq!(carry_out(&machine, &plan, "growing parts"), wanted);
-    }
 }

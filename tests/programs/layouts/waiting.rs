@@ -1,37 +1,12 @@
-//! `migctl apply --wait` and `--partial`, beside leases that are in the way.
+//! `migctl apply --wait`, beside leases that are in the way.
 
-use crate::layouts::leases::{apply, apply_to, fields, records, there};
+use crate::layouts::leases::{apply, fields, records, there};
 use testkit::faults::strace::{self, Point};
-use testkit::faults::{SMALL, World, check::names, steps};
+use testkit::faults::{World, check::names, steps};
 use testkit::process::{going, until};
 use testkit::said;
 
-#[test]
-fn partial_apply_names_other_gpus() {
-    let world = World::of(SMALL, 2);
-    world.create("train");
-    let taken = world.the_instance().gpu;
-    let mut command = apply_to(&world, "\"all\"", r#"{"4g.24gb": 1}"#);
-    said(&mut command).refused();
-    assert_eq!(there(&world).len(), 1);
-    let partial = said(command.args(["--partial", "-o", "json"])).exits(1);
-    assert!(
-        partial.stderr.contains("container train has 1g.6gb at "),
-        "{partial:?}"
-    );
-    assert!(
-        partial.stderr.contains("the other GPUs have it"),
-        "{partial:?}"
-    );
-    let json = partial.json();
-    assert_eq!(json["applied"], true);
-    assert!(json["error"].is_string());
-    let instances = world.instances();
-    let on = |gpu| instances.iter().filter(|i| i.gpu == gpu).count();
-    assert_eq!((on(taken), on(1 - taken)), (1, 1));
-    world.has_its_slices("train").unwrap();
-}
-
+/// Failure: a lease is in the way of `migctl apply --wait`
 #[test]
 fn waits_for_leases_in_the_way() {
     let world = World::small();
@@ -88,6 +63,7 @@ fn release_under_way_is_waited_for() {
 }
 
 /// An apply that is stopped at each look at the ledger meets a release.
+/// Failure: a container ends while `apply` looks at driver and ledger
 #[test]
 fn release_between_looks_fails_no_apply() {
     if !strace::is_there() {

@@ -107,6 +107,7 @@ fn lease() -> Lease {
 
 /// If one read fails, a living container is only taken for dead if that read says that its one sign
 /// of life is not there.
+/// Failure: any read for the liveness of a container fails, with any errno
 #[test]
 fn never_hides_a_living_container() {
     let other = runmig_lease::model::Process {
@@ -167,6 +168,7 @@ fn says_no_record(errno: i32) -> bool {
 }
 
 /// A record that no low-level runtime can have written keeps no slice; one that cannot be read does.
+/// Failure: the low-level runtime cannot have a record at a path: too long, a link loop, or below a file
 #[test]
 fn impossible_records_keep_no_slice() {
     let view = view();

@@ -6,6 +6,7 @@ use testkit::faults::strace;
 use testkit::prelude::*;
 
 /// A table of descriptors that is a thread's own shows below that thread alone.
+/// Failure: a thread with its own descriptor table has the slice open
 #[test]
 fn finds_descriptor_of_one_thread() {
     let world = World::small();
@@ -41,6 +42,7 @@ fn finds_descriptor_of_one_thread() {
 }
 
 /// Without a `statx` that asks no server, runmig cannot look at the files of other processes.
+/// Failure: the kernel does not tell without the server, or a filter forbids `statx`
 #[test]
 fn hands_out_nothing_unseen() {
     if !strace::is_there() {

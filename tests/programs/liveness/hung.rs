@@ -5,6 +5,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use testkit::fuse::{Fuse, Holder};
 use testkit::prelude::*;
 
+/// Failure: a process on the machine has a file open there
 #[test]
 fn file_on_hung_mount_blocks_nothing() {
     let world = World::small();
@@ -38,6 +39,7 @@ fn file_on_hung_mount_blocks_nothing() {
 }
 
 /// The same, where the container's bundle or its low-level runtime's record is what hangs.
+/// Failure: the bundle of a dead container lies there
 #[test]
 fn hung_bundle_is_left_alone() {
     let world = World::small();
@@ -57,6 +59,7 @@ fn hung_bundle_is_left_alone() {
     fuse.nobody_was_stuck();
 }
 
+/// Failure: the low-level runtime's record of a container in creation lies there
 #[test]
 fn hung_runtime_record_counts_as_alive() {
     let world = World::small();

@@ -47,6 +47,7 @@ fn ends(world: &World) {
     world.as_if_nothing_had_been().unwrap();
 }
 
+/// Failure: `gc`, `release` or a create without room runs in another pid namespace than the container's engine
 #[test]
 fn keeps_leases_of_other_pid_namespace() {
     let world = World::small();
@@ -77,6 +78,7 @@ fn create_without_room_keeps_unseen_containers() {
 }
 
 /// A `/proc` that is empty, of another pid namespace, or that hides others.
+/// Failure: `/proc` is empty, of another pid namespace, or hides other processes; or `gc` runs in a user namespace
 #[test]
 fn keeps_leases_where_proc_lies() {
     let world = World::small();
@@ -100,6 +102,7 @@ fn keeps_leases_where_proc_lies() {
     ends(&world);
 }
 
+/// Failure: `gc`, `release` or a create without room runs in another pid namespace than the container's engine, in another time namespace, which shifts start times
 #[test]
 fn keeps_leases_of_other_time_namespace() {
     let world = World::small();
@@ -110,6 +113,7 @@ fn keeps_leases_of_other_time_namespace() {
 }
 
 /// Init is dead, and runmig cannot read the other processes of its cgroup.
+/// Failure: `gc`, `release` or a create without room runs in another pid namespace than the container's engine, in another cgroup namespace, with other paths
 #[test]
 fn keeps_cgroups_of_other_namespace() {
     let world = World::small();
@@ -124,6 +128,7 @@ fn keeps_cgroups_of_other_namespace() {
 }
 
 /// The first pid namespace shows all others, so there the slices of one that has ended come back.
+/// Failure: the engine ran in a pid namespace that has ended
 #[test]
 fn collects_what_ended_pid_namespaces_held() {
     let own = std::fs::read_link("/proc/self/ns/pid").unwrap();

@@ -102,6 +102,7 @@ fn answers_get_and_head() {
     );
 }
 
+/// Failure: a request to the endpoint that is not HTTP/1, too long, too slow or half
 #[test]
 fn refuses_other_requests() {
     let Some(setup) = setup() else { return };
@@ -167,6 +168,7 @@ fn client_gone_early_is_no_error() {
 }
 
 /// Prometheus tells how long it waits. The ledger's part arrives before that.
+/// Failure: the driver is slower than a scrape
 #[test]
 fn slow_driver_leaves_ledger_in_time() {
     let Some(setup) = setup() else { return };

@@ -67,6 +67,7 @@ fn writes_file_without_driver() {
     assert_eq!(seen.value("runmig_driver_up", &[]), 0.0);
 }
 
+/// Failure: the folder of the textfile is missing, a link, or open to others
 #[test]
 fn refuses_places_of_others() {
     let Some(setup) = setup() else { return };
@@ -138,6 +139,7 @@ fn full_folder_keeps_old_file() {
     );
 }
 
+/// Failure: a kill or a full disk while `migctl metrics --textfile` writes
 #[test]
 fn killed_writer_keeps_old_file() {
     let Some(setup) = setup() else { return };
@@ -198,6 +200,7 @@ fn writers_at_once_leave_whole_file() {
 }
 
 /// A writer that is stopped keeps others out for seconds, not for ever.
+/// Failure: a writer of the textfile is stopped
 #[test]
 fn gives_up_on_stopped_writer() {
     let Some(setup) = setup() else { return };

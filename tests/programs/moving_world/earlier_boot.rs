@@ -41,6 +41,7 @@ fn calls_for(world: &World, count: usize) -> BTreeMap<String, usize> {
 }
 
 /// Each of the two records is opened once and removed once; nothing else grows with their number.
+/// Failure: thousands of leases of an earlier boot remain
 #[test]
 fn collects_earlier_boots_in_linear_work() {
     if !strace::is_there() {

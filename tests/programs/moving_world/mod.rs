@@ -14,6 +14,7 @@ const ID: &str = "victim";
 /// NVML_ERROR_UNKNOWN.
 const UNKNOWN: u32 = 999;
 
+/// Failure: a reboot
 #[test]
 fn reboot_makes_instance_another() {
     let world = World::small();
@@ -34,6 +35,7 @@ fn reboot_makes_instance_another() {
     world.as_if_nothing_had_been().unwrap();
 }
 
+/// Failure: a GPU falls off the bus
 #[test]
 fn lost_gpu_keeps_its_leases() {
     let world = World::small();
@@ -50,6 +52,7 @@ fn lost_gpu_keeps_its_leases() {
 }
 
 /// One call that fails hides neither its GPU nor the other.
+/// Failure: a GPU does not tell its number of free instances
 #[test]
 fn shows_gpu_whose_capacity_fails() {
     let world = World::of(SMALL, 2);
@@ -82,6 +85,7 @@ fn shows_gpu_whose_capacity_fails() {
     assert_eq!(whole["error"], Value::Null);
 }
 
+/// Failure: an administrator switches MIG off or resets a GPU
 #[test]
 fn mig_is_switched_off_under_us() {
     let world = World::small();
@@ -98,6 +102,7 @@ fn mig_is_switched_off_under_us() {
 }
 
 /// Its container has lost what it had and is not told; what it had room for stays its own.
+/// Failure: an administrator switches MIG off or resets a GPU, under a living container
 #[test]
 fn survives_reset_under_container() {
     let world = World::small();
@@ -120,6 +125,7 @@ fn survives_reset_under_container() {
     world.as_if_nothing_had_been().unwrap();
 }
 
+/// Failure: an administrator destroys an instance of runmig and creates another there
 #[test]
 fn tells_reused_gpu_instance_id_apart() {
     let world = World::small();
@@ -234,6 +240,7 @@ fn hook(world: &World) -> Call {
     world.hook(ID, &lease)
 }
 
+/// Failure: an administrator takes the room between any two steps
 #[test]
 fn create_survives_taken_room() {
     between_any_two_steps("create, room taken", create, takes_the_room);

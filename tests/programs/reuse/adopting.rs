@@ -86,6 +86,7 @@ fn release_leaves_adopted_instance() {
 }
 
 /// A reader of an unreadable record knows from its name that the instance is not ours.
+/// Failure: the record of an adopted instance is damaged
 #[test]
 fn damaged_record_destroys_nothing() {
     let world = adopting();

@@ -91,6 +91,7 @@ fn reuses_slice_without_gpu_change() {
 }
 
 /// The last container has no say any more: its late hooks and deletes find nothing.
+/// Failure: a late hook or delete of the last container of an idle slice
 #[test]
 fn last_container_cannot_release_it() {
     let world = keeping();
@@ -174,6 +175,7 @@ fn idle_slice_frees_media_engines() {
     tidy_up(&world);
 }
 
+/// Failure: a process still computes on an idle slice, or has it open
 #[test]
 fn never_reuses_slice_in_use() {
     let world = keeping();
@@ -194,6 +196,7 @@ fn never_reuses_slice_in_use() {
 }
 
 /// Processes that were killed a moment ago are let go of a little late.
+/// Failure: a create needs the room of a slice that has just become idle, and the driver still calls it in use
 #[test]
 fn waits_for_recently_released_slice() {
     const IN_USE: Outcome = Outcome::Return(19);
@@ -243,6 +246,7 @@ fn never_reuses_opened_slice() {
 }
 
 /// An administrator destroyed it, or made another of it.
+/// Failure: an administrator destroys an idle slice, or creates another instance there
 #[test]
 fn drops_missing_or_changed_instance() {
     for start in [None, Some(0), Some(2)] {

@@ -81,6 +81,7 @@ fn last_holder_releases_it() {
 }
 
 /// The one that made it fails, and the other lives on with it.
+/// Failure: the creator of a shared slice fails, or dies half way
 #[test]
 fn second_keeps_it_after_failed_first() {
     let world = World::small();
@@ -112,6 +113,7 @@ fn second_keeps_it_after_failed_first() {
 }
 
 /// Eight containers of two pods at once, and back at once: two instances, each made and destroyed once.
+/// Failure: containers that share a slice come and go at once
 #[test]
 fn shares_among_concurrent_creates() {
     let world = World::small();
@@ -164,6 +166,7 @@ fn second_survives_killed_first() {
 }
 
 /// An unreadable record still counts: the instance is not destroyed under it.
+/// Failure: the record of a sharer is damaged
 #[test]
 fn damaged_record_counts_as_holder() {
     let world = World::small();

@@ -68,6 +68,7 @@ fn delete_peer(world: &World) -> Command {
     world.runmig(&["delete", "--force", PEER])
 }
 
+/// Failure: the last seat of a slice ends while a create joins the slice
 #[test]
 fn create_meets_last_release() {
     meet("release-seat", PEER, create_peer);

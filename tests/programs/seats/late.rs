@@ -41,6 +41,7 @@ fn end(setup: &Setup, maker: Going, ids: &[String]) {
 }
 
 /// The slice in the making would have less free memory, and so be the first choice.
+/// Failure: the maker of a slice for seats hangs
 #[test]
 fn prefers_slice_that_exists() {
     for level in ["none", "mps"] {

@@ -44,6 +44,7 @@ fn damaged_seat_ends_alone() {
 }
 
 /// A slice on record without a seat is one that a kill left.
+/// Failure: a kill after the end of a seat's daemon, before the end of its slice
 #[test]
 fn gc_destroys_slice_without_seats() {
     let setup = on(Low::Runc, "mps");
@@ -62,6 +63,7 @@ fn gc_destroys_slice_without_seats() {
 
 /// The hook ends the daemon of a lost ledger. The slice stays, since others may have seats in it, and the error names
 /// the command that frees it.
+/// Failure: the ledger of a seat at `mps` is lost
 #[test]
 fn hook_of_lost_ledger_ends_daemon() {
     let setup = on(Low::Runc, "mps");

@@ -108,6 +108,7 @@ fn follows_a_new_ledger() {
     list.until("claim team/new");
 }
 
+/// Failure: the reader of `migctl list --watch` ends, or the state directory is replaced
 #[test]
 fn ends_with_its_reader() {
     let Some(setup) = setup() else { return };

@@ -12,6 +12,7 @@ fn is_told_of(waiter: &Going, dir: &Path) -> bool {
     infos.any(|info| info.contains("inotify wd:") && info.contains(&inode))
 }
 
+/// Failure: the bundle of a waiting create disappears
 #[test]
 fn waiter_without_bundle_blocks_nobody() {
     let world = World::small();

@@ -28,6 +28,7 @@ fn refused(going: Going) -> String {
 }
 
 /// Each is woken by the delete of another, and they come in their order, however slow the first is.
+/// Failure: several creates wait, and slices come back
 #[test]
 fn serves_in_order_of_arrival() {
     let world = World::small();
@@ -124,6 +125,7 @@ fn serves_all_as_machine_empties() {
 }
 
 /// It neither keeps its place nor anybody behind it.
+/// Failure: a kill of the first in the queue
 #[test]
 fn killed_waiter_blocks_nobody() {
     let world = World::small();
@@ -242,6 +244,7 @@ fn expired_wait_says_why() {
 }
 
 /// A small one would delay the large one that waits, so it does not even get what is free.
+/// Failure: a small request comes while a large one waits
 #[test]
 fn never_overtakes_earlier_request() {
     let world = World::small();

@@ -85,6 +85,7 @@ async fn slices(cluster: &Cluster) -> Vec<ResourceSlice> {
 }
 
 /// Nothing is published, and an account without rights is named.
+/// Failure: the API server is older than 1.36, or `DRAPartitionableDevices` is off
 #[tokio::test]
 async fn names_gates_and_rights() {
     let gates = "--feature-gates=DRAPartitionableDevices=false,DRAExtendedResource=false,\
@@ -135,6 +136,7 @@ async fn names_gates_and_rights() {
 }
 
 /// An API server that had the gate at the driver's start may lose it later.
+/// Failure: the API server drops counters only after the driver's start
 async fn takes_back_what_lost_its_counters(cluster: &Cluster) {
     let api: Api<ResourceSlice> = Api::all(cluster.client.clone());
     let consumes = json!([{"counterSet": "gpu", "counters": {"memory": {"value": "1"}}}]);
@@ -190,6 +192,7 @@ async fn names_gate_of_status(cluster: &Cluster) {
     plugin.node_unprepare_resources(request).await.unwrap();
 }
 
+/// Failure: rights, CDI, the hook, the kubelet's folder or a DeviceClass are wrong
 #[tokio::test]
 async fn names_problems_of_node() {
     let Some(mut cluster) = Cluster::up().await else {
@@ -435,6 +438,7 @@ async fn shows_what_it_publishes(cluster: &Cluster) {
 }
 
 /// NVIDIA's drivers come later, and go.
+/// Failure: NVIDIA's device plugin or DRA driver is on the node, or comes later
 async fn withdraws_beside_other_drivers(cluster: &mut Cluster) {
     let nodes: Api<Node> = Api::all(cluster.client.clone());
     let amount = async |amount: &str| {

@@ -60,6 +60,7 @@ async fn ended_within(
 }
 
 /// A busy machine may make the short call a long one.
+/// Failure: a signal ends the driver during a call of the kubelet
 pub async fn signal_leaves_no_call_unanswered(cluster: &mut Cluster, device: &str) {
     for (name, takes_ms) in [("ends-late", 600_000), ("ends-soon", 500)] {
         let error = ended_within(cluster, device, (name, takes_ms)).await;

@@ -136,6 +136,7 @@ async fn counters(cluster: &Cluster) -> Vec<CounterSet> {
 const READY: [&str; 3] = ["True", "SliceMade", "the slice is made and works"];
 
 /// With `evict` an illness that lasts evicts the pods.
+/// Failure: a GPU is lost, its MIG mode goes off, or the API server is away at the driver's start
 pub async fn health_follows_the_machine(cluster: &mut Cluster, device: &str) {
     let config = fs::read_to_string(cluster.at("config.toml")).unwrap();
     fs::write(cluster.at("config.toml"), format!("{config}evict = true\n")).unwrap();

@@ -9,6 +9,7 @@ use runmig_dra::kubelet::messages::PrepareRequest;
 use std::fs;
 
 /// The successor prepares claims beside the first process, and publishes only after that one's end.
+/// Failure: two processes of the driver run on a node, and the first is killed
 pub async fn one_process_publishes(cluster: &mut Cluster, device: &str) {
     let registry = cluster.at("kubelet/plugins_registry");
     let sockets = || {

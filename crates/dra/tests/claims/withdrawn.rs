@@ -109,6 +109,7 @@ pub async fn sweeps_deleted_claims(cluster: &mut Cluster, device: &str) {
 }
 
 /// An operator released a claim by hand. The file stays as long as a pod names the claim.
+/// Failure: Kubernetes forgets a claim, and no Unprepare comes, and its CDI file stays
 pub async fn sweeps_files_without_lease(cluster: &mut Cluster, device: &str) {
     let claim = cluster.claim("left", device, POOL).await;
     let file = format!("gpu.runmig.dev-{}.json", claim.uid);

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 const WATCHED: [&str; 2] = ["the pods of this node", "the ResourceSlices of this node"];
 
 /// Under each the prepared claim stays, Prepare names the answer, and the ResourceSlices are right again afterwards.
+/// Failure: the API server answers 401, 403, 404, 409, 410, 422, 500, half, or closes connections
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn survives_bad_answers() {
     let Some(mut cluster) = Cluster::up().await else {

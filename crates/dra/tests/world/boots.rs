@@ -38,6 +38,7 @@ async fn published(cluster: &Cluster, device: &str) -> (BTreeSet<String>, Option
 }
 
 /// The names follow the slots, and the device of the claim stays published.
+/// Failure: the node boots with a GPU less, one more, or another model
 #[tokio::test]
 async fn names_follow_the_slots() {
     let Some(mut cluster) = Cluster::up().await else {

@@ -8,6 +8,7 @@ use runmig_dra::kubelet::messages::Claim;
 use std::fs;
 use std::process::Command;
 
+/// Failure: the folder of CDI files is full or read-only; a driver's file of the node's CDI specification is missing
 #[tokio::test]
 async fn names_problems_of_cdi() {
     let Some(mut cluster) = Cluster::up().await else {
@@ -60,6 +61,7 @@ async fn names_folder(cluster: &Cluster, claim: &Claim, options: &str, cause: &s
 }
 
 /// The driver sees the node's CDI specifications in a folder of this test.
+/// Failure: another vendor's CDI file is broken
 async fn names_files_of_driver(cluster: &mut Cluster, claim: &Claim) {
     let vendor = cluster.at("vendor");
     fs::create_dir(&vendor).unwrap();

@@ -7,6 +7,7 @@ use crate::mounted::Mounted;
 use std::fs;
 
 /// The claim's Prepare says so, and succeeds after the repair.
+/// Failure: the state directory is full, or a claim's record is damaged
 #[tokio::test]
 async fn names_problems_of_ledger() {
     let Some(mut cluster) = Cluster::up().await else {
@@ -74,6 +75,7 @@ async fn names_damaged_record(cluster: &Cluster, device: &str) {
 }
 
 /// The driver ends, and its pod's log has the cause.
+/// Failure: the state directory is read-only
 async fn names_read_only_directory(cluster: &mut Cluster) {
     cluster.end_driver();
     let _state = Mounted::tmpfs(&cluster.at("state"), "ro,mode=0700");

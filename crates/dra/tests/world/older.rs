@@ -30,6 +30,7 @@ fn names(names: &[&str]) -> BTreeSet<String> {
 
 /// The ResourceSlices follow the node again, although the driver has nothing new to write. A claim that the older state
 /// lacks ends, unless a process uses its slice.
+/// Failure: the API server is away for long, and comes back with an older state
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn survives_restored_backup() {
     let Some(mut cluster) = Cluster::up().await else {

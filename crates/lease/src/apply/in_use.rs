@@ -1,7 +1,7 @@
 //! The processes that are in the way of a plan.
 
-use super::look::{GpuState, Present};
-use super::plan::Plan;
+use super::look::Present;
+use super::plan::GpuPlan;
 use crate::context::LeaseContext;
 use crate::draft;
 use crate::error::{Result, printable};
@@ -10,7 +10,6 @@ use crate::model::GpuUuid;
 use crate::process::Holders;
 use crate::reclaim;
 use crate::store::{InstanceState, Origin, Resource};
-use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The id under which [`InUse`] has the processes of a whole GPU.
@@ -27,51 +26,44 @@ impl InUse {
         known.map_or(&[], |processes| processes.as_slice())
     }
 
-    /// Looks at the instances that plans destroy and that were not looked at before. Returns whether a process holds
-    /// one, so that other plans may be better.
+    /// Looks at the instances that plans destroy and that were not looked at before, and at the GPUs that they switch to MIG.
+    /// Returns whether a process holds one, so that other plans may be better.
     pub(super) fn look_at(
         &mut self,
         context: &LeaseContext<'_>,
         driver: &impl Queries,
-        states: &[GpuState],
-        plans: &[Plan],
+        gpus: &[GpuPlan],
     ) -> Result<bool> {
         let mut found = false;
-        for gpu in switched_on(states, plans) {
-            let key = (gpu.gpu.uuid.clone(), WHOLE);
-            if let Entry::Vacant(entry) = self.0.entry(key) {
-                let processes = entry.insert(processes(driver, &gpu.gpu.uuid)?);
-                found |= !processes.is_empty();
-            }
-        }
-        for (gpu, present, id) in doomed(states, plans) {
-            let key = (gpu.gpu.uuid.clone(), id);
-            if self.0.contains_key(&key) || !present.holders.is_empty() {
+        for (gpu, present, id) in ending(gpus) {
+            let key = (gpu.uuid().clone(), id);
+            if self.0.contains_key(&key) || present.is_some_and(|one| !one.holders.is_empty()) {
                 continue;
             }
-            let holders = holders(context, driver, gpu, present)?;
+            let holders = match present {
+                Some(present) => holders(context, driver, &gpu.state.gpu, (present, id))?,
+                None => processes(driver, gpu.uuid())?,
+            };
             found |= !holders.is_empty();
             self.0.insert(key, holders);
         }
         Ok(found)
     }
 
-    /// Returns whether all instances that plans destroy were looked at, and all GPUs that they switch to MIG.
-    pub(super) fn knows(&self, states: &[GpuState], plans: &[Plan]) -> bool {
-        let known = |gpu: &DetailedGpu, id| self.0.contains_key(&(gpu.gpu.uuid.clone(), id));
-        doomed(states, plans).all(|(gpu, _, id)| known(gpu, id))
-            && switched_on(states, plans).all(|gpu| known(gpu, WHOLE))
+    /// Returns whether all these instances and GPUs were looked at.
+    pub(super) fn knows(&self, gpus: &[GpuPlan]) -> bool {
+        ending(gpus).all(|(gpu, _, id)| self.0.contains_key(&(gpu.uuid().clone(), id)))
     }
 }
 
-/// Returns the GPUs that plans switch to MIG.
-fn switched_on<'a>(
-    states: &'a [GpuState],
-    plans: &'a [Plan],
-) -> impl Iterator<Item = &'a DetailedGpu> {
-    let both = states.iter().zip(plans);
-    both.filter(|(_, plan)| plan.mode == Some(true))
-        .map(|(state, _)| &state.gpu)
+/// Returns the instances that plans destroy, each with its id, and the GPUs that they switch to MIG.
+fn ending(gpus: &[GpuPlan]) -> impl Iterator<Item = (&GpuPlan, Option<&Present>, u32)> {
+    gpus.iter().flat_map(|gpu| {
+        let doomed = gpu.doomed();
+        let doomed = doomed.filter_map(move |present| Some((gpu, Some(present), present.id?)));
+        let whole = (gpu.mode == Some(true)).then_some((gpu, None, WHOLE));
+        doomed.chain(whole)
+    })
 }
 
 /// Returns the processes on a GPU outside of MIG mode.
@@ -82,25 +74,14 @@ fn processes(driver: &impl Queries, gpu: &GpuUuid) -> Result<Vec<String>> {
     Ok(pids.iter().map(|pid| format!("process {pid}")).collect())
 }
 
-/// Returns the instances that plans destroy, each with its id.
-fn doomed<'a>(
-    states: &'a [GpuState],
-    plans: &'a [Plan],
-) -> impl Iterator<Item = (&'a DetailedGpu, &'a Present, u32)> {
-    states.iter().zip(plans).flat_map(|(state, plan)| {
-        let present = plan.destroy.iter().map(|n| &state.present[*n]);
-        present.filter_map(|present| Some((&state.gpu, present, present.id?)))
-    })
-}
-
 /// Returns the processes on an instance. One that cannot be seen counts.
 fn holders(
     context: &LeaseContext<'_>,
     driver: &impl Queries,
     gpu: &DetailedGpu,
-    present: &Present,
+    (present, id): (&Present, u32),
 ) -> Result<Vec<String>> {
-    let (Some(slice), Some(id)) = (present.slice(gpu), present.id) else {
+    let Some(slice) = present.slice(gpu) else {
         return Ok(Vec::new());
     };
     let state = (Origin::Administrator, InstanceState::Ready);

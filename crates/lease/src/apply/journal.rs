@@ -1,20 +1,16 @@
 //! Puts the changes of an apply on record before they begin, and takes back those that never began.
 
-use super::look::{GpuState, Present};
+use super::look::Present;
 use super::modes::Holds;
-use super::plan::Plan;
+use super::plan::GpuPlan;
 use crate::context::LeaseContext;
 use crate::draft;
 use crate::error::{self, Error, Result};
 use crate::gpu::{DetailedGpu, Queries};
-use crate::model::{Part, Profile};
 use crate::store::{
     Instance, InstanceState, LeaseState, Ledger, Operation, Origin, Resource, Slice,
 };
 use std::collections::VecDeque;
-
-/// The changes on record, in their order.
-pub(super) struct Journaled(pub(super) VecDeque<Step>);
 
 /// A change that is on record and has not been made.
 pub(super) enum Step {
@@ -25,32 +21,15 @@ pub(super) enum Step {
         /// The record before the apply. None for an instance that was not on record.
         before: Option<Box<Instance>>,
     },
-    /// Creates compute instances, and before them their instance if that is new.
-    Build {
-        /// The record of the instance, which is *creating* if it is new.
+    /// Creates an instance with its compute instances.
+    Create {
+        /// Its record.
         instance: Box<Instance>,
-        parts: Parts,
+        /// The compute slices of each compute instance.
+        parts: Vec<u32>,
+        /// Whether the only one fills the instance, by any profile that does.
+        is_whole: bool,
     },
-}
-
-/// Compute instances to create.
-pub(super) struct Parts {
-    /// The new ones.
-    pub new: Vec<Part>,
-    /// The number of others in the instance.
-    pub there: usize,
-    /// Whether the only one fills its instance, by any profile that does.
-    pub is_whole: bool,
-}
-
-impl Parts {
-    fn of(new: &[Part], there: usize, profile: &Profile) -> Parts {
-        Parts {
-            new: new.to_vec(),
-            there,
-            is_whole: there == 0 && new == [Part::of(profile.compute_slices)],
-        }
-    }
 }
 
 /// A record to write, and the one that it replaces.
@@ -59,14 +38,13 @@ struct Entry {
     before: Option<Instance>,
 }
 
-/// Puts the changes on record. Returns none if a record changed since the look.
+/// Puts the changes on record, in the order in which they are made. Returns none if a record changed since the look.
 pub(super) fn write(
     context: &LeaseContext<'_>,
     driver: &impl Queries,
     (name, operation): (&str, &Operation),
-    (states, plans): (&[GpuState], &[Plan]),
-    holds: &Holds,
-) -> Result<Option<Journaled>> {
+    (gpus, holds): (&[GpuPlan], &Holds),
+) -> Result<Option<VecDeque<Step>>> {
     let draft = Draft {
         context,
         driver,
@@ -74,8 +52,8 @@ pub(super) fn write(
         operation,
     };
     let (mut records, mut steps) = (Vec::new(), VecDeque::new());
-    for (state, plan) in states.iter().zip(plans) {
-        draft.of_gpu(state, plan, (&mut records, &mut steps))?;
+    for gpu in gpus {
+        draft.of_gpu(gpu, (&mut records, &mut steps))?;
     }
     let held = holds.records().map(|instance| Entry {
         instance: instance.clone(),
@@ -98,7 +76,7 @@ pub(super) fn write(
             return Err(e.and(error::all(undone).err()));
         }
     }
-    Ok(Some(Journaled(steps)))
+    Ok(Some(steps))
 }
 
 /// Returns whether no release of the leases on these records has begun since the look: it may destroy an instance that is
@@ -133,12 +111,11 @@ struct Draft<'a, D> {
 impl<D: Queries> Draft<'_, D> {
     fn of_gpu(
         &self,
-        state: &GpuState,
-        plan: &Plan,
+        plan: &GpuPlan,
         (records, steps): (&mut Vec<Entry>, &mut VecDeque<Step>),
     ) -> Result<()> {
-        for n in &plan.destroy {
-            let present = &state.present[*n];
+        let state = &plan.state;
+        for present in plan.doomed() {
             let mut instance = self.instance(&state.gpu, present, InstanceState::Releasing)?;
             instance.operation = Some(self.operation.id().clone());
             let before = present.record.clone();
@@ -148,19 +125,11 @@ impl<D: Queries> Draft<'_, D> {
             });
             records.push(Entry { instance, before });
         }
-        for (n, missing) in &plan.keep {
-            let present = &state.present[*n];
+        for present in plan.keep.iter().map(|n| &state.present[*n]) {
             if !is_marked(present) {
                 continue;
             }
             let instance = self.instance(&state.gpu, present, InstanceState::Ready)?;
-            let profile = state.gpu.offered(present.profile_id);
-            if let Some(profile) = profile.filter(|_| !missing.is_empty()) {
-                steps.push_back(Step::Build {
-                    instance: Box::new(instance.clone()),
-                    parts: Parts::of(missing, present.compute.len(), profile),
-                });
-            }
             let before = present.record.clone();
             if before.as_ref() != Some(&instance) {
                 records.push(Entry { instance, before });
@@ -177,9 +146,10 @@ impl<D: Queries> Draft<'_, D> {
             let mut instance = self.draft(slice, InstanceState::Creating)?;
             instance.operation = Some(self.operation.id().clone());
             instance.planned = true;
-            steps.push_back(Step::Build {
+            steps.push_back(Step::Create {
                 instance: Box::new(instance.clone()),
-                parts: Parts::of(&new.parts, 0, profile),
+                parts: new.parts.clone(),
+                is_whole: new.parts == [profile.compute_slices],
             });
             records.push(Entry {
                 instance,
@@ -257,10 +227,8 @@ pub(super) fn withdraw(context: &LeaseContext<'_>, left: VecDeque<Step>) -> Resu
                 (false, _) => Ok(()),
             }
         }
-        Step::Build { instance, .. } if n > 0 && instance.state == InstanceState::Creating => {
-            ledger.remove_instance(&instance).map(drop)
-        }
-        Step::Build { .. } => Ok(()),
+        Step::Create { instance, .. } if n > 0 => ledger.remove_instance(&instance).map(drop),
+        Step::Create { .. } => Ok(()),
     });
     error::all(undone.collect::<Vec<_>>())
 }

@@ -5,10 +5,9 @@ use crate::context::LeaseContext;
 use crate::error::{Result, printable};
 use crate::gpu::{DetailedCompute, DetailedGpu, DetailedInstance, Metered};
 use crate::inventory::Unread;
-use crate::model::{GpuUuid, OperationId, Part, Placement};
+use crate::model::{GpuUuid, OperationId, Placement};
 use crate::placement::Standing;
 use crate::store::{Entry, Instance, InstanceName, InstanceState, LeaseState, Listing, Slice};
-use std::collections::BTreeMap;
 
 /// A GPU with all that lies on it or is promised there.
 pub(super) struct GpuState {
@@ -29,8 +28,6 @@ pub(super) struct Present {
     /// The driver's id. None where only a record tells of the instance.
     pub id: Option<u32>,
     pub compute: Vec<DetailedCompute>,
-    /// The further compute instances that fit; see [`DetailedInstance::room`].
-    pub room: BTreeMap<u32, u32>,
     /// The record, unless it cannot be read.
     pub record: Option<Instance>,
     /// The holders of its leases, and the processes that have it open.
@@ -49,13 +46,13 @@ impl Present {
             profile_id: self.profile_id,
             placement: self.placement,
             parts: match self.id {
-                Some(_) => self.compute.iter().map(DetailedCompute::part).collect(),
+                Some(_) => self.compute.iter().map(|ci| ci.slices).collect(),
                 // A slice that is promised or being made will be whole.
-                None => vec![Part::of(
-                    profile.map_or(0, |profile| profile.compute_slices),
-                )],
+                None => profile
+                    .map(|profile| profile.compute_slices)
+                    .into_iter()
+                    .collect(),
             },
-            room: self.room.clone(),
             is_held: !self.holders.is_empty(),
         }
     }
@@ -161,7 +158,6 @@ impl<'l> Records<'l> {
             }
             present.id = Some(one.id);
             present.compute.clone_from(&one.compute_instances);
-            present.room.clone_from(&one.room);
             let processes = in_use.of(&gpu.gpu.uuid, one.id);
             present.holders.extend(processes.iter().cloned());
             present
@@ -298,7 +294,6 @@ impl Present {
             placement,
             id: None,
             compute: Vec::new(),
-            room: BTreeMap::new(),
             record: None,
             holders: Vec::new(),
             is_going: false,

@@ -13,86 +13,57 @@ mod outcome;
 mod plan;
 mod wait;
 
-pub use outcome::{Applied, Change, Made, PlannedInstance, PlannedMode};
+pub use outcome::{Applied, Made, PlannedInstance, PlannedMode};
 
 use crate::context::LeaseContext;
 use crate::error::{Error, Result};
-use crate::gpu::{Metered, Mig, Queries};
-use crate::layout::{Checkpoint, Configuration};
+use crate::gpu::{Metered, Queries};
+use crate::layout::Configuration;
 use crate::model::{GpuUuid, MigMode};
 use crate::reclaim;
 use crate::store::Operation;
 use in_use::InUse;
-use journal::Journaled;
-use look::GpuState;
+use journal::Step;
 use modes::Holds;
-use plan::Plan;
-use std::collections::BTreeSet;
+use plan::GpuPlan;
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 use wait::Wait;
 
 /// How often the machine may change under the eyes of an apply.
 const MAX_TRIES: usize = 16;
 
-/// The state to reach.
-#[derive(Clone, Copy)]
-pub enum Goal<'a> {
-    /// A configuration of a file.
-    Layout(&'a Configuration),
-    /// The state in a checkpoint, to the place.
-    Checkpoint(&'a Checkpoint),
-}
-
-impl Goal<'_> {
-    /// Returns the name of the layout on record.
-    fn name(&self) -> &str {
-        match self {
-            Goal::Layout(configuration) => &configuration.name,
-            Goal::Checkpoint(_) => "checkpoint",
-        }
-    }
-}
-
 /// The options of an apply.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ApplyOptions {
-    /// Sets the MIG modes alone.
-    pub modes_only: bool,
     /// Leaves a GPU as it is whose new MIG mode waits for a reset.
     pub skip_reset: bool,
     /// Changes nothing, and tells the plan.
     pub dry_run: bool,
-    /// Leaves out the GPUs that do not allow the changes.
-    pub partial: bool,
     /// The time to wait for leases and processes that are in the way.
     pub wait: Duration,
 }
 
-/// Brings the GPUs to a goal.
+/// The profiles of each GPU with leases or processes in the way.
+type HeldGpus = Vec<(GpuUuid, Vec<u32>)>;
+
+/// Brings the GPUs to a layout.
 ///
 /// # Errors
-/// The goal cannot be reached: then nothing has changed. A failed call of the driver: then the changes before it stay,
+/// The GPUs cannot have the layout: then nothing has changed. A failed call of the driver: then the changes before it stay,
 /// and the next apply completes them. Leases and processes in the way are no error, see [`Applied::obstacles`].
 pub(crate) fn apply(
     context: &LeaseContext<'_>,
-    goal: Goal<'_>,
+    layout: &Configuration,
     options: ApplyOptions,
 ) -> Result<Applied> {
-    let partial = options.partial;
-    let attempt = |leaves_held| {
-        let leaves = Leaves {
-            refused: partial,
-            held: leaves_held,
-        };
-        attempt(context, goal, options, leaves)
-    };
     if options.wait.is_zero() || options.dry_run {
-        return attempt(partial).map(|(applied, _)| applied);
+        return attempt(context, layout, options).map(|(applied, _)| applied);
     }
-    let mut turn = Wait::begin(context, goal.name(), options.wait)?;
+    let mut turn = Wait::begin(context, &layout.name, options.wait)?;
     loop {
         let is_last = turn.is_over();
-        let (applied, held) = attempt(partial && is_last)?;
+        let (applied, held) = attempt(context, layout, options)?;
         if held.is_empty() || is_last {
             return Ok(applied);
         }
@@ -100,33 +71,19 @@ pub(crate) fn apply(
     }
 }
 
-/// The GPUs that an apply leaves out.
-#[derive(Clone, Copy)]
-struct Leaves {
-    /// Those that cannot have the goal, whatever ends.
-    refused: bool,
-    /// Those with leases or processes in the way.
-    held: bool,
-}
-
-/// The profiles of each GPU with leases or processes in the way.
-type HeldGpus = Vec<(GpuUuid, Vec<u32>)>;
-
-/// Makes the changes if the GPUs allow them, or those on the GPUs that do. Returns the GPUs that keep it from that.
+/// Makes the changes if the GPUs allow them. Returns the GPUs that do not.
 fn attempt(
     context: &LeaseContext<'_>,
-    goal: Goal<'_>,
+    layout: &Configuration,
     options: ApplyOptions,
-    leaves: Leaves,
 ) -> Result<(Applied, HeldGpus)> {
     if !options.dry_run {
         reclaim::collect(context, false)?;
     }
     let mut attempt = Attempt {
         context,
-        goal,
+        layout,
         options,
-        leaves,
         with_mig: BTreeSet::new(),
         in_use: InUse::default(),
         operation: None,
@@ -145,9 +102,8 @@ fn attempt(
 
 struct Attempt<'a> {
     context: &'a LeaseContext<'a>,
-    goal: Goal<'a>,
+    layout: &'a Configuration,
     options: ApplyOptions,
-    leaves: Leaves,
     /// The GPUs whose MIG mode the driver has told.
     with_mig: BTreeSet<GpuUuid>,
     in_use: InUse,
@@ -157,51 +113,54 @@ struct Attempt<'a> {
     holds: Holds,
 }
 
-/// The plans of one look.
-struct Looked {
-    states: Vec<GpuState>,
-    plans: Vec<Plan>,
+/// The changes on record, and what they hold.
+struct Journaled {
+    steps: VecDeque<Step>,
+    holds: Holds,
+    applied: Applied,
 }
 
 impl Attempt<'_> {
     fn run(&mut self, driver: &mut Metered<'_>) -> Result<(Applied, HeldGpus)> {
+        let name = self.layout.name.as_str();
         // The changes as a whole, once the modes are set and the instances come.
         let mut begun: Option<Applied> = None;
+        let whole = |begun: Option<Applied>, now| match begun {
+            Some(begun) => begun.and_then(now),
+            None => now,
+        };
         for _ in 0..MAX_TRIES {
             // A look at the processes of the machine takes its time, so no create waits for it.
-            let Some(Looked { states, plans }) = self.look(driver)? else {
+            let Some(gpus) = self.look(driver)? else {
                 continue;
             };
-            let in_use = &mut self.in_use;
-            if in_use.look_at(self.context, driver, &states, &plans)? {
+            if self.in_use.look_at(self.context, driver, &gpus)? {
                 continue;
             }
-            let held = held_gpus(&states, &plans);
-            if self.options.dry_run || !(self.leaves.held || held.is_empty()) {
-                let applied = Applied::new(self.goal.name(), (&states, &plans), Made::Nothing);
+            let held = held_gpus(&gpus);
+            if self.options.dry_run || !held.is_empty() {
+                let applied = Applied::new(name, &gpus, Made::Nothing);
                 return Ok((whole(begun, applied), held));
             }
-            let Some((journaled, holds, applied)) = self.journal(driver)? else {
+            let Some(journaled) = self.journal(driver)? else {
                 continue;
             };
-            std::mem::replace(&mut self.holds, holds).end(self.context)?;
-            finish(self.context, driver, journaled)?;
-            let applied = whole(begun.take(), applied);
-            if let Some(operation) = self.operation.as_ref().filter(|_| !self.holds.is_empty()) {
-                let may_reset = !self.options.skip_reset;
-                self.holds
-                    .set_modes(self.context, driver, may_reset.then_some(operation))?;
-                // A new instance may have the id of one that is gone.
-                self.in_use = InUse::default();
-                begun = Some(applied);
-                continue;
-            }
-            let name = self.goal.name();
-            if !self.options.modes_only && applied.obstacles.is_empty() {
+            std::mem::replace(&mut self.holds, journaled.holds).end(self.context)?;
+            let mut left = journaled.steps;
+            carry::carry_out(self.context, driver, &mut left)
+                .map_err(|e| e.and(journal::withdraw(self.context, left).err()))?;
+            let applied = whole(begun.take(), journaled.applied);
+            let operation = self.operation.as_ref().filter(|_| !self.holds.is_empty());
+            let Some(operation) = operation else {
                 self.context.observer.applied(name);
                 tracing::info!("layout {name} is applied");
-            }
-            return Ok((applied, HeldGpus::new()));
+                return Ok((applied, HeldGpus::new()));
+            };
+            let may_reset = (!self.options.skip_reset).then_some(operation);
+            self.holds.set_modes(self.context, driver, may_reset)?;
+            // A new instance may have the id of one that is gone.
+            self.in_use = InUse::default();
+            begun = Some(applied);
         }
         Err(
             Error::new("the instances on the GPUs are changed all the time").hint(
@@ -211,7 +170,7 @@ impl Attempt<'_> {
     }
 
     /// Looks at driver and ledger, and plans. Returns none if an instance ended meanwhile.
-    fn look(&mut self, driver: &Metered<'_>) -> Result<Option<Looked>> {
+    fn look(&mut self, driver: &Metered<'_>) -> Result<Option<Vec<GpuPlan>>> {
         let Some((gpus, listing)) = look::read(self.context, driver)? else {
             return Ok(None);
         };
@@ -227,70 +186,48 @@ impl Attempt<'_> {
         }
         let own = self.operation.as_ref().map(Operation::id);
         let states = look::look(self.context, (gpus, listing), &self.in_use, own);
-        let mut plans = plan::plan(self.goal, self.options.modes_only, &states)?;
-        if !self.holds.is_empty() {
-            // All other GPUs have the goal, as far as they allow it.
-            let both = states.iter().zip(&mut plans);
-            let others = both.filter(|(state, _)| !self.holds.has(&state.gpu.gpu.uuid));
-            others.for_each(|(_, plan)| *plan = Plan::default());
-        }
-        let mut refusals = plans.iter_mut().map(|plan| &mut plan.refusal);
-        match refusals.find_map(|refusal| refusal.take_if(|_| !self.leaves.refused)) {
-            Some(refusal) => Err(refusal),
-            None => Ok(Some(Looked { states, plans })),
-        }
+        let mut plans = plan::plan(self.layout, states)?;
+        // All other GPUs have the layout.
+        plans.retain(|gpu| self.holds.is_empty() || self.holds.has(gpu.uuid()));
+        Ok(Some(plans))
     }
 
     /// Looks again and puts the changes on record, while no create chooses a place. Returns none if the plan has changed.
-    fn journal(&mut self, driver: &Metered<'_>) -> Result<Option<(Journaled, Holds, Applied)>> {
+    fn journal(&mut self, driver: &Metered<'_>) -> Result<Option<Journaled>> {
         let context = self.context;
         if self.operation.is_none() {
             self.operation = Some(context.store.begin()?);
         }
-        let goal = self.goal;
-        let name = goal.name();
+        let name = self.layout.name.as_str();
         let _plan = context
             .store
             .lock_plan(&format!("apply of layout {name}"))?;
-        let Some(Looked { states, plans }) = self.look(driver)? else {
+        let Some(gpus) = self.look(driver)? else {
             return Ok(None);
         };
-        let allows = self.leaves.held || held_gpus(&states, &plans).is_empty();
-        let applied = Applied::new(name, (&states, &plans), Made::All);
-        let allowed: Vec<Plan> = plans.into_iter().map(Plan::or_skip).collect();
-        let operation = self.operation.as_ref();
-        let Some(operation) = operation.filter(|_| allows && self.in_use.knows(&states, &allowed))
-        else {
+        let allows = held_gpus(&gpus).is_empty() && self.in_use.knows(&gpus);
+        let Some(operation) = self.operation.as_ref().filter(|_| allows) else {
             return Ok(None);
         };
         let about = (name, operation);
-        let holds = Holds::draft(context, about, (&states, &allowed))?;
-        let journaled = journal::write(context, driver, about, (&states, &allowed), &holds)?;
-        Ok(journaled.map(|journaled| (journaled, holds, applied)))
+        let holds = Holds::draft(context, about, &gpus)?;
+        let steps = journal::write(context, driver, about, (&gpus, &holds))?;
+        Ok(steps.map(|steps| Journaled {
+            steps,
+            holds,
+            applied: Applied::new(name, &gpus, Made::All),
+        }))
     }
 }
 
-fn whole(begun: Option<Applied>, now: Applied) -> Applied {
-    match begun {
-        Some(begun) => begun.and_then(now),
-        None => now,
-    }
-}
-
-fn held_gpus(states: &[GpuState], plans: &[Plan]) -> HeldGpus {
-    let both = states.iter().zip(plans);
-    both.filter(|(_, plan)| plan.is_held())
-        .map(|(state, plan)| {
-            // A request for a whole GPU is kept off by an entry without profiles.
-            let offers = state.gpu.offers.iter().filter(|_| plan.mode != Some(true));
-            let profiles = offers.map(|offer| offer.profile.id);
-            (state.gpu.gpu.uuid.clone(), profiles.collect())
-        })
-        .collect()
-}
-
-fn finish(context: &LeaseContext<'_>, driver: &impl Mig, journaled: Journaled) -> Result<()> {
-    let mut left = journaled.0;
-    carry::carry_out(context, driver, &mut left)
-        .map_err(|e| e.and(journal::withdraw(context, left).err()))
+fn held_gpus(gpus: &[GpuPlan]) -> HeldGpus {
+    let held = gpus.iter().filter(|gpu| gpu.is_held());
+    held.map(|gpu| {
+        // A request for a whole GPU is kept off by an entry without profiles.
+        let offers = gpu.state.gpu.offers.iter();
+        let offers = offers.filter(|_| gpu.mode != Some(true));
+        let profiles = offers.map(|offer| offer.profile.id);
+        (gpu.uuid().clone(), profiles.collect())
+    })
+    .collect()
 }

@@ -1,7 +1,6 @@
 //! Switches MIG on and off. The apply holds each such GPU on record meanwhile, so that no create gets it.
 
-use super::look::GpuState;
-use super::plan::Plan;
+use super::plan::GpuPlan;
 use crate::context::LeaseContext;
 use crate::draft;
 use crate::error::{self, Context, Error, Result};
@@ -30,10 +29,10 @@ impl Holds {
     pub(super) fn draft(
         context: &LeaseContext<'_>,
         (name, operation): (&str, &Operation),
-        (states, plans): (&[GpuState], &[Plan]),
+        gpus: &[GpuPlan],
     ) -> Result<Holds> {
-        let both = states.iter().zip(plans);
-        let holds = both.filter_map(|(state, plan)| Some((&state.gpu.gpu, plan.mode?)));
+        let changed = gpus.iter();
+        let holds = changed.filter_map(|gpu| Some((&gpu.state.gpu.gpu, gpu.mode?)));
         let hold = |(gpu, on): (&Gpu, bool)| {
             let whole = Resource::Gpu(WholeGpu::of(gpu, 0, None));
             let state = (Origin::Administrator, InstanceState::Creating);

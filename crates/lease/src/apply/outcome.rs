@@ -1,9 +1,10 @@
-//! The plan of an apply in the words of its callers.
+//! What an apply changes, in the words of its callers.
 
-use super::look::{GpuState, Present};
-use super::plan::Plan;
-use crate::error::{Error, printable};
-use crate::model::{GpuUuid, Part, Placement};
+use super::look::Present;
+use super::plan::GpuPlan;
+use crate::error::printable;
+use crate::model::{GpuUuid, Placement};
+use serde::Serialize;
 
 /// The changes of an apply: those that it made, or those that it would make.
 #[derive(Debug)]
@@ -12,9 +13,9 @@ pub struct Applied {
     pub layout: String,
     /// The GPUs whose MIG mode changes.
     pub modes: Vec<PlannedMode>,
-    /// Every instance on the GPUs that the layout names and that are not left out, and the new ones.
+    /// Every instance on the GPUs that the layout names, and the new ones.
     pub instances: Vec<PlannedInstance>,
-    /// The leases and processes that have to end first, and the GPUs that cannot have the layout.
+    /// The leases and processes that have to end first.
     pub obstacles: Vec<String>,
     /// The changes that are made.
     pub made: Made,
@@ -27,101 +28,64 @@ pub enum Made {
     Nothing,
     /// Those before the new instances of GPUs whose MIG mode is new.
     Modes,
-    /// All, on the GPUs without an obstacle.
+    /// All.
     All,
 }
 
 /// A GPU whose MIG mode changes.
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct PlannedMode {
     /// The driver's index of the GPU.
     pub gpu_index: u32,
     /// The UUID of the GPU.
+    #[serde(rename = "gpuUUID")]
     pub gpu_uuid: GpuUuid,
     /// Whether MIG is on after the change.
-    pub enabled: bool,
+    pub mig_enabled: bool,
     /// The leases and processes on the GPU as a whole.
     pub holders: Vec<String>,
 }
 
 /// An instance that stays, goes or comes.
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct PlannedInstance {
     /// The driver's index of the GPU.
     pub gpu_index: u32,
     /// The UUID of the GPU.
+    #[serde(rename = "gpuUUID")]
     pub gpu_uuid: GpuUuid,
     /// The memory slices.
-    pub placement: Placement,
+    pub mig_placement: Placement,
     /// The name of the profile.
     pub profile: String,
-    /// The compute slices of each compute instance, after the change.
-    pub compute: Vec<u32>,
+    /// The compute slices of each compute instance.
+    pub compute_slices: Vec<u32>,
     /// Whether one compute instance fills it.
+    #[serde(skip)]
     pub is_whole: bool,
-    /// Whether it stays and gets more compute instances.
-    pub grows: bool,
-    /// The change.
-    pub change: Change,
+    /// `keep`, `create` or `destroy`.
+    pub change: &'static str,
     /// The leases and processes that hold it.
     pub holders: Vec<String>,
 }
 
-/// A change to an instance.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
-    /// The instance stays.
-    Keep,
-    /// It is created.
-    Create,
-    /// It is destroyed.
-    Destroy,
-}
-
-impl Change {
-    /// Returns the word of the change.
-    pub fn word(self) -> &'static str {
-        match self {
-            Change::Keep => "keep",
-            Change::Create => "create",
-            Change::Destroy => "destroy",
-        }
-    }
-}
-
 impl Applied {
-    pub(super) fn new(
-        layout: &str,
-        (states, plans): (&[GpuState], &[Plan]),
-        made: Made,
-    ) -> Applied {
-        let both = states.iter().zip(plans).filter(|(_, plan)| plan.is_named);
-        // An apply leaves a blocked GPU out.
-        let shown = both
-            .clone()
-            .filter(|(_, plan)| !(made == Made::All && plan.is_blocked()));
-        let obstacles = both.clone().flat_map(|(state, plan)| {
-            let held = plan.held.iter().map(|n| &state.present[*n]);
-            let held = held.map(|present| obstacle(state, present));
-            let busy = (!plan.busy.is_empty()).then(|| busy(state, plan));
-            held.chain(busy)
-                .chain(plan.refusal.as_ref().map(Error::line))
-        });
+    pub(super) fn new(layout: &str, gpus: &[GpuPlan], made: Made) -> Applied {
+        let mode = |gpu: &GpuPlan| {
+            Some(PlannedMode {
+                gpu_index: gpu.index(),
+                gpu_uuid: gpu.uuid().clone(),
+                mig_enabled: gpu.mode?,
+                holders: gpu.busy.clone(),
+            })
+        };
         Applied {
             layout: layout.to_owned(),
-            obstacles: obstacles.collect(),
-            modes: { shown.clone() }
-                .filter_map(|(state, plan)| Some((state, plan, plan.mode?)))
-                .map(|(state, plan, enabled)| PlannedMode {
-                    gpu_index: state.gpu.gpu.index,
-                    gpu_uuid: state.gpu.gpu.uuid.clone(),
-                    enabled,
-                    holders: plan.busy.clone(),
-                })
-                .collect(),
-            instances: shown
-                .flat_map(|(state, plan)| planned(state, plan))
-                .collect(),
+            modes: gpus.iter().filter_map(mode).collect(),
+            instances: gpus.iter().flat_map(planned).collect(),
+            obstacles: gpus.iter().flat_map(obstacles).collect(),
             made,
         }
     }
@@ -141,85 +105,72 @@ impl Applied {
         if self.obstacles.is_empty() {
             return None;
         }
-        let others = match self.made {
-            Made::All => "the other GPUs have it",
-            Made::Modes => "the MIG modes have changed",
+        let changed = match self.made {
             Made::Nothing => "nothing has changed",
+            Made::Modes | Made::All => "the MIG modes have changed",
         };
         Some(format!(
-            "cannot apply layout {}: {}; hint: end them, or choose a layout that keeps these instances and modes; {others}",
+            "cannot apply layout {}: {}; hint: end them, or choose a layout that keeps these instances and modes; {changed}",
             printable(&self.layout),
             self.obstacles.join("; ")
         ))
     }
 }
 
-fn planned(state: &GpuState, plan: &Plan) -> Vec<PlannedInstance> {
-    let item =
-        |placement, profile_id, compute: Vec<u32>, change, holders: &[String]| PlannedInstance {
-            gpu_index: state.gpu.gpu.index,
-            gpu_uuid: state.gpu.gpu.uuid.clone(),
-            placement,
-            profile: profile_name(state, profile_id),
-            is_whole: { state.gpu.offered(profile_id) }
-                .is_some_and(|profile| compute == [profile.compute_slices]),
-            compute,
-            grows: false,
+/// Returns the instances of a GPU in the order of the memory, an instance before its successor.
+fn planned(gpu: &GpuPlan) -> Vec<PlannedInstance> {
+    let item = |change, placement, profile_id, parts: &[u32], holders: &[String]| {
+        let compute_slices = parts.to_vec();
+        let offered = gpu.state.gpu.offered(profile_id);
+        PlannedInstance {
+            gpu_index: gpu.index(),
+            gpu_uuid: gpu.uuid().clone(),
+            mig_placement: placement,
+            profile: profile_name(gpu, profile_id),
+            is_whole: offered.is_some_and(|profile| compute_slices == [profile.compute_slices]),
+            compute_slices,
             change,
             holders: holders.to_vec(),
-        };
-    let of = |n: usize, more: &[Part], change| {
-        let present = &state.present[n];
-        let compute = sizes(&[&present.standing(&state.gpu).parts, more].concat());
-        let (id, holders) = (present.profile_id, &present.holders);
-        PlannedInstance {
-            grows: !more.is_empty(),
-            ..item(present.placement, id, compute, change, holders)
         }
     };
-    let keep = plan.keep.iter().map(|(n, more)| of(*n, more, Change::Keep));
-    let destroy = plan.destroy.iter().map(|n| of(*n, &[], Change::Destroy));
-    let create = plan.create.iter().map(|new| {
-        let change = Change::Create;
-        item(
-            new.placement,
-            new.profile_id,
-            sizes(&new.parts),
-            change,
-            &[],
-        )
-    });
+    let there = |change, n: usize| {
+        let one = &gpu.state.present[n];
+        let parts = one.standing(&gpu.state.gpu).parts;
+        item(change, one.placement, one.profile_id, &parts, &one.holders)
+    };
+    let keep = gpu.keep.iter().map(|n| there("keep", *n));
+    let destroy = gpu.destroy.iter().map(|n| there("destroy", *n));
+    let create = gpu.create.iter();
+    let create = create.map(|new| item("create", new.placement, new.profile_id, &new.parts, &[]));
     let mut all: Vec<PlannedInstance> = keep.chain(destroy).chain(create).collect();
-    // In the order of the memory, an instance before its successor.
-    all.sort_by_key(|one| (one.placement.start, one.change == Change::Create));
+    all.sort_by_key(|one| (one.mig_placement.start, one.change == "create"));
     all
 }
 
-fn sizes(parts: &[Part]) -> Vec<u32> {
-    parts.iter().map(|part| part.slices).collect()
-}
-
-fn profile_name(state: &GpuState, id: u32) -> String {
-    let profile = state.gpu.offered(id);
+fn profile_name(gpu: &GpuPlan, id: u32) -> String {
+    let profile = gpu.state.gpu.offered(id);
     profile.map_or_else(|| id.to_string(), |profile| profile.name.clone())
 }
 
-fn busy(state: &GpuState, plan: &Plan) -> String {
-    let why = match plan.mode {
-        Some(true) => ", whose MIG mode has to be on",
-        Some(false) => ", whose MIG mode has to be off",
-        None => "",
+fn obstacles(gpu: &GpuPlan) -> Vec<String> {
+    let index = gpu.index();
+    let on_instance = |present: &Present| {
+        format!(
+            "{} has {} at {} on GPU {index}",
+            printable(&present.holders.join(" and ")),
+            profile_name(gpu, present.profile_id),
+            present.placement,
+        )
     };
-    let holders = printable(&plan.busy.join(" and "));
-    format!("{holders} has GPU {}{why}", state.gpu.gpu.index)
-}
-
-fn obstacle(state: &GpuState, present: &Present) -> String {
-    format!(
-        "{} has {} at {} on GPU {}",
-        printable(&present.holders.join(" and ")),
-        profile_name(state, present.profile_id),
-        present.placement,
-        state.gpu.gpu.index
-    )
+    let mut all: Vec<String> = gpu.held().map(on_instance).collect();
+    if !gpu.busy.is_empty() {
+        let why = match gpu.mode {
+            Some(true) => ", whose MIG mode has to be on",
+            Some(false) => ", whose MIG mode has to be off",
+            None => "",
+        };
+        let holders = printable(&gpu.busy.join(" and "));
+        all.push(format!("{holders} has GPU {index}{why}"));
+    }
+    all
 }

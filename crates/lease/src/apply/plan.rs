@@ -1,198 +1,148 @@
-//! From the state of each GPU and the goal to the changes. Pure.
+//! From the state of each GPU and the layout to the changes. Pure.
 
-use super::Goal;
-use super::look::GpuState;
+use super::look::{GpuState, Present};
 use crate::error::{Context, Error, Result};
-use crate::layout;
-use crate::model::{Gpu, MigMode};
-use crate::placement::{self, LayoutObstacle, LayoutPlan, Missing, NewInstance, Standing};
+use crate::layout::{self, Configuration, Target};
+use crate::model::{Gpu, GpuUuid, MigMode};
+use crate::placement::{self, LayoutObstacle, NewInstance, Standing, WantedParts};
 
-/// The changes on one GPU.
-#[derive(Debug, Default)]
-pub(super) struct Plan {
-    /// Whether the goal says something about the GPU.
-    pub is_named: bool,
+/// A GPU that the layout names, and the changes on it.
+pub(super) struct GpuPlan {
+    pub state: GpuState,
     /// The MIG mode to set. Instances that the plan creates come after it.
     pub mode: Option<bool>,
     /// The holders of the GPU as a whole that are in the way: leases, processes and another apply.
     pub busy: Vec<String>,
-    /// The instances that stay, by their position, with the compute instances that each lacks.
-    pub keep: Missing,
+    /// The instances that stay, by their position.
+    pub keep: Vec<usize>,
     /// The instances that go, by their position.
     pub destroy: Vec<usize>,
     /// The new instances.
     pub create: Vec<NewInstance>,
-    /// Those of `destroy` that leases or processes hold.
-    pub held: Vec<usize>,
-    /// The reason for which the GPU cannot have the goal, whatever ends.
-    pub refusal: Option<Error>,
 }
 
-impl Plan {
-    /// Returns whether the GPU does not allow the changes.
-    pub(super) fn is_blocked(&self) -> bool {
-        self.is_held() || self.refusal.is_some()
+impl GpuPlan {
+    fn unchanged(state: GpuState) -> GpuPlan {
+        GpuPlan {
+            state,
+            mode: None,
+            busy: Vec::new(),
+            keep: Vec::new(),
+            destroy: Vec::new(),
+            create: Vec::new(),
+        }
+    }
+
+    pub(super) fn index(&self) -> u32 {
+        self.state.gpu.gpu.index
+    }
+
+    pub(super) fn uuid(&self) -> &GpuUuid {
+        &self.state.gpu.gpu.uuid
+    }
+
+    /// Returns the instances that go.
+    pub(super) fn doomed(&self) -> impl Iterator<Item = &Present> {
+        self.destroy.iter().map(|n| &self.state.present[*n])
+    }
+
+    /// Returns those of them that leases or processes hold.
+    pub(super) fn held(&self) -> impl Iterator<Item = &Present> {
+        self.doomed().filter(|present| !present.holders.is_empty())
     }
 
     /// Returns whether leases or processes are in the way.
     pub(super) fn is_held(&self) -> bool {
-        !(self.held.is_empty() && self.busy.is_empty())
-    }
-
-    /// Adds the holders of the GPU as a whole that are in the way.
-    fn beside(mut self, state: &GpuState) -> Plan {
-        let grows = self.keep.values().any(|missing| !missing.is_empty());
-        let is_same = self.mode.is_none() && self.destroy.is_empty() && self.create.is_empty();
-        if grows || !is_same {
-            self.busy.extend(state.holders.iter().cloned());
-        }
-        self
-    }
-
-    /// Leaves the GPU out if it does not allow the changes.
-    pub(super) fn or_skip(self) -> Plan {
-        match self.is_blocked() {
-            true => Plan::default(),
-            false => self,
-        }
+        !self.busy.is_empty() || self.held().next().is_some()
     }
 }
 
-/// Returns the changes on each GPU, or the reason for which it cannot have the goal.
+/// Returns the changes on each GPU that the layout names.
 ///
 /// # Errors
-/// A goal that is wrong for the machine.
-pub(super) fn plan(goal: Goal<'_>, modes_only: bool, states: &[GpuState]) -> Result<Vec<Plan>> {
+/// A layout that is wrong for the machine, or that a GPU cannot have, whatever ends.
+pub(super) fn plan(layout: &Configuration, states: Vec<GpuState>) -> Result<Vec<GpuPlan>> {
     let gpus: Vec<_> = states.iter().map(|state| state.gpu.clone()).collect();
-    Ok(match goal {
-        Goal::Layout(configuration) => {
-            let targets = layout::resolve(configuration, &gpus)?;
-            if !modes_only {
-                layout::validate(&targets, &gpus)?;
-            }
-            each(states, &targets, |state, target| {
-                let wanted = layout::wanted_parts(target, &state.gpu);
-                let plan = |gpu: &Gpu, standing: &[Standing]| {
-                    placement::plan_layout(gpu, standing, &wanted)
-                };
-                to_mode(state, (target.mig_enabled, modes_only), plan)
-            })
-        }
-        Goal::Checkpoint(checkpoint) => {
-            let targets = layout::resolve_checkpoint(checkpoint, &gpus)?;
-            each(states, &targets, |state, target| {
-                let plan = |gpu: &Gpu, standing: &[Standing]| {
-                    placement::plan_places(gpu, standing, &target.instances)
-                };
-                to_mode(state, (target.mig_enabled, modes_only), plan)
-            })
-        }
-    })
-}
-
-/// Returns the plan of each GPU; an empty one for a GPU without a target.
-fn each<T>(
-    states: &[GpuState],
-    targets: &[Option<T>],
-    plan: impl Fn(&GpuState, &T) -> Result<Plan>,
-) -> Vec<Plan> {
-    let one = |(state, target): (&GpuState, &Option<T>)| match target {
-        // The instances of now do not tell those after the change.
-        Some(_) if state.changing.is_some() => Plan {
-            is_named: true,
-            busy: state.changing.iter().cloned().collect(),
-            ..Plan::default()
-        },
-        Some(target) => plan(state, target)
-            .map(|plan| plan.beside(state))
-            .context(|| what(state))
-            .unwrap_or_else(|e| Plan {
-                is_named: true,
-                refusal: Some(e),
-                ..Plan::default()
-            }),
-        None => Plan::default(),
+    let targets = layout::resolve(layout, &gpus)?;
+    layout::validate(&targets, &gpus)?;
+    let named = states.into_iter().zip(&targets);
+    let named = named.filter_map(|(state, target)| Some((state, target.as_ref()?)));
+    let one = |(state, target): (GpuState, &Target)| {
+        let what = format!("make the layout of GPU {}", state.gpu.gpu.index);
+        on_gpu(state, target).context(|| what)
     };
-    states.iter().zip(targets).map(one).collect()
+    named.map(one).collect()
 }
 
-fn what(state: &GpuState) -> String {
-    format!("make the layout of GPU {}", state.gpu.gpu.index)
-}
-
-/// Returns the plan of a GPU with the mode that it is to have, and with its instances unless only modes count.
-fn to_mode(
-    state: &GpuState,
-    (wanted, modes_only): (bool, bool),
-    plan: impl FnOnce(&Gpu, &[Standing]) -> Result<LayoutPlan, LayoutObstacle>,
-) -> Result<Plan> {
-    match (state.gpu.gpu.mig, wanted) {
-        (MigMode::Enabled, false) => Ok(switched_off(state)),
-        (MigMode::Enabled, true) if state.gpu.gpu.ends_mig() => {
-            let index = state.gpu.gpu.index;
-            Err(Error::new("MIG is off after its next reset")
-                .hint(format!("keep MIG on: nvidia-smi -i {index} -mig 1")))
+fn on_gpu(state: GpuState, target: &Target) -> Result<GpuPlan> {
+    let wanted = layout::wanted_parts(target, &state.gpu);
+    let mut plan = GpuPlan::unchanged(state);
+    let gpu = &plan.state.gpu.gpu;
+    // The instances of now do not tell those after the change of another apply.
+    if let Some(other) = &plan.state.changing {
+        plan.busy.push(other.clone());
+        return Ok(plan);
+    }
+    match (gpu.mig, target.mig_enabled) {
+        (MigMode::Enabled, false) => {
+            plan.mode = Some(false);
+            plan.destroy = (0..plan.state.present.len()).collect();
         }
-        (MigMode::Disabled, true) if modes_only => {
-            switched_on(state, |_| Ok(LayoutPlan::default()))
+        (MigMode::Enabled, true) if gpu.ends_mig() => {
+            let hint = format!("keep MIG on: nvidia-smi -i {} -mig 1", gpu.index);
+            return Err(Error::new("MIG is off after its next reset").hint(hint));
         }
-        (MigMode::Disabled, true) => switched_on(state, |gpu| plan(gpu, &[])),
+        (MigMode::Enabled, true) => change_instances(&mut plan, &wanted)?,
+        (MigMode::Disabled, true) => switch_on(&mut plan, &wanted)?,
         (MigMode::Unsupported, true) => {
-            Err(Error::new(format!("{} has no MIG", state.gpu.gpu.name))
-                .hint("leave the GPU out of the entry, or write mig-enabled: false"))
+            return Err(Error::new(format!("{} has no MIG", gpu.name))
+                .hint("leave the GPU out of the entry, or write mig-enabled: false"));
         }
-        _ if modes_only => Ok(Plan {
-            is_named: true,
-            ..Plan::default()
-        }),
-        _ => on_gpu(state, |standing| plan(&state.gpu.gpu, standing)),
+        (MigMode::Disabled | MigMode::Unsupported, false) => {}
     }
+    if plan.mode.is_some() || !plan.destroy.is_empty() || !plan.create.is_empty() {
+        plan.busy.extend(plan.state.holders.iter().cloned());
+    }
+    Ok(plan)
 }
 
-/// Returns the plan of a GPU whose MIG mode is to be off: all instances go before it.
-fn switched_off(state: &GpuState) -> Plan {
-    let all: Vec<usize> = (0..state.present.len()).collect();
-    Plan {
-        is_named: true,
-        mode: Some(false),
-        held: held(state, &all),
-        destroy: all,
-        ..Plan::default()
-    }
-}
-
-/// Returns the plan of a GPU whose MIG mode is to be on: it has no instances yet.
-fn switched_on(
-    state: &GpuState,
-    plan: impl FnOnce(&Gpu) -> Result<LayoutPlan, LayoutObstacle>,
-) -> Result<Plan> {
+/// Plans a GPU whose MIG mode has to be on: it has no instances yet.
+fn switch_on(plan: &mut GpuPlan, wanted: &WantedParts) -> Result<()> {
+    let state = &plan.state;
+    let offers = state.gpu.offers.iter();
     let empty = Gpu {
         mig: MigMode::Enabled,
-        profiles: { state.gpu.offers.iter() }
-            .map(|offer| offer.profile.clone())
-            .collect(),
+        profiles: offers.map(|offer| offer.profile.clone()).collect(),
         ..state.gpu.gpu.clone()
     };
-    let plan = match plan(&empty) {
-        Err(LayoutObstacle::Held(plan)) => Ok(plan),
-        other => other,
-    };
+    plan.create = placement::plan_layout(&empty, &[], wanted)
+        .map_err(impossible)?
+        .create;
+    plan.mode = Some(true);
     // A lease on a slice outlives a mode that was switched off under it.
     let left = state.present.iter().flat_map(|present| &present.holders);
-    let busy = state.processes.iter().chain(left);
-    Ok(Plan {
-        is_named: true,
-        mode: Some(true),
-        busy: busy.cloned().collect(),
-        create: plan.map_err(impossible)?.create,
-        ..Plan::default()
-    })
+    plan.busy = state.processes.iter().chain(left).cloned().collect();
+    Ok(())
 }
 
-/// Returns those of the instances that leases or processes hold.
-fn held(state: &GpuState, destroy: &[usize]) -> Vec<usize> {
-    let is_held = |n: &&usize| !state.present[**n].holders.is_empty();
-    destroy.iter().filter(is_held).copied().collect()
+/// Plans a GPU in MIG mode.
+fn change_instances(plan: &mut GpuPlan, wanted: &WantedParts) -> Result<()> {
+    let state = &plan.state;
+    // An instance that is on its way out cannot stay.
+    let (staying, going): (Vec<usize>, Vec<usize>) =
+        (0..state.present.len()).partition(|n| !state.present[*n].is_going);
+    let standing: Vec<Standing> = { staying.iter() }
+        .map(|n| state.present[*n].standing(&state.gpu))
+        .collect();
+    let found = match placement::plan_layout(&state.gpu.gpu, &standing, wanted) {
+        Ok(found) | Err(LayoutObstacle::Held(found)) => found,
+        Err(other) => return Err(impossible(other)),
+    };
+    plan.keep = found.keep.iter().map(|n| staying[*n]).collect();
+    let destroy = found.destroy.iter().map(|n| staying[*n]);
+    plan.destroy = destroy.chain(going).collect();
+    plan.create = found.create;
+    Ok(())
 }
 
 fn impossible(obstacle: LayoutObstacle) -> Error {
@@ -204,45 +154,4 @@ fn impossible(obstacle: LayoutObstacle) -> Error {
                 .hint("want fewer instances, or smaller ones")
         }
     }
-}
-
-fn on_gpu(
-    state: &GpuState,
-    plan: impl FnOnce(&[Standing]) -> Result<LayoutPlan, LayoutObstacle>,
-) -> Result<Plan> {
-    if state.gpu.gpu.mig != MigMode::Enabled {
-        return Ok(Plan {
-            is_named: true,
-            ..Plan::default()
-        });
-    }
-    // An instance that is on its way out cannot stay.
-    let staying: Vec<usize> = (0..state.present.len())
-        .filter(|n| !state.present[*n].is_going)
-        .collect();
-    let standing: Vec<Standing> = { staying.iter() }
-        .map(|n| state.present[*n].standing(&state.gpu))
-        .collect();
-    let (plan, is_blocked) = match plan(&standing) {
-        Ok(plan) => (plan, false),
-        Err(LayoutObstacle::Held(plan)) => (plan, true),
-        Err(other) => return Err(impossible(other)),
-    };
-    let going = (0..state.present.len()).filter(|n| state.present[*n].is_going);
-    let destroy: Vec<usize> = { plan.destroy.iter() }
-        .map(|n| staying[*n])
-        .chain(going)
-        .collect();
-    let held = held(state, &destroy);
-    debug_assert!(!is_blocked || !held.is_empty());
-    Ok(Plan {
-        is_named: true,
-        keep: { plan.keep.into_iter() }
-            .map(|(n, missing)| (staying[n], missing))
-            .collect(),
-        create: plan.create,
-        held,
-        destroy,
-        ..Plan::default()
-    })
 }

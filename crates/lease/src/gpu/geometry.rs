@@ -12,7 +12,7 @@
 
 use crate::error::{Context, Error, Result};
 use crate::framed::Form;
-use crate::model::{BootId, ComputeInstance, Gpu, GpuUuid, Part, Placement, Profile};
+use crate::model::{BootId, ComputeInstance, Gpu, GpuUuid, Placement, Profile};
 use crate::{effect, trust};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -214,28 +214,13 @@ pub struct DetailedInstance {
     pub placement: Placement,
     /// The compute instances in the driver's order, profile after profile.
     pub compute_instances: Vec<DetailedCompute>,
-    /// The number of further compute instances that fit, by their compute slices, each size alone. One without compute
-    /// instances, and one that is full, tell none.
-    pub room: BTreeMap<u32, u32>,
 }
 
 /// A compute instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DetailedCompute {
-    /// The profile's number in NVML's enumeration.
-    pub number: u32,
     /// Its compute slices.
     pub slices: u32,
     /// The instance by its ids.
     pub instance: ComputeInstance,
-}
-
-impl DetailedCompute {
-    /// Returns what it takes.
-    pub fn part(&self) -> Part {
-        Part {
-            slices: self.slices,
-            number: Some(self.number),
-        }
-    }
 }

@@ -5,7 +5,7 @@ use super::{
     DetailedGpu, DriverError, Label, LimitMemory, MemoryLimits, Mig, ModeChange, Queries, Result,
 };
 use crate::model::{
-    ComputeInstance, GpuLoad, GpuUuid, ListedInstance, Part, Placement, Profile, Snapshot,
+    ComputeInstance, GpuLoad, GpuUuid, ListedInstance, Placement, Profile, Snapshot,
 };
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -93,7 +93,7 @@ impl Mig for Metered<'_> {
         tell set_mig_mode(gpu: &GpuUuid, on: bool) -> ModeChange;
         tell create_gpu_instance(gpu: &GpuUuid, profile: &Profile, at: Placement) -> u32;
         tell create_compute_instance(gpu: &GpuUuid, gi: u32) -> u32;
-        tell create_part(gpu: &GpuUuid, gi: u32, part: Part) -> u32;
+        tell create_part(gpu: &GpuUuid, gi: u32, slices: u32) -> u32;
         tell destroy_compute_instance(gpu: &GpuUuid, gi: u32, ci: u32) -> ();
         tell destroy_gpu_instance(gpu: &GpuUuid, gi: u32) -> ();
     }

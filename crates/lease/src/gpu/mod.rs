@@ -13,7 +13,7 @@ pub use geometry::{DetailedCompute, DetailedGpu, DetailedInstance};
 pub(crate) use metered::{Listener, Metered};
 
 use crate::model::{
-    ComputeInstance, GpuLoad, GpuUuid, ListedInstance, Part, Placement, Profile, Snapshot,
+    ComputeInstance, GpuLoad, GpuUuid, ListedInstance, Placement, Profile, Snapshot,
 };
 use std::fmt;
 use std::path::Path;
@@ -110,7 +110,7 @@ pub(crate) trait Mig: Queries {
     fn create_compute_instance(&self, gpu: &GpuUuid, gpu_instance: u32) -> Result<u32>;
 
     /// Creates a compute instance that may leave room for others, and returns its id.
-    fn create_part(&self, gpu: &GpuUuid, gpu_instance: u32, part: Part) -> Result<u32>;
+    fn create_part(&self, gpu: &GpuUuid, gpu_instance: u32, slices: u32) -> Result<u32>;
 
     /// Destroys a compute instance. A missing instance is no error.
     fn destroy_compute_instance(

@@ -1,10 +1,18 @@
 //! The format of mig-parted's configuration file, version 1. A file that mig-parted refuses is refused here.
 
-use super::header::{check_version, unknown_key};
-use super::name::is_instance_name;
 use super::node::Node;
 use crate::error::{Context, Error, Result};
+use crate::model::ProfileName;
+use crate::{files, trust};
+use serde::Serialize;
 use std::collections::BTreeMap;
+use std::io::Read;
+use std::path::Path;
+
+/// The version of the format.
+pub(super) const VERSION: &str = "v1";
+/// mig-parted's own file has 30 KiB.
+const MAX_SIZE: u64 = 1024 * 1024;
 
 /// A file with named configurations.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,28 +30,51 @@ pub struct Configuration {
 }
 
 /// The state that some GPUs are to have.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct Entry {
     /// The models of the entry, such as `0x20B210DE`; none for all.
+    #[serde(rename = "device-filter", skip_serializing_if = "Vec::is_empty")]
     pub filters: Vec<String>,
     /// The GPUs of the entry, among those of its models.
     pub devices: Devices,
     /// Whether MIG is to be on.
     pub mig_enabled: bool,
     /// The number of instances by their names, such as `1g.10gb` or `1c.3g.40gb`.
+    #[serde(rename = "mig-devices")]
     pub instances: BTreeMap<String, i64>,
 }
 
 /// The GPUs of an entry.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Devices {
     /// All.
     All,
     /// The driver's indexes.
+    #[serde(untagged)]
     Listed(Vec<i64>),
 }
 
 impl LayoutFile {
+    /// Reads a file. Root acts on it, so only root may have written it.
+    ///
+    /// # Errors
+    /// A file, a folder or a link on the way to it that users other than root can change; more than 1 MiB.
+    pub fn read(path: &Path) -> Result<LayoutFile> {
+        let what = || format!("read configuration file {}", path.display());
+        let text = trust::read_to_string(path, MAX_SIZE).context(what)?;
+        LayoutFile::parse(&text).context(what)
+    }
+
+    /// Reads a file from a stream, such as standard input.
+    pub fn read_from(stream: impl Read) -> Result<LayoutFile> {
+        let what = || "read the configuration from standard input";
+        let bytes = files::read_rest(stream, MAX_SIZE).context(what)?;
+        let text = std::str::from_utf8(&bytes).context(what)?;
+        LayoutFile::parse(text).context(what)
+    }
+
     /// Parses the text of a file.
     pub fn parse(text: &str) -> Result<LayoutFile> {
         let node = Node::parse(text)?;
@@ -73,44 +104,44 @@ impl LayoutFile {
     /// Returns a configuration, or the only one without a name.
     ///
     /// # Errors
-    /// A missing configuration, none named of several, and a name that readers of YAML 1.1 take for a truth value.
+    /// A missing configuration, and none named of several.
     pub fn select(&self, name: Option<&str>) -> Result<Configuration> {
-        let names = || {
-            let names: Vec<&str> = self.configurations.keys().map(String::as_str).collect();
-            names.join(", ")
-        };
-        let name = match (name, self.configurations.keys().next()) {
+        let names: Vec<&str> = self.configurations.keys().map(String::as_str).collect();
+        let name = match (name, names.as_slice()) {
             (Some(name), _) => name,
-            (None, Some(only)) if self.configurations.len() == 1 => only,
-            (None, None) => return Err(Error::new("it has no configuration")),
-            (None, Some(_)) => {
+            (None, [only]) => only,
+            (None, []) => return Err(Error::new("it has no configuration")),
+            (None, _) => {
                 let why = Error::new("it has several configurations");
-                return Err(why.hint(format!("choose one with -c: {}", names())));
+                return Err(why.hint(format!("choose one with -c: {}", names.join(", "))));
             }
         };
-        let Some(entries) = self.configurations.get(name) else {
+        let entries = self.configurations.get(name).ok_or_else(|| {
             let why = Error::new(format!("it has no configuration {name:?}"));
-            return Err(match self.configurations.is_empty() {
+            match names.is_empty() {
                 true => why,
-                false => why.hint(format!("choose one of {}", names())),
-            });
-        };
-        if is_truth_value(name) {
-            let why = format!(
-                "other programs read the name {name} as a truth value, since it is one in YAML 1.1"
-            );
-            return Err(Error::new(why).hint("rename the configuration in the file"));
-        }
+                false => why.hint(format!("choose one of {}", names.join(", "))),
+            }
+        })?;
         Ok(Configuration {
             name: name.to_owned(),
             entries: entries.clone(),
         })
     }
+}
 
-    /// Returns the names of all configurations.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.configurations.keys().map(String::as_str)
-    }
+fn check_version(keys: &[(String, Node)]) -> Result<()> {
+    let version = keys.iter().find(|(key, _)| key == "version");
+    let why = match version {
+        Some((_, Node::Text(version))) if version == VERSION => return Ok(()),
+        Some((_, Node::Text(version))) => format!("it has the unknown version {version:?}"),
+        _ => "it has no version".to_owned(),
+    };
+    Err(Error::new(why).hint(format!("write version: {VERSION}")))
+}
+
+fn unknown_key(key: &str) -> Error {
+    Error::new(format!("the key {key:?} is unknown")).hint("remove it")
 }
 
 fn entries_of(node: &Node) -> Result<Vec<Entry>> {
@@ -159,7 +190,6 @@ fn entry(node: &Node) -> Result<Entry> {
     })
 }
 
-/// An empty text is no filter, in a list it is one that matches nothing.
 fn filters_of(node: &Node) -> Result<Vec<String>> {
     let text = |node: &Node| match node {
         Node::Text(text) => Ok(text.clone()),
@@ -167,8 +197,6 @@ fn filters_of(node: &Node) -> Result<Vec<String>> {
             .hint("write the number in quotes")),
     };
     match node {
-        Node::Null => Ok(Vec::new()),
-        Node::Text(one) if one.is_empty() => Ok(Vec::new()),
         Node::List(items) => items.iter().map(text).collect(),
         one => Ok(vec![text(one)?]),
     }
@@ -185,19 +213,15 @@ fn devices_of(node: &Node) -> Result<Devices> {
             Ok(numbers) => return Ok(Devices::Listed(numbers)),
             Err(e) => e,
         },
-        Node::Text(text) => Error::new(format!("{text:?} is no list of GPUs")),
+        Node::Text(text) => Error::new(format!("{text:?} is not a list of GPUs")),
         other => Error::new(format!("it is {}", other.kind())),
     };
     Err(error.hint("write all, or a list of numbers"))
 }
 
-/// The words of YAML 1.1 count too.
 fn switch(node: &Node) -> Result<bool> {
-    const ON: [&str; 8] = ["y", "Y", "yes", "Yes", "YES", "on", "On", "ON"];
     match node {
         Node::Bool(value) => Ok(*value),
-        Node::Null => Ok(false),
-        Node::Text(text) if is_truth_value(text) => Ok(ON.contains(&text.as_str())),
         other => {
             let why = format!("it is {}, not true or false", other.kind());
             Err(Error::new(why).hint("write true or false"))
@@ -213,21 +237,18 @@ fn instances_of(node: &Node) -> Result<Option<BTreeMap<String, i64>>> {
     let mut instances = BTreeMap::new();
     for (name, count) in node.map()? {
         if !is_instance_name(name) {
-            let why = Error::new(format!("{name:?} is no name of a MIG instance"));
+            let why = Error::new(format!("{name:?} is not a name of a MIG instance"));
             return Err(why.hint("write a name as 1g.10gb, 1g.10gb+me or 1c.3g.40gb"));
         }
-        match count {
-            Node::Whole(count) if *count >= 0 => instances.insert(name.clone(), *count),
-            Node::Null => instances.insert(name.clone(), 0),
-            Node::Whole(count) => {
-                return Err(Error::new(format!("{name} has the count {count}"))
-                    .hint("write a count of 1 or more"));
+        let why = match count {
+            Node::Whole(count) if *count >= 0 => {
+                instances.insert(name.clone(), *count);
+                continue;
             }
-            other => {
-                return Err(Error::new(format!("{name} has {} as count", other.kind()))
-                    .hint("write a count of 1 or more"));
-            }
+            Node::Whole(count) => format!("{name} has the count {count}"),
+            other => format!("{name} has {} as count", other.kind()),
         };
+        return Err(Error::new(why).hint("write a count of 1 or more"));
     }
     if !instances.is_empty() && instances.values().all(|count| *count == 0) {
         return Err(Error::new("every count is 0").hint("write {} for a GPU without instances"));
@@ -235,15 +256,14 @@ fn instances_of(node: &Node) -> Result<Option<BTreeMap<String, i64>>> {
     Ok(Some(instances))
 }
 
-/// Returns whether YAML 1.1 reads this text, without quotes, as true or false.
-fn is_truth_value(text: &str) -> bool {
-    let small = text.to_ascii_lowercase();
-    let is_word = ["y", "n", "yes", "no", "on", "off", "true", "false"].contains(&small.as_str());
-    let mut capital = small.clone();
-    if let Some(first) = capital.get_mut(..1) {
-        first.make_ascii_uppercase();
-    }
-    is_word && (text == small || text == capital || text == text.to_ascii_uppercase())
+/// Returns whether a text has the form of a profile's name, or of a compute instance's as `1c.3g.40gb`.
+fn is_instance_name(text: &str) -> bool {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    let profile = match text.split_once("c.") {
+        Some((slices, profile)) if is_number(slices) => profile,
+        _ => text,
+    };
+    profile.parse::<ProfileName>().is_ok()
 }
 
 #[cfg(test)]
@@ -284,7 +304,7 @@ mod tests {
             (one("{devices: all}"), "it has no mig-enabled"),
             (
                 one("{devices: some, mig-enabled: false}"),
-                "\"some\" is no list of GPUs",
+                "\"some\" is not a list of GPUs",
             ),
             (
                 one("{devices: [a], mig-enabled: false}"),
@@ -301,7 +321,7 @@ mod tests {
             ),
             (
                 one("{devices: all, mig-enabled: true, mig-devices: {bogus: 1}}"),
-                "\"bogus\" is no name",
+                "\"bogus\" is not a name",
             ),
             (
                 one("{devices: all, mig-enabled: true, mig-devices: {1g.5gb: -1}}"),
@@ -332,7 +352,7 @@ mod tests {
 
     #[test]
     fn selects_configuration_by_name() {
-        let entry = "[{devices: all, mig-enabled: off}]";
+        let entry = "[{devices: all, mig-enabled: false}]";
         let file = |names: &[&str]| {
             let named: Vec<String> = names.iter().map(|n| format!("{n}: {entry}")).collect();
             let text = format!("version: v1\nmig-configs: {{{}}}", named.join(", "));
@@ -343,13 +363,22 @@ mod tests {
         let line = |names: &[&str], name| file(names).select(name).unwrap_err().line();
         assert!(line(&["a", "b"], None).ends_with("hint: choose one with -c: a, b"));
         assert!(line(&["a"], Some("c")).ends_with("hint: choose one of a"));
-        for name in ["off", "No", "YES"] {
-            let line = line(&[name], None);
-            assert!(
-                line.ends_with("hint: rename the configuration in the file"),
-                "{line}"
-            );
+    }
+
+    #[test]
+    fn knows_names_of_instances() {
+        for name in ["1g.10gb", "1c.3g.40gb", "1g.24gb+me.all", "1c.1g.24gb-me"] {
+            assert!(is_instance_name(name), "{name}");
         }
-        assert_eq!(file(&["oFF"]).select(None).unwrap().name, "oFF");
+        for name in [
+            "",
+            "1g",
+            "1c.1c.1g.10gb",
+            "c.1g.10gb",
+            "1g.10gb me",
+            "MIG 1g.10gb",
+        ] {
+            assert!(!is_instance_name(name), "{name}");
+        }
     }
 }

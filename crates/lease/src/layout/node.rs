@@ -9,8 +9,6 @@ use std::fmt;
 const MAX_NODES: usize = 100_000;
 /// The bytes of all texts. A file is smaller, but an alias repeats a text.
 const MAX_TEXT: usize = 4 * 1024 * 1024;
-/// The key by which a mapping takes the keys of another.
-const MERGE: &str = "<<";
 
 /// A value. Mappings keep the order of the text.
 #[derive(Clone, Debug, PartialEq)]
@@ -156,56 +154,25 @@ impl<'de> Visitor<'de> for Seed<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut from: A) -> std::result::Result<Node, A::Error> {
-        let (mut entries, mut merged) = (Vec::<(String, Node)>::new(), Vec::new());
+        let mut entries = Vec::<(String, Node)>::new();
         let mut keys = std::collections::BTreeSet::new();
         while let Some(key) = from.next_key_seed(Seed(self.0))? {
             let Some(key) = key.key() else {
                 return Err(de::Error::custom("a key is no text"));
             };
             let value = from.next_value_seed(Seed(self.0))?;
-            if key == MERGE {
-                merged.push(value);
-                continue;
-            }
             if !keys.insert(key.clone()) {
                 return Err(de::Error::custom(format!("the key {key:?} stands twice")));
             }
             entries.push((key, value));
         }
-        for (key, value) in merged.into_iter().flat_map(mergeable) {
-            if keys.insert(key.clone()) {
-                entries.push((key, value));
-            }
-        }
         Ok(Node::Map(entries))
-    }
-}
-
-/// Returns the entries that a mapping takes from the value of its merge key.
-fn mergeable(value: Node) -> Vec<(String, Node)> {
-    match value {
-        Node::Map(entries) => entries,
-        Node::List(items) => items.into_iter().flat_map(mergeable).collect(),
-        // Then the key is unknown, as any other.
-        other => vec![(MERGE.to_owned(), other)],
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn merges_keys_of_anchors() {
-        let text = "a: &a {x: 1, y: 2}\nb: {<<: *a, y: 3}";
-        let node = Node::parse(text).unwrap();
-        let b = &node.map().unwrap()[1].1;
-        let expected = [
-            ("y".to_owned(), Node::Whole(3)),
-            ("x".to_owned(), Node::Whole(1)),
-        ];
-        assert_eq!(b.map().unwrap(), expected);
-    }
 
     #[test]
     fn counts_values_behind_aliases() {

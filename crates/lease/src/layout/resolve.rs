@@ -1,7 +1,7 @@
 //! From the entries of a configuration to the target of each GPU.
 
-use super::content::{in_words, instance_name, instances_of};
 use super::file::{Configuration, Devices, Entry};
+use super::machine::{difference, in_words, instance_name};
 use crate::error::{Context, Error, Result};
 use crate::gpu::DetailedGpu;
 use crate::model::{Gpu, MigMode, Profile};
@@ -56,9 +56,8 @@ pub fn resolve(configuration: &Configuration, gpus: &[DetailedGpu]) -> Result<Ta
 /// MIG or a profile that the GPU lacks, a count of 0, and more instances than the GPU holds.
 pub fn validate(targets: &Targets, gpus: &[DetailedGpu]) -> Result<()> {
     for (target, gpu) in targets.iter().zip(gpus) {
-        let is_on = gpu.gpu.mig == MigMode::Enabled;
-        let is_met = |t: &&Target| t.mig_enabled == is_on && t.instances == instances_of(gpu);
-        if let Some(target) = target.as_ref().filter(|t| !is_met(t)) {
+        let is_met = |target: &&Target| difference(Some(target), gpu).is_none();
+        if let Some(target) = target.as_ref().filter(|target| !is_met(target)) {
             check(target, gpu).context(|| format!("make the layout of GPU {}", gpu.gpu.index))?;
         }
     }
@@ -127,7 +126,7 @@ pub fn wanted_parts(target: &Target, gpu: &DetailedGpu) -> WantedParts {
 }
 
 /// Returns the profile of an instance by its name, and the compute slices of one: all, or those before `c.`.
-pub(super) fn profile_of<'g>(gpu: &'g DetailedGpu, name: &str) -> Option<(&'g Profile, u32)> {
+fn profile_of<'g>(gpu: &'g DetailedGpu, name: &str) -> Option<(&'g Profile, u32)> {
     gpu.offers.iter().map(|offer| &offer.profile).find_map(|p| {
         let all = p.compute_slices;
         let mut parts = (1..=all).filter(|part| placement::is_part(all, *part));
@@ -142,8 +141,10 @@ fn positions(entry: &Entry, gpus: &[DetailedGpu]) -> Result<Vec<usize>> {
     let mut models = Vec::new();
     for filter in &entry.filters {
         let model = Model::parse(filter).ok_or_else(|| {
-            Error::new(format!("device-filter {filter:?} is no number of a model"))
-                .hint("write a number as 0x20B210DE, which migctl export prints")
+            Error::new(format!(
+                "device-filter {filter:?} is not the number of a model"
+            ))
+            .hint("write a number as 0x20B210DE, which migctl export prints")
         })?;
         models.push(model);
     }
@@ -173,7 +174,7 @@ struct Model {
 }
 
 impl Model {
-    /// Parses `0x20B210DE` or `0x20B210DE:0x146310DE`, each number in a base of Go: hexadecimal, octal, binary, decimal.
+    /// Parses `0x20B210DE` or `0x20B210DE:0x146310DE`.
     fn parse(text: &str) -> Option<Model> {
         let (device, subsystem) = match text.split_once(':') {
             Some((device, subsystem)) => (device, Some(number(subsystem)?)),
@@ -192,12 +193,7 @@ impl Model {
 }
 
 fn number(text: &str) -> Option<u32> {
-    let small = text.to_ascii_lowercase();
-    let bases = [("0x", 16), ("0o", 8), ("0b", 2), ("0", 8), ("", 10)];
-    let (digits, base) = bases.iter().find_map(|(prefix, base)| {
-        let digits = small.strip_prefix(prefix).filter(|d| !d.is_empty())?;
-        Some((digits, *base))
-    })?;
-    let is_sign = digits.starts_with(['+', '-']);
-    u32::from_str_radix(digits, base).ok().filter(|_| !is_sign)
+    let digits = text.strip_prefix("0x")?;
+    let is_number = digits.bytes().all(|b| b.is_ascii_hexdigit());
+    u32::from_str_radix(digits, 16).ok().filter(|_| is_number)
 }

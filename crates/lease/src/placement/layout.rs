@@ -2,7 +2,7 @@
 //! never one of a held instance.
 
 use super::occupancy::{Occupancy, Occupant};
-use crate::model::{Gpu, Part, Placement, Profile};
+use crate::model::{Gpu, Placement, Profile};
 use std::collections::BTreeMap;
 
 /// The places that one search may look at.
@@ -17,30 +17,10 @@ pub struct Standing {
     pub profile_id: u32,
     /// Its memory slices.
     pub placement: Placement,
-    /// Its compute instances.
-    pub parts: Vec<Part>,
-    /// The number of further compute instances that the driver has room for, by their compute slices, each size alone.
-    pub room: BTreeMap<u32, u32>,
+    /// The compute slices of each compute instance.
+    pub parts: Vec<u32>,
     /// Whether it has to stay: a lease, a promise or a process holds it.
     pub is_held: bool,
-}
-
-impl Standing {
-    /// Returns whether these compute instances fit beside the present ones: some of one size, as far as the driver has room,
-    /// and some of one slice, which fit into each gap. One that exceeds its slices is known to fit alone.
-    fn has_room(&self, more: &[Part]) -> bool {
-        let mut all = self.parts.iter().chain(more);
-        if !self.parts.is_empty() && !more.is_empty() && all.any(Part::exceeds_its_slices) {
-            return false;
-        }
-        let sizes = more.iter().map(|part| part.slices);
-        let large: Vec<u32> = sizes.filter(|slices| *slices > 1).collect();
-        let Some(size) = large.first().filter(|_| !self.parts.is_empty()) else {
-            return true;
-        };
-        let room = self.room.get(size).map_or(0, |room| *room as usize);
-        large.iter().all(|slices| slices == size) && large.len() <= room
-    }
 }
 
 /// An instance to create.
@@ -50,21 +30,18 @@ pub struct NewInstance {
     pub profile_id: u32,
     /// Its memory slices.
     pub placement: Placement,
-    /// Its compute instances, largest first.
-    pub parts: Vec<Part>,
+    /// The compute slices of each compute instance, largest first.
+    pub parts: Vec<u32>,
 }
 
 /// The wanted compute instances by the id of their profile, each by its compute slices.
 pub type WantedParts = BTreeMap<u32, Vec<u32>>;
 
-/// The compute instances that kept instances lack, by their index, the largest first.
-pub type Missing = BTreeMap<usize, Vec<Part>>;
-
 /// The changes on one GPU: first the destroys, then the rest in any order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LayoutPlan {
-    /// The instances that stay, by their index, with the compute instances that each lacks, largest first.
-    pub keep: Missing,
+    /// The instances that stay, by their index: each has a part of the wanted compute instances, and no other.
+    pub keep: Vec<usize>,
     /// The instances that go, by their index.
     pub destroy: Vec<usize>,
     /// The new instances.
@@ -102,45 +79,6 @@ pub fn plan_layout(
     }
 }
 
-/// Returns the changes that lead to instances at given places. An instance stays if a place, its profile and its compute
-/// instances are wanted; one without some of them stays too, and gets them if they fit beside those that it has.
-///
-/// # Errors
-/// Two of the places cannot exist together, or a held instance is in the way.
-pub fn plan_places(
-    gpu: &Gpu,
-    standing: &[Standing],
-    wanted: &[NewInstance],
-) -> Result<LayoutPlan, LayoutObstacle> {
-    let mut occupancy = Occupancy::empty(gpu);
-    let mut plan = LayoutPlan::default();
-    for one in wanted {
-        let profile = gpu.profile(one.profile_id).ok_or(LayoutObstacle::NoFit)?;
-        let fits = holds(profile, &one.parts);
-        let mut places = occupancy.places(profile);
-        if !fits || !places.any(|at| at == one.placement) {
-            return Err(LayoutObstacle::NoFit);
-        }
-        occupancy = occupancy.with(profile, one.placement);
-        let is_it = |s: &Standing| (s.profile_id, s.placement) == (one.profile_id, one.placement);
-        let missing = standing.iter().position(is_it).and_then(|n| {
-            let mut left = one.parts.clone();
-            let stays = take(&mut left, &standing[n].parts);
-            (stays && standing[n].has_room(&left)).then_some((n, left))
-        });
-        match missing {
-            Some((n, left)) => drop(plan.keep.insert(n, left)),
-            None => plan.create.push(one.clone()),
-        }
-    }
-    let goes = |n: &usize| !plan.keep.contains_key(n);
-    plan.destroy = (0..standing.len()).filter(goes).collect();
-    match plan.destroy.iter().any(|n| standing[*n].is_held) {
-        true => Err(LayoutObstacle::Held(plan)),
-        false => Ok(plan),
-    }
-}
-
 struct Search<'a> {
     gpu: &'a Gpu,
     standing: &'a [Standing],
@@ -158,8 +96,9 @@ impl<'a> Search<'a> {
     ) -> Result<Search<'a>, LayoutObstacle> {
         let could_stay = |n: &usize| {
             let one = &standing[*n];
-            let mut left = parts(wanted.get(&one.profile_id).map_or(&[], Vec::as_slice));
-            gpu.profile(one.profile_id).is_some() && !left.is_empty() && take(&mut left, &one.parts)
+            let mut left = wanted.get(&one.profile_id).cloned().unwrap_or_default();
+            let is_offered = gpu.profile(one.profile_id).is_some();
+            is_offered && !one.parts.is_empty() && take(&mut left, &one.parts)
         };
         let candidates: Vec<usize> = (0..standing.len()).filter(could_stay).collect();
         if candidates.len() > MAX_CANDIDATES {
@@ -200,7 +139,7 @@ impl<'a> Search<'a> {
             if best.as_ref().is_some_and(|(of_best, ..)| size < *of_best) {
                 break;
             }
-            let Some((keep, new)) = self.group(&kept) else {
+            let Some(new) = self.group(&kept) else {
                 continue;
             };
             let mut occupancy = Occupancy::empty(self.gpu);
@@ -221,7 +160,7 @@ impl<'a> Search<'a> {
                 let plan = LayoutPlan {
                     destroy: (0..self.standing.len()).filter(goes).collect(),
                     create: create.collect(),
-                    keep,
+                    keep: kept,
                 };
                 best = Some((size, cost, plan));
             }
@@ -229,48 +168,26 @@ impl<'a> Search<'a> {
         Ok(best.map(|(.., plan)| plan))
     }
 
-    /// Puts the wanted compute instances beside those of the kept instances, and the rest into new ones. Returns none
-    /// where the kept have too many, or one of them stays empty.
-    fn group(&self, kept: &[usize]) -> Option<(Missing, Vec<New<'a>>)> {
-        let (mut keep, mut new) = (BTreeMap::new(), Vec::new());
-        for n in kept {
-            keep.insert(*n, Vec::new());
-        }
+    /// Puts the wanted compute instances that the kept instances lack into new ones. Returns none if the kept have too many.
+    fn group(&self, kept: &[usize]) -> Option<Vec<New<'a>>> {
+        let mut new: Vec<New<'a>> = Vec::new();
         for (id, sizes) in self.wanted {
             let profile = self.gpu.profile(*id)?;
-            let mut left = parts(sizes);
-            let of_profile = |n: &&usize| self.standing[**n].profile_id == *id;
-            let here: Vec<usize> = kept.iter().filter(of_profile).copied().collect();
-            for n in &here {
-                if !take(&mut left, &self.standing[*n].parts) {
-                    return None;
-                }
+            let mut left = sizes.clone();
+            let mut here = kept.iter().map(|n| &self.standing[*n]);
+            if !here.all(|one| one.profile_id != *id || take(&mut left, &one.parts)) {
+                return None;
             }
-            left.sort_by_key(|part| std::cmp::Reverse(*part));
+            left.sort_by_key(|slices| std::cmp::Reverse(*slices));
             let mut made: Vec<New<'a>> = Vec::new();
-            for part in left {
-                let has_room = |n: &usize, more: &[Part]| {
-                    let there = &self.standing[*n];
-                    let more = [more, &[part]].concat();
-                    there.has_room(&more) && holds(profile, &[&there.parts[..], &more].concat())
-                };
-                // An empty one first: it goes if it stays empty.
-                let is_empty = |n: &usize| self.standing[*n].parts.is_empty() && keep[n].is_empty();
-                let with_room = || here.iter().filter(|n| has_room(n, &keep[*n]));
-                let found = with_room()
-                    .find(|n| is_empty(n))
-                    .or_else(|| with_room().next());
-                if let Some(n) = found {
-                    keep.get_mut(n)?.push(part);
-                    continue;
-                }
+            for slices in left {
                 let has_room =
-                    |one: &&mut New<'_>| holds(profile, &[&one.parts[..], &[part]].concat());
+                    |one: &&mut New<'_>| holds(profile, &[&one.parts[..], &[slices]].concat());
                 match made.iter_mut().find(has_room) {
-                    Some(one) => one.parts.push(part),
-                    None if holds(profile, &[part]) => made.push(New {
+                    Some(one) => one.parts.push(slices),
+                    None if holds(profile, &[slices]) => made.push(New {
                         profile,
-                        parts: vec![part],
+                        parts: vec![slices],
                     }),
                     None => return None,
                 }
@@ -279,9 +196,7 @@ impl<'a> Search<'a> {
         }
         // The largest first: they have the fewest places.
         new.sort_by_key(|one| std::cmp::Reverse((one.profile.memory_slices(), one.profile.id)));
-        let is_empty =
-            |(n, more): (&usize, &Vec<Part>)| self.standing[*n].parts.is_empty() && more.is_empty();
-        (!keep.iter().any(is_empty)).then_some((keep, new))
+        Some(new)
     }
 
     /// Returns the places of the new instances that leave most room, and their cost.
@@ -319,26 +234,21 @@ impl<'a> Search<'a> {
 /// A new instance without its place.
 struct New<'a> {
     profile: &'a Profile,
-    parts: Vec<Part>,
-}
-
-fn parts(sizes: &[u32]) -> Vec<Part> {
-    sizes.iter().map(|slices| Part::of(*slices)).collect()
+    parts: Vec<u32>,
 }
 
 /// Takes each of `there` out of the wanted ones. Returns false if one is not among them.
-fn take(wanted: &mut Vec<Part>, there: &[Part]) -> bool {
+fn take(wanted: &mut Vec<u32>, there: &[u32]) -> bool {
     there.iter().all(|part| {
-        let at = wanted.iter().position(|wanted| part.is_like(wanted));
+        let at = wanted.iter().position(|wanted| wanted == part);
         at.map(|at| wanted.swap_remove(at)).is_some()
     })
 }
 
 /// Returns whether an instance holds these compute instances, which are created the largest first.
-fn holds(profile: &Profile, parts: &[Part]) -> bool {
+fn holds(profile: &Profile, parts: &[u32]) -> bool {
     let slices = profile.compute_slices;
-    let sum: u32 = parts.iter().map(|part| part.slices).sum();
-    parts.iter().all(|part| is_part(slices, part.slices)) && sum <= slices
+    parts.iter().all(|part| is_part(slices, *part)) && parts.iter().sum::<u32>() <= slices
 }
 
 /// Returns whether a compute instance of this size exists in an instance with these compute slices.

@@ -25,8 +25,7 @@ pub use defrag::diagnose::diagnose;
 pub use defrag::search::fewest_moves;
 pub use explain::{GpuReport, SlotCost, Verdict, explain, fragmentation};
 pub use layout::{
-    LayoutObstacle, LayoutPlan, Missing, NewInstance, Standing, WantedParts, is_part, plan_layout,
-    plan_places,
+    LayoutObstacle, LayoutPlan, NewInstance, Standing, WantedParts, is_part, plan_layout,
 };
 pub use occupancy::{Exhausted, Occupancy, Occupant, PARTS, Parts, Slot, parts};
 pub use plan::Constraints;

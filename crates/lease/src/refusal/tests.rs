@@ -236,7 +236,7 @@ fn names_the_moves_that_help() {
         line(cause("3g.40gb", searched(SearchResult::Plan(plan), true))),
         format!(
             "cannot allocate 3g.40gb: the free memory is fragmented, and a move of 1g.10gb at 2:1 \
-             of GPU 0 makes room {FREE}; hint: run migctl defrag --plan 3g.40gb to see which \
+             of GPU 0 makes room {FREE}; hint: run migctl explain 3g.40gb to see which \
              containers to restart, or set runmig.dev/wait to wait"
         )
     );

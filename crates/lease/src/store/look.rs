@@ -303,6 +303,7 @@ mod tests {
         Ok(names.iter().map(file).collect())
     }
 
+    /// Failure: records come and go faster than runmig can read them
     #[test]
     fn gives_up_on_endless_churn() {
         let rounds = Cell::new(0);

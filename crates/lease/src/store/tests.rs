@@ -181,6 +181,7 @@ fn bounds_lock_wait_and_names_holder() {
 }
 
 /// A foreign program signs no lock, and the signature of the last holder would blame that holder.
+/// Failure: a lock's holder released it or died, and the next holder has not signed yet
 #[test]
 fn blames_no_holder_that_let_go() {
     use nix::fcntl::{Flock, FlockArg};

@@ -1,18 +1,16 @@
-//! Layouts of an administrator, applied and restored beside a container that keeps its slice.
+//! Layouts of an administrator, applied beside a container that keeps its slice.
 
 use super::*;
 use nvml_sim::engine::Mode;
 
-/// The file of layouts, and the checkpoint.
 const FILE: &str = "layouts.json";
-const CHECKPOINT: &str = "checkpoint.json";
 /// A file with the arguments of the layout that was begun.
 const BEGUN: &str = "layout-begun";
 /// A file with the generations of instances that an apply may destroy although nobody has them on record.
 const FORGONE: &str = "forgone";
 
 pub const ALL: &[Operation] = &[
-    // Beside a leased slice: completes one, destroys an idle one, and creates one with two compute instances.
+    // Beside a leased slice: replaces one without compute instances, destroys an idle one, and creates one with two.
     operation("apply", Kind::Apply, |world| {
         world.create(PEER);
         let half = world.the_instance().start ^ 1;
@@ -50,50 +48,12 @@ pub const ALL: &[Operation] = &[
         fs::write(&file, text).unwrap();
         begun(world, &["apply", "-f", file.to_str().unwrap()])
     }),
-    // An idle slice is in the way.
-    operation("restore", Kind::Apply, |world| {
-        leave_idle(world);
-        let taken = world.the_instance().start / 2 * 2;
-        let instances = format!(
-            r#"[{}, {}]"#,
-            saved(0, (taken ^ 2, 1), &[0]),
-            saved(1, (taken, 2), &[0])
-        );
-        begun_restore(world, &instances)
-    }),
 ];
 
 fn leave_idle(world: &World) {
     world.configure("keep_idle = \"5m\"");
     world.create(ID);
     world.delete(ID);
-}
-
-/// An instance of a checkpoint, by NVML's numbers of profiles.
-fn saved(profile: u32, (start, size): (u32, u32), compute: &[u32]) -> String {
-    let compute: Vec<String> = { compute.iter() }
-        .map(|profile| format!(r#"{{"ProfileID": {profile}, "EngProfileID": 0}}"#))
-        .collect();
-    format!(
-        r#"{{"ProfileID": {profile}, "Placement": {{"Start": {start}, "Size": {size}}},
-            "ComputeInstances": [{}]}}"#,
-        compute.join(", ")
-    )
-}
-
-/// `migctl restore` of these instances on GPU 0, and of none on a second one.
-fn begun_restore(world: &World, instances: &str) -> Call {
-    let gpus = world.engine();
-    let device = |uuid: &str, instances: &str| {
-        format!(r#"{{"UUID": "{uuid}", "MigMode": 1, "GpuInstances": {instances}}}"#)
-    };
-    let each = [instances, "[]"].into_iter().zip(&gpus.gpus);
-    let devices: Vec<String> = each.map(|(all, gpu)| device(&gpu.uuid, all)).collect();
-    let devices = devices.join(", ");
-    let text = format!(r#"{{"Version": "v1", "MigState": {{"Devices": [{devices}]}}}}"#);
-    let file = world.path(CHECKPOINT);
-    fs::write(&file, text).unwrap();
-    begun(world, &["restore", "-f", file.to_str().unwrap()])
 }
 
 fn begun(world: &World, arguments: &[&str]) -> Call {
@@ -128,11 +88,14 @@ pub fn is_in_place(world: &World) -> Result<(), String> {
     }
 }
 
-/// An empty checkpoint ends what the layouts made.
+/// An empty layout ends what the layouts made.
 pub fn layout_is_removed(world: &World) {
     if world.path(BEGUN).exists() {
-        let mut empty = begun_restore(world, "[]").command;
-        said(&mut empty).ok();
+        let file = world.path(FILE);
+        let text = r#"{"version": "v1", "mig-configs": {"empty": [
+            {"devices": "all", "mig-enabled": true, "mig-devices": {}}]}}"#;
+        fs::write(&file, text).unwrap();
+        said(&mut world.migctl(&["apply", "-f", file.to_str().unwrap()])).ok();
         for file in [BEGUN, FORGONE] {
             let _ = fs::remove_file(world.path(file));
         }

@@ -37,7 +37,7 @@ pub enum Kind {
     Collect,
     /// Limits a container, and says what went wrong.
     Limit,
-    /// Applies or restores a layout, and says what went wrong.
+    /// Applies a layout, and says what went wrong.
     Apply,
 }
 

@@ -1,12 +1,10 @@
 //! The GPUs with the details that files of MIG layouts name.
 
 use super::gpus::Identity;
-use super::session::failed;
-use super::session::{ComputeProfile, Session, call, check, gone};
-use crate::gpu::{DetailedGpu, DetailedInstance, DriverError, Reason, Result};
+use super::session::{ComputeProfile, Session, failed};
+use crate::gpu::{DetailedGpu, DetailedInstance, Result};
 use crate::model::{GpuInstance, GpuUuid, MigMode};
 use nvml_wrapper_sys::bindings as sys;
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
 impl Session {
@@ -40,18 +38,11 @@ impl Session {
                     let profiles = self.compute_profiles_of(uuid, &place, handle)?;
                     let compute_instances =
                         self.numbered_compute_instances(uuid, place.id, handle, &profiles)?;
-                    let taken = compute_instances.iter().map(|ci| ci.slices).sum::<u32>();
-                    let free = offer.profile.compute_slices.saturating_sub(taken);
-                    let room = match compute_instances.is_empty() {
-                        true => BTreeMap::new(),
-                        false => self.room(uuid, (place.id, handle), &profiles, free)?,
-                    };
                     Ok(Some(DetailedInstance {
                         id: place.id,
                         number: offer.number,
                         placement: place.placement,
                         compute_instances,
-                        room,
                     }))
                 })?);
             }
@@ -63,37 +54,6 @@ impl Session {
             offers,
             instances,
         })
-    }
-
-    /// Returns the number of further compute instances in a GPU instance with so many free compute slices, by their compute
-    /// slices. Those of one slice fit into each gap, so the driver is not asked for their number.
-    fn room(
-        &self,
-        gpu: &GpuUuid,
-        (id, handle): (u32, sys::nvmlGpuInstance_t),
-        profiles: &[ComputeProfile],
-        free: u32,
-    ) -> Result<BTreeMap<u32, u32>> {
-        let fitting = { profiles.iter() }.map(|(_, profile)| profile);
-        let mut room = BTreeMap::new();
-        for profile in fitting.filter(|profile| (2..=free).contains(&profile.sliceCount)) {
-            let what = || {
-                format!(
-                    "read the capacity of GPU instance {id} on GPU {}",
-                    self.called(gpu)
-                )
-            };
-            let mut count = 0;
-            let read = call!(
-                self,
-                what,
-                nvmlGpuInstanceGetComputeInstanceRemainingCapacity(handle, profile.id, &mut count)
-            );
-            if gone(read)?.is_some() {
-                room.insert(profile.sliceCount, count);
-            }
-        }
-        Ok(room)
     }
 
     /// Returns the compute instance profiles of a GPU instance, which all instances of its profile have. They are read

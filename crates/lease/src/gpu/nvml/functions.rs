@@ -8,7 +8,7 @@ use std::ptr::NonNull;
 
 /// Every function in use, also those that nvml-wrapper calls. Left out are the two for memory limits: drivers before 615
 /// lack them, and the level `driver` of shares asks for them.
-pub(super) const IN_USE: [&CStr; 34] = [
+pub(super) const IN_USE: [&CStr; 33] = [
     c"nvmlComputeInstanceDestroy",
     c"nvmlComputeInstanceGetInfo_v2",
     c"nvmlDeviceCreateGpuInstanceWithPlacement",
@@ -37,7 +37,6 @@ pub(super) const IN_USE: [&CStr; 34] = [
     c"nvmlGpuInstanceDestroy",
     c"nvmlGpuInstanceGetComputeInstanceById",
     c"nvmlGpuInstanceGetComputeInstanceProfileInfo",
-    c"nvmlGpuInstanceGetComputeInstanceRemainingCapacity",
     c"nvmlGpuInstanceGetComputeInstances",
     c"nvmlGpuInstanceGetInfo",
     c"nvmlInit_v2",

@@ -1,11 +1,10 @@
 //! Instances, created and destroyed, and the MIG mode.
 
-use super::session::failed;
-use super::session::{ComputeProfile, Session, call, change, check, gone, raw};
+use super::session::{Session, call, change, check, failed, gone, raw};
 use crate::gpu::{
     DriverError, INVALID_ARGUMENT, Mig, ModeChange, NOT_SUPPORTED, RESET_REQUIRED, Reason, Result,
 };
-use crate::model::{GpuUuid, Part, Placement, Profile};
+use crate::model::{GpuUuid, Placement, Profile};
 use nvml_wrapper_sys::bindings as sys;
 
 impl Mig for Session {
@@ -84,8 +83,7 @@ impl Mig for Session {
         self.create_in(handle, full, what)
     }
 
-    fn create_part(&self, gpu: &GpuUuid, gpu_instance: u32, part: Part) -> Result<u32> {
-        let slices = part.slices;
+    fn create_part(&self, gpu: &GpuUuid, gpu_instance: u32, slices: u32) -> Result<u32> {
         let what = || {
             format!(
                 "create a compute instance of {slices} slices in GPU instance {gpu_instance} on GPU {}",
@@ -95,15 +93,11 @@ impl Mig for Session {
         let device = self.device(gpu)?;
         let handle = self.existing_gpu_instance(&device, gpu, gpu_instance)?;
         let profiles = self.numbered_compute_profiles(gpu, gpu_instance, handle)?;
-        let is_wanted = |(number, profile): &&ComputeProfile| {
-            profile.sliceCount == slices && part.number.is_none_or(|wanted| wanted == *number)
-        };
-        let (_, profile) = profiles.iter().find(is_wanted).ok_or_else(|| DriverError {
+        let mut sizes = profiles.iter().map(|(_, profile)| profile);
+        let found = sizes.find(|profile| profile.sliceCount == slices);
+        let profile = found.ok_or_else(|| DriverError {
             what: what(),
-            reason: Reason::Answer(match part.number {
-                Some(number) => format!("it has no profile of that size with number {number}"),
-                None => "it has no profile of that size".to_owned(),
-            }),
+            reason: Reason::Answer("it has no profile of that size".to_owned()),
         })?;
         self.create_in(handle, profile.id, what)
     }

@@ -257,7 +257,7 @@ impl Session {
         profiles: &[ComputeProfile],
     ) -> Result<Vec<DetailedCompute>> {
         let mut found = Vec::new();
-        for &(number, profile) in profiles {
+        for (_, profile) in profiles {
             let what = || format!("list compute instances of GPU instance {id} on GPU {gpu}");
             let mut count = profile.instanceCount;
             let mut handles = vec![std::ptr::null_mut(); bounded(what, count)?];
@@ -281,7 +281,6 @@ impl Session {
                 let is_listed = |c: &DetailedCompute| c.instance.id == info.id;
                 if gone(read)?.is_some() && !found.iter().any(is_listed) {
                     found.push(DetailedCompute {
-                        number,
                         slices: profile.sliceCount,
                         instance: ComputeInstance {
                             id: info.id,
