@@ -107,6 +107,12 @@ mod tests {
                 .filter(|word| word.starts_with("nvml") && !word.ends_with("_t"))
                 .filter(|word| word.chars().nth(4).is_some_and(char::is_uppercase))
         });
+        // Older drivers lack these, so the call itself finds them.
+        let found_late = [
+            "nvmlDeviceSetMemoryLimits_v1",
+            "nvmlDeviceGetMemoryLimits_v1",
+        ];
+        let words = words.filter(|word| !found_late.contains(word));
         let known = |word: &str| IN_USE.iter().any(|name| name.to_bytes() == word.as_bytes());
         let unknown: Vec<&str> = words.filter(|word| !known(word)).collect();
         assert_eq!(unknown, [""; 0]);
