@@ -104,7 +104,8 @@ const fn operation(name: &'static str, kind: Kind, begin: fn(&World) -> Call) ->
 }
 
 pub fn named(name: &str) -> &'static Operation {
-    all().find(|o| o.name == name).expect("an operation")
+    let mut all = all().chain(seats::MET);
+    all.find(|o| o.name == name).expect("an operation")
 }
 
 fn create(world: &World) -> Call {

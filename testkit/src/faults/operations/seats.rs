@@ -28,6 +28,35 @@ pub const ALL: &[Operation] = &[
     }),
 ];
 
+/// Those that another process meets at each of their steps. The forks kill and fail them.
+pub const MET: &[Operation] = &[
+    operation("create-seat-beside", Kind::Create, |world| {
+        seat(world, PEER);
+        world.create(PEER);
+        seat(world, ID);
+        create(world)
+    }),
+    operation("create-mps-seat-beside", Kind::Create, |world| {
+        mps_seats(world, &[PEER]);
+        mps_seat(world, ID);
+        create(world)
+    }),
+    operation("release-seat", Kind::Collect, |world| {
+        seat(world, ID);
+        release(world)
+    }),
+    operation("release-mps-seat", Kind::Collect, |world| {
+        mps_seat(world, ID);
+        release(world)
+    }),
+];
+
+/// A seat for a container.
+fn seat(world: &World, id: &str) {
+    world.configure("sharing.enforcement = [\"none\"]");
+    world.bundle_saying(id, &seat_asks(world));
+}
+
 /// A seat at `mps` for a container.
 fn mps_seat(world: &World, id: &str) {
     world.configure("sharing.enforcement = [\"mps\"]");
