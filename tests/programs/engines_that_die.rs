@@ -115,6 +115,41 @@ fn runtime_dies_with_early_killed_front() {
     world.as_if_nothing_had_been().unwrap();
 }
 
+/// Failure: the low-level runtime cannot go on record, since the ledger stays locked for too long
+#[test]
+fn runs_nothing_off_the_record() {
+    if !strace::is_there() {
+        return;
+    }
+    let world = World::small();
+    world.configure("lock_timeout = \"50ms\"");
+    let call = world.create_command(ID);
+    let mut traced = Command::new("strace");
+    traced.args(["-f", "-o", "/dev/null"]);
+    // runmig makes this call once: after the edit, and before it has a child.
+    traced.args(["-e", "trace=signalfd4"]);
+    traced.args(["-e", "inject=signalfd4:delay_enter=3000000"]);
+    traced.arg(call.get_program()).args(call.get_args());
+    traced
+        .env_clear()
+        .envs(call.get_envs().filter_map(|(k, v)| Some((k, v?))));
+    let create = going(traced.current_dir(world.path("")).stdin(Stdio::null()));
+    until("the bundle is edited", || {
+        world.uuid_in_bundle(ID).is_some()
+    });
+    let ledger = fs::File::open(world.state().join("ledger.lock")).unwrap();
+    ledger.lock().unwrap();
+    let created = create.end().exits(1);
+    ledger.unlock().unwrap();
+    assert!(
+        created.stderr.contains("cannot lock the ledger"),
+        "{created:?}"
+    );
+    assert_eq!(world.living_init(ID), None);
+    world.gc().ok();
+    world.as_if_nothing_had_been().unwrap();
+}
+
 /// Failure: a late hook, after another create under the same id
 #[test]
 fn late_hook_spares_the_successor() {

@@ -74,6 +74,26 @@ fn vanishing_instances_free_no_place() {
     world.delete(ID);
 }
 
+/// Failure: the driver answers a destroy with success and goes on listing the instance
+#[test]
+fn believes_lists_of_driver_alone() {
+    let world = World::small();
+    let lease = world.abandoned(ID);
+    let success = nvml_sim::fault::Outcome::Return(0);
+    world.fault("nvmlGpuInstanceDestroy", 1, None, success);
+    settled(&world.hook(ID, &lease));
+    let lease = world.lease_of(ID);
+    assert_eq!(lease["state"], "quarantined", "{lease}");
+    let told = lease.to_string();
+    assert!(
+        told.contains("is still there after the driver destroyed it"),
+        "{told}"
+    );
+    world.no_faults();
+    world.gc().ok();
+    world.as_if_nothing_had_been().unwrap();
+}
+
 /// Failure: an instance to destroy is in use for a moment
 #[test]
 fn retries_destroy_while_in_use() {

@@ -104,6 +104,8 @@ const SEAT: Kind = Kind {
     limits: &[
         ("slices = 1", "1 of 1 slices"),
         ("slices = 0\nshares = 1", "1 of 1 shares"),
+        // A limit that does not name shares counts the whole slice of a seat.
+        ("memory = \"85Gi\"", "of 85Gi of memory"),
     ],
     ..SHARE
 };

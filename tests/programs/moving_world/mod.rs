@@ -5,6 +5,7 @@ mod earlier_boot;
 
 use nvml_sim::engine::Mode;
 use nvml_sim::fault::{Moment, Outcome};
+use runmig_lease::store::{Instance, Resource, Store};
 use std::io::Write;
 use testkit::faults::SMALL;
 use testkit::faults::strace::{Call, settled};
@@ -135,6 +136,33 @@ fn tells_reused_gpu_instance_id_apart() {
     world.admin_creates(0, "1g.6gb+me", ours.start, true);
     let theirs = world.the_instance();
     assert_eq!((theirs.gi, &theirs.uuids), (ours.gi, &ours.uuids));
+    settled(&world.hook(ID, &lease));
+    assert_eq!(world.instances(), [theirs]);
+    assert!(world.leases().is_empty());
+}
+
+/// Profile, place and ids are those of the record, and only the MIG UUID is another.
+#[test]
+fn spares_device_of_another_uuid() {
+    let world = World::small();
+    let lease = world.abandoned(ID);
+    let theirs = world.the_instance();
+    let store = Store::open(&world.state(), Duration::from_secs(10)).unwrap();
+    let ours = store
+        .list()
+        .unwrap()
+        .held()
+        .next()
+        .unwrap()
+        .instance
+        .clone();
+    let ledger = store.lock("test").unwrap();
+    let change = |instance: &mut Instance| match &mut instance.resource {
+        Resource::Mig(slice) => slice.mig_uuid = Some("MIG-of-ours".to_owned()),
+        other => panic!("{other}"),
+    };
+    ledger.update_instance(&ours, change).unwrap();
+    drop(ledger);
     settled(&world.hook(ID, &lease));
     assert_eq!(world.instances(), [theirs]);
     assert!(world.leases().is_empty());
