@@ -28,3 +28,23 @@ impl Random {
         all[self.below(all.len() as u64) as usize]
     }
 }
+
+/// Draws the points of a matrix that a run takes: one in four with the seed of `scripts/test --full`, else all.
+pub struct Sample(Option<Random>);
+
+impl Sample {
+    /// For one operation, whose name makes its points other ones than those of the next.
+    pub fn of(operation: &str) -> Sample {
+        let is_sampled = std::env::var("RUNMIG_TIER").is_ok_and(|tier| tier != "exhaustive");
+        let seed = std::env::var("RUNMIG_SEED").ok();
+        let seed: u64 = seed.map_or(0, |seed| seed.parse().expect("RUNMIG_SEED, a number"));
+        let name = operation.bytes().fold(seed, |sum, byte| {
+            sum.wrapping_mul(31).wrapping_add(u64::from(byte))
+        });
+        Sample(is_sampled.then(|| Random::new(name)))
+    }
+
+    pub fn takes(&mut self) -> bool {
+        self.0.as_mut().is_none_or(|random| random.one_in(4))
+    }
+}

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use testkit::faults::operations::{HOLDER, Kind, Operation, PEER};
 use testkit::faults::strace::settled;
 use testkit::prelude::*;
+use testkit::random::Sample;
 
 const CODES: std::ops::RangeInclusive<u32> = 1..=30;
 const UNKNOWN: u32 = 999;
@@ -91,10 +92,14 @@ fn tried_of(
     assert!(calls.len() > 3, "hardly a call was found: {calls:?}");
     calls.retain(|name, _| is_asked(name));
     assert!(!calls.is_empty(), "none of the functions is called");
+    let mut sample = Sample::of(operation.name);
     let (mut tried, mut failed) = (0, 0);
     let mut wrong = Vec::new();
     for (function, own) in &calls {
         for (nth, code) in which(own) {
+            if !sample.takes() {
+                continue;
+            }
             for outcome in outcomes(function, code) {
                 let at = format!(
                     "{}: {outcome:?} from {function}, the {nth}th",
