@@ -13,7 +13,6 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::resource::v1::{ResourceClaim, ResourceSlice};
 pub(crate) use kube::Client;
 use kube::api::ListParams;
-use kube::client::ClientBuilder;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::Status;
 use kube::core::response::StatusDetails;
@@ -22,7 +21,6 @@ use runmig_lease::error::{Context, Error, Result};
 pub(crate) use status::{Written, set_devices};
 use std::path::Path;
 use std::time::Duration;
-use tower::limit::RateLimitLayer;
 pub(crate) use watch::{Event, Watch};
 
 /// The time for one answer. The kubelet waits 45 seconds for the whole of a Prepare.
@@ -53,14 +51,8 @@ pub(crate) async fn connect(kubeconfig: Option<&Path>) -> Result<Client> {
     config.read_timeout = Some(SILENCE);
     // Each task has a pace and a line in the log of its own.
     config.default_retry = false;
-    let client = ClientBuilder::try_from(config).context(|| "connect to the API server")?;
-    let limit = RateLimitLayer::new(MOST.0, MOST.1);
-    Ok(client.with_layer(&limit).build())
+    Client::try_from(config).context(|| "connect to the API server")
 }
-
-/// The most requests in a time, as client-go has it too. kube starts a watch anew as soon as the last one ends, and some
-/// proxies end each watch at once.
-const MOST: (u64, Duration) = (100, Duration::from_secs(5));
 
 /// The time in which each connection has something to read, at the latest the end of a watch.
 const SILENCE: Duration = Duration::from_secs(75);

@@ -193,7 +193,8 @@ async fn names_gate_of_status(cluster: &Cluster) {
 }
 
 /// Failure: rights, CDI, the hook, the kubelet's folder or a DeviceClass are wrong
-#[tokio::test]
+// The proxy answers while the test waits for a program.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn names_problems_of_node() {
     let Some(mut cluster) = Cluster::up().await else {
         return;
