@@ -46,9 +46,12 @@ impl Present {
             profile_id: self.profile_id,
             placement: self.placement,
             parts: match self.id {
-                Some(_) => self.compute.iter().map(|ci| ci.slices).collect(),
-                // A slice that is promised or being made will be whole.
-                None => profile
+                Some(_) if !self.compute.is_empty() || self.holders.is_empty() => {
+                    self.compute.iter().map(|ci| ci.slices).collect()
+                }
+                // A slice that is promised or being made will be whole, and one that is held is, also if the driver
+                // does not tell its compute instance at this moment.
+                _ => profile
                     .map(|profile| profile.compute_slices)
                     .into_iter()
                     .collect(),
