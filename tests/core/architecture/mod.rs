@@ -150,7 +150,6 @@ const READERS: &[(&str, &str)] = &[
         "src/cli/doctor/gpus.rs",
         "whether a device node opens; reads nothing",
     ),
-    ("the document of families, in a test",),
     (
         "src/cli/metrics/textfile.rs",
         "opens the folder of a file, and a new file in it to write it",
