@@ -127,7 +127,8 @@ async fn serve(
     if server.write_all(&asked).await.is_ok() {
         tokio::select! {
             _ = tokio::io::copy_bidirectional(&mut client, &mut server) => {}
-            _ = faults.changed() => {}
+            // Without its Proxy no other fault comes.
+            Ok(()) = faults.changed() => {}
         }
     }
 }
