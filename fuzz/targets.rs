@@ -94,7 +94,7 @@ pub fn arguments(bytes: &[u8]) {
         .map(|word| OsString::from_vec(word.to_owned()))
         .collect();
     for family in [Family::Runc, Family::Crun] {
-        or_told(args::parse(family, &words));
+        let _ = args::parse(family, &words);
     }
 }
 

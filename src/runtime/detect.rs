@@ -1,13 +1,14 @@
 //! Detects a request for slices. For a container without a request, runmig reads only the annotations.
 
-use super::args::{Create, Run, Verb};
-use super::{Front, podman};
+use super::args::{Create, Run, Unclear, Verb};
+use super::{Front, delete, podman};
 use crate::spec::Peek;
-use crate::spec::bundle::{Bundle, peek_config};
+use crate::spec::bundle::{self, Bundle, peek_config};
 use runmig_lease::error::{Context, Error, Result};
 use runmig_lease::request::{self, Request};
 use runmig_lease::store::ClaimName;
 use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// A create that concerns a slice.
@@ -43,7 +44,7 @@ pub fn request<'a>(front: &'a Front<'_>) -> Result<Option<Asking<'a>>> {
             (&c.id, &c.bundle, other_config(c), stays)
         }
         Verb::Restore { id, bundle } => (id, bundle, None, Stays::Until),
-        Verb::Delete { .. } | Verb::Update(_) | Verb::Features | Verb::Other => return Ok(None),
+        _ => return Ok(None),
     };
     let given = bundle.as_deref().unwrap_or(Path::new("."));
     let bundle = Bundle::open(given)?;
@@ -110,6 +111,69 @@ pub fn request<'a>(front: &'a Front<'_>) -> Result<Option<Asking<'a>>> {
         bundle_path,
         bundle,
     }))
+}
+
+/// Refuses a call whose words runmig cannot read, if one of them names a bundle that asks, or a container that has a
+/// slice. The working directory is a bundle where no word names another.
+pub fn refuse_unclear<'a>(front: &Front<'_>, call: &Unclear) -> Result<Option<Asking<'a>>> {
+    let refused = |what: String| {
+        Err(Error::new(format!(
+            "cannot read the arguments of {}: {}; {what}",
+            call.command, call.why
+        ))
+        .hint(format!(
+            "write options before the id: {} --bundle DIR ID",
+            call.command
+        )))
+    };
+    for word in &call.words {
+        let bytes = word.as_bytes();
+        let value = bytes
+            .iter()
+            .position(|b| *b == b'=')
+            .map(|at| &bytes[at + 1..]);
+        let joined = bytes.starts_with(b"-").then(|| bytes.get(2..)).flatten();
+        for named in [Some(bytes), value, joined]
+            .into_iter()
+            .flatten()
+            .map(OsStr::from_bytes)
+        {
+            if asks(Path::new(named))? {
+                return refused(format!(
+                    "{} may be the bundle, and asks for a GPU",
+                    named.display()
+                ));
+            }
+        }
+        if call.command == "update" && delete::lease_of(front, word)?.is_some() {
+            return refused(format!(
+                "container {} has a slice, which the update may take away",
+                word.display()
+            ));
+        }
+    }
+    match asks(Path::new("."))? {
+        true => refused("the working directory may be the bundle, and asks for a GPU".to_owned()),
+        false => Ok(None),
+    }
+}
+
+/// Returns whether the bundle, or the configuration, at this path asks for a GPU or cannot be read.
+fn asks(path: &Path) -> Result<bool> {
+    let seen = match std::fs::metadata(path) {
+        Ok(found) if found.is_dir() && !bundle::is_gone(path) => Bundle::open(path)?.peek()?,
+        // crun's --config
+        Ok(found) if found.is_file() => match peek_config(path) {
+            Ok(seen) => seen,
+            Err(_) => return Ok(false),
+        },
+        _ => return Ok(false),
+    };
+    Ok(
+        seen.marked
+            || seen.attaches > 0
+            || seen.annotations.keys().any(|key| request::is_ours(key)),
+    )
 }
 
 /// Returns the devices of claims in config.json.

@@ -108,7 +108,7 @@ fn dispatch(
 ) -> Result<i32> {
     let config = Config::for_program(name)?;
     let runtime = LowLevel::find(&config)?;
-    let call = args::parse(runtime.family, args)?;
+    let call = args::parse(runtime.family, args);
     *log = report::Log::of(&call);
     if ended.is_some() && !matches!(call.verb, Verb::Delete { .. }) {
         let e = Error::new("the argument --low-level-runtime-ended is for a delete alone")
@@ -136,6 +136,7 @@ fn dispatch(
             None => None,
         },
         Verb::Features => return (slicer.features)(&front),
+        Verb::Unclear(unclear) => detect::refuse_unclear(&front, unclear)?,
         Verb::Other => None,
     };
     match asks {

@@ -58,7 +58,7 @@ macro_rules! every_case {
                 passes_preserved_descriptors, passes_sockets_of_service_manager, no_stray_descriptors,
                 runs_detached;
             passing: answers_like_the_runtime, leaves_others_alone,
-                answers_features, works_without_a_driver;
+                refuses_words_that_may_name_a_bundle_that_asks, answers_features, works_without_a_driver;
             failing: releases_when_runtime_fails, releases_without_executable, releases_without_rootfs,
                 creates_again_after_failure, refuses_restore_with_slice;
             cgroups: refuses_path_of_live_container, refuses_id_under_second_root, passes_neighbours,

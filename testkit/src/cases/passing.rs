@@ -64,6 +64,56 @@ pub fn leaves_others_alone(setup: &Setup) {
     assert!(!setup.state().exists(), "no state directory was made");
 }
 
+/// runc takes options behind the id, and crun takes abbreviations: runmig reads neither.
+pub fn refuses_words_that_may_name_a_bundle_that_asks(setup: &Setup) {
+    let (asks, other) = (setup.asking("1g.10gb", "true"), setup.bundle("true"));
+    let id = &unique();
+    let with = |bundle: &Bundle, shape: usize| {
+        let bundle = bundle.as_str();
+        let line = match shape {
+            0 => format!("create {id} --bundle {bundle}"),
+            1 => format!("create --bun={bundle} {id}"),
+            2 => format!("create -b{bundle} {id}"),
+            3 => format!("--unknown delete run {id} -b {bundle}"),
+            _ => format!("restore --bogus -f {bundle}/config.json {id}"),
+        };
+        line.split(' ').map(str::to_owned).collect::<Vec<_>>()
+    };
+    for shape in 0..5 {
+        let words = with(&asks, shape);
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let line = setup.runmig(&words).refused();
+        assert!(line.contains("asks for a GPU"), "{line}");
+        assert!(
+            line.contains("hint: write options before the id: "),
+            "{line}"
+        );
+        let words = with(&other, shape);
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let delete = || drop(setup.bare(&["delete", "--force", id]).output());
+        let ours = setup.runmig(&words);
+        delete();
+        let bare = said(&mut setup.bare(&words));
+        delete();
+        assert_eq!(
+            ours.status.code(),
+            bare.status.code(),
+            "{words:?}: {ours:?}"
+        );
+    }
+    let within = setup
+        .command(&["create", id, "--no-pivot=maybe"])
+        .current_dir(asks.as_str())
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8_lossy(&within.stderr);
+    assert!(
+        stderr.contains("the working directory may be the bundle"),
+        "{stderr}"
+    );
+    setup.nothing_is_left();
+}
+
 /// Checks the low-level runtime's features, refusals too; with our annotations if it lists such.
 pub fn answers_features(setup: &Setup) {
     const LIST: &str = "potentiallyUnsafeConfigAnnotations";

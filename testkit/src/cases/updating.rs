@@ -59,6 +59,14 @@ pub fn keeps_devices_open(setup: &Setup) {
         pids(&bundle, limit);
         all_open(&setup.runmig(&["exec", &id, "sh", "-c", OPEN]).ok().stdout);
     }
+    if setup.low.is_crun() {
+        given(900);
+        let line = update(&["--res", name, &id]).refused();
+        assert!(
+            line.contains(&format!("container {id} has a slice")),
+            "{line}"
+        );
+    }
     // None of them reaches the devices.
     let rules = own_rules();
     for wrong in [
