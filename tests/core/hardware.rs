@@ -15,7 +15,11 @@ fn programs() -> &'static Path {
 }
 
 fn script(arguments: &[&str]) -> Output {
-    let mut script = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/hardware"));
+    named("hardware", arguments)
+}
+
+fn named(script: &str, arguments: &[&str]) -> Output {
+    let mut script = Command::new(testkit::repository().join("scripts").join(script));
     script.arg("--from").arg(programs()).args(arguments);
     script.output().unwrap()
 }
@@ -168,6 +172,79 @@ fn gives_each_profile_a_slice() {
         let calls = changes(&machine);
         let count = calls.iter().filter(|made| made.starts_with(call)).count();
         assert_eq!(count, 7, "{call}");
+    }
+}
+
+fn guarantees(machine: &Machine) -> (Output, Vec<String>) {
+    let (library, root) = (machine.library(), machine.dir());
+    let (library, root) = (library.to_str().unwrap(), root.to_str().unwrap());
+    let output = named(
+        "hardware-mig",
+        &["--library", library, "--driver-root", root],
+    );
+    let transcript = text(&output.stdout);
+    let outcomes = transcript
+        .split_once("\n# guarantees")
+        .map_or("", |(_, outcomes)| outcomes);
+    let lines = outcomes
+        .lines()
+        .filter(|line| line.starts_with("  "))
+        .map(str::to_owned)
+        .collect();
+    (output, lines)
+}
+
+#[test]
+fn keeps_each_guarantee_on_mig() {
+    for gpu in ["A100-80GB", "A30-24GB"] {
+        let Some(machine) = machine(&["--gpu", gpu, "--mig", "on"]) else {
+            return;
+        };
+        let (output, lines) = guarantees(&machine);
+        assert!(output.status.success(), "{gpu}: {output:?}");
+        assert!(
+            lines.len() >= 8 && lines.iter().all(|line| line.ends_with(": yes")),
+            "{gpu}: {lines:#?}"
+        );
+        machine.is_empty();
+    }
+}
+
+#[test]
+fn shows_broken_guarantee() {
+    let Some(machine) = machine(&["--gpu", "A100-80GB", "--mig", "on"]) else {
+        return;
+    };
+    // Past the seven profiles, while seven containers start at once.
+    let call = "nvmlGpuInstanceCreateComputeInstance";
+    machine.sim(
+        "fault",
+        &["--call", call, "--from", "12", "--returns", "IN_USE"],
+    );
+    let (output, lines) = guarantees(&machine);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(
+        lines.iter().any(|line| line.ends_with(": no")),
+        "{lines:#?}"
+    );
+}
+
+#[test]
+fn guarantees_want_empty_gpus_in_mig_mode() {
+    let Some(off) = machine(&["--gpu", "A100-80GB", "--mig", "off"]) else {
+        return;
+    };
+    let used = machine(&["--gpu", "A100-80GB", "--mig", "on"]).unwrap();
+    used.sim("create", &["--gpu", "0", "--profile", "1g.10gb"]);
+    for (machine, words) in [
+        (&off, "no GPU is in MIG mode: nvidia-smi"),
+        (&used, "there are MIG instances on a GPU"),
+    ] {
+        let before = machine.sim("show", &["--json"]);
+        let (output, lines) = guarantees(machine);
+        assert_eq!(output.status.code(), Some(1));
+        has(&text(&output.stderr), words);
+        assert_eq!((lines.len(), machine.sim("show", &["--json"])), (0, before));
     }
 }
 
