@@ -263,7 +263,7 @@ pub fn edit(original: &[u8], driver: &DriverFiles) -> Result<Vec<u8>> {
         numbers: &numbers,
         share: None,
     };
-    spec::edit(original, &grant, &Named)
+    spec::edit(original, &grant, &Named).map(|edited| edited.bytes)
 }
 
 fn list(value: &Value) -> &[Value] {

@@ -14,7 +14,8 @@ pub fn hook(args: &[OsString], state: &[u8]) -> Result<(Vec<LeaseId>, String)> {
 
 /// None where the specification is another vendor's.
 pub fn cdi_specification(text: &str, json: bool) -> Result<Option<DriverFiles>> {
-    cdi::parse(text, json)
+    let specification = runmig_lease::cdi::parse(text, json, "nvidia.com/gpu")?;
+    { specification.map(|it| cdi::driver_files(it.edits(&[(0, "GPU-1")]))) }.transpose()
 }
 
 /// The original that a file beside config.json says it has kept.

@@ -74,7 +74,7 @@ pub fn copy(bundle: &Path, to: &Path) -> PathBuf {
 /// Writes the configuration of runmig on a simulated machine.
 pub fn configure(file: &Path, machine: &Path, state: &Path) {
     let text = format!(
-        "runtime = \"{}\"\nstate_dir = \"{}\"\nsharing.enforcement = [\"none\"]\n[driver]\nlibrary = \"{}\"\nroot = \"{}\"\n",
+        "runtime = \"{}\"\nstate_dir = \"{}\"\ndriver_files = \"none\"\nsharing.enforcement = [\"none\"]\n[driver]\nlibrary = \"{}\"\nroot = \"{}\"\n",
         on_path("runc").display(),
         state.display(),
         machine.join("lib/libnvidia-ml.so.1").display(),

@@ -8,7 +8,8 @@ use super::spawn::{self, Inherited, Meanwhile};
 use super::{Front, companion, driver, key, mps, report};
 use crate::bundles;
 use crate::spec::bundle::Bundle;
-use crate::spec::{self, CgroupManager, DriverFiles};
+use crate::spec::{self, CgroupManager};
+use runmig_lease::cdi::Specification;
 use runmig_lease::counters::Outcome;
 use runmig_lease::error::{self, Context, Error, Result};
 use runmig_lease::gpu::nodes::Nodes;
@@ -83,7 +84,7 @@ fn restore_original(front: &Front<'_>, bundle: &Bundle) -> Result<()> {
 /// The parts of a create beside its slices.
 struct Prepared {
     original: Vec<u8>,
-    driver: DriverFiles,
+    driver: Option<Specification>,
     hook: PathBuf,
     holder: Container,
     cgroup: Cgroup,
@@ -117,7 +118,7 @@ impl Slicing<'_> {
     /// Returns what a create needs beside its slices.
     fn prepare(&self) -> Result<Prepared> {
         let original = self.asking.bundle.original(self.nodes.numbers())?.bytes;
-        let driver = driver::files(self.front)?;
+        let driver = driver::find(self.front, &original)?;
         let hook = companion::program(programs::HOOK)?;
         let holder = self.holder(request::identity(&self.asking.annotations)?)?;
         let manager = CgroupManager {
@@ -177,7 +178,8 @@ impl Slicing<'_> {
         self.counted.replace(Some(create));
         let made = self
             .check_door(&leases, &original)
-            .and_then(|()| self.edit(&leases, &original, &driver, hook))
+            .and_then(|()| driver::files(driver.as_ref(), &leases))
+            .and_then(|driver| self.edit(&leases, &original, driver, hook))
             .and_then(|edited| {
                 let bundle = &self.asking.bundle;
                 bundle.install(self.leases.author(&leases)?, &original, &edited)?;

@@ -1,28 +1,29 @@
 //! The driver's files for a container, by the configuration.
 
 use super::Front;
-use crate::spec::{DriverFiles, cdi};
-use runmig_lease::config::DriverFiles as Choice;
+use crate::spec::{self, DriverFiles};
+use runmig_lease::cdi::Specification;
+use runmig_lease::driver_files::{self, is_nvidia};
 use runmig_lease::error::Result;
-use std::path::Path;
+use runmig_lease::paths;
+use runmig_lease::store::Held;
 
-/// Returns the driver's files that runmig adds. nvidia-container-runtime adds them itself.
-pub fn files(front: &Front<'_>) -> Result<DriverFiles> {
-    let name = front.runtime.path.file_name().unwrap_or_default();
-    let is_nvidia = name
-        .to_string_lossy()
-        .starts_with("nvidia-container-runtime");
-    let found = || -> Result<cdi::Found> {
-        let found = cdi::read(&cdi::DIRS.map(Path::new))?;
-        for why in &found.skipped {
-            tracing::warn!("passed over: {}", why.line());
-        }
-        Ok(found)
-    };
-    match front.config.driver_files {
-        Choice::None | Choice::NvidiaRuntime => Ok(DriverFiles::default()),
-        Choice::Auto if is_nvidia => Ok(DriverFiles::default()),
-        Choice::Auto => Ok(found()?.files.unwrap_or_default()),
-        Choice::Cdi => found()?.required(),
+/// Returns the specification that brings libcuda, with files that the node has. None where runmig adds nothing.
+pub fn find(front: &Front<'_>, original: &[u8]) -> Result<Option<Specification>> {
+    let others_bring = is_nvidia(&front.runtime.path) || spec::has_libcuda(original)?;
+    let source = driver_files::find(front.config, others_bring, &paths::is_there)?;
+    for why in &source.warnings {
+        tracing::warn!("{}", why.line());
     }
+    Ok(source.specification)
+}
+
+/// Returns the files for a container with these leases.
+pub fn files(specification: Option<&Specification>, leases: &[Held]) -> Result<DriverFiles> {
+    let gpus: Vec<(u32, &str)> = { leases.iter() }
+        .map(|held| &held.instance.resource)
+        .map(|resource| (resource.gpu_index(), resource.gpu_uuid().as_str()))
+        .collect();
+    let edits = specification.map(|specification| specification.edits(&gpus));
+    spec::cdi::driver_files(edits.unwrap_or_default())
 }

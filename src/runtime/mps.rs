@@ -2,6 +2,7 @@
 
 use super::lowlevel::LowLevel;
 use crate::spec::{self, Door};
+use runmig_lease::driver_files::is_nvidia;
 use runmig_lease::error::Result;
 use runmig_lease::files;
 use std::os::unix::fs::MetadataExt;
@@ -16,7 +17,6 @@ const ENFORCES: &str = "/sys/fs/selinux/enforce";
 pub fn obstacle(runtime: &LowLevel, original: &[u8]) -> Result<Option<String>> {
     let Door {
         selinux_label,
-        nvidia_hook,
         shared_mount,
         sources,
     } = spec::door(original)?;
@@ -32,13 +32,10 @@ pub fn obstacle(runtime: &LowLevel, original: &[u8]) -> Result<Option<String>> {
             source.display()
         )));
     }
-    let name = runtime.path.file_name().unwrap_or_default();
-    let name = name.to_string_lossy().into_owned();
-    let is_nvidia = name.starts_with("nvidia-container-runtime");
-    let mounter = is_nvidia.then_some(name).or(nvidia_hook);
-    if let Some(mounter) = mounter.filter(|_| is_there) {
+    if is_there && is_nvidia(&runtime.path) {
         return Ok(Some(format!(
-            "{mounter} would mount the host's {HOST_PIPES} over the container's own"
+            "{} would mount the host's {HOST_PIPES} over the container's own",
+            runtime.path.display()
         )));
     }
     let enforces = files::read(Path::new(ENFORCES), 16).is_ok_and(|text| text.starts_with(b"1"));

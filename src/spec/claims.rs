@@ -30,7 +30,8 @@ pub fn device(args: &[String]) -> Option<ClaimName> {
 
 /// Removes the hooks of all claims.
 pub fn take_out(document: &mut Document) -> Result<()> {
-    hooks::remove(document, is_of_claim)
+    let is_meant = |hook: &Value| hook.get("args").is_some_and(is_of_claim);
+    hooks::remove(document, &hooks::STAGES, is_meant).map(drop)
 }
 
 fn is_of_claim(args: &Value) -> bool {

@@ -7,15 +7,10 @@ use runmig_lease::error::Result;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-/// Programs that mount the host's MPS directory into containers, as hooks.
-const HOOKS: [&str; 2] = ["nvidia-container-runtime-hook", "nvidia-container-toolkit"];
-
 /// The facts of a specification.
 pub struct Door {
     /// The SELinux label of the container's processes.
     pub selinux_label: Option<String>,
-    /// A hook of NVIDIA's that runs before the container's processes.
-    pub nvidia_hook: Option<String>,
     /// A mount at or above `/tmp` through which the container's mounts reach the host.
     pub shared_mount: Option<String>,
     /// The sources of bind mounts there, in which the low-level runtime makes the mount point.
@@ -28,13 +23,6 @@ pub fn door(bytes: &[u8]) -> Result<Door> {
     let list = |value: Option<&Value>| value.and_then(Value::as_array).cloned().unwrap_or_default();
     let text = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
     let process = document.root.get("process");
-    let hooks = document.root.get("hooks");
-    let stages = ["prestart", "createRuntime", "createContainer"];
-    let mut early = { stages.iter() }.flat_map(|stage| list(hooks.and_then(|h| h.get(*stage))));
-    let is_nvidia = |path: &String| {
-        let name = Path::new(path).file_name();
-        name.is_some_and(|name| HOOKS.iter().any(|hook| name == *hook))
-    };
     let mounts = list(document.root.get("mounts"));
     // A mount at the very place is removed.
     let is_above = |mount: &&Value| {
@@ -56,7 +44,6 @@ pub fn door(bytes: &[u8]) -> Result<Door> {
         selinux_label: process
             .and_then(|p| text(p, "selinuxLabel"))
             .filter(|label| !label.is_empty()),
-        nvidia_hook: early.find_map(|hook| text(&hook, "path").filter(is_nvidia)),
         shared_mount: { above.iter() }
             .find(|mount| has(mount, ["shared", "rshared"]))
             .and_then(|mount| text(mount, "destination")),

@@ -42,15 +42,23 @@ pub struct DriverFiles {
     pub additional_gids: Vec<u32>,
 }
 
+/// An edited config.json.
+pub struct Edited {
+    pub bytes: Vec<u8>,
+    /// What the edit took away from the user's or the engine's specification, for the log.
+    pub removed: Vec<String>,
+}
+
 /// Returns the original with the slice in it. It fails if the container could open an NVIDIA device outside
 /// `grant.nodes`, or could not open one of `grant.nodes`.
-pub fn edit(original: &[u8], grant: &Grant, host: &dyn HostView) -> Result<Vec<u8>> {
+pub fn edit(original: &[u8], grant: &Grant, host: &dyn HostView) -> Result<Edited> {
     let mut document = Document::parse(original)?;
     let document = &mut document;
     hooks::take_out(document)?;
     claims::take_out(document)?;
     annotations::check(document)?;
-    env::apply(document, &grant.driver.env, grant.uuids, grant.share)?;
+    let hooks = hooks::take_out_nvidia(document)?;
+    let variables = env::apply(document, &grant.driver.env, grant.uuids, grant.share)?;
     gids::put(document, &grant.driver.additional_gids)?;
     mounts::put(document, &grant.driver.mounts)?;
     for (stage, hook) in &grant.driver.hooks {
@@ -63,7 +71,15 @@ pub fn edit(original: &[u8], grant: &Grant, host: &dyn HostView) -> Result<Vec<u
     devices::put_nodes(document, grant.nodes, grant.numbers)?;
     devices::put_rules(document, grant.nodes, grant.numbers)?;
     hooks::put_first(document, &grant.hook)?;
-    document.to_bytes()
+    let hooks = hooks
+        .iter()
+        .map(|path| format!("hook {path}: runmig gives the container its GPU"));
+    let variables =
+        { variables.iter() }.map(|entry| format!("{entry}: the container has no such device"));
+    Ok(Edited {
+        bytes: document.to_bytes()?,
+        removed: hooks.chain(variables).collect(),
+    })
 }
 
 /// Removes an earlier edit item by item, for a specification whose original is lost. The driver's files

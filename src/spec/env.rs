@@ -4,13 +4,13 @@ use super::document::{Document, array, get_mut, wrong_kind};
 use super::{MemoryShare, process};
 use runmig_lease::error::Result;
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 pub const VISIBLE: &str = "NVIDIA_VISIBLE_DEVICES";
 
 /// Variables that make nvidia-container-runtime add devices beside the visible ones. These are MIG's own
 /// capabilities of the whole machine, IMEX channels, GPUDirect and NVSwitch. `NVIDIA_DRIVER_CAPABILITIES`,
-/// `NVIDIA_REQUIRE_*` and the like choose files and checks, and stay. `CUDA_VISIBLE_DEVICES` stays too: it
-/// chooses only among the container's devices.
+/// `NVIDIA_REQUIRE_*` and the like choose files and checks, and stay.
 const WIDENING: [&str; 7] = [
     "NVIDIA_MIG_CONFIG_DEVICES",
     "NVIDIA_MIG_MONITOR_DEVICES",
@@ -43,14 +43,19 @@ const MEMORY: &str = "RUNMIG_GPU_MEMORY";
 /// The variable with that memory as a fraction of the memory that CUDA shows as the total.
 const FRACTION: &str = "RUNMIG_GPU_MEMORY_FRACTION";
 
+/// The variable by which CUDA chooses among the container's devices. Its value may be meant for another container, or for
+/// the whole machine: CUDA then finds no device at all.
+const CUDA: &str = "CUDA_VISIBLE_DEVICES";
+
 /// Sets the variables of the driver's files, then of the slices, each once. It removes variables that would
-/// add devices, and for a share those that would set limits.
+/// add devices, and for a share those that would set limits. It returns those that named a device which the container
+/// does not have.
 pub fn apply(
     document: &mut Document,
     driver: &[String],
     uuids: &[&str],
     share: Option<MemoryShare>,
-) -> Result<()> {
+) -> Result<Vec<String>> {
     let env = variables(document)?;
     let limits = |name: &str| LIMITING.iter().any(|prefix| name.starts_with(prefix));
     let goes = |name: &str| widens(name) || (share.is_some() && limits(name));
@@ -62,12 +67,34 @@ pub fn apply(
             set(env, key, entry.clone());
         }
     }
+    let is_stale = |entry: &mut Value| {
+        let value = entry.as_str().and_then(|entry| entry.strip_prefix(CUDA));
+        value.is_some_and(|value| match value.strip_prefix('=') {
+            Some(list) => !chooses(list, uuids),
+            None => value.is_empty(),
+        })
+    };
+    let stale: Vec<Value> = env.extract_if(.., is_stale).collect();
     set(env, VISIBLE, format!("{VISIBLE}={}", uuids.join(",")));
     if let Some(share) = share {
         set(env, MEMORY, format!("{MEMORY}={}", share.memory_mib << 20));
         set(env, FRACTION, format!("{FRACTION}={}", fraction(share)));
     }
-    Ok(())
+    let stale = stale.iter().filter_map(Value::as_str);
+    Ok(stale.map(str::to_owned).collect())
+}
+
+/// Returns whether a value of `CUDA_VISIBLE_DEVICES` chooses devices of the container: by their indexes or by whole UUIDs,
+/// each once. CUDA takes no list of both.
+fn chooses(list: &str, uuids: &[&str]) -> bool {
+    let words: Vec<&str> = list.split(',').map(str::trim).collect();
+    let index = |word: &&str| word.parse().ok().filter(|at| *at < uuids.len());
+    let uuid = |word: &&str| uuids.iter().position(|uuid| uuid == word);
+    let all = |found: &dyn Fn(&&str) -> Option<usize>| {
+        let found: Option<BTreeSet<usize>> = words.iter().map(found).collect();
+        found.is_some_and(|found| found.len() == words.len())
+    };
+    all(&index) || all(&uuid)
 }
 
 /// Returns the share's part of the total with four digits, cut: `0.1010`.

@@ -3,6 +3,7 @@
 
 use super::document::{Document, array, get_mut, object, wrong_kind};
 use oci_spec::runtime::{Hook, HookBuilder};
+use runmig_lease::cdi;
 use runmig_lease::error::{Context, Error, Result};
 use runmig_lease::model::LeaseId;
 use runmig_lease::programs::HOOK;
@@ -18,6 +19,9 @@ const LIMIT_FLAG: &str = "--limit";
 
 /// The lists with hooks of runmig: the release, and the limit.
 pub const STAGES: [&str; 2] = ["poststop", "createRuntime"];
+
+/// NVIDIA's programs that are prestart hooks.
+const NVIDIA: [&str; 2] = ["nvidia-container-runtime-hook", "nvidia-container-toolkit"];
 
 /// The environment of a hook that has none. Low-level runtimes would give it their own. runc 1.1 gives
 /// createContainer hooks the container's environment, where an image could set LD_PRELOAD (CVE-2025-23266).
@@ -89,36 +93,57 @@ pub fn put_first(document: &mut Document, command: &HookCommand) -> Result<()> {
 
 /// Removes runmig's hooks with any lease, and the objects that only they needed.
 pub fn take_out(document: &mut Document) -> Result<()> {
-    remove(document, args_are_ours)
+    remove(document, &STAGES, |hook| {
+        hook.get("args").is_some_and(args_are_ours)
+    })
+    .map(drop)
 }
 
-/// Removes the hooks with such arguments, and the objects that only they needed.
-pub fn remove(document: &mut Document, is_meant: impl Fn(&Value) -> bool) -> Result<()> {
+/// Removes the hooks by which docker and old versions of podman and CRI-O give a container GPUs, and returns their
+/// paths. Such a hook would add what `NVIDIA_VISIBLE_DEVICES` names once more, or fail.
+pub fn take_out_nvidia(document: &mut Document) -> Result<Vec<String>> {
+    let path = |hook: &Value| hook.get("path").and_then(Value::as_str).map(str::to_owned);
+    let is_nvidia = |hook: &Value| {
+        let path = path(hook).unwrap_or_default();
+        let name = Path::new(&path).file_name();
+        name.is_some_and(|name| NVIDIA.iter().any(|hook| name == *hook))
+    };
+    let removed = remove(document, &cdi::STAGES, is_nvidia)?;
+    Ok(removed.iter().filter_map(path).collect())
+}
+
+/// Removes and returns the hooks of these lists that are meant, and removes the objects that only they needed.
+pub fn remove(
+    document: &mut Document,
+    stages: &[&str],
+    is_meant: impl Fn(&Value) -> bool,
+) -> Result<Vec<Value>> {
+    let mut removed = Vec::new();
     let Some(hooks) = get_mut(&mut document.root, "hooks") else {
-        return Ok(());
+        return Ok(removed);
     };
     let hooks = hooks
         .as_object_mut()
         .ok_or_else(|| wrong_kind("hooks", "object"))?;
     let mut is_changed = false;
-    for stage in STAGES {
+    for stage in stages {
         let Some(list) = get_mut(hooks, stage) else {
             continue;
         };
         let list = list
             .as_array_mut()
             .ok_or_else(|| wrong_kind(&format!("hooks.{stage}"), "array"))?;
-        let before = list.len();
-        list.retain(|hook| !hook.get("args").is_some_and(&is_meant));
-        if list.len() < before && list.is_empty() {
-            hooks.shift_remove(stage);
+        let before = removed.len();
+        removed.extend(list.extract_if(.., |hook| is_meant(hook)));
+        if before < removed.len() && list.is_empty() {
+            hooks.shift_remove(*stage);
             is_changed = true;
         }
     }
     if is_changed && hooks.is_empty() {
         document.root.shift_remove("hooks");
     }
-    Ok(())
+    Ok(removed)
 }
 
 fn args_are_ours(args: &Value) -> bool {

@@ -29,10 +29,10 @@ mod tokens;
 
 pub use cgroups::{CgroupManager, cgroup};
 pub use door::{Door, door};
-pub use edit::{DriverFiles, Grant, MemoryShare, edit, strip, uses_user_namespace};
+pub use edit::{DriverFiles, Edited, Grant, MemoryShare, edit, strip, uses_user_namespace};
 pub use hooks::HookCommand;
 pub use host::{Host, HostView, Source};
-pub use mounts::check_dev;
+pub use mounts::{check_dev, has_libcuda};
 pub use peek::{Peek, peek};
 
 pub(crate) use document::Document;

@@ -13,6 +13,7 @@ use super::document::{Document, array, get, get_mut, wrong_kind};
 use super::host::{HostView, Source};
 use super::paths::clean;
 use oci_spec::runtime::Mount;
+use runmig_lease::cdi;
 use runmig_lease::error::{Context, Error, Result};
 use runmig_lease::model::{DeviceNode, NvidiaNumbers};
 use serde_json::{Value, json};
@@ -54,6 +55,17 @@ pub fn put(document: &mut Document, files: &[Mount]) -> Result<()> {
         mounts.push(serde_json::to_value(file).context(|| "write a mount as JSON")?);
     }
     Ok(())
+}
+
+/// Returns whether the user or the engine mounts libcuda into the container.
+pub fn has_libcuda(bytes: &[u8]) -> Result<bool> {
+    let document = Document::parse(bytes)?;
+    let mounts = get(&document.root, "mounts").and_then(Value::as_array);
+    let is_libcuda = |mount: &Value| {
+        let destination = mount.get("destination").and_then(Value::as_str);
+        destination.is_some_and(|to| cdi::is_libcuda(Path::new(to)))
+    };
+    Ok(mounts.is_some_and(|mounts| mounts.iter().any(is_libcuda)))
 }
 
 /// Refuses a container that has the image's own /dev. Every engine mounts a /dev. Without it, low-level

@@ -3,6 +3,7 @@
 
 pub mod bundle;
 pub mod cases;
+pub mod cdi;
 pub mod cgroup2;
 pub mod containerd;
 pub mod cri;

@@ -77,8 +77,13 @@ impl Setup {
 
     /// Writes the configuration anew, with more keys before its tables.
     pub fn configure(&self, more: &str) {
+        self.configure_files("none", more);
+    }
+
+    /// The same with another source of the driver's files.
+    pub fn configure_files(&self, source: &str, more: &str) {
         let text = format!(
-            "runtime = \"{}\"\nstate_dir = \"{}\"\ndriver_files = \"none\"\n{more}\n\
+            "runtime = \"{}\"\nstate_dir = \"{}\"\ndriver_files = \"{source}\"\n{more}\n\
              [driver]\nlibrary = \"{}\"\nroot = \"{}\"\n",
             self.runtime.display(),
             self.state().display(),

@@ -99,7 +99,7 @@ fn refuses_bad_configuration() {
     for (text, line) in [
         (
             "statedir = \"/run/x\"",
-            "cannot read configuration {config}: line 1: unknown field `statedir`, expected one of `runtime`, `state_dir`, `wait`, `lock_timeout`, `driver_files`, `keep_idle`, `adopt`, `driver`, `dcgm`, `events`, `layout`, `sharing`, `kubernetes`, `policy`; hint: correct it by docs/configuration.md, which lists the keys",
+            "cannot read configuration {config}: line 1: unknown field `statedir`, expected one of `runtime`, `state_dir`, `wait`, `lock_timeout`, `driver_files`, `cdi_dirs`, `cdi_kinds`, `driver_hooks_skip`, `keep_idle`, `adopt`, `driver`, `dcgm`, `events`, `layout`, `sharing`, `kubernetes`, `policy`; hint: correct it by docs/configuration.md, which lists the keys",
         ),
         (
             "wait = \"soon\"",

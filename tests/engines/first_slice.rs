@@ -101,6 +101,9 @@ impl World {
                 world.machine.dir()
             ),
         );
+        world.write("libcuda.so.570", "the driver's\n");
+        let cdi = testkit::cdi::with_library(&world.path("libcuda.so.570"));
+        world.write("nvidia.json", &cdi.to_string());
         Some(world)
     }
 
@@ -133,6 +136,8 @@ impl World {
             mkdir -p /etc/runmig
             rm -f /usr/local/bin/runmig*
             cp $w/config.toml /etc/runmig/config.toml
+            mkdir -p /etc/cdi
+            cp $w/nvidia.json /etc/cdi/
             cd $w
             {before}\n",
             path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",

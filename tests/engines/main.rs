@@ -4,6 +4,7 @@ mod args_real;
 mod around;
 mod course;
 mod device_nodes;
+mod driver_files;
 mod driver_level;
 mod dying;
 mod e2e_bad_machine;

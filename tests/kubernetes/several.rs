@@ -139,7 +139,7 @@ fn missing_driver_file(node: &Node) {
             "containers": [container("c", &["two"])],
         },
     }));
-    let why = "names /none/libcuda.so.570, which is not there";
+    let why = "/none/libcuda.so.570 is missing";
     eventually("the pod says why it does not run", || {
         node.describe("broken").contains(why)
     });

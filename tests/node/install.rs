@@ -32,6 +32,10 @@ const PROGRAMS: [&str; 10] = [
     "stub-runtime",
 ];
 
+/// The node's CDI specification, and the library that it names.
+pub const CDI: &str = "/etc/cdi/nvidia.json";
+pub const LIBCUDA: &str = "/usr/lib/libcuda.so.570";
+
 /// A command that writes the configuration of `runmig-crun` after that of runmig.
 pub const CONFIGURE_CRUN: &str =
     "{ echo 'runtime = \"/usr/bin/crun\"'; cat /etc/runmig/config.toml; } >/etc/runmig/crun.toml";
@@ -74,8 +78,12 @@ pub fn prepare(node: &Node) -> Result<(), String> {
          cp /bin/busybox /img/bin
          chroot /img /bin/busybox --install -s /bin
          tar -C /img -c . | podman import --quiet - {IMAGE}
+         mkdir -p /etc/cdi
+         echo driver >{LIBCUDA}
+         echo '{cdi}' >{CDI}
          {configuration}
          {CONFIGURE_CRUN}",
+        cdi = testkit::cdi::with_library(Path::new(LIBCUDA)),
         repository = repository.display(),
         built = built.display(),
         unit = unit(),

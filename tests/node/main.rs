@@ -6,6 +6,7 @@
 mod containerd;
 mod dcgm;
 mod doctor;
+mod driver_files;
 mod install;
 mod layout;
 mod logins;
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
         timer: collects_after_a_kill;
         dcgm: burst_stops_no_path_unit;
         doctor: knows_the_timer;
+        driver_files: needs_the_files_of_the_driver;
         sharing: share_at_mps_holds, timer_restarts_daemon, gives_whole_gpu,
             share_at_driver_holds;
         containerd: gets_its_slice_alone, share_at_driver_holds, restart_keeps_the_slice, kill_releases_the_slice;

@@ -2,9 +2,10 @@
 
 use crate::host;
 use nix::errno::Errno;
-use runmig_lease::cdi::{self, DIRS, Edits};
-use runmig_lease::config::DriverFiles;
-use runmig_lease::error::{Error, Result};
+use runmig_lease::cdi::Edits;
+use runmig_lease::config::Config;
+use runmig_lease::driver_files::{self, is_nvidia};
+use runmig_lease::error::Result;
 use std::path::Path;
 
 /// The root of the host, also for a driver in a container that sees the host's processes.
@@ -16,47 +17,29 @@ const VISIBLE: &str = "NVIDIA_VISIBLE_DEVICES=";
 /// Returns the edits that bring the driver's files.
 ///
 /// # Errors
-/// A CDI specification that cannot be used, or is required and missing; a file of it that is not there.
-pub(crate) fn edits(choice: DriverFiles) -> Result<Edits> {
-    let mut edits = match choice {
-        DriverFiles::None | DriverFiles::NvidiaRuntime => return Ok(Edits::default()),
-        DriverFiles::Auto => found()?.files.unwrap_or_default(),
-        DriverFiles::Cdi => found()?.required()?,
-    };
+/// Nothing brings libcuda, or a CDI specification cannot be used or names a file that is not there.
+pub(crate) fn edits(config: &Config) -> Result<Edits> {
+    let others_bring = config.runtime.as_deref().is_some_and(is_nvidia);
+    let on_host = |file: &Path| is_there(Path::new(HOST), file);
+    let source = driver_files::find(config, others_bring, &on_host)?;
+    for why in &source.warnings {
+        tracing::warn!("{}", why.line());
+    }
+    let edits = source.specification.map(|it| it.edits(&[]));
+    let mut edits = edits.unwrap_or_default();
     edits.env.retain(|entry| !entry.starts_with(VISIBLE));
-    match missing(Path::new(HOST), &edits) {
-        None => Ok(edits),
-        Some(file) => Err(Error::new(format!(
-            "the CDI specification of nvidia.com/gpu names {}, which is not there",
-            file.display()
-        ))
-        .hint("write it anew: nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml")),
-    }
+    Ok(edits)
 }
 
-fn found() -> Result<cdi::Found> {
-    let found = cdi::read(&DIRS.map(Path::new))?;
-    for why in &found.skipped {
-        tracing::warn!("passed over: {}", why.line());
-    }
-    Ok(found)
-}
-
-/// Returns the first file of these edits that is not below the root. A file that cannot be looked at counts as there.
-fn missing<'a>(root: &Path, edits: &'a Edits) -> Option<&'a Path> {
-    let mounts = edits.mounts.iter().map(|mount| mount.host_path.as_path());
-    let hooks = edits.hooks.iter().map(|hook| hook.path.as_path());
-    let is_missing = |file: &&Path| {
-        let found = host::find(root, file);
-        matches!(found, Err(Errno::ENOENT | Errno::ENOTDIR))
-    };
-    mounts.chain(hooks).find(is_missing)
+/// Returns whether a file is below the root. A file that cannot be looked at counts as there.
+fn is_there(root: &Path, file: &Path) -> bool {
+    let found = host::find(root, file);
+    !matches!(found, Err(Errno::ENOENT | Errno::ENOTDIR))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use runmig_lease::cdi::Mount;
     use std::fs;
     use std::os::unix::fs::symlink;
 
@@ -68,19 +51,11 @@ mod tests {
         fs::write(root.join("usr/lib/libcuda.so.570"), "").unwrap();
         symlink("/usr/lib/libcuda.so.570", root.join("usr/lib/libcuda.so.1")).unwrap();
         symlink("/usr/lib", root.join("lib")).unwrap();
-        let mount = |path: &str| Mount {
-            host_path: path.into(),
-            container_path: path.into(),
-            options: None,
-            typ: None,
-        };
-        let edits = |paths: &[&str]| Edits {
-            mounts: paths.iter().map(|path| mount(path)).collect(),
-            ..Edits::default()
-        };
-        let there = edits(&["/lib/libcuda.so.570", "/usr/lib/libcuda.so.1"]);
-        assert_eq!(missing(root, &there), None);
-        let gone = edits(&["/lib/libcuda.so.570", "/lib/libcuda.so.565"]);
-        assert_eq!(missing(root, &gone), Some(Path::new("/lib/libcuda.so.565")));
+        for there in ["/lib/libcuda.so.570", "/usr/lib/libcuda.so.1", "/usr/lib"] {
+            assert!(is_there(root, Path::new(there)), "{there}");
+        }
+        for gone in ["/lib/libcuda.so.565", "/lib/libcuda.so.570/x"] {
+            assert!(!is_there(root, Path::new(gone)), "{gone}");
+        }
     }
 }

@@ -274,7 +274,7 @@ pub(crate) async fn blocking<T: Send + 'static>(
 }
 
 fn make(node: &Node, claim: &ClaimName, allocated: &Allocated) -> Result<Vec<Ready>> {
-    let files = files::edits(node.config.driver_files)?;
+    let files = files::edits(&node.config)?;
     let hear = |claim: &Claim, what| node.hear(claim, what);
     let slices = ledger::prepare(&node.config, claim, allocated, &hear)?;
     node.cdi.write(

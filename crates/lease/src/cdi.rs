@@ -1,8 +1,13 @@
-//! Reads the driver's own files from the node's CDI specification, which `nvidia-ctk cdi generate` writes.
+//! Reads the driver's own files from the node's CDI specifications, which `nvidia-ctk cdi generate` and the GPU Operator
+//! write.
 //!
-//! runmig takes only the top-level `containerEdits`, which apply to every device: mounts, environment,
-//! hooks, groups. It ignores the device nodes and takes nodes from the driver root. A specification is out
-//! of date after every change of a MIG layout.
+//! runmig takes mounts, environment, hooks and groups: those at the top of a file, which apply to every device, and
+//! those of a device where the top has no libcuda. It ignores the device nodes and takes nodes from the driver root. A
+//! specification is out of date after every change of a MIG layout.
+
+mod specification;
+
+pub use specification::Specification;
 
 use crate::error::{Context, Error, Result};
 use crate::trust;
@@ -14,11 +19,17 @@ use std::path::{Path, PathBuf};
 /// The directories of CDI specifications; the later directory wins.
 pub const DIRS: [&str; 2] = ["/etc/cdi", "/var/run/cdi"];
 
-const KIND: &str = "nvidia.com/gpu";
+/// The command that writes a specification.
+pub const GENERATE: &str = "nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml";
+
+/// Says whether the node has a file at a path. A path that cannot be looked at counts as there.
+pub type IsThere<'a> = &'a dyn Fn(&Path) -> bool;
+
 const LIMIT: u64 = 4 * 1024 * 1024;
 const FILES_LIMIT: usize = 256;
 
-const STAGES: [&str; 6] = [
+/// The lists of hooks.
+pub const STAGES: [&str; 6] = [
     "prestart",
     "createRuntime",
     "createContainer",
@@ -32,91 +43,70 @@ pub const CLAIM_FILE: &str = "gpu.runmig.dev-";
 
 /// The findings in the CDI directories.
 #[derive(Debug, Default)]
-pub struct Found<T = Edits> {
-    /// The driver's files; none without a specification of `nvidia.com/gpu`.
-    pub files: Option<T>,
+pub struct Found {
+    /// The specification with libcuda, if there is one.
+    pub files: Option<Specification>,
+    /// The specifications without libcuda.
+    pub without: Vec<PathBuf>,
     /// The reasons for which runmig skipped files.
     pub skipped: Vec<Error>,
 }
 
-impl<T> Found<T> {
-    /// Returns the driver's files, or the reason for which there are none.
-    ///
-    /// # Errors
-    /// No specification.
-    pub fn required(self) -> Result<T> {
-        let missing = || {
-            let none = Error::new(format!(
-                "cannot find a CDI specification of {KIND} in {}",
-                DIRS.join(" or ")
-            ));
-            let none = none.hint("run nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml");
-            self.skipped
-                .into_iter()
-                .fold(none, |e, why| e.and(Some(why)))
-        };
-        self.files.ok_or_else(missing)
-    }
-}
-
-/// Reads the driver's files. It skips unreadable files of other vendors. It refuses an unreadable file that
-/// could be NVIDIA's, unless another file has the specification. Otherwise a container would start without
-/// the driver's files.
+/// Looks for libcuda in the specifications of these kinds, the preferred kind first. It skips unreadable files of other
+/// vendors. It refuses an unreadable file that could be NVIDIA's, and a directory that others than root may write,
+/// unless another file has libcuda.
 ///
 /// # Errors
-/// Two specifications that differ, one that cannot be used, and directories that others than root may write.
-pub fn read(dirs: &[&Path]) -> Result<Found> {
-    let mut skipped = Vec::new();
+/// Two specifications that differ, and one that cannot be used.
+pub fn read(dirs: &[PathBuf], kinds: &[String], is_there: IsThere) -> Result<Found> {
+    let mut found = Found::default();
     let mut refused = None;
+    let mut refuse = |found: &mut Found, why: Error| match refused {
+        None => refused = Some(why),
+        Some(_) => found.skipped.push(why),
+    };
+    let mut folders = Vec::new();
     for dir in dirs.iter().rev() {
-        let mut found: Option<(PathBuf, Edits)> = None;
-        for path in files(dir)? {
-            let spec = match read_file(&path) {
-                Ok(spec) => spec,
-                Err(Unusable { why, is_ours: true }) if refused.is_none() => {
-                    refused = Some(why);
-                    continue;
-                }
-                Err(Unusable { why, .. }) => {
-                    skipped.push(why);
-                    continue;
-                }
-            };
-            if spec.kind != KIND {
-                continue;
-            }
-            let edits = spec.container_edits.unwrap_or_default();
-            match &found {
-                Some((other, same)) if *same != edits => {
-                    return Err(Error::new(format!(
-                        "CDI specifications {} and {} of kind {KIND} differ",
-                        other.display(),
-                        path.display()
-                    ))
-                    .hint("keep one of them"));
-                }
-                Some(_) => {}
-                None => found = Some((path, edits)),
+        let mut read = Vec::new();
+        for path in files(dir).unwrap_or_else(|why| {
+            refuse(&mut found, why);
+            Vec::new()
+        }) {
+            match read_file(&path, kinds) {
+                Ok(specification) => read.extend(specification),
+                Err(Unusable { why, is_ours: true }) => refuse(&mut found, why),
+                Err(Unusable { why, .. }) => found.skipped.push(why),
             }
         }
-        if let Some((path, edits)) = found {
-            let files = edits
-                .checked()
-                .because(|| format!("CDI specification {}", path.display()))?;
-            skipped.extend(refused);
-            return Ok(Found {
-                files: Some(files),
-                skipped,
-            });
+        folders.push(read);
+    }
+    for kind in kinds {
+        for folder in &folders {
+            let mut first: Option<Specification> = None;
+            for specification in folder.iter().filter(|one| one.kind == *kind) {
+                match (specification.with_libcuda(is_there), &mut first) {
+                    (None, _) => found.without.push(specification.file.clone()),
+                    (Some(next), Some(first)) => first.join(next)?,
+                    (next, first) => *first = next,
+                }
+            }
+            if first.is_some() {
+                found.skipped.extend(refused);
+                found.files = first;
+                return Ok(found);
+            }
         }
     }
     match refused {
         Some(why) => Err(why),
-        None => Ok(Found {
-            files: None,
-            skipped,
-        }),
+        None => Ok(found),
     }
+}
+
+/// Returns whether programs of a container find libcuda at a path.
+pub fn is_libcuda(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default();
+    name.as_encoded_bytes().starts_with(b"libcuda.so")
 }
 
 /// Returns the `.json` and `.yaml` files of a directory in the order of names, as CDI's library takes them.
@@ -154,9 +144,9 @@ struct Unusable {
     is_ours: bool,
 }
 
-/// Reads one specification. It follows links. The specification's hooks run as root, so only root may
+/// Reads one specification; none of another kind. It follows links. The specification's hooks run as root, so only root may
 /// control the target of a link.
-fn read_file(path: &Path) -> Result<Specification, Unusable> {
+fn read_file(path: &Path, kinds: &[String]) -> Result<Option<Specification>, Unusable> {
     let what = || format!("read CDI specification {}", path.display());
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let is_named = name.contains("nvidia");
@@ -166,19 +156,23 @@ fn read_file(path: &Path) -> Result<Specification, Unusable> {
             why,
             is_ours: is_named,
         })?;
-    specification(&text, path.extension().is_some_and(|e| e == "json"))
-        .context(what)
-        .map_err(|why| Unusable {
-            why,
-            is_ours: is_named || text.contains(KIND),
-        })
+    let written = written(&text, path.extension().is_some_and(|e| e == "json"));
+    let written = written.context(what).map_err(|why| Unusable {
+        why,
+        is_ours: is_named || kinds.iter().any(|kind| text.contains(kind)),
+    })?;
+    if !kinds.contains(&written.kind) {
+        return Ok(None);
+    }
+    let checked = Specification::new(path.to_owned(), written);
+    let checked = checked.because(|| format!("CDI specification {}", path.display()));
+    checked
+        .map(Some)
+        .map_err(|why| Unusable { why, is_ours: true })
 }
 
 /// Parses a specification. JSON is YAML, but the JSON parser is stricter.
-fn specification(
-    text: &str,
-    json: bool,
-) -> Result<Specification, Box<dyn std::error::Error + Send + Sync>> {
+fn written(text: &str, json: bool) -> Result<Written, Box<dyn std::error::Error + Send + Sync>> {
     Ok(if json {
         serde_json::from_str(text)?
     } else {
@@ -186,24 +180,32 @@ fn specification(
     })
 }
 
-/// Parses one specification alone. Returns none for another vendor's.
+/// Parses one specification alone. Returns none of another kind.
 ///
 /// # Errors
 /// Text that is no specification, and edits that cannot be used.
-pub fn parse(text: &str, json: bool) -> Result<Option<Edits>> {
-    let spec = specification(text, json).context(|| "read it")?;
-    if spec.kind != KIND {
-        return Ok(None);
-    }
-    let edits = spec.container_edits.unwrap_or_default();
-    edits.checked().map(Some)
+pub fn parse(text: &str, json: bool, kind: &str) -> Result<Option<Specification>> {
+    let written = written(text, json).context(|| "read it")?;
+    let is_meant = written.kind == kind;
+    { is_meant.then(|| Specification::new(PathBuf::new(), written)) }.transpose()
+}
+
+/// A specification as its file has it.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Written {
+    #[serde(default)]
+    kind: String,
+    container_edits: Option<Edits>,
+    #[serde(deserialize_with = "list", default)]
+    devices: Vec<Device>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Specification {
+struct Device {
     #[serde(default)]
-    kind: String,
+    name: String,
     container_edits: Option<Edits>,
 }
 
@@ -223,16 +225,6 @@ pub struct Edits {
     /// Groups of the container's process.
     #[serde(deserialize_with = "list", skip_serializing_if = "Vec::is_empty")]
     pub additional_gids: Vec<u32>,
-}
-
-impl Edits {
-    /// Returns the files of the host that a container gets.
-    pub fn host_files(&self) -> impl Iterator<Item = &Path> {
-        let hooks = self.hooks.iter().map(|hook| hook.path.as_path());
-        { self.mounts.iter() }
-            .map(|mount| mount.host_path.as_path())
-            .chain(hooks)
-    }
 }
 
 /// A mount.

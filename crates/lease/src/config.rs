@@ -29,6 +29,14 @@ use std::time::Duration;
 pub const DIRECTORY: &str = "/etc/runmig";
 const MAX_SIZE: u64 = 64 * 1024;
 
+/// What `nvidia-ctk cdi generate` writes, and the GPU Operator.
+const CDI_KINDS: [&str; 4] = [
+    "nvidia.com/gpu",
+    "management.nvidia.com/gpu",
+    "k8s.device-plugin.nvidia.com/gpu",
+    "runtime.nvidia.com/gpu",
+];
+
 /// A configuration: the keys of docs/configuration.md, with a default for each.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -46,6 +54,12 @@ pub struct Config {
     pub lock_timeout: Duration,
     /// The source of the driver's files for containers.
     pub driver_files: DriverFiles,
+    /// The folders of CDI specifications beside the usual ones; a later folder wins.
+    pub cdi_dirs: Vec<PathBuf>,
+    /// The kinds of CDI specifications that may have the driver's files, the preferred one first.
+    pub cdi_kinds: Vec<String>,
+    /// The hooks of CDI specifications that containers do not get, by the names of their programs or commands.
+    pub driver_hooks_skip: Vec<String>,
     /// The time that a released slice waits for the next request for its profile. Zero destroys it at once.
     #[serde(deserialize_with = "duration")]
     pub keep_idle: Duration,
@@ -74,9 +88,8 @@ pub struct Config {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DriverFiles {
-    /// `nvidia-runtime` where that is the low-level runtime, else `cdi` where the node has a specification,
-    /// else
-    /// `none`.
+    /// `cdi` where the node has a specification with libcuda, else `nvidia-runtime` where that is the low-level runtime,
+    /// else a refusal.
     Auto,
     /// The node's CDI specification.
     Cdi,
@@ -129,6 +142,9 @@ impl Default for Config {
             wait: Duration::ZERO,
             lock_timeout: Duration::from_secs(10),
             driver_files: DriverFiles::Auto,
+            cdi_dirs: Vec::new(),
+            cdi_kinds: CDI_KINDS.map(str::to_owned).into(),
+            driver_hooks_skip: Vec::new(),
             keep_idle: Duration::ZERO,
             adopt: false,
             driver: Driver::default(),
@@ -199,7 +215,8 @@ impl Config {
             Error::new(format!("{place}{}", e.message()))
                 .hint("correct it by docs/configuration.md, which lists the keys")
         })?;
-        for (key, path) in [
+        let dirs = { config.cdi_dirs.iter() }.map(|dir| ("cdi_dirs", Some(dir.as_path())));
+        for (key, path) in dirs.chain([
             ("runtime", config.runtime.as_deref()),
             ("state_dir", Some(config.state_dir.as_path())),
             ("driver.root", Some(config.driver.root.as_path())),
@@ -210,7 +227,7 @@ impl Config {
                 "kubernetes.kubelet_dir",
                 Some(config.kubernetes.kubelet_dir.as_path()),
             ),
-        ] {
+        ]) {
             if let Some(path) = path.filter(|p| !p.is_absolute()) {
                 return Err(Error::new(format!(
                     "{key} = \"{}\" is not an absolute path",
@@ -224,6 +241,16 @@ impl Config {
                 "driver.library = \"{}\" is neither a soname nor an absolute path",
                 library.display()
             )));
+        }
+        let is_kind = |kind: &str| {
+            let parts = kind.split_once('/');
+            parts.is_some_and(|(vendor, class)| !vendor.is_empty() && !class.is_empty())
+        };
+        if let Some(kind) = config.cdi_kinds.iter().find(|kind| !is_kind(kind)) {
+            return Err(Error::new(format!(
+                "cdi_kinds: \"{kind}\" is not a kind of CDI devices"
+            ))
+            .hint("write VENDOR/CLASS, such as nvidia.com/gpu"));
         }
         config.dcgm.check()?;
         config.layout.check()?;
@@ -259,6 +286,7 @@ mod tests {
         let config = Config::parse(
             "runtime = \"/usr/sbin/runc\"\nstate_dir = \"/run/r\"\nwait = \"30s\"\n\
              lock_timeout = \"1m 5s\"\ndriver_files = \"nvidia-runtime\"\n\
+             cdi_dirs = [\"/x/cdi\"]\ncdi_kinds = [\"x.com/gpu\"]\ndriver_hooks_skip = [\"chmod\"]\n\
              keep_idle = \"5m\"\nadopt = true\n\
              [driver]\nlibrary = \"/x/libnvidia-ml.so.1\"\nroot = \"/x\"\n\
              [sharing]\nenforcement = [\"none\"]\nshares_per_gpu = 4\n\
@@ -269,6 +297,9 @@ mod tests {
         assert_eq!(config.wait, Duration::from_secs(30));
         assert_eq!(config.lock_timeout, Duration::from_secs(65));
         assert_eq!(config.driver_files, DriverFiles::NvidiaRuntime);
+        assert_eq!(config.cdi_dirs, [Path::new("/x/cdi")]);
+        assert_eq!(config.cdi_kinds, ["x.com/gpu"]);
+        assert_eq!(config.driver_hooks_skip, ["chmod"]);
         assert_eq!(config.keep_idle, Duration::from_secs(300));
         assert!(config.adopt);
         assert_eq!(config.driver.root, Path::new("/x"));
@@ -292,6 +323,12 @@ mod tests {
         assert!(line("wait = \"soon\"").contains("\"soon\" is no duration"));
         assert!(line("wait = \"500000000000years\"").contains("is more than a day"));
         assert!(line("runtime = \"runc\"").contains("runtime = \"runc\" is not an absolute path"));
+        assert!(
+            line("cdi_dirs = [\"/x\", \"cdi\"]").contains("cdi_dirs = \"cdi\" is not an absolute")
+        );
+        for kind in ["nvidia.com", "/gpu", ""] {
+            assert!(line(&format!("cdi_kinds = [\"{kind}\"]")).contains("is not a kind of CDI"));
+        }
         assert!(line("[driver]\nlibrary = \"lib/x.so\"").contains("neither a soname nor"));
         assert!(line("sharing.enforcement = [\"hard\"]").contains("unknown variant `hard`"));
         assert!(line("sharing.enforcement = []").contains("sharing.enforcement is empty"));

@@ -115,6 +115,7 @@ pub mod config;
 mod context;
 pub mod counters;
 mod draft;
+pub mod driver_files;
 pub mod effect;
 pub mod error;
 pub mod events;

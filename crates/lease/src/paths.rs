@@ -1,5 +1,6 @@
 //! Paths that mean the same before and after they exist.
 
+use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};
 
 /// Follows links as far as the path exists; the rest is taken as it is written, without `.` and
@@ -19,6 +20,12 @@ pub fn resolve(path: &Path) -> PathBuf {
         }
     }
     clean
+}
+
+/// Returns whether something is at a path, or where its link leads. What cannot be looked at counts as there.
+pub fn is_there(path: &Path) -> bool {
+    let found = std::fs::metadata(path);
+    !matches!(found, Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory))
 }
 
 #[cfg(test)]

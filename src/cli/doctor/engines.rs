@@ -5,9 +5,10 @@ use super::host::Host;
 use crate::cli::configure::{self, Engine, Registration};
 use crate::cli::processes;
 use clap::ValueEnum;
-use runmig_lease::cdi;
 use runmig_lease::config::DriverFiles;
+use runmig_lease::driver_files::{self, is_nvidia};
 use runmig_lease::finding::{Finding, Found};
+use runmig_lease::paths;
 use runmig_lease::process;
 use runmig_lease::programs::HOOK;
 use std::path::{Path, PathBuf};
@@ -26,7 +27,7 @@ pub const CHECKS: &[Check] = &[
     },
     Check {
         id: "engines.files",
-        what: "the CDI specification of nvidia.com/gpu is readable, and its files exist",
+        what: "containers get libcuda, and every file of the CDI specification exists",
         run: driver_files,
     },
     Check {
@@ -128,37 +129,19 @@ fn hook(host: &Host) -> Found {
 
 /// Looks for the driver's files as a create does.
 fn driver_files(host: &Host) -> Found {
-    const GENERATE: &str = "nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml (package nvidia-container-toolkit-base)";
-    let choice = host.config()?.driver_files;
-    if matches!(choice, DriverFiles::None | DriverFiles::NvidiaRuntime) {
+    let config = host.config()?;
+    if matches!(
+        config.driver_files,
+        DriverFiles::None | DriverFiles::NvidiaRuntime
+    ) {
         let text =
             "driver_files leaves the driver's files to the images or to nvidia-container-runtime";
         return Ok(vec![Finding::ok(text)]);
     }
-    let found = cdi::read(&cdi::DIRS.map(Path::new))?;
-    let mut findings: Vec<Finding> = found.skipped.iter().map(Finding::warned).collect();
-    let edits = match (choice, found.files.is_some()) {
-        (DriverFiles::Cdi, _) => found.required()?,
-        (_, false) => {
-            let text = format!(
-                "no CDI specification of nvidia.com/gpu in {}, so containers get the driver's files only from their images",
-                cdi::DIRS.join(" or ")
-            );
-            findings.push(Finding::warn(text, GENERATE));
-            return Ok(findings);
-        }
-        (_, true) => found.files.unwrap_or_default(),
-    };
-    let missing: Vec<&Path> = edits.host_files().filter(|file| !file.exists()).collect();
-    if let [first, ..] = missing.as_slice() {
-        let text = format!(
-            "the CDI specification names {} missing files, the first is {}; an update of the driver removes files",
-            missing.len(),
-            first.display()
-        );
-        findings.push(Finding::fail(text, GENERATE));
-    }
-    Ok(findings)
+    let below = config.runtime.as_ref().map(|path| paths::resolve(path));
+    let others_bring = below.as_deref().is_some_and(is_nvidia);
+    let source = driver_files::find(config, others_bring, &paths::is_there)?;
+    Ok(source.warnings.iter().map(Finding::warned).collect())
 }
 
 /// Programs by their names, with the reason for which each conflicts, and the repair.

@@ -29,7 +29,7 @@ impl Slicing<'_> {
         &self,
         leases: &[Held],
         original: &[u8],
-        driver: &DriverFiles,
+        driver: DriverFiles,
         hook: PathBuf,
     ) -> Result<Vec<u8>> {
         let mut devices = self.nodes.required_nodes().to_vec();
@@ -83,7 +83,7 @@ impl Slicing<'_> {
                     .iter()
                     .any(|held| held.level() == Some(Level::Driver)),
             },
-            driver,
+            driver: &driver,
             numbers: self.nodes.numbers(),
             share: leases.iter().find_map(memory_share),
             door: door.as_deref(),
@@ -93,7 +93,10 @@ impl Slicing<'_> {
             &grant,
             &Host::new(&self.asking.bundle_path, &self.front.config.driver.root),
         )?;
-        spec::check_dev(&edited)?;
-        Ok(edited)
+        for what in &edited.removed {
+            tracing::warn!("removed {what}");
+        }
+        spec::check_dev(&edited.bytes)?;
+        Ok(edited.bytes)
     }
 }

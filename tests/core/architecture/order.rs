@@ -30,7 +30,7 @@ pub const ORDERS: &[(&str, &[&[&str]])] = &[
             &["context", "refusal"],
             &["bundles"],
             // values in, values out: the parts know neither the configuration nor each other
-            &["layout", "limit", "observer"],
+            &["driver_files", "layout", "limit", "observer"],
             &["events", "counters"],
             &["view"],
             &["placement", "store", "gpu", "config", "mps", "cdi"],

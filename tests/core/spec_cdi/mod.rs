@@ -1,7 +1,10 @@
 //! The driver's files, from a CDI specification as `nvidia-ctk cdi generate` writes it.
 
-use runmig::spec::cdi::{self, Found};
+use runmig::spec::cdi::driver_files;
 use runmig::spec::{DriverFiles, Grant, HookCommand, HostView, Source, edit};
+use runmig_lease::cdi::{self, Found};
+use runmig_lease::config::Config;
+use runmig_lease::driver_files::find_in;
 use runmig_lease::error::Result;
 use runmig_lease::model::NvidiaNumbers;
 use tempfile::TempDir;
@@ -21,13 +24,22 @@ fn dir_of(files: &[(&str, &str)]) -> TempDir {
 }
 
 fn found(dirs: &[&TempDir]) -> Result<Found> {
-    let dirs: Vec<&Path> = dirs.iter().map(|dir| dir.path()).collect();
-    cdi::read(&dirs)
+    let dirs: Vec<PathBuf> = dirs.iter().map(|dir| dir.path().to_owned()).collect();
+    cdi::read(&dirs, &Config::default().cdi_kinds, &|_| false)
 }
 
 fn read(dirs: &[&TempDir]) -> Result<Option<DriverFiles>> {
-    found(dirs).map(|found| found.files)
+    let files = found(dirs)?.files;
+    { files.map(|it| driver_files(it.edits(&[]))) }.transpose()
 }
+
+/// A file with libcuda and a variable at its top.
+fn one(value: &str) -> String {
+    format!("kind: nvidia.com/gpu\ncontainerEdits: {{env: [A={value}], {LIBCUDA}}}\n")
+}
+
+const LIBCUDA: &str =
+    "mounts: [{hostPath: /lib/libcuda.so.570, containerPath: /lib/libcuda.so.570}]";
 
 fn refused(dir: &TempDir) -> String {
     let line = read(&[dir]).unwrap_err().line();
@@ -63,8 +75,8 @@ fn edited(original: &Value, driver: &DriverFiles) -> Value {
         numbers: &numbers,
         share: None,
     };
-    let bytes = edit(&serde_json::to_vec(original).unwrap(), &grant, &NoDevices).unwrap();
-    serde_json::from_slice(&bytes).unwrap()
+    let edited = edit(&serde_json::to_vec(original).unwrap(), &grant, &NoDevices).unwrap();
+    serde_json::from_slice(&edited.bytes).unwrap()
 }
 
 #[test]
@@ -123,12 +135,12 @@ fn edits_in_nvidia_ctks_files() {
 
 #[test]
 fn later_directory_wins() {
-    let one = |value: &str| format!("kind: nvidia.com/gpu\ncontainerEdits:\n  env: [A={value}]\n");
     let etc = dir_of(&[("nvidia.yaml", &one("etc")), ("broken.json", "{")]);
     let run = dir_of(&[
         (
             "nvidia.yaml",
-            r#"{"kind": "nvidia.com/gpu", "containerEdits": {"env": ["A=run"]}}"#,
+            r#"{"kind": "nvidia.com/gpu", "containerEdits": {"env": ["A=run"],
+                "mounts": [{"hostPath": "/l/libcuda.so", "containerPath": "/l/libcuda.so"}]}}"#,
         ),
         (
             "a.json",
@@ -136,28 +148,97 @@ fn later_directory_wins() {
         ),
         ("nvidia.yml", &one("yml")),
     ]);
-    let gone = TempDir::new().unwrap().path().join("gone");
-    let dirs = [etc.path(), run.path(), &gone];
-    assert_eq!(cdi::read(&dirs).unwrap().files.unwrap().env, ["A=run"]);
+    let gone = TempDir::new().unwrap();
+    fs::remove_dir(gone.path()).unwrap();
+    assert_eq!(read(&[&etc, &run, &gone]).unwrap().unwrap().env, ["A=run"]);
     assert_eq!(read(&[&etc]).unwrap().unwrap().env, ["A=etc"]);
     assert_eq!(read(&[&dir_of(&[])]).unwrap(), None);
-    assert_eq!(cdi::read(&[&gone]).unwrap().files, None);
-    let without = dir_of(&[("nvidia.yaml", "kind: nvidia.com/gpu\ndevices: []\n")]);
-    assert_eq!(read(&[&without]).unwrap(), Some(DriverFiles::default()));
+    assert_eq!(read(&[&gone]).unwrap(), None);
+}
+
+/// As the GPU Operator leaves them, and as csv mode writes them.
+/// Failure: the CDI specification has the driver's files at its devices alone, or is of a kind of the GPU Operator
+#[test]
+fn finds_libcuda_wherever_it_is() {
+    let device = |name: &str, value: &str| {
+        format!("  - {{name: \"{name}\", containerEdits: {{env: [A={value}], {LIBCUDA}}}}}\n")
+    };
+    let spec = |kind: &str, devices: &str| format!("kind: {kind}\ndevices:\n{devices}");
+    let taken = |files: &[(&str, &str)], gpus: &[(u32, &str)]| {
+        let dir = dir_of(files);
+        let files = found(&[&dir]).unwrap().files;
+        files.map(|it| it.edits(gpus).env.join(" "))
+    };
+    for kind in [
+        "management.nvidia.com/gpu",
+        "k8s.device-plugin.nvidia.com/gpu",
+        "runtime.nvidia.com/gpu",
+    ] {
+        let text = spec(kind, &device("all", "all"));
+        assert_eq!(
+            taken(&[("x.yaml", &text)], &[]).as_deref(),
+            Some("A=all"),
+            "{kind}"
+        );
+        // nvidia.com/gpu goes first, unless it has no libcuda.
+        let files = [("x.yaml", text.as_str()), ("a.yaml", &one("own"))];
+        assert_eq!(taken(&files, &[]).as_deref(), Some("A=own"), "{kind}");
+        let bare = "kind: nvidia.com/gpu\ncontainerEdits: {env: [A=bare]}\n";
+        let files = [("x.yaml", text.as_str()), ("a.yaml", bare)];
+        assert_eq!(taken(&files, &[]).as_deref(), Some("A=all"), "{kind}");
+    }
+    assert_eq!(
+        taken(
+            &[("x.yaml", &spec("example.com/gpu", &device("all", "1")))],
+            &[]
+        ),
+        None
+    );
+
+    let own = [
+        device("0", "first"),
+        device("GPU-b", "second"),
+        device("gpu2", "third"),
+    ]
+    .concat();
+    let own = spec(
+        "nvidia.com/gpu",
+        &format!("{own}  - {{name: \"3\", containerEdits: {{env: [A=no]}}}}\n"),
+    );
+    for (gpus, expected) in [
+        (&[(0, "GPU-a")][..], "A=first"),
+        (&[(1, "GPU-b")], "A=second"),
+        (&[(2, "GPU-c")], "A=third"),
+        (&[(2, "GPU-c"), (0, "GPU-a")], "A=third A=first"),
+        // Its own device brings nothing, and another's library is the same driver's.
+        (&[(3, "GPU-d")], "A=first"),
+    ] {
+        let found = taken(&[("nvidia.yaml", &own)], gpus);
+        assert_eq!(found.as_deref(), Some(expected), "{gpus:?}");
+    }
+    // A file for each GPU.
+    let [first, second] = ["0", "1"].map(|name| spec("nvidia.com/gpu", &device(name, name)));
+    let files = [("a.yaml", first.as_str()), ("b.yaml", second.as_str())];
+    assert_eq!(taken(&files, &[(1, "GPU-b")]).as_deref(), Some("A=1"));
+    let third = spec("nvidia.com/gpu", &device("1", "other"));
+    let dir = dir_of(&[files[0], files[1], ("c.yaml", &third)]);
+    assert!(refused(&dir).contains("c.yaml of kind nvidia.com/gpu differ"));
+    let both = format!("{own}{}", device("all", "all"));
+    assert_eq!(
+        taken(&[("nvidia.yaml", &both)], &[(0, "GPU-a")]).as_deref(),
+        Some("A=all")
+    );
+    // With libcuda at the top, no device adds anything.
+    let both = format!("{}devices:\n{}", one("top"), device("all", "all"));
+    assert_eq!(
+        taken(&[("nvidia.yaml", &both)], &[(0, "GPU-a")]).as_deref(),
+        Some("A=top")
+    );
 }
 
 #[test]
 fn refuses_two_that_differ() {
-    let dir = dir_of(&[
-        (
-            "a.yaml",
-            "kind: nvidia.com/gpu\ncontainerEdits: {env: [A=1]}\n",
-        ),
-        (
-            "b.yaml",
-            "kind: nvidia.com/gpu\ncontainerEdits: {env: [A=2]}\n",
-        ),
-    ]);
+    let dir = dir_of(&[("a.yaml", &one("1")), ("b.yaml", &one("2"))]);
     assert_eq!(
         refused(&dir),
         "CDI specifications /etc/cdi/a.yaml and /etc/cdi/b.yaml of kind nvidia.com/gpu differ; hint: keep one of them"
@@ -224,7 +305,8 @@ fn bad_specifications_are_named() {
 
 #[test]
 fn adds_environment_to_bare_hook() {
-    let text = r#"{"kind":"nvidia.com/gpu","containerEdits":{"hooks":[{"hookName":"createContainer","path":"/h"}],"additionalGids":[0,44]}}"#;
+    let text = r#"{"kind":"nvidia.com/gpu","containerEdits":{"hooks":[{"hookName":"createContainer","path":"/h"}],"additionalGids":[0,44],
+        "mounts":[{"hostPath":"/l/libcuda.so.1","containerPath":"/l/libcuda.so.1"}]}}"#;
     let driver = read(&[&dir_of(&[("n.json", text)])]).unwrap().unwrap();
     let original = json!({"process": {"user": {"uid": 0, "additionalGids": [1]}}, "linux": {}});
     let after = edited(&original, &driver);
@@ -287,18 +369,21 @@ fn passes_over_broken_files_of_others() {
         let start = format!("cannot read CDI specification /etc/cdi/{name}: ");
         assert!(line.starts_with(&start), "{line}");
     }
-    // a caller that requires them learns what could not be read
-    let line = none.required().unwrap_err().line();
-    assert!(
-        line.starts_with("cannot find a CDI specification of nvidia.com/gpu in /etc/cdi or"),
-        "{line}"
-    );
+    // a create that needs them learns what could not be read
+    let config = Config::default();
+    let dirs = [dir.path().to_owned()];
+    let line = find_in(&dirs, &config, false, &|_| true)
+        .unwrap_err()
+        .line();
+    let words =
+        "cannot find a CDI specification of nvidia.com/gpu or management.nvidia.com/gpu or ";
+    assert!(line.starts_with(words), "{line}");
     assert!(names.iter().all(|name| line.contains(name)), "{line}");
 
     fs::write(dir.path().join("nvidia.yaml"), GENERATED).unwrap();
     let with = found(&[&dir]).unwrap();
     assert_eq!(skipped(&with), lines);
-    assert!(!with.required().unwrap().mounts.is_empty());
+    assert!(with.files.is_some());
 }
 
 /// Failure: a CDI file of NVIDIA is broken, or a link that others can change leads to it
@@ -319,5 +404,168 @@ fn refuses_broken_files_of_nvidia() {
         let found = found(&[&broken]).unwrap();
         assert!(found.files.is_some());
         assert_eq!(found.skipped.len(), 1);
+    }
+}
+
+/// What a create says of a specification whose files are or are not there.
+fn said(config: &Config, edits: &str, gone: &[&str]) -> (Result<DriverFiles>, Vec<String>) {
+    let dir = dir_of(&[("n.yaml", &format!("kind: nvidia.com/gpu\n{edits}"))]);
+    let is_there = |path: &Path| !gone.iter().any(|gone| path == Path::new(gone));
+    let found = find_in(&[dir.path().to_owned()], config, false, &is_there);
+    let shown = |line: String| line.replace(dir.path().to_str().unwrap(), "/etc/cdi");
+    match found {
+        Err(e) => (
+            Err(runmig_lease::error::Error::new(shown(e.line()))),
+            Vec::new(),
+        ),
+        Ok(source) => {
+            let lines = source
+                .warnings
+                .iter()
+                .map(|why| shown(why.line()))
+                .collect();
+            (
+                driver_files(source.specification.unwrap().edits(&[])),
+                lines,
+            )
+        }
+    }
+}
+
+#[test]
+fn refuses_files_that_are_gone() {
+    let edits = "containerEdits:\n  mounts:\n    - {hostPath: /lib/libcuda.so.570, containerPath: /lib/libcuda.so.570}\n    \
+                 - {hostPath: /usr/bin/nvidia-smi, containerPath: /usr/bin/nvidia-smi, type: bind}\n    \
+                 - {hostPath: /tmpfs, containerPath: /x, type: tmpfs}\n  \
+                 hooks: [{hookName: createContainer, path: /usr/bin/nvidia-cdi-hook}]\n";
+    let line = |gone: &[&str]| said(&Config::default(), edits, gone).0.unwrap_err().line();
+    let hint = "; hint: write it anew: nvidia-ctk cdi generate --output=/etc/cdi/n.yaml";
+    for file in [
+        "/lib/libcuda.so.570",
+        "/usr/bin/nvidia-smi",
+        "/usr/bin/nvidia-cdi-hook",
+    ] {
+        let words =
+            format!("cannot use CDI specification /etc/cdi/n.yaml: {file} is missing{hint}");
+        assert_eq!(line(&[file]), words);
+    }
+    let two = line(&["/usr/bin/nvidia-smi", "/usr/bin/nvidia-cdi-hook"]);
+    let words = "/usr/bin/nvidia-cdi-hook is missing, and so is 1 other file";
+    assert!(two.contains(words), "{two}");
+    // Nothing of the host is at a mount without a source.
+    assert!(said(&Config::default(), edits, &["/tmpfs"]).0.is_ok());
+    let device = edits.replace(
+        "containerEdits:",
+        "devices:\n- name: all\n  containerEdits:",
+    );
+    let device = device
+        .replace("\n  mounts", "\n   mounts")
+        .replace("\n  hooks", "\n   hooks");
+    let line = said(&Config::default(), &device, &["/usr/bin/nvidia-smi"])
+        .0
+        .unwrap_err();
+    assert!(
+        line.line().contains("/usr/bin/nvidia-smi is missing"),
+        "{line:?}"
+    );
+}
+
+/// Failure: the CDI specification names the socket of a daemon that does not run: persistenced, fabric manager, MPS
+#[test]
+fn leaves_out_missing_sockets() {
+    for gone in [
+        "/run/nvidia-persistenced/socket",
+        "/var/run/nvidia-fabricmanager/socket",
+        "/run/nvidia/driver/run/nvidia-persistenced",
+        "/tmp/nvidia-mps",
+        "/srv/x.sock",
+    ] {
+        let edits = format!(
+            "containerEdits:\n  mounts:\n  - {{hostPath: {gone}, containerPath: /s}}\n  \
+             - {{hostPath: /lib/libcuda.so.1, containerPath: /lib/libcuda.so.1}}\n"
+        );
+        let (files, warnings) = said(&Config::default(), &edits, &[gone]);
+        assert_eq!(files.unwrap().mounts.len(), 1, "{gone}");
+        assert_eq!(warnings.len(), 1, "{gone}");
+        let words =
+            format!("containers do not get {gone}, which CDI specification /etc/cdi/n.yaml names");
+        assert!(warnings[0].starts_with(&words), "{warnings:?}");
+        let (files, warnings) = said(&Config::default(), &edits, &[]);
+        assert_eq!(
+            (files.unwrap().mounts.len(), warnings.len()),
+            (2, 0),
+            "{gone}"
+        );
+    }
+    for library in [
+        "/run/nvidia/driver/lib/libx.so.1",
+        "/run/nvidia-driver/lib/libx.so.1",
+        "/usr/bin/nvidia-persistenced",
+    ] {
+        let edits = format!(
+            "containerEdits:\n  mounts:\n  - {{hostPath: {library}, containerPath: /x}}\n  \
+             - {{hostPath: /lib/libcuda.so.1, containerPath: /lib/libcuda.so.1}}\n"
+        );
+        let (files, _) = said(&Config::default(), &edits, &[library]);
+        assert!(files.unwrap_err().line().contains(library), "{library}");
+    }
+}
+
+#[test]
+fn skips_hooks_by_name() {
+    let hooks = "hooks: [{hookName: createContainer, path: /usr/bin/nvidia-cdi-hook, args: [nvidia-cdi-hook, chmod, --mode, chown]}, \
+                 {hookName: createContainer, path: /usr/bin/nvidia-ctk, args: [nvidia-ctk, hook, update-ldcache]}]";
+    let edits = format!("containerEdits: {{{LIBCUDA}, {hooks}}}\n");
+    let left = |names: &[&str]| {
+        let config = Config {
+            driver_hooks_skip: names.iter().map(|name| (*name).to_owned()).collect(),
+            ..Config::default()
+        };
+        // A program that nobody calls may be missing.
+        let gone = match names {
+            [] => "/usr/bin/x",
+            _ => "/usr/bin/nvidia-cdi-hook",
+        };
+        said(&config, &edits, &[gone])
+            .0
+            .map(|files| files.hooks.len())
+    };
+    assert_eq!(left(&[]).unwrap(), 2);
+    assert_eq!(left(&["chmod"]).unwrap(), 1);
+    assert_eq!(left(&["nvidia-cdi-hook", "update-ldcache"]).unwrap(), 0);
+    assert!(left(&["chown"]).is_err(), "it is the value of an option");
+    assert!(left(&["nvidia-ctk"]).is_err(), "another program is missing");
+}
+
+#[test]
+fn container_may_have_libcuda_already() {
+    let dir = dir_of(&[(
+        "n.yaml",
+        "kind: nvidia.com/gpu\ncontainerEdits: {env: [A=1]}\n",
+    )]);
+    let broken = dir_of(&[("nvidia.yaml", "kind: [")]);
+    let find = |dir: &TempDir, choice: &str, others_bring| {
+        let config = Config::parse(&format!("driver_files = \"{choice}\"")).unwrap();
+        let found = find_in(&[dir.path().to_owned()], &config, others_bring, &|_| false);
+        found
+            .map(|source| source.warnings.len())
+            .map_err(|e| e.line())
+    };
+    let line = find(&dir, "auto", false).unwrap_err();
+    assert!(
+        line.starts_with("cannot find libcuda in CDI specification "),
+        "{line}"
+    );
+    assert!(
+        line.contains("hint: run nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"),
+        "{line}"
+    );
+    assert!(line.contains("set driver_files = \"none\""), "{line}");
+    assert_eq!(find(&dir, "auto", true), Ok(0));
+    assert_eq!(find(&broken, "auto", true), Ok(1), "it is told");
+    assert!(find(&broken, "auto", false).is_err());
+    assert!(find(&dir, "cdi", true).is_err());
+    for choice in ["none", "nvidia-runtime"] {
+        assert_eq!(find(&broken, choice, false), Ok(0));
     }
 }

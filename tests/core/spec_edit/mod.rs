@@ -86,7 +86,8 @@ fn edited_for(
         numbers: &numbers,
         share,
     };
-    edit(&serde_json::to_vec(original).unwrap(), &grant, &Fake)
+    let edited = edit(&serde_json::to_vec(original).unwrap(), &grant, &Fake);
+    edited.map(|edited| edited.bytes)
 }
 
 fn with(change: impl FnOnce(&mut Value)) -> Value {
@@ -129,7 +130,7 @@ fn adds_slice_and_keeps_rest() {
         numbers: &numbers,
         share: None,
     };
-    let bytes = edit(original.as_bytes(), &grant, &Fake).unwrap();
+    let bytes = edit(original.as_bytes(), &grant, &Fake).unwrap().bytes;
     assert_eq!(
         String::from_utf8(bytes).unwrap(),
         r#"{"ociVersion":"1.0.2","process":{"args":["sh"],"env":["A=1","NVIDIA_VISIBLE_DEVICES=MIG-3a2f1c9e-0000-5000-8000-000000000001","B=2"],"odd":18446744073709551616},"x":{"z":1,"a":1e+400},"hooks":{"poststop":[{"path":"/h/runmig-hook","args":["runmig-hook","--lease","4f2a"],"env":["PATH=/usr/bin"],"timeout":30},{"path":"/theirs"}],"prestart":[]},"linux":{"y":null,"resources":{"devices":[{"allow":false,"access":"rwm"},{"allow":true,"type":"c","major":10,"minor":200,"access":"rwm"},{"allow":true,"type":"c","major":195,"minor":255,"access":"rwm"}],"pids":{"limit":5}},"devices":[{"path":"/dev/nvidiactl","type":"c","major":195,"minor":255,"fileMode":438}]},"annotations":{"k":"v"}}"#
@@ -201,6 +202,112 @@ fn overwrites_devices_chosen_by_image() {
             "CUDA_VISIBLE_DEVICES=0",
         ])
     );
+}
+
+/// The container has one device. CUDA sees none at all if this variable names another.
+#[test]
+fn stale_choice_of_devices_goes() {
+    let after = |value: &str| {
+        let entry = format!("CUDA_VISIBLE_DEVICES{value}");
+        let original = with(|c| c["process"]["env"] = json!([entry, "CUDA_VISIBLE_DEVICES_X=7"]));
+        let env = done(&original)["process"]["env"].clone();
+        let env = env.as_array().unwrap();
+        assert_eq!(
+            env.last().unwrap(),
+            &format!("NVIDIA_VISIBLE_DEVICES={UUID}")
+        );
+        assert!(env.contains(&json!("CUDA_VISIBLE_DEVICES_X=7")));
+        env.contains(&json!(entry))
+    };
+    for stays in ["=0", "= 0", &format!("={UUID}")] {
+        assert!(after(stays), "{stays}");
+    }
+    for goes in [
+        "=1",
+        "=0,7",
+        "=7,0",
+        "=0,0",
+        "=",
+        "",
+        "=-1",
+        "=all",
+        "=void",
+        "=NoDevFiles",
+        "=99999999999999999999",
+        "=GPU-3a2f1c9e-0000-5000-8000-000000000001",
+        &format!("={}", &UUID[..12]),
+        &format!("=0,{UUID}"),
+        "=MIG-GPU-3a2f1c9e-0000-5000-8000-000000000001/1/0",
+    ] {
+        assert!(!after(goes), "{goes}");
+    }
+}
+
+/// Two devices, and a variable that the driver's files bring.
+#[test]
+fn choice_among_several_devices_stays() {
+    let after = |value: &str| {
+        let (nodes, numbers) = (nodes(), numbers());
+        let entry = format!("CUDA_VISIBLE_DEVICES={value}");
+        let grant = Grant {
+            door: None,
+            uuids: &["GPU-1", "GPU-2"],
+            nodes: &nodes,
+            hook: HookCommand {
+                path: "/h".into(),
+                leases: vec!["4f2a".into()],
+                args: vec![],
+                env: vec![],
+                timeout_s: 30,
+                limits: false,
+            },
+            driver: &DriverFiles {
+                env: vec![entry.clone()],
+                ..DriverFiles::default()
+            },
+            numbers: &numbers,
+            share: None,
+        };
+        let original = serde_json::to_vec(&with(|_| {})).unwrap();
+        let edited = edit(&original, &grant, &Fake).unwrap();
+        let config: Value = serde_json::from_slice(&edited.bytes).unwrap();
+        let stays = config["process"]["env"]
+            .as_array()
+            .unwrap()
+            .contains(&json!(entry));
+        let told = edited.removed.iter().any(|what| what.starts_with(&entry));
+        assert_ne!(stays, told, "{value}: {:?}", edited.removed);
+        stays
+    };
+    for stays in ["0", "1", "1,0", "GPU-2", "GPU-2,GPU-1", "0, 1"] {
+        assert!(after(stays), "{stays}");
+    }
+    for goes in [
+        "2", "0,1,2", "1,1", "GPU-2,0", "GPU-", "GPU-3", "0,", ",0", "0;1",
+    ] {
+        assert!(!after(goes), "{goes}");
+    }
+}
+
+/// docker puts them there for `--gpus`, and compose for a reservation.
+#[test]
+fn takes_out_nvidias_hooks() {
+    let hook = |path: &str| json!({"path": path, "args": ["x", "prestart"]});
+    let (ours, theirs) = (
+        hook("/usr/bin/nvidia-cdi-hook"),
+        hook("/opt/nvidia-container-toolkit/x"),
+    );
+    let original = with(|c| {
+        c["hooks"] = json!({
+            "prestart": [hook("/usr/bin/nvidia-container-runtime-hook")],
+            "createRuntime": [theirs, hook("/usr/local/nvidia/toolkit/nvidia-container-toolkit")],
+            "poststart": [hook("nvidia-container-toolkit"), ours],
+        });
+    });
+    let after = done(&original);
+    assert_eq!(after["hooks"]["prestart"], Value::Null);
+    assert_eq!(after["hooks"]["createRuntime"], json!([theirs]));
+    assert_eq!(after["hooks"]["poststart"], json!([ours]));
 }
 
 #[test]

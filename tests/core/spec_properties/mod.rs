@@ -70,7 +70,7 @@ fn edited(original: &[u8]) -> Result<Vec<u8>> {
         numbers: &numbers,
         share: None,
     };
-    edit(original, &grant, &Fake)
+    edit(original, &grant, &Fake).map(|edited| edited.bytes)
 }
 
 fn number(value: &Value) -> Option<u32> {

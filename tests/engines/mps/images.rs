@@ -107,7 +107,7 @@ fn refusal(setup: &Setup, change: impl FnOnce(&Bundle)) -> String {
     line
 }
 
-/// Failure: a container could miss the socket of its daemon: a mount at `/tmp` that is shared with the host, NVIDIA's runtime or hook with `/tmp/nvidia-mps` on the host, a label under enforcing SELinux
+/// Failure: a container could miss the socket of its daemon: a mount at `/tmp` that is shared with the host, NVIDIA's runtime with `/tmp/nvidia-mps` on the host, a label under enforcing SELinux
 #[test]
 fn refuses_containers_that_miss_socket() {
     let setup = on(Low::Runc);
@@ -120,7 +120,7 @@ fn refuses_containers_that_miss_socket() {
         );
     });
     has(&line, "mps: mount /tmp is shared with the host");
-    // The host's directory belongs to nobody in this test, so the hook alone is no obstacle.
+    // The host's directory belongs to nobody in this test. NVIDIA's hook is taken out, so it is no obstacle.
     if !Path::new("/tmp/nvidia-mps").exists() {
         let line = refusal(&setup, |bundle| {
             let host = json!({"destination": "/tmp", "source": "/tmp", "type": "bind", "options": ["rbind"]});
@@ -130,7 +130,7 @@ fn refuses_containers_that_miss_socket() {
         has(&line, words);
         is_held(|bundle, _| {
             bundle.edit(|config| {
-                let hook = json!({"path": "/usr/bin/true", "args": ["nvidia-container-toolkit"]});
+                let hook = json!({"path": "/nowhere/nvidia-container-toolkit"});
                 config["hooks"]["createRuntime"] = json!([hook]);
             });
         });

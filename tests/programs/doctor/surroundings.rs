@@ -2,11 +2,12 @@
 
 use super::breaking::{breaks, breaks_inside, etc, ids, process, repairs_inside};
 use super::{Diagnosis, setup};
+use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
 use testkit::process::copy_program;
 use testkit::runtimes::built;
-use testkit::{Setup, skip};
+use testkit::{Setup, cdi, skip};
 
 #[test]
 fn names_missing_rights() {
@@ -108,44 +109,54 @@ fn unanswered_systemd_is_not_well() {
     assert_eq!(seen.ids("skip"), ids(["host.gc"]), "{:?}", seen.items);
 }
 
+/// A create refuses in the same words.
 #[test]
 fn names_missing_driver_files() {
     let Some(setup) = setup() else { return };
-    let good = fs::read_to_string(setup.config()).unwrap();
-    let text = good.replace("driver_files = \"none\"", "driver_files = \"cdi\"");
-    fs::write(setup.config(), text).unwrap();
+    setup.configure_files("auto", "");
     let file = setup.path("libcuda.so.1");
-    let specification = |file: &str| {
-        let etc = etc(&setup);
-        format!(
-            "{etc}
-             mkdir /etc/cdi
-             cat >/etc/cdi/nvidia.yaml <<END
-cdiVersion: 0.5.0
-kind: nvidia.com/gpu
-devices: [{{name: all, containerEdits: {{env: [A=b]}}}}]
-containerEdits: {{mounts: [{{hostPath: {file}, containerPath: /usr/lib/libcuda.so.1}}]}}
-END"
-        )
-    };
     fs::write(&file, "").unwrap();
-    let present = || specification(file.to_str().unwrap());
-    let gone = specification("/nowhere/libcuda.so.535");
+    let with = |specification: &Value| {
+        let etc = etc(&setup);
+        format!("{etc}\nmkdir /etc/cdi\ncat >/etc/cdi/nvidia.json <<'END'\n{specification}\nEND")
+    };
+    let present = || with(&cdi::with_library(&file));
     let id = "engines.files";
+    let gone = with(&cdi::with_library(Path::new("/nowhere/libcuda.so.535")));
     let (text, repair) = breaks_inside(&setup, "fail", id, [&present(), &gone]);
     assert!(
-        text.contains("the first is /nowhere/libcuda.so.535"),
+        text.contains("/nowhere/libcuda.so.535 is missing"),
         "{text}"
     );
-    assert!(repair.starts_with("nvidia-ctk cdi generate"), "{repair}");
-    let (text, _) = breaks_inside(&setup, "fail", id, [&present(), &etc(&setup)]);
+    assert!(repair.contains("nvidia-ctk cdi generate"), "{repair}");
+    let (text, repair) = breaks_inside(&setup, "fail", id, [&present(), &etc(&setup)]);
     assert!(
         text.starts_with("cannot find a CDI specification"),
         "{text}"
     );
+    assert!(repair.contains("nvidia-ctk cdi generate"), "{repair}");
+    let bare = with(&cdi::specification(
+        "nvidia.com/gpu",
+        &json!({"env": ["A=b"]}),
+    ));
+    let (text, _) = breaks_inside(&setup, "fail", id, [&present(), &bare]);
+    assert!(
+        text.starts_with("cannot find libcuda in CDI specification"),
+        "{text}"
+    );
+    let socket = json!({"hostPath": "/run/nvidia-persistenced/socket", "containerPath": "/s"});
+    let top = json!({"mounts": [cdi::libcuda(&file), socket]});
+    let without = with(&cdi::specification("nvidia.com/gpu", &top));
+    let (text, _) = breaks_inside(&setup, "warn", id, [&present(), &without]);
+    assert!(text.contains("/run/nvidia-persistenced/socket"), "{text}");
     let other = format!("{}\necho '{{' >/etc/cdi/other.yaml", present());
     let (text, _) = breaks_inside(&setup, "warn", id, [&present(), &other]);
     assert!(text.contains("/etc/cdi/other.yaml"), "{text}");
+    // The operator's kind is as good, with libcuda at its device.
+    let mut operator = cdi::specification("management.nvidia.com/gpu", &json!({}));
+    operator["devices"][0]["containerEdits"]["mounts"] = json!([cdi::libcuda(&file)]);
+    let seen = Diagnosis::inside(&setup, &with(&operator), &["--only=engines.files"]);
+    assert_eq!(seen.ids("ok"), ids([id]), "{:?}", seen.items);
 }
 
 /// A script that registers runmig with containerd in an `/etc` of its own. None where the machine lacks it.

@@ -43,7 +43,7 @@ impl Host {
         sim(&["new", path, "--gpu", "A100-80GB", "--count", &count]);
         sim(&["trace", path, "on"]);
         let text = format!(
-            "state_dir = {:?}\n[driver]\nlibrary = {:?}\nroot = {machine:?}\n[kubernetes]\nkubelet_dir = {:?}\n",
+            "state_dir = {:?}\ndriver_files = \"none\"\n[driver]\nlibrary = {:?}\nroot = {machine:?}\n[kubernetes]\nkubelet_dir = {:?}\n",
             at("state"),
             machine.join("lib/libnvidia-ml.so.1"),
             at("kubelet"),
