@@ -324,3 +324,82 @@ fn program_sees_its_device() {
         has(&log, &format!("removed CUDA_VISIBLE_DEVICES={value}:"));
     }
 }
+
+/// Writes what sysfs has of each GPU's card and render node: `226:N` and `226:128+N`.
+fn draw(setup: &Setup) {
+    let gpus = setup.machine.dir().join("proc/driver/nvidia/gpus");
+    let mut addresses: Vec<_> = fs::read_dir(gpus)
+        .unwrap()
+        .map(|e| e.unwrap().file_name())
+        .collect();
+    addresses.sort();
+    for (at, address) in addresses.iter().enumerate() {
+        for (name, minor) in [
+            (format!("card{at}"), at),
+            (format!("renderD{}", 128 + at), 128 + at),
+        ] {
+            let node = setup.machine.dir().join("sys/class/drm").join(name);
+            fs::create_dir_all(node.join("device")).unwrap();
+            fs::write(node.join("dev"), format!("226:{minor}\n")).unwrap();
+            fs::write(node.join("device/vendor"), "0x10de\n").unwrap();
+            let slot = format!("DRIVER=nvidia\nPCI_SLOT_NAME={}\n", address.display());
+            fs::write(node.join("device/uevent"), slot).unwrap();
+        }
+    }
+}
+
+/// The DRM nodes that a container keeps of all four.
+#[track_caller]
+fn drawn(machine: &[&str], key: &str, value: &str) -> BTreeSet<u64> {
+    let setup = Setup::on(Low::Runc, Machine::with(machine));
+    setup.configure("policy.gpus_per_container = 2");
+    draw(&setup);
+    let bundle = setup.bundle("exec sleep 1000");
+    bundle.annotate(key, value);
+    bundle.edit(|config| {
+        let nodes = ["card0", "card1", "renderD128", "renderD129"].map(|name| {
+            let minor: u32 = name
+                .trim_start_matches(char::is_alphabetic)
+                .parse()
+                .unwrap();
+            json!({"path": format!("/dev/dri/{name}"), "type": "c", "major": 226, "minor": minor})
+        });
+        config["linux"]["devices"] = json!(nodes);
+        let rules = config["linux"]["resources"]["devices"].as_array_mut();
+        rules.unwrap().extend(nodes.iter().map(|node| {
+            let (major, minor) = (&node["major"], &node["minor"]);
+            json!({"allow": true, "type": "c", "major": major, "minor": minor, "access": "rwm"})
+        }));
+    });
+    let id = unique();
+    setup.create(&bundle, &id);
+    let config = bundle.config();
+    let of = |list: &Value| -> BTreeSet<u64> {
+        let its = list
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|node| node["major"] == 226);
+        its.map(|node| node["minor"].as_u64().unwrap()).collect()
+    };
+    let kept = of(&config["linux"]["devices"]);
+    assert_eq!(of(&config["linux"]["resources"]["devices"]), kept);
+    setup.ends(&[id]);
+    kept
+}
+
+#[test]
+fn keeps_own_render_nodes() {
+    let whole = ["--gpu", "L4", "--count", "2", "--mig", "off"];
+    assert_eq!(drawn(&whole, "runmig.dev/gpu", "1"), [0, 128].into());
+    assert_eq!(
+        drawn(&whole, "runmig.dev/gpu", "2"),
+        [0, 1, 128, 129].into()
+    );
+    let graphics = ["--gpu", "RTX-PRO-6000-96GB", "--count", "2", "--mig", "on"];
+    assert_eq!(
+        drawn(&graphics, "runmig.dev/slice", "1g.24gb+gfx"),
+        [0, 128].into()
+    );
+    assert_eq!(drawn(&graphics, "runmig.dev/slice", "1g.24gb"), [].into());
+}

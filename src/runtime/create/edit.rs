@@ -23,6 +23,21 @@ fn memory_share(held: &Held) -> Option<MemoryShare> {
     })
 }
 
+/// Returns the minor of the GPU whose DRM nodes the container may have: it has the whole GPU, or its slice draws.
+fn drawing_gpu(held: &Held) -> Option<u32> {
+    match &held.instance.resource {
+        Resource::Gpu(gpu) => Some(gpu.gpu_minor),
+        Resource::Mig(slice) => has_graphics(&slice.profile).then_some(slice.gpu_minor),
+        Resource::Mps(_) => None,
+    }
+}
+
+/// Returns whether a profile's slices draw: `1g.24gb+gfx`.
+fn has_graphics(profile: &str) -> bool {
+    let mut attributes = profile.split('+').skip(1);
+    attributes.any(|attribute| attribute.split('-').next() == Some("gfx"))
+}
+
 impl Slicing<'_> {
     /// Returns the edited `config.json`: the devices of the leases, and nothing that another container has.
     pub(super) fn edit(
@@ -58,6 +73,11 @@ impl Slicing<'_> {
                 devices.extend(self.nodes.capability_nodes(minor, gi, ci)?);
             }
         }
+        let mut numbers = self.nodes.numbers().clone();
+        for gpu in leases.iter().filter_map(drawing_gpu) {
+            let own = self.nodes.drm_of(gpu);
+            numbers.drm.retain(|number| !own.contains(number));
+        }
         let mut optional = self.nodes.optional_nodes();
         if spec::uses_user_namespace(original)? {
             on_host::check(&devices)?;
@@ -84,7 +104,7 @@ impl Slicing<'_> {
                     .any(|held| held.level() == Some(Level::Driver)),
             },
             driver: &driver,
-            numbers: self.nodes.numbers(),
+            numbers: &numbers,
             share: leases.iter().find_map(memory_share),
             door: door.as_deref(),
         };

@@ -6,6 +6,7 @@ use super::on_host;
 use crate::error::{Context, Error, Result};
 use crate::files;
 use crate::model::{DeviceNode, NvidiaNumbers};
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -28,6 +29,15 @@ pub struct Nodes {
     uvm_major: u32,
     caps_major: u32,
     numbers: NvidiaNumbers,
+    drm: Vec<DrmNode>,
+}
+
+/// A DRM node of an NVIDIA GPU: a card or a render node.
+#[derive(Debug)]
+struct DrmNode {
+    number: (u32, u32),
+    /// The PCI address of its GPU, such as `0000:07:00.0`; empty if unknown.
+    address: String,
 }
 
 impl Nodes {
@@ -55,6 +65,7 @@ impl Nodes {
         let mut all: Vec<u32> = nvidia.map(|(major, _)| *major).collect();
         all.sort_unstable();
         all.dedup();
+        let drm = drm_nodes(&root.join("sys/class/drm"))?;
         Ok(Nodes {
             root: root.to_owned(),
             // The name of the driver's major differs by driver branch.
@@ -63,8 +74,9 @@ impl Nodes {
             caps_major: major(&["nvidia-caps"], LOAD)?,
             numbers: NvidiaNumbers {
                 majors: all,
-                drm: drm_numbers(&root.join("sys/class/drm"))?,
+                drm: drm.iter().map(|node| node.number).collect(),
             },
+            drm,
         })
     }
 
@@ -102,6 +114,26 @@ impl Nodes {
             minor,
             OPEN_MODE,
         )
+    }
+
+    /// Returns the numbers of a GPU's own DRM nodes; none if sysfs does not tell which they are.
+    pub fn drm_of(&self, gpu: u32) -> Vec<(u32, u32)> {
+        let gpus = fs::read_dir(self.root.join("proc/driver/nvidia/gpus"));
+        let addresses = gpus.into_iter().flatten().flatten().filter(|entry| {
+            let path = entry.path().join("information");
+            let text = read_text(&path, ACCESS_LIMIT);
+            text.and_then(|text| field(&text, "Device Minor", &path))
+                .is_ok_and(|minor| minor == gpu)
+        });
+        let addresses: Vec<_> = addresses.map(|entry| entry.file_name()).collect();
+        let is_own = |node: &&DrmNode| {
+            { addresses.iter() }.any(|own| own.eq_ignore_ascii_case(&node.address))
+        };
+        self.drm
+            .iter()
+            .filter(is_own)
+            .map(|node| node.number)
+            .collect()
     }
 
     /// The node that opens a right of the driver as a whole: `config` makes instances, `monitor` watches all of them.
@@ -211,8 +243,8 @@ pub(crate) fn character_majors(text: &str) -> Vec<(u32, String)> {
         .collect()
 }
 
-/// `(major, minor)` of the DRM nodes whose PCI device is NVIDIA's. A host without DRM has none.
-fn drm_numbers(dir: &Path) -> Result<Vec<(u32, u32)>> {
+/// Returns the DRM nodes whose PCI device is NVIDIA's. A host without DRM has none.
+fn drm_nodes(dir: &Path) -> Result<Vec<DrmNode>> {
     let entries = match fs::read_dir(dir) {
         Ok(entries) => entries,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -226,13 +258,24 @@ fn drm_numbers(dir: &Path) -> Result<Vec<(u32, u32)>> {
         if read("device/vendor").is_none_or(|vendor| vendor.trim() != "0x10de") {
             continue;
         }
-        let numbers = read("dev").and_then(|dev| {
+        let number = read("dev").and_then(|dev| {
             let (major, minor) = dev.trim().split_once(':')?;
             Some((major.parse().ok()?, minor.parse().ok()?))
         });
-        found.extend(numbers);
+        let address = || {
+            let link = fs::read_link(entry.join("device")).ok();
+            let link = link.as_deref().and_then(Path::file_name);
+            let uevent = read("device/uevent").unwrap_or_default();
+            let mut lines = uevent.lines();
+            let slot = lines.find_map(|line| line.strip_prefix("PCI_SLOT_NAME="));
+            slot.or(link.and_then(OsStr::to_str)).map(str::to_owned)
+        };
+        found.extend(number.map(|number| DrmNode {
+            number,
+            address: address().unwrap_or_default(),
+        }));
     }
-    found.sort_unstable();
+    found.sort_unstable_by_key(|node| node.number);
     Ok(found)
 }
 
@@ -316,6 +359,46 @@ mod tests {
                 "/dev/nvidia-caps/nvidia-cap13 511:13 444"
             ]
         );
+    }
+
+    /// Two GPUs, each with a card and a render node, one behind a link as sysfs has it.
+    #[test]
+    fn finds_drm_nodes_of_gpu() {
+        let root = machine();
+        for (minor, address) in [(0, "0000:07:00.0"), (3, "0000:3B:00.0")] {
+            let text = format!("Model: \t\t A16\nDevice Minor: \t {minor}\n");
+            write(
+                &root,
+                &format!("proc/driver/nvidia/gpus/{address}/information"),
+                &text,
+            );
+        }
+        let drm = "sys/class/drm";
+        for (name, number) in [("card1", 1), ("renderD129", 129)] {
+            write(
+                &root,
+                &format!("{drm}/{name}/dev"),
+                &format!("226:{number}\n"),
+            );
+            write(&root, &format!("{drm}/{name}/device/vendor"), "0x10de\n");
+            let text = "DRIVER=nvidia\nPCI_SLOT_NAME=0000:07:00.0\n";
+            write(&root, &format!("{drm}/{name}/device/uevent"), text);
+        }
+        write(&root, "sys/devices/0000:3b:00.0/vendor", "0x10de\n");
+        for (name, number) in [("card2", 2), ("renderD130", 130)] {
+            write(
+                &root,
+                &format!("{drm}/{name}/dev"),
+                &format!("226:{number}\n"),
+            );
+            let link = root.path().join(drm).join(name).join("device");
+            std::os::unix::fs::symlink("../../../devices/0000:3b:00.0", link).unwrap();
+        }
+        let nodes = Nodes::read(root.path()).unwrap();
+        assert_eq!(nodes.drm_of(0), [(226, 1), (226, 129)]);
+        assert_eq!(nodes.drm_of(3), [(226, 2), (226, 130)]);
+        assert_eq!(nodes.drm_of(1), []);
+        assert_eq!(nodes.numbers().drm.len(), 4);
     }
 
     fn refused(root: &TempDir) -> String {
