@@ -3,6 +3,7 @@
 //! It plans all changes before it writes the first file. Where an engine reads drop-ins, it writes one; other files it
 //! rewrites, and keeps the original.
 
+mod cdi;
 mod containerd;
 mod crio;
 mod diff;
@@ -133,6 +134,9 @@ pub fn run(options: &Options, format: Format) -> Result<i32> {
     };
     task.check_paths()?;
     let mut plan = plan(options.engine, &task)?;
+    if !task.remove {
+        plan.notes.extend(cdi::note(options.engine, &task));
+    }
     let link = task.link(&plan.changes)?;
     if !options.dry_run {
         // The link exists as long as an engine calls it.

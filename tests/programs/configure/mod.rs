@@ -1,6 +1,7 @@
 //! `migctl configure`, held against the engines themselves: what they say of their configuration
 //! before and after differs in our handler and in nothing else, and `--remove` leaves what was there.
 
+mod cdi;
 mod containerd;
 mod docker;
 mod drop_ins;
