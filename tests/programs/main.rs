@@ -21,6 +21,7 @@ mod moving_world;
 mod reuse;
 mod seats;
 mod several;
+mod same_id;
 mod share;
 mod top;
 mod verdicts;

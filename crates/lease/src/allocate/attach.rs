@@ -94,13 +94,16 @@ pub(crate) fn attach_new(
         occupied::by_process(container, path)?;
     }
     let operation = context.store.begin()?;
-    let Claimed {
-        ledger,
-        listing,
-        slices,
-    } = on_claims(context, claims, container, patience)?;
+    let (Claimed { ledger, slices, .. }, leases) = loop {
+        let found = on_claims(context, claims, container, patience)?;
+        let leases: Vec<Held> = found.listing.held().cloned().collect();
+        if !occupied::by_same_id(context, container, operation.id(), &leases)? {
+            break (found, leases);
+        }
+        drop(found);
+        occupied::release_previous(context, container)?;
+    };
     if let Some(path) = &cgroup.path {
-        let leases: Vec<Held> = listing.held().cloned().collect();
         occupied::by_lease(&context.store, container, path, &leases)?;
     }
     ledger.sweep();

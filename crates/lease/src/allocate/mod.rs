@@ -219,6 +219,10 @@ fn attempts(
                 }
                 continue;
             }
+            Outcome::Left => {
+                occupied::release_previous(context, requester.holder)?;
+                continue;
+            }
             Outcome::Reserved(allocation) => {
                 turn.unwatch();
                 context.observer.waits_no_more(create);

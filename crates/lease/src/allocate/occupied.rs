@@ -5,6 +5,7 @@
 
 use crate::context::LeaseContext;
 use crate::error::{Error, Result};
+use crate::model::OperationId;
 use crate::process::{self, Host};
 use crate::reclaim::liveness::{self, A_MOMENT, lasting};
 use crate::reclaim::{self, Patience, Returned, holder};
@@ -59,6 +60,32 @@ fn refusal(holder: &Container, path: &str, why: &str) -> Error {
     .hint("end that, or give the container a cgroup of its own (linux.cgroupsPath)")
 }
 
+/// An error where another create makes a container of the same id, or such a container lives. Creates that choose one
+/// after the other see each other so, before either has a process. Returns whether a create that ended has left a
+/// lease, which has to go first: it would live by the new container's signs.
+pub(super) fn by_same_id(
+    context: &LeaseContext<'_>,
+    holder: &Container,
+    operation: &OperationId,
+    leases: &[Held],
+) -> Result<bool> {
+    let mut is_left = false;
+    for Held { lease, instance } in leases {
+        let is_over = lease.boot_id != context.boot_id || lease.state == LeaseState::Releasing;
+        if !lease.is_of(&holder.key) || is_over || lease.operation.as_ref() == Some(operation) {
+            continue;
+        }
+        match holder::sign_of_life(&context.store, lease) {
+            Some(life) => {
+                let and = format!(" and holds {}", instance.resource);
+                return Err(exists_already(holder, &and, &life));
+            }
+            None => is_left = true,
+        }
+    }
+    by_init(holder).map(|()| is_left)
+}
+
 /// Releases earlier leases of the same container; an error where that container lives.
 pub(crate) fn release_previous(context: &LeaseContext<'_>, holder: &Container) -> Result<()> {
     for held in context.leases_of(&holder.key)? {
@@ -75,9 +102,21 @@ pub(crate) fn release_previous(context: &LeaseContext<'_>, holder: &Container) -
                 return Err(exists_already(holder, &and, &life));
             }
             // Its slice stays on record and is tried again; the new container takes another.
-            Err(e) => tracing::warn!(lease = held.lease.id.as_str(), "{}", e.line()),
+            Err(e) => {
+                let now = context.store.lease_now(&held.lease);
+                let is_marked = |now: Lease| now.state == LeaseState::Releasing;
+                if !now.ok().flatten().is_none_or(is_marked) {
+                    return Err(e);
+                }
+                tracing::warn!(lease = held.lease.id.as_str(), "{}", e.line());
+            }
         }
     }
+    by_init(holder)
+}
+
+/// An error where the low-level runtime has a living container of this id.
+fn by_init(holder: &Container) -> Result<()> {
     // A container without a slice counts too: the create would take its life for that of the new one.
     match liveness::recorded_init(&holder.key) {
         Ok(Some(init)) if process::is_alive(&init) => {

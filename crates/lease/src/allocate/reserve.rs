@@ -35,6 +35,8 @@ pub(super) enum Outcome {
     PeerCreates(Held),
     /// Idle slices that have to be destroyed first.
     Evict(Vec<Instance>),
+    /// A create of the same id that ended meanwhile has left a lease, which has to go first.
+    Left,
     Denied(Denial<NoRoom>),
 }
 
@@ -91,6 +93,10 @@ fn choose(
 ) -> Result<Choice> {
     let earlier = turn.earlier(&context.store)?;
     let inventory = Inventory::locked(context, driver, earlier, plan)?;
+    let (holder, operation) = (requester.holder, requester.operation.id());
+    if occupied::by_same_id(context, holder, operation, &inventory.leases)? {
+        return Ok(Choice::of(Outcome::Left));
+    }
     if let Some(path) = &requester.cgroup.path {
         occupied::by_lease(&context.store, requester.holder, path, &inventory.leases)?;
     }

@@ -96,6 +96,11 @@ pub(crate) fn lives_on_record(key: &Key) -> bool {
     here.view.obstacle.is_some() || recorded.map_or(true, |i| i.is_some_and(|i| here.lives(&i)))
 }
 
+/// Returns the init that the low-level runtime of a lease recorded; see `Liveness::own_init`.
+pub(crate) fn own_init(lease: &Lease) -> Option<Process> {
+    here().own_init(lease).ok().flatten()
+}
+
 /// Returns the init that the low-level runtime recorded; see `Liveness::recorded_init`.
 pub(crate) fn recorded_init(key: &Key) -> Result<Option<Process>, String> {
     here().recorded_init(key)
@@ -217,8 +222,7 @@ impl<'a> Liveness<'a> {
             return Some(format!("its init, process {}, runs", init.pid));
         }
         if lease.state == LeaseState::Pending {
-            let recorded = lease.container().map(|c| self.recorded_init(&c.key));
-            match recorded.unwrap_or(Ok(None)) {
+            match self.own_init(lease) {
                 Ok(Some(init)) if self.lives(&init) => {
                     return Some(format!("its init, process {}, runs", init.pid));
                 }
@@ -247,6 +251,14 @@ impl<'a> Liveness<'a> {
             Sight::Blocked(why) => Some(why),
             Sight::Clear | Sight::Ended => None,
         }
+    }
+
+    /// Returns the init that the low-level runtime of a lease recorded. One that began before that is of another
+    /// container of the id.
+    fn own_init(&self, lease: &Lease) -> Result<Option<Process>, String> {
+        let recorded = lease.container().map(|c| self.recorded_init(&c.key));
+        let begun = lease.runtime_process.map_or(0, |r| r.start_time);
+        Ok({ recorded.unwrap_or(Ok(None))? }.filter(|init| init.start_time >= begun))
     }
 
     /// Returns the init that the low-level runtime recorded: runc and its relatives in `state.json`, crun

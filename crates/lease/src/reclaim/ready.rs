@@ -26,7 +26,7 @@ pub(crate) fn ready_if_started(context: &LeaseContext<'_>, lease: &Lease) -> Res
     let Some(lease) = context.store.lease_now(lease)? else {
         return Ok(true);
     };
-    let init = recorded_init(&lease);
+    let init = liveness::own_init(&lease);
     if init.is_some_and(|init| process::is_alive(&init)) {
         ready(context, &lease)?;
         return Ok(true);
@@ -55,7 +55,7 @@ pub(crate) fn ready(context: &LeaseContext<'_>, lease: &Lease) -> Result<Option<
     if lease.state != LeaseState::Pending {
         return Ok(Some(lease));
     }
-    let init = recorded_init(&lease);
+    let init = liveness::own_init(&lease);
     // Only the front can tell which of the container's cgroups are not the engine's too.
     let is_front = lease.creator == process::current();
     let exact = init.filter(|_| is_front).map(|init| own_cgroups(init.pid));
@@ -66,12 +66,6 @@ pub(crate) fn ready(context: &LeaseContext<'_>, lease: &Lease) -> Result<Option<
             l.cgroups = exact;
         }
     })
-}
-
-/// Returns the init that the low-level runtime of a container recorded.
-fn recorded_init(lease: &Lease) -> Option<Process> {
-    let init = liveness::recorded_init(&lease.container()?.key);
-    init.ok().flatten()
 }
 
 /// Returns the cgroups of a container's init that this process does not share. From then on the record has
@@ -140,10 +134,13 @@ pub(crate) fn release_if_over(
     held: &Held,
     patience: Patience,
 ) -> Result<Returned> {
+    let mut held = held.clone();
+    // Its low-level runtime came on record after the front took the lease.
     if let Some(lease) = context.store.lease_now(&held.lease)? {
         liveness::lasting(liveness::A_MOMENT, || liveness::outlives_its_front(&lease));
+        held.lease = lease;
     }
-    release_unless(context, held, patience, liveness::outlives_its_front)
+    release_unless(context, &held, patience, liveness::outlives_its_front)
 }
 
 /// Returns the error of a delete that leaves the slice with its container.
