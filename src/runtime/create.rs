@@ -13,6 +13,7 @@ use runmig_lease::cdi::Specification;
 use runmig_lease::counters::Outcome;
 use runmig_lease::error::{self, Context, Error, Result};
 use runmig_lease::gpu::nodes::Nodes;
+use runmig_lease::gpu::uvm;
 use runmig_lease::model::{Cgroup, LeaseId};
 use runmig_lease::process;
 use runmig_lease::programs;
@@ -53,8 +54,9 @@ pub fn create(front: &Front<'_>, mut asking: Asking<'_>) -> Result<i32> {
     }
     let (leases, _lock) = bundles::open_for(front.config, &asking.bundle, &asking.bundle_path)?;
     crate::log::start(front.config);
-    let root = &front.config.driver.root;
-    let nodes = Nodes::read(root)
+    let driver = &front.config.driver;
+    let root = &driver.root;
+    let nodes = uvm::nodes(driver.nvidia_modprobe.as_deref(), root)
         .context(|| format!("read the driver's device numbers below {}", root.display()))?;
     Slicing {
         front,

@@ -10,6 +10,7 @@ mod doctor;
 mod engines_that_die;
 mod events;
 mod explain;
+mod fresh_boot;
 mod half_destroyed;
 mod kinds;
 mod layouts;

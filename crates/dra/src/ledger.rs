@@ -8,6 +8,7 @@ use runmig_lease::counters::Actor;
 use runmig_lease::error::{Context, Error, Result};
 use runmig_lease::gpu::Queries;
 use runmig_lease::gpu::nodes::Nodes;
+use runmig_lease::gpu::uvm;
 use runmig_lease::model::Snapshot;
 use runmig_lease::store::{Claim, ClaimName as LeasedDevice, ClaimTurn, Held, Store};
 use runmig_lease::{ClaimNews, ClaimPlace, LeaseManager, NoBundles, Patience};
@@ -24,8 +25,9 @@ pub(crate) fn prepare(
     allocated: &Allocated,
     hear: &dyn Fn(&Claim, ClaimNews),
 ) -> Result<Vec<cdi::Slice>> {
-    let root = &config.driver.root;
-    let nodes = Nodes::read(root)
+    let driver = &config.driver;
+    let root = &driver.root;
+    let nodes = uvm::nodes(driver.nvidia_modprobe.as_deref(), root)
         .context(|| format!("read the driver's device numbers below {}", root.display()))?;
     let snapshot = runmig_lease::driver(config).snapshot()?;
     let leases = open(config)?;

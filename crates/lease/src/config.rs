@@ -107,6 +107,8 @@ pub struct Driver {
     pub library: PathBuf,
     /// The absolute path of the directory that holds the driver's `proc/` and `dev/`.
     pub root: PathBuf,
+    /// The absolute path of nvidia-modprobe. Without one runmig looks in the usual places.
+    pub nvidia_modprobe: Option<PathBuf>,
 }
 
 /// The rules for Kubernetes.
@@ -164,6 +166,7 @@ impl Default for Driver {
         Driver {
             library: "libnvidia-ml.so.1".into(),
             root: "/".into(),
+            nvidia_modprobe: None,
         }
     }
 }
@@ -220,6 +223,10 @@ impl Config {
             ("runtime", config.runtime.as_deref()),
             ("state_dir", Some(config.state_dir.as_path())),
             ("driver.root", Some(config.driver.root.as_path())),
+            (
+                "driver.nvidia_modprobe",
+                config.driver.nvidia_modprobe.as_deref(),
+            ),
             ("sharing.mps_control", config.sharing.mps_control.as_deref()),
             ("events.file", config.events.named()),
             ("layout.file", config.layout.file.as_deref()),

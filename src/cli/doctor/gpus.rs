@@ -5,7 +5,8 @@ use super::host::{Host, Seen};
 use nix::errno::Errno;
 use runmig_lease::finding::{Finding, Found, Status};
 use runmig_lease::gpu::nodes::Nodes;
-use runmig_lease::model::{DeviceNode, Gpu, MigMode};
+use runmig_lease::gpu::uvm;
+use runmig_lease::model::{DeviceNode, Gpu, Level, MigMode};
 use runmig_lease::store::{Held, Instance, InstanceState};
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -83,6 +84,14 @@ fn gpus(host: &Host) -> Found {
 
 fn devices(host: &Host) -> Found {
     let root = &host.config()?.driver.root;
+    let configured = host.config()?.driver.nvidia_modprobe.as_deref();
+    let mut loaders = uvm::loaders(configured, root).into_iter();
+    if Nodes::lacks_uvm(root)
+        && let Some(loader) = loaders.find(uvm::Loader::makes_nodes)
+    {
+        let text = "the module nvidia-uvm is not loaded; the first create of a slice, share or GPU loads it";
+        return Err(Finding::warn(text, loader.command()));
+    }
     let nodes = Nodes::read(root)?;
     let mut wanted = Vec::from(nodes.required_nodes());
     if let Ok(seen) = &host.seen {

@@ -8,6 +8,7 @@ pub mod nodes;
 pub mod nvml;
 pub mod on_host;
 pub(crate) mod reset;
+pub mod uvm;
 
 pub use geometry::{DetailedCompute, DetailedGpu, DetailedInstance};
 pub(crate) use metered::{Listener, Metered};
@@ -15,6 +16,7 @@ pub(crate) use metered::{Listener, Metered};
 use crate::model::{
     ComputeInstance, GpuLoad, GpuUuid, ListedInstance, Placement, Profile, Snapshot,
 };
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::Path;
 
@@ -74,7 +76,7 @@ pub trait Queries {
 }
 
 /// The memory limits of a cgroup on a GPU, in bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryLimits {
     /// The part that the driver protects. runmig leaves it 0, because the driver adds it to the cgroups above, where
     /// it outlives the cgroup.
@@ -125,7 +127,7 @@ pub(crate) trait Mig: Queries {
 }
 
 /// The names of a GPU and of one of its profiles.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Label {
     /// The driver's index of the GPU.
     pub index: u32,
@@ -139,7 +141,7 @@ pub struct Label {
 pub type Result<T> = std::result::Result<T, DriverError>;
 
 /// A failed call of the driver.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DriverError {
     /// The operation and its object.
     pub what: String,
@@ -148,7 +150,7 @@ pub struct DriverError {
 }
 
 /// The reason for which a call of the driver failed.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reason {
     /// NVML's return code.
     Code(u32),
@@ -156,6 +158,8 @@ pub enum Reason {
     Library(String),
     /// The library's answer is unusable.
     Answer(String),
+    /// The library does not answer in time, or ends the process that calls it.
+    Silent(String),
 }
 
 pub(crate) const INVALID_ARGUMENT: u32 = 2;
@@ -174,7 +178,7 @@ impl DriverError {
     pub fn code(&self) -> Option<u32> {
         match self.reason {
             Reason::Code(code) => Some(code),
-            Reason::Library(_) | Reason::Answer(_) => None,
+            Reason::Library(_) | Reason::Answer(_) | Reason::Silent(_) => None,
         }
     }
 
@@ -217,6 +221,9 @@ impl DriverError {
             Reason::Code(IN_USE) => Some(
                 "nvidia-smi shows what holds the GPU; a monitoring agent (DCGM) counts as well",
             ),
+            Reason::Silent(_) => {
+                Some("run dmesg to see what the driver says, or wait longer with --timeout")
+            }
             Reason::Code(_) | Reason::Answer(_) => None,
         }
     }
@@ -228,7 +235,9 @@ impl fmt::Display for DriverError {
             Reason::Code(code) => {
                 write!(f, "{}: {} (NVML {code})", self.what, words(*code))
             }
-            Reason::Library(why) | Reason::Answer(why) => write!(f, "{}: {why}", self.what),
+            Reason::Library(why) | Reason::Answer(why) | Reason::Silent(why) => {
+                write!(f, "{}: {why}", self.what)
+            }
         }
     }
 }

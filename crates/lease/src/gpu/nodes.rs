@@ -85,6 +85,14 @@ impl Nodes {
         &self.numbers
     }
 
+    /// Returns whether the driver is loaded, and its module for unified memory is not.
+    pub fn lacks_uvm(root: &Path) -> bool {
+        let text = read_text(&root.join("proc/devices"), DEVICES_LIMIT);
+        let majors = text.map_or(Vec::new(), |text| character_majors(&text));
+        let has = |driver: &str| majors.iter().any(|(_, name)| name.starts_with(driver));
+        has("nvidia") && !has("nvidia-uvm")
+    }
+
     /// The nodes that every container needs to run CUDA, whatever its slice.
     pub fn required_nodes(&self) -> [DeviceNode; 2] {
         [

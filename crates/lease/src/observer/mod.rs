@@ -273,7 +273,7 @@ impl Listener for Observer {
             self.count(Counter::DriverErrors(match &failure.reason {
                 Reason::Code(code) => DriverFailure::Code(*code),
                 Reason::Library(_) => DriverFailure::Library,
-                Reason::Answer(_) => DriverFailure::Answer,
+                Reason::Answer(_) | Reason::Silent(_) => DriverFailure::Answer,
             }));
         }
     }

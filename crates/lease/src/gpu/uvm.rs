@@ -1,0 +1,96 @@
+//! Loads the module `nvidia-uvm`. On a server without a display nothing else does before the first program of CUDA.
+
+use super::nodes::Nodes;
+use super::on_host;
+use crate::error::{Context, Error, Result};
+use crate::process::program::{self, shown};
+use crate::trust;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// The time for one program. A module loads within seconds.
+const TIME: Duration = Duration::from_secs(30);
+
+/// A program that loads the module.
+#[derive(Debug)]
+pub struct Loader {
+    path: PathBuf,
+    arguments: &'static [&'static str],
+}
+
+impl Loader {
+    /// Returns the command in words.
+    pub fn command(&self) -> String {
+        format!("{} {}", self.path.display(), self.arguments.join(" "))
+    }
+
+    /// Says whether it is nvidia-modprobe, which makes the nodes too.
+    pub fn makes_nodes(&self) -> bool {
+        self.arguments[0] == "-u"
+    }
+
+    fn run(&self) -> Result<()> {
+        let what = || format!("run {}", self.command());
+        trust::program(&self.path).context(what)?;
+        let mut command = Command::new(&self.path);
+        command
+            .env_clear()
+            .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+        command.args(self.arguments);
+        let answer = program::run(command, Stdio::null(), Instant::now() + TIME).context(what)?;
+        let answer = answer.map_err(Error::new).context(what)?;
+        match answer.status.success() {
+            true => Ok(()),
+            false => Err(Error::new(shown(&answer))).context(what),
+        }
+    }
+}
+
+/// Returns the programs that load the module: the configured nvidia-modprobe, else the one below the driver's root or of
+/// the machine; then modprobe.
+pub fn loaders(configured: Option<&Path>, driver_root: &Path) -> Vec<Loader> {
+    let usual = [driver_root, Path::new("/")].map(|root| root.join("usr/bin/nvidia-modprobe"));
+    let nvidia = match configured {
+        Some(path) => Some(path.to_owned()),
+        None => usual.into_iter().find(|path| path.exists()),
+    };
+    let plain = ["/usr/sbin/modprobe", "/sbin/modprobe"].map(PathBuf::from);
+    let plain = plain.into_iter().find(|path| path.exists());
+    let loader = |arguments| move |path| Loader { path, arguments };
+    let nvidia = nvidia.map(loader(&["-u", "-c", "0"]));
+    nvidia
+        .into_iter()
+        .chain(plain.map(loader(&["nvidia-uvm"])))
+        .collect()
+}
+
+/// Reads the driver's numbers. If the module or its node is missing, the programs have their turn first, once each.
+///
+/// # Errors
+/// The driver is not loaded, and no program helps.
+pub fn nodes(configured: Option<&Path>, driver_root: &Path) -> Result<Nodes> {
+    let is_whole = |nodes: &Nodes| {
+        let [_, uvm] = nodes.required_nodes();
+        on_host::exists(driver_root, &uvm)
+    };
+    let mut found = Nodes::read(driver_root);
+    if !Nodes::lacks_uvm(driver_root) && found.as_ref().map_or(true, is_whole) {
+        return found;
+    }
+    for loader in loaders(configured, driver_root) {
+        // A module alone makes no node, and a container gets a node of its own.
+        if found.is_ok() && !loader.makes_nodes() {
+            break;
+        }
+        match loader.run() {
+            Ok(()) => tracing::info!("nvidia-uvm was missing, and {} loads it", loader.command()),
+            Err(e) => tracing::warn!("{}", e.line()),
+        }
+        found = Nodes::read(driver_root);
+        if found.as_ref().is_ok_and(is_whole) {
+            break;
+        }
+    }
+    found
+}
