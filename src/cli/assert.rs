@@ -1,5 +1,6 @@
 //! `migctl assert`: whether a configuration of a file is the state of the machine.
 
+use super::driver;
 use super::json::{AssertedGpu, LayoutAssertion};
 use super::layout_options::Source;
 use super::output::{self, Format};
@@ -9,7 +10,7 @@ use runmig_lease::layout;
 
 pub fn run(config: &Config, format: Format, source: &Source) -> Result<i32> {
     let configuration = source.read(&config.layout)?;
-    let gpus = runmig_lease::driver(config).detailed_gpus()?;
+    let gpus = driver::ask(config).detailed_gpus()?;
     let targets = layout::resolve(&configuration, &gpus)?;
     layout::validate(&targets, &gpus)?;
     let item = |(target, gpu)| {

@@ -65,7 +65,7 @@ pub fn run(config: &Config, format: Format, asked: &Asked) -> Result<i32> {
     let request = asked
         .by
         .request(asked.request.as_deref().unwrap_or_default())?;
-    let (driver, world) = world::look(config)?;
+    let (driver, world) = world::look(config, !is_json)?;
     let subject = asked.by.subject(&world);
     let there = (config, &driver);
     let what_if = WhatIf::new(there, &world, &request, subject.clone())?;

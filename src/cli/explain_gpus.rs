@@ -47,7 +47,7 @@ impl Answer {
 
 pub fn gpus(config: &Config, by: &By, count: &str, is_json: bool) -> Result<i32> {
     let count = by.gpus(count)?;
-    let (driver, world) = world::look(config)?;
+    let (driver, world) = world::look(config, !is_json)?;
     let subject = by.subject(&world);
     let trial = what_if::try_gpus((config, &driver), &world, (count, subject))?;
     let answer = match trial.outcome {
@@ -76,7 +76,7 @@ pub fn gpus(config: &Config, by: &By, count: &str, is_json: bool) -> Result<i32>
 
 pub fn share(config: &Config, by: &By, sizes: &str, is_json: bool) -> Result<i32> {
     let sizes = by.share(sizes)?;
-    let (driver, world) = world::look(config)?;
+    let (driver, world) = world::look(config, !is_json)?;
     let subject = by.subject(&world);
     let trial = what_if::try_share((config, &driver), &world, (&sizes, subject))?;
     let answer = match trial.outcome {
@@ -116,7 +116,7 @@ pub fn share(config: &Config, by: &By, sizes: &str, is_json: bool) -> Result<i32
 /// Explains a request for a share of a slice.
 pub fn seat(config: &Config, by: &By, (slice, sizes): (&str, &str), is_json: bool) -> Result<i32> {
     let seat = by.seat(slice, sizes)?;
-    let (driver, world) = world::look(config)?;
+    let (driver, world) = world::look(config, !is_json)?;
     let subject = by.subject(&world);
     let trial = what_if::try_seat((config, &driver), &world, (&seat, subject))?;
     let answer = match trial.outcome {

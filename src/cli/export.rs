@@ -1,5 +1,6 @@
 //! `migctl export`: the state of the machine as a configuration file of mig-parted.
 
+use super::driver;
 use super::output::{self, Format};
 use runmig_lease::config::Config;
 use runmig_lease::error::Result;
@@ -14,7 +15,7 @@ pub struct Options {
 
 /// Prints YAML, or with `-o json` the same file in JSON.
 pub fn run(config: &Config, format: Format, options: &Options) -> Result<i32> {
-    let gpus = runmig_lease::driver(config).detailed_gpus()?;
+    let gpus = driver::ask(config).detailed_gpus()?;
     let document = layout::export(&gpus, &options.config_label);
     output::text(&match format {
         Format::Table => document.yaml(),

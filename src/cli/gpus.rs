@@ -15,7 +15,7 @@ use runmig_lease::refusal;
 use runmig_lease::{GpuState, Inventory};
 
 pub fn run(config: &Config, format: Format) -> Result<i32> {
-    let (driver, world) = world::look(config)?;
+    let (driver, world) = world::look(config, matches!(format, Format::Table))?;
     let gpus = &world.snapshot.gpus;
     let ask = |gpu: &Gpu| Free::ask(&driver, gpu, &world);
     let free: Vec<Free> = gpus.iter().map(ask).collect();

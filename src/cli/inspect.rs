@@ -51,7 +51,7 @@ impl Unit {
 }
 
 pub fn run(config: &Config, format: Format, options: &Options) -> Result<i32> {
-    let (driver, world) = world::look(config)?;
+    let (driver, world) = world::look(config, matches!(format, Format::Table))?;
     let gpus = world.bookings(&driver);
     match (format, options.detail) {
         (Format::Json, _) => output::json(&node(&gpus)),

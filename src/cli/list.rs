@@ -121,6 +121,17 @@ fn once(config: &Config, output: Output, filter: &Filter) -> Result<i32> {
     Ok(i32::from(!is_whole))
 }
 
+/// Prints the leases on record, if there is one.
+pub fn without_driver(config: &Config) {
+    let leases = bundles::existing(config, Actor::Operator).ok().flatten();
+    let listing = leases.and_then(|leases| leases.store().list().ok());
+    let entries = listing.map_or(Vec::new(), |listing| listing.entries);
+    if !entries.is_empty() {
+        let unseen = vec![ObservedShare::default(); entries.len()];
+        table(&entries, &unseen, &[], false);
+    }
+}
+
 /// Names on standard error the leases that need an administrator.
 fn tell(entries: &[Entry], seen: &[ObservedShare]) {
     daemons::tell(entries);

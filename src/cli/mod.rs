@@ -12,6 +12,7 @@ mod daemons;
 mod dcgm;
 mod doctor;
 mod draw;
+mod driver;
 mod events;
 mod explain;
 mod explain_gpus;
@@ -43,6 +44,7 @@ use runmig_lease::config::Config;
 use runmig_lease::error::{Context, Result};
 use runmig_lease::process::signals;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Show which container has which MIG slice, and release the slices of dead containers.
 #[derive(Parser)]
@@ -59,6 +61,9 @@ struct Arguments {
     /// The format of the output; wide and name are for list
     #[arg(short, long, global = true, value_enum, default_value_t = Output::Table)]
     output: Output,
+    /// The longest wait for the driver, for verbs that only look
+    #[arg(long, global = true, value_name = "TIME", default_value = "8s", value_parser = humantime::parse_duration)]
+    timeout: Duration,
     #[command(subcommand)]
     verb: Verb,
 }
@@ -170,6 +175,9 @@ Examples:
     /// Write the manual pages into a folder, for scripts/install
     #[command(hide = true)]
     Man { folder: PathBuf },
+    /// Answer the questions of another migctl about the driver
+    #[command(hide = true)]
+    AskDriver(driver::Asking),
 }
 
 impl Verb {
@@ -199,6 +207,7 @@ pub fn main() -> i32 {
 }
 
 fn run(arguments: &Arguments) -> Result<i32> {
+    driver::set_limit(arguments.timeout);
     let config = || match &arguments.config {
         Some(file) => Config::read(file),
         None => Config::for_program(None),
@@ -240,6 +249,7 @@ fn run(arguments: &Arguments) -> Result<i32> {
         Verb::Events(options) => events::run(&config()?, format, options),
         Verb::Metrics(options) => metrics::run(&config()?, options),
         Verb::Completion { shell } => completion::run(*shell),
+        Verb::AskDriver(asking) => driver::answer_all(asking),
         Verb::Man { folder } => clap_mangen::generate_to(Arguments::command(), folder)
             .context(|| format!("write manual pages into {}", folder.display()))
             .map(|()| 0),

@@ -1,10 +1,11 @@
 //! Shares as they are now, as `migctl list` shows them: their memory, and the gaps in their limits.
 
+use super::driver;
 use super::list::container;
 use super::output;
 use runmig_lease::ObservedShare;
 use runmig_lease::config::Config;
-use runmig_lease::error::printable;
+use runmig_lease::error::{Error, printable};
 use runmig_lease::store::{Entry, Held, Lease};
 
 /// The most processes that a warning names.
@@ -14,11 +15,15 @@ const MOST_NAMED: usize = 16;
 /// driver and runs no control program.
 pub fn observe(config: &Config, entries: &[Entry]) -> Vec<ObservedShare> {
     let shares: Vec<&Held> = entries.iter().filter_map(share).collect();
+    let driver = driver::ask(config);
     let mut seen = match shares.as_slice() {
         [] => Vec::new(),
-        shares => runmig_lease::observe(config, &runmig_lease::driver(config), shares),
+        shares => runmig_lease::observe(config, &driver, shares),
     }
     .into_iter();
+    if let Some(e) = driver.silence() {
+        output::eprint(&Error::from(e).line());
+    }
     let each = entries.iter().map(|entry| {
         let of_share = share(entry).and_then(|_| seen.next());
         of_share.unwrap_or_default()

@@ -3,6 +3,7 @@
 
 mod page;
 
+use super::driver;
 use super::output;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -24,8 +25,6 @@ use std::sync::mpsc::{self, Sender};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-/// The longest wait for the driver. After it the page shows the ledger alone.
-const DRIVER_LIMIT: Duration = Duration::from_secs(8);
 /// The time between two looks at what has happened.
 const TICK: Duration = Duration::from_millis(100);
 /// The time in which the page ends by itself, once it has to.
@@ -61,10 +60,7 @@ pub fn run(config: &Config, options: &Options) -> Result<i32> {
 
 /// Prints one page, as long and as wide as it is. Returns the status.
 fn once(config: &Config, view: &View) -> i32 {
-    let (answer, looked) = mpsc::channel();
-    look_aside(config, &answer);
-    let facts = looked.recv_timeout(DRIVER_LIMIT);
-    let facts = facts.unwrap_or_else(|_| of_ledger(config, Some(silence(DRIVER_LIMIT))));
+    let facts = look(config);
     for line in page(&facts, view, None, SystemTime::now()).lines {
         output::line(&line.to_string());
     }
@@ -106,7 +102,7 @@ fn show(config: &Config, options: &Options, terminal: &mut DefaultTerminal) -> i
     let (answer, looked) = mpsc::channel();
     let mut facts = of_ledger(config, None);
     let (mut has_changed, mut is_looking, mut is_new) = (true, false, true);
-    let (mut began, mut limit) = (Instant::now(), DRIVER_LIMIT);
+    let mut began = Instant::now();
     while !HAS_ENDED.load(Ordering::Relaxed) {
         if is_new {
             terminal.draw(|frame| {
@@ -125,19 +121,14 @@ fn show(config: &Config, options: &Options, terminal: &mut DefaultTerminal) -> i
         if let Ok(new) = looked.try_recv() {
             (facts, is_looking, is_new) = (new, false, true);
         } else if !is_looking && (has_changed || began.elapsed() >= delay) {
-            (has_changed, is_looking) = (false, true);
-            (began, limit) = (Instant::now(), DRIVER_LIMIT);
+            (has_changed, is_looking, began) = (false, true, Instant::now());
             look_aside(config, &answer);
-        } else if is_looking && began.elapsed() >= limit {
-            facts = of_ledger(config, Some(silence(began.elapsed())));
-            (limit, is_new) = (limit + delay, true);
         }
     }
     Ok(())
 }
 
-/// Looks at the machine in a thread of its own, so that a driver that hangs leaves the keys alone. The thread stays behind
-/// in such a driver until this process ends.
+/// Looks at the machine in a thread of its own, so that a driver that hangs leaves the keys alone.
 fn look_aside(config: &Config, answer: &Sender<Facts>) {
     let (config, answer) = (config.clone(), answer.clone());
     thread::spawn(move || drop(answer.send(look(&config))));
@@ -146,7 +137,7 @@ fn look_aside(config: &Config, answer: &Sender<Facts>) {
 /// Asks the driver and reads the ledger. The session with the driver ends with this call, since an open one may keep an
 /// instance in use.
 fn look(config: &Config) -> Facts {
-    let driver = runmig_lease::driver(config);
+    let driver = driver::ask(config);
     let inventory = match Inventory::look(config, &driver) {
         Ok(inventory) => inventory,
         Err(e) => return of_ledger(config, Some(e.line())),
@@ -172,12 +163,4 @@ fn of_ledger(config: &Config, why: Option<String>) -> Facts {
         inventory,
         ..Facts::default()
     }
-}
-
-fn silence(time: Duration) -> String {
-    let hint = "hint: migctl doctor --only driver";
-    format!(
-        "the driver has not answered for {} s; {hint}",
-        time.as_secs()
-    )
 }

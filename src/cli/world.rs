@@ -1,14 +1,21 @@
 //! The common part of the verbs that show the machine.
 
+use super::driver::{self, Driver};
+use super::list;
 use super::output;
 use runmig_lease::Inventory;
 use runmig_lease::config::Config;
 use runmig_lease::error::{Result, printable};
-use runmig_lease::gpu::nvml;
 
-pub fn look(config: &Config) -> Result<(nvml::Session, Inventory)> {
-    let driver = runmig_lease::driver(config);
-    let world = Inventory::look(config, &driver)?;
+/// Looks at the machine. Without an answer of the driver, a table shows what the ledger has.
+pub fn look(config: &Config, is_table: bool) -> Result<(Driver, Inventory)> {
+    let driver = driver::ask(config);
+    let world = Inventory::look(config, &driver);
+    let world = world.inspect_err(|_| {
+        if is_table {
+            list::without_driver(config);
+        }
+    })?;
     Ok((driver, world))
 }
 

@@ -25,6 +25,7 @@ mod several;
 mod same_id;
 mod share;
 mod top;
+mod silent_driver;
 mod verdicts;
 mod waiting;
 mod whole_gpu;

@@ -77,7 +77,7 @@ impl Profile {
 }
 
 /// A compute instance of a GPU instance.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ComputeInstance {
     /// The driver's id, unique in the GPU instance until the driver gives it again.
     pub id: u32,
@@ -86,7 +86,7 @@ pub struct ComputeInstance {
 }
 
 /// A GPU instance and its placement.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GpuInstance {
     /// The driver's id, unique on the GPU until the driver gives it again.
     pub id: u32,
@@ -98,7 +98,7 @@ pub struct GpuInstance {
 
 /// A GPU instance with its compute instances. The type differs from `GpuInstance`, so that no
 /// function takes an instance without listed compute instances for an empty one.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListedInstance {
     /// The driver's id, unique on the GPU until the driver gives it again.
     pub id: u32,
@@ -111,7 +111,7 @@ pub struct ListedInstance {
 }
 
 /// The MIG mode of a GPU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MigMode {
     /// The GPU does not support MIG.
     Unsupported,
@@ -122,7 +122,7 @@ pub enum MigMode {
 }
 
 /// A GPU as the driver describes it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gpu {
     /// The driver's index, which may change with a reboot.
     pub index: u32,
@@ -157,7 +157,7 @@ impl Gpu {
 }
 
 /// The driver's answers about a GPU as a whole.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GpuLoad {
     /// The compute mode.
     pub compute_mode: ComputeMode,
@@ -170,7 +170,7 @@ pub struct GpuLoad {
 }
 
 /// The rule of a GPU about the processes that may compute on it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ComputeMode {
     /// Any number of processes.
     Default,
@@ -181,7 +181,7 @@ pub enum ComputeMode {
 }
 
 /// A process that uses a GPU.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GpuProcess {
     /// The pid in the driver's pid namespace.
     pub pid: u32,
@@ -190,7 +190,7 @@ pub struct GpuProcess {
 }
 
 /// The driver's answers at one moment.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Snapshot {
     /// The version of the driver, such as `570.86.10`.
     pub driver_version: String,

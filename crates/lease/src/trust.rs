@@ -28,6 +28,15 @@ pub fn program(path: &Path) -> Result<(PathBuf, Metadata)> {
     Ok((canonical, meta))
 }
 
+/// Checks a library that root loads, as `program`.
+pub fn library(path: &Path) -> Result<()> {
+    let (_, meta) = follow(path)?;
+    if !meta.is_file() {
+        return Err(Error::new("it is not a file"));
+    }
+    check_metadata(&meta)
+}
+
 /// Returns where a path leads, and what is there. Only root can make it lead elsewhere: each link on
 /// the way is root's, in a folder where others cannot replace it.
 fn follow(path: &Path) -> Result<(PathBuf, Metadata)> {

@@ -75,7 +75,7 @@ fn none_runs() -> Error {
 
 /// Returns the name of each MIG instance of the machine, and of each GPU that the driver cannot read.
 fn instances(config: &Config) -> BTreeSet<String> {
-    let Ok((_, world)) = world::look(config) else {
+    let Ok((_, world)) = world::look(config, false) else {
         return BTreeSet::from(["unreadable".to_owned()]);
     };
     let names = world.snapshot.gpus.iter().flat_map(|gpu| {

@@ -1,5 +1,6 @@
 //! The machine as the checks see it: one look for all groups.
 
+use crate::cli::driver;
 use runmig_lease::Inventory;
 use runmig_lease::config::Config;
 use runmig_lease::error::{Error, Result};
@@ -51,7 +52,7 @@ impl Host {
 }
 
 fn look(config: &Config) -> Result<Seen> {
-    let driver = runmig_lease::driver(config);
+    let driver = driver::ask(config);
     Ok(Seen {
         inventory: Inventory::look(config, &driver)?,
         missing: driver.missing_functions()?,

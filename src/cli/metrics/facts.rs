@@ -1,17 +1,15 @@
 //! The facts of an exposition: one look at the ledger, and one short session with the driver, which may hang.
 
+use crate::cli::driver::{self, Driver};
 use runmig_lease::config::Config;
 use runmig_lease::counters::Counts;
 use runmig_lease::error::{Error, Result, printable};
 use runmig_lease::gpu::Queries;
-use runmig_lease::gpu::nvml::Session;
 use runmig_lease::model::{Gpu, GpuUuid, MigMode, Profile};
 use runmig_lease::placement::GpuUse;
 use runmig_lease::store::Held;
 use runmig_lease::{GpuState, Inventory, used_memory};
 use std::collections::BTreeMap;
-use std::sync::mpsc;
-use std::thread;
 use std::time::{Duration, Instant};
 
 /// The machine at one moment.
@@ -52,7 +50,7 @@ impl Facts {
     pub fn now(config: &Config, driver_limit: Option<Duration>) -> Facts {
         let begun = Instant::now();
         let (inventory, driver) = match driver_limit {
-            Some(limit) => within(config, limit),
+            Some(limit) => ask(config, limit),
             None => (Inventory::of_ledger(config), None),
         };
         let boot = runmig_lease::process::boot_id(&config.driver.root);
@@ -79,26 +77,6 @@ impl Facts {
 
 type Look = (Inventory, Option<Answers>);
 
-/// Asks the driver, too. One that does not answer in time counts as failed, and a thread stays behind that waits for it
-/// until this process ends.
-fn within(config: &Config, limit: Duration) -> Look {
-    let (send, answer) = mpsc::channel();
-    let its = config.clone();
-    let asking = thread::Builder::new().spawn(move || {
-        // Nobody listens after the time limit.
-        let _ = send.send(ask(&its));
-    });
-    let failure = match asking.map(|_| answer.recv_timeout(limit)) {
-        Ok(Ok(look)) => return look,
-        Ok(Err(_)) => format!(
-            "the driver did not answer within {}; hint: migctl doctor --only driver",
-            humantime::format_duration(limit)
-        ),
-        Err(e) => format!("cannot start a thread for the driver: {e}"),
-    };
-    without_driver(config, failure)
-}
-
 fn without_driver(config: &Config, failure: String) -> Look {
     let answers = Answers {
         failures: vec![failure],
@@ -107,8 +85,9 @@ fn without_driver(config: &Config, failure: String) -> Look {
     (Inventory::of_ledger(config), Some(answers))
 }
 
-fn ask(config: &Config) -> Look {
-    let driver = runmig_lease::driver(config);
+/// Asks the driver, too. One that does not answer in time counts as failed.
+fn ask(config: &Config, limit: Duration) -> Look {
+    let driver = driver::ask_within(config, limit);
     let inventory = match Inventory::look(config, &driver) {
         Ok(inventory) => inventory,
         Err(e) => return without_driver(config, e.line()),
@@ -134,7 +113,7 @@ fn ask(config: &Config) -> Look {
     (inventory, Some(answers))
 }
 
-fn of_gpu(driver: &Session, gpu: &Gpu, world: &Inventory, failures: &mut Vec<String>) -> OfGpu {
+fn of_gpu(driver: &Driver, gpu: &Gpu, world: &Inventory, failures: &mut Vec<String>) -> OfGpu {
     let state = world.use_of(driver, gpu);
     match &state.usage {
         GpuUse::Unknown { why } if !world.is_blind() => failures.push(why.clone()),
@@ -163,7 +142,7 @@ fn of_gpu(driver: &Session, gpu: &Gpu, world: &Inventory, failures: &mut Vec<Str
 }
 
 fn used_on_slices(
-    driver: &Session,
+    driver: &Driver,
     world: &Inventory,
     failures: &mut Vec<String>,
 ) -> BTreeMap<(GpuUuid, Option<u32>), u64> {

@@ -2,7 +2,7 @@
 //! the socket and starts migctl for each connection, so no process of runmig listens. Every wait ends, and every size has
 //! a limit.
 
-use super::{DRIVER_LIMIT, Exposed, text};
+use super::{Exposed, driver, text};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::{read, write};
@@ -80,8 +80,11 @@ fn answer(config: &Config, request: &Request, begun: Instant) -> (&'static str, 
 
 /// Returns the time for the driver. The rest of the scrape's is for the ledger and the way back.
 fn driver_limit(scrape: Option<Duration>, spent: Duration) -> Duration {
-    let scrape = scrape.unwrap_or(DRIVER_LIMIT.mul_f64(4.0 / 3.0));
-    scrape.mul_f64(0.75).saturating_sub(spent).min(DRIVER_LIMIT)
+    let scrape = scrape.unwrap_or(driver::LIMIT.mul_f64(4.0 / 3.0));
+    scrape
+        .mul_f64(0.75)
+        .saturating_sub(spent)
+        .min(driver::LIMIT)
 }
 
 /// Reads a request: none if the client sent nothing. The error is the status of the answer.

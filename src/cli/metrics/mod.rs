@@ -11,6 +11,7 @@ mod table;
 mod text;
 mod textfile;
 
+use super::driver;
 use super::output;
 use clap::{Args, ValueHint};
 use exposition::exposition;
@@ -21,9 +22,6 @@ use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 use textfile::Textfile;
-
-/// The longest wait for the driver. Prometheus waits for 10 s unless it is told another time.
-const DRIVER_LIMIT: Duration = Duration::from_secs(8);
 
 #[derive(Args)]
 pub struct Options {
@@ -60,7 +58,7 @@ pub fn run(config: &Config, options: &Options) -> Result<i32> {
         return http::run(config);
     }
     let file = options.textfile.as_deref().map(Textfile::at).transpose()?;
-    let exposed = Exposed::now(config, (!options.no_driver).then_some(DRIVER_LIMIT));
+    let exposed = Exposed::now(config, (!options.no_driver).then(driver::limit));
     match &file {
         Some(file) => file.replace(&exposed.text)?,
         None => print(&exposed.text)?,

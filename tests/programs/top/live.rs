@@ -160,7 +160,7 @@ fn driver_that_hangs_leaves_keys() {
     let Some(tmux) = Tmux::of(&setup) else { return };
     tmux.top();
     tmux.until_shown("claim team/train");
-    tmux.until_shown("the driver has not answered for");
+    tmux.until_shown("did not answer within 8s");
     tmux.ok(&["send-keys", "q"]);
     tmux.until_shown("before");
 }

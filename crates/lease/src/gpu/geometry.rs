@@ -174,7 +174,7 @@ fn decode(text: &str) -> Result<Body> {
 }
 
 /// A GPU with its model's number, every profile that it offers, and every compute instance on it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DetailedGpu {
     /// The GPU.
     pub gpu: Gpu,
@@ -204,7 +204,7 @@ impl DetailedGpu {
 }
 
 /// A GPU instance with its compute instances.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DetailedInstance {
     /// The driver's id.
     pub id: u32,
@@ -217,7 +217,7 @@ pub struct DetailedInstance {
 }
 
 /// A compute instance.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DetailedCompute {
     /// Its compute slices.
     pub slices: u32,

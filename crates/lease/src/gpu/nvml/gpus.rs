@@ -1,7 +1,7 @@
 //! The GPUs of a session: which there are, what they offer, and what lies on them.
 
 use super::session::failed;
-use super::session::{ComputeProfile, Session, raw};
+use super::session::{ComputeProfile, Session, note, raw};
 use crate::gpu::geometry::{Geometries, Geometry};
 use crate::gpu::{DriverError, Result};
 use crate::model::{Gpu, GpuUuid, MigMode};
@@ -41,7 +41,9 @@ impl Session {
         if let Some(count) = self.known.borrow().count {
             return Ok(count);
         }
-        let count = { self.nvml()?.device_count() }.map_err(|e| failed("count GPUs".into(), e))?;
+        let nvml = self.nvml()?;
+        note("nvmlDeviceGetCount_v2");
+        let count = { nvml.device_count() }.map_err(|e| failed("count GPUs".into(), e))?;
         self.known.borrow_mut().count = Some(count);
         Ok(count)
     }
@@ -50,7 +52,9 @@ impl Session {
         if let Some(version) = &self.known.borrow().driver_version {
             return Ok(version.clone());
         }
-        let version = { self.nvml()?.sys_driver_version() }
+        let nvml = self.nvml()?;
+        note("nvmlSystemGetDriverVersion");
+        let version = { nvml.sys_driver_version() }
             .map_err(|e| failed("read the driver's version".into(), e))?;
         self.known.borrow_mut().driver_version = Some(version.clone());
         Ok(version)
@@ -62,13 +66,21 @@ impl Session {
         }
         let nvml = self.nvml()?;
         let read = || -> std::result::Result<Identity, NvmlError> {
+            note("nvmlDeviceGetHandleByIndex_v2");
             let device = nvml.device_by_index(index)?;
+            note("nvmlDeviceGetMinorNumber");
+            let minor = device.minor_number()?;
+            note("nvmlDeviceGetUUID");
+            let uuid = GpuUuid::new(device.uuid()?);
+            note("nvmlDeviceGetName");
+            let name = device.name()?;
+            note("nvmlDeviceGetPciInfo_v3");
             Ok(Identity {
                 handle: raw(&device),
                 index,
-                minor: device.minor_number()?,
-                uuid: GpuUuid::new(device.uuid()?),
-                name: device.name()?,
+                minor,
+                uuid,
+                name,
                 pci_bus_id: device.pci_info()?.bus_id,
             })
         };
@@ -88,7 +100,9 @@ impl Session {
             1 => MigMode::Enabled,
             _ => MigMode::Disabled,
         };
-        match self.device_of(gpu)?.mig_mode() {
+        let device = self.device_of(gpu)?;
+        note("nvmlDeviceGetMigMode");
+        match device.mig_mode() {
             Ok(mode) => {
                 let (now, next) = (word(mode.current), word(mode.pending));
                 Ok((now, (next != now).then_some(next)))

@@ -1,6 +1,6 @@
 //! The GPUs and their instances, as NVML tells them.
 
-use super::session::{Session, call, check, failed, raw, text};
+use super::session::{Session, call, check, failed, note, raw, text};
 use crate::gpu::{
     DriverError, FUNCTION_NOT_FOUND, Label, LimitMemory, MemoryLimits, NOT_SUPPORTED, Queries,
     Reason, Result,
@@ -86,6 +86,7 @@ impl Queries for Session {
     fn load(&self, gpu: &GpuUuid) -> Result<GpuLoad> {
         let device = self.device(gpu)?;
         let read = || -> std::result::Result<GpuLoad, NvmlError> {
+            note("nvmlDeviceGetMemoryInfo_v2");
             let memory = device.memory_info()?;
             let process = |p: &ProcessInfo| GpuProcess {
                 pid: p.pid,
@@ -94,14 +95,17 @@ impl Queries for Session {
                     UsedGpuMemory::Unavailable => None,
                 },
             };
+            note("nvmlDeviceGetComputeRunningProcesses_v3");
             let computing = device.running_compute_processes()?;
             let is_computing = |p: &&ProcessInfo| computing.iter().any(|c| c.pid == p.pid);
+            note("nvmlDeviceGetGraphicsRunningProcesses_v3");
             let drawing = match device.running_graphics_processes() {
                 // A GPU without a graphics engine draws nothing.
                 Err(NvmlError::NotSupported) => Vec::new(),
                 drawing => drawing?,
             };
             let drawing = drawing.iter().filter(|p| !is_computing(p));
+            note("nvmlDeviceGetComputeMode");
             Ok(GpuLoad {
                 compute_mode: match device.compute_mode()? {
                     NvmlComputeMode::Default => ComputeMode::Default,
@@ -125,6 +129,7 @@ impl Queries for Session {
     fn compute_capability(&self, gpu: &GpuUuid) -> Result<(u32, u32)> {
         let device = self.device(gpu)?;
         let what = || format!("read the compute capability of GPU {}", self.called(gpu));
+        note("nvmlDeviceGetCudaComputeCapability");
         let found = device.cuda_compute_capability();
         let found = found.map_err(|e| failed(what(), e))?;
         let number = |number: i32| u32::try_from(number).unwrap_or_default();
@@ -138,6 +143,7 @@ impl Queries for Session {
     fn label(&self, gpu: &GpuUuid, profile: u32) -> Result<Label> {
         let device = self.device(gpu)?;
         let failed = |e| failed(format!("read the numbers of GPU {gpu}"), e);
+        note("nvmlDeviceGetIndex");
         Ok(Label {
             index: device.index().map_err(failed)?,
             minor: device.minor_number().map_err(failed)?,
@@ -172,6 +178,7 @@ impl Queries for Session {
             None => self.device(gpu)?,
         };
         let what = || format!("read the memory in use on GPU {}", self.called(gpu));
+        note("nvmlDeviceGetMemoryInfo_v2");
         let memory = device.memory_info().map_err(|e| failed(what(), e))?;
         Ok(memory.used)
     }
@@ -183,6 +190,7 @@ impl Queries for Session {
         compute_instance: u32,
     ) -> Result<Vec<u32>> {
         let device = self.mig_device(gpu, gpu_instance, compute_instance)?;
+        note("nvmlDeviceGetComputeRunningProcesses_v3");
         match device.running_compute_processes() {
             Ok(all) => Ok(all.into_iter().map(|p| p.pid).collect()),
             // The driver does not tell, but the holders of the capabilities are still seen.
@@ -338,6 +346,7 @@ impl Session {
             used: 0,
         };
         let get: Get = self.function(GET, &what)?;
+        note("nvmlDeviceGetMemoryLimits_v1");
         // SAFETY: as for the setter.
         check(&what, unsafe { get(raw(&device), &raw mut limits) })?;
         Ok(MemoryLimits {

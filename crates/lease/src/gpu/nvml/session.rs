@@ -7,12 +7,14 @@ use crate::gpu::{
     DetailedCompute, DriverError, INVALID_ARGUMENT, NOT_FOUND, NOT_SUPPORTED, Reason, Result,
 };
 use crate::model::{ComputeInstance, GpuInstance, GpuUuid, ListedInstance, Placement, Profile};
+use crate::trust;
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Device, Nvml};
 use nvml_wrapper_sys::bindings as sys;
 use std::cell::{OnceCell, RefCell};
 use std::ffi::{CStr, CString, c_char, c_uint};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// A compute instance profile with its number in NVML's enumeration.
 pub(super) type ComputeProfile = (u32, sys::nvmlComputeInstanceProfileInfo_t);
@@ -54,13 +56,36 @@ impl Session {
         if let Some(nvml) = self.opened.get() {
             return Ok(nvml);
         }
+        note("nvmlInit_v2");
         let library = &self.library;
         let what = || format!("open the NVIDIA driver library {}", library.display());
+        // The loader finds a soname in root's folders. A missing file is told in its words.
+        if library.is_absolute() && library.symlink_metadata().is_ok() {
+            trust::library(library).map_err(|e| DriverError {
+                what: what(),
+                reason: Reason::Answer(e.line()),
+            })?;
+        }
         let nvml = Nvml::builder()
             .lib_path(library.as_os_str())
             .init()
             .map_err(|e| failed(what(), e))?;
         Ok(self.opened.get_or_init(|| nvml))
+    }
+}
+
+/// Hears the name of a function of the library before it is called.
+static HEARD: OnceLock<fn(&'static str)> = OnceLock::new();
+
+/// Has each call of a function of NVML told before it begins, to the first listener alone.
+pub fn hear_calls(listener: fn(&'static str)) {
+    let _ = HEARD.set(listener);
+}
+
+/// Says that a call of this function comes next.
+pub(super) fn note(function: &'static str) {
+    if let Some(heard) = HEARD.get() {
+        heard(function);
     }
 }
 
@@ -71,6 +96,7 @@ macro_rules! call {
             what: $what(),
             reason: Reason::Library(concat!("the driver lacks ", stringify!($name)).to_owned()),
         })?;
+        $crate::gpu::nvml::session::note(stringify!($name));
         // SAFETY: the symbol comes from the library that the session keeps open, its signature is
         // NVML's; handles were given out by this session; pointers are to live locals of the sizes
         // that NVML's header names.
@@ -97,8 +123,9 @@ impl Session {
     }
 
     pub(super) fn device(&self, uuid: &GpuUuid) -> Result<Device<'_>> {
-        self.nvml()?
-            .device_by_uuid(uuid.as_str())
+        let nvml = self.nvml()?;
+        note("nvmlDeviceGetHandleByUUID");
+        nvml.device_by_uuid(uuid.as_str())
             .map_err(|e| failed(format!("find GPU {uuid}"), e))
     }
 
@@ -106,8 +133,9 @@ impl Session {
     /// a walk over all MIG devices was seen to take seconds.
     pub(super) fn mig_device(&self, gpu: &GpuUuid, gi: u32, ci: u32) -> Result<Device<'_>> {
         let name = format!("MIG-{gpu}/{gi}/{ci}");
-        self.nvml()?
-            .device_by_uuid(name.as_str())
+        let nvml = self.nvml()?;
+        note("nvmlDeviceGetHandleByUUID");
+        nvml.device_by_uuid(name.as_str())
             .map_err(|e| failed(format!("find MIG device {name}"), e))
     }
 
