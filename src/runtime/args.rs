@@ -47,6 +47,8 @@ pub enum Verb {
         id: OsString,
         force: bool,
     },
+    /// A checkpoint that ends its container, one of these words.
+    Checkpoint(Vec<OsString>),
     /// An update on crun. runc's update leaves the devices as they are.
     Update(Update),
     Features,
@@ -164,6 +166,8 @@ pub fn parse(family: Family, args: &[OsString]) -> Call {
         Stop::Word => match rest.first().and_then(|word| command(word)) {
             Some("features") => Verb::Features,
             Some("update") if family == Family::Runc => Verb::Other,
+            Some("checkpoint") if rest.iter().any(leaves_running) => Verb::Other,
+            Some("checkpoint") => Verb::Checkpoint(rest[1..].to_vec()),
             Some(command) if rest.len() > 1 => given.command(family, command, args, at + 1),
             _ => Verb::Other,
         },
@@ -173,9 +177,25 @@ pub fn parse(family: Family, args: &[OsString]) -> Call {
 
 /// Returns the name of a command that runmig reads. Both families take only the full name.
 fn command(word: &OsStr) -> Option<&'static str> {
-    ["create", "run", "restore", "delete", "update", "features"]
-        .into_iter()
-        .find(|name| word == *name)
+    [
+        "create",
+        "run",
+        "restore",
+        "delete",
+        "checkpoint",
+        "update",
+        "features",
+    ]
+    .into_iter()
+    .find(|name| word == *name)
+}
+
+/// Returns whether an option of a checkpoint lets the container go on. crun takes an abbreviation.
+fn leaves_running(word: &OsString) -> bool {
+    let word = word.to_string_lossy();
+    let names = ["--leave", "-leave", "--pre-d", "-pre-d", "-R"];
+    names.iter().any(|name| word.starts_with(name))
+        && (!word.contains('=') || word.ends_with("=true"))
 }
 
 fn unclear(command: &'static str, why: String, words: &[OsString]) -> Verb {

@@ -239,7 +239,7 @@ impl Slicing<'_> {
         if !leases.iter().any(|held| self.leases.door(held).is_some()) {
             return Ok(());
         }
-        match mps::obstacle(self.front.runtime, original)? {
+        match self.no_mps(original)? {
             None => Ok(()),
             Some(why) => Err(Error::new(format!(
                 "the container cannot reach its MPS daemon any more: {why}"
@@ -295,6 +295,10 @@ impl Slicing<'_> {
         error::all([released, restored.map(drop)])
     }
 
+    fn no_mps(&self, original: &[u8]) -> Result<Option<String>> {
+        mps::obstacle(self.front.runtime, original, &self.asking.bundle_path)
+    }
+
     fn acquire(&self, holder: Container, original: &[u8], cgroup: Cgroup) -> Result<Acquired> {
         let Some(asked) = &self.asking.request else {
             let claims = &self.asking.claims;
@@ -304,7 +308,7 @@ impl Slicing<'_> {
         };
         let asked = &Request {
             no_mps: match asked.wanted {
-                Wanted::Share(_) | Wanted::Seat(_) => mps::obstacle(self.front.runtime, original)?,
+                Wanted::Share(_) | Wanted::Seat(_) => self.no_mps(original)?,
                 Wanted::Slices(_) | Wanted::Gpus(_) => None,
             },
             ..asked.clone()

@@ -63,6 +63,7 @@ pub fn request<'a>(front: &'a Front<'_>) -> Result<Option<Asking<'a>>> {
         .hint("write each annotation once, as a string under the key annotations"));
     }
     let claims = claims(&seen)?;
+    let other_kind = other_kind(front, &seen);
     let bundle_path =
         std::fs::canonicalize(given).context(|| format!("find bundle {}", given.display()))?;
     let annotations = request::believed(
@@ -80,6 +81,13 @@ pub fn request<'a>(front: &'a Front<'_>) -> Result<Option<Asking<'a>>> {
             id.display()
         ))
         .hint("remove the annotation from the pod, or set slice.runmig.dev/CONTAINER: none for this container"));
+    }
+    if let Some(kind) = other_kind {
+        return Err(Error::new(format!(
+            "container {} asks for a GPU slice, and {kind} makes a virtual machine or a WebAssembly module, which gets no GPU",
+            id.display()
+        ))
+        .hint("use runc or crun without such a handler, or remove the request"));
     }
     if let Verb::Restore { .. } = front.call.verb {
         return Err(Error::new(format!(
@@ -174,6 +182,24 @@ fn asks(path: &Path) -> Result<bool> {
             || seen.attaches > 0
             || seen.annotations.keys().any(|key| request::is_ours(key)),
     )
+}
+
+/// Returns what makes something other than a container: an annotation of crun, or a name of crun under which it does so.
+fn other_kind(front: &Front<'_>, seen: &Peek) -> Option<String> {
+    const WORDS: [&str; 5] = ["krun", "wasm", "wamr", "spin", "crun-vm"];
+    let is_one = |name: &str| WORDS.iter().any(|word| name.to_lowercase().contains(word));
+    let named = |path: &PathBuf| Some(path.file_name()?.to_string_lossy().into_owned());
+    let mut programs = [front.config.runtime.as_ref(), Some(&front.runtime.path)].into_iter();
+    let program = programs.find_map(|path| path.and_then(named).filter(|name| is_one(name)));
+    let asks = |(key, value): &(&String, &String)| match key.as_str() {
+        "run.oci.handler" => is_one(value),
+        // Its values are compat and compat-smart.
+        "module.wasm.image/variant" => true,
+        _ => false,
+    };
+    let annotation = || seen.annotations.iter().find(asks);
+    { program.map(|name| format!("the low-level runtime {name}")) }
+        .or_else(|| annotation().map(|(key, value)| format!("annotation {key}={value}")))
 }
 
 /// Returns the devices of claims in config.json.

@@ -131,6 +131,14 @@ fn dispatch(
             (None, Some(ended)) => return Ok(ended.propagate()),
             (None, None) => None,
         },
+        Verb::Checkpoint(words) => {
+            for word in words {
+                if let Some(key) = delete::lease_of(&front, word)? {
+                    return Err(no_checkpoint(&key.id));
+                }
+            }
+            None
+        }
         Verb::Update(update) => match delete::lease_of(&front, &update.id)? {
             Some(_) => return (slicer.update)(&front, update),
             None => None,
@@ -143,4 +151,12 @@ fn dispatch(
         Some(asking) => (slicer.create)(&front, asking),
         None => Err(runtime.exec(args)),
     }
+}
+
+/// Returns the error for a checkpoint that would end the work of a container with a lease.
+fn no_checkpoint(id: &str) -> Error {
+    Error::new(format!(
+        "cannot checkpoint container {id}: it holds a GPU, so it could not be restored, and its work would be lost"
+    ))
+    .hint("checkpoint it with --leave-running")
 }

@@ -5,19 +5,20 @@ use crate::spec::{self, Door};
 use runmig_lease::driver_files::is_nvidia;
 use runmig_lease::error::Result;
 use runmig_lease::files;
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-/// The host's directory, which NVIDIA's runtime mounts into every container with a GPU.
-const HOST_PIPES: &str = "/tmp/nvidia-mps";
+/// The directory of the socket. NVIDIA's runtime mounts the host's into every container with a GPU.
+const MPS: &str = "/tmp/nvidia-mps";
 /// Says `1` on a machine whose SELinux enforces.
 const ENFORCES: &str = "/sys/fs/selinux/enforce";
 
 /// Returns the reason for which a container cannot reach a daemon of its own, if there is one.
-pub fn obstacle(runtime: &LowLevel, original: &[u8]) -> Result<Option<String>> {
+pub fn obstacle(runtime: &LowLevel, original: &[u8], bundle: &Path) -> Result<Option<String>> {
     let Door {
         selinux_label,
         shared_mount,
+        outside,
+        rootfs,
         sources,
     } = spec::door(original)?;
     if let Some(mount) = shared_mount {
@@ -25,16 +26,25 @@ pub fn obstacle(runtime: &LowLevel, original: &[u8]) -> Result<Option<String>> {
             "mount {mount} is shared with the host, which would get the container's socket"
         )));
     }
-    let is_there = Path::new(HOST_PIPES).exists();
-    if let Some(source) = sources.iter().find(|source| !is_there && is_hosts(source)) {
+    if let Some(mount) = outside {
         return Ok(Some(format!(
-            "the mount of {} would leave {HOST_PIPES} on the host",
-            source.display()
+            "mount {mount} is from outside of the container, and who else has it could take the daemon's socket away: \
+             mount a tmpfs there"
         )));
     }
+    // The low-level runtime follows it, maybe into a volume.
+    let is_link = |path: PathBuf| path.symlink_metadata().is_ok_and(|meta| meta.is_symlink());
+    let at = bundle.join(rootfs).join("tmp");
+    let leads_away = || is_link(at.clone()) || is_link(at.join("nvidia-mps"));
+    if sources.iter().any(|source| source.is_dir()) && leads_away() {
+        return Ok(Some(format!(
+            "the image has a link at {MPS}, which may lead into a volume"
+        )));
+    }
+    let is_there = Path::new(MPS).exists();
     if is_there && is_nvidia(&runtime.path) {
         return Ok(Some(format!(
-            "{} would mount the host's {HOST_PIPES} over the container's own",
+            "{} would mount the host's {MPS} over the container's own",
             runtime.path.display()
         )));
     }
@@ -44,14 +54,4 @@ pub fn obstacle(runtime: &LowLevel, original: &[u8]) -> Result<Option<String>> {
             "SELinux enforces, and runmig does not know whether {label} may connect to the daemon"
         )
     }))
-}
-
-/// Returns whether a path leads to the host's `/tmp` or above it.
-fn is_hosts(source: &Path) -> bool {
-    let identity = |path: &Path| path.metadata().ok().map(|m| (m.dev(), m.ino()));
-    let found = identity(source);
-    found.is_some()
-        && ["/tmp", "/"]
-            .iter()
-            .any(|host| identity(Path::new(host)) == found)
 }

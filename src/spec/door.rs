@@ -13,7 +13,11 @@ pub struct Door {
     pub selinux_label: Option<String>,
     /// A mount at or above `/tmp` through which the container's mounts reach the host.
     pub shared_mount: Option<String>,
-    /// The sources of bind mounts there, in which the low-level runtime makes the mount point.
+    /// A mount there that is not a tmpfs of the container's own.
+    pub outside: Option<String>,
+    /// The root filesystem, relative to the bundle.
+    pub rootfs: PathBuf,
+    /// The sources of all bind mounts.
     pub sources: Vec<PathBuf>,
 }
 
@@ -36,17 +40,24 @@ pub fn door(bytes: &[u8]) -> Result<Door> {
             .any(|option| words.iter().any(|word| option == word))
     };
     let above: Vec<&Value> = mounts.iter().filter(is_above).collect();
-    let binds = above.iter().filter(|mount| has(mount, ["bind", "rbind"]));
-    let sources = binds
-        .filter_map(|mount| text(mount, "source"))
-        .map(PathBuf::from);
+    let is_bind = |mount: &&Value| {
+        has(mount, ["bind", "rbind"]) || text(mount, "type").is_some_and(|typ| typ == "bind")
+    };
+    let is_own =
+        |mount: &&Value| text(mount, "type").is_some_and(|typ| typ == "tmpfs") && !is_bind(mount);
+    let to = |mount: &&Value| text(mount, "destination");
+    let sources = { mounts.iter().filter(is_bind) }.filter_map(|mount| text(mount, "source"));
+    let root = document.root.get("root");
+    let rootfs = root.and_then(|root| text(root, "path"));
     Ok(Door {
         selinux_label: process
             .and_then(|p| text(p, "selinuxLabel"))
             .filter(|label| !label.is_empty()),
         shared_mount: { above.iter() }
             .find(|mount| has(mount, ["shared", "rshared"]))
-            .and_then(|mount| text(mount, "destination")),
-        sources: sources.collect(),
+            .and_then(to),
+        outside: { above.iter() }.find(|mount| !is_own(mount)).and_then(to),
+        rootfs: rootfs.unwrap_or_default().into(),
+        sources: sources.map(PathBuf::from).collect(),
     })
 }

@@ -242,6 +242,10 @@ impl Config {
                 )));
             }
         }
+        if config.state_dir.components().count() == 1 {
+            return Err(Error::new("state_dir = \"/\" is not a folder of its own")
+                .hint("leave it out, or set it to a new folder"));
+        }
         let library = &config.driver.library;
         if !library.is_absolute() && library.components().count() != 1 {
             return Err(Error::new(format!(

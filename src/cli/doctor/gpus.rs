@@ -112,6 +112,9 @@ fn capabilities(host: &Host) -> Found {
     let root = &host.config()?.driver.root;
     let why = "the numbers of nodes are unknown, see nodes.devices";
     let nodes = Nodes::read(root).map_err(|_| Finding::skip(why))?;
+    for gpu in gpus.iter().filter(|gpu| gpu.mig == MigMode::Enabled) {
+        nodes.check_table(gpu.minor)?;
+    }
     let [config, monitor] = [nodes.mig_node("config")?, nodes.mig_node("monitor")?];
     Ok([config, monitor]
         .iter()
@@ -249,7 +252,18 @@ fn quarantined(instance: &Instance) -> Option<Finding> {
 fn levels(host: &Host) -> Found {
     let levels = runmig_lease::levels(host.config()?);
     if levels.iter().any(|(_, obstacle)| obstacle.is_none()) {
-        return Ok(Vec::new());
+        let of_program = levels.iter().find(|(level, _)| *level == Level::Mps);
+        let why = of_program.and_then(|(_, why)| why.as_ref());
+        let named = host.config()?.sharing.mps_control.is_some();
+        return Ok({ why.filter(|_| named) }
+            .map(|why| {
+                Finding::warn(
+                    format!("no share gets the level mps: {why}"),
+                    "correct sharing.mps_control",
+                )
+            })
+            .into_iter()
+            .collect());
     }
     let why = |(level, why): &(_, Option<String>)| {
         format!("{level}: {}", why.clone().unwrap_or_default())

@@ -7,6 +7,7 @@ use crate::cli::configure::{self, Engine};
 use crate::cli::processes;
 use clap::ValueEnum;
 use nix::sys::statvfs::statvfs;
+use runmig_lease::error::Context;
 use runmig_lease::files;
 use runmig_lease::finding::{Finding, Found};
 use runmig_lease::process;
@@ -164,6 +165,7 @@ fn folder(host: &Host) -> Found {
         false => trust::room_for(dir),
     };
     trusted.map_err(|e| Finding::fail(format!("{what}: {}", e.reason()), repair))?;
+    Store::check_writable(dir).context(|| format!("open state directory {}", dir.display()))?;
     Ok(Vec::new())
 }
 

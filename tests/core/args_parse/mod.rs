@@ -33,6 +33,10 @@ fn short(call: &Call) -> String {
             u.id.display(),
             u.resources.display()
         ),
+        Verb::Checkpoint(words) => {
+            let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
+            return format!("checkpoint {}", words.join(" "));
+        }
         Verb::Features => return "features".to_owned(),
         Verb::Unclear(unclear) => return format!("unclear {}", unclear.command),
         Verb::Other => return "other".to_owned(),
@@ -66,6 +70,13 @@ const BOTH: &str = "
     delete c                            > delete c _ _
     --root r delete --force c           > kill c _ r
     delete -f c                         > kill c _ _
+    checkpoint c                        > checkpoint c
+    checkpoint --image-path /i c        > checkpoint --image-path /i c
+    checkpoint c --shell-job=true       > checkpoint c --shell-job=true
+    checkpoint --leave-running=false c  > checkpoint --leave-running=false c
+    checkpoint --leave-running c        > other
+    checkpoint c --leave-running=true   > other
+    checkpoint --pre-dump c             > other
     features                            > features
     --debug features                    > features
 

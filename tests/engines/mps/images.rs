@@ -120,19 +120,58 @@ fn refuses_containers_that_miss_socket() {
         );
     });
     has(&line, "mps: mount /tmp is shared with the host");
+    for (to, from) in [
+        ("/tmp", "/tmp"),
+        ("/tmp", "rootfs/etc"),
+        ("/", "rootfs"),
+        ("/tmp/../tmp/", "rootfs/tmp"),
+    ] {
+        let line = refusal(&setup, |bundle| {
+            let source = bundle.path.join(from);
+            let options = json!(["rbind"]);
+            mount(
+                bundle,
+                json!({"destination": to, "source": source, "type": "bind", "options": options}),
+            );
+        });
+        has(
+            &line,
+            &format!("mps: mount {to} is from outside of the container"),
+        );
+    }
     // The host's directory belongs to nobody in this test. NVIDIA's hook is taken out, so it is no obstacle.
     if !Path::new("/tmp/nvidia-mps").exists() {
-        let line = refusal(&setup, |bundle| {
-            let host = json!({"destination": "/tmp", "source": "/tmp", "type": "bind", "options": ["rbind"]});
-            mount(bundle, host);
-        });
-        let words = "mps: the mount of /tmp would leave /tmp/nvidia-mps on the host";
-        has(&line, words);
         is_held(|bundle, _| {
             bundle.edit(|config| {
                 let hook = json!({"path": "/nowhere/nvidia-container-toolkit"});
                 config["hooks"]["createRuntime"] = json!([hook]);
             });
         });
+    }
+}
+
+/// Another container with the volume could remove the mount point.
+/// Failure: an image's link at `/tmp` leads into a volume
+#[test]
+fn refuses_link_into_volume() {
+    let setup = on(Low::Runc);
+    for (link, to) in [("tmp", "/data"), ("tmp/nvidia-mps", "/data/mps")] {
+        let line = refusal(&setup, |bundle| {
+            let rootfs = bundle.path.join("rootfs");
+            fs::create_dir(rootfs.join("data")).unwrap();
+            let link = rootfs.join(link);
+            let _ = fs::remove_dir(&link);
+            symlink(to, link).unwrap();
+            let source = bundle.path.join("volume");
+            fs::create_dir(&source).unwrap();
+            mount(
+                bundle,
+                json!({"destination": "/data", "source": source, "type": "none", "options": ["bind"]}),
+            );
+        });
+        has(
+            &line,
+            "mps: the image has a link at /tmp/nvidia-mps, which may lead into a volume",
+        );
     }
 }

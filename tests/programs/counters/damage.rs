@@ -36,3 +36,43 @@ fn create_without_counters_succeeds() {
     std::fs::remove_dir(file(&world)).unwrap();
     world.as_if_nothing_had_been().unwrap();
 }
+
+/// Failure: the counters have a whole beginning and a damaged end
+#[test]
+fn metrics_survive_damaged_body() {
+    let world = World::small();
+    world.create("one");
+    let whole = std::fs::read_to_string(file(&world)).unwrap();
+    let most = u64::MAX;
+    let counts = |body: &str| {
+        let (head, _) = whole.split_once("\"counts\"").unwrap();
+        format!("{head}{body}}}")
+    };
+    let damaged = [
+        whole[..whole.len() / 2].to_owned(),
+        whole.replace("\"counts\":{", "\"counts\":["),
+        counts(&format!(
+            "\"counts\":{{\"creates/slice/container/created\":{most},\"driver_errors/\\u0000\":{most}}},\"times\":{{}},\"lastCollection\":{most}"
+        )),
+        counts(&format!(
+            "\"counts\":{{}},\"times\":{{\"create/slice/all\":{{\"classes\":[{most},{most}],\"sum\":{{\"secs\":{most},\"nanos\":4294967295}}}}}},\"lastCollection\":0"
+        )),
+        counts(&format!(
+            "\"counts\":{{}},\"times\":{{\"release/slice\":{{\"classes\":[{}],\"sum\":{{\"secs\":{most},\"nanos\":0}}}}}},\"lastCollection\":0",
+            vec![most.to_string(); 15].join(",")
+        )),
+    ];
+    for text in damaged {
+        std::fs::write(file(&world), &text).unwrap();
+        let metrics = said(&mut world.migctl(&["metrics", "--no-driver"]));
+        assert!(
+            matches!(metrics.status.code(), Some(0 | 1)),
+            "{text}: {metrics:?}"
+        );
+        assert!(!metrics.stderr.contains("panicked"), "{metrics:?}");
+        assert!(metrics.stdout.contains("runmig_lease_info"), "{metrics:?}");
+        world.create("two");
+        said(&mut world.runmig(&["delete", "--force", "two"])).ok();
+    }
+    said(&mut world.runmig(&["delete", "--force", "one"])).ok();
+}

@@ -390,6 +390,10 @@ fn reports_read_only_state_directory() {
     disk.remount("ro");
     let line = said(&mut world.create_command("other")).refused();
     has(&line, "Read-only file system");
+    has(&line, "hint: mount it writable, or set state_dir");
+    let doctor = said(&mut world.migctl(&["doctor", "--only", "state.folder"])).exits(1);
+    has(&doctor.stdout, "Read-only file system");
+    has(&doctor.stdout, "mount it writable, or set state_dir");
     // The container goes, its slice stays on record.
     world.delete(ID);
     world.nothing_lost_nothing_given_twice().unwrap();

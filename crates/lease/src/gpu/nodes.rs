@@ -6,6 +6,7 @@ use super::on_host;
 use crate::error::{Context, Error, Result};
 use crate::files;
 use crate::model::{DeviceNode, NvidiaNumbers};
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,6 +21,10 @@ const DEVICES_LIMIT: u64 = 256 * 1024;
 /// The table is static, 4322 lines of some 25 bytes.
 const MINORS_LIMIT: u64 = 1024 * 1024;
 const ACCESS_LIMIT: u64 = 4096;
+/// The driver's table of capabilities, which has every instance that a GPU could have.
+const TABLE: &str = "proc/driver/nvidia-caps/mig-minors";
+const GPU_INSTANCES: u32 = 15;
+const COMPUTE_INSTANCES: u32 = 8;
 
 /// The majors of one boot, and what they make.
 #[derive(Debug)]
@@ -80,17 +85,17 @@ impl Nodes {
         })
     }
 
-    /// Returns the device numbers of NVIDIA's drivers.
-    pub fn numbers(&self) -> &NvidiaNumbers {
-        &self.numbers
-    }
-
     /// Returns whether the driver is loaded, and its module for unified memory is not.
     pub fn lacks_uvm(root: &Path) -> bool {
         let text = read_text(&root.join("proc/devices"), DEVICES_LIMIT);
         let majors = text.map_or(Vec::new(), |text| character_majors(&text));
         let has = |driver: &str| majors.iter().any(|(_, name)| name.starts_with(driver));
         has("nvidia") && !has("nvidia-uvm")
+    }
+
+    /// Returns the device numbers of NVIDIA's drivers.
+    pub fn numbers(&self) -> &NvidiaNumbers {
+        &self.numbers
     }
 
     /// The nodes that every container needs to run CUDA, whatever its slice.
@@ -156,9 +161,26 @@ impl Nodes {
         Ok(node(path, self.caps_major, minor, mode))
     }
 
+    /// Fails if the driver's table of capabilities lacks one of a GPU. No slice of that GPU could be opened.
+    pub fn check_table(&self, gpu: u32) -> Result<()> {
+        let path = self.root.join(TABLE);
+        let table = read_text(&path, MINORS_LIMIT)?;
+        let names: HashSet<&str> = { table.lines() }
+            .filter_map(|line| Some(line.split_once(' ')?.0))
+            .collect();
+        for gi in 0..GPU_INSTANCES {
+            let of_ci = (0..COMPUTE_INSTANCES).map(|ci| format!("gpu{gpu}/gi{gi}/ci{ci}/access"));
+            let mut wanted = of_ci.chain([format!("gpu{gpu}/gi{gi}/access")]);
+            if let Some(missing) = wanted.find(|name| !names.contains(name.as_str())) {
+                return Err(no_line(&path, &missing));
+            }
+        }
+        Ok(())
+    }
+
     /// The two nodes that open a slice: its GPU instance's and its compute instance's.
     pub fn capability_nodes(&self, gpu: u32, gi: u32, ci: u32) -> Result<[DeviceNode; 2]> {
-        let table_path = self.root.join("proc/driver/nvidia-caps/mig-minors");
+        let table_path = self.root.join(TABLE);
         let table = read_text(&table_path, MINORS_LIMIT)?;
         let one = |name: String, file: String| {
             let access = self
@@ -174,9 +196,7 @@ impl Nodes {
                 .filter_map(|line| line.split_once(' '))
                 .find(|(key, _)| *key == name)
                 .and_then(|(_, value)| value.trim().parse::<u32>().ok())
-                .ok_or_else(|| {
-                    Error::new(format!("{} has no line {name}", table_path.display()))
-                })?;
+                .ok_or_else(|| no_line(&table_path, &name))?;
             if listed != minor {
                 return Err(Error::new(format!(
                     "{} says capability minor {minor}, {} says {listed} for {name}",
@@ -216,10 +236,7 @@ pub(crate) fn capabilities_of(root: &Path, gpu: u32, gi: u32) -> (Vec<PathBuf>, 
         }
     }
     let prefix = format!("gpu{gpu}/gi{gi}/");
-    let table = read_text(
-        &root.join("proc/driver/nvidia-caps/mig-minors"),
-        MINORS_LIMIT,
-    );
+    let table = read_text(&root.join(TABLE), MINORS_LIMIT);
     let major = Nodes::read(root).map(|nodes| nodes.caps_major);
     let (Ok(table), Ok(major)) = (table, major) else {
         return (files, Vec::new());
@@ -228,6 +245,11 @@ pub(crate) fn capabilities_of(root: &Path, gpu: u32, gi: u32) -> (Vec<PathBuf>, 
         .lines()
         .filter_map(|line| line.strip_prefix(&prefix)?.split_once(' ')?.1.parse().ok());
     (files, minors.map(|minor| (major, minor)).collect())
+}
+
+fn no_line(table: &Path, name: &str) -> Error {
+    Error::new(format!("{} has no line {name}", table.display()))
+        .hint("the driver writes this table: load the module nvidia again, or reboot")
 }
 
 pub(super) fn node(path: impl Into<PathBuf>, major: u32, minor: u32, mode: u32) -> DeviceNode {
@@ -423,7 +445,7 @@ mod tests {
         write(&root, "proc/driver/nvidia-caps/mig-minors", "config 1\n");
         assert_eq!(
             refused(&root),
-            "/proc/driver/nvidia-caps/mig-minors has no line gpu0/gi1/access"
+            "/proc/driver/nvidia-caps/mig-minors has no line gpu0/gi1/access; hint: the driver writes this table: load the module nvidia again, or reboot"
         );
         fs::remove_file(root.path().join("proc/driver/nvidia-caps/mig-minors")).unwrap();
         assert_eq!(

@@ -78,7 +78,8 @@ pub(crate) fn socket_obstacle(state_dir: &Path) -> Option<String> {
     let bytes = longest.as_os_str().len();
     (bytes > MAX_SOCKET_PATH).then(|| {
         format!(
-            "the path of its socket below {} would have {bytes} bytes, more than {MAX_SOCKET_PATH}",
+            "the path of its socket below {} would have {bytes} bytes, more than {MAX_SOCKET_PATH}: set state_dir to a \
+             shorter path",
             state_dir.display()
         )
     })

@@ -62,6 +62,8 @@ pub use shown::{HolderNames, Shown};
 use crate::error::{Context, Error, Result};
 use crate::model::GpuUuid;
 use crate::{effect, files, trust};
+use nix::errno::Errno;
+use nix::unistd::AccessFlags;
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -93,11 +95,25 @@ impl Store {
         // The check precedes every creation. Through another user's link, runmig would create files where
         // that user likes.
         trust::room_for(dir).context(what)?;
+        Store::check_writable(dir).context(what)?;
         for records in [store.leases(), store.instances(), store.operations()] {
             make_folder(&records).context(what)?;
         }
         store.check()?;
         Ok(store)
+    }
+
+    /// Fails if the file system of a state directory, which may not exist yet, is read-only.
+    ///
+    /// # Errors
+    /// It is read-only.
+    pub fn check_writable(dir: &Path) -> Result<()> {
+        let there = dir.ancestors().find(|at| at.exists());
+        match nix::unistd::access(there.unwrap_or(dir), AccessFlags::W_OK) {
+            Err(e @ Errno::EROFS) => Err(Error::new(e.desc())
+                .hint("mount it writable, or set state_dir to a folder of another file system")),
+            _ => Ok(()),
+        }
     }
 
     /// Opens the state directory if it has a ledger; for callers that only look or release.
