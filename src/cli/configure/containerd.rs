@@ -5,9 +5,10 @@
 //! the whole table of a plugin from the last file that has one. A drop-in would undo every other setting of the CRI plugin, so
 //! the handler goes into the main file. If that lists no runtimes, runmig adds runc too: a list hides containerd's own handler.
 
+use super::effective::{Layers, Says};
 use super::engine::Found;
 use super::rewrite::{Rewrite, Which};
-use super::{MADE, Plan, Task, imports, inherit, is_runmig, table};
+use super::{MADE, Plan, Task, imports, inherit, is_runmig, rancher, table};
 use runmig_lease::error::{Context, Error, Result};
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
@@ -18,7 +19,7 @@ const SHIPPED_V3: &str = include_str!("../../../containerd-config/runmig.toml");
 pub const CONFIG: &str = "/etc/containerd/config.toml";
 pub const DROP_INS: &str = "/etc/containerd/conf.d";
 
-/// The name of the CRI plugin, by the version of the file.
+/// The name of the CRI plugin, by the version of the file. Version 4 has that of version 3.
 const CRI: [&str; 3] = [
     "cri",
     "io.containerd.grpc.v1.cri",
@@ -26,67 +27,74 @@ const CRI: [&str; 3] = [
 ];
 const DEFAULT: &str = "default_runtime_name";
 const IMPORTS: &str = "imports";
+/// The newest version of a file that migctl knows.
+const NEWEST: i64 = 4;
+pub const SAYS: Says = Says {
+    key: DEFAULT,
+    default: |table| cri(table, &[DEFAULT])?.as_str(),
+    program: |table, name| {
+        let handler = cri(table, &["runtimes", name])?.as_table()?;
+        let program = table::at(handler, &["options", "BinaryName"]);
+        Some(
+            program
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned(),
+        )
+    },
+};
 
 pub fn plan(task: &Task<'_>) -> Result<Plan> {
+    let path = task.engine_config.map(Path::to_owned);
+    let path = path.unwrap_or_else(|| rancher::main(task).unwrap_or(CONFIG.into()));
+    if let Some(rancher) = rancher::Rancher::of(&path) {
+        return rancher.plan(task);
+    }
     let engine = Found::of(task, "containerd", "containerd")?;
-    let Some((major, _)) = engine.version else {
+    let Some(release) = engine.version else {
         return Err(Error::new(
             "cannot configure containerd: it does not print its version",
         ));
     };
-    let path = task.engine_config.unwrap_or(CONFIG.as_ref());
+    let path = path.as_path();
     let drop_in = match task.drop_in {
         Some(path) => path.to_owned(),
         None => PathBuf::from(format!("{DROP_INS}/{}.toml", task.name)),
     };
     let before = task.read(path)?;
-    let version = version(before.as_deref(), major);
+    let version = version(before.as_deref(), &engine, release);
     let version = version.context(|| format!("read {}", path.display()))?;
     let is_theirs = task
         .read(&drop_in)?
         .is_some_and(|text| !text.starts_with(MADE));
     let mut main = Main {
         task,
-        cri: CRI[version - 1],
+        cri: cri_of(version),
         path,
         import: drop_in.display().to_string(),
         keeps_import: is_theirs,
         tables: None,
     };
+    let is_one = release.0 == 1;
     let empty = format!("{MADE}version = {version}\n");
-    let mut drop_in_text = None;
+    let mut text = None;
     if !task.remove {
         let effective = effective(task, &engine, before.as_ref().map(|_| path))?;
         main.check(&effective, &drop_in)?;
-        let handler = handler(task, &effective, version);
-        if major == 1 {
+        if is_one {
             main.check_imports()?;
             let runc = format!(
                 "[plugins.'{0}'.containerd.runtimes.runc]\n{1}",
                 main.cri,
                 runc(&effective)
             );
-            main.tables = Some([handler, runc]);
+            main.tables = Some([handler(task, &effective, version), runc]);
         } else {
-            let default = match task.default {
-                true => format!(
-                    "\n[plugins.'{}'.containerd]\n{DEFAULT} = \"{}\"\n",
-                    main.cri, task.name
-                ),
-                false => String::new(),
-            };
-            drop_in_text = Some(format!("{MADE}version = {version}\n\n{handler}{default}"));
+            text = Some(drop_in_text(task, &effective, version));
         }
     }
-    let drop_in = match drop_in_text {
-        Some(text) => task.own_file(&drop_in, text)?,
-        // A drop-in for containerd 2 goes with the handler, and where that moves into the main file.
-        None => task.change(&drop_in, |before| {
-            Ok(before
-                .filter(|text| !text.starts_with(MADE))
-                .map(str::to_owned))
-        })?,
-    };
+    // A drop-in for containerd 2 goes with the handler, and where that moves into the main file.
+    let drop_in = task.own_file(&drop_in, text)?;
     let main = task.rewrite(
         path,
         &Rewrite {
@@ -98,40 +106,72 @@ pub fn plan(task: &Task<'_>) -> Result<Plan> {
     )?;
     let mut changes = vec![drop_in, main];
     // A drop-in has to exist as long as its import.
-    if task.remove || major == 1 {
+    if task.remove || is_one {
         changes.reverse();
     }
     changes.retain(|change| change.before.is_some() || change.after.is_some());
-    Ok(Plan {
-        engine: engine.name,
-        changes,
-        restart: Some("systemctl restart containerd"),
-        notes: Vec::new(),
-    })
+    let layers =
+        imports::all(task, &changes, path).and_then(|files| Layers::of(task, &changes, files));
+    Ok(Plan::new(engine.name, changes)
+        .restart("systemctl restart containerd")
+        .read_back(task, layers, &SAYS))
+}
+
+pub fn drop_in_text(task: &Task<'_>, effective: &Table, version: usize) -> String {
+    let default = match task.default {
+        true => format!(
+            "\n[plugins.'{}'.containerd]\n{DEFAULT} = \"{}\"\n",
+            cri_of(version),
+            task.name
+        ),
+        false => String::new(),
+    };
+    let handler = handler(task, effective, version);
+    format!("{MADE}version = {version}\n\n{handler}{default}")
+}
+
+fn cri_of(version: usize) -> &'static str {
+    CRI[version.min(CRI.len()) - 1]
 }
 
 /// Returns the version of the main file.
-fn version(text: Option<&str>, major: u32) -> Result<usize> {
-    let newest = if major == 1 { 2 } else { 3 };
-    let Some(text) = text else { return Ok(newest) };
+pub fn version(text: Option<&str>, engine: &Found, release: (u32, u32)) -> Result<usize> {
+    let newest = match release {
+        (..2, _) => 2,
+        (2, ..3) => 3,
+        _ => NEWEST,
+    };
+    let told = text.map(told_version).transpose()?.unwrap_or(newest);
+    let (name, program) = (&engine.name, engine.program.display());
+    if told > NEWEST {
+        return Err(Error::new(format!(
+            "migctl does not know version = {told} of containerd's files, only those up to {NEWEST}"
+        ))
+        .hint("use a newer migctl"));
+    }
+    if told == 1 && release.0 > 1 {
+        return Err(Error::new(format!(
+            "it has no version, so {name} reads it as version 1 and ignores its plugins"
+        ))
+        .hint(format!(
+            "update the file: {program} config migrate prints the new text; or name the containerd that reads it with --executable"
+        )));
+    }
+    match usize::try_from(told) {
+        Ok(version @ 1..) if told <= newest => Ok(version),
+        _ => Err(
+            Error::new(format!("{name} ({program}) does not read version = {told}"))
+                .hint("name the containerd that reads this file with --executable"),
+        ),
+    }
+}
+
+/// Returns the version that a main file names.
+fn told_version(text: &str) -> Result<i64> {
     let table =
         table::parse(text).map_err(|e| e.hint("correct the file; migctl changed nothing"))?;
-    let version = match table.get("version") {
-        None => 1,
-        Some(version) => version.as_integer().unwrap_or_default(),
-    };
-    if version == 1 && major > 1 {
-        return Err(Error::new(
-            "it has no version, so containerd 2 reads it as version 1 and ignores its plugins",
-        )
-        .hint("update the file: containerd config migrate prints the new text"));
-    }
-    match usize::try_from(version) {
-        Ok(version) if (1..=newest).contains(&version) => Ok(version),
-        _ => Err(Error::new(format!(
-            "containerd {major} does not read version = {version}"
-        ))),
-    }
+    let version = table.get("version");
+    Ok(version.map_or(1, |version| version.as_integer().unwrap_or_default()))
 }
 
 /// The changes of the main file.
@@ -252,7 +292,7 @@ impl Main<'_> {
 
     /// Refuses an imported file with a table of the CRI plugin: containerd 1 would read no other.
     fn check_imports(&self) -> Result<()> {
-        for file in imports::of(self.task, self.path)? {
+        for file in imports::all(self.task, &[], self.path)?.into_iter().skip(1) {
             let text = self.task.read(&file)?.unwrap_or_default();
             let table = table::parse(&text).context(|| format!("read {}", file.display()))?;
             let is_made = text.starts_with(MADE);
@@ -346,7 +386,7 @@ fn runc(effective: &Table) -> String {
 
 /// Returns the tables of the shipped file for this handler and machine.
 fn handler(task: &Task<'_>, effective: &Table, version: usize) -> String {
-    let shipped = if version == 3 { SHIPPED_V3 } else { SHIPPED_V2 };
+    let shipped = if version > 2 { SHIPPED_V3 } else { SHIPPED_V2 };
     let tables = shipped.find("\n[").map_or(shipped, |at| &shipped[at + 1..]);
     let text = tables
         .replace("runtimes.runmig", &format!("runtimes.{}", task.name))
@@ -355,10 +395,10 @@ fn handler(task: &Task<'_>, effective: &Table, version: usize) -> String {
         1 => text.replace(CRI[1], CRI[0]),
         _ => text,
     };
-    let default = cri(effective, &[DEFAULT])
-        .and_then(Value::as_str)
-        // runmig's handler copied runc's settings.
-        .map(|name| if name == task.name { "runc" } else { name })
+    let named = cri(effective, &[DEFAULT]).and_then(Value::as_str);
+    // runmig's handler copied runc's settings.
+    let named = named.filter(|name| *name != task.name).unwrap_or("runc");
+    let default = Some(named)
         .and_then(|name| cri(effective, &["runtimes", name]))
         .and_then(Value::as_table)
         .filter(|t| t.get("runtime_type").and_then(Value::as_str) == Some("io.containerd.runc.v2"));

@@ -1,10 +1,12 @@
 //! CRI-O: a drop-in.
 
+use super::effective::{Layers, Says};
 use super::engine::Found;
 use super::{MADE, Plan, Task, inherit, table};
 use runmig_lease::error::{Context, Error, Result};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use toml::Table;
+use toml::{Table, Value};
 
 const SHIPPED: &str = include_str!("../../../crio-config/20-runmig.conf");
 pub const CONFIG: &str = "/etc/crio/crio.conf";
@@ -21,6 +23,15 @@ const INHERITED: [&str; 7] = [
     "allowed_annotations",
 ];
 
+const SAYS: Says = Says {
+    key: "default_runtime",
+    default: |table| table::at(table, &["crio", "runtime", "default_runtime"])?.as_str(),
+    program: |table, name| {
+        let path = runtimes(table, name)?.get("runtime_path");
+        Some(path.and_then(Value::as_str).unwrap_or_default().to_owned())
+    },
+};
+
 pub fn plan(task: &Task<'_>) -> Result<Plan> {
     let engine = Found::of(task, "CRI-O", "crio")?;
     let drop_in = match task.drop_in {
@@ -28,15 +39,22 @@ pub fn plan(task: &Task<'_>) -> Result<Plan> {
         None => PathBuf::from(format!("{DROP_INS}/20-{}.conf", task.name)),
     };
     let text = match task.remove {
-        true => String::new(),
-        false => drop_in_text(task, &Others::read(task, &drop_in)?),
+        true => None,
+        false => Some(drop_in_text(task, &Others::read(task, &drop_in)?)),
     };
-    Ok(Plan {
-        changes: vec![task.own_file(&drop_in, text)?],
-        engine: engine.name,
-        restart: Some("systemctl restart crio"),
-        notes: Vec::new(),
-    })
+    let changes = vec![task.own_file(&drop_in, text)?];
+    let layers = files(task, &drop_in).and_then(|files| Layers::of(task, &changes, files));
+    Ok(Plan::new(engine.name, changes)
+        .restart("systemctl restart crio")
+        .read_back(task, layers, &SAYS))
+}
+
+/// Returns the main file, and every file in the folder and below it, in CRI-O's order.
+fn files(task: &Task<'_>, ours: &Path) -> Result<Vec<PathBuf>> {
+    let main = task.engine_config.unwrap_or(CONFIG.as_ref());
+    let mut dropped = BTreeSet::from_iter(task.below(DROP_INS.as_ref())?);
+    dropped.insert(ours.to_owned());
+    Ok([main.to_owned()].into_iter().chain(dropped).collect())
 }
 
 /// The tables of the other files. For each setting the last file counts.
@@ -45,12 +63,7 @@ struct Others(Vec<Table>);
 impl Others {
     fn read(task: &Task<'_>, ours: &Path) -> Result<Others> {
         let mut tables = Vec::new();
-        let main = task.engine_config.unwrap_or(CONFIG.as_ref());
-        // CRI-O reads every file in the folder and below it.
-        let files = [main.to_owned()]
-            .into_iter()
-            .chain(task.below(DROP_INS.as_ref())?);
-        for (file, text) in task.files(files, ours)? {
+        for (file, text) in task.files(files(task, ours)?, ours)? {
             let table = table::parse(&text).context(|| format!("read {}", file.display()))?;
             if runtimes(&table, task.name).is_some() {
                 return Err(Error::new(format!(
@@ -67,10 +80,7 @@ impl Others {
 
     /// Returns the default handler as the files have it.
     fn default(&self) -> Table {
-        let name =
-            self.0.iter().rev().find_map(|table| {
-                table::at(table, &["crio", "runtime", "default_runtime"])?.as_str()
-            });
+        let name = self.0.iter().rev().find_map(SAYS.default);
         let of = |name: &str| {
             let tables = self.0.iter().filter_map(|table| runtimes(table, name));
             tables

@@ -2,8 +2,8 @@
 
 use super::engine::Found;
 use super::rewrite::{Rewrite, Which};
-use super::{Plan, Task, is_runmig};
-use runmig_lease::error::{Error, Result};
+use super::{Plan, Task, dockerd, is_runmig};
+use runmig_lease::error::{Context, Error, Result};
 use serde_json::{Map, Value, json};
 use std::path::Path;
 
@@ -21,8 +21,9 @@ pub fn plan(task: &Task<'_>) -> Result<Plan> {
                 .hint("name another daemon.json with --engine-config"),
         );
     }
+    let file = task.engine_config.unwrap_or(CONFIG.as_ref());
     let change = task.rewrite(
-        task.engine_config.unwrap_or(CONFIG.as_ref()),
+        file,
         &Rewrite {
             without: &|text, which| without(task, text, which),
             with: &|text| with(task, text),
@@ -36,20 +37,23 @@ pub fn plan(task: &Task<'_>) -> Result<Plan> {
          and later have `run --annotation`",
         engine.name
     );
-    Ok(Plan {
-        changes: vec![change],
-        engine: engine.name,
-        restart: Some("systemctl restart docker"),
-        notes: Vec::from_iter((too_old && !task.remove).then_some(note)),
-    })
+    if let (true, false, Some(after)) = (change.changes(), task.remove, &change.after) {
+        let checked = dockerd::validate(&engine, change.before.as_deref(), after);
+        checked.context(|| format!("change {}", file.display()))?;
+    }
+    let mut plan = Plan::new(engine.name, vec![change]).restart("systemctl restart docker");
+    plan.notes.extend((too_old && !task.remove).then_some(note));
+    plan.obstacle = dockerd::obstacle(task, file);
+    Ok(plan)
 }
 
-/// Parses daemon.json. docker reads a blank file as one without settings.
+/// Parses daemon.json. docker reads a blank file as one without settings, and skips a byte order mark.
 fn read(text: &str) -> Result<Map<String, Value>> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let text = if text.trim().is_empty() { "{}" } else { text };
     let correct = |e: Error| e.hint("correct the file; migctl changed nothing");
     let root = serde_json::from_str(text).map_err(|e| correct(Error::new(e.to_string())))?;
-    let is_object = |value: Option<&Value>| value.is_none_or(Value::is_object);
+    let is_object = |value: Option<&Value>| value.is_none_or(|v| v.is_object() || v.is_null());
     match root {
         Value::Object(root) if is_object(root.get(RUNTIMES)) => Ok(root),
         _ => Err(correct(Error::new(

@@ -1,14 +1,19 @@
 //! The installed engine: its program, its version and its effective configuration.
 
 use super::Task;
+use crate::cli::processes;
+use nix::sys::memfd::{MFdFlags, memfd_create};
 use runmig_lease::error::{Context, Error, Result};
+use runmig_lease::trust;
+use std::fs::File;
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 pub struct Found {
     /// `containerd 1.6.20`
     pub name: String,
-    program: PathBuf,
+    pub program: PathBuf,
     /// `None` where the program does not print one, such as a development build.
     pub version: Option<(u32, u32)>,
 }
@@ -25,6 +30,22 @@ impl Found {
                     .hint("install it, or name the program with --executable")
             })?,
         };
+        let found = Found::at(engine, program)?;
+        let is_sure = task.executable.is_some() || task.remove || task.root != Path::new("/");
+        if let Some((pid, other)) = (!is_sure).then(|| found.other_running(engine)).flatten() {
+            return Err(Error::new(format!(
+                "cannot tell which {engine} to configure: {} is {}, and process {pid} is {} ({})",
+                found.program.display(),
+                found.name,
+                other.name,
+                other.program.display()
+            ))
+            .hint("name the one that reads the configuration with --executable"));
+        }
+        Ok(found)
+    }
+
+    pub fn at(engine: &str, program: PathBuf) -> Result<Found> {
         let mut found = Found {
             name: engine.to_owned(),
             program,
@@ -36,6 +57,19 @@ impl Found {
             found.version = Some(version);
         }
         Ok(found)
+    }
+
+    /// Returns the server of another version that runs with these mounts. It reads files in another way.
+    fn other_running(&self, engine: &str) -> Option<(i32, Found)> {
+        let name = self.program.file_name()?.to_str()?;
+        running(name).into_iter().find_map(|pid| {
+            let program = std::fs::read_link(format!("/proc/{pid}/exe")).ok()?;
+            // A replaced program has no path any more, and any user can name a process so.
+            let (program, _) = trust::program(&program).ok()?;
+            let other = Found::at(engine, program).ok()?;
+            let is_one = other.says(&["--version"]).ok()?.starts_with(name);
+            (is_one && other.version != self.version).then_some((pid, other))
+        })
     }
 
     pub fn at_least(&self, major: u32) -> bool {
@@ -54,12 +88,32 @@ impl Found {
         })
     }
 
+    /// Checks that the engine takes a text as the file `/dev/stdin`.
+    pub fn accepts(&self, arguments: &[&str], text: &str) -> Result<()> {
+        let what = || "keep the text in memory";
+        let file = memfd_create(c"text", MFdFlags::MFD_CLOEXEC).context(what)?;
+        let mut file = File::from(file);
+        file.write_all(text.as_bytes()).context(what)?;
+        self.run(arguments, file.into()).map(drop)
+    }
+
     fn says(&self, arguments: &[&str]) -> Result<String> {
+        self.run(arguments, Stdio::null())
+    }
+
+    fn run(&self, arguments: &[&str], stdin: Stdio) -> Result<String> {
         let called = || format!("{} {}", self.program.display(), arguments.join(" "));
-        let output = Command::new(&self.program)
-            .args(arguments)
-            .output()
-            .context(|| format!("run {}", called()))?;
+        let what = || format!("run {}", called());
+        let mut command = Command::new(&self.program);
+        command.args(arguments).stdin(stdin);
+        // docker looks for its helpers on PATH.
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let own = self.program.parent().map(Path::to_owned);
+        let folders = std::env::split_paths(&path).chain(own);
+        if let Ok(path) = std::env::join_paths(folders) {
+            command.env("PATH", path);
+        }
+        let output = command.output().context(what)?;
         if !output.status.success() {
             let last = String::from_utf8_lossy(&output.stderr);
             let last = last.trim_end().lines().last().unwrap_or_default();
@@ -71,6 +125,15 @@ impl Found {
         }
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
+}
+
+/// Returns the processes of this command name with these mounts. One with others is in a container.
+pub fn running(command: &str) -> Vec<i32> {
+    let mounts = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/mnt")).ok();
+    let ours = mounts("self");
+    let is_ours = |(pid, name): &(i32, String)| name == command && mounts(&pid.to_string()) == ours;
+    let all = processes::commands().into_iter().filter(is_ours);
+    all.map(|(pid, _)| pid).collect()
 }
 
 /// Returns the program of this name on PATH or in the usual folders.

@@ -22,6 +22,8 @@ pub struct Change {
     pub after: Option<String>,
     /// The original that is kept beside a file with other content too.
     pub kept: Option<Kept>,
+    /// Folders that go with the file, the deepest first.
+    pub folders: Vec<PathBuf>,
 }
 
 /// Reads a file; `None` where it is missing. It follows links, but not out of the root.
@@ -98,13 +100,20 @@ impl Change {
             };
             done.context(what)?;
         }
-        let Some(kept) = &self.kept else {
-            return Ok(());
-        };
-        let remove =
-            |file: &PathBuf| fs::remove_file(file).context(|| format!("remove {}", file.display()));
-        let stays = beside.as_ref().map(|(file, _)| file.as_path());
-        kept.stale(stays).iter().try_for_each(remove)
+        if let Some(kept) = &self.kept {
+            let remove = |file: &PathBuf| {
+                fs::remove_file(file).context(|| format!("remove {}", file.display()))
+            };
+            let stays = beside.as_ref().map(|(file, _)| file.as_path());
+            kept.stale(stays).iter().try_for_each(remove)?;
+        }
+        if self.after.is_none() {
+            // One with other files stays.
+            self.folders
+                .iter()
+                .for_each(|folder| drop(fs::remove_dir(folder)));
+        }
+        Ok(())
     }
 
     /// Writes a file with the owner and mode of this one.

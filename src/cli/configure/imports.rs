@@ -1,42 +1,64 @@
 //! The files that containerd's main file imports.
 
+use super::file::Change;
 use super::{Task, table};
 use runmig_lease::error::{Context, Error, Result};
-use std::path::{Path, PathBuf};
+use std::collections::{BTreeSet, VecDeque};
+use std::path::{Component, Path, PathBuf};
 
-/// Returns the files that containerd's main file imports by itself.
-pub fn of(task: &Task<'_>, file: &Path) -> Result<Vec<PathBuf>> {
-    let text = task.read(file)?.unwrap_or_default();
-    let table = table::parse(&text);
-    let patterns = table.and_then(|table| table::strings(&table, "imports"));
-    let mut found = Vec::new();
-    for pattern in patterns.context(|| format!("read {}", file.display()))? {
-        let pattern = beside(file, &pattern);
-        if !is_understood(&pattern) {
-            return Err(Error::new(format!(
-                "cannot follow the imports of {}: migctl does not know the pattern {}",
-                file.display(),
-                pattern.display()
-            )));
+/// Returns containerd's main file and all that it and its imports import, in the order in which containerd reads them after
+/// the changes. Each file counts once.
+pub fn all(task: &Task<'_>, changes: &[Change], main: &Path) -> Result<Vec<PathBuf>> {
+    let mut found: Vec<PathBuf> = Vec::new();
+    let mut pending = VecDeque::from([main.to_owned()]);
+    while let Some(file) = pending.pop_front() {
+        if found.contains(&file) {
+            continue;
         }
-        found.extend(matching(task, &pattern));
+        let text = task.after(changes, &file)?.unwrap_or_default();
+        let patterns = table::parse(&text).and_then(|table| table::strings(&table, "imports"));
+        for pattern in patterns.context(|| format!("read {}", file.display()))? {
+            let pattern = beside(&file, &pattern);
+            if !is_understood(&pattern) {
+                return Err(Error::new(format!(
+                    "cannot follow the imports of {}: migctl does not know the pattern {}",
+                    file.display(),
+                    pattern.display()
+                )));
+            }
+            pending.extend(matching(task, changes, &pattern));
+        }
+        found.push(file);
     }
     Ok(found)
 }
 
 /// Returns the path of an import, which may be relative to the file.
 pub fn beside(file: &Path, pattern: &str) -> PathBuf {
-    file.parent().unwrap_or(Path::new("/")).join(pattern)
+    let mut path = PathBuf::new();
+    for part in file
+        .parent()
+        .unwrap_or(Path::new("/"))
+        .join(pattern)
+        .components()
+    {
+        match part {
+            Component::ParentDir => drop(path.pop()),
+            part => path.push(part),
+        }
+    }
+    path
 }
 
-/// Returns the files that match a pattern.
-fn matching(task: &Task<'_>, pattern: &Path) -> Vec<PathBuf> {
+/// Returns the files that match a pattern, sorted.
+fn matching(task: &Task<'_>, changes: &[Change], pattern: &Path) -> BTreeSet<PathBuf> {
     let dir = pattern.parent().unwrap_or(Path::new("/"));
     let entries = std::fs::read_dir(task.on_disk(dir))
         .into_iter()
         .flatten()
         .flatten();
     let paths = entries.map(|entry| dir.join(entry.file_name()));
+    let paths = paths.chain(changes.iter().map(|change| change.path.clone()));
     paths.filter(|path| matches(pattern, path)).collect()
 }
 

@@ -8,13 +8,17 @@ mod containerd;
 mod crio;
 mod diff;
 mod docker;
+mod dockerd;
+mod effective;
 mod engine;
 mod file;
 mod imports;
 mod inherit;
 mod link;
 mod named;
+mod needed;
 mod podman;
+mod rancher;
 mod rewrite;
 mod table;
 mod task;
@@ -22,6 +26,7 @@ mod task;
 use super::json::{ChangeItem, Items};
 use super::output::{self, Format};
 use clap::{Args, ValueEnum};
+use effective::{Layers, Says};
 pub use engine::search;
 use file::Change;
 use runmig_lease::error::{Context, Error, Result};
@@ -86,6 +91,11 @@ impl Engine {
         self.process().unwrap_or(self.name())
     }
 
+    /// Says whether a machine has it without a program on PATH.
+    fn is_in(self, root: &Path) -> bool {
+        self == Engine::Containerd && rancher::is_in(root)
+    }
+
     /// Returns the command name of the server; none for podman, which has none.
     pub fn process(self) -> Option<&'static str> {
         match self {
@@ -106,6 +116,38 @@ struct Plan {
     /// The command that makes the engine read its files again.
     restart: Option<&'static str>,
     notes: Vec<String>,
+    /// Why the engine would not do with its files as the task wants; after a removal, what is left to do.
+    obstacle: Option<Error>,
+}
+
+impl Plan {
+    fn new(engine: String, changes: Vec<Change>) -> Plan {
+        Plan {
+            engine,
+            changes,
+            restart: None,
+            notes: Vec::new(),
+            obstacle: None,
+        }
+    }
+
+    fn restart(mut self, command: &'static str) -> Plan {
+        self.restart = Some(command);
+        self
+    }
+
+    /// Holds the files that the engine then reads against the task.
+    fn read_back(mut self, task: &Task<'_>, layers: Result<Layers>, says: &Says) -> Plan {
+        match layers {
+            Ok(layers) => self.obstacle = layers.obstacle(task, &self.engine, says),
+            Err(_) if task.remove => {}
+            Err(e) => self.notes.push(format!(
+                "cannot tell whether another file overrules this: {}",
+                e.line()
+            )),
+        }
+        self
+    }
 }
 
 pub fn run(options: &Options, format: Format) -> Result<i32> {
@@ -133,7 +175,15 @@ pub fn run(options: &Options, format: Format) -> Result<i32> {
         root: &root,
     };
     task.check_paths()?;
+    if task.remove && root == Path::new("/") && nix::unistd::geteuid().is_root() {
+        needed::check(options.engine, task.name)?;
+    }
     let mut plan = plan(options.engine, &task)?;
+    match plan.obstacle.take() {
+        Some(e) if task.remove => plan.notes.push(format!("warning: {}", e.line())),
+        Some(e) => return Err(e),
+        None => {}
+    }
     if !task.remove {
         plan.notes.extend(cdi::note(options.engine, &task));
     }
@@ -183,43 +233,52 @@ pub enum Registration {
 
 /// Returns whether the engine calls the runmig of a folder. `root`: the directory that stands for /. Changes nothing.
 pub fn registration(engine: Engine, folder: &Path, root: &Path) -> Result<Registration> {
-    if search(engine.program()).is_none() {
+    if search(engine.program()).is_none() && !engine.is_in(root) {
         return Ok(Registration::NoEngine);
     }
-    let task = |remove| Task {
-        name: programs::FRONT,
-        runtime: folder.join(programs::FRONT),
-        remove,
-        default: false,
-        engine_config: None,
-        drop_in: None,
-        executable: None,
-        root,
+    let planned = |remove, default| {
+        let task = Task {
+            name: programs::FRONT,
+            runtime: folder.join(programs::FRONT),
+            remove,
+            default,
+            engine_config: None,
+            drop_in: None,
+            executable: None,
+            root,
+        };
+        plan(engine, &task)
     };
-    let removal = plan(engine, &task(true))?;
-    if !removal.changes.iter().any(Change::changes) {
+    let changes = |plan: &Plan| plan.changes.iter().any(Change::changes);
+    if !changes(&planned(true, false)?) {
         return Ok(Registration::No);
     }
-    let plan = plan(engine, &task(false))?;
-    let files = |changes: &dyn Fn(&&Change) -> bool| -> Vec<PathBuf> {
-        plan.changes
-            .iter()
-            .filter(changes)
-            .map(|change| change.path.clone())
-            .collect()
+    let mut plan = planned(false, false)?;
+    if changes(&plan) {
+        // It may be registered as the default.
+        plan = planned(false, true)
+            .ok()
+            .filter(|plan| !changes(plan))
+            .unwrap_or(plan);
+    }
+    let files = |changed: bool| -> Vec<PathBuf> {
+        let those = plan.changes.iter().filter(|c| c.changes() == changed);
+        those.map(|change| change.path.clone()).collect()
     };
-    let changed = files(&|change| change.changes());
-    Ok(match changed.is_empty() {
-        true => Registration::Yes {
-            files: files(&|_| true),
+    if changes(&plan) {
+        return Ok(Registration::Stale {
+            files: files(true),
+            version: plan.engine,
+        });
+    }
+    match plan.obstacle {
+        Some(e) => Err(e),
+        None => Ok(Registration::Yes {
+            files: files(false),
             version: plan.engine,
             restart: plan.restart,
-        },
-        false => Registration::Stale {
-            version: plan.engine,
-            files: changed,
-        },
-    })
+        }),
+    }
 }
 
 fn show(plan: &Plan, options: &Options, format: Format) {

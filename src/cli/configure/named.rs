@@ -1,7 +1,7 @@
 //! Finds the engines' files that name a program. While one does, the program has to stay.
 
 use super::file::Change;
-use super::{Task, containerd, crio, docker, imports, podman};
+use super::{Task, containerd, crio, docker, imports, podman, rancher};
 use runmig_lease::error::{Error, Result};
 use std::path::{Path, PathBuf};
 
@@ -14,11 +14,7 @@ pub fn reason(task: &Task<'_>, name: &str, changes: &[Change]) -> Option<String>
     };
     let mut unknown = None;
     for file in files {
-        let text = match changes.iter().find(|change| change.path == file) {
-            Some(change) => Ok(change.after.clone()),
-            None => task.read(&file),
-        };
-        match text {
+        match task.after(changes, &file) {
             Ok(Some(text)) if names(&text, name) => {
                 return Some(format!("{} names it", file.display()));
             }
@@ -40,11 +36,13 @@ fn cannot_tell(e: &Error) -> String {
 
 /// Returns the files in which engines look for runtimes: the default ones, and those of this run.
 fn files(task: &Task<'_>) -> Result<Vec<PathBuf>> {
-    let mut files = imports::of(task, containerd::CONFIG.as_ref())?;
-    let mains = [containerd::CONFIG, crio::CONFIG, docker::CONFIG].into_iter();
+    let mut files = imports::all(task, &[], containerd::CONFIG.as_ref())?;
+    let mains = [crio::CONFIG, docker::CONFIG].into_iter();
     files.extend(mains.chain(podman::CONFIGS).map(PathBuf::from));
-    for dir in [containerd::DROP_INS, crio::DROP_INS, podman::DROP_INS] {
-        files.extend(task.below(dir.as_ref())?);
+    let dirs = [containerd::DROP_INS, crio::DROP_INS].into_iter();
+    let dirs = dirs.chain(podman::DROP_INS).map(PathBuf::from);
+    for dir in dirs.chain(rancher::drop_ins()) {
+        files.extend(task.below(&dir)?);
     }
     let told = [task.engine_config, task.drop_in].into_iter().flatten();
     files.extend(told.map(Path::to_owned));

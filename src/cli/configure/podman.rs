@@ -1,8 +1,10 @@
 //! podman: a drop-in. podman has no service to restart.
 
+use super::effective::{Layers, Says};
 use super::engine::Found;
 use super::{MADE, Plan, Task, table};
 use runmig_lease::error::{Context, Result};
+use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use toml::Value;
@@ -13,14 +15,30 @@ pub const CONFIGS: [&str; 2] = [
     "/usr/share/containers/containers.conf",
     "/etc/containers/containers.conf",
 ];
-pub const DROP_INS: &str = "/etc/containers/containers.conf.d";
+/// The folders of drop-ins, later ones over earlier ones. Before version 6, podman reads only `OURS`.
+pub const DROP_INS: [&str; 4] = [
+    "/usr/share/containers/containers.conf.d",
+    "/usr/share/containers/containers.rootful.conf.d",
+    OURS,
+    "/etc/containers/containers.rootful.conf.d",
+];
+const OURS: &str = "/etc/containers/containers.conf.d";
+const SAYS: Says = Says {
+    key: "runtime",
+    default: |table| table::at(table, &["engine", "runtime"])?.as_str(),
+    program: |table, name| {
+        let paths = table::at(table, &["engine", "runtimes", name])?.as_array();
+        let first = paths.and_then(|paths| paths.first()?.as_str());
+        Some(first.unwrap_or_default().to_owned())
+    },
+};
 const LIST: &str = "runtime_supports_json";
 
 pub fn plan(task: &Task<'_>) -> Result<Plan> {
     let engine = Found::of(task, "podman", "podman")?;
     let drop_in = match task.drop_in {
         Some(path) => path.to_owned(),
-        None => PathBuf::from(format!("{DROP_INS}/50-{}.conf", task.name)),
+        None => PathBuf::from(format!("{OURS}/50-{}.conf", task.name)),
     };
     let program = task
         .runtime
@@ -31,7 +49,7 @@ pub fn plan(task: &Task<'_>) -> Result<Plan> {
     let list = match engine.at_least(5) {
         true => format!("[\"{program}\", {{append = true}}]"),
         false => {
-            let mut names = listed(task, &drop_in)?;
+            let mut names = listed(task, &engine, &drop_in)?;
             names.push(Value::from(program.as_ref()));
             Value::Array(names).to_string()
         }
@@ -49,26 +67,53 @@ pub fn plan(task: &Task<'_>) -> Result<Plan> {
         ),
     });
     let text = format!("{MADE}{}", lines.collect::<String>());
-    Ok(Plan {
-        changes: vec![task.own_file(&drop_in, text)?],
-        engine: engine.name,
-        restart: None,
-        notes: Vec::new(),
-    })
+    let changes = vec![task.own_file(&drop_in, (!task.remove).then_some(text))?];
+    let layers = files(task, &engine, &drop_in).and_then(|files| Layers::of(task, &changes, files));
+    Ok(Plan::new(engine.name, changes).read_back(task, layers, &SAYS))
+}
+
+/// Returns podman's files in its order.
+fn files(task: &Task<'_>, engine: &Found, ours: &Path) -> Result<Vec<PathBuf>> {
+    let [all, own] = CONFIGS.map(Path::new);
+    let own = task.engine_config.unwrap_or(own);
+    let is_six = engine.at_least(6);
+    // podman 6 reads one main file, and the drop-ins of all folders in the order of their names; a later folder hides a file
+    // of the same name.
+    let mut files = match is_six && task.on_disk(own).exists() {
+        true => vec![own.to_owned()],
+        false => [all, own].map(Path::to_owned).to_vec(),
+    };
+    let mut dropped = BTreeMap::new();
+    for dir in DROP_INS.iter().filter(|dir| is_six || **dir == OURS) {
+        for file in task
+            .below(dir.as_ref())?
+            .into_iter()
+            .chain([ours.to_owned()])
+        {
+            let is_read = file.parent() == Some(dir.as_ref())
+                && file.as_os_str().as_bytes().ends_with(b".conf");
+            if let Some(name) = file.file_name().filter(|_| is_read) {
+                dropped.insert(name.to_owned(), file);
+            }
+        }
+    }
+    files.extend(dropped.into_values());
+    // An administrator's own folder, as CONTAINERS_CONF_OVERRIDE can name one.
+    if !DROP_INS
+        .map(Path::new)
+        .iter()
+        .any(|dir| ours.parent() == Some(dir))
+    {
+        files.push(ours.to_owned());
+    }
+    Ok(files)
 }
 
 /// Returns the list in effect without runmig's drop-in: from the last file that has one, else podman's own.
-fn listed(task: &Task<'_>, ours: &Path) -> Result<Vec<Value>> {
+fn listed(task: &Task<'_>, engine: &Found, ours: &Path) -> Result<Vec<Value>> {
     let mut list = of(SHIPPED)?;
     list.retain(|name| name.as_str() != Some("runmig"));
-    let [all, own] = CONFIGS.map(Path::new);
-    let mains = [all, task.engine_config.unwrap_or(own)].map(Path::to_owned);
-    // podman reads no other files there.
-    let mut dropped = task.below(DROP_INS.as_ref())?;
-    dropped.retain(|path| {
-        path.parent() == Some(DROP_INS.as_ref()) && path.as_os_str().as_bytes().ends_with(b".conf")
-    });
-    for (file, text) in task.files(mains.into_iter().chain(dropped), ours)? {
+    for (file, text) in task.files(files(task, engine, ours)?, ours)? {
         let found = of(&text).context(|| format!("read {}", file.display()))?;
         if !found.is_empty() {
             list = found;

@@ -11,6 +11,10 @@ use std::path::{Path, PathBuf};
 /// Stands for the original of a file that was not there.
 const ABSENT: &str = MADE;
 
+fn is_absent(original: &str) -> bool {
+    original.starts_with(ABSENT)
+}
+
 /// How one engine changes its file.
 pub struct Rewrite<'a> {
     /// Returns a text without this handler, or without all handlers of runmig; the same text where none is there.
@@ -87,7 +91,7 @@ impl Task<'_> {
         let Some(now) = &change.before else {
             if !self.remove {
                 change.after = Some((rewrite.with)(rewrite.empty).context(what)?);
-                kept.text = Some(ABSENT.to_owned());
+                kept.text = Some(format!("{ABSENT}{}", self.missing_folders(path)));
             }
             change.kept = Some(kept);
             return Ok(change);
@@ -98,20 +102,23 @@ impl Task<'_> {
         let original = super::file::read(&kept.beside(now), self.root)
             .context(|| format!("read the original of {}", path.display()))?;
         let original = match original {
-            Some(text) if text != ABSENT => Some(without(&text, Which::This)?),
+            Some(text) if !is_absent(&text) => Some(without(&text, Which::This)?),
             original => original,
         };
         let base = match &original {
-            Some(text) if !has_others && text == ABSENT => rewrite.empty,
+            Some(text) if !has_others && is_absent(text) => rewrite.empty,
             Some(text) if !has_others => text,
             _ => &plain,
         };
         let is_over = self.remove && !has_others;
         change.after = match self.remove {
-            true if is_over && original.as_deref() == Some(ABSENT) => None,
+            true if is_over && original.as_deref().is_some_and(is_absent) => None,
             true => Some(base.to_owned()),
             false => Some((rewrite.with)(base).context(what)?),
         };
+        if let Some(text) = original.as_deref().filter(|_| change.after.is_none()) {
+            change.folders = self.folders_in(text, path);
+        }
         if !self.remove && (rewrite.same)(change.after.as_deref().unwrap_or_default(), now) {
             change.after = Some(now.clone());
         }

@@ -12,6 +12,9 @@ use std::path::{Path, PathBuf};
 pub const MADE: &str =
     "# Made by migctl configure, which writes it anew, or takes it away with --remove.\n";
 
+/// Begins the line for a folder that was made with the file, and goes with it.
+const FOLDER: &str = "# It made the folder ";
+
 /// The options of one run.
 pub struct Task<'a> {
     pub name: &'a str,
@@ -24,6 +27,11 @@ pub struct Task<'a> {
     pub drop_in: Option<&'a Path>,
     pub executable: Option<&'a Path>,
     pub root: &'a Path,
+}
+
+/// Returns a path with a directory in place of /.
+pub fn inside(root: &Path, path: &Path) -> PathBuf {
+    root.join(path.strip_prefix("/").unwrap_or(path))
 }
 
 impl Task<'_> {
@@ -68,7 +76,7 @@ impl Task<'_> {
     }
 
     pub fn on_disk(&self, path: &Path) -> PathBuf {
-        self.root.join(path.strip_prefix("/").unwrap_or(path))
+        inside(self.root, path)
     }
 
     /// Plans the change of one file: `after` makes the new text from the old.
@@ -85,11 +93,41 @@ impl Task<'_> {
             before,
             after,
             kept: None,
+            folders: Vec::new(),
         })
+    }
+
+    /// Returns a line for each folder that a new file needs, for `folders_in`. An empty one is that of a run that was killed.
+    pub fn missing_folders(&self, path: &Path) -> String {
+        let folders = path.ancestors().skip(1);
+        let missing = folders.filter(|folder| match std::fs::read_dir(self.on_disk(folder)) {
+            Ok(mut entries) => entries.next().is_none(),
+            Err(e) => e.kind() == ErrorKind::NotFound,
+        });
+        missing
+            .map(|folder| format!("{FOLDER}{}\n", folder.display()))
+            .collect()
+    }
+
+    /// Returns the folders that `configure` made for a file, the deepest first, by the text that it wrote then.
+    pub fn folders_in(&self, text: &str, path: &Path) -> Vec<PathBuf> {
+        let lines = text.lines().filter_map(|line| line.strip_prefix(FOLDER));
+        let folders = lines
+            .filter(|folder| path.starts_with(folder))
+            .map(Path::new);
+        folders.map(|folder| self.on_disk(folder)).collect()
     }
 
     pub fn read(&self, path: &Path) -> Result<Option<String>> {
         file::read(&self.on_disk(path), self.root).context(|| format!("read {}", path.display()))
+    }
+
+    /// Returns the text of a file after the changes.
+    pub fn after(&self, changes: &[Change], path: &Path) -> Result<Option<String>> {
+        match changes.iter().find(|change| change.path == path) {
+            Some(change) => Ok(change.after.clone()),
+            None => self.read(path),
+        }
     }
 
     /// Reads the files that exist, except runmig's own.
@@ -127,21 +165,32 @@ impl Task<'_> {
         Ok(found)
     }
 
-    /// Plans the change of a file that runmig makes. An administrator's file with the same values stays; any other
+    /// Plans the change of a file that runmig makes, or its end. An administrator's file with the same values stays; any other
     /// is an error.
-    pub fn own_file(&self, path: &Path, text: String) -> Result<Change> {
-        self.change(path, |before| match before {
-            Some(theirs) if !theirs.starts_with(MADE) => {
-                if self.remove || table::same(theirs, &text) {
-                    return Ok(Some(theirs.to_owned()));
-                }
-                Err(Error::new(format!(
-                    "cannot write {}: it has other content, and migctl configure did not make it",
-                    path.display()
-                ))
-                .hint("remove the file, or name another with --drop-in"))
+    pub fn own_file(&self, path: &Path, wanted: Option<String>) -> Result<Change> {
+        let mut folders = Vec::new();
+        let mut change = self.change(path, |before| {
+            let Some(text) = before.filter(|text| !text.starts_with(MADE)) else {
+                let lines = match before {
+                    Some(ours) => { ours.lines() }
+                        .filter(|line| line.starts_with(FOLDER))
+                        .map(|line| format!("{line}\n"))
+                        .collect(),
+                    None => self.missing_folders(path),
+                };
+                folders = self.folders_in(&lines, path);
+                return Ok(wanted.map(|text| text.replacen(MADE, &format!("{MADE}{lines}"), 1)));
+            };
+            if wanted.is_none_or(|wanted| table::same(text, &wanted)) {
+                return Ok(Some(text.to_owned()));
             }
-            _ => Ok((!self.remove).then_some(text)),
-        })
+            Err(Error::new(format!(
+                "cannot write {}: it has other content, and migctl configure did not make it",
+                path.display()
+            ))
+            .hint("remove the file, or name another with --drop-in"))
+        })?;
+        change.folders = folders;
+        Ok(change)
     }
 }

@@ -1,6 +1,7 @@
 //! The engines that call runmig, the driver's files for their containers, and other programs at the same GPUs.
 
 use super::Check;
+use super::command;
 use super::host::Host;
 use crate::cli::configure::{self, Engine, Registration};
 use crate::cli::processes;
@@ -24,6 +25,11 @@ pub const CHECKS: &[Check] = &[
         id: "engines.hook",
         what: "each engine that calls runmig finds runmig-hook among its mounts",
         run: hook,
+    },
+    Check {
+        id: "engines.podman",
+        what: "podman does not restore a checkpoint image with the image's own settings (CVE-2026-94603)",
+        run: podman,
     },
     Check {
         id: "engines.files",
@@ -125,6 +131,40 @@ fn hook(host: &Host) -> Found {
         })
     };
     Ok(Engine::value_variants().iter().filter_map(misses).collect())
+}
+
+/// podman's versions with CVE-2026-94603.
+const RESTORES: [[[u32; 3]; 2]; 2] = [[[4, 4, 0], [5, 8, 7]], [[6, 0, 0], [6, 1, 2]]];
+
+fn podman(_: &Host) -> Found {
+    let Some(podman) = configure::search("podman") else {
+        return Ok(Vec::new());
+    };
+    let said = command::output(&podman, &["--version"], &[]).map_err(|e| Finding::warned(&e))?;
+    let Some(version) = numbers(&said) else {
+        return Err(Finding::skip(format!(
+            "cannot tell podman's version: {said}"
+        )));
+    };
+    if !RESTORES
+        .iter()
+        .any(|[first, last]| (first..=last).contains(&&version))
+    {
+        return Ok(Vec::new());
+    }
+    let text = format!(
+        "{said} restores a checkpoint image with the image's own settings (CVE-2026-94603); runmig refuses only those that ask for a GPU"
+    );
+    let repair = "update podman to 5.8.8, 6.1.3 or later, and run no checkpoint images of others";
+    Err(Finding::warn(text, repair))
+}
+
+/// Returns the version in `podman version 5.8.3` or `podman version 6.1.0-rc1`.
+fn numbers(said: &str) -> Option<[u32; 3]> {
+    let version = said.strip_prefix("podman version ")?;
+    let mut parts = version.split(['.', '-', '+', '~']).map(str::parse);
+    let mut part = || parts.next()?.ok();
+    Some([part()?, part()?, part()?])
 }
 
 /// Looks for the driver's files as a create does.

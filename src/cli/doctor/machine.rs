@@ -97,7 +97,7 @@ fn confinement(_: &Host) -> Found {
     if is("/sys/fs/selinux/enforce", "1") {
         found.push(Finding::warn(
             "SELinux enforces its rules, and by default a container may not use devices of the host",
-            "setsebool -P container_use_devices=true",
+            "setsebool -P container_use_xserver_devices=true, which opens /dev/nvidia* alone",
         ));
     }
     if !is("/sys/module/apparmor/parameters/enabled", "Y") {

@@ -383,7 +383,10 @@ fn refuses_unusable_configurations() {
     one.refused(&[], "read /etc/containerd/config.toml: line 3: ");
     one.refused(&["--remove"], "read /etc/containerd/config.toml: line 3: ");
     one.place.write(CONFIG, "version = 7\n");
-    one.refused(&[], "containerd 1 does not read version = 7");
+    one.refused(
+        &[],
+        "migctl does not know version = 7 of containerd's files, only those up to 4",
+    );
     let handler = "[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.runmig]\nruntime_type = \"x\"\n";
     one.place.write(CONFIG, &format!("version = 2\n{handler}"));
     one.refused(
@@ -463,4 +466,89 @@ default_runtime_name = \"runc\"";
         .configure(&[&arguments[..], &["--remove"]].concat())
         .ok();
     assert_eq!(place.read(CONFIG), DEBIANS);
+}
+
+/// A stand-in that reads one file alone.
+fn stub(version: &str) -> (Place, String) {
+    let place = Place::new();
+    let program = place.path("/opt/containerd");
+    fs::create_dir_all(program.parent().unwrap()).unwrap();
+    let says = "for file; do [ ! -f \"$file\" ] || exec cat \"$file\"; done";
+    let version = format!("echo containerd github.com/containerd/containerd {version} x");
+    script(
+        &program,
+        &format!("[ \"$1\" != --version ] || exec {version}\n{says}"),
+    );
+    (place, program.display().to_string())
+}
+
+#[test]
+fn knows_file_version_4() {
+    for release in ["v2.3.2", "v2.4.2"] {
+        for text in [
+            None,
+            Some("version = 4\n"),
+            Some("version = 4\nimports = ['/etc/containerd/conf.d/*.toml']\n[grpc]\ngid = 1\n"),
+            Some("version = 4\nroot = '/data'\nimports = []\n"),
+        ] {
+            let (place, program) = stub(release);
+            if let Some(text) = text {
+                place.write(CONFIG, text);
+            }
+            place.there_and_back(&["containerd", "--executable", &program], || {
+                assert!(place.read(CONFIG).contains("version = 4\n"));
+                let drop_in = place.read("/etc/containerd/conf.d/runmig.toml");
+                let table: toml::Table = toml::from_str(&drop_in).unwrap();
+                assert_eq!(table["version"].as_integer(), Some(4));
+                let cri = &table["plugins"]["io.containerd.cri.v1.runtime"]["containerd"];
+                let options = &cri["runtimes"]["runmig"]["options"];
+                assert_eq!(options["BinaryName"].as_str(), Some(RUNMIG));
+            });
+        }
+    }
+}
+
+#[test]
+fn asks_which_containerd_reads_a_file() {
+    const ASKS: &str = "hint: name the containerd that reads this file with --executable";
+    for (release, text) in [
+        ("1.7.24", "version = 3\n"),
+        ("1.6.20~ds1", "version = 4\n"),
+        ("v2.0.4", "version = 4\n"),
+        ("v2.2.1", "version = 4\nimports = []\n"),
+        ("v2.3.2", "version = 0\n"),
+    ] {
+        let (place, program) = stub(release);
+        place.write(CONFIG, text);
+        let arguments = ["containerd", "--executable", &program];
+        place.refused(&arguments, "does not read version = ");
+        place.refused(&arguments, ASKS);
+    }
+    for (release, text) in [("v2.4.2", "version = 5\n"), ("v2.1.5", "version = 12\n")] {
+        let (place, program) = stub(release);
+        place.write(CONFIG, text);
+        let arguments = ["containerd", "--executable", &program];
+        place.refused(&arguments, "migctl does not know version = ");
+        place.refused(&arguments, "hint: use a newer migctl");
+    }
+}
+
+#[test]
+fn reads_imports_in_circles_once() {
+    for imports in [
+        "/etc/containerd/*.toml",
+        "config.toml",
+        "../containerd/./config.toml",
+        "more.toml",
+    ] {
+        for release in ["1.7.24", "v2.1.5"] {
+            let (place, program) = stub(release);
+            place.write(CONFIG, &format!("version = 2\nimports = [\"{imports}\"]\n"));
+            place.write(
+                "/etc/containerd/more.toml",
+                "version = 2\nimports = [\"*.toml\"]\n",
+            );
+            place.there_and_back(&["containerd", "--executable", &program], || {});
+        }
+    }
 }

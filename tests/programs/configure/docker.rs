@@ -4,7 +4,7 @@ use crate::configure::place::{Place, RUNMIG, originals};
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
-use testkit::runtimes::{built, on_path};
+use testkit::runtimes::{built, on_path, script};
 use testkit::{said, skip};
 
 const CONFIG: &str = "/etc/docker/daemon.json";
@@ -33,6 +33,11 @@ fn daemon_json_gains_only_the_runtime() {
         Some("{}\n"),
         Some("{\n}\n"),
         Some("{\"runtimes\": {} }"),
+        Some("{\"runtimes\": null}"),
+        Some("{\"runtimes\":null, \"default-runtime\": null, \"debug\": true}\n"),
+        Some("\u{feff}{\"debug\": true}"),
+        Some("\u{feff}{\n  \"runtimes\": null\n}\n"),
+        Some("\u{feff}"),
         Some("{\n  \"debug\": true,\n  \"runtimes\": {\n  }\n}\n"),
         Some("{\"log-level\":\"warn\"}"),
         Some("{\n    \"log-opts\": { \"max-size\": \"10m\" },\n    \"data-root\": \"/x\"\n}\n"),
@@ -154,4 +159,99 @@ fn refuses_to_replace_other_settings() {
     );
     let drop_in = [&arguments[..], &["--drop-in", "/etc/docker/x.json"]].concat();
     place.refused(&drop_in, "docker reads one file and no drop-ins");
+}
+
+/// A stand-in whose `--validate` refuses a file with this word.
+fn stub(refuses: &str) -> (Place, String) {
+    let place = Place::new();
+    let program = place.path("/opt/dockerd");
+    std::fs::create_dir_all(program.parent().unwrap()).unwrap();
+    let says = format!(
+        "[ \"$1\" != --version ] || exec echo Docker version 29.9.3, build x
+         [ \"$1\" = --validate ] || exit 0
+         ! grep -q '{refuses}' \"$3\" || {{ echo unable to configure: {refuses} >&2; exit 1; }}"
+    );
+    script(&program, &says);
+    (place, program.display().to_string())
+}
+
+/// dockerd would not start with a setting in both.
+#[test]
+fn refuses_what_flags_say_too() {
+    let (place, program) = stub("nothing");
+    let arguments = ["docker", "--executable", &program];
+    let default = [&arguments[..], &["--set-as-default"]].concat();
+    let vendor = "/usr/lib/systemd/system/docker.service";
+    let drop_in = "/etc/systemd/system/docker.service.d/nvidia.conf";
+    let start = "[Service]\nExecStart=/usr/bin/dockerd -H fd:// $DOCKER_OPTS";
+    let add = "--add-runtime=nvidia=/usr/bin/nvidia-container-runtime";
+    let (add_words, theirs) = (add.replacen('=', " ", 1), "--default-runtime=nvidia");
+    let calls = |flag: &str| {
+        format!("[Service]\nExecStart=\nExecStart=/usr/bin/dockerd \\\n  {flag} \\\n  -H fd://\n")
+    };
+    for add in [add, &add_words, &format!("\"{add}\"")] {
+        place.write(vendor, &format!("{start} {add}\n"));
+        place.refused(
+            &arguments,
+            &format!("{vendor} starts dockerd with --add-runtime, and"),
+        );
+        // The drop-in replaces the command.
+        place.write(drop_in, &calls("--debug"));
+        place.there_and_back(&arguments, || {});
+        place.write(vendor, &format!("{start}\n"));
+        place.write(drop_in, &calls(add));
+        place.refused(
+            &arguments,
+            &format!("{drop_in} starts dockerd with --add-runtime, and"),
+        );
+        // A drop-in of the same name in a later folder hides it.
+        place.write(
+            "/usr/lib/systemd/system/docker.service.d/nvidia.conf",
+            &calls(add),
+        );
+        place.write(drop_in, "[Service]\n");
+        place.there_and_back(&arguments, || {});
+    }
+    let options = "/etc/default/docker";
+    place.write(drop_in, &format!("[Service]\nEnvironmentFile=-{options}\n"));
+    place.write(
+        options,
+        &format!("#DOCKER_OPTS=\"{add}\"\nOTHER=\"{add}\"\n"),
+    );
+    place.there_and_back(&arguments, || {});
+    place.write(options, &format!("DOCKER_OPTS=\"--debug {add}\"\n"));
+    place.refused(
+        &arguments,
+        &format!("{options} starts dockerd with --add-runtime"),
+    );
+    place.write(options, "");
+    place.write(
+        drop_in,
+        &format!("[Service]\nEnvironment=\"DOCKER_OPTS={theirs}\"\n"),
+    );
+    place.refused(
+        &default,
+        "cannot set \"default-runtime\" in /etc/docker/daemon.json",
+    );
+    place.there_and_back(&arguments, || {});
+    place.write(drop_in, &calls("--config-file /srv/daemon.json"));
+    place.refused(&arguments, "hint: add --engine-config /srv/daemon.json");
+    place
+        .configure(&[&arguments[..], &["--engine-config", "/srv/daemon.json"]].concat())
+        .ok();
+    assert!(place.read("/srv/daemon.json").contains(RUNMIG));
+}
+
+#[test]
+fn dockerd_validates_the_new_file() {
+    for word in ["runmig", "default-runtime"] {
+        let (place, program) = stub(word);
+        let arguments = ["docker", "--set-as-default", "--executable", &program];
+        place.write(CONFIG, "{\"debug\": true}");
+        place.refused(&arguments, &format!("unable to configure: {word}"));
+    }
+    // A file that it refused before is not this verb's to repair.
+    let (place, program) = stub("debug");
+    place.write(CONFIG, "{\"debug\": true}");
+    place.there_and_back(&["docker", "--executable", &program], || {});
 }

@@ -270,3 +270,71 @@ fn kill_leaves_whole_files() {
     }
     assert!(killed > 10, "{killed}");
 }
+
+/// Every folder below a path.
+fn folders(place: &Place, top: &str) -> Vec<std::path::PathBuf> {
+    let mut found = vec![place.path(top)];
+    let mut next = 0;
+    while next < found.len() {
+        let entries = fs::read_dir(&found[next]).into_iter().flatten();
+        let paths = entries.map(|entry| entry.unwrap().path());
+        found.extend(paths.filter(|path| path.is_dir()));
+        next += 1;
+    }
+    found.retain(|path| path.exists());
+    found.sort();
+    found
+}
+
+#[test]
+fn removal_takes_its_folders_along() {
+    let engines = [
+        ("crio", "crio version 1.36.3", "crio/crio.conf.d", "crio"),
+        (
+            "podman",
+            "podman version 5.8.3",
+            "containers/containers.conf.d",
+            "containers",
+        ),
+        ("docker", "Docker version 29.9.3, build x", "docker", ""),
+        (
+            "containerd",
+            "containerd x v2.3.2 x",
+            "containerd/conf.d",
+            "containerd",
+        ),
+    ];
+    for (engine, version, folder, above) in engines {
+        let place = Place::new();
+        fs::create_dir_all(place.path("/opt")).unwrap();
+        fs::create_dir_all(place.path("/etc/other")).unwrap();
+        let program = place.path("/opt").join(engine);
+        testkit::runtimes::script(
+            &program,
+            &format!("[ \"$1\" != --version ] || echo {version}"),
+        );
+        let arguments = [engine, "--executable", program.to_str().unwrap()];
+        let remove = [&arguments[..], &["--remove"]].concat();
+        let before = folders(&place, "/etc");
+        for _ in 0..2 {
+            place.configure(&arguments).ok();
+            assert!(place.path("/etc").join(folder).is_dir(), "{folder}");
+            place.configure(&arguments).ok();
+            place.configure(&remove).ok();
+            assert_eq!(folders(&place, "/etc"), before, "{engine}");
+        }
+        // A folder with a file of somebody else stays, whoever made it, and so does one that was there.
+        let theirs = format!("/etc/{folder}/readme");
+        place.configure(&arguments).ok();
+        place.write(&theirs, "");
+        place.configure(&remove).ok();
+        assert!(place.path(&theirs).exists());
+        fs::remove_file(place.path(&theirs)).unwrap();
+        place.write(&format!("/etc/{above}/theirs"), "");
+        fs::remove_dir_all(place.path("/etc").join(folder)).unwrap();
+        let before = folders(&place, "/etc");
+        place.configure(&arguments).ok();
+        place.configure(&remove).ok();
+        assert_eq!(folders(&place, "/etc"), before, "{engine}");
+    }
+}

@@ -7,4 +7,6 @@ mod docker;
 mod drop_ins;
 mod files;
 mod links;
+mod overruled;
 mod place;
+mod rancher;

@@ -1,0 +1,99 @@
+//! Finds the containers that need a handler: without it their engine cannot end them.
+
+use super::Engine;
+use runmig_lease::config::Config;
+use runmig_lease::error::{Error, Result};
+use runmig_lease::store::{Container, Holder, Store};
+
+/// Where containerd keeps the bundles of a namespace.
+const TASKS: &str = "/io.containerd.runtime.v2.task/";
+
+/// Refuses the end of a handler that a container with a lease needs.
+pub fn check(engine: Engine, name: &str) -> Result<()> {
+    let own = Config::for_program(Some(name.as_ref()));
+    let config = own.or_else(|_| Config::for_program(None))?;
+    let Some(store) = Store::existing(&config.state_dir, config.lock_timeout)? else {
+        return Ok(());
+    };
+    let listing = store.list()?;
+    let held = listing.held().find(|held| match &held.lease.holder {
+        Holder::Container(container) => is_of(engine, name, container),
+        Holder::Claim(_) => false,
+    });
+    let Some(held) = held else { return Ok(()) };
+    Err(Error::new(format!(
+        "cannot remove the handler {name}: {} has {}, and {} ends it through this handler",
+        held.lease.holder.title(),
+        held.lease.request,
+        engine.name()
+    ))
+    .hint("stop the containers that migctl list names, run migctl gc, and try again"))
+}
+
+/// Says whether an engine made a container, by the places of its bundle and of its state.
+fn is_of(engine: Engine, name: &str, container: &Container) -> bool {
+    let bundle = container.bundle.to_string_lossy();
+    let is_stored = bundle.ends_with("/userdata");
+    let has_own_root = container.key.root.ends_with(format!("{name}-oci"));
+    let is_crio = has_own_root || container.namespace.is_some();
+    match engine {
+        Engine::Containerd => bundle.contains(&format!("{TASKS}k8s.io/")),
+        Engine::Docker => bundle.contains(&format!("{TASKS}moby/")),
+        Engine::Crio => is_stored && is_crio,
+        Engine::Podman => is_stored && !is_crio,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::ValueEnum;
+    use runmig_lease::store::Key;
+    use std::path::Path;
+
+    #[test]
+    fn knows_engines_by_their_places() {
+        let of = |root: &str, bundle: &str, namespace: Option<&str>| {
+            let container = Container {
+                key: Key::new(root.into(), "c".into()),
+                bundle: Path::new(bundle).to_owned(),
+                namespace: namespace.map(str::to_owned),
+                ..Container::default()
+            };
+            let engines = Engine::value_variants().iter();
+            let names = { engines }.filter(|engine| is_of(**engine, "runmig", &container));
+            names.map(|engine| engine.name()).collect::<Vec<_>>()
+        };
+        let task = "/run/containerd/io.containerd.runtime.v2.task";
+        let k3s = "/run/k3s/containerd/io.containerd.runtime.v2.task/k8s.io/c";
+        for bundle in [&format!("{task}/k8s.io/c"), k3s] {
+            assert_eq!(
+                of("/run/containerd/runc/k8s.io", bundle, Some("team")),
+                ["containerd"]
+            );
+        }
+        assert_eq!(
+            of(
+                "/run/docker/runtime-runc/moby",
+                &format!("{task}/moby/c"),
+                None
+            ),
+            ["docker"]
+        );
+        // nerdctl and ctr name a program, and need no handler.
+        assert!(
+            of(
+                "/run/containerd/runc/default",
+                &format!("{task}/default/c"),
+                None
+            )
+            .is_empty()
+        );
+        let stored = "/run/containers/storage/overlay-containers/c/userdata";
+        assert_eq!(of("/run/runmig-oci", stored, None), ["crio"]);
+        assert_eq!(of("/run/crun", stored, Some("team")), ["crio"]);
+        let stored = "/var/lib/containers/storage/vfs-containers/c/userdata";
+        assert_eq!(of("/run/runc", stored, None), ["podman"]);
+        assert!(of("/run/runc", "/srv/bundle", None).is_empty());
+    }
+}

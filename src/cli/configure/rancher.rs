@@ -1,0 +1,171 @@
+//! The containerd of k3s and RKE2. They write its main file anew at each start, from a template that need not be TOML. The
+//! main file imports a folder, where runmig's drop-in goes.
+
+use super::containerd::{SAYS, drop_in_text, version};
+use super::effective::Layers;
+use super::engine::Found;
+use super::{Plan, Task, imports, table};
+use runmig_lease::error::{Context, Error, Result};
+use std::path::{Path, PathBuf};
+use toml::Table;
+
+/// The folder of containerd's files below the data folder.
+const FILES: &str = "agent/etc/containerd";
+const DATA: [&str; 2] = ["/var/lib/rancher/k3s", "/var/lib/rancher/rke2"];
+const NAMES: [&str; 2] = ["config-v3.toml", "config.toml"];
+
+pub struct Rancher {
+    /// The file that containerd reads: `config.toml`, or `config-v3.toml` for containerd 2.
+    main: PathBuf,
+}
+
+/// Returns the main file of k3s or RKE2 on a machine that has no other containerd.
+pub fn main(task: &Task<'_>) -> Option<PathBuf> {
+    if task.on_disk(super::containerd::CONFIG.as_ref()).exists() {
+        return None;
+    }
+    let folders = DATA.map(|data| Path::new(data).join(FILES)).into_iter();
+    let folder = { folders }.find(|folder| task.on_disk(folder).is_dir())?;
+    let is_there = |file: &&&str| {
+        let template = format!("{file}.tmpl");
+        [**file, &template].map(|name| task.on_disk(&folder.join(name)).exists()) != [false; 2]
+    };
+    let name = NAMES.iter().find(is_there).unwrap_or(&NAMES[0]);
+    Some(folder.join(name))
+}
+
+/// Returns the folders of drop-ins.
+pub fn drop_ins() -> impl Iterator<Item = PathBuf> {
+    let of = |data| NAMES.map(|name| Path::new(data).join(FILES).join(format!("{name}.d")));
+    DATA.into_iter().flat_map(of)
+}
+
+/// Says whether k3s or RKE2 has run on a machine.
+pub fn is_in(root: &Path) -> bool {
+    let mut folders = DATA.iter().map(|data| Path::new(data).join(FILES));
+    folders.any(|folder| super::task::inside(root, &folder).is_dir())
+}
+
+impl Rancher {
+    /// `file`: the main file, or its template.
+    pub fn of(file: &Path) -> Option<Rancher> {
+        let is_template = file.extension().is_some_and(|e| e == "tmpl");
+        let main = match is_template {
+            true => file.with_extension(""),
+            false => file.to_owned(),
+        };
+        let folder = file.parent()?;
+        (is_template || folder.ends_with(FILES)).then_some(Rancher { main })
+    }
+
+    pub fn plan(&self, task: &Task<'_>) -> Result<Plan> {
+        let (engine, shown) = (self.engine(task)?, self.main.display());
+        let text = task.read(&self.main)?;
+        let is_v3 = self
+            .main
+            .file_stem()
+            .is_some_and(|stem| stem == "config-v3");
+        let newest = (2, if is_v3 { 0 } else { u32::MAX });
+        let version = match &text {
+            None if !is_v3 => 2,
+            text => version(text.as_deref(), &engine, engine.version.unwrap_or(newest))
+                .context(|| format!("read {shown}"))?,
+        };
+        if !task.remove && version < 3 && engine.version.is_none_or(|(major, _)| major < 2) {
+            return Err(Error::new(format!(
+                "cannot add a drop-in to {shown}: containerd 1 takes the CRI plugin from one file alone"
+            ))
+            .hint(format!(
+                "append the tables of containerd/runmig-v2.toml in runmig's share folder to {shown}.tmpl, or name a containerd 2 with --executable"
+            )));
+        }
+        let folder = PathBuf::from(format!("{shown}.d"));
+        let drop_in = task.drop_in.map(Path::to_owned);
+        let drop_in = drop_in.unwrap_or_else(|| folder.join(format!("{}.toml", task.name)));
+        self.check_template(task, &folder)?;
+        let effective = match &text {
+            Some(text) => table::parse(text).context(|| format!("read {shown}"))?,
+            None => Table::new(),
+        };
+        let wanted = (!task.remove).then(|| drop_in_text(task, &effective, version));
+        let mut changes = vec![task.own_file(&drop_in, wanted)?];
+        changes.retain(|change| change.before.is_some() || change.after.is_some());
+        let mut files = imports::all(task, &changes, &self.main)?;
+        let is_read = files.contains(&drop_in);
+        if !is_read {
+            files.push(drop_in);
+        }
+        let layers = Layers::of(task, &changes, files);
+        let mut plan = Plan::new(engine.name, changes)
+            .restart(self.restart(task))
+            .read_back(task, layers, &SAYS);
+        if !is_read && text.is_some() && !task.remove {
+            plan.notes.push(format!(
+                "{shown} does not import {} yet; if it does not after a restart, update {}",
+                folder.display(),
+                self.product()
+            ));
+        }
+        Ok(plan)
+    }
+
+    /// Checks that the main file that a template gives will import the drop-in's folder.
+    fn check_template(&self, task: &Task<'_>, folder: &Path) -> Result<()> {
+        let template = PathBuf::from(format!("{}.tmpl", self.main.display()));
+        let text = task.read(&template)?.unwrap_or_default();
+        let folder = folder.display().to_string();
+        // k3s's own template has the import.
+        let is_own = text.is_empty() || text.contains("template \"base\"");
+        if task.remove || is_own || text.contains(&folder) {
+            return Ok(());
+        }
+        Err(Error::new(format!(
+            "cannot add a drop-in: template {} neither takes over the base nor imports {folder}",
+            template.display()
+        ))
+        .hint(format!(
+            "begin it with {{{{ template \"base\" . }}}}, or add imports = [\"{folder}/*.toml\"]"
+        )))
+    }
+
+    /// Returns the containerd of the data folder, whose version tells how it joins files.
+    fn engine(&self, task: &Task<'_>) -> Result<Found> {
+        let data = self.main.ancestors().nth(4).unwrap_or(Path::new("/"));
+        let unpacked = std::fs::read_dir(task.on_disk(&data.join("data")));
+        let folders = unpacked.into_iter().flatten().flatten();
+        let program = { folders.map(|folder| folder.path().join("bin/containerd")) }
+            .find(|program| program.is_file());
+        match task.executable.map(Path::to_owned).or(program) {
+            Some(program) => Found::at(&format!("containerd of {}", self.product()), program),
+            None => Ok(Found {
+                name: format!("containerd of {}", self.product()),
+                program: "containerd".into(),
+                version: None,
+            }),
+        }
+    }
+
+    fn product(&self) -> &'static str {
+        match self
+            .main
+            .components()
+            .any(|part| part.as_os_str() == "rke2")
+        {
+            true => "RKE2",
+            false => "k3s",
+        }
+    }
+
+    fn restart(&self, task: &Task<'_>) -> &'static str {
+        let wanted = |unit: &str| {
+            let link = format!("/etc/systemd/system/multi-user.target.wants/{unit}.service");
+            task.on_disk(link.as_ref()).symlink_metadata().is_ok()
+        };
+        match self.product() {
+            "RKE2" if wanted("rke2-agent") => "systemctl restart rke2-agent",
+            "RKE2" => "systemctl restart rke2-server",
+            _ if wanted("k3s-agent") => "systemctl restart k3s-agent",
+            _ => "systemctl restart k3s",
+        }
+    }
+}

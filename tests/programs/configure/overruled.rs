@@ -1,0 +1,188 @@
+//! Files of other tools that an engine reads too: one that it reads later can give runmig's name, or the default, to another
+//! runtime. The engines are stand-ins, since their files alone decide.
+
+use crate::configure::place::Place;
+use std::fs;
+use testkit::runtimes::script;
+
+/// A place with a program that says this version.
+fn place(program: &str, version: &str) -> (Place, String) {
+    let place = Place::new();
+    let path = place.path("/opt").join(program);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    let says = format!(
+        "[ \"$1\" != --version ] || exec echo {version}
+         for file; do [ ! -f \"$file\" ] || exec cat \"$file\"; done"
+    );
+    script(&path, &says);
+    (place, path.display().to_string())
+}
+
+/// It becomes the default, and goes again.
+#[track_caller]
+fn becomes_the_default(place: &Place, arguments: &[&str]) {
+    let before = place.files();
+    let default = [arguments, &["--set-as-default"]].concat();
+    place.configure(&default).ok();
+    let again = place.configure(&default).ok().stdout;
+    assert!(again.contains("nothing to change"), "{again}");
+    place.configure(&[arguments, &["--remove"]].concat()).ok();
+    assert_eq!(place.files(), before);
+}
+
+/// Another tool's file keeps runmig from the default alone; a plain registration works beside it.
+#[track_caller]
+fn keeps_the_default(place: &Place, arguments: &[&str], file: &str, text: &str) {
+    place.write(file, text);
+    let default = [arguments, &["--set-as-default"]].concat();
+    place.refused(
+        &default,
+        &format!("cannot make runmig the default: {file} says"),
+    );
+    place.there_and_back(arguments, || {});
+    fs::remove_file(place.path(file)).unwrap();
+}
+
+/// Another tool's file has the name, whatever the options.
+#[track_caller]
+fn keeps_the_name(place: &Place, arguments: &[&str], file: &str, text: &str) {
+    place.write(file, text);
+    for more in [&[][..], &["--set-as-default"]] {
+        let words = format!("{file} gives that name to /opt/other");
+        place.refused(&[arguments, more].concat(), &words);
+    }
+    fs::remove_file(place.path(file)).unwrap();
+}
+
+#[test]
+fn later_crio_file_keeps_the_default() {
+    let (place, program) = place("crio", "crio version 1.36.3");
+    let arguments = ["crio", "--executable", &program];
+    let theirs = "[crio.runtime]\ndefault_runtime = \"nvidia\"\n[crio.runtime.runtimes.nvidia]\n\
+                  runtime_path = \"/usr/bin/nvidia-container-runtime\"\n";
+    for file in ["99-nvidia.toml", "99-nvidia.conf", "21-tools/kata"] {
+        let file = format!("/etc/crio/crio.conf.d/{file}");
+        keeps_the_default(&place, &arguments, &file, theirs);
+    }
+    for file in ["crio.conf", "crio.conf.d/10-nvidia.toml"] {
+        place.write(&format!("/etc/crio/{file}"), theirs);
+    }
+    becomes_the_default(&place, &arguments);
+    // Its own drop-in can come last.
+    place.write("/etc/crio/crio.conf.d/99-nvidia.toml", theirs);
+    let last = ["--drop-in", "/etc/crio/crio.conf.d/99-runmig.conf"];
+    becomes_the_default(&place, &[&arguments[..], &last].concat());
+}
+
+#[test]
+fn later_podman_file_keeps_name_and_default() {
+    let name = "[engine.runtimes]\nrunmig = [\"/opt/other\", \"/opt/more\"]\n";
+    let default = "[engine]\nruntime = \"crun\"\n";
+    let six = [
+        "/usr/share/containers/containers.conf.d/60-vendor.conf",
+        "/usr/share/containers/containers.rootful.conf.d/60-vendor.conf",
+        "/etc/containers/containers.rootful.conf.d/50-runmig2.conf",
+    ];
+    for version in ["4.3.1", "5.8.3", "6.1.3"] {
+        let (place, program) = place("podman", &format!("podman version {version}"));
+        let arguments = ["podman", "--executable", &program];
+        for file in ["60-machine.conf", "50-runmig.conf.conf"] {
+            let file = format!("/etc/containers/containers.conf.d/{file}");
+            keeps_the_name(&place, &arguments, &file, name);
+            keeps_the_default(&place, &arguments, &file, default);
+        }
+        for file in six {
+            if version == "6.1.3" {
+                keeps_the_name(&place, &arguments, file, name);
+                keeps_the_default(&place, &arguments, file, default);
+            }
+        }
+        let hides = "/etc/containers/containers.rootful.conf.d/50-runmig.conf";
+        if version == "6.1.3" {
+            place.write(hides, default);
+            place.refused(&arguments, "hides its drop-in from podman 6.1.3");
+            fs::remove_file(place.path(hides)).unwrap();
+        } else {
+            [six[0], hides]
+                .iter()
+                .for_each(|file| place.write(file, name));
+        }
+        // These it reads earlier, or not at all.
+        for file in [
+            "/usr/share/containers/containers.conf",
+            "/usr/share/containers/containers.conf.d/50-runmig.conf",
+            "/etc/containers/containers.conf",
+            "/etc/containers/containers.conf.d/10-machine.conf",
+            "/etc/containers/containers.conf.d/60-machine.conf.rpmsave",
+            "/etc/containers/containers.conf.d/deeper/60-machine.conf",
+        ] {
+            place.write(file, &format!("{default}{name}"));
+        }
+        becomes_the_default(&place, &arguments);
+    }
+}
+
+#[test]
+fn later_import_of_containerd_keeps_name_and_default() {
+    let containerd = "[plugins.'io.containerd.cri.v1.runtime'.containerd";
+    let default = format!("version = 3\n{containerd}]\ndefault_runtime_name = \"nvidia\"\n");
+    let name = format!(
+        "version = 3\n{containerd}.runtimes.runmig.options]\nBinaryName = \"/opt/other\"\n"
+    );
+    let (place, program) = place("containerd", "containerd x v2.1.5 x");
+    let arguments = ["containerd", "--executable", &program];
+    let main = "version = 3\nimports = [\"/etc/containerd/conf.d/*.toml\", \"../nvidia/*.toml\"]\n";
+    place.write("/etc/containerd/config.toml", main);
+    for file in ["containerd/conf.d/zz-site.toml", "nvidia/99-nvidia.toml"] {
+        let file = format!("/etc/{file}");
+        keeps_the_name(&place, &arguments, &file, &name);
+        keeps_the_default(&place, &arguments, &file, &default);
+    }
+    // An import of an import comes after all of the main file's.
+    place.write(
+        "/etc/containerd/conf.d/10.toml",
+        "version = 3\nimports = [\"/etc/deep.toml\"]\n",
+    );
+    keeps_the_default(&place, &arguments, "/etc/deep.toml", &default);
+    place.write("/etc/containerd/conf.d/99-nvidia.toml", &default);
+    becomes_the_default(&place, &arguments);
+}
+
+/// After a removal no container without a named runtime would start.
+#[test]
+fn removal_names_file_with_the_default() {
+    let left = |engine: &str, version: &str, file: &str, text: &str| {
+        let (place, program) = place(engine, version);
+        let arguments = [engine, "--executable", &program];
+        place.configure(&arguments).ok();
+        place.write(file, text);
+        let said = place
+            .configure(&[&arguments[..], &["--remove"]].concat())
+            .ok()
+            .stdout;
+        assert!(
+            said.contains(&format!("warning: {file} still says ")),
+            "{said}"
+        );
+        fs::remove_file(place.path(file)).unwrap();
+        let said = place
+            .configure(&[&arguments[..], &["--remove"]].concat())
+            .ok()
+            .stdout;
+        assert!(!said.contains("warning"), "{said}");
+    };
+    let podmans = "[engine]\nruntime = \"runmig\"\n";
+    left(
+        "podman",
+        "podman version 5.8.3",
+        "/etc/containers/containers.conf",
+        podmans,
+    );
+    let crios = "[crio.runtime]\ndefault_runtime = \"runmig\"\n";
+    left(
+        "crio",
+        "crio version 1.36.3",
+        "/etc/crio/crio.conf.d/05-site",
+        crios,
+    );
+}

@@ -1,0 +1,126 @@
+//! k3s and RKE2: the main file is made anew at each start, from a template that is not TOML.
+
+use crate::configure::place::{Place, RUNMIG};
+use std::fs;
+use testkit::runtimes::script;
+
+const K3S: &str = "/var/lib/rancher/k3s";
+const RKE2: &str = "/var/lib/rancher/rke2";
+const BASE: &str = "{{ template \"base\" . }}\n\n[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.kata]\n  \
+                    runtime_type = \"io.containerd.kata.v2\"\n";
+
+/// The files of containerd below a data folder.
+fn files(data: &str, name: &str) -> String {
+    format!("{data}/agent/etc/containerd/{name}")
+}
+
+fn generated(data: &str) -> String {
+    format!(
+        "version = 3\nimports = [\"{}/*.toml\"]\nroot = \"{data}/agent/containerd\"\n\
+         [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]\n\
+         runtime_type = \"io.containerd.runc.v2\"\n\
+         [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]\nSystemdCgroup = true\n",
+        files(data, "config-v3.toml.d")
+    )
+}
+
+/// runmig's drop-in is the only change.
+#[track_caller]
+fn adds_a_drop_in(place: &Place, arguments: &[&str], data: &str, more: &[&str]) {
+    let drop_in = files(data, "config-v3.toml.d/runmig.toml");
+    let said = place.configure(arguments).ok().stdout;
+    let text = place.read(&drop_in);
+    for part in ["\nversion = 3\n", &format!("BinaryName = \"{RUNMIG}\"")]
+        .iter()
+        .chain(more)
+    {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert_eq!(said.matches("created ").count(), 1, "{said}");
+    assert!(!said.contains("changed "), "{said}");
+    let again = place.configure(arguments).ok().stdout;
+    assert!(again.contains("nothing to change"), "{again}");
+    place.configure(&[arguments, &["--remove"]].concat()).ok();
+    assert!(!place.path(&drop_in).exists());
+}
+
+#[test]
+fn template_gets_a_drop_in() {
+    for data in [K3S, RKE2, "/srv/k3s-data"] {
+        let place = Place::new();
+        let template = files(data, "config-v3.toml.tmpl");
+        let arguments = ["containerd", "--engine-config", &template];
+        place.write(&template, BASE);
+        adds_a_drop_in(&place, &arguments, data, &[]);
+        assert_eq!(place.read(&template), BASE);
+        place.write(&files(data, "config-v3.toml"), &generated(data));
+        adds_a_drop_in(&place, &arguments, data, &["SystemdCgroup = true"]);
+        let own = format!(
+            "version = 3\nimports = [\"{}/*.toml\"]\n",
+            files(data, "config-v3.toml.d")
+        );
+        place.write(&template, &own);
+        adds_a_drop_in(&place, &arguments, data, &[]);
+        place.write(
+            &template,
+            "version = 3\n{{ if .Debug }}oom_score = 1{{ end }}\n",
+        );
+        place.refused(&arguments, "neither takes over the base nor imports");
+    }
+}
+
+#[test]
+fn finds_the_only_containerd() {
+    for (data, restart, agent) in [
+        (K3S, "systemctl restart k3s\n", "k3s-agent"),
+        (RKE2, "systemctl restart rke2-server\n", "rke2-agent"),
+    ] {
+        let place = Place::new();
+        place.write(&files(data, "config-v3.toml"), &generated(data));
+        adds_a_drop_in(&place, &["containerd"], data, &[]);
+        let said = place
+            .configure(&["containerd", "--set-as-default"])
+            .ok()
+            .stdout;
+        assert!(said.contains(restart), "{said}");
+        let text = place.read(&files(data, "config-v3.toml.d/runmig.toml"));
+        assert!(text.contains("default_runtime_name = \"runmig\""), "{text}");
+        let unit = format!("/etc/systemd/system/multi-user.target.wants/{agent}.service");
+        place.write(&unit, "");
+        let said = place.configure(&["containerd", "--remove"]).ok().stdout;
+        assert!(
+            said.contains(&format!("systemctl restart {agent}\n")),
+            "{said}"
+        );
+    }
+}
+
+/// containerd 1 would lose every other setting of the CRI plugin.
+#[test]
+fn containerd_1_gets_no_drop_in() {
+    let place = Place::new();
+    let template = files(K3S, "config.toml.tmpl");
+    place.write(&template, "{{ template \"base\" . }}\n");
+    let arguments = ["containerd", "--engine-config", &template];
+    place.refused(
+        &arguments,
+        "containerd 1 takes the CRI plugin from one file alone",
+    );
+    let program = place.path(K3S).join("data/0123abcd/bin/containerd");
+    fs::create_dir_all(program.parent().unwrap()).unwrap();
+    let says = |version: &str| script(&program, &format!("echo containerd x {version} x"));
+    says("v1.7.27-k3s1");
+    place.refused(
+        &arguments,
+        "containerd 1 takes the CRI plugin from one file alone",
+    );
+    says("v2.1.5-k3s1");
+    place.configure(&arguments).ok();
+    let drop_in = files(K3S, "config.toml.d/runmig.toml");
+    assert!(place.read(&drop_in).contains("\nversion = 2\n"));
+    place.write(&files(K3S, "config.toml"), "version = 9\n");
+    place.refused(
+        &arguments,
+        "migctl does not know version = 9 of containerd's files",
+    );
+}
