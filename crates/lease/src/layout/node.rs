@@ -33,6 +33,8 @@ impl Node {
             nodes: Cell::new(MAX_NODES),
             text: Cell::new(MAX_TEXT),
         };
+        // The parser takes a byte order mark for a document of its own.
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let deserializer = serde_yaml_ng::Deserializer::from_str(text);
         Seed(&left)
             .deserialize(deserializer)
@@ -191,6 +193,20 @@ mod tests {
         let text = format!("a: &a {}\nb: [{aliases}]", "x".repeat(50_000));
         let line = Node::parse(&text).unwrap_err().line();
         assert!(line.contains("more than 4194304 bytes of texts"), "{line}");
+    }
+
+    /// Editors of other systems begin a file with it.
+    #[test]
+    fn skips_byte_order_mark() {
+        for text in [
+            "version: v1\nmig-configs: {}\n",
+            "{\"a\": [1, 2]}",
+            "# c\n---\na: b\n",
+        ] {
+            let marked = Node::parse(&format!("\u{feff}{text}")).unwrap();
+            let plain = Node::parse(text).unwrap();
+            assert_eq!(format!("{marked:?}"), format!("{plain:?}"), "{text}");
+        }
     }
 
     #[test]
