@@ -239,6 +239,89 @@ fn removes_its_links_alone() {
     assert_eq!(left, names.map(|name| format!("usr/local/bin/{name}")));
 }
 
+#[test]
+fn purge_takes_what_runmig_wrote() {
+    let place = Place::new();
+    let says = |arguments: &[&str]| {
+        let output = place.install(arguments);
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    place.ok(&[]);
+    let written = [
+        "run/runmig/boot/x",
+        "var/log/runmig/events.jsonl",
+        "etc/runmig/crun.toml",
+    ];
+    for file in written {
+        fs::create_dir_all(place.at(file).parent().unwrap()).unwrap();
+        fs::write(place.at(file), "").unwrap();
+    }
+    fs::write(place.at("etc/runmig/config.toml"), "wait = \"1m\"\n").unwrap();
+    let said = says(&["--uninstall"]);
+    for dir in ["run/runmig", "var/log/runmig"] {
+        has(&said, place.at(dir).to_str().unwrap());
+    }
+    has(&said, "stay; --uninstall --purge takes them too");
+    assert_eq!(place.files().len(), 4);
+    has(&says(&["--uninstall", "--purge"]), "removed ");
+    assert_eq!(place.files(), []);
+    let left = ["etc/runmig", "run/runmig", "var/log/runmig"].map(|dir| place.at(dir).exists());
+    assert_eq!(left, [false; 3]);
+    let output = place.install(&["--purge"]);
+    assert!(!output.status.success(), "{output:?}");
+}
+
+#[test]
+fn uninstall_names_engines_that_call_runmig() {
+    let place = Place::new();
+    let said = |file: &str, text: &str| {
+        fs::create_dir_all(place.at(file).parent().unwrap()).unwrap();
+        fs::write(place.at(file), text).unwrap();
+        let output = place.install(&["--uninstall"]);
+        fs::remove_file(place.at(file)).unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    for (file, text) in [
+        (
+            "etc/docker/daemon.json",
+            "{\"default-runtime\": \"runmig\"}",
+        ),
+        (
+            "etc/crio/crio.conf.d/20-runmig.conf",
+            "[crio.runtime]\ndefault_runtime='runmig'\n",
+        ),
+        (
+            "etc/containers/containers.conf",
+            "[engine]\n  runtime = \"runmig\"\n",
+        ),
+        (
+            "etc/containerd/conf.d/runmig.toml",
+            "default_runtime_name = \"runmig-a100\"\n",
+        ),
+    ] {
+        has(
+            &said(file, text),
+            &format!("{file} makes runmig the default"),
+        );
+    }
+    for (file, text) in [
+        (
+            "etc/docker/daemon.json",
+            "{\"runtimes\": {\"r\": {\"path\": \"/usr/local/bin/runmig\"}}}",
+        ),
+        (
+            "var/lib/rancher/k3s/agent/etc/containerd/config-v3.toml.d/x.toml",
+            "BinaryName = \"/usr/local/bin/runmig-a100\"\n",
+        ),
+    ] {
+        has(&said(file, text), &format!("{file} still names runmig"));
+    }
+    let others = "{\"default-runtime\": \"nvidia\", \"runtimes\": {\"x\": {\"path\": \"/opt/runmig-like\"}}}";
+    assert!(!said("etc/docker/daemon.json", others).contains("warning"));
+}
+
 /// The configuration as it is shipped says what the defaults are.
 #[test]
 fn configuration_names_the_defaults() {
