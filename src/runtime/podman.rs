@@ -1,9 +1,11 @@
-//! Reads podman's records of a container: whether podman made it, and the annotations of its image.
+//! Reads podman's records of a container: whether podman made it, and the annotations of its image. From 4.5.1 on podman
+//! itself keeps these apart, so the image does not matter.
 //!
 //! ```text
 //! <root>/<driver>-containers/containers.json, volatile-containers.json   each container's image
 //! <root>/<driver>-containers/<id>/userdata                              its bundle
-//! <root>/<driver>-images/<image>/manifest, =<base64 of manifest-…>       the image's manifests
+//! <root>/<driver>-images/<image>/manifest, =<base64 of manifest-…>       the image's manifests, or below a folder of
+//!                                                                       `additionalimagestores` in storage.conf
 //! ```
 //!
 //! podman replaces these files atomically, so a reader needs no lock. CRI-O keeps its bundles below another
@@ -11,12 +13,13 @@
 
 use runmig_lease::error::{Context, Error, Result};
 use runmig_lease::request::{Engine, Image};
-use runmig_lease::trust;
+use runmig_lease::{files, process, trust};
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use std::ffi::OsStr;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 const RECORDS: [&str; 2] = ["containers.json", "volatile-containers.json"];
 /// About 1 KiB a container.
@@ -25,6 +28,12 @@ const MAX_RECORDS: u64 = 64 << 20;
 const MAX_MANIFEST: u64 = 4 << 20;
 /// Most files of one image; each pull of the same configuration with another manifest adds one.
 const MAX_FILES: usize = 256;
+const MAX_COMMAND: u64 = 1 << 20;
+const MAX_STORAGE_CONF: u64 = 1 << 20;
+/// The first podman that keeps an image's annotations apart.
+const APART: [u32; 3] = [4, 5, 1];
+/// For `podman --version`, which takes some 0.1 s.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// Begins the name of a manifest's file by digest: the base64 of `manifest-`.
 const BY_DIGEST: &str = "=bWFuaWZlc3Qt";
 
@@ -36,10 +45,66 @@ pub fn engine(bundle: &Path) -> Engine {
         Ok(Some(found)) if found.is_crio() => Engine::Other,
         Ok(Some(found)) => {
             let annotations = found.image_annotations();
-            Engine::Podman(annotations.map_or_else(Image::Unknown, Image::Carries))
+            let carries_none = annotations.as_ref().is_ok_and(Vec::is_empty);
+            Engine::Podman(match annotations {
+                _ if !carries_none && is_apart() => Image::Carries(Vec::new()),
+                annotations => annotations.map_or_else(Image::Unknown, Image::Carries),
+            })
         }
         Err(why) => Engine::Podman(Image::Unknown(why)),
     }
+}
+
+/// Returns the command of conmon, which calls runmig.
+fn parent_command() -> String {
+    let file = format!("/proc/{}/cmdline", nix::unistd::getppid());
+    files::read_text(file.as_ref(), MAX_COMMAND).unwrap_or_default()
+}
+
+/// Says whether the podman that made the container keeps an image's annotations apart from the user's.
+fn is_apart() -> bool {
+    let said = podman_of(&parent_command()).and_then(|podman| {
+        let (program, _) = trust::program(Path::new(podman)).ok()?;
+        process::output(&program, &["--version"], PATIENCE).ok()
+    });
+    said.and_then(|said| version(&said))
+        .is_some_and(|version| version >= APART)
+}
+
+/// Returns the path of podman in the command of conmon, which calls it after the end of the container.
+fn podman_of(conmon: &str) -> Option<&str> {
+    let mut words = conmon.split('\0');
+    words.find(|word| *word == "--exit-command")?;
+    words.next()
+}
+
+/// Returns the version in `podman version 5.8.3` or `podman version 4.3.1-dev`.
+fn version(said: &str) -> Option<[u32; 3]> {
+    let said = said.trim().strip_prefix("podman version ")?;
+    let mut parts = said.split(['.', '-', '+', '~']).map(str::parse);
+    let mut part = || parts.next()?.ok();
+    Some([part()?, part()?, part()?])
+}
+
+/// Returns the folders in which podman looks for an image that its own store lacks.
+fn additional_stores() -> Vec<PathBuf> {
+    let files = [
+        "/etc/containers/storage.conf",
+        "/usr/share/containers/storage.conf",
+    ];
+    let text = files
+        .iter()
+        .find_map(|file| read(file.as_ref(), MAX_STORAGE_CONF).ok());
+    let table: toml::Table = text.and_then(|text| text.parse().ok()).unwrap_or_default();
+    let options = table
+        .get("storage")
+        .and_then(|storage| storage.get("options"));
+    let stores = options.and_then(|options| options.get("additionalimagestores")?.as_array());
+    let stores = stores.into_iter().flatten().filter_map(toml::Value::as_str);
+    stores
+        .filter(|store| store.starts_with('/'))
+        .map(PathBuf::from)
+        .collect()
 }
 
 /// The folders and the id of a container in containers/storage.
@@ -128,7 +193,13 @@ impl Found {
         if !image.bytes().all(|c| c.is_ascii_alphanumeric()) {
             return Err(Error::new(format!("{image:?} is no id of an image")));
         }
-        let dir = self.images.join(image);
+        let mut dir = self.images.join(image);
+        if !dir.exists() {
+            let stores = additional_stores().into_iter();
+            let name = self.images.file_name().unwrap_or_default();
+            let mut others = stores.map(|store| store.join(name).join(image));
+            dir = others.find(|other| other.exists()).unwrap_or(dir);
+        }
         let what = || format!("read {}", dir.display());
         trust::folder(&dir).context(what)?;
         let mut annotations = Vec::new();
@@ -350,6 +421,41 @@ mod tests {
         let file = storage.0.path().join("vfs-images/f00/manifest");
         fs::set_permissions(file, fs::Permissions::from_mode(0o666)).unwrap();
         assert!(storage.unknown().contains("others than root can write"));
+    }
+
+    #[test]
+    fn newer_podman_keeps_images_apart() {
+        let is_apart = |said: &str| version(said).is_some_and(|version| version >= APART);
+        for newer in [
+            "4.5.1",
+            "4.9.4-rhel",
+            "5.4.2\n",
+            "5.8.3-dev",
+            "6.0.0-rc1",
+            "10.1.0",
+        ] {
+            assert!(is_apart(&format!("podman version {newer}")), "{newer}");
+        }
+        for older in [
+            "podman version 4.3.1",
+            "podman version 4.5.0",
+            "podman version 3.4.4+ds1",
+        ] {
+            assert!(!is_apart(older), "{older}");
+        }
+        for unknown in [
+            "podman version 5",
+            "podman version ",
+            "conmon version 5.1.1",
+            "5.1.1",
+        ] {
+            assert!(!is_apart(unknown), "{unknown}");
+        }
+        let conmon = "conmon\0-c\0id\0--exit-command\0/usr/bin/podman\0--exit-command-arg\0rm\0";
+        assert_eq!(podman_of(conmon), Some("/usr/bin/podman"));
+        for other in ["", "conmon\0-c\0id\0", "sh\0-c\0runmig create\0"] {
+            assert_eq!(podman_of(other), None);
+        }
     }
 
     #[test]

@@ -40,6 +40,9 @@ const KEYS: [&str; 6] = [SLICE, SHARE, GPU, COMPUTE, WAIT, SCOPE];
 /// The prefixes of our keys, as `features` writes them: a prefix ends with a dot there.
 pub const PREFIXES: [&str; 4] = ["runmig.", "slice.runmig.", "share.runmig.", "gpu.runmig."];
 
+/// What separates alternatives. podman before 4.4 splits its `--annotation` at commas.
+const SEPARATORS: [char; 2] = [',', '|'];
+
 /// Engines give up after minutes. More than this is a slip of the pen, or meant to overflow a clock.
 pub(crate) const MAX_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
 

@@ -34,7 +34,12 @@ const CRATES: &[(&str, &[&str])] = &[
     ),
     (
         "toml",
-        &["crates/lease/src/config.rs", "src/cli/configure/"],
+        &[
+            "crates/lease/src/config.rs",
+            "src/cli/configure/",
+            // podman's storage.conf.
+            "src/runtime/podman.rs",
+        ],
     ),
     ("toml_edit", &["src/cli/configure/containerd.rs"]),
     ("oci_spec", &["src/spec/"]),

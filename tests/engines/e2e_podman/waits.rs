@@ -2,6 +2,7 @@
 
 use testkit::podman::on_each;
 use testkit::prelude::*;
+use testkit::process::with_argument;
 
 /// Its create is conmon's child, and outlives podman.
 /// Failure: a kill of podman while a create waits for room, and a removal of its container
@@ -24,6 +25,40 @@ fn removed_container_stops_waiting() {
         waiter.kill();
         podman.podman(&["rm", "--force", "waiter"]).ok();
         until("it waits no more", || !is_waiting());
+        podman.podman(&["rm", "--all", "--force", "--time=0"]).ok();
+        setup.nothing_is_left();
+    });
+}
+
+/// podman holds signals back until the create ends, and then has no reason to name.
+/// Failure: a user ends a wait for room under podman
+#[test]
+fn signal_to_the_create_ends_the_wait() {
+    on_each(Setup::of, |setup, podman| {
+        let whole = "--annotation=runmig.dev/slice=7g.80gb";
+        for _ in 0..2 {
+            podman.run("run", &["--detach", whole], "sleep 1000").ok();
+        }
+        let waiting = || setup.migctl(&["list", "-o", "json"]).json()["waiting"][0].clone();
+        let mut run = podman.command(&["--runtime", "runmig", "run"]);
+        run.args([whole, "--annotation=runmig.dev/wait=10m"]);
+        run.args(["--rootfs", &podman.rootfs(), "true"]);
+        let waiter = going(&mut run);
+        until("it waits", || waiting().is_object());
+        let id = waiting()["container"].as_str().unwrap().to_owned();
+        let is_create = |pid: &i32| {
+            let comm = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+            comm.starts_with("runmig")
+        };
+        let create = with_argument(&id).into_iter().find(is_create).unwrap();
+        // By the words of the line.
+        let end = Command::new("kill").arg(create.to_string()).status();
+        assert!(end.unwrap().success());
+        let said = waiter.end();
+        assert_ne!(said.status.code(), Some(0));
+        let line =
+            format!("waits up to 3m 40s for 7g.80gb; hint: to end the wait, run kill {create}");
+        has(&said.stderr, &line);
         podman.podman(&["rm", "--all", "--force", "--time=0"]).ok();
         setup.nothing_is_left();
     });

@@ -14,6 +14,7 @@ pub use hierarchies::answers;
 pub(crate) use hierarchies::hierarchies;
 pub(crate) use holders::{Holders, holders_of};
 pub use look::renew_patience;
+pub use program::output;
 pub(crate) use view::Sight;
 pub use view::View;
 

@@ -2,13 +2,14 @@
 
 use super::signals;
 use crate::effect::{self, Kind};
-use crate::error::printable;
+use crate::error::{Context, Error, Result, printable};
 use nix::poll::{PollFd, PollFlags, PollTimeout};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use std::io::{ErrorKind, PipeReader, Read};
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -21,6 +22,18 @@ pub(crate) struct Answer {
     pub status: ExitStatus,
     /// Its standard output and standard error.
     pub text: String,
+}
+
+/// Returns the output of a program that succeeds within a time.
+pub fn output(program: &Path, arguments: &[&str], time: Duration) -> Result<String> {
+    let what = || format!("run {} {}", program.display(), arguments.join(" "));
+    let mut command = Command::new(program);
+    command.args(arguments);
+    let answer = run(command, Stdio::null(), Instant::now() + time).context(what)?;
+    match answer.map_err(Error::new).context(what)? {
+        answer if answer.status.success() => Ok(answer.text),
+        answer => Err(Error::new(shown(&answer))).context(what),
+    }
 }
 
 /// Returns an answer in one line.

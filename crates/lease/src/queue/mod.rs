@@ -55,6 +55,8 @@ pub(crate) struct Turn {
     wait: Duration,
     /// The engine whose deadline shortened the wait.
     cut_by: Option<&'static str>,
+    /// Says whether the engine's user cannot end the wait through the engine.
+    is_deaf: bool,
     /// Says whether the request adopts an administrator's instances. They can lie anywhere.
     adopts: bool,
     watch: Option<Watch>,
@@ -124,6 +126,7 @@ impl Turn {
             begun: Instant::now(),
             wait,
             cut_by: deadline.map(|d| d.engine),
+            is_deaf: request.deadline.is_some_and(|d| d.is_deaf()),
             adopts: config.adopt,
             watch: None,
             ticket: None,
@@ -199,11 +202,24 @@ impl Turn {
                     waiter.request,
                     self.number()
                 );
+                if self.is_deaf {
+                    self.tell(&waiter.request);
+                }
             }
         }
         self.written = waiter;
         self.look = Some(look);
         Ok(())
+    }
+
+    /// Tells a user whose signals the engine holds back how to end the wait.
+    fn tell(&self, request: &str) {
+        let line = format!(
+            "runmig: waits up to {} for {request}; hint: to end the wait, run kill {}\n",
+            humantime::format_duration(self.wait),
+            std::process::id()
+        );
+        let _ = crate::effect::write_all(&mut std::io::stderr(), line.as_bytes());
     }
 
     /// Lets later requests pass, because this one has its place. It keeps its number until it is done.
@@ -436,6 +452,7 @@ mod tests {
             begun: Instant::now(),
             wait: Duration::ZERO,
             cut_by: None,
+            is_deaf: false,
             adopts: false,
             watch: Some(Watch::on(&store, dir.path())),
             ticket: Some(third),

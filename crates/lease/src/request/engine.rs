@@ -156,6 +156,13 @@ pub struct Deadline {
     pub kills: bool,
 }
 
+impl Deadline {
+    /// Says whether the engine's client ends on no signal as long as the create lasts.
+    pub fn is_deaf(&self) -> bool {
+        self.engine == PODMAN_NAME
+    }
+}
+
 /// The kubelet gives a call of the CRI two minutes. Then containerd kills runmig without a word. CRI-O gives
 /// up after 240 s and lets runmig go on, which would make a container without a caller. The rest of the
 /// two minutes is for the driver and the low-level runtime.
@@ -180,6 +187,9 @@ pub struct Identity {
 }
 
 const CONTAINERD: &str = "containerd";
+const PODMAN_NAME: &str = "podman";
+/// podman gives a create 240 s and then ends without the reason. The create goes on.
+const LONGEST_WAIT_IN_PODMAN: Duration = Duration::from_secs(220);
 
 /// Returns the time that the engine waits for a create, by the annotations that it sets; none if it is not known.
 pub fn deadline(annotations: &[(String, String)]) -> Option<Deadline> {
@@ -191,7 +201,13 @@ pub fn deadline(annotations: &[(String, String)]) -> Option<Deadline> {
     };
     let engine = match () {
         // It borrows CRI-O's keys in pods.
-        () if by(PODMAN) => return None,
+        () if by(PODMAN) => {
+            return Some(Deadline {
+                engine: PODMAN_NAME,
+                longest_wait: LONGEST_WAIT_IN_PODMAN,
+                kills: false,
+            });
+        }
         () if by("cri-o") || has("io.kubernetes.cri-o.") => "CRI-O",
         () if has("io.kubernetes.cri.") => CONTAINERD,
         () => return None,
@@ -368,7 +384,7 @@ mod tests {
         assert_eq!(shared(&[]), None);
         let pod = asked(&[], &[SMALL, POD, SANDBOX]).unwrap();
         assert_eq!(pod.shared_in.as_deref(), Some("sandbox s1"));
-        assert_eq!(pod.deadline, None);
+        assert_eq!(pod.deadline.unwrap().engine, "podman");
         assert!(refusal(&[SANDBOX], &[SMALL, POD]).contains("the engine names no pod"));
         let uid = ("io.kubernetes.pod.uid", "u1");
         assert!(refusal(&[uid], &[SMALL, POD]).contains("the engine names no pod"));
@@ -387,7 +403,7 @@ mod tests {
         let all = merged(&claims, &[SMALL, (MANAGER, "cri-o")]);
         let all = believed(all, engine, ImageAnnotations::Refuse).unwrap();
         assert_eq!(identity(&all).unwrap(), Identity::default());
-        assert_eq!(deadline(&all), None);
+        assert_eq!(deadline(&all).unwrap().engine, "podman");
     }
 
     #[test]

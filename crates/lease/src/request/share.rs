@@ -1,6 +1,6 @@
 //! The value of a request for a share: amounts of memory, or fractions of what a GPU gives out.
 
-use super::{GPU, slice};
+use super::{GPU, SEPARATORS, slice};
 use crate::error::{Error, Result, printable};
 use std::fmt;
 
@@ -57,7 +57,7 @@ pub(super) fn sizes(value: &str) -> Result<Vec<ShareSize>> {
     if value.trim() == "none" {
         return Ok(Vec::new());
     }
-    let all: Vec<ShareSize> = value.split(',').map(size).collect::<Result<_>>()?;
+    let all: Vec<ShareSize> = value.split(SEPARATORS).map(size).collect::<Result<_>>()?;
     if let Some(twice) = (1..all.len()).find(|n| all[..*n].contains(&all[*n])) {
         return Err(Error::new(format!(
             "{} stands there twice, and a list names alternatives to one share",
@@ -132,7 +132,9 @@ mod tests {
         let quarter = ShareSize::Fraction { parts: 1, of: 4 };
         assert_eq!(read("8Gi"), [ShareSize::Memory(8192)]);
         assert_eq!(read(" 5000Mi "), [ShareSize::Memory(5000)]);
-        assert_eq!(read("16Gi, 1/4"), [ShareSize::Memory(16384), quarter]);
+        for text in ["16Gi, 1/4", "16Gi|1/4", " 16Gi | 1/4 "] {
+            assert_eq!(read(text), [ShareSize::Memory(16384), quarter], "{text}");
+        }
         assert_eq!(read("none"), []);
         let words: Vec<String> = read("1024Mi,5000Mi,63/64")
             .iter()

@@ -1,5 +1,6 @@
 //! The value of a request: a profile, an amount of memory, several of one, or a list of such.
 
+use super::SEPARATORS;
 use crate::error::{Error, Result, printable};
 use crate::model::ProfileName;
 use std::fmt;
@@ -70,7 +71,10 @@ pub fn alternatives(value: &str) -> Result<Option<Vec<Alternative>>> {
     if value.trim() == "none" {
         return Ok(None);
     }
-    let all: Vec<Alternative> = value.split(',').map(several).collect::<Result<_>>()?;
+    let all: Vec<Alternative> = value
+        .split(SEPARATORS)
+        .map(several)
+        .collect::<Result<_>>()?;
     // Its author may mean two slices.
     if let Some(twice) = (1..all.len()).find(|n| all[..*n].contains(&all[*n])) {
         return Err(Error::new(format!(
@@ -219,6 +223,18 @@ mod tests {
             assert_eq!(asked(name), [profile(name)]);
         }
         assert_eq!(asked("20Gi"), [Slice::Memory(20 << 30)]);
+        let several = [
+            profile("3g.40gb"),
+            Slice::Memory(20 << 30),
+            profile("1g.10gb"),
+        ];
+        for text in [
+            "3g.40gb|20Gi|1g.10gb",
+            "3g.40gb,20Gi | 1g.10gb",
+            " 3g.40gb | 20Gi,1g.10gb",
+        ] {
+            assert_eq!(asked(text), several, "{text}");
+        }
         assert_eq!(asked(" 5000Mi "), [Slice::Memory(5000 << 20)]);
         assert_eq!(asked("1g.10gb\n"), asked("1g.10gb"));
         assert_eq!(alternatives("none").unwrap(), None);

@@ -116,7 +116,7 @@ fn parses_waits() {
         ("io.container.manager", "libpod"),
         ("io.kubernetes.cri-o.SandboxID", "1"),
     ];
-    assert_eq!(engine(&podman), None);
+    assert_eq!(engine(&podman), Some(("podman", 220)));
     assert_eq!(engine(&[]), None);
 }
 
