@@ -95,6 +95,28 @@ fn bad_requests_change_nothing() {
 }
 
 #[test]
+fn prohibited_gpu_is_not_given() {
+    let machine = Machine::with(&["--gpu", "L4", "--compute-mode", "prohibited"]);
+    let setup = Setup::on(Low::Runc, machine);
+    setup.refuses(&[(GPU, "1")], "its compute mode is Prohibited");
+    setup.nothing_is_left();
+}
+
+#[test]
+fn share_is_not_on_gpu_of_one_container() {
+    let setup = Setup::on(Low::Runc, Machine::with(&["--gpu", "L4"]));
+    setup.configure("sharing.enforcement = [\"none\"]");
+    let whole = setup.gives(&[(GPU, "1")]);
+    let line = setup.refuses(&[("runmig.dev/share", "1Gi")], "cannot allocate ");
+    has(&line, &format!("container {}", whole));
+    setup.ends(&[&whole]);
+    let share = setup.gives(&[("runmig.dev/share", "1Gi")]);
+    setup.refuses(&[(GPU, "1")], "cannot allocate ");
+    setup.ends(&[&share]);
+    setup.nothing_is_left();
+}
+
+#[test]
 fn container_key_wins_over_other_kinds() {
     let setup = Setup::on(Low::Runc, mixed());
     let bundle = setup.asking("1g.10gb", SHOW);

@@ -245,6 +245,41 @@ fn removed_lock_file_still_excludes() {
     drop(second);
 }
 
+/// The kernel gives the lock of a file that has gone to whoever waits for it.
+#[test]
+fn lock_file_removed_during_a_wait_still_excludes() {
+    let dir = tempfile::TempDir::new().unwrap();
+    let store = Store::open(dir.path(), Duration::from_secs(60)).unwrap();
+    let path = store.dir().join("ledger.lock");
+    // What this process waits for, as `N: -> FLOCK ADVISORY WRITE PID MAJOR:MINOR:INODE`.
+    let waits_for = |inode: u64| {
+        let locks = std::fs::read_to_string("/proc/locks").unwrap();
+        locks
+            .lines()
+            .any(|line| line.contains("-> FLOCK") && line.contains(&format!(":{inode} ")))
+    };
+    let inode = || std::os::unix::fs::MetadataExt::ino(&std::fs::metadata(&path).unwrap());
+    let held = store.lock("a").unwrap();
+    let old = inode();
+    std::thread::scope(|scope| {
+        let (has, hears) = std::sync::mpsc::channel();
+        let waiting = &store;
+        scope.spawn(move || has.send(waiting.lock("b").map(drop)));
+        while !waits_for(old) {
+            std::thread::yield_now();
+        }
+        std::fs::remove_file(&path).unwrap();
+        let new = store.lock("c").unwrap();
+        drop(held);
+        while !waits_for(inode()) {
+            assert!(hears.try_recv().is_err(), "two hold the lock");
+            std::thread::yield_now();
+        }
+        drop(new);
+        hears.recv().unwrap().unwrap();
+    });
+}
+
 #[test]
 fn names_version_of_other_record() {
     let text = String::from_utf8(encode(&lease("one")).unwrap()).unwrap();
