@@ -72,18 +72,10 @@ async fn names_files_of_driver(cluster: &mut Cluster, claim: &Claim) {
     command.args(own).args(["sh", "-c", script]).arg(&vendor);
     command.arg(env!("CARGO_BIN_EXE_runmig-dra"));
     cluster.end_driver();
+    let config = fs::read_to_string(cluster.at("config.toml")).unwrap();
+    let config = config.replace("driver_files = \"none\"", "driver_files = \"auto\"");
+    fs::write(cluster.at("config.toml"), config).unwrap();
     cluster.driver = Some(cluster.as_driver(command, "driver.log").spawn().unwrap());
-
-    // Broken, and of another vendor: the engine does not care either.
-    fs::write(
-        vendor.join("other.json"),
-        "{\"kind\": \"vendor.example.com/nic\"",
-    )
-    .unwrap();
-    assert_eq!(prepare(cluster, claim).await, "");
-    says(cluster, 0, "passed over: ").await;
-    says(cluster, 0, "/var/run/cdi/other.json").await;
-    unprepare(cluster, claim).await;
 
     let files = |library: &str| {
         let mount = format!(
@@ -96,10 +88,24 @@ async fn names_files_of_driver(cluster: &mut Cluster, claim: &Claim) {
         );
         fs::write(vendor.join("nvidia.json"), text).unwrap();
     };
+    let error = prepare(cluster, claim).await;
+    let words = "cannot find a CDI specification of nvidia.com/gpu or ";
+    assert!(error.contains(words), "{error}");
+    files("/bin/sh");
+    // Broken, and of another vendor: the engine does not care either.
+    fs::write(
+        vendor.join("other.json"),
+        "{\"kind\": \"vendor.example.com/nic\"",
+    )
+    .unwrap();
+    assert_eq!(prepare(cluster, claim).await, "");
+    says(cluster, 0, "/var/run/cdi/other.json").await;
+    unprepare(cluster, claim).await;
+
     files("/nowhere/libcuda.so.570");
     let error = prepare(cluster, claim).await;
     let words =
-        "the CDI specification of nvidia.com/gpu names /nowhere/libcuda.so.570, which is not there";
+        "cannot use CDI specification /var/run/cdi/nvidia.json: /nowhere/libcuda.so.570 is missing";
     assert!(
         error.contains(words) && error.contains("nvidia-ctk cdi generate"),
         "{error}"
