@@ -12,7 +12,7 @@
 //! directory, which has no such records.
 
 use runmig_lease::error::{Context, Error, Result};
-use runmig_lease::request::{Engine, Image};
+use runmig_lease::request::{Engine, Image, podman_version};
 use runmig_lease::{files, process, trust};
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
@@ -67,7 +67,7 @@ fn is_apart() -> bool {
         let (program, _) = trust::program(Path::new(podman)).ok()?;
         process::output(&program, &["--version"], PATIENCE).ok()
     });
-    said.and_then(|said| version(&said))
+    said.and_then(|said| podman_version(&said))
         .is_some_and(|version| version >= APART)
 }
 
@@ -76,14 +76,6 @@ fn podman_of(conmon: &str) -> Option<&str> {
     let mut words = conmon.split('\0');
     words.find(|word| *word == "--exit-command")?;
     words.next()
-}
-
-/// Returns the version in `podman version 5.8.3` or `podman version 4.3.1-dev`.
-fn version(said: &str) -> Option<[u32; 3]> {
-    let said = said.trim().strip_prefix("podman version ")?;
-    let mut parts = said.split(['.', '-', '+', '~']).map(str::parse);
-    let mut part = || parts.next()?.ok();
-    Some([part()?, part()?, part()?])
 }
 
 /// Returns the folders in which podman looks for an image that its own store lacks.
@@ -425,7 +417,7 @@ mod tests {
 
     #[test]
     fn newer_podman_keeps_images_apart() {
-        let is_apart = |said: &str| version(said).is_some_and(|version| version >= APART);
+        let is_apart = |said: &str| podman_version(said).is_some_and(|version| version >= APART);
         for newer in [
             "4.5.1",
             "4.9.4-rhel",

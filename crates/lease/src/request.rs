@@ -7,6 +7,7 @@ mod wanted;
 
 pub use engine::{
     Deadline, Engine, Identity, Image, ImageAnnotations, believed, deadline, identity,
+    podman_version,
 };
 
 pub(crate) use share::LEAST_MIB;

@@ -46,7 +46,7 @@ pub const SAYS: Says = Says {
 
 pub fn plan(task: &Task<'_>) -> Result<Plan> {
     let path = task.engine_config.map(Path::to_owned);
-    let path = path.unwrap_or_else(|| rancher::main(task).unwrap_or(CONFIG.into()));
+    let path = path.unwrap_or_else(|| rancher::main(task.root).unwrap_or(CONFIG.into()));
     if let Some(rancher) = rancher::Rancher::of(&path) {
         return rancher.plan(task);
     }

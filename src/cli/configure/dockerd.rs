@@ -4,8 +4,7 @@ use super::Task;
 use super::engine;
 use runmig_lease::error::{Error, Result};
 use runmig_lease::files;
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// The folders of units, later ones over earlier ones.
 const UNITS: [&str; 5] = [
@@ -15,22 +14,34 @@ const UNITS: [&str; 5] = [
     "/run/systemd/system",
     "/etc/systemd/system",
 ];
-const UNIT: &str = "docker.service";
 const MAX_COMMAND: u64 = 1 << 20;
 
-/// A call of dockerd.
+/// The arguments of dockerd in a file or a process, each flag apart from its value.
 struct Call {
-    /// What makes the call: a file, or a process.
     by: String,
     words: Vec<String>,
+}
+
+impl Call {
+    fn of(by: impl ToString, text: &str) -> Call {
+        let words = text.split([' ', '\t', '\0', '=', '"', '\'']);
+        let words = words.filter(|word| !word.is_empty()).map(str::to_owned);
+        Call {
+            by: by.to_string(),
+            words: words.collect(),
+        }
+    }
+
+    fn value(&self, flag: &str) -> Option<&str> {
+        let at = self.words.iter().position(|word| word == flag)?;
+        Some(self.words.get(at + 1).map_or("", String::as_str))
+    }
 }
 
 /// Returns why dockerd would not do with `file` as the task wants.
 pub fn obstacle(task: &Task<'_>, file: &Path) -> Option<Error> {
     let (shown, name) = (file.display(), task.name);
-    let mut calls = unit(task);
-    calls.extend(running(task));
-    calls.iter().find_map(|call| {
+    unit(task).iter().chain(&running(task)).find_map(|call| {
         let by = &call.by;
         let default = call.value("--default-runtime");
         if task.remove {
@@ -38,129 +49,62 @@ pub fn obstacle(task: &Task<'_>, file: &Path) -> Option<Error> {
             let why = format!("{by} still starts dockerd with --default-runtime {name}");
             return Some(Error::new(why).hint("remove that flag"));
         }
-        let clash = |flag: &str, key: &str| {
-            Error::new(format!(
-                "cannot set \"{key}\" in {shown}: {by} starts dockerd with {flag}, and dockerd does not start with both"
-            ))
-            .hint(format!("move the value of {flag} to \"{key}\" in {shown}"))
-        };
         let other = call.value("--config-file").filter(|theirs| Path::new(theirs) != file);
         if let Some(theirs) = other.filter(|_| task.engine_config.is_none()) {
             let why = format!("cannot change {shown}: {by} starts dockerd with --config-file {theirs}");
             return Some(Error::new(why).hint(format!("add --engine-config {theirs}")));
         }
-        if call.value("--add-runtime").is_some() {
-            return Some(clash("--add-runtime", "runtimes"));
-        }
-        default.filter(|_| task.default)?;
-        Some(clash("--default-runtime", "default-runtime"))
+        let adds = call.value("--add-runtime").map(|_| ("--add-runtime", "runtimes"));
+        let sets = default.filter(|_| task.default).map(|_| ("--default-runtime", "default-runtime"));
+        let (flag, key) = adds.or(sets)?;
+        let why = format!(
+            "cannot set \"{key}\" in {shown}: {by} starts dockerd with {flag}, and dockerd does not start with both"
+        );
+        Some(Error::new(why).hint(format!("move the value of {flag} to \"{key}\" in {shown}")))
     })
 }
 
-impl Call {
-    fn of(by: String, text: &str) -> Call {
-        let words = text.split_whitespace();
-        let words = words.map(|word| word.trim_matches(['"', '\'']).to_owned());
-        Call {
-            by,
-            words: words.collect(),
-        }
-    }
-
-    /// Returns the value of a flag, as `--flag value` or `--flag=value`.
-    fn value(&self, flag: &str) -> Option<&str> {
-        let at = |(at, word): (usize, &'_ String)| match word.strip_prefix(flag)? {
-            "" => Some(self.words.get(at + 1).map_or("", String::as_str)),
-            rest => self.words[at][flag.len()..]
-                .strip_prefix('=')
-                .filter(|_| rest.starts_with('=')),
-        };
-        self.words.iter().enumerate().find_map(at)
-    }
-}
-
 fn running(task: &Task<'_>) -> Vec<Call> {
-    if task.root != Path::new("/") {
-        return Vec::new();
-    }
-    let call = |pid: i32| {
-        let text = files::read_text(format!("/proc/{pid}/cmdline").as_ref(), MAX_COMMAND).ok()?;
-        let words = text.split('\0').map(str::to_owned).collect();
-        let by = format!("process {pid}");
-        Some(Call { by, words })
+    let pids = match task.root == Path::new("/") {
+        true => engine::running("dockerd"),
+        false => Vec::new(),
     };
-    engine::running("dockerd")
-        .into_iter()
-        .filter_map(call)
-        .collect()
+    let call = |pid| {
+        let text = files::read_text(format!("/proc/{pid}/cmdline").as_ref(), MAX_COMMAND);
+        Some(Call::of(format!("process {pid}"), &text.ok()?))
+    };
+    pids.into_iter().filter_map(call).collect()
 }
 
-/// Returns the commands of docker's unit, with its drop-ins, and the variables that they name.
+/// Returns the commands of docker's unit with its drop-ins, and the variables that it sets for them. A file that cannot be read
+/// is left out.
 fn unit(task: &Task<'_>) -> Vec<Call> {
+    let folders = UNITS.map(Path::new);
+    let units = folders.map(|folder| folder.join("docker.service"));
+    let unit = units.iter().rev().find(|unit| task.on_disk(unit).exists());
+    let dropped = task.conf_files(&folders.map(|folder| folder.join("docker.service.d")), None);
+    let read = |path: &Path| task.read(path).ok().flatten().unwrap_or_default();
     let (mut calls, mut variables) = (Vec::new(), Vec::new());
-    for (file, text) in unit_files(task) {
-        let by = file.display().to_string();
-        for line in text.replace("\\\n", " ").lines() {
+    for file in unit.cloned().into_iter().chain(dropped.unwrap_or_default()) {
+        for line in read(&file).replace("\\\n", " ").lines() {
             match line.trim().split_once('=') {
                 Some(("ExecStart", "")) => calls.clear(),
-                Some(("ExecStart", command)) => calls.push(Call::of(by.clone(), command)),
-                Some(("Environment", text)) => variables.push((by.clone(), text.to_owned())),
+                Some(("ExecStart", text)) => calls.push(Call::of(file.display(), text)),
+                Some(("Environment", text)) => variables.push(Call::of(file.display(), text)),
                 Some(("EnvironmentFile", path)) => {
                     let path = path.trim_start_matches('-');
-                    let text = task.read(path.as_ref()).ok().flatten().unwrap_or_default();
+                    let text = read(path.as_ref());
                     let lines = text
                         .lines()
                         .filter(|line| !line.trim_start().starts_with('#'));
-                    variables.extend(lines.map(|line| (path.to_owned(), line.to_owned())));
+                    variables.extend(lines.map(|line| Call::of(path, line)));
                 }
                 _ => {}
             }
         }
     }
-    let named = |name: &str| {
-        let dollar = |word: &String| word.trim_start_matches('$').trim_matches(['{', '}']) == name;
-        let is_variable = |word: &&String| word.starts_with('$');
-        { calls.iter().flat_map(|call| &call.words) }
-            .filter(is_variable)
-            .any(dollar)
-    };
-    let values = variables.iter().filter_map(|(by, line)| {
-        let (name, value) = line.split_once('=')?;
-        let name = name.trim().trim_matches(['"', '\'']);
-        named(name).then(|| Call::of(by.clone(), value))
-    });
-    let values: Vec<Call> = values.collect();
-    calls.extend(values);
+    calls.append(&mut variables);
     calls
-}
-
-/// Returns docker's unit and its drop-ins, in systemd's order. One that cannot be read is left out.
-fn unit_files(task: &Task<'_>) -> Vec<(PathBuf, String)> {
-    let mut unit = None;
-    let mut dropped = BTreeMap::new();
-    for folder in UNITS.map(Path::new) {
-        let file = folder.join(UNIT);
-        if task.on_disk(&file).exists() {
-            unit = Some(file);
-        }
-        for file in task
-            .below(&folder.join(format!("{UNIT}.d")))
-            .unwrap_or_default()
-        {
-            if let Some(name) = file
-                .file_name()
-                .filter(|_| file.extension().is_some_and(|e| e == "conf"))
-            {
-                dropped.insert(name.to_owned(), file);
-            }
-        }
-    }
-    let files = unit.into_iter().chain(dropped.into_values());
-    let read = |file: PathBuf| Some((task.read(&file).ok()??, file));
-    files
-        .filter_map(read)
-        .map(|(text, file)| (file, text))
-        .collect()
 }
 
 /// Checks a new text of daemon.json with dockerd itself. A dockerd that refuses the old text too has other reasons.

@@ -91,11 +91,6 @@ impl Engine {
         self.process().unwrap_or(self.name())
     }
 
-    /// Says whether a machine has it without a program on PATH.
-    fn is_in(self, root: &Path) -> bool {
-        self == Engine::Containerd && rancher::is_in(root)
-    }
-
     /// Returns the command name of the server; none for podman, which has none.
     pub fn process(self) -> Option<&'static str> {
         match self {
@@ -233,7 +228,8 @@ pub enum Registration {
 
 /// Returns whether the engine calls the runmig of a folder. `root`: the directory that stands for /. Changes nothing.
 pub fn registration(engine: Engine, folder: &Path, root: &Path) -> Result<Registration> {
-    if search(engine.program()).is_none() && !engine.is_in(root) {
+    let is_rancher = engine == Engine::Containerd && rancher::main(root).is_some();
+    if search(engine.program()).is_none() && !is_rancher {
         return Ok(Registration::NoEngine);
     }
     let planned = |remove, default| {

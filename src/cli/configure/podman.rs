@@ -4,8 +4,6 @@ use super::effective::{Layers, Says};
 use super::engine::Found;
 use super::{MADE, Plan, Task, table};
 use runmig_lease::error::{Context, Result};
-use std::collections::BTreeMap;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use toml::Value;
 
@@ -83,21 +81,9 @@ fn files(task: &Task<'_>, engine: &Found, ours: &Path) -> Result<Vec<PathBuf>> {
         true => vec![own.to_owned()],
         false => [all, own].map(Path::to_owned).to_vec(),
     };
-    let mut dropped = BTreeMap::new();
-    for dir in DROP_INS.iter().filter(|dir| is_six || **dir == OURS) {
-        for file in task
-            .below(dir.as_ref())?
-            .into_iter()
-            .chain([ours.to_owned()])
-        {
-            let is_read = file.parent() == Some(dir.as_ref())
-                && file.as_os_str().as_bytes().ends_with(b".conf");
-            if let Some(name) = file.file_name().filter(|_| is_read) {
-                dropped.insert(name.to_owned(), file);
-            }
-        }
-    }
-    files.extend(dropped.into_values());
+    let folders = DROP_INS.iter().filter(|dir| is_six || **dir == OURS);
+    let folders: Vec<PathBuf> = folders.map(PathBuf::from).collect();
+    files.extend(task.conf_files(&folders, Some(ours))?);
     // An administrator's own folder, as CONTAINERS_CONF_OVERRIDE can name one.
     if !DROP_INS
         .map(Path::new)

@@ -4,6 +4,7 @@
 use super::containerd::{SAYS, drop_in_text, version};
 use super::effective::Layers;
 use super::engine::Found;
+use super::task::inside;
 use super::{Plan, Task, imports, table};
 use runmig_lease::error::{Context, Error, Result};
 use std::path::{Path, PathBuf};
@@ -12,7 +13,6 @@ use toml::Table;
 /// The folder of containerd's files below the data folder.
 const FILES: &str = "agent/etc/containerd";
 const DATA: [&str; 2] = ["/var/lib/rancher/k3s", "/var/lib/rancher/rke2"];
-const NAMES: [&str; 2] = ["config-v3.toml", "config.toml"];
 
 pub struct Rancher {
     /// The file that containerd reads: `config.toml`, or `config-v3.toml` for containerd 2.
@@ -20,30 +20,24 @@ pub struct Rancher {
 }
 
 /// Returns the main file of k3s or RKE2 on a machine that has no other containerd.
-pub fn main(task: &Task<'_>) -> Option<PathBuf> {
-    if task.on_disk(super::containerd::CONFIG.as_ref()).exists() {
+pub fn main(root: &Path) -> Option<PathBuf> {
+    let is_there = |path: &PathBuf| inside(root, path).exists();
+    if is_there(&super::containerd::CONFIG.into()) {
         return None;
     }
-    let folders = DATA.map(|data| Path::new(data).join(FILES)).into_iter();
-    let folder = { folders }.find(|folder| task.on_disk(folder).is_dir())?;
-    let is_there = |file: &&&str| {
-        let template = format!("{file}.tmpl");
-        [**file, &template].map(|name| task.on_disk(&folder.join(name)).exists()) != [false; 2]
-    };
-    let name = NAMES.iter().find(is_there).unwrap_or(&NAMES[0]);
-    Some(folder.join(name))
+    let folder = { DATA.map(|data| Path::new(data).join(FILES)).into_iter() }.find(is_there)?;
+    let old = ["config.toml", "config.toml.tmpl"].map(|name| folder.join(name));
+    let new = ["config-v3.toml", "config-v3.toml.tmpl"].map(|name| folder.join(name));
+    let is_old = old.iter().any(is_there) && !new.iter().any(is_there);
+    let [main, _] = if is_old { old } else { new };
+    Some(main)
 }
 
 /// Returns the folders of drop-ins.
 pub fn drop_ins() -> impl Iterator<Item = PathBuf> {
-    let of = |data| NAMES.map(|name| Path::new(data).join(FILES).join(format!("{name}.d")));
+    const NAMES: [&str; 2] = ["config-v3.toml.d", "config.toml.d"];
+    let of = |data| NAMES.map(|name| Path::new(data).join(FILES).join(name));
     DATA.into_iter().flat_map(of)
-}
-
-/// Says whether k3s or RKE2 has run on a machine.
-pub fn is_in(root: &Path) -> bool {
-    let mut folders = DATA.iter().map(|data| Path::new(data).join(FILES));
-    folders.any(|folder| super::task::inside(root, &folder).is_dir())
 }
 
 impl Rancher {
@@ -135,10 +129,11 @@ impl Rancher {
         let folders = unpacked.into_iter().flatten().flatten();
         let program = { folders.map(|folder| folder.path().join("bin/containerd")) }
             .find(|program| program.is_file());
+        let name = format!("containerd of {}", self.product());
         match task.executable.map(Path::to_owned).or(program) {
-            Some(program) => Found::at(&format!("containerd of {}", self.product()), program),
+            Some(program) => Found::at(&name, program),
             None => Ok(Found {
-                name: format!("containerd of {}", self.product()),
+                name,
                 program: "containerd".into(),
                 version: None,
             }),

@@ -5,7 +5,9 @@ use super::table;
 use runmig_lease::error::{Context, Error, Result};
 use runmig_lease::programs;
 use runmig_lease::trust;
+use std::collections::BTreeMap;
 use std::io::ErrorKind;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// The first line of every file that runmig makes.
@@ -163,6 +165,22 @@ impl Task<'_> {
         }
         found.sort();
         Ok(found)
+    }
+
+    /// Returns the files `*.conf` of folders in the order of their names, and one that is still to be made. A file hides those of
+    /// its name in earlier folders.
+    pub fn conf_files(&self, folders: &[PathBuf], more: Option<&Path>) -> Result<Vec<PathBuf>> {
+        let mut found = BTreeMap::new();
+        for folder in folders {
+            let files = self.below(folder)?.into_iter();
+            for file in files.chain(more.map(Path::to_owned)) {
+                let name = file.file_name().unwrap_or_default().to_owned();
+                if file.parent() == Some(folder) && name.as_bytes().ends_with(b".conf") {
+                    found.insert(name, file);
+                }
+            }
+        }
+        Ok(found.into_values().collect())
     }
 
     /// Plans the change of a file that runmig makes, or its end. An administrator's file with the same values stays; any other

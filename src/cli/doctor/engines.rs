@@ -12,6 +12,7 @@ use runmig_lease::finding::{Finding, Found};
 use runmig_lease::paths;
 use runmig_lease::process;
 use runmig_lease::programs::HOOK;
+use runmig_lease::request::podman_version;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -141,7 +142,7 @@ fn podman(_: &Host) -> Found {
         return Ok(Vec::new());
     };
     let said = command::output(&podman, &["--version"], &[]).map_err(|e| Finding::warned(&e))?;
-    let Some(version) = numbers(&said) else {
+    let Some(version) = podman_version(&said) else {
         return Err(Finding::skip(format!(
             "cannot tell podman's version: {said}"
         )));
@@ -157,14 +158,6 @@ fn podman(_: &Host) -> Found {
     );
     let repair = "update podman to 5.8.8, 6.1.3 or later, and run no checkpoint images of others";
     Err(Finding::warn(text, repair))
-}
-
-/// Returns the version in `podman version 5.8.3` or `podman version 6.1.0-rc1`.
-fn numbers(said: &str) -> Option<[u32; 3]> {
-    let version = said.strip_prefix("podman version ")?;
-    let mut parts = version.split(['.', '-', '+', '~']).map(str::parse);
-    let mut part = || parts.next()?.ok();
-    Some([part()?, part()?, part()?])
 }
 
 /// Looks for the driver's files as a create does.

@@ -216,7 +216,7 @@ fn refuses_what_flags_say_too() {
     place.write(drop_in, &format!("[Service]\nEnvironmentFile=-{options}\n"));
     place.write(
         options,
-        &format!("#DOCKER_OPTS=\"{add}\"\nOTHER=\"{add}\"\n"),
+        &format!("#DOCKER_OPTS=\"{add}\"\n#OTHER=\"{add}\"\n"),
     );
     place.there_and_back(&arguments, || {});
     place.write(options, &format!("DOCKER_OPTS=\"--debug {add}\"\n"));

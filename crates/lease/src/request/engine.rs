@@ -144,6 +144,14 @@ fn shown(text: &str) -> String {
     printable(&shorten(text))
 }
 
+/// Returns the version in `podman version 5.8.3` or `podman version 6.1.0-rc1`.
+pub fn podman_version(said: &str) -> Option<[u32; 3]> {
+    let said = said.trim().strip_prefix("podman version ")?;
+    let mut parts = said.split(['.', '-', '+', '~']).map(str::parse);
+    let mut part = || parts.next()?.ok();
+    Some([part()?, part()?, part()?])
+}
+
 /// The time that an engine waits for a create, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deadline {
