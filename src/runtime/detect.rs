@@ -53,7 +53,7 @@ pub fn request<'a>(front: &'a Front<'_>) -> Result<Option<Asking<'a>>> {
         Some(file) => peek_config(file)?,
     };
     let is_told = seen.marked || seen.attaches > 0;
-    if !is_told && !seen.annotations.keys().any(|key| request::is_ours(key)) {
+    if !is_told && !seen.annotations.keys().any(|key| request::may_ask(key)) {
         return Ok(None);
     }
     if let Some(doubt) = seen.doubt {

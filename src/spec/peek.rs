@@ -21,6 +21,8 @@ use std::io::{self, Read};
 
 /// The word in every annotation key of runmig, and in the name of its hook.
 const WORD: &[u8] = b"runmig";
+/// The end of the domain in keys that name runmig with a wrong letter, as `runmg.dev/slice`.
+const DOMAIN: &[u8] = b".dev/";
 /// The start of an escaped letter of the word; two digits follow.
 const ESCAPE: &[u8] = b"\\u00";
 const ESCAPED_LETTERS: [&[u8; 2]; 6] = [b"72", b"75", b"6e", b"6d", b"69", b"67"];
@@ -46,9 +48,14 @@ pub struct Peek {
 
 pub fn peek(bytes: &[u8]) -> Result<Peek> {
     let mut seen = Seen::default();
-    if could_name_us(bytes) {
+    let names_us = could_name_us(bytes);
+    if names_us || memmem::find(bytes, DOMAIN).is_some() {
         for token in Tokens::new(bytes) {
-            seen.take(&token.map_err(|Malformed| malformed(bytes))?);
+            match token {
+                Ok(token) => seen.take(&token),
+                Err(Malformed) if names_us => return Err(malformed(bytes)),
+                Err(Malformed) => return Ok(Peek::default()),
+            }
         }
     }
     Ok(seen.peek)
@@ -321,6 +328,22 @@ mod tests {
             r#"{"hooks":{"poststop":[{"args":[["runmig-hook","--lease"]]}],"prestart":[{"args":["runmig-hook","--lease"]}]}}"#,
         ] {
             assert!(!peek(others.as_bytes()).unwrap().marked, "{others}");
+        }
+    }
+
+    #[test]
+    fn reads_annotations_whose_domain_comes_near() {
+        for key in ["runmg.dev/slice", "Runmig.dev/gpu"] {
+            let seen = peek(format!(r#"{{"annotations":{{"{key}":"1"}}}}"#).as_bytes()).unwrap();
+            assert!(seen.annotations.contains_key(key), "{key}");
+        }
+        // The low-level runtime refuses these in its own words.
+        for broken in ["{\"annotations\":{\"tekton.dev/x\":", "{'tekton.dev/x':1}"] {
+            assert_eq!(
+                peek(broken.as_bytes()).unwrap(),
+                Peek::default(),
+                "{broken}"
+            );
         }
     }
 

@@ -172,6 +172,17 @@ fn counts_several_slices_together() {
          shows which; when one of them ends, ask again"
     );
     assert!(line(4, 0).unwrap_err().ends_with("hint: ask for fewer"));
+    let none = self::policy("[[policy.limit]]\nslices = 0\n");
+    for count in [1, 3] {
+        let line = none
+            .check_limits(&user(2), More::slices(count, 0), &[])
+            .unwrap_err()
+            .line();
+        assert!(
+            line.ends_with("hint: have the administrator raise the limit"),
+            "{line}"
+        );
+    }
     assert!(
         line(2, 31)
             .unwrap_err()
@@ -246,11 +257,11 @@ fn names_what_is_wrong() {
     for (text, words) in [
         (
             "[policy]\nprofile = []",
-            "line 2: unknown field `profile`, expected one of `kinds`, `profiles`",
+            "line 2: unknown key profile; hint: write profiles",
         ),
         (
             "[[policy.limit]]\nuser = 1\nslice = 4",
-            "unknown field `slice`",
+            "unknown key slice; hint: write slices",
         ),
         (
             "[[policy.limit]]\nnamespace = \"a\"",
@@ -258,7 +269,7 @@ fn names_what_is_wrong() {
         ),
         (
             "[policy]\nkinds = [\"seat\"]",
-            "unknown variant `seat`, expected one of `slice`, `share`, `gpu`",
+            "unknown value \"seat\"; hint: write one of slice, share, gpu",
         ),
         (
             "[policy]\ngpus_per_container = 65",
@@ -276,7 +287,10 @@ fn names_what_is_wrong() {
             "[[policy.limit]]\nmemory = \"1g.10gb\"",
             "\"1g.10gb\" is no amount of memory",
         ),
-        ("[[policy.limit]]\nslices = -1", "invalid value"),
+        (
+            "[[policy.limit]]\nslices = -1",
+            "slices = -1 is not a whole number that fits; hint: write a whole number",
+        ),
         (
             "[[policy.limit]]\nuser = \"root\"\nslices = 1",
             "a user is a number, or \"*\" for each",

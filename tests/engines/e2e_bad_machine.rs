@@ -99,15 +99,15 @@ fn refuses_bad_configuration() {
     for (text, line) in [
         (
             "statedir = \"/run/x\"",
-            "cannot read configuration {config}: line 1: unknown field `statedir`, expected one of `runtime`, `state_dir`, `wait`, `lock_timeout`, `driver_files`, `cdi_dirs`, `cdi_kinds`, `driver_hooks_skip`, `keep_idle`, `adopt`, `driver`, `dcgm`, `events`, `layout`, `sharing`, `kubernetes`, `policy`; hint: correct it by docs/configuration.md, which lists the keys",
+            "cannot read configuration {config}: line 1: unknown key statedir; hint: write state_dir",
         ),
         (
             "wait = \"soon\"",
-            r#"cannot read configuration {config}: line 1: "soon" is no duration: expected number at 0; hint: correct it by docs/configuration.md, which lists the keys"#,
+            r#"cannot read configuration {config}: line 1: "soon" is not a duration; hint: docs/configuration.md lists the keys"#,
         ),
         (
             "driver_files = \"some\"",
-            "cannot read configuration {config}: line 1: unknown variant `some`, expected one of `auto`, `cdi`, `nvidia-runtime`, `none`; hint: correct it by docs/configuration.md, which lists the keys",
+            "cannot read configuration {config}: line 1: unknown value \"some\"; hint: write one of auto, cdi, nvidia-runtime, none",
         ),
         (
             "state_dir = \"run/runmig\"",
@@ -115,7 +115,7 @@ fn refuses_bad_configuration() {
         ),
         (
             "runtime = /usr/sbin/runc",
-            "cannot read configuration {config}: line 1: string values must be quoted, expected literal string; hint: correct it by docs/configuration.md, which lists the keys",
+            "cannot read configuration {config}: line 1: string values must be quoted, expected literal string; hint: docs/configuration.md lists the keys",
         ),
         (
             "runtime = \"/nowhere/runc\"",

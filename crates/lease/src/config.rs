@@ -9,6 +9,7 @@ mod events;
 mod kubernetes;
 mod layout;
 mod sharing;
+mod wrong;
 
 pub use dcgm::Dcgm;
 pub use events::Events;
@@ -20,8 +21,10 @@ use crate::error::{Context, Error, Result};
 use crate::policy::{Gpus, Policy};
 use crate::programs;
 use crate::trust;
-use serde::Deserialize;
+use serde::de::Visitor;
+use serde::{Deserialize, Deserializer};
 use std::ffi::OsStr;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -211,13 +214,8 @@ impl Config {
     /// # Errors
     /// Unknown keys, wrong values, relative paths, and rules that could match nothing.
     pub fn parse(text: &str) -> Result<Config> {
-        let mut config: Config = toml::from_str(text).map_err(|e| {
-            let place = e.span().map_or(String::new(), |span| {
-                format!("line {}: ", text[..span.start].matches('\n').count() + 1)
-            });
-            Error::new(format!("{place}{}", e.message()))
-                .hint("correct it by docs/configuration.md, which lists the keys")
-        })?;
+        let mut config: Config =
+            toml::from_str(text).map_err(|e| wrong::in_words(text, e.message(), e.span()))?;
         let dirs = { config.cdi_dirs.iter() }.map(|dir| ("cdi_dirs", Some(dir.as_path())));
         for (key, path) in dirs.chain([
             ("runtime", config.runtime.as_deref()),
@@ -277,9 +275,20 @@ fn is_absent(file: &Path) -> bool {
     matches!(std::fs::symlink_metadata(file), Err(e) if e.kind() == std::io::ErrorKind::NotFound)
 }
 
-fn duration<'de, D: serde::Deserializer<'de>>(d: D) -> Result<Duration, D::Error> {
-    let text = String::deserialize(d)?;
-    crate::request::duration(&text).map_err(serde::de::Error::custom)
+fn duration<'de, D: Deserializer<'de>>(d: D) -> Result<Duration, D::Error> {
+    struct Written;
+    impl Visitor<'_> for Written {
+        type Value = Duration;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a duration")
+        }
+
+        fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Duration, E> {
+            crate::request::duration(text).map_err(E::custom)
+        }
+    }
+    d.deserialize_str(Written)
 }
 
 #[cfg(test)]
@@ -330,8 +339,77 @@ mod tests {
     #[test]
     fn names_what_is_wrong() {
         let line = |text: &str| Config::parse(text).unwrap_err().line();
-        assert!(line("\nstatedir = \"/x\"").contains("line 2: unknown field `statedir`"));
-        assert!(line("wait = \"soon\"").contains("\"soon\" is no duration"));
+        for (text, words) in [
+            (
+                "\nstatedir = \"/x\"",
+                "line 2: unknown key statedir; hint: write state_dir",
+            ),
+            (
+                "runtim = \"/x\"",
+                "line 1: unknown key runtim; hint: write runtime",
+            ),
+            (
+                "[driver]\nrot = \"/\"",
+                "line 2: unknown key rot; hint: write root",
+            ),
+            (
+                "sharing.enforcment = []",
+                "line 1: unknown key enforcment; hint: write enforcement",
+            ),
+            (
+                "banana = 1",
+                "line 1: unknown key banana; hint: docs/configuration.md lists the keys",
+            ),
+            (
+                "wait = 30",
+                "line 1: wait = 30 has no unit; hint: write \"30s\"",
+            ),
+            (
+                "\nkeep_idle = 5",
+                "line 2: keep_idle = 5 has no unit; hint: write \"5s\"",
+            ),
+            ("wait = \"30\"", "\"30\" has no unit"),
+            ("wait = \"soon\"", "line 1: \"soon\" is not a duration"),
+            (
+                "wait = true",
+                "line 1: wait = true is not a duration; hint: write it as \"30s\"",
+            ),
+            (
+                "adopt = \"yes\"",
+                "line 1: adopt = \"yes\" is neither true nor false; hint: write true or false",
+            ),
+            (
+                "state_dir = 7",
+                "line 1: state_dir = 7 is not in quotes; hint: write \"7\"",
+            ),
+            (
+                "[sharing]\nshares_per_gpu = \"4\"",
+                "line 2: shares_per_gpu = \"4\" is not a whole number",
+            ),
+            (
+                "sharing.shares_per_gpu = -4",
+                "= -4 is not a whole number that fits",
+            ),
+            (
+                "sharing.enforcement = \"mps\"",
+                "= \"mps\" is not a list; hint: write [\"mps\"]",
+            ),
+            (
+                "driver = \"/x\"",
+                "line 1: driver = \"/x\" is not a section; hint: write [driver]",
+            ),
+            (
+                "driver_files = \"non\"",
+                "unknown value \"non\"; hint: write \"none\"",
+            ),
+            (
+                "state_dir = \"/\"",
+                "state_dir = \"/\" is not a folder of its own; hint: leave it out",
+            ),
+            ("state_dir = \"//.\"", "is not a folder of its own"),
+        ] {
+            assert!(line(text).contains(words), "{text}: {}", line(text));
+        }
         assert!(line("wait = \"500000000000years\"").contains("is more than a day"));
         assert!(line("runtime = \"runc\"").contains("runtime = \"runc\" is not an absolute path"));
         assert!(
@@ -341,7 +419,10 @@ mod tests {
             assert!(line(&format!("cdi_kinds = [\"{kind}\"]")).contains("is not a kind of CDI"));
         }
         assert!(line("[driver]\nlibrary = \"lib/x.so\"").contains("neither a soname nor"));
-        assert!(line("sharing.enforcement = [\"hard\"]").contains("unknown variant `hard`"));
+        assert!(
+            line("sharing.enforcement = [\"hard\"]")
+                .contains("unknown value \"hard\"; hint: write one of driver, mps, none")
+        );
         assert!(line("sharing.enforcement = []").contains("sharing.enforcement is empty"));
         assert!(line("sharing.enforcement = [\"none\", \"none\"]").contains("names none twice"));
         assert!(line("sharing.mps_overhead = 5000").contains("is no number of MiB from 0 to 4096"));
@@ -350,7 +431,10 @@ mod tests {
         assert!(line("kubernetes.gpus = []").contains("kubernetes.gpus names no GPU"));
         assert!(line("kubernetes.gpus = [\"GPU-1\"]").contains("\"GPU-1\" is no GPU's UUID"));
         assert!(line("kubernetes.gpus = \"some\"").contains("the GPUs are \"all\" or a list"));
-        assert!(line("kubernetes.local = \"own\"").contains("expected `share` or `apart`"));
+        assert!(
+            line("kubernetes.local = \"own\"")
+                .contains("unknown value \"own\"; hint: write one of share, apart")
+        );
         assert!(line("sharing.shares_per_gpu = 49").contains("is no number from 1 to 48"));
     }
 }

@@ -1,6 +1,7 @@
 //! Annotations to a request. Every key is named here and nowhere else.
 
 mod engine;
+mod near;
 mod share;
 mod slice;
 mod wanted;
@@ -10,6 +11,7 @@ pub use engine::{
     podman_version,
 };
 
+pub(crate) use near::nearest;
 pub(crate) use share::LEAST_MIB;
 pub use share::ShareSize;
 pub(crate) use slice::MAX_COUNT;
@@ -72,7 +74,7 @@ pub struct Request {
 pub fn parse(annotations: &[(String, String)]) -> Result<Option<Request>> {
     let ours: Vec<(&str, &str)> = annotations
         .iter()
-        .filter(|(key, _)| is_ours(key))
+        .filter(|(key, _)| may_ask(key))
         .map(|(k, v)| (k.as_str(), v.as_str()))
         .collect();
     if ours.is_empty() {
@@ -91,7 +93,10 @@ pub fn parse(annotations: &[(String, String)]) -> Result<Option<Request>> {
     let wait = match get(&ours, WAIT)? {
         None => None,
         Some(text) => Some(duration(text).map_err(|why| {
-            Error::new(format!("annotation {WAIT}: {why}")).hint("write it as 30s or 2m")
+            Error::new(format!("annotation {WAIT}: {why}")).hint(match share::number(text) {
+                Some(_) => format!("write {}s", text.trim()),
+                None => "write it as 30s or 2m".to_owned(),
+            })
         })?),
     };
     let compute_slices = get(&ours, COMPUTE)?;
@@ -254,13 +259,24 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     match humantime::parse_duration(text) {
         Ok(time) if time > MAX_WAIT => Err(format!("\"{}\" is more than a day", printable(text))),
         Ok(time) => Ok(time),
-        Err(e) => Err(format!("\"{}\" is no duration: {e}", printable(text))),
+        Err(_) if share::number(text).is_some() => {
+            Err(format!("\"{}\" has no unit", printable(text)))
+        }
+        Err(_) => Err(format!("\"{}\" is not a duration", printable(text))),
     }
 }
 
-/// Whether a key is one of ours at all: the cheap question that every create is asked.
+/// Says whether a key is below our domain.
 pub fn is_ours(key: &str) -> bool {
-    key.starts_with(DOMAIN) || KINDS.iter().any(|kind| key.starts_with(kind.prefix()))
+    let host = key.split_once('/').map_or(key, |(host, _)| host);
+    let before = host.strip_suffix(DOMAIN.trim_end_matches('/'));
+    before.is_some_and(|before| before.is_empty() || before.ends_with('.'))
+}
+
+/// Says whether a key asks, or was meant to: the cheap question that every create is asked. A create refuses a near
+/// miss, so that no container starts without the slice that its user meant.
+pub fn may_ask(key: &str) -> bool {
+    is_ours(key) || near::is_near(key)
 }
 
 fn named(key: &str, e: Error) -> Error {
@@ -268,24 +284,17 @@ fn named(key: &str, e: Error) -> Error {
 }
 
 fn check(key: &str, value: &str) -> Result<()> {
-    if key.starts_with(DOMAIN) && !KEYS.contains(&key) {
-        return Err(Error::new(format!(
-            "annotation {} is unknown",
-            printable(&shorten(key))
-        ))
-        .hint(format!(
-            "this version knows {}",
-            [
-                &KEYS[..],
-                &[
-                    "slice.runmig.dev/<container>",
-                    "share.runmig.dev/<container>",
-                    "gpu.runmig.dev/<container>"
-                ]
-            ]
-            .concat()
-            .join(", ")
-        )));
+    if !KEYS.contains(&key) && !KINDS.iter().any(|kind| key.starts_with(kind.prefix())) {
+        let meant = near::meant(key);
+        let hint = match meant.is_empty() {
+            false => format!("write {}", printable(&shorten(&meant.join(" or ")))),
+            true => format!(
+                "this version knows {}, and slice., share. or gpu.{DOMAIN}<container>",
+                KEYS.join(", ")
+            ),
+        };
+        let unknown = format!("annotation {} is unknown", printable(&shorten(key)));
+        return Err(Error::new(unknown).hint(hint));
     }
     if value.len() > MAX_VALUE {
         return Err(Error::new(format!(
@@ -397,10 +406,13 @@ fn applicable<'a>(
     };
     if all.is_empty() && per_container.is_none() {
         let key = ours.first().map_or(WAIT, |(key, _)| *key);
-        return Err(
-            Error::new(format!("annotation {key} needs {SLICE}, {SHARE} or {GPU}"))
-                .hint(format!("add {SLICE}, {SHARE} or {GPU}, or take {key} away")),
-        );
+        let kinds = match key {
+            COMPUTE => SLICE.to_owned(),
+            SCOPE => format!("{SLICE} or {GPU}"),
+            _ => format!("{SLICE}, {SHARE} or {GPU}"),
+        };
+        return Err(Error::new(format!("annotation {key} needs {kinds}"))
+            .hint(format!("add {kinds}, or remove {key}")));
     }
     let mut wanting = all.into_iter().filter(|asked| asked.value.trim() != "none");
     match (wanting.next(), wanting.next(), wanting.next()) {

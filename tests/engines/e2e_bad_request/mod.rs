@@ -33,11 +33,11 @@ fn requests() {
         ),
         (
             "20",
-            r#"annotation runmig.dev/slice: "20" has no unit; hint: ask for a profile (1g.10gb), an amount of memory (20Gi, 5000Mi) or none"#,
+            r#"annotation runmig.dev/slice: "20" has no unit; hint: write 20Gi"#,
         ),
         (
             "1.5Gi",
-            r#"annotation runmig.dev/slice: "1.5Gi" is neither a profile nor an amount of memory; hint: ask for a profile (1g.10gb), an amount of memory (20Gi, 5000Mi) or none"#,
+            r#"annotation runmig.dev/slice: "1.5Gi" is neither a profile nor an amount of memory; hint: write 1536Mi"#,
         ),
         (
             "",
@@ -92,11 +92,11 @@ fn annotations_that_contradict_each_other() {
     let table: [(Annotations, &str); 8] = [
         (
             &[("runmig.dev/slcie", "1g.10gb")],
-            "annotation runmig.dev/slcie is unknown; hint: this version knows runmig.dev/slice, runmig.dev/share, runmig.dev/gpu, runmig.dev/compute, runmig.dev/wait, runmig.dev/scope, slice.runmig.dev/<container>, share.runmig.dev/<container>, gpu.runmig.dev/<container>",
+            "annotation runmig.dev/slcie is unknown; hint: write runmig.dev/slice",
         ),
         (
             &[("runmig.dev/wait", "30s")],
-            "annotation runmig.dev/wait needs runmig.dev/slice, runmig.dev/share or runmig.dev/gpu; hint: add runmig.dev/slice, runmig.dev/share or runmig.dev/gpu, or take runmig.dev/wait away",
+            "annotation runmig.dev/wait needs runmig.dev/slice, runmig.dev/share or runmig.dev/gpu; hint: add runmig.dev/slice, runmig.dev/share or runmig.dev/gpu, or remove runmig.dev/wait",
         ),
         (
             &[
@@ -111,7 +111,7 @@ fn annotations_that_contradict_each_other() {
         ),
         (
             &[("runmig.dev/slice", "1g.10gb"), ("runmig.dev/wait", "soon")],
-            r#"annotation runmig.dev/wait: "soon" is no duration: expected number at 0; hint: write it as 30s or 2m"#,
+            r#"annotation runmig.dev/wait: "soon" is not a duration; hint: write it as 30s or 2m"#,
         ),
         (
             &[("slice.runmig.dev/web", "1g.10gb")],

@@ -1,7 +1,7 @@
 //! The engine's description of a container beside its request: its identity, and the time that its
 //! create may take. The keys are the engines' own (containerd, CRI-O, podman, nerdctl).
 
-use super::{GPU, GPU_OF, MAX_VALUE, SHARE, SHARE_OF, SLICE, SLICE_OF, is_ours, shorten};
+use super::{GPU, GPU_OF, MAX_VALUE, SHARE, SHARE_OF, SLICE, SLICE_OF, is_ours, may_ask, shorten};
 use crate::error::{Error, Result, printable};
 use serde::Deserialize;
 use std::time::Duration;
@@ -89,6 +89,8 @@ fn podman(
         {
             !image.carries(key, value)
         }
+        // It gives nothing, and its image may not have meant runmig at all.
+        key if may_ask(key) && !is_ours(key) => !image.carries(key, value),
         _ => true,
     });
     annotations.push((MANAGER.to_owned(), PODMAN.to_owned()));
@@ -349,6 +351,12 @@ mod tests {
     fn image_neither_asks_nor_waits() {
         for image in [&[SMALL][..], &[LONG], &[("runmig.dev/slcie", "x")]] {
             assert!(refusal(image, &[]).contains("the image carries the same"));
+        }
+        const NEAR: (&str, &str) = ("runmg.dev/slice", "1g.10gb");
+        assert_eq!(asked(&[NEAR], &[]), None);
+        assert_eq!(asked(&[NEAR], &[SMALL]), asked(&[], &[SMALL]));
+        for (image, user) in [(&[][..], &[NEAR]), (&[NEAR], &[("runmig/slice", "x")])] {
+            assert!(refusal(image, user).ends_with("hint: write runmig.dev/slice"));
         }
         assert_eq!(
             refusal(&[LONG], &[SMALL]),

@@ -1,6 +1,6 @@
 //! The value of a request for a share: amounts of memory, or fractions of what a GPU gives out.
 
-use super::{GPU, SEPARATORS, slice};
+use super::{GPU, SEPARATORS, near, slice};
 use crate::error::{Error, Result, printable};
 use std::fmt;
 
@@ -95,7 +95,11 @@ fn size(entry: &str) -> Result<ShareSize> {
         };
     }
     if text.ends_with('%') || text.parse::<f64>().is_ok() && text.contains('.') {
-        return wrong("is no share of a GPU", "write a fraction as 1/4");
+        let hint = fraction(text).unwrap_or_else(|| "1/4".to_owned());
+        return wrong(
+            "is no share of a GPU",
+            &format!("write a fraction as {hint}"),
+        );
     }
     if number(text).is_some() {
         let hint = format!("write the unit: {text}Gi or {text}Mi");
@@ -111,12 +115,30 @@ fn size(entry: &str) -> Result<ShareSize> {
             wrong("is no whole number of MiB", &hint)
         }
         Ok(bytes) => Ok(ShareSize::Memory(bytes >> 20)),
-        Err(_) => wrong("is no share of a GPU", FORMS),
+        Err(_) => {
+            let right = near::other_key(text).or_else(|| near::value(text));
+            let hint = right.map_or(FORMS.to_owned(), |right| format!("write {right}"));
+            wrong("is no share of a GPU", &hint)
+        }
     }
 }
 
+/// Returns a percentage or a decimal number below 1 as a fraction: `1/4` for `25%` and `0.25`.
+fn fraction(text: &str) -> Option<String> {
+    let number: f64 = text.trim_end_matches('%').trim().parse().ok()?;
+    let part = if text.ends_with('%') {
+        number / 100.0
+    } else {
+        number
+    };
+    let is_near = |of: &u64| ((part * *of as f64).fract() - 0.5).abs() > 0.4999;
+    let of = (2..=MAX_PARTS).find(is_near)?;
+    let parts = (part * of as f64).round() as u64;
+    (1..of).contains(&parts).then(|| format!("{parts}/{of}"))
+}
+
 /// Returns the number that a text of digits alone is.
-fn number(text: &str) -> Option<u64> {
+pub(super) fn number(text: &str) -> Option<u64> {
     let text = text.trim();
     let is_plain = !text.is_empty() && text.bytes().all(|c| c.is_ascii_digit());
     text.parse().ok().filter(|_| is_plain)
@@ -188,7 +210,7 @@ mod tests {
             ),
             (
                 "1g.10gb",
-                "\"1g.10gb\" is no share of a GPU; hint: write an amount (8Gi, 5000Mi) or a fraction of a GPU (1/4)",
+                "\"1g.10gb\" is no share of a GPU; hint: write runmig.dev/slice: 1g.10gb",
             ),
             (
                 "8G",

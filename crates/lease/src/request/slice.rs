@@ -1,6 +1,6 @@
 //! The value of a request: a profile, an amount of memory, several of one, or a list of such.
 
-use super::SEPARATORS;
+use super::{SEPARATORS, near};
 use crate::error::{Error, Result, printable};
 use crate::model::ProfileName;
 use std::fmt;
@@ -124,8 +124,14 @@ fn several(value: &str) -> Result<Alternative> {
 fn one(value: &str) -> Result<Slice> {
     let text = value.trim();
     let wrong = |why: &str| {
-        Error::new(format!("\"{}\" {why}", printable(value)))
-            .hint("ask for a profile (1g.10gb), an amount of memory (20Gi, 5000Mi) or none")
+        const FORMS: &str =
+            "ask for a profile (1g.10gb), an amount of memory (20Gi, 5000Mi) or none";
+        let hint = match (near::value(text), near::other_key(text)) {
+            (Some(right), _) => format!("write {right}"),
+            (None, Some(key)) => format!("write {key}"),
+            (None, None) => FORMS.to_owned(),
+        };
+        Error::new(format!("\"{}\" {why}", printable(value))).hint(hint)
     };
     if text == "none" {
         return Err(wrong("is no alternative to a slice"));
@@ -180,7 +186,10 @@ pub(super) fn count(value: &str) -> Result<Option<u32>> {
             "\"{}\" is no number of GPUs from 1 to {MAX_COUNT}",
             printable(value)
         ))
-        .hint("ask for whole GPUs by their number (1), or for none")),
+        .hint(match near::other_key(text) {
+            Some(key) => format!("write {key}"),
+            None => "ask for whole GPUs by their number (1), or for none".to_owned(),
+        })),
     }
 }
 

@@ -39,13 +39,54 @@ fn ignores_every_sandbox() {
 
 #[test]
 fn never_ignores_a_likely_request() {
+    for (key, hint) in [
+        ("runmig.dev/slcie", "write runmig.dev/slice"),
+        ("runmig.dev/slices", "write runmig.dev/slice"),
+        ("slices.runmig.dev/web", "write slice.runmig.dev/web"),
+        (
+            "x.runmig.dev/web",
+            "write slice.runmig.dev/web or share.runmig.dev/web or gpu.runmig.dev/web",
+        ),
+        ("runmig/slice", "write runmig.dev/slice"),
+        ("runmg.dev/gpu", "write runmig.dev/gpu"),
+        ("runmig.io/share", "write runmig.dev/share"),
+    ] {
+        let line = refused(&[(key, "1g.10gb"), ("io.kubernetes.container.name", "web")]);
+        assert_eq!(line, format!("annotation {key} is unknown; hint: {hint}"));
+    }
     assert!(
-        refused(&[("runmig.dev/slcie", "1g.10gb")])
-            .contains("annotation runmig.dev/slcie is unknown")
+        refused(&[("runmig.dev/memory", "1Gi")])
+            .contains("hint: this version knows runmig.dev/slice,")
+    );
+    for foreign in [
+        "rundig.dev/owner",
+        "example.com/runmig",
+        "runmig.example.com/owner",
+    ] {
+        assert_eq!(
+            parse_pairs(&[(foreign, "1g.10gb")]).unwrap(),
+            None,
+            "{foreign}"
+        );
+    }
+    assert!(refused(&[(SLICE, "20GiB")]).ends_with("hint: write 20Gi"));
+    assert!(refused(&[(SLICE, "3g.40gb,MIG 1g.10gb")]).ends_with("hint: write 1g.10gb"));
+    assert!(refused(&[(SLICE, "1/4")]).ends_with("hint: write runmig.dev/share: 1/4"));
+    assert!(refused(&[(SHARE, "8GB")]).ends_with("hint: write 8G"));
+    assert!(refused(&[(SHARE, "1g.10gb")]).ends_with("hint: write runmig.dev/slice: 1g.10gb"));
+    assert!(refused(&[(SHARE, "25%")]).ends_with("hint: write a fraction as 1/4"));
+    assert!(refused(&[(SHARE, "0.3")]).ends_with("hint: write a fraction as 3/10"));
+    assert!(refused(&[(GPU, "mig-2g.20gb")]).ends_with("hint: write runmig.dev/slice: 2g.20gb"));
+    assert!(
+        refused(&[(SLICE, "1g.10gb"), (WAIT, "30")])
+            .ends_with("\"30\" has no unit; hint: write 30s")
     );
     assert!(refused(&[("slice.runmig.dev/web", "1g.10gb")]).contains("gave this one no name"));
     assert!(refused(&[(WAIT, "30s")]).contains("needs runmig.dev/slice"));
-    assert!(refused(&[(SLICE, "1g.10gb"), (WAIT, "soon")]).contains("\"soon\" is no duration"));
+    assert!(
+        refused(&[(SLICE, "1g.10gb"), (WAIT, "soon")])
+            .contains("\"soon\" is not a duration; hint: write it as 30s or 2m")
+    );
     // Added to the clock it would overflow.
     let endless = [(SLICE, "1g.10gb"), (WAIT, "500000000000years")];
     assert!(refused(&endless).contains("is more than a day"));
@@ -89,7 +130,10 @@ fn parses_least_compute_slices() {
             "{bad}"
         );
     }
-    assert!(refused(&[(COMPUTE, "2")]).contains("runmig.dev/compute needs runmig.dev/slice"));
+    assert_eq!(
+        refused(&[(COMPUTE, "2")]),
+        "annotation runmig.dev/compute needs runmig.dev/slice; hint: add runmig.dev/slice, or remove runmig.dev/compute"
+    );
 }
 
 #[test]
@@ -156,7 +200,9 @@ fn refuses_scope_without_pod() {
          asks for several; hint: ask for one larger slice, or take the scope away"
     );
     let alone = parse_pairs(&[pod, sandbox]).unwrap_err().line();
-    assert!(alone.contains("annotation runmig.dev/scope needs runmig.dev/slice"));
+    assert!(
+        alone.contains("annotation runmig.dev/scope needs runmig.dev/slice or runmig.dev/gpu; ")
+    );
 }
 
 #[test]

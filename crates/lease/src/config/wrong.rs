@@ -1,0 +1,75 @@
+//! What is wrong in a configuration, in plain words: a parser has its own.
+
+use crate::error::{Error, printable};
+use crate::request::nearest;
+use std::ops::Range;
+
+const KEYS: &str = "docs/configuration.md lists the keys";
+
+/// Returns the error for a parser's message about a part of the text.
+pub(super) fn in_words(text: &str, message: &str, span: Option<Range<usize>>) -> Error {
+    let Some((span, value)) = span.and_then(|span| Some((span.clone(), text.get(span)?))) else {
+        return Error::new(message).hint(KEYS);
+    };
+    let (before, _) = text.split_at(span.start);
+    let line = before.matches('\n').count() + 1;
+    let key = before.rsplit('\n').next().unwrap_or_default();
+    let key = key.trim().trim_end_matches('=').trim_end();
+    let (why, hint) = why(message, key, value);
+    let hint = hint.unwrap_or_else(|| KEYS.to_owned());
+    Error::new(printable(&format!("line {line}: {why}"))).hint(printable(&hint))
+}
+
+/// Returns what is wrong and what to write, where the message tells. serde quotes the found word first, then all that it
+/// knows.
+fn why(message: &str, key: &str, value: &str) -> (String, Option<String>) {
+    let mut words = message.split('`').skip(1).step_by(2);
+    let found = words.next().unwrap_or_default();
+    let known: Vec<&str> = words.collect();
+    let right = nearest(found, known.iter().copied());
+    if message.starts_with("unknown field") {
+        let hint = right.map(|right| format!("write {right}"));
+        return (format!("unknown key {found}"), hint);
+    }
+    if message.starts_with("unknown variant") {
+        let hint = match right {
+            Some(right) => format!("write \"{right}\""),
+            None => format!("write one of {}", known.join(", ")),
+        };
+        return (format!("unknown value \"{found}\""), Some(hint));
+    }
+    let Some((_, expected)) = message
+        .strip_prefix("invalid ")
+        .and_then(|rest| rest.split_once(", expected "))
+    else {
+        return (message.to_owned(), None);
+    };
+    let is_number = |name: &&str| name.trim_start_matches(['u', 'i']).parse::<u8>().is_ok();
+    let (is, hint) = match expected {
+        "a duration" if value.bytes().all(|b| b.is_ascii_digit()) => {
+            ("has no unit".to_owned(), format!("write \"{value}s\""))
+        }
+        "a duration" => (
+            "is not a duration".to_owned(),
+            "write it as \"30s\"".to_owned(),
+        ),
+        "a string" | "path string" => {
+            let text = value.trim_matches('"');
+            ("is not in quotes".to_owned(), format!("write \"{text}\""))
+        }
+        "a boolean" => (
+            "is neither true nor false".to_owned(),
+            "write true or false without quotes".to_owned(),
+        ),
+        "a sequence" => ("is not a list".to_owned(), format!("write [{value}]")),
+        number if is_number(&number) => (
+            "is not a whole number that fits".to_owned(),
+            "write a whole number, without quotes or sign".to_owned(),
+        ),
+        map if map.starts_with("struct ") => {
+            ("is not a section".to_owned(), format!("write [{key}]"))
+        }
+        other => (format!("is not {other}"), KEYS.to_owned()),
+    };
+    (format!("{key} = {value} {is}"), Some(hint))
+}
