@@ -6,13 +6,13 @@
 use super::filter::namespace;
 use super::list::holder_name;
 use super::output;
-use clap::CommandFactory;
+use clap::Command;
 use clap_complete::env::Shells;
 use clap_complete::{CompleteEnv, CompletionCandidate, Shell};
 use runmig_lease::config::Config;
 use runmig_lease::error::{Context, Result, printable};
 use runmig_lease::gpu::geometry::Cache;
-use runmig_lease::store::{Entry, Store};
+use runmig_lease::store::{Container, Entry, Store};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 
@@ -42,10 +42,8 @@ pub fn run(shell: Shell) -> Result<i32> {
 }
 
 /// Answers a shell that asks for completions, and ends the process. Returns if none asks.
-pub fn answer<C: CommandFactory>() {
-    CompleteEnv::with_factory(C::command)
-        .var(VARIABLE)
-        .complete();
+pub fn answer(command: fn() -> Command) {
+    CompleteEnv::with_factory(command).var(VARIABLE).complete();
 }
 
 /// Returns the ids of the containers and leases on record, and the names of claims.
@@ -81,15 +79,19 @@ fn names(entry: &Entry) -> Vec<(String, String)> {
         return vec![(entry.id().to_owned(), what.to_owned())];
     };
     let holder = holder_name(lease);
-    let name = match lease.claim() {
-        Some(claim) => claim.full_name(),
-        None => lease.holder.name().to_owned(),
+    let mut names = match lease.claim() {
+        Some(claim) => vec![claim.full_name()],
+        None => vec![lease.holder.name().to_owned()],
     };
-    let of_lease = format!("the lease of {holder}, {what}");
-    vec![
-        (name, format!("{holder}, {what}")),
-        (entry.id().to_owned(), of_lease),
-    ]
+    names.extend(lease.container().and_then(Container::full_name));
+    let of_lease = (
+        entry.id().to_owned(),
+        format!("the lease of {holder}, {what}"),
+    );
+    let of_holder = names
+        .into_iter()
+        .map(|name| (name, format!("{holder}, {what}")));
+    of_holder.chain([of_lease]).collect()
 }
 
 /// Returns the names that begin so. A name with other characters would be part of a command in the shell.

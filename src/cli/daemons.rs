@@ -1,8 +1,7 @@
 //! The MPS daemons of shares, as `migctl list` shows them.
 
-use super::list::container;
+use super::list::holder_name;
 use super::output;
-use runmig_lease::error::printable;
 use runmig_lease::process;
 use runmig_lease::store::{Entry, InstanceState, LeaseState};
 use runmig_lease::{DaemonView, unseen};
@@ -35,7 +34,7 @@ pub fn tell(entries: &[Entry]) {
         output::eprint(&format!(
             "the MPS daemon of container {} has ended, so its new processes have no memory limit; hint: migctl gc \
              restarts it",
-            printable(&container(lease))
+            holder_name(lease)
         ));
     }
 }

@@ -13,6 +13,9 @@ pub struct Filter {
     /// Only leases on this GPU, by its index or its UUID
     #[arg(long)]
     gpu: Option<GpuName>,
+    /// Only leases of this container or claim, by its id or its name
+    #[arg(long, value_name = "NAME", add = ArgValueCompleter::new(completion::holders))]
+    container: Option<String>,
     /// Only leases of this Kubernetes namespace
     #[arg(long, add = ArgValueCompleter::new(completion::namespaces))]
     namespace: Option<String>,
@@ -38,6 +41,7 @@ impl Filter {
             wanted.as_deref().is_none_or(|wanted| wanted == found)
         };
         self.gpu.as_ref().is_none_or(|gpu| gpu.names(index, uuid))
+            && { self.container.as_deref() }.is_none_or(|name| entry.is_called(name))
             && is(&self.kind, entry.shown().kind)
             && is(&self.state, entry.shown_state())
             && (self.namespace.is_none() || self.namespace.as_deref() == namespace())
@@ -53,6 +57,7 @@ impl Filter {
             |name: &str, value: &Option<String>| value.as_ref().map(|v| format!("{name} {v}"));
         let words = [
             gpu,
+            named("container", &self.container),
             named("namespace", &self.namespace),
             named("state", &self.state),
             named("kind", &self.kind),

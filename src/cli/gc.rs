@@ -49,6 +49,7 @@ fn damaged<'a>(damaged: &'a Damaged, outcome: &Outcome) -> CollectionItem<'a> {
         id: damaged.id().unwrap_or_default(),
         container: "?",
         claim: None,
+        holder: "?".to_owned(),
         profile: "?",
         gpu_uuid: damaged.place().map_or("", |p| p.gpu_uuid.as_str()),
         outcome,
@@ -66,6 +67,11 @@ fn item(finding: &Finding) -> CollectionItem<'_> {
             None => finding.entry.holder(),
         },
         claim: claims::of(&finding.entry).map(Claim::full_name),
+        holder: match (claims::of(&finding.entry), finding.entry.lease()) {
+            (Some(claim), _) => claims::name(claim),
+            (None, Some(lease)) => lease.holder.shown(),
+            (None, None) => "-".to_owned(),
+        },
         profile: finding.entry.shown().name,
         gpu_uuid: resource.gpu_uuid().as_str(),
         outcome,
@@ -78,13 +84,8 @@ fn row(item: &CollectionItem<'_>, dry_run: bool) -> Vec<String> {
         "released" if dry_run => "would be released",
         other => other,
     };
-    let holder = match (&item.claim, item.container) {
-        (Some(claim), _) => format!("claim {claim}"),
-        (None, "") => "-".to_owned(),
-        (None, id) => id.to_owned(),
-    };
     vec![
-        holder,
+        item.holder.clone(),
         item.profile.into(),
         outcome.into(),
         item.why.clone(),

@@ -11,14 +11,33 @@ use runmig_lease::error::{Error, Result};
 use runmig_lease::gpu::Queries;
 use runmig_lease::model::{Gpu, MigMode, Profile};
 use runmig_lease::placement::{self, GpuUse};
+use runmig_lease::policy::GpuName;
 use runmig_lease::refusal;
 use runmig_lease::{GpuState, Inventory};
 
-pub fn run(config: &Config, format: Format) -> Result<i32> {
+#[derive(clap::Args)]
+pub struct Options {
+    /// Only this GPU, by its index or its UUID
+    #[arg(long)]
+    gpu: Option<GpuName>,
+}
+
+pub fn run(config: &Config, format: Format, options: &Options) -> Result<i32> {
     let (driver, world) = world::look(config, matches!(format, Format::Table))?;
-    let gpus = &world.snapshot.gpus;
-    let ask = |gpu: &Gpu| Free::ask(&driver, gpu, &world);
-    let free: Vec<Free> = gpus.iter().map(ask).collect();
+    let is_wanted = |gpu: &&Gpu| {
+        { options.gpu.as_ref() }.is_none_or(|name| name.names(gpu.index, gpu.uuid.as_str()))
+    };
+    let gpus: Vec<&Gpu> = world.snapshot.gpus.iter().filter(is_wanted).collect();
+    if gpus.is_empty() && options.gpu.is_some() {
+        return Err(
+            Error::new("cannot find this GPU: the driver does not list it")
+                .hint("find its index with migctl gpus"),
+        );
+    }
+    let free: Vec<Free> = gpus
+        .iter()
+        .map(|gpu| Free::ask(&driver, gpu, &world))
+        .collect();
     match format {
         Format::Json => {
             let items = gpus.iter().zip(&free);

@@ -1,16 +1,24 @@
 //! `migctl inspect`: the booked memory of each GPU, in the form of gpushare's `kubectl inspect gpushare`.
 
+use super::completion;
 use super::json::{BookingItem, GpuBookingItem, NodeBooking};
-use super::list::holder_name;
+use super::list::{self, holder_name};
 use super::output::{self, Format};
+use super::shares;
 use super::world;
+use crate::bundles;
 use clap::ValueEnum;
+use clap_complete::ArgValueCompleter;
 use runmig_lease::GpuBooking;
 use runmig_lease::config::Config;
+use runmig_lease::counters::Actor;
 use runmig_lease::error::{Result, printable};
 
 #[derive(clap::Args)]
 pub struct Options {
+    /// Show all that is known of one lease or container, by its id or its name
+    #[arg(conflicts_with_all = ["detail", "unit"], add = ArgValueCompleter::new(completion::holders))]
+    id: Option<String>,
     /// Show a row for each container
     #[arg(short, long)]
     detail: bool,
@@ -18,6 +26,9 @@ pub struct Options {
     #[arg(long, value_enum, default_value_t = Unit::Gib)]
     unit: Unit,
 }
+
+/// The most characters of a name in the table of details.
+const NAME: usize = 32;
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Unit {
@@ -51,6 +62,9 @@ impl Unit {
 }
 
 pub fn run(config: &Config, format: Format, options: &Options) -> Result<i32> {
+    if let Some(id) = &options.id {
+        return one(config, format, id);
+    }
     let (driver, world) = world::look(config, matches!(format, Format::Table))?;
     let gpus = world.bookings(&driver);
     match (format, options.detail) {
@@ -60,6 +74,25 @@ pub fn run(config: &Config, format: Format, options: &Options) -> Result<i32> {
     }
     let all_told = gpus.iter().all(|gpu| gpu.total_mib.is_some());
     Ok(i32::from(!world::tell_unread(&world) || !all_told))
+}
+
+/// Prints the fields of the leases of one holder.
+fn one(config: &Config, format: Format, id: &str) -> Result<i32> {
+    let leases = bundles::existing(config, Actor::Operator)?;
+    let listing = leases.map(|leases| leases.store().list()).transpose()?;
+    let mut entries = listing.unwrap_or_default().entries;
+    entries.retain(|entry| entry.id() == id || entry.is_called(id));
+    if entries.is_empty() {
+        return Err(list::unknown(id));
+    }
+    let seen = shares::observe(config, &entries);
+    match format {
+        Format::Json => list::json(&entries, &seen, &[]),
+        Format::Table => list::fields(&entries, &seen)
+            .iter()
+            .for_each(|line| output::line(line)),
+    }
+    Ok(0)
 }
 
 fn booked(gpus: &[GpuBooking<'_>]) -> u64 {
@@ -85,16 +118,49 @@ fn summary(gpus: &[GpuBooking<'_>], unit: Unit) {
         .map(|on| unit.of(on.booked_mib, on.total_mib))
         .collect();
     row.push(of_node.clone());
-    let head: Vec<&str> = head.iter().map(String::as_str).collect();
-    output::table(&head, &[row]);
+    across(&[], &head, &[row]);
     output::line(&"-".repeat(70));
     output::line("Allocated/Total GPU Memory On Node:");
     output::line(&format!("{of_node} ({}%)", percent(gpus)));
 }
 
+/// Prints a table with a column for each GPU behind some others. A machine with more GPUs than a line has room for gets
+/// several tables.
+fn across(fixed: &[&str], head: &[String], rows: &[Vec<String>]) {
+    const GAP: usize = 3;
+    let width = |at: usize| {
+        let cells = rows.iter().map(|row| row[at].chars().count());
+        let head = fixed
+            .iter()
+            .map(|name| name.len())
+            .chain(head.iter().map(String::len));
+        GAP + cells.chain(head.skip(at).take(1)).max().unwrap_or(0)
+    };
+    let mut left: Vec<usize> = (fixed.len()..fixed.len() + head.len()).collect();
+    while !left.is_empty() {
+        let mut columns: Vec<usize> = (0..fixed.len()).collect();
+        let mut room =
+            (output::WIDTH + GAP).saturating_sub(columns.iter().map(|at| width(*at)).sum());
+        while let Some(at) = left.first().copied()
+            && (room >= width(at) || columns.len() == fixed.len())
+        {
+            room = room.saturating_sub(width(at));
+            columns.push(left.remove(0));
+        }
+        let name = |at: &usize| match at.checked_sub(fixed.len()) {
+            Some(at) => head[at].as_str(),
+            None => fixed[*at],
+        };
+        let heads: Vec<&str> = columns.iter().map(name).collect();
+        let row = |row: &Vec<String>| columns.iter().map(|at| row[*at].clone()).collect();
+        output::table(&heads, &rows.iter().map(row).collect::<Vec<_>>());
+    }
+}
+
 fn details(gpus: &[GpuBooking<'_>], unit: Unit) {
-    let mut head = vec!["NAME".to_owned(), "NAMESPACE".to_owned()];
-    head.extend({ gpus.iter() }.map(|on| format!("GPU{}(Allocated)", on.gpu.index)));
+    let head: Vec<String> = { gpus.iter() }
+        .map(|on| format!("GPU{}(Allocated)", on.gpu.index))
+        .collect();
     let mut rows = Vec::new();
     for (n, on) in gpus.iter().enumerate() {
         for (held, mib) in &on.held {
@@ -103,15 +169,14 @@ fn details(gpus: &[GpuBooking<'_>], unit: Unit) {
                 None => held.lease.container().and_then(|c| c.namespace.clone()),
             };
             let mut row = vec![
-                holder_name(&held.lease),
-                namespace.unwrap_or_else(|| "-".to_owned()),
+                output::cut(&holder_name(&held.lease), NAME),
+                output::cut(&namespace.unwrap_or_else(|| "-".to_owned()), NAME),
             ];
             row.extend((0..gpus.len()).map(|at| unit.show(if at == n { *mib } else { 0 })));
             rows.push(row);
         }
     }
-    let head: Vec<&str> = head.iter().map(String::as_str).collect();
-    output::table(&head, &rows);
+    across(&["NAME", "NAMESPACE"], &head, &rows);
     let (booked, unit_name) = (unit.show(booked(gpus)), unit.name());
     output::line(&format!(
         "Allocated : {booked} {unit_name} ({}%)",

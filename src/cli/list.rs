@@ -9,28 +9,58 @@ use super::output::{self, Output};
 use super::seat;
 use super::shares;
 use crate::bundles;
+use clap::ValueEnum;
 use runmig_lease::config::Config;
 use runmig_lease::counters::Actor;
-use runmig_lease::error::{Result, printable};
+use runmig_lease::error::{Error, Result, printable, short_id};
 use runmig_lease::model::Timestamp;
-use runmig_lease::store::{Claim, Damaged, Entry, Lease, Listing, Waiting};
+use runmig_lease::store::{Damaged, Entry, Lease, Listing, Waiting};
 use runmig_lease::{LeaseView, ObservedShare, UNSEEN_HINT, unseen};
+use serde_json::Value;
+use std::cmp::Reverse;
 use std::time::{Duration, SystemTime};
 
 /// The columns of the table, and those that `-o wide` adds.
-const COLUMNS: [&str; 10] = [
+const COLUMNS: [&str; 9] = [
     "CONTAINER",
-    "POD",
+    "NAME",
     "PROFILE",
     "GPU",
     "PLACEMENT",
-    "MIG UUID",
     "LEVEL",
     "USED",
     "STATE",
     "AGE",
 ];
-const WIDE_COLUMNS: [&str; 5] = ["KIND", "REQUEST", "GPU UUID", "INIT", "LEASE"];
+const WIDE_COLUMNS: [&str; 6] = ["MIG UUID", "KIND", "REQUEST", "GPU UUID", "INIT", "LEASE"];
+
+/// A column that can order the leases.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum By {
+    Name,
+    Profile,
+    Gpu,
+    Used,
+    State,
+    Age,
+}
+
+impl By {
+    /// Returns where a lease stands: texts and places from the first, ages from the youngest, amounts from the largest.
+    fn key(self, entry: &Entry, seen: &ObservedShare) -> (Reverse<Option<u64>>, String, u32) {
+        let since = |time: SystemTime| time.duration_since(SystemTime::UNIX_EPOCH).ok();
+        let created = entry.created().time().and_then(since);
+        let (amount, text) = match self {
+            By::Name => (None, entry.lease().map_or_else(String::new, holder_name)),
+            By::Profile => (None, portion(entry)),
+            By::State => (None, entry.shown_state().to_owned()),
+            By::Gpu => (None, String::new()),
+            By::Used => (seen.used_bytes, String::new()),
+            By::Age => (created.map(|time| time.as_secs()), String::new()),
+        };
+        (Reverse(amount), text, entry.instance().resource.gpu_index())
+    }
+}
 
 impl<'a> From<&'a Waiting> for WaitingItem<'a> {
     fn from(w: &'a Waiting) -> Self {
@@ -56,8 +86,39 @@ pub fn portion(entry: &Entry) -> String {
     }
 }
 
+/// Returns the error for a name that no lease has.
+pub fn unknown(id: &str) -> Error {
+    Error::new(format!("cannot find container or lease {}", printable(id)))
+        .hint("find its name with migctl list")
+}
+
+/// Returns the fields of leases as programs read them, a line each: `migUUID: MIG-…`.
+pub fn fields(entries: &[Entry], seen: &[ObservedShare]) -> Vec<String> {
+    let mut lines = Vec::new();
+    for view in views(entries, seen) {
+        if !lines.is_empty() {
+            lines.push(String::new());
+        }
+        let Ok(Value::Object(fields)) = serde_json::to_value(view) else {
+            continue;
+        };
+        lines.extend(fields.iter().map(|(name, value)| match value {
+            Value::String(text) => format!("{name}: {}", printable(text)),
+            other => format!("{name}: {}", printable(&other.to_string())),
+        }));
+    }
+    lines
+}
+
 /// Prints the leases and the queue for programs. `seen` has the observations of the first entries.
 pub fn json(entries: &[Entry], seen: &[ObservedShare], waiting: &[Waiting]) {
+    output::json(&LeaseList {
+        items: views(entries, seen),
+        waiting: waiting.iter().map(WaitingItem::from).collect(),
+    });
+}
+
+fn views(entries: &[Entry], seen: &[ObservedShare]) -> Vec<LeaseView> {
     let item = |(n, entry): (usize, &Entry)| {
         let item = LeaseView::from(entry);
         let seen: ObservedShare = seen.get(n).cloned().unwrap_or_default();
@@ -71,44 +132,64 @@ pub fn json(entries: &[Entry], seen: &[ObservedShare], waiting: &[Waiting]) {
             ..item
         }
     };
-    output::json(&LeaseList {
-        items: entries.iter().enumerate().map(item).collect(),
-        waiting: waiting.iter().map(WaitingItem::from).collect(),
-    });
+    entries.iter().enumerate().map(item).collect()
 }
 
 #[derive(clap::Args)]
 pub struct Options {
     #[command(flatten)]
     filter: Filter,
+    /// The column that orders the leases
+    #[arg(long, value_enum)]
+    sort: Option<By>,
+    /// Leave out the headings of the tables
+    #[arg(long)]
+    no_headers: bool,
+    /// Print the ids of the leases alone, as -o name
+    #[arg(short, long, conflicts_with = "output")]
+    quiet: bool,
     /// Print all again at each change of the ledger
     #[arg(short, long)]
     watch: bool,
 }
 
 pub fn run(config: &Config, output: Output, options: &Options) -> Result<i32> {
+    let output = if options.quiet { Output::Name } else { output };
     match options.watch {
-        true => again::at_each_change(config, output, || once(config, output, &options.filter)),
-        false => once(config, output, &options.filter),
+        true => again::at_each_change(config, output, || once(config, output, options)),
+        false => once(config, output, options),
     }
 }
 
 /// Prints the chosen leases once. Returns the status: 1 if a record cannot be read.
-fn once(config: &Config, output: Output, filter: &Filter) -> Result<i32> {
+fn once(config: &Config, output: Output, options: &Options) -> Result<i32> {
     let (listing, waiting) = match bundles::existing(config, Actor::Operator)? {
         Some(leases) => (leases.store().list()?, leases.store().waiting()?),
         None => <(Listing, _)>::default(),
     };
     let (mut entries, damaged) = (listing.entries, listing.damaged);
-    entries.retain(|entry| filter.has(entry));
-    if output == Output::Name {
-        entries.iter().for_each(|entry| output::line(entry.id()));
-    } else {
-        let seen = shares::observe(config, &entries);
-        match output {
-            Output::Json => json(&entries, &seen, &waiting),
-            _ => table(&entries, &seen, &waiting, output == Output::Wide),
+    entries.retain(|entry| options.filter.has(entry));
+    let seen = match (output, options.sort) {
+        (Output::Name, by) if by != Some(By::Used) => {
+            entries.iter().map(|_| <_>::default()).collect()
         }
+        _ => shares::observe(config, &entries),
+    };
+    let mut both: Vec<(Entry, ObservedShare)> = entries.into_iter().zip(seen).collect();
+    if let Some(by) = options.sort {
+        both.sort_by_cached_key(|(entry, seen)| by.key(entry, seen));
+    }
+    let (entries, seen): (Vec<_>, Vec<_>) = both.into_iter().unzip();
+    match output {
+        Output::Name => entries.iter().for_each(|entry| output::line(entry.id())),
+        Output::Json => json(&entries, &seen, &waiting),
+        Output::Table | Output::Wide => {
+            let leases = leases(&entries, &seen, output == Output::Wide);
+            print(&[leases, queue(&waiting)], output, options.no_headers);
+            tell_attempts(&entries);
+        }
+    }
+    if output != Output::Name {
         tell(&entries, &seen);
     }
     for record in &damaged {
@@ -128,7 +209,9 @@ pub fn without_driver(config: &Config) {
     let entries = listing.map_or(Vec::new(), |listing| listing.entries);
     if !entries.is_empty() {
         let unseen = vec![ObservedShare::default(); entries.len()];
-        table(&entries, &unseen, &[], false);
+        let rows = self::leases(&entries, &unseen, false);
+        print(&[rows, queue(&[])], Output::Table, false);
+        tell_attempts(&entries);
     }
 }
 
@@ -140,13 +223,16 @@ fn tell(entries: &[Entry], seen: &[ObservedShare]) {
         if let Some(why) = unseen(lease) {
             output::eprint(&format!(
                 "runmig cannot see from here whether container {} lives: {why}; hint: {UNSEEN_HINT}",
-                printable(&container(lease))
+                holder_name(lease)
             ));
         }
     }
 }
 
-fn table(entries: &[Entry], seen: &[ObservedShare], waiting: &[Waiting], is_wide: bool) {
+/// A table before it is printed: its headings and its rows.
+type Rows = (Vec<&'static str>, Vec<Vec<String>>);
+
+fn leases(entries: &[Entry], seen: &[ObservedShare], is_wide: bool) -> Rows {
     let mut head = COLUMNS.to_vec();
     if is_wide {
         head.extend(WIDE_COLUMNS);
@@ -158,14 +244,38 @@ fn table(entries: &[Entry], seen: &[ObservedShare], waiting: &[Waiting], is_wide
         }
         cells
     };
-    let rows: Vec<Vec<String>> = entries.iter().zip(seen).map(cells).collect();
-    output::table(&head, &rows);
-    if !waiting.is_empty() {
-        output::line("");
-        let now = SystemTime::now();
-        let rows: Vec<Vec<String>> = waiting.iter().map(|w| waits(w, now)).collect();
-        output::table(&QUEUE, &rows);
+    (head, entries.iter().zip(seen).map(cells).collect())
+}
+
+fn queue(waiting: &[Waiting]) -> Rows {
+    let now = SystemTime::now();
+    (
+        QUEUE.to_vec(),
+        waiting.iter().map(|w| waits(w, now)).collect(),
+    )
+}
+
+/// Prints the leases, and behind an empty line the queue, if there is one.
+fn print([leases, queue]: &[Rows; 2], output: Output, no_headers: bool) {
+    let most = if output == Output::Wide {
+        usize::MAX
+    } else {
+        output::WIDTH
+    };
+    let lines = |(head, rows): &Rows| -> Vec<String> {
+        let lines = output::table_lines(head, rows, 2, most).into_iter();
+        lines.skip(usize::from(no_headers)).collect()
+    };
+    let mut all = lines(leases);
+    if !queue.1.is_empty() {
+        all.push(String::new());
+        all.extend(lines(queue));
     }
+    all.iter().for_each(|line| output::line(line));
+}
+
+/// Names on standard error the leases that could not be released.
+fn tell_attempts(entries: &[Entry]) {
     for entry in entries {
         if let Some(attempt) = entry.instance().attempt() {
             let held = match attempt.held_by.as_slice() {
@@ -174,9 +284,11 @@ fn table(entries: &[Entry], seen: &[ObservedShare], waiting: &[Waiting], is_wide
             };
             output::eprint(&format!(
                 "{} could not be released{held}, {} tries so far: {}",
-                printable(
-                    &claims::of(entry).map_or_else(|| short(entry.holder()), Claim::to_string)
-                ),
+                printable(&match (claims::of(entry), entry.lease()) {
+                    (Some(claim), _) => claim.to_string(),
+                    (None, Some(lease)) => lease.holder.shown(),
+                    (None, None) => "-".to_owned(),
+                }),
                 attempt.count,
                 printable(&attempt.error)
             ));
@@ -239,11 +351,10 @@ fn row(entry: &Entry, seen: &ObservedShare) -> Vec<String> {
     }
     vec![
         claims::of(entry).map_or_else(|| short(entry.holder()), claims::name),
-        entry.lease().map_or("-".to_owned(), pod),
+        entry.lease().map_or("-".to_owned(), name),
         portion(entry),
         entry.instance().resource.gpu_index().to_string(),
         or_dash(slice.map(|s| s.placement.to_string())),
-        or_dash(slice.and_then(|s| s.mig_uuid.clone())),
         entry.shown().enforcement.unwrap_or("-").to_owned(),
         or_dash(
             seen.used_bytes
@@ -255,10 +366,13 @@ fn row(entry: &Entry, seen: &ObservedShare) -> Vec<String> {
 }
 
 /// Returns the cells that `-o wide` adds.
-fn wide(entry: &Entry) -> [String; 5] {
+fn wide(entry: &Entry) -> [String; 6] {
     let shown = entry.shown();
+    let slice = entry.instance().resource.mig_slice();
+    let mig_uuid = slice.and_then(|s| s.mig_uuid.clone());
     let init = entry.lease().and_then(|lease| lease.init);
     [
+        mig_uuid.unwrap_or_else(|| "-".to_owned()),
         shown.kind.to_owned(),
         { entry.lease() }.map_or("-".to_owned(), |lease| lease.request.clone()),
         entry.instance().resource.gpu_uuid().as_str().to_owned(),
@@ -267,29 +381,19 @@ fn wide(entry: &Entry) -> [String; 5] {
     ]
 }
 
-fn pod(lease: &Lease) -> String {
-    let pod = lease.claim().map_or_else(|| named(lease), claims::pod);
-    pod.unwrap_or_else(|| "-".to_owned())
+fn name(lease: &Lease) -> String {
+    let of_container = || lease.container()?.full_name();
+    let name = lease.claim().map_or_else(of_container, claims::pod);
+    name.unwrap_or_else(|| "-".to_owned())
 }
 
-/// Returns the name of a lease's container in its pod, or alone: `default/web-0/main`.
-fn named(lease: &Lease) -> Option<String> {
-    let holder = lease.container()?;
-    match (&holder.namespace, &holder.pod, &holder.container_name) {
-        (Some(namespace), Some(pod), Some(name)) => Some(format!("{namespace}/{pod}/{name}")),
-        (Some(namespace), Some(pod), None) => Some(format!("{namespace}/{pod}")),
-        (_, _, Some(name)) => Some(name.clone()),
-        _ => None,
-    }
-}
-
-/// Returns the lease's holder, as people know it: `default/web-0/main`, the container's id, or
+/// Returns the lease's holder, as people know it: `default/web-0/main`, `web (4f2a9c1d03be)`, or
 /// `claim team-a/train-gpu (pod team-a/train)`.
 pub fn holder_name(lease: &Lease) -> String {
     if let Some(claim) = lease.claim() {
         return printable(&claim.to_string());
     }
-    printable(&named(lease).unwrap_or_else(|| container(lease)))
+    printable(&lease.holder.shown())
 }
 
 /// The columns of the queue.
@@ -308,17 +412,10 @@ pub fn waits(w: &Waiting, now: SystemTime) -> Vec<String> {
     }
 }
 
-/// Returns the name of a lease's container.
-pub fn container(l: &Lease) -> String {
-    short(l.holder.name())
-}
-
 fn short(id: &str) -> String {
-    match id.len() {
-        0 => "-".to_owned(),
-        // Engines print the first 12 characters of their random ids.
-        64 => id.chars().take(12).collect(),
-        _ => id.to_owned(),
+    match short_id(id) {
+        "" => "-".to_owned(),
+        id => id.to_owned(),
     }
 }
 

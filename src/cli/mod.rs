@@ -37,7 +37,7 @@ mod top;
 mod world;
 
 use clap::error::ErrorKind;
-use clap::{CommandFactory, Parser, Subcommand, ValueHint};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueHint};
 use clap_complete::ArgValueCompleter;
 use output::{Format, Output};
 use runmig_lease::config::Config;
@@ -58,8 +58,8 @@ struct Arguments {
     /// The configuration to use [default: /etc/runmig/config.toml]
     #[arg(long, global = true, value_name = "FILE", env = "RUNMIG_CONFIG", value_hint = ValueHint::FilePath)]
     config: Option<PathBuf>,
-    /// The format of the output; wide and name are for list
-    #[arg(short, long, global = true, value_enum, default_value_t = Output::Table)]
+    /// The format of the output: table or json
+    #[arg(short, long, global = true, value_enum, default_value_t = Output::Table, hide_possible_values = true)]
     output: Output,
     /// The longest wait for the driver, for verbs that only look
     #[arg(long, global = true, value_name = "TIME", default_value = "8s", value_parser = humantime::parse_duration)]
@@ -87,7 +87,7 @@ Examples:
     #[command(after_help = completion::HELP)]
     Completion { shell: clap_complete::Shell },
     /// Show the GPUs, their MIG mode, and the profiles with free and total instances
-    Gpus,
+    Gpus(gpus::Options),
     /// Show which container has which slice, share or GPU, and the queue
     #[command(after_help = format!("\
 Examples:
@@ -104,7 +104,7 @@ Examples:
   migctl top --sort used --kind share   shows the shares, those that use most first
   migctl top --once                     prints one page")]
     Top(top::Options),
-    /// Show the booked memory of each GPU
+    /// Show the booked memory of each GPU, or all of one lease
     Inspect(inspect::Options),
     /// Say whether a request would find room, where and why, or why not, and which restarts make room
     #[command(after_help = format!("\
@@ -132,7 +132,7 @@ Examples:
 Examples:
   migctl release 4f2a9c1d03be   releases the slice of a container that is gone")]
     Release {
-        /// The container's id, its first 12 characters or more, or the lease's id; for a claim also its name or uid
+        /// The container's name or id, its first 12 characters or more, or the lease's id; for a claim its name or uid
         #[arg(required_unless_present = "claims", add = ArgValueCompleter::new(completion::holders))]
         id: Option<String>,
         /// End the leases of all claims of Kubernetes, after its driver runmig-dra has ended
@@ -172,6 +172,8 @@ Examples:
 Examples:
   migctl export -l today   prints the layout of the machine under a name")]
     Export(export::Options),
+    /// Print the version of migctl
+    Version,
     /// Write the manual pages into a folder, for scripts/install
     #[command(hide = true)]
     Man { folder: PathBuf },
@@ -187,16 +189,46 @@ impl Verb {
             Verb::Top(_) => Some("top"),
             Verb::Metrics(_) => Some("metrics"),
             Verb::Completion { .. } => Some("completion"),
+            Verb::Version => Some("version"),
             _ => None,
         }
     }
+
+    /// Says whether the verb shows or changes leases.
+    fn needs_ledger(&self) -> bool {
+        use Verb::*;
+        let is_own = matches!(
+            self,
+            Completion { .. } | Version | AskDriver(_) | Man { .. }
+        );
+        !is_own && !matches!(self, Configure(_) | Doctor(_) | Metrics(_))
+    }
+}
+
+/// Returns the command. `--output` stands where it has an effect, with the values that have one.
+fn command() -> clap::Command {
+    let output = || {
+        let values = clap::builder::EnumValueParser::<Output>::new();
+        let arg = clap::Arg::new("output")
+            .short('o')
+            .long("output")
+            .value_name("OUTPUT")
+            .value_parser(values);
+        arg.help("The format of the output").default_value("table")
+    };
+    let hidden = ["top", "metrics", "completion", "version"];
+    let command = Arguments::command().mut_subcommand("list", |list| list.arg(output()));
+    hidden.iter().fold(command, |command, verb| {
+        command.mut_subcommand(verb, |verb| verb.arg(output().hide(true)))
+    })
 }
 
 pub fn main() -> i32 {
     signals::survive_file_limit();
     signals::wait_for_children();
-    completion::answer::<Arguments>();
-    let arguments = Arguments::parse();
+    completion::answer(command);
+    let arguments = Arguments::from_arg_matches(&command().get_matches());
+    let arguments = arguments.unwrap_or_else(|e| e.exit());
     match run(&arguments) {
         Ok(status) => status,
         Err(e) => {
@@ -208,9 +240,15 @@ pub fn main() -> i32 {
 
 fn run(arguments: &Arguments) -> Result<i32> {
     driver::set_limit(arguments.timeout);
-    let config = || match &arguments.config {
-        Some(file) => Config::read(file),
-        None => Config::for_program(None),
+    let config = || {
+        let config = match &arguments.config {
+            Some(file) => Config::read(file),
+            None => Config::for_program(None),
+        }?;
+        if arguments.verb.needs_ledger() {
+            world::check_reader(&config)?;
+        }
+        Ok(config)
     };
     let is_list = matches!(arguments.verb, Verb::List(_));
     if let Some(verb) = arguments
@@ -219,19 +257,15 @@ fn run(arguments: &Arguments) -> Result<i32> {
         .filter(|_| arguments.output == Output::Json)
     {
         let why = format!("migctl {verb} prints no JSON; leave out --output");
-        Arguments::command()
-            .error(ErrorKind::ArgumentConflict, why)
-            .exit();
+        command().error(ErrorKind::ArgumentConflict, why).exit();
     }
     let format = match arguments.output.format() {
         Ok(format) => format,
         Err(_) if is_list => Format::Table,
-        Err(why) => Arguments::command()
-            .error(ErrorKind::InvalidValue, why)
-            .exit(),
+        Err(why) => command().error(ErrorKind::InvalidValue, why).exit(),
     };
     match &arguments.verb {
-        Verb::Gpus => gpus::run(&config()?, format),
+        Verb::Gpus(options) => gpus::run(&config()?, format, options),
         Verb::Inspect(options) => inspect::run(&config()?, format, options),
         Verb::List(options) => list::run(&config()?, arguments.output, options),
         Verb::Top(options) => top::run(&config()?, options),
@@ -250,7 +284,11 @@ fn run(arguments: &Arguments) -> Result<i32> {
         Verb::Metrics(options) => metrics::run(&config()?, options),
         Verb::Completion { shell } => completion::run(*shell),
         Verb::AskDriver(asking) => driver::answer_all(asking),
-        Verb::Man { folder } => clap_mangen::generate_to(Arguments::command(), folder)
+        Verb::Version => {
+            output::line(concat!("migctl ", env!("CARGO_PKG_VERSION")));
+            Ok(0)
+        }
+        Verb::Man { folder } => clap_mangen::generate_to(command(), folder)
             .context(|| format!("write manual pages into {}", folder.display()))
             .map(|()| 0),
     }
@@ -263,7 +301,7 @@ mod tests {
     #[test]
     fn examples_are_valid_calls() {
         let mut examples = 0;
-        for verb in Arguments::command().get_subcommands() {
+        for verb in command().get_subcommands() {
             let help = verb.get_after_help().map(ToString::to_string);
             for line in help.unwrap_or_default().lines() {
                 let Some(call) = line.strip_prefix("  migctl ") else {
@@ -276,8 +314,9 @@ mod tests {
                     .split(" | ")
                     .next()
                     .unwrap();
-                let parsed =
-                    Arguments::try_parse_from(["migctl"].into_iter().chain(call.split(' ')));
+                let parsed = command().try_get_matches_from(
+                    [&["migctl"][..], &call.split(' ').collect::<Vec<_>>()].concat(),
+                );
                 assert!(parsed.is_ok(), "{call}: {}", parsed.err().unwrap());
                 examples += 1;
             }

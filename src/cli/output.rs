@@ -11,6 +11,11 @@ pub enum Format {
     Json,
 }
 
+/// The most characters of a line where a verb has a form for longer ones.
+pub const WIDTH: usize = 100;
+/// The characters that a column keeps.
+const LEAST: usize = 12;
+
 /// The value of `--output`. Only leases have more forms than [`Format`].
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Output {
@@ -25,14 +30,13 @@ impl Output {
     ///
     /// # Errors
     /// `wide` and `name` are for leases alone: wrong usage, in words.
-    pub fn format(self) -> Result<Format, String> {
+    pub fn format(self) -> Result<Format, &'static str> {
         match self {
             Output::Table => Ok(Format::Table),
             Output::Json => Ok(Format::Json),
-            Output::Wide | Output::Name => Err(
-                "the outputs wide and name are for migctl list; use --output table or json"
-                    .to_owned(),
-            ),
+            Output::Wide | Output::Name => {
+                Err("the outputs wide and name are for migctl list; use --output table or json")
+            }
         }
     }
 }
@@ -67,14 +71,22 @@ fn inert(json: &str) -> String {
 
 /// Prints a table.
 pub fn table(head: &[&str], rows: &[Vec<String>]) {
-    table_lines(head, rows, 3)
+    table_lines(head, rows, 3, usize::MAX)
         .iter()
         .for_each(|text| line(text));
 }
 
-/// Returns the lines of a table with columns as wide as their cells. Cells hold text of others, so it escapes every
-/// character that controls a terminal.
-pub fn table_lines(head: &[&str], rows: &[Vec<String>], gap: usize) -> Vec<String> {
+/// Cuts a text to a number of characters, and ends a cut one with `…`.
+pub fn cut(text: &str, most: usize) -> String {
+    match text.chars().count() > most {
+        true => text.chars().take(most - 1).chain(['…']).collect(),
+        false => text.to_owned(),
+    }
+}
+
+/// Returns the lines of a table with columns as wide as their cells. In a table with longer lines than `most` the widest
+/// columns are cut. Cells hold text of others, so it escapes every character that controls a terminal.
+pub fn table_lines(head: &[&str], rows: &[Vec<String>], gap: usize, most: usize) -> Vec<String> {
     let rows: Vec<Vec<String>> = rows
         .iter()
         .map(|row| row.iter().map(|cell| printable(cell)).collect())
@@ -87,11 +99,17 @@ pub fn table_lines(head: &[&str], rows: &[Vec<String>], gap: usize) -> Vec<Strin
             .max()
             .unwrap_or(0)
     };
-    let widths: Vec<usize> = (0..head.len()).map(width).collect();
+    let mut widths: Vec<usize> = (0..head.len()).map(width).collect();
+    while widths.iter().sum::<usize>() + gap * (widths.len() - 1) > most {
+        match widths.iter_mut().max() {
+            Some(widest) if *widest > LEAST => *widest -= 1,
+            _ => break,
+        }
+    }
     let show = |cells: &mut dyn Iterator<Item = &str>| {
         let mut out = String::new();
         for (cell, width) in cells.zip(&widths) {
-            out.push_str(&format!("{cell:width$}{:gap$}", ""));
+            out.push_str(&format!("{:width$}{:gap$}", cut(cell, *width), ""));
         }
         out.trim_end().to_owned()
     };
@@ -128,6 +146,35 @@ pub fn eprint(text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn cuts_widest_columns() {
+        let row = |cells: [&str; 3]| cells.map(str::to_owned).to_vec();
+        let long = "ä".repeat(80);
+        let rows = [row(["4f2a9c1d03be", &long, "x"]), row(["a", "b", &long])];
+        let lines = table_lines(&["ID", "NAME", "REQUEST"], &rows, 2, 60);
+        assert!(
+            lines.iter().all(|line| line.chars().count() <= 60),
+            "{lines:?}"
+        );
+        assert!(
+            lines[1].starts_with("4f2a9c1d03be  ääää") && lines[1].contains('…'),
+            "{lines:?}"
+        );
+        assert!(lines[2].ends_with("ä…"), "{lines:?}");
+        let whole = table_lines(&["ID", "NAME", "REQUEST"], &rows, 2, usize::MAX);
+        assert!(
+            whole[1].contains(&long) && !whole[1].contains('…'),
+            "{whole:?}"
+        );
+        let never = table_lines(
+            &["IDENTIFICATION"],
+            &[vec!["0123456789abcdef".to_owned()]],
+            2,
+            1,
+        );
+        assert_eq!(never, ["IDENTIFICAT…", "0123456789a…"]);
+    }
 
     #[test]
     fn json_escapes_terminal_sequences() {

@@ -7,25 +7,15 @@ use crate::bundles;
 use runmig_lease::config::Config;
 use runmig_lease::counters::Actor;
 use runmig_lease::error::{self, Error, Result};
-use runmig_lease::store::{Claim, Damaged, Entry, Key, Lease};
+use runmig_lease::store::{Claim, Damaged, Entry, Key, Lease, is_id_of};
 use runmig_lease::{LeaseManager, Patience, Returned, UNSEEN_HINT, unseen};
 
 pub fn run(config: &Config, format: Format, id: &str) -> Result<i32> {
-    let unknown = || {
-        Error::new(format!(
-            "cannot find container or lease {}",
-            runmig_lease::error::printable(id)
-        ))
-        .hint("find its name with migctl list")
-    };
+    let unknown = || list::unknown(id);
     let leases = bundles::existing(config, Actor::Operator)?.ok_or_else(unknown)?;
     crate::log::start(config);
     let mut found = leases.store().list()?.entries;
-    let is_claim = |e: &Entry| claims::of(e).is_some_and(|c| id == c.uid || id == c.full_name());
-    found.retain(|e| match claims::of(e) {
-        Some(_) => e.id() == id || is_claim(e),
-        None => e.id() == id || is_named(e.holder(), id),
-    });
+    found.retain(|e| e.id() == id || e.is_called(id));
     match found.as_slice() {
         [] => {
             let damaged = leases.damaged()?;
@@ -103,17 +93,11 @@ fn unknown_among(id: &str, damaged: &[Damaged]) -> Option<Error> {
     Some(Error::new(line).hint("find its lease with migctl list, and release that"))
 }
 
-/// Returns whether `id` names the container. The first 12 characters of its id suffice. An idle slice has a
-/// container called "".
-fn is_named(container: &str, id: &str) -> bool {
-    (container == id && !id.is_empty()) || (id.len() >= 12 && container.starts_with(id))
-}
-
 /// Returns the error for a container that is still in the queue, with the way to end its wait.
 fn waits(leases: &LeaseManager<'_>, id: &str) -> Result<Option<Error>> {
     let waiting = leases.store().waiting()?;
     let mut waiters = waiting.into_iter().filter_map(|w| w.waiter);
-    let Some(waiter) = waiters.find(|w| is_named(&w.container, id)) else {
+    let Some(waiter) = waiters.find(|w| is_id_of(id, &w.container)) else {
         return Ok(None);
     };
     let (container, pid) = (
@@ -156,7 +140,7 @@ pub(super) fn release(leases: &LeaseManager<'_>, entry: &Entry) -> Result<()> {
             };
         }
     };
-    let container = error::printable(held.lease.holder.name());
+    let container = list::holder_name(&held.lease);
     // Kubernetes may have forgotten a claim, and an operator who names it has seen its pod. The driver refuses to
     // destroy the instance below a process.
     let against = |now: &Lease| match now.claim() {
@@ -186,10 +170,10 @@ pub(super) fn tell(entry: &Entry) {
             error::printable(&claim)
         ));
     }
-    let holder = match (entry.holder(), entry.idle_since()) {
-        ("", Some(_)) => ", which was idle".to_owned(),
-        ("", None) => String::new(),
-        (container, _) => format!(" of container {}", error::printable(container)),
+    let holder = match (entry.lease(), entry.idle_since()) {
+        (None, Some(_)) => ", which was idle".to_owned(),
+        (None, None) => String::new(),
+        (Some(lease), _) => format!(" of container {}", list::holder_name(lease)),
     };
     output::line(&format!("released {}{holder}", entry.instance().resource));
 }

@@ -45,6 +45,7 @@ pub fn run(config: &Config, format: Format) -> Result<i32> {
             &[],
             &leases.store().waiting().unwrap_or_default(),
         ),
+        Format::Table if released.is_empty() && !failed.is_empty() => {}
         Format::Table => told(format, &released),
     }
     error::all(failed.into_iter().map(Err)).map(|()| 0)

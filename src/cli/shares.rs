@@ -1,7 +1,7 @@
 //! Shares as they are now, as `migctl list` shows them: their memory, and the gaps in their limits.
 
 use super::driver;
-use super::list::container;
+use super::list::holder_name;
 use super::output;
 use runmig_lease::ObservedShare;
 use runmig_lease::config::Config;
@@ -46,7 +46,7 @@ pub fn tell(entries: &[Entry], seen: &[ObservedShare]) {
         let Some(lease) = entry.lease() else {
             continue;
         };
-        let name = printable(&container(lease));
+        let name = holder_name(lease);
         tell_changed(lease, &name, seen);
         if let Some(pids) = seen.around.as_deref().filter(|pids| !pids.is_empty()) {
             output::eprint(&format!(

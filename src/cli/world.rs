@@ -5,7 +5,22 @@ use super::list;
 use super::output;
 use runmig_lease::Inventory;
 use runmig_lease::config::Config;
-use runmig_lease::error::{Result, printable};
+use runmig_lease::error::{Error, Result, printable};
+use std::io::ErrorKind;
+
+/// Refuses a user who may not read the ledger: a view without it would call runmig's own slices foreign.
+pub fn check_reader(config: &Config) -> Result<()> {
+    for folder in [config.state_dir.clone(), config.state_dir.join("leases")] {
+        match std::fs::read_dir(&folder) {
+            Err(e) if e.kind() == ErrorKind::PermissionDenied => {
+                let what = format!("cannot read the ledger in {}", folder.display());
+                return Err(Error::new(what).caused_by(e).hint("run it with sudo"));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
 
 /// Looks at the machine. Without an answer of the driver, a table shows what the ledger has.
 pub fn look(config: &Config, is_table: bool) -> Result<(Driver, Inventory)> {

@@ -5,7 +5,7 @@ mod edit;
 use super::args::Family;
 use super::detect::{self, Asking, Stays};
 use super::spawn::{self, Inherited, Meanwhile};
-use super::{Front, companion, driver, key, mps, report};
+use super::{Front, companion, driver, key, mps, name, report};
 use crate::bundles;
 use crate::spec::bundle::Bundle;
 use crate::spec::{self, CgroupManager};
@@ -122,7 +122,9 @@ impl Slicing<'_> {
         let original = self.asking.bundle.original(self.nodes.numbers())?.bytes;
         let driver = driver::find(self.front, &original)?;
         let hook = companion::program(programs::HOOK)?;
-        let holder = self.holder(request::identity(&self.asking.annotations)?)?;
+        let mut holder = self.holder(request::identity(&self.asking.annotations)?)?;
+        let name = || name::of(&holder.bundle, &original, &holder.key.id);
+        holder.container_name = holder.container_name.clone().or_else(name);
         let manager = CgroupManager {
             is_crun: self.front.runtime.family == Family::Crun,
             is_systemd: self.front.call.systemd_cgroup,

@@ -1,5 +1,5 @@
 //! Answers `features` with the low-level runtime's answer, and adds that runmig's annotations change a
-//! container.
+//! container. Answers `--version` the same way, and adds a line with runmig's own version.
 
 use super::Front;
 use runmig_lease::error::{Context, Result};
@@ -7,11 +7,29 @@ use runmig_lease::process::signals;
 use runmig_lease::request::PREFIXES;
 use serde_json::Value;
 use serde_json::ser::{PrettyFormatter, Serializer};
+use std::ffi::OsString;
 use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 
 pub fn tell(front: &Front<'_>) -> Result<i32> {
+    add(front, with_ours)
+}
+
+/// Says whether the call asks for the version alone.
+pub fn asks_version(args: &[OsString]) -> bool {
+    matches!(args, [only] if only == "--version" || only == "-v")
+}
+
+/// Engines read the first line (`runc version 1.1.4`), or the last one that says `version`. So runmig's line is the last,
+/// without that word.
+pub fn version(front: &Front<'_>) -> Result<i32> {
+    let ours = concat!("runmig: ", env!("CARGO_PKG_VERSION"), "\n");
+    add(front, |said| Some([said, ours.as_bytes()].concat()))
+}
+
+/// Prints the low-level runtime's answer with an addition, if it has one.
+fn add(front: &Front<'_>, addition: impl Fn(&[u8]) -> Option<Vec<u8>>) -> Result<i32> {
     let path = &front.runtime.path;
     signals::wait_for_children();
     // The low-level runtime writes no file here, but a program below it may.
@@ -23,14 +41,14 @@ pub fn tell(front: &Front<'_>) -> Result<i32> {
         .output()
         .context(|| format!("run {}", path.display()))?;
     let text = match said.status.success() {
-        true => with_ours(&said.stdout).unwrap_or(said.stdout),
+        true => addition(&said.stdout).unwrap_or(said.stdout),
         // the low-level runtime's refusal, in its own words
         false => said.stdout,
     };
     let mut out = std::io::stdout();
     out.write_all(&text)
         .and_then(|()| out.flush())
-        .context(|| "write the features")?;
+        .context(|| "write the answer")?;
     Ok(said
         .status
         .code()

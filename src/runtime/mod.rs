@@ -17,6 +17,7 @@ mod image;
 mod key;
 mod lowlevel;
 mod mps;
+mod name;
 mod podman;
 mod report;
 mod spawn;
@@ -145,6 +146,7 @@ fn dispatch(
         },
         Verb::Features => return (slicer.features)(&front),
         Verb::Unclear(unclear) => detect::refuse_unclear(&front, unclear)?,
+        Verb::Other if features::asks_version(args) => return features::version(&front),
         Verb::Other => None,
     };
     match asks {

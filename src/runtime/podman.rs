@@ -99,6 +99,12 @@ fn additional_stores() -> Vec<PathBuf> {
         .collect()
 }
 
+/// Returns the name of a container of podman's, from the canonical path of its bundle.
+pub fn name(bundle: &Path) -> Option<String> {
+    let found = Place::of(bundle)?.container().ok()??;
+    found.record.names?.into_iter().next()
+}
+
 /// The folders and the id of a container in containers/storage.
 struct Place<'a> {
     containers: &'a Path,
@@ -114,6 +120,8 @@ struct Found {
 #[derive(Deserialize)]
 struct Container {
     id: String,
+    #[serde(default)]
+    names: Option<Vec<String>>,
     #[serde(default)]
     image: String,
     #[serde(default)]

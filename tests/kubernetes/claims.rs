@@ -61,7 +61,7 @@ pub fn a_pod_by_claim(node: &Node) {
         "{device}"
     );
     let name = claim["metadata"]["name"].as_str().unwrap();
-    let list = node.run("migctl", &["list"]).ok().stdout;
+    let list = node.run("migctl", &["list", "-o", "wide"]).ok().stdout;
     has(&list, &format!("claim default/{name}"));
     let uid = claim["metadata"]["uid"].as_str().unwrap();
     let file = format!("gpu.runmig.dev-{uid}.json");

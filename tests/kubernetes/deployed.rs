@@ -58,7 +58,7 @@ pub fn pods_outlive_the_driver(node: &Node) {
     });
     // The rest shows what an uninstall leaves.
     assert_eq!(node.leases(), leases);
-    let list = node.run("migctl", &["list"]).ok().stdout;
+    let list = node.run("migctl", &["list", "-o", "wide"]).ok().stdout;
     has(&list, "claim default/stays-gpu-");
     node.kubectl(&["apply", driver]).ok();
     at(&["rollout", "status", DAEMONSET]);

@@ -20,6 +20,7 @@ mod many;
 mod metrics;
 mod moving_world;
 mod other_kinds;
+mod people;
 mod reuse;
 mod same_id;
 mod seats;

@@ -103,12 +103,12 @@ impl Error {
             line.push_str("; hint: ");
             line.push_str(hint);
         }
-        printable(&line)
+        printable(&with_short_ids(&line))
     }
 
     /// Returns the whole chain without a hint, as the reason in another error.
     pub fn reason(&self) -> String {
-        printable(&self.chain().0)
+        printable(&with_short_ids(&self.chain().0))
     }
 
     /// Returns the whole chain, and the hint nearest to the cause.
@@ -155,6 +155,22 @@ fn short(text: &str) -> Cow<'_, str> {
     let end = (0..=MAX_PART).rev().find(|at| text.is_char_boundary(*at));
     let end = end.unwrap_or_default();
     format!("{}… ({} bytes)", &text[..end], text.len()).into()
+}
+
+/// Returns an id as engines print it: the first 12 of 64 hexadecimal digits. Another id stays whole.
+pub fn short_id(id: &str) -> &str {
+    let is_engines = id.len() == 64 && id.bytes().all(|b| b.is_ascii_hexdigit());
+    if is_engines { &id[..12] } else { id }
+}
+
+/// Cuts the ids of engines in a text, as [`short_id`] does. An id in a path stays whole.
+fn with_short_ids(text: &str) -> String {
+    let is_between = |c: char| !c.is_ascii_alphanumeric() && !"/-_.:".contains(c);
+    let cut = |piece: &str| {
+        let word = piece.trim_end_matches(|c: char| !c.is_ascii_alphanumeric());
+        [short_id(word), &piece[word.len()..]].concat()
+    };
+    text.split_inclusive(is_between).map(cut).collect()
 }
 
 /// Text that others wrote, made safe for a terminal and for one line: control characters (and the
@@ -243,6 +259,25 @@ mod tests {
         let line = Error::new(&long).caused_by(Error::new(&long)).line();
         assert!(line.len() < 2200, "{}", line.len());
         assert!(line.ends_with("ä… (20971520 bytes)"), "{line}");
+    }
+
+    #[test]
+    fn shortens_ids_of_engines() {
+        let id = "4f2a9c1d03be".repeat(6)[..64].to_owned();
+        let other = "0".repeat(63);
+        let line = |text: &str| Error::new(text.replace("ID", &id)).line();
+        assert_eq!(line("container ID: gone"), "container 4f2a9c1d03be: gone");
+        assert_eq!(line("web (ID), ID"), "web (4f2a9c1d03be), 4f2a9c1d03be");
+        assert_eq!(line("ID"), "4f2a9c1d03be");
+        for whole in [
+            "/run/ID/userdata",
+            "libpod-ID.scope",
+            "sha256:ID",
+            "IDa",
+            &other,
+        ] {
+            assert_eq!(line(whole), whole.replace("ID", &id));
+        }
     }
 
     #[test]

@@ -74,7 +74,11 @@ impl Refusal<'_> {
     fn cause(&self, cause: &Cause) -> String {
         let what = match &cause.obstacle {
             Obstacle::GpusExcluded(left_out) => format!(
-                "every GPU in MIG mode is excluded ({})",
+                "{} ({})",
+                match has_rule(left_out) {
+                    true => "every GPU in MIG mode is excluded",
+                    false => "no GPU in MIG mode can take it",
+                },
                 all_of(left_out).join("; ")
             ),
             Obstacle::NoMigGpu { gpus, left_out } => format!(
@@ -146,7 +150,10 @@ impl Refusal<'_> {
 
     fn hint(&self, cause: &Cause) -> String {
         match &cause.obstacle {
-            Obstacle::GpusExcluded(_) => "check [policy] in the configuration".to_owned(),
+            Obstacle::GpusExcluded(left_out) if has_rule(left_out) => {
+                "check [policy] in the configuration".to_owned()
+            }
+            Obstacle::GpusExcluded(_) => "ask for less, or for a larger slice".to_owned(),
             Obstacle::NoMigGpu { left_out, .. } if left_out.unreadable.is_empty() => {
                 "use an A30, A100, H100 or a later data-centre GPU".to_owned()
             }
@@ -311,6 +318,14 @@ fn exhausted(what: Exhausted, profile: &str) -> String {
         Exhausted::OpticalFlowAccelerators => "optical flow accelerators",
     };
     what.to_owned()
+}
+
+/// Says whether a rule of the administrator excludes a GPU. The others cannot hold the request, or are busy.
+fn has_rule(left_out: &LeftOut) -> bool {
+    left_out
+        .excluded
+        .iter()
+        .any(|(_, why)| why.contains("policy"))
 }
 
 fn all_of(left_out: &LeftOut) -> Vec<String> {

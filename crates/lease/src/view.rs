@@ -1,9 +1,9 @@
 //! A lease as people's programs see it.
 
 use crate::model::{Placement, Timestamp};
-use crate::store::{Claim, Container, Entry, Holder, Instance};
+use crate::store::{Claim, Container, Entry, Holder, Instance, Key};
 use serde::{Deserialize, Serialize};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The most pods of a claim in an event, so that a line has a limit.
 const MOST_PODS: usize = 32;
@@ -35,7 +35,7 @@ sparse! {
         container: String,
         /// The claim of Kubernetes that holds it.
         claim: Claim,
-        /// The container's name in its pod.
+        /// The container's name in its pod, or podman's or docker's name for it.
         container_name: String,
         /// The name of the pod; for a claim the first of its pods.
         pod: String,
@@ -209,13 +209,14 @@ impl LeaseView {
         if let Some(claim) = &self.claim {
             return format!("claim {}", claim.full_name());
         }
-        let name = self.container_name.as_ref();
-        match (&self.namespace, &self.pod, name) {
-            (Some(namespace), Some(pod), Some(name)) => format!("{namespace}/{pod}/{name}"),
-            (Some(namespace), Some(pod), None) => format!("{namespace}/{pod}"),
-            (_, _, Some(name)) => name.clone(),
-            _ => self.container.clone().unwrap_or_default(),
-        }
+        let container = Container {
+            key: Key::new(PathBuf::new(), self.container.clone().unwrap_or_default()),
+            namespace: self.namespace.clone(),
+            pod: self.pod.clone(),
+            container_name: self.container_name.clone(),
+            ..Container::default()
+        };
+        Holder::Container(container).shown()
     }
 
     /// Returns the portion for people: `1g.10gb at 4:1 on GPU 0`, `share of GPU 1`, or the request.

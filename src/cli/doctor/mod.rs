@@ -105,7 +105,7 @@ pub fn run(config: &dyn Fn() -> Result<Config>, format: Format, options: &Option
         0 => Ok(0),
         n => {
             let fail = if n == 1 { "check fails" } else { "checks fail" };
-            let e = Error::new(format!("cannot allocate on this machine: {n} {fail}"));
+            let e = Error::new(format!("{n} {fail}"));
             Err(e.hint("run the repair below the first line with fail"))
         }
     }

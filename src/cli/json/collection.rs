@@ -12,6 +12,9 @@ pub struct CollectionItem<'a> {
     pub container: &'a str,
     /// The claim of Kubernetes that holds the slice, as `NAMESPACE/NAME`; null for a container.
     pub claim: Option<String>,
+    /// The holder for people.
+    #[serde(skip)]
+    pub holder: String,
     /// The MIG profile; `gpu` for a whole GPU, `?` for a damaged record.
     pub profile: &'a str,
     /// The GPU's UUID; empty where a damaged record does not say it.

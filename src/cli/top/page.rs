@@ -3,7 +3,7 @@
 use crate::cli::draw;
 use crate::cli::filter::Filter;
 use crate::cli::list::{QUEUE, age, holder_name, portion, waits};
-use crate::cli::output::table_lines;
+use crate::cli::output::{cut, table_lines};
 use clap::ValueEnum;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::layout::Size;
@@ -105,7 +105,7 @@ pub fn page(facts: &Facts, view: &View, size: Option<Size>, now: SystemTime) -> 
     let size = size.map(|size| (usize::from(size.height), usize::from(size.width)));
     let (height, width) = size.unwrap_or((usize::MAX, usize::MAX));
     let rows = rows(facts, view, width, now);
-    let table = table_lines(&HEADS, &rows, GAP);
+    let table = table_lines(&HEADS, &rows, GAP, usize::MAX);
     let (head, alarm) = (Style::new().bold(), Style::new().red());
     let plain = |text| (text, Style::new());
     let mut lines = vec![(title(facts, view, rows.len(), now), head)];
@@ -165,7 +165,7 @@ fn above(facts: &Facts, view: &View, now: SystemTime) -> Vec<String> {
     let mut lines: Vec<String> = gpus.chain([String::new()]).collect();
     let waiting: Vec<_> = world.waiting.iter().map(|w| waits(w, now)).collect();
     if !waiting.is_empty() {
-        lines.extend(table_lines(&QUEUE, &waiting, GAP));
+        lines.extend(table_lines(&QUEUE, &waiting, GAP, usize::MAX));
         lines.push(String::new());
     }
     lines
@@ -196,10 +196,7 @@ fn cells(entry: &Entry, used: LeaseUse, width: usize, now: SystemTime) -> Vec<St
     let resource = &entry.instance().resource;
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     let mib = |bytes: u64| format!("{}Mi", bytes.div_ceil(1 << 20));
-    let name = |lease: &Lease| match holder_name(lease) {
-        long if long.chars().count() > width => long.chars().take(width - 1).chain(['…']).collect(),
-        short => short,
-    };
+    let name = |lease: &Lease| cut(&holder_name(lease), width);
     let cells = [
         or_dash(entry.lease().map(name)),
         entry.shown().kind.to_owned(),

@@ -23,7 +23,13 @@ pub fn answers_like_the_runtime(setup: &Setup) {
     let id = unique();
     setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
     setup.runmig(&["start", &id]).ok();
-    same(setup, &["--version"]).ok();
+    for flag in ["--version", "-v"] {
+        let (ours, bare) = (setup.runmig(&[flag]), said(&mut setup.bare(&[flag])));
+        let rest = ours.stdout.strip_prefix(&bare.stdout);
+        let line = rest.and_then(|rest| rest.strip_prefix("runmig: "));
+        assert_eq!(line.map(|line| line.lines().count()), Some(1), "{ours:?}");
+        assert_eq!(ours.status.code(), bare.status.code());
+    }
     same(setup, &["--help"]).ok();
     same(setup, &["state", &id]).ok();
     same(setup, &["list"]).ok();

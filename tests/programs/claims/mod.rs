@@ -100,7 +100,7 @@ fn promise_takes_the_place_alone() {
         (&"train".into(), &"team-a".into())
     );
     let list = said(&mut world.migctl(&["list"])).ok().stdout;
-    has(&list, "claim team-a/a-gpu   team-a/train");
+    has(&list, "claim team-a/a-gpu  team-a/train");
     // Local creates get all but that place.
     world.bundle_asking("whole", "4g.24gb");
     let refused = said(&mut world.create_command("whole")).exits(1).stderr;

@@ -21,7 +21,7 @@ fn gives_seat(low: Low) {
     assert_eq!(seat["memoryBytes"], (MEMORY / 4) << 20);
     assert_eq!(seat["bookedBytes"], (MEMORY / 4) << 20);
     assert_eq!(seat["migPlacement"]["size"], made.size);
-    let table = setup.migctl(&["list"]).ok().stdout;
+    let table = setup.migctl(&["list", "-o", "wide"]).ok().stdout;
     assert!(
         table.contains("10048Mi of 3g.40gb") && table.contains(&made.uuid),
         "{table}"

@@ -139,7 +139,7 @@ fn bad_requests_change_nothing() {
                 (SHARE, "50Gi"),
                 ("runmig.dev/wait", "10m"),
             ],
-            "every GPU in MIG mode is excluded (GPU 0: it gives out 40192Mi)",
+            "no GPU in MIG mode can take it (GPU 0: it gives out 40192Mi); hint: ask for less, or for a larger slice",
         ),
         (
             &[

@@ -58,7 +58,7 @@ fn lists_waiting_requests() {
     let full = world.full();
     let waiter = waiting(&world, "w", world.profile);
     let table = said(&mut world.migctl(&["list"])).ok().stdout;
-    has(&table, "WAITING   REQUEST");
+    has(&table, "WAITING  REQUEST");
     let row = table.lines().find(|line| line.starts_with("w ")).unwrap();
     let pid = waiter.pid();
     assert!(row.ends_with(&format!(" {pid}")), "{table}");
@@ -85,9 +85,10 @@ fn never_releases_waiting_requests() {
     for name in [id.as_str(), &id[..12]] {
         let line = said(&mut world.migctl(&["release", name])).exits(1).stderr;
         let words = format!(
-            "container {id} has no slice: it waits for 1g.6gb, by process {0}; hint: end that process: \
+            "container {1} has no slice: it waits for 1g.6gb, by process {0}; hint: end that process: \
              kill {0}",
-            waiter.pid()
+            waiter.pid(),
+            &id[..12]
         );
         has(&line, &words);
     }

@@ -128,7 +128,7 @@ impl Inventory {
             };
             levels.push(whole.level?);
             instances.push(&held.instance.id);
-            names.push(held.lease.holder.name().to_owned());
+            names.push(held.lease.holder.shown());
             booked += share.booked_mib;
         }
         // The name of a record tells how much it books, and a readable lease beside it the level.
@@ -180,7 +180,7 @@ impl Inventory {
     fn holder_on(&self, gpu: &GpuUuid) -> Option<Option<String>> {
         let is_here = |i: &crate::store::Instance| i.resource.gpu_uuid() == gpu;
         if let Some(held) = self.leases.iter().find(|h| is_here(&h.instance)) {
-            return Some(Some(held.lease.holder.name().to_owned()));
+            return Some(Some(held.lease.holder.shown()));
         }
         let is_damaged = self.damaged.iter().any(|d| d.place.gpu_uuid == *gpu);
         (is_damaged || self.unleased.iter().any(is_here)).then_some(None)

@@ -250,7 +250,7 @@ impl Inventory {
         }
         let (mut holders, mut booked_mib) = (Vec::new(), 0);
         for held in self.leases_in(&instance.id) {
-            holders.push(held.lease.holder.name().to_owned());
+            holders.push(held.lease.holder.shown());
             booked_mib += held
                 .lease
                 .share()

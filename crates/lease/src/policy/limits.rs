@@ -170,6 +170,7 @@ impl Policy {
                     n => format!(", and {n} are asked for"),
                 };
                 let hint = match more.count > most {
+                    true if most == 0 => "have the administrator raise the limit",
                     true => "ask for fewer",
                     false => ASK_AGAIN,
                 };

@@ -61,9 +61,9 @@ fn names_obstacles_that_never_pass() {
         (
             cause(
                 "1g.10gb",
-                Obstacle::GpusExcluded(left_out(&["for team-a"], &[])),
+                Obstacle::GpusExcluded(left_out(&["for team-a by policy"], &[])),
             ),
-            "cannot allocate 1g.10gb: every GPU in MIG mode is excluded (GPU 0: for team-a); \
+            "cannot allocate 1g.10gb: every GPU in MIG mode is excluded (GPU 0: for team-a by policy); \
              hint: check [policy] in the configuration",
         ),
         (

@@ -1,5 +1,6 @@
 //! The holders of leases: containers and claims.
 
+use crate::error::short_id;
 use crate::framed::hex;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -25,12 +26,29 @@ impl Holder {
         }
     }
 
-    /// Returns the kind and the name of the holder, for people: `container train`, or
+    /// Returns the holder as people know it: `default/web-0/main` in a pod, else the name that an engine gave it beside the
+    /// id, `web (4f2a9c1d03be)`.
+    pub fn shown(&self) -> String {
+        match self {
+            Holder::Container(container) => container.shown(),
+            Holder::Claim(claim) => claim.name.clone(),
+        }
+    }
+
+    /// Returns the kind and the name of the holder, for people: `container web (4f2a9c1d03be)`, or
     /// `claim team-a/train-gpu (pod team-a/train)`.
     pub fn title(&self) -> String {
         match self {
             Holder::Claim(claim) => claim.to_string(),
-            Holder::Container(_) => format!("container {}", self.name()),
+            Holder::Container(_) => format!("container {}", self.shown()),
+        }
+    }
+
+    /// Says whether a user means this holder: a container by its id or its name, a claim by its UID or its name.
+    pub fn is_called(&self, name: &str) -> bool {
+        match self {
+            Holder::Container(container) => container.is_called(name),
+            Holder::Claim(claim) => name == claim.uid || name == claim.full_name(),
         }
     }
 
@@ -73,12 +91,44 @@ pub struct Container {
     /// The UID of the pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_uid: Option<String>,
-    /// The name of the container in the pod.
+    /// The name of the container in the pod, or podman's or docker's name for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub container_name: Option<String>,
     /// The login that called the engine, if it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<u32>,
+}
+
+impl Container {
+    /// Returns the name for people: `default/web-0/main` in a pod, the engine's alone.
+    pub fn full_name(&self) -> Option<String> {
+        match (&self.namespace, &self.pod, &self.container_name) {
+            (Some(namespace), Some(pod), Some(name)) => Some(format!("{namespace}/{pod}/{name}")),
+            (Some(namespace), Some(pod), None) => Some(format!("{namespace}/{pod}")),
+            (_, _, name) => name.clone(),
+        }
+    }
+
+    fn shown(&self) -> String {
+        let id = short_id(&self.key.id);
+        match self.full_name().filter(|name| name != id) {
+            Some(name) if self.pod.is_some() => name,
+            Some(name) => format!("{name} ({id})"),
+            None => id.to_owned(),
+        }
+    }
+
+    /// Says whether a user means this container: by its id, its first 12 characters or more, or by its name.
+    pub fn is_called(&self, name: &str) -> bool {
+        let names = [self.full_name(), self.container_name.clone()];
+        let is_name = names.iter().flatten().any(|its| its == name);
+        !name.is_empty() && (is_name || is_id_of(name, &self.key.id))
+    }
+}
+
+/// Says whether a text is an id, or at least its first 12 characters.
+pub fn is_id_of(text: &str, id: &str) -> bool {
+    text == id || (text.len() >= 12 && id.starts_with(text))
 }
 
 /// The name of a container. Ids are not unique across the roots of low-level runtimes. The low-level

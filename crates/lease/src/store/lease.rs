@@ -232,6 +232,12 @@ impl Entry {
         }
     }
 
+    /// Says whether a user means the holder of this entry.
+    pub fn is_called(&self, name: &str) -> bool {
+        self.lease()
+            .is_some_and(|lease| lease.holder.is_called(name))
+    }
+
     /// Returns the name of the holder: the id of a container, or the name of a claim. Empty without a lease.
     pub fn holder(&self) -> &str {
         self.lease().map_or("", |l| l.holder.name())

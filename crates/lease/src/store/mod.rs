@@ -42,7 +42,7 @@ pub use changes::{Changes, RECORDS, RECORDS_AND_QUEUE};
 pub use driver::{ClaimTurn, DriverLock};
 pub(crate) use format::{Record, decode, encode};
 pub use holder::{Claim, ClaimName, ClaimPod};
-pub use holder::{Container, Holder, Key};
+pub use holder::{Container, Holder, Key, is_id_of};
 pub(crate) use holder::{is_mark, mark_of};
 pub use instance::{Attempt, Instance, InstanceState, Origin};
 pub use lease::{Entry, Held, Lease, LeaseState, Limit, LimitedCgroup, Portion, Share};

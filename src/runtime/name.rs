@@ -1,0 +1,127 @@
+//! The name that a user gave a container of podman's or docker's. Neither engine writes it into `config.json`, so runmig
+//! reads the engine's record, as far as root alone can write to it. It is for people: no decision depends on it.
+//!
+//! ```text
+//! <storage>/<driver>-containers/containers.json    podman: the names of each container
+//! <data root>/containers/<id>/config.v2.json       docker: beside the hostname file that the container mounts
+//! ```
+
+use super::podman;
+use runmig_lease::trust;
+use serde::Deserialize;
+use serde_json::Value;
+use std::path::Path;
+
+/// docker's record of a container, with its environment and labels.
+const MAX_RECORD: u64 = 4 << 20;
+/// The files that docker mounts from the folder of its record. A user replaces some of them.
+const BESIDE: [&str; 3] = ["hostname", "hosts", "resolv.conf"];
+
+#[derive(Deserialize)]
+struct Record {
+    #[serde(rename = "ID")]
+    id: String,
+    #[serde(rename = "Name")]
+    name: String,
+}
+
+/// Returns the name of a container, from its bundle and the text of its `config.json`.
+pub fn of(bundle: &Path, config: &[u8], id: &str) -> Option<String> {
+    podman::name(bundle)
+        .or_else(|| docker(config, id))
+        .filter(|name| is_name(name))
+}
+
+fn docker(config: &[u8], id: &str) -> Option<String> {
+    let config: Value = serde_json::from_slice(config).ok()?;
+    let is_its = |folder: &Path| folder.ends_with(Path::new("containers").join(id));
+    let folder = config.get("mounts")?.as_array()?.iter().find_map(|mount| {
+        let file = Path::new(mount.get("source")?.as_str()?);
+        let is_beside = BESIDE.iter().any(|name| file.ends_with(name));
+        file.parent().filter(|folder| is_beside && is_its(folder))
+    })?;
+    let text = trust::read_to_string(&folder.join("config.v2.json"), MAX_RECORD).ok()?;
+    let record: Record = serde_json::from_str(&text).ok()?;
+    let name = record.name.strip_prefix('/').unwrap_or(&record.name);
+    (record.id == id).then(|| name.to_owned())
+}
+
+/// Says whether a text is a name as both engines permit it.
+fn is_name(text: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
+    (1..=128).contains(&text.len())
+        && text.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && text.chars().all(is_plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    const ID: &str = "4f2a9c1d03be";
+
+    /// Returns the name that docker's record gives, written so and mounted from there.
+    fn docker_says(record: &str, mounted: &str, mode: u32) -> Option<String> {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("containers").join(ID);
+        fs::create_dir_all(&folder).unwrap();
+        let file = folder.join("config.v2.json");
+        fs::write(&file, record).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+        let source = mounted.replace("ROOT", root.path().to_str().unwrap());
+        let config = serde_json::json!({"mounts": [{}, {"source": "/x"}, {"source": source}]});
+        of(Path::new("/none"), config.to_string().as_bytes(), ID)
+    }
+
+    #[test]
+    fn reads_name_of_docker() {
+        let record = |name: &str| format!(r#"{{"ID":"{ID}","Name":"{name}","Config":{{}}}}"#);
+        let file = |name: &str| format!("ROOT/containers/{ID}/{name}");
+        let named = |name: &str| docker_says(&record(name), &file("hosts"), 0o600);
+        assert_eq!(named("/web").as_deref(), Some("web"));
+        assert_eq!(named("db_1.x-2").as_deref(), Some("db_1.x-2"));
+        for hostile in [
+            "",
+            "/",
+            "a b",
+            "a\\u001b[2J",
+            "../x",
+            "-x",
+            &"x".repeat(129),
+        ] {
+            assert_eq!(named(hostile), None, "{hostile}");
+        }
+        let other = record("/web").replace(ID, "000000000000");
+        assert_eq!(docker_says(&other, &file("hosts"), 0o600), None);
+        assert_eq!(docker_says("{", &file("hosts"), 0o600), None);
+        assert_eq!(docker_says(&record("/web"), &file("hosts"), 0o666), None);
+        assert_eq!(docker_says(&record("/web"), &file("other"), 0o600), None);
+        assert_eq!(docker_says(&record("/web"), "ROOT/hosts", 0o600), None);
+        assert_eq!(of(Path::new("/none"), b"no JSON", ID), None);
+    }
+
+    #[test]
+    fn reads_name_of_podman() {
+        let root = tempfile::tempdir().unwrap();
+        let containers = root.path().join("overlay-containers");
+        let bundle = containers.join(ID).join("userdata");
+        fs::create_dir_all(&bundle).unwrap();
+        let write = |names: &str| {
+            let text = format!(r#"[{{"id":"x"}},{{"id":"{ID}","names":{names}}}]"#);
+            fs::write(containers.join("containers.json"), text).unwrap();
+        };
+        let name = || of(&bundle, b"{}", ID);
+        for (names, wanted) in [
+            (r#"["train"]"#, Some("train")),
+            (r#"["a.b-c","other"]"#, Some("a.b-c")),
+            (r#"["a\u001b[2J"]"#, None),
+            ("[]", None),
+            ("null", None),
+        ] {
+            write(names);
+            assert_eq!(name().as_deref(), wanted, "{names}");
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! What people see: misspelt requests, names of containers, widths, and users who are not root.
+
+use std::os::unix::process::CommandExt;
+use testkit::prelude::*;
+
+fn setup(gpu: &str, count: u32) -> Option<Setup> {
+    Setup::try_on(Low::Runc, Machine::new(gpu, count))
+}
+
+fn create(setup: &Setup, bundle: &Bundle, id: &str) {
+    setup.runmig(&["create", "-b", bundle.as_str(), id]).ok();
+}
+
+fn delete(setup: &Setup, id: &str) {
+    setup.runmig(&["delete", "--force", id]).ok();
+}
+
+/// Returns an id as engines make them.
+fn engine_id(digit: char) -> String {
+    digit.to_string().repeat(64)
+}
+
+/// Failure: a key or a value of a request is misspelt, and another project's key looks like one
+#[test]
+fn never_starts_a_misspelt_request_without_its_slice() {
+    let Some(setup) = setup("H100-80GB", 1) else {
+        return;
+    };
+    for (key, value, hint) in [
+        ("runmig.dev/slices", "1g.10gb", "write runmig.dev/slice"),
+        ("runmig.dev/slcie", "1g.10gb", "write runmig.dev/slice"),
+        (
+            "slices.runmig.dev/web",
+            "1g.10gb",
+            "write slice.runmig.dev/web",
+        ),
+        (
+            "x.runmig.dev/web",
+            "1g.10gb",
+            "write slice.runmig.dev/web or share.runmig.dev/web or gpu.runmig.dev/web",
+        ),
+        ("runmig/slice", "1g.10gb", "write runmig.dev/slice"),
+        ("runmg.dev/slice", "1g.10gb", "write runmig.dev/slice"),
+        ("rnumig.dev/gpu", "1", "write runmig.dev/gpu"),
+        ("Runmig.dev/share", "8Gi", "write runmig.dev/share"),
+        ("runmig.io/slice", "1g.10gb", "write runmig.dev/slice"),
+        ("runmig.dev/slice", "20GiB", "write 20Gi"),
+        ("runmig.dev/slice", "40 gb", "write 40G"),
+        ("runmig.dev/slice", "mig-1g.10gb", "write 1g.10gb"),
+        ("runmig.dev/slice", "1G.10GB", "write 1g.10gb"),
+        ("runmig.dev/share", "8GiB", "write 8Gi"),
+        (
+            "runmig.dev/gpu",
+            "1g.10gb",
+            "write runmig.dev/slice: 1g.10gb",
+        ),
+        ("runmig.dev/slice", "1g.5gb", "request one of 1g.10gb, "),
+        ("runmig.dev/slice", "2g.12gb", "request one of 2g.20gb, "),
+    ] {
+        let bundle = setup.bundle("true");
+        bundle.annotate(key, value);
+        let line = setup.refused(&bundle);
+        assert!(
+            line.contains(&format!("hint: {hint}")),
+            "{key}={value}: {line}"
+        );
+        setup.nothing_is_left();
+    }
+    for key in [
+        "rundig.dev/owner",
+        "example.com/runmig",
+        "runmig.example.com/owner",
+        "ruming.dev/slice",
+        "tekton.dev/slice",
+    ] {
+        let bundle = setup.bundle("true");
+        bundle.annotate(key, "1g.10gb");
+        let before = bundle.bytes();
+        setup
+            .runmig(&["run", "-b", bundle.as_str(), &unique()])
+            .ok();
+        assert_eq!(bundle.bytes(), before, "{key}");
+    }
+}
+
+/// Failure: a user who is not root asks migctl
+#[test]
+fn refuses_users_who_may_not_read_the_ledger() {
+    let Some(setup) = setup("A100-80GB", 1) else {
+        return;
+    };
+    create(&setup, &setup.asking("1g.10gb", "true"), "train");
+    let migctl = setup.path("migctl");
+    fs::copy(setup.program("migctl"), &migctl).unwrap();
+    let open = |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    open(&migctl);
+    open(&setup.path(""));
+    open(setup.config().parent().unwrap());
+    for verb in [
+        &["gpus"][..],
+        &["inspect"],
+        &["inspect", "train"],
+        &["list"],
+        &["top", "--once"],
+        &["explain", "1g.10gb"],
+        &["explain", "--gpu", "1"],
+        &["release", "train"],
+        &["gc", "--dry-run"],
+        &["events"],
+    ] {
+        let said = said(setup.plain(&migctl).args(verb).uid(65534).gid(65534)).exits(1);
+        assert_eq!(said.stdout, "", "{verb:?}");
+        let line = format!(
+            "migctl: cannot read the ledger in {}",
+            setup.state().display()
+        );
+        assert!(said.stderr.starts_with(&line), "{verb:?}: {}", said.stderr);
+        assert!(
+            said.stderr.ends_with("hint: run it with sudo\n"),
+            "{verb:?}: {}",
+            said.stderr
+        );
+    }
+    said(setup.plain(&migctl).arg("version").uid(65534).gid(65534)).ok();
+    delete(&setup, "train");
+}
+
+#[test]
+fn shows_names_of_docker_beside_short_ids() {
+    let Some(setup) = setup("L4", 2) else { return };
+    for (digit, name) in [('a', "/web"), ('b', "/db_1.x")] {
+        let id = engine_id(digit);
+        let folder = setup.path("containers").join(&id);
+        fs::create_dir_all(&folder).unwrap();
+        let record = json!({"ID": id, "Name": name});
+        fs::write(folder.join("config.v2.json"), record.to_string()).unwrap();
+        fs::write(folder.join("hostname"), "").unwrap();
+        let bundle = setup.bundle("sleep 1000");
+        bundle.annotate("runmig.dev/gpu", "1");
+        bundle.edit(|config| {
+            config["mounts"].as_array_mut().unwrap().push(json!({
+                "destination": "/etc/hostname", "type": "bind",
+                "source": folder.join("hostname"), "options": ["rbind"],
+            }));
+        });
+        create(&setup, &bundle, &id);
+    }
+    let table = setup.migctl(&["list"]).ok().stdout;
+    has(&table, "aaaaaaaaaaaa  web ");
+    has(&table, "bbbbbbbbbbbb  db_1.x ");
+    let gpus = setup.migctl(&["gpus"]).ok().stdout;
+    has(&gpus, "container web (aaaaaaaaaaaa) has it");
+    has(&gpus, "container db_1.x (bbbbbbbbbbbb) has it");
+    has(
+        &setup.migctl(&["top", "--once"]).ok().stdout,
+        "web (aaaaaaaaaaaa)",
+    );
+    has(&setup.migctl(&["events"]).ok().stdout, "web (aaaaaaaaaaaa)");
+    let bundle = setup.bundle("true");
+    bundle.annotate("runmig.dev/gpu", "1");
+    has(
+        &setup.refused(&bundle),
+        "container web (aaaaaaaaaaaa) has it",
+    );
+    let ids = setup
+        .migctl(&["list", "-q", "--container", "db_1.x"])
+        .ok()
+        .stdout;
+    assert_eq!(
+        ids,
+        setup
+            .migctl(&["list", "-q", "--container", "bbbbbbbbbbbb"])
+            .ok()
+            .stdout
+    );
+    assert_eq!(ids.lines().count(), 1);
+    let lives = setup.migctl(&["release", "web"]).exits(1).stderr;
+    has(&lives, "container web (aaaaaaaaaaaa) lives");
+    for text in [&table, &gpus, &lives] {
+        assert!(!text.contains(&engine_id('a')), "{text}");
+    }
+    let inspected = setup.migctl(&["inspect", "web"]).ok().stdout;
+    has(&inspected, "containerName: web\n");
+    has(&inspected, &format!("container: {}\n", engine_id('a')));
+    let json = setup
+        .migctl(&["inspect", "db_1.x", "-o", "json"])
+        .ok()
+        .json();
+    assert_eq!(json["items"][0]["containerName"], "db_1.x");
+    has(
+        &setup.migctl(&["inspect", "nobody"]).exits(1).stderr,
+        "cannot find container or lease nobody",
+    );
+    for digit in ['a', 'b'] {
+        delete(&setup, &engine_id(digit));
+    }
+}
+
+#[test]
+fn fits_into_a_hundred_columns() {
+    let Some(setup) = setup("A100-80GB", 8) else {
+        return;
+    };
+    for (n, slice) in ["3g.40gb", "1g.10gb"].into_iter().enumerate() {
+        let bundle = setup.asking(slice, "true");
+        let long = format!("{}-{n}", "very-long-name".repeat(4));
+        bundle.annotate("io.kubernetes.cri.sandbox-namespace", &long);
+        bundle.annotate("io.kubernetes.cri.sandbox-name", &long);
+        bundle.annotate("io.kubernetes.cri.container-name", &long);
+        create(&setup, &bundle, &engine_id(char::from(b'a' + n as u8)));
+    }
+    for call in [
+        &["list"][..],
+        &["inspect"],
+        &["inspect", "-d"],
+        &["inspect", "-d", "--unit", "MiB"],
+    ] {
+        let said = setup.migctl(call).ok().stdout;
+        let longest = said.lines().map(|line| line.chars().count()).max();
+        assert!(longest <= Some(100), "{call:?}: {said}");
+        assert_eq!(said.contains('…'), call != ["inspect"], "{call:?}: {said}");
+    }
+    let inspect = setup.migctl(&["inspect"]).ok().stdout;
+    assert!(
+        (0..8).all(|gpu| inspect.contains(&format!("GPU{gpu}("))),
+        "{inspect}"
+    );
+    let wide = setup.migctl(&["list", "-o", "wide"]).ok().stdout;
+    assert!(!wide.contains('…'), "{wide}");
+    has(&wide, "MIG UUID");
+    for digit in ['a', 'b'] {
+        delete(&setup, &engine_id(digit));
+    }
+}
+
+#[test]
+fn orders_and_shortens_lists() {
+    let Some(setup) = setup("A100-80GB", 2) else {
+        return;
+    };
+    for (id, slice) in [("c1", "2g.20gb"), ("c3", "1g.10gb"), ("c2", "3g.40gb")] {
+        create(&setup, &setup.asking(slice, "true"), id);
+    }
+    let ids = |by: &str| -> Vec<String> {
+        let said = setup
+            .migctl(&["list", "--no-headers", "--sort", by])
+            .ok()
+            .stdout;
+        said.lines()
+            .map(|line| line.split(' ').next().unwrap().to_owned())
+            .collect()
+    };
+    assert_eq!(ids("name"), ["c1", "c2", "c3"]);
+    assert_eq!(ids("profile"), ["c3", "c1", "c2"]);
+    assert_eq!(ids("gpu").len(), 3);
+    let quiet = setup
+        .migctl(&["list", "-q", "--sort", "profile"])
+        .ok()
+        .stdout;
+    let named = setup
+        .migctl(&["list", "-o", "name", "--sort", "profile"])
+        .ok()
+        .stdout;
+    assert_eq!(quiet, named);
+    let first = setup
+        .migctl(&["inspect", quiet.lines().next().unwrap()])
+        .ok()
+        .stdout;
+    has(&first, "container: c3\n");
+    has(
+        &setup.migctl(&["list", "--sort", "colour"]).exits(2).stderr,
+        "profile",
+    );
+
+    let one = setup.migctl(&["gpus", "--gpu", "1"]).ok().stdout;
+    assert!(
+        one.starts_with("GPU 1:") && !one.contains("GPU 0:"),
+        "{one}"
+    );
+    let uuid = setup.machine.gpu_uuid(0);
+    let json = setup
+        .migctl(&["gpus", "--gpu", &uuid, "-o", "json"])
+        .ok()
+        .json();
+    assert_eq!(json["items"].as_array().unwrap().len(), 1);
+    has(
+        &setup.migctl(&["gpus", "--gpu", "7"]).exits(1).stderr,
+        "cannot find this GPU",
+    );
+    let version = concat!("migctl ", env!("CARGO_PKG_VERSION"), "\n");
+    assert_eq!(setup.migctl(&["version"]).ok().stdout, version);
+    assert_eq!(setup.migctl(&["--version"]).ok().stdout, version);
+    for (verb, offers, hides) in [
+        ("list", "wide", "--config-file"),
+        ("gpus", "--output", "wide"),
+        ("top", "--once", "--output"),
+        ("version", "version", "--output"),
+        ("metrics", "--textfile", "--output"),
+    ] {
+        let help = setup.migctl(&[verb, "--help"]).ok().stdout;
+        assert!(
+            help.contains(offers) && !help.contains(hides),
+            "{verb}: {help}"
+        );
+    }
+    setup.migctl(&["-o", "json", "list"]).ok().json();
+    for id in ["c1", "c2", "c3"] {
+        delete(&setup, id);
+    }
+}
