@@ -19,26 +19,22 @@ pub fn obstacle(runtime: &LowLevel, original: &[u8], bundle: &Path) -> Result<Op
         shared_mount,
         outside,
         rootfs,
-        sources,
     } = spec::door(original)?;
     if let Some(mount) = shared_mount {
         return Ok(Some(format!(
             "mount {mount} is shared with the host, which would get the container's socket"
         )));
     }
-    if let Some(mount) = outside {
+    let Some(place) = place(&bundle.join(rootfs)) else {
         return Ok(Some(format!(
-            "mount {mount} is from outside of the container, and who else has it could take the daemon's socket away: \
-             mount a tmpfs there"
+            "the image has links at {MPS} that may lead into a volume"
         )));
-    }
-    // The low-level runtime follows it, maybe into a volume.
-    let is_link = |path: PathBuf| path.symlink_metadata().is_ok_and(|meta| meta.is_symlink());
-    let at = bundle.join(rootfs).join("tmp");
-    let leads_away = || is_link(at.clone()) || is_link(at.join("nvidia-mps"));
-    if sources.iter().any(|source| source.is_dir()) && leads_away() {
+    };
+    if let Some(mount) = outside.iter().find(|mount| place.starts_with(mount)) {
         return Ok(Some(format!(
-            "the image has a link at {MPS}, which may lead into a volume"
+            "mount {} is from outside of the container, and who else has it could take the daemon's socket away: \
+             mount a tmpfs there",
+            mount.display()
         )));
     }
     let is_there = Path::new(MPS).exists();
@@ -54,4 +50,25 @@ pub fn obstacle(runtime: &LowLevel, original: &[u8], bundle: &Path) -> Result<Op
             "SELinux enforces, and runmig does not know whether {label} may connect to the daemon"
         )
     }))
+}
+
+/// Returns the path in the container at which the low-level runtime mounts the directory of the socket: none if a link of
+/// the image leads to further links.
+fn place(rootfs: &Path) -> Option<PathBuf> {
+    let on_host = |path: &Path| rootfs.join(path.strip_prefix("/").unwrap_or(path));
+    let mut place = PathBuf::from("/");
+    for part in Path::new(&MPS[1..]) {
+        let Ok(target) = std::fs::read_link(on_host(&place.join(part))) else {
+            place.push(part);
+            continue;
+        };
+        place = spec::clean(place.join(target));
+        if place
+            .ancestors()
+            .any(|at| at != Path::new("/") && on_host(at).is_symlink())
+        {
+            return None;
+        }
+    }
+    Some(place)
 }

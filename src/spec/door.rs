@@ -13,12 +13,10 @@ pub struct Door {
     pub selinux_label: Option<String>,
     /// A mount at or above `/tmp` through which the container's mounts reach the host.
     pub shared_mount: Option<String>,
-    /// A mount there that is not a tmpfs of the container's own.
-    pub outside: Option<String>,
+    /// The destinations of all mounts that are not a tmpfs of the container's own.
+    pub outside: Vec<PathBuf>,
     /// The root filesystem, relative to the bundle.
     pub rootfs: PathBuf,
-    /// The sources of all bind mounts.
-    pub sources: Vec<PathBuf>,
 }
 
 /// Reads the facts from a specification.
@@ -46,7 +44,8 @@ pub fn door(bytes: &[u8]) -> Result<Door> {
     let is_own =
         |mount: &&Value| text(mount, "type").is_some_and(|typ| typ == "tmpfs") && !is_bind(mount);
     let to = |mount: &&Value| text(mount, "destination");
-    let sources = { mounts.iter().filter(is_bind) }.filter_map(|mount| text(mount, "source"));
+    let outside = { mounts.iter().filter(|mount| !is_own(mount)) }.filter_map(|mount| to(&mount));
+    let outside = outside.map(clean).filter(|to| to != Path::new(MPS));
     let root = document.root.get("root");
     let rootfs = root.and_then(|root| text(root, "path"));
     Ok(Door {
@@ -56,8 +55,7 @@ pub fn door(bytes: &[u8]) -> Result<Door> {
         shared_mount: { above.iter() }
             .find(|mount| has(mount, ["shared", "rshared"]))
             .and_then(to),
-        outside: { above.iter() }.find(|mount| !is_own(mount)).and_then(to),
+        outside: outside.collect(),
         rootfs: rootfs.unwrap_or_default().into(),
-        sources: sources.map(PathBuf::from).collect(),
     })
 }

@@ -33,6 +33,7 @@ pub use edit::{DriverFiles, Edited, Grant, MemoryShare, edit, strip, uses_user_n
 pub use hooks::HookCommand;
 pub use host::{Host, HostView, Source};
 pub use mounts::{check_dev, has_libcuda};
+pub use paths::clean;
 pub use peek::{Peek, peek};
 
 pub(crate) use document::Document;

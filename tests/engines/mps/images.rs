@@ -120,11 +120,11 @@ fn refuses_containers_that_miss_socket() {
         );
     });
     has(&line, "mps: mount /tmp is shared with the host");
-    for (to, from) in [
-        ("/tmp", "/tmp"),
-        ("/tmp", "rootfs/etc"),
-        ("/", "rootfs"),
-        ("/tmp/../tmp/", "rootfs/tmp"),
+    for (to, from, shown) in [
+        ("/tmp", "/tmp", "/tmp"),
+        ("/tmp", "rootfs/etc", "/tmp"),
+        ("/", "rootfs", "/"),
+        ("/tmp/../tmp/", "rootfs/tmp", "/tmp"),
     ] {
         let line = refusal(&setup, |bundle| {
             let source = bundle.path.join(from);
@@ -136,7 +136,7 @@ fn refuses_containers_that_miss_socket() {
         });
         has(
             &line,
-            &format!("mps: mount {to} is from outside of the container"),
+            &format!("mps: mount {shown} is from outside of the container"),
         );
     }
     // The host's directory belongs to nobody in this test. NVIDIA's hook is taken out, so it is no obstacle.
@@ -155,10 +155,21 @@ fn refuses_containers_that_miss_socket() {
 #[test]
 fn refuses_link_into_volume() {
     let setup = on(Low::Runc);
-    for (link, to) in [("tmp", "/data"), ("tmp/nvidia-mps", "/data/mps")] {
+    let volume = "mps: mount /data is from outside of the container";
+    for (link, to, words) in [
+        ("tmp", "/data", volume),
+        ("tmp", "var/../data", volume),
+        ("tmp/nvidia-mps", "/data/mps", volume),
+        (
+            "tmp",
+            "/etc/chain",
+            "mps: the image has links at /tmp/nvidia-mps",
+        ),
+    ] {
         let line = refusal(&setup, |bundle| {
             let rootfs = bundle.path.join("rootfs");
             fs::create_dir(rootfs.join("data")).unwrap();
+            symlink("/data", rootfs.join("etc/chain")).unwrap();
             let link = rootfs.join(link);
             let _ = fs::remove_dir(&link);
             symlink(to, link).unwrap();
@@ -169,9 +180,6 @@ fn refuses_link_into_volume() {
                 json!({"destination": "/data", "source": source, "type": "none", "options": ["bind"]}),
             );
         });
-        has(
-            &line,
-            "mps: the image has a link at /tmp/nvidia-mps, which may lead into a volume",
-        );
+        has(&line, words);
     }
 }
