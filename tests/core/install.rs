@@ -326,7 +326,7 @@ fn uninstall_names_engines_that_call_runmig() {
 #[test]
 fn configuration_names_the_defaults() {
     // With the heads of the sections of Kubernetes, events and dcgm.
-    const KEYS: usize = 20;
+    const KEYS: usize = 22;
     let place = Place::new();
     place.ok(&[]);
     let text = fs::read_to_string(place.at("etc/runmig/config.toml")).unwrap();
