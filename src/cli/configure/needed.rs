@@ -33,14 +33,13 @@ pub fn check(engine: Engine, name: &str) -> Result<()> {
 /// Says whether an engine made a container, by the places of its bundle and of its state.
 fn is_of(engine: Engine, name: &str, container: &Container) -> bool {
     let bundle = container.bundle.to_string_lossy();
-    let is_stored = bundle.ends_with("/userdata");
     let has_own_root = container.key.root.ends_with(format!("{name}-oci"));
     let is_crio = has_own_root || container.namespace.is_some();
     match engine {
         Engine::Containerd => bundle.contains(&format!("{TASKS}k8s.io/")),
         Engine::Docker => bundle.contains(&format!("{TASKS}moby/")),
-        Engine::Crio => is_stored && is_crio,
-        Engine::Podman => is_stored && !is_crio,
+        Engine::Crio => is_crio && !bundle.contains(TASKS),
+        Engine::Podman => !is_crio && bundle.ends_with("/userdata"),
     }
 }
 

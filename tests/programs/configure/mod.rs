@@ -7,6 +7,7 @@ mod docker;
 mod drop_ins;
 mod files;
 mod links;
+mod needed;
 mod overruled;
 mod place;
 mod rancher;

@@ -186,3 +186,50 @@ fn removal_names_file_with_the_default() {
         crios,
     );
 }
+
+/// The toolkit of the GPU Operator makes its own runtime the default, in a drop-in with a low place in the order of names.
+#[test]
+fn works_beside_the_gpu_operator() {
+    let toolkit = "/usr/local/nvidia/toolkit/nvidia-container-runtime";
+    let runtime = |name: &str, suffix: &str| {
+        let table = format!("[plugins.\"io.containerd.cri.v1.runtime\".containerd.runtimes.{name}");
+        format!(
+            "{table}]\nruntime_type = \"io.containerd.runc.v2\"\n\
+             {table}.options]\nBinaryName = \"{toolkit}{suffix}\"\nSystemdCgroup = true\n"
+        )
+    };
+    let theirs = format!(
+        "version = 3\n[plugins.\"io.containerd.cri.v1.runtime\"]\nenable_cdi = true\n\
+         [plugins.\"io.containerd.cri.v1.runtime\".containerd]\ndefault_runtime_name = \"nvidia\"\n{}{}{}",
+        runtime("nvidia", ""),
+        runtime("nvidia-cdi", ".cdi"),
+        runtime("nvidia-legacy", ".legacy")
+    );
+    let (place, program) = place("containerd", "containerd x v2.1.5 x");
+    let arguments = ["containerd", "--executable", &program];
+    let main = "version = 3\nimports = [\"/etc/containerd/conf.d/*.toml\"]\n";
+    place.write("/etc/containerd/config.toml", main);
+    place.write("/etc/containerd/conf.d/99-nvidia.toml", &theirs);
+    place.there_and_back(&arguments, || {
+        let ours = place.read("/etc/containerd/conf.d/runmig.toml");
+        assert!(!ours.contains("default_runtime_name"), "{ours}");
+        assert!(!ours.contains("nvidia"), "{ours}");
+    });
+    becomes_the_default(&place, &arguments);
+    assert_eq!(place.read("/etc/containerd/conf.d/99-nvidia.toml"), theirs);
+    let crio = format!(
+        "[crio]\n[crio.runtime]\ndefault_runtime = \"nvidia\"\n[crio.runtime.runtimes.nvidia]\n\
+         runtime_path = \"{toolkit}\"\nruntime_type = \"oci\"\nmonitor_path = \"/usr/libexec/crio/conmon\"\n"
+    );
+    let (place, program) = self::place("crio", "crio version 1.36.3");
+    let arguments = ["crio", "--executable", &program];
+    place.write("/etc/crio/crio.conf.d/99-nvidia.conf", &crio);
+    place.there_and_back(&arguments, || {
+        let ours = place.read("/etc/crio/crio.conf.d/20-runmig.conf");
+        assert!(
+            ours.contains("monitor_path = \"/usr/libexec/crio/conmon\""),
+            "{ours}"
+        );
+        assert!(!ours.contains("nvidia"), "{ours}");
+    });
+}
