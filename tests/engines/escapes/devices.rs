@@ -262,11 +262,17 @@ fn mounts_over_our_own_nodes() {
 fn refuses_container_without_cgroup() {
     let setup = Setup::of(testkit::Low::Crun);
     let bundle = setup.asking("1g.10gb", "echo it runs");
-    for option in ["--cgroup-manager=disabled", "--cgroup-m=disabled"] {
+    for (option, words) in [
+        (
+            "--cgroup-manager=disabled",
+            "nothing enforces its device rules",
+        ),
+        ("--cgroup-m=disabled", "unknown option --cgroup-m=disabled"),
+    ] {
         let said = setup
             .runmig(&[option, "run", "-b", bundle.as_str(), &unique()])
             .refused();
-        has(&said, "nothing enforces its device rules");
+        has(&said, words);
         setup.nothing_is_left();
     }
 }
