@@ -24,6 +24,8 @@ mod tests {
             assert!(docs.contains(&row), "docs/sharing.md lacks {row}");
             for verb in ["list", "explain"] {
                 let mut command = crate::cli::Arguments::command();
+                // Options of all verbs reach each of them.
+                command.build();
                 let verb = command.find_subcommand_mut(verb).unwrap();
                 let help = verb.render_long_help().to_string();
                 assert!(help.contains(level.promise()), "{help}");
