@@ -146,7 +146,7 @@ pub struct Options {
     #[arg(long)]
     no_headers: bool,
     /// Print the ids of the leases alone, as -o name
-    #[arg(short, long, conflicts_with = "output")]
+    #[arg(short, long)]
     quiet: bool,
     /// Print all again at each change of the ledger
     #[arg(short, long)]

@@ -24,7 +24,9 @@ pub fn answers_like_the_runtime(setup: &Setup) {
     setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
     setup.runmig(&["start", &id]).ok();
     for flag in ["--version", "-v"] {
-        let (ours, bare) = (setup.runmig(&[flag]), said(&mut setup.bare(&[flag])));
+        let low = setup.bare(&[]).get_program().to_owned();
+        let ours = said(setup.plain(&setup.program("runmig")).arg(flag));
+        let bare = said(setup.plain(low.as_ref()).arg(flag));
         let rest = ours.stdout.strip_prefix(&bare.stdout);
         let line = rest.and_then(|rest| rest.strip_prefix("runmig: "));
         assert_eq!(line.map(|line| line.lines().count()), Some(1), "{ours:?}");
