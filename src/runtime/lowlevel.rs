@@ -12,14 +12,17 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// The folders of runc and crun in distributions. PATH does not count, since the caller sets it.
-const PLACES: [&str; 6] = [
+/// The folders of runc and crun in distributions, and of the runc that k3s and RKE2 unpack. PATH does not count, since the
+/// caller sets it.
+const PLACES: [&str; 8] = [
     "/usr/local/sbin",
     "/usr/local/bin",
     "/usr/sbin",
     "/usr/bin",
     "/sbin",
     "/bin",
+    "/var/lib/rancher/k3s/data/current/bin",
+    "/var/lib/rancher/rke2/bin",
 ];
 const NAMES: [&str; 2] = ["runc", "crun"];
 

@@ -173,21 +173,44 @@ impl Leased {
 }
 
 #[track_caller]
-fn programs_start(root: &Root, folder: &str) {
-    let version = root.ok(&format!("{folder}/migctl --version"));
+fn programs_start(root: &Root, programs: &str) {
+    let version = root.ok(&format!("{programs}/migctl --version"));
     assert_eq!(
         version.trim(),
         concat!("migctl ", env!("CARGO_PKG_VERSION"))
     );
-    let hook = root.ok(&format!("{folder}/runmig-hook --version"));
+    let hook = root.ok(&format!("{programs}/runmig-hook --version"));
     has(&hook, env!("CARGO_PKG_VERSION"));
     // The front and its companion look for the low-level runtime, which is not there.
     for name in ["runmig", "runmig-slice"] {
-        let said = root.run(&format!("{folder}/{name} --version")).exits(1);
+        let said = root.run(&format!("{programs}/{name} --version")).exits(1);
         assert!(
             said.stderr.contains("cannot find a low-level runtime"),
             "{said:?}"
         );
+    }
+    // k3s and RKE2 unpack a runc of their own, and a link leads to the current one.
+    for (link, unpacked) in [
+        ("k3s/data/current", "k3s/data/1f2e/bin/runc"),
+        ("rke2/bin", "rke2/data/v1.37/bin/runc"),
+    ] {
+        let (at, program) = (
+            format!("/var/lib/rancher/{link}"),
+            format!("/var/lib/rancher/{unpacked}"),
+        );
+        let folder = Path::new(&program).parent().unwrap().display();
+        let to = if link.ends_with("bin") {
+            folder.to_string()
+        } else {
+            format!("{folder}/..")
+        };
+        root.ok(&format!(
+            "mkdir -p {folder} && printf '#!/bin/sh\\necho {unpacked}\\n' >{program} && chmod 755 {program} && ln -s {to} {at}"
+        ));
+        for name in ["runmig", "runmig-slice"] {
+            has(&root.ok(&format!("{programs}/{name} --version")), unpacked);
+        }
+        root.ok("rm -r /var/lib/rancher");
     }
 }
 
