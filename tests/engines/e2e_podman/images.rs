@@ -121,6 +121,53 @@ fn user_wins_over_image() {
     });
 }
 
+/// podman before 4.5.1 looks for an image in further stores, so runmig finds its annotations there.
+#[test]
+fn finds_image_in_additional_store() {
+    const OWN: &str = r#"cp -a /etc/containers "$0/etc" && cp "$0/storage.conf" "$0/etc/" &&
+        mount --bind "$0/etc" /etc/containers && exec "$@""#;
+    on_each(Setup::of, |setup, podman| {
+        if !hands_annotations_on(podman) {
+            return;
+        }
+        let asks = ("runmig.dev/slice", "7g.80gb");
+        let image = Image::new(podman, &[asks]);
+        let dir = tempfile::tempdir().unwrap();
+        let other = podman.storage().with_file_name("other");
+        fs::rename(podman.storage(), &other).unwrap();
+        let conf = format!(
+            "[storage]\ndriver = \"vfs\"\ngraphroot = {:?}\nrunroot = {:?}\n\
+             [storage.options]\nadditionalimagestores = [\"/nowhere\", {other:?}]\n",
+            podman.storage(),
+            podman.storage().with_file_name("runroot"),
+        );
+        fs::write(dir.path().join("storage.conf"), conf).unwrap();
+        let run = |option: &[&str]| {
+            let store = format!("--storage-opt=.imagestore={}", other.display());
+            let arguments = [
+                &[&store, "run", "--rm"],
+                option,
+                &[&image.id, "/bin/sh", "-c", SHOW],
+            ];
+            let podman = podman.command(&arguments.concat());
+            let mut all = Command::new("unshare");
+            all.args(["--mount", "sh", "-c", OWN]).arg(dir.path());
+            all.arg(podman.get_program()).args(podman.get_args());
+            let set = podman
+                .get_envs()
+                .filter_map(|(key, value)| Some((key, value?)));
+            all.envs(set).env_remove("RUNMIG_CONFIG");
+            let said = said(all.current_dir(podman.get_current_dir().unwrap()));
+            fs::remove_dir_all(dir.path().join("etc")).unwrap();
+            said
+        };
+        let refused = run(&[]).exits(126);
+        has(&refused.stderr, "the image carries the same");
+        has(&run(&[ASK]).ok().stdout, "VISIBLE=MIG-");
+        setup.nothing_is_left();
+    });
+}
+
 #[test]
 fn image_gets_no_slice() {
     on_each(Setup::of, |setup, podman| {
