@@ -197,7 +197,7 @@ fn refuses_bad_state_directory() {
         refused(
             &setup,
             &bundle,
-            "cannot open state directory {state}: Read-only file system; hint: mount it writable",
+            "cannot open state directory {state}: Read-only file system; hint: mount it writable, or set state_dir to a folder of another file system",
         );
     }
     {

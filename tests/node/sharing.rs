@@ -29,7 +29,9 @@ impl OnL4<'_> {
             kind.machine.join(" ")
         ));
         let on_it = OnL4(node);
-        let configure = install::configure_on(dir, kind.config, "");
+        // The client's container has the host's folders, with the driver's files.
+        let keys = format!("driver_files = \"none\"\n{}", kind.config);
+        let configure = install::configure_on(dir, &keys, "");
         node.ok(&format!("{configure}\n{CONFIGURE_CRUN}"));
         on_it
     }

@@ -118,7 +118,9 @@ fn chooses_best_fit() {
         .migctl(&["inspect", "-d", "--unit", "MiB"])
         .ok()
         .stdout;
-    let row = detail.lines().find(|l| l.starts_with(&small)).unwrap();
+    let row = { detail.lines() }
+        .find(|line| line.split_whitespace().next() == Some(&small))
+        .unwrap();
     assert_eq!(
         row.split_whitespace().collect::<Vec<_>>()[1..],
         ["-", "0", "16384"]
