@@ -14,7 +14,7 @@ use super::leftovers::{remove_cgroup, unmount_below};
 use super::named::Named;
 use super::process::{in_cgroup, kill, until, with_argument};
 use super::runtimes::{built, on_path};
-use super::{Going, Said, Setup, cgroup2, containerd, crio, going, said, skip, unique};
+use super::{Going, Said, Setup, cgroup2, containerd, crio, going, said, skip_until_full, unique};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::cell::RefCell;
@@ -74,8 +74,8 @@ impl<'a> Cri<'a> {
     /// With the handler runmig as it is shipped, and the image. None where something is not there.
     pub fn start(engine: Engine, setup: &'a Setup) -> Option<Cri<'a>> {
         let (Some(program), Some(crictl)) = (engine.find(), built("cri-tools", "crictl")) else {
-            skip(&format!(
-                "{engine:?} or crictl is not there; run scripts/setup"
+            skip_until_full(&format!(
+                "{engine:?} or crictl is not there; run scripts/setup full"
             ));
             return None;
         };

@@ -102,6 +102,17 @@ pub fn has(text: &str, words: &str) {
     assert!(text.contains(words), "no \"{words}\" in:\n{text}");
 }
 
+/// The same for a part that `scripts/setup full` brings: the first tier goes without it, and says so.
+pub fn skip_until_full(why: &str) {
+    match std::env::var("RUNMIG_TIER").as_deref() {
+        Ok("quick") => {
+            use std::io::Write;
+            let _ = writeln!(std::io::stderr(), "LEFT OUT: {why}");
+        }
+        _ => skip(why),
+    }
+}
+
 /// The root of the repository.
 pub fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()

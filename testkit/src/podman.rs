@@ -50,12 +50,16 @@ pub fn id(said: &Said) -> &str {
 impl<'a> Podman<'a> {
     /// The distribution's.
     pub fn new(setup: &'a Setup) -> Option<Podman<'a>> {
-        Podman::of(setup, on_path("podman"))
+        let program = on_path("podman");
+        if program.is_none() {
+            super::skip("podman is not there; run scripts/setup");
+        }
+        Podman::of(setup, Some(program?))
     }
 
     fn of(setup: &'a Setup, program: Option<PathBuf>) -> Option<Podman<'a>> {
         let Some(program) = program else {
-            super::skip("podman is not there; run scripts/setup");
+            super::skip_until_full("podman is not there; run scripts/setup full");
             return None;
         };
         let dir = tempfile::Builder::new()

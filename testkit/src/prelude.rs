@@ -3,7 +3,7 @@
 pub use crate::bundle::{Bundle, OPEN, SHOW, nodes, visible};
 pub use crate::faults::World;
 pub use crate::process::{Going, Said, children, going, in_cgroup, kill, lives, said, until};
-pub use crate::{Low, Machine, Setup, has, skip, unique};
+pub use crate::{Low, Machine, Setup, has, skip, skip_until_full, unique};
 pub use serde_json::{Value, json};
 pub use std::collections::{BTreeMap, BTreeSet};
 pub use std::fs;

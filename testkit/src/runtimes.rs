@@ -32,8 +32,12 @@ impl Low {
             Low::NewRunc | Low::NewCrun => built(self.name(), self.name()),
             _ => on_path(self.name()),
         };
-        if found.is_none() {
-            super::skip(&format!("{self:?} is not there; run scripts/setup"));
+        match self {
+            _ if found.is_some() => {}
+            Low::NewRunc | Low::NewCrun => {
+                super::skip_until_full(&format!("{self:?} is not there; run scripts/setup full"));
+            }
+            _ => super::skip(&format!("{self:?} is not there; run scripts/setup")),
         }
         found
     }

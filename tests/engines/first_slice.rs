@@ -218,7 +218,9 @@ fn podman_as_it_is_now() {
 fn podman_is(program: Option<PathBuf>) {
     let Some(world) = World::new() else { return };
     let Some(program) = program else {
-        return skip("podman is not there; run scripts/setup and scripts/engines podman");
+        return skip_until_full(
+            "podman is not there; run scripts/setup and scripts/engines podman",
+        );
     };
     rootfs(&world.path("rootfs"));
     // No systemd, no network, no rights to raise limits.
@@ -261,7 +263,9 @@ fn containerd_as_it_is_now() {
 fn containerd_is(program: Option<PathBuf>) {
     let Some(world) = World::new() else { return };
     let (Some(program), Some(crictl)) = (program, built("cri-tools", "crictl")) else {
-        return skip("containerd or crictl is not there; run scripts/setup and scripts/engines");
+        return skip_until_full(
+            "containerd or crictl is not there; run scripts/setup and scripts/engines",
+        );
     };
     let beside = ["containerd-shim-runc-v2", "ctr"].map(|name| program.with_file_name(name));
     let programs = [&beside[..], &[program, crictl]].concat();

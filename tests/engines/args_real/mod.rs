@@ -13,7 +13,7 @@ use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use runmig::runtime::args::{Family, Run, Verb, parse};
 
 mod args_world;
-use args_world::{Seen, World, skipped, vectors};
+use args_world::{Seen, World, vectors};
 
 const RUNC: &str = "/usr/sbin/runc";
 const CRUN: &str = "/usr/bin/crun";
@@ -50,7 +50,10 @@ fn later(name: &str) -> PathBuf {
 
 fn against(name: &str, program: &Path, family: Family) {
     if !program.exists() {
-        return skipped(name);
+        return match name.contains("later") {
+            true => skip_until_full(&format!("{name} is not there; run scripts/setup full")),
+            false => skip(&format!("{name} is not there; run scripts/setup")),
+        };
     }
     let cases: u32 = std::env::var("RUNMIG_ARGS_CASES").map_or(250, |n| n.parse().unwrap());
     let config = Config {
@@ -162,7 +165,7 @@ fn reads_deletes_like_runc() {
     ];
     for (program, family, call, is_read) in calls {
         if !Path::new(program).exists() {
-            skipped(program);
+            skip(&format!("{program} is not there; run scripts/setup"));
             continue;
         }
         let dir = tempfile::tempdir().unwrap();
@@ -186,7 +189,7 @@ fn reads_deletes_like_runc() {
 fn finds_path_of_pid_file() {
     for (program, family) in [(RUNC, Family::Runc), (CRUN, Family::Crun)] {
         if !Path::new(program).exists() {
-            skipped(program);
+            skip(&format!("{program} is not there; run scripts/setup"));
             continue;
         }
         for option in ["--pid-file p", "--pid-file=bundle/p", "--pid-file @/q"] {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use testkit::diff::diff;
 use testkit::runtimes::{built, on_path, script};
-use testkit::{said, skip};
+use testkit::{said, skip, skip_until_full};
 
 const CONFIG: &str = "/etc/containerd/config.toml";
 const DEBIANS: &str = "version = 2
@@ -48,7 +48,7 @@ impl Containerd {
     fn two() -> Option<Containerd> {
         let program = built("containerd", "containerd");
         if program.is_none() {
-            skip("containerd 2 is not there; run scripts/engines containerd");
+            skip_until_full("containerd 2 is not there; run scripts/engines containerd");
         }
         Containerd::of(program?, "io.containerd.cri.v1.runtime")
     }

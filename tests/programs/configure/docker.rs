@@ -5,14 +5,14 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 use testkit::runtimes::{built, on_path, script};
-use testkit::{said, skip};
+use testkit::{said, skip_until_full};
 
 const CONFIG: &str = "/etc/docker/daemon.json";
 
 fn docker() -> Option<(Place, String)> {
     let program = built("docker", "dockerd").or_else(|| on_path("dockerd"));
     if program.is_none() {
-        skip("dockerd is not there; run scripts/engines docker");
+        skip_until_full("dockerd is not there; run scripts/engines docker");
     }
     Some((Place::new(), program?.display().to_string()))
 }

@@ -6,14 +6,14 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use testkit::runtimes::{built, on_path};
-use testkit::{said, skip};
+use testkit::{said, skip, skip_until_full};
 
 // docs/engines.md: migctl configure crio
 // docs/engines.md: migctl configure crio --remove
 #[test]
 fn crio_handler_has_the_nodes_monitor() {
     let Some(program) = built("cri-o", "crio") else {
-        return skip("CRI-O is not there; run scripts/engines cri-o");
+        return skip_until_full("CRI-O is not there; run scripts/engines cri-o");
     };
     let place = Place::new();
     let config = || crio_says(&place, &program);
@@ -51,7 +51,7 @@ fn crio_handler_has_the_nodes_monitor() {
 #[test]
 fn crio_files_are_all_read() {
     let Some(program) = built("cri-o", "crio") else {
-        return skip("CRI-O is not there; run scripts/engines cri-o");
+        return skip_until_full("CRI-O is not there; run scripts/engines cri-o");
     };
     let arguments = ["crio", "--executable", program.to_str().unwrap()];
     for name in [".hidden", "plain", "old.conf~", "deeper/still/x.conf"] {
@@ -94,7 +94,7 @@ fn crio_says(place: &Place, program: &Path) -> toml::Table {
 #[test]
 fn crio_default_is_set() {
     let Some(program) = built("cri-o", "crio") else {
-        return skip("CRI-O is not there; run scripts/engines cri-o");
+        return skip_until_full("CRI-O is not there; run scripts/engines cri-o");
     };
     let place = Place::new();
     let arguments = [
@@ -136,7 +136,7 @@ fn podman_knows_the_runtime_by_name() {
         .flatten()
         .collect();
     if podmans.len() < 2 {
-        skip("there are not both podmans; run scripts/setup and scripts/engines podman");
+        skip_until_full("there are not both podmans; run scripts/setup and scripts/engines podman");
     }
     for program in podmans {
         let place = Place::new();

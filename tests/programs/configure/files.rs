@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::os::unix::process::CommandExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use testkit::runtimes::{built, on_path};
-use testkit::{said, skip};
+use testkit::{said, skip, skip_until_full};
 
 const CONFIG: &str = "/etc/containerd/config.toml";
 const TEXT: &str = "version = 2\n";
@@ -198,7 +198,7 @@ fn is_unread(name: &str) -> bool {
 fn kill_leaves_whole_files() {
     let (Some(program), Some(strace)) = (built("containerd", "containerd"), on_path("strace"))
     else {
-        return skip("containerd 2 or strace is not there; run scripts/setup");
+        return skip_until_full("containerd 2 or strace is not there; run scripts/setup");
     };
     let place = Place::new();
     place.write(CONFIG, TEXT);

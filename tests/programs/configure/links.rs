@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use testkit::runtimes::{built, on_path};
-use testkit::skip;
+use testkit::{skip, skip_until_full};
 
 const NAME: [&str; 2] = ["--name", "runmig-a100"];
 const LINK: &str = "/usr/local/bin/runmig-a100";
@@ -38,9 +38,7 @@ fn engines() -> Vec<(&'static str, String, &'static str)> {
     ];
     let there = engines.into_iter().filter_map(|(engine, program, file)| {
         if program.is_none() {
-            skip(&format!(
-                "no {engine}; run scripts/setup and scripts/engines"
-            ));
+            skip_until_full(&format!("no {engine}; run scripts/setup full"));
         }
         Some((engine, program?.display().to_string(), file))
     });

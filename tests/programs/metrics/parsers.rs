@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use testkit::process::Said;
-use testkit::{prometheus, runtimes, skip};
+use testkit::{prometheus, runtimes, skip_until_full};
 
 /// Returns a program of Prometheus.
 pub fn tool(name: &str) -> Option<PathBuf> {
@@ -17,7 +17,7 @@ pub fn there(tool: PathBuf, purpose: &str) -> Option<PathBuf> {
     if tool.exists() {
         return Some(tool);
     }
-    skip(&format!(
+    skip_until_full(&format!(
         "{} is not there: scripts/setup {purpose}",
         tool.display()
     ));
