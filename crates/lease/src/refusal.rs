@@ -11,8 +11,8 @@ pub(crate) use shares::NO_LEVEL_HINT;
 
 use crate::error::{Error, printable};
 use crate::placement::{
-    Cause, Exhausted, Exhaustion, GpuReport, GpuShortage, LeftOut, Move, Obstacle, Rejection,
-    SearchResult, SeatShortage, ShareShortage, Shortage, Verdict,
+    Cause, Exclusion, Exhausted, Exhaustion, GpuReport, GpuShortage, LeftOut, Move, Obstacle,
+    Rejection, SearchResult, SeatShortage, ShareShortage, Shortage, Verdict,
 };
 use crate::request::{self, Slice};
 use crate::store::Waiting;
@@ -75,7 +75,7 @@ impl Refusal<'_> {
         let what = match &cause.obstacle {
             Obstacle::GpusExcluded(left_out) => format!(
                 "{} ({})",
-                match has_rule(left_out) {
+                match left_out.excluded.iter().any(is_rule) {
                     true => "every GPU in MIG mode is excluded",
                     false => "no GPU in MIG mode can take it",
                 },
@@ -150,8 +150,11 @@ impl Refusal<'_> {
 
     fn hint(&self, cause: &Cause) -> String {
         match &cause.obstacle {
-            Obstacle::GpusExcluded(left_out) if has_rule(left_out) => {
-                "check [policy] in the configuration".to_owned()
+            Obstacle::GpusExcluded(left_out) if left_out.excluded.iter().any(is_rule) => {
+                "check [policy] and [kubernetes] in the configuration".to_owned()
+            }
+            Obstacle::GpusExcluded(left_out) if left_out.excluded.iter().all(ends_mig) => {
+                "run one of these commands for the GPU".to_owned()
             }
             Obstacle::GpusExcluded(_) => "ask for less, or for a larger slice".to_owned(),
             Obstacle::NoMigGpu { left_out, .. } if left_out.unreadable.is_empty() => {
@@ -320,17 +323,17 @@ fn exhausted(what: Exhausted, profile: &str) -> String {
     what.to_owned()
 }
 
-/// Says whether a rule of the administrator excludes a GPU. The others cannot hold the request, or are busy.
-fn has_rule(left_out: &LeftOut) -> bool {
-    left_out
-        .excluded
-        .iter()
-        .any(|(_, why)| why.contains("policy"))
+fn is_rule((_, why): &(u32, Exclusion)) -> bool {
+    matches!(why, Exclusion::Rule(_))
+}
+
+fn ends_mig((_, why): &(u32, Exclusion)) -> bool {
+    *why == Exclusion::EndsMig
 }
 
 fn all_of(left_out: &LeftOut) -> Vec<String> {
     let excluded = left_out.excluded.iter();
-    let excluded = excluded.map(|(gpu, rule)| format!("GPU {gpu}: {}", printable(rule)));
+    let excluded = excluded.map(|(gpu, why)| format!("GPU {gpu}: {}", printable(why.why())));
     excluded.chain(left_out.unreadable.clone()).collect()
 }
 

@@ -177,7 +177,7 @@ impl<D: Queries> SeatPlanner<'_, D> {
         let level = |gpu: &Gpu| self.level(gpu);
         let unfit = terms.unfit(snapshot, (&asked.slice, &[size]), wanted, level);
         let locked = tried.late.iter().filter_map(|late| late.locked.clone());
-        let excluded = [wanted.excluded.to_vec(), in_words(unfit), locked.collect()].concat();
+        let unfit: Vec<(GpuUuid, String)> = in_words(unfit).into_iter().chain(locked).collect();
         // A seat counts as a share. A limit that does not name shares was written before there were seats, and counts
         // the whole slice.
         let mut strict = Policy::default();
@@ -186,7 +186,7 @@ impl<D: Queries> SeatPlanner<'_, D> {
         let planner = Planner {
             inventory: self.inventory,
             wanted: &Constraints {
-                excluded: &excluded,
+                unfit: &unfit,
                 ..*wanted
             },
             limits: &Limits::new(&strict, self.subject.clone(), self.inventory),

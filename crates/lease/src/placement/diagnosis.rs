@@ -8,10 +8,10 @@ use crate::request::Slice;
 
 fn left_out(snapshot: &Snapshot, constraints: &Constraints<'_>) -> LeftOut {
     let on = snapshot.gpus.iter().filter(|g| g.mig == MigMode::Enabled);
-    let rule = |gpu: &Gpu| Some((gpu.index, constraints.exclusion(gpu)?.to_owned()));
+    let why = |gpu: &Gpu| Some((gpu.index, constraints.exclusion(gpu)?));
     let unreadable = snapshot.unreadable.iter();
     LeftOut {
-        excluded: on.filter_map(rule).collect(),
+        excluded: on.filter_map(why).collect(),
         unreadable: unreadable.map(|(_, error)| error.clone()).collect(),
     }
 }

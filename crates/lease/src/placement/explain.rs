@@ -94,7 +94,7 @@ fn on_gpu<'a>(
         (MigMode::Disabled, Some(MigMode::Enabled), _) => Verdict::MigPending,
         (MigMode::Disabled, ..) => Verdict::MigOff,
         (MigMode::Enabled, _, found) => match (constraints.exclusion(gpu), found) {
-            (Some(rule), _) => Verdict::Excluded(rule.to_owned()),
+            (Some(why), _) => Verdict::Excluded(why.why().to_owned()),
             (None, None) => Verdict::NoProfile,
             (None, Some(profile)) => look((snapshot, &occupancy), profile, reserved, constraints),
         },

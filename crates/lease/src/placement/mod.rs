@@ -28,7 +28,7 @@ pub use layout::{
     LayoutObstacle, LayoutPlan, NewInstance, Standing, WantedParts, is_part, plan_layout,
 };
 pub use occupancy::{Exhausted, Occupancy, Occupant, PARTS, Parts, Slot, parts};
-pub use plan::Constraints;
+pub use plan::{Constraints, Exclusion};
 pub use plan::{Decision, DefragPlan, MAX_STEPS, Movable, Move, Reservation, SearchResult, Site};
 pub use rejection::{
     Cause, Exhaustion, Largest, LeftOut, Obstacle, Rejection, RejectionKind, Search, Shortage,

@@ -123,8 +123,28 @@ pub struct Reservation {
     pub profile_id: u32,
 }
 
-/// The reason for which a GPU gives no slice that its next reset would end.
-const MIG_ENDS: &str = "its next reset switches MIG off; nvidia-smi -mig 1 keeps it on, and nvidia-smi --gpu-reset resets it";
+/// Why a GPU in MIG mode is left out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Exclusion {
+    /// A rule, as its author worded it.
+    Rule(String),
+    /// It cannot hold the request.
+    Unfit(String),
+    /// Its next reset switches MIG off.
+    EndsMig,
+}
+
+impl Exclusion {
+    /// Returns the reason in words.
+    pub fn why(&self) -> &str {
+        match self {
+            Exclusion::Rule(why) | Exclusion::Unfit(why) => why,
+            Exclusion::EndsMig => {
+                "its next reset switches MIG off; nvidia-smi -mig 1 keeps it on, and nvidia-smi --gpu-reset resets it"
+            }
+        }
+    }
+}
 
 /// The slices that a request asks for, and everything but occupied slots that restricts their choice.
 #[derive(Debug, Clone, Copy, Default)]
@@ -135,6 +155,8 @@ pub struct Constraints<'a> {
     pub min_compute: u32,
     /// UUIDs of GPUs that a rule excludes, with the rule as its author worded it.
     pub excluded: &'a [(GpuUuid, String)],
+    /// UUIDs of GPUs that cannot hold the request, with the reason.
+    pub unfit: &'a [(GpuUuid, String)],
     /// Names of profiles that a rule excludes.
     pub denied_profiles: &'a [String],
     /// Reservations of earlier requests.
@@ -173,10 +195,14 @@ impl<'a> Constraints<'a> {
         Occupancy::without(gpu, self.evicted, reserved, self.idle)
     }
 
-    pub(super) fn exclusion(&self, gpu: &Gpu) -> Option<&str> {
-        let rule = self.excluded.iter().find(|(uuid, _)| *uuid == gpu.uuid);
-        let rule = rule.map(|(_, rule)| rule.as_str());
-        rule.or_else(|| gpu.ends_mig().then_some(MIG_ENDS))
+    pub(super) fn exclusion(&self, gpu: &Gpu) -> Option<Exclusion> {
+        let of = |list: &[(GpuUuid, String)]| {
+            let found = list.iter().find(|(uuid, _)| *uuid == gpu.uuid);
+            found.map(|(_, why)| why.clone())
+        };
+        let rule = of(self.excluded).map(Exclusion::Rule);
+        rule.or_else(|| of(self.unfit).map(Exclusion::Unfit))
+            .or_else(|| gpu.ends_mig().then_some(Exclusion::EndsMig))
     }
 
     pub(super) fn excludes(&self, gpu: &Gpu) -> bool {

@@ -1,6 +1,7 @@
 //! The answer to a request that gets no slot, as data. `lease::refusal` renders it to words.
 
 use super::occupancy::Exhausted;
+use super::plan::Exclusion;
 use super::plan::{DefragPlan, SearchResult};
 use crate::request::Alternative;
 
@@ -87,8 +88,8 @@ pub enum Obstacle {
 /// The GPUs that a request cannot use, whatever is free on them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LeftOut {
-    /// The index of each excluded GPU, with the rule as its author worded it.
-    pub excluded: Vec<(u32, String)>,
+    /// The index of each GPU in MIG mode that is left out, with the reason.
+    pub excluded: Vec<(u32, Exclusion)>,
     /// The driver's errors for GPUs that it cannot read.
     pub unreadable: Vec<String>,
 }

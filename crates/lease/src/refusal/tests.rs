@@ -21,7 +21,9 @@ fn line(cause: Cause) -> String {
 fn left_out(rules: &[&str], unreadable: &[&str]) -> LeftOut {
     let rules = (0..).zip(rules);
     LeftOut {
-        excluded: rules.map(|(gpu, rule)| (gpu, (*rule).to_owned())).collect(),
+        excluded: rules
+            .map(|(gpu, rule)| (gpu, Exclusion::Rule((*rule).to_owned())))
+            .collect(),
         unreadable: unreadable.iter().map(|error| (*error).to_owned()).collect(),
     }
 }
@@ -61,10 +63,51 @@ fn names_obstacles_that_never_pass() {
         (
             cause(
                 "1g.10gb",
+                Obstacle::GpusExcluded(LeftOut {
+                    excluded: vec![
+                        (
+                            0,
+                            Exclusion::Unfit("a slice of 1g.10gb has 9728 MiB".into()),
+                        ),
+                        (1, Exclusion::EndsMig),
+                    ],
+                    ..LeftOut::default()
+                }),
+            ),
+            "cannot allocate 1g.10gb: no GPU in MIG mode can take it (GPU 0: a slice of 1g.10gb has 9728 MiB; \
+             GPU 1: its next reset switches MIG off; nvidia-smi -mig 1 keeps it on, and nvidia-smi --gpu-reset resets it); \
+             hint: ask for less, or for a larger slice",
+        ),
+        (
+            cause(
+                "1g.10gb",
+                Obstacle::GpusExcluded(LeftOut {
+                    excluded: vec![(0, Exclusion::EndsMig)],
+                    ..LeftOut::default()
+                }),
+            ),
+            "cannot allocate 1g.10gb: no GPU in MIG mode can take it (GPU 0: its next reset switches MIG off; \
+             nvidia-smi -mig 1 keeps it on, and nvidia-smi --gpu-reset resets it); \
+             hint: run one of these commands for the GPU",
+        ),
+        (
+            cause(
+                "1g.10gb",
+                Obstacle::GpusExcluded(left_out(
+                    &["published for claims of Kubernetes alone by kubernetes.local = \"apart\""],
+                    &[],
+                )),
+            ),
+            "cannot allocate 1g.10gb: every GPU in MIG mode is excluded (GPU 0: published for claims of Kubernetes \
+             alone by kubernetes.local = \"apart\"); hint: check [policy] and [kubernetes] in the configuration",
+        ),
+        (
+            cause(
+                "1g.10gb",
                 Obstacle::GpusExcluded(left_out(&["for team-a by policy"], &[])),
             ),
             "cannot allocate 1g.10gb: every GPU in MIG mode is excluded (GPU 0: for team-a by policy); \
-             hint: check [policy] in the configuration",
+             hint: check [policy] and [kubernetes] in the configuration",
         ),
         (
             cause(
