@@ -123,7 +123,7 @@ impl Slicing<'_> {
         let driver = driver::find(self.front, &original)?;
         let hook = companion::program(programs::HOOK)?;
         let mut holder = self.holder(request::identity(&self.asking.annotations)?)?;
-        let name = || name::of(&holder.bundle, &original, &holder.key.id);
+        let name = || name::of(self.asking.name.clone(), &original, &holder.key.id);
         holder.container_name = holder.container_name.clone().or_else(name);
         let manager = CgroupManager {
             is_crun: self.front.runtime.family == Family::Crun,

@@ -1,6 +1,6 @@
 //! Detects a request for slices. For a container without a request, runmig reads only the annotations.
 
-use super::args::{Create, Run, Unclear, Verb};
+use super::args::{Run, Unclear, Verb};
 use super::{Front, delete, podman};
 use crate::spec::Peek;
 use crate::spec::bundle::{self, Bundle, peek_config};
@@ -22,6 +22,8 @@ pub struct Asking<'a> {
     pub claims: Vec<ClaimName>,
     /// The annotations that the user or the engine set.
     pub annotations: Vec<(String, String)>,
+    /// podman's name of the container.
+    pub name: Option<String>,
     /// The canonical path of the bundle.
     pub bundle_path: PathBuf,
     pub bundle: Bundle,
@@ -36,12 +38,12 @@ pub enum Stays {
 
 pub fn request<'a>(front: &'a Front<'_>) -> Result<Option<Asking<'a>>> {
     let (id, bundle, config, stays) = match &front.call.verb {
-        Verb::Create(c) => (&c.id, &c.bundle, other_config(c), Stays::Until),
+        Verb::Create(c) => (&c.id, &c.bundle, c.config.as_deref(), Stays::Until),
         Verb::Run(Run {
             create: c, detach, ..
         }) => {
             let stays = if *detach { Stays::Until } else { Stays::While };
-            (&c.id, &c.bundle, other_config(c), stays)
+            (&c.id, &c.bundle, c.config.as_deref(), stays)
         }
         Verb::Restore { id, bundle } => (id, bundle, None, Stays::Until),
         _ => return Ok(None),
@@ -52,10 +54,10 @@ pub fn request<'a>(front: &'a Front<'_>) -> Result<Option<Asking<'a>>> {
         None => bundle.peek()?,
         Some(file) => peek_config(file)?,
     };
-    let is_told = seen.marked || seen.attaches > 0;
-    if !is_told && !seen.annotations.keys().any(|key| request::may_ask(key)) {
+    if !may_ask(&seen) {
         return Ok(None);
     }
+    let is_told = is_told(&seen);
     if let Some(doubt) = seen.doubt {
         return Err(Error::new(format!(
             "cannot tell from config.json whether the container asks for a slice: {doubt}"
@@ -66,9 +68,10 @@ pub fn request<'a>(front: &'a Front<'_>) -> Result<Option<Asking<'a>>> {
     let other_kind = other_kind(front, &seen);
     let bundle_path =
         std::fs::canonicalize(given).context(|| format!("find bundle {}", given.display()))?;
+    let (engine, name) = podman::look(&bundle_path);
     let annotations = request::believed(
         seen.annotations.into_iter().collect(),
-        podman::engine(&bundle_path),
+        engine,
         front.config.policy.image_annotations,
     )?;
     let request = request::parse(&annotations)?;
@@ -116,6 +119,7 @@ pub fn request<'a>(front: &'a Front<'_>) -> Result<Option<Asking<'a>>> {
         request,
         claims,
         annotations,
+        name,
         bundle_path,
         bundle,
     }))
@@ -177,11 +181,17 @@ fn asks(path: &Path) -> Result<bool> {
         },
         _ => return Ok(false),
     };
-    Ok(
-        seen.marked
-            || seen.attaches > 0
-            || seen.annotations.keys().any(|key| request::is_ours(key)),
-    )
+    Ok(may_ask(&seen))
+}
+
+/// Returns whether a configuration asks without an annotation: by the edit of an earlier create, or by a claim.
+fn is_told(seen: &Peek) -> bool {
+    seen.marked || seen.attaches > 0
+}
+
+/// Returns whether a configuration asks, or was meant to.
+fn may_ask(seen: &Peek) -> bool {
+    is_told(seen) || seen.annotations.keys().any(|key| request::may_ask(key))
 }
 
 /// Returns what makes something other than a container: an annotation of crun, or a name of crun under which it does so.
@@ -214,9 +224,4 @@ pub fn claims(seen: &Peek) -> Result<Vec<ClaimName>> {
         .hint("look for a CDI file with that hook, and delete it unless runmig-dra wrote it"));
     }
     Ok(seen.claims.clone())
-}
-
-/// Returns crun's `--config`, if it names another file than the bundle's.
-fn other_config(create: &Create) -> Option<&Path> {
-    create.config.as_deref()
 }

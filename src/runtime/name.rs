@@ -6,7 +6,6 @@
 //! <data root>/containers/<id>/config.v2.json       docker: beside the hostname file that the container mounts
 //! ```
 
-use super::podman;
 use runmig_lease::trust;
 use serde::Deserialize;
 use serde_json::Value;
@@ -25,9 +24,9 @@ struct Record {
     name: String,
 }
 
-/// Returns the name of a container, from its bundle and the text of its `config.json`.
-pub fn of(bundle: &Path, config: &[u8], id: &str) -> Option<String> {
-    podman::name(bundle)
+/// Returns the name of a container, from podman's record, if it has one, and the text of its `config.json`.
+pub fn of(podmans: Option<String>, config: &[u8], id: &str) -> Option<String> {
+    podmans
         .or_else(|| docker(config, id))
         .filter(|name| is_name(name))
 }
@@ -72,7 +71,7 @@ mod tests {
         fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
         let source = mounted.replace("ROOT", root.path().to_str().unwrap());
         let config = serde_json::json!({"mounts": [{}, {"source": "/x"}, {"source": source}]});
-        of(Path::new("/none"), config.to_string().as_bytes(), ID)
+        of(None, config.to_string().as_bytes(), ID)
     }
 
     #[test]
@@ -99,7 +98,7 @@ mod tests {
         assert_eq!(docker_says(&record("/web"), &file("hosts"), 0o666), None);
         assert_eq!(docker_says(&record("/web"), &file("other"), 0o600), None);
         assert_eq!(docker_says(&record("/web"), "ROOT/hosts", 0o600), None);
-        assert_eq!(of(Path::new("/none"), b"no JSON", ID), None);
+        assert_eq!(of(None, b"no JSON", ID), None);
     }
 
     #[test]
@@ -112,7 +111,7 @@ mod tests {
             let text = format!(r#"[{{"id":"x"}},{{"id":"{ID}","names":{names}}}]"#);
             fs::write(containers.join("containers.json"), text).unwrap();
         };
-        let name = || of(&bundle, b"{}", ID);
+        let name = || of(crate::runtime::podman::look(&bundle).1, b"{}", ID);
         for (names, wanted) in [
             (r#"["train"]"#, Some("train")),
             (r#"["a.b-c","other"]"#, Some("a.b-c")),

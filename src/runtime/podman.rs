@@ -37,22 +37,23 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Begins the name of a manifest's file by digest: the base64 of `manifest-`.
 const BY_DIGEST: &str = "=bWFuaWZlc3Qt";
 
-/// Returns the engine that made a container, from the canonical path of its bundle.
-pub fn engine(bundle: &Path) -> Engine {
+/// Returns the engine that made a container, and podman's name of it, from the canonical path of its bundle.
+pub fn look(bundle: &Path) -> (Engine, Option<String>) {
     let found = Place::of(bundle).map(|place| place.container());
-    match found.unwrap_or(Ok(None)) {
-        Ok(None) => Engine::Other,
-        Ok(Some(found)) if found.is_crio() => Engine::Other,
-        Ok(Some(found)) => {
-            let annotations = found.image_annotations();
-            let carries_none = annotations.as_ref().is_ok_and(Vec::is_empty);
-            Engine::Podman(match annotations {
-                _ if !carries_none && is_apart() => Image::Carries(Vec::new()),
-                annotations => annotations.map_or_else(Image::Unknown, Image::Carries),
-            })
-        }
-        Err(why) => Engine::Podman(Image::Unknown(why)),
-    }
+    let found = match found.unwrap_or(Ok(None)) {
+        Ok(None) => return (Engine::Other, None),
+        Ok(Some(found)) if found.is_crio() => return (Engine::Other, None),
+        Ok(Some(found)) => found,
+        Err(why) => return (Engine::Podman(Image::Unknown(why)), None),
+    };
+    let annotations = found.image_annotations();
+    let carries_none = annotations.as_ref().is_ok_and(Vec::is_empty);
+    let image = match annotations {
+        _ if !carries_none && is_apart() => Image::Carries(Vec::new()),
+        annotations => annotations.map_or_else(Image::Unknown, Image::Carries),
+    };
+    let name = found.record.names.into_iter().flatten().next();
+    (Engine::Podman(image), name)
 }
 
 /// Returns the command of conmon, which calls runmig.
@@ -97,12 +98,6 @@ fn additional_stores() -> Vec<PathBuf> {
         .filter(|store| store.starts_with('/'))
         .map(PathBuf::from)
         .collect()
-}
-
-/// Returns the name of a container of podman's, from the canonical path of its bundle.
-pub fn name(bundle: &Path) -> Option<String> {
-    let found = Place::of(bundle)?.container().ok()??;
-    found.record.names?.into_iter().next()
 }
 
 /// The folders and the id of a container in containers/storage.
@@ -341,7 +336,7 @@ mod tests {
 
         #[track_caller]
         fn carries(&self) -> Vec<(String, String)> {
-            match engine(&self.bundle()) {
+            match look(&self.bundle()).0 {
                 Engine::Podman(Image::Carries(annotations)) => annotations,
                 other => panic!("{other:?}"),
             }
@@ -349,7 +344,7 @@ mod tests {
 
         #[track_caller]
         fn unknown(&self) -> String {
-            match engine(&self.bundle()) {
+            match look(&self.bundle()).0 {
                 Engine::Podman(Image::Unknown(why)) => why.line(),
                 other => panic!("{other:?}"),
             }
@@ -420,7 +415,11 @@ mod tests {
         let storage = Storage::new(&[manifest]);
         let file = storage.0.path().join("vfs-images/f00/manifest");
         fs::set_permissions(file, fs::Permissions::from_mode(0o666)).unwrap();
-        assert!(storage.unknown().contains("others than root can write"));
+        assert!(
+            storage
+                .unknown()
+                .contains("users other than root can write")
+        );
     }
 
     #[test]
@@ -461,7 +460,7 @@ mod tests {
     #[test]
     fn others_are_not_podman() {
         let storage = Storage::new(&[]);
-        let is_other = |bundle: &Path| matches!(engine(bundle), Engine::Other);
+        let is_other = |bundle: &Path| matches!(look(bundle).0, Engine::Other);
         let root = fs::canonicalize(storage.0.path()).unwrap();
         assert!(is_other(&root));
         assert!(is_other(Path::new("/")));

@@ -13,6 +13,7 @@ use super::tokens::{Malformed, Text, Token, Tokens};
 use memchr::memmem;
 use runmig_lease::error::{Error, Result, printable};
 use runmig_lease::files;
+use runmig_lease::request;
 use runmig_lease::store::ClaimName;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -49,7 +50,7 @@ pub struct Peek {
 pub fn peek(bytes: &[u8]) -> Result<Peek> {
     let mut seen = Seen::default();
     let names_us = could_name_us(bytes);
-    if names_us || memmem::find(bytes, DOMAIN).is_some() {
+    if names_us || could_mean_us(bytes) {
         for token in Tokens::new(bytes) {
             match token {
                 Ok(token) => seen.take(&token),
@@ -75,6 +76,15 @@ pub fn peek_file(mut file: &File) -> io::Result<Result<Peek>> {
         "cannot tell whether the container asks for a slice: config.json is longer than {LIMIT} bytes"
     );
     Ok(Err(Error::new(line).hint("make it shorter")))
+}
+
+/// Returns whether a domain comes near runmig's, with a wrong letter in the word.
+fn could_mean_us(bytes: &[u8]) -> bool {
+    memmem::find_iter(bytes, DOMAIN).any(|end| {
+        let lengths = WORD.len() - 1..=WORD.len() + 1;
+        let mut words = lengths.filter_map(|length| bytes.get(end.checked_sub(length)?..end));
+        words.any(|word| std::str::from_utf8(word).is_ok_and(request::is_near_word))
+    })
 }
 
 fn could_name_us(bytes: &[u8]) -> bool {
@@ -337,8 +347,13 @@ mod tests {
             let seen = peek(format!(r#"{{"annotations":{{"{key}":"1"}}}}"#).as_bytes()).unwrap();
             assert!(seen.annotations.contains_key(key), "{key}");
         }
+        // Somebody else's domain is not read at all.
+        for key in ["tekton.dev/slice", "kubevirt.dev/owner"] {
+            let seen = peek(format!(r#"{{"annotations":{{"{key}":"1"}}}}"#).as_bytes()).unwrap();
+            assert_eq!(seen, Peek::default(), "{key}");
+        }
         // The low-level runtime refuses these in its own words.
-        for broken in ["{\"annotations\":{\"tekton.dev/x\":", "{'tekton.dev/x':1}"] {
+        for broken in ["{\"annotations\":{\"runmg.dev/x\":", "{'runmg.dev/x':1}"] {
             assert_eq!(
                 peek(broken.as_bytes()).unwrap(),
                 Peek::default(),

@@ -11,6 +11,7 @@ pub use engine::{
     podman_version,
 };
 
+pub use near::is_near_word;
 pub(crate) use near::nearest;
 pub(crate) use share::LEAST_MIB;
 pub use share::ShareSize;

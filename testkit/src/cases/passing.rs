@@ -75,6 +75,8 @@ pub fn leaves_others_alone(setup: &Setup) {
 /// runc takes options behind the id, and crun takes abbreviations: runmig reads neither.
 pub fn refuses_words_that_may_name_a_bundle_that_asks(setup: &Setup) {
     let (asks, other) = (setup.asking("1g.10gb", "true"), setup.bundle("true"));
+    let means = setup.bundle("true");
+    means.annotate("runmg.dev/slice", "1g.10gb");
     let id = &unique();
     let with = |bundle: &Bundle, shape: usize| {
         let bundle = bundle.as_str();
@@ -91,6 +93,10 @@ pub fn refuses_words_that_may_name_a_bundle_that_asks(setup: &Setup) {
         let words = with(&asks, shape);
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let line = setup.runmig(&words).refused();
+        assert!(line.contains("asks for a GPU"), "{line}");
+        let near = with(&means, shape);
+        let near: Vec<&str> = near.iter().map(String::as_str).collect();
+        let line = setup.runmig(&near).refused();
         assert!(line.contains("asks for a GPU"), "{line}");
         assert!(
             line.contains("hint: write options before the id: "),

@@ -11,6 +11,11 @@ use strsim::osa_distance;
 /// No word of runmig is longer. A comparison takes the product of both lengths.
 const LONGEST: usize = 64;
 
+/// Says whether a text is `runmig` but for one letter.
+pub fn is_near_word(text: &str) -> bool {
+    is_one_off(&text.to_ascii_lowercase(), "runmig")
+}
+
 /// Says whether a key that is not below our domain is meant to be.
 pub(super) fn is_near(key: &str) -> bool {
     let (host, name) = parts(key);
