@@ -75,7 +75,11 @@ pub fn nodes(configured: Option<&Path>, driver_root: &Path) -> Result<Nodes> {
         on_host::exists(driver_root, &uvm)
     };
     let mut found = Nodes::read(driver_root);
-    if !Nodes::lacks_uvm(driver_root) && found.as_ref().map_or(true, is_whole) {
+    let is_fine = match &found {
+        Ok(nodes) => is_whole(nodes),
+        Err(_) => !Nodes::lacks_uvm(driver_root),
+    };
+    if is_fine {
         return found;
     }
     for loader in loaders(configured, driver_root) {
