@@ -1,7 +1,7 @@
 //! What an engine makes of all its files: for each key, the last file that sets it counts.
 
 use super::file::Change;
-use super::{Task, table};
+use super::{Task, cdi, table};
 use runmig_lease::error::{Context, Error, Result};
 use std::path::{Path, PathBuf};
 use toml::Table;
@@ -33,6 +33,14 @@ impl Layers {
             }
         }
         Ok(Layers(layers))
+    }
+
+    /// Returns the folders of CDI specifications that the files name.
+    pub fn cdi_dirs(&self) -> Vec<PathBuf> {
+        self.0
+            .iter()
+            .flat_map(|(_, table)| cdi::named(table))
+            .collect()
     }
 
     fn last<'a, T>(&'a self, of: impl Fn(&'a Table) -> Option<T>) -> Option<(&'a Path, T)> {

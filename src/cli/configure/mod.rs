@@ -111,6 +111,8 @@ struct Plan {
     /// The command that makes the engine read its files again.
     restart: Option<&'static str>,
     notes: Vec<String>,
+    /// The folders of CDI specifications that the engine's files name.
+    cdi_dirs: Vec<PathBuf>,
     /// Why the engine would not do with its files as the task wants; after a removal, what is left to do.
     obstacle: Option<Error>,
 }
@@ -122,6 +124,7 @@ impl Plan {
             changes,
             restart: None,
             notes: Vec::new(),
+            cdi_dirs: Vec::new(),
             obstacle: None,
         }
     }
@@ -134,7 +137,10 @@ impl Plan {
     /// Holds the files that the engine then reads against the task.
     fn read_back(mut self, task: &Task<'_>, layers: Result<Layers>, says: &Says) -> Plan {
         match layers {
-            Ok(layers) => self.obstacle = layers.obstacle(task, &self.engine, says),
+            Ok(layers) => {
+                self.obstacle = layers.obstacle(task, &self.engine, says);
+                self.cdi_dirs = layers.cdi_dirs();
+            }
             Err(_) if task.remove => {}
             Err(e) => self.notes.push(format!(
                 "cannot tell whether another file overrules this: {}",
@@ -180,7 +186,8 @@ pub fn run(options: &Options, format: Format) -> Result<i32> {
         None => {}
     }
     if !task.remove {
-        plan.notes.extend(cdi::note(options.engine, &task));
+        let note = cdi::note(&plan.engine, &task, &plan.cdi_dirs);
+        plan.notes.extend(note);
     }
     let link = task.link(&plan.changes)?;
     if !options.dry_run {
