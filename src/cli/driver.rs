@@ -14,6 +14,7 @@ use runmig_lease::error::{Context, Result as AnyResult};
 use runmig_lease::gpu::nvml::{Session, hear_calls};
 use runmig_lease::gpu::{DetailedGpu, DriverError, Label, MemoryLimits, Queries, Reason, Result};
 use runmig_lease::model::{ComputeInstance, GpuLoad, GpuUuid, ListedInstance, Profile, Snapshot};
+use runmig_lease::process::wait_until;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
@@ -227,14 +228,7 @@ impl Drop for Asked {
     fn drop(&mut self) {
         drop(self.child.stdin.take());
         let ends_within = |child: &mut Child, time: Duration| {
-            let end = Instant::now() + time;
-            while matches!(child.try_wait(), Ok(None)) {
-                if Instant::now() >= end {
-                    return false;
-                }
-                std::thread::sleep(Duration::from_millis(1));
-            }
-            true
+            !matches!(wait_until(child, Instant::now() + time), Ok(None))
         };
         if !ends_within(&mut self.child, self.left) {
             let group = i32::try_from(self.child.id()).map(Pid::from_raw);
@@ -336,7 +330,7 @@ pub fn answer_all(asking: &Asking) -> AnyResult<i32> {
     set_pdeathsig(Signal::SIGKILL).context(what)?;
     let parent = io::stdout().as_fd().try_clone_to_owned().context(what)?;
     let _ = PARENT.set(parent.into());
-    // What a library prints is no answer.
+    // A library may print text of its own there.
     dup2_stdout(io::stderr()).context(what)?;
     hear_calls(|function| tell(&Line::<()>::Calls(function.to_owned())));
     let mut config = Config {

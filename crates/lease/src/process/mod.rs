@@ -14,7 +14,7 @@ pub use hierarchies::answers;
 pub(crate) use hierarchies::hierarchies;
 pub(crate) use holders::{Holders, holders_of};
 pub use look::renew_patience;
-pub use program::output;
+pub use program::{output, wait_until};
 pub(crate) use view::Sight;
 pub use view::View;
 

@@ -109,7 +109,10 @@ fn read_until(output: &mut std::io::PipeReader, end: Instant) -> std::io::Result
 }
 
 /// Returns the status of a child that ends in time.
-pub(crate) fn wait_until(child: &mut Child, end: Instant) -> std::io::Result<Option<ExitStatus>> {
+///
+/// # Errors
+/// The child is not this process's.
+pub fn wait_until(child: &mut Child, end: Instant) -> std::io::Result<Option<ExitStatus>> {
     let mut gap = Duration::from_micros(100);
     loop {
         let ended = child.try_wait()?;
