@@ -23,7 +23,7 @@ mod report;
 mod spawn;
 mod update;
 
-use args::{Call, Verb};
+use args::{Call, Family, Verb};
 use lowlevel::LowLevel;
 use runmig_lease::config::Config;
 use runmig_lease::error::{Error, Result};
@@ -88,12 +88,12 @@ fn enter(slicer: &Slicer, ended: fn(&mut Vec<OsString>) -> Option<Ended>) -> i32
     let name = argv.next();
     let mut args: Vec<OsString> = argv.collect();
     let ended = ended(&mut args);
-    // The arguments name the log for errors, but their syntax depends on the low-level runtime. Until runmig
-    // has found it, runmig guesses the log.
-    let mut log = report::Log::guess(&args);
+    let mut log = None;
     match dispatch(slicer, name.as_deref(), &args, ended, &mut log) {
         Ok(status) => status,
         Err(e) => {
+            // An error may come before the family of the low-level runtime is known. Engines name the log alike for both.
+            let log = log.or_else(|| report::Log::of(&args::parse(Family::Runc, &args)));
             report::error(&e, log.as_ref());
             ended.map_or(1, Ended::propagate)
         }

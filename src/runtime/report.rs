@@ -3,10 +3,8 @@
 
 use super::args::{Call, LogFormat};
 use runmig_lease::error::Error;
-use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::io::Write;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
@@ -19,39 +17,6 @@ impl Log {
     pub fn of(call: &Call) -> Option<Log> {
         let json = call.log_format == Some(LogFormat::Json);
         call.log.clone().map(|file| Log { file, json })
-    }
-
-    /// Guesses the log before runmig has parsed the arguments, so that an early error still reaches the
-    /// engine. Only arguments before the command count, since later ones may be a program's own.
-    pub fn guess(args: &[OsString]) -> Option<Log> {
-        let (mut file, mut json) = (None, false);
-        let mut rest = args.iter();
-        while let Some(arg) = rest.next() {
-            let (name, value) = match arg.as_bytes() {
-                [b'-', b'-', ..] => match arg.as_bytes().iter().position(|b| *b == b'=') {
-                    Some(at) => (&arg.as_bytes()[..at], Some(&arg.as_bytes()[at + 1..])),
-                    None => (arg.as_bytes(), None),
-                },
-                _ => break,
-            };
-            // The guess knows only those options without a value that engines write.
-            if matches!(name, b"--debug" | b"--systemd-cgroup") {
-                continue;
-            }
-            let value = match value {
-                Some(value) => std::ffi::OsStr::from_bytes(value).to_owned(),
-                None => rest.next()?.clone(),
-            };
-            match name {
-                b"--log" => file = Some(value),
-                b"--log-format" => json = value == "json",
-                _ => {}
-            }
-        }
-        file.map(|file| Log {
-            file: file.into(),
-            json,
-        })
     }
 
     fn write(&self, message: &str) -> std::io::Result<()> {
@@ -87,25 +52,4 @@ pub fn error(e: &Error, log: Option<&Log>) {
 pub fn note(text: &str) {
     let line = runmig_lease::error::printable(text);
     let _ = writeln!(std::io::stderr(), "runmig: {line}");
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn guess(line: &str) -> Option<(PathBuf, bool)> {
-        let args: Vec<OsString> = line.split(' ').map(OsString::from).collect();
-        Log::guess(&args).map(|log| (log.file, log.json))
-    }
-
-    #[test]
-    fn takes_log_from_global_options() {
-        assert_eq!(
-            guess("--root /r --log /l --log-format json create x"),
-            Some(("/l".into(), true))
-        );
-        assert_eq!(guess("--debug --log=/l --foo"), None, "a value is missing");
-        assert_eq!(guess("--log=/l state x"), Some(("/l".into(), false)));
-        assert_eq!(guess("exec c prog --log /etc/passwd"), None);
-    }
 }

@@ -103,7 +103,7 @@ fn refuses_bad_configuration() {
         ),
         (
             "wait = \"soon\"",
-            r#"cannot read configuration {config}: line 1: "soon" is not a duration; hint: docs/configuration.md lists the keys"#,
+            r#"cannot read configuration {config}: line 1: "soon" is not a duration; hint: write it as "30s""#,
         ),
         (
             "driver_files = \"some\"",
@@ -115,7 +115,7 @@ fn refuses_bad_configuration() {
         ),
         (
             "runtime = /usr/sbin/runc",
-            "cannot read configuration {config}: line 1: string values must be quoted, expected literal string; hint: docs/configuration.md lists the keys",
+            "cannot read configuration {config}: line 1: runtime = /usr/sbin/runc is not in quotes; hint: write \"/usr/sbin/runc\"",
         ),
         (
             "runtime = \"/nowhere/runc\"",
@@ -133,19 +133,34 @@ fn refuses_bad_configuration() {
         fs::write(setup.config(), format!("{text}\n")).unwrap();
         refused(&setup, &bundle, line);
     }
+    // Whichever runtime it would be, the engine finds the error where it looks.
+    for options in [
+        &["--log-format=json", "--log"][..],
+        &["--systemd-cgroup", "--debug", "--log"],
+    ] {
+        let log = setup.path("engine.log");
+        let file = [log.to_str().unwrap()];
+        let call = [options, &file, &["create", "-b", bundle.as_str(), "one"]].concat();
+        setup.runmig(&call).exits(1);
+        has(
+            &fs::read_to_string(&log).unwrap(),
+            "low-level runtime /etc/passwd",
+        );
+        fs::remove_file(log).unwrap();
+    }
     fs::write(setup.config(), &written).unwrap();
     mode(&setup.config(), 0o666);
     refused(
         &setup,
         &bundle,
-        "cannot read configuration {config}: others than root can write to it (mode 0666); hint: chmod go-w it",
+        "cannot read configuration {config}: users other than root can write to it (mode 0666); hint: chmod go-w it",
     );
     mode(&setup.config(), 0o644);
     mode(&setup.program("runmig-hook"), 0o777);
     refused(
         &setup,
         &bundle,
-        "{dir}/bin/runmig-hook: others than root can write to it (mode 0777); hint: chmod go-w it",
+        "{dir}/bin/runmig-hook: users other than root can write to it (mode 0777); hint: chmod go-w it",
     );
     fs::remove_file(setup.program("runmig-hook")).unwrap();
     refused(
@@ -214,7 +229,7 @@ fn refuses_bad_state_directory() {
         refused(
             &setup,
             &bundle,
-            "cannot open state directory {state}: others than root can write to it (mode 0777); hint: chmod go-w it",
+            "cannot open state directory {state}: users other than root can write to it (mode 0777); hint: chmod go-w it",
         );
     }
     fs::remove_dir(setup.state()).unwrap();

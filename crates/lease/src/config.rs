@@ -180,7 +180,7 @@ impl Config {
     /// default file, all is default.
     ///
     /// # Errors
-    /// A file that is missing, wrong, or writable for others than root.
+    /// A file that is missing, wrong, or writable for users other than root.
     pub fn for_program(argv0: Option<&OsStr>) -> Result<Config> {
         if let Some(file) = std::env::var_os("RUNMIG_CONFIG") {
             return Config::read(Path::new(&file));
@@ -200,7 +200,7 @@ impl Config {
     /// Reads a configuration file.
     ///
     /// # Errors
-    /// A file that is missing, wrong, or writable for others than root.
+    /// A file that is missing, wrong, or writable for users other than root.
     pub fn read(file: &Path) -> Result<Config> {
         let what = || format!("read configuration {}", file.display());
         let text = trust::read_to_string(file, MAX_SIZE).context(what)?;
@@ -368,8 +368,22 @@ mod tests {
                 "\nkeep_idle = 5",
                 "line 2: keep_idle = 5 has no unit; hint: write \"5s\"",
             ),
-            ("wait = \"30\"", "\"30\" has no unit"),
-            ("wait = \"soon\"", "line 1: \"soon\" is not a duration"),
+            (
+                "wait = \"30\"",
+                "\"30\" has no unit; hint: write it as \"30s\"",
+            ),
+            (
+                "wait = \"soon\"",
+                "line 1: \"soon\" is not a duration; hint: write it as \"30s\"",
+            ),
+            (
+                "runtime = /usr/sbin/runc",
+                "line 1: runtime = /usr/sbin/runc is not in quotes; hint: write \"/usr/sbin/runc\"",
+            ),
+            (
+                "[driver]\nroot = /run/nvidia/driver # here",
+                "line 2: root = /run/nvidia/driver is not in quotes",
+            ),
             (
                 "wait = true",
                 "line 1: wait = true is not a duration; hint: write it as \"30s\"",

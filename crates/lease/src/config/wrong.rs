@@ -38,6 +38,13 @@ fn why(message: &str, key: &str, value: &str) -> (String, Option<String>) {
         };
         return (format!("unknown value \"{found}\""), Some(hint));
     }
+    if message.starts_with("string values must be quoted") {
+        let why = format!("{key} = {value} is not in quotes");
+        return (why, Some(format!("write \"{value}\"")));
+    }
+    if message.ends_with(" is not a duration") || message.ends_with(" has no unit") {
+        return (message.to_owned(), Some("write it as \"30s\"".to_owned()));
+    }
     let Some((_, expected)) = message
         .strip_prefix("invalid ")
         .and_then(|rest| rest.split_once(", expected "))
