@@ -506,7 +506,7 @@ impl<'a> Given<'a> {
     }
 }
 
-/// Returns the log's file. crun takes `file:PATH` too, and another word before a colon is no file.
+/// Returns the log's file. crun takes `file:PATH` too, and a log with another word before a colon is not a file.
 fn log_file(family: Family, log: &OsStr) -> Option<PathBuf> {
     let bytes = log.as_bytes();
     match bytes.strip_prefix(b"file:") {

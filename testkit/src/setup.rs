@@ -66,7 +66,7 @@ impl Setup {
             fs::create_dir(setup.path(name)).unwrap();
         }
         for name in ["runmig", "runmig-slice", "runmig-hook", "migctl"] {
-            // Not from where they were built: there others than root may be able to write.
+            // Not from where they were built: there users other than root may be able to write.
             let here = setup.path("bin").join(name);
             let built = crate::program(name);
             fs::hard_link(&built, &here).unwrap_or_else(|_| copy_program(&built, &here));

@@ -66,7 +66,7 @@ pub(crate) fn find(root: &Path, file: &Path) -> nix::Result<OwnedFd> {
 /// the earlier one.
 ///
 /// # Errors
-/// A folder that others than root can write to.
+/// A folder that users other than root can write to.
 pub(crate) fn install_hook(folder: &Path) -> Result<PathBuf> {
     let installed = folder.join(programs::CLAIM);
     let what = || format!("install hook {}", installed.display());

@@ -53,7 +53,7 @@ pub struct Found {
 }
 
 /// Looks for libcuda in the specifications of these kinds, the preferred kind first. It skips unreadable files of other
-/// vendors. It refuses an unreadable file that could be NVIDIA's, and a directory that others than root may write,
+/// vendors. It refuses an unreadable file that could be NVIDIA's, and a directory that users other than root may write,
 /// unless another file has libcuda.
 ///
 /// # Errors

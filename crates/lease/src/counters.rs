@@ -488,7 +488,10 @@ mod tests {
         count(&dir, &boot).unwrap();
         fs::set_permissions(&file, PermissionsExt::from_mode(0o666)).unwrap();
         let line = Counts::read(dir.path(), &boot).unwrap_err().line();
-        assert!(line.contains("others than root can write to it"), "{line}");
+        assert!(
+            line.contains("users other than root can write to it"),
+            "{line}"
+        );
         count(&dir, &boot).unwrap();
         assert_eq!(counted(&dir, &boot), 1);
     }

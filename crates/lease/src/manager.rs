@@ -27,7 +27,7 @@ impl<'a> LeaseManager<'a> {
     /// Opens the ledger, and creates the state directory if it is missing.
     ///
     /// # Errors
-    /// A state directory that cannot be made or that others than root may write, and a missing boot id.
+    /// A state directory that cannot be made or that users other than root may write, and a missing boot id.
     pub fn open(config: &'a Config, bundles: Box<dyn Bundles>) -> Result<Self> {
         LeaseContext::open(config, bundles).map(LeaseManager)
     }

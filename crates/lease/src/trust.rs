@@ -113,7 +113,7 @@ fn check_folder(path: &Path, meta: &Metadata) -> Result<()> {
 /// could create a file of runmig's name first.
 ///
 /// # Errors
-/// The path is not a folder, or others than root can write to it or to a folder above it.
+/// The path is not a folder, or users other than root can write to it or to a folder above it.
 pub fn folder(path: &Path) -> Result<()> {
     check_path(&std::fs::canonicalize(path).map_err(plain)?)?;
     let meta = std::fs::metadata(path).map_err(plain)?;
@@ -160,7 +160,7 @@ fn check_mode(meta: &Metadata) -> Result<()> {
         return Ok(());
     }
     Err(Error::new(format!(
-        "others than root can write to it (mode {:04o})",
+        "users other than root can write to it (mode {:04o})",
         meta.mode() & 0o7777
     ))
     .hint("chmod go-w it"))
@@ -210,7 +210,7 @@ mod tests {
         let line = read_to_string(&path, 10).unwrap_err().line();
         assert_eq!(
             line,
-            "others than root can write to it (mode 0646); hint: chmod go-w it"
+            "users other than root can write to it (mode 0646); hint: chmod go-w it"
         );
     }
 
@@ -240,7 +240,10 @@ mod tests {
         assert!(read("loop").is_err());
         std::fs::set_permissions(&open, PermissionsExt::from_mode(0o777)).unwrap();
         let line = read("through").unwrap_err();
-        assert!(line.contains("/open: others than root can write"), "{line}");
+        assert!(
+            line.contains("/open: users other than root can write"),
+            "{line}"
+        );
         std::fs::set_permissions(&open, PermissionsExt::from_mode(0o1777)).unwrap();
         assert!(
             read("through").is_ok(),
@@ -262,7 +265,7 @@ mod tests {
             program(&path)
                 .unwrap_err()
                 .line()
-                .contains("others than root")
+                .contains("users other than root")
         );
     }
 
@@ -277,6 +280,9 @@ mod tests {
         assert!(meta.is_file());
         std::fs::set_permissions(&open, PermissionsExt::from_mode(0o777)).unwrap();
         let line = program(&open.join("link")).unwrap_err().line();
-        assert!(line.contains("/open: others than root can write"), "{line}");
+        assert!(
+            line.contains("/open: users other than root can write"),
+            "{line}"
+        );
     }
 }

@@ -441,7 +441,7 @@ fn home() -> PathBuf {
 }
 
 /// Our programs and the stub, once for all worlds there are at a time; not from where they were built:
-/// there others than root may be able to write.
+/// there users other than root may be able to write.
 fn bin() -> Arc<TempDir> {
     static BIN: Mutex<Weak<TempDir>> = Mutex::new(Weak::new());
     let mut known = BIN.lock().unwrap_or_else(PoisonError::into_inner);

@@ -254,13 +254,13 @@ fn refuses_files_writable_by_others() {
     fs::set_permissions(&path, fs::Permissions::from_mode(0o664)).unwrap();
     assert_eq!(
         refused(&dir),
-        "cannot read CDI specification /etc/cdi/nvidia.yaml: others than root can write to it (mode 0664); hint: chmod go-w it"
+        "cannot read CDI specification /etc/cdi/nvidia.yaml: users other than root can write to it (mode 0664); hint: chmod go-w it"
     );
     fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
     assert_eq!(
         refused(&dir),
-        "cannot read CDI directory /etc/cdi: others than root can write to it (mode 0777); hint: chmod go-w it"
+        "cannot read CDI directory /etc/cdi: users other than root can write to it (mode 0777); hint: chmod go-w it"
     );
 }
 
@@ -332,7 +332,7 @@ fn follows_links_to_roots_files() {
     // a user who can replace the target would run hooks as root
     fs::set_permissions(elsewhere.path(), fs::Permissions::from_mode(0o777)).unwrap();
     let line = refused(&dir);
-    has(&line, "others than root can write to it");
+    has(&line, "users other than root can write to it");
     fs::set_permissions(elsewhere.path(), fs::Permissions::from_mode(0o755)).unwrap();
     fs::remove_file(elsewhere.path().join("generated")).unwrap();
     assert_eq!(

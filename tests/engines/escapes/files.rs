@@ -49,11 +49,11 @@ fn refuses_state_directory_of_others() {
         mode(dir, hostile);
         for arguments in [&["list"][..], &["gc"], &["release", &id]] {
             let line = setup.migctl(arguments).refused();
-            has(&line, "others than root can write to it");
+            has(&line, "users other than root can write to it");
         }
         let other = setup.asking("1g.10gb", "true");
         let line = setup.refused(&other);
-        has(&line, "others than root can write to it");
+        has(&line, "users other than root can write to it");
         assert_eq!(setup.machine.instances(), std::slice::from_ref(&instance));
         mode(dir, 0o700);
     }
@@ -90,7 +90,7 @@ fn refuses_link_to_foreign_directory() {
     fs::create_dir(&theirs).unwrap();
     mode(&theirs, 0o777);
     symlink(&theirs, setup.state()).unwrap();
-    create_is_refused(&setup, "others than root can write to it");
+    create_is_refused(&setup, "users other than root can write to it");
     assert_eq!(fs::read_dir(&theirs).unwrap().count(), 0);
 
     fs::remove_file(setup.state()).unwrap();
@@ -343,7 +343,7 @@ fn refuses_bad_configuration() {
     mode(&dir, 0o777);
     fs::write(dir.join("config.toml"), &text).unwrap();
     symlink(dir.join("config.toml"), setup.config()).unwrap();
-    create_is_refused(&setup, "others than root can write to it");
+    create_is_refused(&setup, "users other than root can write to it");
     let mut list = setup.plain(&setup.program("migctl"));
     assert!(said(list.arg("list")).refused().contains("open-to-all"));
 }

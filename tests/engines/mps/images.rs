@@ -139,7 +139,7 @@ fn refuses_containers_that_miss_socket() {
             &format!("mps: mount {shown} is from outside of the container"),
         );
     }
-    // The host's directory belongs to nobody in this test. NVIDIA's hook is taken out, so it is no obstacle.
+    // The host's directory belongs to nobody in this test. NVIDIA's hook is taken out, so it is not an obstacle.
     if !Path::new("/tmp/nvidia-mps").exists() {
         is_held(|bundle, _| {
             bundle.edit(|config| {

@@ -36,7 +36,7 @@ fn names_program_that_cannot_be_used() {
     fs::set_permissions(&file, PermissionsExt::from_mode(0o777)).unwrap();
     let line = refusal(&setup);
     has(&line, "mps: cannot use control program");
-    has(&line, "others than root can write to it");
+    has(&line, "users other than root can write to it");
     fs::remove_file(&file).unwrap();
     assert!(refusal(&setup).contains("/control: no such file or directory"));
     put(&setup, "exec sleep 1000\n");

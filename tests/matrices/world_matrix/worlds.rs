@@ -42,9 +42,9 @@ worlds! {
     state_is_unmounted: "the state directory is unmounted", &["cannot find container or lease", "no ledger", "not in the ledger"], |node| Ok(mounts(node, "umount $NODE/state").with_own_ledger());
     state_has_no_ledger: "the state directory is unmounted, and empty below", &["cannot find container or lease", "no ledger", "not in the ledger"], |node| Ok(files::unmounted_anew(node));
     state_is_anothers: "the state directory is another user's", &["belongs to user"], |node| Ok(mounts(node, "mount -t tmpfs -o uid=1000,mode=755 state $NODE/state").without_ledger());
-    state_is_for_all: "everybody can write to the state directory", &["others than root"], |node| Ok(mounts(node, "mount -t tmpfs -o mode=777 state $NODE/state").without_ledger());
+    state_is_for_all: "everybody can write to the state directory", &["users other than root"], |node| Ok(mounts(node, "mount -t tmpfs -o mode=777 state $NODE/state").without_ledger());
     state_is_a_file: "the state directory is a file", &["Not a directory", "no folder", "not a folder"], |node| Ok(files::replaced(node, "touch state").without_ledger());
-    state_is_a_link: "the state directory is a link to a folder of all", &["others than root"], |node| Ok(files::replaced(node, "ln -s /tmp state").without_ledger());
+    state_is_a_link: "the state directory is a link to a folder of all", &["users other than root"], |node| Ok(files::replaced(node, "ln -s /tmp state").without_ledger());
     state_has_no_locks: "the state directory's file system has no locks", &["No locks available"], |_| Ok(answers(libc::SYS_flock, libc::ENOLCK));
     state_cannot_lock: "the state directory's file system does not lock", &["Operation not supported"], |_| Ok(answers(libc::SYS_flock, libc::EOPNOTSUPP));
     nothing_can_be_executed: "state directory, bundles and root are mounted `noexec`", &[], |node| Ok(mounts(node, "for f in state root bundles; do mount --rbind $NODE/$f $NODE/$f; mount -o remount,bind,noexec $NODE/$f; done"));

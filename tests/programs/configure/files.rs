@@ -61,7 +61,7 @@ fn refuses_writable_files_and_links_outside() {
     fs::set_permissions(&config, fs::Permissions::from_mode(0o666)).unwrap();
     place.refused(
         &arguments,
-        "config.toml: others than root can write to it (mode 0666)",
+        "config.toml: users other than root can write to it (mode 0666)",
     );
     fs::remove_file(&config).unwrap();
     symlink("/etc/hostname", &config).unwrap();
@@ -92,7 +92,10 @@ fn refuses_writable_folders_and_folders_outside() {
     fs::remove_file(&drop_ins).unwrap();
     fs::create_dir(&drop_ins).unwrap();
     fs::set_permissions(&drop_ins, fs::Permissions::from_mode(0o777)).unwrap();
-    place.refused(&arguments, "others than root can write to it (mode 0777)");
+    place.refused(
+        &arguments,
+        "users other than root can write to it (mode 0777)",
+    );
     fs::remove_dir(&drop_ins).unwrap();
 
     // The same for the link beside runmig.
@@ -121,7 +124,7 @@ fn refuses_programs_that_others_write() {
     fs::set_permissions(&link, fs::Permissions::from_mode(0o777)).unwrap();
     place.refused(
         &[&arguments[..], &["--name", "runmig-x"]].concat(),
-        "cannot let an engine call /usr/local/bin/runmig-x as root: others than root can write to it",
+        "cannot let an engine call /usr/local/bin/runmig-x as root: users other than root can write to it",
     );
     place.refused(
         &[&arguments[..], &["--runtime-path", "/a\"b/runmig"]].concat(),

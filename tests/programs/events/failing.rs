@@ -115,7 +115,7 @@ fn folder_of_others_takes_no_event() {
     fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
     let log = creates_anyway(&world, &open.join("events.jsonl"));
     assert!(
-        log[0].contains("others than root can write to it"),
+        log[0].contains("users other than root can write to it"),
         "{log:?}"
     );
     assert_eq!(fs::read_dir(&open).unwrap().count(), 0);

@@ -60,7 +60,7 @@ fn refuses_bad_files() {
     );
 }
 
-/// Failure: others than root can change the file, or a link to it
+/// Failure: users other than root can change the file, or a link to it
 #[test]
 fn refuses_file_writable_by_others() {
     let ours = Ours::on(Machine::new("A100-80GB", 1));
@@ -69,7 +69,7 @@ fn refuses_file_writable_by_others() {
     fs::set_permissions(&file, Permissions::from_mode(0o666)).unwrap();
     let line = ours.assert(&file, &[]).refused();
     assert!(
-        line.contains("others than root can write to it (mode 0666)"),
+        line.contains("users other than root can write to it (mode 0666)"),
         "{line}"
     );
     assert!(line.ends_with("hint: chmod go-w it"), "{line}");
@@ -82,7 +82,10 @@ fn refuses_file_writable_by_others() {
     ours.assert(&link, &[]).ok();
     fs::set_permissions(&open, Permissions::from_mode(0o777)).unwrap();
     let line = ours.assert(&link, &[]).refused();
-    assert!(line.contains("/open: others than root can write"), "{line}");
+    assert!(
+        line.contains("/open: users other than root can write"),
+        "{line}"
+    );
     std::os::unix::fs::lchown(&link, Some(65534), None).unwrap();
     fs::set_permissions(&open, Permissions::from_mode(0o755)).unwrap();
     let line = ours.assert(&link, &[]).refused();

@@ -121,7 +121,7 @@ fn names_command_for_pending_mode() {
     let program = world.machine().join("usr/bin/nvidia-smi");
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
     fs::set_permissions(&program, open).unwrap();
-    pending(apply(&[]), "others than root can write to it");
+    pending(apply(&[]), "users other than root can write to it");
     let closed = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     fs::set_permissions(&program, closed).unwrap();
     // The second run goes on from there.

@@ -100,7 +100,7 @@ fn refuses_places_of_others() {
         ),
         (
             open.join("runmig.prom"),
-            "others than root can write to it (mode 0777); hint: chmod go-w it",
+            "users other than root can write to it (mode 0777); hint: chmod go-w it",
         ),
     ] {
         let told = write(&setup, &file).exits(1).stderr;

@@ -151,7 +151,7 @@ fn bad_requests_change_nothing() {
         ),
         (
             &[(SLICE, "3g.40gb"), (SHARE, "0.25")],
-            "annotation runmig.dev/share: \"0.25\" is no share of a GPU",
+            "annotation runmig.dev/share: \"0.25\" is not a share of a GPU",
         ),
     ];
     for (annotations, words) in cases {

@@ -34,7 +34,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// None if a part of it is not built, or for others than root.
+    /// None if a part of it is not built, or for users other than root.
     #[allow(dead_code)]
     pub async fn up() -> Option<Cluster> {
         Cluster::up_with(&FLAGS[1..]).await

@@ -21,7 +21,7 @@ pub struct Servers {
 }
 
 impl Servers {
-    /// None if a part is not built, or for others than root.
+    /// None if a part is not built, or for users other than root.
     pub async fn start() -> Option<Servers> {
         let mut plane = ControlPlane::new(&programs()?);
         let policy = json!({

@@ -210,7 +210,7 @@ impl Drop for ControlPlane {
     }
 }
 
-/// The folder of the programs. None if they are not built, or for others than root.
+/// The folder of the programs. None if they are not built, or for users other than root.
 pub fn programs() -> Option<PathBuf> {
     if !nix::unistd::geteuid().is_root() {
         return skip("the driver makes slices, as root");

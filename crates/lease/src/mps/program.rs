@@ -22,7 +22,7 @@ pub(crate) struct Program {
 /// machine.
 ///
 /// # Errors
-/// It does not answer. If there is none, if others than root can change it, or if it has no server for several
+/// It does not answer. If there is none, if users other than root can change it, or if it has no server for several
 /// users, the inner error says so.
 pub(crate) fn find(configured: Option<&Path>, driver_root: &Path) -> Result<Result<Program>> {
     let path = match place(configured, driver_root) {
@@ -48,7 +48,7 @@ pub(crate) fn find(configured: Option<&Path>, driver_root: &Path) -> Result<Resu
 /// Returns the path of the same program, without running it.
 ///
 /// # Errors
-/// There is none, or others than root can change it.
+/// There is none, or users other than root can change it.
 pub(crate) fn place(configured: Option<&Path>, driver_root: &Path) -> Result<PathBuf> {
     let usual = [
         driver_root.join("usr/bin").join(NAME),
@@ -121,7 +121,7 @@ mod tests {
         let old = why(None);
         assert!(old.contains("has no server for several users"), "{old}");
         program("#!/bin/sh\n", 0o777);
-        assert!(why(None).contains("others than root can write to it"));
+        assert!(why(None).contains("users other than root can write to it"));
         program("#!/bin/sh\necho ' -M,--multiuser-server'\n", 0o755);
         assert_eq!(found(None).unwrap().multi_user, "-M");
         assert_eq!(found(Some(&file)).unwrap().multi_user, "-M");

@@ -97,7 +97,7 @@ fn size(entry: &str) -> Result<ShareSize> {
     if text.ends_with('%') || text.parse::<f64>().is_ok() && text.contains('.') {
         let hint = fraction(text).unwrap_or_else(|| "1/4".to_owned());
         return wrong(
-            "is no share of a GPU",
+            "is not a share of a GPU",
             &format!("write a fraction as {hint}"),
         );
     }
@@ -118,7 +118,7 @@ fn size(entry: &str) -> Result<ShareSize> {
         Err(_) => {
             let right = near::other_key(text).or_else(|| near::value(text));
             let hint = right.map_or(FORMS.to_owned(), |right| format!("write {right}"));
-            wrong("is no share of a GPU", &hint)
+            wrong("is not a share of a GPU", &hint)
         }
     }
 }
@@ -202,15 +202,15 @@ mod tests {
             ),
             (
                 "0.25",
-                "\"0.25\" is no share of a GPU; hint: write a fraction as 1/4",
+                "\"0.25\" is not a share of a GPU; hint: write a fraction as 1/4",
             ),
             (
                 "25%",
-                "\"25%\" is no share of a GPU; hint: write a fraction as 1/4",
+                "\"25%\" is not a share of a GPU; hint: write a fraction as 1/4",
             ),
             (
                 "1g.10gb",
-                "\"1g.10gb\" is no share of a GPU; hint: write runmig.dev/slice: 1g.10gb",
+                "\"1g.10gb\" is not a share of a GPU; hint: write runmig.dev/slice: 1g.10gb",
             ),
             (
                 "8G",
@@ -218,11 +218,11 @@ mod tests {
             ),
             (
                 "",
-                "\"\" is no share of a GPU; hint: write an amount (8Gi, 5000Mi) or a fraction of a GPU (1/4)",
+                "\"\" is not a share of a GPU; hint: write an amount (8Gi, 5000Mi) or a fraction of a GPU (1/4)",
             ),
             (
                 "-8Gi",
-                "\"-8Gi\" is no share of a GPU; hint: write an amount (8Gi, 5000Mi) or a fraction of a GPU (1/4)",
+                "\"-8Gi\" is not a share of a GPU; hint: write an amount (8Gi, 5000Mi) or a fraction of a GPU (1/4)",
             ),
             (
                 "1/+4",

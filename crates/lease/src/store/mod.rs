@@ -85,7 +85,7 @@ impl Store {
     /// Opens the state directory, and creates it if it is missing.
     ///
     /// # Errors
-    /// The directory cannot be made, or its owner or mode lets others than root write into it.
+    /// The directory cannot be made, or its owner or mode lets users other than root write into it.
     pub fn open(dir: &Path, lock_timeout: Duration) -> Result<Store> {
         let what = || format!("open state directory {}", dir.display());
         let store = Store {
@@ -119,7 +119,7 @@ impl Store {
     /// Opens the state directory if it has a ledger; for callers that only look or release.
     ///
     /// # Errors
-    /// The directory cannot be read, or others than root may write into it.
+    /// The directory cannot be read, or users other than root may write into it.
     pub fn existing(dir: &Path, lock_timeout: Duration) -> Result<Option<Store>> {
         let store = Store {
             dir: dir.to_owned(),
