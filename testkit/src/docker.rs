@@ -213,7 +213,6 @@ impl Docker {
             "Image": IMAGE,
             "Cmd": ["/bin/sh", "-c", script],
             "HostConfig": host,
-            "StopTimeout": 0,
         });
         let made = self.ask("POST", "/containers/create", &container).ok();
         made.json()["Id"].as_str().unwrap().to_owned()
