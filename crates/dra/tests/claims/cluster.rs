@@ -3,7 +3,6 @@
 #[path = "../support/mod.rs"]
 pub mod support;
 
-use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::resource::v1::ResourceClaim;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client};
@@ -51,11 +50,7 @@ impl Cluster {
             driver: None,
             client,
         };
-        let namespaces: Api<Namespace> = Api::all(cluster.client.clone());
-        until("the API server answers", async || {
-            namespaces.get("default").await.is_ok()
-        })
-        .await;
+        support::answers(&cluster.client).await;
         cluster.start_driver();
         Some(cluster)
     }

@@ -251,6 +251,15 @@ pub async fn client(kubeconfig: &Path) -> Client {
     Client::try_from(config.unwrap()).unwrap()
 }
 
+/// Waits for all that the API server does at its start. Before, it ends if it finds no etcd.
+pub async fn answers(client: &Client) {
+    until("the API server is ready", async || {
+        let ask = tonic::codegen::http::Request::get("/readyz").body(Vec::new());
+        client.request_text(ask.unwrap()).await.is_ok()
+    })
+    .await;
+}
+
 pub fn sim(arguments: &[&str]) -> String {
     let program = Path::new(env!("CARGO_BIN_EXE_runmig-dra")).with_file_name("nvml-sim");
     let output = Command::new(&program).args(arguments).output();

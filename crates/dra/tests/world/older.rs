@@ -6,8 +6,8 @@ use crate::cluster::{self, Cluster, sim, until};
 use crate::proxy::Proxy;
 use crate::support::{self, ControlPlane};
 use k8s_openapi::api::core::v1::Namespace;
+use kube::Api;
 use kube::api::{Patch, PatchParams};
-use kube::{Api, Client};
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::fs;
@@ -46,7 +46,7 @@ async fn survives_restored_backup() {
     cluster.plane.stop("etcd");
     copy(&cluster.at("etcd"), &cluster.at("backup"));
     cluster.plane.start_again("etcd");
-    answers(&cluster.client).await;
+    support::answers(&cluster.client).await;
     let before = slices(&cluster).await;
     let lost = cluster.claim("lost", &devices[1], POOL).await;
     let used = cluster.claim("used", &devices[2], POOL).await;
@@ -82,7 +82,7 @@ async fn survives_restored_backup() {
     copy(&cluster.at("backup"), &older.at("etcd"));
     older.start(cluster::TOKENS, &cluster::FLAGS);
     let client = support::client(&older.kubeconfig("kubeconfig", "secret")).await;
-    answers(&client).await;
+    support::answers(&client).await;
     let from = log(&cluster, 0).len();
     cluster.client = client;
     // No request fails, and the versions that the driver has are those of the future.
@@ -108,14 +108,6 @@ async fn survives_restored_backup() {
     cluster.start_driver();
     until("the claim ends with its process", async || {
         on_record(&cluster) == names(&["kept"])
-    })
-    .await;
-}
-
-async fn answers(client: &Client) {
-    let namespaces: Api<Namespace> = Api::all(client.clone());
-    until("the API server answers", async || {
-        namespaces.get("default").await.is_ok()
     })
     .await;
 }
