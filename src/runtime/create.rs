@@ -32,16 +32,19 @@ const HOOK_TIMEOUT_S: u32 = 30;
 /// runtime.
 const HOOK_TIME: Duration = Duration::from_secs(HOOK_TIMEOUT_S as u64 + 5);
 
-pub fn create(front: &Front<'_>, mut asking: Asking<'_>) -> Result<i32> {
-    if asking.request.is_none() && asking.claims.is_empty() {
-        restore_original(front, &asking.bundle)?;
-        // The edit of an earlier create has no hooks of claims.
-        asking.claims = detect::claims(&asking.bundle.peek()?)?;
-        if asking.claims.is_empty() {
+pub fn create(front: &Front<'_>, asking: Asking<'_>) -> Result<i32> {
+    let asking = match asking.request.is_none() && asking.claims.is_empty() {
+        false => asking,
+        true => {
+            restore_original(front, &asking.bundle)?;
             drop(asking);
-            return Err(front.runtime.exec(front.args));
+            // The edit of an earlier create lacks the marks of CDI devices.
+            match detect::request(front)? {
+                Some(asking) => asking,
+                None => return Err(front.runtime.exec(front.args)),
+            }
         }
-    }
+    };
     // runmig lists the descriptors before it opens any library, since a library's descriptors are not for the
     // container. The bundle's descriptor is runmig's own.
     let inherited = Inherited::now(&[&asking.bundle])?;

@@ -1,12 +1,14 @@
 //! Detects a request for slices. For a container without a request, runmig reads only the annotations.
 
 use super::args::{Run, Unclear, Verb};
-use super::{Front, delete, podman};
-use crate::spec::Peek;
+use super::{Front, companion, delete, podman};
 use crate::spec::bundle::{self, Bundle, peek_config};
+use crate::spec::{Mark, Meaning, Peek};
 use runmig_lease::error::{Context, Error, Result};
-use runmig_lease::request::{self, Request};
+use runmig_lease::programs::{CLAIM, REQUEST_FILE};
+use runmig_lease::request::{self, DeviceRequest, Request};
 use runmig_lease::store::ClaimName;
+use runmig_lease::trust;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -15,7 +17,7 @@ use std::path::{Path, PathBuf};
 pub struct Asking<'a> {
     pub id: &'a OsStr,
     pub stays: Stays,
-    /// The annotations' request. Without a claim, `None` is for a container that no longer asks for a slice, while an
+    /// The request of the annotations and the CDI devices. Without a claim, `None` is for a container that no longer asks for a slice, while an
     /// earlier create of runmig left its edit in the bundle.
     pub request: Option<Request>,
     /// The devices of claims of Kubernetes that the container has.
@@ -35,6 +37,9 @@ pub enum Stays {
     Until,
     While,
 }
+
+/// The annotation of a pod's own container. podman's may be an image's, so it permits nothing.
+const INFRA: (&str, &str) = ("io.kubernetes.cri-o.ContainerType", "sandbox");
 
 pub fn request<'a>(front: &'a Front<'_>) -> Result<Option<Asking<'a>>> {
     let (id, bundle, config, stays) = match &front.call.verb {
@@ -64,23 +69,32 @@ pub fn request<'a>(front: &'a Front<'_>) -> Result<Option<Asking<'a>>> {
         ))
         .hint("write each annotation once, as a string under the key annotations"));
     }
-    let claims = claims(&seen)?;
+    let Marked { claims, devices } = believed(&seen.marks)?;
     let other_kind = other_kind(front, &seen);
     let bundle_path =
         std::fs::canonicalize(given).context(|| format!("find bundle {}", given.display()))?;
     let (engine, name) = podman::look(&bundle_path);
-    let annotations = request::believed(
-        seen.annotations.into_iter().collect(),
-        engine,
-        front.config.policy.image_annotations,
-    )?;
+    let policy = &front.config.policy;
+    let is_infra = seen
+        .annotations
+        .get(INFRA.0)
+        .is_some_and(|kind| kind == INFRA.1);
+    if let (Some(device), true) = (devices.first(), is_infra) {
+        return Err(Error::new(format!(
+            "device {device} is given to the pod, whose own container runs no program of the user's"
+        ))
+        .hint("give the device to a container of the pod"));
+    }
+    let annotations = seen.annotations.into_iter().collect();
+    let annotations = request::believed(annotations, engine, policy.image_annotations)?;
+    let annotations = request::with_devices(annotations, &devices, policy.cdi_in_pods)?;
     let request = request::parse(&annotations)?;
     if request.is_none() && !is_told {
         return Ok(None);
     }
     if request.is_some() && !claims.is_empty() {
         return Err(Error::new(format!(
-            "container {} has two requests: an annotation of runmig and a ResourceClaim",
+            "container {} has two requests: an annotation or a device of runmig, and a ResourceClaim",
             id.display()
         ))
         .hint("remove the annotation from the pod, or set slice.runmig.dev/CONTAINER: none for this container"));
@@ -184,9 +198,9 @@ fn asks(path: &Path) -> Result<bool> {
     Ok(may_ask(&seen))
 }
 
-/// Returns whether a configuration asks without an annotation: by the edit of an earlier create, or by a claim.
+/// Returns whether a configuration asks without an annotation: by the edit of an earlier create, or by a CDI device.
 fn is_told(seen: &Peek) -> bool {
-    seen.marked || seen.attaches > 0
+    seen.marked || !seen.marks.is_empty()
 }
 
 /// Returns whether a configuration asks, or was meant to.
@@ -212,16 +226,46 @@ fn other_kind(front: &Front<'_>, seen: &Peek) -> Option<String> {
         .or_else(|| annotation().map(|(key, value)| format!("annotation {key}={value}")))
 }
 
-/// Returns the devices of claims in config.json.
+/// What the marks of CDI devices ask for.
+#[derive(Default)]
+struct Marked {
+    claims: Vec<ClaimName>,
+    devices: Vec<DeviceRequest>,
+}
+
+/// Returns what the marks ask for.
 ///
 /// # Errors
-/// A hook of a claim that names no device, as no CDI file of `runmig-dra` has it.
-pub fn claims(seen: &Peek) -> Result<Vec<ClaimName>> {
-    if seen.claims.len() != seen.attaches {
-        return Err(Error::new(
-            "cannot tell from config.json which claim the container has: a hook runmig-claim names no device",
-        )
-        .hint("look for a CDI file with that hook, and delete it unless runmig-dra wrote it"));
+/// A hook that bears the name of a mark and is none, or is not the installed program.
+fn believed(marks: &[Mark]) -> Result<Marked> {
+    let mut marked = Marked::default();
+    for mark in marks {
+        let meaning = mark.meaning()?;
+        let path = Path::new(&mark.path);
+        match meaning {
+            Meaning::Request(device) => {
+                let installed = companion::program(REQUEST_FILE)?;
+                if path.as_os_str() != installed.as_os_str() {
+                    return Err(mark.refused(&format!(
+                        "the program of this runmig is {}",
+                        installed.display()
+                    )));
+                }
+                if !marked.devices.contains(&device) {
+                    marked.devices.push(device);
+                }
+            }
+            Meaning::Claim(_) | Meaning::Nothing => {
+                // The driver installs it anywhere on the node.
+                let found = trust::program(path).map_err(|e| mark.refused(&e.line()))?;
+                if !found.0.ends_with(CLAIM) {
+                    return Err(mark.refused("it leads to another program"));
+                }
+                if let Meaning::Claim(claim) = meaning {
+                    marked.claims.push(claim);
+                }
+            }
+        }
     }
-    Ok(seen.claims.clone())
+    Ok(marked)
 }

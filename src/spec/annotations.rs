@@ -2,6 +2,7 @@
 
 use super::document::{Document, get, wrong_kind};
 use runmig_lease::error::{Error, Result};
+use runmig_lease::request::DeviceRequest;
 
 /// The domain of CDI keys: keys of this domain and below it name CDI devices. The prefix is a setting of
 /// nvidia-container-runtime: `cdi.k8s.io/` by default, `nvidia.cdi.k8s.io/` under NVIDIA's operator.
@@ -11,7 +12,9 @@ const CDI_DOMAIN: &str = "cdi.k8s.io";
 /// `DevicePolicy` systemd would open every device again, at the next reload.
 const SYSTEMD_DEVICES: &str = "org.systemd.property.Device";
 
-pub fn check(document: &Document) -> Result<()> {
+/// `asked`: the devices by which the container asks, whose hooks are taken out. The kubelet names them by annotations.
+pub fn check(document: &Document, asked: &[DeviceRequest]) -> Result<()> {
+    let asked: Vec<String> = asked.iter().map(ToString::to_string).collect();
     let Some(annotations) = get(&document.root, "annotations") else {
         return Ok(());
     };
@@ -28,7 +31,11 @@ pub fn check(document: &Document) -> Result<()> {
         let devices = value
             .as_str()
             .ok_or_else(|| wrong_kind(&format!("annotation {key}"), "string"))?;
-        if devices.split(',').any(|device| brings_gpus(key, device)) {
+        if devices
+            .split(',')
+            .filter(|device| !asked.contains(&device.trim().replace(':', "of")))
+            .any(|device| brings_gpus(key, device))
+        {
             return Err(Error::new(format!(
                 "annotation {key} asks for {devices} beside the slice"
             ))

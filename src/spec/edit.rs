@@ -2,7 +2,7 @@
 
 use super::document::Document;
 use super::host::HostView;
-use super::{HookCommand, annotations, claims, devices, env, gids, hooks, mounts};
+use super::{HookCommand, annotations, devices, env, gids, hooks, marks, mounts};
 use oci_spec::runtime::{Hook, Mount};
 use runmig_lease::error::Result;
 use runmig_lease::model::{DeviceNode, NvidiaNumbers};
@@ -55,8 +55,8 @@ pub fn edit(original: &[u8], grant: &Grant, host: &dyn HostView) -> Result<Edite
     let mut document = Document::parse(original)?;
     let document = &mut document;
     hooks::take_out(document)?;
-    claims::take_out(document)?;
-    annotations::check(document)?;
+    let asked = marks::take_out(document)?;
+    annotations::check(document, &asked)?;
     let hooks = hooks::take_out_nvidia(document)?;
     let variables = env::apply(document, &grant.driver.env, grant.uuids, grant.share)?;
     gids::put(document, &grant.driver.additional_gids)?;

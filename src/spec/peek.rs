@@ -5,16 +5,15 @@
 //! slice. This includes keys in another case, each of two equal keys, and text that is not UTF-8. runmig
 //! refuses a request that readers could read differently. Without a request it refuses nothing.
 
-use super::claims;
 use super::document::{LIMIT, not_json};
 use super::hooks::{STAGES, is_ours};
+use super::marks::Mark;
 use super::oci::is_same;
 use super::tokens::{Malformed, Text, Token, Tokens};
 use memchr::memmem;
 use runmig_lease::error::{Error, Result, printable};
 use runmig_lease::files;
 use runmig_lease::request;
-use runmig_lease::store::ClaimName;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -39,10 +38,8 @@ pub struct Peek {
     pub annotations: BTreeMap<String, String>,
     /// Says whether the file has runmig's hook, which an earlier create left in its edit.
     pub marked: bool,
-    /// The devices of claims that the container is to be attached to.
-    pub claims: Vec<ClaimName>,
-    /// The number of hooks that attach a container to a claim, also of those that name no device.
-    pub attaches: usize,
+    /// The hooks by which CDI devices mark the container.
+    pub marks: Vec<Mark>,
     /// The reason for which readers could read the annotations differently.
     pub doubt: Option<String>,
 }
@@ -129,6 +126,7 @@ struct Seen {
     path: Vec<Option<String>>,
     /// The arguments of the current hook.
     args: Vec<String>,
+    hook: Mark,
     has_annotations: bool,
 }
 
@@ -138,7 +136,10 @@ impl Seen {
     fn take(&mut self, token: &Token<'_>) {
         match token {
             Token::Key(key) => return self.take_key(*key),
-            Token::End => return drop(self.path.pop()),
+            Token::End => {
+                self.end_hook();
+                return drop(self.path.pop());
+            }
             _ => {}
         }
         let text = match token {
@@ -158,9 +159,8 @@ impl Seen {
             self.args
                 .push(text.map_or(String::new(), |t| t.lossy().into_owned()));
             self.peek.marked |= is_ours(self.args.iter().map(String::as_str));
-            self.peek.attaches += usize::from(claims::begins(&self.args));
-            self.peek.claims.extend(claims::device(&self.args));
         }
+        self.take_hook(token, text);
         match token {
             Token::Object => self.path.push(Some(String::new())),
             Token::Array => {
@@ -168,6 +168,56 @@ impl Seen {
                 self.args.clear();
             }
             _ => {}
+        }
+    }
+
+    /// Collects the current hook of any list, in every spelling that a reader might take.
+    fn take_hook(&mut self, token: &Token<'_>, text: Option<Text<'_>>) {
+        let [Some(hooks), Some(_), None, rest @ ..] = &self.path[..] else {
+            return;
+        };
+        if !is_same(hooks, "hooks") {
+            return;
+        }
+        let exact = text.and_then(Text::exact).map(|text| text.into_owned());
+        let lossy = || text.map_or(String::new(), |t| t.lossy().into_owned());
+        let hook = &mut self.hook;
+        let is_plain = match (rest, token) {
+            ([], Token::Object) => {
+                *hook = Mark::default();
+                true
+            }
+            ([Some(key)], _) if is_same(key, "path") => {
+                let is_first = hook.path.is_empty();
+                // An odd hook counts under the first of its names.
+                if is_first || !hook.is_named() {
+                    hook.path = lossy();
+                }
+                is_first && exact.is_some() && key == "path"
+            }
+            ([Some(key)], _) if is_same(key, "args") => {
+                hook.args.is_empty() && matches!(token, Token::Array) && key == "args"
+            }
+            ([Some(key), None], _) if is_same(key, "args") => {
+                hook.args.push(lossy());
+                exact.is_some()
+            }
+            ([Some(key)], Token::Plain) => key == "timeout",
+            _ => false,
+        };
+        hook.is_odd |= !is_plain;
+    }
+
+    fn end_hook(&mut self) {
+        if let [Some(hooks), Some(stage), None, Some(_)] = &self.path[..]
+            && is_same(hooks, "hooks")
+        {
+            let mut hook = std::mem::take(&mut self.hook);
+            if hook.is_named() {
+                hook.is_odd |= hooks != "hooks";
+                hook.stage.clone_from(stage);
+                self.peek.marks.push(hook);
+            }
         }
     }
 
@@ -244,30 +294,81 @@ mod tests {
         }
     }
 
-    #[test]
-    fn reads_claims_of_hooks() {
-        let hook = |verb: &str, rest: &str| {
-            format!(r#"{{"path":"/x","args":["runmig-claim","{verb}","--claim","u"{rest}]}}"#)
+    /// Returns the marks in hooks, as `STAGE PATH ARGUMENTS`, with a star for an odd one.
+    fn marks(hooks: &str) -> Vec<String> {
+        let seen = peek(format!(r#"{{"hooks":{hooks}}}"#).as_bytes()).unwrap();
+        let shown = |mark: &Mark| {
+            let odd = if mark.is_odd { " *" } else { "" };
+            format!("{} {} {}{odd}", mark.stage, mark.path, mark.args.join(" "))
         };
-        let (one, two) = (r#","--device","a""#, r#","--device","b""#);
-        let text = format!(
-            r#"{{"hooks":{{"createRuntime":[{},{{"args":["runmig-claim"]}},{}],"poststop":[{}]}}}}"#,
-            hook("attach", one),
-            hook("attach", two),
-            hook("detach", one)
-        );
-        let seen = peek(text.as_bytes()).unwrap();
-        let devices: Vec<&str> = seen.claims.iter().map(|c| c.device.as_str()).collect();
+        assert!(!seen.marked);
+        seen.marks.iter().map(shown).collect()
+    }
+
+    #[test]
+    fn reads_marks_of_cdi_devices() {
+        let plain = r#"{"createRuntime":[{"path":"/a"},{"path":"/x","args":["runmig-request","slice=1g"],"timeout":3}],"poststop":[{"args":["runmig-claim","detach"],"path":"/y"}]}"#;
         assert_eq!(
-            (devices, seen.attaches, seen.marked),
-            (vec!["a", "b"], 2, false)
+            marks(plain),
+            [
+                "createRuntime /x runmig-request slice=1g",
+                "poststop /y runmig-claim detach"
+            ]
         );
-        let odd = format!(
-            r#"{{"hooks":{{"createRuntime":[{}]}}}}"#,
-            hook("attach", "")
-        );
-        let seen = peek(odd.as_bytes()).unwrap();
-        assert_eq!((seen.claims.len(), seen.attaches), (0, 1));
+        for (hook, shown) in [
+            (
+                r#"{"path":"/b/runmig-request-wants-runtime-runmig"}"#,
+                "/b/runmig-request-wants-runtime-runmig ",
+            ),
+            (
+                r#"{"path":"/x","args":["/b/runmig-request"],"env":["A=1"]}"#,
+                "/x /b/runmig-request *",
+            ),
+            (
+                r#"{"path":"/x","args":["runmig-request"],"env":null}"#,
+                "/x runmig-request *",
+            ),
+            (
+                r#"{"Path":"/x","args":["runmig-request"]}"#,
+                "/x runmig-request *",
+            ),
+            (
+                r#"{"path":"/x","path":"/y","args":["runmig-request"]}"#,
+                "/y runmig-request *",
+            ),
+            (
+                r#"{"path":"/x","args":["a"],"args":["runmig-request"]}"#,
+                "/x a runmig-request *",
+            ),
+            (
+                r#"{"path":"/y","ARGS":["runmig-claim"]}"#,
+                "/y runmig-claim *",
+            ),
+            (
+                r#"{"path":"/y","args":["runmig-claim",1]}"#,
+                "/y runmig-claim  *",
+            ),
+            (
+                r#"{"path":"/y","args":["runmig-claim","\ud800"]}"#,
+                "/y runmig-claim \u{fffd} *",
+            ),
+            (
+                r#"{"path":"/y","args":["runmig-claim"],"timeout":"3"}"#,
+                "/y runmig-claim *",
+            ),
+        ] {
+            let seen = marks(&format!(r#"{{"prestart":[{hook}]}}"#));
+            assert_eq!(seen, [format!("prestart {shown}")], "{hook}");
+        }
+        for other in [
+            r#"{"path":"/x","args":["a","runmig-request"]}"#,
+            r#"{"path":"/runmig-request/x"}"#,
+        ] {
+            let seen = marks(&format!(r#"{{"createRuntime":[{other}]}}"#));
+            assert_eq!(seen, [""; 0], "{other}");
+        }
+        let in_other_case = br#"{"Hooks":{"createRuntime":[{"path":"/runmig-request"}]}}"#;
+        assert!(peek(in_other_case).unwrap().marks[0].is_odd);
     }
 
     #[test]

@@ -42,6 +42,7 @@ pub fn configure(cri: &Cri) {
     );
     // No CAP_SYS_RESOURCE, and no AppArmor that can be had.
     let machine = "disable_apparmor = true\nrestrict_oom_score_adj = true\n";
+    let cdi = cri.path("cdi");
     let own = match cri.engine {
         Engine::Containerd1 => format!(
             "[plugins.\"io.containerd.grpc.v1.cri\"]\nsandbox_image = \"{IMAGE}\"\n{machine}\
@@ -49,7 +50,7 @@ pub fn configure(cri: &Cri) {
         ),
         _ => format!(
             "[plugins.'io.containerd.cri.v1.images'.pinned_images]\nsandbox = \"{IMAGE}\"\n\
-             [plugins.'io.containerd.cri.v1.runtime']\n{machine}\
+             [plugins.'io.containerd.cri.v1.runtime']\n{machine}cdi_spec_dirs = [{cdi:?}]\n\
              [plugins.'io.containerd.cri.v1.runtime'.cni]\nconf_dir = {cni:?}\n"
         ),
     };

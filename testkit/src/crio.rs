@@ -44,6 +44,7 @@ container_attach_socket_dir = "{dir}/attach"
 namespaces_dir = "{dir}/ns"
 pinns_path = "{repository}/tests/engines/conformance/pinns"
 hooks_dir = []
+cdi_spec_dirs = ["{dir}/cdi"]
 default_runtime = "runc"
 [crio.runtime.runtimes.runc]
 runtime_path = "{runc}"

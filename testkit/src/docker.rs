@@ -97,11 +97,18 @@ impl Docker {
         let program = built(engine, program).unwrap();
         let mut path = built("containerd", "containerd").unwrap();
         path.pop();
+        // The distribution's is too old for it.
+        let mut runc = Low::NewRunc.find().unwrap_or_default();
+        runc.pop();
         let mut command = Command::new(program);
         command
             .env(
                 "PATH",
-                format!("{}:/usr/sbin:/usr/bin:/sbin:/bin", path.display()),
+                format!(
+                    "{}:{}:/usr/sbin:/usr/bin:/sbin:/bin",
+                    path.display(),
+                    runc.display()
+                ),
             )
             .env_remove("RUNMIG_CONFIG")
             .current_dir(self.dir.path())
@@ -129,6 +136,7 @@ impl Docker {
             .arg(at("data-root", "root"))
             .arg(at("exec-root", "exec"))
             .arg(at("pidfile", "docker.pid"))
+            .arg(at("cdi-spec-dir", "cdi"))
             .arg(at("containerd", "containerd.sock"))
             .arg(format!("--host=unix://{}", self.socket().display()))
             .arg(format!("--cgroup-parent=/{}", self.cgroup()))

@@ -9,6 +9,7 @@ pub mod containerd;
 pub mod cri;
 pub mod crio;
 pub mod cuda;
+pub mod devices;
 pub mod diff;
 pub mod docker;
 pub mod faults;
@@ -117,6 +118,9 @@ pub fn skip_until_full(why: &str) {
 pub fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
 }
+
+/// The hook of CDI devices that ask.
+pub const REQUEST_HOOK: &str = "runmig-request-wants-runtime-runmig";
 
 /// The folder in which cargo put the programs of this build: the one above the test program's.
 pub fn programs() -> PathBuf {

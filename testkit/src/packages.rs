@@ -7,7 +7,13 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-pub const PROGRAMS: [&str; 4] = ["migctl", "runmig", "runmig-hook", "runmig-slice"];
+pub const PROGRAMS: [&str; 5] = [
+    "migctl",
+    "runmig",
+    "runmig-hook",
+    "runmig-request-wants-runtime-runmig",
+    "runmig-slice",
+];
 /// Additional line in the configuration of the earlier version.
 pub const EARLIER_LINE: &str = "# The defaults of an earlier version.\n";
 

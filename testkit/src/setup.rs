@@ -65,7 +65,14 @@ impl Setup {
         for name in ["bin", "roots", "bundles"] {
             fs::create_dir(setup.path(name)).unwrap();
         }
-        for name in ["runmig", "runmig-slice", "runmig-hook", "migctl"] {
+        for name in [
+            "runmig",
+            "runmig-slice",
+            "runmig-hook",
+            "runmig-claim",
+            crate::REQUEST_HOOK,
+            "migctl",
+        ] {
             // Not from where they were built: there users other than root may be able to write.
             let here = setup.path("bin").join(name);
             let built = crate::program(name);

@@ -2,6 +2,7 @@
 
 mod args_real;
 mod around;
+mod by_device;
 mod course;
 mod device_nodes;
 mod driver_files;

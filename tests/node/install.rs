@@ -19,10 +19,11 @@ const SOURCES: [&str; 13] = [
     "prometheus",
     "grafana",
 ];
-const PROGRAMS: [&str; 10] = [
+const PROGRAMS: [&str; 11] = [
     "runmig",
     "runmig-slice",
     "runmig-hook",
+    testkit::REQUEST_HOOK,
     "migctl",
     "nvml-sim",
     "libnvml_sim.so",
@@ -128,7 +129,13 @@ pub fn strip(from: &Path, to: &Path) {
 }
 
 pub fn installs_from_unit_without_home(node: &Node) {
-    for program in ["runmig", "runmig-slice", "runmig-hook", "migctl"] {
+    for program in [
+        "runmig",
+        "runmig-slice",
+        "runmig-hook",
+        testkit::REQUEST_HOOK,
+        "migctl",
+    ] {
         node.ok(&format!("test -x /usr/local/bin/{program}"));
     }
     assert_eq!(node.ok("systemctl is-enabled runmig-gc.timer"), "enabled");

@@ -3,7 +3,7 @@
 
 mod profile_name;
 
-pub use profile_name::{NotAProfileName, ProfileName};
+pub use profile_name::{NotAProfileName, ProfileName, known_profiles};
 
 use serde::{Deserialize, Serialize};
 use std::fmt;

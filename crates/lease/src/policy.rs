@@ -36,6 +36,9 @@ pub struct Policy {
     pub gpus_per_container: Option<u32>,
     /// Refuses or believes a request that podman may have taken from an image.
     pub image_annotations: ImageAnnotations,
+    /// Says whether containers of Kubernetes pods may ask by CDI devices, which their authors cannot name: a device
+    /// plugin or a DRA driver has named them.
+    pub cdi_in_pods: bool,
     /// GPUs on which runmig allocates nothing.
     pub exclude_gpus: Vec<GpuName>,
     /// Reservations of GPUs for some containers.

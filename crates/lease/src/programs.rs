@@ -14,8 +14,13 @@ pub const DRA: &str = "runmig-dra";
 /// The hook of containers with a claim of Kubernetes.
 pub const CLAIM: &str = "runmig-claim";
 
+/// The first argument of the hook by which a CDI device asks.
+pub const REQUEST: &str = "runmig-request";
+/// The file of that hook. crun shows a failed hook's path alone, so the name tells the remedy.
+pub const REQUEST_FILE: &str = "runmig-request-wants-runtime-runmig";
+
 /// All names that no configuration can have.
-const ALL: &[&str] = &[FRONT, SLICE, HOOK, DRA, CLAIM];
+const ALL: &[&str] = &[FRONT, SLICE, HOOK, DRA, CLAIM, REQUEST, REQUEST_FILE];
 
 /// Returns NAME for a link `runmig-NAME`, whatever folder it is in; none for a program's own name.
 pub fn configuration_of(link: &Path) -> Option<&str> {

@@ -1,11 +1,13 @@
 //! Annotations to a request. Every key is named here and nowhere else.
 
+mod device;
 mod engine;
 mod near;
 mod share;
 mod slice;
 mod wanted;
 
+pub use device::{DEVICE_KINDS, DeviceRequest, device_name, device_request, with_devices};
 pub use engine::{
     Deadline, Engine, Identity, Image, ImageAnnotations, believed, deadline, identity,
     podman_version,
@@ -73,11 +75,7 @@ pub struct Request {
 /// # Errors
 /// An unknown key of runmig, a value that cannot be read, and keys that contradict each other.
 pub fn parse(annotations: &[(String, String)]) -> Result<Option<Request>> {
-    let ours: Vec<(&str, &str)> = annotations
-        .iter()
-        .filter(|(key, _)| may_ask(key))
-        .map(|(k, v)| (k.as_str(), v.as_str()))
-        .collect();
+    let ours = ours(annotations);
     if ours.is_empty() {
         return Ok(None);
     }
@@ -148,6 +146,11 @@ pub fn parse(annotations: &[(String, String)]) -> Result<Option<Request>> {
         deadline: engine::deadline(annotations),
         shared_in,
     }))
+}
+
+fn ours(annotations: &[(String, String)]) -> Vec<(&str, &str)> {
+    let ours = annotations.iter().filter(|(key, _)| may_ask(key));
+    ours.map(|(k, v)| (k.as_str(), v.as_str())).collect()
 }
 
 fn slices(key: &str, value: &str, compute_slices: Option<&str>) -> Result<Option<Slices>> {
@@ -399,12 +402,7 @@ fn applicable<'a>(
         ))
         .hint(format!("use {}", kind.map_or(SLICE, Kind::key))));
     }
-    let own = |kind: Kind| name.map(|name| format!("{}{name}", kind.prefix()));
-    let own = asked(ours, own)?;
-    let (is_own, all) = match own.is_empty() {
-        false => (true, own),
-        true => (false, asked(ours, |kind| Some(kind.key().to_owned()))?),
-    };
+    let (is_own, all) = for_container(ours, name)?;
     if all.is_empty() && per_container.is_none() {
         let key = ours.first().map_or(WAIT, |(key, _)| *key);
         let kinds = match key {
@@ -440,6 +438,20 @@ fn beside(one: &Asked<'_>, other: &Asked<'_>, is_own: bool) -> Error {
         true => "take one of them away",
         false => "take one of them away, or give each container of the pod a key of its own",
     })
+}
+
+/// Returns what the annotations say for a container, also `none`, and whether its own keys say it. They win over those
+/// for all containers.
+fn for_container<'a>(
+    ours: &[(&'a str, &'a str)],
+    name: Option<&str>,
+) -> Result<(bool, Vec<Asked<'a>>)> {
+    let own = |kind: Kind| name.map(|name| format!("{}{name}", kind.prefix()));
+    let own = asked(ours, own)?;
+    match own.is_empty() {
+        false => Ok((true, own)),
+        true => Ok((false, asked(ours, |kind| Some(kind.key().to_owned()))?)),
+    }
 }
 
 /// Returns the annotations that are there under the key of each kind.

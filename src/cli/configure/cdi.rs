@@ -8,22 +8,40 @@ use serde::Serialize;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-/// Returns the folders that a file of an engine names, in whatever table the engine has them.
-pub fn named(file: &impl Serialize) -> Vec<PathBuf> {
-    fn collect(tree: &Value, named: &mut Vec<PathBuf>) {
+/// What a file of an engine says of CDI, in whatever table the engine has it.
+#[derive(Default)]
+pub struct Said {
+    pub dirs: Vec<PathBuf>,
+    /// Says whether the engine loses CDI devices in silence.
+    pub is_off: bool,
+}
+
+impl Said {
+    /// Reads a file that the engine reads after those before.
+    pub fn read(&mut self, file: &impl Serialize) {
+        self.collect(&serde_json::to_value(file).unwrap_or_default());
+    }
+
+    fn collect(&mut self, tree: &Value) {
         for (key, value) in tree.as_object().into_iter().flatten() {
-            match ["cdi_spec_dirs", "cdi-spec-dirs"].contains(&key.as_str()) {
-                true => {
+            match key.as_str() {
+                "cdi_spec_dirs" | "cdi-spec-dirs" => {
                     let dirs = value.as_array().into_iter().flatten();
-                    named.extend(dirs.filter_map(Value::as_str).map(PathBuf::from));
+                    let dirs = dirs.filter_map(Value::as_str).map(PathBuf::from);
+                    self.dirs.extend(dirs);
                 }
-                false => collect(value, named),
+                "enable_cdi" => self.is_off = *value == Value::Bool(false),
+                _ => self.collect(value),
             }
         }
     }
-    let mut named = Vec::new();
-    collect(&serde_json::to_value(file).unwrap_or_default(), &mut named);
-    named
+}
+
+/// Returns whether an engine is too old for CDI: `containerd 1.6.20`. 1.7 has it, at first turned off.
+pub fn is_unknown_to(engine: &str) -> bool {
+    let version = engine.strip_prefix("containerd 1.");
+    let minor = version.and_then(|rest| rest.split('.').next()?.parse::<u32>().ok());
+    minor.is_some_and(|minor| minor < 7)
 }
 
 /// Returns the line that runmig's configuration lacks for these folders of an engine.

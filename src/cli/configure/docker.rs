@@ -2,7 +2,7 @@
 
 use super::engine::Found;
 use super::rewrite::{Rewrite, Which};
-use super::{Plan, Task, cdi, dockerd, is_runmig};
+use super::{Plan, Task, dockerd, is_runmig};
 use runmig_lease::error::{Context, Error, Result};
 use serde_json::{Map, Value, json};
 use std::path::Path;
@@ -41,11 +41,10 @@ pub fn plan(task: &Task<'_>) -> Result<Plan> {
         let checked = dockerd::validate(&engine, change.before.as_deref(), after);
         checked.context(|| format!("change {}", file.display()))?;
     }
-    let text = change.after.as_deref().unwrap_or_default();
-    let cdi_dirs = read(text).map_or(Vec::new(), |root| cdi::named(&root));
+    let text = change.after.clone().unwrap_or_default();
     let mut plan = Plan::new(engine.name, vec![change]).restart("systemctl restart docker");
     plan.notes.extend((too_old && !task.remove).then_some(note));
-    plan.cdi_dirs = cdi_dirs;
+    let _ = read(&text).map(|root| plan.cdi.read(&root));
     plan.obstacle = dockerd::obstacle(task, file);
     Ok(plan)
 }

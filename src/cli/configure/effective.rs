@@ -35,12 +35,11 @@ impl Layers {
         Ok(Layers(layers))
     }
 
-    /// Returns the folders of CDI specifications that the files name.
-    pub fn cdi_dirs(&self) -> Vec<PathBuf> {
-        self.0
-            .iter()
-            .flat_map(|(_, table)| cdi::named(table))
-            .collect()
+    /// Returns what the files say of CDI.
+    pub fn cdi(&self) -> cdi::Said {
+        let mut said = cdi::Said::default();
+        self.0.iter().for_each(|(_, table)| said.read(table));
+        said
     }
 
     fn last<'a, T>(&'a self, of: impl Fn(&'a Table) -> Option<T>) -> Option<(&'a Path, T)> {

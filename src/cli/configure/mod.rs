@@ -6,6 +6,7 @@
 mod cdi;
 mod containerd;
 mod crio;
+mod devices;
 mod diff;
 mod docker;
 mod dockerd;
@@ -41,6 +42,8 @@ pub enum Engine {
     Crio,
     Podman,
     Docker,
+    /// Devices by which containers ask, for every engine
+    Cdi,
 }
 
 #[derive(Args)]
@@ -76,6 +79,13 @@ pub struct Options {
 }
 
 impl Engine {
+    pub const ALL: [Engine; 4] = [
+        Engine::Containerd,
+        Engine::Crio,
+        Engine::Podman,
+        Engine::Docker,
+    ];
+
     /// Returns the name, as the command line has it.
     pub fn name(self) -> &'static str {
         match self {
@@ -83,6 +93,7 @@ impl Engine {
             Engine::Crio => "crio",
             Engine::Podman => "podman",
             Engine::Docker => "docker",
+            Engine::Cdi => "cdi",
         }
     }
 
@@ -96,7 +107,7 @@ impl Engine {
         match self {
             Engine::Containerd => Some("containerd"),
             Engine::Crio => Some("crio"),
-            Engine::Podman => None,
+            Engine::Podman | Engine::Cdi => None,
             Engine::Docker => Some("dockerd"),
         }
     }
@@ -111,8 +122,8 @@ struct Plan {
     /// The command that makes the engine read its files again.
     restart: Option<&'static str>,
     notes: Vec<String>,
-    /// The folders of CDI specifications that the engine's files name.
-    cdi_dirs: Vec<PathBuf>,
+    /// What the engine's files say of CDI.
+    cdi: cdi::Said,
     /// Why the engine would not do with its files as the task wants; after a removal, what is left to do.
     obstacle: Option<Error>,
 }
@@ -124,7 +135,7 @@ impl Plan {
             changes,
             restart: None,
             notes: Vec::new(),
-            cdi_dirs: Vec::new(),
+            cdi: cdi::Said::default(),
             obstacle: None,
         }
     }
@@ -139,7 +150,7 @@ impl Plan {
         match layers {
             Ok(layers) => {
                 self.obstacle = layers.obstacle(task, &self.engine, says);
-                self.cdi_dirs = layers.cdi_dirs();
+                self.cdi = layers.cdi();
             }
             Err(_) if task.remove => {}
             Err(e) => self.notes.push(format!(
@@ -186,7 +197,7 @@ pub fn run(options: &Options, format: Format) -> Result<i32> {
         None => {}
     }
     if !task.remove {
-        let note = cdi::note(&plan.engine, &task, &plan.cdi_dirs);
+        let note = cdi::note(&plan.engine, &task, &plan.cdi.dirs);
         plan.notes.extend(note);
     }
     let link = task.link(&plan.changes)?;
@@ -214,6 +225,7 @@ fn plan(engine: Engine, task: &Task<'_>) -> Result<Plan> {
         Engine::Crio => crio::plan(task),
         Engine::Podman => podman::plan(task),
         Engine::Docker => docker::plan(task),
+        Engine::Cdi => devices::plan(task),
     }
 }
 
@@ -230,13 +242,15 @@ pub enum Registration {
         version: String,
         files: Vec<PathBuf>,
         restart: Option<&'static str>,
+        /// Says whether the engine starts a container without the CDI devices that it names.
+        loses_devices: bool,
     },
 }
 
 /// Returns whether the engine calls the runmig of a folder. `root`: the directory that stands for /. Changes nothing.
 pub fn registration(engine: Engine, folder: &Path, root: &Path) -> Result<Registration> {
     let is_rancher = engine == Engine::Containerd && rancher::main(root).is_some();
-    if search(engine.program()).is_none() && !is_rancher {
+    if engine != Engine::Cdi && search(engine.program()).is_none() && !is_rancher {
         return Ok(Registration::NoEngine);
     }
     let planned = |remove, default| {
@@ -278,6 +292,7 @@ pub fn registration(engine: Engine, folder: &Path, root: &Path) -> Result<Regist
         Some(e) => Err(e),
         None => Ok(Registration::Yes {
             files: files(false),
+            loses_devices: plan.cdi.is_off || cdi::is_unknown_to(&plan.engine),
             version: plan.engine,
             restart: plan.restart,
         }),

@@ -40,13 +40,14 @@ fn is_of(engine: Engine, name: &str, container: &Container) -> bool {
         Engine::Docker => bundle.contains(&format!("{TASKS}moby/")),
         Engine::Crio => is_crio && !bundle.contains(TASKS),
         Engine::Podman => !is_crio && bundle.ends_with("/userdata"),
+        // A container that asked by a device needs it no more.
+        Engine::Cdi => false,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::ValueEnum;
     use runmig_lease::store::Key;
     use std::path::Path;
 
@@ -59,7 +60,7 @@ mod tests {
                 namespace: namespace.map(str::to_owned),
                 ..Container::default()
             };
-            let engines = Engine::value_variants().iter();
+            let engines = Engine::ALL.iter();
             let names = { engines }.filter(|engine| is_of(**engine, "runmig", &container));
             names.map(|engine| engine.name()).collect::<Vec<_>>()
         };

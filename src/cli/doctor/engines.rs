@@ -5,7 +5,6 @@ use super::command;
 use super::host::Host;
 use crate::cli::configure::{self, Engine, Registration};
 use crate::cli::processes;
-use clap::ValueEnum;
 use runmig_lease::config::DriverFiles;
 use runmig_lease::driver_files::{self, is_nvidia};
 use runmig_lease::finding::{Finding, Found};
@@ -47,9 +46,22 @@ pub const CHECKS: &[Check] = &[
 fn registered(host: &Host) -> Found {
     let mut found = Vec::new();
     let mut unknown = Vec::new();
-    for engine in Engine::value_variants() {
+    let devices = configure::registration(Engine::Cdi, &host.folder, Path::new("/"));
+    let has_devices = matches!(devices, Ok(Registration::Yes { .. }));
+    match devices {
+        Err(e) => found.push(Finding::warned(&e)),
+        Ok(Registration::Stale { files, .. }) => found.push(Finding::warn(
+            format!(
+                "the CDI files of devices that ask are not those of this runmig: {}",
+                shown(&files)
+            ),
+            "migctl configure cdi",
+        )),
+        Ok(_) => {}
+    }
+    for engine in Engine::ALL {
         let name = engine.name();
-        match configure::registration(*engine, &host.folder, Path::new("/")) {
+        match configure::registration(engine, &host.folder, Path::new("/")) {
             Err(e) => found.push(Finding::warned(&e)),
             Ok(Registration::NoEngine) => {}
             Ok(Registration::No) => unknown.push(name),
@@ -64,8 +76,15 @@ fn registered(host: &Host) -> Found {
                 version,
                 files,
                 restart,
+                loses_devices,
             }) => {
-                if let (Some(restart), Some(file)) = (restart, newer(*engine, &files)) {
+                if loses_devices && has_devices {
+                    found.push(Finding::warn(
+                        format!("{version} starts a container without the CDI devices that it names, and says nothing"),
+                        "set enable_cdi = true in containerd 1.7 or later, or ask by annotation there",
+                    ));
+                }
+                if let (Some(restart), Some(file)) = (restart, newer(engine, &files)) {
                     let text = format!("{version} has run since before {} changed", file.display());
                     found.push(Finding::warn(text, restart));
                 }
@@ -131,7 +150,7 @@ fn hook(host: &Host) -> Found {
             )
         })
     };
-    Ok(Engine::value_variants().iter().filter_map(misses).collect())
+    Ok(Engine::ALL.iter().filter_map(misses).collect())
 }
 
 /// podman's versions with CVE-2026-94603.

@@ -5,7 +5,6 @@ use super::command;
 use super::host::Host;
 use crate::cli::configure::{self, Engine};
 use crate::cli::processes;
-use clap::ValueEnum;
 use nix::sys::statvfs::statvfs;
 use runmig_lease::error::Context;
 use runmig_lease::files;
@@ -103,9 +102,7 @@ fn confinement(_: &Host) -> Found {
     if !is("/sys/module/apparmor/parameters/enabled", "Y") {
         return Ok(found);
     }
-    let engines: Vec<&str> = { Engine::value_variants().iter() }
-        .filter_map(|e| e.process())
-        .collect();
+    let engines: Vec<&str> = { Engine::ALL.iter() }.filter_map(|e| e.process()).collect();
     for (pid, name) in processes::commands() {
         let file = format!("/proc/{pid}/attr/current");
         let text = files::read_text(Path::new(&file), MAX_VALUE).unwrap_or_default();

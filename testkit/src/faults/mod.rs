@@ -281,10 +281,12 @@ impl World {
             ],
         );
         let text = fs::read_to_string(dir.join("original")).unwrap();
+        let path = self.bin.path().join("runmig-claim");
+        let path = path.display();
         let hooks = |verb: &str| {
             let hook = |uid: &&str| {
                 format!(
-                    r#"{{"path": "/opt/runmig-claim", "timeout": 30,
+                    r#"{{"path": "{path}", "timeout": 30,
   "args": ["runmig-claim", "{verb}", "--claim", "{uid}", "--device", "device"]}}"#
                 )
             };
@@ -461,6 +463,7 @@ fn bin() -> Arc<TempDir> {
     install(&crate::program("runmig-slice"), "runmig-slice");
     install(&crate::program("runmig-hook"), "runmig-hook");
     install(&crate::program("migctl"), "migctl");
+    install(&crate::program(crate::REQUEST_HOOK), crate::REQUEST_HOOK);
     install(&crate::program("runmig-claim"), "runmig-claim");
     install(&crate::program("stub-runtime"), "runc");
     install(&crate::program("stub-runtime"), "crun");

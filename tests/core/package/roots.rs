@@ -99,7 +99,7 @@ impl Root {
     }
 
     /// Whether each program is that of the earlier package; the earlier one has more bytes.
-    fn earlier(&self) -> [bool; 4] {
+    fn earlier(&self) -> [bool; PROGRAMS.len()] {
         PROGRAMS.map(|name| {
             let program = fs::read(self.at("usr/bin").join(name)).unwrap();
             program.ends_with(b"earlier")
@@ -305,7 +305,7 @@ fn killed_dpkg_is_repeated() {
     let half = root.ok("find / -xdev -name '*.dpkg-new'");
     has(&half, "/usr/bin/");
     // All programs are still those of one version, and work.
-    assert_eq!(root.earlier(), [true; 4]);
+    assert_eq!(root.earlier(), [true; PROGRAMS.len()]);
     root.ok("migctl list");
 
     // The next one dies between the files and the end of postinst.
@@ -316,7 +316,7 @@ fn killed_dpkg_is_repeated() {
         "{}",
         root.dpkg_status()
     );
-    assert_eq!(root.earlier(), [false; 4]);
+    assert_eq!(root.earlier(), [false; PROGRAMS.len()]);
     assert_eq!(root.ok("find / -xdev -name '*.dpkg-new'"), "");
 
     root.ok("dpkg --configure --pending");
@@ -498,7 +498,7 @@ fn rpm_upgrades_and_refuses_removal() {
     // An upgrade keeps a changed configuration, also while leases are held.
     root.rpm(&format!("--nodeps -i {}/earlier.rpm", packages.display()))
         .ok();
-    assert_eq!(root.earlier(), [true; 4]);
+    assert_eq!(root.earlier(), [true; PROGRAMS.len()]);
     let changed = root.read(CONFIG) + "# mine\n";
     fs::write(root.at(CONFIG), &changed).unwrap();
     let Some(_leased) = Leased::new(&root) else {
@@ -507,7 +507,7 @@ fn rpm_upgrades_and_refuses_removal() {
     fs::remove_file(root.at("packages/systemctl")).unwrap();
     root.rpm(&format!("--nodeps -U {}/new.rpm", packages.display()))
         .ok();
-    assert_eq!(root.earlier(), [false; 4]);
+    assert_eq!(root.earlier(), [false; PROGRAMS.len()]);
     assert_eq!(root.read(CONFIG), changed);
     assert!(
         !root

@@ -44,9 +44,9 @@ fn seals_container_on_runc() {
         let env = config["process"]["env"].as_array_mut().unwrap();
         env.push(json!("NVIDIA_VISIBLE_DEVICES=void"));
         env.push(json!(format!("RUNMIG_SLICE_SLICE={}", instance.uuid)));
-        // It is not there: runmig attaches the container itself.
+        let path = setup.program("runmig-claim");
         let hook = |verb: &str| json!({
-            "path": "/none/runmig-claim",
+            "path": path,
             "args": ["runmig-claim", verb, "--claim", "a", "--device", "device"],
         });
         config["hooks"]["createRuntime"] = json!([hook("attach")]);

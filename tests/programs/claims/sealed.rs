@@ -153,7 +153,7 @@ fn refuses_claim_beside_annotation() {
     };
     annotate("1g.6gb");
     let line = said(&mut world.create_command("c")).refused();
-    let why = "container c has two requests: an annotation of runmig and a ResourceClaim; hint: ";
+    let why = "container c has two requests: an annotation or a device of runmig, and a ResourceClaim; hint: ";
     has(&line, why);
     assert_eq!(containers(&world), [""; 0]);
     annotate("none");
@@ -175,7 +175,7 @@ fn refuses_claim_of_another_pod() {
     config["hooks"]["createRuntime"][0]["args"] = json!(["runmig-claim", "attach", "--claim", "a"]);
     std::fs::write(dir.join("config.json"), config.to_string()).unwrap();
     let line = said(&mut world.create_command("c")).refused();
-    has(&line, "a hook runmig-claim names no device");
+    has(&line, "cannot believe hook ");
     assert_eq!(containers(&world), [""; 0]);
     assert_eq!(self::config(&world, "c"), config);
 }

@@ -3,6 +3,7 @@
 
 mod cdi;
 mod containerd;
+mod devices;
 mod docker;
 mod drop_ins;
 mod files;

@@ -26,7 +26,11 @@ impl Place {
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let place = Place { dir };
         fs::create_dir_all(place.path("/usr/local/bin")).unwrap();
-        for built in [env!("CARGO_BIN_EXE_runmig"), env!("CARGO_BIN_EXE_migctl")] {
+        for built in [
+            env!("CARGO_BIN_EXE_runmig"),
+            env!("CARGO_BIN_EXE_migctl"),
+            env!("CARGO_BIN_EXE_runmig-request-wants-runtime-runmig"),
+        ] {
             let name = Path::new(built).file_name().unwrap();
             let here = place.path("/usr/local/bin").join(name);
             fs::hard_link(built, &here)

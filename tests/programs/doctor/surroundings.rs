@@ -252,6 +252,43 @@ END
     }
 }
 
+/// An engine that drops a CDI device starts its container without the GPU.
+#[test]
+fn names_engines_without_cdi_devices() {
+    let Some(setup) = setup() else { return };
+    let id = "engines.registered";
+    let world = |engine: &str, said: &str, file: &str, text: &str, devices: bool| {
+        let (etc, path) = (etc(&setup), engine_says(&setup, engine, said));
+        let devices = if devices {
+            "migctl configure cdi >/dev/null"
+        } else {
+            ""
+        };
+        format!(
+            "{etc}\n{path}\nmkdir -p $(dirname {file}) && cat >{file} <<'END'\n{text}END
+             migctl configure {engine} >/dev/null\n{devices}"
+        )
+    };
+    let toml = "/etc/containerd/config.toml";
+    let two = "version = 3\nimports = [\"/etc/containerd/conf.d/*.toml\"]\n";
+    let off = format!("{two}[plugins.'io.containerd.cri.v1.runtime']\nenable_cdi = false\n");
+    for (said, text) in [
+        ("containerd x v2.1.5 x", off.as_str()),
+        ("containerd x 1.6.20 x", "version = 2\n"),
+    ] {
+        let worlds = [false, true].map(|devices| world("containerd", said, toml, text, devices));
+        let worlds = worlds.each_ref().map(String::as_str);
+        let (text, _) = breaks_inside(&setup, "warn", id, worlds);
+        assert!(text.contains("without the CDI devices"), "{text}");
+    }
+    let good = || world("containerd", "containerd x v2.1.5 x", toml, two, true);
+    let breaks = "sed -i 's,/bin/runmig-request,/old/bin/runmig-request,' /etc/cdi/runmig-gpu.yaml";
+    let stale = format!("{}\n{breaks}", good());
+    let (text, repair) = breaks_inside(&setup, "warn", id, [&good(), &stale]);
+    assert!(text.contains("/etc/cdi/runmig-gpu.yaml"), "{text}");
+    assert_eq!(repair, "migctl configure cdi");
+}
+
 #[test]
 fn names_podman_that_restores_images() {
     let Some(setup) = setup() else { return };

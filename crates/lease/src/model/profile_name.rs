@@ -76,12 +76,19 @@ fn are_attributes(text: &str) -> bool {
     first.split(['+', '-']).all(is_word)
 }
 
+/// The names in NVIDIA's documents and in transcripts, of every GPU with MIG.
+const NAMES: &str = include_str!("mig-profiles.txt");
+
+/// Returns the profiles of every GPU with MIG.
+pub fn known_profiles() -> Vec<ProfileName> {
+    let lines = NAMES.lines().filter(|line| !line.starts_with('#'));
+    let names = lines.filter_map(|line| line.split_whitespace().next()?.parse().ok());
+    names.collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// The names in NVIDIA's documents and in transcripts, of every GPU with MIG.
-    const NAMES: &str = include_str!("mig-profiles.txt");
 
     #[test]
     fn parses_every_known_name() {
@@ -100,6 +107,7 @@ mod tests {
             seen += 1;
         }
         assert!(seen > 50, "{seen}");
+        assert_eq!(known_profiles().len(), seen);
     }
 
     #[test]

@@ -1,0 +1,253 @@
+//! What a container asks for by CDI devices, such as `runmig.dev/slice=1g.10gb`.
+
+use super::{DOMAIN, GPU, MAX_VALUE, SHARE, SLICE, WAIT, for_container, identity, ours, shorten};
+use crate::error::{Error, Result, printable};
+use std::collections::BTreeSet;
+use std::fmt;
+
+/// The kinds of the devices.
+pub const DEVICE_KINDS: [&str; 4] = [SLICE, SHARE, GPU, WAIT];
+
+/// One device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceRequest {
+    /// The annotation that asks for the same.
+    pub key: &'static str,
+    /// The value of that annotation.
+    pub value: String,
+}
+
+impl fmt::Display for DeviceRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}={}",
+            self.key,
+            device_name(&printable(&shorten(&self.value)))
+        )
+    }
+}
+
+/// Returns the request in the argument of a device's hook, `slice=1g.10gb`; none for others.
+pub fn device_request(argument: &str) -> Option<DeviceRequest> {
+    let (kind, value) = argument.split_once('=')?;
+    let of_kind = |key: &&&str| key.strip_prefix(DOMAIN) == Some(kind);
+    let key = DEVICE_KINDS.iter().find(of_kind)?;
+    let is_value = !value.is_empty() && value.len() <= MAX_VALUE && value.trim() != "none";
+    is_value.then(|| DeviceRequest {
+        key,
+        value: value.to_owned(),
+    })
+}
+
+/// Returns the name of a device for a value. CDI has no `+`, `*` and `/` in names: `1g.10gb.me`, `2x1g.10gb`, `1of4`.
+pub fn device_name(value: &str) -> String {
+    let value = match value.split_once('*') {
+        Some((slice, count)) => format!("{count}x{slice}"),
+        None => value.replace('/', "of"),
+    };
+    value.replace('+', ".")
+}
+
+/// Returns the annotations with those of the devices. Equal requests are one, since engines repeat a device.
+///
+/// # Errors
+/// Requests that differ, a sandbox, and a container of a Kubernetes pod unless `in_pods`: only device plugins and DRA
+/// drivers name devices there.
+pub fn with_devices(
+    mut annotations: Vec<(String, String)>,
+    devices: &[DeviceRequest],
+    in_pods: bool,
+) -> Result<Vec<(String, String)>> {
+    let Some(first) = devices.first() else {
+        return Ok(annotations);
+    };
+    let who = identity(&annotations)?;
+    if who.sandbox {
+        return Err(Error::new(format!(
+            "device {first} is given to the pod's sandbox, which runs no program of the user's"
+        ))
+        .hint("give the device to a container"));
+    }
+    if !in_pods && (who.pod.is_some() || who.pod_uid.is_some()) {
+        return Err(Error::new(format!(
+            "a container of a pod asks by device {first}, which the pod's author cannot have named"
+        ))
+        .hint(format!(
+            "annotate the pod with {}, or set policy.cdi_in_pods = true for a device plugin that names runmig's devices",
+            first.key
+        )));
+    }
+    for device in devices {
+        let other = devices.iter().find(|d| d.key == device.key && *d != device);
+        if let Some(other) = other {
+            return Err(two(&device.to_string(), &format!("device {other}")));
+        }
+    }
+    let ours = ours(&annotations);
+    let (_, kinds) = for_container(&ours, who.container_name.as_deref())?;
+    let kinds = kinds
+        .iter()
+        .map(|asked| (asked.kind.key(), asked.value.trim()));
+    let waits = ours.iter().filter(|(key, _)| *key == WAIT);
+    let said: BTreeSet<(&str, &str)> = kinds
+        .chain(waits.map(|(key, value)| (*key, value.trim())))
+        .collect();
+    let asked: BTreeSet<(&str, &str)> = devices.iter().map(|d| (d.key, d.value.as_str())).collect();
+    // What is to be given and the time to wait are each said in one place, or twice alike.
+    for is_part in [|key: &str| key != WAIT, |key: &str| key == WAIT] {
+        let [by_device, by_annotation] = [&asked, &said].map(|all| {
+            all.iter()
+                .filter(|(key, _)| is_part(key))
+                .collect::<BTreeSet<_>>()
+        });
+        let differ = by_device != by_annotation;
+        if let (Some((key, value)), Some((other, text)), true) =
+            (by_device.first(), by_annotation.first(), differ)
+        {
+            let device = format!("{key}={}", device_name(&shorten(value)));
+            let annotation = format!("annotation {other}: \"{}\"", printable(&shorten(text)));
+            return Err(two(&printable(&device), &annotation));
+        }
+    }
+    let new: Vec<(String, String)> = { asked.difference(&said) }
+        .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+        .collect();
+    annotations.extend(new);
+    Ok(annotations)
+}
+
+fn two(one: &str, other: &str) -> Error {
+    Error::new(format!(
+        "the container has two requests: device {one}, and {other}"
+    ))
+    .hint("take one of them away")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::parse;
+
+    const NAME: (&str, &str) = ("io.kubernetes.container.name", "web");
+    const POD: (&str, &str) = ("io.kubernetes.pod.uid", "u");
+
+    fn told(annotations: &[(&str, &str)], devices: &[&str], in_pods: bool) -> Result<String> {
+        let own = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+        let annotations = annotations.iter().map(own).collect();
+        let devices: Vec<_> = { devices.iter() }
+            .map(|argument| device_request(argument).unwrap())
+            .collect();
+        let request = parse(&with_devices(annotations, &devices, in_pods)?)?;
+        let request = request.expect("a request");
+        Ok(match request.wait {
+            Some(wait) => format!("{} for {}s", request.wanted.written(), wait.as_secs()),
+            None => request.wanted.written(),
+        })
+    }
+
+    #[test]
+    fn device_asks_as_the_annotation_does() {
+        for (annotations, devices, wanted) in [
+            (&[][..], &["slice=1g.10gb"][..], "1g.10gb"),
+            (&[], &["slice=1g.10gb+me", "slice=1g.10gb+me"], "1g.10gb+me"),
+            (&[], &["slice=1g.10gb*2", "wait=5m"], "1g.10gb*2 for 300s"),
+            (&[], &["share=1/4"], "1/4"),
+            (&[], &["gpu=2"], "2"),
+            (&[(SLICE, "1g.10gb ")], &["slice=1g.10gb"], "1g.10gb"),
+            (&[(SLICE, "1g.10gb")], &["wait=30s"], "1g.10gb for 30s"),
+            (&[(WAIT, "30s")], &["slice=1g.10gb"], "1g.10gb for 30s"),
+            (
+                &[NAME, ("slice.runmig.dev/web", "1g.10gb")],
+                &["slice=1g.10gb"],
+                "1g.10gb",
+            ),
+            (
+                &[NAME, ("slice.runmig.dev/db", "7g.80gb")],
+                &["slice=1g.10gb"],
+                "1g.10gb",
+            ),
+        ] {
+            let said = told(annotations, devices, false).unwrap();
+            assert!(said.contains(wanted), "{said}: {wanted}");
+        }
+        let seat = told(&[], &["slice=3g.40gb", "share=8Gi"], false).unwrap();
+        assert!(seat.contains("3g.40gb") && seat.contains("8Gi"), "{seat}");
+    }
+
+    #[test]
+    fn refuses_two_requests() {
+        let two = "the container has two requests: device runmig.dev/";
+        for (annotations, devices, why) in [
+            (
+                &[][..],
+                &["slice=1g.10gb", "slice=2g.20gb"][..],
+                "slice=1g.10gb, and device runmig.dev/slice=2g.20gb",
+            ),
+            (
+                &[],
+                &["wait=1m", "slice=1g.10gb", "wait=2m"],
+                "wait=1m, and device runmig.dev/wait=2m",
+            ),
+            (
+                &[(SLICE, "2g.20gb")],
+                &["slice=1g.10gb"],
+                "slice=1g.10gb, and annotation runmig.dev/slice: \"2g.20gb\"",
+            ),
+            (
+                &[(SLICE, "none")],
+                &["slice=1g.10gb"],
+                "slice=1g.10gb, and annotation runmig.dev/slice: \"none\"",
+            ),
+            (
+                &[(SLICE, "none")],
+                &["gpu=1"],
+                "gpu=1, and annotation runmig.dev/slice: \"none\"",
+            ),
+            (
+                &[(SLICE, "3g.40gb")],
+                &["share=1/4"],
+                "share=1of4, and annotation runmig.dev/slice: \"3g.40gb\"",
+            ),
+            (
+                &[(SLICE, "3g.40gb")],
+                &["slice=3g.40gb", "share=8Gi"],
+                "share=8Gi, and annotation runmig.dev/slice: \"3g.40gb\"",
+            ),
+            (
+                &[NAME, ("slice.runmig.dev/web", "2g.20gb")],
+                &["slice=1g.10gb"],
+                "slice=1g.10gb, and annotation runmig.dev/slice: \"2g.20gb\"",
+            ),
+            (
+                &[(SLICE, "1g.10gb"), (WAIT, "1m")],
+                &["wait=2m"],
+                "wait=2m, and annotation runmig.dev/wait: \"1m\"",
+            ),
+        ] {
+            let line = told(annotations, devices, false).unwrap_err().line();
+            assert!(line.starts_with(&format!("{two}{why}; ")), "{line}");
+        }
+        assert!(told(&[], &["slice=1g.10gb", "gpu=1"], false).is_err());
+        assert!(told(&[], &["wait=1m"], false).is_err());
+    }
+
+    #[test]
+    fn pods_ask_by_annotation() {
+        let line = told(&[POD], &["slice=1g.10gb"], false).unwrap_err().line();
+        assert!(
+            line.contains("annotate the pod with runmig.dev/slice"),
+            "{line}"
+        );
+        let sandbox = ("io.kubernetes.cri.container-type", "sandbox");
+        let line = told(&[POD, sandbox], &["slice=1g.10gb"], true)
+            .unwrap_err()
+            .line();
+        assert!(line.contains("the pod's sandbox"), "{line}");
+        assert!(
+            told(&[POD], &["slice=1g.10gb"], true)
+                .unwrap()
+                .contains("1g.10gb")
+        );
+    }
+}

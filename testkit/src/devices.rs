@@ -1,0 +1,46 @@
+//! The CDI devices by which containers ask, as `migctl configure cdi` writes them, in a folder of a test's own.
+
+use super::Setup;
+use super::process::said;
+use serde_json::{Value, json};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+const CDI: &str = "/etc/cdi";
+
+/// Returns a command that sees the folder as /etc/cdi, and nothing else of it.
+pub fn with_folder(folder: &Path, command: &Command) -> Command {
+    fs::create_dir_all(CDI).unwrap();
+    let mut inside = Command::new("unshare");
+    inside
+        .args(["--mount", "sh", "-c"])
+        .arg(format!("mount --bind \"$0\" {CDI} && exec \"$@\""))
+        .arg(folder)
+        .arg(command.get_program())
+        .args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => inside.env(name, value),
+            None => inside.env_remove(name),
+        };
+    }
+    if let Some(dir) = command.get_current_dir() {
+        inside.current_dir(dir);
+    }
+    inside
+}
+
+/// Writes the files into a folder.
+#[track_caller]
+pub fn write(setup: &Setup, folder: &Path) {
+    fs::create_dir_all(folder).unwrap();
+    let mut migctl = setup.plain(&setup.program("migctl"));
+    migctl.args(["configure", "cdi"]);
+    said(&mut with_folder(folder, &migctl)).ok();
+}
+
+/// Returns a device's hook, as every engine puts it into config.json.
+pub fn hook(setup: &Setup, asked: &str) -> Value {
+    json!({"path": setup.program(crate::REQUEST_HOOK), "args": ["runmig-request", asked]})
+}
