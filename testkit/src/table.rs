@@ -1,4 +1,4 @@
-//! The cases that pass with each engine. `scripts/engine-table` writes the table of docs/engines.md
+//! The cases that pass with each engine. `scripts/engine-table` writes the table of docs/tested-engines.md
 //! from these records alone.
 
 use std::fs;

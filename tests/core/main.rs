@@ -3,6 +3,7 @@
 mod architecture;
 mod args_parse;
 mod dependencies;
+mod documents;
 mod fuzz_seeds;
 mod geometry;
 mod go_reading;

@@ -199,7 +199,7 @@ impl Node {
         all.filter(found_none).map(times).sum()
     }
 
-    /// Records passed cases for the table in docs/engines.md.
+    /// Records passed cases for the table in docs/tested-engines.md.
     pub fn passed(&self, cases: &[&str]) {
         let version = |part: &str| {
             let bin = built(part, "").unwrap().canonicalize().unwrap();

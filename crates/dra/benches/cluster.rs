@@ -1,6 +1,6 @@
 //! The cost of the devices' layout for a real scheduler: etcd, API server, scheduler and controller manager on
 //! loopback, node objects with simulated GPUs, and each node's publisher in this process. `scripts/bench cluster` runs
-//! it and writes the table of docs/dra.md.
+//! it and writes the table of docs/dra-scheduling.md.
 
 #[path = "cluster/mod.rs"]
 mod cluster;
@@ -57,7 +57,7 @@ fn main() {
     print!("\n{text}");
     if let Some(docs) = set("CLUSTER_DOCS") {
         marks::replace(
-            &PathBuf::from(docs).join("dra.md"),
+            &PathBuf::from(docs).join("dra-scheduling.md"),
             "scripts/bench",
             "cluster",
             &text,

@@ -1,5 +1,5 @@
 //! The cost of `runmig-dra`: etcd and API server on loopback, the real program beside simulated GPUs, and this process
-//! in place of scheduler and kubelet. `scripts/bench dra` runs it and writes the table of docs/dra.md.
+//! in place of scheduler and kubelet. `scripts/bench dra` runs it and writes the table of docs/dra-scheduling.md.
 
 #[path = "dra/mod.rs"]
 mod dra;
@@ -24,7 +24,7 @@ fn main() {
     let text = dra::table(&figures);
     print!("{text}");
     if let Some(docs) = set("DRA_DOCS") {
-        let file = PathBuf::from(docs).join("dra.md");
+        let file = PathBuf::from(docs).join("dra-scheduling.md");
         marks::replace(&file, "scripts/bench", "dra", &text);
     }
 }

@@ -1,5 +1,5 @@
 //! How many pods fit when Kubernetes' scheduler takes the first device of a list: orders of the list side by side, on
-//! one node and on four. `scripts/packing --scheduler` runs it and writes the table of docs/dra.md.
+//! one node and on four. `scripts/packing --scheduler` runs it and writes the table of docs/dra-scheduling.md.
 
 #[path = "../../../benches/packing/marks.rs"]
 mod marks;
@@ -29,7 +29,7 @@ fn main() {
     print!("{text}");
     if let Some(docs) = set("PACKING_DOCS") {
         marks::replace(
-            &Path::new(&docs).join("dra.md"),
+            &Path::new(&docs).join("dra-scheduling.md"),
             "scripts/packing",
             "scheduler",
             &text,

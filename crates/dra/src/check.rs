@@ -145,7 +145,7 @@ fn gpus(options: &Options, config: &Config) -> Found {
         let text = format!("cannot publish {}: {}", left_out.what, left_out.reason);
         Finding::warn(
             text,
-            "see docs/dra.md, which lists the GPUs that are left out",
+            "see docs/dra-scheduling.md, which lists the GPUs that are left out",
         )
     });
     let mut found: Vec<Finding> = left_out.collect();

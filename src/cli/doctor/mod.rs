@@ -145,10 +145,12 @@ mod tests {
     /// Writes the table with UPDATE=1.
     #[test]
     fn document_lists_every_check() {
-        const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/migctl.md");
+        const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/migctl-explain.md");
         const HEAD: &str = "| check | holds where all is well |\n| --- | --- |\n";
         let text = std::fs::read_to_string(FILE).unwrap();
-        let (before, rest) = text.split_once(HEAD).expect("docs/migctl.md has the table");
+        let (before, rest) = text
+            .split_once(HEAD)
+            .expect("docs/migctl-explain.md has the table");
         let rows = { rest.split_inclusive('\n') }.take_while(|line| line.starts_with("| `"));
         let end: usize = rows.map(str::len).sum();
         let rows = checks().map(|check| format!("| `{}` | {} |\n", check.id, check.what));
@@ -158,7 +160,7 @@ mod tests {
         } else {
             assert!(
                 text == fresh,
-                "docs/migctl.md is stale: UPDATE=1 cargo test -p runmig --lib cli::doctor"
+                "docs/migctl-explain.md is stale: UPDATE=1 cargo test -p runmig --lib cli::doctor"
             );
         }
     }

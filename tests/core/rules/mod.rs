@@ -1,4 +1,4 @@
-//! The rules for Prometheus: promtool runs the cases beside this file, every alert has its remedy in docs/metrics.md, and
+//! The rules for Prometheus: promtool runs the cases beside this file, every alert has its remedy in docs/alerts.md, and
 //! every family in an expression is in the document's table.
 
 mod board;
@@ -25,8 +25,8 @@ fn rules_file() -> PathBuf {
     root().join("prometheus/runmig.rules.yml")
 }
 
-fn document() -> String {
-    fs::read_to_string(root().join("docs/metrics.md")).unwrap()
+fn document(name: &str) -> String {
+    fs::read_to_string(root().join("docs").join(name)).unwrap()
 }
 
 fn yaml(file: &Path) -> Value {
@@ -181,7 +181,7 @@ fn anchor(heading: &str) -> String {
 
 #[test]
 fn alerts_link_their_remedy() {
-    let document = document();
+    let document = document("alerts.md");
     let (_, remedies) = document.split_once("\n## Alerts\n").unwrap();
     let mut linked = BTreeSet::new();
     for alert in rules().iter().filter(|rule| rule["alert"].is_string()) {
@@ -193,7 +193,7 @@ fn alerts_link_their_remedy() {
         for note in ["summary", "description"] {
             assert!(text(&notes[note]).contains("{{ $labels."), "{name}: {note}");
         }
-        let link = text(&notes["runbook"]).strip_prefix("docs/metrics.md#");
+        let link = text(&notes["runbook"]).strip_prefix("docs/alerts.md#");
         let link = link.unwrap_or_else(|| panic!("{name} links no remedy"));
         let (_, remedy) = {
             remedies
@@ -201,7 +201,7 @@ fn alerts_link_their_remedy() {
                 .filter_map(|part| part.split_once('\n'))
         }
         .find(|(heading, _)| anchor(heading) == link)
-        .unwrap_or_else(|| panic!("{name}: docs/metrics.md has no #{link}"));
+        .unwrap_or_else(|| panic!("{name}: docs/alerts.md has no #{link}"));
         assert_eq!(link, anchor(name));
         let remedy = remedy.trim();
         assert!(
@@ -223,7 +223,7 @@ fn alerts_link_their_remedy() {
 
 /// Returns the series of the families in the document's table.
 fn series() -> BTreeSet<String> {
-    let document = document();
+    let document = document("metrics.md");
     let (_, rest) = document.split_once("<!-- families:").unwrap();
     let (table, _) = rest.split_once("<!-- end of families -->").unwrap();
     let mut series = BTreeSet::new();

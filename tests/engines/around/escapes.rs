@@ -1,4 +1,4 @@
-//! Ways out of the limit, each from inside of a container, with the outcome that docs/sharing.md states.
+//! Ways out of the limit, each from inside of a container, with the outcome that docs/sharing-limits.md states.
 
 use super::*;
 
@@ -82,7 +82,7 @@ fn environment_lifts_limit_by_two_variables() {
     holder.end(&setup);
 }
 
-/// Root of the container changes the running server alone: docs/sharing.md names the limit, which shows.
+/// Root of the container changes the running server alone: docs/sharing-limits.md names the limit, which shows.
 #[test]
 fn root_reaches_only_its_own_server() {
     let setup = on(Low::Runc);

@@ -49,7 +49,7 @@ fn on_machine(low: Low, machine: Machine, config: &str, engine: Engine, test: fn
     setup.nothing_is_left();
 }
 
-/// Records a passed case for the table in docs/engines.md.
+/// Records a passed case for the table in docs/tested-engines.md.
 fn passed(cri: &Cri, case: &str) {
     table::passed(&cri.name(), case);
 }

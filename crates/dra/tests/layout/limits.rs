@@ -65,7 +65,7 @@ fn keeps_limits_of_the_api() {
     }
 }
 
-/// The layout that docs/dra.md gives for eight A100.
+/// The layout that docs/dra-scheduling.md gives for eight A100.
 #[test]
 fn groups_devices_by_profile() {
     let world = World::new(&[Card::of("a100-80gb"); 8]);

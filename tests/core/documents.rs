@@ -1,0 +1,208 @@
+//! The documents: their length, their links, the index, the tests that they name, and the page that clap writes.
+
+use testkit::prelude::*;
+
+/// Pages that a program writes.
+const GENERATED: [&str; 2] = ["docs/failures.md", "docs/migctl-reference.md"];
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
+}
+
+/// Returns the Markdown files below a folder of the repository, by their paths in it.
+fn pages(folder: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(root().join(folder)).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        let path = match folder {
+            "" => name.clone(),
+            folder => format!("{folder}/{name}"),
+        };
+        let skipped = name.starts_with('.') || name == "target" || name == "node_modules";
+        let meta = fs::symlink_metadata(root().join(&path)).unwrap();
+        if meta.is_dir() && !skipped {
+            found.extend(pages(&path));
+        } else if name.ends_with(".md") {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
+
+/// Returns the lines outside of blocks of code.
+fn prose(text: &str) -> impl Iterator<Item = &str> {
+    let mut inside = false;
+    text.lines().filter(move |line| {
+        let fence = line.trim_start().starts_with("```");
+        inside ^= fence;
+        !inside && !fence && !line.starts_with("    ")
+    })
+}
+
+/// Returns the targets of all links and images.
+fn links(text: &str) -> Vec<&str> {
+    let parts = prose(text).flat_map(|line| line.split("](").skip(1));
+    parts
+        .filter_map(|part| part.split(')').next())
+        .filter(|target| !target.contains("://"))
+        .collect()
+}
+
+/// Returns the anchors of the headings, as GitHub makes them.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let headings = prose(text).filter(|line| line.starts_with('#'));
+    let slug = |line: &str| -> String {
+        let kept = |c: &char| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_');
+        let heading = line.trim_start_matches('#').trim().to_lowercase();
+        heading
+            .chars()
+            .filter(kept)
+            .map(|c| if c == ' ' { '-' } else { c })
+            .collect()
+    };
+    headings.map(slug).collect()
+}
+
+/// Returns the path in the repository to which a link of a page leads.
+fn target(page: &str, link: &str) -> PathBuf {
+    let mut path: Vec<&str> = page.split('/').collect();
+    path.pop();
+    for part in link.split('/') {
+        match part {
+            "." => {}
+            ".." => drop(path.pop().unwrap_or_else(|| panic!("{page}: {link}"))),
+            part => path.push(part),
+        }
+    }
+    path.iter().collect()
+}
+
+#[test]
+fn pages_are_short() {
+    let words = |page: &str| read(page).split_whitespace().count();
+    let front = words("README.md");
+    assert!(
+        front <= 900,
+        "README.md has {front} words, and may have 900"
+    );
+    for page in pages("docs") {
+        let words = words(&page);
+        assert!(
+            words <= 2500 || GENERATED.contains(&page.as_str()),
+            "{page} has {words} words, and may have 2500; split it by its readers' questions"
+        );
+    }
+}
+
+#[test]
+fn links_lead_somewhere() {
+    let mut checked = 0;
+    for page in pages("") {
+        let text = read(&page);
+        for link in links(&text) {
+            let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let file = match path {
+                "" => PathBuf::from(&page),
+                path => target(&page, path),
+            };
+            assert!(root().join(&file).exists(), "{page} links {link}");
+            if !anchor.is_empty() && file.extension().is_some_and(|e| e == "md") {
+                let there = anchors(&read(file.to_str().unwrap()));
+                assert!(
+                    there.contains(anchor),
+                    "{page} links {link}: no such heading"
+                );
+            }
+            checked += 1;
+        }
+    }
+    assert!(checked > 200, "{checked} links");
+}
+
+#[test]
+fn index_has_every_page() {
+    let index = read("docs/README.md");
+    let linked: BTreeSet<PathBuf> = { links(&index).into_iter() }
+        .map(|link| target("docs/README.md", link))
+        .collect();
+    for page in pages("docs") {
+        let in_index = linked.contains(Path::new(&page)) || page == "docs/README.md";
+        assert!(in_index, "docs/README.md does not link {page}");
+    }
+}
+
+/// A row names a file, and after a colon functions in it: `` `tests/core/x.rs`: `a`, `b` ``.
+#[test]
+fn security_names_tests_that_exist() {
+    let text = read("docs/security.md");
+    let mut functions = 0;
+    let cells = text.lines().flat_map(|line| line.split('|'));
+    for part in cells.flat_map(|cell| cell.split("; ")) {
+        let (file, names) = part.split_once(": ").unwrap_or((part, ""));
+        let file = file.trim().trim_matches('`');
+        if !["tests/", "crates/"].iter().any(|at| file.starts_with(at)) || file.contains(' ') {
+            continue;
+        }
+        let file = file.split('`').next().unwrap();
+        assert!(root().join(file).exists(), "docs/security.md names {file}");
+        for name in names.split('`').skip(1).step_by(2) {
+            has(&read(file), &format!("fn {name}("));
+            functions += 1;
+        }
+    }
+    assert!(functions > 40, "{functions} functions");
+}
+
+fn help(words: &[&str]) -> String {
+    let mut migctl = Command::new(env!("CARGO_BIN_EXE_migctl"));
+    let output = migctl.args(words).arg("--help").output().unwrap();
+    assert!(output.status.success(), "{words:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
+    lines.join("\n").trim_end().to_owned()
+}
+
+/// Returns the verbs in the list of a help, without the one that helps.
+fn verbs(help: &str) -> Vec<String> {
+    let (_, list) = help.split_once("\nCommands:\n").unwrap_or_default();
+    list.lines()
+        .take_while(|line| line.starts_with("  "))
+        .filter_map(|line| line.split_whitespace().next())
+        .filter(|verb| *verb != "help")
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn reference_is_what_help_says() {
+    const COMMAND: &str = "UPDATE=1 cargo test --workspace --test core -- documents::reference";
+    let main = help(&[]);
+    let mut page = format!(
+        "# Reference of migctl\n\nThe `--help` of each verb, as migctl prints it. `{COMMAND}` writes this page. \
+         [migctl.md](migctl.md) explains the verbs.\n\n```\n{main}\n```\n"
+    );
+    let first = verbs(&main);
+    assert!(first.len() > 10, "{first:?}");
+    for verb in first {
+        let said = help(&[&verb]);
+        page.push_str(&format!("\n## {verb}\n\n```\n{said}\n```\n"));
+        for second in verbs(&said) {
+            let said = help(&[&verb, &second]);
+            page.push_str(&format!("\n## {verb} {second}\n\n```\n{said}\n```\n"));
+        }
+    }
+    let file = root().join("docs/migctl-reference.md");
+    if std::env::var_os("UPDATE").is_some() {
+        fs::write(&file, &page).unwrap();
+    }
+    let there = fs::read_to_string(&file).unwrap_or_default();
+    assert!(
+        there == page,
+        "docs/migctl-reference.md is stale: {COMMAND}"
+    );
+}
