@@ -22,4 +22,5 @@ mod engine_docker;
 mod escapes;
 mod first_slice;
 mod mps;
+mod recipes;
 mod soak;
