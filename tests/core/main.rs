@@ -10,6 +10,7 @@ mod go_reading;
 mod hardware;
 mod hardware_shares;
 mod install;
+mod install_sim;
 mod package;
 mod placement;
 mod policy;
