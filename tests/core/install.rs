@@ -79,7 +79,8 @@ fn in_repository(folder: &str, extension: &str) -> Vec<String> {
 
 fn installed(prefix: &str) -> Vec<(String, u32)> {
     let mut files = vec![("etc/runmig/config.toml".to_owned(), 0o644)];
-    for program in ["migctl", "runmig", "runmig-hook", "runmig-slice"] {
+    let programs = ["migctl", "runmig", "runmig-hook", "runmig-slice"];
+    for program in programs.into_iter().chain([testkit::REQUEST_HOOK]) {
         files.push((format!("{prefix}/bin/{program}"), 0o755));
     }
     for example in [
@@ -106,8 +107,11 @@ fn installed(prefix: &str) -> Vec<(String, u32)> {
     for document in ["README.md", "CHANGELOG.md"] {
         files.push((format!("{prefix}/share/doc/runmig/{document}"), 0o644));
     }
-    for document in in_repository("docs", "md") {
-        files.push((format!("{prefix}/share/doc/runmig/docs/{document}"), 0o644));
+    for folder in ["docs", "docs/design", "docs/recipes"] {
+        for document in in_repository(folder, "md") {
+            let file = format!("{prefix}/share/doc/runmig/{folder}/{document}");
+            files.push((file, 0o644));
+        }
     }
     for page in in_repository("docs/man", "8") {
         files.push((format!("{prefix}/share/man/man8/{page}"), 0o644));
