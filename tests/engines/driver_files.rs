@@ -403,3 +403,48 @@ fn keeps_own_render_nodes() {
     );
     assert_eq!(drawn(&graphics, "runmig.dev/slice", "1g.24gb"), [].into());
 }
+
+/// README has the CDI file written before MIG is on, and docs/install.md says why.
+#[test]
+fn nvidia_ctk_finds_no_device_in_mig_mode() {
+    let Some(ctk) = testkit::runtimes::built("nvidia-container-runtime", "nvidia-ctk") else {
+        return skip_until_full("no nvidia-ctk: scripts/setup full");
+    };
+    if !nix::unistd::geteuid().is_root() {
+        return skip("device nodes are made by root");
+    }
+    let machine = Machine::new("H100-80GB", 1);
+    machine.sim("mig", &["--gpu", "0", "off"]);
+    let root = tempfile::tempdir().unwrap();
+    let libraries = root.path().join("usr/lib64");
+    fs::create_dir_all(&libraries).unwrap();
+    fs::copy(
+        machine.library(),
+        libraries.join("libnvidia-ml.so.580.95.05"),
+    )
+    .unwrap();
+    fs::write(libraries.join("libcuda.so.580.95.05"), "the driver's\n").unwrap();
+    let generate = |name: &str| {
+        let output = root.path().join(name);
+        let mut command = Command::new(&ctk);
+        command.args([
+            "cdi",
+            "generate",
+            "--mode=nvml",
+            "--nvidia-cdi-hook-path=/bin/true",
+        ]);
+        command.arg(format!("--driver-root={}", root.path().display()));
+        command.arg(format!("--dev-root={}", machine.dir().display()));
+        command.arg(format!("--output={}", output.display()));
+        command.env("LD_LIBRARY_PATH", machine.dir().join("lib"));
+        (said(&mut command), output)
+    };
+    let (written, file) = generate("off.yaml");
+    written.ok();
+    has(&fs::read_to_string(file).unwrap(), "libcuda.so.580.95.05");
+    machine.sim("mig", &["--gpu", "0", "on"]);
+    let (refused, file) = generate("on.yaml");
+    let refused = refused.exits(1);
+    has(&refused.stderr, "empty device edits");
+    assert!(!file.exists());
+}
