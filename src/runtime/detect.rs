@@ -1,7 +1,7 @@
 //! Detects a request for slices. For a container without a request, runmig reads only the annotations.
 
 use super::args::{Run, Unclear, Verb};
-use super::{Front, companion, delete, podman};
+use super::{Front, companion, delete, named, podman};
 use crate::spec::bundle::{self, Bundle, peek_config};
 use crate::spec::{Mark, Meaning, Peek};
 use runmig_lease::error::{Context, Error, Result};
@@ -55,11 +55,13 @@ pub fn request<'a>(front: &'a Front<'_>) -> Result<Option<Asking<'a>>> {
     };
     let given = bundle.as_deref().unwrap_or(Path::new("."));
     let bundle = Bundle::open(given)?;
+    // Then the runtime itself asks, for each container.
+    let by_runtime = front.config.request.is_some();
     let seen = match config {
-        None => bundle.peek()?,
-        Some(file) => peek_config(file)?,
+        None => bundle.peek(by_runtime)?,
+        Some(file) => peek_config(file, by_runtime)?,
     };
-    if !may_ask(&seen) {
+    if !may_ask(&seen) && !by_runtime {
         return Ok(None);
     }
     let is_told = is_told(&seen);
@@ -86,9 +88,10 @@ pub fn request<'a>(front: &'a Front<'_>) -> Result<Option<Asking<'a>>> {
         .hint("give the device to a container of the pod"));
     }
     let annotations = seen.annotations.into_iter().collect();
-    let annotations = request::believed(annotations, engine, policy.image_annotations)?;
+    let annotations = request::believed(annotations, engine, policy.image_annotations, by_runtime)?;
     let annotations = request::with_devices(annotations, &devices, policy.cdi_in_pods)?;
-    let request = request::parse(&annotations)?;
+    let is_claimed = !claims.is_empty();
+    let request = named::request(front, annotations.clone(), is_claimed, name.as_deref())?;
     if request.is_none() && !is_told {
         return Ok(None);
     }
@@ -152,6 +155,7 @@ pub fn refuse_unclear<'a>(front: &Front<'_>, call: &Unclear) -> Result<Option<As
             call.command
         )))
     };
+    let by_runtime = front.config.request.is_some() && call.command != "update";
     for word in &call.words {
         let bytes = word.as_bytes();
         let value = bytes
@@ -164,7 +168,7 @@ pub fn refuse_unclear<'a>(front: &Front<'_>, call: &Unclear) -> Result<Option<As
             .flatten()
             .map(OsStr::from_bytes)
         {
-            if asks(Path::new(named))? {
+            if asks(Path::new(named), by_runtime)? {
                 return refused(format!(
                     "{} may be the bundle, and asks for a GPU",
                     named.display()
@@ -178,24 +182,26 @@ pub fn refuse_unclear<'a>(front: &Front<'_>, call: &Unclear) -> Result<Option<As
             ));
         }
     }
-    match asks(Path::new("."))? {
+    match asks(Path::new("."), by_runtime)? {
         true => refused("the working directory may be the bundle, and asks for a GPU".to_owned()),
         false => Ok(None),
     }
 }
 
 /// Returns whether the bundle, or the configuration, at this path asks for a GPU or cannot be read.
-fn asks(path: &Path) -> Result<bool> {
+fn asks(path: &Path, by_runtime: bool) -> Result<bool> {
     let seen = match std::fs::metadata(path) {
-        Ok(found) if found.is_dir() && !bundle::is_gone(path) => Bundle::open(path)?.peek()?,
+        Ok(found) if found.is_dir() && !bundle::is_gone(path) => {
+            Bundle::open(path)?.peek(by_runtime)?
+        }
         // crun's --config
-        Ok(found) if found.is_file() => match peek_config(path) {
+        Ok(found) if found.is_file() => match peek_config(path, by_runtime) {
             Ok(seen) => seen,
             Err(_) => return Ok(false),
         },
         _ => return Ok(false),
     };
-    Ok(may_ask(&seen))
+    Ok(may_ask(&seen) || by_runtime)
 }
 
 /// Returns whether a configuration asks without an annotation: by the edit of an earlier create, or by a CDI device.

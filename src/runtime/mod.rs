@@ -18,6 +18,7 @@ mod key;
 mod lowlevel;
 mod mps;
 mod name;
+mod named;
 mod podman;
 mod report;
 mod spawn;

@@ -70,7 +70,7 @@ fn is_edit_of(bytes: &[u8], sidecar: &Sidecar) -> bool {
 }
 
 /// Peeks at a file other than a bundle's config.json: crun's `--config` names one.
-pub fn peek_config(file: &Path) -> Result<Peek> {
+pub fn peek_config(file: &Path, reads_all: bool) -> Result<Peek> {
     let missing = || Error::new(format!("cannot find {}", file.display()));
     let dir = file.parent().filter(|p| !p.as_os_str().is_empty());
     let dir = Bundle::open(dir.unwrap_or(Path::new(".")))?;
@@ -78,7 +78,7 @@ pub fn peek_config(file: &Path) -> Result<Peek> {
         .file_name()
         .and_then(|n| n.to_str())
         .ok_or_else(missing)?;
-    dir.peek_file(name)?.ok_or_else(missing)
+    dir.peek_file(name, reads_all)?.ok_or_else(missing)
 }
 
 /// Returns whether the bundle or its config.json has been removed. A rewritten file counts as there, and so
@@ -122,16 +122,17 @@ impl Bundle {
     }
 
     /// Peeks for a request in config.json. It follows a link, as runc does.
-    pub fn peek(&self) -> Result<Peek> {
-        self.peek_file(CONFIG)?.ok_or_else(|| self.missing())
+    pub fn peek(&self, reads_all: bool) -> Result<Peek> {
+        self.peek_file(CONFIG, reads_all)?
+            .ok_or_else(|| self.missing())
     }
 
-    fn peek_file(&self, file: &str) -> Result<Option<Peek>> {
+    fn peek_file(&self, file: &str, reads_all: bool) -> Result<Option<Peek>> {
         let Some(opened) = self.open_file(file, Links::Follow)? else {
             return Ok(None);
         };
         let what = || format!("read {}", self.name(file));
-        super::peek::peek_file(&opened.file)
+        super::peek::peek_file(&opened.file, reads_all)
             .context(what)?
             .map(Some)
     }

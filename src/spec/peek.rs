@@ -45,8 +45,12 @@ pub struct Peek {
 }
 
 pub fn peek(bytes: &[u8]) -> Result<Peek> {
+    peek_for(bytes, false)
+}
+
+fn peek_for(bytes: &[u8], reads_all: bool) -> Result<Peek> {
     let mut seen = Seen::default();
-    let names_us = could_name_us(bytes);
+    let names_us = reads_all || could_name_us(bytes);
     if names_us || could_mean_us(bytes) {
         for token in Tokens::new(bytes) {
             match token {
@@ -59,13 +63,13 @@ pub fn peek(bytes: &[u8]) -> Result<Peek> {
     Ok(seen.peek)
 }
 
-/// Peeks at an open file, which may be longer than the limit for a request.
-pub fn peek_file(mut file: &File) -> io::Result<Result<Peek>> {
+/// Peeks at an open file, which may be longer than the limit for a request. `reads_all`: also at one that does not name runmig.
+pub fn peek_file(mut file: &File, reads_all: bool) -> io::Result<Result<Peek>> {
     let bytes = files::read_start(file, LIMIT + 1)?;
     if bytes.len() as u64 <= LIMIT {
-        return Ok(peek(&bytes));
+        return Ok(peek_for(&bytes, reads_all));
     }
-    let is_searched = file.metadata()?.len() <= SEARCH_LIMIT;
+    let is_searched = !reads_all && file.metadata()?.len() <= SEARCH_LIMIT;
     if is_searched && !could_name_us(&bytes) && !rest_could_name_us(&mut file, bytes)? {
         return Ok(Ok(Peek::default()));
     }
@@ -294,6 +298,20 @@ mod tests {
         }
     }
 
+    #[test]
+    fn reads_all_where_the_runtime_asks() {
+        let sandbox = br#"{"annotations":{"io.kubernetes.cri.container-type":"sandbox"}}"#;
+        let all = |bytes: &[u8]| peek_for(bytes, true);
+        assert_eq!(peek(sandbox).unwrap(), Peek::default());
+        assert_eq!(all(sandbox).unwrap().annotations.len(), 1);
+        assert_eq!(peek(b"{").unwrap(), Peek::default());
+        assert!(all(b"{").is_err());
+        let mut file = tempfile::tempfile().unwrap();
+        std::io::Write::write_all(&mut file, &vec![b' '; LIMIT as usize + 1]).unwrap();
+        std::io::Seek::rewind(&mut file).unwrap();
+        assert!(peek_file(&file, true).unwrap().is_err());
+    }
+
     /// Returns the marks in hooks, as `STAGE PATH ARGUMENTS`, with a star for an odd one.
     fn marks(hooks: &str) -> Vec<String> {
         let seen = peek(format!(r#"{{"hooks":{hooks}}}"#).as_bytes()).unwrap();
@@ -512,7 +530,7 @@ mod tests {
             file.write_all(word.as_bytes()).unwrap();
             file.write_all(&vec![b' '; after]).unwrap();
             std::io::Seek::rewind(&mut file).unwrap();
-            peek_file(&file).unwrap()
+            peek_file(&file, false).unwrap()
         };
         let line = "cannot tell whether the container asks for a slice: config.json is longer than 16777216 bytes; hint: make it shorter";
         for (before, word, after) in [
@@ -529,7 +547,10 @@ mod tests {
         );
         let endless = tempfile::tempfile().unwrap();
         endless.set_len(1 << 40).unwrap();
-        assert_eq!(peek_file(&endless).unwrap().unwrap_err().line(), line);
+        assert_eq!(
+            peek_file(&endless, false).unwrap().unwrap_err().line(),
+            line
+        );
     }
 
     #[test]

@@ -78,6 +78,11 @@ impl Docker {
         self.dir.path().join(name)
     }
 
+    /// Has its runmig ask for each container.
+    pub fn ask_for_all(&self, setup: &Setup, request: &str) {
+        self.runmig.ask(setup, request);
+    }
+
     fn configure_containerd(&self) {
         let at = |name: &str| self.path(name).display().to_string();
         let text = format!(

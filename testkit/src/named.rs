@@ -36,6 +36,12 @@ impl Named {
         text.replace(program, self.program.to_str().unwrap())
     }
 
+    /// The configuration of the set-up with a request for each container.
+    pub fn ask(&self, setup: &Setup, request: &str) {
+        let text = fs::read_to_string(setup.config()).unwrap();
+        fs::write(&self.config, format!("{text}\n[request]\n{request}\n")).unwrap();
+    }
+
     /// The configuration of the set-up, as it is now.
     pub fn configure_again(&self, setup: &Setup) {
         fs::copy(setup.config(), &self.config).unwrap();

@@ -140,6 +140,11 @@ impl<'a> Podman<'a> {
         self.runmig.configure_again(self.setup);
     }
 
+    /// Has its runmig ask for each container.
+    pub fn ask(&self, request: &str) {
+        self.runmig.ask(self.setup, request);
+    }
+
     /// Folder of its images and containers.
     pub fn storage(&self) -> PathBuf {
         self.dir.path().join("root")

@@ -90,6 +90,7 @@ fn installed(prefix: &str) -> Vec<(String, u32)> {
         "docker/daemon.json",
         "hooks.d/runmig-poststop.json",
         "kubernetes/pod.yaml",
+        "kubernetes/runtimeclass-1g.yaml",
         "kubernetes/runtimeclass.yaml",
         "podman/50-runmig.conf",
         "grafana/runmig.json",

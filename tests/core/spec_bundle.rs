@@ -333,7 +333,7 @@ fn refuses_what_is_no_config() {
     assert_eq!(
         place
             .bundle()
-            .peek()
+            .peek(false)
             .unwrap_err()
             .line()
             .replace(place.dir.path().to_str().unwrap(), "/b"),
@@ -352,7 +352,7 @@ fn refuses_what_is_no_config() {
         "/b/config.json is a link; hint: a config.json that gets a slice is replaced, so it has to be a file"
     );
     // a container that asks for nothing may have one
-    assert_eq!(place.bundle().peek().unwrap(), Peek::default());
+    assert_eq!(place.bundle().peek(false).unwrap(), Peek::default());
 }
 
 #[test]

@@ -21,6 +21,7 @@ mod metrics;
 mod moving_world;
 mod other_kinds;
 mod people;
+mod requested;
 mod reuse;
 mod same_id;
 mod seats;

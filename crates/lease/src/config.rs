@@ -8,6 +8,7 @@ mod dcgm;
 mod events;
 mod kubernetes;
 mod layout;
+mod request;
 mod sharing;
 mod wrong;
 
@@ -15,6 +16,7 @@ pub use dcgm::Dcgm;
 pub use events::Events;
 pub use kubernetes::Local;
 pub use layout::Layout;
+pub use request::Requested;
 pub use sharing::Sharing;
 
 use crate::error::{Context, Error, Result};
@@ -82,6 +84,8 @@ pub struct Config {
     pub kubernetes: Kubernetes,
     /// The administrator's rules.
     pub policy: Policy,
+    /// The request of containers that have none themselves.
+    pub request: Option<Requested>,
     /// The file that the configuration comes from. None if the file is missing and all is default.
     #[serde(skip)]
     pub file: Option<PathBuf>,
@@ -159,6 +163,7 @@ impl Default for Config {
             sharing: Sharing::default(),
             kubernetes: Kubernetes::default(),
             policy: Policy::default(),
+            request: None,
             file: None,
         }
     }
@@ -205,8 +210,33 @@ impl Config {
         let what = || format!("read configuration {}", file.display());
         let text = trust::read_to_string(file, MAX_SIZE).context(what)?;
         let mut config = Config::parse(&text).context(what)?;
+        if config.request.is_some() {
+            config = config.over_common(file, &text).context(what)?;
+        }
         config.file = Some(std::path::absolute(file).context(what)?);
         Ok(config)
+    }
+
+    /// Returns the configuration of a link with a request: a key or a section that its file lacks is that of `config.toml`
+    /// beside it, so the rules for all hold here too.
+    fn over_common(self, file: &Path, text: &str) -> Result<Config> {
+        let common = file.with_file_name("config.toml");
+        if file == common {
+            return Err(
+                Error::new("[request] is not for the configuration of runmig itself")
+                    .hint("write it into NAME.toml, for a link runmig-NAME"),
+            );
+        }
+        if is_absent(&common) {
+            return Ok(self);
+        }
+        Config::read(&common)?;
+        let base = trust::read_to_string(&common, MAX_SIZE)?;
+        let what = || format!("join it with {}", common.display());
+        let mut all: toml::Table = toml::from_str(&base).context(what)?;
+        all.extend(toml::from_str::<toml::Table>(text).context(what)?);
+        let config: Config = all.try_into().context(what)?;
+        config.checked()
     }
 
     /// Reads the text of a configuration and checks it.
@@ -214,8 +244,13 @@ impl Config {
     /// # Errors
     /// Unknown keys, wrong values, relative paths, and rules that could match nothing.
     pub fn parse(text: &str) -> Result<Config> {
-        let mut config: Config =
+        let config: Config =
             toml::from_str(text).map_err(|e| wrong::in_words(text, e.message(), e.span()))?;
+        config.checked()
+    }
+
+    fn checked(mut self) -> Result<Config> {
+        let config = &mut self;
         let dirs = { config.cdi_dirs.iter() }.map(|dir| ("cdi_dirs", Some(dir.as_path())));
         for (key, path) in dirs.chain([
             ("runtime", config.runtime.as_deref()),
@@ -267,7 +302,10 @@ impl Config {
         config.sharing.check()?;
         config.policy.check()?;
         config.set_apart()?;
-        Ok(config)
+        if let Some(request) = &config.request {
+            request.check()?;
+        }
+        Ok(self)
     }
 }
 

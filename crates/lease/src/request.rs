@@ -283,6 +283,16 @@ pub fn may_ask(key: &str) -> bool {
     is_ours(key) || near::is_near(key)
 }
 
+/// Returns the key by which a container asks for itself, or says `none`.
+///
+/// # Errors
+/// Annotations of the engine, or of one key, that contradict each other.
+pub fn own_key(annotations: &[(String, String)]) -> Result<Option<String>> {
+    let name = identity(annotations)?.container_name;
+    let (_, asked) = for_container(&ours(annotations), name.as_deref())?;
+    Ok(asked.into_iter().next().map(|asked| asked.key))
+}
+
 fn named(key: &str, e: Error) -> Error {
     Error::new(format!("annotation {}", printable(&shorten(key)))).caused_by(e)
 }
@@ -423,7 +433,7 @@ fn applicable<'a>(
             Ok(Some(Applicable::Seat { slice, share }))
         }
         (Some(one), Some(_), Some(other)) | (Some(one), Some(other), None) => {
-            Err(beside(&one, &other, is_own))
+            Err(beside(&one, &other, is_own || name.is_none()))
         }
     }
 }

@@ -41,10 +41,18 @@ pub fn plan(task: &Task<'_>) -> Result<Plan> {
         let checked = dockerd::validate(&engine, change.before.as_deref(), after);
         checked.context(|| format!("change {}", file.display()))?;
     }
-    let text = change.after.clone().unwrap_or_default();
+    let text = change.after.as_deref().unwrap_or_default();
+    let root = read(text).unwrap_or_default();
     let mut plan = Plan::new(engine.name, vec![change]).restart("systemctl restart docker");
     plan.notes.extend((too_old && !task.remove).then_some(note));
-    let _ = read(&text).map(|root| plan.cdi.read(&root));
+    plan.cdi.read(&root);
+    let default = dockerd::default(task).or_else(|| Some(root.get(DEFAULT)?.as_str()?.to_owned()));
+    plan.default = default.map(|name| {
+        let path = root
+            .get(RUNTIMES)
+            .and_then(|all| all.get(&name)?.get("path")?.as_str());
+        path.map_or_else(|| name.clone(), str::to_owned).into()
+    });
     plan.obstacle = dockerd::obstacle(task, file);
     Ok(plan)
 }

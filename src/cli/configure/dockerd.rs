@@ -38,6 +38,12 @@ impl Call {
     }
 }
 
+/// Returns the default runtime that a flag of dockerd names.
+pub fn default(task: &Task<'_>) -> Option<String> {
+    let calls = unit(task).into_iter().chain(running(task));
+    { calls }.find_map(|call| call.value("--default-runtime").map(str::to_owned))
+}
+
 /// Returns why dockerd would not do with `file` as the task wants.
 pub fn obstacle(task: &Task<'_>, file: &Path) -> Option<Error> {
     let (shown, name) = (file.display(), task.name);

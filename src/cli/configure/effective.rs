@@ -47,6 +47,16 @@ impl Layers {
         layers.find_map(|(file, table)| Some((file.as_path(), of(table)?)))
     }
 
+    /// Returns the program of containers that name none, or its name where no file has it.
+    pub fn default(&self, says: &Says) -> Option<PathBuf> {
+        let (_, name) = self.last(says.default)?;
+        let program = self.last(|table| (says.program)(table, name));
+        let program = program
+            .map(|(_, program)| program)
+            .filter(|program| !program.is_empty());
+        Some(program.unwrap_or_else(|| name.to_owned()).into())
+    }
+
     /// Returns why the engine would not do as the task wants: a file that it reads later gives the name or the default to
     /// another runtime. After a removal, the file that still makes the removed runtime the default.
     pub fn obstacle(&self, task: &Task<'_>, engine: &str, says: &Says) -> Option<Error> {

@@ -53,7 +53,7 @@ pub struct Link {
     path: PathBuf,
     on_disk: PathBuf,
     /// The reason why the link stays.
-    kept: Option<String>,
+    pub kept: Option<String>,
 }
 
 impl Link {

@@ -20,6 +20,7 @@ mod named;
 mod needed;
 mod podman;
 mod rancher;
+mod request;
 mod rewrite;
 mod table;
 mod task;
@@ -30,6 +31,7 @@ use clap::{Args, ValueEnum};
 use effective::{Layers, Says};
 pub use engine::search;
 use file::Change;
+use link::Link;
 use runmig_lease::error::{Context, Error, Result};
 use runmig_lease::programs;
 use std::path::{Path, PathBuf};
@@ -61,6 +63,9 @@ pub struct Options {
     /// Name of the handler; runmig-NAME reads /etc/runmig/NAME.toml
     #[arg(long, default_value = "runmig")]
     name: String,
+    /// Request of its containers that have none themselves, as slice=1g.10gb or fixed=true; written into /etc/runmig/NAME.toml
+    #[arg(long, value_name = "KEY=VALUE", conflicts_with = "remove")]
+    request: Vec<String>,
     /// Path of the runmig that the engine calls [default: the one beside migctl]
     #[arg(long, value_name = "PATH")]
     runtime_path: Option<PathBuf>,
@@ -124,6 +129,8 @@ struct Plan {
     notes: Vec<String>,
     /// What the engine's files say of CDI.
     cdi: cdi::Said,
+    /// The program of containers that name none, as the engine's files have it.
+    default: Option<PathBuf>,
     /// Why the engine would not do with its files as the task wants; after a removal, what is left to do.
     obstacle: Option<Error>,
 }
@@ -136,6 +143,7 @@ impl Plan {
             restart: None,
             notes: Vec::new(),
             cdi: cdi::Said::default(),
+            default: None,
             obstacle: None,
         }
     }
@@ -151,6 +159,7 @@ impl Plan {
             Ok(layers) => {
                 self.obstacle = layers.obstacle(task, &self.engine, says);
                 self.cdi = layers.cdi();
+                self.default = layers.default(says);
             }
             Err(_) if task.remove => {}
             Err(e) => self.notes.push(format!(
@@ -163,7 +172,6 @@ impl Plan {
 }
 
 pub fn run(options: &Options, format: Format) -> Result<i32> {
-    check_name(&options.name)?;
     if !options.dry_run && options.root.is_none() && !nix::unistd::geteuid().is_root() {
         return Err(
             Error::new("cannot configure an engine: only root can write below /etc")
@@ -176,9 +184,11 @@ pub fn run(options: &Options, format: Format) -> Result<i32> {
         }
         None => PathBuf::from("/"),
     };
+    let name = request::handler(&options.name, !options.request.is_empty(), &root);
+    check_name(&name)?;
     let task = Task {
-        name: &options.name,
-        runtime: runtime(options, &root)?,
+        name: &name,
+        runtime: runtime(options, &name, &root)?,
         remove: options.remove,
         default: options.set_as_default,
         engine_config: options.engine_config.as_deref(),
@@ -190,6 +200,7 @@ pub fn run(options: &Options, format: Format) -> Result<i32> {
     if task.remove && root == Path::new("/") && nix::unistd::geteuid().is_root() {
         needed::check(options.engine, task.name)?;
     }
+    let request = task.request(&options.request)?;
     let mut plan = plan(options.engine, &task)?;
     match plan.obstacle.take() {
         Some(e) if task.remove => plan.notes.push(format!("warning: {}", e.line())),
@@ -201,21 +212,30 @@ pub fn run(options: &Options, format: Format) -> Result<i32> {
         plan.notes.extend(note);
     }
     let link = task.link(&plan.changes)?;
+    // The link exists as long as an engine calls it, and its file as long as the link.
+    let stays = link.as_ref().is_some_and(|link| link.kept.is_some());
+    let request = request.filter(|_| !stays);
     if !options.dry_run {
-        // The link exists as long as an engine calls it.
-        if let Some(link) = link.as_ref().filter(|_| !task.remove) {
-            link.make()?;
+        if !task.remove {
+            request.iter().try_for_each(Change::make)?;
+            link.iter().try_for_each(Link::make)?;
         }
-        for change in &plan.changes {
-            change.make()?;
-        }
-        if let Some(link) = link.as_ref().filter(|_| task.remove) {
-            link.remove()?;
+        plan.changes.iter().try_for_each(Change::make)?;
+        if task.remove {
+            link.iter().try_for_each(Link::remove)?;
+            request.iter().try_for_each(Change::make)?;
         }
     }
     plan.notes
         .extend(link.map(|l| l.note(options.remove, options.dry_run)));
-    show(&plan, options, format);
+    if task.remove && request.is_none() && !stays {
+        plan.notes.extend(task.kept_request());
+    }
+    // No engine reads it.
+    let is_seen = plan.changes.iter().any(Change::changes);
+    plan.restart = plan.restart.filter(|_| is_seen);
+    plan.changes.extend(request);
+    show(&plan, &name, options, format);
     Ok(0)
 }
 
@@ -255,14 +275,9 @@ pub fn registration(engine: Engine, folder: &Path, root: &Path) -> Result<Regist
     }
     let planned = |remove, default| {
         let task = Task {
-            name: programs::FRONT,
-            runtime: folder.join(programs::FRONT),
             remove,
             default,
-            engine_config: None,
-            drop_in: None,
-            executable: None,
-            root,
+            ..removal(folder, root)
         };
         plan(engine, &task)
     };
@@ -299,7 +314,27 @@ pub fn registration(engine: Engine, folder: &Path, root: &Path) -> Result<Regist
     }
 }
 
-fn show(plan: &Plan, options: &Options, format: Format) {
+/// Returns the configuration of the containers of an engine that name no runtime, where that is a link to runmig.
+pub fn default_configuration(engine: Engine, root: &Path) -> Option<PathBuf> {
+    let program = plan(engine, &removal(Path::new(""), root)).ok()?.default?;
+    let name = program.file_name()?.to_str()?;
+    link::variant(name).map(request::file_of)
+}
+
+fn removal<'a>(folder: &Path, root: &'a Path) -> Task<'a> {
+    Task {
+        name: programs::FRONT,
+        runtime: folder.join(programs::FRONT),
+        remove: true,
+        default: false,
+        engine_config: None,
+        drop_in: None,
+        executable: None,
+        root,
+    }
+}
+
+fn show(plan: &Plan, name: &str, options: &Options, format: Format) {
     let changed = plan.changes.iter().any(Change::changes);
     let restart = plan.restart.filter(|_| changed);
     if format == Format::Json {
@@ -318,13 +353,10 @@ fn show(plan: &Plan, options: &Options, format: Format) {
     }
     if !changed {
         output::line(&match options.remove {
-            false => format!(
-                "{}: {} is registered, nothing to change",
-                plan.engine, options.name
-            ),
+            false => format!("{}: {name} is registered, nothing to change", plan.engine),
             true => format!(
-                "{}: {} is not registered, nothing to change",
-                plan.engine, options.name
+                "{}: {name} is not registered, nothing to change",
+                plan.engine
             ),
         });
     }
@@ -379,7 +411,7 @@ fn check_name(name: &str) -> Result<()> {
     .hint("use at most 63 lower-case letters, digits and inner hyphens"))
 }
 
-fn runtime(options: &Options, root: &Path) -> Result<PathBuf> {
+fn runtime(options: &Options, name: &str, root: &Path) -> Result<PathBuf> {
     if let Some(path) = &options.runtime_path {
         return Ok(path.clone());
     }
@@ -388,7 +420,7 @@ fn runtime(options: &Options, root: &Path) -> Result<PathBuf> {
         Ok(inside) => Path::new("/").join(inside),
         Err(_) => migctl,
     };
-    let name = link::variant(&options.name).map_or(programs::FRONT, |_| options.name.as_str());
+    let name = link::variant(name).map_or(programs::FRONT, |_| name);
     Ok(migctl.with_file_name(name))
 }
 

@@ -11,6 +11,11 @@ use std::path::{Path, PathBuf};
 /// Stands for the original of a file that was not there.
 const ABSENT: &str = MADE;
 
+pub fn hash(text: &str) -> String {
+    let digest = Sha256::digest(text);
+    digest[..8].iter().map(|b| format!("{b:02x}")).collect()
+}
+
 fn is_absent(original: &str) -> bool {
     original.starts_with(ABSENT)
 }
@@ -53,11 +58,7 @@ impl Kept {
 
     /// Returns the path beside a file with this text.
     pub fn beside(&self, text: &str) -> PathBuf {
-        let hash: String = Sha256::digest(text)[..8]
-            .iter()
-            .map(|b| format!("{b:02x}"))
-            .collect();
-        PathBuf::from(format!("{}{hash}", self.stem.display()))
+        PathBuf::from(format!("{}{}", self.stem.display(), hash(text)))
     }
 
     /// Returns all originals beside the file but one.

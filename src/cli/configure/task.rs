@@ -15,7 +15,7 @@ pub const MADE: &str =
     "# Made by migctl configure, which writes it anew, or takes it away with --remove.\n";
 
 /// Begins the line for a folder that was made with the file, and goes with it.
-const FOLDER: &str = "# It made the folder ";
+pub const FOLDER: &str = "# It made the folder ";
 
 /// The options of one run.
 pub struct Task<'a> {

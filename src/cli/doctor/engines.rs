@@ -5,7 +5,7 @@ use super::command;
 use super::host::Host;
 use crate::cli::configure::{self, Engine, Registration};
 use crate::cli::processes;
-use runmig_lease::config::DriverFiles;
+use runmig_lease::config::{Config, DriverFiles};
 use runmig_lease::driver_files::{self, is_nvidia};
 use runmig_lease::finding::{Finding, Found};
 use runmig_lease::paths;
@@ -20,6 +20,11 @@ pub const CHECKS: &[Check] = &[
         id: "engines.registered",
         what: "each engine that calls runmig calls this one, and has started since its configuration changed",
         run: registered,
+    },
+    Check {
+        id: "engines.default",
+        what: "no engine gives the request of a configuration to all containers that name no runtime",
+        run: default,
     },
     Check {
         id: "engines.hook",
@@ -98,6 +103,21 @@ fn registered(host: &Host) -> Found {
         ))]);
     }
     Ok(found)
+}
+
+fn default(_: &Host) -> Found {
+    let asks = |engine: &Engine| {
+        let file = configure::default_configuration(*engine, Path::new("/"))?;
+        Config::read(&file).ok()?.request?;
+        let (name, file) = (engine.name(), file.display());
+        Some(Finding::fail(
+            format!("{name} gives each container that names no runtime the request of {file}"),
+            format!(
+                "remove the line or the flag of {name} that makes it the default, or [request]"
+            ),
+        ))
+    };
+    Ok(Engine::ALL.iter().filter_map(asks).collect())
 }
 
 fn shown(files: &[PathBuf]) -> String {

@@ -51,7 +51,7 @@ impl<'a> Image<'a> {
     }
 
     #[track_caller]
-    fn refused(&self, options: &[&str], why: &str) {
+    pub fn refused(&self, options: &[&str], why: &str) {
         let said = self.run(options).exits(126);
         has(&said.stderr, why);
     }
@@ -78,7 +78,7 @@ fn annotate(layout: &Path, key: &str, annotations: &[(&str, &str)]) {
     fs::write(layout.join("index.json"), index.to_string()).unwrap();
 }
 
-fn hands_annotations_on(podman: &Podman) -> bool {
+pub fn hands_annotations_on(podman: &Podman) -> bool {
     let version = podman.podman(&["version", "--format={{.Client.Version}}"]);
     version.ok().stdout.starts_with("4.")
 }

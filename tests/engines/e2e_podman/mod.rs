@@ -2,6 +2,7 @@
 //! current one, with the configuration that is shipped.
 
 mod images;
+mod named;
 mod pods;
 mod waits;
 mod words;

@@ -7,7 +7,7 @@ use testkit::prelude::*;
 
 crate::on_every_engine! {
     gets_slice_by_annotation, gives_pod_two_slices, none_gets_no_slice, per_container_key, container_annotation,
-    shares_slice_in_pod, next_pod_gets_idle_slice,
+    shares_slice_in_pod, next_pod_gets_idle_slice, runtime_gives_each_container_a_slice,
 }
 
 fn gets_slice_by_annotation(cri: &mut Cri) {
@@ -154,4 +154,34 @@ fn container_annotation(cri: &mut Cri) {
     let id = run(&pod, ("runmig.dev/slice", "2g.20gb"));
     has(cri, &id, "1g.10gb");
     passed(cri, "container annotation");
+}
+
+/// As a RuntimeClass by size does it: nothing in the pod asks. The kubelet has an init container and an ephemeral one made as
+/// any other.
+fn runtime_gives_each_container_a_slice(cri: &mut Cri) {
+    cri.runtime.ask(cri.setup, "slice = \"1g.10gb\"");
+    // A sandbox has nothing, whatever its pod asks for; on CRI-O only this one is a container.
+    let other = cri.pod_with_common_pids(&[("runmig.dev/slice", "2g.20gb")]);
+    let pod = cri.pod(&[("slice.runmig.dev/log", "none")]);
+    cri.setup.nothing_is_left();
+    let own = cri.run(&other, "web", &shows());
+    has(cri, &own, "2g.20gb");
+    cri.crictl(&["rmp", "--force", &other.id]).ok();
+
+    let init = cri.run(&pod, "init", SHOW);
+    until("it has ended", || cri.state(&init) == "CONTAINER_EXITED");
+    if cri.engine.is_containerd() {
+        until("its slice is back", || cri.setup.leases().is_empty());
+    } else {
+        // CRI-O deletes it late.
+        cri.setup.migctl(&["gc"]).ok();
+        cri.setup.nothing_is_left();
+    }
+    let one = cri.run(&pod, "one", &shows());
+    let two = cri.run(&pod, "two", &shows());
+    let log = cri.run(&pod, "log", &shows());
+    let ephemeral = cri.run(&pod, "debugger-x7k2p", &shows());
+    let slices = [&one, &two, &ephemeral].map(|id| has(cri, id, "1g.10gb").uuid);
+    assert_eq!(BTreeSet::from(slices).len(), 3);
+    has_none(cri, &log);
 }

@@ -60,3 +60,33 @@ fn answers_features() {
         assert!(unsafe_ones.unwrap().contains(&json!("runmig.")));
     });
 }
+
+/// As docker-py, Nomad and others call it: by the name of a runtime alone.
+#[test]
+fn runtime_asks_for_containers() {
+    with(false, |setup, docker| {
+        docker.ask_for_all(setup, "slice = \"1g.10gb\"\nfixed = true");
+        let id = docker.create_with(&[], "exec sleep 1000", Value::Null);
+        docker.post(&id, "start").ok();
+        has_the_slice(setup, docker, &id);
+        assert_eq!(setup.the_lease()["profile"], "1g.10gb");
+        docker.post(&id, "restart?t=0").ok();
+        has_the_slice(setup, docker, &id);
+        docker.remove(&id);
+        setup.nothing_is_left();
+        for (key, value) in [("runmig.dev/slice", "none"), ("runmig.dev/gpu", "1")] {
+            let id = docker.create_with(&[(key, value)], "true", Value::Null);
+            let answer = docker.post(&id, "start");
+            let said = answer.json()["message"].as_str().unwrap().to_owned();
+            testkit::has(&said, &format!("it asks itself, by {key}; hint: remove"));
+            docker.remove(&id);
+        }
+        docker.ask_for_all(setup, "slice = \"1g.10gb\"");
+        let id = docker.create_with(&[("runmig.dev/slice", "none")], SHOW, Value::Null);
+        docker.post(&id, "start").ok();
+        docker.post(&id, "wait").ok();
+        assert_eq!(nodes(&docker.logs(&id)).len(), 0);
+        docker.remove(&id);
+        setup.nothing_is_left();
+    });
+}

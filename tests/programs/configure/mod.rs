@@ -12,3 +12,4 @@ mod needed;
 mod overruled;
 mod place;
 mod rancher;
+mod request;

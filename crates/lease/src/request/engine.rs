@@ -54,7 +54,8 @@ pub enum ImageAnnotations {
     Allow,
 }
 
-/// Returns the annotations that the engine or the user set.
+/// Returns the annotations that the engine or the user set. `gets_else`: the container gets something if nobody asks, so `none`
+/// takes that away.
 ///
 /// # Errors
 /// An image may have set one that would count. Without it the container could start with another slice than
@@ -63,9 +64,10 @@ pub fn believed(
     annotations: Vec<(String, String)>,
     engine: Engine,
     rule: ImageAnnotations,
+    gets_else: bool,
 ) -> Result<Vec<(String, String)>> {
     match engine {
-        Engine::Podman(image) => podman(annotations, image, rule),
+        Engine::Podman(image) => podman(annotations, image, rule, gets_else),
         // The author of a pod may write this, under CRI-O.
         Engine::Other => Ok(annotations
             .into_iter()
@@ -78,6 +80,7 @@ fn podman(
     mut annotations: Vec<(String, String)>,
     image: Image,
     rule: ImageAnnotations,
+    gets_else: bool,
 ) -> Result<Vec<(String, String)>> {
     annotations.retain(|(key, value)| match key.as_str() {
         SANDBOX_ID => !image.carries(key, value),
@@ -98,12 +101,16 @@ fn podman(
         return Ok(annotations);
     }
     let doubtful = |key: &str, value: &str| is_ours(key) && image.may_carry(key, value);
-    // `none` gives nothing, so it counts whether the user or the image said it.
+    // Otherwise `none` gives nothing, so it counts whether the user or the image said it.
     let is_kind = |key: &str| [SLICE, SHARE, GPU].contains(&key);
     let is_none = |key: &str, value: &str| is_kind(key) && value.trim() == "none";
     let asks = |key: &str, value: &str| is_kind(key) && !is_none(key, value);
     let is_asking = annotations.iter().any(|(key, value)| asks(key, value));
     if !is_asking && annotations.iter().any(|(key, value)| is_none(key, value)) {
+        let mut nones = annotations.iter().filter(|(k, v)| is_none(k, v));
+        if let Some((key, value)) = nones.find(|(k, v)| gets_else && doubtful(k, v)) {
+            return Err(refused(key, value, image));
+        }
         annotations.retain(|(key, value)| is_none(key, value) || !doubtful(key, value));
         return Ok(annotations);
     }
@@ -127,6 +134,7 @@ fn refused(key: &str, value: &str, image: Image) -> Error {
             "give the container this annotation with another value ({}), or set {ALLOW} where every \
              image is trusted",
             match key {
+                _ if value.trim() == "none" => "what it is to have".to_owned(),
                 GPU => format!("{GPU}=none for no GPU"),
                 SHARE => format!("{SHARE}=none for no share"),
                 _ => format!("{SLICE}=none for no slice"),
@@ -316,7 +324,7 @@ mod tests {
 
     fn under(rule: ImageAnnotations, image: Pairs, user: Pairs) -> Result<Option<Request>> {
         let engine = Engine::Podman(Image::Carries(owned(image)));
-        parse(&believed(merged(image, user), engine, rule)?)
+        parse(&believed(merged(image, user), engine, rule, false)?)
     }
 
     fn asked(image: Pairs, user: Pairs) -> Option<Request> {
@@ -417,15 +425,39 @@ mod tests {
         ];
         let engine = Engine::Podman(Image::Carries(Vec::new()));
         let all = merged(&claims, &[SMALL, (MANAGER, "cri-o")]);
-        let all = believed(all, engine, ImageAnnotations::Refuse).unwrap();
+        let all = believed(all, engine, ImageAnnotations::Refuse, false).unwrap();
         assert_eq!(identity(&all).unwrap(), Identity::default());
         assert_eq!(deadline(&all).unwrap().engine, "podman");
     }
 
     #[test]
+    fn image_takes_no_request_of_runtime() {
+        let of = |image: Pairs, user: Pairs| {
+            let engine = Engine::Podman(Image::Carries(owned(image)));
+            let rule = ImageAnnotations::Refuse;
+            let counts = believed(merged(image, user), engine, rule, true)?;
+            Ok::<_, Error>(counts.iter().any(|(key, _)| is_ours(key)))
+        };
+        for none in [NONE, (GPU, "none"), (SHARE, " none")] {
+            let line = of(&[none], &[]).unwrap_err().line();
+            assert!(
+                line.contains("the image carries the same; hint: give the container"),
+                "{line}"
+            );
+            assert!(of(&[], &[none]).unwrap());
+            assert!(of(&[none], &[SMALL]).unwrap());
+        }
+        assert!(of(&[LONG], &[]).is_err());
+        assert!(!of(&[ITS, NAME], &[]).unwrap());
+        let unknown = Engine::Podman(Image::Unknown(Error::new("no record")));
+        let all = merged(&[], &[NONE]);
+        assert!(believed(all, unknown, ImageAnnotations::Refuse, true).is_err());
+    }
+
+    #[test]
     fn refuses_what_no_record_tells() {
         let unknown = || Engine::Podman(Image::Unknown(Error::new("no record")));
-        let look = |user: Pairs, rule| parse(&believed(merged(&[], user), unknown(), rule)?);
+        let look = |user: Pairs, rule| parse(&believed(merged(&[], user), unknown(), rule, false)?);
         let line = look(&[SMALL], ImageAnnotations::Refuse).unwrap_err().line();
         assert_eq!(
             line,
@@ -447,7 +479,7 @@ mod tests {
             ("io.kubernetes.cri-o.ContainerType", "container"),
             ("io.kubernetes.pod.namespace", "team-a"),
         ];
-        let all = believed(owned(&fake), Engine::Other, ImageAnnotations::Refuse).unwrap();
+        let all = believed(owned(&fake), Engine::Other, ImageAnnotations::Refuse, false).unwrap();
         assert_eq!(deadline(&all).unwrap().engine, "CRI-O");
         assert_eq!(identity(&all).unwrap().namespace.as_deref(), Some("team-a"));
     }

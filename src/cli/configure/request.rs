@@ -1,0 +1,126 @@
+//! The file of a runtime with a request: `/etc/runmig/NAME.toml`, which the link `runmig-NAME` reads.
+
+use super::file::{self, Change};
+use super::link::variant;
+use super::rewrite::hash;
+use super::task::{FOLDER, MADE, Task};
+use runmig_lease::config::{Config, DIRECTORY};
+use runmig_lease::error::{Context, Error, Result};
+use runmig_lease::programs::FRONT;
+use std::path::{Path, PathBuf};
+use toml::Value;
+
+const BEGIN: &str = "[request]\n";
+
+/// Returns the name of a handler with a request: `runmig-1g` for `1g`, since its configuration goes by the name of a link.
+pub fn handler(name: &str, has_request: bool, root: &Path) -> String {
+    let is_made = || {
+        let text = file::read(&super::task::inside(root, &file_of(name)), root);
+        text.is_ok_and(|text| text.is_some_and(|text| text.starts_with(MADE)))
+    };
+    match variant(name) {
+        None if name != FRONT && (has_request || is_made()) => format!("runmig-{name}"),
+        _ => name.to_owned(),
+    }
+}
+
+/// Returns the file of a handler, or of its name without `runmig-`.
+pub fn file_of(name: &str) -> PathBuf {
+    Path::new(DIRECTORY).join(format!("{}.toml", variant(name).unwrap_or(name)))
+}
+
+impl Task<'_> {
+    /// Returns the file that the runtime reads, if it is a link.
+    fn configuration(&self) -> Option<PathBuf> {
+        variant(self.runtime.file_name()?.to_str()?).map(file_of)
+    }
+
+    /// Plans the file with the request in `words`, each `KEY=VALUE`, or its end. None where it stays as it is.
+    ///
+    /// # Errors
+    /// A file that would stop runmig, or that somebody else wrote, and a request for all containers of an engine.
+    pub(super) fn request(&self, words: &[String]) -> Result<Option<Change>> {
+        if !words.is_empty() && !self.is_link() {
+            return Err(Error::new(format!(
+                "cannot give {} a request: no link runmig-NAME of that name is its runtime",
+                self.name
+            ))
+            .hint("name one with --name, such as --name 1g, and omit --runtime-path"));
+        }
+        let Some(file) = self.configuration() else {
+            return Ok(None);
+        };
+        let shown = file.display();
+        let before = self.read(&file)?;
+        let is_ours = before.as_deref().is_some_and(is_as_made);
+        if self.remove {
+            return (is_ours && self.is_link())
+                .then(|| self.own_file(&file, None))
+                .transpose();
+        }
+        let is_made = before.as_deref().is_some_and(|text| text.starts_with(MADE));
+        let mut change = None;
+        if !words.is_empty() {
+            let text = text_of(words).context(|| "use --request")?;
+            if is_made && !is_ours {
+                return Err(Error::new(format!(
+                    "cannot write {shown}: somebody changed it after migctl configure made it"
+                ))
+                .hint("change [request] there by hand, or remove the file"));
+            }
+            let by_hand = |e: Error| e.hint("write [request] into it by hand");
+            change = Some(self.own_file(&file, Some(text)).map_err(by_hand)?);
+        }
+        let text = change.as_ref().map_or(before, |new| new.after.clone());
+        let config = Config::parse(&text.unwrap_or_default());
+        let config = config.context(|| format!("read configuration {shown}"))?;
+        match config.request {
+            Some(_) if self.default => Err(Error::new(format!(
+                "cannot make {} the default: {shown} gives each of its containers a request",
+                self.name
+            ))
+            .hint("omit --set-as-default")),
+            _ => Ok(change),
+        }
+    }
+
+    /// Returns the line about a file that stays after a removal.
+    pub(super) fn kept_request(&self) -> Option<String> {
+        let file = self.configuration().filter(|_| self.is_link())?;
+        let kept = || format!("kept {}: somebody wrote or changed it", file.display());
+        self.on_disk(&file).exists().then(kept)
+    }
+}
+
+fn text_of(words: &[String]) -> Result<String> {
+    let mut body = BEGIN.to_owned();
+    for word in words {
+        let Some((key, value)) = word.split_once('=') else {
+            return Err(Error::new(format!("\"{word}\" has no value"))
+                .hint("write KEY=VALUE, such as slice=1g.10gb"));
+        };
+        body += &match value {
+            "true" | "false" => format!("{key} = {value}\n"),
+            _ => format!("{key} = {}\n", Value::from(value)),
+        };
+    }
+    Config::parse(&body)?;
+    Ok(made(&body))
+}
+
+/// Returns the file with this text, which begins with `BEGIN`, and with its hash.
+fn made(body: &str) -> String {
+    format!(
+        "{MADE}# It keeps a file of another hash: {}\n{body}",
+        hash(body)
+    )
+}
+
+/// Says whether a text is as `configure` wrote it.
+fn is_as_made(text: &str) -> bool {
+    let lines = text
+        .split_inclusive('\n')
+        .filter(|line| !line.starts_with(FOLDER));
+    let text: String = lines.collect();
+    text.find(BEGIN).is_some_and(|at| made(&text[at..]) == text)
+}
