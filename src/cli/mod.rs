@@ -75,7 +75,9 @@ enum Verb {
 Examples:
   migctl configure podman --dry-run    shows the changes as a diff
   migctl configure containerd          registers runmig, and prints the command to restart containerd
-  migctl configure crio --remove       removes the registration")]
+  migctl configure crio --remove       removes the registration
+  migctl configure docker --name 1g --request slice=1g.10gb
+                                       makes the runtime runmig-1g, whose containers get a slice")]
     Configure(configure::Options),
     /// Check all that an allocation needs, and name each repair
     #[command(after_help = "\

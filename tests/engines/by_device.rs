@@ -284,3 +284,28 @@ fn pods_ask_if_policy_permits() {
         }
     }
 }
+
+/// A device is the container's own request, which comes before that of its runtime. A wait alone refines the runtime's.
+#[test]
+fn device_comes_before_runtimes_request() {
+    let setup = Setup::of(Low::Runc);
+    let file = setup.path("named.toml");
+    let create = |request: &str, asked: &str, id: &str| {
+        fs::write(&file, format!("[request]\nslice = \"1g.10gb\"\n{request}")).unwrap();
+        let bundle = asking(&setup, &[asked]);
+        let mut create = setup.command(&["create", "-b", bundle.as_str(), id]);
+        said(create.env("RUNMIG_CONFIG", &file))
+    };
+    create("", "slice=2g.20gb", "own").ok();
+    assert_eq!(setup.lease("own")["profile"], "2g.20gb");
+    create("", "wait=10s", "waits").ok();
+    assert_eq!(setup.lease("waits")["profile"], "1g.10gb");
+    create("fixed = true", "wait=10s", "fixed").ok();
+    assert_eq!(setup.lease("fixed")["profile"], "1g.10gb");
+    setup.ends(&["own", "waits", "fixed"]);
+    for asked in ["slice=1g.10gb", "share=8Gi", "gpu=1"] {
+        let line = create("fixed = true", asked, "refused").refused();
+        has(&line, "named.toml: it asks itself, by runmig.dev/");
+    }
+    setup.nothing_is_left();
+}

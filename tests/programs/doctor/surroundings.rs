@@ -289,6 +289,77 @@ fn names_engines_without_cdi_devices() {
     assert_eq!(repair, "migctl configure cdi");
 }
 
+/// As an administrator writes it by hand, or as it was before the file had a request.
+#[test]
+fn names_default_that_asks_for_all() {
+    let Some(setup) = setup() else { return };
+    let id = "engines.default";
+    let small = "[engine]\nruntime = \"runmig-1g\"\n";
+    let by_name = "{\"default-runtime\": \"small\", \"runtimes\": {\"small\": {\"path\": \"/usr/bin/runmig-1g\"}}}";
+    let crio = "[crio.runtime]\ndefault_runtime = \"runmig-1g\"\n";
+    for (program, said, file, text) in [
+        (
+            "podman",
+            "podman version 5.8.3",
+            "/etc/containers/containers.conf",
+            small,
+        ),
+        (
+            "dockerd",
+            "Docker version 29.9.3, build x",
+            "/etc/docker/daemon.json",
+            by_name,
+        ),
+        (
+            "crio",
+            "crio version 1.36.3",
+            "/etc/crio/crio.conf.d/99-mine.conf",
+            crio,
+        ),
+    ] {
+        let world = |request: &str| {
+            let (etc, path) = (etc(&setup), engine_says(&setup, program, said));
+            format!(
+                "{etc}\n{path}\nmkdir -p $(dirname {file}) /etc/runmig
+                 cat >{file} <<'END'\n{text}\nEND
+                 cat >/etc/runmig/1g.toml <<'END'\n{request}\nEND"
+            )
+        };
+        // A link without a request may be the default.
+        let worlds = [world(""), world("[request]\nslice = \"1g.10gb\"")];
+        let worlds = worlds.each_ref().map(String::as_str);
+        let (text, _) = breaks_inside(&setup, "fail", id, worlds);
+        let engine = program.trim_end_matches('d');
+        let wanted = format!(
+            "{engine} gives each container that names no runtime the request of /etc/runmig/1g.toml"
+        );
+        assert_eq!(text, wanted);
+    }
+}
+
+/// A request that cannot be read stops every container of its runtime.
+#[test]
+fn names_wrong_request() {
+    let Some(setup) = setup() else { return };
+    let world = |request: &str| {
+        let etc = etc(&setup);
+        format!("{etc}\nmkdir -p /etc/runmig\necho '{request}' >/etc/runmig/1g.toml")
+    };
+    for (wrong, words) in [
+        (
+            "request.slice = \"huge\"",
+            "request.slice: \"huge\" is neither",
+        ),
+        ("request.gpus = 1", "unknown key gpus"),
+    ] {
+        let worlds = [world("request.gpu = 1"), world(wrong)];
+        let worlds = worlds.each_ref().map(String::as_str);
+        let (text, _) = breaks_inside(&setup, "fail", "configuration.files", worlds);
+        assert!(text.contains("/etc/runmig/1g.toml"), "{text}");
+        assert!(text.contains(words), "{text}");
+    }
+}
+
 #[test]
 fn names_podman_that_restores_images() {
     let Some(setup) = setup() else { return };
