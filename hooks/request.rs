@@ -12,7 +12,7 @@ fn main() {
         .filter(|c| !c.is_control())
         .take(256)
         .collect();
-    // Nobody may read it.
+    // A broken standard error changes nothing.
     let _ = writeln!(
         std::io::stderr(),
         "cannot give {what}: the runtime of this container is not runmig; hint: add --runtime runmig, or make it the \

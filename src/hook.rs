@@ -211,6 +211,8 @@ fn parse(args: &[OsString]) -> Result<Arguments> {
             Some("--lease") => parsed.leases.push(LeaseId::new(value()?.to_string_lossy())),
             Some("--config") => parsed.config = Some(value()?.into()),
             Some("--limit") => parsed.limit = true,
+            // It keeps the request for a create over this edit.
+            Some("--asked") => drop(value()?),
             _ => {
                 return Err(Error::new(format!(
                     "argument {} is unknown",

@@ -6,7 +6,7 @@ use crate::spec::bundle::{self, Bundle, peek_config};
 use crate::spec::{Mark, Meaning, Peek};
 use runmig_lease::error::{Context, Error, Result};
 use runmig_lease::programs::{CLAIM, REQUEST_FILE};
-use runmig_lease::request::{self, DeviceRequest, Request};
+use runmig_lease::request::{self, Besides, DeviceRequest, Request};
 use runmig_lease::store::ClaimName;
 use runmig_lease::trust;
 use std::ffi::OsStr;
@@ -17,9 +17,11 @@ use std::path::{Path, PathBuf};
 pub struct Asking<'a> {
     pub id: &'a OsStr,
     pub stays: Stays,
-    /// The request of the annotations and the CDI devices. Without a claim, `None` is for a container that no longer asks for a slice, while an
-    /// earlier create of runmig left its edit in the bundle.
+    /// The request. Without a claim, `None` is for a container that no longer asks for a slice, while an earlier create of
+    /// runmig left its edit in the bundle.
     pub request: Option<Request>,
+    /// The part of the request that CDI devices make.
+    pub devices: Vec<DeviceRequest>,
     /// The devices of claims of Kubernetes that the container has.
     pub claims: Vec<ClaimName>,
     /// The annotations that the user or the engine set.
@@ -37,9 +39,6 @@ pub enum Stays {
     Until,
     While,
 }
-
-/// The annotation of a pod's own container. podman's may be an image's, so it permits nothing.
-const INFRA: (&str, &str) = ("io.kubernetes.cri-o.ContainerType", "sandbox");
 
 pub fn request<'a>(front: &'a Front<'_>) -> Result<Option<Asking<'a>>> {
     let (id, bundle, config, stays) = match &front.call.verb {
@@ -64,31 +63,39 @@ pub fn request<'a>(front: &'a Front<'_>) -> Result<Option<Asking<'a>>> {
     if !may_ask(&seen) && !by_runtime {
         return Ok(None);
     }
-    let is_told = is_told(&seen);
     if let Some(doubt) = seen.doubt {
         return Err(Error::new(format!(
             "cannot tell from config.json whether the container asks for a slice: {doubt}"
         ))
         .hint("write each annotation once, as a string under the key annotations"));
     }
-    let Marked { claims, devices } = believed(&seen.marks)?;
+    let Marked {
+        claims,
+        mut devices,
+    } = believed(&seen.marks)?;
+    devices.extend(seen.kept.iter().filter(|_| seen.marked).cloned());
+    let is_told = seen.marked || !claims.is_empty();
     let other_kind = other_kind(front, &seen);
     let bundle_path =
         std::fs::canonicalize(given).context(|| format!("find bundle {}", given.display()))?;
     let (engine, name) = podman::look(&bundle_path);
-    let policy = &front.config.policy;
-    let is_infra = seen
-        .annotations
-        .get(INFRA.0)
-        .is_some_and(|kind| kind == INFRA.1);
-    if let (Some(device), true) = (devices.first(), is_infra) {
+    if let (Some(device), true) = (
+        devices.first(),
+        name.as_deref().is_some_and(named::is_of_podman),
+    ) {
         return Err(Error::new(format!(
             "device {device} is given to the pod, whose own container runs no program of the user's"
         ))
         .hint("give the device to a container of the pod"));
     }
+    let policy = &front.config.policy;
     let annotations = seen.annotations.into_iter().collect();
-    let annotations = request::believed(annotations, engine, policy.image_annotations, by_runtime)?;
+    let besides = match (devices.is_empty(), by_runtime) {
+        (false, _) => Besides::Device,
+        (true, true) => Besides::Runtime,
+        (true, false) => Besides::Nothing,
+    };
+    let annotations = request::believed(annotations, engine, policy.image_annotations, besides)?;
     let annotations = request::with_devices(annotations, &devices, policy.cdi_in_pods)?;
     let is_claimed = !claims.is_empty();
     let request = named::request(front, annotations.clone(), is_claimed, name.as_deref())?;
@@ -134,6 +141,7 @@ pub fn request<'a>(front: &'a Front<'_>) -> Result<Option<Asking<'a>>> {
         id,
         stays,
         request,
+        devices,
         claims,
         annotations,
         name,
@@ -242,7 +250,7 @@ struct Marked {
 /// Returns what the marks ask for.
 ///
 /// # Errors
-/// A hook that bears the name of a mark and is none, or is not the installed program.
+/// A hook that has the name of a mark and is none, or is not the installed program.
 fn believed(marks: &[Mark]) -> Result<Marked> {
     let mut marked = Marked::default();
     for mark in marks {
@@ -252,10 +260,8 @@ fn believed(marks: &[Mark]) -> Result<Marked> {
             Meaning::Request(device) => {
                 let installed = companion::program(REQUEST_FILE)?;
                 if path.as_os_str() != installed.as_os_str() {
-                    return Err(mark.refused(&format!(
-                        "the program of this runmig is {}",
-                        installed.display()
-                    )));
+                    let why = format!("the program of this runmig is {}", installed.display());
+                    return Err(mark.refused(why));
                 }
                 if !marked.devices.contains(&device) {
                     marked.devices.push(device);
@@ -263,8 +269,8 @@ fn believed(marks: &[Mark]) -> Result<Marked> {
             }
             Meaning::Claim(_) | Meaning::Nothing => {
                 // The driver installs it anywhere on the node.
-                let found = trust::program(path).map_err(|e| mark.refused(&e.line()))?;
-                if !found.0.ends_with(CLAIM) {
+                let found = trust::program(path).map_err(|e| mark.refused(e))?;
+                if !path.is_absolute() || !found.0.ends_with(CLAIM) {
                     return Err(mark.refused("it leads to another program"));
                 }
                 if let Meaning::Claim(claim) = meaning {

@@ -31,7 +31,7 @@ pub fn request(
 
 /// Says whether a name is that of a container by which podman holds a pod together, and which runs nothing of the user's:
 /// 12 digits of the pod's id with `-infra`, or of a file of Kubernetes with `-service`.
-fn is_of_podman(name: &str) -> bool {
+pub(super) fn is_of_podman(name: &str) -> bool {
     let is_hex = |c: char| c.is_ascii_digit() || ('a'..='f').contains(&c);
     let id = name
         .strip_suffix("-infra")

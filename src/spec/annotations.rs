@@ -1,6 +1,6 @@
 //! Refuses annotations by which a program that reads config.json after runmig would add devices.
 
-use super::document::{Document, get, wrong_kind};
+use super::document::{Document, get_mut, wrong_kind};
 use runmig_lease::error::{Error, Result};
 use runmig_lease::request::DeviceRequest;
 
@@ -12,15 +12,20 @@ const CDI_DOMAIN: &str = "cdi.k8s.io";
 /// `DevicePolicy` systemd would open every device again, at the next reload.
 const SYSTEMD_DEVICES: &str = "org.systemd.property.Device";
 
-/// `asked`: the devices by which the container asks, whose hooks are taken out. The kubelet names them by annotations.
-pub fn check(document: &Document, asked: &[DeviceRequest]) -> Result<()> {
+/// Checks the annotations, and takes out the names of devices by which the container asks. The kubelet names them so.
+pub fn apply(document: &mut Document, asked: &[DeviceRequest]) -> Result<()> {
     let asked: Vec<String> = asked.iter().map(ToString::to_string).collect();
-    let Some(annotations) = get(&document.root, "annotations") else {
+    let is_asked = |device: &&str| asked.contains(&device.trim().replace(':', "of"));
+    let Some(annotations) = get_mut(&mut document.root, "annotations") else {
         return Ok(());
     };
     let annotations = annotations
-        .as_object()
+        .as_object_mut()
         .ok_or_else(|| wrong_kind("annotations", "object"))?;
+    annotations.retain(|_, value| {
+        let devices = value.as_str().unwrap_or_default();
+        asked.is_empty() || !devices.split(',').all(|device| is_asked(&device))
+    });
     for (key, value) in annotations {
         if key.starts_with(SYSTEMD_DEVICES) {
             return Err(Error::new(format!(
@@ -31,11 +36,7 @@ pub fn check(document: &Document, asked: &[DeviceRequest]) -> Result<()> {
         let devices = value
             .as_str()
             .ok_or_else(|| wrong_kind(&format!("annotation {key}"), "string"))?;
-        if devices
-            .split(',')
-            .filter(|device| !asked.contains(&device.trim().replace(':', "of")))
-            .any(|device| brings_gpus(key, device))
-        {
+        if devices.split(',').any(|device| brings_gpus(key, device)) {
             return Err(Error::new(format!(
                 "annotation {key} asks for {devices} beside the slice"
             ))

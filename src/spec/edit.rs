@@ -56,7 +56,10 @@ pub fn edit(original: &[u8], grant: &Grant, host: &dyn HostView) -> Result<Edite
     let document = &mut document;
     hooks::take_out(document)?;
     let asked = marks::take_out(document)?;
-    annotations::check(document, &asked)?;
+    if !asked.is_empty() {
+        env::check_for_devices(document)?;
+    }
+    annotations::apply(document, &asked)?;
     let hooks = hooks::take_out_nvidia(document)?;
     let variables = env::apply(document, &grant.driver.env, grant.uuids, grant.share)?;
     gids::put(document, &grant.driver.additional_gids)?;

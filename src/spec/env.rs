@@ -2,7 +2,8 @@
 
 use super::document::{Document, array, get_mut, wrong_kind};
 use super::{MemoryShare, process};
-use runmig_lease::error::Result;
+use runmig_lease::error::{Error, Result};
+use runmig_lease::request::DEVICE_KINDS;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -46,6 +47,22 @@ const FRACTION: &str = "RUNMIG_GPU_MEMORY_FRACTION";
 /// The variable by which CUDA chooses among the container's devices. Its value may be meant for another container, or for
 /// the whole machine: CUDA then finds no device at all.
 const CUDA: &str = "CUDA_VISIBLE_DEVICES";
+
+/// Refuses a container whose environment names a CDI device of runmig. An nvidia-container-runtime that called runmig
+/// made a device of it, and it may be the image's.
+pub fn check_for_devices(document: &mut Document) -> Result<()> {
+    let names = |entry: &Value| {
+        let text = entry.as_str().and_then(|entry| entry.strip_prefix(VISIBLE));
+        text.is_some_and(|devices| DEVICE_KINDS.iter().any(|kind| devices.contains(kind)))
+    };
+    match variables(document)?.iter().any(names) {
+        false => Ok(()),
+        true => Err(Error::new(format!(
+            "cannot tell whether the user or the image asks: {VISIBLE} names a CDI device of runmig"
+        ))
+        .hint("take it out of the environment, and let the engine call runmig without nvidia-container-runtime")),
+    }
+}
 
 /// Sets the variables of the driver's files, then of the slices, each once. It removes variables that would
 /// add devices, and for a share those that would set limits. It returns those that named a device which the container

@@ -7,6 +7,7 @@ use runmig_lease::cdi;
 use runmig_lease::error::{Context, Error, Result};
 use runmig_lease::model::LeaseId;
 use runmig_lease::programs::HOOK;
+use runmig_lease::request::{self, DeviceRequest};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
@@ -16,6 +17,9 @@ const LEASE_FLAG: &str = "--lease";
 
 /// The argument of runmig's hook that limits the container's memory in the driver. It comes before the lease.
 const LIMIT_FLAG: &str = "--limit";
+
+/// The argument of runmig's hook that keeps what a CDI device asked, `slice=1g.10gb`: the edit has no hook of the device.
+pub const ASKED_FLAG: &str = "--asked";
 
 /// The lists with hooks of runmig: the release, and the limit.
 pub const STAGES: [&str; 2] = ["poststop", "createRuntime"];
@@ -48,6 +52,12 @@ pub fn is_ours<'a>(args: impl Iterator<Item = &'a str>) -> bool {
     let is_named = args.next() == Some(HOOK);
     args.next_if_eq(&LIMIT_FLAG);
     is_named && args.next() == Some(LEASE_FLAG)
+}
+
+/// Returns the request of a CDI device that the last of these arguments of a hook of runmig keeps.
+pub fn asked(args: &[String]) -> Option<DeviceRequest> {
+    let [.., flag, value] = args else { return None };
+    (flag == ASKED_FLAG).then(|| request::device_request(value))?
 }
 
 /// Returns whether runmig's hook in a config.json names this lease.

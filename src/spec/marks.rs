@@ -9,6 +9,7 @@ use runmig_lease::programs::{CLAIM, REQUEST, REQUEST_FILE};
 use runmig_lease::request::{self, DeviceRequest};
 use runmig_lease::store::ClaimName;
 use serde_json::Value;
+use std::error::Error as StdError;
 
 const NAMES: [&str; 3] = [CLAIM, REQUEST, REQUEST_FILE];
 
@@ -37,9 +38,7 @@ pub enum Meaning {
 impl Mark {
     /// Returns whether the hook has a mark's name, whatever else it is.
     pub fn is_named(&self) -> bool {
-        // Two lists of arguments stand in one here.
-        let names = if self.is_odd { usize::MAX } else { 1 };
-        is_named(&self.path) || self.args.iter().take(names).any(|arg| is_named(arg))
+        is_named(&self.path) || self.args.first().is_some_and(|first| is_named(first))
     }
 
     /// Returns what the hook means, if its path is that of the installed program.
@@ -67,16 +66,17 @@ impl Mark {
     }
 
     /// Returns the error for a hook that runmig does not believe.
-    pub fn refused(&self, why: &str) -> Error {
+    pub fn refused(&self, why: impl Into<Box<dyn StdError + Send + Sync>>) -> Error {
         let words: Vec<&str> = self.args.iter().map(String::as_str).collect();
         let text: String = words.join(" ").chars().take(160).collect();
         Error::new(format!(
-            "cannot believe hook {} ({}) in {} of config.json: {why}",
+            "cannot believe hook {} ({}) in {} of config.json",
             printable(&self.path),
             printable(&text),
             printable(&self.stage),
         ))
-        .hint("find the CDI file or the engine's folder of hooks that has it, and remove the hook; migctl configure cdi writes runmig's files anew")
+        .hint("remove the hook from the CDI file or the folder of hooks that has it; migctl configure cdi writes runmig's files anew")
+        .caused_by(why)
     }
 }
 

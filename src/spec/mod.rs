@@ -30,7 +30,7 @@ mod tokens;
 pub use cgroups::{CgroupManager, cgroup};
 pub use door::{Door, door};
 pub use edit::{DriverFiles, Edited, Grant, MemoryShare, edit, strip, uses_user_namespace};
-pub use hooks::HookCommand;
+pub use hooks::{ASKED_FLAG, HookCommand};
 pub use host::{Host, HostView, Source};
 pub use marks::{Mark, Meaning};
 pub use mounts::{check_dev, has_libcuda};

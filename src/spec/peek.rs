@@ -6,14 +6,14 @@
 //! refuses a request that readers could read differently. Without a request it refuses nothing.
 
 use super::document::{LIMIT, not_json};
-use super::hooks::{STAGES, is_ours};
+use super::hooks::{self, STAGES, is_ours};
 use super::marks::Mark;
 use super::oci::is_same;
 use super::tokens::{Malformed, Text, Token, Tokens};
 use memchr::memmem;
 use runmig_lease::error::{Error, Result, printable};
 use runmig_lease::files;
-use runmig_lease::request;
+use runmig_lease::request::{self, DeviceRequest};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -38,6 +38,8 @@ pub struct Peek {
     pub annotations: BTreeMap<String, String>,
     /// Says whether the file has runmig's hook, which an earlier create left in its edit.
     pub marked: bool,
+    /// The requests of CDI devices that an edit of runmig keeps.
+    pub kept: Vec<DeviceRequest>,
     /// The hooks by which CDI devices mark the container.
     pub marks: Vec<Mark>,
     /// The reason for which readers could read the annotations differently.
@@ -162,7 +164,11 @@ impl Seen {
         {
             self.args
                 .push(text.map_or(String::new(), |t| t.lossy().into_owned()));
-            self.peek.marked |= is_ours(self.args.iter().map(String::as_str));
+            if is_ours(self.args.iter().map(String::as_str)) {
+                self.peek.marked = true;
+                let kept = hooks::asked(&self.args).filter(|asked| !self.peek.kept.contains(asked));
+                self.peek.kept.extend(kept);
+            }
         }
         self.take_hook(token, text);
         match token {
@@ -200,7 +206,11 @@ impl Seen {
                 is_first && exact.is_some() && key == "path"
             }
             ([Some(key)], _) if is_same(key, "args") => {
-                hook.args.is_empty() && matches!(token, Token::Array) && key == "args"
+                let is_first = hook.args.is_empty();
+                if !hook.is_named() {
+                    hook.args.clear();
+                }
+                is_first && matches!(token, Token::Array) && key == "args"
             }
             ([Some(key), None], _) if is_same(key, "args") => {
                 hook.args.push(lossy());
@@ -356,7 +366,7 @@ mod tests {
             ),
             (
                 r#"{"path":"/x","args":["a"],"args":["runmig-request"]}"#,
-                "/x a runmig-request *",
+                "/x runmig-request *",
             ),
             (
                 r#"{"path":"/y","ARGS":["runmig-claim"]}"#,
@@ -379,7 +389,7 @@ mod tests {
             assert_eq!(seen, [format!("prestart {shown}")], "{hook}");
         }
         for other in [
-            r#"{"path":"/x","args":["a","runmig-request"]}"#,
+            r#"{"path":"/x","args":["a","runmig-request"],"env":["A=1"]}"#,
             r#"{"path":"/runmig-request/x"}"#,
         ] {
             let seen = marks(&format!(r#"{{"createRuntime":[{other}]}}"#));

@@ -109,15 +109,23 @@ impl<'a> Cri<'a> {
             Engine::Containerd1 | Engine::Containerd2 => {
                 containerd::configure(&cri);
                 cri.up();
-                containerd::import(&cri, &image);
+                cri.import(&image);
             }
             Engine::Crio => {
                 crio::configure(&cri);
-                crio::import(&cri, &image);
+                cri.import(&image);
                 cri.up();
             }
         }
         Some(cri)
+    }
+
+    /// Takes the image of an archive, in place of one of the same name.
+    pub fn import(&self, image: &Path) {
+        match self.engine {
+            Engine::Containerd1 | Engine::Containerd2 => containerd::import(self, image),
+            Engine::Crio => crio::import(self, image),
+        }
     }
 
     /// As `containerd 1.6.20`.

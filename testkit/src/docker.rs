@@ -29,7 +29,7 @@ pub struct Docker {
     dockerd: Option<Going>,
 }
 
-const IMAGE: &str = "runmig:e2e";
+pub const IMAGE: &str = "runmig:e2e";
 
 /// One with live-restore, in which containers outlive their engine, or one without.
 pub fn with(live_restore: bool, test: impl Fn(&Setup, &mut Docker)) {
@@ -191,6 +191,13 @@ impl Docker {
         let (name, tag) = IMAGE.split_once(':').unwrap();
         let path = format!("/images/create?fromSrc=-&repo={name}&tag={tag}");
         call(&self.socket(), "POST", &path, &image).unwrap().ok();
+    }
+
+    /// Loads an archive of an image.
+    #[track_caller]
+    pub fn load(&self, archive: &[u8]) {
+        let said = call(&self.socket(), "POST", "/images/load", archive);
+        said.unwrap().ok();
     }
 
     /// An answer from the API.

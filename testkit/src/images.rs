@@ -1,8 +1,8 @@
-//! The one image that the tests run, made here and pulled from nowhere: busybox, in an OCI archive.
+//! The image that the tests run, made here and pulled from nowhere: busybox, in an OCI archive.
 
 use super::bundle::rootfs;
 use super::process::said;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,12 +14,32 @@ pub const IMAGE: &str = "localhost/runmig-test:1";
 /// Ends when it is told to: as a first process it would not by itself.
 pub const STAYS: &str = "trap 'exit 0' TERM INT; while :; do sleep 1000 & wait; done";
 
+/// What an image says beside its programs.
+#[derive(Default)]
+pub struct Says<'a> {
+    pub environment: &'a [&'a str],
+    /// Labels, and annotations of its manifest and of the index.
+    pub notes: &'a [(&'a str, &'a str)],
+    /// Files by their paths without the first slash.
+    pub files: &'a [(&'a str, String)],
+}
+
 /// Writes the archive into a folder that is not there yet; its path.
 pub fn archive(dir: &Path) -> PathBuf {
+    archive_of(dir, IMAGE, &Says::default())
+}
+
+/// The same for an image with a name and with more in it.
+pub fn archive_of(dir: &Path, name: &str, says: &Says<'_>) -> PathBuf {
     let (layout, layer) = (dir.join("layout"), dir.join("layer.tar"));
     let blobs = layout.join("blobs/sha256");
     fs::create_dir_all(&blobs).unwrap();
     rootfs(&dir.join("rootfs"));
+    for (file, text) in says.files {
+        let file = dir.join("rootfs").join(file);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, text).unwrap();
+    }
     tar(&dir.join("rootfs"), &layer);
 
     let blob = |bytes: &[u8], media: &str| {
@@ -29,22 +49,36 @@ pub fn archive(dir: &Path) -> PathBuf {
         json!({"mediaType": media, "digest": format!("sha256:{hash}"), "size": bytes.len()})
     };
     let layer = blob(&fs::read(layer).unwrap(), "layer.v1.tar");
+    let notes: Map<String, Value> = { says.notes.iter() }
+        .map(|(key, value)| ((*key).to_owned(), json!(value)))
+        .collect();
+    let environment: Vec<&str> = ["PATH=/bin"]
+        .iter()
+        .chain(says.environment)
+        .copied()
+        .collect();
     let config = json!({
         "architecture": architecture(),
         "os": "linux",
-        "config": {"Entrypoint": ["/bin/sh", "-c", STAYS], "Env": ["PATH=/bin"]},
+        "config": {"Entrypoint": ["/bin/sh", "-c", STAYS], "Env": environment, "Labels": notes},
         "rootfs": {"type": "layers", "diff_ids": [layer["digest"]]},
     });
     let config = blob(config.to_string().as_bytes(), "config.v1+json");
     let media = "application/vnd.oci.image.manifest.v1+json";
-    let manifest =
-        json!({"schemaVersion": 2, "mediaType": media, "config": config, "layers": [layer]});
+    let manifest = json!({
+        "schemaVersion": 2, "mediaType": media, "config": config, "layers": [layer],
+        "annotations": notes,
+    });
     let mut manifest = blob(manifest.to_string().as_bytes(), "manifest.v1+json");
     // podman reads the one, containerd the other.
-    manifest["annotations"] = json!({
-        "org.opencontainers.image.ref.name": IMAGE,
-        "io.containerd.image.name": IMAGE,
-    });
+    let mut annotations = notes;
+    for key in [
+        "org.opencontainers.image.ref.name",
+        "io.containerd.image.name",
+    ] {
+        annotations.insert(key.to_owned(), json!(name));
+    }
+    manifest["annotations"] = Value::Object(annotations);
     let write = |name: &str, value: Value| fs::write(layout.join(name), value.to_string()).unwrap();
     write("oci-layout", json!({"imageLayoutVersion": "1.0.0"}));
     write(

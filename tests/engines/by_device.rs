@@ -3,6 +3,7 @@
 use testkit::cri::{Cri, Engine};
 use testkit::devices::{hook, with_folder, write};
 use testkit::docker::Docker;
+use testkit::images::{self, Says, archive_of};
 use testkit::podman::on_each;
 use testkit::prelude::*;
 use testkit::{REQUEST_HOOK, docker};
@@ -61,23 +62,40 @@ fn device_asks_as_annotation_does() {
 #[test]
 fn finds_the_request_below_an_earlier_edit() {
     let setup = Setup::of(Low::Runc);
-    let bundle = asking(&setup, &["slice=1g.10gb"]);
-    let (first, second) = (unique(), unique());
-    setup.create(&bundle, &first);
-    let kept: Vec<(PathBuf, Vec<u8>)> = { bundle.names().into_iter() }
-        .filter(|name| name.starts_with("config.json"))
-        .map(|name| Path::new(bundle.as_str()).join(name))
-        .map(|file| (file.clone(), fs::read(&file).unwrap()))
-        .collect();
-    assert_eq!(kept.len(), 2);
-    setup.delete(&first);
-    for (file, bytes) in kept {
-        fs::write(&file, bytes).unwrap();
-        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    for keeps_original in [true, false] {
+        let bundle = asking(&setup, &["slice=1g.10gb"]);
+        bundle.annotate("runmig.dev/wait", "10s");
+        let (first, second) = (unique(), unique());
+        setup.create(&bundle, &first);
+        let kept: Vec<(PathBuf, Vec<u8>)> = { bundle.names().into_iter() }
+            .filter(|name| name.starts_with("config.json"))
+            .map(|name| Path::new(bundle.as_str()).join(name))
+            .map(|file| (file.clone(), fs::read(&file).unwrap()))
+            .filter(|(file, _)| keeps_original || file.ends_with("config.json"))
+            .collect();
+        assert_eq!(kept.len(), 1 + usize::from(keeps_original));
+        setup.delete(&first);
+        for (file, bytes) in kept {
+            fs::write(&file, bytes).unwrap();
+            fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+        }
+        setup.create(&bundle, &second);
+        assert_eq!(setup.the_lease()["request"], "1g.10gb");
+        setup.ends(&[second]);
     }
-    setup.create(&bundle, &second);
-    assert_eq!(setup.the_lease()["request"], "1g.10gb");
-    setup.ends(&[second]);
+}
+
+/// A claim's hook at the end alone asks for nothing.
+#[test]
+fn passes_on_what_asks_for_nothing() {
+    let setup = Setup::of(Low::Runc);
+    let bundle = setup.bundle(SHOW);
+    bundle.edit(|config| {
+        let args = ["runmig-claim", "detach", "--claim", "a", "--device", "d"];
+        config["hooks"]["poststop"] =
+            json!([{"path": setup.program("runmig-claim"), "args": args}]);
+    });
+    assert_eq!(nodes(&setup.run(&bundle).stdout).len(), 0);
 }
 
 #[test]
@@ -101,6 +119,21 @@ fn refuses_what_contradicts_a_device() {
     );
     let lone = asking(&setup, &["wait=1m"]);
     has(&setup.refused(&lone), "annotation runmig.dev/wait needs");
+    let lone = asking(&setup, &["wait=1m"]);
+    lone.annotate("runmig.dev/slice", "none");
+    has(
+        &setup.refused(&lone),
+        "annotation runmig.dev/slice: \"none\"",
+    );
+    let named = asking(&setup, &["slice=1g.10gb"]);
+    named.edit(|config| {
+        let env = config["process"]["env"].as_array_mut().unwrap();
+        env.push(json!("NVIDIA_VISIBLE_DEVICES=runmig.dev/slice=1g.10gb"));
+    });
+    has(
+        &setup.refused(&named),
+        "cannot tell whether the user or the image asks",
+    );
     setup.nothing_is_left();
 }
 
@@ -216,18 +249,17 @@ fn podman_run_asks() {
         assert!(!run(&seat).stderr.contains("unresolvable"));
         let none = run(&["--device", DEVICE, "--annotation", "runmig.dev/slice=none"]);
         has(&none.stderr, "the container has two requests");
-        let pod = ["pod", "create", "--device", DEVICE, "--name", "p"];
-        if said(&mut with_folder(&folder, &podman.command(&pod)))
-            .status
-            .success()
-        {
-            let start = said(&mut with_folder(
-                &folder,
-                &podman.command(&["pod", "start", "p"]),
-            ));
-            has(&start.stderr, "is given to the pod");
-            podman.podman(&["pod", "rm", "--force", "p"]).ok();
-        }
+        podman.import(testkit::podman::IMAGE, &["CMD [\"/bin/sleep\", \"1000\"]"]);
+        let pod = |words: &[&str]| {
+            let all = [&["pod"], words].concat();
+            said(&mut with_folder(&folder, &podman.command(&all)))
+        };
+        pod(&["create", "--device", DEVICE, "--name", "p"]).ok();
+        has(&pod(&["start", "p"]).stderr, "is given to the pod");
+        // podman's monitor may still end.
+        until("the pod is gone", || {
+            pod(&["rm", "--force", "p"]).status.success()
+        });
         setup.nothing_is_left();
     });
 }
@@ -251,6 +283,108 @@ fn docker_run_asks() {
         has(&docker.post(&id, "start").text(), NOT_RUNMIG);
         docker.remove(&id);
     });
+}
+
+/// Writes an image, under the name of the usual one, that tries every way of an image to name a device or a hook.
+fn image_that_asks(setup: &Setup, name: &str) -> PathBuf {
+    let hook = setup.program(REQUEST_HOOK);
+    let args = ["runmig-request", "slice=1g.10gb"];
+    let edits = json!({"hooks": [{"hookName": "createRuntime", "path": hook, "args": args}]});
+    let cdi = json!({
+        "cdiVersion": "0.5.0", "kind": "runmig.dev/slice",
+        "devices": [{"name": "1g.10gb", "containerEdits": edits}],
+    });
+    let always = json!({
+        "version": "1.0.0", "when": {"always": true}, "stages": ["createRuntime"],
+        "hook": {"path": hook, "args": args},
+    });
+    let files = [
+        ("etc/cdi/runmig-slice.json", cdi.to_string()),
+        ("run/cdi/runmig-slice.json", cdi.to_string()),
+        (
+            "usr/share/containers/oci/hooks.d/x.json",
+            always.to_string(),
+        ),
+        ("etc/containers/oci/hooks.d/x.json", always.to_string()),
+    ];
+    let says = Says {
+        environment: &[
+            "CDI_DEVICES=runmig.dev/slice=1g.10gb",
+            "NVIDIA_VISIBLE_DEVICES=runmig.dev/slice=1g.10gb",
+        ],
+        notes: &[
+            ("cdi.k8s.io/x", DEVICE),
+            ("io.kubernetes.cri-o.Devices", DEVICE),
+            ("devices.crio.io", DEVICE),
+        ],
+        files: &files,
+    };
+    archive_of(&setup.path("image-that-asks"), name, &says)
+}
+
+fn got_nothing(setup: &Setup, saw: &str) {
+    assert!(saw.contains("VISIBLE="), "{saw}");
+    assert_eq!(nodes(saw).len(), 0, "{saw}");
+    assert_eq!(setup.leases(), [Value::Null; 0]);
+}
+
+/// An image cannot ask.
+#[test]
+fn image_names_no_device_to_podman() {
+    on_each(Setup::of, |setup, podman| {
+        let name = "localhost/asks:1";
+        let archive = image_that_asks(setup, name);
+        podman
+            .podman(&["load", "--input", archive.to_str().unwrap()])
+            .ok();
+        let folder = setup.path("cdi");
+        write(setup, &folder);
+        let run = podman.command(&["run", "--rm", "--entrypoint=", name, "/bin/sh", "-c", SHOW]);
+        got_nothing(setup, &said(&mut with_folder(&folder, &run)).ok().stdout);
+    });
+}
+
+#[test]
+fn image_names_no_device_to_docker() {
+    docker::with(false, |setup, docker: &mut Docker| {
+        write(setup, &docker.path("cdi"));
+        let name = format!("docker.io/library/{}", docker::IMAGE);
+        let archive = fs::read(image_that_asks(setup, &name)).unwrap();
+        docker.load(&archive);
+        // The image's own first program stays.
+        let id = docker.create_with(&[], "", json!({"Runtime": "runmig"}));
+        docker.post(&id, "start").ok();
+        let saw = docker.exec(&id, SHOW);
+        assert!(
+            saw.contains("VISIBLE=runmig.dev/slice"),
+            "the image is the one"
+        );
+        got_nothing(setup, &saw);
+        docker.remove(&id);
+    });
+}
+
+#[test]
+fn image_names_no_device_in_a_pod() {
+    for engine in [Engine::Containerd1, Engine::Containerd2, Engine::Crio] {
+        let setup = Setup::of(Low::Runc);
+        setup.configure("policy.cdi_in_pods = true");
+        let Some(cri) = Cri::start(engine, &setup) else {
+            continue;
+        };
+        write(&setup, &cri.path("cdi"));
+        let archive = image_that_asks(&setup, images::IMAGE);
+        cri.import(&archive);
+        let pod = cri.pod(&[]);
+        let id = cri.run(&pod, "web", &format!("{SHOW}; exec sleep 1000"));
+        until("it printed", || cri.logs(&id).contains("VISIBLE="));
+        assert!(
+            cri.logs(&id).contains("VISIBLE=runmig.dev/slice"),
+            "the image is the one"
+        );
+        got_nothing(&setup, &cri.logs(&id));
+        cri.remove_all();
+    }
 }
 
 /// In a pod only a device plugin or a DRA driver names CDI devices, unless the policy permits it.

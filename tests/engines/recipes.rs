@@ -81,6 +81,7 @@ fn follow(setup: &Setup, name: &str, image: &str, programs: &Path, environment: 
         let said = said(&mut shell);
         assert_eq!(&said.stdout, output, "{command}\n{}", said.stderr);
         assert!(said.status.success(), "{command}\n{}", said.stderr);
+        until("all is back", || setup.leases().is_empty());
         setup.nothing_is_left();
     }
 }

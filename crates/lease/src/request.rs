@@ -9,7 +9,7 @@ mod wanted;
 
 pub use device::{DEVICE_KINDS, DeviceRequest, device_name, device_request, with_devices};
 pub use engine::{
-    Deadline, Engine, Identity, Image, ImageAnnotations, believed, deadline, identity,
+    Besides, Deadline, Engine, Identity, Image, ImageAnnotations, believed, deadline, identity,
     podman_version,
 };
 

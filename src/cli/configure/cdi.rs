@@ -12,14 +12,24 @@ use std::path::{Path, PathBuf};
 #[derive(Default)]
 pub struct Said {
     pub dirs: Vec<PathBuf>,
-    /// Says whether the engine loses CDI devices in silence.
-    pub is_off: bool,
+    enabled: Option<bool>,
 }
 
 impl Said {
     /// Reads a file that the engine reads after those before.
     pub fn read(&mut self, file: &impl Serialize) {
         self.collect(&serde_json::to_value(file).unwrap_or_default());
+    }
+
+    /// Returns whether an engine, as `containerd 1.6.20`, starts a container without the CDI devices that it names.
+    /// containerd 1.7 has CDI, turned off.
+    pub fn loses_devices(&self, engine: &str) -> bool {
+        let version = engine.strip_prefix("containerd 1.");
+        let minor = version.and_then(|rest| rest.split('.').next()?.parse::<u32>().ok());
+        match minor {
+            Some(minor) => minor < 7 || self.enabled != Some(true),
+            None => self.enabled == Some(false),
+        }
     }
 
     fn collect(&mut self, tree: &Value) {
@@ -30,18 +40,11 @@ impl Said {
                     let dirs = dirs.filter_map(Value::as_str).map(PathBuf::from);
                     self.dirs.extend(dirs);
                 }
-                "enable_cdi" => self.is_off = *value == Value::Bool(false),
+                "enable_cdi" => self.enabled = value.as_bool(),
                 _ => self.collect(value),
             }
         }
     }
-}
-
-/// Returns whether an engine is too old for CDI: `containerd 1.6.20`. 1.7 has it, at first turned off.
-pub fn is_unknown_to(engine: &str) -> bool {
-    let version = engine.strip_prefix("containerd 1.");
-    let minor = version.and_then(|rest| rest.split('.').next()?.parse::<u32>().ok());
-    minor.is_some_and(|minor| minor < 7)
 }
 
 /// Returns the line that runmig's configuration lacks for these folders of an engine.

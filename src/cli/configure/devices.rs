@@ -41,6 +41,7 @@ pub fn plan(task: &Task<'_>) -> Result<Plan> {
         task.own_file(&file, text)
     });
     let changes: Result<Vec<_>> = changes.into_iter().collect();
+    let changes = changes.map_err(|e| e.hint("move that file or folder away"));
     Ok(Plan::new("CDI files".to_owned(), changes?))
 }
 
@@ -67,7 +68,7 @@ fn specification(kind: &str, name: &str, hook: &Path) -> String {
     };
     for value in values(name) {
         device(device_name(&value), &value);
-        // Compose cuts a device's name at a colon; others may like it better.
+        // As kind:of, for users of engines that take it; compose cuts a name at the colon.
         if value.contains('/') {
             device(value.replace('/', ":"), &value);
         }

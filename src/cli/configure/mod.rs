@@ -172,6 +172,8 @@ impl Plan {
 }
 
 pub fn run(options: &Options, format: Format) -> Result<i32> {
+    // Users' engines read some of the files.
+    nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o022));
     if !options.dry_run && options.root.is_none() && !nix::unistd::geteuid().is_root() {
         return Err(
             Error::new("cannot configure an engine: only root can write below /etc")
@@ -307,7 +309,7 @@ pub fn registration(engine: Engine, folder: &Path, root: &Path) -> Result<Regist
         Some(e) => Err(e),
         None => Ok(Registration::Yes {
             files: files(false),
-            loses_devices: plan.cdi.is_off || cdi::is_unknown_to(&plan.engine),
+            loses_devices: plan.cdi.loses_devices(&plan.engine),
             version: plan.engine,
             restart: plan.restart,
         }),
@@ -352,13 +354,20 @@ fn show(plan: &Plan, name: &str, options: &Options, format: Format) {
         return;
     }
     if !changed {
-        output::line(&match options.remove {
-            false => format!("{}: {name} is registered, nothing to change", plan.engine),
-            true => format!(
-                "{}: {name} is not registered, nothing to change",
-                plan.engine
-            ),
-        });
+        let what = match options.engine {
+            Engine::Cdi => "they are".to_owned(),
+            _ => format!("{} is", name),
+        };
+        let state = match (options.engine, options.remove) {
+            (Engine::Cdi, false) => "up to date",
+            (Engine::Cdi, true) => "not there",
+            (_, false) => "registered",
+            (_, true) => "not registered",
+        };
+        output::line(&format!(
+            "{}: {what} {state}, nothing to change",
+            plan.engine
+        ));
     }
     for change in plan.changes.iter().filter(|c| c.changes()) {
         match options.dry_run {

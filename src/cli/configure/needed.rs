@@ -40,7 +40,7 @@ fn is_of(engine: Engine, name: &str, container: &Container) -> bool {
         Engine::Docker => bundle.contains(&format!("{TASKS}moby/")),
         Engine::Crio => is_crio && !bundle.contains(TASKS),
         Engine::Podman => !is_crio && bundle.ends_with("/userdata"),
-        // A container that asked by a device needs it no more.
+        // A container that runs does not need them to end.
         Engine::Cdi => false,
     }
 }

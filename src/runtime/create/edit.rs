@@ -89,6 +89,9 @@ impl Slicing<'_> {
         if let Some(file) = &self.front.config.file {
             args.extend(["--config".to_owned(), utf8(file)?]);
         }
+        for device in &self.asking.devices {
+            args.extend([spec::ASKED_FLAG.to_owned(), device.argument()]);
+        }
         let door = leases.iter().find_map(|held| self.leases.door(held));
         let grant = Grant {
             uuids: &uuids,

@@ -17,6 +17,14 @@ pub struct DeviceRequest {
     pub value: String,
 }
 
+impl DeviceRequest {
+    /// Returns the argument of the device's hook, as `device_request` reads it.
+    pub fn argument(&self) -> String {
+        let kind = self.key.strip_prefix(DOMAIN).unwrap_or(self.key);
+        format!("{kind}={}", self.value)
+    }
+}
+
 impl fmt::Display for DeviceRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
@@ -94,6 +102,18 @@ pub fn with_devices(
         .chain(waits.map(|(key, value)| (*key, value.trim())))
         .collect();
     let asked: BTreeSet<(&str, &str)> = devices.iter().map(|d| (d.key, d.value.as_str())).collect();
+    let gives = |(key, value): &(&str, &str)| *key != WAIT && *value != "none";
+    let other = devices.iter().find(|d| d.key != WAIT && d.key != GPU);
+    if let (Some(gpu), Some(other)) = (devices.iter().find(|d| d.key == GPU), other) {
+        return Err(two(&gpu.to_string(), &format!("device {other}")));
+    }
+    let none = said.iter().find(|(key, _)| *key != WAIT);
+    if let (Some((key, _)), false) = (none, said.iter().chain(&asked).any(gives)) {
+        return Err(two(
+            &first.to_string(),
+            &format!("annotation {key}: \"none\""),
+        ));
+    }
     // What is to be given and the time to wait are each said in one place, or twice alike.
     for is_part in [|key: &str| key != WAIT, |key: &str| key == WAIT] {
         let [by_device, by_annotation] = [&asked, &said].map(|all| {
@@ -121,7 +141,7 @@ fn two(one: &str, other: &str) -> Error {
     Error::new(format!(
         "the container has two requests: device {one}, and {other}"
     ))
-    .hint("take one of them away")
+    .hint("remove one of them")
 }
 
 #[cfg(test)]
@@ -230,6 +250,12 @@ mod tests {
         }
         assert!(told(&[], &["slice=1g.10gb", "gpu=1"], false).is_err());
         assert!(told(&[], &["wait=1m"], false).is_err());
+        let none = told(&[(SLICE, "none")], &["wait=1m"], false);
+        assert!(
+            none.unwrap_err()
+                .line()
+                .contains("runmig.dev/slice: \"none\"")
+        );
     }
 
     #[test]

@@ -54,8 +54,17 @@ pub enum ImageAnnotations {
     Allow,
 }
 
-/// Returns the annotations that the engine or the user set. `gets_else`: the container gets something if nobody asks, so `none`
-/// takes that away.
+/// What asks for the container besides its annotations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Besides {
+    Nothing,
+    /// The configuration of its runtime, if nobody else does: an image's `none` would take that away.
+    Runtime,
+    /// A CDI device, which no image can give it.
+    Device,
+}
+
+/// Returns the annotations that the engine or the user set.
 ///
 /// # Errors
 /// An image may have set one that would count. Without it the container could start with another slice than
@@ -64,10 +73,10 @@ pub fn believed(
     annotations: Vec<(String, String)>,
     engine: Engine,
     rule: ImageAnnotations,
-    gets_else: bool,
+    besides: Besides,
 ) -> Result<Vec<(String, String)>> {
     match engine {
-        Engine::Podman(image) => podman(annotations, image, rule, gets_else),
+        Engine::Podman(image) => podman(annotations, image, rule, besides),
         // The author of a pod may write this, under CRI-O.
         Engine::Other => Ok(annotations
             .into_iter()
@@ -80,7 +89,7 @@ fn podman(
     mut annotations: Vec<(String, String)>,
     image: Image,
     rule: ImageAnnotations,
-    gets_else: bool,
+    besides: Besides,
 ) -> Result<Vec<(String, String)>> {
     annotations.retain(|(key, value)| match key.as_str() {
         SANDBOX_ID => !image.carries(key, value),
@@ -100,6 +109,10 @@ fn podman(
     if rule == ImageAnnotations::Allow {
         return Ok(annotations);
     }
+    // The user has said by the device what the container gets.
+    annotations.retain(|(key, value)| {
+        !(besides == Besides::Device && is_ours(key) && image.carries(key, value))
+    });
     let doubtful = |key: &str, value: &str| is_ours(key) && image.may_carry(key, value);
     // Otherwise `none` gives nothing, so it counts whether the user or the image said it.
     let is_kind = |key: &str| [SLICE, SHARE, GPU].contains(&key);
@@ -108,7 +121,9 @@ fn podman(
     let is_asking = annotations.iter().any(|(key, value)| asks(key, value));
     if !is_asking && annotations.iter().any(|(key, value)| is_none(key, value)) {
         let mut nones = annotations.iter().filter(|(k, v)| is_none(k, v));
-        if let Some((key, value)) = nones.find(|(k, v)| gets_else && doubtful(k, v)) {
+        if let Some((key, value)) =
+            nones.find(|(k, v)| besides == Besides::Runtime && doubtful(k, v))
+        {
             return Err(refused(key, value, image));
         }
         annotations.retain(|(key, value)| is_none(key, value) || !doubtful(key, value));
@@ -324,7 +339,12 @@ mod tests {
 
     fn under(rule: ImageAnnotations, image: Pairs, user: Pairs) -> Result<Option<Request>> {
         let engine = Engine::Podman(Image::Carries(owned(image)));
-        parse(&believed(merged(image, user), engine, rule, false)?)
+        parse(&believed(
+            merged(image, user),
+            engine,
+            rule,
+            Besides::Nothing,
+        )?)
     }
 
     fn asked(image: Pairs, user: Pairs) -> Option<Request> {
@@ -425,7 +445,7 @@ mod tests {
         ];
         let engine = Engine::Podman(Image::Carries(Vec::new()));
         let all = merged(&claims, &[SMALL, (MANAGER, "cri-o")]);
-        let all = believed(all, engine, ImageAnnotations::Refuse, false).unwrap();
+        let all = believed(all, engine, ImageAnnotations::Refuse, Besides::Nothing).unwrap();
         assert_eq!(identity(&all).unwrap(), Identity::default());
         assert_eq!(deadline(&all).unwrap().engine, "podman");
     }
@@ -435,7 +455,7 @@ mod tests {
         let of = |image: Pairs, user: Pairs| {
             let engine = Engine::Podman(Image::Carries(owned(image)));
             let rule = ImageAnnotations::Refuse;
-            let counts = believed(merged(image, user), engine, rule, true)?;
+            let counts = believed(merged(image, user), engine, rule, Besides::Runtime)?;
             Ok::<_, Error>(counts.iter().any(|(key, _)| is_ours(key)))
         };
         for none in [NONE, (GPU, "none"), (SHARE, " none")] {
@@ -451,13 +471,20 @@ mod tests {
         assert!(!of(&[ITS, NAME], &[]).unwrap());
         let unknown = Engine::Podman(Image::Unknown(Error::new("no record")));
         let all = merged(&[], &[NONE]);
-        assert!(believed(all, unknown, ImageAnnotations::Refuse, true).is_err());
+        assert!(believed(all, unknown, ImageAnnotations::Refuse, Besides::Runtime).is_err());
     }
 
     #[test]
     fn refuses_what_no_record_tells() {
         let unknown = || Engine::Podman(Image::Unknown(Error::new("no record")));
-        let look = |user: Pairs, rule| parse(&believed(merged(&[], user), unknown(), rule, false)?);
+        let look = |user: Pairs, rule| {
+            parse(&believed(
+                merged(&[], user),
+                unknown(),
+                rule,
+                Besides::Nothing,
+            )?)
+        };
         let line = look(&[SMALL], ImageAnnotations::Refuse).unwrap_err().line();
         assert_eq!(
             line,
@@ -479,8 +506,23 @@ mod tests {
             ("io.kubernetes.cri-o.ContainerType", "container"),
             ("io.kubernetes.pod.namespace", "team-a"),
         ];
-        let all = believed(owned(&fake), Engine::Other, ImageAnnotations::Refuse, false).unwrap();
+        let all = believed(
+            owned(&fake),
+            Engine::Other,
+            ImageAnnotations::Refuse,
+            Besides::Nothing,
+        )
+        .unwrap();
         assert_eq!(deadline(&all).unwrap().engine, "CRI-O");
         assert_eq!(identity(&all).unwrap().namespace.as_deref(), Some("team-a"));
+    }
+
+    #[test]
+    fn image_says_nothing_beside_a_device() {
+        let engine = || Engine::Podman(Image::Carries(owned(&[SMALL, (GPU, "none"), LONG])));
+        let all = merged(&[SMALL, (GPU, "none"), LONG], &[POD]);
+        let kept = believed(all, engine(), ImageAnnotations::Refuse, Besides::Device).unwrap();
+        let ours: Vec<_> = kept.iter().filter(|(key, _)| is_ours(key)).collect();
+        assert_eq!(ours, owned(&[POD]).iter().collect::<Vec<_>>());
     }
 }
