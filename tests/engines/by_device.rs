@@ -6,7 +6,7 @@ use testkit::docker::Docker;
 use testkit::images::{self, Says, archive_of};
 use testkit::podman::on_each;
 use testkit::prelude::*;
-use testkit::{REQUEST_HOOK, docker};
+use testkit::{REQUEST_HOOK, docker, table};
 
 const DEVICE: &str = "runmig.dev/slice=1g.10gb";
 const NOT_RUNMIG: &str = "cannot give slice 1g.10gb: the runtime of this container is not runmig; hint: add --runtime \
@@ -261,6 +261,7 @@ fn podman_run_asks() {
             pod(&["rm", "--force", "p"]).status.success()
         });
         setup.nothing_is_left();
+        table::passed(&podman.name(), "a slice by device");
     });
 }
 
@@ -282,6 +283,7 @@ fn docker_run_asks() {
         let id = docker.create_with(&[], "true", plain);
         has(&docker.post(&id, "start").text(), NOT_RUNMIG);
         docker.remove(&id);
+        table::passed(&docker.name(), "a slice by device");
     });
 }
 
@@ -415,6 +417,7 @@ fn pods_ask_if_policy_permits() {
             assert_eq!(setup.leases().len(), usize::from(permits));
             cri.remove_all();
             setup.nothing_is_left();
+            table::passed(&cri.name(), "a slice by device");
         }
     }
 }

@@ -45,6 +45,7 @@ fn runtime_asks_for_containers() {
             );
         }
         setup.nothing_is_left();
+        testkit::table::passed(&podman.name(), "a slice by the runtime's request");
     });
 }
 

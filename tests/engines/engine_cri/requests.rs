@@ -184,4 +184,5 @@ fn runtime_gives_each_container_a_slice(cri: &mut Cri) {
     let slices = [&one, &two, &ephemeral].map(|id| has(cri, id, "1g.10gb").uuid);
     assert_eq!(BTreeSet::from(slices).len(), 3);
     has_none(cri, &log);
+    passed(cri, "a slice by the runtime's request");
 }

@@ -88,5 +88,6 @@ fn runtime_asks_for_containers() {
         assert_eq!(nodes(&docker.logs(&id)).len(), 0);
         docker.remove(&id);
         setup.nothing_is_left();
+        testkit::table::passed(&docker.name(), "a slice by the runtime's request");
     });
 }
