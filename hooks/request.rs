@@ -1,5 +1,5 @@
 //! The hook of a CDI device that asks runmig for a GPU. runmig takes it out, so it runs where the runtime is another one,
-//! and ends the container's create: none starts without the GPU that it asks for.
+//! and ends the create, so that no container starts without its GPU.
 
 use std::io::Write;
 

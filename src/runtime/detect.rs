@@ -5,7 +5,7 @@ use super::{Front, companion, delete, named, podman};
 use crate::spec::bundle::{self, Bundle, peek_config};
 use crate::spec::{Mark, Meaning, Peek};
 use runmig_lease::error::{Context, Error, Result};
-use runmig_lease::programs::{CLAIM, REQUEST_FILE};
+use runmig_lease::programs::{CLAIM, HOOK, REQUEST_FILE};
 use runmig_lease::request::{self, Besides, DeviceRequest, Request};
 use runmig_lease::store::ClaimName;
 use runmig_lease::trust;
@@ -73,7 +73,10 @@ pub fn request<'a>(front: &'a Front<'_>) -> Result<Option<Asking<'a>>> {
         claims,
         mut devices,
     } = believed(&seen.marks)?;
-    devices.extend(seen.kept.iter().filter(|_| seen.marked).cloned());
+    for edit in seen.edits.iter().filter(|edit| !edit.kept().is_empty()) {
+        is_installed(edit, HOOK)?;
+        devices.extend(edit.kept());
+    }
     let is_told = seen.marked || !claims.is_empty();
     let other_kind = other_kind(front, &seen);
     let bundle_path =
@@ -258,11 +261,7 @@ fn believed(marks: &[Mark]) -> Result<Marked> {
         let path = Path::new(&mark.path);
         match meaning {
             Meaning::Request(device) => {
-                let installed = companion::program(REQUEST_FILE)?;
-                if path.as_os_str() != installed.as_os_str() {
-                    let why = format!("the program of this runmig is {}", installed.display());
-                    return Err(mark.refused(why));
-                }
+                is_installed(mark, REQUEST_FILE)?;
                 if !marked.devices.contains(&device) {
                     marked.devices.push(device);
                 }
@@ -280,4 +279,16 @@ fn believed(marks: &[Mark]) -> Result<Marked> {
         }
     }
     Ok(marked)
+}
+
+/// Refuses a hook whose path is not that of the program beside this one, without links.
+fn is_installed(mark: &Mark, name: &str) -> Result<()> {
+    let installed = companion::program(name)?;
+    match Path::new(&mark.path).as_os_str() == installed.as_os_str() {
+        true => Ok(()),
+        false => {
+            let why = format!("the program of this runmig is {}", installed.display());
+            Err(mark.refused(why))
+        }
+    }
 }

@@ -12,21 +12,22 @@ use runmig_lease::request::{self, Request};
 /// A wrong request, and one beside a fixed request of the configuration.
 pub fn request(
     front: &Front<'_>,
-    mut annotations: Vec<(String, String)>,
+    annotations: Vec<(String, String)>,
     is_claimed: bool,
     name: Option<&str>,
 ) -> Result<Option<Request>> {
     let config = front.config;
-    let of_runtime = { config.request.as_ref() }.filter(|_| !name.is_some_and(is_of_podman));
-    let Some(of_runtime) = of_runtime else {
+    let Some(of_runtime) = &config.request else {
         return request::parse(&annotations);
     };
     let file = config.file.clone().unwrap_or_default();
     let what = || format!("give the container the request of {}", file.display());
-    of_runtime
-        .add_to(&mut annotations, is_claimed)
-        .context(what)?;
-    request::parse(&annotations).context(what)
+    let mut all = annotations.clone();
+    of_runtime.add_to(&mut all, is_claimed).context(what)?;
+    if all == annotations || name.is_some_and(is_of_podman) {
+        return request::parse(&annotations);
+    }
+    request::parse(&all).context(what)
 }
 
 /// Says whether a name is that of a container by which podman holds a pod together, and which runs nothing of the user's:

@@ -54,10 +54,11 @@ pub fn is_ours<'a>(args: impl Iterator<Item = &'a str>) -> bool {
     is_named && args.next() == Some(LEASE_FLAG)
 }
 
-/// Returns the request of a CDI device that the last of these arguments of a hook of runmig keeps.
-pub fn asked(args: &[String]) -> Option<DeviceRequest> {
-    let [.., flag, value] = args else { return None };
-    (flag == ASKED_FLAG).then(|| request::device_request(value))?
+/// Returns the requests of CDI devices that the arguments of a hook of runmig keep.
+pub fn asked(args: &[String]) -> Vec<DeviceRequest> {
+    let kept = args.windows(2).filter(|pair| pair[0] == ASKED_FLAG);
+    kept.filter_map(|pair| request::device_request(&pair[1]))
+        .collect()
 }
 
 /// Returns whether runmig's hook in a config.json names this lease.

@@ -24,12 +24,10 @@ pub struct Mark {
     pub is_odd: bool,
 }
 
-/// The meaning of a mark.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Meaning {
     /// The container has the device of a claim.
     Claim(ClaimName),
-    /// The container asks.
     Request(DeviceRequest),
     /// A claim's hook at the end of the container.
     Nothing,
@@ -39,6 +37,16 @@ impl Mark {
     /// Returns whether the hook has a mark's name, whatever else it is.
     pub fn is_named(&self) -> bool {
         is_named(&self.path) || self.args.first().is_some_and(|first| is_named(first))
+    }
+
+    /// Returns whether the hook is that of an edit of runmig.
+    pub fn is_of_edit(&self) -> bool {
+        hooks::is_ours(self.args.iter().map(String::as_str))
+    }
+
+    /// Returns the requests that the hook of an edit keeps.
+    pub fn kept(&self) -> Vec<DeviceRequest> {
+        hooks::asked(&self.args)
     }
 
     /// Returns what the hook means, if its path is that of the installed program.
@@ -65,12 +73,12 @@ impl Mark {
         meaning.ok_or_else(|| self.refused("no CDI file of runmig has such a hook"))
     }
 
-    /// Returns the error for a hook that runmig does not believe.
+    /// Returns the error for a hook that counts for nothing.
     pub fn refused(&self, why: impl Into<Box<dyn StdError + Send + Sync>>) -> Error {
         let words: Vec<&str> = self.args.iter().map(String::as_str).collect();
         let text: String = words.join(" ").chars().take(160).collect();
         Error::new(format!(
-            "cannot believe hook {} ({}) in {} of config.json",
+            "cannot accept hook {} ({}) in {} of config.json",
             printable(&self.path),
             printable(&text),
             printable(&self.stage),
@@ -102,7 +110,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn believes_exact_marks_alone() {
+    fn accepts_exact_marks_alone() {
         let mark = |stage: &str, args: &[&str]| Mark {
             stage: stage.to_owned(),
             path: "/x".to_owned(),
@@ -125,7 +133,7 @@ mod tests {
         };
         let why = odd.meaning().unwrap_err().line();
         let starts =
-            "cannot believe hook /x (runmig-request share=1/4) in createRuntime of config.json: ";
+            "cannot accept hook /x (runmig-request share=1/4) in createRuntime of config.json: ";
         assert!(why.starts_with(starts), "{why}");
         for (stage, args) in [
             ("poststop", &[REQUEST, "share=1/4"][..]),

@@ -6,14 +6,14 @@
 //! refuses a request that readers could read differently. Without a request it refuses nothing.
 
 use super::document::{LIMIT, not_json};
-use super::hooks::{self, STAGES, is_ours};
+use super::hooks::STAGES;
 use super::marks::Mark;
 use super::oci::is_same;
 use super::tokens::{Malformed, Text, Token, Tokens};
 use memchr::memmem;
 use runmig_lease::error::{Error, Result, printable};
 use runmig_lease::files;
-use runmig_lease::request::{self, DeviceRequest};
+use runmig_lease::request;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -38,11 +38,11 @@ pub struct Peek {
     pub annotations: BTreeMap<String, String>,
     /// Says whether the file has runmig's hook, which an earlier create left in its edit.
     pub marked: bool,
-    /// The requests of CDI devices that an edit of runmig keeps.
-    pub kept: Vec<DeviceRequest>,
+    /// These hooks of runmig, which keep what CDI devices asked.
+    pub edits: Vec<Mark>,
     /// The hooks by which CDI devices mark the container.
     pub marks: Vec<Mark>,
-    /// The reason for which readers could read the annotations differently.
+    /// Why readers could read the annotations differently.
     pub doubt: Option<String>,
 }
 
@@ -130,8 +130,6 @@ struct Seen {
     peek: Peek,
     /// The latest key of each open object; none for an open array.
     path: Vec<Option<String>>,
-    /// The arguments of the current hook.
-    args: Vec<String>,
     hook: Mark,
     has_annotations: bool,
 }
@@ -157,26 +155,11 @@ impl Seen {
         {
             let key = key.clone();
             self.take_annotation(key, text);
-        } else if let Some((None, hook)) = self.path.split_last()
-            && STAGES
-                .iter()
-                .any(|stage| is_at(hook, &[Some("hooks"), Some(stage), None, Some("args")]))
-        {
-            self.args
-                .push(text.map_or(String::new(), |t| t.lossy().into_owned()));
-            if is_ours(self.args.iter().map(String::as_str)) {
-                self.peek.marked = true;
-                let kept = hooks::asked(&self.args).filter(|asked| !self.peek.kept.contains(asked));
-                self.peek.kept.extend(kept);
-            }
         }
         self.take_hook(token, text);
         match token {
             Token::Object => self.path.push(Some(String::new())),
-            Token::Array => {
-                self.path.push(None);
-                self.args.clear();
-            }
+            Token::Array => self.path.push(None),
             _ => {}
         }
     }
@@ -189,7 +172,7 @@ impl Seen {
         if !is_same(hooks, "hooks") {
             return;
         }
-        let exact = text.and_then(Text::exact).map(|text| text.into_owned());
+        let is_exact = text.is_some_and(|text| text.exact().is_some());
         let lossy = || text.map_or(String::new(), |t| t.lossy().into_owned());
         let hook = &mut self.hook;
         let is_plain = match (rest, token) {
@@ -203,18 +186,18 @@ impl Seen {
                 if is_first || !hook.is_named() {
                     hook.path = lossy();
                 }
-                is_first && exact.is_some() && key == "path"
+                is_first && is_exact && key == "path"
             }
             ([Some(key)], _) if is_same(key, "args") => {
                 let is_first = hook.args.is_empty();
-                if !hook.is_named() {
+                if !hook.is_named() && !hook.is_of_edit() {
                     hook.args.clear();
                 }
                 is_first && matches!(token, Token::Array) && key == "args"
             }
             ([Some(key), None], _) if is_same(key, "args") => {
                 hook.args.push(lossy());
-                exact.is_some()
+                is_exact
             }
             ([Some(key)], Token::Plain) => key == "timeout",
             _ => false,
@@ -227,9 +210,12 @@ impl Seen {
             && is_same(hooks, "hooks")
         {
             let mut hook = std::mem::take(&mut self.hook);
-            if hook.is_named() {
-                hook.is_odd |= hooks != "hooks";
-                hook.stage.clone_from(stage);
+            hook.is_odd |= hooks != "hooks";
+            hook.stage.clone_from(stage);
+            if STAGES.iter().any(|ours| is_same(stage, ours)) && hook.is_of_edit() {
+                self.peek.marked = true;
+                self.peek.edits.push(hook);
+            } else if hook.is_named() {
                 self.peek.marks.push(hook);
             }
         }
@@ -277,15 +263,6 @@ impl Seen {
         let why = format!("{} {why}", printable(&name));
         self.peek.doubt.get_or_insert(why);
     }
-}
-
-fn is_at(path: &[Option<String>], names: &[Option<&str>]) -> bool {
-    let same = |(at, name): (&Option<String>, &Option<&str>)| match (at, name) {
-        (Some(at), Some(name)) => is_same(at, name),
-        (None, None) => true,
-        _ => false,
-    };
-    path.len() == names.len() && path.iter().zip(names).all(same)
 }
 
 #[cfg(test)]

@@ -19,10 +19,11 @@ const SOURCES: [&str; 13] = [
     "prometheus",
     "grafana",
 ];
-const PROGRAMS: [&str; 11] = [
+const PROGRAMS: [&str; 12] = [
     "runmig",
     "runmig-slice",
     "runmig-hook",
+    "runmig-claim",
     testkit::REQUEST_HOOK,
     "migctl",
     "nvml-sim",

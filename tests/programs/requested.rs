@@ -113,8 +113,10 @@ fn fixed_request_is_the_only_one() {
     ];
     for (n, own) in own.into_iter().enumerate() {
         let words = [
-            &*format!("cannot give the container the request of {file}: it asks itself"),
-            &format!("by {}", own.0),
+            &*format!(
+                "cannot give the container the request of {file}: the container has its own request"
+            ),
+            &format!("request, {}", own.0),
             "hint: remove that request, or use a runtime without a fixed one",
         ];
         refused(&world, &format!("c{n}"), &[own], &words);
@@ -127,7 +129,12 @@ fn fixed_request_is_the_only_one() {
 fn refuses_claim_beside_fixed_request() {
     let world = with(FIXED);
     world.bundle_with_claims("one", &["claim"]);
-    refused(&world, "one", &[], &["it asks itself, by a ResourceClaim"]);
+    refused(
+        &world,
+        "one",
+        &[],
+        &["the container has its own request, a ResourceClaim"],
+    );
     // Without it the claim is the container's request.
     asks(&world, SMALL);
     let line = create(&world, "one", &[]).refused();

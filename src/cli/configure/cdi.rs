@@ -28,7 +28,8 @@ impl Said {
         let minor = version.and_then(|rest| rest.split('.').next()?.parse::<u32>().ok());
         match minor {
             Some(minor) => minor < 7 || self.enabled != Some(true),
-            None => self.enabled == Some(false),
+            // kube play drops them there.
+            None => self.enabled == Some(false) || engine.starts_with("podman 4."),
         }
     }
 
@@ -50,9 +51,17 @@ impl Said {
 /// Returns the line that runmig's configuration lacks for these folders of an engine.
 pub fn note(engine: &str, task: &Task<'_>, named: &[PathBuf]) -> Option<String> {
     let name = programs::configuration_of(Path::new(task.name)).unwrap_or("config");
-    let ours = Path::new(DIRECTORY).join(format!("{name}.toml"));
-    let text = task.read(&ours).ok().flatten().unwrap_or_default();
-    let mut dirs = Config::parse(&text).unwrap_or_default().cdi_dirs;
+    let read = |name: &str| {
+        let file = Path::new(DIRECTORY).join(format!("{name}.toml"));
+        let text = task.read(&file).ok().flatten().unwrap_or_default();
+        (Config::parse(&text).unwrap_or_default(), file)
+    };
+    let (mut config, mut ours) = read(name);
+    // A file with a request takes what it lacks from the common one.
+    if config.request.is_some() && config.cdi_dirs == Config::default().cdi_dirs {
+        (config, ours) = read("config");
+    }
+    let mut dirs = config.cdi_dirs;
     let known = dirs.len();
     for dir in named {
         let mut usual = DIRS.iter().chain(&["/run/cdi"]);

@@ -186,7 +186,9 @@ pub fn run(options: &Options, format: Format) -> Result<i32> {
         }
         None => PathBuf::from("/"),
     };
-    let name = request::handler(&options.name, !options.request.is_empty(), &root);
+    let links = std::env::current_exe().context(|| "find migctl's folder")?;
+    let links = links.parent().unwrap_or(Path::new("/"));
+    let name = request::handler(&options.name, !options.request.is_empty(), &root, links);
     check_name(&name)?;
     let task = Task {
         name: &name,
@@ -231,7 +233,7 @@ pub fn run(options: &Options, format: Format) -> Result<i32> {
     plan.notes
         .extend(link.map(|l| l.note(options.remove, options.dry_run)));
     if task.remove && request.is_none() && !stays {
-        plan.notes.extend(task.kept_request());
+        plan.notes.extend(task.kept_request(options.dry_run));
     }
     // No engine reads it.
     let is_seen = plan.changes.iter().any(Change::changes);
@@ -354,20 +356,12 @@ fn show(plan: &Plan, name: &str, options: &Options, format: Format) {
         return;
     }
     if !changed {
-        let what = match options.engine {
-            Engine::Cdi => "they are".to_owned(),
-            _ => format!("{} is", name),
-        };
         let state = match (options.engine, options.remove) {
-            (Engine::Cdi, false) => "up to date",
-            (Engine::Cdi, true) => "not there",
-            (_, false) => "registered",
-            (_, true) => "not registered",
+            (Engine::Cdi, _) => String::new(),
+            (_, false) => format!("{name} is registered, "),
+            (_, true) => format!("{name} is not registered, "),
         };
-        output::line(&format!(
-            "{}: {what} {state}, nothing to change",
-            plan.engine
-        ));
+        output::line(&format!("{}: {state}nothing to change", plan.engine));
     }
     for change in plan.changes.iter().filter(|c| c.changes()) {
         match options.dry_run {

@@ -13,13 +13,20 @@ use toml::Value;
 const BEGIN: &str = "[request]\n";
 
 /// Returns the name of a handler with a request: `runmig-1g` for `1g`, since its configuration goes by the name of a link.
-pub fn handler(name: &str, has_request: bool, root: &Path) -> String {
+/// `folder`: that of the links.
+pub fn handler(name: &str, has_request: bool, root: &Path, folder: &Path) -> String {
+    let is_linked = || {
+        std::fs::read_link(folder.join(format!("{FRONT}-{name}")))
+            .is_ok_and(|to| to == Path::new(FRONT))
+    };
     let is_made = || {
         let text = file::read(&super::task::inside(root, &file_of(name)), root);
         text.is_ok_and(|text| text.is_some_and(|text| text.starts_with(MADE)))
     };
     match variant(name) {
-        None if name != FRONT && (has_request || is_made()) => format!("runmig-{name}"),
+        None if name != FRONT && (has_request || is_made() || is_linked()) => {
+            format!("runmig-{name}")
+        }
         _ => name.to_owned(),
     }
 }
@@ -85,9 +92,10 @@ impl Task<'_> {
     }
 
     /// Returns the line about a file that stays after a removal.
-    pub(super) fn kept_request(&self) -> Option<String> {
+    pub(super) fn kept_request(&self, dry_run: bool) -> Option<String> {
         let file = self.configuration().filter(|_| self.is_link())?;
-        let kept = || format!("kept {}: somebody wrote or changed it", file.display());
+        let verb = if dry_run { "would keep" } else { "kept" };
+        let kept = || format!("{verb} {}: somebody wrote or changed it", file.display());
         self.on_disk(&file).exists().then(kept)
     }
 }

@@ -84,8 +84,13 @@ fn registered(host: &Host) -> Found {
                 loses_devices,
             }) => {
                 if loses_devices && has_devices {
+                    let of = if engine == Engine::Podman {
+                        "kube play of "
+                    } else {
+                        ""
+                    };
                     found.push(Finding::warn(
-                        format!("{version} starts a container without the CDI devices that it names, and says nothing"),
+                        format!("{of}{version} starts a container without the CDI devices that it names, and says nothing"),
                         "set enable_cdi = true in containerd 1.7 or later, or ask by annotation there",
                     ));
                 }

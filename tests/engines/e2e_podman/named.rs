@@ -41,7 +41,7 @@ fn runtime_asks_for_containers() {
             let said = podman.run("run", &["--rm", own], "true").exits(126);
             testkit::has(
                 &said.stderr,
-                "it asks itself, by runmig.dev/slice; hint: remove",
+                "the container has its own request, runmig.dev/slice; hint: remove",
             );
         }
         setup.nothing_is_left();

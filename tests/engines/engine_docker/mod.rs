@@ -78,7 +78,10 @@ fn runtime_asks_for_containers() {
             let id = docker.create_with(&[(key, value)], "true", Value::Null);
             let answer = docker.post(&id, "start");
             let said = answer.json()["message"].as_str().unwrap().to_owned();
-            testkit::has(&said, &format!("it asks itself, by {key}; hint: remove"));
+            testkit::has(
+                &said,
+                &format!("the container has its own request, {key}; hint: remove"),
+            );
             docker.remove(&id);
         }
         docker.ask_for_all(setup, "slice = \"1g.10gb\"");

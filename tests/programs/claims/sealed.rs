@@ -175,7 +175,7 @@ fn refuses_claim_of_another_pod() {
     config["hooks"]["createRuntime"][0]["args"] = json!(["runmig-claim", "attach", "--claim", "a"]);
     std::fs::write(dir.join("config.json"), config.to_string()).unwrap();
     let line = said(&mut world.create_command("c")).refused();
-    has(&line, "cannot believe hook ");
+    has(&line, "cannot accept hook ");
     assert_eq!(containers(&world), [""; 0]);
     assert_eq!(self::config(&world, "c"), config);
 }

@@ -151,14 +151,18 @@ fn keeps_what_others_wrote() {
             "cannot write {FILE}: it has other content, and migctl configure did not make it; hint: write [request] into it by hand"
         ),
     );
-    let named = [&remove[..3], &["--name", "runmig-1g", "--remove"]].concat();
-    let said = place.configure(&named).ok().stdout;
+    let said = place.configure(&remove).ok().stdout;
     assert!(
         said.contains(&format!("kept {FILE}: somebody wrote or changed it")),
         "{said}"
     );
     assert!(!is_linked(&place) && place.path(FILE).exists());
     fs::remove_file(place.path(FILE)).unwrap();
+    // The link alone tells the name where somebody has removed the file.
+    place.configure(&arguments).ok();
+    fs::remove_file(place.path(FILE)).unwrap();
+    place.configure(&remove).ok();
+    assert!(!is_linked(&place));
 
     // One that somebody changed since, by a value or by a comment.
     for (from, to) in [("1g.10gb", "2g.20gb"), ("[request]", "# mine\n[request]")] {

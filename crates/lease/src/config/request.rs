@@ -48,8 +48,10 @@ impl Requested {
         let has = |key: &str| annotations.iter().any(|(own, _)| own == key);
         let other = own.as_deref().or(has(COMPUTE).then_some(COMPUTE));
         if let (Some(key), true) = (other, self.fixed) {
-            return Err(Error::new(format!("it asks itself, by {key}"))
-                .hint("remove that request, or use a runtime without a fixed one"));
+            return Err(
+                Error::new(format!("the container has its own request, {key}"))
+                    .hint("remove that request, or use a runtime without a fixed one"),
+            );
         }
         if own.is_none() {
             let more: Vec<_> = self.annotations().filter(|(key, _)| !has(key)).collect();
@@ -143,7 +145,7 @@ mod tests {
         ] {
             let line = asked("slice = \"1g.10gb\"\nfixed = true", &[own, WEB]);
             let line = line.unwrap_err().line();
-            let wanted = format!("it asks itself, by {}; hint: remove", own.0);
+            let wanted = format!("the container has its own request, {}; hint: remove", own.0);
             assert!(line.starts_with(&wanted), "{line}");
         }
         let asked = |own: &[(&str, &str)]| asked("gpu = 1\nfixed = true", own).unwrap();

@@ -77,7 +77,11 @@ pub(crate) fn destroy_unwanted(
     match destroy::destroy_instance(context, target, patience)? {
         Ended::Gone => {
             let ledger = context.store.lock("apply")?;
-            ledger.remove_instance(instance)?;
+            // The last record of a create may be there although its write failed. Then the layout has the instance.
+            let now = context.store.instance_now(instance)?;
+            if !now.is_some_and(|now| now.outlives_leases()) {
+                ledger.remove_instance(instance)?;
+            }
             Ok(())
         }
         Ended::Elsewhere if context.store.instance_now(instance)?.is_none() => Ok(()),

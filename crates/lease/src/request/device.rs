@@ -5,10 +5,9 @@ use crate::error::{Error, Result, printable};
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// The kinds of the devices.
 pub const DEVICE_KINDS: [&str; 4] = [SLICE, SHARE, GPU, WAIT];
 
-/// One device.
+/// A device, by what it asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceRequest {
     /// The annotation that asks for the same.
@@ -77,7 +76,8 @@ pub fn with_devices(
         ))
         .hint("give the device to a container"));
     }
-    if !in_pods && (who.pod.is_some() || who.pod_uid.is_some()) {
+    let is_in_pod = who.pod.is_some() || who.pod_uid.is_some();
+    if is_in_pod && !in_pods {
         return Err(Error::new(format!(
             "a container of a pod asks by device {first}, which the pod's author cannot have named"
         ))
@@ -85,6 +85,18 @@ pub fn with_devices(
             "annotate the pod with {}, or set policy.cdi_in_pods = true for a device plugin that names runmig's devices",
             first.key
         )));
+    }
+    let names = |(_, value): &&(String, String)| {
+        DEVICE_KINDS
+            .iter()
+            .any(|kind| value.contains(&format!("{kind}=")))
+    };
+    if let (Some((key, _)), false) = (annotations.iter().find(names), is_in_pod) {
+        return Err(Error::new(format!(
+            "cannot tell whether the user or the image asks: annotation {} names a CDI device of runmig",
+            printable(&shorten(key))
+        ))
+        .hint("remove the annotation, and let the engine call runmig without nvidia-container-runtime"));
     }
     for device in devices {
         let other = devices.iter().find(|d| d.key == device.key && *d != device);
@@ -103,10 +115,6 @@ pub fn with_devices(
         .collect();
     let asked: BTreeSet<(&str, &str)> = devices.iter().map(|d| (d.key, d.value.as_str())).collect();
     let gives = |(key, value): &(&str, &str)| *key != WAIT && *value != "none";
-    let other = devices.iter().find(|d| d.key != WAIT && d.key != GPU);
-    if let (Some(gpu), Some(other)) = (devices.iter().find(|d| d.key == GPU), other) {
-        return Err(two(&gpu.to_string(), &format!("device {other}")));
-    }
     let none = said.iter().find(|(key, _)| *key != WAIT);
     if let (Some((key, _)), false) = (none, said.iter().chain(&asked).any(gives)) {
         return Err(two(
@@ -249,6 +257,12 @@ mod tests {
             assert!(line.starts_with(&format!("{two}{why}; ")), "{line}");
         }
         assert!(told(&[], &["slice=1g.10gb", "gpu=1"], false).is_err());
+        let named = ("cdi.k8s.io/x", "runmig.dev/slice=1g.10gb");
+        let line = told(&[named], &["slice=1g.10gb"], false)
+            .unwrap_err()
+            .line();
+        assert!(line.contains("annotation cdi.k8s.io/x names"), "{line}");
+        assert!(told(&[named, POD], &["slice=1g.10gb"], true).is_ok());
         assert!(told(&[], &["wait=1m"], false).is_err());
         let none = told(&[(SLICE, "none")], &["wait=1m"], false);
         assert!(
