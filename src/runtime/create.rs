@@ -3,7 +3,7 @@
 mod edit;
 
 use super::args::Family;
-use super::detect::{self, Asking, Stays};
+use super::detect::{Asking, Stays};
 use super::spawn::{self, Inherited, Meanwhile};
 use super::{Front, companion, driver, key, mps, name, report};
 use crate::bundles;
@@ -33,18 +33,11 @@ const HOOK_TIMEOUT_S: u32 = 30;
 const HOOK_TIME: Duration = Duration::from_secs(HOOK_TIMEOUT_S as u64 + 5);
 
 pub fn create(front: &Front<'_>, asking: Asking<'_>) -> Result<i32> {
-    let asking = match asking.request.is_none() && asking.claims.is_empty() {
-        false => asking,
-        true => {
-            restore_original(front, &asking.bundle)?;
-            drop(asking);
-            // The edit of an earlier create lacks the marks of CDI devices.
-            match detect::request(front)? {
-                Some(asking) => asking,
-                None => return Err(front.runtime.exec(front.args)),
-            }
-        }
-    };
+    if asking.request.is_none() && asking.claims.is_empty() {
+        restore_original(front, &asking.bundle)?;
+        drop(asking);
+        return Err(front.runtime.exec(front.args));
+    }
     // runmig lists the descriptors before it opens any library, since a library's descriptors are not for the
     // container. The bundle's descriptor is runmig's own.
     let inherited = Inherited::now(&[&asking.bundle])?;

@@ -121,10 +121,22 @@ impl Bundle {
         })
     }
 
-    /// Peeks for a request in config.json. It follows a link, as runc does.
+    /// Peeks for a request in config.json, which may be a link, as for runc. An edit lacks the marks of CDI devices, so its
+    /// original tells, if there is one.
     pub fn peek(&self, reads_all: bool) -> Result<Peek> {
-        self.peek_file(CONFIG, reads_all)?
-            .ok_or_else(|| self.missing())
+        let seen = self.peek_file(CONFIG, reads_all)?;
+        let seen = seen.ok_or_else(|| self.missing())?;
+        if !seen.marked {
+            return Ok(seen);
+        }
+        let (bytes, _) = self.config()?;
+        match self.sidecar()? {
+            Some(sidecar) if is_edit_of(&bytes, &sidecar) => Ok(Peek {
+                marked: true,
+                ..super::peek::peek_for(&sidecar.original, reads_all)?
+            }),
+            _ => Ok(seen),
+        }
     }
 
     fn peek_file(&self, file: &str, reads_all: bool) -> Result<Option<Peek>> {

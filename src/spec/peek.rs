@@ -50,7 +50,7 @@ pub fn peek(bytes: &[u8]) -> Result<Peek> {
     peek_for(bytes, false)
 }
 
-fn peek_for(bytes: &[u8], reads_all: bool) -> Result<Peek> {
+pub(super) fn peek_for(bytes: &[u8], reads_all: bool) -> Result<Peek> {
     let mut seen = Seen::default();
     let names_us = reads_all || could_name_us(bytes);
     if names_us || could_mean_us(bytes) {

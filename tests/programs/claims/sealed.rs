@@ -141,6 +141,21 @@ fn seals_container_again() {
     assert_eq!(containers(&world), ["c"]);
 }
 
+/// An edit has no hook of the claim, and the runtime's own request does not take its place.
+#[test]
+fn claim_below_an_edit_comes_before_runtimes_request() {
+    let world = prepared(&["a"]);
+    world.bundle_with_claims("c", &["a"]);
+    world.abandoned("c");
+    let named = world.path("named.toml");
+    std::fs::write(&named, "[request]\nslice = \"2g.12gb\"\n").unwrap();
+    let mut create = world.make_command("create", "c");
+    said(create.env("RUNMIG_CONFIG", &named)).ok();
+    let instance = world.the_instance();
+    assert_eq!(visible(&world, "c"), [instance.uuids[0].as_str()]);
+    assert_eq!(containers(&world), ["c"]);
+}
+
 /// Failure: a container of the class `runmig` has a claim and an annotation, or a foreign pod's claim
 #[test]
 fn refuses_claim_beside_annotation() {
