@@ -27,10 +27,13 @@ pub(crate) struct Lock {
     file: File,
 }
 
-/// Clears the signature while the lock is still held, so a signature always belongs to the holder.
+/// Clears the signature while the lock is still held, so a signature always belongs to the holder. Then gives
+/// the lock back: closing the file does so only once the last process that another thread forked meanwhile has
+/// closed its copy.
 impl Drop for Lock {
     fn drop(&mut self) {
         let _ = effect::set_len(&self.file, 0);
+        let _ = fs2::FileExt::unlock(&self.file);
     }
 }
 
@@ -205,6 +208,18 @@ fn named(signature: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A process that another thread forked has the file until it executes a program.
+    #[test]
+    fn forked_copy_does_not_keep_the_lock() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("plan.lock");
+        let lock = Lock::try_take(&path, "test").unwrap().unwrap();
+        let _copy = lock.file.try_clone().unwrap();
+        assert!(Lock::try_take(&path, "test").unwrap().is_err());
+        drop(lock);
+        assert!(Lock::try_take(&path, "test").unwrap().is_ok());
+    }
 
     #[test]
     fn absence_alone_means_moved_lock() {
