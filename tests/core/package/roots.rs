@@ -6,6 +6,7 @@ use testkit::prelude::*;
 use testkit::process::descendants;
 
 const CONFIG: &str = "etc/runmig/config.toml";
+const DEVICES: &str = "etc/cdi/runmig-slice.yaml";
 const WANTED: &str = "etc/systemd/system/timers.target.wants/runmig-gc.timer";
 
 struct Root {
@@ -225,6 +226,7 @@ fn deb_installs_without_systemd() {
     programs_start(&root, "/usr/bin");
     assert_eq!(root.ok("dpkg --verify runmig"), "");
     assert!(root.at(WANTED).symlink_metadata().is_ok());
+    has(&root.read(DEVICES), "\"/usr/bin/runmig-request");
     // Without a driver, the ledger is empty and can be read.
     assert_eq!(root.ok("migctl list").lines().count(), 1);
     let doctor = root.run("migctl doctor --only driver").exits(1);
@@ -388,6 +390,9 @@ fn tarball_installs_beside_deb() {
     root.run("command -v cargo").exits(127);
     root.ok("/packages/install");
     programs_start(&root, "/usr/local/bin");
+    root.ok("migctl configure cdi");
+    let devices = root.read(DEVICES);
+    has(&devices, "\"/usr/local/bin/runmig-request");
 
     root.ok("dpkg --install /packages/new.deb");
     // The configuration and the ledger of a purged package are the other copy's.
@@ -395,6 +400,7 @@ fn tarball_installs_beside_deb() {
     fs::write(root.at("etc/runmig/crun.toml"), "").unwrap();
     root.ok("dpkg --purge runmig");
     assert!(root.at("run/runmig").exists() && root.at("etc/runmig/crun.toml").exists());
+    assert_eq!(root.read(DEVICES), devices);
     fs::remove_dir(root.at("run/runmig")).unwrap();
     fs::remove_file(root.at("etc/runmig/crun.toml")).unwrap();
 
@@ -474,6 +480,7 @@ fn rpm_upgrades_and_refuses_removal() {
     let install = format!("--nodeps -i {}/new.rpm", packages.display());
     root.rpm(&install).ok();
     programs_start(&root, "/usr/bin");
+    has(&root.read(DEVICES), "\"/usr/bin/runmig-request");
     assert_eq!(told(), "daemon-reload\nenable --now runmig-gc.timer\n");
     let Some(leased) = Leased::new(&root) else {
         return;
