@@ -6,6 +6,7 @@ mod apply;
 mod asked;
 mod assert;
 mod claims;
+mod command;
 mod completion;
 mod configure;
 mod daemons;
@@ -61,7 +62,7 @@ struct Arguments {
     /// The format of the output: table or json
     #[arg(short, long, global = true, value_enum, default_value_t = Output::Table, hide_possible_values = true)]
     output: Output,
-    /// The longest wait for the driver, for verbs that only look
+    /// The longest wait for the driver, for verbs that only look; engines have twice as long
     #[arg(long, global = true, value_name = "TIME", default_value = "8s", value_parser = humantime::parse_duration)]
     timeout: Duration,
     #[command(subcommand)]

@@ -1,7 +1,7 @@
 //! The installed engine: its program, its version and its effective configuration.
 
 use super::Task;
-use crate::cli::processes;
+use crate::cli::{command, processes};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use runmig_lease::error::{Context, Error, Result};
 use runmig_lease::trust;
@@ -113,17 +113,12 @@ impl Found {
         if let Ok(path) = std::env::join_paths(folders) {
             command.env("PATH", path);
         }
-        let output = command.output().context(what)?;
-        if !output.status.success() {
-            let last = String::from_utf8_lossy(&output.stderr);
-            let last = last.trim_end().lines().last().unwrap_or_default();
-            return Err(Error::new(format!(
-                "{}: {}: {last}",
-                called(),
-                output.status
-            )));
+        let (status, said, complaint) = command::finish(command, what)?;
+        if !status.success() {
+            let last = complaint.lines().last().unwrap_or_default();
+            return Err(Error::new(format!("{}: {status}: {last}", called())));
         }
-        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+        Ok(said)
     }
 }
 

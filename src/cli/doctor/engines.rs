@@ -1,7 +1,7 @@
 //! The engines that call runmig, the driver's files for their containers, and other programs at the same GPUs.
 
 use super::Check;
-use super::command;
+use crate::cli::command;
 use super::host::Host;
 use crate::cli::configure::{self, Engine, Registration};
 use crate::cli::processes;

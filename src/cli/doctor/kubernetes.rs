@@ -1,6 +1,6 @@
 //! The checks of `runmig-dra`, which knows the cluster. It prints its findings as data, and they join those of the node.
 
-use super::command;
+use crate::cli::command;
 use super::host::Host;
 use crate::cli::configure;
 use runmig_lease::error::{Context, Result};

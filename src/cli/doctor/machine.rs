@@ -1,7 +1,7 @@
 //! The state directory, and what the kernel and systemd have to offer.
 
 use super::Check;
-use super::command;
+use crate::cli::command;
 use super::host::Host;
 use crate::cli::configure::{self, Engine};
 use crate::cli::processes;

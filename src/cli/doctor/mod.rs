@@ -3,7 +3,6 @@
 //! A check is a function that returns the problems it found, and a line in the table of its group. Where a create would fail
 //! with an error, the check calls the same code and has its words. A check that cannot be made is skipped, never well.
 
-mod command;
 mod engines;
 mod gpus;
 mod host;

@@ -1,7 +1,7 @@
 //! The programs of runmig, the low-level runtime, and the configuration.
 
 use super::Check;
-use super::command;
+use crate::cli::command;
 use super::host::Host;
 use nix::sys::statvfs::{FsFlags, statvfs};
 use runmig_lease::config::{Config, DIRECTORY};

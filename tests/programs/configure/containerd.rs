@@ -460,12 +460,31 @@ default_runtime_name = \"runc\"";
     assert_eq!(place.read(CONFIG), DEBIANS);
 }
 
+/// Failure: an engine's program that hangs, also where only its child does
+#[test]
+fn waits_for_no_program_without_end() {
+    for (version, hangs) in [
+        ("1.7.24", "exec sleep 600"),
+        ("1.7.24", "sleep 600 &"),
+        ("$(sleep 600)", "exit"),
+    ] {
+        let (place, program) = stub_that(version, hangs);
+        let within = ["containerd", "--executable", &program, "--timeout", "150ms"];
+        place.refused(&within, "it does not end within 300ms");
+    }
+}
+
 /// A stand-in that reads one file alone.
 fn stub(version: &str) -> (Place, String) {
+    let says = "for file; do [ ! -f \"$file\" ] || exec cat \"$file\"; done";
+    stub_that(version, says)
+}
+
+/// A stand-in that prints its version, and otherwise does this.
+fn stub_that(version: &str, says: &str) -> (Place, String) {
     let place = Place::new();
     let program = place.path("/opt/containerd");
     fs::create_dir_all(program.parent().unwrap()).unwrap();
-    let says = "for file; do [ ! -f \"$file\" ] || exec cat \"$file\"; done";
     let version = format!("echo containerd github.com/containerd/containerd {version} x");
     script(
         &program,

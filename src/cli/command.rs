@@ -1,15 +1,16 @@
-//! Programs that the checks run: without input or environment, with a limit on time and output.
+//! Programs that migctl asks, with a limit on time and output.
 
+use super::driver;
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
 use runmig_lease::error::{Context, Error, Result};
 use runmig_lease::files;
 use std::io::Read;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver};
-use std::time::Duration;
 
-/// The time that a program gets. An engine of Go prints its version within 0.2 s, on a busy machine within seconds.
-const PATIENCE: Duration = Duration::from_secs(20);
 const MAX_OUTPUT: u64 = 1024 * 1024;
 
 /// Runs a program as a low-level runtime starts a hook: in `/`, with these variables alone. Returns its standard output.
@@ -27,27 +28,44 @@ pub fn output(program: &Path, arguments: &[&str], variables: &[(&str, &str)]) ->
     Err(failed).context(|| format!("run {} {}", program.display(), arguments.join(" ")))
 }
 
-/// Returns the exit status, the standard output and the standard error of a program.
+/// Returns the exit status, the standard output and the standard error of a program that is run like that.
 pub fn run(
     program: &Path,
     arguments: &[&str],
     variables: &[(&str, &str)],
 ) -> Result<(ExitStatus, String, String)> {
-    let what = || format!("run {} {}", program.display(), arguments.join(" "));
     let mut command = Command::new(program);
     command.args(arguments).env_clear().current_dir("/");
-    command.envs(variables.iter().copied());
-    command.stdin(Stdio::null()).stdout(Stdio::piped());
-    let mut child = command.stderr(Stdio::piped()).spawn().context(what)?;
+    command
+        .envs(variables.iter().copied())
+        .stdin(Stdio::null());
+    finish(command, || {
+        format!("run {} {}", program.display(), arguments.join(" "))
+    })
+}
+
+/// Runs a program to its end, and returns its exit status, standard output and standard error.
+///
+/// # Errors
+/// It does not end in time, and is killed. It has twice the time of the driver: an engine of Go prints its version within
+/// 0.2 s, on a busy machine within seconds.
+pub fn finish<W: Into<String>>(
+    mut command: Command,
+    what: impl Fn() -> W,
+) -> Result<(ExitStatus, String, String)> {
+    let patience = driver::limit() * 2;
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.process_group(0).spawn().context(&what)?;
     let (out, err) = (read(child.stdout.take()), read(child.stderr.take()));
     // Its output ends with it, unless a child of it has the pipe.
-    let (Ok(said), Ok(complaint)) = (out.recv_timeout(PATIENCE), err.recv_timeout(PATIENCE)) else {
-        let _ = child.kill();
+    let (Ok(said), Ok(complaint)) = (out.recv_timeout(patience), err.recv_timeout(patience)) else {
+        let group = i32::try_from(child.id()).map(Pid::from_raw);
+        let _ = group.map(|group| killpg(group, Signal::SIGKILL));
         let _ = child.wait();
-        let why = format!("it does not end within {} seconds", PATIENCE.as_secs());
-        return Err(Error::new(why)).context(what);
+        let patience = humantime::format_duration(patience);
+        return Err(Error::new(format!("it does not end within {patience}"))).context(what);
     };
-    Ok((child.wait().context(what)?, said, complaint))
+    Ok((child.wait().context(&what)?, said, complaint))
 }
 
 /// Reads an output to its end, in a thread of its own.
