@@ -388,8 +388,18 @@ fn tarball_installs_beside_deb() {
     said(unpack.arg("-C").arg(root.at("packages"))).ok();
     let before = root.files();
     root.run("command -v cargo").exits(127);
+    // The root has no SELinux, so these say what they were told.
+    for name in ["semanage", "restorecon"] {
+        let program = root.at("usr/sbin").join(name);
+        testkit::runtimes::program(&program, "#!/bin/sh\necho \"$@\" >>/packages/selinux\n");
+    }
     root.ok("/packages/install");
     programs_start(&root, "/usr/local/bin");
+    assert_eq!(
+        root.read("packages/selinux"),
+        "fcontext --add --type container_runtime_exec_t /usr/local/bin/runmig(-slice)?\n\
+         /usr/local/bin/runmig /usr/local/bin/runmig-slice\n"
+    );
     root.ok("migctl configure cdi");
     let devices = root.read(DEVICES);
     has(&devices, "\"/usr/local/bin/runmig-request");
@@ -408,6 +418,10 @@ fn tarball_installs_beside_deb() {
     root.ok("dpkg --install /packages/new.deb");
     let said = root.run("/packages/install --uninstall").ok().stderr;
     has(&said, "belongs to a package and stays");
+    let selinux = root.read("packages/selinux");
+    let last = selinux.lines().last().unwrap();
+    assert_eq!(last, "fcontext --delete /usr/local/bin/runmig(-slice)?");
+    root.ok("rm /usr/sbin/semanage /usr/sbin/restorecon");
     assert_eq!(root.ok("dpkg --verify runmig"), "");
     programs_start(&root, "/usr/bin");
     root.ok("dpkg --purge runmig");
