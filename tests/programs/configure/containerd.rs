@@ -88,23 +88,20 @@ impl Containerd {
         &dump["plugins"][self.cri]["containerd"]["runtimes"][name]
     }
 
-    /// Checks that the engine's output differs only by our handler. The import has a path in the
-    /// folder that stands for /. The engine does not know that folder, and must find the import as
-    /// well.
+    /// Checks that the engine's output differs only by our handler. The import, ours or that of containerd's own
+    /// default, has a path in the folder that stands for /. The engine does not know that folder, and must find the
+    /// import as well.
     #[track_caller]
     fn adds_only_the_handler(&self, text: Option<&str>) -> Value {
         if let Some(text) = text {
             self.place.write(CONFIG, text);
         }
-        let drop_in = self.place.path("/etc/containerd/conf.d/runmig.toml");
+        let drop_ins = self.place.path("/etc/containerd/conf.d/");
         let before = self.dump();
         let mut after = Value::Null;
         self.place.there_and_back(&self.arguments(&[]), || {
             let text = self.place.read(CONFIG);
-            let seen = text.replace(
-                "/etc/containerd/conf.d/runmig.toml",
-                drop_in.to_str().unwrap(),
-            );
+            let seen = text.replace("/etc/containerd/conf.d/", drop_ins.to_str().unwrap());
             self.place.write(CONFIG, &seen);
             after = self.dump();
             self.place.write(CONFIG, &text);
