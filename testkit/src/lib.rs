@@ -22,6 +22,7 @@ pub mod machine;
 pub mod models;
 pub mod named;
 pub mod packages;
+pub mod pages;
 pub mod podman;
 pub mod prelude;
 pub mod process;

@@ -1,63 +1,17 @@
-//! The pages of docs/recipes: each file and each command in them, as it stands there.
+//! The pages of docs/recipes, but for the commands of root in them, which `tests/node/readme.rs` runs.
 
 use testkit::devices::write;
 use testkit::docker::Docker;
 use testkit::prelude::*;
 use testkit::runtimes::{built, cache, script};
-use testkit::{docker, podman};
+use testkit::{docker, pages, podman};
 
 /// The image that the pages name.
 const THEIRS: &str = "debian";
 
-struct Page {
-    /// The files, by name.
-    files: Vec<(String, String)>,
-    /// The commands, each with the output that stands below it.
-    commands: Vec<(String, String)>,
-}
-
-fn page(name: &str) -> Page {
-    let file = testkit::repository().join("docs/recipes").join(name);
-    let text = fs::read_to_string(file).unwrap();
-    let mut page = Page {
-        files: Vec::new(),
-        commands: Vec::new(),
-    };
-    let mut block = None;
-    for line in text.lines() {
-        match (&mut block, line.strip_prefix("```")) {
-            (None, Some(info)) => block = Some((info.to_owned(), String::new())),
-            (Some(_), Some(_)) => {
-                let (info, text) = block.take().unwrap();
-                match info.split_once(' ') {
-                    Some((_, name)) => page.files.push((name.to_owned(), text)),
-                    None => page.commands.extend(commands(&info, &text)),
-                }
-            }
-            (Some((_, text)), None) => text.extend([line, "\n"]),
-            (None, None) => {}
-        }
-    }
-    assert!(!page.commands.is_empty(), "{name}");
-    page
-}
-
-fn commands(info: &str, text: &str) -> Vec<(String, String)> {
-    assert_eq!(info, "console", "{text}");
-    let mut all: Vec<(String, String)> = Vec::new();
-    for line in text.lines() {
-        match (line.strip_prefix("$ "), all.last_mut()) {
-            (Some(command), _) => all.push((command.to_owned(), String::new())),
-            (None, Some((_, output))) => output.extend([line, "\n"]),
-            (None, None) => panic!("{line}: output of no command"),
-        }
-    }
-    all
-}
-
-/// Runs a page with these programs first on the PATH, and an image in place of that of the page.
+/// Runs the `$` commands of a page with these programs first on the PATH, and an image in place of that of the page.
 fn follow(setup: &Setup, name: &str, image: &str, programs: &Path, environment: &[(&str, &str)]) {
-    let page = page(name);
+    let page = pages::read(&format!("docs/recipes/{name}"));
     let work = setup.path("recipe");
     fs::create_dir(&work).unwrap();
     let ours = |text: &str| {
@@ -73,7 +27,8 @@ fn follow(setup: &Setup, name: &str, image: &str, programs: &Path, environment: 
     for (file, text) in &page.files {
         fs::write(work.join(file), ours(text)).unwrap();
     }
-    for (command, output) in &page.commands {
+    for shown in page.commands.iter().filter(|shown| !shown.is_roots) {
+        let (command, output) = (&shown.command, &shown.output);
         let mut shell = Command::new("sh");
         shell.arg("-c").arg(ours(command)).current_dir(&work);
         let path = format!("{}:/usr/sbin:/usr/bin:/sbin:/bin", programs.display());
@@ -161,5 +116,113 @@ fn podman_and_its_clients() {
             .collect();
         let envs: Vec<(&str, &str)> = envs.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
         follow(setup, "podman.md", podman::IMAGE, &programs, &envs);
+    });
+}
+
+/// Routes nothing, so the Hub needs no proxy. Servers may be asked for by a service of the test alone.
+const HUB: &str = r#"
+from jupyterhub.proxy import Proxy
+
+
+class Nowhere(Proxy):
+    async def start(self):
+        pass
+
+    async def stop(self):
+        pass
+
+    async def add_route(self, routespec, target, data):
+        pass
+
+    async def delete_route(self, routespec):
+        pass
+
+    async def get_all_routes(self):
+        return {}
+
+
+load_subconfig("jupyterhub_config.py")
+c.JupyterHub.proxy_class = Nowhere
+c.JupyterHub.hub_bind_url = "http+unix://hub.sock"
+c.JupyterHub.db_url = "sqlite://"
+c.JupyterHub.authenticator_class = "null"
+c.JupyterHub.services = [{"name": "test", "api_token": "secret-of-the-test"}]
+c.JupyterHub.load_roles = [
+    {"name": "test", "services": ["test"], "scopes": ["admin:users", "admin:servers"]}
+]
+c.JupyterHub.tornado_settings = {"slow_spawn_timeout": 0}
+c.DockerSpawner.image = "runmig:e2e"
+c.DockerSpawner.cmd = ["sleep", "1000"]
+c.DockerSpawner.network_name = "none"
+"#;
+
+#[test]
+fn jupyterhub_gives_each_user_a_slice() {
+    let Some(hub) = python("jupyterhub") else {
+        return;
+    };
+    docker::with(false, |setup, docker: &mut Docker| {
+        write(setup, &docker.path("cdi"));
+        let work = setup.path("recipe");
+        fs::create_dir(&work).unwrap();
+        let page = pages::read("docs/recipes/jupyterhub.md");
+        let [(name, text)] = page.files.as_slice() else {
+            panic!("one file");
+        };
+        fs::write(work.join(name), text).unwrap();
+        let socket = work.join("hub.sock");
+        let encoded = socket.display().to_string().replace('/', "%2F");
+        fs::write(work.join("test.py"), HUB.replace("hub.sock", &encoded)).unwrap();
+        let mut command = Command::new(&hub);
+        command.args(["--config", "test.py"]).current_dir(&work);
+        let host = format!("unix://{}", docker.path("docker.sock").display());
+        let hub = going(command.env("DOCKER_HOST", host).stdin(Stdio::null()));
+        let ask = |method: &str, path: &str| {
+            let mut curl = Command::new("curl");
+            curl.args([
+                "--silent",
+                "--show-error",
+                "--fail-with-body",
+                "--request",
+                method,
+            ]);
+            curl.arg("--unix-socket").arg(&socket);
+            curl.args(["--header", "Authorization: token secret-of-the-test"]);
+            said(curl.arg(format!("http://hub/hub/api{path}")))
+        };
+        until("the Hub answers", || ask("GET", "/").status.success());
+        for user in ["ada", "grace"] {
+            ask("POST", &format!("/users/{user}")).ok();
+            ask("POST", &format!("/users/{user}/server")).ok();
+        }
+        until("each has a slice", || {
+            let leases = setup.leases();
+            leases.len() == 2 && leases.iter().all(|lease| lease["state"] == "ready")
+        });
+        let mut seen = BTreeSet::new();
+        for lease in setup.leases() {
+            assert_eq!(lease["profile"], "1g.10gb");
+            let id = lease["container"].as_str().unwrap();
+            let saw = docker.exec(id, SHOW);
+            assert_eq!(
+                nodes(&saw)
+                    .keys()
+                    .filter(|node| node.starts_with("nvidia-caps/"))
+                    .count(),
+                2,
+                "{saw}"
+            );
+            let container = docker.ask("GET", &format!("/containers/{id}/json"), &Value::Null);
+            seen.insert(container.ok().json()["Name"].as_str().unwrap().to_owned());
+        }
+        assert_eq!(
+            seen,
+            ["/jupyter-ada", "/jupyter-grace"].map(str::to_owned).into()
+        );
+        // As systemd ends it: the Hub stops its servers.
+        hub.signal(nix::sys::signal::Signal::SIGTERM);
+        hub.end();
+        until("all is back", || setup.leases().is_empty());
+        setup.nothing_is_left();
     });
 }
