@@ -206,3 +206,33 @@ fn reference_is_what_help_says() {
         "docs/migctl-reference.md is stale: {COMMAND}"
     );
 }
+
+/// By this rule `tests/node/readme.rs` compares what a page prints with what a node says.
+#[test]
+fn printed_output_varies_in_ids_and_ages_alone() {
+    let printed = "c26c3aba7671  train  5s\n…\nGPU-1dc70e62-9b9f-5542-b24c-9eaa3d20f947: … well\n";
+    let said = |text: &str| testkit::pages::is_as_printed(printed, text);
+    let last = "GPU-0445b887-c2cd-51a4-8d02-05cb811357f1: 24 of 24 well\n";
+    assert!(said(&format!("0123456789ab  train  47m\n{last}")));
+    assert!(said(&format!("0123456789ab  train  0s  \none\n\n{last}")));
+    for wrong in [
+        "0123456789ab  infer  0s",
+        "0123456789a  train  0s",
+        "0123456789ab  train  0",
+        "0123456789ab train  0s",
+    ] {
+        assert!(!said(&format!("{wrong}\n{last}")), "{wrong}");
+    }
+    for wrong in [
+        "",
+        "MIG-0445b887-c2cd-51a4-8d02-05cb811357f1: 24 well",
+        "GPU-0445b887: 24 well",
+        "24 well",
+    ] {
+        assert!(
+            !said(&format!("0123456789ab  train  0s\n{wrong}\n")),
+            "{wrong}"
+        );
+    }
+    assert!(!said(&format!("0123456789ab  train  0s\n{last}more\n")));
+}

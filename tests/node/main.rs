@@ -13,6 +13,7 @@ mod logins;
 mod machine;
 mod package;
 mod podman;
+mod readme;
 mod reboot;
 mod sharing;
 mod slices;
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
         reboot: gives_slices_and_layout_again;
         package: replaces_scripts_install, upgrade_keeps_leases, removal_waits_for_leases,
             fresh_node_gets_one_timer;
+        readme: holds_as_printed;
     };
     let shared = Shared::default();
     let trials = cases.into_iter().map(|(name, case)| {
