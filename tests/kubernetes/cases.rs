@@ -137,6 +137,62 @@ pub fn the_pod_that_is_shipped(node: &Node) {
     ]);
 }
 
+/// As docs/named-runtimes.md has it: each container of a pod of this class has a slice, an init container until it ends.
+pub fn class_by_size(node: &Node) {
+    let runtime = node.runtime();
+    let named = ["configure", runtime, "--name", "1g"];
+    let asking = [&named[..], &["--request", "slice=1g.10gb"]].concat();
+    node.run("migctl", &asking).ok();
+    node.script("restart", &[runtime]);
+    node.kubectl(&["apply", "-f", "kubernetes/runtimeclass-1g.yaml"])
+        .ok();
+    let mut spec = pod_spec(SHOW, "Always");
+    spec["runtimeClassName"] = json!("runmig-1g");
+    let template = spec["containers"][0].clone();
+    let container = |name: &str, script: &str| {
+        let mut container = template.clone();
+        container["name"] = json!(name);
+        container["command"][2] = json!(script);
+        container
+    };
+    let stays = format!("trap 'exit 0' TERM; {SHOW}; sleep 10000 & wait");
+    spec["initContainers"] = json!([container("first", SHOW)]);
+    spec["containers"] = json!([
+        container("one", &stays),
+        container("two", &stays),
+        container("log", &stays)
+    ]);
+    node.apply(&json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "sized", "annotations": {"slice.runmig.dev/log": "none"}},
+        "spec": spec,
+    }));
+    node.is_ready("sized");
+    let said = |container: &str| {
+        let said = node.kubectl(&["logs", "sized", "-c", container]);
+        said.ok().stdout
+    };
+    assert_eq!(nodes(&said("first")).len(), NODES);
+    eventually("the init container's slice is released", || {
+        // CRI-O removes the container a while after its end.
+        node.run("migctl", &["gc"]).ok();
+        node.leases().len() == 2
+    });
+    for instance in node.machine.instances() {
+        assert_eq!(instance.profile, "1g.10gb");
+        let mut theirs = ["one", "two"].iter().map(|name| said(name));
+        let its = theirs.find(|said| visible(said) == Some(instance.uuid.as_str()));
+        assert_eq!(nodes(&its.unwrap()), node.machine.nodes_of(&instance));
+    }
+    assert_eq!(nodes(&said("log")).len(), 0);
+    node.delete("sized");
+    node.nothing_is_left();
+    node.run("migctl", &[&named[..], &["--remove"]].concat())
+        .ok();
+    node.script("restart", &[runtime]);
+}
+
 /// Its pod stays, and its slice is the next one's.
 pub fn a_job_that_ends(node: &Node) {
     let job = |name: &str| {
@@ -253,11 +309,7 @@ pub fn survives_restarted_engine(node: &Node) {
     node.sleeper("stays", "1g.10gb");
     node.is_ready("stays");
     let before = (node.leases(), node.machine.the_instance());
-    let runtime = match node.engine {
-        "cri-o" => "crio",
-        engine => engine,
-    };
-    node.script("restart", &[runtime]);
+    node.script("restart", &[node.runtime()]);
     let its = node.machine.nodes_of(&before.1);
     eventually("it answers again", || {
         let inside = node.kubectl(&["exec", "stays", "--", "sh", "-c", SHOW]);

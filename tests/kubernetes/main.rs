@@ -22,9 +22,10 @@ fn every_case(engine: &'static str) {
         return;
     };
     eprintln!("{engine}: up: {:.0} s", begun.elapsed().as_secs_f64());
-    let cases: [(&str, Case); 21] = [
+    let cases: [(&str, Case); 22] = [
         ("a pod by annotation", cases::a_pod_by_annotation),
         ("the pod that is shipped", cases::the_pod_that_is_shipped),
+        ("a class by size", cases::class_by_size),
         ("a GPU without MIG", cases::a_gpu_without_mig),
         ("a job that ends", cases::a_job_that_ends),
         ("no room, then room", cases::no_room_then_room),

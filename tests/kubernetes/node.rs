@@ -57,6 +57,14 @@ impl Node {
         Some(node)
     }
 
+    /// The engine by the name that its service has, and that migctl knows.
+    pub fn runtime(&self) -> &'static str {
+        match self.engine {
+            "cri-o" => "crio",
+            engine => engine,
+        }
+    }
+
     /// `scripts/kubernetes VERB ARGUMENTS`, which has to succeed.
     #[track_caller]
     pub fn script(&self, verb: &str, arguments: &[&str]) {
