@@ -92,7 +92,11 @@ async fn names_gates_and_rights() {
                  DRADeviceBindingConditions=false,DRAResourceClaimDeviceStatus=false,\
                  DRAResourceClaimGranularStatusAuthorization=false";
     // Kubernetes 1.37 lets two of them be off only while it emulates 1.36.
-    let flags = ["--authorization-mode=RBAC", "--emulated-version=1.36", gates];
+    let flags = [
+        "--authorization-mode=RBAC",
+        "--emulated-version=1.36",
+        gates,
+    ];
     let Some(cluster) = Cluster::up_with(&flags).await else {
         return;
     };
