@@ -5,7 +5,7 @@
 //! configuration says where the simulated driver has its part of /proc, which a real one has in /proc itself. And since
 //! the simulated driver is a folder and not a module, the CDI file brings that folder into containers too.
 
-use super::install::strip;
+use super::install::{LIBCUDA, strip};
 use super::machine::{Node, SIM, here, program, quote};
 use testkit::pages::{self, Shown, is_as_printed};
 use testkit::prelude::*;
@@ -73,22 +73,44 @@ pub fn holds_as_printed(node: &Node) {
     assert_eq!(ours(node), "");
 }
 
+/// Other cases have left what they needed.
 fn take_runmig_away(node: &Node) {
     node.ok(&format!(
-        "systemctl disable --quiet --now sim.service runmig-gc.timer || true
-         rm -f /etc/systemd/system/sim.service
-         migctl configure podman --name runmig-crun --remove && migctl configure podman --remove || true
-         {}/scripts/install --uninstall --purge || true
-         systemctl daemon-reload
-         rm -rf {SIM} /etc/cdi /usr/lib/libcuda.so.570",
-        testkit::repository().display()
+        "systemctl disable --quiet --now runmig-gc.timer
+         systemctl disable --quiet --now sim.service
+         {repository}/scripts/install --uninstall --purge
+         {} -print0 | xargs -0 rm -rf
+         rm -rf /etc/systemd/system/sim.service {SIM} /etc/cdi {LIBCUDA}
+         systemctl daemon-reload",
+        find(),
+        repository = testkit::repository().display()
     ));
     assert_eq!(ours(node), "");
 }
 
-/// All files of the node that have runmig's name.
+/// A command that finds all that has runmig's name, but for what the tests copied to the node.
+fn find() -> String {
+    let built = program("");
+    let places = [
+        testkit::repository(),
+        &built,
+        Path::new("/root"),
+        Path::new("/var/tmp"),
+    ];
+    let places = places.map(|place| {
+        format!(
+            "-path {}",
+            place.display().to_string().trim_end_matches('/')
+        )
+    });
+    format!(
+        "find / -xdev \\( {} \\) -prune -o -name '*runmig*'",
+        places.join(" -o ")
+    )
+}
+
 fn ours(node: &Node) -> String {
-    node.ok("find / -xdev \\( -path /root -o -path /work -o -path /var/lib/dpkg \\) -prune -o -name '*runmig*' -print | sort")
+    node.ok(&format!("{} -print", find()))
 }
 
 fn copy(node: &Node, programs: &[(PathBuf, &str)]) {
