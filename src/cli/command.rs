@@ -36,9 +36,7 @@ pub fn run(
 ) -> Result<(ExitStatus, String, String)> {
     let mut command = Command::new(program);
     command.args(arguments).env_clear().current_dir("/");
-    command
-        .envs(variables.iter().copied())
-        .stdin(Stdio::null());
+    command.envs(variables.iter().copied()).stdin(Stdio::null());
     finish(command, || {
         format!("run {} {}", program.display(), arguments.join(" "))
     })

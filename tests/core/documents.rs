@@ -158,6 +158,214 @@ fn security_names_tests_that_exist() {
     assert!(functions > 40, "{functions} functions");
 }
 
+/// Where a symptom of docs/troubleshooting.md is produced, if no test has its words: the start of its row, and a test.
+const SYMPTOMS: &[(&str, &str, &str)] = &[
+    (
+        "MIG is off",
+        "programs/explain.rs",
+        "each_unfit_gpu_says_why",
+    ),
+    (
+        "`process … computes",
+        "programs/whole_gpu.rs",
+        "waits_for_foreign_process",
+    ),
+    (
+        "nvidia-ctk: ",
+        "engines/driver_files.rs",
+        "nvidia_ctk_finds_no_device_in_mig_mode",
+    ),
+    (
+        "`… makes a virtual machine",
+        "programs/other_kinds.rs",
+        "refuses_handlers_of_crun",
+    ),
+    (
+        "`… (NVML n)`",
+        "programs/layouts/bad_input.rs",
+        "lost_gpu_ends_each_verb",
+    ),
+    (
+        "`ready` for a container that is gone",
+        "programs/engines_that_die.rs",
+        "survives_killed_init_without_delete",
+    ),
+    (
+        "`ready` for an instance that is gone",
+        "programs/moving_world/mod.rs",
+        "survives_reset_under_container",
+    ),
+    (
+        "`ready, around MPS`",
+        "engines/around/collecting.rs",
+        "names_what_bypasses_mps_alone",
+    ),
+    (
+        "`layout`",
+        "programs/layouts/leases.rs",
+        "takes_over_what_is_wanted",
+    ),
+    (
+        "a lease that cannot be read",
+        "programs/damaged_ledger/mod.rs",
+        "operator_releases_it",
+    ),
+    (
+        "a process in its cgroup",
+        "programs/liveness/namespaces.rs",
+        "keeps_cgroups_of_other_namespace",
+    ),
+    (
+        "an unreadable file in `/proc`",
+        "programs/liveness/namespaces.rs",
+        "keeps_leases_where_proc_lies",
+    ),
+    (
+        "names and requests end in",
+        "programs/people.rs",
+        "fits_into_a_hundred_columns",
+    ),
+    (
+        "the records are of a newer version",
+        "matrices/world_matrix/worlds.rs",
+        "records_are_newer",
+    ),
+    (
+        "a copy or a foreign file",
+        "programs/damaged_ledger/mod.rs",
+        "refuses_record_under_other_name",
+    ),
+    (
+        "a container was created and never started",
+        "programs/engines_that_die.rs",
+        "releases_never_started_container",
+    ),
+    (
+        "`the low-level runtime did not run the hook",
+        "engines/driver_level/failures.rs",
+        "fails_create_without_hook",
+    ),
+    (
+        "dockerd does not start:",
+        "programs/configure/docker.rs",
+        "refuses_what_flags_say_too",
+    ),
+    (
+        "after a removal of runmig no",
+        "core/install.rs",
+        "uninstall_names_engines_that_call_runmig",
+    ),
+    (
+        "doctor names CVE",
+        "programs/doctor/surroundings.rs",
+        "names_podman_that_restores_images",
+    ),
+    (
+        "the program says that there is no CUDA",
+        "engines/driver_files.rs",
+        "refuses_container_without_libcuda",
+    ),
+    (
+        "docker's `--gpus`",
+        "engines/driver_files.rs",
+        "takes_out_nvidias_hook",
+    ),
+    (
+        "persistenced or the fabric",
+        "engines/driver_files.rs",
+        "leaves_out_missing_sockets",
+    ),
+    (
+        "SELinux denies",
+        "programs/doctor/surroundings.rs",
+        "names_enforcing_selinux",
+    ),
+    (
+        "dpkg was killed",
+        "core/package/roots.rs",
+        "killed_dpkg_is_repeated",
+    ),
+    (
+        "no events at all",
+        "programs/events/failing.rs",
+        "folder_of_others_takes_no_event",
+    ),
+];
+
+/// Symptoms that no test produces, with the reason.
+const NOT_PRODUCED: &[(&str, &str)] = &[
+    (
+        "`records went before",
+        "a reader has to lose dozens of races in a row",
+    ),
+    (
+        "podman: `annotations must",
+        "podman's own refusal, before it calls runmig",
+    ),
+    (
+        "podman ignores Ctrl-C",
+        "podman's own handling of signals, from a terminal",
+    ),
+];
+
+/// Returns the text of all tests.
+fn tests_text(folder: &Path, text: &mut String) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            tests_text(&path, text);
+        } else if path.extension().is_some_and(|e| e == "rs") && !path.ends_with(file!()) {
+            text.push_str(&fs::read_to_string(path).unwrap());
+        }
+    }
+}
+
+/// A symptom is produced by a test that has its words, or by one of those above.
+#[test]
+fn symptoms_are_produced_by_tests() {
+    let mut tests = String::new();
+    for folder in ["tests", "testkit/src", "crates/dra/tests"] {
+        tests_text(&root().join(folder), &mut tests);
+    }
+    let page = read("docs/troubleshooting.md");
+    let (_, page) = page.split_once("\n## A create is refused").unwrap();
+    let is_heading = |next: Option<&str>| next.is_some_and(|line| line.starts_with("| ---"));
+    let lines: Vec<&str> = page.lines().collect();
+    let mut symptoms = 0;
+    for (n, line) in lines.iter().enumerate() {
+        let Some(row) = line
+            .strip_prefix("| ")
+            .filter(|row| !row.starts_with("---"))
+        else {
+            continue;
+        };
+        if is_heading(lines.get(n + 1).copied()) {
+            continue;
+        }
+        symptoms += 1;
+        let symptom = row.split(" | ").next().unwrap();
+        let words = symptom.split('`').skip(1).step_by(2);
+        let mut words = words.flat_map(|code| code.split('…').map(str::trim));
+        let is_in_test = words.any(|words| words.len() >= 8 && tests.contains(words));
+        let is_excused = { NOT_PRODUCED.iter() }.any(|(start, _)| row.starts_with(start));
+        let shown = SYMPTOMS.iter().find(|(start, ..)| row.starts_with(start));
+        let Some((_, file, test)) = shown else {
+            assert!(is_in_test || is_excused, "no test produces: {symptom}");
+            continue;
+        };
+        let text = read(&format!("tests/{file}"));
+        let is_there = [format!("fn {test}("), format!("    {test}: ")];
+        assert!(
+            is_there.iter().any(|name| text.contains(name)),
+            "{file}: {test}"
+        );
+    }
+    for (start, ..) in SYMPTOMS {
+        has(&page, &format!("\n| {start}"));
+    }
+    assert!(symptoms >= 25, "{symptoms} symptoms");
+}
+
 fn help(words: &[&str]) -> String {
     let mut migctl = Command::new(env!("CARGO_BIN_EXE_migctl"));
     let output = migctl.args(words).arg("--help").output().unwrap();

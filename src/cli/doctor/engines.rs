@@ -1,8 +1,8 @@
 //! The engines that call runmig, the driver's files for their containers, and other programs at the same GPUs.
 
 use super::Check;
-use crate::cli::command;
 use super::host::Host;
+use crate::cli::command;
 use crate::cli::configure::{self, Engine, Registration};
 use crate::cli::processes;
 use runmig_lease::config::{Config, DriverFiles};

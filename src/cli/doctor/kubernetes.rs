@@ -1,7 +1,7 @@
 //! The checks of `runmig-dra`, which knows the cluster. It prints its findings as data, and they join those of the node.
 
-use crate::cli::command;
 use super::host::Host;
+use crate::cli::command;
 use crate::cli::configure;
 use runmig_lease::error::{Context, Result};
 use runmig_lease::finding::{self, Finding};

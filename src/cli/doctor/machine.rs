@@ -1,8 +1,8 @@
 //! The state directory, and what the kernel and systemd have to offer.
 
 use super::Check;
-use crate::cli::command;
 use super::host::Host;
+use crate::cli::command;
 use crate::cli::configure::{self, Engine};
 use crate::cli::processes;
 use nix::sys::statvfs::statvfs;

@@ -1,8 +1,8 @@
 //! The programs of runmig, the low-level runtime, and the configuration.
 
 use super::Check;
-use crate::cli::command;
 use super::host::Host;
+use crate::cli::command;
 use nix::sys::statvfs::{FsFlags, statvfs};
 use runmig_lease::config::{Config, DIRECTORY};
 use runmig_lease::files;
