@@ -68,6 +68,7 @@ impl<'a> From<&'a Waiting> for WaitingItem<'a> {
         WaitingItem {
             number: w.number,
             container: waiter.map(|w| w.container.as_str()),
+            container_name: waiter.and_then(|w| w.name.as_deref()),
             request: waiter.map(|w| w.request.as_str()),
             since: waiter.map(|w| w.since.as_str()),
             pid: waiter.map(|w| w.pid),
@@ -397,18 +398,19 @@ pub fn holder_name(lease: &Lease) -> String {
 }
 
 /// The columns of the queue.
-pub const QUEUE: [&str; 4] = ["WAITING", "REQUEST", "FOR", "PID"];
+pub const QUEUE: [&str; 5] = ["WAITING", "NAME", "REQUEST", "FOR", "PID"];
 
 /// Returns the cells of a queued request.
 pub fn waits(w: &Waiting, now: SystemTime) -> Vec<String> {
     match &w.waiter {
         Some(w) => vec![
             short(&w.container),
+            printable(w.name.as_deref().unwrap_or("-")),
             w.request.clone(),
             age(&w.since, now),
             w.pid.to_string(),
         ],
-        None => vec!["-".to_owned(); 4],
+        None => vec!["-".to_owned(); 5],
     }
 }
 

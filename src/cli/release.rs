@@ -97,7 +97,9 @@ fn unknown_among(id: &str, damaged: &[Damaged]) -> Option<Error> {
 fn waits(leases: &LeaseManager<'_>, id: &str) -> Result<Option<Error>> {
     let waiting = leases.store().waiting()?;
     let mut waiters = waiting.into_iter().filter_map(|w| w.waiter);
-    let Some(waiter) = waiters.find(|w| is_id_of(id, &w.container)) else {
+    let Some(waiter) =
+        waiters.find(|w| is_id_of(id, &w.container) || w.name.as_deref() == Some(id))
+    else {
         return Ok(None);
     };
     let (container, pid) = (

@@ -361,7 +361,7 @@ fn symptoms_are_produced_by_tests() {
         );
     }
     for (start, ..) in SYMPTOMS {
-        has(&page, &format!("\n| {start}"));
+        has(page, &format!("\n| {start}"));
     }
     assert!(symptoms >= 25, "{symptoms} symptoms");
 }

@@ -20,6 +20,8 @@ pub struct WaitingItem<'a> {
     pub number: u64,
     /// The container's id; null where the ticket cannot be read, like all that follows.
     pub container: Option<&'a str>,
+    /// The name that people know it by; null without one.
+    pub container_name: Option<&'a str>,
     /// The request.
     pub request: Option<&'a str>,
     /// The time of arrival: RFC 3339, UTC.

@@ -22,6 +22,11 @@ fn removed_container_stops_waiting() {
         run.args(["--rootfs", &podman.rootfs(), "true"]);
         let waiter = going(&mut run);
         until("it waits", is_waiting);
+        let table = setup.migctl(&["list"]).ok().stdout;
+        let (_, queue) = table.split_once("\nWAITING ").unwrap();
+        has(queue, "  waiter  7g.80gb  ");
+        let waits = setup.migctl(&["release", "waiter"]).exits(1).stderr;
+        has(&waits, "it waits for 7g.80gb");
         waiter.kill();
         podman.podman(&["rm", "--force", "waiter"]).ok();
         until("it waits no more", || !is_waiting());

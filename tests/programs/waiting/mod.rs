@@ -58,7 +58,7 @@ fn lists_waiting_requests() {
     let full = world.full();
     let waiter = waiting(&world, "w", world.profile);
     let table = said(&mut world.migctl(&["list"])).ok().stdout;
-    has(&table, "WAITING  REQUEST");
+    has(&table, "WAITING  NAME  REQUEST");
     let row = table.lines().find(|line| line.starts_with("w ")).unwrap();
     let pid = waiter.pid();
     assert!(row.ends_with(&format!(" {pid}")), "{table}");

@@ -328,10 +328,9 @@ fn join(
     (could_use, look): (Vec<(GpuUuid, Vec<u32>)>, LastLook),
 ) -> Result<()> {
     let request = requester.request.wanted.written();
-    let container = &requester.holder.key.id;
     turn.join(
         (&context.store, plan),
-        (container, request, could_use),
+        (requester.holder, request, could_use),
         look,
     )
 }

@@ -26,6 +26,7 @@ impl Wait {
             ticket: None,
             waiter: Waiter {
                 container: "migctl apply".to_owned(),
+                name: None,
                 request: format!("layout {layout}"),
                 since: now(),
                 pid: std::process::id(),

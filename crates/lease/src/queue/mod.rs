@@ -16,7 +16,7 @@ use crate::model::{GpuUuid, Snapshot, Timestamp};
 use crate::placement::{self, Constraints, Reservation, Slot};
 use crate::refusal::{NoRoom, Waited};
 use crate::request::Request;
-use crate::store::{Lock, Store, Ticket, Waiter, Waiting};
+use crate::store::{Container, Lock, Store, Ticket, Waiter, Waiting};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -174,14 +174,15 @@ impl Turn {
     pub(crate) fn join(
         &mut self,
         (store, plan): (&Store, &Lock),
-        (container, request, could_use): (&str, String, Vec<(GpuUuid, Vec<u32>)>),
+        (container, request, could_use): (&Container, String, Vec<(GpuUuid, Vec<u32>)>),
         look: LastLook,
     ) -> Result<()> {
         if self.is_over() {
             return Ok(());
         }
         let waiter = Waiter {
-            container: container.to_owned(),
+            container: container.key.id.clone(),
+            name: container.full_name(),
             request,
             since: match self.written.since == Timestamp::default() {
                 true => now(),

@@ -29,6 +29,9 @@ const MAX_SIZE: u64 = 256 * 1024;
 pub struct Waiter {
     /// The id of the container.
     pub container: String,
+    /// The name for people, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     /// The request, as the user wrote it.
     pub request: String,
     /// The time of its arrival.

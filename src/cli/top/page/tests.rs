@@ -171,6 +171,7 @@ fn shows_queue() {
     let mut facts = facts();
     let waiter = Waiter {
         container: "train".to_owned(),
+        name: Some("web".to_owned()),
         request: "7g.80gb".to_owned(),
         since: created(),
         pid: 77,
@@ -182,7 +183,7 @@ fn shows_queue() {
     };
     facts.inventory.waiting = (0..5).map(waiting).collect();
     let found = text(&page(&facts, &view(), sized(60, 200), now()));
-    let queue = "WAITING  REQUEST  FOR  PID\ntrain    7g.80gb  60s  77\n";
+    let queue = "WAITING  NAME  REQUEST  FOR  PID\ntrain    web   7g.80gb  60s  77\n";
     assert!(found.contains(queue), "{found}");
     assert_eq!(found.matches("7g.80gb").count(), 5, "{found}");
 }
