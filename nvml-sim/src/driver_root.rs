@@ -132,7 +132,22 @@ pub fn create(dir: &Path, machine: &Machine) -> io::Result<()> {
     settle(dir, machine, None)
 }
 
-/// Renews the state that changes with every boot: the kernel's majors, `/dev`, and the boot id.
+/// nvidia-modprobe of a machine. It knows no other call than `-u -c 0`. Two may run at once.
+fn modprobe(uvm: u32) -> String {
+    format!(
+        r#"#!/bin/sh
+# Loads the module nvidia-uvm of this simulated machine, and makes its nodes.
+exec 9<"$0" && flock 9 && cd "$(dirname "$0")/../.." || exit 1
+grep -q ' nvidia-uvm$' proc/devices || sed -i 's/^{NVIDIA_MAJOR} nvidiactl$/&\n{uvm} nvidia-uvm/' proc/devices || exit 1
+for node in nvidia-uvm:0 nvidia-uvm-tools:1; do
+    [ -e "dev/${{node%:*}}" ] || mknod -m 666 "dev/${{node%:*}}" c {uvm} "${{node#*:}}" || exit 1
+done
+"#
+    )
+}
+
+/// Renews the state that changes with every boot: the kernel's majors, `/dev`, and the boot id. A new machine has the module
+/// nvidia-uvm. After a reboot nothing has loaded it yet.
 fn boot(dir: &Path, machine: &Machine) -> io::Result<()> {
     let majors @ [uvm, _, _, caps, _] = free_majors(machine.boots);
     let modeset = match machine.modeset {
@@ -142,6 +157,7 @@ fn boot(dir: &Path, machine: &Machine) -> io::Result<()> {
     let given: String = majors
         .iter()
         .zip(DRIVERS)
+        .filter(|(_, driver)| machine.has_uvm() || *driver != "nvidia-uvm")
         .map(|(major, driver)| format!("{major} {driver}\n"))
         .collect();
     let devices = format!(
@@ -160,8 +176,11 @@ fn boot(dir: &Path, machine: &Machine) -> io::Result<()> {
     if machine.modeset {
         node(&dev.join("nvidia-modeset"), 0o666, NVIDIA_MAJOR, 254)?;
     }
-    node(&dev.join("nvidia-uvm"), 0o666, uvm, 0)?;
-    node(&dev.join("nvidia-uvm-tools"), 0o666, uvm, 1)?;
+    if machine.has_uvm() {
+        node(&dev.join("nvidia-uvm"), 0o666, uvm, 0)?;
+        node(&dev.join("nvidia-uvm-tools"), 0o666, uvm, 1)?;
+    }
+    write(&dir.join("usr/bin/nvidia-modprobe"), &modprobe(uvm), 0o755)?;
     for gpu in &machine.gpus {
         let path = dev.join(format!("nvidia{}", gpu.minor));
         node(&path, 0o666, NVIDIA_MAJOR, gpu.minor)?;

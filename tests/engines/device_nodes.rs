@@ -92,9 +92,16 @@ fn user_namespace_needs_no_optional_node() {
     setup.nothing_is_left();
 }
 
+/// A machine on which nothing makes what is missing.
+fn without_modprobe() -> Setup {
+    let setup = setup(&[]);
+    fs::remove_file(setup.machine.dir().join("usr/bin/nvidia-modprobe")).unwrap();
+    setup
+}
+
 #[test]
 fn names_missing_required_node() {
-    let setup = setup(&[]);
+    let setup = without_modprobe();
     let bundle = in_user_namespace(&setup);
     for node in ["nvidiactl", "nvidia-uvm", "nvidia0"] {
         let away = setup.path("away");
@@ -110,7 +117,7 @@ fn names_missing_required_node() {
 /// Failure: a driver that CUDA needs is not loaded, or a container in a user namespace needs a node that the host lacks
 #[test]
 fn names_missing_driver() {
-    let setup = setup(&[]);
+    let setup = without_modprobe();
     let bundle = setup.asking("1g.10gb", "true");
     let file = setup.machine.dir().join("proc/devices");
     let devices = fs::read_to_string(&file).unwrap();

@@ -3,26 +3,22 @@
 use testkit::prelude::*;
 use testkit::runtimes::script;
 
-/// A machine without the module or its nodes, and a program that loads it.
+/// A machine that has just booted. Its nvidia-modprobe is called something else, so that nothing finds it.
 struct Boot {
     world: World,
-    devices: String,
 }
 
 impl Boot {
     fn new() -> Boot {
         let world = World::small();
-        let devices = fs::read_to_string(world.machine().join("proc/devices")).unwrap();
-        let boot = Boot { world, devices };
-        boot.unload();
+        world.reboot();
+        let boot = Boot { world };
+        fs::rename(boot.place(), boot.loads()).unwrap();
         boot
     }
 
-    fn unload(&self) {
-        let lines = self.devices.lines().filter(|l| !l.ends_with(" nvidia-uvm"));
-        let text: String = lines.map(|line| format!("{line}\n")).collect();
-        fs::write(self.world.machine().join("proc/devices"), text).unwrap();
-        self.remove_nodes();
+    fn loads(&self) -> PathBuf {
+        self.place().with_file_name("loads")
     }
 
     fn remove_nodes(&self) {
@@ -38,19 +34,13 @@ impl Boot {
     /// Installs nvidia-modprobe, which notes its arguments.
     fn install(&self, at: &Path) {
         fs::create_dir_all(at.parent().unwrap()).unwrap();
-        let whole = self.world.path("devices");
-        fs::write(&whole, &self.devices).unwrap();
-        let line = self.devices.lines().find(|l| l.ends_with(" nvidia-uvm"));
-        let major = line.unwrap().split_whitespace().next().unwrap();
-        let (machine, asked) = (self.world.machine(), self.world.path("asked"));
-        let (machine, asked) = (machine.display(), asked.display());
+        let (loads, asked) = (self.loads(), self.world.path("asked"));
         script(
             at,
             &format!(
-                "echo \"$@\" >> {asked}\ncp {} {machine}/proc/devices\n\
-                 for n in nvidia-uvm:0 nvidia-uvm-tools:1; do\n\
-                 mknod -m 666 {machine}/dev/${{n%:*}} c {major} ${{n#*:}}; done",
-                whole.display()
+                "echo \"$@\" >> {}\nexec {} \"$@\"",
+                asked.display(),
+                loads.display()
             ),
         );
     }
@@ -59,11 +49,6 @@ impl Boot {
     fn asked(&self) -> Vec<String> {
         let text = fs::read_to_string(self.world.path("asked")).unwrap_or_default();
         text.lines().map(str::to_owned).collect()
-    }
-
-    fn place_with_folder(&self) -> PathBuf {
-        fs::create_dir_all(self.place().parent().unwrap()).unwrap();
-        self.place()
     }
 
     #[track_caller]
@@ -112,7 +97,7 @@ fn create_has_missing_node_made() {
 #[test]
 fn configured_program_comes_first() {
     let boot = Boot::new();
-    script(&boot.place_with_folder(), "exit 1");
+    script(&boot.place(), "exit 1");
     let elsewhere = boot.world.path("opt/nvidia-modprobe");
     boot.install(&elsewhere);
     boot.with_driver_key(&format!("nvidia_modprobe = {elsewhere:?}"));
@@ -126,7 +111,7 @@ fn configured_program_comes_first() {
 fn refuses_where_nothing_helps() {
     let boot = Boot::new();
     boot.refuses();
-    script(&boot.place_with_folder(), "echo no such module >&2; exit 1");
+    script(&boot.place(), "echo no such module >&2; exit 1");
     boot.refuses();
     let log = fs::read_to_string(boot.world.state().join("runmig.log")).unwrap();
     has(&log, "no such module");

@@ -61,6 +61,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 fn configuration(options: &Options) -> Result<Config> {
     let mut config = Config::for_program(None)?;
     config.driver.library = host::library(&options.host_root, &config.driver.library)?;
+    config.driver.host_root.clone_from(&options.host_root);
     Ok(config)
 }
 

@@ -116,6 +116,9 @@ pub struct Driver {
     pub root: PathBuf,
     /// The absolute path of nvidia-modprobe. Without one runmig looks in the usual places.
     pub nvidia_modprobe: Option<PathBuf>,
+    /// The path at which this process sees the node's root folder: no key, and another one only in a pod.
+    #[serde(skip)]
+    pub host_root: PathBuf,
 }
 
 /// The rules for Kubernetes.
@@ -175,6 +178,7 @@ impl Default for Driver {
             library: "libnvidia-ml.so.1".into(),
             root: "/".into(),
             nvidia_modprobe: None,
+            host_root: "/".into(),
         }
     }
 }

@@ -232,6 +232,11 @@ impl Machine {
         }
     }
 
+    /// Whether its module nvidia-uvm is loaded as soon as it has booted.
+    pub fn has_uvm(&self) -> bool {
+        self.boots == 1
+    }
+
     pub fn boot_id(&self) -> String {
         uuid_from(&format!("{}/boot/{}", self.seed, self.boots))
     }

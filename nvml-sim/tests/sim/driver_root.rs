@@ -144,3 +144,33 @@ fn boot_removes_nodes_and_files() {
         (major(&sim, "nvidia-caps"), 1)
     );
 }
+
+/// As on a server without a screen: a program that wants CUDA has the module loaded.
+#[test]
+fn boot_leaves_uvm_to_modprobe() {
+    let sim = Sim::new("--gpu H100");
+    let nodes = ["dev/nvidia-uvm", "dev/nvidia-uvm-tools"];
+    let are_there = || nodes.map(|node| sim.dir().join(node).exists());
+    let lines = || {
+        let devices = sim.read("proc/devices");
+        { devices.lines() }
+            .filter(|line| line.ends_with(" nvidia-uvm"))
+            .count()
+    };
+    let load = || {
+        let mut program = std::process::Command::new(sim.dir().join("usr/bin/nvidia-modprobe"));
+        program.args(["-u", "-c", "0"]).spawn().unwrap()
+    };
+    assert_eq!((lines(), are_there()), (1, [true; 2]));
+    sim.run("reboot", "");
+    assert_eq!((lines(), are_there()), (0, [false; 2]));
+    for mut program in [load(), load(), load()] {
+        assert!(program.wait().unwrap().success());
+    }
+    assert_eq!((lines(), are_there()), (1, [true; 2]));
+    let major = major(&sim, "nvidia-uvm");
+    assert_eq!(nodes.map(|at| node(&sim, at)), [(major, 0), (major, 1)]);
+    std::fs::remove_file(sim.dir().join(nodes[0])).unwrap();
+    assert!(load().wait().unwrap().success());
+    assert_eq!((lines(), are_there()), (1, [true; 2]));
+}

@@ -83,9 +83,9 @@ fn gpus(host: &Host) -> Found {
 }
 
 fn devices(host: &Host) -> Found {
-    let root = &host.config()?.driver.root;
-    let configured = host.config()?.driver.nvidia_modprobe.as_deref();
-    let mut loaders = uvm::loaders(configured, root).into_iter();
+    let driver = &host.config()?.driver;
+    let root = &driver.root;
+    let mut loaders = uvm::loaders(driver).into_iter();
     if Nodes::lacks_uvm(root)
         && let Some(loader) = loaders.find(uvm::Loader::makes_nodes)
     {

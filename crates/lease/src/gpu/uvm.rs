@@ -2,9 +2,13 @@
 
 use super::nodes::Nodes;
 use super::on_host;
+use crate::config::Driver;
 use crate::error::{Context, Error, Result};
 use crate::process::program::{self, shown};
 use crate::trust;
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -12,10 +16,13 @@ use std::time::{Duration, Instant};
 /// The time for one program. A module loads within seconds.
 const TIME: Duration = Duration::from_secs(30);
 
-/// A program that loads the module.
+/// A program of the node that loads the module.
 #[derive(Debug)]
 pub struct Loader {
+    /// The path on the node.
     path: PathBuf,
+    /// The path at which this process sees the node's root folder.
+    host_root: PathBuf,
     arguments: &'static [&'static str],
 }
 
@@ -32,12 +39,22 @@ impl Loader {
 
     fn run(&self) -> Result<()> {
         let what = || format!("run {}", self.command());
-        trust::program(&self.path).context(what)?;
+        trust::program(&below(&self.host_root, &self.path)).context(what)?;
         let mut command = Command::new(&self.path);
         command
             .env_clear()
             .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
         command.args(self.arguments);
+        if self.host_root != Path::new("/") {
+            // An image has neither the program's libraries nor its shell.
+            let root = CString::new(self.host_root.as_os_str().as_bytes()).context(what)?;
+            let enter = move || {
+                nix::unistd::chroot(root.as_c_str())?;
+                Ok(nix::unistd::chdir(c"/")?)
+            };
+            // SAFETY: two system calls between fork and exec, on memory that the parent prepared.
+            unsafe { command.pre_exec(enter) };
+        }
         let answer = program::run(command, Stdio::null(), Instant::now() + TIME).context(what)?;
         let answer = answer.map_err(Error::new).context(what)?;
         match answer.status.success() {
@@ -49,15 +66,24 @@ impl Loader {
 
 /// Returns the programs that load the module: the configured nvidia-modprobe, else the one below the driver's root or of
 /// the machine; then modprobe.
-pub fn loaders(configured: Option<&Path>, driver_root: &Path) -> Vec<Loader> {
-    let usual = [driver_root, Path::new("/")].map(|root| root.join("usr/bin/nvidia-modprobe"));
-    let nvidia = match configured {
-        Some(path) => Some(path.to_owned()),
-        None => usual.into_iter().find(|path| path.exists()),
+pub fn loaders(driver: &Driver) -> Vec<Loader> {
+    let host_root = &driver.host_root;
+    let is_there = |path: &PathBuf| below(host_root, path).exists();
+    let roots = [driver.root.as_path(), Path::new("/")];
+    let usual = roots.map(|root| root.join("usr/bin/nvidia-modprobe"));
+    let nvidia = match &driver.nvidia_modprobe {
+        Some(path) => Some(path.clone()),
+        None => usual.into_iter().find(is_there),
     };
     let plain = ["/usr/sbin/modprobe", "/sbin/modprobe"].map(PathBuf::from);
-    let plain = plain.into_iter().find(|path| path.exists());
-    let loader = |arguments| move |path| Loader { path, arguments };
+    let plain = plain.into_iter().find(is_there);
+    let loader = |arguments| {
+        move |path| Loader {
+            path,
+            host_root: host_root.clone(),
+            arguments,
+        }
+    };
     let nvidia = nvidia.map(loader(&["-u", "-c", "0"]));
     nvidia
         .into_iter()
@@ -65,11 +91,17 @@ pub fn loaders(configured: Option<&Path>, driver_root: &Path) -> Vec<Loader> {
         .collect()
 }
 
+/// Returns where this process sees a file of the node.
+fn below(host_root: &Path, path: &Path) -> PathBuf {
+    host_root.join(path.strip_prefix("/").unwrap_or(path))
+}
+
 /// Reads the driver's numbers. If the module or its node is missing, the programs have their turn first, once each.
 ///
 /// # Errors
 /// The driver is not loaded, and no program helps.
-pub fn nodes(configured: Option<&Path>, driver_root: &Path) -> Result<Nodes> {
+pub fn nodes(driver: &Driver) -> Result<Nodes> {
+    let driver_root = &driver.root;
     let is_whole = |nodes: &Nodes| {
         let [_, uvm] = nodes.required_nodes();
         on_host::exists(driver_root, &uvm)
@@ -82,7 +114,7 @@ pub fn nodes(configured: Option<&Path>, driver_root: &Path) -> Result<Nodes> {
     if is_fine {
         return found;
     }
-    for loader in loaders(configured, driver_root) {
+    for loader in loaders(driver) {
         // A module alone makes no node, and a container gets a node of its own.
         if found.is_ok() && !loader.makes_nodes() {
             break;
