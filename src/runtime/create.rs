@@ -52,7 +52,7 @@ pub fn create(front: &Front<'_>, asking: Asking<'_>) -> Result<i32> {
     crate::log::start(front.config);
     let driver = &front.config.driver;
     let root = &driver.root;
-    let nodes = uvm::nodes(driver)
+    let nodes = uvm::nodes(driver.nvidia_modprobe.as_deref(), root, &driver.host_root)
         .context(|| format!("read the driver's device numbers below {}", root.display()))?;
     Slicing {
         front,

@@ -27,7 +27,7 @@ pub(crate) fn prepare(
 ) -> Result<Vec<cdi::Slice>> {
     let driver = &config.driver;
     let root = &driver.root;
-    let nodes = uvm::nodes(driver)
+    let nodes = uvm::nodes(driver.nvidia_modprobe.as_deref(), root, &driver.host_root)
         .context(|| format!("read the driver's device numbers below {}", root.display()))?;
     let snapshot = runmig_lease::driver(config).snapshot()?;
     let leases = open(config)?;

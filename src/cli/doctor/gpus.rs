@@ -85,7 +85,8 @@ fn gpus(host: &Host) -> Found {
 fn devices(host: &Host) -> Found {
     let driver = &host.config()?.driver;
     let root = &driver.root;
-    let mut loaders = uvm::loaders(driver).into_iter();
+    let mut loaders =
+        uvm::loaders(driver.nvidia_modprobe.as_deref(), root, &driver.host_root).into_iter();
     if Nodes::lacks_uvm(root)
         && let Some(loader) = loaders.find(uvm::Loader::makes_nodes)
     {

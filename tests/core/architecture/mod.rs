@@ -83,6 +83,10 @@ const UNSAFE: &[(&str, &str)] = &[
     ("crates/lease/src/gpu/nvml/profiles.rs", "NVML's C ABI"),
     ("crates/lease/src/gpu/nvml/session.rs", "NVML's C ABI"),
     (
+        "crates/lease/src/gpu/uvm.rs",
+        "a program of the node starts in the node's root folder",
+    ),
+    (
         "crates/lease/src/mps/launch.rs",
         "fork and execve for a child that waits until it is on record",
     ),

@@ -2,7 +2,6 @@
 
 use super::nodes::Nodes;
 use super::on_host;
-use crate::config::Driver;
 use crate::error::{Context, Error, Result};
 use crate::process::program::{self, shown};
 use crate::trust;
@@ -66,13 +65,12 @@ impl Loader {
 
 /// Returns the programs that load the module: the configured nvidia-modprobe, else the one below the driver's root or of
 /// the machine; then modprobe.
-pub fn loaders(driver: &Driver) -> Vec<Loader> {
-    let host_root = &driver.host_root;
+pub fn loaders(configured: Option<&Path>, driver_root: &Path, host_root: &Path) -> Vec<Loader> {
     let is_there = |path: &PathBuf| below(host_root, path).exists();
-    let roots = [driver.root.as_path(), Path::new("/")];
+    let roots = [driver_root, Path::new("/")];
     let usual = roots.map(|root| root.join("usr/bin/nvidia-modprobe"));
-    let nvidia = match &driver.nvidia_modprobe {
-        Some(path) => Some(path.clone()),
+    let nvidia = match configured {
+        Some(path) => Some(path.to_owned()),
         None => usual.into_iter().find(is_there),
     };
     let plain = ["/usr/sbin/modprobe", "/sbin/modprobe"].map(PathBuf::from);
@@ -80,7 +78,7 @@ pub fn loaders(driver: &Driver) -> Vec<Loader> {
     let loader = |arguments| {
         move |path| Loader {
             path,
-            host_root: host_root.clone(),
+            host_root: host_root.to_owned(),
             arguments,
         }
     };
@@ -100,8 +98,7 @@ fn below(host_root: &Path, path: &Path) -> PathBuf {
 ///
 /// # Errors
 /// The driver is not loaded, and no program helps.
-pub fn nodes(driver: &Driver) -> Result<Nodes> {
-    let driver_root = &driver.root;
+pub fn nodes(configured: Option<&Path>, driver_root: &Path, host_root: &Path) -> Result<Nodes> {
     let is_whole = |nodes: &Nodes| {
         let [_, uvm] = nodes.required_nodes();
         on_host::exists(driver_root, &uvm)
@@ -114,7 +111,7 @@ pub fn nodes(driver: &Driver) -> Result<Nodes> {
     if is_fine {
         return found;
     }
-    for loader in loaders(driver) {
+    for loader in loaders(configured, driver_root, host_root) {
         // A module alone makes no node, and a container gets a node of its own.
         if found.is_ok() && !loader.makes_nodes() {
             break;
