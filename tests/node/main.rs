@@ -11,6 +11,7 @@ mod install;
 mod layout;
 mod logins;
 mod machine;
+mod others;
 mod package;
 mod podman;
 mod readme;
@@ -57,6 +58,7 @@ fn main() -> ExitCode {
         package: replaces_scripts_install, upgrade_keeps_leases, removal_waits_for_leases,
             fresh_node_gets_one_timer;
         readme: holds_as_printed;
+        others: engines_keep_what_others_set;
     };
     let shared = Shared::default();
     let trials = cases.into_iter().map(|(name, case)| {
