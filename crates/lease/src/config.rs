@@ -116,7 +116,7 @@ pub struct Driver {
     pub root: PathBuf,
     /// The absolute path of nvidia-modprobe. Without one runmig looks in the usual places.
     pub nvidia_modprobe: Option<PathBuf>,
-    /// The path at which this process sees the node's root folder: no key, and another one only in a pod.
+    /// The node's root folder, as this process sees it: `/`, unless it runs in a pod. Not a key of the file.
     #[serde(skip)]
     pub host_root: PathBuf,
 }

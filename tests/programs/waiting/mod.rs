@@ -166,7 +166,7 @@ fn sleeping_waiter_keeps_its_place() {
     world.all_go(&["second"]);
 }
 
-fn woken_by(free: impl Fn(&World)) {
+fn woken_by(free: impl Fn(&World, &Going)) {
     let world = World::small();
     let full = world.full();
     world.behave("no-hooks");
@@ -175,7 +175,7 @@ fn woken_by(free: impl Fn(&World)) {
     world.behave("");
     world.create("full0");
     let waiter = waiting(&world, "waiter", world.profile);
-    free(&world);
+    free(&world, &waiter);
     waiter.end().ok();
     world.delete("waiter");
     for id in &full[1..] {
@@ -186,7 +186,7 @@ fn woken_by(free: impl Fn(&World)) {
 
 #[test]
 fn woken_by_the_hook() {
-    woken_by(|world| {
+    woken_by(|world, _| {
         let lease = world.lease_of("full0")["id"].as_str().unwrap().to_owned();
         world.behave("no-hooks");
         said(&mut world.bare(&["delete", "--force", "full0"])).ok();
@@ -201,7 +201,7 @@ fn woken_by_the_hook() {
 
 #[test]
 fn woken_by_gc() {
-    woken_by(|world| {
+    woken_by(|world, _| {
         said(&mut world.bare(&["kill", "full0", "KILL"])).ok();
         world.gc().ok();
     });
@@ -209,7 +209,9 @@ fn woken_by_gc() {
 
 #[test]
 fn woken_by_migctl_release() {
-    woken_by(|world| {
+    woken_by(|world, waiter| {
+        // Else it may have its slice before the release shows who waits.
+        waiter.stop();
         world.behave("no-hooks");
         said(&mut world.bare(&["delete", "--force", "full0"])).ok();
         world.behave("");
@@ -217,13 +219,14 @@ fn woken_by_migctl_release() {
         let list = list.json();
         assert_eq!(list["items"][0]["container"], "full0");
         assert_eq!(list["waiting"][0]["container"], "waiter");
+        waiter.signal(Signal::SIGCONT);
     });
 }
 
 /// No call releases anything, so the waiter finds out by itself.
 #[test]
 fn finds_container_that_died_unnoticed() {
-    woken_by(|world| drop(said(&mut world.bare(&["kill", "full0", "KILL"])).ok()));
+    woken_by(|world, _| drop(said(&mut world.bare(&["kill", "full0", "KILL"])).ok()));
 }
 
 #[test]

@@ -23,7 +23,7 @@ use crate::placement::{self, Constraints, Rejection};
 use crate::queue::{self, LastLook, Turn, Wants};
 use crate::refusal::NoRoom;
 use crate::request::{Seat, ShareSize, Wanted};
-use crate::store::{Held, Instance, Lock};
+use crate::store::{Held, Instance, Lock, Waiter};
 use std::cell::RefCell;
 
 /// The outcome of one look for room. A lease in it is on record.
@@ -327,12 +327,14 @@ fn join(
     plan: &Lock,
     (could_use, look): (Vec<(GpuUuid, Vec<u32>)>, LastLook),
 ) -> Result<()> {
-    let request = requester.request.wanted.written();
-    turn.join(
-        (&context.store, plan),
-        (requester.holder, request, could_use),
-        look,
-    )
+    let asks = Waiter {
+        container: requester.holder.key.id.clone(),
+        name: requester.holder.full_name(),
+        request: requester.request.wanted.written(),
+        could_use,
+        ..Waiter::default()
+    };
+    turn.join((&context.store, plan), asks, look)
 }
 
 /// Puts every part of a plan on record. `record` returns none if a part cannot be had any more.

@@ -16,7 +16,7 @@ use crate::model::{GpuUuid, Snapshot, Timestamp};
 use crate::placement::{self, Constraints, Reservation, Slot};
 use crate::refusal::{NoRoom, Waited};
 use crate::request::Request;
-use crate::store::{Container, Lock, Store, Ticket, Waiter, Waiting};
+use crate::store::{Lock, Store, Ticket, Waiter, Waiting};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -169,27 +169,23 @@ impl Turn {
         self.ticket.as_ref().map_or(u64::MAX, |t| t.number)
     }
 
-    /// Joins the queue, or renews the ticket, unless there is no time to wait. `could_use` has profile ids
-    /// by GPU.
+    /// Joins the queue, or renews the ticket, unless there is no time to wait. `asks` says who waits, and for what.
     pub(crate) fn join(
         &mut self,
         (store, plan): (&Store, &Lock),
-        (container, request, could_use): (&Container, String, Vec<(GpuUuid, Vec<u32>)>),
+        asks: Waiter,
         look: LastLook,
     ) -> Result<()> {
         if self.is_over() {
             return Ok(());
         }
         let waiter = Waiter {
-            container: container.key.id.clone(),
-            name: container.full_name(),
-            request,
             since: match self.written.since == Timestamp::default() {
                 true => now(),
                 false => self.written.since.clone(),
             },
             pid: std::process::id(),
-            could_use,
+            ..asks
         };
         match &mut self.ticket {
             Some(_) if self.written == waiter => {}
