@@ -1,11 +1,11 @@
 //! Detects a request for slices. For a container without a request, runmig reads only the annotations.
 
 use super::args::{Run, Unclear, Verb};
-use super::{Front, companion, delete, named, podman};
+use super::{Front, companion, delete, podman};
 use crate::spec::bundle::{self, Bundle, peek_config};
-use crate::spec::{Mark, Meaning, Peek};
+use crate::spec::{Mark, Marked, Peek};
 use runmig_lease::error::{Context, Error, Result};
-use runmig_lease::programs::{CLAIM, HOOK, REQUEST_FILE};
+use runmig_lease::programs::CLAIM;
 use runmig_lease::request::{self, Besides, DeviceRequest, Request};
 use runmig_lease::store::ClaimName;
 use runmig_lease::trust;
@@ -69,23 +69,14 @@ pub fn request<'a>(front: &'a Front<'_>) -> Result<Option<Asking<'a>>> {
         ))
         .hint("write each annotation once, as a string under the key annotations"));
     }
-    let Marked {
-        claims,
-        mut devices,
-    } = believed(&seen.marks)?;
-    for edit in seen.edits.iter().filter(|edit| !edit.kept().is_empty()) {
-        is_installed(edit, HOOK)?;
-        devices.extend(edit.kept());
-    }
+    let Marked { claims, devices } = believed(&seen.marks)?;
     let is_told = seen.marked || !claims.is_empty();
     let other_kind = other_kind(front, &seen);
     let bundle_path =
         std::fs::canonicalize(given).context(|| format!("find bundle {}", given.display()))?;
     let (engine, name) = podman::look(&bundle_path);
-    if let (Some(device), true) = (
-        devices.first(),
-        name.as_deref().is_some_and(named::is_of_podman),
-    ) {
+    let is_podmans = name.as_deref().is_some_and(podman::is_its_own);
+    if let (Some(device), true) = (devices.first(), is_podmans) {
         return Err(Error::new(format!(
             "device {device} is given to the pod, whose own container runs no program of the user's"
         ))
@@ -100,8 +91,7 @@ pub fn request<'a>(front: &'a Front<'_>) -> Result<Option<Asking<'a>>> {
     };
     let annotations = request::believed(annotations, engine, policy.image_annotations, besides)?;
     let annotations = request::with_devices(annotations, &devices, policy.cdi_in_pods)?;
-    let is_claimed = !claims.is_empty();
-    let request = named::request(front, annotations.clone(), is_claimed, name.as_deref())?;
+    let request = asked(front, &annotations, !claims.is_empty(), is_podmans)?;
     if request.is_none() && !is_told {
         return Ok(None);
     }
@@ -243,13 +233,6 @@ fn other_kind(front: &Front<'_>, seen: &Peek) -> Option<String> {
         .or_else(|| annotation().map(|(key, value)| format!("annotation {key}={value}")))
 }
 
-/// What the marks of CDI devices ask for.
-#[derive(Default)]
-struct Marked {
-    claims: Vec<ClaimName>,
-    devices: Vec<DeviceRequest>,
-}
-
 /// Returns what the marks ask for.
 ///
 /// # Errors
@@ -257,28 +240,43 @@ struct Marked {
 fn believed(marks: &[Mark]) -> Result<Marked> {
     let mut marked = Marked::default();
     for mark in marks {
-        let meaning = mark.meaning()?;
-        let path = Path::new(&mark.path);
-        match meaning {
-            Meaning::Request(device) => {
-                is_installed(mark, REQUEST_FILE)?;
-                if !marked.devices.contains(&device) {
-                    marked.devices.push(device);
-                }
-            }
-            Meaning::Claim(_) | Meaning::Nothing => {
-                // The driver installs it anywhere on the node.
+        match marked.take(mark)? {
+            // The driver installs it anywhere on the node.
+            Some(CLAIM) => {
+                let path = Path::new(&mark.path);
                 let found = trust::program(path).map_err(|e| mark.refused(e))?;
                 if !path.is_absolute() || !found.0.ends_with(CLAIM) {
                     return Err(mark.refused("it leads to another program"));
                 }
-                if let Meaning::Claim(claim) = meaning {
-                    marked.claims.push(claim);
-                }
             }
+            Some(name) => is_installed(mark, name)?,
+            None => {}
         }
     }
     Ok(marked)
+}
+
+/// Returns the request of a container, from its annotations or from `[request]` in the configuration of a link `runmig-NAME`.
+///
+/// # Errors
+/// A wrong request, and one beside a fixed request of the configuration.
+fn asked(
+    front: &Front<'_>,
+    annotations: &[(String, String)],
+    is_claimed: bool,
+    is_podmans: bool,
+) -> Result<Option<Request>> {
+    let Some(of_runtime) = &front.config.request else {
+        return request::parse(annotations);
+    };
+    let file = front.config.file.clone().unwrap_or_default();
+    let what = || format!("give the container the request of {}", file.display());
+    let mut all = annotations.to_vec();
+    of_runtime.add_to(&mut all, is_claimed).context(what)?;
+    if is_podmans || all == annotations {
+        return request::parse(annotations);
+    }
+    request::parse(&all).context(what)
 }
 
 /// Refuses a hook whose path is not that of the program beside this one, without links.

@@ -18,7 +18,6 @@ mod key;
 mod lowlevel;
 mod mps;
 mod name;
-mod named;
 mod podman;
 mod report;
 mod spawn;

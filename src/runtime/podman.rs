@@ -56,6 +56,16 @@ pub fn look(bundle: &Path) -> (Engine, Option<String>) {
     (Engine::Podman(image), name)
 }
 
+/// Says whether a name is that of a container by which podman holds a pod together, and which runs nothing of the user's:
+/// 12 digits of the pod's id with `-infra`, or of a file of Kubernetes with `-service`.
+pub fn is_its_own(name: &str) -> bool {
+    let is_hex = |c: char| c.is_ascii_digit() || ('a'..='f').contains(&c);
+    let id = name
+        .strip_suffix("-infra")
+        .or(name.strip_suffix("-service"));
+    id.is_some_and(|id| id.len() == 12 && id.chars().all(is_hex))
+}
+
 /// Returns the command of conmon, which calls runmig.
 fn parent_command() -> String {
     let file = format!("/proc/{}/cmdline", nix::unistd::getppid());
@@ -353,6 +363,22 @@ mod tests {
 
     fn pair(key: &str, value: &str) -> (String, String) {
         (key.to_owned(), value.to_owned())
+    }
+
+    #[test]
+    fn knows_podmans_own_containers() {
+        for own in ["d7842cd4f705-infra", "0123456789ab-service"] {
+            assert!(is_its_own(own), "{own}");
+        }
+        for users in [
+            "infra",
+            "-infra",
+            "d7842cd4f70-infra",
+            "D7842CD4F705-infra",
+            "d7842cd4f705-web",
+        ] {
+            assert!(!is_its_own(users), "{users}");
+        }
     }
 
     #[test]

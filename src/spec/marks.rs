@@ -3,9 +3,10 @@
 
 use super::document::Document;
 use super::hooks;
+use super::oci::is_same;
 use runmig_lease::cdi::STAGES;
 use runmig_lease::error::{Error, Result, printable};
-use runmig_lease::programs::{CLAIM, REQUEST, REQUEST_FILE};
+use runmig_lease::programs::{CLAIM, HOOK, REQUEST, REQUEST_FILE};
 use runmig_lease::request::{self, DeviceRequest};
 use runmig_lease::store::ClaimName;
 use serde_json::Value;
@@ -24,13 +25,50 @@ pub struct Mark {
     pub is_odd: bool,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Meaning {
-    /// The container has the device of a claim.
-    Claim(ClaimName),
-    Request(DeviceRequest),
-    /// A claim's hook at the end of the container.
-    Nothing,
+/// What the marks of a container ask for.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Marked {
+    /// The devices of claims of Kubernetes.
+    pub claims: Vec<ClaimName>,
+    /// The devices that ask, each once, since engines repeat one.
+    pub devices: Vec<DeviceRequest>,
+}
+
+impl Marked {
+    /// Adds what a hook asks. Returns the program at whose path alone the hook counts; none for an edit's that keeps nothing.
+    ///
+    /// # Errors
+    /// No CDI file of runmig has such a hook.
+    pub fn take(&mut self, mark: &Mark) -> Result<Option<&'static str>> {
+        let args: Vec<&str> = mark.args.iter().map(String::as_str).collect();
+        let (program, asked) = match (mark.stage.as_str(), &args[..]) {
+            _ if mark.is_of_edit() => match hooks::asked(&mark.args) {
+                kept if kept.is_empty() => return Ok(None),
+                kept => (HOOK, Some(kept)),
+            },
+            _ if mark.is_odd => (HOOK, None),
+            ("createRuntime", [CLAIM, "attach", "--claim", uid, "--device", device]) => {
+                let (uid, device) = ((*uid).to_owned(), (*device).to_owned());
+                self.claims.push(ClaimName { uid, device });
+                (CLAIM, Some(Vec::new()))
+            }
+            ("poststop", [CLAIM, "detach", "--claim", _, "--device", _]) => {
+                (CLAIM, Some(Vec::new()))
+            }
+            ("createRuntime", [REQUEST, asked]) => {
+                let asked = request::device_request(asked);
+                (REQUEST_FILE, asked.map(|one| vec![one]))
+            }
+            _ => (HOOK, None),
+        };
+        let asked = asked.ok_or_else(|| mark.refused("no CDI file of runmig has such a hook"))?;
+        for device in asked {
+            if !self.devices.contains(&device) {
+                self.devices.push(device);
+            }
+        }
+        Ok(Some(program))
+    }
 }
 
 impl Mark {
@@ -39,38 +77,10 @@ impl Mark {
         is_named(&self.path) || self.args.first().is_some_and(|first| is_named(first))
     }
 
-    /// Returns whether the hook is that of an edit of runmig.
+    /// Returns whether the hook is that of an edit of runmig, which keeps what CDI devices asked.
     pub fn is_of_edit(&self) -> bool {
-        hooks::is_ours(self.args.iter().map(String::as_str))
-    }
-
-    /// Returns the requests that the hook of an edit keeps.
-    pub fn kept(&self) -> Vec<DeviceRequest> {
-        hooks::asked(&self.args)
-    }
-
-    /// Returns what the hook means, if its path is that of the installed program.
-    ///
-    /// # Errors
-    /// No CDI file of runmig has such a hook.
-    pub fn meaning(&self) -> Result<Meaning> {
-        let args: Vec<&str> = self.args.iter().map(String::as_str).collect();
-        let claim = |uid: &str, device: &str| ClaimName {
-            uid: uid.to_owned(),
-            device: device.to_owned(),
-        };
-        let meaning = match (self.stage.as_str(), &args[..]) {
-            _ if self.is_odd => None,
-            ("createRuntime", [CLAIM, "attach", "--claim", uid, "--device", device]) => {
-                Some(Meaning::Claim(claim(uid, device)))
-            }
-            ("poststop", [CLAIM, "detach", "--claim", _, "--device", _]) => Some(Meaning::Nothing),
-            ("createRuntime", [REQUEST, asked]) => {
-                request::device_request(asked).map(Meaning::Request)
-            }
-            _ => None,
-        };
-        meaning.ok_or_else(|| self.refused("no CDI file of runmig has such a hook"))
+        hooks::STAGES.iter().any(|ours| is_same(&self.stage, ours))
+            && hooks::is_ours(self.args.iter().map(String::as_str))
     }
 
     /// Returns the error for a hook that counts for nothing.
@@ -109,6 +119,12 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    /// Returns the program of a mark, and how many devices it asks for.
+    fn marked_by(mark: &Mark) -> Result<(Option<&'static str>, usize)> {
+        let mut marked = Marked::default();
+        Ok((marked.take(mark)?, marked.devices.len()))
+    }
+
     #[test]
     fn accepts_exact_marks_alone() {
         let mark = |stage: &str, args: &[&str]| Mark {
@@ -118,20 +134,25 @@ mod tests {
             is_odd: false,
         };
         let asks = mark("createRuntime", &[REQUEST, "share=1/4"]);
-        let Ok(Meaning::Request(device)) = asks.meaning() else {
-            panic!("{asks:?}");
-        };
-        assert_eq!(device.to_string(), "runmig.dev/share=1of4");
+        let mut marked = Marked::default();
+        for _ in 0..2 {
+            assert_eq!(marked.take(&asks).unwrap(), Some(REQUEST_FILE));
+        }
+        assert_eq!(marked.devices.len(), 1);
+        assert_eq!(marked.devices[0].to_string(), "runmig.dev/share=1of4");
         let claim = [CLAIM, "attach", "--claim", "u", "--device", "d"];
-        assert!(matches!(
-            mark("createRuntime", &claim).meaning(),
-            Ok(Meaning::Claim(_))
-        ));
+        let attach = mark("createRuntime", &claim);
+        assert_eq!(marked.take(&attach).unwrap(), Some(CLAIM));
+        assert_eq!(marked.claims[0].uid, "u");
+        let edit = |args| marked_by(&mark("poststop", args));
+        assert_eq!(edit(&[HOOK, "--lease", "a"]).unwrap(), (None, 0));
+        let kept = [HOOK, "--lease", "a", hooks::ASKED_FLAG, "gpu=1"];
+        assert_eq!(edit(&kept).unwrap(), (Some(HOOK), 1));
         let odd = Mark {
             is_odd: true,
             ..asks
         };
-        let why = odd.meaning().unwrap_err().line();
+        let why = marked_by(&odd).unwrap_err().line();
         let starts =
             "cannot accept hook /x (runmig-request share=1/4) in createRuntime of config.json: ";
         assert!(why.starts_with(starts), "{why}");
@@ -149,7 +170,7 @@ mod tests {
             ("createRuntime", &claim[..4]),
             ("poststop", &claim),
         ] {
-            assert!(mark(stage, args).meaning().is_err(), "{stage} {args:?}");
+            assert!(marked_by(&mark(stage, args)).is_err(), "{stage} {args:?}");
         }
     }
 

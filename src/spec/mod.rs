@@ -32,7 +32,7 @@ pub use door::{Door, door};
 pub use edit::{DriverFiles, Edited, Grant, MemoryShare, edit, strip, uses_user_namespace};
 pub use hooks::{ASKED_FLAG, HookCommand};
 pub use host::{Host, HostView, Source};
-pub use marks::{Mark, Meaning};
+pub use marks::{Mark, Marked};
 pub use mounts::{check_dev, has_libcuda};
 pub use paths::clean;
 pub use peek::{Peek, peek};

@@ -6,7 +6,6 @@
 //! refuses a request that readers could read differently. Without a request it refuses nothing.
 
 use super::document::{LIMIT, not_json};
-use super::hooks::STAGES;
 use super::marks::Mark;
 use super::oci::is_same;
 use super::tokens::{Malformed, Text, Token, Tokens};
@@ -38,9 +37,7 @@ pub struct Peek {
     pub annotations: BTreeMap<String, String>,
     /// Says whether the file has runmig's hook, which an earlier create left in its edit.
     pub marked: bool,
-    /// These hooks of runmig, which keep what CDI devices asked.
-    pub edits: Vec<Mark>,
-    /// The hooks by which CDI devices mark the container.
+    /// The hooks by which CDI devices mark the container, and those of the edit.
     pub marks: Vec<Mark>,
     /// Why readers could read the annotations differently.
     pub doubt: Option<String>,
@@ -166,7 +163,7 @@ impl Seen {
 
     /// Collects the current hook of any list, in every spelling that a reader might take.
     fn take_hook(&mut self, token: &Token<'_>, text: Option<Text<'_>>) {
-        let [Some(hooks), Some(_), None, rest @ ..] = &self.path[..] else {
+        let [Some(hooks), Some(stage), None, rest @ ..] = &self.path[..] else {
             return;
         };
         if !is_same(hooks, "hooks") {
@@ -177,7 +174,10 @@ impl Seen {
         let hook = &mut self.hook;
         let is_plain = match (rest, token) {
             ([], Token::Object) => {
-                *hook = Mark::default();
+                *hook = Mark {
+                    stage: stage.clone(),
+                    ..Mark::default()
+                };
                 true
             }
             ([Some(key)], _) if is_same(key, "path") => {
@@ -202,20 +202,16 @@ impl Seen {
             ([Some(key)], Token::Plain) => key == "timeout",
             _ => false,
         };
-        hook.is_odd |= !is_plain;
+        hook.is_odd |= !is_plain || hooks != "hooks";
     }
 
     fn end_hook(&mut self) {
-        if let [Some(hooks), Some(stage), None, Some(_)] = &self.path[..]
+        if let [Some(hooks), Some(_), None, Some(_)] = &self.path[..]
             && is_same(hooks, "hooks")
         {
-            let mut hook = std::mem::take(&mut self.hook);
-            hook.is_odd |= hooks != "hooks";
-            hook.stage.clone_from(stage);
-            if STAGES.iter().any(|ours| is_same(stage, ours)) && hook.is_of_edit() {
-                self.peek.marked = true;
-                self.peek.edits.push(hook);
-            } else if hook.is_named() {
+            let hook = std::mem::take(&mut self.hook);
+            self.peek.marked |= hook.is_of_edit();
+            if hook.is_of_edit() || hook.is_named() {
                 self.peek.marks.push(hook);
             }
         }

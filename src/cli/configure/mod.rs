@@ -84,27 +84,21 @@ pub struct Options {
 }
 
 impl Engine {
-    pub const ALL: [Engine; 4] = [
-        Engine::Containerd,
-        Engine::Crio,
-        Engine::Podman,
-        Engine::Docker,
-    ];
+    /// Returns the engines that call runmig.
+    pub fn all() -> impl Iterator<Item = Engine> {
+        let all = Engine::value_variants().iter().copied();
+        all.filter(|engine| *engine != Engine::Cdi)
+    }
 
     /// Returns the name, as the command line has it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Engine::Containerd => "containerd",
-            Engine::Crio => "crio",
-            Engine::Podman => "podman",
-            Engine::Docker => "docker",
-            Engine::Cdi => "cdi",
-        }
+    pub fn name(self) -> String {
+        let value = self.to_possible_value();
+        value.map_or_else(String::new, |value| value.get_name().to_owned())
     }
 
     /// Returns the name of the program, whose version decides about the files.
     fn program(self) -> &'static str {
-        self.process().unwrap_or(self.name())
+        self.process().unwrap_or("podman")
     }
 
     /// Returns the command name of the server; none for podman, which has none.

@@ -60,9 +60,8 @@ mod tests {
                 namespace: namespace.map(str::to_owned),
                 ..Container::default()
             };
-            let engines = Engine::ALL.iter();
-            let names = { engines }.filter(|engine| is_of(**engine, "runmig", &container));
-            names.map(|engine| engine.name()).collect::<Vec<_>>()
+            let engines = Engine::all().filter(|engine| is_of(*engine, "runmig", &container));
+            engines.map(Engine::name).collect::<Vec<_>>()
         };
         let task = "/run/containerd/io.containerd.runtime.v2.task";
         let k3s = "/run/k3s/containerd/io.containerd.runtime.v2.task/k8s.io/c";

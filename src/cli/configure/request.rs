@@ -3,31 +3,25 @@
 use super::file::{self, Change};
 use super::link::variant;
 use super::rewrite::hash;
-use super::task::{FOLDER, MADE, Task};
+use super::task::{HASH, MADE, Task, inside};
 use runmig_lease::config::{Config, DIRECTORY};
 use runmig_lease::error::{Context, Error, Result};
 use runmig_lease::programs::FRONT;
 use std::path::{Path, PathBuf};
 use toml::Value;
 
-const BEGIN: &str = "[request]\n";
-
 /// Returns the name of a handler with a request: `runmig-1g` for `1g`, since its configuration goes by the name of a link.
 /// `folder`: that of the links.
 pub fn handler(name: &str, has_request: bool, root: &Path, folder: &Path) -> String {
-    let is_linked = || {
-        std::fs::read_link(folder.join(format!("{FRONT}-{name}")))
-            .is_ok_and(|to| to == Path::new(FRONT))
-    };
-    let is_made = || {
-        let text = file::read(&super::task::inside(root, &file_of(name)), root);
-        text.is_ok_and(|text| text.is_some_and(|text| text.starts_with(MADE)))
-    };
-    match variant(name) {
-        None if name != FRONT && (has_request || is_made() || is_linked()) => {
-            format!("runmig-{name}")
-        }
-        _ => name.to_owned(),
+    let link = std::fs::read_link(folder.join(format!("{FRONT}-{name}")));
+    let text = file::read(&inside(root, &file_of(name)), root)
+        .ok()
+        .flatten();
+    let is_made = text.is_some_and(|text| text.starts_with(MADE));
+    let is_linked = link.is_ok_and(|to| to == Path::new(FRONT));
+    match variant(name).is_none() && name != FRONT && (has_request || is_made || is_linked) {
+        true => format!("{FRONT}-{name}"),
+        false => name.to_owned(),
     }
 }
 
@@ -57,28 +51,23 @@ impl Task<'_> {
         let Some(file) = self.configuration() else {
             return Ok(None);
         };
-        let shown = file.display();
-        let before = self.read(&file)?;
-        let is_ours = before.as_deref().is_some_and(is_as_made);
         if self.remove {
-            return (is_ours && self.is_link())
-                .then(|| self.own_file(&file, None))
-                .transpose();
+            let change = self.own_file(&file, None)?;
+            return Ok(Some(change).filter(|change| change.changes() && self.is_link()));
         }
-        let is_made = before.as_deref().is_some_and(|text| text.starts_with(MADE));
-        let mut change = None;
-        if !words.is_empty() {
-            let text = text_of(words).context(|| "use --request")?;
-            if is_made && !is_ours {
-                return Err(Error::new(format!(
-                    "cannot write {shown}: somebody changed it after migctl configure made it"
-                ))
-                .hint("change [request] there by hand, or remove the file"));
+        let shown = file.display();
+        let by_hand = |e: Error| e.hint("write [request] into it by hand, or remove it");
+        let change = match words {
+            [] => None,
+            words => {
+                let text = text_of(words).context(|| "use --request")?;
+                Some(self.own_file(&file, Some(text)).map_err(by_hand)?)
             }
-            let by_hand = |e: Error| e.hint("write [request] into it by hand");
-            change = Some(self.own_file(&file, Some(text)).map_err(by_hand)?);
-        }
-        let text = change.as_ref().map_or(before, |new| new.after.clone());
+        };
+        let text = match &change {
+            Some(change) => change.after.clone(),
+            None => self.read(&file)?,
+        };
         let config = Config::parse(&text.unwrap_or_default());
         let config = config.context(|| format!("read configuration {shown}"))?;
         match config.request {
@@ -101,7 +90,7 @@ impl Task<'_> {
 }
 
 fn text_of(words: &[String]) -> Result<String> {
-    let mut body = BEGIN.to_owned();
+    let mut body = "[request]\n".to_owned();
     for word in words {
         let Some((key, value)) = word.split_once('=') else {
             return Err(Error::new(format!("\"{word}\" has no value"))
@@ -113,22 +102,5 @@ fn text_of(words: &[String]) -> Result<String> {
         };
     }
     Config::parse(&body)?;
-    Ok(made(&body))
-}
-
-/// Returns the file with this text, which begins with `BEGIN`, and with its hash.
-fn made(body: &str) -> String {
-    format!(
-        "{MADE}# It keeps a file of another hash: {}\n{body}",
-        hash(body)
-    )
-}
-
-/// Says whether a text is as `configure` wrote it.
-fn is_as_made(text: &str) -> bool {
-    let lines = text
-        .split_inclusive('\n')
-        .filter(|line| !line.starts_with(FOLDER));
-    let text: String = lines.collect();
-    text.find(BEGIN).is_some_and(|at| made(&text[at..]) == text)
+    Ok(format!("{MADE}{HASH}{}\n{body}", hash(&body)))
 }

@@ -17,6 +17,19 @@ pub const MADE: &str =
 /// Begins the line for a folder that was made with the file, and goes with it.
 pub const FOLDER: &str = "# It made the folder ";
 
+/// Begins the line with the hash of the lines below it, for a file that an administrator is likely to change.
+pub const HASH: &str = "# It keeps a file of another hash: ";
+
+/// Says whether a text is a file that runmig made, and that nobody changed where it has a hash.
+fn is_made(text: &str) -> bool {
+    let is_whole = |(head, rest): (&str, &str)| {
+        let body = rest.split_once('\n');
+        head.lines().all(|line| line.starts_with('#'))
+            && body.is_some_and(|(hash, body)| super::rewrite::hash(body) == hash)
+    };
+    text.starts_with(MADE) && text.split_once(HASH).is_none_or(is_whole)
+}
+
 /// The options of one run.
 pub struct Task<'a> {
     pub name: &'a str,
@@ -188,7 +201,7 @@ impl Task<'_> {
     pub fn own_file(&self, path: &Path, wanted: Option<String>) -> Result<Change> {
         let mut folders = Vec::new();
         let mut change = self.change(path, |before| {
-            let Some(text) = before.filter(|text| !text.starts_with(MADE)) else {
+            let Some(text) = before.filter(|text| !is_made(text)) else {
                 let lines = match before {
                     Some(ours) => { ours.lines() }
                         .filter(|line| line.starts_with(FOLDER))
@@ -203,7 +216,7 @@ impl Task<'_> {
                 return Ok(Some(text.to_owned()));
             }
             Err(Error::new(format!(
-                "cannot write {}: it has other content, and migctl configure did not make it",
+                "cannot write {}: it has other content than migctl configure gives it",
                 path.display()
             ))
             .hint("remove the file, or name another with --drop-in"))

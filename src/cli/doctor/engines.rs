@@ -49,26 +49,13 @@ pub const CHECKS: &[Check] = &[
 ];
 
 fn registered(host: &Host) -> Found {
-    let mut found = Vec::new();
-    let mut unknown = Vec::new();
-    let devices = configure::registration(Engine::Cdi, &host.folder, Path::new("/"));
-    let has_devices = matches!(devices, Ok(Registration::Yes { .. }));
-    match devices {
-        Err(e) => found.push(Finding::warned(&e)),
-        Ok(Registration::Stale { files, .. }) => found.push(Finding::warn(
-            format!(
-                "the CDI files of devices that ask are not those of this runmig: {}",
-                shown(&files)
-            ),
-            "migctl configure cdi",
-        )),
-        Ok(_) => {}
-    }
-    for engine in Engine::ALL {
+    let (mut found, mut unknown, mut has_devices) = (Vec::new(), Vec::new(), false);
+    for engine in [Engine::Cdi].into_iter().chain(Engine::all()) {
         let name = engine.name();
         match configure::registration(engine, &host.folder, Path::new("/")) {
             Err(e) => found.push(Finding::warned(&e)),
             Ok(Registration::NoEngine) => {}
+            Ok(Registration::No) if engine == Engine::Cdi => {}
             Ok(Registration::No) => unknown.push(name),
             Ok(Registration::Stale { version, files }) => found.push(Finding::warn(
                 format!(
@@ -83,11 +70,11 @@ fn registered(host: &Host) -> Found {
                 restart,
                 loses_devices,
             }) => {
+                has_devices |= engine == Engine::Cdi;
                 if loses_devices && has_devices {
-                    let of = if engine == Engine::Podman {
-                        "kube play of "
-                    } else {
-                        ""
+                    let of = match engine {
+                        Engine::Podman => "kube play of ",
+                        _ => "",
                     };
                     found.push(Finding::warn(
                         format!("{of}{version} starts a container without the CDI devices that it names, and says nothing"),
@@ -111,8 +98,8 @@ fn registered(host: &Host) -> Found {
 }
 
 fn default(_: &Host) -> Found {
-    let asks = |engine: &Engine| {
-        let file = configure::default_configuration(*engine, Path::new("/"))?;
+    let asks = |engine: Engine| {
+        let file = configure::default_configuration(engine, Path::new("/"))?;
         Config::read(&file).ok()?.request?;
         let (name, file) = (engine.name(), file.display());
         Some(Finding::fail(
@@ -122,7 +109,7 @@ fn default(_: &Host) -> Found {
             ),
         ))
     };
-    Ok(Engine::ALL.iter().filter_map(asks).collect())
+    Ok(Engine::all().filter_map(asks).collect())
 }
 
 fn shown(files: &[PathBuf]) -> String {
@@ -153,9 +140,9 @@ fn server(engine: Engine) -> Option<(i32, String)> {
 /// Looks through the mounts of each engine that calls runmig. It may be in a container, or its unit may hide folders.
 fn hook(host: &Host) -> Found {
     let hook = host.folder.join(HOOK);
-    let misses = |engine: &Engine| {
-        let (pid, name) = server(*engine)?;
-        match configure::registration(*engine, &host.folder, Path::new("/")) {
+    let misses = |engine: Engine| {
+        let (pid, name) = server(engine)?;
+        match configure::registration(engine, &host.folder, Path::new("/")) {
             Ok(Registration::Yes { .. } | Registration::Stale { .. }) => {}
             Ok(Registration::No | Registration::NoEngine) | Err(_) => return None,
         }
@@ -175,7 +162,7 @@ fn hook(host: &Host) -> Found {
             )
         })
     };
-    Ok(Engine::ALL.iter().filter_map(misses).collect())
+    Ok(Engine::all().filter_map(misses).collect())
 }
 
 /// podman's versions with CVE-2026-94603.

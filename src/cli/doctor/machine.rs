@@ -102,7 +102,7 @@ fn confinement(_: &Host) -> Found {
     if !is("/sys/module/apparmor/parameters/enabled", "Y") {
         return Ok(found);
     }
-    let engines: Vec<&str> = { Engine::ALL.iter() }.filter_map(|e| e.process()).collect();
+    let engines: Vec<&str> = Engine::all().filter_map(Engine::process).collect();
     for (pid, name) in processes::commands() {
         let file = format!("/proc/{pid}/attr/current");
         let text = files::read_text(Path::new(&file), MAX_VALUE).unwrap_or_default();

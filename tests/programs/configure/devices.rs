@@ -68,7 +68,7 @@ fn refuses_what_is_not_its_own() {
     let before = place.files();
     has(
         &place.configure(&["cdi"]).refused(),
-        "migctl configure did not make it",
+        "it has other content than migctl configure gives it",
     );
     assert_eq!(place.files(), before);
     std::fs::remove_file(place.path(&file("gpu"))).unwrap();
