@@ -63,8 +63,9 @@ pub fn annotations(bytes: &[u8]) {
         return;
     };
     assert!(asks);
-    let odd =
-        |a: &request::Alternative| matches!(a.slice, request::Slice::Memory(b) if b % 1024 != 0);
+    let is_odd =
+        |slice: &request::Slice| matches!(slice, request::Slice::Memory(b) if b % 1024 != 0);
+    let odd = |a: &request::Alternative| a.all().any(is_odd);
     match asked.wanted {
         request::Wanted::Slices(slices) if !slices.alternatives.iter().any(odd) => {
             let again = request::alternatives(&request::written(&slices.alternatives));
@@ -73,7 +74,7 @@ pub fn annotations(bytes: &[u8]) {
         request::Wanted::Slices(_) => {}
         request::Wanted::Seat(seat) => {
             assert!(!seat.sizes.is_empty());
-            assert!(seat.slices.alternatives.iter().all(|a| a.count == 1));
+            assert!(seat.slices.alternatives.iter().all(|a| a.count() == 1));
         }
         request::Wanted::Share(sizes) => {
             let written: Vec<String> = sizes.iter().map(ToString::to_string).collect();

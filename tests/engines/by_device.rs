@@ -112,10 +112,10 @@ fn refuses_what_contradicts_a_device() {
         let said = setup.refused(&bundle);
         has(&said, &format!("{two}annotation {key}: \"{value}\""));
     }
-    let both = asking(&setup, &["slice=1g.10gb", "slice=2g.20gb"]);
+    let both = asking(&setup, &["gpu=1", "gpu=2"]);
     has(
         &setup.refused(&both),
-        &format!("{two}device runmig.dev/slice=2g.20gb"),
+        "two requests: device runmig.dev/gpu=1, and device runmig.dev/gpu=2",
     );
     let lone = asking(&setup, &["wait=1m"]);
     has(&setup.refused(&lone), "annotation runmig.dev/wait needs");
@@ -135,6 +135,50 @@ fn refuses_what_contradicts_a_device() {
         "cannot tell whether the user or the image asks",
     );
     setup.nothing_is_left();
+}
+
+/// Two devices that differ are a list of two, if the policy permits it.
+#[test]
+fn different_slices_are_given_together() {
+    for low in [Low::Runc, Low::Crun] {
+        let setup = Setup::of(low);
+        let hooks = ["slice=1g.10gb", "slice=2g.20gb", "slice=1g.10gb"];
+        let hooks = hooks.map(|asked| hook(&setup, asked));
+        let by_device = marked(&setup, &hooks, SHOW);
+        let by_annotation = setup.asking("2g.20gb&1g.10gb", SHOW);
+        let by_both = marked(&setup, &hooks, SHOW);
+        by_both.annotate("runmig.dev/slice", "1g.10gb & 2g.20gb");
+        for bundle in [&by_device, &by_annotation, &by_both] {
+            setup.configure("policy.slices_per_container = 1");
+            has(
+                &setup.refused(bundle),
+                "where a container's processes share them out, policy.slices_per_container allows several",
+            );
+            setup.configure("policy.slices_per_container = 2");
+            let saw = setup.run(bundle).stdout;
+            let uuids: BTreeSet<&str> = visible(&saw).unwrap().split(',').collect();
+            assert!(
+                uuids.len() == 2 && uuids.iter().all(|uuid| uuid.starts_with("MIG-")),
+                "{saw}"
+            );
+            // A node of each GPU instance, and of each compute instance.
+            let caps = nodes(&saw)
+                .keys()
+                .filter(|name| name.contains("cap"))
+                .count();
+            assert_eq!(caps, 4, "{saw}");
+            setup.nothing_is_left();
+        }
+        let full = setup.asking("7g.80gb*2", "exec sleep 1000");
+        let id = unique();
+        setup.create(&full, &id);
+        let line = setup.refused(&by_device);
+        has(
+            &line,
+            "cannot allocate 2g.20gb&1g.10gb: none for 2g.20gb: too few",
+        );
+        setup.ends(&[id]);
+    }
 }
 
 /// What another program than the installed one asks, no CDI file of runmig has asked.

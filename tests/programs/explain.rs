@@ -343,6 +343,33 @@ fn explain_foresees_mig_switched_on() {
 
 /// Started again, a container with several slices would have them all made anew, on GPUs of their own.
 #[test]
+fn plans_for_different_slices() {
+    let setup = setup(1);
+    setup.configure("policy.slices_per_container = 2");
+    scatter(&setup, 1);
+    let plan = ["explain", "1g.10gb&3g.40gb", "-o", "json"];
+    let said = setup.migctl(&plan).exits(1).json()["alternatives"][0].clone();
+    assert_eq!(said["verdict"], "fragmented", "{said:#}");
+    let profiles = [&said["slices"][0]["profile"], &said["slices"][1]["profile"]];
+    assert_eq!(profiles, ["3g.40gb", "1g.10gb"], "{said:#}");
+    let bundle = setup.asking("1g.10gb&3g.40gb", "true");
+    let refused = setup.refused(&bundle);
+    has(
+        &refused,
+        "cannot allocate 3g.40gb&1g.10gb: none for 3g.40gb: ",
+    );
+    let hint = "run migctl explain '3g.40gb&1g.10gb' to see which containers to restart";
+    has(&refused, hint);
+    let [moved] = &said["restarts"].as_array().unwrap()[..] else {
+        panic!("{said:#}");
+    };
+    let moved = moved["container"].as_str().unwrap();
+    setup.delete(moved);
+    create(&setup, "both", "3g.40gb&1g.10gb");
+    create(&setup, moved, "1g.10gb");
+}
+
+#[test]
 fn never_moves_container_with_several() {
     let setup = setup(2);
     setup.configure("policy.slices_per_container = 2");

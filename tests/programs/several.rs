@@ -121,6 +121,118 @@ fn creates_all_or_none() {
     all_go(&world, &["two", "one", "list"]);
 }
 
+/// Returns the profiles of a container's slices, in order.
+fn profiles(world: &World, id: &str) -> Vec<String> {
+    let of_it = world.leases().into_iter().filter(|l| l["container"] == id);
+    let mut all: Vec<String> = of_it
+        .map(|l| l["profile"].as_str().unwrap().to_owned())
+        .collect();
+    all.sort();
+    all
+}
+
+#[test]
+fn creates_different_slices_or_none() {
+    let world = machine(1);
+    create(&world, "both", "1g.6gb&2g.12gb").ok();
+    assert_eq!(profiles(&world, "both"), ["1g.6gb", "2g.12gb"]);
+    let request = |lease: &serde_json::Value| lease["request"] == "2g.12gb&1g.6gb";
+    assert!(world.leases().iter().all(request));
+    let (before, leases) = (world.instances(), world.leases());
+    let line = create(&world, "more", "2g.12gb&1g.6gb").refused();
+    has(
+        &line,
+        "cannot allocate 2g.12gb&1g.6gb: none for 2g.12gb: too few memory slices are free (1 of 4",
+    );
+    let line = create(&world, "most", "1g.6gb*2 & 5000Mi").refused();
+    has(&line, "after 1 of 3 slices, none for 1g.6gb: too few");
+    assert_eq!((world.instances(), world.leases()), (before, leases));
+    let said = said(&mut world.migctl(&["explain", "1g.6gb&2g.12gb", "-o", "json"]));
+    let answer = &said.exits(1).json()["alternatives"][0];
+    assert_eq!(
+        (&answer["request"], &answer["verdict"]),
+        (&"2g.12gb&1g.6gb".into(), &"full".into())
+    );
+    assert_eq!(answer["gpus"][0]["profile"], "2g.12gb");
+    // The next alternative, if not the first.
+    create(&world, "list", "2g.12gb&1g.6gb,1g.6gb").ok();
+    all_go(&world, &["both", "list"]);
+    let said = said_fits(&world, "1g.6gb*2&2g.12gb");
+    has(
+        &said,
+        "fits: 2g.12gb at 2:2 on GPU 0 and 1g.6gb at 1:1 on GPU 0 and 1g.6gb at 0:1",
+    );
+    has(
+        &create(&world, "all", "4g.24gb&1g.6gb").refused(),
+        "cannot allocate 4g.24gb&1g.6gb: 1 GPU cannot hold 4g.24gb&1g.6gb together; hint: request fewer",
+    );
+    has(
+        &create(&world, "unknown", "3g.24gb&1g.6gb").refused(),
+        "cannot allocate 3g.24gb&1g.6gb: none for 3g.24gb: no GPU offers the profile",
+    );
+}
+
+fn said_fits(world: &World, slice: &str) -> String {
+    said(&mut world.migctl(&["explain", slice])).ok().stdout
+}
+
+/// Each slice of a list counts, and must be allowed.
+#[test]
+fn policy_counts_different_slices() {
+    let world = World::of(SMALL, 2);
+    let refused = |rules: &str, slice: &str| {
+        world.configure(rules);
+        create(&world, &unique(), slice).refused()
+    };
+    has(
+        &refused("", "1g.6gb&2g.12gb"),
+        "2g.12gb&1g.6gb asks for several slices, and CUDA uses one MIG device in a process",
+    );
+    has(
+        &refused("policy.slices_per_container = 2", "1g.6gb*2&2g.12gb"),
+        "2g.12gb&1g.6gb*2 asks for more than 2 slices (policy.slices_per_container)",
+    );
+    const LIMIT: &str = "policy.slices_per_container = 4\n[[policy.limit]]\n";
+    has(
+        &refused(&format!("{LIMIT}slices = 2"), "1g.6gb*2&2g.12gb"),
+        "the machine has 0 of 2 slices, and 3 are asked for",
+    );
+    has(
+        &refused(&format!("{LIMIT}memory = \"14Gi\""), "1g.6gb&2g.12gb"),
+        "of memory, and ",
+    );
+    let allowed = "[policy]\nslices_per_container = 4\nprofiles = [\"1g.*\"]";
+    has(
+        &refused(allowed, "1g.6gb&2g.12gb"),
+        "2g.12gb&1g.6gb is not allowed (policy.profiles)",
+    );
+    world.configure(&format!("{LIMIT}slices = 3\nmemory = \"24Gi\""));
+    create(&world, "a", "1g.6gb*2&2g.12gb").ok();
+    has(
+        &create(&world, "b", "1g.6gb").refused(),
+        "has 3 of 3 slices",
+    );
+    all_go(&world, &["a"]);
+}
+
+/// A queued list holds nothing before there is room for all of it.
+#[test]
+fn holds_none_while_waiting_for_different_ones() {
+    let world = machine(1);
+    create(&world, "half", "2g.12gb").ok();
+    create(&world, "rest", "1g.6gb").ok();
+    let both = waiting(&world, "both", "1g.6gb&2g.12gb");
+    has(
+        &create(&world, "third", "1g.6gb").refused(),
+        "reserved for 1 earlier request",
+    );
+    assert!(gpus(&world, "both").is_empty());
+    world.delete("half");
+    both.end().ok();
+    assert_eq!(profiles(&world, "both"), ["1g.6gb", "2g.12gb"]);
+    all_go(&world, &["rest", "both"]);
+}
+
 /// No wait makes a machine larger.
 #[test]
 fn refuses_more_than_machine_has() {

@@ -7,7 +7,7 @@ use crate::request::{self, Alternative};
 #[derive(Debug, Default)]
 pub(crate) struct Admitted {
     pub alternatives: Vec<Alternative>,
-    /// The slice of each alternative.
+    /// The slices of all alternatives.
     pub slices: Vec<request::Slice>,
     pub min_compute: u32,
     /// GPUs that a rule keeps from the requester, by UUID, with the rule in words.

@@ -282,12 +282,12 @@ impl Policy {
     pub fn allowed(&self, alternatives: &[Alternative]) -> Result<Vec<Alternative>> {
         self.check_kind(Kind::Slice)?;
         let most = self.slices_per_container.unwrap_or(1);
-        let is_allowed = |asked: &&Alternative| match &asked.slice {
+        let is_allowed = |slice: &Slice| match slice {
             Slice::Profile(name) => self.allows(&name.to_string()),
             Slice::Memory(_) => true,
         };
-        let mut allowed: Vec<Alternative> =
-            alternatives.iter().filter(is_allowed).cloned().collect();
+        let mut allowed = alternatives.to_vec();
+        allowed.retain(|asked| asked.all().all(is_allowed));
         if allowed.is_empty() {
             let patterns = self.profiles.as_deref().unwrap_or_default();
             let hint = match patterns.is_empty() {
@@ -300,7 +300,7 @@ impl Policy {
             ))
             .hint(hint));
         }
-        allowed.retain(|asked| asked.count <= most);
+        allowed.retain(|asked| asked.count() <= most);
         if allowed.is_empty() {
             return Err(too_many(alternatives, self.slices_per_container));
         }

@@ -112,9 +112,14 @@ impl Refusal<'_> {
                 } else {
                     ""
                 },
-                cause.request.slice,
+                cause.slice(),
                 and_compute(*needed_compute, *needed_compute)
             ),
+            Obstacle::TooMany {
+                gpus,
+                profile,
+                most: 0,
+            } => format!("{} cannot hold {profile} together", count(*gpus, "GPU")),
             Obstacle::TooMany {
                 gpus,
                 profile,
@@ -133,9 +138,14 @@ impl Refusal<'_> {
             ),
             Obstacle::NoSlot(shortage) => no_slot(shortage),
         };
+        let what = match &cause.obstacle {
+            Obstacle::TooMany { .. } => what,
+            _ if !cause.request.is_mixed() => what,
+            _ => format!("none for {}: {what}", cause.slice()),
+        };
         match cause.found {
             0 => what,
-            found => format!("after {found} of {} slices, {what}", cause.request.count),
+            found => format!("after {found} of {} slices, {what}", cause.request.count()),
         }
     }
 
@@ -193,7 +203,10 @@ impl Refusal<'_> {
             Obstacle::Reserved { .. } => self.see("migctl list to see who holds the slices"),
             Obstacle::NoSlot(shortage) if shortage.plan().is_some() => self.see(&format!(
                 "migctl explain {} to see which containers to restart",
-                cause.request
+                match cause.request.is_mixed() {
+                    true => format!("'{}'", cause.request),
+                    false => cause.request.to_string(),
+                }
             )),
             Obstacle::NoSlot(_) => self.see("migctl list to see who holds the slices"),
         }
@@ -237,8 +250,8 @@ fn name(cause: &Cause) -> String {
         _ => return request,
     };
     match &cause.request.slice {
-        Slice::Memory(_) => format!("{request} ({profile})"),
-        Slice::Profile(_) => request,
+        Slice::Memory(_) if !cause.request.is_mixed() => format!("{request} ({profile})"),
+        Slice::Memory(_) | Slice::Profile(_) => request,
     }
 }
 

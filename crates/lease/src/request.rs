@@ -178,7 +178,7 @@ fn seat(
     let (Some(slices), false) = (slices, sizes.is_empty()) else {
         return Ok(None);
     };
-    if let Some(several) = slices.alternatives.iter().find(|a| a.count > 1) {
+    if let Some(several) = slices.alternatives.iter().find(|a| a.count() > 1) {
         return Err(Error::new(format!(
             "{} asks for several slices ({several}), and {} for a share of one",
             printable(&shorten(&slice.key)),
@@ -246,7 +246,7 @@ fn compute(text: &str, key: &str, alternatives: &[Alternative]) -> Result<u32> {
         ))
         .hint("write it as a whole number: 2")
     })?;
-    let slices = alternatives.iter().map(|a| &a.slice);
+    let slices = alternatives.iter().flat_map(Alternative::all);
     match { slices }.find_map(|s| s.has_fewer_than(least)) {
         None => Ok(least),
         Some(name) => Err(Error::new(format!(

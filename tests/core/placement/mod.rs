@@ -197,7 +197,7 @@ proptest! {
         let slice = asked(&snapshot, &model, &profile, None);
         let excluded = excluded(&rules[6]);
         let wanted = Constraints { excluded: &excluded, ..Constraints::one(&slice) };
-        let one = Alternative { slice: slice.clone(), count: 1 };
+        let one = Alternative::one(slice.clone());
         let found = fewest_moves(&snapshot, &[], &movable, &one, &wanted, MAX_STEPS);
         let fewest = restarts(&snapshot, &movable, &wanted);
         let all = |plan: &DefragPlan| plan.moves.iter().map(|m| movable[m.which].containers).sum();

@@ -20,7 +20,10 @@ pub(super) fn admit(
 ) -> Result<Admitted> {
     let alternatives = policy.allowed(&request.alternatives)?;
     Ok(Admitted {
-        slices: alternatives.iter().map(|a| a.slice.clone()).collect(),
+        slices: { alternatives.iter() }
+            .flat_map(Alternative::all)
+            .cloned()
+            .collect(),
         alternatives,
         min_compute: request.min_compute,
         excluded: policy.excluded(&snapshot.gpus, subject),
@@ -92,8 +95,8 @@ impl<'a> Limits<'a> {
         self.policy.check_limits(&self.subject, more, &self.usage)
     }
 
-    /// Returns the GPUs that rules exclude, and those on which even the least that is requested is more
-    /// than a limit allows: the memory of a profile differs by model.
+    /// Returns the GPUs that rules exclude, and those on which the wanted slice of a request is more than a limit allows,
+    /// even with the least that the others can be: the memory of a profile differs by model.
     pub(super) fn excluded(
         &self,
         snapshot: &Snapshot,
@@ -104,15 +107,26 @@ impl<'a> Limits<'a> {
         if self.policy.limit.is_empty() {
             return left_out;
         }
-        let others = asked.count.saturating_sub(1);
-        let others = u64::from(others) * self.least_memory(snapshot, wanted);
+        let all = self.least_of(snapshot, asked, wanted);
+        let others = all.saturating_sub(self.least_memory(snapshot, wanted));
         for one in placement::could_use(snapshot, wanted) {
             let memory = memory_on(&snapshot.gpus, &one.gpu, one.profile_id).unwrap_or(0);
-            if let Err(over) = self.allow(asked.count, others + memory) {
+            if let Err(over) = self.allow(asked.count(), others + memory) {
                 left_out.push((one.gpu, over.to_string()));
             }
         }
         left_out
+    }
+
+    /// Returns the least memory, in MiB, that the slices of a request can have together.
+    pub(super) fn least_of(
+        &self,
+        snapshot: &Snapshot,
+        asked: &Alternative,
+        wanted: &Constraints<'_>,
+    ) -> u64 {
+        let least = |slice| self.least_memory(snapshot, &wanted.of(slice));
+        asked.all().map(least).sum()
     }
 
     /// Returns the least memory, in MiB, that one of the wanted slices can have.

@@ -66,14 +66,10 @@ impl Planner<'_> {
 
     /// Plans one alternative.
     pub(crate) fn plan_one(&self, asked: &Alternative) -> Result<Plan, Denial> {
-        let (snapshot, count) = (&self.inventory.snapshot, asked.count);
-        let wanted = Constraints {
-            alternatives: std::slice::from_ref(&asked.slice),
-            ..*self.wanted
-        };
-        let least = self.limits.least_memory(snapshot, &wanted);
-        self.limits.allow(count, u64::from(count) * least)?;
-        if let Some(never) = placement::never_several(snapshot, asked, &wanted) {
+        let (snapshot, count) = (&self.inventory.snapshot, asked.count());
+        let least = self.limits.least_of(snapshot, asked, self.wanted);
+        self.limits.allow(count, least)?;
+        if let Some(never) = placement::never_several(snapshot, asked, self.wanted) {
             return Err(never.into());
         }
         let idle: Vec<(&Instance, &Slice)> = { self.inventory.usable_idle() }
@@ -88,7 +84,8 @@ impl Planner<'_> {
         // Idle places count, and refused ones do not: another process may have created an instance there.
         let mut ours = self.inventory.unadoptable();
         let (mut plan, mut memory) = (Plan::default(), 0);
-        for found in 0..count as usize {
+        for (found, slice) in asked.all().enumerate() {
+            let wanted = self.wanted.of(slice);
             let wanted = taken.constraints(&wanted);
             let decision = self.decide(&taken, &wanted, (count, memory));
             let best = decision.as_ref().ok();

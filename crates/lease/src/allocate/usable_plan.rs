@@ -81,11 +81,9 @@ pub(crate) fn could_use(
 ) -> Vec<(GpuUuid, Vec<u32>)> {
     let limits = Limits::without_usage(policy, subject);
     let mut all: Vec<(GpuUuid, Vec<u32>)> = Vec::new();
-    for asked in &admitted.alternatives {
-        let wanted = Constraints {
-            alternatives: std::slice::from_ref(&asked.slice),
-            ..admitted.wanted()
-        };
+    let each = admitted.alternatives.iter();
+    for (asked, slice) in each.flat_map(|asked| asked.all().map(move |slice| (asked, slice))) {
+        let wanted = admitted.wanted().of(slice);
         let excluded = limits.excluded(snapshot, asked, &wanted);
         let wanted = Constraints {
             excluded: &excluded,

@@ -23,7 +23,7 @@ use crate::placement::{
 use crate::policy::Subject;
 use crate::queue::{Turn, reservations};
 use crate::refusal::{NoRoom, Refusal};
-use crate::request::{Alternative, Slices, Wanted};
+use crate::request::{Alternative, Slice, Slices, Wanted};
 use crate::store::Held;
 use std::cell::RefCell;
 
@@ -126,23 +126,26 @@ impl<'a, D: Queries> WhatIf<'a, D> {
         }
     }
 
-    fn excluded(&self, asked: &Alternative) -> Vec<(GpuUuid, String)> {
-        let wanted = Constraints {
-            alternatives: std::slice::from_ref(&asked.slice),
-            ..self.wanted()
-        };
+    fn excluded(&self, asked: &Alternative, slice: &Slice) -> Vec<(GpuUuid, String)> {
+        let wanted = self.wanted().of(slice);
         self.limits
             .excluded(&self.inventory.snapshot, asked, &wanted)
     }
 
     /// Returns each GPU's outcome for one alternative, in the order in which a create would take
-    /// them; GPUs without room come after those with room.
+    /// them; GPUs without room come after those with room. Of several slices it is that of the one without a slot.
     pub fn gpus(&self, asked: &Alternative, outcome: &Outcome) -> Vec<GpuReport<'_>> {
         let (snapshot, wanted) = (&self.inventory.snapshot, self.wanted());
+        let slice = match outcome {
+            Outcome::No(diagnosis) => {
+                { diagnosis.rejection.causes().first() }.map_or(&asked.slice, |cause| cause.slice())
+            }
+            _ => &asked.slice,
+        };
         // A request that is too much everywhere still names its place.
         let excluded = match outcome {
             Outcome::Limited(_) => wanted.excluded.to_vec(),
-            _ => self.excluded(asked),
+            _ => self.excluded(asked, slice),
         };
         let wanted = Constraints {
             excluded: &excluded,
@@ -151,9 +154,9 @@ impl<'a, D: Queries> WhatIf<'a, D> {
         match outcome {
             Outcome::No(Diagnosis { selection, .. }) => {
                 let wanted = selection.constraints(&wanted);
-                placement::explain(snapshot, &selection.reserved, &asked.slice, &wanted)
+                placement::explain(snapshot, &selection.reserved, slice, &wanted)
             }
-            _ => placement::explain(snapshot, &self.reserved, &asked.slice, &wanted),
+            _ => placement::explain(snapshot, &self.reserved, slice, &wanted),
         }
     }
 
@@ -177,7 +180,7 @@ impl<'a, D: Queries> WhatIf<'a, D> {
             Err(Denial::Room(no)) => {
                 let there = (&self.inventory.snapshot, &*self.reserved);
                 let wanted = Constraints {
-                    excluded: &self.excluded(asked),
+                    excluded: &self.excluded(asked, &asked.slice),
                     ..wanted
                 };
                 let found = placement::diagnose(there, &self.movable, asked, &wanted, patience);

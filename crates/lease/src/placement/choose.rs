@@ -22,10 +22,7 @@ pub fn choose<'a>(
         match choose_one(snapshot, reserved, slice, constraints) {
             Ok(decision) => return Ok(decision),
             Err(obstacle) => rejections.push(Rejection::from(Cause {
-                request: Alternative {
-                    slice: slice.clone(),
-                    count: 1,
-                },
+                request: Alternative::one(slice.clone()),
                 found: 0,
                 obstacle,
             })),

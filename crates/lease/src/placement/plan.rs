@@ -176,9 +176,14 @@ pub struct Constraints<'a> {
 impl<'a> Constraints<'a> {
     /// Asks for one slice, without any other constraint.
     pub fn one(slice: &'a Slice) -> Self {
+        Constraints::default().of(slice)
+    }
+
+    /// Returns the constraints of one slice of a request.
+    pub(crate) fn of(&self, slice: &'a Slice) -> Self {
         Constraints {
             alternatives: std::slice::from_ref(slice),
-            ..Constraints::default()
+            ..*self
         }
     }
 

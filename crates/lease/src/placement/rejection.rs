@@ -3,7 +3,7 @@
 use super::occupancy::Exhausted;
 use super::plan::Exclusion;
 use super::plan::{DefragPlan, SearchResult};
-use crate::request::Alternative;
+use crate::request::{Alternative, Slice};
 
 /// A request that gets no slot, with a cause for each of its alternatives.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -161,6 +161,14 @@ pub enum RejectionKind {
     Full,
     /// A move of other slices makes room, or the search for one gave up.
     Fragmented,
+}
+
+impl Cause {
+    /// Returns the slice that found no slot.
+    pub fn slice(&self) -> &Slice {
+        let slice = self.request.all().nth(self.found);
+        slice.unwrap_or(&self.request.slice)
+    }
 }
 
 impl Rejection {

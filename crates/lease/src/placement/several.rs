@@ -3,10 +3,10 @@
 use super::choose::choose_one;
 use super::diagnosis;
 use super::occupancy::{Occupancy, Slot};
-use super::plan::{Constraints, Decision, fitting, usable};
-use super::rejection::{Cause, Rejection};
+use super::plan::{Constraints, Decision, MAX_STEPS, fitting, usable};
+use super::rejection::{Cause, Obstacle, Rejection};
 use crate::model::{GpuUuid, Placement, Snapshot};
-use crate::request::Alternative;
+use crate::request::{Alternative, Slice};
 use std::collections::{HashMap, HashSet};
 
 /// The slots selected so far for one request, and what they leave.
@@ -77,9 +77,9 @@ pub(crate) fn choose_several<'a>(
         }));
     }
     let mut found = Vec::new();
-    for _ in 0..request.count {
+    for slice in request.all() {
         let one = selection.constraints(constraints);
-        match choose_one(snapshot, &selection.reserved, &request.slice, &one) {
+        match choose_one(snapshot, &selection.reserved, slice, &one) {
             Ok(decision) => {
                 selection.add(decision.slot(), &decision.evicts);
                 found.push(decision);
@@ -107,19 +107,43 @@ pub(crate) fn never_several(
     request: &Alternative,
     constraints: &Constraints<'_>,
 ) -> Option<Rejection> {
-    let usable = usable(snapshot, constraints);
-    let fitting = fitting(&usable, &request.slice, constraints);
-    let most: u32 = fitting.iter().map(|(_, p)| p.max_instances).sum();
     // An unreadable GPU may hold the rest.
-    let is_all = snapshot.unreadable.is_empty() && !fitting.is_empty();
-    let never = request.count > 1 && is_all && most < request.count;
-    never.then(|| {
+    if request.others.is_empty() || !snapshot.unreadable.is_empty() {
+        return None;
+    }
+    let never = |obstacle| {
+        let (request, found) = (request.clone(), 0);
         let cause = Cause {
-            request: request.clone(),
-            found: 0,
-            obstacle: diagnosis::too_many(&fitting, most),
+            request,
+            found,
+            obstacle,
         };
-        cause.into()
+        Some(cause.into())
+    };
+    let usable = usable(snapshot, constraints);
+    let (all, mut names): (Vec<&Slice>, _) = (request.all().collect(), Vec::new());
+    for alike in all.chunk_by(|a, b| a == b) {
+        let fitting = fitting(&usable, alike[0], constraints);
+        let name = &fitting.first()?.1.name;
+        let most: u32 = fitting.iter().map(|(_, p)| p.max_instances).sum();
+        if most < alike.len() as u32 {
+            return never(diagnosis::too_many(&fitting, most));
+        }
+        if fitting.iter().all(|(_, p)| p.name == *name) {
+            names.extend(std::iter::repeat_n(name.as_str(), alike.len()));
+        }
+    }
+    // What an amount of memory means may depend on the GPU.
+    let is_sure = request.is_mixed() && names.len() == all.len();
+    let empty: Vec<Occupancy<'_>> = usable.iter().map(|gpu| Occupancy::empty(gpu)).collect();
+    let holds = || Packer::new(&empty, MAX_STEPS).holds(names.into_iter());
+    if !is_sure || holds() != Some(false) {
+        return None;
+    }
+    never(Obstacle::TooMany {
+        gpus: usable.len(),
+        profile: request.to_string(),
+        most: 0,
     })
 }
 
@@ -295,7 +319,6 @@ fn fills(occupancy: &Occupancy<'_>, names: &[String]) -> Vec<Counts> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::placement::rejection::Obstacle;
     use crate::placement::tests::{machine, named, take};
 
     fn several(text: &str) -> Alternative {
@@ -355,8 +378,43 @@ mod tests {
         let [first] = now.rejection.causes() else {
             panic!("{now:?}");
         };
-        assert_eq!((first.request.count, first.found), (2, 1));
+        assert_eq!((first.request.count(), first.found), (2, 1));
         assert!(matches!(now.rejection, Rejection::NoCapacity(_)), "{now:?}");
+    }
+
+    #[test]
+    fn selects_different_slices() {
+        let m = machine(2);
+        let starts = places(&m, &[], "1g.10gb&3g.40gb*2");
+        assert_ne!(starts[0].0, starts[1].0, "{starts:?}");
+        let full = Slot {
+            gpu: "GPU-0".into(),
+            profile_id: 0,
+            placement: Placement { start: 0, size: 8 },
+        };
+        let look = |text: &str| {
+            let request = several(text);
+            let wanted = Constraints::default();
+            choose_several(&m, std::slice::from_ref(&full), &request, &wanted)
+        };
+        assert_eq!(look("2g.20gb&4g.40gb&1g.10gb").unwrap().len(), 3);
+        let now = look("4g.40gb&3g.40gb&1g.10gb").unwrap_err().rejection;
+        let [cause] = now.causes() else {
+            panic!("{now:?}");
+        };
+        assert_eq!((cause.found, cause.slice()), (2, &named("1g.10gb")));
+        assert!(matches!(now, Rejection::NoCapacity(_)), "{now:?}");
+        // Each kind fits on the empty machine, and not all together.
+        for text in ["7g.80gb*2&1g.10gb", "7g.80gb&4g.40gb&4g.40gb"] {
+            let never = look(text).unwrap_err().rejection;
+            assert!(matches!(never, Rejection::Unsatisfiable(_)), "{never:?}");
+        }
+        let unknown = look("4g.40gb&1g.5gb").unwrap_err().rejection;
+        assert!(
+            matches!(unknown, Rejection::Unsatisfiable(_)),
+            "{unknown:?}"
+        );
+        assert_eq!(unknown.causes()[0].slice(), &named("1g.5gb"));
     }
 
     /// An idle slice is handed out once.

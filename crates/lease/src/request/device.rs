@@ -1,6 +1,9 @@
 //! What a container asks for by CDI devices, such as `runmig.dev/slice=1g.10gb`.
 
-use super::{DOMAIN, GPU, MAX_VALUE, SHARE, SLICE, WAIT, for_container, identity, ours, shorten};
+use super::{
+    DOMAIN, GPU, MAX_VALUE, SEPARATORS, SHARE, SLICE, WAIT, for_container, identity, ours, shorten,
+    slice,
+};
 use crate::error::{Error, Result, printable};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -8,7 +11,7 @@ use std::fmt;
 pub const DEVICE_KINDS: [&str; 4] = [SLICE, SHARE, GPU, WAIT];
 
 /// A device, by what it asks for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DeviceRequest {
     /// The annotation that asks for the same.
     pub key: &'static str,
@@ -17,6 +20,15 @@ pub struct DeviceRequest {
 }
 
 impl DeviceRequest {
+    /// Returns the request with a value that is the same for all that mean the same slices.
+    fn plain(key: &'static str, value: &str) -> DeviceRequest {
+        let value = match slice::alternatives(value) {
+            Ok(Some(slices)) if key == SLICE => slice::written(&slices),
+            _ => value.trim().to_owned(),
+        };
+        DeviceRequest { key, value }
+    }
+
     /// Returns the argument of the device's hook, as `device_request` reads it.
     pub fn argument(&self) -> String {
         let kind = self.key.strip_prefix(DOMAIN).unwrap_or(self.key);
@@ -49,17 +61,18 @@ pub fn device_request(argument: &str) -> Option<DeviceRequest> {
 
 /// Returns the name of a device for a value. CDI has no `+`, `*` and `/` in names: `1g.10gb.me`, `2x1g.10gb`, `1of4`.
 pub fn device_name(value: &str) -> String {
-    let value = match value.split_once('*') {
+    let one = |value: &str| match value.split_once('*') {
         Some((slice, count)) => format!("{count}x{slice}"),
         None => value.replace('/', "of"),
     };
-    value.replace('+', ".")
+    let all: Vec<String> = value.split(slice::AND).map(one).collect();
+    all.join("&").replace('+', ".")
 }
 
 /// Returns the annotations with those of the devices. Equal requests are one, since engines repeat a device.
 ///
 /// # Errors
-/// Requests that differ, a sandbox, and a container of a Kubernetes pod unless `in_pods`: only device plugins and DRA
+/// Requests that contradict each other, a sandbox, and a container of a Kubernetes pod unless `in_pods`: only device plugins and DRA
 /// drivers name devices there.
 pub fn with_devices(
     mut annotations: Vec<(String, String)>,
@@ -98,51 +111,53 @@ pub fn with_devices(
         ))
         .hint("remove the annotation, and let the engine call runmig without nvidia-container-runtime"));
     }
-    for device in devices {
-        let other = devices.iter().find(|d| d.key == device.key && *d != device);
-        if let Some(other) = other {
-            return Err(two(&device.to_string(), &format!("device {other}")));
-        }
-    }
+    let asked = together(devices)?;
     let ours = ours(&annotations);
     let (_, kinds) = for_container(&ours, who.container_name.as_deref())?;
-    let kinds = kinds
-        .iter()
-        .map(|asked| (asked.kind.key(), asked.value.trim()));
+    let kinds = { kinds.iter() }.map(|asked| DeviceRequest::plain(asked.kind.key(), asked.value));
     let waits = ours.iter().filter(|(key, _)| *key == WAIT);
-    let said: BTreeSet<(&str, &str)> = kinds
-        .chain(waits.map(|(key, value)| (*key, value.trim())))
-        .collect();
-    let asked: BTreeSet<(&str, &str)> = devices.iter().map(|d| (d.key, d.value.as_str())).collect();
-    let gives = |(key, value): &(&str, &str)| *key != WAIT && *value != "none";
-    let none = said.iter().find(|(key, _)| *key != WAIT);
-    if let (Some((key, _)), false) = (none, said.iter().chain(&asked).any(gives)) {
-        return Err(two(
-            &first.to_string(),
-            &format!("annotation {key}: \"none\""),
-        ));
-    }
+    let waits = waits.map(|(_, value)| DeviceRequest::plain(WAIT, value));
+    let said: BTreeSet<DeviceRequest> = kinds.chain(waits).collect();
     // What is to be given and the time to wait are each said in one place, or twice alike.
-    for is_part in [|key: &str| key != WAIT, |key: &str| key == WAIT] {
+    for is_wait in [false, true] {
         let [by_device, by_annotation] = [&asked, &said].map(|all| {
-            all.iter()
-                .filter(|(key, _)| is_part(key))
-                .collect::<BTreeSet<_>>()
+            let part = all.iter().filter(|one| (one.key == WAIT) == is_wait);
+            part.collect::<Vec<_>>()
         });
-        let differ = by_device != by_annotation;
-        if let (Some((key, value)), Some((other, text)), true) =
-            (by_device.first(), by_annotation.first(), differ)
-        {
-            let device = format!("{key}={}", device_name(&shorten(value)));
-            let annotation = format!("annotation {other}: \"{}\"", printable(&shorten(text)));
-            return Err(two(&printable(&device), &annotation));
+        let differ = match by_device.is_empty() {
+            true => !is_wait && by_annotation.iter().all(|one| one.value == "none"),
+            false => by_device != by_annotation,
+        };
+        if let (Some(other), true) = (by_annotation.first(), differ) {
+            let device = by_device.first().copied().unwrap_or(first).to_string();
+            let said = printable(&shorten(&other.value));
+            return Err(two(
+                &device,
+                &format!("annotation {}: \"{said}\"", other.key),
+            ));
         }
     }
-    let new: Vec<(String, String)> = { asked.difference(&said) }
-        .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
-        .collect();
-    annotations.extend(new);
+    let new = asked.difference(&said).cloned();
+    annotations.extend(new.map(|one| (one.key.to_owned(), one.value)));
     Ok(annotations)
+}
+
+/// Returns what devices ask for together. Different slices are one request for all of them.
+fn together(devices: &[DeviceRequest]) -> Result<BTreeSet<DeviceRequest>> {
+    let mut all: Vec<DeviceRequest> = Vec::new();
+    let plain = { devices.iter() }.map(|one| DeviceRequest::plain(one.key, &one.value));
+    for device in plain.collect::<BTreeSet<_>>() {
+        let Some(known) = all.iter_mut().find(|known| known.key == device.key) else {
+            all.push(device);
+            continue;
+        };
+        let value = format!("{}{}{}", known.value, slice::AND, device.value);
+        if known.key != SLICE || value.contains(SEPARATORS) {
+            return Err(two(&known.to_string(), &format!("device {device}")));
+        }
+        *known = DeviceRequest::plain(SLICE, &value);
+    }
+    Ok(all.into_iter().collect())
 }
 
 fn two(one: &str, other: &str) -> Error {
@@ -180,6 +195,13 @@ mod tests {
             (&[][..], &["slice=1g.10gb"][..], "1g.10gb"),
             (&[], &["slice=1g.10gb+me", "slice=1g.10gb+me"], "1g.10gb+me"),
             (&[], &["slice=1g.10gb*2", "wait=5m"], "1g.10gb*2 for 300s"),
+            (&[], &["slice=1g.10gb", "slice=2g.20gb"], "2g.20gb&1g.10gb"),
+            (
+                &[(SLICE, " 1g.10gb*2&3g.40gb")],
+                &["slice=3g.40gb", "slice=1g.10gb*2", "slice=3g.40gb"],
+                "3g.40gb&1g.10gb*2",
+            ),
+            (&[(SLICE, "1g.10gb*1")], &["slice=1g.10gb"], "1g.10gb"),
             (&[], &["share=1/4"], "1/4"),
             (&[], &["gpu=2"], "2"),
             (&[(SLICE, "1g.10gb ")], &["slice=1g.10gb"], "1g.10gb"),
@@ -209,8 +231,23 @@ mod tests {
         for (annotations, devices, why) in [
             (
                 &[][..],
-                &["slice=1g.10gb", "slice=2g.20gb"][..],
-                "slice=1g.10gb, and device runmig.dev/slice=2g.20gb",
+                &["slice=1g.10gb,2g.20gb", "slice=3g.40gb"][..],
+                "slice=1g.10gb,2g.20gb, and device runmig.dev/slice=3g.40gb",
+            ),
+            (
+                &[(SLICE, "1g.10gb*2&2g.20gb")],
+                &["slice=1g.10gb", "slice=2g.20gb"],
+                "slice=2g.20gb&1g.10gb, and annotation runmig.dev/slice: \"2g.20gb&1g.10gb*2\"",
+            ),
+            (
+                &[(SLICE, "1g.10gb")],
+                &["slice=1g.10gb*2", "slice=2g.20gb"],
+                "slice=2g.20gb&2x1g.10gb, and annotation runmig.dev/slice: \"1g.10gb\"",
+            ),
+            (
+                &[],
+                &["gpu=1", "gpu=2"],
+                "gpu=1, and device runmig.dev/gpu=2",
             ),
             (
                 &[],

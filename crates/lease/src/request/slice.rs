@@ -1,8 +1,9 @@
-//! The value of a request: a profile, an amount of memory, several of one, or a list of such.
+//! The value of a request: a profile, an amount of memory, several of these together, or a list of alternatives.
 
 use super::{SEPARATORS, near};
 use crate::error::{Error, Result, printable};
 use crate::model::ProfileName;
+use std::cmp::Reverse;
 use std::fmt;
 
 /// The requested kind of a slice.
@@ -44,24 +45,55 @@ impl fmt::Display for Slice {
     }
 }
 
-/// A number of slices of one kind, for one container.
+/// The slices of one container, all of them or none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Alternative {
-    /// The kind.
+    /// The largest slice.
     pub slice: Slice,
-    /// The number of slices, at least 1.
-    pub count: u32,
+    /// The other slices, the larger ones first.
+    pub others: Vec<Slice>,
+}
+
+impl Alternative {
+    /// One slice.
+    pub fn one(slice: Slice) -> Alternative {
+        let others = Vec::new();
+        Alternative { slice, others }
+    }
+
+    /// Returns each slice, the largest first.
+    pub fn all(&self) -> impl Iterator<Item = &Slice> {
+        std::iter::once(&self.slice).chain(&self.others)
+    }
+
+    /// Returns the number of slices, at least 1.
+    pub fn count(&self) -> u32 {
+        1 + self.others.len() as u32
+    }
+
+    /// Says whether not all slices are alike.
+    pub fn is_mixed(&self) -> bool {
+        self.others.iter().any(|other| *other != self.slice)
+    }
 }
 
 /// More than the GPUs of one machine hold; a configuration allows fewer (`policy.slices_per_container`).
 pub(crate) const MAX_COUNT: u32 = 64;
 
+/// Separates the different slices of one container.
+pub(super) const AND: char = '&';
+
 impl fmt::Display for Alternative {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.count {
-            1 => self.slice.fmt(f),
-            n => write!(f, "{}*{n}", self.slice),
+        let all: Vec<&Slice> = self.all().collect();
+        for (n, alike) in all.chunk_by(|a, b| a == b).enumerate() {
+            let and = if n > 0 { "&" } else { "" };
+            match alike.len() {
+                1 => write!(f, "{and}{}", alike[0])?,
+                count => write!(f, "{and}{}*{count}", alike[0])?,
+            }
         }
+        Ok(())
     }
 }
 
@@ -101,24 +133,28 @@ pub fn memory(value: &str) -> Result<u64> {
 }
 
 fn several(value: &str) -> Result<Alternative> {
-    let Some((slice, count)) = value.split_once('*') else {
-        return Ok(Alternative {
-            slice: one(value)?,
-            count: 1,
-        });
-    };
-    let counted = count.trim().parse().ok();
-    let count = counted.filter(|n| (1..=MAX_COUNT).contains(n));
-    Ok(Alternative {
-        slice: one(slice)?,
-        count: count.ok_or_else(|| {
-            Error::new(format!(
+    let mut all = Vec::new();
+    for part in value.split(AND) {
+        let (part, count) = part.split_once('*').unwrap_or((part, "1"));
+        let slice = one(part)?;
+        let left = MAX_COUNT as usize - all.len();
+        let count = count.trim().parse().ok();
+        let Some(count) = count.filter(|n| (1..=left).contains(n)) else {
+            return Err(Error::new(format!(
                 "\"{}\" asks for no number of slices from 1 to {MAX_COUNT}",
                 printable(value)
             ))
-            .hint("write it behind the slice: 1g.10gb*2")
-        })?,
-    })
+            .hint("write it behind the slice: 1g.10gb*2"));
+        };
+        all.extend(std::iter::repeat_n(slice, count));
+    }
+    let size = |slice: &Slice| match slice {
+        Slice::Profile(name) => u64::from(name.gigabytes) << 30,
+        Slice::Memory(bytes) => *bytes,
+    };
+    all.sort_by_cached_key(|slice| Reverse((size(slice), slice.to_string())));
+    let slice = all.remove(0);
+    Ok(Alternative { slice, others: all })
 }
 
 fn one(value: &str) -> Result<Slice> {
@@ -204,7 +240,10 @@ mod tests {
     fn counted(value: &str) -> Vec<(Slice, u32)> {
         let all = alternatives(value).unwrap().unwrap();
         assert_eq!(alternatives(&written(&all)).unwrap().unwrap(), all);
-        all.into_iter().map(|a| (a.slice, a.count)).collect()
+        assert!(all.iter().all(|a| !a.is_mixed()));
+        all.into_iter()
+            .map(|a| (a.slice.clone(), a.count()))
+            .collect()
     }
 
     fn asked(value: &str) -> Vec<Slice> {
@@ -294,6 +333,27 @@ mod tests {
         assert!(line("*2").contains("asks for nothing"));
         assert!(line("1g.10gb*2,1g.10gb*2").starts_with("1g.10gb*2 stands there twice"));
         assert!(line("1g.10gb*1,1g.10gb").starts_with("1g.10gb stands there twice"));
+    }
+
+    #[test]
+    fn parses_different_slices_together() {
+        for (value, same, count) in [
+            ("1g.10gb&2g.20gb", "2g.20gb&1g.10gb", 2),
+            (" 1g.10gb * 2 & 3g.40gb&1g.10gb ", "3g.40gb&1g.10gb*3", 4),
+            ("1g.10gb&1g.10gb", "1g.10gb*2", 2),
+            ("1g.10gb&1g.10gb+me&1g.10gb", "1g.10gb+me&1g.10gb*2", 3),
+            ("10Gi&1g.20gb&5Gi,7g.80gb", "1g.20gb&10Gi&5Gi,7g.80gb", 3),
+        ] {
+            let all = alternatives(value).unwrap().unwrap();
+            assert_eq!(written(&all), same);
+            assert_eq!(alternatives(same).unwrap().unwrap(), all);
+            assert_eq!(all[0].count(), count);
+            assert_eq!(all[0].is_mixed(), same.contains('&'));
+        }
+        assert!(line("1g.10gb&").contains("\"\" asks for nothing"));
+        assert!(line("1g.10gb&none").contains("\"none\" is no alternative"));
+        assert!(line("1g.10gb*40&2g.20gb*25").contains("no number of slices from 1 to 64"));
+        assert!(line("1g.10gb&2g.20gb|2g.20gb&1g.10gb").contains("stands there twice"));
     }
 
     #[test]

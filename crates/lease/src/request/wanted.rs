@@ -66,7 +66,7 @@ impl Wanted {
         match self {
             Wanted::Slices(slices) => {
                 let mut all = slices.alternatives.iter();
-                all.find(|a| a.count > 1).map(Alternative::to_string)
+                all.find(|a| a.count() > 1).map(Alternative::to_string)
             }
             Wanted::Share(_) | Wanted::Seat(_) | Wanted::Gpus(1) => None,
             Wanted::Gpus(n) => Some(n.to_string()),
@@ -86,7 +86,10 @@ impl Wanted {
 /// The kinds are `slice`, `share`, `gpu` and `seat`. An amount of memory is no profile.
 pub fn kind_of_written(request: &str) -> (&'static str, Option<String>) {
     let first = |alternatives: &str| {
-        let first = alternatives.split([',', '*']).next().unwrap_or_default();
+        let first = alternatives
+            .split([',', '*', slice::AND])
+            .next()
+            .unwrap_or_default();
         let profile: Option<ProfileName> = first.parse().ok();
         profile.map(|profile| profile.to_string())
     };
@@ -117,6 +120,10 @@ mod tests {
         assert_eq!(
             wanted(&[("slice", "1g.10gb+me*2,20Gi")]),
             ("slice", profile("1g.10gb+me"))
+        );
+        assert_eq!(
+            wanted(&[("slice", "1g.10gb&2g.20gb")]),
+            ("slice", profile("2g.20gb"))
         );
         assert_eq!(wanted(&[("slice", "20Gi,1g.10gb")]), ("slice", None));
         assert_eq!(wanted(&[("share", "8Gi,1/4")]), ("share", None));

@@ -95,8 +95,8 @@ proptest! {
                     && profile.placements.contains(&slice.placement)
             })
         };
-        let serves = world.alternatives.iter().any(|asked| plan.steps.len() == asked.count as usize
-            && plan.steps.iter().all(|step| is_meant(step.slice(), &asked.slice)));
+        let serves = world.alternatives.iter().any(|asked| plan.steps.len() == asked.count() as usize
+            && plan.steps.iter().zip(asked.all()).all(|(step, asked)| is_meant(step.slice(), asked)));
         prop_assert!(serves);
         let memory = |step: &Step| {
             let slice = step.slice();
@@ -147,7 +147,7 @@ proptest! {
     #[test]
     fn finds_place_whenever_one_exists(mut world in worlds()) {
         world.blockers.clear();
-        world.alternatives.iter_mut().for_each(|asked| asked.count = 1);
+        world.alternatives.iter_mut().for_each(|asked| asked.others.clear());
         let first = { world.alternatives.iter() }.find(|asked| can_be_had(&world, &asked.slice));
         let plan = world.plan().ok();
         prop_assert_eq!(plan.is_some(), first.is_some());

@@ -33,18 +33,23 @@ pub fn fewest_moves(
             occupant.movable = movable.iter().position(is);
         }
     }
-    let mut profiles: Vec<Option<&Profile>> = Vec::new();
-    for occupancy in &occupancies {
-        let profile = constraints.profile_on(occupancy.gpu, &request.slice);
-        profiles.push(profile.filter(|_| !constraints.excludes(occupancy.gpu)));
+    let mut profiles: Vec<Vec<Option<&Profile>>> = Vec::new();
+    for slice in request.all() {
+        let gpus = occupancies.iter().map(|occupancy| occupancy.gpu);
+        let on = gpus.map(|gpu| {
+            let profile = constraints.profile_on(gpu, slice);
+            profile.filter(|_| !constraints.excludes(gpu))
+        });
+        profiles.push(on.collect());
     }
     // The most frequent case: no order of slices makes memory.
     let free: u32 = occupancies.iter().map(Occupancy::free_slices).sum();
-    let needed = profiles.iter().flatten().map(|p| p.memory_slices()).min();
-    if needed.is_none_or(|needed| free < needed.saturating_mul(request.count)) {
+    let least = |on: &Vec<Option<&Profile>>| on.iter().flatten().map(|p| p.memory_slices()).min();
+    let needed: Option<u32> = profiles.iter().map(least).sum();
+    if needed.is_none_or(|needed| free < needed) {
         return SearchResult::Impossible;
     }
-    if could_fit(&occupancies, &profiles, request.count, steps) == Some(false) {
+    if could_fit(&occupancies, &profiles, steps) == Some(false) {
         return SearchResult::Impossible;
     }
     let simulation = Simulation {
@@ -58,7 +63,8 @@ pub fn fewest_moves(
     let most = occupant
         .filter_map(|l| Some(movable[l.movable?].containers))
         .sum();
-    let needs = vec![Need::Request; request.count as usize];
+    // The last one comes first.
+    let needs: Vec<Need> = (0..profiles.len()).rev().map(Need::Request).collect();
     let mut left = steps;
     for moves in 0..=most {
         let mut search = Search {
@@ -84,8 +90,7 @@ pub fn fewest_moves(
 /// Says whether the request fits if every movable slice may go anywhere. None where that takes too long.
 fn could_fit(
     occupancies: &[Occupancy<'_>],
-    profiles: &[Option<&Profile>],
-    count: u32,
+    profiles: &[Vec<Option<&Profile>>],
     steps: u32,
 ) -> Option<bool> {
     let mut bare = occupancies.to_vec();
@@ -97,14 +102,21 @@ fn could_fit(
         occupancy.occupants.retain(|l| l.movable.is_none());
     }
     let mut packer = Packer::new(&bare, steps / 10);
-    let mut meanings: Vec<&str> = profiles.iter().flatten().map(|p| p.name.as_str()).collect();
-    meanings.sort_unstable();
-    meanings.dedup();
+    let meanings = |on: &Vec<Option<&'_ Profile>>| {
+        let mut names: Vec<String> = on.iter().flatten().map(|p| p.name.clone()).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    };
+    let slices: Vec<Vec<String>> = profiles.iter().map(meanings).collect();
+    let most = slices.iter().map(Vec::len).max().unwrap_or_default();
     // Several slices of different profiles may fit, one on each GPU.
-    let mut sure = meanings.len() == 1 || count == 1;
-    for name in meanings {
-        let request = std::iter::repeat_n(name, count as usize);
-        match packer.holds(names.iter().map(String::as_str).chain(request)) {
+    let mut sure = most == 1 || slices.len() == 1;
+    for n in 0..most {
+        let request = slices
+            .iter()
+            .filter_map(|names| names.get(n).or(names.last()));
+        match packer.holds(names.iter().chain(request).map(String::as_str)) {
             Some(true) => return Some(true),
             Some(false) => {}
             None => sure = false,
@@ -116,13 +128,14 @@ fn could_fit(
 /// A slice without a slot.
 #[derive(Clone, Debug)]
 enum Need {
-    Request,
+    /// A slice of the request, by its number.
+    Request(usize),
     Moved(Moved),
 }
 
 struct Search<'s, 'a> {
-    /// The profile that the request stands for on each GPU.
-    profiles: &'s [Option<&'a Profile>],
+    /// The profile that each slice of the request stands for on each GPU.
+    profiles: &'s [Vec<Option<&'a Profile>>],
     movable: &'s [Movable],
     simulation: &'s Simulation<'s>,
     moved: Vec<Moved>,
@@ -159,7 +172,7 @@ impl<'a> Search<'_, 'a> {
             }
             let gpu: &'a Gpu = occupancies[g].gpu;
             let profile = match &need {
-                Need::Request => self.profiles[g],
+                Need::Request(n) => self.profiles[*n][g],
                 Need::Moved(m) if !self.movable[m.which].may_use(gpu) => None,
                 Need::Moved(m) => gpu.profiles.iter().find(|p| p.name == m.profile),
             };
@@ -176,7 +189,7 @@ impl<'a> Search<'_, 'a> {
         let as_movable = |a: usize, b: usize| self.movable[a].is_like(&self.movable[b]);
         let (gpu, other) = (occupancies[a].gpu, occupancies[b].gpu);
         occupancies[a].is_like(&occupancies[b], as_movable)
-            && self.profiles[a].is_some() == self.profiles[b].is_some()
+            && (self.profiles.iter()).all(|on| on[a].is_some() == on[b].is_some())
             && (self.movable.iter()).all(|m| m.may_use(gpu) == m.may_use(other))
     }
 
@@ -236,7 +249,7 @@ impl<'a> Search<'_, 'a> {
             self.moved.push(moved.clone());
             let mut more = needs.to_vec();
             let size = |n: &Need| match n {
-                Need::Request => u32::MAX,
+                Need::Request(_) => u32::MAX,
                 Need::Moved(m) => m.from.size,
             };
             let place = more.partition_point(|n| size(n) <= occupant.at.size);
@@ -317,10 +330,7 @@ impl Simulation<'_> {
         let sites = place(self.request, self.constraints)?;
         let mut moves = Vec::new();
         for m in moved {
-            let again = Alternative {
-                slice: Slice::Profile(m.profile.parse().ok()?),
-                count: 1,
-            };
+            let again = Alternative::one(Slice::Profile(m.profile.parse().ok()?));
             let own = Constraints {
                 min_compute: 0,
                 excluded: &self.movable[m.which].excluded,

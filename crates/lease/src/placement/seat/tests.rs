@@ -118,10 +118,7 @@ fn earlier_requests_keep_their_places() {
     assert!(ask(ShareSize::Memory(1024)).is_none());
     let seat = Seat {
         slices: Slices {
-            alternatives: vec![Alternative {
-                slice: slice("3g.40gb"),
-                count: 1,
-            }],
+            alternatives: vec![Alternative::one(slice("3g.40gb"))],
             min_compute: 0,
         },
         sizes: vec![ShareSize::Memory(1024)],

@@ -109,7 +109,7 @@ prop_compose! {
     pub(super) fn worlds()(
         models in vec(select(MODELS), 1..4),
         filling in vec(filling(), 0..16),
-        asked in vec((picks(), weighted(0.3, 1u64..60), select(&[1, 1, 2, 3])), 1..4),
+        asked in vec((picks(), weighted(0.3, 1u64..60), vec(picks(), 0..3)), 1..4),
         min_compute in weighted(0.2, 1u32..4),
         excluded in weighted(0.2, any::<Index>()),
         off in weighted(0.1, any::<Index>()),
@@ -120,12 +120,15 @@ prop_compose! {
     ) -> World {
         let mut world = machine(&models, &filling);
         let pick = |pick: &Pick| picked(&world, pick);
-        let alternatives = { asked.iter() }.map(|(profile, memory, count)| Alternative {
-            slice: match memory {
-                Some(gib) => request::Slice::Memory(gib << 30),
-                None => request::Slice::Profile(pick(profile).1.name.parse().unwrap()),
-            },
-            count: *count,
+        let alternatives = { asked.iter() }.map(|(profile, memory, others)| {
+            let slice = |profile| request::Slice::Profile(pick(profile).1.name.parse().unwrap());
+            Alternative {
+                slice: match memory {
+                    Some(gib) => request::Slice::Memory(gib << 30),
+                    None => slice(profile),
+                },
+                others: others.iter().map(slice).collect(),
+            }
         }).collect();
         let denied = denied.iter().map(|denied| pick(denied).1.name).collect();
         let blockers = { blockers.iter().flatten() }.map(|blocker| {
