@@ -52,7 +52,7 @@ pub fn request<'a>(front: &'a Front<'_>) -> Result<Option<Asking<'a>>> {
         Verb::Restore { id, bundle } => (id, bundle, None, Stays::Until),
         _ => return Ok(None),
     };
-    let given = bundle.as_deref().unwrap_or(Path::new("."));
+    let (shown, given) = (id.display(), bundle.as_deref().unwrap_or(Path::new(".")));
     let bundle = Bundle::open(given)?;
     // Then the runtime itself asks, for each container.
     let by_runtime = front.config.request.is_some();
@@ -84,10 +84,10 @@ pub fn request<'a>(front: &'a Front<'_>) -> Result<Option<Asking<'a>>> {
     }
     let policy = &front.config.policy;
     let annotations = seen.annotations.into_iter().collect();
-    let besides = match (devices.is_empty(), by_runtime) {
-        (false, _) => Besides::Device,
-        (true, true) => Besides::Runtime,
-        (true, false) => Besides::Nothing,
+    let besides = match by_runtime {
+        _ if !devices.is_empty() => Besides::Device,
+        true => Besides::Runtime,
+        false => Besides::Nothing,
     };
     let annotations = request::believed(annotations, engine, policy.image_annotations, besides)?;
     let annotations = request::with_devices(annotations, &devices, policy.cdi_in_pods)?;
@@ -97,23 +97,19 @@ pub fn request<'a>(front: &'a Front<'_>) -> Result<Option<Asking<'a>>> {
     }
     if request.is_some() && !claims.is_empty() {
         return Err(Error::new(format!(
-            "container {} has two requests: an annotation or a device of runmig, and a ResourceClaim",
-            id.display()
+            "container {shown} has two requests: an annotation or a device of runmig, and a ResourceClaim"
         ))
         .hint("remove the annotation from the pod, or set slice.runmig.dev/CONTAINER: none for this container"));
     }
     if let Some(kind) = other_kind {
         return Err(Error::new(format!(
-            "container {} asks for a GPU slice, and {kind} makes a virtual machine or a WebAssembly module, which gets no GPU",
-            id.display()
+            "container {shown} asks for a GPU slice, and {kind} makes a virtual machine or a WebAssembly module, which gets no GPU"
         ))
         .hint("use runc or crun without such a handler, or remove the request"));
     }
     if let Verb::Restore { .. } = front.call.verb {
         return Err(Error::new(format!(
-            "container {} asks for a GPU slice and cannot be restored: CUDA keeps state on the GPU \
-             it was saved on",
-            id.display()
+            "container {shown} asks for a GPU slice and cannot be restored: CUDA keeps state on the GPU it was saved on"
         ))
         .hint("create it anew"));
     }
@@ -159,21 +155,14 @@ pub fn refuse_unclear<'a>(front: &Front<'_>, call: &Unclear) -> Result<Option<As
     let by_runtime = front.config.request.is_some() && call.command != "update";
     for word in &call.words {
         let bytes = word.as_bytes();
-        let value = bytes
-            .iter()
-            .position(|b| *b == b'=')
-            .map(|at| &bytes[at + 1..]);
-        let joined = bytes.starts_with(b"-").then(|| bytes.get(2..)).flatten();
-        for named in [Some(bytes), value, joined]
-            .into_iter()
-            .flatten()
-            .map(OsStr::from_bytes)
-        {
-            if asks(Path::new(named), by_runtime)? {
-                return refused(format!(
-                    "{} may be the bundle, and asks for a GPU",
-                    named.display()
-                ));
+        let equals = bytes.iter().position(|b| *b == b'=');
+        let value = equals.map(|at| &bytes[at + 1..]);
+        let joined = bytes.strip_prefix(b"-").and_then(|rest| rest.get(1..));
+        for named in [Some(bytes), value, joined].into_iter().flatten() {
+            let named = Path::new(OsStr::from_bytes(named));
+            if asks(named, by_runtime)? {
+                let shown = named.display();
+                return refused(format!("{shown} may be the bundle, and asks for a GPU"));
             }
         }
         if call.command == "update" && delete::lease_of(front, word)?.is_some() {
@@ -282,11 +271,9 @@ fn asked(
 /// Refuses a hook whose path is not that of the program beside this one, without links.
 fn is_installed(mark: &Mark, name: &str) -> Result<()> {
     let installed = companion::program(name)?;
+    let why = || format!("the program of this runmig is {}", installed.display());
     match Path::new(&mark.path).as_os_str() == installed.as_os_str() {
         true => Ok(()),
-        false => {
-            let why = format!("the program of this runmig is {}", installed.display());
-            Err(mark.refused(why))
-        }
+        false => Err(mark.refused(why())),
     }
 }

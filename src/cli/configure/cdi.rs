@@ -37,9 +37,8 @@ impl Said {
         for (key, value) in tree.as_object().into_iter().flatten() {
             match key.as_str() {
                 "cdi_spec_dirs" | "cdi-spec-dirs" => {
-                    let dirs = value.as_array().into_iter().flatten();
-                    let dirs = dirs.filter_map(Value::as_str).map(PathBuf::from);
-                    self.dirs.extend(dirs);
+                    let dirs = { value.as_array().into_iter().flatten() }.filter_map(Value::as_str);
+                    self.dirs.extend(dirs.map(PathBuf::from));
                 }
                 "enable_cdi" => self.enabled = value.as_bool(),
                 _ => self.collect(value),
@@ -61,7 +60,7 @@ pub fn note(engine: &str, task: &Task<'_>, named: &[PathBuf]) -> Option<String> 
     if config.request.is_some() && config.cdi_dirs == Config::default().cdi_dirs {
         (config, ours) = read("config");
     }
-    let mut dirs = config.cdi_dirs;
+    let (mut dirs, ours) = (config.cdi_dirs, ours.display());
     let known = dirs.len();
     for dir in named {
         let mut usual = DIRS.iter().chain(&["/run/cdi"]);
@@ -69,10 +68,7 @@ pub fn note(engine: &str, task: &Task<'_>, named: &[PathBuf]) -> Option<String> 
             dirs.push(dir.clone());
         }
     }
-    (dirs.len() > known).then(|| {
-        format!(
-            "{engine} reads CDI specifications in folders that runmig does not know; write into {}: cdi_dirs = {dirs:?}",
-            ours.display()
-        )
-    })
+    let what = "reads CDI specifications in folders that runmig does not know";
+    let note = || format!("{engine} {what}; write into {ours}: cdi_dirs = {dirs:?}");
+    (dirs.len() > known).then(note)
 }

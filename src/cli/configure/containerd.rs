@@ -10,7 +10,7 @@ use super::engine::Found;
 use super::rewrite::{Rewrite, Which};
 use super::{MADE, Plan, Task, imports, inherit, is_runmig, rancher, table};
 use runmig_lease::error::{Context, Error, Result};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use toml::{Table, Value};
 use toml_edit::{DocumentMut, Item};
 
@@ -57,10 +57,7 @@ pub fn plan(task: &Task<'_>) -> Result<Plan> {
         ));
     };
     let path = path.as_path();
-    let drop_in = match task.drop_in {
-        Some(path) => path.to_owned(),
-        None => PathBuf::from(format!("{DROP_INS}/{}.toml", task.name)),
-    };
+    let drop_in = task.drop_in_or(format!("{DROP_INS}/{}.toml", task.name));
     let before = task.read(path)?;
     let version = version(before.as_deref(), &engine, release);
     let version = version.context(|| format!("read {}", path.display()))?;

@@ -3,7 +3,7 @@
 use super::effective::{Layers, Says};
 use super::engine::Found;
 use super::{MADE, Plan, Task, inherit, table};
-use runmig_lease::error::{Context, Error, Result};
+use runmig_lease::error::{Error, Result};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
@@ -34,13 +34,10 @@ const SAYS: Says = Says {
 
 pub fn plan(task: &Task<'_>) -> Result<Plan> {
     let engine = Found::of(task, "CRI-O", "crio")?;
-    let drop_in = match task.drop_in {
-        Some(path) => path.to_owned(),
-        None => PathBuf::from(format!("{DROP_INS}/20-{}.conf", task.name)),
-    };
+    let drop_in = task.drop_in_or(format!("{DROP_INS}/20-{}.conf", task.name));
     let text = match task.remove {
         true => None,
-        false => Some(drop_in_text(task, &Others::read(task, &drop_in)?)),
+        false => Some(drop_in_text(task, &default(task, &drop_in)?)),
     };
     let changes = vec![task.own_file(&drop_in, text)?];
     let layers = files(task, &drop_in).and_then(|files| Layers::of(task, &changes, files));
@@ -57,59 +54,49 @@ fn files(task: &Task<'_>, ours: &Path) -> Result<Vec<PathBuf>> {
     Ok([main.to_owned()].into_iter().chain(dropped).collect())
 }
 
-/// The tables of the other files. For each setting the last file counts.
-struct Others(Vec<Table>);
-
-impl Others {
-    fn read(task: &Task<'_>, ours: &Path) -> Result<Others> {
-        let mut tables = Vec::new();
-        for (file, text) in task.files(files(task, ours)?, ours)? {
-            let table = table::parse(&text).context(|| format!("read {}", file.display()))?;
-            if runtimes(&table, task.name).is_some() {
-                return Err(Error::new(format!(
-                    "cannot add the handler {1}: {0} has one that migctl configure did not make",
-                    file.display(),
-                    task.name
-                ))
-                .hint("remove that handler, or choose another name with --name"));
-            }
-            tables.push(table);
-        }
-        Ok(Others(tables))
+/// Returns the default handler as the other files have it: for each setting the last file counts.
+///
+/// # Errors
+/// One of them has a handler of this name.
+fn default(task: &Task<'_>, ours: &Path) -> Result<Table> {
+    let others = files(task, ours)?.into_iter();
+    let others = Layers::of(task, &[], others.filter(|file| file != ours))?;
+    if let Some((file, _)) = others.last(|table| runtimes(table, task.name)) {
+        return Err(Error::new(format!(
+            "cannot add the handler {}: {} has one that migctl configure did not make",
+            task.name,
+            file.display()
+        ))
+        .hint("remove that handler, or choose another name with --name"));
     }
-
-    /// Returns the default handler as the files have it.
-    fn default(&self) -> Table {
-        let name = self.0.iter().rev().find_map(SAYS.default);
-        let of = |name: &str| {
-            let tables = self.0.iter().filter_map(|table| runtimes(table, name));
-            tables
-                .flatten()
-                .map(|(key, value)| (key.clone(), value.clone()))
-                .collect::<Table>()
-        };
-        match name {
-            Some(name) => of(name),
-            // CRI-O's default is crun, formerly runc.
-            None => Some(of("crun"))
-                .filter(|t| !t.is_empty())
-                .unwrap_or_else(|| of("runc")),
-        }
-    }
+    let of = |name: &str| -> Table {
+        let tables = { others.0.iter() }.filter_map(|(_, table)| runtimes(table, name));
+        let settings = tables.flatten();
+        settings
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect()
+    };
+    Ok(match others.last(SAYS.default) {
+        Some((_, name)) => of(name),
+        // CRI-O's default is crun, formerly runc.
+        None => Some(of("crun"))
+            .filter(|t| !t.is_empty())
+            .unwrap_or_else(|| of("runc")),
+    })
 }
 
 fn runtimes<'a>(table: &'a Table, name: &str) -> Option<&'a Table> {
     table::at(table, &["crio", "runtime", "runtimes", name])?.as_table()
 }
 
-fn drop_in_text(task: &Task<'_>, others: &Others) -> String {
+fn drop_in_text(task: &Task<'_>, default: &Table) -> String {
     let text = SHIPPED
         .replace("runtimes.runmig]", &format!("runtimes.{}]", task.name))
         .replace("\"runmig\"", &format!("\"{}\"", task.name))
         .replace("handler: runmig`", &format!("handler: {}`", task.name))
         .replace("/run/runmig-oci", &format!("/run/{}-oci", task.name))
         .replace("/usr/local/bin/runmig", &task.runtime.display().to_string());
-    let inherited = inherit::lines(Some(&others.default()), |key| INHERITED.contains(&key));
+    let inherited = inherit::lines(Some(default), |key| INHERITED.contains(&key));
     let default = match task.default {
         true => format!("\n[crio.runtime]\ndefault_runtime = \"{}\"\n", task.name),
         false => String::new(),

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use toml::Table;
 
 /// The files of an engine after the changes of a plan, in the order in which the engine reads them.
-pub struct Layers(Vec<(PathBuf, Table)>);
+pub struct Layers(pub Vec<(PathBuf, Table)>);
 
 /// How the files of one engine name things.
 pub struct Says {
@@ -42,7 +42,8 @@ impl Layers {
         said
     }
 
-    fn last<'a, T>(&'a self, of: impl Fn(&'a Table) -> Option<T>) -> Option<(&'a Path, T)> {
+    /// Returns the last file with a value, and the value.
+    pub fn last<'a, T>(&'a self, of: impl Fn(&'a Table) -> Option<T>) -> Option<(&'a Path, T)> {
         let mut layers = self.0.iter().rev();
         layers.find_map(|(file, table)| Some((file.as_path(), of(table)?)))
     }
@@ -60,49 +61,37 @@ impl Layers {
     /// Returns why the engine would not do as the task wants: a file that it reads later gives the name or the default to
     /// another runtime. After a removal, the file that still makes the removed runtime the default.
     pub fn obstacle(&self, task: &Task<'_>, engine: &str, says: &Says) -> Option<Error> {
-        let name = task.name;
-        let default = self.last(says.default);
+        let (name, key, default) = (task.name, says.key, self.last(says.default));
+        let obstacle = |why: String, hint: &str| Some(Error::new(why).hint(hint));
         if task.remove {
             let (file, _) = default.filter(|(_, theirs)| *theirs == name)?;
-            return Some(
-                Error::new(format!(
-                    "{} still says {} = \"{name}\", so {engine} starts no container that names no runtime",
-                    file.display(),
-                    says.key
-                ))
-                .hint("remove that line"),
-            );
+            let line = format!("{} still says {key} = \"{name}\"", file.display());
+            let why = format!("{line}, so {engine} starts no container that names no runtime");
+            return obstacle(why, "remove that line");
         }
         let Some((file, theirs)) = self.last(|table| (says.program)(table, name)) else {
-            return Some(
-                Error::new(format!(
-                    "cannot register {name}: a file of the same name in a later folder hides its drop-in from {engine}"
-                ))
-                .hint("write a file of another name with --drop-in"),
+            let why = format!(
+                "cannot register {name}: a file of the same name in a later folder hides its drop-in from {engine}"
             );
+            return obstacle(why, "write a file of another name with --drop-in");
+        };
+        let read_later = |file: &Path, says: String| {
+            let file = file.display();
+            format!("{file} {says}, and {engine} reads this file later")
         };
         if theirs != task.runtime.to_string_lossy() {
-            let theirs = if theirs.is_empty() {
-                "another runtime"
-            } else {
-                &theirs
-            };
-            return Some(
-                Error::new(format!(
-                    "cannot register {name}: {} gives that name to {theirs}, and {engine} reads this file later",
-                    file.display()
-                ))
-                .hint("remove that runtime, or choose another name with --name"),
-            );
+            let theirs = Some(&*theirs).filter(|theirs| !theirs.is_empty());
+            let theirs = theirs.unwrap_or("another runtime");
+            let why = read_later(file, format!("gives that name to {theirs}"));
+            let hint = "remove that runtime, or choose another name with --name";
+            return obstacle(format!("cannot register {name}: {why}"), hint);
         }
         let (file, theirs) = default.filter(|(_, theirs)| task.default && *theirs != name)?;
-        Some(
-            Error::new(format!(
-                "cannot make {name} the default: {} says {} = \"{theirs}\", and {engine} reads this file later",
-                file.display(),
-                says.key
-            ))
-            .hint("remove that line, or write a later file with --drop-in"),
+        let why = read_later(file, format!("says {key} = \"{theirs}\""));
+        let why = format!("cannot make {name} the default: {why}");
+        obstacle(
+            why,
+            "remove that line, or write a later file with --drop-in",
         )
     }
 }

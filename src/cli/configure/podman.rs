@@ -3,9 +3,9 @@
 use super::effective::{Layers, Says};
 use super::engine::Found;
 use super::{MADE, Plan, Task, table};
-use runmig_lease::error::{Context, Result};
+use runmig_lease::error::Result;
 use std::path::{Path, PathBuf};
-use toml::Value;
+use toml::{Table, Value};
 
 const SHIPPED: &str = include_str!("../../../podman-config/50-runmig.conf");
 /// The vendor's file, and the machine's.
@@ -34,10 +34,7 @@ const LIST: &str = "runtime_supports_json";
 
 pub fn plan(task: &Task<'_>) -> Result<Plan> {
     let engine = Found::of(task, "podman", "podman")?;
-    let drop_in = match task.drop_in {
-        Some(path) => path.to_owned(),
-        None => PathBuf::from(format!("{OURS}/50-{}.conf", task.name)),
-    };
+    let drop_in = task.drop_in_or(format!("{OURS}/50-{}.conf", task.name));
     let program = task
         .runtime
         .file_name()
@@ -97,19 +94,17 @@ fn files(task: &Task<'_>, engine: &Found, ours: &Path) -> Result<Vec<PathBuf>> {
 
 /// Returns the list in effect without runmig's drop-in: from the last file that has one, else podman's own.
 fn listed(task: &Task<'_>, engine: &Found, ours: &Path) -> Result<Vec<Value>> {
-    let mut list = of(SHIPPED)?;
+    let others = files(task, engine, ours)?.into_iter();
+    let others = Layers::of(task, &[], others.filter(|file| file != ours))?;
+    let shipped = table::parse(SHIPPED)?;
+    let list = others.last(list).map(|(_, list)| list);
+    let list = list.or_else(|| self::list(&shipped)).cloned();
+    let mut list = list.unwrap_or_default();
     list.retain(|name| name.as_str() != Some("runmig"));
-    for (file, text) in task.files(files(task, engine, ours)?, ours)? {
-        let found = of(&text).context(|| format!("read {}", file.display()))?;
-        if !found.is_empty() {
-            list = found;
-        }
-    }
     Ok(list)
 }
 
-fn of(text: &str) -> Result<Vec<Value>> {
-    let table = table::parse(text)?;
-    let list = table::at(&table, &["engine", LIST]).and_then(Value::as_array);
-    Ok(list.cloned().unwrap_or_default())
+fn list(table: &Table) -> Option<&Vec<Value>> {
+    let list = table::at(table, &["engine", LIST])?.as_array()?;
+    Some(list).filter(|list| !list.is_empty())
 }

@@ -74,8 +74,7 @@ impl Rancher {
             )));
         }
         let folder = PathBuf::from(format!("{shown}.d"));
-        let drop_in = task.drop_in.map(Path::to_owned);
-        let drop_in = drop_in.unwrap_or_else(|| folder.join(format!("{}.toml", task.name)));
+        let drop_in = task.drop_in_or(folder.join(format!("{}.toml", task.name)));
         self.check_template(task, &folder)?;
         let effective = match &text {
             Some(text) => table::parse(text).context(|| format!("read {shown}"))?,
@@ -141,11 +140,8 @@ impl Rancher {
     }
 
     fn product(&self) -> &'static str {
-        match self
-            .main
-            .components()
-            .any(|part| part.as_os_str() == "rke2")
-        {
+        let mut parts = self.main.components();
+        match parts.any(|part| part.as_os_str() == "rke2") {
             true => "RKE2",
             false => "k3s",
         }

@@ -90,6 +90,11 @@ impl Task<'_> {
         })
     }
 
+    /// Returns the drop-in to write: the one that was named, or the usual one.
+    pub fn drop_in_or(&self, usual: impl Into<PathBuf>) -> PathBuf {
+        self.drop_in.map_or_else(|| usual.into(), Path::to_owned)
+    }
+
     pub fn on_disk(&self, path: &Path) -> PathBuf {
         inside(self.root, path)
     }
@@ -143,21 +148,6 @@ impl Task<'_> {
             Some(change) => Ok(change.after.clone()),
             None => self.read(path),
         }
-    }
-
-    /// Reads the files that exist, except runmig's own.
-    pub fn files(
-        &self,
-        paths: impl IntoIterator<Item = PathBuf>,
-        ours: &Path,
-    ) -> Result<Vec<(PathBuf, String)>> {
-        let mut files = Vec::new();
-        for path in paths.into_iter().filter(|path| path != ours) {
-            if let Some(text) = self.read(&path)? {
-                files.push((path, text));
-            }
-        }
-        Ok(files)
     }
 
     /// Returns every file below a folder, in the order of their names.

@@ -27,12 +27,10 @@ impl Requested {
             (COMPUTE, &self.compute),
             (WAIT, &self.wait),
         ];
-        all.into_iter().filter_map(|(key, value)| {
-            let value = value.as_ref()?;
-            // A number is as good as its digits in quotes.
-            let text = value.as_str().map(str::to_owned);
-            Some((key.to_owned(), text.unwrap_or_else(|| value.to_string())))
-        })
+        let given = { all.into_iter() }.filter_map(|(key, value)| Some((key, value.as_ref()?)));
+        // A number is as good as its digits in quotes.
+        let text = |value: &Value| value.as_str().map_or(value.to_string(), str::to_owned);
+        given.map(move |(key, value)| (key.to_owned(), text(value)))
     }
 
     /// Adds the request to the annotations of a container, unless it asks itself. `is_claimed`: it has a claim of Kubernetes.
