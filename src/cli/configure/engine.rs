@@ -52,7 +52,7 @@ impl Found {
             version: None,
         };
         let said = found.says(&["--version"])?;
-        if let Some((word, version)) = said.split_whitespace().find_map(version) {
+        if let Some((word, version)) = version(&said) {
             found.name = format!("{engine} {word}");
             found.version = Some(version);
         }
@@ -141,8 +141,13 @@ pub fn search(program: &str) -> Option<PathBuf> {
         .find(|path| Path::is_file(path))
 }
 
+/// Returns the first version in a text, and its first two numbers.
+pub fn version(said: &str) -> Option<(&str, (u32, u32))> {
+    said.split_whitespace().find_map(version_of)
+}
+
 /// Returns the version in `v2.1.5`, `1.6.20~ds1` or `28.2.2,` as text, and its first two numbers.
-fn version(word: &str) -> Option<(&str, (u32, u32))> {
+fn version_of(word: &str) -> Option<(&str, (u32, u32))> {
     let word = word.strip_prefix('v').unwrap_or(word);
     let numbers = |c: char| c.is_ascii_digit() || c == '.';
     let shown = &word[..word.find(|c| !numbers(c)).unwrap_or(word.len())];
@@ -169,7 +174,7 @@ mod tests {
             ("Docker version 28.2.2, build e6534b4", "28.2.2"),
             ("podman version 4.3.1", "4.3.1"),
         ] {
-            let found = said.split_whitespace().find_map(super::version);
+            let found = super::version(said);
             assert_eq!(found.unwrap().0, expected, "{said}");
         }
         assert_eq!(super::version("unknown"), None);

@@ -29,7 +29,7 @@ use super::json::{ChangeItem, Items};
 use super::output::{self, Format};
 use clap::{Args, ValueEnum};
 use effective::{Layers, Says};
-pub use engine::search;
+pub use engine::{search, version};
 use file::Change;
 use link::Link;
 use runmig_lease::error::{Context, Error, Result};

@@ -2,7 +2,7 @@
 
 use super::Check;
 use super::host::Host;
-use crate::cli::command;
+use crate::cli::{command, configure};
 use nix::sys::statvfs::{FsFlags, statvfs};
 use runmig_lease::config::{Config, DIRECTORY};
 use runmig_lease::files;
@@ -11,6 +11,8 @@ use runmig_lease::model::Gpu;
 use runmig_lease::programs::{FRONT, HOOK, SLICE};
 use runmig_lease::trust;
 use std::path::{Path, PathBuf};
+
+const MAX_FEATURES: u64 = 1 << 20;
 
 pub const CHECKS: &[Check] = &[
     Check {
@@ -107,9 +109,27 @@ fn runtimes(host: &Host) -> Found {
                 text,
                 "install crun 1.21 or newer, or set runtime to runc",
             ));
+        } else if version.starts_with("runc")
+            && configure::version(version).is_some_and(|(_, its)| its < (1, 2))
+            && has_time_namespaces()
+        {
+            let text = format!("docker gives containers time namespaces, which {version} refuses");
+            let repair = "install runc 1.2 or newer, or add \"features\": {\"time-namespaces\": false} to /etc/docker/daemon.json";
+            found.push(Finding::warn(text, repair));
         }
     }
+    // Handlers mostly have the same one.
+    found.dedup_by(|a, b| a.text == b.text);
     Ok(found)
+}
+
+/// Says whether docker gives containers time namespaces of their own, as from 29.5 on, and no feature says otherwise.
+fn has_time_namespaces() -> bool {
+    let said = configure::search("dockerd").map(|it| command::output(&it, &["--version"], &[]));
+    let version = said.and_then(|said| Some(configure::version(&said.ok()?)?.1));
+    let features = files::read_text("/etc/docker/daemon.json".as_ref(), MAX_FEATURES);
+    let is_told = features.is_ok_and(|text| text.contains("time-namespaces"));
+    version.is_some_and(|version| version >= (29, 5)) && !is_told
 }
 
 /// Returns a failure in the words that runmig itself has printed.

@@ -5,9 +5,11 @@ use super::{Diagnosis, setup};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 use testkit::process::copy_program;
 use testkit::runtimes::{built, script};
 use testkit::{Setup, cdi, skip};
+use testkit::{has, said};
 
 #[test]
 fn names_missing_rights() {
@@ -374,6 +376,41 @@ fn names_podman_that_restores_images() {
         let seen = Diagnosis::inside(&setup, &world(version), &["--only=engines.podman"]);
         assert_eq!(seen.ids("ok"), ids(["engines.podman"]), "{:?}", seen.items);
     }
+}
+
+/// docker 29.5 writes time namespaces, which Debian's runc does not know.
+#[test]
+fn names_runc_too_old_for_docker() {
+    let Some(setup) = setup() else { return };
+    let runc = said(Command::new(&setup.runtime).arg("--version"))
+        .ok()
+        .stdout;
+    if !runc.starts_with("runc version 1.1.") {
+        return skip("this machine has no runc 1.1");
+    }
+    let world = |version: &str| {
+        let said = format!("'Docker version {version}, build 98f1464'");
+        engine_says(&setup, "dockerd", &said)
+    };
+    let good = world("29.4.3");
+    for version in ["29.5.0", "30.0.0-rc.1"] {
+        let worlds = [good.as_str(), &world(version)];
+        let (text, repair) = breaks_inside(&setup, "warn", "programs.runtime", worlds);
+        has(
+            &text,
+            "docker gives containers time namespaces, which runc version 1.1.",
+        );
+        assert!(repair.starts_with("install runc 1.2"), "{repair}");
+    }
+    let told = "mkdir -p /etc/docker; echo '{\"features\": {\"time-namespaces\": false}}' >/etc/docker/daemon.json";
+    let world = format!("{}\n{told}", world("29.5.0"));
+    let seen = Diagnosis::inside(&setup, &world, &["--only=programs.runtime"]);
+    assert_eq!(
+        seen.ids("ok"),
+        ids(["programs.runtime"]),
+        "{:?}",
+        seen.items
+    );
 }
 
 #[test]
