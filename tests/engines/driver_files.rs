@@ -101,6 +101,41 @@ fn refuses_container_without_libcuda() {
     world.setup.nothing_is_left();
 }
 
+/// Failure: a file system from which a CDI specification takes files does not answer
+#[test]
+fn names_file_system_that_does_not_answer() {
+    let world = world();
+    let mut fuse = match testkit::fuse::Fuse::apart() {
+        Ok(fuse) => fuse,
+        Err(why) => return skip(why),
+    };
+    let hung = world.setup.path("hung");
+    fs::create_dir(&hung).unwrap();
+    fuse.cover(&hung);
+    let link = world.setup.path("link");
+    symlink(&hung, &link).unwrap();
+    let mount = |at: &Path| json!({"hostPath": at.join("a.so"), "containerPath": "/usr/lib/a.so"});
+    let hook = |at: &Path| json!({"hookName": "createContainer", "path": at.join("tool")});
+    fuse.hang();
+    for (key, one, at) in [
+        ("mounts", mount(&hung), hung.join("a.so")),
+        ("mounts", mount(&link), link.join("a.so")),
+        ("hooks", hook(&hung), hung.join("tool")),
+    ] {
+        let mut edits = json!({"mounts": [libcuda(&world.library)], "hooks": []});
+        edits[key].as_array_mut().unwrap().push(one);
+        let file = world.write(&specification("nvidia.com/gpu", &edits));
+        let line = world.refused();
+        let (file, at) = (file.display(), at.display());
+        let words = format!(
+            "cannot use CDI specification {file}: the file system of {at} does not answer; hint: bring"
+        );
+        has(&line, &words);
+    }
+    assert!(fuse.asked() > 0);
+    fuse.nobody_was_stuck();
+}
+
 #[test]
 fn takes_kinds_of_operator() {
     let world = world();

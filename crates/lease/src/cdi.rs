@@ -57,7 +57,7 @@ pub struct Found {
 /// unless another file has libcuda.
 ///
 /// # Errors
-/// Two specifications that differ, and one that cannot be used.
+/// Two specifications that differ, and one that cannot be used, or names a file system that does not answer.
 pub fn read(dirs: &[PathBuf], kinds: &[String], is_there: IsThere) -> Result<Found> {
     let mut found = Found::default();
     let mut refused = None;
@@ -84,6 +84,7 @@ pub fn read(dirs: &[PathBuf], kinds: &[String], is_there: IsThere) -> Result<Fou
         for folder in &folders {
             let mut first: Option<Specification> = None;
             for specification in folder.iter().filter(|one| one.kind == *kind) {
+                specification.answers()?;
                 match (specification.with_libcuda(is_there), &mut first) {
                     (None, _) => found.without.push(specification.file.clone()),
                     (Some(next), Some(first)) => first.join(next)?,

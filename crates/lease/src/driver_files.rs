@@ -94,7 +94,7 @@ fn lacks(kinds: &[String], dirs: &[PathBuf], without: &[PathBuf]) -> Error {
         ),
     };
     Error::new(text).hint(format!(
-        "run {}; if the image has a driver of its own, set driver_files = \"none\"",
+        "run {}, which writes nothing where the only GPU is in MIG mode without a slice; if the image has a driver of its own, set driver_files = \"none\"",
         cdi::GENERATE
     ))
 }

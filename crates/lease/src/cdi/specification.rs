@@ -2,6 +2,7 @@
 
 use super::{Edits, GENERATE, IsThere, Mount, Written, is_libcuda};
 use crate::error::{Error, Result};
+use crate::process;
 use std::path::PathBuf;
 
 /// The kind that `nvidia-ctk` writes.
@@ -63,6 +64,24 @@ impl Specification {
         }
         self.devices.extend(other.devices);
         Ok(())
+    }
+
+    /// Checks that the node's file systems answer for all that it names, so that no later look waits without end.
+    pub(super) fn answers(&self) -> Result<()> {
+        let edits = { self.devices.iter() }.map(|(_, edits)| edits);
+        let edits = edits.chain([&self.common]);
+        let sources = edits.flat_map(|edits| {
+            let mounts = edits.mounts.iter().map(|mount| mount.host_path.as_path());
+            mounts.chain(edits.hooks.iter().map(|hook| hook.path.as_path()))
+        });
+        let Some(path) = process::unanswered(sources) else {
+            return Ok(());
+        };
+        let (file, path) = (self.file.display(), path.display());
+        Err(Error::new(format!(
+            "cannot use CDI specification {file}: the file system of {path} does not answer"
+        ))
+        .hint("bring its server back, or unmount it"))
     }
 
     /// Returns all edits that a container may get.

@@ -132,10 +132,21 @@ pub fn answers(paths: &[PathBuf]) -> bool {
         }
     };
     let remote = paths.iter().filter(|path| !mounts.is_local(path));
-    let asked = remote.filter_map(|p| CString::new(p.as_os_str().as_bytes()).ok());
-    let asked: Vec<Look> = asked.map(Look::Asked).collect();
-    // Without a child, a look could block for ever.
-    look(&asked).is_ok_and(|seen| !seen.contains(&Seen::Unanswered))
+    unanswered(remote.map(PathBuf::as_path)).is_none()
+}
+
+/// Returns the first of these paths that cannot be looked at in time, for the file system there or where its links lead.
+pub fn unanswered<'a>(paths: impl Iterator<Item = &'a Path>) -> Option<&'a Path> {
+    let named = paths.filter_map(|p| Some((p, CString::new(p.as_os_str().as_bytes()).ok()?)));
+    let (paths, asked): (Vec<&Path>, Vec<Look>) = { named }
+        .map(|(path, name)| (path, Look::Asked(name)))
+        .unzip();
+    match look(&asked) {
+        Ok(seen) => { seen.iter().zip(paths) }
+            .find_map(|(seen, path)| (*seen == Seen::Unanswered).then_some(path)),
+        // Without a child, a look could block for ever.
+        Err(_) => paths.first().copied(),
+    }
 }
 
 /// Mount points, each with a flag for a local file system. A later mount covers an earlier one.

@@ -10,8 +10,8 @@ mod view;
 
 pub use cgroup::{OwnCgroup, cgroups, in_cgroup, own_cgroup};
 pub(crate) use cgroup::{is_in_cgroup, systemd_cgroup, unified_cgroup};
-pub use hierarchies::answers;
 pub(crate) use hierarchies::hierarchies;
+pub use hierarchies::{answers, unanswered};
 pub(crate) use holders::{Holders, holders_of};
 pub use look::renew_patience;
 pub use program::{output, wait_until};
