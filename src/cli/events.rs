@@ -1,7 +1,9 @@
 //! `migctl events`: the history of creates, leases and instances.
 
+use super::completion;
 use super::output::{self, Format};
 use clap::Args;
+use clap_complete::ArgValueCompleter;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use runmig_lease::config::Config;
 use runmig_lease::error::{Error, Result, printable};
@@ -17,6 +19,9 @@ pub struct Options {
     /// Only events from this time on: RFC 3339, or a duration until now, as 30m
     #[arg(long, value_name = "TIME", value_parser = moment)]
     since: Option<SystemTime>,
+    /// Only events of this container or claim, by its id or its name
+    #[arg(long, value_name = "NAME", add = ArgValueCompleter::new(completion::holders))]
+    container: Option<String>,
     /// Print events as they come
     #[arg(long, short)]
     follow: bool,
@@ -41,8 +46,13 @@ pub fn run(config: &Config, format: Format, options: &Options) -> Result<i32> {
             .hint("set events.file (docs/configuration.md)")
     })?;
     let is_new = |event: &Event, since| event.time.time().is_some_and(|time| time >= since);
+    let is_of = |event: &Event, name: &String| {
+        let lease = event.lease.as_ref();
+        lease.is_some_and(|lease| lease.is_called(name))
+    };
     let mut print = |event: Event| match format {
         _ if !options.since.is_none_or(|since| is_new(&event, since)) => {}
+        _ if !{ options.container.iter() }.all(|name| is_of(&event, name)) => {}
         Format::Json => output::json_line(&event),
         _ => output::line(&printable(&event.to_string())),
     };

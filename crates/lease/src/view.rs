@@ -124,6 +124,20 @@ sparse! {
 }
 
 impl LeaseView {
+    /// Says whether a user means the holder, as `Holder::is_called` does.
+    pub fn is_called(&self, name: &str) -> bool {
+        let id = self.container.clone().unwrap_or_default();
+        let container = Container {
+            key: Key::new(PathBuf::new(), id),
+            namespace: self.namespace.clone(),
+            pod: self.pod.clone(),
+            container_name: self.container_name.clone(),
+            ..Container::default()
+        };
+        let claim = self.claim.clone().map(Holder::Claim);
+        container.is_called(name) || claim.is_some_and(|claim| claim.is_called(name))
+    }
+
     /// Adds the place of an instance, and the ids that the driver gave it.
     pub fn on(self, instance: &Instance) -> LeaseView {
         let slice = instance.resource.mig_slice();

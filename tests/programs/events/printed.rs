@@ -38,6 +38,39 @@ fn chooses_events_by_time() {
     assert!(wrong.stderr.contains("neither a time"), "{}", wrong.stderr);
 }
 
+#[test]
+fn chooses_events_by_container() {
+    let world = World::small();
+    let long = "d7842cd4f705b7f0d7842cd4f705b7f0";
+    world.create(long);
+    world.create("other");
+    let named = [
+        ("runmig.dev/slice", world.profile),
+        ("io.kubernetes.container.name", "web"),
+        ("io.kubernetes.pod.name", "web-0"),
+        ("io.kubernetes.pod.namespace", "team"),
+    ];
+    world.bundle_saying("named", &named);
+    said(&mut world.create_command("named")).ok();
+    for id in ["named", "other", long] {
+        world.delete(id);
+    }
+    for (name, id) in [
+        (long, long),
+        ("d7842cd4f705", long),
+        ("web", "named"),
+        ("team/web-0/web", "named"),
+    ] {
+        let chosen = lines(&printed(&world, &["--container", name]).ok());
+        assert_eq!(types(&chosen), ["created", "ready", "released"]);
+        assert!(chosen.iter().all(|event| event["lease"]["container"] == id));
+    }
+    for nobody in ["d7842cd4", "we"] {
+        let chosen = lines(&printed(&world, &["--container", nobody]).ok());
+        assert_eq!(types(&chosen), [""; 0], "{nobody}");
+    }
+}
+
 /// Failure: the events have a cut line, one of 1 MiB or of a newer version
 #[test]
 fn skips_unreadable_lines() {
