@@ -163,6 +163,28 @@ fn bad_requests_change_nothing() {
     assert_eq!(line, wanted);
 }
 
+/// No level would help where each GPU is in MIG mode.
+#[test]
+fn names_mig_mode_before_levels() {
+    for gpus in [1, 2] {
+        let setup = Setup::on(Low::Runc, Machine::new("A100-80GB", gpus));
+        for levels in ["\"mps\"", "\"driver\", \"mps\""] {
+            setup.configure(&format!("sharing.enforcement = [{levels}]"));
+            let line = setup.refused(&setup.bundle_with(&[(SHARE, "8Gi")]));
+            has(
+                &line,
+                "a share of 8Gi: no GPU has room for it (GPU 0: in MIG mode",
+            );
+            has(
+                &line,
+                "hint: ask for a slice of a GPU in MIG mode (runmig.dev/slice)",
+            );
+        }
+        setup.configure("sharing.enforcement = [\"mps\"]\npolicy.kinds = [\"slice\"]");
+        setup.refuses(&[(SHARE, "8Gi")], "policy.kinds");
+    }
+}
+
 #[test]
 fn limits_shares_of_gpu() {
     let setup = on(Low::Runc, mixed());

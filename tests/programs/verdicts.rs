@@ -130,6 +130,32 @@ fn mig_off() {
     assert_eq!(error.matches("MIG is off").count(), 1, "{error}");
 }
 
+/// A GPU that a container has whole can be switched once that container has ended.
+#[test]
+fn mig_off_while_a_container_has_the_gpu() {
+    let world = World::of(SMALL, 2);
+    world.change(|machine, _| {
+        for gpu in &mut machine.gpus {
+            (gpu.mode, gpu.pending) = (Mode::Off, Mode::Off);
+        }
+    });
+    let takes = |id: &str| {
+        world.bundle_saying(id, &[("runmig.dev/gpu", "1")]);
+        said(&mut world.create_command(id)).ok();
+    };
+    takes("first");
+    let words = "MIG is off on every GPU that supports it (GPU 0, 1; GPU 0: container first has all of it); hint: run \
+                 nvidia-smi -i 1 -mig 1";
+    refused(&world, "1g.6gb", NOBODY, "unsatisfiable", words);
+    takes("second");
+    let words = "GPU 0: container first has all of it; GPU 1: container second has all of it); hint: stop the container, \
+                 then run nvidia-smi -i 0,1 -mig 1";
+    refused(&world, "2g.12gb", NOBODY, "unsatisfiable", words);
+    for id in ["first", "second"] {
+        world.delete(id);
+    }
+}
+
 #[test]
 fn quarantined() {
     let world = World::small();

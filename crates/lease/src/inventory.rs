@@ -25,10 +25,11 @@ use super::idle;
 use crate::config::Config;
 use crate::error::{Error, Result, printable};
 use crate::gpu::Queries;
-use crate::model::{BootId, Gpu, GpuInstance, InstanceId, MigMode, Placement, Snapshot};
+use crate::model::{BootId, Gpu, GpuInstance, GpuUuid, InstanceId, MigMode, Placement, Snapshot};
 use crate::placement::{Movable, Occupancy, Slot};
 use crate::store::{
-    Damaged, DamagedName, Entry, Held, Instance, Kind, LeaseState, Lock, Origin, Place, Waiting,
+    Damaged, DamagedName, Entry, Held, Instance, Kind, LeaseState, Lock, Origin, Place, Resource,
+    Waiting,
 };
 
 /// Driver, ledger and queue at one moment.
@@ -159,6 +160,21 @@ impl Inventory {
             .filter(|idle| !idle::is_usable(context.config, &self.snapshot, idle));
         self.over = over.map(|idle| idle.id.clone()).collect();
         Ok(())
+    }
+
+    /// Returns the GPUs outside of MIG mode that a container has whole, with the container.
+    pub fn held_whole(&self) -> Vec<(GpuUuid, String)> {
+        let off = |gpu: &Gpu| gpu.mig == MigMode::Disabled;
+        let held = self.leases.iter().filter_map(|held| {
+            let Resource::Gpu(whole) = &held.instance.resource else {
+                return None;
+            };
+            let mut gpus = self.snapshot.gpus.iter();
+            gpus.find(|gpu| gpu.uuid == whole.gpu_uuid && off(gpu))?;
+            let why = format!("{} has all of it", held.lease.holder.title());
+            Some((whole.gpu_uuid.clone(), why))
+        });
+        held.collect()
     }
 
     /// Returns the machine as it would be with MIG on everywhere, or none if that changes nothing. Each GPU

@@ -177,8 +177,16 @@ impl Refusal<'_> {
                 "run nvidia-smi -i {} --gpu-reset, or reboot",
                 join(pending, ",")
             ),
-            Obstacle::MigOff { gpus, .. } => {
-                format!("run nvidia-smi -i {} -mig 1", join(gpus, ","))
+            Obstacle::MigOff { gpus, left_out, .. } => {
+                let is_held = |gpu: &u32| left_out.excluded.iter().any(|(held, _)| held == gpu);
+                let (held, free): (Vec<u32>, Vec<u32>) = gpus.iter().partition(|gpu| is_held(gpu));
+                match free.is_empty() {
+                    true => format!(
+                        "stop the container, then run nvidia-smi -i {} -mig 1",
+                        join(&held, ",")
+                    ),
+                    false => format!("run nvidia-smi -i {} -mig 1", join(&free, ",")),
+                }
             }
             Obstacle::FewComputeSlices { .. } => {
                 "request a larger profile, or fewer compute slices".to_owned()

@@ -18,8 +18,9 @@ use crate::context::LeaseContext;
 use crate::error::{Error, Result};
 use crate::gpu::Queries;
 use crate::inventory::Inventory;
-use crate::model::{GpuUuid, Snapshot};
-use crate::placement::{self, Constraints, Rejection};
+use crate::model::{Gpu, GpuUuid, MigMode, Snapshot};
+use crate::placement::{self, Constraints, GpuObstacle, GpuUse, Rejection, ShareShortage};
+use crate::policy::Kind;
 use crate::queue::{self, LastLook, Turn, Wants};
 use crate::refusal::NoRoom;
 use crate::request::{Seat, ShareSize, Wanted};
@@ -120,10 +121,11 @@ fn choose(
     let subject = subject_of(requester.holder);
     let admitted = admit(policy, snapshot, slices, &subject)?;
     let blockers = queue::reservations(&inventory.waiting, snapshot);
-    let ours = inventory.ours();
+    let (ours, held) = (inventory.ours(), inventory.held_whole());
     let wanted = Constraints {
         blockers: &blockers,
         ours: &ours,
+        unfit: &held,
         ..admitted.wanted()
     };
     let sharer = (Some(&wanted), requester);
@@ -237,7 +239,23 @@ fn choose_share(
     plan: &Lock,
 ) -> Result<Choice> {
     let policy = &context.config.policy;
-    let terms = Terms::new(context.config, requester.levels(context.config))?;
+    let gpus = &inventory.snapshot.gpus;
+    let is_in_mig = |gpu: &Gpu| gpu.mig == MigMode::Enabled && !gpu.ends_mig();
+    let terms = match Terms::new(context.config, requester.levels(context.config)) {
+        // Whatever level the machine could have, none of its GPUs is for shares.
+        Err(_) if policy.check_kind(Kind::Share).is_ok() && gpus.iter().all(is_in_mig) => {
+            let mig = || GpuObstacle::Used(GpuUse::Mig { pending: false });
+            let shortage = ShareShortage {
+                sizes: sizes.to_vec(),
+                taken: gpus.iter().map(|gpu| (gpu.index, mig())).collect(),
+                unreadable: Vec::new(),
+                awaited: Vec::new(),
+            };
+            let denial = Denial::Room(shortage).of_any_kind();
+            return Ok(Choice::of(Outcome::Denied(denial)));
+        }
+        terms => terms?,
+    };
     let sharer = (None, requester);
     if let Some(choice) = before_places(context, driver, &inventory, sharer, (tried, turn))? {
         return Ok(choice);

@@ -39,6 +39,7 @@ pub struct WhatIf<'a, D> {
     quarantined: Vec<Slot>,
     movable: Vec<Movable>,
     ours: Vec<Slot>,
+    held: Vec<(GpuUuid, String)>,
     blockers: Vec<Reservation>,
     /// The driver's answer about an instance holds for every alternative.
     tried: RefCell<Tried>,
@@ -99,6 +100,7 @@ impl<'a, D: Queries> WhatIf<'a, D> {
             quarantined: inventory.quarantined(),
             movable,
             ours: inventory.ours(),
+            held: inventory.held_whole(),
             blockers: reservations(&inventory.waiting, snapshot),
             tried: RefCell::default(),
             inventory,
@@ -120,6 +122,7 @@ impl<'a, D: Queries> WhatIf<'a, D> {
         Constraints {
             blockers: &self.blockers,
             ours: &self.ours,
+            unfit: &self.held,
             idle: &self.idle,
             quarantined: &self.quarantined,
             ..self.admitted.wanted()

@@ -1,7 +1,7 @@
 //! The obstacle of a request that gets no slot.
 
 use super::occupancy::Slot;
-use super::plan::Constraints;
+use super::plan::{Constraints, Exclusion};
 use super::rejection::{Exhaustion, Largest, LeftOut, Obstacle, Shortage};
 use crate::model::{Gpu, MigMode, Profile, Snapshot};
 use crate::request::Slice;
@@ -18,7 +18,7 @@ fn left_out(snapshot: &Snapshot, constraints: &Constraints<'_>) -> LeftOut {
 
 /// Diagnoses a machine without a usable GPU.
 pub(crate) fn no_gpu(snapshot: &Snapshot, constraints: &Constraints<'_>) -> Obstacle {
-    let left_out = left_out(snapshot, constraints);
+    let mut left_out = left_out(snapshot, constraints);
     let with = |mode: MigMode| snapshot.gpus.iter().filter(move |g| g.mig == mode);
     if with(MigMode::Enabled).next().is_some() {
         return Obstacle::GpusExcluded(left_out);
@@ -30,6 +30,12 @@ pub(crate) fn no_gpu(snapshot: &Snapshot, constraints: &Constraints<'_>) -> Obst
             left_out,
         };
     }
+    let unfit = |gpu: &Gpu| {
+        let why = constraints.unfit.iter().find(|(uuid, _)| *uuid == gpu.uuid);
+        why.map(|(_, why)| (gpu.index, Exclusion::Unfit(why.clone())))
+    };
+    let held = with(MigMode::Disabled).filter_map(unfit);
+    left_out.excluded.extend(held);
     let is_pending = |g: &&Gpu| g.mig_pending == Some(MigMode::Enabled);
     Obstacle::MigOff {
         gpus,
