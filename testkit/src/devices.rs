@@ -11,7 +11,11 @@ const CDI: &str = "/etc/cdi";
 
 /// Returns a command that sees the folder as /etc/cdi, and nothing else of it.
 pub fn with_folder(folder: &Path, command: &Command) -> Command {
-    fs::create_dir_all(CDI).unwrap();
+    // The mount needs a folder. One that the machine did not have goes at the end of the process.
+    if fs::create_dir(CDI).is_ok() {
+        // SAFETY: the function makes one system call, and stays as long as the process.
+        unsafe { libc::atexit(remove_folder) };
+    }
     let mut inside = Command::new("unshare");
     inside
         .args(["--mount", "sh", "-c"])
@@ -29,6 +33,10 @@ pub fn with_folder(folder: &Path, command: &Command) -> Command {
         inside.current_dir(dir);
     }
     inside
+}
+
+extern "C" fn remove_folder() {
+    let _ = fs::remove_dir(CDI);
 }
 
 /// Writes the files into a folder.

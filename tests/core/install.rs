@@ -20,11 +20,9 @@ impl Place {
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
-        let built = Path::new(env!("CARGO_BIN_EXE_runmig")).parent().unwrap();
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/install");
-        let mut command = Command::new(script);
+        let mut command = crate::installs("install");
         command.arg("--destdir").arg(self.root.path());
-        command.arg("--from").arg(built).args(arguments);
+        command.args(arguments);
         command
     }
 

@@ -18,11 +18,9 @@ impl Place {
     }
 
     fn script(&self, arguments: &[&str]) -> Command {
-        let built = Path::new(env!("CARGO_BIN_EXE_runmig")).parent().unwrap();
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/install-sim");
-        let mut command = Command::new(script);
+        let mut command = crate::installs("install-sim");
         command.arg("--prefix").arg(self.at("sim"));
-        command.arg("--from").arg(built).args(arguments);
+        command.args(arguments);
         command
     }
 

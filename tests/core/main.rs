@@ -23,3 +23,12 @@ mod systemd;
 #[path = "../../fuzz/targets.rs"]
 #[allow(dead_code)] // the fuzz targets use the rest
 mod targets;
+
+/// Returns a command that installs this build with a script.
+fn installs(script: &str) -> std::process::Command {
+    let built = std::path::Path::new(env!("CARGO_BIN_EXE_runmig"));
+    let script = format!("{}/scripts/{script}", env!("CARGO_MANIFEST_DIR"));
+    let mut command = std::process::Command::new(script);
+    command.arg("--from").arg(built.parent().unwrap());
+    command
+}
