@@ -415,9 +415,8 @@ impl<'a> Given<'a> {
         options_end: usize,
     ) -> Result<Verb, String> {
         let path = |name| {
-            self.value(name)
-                .filter(|path| !path.is_empty())
-                .map(PathBuf::from)
+            let path = self.value(name).filter(|path| !path.is_empty());
+            path.map(PathBuf::from)
         };
         let id = id.to_owned();
         let preserve_fds = match self
@@ -466,11 +465,8 @@ impl<'a> Given<'a> {
     }
 
     fn value(&self, name: &str) -> Option<&'a OsStr> {
-        self.0
-            .iter()
-            .rev()
-            .find(|(known, _)| *known == name)
-            .map(|(_, value)| *value)
+        let mut latest = self.0.iter().rev();
+        latest.find_map(|(known, value)| (*known == name).then_some(*value))
     }
 
     fn has(&self, name: &str) -> bool {

@@ -104,10 +104,8 @@ fn additional_stores() -> Vec<PathBuf> {
         .and_then(|storage| storage.get("options"));
     let stores = options.and_then(|options| options.get("additionalimagestores")?.as_array());
     let stores = stores.into_iter().flatten().filter_map(toml::Value::as_str);
-    stores
-        .filter(|store| store.starts_with('/'))
-        .map(PathBuf::from)
-        .collect()
+    let stores = stores.filter(|store| store.starts_with('/'));
+    stores.map(PathBuf::from).collect()
 }
 
 /// The folders and the id of a container in containers/storage.
@@ -266,11 +264,8 @@ impl<'de> Deserialize<'de> for Manifest {
                         .replace('\u{17f}', "s")
                         .eq_ignore_ascii_case("annotations")
                     {
-                        all.extend(
-                            map.next_value::<Option<Pairs>>()?
-                                .map(|p| p.0)
-                                .unwrap_or_default(),
-                        );
+                        let pairs = map.next_value::<Option<Pairs>>()?;
+                        all.extend(pairs.map(|pairs| pairs.0).unwrap_or_default());
                     } else {
                         map.next_value::<IgnoredAny>()?;
                     }

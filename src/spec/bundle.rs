@@ -74,10 +74,8 @@ pub fn peek_config(file: &Path, reads_all: bool) -> Result<Peek> {
     let missing = || Error::new(format!("cannot find {}", file.display()));
     let dir = file.parent().filter(|p| !p.as_os_str().is_empty());
     let dir = Bundle::open(dir.unwrap_or(Path::new(".")))?;
-    let name = file
-        .file_name()
-        .and_then(|n| n.to_str())
-        .ok_or_else(missing)?;
+    let name = file.file_name().and_then(|n| n.to_str());
+    let name = name.ok_or_else(missing)?;
     dir.peek_file(name, reads_all)?.ok_or_else(missing)
 }
 
@@ -144,9 +142,8 @@ impl Bundle {
             return Ok(None);
         };
         let what = || format!("read {}", self.name(file));
-        super::peek::peek_file(&opened.file, reads_all)
-            .context(what)?
-            .map(Some)
+        let seen = super::peek::peek_file(&opened.file, reads_all);
+        seen.context(what)?.map(Some)
     }
 
     pub fn path(&self) -> &Path {

@@ -165,10 +165,8 @@ fn check(
     let mut minors: BTreeSet<u32> = rules.iter().filter_map(|rule| rule.minor).collect();
     minors.extend(nodes.iter().map(|node| node.minor));
     minors.extend((0..).find(|minor| !minors.contains(minor)));
-    let of_driver = numbers
-        .majors
-        .iter()
-        .flat_map(|major| minors.iter().map(move |minor| (*major, *minor)));
+    let of_major = |major| minors.iter().map(move |minor| (major, *minor));
+    let of_driver = { numbers.majors.iter() }.flat_map(|major| of_major(*major));
     for (major, minor) in of_driver.chain(numbers.drm.iter().copied()) {
         if is_granted(nodes, major, minor) {
             continue;

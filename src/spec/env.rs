@@ -159,10 +159,8 @@ fn variables(document: &mut Document) -> Result<&mut Vec<Value>> {
 }
 
 fn name(entry: &Value) -> &str {
-    entry
-        .as_str()
-        .and_then(|entry| entry.split('=').next())
-        .unwrap_or_default()
+    let name = || entry.as_str()?.split('=').next();
+    name().unwrap_or_default()
 }
 
 /// Replaces the first variable of that name, and removes the others.

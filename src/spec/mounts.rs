@@ -30,9 +30,8 @@ const DEVICE_LISTS: [&str; 2] = [
 /// `…-devicesall` asks for `all` too.
 fn asks_for_devices(destination: &Path) -> bool {
     let text = destination.as_os_str().as_encoded_bytes();
-    DEVICE_LISTS
-        .iter()
-        .any(|list| text.starts_with(list.as_bytes()))
+    let mut lists = DEVICE_LISTS.iter();
+    lists.any(|list| text.starts_with(list.as_bytes()))
 }
 
 /// Appends the driver's files, each destination once. An engine that applied the same CDI specification

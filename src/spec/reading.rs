@@ -64,9 +64,8 @@ fn inside<'a>(outer: Option<&Level<'a>>) -> Level<'a> {
 
 /// Returns whether the low-level runtimes read the next value.
 fn is_read(levels: &[Level]) -> bool {
-    levels
-        .last()
-        .is_some_and(|level| inside(Some(level)).is_read)
+    let last = levels.last();
+    last.is_some_and(|level| inside(Some(level)).is_read)
 }
 
 fn take_key<'a>(levels: &mut [Level<'a>], key: Text<'a>) -> Result<()> {
@@ -116,11 +115,8 @@ fn cut_short(at: &str) -> Error {
 /// Returns the name of the current field, as `linux.resources.devices`, without array indices.
 fn name(levels: &[Level]) -> String {
     const LONGEST: usize = 80;
-    let keys: Vec<&str> = levels
-        .iter()
-        .filter_map(|level| level.key.as_deref())
-        .collect();
-    let name = keys.join(".");
+    let keys = levels.iter().filter_map(|level| level.key.as_deref());
+    let name = keys.collect::<Vec<&str>>().join(".");
     let end: Vec<char> = name.chars().rev().take(LONGEST).collect();
     printable(&end.into_iter().rev().collect::<String>())
 }

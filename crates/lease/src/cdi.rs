@@ -312,10 +312,7 @@ impl Edits {
         if let Some(bad) = env.find(|e| e.find('=').is_none_or(|at| at == 0)) {
             return Err(Error::new(format!("{bad:?} is no environment variable")));
         }
-        let paths = self
-            .mounts
-            .iter()
-            .flat_map(|m| [&m.host_path, &m.container_path]);
+        let paths = { self.mounts.iter() }.flat_map(|m| [&m.host_path, &m.container_path]);
         if let Some(path) = paths.into_iter().find(|path| !path.is_absolute()) {
             return Err(Error::new(format!(
                 "mount path {} is not absolute",

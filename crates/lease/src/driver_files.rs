@@ -4,6 +4,7 @@
 use crate::cdi::{self, Edits, IsThere, Mount, Specification};
 use crate::config::{Config, DriverFiles};
 use crate::error::{Error, Result};
+use crate::paths::shown;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -75,13 +76,6 @@ pub fn find_in(
 }
 
 fn lacks(kinds: &[String], dirs: &[PathBuf], without: &[PathBuf]) -> Error {
-    let shown = |paths: &[PathBuf], joint: &str| {
-        let paths: Vec<_> = paths
-            .iter()
-            .map(|path| path.display().to_string())
-            .collect();
-        paths.join(joint)
-    };
     let text = match without {
         [] => format!(
             "cannot find a CDI specification of {} in {}",
@@ -110,9 +104,8 @@ fn check(
 ) -> Result<Vec<Error>> {
     let (mut missing, mut left_out) = (BTreeSet::new(), BTreeSet::new());
     let mut look = |edits: &mut Edits| {
-        edits
-            .hooks
-            .retain(|hook| !unwanted.iter().any(|name| hook.is_called(name)));
+        let is_unwanted = |hook: &cdi::Hook| unwanted.iter().any(|name| hook.is_called(name));
+        edits.hooks.retain(|hook| !is_unwanted(hook));
         let paths = edits.hooks.iter().map(|hook| hook.path.clone());
         missing.extend(paths.filter(|path| !is_there(path)));
         edits.mounts.retain(|mount| {

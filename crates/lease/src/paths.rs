@@ -28,6 +28,20 @@ pub fn is_there(path: &Path) -> bool {
     !matches!(found, Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory))
 }
 
+/// Returns what is in a folder; nothing where it cannot be read.
+pub fn entries(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path())
+}
+
+/// Returns paths as people read them.
+pub fn shown(paths: &[PathBuf], joint: &str) -> String {
+    let all: Vec<String> = { paths.iter() }
+        .map(|path| path.display().to_string())
+        .collect();
+    all.join(joint)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

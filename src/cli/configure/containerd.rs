@@ -34,13 +34,8 @@ pub const SAYS: Says = Says {
     default: |table| cri(table, &[DEFAULT])?.as_str(),
     program: |table, name| {
         let handler = cri(table, &["runtimes", name])?.as_table()?;
-        let program = table::at(handler, &["options", "BinaryName"]);
-        Some(
-            program
-                .and_then(Value::as_str)
-                .unwrap_or_default()
-                .to_owned(),
-        )
+        let program = table::at(handler, &["options", "BinaryName"]).and_then(Value::as_str);
+        Some(program.unwrap_or_default().to_owned())
     },
 };
 
@@ -61,9 +56,8 @@ pub fn plan(task: &Task<'_>) -> Result<Plan> {
     let before = task.read(path)?;
     let version = version(before.as_deref(), &engine, release);
     let version = version.context(|| format!("read {}", path.display()))?;
-    let is_theirs = task
-        .read(&drop_in)?
-        .is_some_and(|text| !text.starts_with(MADE));
+    let there = task.read(&drop_in)?;
+    let is_theirs = there.is_some_and(|text| !text.starts_with(MADE));
     let mut main = Main {
         task,
         cri: cri_of(version),
@@ -204,9 +198,8 @@ impl Main<'_> {
         }
         if let Some(containerd) = self.containerd(&mut document) {
             let name = self.task.name;
-            let runtimes = containerd
-                .get_mut("runtimes")
-                .and_then(Item::as_table_like_mut);
+            let runtimes = containerd.get_mut("runtimes");
+            let runtimes = runtimes.and_then(Item::as_table_like_mut);
             let ours: Vec<String> = { runtimes.iter() }
                 .flat_map(|all| all.iter())
                 .filter(|(key, one)| is_ours(one) && (which == Which::All || *key == name))
@@ -261,10 +254,8 @@ impl Main<'_> {
         let drop_in = Path::new(&self.import);
         let imported =
             |pattern: &String| imports::matches(&imports::beside(self.path, pattern), drop_in);
-        if table::strings(&table::parse(text)?, IMPORTS)?
-            .iter()
-            .any(imported)
-        {
+        let imports = table::strings(&table::parse(text)?, IMPORTS)?;
+        if imports.iter().any(imported) {
             return Ok(text.to_owned());
         }
         // A pattern could import other files too.
@@ -319,10 +310,8 @@ impl Main<'_> {
             return Ok(());
         };
         let program = table::at(theirs, &["options", "BinaryName"]);
-        let is_runmig = program
-            .and_then(Value::as_str)
-            .is_some_and(|p| is_runmig(Path::new(p)));
-        if is_runmig || self.task.read(drop_in)?.is_some() {
+        let theirs = program.and_then(Value::as_str).map(Path::new);
+        if theirs.is_some_and(is_runmig) || self.task.read(drop_in)?.is_some() {
             return Ok(());
         }
         let program = program.map_or("no BinaryName".to_owned(), |p| format!("BinaryName = {p}"));
@@ -347,11 +336,9 @@ fn same(a: &str, b: &str) -> bool {
 
 /// Says whether a handler calls a runmig.
 fn is_ours(handler: &Item) -> bool {
-    let options = handler
-        .as_table_like()
-        .and_then(|all| all.get("options")?.as_table_like());
-    let program = options.and_then(|options| options.get("BinaryName")?.as_str());
-    program.is_some_and(|program| is_runmig(Path::new(program)))
+    let options = || handler.as_table_like()?.get("options")?.as_table_like();
+    let program = || options()?.get("BinaryName")?.as_str();
+    program().is_some_and(|program| is_runmig(Path::new(program)))
 }
 
 /// Returns the configuration that containerd makes of all its files.
@@ -406,9 +393,7 @@ fn handler(task: &Task<'_>, effective: &Table, version: usize) -> String {
         "sandboxer",
     ];
     let of_handler = inherit::lines(default, |key| !own.iter().any(|o| key.starts_with(o)));
-    let options = default
-        .and_then(|t| t.get("options"))
-        .and_then(Value::as_table);
+    let options = default.and_then(|t| t.get("options")?.as_table());
     let of_options = inherit::lines(options, |key| key != "BinaryName");
     match text.rsplit_once("\n\n[") {
         Some((handler, options)) => format!("{handler}\n{of_handler}\n[{options}{of_options}"),

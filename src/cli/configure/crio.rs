@@ -71,10 +71,10 @@ fn default(task: &Task<'_>, ours: &Path) -> Result<Table> {
     }
     let of = |name: &str| -> Table {
         let tables = { others.0.iter() }.filter_map(|(_, table)| runtimes(table, name));
-        let settings = tables.flatten();
-        settings
-            .map(|(key, value)| (key.clone(), value.clone()))
-            .collect()
+        let settings = tables
+            .flatten()
+            .map(|(key, value)| (key.clone(), value.clone()));
+        settings.collect()
     };
     Ok(match others.last(SAYS.default) {
         Some((_, name)) => of(name),

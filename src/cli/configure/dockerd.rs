@@ -100,9 +100,8 @@ fn unit(task: &Task<'_>) -> Vec<Call> {
                 Some(("EnvironmentFile", path)) => {
                     let path = path.trim_start_matches('-');
                     let text = read(path.as_ref());
-                    let lines = text
-                        .lines()
-                        .filter(|line| !line.trim_start().starts_with('#'));
+                    let is_comment = |line: &&str| line.trim_start().starts_with('#');
+                    let lines = text.lines().filter(|line| !is_comment(line));
                     variables.extend(lines.map(|line| Call::of(path, line)));
                 }
                 _ => {}

@@ -51,11 +51,10 @@ impl Layers {
     /// Returns the program of containers that name none, or its name where no file has it.
     pub fn default(&self, says: &Says) -> Option<PathBuf> {
         let (_, name) = self.last(says.default)?;
-        let program = self.last(|table| (says.program)(table, name));
-        let program = program
-            .map(|(_, program)| program)
-            .filter(|program| !program.is_empty());
-        Some(program.unwrap_or_else(|| name.to_owned()).into())
+        Some(match self.last(|table| (says.program)(table, name)) {
+            Some((_, program)) if !program.is_empty() => program.into(),
+            _ => name.into(),
+        })
     }
 
     /// Returns why the engine would not do as the task wants: a file that it reads later gives the name or the default to

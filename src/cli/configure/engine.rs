@@ -79,13 +79,8 @@ impl Found {
     /// Returns the engine's configuration as it is in effect.
     pub fn effective(&self, arguments: &[&str]) -> Result<toml::Table> {
         let text = self.says(arguments)?;
-        toml::from_str(&text).context(|| {
-            format!(
-                "parse the output of {} {}",
-                self.program.display(),
-                arguments.join(" ")
-            )
-        })
+        let (program, arguments) = (self.program.display(), arguments.join(" "));
+        toml::from_str(&text).context(|| format!("parse the output of {program} {arguments}"))
     }
 
     /// Checks that the engine takes a text as the file `/dev/stdin`.

@@ -109,9 +109,8 @@ impl Change {
         }
         if self.after.is_none() {
             // One with other files stays.
-            self.folders
-                .iter()
-                .for_each(|folder| drop(fs::remove_dir(folder)));
+            let remove = |folder| drop(fs::remove_dir(folder));
+            self.folders.iter().for_each(remove);
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 use super::file::Change;
 use super::{Task, table};
 use runmig_lease::error::{Context, Error, Result};
+use runmig_lease::paths;
 use std::collections::{BTreeSet, VecDeque};
 use std::path::{Component, Path, PathBuf};
 
@@ -36,12 +37,8 @@ pub fn all(task: &Task<'_>, changes: &[Change], main: &Path) -> Result<Vec<PathB
 /// Returns the path of an import, which may be relative to the file.
 pub fn beside(file: &Path, pattern: &str) -> PathBuf {
     let mut path = PathBuf::new();
-    for part in file
-        .parent()
-        .unwrap_or(Path::new("/"))
-        .join(pattern)
-        .components()
-    {
+    let folder = file.parent().unwrap_or(Path::new("/"));
+    for part in folder.join(pattern).components() {
         match part {
             Component::ParentDir => drop(path.pop()),
             part => path.push(part),
@@ -53,11 +50,8 @@ pub fn beside(file: &Path, pattern: &str) -> PathBuf {
 /// Returns the files that match a pattern, sorted.
 fn matching(task: &Task<'_>, changes: &[Change], pattern: &Path) -> BTreeSet<PathBuf> {
     let dir = pattern.parent().unwrap_or(Path::new("/"));
-    let entries = std::fs::read_dir(task.on_disk(dir))
-        .into_iter()
-        .flatten()
-        .flatten();
-    let paths = entries.map(|entry| dir.join(entry.file_name()));
+    let entries = paths::entries(&task.on_disk(dir));
+    let paths = entries.filter_map(|entry| Some(dir.join(entry.file_name()?)));
     let paths = paths.chain(changes.iter().map(|change| change.path.clone()));
     paths.filter(|path| matches(pattern, path)).collect()
 }

@@ -24,28 +24,25 @@ impl Task<'_> {
             return Ok(None);
         }
         let on_disk = self.on_disk(&self.runtime);
-        let there = std::fs::symlink_metadata(&on_disk).is_ok();
-        let ours = std::fs::read_link(&on_disk).is_ok_and(|to| to == Path::new(programs::FRONT));
-        let wanted = match self.remove {
-            false => !there,
-            true => ours,
+        let is_wanted = match self.remove {
+            false => std::fs::symlink_metadata(&on_disk).is_err(),
+            true => std::fs::read_link(&on_disk).is_ok_and(|to| to == Path::new(programs::FRONT)),
         };
-        if !wanted {
+        if !is_wanted {
             return Ok(None);
         }
         let path = self.runtime.clone();
         let folder = on_disk.parent().unwrap_or(Path::new("/"));
         file::below(&runmig_lease::paths::resolve(folder), self.root)
             .context(|| format!("use the folder of {}", path.display()))?;
-        let kept = match self.remove {
-            true => named::reason(self, self.name, changes),
-            false => None,
-        };
-        Ok(Some(Link {
+        let kept = || named::reason(self, self.name, changes);
+        let kept = self.remove.then(kept).flatten();
+        let link = Link {
             path,
             on_disk,
             kept,
-        }))
+        };
+        Ok(Some(link))
     }
 }
 

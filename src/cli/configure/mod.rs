@@ -180,13 +180,13 @@ pub fn run(options: &Options, format: Format) -> Result<i32> {
         }
         None => PathBuf::from("/"),
     };
-    let links = std::env::current_exe().context(|| "find migctl's folder")?;
-    let links = links.parent().unwrap_or(Path::new("/"));
+    let migctl = std::env::current_exe().context(|| "find migctl's folder")?;
+    let links = migctl.parent().unwrap_or(Path::new("/"));
     let name = request::handler(&options.name, !options.request.is_empty(), &root, links);
     check_name(&name)?;
     let task = Task {
         name: &name,
-        runtime: runtime(options, &name, &root)?,
+        runtime: runtime(options, &name, (&root, &migctl)),
         remove: options.remove,
         default: options.set_as_default,
         engine_config: options.engine_config.as_deref(),
@@ -286,10 +286,8 @@ pub fn registration(engine: Engine, folder: &Path, root: &Path) -> Result<Regist
     let mut plan = planned(false, false)?;
     if changes(&plan) {
         // It may be registered as the default.
-        plan = planned(false, true)
-            .ok()
-            .filter(|plan| !changes(plan))
-            .unwrap_or(plan);
+        let default = planned(false, true).ok();
+        plan = default.filter(|plan| !changes(plan)).unwrap_or(plan);
     }
     let files = |changed: bool| -> Vec<PathBuf> {
         let those = plan.changes.iter().filter(|c| c.changes() == changed);
@@ -394,12 +392,8 @@ fn check_name(name: &str) -> Result<()> {
         .hint("choose another name; --set-as-default makes runmig the default"));
     }
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    if !name.is_empty()
-        && name.len() <= 63
-        && name.chars().all(plain)
-        && !name.starts_with('-')
-        && !name.ends_with('-')
-    {
+    let is_short = (1..=63).contains(&name.len());
+    if is_short && name.chars().all(plain) && name.trim_matches('-') == name {
         return Ok(());
     }
     Err(Error::new(format!(
@@ -408,17 +402,13 @@ fn check_name(name: &str) -> Result<()> {
     .hint("use at most 63 lower-case letters, digits and inner hyphens"))
 }
 
-fn runtime(options: &Options, name: &str, root: &Path) -> Result<PathBuf> {
-    if let Some(path) = &options.runtime_path {
-        return Ok(path.clone());
-    }
-    let migctl = std::env::current_exe().context(|| "find migctl's folder")?;
-    let migctl = match migctl.strip_prefix(root) {
-        Ok(inside) => Path::new("/").join(inside),
-        Err(_) => migctl,
-    };
+fn runtime(options: &Options, name: &str, (root, migctl): (&Path, &Path)) -> PathBuf {
     let name = link::variant(name).map_or(programs::FRONT, |_| name);
-    Ok(migctl.with_file_name(name))
+    match (&options.runtime_path, migctl.strip_prefix(root)) {
+        (Some(path), _) => path.clone(),
+        (None, Ok(inside)) => Path::new("/").join(inside).with_file_name(name),
+        (None, Err(_)) => migctl.with_file_name(name),
+    }
 }
 
 #[cfg(test)]

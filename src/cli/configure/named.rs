@@ -8,9 +8,13 @@ use std::path::{Path, PathBuf};
 /// Returns the reason why the program has to stay after the changes: a file that names it, or an error that
 /// hides such a file.
 pub fn reason(task: &Task<'_>, name: &str, changes: &[Change]) -> Option<String> {
+    let cannot_tell = |e: Error| {
+        let why = e.line();
+        format!("migctl cannot tell whether another engine calls it: {why}")
+    };
     let files = match files(task) {
         Ok(files) => files,
-        Err(e) => return Some(cannot_tell(&e)),
+        Err(e) => return Some(cannot_tell(e)),
     };
     let mut unknown = None;
     for file in files {
@@ -19,19 +23,10 @@ pub fn reason(task: &Task<'_>, name: &str, changes: &[Change]) -> Option<String>
                 return Some(format!("{} names it", file.display()));
             }
             Ok(_) => {}
-            Err(e) => {
-                unknown.get_or_insert(cannot_tell(&e));
-            }
+            Err(e) => unknown = unknown.or(Some(cannot_tell(e))),
         }
     }
     unknown
-}
-
-fn cannot_tell(e: &Error) -> String {
-    format!(
-        "migctl cannot tell whether another engine calls it: {}",
-        e.line()
-    )
 }
 
 /// Returns the files in which engines look for runtimes: the default ones, and those of this run.

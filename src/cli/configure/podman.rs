@@ -35,11 +35,8 @@ const LIST: &str = "runtime_supports_json";
 pub fn plan(task: &Task<'_>) -> Result<Plan> {
     let engine = Found::of(task, "podman", "podman")?;
     let drop_in = task.drop_in_or(format!("{OURS}/50-{}.conf", task.name));
-    let program = task
-        .runtime
-        .file_name()
-        .unwrap_or_default()
-        .to_string_lossy();
+    let program = task.runtime.file_name().unwrap_or_default();
+    let program = program.to_string_lossy();
     // Since 5.0 a file can append to a list; an older podman needs the whole list.
     let list = match engine.at_least(5) {
         true => format!("[\"{program}\", {{append = true}}]"),
@@ -82,11 +79,7 @@ fn files(task: &Task<'_>, engine: &Found, ours: &Path) -> Result<Vec<PathBuf>> {
     let folders: Vec<PathBuf> = folders.map(PathBuf::from).collect();
     files.extend(task.conf_files(&folders, Some(ours))?);
     // An administrator's own folder, as CONTAINERS_CONF_OVERRIDE can name one.
-    if !DROP_INS
-        .map(Path::new)
-        .iter()
-        .any(|dir| ours.parent() == Some(dir))
-    {
+    if !{ DROP_INS.iter() }.any(|dir| ours.parent() == Some(Path::new(dir))) {
         files.push(ours.to_owned());
     }
     Ok(files)

@@ -7,6 +7,7 @@ use super::engine::Found;
 use super::task::inside;
 use super::{Plan, Task, imports, table};
 use runmig_lease::error::{Context, Error, Result};
+use runmig_lease::paths;
 use std::path::{Path, PathBuf};
 use toml::Table;
 
@@ -55,10 +56,8 @@ impl Rancher {
     pub fn plan(&self, task: &Task<'_>) -> Result<Plan> {
         let (engine, shown) = (self.engine(task)?, self.main.display());
         let text = task.read(&self.main)?;
-        let is_v3 = self
-            .main
-            .file_stem()
-            .is_some_and(|stem| stem == "config-v3");
+        let stem = self.main.file_stem();
+        let is_v3 = stem.is_some_and(|stem| stem == "config-v3");
         let newest = (2, if is_v3 { 0 } else { u32::MAX });
         let version = match &text {
             None if !is_v3 => 2,
@@ -124,10 +123,9 @@ impl Rancher {
     /// Returns the containerd of the data folder, whose version tells how it joins files.
     fn engine(&self, task: &Task<'_>) -> Result<Found> {
         let data = self.main.ancestors().nth(4).unwrap_or(Path::new("/"));
-        let unpacked = std::fs::read_dir(task.on_disk(&data.join("data")));
-        let folders = unpacked.into_iter().flatten().flatten();
-        let program = { folders.map(|folder| folder.path().join("bin/containerd")) }
-            .find(|program| program.is_file());
+        let folders = paths::entries(&task.on_disk(&data.join("data")));
+        let mut programs = folders.map(|folder| folder.join("bin/containerd"));
+        let program = programs.find(|program| program.is_file());
         let name = format!("containerd of {}", self.product());
         match task.executable.map(Path::to_owned).or(program) {
             Some(program) => Found::at(&name, program),

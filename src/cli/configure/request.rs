@@ -14,10 +14,8 @@ use toml::Value;
 /// `folder`: that of the links.
 pub fn handler(name: &str, has_request: bool, root: &Path, folder: &Path) -> String {
     let link = std::fs::read_link(folder.join(format!("{FRONT}-{name}")));
-    let text = file::read(&inside(root, &file_of(name)), root)
-        .ok()
-        .flatten();
-    let is_made = text.is_some_and(|text| text.starts_with(MADE));
+    let text = file::read(&inside(root, &file_of(name)), root);
+    let is_made = matches!(text, Ok(Some(text)) if text.starts_with(MADE));
     let is_linked = link.is_ok_and(|to| to == Path::new(FRONT));
     match variant(name).is_none() && name != FRONT && (has_request || is_made || is_linked) {
         true => format!("{FRONT}-{name}"),

@@ -5,7 +5,9 @@
 use super::file::Change;
 use super::{MADE, Task};
 use runmig_lease::error::{Context, Result};
+use runmig_lease::paths;
 use sha2::{Digest, Sha256};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// Stands for the original of a file that was not there.
@@ -63,23 +65,12 @@ impl Kept {
 
     /// Returns all originals beside the file but one.
     pub fn stale(&self, except: Option<&Path>) -> Vec<PathBuf> {
-        let stem = self
-            .stem
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
-        let entries = std::fs::read_dir(self.stem.parent().unwrap_or(Path::new("/")));
-        let paths = entries
-            .into_iter()
-            .flatten()
-            .flatten()
-            .map(|entry| entry.path());
+        let stem = self.stem.as_os_str().as_bytes();
         let is_ours = |path: &PathBuf| {
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
-            name.starts_with(&stem) && Some(path.as_path()) != except
+            path.as_os_str().as_bytes().starts_with(stem) && Some(path.as_path()) != except
         };
-        paths.filter(is_ours).collect()
+        let folder = self.stem.parent().unwrap_or(Path::new("/"));
+        paths::entries(folder).filter(is_ours).collect()
     }
 }
 

@@ -36,10 +36,8 @@ pub fn strings(table: &Table, key: &str) -> Result<Vec<String>> {
         return Ok(Vec::new());
     };
     let string = |value: &toml::Value| value.as_str().map(str::to_owned);
-    let strings = value
-        .as_array()
-        .and_then(|all| all.iter().map(string).collect());
-    strings.ok_or_else(|| Error::new(format!("{key} is not an array of strings")))
+    let strings = || -> Option<_> { value.as_array()?.iter().map(string).collect() };
+    strings().ok_or_else(|| Error::new(format!("{key} is not an array of strings")))
 }
 
 /// Writes a value in one line, as it stands behind `key =`.

@@ -132,10 +132,10 @@ impl Task<'_> {
     /// Returns the folders that `configure` made for a file, the deepest first, by the text that it wrote then.
     pub fn folders_in(&self, text: &str, path: &Path) -> Vec<PathBuf> {
         let lines = text.lines().filter_map(|line| line.strip_prefix(FOLDER));
-        let folders = lines
-            .filter(|folder| path.starts_with(folder))
-            .map(Path::new);
-        folders.map(|folder| self.on_disk(folder)).collect()
+        let folders = lines.filter(|folder| path.starts_with(folder));
+        { folders.map(Path::new) }
+            .map(|folder| self.on_disk(folder))
+            .collect()
     }
 
     pub fn read(&self, path: &Path) -> Result<Option<String>> {

@@ -60,7 +60,7 @@ fn registered(host: &Host) -> Found {
             Ok(Registration::Stale { version, files }) => found.push(Finding::warn(
                 format!(
                     "the registration with {version} is not that of this runmig: {}",
-                    shown(&files)
+                    paths::shown(&files, ", ")
                 ),
                 format!("migctl configure {name}"),
             )),
@@ -110,14 +110,6 @@ fn default(_: &Host) -> Found {
         ))
     };
     Ok(Engine::all().filter_map(asks).collect())
-}
-
-fn shown(files: &[PathBuf]) -> String {
-    let files: Vec<String> = files
-        .iter()
-        .map(|file| file.display().to_string())
-        .collect();
-    files.join(", ")
 }
 
 /// Returns a file that changed after the engine's process began.
@@ -178,10 +170,8 @@ fn podman(_: &Host) -> Found {
             "cannot tell podman's version: {said}"
         )));
     };
-    if !RESTORES
-        .iter()
-        .any(|[first, last]| (first..=last).contains(&&version))
-    {
+    let has_it = |[first, last]: &[[u32; 3]; 2]| (first..=last).contains(&&version);
+    if !RESTORES.iter().any(has_it) {
         return Ok(Vec::new());
     }
     let text = format!(
@@ -261,11 +251,8 @@ fn conflicts(_: &Host) -> Found {
         }
     }
     // The folders of the units that systemd starts at the boot.
-    let wants = std::fs::read_dir("/etc/systemd/system")
-        .into_iter()
-        .flatten()
-        .flatten();
-    let mut links = wants.map(|folder| folder.path().join(UNIT));
+    let wants = paths::entries(Path::new("/etc/systemd/system"));
+    let mut links = wants.map(|folder| folder.join(UNIT));
     if let Some(link) = links.find(|link| link.symlink_metadata().is_ok()) {
         let link = link.display();
         let text = format!(

@@ -99,10 +99,8 @@ fn devices(host: &Host) -> Found {
         let gpus = seen.inventory.snapshot.gpus.iter();
         wanted.extend(gpus.map(|gpu| nodes.gpu_node(gpu.minor)));
     }
-    Ok(wanted
-        .iter()
-        .filter_map(|node| unusable(root, node))
-        .collect())
+    let unusable = wanted.iter().filter_map(|node| unusable(root, node));
+    Ok(unusable.collect())
 }
 
 fn capabilities(host: &Host) -> Found {
@@ -117,10 +115,9 @@ fn capabilities(host: &Host) -> Found {
         nodes.check_table(gpu.minor)?;
     }
     let [config, monitor] = [nodes.mig_node("config")?, nodes.mig_node("monitor")?];
-    Ok([config, monitor]
-        .iter()
-        .filter_map(|node| unusable(root, node))
-        .collect())
+    let both = [config, monitor];
+    let unusable = both.iter().filter_map(|node| unusable(root, node));
+    Ok(unusable.collect())
 }
 
 /// Returns what keeps a node from being opened.

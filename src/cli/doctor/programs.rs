@@ -8,6 +8,7 @@ use runmig_lease::config::{Config, DIRECTORY};
 use runmig_lease::files;
 use runmig_lease::finding::{Finding, Found, Status};
 use runmig_lease::model::Gpu;
+use runmig_lease::paths;
 use runmig_lease::programs::{FRONT, HOOK, SLICE};
 use runmig_lease::trust;
 use std::path::{Path, PathBuf};
@@ -147,8 +148,7 @@ fn unanswered(config: &Config, complaint: &str) -> Finding {
 
 /// Returns the files of other handlers, sorted.
 fn handlers() -> Vec<PathBuf> {
-    let files = std::fs::read_dir(DIRECTORY).into_iter().flatten().flatten();
-    let mut files: Vec<PathBuf> = files.map(|file| file.path()).collect();
+    let mut files: Vec<PathBuf> = paths::entries(Path::new(DIRECTORY)).collect();
     let is_other = |file: &PathBuf| !file.ends_with("config.toml");
     files.retain(|file| file.extension().is_some_and(|e| e == "toml") && is_other(file));
     files.sort();
@@ -157,9 +157,7 @@ fn handlers() -> Vec<PathBuf> {
 
 fn configurations(host: &Host) -> Found {
     let own = { host.config.as_ref().err() }.map(|e| Finding::in_words(Status::Fail, &e.line()));
-    let others = handlers()
-        .into_iter()
-        .filter_map(|file| Config::read(&file).err());
+    let others = { handlers().into_iter() }.filter_map(|file| Config::read(&file).err());
     Ok(own.into_iter().chain(others.map(Finding::from)).collect())
 }
 
@@ -183,10 +181,8 @@ fn rules(host: &Host) -> Found {
         warn(text, "change exclude_gpus, reserve or kubernetes.gpus");
     }
     let is_offered = |gpu: &Gpu| !gpu.profiles.is_empty();
-    let names = gpus
-        .iter()
-        .flat_map(|gpu| &gpu.profiles)
-        .map(|profile| &profile.name);
+    let profiles = gpus.iter().flat_map(|gpu| &gpu.profiles);
+    let names = profiles.map(|profile| &profile.name);
     let denied = config.policy.denied_profiles(gpus);
     if gpus.iter().any(is_offered) && names.into_iter().all(|name| denied.contains(name)) {
         let text = "policy.profiles permits no profile that this machine offers, so it refuses every slice";

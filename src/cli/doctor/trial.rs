@@ -56,15 +56,11 @@ fn lease(host: &Host, key: &str, value: &str) -> Found {
     let begin = Instant::now();
     let acquired = leases.acquire(holder, &request, cgroup)?;
     let made = begin.elapsed().as_millis();
-    let opened: Result<Vec<_>> = acquired
-        .leases
-        .iter()
+    let opened: Result<Vec<_>> = { acquired.leases.iter() }
         .map(|held| opened(host, held))
         .collect();
     let begin = Instant::now();
-    let ended: Vec<_> = acquired
-        .leases
-        .iter()
+    let ended: Vec<_> = { acquired.leases.iter() }
         .map(|held| release(&leases, held))
         .collect();
     let released = begin.elapsed().as_millis();
@@ -92,10 +88,8 @@ fn opened(host: &Host, held: &Held) -> Result<Vec<Finding>> {
     };
     let root = &config.driver.root;
     let both = Nodes::read(root)?.capability_nodes(gpu.minor, gi, ci)?;
-    Ok(both
-        .iter()
-        .filter_map(|node| gpus::unusable(root, node))
-        .collect())
+    let unusable = both.iter().filter_map(|node| gpus::unusable(root, node));
+    Ok(unusable.collect())
 }
 
 fn release(leases: &LeaseManager<'_>, held: &Held) -> Result<()> {

@@ -390,11 +390,13 @@ fn names_runc_too_old_for_docker() {
     }
     let world = |version: &str| {
         let said = format!("'Docker version {version}, build 98f1464'");
-        engine_says(&setup, "dockerd", &said)
+        // The machine's own daemon.json may turn them off.
+        let (etc, path) = (etc(&setup), engine_says(&setup, "dockerd", &said));
+        format!("{etc}\n{path}")
     };
-    let good = world("29.4.3");
     for version in ["29.5.0", "30.0.0-rc.1"] {
-        let worlds = [good.as_str(), &world(version)];
+        let worlds = [world("29.4.3"), world(version)];
+        let worlds = [worlds[0].as_str(), &worlds[1]];
         let (text, repair) = breaks_inside(&setup, "warn", "programs.runtime", worlds);
         has(
             &text,

@@ -70,7 +70,7 @@ pub enum Besides {
 /// An image may have set one that would count. Without it the container could start with another slice than
 /// its user meant.
 pub fn believed(
-    annotations: Vec<(String, String)>,
+    mut annotations: Vec<(String, String)>,
     engine: Engine,
     rule: ImageAnnotations,
     besides: Besides,
@@ -78,10 +78,10 @@ pub fn believed(
     match engine {
         Engine::Podman(image) => podman(annotations, image, rule, besides),
         // The author of a pod may write this, under CRI-O.
-        Engine::Other => Ok(annotations
-            .into_iter()
-            .filter(|(key, value)| (key.as_str(), value.as_str()) != (MANAGER, PODMAN))
-            .collect()),
+        Engine::Other => {
+            annotations.retain(|(key, value)| (key.as_str(), value.as_str()) != (MANAGER, PODMAN));
+            Ok(annotations)
+        }
     }
 }
 
@@ -256,10 +256,8 @@ pub fn deadline(annotations: &[(String, String)]) -> Option<Deadline> {
 pub fn identity(annotations: &[(String, String)]) -> Result<Identity> {
     let one = |keys: &[&str]| -> Result<Option<String>> {
         let mut found: Option<(&str, &str)> = None;
-        for (key, value) in annotations
-            .iter()
-            .filter(|(k, _)| keys.contains(&k.as_str()))
-        {
+        let named = annotations.iter();
+        for (key, value) in named.filter(|(k, _)| keys.contains(&k.as_str())) {
             match found {
                 Some((first, text)) if text != value => {
                     return Err(Error::new(format!(

@@ -82,9 +82,7 @@ fn is_one_off(text: &str, word: &str) -> bool {
 
 /// Returns the word that somebody most likely meant: at most a third of the letters differ.
 pub(crate) fn nearest<'a>(text: &str, words: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let text = Some(text)
-        .filter(|text| text.len() <= LONGEST)?
-        .to_lowercase();
+    let text = (text.len() <= LONGEST).then(|| text.to_lowercase())?;
     let distance = |word: &'a str| (osa_distance(&text, word), word);
     let (distance, word) = words.into_iter().map(distance).min()?;
     (distance <= (word.len() / 3).max(1)).then_some(word)
@@ -105,11 +103,9 @@ pub(super) fn value(text: &str) -> Option<String> {
 
 /// Returns the right key beside its value, for a value that another key takes.
 pub(super) fn other_key(text: &str) -> Option<String> {
-    let is_fraction = text.split_once('/').is_some_and(|(parts, of)| {
-        [parts, of]
-            .iter()
-            .all(|number| super::share::number(number).is_some())
-    });
+    let is_number = |text: &str| super::share::number(text).is_some();
+    let parts = text.split_once('/');
+    let is_fraction = parts.is_some_and(|(parts, of)| is_number(parts) && is_number(of));
     match value(text) {
         _ if is_fraction => Some(format!("{SHARE}: {}", text.trim())),
         Some(profile) if profile.contains("g.") => Some(format!("{SLICE}: {profile}")),
@@ -121,27 +117,21 @@ fn profile(text: &str) -> Option<String> {
     let (compute, rest) = text.split_once('g')?;
     let rest = rest.trim_start_matches(['.', '-', '_']);
     let (gigabytes, rest) = rest.split_at(digits(rest));
-    let attributes = ["gib", "gb", "gi", "g", ""]
-        .iter()
-        .find_map(|unit| rest.strip_prefix(unit))?;
+    let mut units = ["gib", "gb", "gi", "g", ""].iter();
+    let attributes = units.find_map(|unit| rest.strip_prefix(unit))?;
     // The device plugin writes +me as .me.
     let attributes = match attributes.strip_prefix('.') {
         Some(attribute) => format!("+{attribute}"),
         None => attributes.to_owned(),
     };
-    let name: ProfileName = format!("{compute}g.{gigabytes}gb{attributes}")
-        .parse()
-        .ok()?;
-    Some(name.to_string())
+    let name = format!("{compute}g.{gigabytes}gb{attributes}");
+    Some(name.parse::<ProfileName>().ok()?.to_string())
 }
 
 fn amount(text: &str) -> Option<String> {
     const UNITS: [&str; 4] = ["k", "m", "g", "t"];
-    let digits = text.len()
-        - text
-            .trim_start_matches(|c: char| c.is_ascii_digit() || c == '.')
-            .len();
-    let (number, unit) = text.split_at(digits);
+    let unit = text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+    let number = &text[..text.len() - unit.len()];
     let (letter, binary) = match unit {
         "" => ("g", "i"),
         _ => (unit.get(..1)?, if unit.contains('i') { "i" } else { "" }),

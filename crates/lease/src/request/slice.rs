@@ -103,10 +103,8 @@ pub fn alternatives(value: &str) -> Result<Option<Vec<Alternative>>> {
     if value.trim() == "none" {
         return Ok(None);
     }
-    let all: Vec<Alternative> = value
-        .split(SEPARATORS)
-        .map(several)
-        .collect::<Result<_>>()?;
+    let all: Result<Vec<_>> = value.split(SEPARATORS).map(several).collect();
+    let all = all?;
     // Its author may mean two slices.
     if let Some(twice) = (1..all.len()).find(|n| all[..*n].contains(&all[*n])) {
         return Err(Error::new(format!(

@@ -86,12 +86,8 @@ impl Wanted {
 /// The kinds are `slice`, `share`, `gpu` and `seat`. An amount of memory is no profile.
 pub fn kind_of_written(request: &str) -> (&'static str, Option<String>) {
     let first = |alternatives: &str| {
-        let first = alternatives
-            .split([',', '*', slice::AND])
-            .next()
-            .unwrap_or_default();
-        let profile: Option<ProfileName> = first.parse().ok();
-        profile.map(|profile| profile.to_string())
+        let first = alternatives.split([',', '*', slice::AND]).next()?;
+        Some(first.parse::<ProfileName>().ok()?.to_string())
     };
     match request.strip_prefix("share of ") {
         Some(share) => match share.split_once(" of ") {
