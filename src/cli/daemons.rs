@@ -3,13 +3,14 @@
 use super::list::holder_name;
 use super::output;
 use runmig_lease::process;
-use runmig_lease::store::{Entry, InstanceState, LeaseState};
+use runmig_lease::store::{Entry, Lease, LeaseState};
 use runmig_lease::{DaemonView, unseen};
 
 /// Returns the daemon of an entry, if it should have one.
 pub fn of(entry: &Entry) -> Option<DaemonView> {
-    let daemon = entry.instance().resource.daemon()?;
-    let is_visible = entry.lease().is_some_and(|lease| unseen(lease).is_none());
+    let lease = entry.lease()?;
+    let daemon = lease.daemon()?;
+    let is_visible = unseen(lease).is_none();
     Some(DaemonView {
         pid: daemon.process.map(|p| p.pid),
         alive: daemon
@@ -22,9 +23,10 @@ pub fn of(entry: &Entry) -> Option<DaemonView> {
 
 /// Says whether the container of an entry goes on without its daemon.
 pub fn has_ended(entry: &Entry) -> bool {
-    let is_given = entry.lease().is_some_and(|l| l.state == LeaseState::Ready);
-    let is_whole = entry.instance().state == InstanceState::Ready;
-    is_given && of(entry).is_some_and(|daemon| !is_whole || daemon.alive == Some(false))
+    let lease = entry.lease().filter(|l| l.state == LeaseState::Ready);
+    lease.and_then(Lease::daemon).is_some_and(|daemon| {
+        !daemon.ready || of(entry).is_some_and(|daemon| daemon.alive == Some(false))
+    })
 }
 
 /// Names each container whose daemon has ended.

@@ -85,7 +85,7 @@ pub fn share(config: &Config, by: &By, sizes: &str, is_json: bool) -> Result<i32
             share.memory_mib,
             gpu.gpu_index,
             printable(&gpu.model),
-            gpu.level.map_or("", Level::name)
+            share.enforcement.level()
         )),
         ShareOutcome::Limited(over) => Answer::no("limited", &over),
         ShareOutcome::No(shortage) => {
@@ -129,7 +129,7 @@ pub fn seat(config: &Config, by: &By, (slice, sizes): (&str, &str), is_json: boo
             share.memory_mib,
             if is_new { "a new " } else { "" },
             slice,
-            slice.seats.map_or("", |seats| seats.level.name())
+            share.enforcement.level()
         )),
         SeatOutcome::Limited(over) => Answer::no("limited", &over),
         SeatOutcome::No(shortage) => {

@@ -328,7 +328,7 @@ fn tell_damaged(damaged: &Damaged) {
 }
 
 fn row(entry: &Entry, seen: &ObservedShare) -> Vec<String> {
-    let slice = entry.instance().resource.mig_slice();
+    let slice = entry.instance().slice();
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     let mut state = entry.shown_state().to_owned();
     let is_leased = entry.lease().is_some();
@@ -369,7 +369,7 @@ fn row(entry: &Entry, seen: &ObservedShare) -> Vec<String> {
 /// Returns the cells that `-o wide` adds.
 fn wide(entry: &Entry) -> [String; 6] {
     let shown = entry.shown();
-    let slice = entry.instance().resource.mig_slice();
+    let slice = entry.instance().slice();
     let mig_uuid = slice.and_then(|s| s.mig_uuid.clone());
     let init = entry.lease().and_then(|lease| lease.init);
     [

@@ -299,6 +299,66 @@ fn policy_refuses(kind: &Kind) {
     }
 }
 
+/// A daemon that does not end keeps its lease and what it books, and its neighbour ends without it.
+fn stuck_daemon_keeps_lease(kind: &Kind) {
+    let setup = kind.on("1");
+    let (bundle, id) = (setup.bundle_with(kind.asks), unique());
+    setup.create(&bundle, &id);
+    let neighbour = setup.gives(kind.small.unwrap());
+    let (daemon, instances) = (pid(&setup, &id).unwrap(), setup.machine.instances());
+    // A cgroup cannot go before those below it.
+    let cgroup = format!("runmig-mps-{}", setup.lease(&id)["id"].as_str().unwrap());
+    let root = Path::new("/sys/fs/cgroup");
+    let hierarchies = fs::read_dir(root).unwrap().flatten().map(|e| e.path());
+    let mut stuck: Vec<PathBuf> = { hierarchies.chain([root.to_owned()]) }
+        .map(|hierarchy| hierarchy.join(&cgroup))
+        .filter(|group| group.is_dir())
+        .collect();
+    assert!(!stuck.is_empty());
+    stuck.iter_mut().for_each(|group| group.push("below"));
+    stuck
+        .iter()
+        .for_each(|below| fs::create_dir(below).unwrap());
+    in_cgroup(&bundle.cgroup()).into_iter().for_each(kill);
+    for attempts in 1..=2 {
+        let said = setup.migctl(&["release", &id]).exits(1).stderr;
+        has(&said, &format!("cgroup {cgroup} of the MPS daemon on "));
+        let lease = setup.lease(&id);
+        assert_eq!(lease["state"], "quarantined");
+        assert_eq!(lease["attempts"], attempts);
+        has(lease["error"].as_str().unwrap(), "does not end");
+        assert!(lease["nextAttempt"].is_string(), "{lease}");
+    }
+    assert!(!lives(daemon));
+    setup.refuses(kind.asks, "cannot allocate ");
+    assert_eq!(setup.lease(&neighbour)["state"], "ready");
+    setup.delete(&neighbour);
+    assert_eq!(setup.machine.instances(), instances);
+    setup.refuses(kind.asks, "cannot allocate ");
+    stuck
+        .iter()
+        .for_each(|below| fs::remove_dir(below).unwrap());
+    has(&setup.migctl(&["gc"]).ok().stdout, "it was being released");
+    setup.nothing_is_left();
+    let events = setup.migctl(&["events", "-o", "json"]).ok().stdout;
+    for (event, times) in [("quarantined", 1), ("recovered", 1), ("collected", 1)] {
+        let word = format!("\"type\":\"{event}\"");
+        assert_eq!(events.matches(&word).count(), times, "{events}");
+    }
+    setup.bare(&["delete", "--force", &id]);
+}
+
+/// Failure: an MPS daemon does not end
+#[test]
+fn stuck_daemon_of_share_keeps_lease() {
+    stuck_daemon_keeps_lease(&SHARE_AT_MPS);
+}
+
+#[test]
+fn stuck_daemon_of_seat_keeps_lease() {
+    stuck_daemon_keeps_lease(&SEAT_AT_MPS);
+}
+
 macro_rules! kinds {
     ($($name:ident: $kind:ident;)+) => {$(
         mod $name {

@@ -139,17 +139,18 @@ fn mig_off_while_a_container_has_the_gpu() {
             (gpu.mode, gpu.pending) = (Mode::Off, Mode::Off);
         }
     });
-    let takes = |id: &str| {
-        world.bundle_saying(id, &[("runmig.dev/gpu", "1")]);
+    world.configure("sharing.enforcement = [\"none\"]");
+    let takes = |id: &str, asks| {
+        world.bundle_saying(id, &[asks]);
         said(&mut world.create_command(id)).ok();
     };
-    takes("first");
+    takes("first", ("runmig.dev/gpu", "1"));
     let words = "MIG is off on every GPU that supports it (GPU 0, 1; GPU 0: container first has all of it); hint: run \
                  nvidia-smi -i 1 -mig 1";
     refused(&world, "1g.6gb", NOBODY, "unsatisfiable", words);
-    takes("second");
-    let words = "GPU 0: container first has all of it; GPU 1: container second has all of it); hint: stop the container, \
-                 then run nvidia-smi -i 0,1 -mig 1";
+    takes("second", ("runmig.dev/share", "1Gi"));
+    let words = "GPU 0: container first has all of it; GPU 1: container second has a share of it); hint: stop the \
+                 container, then run nvidia-smi -i 0,1 -mig 1";
     refused(&world, "2g.12gb", NOBODY, "unsatisfiable", words);
     for id in ["first", "second"] {
         world.delete(id);

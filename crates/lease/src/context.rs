@@ -7,7 +7,7 @@ use crate::gpu::{Metered, geometry, nvml};
 use crate::model::{BootId, LeaseId, Timestamp};
 use crate::observer::Observer;
 use crate::process;
-use crate::store::{Held, Instance, Key, Store};
+use crate::store::{Held, Instance, Key, Lease, Store};
 use std::path::Path;
 
 pub(crate) struct LeaseContext<'a> {
@@ -67,15 +67,23 @@ impl<'a> LeaseContext<'a> {
     pub(crate) fn record(&self, held: &Held, change: impl FnOnce(&mut Instance)) -> Result<Held> {
         let ledger = self.store.lock("create")?;
         let instance = ledger.update_instance(&held.instance, change)?;
-        let instance = instance.ok_or_else(|| {
-            Error::new(format!(
-                "another process has removed the lease of {}",
-                held.lease.holder.title()
-            ))
-        })?;
         Ok(Held {
             lease: held.lease.clone(),
-            instance,
+            instance: instance.ok_or_else(|| is_gone(held))?,
+        })
+    }
+
+    /// Changes a lease on record; an error where it is there no more.
+    pub(crate) fn record_lease(
+        &self,
+        held: &Held,
+        change: impl FnOnce(&mut Lease),
+    ) -> Result<Held> {
+        let ledger = self.store.lock("create")?;
+        let lease = ledger.update_lease(&held.lease, change)?;
+        Ok(Held {
+            lease: lease.ok_or_else(|| is_gone(held))?,
+            instance: held.instance.clone(),
         })
     }
 
@@ -89,6 +97,11 @@ impl<'a> LeaseContext<'a> {
     pub(crate) fn driver(&self) -> Metered<'_> {
         Metered::new(session(self.config, Some(&self.boot_id)), &self.observer)
     }
+}
+
+fn is_gone(held: &Held) -> Error {
+    let holder = held.lease.holder.title();
+    Error::new(format!("another process has removed the lease of {holder}"))
 }
 
 /// Returns the same for callers that only look, and may have no ledger.

@@ -9,7 +9,7 @@ use crate::effect;
 use crate::error::{Context, Error, Result};
 use crate::files::{self, Links};
 use crate::model::BootId;
-use crate::store::Lock;
+use crate::store::{Lock, Resource};
 use crate::trust;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -372,8 +372,18 @@ label! {
         Mig = "mig",
         /// A whole GPU.
         Gpu = "gpu",
-        /// An MPS daemon.
+        /// The MPS daemon of a lease.
         Mps = "mps",
+    }
+}
+
+impl ResourceKind {
+    /// Returns the kind of a resource.
+    pub fn of(resource: &Resource) -> ResourceKind {
+        match resource {
+            Resource::Mig(_) => ResourceKind::Mig,
+            Resource::Gpu(_) => ResourceKind::Gpu,
+        }
     }
 }
 

@@ -4,9 +4,7 @@ use super::context::{LeaseContext, now};
 use crate::error::Result;
 use crate::model::InstanceId;
 use crate::placement::Slot;
-use crate::store::{
-    Instance, InstanceState, MpsDaemon, Origin, Resource, Slice, WHOLE_GPU, random_id,
-};
+use crate::store::{Instance, InstanceState, Origin, Resource, Slice, WHOLE_GPU, random_id};
 
 /// Returns an instance of this boot, not on record yet.
 pub(crate) fn instance(
@@ -21,7 +19,6 @@ pub(crate) fn instance(
         origin,
         state,
         resource,
-        parent: None,
         layout: None,
         operation: None,
         planned: false,
@@ -29,20 +26,15 @@ pub(crate) fn instance(
 }
 
 /// Returns the memory slices that a resource takes of its GPU. A whole GPU takes all, should its MIG mode be
-/// switched on. The daemon of a seat has the place of its slice.
-pub(crate) fn footprint(instance: &Instance) -> Option<Slot> {
+/// switched on.
+pub(crate) fn footprint(instance: &Instance) -> Slot {
     match &instance.resource {
-        Resource::Mig(slice) => Some(slot_of(slice)),
-        Resource::Mps(MpsDaemon {
-            slice: Some(slice), ..
-        }) => Some(slot_of(slice)),
-        // A damaged record that was rebuilt by its name does not tell the place, which its slice holds on record.
-        Resource::Mps(_) if instance.parent.is_some() => None,
-        Resource::Gpu(_) | Resource::Mps(_) => Some(Slot {
-            gpu: instance.resource.gpu_uuid().clone(),
+        Resource::Mig(slice) => slot_of(slice),
+        Resource::Gpu(gpu) => Slot {
+            gpu: gpu.gpu_uuid.clone(),
             profile_id: 0,
             placement: WHOLE_GPU,
-        }),
+        },
     }
 }
 

@@ -34,10 +34,7 @@ pub(crate) fn is_usable(config: &Config, snapshot: &Snapshot, idle: &Instance) -
 pub(crate) fn is_there(snapshot: &Snapshot, instance: &Instance) -> bool {
     match &instance.resource {
         Resource::Mig(slice) => is_slice_there(snapshot, slice),
-        Resource::Gpu(_) | Resource::Mps(_) => {
-            let uuid = instance.resource.gpu_uuid();
-            snapshot.gpus.iter().any(|g| g.uuid == *uuid)
-        }
+        Resource::Gpu(gpu) => snapshot.gpus.iter().any(|g| g.uuid == gpu.gpu_uuid),
     }
 }
 

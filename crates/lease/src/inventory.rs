@@ -28,8 +28,7 @@ use crate::gpu::Queries;
 use crate::model::{BootId, Gpu, GpuInstance, GpuUuid, InstanceId, MigMode, Placement, Snapshot};
 use crate::placement::{Movable, Occupancy, Slot};
 use crate::store::{
-    Damaged, DamagedName, Entry, Held, Instance, Kind, LeaseState, Lock, Origin, Place, Resource,
-    Waiting,
+    Damaged, Entry, Held, Instance, LeaseName, LeaseState, Lock, Origin, Place, Resource, Waiting,
 };
 
 /// Driver, ledger and queue at one moment.
@@ -41,8 +40,6 @@ pub struct Inventory {
     pub leases: Vec<Held>,
     /// Instances of this boot without a lease.
     pub unleased: Vec<Instance>,
-    /// Slices of this boot on which the daemons of seats lie, and which have no lease of their own.
-    pub(super) parents: Vec<Instance>,
     /// Idle slices of an earlier boot: records alone, which the next create removes.
     pub idle_of_earlier_boot: Vec<Instance>,
     /// Places of this boot holders records cannot be read.
@@ -144,9 +141,6 @@ impl Inventory {
                 Entry::Unleased(instance) => self.unleased.push(instance),
             }
         }
-        let mut parents = listing.parents;
-        parents.retain(|instance| instance.boot_id == context.boot_id);
-        self.parents.extend(parents);
         for damaged in listing.damaged {
             self.damaged.extend(Unread::of(&damaged, &context.boot_id));
             self.unfinished += usize::from(damaged.unfinished().is_some());
@@ -162,8 +156,8 @@ impl Inventory {
         Ok(())
     }
 
-    /// Returns the GPUs outside of MIG mode that a container has whole, with the container.
-    pub fn held_whole(&self) -> Vec<(GpuUuid, String)> {
+    /// Returns the GPUs outside of MIG mode that a container has, or a share of, with the container.
+    pub fn held_gpus(&self) -> Vec<(GpuUuid, String)> {
         let off = |gpu: &Gpu| gpu.mig == MigMode::Disabled;
         let held = self.leases.iter().filter_map(|held| {
             let Resource::Gpu(whole) = &held.instance.resource else {
@@ -171,7 +165,11 @@ impl Inventory {
             };
             let mut gpus = self.snapshot.gpus.iter();
             gpus.find(|gpu| gpu.uuid == whole.gpu_uuid && off(gpu))?;
-            let why = format!("{} has all of it", held.lease.holder.title());
+            let part = match held.lease.share() {
+                Some(_) => "a share",
+                None => "all",
+            };
+            let why = format!("{} has {part} of it", held.lease.holder.title());
             Some((whole.gpu_uuid.clone(), why))
         });
         held.collect()
@@ -203,7 +201,6 @@ impl Inventory {
             idle_of_earlier_boot: Vec::new(),
             leases: self.leases.clone(),
             unleased: self.unleased.clone(),
-            parents: self.parents.clone(),
             damaged: self.damaged.clone(),
             waiting: self.waiting.clone(),
             over: self.over.clone(),
@@ -229,7 +226,7 @@ impl Inventory {
         let mut known = std::collections::BTreeSet::new();
         let leased = self.leases.iter().map(|h| &h.instance);
         let leased = leased.filter(move |i| known.insert(i.id.as_str()));
-        leased.chain(&self.unleased).chain(&self.parents)
+        leased.chain(&self.unleased)
     }
 
     fn idle_instances(&self) -> impl Iterator<Item = &Instance> {
@@ -244,21 +241,20 @@ impl Inventory {
     /// Returns the places of these instances without a lease, and of all that are held.
     fn held_beside<'a>(&'a self, going: impl Iterator<Item = &'a Instance>) -> Vec<Slot> {
         let leased = self.leases.iter().map(|h| &h.instance);
-        let held = leased.chain(going).chain(&self.parents);
-        let held = held.filter_map(footprint);
-        held.chain(self.damaged.iter().filter_map(Unread::reserved))
+        let held = leased.chain(going).map(footprint);
+        held.chain(self.damaged.iter().map(Unread::reserved))
             .collect()
     }
 
     /// Returns the places of idle slices.
     pub fn idle(&self) -> Vec<Slot> {
-        self.idle_instances().filter_map(footprint).collect()
+        self.idle_instances().map(footprint).collect()
     }
 
     /// Returns the instance of a layout without a lease at a place.
     pub(crate) fn of_layout(&self, slot: &Slot) -> Option<&Instance> {
         let mut of_layouts = self.unleased.iter().filter(|i| i.is_of_layout());
-        of_layouts.find(|i| footprint(i).as_ref() == Some(slot))
+        of_layouts.find(|i| footprint(i) == *slot)
     }
 
     /// Returns all places that the ledger has promised, but those of layouts without a lease: a create may adopt such an
@@ -272,11 +268,11 @@ impl Inventory {
     /// Returns the places of instances that end one day: all but those of an administrator.
     pub fn ours(&self) -> Vec<Slot> {
         let ours = self.instances().filter(|i| !i.outlives_leases());
-        let ours = ours.filter_map(footprint);
+        let ours = ours.map(footprint);
         let damaged = self.damaged.iter();
         let damaged = damaged.filter(|d| d.origin != Origin::Administrator);
         let before = self.before.iter().cloned();
-        ours.chain(damaged.filter_map(Unread::reserved))
+        ours.chain(damaged.map(Unread::reserved))
             .chain(before)
             .collect()
     }
@@ -284,12 +280,9 @@ impl Inventory {
     /// Returns the places that are not free and not in use: runmig could not destroy the instance, or
     /// cannot read the record.
     pub fn quarantined(&self) -> Vec<Slot> {
-        // A seat's daemon that does not end leaves its slice in use.
-        let quarantined = self
-            .instances()
-            .filter(|i| i.attempt().is_some() && i.parent.is_none());
-        let quarantined = quarantined.filter_map(footprint);
-        let damaged = self.damaged.iter().filter_map(Unread::reserved);
+        let quarantined = self.instances().filter(|i| i.attempt().is_some());
+        let quarantined = quarantined.map(footprint);
+        let damaged = self.damaged.iter().map(Unread::reserved);
         quarantined.chain(damaged).collect()
     }
 
@@ -338,12 +331,11 @@ impl Inventory {
             let is_claim = h.lease.is_of_claim();
             let is_going = h.lease.state == LeaseState::Releasing;
             let is_fixed = is_going || is_claim || h.instance.outlives_leases();
-            !is_fixed && !is_one_of_several(h)
+            // A seat finds its place anew after a restart.
+            !is_fixed && h.lease.share().is_none() && !is_one_of_several(h)
         };
         for lease in self.leases.iter().filter(moves) {
-            // A seat finds its place anew after a restart.
-            let slice = lease.instance.slice().filter(|s| s.seats.is_none());
-            let Some(slot) = slice.map(slot_of) else {
+            let Some(slot) = lease.instance.slice().map(slot_of) else {
                 continue;
             };
             match all.iter().position(|m| m.slot == slot) {
@@ -367,7 +359,8 @@ impl Inventory {
     /// Returns the leases on the instance at a place, or the instance alone.
     pub fn at(&self, gpu: &Gpu, at: Placement) -> Vec<Entry> {
         let is_here = |instance: &Instance| {
-            footprint(instance).is_some_and(|s| s.gpu == gpu.uuid && s.placement == at)
+            let place = footprint(instance);
+            place.gpu == gpu.uuid && place.placement == at
         };
         let leased = self.leases.iter().filter(|h| is_here(&h.instance));
         let unleased = self.unleased.iter().filter(|i| is_here(i));
@@ -398,12 +391,8 @@ impl Inventory {
 pub(crate) struct Unread {
     pub(crate) place: Place,
     pub(crate) origin: Origin,
-    /// The instance of an unreadable lease on a share, and the memory that it books, in MiB.
-    pub(crate) share: Option<(InstanceId, u64)>,
-    /// The instance, if it is an MPS daemon.
-    pub(crate) daemon: Option<InstanceId>,
-    /// The slice of the daemon of a seat, which has the place.
-    pub(crate) parent: Option<InstanceId>,
+    /// The name of an unreadable lease on a share.
+    pub(crate) share: Option<LeaseName>,
 }
 
 impl Unread {
@@ -413,39 +402,17 @@ impl Unread {
         Some(Unread {
             place: place.clone(),
             origin: damaged.origin(),
-            share: unread_share(damaged),
-            daemon: unread_daemon(damaged),
-            parent: damaged.instance().and_then(|name| name.parent.clone()),
+            share: { damaged.share() }
+                .filter(|_| damaged.lease.is_none())
+                .cloned(),
         })
     }
 
-    /// Returns the reserved slot. The daemon of a seat has none beside that of its slice.
-    fn reserved(&self) -> Option<Slot> {
-        self.parent.is_none().then(|| Slot {
+    fn reserved(&self) -> Slot {
+        Slot {
             gpu: self.place.gpu_uuid.clone(),
             profile_id: self.place.profile_id,
             placement: self.place.placement,
-        })
-    }
-}
-
-/// Returns the instance and the booked memory that the names of unreadable records of a share tell. An MPS daemon
-/// books by itself, also without a lease.
-fn unread_share(damaged: &Damaged) -> Option<(InstanceId, u64)> {
-    if let Some(name) = damaged.instance()
-        && let Some(booked) = name.booked_mib
-    {
-        return Some((name.instance.clone(), booked));
-    }
-    match &damaged.name {
-        DamagedName::Lease(name, Some(_)) if damaged.lease.is_none() => {
-            Some((name.instance.clone(), name.booked_mib?))
         }
-        _ => None,
     }
-}
-
-fn unread_daemon(damaged: &Damaged) -> Option<InstanceId> {
-    let name = damaged.instance().filter(|name| name.kind == Kind::Mps);
-    name.map(|name| name.instance.clone())
 }

@@ -9,7 +9,6 @@ use crate::counters::{Actor, LeaseKind, Outcome};
 use crate::error::{Error, Result};
 use crate::layout::Configuration;
 use crate::model::{Cgroup, LeaseId, Process};
-use crate::mps::Home;
 use crate::observer::{self, Create};
 use crate::queue;
 use crate::reclaim::{self, Collection, Patience, Returned, holder, liveness, lost};
@@ -189,8 +188,8 @@ impl<'a> LeaseManager<'a> {
     /// Returns the directory with the socket of a lease's MPS daemon, which the container gets at `/tmp/nvidia-mps`.
     /// Returns none without a daemon.
     pub fn door(&self, held: &Held) -> Option<PathBuf> {
-        held.instance.resource.daemon()?;
-        Some(Home::of(&self.0.config.state_dir, &held.instance.id).door())
+        held.lease.daemon()?;
+        Some(reclaim::home(&self.0, &held.lease.id).door())
     }
 
     /// Limits the memory of a container's share in the driver; see `allocate::limit_memory`.

@@ -140,7 +140,7 @@ impl LeaseView {
 
     /// Adds the place of an instance, and the ids that the driver gave it.
     pub fn on(self, instance: &Instance) -> LeaseView {
-        let slice = instance.resource.mig_slice();
+        let slice = instance.slice();
         LeaseView {
             gpu_uuid: text(instance.resource.gpu_uuid().as_str()),
             gpu_index: Some(instance.resource.gpu_index()),
@@ -158,7 +158,7 @@ impl From<&Entry> for LeaseView {
     fn from(entry: &Entry) -> LeaseView {
         let (lease, instance) = (entry.lease(), entry.instance());
         let shown = entry.shown();
-        let attempt = instance.attempt();
+        let attempt = entry.attempt();
         let holder = lease.map(|lease| LeaseView::held_by(&lease.holder));
         LeaseView {
             id: text(entry.id()),

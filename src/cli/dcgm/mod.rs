@@ -87,7 +87,7 @@ fn instances(config: &Config) -> BTreeSet<String> {
     // The driver gives the id of an instance again; the ledger's own are those of one instance each.
     let entries = world.entries();
     let on_record = entries.iter().map(|entry| entry.instance());
-    let slices = on_record.filter(|instance| instance.resource.mig_slice().is_some());
+    let slices = on_record.filter(|instance| instance.slice().is_some());
     let ids = slices.map(|instance| instance.id.as_str().to_owned());
     names.chain(unreadable).chain(ids).collect()
 }

@@ -214,7 +214,7 @@ fn records(host: &Host) -> Found {
 }
 
 fn is_lost(seen: &Seen, held: &Held) -> bool {
-    let Some(slice) = held.instance.resource.mig_slice() else {
+    let Some(slice) = held.instance.slice() else {
         return false;
     };
     let is_there = |gpu: &Gpu| gpu.instances.iter().any(|i| i.placement == slice.placement);

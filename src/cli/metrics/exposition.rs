@@ -6,10 +6,11 @@ use super::facts::Facts;
 use super::table;
 use super::text::Families;
 use super::{gpus, slices};
+use runmig_lease::counters::ResourceKind;
 use runmig_lease::model::Timestamp;
 use runmig_lease::policy::{LimitAccount, Policy};
 use runmig_lease::request::kind_of_written;
-use runmig_lease::store::{Entry, InstanceState, Resource, Shown};
+use runmig_lease::store::{Entry, InstanceState, Shown};
 use std::collections::BTreeMap;
 use std::time::UNIX_EPOCH;
 
@@ -63,10 +64,17 @@ fn on_record(families: &mut Families, facts: &Facts, entries: &[Entry]) {
             .entry((entry.shown().kind, entry.shown_state()))
             .or_default() += 1;
     }
-    let mut instances = zeros(&Resource::KINDS, &InstanceState::WORDS);
-    for instance in facts.inventory.instances() {
-        let counted = (instance.resource.kind(), instance.state.word());
-        *instances.entry(counted).or_default() += 1;
+    let kinds: Vec<&str> = { ResourceKind::ALL.iter() }
+        .map(|kind| kind.word())
+        .collect();
+    let mut instances = zeros(&kinds, &InstanceState::WORDS);
+    let on_record =
+        { facts.inventory.instances() }.map(|i| (ResourceKind::of(&i.resource), i.state.word()));
+    let is_with_daemon = |entry: &&Entry| entry.lease().is_some_and(|l| l.daemon().is_some());
+    let daemons = { entries.iter().filter(is_with_daemon) }
+        .map(|entry| (ResourceKind::Mps, entry.shown_state()));
+    for (kind, state) in on_record.chain(daemons) {
+        *instances.entry((kind.word(), state)).or_default() += 1;
     }
     for (family, counts) in [(&table::LEASES, leases), (&table::INSTANCES, instances)] {
         for ((kind, state), count) in counts {
@@ -161,7 +169,10 @@ fn leases(families: &mut Families, facts: &Facts, entries: &[Entry]) {
         };
         let (shown, names) = (entry.shown(), lease.holder.names());
         let resource = &entry.instance().resource;
-        let instance = resource.mig_slice().and_then(|slice| slice.gpu_instance);
+        let instance = entry
+            .instance()
+            .slice()
+            .and_then(|slice| slice.gpu_instance);
         let instance = instance.map(|id| id.to_string()).unwrap_or_default();
         let id = lease.id.as_str();
         families.info(

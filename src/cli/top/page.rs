@@ -193,7 +193,7 @@ fn rows(facts: &Facts, view: &View, width: usize, now: SystemTime) -> Vec<Vec<St
 }
 
 fn cells(entry: &Entry, used: LeaseUse, width: usize, now: SystemTime) -> Vec<String> {
-    let resource = &entry.instance().resource;
+    let instance = entry.instance();
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     let mib = |bytes: u64| format!("{}Mi", bytes.div_ceil(1 << 20));
     let name = |lease: &Lease| cut(&holder_name(lease), width);
@@ -201,8 +201,8 @@ fn cells(entry: &Entry, used: LeaseUse, width: usize, now: SystemTime) -> Vec<St
         or_dash(entry.lease().map(name)),
         entry.shown().kind.to_owned(),
         portion(entry),
-        resource.gpu_index().to_string(),
-        or_dash(resource.mig_slice().map(|s| s.placement.to_string())),
+        instance.resource.gpu_index().to_string(),
+        or_dash(instance.slice().map(|s| s.placement.to_string())),
         entry.shown_state().to_owned(),
         age(entry.created(), now),
         or_dash(used.used_bytes.map(mib)),
@@ -228,11 +228,10 @@ fn key(entry: &Entry, used: LeaseUse, by: Column, cells: &[String]) -> Key {
         ),
         text => (None, cells[text as usize].clone()),
     };
-    let resource = &entry.instance().resource;
-    let start = resource
-        .mig_slice()
-        .map_or(0, |slice| slice.placement.start);
-    (Reverse(amount), text, (resource.gpu_index(), start))
+    let instance = entry.instance();
+    let start = instance.slice().map_or(0, |slice| slice.placement.start);
+    let gpu = instance.resource.gpu_index();
+    (Reverse(amount), text, (gpu, start))
 }
 
 #[cfg(test)]

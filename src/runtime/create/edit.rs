@@ -9,13 +9,12 @@ use runmig_lease::store::{Held, Resource};
 use std::path::PathBuf;
 
 /// Returns the share of a lease, and the memory that CUDA shows: without the driver's limit that is all that the
-/// GPU gives out.
+/// GPU or the slice gives out.
 fn memory_share(held: &Held) -> Option<MemoryShare> {
     let share = held.lease.share()?;
-    let total_mib = match (&held.instance.resource, held.instance.resource.gpu()) {
-        (Resource::Mig(slice), _) => slice.seats?.memory_mib,
-        _ if held.level() == Some(Level::Driver) => share.memory_mib,
-        (_, gpu) => gpu?.memory_mib,
+    let total_mib = match share.enforcement.level() {
+        Level::Driver => share.memory_mib,
+        Level::Mps | Level::None => held.instance.resource.memory_mib(),
     };
     Some(MemoryShare {
         memory_mib: share.memory_mib,
@@ -25,10 +24,13 @@ fn memory_share(held: &Held) -> Option<MemoryShare> {
 
 /// Returns the minor of the GPU whose DRM nodes the container may have: it has the whole GPU, or its slice draws.
 fn drawing_gpu(held: &Held) -> Option<u32> {
+    // A client of MPS cannot draw.
+    if held.lease.daemon().is_some() {
+        return None;
+    }
     match &held.instance.resource {
         Resource::Gpu(gpu) => Some(gpu.gpu_minor),
         Resource::Mig(slice) => has_graphics(&slice.profile).then_some(slice.gpu_minor),
-        Resource::Mps(_) => None,
     }
 }
 
@@ -50,23 +52,17 @@ impl Slicing<'_> {
         let mut devices = self.nodes.required_nodes().to_vec();
         let mut uuids = Vec::new();
         for held in leases {
-            let (uuid, minor) = match &held.instance.resource {
-                Resource::Mig(slice) => (slice.mig_uuid.as_deref(), slice.gpu_minor),
-                Resource::Gpu(gpu) => (Some(gpu.gpu_uuid.as_str()), gpu.gpu_minor),
-                Resource::Mps(daemon) => match &daemon.slice {
-                    Some(slice) => (slice.mig_uuid.as_deref(), slice.gpu_minor),
-                    None => (Some(daemon.gpu.gpu_uuid.as_str()), daemon.gpu.gpu_minor),
-                },
-            };
-            let Some(uuid) = uuid else {
+            let resource = &held.instance.resource;
+            let Some(uuid) = resource.device() else {
                 return Err(Error::new("the lease has no instance"));
             };
             uuids.push(uuid);
+            let minor = resource.gpu_minor();
             let gpu = self.nodes.gpu_node(minor);
             if !devices.contains(&gpu) {
                 devices.push(gpu);
             }
-            if let Some(slice) = held.instance.resource.mig_slice() {
+            if let Some(slice) = held.instance.slice() {
                 let (Some(gi), Some(ci)) = (slice.gpu_instance, slice.compute_instance) else {
                     return Err(Error::new("the lease has no instance"));
                 };
@@ -104,7 +100,7 @@ impl Slicing<'_> {
                 timeout_s: HOOK_TIMEOUT_S,
                 limits: leases
                     .iter()
-                    .any(|held| held.level() == Some(Level::Driver)),
+                    .any(|held| held.lease.level() == Some(Level::Driver)),
             },
             driver: &driver,
             numbers: &numbers,

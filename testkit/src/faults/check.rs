@@ -2,7 +2,7 @@
 
 use super::World;
 use super::machine::Instance;
-use runmig_lease::store::{InstanceName, LeaseName, Origin, Place};
+use runmig_lease::store::{InstanceName, LeaseName, Origin};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -114,15 +114,7 @@ impl World {
             // One readable lease shows the instance.
             let is_shown =
                 is_read(instance.instance.as_str()) || on().any(|l| is_read(l.lease.as_str()));
-            // A daemon in a slice has the slice's place, and shows it.
-            let is_parent = instances
-                .iter()
-                .any(|i| i.parent.as_ref() == Some(&instance.instance));
-            let mut parents = instances
-                .iter()
-                .filter(|i| Some(&i.instance) == instance.parent.as_ref());
-            let place = &parents.next().unwrap_or(instance).place;
-            (!is_shown && !is_parent).then(|| as_lease((instance, place), on().next()))
+            (!is_shown).then(|| as_lease(instance, on().next()))
         });
         damaged.collect()
     }
@@ -277,7 +269,8 @@ fn uuid_of(lease: &Value) -> Option<&str> {
 
 /// Returns what a damaged record claims, as `migctl list` would show it: an instance by its own name, under
 /// the id of a lease on it.
-fn as_lease((instance, place): (&InstanceName, &Place), lease: Option<&LeaseName>) -> Value {
+fn as_lease(instance: &InstanceName, lease: Option<&LeaseName>) -> Value {
+    let place = &instance.place;
     json!({
         "id": lease.map_or(instance.instance.as_str(), |l| l.lease.as_str()),
         "container": null,

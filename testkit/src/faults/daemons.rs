@@ -3,6 +3,7 @@
 use super::World;
 use super::check::names;
 use crate::process::in_cgroup;
+use runmig_lease::store::LeaseName;
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -14,11 +15,11 @@ impl World {
     pub fn note_daemons(&self) {
         let mut known = self.daemons.lock().unwrap();
         known.extend(names(&self.state().join("mps")));
-        let of_instance = |file: std::path::PathBuf| {
-            let name = file.file_name()?.to_str()?.to_owned();
-            name.contains(".mps.").then(|| name[..32].to_owned())
+        let of_share = |file: std::path::PathBuf| {
+            let name = LeaseName::parse(file.file_name()?.to_str()?)?;
+            name.booked_mib.map(|_| name.lease.to_string())
         };
-        known.extend(self.records().into_iter().filter_map(of_instance));
+        known.extend(self.records().into_iter().filter_map(of_share));
     }
 
     /// Fails if a process, a cgroup or a directory of a daemon is left.
@@ -56,8 +57,8 @@ impl World {
 
     /// Returns the directories of the daemon of a lease.
     fn home_of(&self, lease: &Value) -> Result<PathBuf, String> {
-        let instances = names(&self.state().join("mps"));
-        let homes = instances.iter().map(|id| self.state().join("mps").join(id));
+        let leases = names(&self.state().join("mps"));
+        let homes = leases.iter().map(|id| self.state().join("mps").join(id));
         let is_its = |home: &PathBuf| {
             let pid = fs::read(home.join("pipes/nvidia-cuda-mps-control.pid"));
             let pid = pid.ok().and_then(|bytes| String::from_utf8(bytes).ok());
@@ -66,7 +67,7 @@ impl World {
             })
         };
         let found = homes.into_iter().find(is_its);
-        found.ok_or_else(|| format!("{instances:?} have no daemon of {lease:#}"))
+        found.ok_or_else(|| format!("{leases:?} have no daemon of {lease:#}"))
     }
 
     /// Returns the answer of a daemon to a command.

@@ -99,7 +99,7 @@ const RECLAIM: (&str, &[&[&str]]) = (
         &["earlier_boot", "release"],
         &["layout"],
         &["destroy", "holder"],
-        &["finding", "liveness"],
+        &["daemon", "finding", "liveness"],
     ],
 );
 

@@ -150,7 +150,6 @@ fn nothing_lost_nothing_given_twice(w: &World) -> Judged {
             .entries
             .iter()
             .map(|e| e.instance())
-            .chain(&listing.parents)
             .any(|i| { i.boot_id == now } && i.slice().is_some_and(|s| lies_at(s, instance)));
         let pods: Vec<_> = owners.iter().map(|h| h.lease.shared_in.clone()).collect();
         let is_fine = match owners.len() {
@@ -171,7 +170,7 @@ fn nothing_lost_nothing_given_twice(w: &World) -> Judged {
     for gpu in &w.engine().gpus {
         let here: Vec<&&Held> = { held.iter() }
             .filter(|h| h.instance.resource.gpu_uuid().as_str() == gpu.uuid)
-            .filter(|h| h.instance.resource.mig_slice().is_none())
+            .filter(|h| h.instance.slice().is_none())
             .collect();
         let whole = here.iter().filter(|h| h.lease.share().is_none()).count();
         let booked: u64 = here
@@ -184,7 +183,7 @@ fn nothing_lost_nothing_given_twice(w: &World) -> Judged {
         }
     }
     for h in &held {
-        let is_there = match h.instance.resource.mig_slice() {
+        let is_there = match h.instance.slice() {
             Some(_) => instances.iter().any(|i| claims(h, i)),
             None => true,
         };
@@ -202,7 +201,7 @@ fn nothing_lost_nothing_given_twice(w: &World) -> Judged {
 }
 
 fn claims(held: &Held, instance: &Instance) -> bool {
-    let slice = held.instance.resource.mig_slice();
+    let slice = held.instance.slice();
     slice.is_some_and(|slice| lies_at(slice, instance))
 }
 

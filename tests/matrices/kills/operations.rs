@@ -70,6 +70,7 @@ const QUIET: &[&str] = &[
     "delete-seat-beside",
     "delete-mps",
     "gc-of-mps",
+    "delete-mps-seat-beside",
     "unprepare-to-idle",
     "unprepare-promise",
 ];
@@ -475,6 +476,12 @@ pub const ALL: &[Operation] = &[
         |w, i| made(w, i, &[ID], mps_seat),
         |w, _| delete(w, ID),
     )),
+    fresh(operation(
+        "delete-mps-seat-beside",
+        MPS,
+        |w, i| made(w, i, &[PEER, ID], mps_seat),
+        |w, _| delete(w, ID),
+    )),
 ];
 
 const GPUS: &str = "policy.gpus_per_container = 2";
@@ -537,11 +544,7 @@ fn kill_daemons(w: &World) {
         .unwrap()
         .unwrap();
     for held in store.list().unwrap().held() {
-        let daemon = held
-            .instance
-            .resource
-            .daemon()
-            .and_then(|daemon| daemon.process);
+        let daemon = held.lease.daemon().and_then(|daemon| daemon.process);
         let pid = nix::unistd::Pid::from_raw(daemon.unwrap().pid);
         nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).unwrap();
         while process::of(pid.as_raw()).is_some_and(|p| process::is_alive(&p)) {
@@ -669,11 +672,7 @@ fn edited(original: &[u8], leases: &[Held]) -> Vec<u8> {
 
 /// Returns the UUID that a lease gives its container: of the MIG device, or of the GPU.
 pub fn uuid_of(held: &Held) -> Option<String> {
-    let resource = &held.instance.resource;
-    match resource.mig_slice() {
-        Some(slice) => slice.mig_uuid.clone(),
-        None => Some(resource.gpu_uuid().to_string()),
-    }
+    held.instance.resource.device().map(str::to_owned)
 }
 
 /// Releases what a container has that has ended, by the delete of its low-level runtime.

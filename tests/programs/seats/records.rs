@@ -7,11 +7,10 @@ fn files(setup: &Setup, kind: &str) -> Vec<PathBuf> {
     all.map(|entry| entry.unwrap().path()).collect()
 }
 
-/// Returns the one record whose name has a word.
+/// Returns the one record of a kind.
 #[track_caller]
-fn record(setup: &Setup, kind: &str, word: &str) -> PathBuf {
+fn record(setup: &Setup, kind: &str) -> PathBuf {
     let mut all = files(setup, kind);
-    all.retain(|file| file.to_str().unwrap().contains(word));
     assert_eq!(all.len(), 1, "{all:?}");
     all.remove(0)
 }
@@ -28,10 +27,10 @@ fn pid(setup: &Setup, id: &str) -> Option<i32> {
 /// The seat of another stays when one with a damaged record ends.
 #[test]
 fn damaged_seat_ends_alone() {
-    for (level, kind, word) in [("none", "leases", ".share."), ("mps", "instances", ".mps.")] {
+    for (level, kind) in [("none", "leases"), ("mps", "leases"), ("mps", "instances")] {
         let setup = on(Low::Runc, level);
         let first = create(&setup, "3g.40gb", "1/2");
-        damage(&record(&setup, kind, word));
+        damage(&record(&setup, kind));
         let second = create(&setup, "3g.40gb", "1/4");
         let list = setup.migctl(&["list", "-o", "json"]).exits(1).json();
         let slice = list["items"][0]["migUUID"].as_str().unwrap().to_owned();
@@ -44,17 +43,17 @@ fn damaged_seat_ends_alone() {
 }
 
 /// A slice on record without a seat is one that a kill left.
-/// Failure: a kill after the end of a seat's daemon, before the end of its slice
+/// Failure: a kill after the end of a seat's lease, before that of the record of its slice
 #[test]
 fn gc_destroys_slice_without_seats() {
     let setup = on(Low::Runc, "mps");
     let id = create(&setup, "3g.40gb", "1/2");
-    let parent = record(&setup, "instances", ".seats");
-    let copy = fs::read(&parent).unwrap();
-    // As after a kill between the end of the daemon and that of its slice.
+    let slice = record(&setup, "instances");
+    let copy = fs::read(&slice).unwrap();
+    // As after a kill between the two.
     setup.delete(&id);
     setup.machine.is_empty();
-    fs::write(&parent, copy).unwrap();
+    fs::write(&slice, copy).unwrap();
     let told = setup.migctl(&["gc"]).ok().stdout;
     has(&told, "it was being released");
     assert_eq!(files(&setup, "instances"), Vec::<PathBuf>::new());
@@ -79,7 +78,7 @@ fn hook_of_lost_ledger_ends_daemon() {
         fs::read_to_string(setup.state().join("runmig.log")).unwrap(),
     );
     let told = format!(
-        "of the seat: it is not on record, and containers may have seats in it; hint: once no container uses it, \
+        "the slice of the seat is not on record, and containers may have seats in it; hint: once no container uses it, \
          nvidia-smi mig -i {gpu} -gi {gi} -ci 0 -dci && nvidia-smi mig -i {gpu} -gi {gi} -dgi"
     );
     assert!(log.contains(&told), "{log} {said:?}");

@@ -39,13 +39,12 @@ fn held() -> Held {
             gpu_index: 0,
             gpu_minor: 0,
             placement: AT,
+            memory_mib: 9_728,
             gpu_instance: Some(7),
             compute_instance: Some(0),
             mig_uuid: Some("MIG-7".to_owned()),
             emptied: false,
-            seats: None,
         }),
-        parent: None,
         layout: None,
         operation: None,
         planned: false,
@@ -74,7 +73,6 @@ fn held() -> Held {
         namespaces: None,
         cgroups: Vec::new(),
         shared_in: None,
-        limit: None,
     };
     Held { lease, instance }
 }

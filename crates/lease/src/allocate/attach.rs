@@ -149,7 +149,6 @@ fn draft(
         namespaces: Some(liveness::namespaces()?),
         cgroups: Vec::new(),
         shared_in: Some(claim.mark()),
-        limit: None,
     })
 }
 

@@ -71,8 +71,7 @@ pub(super) fn plan(
         chosen = placement::smallest_whole(candidates, count);
         allowed(&chosen).map_err(|_| over)?;
     }
-    let whole =
-        |c: &WholeCandidate<'_>| WholeGpu::of(c.gpu, c.memory_mib.unwrap_or_default(), None);
+    let whole = |c: &WholeCandidate<'_>| WholeGpu::of(c.gpu, c.memory_mib.unwrap_or_default());
     Ok(chosen.iter().map(whole).collect())
 }
 

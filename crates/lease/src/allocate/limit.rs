@@ -6,7 +6,7 @@ use crate::limit;
 use crate::model::{LeaseId, Level};
 use crate::process;
 use crate::reclaim::liveness;
-use crate::store::{Held, Lease, LeaseState, Limit, LimitedCgroup};
+use crate::store::{Enforcement, Held, Lease, LeaseState, Limit, LimitedCgroup};
 
 /// Limits the cgroup of a container's first process to the share of its lease, and puts the outcome on record.
 ///
@@ -25,7 +25,7 @@ pub(crate) fn limit_memory(
         Err(e) => Limit::Failed(e.line()),
     };
     let ledger = context.store.lock("limit")?;
-    let recorded = ledger.update_lease(&held.lease, |l| l.limit = Some(outcome));
+    let recorded = ledger.update_lease(&held.lease, |l| l.change_limit(outcome));
     match (limited, recorded) {
         (Ok(_), Ok(None)) => Err(Error::new("its lease is gone")).context(what),
         (limited, recorded) => limited.and(recorded).map(drop),
@@ -45,7 +45,7 @@ fn held(context: &LeaseContext<'_>, lease: &LeaseId, container: &str) -> Result<
 }
 
 fn set(context: &LeaseContext<'_>, held: &Held, pid: i32) -> Result<LimitedCgroup> {
-    let (Some(share), Some(Level::Driver)) = (held.lease.share(), held.level()) else {
+    let (Some(share), Some(Level::Driver)) = (held.lease.share(), held.lease.level()) else {
         let lease = &held.lease.id;
         return Err(Error::new(format!(
             "lease {lease} is no share at the level driver"
@@ -95,16 +95,18 @@ impl LimitState {
 
 /// Returns the limit on the memory of a lease's container.
 pub(crate) fn limit_state(context: &LeaseContext<'_>, held: &Held) -> Result<LimitState> {
-    if held.level() != Some(Level::Driver) {
+    if held.lease.level() != Some(Level::Driver) {
         return Ok(LimitState::NotPromised);
     }
-    let Some(lease) = context.store.lease_now(&held.lease)? else {
+    let now = context.store.lease_now(&held.lease)?;
+    let share = now.as_ref().and_then(Lease::share);
+    let Some(Enforcement::Driver(limit)) = share.map(|share| &share.enforcement) else {
         return Ok(LimitState::NotPromised);
     };
-    Ok(match &lease.limit {
+    Ok(match limit {
         Some(Limit::Set(_)) => LimitState::Set,
         Some(Limit::Failed(line)) => LimitState::Failed(Error::new(line.clone())),
-        None => LimitState::Awaited(no_hook(&lease)),
+        None => LimitState::Awaited(no_hook(&held.lease)),
     })
 }
 

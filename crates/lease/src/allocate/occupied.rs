@@ -70,14 +70,15 @@ pub(super) fn by_same_id(
     leases: &[Held],
 ) -> Result<bool> {
     let mut is_left = false;
-    for Held { lease, instance } in leases {
+    for held in leases {
+        let lease = &held.lease;
         let is_over = lease.boot_id != context.boot_id || lease.state == LeaseState::Releasing;
         if !lease.is_of(&holder.key) || is_over || lease.operation.as_ref() == Some(operation) {
             continue;
         }
         match holder::sign_of_life(&context.store, lease) {
             Some(life) => {
-                let and = format!(" and holds {}", instance.resource);
+                let and = format!(" and holds {held}");
                 return Err(exists_already(holder, &and, &life));
             }
             None => is_left = true,
@@ -95,10 +96,10 @@ pub(crate) fn release_previous(context: &LeaseContext<'_>, holder: &Container) -
                 .then(|| holder::sign_of_life(&context.store, now))
                 .flatten()
         };
-        match reclaim::release_unless(context, &held, Patience::with(&held.instance), against) {
+        match reclaim::release_unless(context, &held, Patience::with(held.attempt()), against) {
             Ok(Returned::Yes) => {}
             Ok(Returned::No(life)) => {
-                let and = format!(" and holds {}", held.instance.resource);
+                let and = format!(" and holds {held}");
                 return Err(exists_already(holder, &and, &life));
             }
             // Its slice stays on record and is tried again; the new container takes another.

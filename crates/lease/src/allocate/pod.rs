@@ -49,7 +49,7 @@ pub(super) fn share(
         }
         // An administrator, or a reset, may have removed the instance. It may also be newer than the
         // snapshot.
-        if !is_there(snapshot, &peer.instance) && !exists(context, driver, peer)? {
+        if !is_there(snapshot, &peer.instance) && !exists(driver, peer)? {
             continue;
         }
         check_same(snapshot, peer, wanted, who)?;
@@ -76,8 +76,8 @@ pub(super) fn share(
 }
 
 /// Returns whether the pod's slice exists. If that cannot be found out, no other slice is created.
-fn exists(context: &LeaseContext<'_>, driver: &impl Queries, peer: &Held) -> Result<bool> {
-    let found = reclaim::exists(context, driver, &peer.instance);
+fn exists(driver: &impl Queries, peer: &Held) -> Result<bool> {
+    let found = reclaim::exists(driver, &peer.instance);
     found.map_err(|e| does_not_answer(peer).caused_by(e))
 }
 
@@ -146,7 +146,7 @@ pub(super) fn wait_for(
 pub(super) fn late(context: &LeaseContext<'_>, peer: &Held, late: &TooLong) -> Late {
     let (instance, gpu) = (&peer.instance, peer.instance.resource.gpu_uuid());
     Late {
-        slice: instance.parent.as_ref().unwrap_or(&instance.id).clone(),
+        slice: instance.id.clone(),
         why: format!(
             "container {} makes it (process {}), waited {}",
             peer.lease.holder.name(),
@@ -190,7 +190,6 @@ fn check_same(
         }
         (Resource::Mig(slice), None) => (false, format!("a {}", slice.profile)),
         (Resource::Gpu(_), _) => (wanted.is_none(), resource.to_string()),
-        (Resource::Mps(_), _) => (false, resource.to_string()),
     };
     if is_same {
         return Ok(());
@@ -262,18 +261,10 @@ fn slices(snapshot: &Snapshot) -> impl Iterator<Item = Slice> {
 
 /// Returns none where the GPU does not offer its profile.
 fn slice(gpu: &Gpu, instance: &GpuInstance) -> Option<Slice> {
+    let profile = gpu.profile(instance.profile_id)?;
     Some(Slice {
-        profile: gpu.profile(instance.profile_id)?.name.clone(),
-        profile_id: instance.profile_id,
-        gpu_uuid: gpu.uuid.clone(),
-        gpu_index: gpu.index,
-        gpu_minor: gpu.minor,
-        placement: instance.placement,
         gpu_instance: Some(instance.id),
-        compute_instance: None,
-        mig_uuid: None,
-        emptied: false,
-        seats: None,
+        ..Slice::planned(gpu, profile, instance.placement)
     })
 }
 

@@ -9,9 +9,8 @@ use crate::error::{Context, Error, Result};
 use crate::events::EventType;
 use crate::gpu::{DriverError, INSUFFICIENT_RESOURCES, Mig, Queries};
 use crate::model::Profile;
-use crate::mps::{self, Home, Order};
 use crate::reclaim;
-use crate::store::{Held, InstanceState, MpsDaemon, Resource, Slice};
+use crate::store::{Held, InstanceState, Resource, Slice};
 
 /// How often the driver may refuse a place that looked free before the create gives up.
 const MAX_REFUSALS: usize = 8;
@@ -66,17 +65,17 @@ fn provision_part(
                 Ok(lease)
             }
             None => {
-                tried.unfit.extend(footprint(&lease.instance));
+                tried.unfit.push(footprint(&lease.instance));
                 stopped(Undo::GiveUp(lease, patience), None)
             }
         },
         Part::Joined(lease) => {
-            join(context, &lease).or_else(|e| stopped(Undo::Release(lease), Some(e)))
+            join(context, levels, &lease).or_else(|e| stopped(Undo::Release(lease), Some(e)))
         }
         Part::Place(lease) => match create(context, (driver, levels), &lease) {
             Ok(lease) => Ok(lease),
             Err(Trouble::Refused(_)) if tried.refused.len() < MAX_REFUSALS => {
-                tried.refused.extend(footprint(&lease.instance));
+                tried.refused.push(footprint(&lease.instance));
                 stopped(Undo::Forget(lease), None)
             }
             Err(Trouble::Refused(e)) => stopped(Undo::Forget(lease), Some(e)),
@@ -85,12 +84,13 @@ fn provision_part(
     }
 }
 
-/// Returns the lease on a GPU that others share. The create that put the GPU on record may have been killed.
-fn join(context: &LeaseContext<'_>, held: &Held) -> Result<Held> {
-    match held.instance.state {
-        InstanceState::Ready => Ok(held.clone()),
-        _ => context.record(held, |i| i.state = InstanceState::Ready),
-    }
+/// Returns the lease on a GPU or a slice that others share. The create that put the GPU on record may have been killed.
+fn join(context: &LeaseContext<'_>, levels: &LazyLevels, held: &Held) -> Result<Held> {
+    let held = match held.instance.state {
+        InstanceState::Ready => held.clone(),
+        _ => context.record(held, |i| i.state = InstanceState::Ready)?,
+    };
+    enforce(context, levels, held)
 }
 
 /// Creates the instance of a lease. Each step is on record before the next one.
@@ -99,79 +99,30 @@ fn create(
     (driver, levels): (&impl Mig, &LazyLevels),
     held: &Held,
 ) -> std::result::Result<Held, Trouble> {
-    match &held.instance.resource {
-        Resource::Mig(slice) => create_slice(context, driver, (held, slice)),
+    let held = match &held.instance.resource {
+        Resource::Mig(slice) => create_slice(context, driver, (held, slice))?,
         // The GPU exists, and no setting of it changes.
-        Resource::Gpu(_) => Ok(context.record(held, |i| i.state = InstanceState::Ready)?),
-        Resource::Mps(daemon) => {
-            let daemon = &in_slice(context, driver, (held, daemon))?;
-            Ok(start_daemon(context, levels, (held, daemon))?)
-        }
+        Resource::Gpu(_) => context.record(held, |i| i.state = InstanceState::Ready)?,
+    };
+    Ok(enforce(context, levels, held)?)
+}
+
+/// Starts what holds the container to its part of the memory, if the level has a daemon.
+fn enforce(context: &LeaseContext<'_>, levels: &LazyLevels, held: Held) -> Result<Held> {
+    if held.lease.daemon().is_none() {
+        return Ok(held);
     }
-}
-
-/// Returns the daemon of a seat in its slice, which this makes if it is new.
-fn in_slice(
-    context: &LeaseContext<'_>,
-    driver: &impl Mig,
-    (held, daemon): (&Held, &MpsDaemon),
-) -> std::result::Result<MpsDaemon, Trouble> {
-    let Some(id) = &held.instance.parent else {
-        return Ok(daemon.clone());
-    };
-    let gone = || Error::new("another process has removed the slice of the seat");
-    let parent = context.store.instance_with(id)?.ok_or_else(gone)?;
-    let Resource::Mig(slice) = &parent.resource else {
-        return Err(Error::new("the parent of the seat is no slice").into());
-    };
-    let made = match parent.state {
-        InstanceState::Ready => slice.clone(),
-        _ => {
-            let lease = held.lease.clone();
-            let instance = parent.clone();
-            let made = create_slice(context, driver, (&Held { lease, instance }, slice))?;
-            made.instance.slice().ok_or_else(gone)?.clone()
-        }
-    };
-    Ok(MpsDaemon {
-        slice: Some(made),
-        ..daemon.clone()
-    })
-}
-
-/// Starts the MPS daemon of a share. Its process is on record before it begins.
-fn start_daemon(
-    context: &LeaseContext<'_>,
-    levels: &LazyLevels,
-    (held, daemon): (&Held, &MpsDaemon),
-) -> Result<Held> {
     let program = levels
         .get()
         .and_then(Levels::program)
         .ok_or_else(|| Error::new("the MPS control program is gone"))?;
-    let no_device = || Error::new("the slice of the seat has no UUID on record");
-    let device = daemon.device().ok_or_else(no_device)?;
-    let order = Order {
-        home: &Home::of(&context.config.state_dir, &held.instance.id),
-        program,
-        device,
-        limit_mib: daemon.limit_mib,
-    };
-    let what = || format!("start an {}", held.instance.resource);
-    let record = |process| {
-        let slice = daemon.slice.clone();
-        let change = |d: &mut MpsDaemon| (d.process, d.slice) = (Some(process), slice);
-        let recorded = context.record(held, |i| i.change_daemon(change));
-        recorded.map(drop)
-    };
-    let started = mps::start(&order, record)
-        .and_then(|()| context.record(held, |i| i.state = InstanceState::Ready));
+    let started = reclaim::start(context, &held, program, 0);
     // Without its record, nobody else would find it.
     match &started {
         Ok(held) => context.observer.placed(held, EventType::Created),
-        Err(_) => reclaim::remove_home(context, &held.instance.id),
+        Err(_) => reclaim::remove_home(context, &held.lease.id),
     }
-    started.context(what)
+    started.context(|| format!("start an MPS daemon on {}", held.instance.resource))
 }
 
 pub(super) fn create_slice(

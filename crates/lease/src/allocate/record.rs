@@ -2,17 +2,13 @@
 
 use super::plan::Step;
 use super::requester::Requester;
-use super::seats::SeatPlan;
 use crate::context::LeaseContext;
 use crate::counters::Outcome;
 use crate::draft;
-use crate::error::{self, Error, Result};
-use crate::inventory::Inventory;
-use crate::model::{InstanceId, Level};
+use crate::error::{self, Result};
 use crate::reclaim::{self, Patience};
 use crate::store::{
-    Held, Instance, InstanceState, LeaseState, Ledger, MpsDaemon, Origin, Portion, Resource, Share,
-    Slice, WholeGpu,
+    Held, Instance, InstanceState, LeaseState, Origin, Portion, Resource, Share, WholeGpu,
 };
 
 /// Leases on record whose slices are not ready: to be provisioned, or rolled back.
@@ -40,7 +36,7 @@ impl Allocation {
 pub(crate) enum Part {
     /// A free place, where the slice is to be created.
     Place(Held),
-    /// A GPU that other leases share.
+    /// A GPU or a slice that other leases share.
     Joined(Held),
     /// An existing slice, to be validated; and how long its destruction is retried otherwise.
     Existing(Held, Patience),
@@ -70,7 +66,6 @@ pub(crate) fn roll_back(context: &LeaseContext<'_>, leases: Vec<Undo>) -> Result
     error::all(leases.into_iter().map(|undo| match undo {
         Undo::Forget(lease) => {
             let ledger = context.store.lock("refused create")?;
-            forget_parent(context, &ledger, &lease)?;
             ledger.forget(&lease)
         }
         Undo::Release(lease) => reclaim::release(context, &lease, Patience::default()),
@@ -82,20 +77,6 @@ pub(crate) fn roll_back(context: &LeaseContext<'_>, leases: Vec<Undo>) -> Result
             Ok(())
         }
     }))
-}
-
-/// Removes the record of the slice that was to be made for a seat, and of which nothing is there. It goes before its
-/// daemon's: without that, a collector would look for an instance at its place.
-fn forget_parent(context: &LeaseContext<'_>, ledger: &Ledger<'_>, held: &Held) -> Result<()> {
-    let Some(id) = &held.instance.parent else {
-        return Ok(());
-    };
-    match context.store.instance_with(id)? {
-        Some(parent) if parent.state == InstanceState::Creating => {
-            ledger.remove_instance(&parent).map(drop)
-        }
-        _ => Ok(()),
-    }
 }
 
 /// Releases a slice that no container had: it is not shown as this container's.
@@ -147,146 +128,55 @@ pub(super) fn record_whole(
     Ok(Some(Part::Place(held)))
 }
 
-/// Puts a share on record: on the instance of the GPU's other shares, or on a new one. An instance whose leases
-/// are all on their way out is not joined, since it goes with the last of them.
-pub(super) fn record_share(
-    context: &LeaseContext<'_>,
-    inventory: &Inventory,
-    requester: &Requester<'_>,
-    (whole, share): (WholeGpu, Share),
-) -> Result<Part> {
-    let portion = Portion::Share(share);
-    let resource = match whole.level {
-        // A daemon serves one container, so no share joins another.
-        Some(Level::Mps) => daemon(whole.clone(), share, None),
-        _ => Resource::Gpu(whole.clone()),
-    };
-    if let (Resource::Gpu(_), Some(level)) = (&resource, whole.level) {
-        let ledger = context.store.lock(&requester.purpose())?;
-        for peer in inventory.sharers(&whole.gpu_uuid, level) {
-            let now = context.store.held_now(peer)?;
-            let Some(now) = now.filter(|now| now.lease.state != LeaseState::Releasing) else {
-                continue;
-            };
-            let held = requester.draft(context, now.instance, portion)?;
-            ledger.sweep();
-            ledger.put_lease(&held.lease)?;
-            let container = held.lease.holder.name();
-            tracing::info!(
-                lease = held.lease.id.as_str(),
-                container,
-                "{held} is reserved"
-            );
-            return Ok(Part::Joined(held));
-        }
-    }
-    let mut held = requester.draft_new(context, resource, Origin::Ours)?;
-    held.lease.portion = portion;
-    persist(context, &held, "is reserved")?;
-    Ok(Part::Place(held))
+/// A share or a seat, and where it may lie.
+pub(super) struct SharePlace<'a> {
+    pub share: Share,
+    /// Leases, beside one of which it may lie.
+    pub beside: Vec<&'a Held>,
+    /// The instance to make, if none of them stays.
+    pub new: Option<Resource>,
 }
 
-/// Puts a seat on record: in a slice that has seats, or in a new one. Returns none if that slice is going by now.
-pub(super) fn record_seat(
+/// Puts a share or a seat on record. An instance whose leases are all on their way out is not joined, since it goes
+/// with the last of them. Returns none if it could only have joined such a one.
+pub(super) fn record_share(
     context: &LeaseContext<'_>,
-    inventory: &Inventory,
     requester: &Requester<'_>,
-    plan: SeatPlan,
+    place: SharePlace<'_>,
 ) -> Result<Option<Part>> {
-    let (slice, share, parent) = match plan {
-        SeatPlan::Join(join) => (join.slice, join.share, Some(join.parent)),
-        SeatPlan::Create(slice, share, _) => (slice, share, None),
-        SeatPlan::PeerCreates(..) => return Ok(None),
-    };
     let ledger = context.store.lock(&requester.purpose())?;
-    let joined = match &parent {
-        Some(id) => match joinable(context, inventory, id)? {
-            Some(instance) => Some(instance),
-            None => return Ok(None),
-        },
-        None => None,
-    };
-    let is_new = joined.is_none();
-    let slice_instance = match joined {
-        Some(instance) => instance,
-        None => {
+    let mut beside = place.beside.into_iter();
+    let joined = beside.find_map(|peer| joinable(context, peer));
+    let (instance, is_new) = match (joined, place.new) {
+        (Some(instance), _) => (instance, false),
+        (None, Some(resource)) => {
             let state = (Origin::Ours, InstanceState::Creating);
-            draft::instance(context, Resource::Mig(slice.clone()), state)?
+            (draft::instance(context, resource, state)?, true)
         }
+        (None, None) => return Ok(None),
     };
-    let portion = Portion::Share(share);
-    let is_mps = slice.seats.is_some_and(|seats| seats.level == Level::Mps);
-    let (held, parent) = match is_mps {
-        false => (requester.draft(context, slice_instance, portion)?, None),
-        true => {
-            let gpu = gpu_of(inventory, &slice)?;
-            let daemon = daemon(gpu, share, Some(slice));
-            let mut held = requester.draft_new(context, daemon, Origin::Ours)?;
-            held.instance.parent = Some(slice_instance.id.clone());
-            held.lease.portion = portion;
-            (held, Some(slice_instance))
-        }
-    };
+    let held = requester.draft(context, instance, Portion::Share(place.share))?;
     ledger.sweep();
-    match (is_mps, is_new) {
-        // The slice comes last: it is never on record without its daemon, so no collector takes it.
-        (true, true) => ledger.put_new_on(&held, parent.as_ref())?,
-        (true, false) | (false, true) => ledger.put_new(&held)?,
-        (false, false) => ledger.put_lease(&held.lease)?,
+    match is_new {
+        true => ledger.put_new(&held)?,
+        false => ledger.put_lease(&held.lease)?,
     }
     let container = held.lease.holder.name();
     let lease = held.lease.id.as_str();
     tracing::info!(lease, container, "{held} is reserved");
-    Ok(Some(match (is_mps, is_new) {
-        (false, false) => Part::Joined(held),
-        _ => Part::Place(held),
+    Ok(Some(match is_new {
+        true => Part::Place(held),
+        false => Part::Joined(held),
     }))
 }
 
-/// Returns the instance of a slice that one more seat may join: a lease that stays keeps it. The caller has the
-/// ledger's lock.
-fn joinable(
-    context: &LeaseContext<'_>,
-    inventory: &Inventory,
-    id: &InstanceId,
-) -> Result<Option<Instance>> {
-    let slices = inventory.seat_slices();
-    let Some(on) = slices.iter().find(|on| on.instance.id == *id) else {
-        return Ok(None);
-    };
-    let now = context.store.instance_now(on.instance)?;
-    let Some(now) = now.filter(|now| now.state == InstanceState::Ready) else {
-        return Ok(None);
-    };
-    for peer in inventory.leases_in(id) {
-        // The record of another that cannot be read does not say that it stays.
-        let peer = context.store.lease_now(&peer.lease).ok().flatten();
-        if peer.is_some_and(|lease| lease.state != LeaseState::Releasing) {
-            return Ok(Some(now));
-        }
-    }
-    Ok(None)
-}
-
-/// Returns the record of the GPU of a slice, which gives out the slice's memory.
-fn gpu_of(inventory: &Inventory, slice: &Slice) -> Result<WholeGpu> {
-    let mut gpus = inventory.snapshot.gpus.iter();
-    let gpu = gpus.find(|gpu| gpu.uuid == slice.gpu_uuid);
-    let gpu = gpu.ok_or_else(|| Error::new(format!("GPU {} is gone", slice.gpu_uuid)))?;
-    let memory_mib = slice.seats.map_or(0, |seats| seats.memory_mib);
-    Ok(WholeGpu::of(gpu, memory_mib, Some(Level::Mps)))
-}
-
-/// Returns a daemon that is not started yet.
-fn daemon(gpu: WholeGpu, share: Share, slice: Option<Slice>) -> Resource {
-    Resource::Mps(MpsDaemon {
-        gpu,
-        limit_mib: share.memory_mib,
-        booked_mib: share.booked_mib,
-        process: None,
-        restarts: 0,
-        slice,
-    })
+/// Returns the instance of a lease that stays and so keeps it. A slice has to be there. The caller has the ledger's
+/// lock.
+fn joinable(context: &LeaseContext<'_>, peer: &Held) -> Option<Instance> {
+    // The record of another that cannot be read does not say that it stays.
+    let now = context.store.held_now(peer).ok().flatten()?;
+    let is_there = now.instance.slice().is_none() || now.instance.state == InstanceState::Ready;
+    (is_there && now.lease.state != LeaseState::Releasing).then_some(now.instance)
 }
 
 /// Writes a new lease and its instance; `fate` is what becomes of its slice, for the log.

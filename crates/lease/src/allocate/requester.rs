@@ -79,7 +79,6 @@ impl Requester<'_> {
                 .cloned()
                 .collect(),
             shared_in: self.request.shared_in.clone(),
-            limit: None,
         };
         Ok(Held { lease, instance })
     }

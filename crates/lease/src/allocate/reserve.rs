@@ -6,7 +6,7 @@ use super::gpus;
 use super::occupied;
 use super::pod::{self, Peer};
 use super::record::{
-    Allocation, Part, record_seat, record_share, record_step, record_whole, roll_back,
+    Allocation, Part, SharePlace, record_share, record_step, record_whole, roll_back,
 };
 use super::requester::{Requester, Tried};
 use super::seats::{SeatPlan, SeatPlanner};
@@ -24,7 +24,7 @@ use crate::policy::Kind;
 use crate::queue::{self, LastLook, Turn, Wants};
 use crate::refusal::NoRoom;
 use crate::request::{Seat, ShareSize, Wanted};
-use crate::store::{Held, Instance, Lock, Waiter};
+use crate::store::{Held, Instance, Lock, Resource, Waiter};
 use std::cell::RefCell;
 
 /// The outcome of one look for room. A lease in it is on record.
@@ -121,7 +121,7 @@ fn choose(
     let subject = subject_of(requester.holder);
     let admitted = admit(policy, snapshot, slices, &subject)?;
     let blockers = queue::reservations(&inventory.waiting, snapshot);
-    let (ours, held) = (inventory.ours(), inventory.held_whole());
+    let (ours, held) = (inventory.ours(), inventory.held_gpus());
     let wanted = Constraints {
         blockers: &blockers,
         ours: &ours,
@@ -264,8 +264,14 @@ fn choose_share(
     let limits = Limits::new(policy, subject.clone(), &inventory);
     let candidates = shares::candidates(driver, &inventory, (policy, &subject), terms);
     match shares::plan(&candidates, &inventory, &limits, (sizes, terms)) {
-        Ok(place) => {
-            let take = |place| record_share(context, &inventory, requester, place).map(Some);
+        Ok((whole, share)) => {
+            let level = share.enforcement.level();
+            let place = SharePlace {
+                share,
+                beside: inventory.sharers(&whole.gpu_uuid, level).collect(),
+                new: Some(Resource::Gpu(whole)),
+            };
+            let take = |place| record_share(context, requester, place);
             Ok(record_all(vec![place], take, turn))
         }
         Err(denial) => {
@@ -319,13 +325,23 @@ fn choose_seat(
         Err(Denial::Room(shortage)) if shortage.may_pass() => Some(planner.could_use(&admitted)),
         _ => None,
     };
+    let mut take = |place| {
+        let record = |place| record_share(context, requester, place);
+        record_all(vec![place], record, turn)
+    };
     match planned {
         Ok(SeatPlan::Create(.., idle)) if !idle.is_empty() => Ok(Choice::of(Outcome::Evict(idle))),
         Ok(SeatPlan::PeerCreates(_, peer)) => Ok(Choice::of(Outcome::PeerCreates(*peer))),
-        Ok(place) => {
-            let take = |place| record_seat(context, &inventory, requester, place);
-            Ok(record_all(vec![place], take, turn))
-        }
+        Ok(SeatPlan::Create(slice, share, _)) => Ok(take(SharePlace {
+            share: *share,
+            beside: Vec::new(),
+            new: Some(Resource::Mig(*slice)),
+        })),
+        Ok(SeatPlan::Join(join)) => Ok(take(SharePlace {
+            share: join.share,
+            beside: inventory.leases_on(&join.instance).collect(),
+            new: None,
+        })),
         Err(denial) => {
             if let Some(could_use) = could_use {
                 let wants = Wants::Slices { admitted, ours };

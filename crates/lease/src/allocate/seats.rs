@@ -20,7 +20,7 @@ use crate::placement::{
 use crate::policy::{Policy, Subject};
 use crate::refusal::{self, NoRoom};
 use crate::request::{Alternative, Seat, ShareSize};
-use crate::store::{Held, Instance, InstanceState, Seats, Share, Slice};
+use crate::store::{Enforcement, Held, Instance, InstanceState, Share, Slice};
 use crate::{idle, queue};
 use std::cell::RefCell;
 
@@ -31,7 +31,7 @@ pub(super) enum SeatPlan {
     /// The same, but another create makes the slice now, which has this lease.
     PeerCreates(Box<Join>, Box<Held>),
     /// In a new slice, in whose place these idle ones lie.
-    Create(Slice, Share, Vec<Instance>),
+    Create(Box<Slice>, Box<Share>, Vec<Instance>),
 }
 
 /// A seat in a slice that has seats.
@@ -39,7 +39,7 @@ pub(super) struct Join {
     /// The slice.
     pub slice: Slice,
     /// Its instance.
-    pub parent: InstanceId,
+    pub instance: InstanceId,
     /// The seat.
     pub share: Share,
 }
@@ -208,24 +208,17 @@ impl<D: Queries> SeatPlanner<'_, D> {
         let fit = on.and_then(|(gpu, profile)| {
             let level = self.level(gpu);
             let fit = terms.in_new((gpu, profile), level.clone(), size).ok()?;
-            Some((fit, level.ok()?.level, profile.memory_mib))
+            Some((fit, level.ok()?.level))
         });
-        let Some(((memory_mib, booked_mib), level, all)) = fit else {
+        let Some(((memory_mib, booked_mib), level)) = fit else {
             return Err(Rejection::of_all(Vec::new()).into());
         };
-        let share = Share {
+        let share = Box::new(Share {
             memory_mib,
             booked_mib,
-        };
-        let seats = Some(Seats {
-            level,
-            memory_mib: all,
+            enforcement: Enforcement::new(level),
         });
-        Ok(SeatPlan::Create(
-            Slice { seats, ..slice },
-            share,
-            plan.evict,
-        ))
+        Ok(SeatPlan::Create(Box::new(slice), share, plan.evict))
     }
 
     fn level(&self, gpu: &Gpu) -> Result<ShareLevel, GpuObstacle> {
@@ -253,8 +246,8 @@ impl<D: Queries> SeatPlanner<'_, D> {
                 let why = "the driver does not show it".to_owned();
                 (None, Some(GpuObstacle::Used(GpuUse::Unknown { why })))
             }
-            Ok(level) if level.level != on.seats.level => {
-                (Some(level), Some(GpuObstacle::OtherLevel(on.seats.level)))
+            Ok(level) if level.level != on.level => {
+                (Some(level), Some(GpuObstacle::OtherLevel(on.level)))
             }
             Ok(level) => (Some(level), None),
             Err(obstacle) => (None, Some(obstacle)),
@@ -262,8 +255,8 @@ impl<D: Queries> SeatPlanner<'_, D> {
         Some(SeatCandidate {
             on: ShareCandidate {
                 gpu,
-                memory_mib: Some(on.seats.memory_mib),
-                free_mib: on.seats.memory_mib.saturating_sub(on.booked_mib),
+                memory_mib: Some(on.slice.memory_mib),
+                free_mib: on.slice.memory_mib.saturating_sub(on.booked_mib),
                 foreign_mib: 0,
                 holders: on.holders.clone(),
                 level,
@@ -280,10 +273,11 @@ impl<D: Queries> SeatPlanner<'_, D> {
 fn join(on: &SeatSlice<'_>, (memory_mib, booked_mib): (u64, u64)) -> SeatPlan {
     let join = Box::new(Join {
         slice: on.slice.clone(),
-        parent: on.instance.id.clone(),
+        instance: on.instance.id.clone(),
         share: Share {
             memory_mib,
             booked_mib,
+            enforcement: Enforcement::new(on.level),
         },
     });
     match on.instance.state {
@@ -378,8 +372,8 @@ pub fn try_seat(
     };
     let outcome = match planner.plan((&admitted.alternatives, &wanted), &Tried::default()) {
         Ok(SeatPlan::Create(slice, share, _)) => SeatOutcome::Fits {
-            slice: Box::new(slice),
-            share,
+            slice,
+            share: *share,
             is_new: true,
         },
         Ok(SeatPlan::Join(join) | SeatPlan::PeerCreates(join, _)) => SeatOutcome::Fits {

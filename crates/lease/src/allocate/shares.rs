@@ -15,7 +15,7 @@ use crate::policy::{Kind, Policy, Subject};
 use crate::queue;
 use crate::refusal::NoRoom;
 use crate::request::ShareSize;
-use crate::store::{Share, WholeGpu};
+use crate::store::{Enforcement, Share, WholeGpu};
 
 /// The rules for a request: the possible levels, and how many shares one GPU takes.
 #[derive(Clone, Copy)]
@@ -147,10 +147,11 @@ pub(super) fn plan(
         let may_pass = no.may_pass();
         limits.denial(no, may_pass)
     })?;
-    let whole = WholeGpu::of(place.gpu, place.gives_out_mib, Some(place.level));
+    let whole = WholeGpu::of(place.gpu, place.gives_out_mib);
     let share = Share {
         memory_mib: place.memory_mib,
         booked_mib: place.booked_mib,
+        enforcement: Enforcement::new(place.level),
     };
     Ok((whole, share))
 }

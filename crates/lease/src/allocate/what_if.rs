@@ -100,7 +100,7 @@ impl<'a, D: Queries> WhatIf<'a, D> {
             quarantined: inventory.quarantined(),
             movable,
             ours: inventory.ours(),
-            held: inventory.held_whole(),
+            held: inventory.held_gpus(),
             blockers: reservations(&inventory.waiting, snapshot),
             tried: RefCell::default(),
             inventory,

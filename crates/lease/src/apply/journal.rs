@@ -195,20 +195,18 @@ impl<D: Queries> Draft<'_, D> {
 /// Returns whether an instance that stays is put on record for the layout. One that is promised, being made or in seats
 /// ends as it would without a layout.
 fn is_marked(present: &Present) -> bool {
-    if present.id.is_none() || present.is_unread {
+    if present.id.is_none() || present.is_unread || present.has_seats {
         return false;
     }
     let Some(record) = &present.record else {
         return true;
     };
-    let is_whole = record.slice().is_some_and(|slice| slice.seats.is_none());
-    let is_there = match record.state {
+    match record.state {
         InstanceState::Ready => true,
         // One with a lease is being handed out, and not validated yet.
         InstanceState::Idle { .. } => present.holders.is_empty(),
         InstanceState::Creating | InstanceState::Releasing | InstanceState::Quarantined(_) => false,
-    };
-    is_whole && is_there
+    }
 }
 
 /// Takes back the changes that were not made. The first of them may have begun: then its record stays as it is, and a

@@ -32,6 +32,8 @@ pub(super) struct Present {
     pub record: Option<Instance>,
     /// The holders of its leases, and the processes that have it open.
     pub holders: Vec<String>,
+    /// Whether its leases are on parts of its memory.
+    pub has_seats: bool,
     /// Whether a release of it has begun: it cannot stay.
     pub is_going: bool,
     /// Whether a record that cannot be read, or one of another instance, claims its place.
@@ -114,7 +116,6 @@ pub(super) fn look(
 /// The records of one GPU.
 struct Records<'l> {
     entries: Vec<&'l Entry>,
-    parents: Vec<&'l Instance>,
     /// Places of records that cannot be read, with the files.
     unread: Vec<&'l (Unread, String)>,
 }
@@ -132,9 +133,6 @@ impl<'l> Records<'l> {
         let entries = listing.entries.iter();
         Records {
             entries: entries.filter(|entry| is_here(entry.instance())).collect(),
-            parents: { listing.parents.iter() }
-                .filter(|parent| is_here(parent))
-                .collect(),
             unread: { unread.iter() }
                 .filter(|(unread, _)| unread.place.gpu_uuid == *gpu)
                 .collect(),
@@ -150,9 +148,8 @@ impl<'l> Records<'l> {
                     && slice.gpu_instance.is_none_or(|id| id == one.id)
             };
             // A planned instance is not made yet, so this one is another.
-            let is_on_record = |instance: &Instance| {
-                !instance.planned && instance.resource.mig_slice().is_some_and(is_it)
-            };
+            let is_on_record =
+                |instance: &Instance| !instance.planned && instance.slice().is_some_and(is_it);
             let mut present = self.present(context, (profile_id, one.placement), is_on_record);
             // An instance in the place of a leased one, which an administrator destroyed, counts as leased.
             for lease in self.leases_at(one.placement, is_it) {
@@ -167,11 +164,8 @@ impl<'l> Records<'l> {
         };
         let mut present: Vec<Present> = gpu.instances.iter().map(there).collect();
         // Places on record without hardware: promised, being made, or of an instance that has gone.
-        for instance in { self.entries.iter() }
-            .map(|entry| entry.instance())
-            .chain(self.parents.iter().copied())
-        {
-            let Some(slice) = instance.resource.mig_slice() else {
+        for instance in self.entries.iter().map(|entry| entry.instance()) {
+            let Some(slice) = instance.slice() else {
                 continue;
             };
             let place = (slice.profile_id, slice.placement);
@@ -185,7 +179,7 @@ impl<'l> Records<'l> {
             };
             if !is_known {
                 let is_it = |other: &Instance| {
-                    let slice = other.resource.mig_slice();
+                    let slice = other.slice();
                     slice.is_some_and(|slice| (slice.profile_id, slice.placement) == place)
                 };
                 let mut one = self.present(context, place, is_it);
@@ -212,8 +206,7 @@ impl<'l> Records<'l> {
                 });
             }
         }
-        let whole =
-            { self.entries.iter() }.filter(|entry| entry.instance().resource.mig_slice().is_none());
+        let whole = { self.entries.iter() }.filter(|entry| entry.instance().slice().is_none());
         let whole: Vec<&&Entry> = whole.collect();
         let holders = whole.iter().filter_map(|entry| entry.lease());
         let mut unleased = whole.iter().filter(|entry| entry.lease().is_none());
@@ -226,7 +219,7 @@ impl<'l> Records<'l> {
         }
     }
 
-    /// Returns whether an instance is a slice without a lease and without a seat.
+    /// Returns whether an instance is a slice without a lease.
     fn is_left(&self, instance: &Instance) -> bool {
         let is_it = |entry: &&Entry| entry.lease().is_none() && entry.instance().id == instance.id;
         instance.slice().is_some() && self.entries.iter().any(is_it)
@@ -235,7 +228,7 @@ impl<'l> Records<'l> {
     /// Returns the holders of leases whose slices lie at a place, and are not those that `is_it` accepts.
     fn leases_at(&self, at: Placement, is_it: impl Fn(&Slice) -> bool) -> Vec<String> {
         let others = self.entries.iter().filter(|entry| {
-            let slice = entry.instance().resource.mig_slice();
+            let slice = entry.instance().slice();
             slice.is_some_and(|slice| slice.placement.overlaps(at) && !is_it(slice))
         });
         others
@@ -260,32 +253,20 @@ impl<'l> Records<'l> {
             match entry.lease() {
                 Some(lease) => {
                     is_leased = true;
+                    present.has_seats |= lease.share().is_some();
                     stays |= lease.state != LeaseState::Releasing;
                     present.holders.push(lease.holder.title());
                 }
                 None => present.holders.extend(at_work(context, instance)),
             }
-            // The daemon of a seat has only a copy of the slice.
-            if instance.slice().is_some() {
-                present.is_going = match entry.lease() {
-                    Some(_) => is_released(instance),
-                    None => is_going(instance),
-                };
-                present.record = Some(instance.clone());
-            }
+            present.is_going = match entry.lease() {
+                Some(_) => is_released(instance),
+                None => is_going(instance),
+            };
+            present.record = Some(instance.clone());
         }
         // A release that has begun may be destroying it.
         present.is_going |= is_leased && !stays;
-        for parent in &self.parents {
-            if parent.slice().is_some() && is_it(parent) {
-                present.record = Some((*parent).clone());
-                if present.holders.is_empty() {
-                    present
-                        .holders
-                        .push(format!("a seat in {}", parent.resource));
-                }
-            }
-        }
         present
     }
 }
@@ -299,6 +280,7 @@ impl Present {
             compute: Vec::new(),
             record: None,
             holders: Vec::new(),
+            has_seats: false,
             is_going: false,
             is_unread: false,
         }

@@ -34,7 +34,7 @@ impl Holds {
         let changed = gpus.iter();
         let holds = changed.filter_map(|gpu| Some((&gpu.state.gpu.gpu, gpu.mode?)));
         let hold = |(gpu, on): (&Gpu, bool)| {
-            let whole = Resource::Gpu(WholeGpu::of(gpu, 0, None));
+            let whole = Resource::Gpu(WholeGpu::of(gpu, 0));
             let state = (Origin::Administrator, InstanceState::Creating);
             let mut instance = draft::instance(context, whole, state)?;
             instance.layout = Some(name.to_owned());

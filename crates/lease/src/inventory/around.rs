@@ -54,11 +54,11 @@ impl AroundMps {
     /// Returns whether a process is the control program of a share's daemon, or its server: in the daemon's cgroup, or
     /// a child of the program, wherever others moved it.
     fn is_daemons(&self, pid: u32, held: &Held) -> bool {
-        let home = Home::cgroup_path_of(&held.instance.id);
+        let home = Home::cgroup_path_of(&held.lease.id);
         if self.owners.is_in(pid, &[home]) {
             return true;
         }
-        let daemon = held.instance.resource.daemon().and_then(|d| d.process);
+        let daemon = held.lease.daemon().and_then(|d| d.process);
         let daemon = daemon.filter(|d| process::is_alive(d) && self.owners.knows_pids(&held.lease));
         let (Some(daemon), Ok(pid)) = (daemon, i32::try_from(pid)) else {
             return false;

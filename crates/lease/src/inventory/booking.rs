@@ -46,15 +46,13 @@ impl Inventory {
             _ => {
                 // A slice counts once and whole, with all of its seats.
                 let mut counted = BTreeSet::new();
-                let leased = held
-                    .iter()
-                    .map(|(h, mib)| match h.instance.resource.mig_slice() {
-                        Some(slice) if counted.insert(slice.placement) => {
-                            memory_of(slice, &self.snapshot.gpus)
-                        }
-                        Some(_) => 0,
-                        None => *mib,
-                    });
+                let leased = held.iter().map(|(h, mib)| match h.instance.slice() {
+                    Some(slice) if counted.insert(slice.placement) => {
+                        memory_of(slice, &self.snapshot.gpus)
+                    }
+                    Some(_) => 0,
+                    None => *mib,
+                });
                 let leased: u64 = leased.sum();
                 let going = self.unleased.iter().filter(|i| i.idle_since().is_none());
                 let going = going.filter(|i| here(i)).filter_map(Instance::slice);
@@ -77,7 +75,6 @@ impl Inventory {
             (_, Some(share)) => share.booked_mib,
             (Resource::Mig(slice), None) => memory_of(slice, &self.snapshot.gpus),
             (Resource::Gpu(whole), None) => whole.memory_mib,
-            (Resource::Mps(daemon), None) => daemon.booked_mib,
         }
     }
 }
@@ -114,16 +111,15 @@ impl Inventory {
         let is_going = |i: &&Instance| i.idle_since().is_none() && !i.is_hold();
         let going = self.unleased.iter().filter(is_going);
         let going = going.map(|i| (Subject::default(), i, None));
-        let usage = |(subject, instance, share): (Subject, &Instance, Option<Share>)| {
+        let usage = |(subject, instance, share): (Subject, &Instance, Option<&Share>)| {
             let (kind, memory_mib) = match (&instance.resource, share) {
                 (_, Some(share)) => (Kind::Share, share.booked_mib),
                 (Resource::Mig(slice), None) => {
                     (Kind::Slice, memory_of(slice, &self.snapshot.gpus))
                 }
                 (Resource::Gpu(whole), None) => (Kind::Gpu, whole.memory_mib),
-                (Resource::Mps(daemon), None) => (Kind::Share, daemon.booked_mib),
             };
-            let slice = share.and_then(|_| instance.resource.mig_slice());
+            let slice = share.and_then(|_| instance.slice());
             Usage {
                 subject,
                 kind,
@@ -212,12 +208,11 @@ fn load_of<'l, 'a>(
 
 /// Returns the place of a lease of a whole instance. None for one that the driver has not made yet.
 fn place(held: &Held) -> Option<Place<'_>> {
-    let resource = &held.instance.resource;
-    let mig = match resource.mig_slice() {
+    let mig = match held.instance.slice() {
         Some(slice) => Some(slice.gpu_instance.zip(slice.compute_instance)?),
         None => None,
     };
-    Some((resource.gpu_uuid(), mig))
+    Some((held.instance.resource.gpu_uuid(), mig))
 }
 
 fn of_processes(load: &GpuLoad, owners: &Owners, held: &Held) -> LeaseUse {

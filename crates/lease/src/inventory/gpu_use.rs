@@ -108,10 +108,8 @@ impl Inventory {
     /// Returns the leases that share a GPU at a level, and could take one more beside them.
     pub(crate) fn sharers(&self, gpu: &GpuUuid, level: Level) -> impl Iterator<Item = &Held> {
         self.leases.iter().filter(move |held| {
-            let is_level = |r: &Resource| matches!(r, Resource::Gpu(w) if w.level == Some(level));
-            is_level(&held.instance.resource)
-                && held.instance.resource.gpu_uuid() == gpu
-                && held.lease.share().is_some()
+            matches!(&held.instance.resource, Resource::Gpu(on) if on.gpu_uuid == *gpu)
+                && held.lease.level() == Some(level)
                 && held.lease.state != LeaseState::Releasing
         })
     }
@@ -122,36 +120,26 @@ impl Inventory {
         let (mut names, mut booked, mut levels, mut instances) =
             (Vec::new(), 0, Vec::new(), Vec::new());
         for held in self.leases.iter().filter(here) {
-            let (Some(whole), Some(share)) = (held.instance.resource.gpu(), held.lease.share())
+            let (Resource::Gpu(_), Some(share)) = (&held.instance.resource, held.lease.share())
             else {
                 return None;
             };
-            levels.push(whole.level?);
+            levels.push(share.enforcement.level());
             instances.push(&held.instance.id);
             names.push(held.lease.holder.shown());
             booked += share.booked_mib;
         }
         // The name of a record tells how much it books, and a readable lease beside it the level.
         for unread in self.damaged.iter().filter(|d| d.place.gpu_uuid == *gpu) {
-            let (instance, mib) = unread.share.as_ref()?;
-            match unread.daemon {
-                Some(_) => levels.push(Level::Mps),
-                None if instances.contains(&instance) => {}
-                None => return None,
+            let share = unread.share.as_ref()?;
+            if !instances.contains(&&share.instance) {
+                return None;
             }
             names.push(String::new());
-            booked += mib;
+            booked += share.booked_mib?;
         }
-        // A daemon books until it has ended.
-        for unleased in self
-            .unleased
-            .iter()
-            .filter(|i| i.resource.gpu_uuid() == gpu)
-        {
-            let daemon = unleased.resource.daemon()?;
-            levels.push(Level::Mps);
-            names.push(String::new());
-            booked += daemon.booked_mib;
+        if self.unleased.iter().any(|i| i.resource.gpu_uuid() == gpu) {
+            return None;
         }
         let level = *levels.first()?;
         if levels.iter().any(|l| *l != level) {
@@ -166,12 +154,12 @@ impl Inventory {
 
     /// Returns the cgroups of all MPS daemons on a GPU.
     fn daemon_cgroups(&self, gpu: &GpuUuid) -> Vec<String> {
-        let on_record = { self.instances() }
-            .filter(|i| i.resource.gpu_uuid() == gpu && i.resource.daemon().is_some())
-            .map(|i| &i.id);
+        let on_record = { self.leases.iter() }
+            .filter(|h| h.instance.resource.gpu_uuid() == gpu && h.lease.daemon().is_some())
+            .map(|h| &h.lease.id);
         let unread = { self.damaged.iter() }
             .filter(|d| d.place.gpu_uuid == *gpu)
-            .filter_map(|d| d.daemon.as_ref());
+            .filter_map(|d| Some(&d.share.as_ref()?.lease));
         on_record.chain(unread).map(Home::cgroup_path_of).collect()
     }
 
@@ -292,7 +280,7 @@ impl Inventory {
                     let stuck = here.iter().filter(|e| is_quarantined(e));
                     let stuck = stuck.filter_map(|e| e.shown().booked_bytes).sum::<u64>();
                     let unread = self.damaged.iter().filter(|d| d.place.gpu_uuid == gpu.uuid);
-                    let unread = unread.filter_map(|d| d.share.as_ref()).map(|(_, mib)| mib);
+                    let unread = unread.filter_map(|d| d.share.as_ref()?.booked_mib);
                     let stuck = stuck + (unread.sum::<u64>() << 20);
                     memory[QUARANTINED] = stuck;
                     memory[LEASED] = (state.booked_mib() << 20).saturating_sub(stuck);

@@ -9,7 +9,7 @@ use crate::limit;
 use crate::model::{ChangedLimit, Level};
 use crate::mps::{self, Home, Patience, Talks};
 use crate::process;
-use crate::store::{Held, InstanceState, LeaseState};
+use crate::store::{Held, LeaseState};
 use std::time::Duration;
 
 /// The time for daemons that do not answer. A view goes on without them.
@@ -45,7 +45,7 @@ pub fn observe(config: &Config, driver: &impl Queries, held: &[&Held]) -> Vec<Ob
         if held.lease.state != LeaseState::Ready {
             return seen;
         }
-        let changed = match held.level() {
+        let changed = match held.lease.level() {
             Some(Level::Mps) => {
                 match around.of(driver, held) {
                     Ok(pids) => seen.around = pids,
@@ -79,11 +79,11 @@ fn limit_of(
     held: &Held,
     talks: &mut Option<Result<Talks>>,
 ) -> std::result::Result<Option<ChangedLimit>, String> {
-    let Some(daemon) = held.instance.resource.daemon() else {
+    let (Some(share), Some(daemon)) = (held.lease.share(), held.lease.daemon()) else {
         return Ok(None);
     };
     let is_alive = daemon.process.is_some_and(|p| process::is_alive(&p));
-    if !is_alive || held.instance.state != InstanceState::Ready {
+    if !is_alive || !daemon.ready {
         return Ok(None);
     }
     let begin = || {
@@ -91,9 +91,9 @@ fn limit_of(
         let program = mps::place(configured, &config.driver.root)?;
         Ok(Talks::new(&program, PATIENCE))
     };
-    let home = Home::of(&config.state_dir, &held.instance.id);
+    let home = Home::of(&config.state_dir, &held.lease.id);
     let talks: &Result<Talks> = talks.get_or_insert_with(begin);
     let talks = talks.as_ref().map_err(Error::reason)?;
-    let changed = talks.changed(&home, daemon.limit_mib);
+    let changed = talks.changed(&home, share.memory_mib);
     changed.map_err(|e| e.reason())
 }

@@ -1,9 +1,9 @@
 //! Each GPU instance with all leases on it. A GPU outside of MIG mode counts as one.
 
 use super::Inventory;
-use crate::model::{Gpu, GpuUuid, InstanceId, MigMode, Placement};
+use crate::model::{Gpu, GpuUuid, InstanceId, Level, MigMode, Placement};
 use crate::store::{
-    Entry, Held, HolderNames, Instance, InstanceState, LeaseState, Seats, Slice, WHOLE_GPU,
+    Entry, Held, HolderNames, Instance, InstanceState, LeaseState, Slice, WHOLE_GPU,
 };
 
 /// A GPU instance, or a GPU outside of MIG mode, with all that is on record there.
@@ -105,7 +105,7 @@ impl Inventory {
         // The latest record of an id is the one whose instance the driver may still have.
         for entry in entries.iter().rev() {
             let resource = &entry.instance().resource;
-            let slice = resource.mig_slice();
+            let slice = entry.instance().slice();
             let id = slice.and_then(|slice| slice.gpu_instance);
             if slice.is_some() && id.is_none() {
                 continue;
@@ -144,7 +144,7 @@ impl Inventory {
     fn on_gpu<'a>(&'a self, gpu: &'a Gpu, entries: &'a [Entry]) -> Vec<SliceView<'a>> {
         let view = |listed: &crate::model::GpuInstance| {
             let is_it = |instance: &Instance| {
-                instance.resource.mig_slice().is_some_and(|slice| {
+                instance.slice().is_some_and(|slice| {
                     slice.gpu_uuid == gpu.uuid
                         && slice.placement == listed.placement
                         && slice.gpu_instance.is_none_or(|id| id == listed.id)
@@ -152,17 +152,14 @@ impl Inventory {
             };
             let here = entries.iter().filter(|entry| is_it(entry.instance()));
             let here: Vec<&Entry> = here.collect();
-            // The daemon of a seat may have a copy of the slice without ids.
-            let records = { here.iter().map(|entry| entry.instance()) }
-                .chain(self.parents.iter().filter(|parent| is_it(parent)));
-            let slices: Vec<_> = records.filter_map(|i| i.resource.mig_slice()).collect();
+            let slice = here.iter().find_map(|entry| entry.instance().slice());
             let profile = gpu.profile(listed.profile_id);
             SliceView {
                 gpu_uuid: &gpu.uuid,
                 gpu_index: gpu.index,
                 gpu_instance: Some(listed.id),
-                compute_instance: slices.iter().find_map(|s| s.compute_instance),
-                mig_uuid: slices.iter().find_map(|s| s.mig_uuid.as_deref()),
+                compute_instance: slice.and_then(|s| s.compute_instance),
+                mig_uuid: slice.and_then(|s| s.mig_uuid.as_deref()),
                 profile: Some(profile.map_or(listed.profile_id.to_string(), |p| p.name.clone())),
                 placement: Some(listed.placement),
                 state: Some(self.state_at(gpu, listed.placement)),
@@ -178,8 +175,8 @@ impl Inventory {
 
     fn whole<'a>(&'a self, gpu: &'a Gpu, entries: &'a [Entry]) -> SliceView<'a> {
         let here = entries.iter().filter(|entry| {
-            let resource = &entry.instance().resource;
-            resource.mig_slice().is_none() && *resource.gpu_uuid() == gpu.uuid
+            let instance = entry.instance();
+            instance.slice().is_none() && *instance.resource.gpu_uuid() == gpu.uuid
         });
         let here: Vec<&Entry> = here.collect();
         let damaged = self.is_damaged(gpu, WHOLE_GPU).then_some("quarantined");
@@ -208,16 +205,16 @@ fn state_of(entry: Option<&Entry>) -> Option<&'static str> {
     })
 }
 
-/// A slice for seats that takes one more as long as it has room.
+/// A slice with seats, which takes one more as long as it has room.
 #[derive(Debug)]
 pub(crate) struct SeatSlice<'a> {
     /// The record of the slice.
     pub instance: &'a Instance,
     /// The slice.
     pub slice: &'a Slice,
-    /// The terms of its seats.
-    pub seats: Seats,
-    /// The holders of its seats. The name is empty if no container has a seat, or if its record cannot be read.
+    /// The level of its seats.
+    pub level: Level,
+    /// The holders of its seats. The name is empty if the record cannot be read.
     pub holders: Vec<String>,
     /// The memory that they have booked, in MiB.
     pub booked_mib: u64,
@@ -226,13 +223,14 @@ pub(crate) struct SeatSlice<'a> {
 }
 
 impl Inventory {
-    /// Returns the leases on an instance and on those that lie on it.
-    pub(crate) fn leases_in(&self, id: &InstanceId) -> impl Iterator<Item = &Held> {
-        let is_in = move |i: &Instance| i.id == *id || i.parent.as_ref() == Some(id);
-        self.leases.iter().filter(move |held| is_in(&held.instance))
+    /// Returns the leases on an instance.
+    pub(crate) fn leases_on(&self, id: &InstanceId) -> impl Iterator<Item = &Held> {
+        self.leases
+            .iter()
+            .filter(move |held| held.instance.id == *id)
     }
 
-    /// Returns the slices for seats, except those that are on their way out.
+    /// Returns the slices with seats, except those that are on their way out.
     pub(crate) fn seat_slices(&self) -> Vec<SeatSlice<'_>> {
         let slice = |instance| self.seat_slice(instance);
         self.instances().filter_map(slice).collect()
@@ -240,38 +238,28 @@ impl Inventory {
 
     fn seat_slice<'a>(&'a self, instance: &'a Instance) -> Option<SeatSlice<'a>> {
         let slice = instance.slice()?;
-        let seats = slice.seats?;
-        let is_in = |i: &Instance| i.id == instance.id || i.parent.as_ref() == Some(&instance.id);
         let stays = |held: &&Held| held.lease.state != LeaseState::Releasing;
-        let peer = self.leases_in(&instance.id).find(stays)?;
+        let peer = self.leases_on(&instance.id).find(stays)?;
+        let level = peer.lease.level()?;
         let is_whole = [InstanceState::Creating, InstanceState::Ready].contains(&instance.state);
         if !is_whole {
             return None;
         }
         let (mut holders, mut booked_mib) = (Vec::new(), 0);
-        for held in self.leases_in(&instance.id) {
+        for held in self.leases_on(&instance.id) {
             holders.push(held.lease.holder.shown());
-            booked_mib += held
-                .lease
-                .share()
-                .map_or(seats.memory_mib, |s| s.booked_mib);
+            booked_mib += held.lease.share()?.booked_mib;
         }
-        // A daemon books until it has ended, and the name of an unreadable record tells how much.
-        let alone = self.unleased.iter().filter(|i| is_in(i));
-        let alone = alone.filter_map(|i| Some(i.resource.daemon()?.booked_mib));
-        let unread = self.damaged.iter().filter_map(|unread| {
-            let (id, booked) = unread.share.as_ref()?;
-            let is_its = *id == instance.id || unread.parent.as_ref() == Some(&instance.id);
-            is_its.then_some(*booked)
-        });
-        for booked in alone.chain(unread) {
+        // The name of an unreadable record tells how much it books.
+        let unread = self.damaged.iter().filter_map(|d| d.share.as_ref());
+        for share in unread.filter(|share| share.instance == instance.id) {
             holders.push(String::new());
-            booked_mib += booked;
+            booked_mib += share.booked_mib?;
         }
         Some(SeatSlice {
             instance,
             slice,
-            seats,
+            level,
             holders,
             booked_mib,
             peer,
@@ -289,7 +277,7 @@ mod tests {
     };
 
     fn held(resource: Resource, holder: Holder) -> Held {
-        let id = format!("{}-{}", holder.name(), resource.kind());
+        let id = format!("{}-{resource}", holder.name());
         let boot_id = BootId::new("boot".to_owned());
         Held {
             lease: Lease {
@@ -311,7 +299,6 @@ mod tests {
                 namespaces: None,
                 cgroups: Vec::new(),
                 shared_in: None,
-                limit: None,
             },
             instance: Instance {
                 id: InstanceId::new(id),
@@ -320,7 +307,6 @@ mod tests {
                 origin: Origin::Ours,
                 state: InstanceState::Ready,
                 resource,
-                parent: None,
                 layout: None,
                 operation: None,
                 planned: false,
@@ -336,11 +322,11 @@ mod tests {
             gpu_index: 0,
             gpu_minor: 0,
             placement: Placement { start: 0, size: 1 },
+            memory_mib: 9_984,
             gpu_instance,
             compute_instance: gpu_instance,
             mig_uuid: None,
             emptied: false,
-            seats: None,
         })
     }
 

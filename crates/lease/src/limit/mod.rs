@@ -12,7 +12,7 @@ use crate::gpu::{DriverError, FUNCTION_NOT_FOUND, LimitMemory, MemoryLimits, Que
 use crate::gpu::{NOT_FOUND, NOT_SUPPORTED};
 use crate::model::{ChangedLimit, GpuUuid};
 use crate::process;
-use crate::store::{Held, Limit, LimitedCgroup};
+use crate::store::{Enforcement, Held, Limit, LimitedCgroup, Share};
 use std::path::Path;
 
 /// The place of the hierarchy, which the driver expects.
@@ -100,7 +100,7 @@ pub(crate) fn changed(driver: &impl Queries, held: &Held) -> Result<Option<Chang
         told_mib,
         share_mib: share.memory_mib,
     };
-    let Some(Limit::Set(limited)) = &held.lease.limit else {
+    let Enforcement::Driver(Some(Limit::Set(limited))) = &share.enforcement else {
         return Ok(Some(changed(0)));
     };
     let is_over = || held.lease.init.is_none_or(|init| !process::is_alive(&init));
@@ -126,14 +126,19 @@ pub(crate) fn changed(driver: &impl Queries, held: &Held) -> Result<Option<Chang
 /// # Errors
 /// The container has left that cgroup, or the driver does not take the limit.
 pub(crate) fn set_back(driver: &impl LimitMemory, held: &Held) -> Result<()> {
-    let (Some(share), Some(Limit::Set(limited))) = (held.lease.share(), &held.lease.limit) else {
+    let Some(Share {
+        memory_mib,
+        enforcement: Enforcement::Driver(Some(Limit::Set(limited))),
+        ..
+    }) = held.lease.share()
+    else {
         return Err(
             Error::new("no cgroup of the container is on record").hint("restart the container")
         );
     };
     let dir = cgroup::find(Path::new(ROOT), limited, held.lease.init.as_ref())?;
     let gpu = held.instance.resource.gpu_uuid();
-    set_on(driver, gpu, (&dir, share.memory_mib))
+    set_on(driver, gpu, (&dir, *memory_mib))
 }
 
 /// Returns the error for an answer of the driver, with the way out where that is another level.

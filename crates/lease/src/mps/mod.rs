@@ -1,14 +1,14 @@
 //! The MPS daemon of one container: NVIDIA's control program, its directories, its cgroup and its limit.
 //!
 //! ```text
-//! <state>/mps/<instance>/pipes     CUDA_MPS_PIPE_DIRECTORY: the daemon's sockets, for root alone
-//! <state>/mps/<instance>/door      nothing but a hard link to pipes/control: the container's /tmp/nvidia-mps
-//! <state>/mps/<instance>/logs      CUDA_MPS_LOG_DIRECTORY
-//! <cgroup mount>/runmig-mps-<instance>, in each hierarchy
+//! <state>/mps/<lease>/pipes     CUDA_MPS_PIPE_DIRECTORY: the daemon's sockets, for root alone
+//! <state>/mps/<lease>/door      nothing but a hard link to pipes/control: the container's /tmp/nvidia-mps
+//! <state>/mps/<lease>/logs      CUDA_MPS_LOG_DIRECTORY
+//! <cgroup mount>/runmig-mps-<lease>, in each hierarchy
 //! ```
 //!
 //! A client needs `control` alone. Through `control_privileged`, root of a container could raise the limit. The
-//! names carry the id of the instance, so the name of a record is enough to end the daemon.
+//! names carry the id of the lease, so the name of its record is enough to end the daemon.
 
 mod cgroup;
 mod launch;
@@ -21,7 +21,7 @@ pub(crate) use program::{Program, find, place};
 pub(crate) use running::{Patience, Talks};
 pub(crate) use server::{Order, cut_logs, end, homes, is_there, start};
 
-use crate::model::InstanceId;
+use crate::model::LeaseId;
 use std::path::{Path, PathBuf};
 
 /// The first part of the names of cgroups.
@@ -38,22 +38,17 @@ pub(crate) struct Home {
 }
 
 impl Home {
-    /// Returns the names of the daemon of an instance.
-    pub(crate) fn of(state_dir: &Path, instance: &InstanceId) -> Home {
+    /// Returns the names of the daemon of a lease.
+    pub(crate) fn of(state_dir: &Path, lease: &LeaseId) -> Home {
         Home {
-            folder: state_dir.join("mps").join(instance.as_str()),
-            cgroup: format!("{PREFIX}{instance}"),
+            folder: state_dir.join("mps").join(lease.as_str()),
+            cgroup: format!("{PREFIX}{lease}"),
         }
     }
 
-    /// Returns the path of its cgroup, as `/proc/PID/cgroup` shows it.
-    pub(crate) fn cgroup_path(&self) -> String {
-        format!("/{}", self.cgroup)
-    }
-
-    /// Returns the same for the daemon of an instance.
-    pub(crate) fn cgroup_path_of(instance: &InstanceId) -> String {
-        Home::of(Path::new(""), instance).cgroup_path()
+    /// Returns the path of the cgroup of a lease's daemon, as `/proc/PID/cgroup` shows it.
+    pub(crate) fn cgroup_path_of(lease: &LeaseId) -> String {
+        format!("/{PREFIX}{lease}")
     }
 
     /// Returns the directory that the container gets.
@@ -73,7 +68,7 @@ impl Home {
 /// Returns the reason for which no daemon can listen below a state directory, if there is one.
 pub(crate) fn socket_obstacle(state_dir: &Path) -> Option<String> {
     // An id has 32 digits.
-    let longest = Home::of(state_dir, &InstanceId::new("0".repeat(32)));
+    let longest = Home::of(state_dir, &LeaseId::new("0".repeat(32)));
     let longest = longest.pipes().join("control_privileged");
     let bytes = longest.as_os_str().len();
     (bytes > MAX_SOCKET_PATH).then(|| {

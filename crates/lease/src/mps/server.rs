@@ -8,7 +8,7 @@ use super::running;
 use crate::effect;
 use crate::error::{Context, Error, Result, printable};
 use crate::files;
-use crate::model::{InstanceId, Process};
+use crate::model::{LeaseId, Process};
 use std::ffi::CString;
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
@@ -258,12 +258,12 @@ pub(crate) fn end(home: &Home, goes_on: bool) -> Result<Option<String>> {
     }
 }
 
-/// Returns the instances that have directories below a state directory.
-pub(crate) fn homes(state_dir: &Path) -> Vec<InstanceId> {
+/// Returns the leases that have directories below a state directory.
+pub(crate) fn homes(state_dir: &Path) -> Vec<LeaseId> {
     let entries = std::fs::read_dir(state_dir.join("mps"));
     let names = entries.into_iter().flatten().flatten();
     let names = names.filter_map(|entry| entry.file_name().into_string().ok());
-    names.map(InstanceId::new).collect()
+    names.map(LeaseId::new).collect()
 }
 
 /// The time in which a killed daemon ends as a rule. It takes about 50 ms, and on a busy machine many times that: a daemon

@@ -14,7 +14,7 @@ use crate::error::{Error, printable};
 use crate::events::{Event, EventSeconds, EventType, Writer};
 use crate::gpu::{DriverError, Listener, Reason};
 use crate::model::BootId;
-use crate::store::{Damaged, Entry, Held, Holder, Instance, Lease, Resource};
+use crate::store::{Damaged, Entry, Held, Holder, Instance, Lease};
 use crate::view::LeaseView;
 use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
@@ -185,14 +185,19 @@ impl Observer {
         }
     }
 
-    /// Hears that one more try to destroy an instance begins.
-    pub(crate) fn retried(&self, instance: &Instance) {
-        self.count(Counter::DestroyRetries(resource_kind(instance)));
+    /// Hears that one more try to destroy an instance, or to end a daemon, begins.
+    pub(crate) fn retried(&self, kind: ResourceKind) {
+        self.count(Counter::DestroyRetries(kind));
     }
 
-    /// Hears that an instance could not be destroyed, for the first time.
-    pub(crate) fn quarantined(&self, lease: Option<&Lease>, instance: &Instance, error: &Error) {
-        self.count(Counter::Quarantines(resource_kind(instance)));
+    /// Hears that an instance could not be destroyed, or a daemon not ended, for the first time.
+    pub(crate) fn quarantined(
+        &self,
+        kind: ResourceKind,
+        (lease, instance): (Option<&Lease>, &Instance),
+        error: &Error,
+    ) {
+        self.count(Counter::Quarantines(kind));
         self.flush();
         self.write(Event {
             error: Some(error.line()),
@@ -200,9 +205,9 @@ impl Observer {
         });
     }
 
-    /// Hears that a quarantined instance is destroyed.
-    pub(crate) fn recovered(&self, instance: &Instance) {
-        self.write(of(EventType::Recovered, None, instance));
+    /// Hears that a quarantined instance is destroyed, or the quarantined daemon of a lease has ended.
+    pub(crate) fn recovered(&self, lease: Option<&Lease>, instance: &Instance) {
+        self.write(of(EventType::Recovered, lease, instance));
     }
 
     /// Hears that runmig ends a record that cannot be read.
@@ -328,20 +333,10 @@ fn seconds(times: [Option<Duration>; 4]) -> EventSeconds {
 }
 
 fn portion_kind(instance: &Instance, has_share: bool) -> LeaseKind {
-    let resource = &instance.resource;
-    let is_share = has_share || resource.daemon().is_some();
-    match (resource.mig_slice(), is_share) {
+    match (instance.slice(), has_share) {
         (Some(_), true) => LeaseKind::Seat,
         (Some(_), false) => LeaseKind::Slice,
         (None, true) => LeaseKind::Share,
         (None, false) => LeaseKind::Gpu,
-    }
-}
-
-fn resource_kind(instance: &Instance) -> ResourceKind {
-    match &instance.resource {
-        Resource::Mig(_) => ResourceKind::Mig,
-        Resource::Mps(_) => ResourceKind::Mps,
-        Resource::Gpu(_) => ResourceKind::Gpu,
     }
 }

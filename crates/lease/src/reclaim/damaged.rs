@@ -4,6 +4,7 @@
 //! the operator. gc releases a record whose name says that no container has it.
 //! The driver shows the resource that a name tells.
 
+use super::daemon;
 use super::earlier_boot;
 use super::finding::{Outcome, Patience};
 use super::holder;
@@ -13,11 +14,11 @@ use crate::context::LeaseContext;
 use crate::draft;
 use crate::error::{self, Error, Result};
 use crate::gpu::Queries;
-use crate::model::{LeaseId, Level, ListedInstance};
-use crate::mps::{self, Home};
+use crate::model::{LeaseId, ListedInstance};
+use crate::mps;
 use crate::store::{
-    Damaged, DamagedName, Instance, InstanceName, InstanceState, Key, Kind, Lease, LeaseState,
-    Ledger, MpsDaemon, Origin, Place, Resource, Seats, Slice, WholeGpu,
+    Damaged, DamagedName, Instance, InstanceState, Key, Kind, Lease, LeaseState, Ledger, Origin,
+    Place, Resource, Slice, WholeGpu,
 };
 use std::path::Path;
 
@@ -89,22 +90,30 @@ pub(crate) fn release_damaged(
         Some(lease) => holder::after_release(context, lease),
         None => Ok(()),
     };
-    let released = take_over(context, damaged).and_then(|instance| match instance {
+    let ended = known(damaged).and_then(|()| end_daemon(context, damaged));
+    let released = ended.and_then(|()| match take_over(context, damaged)? {
         Some(instance) => {
             release::release_instance_unless(context, &instance, patience, |_| None).map(drop)
         }
-        None => {
-            let parent = damaged.instance().and_then(|name| name.parent.as_ref());
-            release::end_parent(context, (parent, None), patience)
-        }
+        None => Ok(()),
     });
     error::all([released, restored])
+}
+
+/// Ends the MPS daemon that the lease may have. If it does not end, the records stay.
+fn end_daemon(context: &LeaseContext<'_>, damaged: &Damaged) -> Result<()> {
+    let Some(name) = damaged.share() else {
+        return Ok(());
+    };
+    match mps::end(&daemon::home(context, &name.lease), false)? {
+        None => Ok(()),
+        Some(left) => Err(Error::new(format!("{left} of the MPS daemon does not end"))),
+    }
 }
 
 /// Replaces damaged records by one of the instance alone. Returns none if there is no instance to destroy;
 /// then it removes the records.
 fn take_over(context: &LeaseContext<'_>, damaged: &Damaged) -> Result<Option<Instance>> {
-    known(damaged)?;
     let place = damaged.place();
     let ends_instance =
         damaged.boot_id() == Some(&context.boot_id) && damaged.origin() != Origin::Administrator;
@@ -163,7 +172,6 @@ fn rebuilt(context: &LeaseContext<'_>, damaged: &Damaged, resource: Resource) ->
     Ok(match damaged.instance() {
         Some(name) => Instance {
             id: name.instance.clone(),
-            parent: name.parent.clone(),
             ..new
         },
         None => new,
@@ -253,9 +261,6 @@ fn over(
     context: &LeaseContext<'_>,
     damaged: &Damaged,
 ) -> Result<std::result::Result<String, String>> {
-    if damaged.is_nobodys() && has_other_users(context, damaged)? {
-        return Ok(Err("its record is damaged, and seats are on it".to_owned()));
-    }
     if damaged.is_nobodys() {
         let why = "its record is damaged, and no container has it";
         return Ok(Ok(why.to_owned()));
@@ -286,7 +291,7 @@ fn over(
             let is_anothers = damaged.origin() == Origin::Ours
                 && damaged.booked_mib().is_none()
                 && (is_anothers_place(context, damaged)? || is_held_alone(context, damaged)?);
-            !is_anothers && is_there(context, &driver, damaged, place)?
+            !is_anothers && is_there(&driver, damaged, place)?
         }
     };
     if !is_there {
@@ -301,7 +306,7 @@ fn over(
     )))
 }
 
-/// Returns whether a child or another lease names the instance.
+/// Returns whether another lease names the instance.
 fn has_other_users(context: &LeaseContext<'_>, damaged: &Damaged) -> Result<bool> {
     let Some(instance) = damaged.instance() else {
         return Ok(false);
@@ -310,7 +315,7 @@ fn has_other_users(context: &LeaseContext<'_>, damaged: &Damaged) -> Result<bool
     let mut others = leases
         .iter()
         .filter(|l| Some(l.lease.as_str()) != damaged.id());
-    Ok(others.next().is_some() || context.store.has_children(&instance.instance)?)
+    Ok(others.next().is_some())
 }
 
 /// Returns whether a readable lease has the instance for its container alone. The other leases of a pod's or claim's
@@ -336,11 +341,7 @@ fn is_anothers_place(context: &LeaseContext<'_>, damaged: &Damaged) -> Result<bo
     let mut others = instances
         .iter()
         .filter(|i| Some(i.instance.as_str()) != own);
-    let excludes = |other: &InstanceName| match damaged.instance() {
-        Some(name) => name.excludes(other),
-        None => other.place.overlaps(place),
-    };
-    Ok(others.any(excludes))
+    Ok(others.any(|other| other.place.overlaps(place)))
 }
 
 /// Fails for a file that runmig did not name.
@@ -363,47 +364,13 @@ pub(super) fn resource(
     place: &Place,
 ) -> Result<Option<Resource>> {
     Ok(match damaged.instance().map(|name| name.kind) {
-        Some(Kind::Gpu) => gpu_of(context, place, None)?.map(Resource::Gpu),
-        Some(Kind::Mps) => daemon_of(context, damaged, place)?.map(Resource::Mps),
-        _ => slice_of(context, damaged, place)?.map(Resource::Mig),
+        Some(Kind::Gpu) => gpu_of(context, place)?.map(Resource::Gpu),
+        _ => slice_of(context, place)?.map(Resource::Mig),
     })
 }
 
-/// Returns the MPS daemon of which something is left under the name of its instance.
-fn daemon_of(
-    context: &LeaseContext<'_>,
-    damaged: &Damaged,
-    place: &Place,
-) -> Result<Option<MpsDaemon>> {
-    if !is_daemon_there(context, damaged)? {
-        return Ok(None);
-    }
-    let level = Some(Level::Mps);
-    // The daemon ends even if the driver fails, or no longer shows its GPU.
-    let gpu = gpu_of(context, place, level).ok().flatten();
-    let gpu = gpu.unwrap_or_else(|| WholeGpu::lost(place, level));
-    Ok(Some(MpsDaemon {
-        gpu,
-        limit_mib: 0,
-        booked_mib: damaged
-            .instance()
-            .and_then(|i| i.booked_mib)
-            .unwrap_or_default(),
-        process: None,
-        restarts: 0,
-        slice: None,
-    }))
-}
-
-fn is_daemon_there(context: &LeaseContext<'_>, damaged: &Damaged) -> Result<bool> {
-    match damaged.instance().filter(|name| name.kind == Kind::Mps) {
-        Some(name) => mps::is_there(&Home::of(&context.config.state_dir, &name.instance)),
-        None => Ok(false),
-    }
-}
-
 /// Returns the slice that the driver shows at a named place.
-fn slice_of(context: &LeaseContext<'_>, damaged: &Damaged, place: &Place) -> Result<Option<Slice>> {
+fn slice_of(context: &LeaseContext<'_>, place: &Place) -> Result<Option<Slice>> {
     let _lock = context
         .store
         .lock_gpu(&place.gpu_uuid, "release of a damaged lease")?;
@@ -434,44 +401,28 @@ fn slice_of(context: &LeaseContext<'_>, damaged: &Damaged, place: &Place) -> Res
         gpu_index: label.index,
         gpu_minor: label.minor,
         placement: place.placement,
+        memory_mib: 0,
         gpu_instance: Some(instance.id),
         compute_instance: ci,
         mig_uuid: ci.map(uuid).transpose()?,
         emptied: false,
-        // The name of its record says so too.
-        seats: (damaged.instance())
-            .filter(|name| name.has_seats)
-            .map(|_| Seats {
-                level: Level::None,
-                memory_mib: 0,
-            }),
     }))
 }
 
 /// Returns whether the driver shows the resource at its place. A whole GPU counts as there.
-pub(super) fn is_there(
-    context: &LeaseContext<'_>,
-    driver: &impl Queries,
-    damaged: &Damaged,
-    place: &Place,
-) -> Result<bool> {
+pub(super) fn is_there(driver: &impl Queries, damaged: &Damaged, place: &Place) -> Result<bool> {
     match damaged.instance().map(|name| name.kind) {
         Some(Kind::Gpu) => Ok(true),
-        Some(Kind::Mps) => is_daemon_there(context, damaged),
         _ => Ok(at_its_place(driver, place)?.is_some()),
     }
 }
 
 /// Returns the named GPU, if the driver shows it. The record lives as long as its release, so it has no use
 /// for the memory.
-fn gpu_of(
-    context: &LeaseContext<'_>,
-    place: &Place,
-    level: Option<Level>,
-) -> Result<Option<WholeGpu>> {
+fn gpu_of(context: &LeaseContext<'_>, place: &Place) -> Result<Option<WholeGpu>> {
     let gpus = context.driver().snapshot()?.gpus;
     let gpu = gpus.into_iter().find(|g| g.uuid == place.gpu_uuid);
-    Ok(gpu.map(|gpu| WholeGpu::of(&gpu, 0, level)))
+    Ok(gpu.map(|gpu| WholeGpu::of(&gpu, 0)))
 }
 
 fn at_its_place(driver: &impl Queries, place: &Place) -> Result<Option<ListedInstance>> {

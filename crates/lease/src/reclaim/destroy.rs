@@ -1,15 +1,16 @@
-//! The only path that destroys an instance. It locates the instance, destroys it, and confirms with the
-//! driver that it is gone.
+//! The only path that ends a lease's daemon and destroys an instance. It locates the instance, destroys it, and
+//! confirms with the driver that it is gone.
 
+use super::daemon;
 use super::finding::Patience;
 use crate::context::LeaseContext;
+use crate::counters::ResourceKind;
 use crate::error::{Error, Result};
 use crate::gpu::{DriverError, Metered, Mig, Queries, nodes};
 use crate::idle;
-use crate::model::{InstanceId, ListedInstance};
-use crate::mps::{self, Home};
-use crate::process::{self, Holders, Host};
-use crate::store::{Instance, InstanceState, Lease, LeaseName, Resource, Slice};
+use crate::model::ListedInstance;
+use crate::process::{self, Holders};
+use crate::store::{Attempt, Instance, InstanceState, Lease, LeaseName, Resource, Slice};
 use std::time::{Duration, Instant};
 
 /// The longest time between two tries to destroy an instance that is in use.
@@ -25,6 +26,26 @@ pub(crate) struct Target<'a> {
     pub begun: Instant,
 }
 
+impl Target<'_> {
+    /// Tells that the lease is gone, whose release began as the target says.
+    pub(super) fn released(&self, context: &LeaseContext<'_>) {
+        let Some(lease) = self.lease else {
+            return;
+        };
+        context.observer.released(lease, self.instance, self.begun);
+        if lease.attempt().is_some() {
+            context.observer.recovered(Some(lease), self.instance);
+        }
+    }
+
+    /// Returns the failed attempts to end the instance, or the MPS daemon before it.
+    pub(super) fn attempt(&self) -> Option<&Attempt> {
+        self.instance
+            .attempt()
+            .or(self.lease.and_then(Lease::attempt))
+    }
+}
+
 /// The outcome of a destroy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
@@ -34,16 +55,21 @@ pub(crate) enum Ended {
     Elsewhere,
 }
 
-/// Destroys an instance on record, unless it outlives the lease: another lease names it. An administrator's
-/// instance stays, and only its records may go.
+/// Ends the MPS daemon of a lease, then destroys its instance on record, unless that outlives the lease: another
+/// lease names it. An administrator's instance stays, and only its records may go.
 pub(crate) fn destroy_instance(
     context: &LeaseContext<'_>,
     target: Target<'_>,
     patience: Patience,
 ) -> Result<Ended> {
     let instance = target.instance;
-    if instance.boot_id != context.boot_id || instance.outlives_leases() {
-        remove_home_of_earlier_boot(context, instance);
+    let daemon = target.lease.filter(|lease| lease.daemon().is_some());
+    if instance.boot_id != context.boot_id {
+        // Only a state directory on a disk still has its directories.
+        daemon.inspect(|lease| daemon::remove_home(context, &lease.id));
+        return end_record(context, target);
+    }
+    if instance.outlives_leases() && daemon.is_none() {
         return end_record(context, target);
     }
     let end = Instant::now() + patience.0;
@@ -53,7 +79,7 @@ pub(crate) fn destroy_instance(
         match try_destroy(context, target, &mut session)? {
             Ok(ended) => return Ok(ended),
             Err(refusal) if refusal.may_pass() && Instant::now() + gap < end => {
-                context.observer.retried(instance);
+                context.observer.retried(refusal.of(instance));
                 crate::effect::pause(gap);
                 gap = (gap * 2).min(MAX_GAP);
                 if Instant::now() + gap >= end {
@@ -71,7 +97,7 @@ pub(crate) fn destroy_instance(
 enum Refusal {
     /// The driver's.
     Driver(DriverError),
-    /// A process of the instance lives on after a SIGKILL.
+    /// A process of the MPS daemon lives on after a SIGKILL.
     Lives(Error),
 }
 
@@ -80,6 +106,14 @@ impl Refusal {
         match self {
             Refusal::Driver(e) => e.is_in_use(),
             Refusal::Lives(_) => true,
+        }
+    }
+
+    /// Returns the kind that refuses to end.
+    fn of(&self, instance: &Instance) -> ResourceKind {
+        match self {
+            Refusal::Driver(_) => ResourceKind::of(&instance.resource),
+            Refusal::Lives(_) => ResourceKind::Mps,
         }
     }
 }
@@ -93,6 +127,11 @@ fn try_destroy<'a>(
     let gpu = target.instance.resource.gpu_uuid();
     let by = target.lease.map_or("an instance", |l| l.holder.name());
     let _lock = context.store.lock_gpu(gpu, &format!("release of {by}"))?;
+    if let Some(lease) = target.lease
+        && let Some(lives) = daemon::end(context, lease, &target.instance.resource)?
+    {
+        return Ok(Err(Refusal::Lives(lives)));
+    }
     // Another process may have released it while this one waited for the GPU.
     let Some(instance) = context.store.instance_now(target.instance)? else {
         return Ok(Ok(end_record(context, target)?));
@@ -132,48 +171,12 @@ fn try_destroy<'a>(
         }
         // A GPU stays. Only its records go.
         Resource::Gpu(_) => Ok(()),
-        Resource::Mps(_) => end_daemon(context, &instance)?,
     };
     Ok(destroyed.map(|()| Ended::Gone))
 }
 
-/// Removes the directories of an MPS daemon of an earlier boot. Only a state directory on a disk still has them.
-pub(crate) fn remove_home_of_earlier_boot(context: &LeaseContext<'_>, instance: &Instance) {
-    if instance.resource.daemon().is_some() {
-        remove_home(context, &instance.id);
-    }
-}
-
-/// Ends an MPS daemon of which only the id of its instance is known.
-pub(crate) fn remove_home(context: &LeaseContext<'_>, instance: &InstanceId) {
-    match mps::end(&Home::of(&context.config.state_dir, instance), false) {
-        Ok(None) => {}
-        Ok(Some(left)) => tracing::warn!("{left} of MPS daemon {instance} does not end"),
-        Err(e) => tracing::warn!("{}", e.line()),
-    }
-}
-
-/// Ends an MPS daemon with its server, its cgroup and its directories.
-fn end_daemon(
-    context: &LeaseContext<'_>,
-    instance: &Instance,
-) -> Result<std::result::Result<(), Refusal>> {
-    let home = Home::of(&context.config.state_dir, &instance.id);
-    Ok(match mps::end(&home, false)? {
-        None => Ok(()),
-        Some(left) => Err(Refusal::Lives(Error::new(format!(
-            "{left} of the {} does not end",
-            instance.resource
-        )))),
-    })
-}
-
 /// Returns whether the resource of an instance exists, and is the one on record.
-pub(crate) fn exists(
-    context: &LeaseContext<'_>,
-    driver: &impl Queries,
-    instance: &Instance,
-) -> Result<bool> {
+pub(crate) fn exists(driver: &impl Queries, instance: &Instance) -> Result<bool> {
     match &instance.resource {
         Resource::Mig(slice) => Ok(locate(driver, slice)?.is_some()),
         Resource::Gpu(_) => {
@@ -185,7 +188,6 @@ pub(crate) fn exists(
                 _ => Ok(is_there),
             }
         }
-        Resource::Mps(_) => mps::is_there(&Home::of(&context.config.state_dir, &instance.id)),
     }
 }
 
@@ -308,7 +310,7 @@ fn compute_instance(slice: &Slice, instance: &ListedInstance) -> Option<u32> {
     }
 }
 
-/// Ends the lease alone if another lease or a child names its instance. The instance ends with the last, and the
+/// Ends the lease alone if another lease names its instance. The instance ends with the last, and the
 /// ledger's lock decides which lease is the last.
 fn end_record(context: &LeaseContext<'_>, target: Target<'_>) -> Result<Ended> {
     let ledger = context.store.lock("release")?;
@@ -320,10 +322,8 @@ fn end_record(context: &LeaseContext<'_>, target: Target<'_>) -> Result<Ended> {
     let lease = target.lease.filter(|_| has_others);
     let released = lease.map(|lease| ledger.remove_lease(lease)).transpose()?;
     drop(ledger);
-    if let (Some(lease), Some(true)) = (lease, released) {
-        context
-            .observer
-            .released(lease, target.instance, target.begun);
+    if released == Some(true) {
+        target.released(context);
     }
     Ok(match is_on_record && !has_others {
         true => Ended::Gone,
@@ -331,7 +331,7 @@ fn end_record(context: &LeaseContext<'_>, target: Target<'_>) -> Result<Ended> {
     })
 }
 
-/// Returns whether a child or a lease other than this one names the instance. The caller has the ledger's lock.
+/// Returns whether a lease other than this one names the instance. The caller has the ledger's lock.
 pub(crate) fn has_other_users(
     context: &LeaseContext<'_>,
     instance: &Instance,
@@ -339,18 +339,11 @@ pub(crate) fn has_other_users(
 ) -> Result<bool> {
     let leases = context.store.leases_on(&instance.id)?;
     let is_other = |name: &LeaseName| than.is_none_or(|l| l.id != name.lease);
-    Ok(leases.iter().any(is_other) || context.store.has_children(&instance.id)?)
+    Ok(leases.iter().any(is_other))
 }
 
-/// Returns the processes that have the instance's capabilities open, or a process of its MPS daemon.
+/// Returns the processes that have the instance's capabilities open.
 pub(crate) fn holders(context: &LeaseContext<'_>, instance: &Instance) -> Holders {
-    if instance.resource.daemon().is_some() {
-        let home = Home::of(&context.config.state_dir, &instance.id);
-        return match process::in_cgroup(&Host, &[home.cgroup_path()]) {
-            Ok(pid) => Holders::of(pid),
-            Err(e) => Holders::unseen(e.to_string()),
-        };
-    }
     let Some((slice, gi)) = instance.slice().and_then(|s| Some((s, s.gpu_instance?))) else {
         return Holders::default();
     };

@@ -2,10 +2,10 @@
 //! nothing and confirms nothing. A kill half way only leaves some leases for the next collection.
 
 use super::finding::{Finding, Outcome};
-use super::{destroy, holder};
+use super::{daemon, holder};
 use crate::context::LeaseContext;
 use crate::error::{self, Error, Result};
-use crate::store::{Damaged, Entry, Kind};
+use crate::store::{Damaged, Entry};
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
@@ -56,8 +56,10 @@ fn restore_and_remove(context: &LeaseContext<'_>, entries: &[Entry]) -> Vec<Done
         None => Ok(()),
     });
     let restored: Vec<Result<()>> = restored.collect();
-    for entry in entries {
-        destroy::remove_home_of_earlier_boot(context, entry.instance());
+    // Only a state directory on a disk still has the directories of their daemons.
+    let leases = entries.iter().filter_map(Entry::lease);
+    for lease in leases.filter(|lease| lease.daemon().is_some()) {
+        daemon::remove_home(context, &lease.id);
     }
     let store = &context.store;
     let records = entries.iter().map(|entry| Records {
@@ -114,9 +116,8 @@ pub(super) fn strike_off_damaged(
     let done = match dry_run {
         true => damaged.iter().map(|_| Done::default()).collect(),
         false => {
-            let daemons = damaged.iter().filter_map(Damaged::instance);
-            for daemon in daemons.filter(|name| name.kind == Kind::Mps) {
-                destroy::remove_home(context, &daemon.instance);
+            for lease in damaged.iter().filter_map(Damaged::share) {
+                daemon::remove_home(context, &lease.lease);
             }
             let records = damaged.iter().map(|d| Records {
                 lease: context.store.lease_file_of(d),

@@ -2,8 +2,8 @@
 
 use crate::error::Error;
 use crate::idle;
-use crate::store::{Damaged, Entry, Instance};
-use std::time::{Duration, Instant};
+use crate::store::{Attempt, Damaged, Entry, Instance};
+use std::time::Duration;
 
 /// The judgement of `gc` on one lease, or on an instance without one.
 #[derive(Debug)]
@@ -80,17 +80,12 @@ impl Patience {
     /// Allows one try, for callers that have other things to do.
     pub const NONE: Patience = Patience(Duration::ZERO);
 
-    /// Returns the patience for an instance: one try for one that was in use before.
-    pub fn with(instance: &Instance) -> Patience {
-        match instance.attempt() {
+    /// Returns the patience after earlier attempts: one try for what did not end before.
+    pub fn with(attempt: Option<&Attempt>) -> Patience {
+        match attempt {
             Some(_) => Patience::NONE,
             None => Patience::default(),
         }
-    }
-
-    /// Returns the rest of the patience of a release that began then.
-    pub(super) fn left(self, begun: Instant) -> Patience {
-        Patience(self.0.saturating_sub(begun.elapsed()))
     }
 
     /// Returns the patience for an idle slice. The processes of its last container may have been killed a

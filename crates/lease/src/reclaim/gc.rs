@@ -1,8 +1,8 @@
 //! Collects the leases that no process released.
 
 use super::claim;
+use super::daemon;
 use super::damaged;
-use super::destroy;
 use super::earlier_boot;
 use super::finding::Patience;
 use super::finding::{Collection, Finding, Outcome};
@@ -17,9 +17,9 @@ use crate::context::LeaseContext;
 use crate::counters::Actor;
 use crate::error::{Error, Result};
 use crate::idle;
-use crate::model::InstanceId;
-use crate::mps::{self, Home};
-use crate::store::{Entry, Held, Instance, InstanceState, Lease, LeaseState};
+use crate::model::LeaseId;
+use crate::mps;
+use crate::store::{Attempt, Entry, Held, Instance, Lease, LeaseState};
 use std::time::Instant;
 
 /// Collects every due lease, with patience, for an operator or a timer.
@@ -50,13 +50,7 @@ fn look_through(
     let listing = context.store.list()?;
     // Leases of an earlier boot go first and together. Even a large number of them does not delay the rest.
     let is_earlier = |e: &Entry| *e.boot_id() != context.boot_id;
-    // A slice with seats goes with the last of them, and all of an earlier boot go at once.
-    let parents = listing.parents.into_iter().map(Entry::Unleased);
-    let entries = listing
-        .entries
-        .into_iter()
-        .chain(parents.filter(is_earlier));
-    let (earlier, entries): (Vec<_>, Vec<_>) = entries.partition(is_earlier);
+    let (earlier, entries): (Vec<_>, Vec<_>) = listing.entries.into_iter().partition(is_earlier);
     let mut findings = earlier_boot::strike_off(context, earlier, dry_run);
     // All leases share one deadline. A machine full of slices in use takes no longer than one slice.
     let end = Instant::now() + patience.0;
@@ -95,13 +89,7 @@ fn remove_lost_homes(context: &LeaseContext<'_>) -> Result<()> {
         return Ok(());
     }
     let store = &context.store;
-    let is_lost = |id: &InstanceId| -> Result<bool> {
-        let is_known = store
-            .instance_names()?
-            .iter()
-            .any(|name| name.instance == *id);
-        Ok(!is_known && store.leases_on(id)?.is_empty())
-    };
+    let is_lost = |id: &LeaseId| -> Result<bool> { Ok(!store.is_on_record(id.as_str())?) };
     for id in homes {
         // The lock makes the answer final. Most daemons are on record, and need none.
         let is_over = is_lost(&id)? && {
@@ -110,7 +98,7 @@ fn remove_lost_homes(context: &LeaseContext<'_>) -> Result<()> {
         };
         if is_over {
             tracing::warn!("no record names MPS daemon {id}: it is ended");
-            destroy::remove_home(context, &id);
+            daemon::remove_home(context, &id);
         }
     }
     Ok(())
@@ -137,7 +125,7 @@ fn look_at_lease(
         }
     };
     let against = |now: &Lease| why_collect(context, held, now, all).err();
-    let released = release::release_unless(context, held, left(&held.instance, end), against);
+    let released = release::release_unless(context, held, left(held.attempt(), end), against);
     outcome(released, why)
 }
 
@@ -153,7 +141,7 @@ fn look_at_instance(
         Err(kept) => return Outcome::Kept(kept),
     };
     let against = |now: &Instance| why_destroy(context, now, all).err();
-    let patience = left(instance, end);
+    let patience = left(instance.attempt(), end);
     let released = release::release_instance_unless(context, instance, patience, against);
     outcome(released, why)
 }
@@ -195,7 +183,7 @@ fn why_collect(
     all: bool,
 ) -> std::result::Result<String, String> {
     if lease.state == LeaseState::Releasing {
-        return retry(&held.instance, all);
+        return retry(held.attempt(), all);
     }
     holder::withdrawal(context, lease)
 }
@@ -208,37 +196,22 @@ fn why_destroy(
 ) -> std::result::Result<String, String> {
     match instance.idle_since() {
         Some(_) => idle::is_over(context.config, instance),
-        None => match lost_lease(context, instance).or_else(|| layout::keeper(context, instance)) {
+        None => match layout::keeper(context, instance) {
             Some(kept) => Err(kept),
-            None => retry(instance, all),
+            None => retry(instance.attempt(), all),
         },
     }
 }
 
-/// Returns the reason to keep a daemon whose lease is gone although no release began: its container may live, and
-/// would go on without a limit.
-fn lost_lease(context: &LeaseContext<'_>, instance: &Instance) -> Option<String> {
-    instance.resource.daemon()?;
-    let is_at_work = instance.state == InstanceState::Ready;
-    let home = Home::of(&context.config.state_dir, &instance.id);
-    if !is_at_work || matches!(mps::is_there(&home), Ok(false)) {
-        return None;
-    }
-    Some(format!(
-        "its lease is lost, so whether its container lives is not known: when it is gone, migctl release {}",
-        instance.id
-    ))
-}
-
-fn retry(instance: &Instance, all: bool) -> std::result::Result<String, String> {
-    match all || is_due(instance) {
+fn retry(attempt: Option<&Attempt>, all: bool) -> std::result::Result<String, String> {
+    match all || is_due(attempt) {
         true => Ok("it was being released".to_owned()),
         false => Err("it is tried again later".to_owned()),
     }
 }
 
-fn left(instance: &Instance, end: Instant) -> Patience {
-    Patience(remaining(end).0.min(Patience::with(instance).0))
+fn left(attempt: Option<&Attempt>, end: Instant) -> Patience {
+    Patience(remaining(end).0.min(Patience::with(attempt).0))
 }
 
 fn remaining(end: Instant) -> Patience {

@@ -33,7 +33,7 @@ pub(super) fn look_at(
     dry_run: bool,
 ) -> Outcome {
     let kept = keeper(context, instance).unwrap_or_default();
-    match destroy::exists(context, driver, instance) {
+    match destroy::exists(driver, instance) {
         Ok(true) => return Outcome::Kept(kept),
         Ok(false) => {}
         Err(e) => return Outcome::Kept(format!("{kept}, and {}", e.line())),
@@ -99,8 +99,9 @@ pub(super) fn keep_idle(context: &LeaseContext<'_>, held: &Held, begun: Instant)
         return Ok(false);
     };
     // A slice of seats ends with the last of them.
-    let is_whole =
-        slice.seats.is_none() && slice.compute_instance.is_some() && slice.mig_uuid.is_some();
+    let is_whole = held.lease.share().is_none()
+        && slice.compute_instance.is_some()
+        && slice.mig_uuid.is_some();
     let keeps = !context.config.keep_idle.is_zero()
         && held.lease.boot_id == context.boot_id
         && !held.instance.outlives_leases()

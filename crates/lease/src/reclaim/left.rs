@@ -19,7 +19,7 @@ pub(crate) fn release_ended(context: &LeaseContext<'_>) -> Result<()> {
     let listing = context.store.list()?;
     let release = |entry: &Entry| match entry {
         Entry::Held(held) => match &held.lease.shared_in {
-            Some(mark) if store::is_mark(mark) && is_due(&held.instance) => {
+            Some(mark) if store::is_mark(mark) && is_due(held.attempt()) => {
                 release_dead(context, held).map(drop)
             }
             _ => Ok(()),
@@ -28,7 +28,7 @@ pub(crate) fn release_ended(context: &LeaseContext<'_>) -> Result<()> {
         Entry::Unleased(instance) => {
             let is_here = instance.boot_id == context.boot_id;
             let is_going = instance.idle_since().is_none() && !instance.is_of_layout();
-            match is_going && is_due(instance) && is_here {
+            match is_going && is_due(instance.attempt()) && is_here {
                 true => release_going(context, instance).map(drop),
                 false => Ok(()),
             }

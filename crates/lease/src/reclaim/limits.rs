@@ -1,5 +1,6 @@
 //! Sets back memory limits that others raised: those of running MPS servers, and those of cgroups in the driver.
 
+use super::daemon;
 use super::finding::{Finding, Outcome};
 use super::liveness;
 use crate::context::LeaseContext;
@@ -31,7 +32,7 @@ pub(super) fn set_back_raised(context: &LeaseContext<'_>, findings: &mut [Findin
                 true => would_set_back(context, held, talks),
                 false => set_back(context, held, talks),
             }
-        } else if held.level() == Some(Level::Driver) && is_ready(held) {
+        } else if held.lease.level() == Some(Level::Driver) && is_ready(held) {
             in_driver(context, &driver, held, dry_run)
         } else {
             continue;
@@ -52,7 +53,7 @@ fn begin(context: &LeaseContext<'_>) -> Result<Talks> {
 
 /// Returns whether the container of a lease lives with a daemon that may have a server.
 fn has_daemon(held: &Held) -> bool {
-    let daemon = held.instance.resource.daemon();
+    let daemon = held.lease.daemon().filter(|daemon| daemon.ready);
     let is_alive = daemon.is_some_and(|d| d.process.is_some_and(|p| process::is_alive(&p)));
     is_alive && is_ready(held)
 }
@@ -138,7 +139,7 @@ fn talk<T>(
     verb: &str,
     act: impl FnOnce(&Talks, &Home, u64) -> Result<T>,
 ) -> Result<Option<T>> {
-    let Some(daemon) = held.instance.resource.daemon() else {
+    let Some(share) = held.lease.share() else {
         return Ok(None);
     };
     let what = || {
@@ -149,8 +150,8 @@ fn talk<T>(
         Ok(talks) => talks,
         Err(e) => return Err(Error::new(e.line())).context(what),
     };
-    let home = Home::of(&context.config.state_dir, &held.instance.id);
-    match act(talks, &home, daemon.limit_mib) {
+    let home = daemon::home(context, &held.lease.id);
+    match act(talks, &home, share.memory_mib) {
         Ok(answer) => Ok(Some(answer)),
         // A release or another collector's restart may have ended the daemon.
         Err(_) if is_over(context, held) => Ok(None),
@@ -161,6 +162,6 @@ fn talk<T>(
 }
 
 fn is_over(context: &LeaseContext<'_>, held: &Held) -> bool {
-    let now = context.store.held_now(held);
-    matches!(now, Ok(now) if now.as_ref() != Some(held)) || !has_daemon(held)
+    let now = context.store.lease_now(&held.lease);
+    matches!(now, Ok(now) if now.as_ref() != Some(&held.lease)) || !has_daemon(held)
 }

@@ -2,12 +2,12 @@
 //! container. A create also stores its leases beside the original `config.json`. From there a hook that
 //! knows its lease by name puts the lease on record again. From then on it is a lease like any other.
 
-use super::destroy;
+use super::{daemon, destroy};
 use crate::bundles::Author;
 use crate::context::LeaseContext;
 use crate::error::{Error, Result};
 use crate::model::LeaseId;
-use crate::mps::{self, Home};
+use crate::mps;
 use crate::store::{Held, Instance, InstanceName, Lease, Record, Resource, decode, encode};
 
 /// A bundle's account of the leases that its hook names.
@@ -37,16 +37,7 @@ impl BundleAccount {
     pub fn stays(&self, id: &LeaseId, container: &str, why: Error) -> Error {
         let error = Error::new(format!("cannot release lease {id}")).caused_by(why);
         let held = self.held(id, container);
-        if let Some(held) = held
-            .as_ref()
-            .filter(|h| h.instance.resource.daemon().is_some())
-        {
-            return error.hint(format!(
-                "runmig has nothing on record of its MPS daemon: end the processes of cgroup runmig-mps-{}",
-                held.instance.id
-            ));
-        }
-        if let Some(gpu) = held.as_ref().and_then(|h| h.instance.resource.gpu()) {
+        if let Some(Resource::Gpu(gpu)) = held.as_ref().map(|h| &h.instance.resource) {
             return error.hint(format!(
                 "runmig has nothing on record of GPU {}: compare migctl list with nvidia-smi",
                 gpu.gpu_index
@@ -112,8 +103,19 @@ pub(crate) fn recover(
 fn put_again(context: &LeaseContext<'_>, held: Held) -> Result<Option<Held>> {
     let Held { lease, instance } = &held;
     let container = lease.holder.name();
+    if lease.daemon().is_some()
+        // Its cgroup proves that the daemon is this container's.
+        && let Some(left) = mps::end(&daemon::home(context, &lease.id), false)?
+    {
+        return Err(
+            Error::new(format!("{left} of its MPS daemon does not end")).hint(format!(
+                "end the processes of cgroup runmig-mps-{}",
+                lease.id
+            )),
+        );
+    }
     let is_over = lease.boot_id != context.boot_id;
-    if is_over || !destroy::exists(context, &context.driver(), instance)? {
+    if is_over || !destroy::exists(&context.driver(), instance)? {
         return Ok(None);
     }
     if lease.shared_in.is_some() {
@@ -121,7 +123,8 @@ fn put_again(context: &LeaseContext<'_>, held: Held) -> Result<Option<Held>> {
         return Err(Error::new("other containers of its pod may use the slice"));
     }
     if lease.share().is_some() && instance.slice().is_some() {
-        return Err(Error::new("other containers may have seats in the slice"));
+        let why = "the slice of the seat is not on record, and containers may have seats in it";
+        return Err(Error::new(why));
     }
     // A create adopts an administrator's instance under the plan's lock.
     let why = format!("recovery of {container}");
@@ -130,16 +133,7 @@ fn put_again(context: &LeaseContext<'_>, held: Held) -> Result<Option<Held>> {
     let name = InstanceName::of(instance);
     let instances = context.store.instance_names()?.into_iter();
     let instances = instances.filter(|i| i.instance != instance.id);
-    if { instances }.any(|other| other.excludes(&name)) {
-        // Its cgroup proves that the daemon is this container's.
-        if instance.resource.daemon().is_some() {
-            drop(ledger);
-            let home = Home::of(&context.config.state_dir, &instance.id);
-            return match mps::end(&home, false)? {
-                Some(left) => Err(Error::new(format!("{left} of its MPS daemon does not end"))),
-                None => Ok(None),
-            };
-        }
+    if { instances }.any(|other| other.place.overlaps(&name.place)) {
         // A GPU outlives its records, and another container has it by now: nothing is left to release.
         if matches!(instance.resource, Resource::Gpu(_)) {
             return Ok(None);

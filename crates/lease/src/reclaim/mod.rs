@@ -1,6 +1,7 @@
 //! Releases leases, destroys their instances, and collects leases that no process released.
 
 mod claim;
+mod daemon;
 mod damaged;
 mod destroy;
 mod earlier_boot;
@@ -19,8 +20,9 @@ mod revive;
 pub(crate) use claim::{
     detach, release_claim, release_dead, release_device, undo_half_made, user_of_device,
 };
+pub(crate) use daemon::{home, remove_home, start};
 pub(crate) use damaged::{damaged, release_damaged, release_damaged_of};
-pub(crate) use destroy::{destroy, exists, holders, is_whole, locate, remove_home};
+pub(crate) use destroy::{destroy, exists, holders, is_whole, locate};
 pub use finding::Patience;
 pub use finding::{Collection, Finding, Outcome};
 pub(crate) use gc::{collect, discard_idle, gc, release_going, unseen};

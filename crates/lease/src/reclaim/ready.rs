@@ -112,7 +112,7 @@ pub(crate) fn release_if_dead(context: &LeaseContext<'_>, key: &Key, deleted: bo
         };
         let returned = match life {
             Some(life) => Returned::No(life),
-            None => release_unless(context, held, Patience::with(&held.instance), against)?,
+            None => release_unless(context, held, Patience::with(held.attempt()), against)?,
         };
         match returned {
             // A later create of the same id does not concern this delete.

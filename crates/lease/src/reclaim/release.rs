@@ -1,16 +1,16 @@
-//! Releases a lease, or an instance without one. It destroys the instance, has the driver confirm the end, and
-//! only then removes the records.
+//! Releases a lease, or an instance without one. It ends the MPS daemon of the lease, destroys the instance after the
+//! last lease, has the driver confirm the end, and only then removes the records.
 
+use super::daemon;
 use super::destroy::{self, Ended, Target};
 use super::finding::Patience;
 use super::holder;
 use super::layout;
 use crate::context::{LeaseContext, now};
-use crate::error::{self, Context, Error, Result};
-use crate::model::{InstanceId, Timestamp};
-use crate::store::{
-    Attempt, Held, Instance, InstanceName, InstanceState, Kind, Lease, LeaseState, Slice,
-};
+use crate::counters::ResourceKind;
+use crate::error::{self, Error, Result};
+use crate::model::Timestamp;
+use crate::store::{Attempt, Held, Instance, InstanceState, Lease, LeaseState};
 use std::time::{Duration, Instant, SystemTime};
 
 /// The longest gap between retries of a failed destroy. The gap starts at 2 s and doubles each time.
@@ -162,12 +162,15 @@ pub(crate) fn release_instance_unless(
     Ok(Returned::Yes)
 }
 
-/// Destroys an instance and removes its records, and then its parent's unless others use that. On a failure it
-/// quarantines the instance. The two ends share the patience.
+/// Ends the MPS daemon of a lease, destroys its instance and removes the records. On a failure it quarantines the one
+/// that does not end.
 fn end(context: &LeaseContext<'_>, target: Target<'_>, patience: Patience) -> Result<()> {
-    let begun = Instant::now();
-    if target.instance.attempt().is_some() {
-        context.observer.retried(target.instance);
+    if target.attempt().is_some() {
+        let kind = match target.instance.attempt() {
+            Some(_) => ResourceKind::of(&target.instance.resource),
+            None => ResourceKind::Mps,
+        };
+        context.observer.retried(kind);
     }
     match destroy::destroy_instance(context, target, patience) {
         Ok(Ended::Elsewhere) => Ok(()),
@@ -185,109 +188,51 @@ fn end(context: &LeaseContext<'_>, target: Target<'_>, patience: Patience) -> Re
                 _ => Ok(false),
             };
             drop(ledger);
-            if let Some(lease) = target.lease.filter(|_| released) {
-                context
-                    .observer
-                    .released(lease, target.instance, target.begun);
+            if released {
+                target.released(context);
             }
             if removed? {
                 if target.instance.attempt().is_some() {
-                    context.observer.recovered(target.instance);
+                    context.observer.recovered(None, target.instance);
                 }
                 if target.lease.is_none() {
                     context.observer.removed(target.instance, target.begun);
                 }
             }
-            if others? {
-                return Ok(());
-            }
-            let parent = target.instance.parent.as_ref();
-            let slice = target.instance.resource.mig_slice();
-            end_parent(context, (parent, slice), patience.left(begun))
+            others.map(drop)
         }
         Err(e) => Err(quarantine(context, target, e)),
     }
 }
 
-/// Releases the slice of a seat whose daemon is gone. A kill before this leaves it to a collector. `slice` is the copy
-/// in the daemon's record, if that can be read.
-pub(super) fn end_parent(
-    context: &LeaseContext<'_>,
-    (parent, slice): (Option<&InstanceId>, Option<&Slice>),
-    patience: Patience,
-) -> Result<()> {
-    let Some(id) = parent else {
-        return Ok(());
-    };
-    match context.store.instance_with(id) {
-        Ok(Some(parent)) => release_instance_unless(context, &parent, patience, |_| None).map(drop),
-        Ok(None) => match slice {
-            // Another seat that ended meanwhile may have ended it.
-            Some(slice) => check_lost(context, slice),
-            None => {
-                tracing::warn!(
-                    "slice {id} of the seat is not on record, and may still be there; hint: compare nvidia-smi mig -lgi with \
-                     migctl list, and destroy it with nvidia-smi mig"
-                );
-                Ok(())
-            }
-        },
-        Err(e) => {
-            // A collector releases it by its name.
-            tracing::warn!(instance = id.as_str(), "{}", e.line());
-            Ok(())
-        }
-    }
-}
-
-/// Fails if a slice of which no record tells is there. Other containers may have seats in it, whose records are lost
-/// too, so an operator has to destroy it.
-fn check_lost(context: &LeaseContext<'_>, slice: &Slice) -> Result<()> {
-    let error = |cause: Error| {
-        let command = destroy::command(slice);
-        let command =
-            command.unwrap_or_else(|| "compare nvidia-smi mig -lgi with migctl list".to_owned());
-        let what = || format!("release {slice} of the seat");
-        Err(cause.hint(command)).context(what)
-    };
-    match destroy::locate(&context.driver(), slice) {
-        Ok(None) => return Ok(()),
-        Ok(Some(_)) => {}
-        Err(e) => {
-            return error(Error::new("the driver does not tell whether it is there").caused_by(e));
-        }
-    }
-    // A slice that another create made there meanwhile is on record.
-    let names = context.store.instance_names()?;
-    let is_there = |name: &InstanceName| {
-        let place = &name.place;
-        name.kind == Kind::Mig
-            && place.gpu_uuid == slice.gpu_uuid
-            && place.placement.overlaps(slice.placement)
-    };
-    match names.iter().any(is_there) {
-        true => Ok(()),
-        false => error(Error::new(
-            "it is not on record, and containers may have seats in it",
-        )),
-    }
-}
-
 fn quarantine(context: &LeaseContext<'_>, target: Target<'_>, e: Error) -> Error {
     let instance = target.instance;
-    let holders = destroy::holders(context, instance);
+    let daemon = target.lease.filter(|l| daemon::is_left(context, l));
+    let (holders, kind) = match daemon {
+        Some(lease) => (daemon::holders(lease), ResourceKind::Mps),
+        None => (
+            destroy::holders(context, instance),
+            ResourceKind::of(&instance.resource),
+        ),
+    };
     let unseen = holders
         .unseen
         .map(|why| Error::new(format!("cannot tell whether more processes hold it: {why}")));
     let e = e.and(unseen);
     let held_by = holders.seen.into_iter().take(MAX_HOLDERS);
     let held_by = held_by.map(|(pid, name)| format!("{pid} {name}")).collect();
-    if instance.attempt().is_none() {
-        context.observer.quarantined(target.lease, instance, &e);
+    if target.attempt().is_none() {
+        let of = (target.lease, instance);
+        context.observer.quarantined(kind, of, &e);
     }
-    let noted = destroy::mark(context, instance, |i| {
-        i.state = InstanceState::Quarantined(next_attempt(i.attempt(), &e, held_by));
-    });
+    let noted = match daemon {
+        Some(lease) => daemon::mark(context, lease, |d| {
+            d.attempt = Some(next_attempt(d.attempt.as_ref(), &e, held_by));
+        }),
+        None => destroy::mark(context, instance, |i| {
+            i.state = InstanceState::Quarantined(next_attempt(i.attempt(), &e, held_by));
+        }),
+    };
     tracing::warn!(instance = instance.id.as_str(), "{}", e.line());
     e.and(noted.err())
 }
@@ -303,7 +248,7 @@ fn next_attempt(last: Option<&Attempt>, e: &Error, held_by: Vec<String>) -> Atte
     }
 }
 
-/// Returns whether gc may now retry an instance whose release failed.
-pub(super) fn is_due(instance: &Instance) -> bool {
-    instance.attempt().is_none_or(|a| a.next <= now())
+/// Returns whether gc may now retry a release that failed.
+pub(super) fn is_due(attempt: Option<&Attempt>) -> bool {
+    attempt.is_none_or(|a| a.next <= now())
 }

@@ -1,14 +1,15 @@
 //! Restarts the MPS daemon of a living container, and names the processes of containers that bypass MPS.
 
+use super::daemon;
 use super::finding::{Finding, Outcome};
 use super::liveness;
 use crate::context::LeaseContext;
 use crate::error::{Context, Error, Result, printable};
 use crate::gpu::Queries;
 use crate::inventory::AroundMps;
-use crate::mps::{self, Home, Order, Program};
+use crate::mps::{self, Program};
 use crate::process;
-use crate::store::{Entry, Held, Instance, InstanceState, LeaseState, MpsDaemon};
+use crate::store::{Entry, Held, LeaseState, MpsDaemon};
 use std::time::{Duration, Instant};
 
 /// The time after which a collector begins no further restart. The next one goes on.
@@ -23,14 +24,13 @@ pub(super) fn restart_ended(context: &LeaseContext<'_>, findings: &mut [Finding]
         let (Entry::Held(held), Outcome::Kept(kept)) = (&finding.entry, &finding.outcome) else {
             continue;
         };
-        let (Some(daemon), true) = (held.instance.resource.daemon(), is_visible(held)) else {
+        let (Some(daemon), true) = (held.lease.daemon(), is_visible(held)) else {
             continue;
         };
         let is_due = !dry_run && Instant::now() < end;
-        let outcome = match has_ended(held, daemon) {
+        let outcome = match has_ended(daemon) {
             false if dry_run => Ok(None),
-            false => mps::cut_logs(&Home::of(&context.config.state_dir, &held.instance.id))
-                .map(|()| None),
+            false => mps::cut_logs(&daemon::home(context, &held.lease.id)).map(|()| None),
             true if !is_due => Ok(Some("its MPS daemon has ended")),
             true => {
                 let config = context.config;
@@ -52,11 +52,11 @@ fn is_visible(held: &Held) -> bool {
     held.lease.state == LeaseState::Ready && liveness::unseen(&held.lease).is_none()
 }
 
-/// Returns whether the container goes on without its daemon. A restart that was killed half way leaves the instance
-/// *creating*, perhaps with a daemon without its limit.
-fn has_ended(held: &Held, daemon: &MpsDaemon) -> bool {
+/// Returns whether the container goes on without its daemon. A restart that was killed half way leaves one that is not
+/// *ready*, perhaps without its limit.
+fn has_ended(daemon: &MpsDaemon) -> bool {
     let is_alive = daemon.process.is_some_and(|p| process::is_alive(&p));
-    held.instance.state != InstanceState::Ready || !is_alive
+    !daemon.ready || !is_alive
 }
 
 fn restart(
@@ -87,7 +87,7 @@ fn restart(
     let gpu = held.instance.resource.gpu_uuid();
     let _lock = context.store.lock_gpu(gpu, &why)?;
     // Another collector may have restarted it, or a release may be at work.
-    if context.store.held_now(held)?.as_ref() != Some(held) {
+    if context.store.lease_now(&held.lease)?.as_ref() != Some(&held.lease) {
         return Ok(None);
     }
     start_again(context, held, daemon, program).context(what)?;
@@ -105,31 +105,15 @@ fn start_again(
     daemon: &MpsDaemon,
     program: &Program,
 ) -> Result<()> {
-    let home = Home::of(&context.config.state_dir, &held.instance.id);
-    context.record(held, |i| i.state = InstanceState::Creating)?;
+    let home = daemon::home(context, &held.lease.id);
+    context.record_lease(held, |l| l.change_daemon(|d| d.ready = false))?;
     // A server without its daemon ends by itself, but it may take a while.
     if let Some(left) = mps::end(&home, true)? {
         return Err(Error::new(format!(
             "{left} of the last daemon does not end"
         )));
     }
-    let no_device = || Error::new("the slice of the seat has no UUID on record");
-    let device = daemon.device().ok_or_else(no_device)?;
-    let order = Order {
-        home: &home,
-        program,
-        device,
-        limit_mib: daemon.limit_mib,
-    };
-    let record = |process| {
-        let recorded = context.record(held, |i| i.change_daemon(|d| d.process = Some(process)));
-        recorded.map(drop)
-    };
-    let change = |i: &mut Instance| {
-        i.state = InstanceState::Ready;
-        i.change_daemon(|d| d.restarts += 1);
-    };
-    let started = mps::start(&order, record).and_then(|()| context.record(held, change));
+    let started = daemon::start(context, held, program, daemon.restarts + 1);
     // A later collector would end a daemon that is not on record, with the work of its clients by then.
     started
         .map(drop)
@@ -147,7 +131,7 @@ pub(super) fn look_for(context: &LeaseContext<'_>, findings: &mut [Finding], dry
         let Entry::Held(held) = &finding.entry else {
             continue;
         };
-        if !living || held.instance.resource.daemon().is_none() {
+        if !living || held.lease.daemon().is_none() {
             continue;
         }
         match of_lease(context, held, (&driver, &mut look), dry_run) {

@@ -2,7 +2,7 @@
 
 use super::format::{self, Record};
 use super::names::InstanceName;
-use super::resource::{MpsDaemon, Resource, Slice};
+use super::resource::{Resource, Slice};
 use crate::framed::Form;
 use crate::model::{BootId, InstanceId, OperationId, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -24,9 +24,6 @@ pub struct Instance {
     pub state: InstanceState,
     /// The hardware.
     pub resource: Resource,
-    /// The slice on which an MPS daemon of a seat lies. It ends with its last lease or child.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub parent: Option<InstanceId>,
     /// The configuration of a layout: the instance belongs to it once it is *ready*, and its apply makes or destroys
     /// the instance before that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -68,7 +65,7 @@ pub enum InstanceState {
     Quarantined(Attempt),
 }
 
-/// The failed attempts to destroy an instance.
+/// The failed attempts to destroy an instance, or to end an MPS daemon.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Attempt {
@@ -76,7 +73,7 @@ pub struct Attempt {
     pub count: u32,
     /// The error of the last attempt.
     pub error: String,
-    /// The processes that had the instance open, such as `12345 python3`.
+    /// The processes that had it open, such as `12345 python3`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub held_by: Vec<String>,
     /// The time before which only an operator tries again.
@@ -88,7 +85,7 @@ impl Instance {
     pub fn slice(&self) -> Option<&Slice> {
         match &self.resource {
             Resource::Mig(slice) => Some(slice),
-            Resource::Gpu(_) | Resource::Mps(_) => None,
+            Resource::Gpu(_) => None,
         }
     }
 
@@ -96,14 +93,7 @@ impl Instance {
     pub(crate) fn change_slice(&mut self, change: impl FnOnce(&mut Slice)) {
         match &mut self.resource {
             Resource::Mig(slice) => change(slice),
-            Resource::Gpu(_) | Resource::Mps(_) => {}
-        }
-    }
-
-    /// Changes the MPS daemon, if the instance is one.
-    pub(crate) fn change_daemon(&mut self, change: impl FnOnce(&mut MpsDaemon)) {
-        if let Resource::Mps(daemon) = &mut self.resource {
-            change(daemon);
+            Resource::Gpu(_) => {}
         }
     }
 

@@ -3,9 +3,8 @@
 use super::format::{self, Record};
 use super::holder::{Claim, is_mark};
 use super::holder::{Container, Holder, Key};
-use super::instance::{Instance, InstanceState};
+use super::instance::{Attempt, Instance, InstanceState};
 use super::names::LeaseName;
-use super::resource::Resource;
 use crate::framed::Form;
 use crate::model::{
     BootId, InstanceId, LeaseId, Level, Namespaces, OperationId, Process, Timestamp,
@@ -54,10 +53,6 @@ pub struct Lease {
     /// The pod whose containers share the instance, or their claim, each with a lease of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shared_in: Option<String>,
-    /// The outcome of the hook that limits the container's memory in the driver. None before it ran, and at other
-    /// levels.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub limit: Option<Limit>,
 }
 
 /// A cgroup with a memory limit. A later cgroup at the same place has another inode.
@@ -112,11 +107,47 @@ impl Lease {
         self.claim().is_some() && self.operation.is_none()
     }
 
-    /// Returns the share of a GPU, if the lease is on one.
-    pub fn share(&self) -> Option<Share> {
-        match self.portion {
+    /// Returns the part of the memory, if the lease is on one.
+    pub fn share(&self) -> Option<&Share> {
+        match &self.portion {
             Portion::Share(share) => Some(share),
             Portion::All => None,
+        }
+    }
+
+    /// Returns the level at which the limit of a share holds.
+    pub fn level(&self) -> Option<Level> {
+        self.share().map(|share| share.enforcement.level())
+    }
+
+    /// Returns the MPS daemon that holds the limit of a share.
+    pub fn daemon(&self) -> Option<&MpsDaemon> {
+        match &self.share()?.enforcement {
+            Enforcement::Mps(daemon) => Some(daemon),
+            Enforcement::Driver(_) | Enforcement::None => None,
+        }
+    }
+
+    /// Returns the failed attempts to end the MPS daemon.
+    pub fn attempt(&self) -> Option<&Attempt> {
+        self.daemon()?.attempt.as_ref()
+    }
+
+    /// Changes the MPS daemon, if there is one.
+    pub(crate) fn change_daemon(&mut self, change: impl FnOnce(&mut MpsDaemon)) {
+        if let Portion::Share(share) = &mut self.portion
+            && let Enforcement::Mps(daemon) = &mut share.enforcement
+        {
+            change(daemon);
+        }
+    }
+
+    /// Sets the outcome of the hook that limits the container's memory in the driver.
+    pub(crate) fn change_limit(&mut self, outcome: Limit) {
+        if let Portion::Share(share) = &mut self.portion
+            && let Enforcement::Driver(limit) = &mut share.enforcement
+        {
+            *limit = Some(outcome);
         }
     }
 
@@ -127,24 +158,75 @@ impl Lease {
 }
 
 /// The part of an instance that a lease gives to its holder.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Portion {
     /// The whole instance, together with the other leases on it.
     All,
-    /// A part of the memory of a GPU.
+    /// A part of the memory: a share of a GPU, or a seat in a slice.
     Share(Share),
 }
 
-/// A part of the memory of a GPU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// A part of the memory of a GPU or a slice.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Share {
     /// The memory that the holder may use, in MiB.
     #[serde(rename = "memoryMiB")]
     pub memory_mib: u64,
-    /// The memory that is booked on the GPU: the holder's, and what the level needs, in MiB.
+    /// The memory that is booked on the GPU or slice: the holder's, and what the level needs, in MiB.
     #[serde(rename = "bookedMiB")]
     pub booked_mib: u64,
+    /// What holds the holder to it.
+    pub enforcement: Enforcement,
+}
+
+/// What holds a container to its part of the memory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Enforcement {
+    /// An MPS daemon of its own.
+    Mps(MpsDaemon),
+    /// A limit of the driver on its cgroup, as the hook that sets it told its outcome. None before it ran.
+    Driver(Option<Limit>),
+    /// Nothing.
+    None,
+}
+
+impl Enforcement {
+    /// Returns the enforcement of a level, of which nothing is done yet.
+    pub fn new(level: Level) -> Enforcement {
+        match level {
+            Level::Mps => Enforcement::Mps(MpsDaemon::default()),
+            Level::Driver => Enforcement::Driver(None),
+            Level::None => Enforcement::None,
+        }
+    }
+
+    /// Returns the level.
+    pub fn level(&self) -> Level {
+        match self {
+            Enforcement::Mps(_) => Level::Mps,
+            Enforcement::Driver(_) => Level::Driver,
+            Enforcement::None => Level::None,
+        }
+    }
+}
+
+/// The MPS daemon of a lease, which limits the memory of each of its clients. Its directories and its cgroup have the
+/// id of the lease.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MpsDaemon {
+    /// The process of the daemon, on record before it begins.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process: Option<Process>,
+    /// Whether the daemon has confirmed its limit.
+    pub ready: bool,
+    /// The number of restarts: a collector restarts the daemon once.
+    pub restarts: u32,
+    /// The failed attempts to end it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<Attempt>,
 }
 
 /// The state of a lease.
@@ -169,28 +251,19 @@ pub struct Held {
 }
 
 impl Held {
-    /// Returns the level of a share.
-    pub fn level(&self) -> Option<Level> {
-        self.lease.share()?;
-        match &self.instance.resource {
-            Resource::Mps(_) => Some(Level::Mps),
-            Resource::Mig(slice) => slice.seats.map(|seats| seats.level),
-            other => other.gpu()?.level,
-        }
+    /// Returns the failed attempts to destroy the instance, or to end the MPS daemon before.
+    pub fn attempt(&self) -> Option<&Attempt> {
+        self.instance.attempt().or(self.lease.attempt())
     }
 }
 
 /// Names the portion for people: `1g.10gb at 4:1 on GPU 0`, or `8192Mi of GPU 1`.
 impl fmt::Display for Held {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let resource = &self.instance.resource;
-        match (self.lease.share(), resource.mig_slice()) {
-            (Some(share), Some(slice)) => write!(f, "{}Mi of {slice}", share.memory_mib),
-            (Some(share), None) => {
-                write!(f, "{}Mi of GPU {}", share.memory_mib, resource.gpu_index())
-            }
-            (None, _) => resource.fmt(f),
+        if let Some(share) = self.lease.share() {
+            write!(f, "{}Mi of ", share.memory_mib)?;
         }
+        self.instance.resource.fmt(f)
     }
 }
 
@@ -221,6 +294,14 @@ impl Entry {
         match self {
             Entry::Held(held) => &held.instance,
             Entry::Unleased(instance) => instance,
+        }
+    }
+
+    /// Returns the failed attempts to end it.
+    pub fn attempt(&self) -> Option<&Attempt> {
+        match self {
+            Entry::Held(held) => held.attempt(),
+            Entry::Unleased(instance) => instance.attempt(),
         }
     }
 
@@ -276,7 +357,7 @@ impl Entry {
             }
             (Some(LeaseState::Pending), _) => "creating",
             (Some(LeaseState::Ready), _) => "ready",
-            (_, InstanceState::Quarantined(_)) => "quarantined",
+            _ if self.attempt().is_some() => "quarantined",
             (None, InstanceState::Idle { .. }) => "idle",
             (None, _) if self.instance().is_of_layout() => "layout",
             (None, InstanceState::Creating) => "creating",
@@ -301,6 +382,52 @@ impl Record for Lease {
         match self.state {
             LeaseState::Pending => format::MAX_SIZE / 4,
             LeaseState::Ready | LeaseState::Releasing => format::MAX_SIZE,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn enforcement_is_read_as_written() {
+        let begun = MpsDaemon {
+            process: Some(Process {
+                pid: 7,
+                start_time: 8,
+            }),
+            ready: true,
+            restarts: 1,
+            attempt: Some(Attempt {
+                count: 2,
+                error: "it lives".to_owned(),
+                held_by: vec!["7 nvidia-cuda-mps".to_owned()],
+                next: "2026-01-01T00:00:00Z".into(),
+            }),
+        };
+        let limited = LimitedCgroup {
+            path: "/pod".to_owned(),
+            inode: 9,
+        };
+        for (enforcement, level) in [
+            (Enforcement::new(Level::Mps), Level::Mps),
+            (Enforcement::Mps(begun), Level::Mps),
+            (Enforcement::new(Level::Driver), Level::Driver),
+            (
+                Enforcement::Driver(Some(Limit::Set(limited))),
+                Level::Driver,
+            ),
+            (Enforcement::new(Level::None), Level::None),
+        ] {
+            let share = Portion::Share(Share {
+                memory_mib: 4096,
+                booked_mib: 4224,
+                enforcement: enforcement.clone(),
+            });
+            let text = serde_json::to_string(&share).unwrap();
+            assert_eq!(serde_json::from_str::<Portion>(&text).unwrap(), share);
+            assert_eq!(enforcement.level(), level, "{text}");
         }
     }
 }

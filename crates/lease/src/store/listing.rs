@@ -15,8 +15,6 @@ use std::path::{Path, PathBuf};
 pub struct Listing {
     /// The leases with their instances, in order of creation, then the instances without a lease.
     pub entries: Vec<Entry>,
-    /// The instances without a lease of their own on which others lie.
-    pub parents: Vec<Instance>,
     /// The records that cannot be read.
     pub damaged: Vec<Damaged>,
 }
@@ -86,9 +84,6 @@ pub(super) fn join(
             }),
         }
     }
-    let parents: BTreeSet<InstanceId> = { instances.values() }
-        .filter_map(|(_, name, _)| name.parent.clone())
-        .collect();
     let (mut held, mut leased) = (Vec::new(), BTreeSet::new());
     for (name, outcome) in of_leases {
         let file = leases.join(&name);
@@ -139,7 +134,6 @@ pub(super) fn join(
     for (id, (file, name, outcome)) in instances {
         match outcome {
             _ if leased.contains(&id) => {}
-            Ok(instance) if parents.contains(&id) => listing.parents.push(instance),
             Ok(instance) => unleased.push(instance),
             Err(why) => listing.damaged.push(Damaged {
                 file,
@@ -219,12 +213,17 @@ impl Damaged {
         self.instance().map(|i| &i.place)
     }
 
-    /// Returns the memory that the lease books of its GPU, in MiB, if it is on a share.
-    pub fn booked_mib(&self) -> Option<u64> {
+    /// Returns the name of the lease, if it is on a share.
+    pub(crate) fn share(&self) -> Option<&LeaseName> {
         match &self.name {
-            DamagedName::Lease(lease, _) => lease.booked_mib,
+            DamagedName::Lease(lease, _) => Some(lease).filter(|l| l.booked_mib.is_some()),
             DamagedName::Instance(_) | DamagedName::Foreign => None,
         }
+    }
+
+    /// Returns the memory that the lease books of its GPU, in MiB, if it is on a share.
+    pub fn booked_mib(&self) -> Option<u64> {
+        self.share()?.booked_mib
     }
 
     /// Returns the boot of the records.

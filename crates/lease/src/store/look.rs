@@ -149,25 +149,6 @@ impl Store {
         Ok(names.filter(|n| n.instance == *instance).collect())
     }
 
-    /// Returns whether an instance has children, also unreadable ones. A caller that acts on the answer has the
-    /// ledger's lock.
-    pub(crate) fn has_children(&self, instance: &InstanceId) -> Result<bool> {
-        let names = self.instance_names()?;
-        Ok(names.iter().any(|n| n.parent.as_ref() == Some(instance)))
-    }
-
-    /// Returns the instance with this id, or none if it is not on record.
-    ///
-    /// # Errors
-    /// The directory or the record cannot be read.
-    pub(crate) fn instance_with(&self, id: &InstanceId) -> Result<Option<Instance>> {
-        let names = self.instance_names()?;
-        match names.iter().find(|n| n.instance == *id) {
-            Some(name) => self.instance_named(name),
-            None => Ok(None),
-        }
-    }
-
     /// Returns the names of all instances, also of unreadable ones. Opens no record.
     pub fn instance_names(&self) -> Result<Vec<InstanceName>> {
         let names = self.names_in(&self.instances())?;

@@ -45,7 +45,9 @@ pub use holder::{Claim, ClaimName, ClaimPod};
 pub use holder::{Container, Holder, Key, is_id_of};
 pub(crate) use holder::{is_mark, mark_of};
 pub use instance::{Attempt, Instance, InstanceState, Origin};
-pub use lease::{Entry, Held, Lease, LeaseState, Limit, LimitedCgroup, Portion, Share};
+pub use lease::{
+    Enforcement, Entry, Held, Lease, LeaseState, Limit, LimitedCgroup, MpsDaemon, Portion, Share,
+};
 pub use listing::Listing;
 pub use listing::{Damaged, DamagedName};
 pub(crate) use lock::Lock;
@@ -56,7 +58,7 @@ pub(crate) use queue::Ticket;
 pub(crate) use queue::UNFINISHED;
 pub use queue::{Waiter, Waiting};
 pub use reload::ReloadTurn;
-pub use resource::{MpsDaemon, Resource, Seats, Slice, WholeGpu};
+pub use resource::{Resource, Slice, WholeGpu};
 pub use shown::{HolderNames, Shown};
 
 use crate::error::{Context, Error, Result};
@@ -277,17 +279,6 @@ impl Ledger<'_> {
             // A failed write may also have left the file, without a confirmed sync.
             let _ = self.remove_instance(&held.instance);
             let _ = self.remove_lease(&held.lease);
-        }
-        done
-    }
-
-    /// Writes the same with a new parent, which comes last.
-    pub(crate) fn put_new_on(&self, held: &Held, parent: Option<&Instance>) -> Result<()> {
-        self.put_new(held)?;
-        let done = parent.map_or(Ok(()), |parent| self.put_instance(parent));
-        if done.is_err() {
-            parent.map(|parent| self.remove_instance(parent));
-            let _ = self.forget(held);
         }
         done
     }

@@ -8,10 +8,7 @@
 //! leases/<key>.<lease>.<boot>.<instance>.claim
 //! instances/<instance>.<boot>.<gpu>.mig.<profile>.<start>.<size>
 //! instances/<instance>.<boot>.<gpu>.mig.<profile>.<start>.<size>.adopted
-//! instances/<instance>.<boot>.<gpu>.mig.<profile>.<start>.<size>.seats
 //! instances/<instance>.<boot>.<gpu>.gpu
-//! instances/<instance>.<boot>.<gpu>.mps.<booked MiB>
-//! instances/<instance>.<boot>.<gpu>.mps.<booked MiB>.in.<instance of its slice>
 //! ```
 //!
 //! Any other name is foreign. runmig names such a file and leaves it alone.
@@ -48,12 +45,6 @@ pub struct InstanceName {
     pub kind: Kind,
     /// Its place.
     pub place: Place,
-    /// The memory that an MPS daemon books, in MiB. None for another kind.
-    pub booked_mib: Option<u64>,
-    /// The slice of the daemon of a seat.
-    pub parent: Option<InstanceId>,
-    /// Says whether it is a slice for seats.
-    pub has_seats: bool,
     /// Its maker.
     pub origin: Origin,
 }
@@ -65,8 +56,6 @@ pub enum Kind {
     Mig,
     /// A whole GPU.
     Gpu,
-    /// An MPS daemon. Several share a GPU.
-    Mps,
 }
 
 /// A place on a GPU in one boot, as a name tells it.
@@ -138,7 +127,6 @@ impl Kind {
         match resource {
             Resource::Mig(_) => Kind::Mig,
             Resource::Gpu(_) => Kind::Gpu,
-            Resource::Mps(_) => Kind::Mps,
         }
     }
 }
@@ -159,9 +147,6 @@ impl InstanceName {
                 profile_id,
                 placement,
             },
-            booked_mib: instance.resource.daemon().map(|d| d.booked_mib),
-            parent: { instance.parent.as_ref() }.map(|id| InstanceId::new(plain(id.as_str()))),
-            has_seats: instance.slice().is_some_and(|slice| slice.seats.is_some()),
             origin: instance.origin,
         }
     }
@@ -186,9 +171,6 @@ impl InstanceName {
             instance: InstanceId::new(instance),
             kind,
             place,
-            booked_mib: None,
-            parent: None,
-            has_seats: false,
             origin: Origin::Ours,
         };
         Some(match (kind, rest) {
@@ -197,35 +179,20 @@ impl InstanceName {
                 match tail {
                     [] => slice,
                     ["adopted"] => adopted(slice),
-                    ["seats"] => InstanceName {
-                        has_seats: true,
-                        ..slice
-                    },
                     _ => return None,
                 }
             }
             ("gpu", []) => own(Kind::Gpu, on_whole_gpu()),
             ("gpu", ["adopted"]) => adopted(own(Kind::Gpu, on_whole_gpu())),
-            ("mps", [text, tail @ ..]) => InstanceName {
-                booked_mib: Some(mib(text)?),
-                parent: match tail {
-                    [] => None,
-                    ["in", parent] => Some(InstanceId::new(*parent)),
-                    _ => return None,
-                },
-                ..own(Kind::Mps, on_whole_gpu())
-            },
             _ => return None,
         })
     }
 
     /// Returns the name of the file.
     pub fn name(&self) -> String {
-        let tail = match (self.origin, &self.parent) {
-            (Origin::Administrator, _) => ".adopted".to_owned(),
-            (_, Some(parent)) => format!(".in.{parent}"),
-            _ if self.has_seats => ".seats".to_owned(),
-            (Origin::Ours, None) => String::new(),
+        let tail = match self.origin {
+            Origin::Administrator => ".adopted",
+            Origin::Ours => "",
         };
         let place = &self.place;
         let (boot, gpu) = (&place.boot_id, &place.gpu_uuid);
@@ -235,18 +202,8 @@ impl InstanceName {
                 format!("mig.{profile}.{}.{}", at.start, at.size)
             }
             Kind::Gpu => "gpu".to_owned(),
-            Kind::Mps => format!("mps.{}", self.booked_mib.unwrap_or_default()),
         };
         format!("{}.{boot}.{gpu}.{kind}{tail}", self.instance)
-    }
-
-    /// Returns whether the two cannot be on one machine at once. MPS daemons share a GPU, and one of a seat lies in
-    /// the place of its parent.
-    pub(crate) fn excludes(&self, other: &InstanceName) -> bool {
-        self.place.overlaps(&other.place)
-            && (self.kind, other.kind) != (Kind::Mps, Kind::Mps)
-            && self.parent.is_none()
-            && other.parent.is_none()
     }
 }
 

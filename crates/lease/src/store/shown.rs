@@ -2,9 +2,8 @@
 
 use super::holder::Holder;
 use super::instance::InstanceState;
-use super::lease::{Entry, Lease};
+use super::lease::{Entry, Lease, Share};
 use super::resource::Resource;
-use crate::model::Level;
 
 /// A portion, as every view names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,20 +65,6 @@ impl Holder {
     }
 }
 
-impl Resource {
-    /// All kinds of hardware and servers.
-    pub const KINDS: [&'static str; 3] = ["mig", "gpu", "mps"];
-
-    /// Returns the kind of the resource: one of [`Resource::KINDS`].
-    pub fn kind(&self) -> &'static str {
-        match self {
-            Resource::Mig(_) => "mig",
-            Resource::Gpu(_) => "gpu",
-            Resource::Mps(_) => "mps",
-        }
-    }
-}
-
 impl InstanceState {
     /// All states, as views name them.
     pub const WORDS: [&'static str; 5] = ["creating", "ready", "idle", "releasing", "quarantined"];
@@ -103,26 +88,17 @@ impl Entry {
 
     /// Returns the portion, as every view names it.
     pub fn shown(&self) -> Shown<'_> {
-        let resource = &self.instance().resource;
-        if let Some(seat) = self.shown_seat() {
-            return seat;
-        }
         let share = self.lease().and_then(Lease::share);
-        match (resource, share) {
-            (Resource::Mig(slice), _) => Shown {
+        match (&self.instance().resource, share) {
+            (Resource::Mig(slice), None) => Shown {
                 kind: "slice",
                 name: &slice.profile,
                 memory_bytes: None,
                 booked_bytes: None,
                 enforcement: Some("mig"),
             },
-            (Resource::Gpu(_) | Resource::Mps(_), Some(share)) => {
-                let level = resource.gpu().and_then(|gpu| gpu.level);
-                Shown::share((share.memory_mib, share.booked_mib), level)
-            }
-            (Resource::Mps(daemon), None) => {
-                Shown::share((daemon.limit_mib, daemon.booked_mib), daemon.gpu.level)
-            }
+            (Resource::Mig(slice), Some(share)) => Shown::share(("seat", &slice.profile), share),
+            (Resource::Gpu(_), Some(share)) => Shown::share(("share", "share"), share),
             (Resource::Gpu(gpu), None) => Shown {
                 kind: "gpu",
                 name: "gpu",
@@ -132,36 +108,16 @@ impl Entry {
             },
         }
     }
-
-    fn shown_seat(&self) -> Option<Shown<'_>> {
-        let resource = &self.instance().resource;
-        let slice = resource.mig_slice()?;
-        let share = self.lease().and_then(Lease::share);
-        let (memory_mib, booked_mib, level) = match (share, resource) {
-            (Some(share), Resource::Mig(_)) => {
-                let level = slice.seats.map(|seats| seats.level);
-                (share.memory_mib, share.booked_mib, level)
-            }
-            // The daemon of a seat stays for a moment after its lease.
-            (_, Resource::Mps(daemon)) => (daemon.limit_mib, daemon.booked_mib, daemon.gpu.level),
-            (None, Resource::Mig(_)) | (_, Resource::Gpu(_)) => return None,
-        };
-        Some(Shown {
-            kind: "seat",
-            name: &slice.profile,
-            ..Shown::share((memory_mib, booked_mib), level)
-        })
-    }
 }
 
-impl Shown<'_> {
-    fn share((memory_mib, booked_mib): (u64, u64), level: Option<Level>) -> Shown<'static> {
+impl<'a> Shown<'a> {
+    fn share((kind, name): (&'static str, &'a str), share: &Share) -> Shown<'a> {
         Shown {
-            kind: "share",
-            name: "share",
-            memory_bytes: Some(memory_mib << 20),
-            booked_bytes: Some(booked_mib << 20),
-            enforcement: level.map(Level::name),
+            kind,
+            name,
+            memory_bytes: Some(share.memory_mib << 20),
+            booked_bytes: Some(share.booked_mib << 20),
+            enforcement: Some(share.enforcement.level().name()),
         }
     }
 }

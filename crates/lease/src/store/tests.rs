@@ -32,7 +32,6 @@ fn lease(id: &str) -> Lease {
         init: None,
         cgroups: vec!["c1".into()],
         shared_in: None,
-        limit: None,
         namespaces: None,
     }
 }
@@ -58,13 +57,12 @@ fn instance(id: &str) -> Instance {
             gpu_index: 0,
             gpu_minor: 0,
             placement: Placement { start: 3, size: 1 },
+            memory_mib: 9_728,
             gpu_instance: Some(10),
             compute_instance: None,
             mig_uuid: None,
             emptied: false,
-            seats: None,
         }),
-        parent: None,
         layout: None,
         operation: None,
         planned: false,

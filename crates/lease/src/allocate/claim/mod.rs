@@ -241,7 +241,6 @@ impl Work<'_, '_> {
             namespaces: None,
             cgroups: Vec::new(),
             shared_in: None,
-            limit: None,
         })
     }
 

@@ -84,7 +84,7 @@ pub(super) fn way(
     let evicted = occupancy.evictions(profile, at);
     let goes = |i: &&Instance| {
         let slot = footprint(i);
-        slot.is_some_and(|s| s.gpu == gpu.uuid && evicted.contains(&s.placement))
+        slot.gpu == gpu.uuid && evicted.contains(&slot.placement)
     };
     let idle: Vec<Instance> = { inventory.unleased.iter() }
         .filter(goes)
@@ -177,8 +177,10 @@ pub(super) fn holder(inventory: &Inventory, place: &ClaimPlace, refused: &[Slot]
 
 /// Returns the holder of the memory slices of a place.
 fn taken(inventory: &Inventory, gpu: &Gpu, at: Placement) -> Taken {
-    let overlaps =
-        |i: &Instance| footprint(i).is_some_and(|s| s.gpu == gpu.uuid && s.placement.overlaps(at));
+    let overlaps = |i: &Instance| {
+        let slot = footprint(i);
+        slot.gpu == gpu.uuid && slot.placement.overlaps(at)
+    };
     let is_going = |i: &Instance| {
         matches!(
             i.state,

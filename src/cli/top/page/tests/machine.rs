@@ -6,8 +6,8 @@ use runmig_lease::model::{
 };
 use runmig_lease::placement::GpuUse;
 use runmig_lease::store::{
-    Attempt, Container, Held, Holder, Instance, InstanceState, Key, Lease, LeaseState, Origin,
-    Portion, Resource, Share, Slice, WholeGpu,
+    Attempt, Container, Enforcement, Held, Holder, Instance, InstanceState, Key, Lease, LeaseState,
+    Origin, Portion, Resource, Share, Slice, WholeGpu,
 };
 use runmig_lease::{GpuState, LeaseUse};
 use std::time::{Duration, SystemTime};
@@ -53,7 +53,6 @@ pub fn held(n: usize, resource: Resource, portion: Portion, holder: Holder) -> H
             namespaces: None,
             cgroups: Vec::new(),
             shared_in: None,
-            limit: None,
         },
         instance: Instance {
             id: InstanceId::new(id),
@@ -62,7 +61,6 @@ pub fn held(n: usize, resource: Resource, portion: Portion, holder: Holder) -> H
             origin: Origin::Ours,
             state: InstanceState::Ready,
             resource,
-            parent: None,
             layout: None,
             operation: None,
             planned: false,
@@ -78,11 +76,11 @@ pub fn slice(start: u32) -> Resource {
         gpu_index: 0,
         gpu_minor: 0,
         placement: Placement { start, size: 1 },
+        memory_mib: 9728,
         gpu_instance: Some(start),
         compute_instance: Some(0),
         mig_uuid: None,
         emptied: false,
-        seats: None,
     })
 }
 
@@ -93,7 +91,6 @@ pub fn whole(index: u32) -> Resource {
         gpu_minor: index,
         model: "NVIDIA L4".to_owned(),
         memory_mib: 22522,
-        level: None,
     })
 }
 
@@ -140,6 +137,7 @@ pub fn facts() -> Facts {
     let share = Share {
         memory_mib: 4096,
         booked_mib: 4096,
+        enforcement: Enforcement::None,
     };
     let mut stuck = held(4, slice(3), Portion::All, container("other", "web", "d"));
     stuck.instance.state = InstanceState::Quarantined(Attempt {

@@ -137,11 +137,11 @@ fn add(
         gpu_index: gpu.index,
         gpu_minor: gpu.minor,
         placement,
+        memory_mib: profile.memory_mib,
         gpu_instance: has_instance.then_some(n),
         compute_instance: has_instance.then_some(0),
         mig_uuid: None,
         emptied: false,
-        seats: None,
     };
     let slot = slot_of(&slice);
     let instance = instance(slice, kind, n);
@@ -157,11 +157,9 @@ fn add(
         Kind::Unusable => tried.unusable.push(slot),
         Kind::Refused | Kind::RefusedAndTaken => tried.refused.push(slot),
         Kind::Damaged => inventory.damaged.push(Unread {
-            parent: None,
             place: name.place,
             origin: name.origin,
             share: None,
-            daemon: None,
         }),
         Kind::Held | Kind::Promised | Kind::Adopted => inventory.leases.push(held(n.to_string())),
         Kind::Shared => {
@@ -197,7 +195,6 @@ fn instance(slice: Slice, kind: Kind, n: u32) -> Instance {
             _ => InstanceState::Ready,
         },
         resource: Resource::Mig(slice),
-        parent: None,
         layout: None,
         operation: None,
         planned: false,
@@ -227,6 +224,5 @@ fn lease(id: LeaseId, instance: &Instance, kind: Kind) -> Lease {
         namespaces: None,
         cgroups: Vec::new(),
         shared_in: (kind == Kind::Shared).then(|| "pod".to_owned()),
-        limit: None,
     }
 }

@@ -1,0 +1,88 @@
+//! The MPS daemon of a lease: its start, and its end, which comes before that of the lease.
+
+use crate::context::LeaseContext;
+use crate::error::{Error, Result};
+use crate::model::LeaseId;
+use crate::mps::{self, Home, Order, Program};
+use crate::process::{self, Holders, Host};
+use crate::store::{Held, Lease, MpsDaemon, Resource};
+
+/// Returns the names of the daemon of a lease.
+pub(crate) fn home(context: &LeaseContext<'_>, lease: &LeaseId) -> Home {
+    Home::of(&context.config.state_dir, lease)
+}
+
+/// Starts the daemon of a lease, which has been restarted so many times. Its process is on record before it begins.
+pub(crate) fn start(
+    context: &LeaseContext<'_>,
+    held: &Held,
+    program: &Program,
+    restarts: u32,
+) -> Result<Held> {
+    let share = { held.lease.share() }.ok_or_else(|| Error::new("the lease has no share"))?;
+    let device = held.instance.resource.device();
+    let order = Order {
+        home: &home(context, &held.lease.id),
+        program,
+        device: device.ok_or_else(|| Error::new("the slice of the seat has no UUID on record"))?,
+        limit_mib: share.memory_mib,
+    };
+    let record = |change: &dyn Fn(&mut MpsDaemon)| {
+        context.record_lease(held, |lease| lease.change_daemon(change))
+    };
+    mps::start(&order, |process| {
+        record(&|daemon| daemon.process = Some(process)).map(drop)
+    })?;
+    record(&|daemon| (daemon.ready, daemon.restarts) = (true, restarts))
+}
+
+/// Ends the daemon of a lease, if it has one, with its server, its cgroup and its directories. Returns the error of what
+/// does not end in time.
+pub(super) fn end(
+    context: &LeaseContext<'_>,
+    lease: &Lease,
+    on: &Resource,
+) -> Result<Option<Error>> {
+    if lease.daemon().is_none() {
+        return Ok(None);
+    }
+    let left = mps::end(&home(context, &lease.id), false)?;
+    let text = |left| format!("{left} of the MPS daemon on {on} does not end");
+    Ok(left.map(|left| Error::new(text(left))))
+}
+
+/// Ends a daemon of which only the id of its lease is known.
+pub(crate) fn remove_home(context: &LeaseContext<'_>, lease: &LeaseId) {
+    match mps::end(&home(context, lease), false) {
+        Ok(None) => {}
+        Ok(Some(left)) => tracing::warn!("{left} of MPS daemon {lease} does not end"),
+        Err(e) => tracing::warn!("{}", e.line()),
+    }
+}
+
+/// Returns whether something of the daemon of a lease is left. A doubt counts as something.
+pub(super) fn is_left(context: &LeaseContext<'_>, lease: &Lease) -> bool {
+    let is_there = || mps::is_there(&home(context, &lease.id));
+    lease.daemon().is_some() && is_there().unwrap_or(true)
+}
+
+/// Records that a daemon does not end. As for an instance, a record that cannot be written does not matter.
+pub(super) fn mark(
+    context: &LeaseContext<'_>,
+    lease: &Lease,
+    change: impl FnOnce(&mut MpsDaemon),
+) -> Result<()> {
+    let ledger = context.store.lock("release")?;
+    if let Err(e) = ledger.update_lease(lease, |l| l.change_daemon(change)) {
+        tracing::warn!(lease = lease.id.as_str(), "{}", e.line());
+    }
+    Ok(())
+}
+
+/// Returns a process of the daemon of a lease.
+pub(super) fn holders(lease: &Lease) -> Holders {
+    match process::in_cgroup(&Host, &[Home::cgroup_path_of(&lease.id)]) {
+        Ok(pid) => Holders::of(pid),
+        Err(e) => Holders::unseen(e.to_string()),
+    }
+}
