@@ -123,6 +123,16 @@ fn release_all(config: &Config, ids: &[LeaseId], state: Result<OciState>) -> Res
             state.id
         ));
     }
+    if let Some(why) = leases.store().damage()? {
+        warn(format!(
+            "the ledger in {dir} is damaged ({}): its slice is released by what its bundle tells",
+            why.line()
+        ));
+        let told = told();
+        let of = (state.id.as_str(), state.bundle.as_path());
+        let ended = ids.iter().map(|id| leases.end_unrecorded(&told, id, of));
+        return error::all(ended.collect::<Vec<_>>());
+    }
     let is_missing = |id: &LeaseId| matches!(leases.store().get(id), Ok(None));
     let lost = (!was_there || ids.iter().any(is_missing))
         .then(told)
@@ -134,7 +144,7 @@ fn release_all(config: &Config, ids: &[LeaseId], state: Result<OciState>) -> Res
     error::all(released.collect::<Vec<_>>())
 }
 
-/// Releases a lease by its id. The lease may be gone, damaged, or lost with its ledger.
+/// Releases a lease by its id. The lease may be gone, or lost with its ledger.
 fn release_named(
     leases: &LeaseManager<'_>,
     id: &LeaseId,
@@ -151,11 +161,7 @@ fn release_named(
             other.lease.holder.name()
         ))),
         (Ok(Some(lease)), _) => release(leases, &lease, true),
-        // The name of a damaged record still tells what to release.
-        (Err(e), _) => {
-            tracing::warn!(lease = id.as_str(), "{}", e.line());
-            leases.release_damaged_of(id, &state.bundle)
-        }
+        (Err(e), _) => Err(e),
     }
 }
 

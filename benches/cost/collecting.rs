@@ -7,7 +7,6 @@ use super::table;
 use runmig_lease::process::{self, Host, View};
 use runmig_lease::store::{Held, Instance, Lease, Store};
 use serde_json::{Value, json};
-use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -36,8 +35,7 @@ fn earlier_boot(work: &Path, rounds: usize) {
             leave(&state, count, work);
             let cost = gc.run();
             assert_eq!(cost.status, 0, "migctl gc");
-            let left = fs::read_dir(state.join("leases")).expect("leases").count();
-            assert_eq!(left, 0, "leases are left");
+            assert_eq!(left(&state), 0, "leases are left");
             costs.push(cost);
         }
     }
@@ -75,8 +73,7 @@ fn shares(work: &Path, sim: &Path, rounds: usize) {
         leave_shares(&state, &machine, work);
         let cost = gc.run();
         assert_eq!(cost.status, 0, "migctl gc");
-        let left = fs::read_dir(state.join("leases")).expect("leases").count();
-        assert_eq!(left, 0, "leases are left");
+        assert_eq!(left(&state), 0, "leases are left");
         costs.push(cost);
     }
     println!(
@@ -92,7 +89,7 @@ fn leave_shares(state: &Path, machine: &Path, work: &Path) {
     let boot = process::boot_id(machine).expect("a boot id");
     let seen = View::new(&Host, std::process::id(), true).namespaces;
     let ledger = store.lock("bench").expect("the ledger");
-    for n in 0..SHARES {
+    let share = |n: usize| {
         let gpu = n % GPUS;
         let lease: Lease = serde_json::from_value(json!({
             "id": format!("{n:032x}"),
@@ -126,8 +123,16 @@ fn leave_shares(state: &Path, machine: &Path, work: &Path) {
             } },
         }))
         .expect("an instance");
-        ledger.put_new(&Held { lease, instance }).expect("a record");
-    }
+        Held { lease, instance }
+    };
+    let shares: Vec<Held> = (0..SHARES).map(share).collect();
+    ledger.put_all(&shares).expect("records");
+}
+
+/// Returns the number of leases in a ledger.
+fn left(state: &Path) -> usize {
+    let store = Store::open(state, Duration::from_secs(10)).expect("a state directory");
+    store.list().expect("the ledger").entries.len()
 }
 
 fn holder(work: &Path, n: usize) -> Value {
@@ -143,7 +148,7 @@ fn holder(work: &Path, n: usize) -> Value {
 fn leave(state: &Path, count: usize, work: &Path) {
     let store = Store::open(state, Duration::from_secs(10)).expect("a state directory");
     let ledger = store.lock("bench").expect("the ledger");
-    for n in 0..count {
+    let slice = |n: usize| {
         let lease: Lease = serde_json::from_value(json!({
             "id": format!("{n:032x}"),
             "instance": format!("{n:032x}"),
@@ -176,6 +181,8 @@ fn leave(state: &Path, count: usize, work: &Path) {
             } },
         }))
         .expect("an instance");
-        ledger.put_new(&Held { lease, instance }).expect("a record");
-    }
+        Held { lease, instance }
+    };
+    let slices: Vec<Held> = (0..count).map(slice).collect();
+    ledger.put_all(&slices).expect("records");
 }

@@ -6,9 +6,9 @@ use super::output::{self, Format};
 use crate::bundles;
 use runmig_lease::config::Config;
 use runmig_lease::counters::Actor;
-use runmig_lease::error::Result;
-use runmig_lease::store::{Claim, Damaged};
-use runmig_lease::{Collection, Finding, Outcome};
+use runmig_lease::error::{Result, printable};
+use runmig_lease::store::Claim;
+use runmig_lease::{Collection, Finding, Outcome, Repair};
 
 pub fn run(config: &Config, format: Format, dry_run: bool) -> Result<i32> {
     let found = match bundles::existing(config, Actor::Gc)? {
@@ -20,10 +20,62 @@ pub fn run(config: &Config, format: Format, dry_run: bool) -> Result<i32> {
         }
         None => Collection::default(),
     };
-    let damaged = found.damaged.iter().map(|(d, o)| damaged(d, o));
-    let items: Vec<CollectionItem<'_>> = found.leases.iter().map(item).chain(damaged).collect();
+    let items: Vec<CollectionItem<'_>> = found.leases.iter().map(item).collect();
+    print(format, &items, dry_run);
+    Ok(i32::from(items.iter().any(|i| i.outcome == "failed")))
+}
+
+/// Replaces a damaged ledger, and lists the leases that it has then. Names on standard error what has no owner.
+pub fn repair(config: &Config, format: Format) -> Result<i32> {
+    crate::log::start(config);
+    let leases = bundles::existing(config, Actor::Operator)?;
+    let repaired = leases.map_or(Ok(None), |leases| leases.repair())?;
+    let Some(Repair {
+        why,
+        leases,
+        without_owner,
+        unseen,
+    }) = repaired
+    else {
+        match format {
+            Format::Json => output::json(&Items::<CollectionItem<'_>> { items: &[] }),
+            Format::Table => output::line("the ledger is whole"),
+        }
+        return Ok(0);
+    };
+    let items: Vec<CollectionItem<'_>> = leases.iter().map(item).collect();
+    print(format, &items, false);
+    output::eprint(&format!(
+        "the ledger was damaged: {}; changes after the generation before are lost, but for those that bundles tell of",
+        why.line()
+    ));
+    for (gpu, instance) in &without_owner {
+        let profile = gpu
+            .profile(instance.profile_id)
+            .map_or("?", |p| p.name.as_str());
+        output::eprint(&format!(
+            "GPU instance {} ({profile} at {} on GPU {}) has no owner on record; hint: once no container uses it, \
+             nvidia-smi mig -i {uuid} -gi {} -dci && nvidia-smi mig -i {uuid} -gi {} -dgi",
+            instance.id,
+            instance.placement,
+            gpu.index,
+            instance.id,
+            instance.id,
+            uuid = gpu.uuid,
+        ));
+    }
+    for (gpu, why) in &unseen {
+        output::eprint(&format!(
+            "GPU {gpu} may have instances without an owner: {}",
+            printable(why)
+        ));
+    }
+    Ok(0)
+}
+
+fn print(format: Format, items: &[CollectionItem<'_>], dry_run: bool) {
     match format {
-        Format::Json => output::json(&Items { items: &items }),
+        Format::Json => output::json(&Items { items }),
         // A timer calls this, and must not fill its journal with empty tables.
         Format::Table if items.is_empty() => {}
         Format::Table => {
@@ -31,7 +83,6 @@ pub fn run(config: &Config, format: Format, dry_run: bool) -> Result<i32> {
             output::table(&["CONTAINER", "PROFILE", "OUTCOME", "WHY"], &rows);
         }
     }
-    Ok(i32::from(items.iter().any(|i| i.outcome == "failed")))
 }
 
 fn words(outcome: &Outcome) -> (&'static str, String) {
@@ -39,21 +90,6 @@ fn words(outcome: &Outcome) -> (&'static str, String) {
         Outcome::Kept(why) => ("kept", why.clone()),
         Outcome::Released(why) => ("released", why.clone()),
         Outcome::Failed(e) => ("failed", e.line()),
-    }
-}
-
-/// Returns the item of a damaged record, from its name.
-fn damaged<'a>(damaged: &'a Damaged, outcome: &Outcome) -> CollectionItem<'a> {
-    let (outcome, why) = words(outcome);
-    CollectionItem {
-        id: damaged.id().unwrap_or_default(),
-        container: "?",
-        claim: None,
-        holder: "?".to_owned(),
-        profile: "?",
-        gpu_uuid: damaged.place().map_or("", |p| p.gpu_uuid.as_str()),
-        outcome,
-        why,
     }
 }
 

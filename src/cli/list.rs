@@ -14,7 +14,7 @@ use runmig_lease::config::Config;
 use runmig_lease::counters::Actor;
 use runmig_lease::error::{Error, Result, printable, short_id};
 use runmig_lease::model::Timestamp;
-use runmig_lease::store::{Damaged, Entry, Lease, Listing, Waiting};
+use runmig_lease::store::{Entry, Lease, Listing, Waiting};
 use runmig_lease::{LeaseView, ObservedShare, UNSEEN_HINT, unseen};
 use serde_json::Value;
 use std::cmp::Reverse;
@@ -162,13 +162,13 @@ pub fn run(config: &Config, output: Output, options: &Options) -> Result<i32> {
     }
 }
 
-/// Prints the chosen leases once. Returns the status: 1 if a record cannot be read.
+/// Prints the chosen leases once. Returns the status.
 fn once(config: &Config, output: Output, options: &Options) -> Result<i32> {
     let (listing, waiting) = match bundles::existing(config, Actor::Operator)? {
         Some(leases) => (leases.store().list()?, leases.store().waiting()?),
         None => <(Listing, _)>::default(),
     };
-    let (mut entries, damaged) = (listing.entries, listing.damaged);
+    let mut entries = listing.entries;
     entries.retain(|entry| options.filter.has(entry));
     let seen = match (output, options.sort) {
         (Output::Name, by) if by != Some(By::Used) => {
@@ -193,14 +193,7 @@ fn once(config: &Config, output: Output, options: &Options) -> Result<i32> {
     if output != Output::Name {
         tell(&entries, &seen);
     }
-    for record in &damaged {
-        match record.unfinished() {
-            Some(lease) => tell_unfinished(lease),
-            None => tell_damaged(record),
-        }
-    }
-    let is_whole = damaged.iter().all(|d| d.unfinished().is_some());
-    Ok(i32::from(!is_whole))
+    Ok(0)
 }
 
 /// Prints the leases on record, if there is one.
@@ -295,36 +288,6 @@ fn tell_attempts(entries: &[Entry]) {
             ));
         }
     }
-}
-
-fn tell_unfinished(lease: &Lease) {
-    output::eprint(&format!(
-        "lease {} of {} has no instance: a kill ended its create or its release; hint: migctl gc removes it",
-        lease.id,
-        printable(&lease.holder.title())
-    ));
-}
-
-fn tell_damaged(damaged: &Damaged) {
-    let kept = match (damaged.place(), damaged.id()) {
-        (Some(place), Some(id)) if damaged.booked_mib().is_some() => format!(
-            "; {}Mi of GPU {} stay booked for lease {id}, until its container is deleted or migctl release {id} is \
-             run",
-            damaged.booked_mib().unwrap_or_default(),
-            place.gpu_uuid
-        ),
-        (Some(place), Some(id)) => format!(
-            "; {} on GPU {} stays taken for lease {id}, until its container is deleted or migctl release \
-             {id} is run",
-            place.placement, place.gpu_uuid
-        ),
-        _ => String::new(),
-    };
-    output::eprint(&format!(
-        "lease {} cannot be read: {}{kept}",
-        printable(&damaged.file.to_string_lossy()),
-        damaged.why.line()
-    ));
 }
 
 fn row(entry: &Entry, seen: &ObservedShare) -> Vec<String> {

@@ -146,11 +146,15 @@ Examples:
     #[command(after_help = "\
 Examples:
   migctl gc --dry-run   names the leases of dead containers
-  migctl gc             releases them")]
+  migctl gc             releases them
+  migctl gc --repair    replaces a damaged ledger")]
     Gc {
         /// Only print what it would do, and why
         #[arg(long)]
         dry_run: bool,
+        /// Replace a damaged ledger by the generation before, with what bundles and the driver tell; destroy nothing
+        #[arg(long, conflicts_with = "dry_run")]
+        repair: bool,
     },
     /// Work beside dcgm-exporter
     #[command(after_help = "\
@@ -275,7 +279,8 @@ fn run(arguments: &Arguments) -> Result<i32> {
         Verb::Explain(asked) => explain::run(&config()?, format, asked),
         Verb::Release { id: Some(id), .. } => release::run(&config()?, format, id),
         Verb::Release { id: None, .. } => release_claims::run(&config()?, format),
-        Verb::Gc { dry_run } => gc::run(&config()?, format, *dry_run),
+        Verb::Gc { repair: true, .. } => gc::repair(&config()?, format),
+        Verb::Gc { dry_run, .. } => gc::run(&config()?, format, *dry_run),
         Verb::Apply(options) => apply::run(&config()?, format, options),
         Verb::Assert(source) => assert::run(&config()?, format, source),
         Verb::Export(options) => export::run(&config()?, format, options),

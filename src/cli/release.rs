@@ -7,7 +7,7 @@ use crate::bundles;
 use runmig_lease::config::Config;
 use runmig_lease::counters::Actor;
 use runmig_lease::error::{self, Error, Result};
-use runmig_lease::store::{Claim, Damaged, Entry, Key, Lease, is_id_of};
+use runmig_lease::store::{Claim, Entry, Key, Lease, is_id_of};
 use runmig_lease::{LeaseManager, Patience, Returned, UNSEEN_HINT, unseen};
 
 pub fn run(config: &Config, format: Format, id: &str) -> Result<i32> {
@@ -18,21 +18,7 @@ pub fn run(config: &Config, format: Format, id: &str) -> Result<i32> {
     found.retain(|e| e.id() == id || e.is_called(id));
     match found.as_slice() {
         [] => {
-            let damaged = leases.damaged()?;
-            let Some(damaged) = damaged.iter().find(|d| d.id() == Some(id)) else {
-                let among = || unknown_among(id, &damaged).unwrap_or_else(unknown);
-                return Err(waits(&leases, id)?.unwrap_or_else(among));
-            };
-            if let Some(life) = damaged.lease.as_ref().and_then(|l| leases.sign_of_life(l)) {
-                return Err(lives(&error::printable(id), &life));
-            }
-            // An administrator who names an unreadable lease has seen why runmig kept it.
-            leases.release_damaged(damaged, Patience::default())?;
-            match format {
-                Format::Json => json(&leases, &[]),
-                Format::Table => output::line("released what the damaged lease had"),
-            }
-            return Ok(0);
+            return Err(waits(&leases, id)?.unwrap_or_else(unknown));
         }
         // All these leases belong to one container or claim, which may have several slices.
         [first, rest @ ..]
@@ -73,24 +59,6 @@ fn key(entry: &Entry) -> Option<&Key> {
 /// Returns the UID of the claim of an entry.
 fn claim_uid(entry: &Entry) -> Option<&str> {
     Some(&entry.lease()?.claim()?.uid)
-}
-
-/// Returns the error for unreadable records, one of which may be the container's.
-fn unknown_among(id: &str, damaged: &[Damaged]) -> Option<Error> {
-    let [first, rest @ ..] = damaged else {
-        return None;
-    };
-    let more = match rest.len() {
-        0 => String::new(),
-        n => format!(" and {n} more"),
-    };
-    let line = format!(
-        "cannot find container or lease {}: runmig cannot read the record {}{more}: {}",
-        error::printable(id),
-        error::printable(&first.file.to_string_lossy()),
-        first.why.line()
-    );
-    Some(Error::new(line).hint("find its lease with migctl list, and release that"))
 }
 
 /// Returns the error for a container that is still in the queue, with the way to end its wait.

@@ -8,7 +8,7 @@ use crate::bundles;
 use runmig_lease::config::Config;
 use runmig_lease::counters::Actor;
 use runmig_lease::error::{self, Error, Result};
-use runmig_lease::store::{Damaged, Entry};
+use runmig_lease::store::Entry;
 
 pub fn run(config: &Config, format: Format) -> Result<i32> {
     let Some(leases) = bundles::existing(config, Actor::Operator)? else {
@@ -34,11 +34,6 @@ pub fn run(config: &Config, format: Format) -> Result<i32> {
             Err(e) => failed.push(e),
         }
     }
-    failed.extend(
-        { listing.damaged.iter() }
-            .filter(|d| d.is_claim())
-            .map(unreadable),
-    );
     match format {
         Format::Json => list::json(
             &released,
@@ -57,18 +52,4 @@ fn told(format: Format, released: &[Entry]) {
         (Format::Table, []) => output::line("no claim has a lease"),
         (Format::Table, _) => released.iter().for_each(tell),
     }
-}
-
-/// A process that reads the record may know more than this program, so an operator decides.
-fn unreadable(damaged: &Damaged) -> Error {
-    let id = damaged.id().unwrap_or_default();
-    Error::new(format!(
-        "cannot release the lease {} of a claim: {}",
-        error::printable(id),
-        damaged.why.line()
-    ))
-    .hint(format!(
-        "once its pod is gone, migctl release {}",
-        error::printable(id)
-    ))
 }

@@ -65,8 +65,7 @@ fn once(config: &Config, view: &View) -> i32 {
         output::line(&line.to_string());
     }
     facts.complaints.iter().for_each(|why| output::eprint(why));
-    // A lease that a kill left half is no failure.
-    i32::from(facts.complaints.len() > facts.inventory.unfinished)
+    i32::from(!facts.complaints.is_empty())
 }
 
 /// Waits for signals and the end of the terminal in a thread of its own. The page may be stuck in a terminal that takes no

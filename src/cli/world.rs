@@ -39,8 +39,8 @@ pub fn tell_unread(world: &Inventory) -> bool {
     for (_, why) in &world.snapshot.unreadable {
         output::eprint(&printable(why));
     }
-    for e in &world.unread {
+    if let Some(e) = &world.unread {
         output::eprint(&e.line());
     }
-    world.snapshot.unreadable.is_empty() && world.unread.is_empty()
+    world.snapshot.unreadable.is_empty() && world.unread.is_none()
 }

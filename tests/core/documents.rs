@@ -206,11 +206,6 @@ const SYMPTOMS: &[(&str, &str, &str)] = &[
         "takes_over_what_is_wanted",
     ),
     (
-        "a lease that cannot be read",
-        "programs/damaged_ledger/mod.rs",
-        "operator_releases_it",
-    ),
-    (
         "a process in its cgroup",
         "programs/liveness/namespaces.rs",
         "keeps_cgroups_of_other_namespace",
@@ -294,10 +289,6 @@ const SYMPTOMS: &[(&str, &str, &str)] = &[
 
 /// Symptoms that no test produces, with the reason.
 const NOT_PRODUCED: &[(&str, &str)] = &[
-    (
-        "`records went before",
-        "a reader has to lose dozens of races in a row",
-    ),
     (
         "podman: `annotations must",
         "podman's own refusal, before it calls runmig",

@@ -49,7 +49,7 @@ fn gc_is_quiet_without_leases() {
     };
     quiet(gc());
     assert!(!state.exists());
-    fs::create_dir_all(state.join("leases")).unwrap();
+    fs::create_dir_all(state.join("operations")).unwrap();
     quiet(gc());
 }
 

@@ -303,7 +303,7 @@ matrix! {
     delete: "delete";
     gc: "gc";
     release: "release";
-    release_damaged: "release-damaged";
+    repair: "repair";
     // Failure: a kill of a waiting or just woken create at any instruction
     wait: "wait";
     create_mps: "create-mps";
@@ -316,7 +316,7 @@ matrix! {
     create_mps_seat: "create-mps-seat";
     delete_mps_seat: "delete-mps-seat";
     poststop_mps_seat: "poststop-mps-seat";
-    release_damaged_mps_seat: "release-damaged-mps-seat";
+    repair_mps_seat: "repair-mps-seat";
     run_limited: "run-limited";
     gc_restarting_mps_seat: "gc-restarting-mps-seat";
     prepare_claim: "prepare-claim";
@@ -337,7 +337,7 @@ matrix! {
     // A step of these is one of the above.
     "poststop-damaged";
     "delete-damaged";
-    "gc-of-damaged-idle";
+    "repair-beside-idle";
     // The low-level runtime fails a create whose hook is killed: `driver_level/failures`.
     "limit";
 }

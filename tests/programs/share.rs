@@ -259,37 +259,6 @@ fn own_memory_is_not_foreign() {
     setup.ends(&[&other, &id]);
 }
 
-/// A record that cannot be read still books its memory beside its neighbours, and frees it with its container.
-#[test]
-fn damaged_share_stays_booked() {
-    let world = World::with_whole_gpus();
-    world.configure(NONE);
-    let asks = |id: &str| world.bundle_saying(id, &[(SHARE, "1/2")]);
-    asks("one");
-    world.create("one");
-    asks("two");
-    let lease = world.abandoned("two");
-    let records = world.records();
-    let record = records
-        .iter()
-        .find(|file| file.to_str().unwrap().contains(&lease));
-    fs::write(record.unwrap(), "{").unwrap();
-    // Nobody knows whether its container lives, whatever its neighbour's does.
-    world.gc().ok();
-    asks("three");
-    world.create("three");
-    // It found no room beside the damaged one.
-    assert_ne!(world.uuids_in_bundle("three"), world.uuids_in_bundle("one"));
-    said(&mut world.migctl(&["release", &lease])).ok();
-    asks("four");
-    world.create("four");
-    assert_eq!(world.uuids_in_bundle("four"), world.uuids_in_bundle("one"));
-    for id in ["one", "three", "four"] {
-        world.delete(id);
-    }
-    assert_eq!(world.records(), Vec::<PathBuf>::new());
-}
-
 /// An instance whose last lease is on its way out takes no new one, and its memory stays booked until then.
 #[test]
 fn joins_no_instance_that_goes() {

@@ -182,9 +182,7 @@ fn unreadable_ledger_leaves_no_gpu_free() {
     world.bundle_saying("one", &[(GPU, "1")]);
     world.create("one");
     world.delete("one");
-    let leases = world.state().join("leases");
-    std::fs::remove_dir_all(&leases).unwrap();
-    std::fs::write(&leases, "").unwrap();
+    world.damage_all();
     let gpus = said(&mut world.migctl(&["gpus", "-o", "json"]))
         .exits(1)
         .json();

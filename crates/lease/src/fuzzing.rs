@@ -6,7 +6,7 @@ use crate::gpu::nodes;
 use crate::model::Process;
 use crate::process::{self, Reads, View};
 use crate::reclaim::liveness::Liveness;
-use crate::store::{Instance, InstanceName, Key, Lease, LeaseName, Record, decode, encode};
+use crate::store::{self, Instance, Key, Lease, Record, decode, encode};
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -41,10 +41,9 @@ pub fn record_bytes(record: &AnyRecord) -> Vec<u8> {
     bytes.expect("what was read from JSON has only UTF-8 paths")
 }
 
-/// Reads the name of a record, and returns the name that its parts give; none for another name.
-pub fn record_name(name: &str) -> Option<String> {
-    let instance = InstanceName::parse(name).map(|instance| instance.name());
-    instance.or_else(|| LeaseName::parse(name).map(|lease| lease.name()))
+/// Returns whether these bytes are a whole ledger.
+pub fn is_ledger(bytes: &[u8]) -> Result<bool> {
+    store::is_ledger(bytes)
 }
 
 /// Returns the majors and names of the character devices in a text like `/proc/devices`.

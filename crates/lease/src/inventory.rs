@@ -23,13 +23,11 @@ use super::context::LeaseContext;
 use super::draft::{footprint, slot_of};
 use super::idle;
 use crate::config::Config;
-use crate::error::{Error, Result, printable};
+use crate::error::{Error, Result};
 use crate::gpu::Queries;
-use crate::model::{BootId, Gpu, GpuInstance, GpuUuid, InstanceId, MigMode, Placement, Snapshot};
+use crate::model::{Gpu, GpuInstance, GpuUuid, InstanceId, MigMode, Placement, Snapshot};
 use crate::placement::{Movable, Occupancy, Slot};
-use crate::store::{
-    Damaged, Entry, Held, Instance, LeaseName, LeaseState, Lock, Origin, Place, Resource, Waiting,
-};
+use crate::store::{Entry, Held, Instance, LeaseState, Lock, Resource, Waiting};
 
 /// Driver, ledger and queue at one moment.
 #[derive(Debug, Default)]
@@ -42,8 +40,6 @@ pub struct Inventory {
     pub unleased: Vec<Instance>,
     /// Idle slices of an earlier boot: records alone, which the next create removes.
     pub idle_of_earlier_boot: Vec<Instance>,
-    /// Places of this boot holders records cannot be read.
-    pub(super) damaged: Vec<Unread>,
     /// Queued requests, in their order.
     pub waiting: Vec<Waiting>,
     /// Idle slices, by instance, that cannot be handed out: the next create destroys them before it looks for
@@ -51,12 +47,8 @@ pub struct Inventory {
     pub(super) over: Vec<InstanceId>,
     /// Places of leases that were on record before the driver was asked.
     before: Vec<Slot>,
-    /// Why the ledger could not be read, or a part of it.
-    pub unread: Vec<Error>,
-    /// The number of leases of which a kill left the record alone. They are among `unread`, and hold nothing.
-    pub unfinished: usize,
-    /// Says whether the ledger as a whole could not be read.
-    is_blind: bool,
+    /// Why the ledger could not be read. Then nothing tells which places are taken.
+    pub unread: Option<Error>,
 }
 
 impl Inventory {
@@ -80,8 +72,7 @@ impl Inventory {
             Ok(())
         };
         if let Err(e) = ledger.and_then(|context| context.map_or(Ok(()), read)) {
-            inventory.unread.push(e);
-            inventory.is_blind = true;
+            inventory.unread = Some(e);
         }
         self
     }
@@ -113,9 +104,6 @@ impl Inventory {
         }
         let mut inventory = Inventory::read(context, driver, waiting)?;
         inventory.before = before.ours();
-        for e in &inventory.unread {
-            tracing::warn!("{}", e.line());
-        }
         Ok(inventory)
     }
 
@@ -140,14 +128,6 @@ impl Inventory {
                 }
                 Entry::Unleased(instance) => self.unleased.push(instance),
             }
-        }
-        for damaged in listing.damaged {
-            self.damaged.extend(Unread::of(&damaged, &context.boot_id));
-            self.unfinished += usize::from(damaged.unfinished().is_some());
-            let Damaged { file, why, .. } = damaged;
-            let file = printable(&file.to_string_lossy());
-            let unread = Error::new(format!("lease {file} cannot be read")).caused_by(why);
-            self.unread.push(unread);
         }
         let over = self
             .idle_instances()
@@ -201,19 +181,11 @@ impl Inventory {
             idle_of_earlier_boot: Vec::new(),
             leases: self.leases.clone(),
             unleased: self.unleased.clone(),
-            damaged: self.damaged.clone(),
             waiting: self.waiting.clone(),
             over: self.over.clone(),
             before: self.before.clone(),
-            unread: Vec::new(),
-            unfinished: 0,
-            is_blind: self.is_blind,
+            unread: None,
         }
-    }
-
-    /// Says whether the ledger as a whole could not be read. Then nothing tells which places are taken.
-    pub fn is_blind(&self) -> bool {
-        self.is_blind
     }
 
     /// Returns all places that the ledger has promised, idle slices among them.
@@ -241,9 +213,7 @@ impl Inventory {
     /// Returns the places of these instances without a lease, and of all that are held.
     fn held_beside<'a>(&'a self, going: impl Iterator<Item = &'a Instance>) -> Vec<Slot> {
         let leased = self.leases.iter().map(|h| &h.instance);
-        let held = leased.chain(going).map(footprint);
-        held.chain(self.damaged.iter().map(Unread::reserved))
-            .collect()
+        leased.chain(going).map(footprint).collect()
     }
 
     /// Returns the places of idle slices.
@@ -269,21 +239,13 @@ impl Inventory {
     pub fn ours(&self) -> Vec<Slot> {
         let ours = self.instances().filter(|i| !i.outlives_leases());
         let ours = ours.map(footprint);
-        let damaged = self.damaged.iter();
-        let damaged = damaged.filter(|d| d.origin != Origin::Administrator);
-        let before = self.before.iter().cloned();
-        ours.chain(damaged.map(Unread::reserved))
-            .chain(before)
-            .collect()
+        ours.chain(self.before.iter().cloned()).collect()
     }
 
-    /// Returns the places that are not free and not in use: runmig could not destroy the instance, or
-    /// cannot read the record.
+    /// Returns the places that are not free and not in use: runmig could not destroy the instance.
     pub fn quarantined(&self) -> Vec<Slot> {
         let quarantined = self.instances().filter(|i| i.attempt().is_some());
-        let quarantined = quarantined.map(footprint);
-        let damaged = self.damaged.iter().map(Unread::reserved);
-        quarantined.chain(damaged).collect()
+        quarantined.map(footprint).collect()
     }
 
     /// Returns the idle slices that can be handed out.
@@ -368,51 +330,8 @@ impl Inventory {
         leased.cloned().map(Entry::Held).chain(unleased).collect()
     }
 
-    /// Says whether an unreadable record names the instance at a place.
-    pub fn is_damaged(&self, gpu: &Gpu, at: Placement) -> bool {
-        let mut places = self.damaged.iter().map(|d| &d.place);
-        places.any(|p| p.gpu_uuid == gpu.uuid && p.placement == at)
-    }
-
-    /// Says whether an unreadable record holds some of these memory slices.
-    pub(crate) fn damaged_at(&self, gpu: &Gpu, at: Placement) -> bool {
-        let mut places = self.damaged.iter().map(|d| &d.place);
-        places.any(|p| p.gpu_uuid == gpu.uuid && p.placement.overlaps(at))
-    }
-
     /// Returns the occupancy of a GPU: its instances, and the slots that leases reserve.
     pub fn room<'g>(&self, gpu: &'g Gpu) -> Occupancy<'g> {
         Occupancy::new(gpu, &self.reserved(), &self.idle())
-    }
-}
-
-/// A place of this boot that a record holds which cannot be read.
-#[derive(Debug, Clone)]
-pub(crate) struct Unread {
-    pub(crate) place: Place,
-    pub(crate) origin: Origin,
-    /// The name of an unreadable lease on a share.
-    pub(crate) share: Option<LeaseName>,
-}
-
-impl Unread {
-    /// Returns the place that a damaged record of a boot holds.
-    pub(crate) fn of(damaged: &Damaged, boot: &BootId) -> Option<Unread> {
-        let place = damaged.place().filter(|place| place.boot_id == *boot)?;
-        Some(Unread {
-            place: place.clone(),
-            origin: damaged.origin(),
-            share: { damaged.share() }
-                .filter(|_| damaged.lease.is_none())
-                .cloned(),
-        })
-    }
-
-    fn reserved(&self) -> Slot {
-        Slot {
-            gpu: self.place.gpu_uuid.clone(),
-            profile_id: self.place.profile_id,
-            placement: self.place.placement,
-        }
     }
 }

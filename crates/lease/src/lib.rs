@@ -159,5 +159,5 @@ pub use manager::LeaseManager;
 pub use observer::Create;
 pub use reclaim::liveness::{Liveness, UNSEEN_HINT, container_lives, unseen};
 pub use reclaim::lost::BundleAccount;
-pub use reclaim::{Collection, Finding, Outcome, Patience, Returned};
+pub use reclaim::{Collection, Finding, Outcome, Patience, Repair, Returned};
 pub use view::{DaemonView, LeaseView};

@@ -11,11 +11,9 @@ use crate::layout::Configuration;
 use crate::model::{Cgroup, LeaseId, Process};
 use crate::observer::{self, Create};
 use crate::queue;
-use crate::reclaim::{self, Collection, Patience, Returned, holder, liveness, lost};
+use crate::reclaim::{self, Collection, Patience, Repair, Returned, holder, liveness, lost};
 use crate::request::Request;
-use crate::store::{
-    Claim, ClaimName, Container, Damaged, Held, Holder, Instance, Key, Lease, Store,
-};
+use crate::store::{Claim, ClaimName, Container, Held, Holder, Instance, Key, Lease, Store};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -61,7 +59,7 @@ impl<'a> LeaseManager<'a> {
     /// Returns the leases of a container.
     ///
     /// # Errors
-    /// A ledger that cannot be read. Damaged records are left out; see `damaged`.
+    /// A ledger that cannot be read.
     pub fn of(&self, key: &Key) -> Result<Vec<Held>> {
         self.0.leases_of(key)
     }
@@ -176,7 +174,7 @@ impl<'a> LeaseManager<'a> {
     /// Returns the leases of all claims.
     ///
     /// # Errors
-    /// A ledger that cannot be read. Damaged records are left out; see `damaged`.
+    /// A ledger that cannot be read.
     pub fn claims(&self) -> Result<Vec<Held>> {
         let listing = self.0.store.list()?;
         Ok({ listing.held() }
@@ -258,27 +256,17 @@ impl<'a> LeaseManager<'a> {
         reclaim::release_if_over(&self.0, held, patience)
     }
 
-    /// Returns the records that cannot be read.
-    pub fn damaged(&self) -> Result<Vec<Damaged>> {
-        reclaim::damaged(&self.0)
-    }
-
-    /// Releases the slice of a damaged record, for a caller that knows that its container is gone.
-    pub fn release_damaged(&self, damaged: &Damaged, patience: Patience) -> Result<()> {
-        reclaim::release_damaged(&self.0, damaged, patience)
-    }
-
-    /// Releases the damaged record of a lease that a hook names.
-    pub fn release_damaged_of(&self, lease: &LeaseId, bundle: &Path) -> Result<()> {
-        reclaim::release_damaged_of(&self.0, lease, bundle)
-    }
-
     /// Collects every lease that is due, with patience; `dry_run` only tells.
     pub fn gc(&self, dry_run: bool) -> Result<Collection> {
         if !dry_run && let Err(e) = queue::sweep(&self.0.store) {
             tracing::warn!("{}", e.line());
         }
         reclaim::gc(&self.0, dry_run)
+    }
+
+    /// Replaces a damaged ledger; see `reclaim::repair`.
+    pub fn repair(&self) -> Result<Option<Repair>> {
+        reclaim::repair(&self.0)
     }
 
     /// Brings the GPUs to a layout; see `apply::apply`.
@@ -304,6 +292,21 @@ impl<'a> LeaseManager<'a> {
         container: &str,
     ) -> Result<Option<Held>> {
         lost::recover(&self.0, account, id, container)
+    }
+
+    /// Notes the bundle of a create whose leases the driver does not know; see `lost::note_bundle`.
+    pub fn note_bundle(&self, leases: &[Held]) -> Result<()> {
+        lost::note_bundle(&self.0, leases)
+    }
+
+    /// Ends the instance of an ended container while the ledger is damaged; see `lost::end_unrecorded`.
+    pub fn end_unrecorded(
+        &self,
+        account: &lost::BundleAccount,
+        id: &LeaseId,
+        of: (&str, &Path),
+    ) -> Result<()> {
+        lost::end_unrecorded(&self.0, account, id, of)
     }
 
     /// Puts the original back into the bundle of a lease that is not on record.

@@ -185,7 +185,7 @@ fn foreign(host: &Host) -> Found {
     let inventory = &host.seen()?.inventory;
     let mut found = Vec::new();
     for gpu in &inventory.snapshot.gpus {
-        let is_foreign = |at| inventory.at(gpu, at).is_empty() && !inventory.is_damaged(gpu, at);
+        let is_foreign = |at| inventory.at(gpu, at).is_empty();
         let foreign = { gpu.instances.iter() }.filter(|i| is_foreign(i.placement));
         found.extend(foreign.map(|i| {
             let (id, at, index) = (i.id, i.placement, gpu.index);
@@ -201,7 +201,7 @@ fn foreign(host: &Host) -> Found {
 fn records(host: &Host) -> Found {
     let seen = host.seen()?;
     let inventory = &seen.inventory;
-    if inventory.is_blind() {
+    if inventory.unread.is_some() {
         return Err(Finding::skip(
             "the ledger cannot be read, see state.records",
         ));

@@ -52,7 +52,7 @@ pub const CHECKS: &[Check] = &[
     },
     Check {
         id: "state.records",
-        what: "every record of the ledger is readable",
+        what: "the ledger is whole",
         run: records,
     },
 ];
@@ -193,14 +193,15 @@ fn records(host: &Host) -> Found {
     let Some(store) = Store::existing(&config.state_dir, config.lock_timeout)? else {
         return Err(Finding::skip("there is no ledger yet"));
     };
-    let listing = store.list()?;
-    let damaged = listing.damaged.iter().map(|damaged| {
-        let (file, why) = (damaged.file.display(), damaged.why.line());
-        let id = damaged.id().unwrap_or("?");
-        Finding::fail(
-            format!("cannot read {file}: {why}"),
-            format!("migctl release {id}, after its container has ended"),
-        )
-    });
-    Ok(damaged.collect())
+    match store.damage()? {
+        None => Ok(Vec::new()),
+        Some(why) => Err(Finding::fail(
+            format!(
+                "the ledger in {} is damaged: {}",
+                config.state_dir.display(),
+                why.line()
+            ),
+            "as root, migctl gc --repair",
+        )),
+    }
 }

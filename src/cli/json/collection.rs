@@ -6,18 +6,18 @@ use serde::Serialize;
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CollectionItem<'a> {
-    /// The lease's id; empty where a damaged record does not say it.
+    /// The id of the lease, or of an instance without one.
     pub id: &'a str,
-    /// The container's id; empty for an idle slice and for a claim, `?` for a damaged record.
+    /// The container's id; empty for an idle slice and for a claim.
     pub container: &'a str,
     /// The claim of Kubernetes that holds the slice, as `NAMESPACE/NAME`; null for a container.
     pub claim: Option<String>,
     /// The holder for people.
     #[serde(skip)]
     pub holder: String,
-    /// The MIG profile; `gpu` for a whole GPU, `?` for a damaged record.
+    /// The MIG profile; `gpu` for a whole GPU.
     pub profile: &'a str,
-    /// The GPU's UUID; empty where a damaged record does not say it.
+    /// The GPU's UUID.
     #[serde(rename = "gpuUUID")]
     pub gpu_uuid: &'a str,
     /// `kept`, `released` or `failed`. A dry run says the outcome that a run would have.

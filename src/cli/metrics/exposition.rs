@@ -21,13 +21,13 @@ pub fn exposition(facts: &Facts, policy: &Policy) -> Families {
     all.info(&table::BUILD, &[env!("CARGO_PKG_VERSION")]);
     driver(all, facts);
     let entries = facts.inventory.entries();
-    let unread = facts.inventory.unread.len() - facts.inventory.unfinished;
-    all.add(&table::RECORDS_UNREADABLE, &[], unread as f64);
+    let unread = u8::from(facts.inventory.unread.is_some());
+    all.add(&table::RECORDS_UNREADABLE, &[], f64::from(unread));
     if let Ok(Some(counts)) = &facts.counts {
         counters::add(all, counts);
     }
     gpus::add(all, facts);
-    if !facts.inventory.is_blind() {
+    if facts.inventory.unread.is_none() {
         on_record(all, facts, &entries);
         waiting(all, facts);
         for account in facts.inventory.limit_accounts(policy) {

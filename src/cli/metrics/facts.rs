@@ -116,7 +116,7 @@ fn ask(config: &Config, limit: Duration) -> Look {
 fn of_gpu(driver: &Driver, gpu: &Gpu, world: &Inventory, failures: &mut Vec<String>) -> OfGpu {
     let state = world.use_of(driver, gpu);
     match &state.usage {
-        GpuUse::Unknown { why } if !world.is_blind() => failures.push(why.clone()),
+        GpuUse::Unknown { why } if world.unread.is_none() => failures.push(why.clone()),
         GpuUse::Shared { .. } if state.compute_mode.is_none() => {
             failures.push(format!("cannot read the use of GPU {}", gpu.index));
         }

@@ -32,7 +32,7 @@ pub fn add(families: &mut Families, facts: &Facts) {
             let max = u64::from(profile.max_instances);
             families.known(&table::GPU_PROFILE_MAX, &labels, Some(max));
         }
-        if facts.inventory.is_blind() {
+        if facts.inventory.unread.is_some() {
             continue;
         }
         parts(families, facts, gpu, of);

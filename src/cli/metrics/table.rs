@@ -29,7 +29,7 @@ families! {
     INSTANCES: "runmig_instances" gauge ["resource" "state"]
         "Instances on record, in every state: MIG slices (mig), GPUs outside of MIG mode (gpu), MPS daemons (mps)."
     RECORDS_UNREADABLE: "runmig_records_unreadable" gauge []
-        "Records that runmig cannot read. A ledger that it cannot read at all counts as one."
+        "1 while runmig cannot read its ledger, else 0."
     WAITING: "runmig_waiting" gauge ["kind" "GPU_I_PROFILE"]
         "Creates that wait for room, by the first alternative. The profile is empty if it depends on the GPU."
     WAITING_OLDEST: "runmig_waiting_oldest_timestamp_seconds" gauge []

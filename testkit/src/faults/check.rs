@@ -2,18 +2,18 @@
 
 use super::World;
 use super::machine::Instance;
-use runmig_lease::store::{InstanceName, LeaseName, Origin};
-use serde_json::{Value, json};
+use runmig_lease::framed::sha256;
+use runmig_lease::store::{Entry, Listing, Store};
+use serde_json::Value;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::time::Duration;
 
 impl World {
     /// No instance without a lease but an administrator's, none with two but a pod's, no lease that
     /// claims what is not there.
     pub fn nothing_lost_nothing_given_twice(&self) -> Result<(), String> {
         let (mut leases, instances) = (self.leases(), self.instances());
-        // A record that cannot be read still claims its place.
-        leases.extend(self.damaged());
         // An instance at the place of a lease of an earlier boot is not its own.
         let earlier = self.of_earlier_boots();
         leases.retain(|l| !earlier.iter().any(|id| l["id"] == id.as_str()));
@@ -99,47 +99,16 @@ impl World {
         Ok(())
     }
 
-    /// Returns the records of the ledger.
-    pub fn records(&self) -> Vec<PathBuf> {
+    /// Returns the leases and instances on record; of a damaged ledger why it is.
+    pub fn records(&self) -> Vec<String> {
         records(&self.state())
-    }
-
-    /// Returns what records claim that cannot be read, as `migctl list` would show it.
-    pub fn damaged(&self) -> Vec<Value> {
-        let ids: Vec<Value> = self.leases().iter().map(|l| l["id"].clone()).collect();
-        let is_read = |id: &str| ids.iter().any(|read| read == id);
-        let (leases, instances) = self.names();
-        let damaged = instances.iter().filter_map(|instance| {
-            let on = || leases.iter().filter(|l| l.instance == instance.instance);
-            // One readable lease shows the instance.
-            let is_shown =
-                is_read(instance.instance.as_str()) || on().any(|l| is_read(l.lease.as_str()));
-            (!is_shown).then(|| as_lease(instance, on().next()))
-        });
-        damaged.collect()
     }
 
     fn of_earlier_boots(&self) -> Vec<String> {
         let now = runmig_lease::process::boot_id(&self.machine()).unwrap();
-        let (leases, instances) = self.names();
-        let leases = leases.into_iter().filter(|l| l.boot_id != now);
-        let instances = instances.into_iter().filter(|i| i.place.boot_id != now);
-        leases
-            .map(|l| l.lease.to_string())
-            .chain(instances.map(|i| i.instance.to_string()))
-            .collect()
-    }
-
-    fn names(&self) -> (Vec<LeaseName>, Vec<InstanceName>) {
-        let records = self.records();
-        let of = |folder: &'static str| {
-            let of_folder = move |file: &&PathBuf| file.parent().unwrap().ends_with(folder);
-            let files = records.iter().filter(of_folder);
-            files.filter_map(|file| file.file_name()?.to_str())
-        };
-        let leases = of("leases").filter_map(LeaseName::parse).collect();
-        let instances = of("instances").filter_map(InstanceName::parse).collect();
-        (leases, instances)
+        let earlier = |entry: &Entry| (*entry.boot_id() != now).then(|| entry.id().to_owned());
+        let all = entries(&self.state()).unwrap_or_default();
+        all.iter().filter_map(earlier).collect()
     }
 
     pub fn bundle_is_edited(&self, id: &str) -> bool {
@@ -267,20 +236,6 @@ fn uuid_of(lease: &Value) -> Option<&str> {
     lease[key].as_str()
 }
 
-/// Returns what a damaged record claims, as `migctl list` would show it: an instance by its own name, under
-/// the id of a lease on it.
-fn as_lease(instance: &InstanceName, lease: Option<&LeaseName>) -> Value {
-    let place = &instance.place;
-    json!({
-        "id": lease.map_or(instance.instance.as_str(), |l| l.lease.as_str()),
-        "container": null,
-        "state": "damaged",
-        "gpuUUID": place.gpu_uuid,
-        "migPlacement": { "start": place.placement.start, "size": place.placement.size },
-        "adopted": instance.origin == Origin::Administrator,
-    })
-}
-
 pub fn claims(lease: &Value, instance: &Instance) -> bool {
     lease["gpuUUID"] == instance.gpu_uuid.as_str()
         && lease["migPlacement"]["start"] == instance.start
@@ -288,17 +243,40 @@ pub fn claims(lease: &Value, instance: &Instance) -> bool {
         && (lease["gpuInstanceID"].is_null() || lease["gpuInstanceID"] == instance.gi)
 }
 
-/// Returns the records of the ledger in a state directory, but not the rest of a killed writer.
-pub fn records(state: &Path) -> Vec<PathBuf> {
-    let of = |folder: &str| {
-        let dir = state.join(folder);
-        names(&dir)
-            .into_iter()
-            .map(move |name| (dir.join(&name), name))
+/// Returns the leases and instances on record, as `lease ID` and `instance ID`; of a damaged ledger why it is.
+pub fn records(state: &Path) -> Vec<String> {
+    let entries = match entries(state) {
+        Ok(entries) => entries,
+        Err(why) => return vec![why],
     };
-    let all = of("leases").chain(of("instances"));
-    let whole = all.filter(|(_, name)| !name.starts_with(".new-"));
-    whole.map(|(file, _)| file).collect()
+    let leases = entries.iter().filter_map(Entry::lease);
+    let mut records: Vec<String> = leases.map(|l| format!("lease {}", l.id)).collect();
+    records.extend(
+        entries
+            .iter()
+            .map(|e| format!("instance {}", e.instance().id)),
+    );
+    records.sort();
+    records.dedup();
+    records
+}
+
+/// Writes a whole ledger with another header or other records.
+pub fn rewrite(state: &Path, change: impl FnOnce(&mut Value, &mut Value)) {
+    let file = state.join("ledger.json");
+    let text = fs::read_to_string(&file).unwrap();
+    let mut lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
+    let (mut header, mut body): (Value, Value) = (lines.next().unwrap(), lines.next().unwrap());
+    change(&mut header, &mut body);
+    header["sha256"] = "".into();
+    header["sha256"] = sha256(format!("{header}\n{body}\n").as_bytes()).into();
+    fs::write(&file, format!("{header}\n{body}\n")).unwrap();
+}
+
+fn entries(state: &Path) -> Result<Vec<Entry>, String> {
+    let store = Store::existing(state, Duration::from_secs(10)).map_err(|e| e.line())?;
+    let listing = store.map_or_else(|| Ok(Listing::default()), |store| store.list());
+    Ok(listing.map_err(|e| e.line())?.entries)
 }
 
 pub fn names(dir: &Path) -> Vec<String> {

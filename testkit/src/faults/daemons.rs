@@ -3,7 +3,6 @@
 use super::World;
 use super::check::names;
 use crate::process::in_cgroup;
-use runmig_lease::store::LeaseName;
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -15,11 +14,8 @@ impl World {
     pub fn note_daemons(&self) {
         let mut known = self.daemons.lock().unwrap();
         known.extend(names(&self.state().join("mps")));
-        let of_share = |file: std::path::PathBuf| {
-            let name = LeaseName::parse(file.file_name()?.to_str()?)?;
-            name.booked_mib.map(|_| name.lease.to_string())
-        };
-        known.extend(self.records().into_iter().filter_map(of_share));
+        let leases = self.records().into_iter();
+        known.extend(leases.filter_map(|r| Some(r.strip_prefix("lease ")?.to_owned())));
     }
 
     /// Fails if a process, a cgroup or a directory of a daemon is left.

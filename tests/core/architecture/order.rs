@@ -93,9 +93,9 @@ const RECLAIM: (&str, &[&[&str]]) = (
     &[
         &["mod"],
         &["left"],
-        &["gc", "lost"],
-        &["ready"],
-        &["claim", "damaged", "limits", "revive"],
+        &["gc", "repair"],
+        &["lost", "ready"],
+        &["claim", "limits", "revive"],
         &["earlier_boot", "release"],
         &["layout"],
         &["destroy", "holder"],

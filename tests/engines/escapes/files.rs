@@ -35,16 +35,16 @@ fn refuses_state_directory_of_others() {
     let bundle = setup.asking("1g.10gb", "sleep 1000");
     let id = unique();
     setup.create(&bundle, &id);
-    let (state, leases) = (setup.state(), setup.state().join("leases"));
-    let instances = setup.state().join("instances");
+    let (state, ledger) = (setup.state(), setup.state().join("ledger.json"));
+    let operations = setup.state().join("operations");
     let instance = setup.machine.the_instance();
     for (dir, hostile) in [
         (&state, 0o777),
         (&state, 0o1777),
         (&state, 0o770),
-        (&leases, 0o777),
-        (&leases, 0o1777),
-        (&instances, 0o777),
+        (&operations, 0o777),
+        (&operations, 0o1777),
+        (&ledger, 0o602),
     ] {
         mode(dir, hostile);
         for arguments in [&["list"][..], &["gc"], &["release", &id]] {
@@ -55,7 +55,7 @@ fn refuses_state_directory_of_others() {
         let line = setup.refused(&other);
         has(&line, "users other than root can write to it");
         assert_eq!(setup.machine.instances(), std::slice::from_ref(&instance));
-        mode(dir, 0o700);
+        mode(dir, if *dir == ledger { 0o600 } else { 0o700 });
     }
     chown(&state, Some(65534), None).unwrap();
     let line = setup.migctl(&["gc"]).refused();
@@ -72,7 +72,7 @@ fn delete_ignores_hostile_state_directory() {
     let bundle = setup.bundle("sleep 1000");
     let id = unique();
     setup.create(&bundle, &id);
-    fs::create_dir_all(setup.state().join("leases")).unwrap();
+    fs::create_dir_all(setup.state().join("operations")).unwrap();
     mode(&setup.state(), 0o777);
     setup.delete(&id);
     assert_eq!(
@@ -102,7 +102,7 @@ fn refuses_link_to_foreign_directory() {
     let real = setup.path("real");
     fs::create_dir(&real).unwrap();
     fs::create_dir(setup.state()).unwrap();
-    symlink(&real, setup.state().join("leases")).unwrap();
+    symlink(&real, setup.state().join("operations")).unwrap();
     create_is_refused(&setup, "is no folder");
     assert_eq!(fs::read_dir(&real).unwrap().count(), 0);
     setup.machine.is_empty();
@@ -112,7 +112,8 @@ fn refuses_link_to_foreign_directory() {
 #[test]
 fn locks() {
     let setup = setup();
-    fs::create_dir_all(setup.state().join("leases")).unwrap();
+    fs::create_dir_all(setup.state()).unwrap();
+    mode(&setup.state(), 0o700);
     let victim = setup.path("victim");
     fs::write(&victim, "the host's").unwrap();
     let lock = setup.state().join("ledger.lock");
@@ -126,32 +127,42 @@ fn locks() {
     setup.nothing_is_left();
 }
 
-/// A lease that is a pipe, a link or another user's file blocks no call and destroys nothing.
+/// A ledger that is a pipe, a link or another user's file blocks no call and destroys nothing.
 #[test]
-fn leases_that_are_none() {
+fn ledgers_that_are_none() {
     let setup = setup();
-    let leases = setup.state().join("leases");
-    fs::create_dir_all(&leases).unwrap();
-    fifo(&leases.join("a.b"));
-    symlink("/etc/shadow", leases.join("c.\u{1b}[2J")).unwrap();
-    fs::write(leases.join("e.f"), vec![b' '; 1 << 20]).unwrap();
-    let said = setup.migctl(&["list"]).exits(1);
-    assert_eq!(said.stderr.lines().count(), 3, "{}", said.stderr);
-    assert!(
-        !said.stderr.contains('\u{1b}') && said.stderr.contains("longer than 262144 bytes"),
-        "{}",
-        said.stderr
-    );
-    let bundle = setup.asking("1g.10gb", "true");
-    setup.run(&bundle);
-    setup.machine.is_empty();
+    fs::create_dir_all(setup.state()).unwrap();
+    mode(&setup.state(), 0o700);
+    let ledger = setup.state().join("ledger.json");
+    type Made = (&'static str, fn(&Path));
+    let make: [Made; 4] = [
+        ("not a regular file", fifo),
+        ("it is a link", |at| symlink("/etc/shadow", at).unwrap()),
+        ("longer than 67108864 bytes", |at| {
+            fs::File::create(at).unwrap().set_len(1 << 40).unwrap();
+        }),
+        ("belongs to user 65534", |at| {
+            fs::write(at, "").unwrap();
+            chown(at, Some(65534), None).unwrap();
+        }),
+    ];
+    for (why, make) in make {
+        make(&ledger);
+        let line = setup.migctl(&["list"]).refused();
+        has(&line, why);
+        create_is_refused(&setup, why);
+        let bundle = setup.bundle("true");
+        setup.run(&bundle);
+        fs::remove_file(&ledger).unwrap();
+    }
 }
 
 /// `runmig.log` is ours or it is not written.
 #[test]
 fn never_writes_to_foreign_log() {
     let setup = setup();
-    fs::create_dir_all(setup.state().join("leases")).unwrap();
+    fs::create_dir_all(setup.state()).unwrap();
+    mode(&setup.state(), 0o700);
     let (log, victim) = (setup.state().join("runmig.log"), setup.path("victim"));
     fs::write(&victim, "the host's").unwrap();
     let run = || {

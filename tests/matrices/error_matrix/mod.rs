@@ -130,8 +130,8 @@ matrix! {
     create_from_cache: "create-from-cache";
     poststop_damaged: "poststop-damaged";
     delete_damaged: "delete-damaged";
-    release_damaged: "release-damaged";
-    gc_of_damaged_idle: "gc-of-damaged-idle";
+    repair: "repair";
+    repair_beside_idle: "repair-beside-idle";
     // Failure: the driver answers any code to a waiting create, before or after its wake-up
     wait: "wait";
     create_mps: "create-mps";
@@ -145,7 +145,7 @@ matrix! {
     create_mps_seat: "create-mps-seat";
     delete_mps_seat: "delete-mps-seat";
     poststop_mps_seat: "poststop-mps-seat";
-    release_damaged_mps_seat: "release-damaged-mps-seat";
+    repair_mps_seat: "repair-mps-seat";
     prepare_half_made_claim: "prepare-half-made-claim";
     gc_of_half_made_claim: "gc-of-half-made-claim";
     release_claims: "release-claims";

@@ -89,17 +89,12 @@ fn collect(w: &World, inits: Inits) {
     }
 }
 
-/// A kill leaves whole records, and at most leases without their instance.
+/// A kill leaves a whole ledger.
 fn torn_records(w: &World) -> Judged {
-    let listing = listing(w);
-    let torn: Vec<_> = listing
-        .damaged
-        .iter()
-        .filter(|d| d.unfinished().is_none())
-        .collect();
-    match torn.is_empty() {
-        true => Ok(()),
-        false => Err(format!("records are torn: {torn:?}")),
+    let store = Store::existing(&w.path("state"), Duration::from_secs(5)).expect("a ledger");
+    match store.and_then(|store| store.damage().expect("the ledger")) {
+        None => Ok(()),
+        Some(why) => Err(format!("the ledger is damaged: {}", why.line())),
     }
 }
 
@@ -282,7 +277,11 @@ fn as_if_nothing_had_been(w: &World) -> Judged {
     if !instances.is_empty() {
         return Err(format!("left behind: {instances:#?}\ngc: {}", why()));
     }
-    for folder in ["leases", "instances", "queue", "operations", "mps"] {
+    let entries = listing(w).entries;
+    if !entries.is_empty() {
+        return Err(format!("left in the ledger: {entries:#?}\ngc: {}", why()));
+    }
+    for folder in ["queue", "operations", "mps", "bundles"] {
         let mut left = names(&w.path("state").join(folder));
         // The next writer removes the rest of a killed one.
         left.retain(|name| !name.starts_with(".new"));

@@ -1,7 +1,7 @@
 //! The world before a release, and its state after one.
 
 use nvml_sim::engine::Machine as Engine;
-use runmig_lease::store::LeaseName;
+use runmig_lease::store::Store;
 use testkit::faults::check::{names, records};
 use testkit::faults::machine::Instance;
 use testkit::faults::operations::{ID, PEER};
@@ -38,9 +38,8 @@ impl Before {
         nix::sys::signal::kill(pid, nix::sys::signal::SIGKILL).unwrap();
         until("init is gone", || world.living_init(ID).is_none());
         let lease = world.lease_of(ID)["id"].as_str().unwrap().to_owned();
-        let records = names(&world.state().join("leases"));
-        let mut leases = records.iter().filter_map(|name| LeaseName::parse(name));
-        let instance = leases.find(|l| l.lease.as_str() == lease).unwrap().instance;
+        let store = Store::open(&world.state(), Duration::from_secs(10)).unwrap();
+        let held = store.get(&lease.as_str().into()).unwrap().unwrap();
         world.behave("no-hooks");
         let machine = (*world.engine()).clone();
         for name in CHANGES {
@@ -50,7 +49,7 @@ impl Before {
             world,
             machine,
             lease,
-            instance: instance.to_string(),
+            instance: held.instance.id.to_string(),
             peer,
             peer_pid,
             gone_pid,
@@ -67,15 +66,9 @@ impl Before {
         }
     }
 
-    fn record_names(&self, state: &Path) -> Vec<String> {
-        let records = records(state);
-        let name = |file: &PathBuf| file.file_name().unwrap().to_str().unwrap().to_owned();
-        records.iter().map(name).collect()
-    }
-
     /// Returns whether a record is of the container that is gone: its lease, or its instance.
     fn is_of_gone(&self, name: &str) -> bool {
-        name.contains(&self.lease) || name.starts_with(&self.instance)
+        name.ends_with(&self.lease) || name.ends_with(&self.instance)
     }
 
     /// Checks that the container that lives has its slice, whatever failed.
@@ -84,8 +77,8 @@ impl Before {
         if !there.contains(&self.peer) {
             return Err(format!("took the slice of a living container: {there:?}"));
         }
-        let leases = self.record_names(&self.world.state());
-        let saved = self.record_names(&self.world.path("saved-state"));
+        let leases = records(&self.world.state());
+        let saved = records(&self.world.path("saved-state"));
         let mut of_peer = saved.iter().filter(|name| !self.is_of_gone(name));
         if !of_peer.all(|name| leases.contains(name)) {
             return Err(format!(
@@ -101,7 +94,7 @@ impl Before {
         if there != [self.peer.clone()] {
             return Err(format!("left behind: {there:?}"));
         }
-        let leases = self.record_names(&self.world.state());
+        let leases = records(&self.world.state());
         if leases.iter().any(|name| self.is_of_gone(name)) {
             return Err(format!("left in the ledger: {leases:?}"));
         }

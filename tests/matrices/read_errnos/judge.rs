@@ -25,7 +25,6 @@ impl Before {
         match parts[..] {
             ["", "proc", pid, ..] if says(&format!("process {pid}")) => true,
             ["", "proc", ..] => LEARNT.iter().any(|words| says(words)),
-            [.., "leases" | "instances", _] if says(&self.lease) || says(&self.instance) => true,
             [.., name] if name.starts_with(TEMPORARY) => says("/config.json"),
             [.., name] if name.starts_with("state-of-") => says("standard input"),
             [.., name] => says(name),
@@ -67,11 +66,8 @@ impl Before {
         let of_peer = format!("/proc/{}", self.peer_pid);
         let no_process = matches!(errno, libc::ENOENT | libc::ESRCH);
         let no_boot_id = path.ends_with("/boot_id") && errno == libc::ENOENT;
-        let folders = ["leases", "instances"].map(|folder| self.world.state().join(folder));
-        let of_record = folders
-            .iter()
-            .any(|dir| Path::new(path).parent() == Some(dir));
-        (of_record && errno == libc::ENOENT)
+        let of_ledger = Path::new(path) == self.world.state().join("ledger.json");
+        (of_ledger && errno == libc::ENOENT)
             || no_boot_id
             || (no_process && Path::new(path).starts_with(of_peer))
     }

@@ -2,7 +2,6 @@
 
 use crate::world_matrix::enter::Inside;
 use crate::world_matrix::node::Node;
-use sha2::{Digest, Sha256};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
@@ -19,10 +18,19 @@ pub fn stopped_holder(node: &Node, file: &str) -> Inside {
     let pid = holder.pid();
     until("the lock is taken", || is_locked(&file));
     if file.is_file() {
-        fs::write(&file, format!("process {pid} (create of another)")).unwrap();
+        sign(&file, &format!("process {pid} (create of another)"));
     }
     holder.stop();
     Inside::default().and_leave(move || holder.kill())
+}
+
+/// Writes the text of a lock's holder. The ledger's lock has its generation before that.
+fn sign(lock: &Path, text: &str) {
+    let kept = if lock.ends_with("ledger.lock") { 21 } else { 0 };
+    let mut bytes = fs::read(lock).unwrap();
+    bytes.resize(kept, 0);
+    bytes.extend(text.bytes());
+    fs::write(lock, bytes).unwrap();
 }
 
 fn is_locked(file: &Path) -> bool {
@@ -54,7 +62,7 @@ pub fn stopped_locker(node: &Node, lock: &str) -> Inside {
 pub fn unsigned_locker(node: &Node, lock: &str) -> Inside {
     let inside = stopped_locker(node, lock);
     let signature = format!("process {} (create of another)\n1 0\n", std::process::id());
-    fs::write(node.state().join(format!("{lock}.lock")), signature).unwrap();
+    sign(&node.state().join(format!("{lock}.lock")), &signature);
     inside
 }
 
@@ -72,54 +80,26 @@ pub fn moved_runtime(node: &Node) -> Inside {
     })
 }
 
-fn records(node: &Node) -> Vec<PathBuf> {
-    check::records(&node.state())
-}
-
-/// All records with other lines, until the world is left.
-fn rewritten(node: &Node, change: impl Fn(&str, &str) -> String) -> Inside {
-    let mut before = Vec::new();
-    for file in records(node) {
-        let text = fs::read_to_string(&file).unwrap();
-        let (head, body) = text.split_once('\n').unwrap();
-        fs::write(&file, change(head, body.trim_end())).unwrap();
-        before.push((file, text));
+/// The ledger has another version, until the world is left.
+pub fn newer_version(node: &Node) -> Inside {
+    let file = node.state().join("ledger.json");
+    let before = fs::read(&file).ok();
+    if before.is_some() {
+        check::rewrite(&node.state(), |header, _| {
+            header["apiVersion"] = "runmig.dev/v99".into()
+        });
     }
     Inside::default().and_leave(move || {
-        for (file, text) in before {
-            if file.exists() {
-                fs::write(file, text).unwrap();
-            }
+        if let Some(before) = before {
+            fs::write(file, before).unwrap();
         }
     })
 }
 
-pub fn newer_version(node: &Node) -> Inside {
-    rewritten(node, |head, body| {
-        let newer = head.replacen("runmig.dev/v2", "runmig.dev/v99", 1);
-        assert_ne!(head, newer);
-        format!("{newer}\n{body}\n")
-    })
-}
-
-/// A record with a new hash in its header.
-pub fn framed(head: &str, record: &Value) -> String {
-    let body = record.to_string();
-    let hash = Sha256::digest(body.as_bytes());
-    let hash: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
-    let mut head: Value = serde_json::from_str(head).unwrap();
-    head["sha256"] = hash.into();
-    format!("{head}\n{body}\n")
-}
-
 /// The clock has jumped since the records were written: every time in them is so much off.
 pub fn clock(node: &Node, ahead: bool) -> Inside {
-    for file in records(node) {
-        let text = fs::read_to_string(&file).unwrap();
-        let (head, body) = text.split_once('\n').unwrap();
-        let mut record: Value = serde_json::from_str(body).unwrap();
-        shift(&mut record, ahead);
-        fs::write(&file, framed(head, &record)).unwrap();
+    if node.state().join("ledger.json").exists() {
+        check::rewrite(&node.state(), |_, body| shift(body, ahead));
     }
     Inside::default()
 }

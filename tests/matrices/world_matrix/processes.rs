@@ -3,9 +3,8 @@
 use crate::world_matrix::enter::{
     Inside, kept_namespace, kept_namespace_from, mounts, shell, through,
 };
-use crate::world_matrix::neighbours::framed;
 use crate::world_matrix::node::{FILLER, GONE, Node};
-use testkit::faults::check::names;
+use testkit::faults::check;
 use testkit::leftovers::remove_cgroup;
 use testkit::prelude::*;
 
@@ -98,17 +97,17 @@ pub fn cgroup_namespace(node: &Node) -> Result<Inside, &'static str> {
     node.behave(&before);
     let survivor = going(Command::new("sleep").arg("infinity"));
     fs::write(dir.join("one/cgroup.procs"), survivor.pid().to_string()).unwrap();
-    let leases = node.state().join("leases");
-    let is_its = move |name: &String| name.contains(&lease);
-    let record = leases.join(names(&leases).into_iter().find(&is_its).expect("a record"));
-    let text = fs::read_to_string(&record).unwrap();
-    let (head, body) = text.split_once('\n').unwrap();
-    let mut body: Value = serde_json::from_str(body).unwrap();
-    body["cgroups"] = serde_json::json!([format!("/{name}/one")]);
-    fs::write(&record, framed(head, &body)).unwrap();
+    check::rewrite(&node.state(), |_, body| {
+        let mut leases = body["leases"].as_array_mut().unwrap().iter_mut();
+        let its = leases
+            .find(|l| l["id"] == lease.as_str())
+            .expect("a record");
+        its["cgroups"] = serde_json::json!([format!("/{name}/one")]);
+    });
+    let state = node.state();
     let inside = kept_namespace_from(Some(&dir), options, options);
     Ok(inside.and_leave(move || {
-        let is_kept = names(&leases).iter().any(is_its);
+        let is_kept = check::records(&state).contains(&format!("lease {lease}"));
         survivor.kill();
         remove_cgroup(&name);
         if !std::thread::panicking() {

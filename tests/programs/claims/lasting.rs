@@ -122,22 +122,19 @@ fn released_slice_is_kept_idle() {
     world.the_instance();
 }
 
-/// A record that cannot be read may be the claim's, whose slice must not be made twice.
-/// Failure: the record of a claim cannot be read
+/// The lease of the claim may be in it, and its slice must not be made twice.
+/// Failure: the ledger is damaged at a Prepare
 #[test]
-fn refuses_claim_with_unreadable_lease() {
+fn refuses_claim_beside_damaged_ledger() {
     let world = World::small();
     let at = place(&world, "1g.6gb", 0, 1);
     prepare(&world, "a", &at).unwrap();
-    let leases = std::fs::read_dir(world.state().join("leases")).unwrap();
-    let file = leases.flatten().next().unwrap().path();
-    std::fs::write(&file, "damaged").unwrap();
+    world.damage_all();
     let line = prepare(&world, "a", &at).unwrap_err().line();
-    assert!(
-        line.starts_with("cannot read the lease of claim team-a/a-gpu"),
-        "{line}"
-    );
-    has(&line, "migctl release");
+    has(&line, "is damaged");
+    has(&line, "migctl gc --repair");
+    said(&mut world.migctl(&["gc", "--repair"])).ok();
+    prepare(&world, "a", &at).unwrap();
     world.the_instance();
 }
 

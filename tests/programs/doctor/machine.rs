@@ -242,19 +242,21 @@ fn names_full_file_system() {
 }
 
 #[test]
-fn names_unreadable_record() {
+fn names_damaged_ledger() {
     let Some(setup) = setup() else { return };
     let bundle = setup.asking("1g.10gb", "true");
     setup.runmig(&["create", "-b", bundle.as_str(), "web"]).ok();
-    let mut leases = fs::read_dir(setup.state().join("leases")).unwrap();
-    let record = leases.next().unwrap().unwrap().path();
-    let good = fs::read(&record).unwrap();
+    let ledger = setup.state().join("ledger.json");
+    let good = fs::read(&ledger).unwrap();
     let (broken, repaired) = (
-        || fs::write(&record, b"x").unwrap(),
-        || fs::write(&record, &good).unwrap(),
+        || fs::write(&ledger, b"x").unwrap(),
+        || fs::write(&ledger, &good).unwrap(),
     );
     let (text, repair) = breaks(&setup, "fail", "state.records", broken, repaired);
-    assert!(text.contains(&record.display().to_string()), "{text}");
-    assert!(repair.starts_with("migctl release "), "{repair}");
+    assert!(
+        text.contains("the ledger in ") && text.contains("is damaged: "),
+        "{text}"
+    );
+    assert_eq!(repair, "as root, migctl gc --repair");
     setup.runmig(&["delete", "--force", "web"]).ok();
 }

@@ -190,15 +190,13 @@ fn tells_collection_quarantine_and_recovery() {
 }
 
 #[test]
-fn tells_damaged_record_and_ended_boot() {
+fn tells_damaged_ledger_and_ended_boot() {
     let world = World::small();
     world.create("one");
-    let record = world
-        .records()
-        .into_iter()
-        .find(|r| r.parent().unwrap().ends_with("leases"));
-    std::fs::write(record.unwrap(), "{").unwrap();
+    world.damage_all();
     world.delete("one");
+    said(&mut world.migctl(&["gc", "--repair"])).ok();
+    world.gc().ok();
     world.create("two");
     world.reboot();
     world.gc().ok();
@@ -207,6 +205,7 @@ fn tells_damaged_record_and_ended_boot() {
         "created",
         "ready",
         "record-damaged",
+        "collected",
         "created",
         "ready",
         "collected",
@@ -217,7 +216,7 @@ fn tells_damaged_record_and_ended_boot() {
         "{}",
         all[2]
     );
-    assert_eq!(all[5]["error"], "its boot is over");
+    assert_eq!(all[6]["error"], "its boot is over");
 }
 
 #[test]

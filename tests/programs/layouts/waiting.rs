@@ -70,7 +70,7 @@ fn release_between_looks_fails_no_apply() {
         return;
     }
     let world = World::small();
-    let (log, leases) = (world.path("strace.log"), world.state().join("leases"));
+    let (log, leases) = (world.path("strace.log"), world.state().join("ledger.json"));
     let mut looks = 0;
     loop {
         world.create("train");

@@ -64,10 +64,8 @@ fn every_family_leaves_its_rest() {
             .of("runmig_waiting_oldest_timestamp_seconds")
             .is_empty()
     });
-    let junk = setup.state().join("leases").join("nonsense");
-    std::fs::write(&junk, "nonsense").unwrap();
 
-    let text = setup.migctl(&["metrics"]).exits(1).stdout;
+    let text = setup.migctl(&["metrics"]).ok().stdout;
     let seen = Exposition::read(&text);
     let at_rest = |name: &String, kind: &String| {
         let all = match kind.as_str() {
@@ -81,9 +79,9 @@ fn every_family_leaves_its_rest() {
         .filter(|(name, kind)| at_rest(name, kind))
         .map(|(name, _)| name)
         .collect();
-    assert_eq!(resting, Vec::<&String>::new());
+    // Only a damaged ledger makes it rise, and then the others are missing.
+    assert_eq!(resting, ["runmig_records_unreadable"]);
     assert!(families.len() > 30, "{families:?}");
-    std::fs::remove_file(junk).unwrap();
     first.kill();
     second.kill();
 }

@@ -85,43 +85,6 @@ fn release_leaves_adopted_instance() {
     }
 }
 
-/// A reader of an unreadable record knows from its name that the instance is not ours.
-/// Failure: the record of an adopted instance is damaged
-#[test]
-fn damaged_record_destroys_nothing() {
-    let world = adopting();
-    world.admin_leaves(0, world.profile, 1);
-    for way in ["delete", "hook", "release"] {
-        world.create("a");
-        let lease = world.lease_of("a")["id"].as_str().unwrap().to_owned();
-        let files = world.records();
-        let [_, instance] = files.as_slice() else {
-            panic!("{files:?}")
-        };
-        assert!(
-            instance.to_string_lossy().ends_with(".adopted"),
-            "{files:?}"
-        );
-        files
-            .iter()
-            .for_each(|file| std::fs::write(file, "rubbish").unwrap());
-        // Until its container is known to be gone, no other container gets it.
-        world.gc().ok();
-        world.create("b");
-        assert_eq!(world.instances().len(), 2);
-        world.delete("b");
-        match way {
-            "delete" => drop(world.delete("a")),
-            "hook" => drop(settled(&world.hook("a", &lease))),
-            _ => drop(said(&mut world.migctl(&["release", &lease])).ok()),
-        }
-        world.delete("a");
-        let bundle = world.path("bundles").join("a");
-        std::fs::remove_dir_all(bundle).unwrap();
-        world.as_if_nothing_had_been().unwrap();
-    }
-}
-
 #[test]
 fn adopts_whole_unused_matches_alone() {
     let makes_its_own = |what: &str, prepare: &dyn Fn(&World) -> Option<Box<dyn std::any::Any>>| {

@@ -115,7 +115,8 @@ fn meet_halfway(operation: &str) {
     let creates = steps(&world, &begin(), &log);
     let releases = steps(&world, &release(), &log);
     end("no step");
-    let is_record = |step: &Step| step.file.is_none() && step.point.shown.contains("/leases/");
+    let is_record =
+        |step: &Step| step.file.is_none() && step.point.shown.contains("/ledger.json\"");
     let record = creates
         .iter()
         .position(is_record)

@@ -141,11 +141,10 @@ impl Host {
 
     /// Returns the number of instances on record.
     pub fn instances(&self) -> usize {
-        let files = fs::read_dir(self.config.state_dir.join("instances"));
-        let names = { files.into_iter().flatten().flatten() }.map(|file| file.file_name());
-        names
-            .filter(|name| !name.to_string_lossy().starts_with('.'))
-            .count()
+        let store =
+            runmig_lease::store::Store::open(&self.config.state_dir, self.config.lock_timeout);
+        let listing = store.and_then(|store| store.list()).expect("the ledger");
+        listing.entries.len()
     }
 
     pub async fn prepare(&self, claim: &Claim) {

@@ -70,7 +70,6 @@ fn attach_once(
         cgroups: reclaim::own_cgroups(init.pid),
         ..draft(context, of_claim, claim, &container)?
     };
-    found.ledger.sweep();
     found.ledger.put_lease(&lease)?;
     log(&lease, of_claim);
     let instance = instance.clone();
@@ -106,7 +105,6 @@ pub(crate) fn attach_new(
     if let Some(path) = &cgroup.path {
         occupied::by_lease(&context.store, container, path, &leases)?;
     }
-    ledger.sweep();
     let mut leases: Vec<Held> = Vec::new();
     for (claim, of_claim) in claims.iter().zip(&slices) {
         let lease = Lease {
@@ -114,15 +112,18 @@ pub(crate) fn attach_new(
             cgroups: cgroup.names.iter().chain(&cgroup.path).cloned().collect(),
             ..draft(context, of_claim, claim, container)?
         };
-        if let Err(e) = ledger.put_lease(&lease) {
-            let undone = { leases.iter() }.map(|held| ledger.remove_lease(&held.lease).map(drop));
-            return Err(e.and(crate::error::all(undone.collect::<Vec<_>>()).err()));
-        }
-        log(&lease, of_claim);
         leases.push(Held {
             lease,
             instance: of_claim.instance.clone(),
         });
+    }
+    ledger.change(|state| {
+        leases
+            .iter()
+            .try_for_each(|held| state.put_lease(&held.lease))
+    })?;
+    for (held, of_claim) in leases.iter().zip(&slices) {
+        log(&held.lease, of_claim);
     }
     Ok((leases, operation))
 }

@@ -42,7 +42,7 @@ pub(super) fn on_claims<'a>(
     let mut watch: Option<Watch> = None;
     loop {
         let ledger = context.store.lock(&format!("start of container {id}"))?;
-        let listing = context.store.listing()?;
+        let listing = context.store.list()?;
         let slices = claims
             .iter()
             .map(|claim| slice_of(context, &listing, claim));
@@ -126,10 +126,10 @@ struct Watch(Option<Inotify>);
 impl Watch {
     fn on(store: &Store) -> Watch {
         let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK).ok();
-        // A changed record is written under another name and renamed.
+        // The ledger is written under another name and renamed.
         let is_watched = |inotify: &Inotify| {
             let flags = AddWatchFlags::IN_MOVED_TO;
-            inotify.add_watch(&store.leases(), flags).is_ok()
+            inotify.add_watch(store.dir(), flags).is_ok()
         };
         Watch(inotify.filter(is_watched))
     }

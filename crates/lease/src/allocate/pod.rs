@@ -61,7 +61,6 @@ pub(super) fn share(
             .held_now(peer)?
             .is_some_and(|now| is_peer(&now))
         {
-            ledger.sweep();
             ledger.put_lease(&held.lease)?;
             tracing::info!(
                 lease = held.lease.id.as_str(),

@@ -84,12 +84,11 @@ fn give_up(context: &LeaseContext<'_>, held: &Held, patience: Patience) -> Resul
     if held.instance.outlives_leases() {
         return reclaim::release(context, held, patience);
     }
-    {
-        let ledger = context.store.lock("create")?;
+    context.store.lock("create")?.change(|state| {
+        state.remove_lease(&held.lease.id);
         // Without the mark another create could take it as idle.
-        ledger.update_instance(&held.instance, |i| i.state = InstanceState::Releasing)?;
-        ledger.remove_lease(&held.lease)?;
-    }
+        state.update_instance(&held.instance.id, |i| i.state = InstanceState::Releasing)
+    })?;
     reclaim::release_instance_unless(context, &held.instance, patience, |_| None).map(drop)
 }
 
@@ -156,7 +155,6 @@ pub(super) fn record_share(
         (None, None) => return Ok(None),
     };
     let held = requester.draft(context, instance, Portion::Share(place.share))?;
-    ledger.sweep();
     match is_new {
         true => ledger.put_new(&held)?,
         false => ledger.put_lease(&held.lease)?,
@@ -183,7 +181,6 @@ fn joinable(context: &LeaseContext<'_>, peer: &Held) -> Option<Instance> {
 fn persist(context: &LeaseContext<'_>, held: &Held, fate: &str) -> Result<()> {
     let container = held.lease.holder.name();
     let ledger = context.store.lock(&format!("create of {container}"))?;
-    ledger.sweep();
     ledger.put_new(held)?;
     tracing::info!(lease = held.lease.id.as_str(), container, "{held} {fate}");
     Ok(())
@@ -197,7 +194,6 @@ fn take_over(
     requester: &Requester<'_>,
 ) -> Result<Option<Held>> {
     let ledger = context.store.lock(&requester.purpose())?;
-    ledger.sweep();
     let now = context.store.instance_now(idle)?;
     let waits = |now: &Instance| now.idle_since().is_some() || now.is_of_layout();
     let Some(now) = now.filter(waits) else {

@@ -5,10 +5,10 @@ use super::modes::Holds;
 use super::plan::GpuPlan;
 use crate::context::LeaseContext;
 use crate::draft;
-use crate::error::{self, Error, Result};
+use crate::error::{Error, Result};
 use crate::gpu::{DetailedGpu, Queries};
 use crate::store::{
-    Instance, InstanceState, LeaseState, Ledger, Operation, Origin, Resource, Slice,
+    Instance, InstanceState, LeaseState, Operation, Origin, Resource, Slice, State,
 };
 use std::collections::VecDeque;
 
@@ -61,44 +61,33 @@ pub(super) fn write(
     });
     records.extend(held);
     let ledger = context.store.lock(&format!("apply of layout {name}"))?;
-    ledger.sweep();
-    for record in records.iter().filter_map(|record| record.before.as_ref()) {
-        if context.store.instance_now(record)?.as_ref() != Some(record) {
-            return Ok(None);
+    let written = ledger.change(|state| {
+        let is_same = |before: &Instance| state.instance(&before.id) == Some(before);
+        let are_same = { records.iter() }
+            .filter_map(|record| record.before.as_ref())
+            .all(is_same);
+        if !are_same || !keep_their_leases(state, &records) {
+            return Ok(false);
         }
-    }
-    if !keep_their_leases(context, &records)? {
-        return Ok(None);
-    }
-    for (n, record) in records.iter().enumerate() {
-        if let Err(e) = ledger.put_instance(&record.instance) {
-            let undone = records[..=n].iter().map(|record| restore(&ledger, record));
-            return Err(e.and(error::all(undone).err()));
+        for record in &records {
+            state.put_instance(&record.instance)?;
         }
-    }
-    Ok(Some(steps))
+        Ok(true)
+    })?;
+    Ok(written.then_some(steps))
 }
 
 /// Returns whether no release of the leases on these records has begun since the look: it may destroy an instance that is
-/// to stay. The caller has the ledger's lock, and a release that begins later sees the new record.
-fn keep_their_leases(context: &LeaseContext<'_>, records: &[Entry]) -> Result<bool> {
-    let listing = context.store.listing()?;
+/// to stay. A release that begins later sees the new record.
+fn keep_their_leases(state: &State, records: &[Entry]) -> bool {
     let is_ending = |record: &Entry| {
-        let mut leases = listing
-            .held()
-            .filter(|held| held.lease.instance == record.instance.id)
-            .map(|held| held.lease.state);
+        let mut leases = { state.leases.iter() }
+            .filter(|lease| lease.instance == record.instance.id)
+            .map(|lease| lease.state);
         let first = leases.next();
         first == Some(LeaseState::Releasing) && leases.all(|state| state == LeaseState::Releasing)
     };
-    Ok(!records.iter().any(is_ending))
-}
-
-fn restore(ledger: &Ledger<'_>, record: &Entry) -> Result<()> {
-    match &record.before {
-        Some(before) => ledger.put_instance(before),
-        None => ledger.remove_instance(&record.instance).map(drop),
-    }
+    !records.iter().any(is_ending)
 }
 
 struct Draft<'a, D> {
@@ -212,21 +201,25 @@ fn is_marked(present: &Present) -> bool {
 /// Takes back the changes that were not made. The first of them may have begun: then its record stays as it is, and a
 /// collector ends it.
 pub(super) fn withdraw(context: &LeaseContext<'_>, left: VecDeque<Step>) -> Result<()> {
-    let ledger = context.store.lock("apply")?;
-    let undone = left.into_iter().enumerate().map(|(n, step)| match step {
-        Step::Destroy { instance, before } => {
-            let Some(now) = context.store.instance_now(&instance)? else {
-                return Ok(());
-            };
-            match (now == *instance, before) {
-                (true, Some(before)) => ledger.put_instance(&before),
-                (true, None) => ledger.remove_instance(&instance).map(drop),
-                // A compute instance of it is gone, so a collector ends it.
-                (false, _) => Ok(()),
+    context.store.lock("apply")?.change(|state| {
+        for (n, step) in left.into_iter().enumerate() {
+            match step {
+                Step::Destroy { instance, before } => {
+                    // A compute instance of a changed one is gone, so a collector ends it.
+                    if state.instance(&instance.id) != Some(&*instance) {
+                        continue;
+                    }
+                    match before {
+                        Some(before) => state.put_instance(&before)?,
+                        None => drop(state.remove_instance(&instance.id)),
+                    }
+                }
+                Step::Create { instance, .. } if n > 0 => {
+                    state.remove_instance(&instance.id);
+                }
+                Step::Create { .. } => {}
             }
         }
-        Step::Create { instance, .. } if n > 0 => ledger.remove_instance(&instance).map(drop),
-        Step::Create { .. } => Ok(()),
-    });
-    error::all(undone.collect::<Vec<_>>())
+        Ok(())
+    })
 }

@@ -2,12 +2,11 @@
 
 use super::in_use::{InUse, WHOLE};
 use crate::context::LeaseContext;
-use crate::error::{Result, printable};
+use crate::error::Result;
 use crate::gpu::{DetailedCompute, DetailedGpu, DetailedInstance, Metered};
-use crate::inventory::Unread;
 use crate::model::{GpuUuid, OperationId, Placement};
 use crate::placement::Standing;
-use crate::store::{Entry, Instance, InstanceName, InstanceState, LeaseState, Listing, Slice};
+use crate::store::{Entry, Instance, InstanceState, LeaseState, Listing, Slice};
 
 /// A GPU with all that lies on it or is promised there.
 pub(super) struct GpuState {
@@ -83,11 +82,12 @@ pub(super) fn read(
     context: &LeaseContext<'_>,
     driver: &Metered<'_>,
 ) -> Result<Option<(Vec<DetailedGpu>, Listing)>> {
-    let before = context.store.instance_names()?;
+    let before = context.store.state()?;
     let (gpus, listing) = (driver.detailed_gpus()?, context.store.list()?);
-    let after = context.store.instance_names()?;
-    let is_there = |one: &InstanceName| after.iter().any(|now| now.instance == one.instance);
-    Ok(before.iter().all(is_there).then_some((gpus, listing)))
+    let after = context.store.state()?;
+    let is_there = |one: &Instance| after.instance(&one.id).is_some();
+    let is_same = before.instances.iter().all(is_there);
+    Ok(is_same.then_some((gpus, listing)))
 }
 
 /// Returns the state of each GPU. The GPUs that `own` holds as a whole count as free.
@@ -101,13 +101,8 @@ pub(super) fn look(
     if own.is_some() {
         listing.entries.retain(|entry| !is_own(entry.instance()));
     }
-    let unread = { listing.damaged.iter() }
-        .filter_map(|damaged| Some((Unread::of(damaged, &context.boot_id)?, damaged)));
-    let unread: Vec<(Unread, String)> = unread
-        .map(|(unread, damaged)| (unread, printable(&damaged.file.to_string_lossy())))
-        .collect();
     let state = |gpu: DetailedGpu| {
-        let records = Records::on(context, &listing, &unread, &gpu.gpu.uuid);
+        let records = Records::on(context, &listing, &gpu.gpu.uuid);
         records.state(context, gpu, in_use)
     };
     gpus.into_iter().map(state).collect()
@@ -116,26 +111,16 @@ pub(super) fn look(
 /// The records of one GPU.
 struct Records<'l> {
     entries: Vec<&'l Entry>,
-    /// Places of records that cannot be read, with the files.
-    unread: Vec<&'l (Unread, String)>,
 }
 
 impl<'l> Records<'l> {
-    fn on(
-        context: &LeaseContext<'_>,
-        listing: &'l Listing,
-        unread: &'l [(Unread, String)],
-        gpu: &GpuUuid,
-    ) -> Records<'l> {
+    fn on(context: &LeaseContext<'_>, listing: &'l Listing, gpu: &GpuUuid) -> Records<'l> {
         let is_here = |instance: &Instance| {
             instance.boot_id == context.boot_id && instance.resource.gpu_uuid() == gpu
         };
         let entries = listing.entries.iter();
         Records {
             entries: entries.filter(|entry| is_here(entry.instance())).collect(),
-            unread: { unread.iter() }
-                .filter(|(unread, _)| unread.place.gpu_uuid == *gpu)
-                .collect(),
         }
     }
 
@@ -188,22 +173,6 @@ impl<'l> Records<'l> {
                 }
                 one.is_going |= one.holders.is_empty();
                 present.push(one);
-            }
-        }
-        for (unread, file) in &self.unread {
-            let at = unread.place.placement;
-            let held = format!("record {file}, which cannot be read,");
-            for one in present.iter_mut().filter(|one| one.placement.overlaps(at)) {
-                one.holders.push(held.clone());
-                one.is_unread = true;
-            }
-            // No layout wants it, so it only keeps others from its place.
-            if !present.iter().any(|one| one.placement == at) {
-                present.push(Present {
-                    holders: vec![held],
-                    is_unread: true,
-                    ..Present::at((u32::MAX, at))
-                });
             }
         }
         let whole = { self.entries.iter() }.filter(|entry| entry.instance().slice().is_none());

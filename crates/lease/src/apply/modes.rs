@@ -62,11 +62,12 @@ impl Holds {
         if self.is_empty() {
             return Ok(());
         }
-        let ledger = context.store.lock("apply")?;
-        let removed = self
-            .records()
-            .map(|instance| ledger.remove_instance(instance).map(drop));
-        error::all(removed.collect::<Vec<_>>())
+        context.store.lock("apply")?.change(|state| {
+            for instance in self.records() {
+                state.remove_instance(&instance.id);
+            }
+            Ok(())
+        })
     }
 
     /// Says whether one is of this GPU.

@@ -61,7 +61,7 @@ impl Inventory {
                 ..GpuState::of(GpuUse::Exclusive { holder })
             };
         }
-        if self.is_blind {
+        if self.unread.is_some() {
             let why = "runmig cannot read its ledger".to_owned();
             return GpuState::of(GpuUse::Unknown { why });
         }
@@ -117,26 +117,15 @@ impl Inventory {
     /// Returns the use of a GPU by shares, if all records on it are of shares at one level.
     fn shares_on(&self, gpu: &GpuUuid) -> Option<GpuUse> {
         let here = |held: &&Held| held.instance.resource.gpu_uuid() == gpu;
-        let (mut names, mut booked, mut levels, mut instances) =
-            (Vec::new(), 0, Vec::new(), Vec::new());
+        let (mut names, mut booked, mut levels) = (Vec::new(), 0, Vec::new());
         for held in self.leases.iter().filter(here) {
             let (Resource::Gpu(_), Some(share)) = (&held.instance.resource, held.lease.share())
             else {
                 return None;
             };
             levels.push(share.enforcement.level());
-            instances.push(&held.instance.id);
             names.push(held.lease.holder.shown());
             booked += share.booked_mib;
-        }
-        // The name of a record tells how much it books, and a readable lease beside it the level.
-        for unread in self.damaged.iter().filter(|d| d.place.gpu_uuid == *gpu) {
-            let share = unread.share.as_ref()?;
-            if !instances.contains(&&share.instance) {
-                return None;
-            }
-            names.push(String::new());
-            booked += share.booked_mib?;
         }
         if self.unleased.iter().any(|i| i.resource.gpu_uuid() == gpu) {
             return None;
@@ -157,21 +146,17 @@ impl Inventory {
         let on_record = { self.leases.iter() }
             .filter(|h| h.instance.resource.gpu_uuid() == gpu && h.lease.daemon().is_some())
             .map(|h| &h.lease.id);
-        let unread = { self.damaged.iter() }
-            .filter(|d| d.place.gpu_uuid == *gpu)
-            .filter_map(|d| Some(&d.share.as_ref()?.lease));
-        on_record.chain(unread).map(Home::cgroup_path_of).collect()
+        on_record.map(Home::cgroup_path_of).collect()
     }
 
     /// Returns the holder of a record on a GPU, whatever the record's kind; none without a record. The name is
-    /// none if no container has it, or if the record cannot be read.
+    /// none if no container has it.
     fn holder_on(&self, gpu: &GpuUuid) -> Option<Option<String>> {
         let is_here = |i: &crate::store::Instance| i.resource.gpu_uuid() == gpu;
         if let Some(held) = self.leases.iter().find(|h| is_here(&h.instance)) {
             return Some(Some(held.lease.holder.shown()));
         }
-        let is_damaged = self.damaged.iter().any(|d| d.place.gpu_uuid == *gpu);
-        (is_damaged || self.unleased.iter().any(is_here)).then_some(None)
+        self.unleased.iter().any(is_here).then_some(None)
     }
 }
 
@@ -263,7 +248,7 @@ impl Inventory {
         let entries = self.entries();
         let here = { entries.iter() }.filter(|e| *e.instance().resource.gpu_uuid() == gpu.uuid);
         let here: Vec<&Entry> = here.collect();
-        let is_stuck = self.is_damaged(gpu, WHOLE_GPU) || here.iter().any(|e| is_quarantined(e));
+        let is_stuck = here.iter().any(|e| is_quarantined(e));
         let word = match state.word() {
             Some("leased") if is_stuck => QUARANTINED,
             Some("leased") => LEASED,
@@ -279,9 +264,6 @@ impl Inventory {
                 GpuUse::Shared { .. } => {
                     let stuck = here.iter().filter(|e| is_quarantined(e));
                     let stuck = stuck.filter_map(|e| e.shown().booked_bytes).sum::<u64>();
-                    let unread = self.damaged.iter().filter(|d| d.place.gpu_uuid == gpu.uuid);
-                    let unread = unread.filter_map(|d| d.share.as_ref()?.booked_mib);
-                    let stuck = stuck + (unread.sum::<u64>() << 20);
                     memory[QUARANTINED] = stuck;
                     memory[LEASED] = (state.booked_mib() << 20).saturating_sub(stuck);
                     memory[FOREIGN] = state.foreign_mib? << 20;

@@ -2,9 +2,7 @@
 
 use super::Inventory;
 use crate::model::{Gpu, GpuUuid, InstanceId, Level, MigMode, Placement};
-use crate::store::{
-    Entry, Held, HolderNames, Instance, InstanceState, LeaseState, Slice, WHOLE_GPU,
-};
+use crate::store::{Entry, Held, HolderNames, Instance, InstanceState, LeaseState, Slice};
 
 /// A GPU instance, or a GPU outside of MIG mode, with all that is on record there.
 #[derive(Debug, Clone)]
@@ -86,10 +84,7 @@ impl Inventory {
     /// Returns the state of the memory slices at a place that is not free: `leased`, `idle`, `quarantined`, `layout`
     /// or `foreign`.
     pub fn state_at(&self, gpu: &Gpu, at: Placement) -> &'static str {
-        state_of(self.at(gpu, at).first()).unwrap_or_else(|| match self.is_damaged(gpu, at) {
-            true => "quarantined",
-            false => "foreign",
-        })
+        state_of(self.at(gpu, at).first()).unwrap_or("foreign")
     }
 
     /// Returns every GPU instance once, and every GPU outside of MIG mode. `entries` are those of the inventory.
@@ -179,7 +174,6 @@ impl Inventory {
             instance.slice().is_none() && *instance.resource.gpu_uuid() == gpu.uuid
         });
         let here: Vec<&Entry> = here.collect();
-        let damaged = self.is_damaged(gpu, WHOLE_GPU).then_some("quarantined");
         SliceView {
             gpu_uuid: &gpu.uuid,
             gpu_index: gpu.index,
@@ -188,7 +182,7 @@ impl Inventory {
             mig_uuid: None,
             profile: None,
             placement: None,
-            state: state_of(here.first().copied()).or(damaged),
+            state: state_of(here.first().copied()),
             size: None,
             entries: here,
         }
@@ -214,7 +208,7 @@ pub(crate) struct SeatSlice<'a> {
     pub slice: &'a Slice,
     /// The level of its seats.
     pub level: Level,
-    /// The holders of its seats. The name is empty if the record cannot be read.
+    /// The holders of its seats.
     pub holders: Vec<String>,
     /// The memory that they have booked, in MiB.
     pub booked_mib: u64,
@@ -249,12 +243,6 @@ impl Inventory {
         for held in self.leases_on(&instance.id) {
             holders.push(held.lease.holder.shown());
             booked_mib += held.lease.share()?.booked_mib;
-        }
-        // The name of an unreadable record tells how much it books.
-        let unread = self.damaged.iter().filter_map(|d| d.share.as_ref());
-        for share in unread.filter(|share| share.instance == instance.id) {
-            holders.push(String::new());
-            booked_mib += share.booked_mib?;
         }
         Some(SeatSlice {
             instance,

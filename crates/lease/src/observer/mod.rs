@@ -14,7 +14,7 @@ use crate::error::{Error, printable};
 use crate::events::{Event, EventSeconds, EventType, Writer};
 use crate::gpu::{DriverError, Listener, Reason};
 use crate::model::BootId;
-use crate::store::{Damaged, Entry, Held, Holder, Instance, Lease};
+use crate::store::{Entry, Held, Holder, Instance, Lease};
 use crate::view::LeaseView;
 use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
@@ -210,11 +210,11 @@ impl Observer {
         self.write(of(EventType::Recovered, lease, instance));
     }
 
-    /// Hears that runmig ends a record that cannot be read.
-    pub(crate) fn damaged(&self, damaged: &Damaged) {
+    /// Hears that a repair replaced a damaged ledger.
+    pub(crate) fn repaired(&self, ledger: &Path, why: &Error) {
         self.write(Event {
-            record: Some(printable(&damaged.file.to_string_lossy())),
-            error: Some(damaged.why.line()),
+            record: Some(printable(&ledger.to_string_lossy())),
+            error: Some(why.line()),
             ..Event::now(EventType::RecordDamaged)
         });
     }

@@ -149,7 +149,7 @@ impl Turn {
     pub(crate) fn watch(&mut self, store: &Store) {
         if !self.is_over() {
             let watch = || Watch::on(store, &self.bundle);
-            self.watch.get_or_insert_with(watch).forget();
+            self.watch.get_or_insert_with(watch).forget(store);
         }
     }
 

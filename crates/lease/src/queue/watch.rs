@@ -3,10 +3,11 @@
 
 use crate::bundles::Bundles;
 use crate::error::{Context, Error, Result};
-use crate::store::Store;
+use crate::store::{self, Store};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent, WatchDescriptor};
+use std::cell::Cell;
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -36,8 +37,10 @@ pub(super) struct Watch {
     bundle: PathBuf,
     /// The kernel's events. None if the waiter is too far behind, or if the kernel has no watch left.
     events: Option<Events>,
-    /// The last known state without the kernel's events: the leases, and the earlier tickets.
-    known: (Vec<String>, Vec<u64>),
+    /// The last known number of changes that made room.
+    freed: Cell<Option<u64>>,
+    /// The last known earlier tickets, without the kernel's events.
+    earlier: Vec<u64>,
 }
 
 /// The kernel's source of events.
@@ -49,17 +52,22 @@ struct Events {
 
 impl Watch {
     pub(super) fn on(store: &Store, bundle: &Path) -> Watch {
-        let mut watch = Watch {
+        // The watch comes first, so that no change lies between.
+        let events = Events::of(store, u64::MAX, bundle);
+        Watch {
             bundle: bundle.to_owned(),
-            events: Events::of(store, u64::MAX, bundle),
-            known: Default::default(),
-        };
-        watch.known = watch.state(store, u64::MAX);
-        watch
+            earlier: match events {
+                Some(_) => Vec::new(),
+                None => store.numbers_before(u64::MAX),
+            },
+            events,
+            freed: Cell::new(store.freed()),
+        }
     }
 
     /// Forgets the events until now. The caller looks at the state next.
-    pub(super) fn forget(&mut self) {
+    pub(super) fn forget(&mut self, store: &Store) {
+        self.freed.set(store.freed());
         if let Some(Events { inotify, .. }) = &self.events {
             while inotify.read_events().is_ok_and(|events| !events.is_empty()) {}
         }
@@ -90,13 +98,13 @@ impl Watch {
                 if self.events.is_some() {
                     return Ok(Woken::ByQueue);
                 }
-                let now = self.state(store, number);
-                let woken = match (now.0 == self.known.0, now.1 == self.known.1) {
-                    (_, false) => Woken::ByQueue,
-                    (false, true) => Woken::ByLease,
-                    (true, true) => Woken::No,
+                let earlier = store.numbers_before(number);
+                let woken = match (earlier == self.earlier, self.has_room_come(store)) {
+                    (false, _) => Woken::ByQueue,
+                    (true, true) => Woken::ByLease,
+                    (true, false) => Woken::No,
                 };
-                self.known = now;
+                self.earlier = earlier;
                 if woken != Woken::No || left.is_zero() {
                     return Ok(woken);
                 }
@@ -105,6 +113,8 @@ impl Watch {
             match events.inotify.read_events() {
                 Ok(all) => match all.iter().map(|e| events.woken_by(e, number)).max() {
                     None | Some(Woken::No) => {}
+                    // A write that made no room wakes nobody.
+                    Some(Woken::ByLease) if !self.has_room_come(store) => continue,
                     Some(woken) => return Ok(woken),
                 },
                 Err(Errno::EAGAIN | Errno::EINTR) => {}
@@ -124,11 +134,9 @@ impl Watch {
         }
     }
 
-    fn state(&self, store: &Store, number: u64) -> (Vec<String>, Vec<u64>) {
-        match self.events {
-            Some(_) => Default::default(),
-            None => (store.names(), store.numbers_before(number)),
-        }
+    fn has_room_come(&self, store: &Store) -> bool {
+        let freed = store.freed();
+        self.freed.replace(freed) != freed
     }
 }
 
@@ -139,10 +147,10 @@ impl Events {
             return None;
         }
         let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK).ok()?;
-        // A limit counts leases, and a place ends with its instance.
-        for records in [store.leases(), store.instances()] {
-            inotify.add_watch(&records, AddWatchFlags::IN_DELETE).ok()?;
-        }
+        // A watch on the file would end with the file's first replacement.
+        inotify
+            .add_watch(store.dir(), AddWatchFlags::IN_MOVED_TO)
+            .ok()?;
         // Closed for writing: the waiter ended, in whatever way. Modified: the waiter stepped aside.
         let leaves =
             AddWatchFlags::IN_DELETE | AddWatchFlags::IN_CLOSE_WRITE | AddWatchFlags::IN_MODIFY;
@@ -162,16 +170,12 @@ impl Events {
             return Woken::No;
         }
         let name = event.name.as_deref().and_then(OsStr::to_str);
-        let of_queue = name.filter(|n| !n.contains(['.', '-']));
-        match of_queue.and_then(|n| n.parse::<u64>().ok()) {
-            Some(other) if other < number => Woken::ByQueue,
+        match name.map(|name| (name, name.parse::<u64>())) {
+            Some((_, Ok(earlier))) if earlier < number => Woken::ByQueue,
+            Some((store::LEDGER, _)) => Woken::ByLease,
             Some(_) => Woken::No,
-            None => match name {
-                Some(crate::store::UNFINISHED) => Woken::No,
-                Some(_) => Woken::ByLease,
-                // The kernel's queue of events overflowed.
-                None => Woken::ByQueue,
-            },
+            // The kernel's queue of events overflowed.
+            None => Woken::ByQueue,
         }
     }
 }

@@ -5,7 +5,7 @@ use super::liveness::{A_MOMENT, lasting};
 use super::release::{Returned, release, release_unless};
 use super::{destroy, holder};
 use crate::context::LeaseContext;
-use crate::error::{self, Error, Result};
+use crate::error::{self, Result};
 use crate::store::{self, ClaimName, Held, InstanceState, Lease, LeaseState};
 use std::time::Instant;
 
@@ -32,18 +32,7 @@ pub(crate) fn release_claim(
         .collect();
     let its = listing.held().filter(|held| is_its(&held.lease));
     let its = its.map(|held| release(context, held, patience));
-    let unread = listing
-        .damaged
-        .iter()
-        .filter(|d| d.unfinished().is_none() && d.lease.as_ref().is_some_and(is_its));
-    let unread = unread.map(|damaged| {
-        let (id, why) = (damaged.id().unwrap_or_default(), damaged.why.line());
-        Err(
-            Error::new(format!("cannot release a slice of claim {uid}: {why}"))
-                .hint(format!("once its pod is gone, migctl release {id}")),
-        )
-    });
-    error::all(ended.into_iter().chain(its).chain(unread))
+    error::all(ended.into_iter().chain(its))
 }
 
 /// Releases the lease of one device of a claim, which Kubernetes gave away. See `release_claim`.
@@ -103,7 +92,7 @@ pub(crate) fn detach(context: &LeaseContext<'_>, claim: &ClaimName, container: &
     let ledger = context
         .store
         .lock(&format!("end of container {container}"))?;
-    let listing = context.store.listing()?;
+    let listing = context.store.list()?;
     let mark = claim.mark();
     let is_its = |held: &&Held| {
         let is_of_claim = held.lease.shared_in.as_ref() == Some(&mark);
@@ -113,18 +102,20 @@ pub(crate) fn detach(context: &LeaseContext<'_>, claim: &ClaimName, container: &
                 .container()
                 .is_some_and(|c| c.key.id == container)
     };
-    let mut released = Vec::new();
-    for held in listing.held().filter(is_its) {
-        let has_others = destroy::has_other_users(context, &held.instance, Some(&held.lease))?;
-        if !has_others && !held.instance.outlives_leases() {
-            ledger.update_instance(&held.instance, |i| i.state = InstanceState::Releasing)?;
+    let its: Vec<&Held> = listing.held().filter(is_its).collect();
+    ledger.change(|state| {
+        for held in &its {
+            state.remove_lease(&held.lease.id);
+            let goes =
+                !held.instance.outlives_leases() && !state.has_others(&held.instance.id, None);
+            if goes {
+                state.update_instance(&held.instance.id, |i| i.state = InstanceState::Releasing)?;
+            }
         }
-        if ledger.remove_lease(&held.lease)? {
-            released.push(held);
-        }
-    }
+        Ok(())
+    })?;
     drop(ledger);
-    for held in released {
+    for held in its {
         context
             .observer
             .released(&held.lease, &held.instance, begun);

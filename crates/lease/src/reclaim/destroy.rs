@@ -10,7 +10,7 @@ use crate::gpu::{DriverError, Metered, Mig, Queries, nodes};
 use crate::idle;
 use crate::model::ListedInstance;
 use crate::process::{self, Holders};
-use crate::store::{Attempt, Instance, InstanceState, Lease, LeaseName, Resource, Slice};
+use crate::store::{Attempt, Instance, InstanceState, Lease, Resource, Slice};
 use std::time::{Duration, Instant};
 
 /// The longest time between two tries to destroy an instance that is in use.
@@ -313,22 +313,21 @@ fn compute_instance(slice: &Slice, instance: &ListedInstance) -> Option<u32> {
 /// Ends the lease alone if another lease names its instance. The instance ends with the last, and the
 /// ledger's lock decides which lease is the last.
 fn end_record(context: &LeaseContext<'_>, target: Target<'_>) -> Result<Ended> {
-    let ledger = context.store.lock("release")?;
-    let is_on_record = match target.lease {
-        Some(lease) => context.store.lease_now(lease)?.is_some(),
-        None => true,
-    };
-    let has_others = has_other_users(context, target.instance, target.lease)?;
-    let lease = target.lease.filter(|_| has_others);
-    let released = lease.map(|lease| ledger.remove_lease(lease)).transpose()?;
-    drop(ledger);
-    if released == Some(true) {
+    let (id, its) = (&target.instance.id, target.lease.map(|lease| &lease.id));
+    let (released, ended) = context.store.lock("release")?.change(|state| {
+        let is_on_record = its.is_none_or(|its| state.lease(its).is_some());
+        let has_others = state.has_others(id, its);
+        let released = has_others && its.is_some_and(|its| state.remove_lease(its));
+        let ended = match is_on_record && !has_others {
+            true => Ended::Gone,
+            false => Ended::Elsewhere,
+        };
+        Ok((released, ended))
+    })?;
+    if released {
         target.released(context);
     }
-    Ok(match is_on_record && !has_others {
-        true => Ended::Gone,
-        false => Ended::Elsewhere,
-    })
+    Ok(ended)
 }
 
 /// Returns whether a lease other than this one names the instance. The caller has the ledger's lock.
@@ -338,7 +337,7 @@ pub(crate) fn has_other_users(
     than: Option<&Lease>,
 ) -> Result<bool> {
     let leases = context.store.leases_on(&instance.id)?;
-    let is_other = |name: &LeaseName| than.is_none_or(|l| l.id != name.lease);
+    let is_other = |other: &Lease| than.is_none_or(|l| l.id != other.id);
     Ok(leases.iter().any(is_other))
 }
 

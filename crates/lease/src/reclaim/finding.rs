@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::idle;
-use crate::store::{Attempt, Damaged, Entry, Instance};
+use crate::store::{Attempt, Entry, Instance};
 use std::time::Duration;
 
 /// The judgement of `gc` on one lease, or on an instance without one.
@@ -30,15 +30,12 @@ pub enum Outcome {
 pub struct Collection {
     /// The leases, and the instances without one.
     pub leases: Vec<Finding>,
-    /// The unreadable records.
-    pub damaged: Vec<(Damaged, Outcome)>,
 }
 
 impl Collection {
     /// Returns whether the collection made room, so that the create should look again.
     pub(crate) fn gave_room(&self) -> bool {
-        let gave = |outcome: &Outcome| matches!(outcome, Outcome::Released(_));
-        self.leases.iter().any(Finding::gave_room) || self.damaged.iter().any(|(_, o)| gave(o))
+        self.leases.iter().any(Finding::gave_room)
     }
 }
 

@@ -2,7 +2,6 @@
 
 use super::claim;
 use super::daemon;
-use super::damaged;
 use super::earlier_boot;
 use super::finding::Patience;
 use super::finding::{Collection, Finding, Outcome};
@@ -56,6 +55,11 @@ fn look_through(
     let end = Instant::now() + patience.0;
     // The first question opens the session.
     let driver = context.driver();
+    let (of_gpus, entries) = match dry_run {
+        true => (Vec::new(), entries),
+        false => dead_on_gpus(context, entries, all),
+    };
+    findings.extend(release::release_records(context, of_gpus)?);
     for entry in entries {
         let outcome = match &entry {
             Entry::Held(held) => look_at_lease(context, held, (dry_run, all), end),
@@ -75,10 +79,7 @@ fn look_through(
     if all && !dry_run {
         remove_lost_homes(context)?;
     }
-    Ok(Collection {
-        leases: findings,
-        damaged: damaged::look_through(context, listing.damaged, dry_run, || remaining(end)),
-    })
+    Ok(Collection { leases: findings })
 }
 
 /// Ends the MPS daemons that no record names. A create writes the record first, so none of these is being made.
@@ -89,7 +90,7 @@ fn remove_lost_homes(context: &LeaseContext<'_>) -> Result<()> {
         return Ok(());
     }
     let store = &context.store;
-    let is_lost = |id: &LeaseId| -> Result<bool> { Ok(!store.is_on_record(id.as_str())?) };
+    let is_lost = |id: &LeaseId| Ok::<_, Error>(store.get(id)?.is_none());
     for id in homes {
         // The lock makes the answer final. Most daemons are on record, and need none.
         let is_over = is_lost(&id)? && {
@@ -102,6 +103,29 @@ fn remove_lost_homes(context: &LeaseContext<'_>) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Parts the leases on GPUs that may go, each with its reason, from all others. A lease with a daemon is among the others.
+fn dead_on_gpus(
+    context: &LeaseContext<'_>,
+    entries: Vec<Entry>,
+    all: bool,
+) -> (Vec<(Held, String)>, Vec<Entry>) {
+    let (mut dead, mut others) = (Vec::new(), Vec::new());
+    for entry in entries {
+        match entry {
+            Entry::Held(held)
+                if held.instance.slice().is_none() && held.lease.daemon().is_none() =>
+            {
+                match why_collect(context, &held, &held.lease, all) {
+                    Ok(why) => dead.push((held, why)),
+                    Err(_) => others.push(Entry::Held(held)),
+                }
+            }
+            entry => others.push(entry),
+        }
+    }
+    (dead, others)
 }
 
 fn look_at_lease(
@@ -211,11 +235,8 @@ fn retry(attempt: Option<&Attempt>, all: bool) -> std::result::Result<String, St
 }
 
 fn left(attempt: Option<&Attempt>, end: Instant) -> Patience {
-    Patience(remaining(end).0.min(Patience::with(attempt).0))
-}
-
-fn remaining(end: Instant) -> Patience {
-    Patience(end.saturating_duration_since(Instant::now()))
+    let remaining = end.saturating_duration_since(Instant::now());
+    Patience(remaining.min(Patience::with(attempt).0))
 }
 
 /// Destroys an idle slice, unless another create took it. A slice that cannot be destroyed stays on record

@@ -34,7 +34,11 @@ pub(super) fn withdrawal(
 /// Does what the holder needs after its lease. For a container, it puts the original `config.json` back.
 pub(super) fn after_release(context: &LeaseContext<'_>, lease: &Lease) -> Result<()> {
     match &lease.holder {
-        Holder::Container(container) => context.restore(&container.bundle, &lease.id),
+        Holder::Container(container) => {
+            context.restore(&container.bundle, &lease.id)?;
+            context.store.unlink_bundle(&lease.id);
+            Ok(())
+        }
         // The driver of the claim removes the CDI file.
         Holder::Claim(_) => Ok(()),
     }

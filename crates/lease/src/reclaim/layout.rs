@@ -125,13 +125,15 @@ pub(super) fn keep_idle(context: &LeaseContext<'_>, held: &Held, begun: Instant)
     if held.instance.attempt().is_some() || is_emptied {
         return Ok(false);
     }
-    let has_others = destroy::has_other_users(context, &held.instance, Some(&held.lease))?;
-    if !has_others {
-        // After a kill in between, the next release of the lease destroys the instance.
-        let since = Timestamp::millis(SystemTime::now());
-        ledger.update_instance(&held.instance, |i| i.state = InstanceState::Idle { since })?;
-    }
-    let released = ledger.remove_lease(&held.lease)?;
+    let since = Timestamp::millis(SystemTime::now());
+    let (id, lease) = (&held.instance.id, &held.lease.id);
+    let (has_others, released) = ledger.change(|state| {
+        let has_others = state.has_others(id, Some(lease));
+        if !has_others {
+            state.update_instance(id, |i| i.state = InstanceState::Idle { since })?;
+        }
+        Ok((has_others, state.remove_lease(lease)))
+    })?;
     drop(ledger);
     if released {
         context

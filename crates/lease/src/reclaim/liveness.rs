@@ -88,14 +88,6 @@ pub(crate) fn operation_is_over(store: &Store, lease: &Lease) -> bool {
     here().operation_is_over(lease, &store.operations())
 }
 
-/// Returns whether the low-level runtime has recorded a container with a living init. Without a lease the
-/// record's namespaces are unknown, so runmig assumes those of the caller.
-pub(crate) fn lives_on_record(key: &Key) -> bool {
-    let here = here();
-    let recorded = here.recorded_init(key);
-    here.view.obstacle.is_some() || recorded.map_or(true, |i| i.is_some_and(|i| here.lives(&i)))
-}
-
 /// Returns the init that the low-level runtime of a lease recorded; see `Liveness::own_init`.
 pub(crate) fn own_init(lease: &Lease) -> Option<Process> {
     here().own_init(lease).ok().flatten()

@@ -2,13 +2,18 @@
 //! container. A create also stores its leases beside the original `config.json`. From there a hook that
 //! knows its lease by name puts the lease on record again. From then on it is a lease like any other.
 
-use super::{daemon, destroy};
+use super::finding::Patience;
+use super::{daemon, destroy, holder};
 use crate::bundles::Author;
 use crate::context::LeaseContext;
-use crate::error::{Error, Result};
+use crate::draft::footprint;
+use crate::effect;
+use crate::error::{self, Error, Result};
 use crate::model::LeaseId;
 use crate::mps;
-use crate::store::{Held, Instance, InstanceName, Lease, Record, Resource, decode, encode};
+use crate::store::{Held, Instance, Lease, Record, Resource, decode, encode};
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// A bundle's account of the leases that its hook names.
 pub struct BundleAccount {
@@ -86,6 +91,104 @@ pub(crate) fn has_struck_off(context: &LeaseContext<'_>, account: &BundleAccount
     ledger.is_none() || ledger == context.store.identity().as_ref()
 }
 
+/// Notes the bundle of a create whose leases the driver does not know: `author` in it tells of them.
+pub(crate) fn note_bundle(context: &LeaseContext<'_>, leases: &[Held]) -> Result<()> {
+    match leases.first() {
+        Some(Held { lease, instance }) if instance.slice().is_none() => match lease.container() {
+            Some(container) => context.store.link_bundle(&lease.id, &container.bundle),
+            None => Ok(()),
+        },
+        _ => Ok(()),
+    }
+}
+
+/// Returns the leases of living containers that are not among these, by what the noted bundles tell.
+pub(super) fn living(context: &LeaseContext<'_>, known: &[Lease]) -> Vec<Held> {
+    let mut found = Vec::new();
+    for (first, bundle) in context.store.linked_bundles() {
+        let author = context.bundles.author(&bundle);
+        let Some(author) = author.filter(|author| author.lease == first) else {
+            continue;
+        };
+        for lease in author
+            .records
+            .iter()
+            .filter_map(|r| decode::<Lease>(r.as_bytes()).ok())
+        {
+            let is_new = known.iter().all(|other| other.id != lease.id);
+            let instance = find(&author.records, |i: &Instance| i.id == lease.instance);
+            // The sidecar is as old as the edit, so only names of the container's cgroup and its record tell of its life.
+            let lives = || holder::sign_of_life(&context.store, &lease).is_some();
+            if let Some(instance) = instance
+                && is_new
+                && lease.boot_id == context.boot_id
+                && lives()
+            {
+                found.push(Held { lease, instance });
+            }
+        }
+    }
+    found
+}
+
+/// Ends the instance of a container that has ended, while the ledger is damaged. What a repair brings back of its lease
+/// is collected.
+pub(crate) fn end_unrecorded(
+    context: &LeaseContext<'_>,
+    account: &BundleAccount,
+    id: &LeaseId,
+    (container, bundle): (&str, &Path),
+) -> Result<()> {
+    let ended = match account.held(id, container) {
+        Some(held) => end_instance(context, &held),
+        None => Err(Error::new("its bundle does not tell which slice it had")),
+    };
+    let restored = context.restore(bundle, id);
+    let ended = ended.map_err(|e| account.stays(id, container, e));
+    error::all([ended, restored])
+}
+
+/// Ends the daemon of a lease. Its cgroup proves that it is this container's.
+fn end_daemon(context: &LeaseContext<'_>, lease: &Lease) -> Result<()> {
+    if lease.daemon().is_some()
+        && let Some(left) = mps::end(&daemon::home(context, &lease.id), false)?
+    {
+        return Err(
+            Error::new(format!("{left} of its MPS daemon does not end")).hint(format!(
+                "end the processes of cgroup runmig-mps-{}",
+                lease.id
+            )),
+        );
+    }
+    Ok(())
+}
+
+fn end_instance(context: &LeaseContext<'_>, held: &Held) -> Result<()> {
+    let Held { lease, instance } = held;
+    end_daemon(context, lease)?;
+    if lease.boot_id != context.boot_id || instance.outlives_leases() {
+        return Ok(());
+    }
+    if lease.shared_in.is_some() || lease.share().is_some() && instance.slice().is_some() {
+        return Err(Error::new("other containers may use the slice"));
+    }
+    let Resource::Mig(slice) = &instance.resource else {
+        return Ok(());
+    };
+    let end = Instant::now() + Patience::default().0;
+    loop {
+        let why = format!("release of {}", lease.holder.name());
+        let gpu = context.store.lock_gpu(&slice.gpu_uuid, &why)?;
+        match destroy::destroy(&context.driver(), slice, || Ok(()))? {
+            Ok(()) => return Ok(()),
+            Err(e) if !e.is_in_use() || Instant::now() >= end => return Err(e.into()),
+            Err(_) => {}
+        }
+        drop(gpu);
+        effect::pause(Duration::from_millis(50));
+    }
+}
+
 /// Puts a lost lease on record again, if its instance exists and is provably its own.
 pub(crate) fn recover(
     context: &LeaseContext<'_>,
@@ -103,17 +206,7 @@ pub(crate) fn recover(
 fn put_again(context: &LeaseContext<'_>, held: Held) -> Result<Option<Held>> {
     let Held { lease, instance } = &held;
     let container = lease.holder.name();
-    if lease.daemon().is_some()
-        // Its cgroup proves that the daemon is this container's.
-        && let Some(left) = mps::end(&daemon::home(context, &lease.id), false)?
-    {
-        return Err(
-            Error::new(format!("{left} of its MPS daemon does not end")).hint(format!(
-                "end the processes of cgroup runmig-mps-{}",
-                lease.id
-            )),
-        );
-    }
+    end_daemon(context, lease)?;
     let is_over = lease.boot_id != context.boot_id;
     if is_over || !destroy::exists(&context.driver(), instance)? {
         return Ok(None);
@@ -130,10 +223,9 @@ fn put_again(context: &LeaseContext<'_>, held: Held) -> Result<Option<Held>> {
     let why = format!("recovery of {container}");
     let _plan = context.store.lock_plan(&why)?;
     let ledger = context.store.lock(&why)?;
-    let name = InstanceName::of(instance);
-    let instances = context.store.instance_names()?.into_iter();
-    let instances = instances.filter(|i| i.instance != instance.id);
-    if { instances }.any(|other| other.place.overlaps(&name.place)) {
+    let state = context.store.state()?;
+    let mut others = state.instances.iter().filter(|i| i.id != instance.id);
+    if others.any(|other| excludes(other, instance)) {
         // A GPU outlives its records, and another container has it by now: nothing is left to release.
         if matches!(instance.resource, Resource::Gpu(_)) {
             return Ok(None);
@@ -147,4 +239,10 @@ fn put_again(context: &LeaseContext<'_>, held: Held) -> Result<Option<Held>> {
         "was not in the ledger: put on record again by what its bundle tells"
     );
     Ok(Some(held))
+}
+
+/// Returns whether two instances of one boot lie at one place.
+fn excludes(one: &Instance, other: &Instance) -> bool {
+    let (place, its) = (footprint(one), footprint(other));
+    one.boot_id == other.boot_id && place.gpu == its.gpu && place.placement.overlaps(its.placement)
 }

@@ -2,7 +2,6 @@
 
 mod claim;
 mod daemon;
-mod damaged;
 mod destroy;
 mod earlier_boot;
 mod finding;
@@ -15,13 +14,13 @@ pub(crate) mod liveness;
 pub(crate) mod lost;
 mod ready;
 mod release;
+mod repair;
 mod revive;
 
 pub(crate) use claim::{
     detach, release_claim, release_dead, release_device, undo_half_made, user_of_device,
 };
 pub(crate) use daemon::{home, remove_home, start};
-pub(crate) use damaged::{damaged, release_damaged, release_damaged_of};
 pub(crate) use destroy::{destroy, exists, holders, is_whole, locate};
 pub use finding::Patience;
 pub use finding::{Collection, Finding, Outcome};
@@ -32,3 +31,5 @@ pub(crate) use ready::{own_cgroups, ready, ready_if_started, started};
 pub(crate) use ready::{release_if_dead, release_if_over};
 pub use release::Returned;
 pub(crate) use release::{release, release_instance_unless, release_unless};
+pub use repair::Repair;
+pub(crate) use repair::repair;

@@ -2,7 +2,7 @@
 
 use super::finding::Patience;
 use super::release::{Returned, release_unless};
-use super::{damaged, holder, liveness};
+use super::{holder, liveness};
 use crate::context::LeaseContext;
 use crate::error::{self, Error, Result};
 use crate::model::Process;
@@ -81,11 +81,6 @@ pub(crate) fn own_cgroups(init: i32) -> Vec<String> {
 /// Releases the container's leases after a delete, if the container is gone. `deleted` says that the
 /// low-level runtime has deleted it.
 pub(crate) fn release_if_dead(context: &LeaseContext<'_>, key: &Key, deleted: bool) -> Result<()> {
-    // Another low-level runtime with the same root also reports that it has no such container.
-    let damaged = match deleted && !liveness::lives_on_record(key) {
-        true => damaged::release_damaged_with(context, key),
-        false => Ok(()),
-    };
     let leases = context.leases_of(key)?;
     // One container has one end, however many leases it has.
     let end = Instant::now() + liveness::AFTER_DELETE;
@@ -124,7 +119,7 @@ pub(crate) fn release_if_dead(context: &LeaseContext<'_>, key: &Key, deleted: bo
             _ => Ok(()),
         }
     });
-    error::all(std::iter::once(damaged).chain(released))
+    error::all(released)
 }
 
 /// Releases the container's leases for its creator, whose low-level runtime failed, was killed or is done.

@@ -3,14 +3,14 @@
 
 use super::daemon;
 use super::destroy::{self, Ended, Target};
-use super::finding::Patience;
+use super::finding::{Finding, Outcome, Patience};
 use super::holder;
 use super::layout;
 use crate::context::{LeaseContext, now};
 use crate::counters::ResourceKind;
 use crate::error::{self, Error, Result};
 use crate::model::Timestamp;
-use crate::store::{Attempt, Held, Instance, InstanceState, Lease, LeaseState};
+use crate::store::{Attempt, Entry, Held, Instance, InstanceState, Lease, LeaseState};
 use std::time::{Duration, Instant, SystemTime};
 
 /// The longest gap between retries of a failed destroy. The gap starts at 2 s and doubles each time.
@@ -82,6 +82,12 @@ pub(crate) fn release_unless(
     finish(context, (&held, begun), patience, keeps).map(|()| Returned::Yes)
 }
 
+/// Does what the holder needs after its lease. A read may fail once, and without the lease only the next create restores
+/// the original.
+fn restore(context: &LeaseContext<'_>, lease: &Lease) -> Result<()> {
+    holder::after_release(context, lease).or_else(|_| holder::after_release(context, lease))
+}
+
 fn finish(
     context: &LeaseContext<'_>,
     (held, begun): (&Held, Instant),
@@ -91,9 +97,7 @@ fn finish(
     let lease = &held.lease;
     // runmig restores the bundle even if the driver refuses the destroy. The two do not depend on each
     // other, and the release reports every failure.
-    let restore = || holder::after_release(context, lease).err();
-    // A read may fail once. Without the lease, only the next create restores the original.
-    let restored = restore().and_then(|_| restore());
+    let restored = restore(context, lease).err();
     match keeps.then(|| layout::keep_idle(context, held, begun)) {
         Some(Ok(true)) => return restored.map_or(Ok(()), Err),
         Some(Err(e)) => tracing::warn!(lease = lease.id.as_str(), "not kept idle: {}", e.line()),
@@ -113,6 +117,51 @@ fn finish(
         );
     }
     error::all([ended, restored.map_or(Ok(()), Err)])
+}
+
+/// Releases leases on GPUs for a collector, each for its reason. The GPUs stay and only records go, so all go in two
+/// changes, however many they are. A lease that has changed is kept.
+pub(super) fn release_records(
+    context: &LeaseContext<'_>,
+    leases: Vec<(Held, String)>,
+) -> Result<Vec<Finding>> {
+    let begun = Instant::now();
+    if leases.is_empty() {
+        return Ok(Vec::new());
+    }
+    let marked: Vec<Option<Held>> = context.store.lock("gc")?.change(|state| {
+        let mark = |(held, _): &(Held, String)| {
+            let mut now = { state.held(&held.lease) }.filter(|now| now == held);
+            if let Some(held) = &mut now {
+                held.lease.state = LeaseState::Releasing;
+                state.put_lease(&held.lease)?;
+            }
+            Ok(now)
+        };
+        leases.iter().map(mark).collect()
+    })?;
+    let restored = |held: &Held| restore(context, &held.lease);
+    let restored: Vec<Option<Result<()>>> = marked
+        .iter()
+        .map(|held| held.as_ref().map(restored))
+        .collect();
+    let entries: Vec<Entry> = marked.into_iter().flatten().map(Entry::Held).collect();
+    let removed = context.store.lock("gc")?.remove_all(&entries)?;
+    let find = |((held, why), restored): ((Held, String), Option<Result<()>>)| {
+        let outcome = match restored {
+            None => Outcome::Kept("its record changes".to_owned()),
+            Some(Ok(())) => Outcome::Released(why),
+            Some(Err(e)) => Outcome::Failed(e),
+        };
+        if removed.contains(held.lease.id.as_str()) {
+            context
+                .observer
+                .released(&held.lease, &held.instance, begun);
+        }
+        let entry = Entry::Held(held);
+        Finding { entry, outcome }
+    };
+    Ok(leases.into_iter().zip(restored).map(find).collect())
 }
 
 /// Releases an instance without a lease unless `against` gives a reason, which it gives under the ledger's
@@ -175,31 +224,24 @@ fn end(context: &LeaseContext<'_>, target: Target<'_>, patience: Patience) -> Re
     match destroy::destroy_instance(context, target, patience) {
         Ok(Ended::Elsewhere) => Ok(()),
         Ok(Ended::Gone) => {
-            let ledger = context.store.lock("release")?;
-            let released = target.lease.map(|lease| ledger.remove_lease(lease));
-            let released = released.transpose()?.unwrap_or(false);
-            // A share may have come meanwhile if the mark could not be written.
-            let others = destroy::has_other_users(context, target.instance, target.lease);
-            // An unreadable record belongs to no layout: then nothing would end it.
-            let now = context.store.instance_now(target.instance);
-            let stays = matches!(&now, Ok(Some(instance)) if instance.is_of_layout());
-            let removed = match others {
-                Ok(false) if !stays => ledger.remove_instance(target.instance),
-                _ => Ok(false),
-            };
-            drop(ledger);
+            let id = &target.instance.id;
+            let (released, removed) = context.store.lock("release")?.change(|state| {
+                let released = target.lease.is_some_and(|l| state.remove_lease(&l.id));
+                // A share may have come meanwhile if the mark could not be written.
+                let is_of_layout = state.instance(id).is_some_and(Instance::is_of_layout);
+                let stays = is_of_layout || state.has_others(id, None);
+                Ok((released, !stays && state.remove_instance(id)))
+            })?;
             if released {
                 target.released(context);
             }
-            if removed? {
-                if target.instance.attempt().is_some() {
-                    context.observer.recovered(None, target.instance);
-                }
-                if target.lease.is_none() {
-                    context.observer.removed(target.instance, target.begun);
-                }
+            if removed && target.instance.attempt().is_some() {
+                context.observer.recovered(None, target.instance);
             }
-            others.map(drop)
+            if removed && target.lease.is_none() {
+                context.observer.removed(target.instance, target.begun);
+            }
+            Ok(())
         }
         Err(e) => Err(quarantine(context, target, e)),
     }

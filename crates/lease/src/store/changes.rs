@@ -1,19 +1,20 @@
 //! The changes of the ledger, as the kernel reports them.
 
-use super::durable;
+use super::file;
+use super::queue::UNFINISHED;
 use crate::error::{Context, Error, Result};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent, WatchDescriptor};
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// The folders of records below the state directory.
-pub const RECORDS: &[&str] = &["leases", "instances"];
+/// What a watch on the leases looks at in the state directory.
+pub const RECORDS: &[&str] = &[file::FILE];
 /// The same with the folder of tickets.
-pub const RECORDS_AND_QUEUE: &[&str] = &["leases", "instances", QUEUE];
+pub const RECORDS_AND_QUEUE: &[&str] = &[file::FILE, QUEUE];
 const QUEUE: &str = "queue";
 /// The time without a change that ends a burst of changes.
 const QUIET: Duration = Duration::from_millis(50);
@@ -24,29 +25,29 @@ const BURST: Duration = Duration::from_millis(500);
 pub struct Changes {
     inotify: Inotify,
     state_dir: PathBuf,
-    folders: &'static [&'static str],
+    names: &'static [&'static str],
     watched: Vec<(WatchDescriptor, Watched)>,
 }
 
 /// The events of a folder that count.
 enum Watched {
-    /// All events: the folder has records.
-    Records,
+    /// All events: the folder has tickets.
+    Tickets,
     /// The coming and going of these names, and the end of the folder.
     Names(Vec<OsString>),
 }
 
 impl Changes {
-    /// Watches these folders of a ledger. The caller reads it next, so that no change lies between.
+    /// Watches these files and folders of a ledger. The caller reads it next, so that no change lies between.
     ///
     /// # Errors
     /// The kernel has no watch left.
-    pub fn of(state_dir: &Path, folders: &'static [&'static str]) -> Result<Changes> {
+    pub fn of(state_dir: &Path, names: &'static [&'static str]) -> Result<Changes> {
         let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK);
         let mut changes = Changes {
             inotify: inotify.map_err(|e| failed(state_dir, e))?,
             state_dir: state_dir.to_owned(),
-            folders,
+            names,
             watched: Vec::new(),
         };
         changes.watch()?;
@@ -72,15 +73,14 @@ impl Changes {
             }
             to_root.remove(0);
         }
-        let names = self.folders.iter().map(OsString::from).collect();
-        self.add(&state_dir, coming | going, Watched::Names(names))?;
-        // runmig writes a record under another name and renames it. A ticket is changed in its place, and a killed
-        // waiter closes it.
-        let records = AddWatchFlags::IN_MOVED_TO | AddWatchFlags::IN_DELETE | going;
-        let tickets = records | AddWatchFlags::IN_MODIFY | AddWatchFlags::IN_CLOSE_WRITE;
-        for name in self.folders {
-            let flags = if *name == QUEUE { tickets } else { records };
-            self.add(&state_dir.join(name), flags, Watched::Records)?;
+        let names = self.names.iter().map(OsString::from).collect();
+        let removed = AddWatchFlags::IN_DELETE;
+        self.add(&state_dir, coming | going | removed, Watched::Names(names))?;
+        if self.names.contains(&QUEUE) {
+            // A ticket is changed in its place, and a killed waiter closes it.
+            let changed = AddWatchFlags::IN_MODIFY | AddWatchFlags::IN_CLOSE_WRITE;
+            let flags = AddWatchFlags::IN_MOVED_TO | removed | going | changed;
+            self.add(&state_dir.join(QUEUE), flags, Watched::Tickets)?;
         }
         Ok(())
     }
@@ -120,7 +120,7 @@ impl Changes {
         match (watched, name) {
             // A folder ends, or the kernel's queue of events overflowed.
             (_, None) => !event.mask.contains(AddWatchFlags::IN_IGNORED),
-            (Some((_, Watched::Records)), Some(name)) => !is_unfinished(name),
+            (Some((_, Watched::Tickets)), Some(name)) => name != UNFINISHED,
             (Some((_, Watched::Names(names))), Some(name)) => names.iter().any(|its| its == name),
             (None, Some(_)) => false,
         }
@@ -210,12 +210,6 @@ impl AsFd for Changes {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.inotify.as_fd()
     }
-}
-
-/// Returns whether a file is one that its writer has not finished.
-fn is_unfinished(name: &OsStr) -> bool {
-    name.as_encoded_bytes()
-        .starts_with(durable::TEMPORARY.as_bytes())
 }
 
 fn failed(folder: &Path, e: Errno) -> Error {

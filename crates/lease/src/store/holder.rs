@@ -1,9 +1,7 @@
 //! The holders of leases: containers and claims.
 
 use crate::error::short_id;
-use crate::framed::hex;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 use std::fmt;
 use std::path::PathBuf;
 
@@ -58,14 +56,6 @@ impl Holder {
             (Holder::Container(one), Holder::Container(other)) => one.key == other.key,
             (Holder::Claim(one), Holder::Claim(other)) => one.is(other),
             (Holder::Container(_), _) | (Holder::Claim(_), _) => false,
-        }
-    }
-
-    /// Returns the first part of the names of the holder's records.
-    pub(crate) fn prefix(&self) -> String {
-        match self {
-            Holder::Container(container) => container.key.prefix(),
-            Holder::Claim(claim) => claim.prefix(),
         }
     }
 }
@@ -148,20 +138,6 @@ impl Key {
     pub fn new(root: PathBuf, id: String) -> Key {
         Key { root, id }
     }
-
-    /// Returns the first part of the names of the container's records.
-    pub fn prefix(&self) -> String {
-        use std::os::unix::ffi::OsStrExt;
-        let mut hash = Sha256::new();
-        // The first part was the path of the low-level runtime.
-        for part in [&[], self.root.as_os_str().as_bytes(), self.id.as_bytes()] {
-            hash.update((part.len() as u64).to_le_bytes());
-            hash.update(part);
-        }
-        let mut prefix = hex(&hash.finalize()[..12]);
-        prefix.push('.');
-        prefix
-    }
 }
 
 /// A ResourceClaim, with one of the devices that the scheduler allocated to it. Each device has a lease.
@@ -235,15 +211,6 @@ impl Claim {
     /// Returns the name of the claim, as kubectl shows it: `team-a/train-gpu`.
     pub fn full_name(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
-    }
-
-    /// Returns the first part of the names of the records of this device.
-    pub(crate) fn prefix(&self) -> String {
-        Key::new(
-            "claim".into(),
-            format!("{}/{}/{}", self.uid, self.pool, self.device),
-        )
-        .prefix()
     }
 }
 

@@ -1,7 +1,6 @@
 //! The record of an instance: hardware that runmig made or adopted.
 
 use super::format::{self, Record};
-use super::names::InstanceName;
 use super::resource::{Resource, Slice};
 use crate::framed::Form;
 use crate::model::{BootId, InstanceId, OperationId, Timestamp};
@@ -143,12 +142,4 @@ impl Record for Instance {
         version: format::VERSION,
         kind: "Instance",
     };
-
-    fn file_name(&self) -> String {
-        InstanceName::of(self).name()
-    }
-
-    fn max_size(&self) -> u64 {
-        format::MAX_SIZE
-    }
 }

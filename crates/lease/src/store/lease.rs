@@ -4,7 +4,6 @@ use super::format::{self, Record};
 use super::holder::{Claim, is_mark};
 use super::holder::{Container, Holder, Key};
 use super::instance::{Attempt, Instance, InstanceState};
-use super::names::LeaseName;
 use crate::framed::Form;
 use crate::model::{
     BootId, InstanceId, LeaseId, Level, Namespaces, OperationId, Process, Timestamp,
@@ -371,19 +370,6 @@ impl Record for Lease {
         version: format::VERSION,
         kind: "Lease",
     };
-
-    fn file_name(&self) -> String {
-        LeaseName::of(self).name()
-    }
-
-    /// A lease whose instance does not exist yet leaves room for later facts, because an unreadable record
-    /// would lose the instance.
-    fn max_size(&self) -> u64 {
-        match self.state {
-            LeaseState::Pending => format::MAX_SIZE / 4,
-            LeaseState::Ready | LeaseState::Releasing => format::MAX_SIZE,
-        }
-    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! A lock that ends with its holder, limits the wait for it, and names its holder.
 
+use super::file;
 use crate::effect;
 use crate::error::{Context, Error, Result};
 use crate::files;
@@ -7,7 +8,7 @@ use crate::model::Process;
 use crate::process;
 use nix::sys::signal::SigSet;
 use std::fs::{File, OpenOptions};
-use std::io::{ErrorKind, Seek};
+use std::io::{self, ErrorKind, Seek, SeekFrom};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,6 +26,8 @@ const NOBODY: &str = "a process that cannot be named";
 #[derive(Debug)]
 pub(crate) struct Lock {
     file: File,
+    /// The bytes at the file's start that outlive the holder.
+    kept: u64,
 }
 
 /// Clears the signature while the lock is still held, so a signature always belongs to the holder. Then gives
@@ -32,12 +35,22 @@ pub(crate) struct Lock {
 /// closed its copy.
 impl Drop for Lock {
     fn drop(&mut self) {
-        let _ = effect::set_len(&self.file, 0);
+        let _ = effect::set_len(&self.file, self.kept);
         let _ = fs2::FileExt::unlock(&self.file);
     }
 }
 
 impl Lock {
+    /// The length of the line that [`Lock::keep`] writes, in bytes.
+    pub(super) const KEPT: u64 = 21;
+
+    /// Writes a number at the start of the file, where it outlives the holder. For the ledger's lock alone.
+    pub(super) fn keep(&self, number: u64) -> io::Result<()> {
+        let mut file = &self.file;
+        file.rewind()?;
+        effect::write_all(&mut file, format!("{number:020}\n").as_bytes())
+    }
+
     pub(crate) fn take(path: &Path, timeout: Duration, why: &str) -> Result<Lock> {
         let what = || format!("lock {}", path.display());
         for _ in 0..MAX_REPLACED {
@@ -49,8 +62,9 @@ impl Lock {
             };
             match locked.transpose().context(what)? {
                 Some(mut file) if is_still(&file, path).context(what)? => {
-                    sign(&mut file, why);
-                    return Ok(Lock { file });
+                    let kept = kept(path);
+                    sign(&mut file, kept, why);
+                    return Ok(Lock { file, kept });
                 }
                 // Another process removed the file during the wait, so lock the new one.
                 Some(_) => {}
@@ -79,8 +93,9 @@ impl Lock {
                 return Ok(Err(holder.unwrap_or_else(|| NOBODY.to_owned())));
             }
             if is_still(&file, path).context(what)? {
-                sign(&mut file, why);
-                return Ok(Ok(Lock { file }));
+                let kept = kept(path);
+                sign(&mut file, kept, why);
+                return Ok(Ok(Lock { file, kept }));
             }
         }
         Err(replaced(path))
@@ -96,8 +111,9 @@ impl Lock {
                 effect::lock(&file).context(what)?;
             }
             if is_still(&file, path).context(what)? {
-                sign(&mut file, why);
-                return Ok(Lock { file });
+                let kept = kept(path);
+                sign(&mut file, kept, why);
+                return Ok(Lock { file, kept });
             }
         }
         Err(replaced(path))
@@ -172,14 +188,22 @@ pub(super) fn replaced(path: &Path) -> Error {
     .hint("end the program that replaces files in the state directory")
 }
 
+/// Returns the number of bytes of a lock file that outlive its holders: of the ledger's the generation.
+fn kept(path: &Path) -> u64 {
+    match path.ends_with(file::LOCK) {
+        true => Lock::KEPT,
+        false => 0,
+    }
+}
+
 /// Writes the holder and the purpose, then the mark of this hold: the start time of the process and a
 /// number. Only people read it, so a failed write is no failure.
-fn sign(file: &mut File, why: &str) {
+fn sign(file: &mut File, kept: u64, why: &str) {
     static HOLDS: AtomicU64 = AtomicU64::new(0);
     let Process { pid, start_time } = process::current();
     let hold = HOLDS.fetch_add(1, Ordering::Relaxed);
-    let _ = effect::set_len(file, 0);
-    let _ = file.rewind();
+    let _ = effect::set_len(file, kept);
+    let _ = file.seek(SeekFrom::Start(kept));
     // In one write, so that no reader takes a part of it for another holder's.
     let text = format!("process {pid} ({why})\n{start_time} {hold}\n");
     let _ = effect::write_all(file, text.as_bytes());
@@ -187,7 +211,9 @@ fn sign(file: &mut File, why: &str) {
 
 /// Returns the holder's text. The same text twice means one uninterrupted hold.
 fn signature(path: &Path) -> Result<String> {
-    let text = files::read_start(open(path)?, MAX_SIGNATURE).unwrap_or_default();
+    let mut file = open(path)?;
+    let _ = file.seek(SeekFrom::Start(kept(path)));
+    let text = files::read_start(file, MAX_SIGNATURE).unwrap_or_default();
     Ok(String::from_utf8(text).unwrap_or_default())
 }
 

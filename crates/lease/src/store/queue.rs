@@ -6,7 +6,6 @@
 //! queue/.new          an unfinished ticket
 //! ```
 
-use super::look::name;
 use super::{Lock, Store, durable, lock};
 use crate::effect;
 use crate::error::{Context, Error, Result};
@@ -160,7 +159,8 @@ impl Store {
         };
         for entry in entries {
             let path = entry.context(what)?.path();
-            if let Ok(number) = name(&path).parse() {
+            let name = path.file_name().and_then(|name| name.to_str());
+            if let Some(number) = name.and_then(|name| name.parse().ok()) {
                 tickets.push((number, path));
             }
         }

@@ -167,3 +167,6 @@ impl fmt::Display for Slice {
         write!(f, "{profile} at {placement} on GPU {gpu}")
     }
 }
+
+/// The memory slices of the largest GPU, for what takes all of its GPU.
+pub(crate) const WHOLE_GPU: Placement = Placement { start: 0, size: 8 };

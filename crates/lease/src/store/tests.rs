@@ -2,7 +2,7 @@ use super::*;
 use crate::model::{InstanceId, Placement, Process};
 use proptest::prelude::*;
 
-mod names;
+mod damage;
 
 fn lease(id: &str) -> Lease {
     Lease {
@@ -101,13 +101,14 @@ fn finds_lease_until_it_is_removed() {
         .unwrap();
     let now = Held { lease, instance };
     assert_eq!(store.held_now(&one).unwrap(), Some(now.clone()));
-    let listing = store.listing().unwrap();
+    let listing = store.list().unwrap();
     assert_eq!(listing.entries, [Entry::Held(now.clone())]);
     ledger.forget(&now).unwrap();
     ledger.forget(&now).unwrap();
     assert_eq!(ledger.update_lease(&one.lease, |_| ()).unwrap(), None);
     assert_eq!(ledger.update_instance(&one.instance, |_| ()).unwrap(), None);
-    assert!(!store.has(&one.lease.container().unwrap().key) && store.names().is_empty());
+    assert!(!store.has(&one.lease.container().unwrap().key));
+    assert!(store.list().unwrap().entries.is_empty());
 }
 
 #[test]
@@ -120,48 +121,62 @@ fn joins_leases_with_instances() {
     ledger.put_new(&one).unwrap();
     ledger.put_lease(&two.lease).unwrap();
     ledger.put_instance(&instance("alone")).unwrap();
-    ledger.put_lease(&lease("orphan")).unwrap();
-    let listing = store.listing().unwrap();
+    let listing = store.list().unwrap();
     let expected = [
         Entry::Held(one.clone()),
         Entry::Held(two),
         Entry::Unleased(instance("alone")),
     ];
     assert_eq!(listing.entries, expected);
-    let [orphan] = listing.damaged.as_slice() else {
-        panic!("{listing:?}");
-    };
-    assert_eq!(orphan.lease, Some(lease("orphan")));
-    assert_eq!((orphan.id(), orphan.place()), (Some("orphan"), None));
-    assert!(
-        store
-            .get(&"orphan".into())
-            .unwrap_err()
-            .line()
-            .contains("not on record")
-    );
     let on = store.leases_on(&one.instance.id).unwrap();
-    let on: Vec<&str> = on.iter().map(|l| l.lease.as_str()).collect();
+    let on: Vec<&str> = on.iter().map(|l| l.id.as_str()).collect();
     assert_eq!(on, ["one", "two"]);
 }
 
+/// Nothing would end what such a lease holds, nor give its place to anybody.
 #[test]
-fn tells_ids_of_two_roots_apart() {
-    let a = lease("x").container().unwrap().key.clone();
-    let b = Key::new("/run/other".into(), a.id.clone());
-    let glued = Key::new("/run/runcc".into(), "1".into());
-    assert_ne!(a.prefix(), b.prefix());
-    assert_ne!(a.prefix(), glued.prefix());
+fn refuses_a_lease_without_its_instance() {
+    let (_dir, store) = store();
+    let ledger = store.lock("test").unwrap();
+    let one = held("one");
+    ledger.put_new(&one).unwrap();
+    for refused in [
+        ledger.put_lease(&lease("orphan")),
+        ledger.remove_instance(&one.instance).map(drop),
+    ] {
+        let line = refused.unwrap_err().line();
+        assert!(line.contains("is not in it"), "{line}");
+    }
+    assert_eq!(store.list().unwrap().entries, [Entry::Held(one)]);
+}
+
+/// The text of one key must not be found in another.
+#[test]
+fn finds_no_lease_of_a_similar_key() {
+    let (_dir, store) = store();
+    let one = held("one");
+    store.lock("test").unwrap().put_new(&one).unwrap();
+    let key = one.lease.container().unwrap().key.clone();
+    let others = [
+        Key::new("/run/other".into(), key.id.clone()),
+        Key::new(key.root.clone(), key.id[1..].to_owned()),
+        Key::new(key.root.clone(), format!("{}1", key.id)),
+        Key::new(key.root.join(".."), key.id.clone()),
+    ];
+    assert!(store.has(&key));
+    for other in others {
+        assert!(!store.has(&other), "{other:?}");
+    }
 }
 
 /// An upgrade may move the low-level runtime under a container that runs.
 #[test]
 fn key_ignores_the_low_level_runtime() {
     let (_dir, store) = store();
-    let mut one = lease("one");
-    store.lock("test").unwrap().put_lease(&one).unwrap();
-    container_of(&mut one).runtime = "/opt/runc".into();
-    assert!(store.has(&one.container().unwrap().key));
+    let mut one = held("one");
+    store.lock("test").unwrap().put_new(&one).unwrap();
+    container_of(&mut one.lease).runtime = "/opt/runc".into();
+    assert!(store.has(&one.lease.container().unwrap().key));
 }
 
 #[test]
@@ -220,16 +235,11 @@ fn tells_one_hold_from_the_next() {
 fn refuses_paths_without_utf8() {
     use std::os::unix::ffi::OsStrExt;
     let (_dir, store) = store();
-    let mut lease = lease("one");
-    container_of(&mut lease).bundle = std::ffi::OsStr::from_bytes(b"/b\xff").into();
-    let line = store
-        .lock("t")
-        .unwrap()
-        .put_lease(&lease)
-        .unwrap_err()
-        .line();
+    let mut one = held("one");
+    container_of(&mut one.lease).bundle = std::ffi::OsStr::from_bytes(b"/b\xff").into();
+    let line = store.lock("t").unwrap().put_new(&one).unwrap_err().line();
     assert!(line.contains("valid UTF-8"), "{line}");
-    assert!(store.names().is_empty());
+    assert!(store.list().unwrap().entries.is_empty());
 }
 
 #[test]
@@ -311,19 +321,6 @@ fn never_half_reads_a_cut_record() {
     }
 }
 
-#[test]
-fn damaged_record_hides_no_other() {
-    let (_dir, store) = store();
-    store.lock("t").unwrap().put_new(&held("one")).unwrap();
-    for folder in ["leases", "instances"] {
-        let folder = store.dir().join(folder);
-        std::fs::write(folder.join("x.two"), [0u8; 100]).unwrap();
-        std::os::unix::fs::symlink("/dev/zero", folder.join("x.three")).unwrap();
-    }
-    let listing = store.list().unwrap();
-    assert_eq!((listing.entries.len(), listing.damaged.len()), (1, 4));
-}
-
 proptest! {
     #[test]
     fn finds_changed_byte(at in 0usize..1200, to in any::<u8>()) {
@@ -336,19 +333,6 @@ proptest! {
             prop_assert_eq!(read, lease("one"));
         }
     }
-}
-
-/// An instance without its lease would be destroyed, whatever lies at its place by then.
-#[test]
-fn forgets_instance_before_lease() {
-    let (_dir, store) = store();
-    let one = held("one");
-    let ledger = store.lock("test").unwrap();
-    ledger.put_instance(&one.instance).unwrap();
-    // A folder is not removed as a record is.
-    std::fs::create_dir(store.lease_file(&one.lease)).unwrap();
-    ledger.forget(&one).unwrap_err();
-    assert_eq!(store.instance_now(&one.instance).unwrap(), None);
 }
 
 /// A reader without a lock finds a lease with its instance, or neither.
@@ -369,36 +353,7 @@ fn reader_sees_both_halves_of_pair() {
         let store = open();
         while !writing.is_finished() {
             let listing = store.list().unwrap();
-            let held = listing.held().count();
-            let seen = (listing.entries.len(), listing.damaged.len());
-            assert_eq!(seen, (held, 0), "{listing:?}");
-        }
-    });
-}
-
-/// The folder is longer than one listing of the kernel, in memory as `/run` is.
-#[test]
-fn lists_record_while_it_is_replaced() {
-    const MANY: usize = 400;
-    let memory = Path::new("/dev/shm");
-    let home = match memory.is_dir() {
-        true => memory.to_owned(),
-        false => std::env::temp_dir(),
-    };
-    let dir = tempfile::tempdir_in(home).unwrap();
-    let store = Store::open(&dir.path().join("state"), Duration::from_secs(10)).unwrap();
-    let leases: Vec<Lease> = (0..MANY).map(|n| lease(&format!("{n:032}"))).collect();
-    let put_all = || {
-        let ledger = store.lock("test").unwrap();
-        leases.iter().for_each(|l| ledger.put_lease(l).unwrap());
-    };
-    put_all();
-    let names = store.names();
-    assert_eq!(names.len(), MANY);
-    std::thread::scope(|scope| {
-        let writing = scope.spawn(|| (0..20).for_each(|_| put_all()));
-        while !writing.is_finished() {
-            assert_eq!(store.names(), names);
+            assert_eq!(listing.entries.len(), listing.held().count(), "{listing:?}");
         }
     });
 }

@@ -163,43 +163,34 @@ pub fn way_is_made(world: &World) {
     }
 }
 
-/// After damage to records, the operator releases what they still claim, and the next create of the
-/// bundle starts from the original.
+/// After damage to the ledger, the operator repairs it, and the next create of the bundle starts from the original.
 pub fn damage_is_mended(world: &World) {
     let marker = world.path(DAMAGED);
     if !marker.exists() {
         return;
     }
     fs::remove_file(marker).unwrap();
-    for damaged in world.damaged() {
-        let id = damaged["id"].as_str().unwrap();
-        said(&mut world.migctl(&["release", id])).ok();
-    }
+    said(&mut world.migctl(&["gc", "--repair"])).ok();
+    said(&mut world.migctl(&["gc"])).ok();
     if world.bundle_is_edited(ID) {
         world.create(ID);
         world.delete(ID);
     }
 }
 
-/// Returns what `migctl list` would call damaged. A kill leaves whole records, and at most leases without
-/// their instance.
+/// Fails if a kill left a damaged ledger.
 pub fn torn_records(world: &World) -> Result<(), String> {
     if world.path(DAMAGED).exists() {
         return Ok(());
     }
     let store = Store::existing(&world.state(), Duration::from_secs(10)).unwrap();
-    let damaged = store.map_or_else(Vec::new, |store| store.list().unwrap().damaged);
-    let torn: Vec<_> = damaged
-        .iter()
-        .filter(|d| d.unfinished().is_none())
-        .collect();
-    match torn.is_empty() {
-        true => Ok(()),
-        false => Err(format!("records are torn: {torn:?}")),
+    match store.and_then(|store| store.damage().unwrap()) {
+        None => Ok(()),
+        Some(why) => Err(format!("the ledger is damaged: {}", why.line())),
     }
 }
 
-/// A file that says that records were damaged.
+/// A file that says that the ledger was damaged.
 const DAMAGED: &str = "damaged";
 
 impl World {
@@ -209,11 +200,9 @@ impl World {
         kill(i32::try_from(daemon.unwrap()).unwrap());
     }
 
-    /// Cuts every record off.
+    /// Cuts the ledger off.
     pub fn damage_all(&self) {
-        for file in self.records() {
-            fs::write(file, "{").unwrap();
-        }
+        fs::write(self.state().join("ledger.json"), "{").unwrap();
         fs::write(self.path(DAMAGED), "").unwrap();
     }
 }

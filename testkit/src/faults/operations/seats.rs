@@ -16,10 +16,10 @@ pub const ALL: &[Operation] = &[
         let lease = world.abandoned(ID);
         world.hook(ID, &lease)
     }),
-    operation("release-damaged-mps-seat", Kind::Collect, |world| {
+    operation("repair-mps-seat", Kind::Collect, |world| {
         mps_seat(world, ID);
-        let lease = abandoned_and_damaged(world);
-        world.migctl(&["release", &lease]).into()
+        abandoned_and_damaged(world);
+        world.migctl(&["gc", "--repair"]).into()
     }),
     operation("gc-restarting-mps-seat", Kind::Collect, |world| {
         mps_seats(world, &[PEER]);

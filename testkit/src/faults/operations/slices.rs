@@ -41,14 +41,14 @@ pub const ALL: &[Operation] = &[
         world.damage_all();
         delete(world)
     }),
-    operation("release-damaged", Kind::Collect, |world| {
-        let lease = abandoned_and_damaged(world);
-        world.migctl(&["release", &lease]).into()
+    operation("repair", Kind::Collect, |world| {
+        abandoned_and_damaged(world);
+        world.migctl(&["gc", "--repair"]).into()
     }),
-    operation("gc-of-damaged-idle", Kind::Collect, |world| {
+    operation("repair-beside-idle", Kind::Collect, |world| {
         idle(world, &["before"]);
         world.damage_all();
-        world.migctl(&["gc"]).into()
+        world.migctl(&["gc", "--repair"]).into()
     }),
     operation("wait", Kind::Create, |world| {
         waiting(world, "10m");

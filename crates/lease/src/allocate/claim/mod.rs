@@ -189,7 +189,6 @@ impl Work<'_, '_> {
             }
         };
         let ledger = context.store.lock(&self.purpose())?;
-        ledger.sweep();
         let held = Held {
             lease: self.draft(&instance)?,
             instance,
@@ -285,25 +284,12 @@ impl Work<'_, '_> {
 /// Returns the lease of a claim's device in this boot, if it is on record.
 ///
 /// # Errors
-/// A record that may be the claim's cannot be read.
+/// The ledger cannot be read.
 fn on_record(context: &LeaseContext<'_>, claim: &Claim) -> Result<Option<Held>> {
     let listing = context.store.list()?;
     let is_its = |held: &Held| {
         let its = held.lease.claim().is_some_and(|c| c.is(claim));
         its && held.lease.boot_id == context.boot_id
     };
-    if let Some(held) = listing.held().find(|held| is_its(held)) {
-        return Ok(Some(held.clone()));
-    }
-    match listing.damaged.iter().find(|d| d.is_of_claim(claim)) {
-        Some(damaged) if damaged.unfinished().is_none() => Err(Error::new(format!(
-            "cannot read the lease of {claim}: {}",
-            damaged.why.line()
-        ))
-        .hint(format!(
-            "once its pod is gone, migctl release {}",
-            damaged.id().unwrap_or_default()
-        ))),
-        _ => Ok(None),
-    }
+    Ok(listing.held().find(|held| is_its(held)).cloned())
 }

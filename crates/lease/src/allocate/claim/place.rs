@@ -225,15 +225,6 @@ fn taken(inventory: &Inventory, gpu: &Gpu, at: Placement) -> Taken {
             end: End::Due(Box::new(Entry::Unleased(instance.clone()))),
         };
     }
-    if inventory.damaged_at(gpu, at) {
-        return Taken {
-            by: format!(
-                "a record that cannot be read holds {at} on GPU {}",
-                gpu.index
-            ),
-            end: End::Open,
-        };
-    }
     let foreign = gpu.instances.iter().find(|i| i.placement.overlaps(at));
     Taken {
         by: match foreign {

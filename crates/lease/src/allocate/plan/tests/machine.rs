@@ -6,11 +6,11 @@ use super::reference::{Span, fits};
 use super::world::World;
 use crate::allocate::requester::Tried;
 use crate::draft::slot_of;
-use crate::inventory::{Inventory, Unread};
+use crate::inventory::Inventory;
 use crate::model::{GpuInstance, InstanceId, LeaseId, Placement, Process, Profile, Timestamp};
 use crate::store::{
-    Container, Held, Holder, Instance, InstanceName, InstanceState, Lease, LeaseState, Origin,
-    Portion, Resource, Slice,
+    Container, Held, Holder, Instance, InstanceState, Lease, LeaseState, Origin, Portion, Resource,
+    Slice,
 };
 use nvml_sim::engine::Model;
 use proptest::prelude::*;
@@ -34,8 +34,6 @@ pub(super) enum Kind {
     Shared,
     /// On record, and not created yet.
     Promised,
-    /// Its record cannot be read.
-    Damaged,
     Idle,
     /// Idle, and destroyed before the next plan.
     IdleOver,
@@ -57,7 +55,6 @@ const KINDS: &[Kind] = &[
     Kind::Held,
     Kind::Shared,
     Kind::Promised,
-    Kind::Damaged,
     Kind::Idle,
     Kind::Idle,
     Kind::Idle,
@@ -145,7 +142,6 @@ fn add(
     };
     let slot = slot_of(&slice);
     let instance = instance(slice, kind, n);
-    let name = InstanceName::of(&instance);
     let held = |id: String| Held {
         lease: lease(LeaseId::new(id), &instance, kind),
         instance: instance.clone(),
@@ -156,11 +152,6 @@ fn add(
         Kind::Unfit => tried.unfit.push(slot),
         Kind::Unusable => tried.unusable.push(slot),
         Kind::Refused | Kind::RefusedAndTaken => tried.refused.push(slot),
-        Kind::Damaged => inventory.damaged.push(Unread {
-            place: name.place,
-            origin: name.origin,
-            share: None,
-        }),
         Kind::Held | Kind::Promised | Kind::Adopted => inventory.leases.push(held(n.to_string())),
         Kind::Shared => {
             let both = [n.to_string(), format!("{n}-beside")];

@@ -1,0 +1,78 @@
+//! Replaces a damaged ledger, for an operator: by the generation before, and by what bundles and the driver tell.
+
+use super::finding::{Finding, Outcome};
+use super::lost;
+use crate::context::LeaseContext;
+use crate::draft::footprint;
+use crate::error::{Error, Result};
+use crate::gpu::Queries;
+use crate::model::{Gpu, GpuInstance};
+use crate::store::{Entry, Held, Instance};
+
+/// A repair.
+#[derive(Debug)]
+pub struct Repair {
+    /// Why the ledger was damaged.
+    pub why: Error,
+    /// The leases on record since, each with what told of it.
+    pub leases: Vec<Finding>,
+    /// The GPU instances that no record names, with their GPUs.
+    pub without_owner: Vec<(Gpu, GpuInstance)>,
+    /// The GPUs whose instances could not be seen, with the reason.
+    pub unseen: Vec<(u32, String)>,
+}
+
+/// Replaces a damaged ledger. Destroys nothing. Returns none where the ledger is whole.
+///
+/// # Errors
+/// The driver does not answer, or the ledger cannot be written. It is as before then.
+pub(crate) fn repair(context: &LeaseContext<'_>) -> Result<Option<Repair>> {
+    let why = "repair";
+    // No create chooses a place meanwhile, by a ledger that lacks some.
+    let _plan = context.store.lock_plan(why)?;
+    let snapshot = context.driver().snapshot()?;
+    let ledger = context.store.lock(why)?;
+    let repaired = ledger.replace_damaged(|state| {
+        let leases = state.leases.iter().filter_map(|lease| state.held(lease));
+        let mut leases: Vec<Finding> = leases
+            .map(|held| finding(held, "in the generation before"))
+            .collect();
+        for held in lost::living(context, &state.leases) {
+            state.put_instance(&held.instance)?;
+            state.put_lease(&held.lease)?;
+            leases.push(finding(held, "by its bundle"));
+        }
+        let is_owned = |gpu: &Gpu, there: &GpuInstance| {
+            let is_it = |instance: &Instance| {
+                let slot = footprint(instance);
+                instance.boot_id == context.boot_id
+                    && slot.gpu == gpu.uuid
+                    && slot.placement == there.placement
+            };
+            state.instances.iter().any(is_it)
+        };
+        let mut without_owner = Vec::new();
+        for gpu in &snapshot.gpus {
+            let there = gpu.instances.iter().filter(|i| !is_owned(gpu, i));
+            without_owner.extend(there.map(|i| (gpu.clone(), i.clone())));
+        }
+        Ok((leases, without_owner))
+    })?;
+    let Some((why, (leases, without_owner))) = repaired else {
+        return Ok(None);
+    };
+    context.observer.repaired(context.store.dir(), &why);
+    Ok(Some(Repair {
+        why,
+        leases,
+        without_owner,
+        unseen: snapshot.unreadable,
+    }))
+}
+
+fn finding(held: Held, told: &str) -> Finding {
+    Finding {
+        entry: Entry::Held(held),
+        outcome: Outcome::Kept(told.to_owned()),
+    }
+}

@@ -1,0 +1,573 @@
+//! The ledger's file: a header, then all instances and leases in one line of JSON.
+//!
+//! ```text
+//! ledger.json      the ledger, replaced as a whole by the holder of ledger.lock
+//! ledger.json.1    the generation before
+//! .ledger.json, .1 drafts of both; a kill leaves them over
+//! ledger.lock      its first line is the latest generation, so that no missing or old file counts as an empty ledger
+//! ```
+//!
+//! A reader needs no lock: the file is always of one moment.
+
+use super::instance::Instance;
+use super::lease::{Lease, LeaseState};
+use super::lock::Lock;
+use super::{durable, random_id};
+use crate::effect;
+use crate::error::{Context, Error, Result, printable};
+use crate::files::{self, Links, Opened};
+use crate::framed::sha256;
+use crate::model::{InstanceId, LeaseId};
+use crate::trust;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::fs::Metadata;
+use std::io::{self, ErrorKind};
+use std::ops::Deref;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+pub(crate) const FILE: &str = "ledger.json";
+pub(super) const LOCK: &str = "ledger.lock";
+const BEFORE: &str = "ledger.json.1";
+const DRAFT: &str = ".ledger.json";
+const DRAFT_BEFORE: &str = ".ledger.json.1";
+const VERSION: &str = "runmig.dev/v3";
+const KIND: &str = "Ledger";
+/// The limit of the file, in bytes. A lease with its instance is about 3 KiB.
+const MAX_SIZE: u64 = 64 << 20;
+/// The limit of its header, in bytes.
+const MAX_HEADER: u64 = 1024;
+/// The limits of a lease or an instance, in bytes. One that is not made yet leaves room for later facts.
+const MAX_RECORD: usize = 256 * 1024;
+const MAX_PENDING: usize = MAX_RECORD / 4;
+
+/// All instances and leases.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct State {
+    pub instances: Vec<Instance>,
+    pub leases: Vec<Lease>,
+}
+
+/// The first line of the file.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Header {
+    api_version: String,
+    kind: String,
+    /// A random id, which stays the same for the ledger's life.
+    pub id: String,
+    /// The number of changes.
+    pub generation: u64,
+    /// The number of changes that removed a lease or an instance.
+    pub freed: u64,
+    /// The hash of this line with an empty hash, and of the rest.
+    sha256: String,
+}
+
+/// The ledger of one moment.
+#[derive(Debug, Default)]
+pub(crate) struct Content {
+    pub(super) header: Header,
+    pub(super) state: State,
+}
+
+impl Deref for Content {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        &self.state
+    }
+}
+
+/// The file of a ledger, and its content as this process read or wrote it last.
+#[derive(Debug)]
+pub(super) struct LedgerFile {
+    dir: PathBuf,
+    seen: Mutex<Option<(Mark, Arc<Content>)>>,
+}
+
+/// Tells a file from the next one in its place: device, inode, length, and the times of its last changes.
+type Mark = (u64, u64, u64, [i64; 4]);
+
+/// The outcome of a look at the file.
+pub(super) enum Look {
+    Whole(Arc<Content>),
+    /// There is no ledger, and never was one.
+    None,
+    /// The file is not the ledger that was written last, for this reason.
+    Damaged(Error),
+}
+
+#[cfg(test)]
+impl Content {
+    /// Returns the file that a program of another version would write.
+    pub(super) fn as_version(&self, version: &str) -> Vec<u8> {
+        let header = Header {
+            api_version: version.to_owned(),
+            sha256: String::new(),
+            ..self.header.clone()
+        };
+        encode(&header, &self.state).unwrap()
+    }
+}
+
+impl Look {
+    /// Returns the content. No ledger is an empty one.
+    fn content(self, dir: &Path) -> Result<Arc<Content>> {
+        match self {
+            Look::Whole(content) => Ok(content),
+            Look::None => Ok(Arc::default()),
+            Look::Damaged(why) => {
+                let file = dir.join(FILE);
+                Err(
+                    Error::new(format!("the ledger {} is damaged", file.display()))
+                        .caused_by(why)
+                        .hint("as root, migctl gc --repair"),
+                )
+            }
+        }
+    }
+}
+
+impl LedgerFile {
+    pub(super) fn new(dir: &Path) -> LedgerFile {
+        LedgerFile {
+            dir: dir.to_owned(),
+            seen: Mutex::default(),
+        }
+    }
+
+    /// Reads the ledger.
+    ///
+    /// # Errors
+    /// The system's, and a ledger of another version.
+    pub(super) fn look(&self) -> Result<Look> {
+        match self.look_once()? {
+            // The generation may have been read while it was written.
+            Look::Damaged(_) => self.look_once(),
+            look => Ok(look),
+        }
+    }
+
+    /// Returns the content. No ledger is an empty one.
+    ///
+    /// # Errors
+    /// Those of `look`, and a damaged ledger.
+    pub(super) fn content(&self) -> Result<Arc<Content>> {
+        self.look()?.content(&self.dir)
+    }
+
+    fn look_once(&self) -> Result<Look> {
+        // Read first: a file that is replaced meanwhile is newer.
+        let least = generation(&self.dir)?;
+        let older = |content: &Content| content.header.generation < least;
+        let opened = match open(&self.dir.join(FILE))? {
+            Ok(opened) => opened,
+            Err(Look::None) if least > 0 => {
+                return Ok(Look::Damaged(Error::new("it is missing")));
+            }
+            Err(look) => return Ok(look),
+        };
+        let mark = mark_of(&opened.meta);
+        let seen = self.seen.lock().expect("no holder panics").clone();
+        if let Some((its, content)) = seen
+            && its == mark
+            && !older(&content)
+        {
+            return Ok(Look::Whole(content));
+        }
+        let look = read(opened).context(|| format!("read {}", self.dir.join(FILE).display()))?;
+        Ok(match look {
+            Look::Whole(content) if older(&content) => Look::Damaged(Error::new(format!(
+                "it is of generation {}, and the ledger was at {least}",
+                content.header.generation
+            ))),
+            Look::Whole(content) => {
+                self.see(mark, &content);
+                Look::Whole(content)
+            }
+            look => look,
+        })
+    }
+
+    fn see(&self, mark: Mark, content: &Arc<Content>) {
+        *self.seen.lock().expect("no holder panics") = Some((mark, Arc::clone(content)));
+    }
+
+    /// Returns the latest ledger that is whole, for a repair: the file itself or the generation before.
+    pub(super) fn latest_whole(&self) -> Result<Option<Arc<Content>>> {
+        let mut found: Option<Arc<Content>> = None;
+        for file in [BEFORE, FILE].map(|name| self.dir.join(name)) {
+            if let Ok(opened) = open(&file)?
+                && let Look::Whole(content) = read(opened)?
+            {
+                let generation = content.header.generation;
+                found = { found.filter(|other| other.header.generation > generation) }
+                    .or(Some(content));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Returns the count of changes that made room, without reading more than the header.
+    pub(super) fn freed(&self) -> Option<u64> {
+        let opened = files::open(&self.dir.join(FILE), Links::Refuse).ok()?;
+        let start = files::read_start(opened.file, MAX_HEADER).ok()?;
+        let head = start.split(|byte| *byte == b'\n').next()?;
+        serde_json::from_slice::<Header>(head).ok().map(|h| h.freed)
+    }
+
+    /// Returns whether the bytes of the file contain a text, also those of a damaged one. A file that the system does not let
+    /// read may contain it.
+    pub(super) fn may_contain(&self, text: &str) -> bool {
+        let read =
+            files::open(&self.dir.join(FILE), Links::Refuse).and_then(|file| file.read(MAX_SIZE));
+        match read {
+            Ok(bytes) => memchr::memmem::find(&bytes, text.as_bytes()).is_some(),
+            // It is a link, a folder or too large, so it is not what runmig wrote.
+            Err(e) => {
+                { e.raw_os_error() }.is_some_and(|e| ![libc::ENOENT, libc::ELOOP].contains(&e))
+            }
+        }
+    }
+
+    /// Replaces a damaged ledger. It gets another id, so a hook whose lease is not in it does not take that for released.
+    pub(super) fn replace(
+        &self,
+        lock: &Lock,
+        before: Option<&Content>,
+        state: State,
+    ) -> Result<()> {
+        let known = before.map_or(0, |content| content.header.generation);
+        let header = Header {
+            generation: known.max(generation(&self.dir)?),
+            freed: before.map_or(0, |content| content.header.freed) + 1,
+            ..Header::default()
+        };
+        let file = self.dir.join(FILE);
+        // A link or a folder in its place would stay.
+        let aside = self
+            .dir
+            .join(format!("{FILE}.damaged-{}", header.generation));
+        match effect::rename(&file, &aside) {
+            Err(e) if e.kind() != ErrorKind::NotFound => {
+                return Err(e).context(|| format!("move {} aside", file.display()));
+            }
+            _ => {}
+        }
+        let before = Content {
+            header,
+            state: State::default(),
+        };
+        self.write(lock, &before, state)
+    }
+
+    /// Replaces the ledger. After an error it is as before.
+    pub(super) fn write(&self, lock: &Lock, before: &Content, state: State) -> Result<()> {
+        let dir = self.dir.as_path();
+        let what = || format!("write the ledger into {}", dir.display());
+        let file = dir.join(FILE);
+        let header = { before.header.next(before.state.loses(&state)) }.context(what)?;
+        let bytes = encode(&header, &state).context(what)?;
+        let draft = dir.join(DRAFT);
+        let written = durable::write(&draft, &bytes).or_else(|e| match e.kind() {
+            // The generation before has room for this one.
+            ErrorKind::StorageFull => {
+                durable::unlink(&dir.join(BEFORE)).and_then(|_| durable::write(&draft, &bytes))
+            }
+            _ => Err(e),
+        });
+        let kept = written.inspect(|()| {
+            // It serves a repair alone.
+            if let Err(e) = keep(dir) {
+                tracing::warn!("cannot keep the ledger's generation before: {e}");
+            }
+        });
+        files::put(&draft, &file, kept).context(what)?;
+        // All processes see the new ledger from here on, so what fails now is no failure of the change: a power cut ends the
+        // boot, and with it all leases.
+        if let Err(e) = durable::sync(dir).and_then(|()| lock.keep(header.generation)) {
+            tracing::warn!("{}: {e}", what());
+        }
+        if let Ok(meta) = std::fs::symlink_metadata(&file) {
+            self.see(mark_of(&meta), &Arc::new(Content { header, state }));
+        }
+        Ok(())
+    }
+}
+
+/// Opens a file of the ledger, or returns what the look at it says.
+fn open(file: &Path) -> Result<std::result::Result<Opened, Look>> {
+    let damaged = |why: String| Ok(Err(Look::Damaged(Error::new(why))));
+    match files::open(file, Links::Refuse) {
+        Ok(opened) => Ok(match trust::check_metadata(&opened.meta) {
+            Ok(()) => Ok(opened),
+            Err(why) => Err(Look::Damaged(why)),
+        }),
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(Err(Look::None)),
+        Err(e) if e.raw_os_error() == Some(libc::ELOOP) => damaged("it is a link".to_owned()),
+        // It is a folder, a pipe or the like.
+        Err(e) if e.raw_os_error().is_none() => damaged(e.to_string()),
+        Err(e) => Err(e).context(|| format!("read {}", file.display())),
+    }
+}
+
+fn read(opened: Opened) -> Result<Look> {
+    match opened.read(MAX_SIZE) {
+        Ok(bytes) => parse(&bytes),
+        Err(e) if e.kind() == ErrorKind::FileTooLarge => {
+            Ok(Look::Damaged(Error::new(e.to_string())))
+        }
+        Err(e) => Err(e).context(|| "read it"),
+    }
+}
+
+fn mark_of(meta: &Metadata) -> Mark {
+    let times = [
+        meta.mtime(),
+        meta.mtime_nsec(),
+        meta.ctime(),
+        meta.ctime_nsec(),
+    ];
+    (meta.dev(), meta.ino(), meta.len(), times)
+}
+
+/// Returns the ledger that these bytes are.
+///
+/// # Errors
+/// They are a ledger of another version.
+pub(super) fn parse(bytes: &[u8]) -> Result<Look> {
+    let damaged = |why: &str| Ok(Look::Damaged(Error::new(why)));
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return damaged("it is not text");
+    };
+    let Some((head, rest)) = text.split_once('\n') else {
+        return damaged("it is cut off");
+    };
+    let Ok(header) = serde_json::from_str::<Header>(head) else {
+        return damaged("its first line is no header");
+    };
+    if header.sha256 != hash(&header, rest) {
+        return damaged("its hash is wrong");
+    }
+    if (header.api_version.as_str(), header.kind.as_str()) != (VERSION, KIND) {
+        return Err(Error::new(format!(
+            "the ledger is a {} of {}, and this program reads {VERSION}",
+            printable(&header.kind),
+            printable(&header.api_version)
+        ))
+        .hint("use the runmig that wrote it, or end its containers with that one first"));
+    }
+    match serde_json::from_str::<State>(rest) {
+        Err(e) => damaged(&format!("it is no ledger: {e}")),
+        Ok(state) => Ok(match state.check() {
+            Ok(()) => Look::Whole(Arc::new(Content { header, state })),
+            Err(why) => Look::Damaged(why),
+        }),
+    }
+}
+
+/// Returns whether these bytes are a whole ledger, for a fuzz target.
+pub(crate) fn is_ledger(bytes: &[u8]) -> Result<bool> {
+    Ok(matches!(parse(bytes)?, Look::Whole(_)))
+}
+
+fn hash(header: &Header, rest: &str) -> String {
+    let unhashed = Header {
+        sha256: String::new(),
+        ..header.clone()
+    };
+    sha256(format!("{}\n{rest}", line(&unhashed)).as_bytes())
+}
+
+fn line(header: &Header) -> String {
+    serde_json::to_string(header).expect("a header has only strings as keys")
+}
+
+/// Returns the latest generation of which the lock tells; 0 for none.
+fn generation(dir: &Path) -> Result<u64> {
+    let what = || format!("read {}", dir.join(LOCK).display());
+    let start = match files::open(&dir.join(LOCK), Links::Refuse) {
+        Ok(opened) => files::read_start(opened.file, Lock::KEPT).context(what)?,
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(0),
+        Err(e) => return Err(e).context(what),
+    };
+    if start.iter().all(|byte| *byte == 0) {
+        return Ok(0);
+    }
+    // Whatever another program wrote there: there was a ledger.
+    let number = std::str::from_utf8(&start)
+        .ok()
+        .and_then(|text| text.trim().parse().ok());
+    Ok(number.unwrap_or(1))
+}
+
+/// Keeps the present file as the generation before. What was that stays until then.
+fn keep(dir: &Path) -> io::Result<()> {
+    let link = dir.join(DRAFT_BEFORE);
+    let linked = || effect::hard_link(&dir.join(FILE), &link);
+    let kept = linked().or_else(|e| match e.kind() {
+        // A kill left it.
+        ErrorKind::AlreadyExists => durable::unlink(&link).and_then(|_| linked()),
+        _ => Err(e),
+    });
+    match kept {
+        Ok(()) => effect::rename(&link, &dir.join(BEFORE)),
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
+        Err(e) => Err(e),
+    }
+}
+
+fn encode(header: &Header, state: &State) -> Result<Vec<u8>> {
+    let body = serde_json::to_string(state).map_err(|e| {
+        Error::new(format!("cannot write the ledger as JSON: {e}"))
+            .hint("use a bundle, --root and low-level runtime whose paths are valid UTF-8")
+    })? + "\n";
+    let header = Header {
+        sha256: hash(header, &body),
+        ..header.clone()
+    };
+    let bytes = format!("{}\n{body}", line(&header)).into_bytes();
+    match bytes.len() as u64 {
+        size if size > MAX_SIZE => Err(Error::new(format!(
+            "it would be {size} bytes, more than {MAX_SIZE}"
+        ))
+        .hint("end some containers, then migctl gc")),
+        _ => Ok(bytes),
+    }
+}
+
+impl Header {
+    /// Returns the header of the next generation.
+    fn next(&self, frees: bool) -> Result<Header> {
+        Ok(Header {
+            api_version: VERSION.to_owned(),
+            kind: KIND.to_owned(),
+            id: match self.id.as_str() {
+                "" => random_id()?,
+                id => id.to_owned(),
+            },
+            generation: self.generation + 1,
+            freed: self.freed + u64::from(frees),
+            sha256: String::new(),
+        })
+    }
+}
+
+impl State {
+    /// Fails where a lease has no instance, or an id stands twice.
+    pub(super) fn check(&self) -> Result<()> {
+        let twice = |id: &str| Error::new(format!("{} stands in it twice", printable(id)));
+        let mut instances = BTreeSet::new();
+        if let Some(again) = self.instances.iter().find(|i| !instances.insert(&i.id)) {
+            return Err(twice(again.id.as_str()));
+        }
+        let mut leases = BTreeSet::new();
+        for lease in &self.leases {
+            if !leases.insert(&lease.id) {
+                return Err(twice(lease.id.as_str()));
+            }
+            if !instances.contains(&lease.instance) {
+                let (lease, instance) = (&lease.id, &lease.instance);
+                return Err(Error::new(format!(
+                    "instance {} of lease {} is not in it",
+                    printable(instance.as_str()),
+                    printable(lease.as_str())
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns whether another state lacks a lease or an instance of this one.
+    fn loses(&self, after: &State) -> bool {
+        let instances: BTreeSet<_> = after.instances.iter().map(|i| &i.id).collect();
+        let leases: BTreeSet<_> = after.leases.iter().map(|l| &l.id).collect();
+        self.instances.iter().any(|i| !instances.contains(&i.id))
+            || self.leases.iter().any(|l| !leases.contains(&l.id))
+    }
+
+    pub(crate) fn lease(&self, id: &LeaseId) -> Option<&Lease> {
+        self.leases.iter().find(|lease| lease.id == *id)
+    }
+
+    pub(crate) fn instance(&self, id: &InstanceId) -> Option<&Instance> {
+        self.instances.iter().find(|instance| instance.id == *id)
+    }
+
+    /// Returns whether a lease other than this one is on an instance.
+    pub(crate) fn has_others(&self, instance: &InstanceId, than: Option<&LeaseId>) -> bool {
+        let mut on = self.leases.iter().filter(|l| l.instance == *instance);
+        on.any(|lease| Some(&lease.id) != than)
+    }
+
+    /// Adds or replaces a lease.
+    pub(crate) fn put_lease(&mut self, lease: &Lease) -> Result<()> {
+        let most = match lease.state {
+            LeaseState::Pending => MAX_PENDING,
+            LeaseState::Ready | LeaseState::Releasing => MAX_RECORD,
+        };
+        check_size(lease, most)?;
+        match self.leases.iter_mut().find(|its| its.id == lease.id) {
+            Some(its) => its.clone_from(lease),
+            None => self.leases.push(lease.clone()),
+        }
+        Ok(())
+    }
+
+    /// Adds or replaces an instance.
+    pub(crate) fn put_instance(&mut self, instance: &Instance) -> Result<()> {
+        check_size(instance, MAX_RECORD)?;
+        match self.instances.iter_mut().find(|its| its.id == instance.id) {
+            Some(its) => its.clone_from(instance),
+            None => self.instances.push(instance.clone()),
+        }
+        Ok(())
+    }
+
+    /// Changes an instance, if it is there.
+    pub(crate) fn update_instance(
+        &mut self,
+        id: &InstanceId,
+        change: impl FnOnce(&mut Instance),
+    ) -> Result<()> {
+        match self.instance(id).cloned() {
+            Some(mut instance) => {
+                change(&mut instance);
+                self.put_instance(&instance)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Removes a lease, and returns whether it was there.
+    pub(crate) fn remove_lease(&mut self, id: &LeaseId) -> bool {
+        let before = self.leases.len();
+        self.leases.retain(|lease| lease.id != *id);
+        self.leases.len() < before
+    }
+
+    /// Removes an instance, and returns whether it was there.
+    pub(crate) fn remove_instance(&mut self, id: &InstanceId) -> bool {
+        let before = self.instances.len();
+        self.instances.retain(|instance| instance.id != *id);
+        self.instances.len() < before
+    }
+}
+
+/// Checks the size of a record before the write. The simulation of a full disk aside, only long paths and names of pods
+/// reach it.
+fn check_size(record: &impl Serialize, most: usize) -> Result<()> {
+    // A path that is no JSON is told with the whole ledger.
+    let size = serde_json::to_vec(record).map_or(0, |bytes| bytes.len());
+    if size <= most {
+        return Ok(());
+    }
+    Err(
+        Error::new(format!("it would be {size} bytes, more than {most}"))
+            .hint("give the container a shorter id, root, bundle and cgroup path"),
+    )
+}

@@ -1,0 +1,186 @@
+//! Writes the ledger. A change is one transaction: after an error the ledger is as before.
+
+use super::Store;
+use super::file::{self, Look, State};
+use super::instance::Instance;
+use super::lease::{Entry, Held, Lease};
+use super::lock::Lock;
+use crate::error::{Context, Error, Result};
+use crate::model::{InstanceId, LeaseId};
+use std::collections::HashSet;
+
+/// The right to write leases.
+pub struct Ledger<'a> {
+    store: &'a Store,
+    lock: Lock,
+}
+
+impl Store {
+    /// Locks the ledger for writing. The error of a waiter that times out shows `why`.
+    ///
+    /// # Errors
+    /// One holder keeps the lock for longer than `lock_timeout`, or the lock file cannot be used.
+    pub fn lock(&self, why: &str) -> Result<Ledger<'_>> {
+        let lock = Lock::take(&self.dir.join(file::LOCK), self.lock_timeout, why)
+            .context(|| "lock the ledger")?;
+        Ok(Ledger { store: self, lock })
+    }
+}
+
+impl Ledger<'_> {
+    /// Reads the ledger, changes it, and replaces it. The only way to write.
+    ///
+    /// # Errors
+    /// Those of `change`; the ledger cannot be read or written, or is damaged.
+    pub(crate) fn change<T>(&self, change: impl FnOnce(&mut State) -> Result<T>) -> Result<T> {
+        let file = &self.store.file;
+        let before = file.content()?;
+        let mut state = before.state.clone();
+        let changed = change(&mut state)?;
+        if state != before.state {
+            state.check().context(|| "change the ledger")?;
+            file.write(&self.lock, &before, state)?;
+        }
+        Ok(changed)
+    }
+
+    /// Writes a lease.
+    pub fn put_lease(&self, lease: &Lease) -> Result<()> {
+        let what = || format!("record the lease of {}", lease.holder.title());
+        self.change(|state| state.put_lease(lease)).context(what)
+    }
+
+    /// Writes an instance.
+    pub fn put_instance(&self, instance: &Instance) -> Result<()> {
+        let what = || format!("record instance {}", instance.id);
+        self.change(|state| state.put_instance(instance))
+            .context(what)
+    }
+
+    /// Changes a lease. Returns it as it is then, or none if it is not on record.
+    pub fn update_lease(
+        &self,
+        lease: &Lease,
+        change: impl FnOnce(&mut Lease),
+    ) -> Result<Option<Lease>> {
+        let what = || format!("record the lease of {}", lease.holder.title());
+        let changed = self.change(|state| {
+            let Some(mut lease) = state.lease(&lease.id).cloned() else {
+                return Ok(None);
+            };
+            change(&mut lease);
+            state.put_lease(&lease)?;
+            Ok(Some(lease))
+        });
+        changed.context(what)
+    }
+
+    /// Changes an instance. Returns it as it is then, or none if it is not on record.
+    pub fn update_instance(
+        &self,
+        instance: &Instance,
+        change: impl FnOnce(&mut Instance),
+    ) -> Result<Option<Instance>> {
+        let what = || format!("record instance {}", instance.id);
+        let changed = self.change(|state| {
+            let Some(mut instance) = state.instance(&instance.id).cloned() else {
+                return Ok(None);
+            };
+            change(&mut instance);
+            state.put_instance(&instance)?;
+            Ok(Some(instance))
+        });
+        changed.context(what)
+    }
+
+    /// Writes a lease and its instance.
+    pub fn put_new(&self, held: &Held) -> Result<()> {
+        let what = || format!("record the lease of {}", held.lease.holder.title());
+        self.put_all(std::slice::from_ref(held)).context(what)
+    }
+
+    /// Writes leases and their instances.
+    pub fn put_all(&self, held: &[Held]) -> Result<()> {
+        self.change(|state| {
+            held.iter().try_for_each(|held| {
+                state.put_lease(&held.lease)?;
+                state.put_instance(&held.instance)
+            })
+        })
+    }
+
+    /// Removes a new lease and its instance, which the driver did not create.
+    pub(crate) fn forget(&self, held: &Held) -> Result<()> {
+        self.change(|state| {
+            state.remove_lease(&held.lease.id);
+            state.remove_instance(&held.instance.id);
+            Ok(())
+        })
+    }
+
+    /// Removes leases, and the instances on which no other lease is. Returns the ids of what was there.
+    pub(crate) fn remove_all(&self, entries: &[Entry]) -> Result<HashSet<String>> {
+        let leases: HashSet<&LeaseId> = { entries.iter() }
+            .filter_map(|entry| Some(&entry.lease()?.id))
+            .collect();
+        let instances: HashSet<&InstanceId> = entries.iter().map(|e| &e.instance().id).collect();
+        self.change(|state| {
+            let mut removed = HashSet::new();
+            state.leases.retain(|lease| {
+                let goes = leases.contains(&lease.id);
+                goes.then(|| removed.insert(lease.id.to_string()));
+                !goes
+            });
+            let stay: HashSet<&InstanceId> = state.leases.iter().map(|l| &l.instance).collect();
+            state.instances.retain(|instance| {
+                let goes = instances.contains(&instance.id) && !stay.contains(&instance.id);
+                goes.then(|| removed.insert(instance.id.to_string()));
+                !goes
+            });
+            Ok(removed)
+        })
+    }
+
+    /// Removes a lease, and returns whether it was on record.
+    ///
+    /// # Errors
+    /// The ledger cannot be written.
+    pub fn remove_lease(&self, lease: &Lease) -> Result<bool> {
+        let what = || format!("strike off the lease of {}", lease.holder.title());
+        self.change(|state| Ok(state.remove_lease(&lease.id)))
+            .context(what)
+    }
+
+    /// Removes an instance, and returns whether it was on record.
+    ///
+    /// # Errors
+    /// The ledger cannot be written.
+    pub fn remove_instance(&self, instance: &Instance) -> Result<bool> {
+        let what = || format!("strike off instance {}", instance.id);
+        self.change(|state| Ok(state.remove_instance(&instance.id)))
+            .context(what)
+    }
+
+    /// Replaces a damaged ledger by its latest generation that is whole, as `complete` completes it. Returns none where
+    /// the ledger is whole.
+    ///
+    /// # Errors
+    /// Those of `complete`; the ledger cannot be read or written.
+    pub(crate) fn replace_damaged<T>(
+        &self,
+        complete: impl FnOnce(&mut State) -> Result<T>,
+    ) -> Result<Option<(Error, T)>> {
+        let file = &self.store.file;
+        let Look::Damaged(why) = file.look()? else {
+            return Ok(None);
+        };
+        let before = file.latest_whole()?;
+        let mut state = before
+            .as_ref()
+            .map_or_else(State::default, |b| b.state.clone());
+        let done = complete(&mut state)?;
+        state.check().context(|| "repair the ledger")?;
+        file.replace(&self.lock, before.as_deref(), state)?;
+        Ok(Some((why, done)))
+    }
+}
