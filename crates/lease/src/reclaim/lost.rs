@@ -93,11 +93,12 @@ pub(crate) fn has_struck_off(context: &LeaseContext<'_>, account: &BundleAccount
 
 /// Notes the bundle of a create whose leases the driver does not know: `author` in it tells of them.
 pub(crate) fn note_bundle(context: &LeaseContext<'_>, leases: &[Held]) -> Result<()> {
-    match leases.first() {
-        Some(Held { lease, instance }) if instance.slice().is_none() => match lease.container() {
-            Some(container) => context.store.link_bundle(&lease.id, &container.bundle),
-            None => Ok(()),
-        },
+    let Some(Held { lease, instance }) = leases.first() else {
+        return Ok(());
+    };
+    let is_seen = instance.slice().is_some() && lease.share().is_none();
+    match lease.container() {
+        Some(container) if !is_seen => context.store.link_bundle(&lease.id, &container.bundle),
         _ => Ok(()),
     }
 }

@@ -4,7 +4,7 @@
 //! whereas any reader of a bundle's directory could lock that directory. No bundle needs a file of its own
 //! that runmig would have to clean up. The directory's inode is the same by every path.
 //!
-//! A link in `bundles/` leads to each bundle with a lease on a share or on a GPU, named by the lease. The driver does not
+//! A link in `bundles/` leads to each bundle with a lease on a share, a seat or a GPU, named by the lease. The driver does not
 //! know of these leases, so only the sidecars in their bundles tell of them if the ledger is damaged.
 
 use super::{Store, lock, make_folder};
