@@ -75,14 +75,22 @@ fn liveness(proc: &Proc<'_>) {
 
 const OTHER_START: u64 = OTHER.start_time;
 
-/// A record, of this version or another one.
+/// A ledger, and a record of this version or another one.
 pub fn versions(record: &[u8]) {
     or_told(fuzzing::record(record));
     // The same record under the header of another version is named, never read.
     for framed in fuzzing::records_of_body(record) {
         let framed = String::from_utf8_lossy(&framed);
-        let newer = framed.replacen("runmig.dev/v2", "runmig.dev/v3", 1);
+        let newer = framed.replacen("runmig.dev/v3", "runmig.dev/v4", 1);
         let refused = fuzzing::record(newer.as_bytes()).expect_err("another version is not read");
         told(&refused);
+    }
+    or_told(fuzzing::rewritten_ledger(record));
+    if let Ok(body) = std::str::from_utf8(record) {
+        let framed = fuzzing::ledger_of_body(body);
+        if let Some(Some(written)) = or_told(fuzzing::rewritten_ledger(&framed)) {
+            let again = fuzzing::rewritten_ledger(&written).expect("what was written is read");
+            assert_eq!(again, Some(written));
+        }
     }
 }

@@ -41,9 +41,14 @@ pub fn record_bytes(record: &AnyRecord) -> Vec<u8> {
     bytes.expect("what was read from JSON has only UTF-8 paths")
 }
 
-/// Returns whether these bytes are a whole ledger.
-pub fn is_ledger(bytes: &[u8]) -> Result<bool> {
-    store::is_ledger(bytes)
+/// Returns what a writer makes of the ledger that a reader reads; none for a damaged one.
+pub fn rewritten_ledger(bytes: &[u8]) -> Result<Option<Vec<u8>>> {
+    store::rewritten_ledger(bytes)
+}
+
+/// With the header that its hash asks for, which no fuzzer would guess.
+pub fn ledger_of_body(body: &str) -> Vec<u8> {
+    store::ledger_of_body(body)
 }
 
 /// Returns the majors and names of the character devices in a text like `/proc/devices`.

@@ -9,6 +9,7 @@
 //!
 //! A reader needs no lock: the file is always of one moment.
 
+use super::format::VERSION;
 use super::instance::Instance;
 use super::lease::{Lease, LeaseState};
 use super::lock::Lock;
@@ -33,7 +34,6 @@ pub(super) const LOCK: &str = "ledger.lock";
 const BEFORE: &str = "ledger.json.1";
 const DRAFT: &str = ".ledger.json";
 const DRAFT_BEFORE: &str = ".ledger.json.1";
-const VERSION: &str = "runmig.dev/v3";
 const KIND: &str = "Ledger";
 /// The limit of the file, in bytes. A lease with its instance is about 3 KiB.
 const MAX_SIZE: u64 = 64 << 20;
@@ -370,9 +370,22 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Look> {
     }
 }
 
-/// Returns whether these bytes are a whole ledger, for a fuzz target.
-pub(crate) fn is_ledger(bytes: &[u8]) -> Result<bool> {
-    Ok(matches!(parse(bytes)?, Look::Whole(_)))
+/// Returns what a writer makes of the ledger that a reader reads, for a fuzz target. None for a damaged one.
+pub(crate) fn rewritten_ledger(bytes: &[u8]) -> Result<Option<Vec<u8>>> {
+    match parse(bytes)? {
+        Look::Whole(content) => encode(&content.header, &content.state).map(Some),
+        Look::None | Look::Damaged(_) => Ok(None),
+    }
+}
+
+/// Returns a ledger with this body, for a fuzz target.
+pub(crate) fn ledger_of_body(body: &str) -> Vec<u8> {
+    let header = Header {
+        api_version: VERSION.to_owned(),
+        kind: KIND.to_owned(),
+        ..Header::default()
+    };
+    framed(&header, &format!("{body}\n"))
 }
 
 fn hash(header: &Header, rest: &str) -> String {
@@ -421,16 +434,20 @@ fn keep(dir: &Path) -> io::Result<()> {
     }
 }
 
+fn framed(header: &Header, body: &str) -> Vec<u8> {
+    let header = Header {
+        sha256: hash(header, body),
+        ..header.clone()
+    };
+    format!("{}\n{body}", line(&header)).into_bytes()
+}
+
 fn encode(header: &Header, state: &State) -> Result<Vec<u8>> {
     let body = serde_json::to_string(state).map_err(|e| {
         Error::new(format!("cannot write the ledger as JSON: {e}"))
             .hint("use a bundle, --root and low-level runtime whose paths are valid UTF-8")
     })? + "\n";
-    let header = Header {
-        sha256: hash(header, &body),
-        ..header.clone()
-    };
-    let bytes = format!("{}\n{body}", line(&header)).into_bytes();
+    let bytes = framed(header, &body);
     match bytes.len() as u64 {
         size if size > MAX_SIZE => Err(Error::new(format!(
             "it would be {size} bytes, more than {MAX_SIZE}"

@@ -6,8 +6,8 @@ use crate::framed::Form;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// The version of all records.
-pub(super) const VERSION: &str = "runmig.dev/v2";
+/// The version of the ledger and of all records.
+pub(super) const VERSION: &str = "runmig.dev/v3";
 
 /// A record of a sidecar.
 pub(crate) trait Record: Serialize + DeserializeOwned {
