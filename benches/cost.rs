@@ -124,6 +124,25 @@ fn pass_through(work: &Path, front: &Front, rounds: usize) {
     if let Some(before) = std::env::var_os("BENCH_BEFORE") {
         calls.push(("the same behind another runmig", own(Path::new(&before))));
     }
+    let deletes = calls.len();
+    for (name, count) in [
+        ("a delete without a lease", 0),
+        ("the same beside 400 leases", 400),
+    ] {
+        let (state, config) = (
+            work.join(format!("beside-{count}")),
+            work.join(format!("beside-{count}.toml")),
+        );
+        collecting::leave(&state, count, work);
+        let text = format!(
+            "runtime = \"{}\"\nstate_dir = \"{}\"\n",
+            nothing.display(),
+            state.display()
+        );
+        bundle::write(&config, &text);
+        let delete = Call::new(&front.program, &["delete", "x"]);
+        calls.push((name, delete.env("RUNMIG_CONFIG", &config)));
+    }
     let mut costs: Vec<Vec<Cost>> = vec![Vec::new(); calls.len()];
     for round in 0..rounds + 10 {
         for ((_, call), costs) in calls.iter().zip(&mut costs) {
@@ -170,9 +189,13 @@ fn pass_through(work: &Path, front: &Front, rounds: usize) {
     let ratio = |value: fn(&Cost) -> f64| of(2, value) / of(3, value);
     println!(
         "runmig takes {:.2} of the wall and {:.2} of the CPU of the static program that only executes \
-         the runtime (aim: at most 1.3)\n",
+         the runtime (aim: at most 1.3)",
         ratio(|c| c.wall),
         ratio(|c| c.cpu)
+    );
+    println!(
+        "A delete without a lease takes {:.2} of its wall beside 400 leases (aim: at most 1.1)\n",
+        of(deletes + 1, |c| c.wall) / of(deletes, |c| c.wall)
     );
 }
 

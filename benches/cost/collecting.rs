@@ -94,7 +94,7 @@ fn leave_shares(state: &Path, machine: &Path, work: &Path) {
         let lease: Lease = serde_json::from_value(json!({
             "id": format!("{n:032x}"),
             "instance": format!("{gpu:032x}"),
-            "portion": { "share": { "memoryMiB": 1024, "bookedMiB": 1024 } },
+            "portion": { "share": { "memoryMiB": 1024, "bookedMiB": 1024, "enforcement": "none" } },
             "state": "ready",
             "bootId": boot,
             "created": "2026-01-01T00:00:00Z",
@@ -119,7 +119,6 @@ fn leave_shares(state: &Path, machine: &Path, work: &Path) {
                 "gpuMinor": gpu,
                 "model": "NVIDIA L40S",
                 "memoryMiB": 45_000,
-                "level": "none",
             } },
         }))
         .expect("an instance");
@@ -145,7 +144,7 @@ fn holder(work: &Path, n: usize) -> Value {
 }
 
 /// As a boot leaves them whose `/run` is not a tmpfs: the bundles are gone.
-fn leave(state: &Path, count: usize, work: &Path) {
+pub fn leave(state: &Path, count: usize, work: &Path) {
     let store = Store::open(state, Duration::from_secs(10)).expect("a state directory");
     let ledger = store.lock("bench").expect("the ledger");
     let slice = |n: usize| {
@@ -175,6 +174,7 @@ fn leave(state: &Path, count: usize, work: &Path) {
                 "gpuIndex": 0,
                 "gpuMinor": 0,
                 "placement": { "start": n % 7, "size": 1 },
+                "memoryMiB": 9728,
                 "gpuInstanceID": n % 7 + 7,
                 "computeInstanceID": 0,
                 "migUUID": "MIG-b966230d-3bf4-52db-92d8-c51d2ac51c0c",
