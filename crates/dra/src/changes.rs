@@ -80,17 +80,17 @@ mod tests {
         };
         let mut changes = Changes::of(&config).unwrap();
         // The first create makes the ledger.
-        std::fs::create_dir_all(config.state_dir.join("leases")).unwrap();
+        std::fs::create_dir_all(&config.state_dir).unwrap();
         changes.next().await.unwrap();
-        let (new, record) = (
-            config.state_dir.join("leases/.new-a"),
-            config.state_dir.join("leases/a"),
+        let (new, ledger) = (
+            config.state_dir.join(".ledger.json"),
+            config.state_dir.join("ledger.json"),
         );
         while changes.next().now_or_never().is_some() {}
         std::fs::write(&new, "").unwrap();
-        std::fs::rename(new, &record).unwrap();
+        std::fs::rename(new, &ledger).unwrap();
         changes.next().await.unwrap();
-        std::fs::remove_file(record).unwrap();
+        std::fs::remove_file(ledger).unwrap();
         changes.next().await.unwrap();
     }
 }

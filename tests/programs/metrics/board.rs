@@ -232,7 +232,7 @@ fn board_queries_return_series() {
         ("Leases", LEASES as f64),
         ("Queue", 1.0),
         ("Quarantine", 0.0),
-        ("Unreadable records", 0.0),
+        ("Unreadable ledger", 0.0),
     ] {
         assert_eq!(value(panel), wanted, "{panel}");
     }

@@ -32,13 +32,6 @@ pub async fn next(stream: &mut Streaming<WatchResponse>) -> Option<WatchResponse
     message.await.expect("a message in time").unwrap()
 }
 
-/// Makes the driver look at once, by a change in the folder of the leases.
-fn poke(cluster: &Cluster) {
-    let file = cluster.at("state/leases/.new-poke");
-    fs::write(&file, "").unwrap();
-    fs::remove_file(&file).unwrap();
-}
-
 /// The device's health by the first look that tells this one.
 async fn told(
     cluster: &Cluster,
@@ -46,7 +39,7 @@ async fn told(
     device: &str,
     health: i32,
 ) -> DeviceHealth {
-    poke(cluster);
+    cluster.poke();
     let end = Instant::now() + Duration::from_secs(120);
     loop {
         assert!(
@@ -74,7 +67,7 @@ async fn tainted(cluster: &Cluster, device: &str, effects: &[Option<&str>]) {
     until(
         &format!("device {device} has taint {effects:?}"),
         async || {
-            poke(cluster);
+            cluster.poke();
             let slices = api.list(&Default::default()).await.unwrap();
             let mut devices = slices
                 .items
@@ -208,7 +201,7 @@ pub async fn health_follows_the_machine(cluster: &mut Cluster, device: &str) {
     fs::write(cluster.at("config.toml"), config).unwrap();
     cluster.start_driver();
     until("the claim is not ready", async || {
-        poke(cluster);
+        cluster.poke();
         let api: Api<ResourceClaim> = Api::default_namespaced(cluster.client.clone());
         let status = api.get("health").await.unwrap().status.unwrap();
         serde_json::to_string(&status.devices)

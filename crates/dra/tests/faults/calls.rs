@@ -7,10 +7,10 @@ use kube::api::{DeleteParams, PostParams};
 use kube::{Api, Client};
 use runmig_dra::kubelet::messages::{Claim, PrepareRequest, Prepared, UnprepareRequest};
 use runmig_lease::config::Config;
-use runmig_lease::store::Held;
+use runmig_lease::store::{Entry, Held, Store};
 use runmig_lease::{LeaseManager, NoBundles};
 use serde_json::json;
-use std::fs;
+use std::time::Duration;
 
 pub const POOL: &str = "runmig.node";
 
@@ -74,14 +74,10 @@ pub fn leases(cluster: &Cluster) -> Vec<Held> {
     leases.map_or_else(Vec::new, |leases| leases.claims().unwrap())
 }
 
-/// The files in a folder of the ledger, without those that a reader skips.
-pub fn records(cluster: &Cluster, folder: &str) -> Vec<String> {
-    let files = fs::read_dir(cluster.at("state").join(folder));
-    let files = files.into_iter().flatten().flatten();
-    files
-        .map(|file| file.file_name().to_string_lossy().into_owned())
-        .filter(|name| !name.starts_with('.'))
-        .collect()
+/// The leases and instances in the ledger.
+pub fn records(cluster: &Cluster) -> Vec<Entry> {
+    let store = Store::open(&cluster.at("state"), Duration::from_secs(10)).unwrap();
+    store.list().unwrap().entries
 }
 
 pub async fn delete_claim(cluster: &Cluster, name: &str) {

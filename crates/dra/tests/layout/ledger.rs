@@ -164,24 +164,10 @@ fn administrators_instance_lowers_counters() {
 }
 
 #[test]
-fn unreadable_record_lowers_counters() {
-    let host = Host::new();
-    host.acquire("3g.40gb");
-    let records = host.home.path().join("state/instances");
-    let record = fs::read_dir(&records).unwrap().next().unwrap().unwrap();
-    fs::write(record.path(), "damaged").unwrap();
-    let used = host.counters();
-    assert_eq!(used["compute-slices"], 4);
-    assert_eq!(used["instances-3g-40gb"], 1);
-}
-
-#[test]
 fn blind_ledger_is_an_error() {
     let host = Host::new();
     host.acquire("3g.40gb");
-    let leases = host.home.path().join("state/leases");
-    fs::remove_dir_all(&leases).unwrap();
-    fs::write(&leases, "").unwrap();
+    fs::write(host.home.path().join("state/ledger.json"), "").unwrap();
     let error = uses(&host.inventory(), "node-a").unwrap_err().line();
     assert!(
         error.starts_with("cannot read the used places: "),

@@ -1,4 +1,4 @@
-//! A state directory that is full or read-only, and damaged records.
+//! A state directory that is full or read-only, and a damaged ledger.
 
 use crate::POOL;
 use crate::calls::{devices, on_record, prepare, says, try_unprepare, unprepare};
@@ -7,7 +7,7 @@ use crate::mounted::Mounted;
 use std::fs;
 
 /// The claim's Prepare says so, and succeeds after the repair.
-/// Failure: the state directory is full, or a claim's record is damaged
+/// Failure: the state directory is full, or the ledger is damaged under a claim
 #[tokio::test]
 async fn names_problems_of_ledger() {
     let Some(mut cluster) = Cluster::up().await else {
@@ -35,7 +35,7 @@ async fn names_problems_of_ledger() {
 
     let filler = state.fill();
     let error = try_unprepare(&cluster, &claim).await;
-    let words = "cannot unprepare claim default/disk: write the lease of claim default/disk ";
+    let words = "cannot unprepare claim default/disk: record the lease of claim default/disk ";
     assert!(
         error.starts_with(words) && error.contains("No space left on device"),
         "{error}"
@@ -45,30 +45,26 @@ async fn names_problems_of_ledger() {
     unprepare(&cluster, &claim).await;
     assert_eq!((cluster.starts(), on_record(&cluster).len()), (vec![], 0));
 
-    names_damaged_record(&cluster, &devices[1]).await;
+    names_damaged_ledger(&cluster, &devices[1]).await;
     drop(state);
     names_read_only_directory(&mut cluster).await;
 }
 
-async fn names_damaged_record(cluster: &Cluster, device: &str) {
+async fn names_damaged_ledger(cluster: &Cluster, device: &str) {
     let claim = cluster.claim("damaged", device, POOL).await;
     assert_eq!(prepare(cluster, &claim).await, "");
-    let leases = cluster.at("state/leases");
-    let mut records = fs::read_dir(&leases)
-        .unwrap()
-        .map(|entry| entry.unwrap().path());
-    let record = records.find(|path| path.is_file()).unwrap();
-    let text = fs::read(&record).unwrap();
-    fs::write(&record, "{").unwrap();
+    let ledger = cluster.at("state/ledger.json");
+    let text = fs::read(&ledger).unwrap();
+    fs::write(&ledger, "{").unwrap();
     let error = prepare(cluster, &claim).await;
-    let words =
-        "cannot prepare claim default/damaged: cannot read the lease of claim default/damaged ";
     assert!(
-        error.starts_with(words) && error.contains("migctl release"),
+        error.starts_with("cannot prepare claim default/damaged: ")
+            && error.contains("is damaged: it is cut off")
+            && error.contains("migctl gc --repair"),
         "{error}"
     );
     assert_eq!(cluster.starts(), [1]);
-    fs::write(&record, text).unwrap();
+    fs::write(&ledger, text).unwrap();
     assert_eq!(prepare(cluster, &claim).await, "");
     unprepare(cluster, &claim).await;
     assert_eq!(cluster.starts(), [0; 0]);

@@ -10,7 +10,6 @@ use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -69,7 +68,7 @@ async fn survives_restored_backup() {
     ]);
     let mut now = before.clone();
     until("the counters follow the instance", async || {
-        poke(&cluster);
+        cluster.poke();
         now = slices(&cluster).await;
         now != before
     })
@@ -125,13 +124,6 @@ async fn write_often(cluster: &Cluster) {
 fn copy(from: &Path, to: &Path) {
     let copied = Command::new("cp").arg("-a").args([from, to]).status();
     assert!(copied.unwrap().success());
-}
-
-/// Makes the driver look at once, by a change in the folder of the leases.
-fn poke(cluster: &Cluster) {
-    let file = cluster.at("state/leases/.new-poke");
-    fs::write(&file, "").unwrap();
-    fs::remove_file(&file).unwrap();
 }
 
 fn hold(machine: &str, start: u64) -> Holder {

@@ -35,7 +35,7 @@ pub(super) struct Present {
     pub has_seats: bool,
     /// Whether a release of it has begun: it cannot stay.
     pub is_going: bool,
-    /// Whether a record that cannot be read, or one of another instance, claims its place.
+    /// Whether the record of another instance claims its place.
     pub is_unread: bool,
 }
 

@@ -60,7 +60,7 @@ types! {
     Quarantined = "quarantined",
     /// A quarantined instance was destroyed at last.
     Recovered = "recovered",
-    /// runmig ended a record that cannot be read.
+    /// A repair replaced a damaged ledger.
     RecordDamaged = "record-damaged",
     /// The GPUs have the instances of a layout.
     LayoutApplied = "layout-applied",
@@ -90,7 +90,7 @@ pub struct Event {
     /// The times of a create or a release.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconds: Option<EventSeconds>,
-    /// The file of a damaged record.
+    /// The folder of the damaged ledger.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub record: Option<String>,
     /// The error.

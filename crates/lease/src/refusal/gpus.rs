@@ -84,8 +84,7 @@ pub fn obstacle(why: &GpuObstacle) -> String {
     }
 }
 
-/// Names the holders of shares: `container a`, `containers a, b and 3 more`. The name of an unreadable record is
-/// empty, and such holders come last.
+/// Names the holders of shares: `container a`, `containers a, b and 3 more`. Those without a name come last.
 fn sharers(holders: &[String]) -> String {
     const SHOWN: usize = 2;
     let names = holders.iter().filter(|name| !name.is_empty());
