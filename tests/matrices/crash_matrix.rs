@@ -336,7 +336,6 @@ matrix! {
     / errors_only:
     // A step of these is one of the above.
     "poststop-damaged";
-    "delete-damaged";
     "repair-beside-idle";
     // The low-level runtime fails a create whose hook is killed: `driver_level/failures`.
     "limit";

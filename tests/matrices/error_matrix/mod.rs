@@ -47,6 +47,7 @@ fn judge(
             "does not say what failed",
         )?,
     }
+    damage_is_mended(world);
     for other in [PEER, HOLDER] {
         if world.living_init(other).is_some() {
             world.has_its_slices(other)?;
@@ -129,7 +130,6 @@ matrix! {
     / every_call:
     create_from_cache: "create-from-cache";
     poststop_damaged: "poststop-damaged";
-    delete_damaged: "delete-damaged";
     repair: "repair";
     repair_beside_idle: "repair-beside-idle";
     // Failure: the driver answers any code to a waiting create, before or after its wake-up

@@ -26,6 +26,7 @@ impl Before {
             ["", "proc", pid, ..] if says(&format!("process {pid}")) => true,
             ["", "proc", ..] => LEARNT.iter().any(|words| says(words)),
             [.., name] if name.starts_with(TEMPORARY) => says("/config.json"),
+            [.., name] if name.starts_with(".ledger.json") => says("/ledger.json"),
             [.., name] if name.starts_with("state-of-") => says("standard input"),
             [.., name] => says(name),
             [] => false,

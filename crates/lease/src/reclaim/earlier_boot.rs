@@ -66,7 +66,12 @@ fn restore_and_remove(context: &LeaseContext<'_>, entries: &[Entry]) -> Vec<Done
     };
     match remove() {
         Ok(removed) => {
-            tracing::info!("{} leases of an earlier boot are struck off", removed.len());
+            if !removed.is_empty() {
+                tracing::info!(
+                    "{} records of an earlier boot are struck off",
+                    removed.len()
+                );
+            }
             let both = |(done, entry): (_, &Entry)| Done {
                 done,
                 removed: removed.contains(entry.id()),

@@ -268,8 +268,8 @@ impl LedgerFile {
     /// Replaces the ledger. After an error it is as before.
     pub(super) fn write(&self, lock: &Lock, before: &Content, state: State) -> Result<()> {
         let dir = self.dir.as_path();
-        let what = || format!("write the ledger into {}", dir.display());
         let file = dir.join(FILE);
+        let what = || format!("write the ledger {}", file.display());
         let header = { before.header.next(before.state.loses(&state)) }.context(what)?;
         let bytes = encode(&header, &state).context(what)?;
         let draft = dir.join(DRAFT);

@@ -36,11 +36,6 @@ pub const ALL: &[Operation] = &[
         let lease = abandoned_and_damaged(world);
         world.hook(ID, &lease)
     }),
-    operation("delete-damaged", Kind::Delete, |world| {
-        world.create(ID);
-        world.damage_all();
-        delete(world)
-    }),
     operation("repair", Kind::Collect, |world| {
         abandoned_and_damaged(world);
         world.migctl(&["gc", "--repair"]).into()
