@@ -8,7 +8,7 @@ use runmig_lease::counters::Actor;
 use runmig_lease::error::{Error, Result, printable};
 use runmig_lease::model::LeaseId;
 use runmig_lease::store::{BundleId, BundleLock, Store};
-use runmig_lease::{Author, Bundles, LeaseManager};
+use runmig_lease::{Bundles, LeaseManager};
 use std::path::{Path, PathBuf};
 
 /// The bundles of this machine.
@@ -47,13 +47,6 @@ impl Bundles for OciBundles {
 
     fn is_gone(&self, bundle: &Path) -> bool {
         bundle::is_gone(bundle)
-    }
-
-    fn author(&self, bundle: &Path) -> Option<Author> {
-        match Bundle::answers(bundle) {
-            true => Bundle::open(bundle).ok()?.author().ok().flatten(),
-            false => None,
-        }
     }
 }
 

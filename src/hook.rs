@@ -130,8 +130,12 @@ fn release_all(config: &Config, ids: &[LeaseId], state: Result<OciState>) -> Res
         ));
         let told = told();
         let of = (state.id.as_str(), state.bundle.as_path());
-        let ended = ids.iter().map(|id| leases.end_unrecorded(&told, id, of));
-        return error::all(ended.collect::<Vec<_>>());
+        let end = |id: &LeaseId| match leases.end_unrecorded(&told, id, of)? {
+            true => Ok(()),
+            // A repair came in between.
+            false => release_named(&leases, id, &state, Some(&told)),
+        };
+        return error::all(ids.iter().map(end).collect::<Vec<_>>());
     }
     let is_missing = |id: &LeaseId| matches!(leases.store().get(id), Ok(None));
     let lost = (!was_there || ids.iter().any(is_missing))

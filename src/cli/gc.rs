@@ -33,6 +33,7 @@ pub fn repair(config: &Config, format: Format) -> Result<i32> {
     let Some(Repair {
         why,
         leases,
+        untold,
         without_owner,
         unseen,
     }) = repaired
@@ -46,9 +47,16 @@ pub fn repair(config: &Config, format: Format) -> Result<i32> {
     let items: Vec<CollectionItem<'_>> = leases.iter().map(item).collect();
     print(format, &items, false);
     output::eprint(&format!(
-        "the ledger was damaged: {}; changes after the generation before are lost, but for those that bundles tell of",
+        "the ledger was damaged: {}; changes after the generation before are lost, but for leases of living containers",
         why.line()
     ));
+    for (lease, why) in &untold {
+        output::eprint(&format!(
+            "lease {} may have a container: {}; hint: see that it has ended before others get GPUs",
+            printable(lease.as_str()),
+            why.line()
+        ));
+    }
     for (gpu, instance) in &without_owner {
         let profile = gpu
             .profile(instance.profile_id)

@@ -182,7 +182,7 @@ impl Slicing<'_> {
             .and_then(|driver| self.edit(&leases, &original, driver, hook))
             .and_then(|edited| {
                 let bundle = &self.asking.bundle;
-                self.leases.note_bundle(&leases)?;
+                self.leases.put_accounts(&leases)?;
                 bundle.install(self.leases.author(&leases)?, &original, &edited)?;
                 self.hand_over(&leases, stays)
             });

@@ -221,16 +221,6 @@ const SYMPTOMS: &[(&str, &str, &str)] = &[
         "fits_into_a_hundred_columns",
     ),
     (
-        "the records are of a newer version",
-        "matrices/world_matrix/worlds.rs",
-        "records_are_newer",
-    ),
-    (
-        "a copy or a foreign file",
-        "programs/damaged_ledger/mod.rs",
-        "refuses_record_under_other_name",
-    ),
-    (
         "a container was created and never started",
         "programs/engines_that_die.rs",
         "releases_never_started_container",

@@ -221,7 +221,7 @@ fn refuses_bad_state_directory() {
         refused(
             &setup,
             &bundle,
-            "cannot write the lease of container {id} into {state}: No space left on device (os error 28)",
+            "cannot record the lease of container {id}: write the ledger {state}/ledger.json: No space left on device (os error 28)",
         );
     }
     {

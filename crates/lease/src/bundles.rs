@@ -18,9 +18,6 @@ pub trait Bundles {
 
     /// Says whether a bundle or its `config.json` was removed. Returns false in doubt.
     fn is_gone(&self, bundle: &Path) -> bool;
-
-    /// Returns the account of leases beside the original of a bundle. None where there is none that can be read.
-    fn author(&self, bundle: &Path) -> Option<Author>;
 }
 
 /// Stands for bundles where there are none to restore: for callers that edit no `config.json` or only look.
@@ -33,10 +30,6 @@ impl Bundles for NoBundles {
 
     fn is_gone(&self, _: &Path) -> bool {
         false
-    }
-
-    fn author(&self, _: &Path) -> Option<Author> {
-        None
     }
 }
 

@@ -31,7 +31,7 @@ pub enum Kind {
     Sync,
     /// A file takes the place of another.
     Rename,
-    /// A file gets a second name, or a link is made.
+    /// A file gets a second name.
     Link,
     /// A name of a file goes.
     Unlink,
@@ -154,12 +154,6 @@ pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
 pub fn hard_link(file: &Path, name: &Path) -> io::Result<()> {
     effect(Kind::Link, name)?;
     std::fs::hard_link(file, name)
-}
-
-/// Makes a link.
-pub(crate) fn symlink(target: &Path, link: &Path) -> io::Result<()> {
-    effect(Kind::Link, link)?;
-    std::os::unix::fs::symlink(target, link)
 }
 
 /// Removes a file.

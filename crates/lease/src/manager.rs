@@ -294,9 +294,11 @@ impl<'a> LeaseManager<'a> {
         lost::recover(&self.0, account, id, container)
     }
 
-    /// Notes the bundle of a create whose leases the driver does not know; see `lost::note_bundle`.
-    pub fn note_bundle(&self, leases: &[Held]) -> Result<()> {
-        lost::note_bundle(&self.0, leases)
+    /// Writes the accounts of a create's leases, for a repair.
+    pub fn put_accounts(&self, leases: &[Held]) -> Result<()> {
+        leases
+            .iter()
+            .try_for_each(|held| self.0.store.put_account(held))
     }
 
     /// Ends the instance of an ended container while the ledger is damaged; see `lost::end_unrecorded`.
@@ -305,7 +307,7 @@ impl<'a> LeaseManager<'a> {
         account: &lost::BundleAccount,
         id: &LeaseId,
         of: (&str, &Path),
-    ) -> Result<()> {
+    ) -> Result<bool> {
         lost::end_unrecorded(&self.0, account, id, of)
     }
 

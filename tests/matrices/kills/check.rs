@@ -281,7 +281,7 @@ fn as_if_nothing_had_been(w: &World) -> Judged {
     if !entries.is_empty() {
         return Err(format!("left in the ledger: {entries:#?}\ngc: {}", why()));
     }
-    for folder in ["queue", "operations", "mps", "bundles"] {
+    for folder in ["queue", "operations", "mps", "accounts"] {
         let mut left = names(&w.path("state").join(folder));
         // The next writer removes the rest of a killed one.
         left.retain(|name| !name.starts_with(".new"));

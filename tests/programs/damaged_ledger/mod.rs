@@ -169,17 +169,35 @@ fn passes_other_containers_on() {
     world.as_if_nothing_had_been().unwrap();
 }
 
-/// The generation before is damaged too: the slice of the container is taken as an administrator's, and its hook brings it
-/// back.
+fn damage_both(world: &World) {
+    world.damage_all();
+    fs::write(before(world), "").unwrap();
+}
+
 /// Failure: the ledger and the generation before are damaged
 #[test]
-fn repairs_without_any_generation() {
+fn repairs_by_accounts_alone() {
+    let world = World::small();
+    let lease = running(&world);
+    damage_both(&world);
+    is_refused(&world, "it is cut off");
+    has(&repair(&world).stdout, "by its account");
+    assert_eq!(world.lease_of(ID)["id"], lease.as_str());
+    assert_eq!(world.lease_of(ID)["state"], "ready");
+    world.gc().ok();
+    world.has_its_slices(ID).unwrap();
+    world.delete(ID);
+    world.as_if_nothing_had_been().unwrap();
+}
+
+/// The accounts are gone too: the slice of the container counts as an administrator's, and its hook brings it back.
+#[test]
+fn repairs_without_any_account() {
     let world = World::small();
     let lease = running(&world);
     let ours = world.the_instance();
-    world.damage_all();
-    fs::write(before(&world), "").unwrap();
-    is_refused(&world, "it is cut off");
+    damage_both(&world);
+    fs::remove_dir_all(world.state().join("accounts")).unwrap();
     let repaired = repair(&world);
     let (gi, gpu) = (ours.gi, &ours.gpu_uuid);
     has(&repaired.stderr, &format!("GPU instance {gi} ("));
@@ -198,6 +216,67 @@ fn repairs_without_any_generation() {
     }
     assert!(settled(&world.hook(ID, &lease)).status.success());
     world.delete(ID);
+    world.as_if_nothing_had_been().unwrap();
+}
+
+/// An account that cannot be read is named: its container may have a GPU.
+#[test]
+fn repair_names_account_that_tells_nothing() {
+    let world = World::with_whole_gpus();
+    world.bundle_saying(ID, &[("runmig.dev/gpu", "1")]);
+    let lease = running(&world);
+    damage_both(&world);
+    fs::write(world.state().join("accounts").join(&lease), "{").unwrap();
+    has(
+        &repair(&world).stderr,
+        &format!("lease {lease} may have a container"),
+    );
+    world.delete(ID);
+    world.gc().ok();
+    world.as_if_nothing_had_been().unwrap();
+}
+
+/// What a repair reads from is there until the new ledger is.
+/// Failure: the disk is full during a repair
+#[test]
+fn failed_repair_loses_nothing() {
+    let world = World::small();
+    let state = world.state();
+    let Some(disk) = Small::mount(&state) else {
+        return;
+    };
+    let lease = running(&world);
+    fs::write(ledger(&world), vec![b'x'; 3000]).unwrap();
+    let ballast = disk.fill(0);
+    let line = said(&mut world.migctl(&["gc", "--repair"])).refused();
+    has(&line, "No space left on device");
+    fs::remove_file(ballast).unwrap();
+    repair(&world);
+    assert_eq!(world.lease_of(ID)["id"], lease.as_str());
+    world.delete(ID);
+    world.gc().ok();
+    world.as_if_nothing_had_been().unwrap();
+}
+
+/// After the repair the place may be another's, so the hook releases by the ledger.
+/// Failure: a repair comes between two tries of a hook
+#[test]
+fn hook_goes_on_by_repaired_ledger() {
+    let world = World::small();
+    let lease = world.abandoned(ID);
+    world.damage_all();
+    let instance = world.the_instance();
+    let held = world.hold(instance.gpu, instance.gi, None);
+    nvml_sim::trace::on(&world.machine()).unwrap();
+    let hook = world.hook(ID, &lease);
+    let ended = std::thread::scope(|scope| {
+        let hook = scope.spawn(|| settled(&hook));
+        testkit::process::until("the driver refuses", || world.refusals() > 0);
+        repair(&world);
+        drop(held);
+        hook.join().unwrap()
+    });
+    assert!(ended.status.success(), "{ended:?}");
     world.as_if_nothing_had_been().unwrap();
 }
 

@@ -9,6 +9,7 @@ use super::holder;
 use super::layout;
 use super::limits;
 use super::liveness;
+use super::lost;
 use super::ready;
 use super::release::{self, Returned, is_due};
 use super::revive;
@@ -59,7 +60,7 @@ fn look_through(
         true => (Vec::new(), entries),
         false => dead_on_gpus(context, entries, all),
     };
-    findings.extend(release::release_records(context, of_gpus)?);
+    findings.extend(release::release_records(context, of_gpus));
     for entry in entries {
         let outcome = match &entry {
             Entry::Held(held) => look_at_lease(context, held, (dry_run, all), end),
@@ -77,6 +78,7 @@ fn look_through(
         revive::look_for(context, &mut findings, dry_run);
     }
     if all && !dry_run {
+        lost::sweep_accounts(context)?;
         remove_lost_homes(context)?;
     }
     Ok(Collection { leases: findings })
@@ -90,7 +92,10 @@ fn remove_lost_homes(context: &LeaseContext<'_>) -> Result<()> {
         return Ok(());
     }
     let store = &context.store;
-    let is_lost = |id: &LeaseId| Ok::<_, Error>(store.get(id)?.is_none());
+    // An account that stays is of a container that may live.
+    let accounts = store.accounts();
+    let has_account = |id: &LeaseId| accounts.iter().any(|(its, _)| its == id);
+    let is_lost = |id: &LeaseId| Ok::<_, Error>(store.get(id)?.is_none() && !has_account(id));
     for id in homes {
         // The lock makes the answer final. Most daemons are on record, and need none.
         let is_over = is_lost(&id)? && {

@@ -35,9 +35,8 @@ pub(super) fn withdrawal(
 pub(super) fn after_release(context: &LeaseContext<'_>, lease: &Lease) -> Result<()> {
     match &lease.holder {
         Holder::Container(container) => {
-            context.restore(&container.bundle, &lease.id)?;
-            context.store.unlink_bundle(&lease.id);
-            Ok(())
+            context.store.remove_account(&lease.id);
+            context.restore(&container.bundle, &lease.id)
         }
         // The driver of the claim removes the CDI file.
         Holder::Claim(_) => Ok(()),

@@ -3,7 +3,7 @@
 //! knows its lease by name puts the lease on record again. From then on it is a lease like any other.
 
 use super::finding::Patience;
-use super::{daemon, destroy, holder};
+use super::{daemon, destroy, holder, liveness};
 use crate::bundles::Author;
 use crate::context::LeaseContext;
 use crate::draft::footprint;
@@ -11,7 +11,8 @@ use crate::effect;
 use crate::error::{self, Error, Result};
 use crate::model::LeaseId;
 use crate::mps;
-use crate::store::{Held, Instance, Lease, Record, Resource, decode, encode};
+use crate::process;
+use crate::store::{Held, Instance, Lease, LeaseState, Record, Resource, decode, encode};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -91,62 +92,76 @@ pub(crate) fn has_struck_off(context: &LeaseContext<'_>, account: &BundleAccount
     ledger.is_none() || ledger == context.store.identity().as_ref()
 }
 
-/// Notes the bundle of a create whose leases the driver does not know: `author` in it tells of them.
-pub(crate) fn note_bundle(context: &LeaseContext<'_>, leases: &[Held]) -> Result<()> {
-    let Some(Held { lease, instance }) = leases.first() else {
-        return Ok(());
-    };
-    let is_seen = instance.slice().is_some() && lease.share().is_none();
-    match lease.container() {
-        Some(container) if !is_seen => context.store.link_bundle(&lease.id, &container.bundle),
-        _ => Ok(()),
-    }
+/// The leases of living containers, by their accounts.
+pub(super) struct Living {
+    pub leases: Vec<Held>,
+    /// The accounts that tell nothing, with the reason.
+    pub untold: Vec<(LeaseId, Error)>,
 }
 
-/// Returns the leases of living containers that are not among these, by what the noted bundles tell.
-pub(super) fn living(context: &LeaseContext<'_>, known: &[Lease]) -> Vec<Held> {
-    let mut found = Vec::new();
-    for (first, bundle) in context.store.linked_bundles() {
-        let author = context.bundles.author(&bundle);
-        let Some(author) = author.filter(|author| author.lease == first) else {
+/// Returns the leases of living containers that are not among these. A doubt counts as life.
+pub(super) fn living(context: &LeaseContext<'_>, known: &[Lease]) -> Living {
+    let (mut leases, mut untold) = (Vec::new(), Vec::new());
+    for (id, account) in context.store.accounts() {
+        if known.iter().any(|lease| lease.id == id) {
             continue;
-        };
-        for lease in author
-            .records
-            .iter()
-            .filter_map(|r| decode::<Lease>(r.as_bytes()).ok())
-        {
-            let is_new = known.iter().all(|other| other.id != lease.id);
-            let instance = find(&author.records, |i: &Instance| i.id == lease.instance);
-            // The sidecar is as old as the edit, so only names of the container's cgroup and its record tell of its life.
-            let lives = || holder::sign_of_life(&context.store, &lease).is_some();
-            if let Some(instance) = instance
-                && is_new
-                && lease.boot_id == context.boot_id
-                && lives()
-            {
-                found.push(Held { lease, instance });
+        }
+        let mut held = match account {
+            Ok(held) => held,
+            Err(why) => {
+                untold.push((id, why));
+                continue;
             }
+        };
+        let is_of_boot = held.lease.boot_id == context.boot_id;
+        if !is_of_boot || holder::sign_of_life(&context.store, &held.lease).is_none() {
+            continue;
+        }
+        // The account is as old as the create.
+        let init = liveness::own_init(&held.lease).filter(process::is_alive);
+        if let Some(init) = init {
+            (held.lease.state, held.lease.init) = (LeaseState::Ready, Some(init));
+        }
+        leases.push(held);
+    }
+    Living { leases, untold }
+}
+
+/// Removes the accounts of leases that are not on record and whose containers are gone.
+pub(super) fn sweep_accounts(context: &LeaseContext<'_>) -> Result<()> {
+    let accounts = context.store.accounts();
+    // The ledger is read last: a create puts its leases on record before it writes their accounts.
+    let state = context.store.state()?;
+    for (id, account) in accounts {
+        let is_over = |held: &Held| {
+            held.lease.boot_id != context.boot_id
+                || holder::sign_of_life(&context.store, &held.lease).is_none()
+        };
+        if state.lease(&id).is_none() && account.as_ref().map_or(true, is_over) {
+            context.store.remove_account(&id);
         }
     }
-    found
+    Ok(())
 }
 
 /// Ends the instance of a container that has ended, while the ledger is damaged. What a repair brings back of its lease
-/// is collected.
+/// is collected. Returns false if the ledger is whole by now: then the lease is released as any other.
 pub(crate) fn end_unrecorded(
     context: &LeaseContext<'_>,
     account: &BundleAccount,
     id: &LeaseId,
     (container, bundle): (&str, &Path),
-) -> Result<()> {
+) -> Result<bool> {
     let ended = match account.held(id, container) {
         Some(held) => end_instance(context, &held),
         None => Err(Error::new("its bundle does not tell which slice it had")),
     };
+    if let Ok(false) = ended {
+        return Ok(false);
+    }
     let restored = context.restore(bundle, id);
     let ended = ended.map_err(|e| account.stays(id, container, e));
-    error::all([ended, restored])
+    error::all([ended.map(drop), restored]).map(|()| true)
 }
 
 /// Ends the daemon of a lease. Its cgroup proves that it is this container's.
@@ -164,24 +179,28 @@ fn end_daemon(context: &LeaseContext<'_>, lease: &Lease) -> Result<()> {
     Ok(())
 }
 
-fn end_instance(context: &LeaseContext<'_>, held: &Held) -> Result<()> {
+fn end_instance(context: &LeaseContext<'_>, held: &Held) -> Result<bool> {
     let Held { lease, instance } = held;
     end_daemon(context, lease)?;
     if lease.boot_id != context.boot_id || instance.outlives_leases() {
-        return Ok(());
+        return Ok(true);
     }
     if lease.shared_in.is_some() || lease.share().is_some() && instance.slice().is_some() {
         return Err(Error::new("other containers may use the slice"));
     }
     let Resource::Mig(slice) = &instance.resource else {
-        return Ok(());
+        return Ok(true);
     };
     let end = Instant::now() + Patience::default().0;
     loop {
         let why = format!("release of {}", lease.holder.name());
         let gpu = context.store.lock_gpu(&slice.gpu_uuid, &why)?;
+        // After a repair another container may have the place, and the driver gives the same ids again.
+        if context.store.damage()?.is_none() {
+            return Ok(false);
+        }
         match destroy::destroy(&context.driver(), slice, || Ok(()))? {
-            Ok(()) => return Ok(()),
+            Ok(()) => return Ok(true),
             Err(e) if !e.is_in_use() || Instant::now() >= end => return Err(e.into()),
             Err(_) => {}
         }
@@ -233,7 +252,13 @@ fn put_again(context: &LeaseContext<'_>, held: Held) -> Result<Option<Held>> {
         }
         return Err(Error::new("another lease has its place"));
     }
-    ledger.put_new(&held)?;
+    ledger.change(|state| {
+        // The ledger knows more of an instance that is on record.
+        if state.instance(&instance.id).is_none() {
+            state.put_instance(instance)?;
+        }
+        state.put_lease(lease)
+    })?;
     tracing::warn!(
         lease = lease.id.as_str(),
         container,

@@ -124,11 +124,22 @@ fn finish(
 pub(super) fn release_records(
     context: &LeaseContext<'_>,
     leases: Vec<(Held, String)>,
-) -> Result<Vec<Finding>> {
-    let begun = Instant::now();
+) -> Vec<Finding> {
     if leases.is_empty() {
-        return Ok(Vec::new());
+        return Vec::new();
     }
+    let outcomes = end_records(context, &leases).unwrap_or_else(|e| {
+        // All of them have the same error.
+        let failed = |_| Outcome::Failed(Error::new(e.line()));
+        leases.iter().map(failed).collect()
+    });
+    let entries = leases.into_iter().map(|(held, _)| Entry::Held(held));
+    let finding = |(entry, outcome)| Finding { entry, outcome };
+    entries.zip(outcomes).map(finding).collect()
+}
+
+fn end_records(context: &LeaseContext<'_>, leases: &[(Held, String)]) -> Result<Vec<Outcome>> {
+    let begun = Instant::now();
     let marked: Vec<Option<Held>> = context.store.lock("gc")?.change(|state| {
         let mark = |(held, _): &(Held, String)| {
             let mut now = { state.held(&held.lease) }.filter(|now| now == held);
@@ -147,21 +158,17 @@ pub(super) fn release_records(
         .collect();
     let entries: Vec<Entry> = marked.into_iter().flatten().map(Entry::Held).collect();
     let removed = context.store.lock("gc")?.remove_all(&entries)?;
-    let find = |((held, why), restored): ((Held, String), Option<Result<()>>)| {
-        let outcome = match restored {
-            None => Outcome::Kept("its record changes".to_owned()),
-            Some(Ok(())) => Outcome::Released(why),
-            Some(Err(e)) => Outcome::Failed(e),
-        };
-        if removed.contains(held.lease.id.as_str()) {
-            context
-                .observer
-                .released(&held.lease, &held.instance, begun);
+    for (lease, instance) in { leases.iter() }.map(|(held, _)| (&held.lease, &held.instance)) {
+        if removed.contains(lease.id.as_str()) {
+            context.observer.released(lease, instance, begun);
         }
-        let entry = Entry::Held(held);
-        Finding { entry, outcome }
+    }
+    let outcome = |((_, why), restored): (&(Held, String), _)| match restored {
+        None => Outcome::Kept("its record changes".to_owned()),
+        Some(Ok(())) => Outcome::Released(why.clone()),
+        Some(Err(e)) => Outcome::Failed(e),
     };
-    Ok(leases.into_iter().zip(restored).map(find).collect())
+    Ok(leases.iter().zip(restored).map(outcome).collect())
 }
 
 /// Releases an instance without a lease unless `against` gives a reason, which it gives under the ledger's

@@ -6,7 +6,7 @@ use crate::context::LeaseContext;
 use crate::draft::footprint;
 use crate::error::{Error, Result};
 use crate::gpu::Queries;
-use crate::model::{Gpu, GpuInstance};
+use crate::model::{Gpu, GpuInstance, LeaseId};
 use crate::store::{Entry, Held, Instance};
 
 /// A repair.
@@ -16,6 +16,8 @@ pub struct Repair {
     pub why: Error,
     /// The leases on record since, each with what told of it.
     pub leases: Vec<Finding>,
+    /// The leases whose accounts tell nothing, with the reason.
+    pub untold: Vec<(LeaseId, Error)>,
     /// The GPU instances that no record names, with their GPUs.
     pub without_owner: Vec<(Gpu, GpuInstance)>,
     /// The GPUs whose instances could not be seen, with the reason.
@@ -37,10 +39,13 @@ pub(crate) fn repair(context: &LeaseContext<'_>) -> Result<Option<Repair>> {
         let mut leases: Vec<Finding> = leases
             .map(|held| finding(held, "in the generation before"))
             .collect();
-        for held in lost::living(context, &state.leases) {
-            state.put_instance(&held.instance)?;
+        let living = lost::living(context, &state.leases);
+        for held in living.leases {
+            if state.instance(&held.instance.id).is_none() {
+                state.put_instance(&held.instance)?;
+            }
             state.put_lease(&held.lease)?;
-            leases.push(finding(held, "by its bundle"));
+            leases.push(finding(held, "by its account"));
         }
         let is_owned = |gpu: &Gpu, there: &GpuInstance| {
             let is_it = |instance: &Instance| {
@@ -56,15 +61,16 @@ pub(crate) fn repair(context: &LeaseContext<'_>) -> Result<Option<Repair>> {
             let there = gpu.instances.iter().filter(|i| !is_owned(gpu, i));
             without_owner.extend(there.map(|i| (gpu.clone(), i.clone())));
         }
-        Ok((leases, without_owner))
+        Ok((leases, living.untold, without_owner))
     })?;
-    let Some((why, (leases, without_owner))) = repaired else {
+    let Some((why, (leases, untold, without_owner))) = repaired else {
         return Ok(None);
     };
     context.observer.repaired(context.store.dir(), &why);
     Ok(Some(Repair {
         why,
         leases,
+        untold,
         without_owner,
         unseen: snapshot.unreadable,
     }))

@@ -3,20 +3,13 @@
 //! All bundles share one file, and each bundle has a byte of it to lock. Only root can open the file,
 //! whereas any reader of a bundle's directory could lock that directory. No bundle needs a file of its own
 //! that runmig would have to clean up. The directory's inode is the same by every path.
-//!
-//! A link in `bundles/` leads to each bundle with a lease on a share, a seat or a GPU, named by the lease. The driver does not
-//! know of these leases, so only the sidecars in their bundles tell of them if the ledger is damaged.
 
-use super::{Store, lock, make_folder};
+use super::{Store, lock};
 use crate::effect;
 use crate::error::{Context, Result};
-use crate::model::LeaseId;
 use sha2::{Digest, Sha256};
 use std::fs::File;
-use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
 
-const FOLDER: &str = "bundles";
 const FILE: &str = "bundles.lock";
 
 /// The lock on a bundle, held until it is dropped or its process ends.
@@ -64,41 +57,5 @@ impl Store {
             }
         }
         Err(lock::replaced(&path))
-    }
-}
-
-impl Store {
-    /// Makes the link to the bundle of a lease.
-    pub(crate) fn link_bundle(&self, lease: &LeaseId, bundle: &Path) -> Result<()> {
-        let folder = self.dir().join(FOLDER);
-        let what = || format!("note the bundle of lease {lease} in {}", folder.display());
-        make_folder(&folder).context(what)?;
-        effect::symlink(bundle, &folder.join(lease.as_str())).context(what)
-    }
-
-    /// Removes the link to the bundle of a lease, if there is one.
-    pub(crate) fn unlink_bundle(&self, lease: &LeaseId) {
-        let link = self.dir().join(FOLDER).join(lease.as_str());
-        if link.is_symlink()
-            && let Err(e) = effect::remove_file(&link)
-            && e.kind() != ErrorKind::NotFound
-        {
-            tracing::warn!("cannot remove {}: {e}", link.display());
-        }
-    }
-
-    /// Returns the links to bundles, by their leases.
-    pub(crate) fn linked_bundles(&self) -> Vec<(LeaseId, PathBuf)> {
-        let entries = std::fs::read_dir(self.dir().join(FOLDER));
-        let link = |entry: std::fs::DirEntry| {
-            let bundle = std::fs::read_link(entry.path()).ok()?;
-            Some((LeaseId::new(entry.file_name().to_string_lossy()), bundle))
-        };
-        entries
-            .into_iter()
-            .flatten()
-            .flatten()
-            .filter_map(link)
-            .collect()
     }
 }

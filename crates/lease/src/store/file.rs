@@ -13,7 +13,7 @@ use super::format::VERSION;
 use super::instance::Instance;
 use super::lease::{Lease, LeaseState};
 use super::lock::Lock;
-use super::{durable, random_id};
+use super::{accounts, durable, random_id};
 use crate::effect;
 use crate::error::{Context, Error, Result, printable};
 use crate::files::{self, Links, Opened};
@@ -166,7 +166,7 @@ impl LedgerFile {
         let older = |content: &Content| content.header.generation < least;
         let opened = match open(&self.dir.join(FILE))? {
             Ok(opened) => opened,
-            Err(Look::None) if least > 0 => {
+            Err(Look::None) if least > 0 || self.had_leases() => {
                 return Ok(Look::Damaged(Error::new("it is missing")));
             }
             Err(look) => return Ok(look),
@@ -193,23 +193,31 @@ impl LedgerFile {
         })
     }
 
+    /// Returns whether something beside the file tells that there was one.
+    fn had_leases(&self) -> bool {
+        let accounts = std::fs::read_dir(self.dir.join(accounts::FOLDER));
+        let has_account = accounts.into_iter().flatten().next().is_some();
+        has_account || self.dir.join(BEFORE).exists()
+    }
+
     fn see(&self, mark: Mark, content: &Arc<Content>) {
         *self.seen.lock().expect("no holder panics") = Some((mark, Arc::clone(content)));
     }
 
     /// Returns the latest ledger that is whole, for a repair: the file itself or the generation before.
-    pub(super) fn latest_whole(&self) -> Result<Option<Arc<Content>>> {
+    pub(super) fn latest_whole(&self) -> Option<Arc<Content>> {
         let mut found: Option<Arc<Content>> = None;
         for file in [BEFORE, FILE].map(|name| self.dir.join(name)) {
-            if let Ok(opened) = open(&file)?
-                && let Look::Whole(content) = read(opened)?
+            // One of another version serves as little as a damaged one.
+            if let Ok(Ok(opened)) = open(&file)
+                && let Ok(Look::Whole(content)) = read(opened)
             {
                 let generation = content.header.generation;
                 found = { found.filter(|other| other.header.generation > generation) }
                     .or(Some(content));
             }
         }
-        Ok(found)
+        found
     }
 
     /// Returns the count of changes that made room, without reading more than the header.
@@ -247,22 +255,32 @@ impl LedgerFile {
             freed: before.map_or(0, |content| content.header.freed) + 1,
             ..Header::default()
         };
-        let file = self.dir.join(FILE);
-        // A link or a folder in its place would stay.
+        let header = header.next(true)?;
+        let (file, draft) = (self.dir.join(FILE), self.dir.join(DRAFT));
+        let what = || format!("write the ledger {}", file.display());
+        let bytes = encode(&header, &state).context(what)?;
+        // The generation before stays until the new one is written: it may be all that a repair has.
+        let written = durable::write(&draft, &bytes).and_then(|()| self.move_aside(&file, &header));
+        files::put(&draft, &file, written).context(what)?;
+        durable::sync(&self.dir)
+            .and_then(|()| lock.keep(header.generation))
+            .context(what)
+    }
+
+    /// Keeps a damaged file for people. A link or a folder has to move, and a file is replaced.
+    fn move_aside(&self, file: &Path, header: &Header) -> io::Result<()> {
         let aside = self
             .dir
             .join(format!("{FILE}.damaged-{}", header.generation));
-        match effect::rename(&file, &aside) {
-            Err(e) if e.kind() != ErrorKind::NotFound => {
-                return Err(e).context(|| format!("move {} aside", file.display()));
+        match std::fs::symlink_metadata(file) {
+            Ok(meta) if meta.is_file() => {
+                let _ = effect::hard_link(file, &aside);
+                Ok(())
             }
-            _ => {}
+            Ok(_) => effect::rename(file, &aside),
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
+            Err(e) => Err(e),
         }
-        let before = Content {
-            header,
-            state: State::default(),
-        };
-        self.write(lock, &before, state)
     }
 
     /// Replaces the ledger. After an error it is as before.
@@ -411,11 +429,13 @@ fn generation(dir: &Path) -> Result<u64> {
     if start.iter().all(|byte| *byte == 0) {
         return Ok(0);
     }
+    let text = String::from_utf8_lossy(&start);
+    // A process of an older version, which was killed, left its name there.
+    if text.starts_with("process ") {
+        return Ok(0);
+    }
     // Whatever another program wrote there: there was a ledger.
-    let number = std::str::from_utf8(&start)
-        .ok()
-        .and_then(|text| text.trim().parse().ok());
-    Ok(number.unwrap_or(1))
+    Ok(text.trim().parse().unwrap_or(1))
 }
 
 /// Keeps the present file as the generation before. What was that stays until then.
@@ -467,7 +487,7 @@ impl Header {
                 "" => random_id()?,
                 id => id.to_owned(),
             },
-            generation: self.generation + 1,
+            generation: self.generation.saturating_add(1),
             freed: self.freed + u64::from(frees),
             sha256: String::new(),
         })

@@ -174,7 +174,7 @@ impl Ledger<'_> {
         let Look::Damaged(why) = file.look()? else {
             return Ok(None);
         };
-        let before = file.latest_whole()?;
+        let before = file.latest_whole();
         let mut state = before
             .as_ref()
             .map_or_else(State::default, |b| b.state.clone());

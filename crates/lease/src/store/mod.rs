@@ -17,6 +17,7 @@
 //!
 //! A lock is a value: a function that needs a lock takes it as an argument.
 
+mod accounts;
 mod bundles;
 mod changes;
 mod driver;
@@ -184,13 +185,16 @@ impl Store {
 
     /// Fails beside leases of a version that had a file for each.
     fn check_older(&self) -> Result<()> {
-        let folder = self.dir.join("leases");
-        let first = std::fs::read_dir(&folder)
-            .ok()
-            .and_then(|mut all| all.next());
-        match first {
+        let has_records = |folder: &PathBuf| {
+            let mut entries = std::fs::read_dir(folder).into_iter().flatten();
+            entries.next().is_some()
+        };
+        let mut folders = ["leases", "instances"]
+            .map(|name| self.dir.join(name))
+            .into_iter();
+        match folders.find(has_records) {
             None => Ok(()),
-            Some(_) => Err(Error::new(format!(
+            Some(folder) => Err(Error::new(format!(
                 "{} has leases of an older runmig, which this one cannot read",
                 folder.display()
             ))

@@ -162,11 +162,18 @@ fn refuses_other_version_and_repairs_none() {
 }
 
 #[test]
-fn begins_empty_without_file_and_lock_alone() {
-    let (_dir, store, file) = written(&["one"]);
+fn begins_empty_without_any_trace_alone() {
+    let (_dir, store, file) = written(&["one", "two"]);
+    store.put_account(&held("one")).unwrap();
     fs::remove_file(&file).unwrap();
     assert_damaged(&store, "it is missing");
-    fs::remove_file(store.dir().join("ledger.lock")).unwrap();
+    // The lock tells, then the generation before, then an account.
+    for trace in ["ledger.lock", "ledger.json.1"] {
+        fs::remove_file(store.dir().join(trace)).unwrap();
+        assert_damaged(&store, "it is missing");
+        let _ = fs::remove_file(store.dir().join("ledger.lock"));
+    }
+    store.remove_account(&"one".into());
     assert!(ids(&store).is_empty());
     let was = store.identity();
     store.lock("t").unwrap().put_new(&held("two")).unwrap();
@@ -264,4 +271,28 @@ fn refuses_leases_of_an_older_version() {
         "{line}"
     );
     drop(store);
+}
+
+/// An account is read as it was written, or not at all.
+#[test]
+fn account_tells_its_lease() {
+    let (_dir, store) = store();
+    let one = held("one");
+    store.put_account(&one).unwrap();
+    let told = |store: &Store| {
+        store
+            .accounts()
+            .into_iter()
+            .map(|(_, told)| told.ok())
+            .next()
+    };
+    assert_eq!(told(&store), Some(Some(one)));
+    let file = store.dir().join("accounts/one");
+    let whole = fs::read(&file).unwrap();
+    for length in 0..whole.len() {
+        fs::write(&file, &whole[..length]).unwrap();
+        assert_eq!(told(&store), Some(None), "cut off at {length}");
+    }
+    store.remove_account(&"one".into());
+    assert_eq!(told(&store), None);
 }
