@@ -17,9 +17,12 @@ fn gc_ends_daemon_without_record() {
     // Its account tells that the container lives.
     setup.migctl(&["gc"]).ok();
     assert!(lives(pid));
-    setup.bare(&["delete", "--force", &id]);
-    setup.migctl(&["gc"]).ok();
-    assert!(!lives(pid));
+    said(&mut setup.bare(&["delete", "--force", &id])).ok();
+    // Its cgroup may take a moment to go.
+    until("the daemon has ended", || {
+        setup.migctl(&["gc"]).ok();
+        !lives(pid)
+    });
     setup.nothing_is_left();
 }
 
