@@ -87,13 +87,13 @@ impl<'a> LeaseContext<'a> {
         })
     }
 
-    /// Returns a session with the driver, which the first call opens.
     /// Says whether an operation is at work on an instance. A doubt counts as work.
     pub(crate) fn is_at_work(&self, instance: &Instance) -> bool {
         let operation = instance.operation.as_ref();
         operation.is_some_and(|id| self.store.is_at_work(id))
     }
 
+    /// Returns a session with the driver, which the first call opens.
     pub(crate) fn driver(&self) -> Metered<'_> {
         Metered::new(session(self.config, Some(&self.boot_id)), &self.observer)
     }
