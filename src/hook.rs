@@ -129,8 +129,7 @@ fn release_all(config: &Config, ids: &[LeaseId], state: Result<OciState>) -> Res
             why.line()
         ));
         let told = told();
-        let of = (state.id.as_str(), state.bundle.as_path());
-        let end = |id: &LeaseId| match leases.end_unrecorded(&told, id, of)? {
+        let end = |id: &LeaseId| match leases.end_unrecorded(&told, id, &state.id, &state.bundle)? {
             true => Ok(()),
             // A repair came in between.
             false => release_named(&leases, id, &state, Some(&told)),

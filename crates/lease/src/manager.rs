@@ -306,9 +306,10 @@ impl<'a> LeaseManager<'a> {
         &self,
         account: &lost::BundleAccount,
         id: &LeaseId,
-        of: (&str, &Path),
+        container: &str,
+        bundle: &Path,
     ) -> Result<bool> {
-        lost::end_unrecorded(&self.0, account, id, of)
+        lost::end_unrecorded(&self.0, account, id, container, bundle)
     }
 
     /// Puts the original back into the bundle of a lease that is not on record.

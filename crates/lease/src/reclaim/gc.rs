@@ -11,7 +11,7 @@ use super::limits;
 use super::liveness;
 use super::lost;
 use super::ready;
-use super::release::{self, Returned, is_due};
+use super::release::{self, Dead, Returned, is_due};
 use super::revive;
 use crate::context::LeaseContext;
 use crate::counters::Actor;
@@ -115,7 +115,7 @@ fn dead_on_gpus(
     context: &LeaseContext<'_>,
     entries: Vec<Entry>,
     all: bool,
-) -> (Vec<(Held, String)>, Vec<Entry>) {
+) -> (Vec<Dead>, Vec<Entry>) {
     let (mut dead, mut others) = (Vec::new(), Vec::new());
     for entry in entries {
         match entry {
@@ -123,7 +123,7 @@ fn dead_on_gpus(
                 if held.instance.slice().is_none() && held.lease.daemon().is_none() =>
             {
                 match why_collect(context, &held, &held.lease, all) {
-                    Ok(why) => dead.push((held, why)),
+                    Ok(why) => dead.push(Dead { held, why }),
                     Err(_) => others.push(Entry::Held(held)),
                 }
             }

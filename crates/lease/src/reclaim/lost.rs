@@ -150,7 +150,8 @@ pub(crate) fn end_unrecorded(
     context: &LeaseContext<'_>,
     account: &BundleAccount,
     id: &LeaseId,
-    (container, bundle): (&str, &Path),
+    container: &str,
+    bundle: &Path,
 ) -> Result<bool> {
     let ended = match account.held(id, container) {
         Some(held) => end_instance(context, &held),

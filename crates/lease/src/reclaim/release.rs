@@ -119,12 +119,15 @@ fn finish(
     error::all([ended, restored.map_or(Ok(()), Err)])
 }
 
+/// A lease that may go.
+pub(super) struct Dead {
+    pub held: Held,
+    pub why: String,
+}
+
 /// Releases leases on GPUs for a collector, each for its reason. The GPUs stay and only records go, so all go in two
 /// changes, however many they are. A lease that has changed is kept.
-pub(super) fn release_records(
-    context: &LeaseContext<'_>,
-    leases: Vec<(Held, String)>,
-) -> Vec<Finding> {
+pub(super) fn release_records(context: &LeaseContext<'_>, leases: Vec<Dead>) -> Vec<Finding> {
     if leases.is_empty() {
         return Vec::new();
     }
@@ -133,16 +136,16 @@ pub(super) fn release_records(
         let failed = |_| Outcome::Failed(Error::new(e.line()));
         leases.iter().map(failed).collect()
     });
-    let entries = leases.into_iter().map(|(held, _)| Entry::Held(held));
+    let entries = leases.into_iter().map(|dead| Entry::Held(dead.held));
     let finding = |(entry, outcome)| Finding { entry, outcome };
     entries.zip(outcomes).map(finding).collect()
 }
 
-fn end_records(context: &LeaseContext<'_>, leases: &[(Held, String)]) -> Result<Vec<Outcome>> {
+fn end_records(context: &LeaseContext<'_>, leases: &[Dead]) -> Result<Vec<Outcome>> {
     let begun = Instant::now();
     let marked: Vec<Option<Held>> = context.store.lock("gc")?.change(|state| {
-        let mark = |(held, _): &(Held, String)| {
-            let mut now = { state.held(&held.lease) }.filter(|now| now == held);
+        let mark = |dead: &Dead| {
+            let mut now = { state.held(&dead.held.lease) }.filter(|now| *now == dead.held);
             if let Some(held) = &mut now {
                 held.lease.state = LeaseState::Releasing;
                 state.put_lease(&held.lease)?;
@@ -158,14 +161,14 @@ fn end_records(context: &LeaseContext<'_>, leases: &[(Held, String)]) -> Result<
         .collect();
     let entries: Vec<Entry> = marked.into_iter().flatten().map(Entry::Held).collect();
     let removed = context.store.lock("gc")?.remove_all(&entries)?;
-    for (lease, instance) in { leases.iter() }.map(|(held, _)| (&held.lease, &held.instance)) {
+    for Held { lease, instance } in leases.iter().map(|dead| &dead.held) {
         if removed.contains(lease.id.as_str()) {
             context.observer.released(lease, instance, begun);
         }
     }
-    let outcome = |((_, why), restored): (&(Held, String), _)| match restored {
+    let outcome = |(dead, restored): (&Dead, _)| match restored {
         None => Outcome::Kept("its record changes".to_owned()),
-        Some(Ok(())) => Outcome::Released(why.clone()),
+        Some(Ok(())) => Outcome::Released(dead.why.clone()),
         Some(Err(e)) => Outcome::Failed(e),
     };
     Ok(leases.iter().zip(restored).map(outcome).collect())
