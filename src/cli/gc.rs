@@ -47,12 +47,13 @@ pub fn repair(config: &Config, format: Format) -> Result<i32> {
     let items: Vec<CollectionItem<'_>> = leases.iter().map(item).collect();
     print(format, &items, false);
     output::eprint(&format!(
-        "the ledger was damaged: {}; changes after the generation before are lost, but for leases of living containers",
+        "the ledger was damaged: {}; it has the leases of its last whole copy and of living containers now",
         why.line()
     ));
     for (lease, why) in &untold {
         output::eprint(&format!(
-            "lease {} may have a container: {}; hint: see that it has ended before others get GPUs",
+            "lease {} may have a living container, and cannot be brought back: {}; hint: end that container before others \
+             start",
             printable(lease.as_str()),
             why.line()
         ));
@@ -74,7 +75,8 @@ pub fn repair(config: &Config, format: Format) -> Result<i32> {
     }
     for (gpu, why) in &unseen {
         output::eprint(&format!(
-            "GPU {gpu} may have instances without an owner: {}",
+            "GPU {gpu} may have instances without an owner, and does not answer: {}; hint: compare nvidia-smi mig -lgi with migctl \
+             list once it does",
             printable(why)
         ));
     }

@@ -152,7 +152,7 @@ Examples:
         /// Only print what it would do, and why
         #[arg(long)]
         dry_run: bool,
-        /// Replace a damaged ledger by the generation before, with what bundles and the driver tell; destroy nothing
+        /// Replace a damaged ledger by the generation before and the leases of living containers; destroy nothing
         #[arg(long, conflicts_with = "dry_run")]
         repair: bool,
     },

@@ -205,7 +205,7 @@ fn dead_container_is_released(kind: &Kind) {
         };
         assert!(!daemon.is_some_and(lives));
         setup.nothing_is_left();
-        setup.bare(&["delete", "--force", &id]);
+        let _ = setup.bare(&["delete", "--force", &id]).output();
     }
 }
 
@@ -263,7 +263,7 @@ fn earlier_boot_takes_all_along(kind: &Kind) {
         setup.migctl(&["gc"]).ok();
         assert_eq!(setup.leases(), [Value::Null; 0]);
         setup.nothing_is_left();
-        setup.bare(&["delete", "--force", &id]);
+        let _ = setup.bare(&["delete", "--force", &id]).output();
         if kind.is_of_mig() {
             setup.machine.sim("mig", &["--gpu", "0", "on"]);
         }
@@ -354,7 +354,7 @@ fn stuck_daemon_keeps_lease(kind: &Kind) {
         let word = format!("\"type\":\"{event}\"");
         assert_eq!(events.matches(&word).count(), times, "{events}");
     }
-    setup.bare(&["delete", "--force", &id]);
+    let _ = setup.bare(&["delete", "--force", &id]).output();
 }
 
 /// Failure: an MPS daemon does not end

@@ -103,7 +103,7 @@ fn refuses_link_to_foreign_directory() {
     fs::create_dir(&real).unwrap();
     fs::create_dir(setup.state()).unwrap();
     symlink(&real, setup.state().join("operations")).unwrap();
-    create_is_refused(&setup, "is no folder");
+    create_is_refused(&setup, "is not a folder");
     assert_eq!(fs::read_dir(&real).unwrap().count(), 0);
     setup.machine.is_empty();
 }
@@ -120,6 +120,8 @@ fn locks() {
     symlink(&victim, &lock).unwrap();
     create_is_refused(&setup, "ledger.lock");
     assert_eq!(fs::read_to_string(&victim).unwrap(), "the host's");
+    let listed = setup.migctl(&["list"]).refused();
+    has(&listed, "is not a regular file; hint: remove it");
     fs::remove_file(&lock).unwrap();
     fifo(&lock);
     create_is_refused(&setup, "not a regular file");

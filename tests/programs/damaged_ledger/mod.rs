@@ -229,7 +229,7 @@ fn repair_names_account_that_tells_nothing() {
     fs::write(world.state().join("accounts").join(&lease), "{").unwrap();
     has(
         &repair(&world).stderr,
-        &format!("lease {lease} may have a container"),
+        &format!("lease {lease} may have a living container"),
     );
     world.delete(ID);
     world.gc().ok();
@@ -289,7 +289,7 @@ fn hook_waits_for_slice_in_use() {
     let instance = world.the_instance();
     let held = world.hold(instance.gpu, instance.gi, None);
     nvml_sim::trace::on(&world.machine()).unwrap();
-    let mut hook = world.hook(ID, &lease);
+    let hook = world.hook(ID, &lease);
     let release = std::thread::scope(|scope| {
         let hook = scope.spawn(|| settled(&hook));
         testkit::process::until("the driver refuses", || world.refusals() > 0);
@@ -298,7 +298,6 @@ fn hook_waits_for_slice_in_use() {
     });
     assert!(release.status.success(), "{release:?}");
     assert_eq!(world.instances(), []);
-    let _ = &mut hook;
     repair(&world);
     world.gc().ok();
     world.as_if_nothing_had_been().unwrap();

@@ -199,7 +199,7 @@ fn take_over(
     let Some(now) = now.filter(waits) else {
         return Ok(None);
     };
-    if !context.store.leases_on(&now.id)?.is_empty() {
+    if context.store.state()?.has_others(&now.id, None) {
         return Ok(None);
     }
     let held = requester.draft(context, now, Portion::All)?;

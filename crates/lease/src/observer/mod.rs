@@ -194,7 +194,8 @@ impl Observer {
     pub(crate) fn quarantined(
         &self,
         kind: ResourceKind,
-        (lease, instance): (Option<&Lease>, &Instance),
+        lease: Option<&Lease>,
+        instance: &Instance,
         error: &Error,
     ) {
         self.count(Counter::Quarantines(kind));

@@ -169,7 +169,7 @@ impl Turn {
         self.ticket.as_ref().map_or(u64::MAX, |t| t.number)
     }
 
-    /// Joins the queue, or renews the ticket, unless there is no time to wait. `asks` says who waits, and for what.
+    /// Joins the queue or renews the ticket, if there is time to wait. `asks` is the waiter with its request.
     pub(crate) fn join(
         &mut self,
         (store, plan): (&Store, &Lock),

@@ -330,17 +330,6 @@ fn end_record(context: &LeaseContext<'_>, target: Target<'_>) -> Result<Ended> {
     Ok(ended)
 }
 
-/// Returns whether a lease other than this one names the instance. The caller has the ledger's lock.
-pub(crate) fn has_other_users(
-    context: &LeaseContext<'_>,
-    instance: &Instance,
-    than: Option<&Lease>,
-) -> Result<bool> {
-    let leases = context.store.leases_on(&instance.id)?;
-    let is_other = |other: &Lease| than.is_none_or(|l| l.id != other.id);
-    Ok(leases.iter().any(is_other))
-}
-
 /// Returns the processes that have the instance's capabilities open.
 pub(crate) fn holders(context: &LeaseContext<'_>, instance: &Instance) -> Holders {
     let Some((slice, gi)) = instance.slice().and_then(|s| Some((s, s.gpu_instance?))) else {

@@ -51,13 +51,11 @@ pub(super) fn look_at(
 
 /// Removes the record of an instance that is gone, unless it has changed or a lease names it.
 fn forget(context: &LeaseContext<'_>, instance: &Instance) -> Result<bool> {
-    let ledger = context.store.lock("gc")?;
-    let is_same = context.store.instance_now(instance)?.as_ref() == Some(instance);
-    let is_free = is_same && !destroy::has_other_users(context, instance, None)?;
-    match is_free {
-        true => ledger.remove_instance(instance),
-        false => Ok(false),
-    }
+    let id = &instance.id;
+    context.store.lock("gc")?.change(|state| {
+        let is_free = state.instance(id) == Some(instance) && !state.has_others(id, None);
+        Ok(is_free && state.remove_instance(id))
+    })
 }
 
 /// Destroys an instance on record that a layout does not want, and removes the record. The caller's operation works on it.

@@ -1,6 +1,7 @@
 //! Recovers leases that the ledger lost, because the state directory was removed or unmounted under a
 //! container. A create also stores its leases beside the original `config.json`. From there a hook that
 //! knows its lease by name puts the lease on record again. From then on it is a lease like any other.
+//! Beside a damaged ledger the hook ends the slice by the same copy, and a repair finds living containers by their accounts.
 
 use super::finding::Patience;
 use super::{daemon, destroy, holder, liveness};

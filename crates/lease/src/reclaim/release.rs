@@ -188,7 +188,7 @@ pub(crate) fn release_instance_unless(
         let Some(mut instance) = context.store.instance_now(instance)? else {
             return Ok(Returned::Yes);
         };
-        if destroy::has_other_users(context, &instance, None)? {
+        if context.store.state()?.has_others(&instance.id, None) {
             return Ok(Returned::No("a container has it".to_owned()));
         }
         if let Some(why) = against(&instance).or_else(|| layout::keeper(context, &instance)) {
@@ -274,8 +274,9 @@ fn quarantine(context: &LeaseContext<'_>, target: Target<'_>, e: Error) -> Error
     let held_by = holders.seen.into_iter().take(MAX_HOLDERS);
     let held_by = held_by.map(|(pid, name)| format!("{pid} {name}")).collect();
     if target.attempt().is_none() {
-        let of = (target.lease, instance);
-        context.observer.quarantined(kind, of, &e);
+        context
+            .observer
+            .quarantined(kind, target.lease, instance, &e);
     }
     let noted = match daemon {
         Some(lease) => daemon::mark(context, lease, |d| {

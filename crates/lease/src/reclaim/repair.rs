@@ -1,4 +1,4 @@
-//! Replaces a damaged ledger, for an operator: by the generation before, and by what bundles and the driver tell.
+//! Replaces a damaged ledger, for an operator: by the generation before, the accounts of living containers, and the driver.
 
 use super::finding::{Finding, Outcome};
 use super::lost;
@@ -34,7 +34,7 @@ pub(crate) fn repair(context: &LeaseContext<'_>) -> Result<Option<Repair>> {
     let _plan = context.store.lock_plan(why)?;
     let snapshot = context.driver().snapshot()?;
     let ledger = context.store.lock(why)?;
-    let repaired = ledger.replace_damaged(|state| {
+    let repaired = ledger.replace_damaged(|state, why| {
         let leases = state.leases.iter().filter_map(|lease| state.held(lease));
         let mut leases: Vec<Finding> = leases
             .map(|held| finding(held, "in the generation before"))
@@ -61,19 +61,19 @@ pub(crate) fn repair(context: &LeaseContext<'_>) -> Result<Option<Repair>> {
             let there = gpu.instances.iter().filter(|i| !is_owned(gpu, i));
             without_owner.extend(there.map(|i| (gpu.clone(), i.clone())));
         }
-        Ok((leases, living.untold, without_owner))
+        Ok(Repair {
+            why,
+            leases,
+            untold: living.untold,
+            without_owner,
+            unseen: snapshot.unreadable.clone(),
+        })
     })?;
-    let Some((why, (leases, untold, without_owner))) = repaired else {
-        return Ok(None);
-    };
-    context.observer.repaired(context.store.dir(), &why);
-    Ok(Some(Repair {
-        why,
-        leases,
-        untold,
-        without_owner,
-        unseen: snapshot.unreadable,
-    }))
+    if let Some(repair) = &repaired {
+        let dir = context.store.dir();
+        context.observer.repaired(dir, &repair.why);
+    }
+    Ok(repaired)
 }
 
 fn finding(held: Held, told: &str) -> Finding {

@@ -31,13 +31,6 @@ pub(super) fn write(file: &Path, bytes: &[u8]) -> io::Result<()> {
 }
 
 /// Removes a file, and returns whether it was there.
-pub(super) fn remove(file: &Path) -> io::Result<bool> {
-    let was_there = unlink(file)?;
-    sync(file.parent().unwrap_or(Path::new("/")))?;
-    Ok(was_there)
-}
-
-/// Removes a file without a sync, and returns whether it was there.
 pub(super) fn unlink(file: &Path) -> io::Result<bool> {
     match effect::remove_file(file) {
         Err(e) if e.kind() == ErrorKind::NotFound => Ok(false),

@@ -12,7 +12,7 @@
 use super::format::VERSION;
 use super::instance::Instance;
 use super::lease::{Lease, LeaseState};
-use super::lock::Lock;
+use super::lock::{self, Lock};
 use super::{accounts, durable, random_id};
 use crate::effect;
 use crate::error::{Context, Error, Result, printable};
@@ -95,7 +95,7 @@ type Mark = (u64, u64, u64, [i64; 4]);
 /// The outcome of a look at the file.
 pub(super) enum Look {
     Whole(Arc<Content>),
-    /// There is no ledger, and never was one.
+    /// The ledger does not exist yet.
     None,
     /// The file is not the ledger that was written last, for this reason.
     Damaged(Error),
@@ -305,8 +305,8 @@ impl LedgerFile {
             }
         });
         files::put(&draft, &file, kept).context(what)?;
-        // All processes see the new ledger from here on, so what fails now is no failure of the change: a power cut ends the
-        // boot, and with it all leases.
+        // From here on all processes see the new ledger, so an error does not undo the change. A power cut ends the boot, and
+        // all leases with it.
         if let Err(e) = durable::sync(dir).and_then(|()| lock.keep(header.generation)) {
             tracing::warn!("{}: {e}", what());
         }
@@ -366,7 +366,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Look> {
         return damaged("it is cut off");
     };
     let Ok(header) = serde_json::from_str::<Header>(head) else {
-        return damaged("its first line is no header");
+        return damaged("its first line cannot be read");
     };
     if header.sha256 != hash(&header, rest) {
         return damaged("its hash is wrong");
@@ -380,7 +380,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Look> {
         .hint("use the runmig that wrote it, or end its containers with that one first"));
     }
     match serde_json::from_str::<State>(rest) {
-        Err(e) => damaged(&format!("it is no ledger: {e}")),
+        Err(e) => damaged(&format!("its content cannot be read: {e}")),
         Ok(state) => Ok(match state.check() {
             Ok(()) => Look::Whole(Arc::new(Content { header, state })),
             Err(why) => Look::Damaged(why),
@@ -420,10 +420,15 @@ fn line(header: &Header) -> String {
 
 /// Returns the latest generation of which the lock tells; 0 for none.
 fn generation(dir: &Path) -> Result<u64> {
-    let what = || format!("read {}", dir.join(LOCK).display());
-    let start = match files::open(&dir.join(LOCK), Links::Refuse) {
+    let path = dir.join(LOCK);
+    let what = || format!("read {}", path.display());
+    let start = match files::open(&path, Links::Refuse) {
         Ok(opened) => files::read_start(opened.file, Lock::KEPT).context(what)?,
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(0),
+        // It is a link, a folder or the like.
+        Err(e) if matches!(e.raw_os_error(), None | Some(libc::ELOOP)) => {
+            return Err(lock::not_regular(&path));
+        }
         Err(e) => return Err(e).context(what),
     };
     if start.iter().all(|byte| *byte == 0) {
@@ -565,19 +570,32 @@ impl State {
         Ok(())
     }
 
-    /// Changes an instance, if it is there.
+    /// Changes a lease. Returns it as it is then, or none if it is not on record.
+    pub(crate) fn update_lease(
+        &mut self,
+        id: &LeaseId,
+        change: impl FnOnce(&mut Lease),
+    ) -> Result<Option<Lease>> {
+        let mut lease = self.lease(id).cloned();
+        if let Some(lease) = &mut lease {
+            change(lease);
+            self.put_lease(lease)?;
+        }
+        Ok(lease)
+    }
+
+    /// Changes an instance. Returns it as it is then, or none if it is not on record.
     pub(crate) fn update_instance(
         &mut self,
         id: &InstanceId,
         change: impl FnOnce(&mut Instance),
-    ) -> Result<()> {
-        match self.instance(id).cloned() {
-            Some(mut instance) => {
-                change(&mut instance);
-                self.put_instance(&instance)
-            }
-            None => Ok(()),
+    ) -> Result<Option<Instance>> {
+        let mut instance = self.instance(id).cloned();
+        if let Some(instance) = &mut instance {
+            change(instance);
+            self.put_instance(instance)?;
         }
+        Ok(instance)
     }
 
     /// Removes a lease, and returns whether it was there.

@@ -1,4 +1,4 @@
-//! Writes a lease or an instance for the sidecar of a bundle, and reads it: a line with the format and hash of the
+//! Writes a lease or an instance for the sidecar of a bundle and for an account, and reads it: a line with the format and hash of the
 //! next line, then the record as JSON.
 
 use crate::error::{Context, Error, Result};
@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 /// The version of the ledger and of all records.
 pub(super) const VERSION: &str = "runmig.dev/v3";
 
-/// A record of a sidecar.
+/// A lease or an instance.
 pub(crate) trait Record: Serialize + DeserializeOwned {
     /// The version and kind in the header.
     const FORM: Form;

@@ -64,15 +64,8 @@ impl Ledger<'_> {
         change: impl FnOnce(&mut Lease),
     ) -> Result<Option<Lease>> {
         let what = || format!("record the lease of {}", lease.holder.title());
-        let changed = self.change(|state| {
-            let Some(mut lease) = state.lease(&lease.id).cloned() else {
-                return Ok(None);
-            };
-            change(&mut lease);
-            state.put_lease(&lease)?;
-            Ok(Some(lease))
-        });
-        changed.context(what)
+        self.change(|state| state.update_lease(&lease.id, change))
+            .context(what)
     }
 
     /// Changes an instance. Returns it as it is then, or none if it is not on record.
@@ -82,15 +75,8 @@ impl Ledger<'_> {
         change: impl FnOnce(&mut Instance),
     ) -> Result<Option<Instance>> {
         let what = || format!("record instance {}", instance.id);
-        let changed = self.change(|state| {
-            let Some(mut instance) = state.instance(&instance.id).cloned() else {
-                return Ok(None);
-            };
-            change(&mut instance);
-            state.put_instance(&instance)?;
-            Ok(Some(instance))
-        });
-        changed.context(what)
+        self.change(|state| state.update_instance(&instance.id, change))
+            .context(what)
     }
 
     /// Writes a lease and its instance.
@@ -161,15 +147,15 @@ impl Ledger<'_> {
             .context(what)
     }
 
-    /// Replaces a damaged ledger by its latest generation that is whole, as `complete` completes it. Returns none where
-    /// the ledger is whole.
+    /// Replaces a damaged ledger by its latest whole generation, as `complete` completes it. `complete` also gets what is
+    /// wrong with the ledger. Returns none if nothing is.
     ///
     /// # Errors
     /// Those of `complete`; the ledger cannot be read or written.
     pub(crate) fn replace_damaged<T>(
         &self,
-        complete: impl FnOnce(&mut State) -> Result<T>,
-    ) -> Result<Option<(Error, T)>> {
+        complete: impl FnOnce(&mut State, Error) -> Result<T>,
+    ) -> Result<Option<T>> {
         let file = &self.store.file;
         let Look::Damaged(why) = file.look()? else {
             return Ok(None);
@@ -178,9 +164,9 @@ impl Ledger<'_> {
         let mut state = before
             .as_ref()
             .map_or_else(State::default, |b| b.state.clone());
-        let done = complete(&mut state)?;
+        let done = complete(&mut state, why)?;
         state.check().context(|| "repair the ledger")?;
         file.replace(&self.lock, before.as_deref(), state)?;
-        Ok(Some((why, done)))
+        Ok(Some(done))
     }
 }

@@ -162,12 +162,14 @@ pub(super) fn open(path: &Path) -> Result<File> {
     options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY);
     let file = effect::open(&options, path).context(what)?;
     if !file.metadata().context(what)?.is_file() {
-        return Err(
-            Error::new(format!("{} is not a regular file", path.display()))
-                .hint("remove it: runmig creates only regular files there"),
-        );
+        return Err(not_regular(path));
     }
     Ok(file)
+}
+
+pub(super) fn not_regular(path: &Path) -> Error {
+    Error::new(format!("{} is not a regular file", path.display()))
+        .hint("remove it: runmig creates only regular files there")
 }
 
 /// Returns whether a path still leads to the file that was opened there.

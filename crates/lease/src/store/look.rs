@@ -5,7 +5,7 @@ use super::file::{Content, Look, State};
 use super::holder::Key;
 use super::instance::Instance;
 use super::lease::{Entry, Held, Lease};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::model::{InstanceId, LeaseId};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -79,7 +79,7 @@ impl Store {
     ///
     /// # Errors
     /// The ledger cannot be read.
-    pub fn damage(&self) -> Result<Option<crate::error::Error>> {
+    pub fn damage(&self) -> Result<Option<Error>> {
         match self.file.look()? {
             Look::Damaged(why) => Ok(Some(why)),
             Look::Whole(_) | Look::None => Ok(None),
@@ -112,19 +112,7 @@ impl Store {
 
     /// Returns an instance as it is now, or none if it is not on record.
     pub(crate) fn instance_now(&self, instance: &Instance) -> Result<Option<Instance>> {
-        self.instance_with(&instance.id)
-    }
-
-    /// Returns the instance with this id, or none if it is not on record.
-    pub(crate) fn instance_with(&self, id: &InstanceId) -> Result<Option<Instance>> {
-        Ok(self.state()?.instance(id).cloned())
-    }
-
-    /// Returns the leases on an instance. A caller that acts on the answer has the ledger's lock.
-    pub(crate) fn leases_on(&self, instance: &InstanceId) -> Result<Vec<Lease>> {
-        let state = self.state()?;
-        let on = state.leases.iter().filter(|l| l.instance == *instance);
-        Ok(on.cloned().collect())
+        Ok(self.state()?.instance(&instance.id).cloned())
     }
 
     /// Returns the number of changes that made room. It reads the header alone. None where that cannot be read.

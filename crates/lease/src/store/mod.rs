@@ -174,8 +174,10 @@ impl Store {
             meta => {
                 let meta = meta.context(what)?;
                 if !meta.is_dir() {
-                    return Err(Error::new(format!("{} is no folder", operations.display()))
-                        .hint("find the program that replaced it, and remove it"));
+                    return Err(
+                        Error::new(format!("{} is not a folder", operations.display()))
+                            .hint("find the program that replaced it, and remove it"),
+                    );
                 }
                 trust::check_metadata(&meta).context(what)?;
             }
@@ -243,7 +245,7 @@ pub(crate) fn random_id() -> Result<String> {
 }
 
 impl Store {
-    /// Returns the random id of the ledger. None where there is no ledger that can be read.
+    /// Returns the random id of the ledger. None if the ledger cannot be read, or does not exist yet.
     pub fn identity(&self) -> Option<String> {
         let content = self.file.content().ok()?;
         Some(content.header.id.clone()).filter(|id| !id.is_empty())

@@ -137,7 +137,7 @@ impl Store {
     pub(crate) fn sweep_queue(&self, _plan: &Lock) {
         for (_, file) in self.tickets().unwrap_or_default() {
             if matches!(state(&file), Ok(State::Dead)) {
-                let _ = durable::remove(&file);
+                let _ = durable::unlink(&file);
             }
         }
         let _ = effect::remove_file(&self.queue().join(UNFINISHED));

@@ -128,9 +128,10 @@ fn joins_leases_with_instances() {
         Entry::Unleased(instance("alone")),
     ];
     assert_eq!(listing.entries, expected);
-    let on = store.leases_on(&one.instance.id).unwrap();
-    let on: Vec<&str> = on.iter().map(|l| l.id.as_str()).collect();
-    assert_eq!(on, ["one", "two"]);
+    let state = store.state().unwrap();
+    let has_others = |than: &str| state.has_others(&one.instance.id, Some(&than.into()));
+    assert!(has_others("one") && has_others("two"));
+    assert!(!state.has_others(&"alone".into(), None));
 }
 
 /// Nothing would end what such a lease holds, nor give its place to anybody.

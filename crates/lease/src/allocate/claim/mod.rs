@@ -196,9 +196,9 @@ impl Work<'_, '_> {
         match is_new {
             true => ledger.put_new(&held)?,
             false => {
-                let now = context.store.instance_now(&held.instance)?;
-                let is_idle = now.is_some_and(|now| now.idle_since().is_some());
-                if !is_idle || !context.store.leases_on(&held.instance.id)?.is_empty() {
+                let (state, id) = (context.store.state()?, &held.instance.id);
+                let is_idle = { state.instance(id) }.is_some_and(|now| now.idle_since().is_some());
+                if !is_idle || state.has_others(id, None) {
                     return Ok(Found::Evict(Vec::new()));
                 }
                 ledger.put_lease(&held.lease)?;

@@ -59,7 +59,7 @@ fn tells_each_damage() {
     let damages: &[(&str, Damage)] = &[
         ("it is missing", |file| fs::remove_file(file).unwrap()),
         ("it is cut off", |file| fs::write(file, "").unwrap()),
-        ("first line is no header", |file| {
+        ("its first line cannot be read", |file| {
             fs::write(file, "{}\n{}\n").unwrap()
         }),
         ("it is a link", |file| {
@@ -150,7 +150,7 @@ fn refuses_other_version_and_repairs_none() {
             store.list().map(drop),
             store.damage().map(drop),
             ledger.put_new(&held("two")),
-            ledger.replace_damaged(|_| Ok(())).map(drop),
+            ledger.replace_damaged(|_, _| Ok(())).map(drop),
         ] {
             let line = refused.unwrap_err().line();
             assert!(
@@ -206,11 +206,11 @@ fn repair_takes_the_latest_whole_generation() {
         let was = store.identity();
         damage(&file);
         let ledger = store.lock("t").unwrap();
-        assert!(ledger.replace_damaged(|_| Ok(())).unwrap().is_some());
+        assert!(ledger.replace_damaged(|_, _| Ok(())).unwrap().is_some());
         assert_eq!(ids(&store), *left);
         // A hook must not take a lease that is not in it for released.
         assert_ne!(store.identity(), was);
-        assert!(ledger.replace_damaged(|_| Ok(())).unwrap().is_none());
+        assert!(ledger.replace_damaged(|_, _| Ok(())).unwrap().is_none());
         ledger.put_new(&held("three")).unwrap();
         assert_eq!(store.damage().unwrap().map(|e| e.line()), None);
     }
