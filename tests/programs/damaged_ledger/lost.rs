@@ -1,7 +1,7 @@
 //! A state directory that is removed, unmounted or replaced under a container that runs. Its hook is
 //! the only one who still knows the lease, and its bundle tells the rest.
 
-use super::{ID, World};
+use super::{ID, World, log};
 use testkit::faults::strace::settled;
 use testkit::prelude::*;
 
@@ -10,10 +10,6 @@ fn ends(world: &World, id: &str) -> String {
     said(&mut world.bare(&["delete", "--force", id]))
         .ok()
         .stderr
-}
-
-fn log(world: &World) -> String {
-    fs::read_to_string(world.state().join("runmig.log")).unwrap_or_default()
 }
 
 /// runmig names an instance that stays, with the command that destroys it.

@@ -14,7 +14,7 @@ use crate::store::{Entry, Held, Instance};
 pub struct Repair {
     /// Why the ledger was damaged.
     pub why: Error,
-    /// The leases on record since, each with what told of it.
+    /// The leases of the new ledger, each with where it was found.
     pub leases: Vec<Finding>,
     /// The leases whose accounts tell nothing, with the reason.
     pub untold: Vec<(LeaseId, Error)>,

@@ -168,7 +168,7 @@ fn one(value: &str) -> Result<Slice> {
         Error::new(format!("\"{}\" {why}", printable(value))).hint(hint)
     };
     if text == "none" {
-        return Err(wrong("is no alternative to a slice"));
+        return Err(wrong("cannot be an alternative to a slice"));
     }
     if text.is_empty() {
         return Err(wrong("asks for nothing"));
@@ -300,7 +300,7 @@ mod tests {
              5000Mi) or none"
         );
         assert!(line("20Gi,1g.10gb,20480Mi").starts_with("20Gi stands there twice"));
-        assert!(line("1g.10gb,none").contains("\"none\" is no alternative to a slice"));
+        assert!(line("1g.10gb,none").contains("\"none\" cannot be an alternative to a slice"));
     }
 
     #[test]
@@ -327,7 +327,7 @@ mod tests {
                 "{line}"
             );
         }
-        assert!(line("none*2").contains("\"none\" is no alternative to a slice"));
+        assert!(line("none*2").contains("\"none\" cannot be an alternative to a slice"));
         assert!(line("*2").contains("asks for nothing"));
         assert!(line("1g.10gb*2,1g.10gb*2").starts_with("1g.10gb*2 stands there twice"));
         assert!(line("1g.10gb*1,1g.10gb").starts_with("1g.10gb stands there twice"));
@@ -349,7 +349,7 @@ mod tests {
             assert_eq!(all[0].is_mixed(), same.contains('&'));
         }
         assert!(line("1g.10gb&").contains("\"\" asks for nothing"));
-        assert!(line("1g.10gb&none").contains("\"none\" is no alternative"));
+        assert!(line("1g.10gb&none").contains("\"none\" cannot be an alternative"));
         assert!(line("1g.10gb*40&2g.20gb*25").contains("no number of slices from 1 to 64"));
         assert!(line("1g.10gb&2g.20gb|2g.20gb&1g.10gb").contains("stands there twice"));
     }

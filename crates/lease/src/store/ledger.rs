@@ -132,7 +132,7 @@ impl Ledger<'_> {
     /// # Errors
     /// The ledger cannot be written.
     pub fn remove_lease(&self, lease: &Lease) -> Result<bool> {
-        let what = || format!("strike off the lease of {}", lease.holder.title());
+        let what = || format!("remove the lease of {}", lease.holder.title());
         self.change(|state| Ok(state.remove_lease(&lease.id)))
             .context(what)
     }
@@ -142,7 +142,7 @@ impl Ledger<'_> {
     /// # Errors
     /// The ledger cannot be written.
     pub fn remove_instance(&self, instance: &Instance) -> Result<bool> {
-        let what = || format!("strike off instance {}", instance.id);
+        let what = || format!("remove instance {}", instance.id);
         self.change(|state| Ok(state.remove_instance(&instance.id)))
             .context(what)
     }
