@@ -3,7 +3,7 @@
 use runmig_lease::Author;
 use runmig_lease::error::{Context, Result};
 use runmig_lease::framed::sha256;
-use runmig_lease::model::LeaseId;
+use runmig_lease::model::{BootId, LeaseId};
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug)]
@@ -26,6 +26,8 @@ struct Header {
     records: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     ledger: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    boot: Option<BootId>,
 }
 
 const VERSION: u32 = 1;
@@ -57,6 +59,7 @@ impl Sidecar {
             original: sha256(&self.original),
             records: self.author.records.clone(),
             ledger: self.author.ledger.clone(),
+            boot: self.author.boot.clone(),
         };
         let write =
             |header: &Header| serde_json::to_vec(header).context(|| "write the header as JSON");
@@ -82,6 +85,7 @@ impl Sidecar {
                 lease: header.lease,
                 records: header.records,
                 ledger: header.ledger,
+                boot: header.boot,
             },
             written: header.written,
             original: bytes,

@@ -2,7 +2,7 @@
 //! them.
 
 use crate::error::Result;
-use crate::model::LeaseId;
+use crate::model::{BootId, LeaseId};
 use crate::store::Store;
 use std::path::Path;
 
@@ -42,6 +42,8 @@ pub struct Author {
     pub records: Vec<String>,
     /// The identity of the ledger.
     pub ledger: Option<String>,
+    /// The boot of the create.
+    pub boot: Option<BootId>,
 }
 
 impl From<&str> for Author {

@@ -43,7 +43,7 @@ impl<'a> LeaseContext<'a> {
         let observer = Observer::new(&config.state_dir, &boot_id, config.events_file());
         Ok(LeaseContext {
             config,
-            store,
+            store: store.at_boot(&boot_id),
             boot_id,
             bundles,
             observer,

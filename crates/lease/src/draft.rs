@@ -1,6 +1,6 @@
 //! New instances that are not on record yet, and the places of slices.
 
-use super::context::{LeaseContext, now};
+use super::context::now;
 use crate::error::Result;
 use crate::model::InstanceId;
 use crate::placement::Slot;
@@ -8,13 +8,11 @@ use crate::store::{Instance, InstanceState, Origin, Resource, Slice, WHOLE_GPU, 
 
 /// Returns an instance of this boot, not on record yet.
 pub(crate) fn instance(
-    context: &LeaseContext<'_>,
     resource: Resource,
     (origin, state): (Origin, InstanceState),
 ) -> Result<Instance> {
     Ok(Instance {
         id: InstanceId::new(random_id()?),
-        boot_id: context.boot_id.clone(),
         created: now(),
         origin,
         state,

@@ -38,8 +38,6 @@ pub struct Inventory {
     pub leases: Vec<Held>,
     /// Instances of this boot without a lease.
     pub unleased: Vec<Instance>,
-    /// Idle slices of an earlier boot: records alone, which the next create removes.
-    pub idle_of_earlier_boot: Vec<Instance>,
     /// Queued requests, in their order.
     pub waiting: Vec<Waiting>,
     /// Idle slices, by instance, that cannot be handed out: the next create destroys them before it looks for
@@ -117,15 +115,8 @@ impl Inventory {
     fn add_ledger(&mut self, context: &LeaseContext<'_>) -> Result<()> {
         let listing = context.store.list()?;
         for entry in listing.entries {
-            let is_earlier = *entry.boot_id() != context.boot_id;
             match entry {
-                Entry::Held(_) if is_earlier => {}
                 Entry::Held(held) => self.leases.push(held),
-                Entry::Unleased(instance) if is_earlier => {
-                    if instance.idle_since().is_some() {
-                        self.idle_of_earlier_boot.push(instance);
-                    }
-                }
                 Entry::Unleased(instance) => self.unleased.push(instance),
             }
         }
@@ -178,7 +169,6 @@ impl Inventory {
     fn on(&self, snapshot: Snapshot) -> Inventory {
         Inventory {
             snapshot,
-            idle_of_earlier_boot: Vec::new(),
             leases: self.leases.clone(),
             unleased: self.unleased.clone(),
             waiting: self.waiting.clone(),

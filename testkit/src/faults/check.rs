@@ -13,10 +13,7 @@ impl World {
     /// No instance without a lease but an administrator's, none with two but a pod's, no lease that
     /// claims what is not there.
     pub fn nothing_lost_nothing_given_twice(&self) -> Result<(), String> {
-        let (mut leases, instances) = (self.leases(), self.instances());
-        // An instance at the place of a lease of an earlier boot is not its own.
-        let earlier = self.of_earlier_boots();
-        leases.retain(|l| !earlier.iter().any(|id| l["id"] == id.as_str()));
+        let (leases, instances) = (self.leases(), self.instances());
         let complain = |what: String| {
             Err(format!(
                 "{what}\nleases: {leases:#?}\ninstances: {instances:#?}"
@@ -102,13 +99,6 @@ impl World {
     /// Returns the leases and instances on record; of a damaged ledger why it is.
     pub fn records(&self) -> Vec<String> {
         records(&self.state())
-    }
-
-    fn of_earlier_boots(&self) -> Vec<String> {
-        let now = runmig_lease::process::boot_id(&self.machine()).unwrap();
-        let earlier = |entry: &Entry| (*entry.boot_id() != now).then(|| entry.id().to_owned());
-        let all = entries(&self.state()).unwrap_or_default();
-        all.iter().filter_map(earlier).collect()
     }
 
     pub fn bundle_is_edited(&self, id: &str) -> bool {
@@ -245,11 +235,12 @@ pub fn claims(lease: &Value, instance: &Instance) -> bool {
 
 /// Returns the leases and instances on record, as `lease ID` and `instance ID`; of a damaged ledger why it is.
 pub fn records(state: &Path) -> Vec<String> {
-    let entries = match entries(state) {
-        Ok(entries) => entries,
+    let Listing { entries, earlier } = match listing(state) {
+        Ok(listing) => listing,
         Err(why) => return vec![why],
     };
     let leases = entries.iter().filter_map(Entry::lease);
+    let leases = leases.chain(earlier.iter().map(|held| &held.lease));
     let mut records: Vec<String> = leases.map(|l| format!("lease {}", l.id)).collect();
     records.extend(
         entries
@@ -273,10 +264,10 @@ pub fn rewrite(state: &Path, change: impl FnOnce(&mut Value, &mut Value)) {
     fs::write(&file, format!("{header}\n{body}\n")).unwrap();
 }
 
-fn entries(state: &Path) -> Result<Vec<Entry>, String> {
+fn listing(state: &Path) -> Result<Listing, String> {
     let store = Store::existing(state, Duration::from_secs(10)).map_err(|e| e.line())?;
     let listing = store.map_or_else(|| Ok(Listing::default()), |store| store.list());
-    Ok(listing.map_err(|e| e.line())?.entries)
+    listing.map_err(|e| e.line())
 }
 
 pub fn names(dir: &Path) -> Vec<String> {

@@ -10,7 +10,10 @@ type Judged = Result<(), String>;
 
 fn listing(w: &World) -> Listing {
     let store = Store::existing(&w.path("state"), Duration::from_secs(5)).expect("a ledger");
-    store.map_or_else(Listing::default, |store| store.list().expect("the ledger"))
+    let now = runmig_lease::process::boot_id(&w.path("machine")).expect("a boot");
+    store.map_or_else(Listing::default, |store| {
+        store.at_boot(&now).list().expect("the ledger")
+    })
 }
 
 fn leases_of(w: &World, id: &str) -> Vec<Held> {
@@ -136,16 +139,15 @@ fn kubelet_tries_again(w: &World) -> Judged {
 /// what is not there.
 fn nothing_lost_nothing_given_twice(w: &World) -> Judged {
     let (listing, instances, theirs) = (listing(w), w.instances(), w.theirs());
-    let now = runmig_lease::process::boot_id(&w.path("machine")).expect("a boot");
     let complain = |what: String| Err(format!("{what}\n{listing:#?}\n{instances:#?}"));
-    let held: Vec<&Held> = listing.held().filter(|h| h.lease.boot_id == now).collect();
+    let held: Vec<&Held> = listing.held().collect();
     for instance in &instances {
         let owners: Vec<&&Held> = held.iter().filter(|h| claims(h, instance)).collect();
         let is_on_record = listing
             .entries
             .iter()
             .map(|e| e.instance())
-            .any(|i| { i.boot_id == now } && i.slice().is_some_and(|s| lies_at(s, instance)));
+            .any(|i| i.slice().is_some_and(|s| lies_at(s, instance)));
         let pods: Vec<_> = owners.iter().map(|h| h.lease.shared_in.clone()).collect();
         let is_fine = match owners.len() {
             0 => is_on_record || theirs.contains(&instance.generation),
@@ -277,9 +279,9 @@ fn as_if_nothing_had_been(w: &World) -> Judged {
     if !instances.is_empty() {
         return Err(format!("left behind: {instances:#?}\ngc: {}", why()));
     }
-    let entries = listing(w).entries;
-    if !entries.is_empty() {
-        return Err(format!("left in the ledger: {entries:#?}\ngc: {}", why()));
+    let left = listing(w);
+    if !left.entries.is_empty() || !left.earlier.is_empty() {
+        return Err(format!("left in the ledger: {left:#?}\ngc: {}", why()));
     }
     for folder in ["queue", "operations", "mps", "accounts"] {
         let mut left = names(&w.path("state").join(folder));

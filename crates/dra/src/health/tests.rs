@@ -28,7 +28,6 @@ fn gpu() -> Gpu {
 fn held() -> Held {
     let instance = Instance {
         id: InstanceId::new("i"),
-        boot_id: "boot".into(),
         created: Default::default(),
         origin: Origin::Ours,
         state: InstanceState::Ready,
@@ -62,7 +61,6 @@ fn held() -> Held {
         instance: instance.id.clone(),
         portion: Portion::All,
         state: LeaseState::Ready,
-        boot_id: "boot".into(),
         created: Default::default(),
         request: "1g.10gb".to_owned(),
         holder: Holder::Claim(claim),

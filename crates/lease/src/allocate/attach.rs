@@ -68,7 +68,7 @@ fn attach_once(
         state: LeaseState::Ready,
         init: Some(init),
         cgroups: reclaim::own_cgroups(init.pid),
-        ..draft(context, of_claim, claim, &container)?
+        ..draft(of_claim, claim, &container)?
     };
     found.ledger.put_lease(&lease)?;
     log(&lease, of_claim);
@@ -110,7 +110,7 @@ pub(crate) fn attach_new(
         let lease = Lease {
             operation: Some(operation.id().clone()),
             cgroups: cgroup.names.iter().chain(&cgroup.path).cloned().collect(),
-            ..draft(context, of_claim, claim, container)?
+            ..draft(of_claim, claim, container)?
         };
         leases.push(Held {
             lease,
@@ -128,18 +128,12 @@ pub(crate) fn attach_new(
     Ok((leases, operation))
 }
 
-fn draft(
-    context: &LeaseContext<'_>,
-    of_claim: &Held,
-    claim: &ClaimName,
-    container: &Container,
-) -> Result<Lease> {
+fn draft(of_claim: &Held, claim: &ClaimName, container: &Container) -> Result<Lease> {
     Ok(Lease {
         id: LeaseId::new(store::random_id()?),
         instance: of_claim.instance.id.clone(),
         portion: Portion::All,
         state: LeaseState::Pending,
-        boot_id: context.boot_id.clone(),
         created: now(),
         request: of_claim.lease.request.clone(),
         holder: Holder::Container(container.clone()),

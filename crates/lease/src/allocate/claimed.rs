@@ -43,9 +43,7 @@ pub(super) fn on_claims<'a>(
     loop {
         let ledger = context.store.lock(&format!("start of container {id}"))?;
         let listing = context.store.list()?;
-        let slices = claims
-            .iter()
-            .map(|claim| slice_of(context, &listing, claim));
+        let slices = claims.iter().map(|claim| slice_of(&listing, claim));
         let slices = slices.collect::<Result<Vec<Held>>>().context(what)?;
         match slices.iter().find_map(|held| denial(held, container)) {
             None => {
@@ -68,10 +66,10 @@ pub(super) fn on_claims<'a>(
 }
 
 /// Returns the lease of a claim's device, whose slice is ready.
-fn slice_of(context: &LeaseContext<'_>, listing: &Listing, claim: &ClaimName) -> Result<Held> {
+fn slice_of(listing: &Listing, claim: &ClaimName) -> Result<Held> {
     let is_its = |held: &&Held| {
         let its = held.lease.claim().is_some_and(|c| claim.is_of(c));
-        its && held.lease.state == LeaseState::Ready && held.lease.boot_id == context.boot_id
+        its && held.lease.state == LeaseState::Ready
     };
     listing.held().find(is_its).cloned().ok_or_else(|| {
         let (uid, device) = (printable(&claim.uid), printable(&claim.device));

@@ -36,9 +36,7 @@ pub(crate) fn limit_memory(
 fn held(context: &LeaseContext<'_>, lease: &LeaseId, container: &str) -> Result<Held> {
     let held = context.store.get(lease)?;
     let is_its = |held: &Held| {
-        held.lease.holder.name() == container
-            && held.lease.boot_id == context.boot_id
-            && held.lease.state != LeaseState::Releasing
+        held.lease.holder.name() == container && held.lease.state != LeaseState::Releasing
     };
     held.filter(is_its)
         .ok_or_else(|| Error::new(format!("lease {lease} is not this container's")))

@@ -72,7 +72,7 @@ pub(super) fn by_same_id(
     let mut is_left = false;
     for held in leases {
         let lease = &held.lease;
-        let is_over = lease.boot_id != context.boot_id || lease.state == LeaseState::Releasing;
+        let is_over = lease.state == LeaseState::Releasing;
         if !lease.is_of(&holder.key) || is_over || lease.operation.as_ref() == Some(operation) {
             continue;
         }
@@ -89,12 +89,11 @@ pub(super) fn by_same_id(
 
 /// Releases earlier leases of the same container; an error where that container lives.
 pub(crate) fn release_previous(context: &LeaseContext<'_>, holder: &Container) -> Result<()> {
+    reclaim::end_earlier_boot(context, false)?;
     for held in context.leases_of(&holder.key)? {
-        let against = |now: &Lease| {
-            let is_over = now.boot_id != context.boot_id || now.state == LeaseState::Releasing;
-            (!is_over)
-                .then(|| holder::sign_of_life(&context.store, now))
-                .flatten()
+        let against = |now: &Lease| match now.state {
+            LeaseState::Releasing => None,
+            _ => holder::sign_of_life(&context.store, now),
         };
         match reclaim::release_unless(context, &held, Patience::with(held.attempt()), against) {
             Ok(Returned::Yes) => {}

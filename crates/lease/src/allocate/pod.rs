@@ -39,9 +39,7 @@ pub(super) fn share(
     };
     let is_peer = |h: &Held| {
         let lease = &h.lease;
-        lease.shared_in.as_ref() == Some(pod)
-            && lease.boot_id == context.boot_id
-            && lease.state != LeaseState::Releasing
+        lease.shared_in.as_ref() == Some(pod) && lease.state != LeaseState::Releasing
     };
     for peer in inventory.leases.iter().filter(|h| is_peer(h)) {
         if peer.instance.state != InstanceState::Ready {
@@ -53,7 +51,7 @@ pub(super) fn share(
             continue;
         }
         check_same(snapshot, peer, wanted, who)?;
-        let held = who.draft(context, peer.instance.clone(), Portion::All)?;
+        let held = who.draft(peer.instance.clone(), Portion::All)?;
         let ledger = context.store.lock(&who.purpose())?;
         // Asked again: the peer may have gone meanwhile.
         if context

@@ -102,14 +102,14 @@ pub(super) fn record_step(
         Step::Adopt(_, Some(of_layout)) => take_over(context, &of_layout, requester)?
             .map(|held| Part::Existing(held, Patience::NONE)),
         Step::Adopt(slice, None) => {
-            let held = requester.draft_new(context, Resource::Mig(slice), Origin::Administrator)?;
+            let held = requester.draft_new(Resource::Mig(slice), Origin::Administrator)?;
             persist(context, &held, "is adopted: it is not ours")?;
             Some(Part::Existing(held, Patience::NONE))
         }
         Step::Reuse(idle, _) => take_over(context, &idle, requester)?
             .map(|held| Part::Existing(held, Patience::with_idle(&idle))),
         Step::Create(slice) => {
-            let held = requester.draft_new(context, Resource::Mig(slice), Origin::Ours)?;
+            let held = requester.draft_new(Resource::Mig(slice), Origin::Ours)?;
             persist(context, &held, "is to be made")?;
             Some(Part::Place(held))
         }
@@ -122,7 +122,7 @@ pub(super) fn record_whole(
     requester: &Requester<'_>,
     whole: WholeGpu,
 ) -> Result<Option<Part>> {
-    let held = requester.draft_new(context, Resource::Gpu(whole), Origin::Ours)?;
+    let held = requester.draft_new(Resource::Gpu(whole), Origin::Ours)?;
     persist(context, &held, "is given whole")?;
     Ok(Some(Part::Place(held)))
 }
@@ -150,11 +150,11 @@ pub(super) fn record_share(
         (Some(instance), _) => (instance, false),
         (None, Some(resource)) => {
             let state = (Origin::Ours, InstanceState::Creating);
-            (draft::instance(context, resource, state)?, true)
+            (draft::instance(resource, state)?, true)
         }
         (None, None) => return Ok(None),
     };
-    let held = requester.draft(context, instance, Portion::Share(place.share))?;
+    let held = requester.draft(instance, Portion::Share(place.share))?;
     match is_new {
         true => ledger.put_new(&held)?,
         false => ledger.put_lease(&held.lease)?,
@@ -202,7 +202,7 @@ fn take_over(
     if context.store.state()?.has_others(&now.id, None) {
         return Ok(None);
     }
-    let held = requester.draft(context, now, Portion::All)?;
+    let held = requester.draft(now, Portion::All)?;
     ledger.put_lease(&held.lease)?;
     tracing::info!(
         lease = held.lease.id.as_str(),

@@ -2,7 +2,7 @@
 
 use super::levels::{LazyLevels, Levels};
 use crate::config::Config;
-use crate::context::{LeaseContext, now};
+use crate::context::now;
 use crate::draft;
 use crate::error::Result;
 use crate::model::{Cgroup, GpuUuid, InstanceId, LeaseId};
@@ -44,29 +44,18 @@ impl Requester<'_> {
     }
 
     /// Returns a lease of the container's on a new instance; neither is on record yet.
-    pub(super) fn draft_new(
-        &self,
-        context: &LeaseContext<'_>,
-        resource: Resource,
-        origin: Origin,
-    ) -> Result<Held> {
-        let instance = draft::instance(context, resource, (origin, InstanceState::Creating))?;
-        self.draft(context, instance, Portion::All)
+    pub(super) fn draft_new(&self, resource: Resource, origin: Origin) -> Result<Held> {
+        let instance = draft::instance(resource, (origin, InstanceState::Creating))?;
+        self.draft(instance, Portion::All)
     }
 
     /// Returns a lease of the container's on an instance, not on record yet.
-    pub(super) fn draft(
-        &self,
-        context: &LeaseContext<'_>,
-        instance: Instance,
-        portion: Portion,
-    ) -> Result<Held> {
+    pub(super) fn draft(&self, instance: Instance, portion: Portion) -> Result<Held> {
         let lease = Lease {
             id: LeaseId::new(store::random_id()?),
             instance: instance.id.clone(),
             portion,
             state: LeaseState::Pending,
-            boot_id: context.boot_id.clone(),
             created: now(),
             request: self.request.wanted.written(),
             holder: Holder::Container(self.holder.clone()),

@@ -172,8 +172,7 @@ fn before_places(
         Some(Peer::Creates(peer)) => return Ok(Some(Choice::of(Outcome::PeerCreates(*peer)))),
         None => {}
     }
-    let over = { inventory.idle_over() }.chain(&inventory.idle_of_earlier_boot);
-    let over = over.filter(|i| !tried.idle.contains(&i.id));
+    let over = { inventory.idle_over() }.filter(|i| !tried.idle.contains(&i.id));
     let over: Vec<Instance> = over.cloned().collect();
     Ok((!over.is_empty()).then(|| Choice::of(Outcome::Evict(over))))
 }

@@ -85,7 +85,7 @@ fn holders(
         return Ok(Vec::new());
     };
     let state = (Origin::Administrator, InstanceState::Ready);
-    let instance = draft::instance(context, Resource::Mig(slice), state)?;
+    let instance = draft::instance(Resource::Mig(slice), state)?;
     let Holders { seen, unseen } = reclaim::holders(context, &instance);
     let named = |(pid, name): (i32, String)| format!("process {pid} {}", printable(&name));
     let mut all: Vec<String> = seen.into_iter().map(named).collect();

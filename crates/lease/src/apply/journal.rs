@@ -46,7 +46,6 @@ pub(super) fn write(
     (gpus, holds): (&[GpuPlan], &Holds),
 ) -> Result<Option<VecDeque<Step>>> {
     let draft = Draft {
-        context,
         driver,
         name,
         operation,
@@ -91,7 +90,6 @@ fn keep_their_leases(state: &State, records: &[Entry]) -> bool {
 }
 
 struct Draft<'a, D> {
-    context: &'a LeaseContext<'a>,
     driver: &'a D,
     name: &'a str,
     operation: &'a Operation,
@@ -150,7 +148,7 @@ impl<D: Queries> Draft<'_, D> {
 
     fn draft(&self, slice: Slice, state: InstanceState) -> Result<Instance> {
         let state = (Origin::Administrator, state);
-        let mut instance = draft::instance(self.context, Resource::Mig(slice), state)?;
+        let mut instance = draft::instance(Resource::Mig(slice), state)?;
         instance.layout = Some(self.name.to_owned());
         Ok(instance)
     }

@@ -102,7 +102,7 @@ pub(super) fn look(
         listing.entries.retain(|entry| !is_own(entry.instance()));
     }
     let state = |gpu: DetailedGpu| {
-        let records = Records::on(context, &listing, &gpu.gpu.uuid);
+        let records = Records::on(&listing, &gpu.gpu.uuid);
         records.state(context, gpu, in_use)
     };
     gpus.into_iter().map(state).collect()
@@ -114,10 +114,8 @@ struct Records<'l> {
 }
 
 impl<'l> Records<'l> {
-    fn on(context: &LeaseContext<'_>, listing: &'l Listing, gpu: &GpuUuid) -> Records<'l> {
-        let is_here = |instance: &Instance| {
-            instance.boot_id == context.boot_id && instance.resource.gpu_uuid() == gpu
-        };
+    fn on(listing: &'l Listing, gpu: &GpuUuid) -> Records<'l> {
+        let is_here = |instance: &Instance| instance.resource.gpu_uuid() == gpu;
         let entries = listing.entries.iter();
         Records {
             entries: entries.filter(|entry| is_here(entry.instance())).collect(),

@@ -210,7 +210,7 @@ impl Attempt<'_> {
             return Ok(None);
         };
         let about = (name, operation);
-        let holds = Holds::draft(context, about, &gpus)?;
+        let holds = Holds::draft(about, &gpus)?;
         let steps = journal::write(context, driver, about, (&gpus, &holds))?;
         Ok(steps.map(|steps| Journaled {
             steps,

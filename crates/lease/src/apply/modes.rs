@@ -26,17 +26,13 @@ struct Hold {
 
 impl Holds {
     /// Drafts the records of the GPUs whose mode plans change.
-    pub(super) fn draft(
-        context: &LeaseContext<'_>,
-        (name, operation): (&str, &Operation),
-        gpus: &[GpuPlan],
-    ) -> Result<Holds> {
+    pub(super) fn draft((name, operation): (&str, &Operation), gpus: &[GpuPlan]) -> Result<Holds> {
         let changed = gpus.iter();
         let holds = changed.filter_map(|gpu| Some((&gpu.state.gpu.gpu, gpu.mode?)));
         let hold = |(gpu, on): (&Gpu, bool)| {
             let whole = Resource::Gpu(WholeGpu::of(gpu, 0));
             let state = (Origin::Administrator, InstanceState::Creating);
-            let mut instance = draft::instance(context, whole, state)?;
+            let mut instance = draft::instance(whole, state)?;
             instance.layout = Some(name.to_owned());
             instance.operation = Some(operation.id().clone());
             Ok(Hold {

@@ -258,7 +258,7 @@ impl Inventory {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{BootId, InstanceId, LeaseId, Process, Timestamp};
+    use crate::model::{InstanceId, LeaseId, Process, Timestamp};
     use crate::store::{
         Claim, Container, Held, Holder, InstanceState, Lease, LeaseState, Origin, Portion,
         Resource, Slice,
@@ -266,14 +266,12 @@ mod tests {
 
     fn held(resource: Resource, holder: Holder) -> Held {
         let id = format!("{}-{resource}", holder.name());
-        let boot_id = BootId::new("boot".to_owned());
         Held {
             lease: Lease {
                 id: LeaseId::new(id.clone()),
                 instance: InstanceId::new(id.clone()),
                 portion: Portion::All,
                 state: LeaseState::Ready,
-                boot_id: boot_id.clone(),
                 created: Timestamp::default(),
                 request: "1g.10gb".to_owned(),
                 holder,
@@ -290,7 +288,6 @@ mod tests {
             },
             instance: Instance {
                 id: InstanceId::new(id),
-                boot_id,
                 created: Timestamp::default(),
                 origin: Origin::Ours,
                 state: InstanceState::Ready,

@@ -174,15 +174,13 @@ impl Observer {
         });
     }
 
-    /// Hears that a lease or an instance of an earlier boot is removed.
-    pub(crate) fn lapsed(&self, entry: &Entry) {
-        if let Entry::Held(held) = entry {
-            self.write(Event {
-                actor: Some(Actor::Gc.word().to_owned()),
-                error: Some("its boot is over".to_owned()),
-                ..of_held(EventType::Collected, held)
-            });
-        }
+    /// Hears that a lease of an earlier boot is removed.
+    pub(crate) fn lapsed(&self, held: &Held) {
+        self.write(Event {
+            actor: Some(Actor::Gc.word().to_owned()),
+            error: Some("its boot is over".to_owned()),
+            ..of_held(EventType::Collected, held)
+        });
     }
 
     /// Hears that one more try to destroy an instance, or to end a daemon, begins.

@@ -64,11 +64,6 @@ pub(crate) fn destroy_instance(
 ) -> Result<Ended> {
     let instance = target.instance;
     let daemon = target.lease.filter(|lease| lease.daemon().is_some());
-    if instance.boot_id != context.boot_id {
-        // Only a state directory on a disk still has its directories.
-        daemon.inspect(|lease| daemon::remove_home(context, &lease.id));
-        return end_record(context, target);
-    }
     if instance.outlives_leases() && daemon.is_none() {
         return end_record(context, target);
     }

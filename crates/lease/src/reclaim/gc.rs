@@ -47,11 +47,8 @@ fn look_through(
     if !dry_run {
         context.store.sweep_operations();
     }
-    let listing = context.store.list()?;
-    // Leases of an earlier boot go first and together. Even a large number of them does not delay the rest.
-    let is_earlier = |e: &Entry| *e.boot_id() != context.boot_id;
-    let (earlier, entries): (Vec<_>, Vec<_>) = listing.entries.into_iter().partition(is_earlier);
-    let mut findings = earlier_boot::strike_off(context, earlier, dry_run);
+    let mut findings = earlier_boot::end_earlier_boot(context, dry_run)?;
+    let entries = context.store.list()?.entries;
     // All leases share one deadline. A machine full of slices in use takes no longer than one slice.
     let end = Instant::now() + patience.0;
     // The first question opens the session.
@@ -194,8 +191,7 @@ fn outcome(released: Result<Returned>, why: String) -> Outcome {
 pub(crate) fn unseen(context: &LeaseContext<'_>) -> Option<Error> {
     let listing = context.store.list().ok()?;
     let leases = listing.held().map(|h| &h.lease);
-    let of_this_boot = leases.filter(|l| l.boot_id == context.boot_id);
-    let mut unseen = of_this_boot.filter_map(liveness::unseen);
+    let mut unseen = leases.filter_map(liveness::unseen);
     let why = unseen.next()?;
     let what = format!(
         "leases are kept ({}) because runmig cannot see from here whether their containers live: {why}",

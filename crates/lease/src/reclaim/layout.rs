@@ -13,9 +13,6 @@ use std::time::{Instant, SystemTime};
 /// work on it.
 pub(super) fn keeper(context: &LeaseContext<'_>, instance: &Instance) -> Option<String> {
     let name = instance.layout.as_ref()?;
-    if instance.boot_id != context.boot_id {
-        return None;
-    }
     if instance.is_of_layout() {
         return Some(format!(
             "it belongs to layout {name}, which migctl apply changes"
@@ -100,10 +97,7 @@ pub(super) fn keep_idle(context: &LeaseContext<'_>, held: &Held, begun: Instant)
     let is_whole = held.lease.share().is_none()
         && slice.compute_instance.is_some()
         && slice.mig_uuid.is_some();
-    let keeps = !context.config.keep_idle.is_zero()
-        && held.lease.boot_id == context.boot_id
-        && !held.instance.outlives_leases()
-        && is_whole;
+    let keeps = !context.config.keep_idle.is_zero() && !held.instance.outlives_leases() && is_whole;
     if !keeps {
         return Ok(false);
     }

@@ -23,9 +23,8 @@ pub(crate) fn release_ended(context: &LeaseContext<'_>) -> Result<()> {
         },
         // An idle one stays for the next request. Any other is on its way out, or a kill left it without its lease.
         Entry::Unleased(instance) => {
-            let is_here = instance.boot_id == context.boot_id;
             let is_going = instance.idle_since().is_none() && !instance.is_of_layout();
-            match is_going && is_due(instance.attempt()) && is_here {
+            match is_going && is_due(instance.attempt()) {
                 true => release_going(context, instance).map(drop),
                 false => Ok(()),
             }

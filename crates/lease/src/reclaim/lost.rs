@@ -31,6 +31,12 @@ impl BundleAccount {
         BundleAccount { author, uuids }
     }
 
+    /// Returns whether the leases are of an earlier boot, which no instance survives.
+    fn is_over(&self, context: &LeaseContext<'_>) -> bool {
+        let boot = self.author.as_ref().and_then(|a| a.boot.as_ref());
+        boot != Some(&context.boot_id)
+    }
+
     fn held(&self, id: &LeaseId, container: &str) -> Option<Held> {
         let records = &self.author.as_ref()?.records;
         let is_its = |l: &Lease| l.container().is_some_and(|c| c.key.id == container);
@@ -84,6 +90,7 @@ pub(crate) fn author(context: &LeaseContext<'_>, leases: &[Held]) -> Result<Auth
         lease: first.lease.id.clone(),
         records,
         ledger: context.store.identity(),
+        boot: Some(context.boot_id.clone()),
     })
 }
 
@@ -108,14 +115,14 @@ pub(super) fn living(context: &LeaseContext<'_>, known: &[Lease]) -> Living {
             continue;
         }
         let mut held = match account {
-            Ok(held) => held,
+            Ok(Some(held)) => held,
+            Ok(None) => continue,
             Err(why) => {
                 untold.push((id, why));
                 continue;
             }
         };
-        let is_of_boot = held.lease.boot_id == context.boot_id;
-        if !is_of_boot || holder::sign_of_life(&context.store, &held.lease).is_none() {
+        if holder::sign_of_life(&context.store, &held.lease).is_none() {
             continue;
         }
         // The account is as old as the create.
@@ -134,11 +141,9 @@ pub(super) fn sweep_accounts(context: &LeaseContext<'_>) -> Result<()> {
     // The ledger is read last: a create puts its leases on record before it writes their accounts.
     let state = context.store.state()?;
     for (id, account) in accounts {
-        let is_over = |held: &Held| {
-            held.lease.boot_id != context.boot_id
-                || holder::sign_of_life(&context.store, &held.lease).is_none()
-        };
-        if state.lease(&id).is_none() && account.as_ref().map_or(true, is_over) {
+        let lives = |held: &Held| holder::sign_of_life(&context.store, &held.lease).is_some();
+        if state.lease(&id).is_none() && !account.is_ok_and(|held| held.as_ref().is_some_and(lives))
+        {
             context.store.remove_account(&id);
         }
     }
@@ -155,7 +160,7 @@ pub(crate) fn end_unrecorded(
     bundle: &Path,
 ) -> Result<bool> {
     let ended = match account.held(id, container) {
-        Some(held) => end_instance(context, &held),
+        Some(held) => end_instance(context, &held, account.is_over(context)),
         None => Err(Error::new("its bundle does not tell which slice it had")),
     };
     if let Ok(false) = ended {
@@ -181,10 +186,10 @@ fn end_daemon(context: &LeaseContext<'_>, lease: &Lease) -> Result<()> {
     Ok(())
 }
 
-fn end_instance(context: &LeaseContext<'_>, held: &Held) -> Result<bool> {
+fn end_instance(context: &LeaseContext<'_>, held: &Held, is_over: bool) -> Result<bool> {
     let Held { lease, instance } = held;
     end_daemon(context, lease)?;
-    if lease.boot_id != context.boot_id || instance.outlives_leases() {
+    if is_over || instance.outlives_leases() {
         return Ok(true);
     }
     if lease.shared_in.is_some() || lease.share().is_some() && instance.slice().is_some() {
@@ -219,17 +224,16 @@ pub(crate) fn recover(
     container: &str,
 ) -> Result<Option<Held>> {
     let recovered = match account.held(id, container) {
-        Some(held) => put_again(context, held),
+        Some(held) => put_again(context, held, account.is_over(context)),
         None => Err(Error::new("its bundle does not tell which slice it had")),
     };
     recovered.map_err(|e| account.stays(id, container, e))
 }
 
-fn put_again(context: &LeaseContext<'_>, held: Held) -> Result<Option<Held>> {
+fn put_again(context: &LeaseContext<'_>, held: Held, is_over: bool) -> Result<Option<Held>> {
     let Held { lease, instance } = &held;
     let container = lease.holder.name();
     end_daemon(context, lease)?;
-    let is_over = lease.boot_id != context.boot_id;
     if is_over || !destroy::exists(&context.driver(), instance)? {
         return Ok(None);
     }
@@ -269,8 +273,8 @@ fn put_again(context: &LeaseContext<'_>, held: Held) -> Result<Option<Held>> {
     Ok(Some(held))
 }
 
-/// Returns whether two instances of one boot lie at one place.
+/// Returns whether two instances lie at one place.
 fn excludes(one: &Instance, other: &Instance) -> bool {
     let (place, its) = (footprint(one), footprint(other));
-    one.boot_id == other.boot_id && place.gpu == its.gpu && place.placement.overlaps(its.placement)
+    place.gpu == its.gpu && place.placement.overlaps(its.placement)
 }

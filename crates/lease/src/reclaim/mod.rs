@@ -22,6 +22,7 @@ pub(crate) use claim::{
 };
 pub(crate) use daemon::{home, remove_home, start};
 pub(crate) use destroy::{destroy, exists, holders, is_whole, locate};
+pub(crate) use earlier_boot::end_earlier_boot;
 pub use finding::Patience;
 pub use finding::{Collection, Finding, Outcome};
 pub(crate) use gc::{collect, discard_idle, gc, release_going, unseen};

@@ -1,5 +1,6 @@
 //! Records the facts about a container that become known during its create, and releases its leases at its end.
 
+use super::earlier_boot::end_earlier_boot;
 use super::finding::Patience;
 use super::release::{Returned, release_unless};
 use super::{holder, liveness};
@@ -81,6 +82,7 @@ pub(crate) fn own_cgroups(init: i32) -> Vec<String> {
 /// Releases the container's leases after a delete, if the container is gone. `deleted` says that the
 /// low-level runtime has deleted it.
 pub(crate) fn release_if_dead(context: &LeaseContext<'_>, key: &Key, deleted: bool) -> Result<()> {
+    end_earlier_boot(context, false)?;
     let leases = context.leases_of(key)?;
     // One container has one end, however many leases it has.
     let end = Instant::now() + liveness::AFTER_DELETE;

@@ -50,9 +50,7 @@ pub(crate) fn repair(context: &LeaseContext<'_>) -> Result<Option<Repair>> {
         let is_owned = |gpu: &Gpu, there: &GpuInstance| {
             let is_it = |instance: &Instance| {
                 let slot = footprint(instance);
-                instance.boot_id == context.boot_id
-                    && slot.gpu == gpu.uuid
-                    && slot.placement == there.placement
+                slot.gpu == gpu.uuid && slot.placement == there.placement
             };
             state.instances.iter().any(is_it)
         };

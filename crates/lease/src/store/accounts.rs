@@ -1,7 +1,7 @@
 //! What each create tells of its leases, for a repair that finds no whole generation of the ledger.
 //!
 //! ```text
-//! accounts/<lease>    the lease and its instance, as they were when the container was made. It goes with the lease
+//! accounts/<lease>    the boot, the lease and its instance, as they were when the container was made. It goes with the lease
 //! ```
 //!
 //! The driver knows neither shares nor seats nor whole GPUs, nor which slice is a container's. An account is not synced: it
@@ -32,7 +32,8 @@ impl Store {
         if !folder.is_dir() {
             make_folder(&folder).context(what)?;
         }
-        let bytes = [encode(&held.lease)?, encode(&held.instance)?].concat();
+        let boot = format!("{}\n", self.boot()).into_bytes();
+        let bytes = [boot, encode(&held.lease)?, encode(&held.instance)?].concat();
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(true).mode(0o600);
         options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
@@ -51,12 +52,12 @@ impl Store {
         }
     }
 
-    /// Returns all accounts.
-    pub(crate) fn accounts(&self) -> Vec<(LeaseId, Result<Held>)> {
+    /// Returns all accounts. One of an earlier boot has nothing to tell.
+    pub(crate) fn accounts(&self) -> Vec<(LeaseId, Result<Option<Held>>)> {
         let entries = std::fs::read_dir(self.dir().join(FOLDER));
         let account = |entry: std::fs::DirEntry| {
             let lease = LeaseId::new(entry.file_name().to_string_lossy());
-            (lease, read(&entry.path()))
+            (lease, read(&entry.path(), self.boot()))
         };
         { entries.into_iter().flatten().flatten() }
             .map(account)
@@ -64,19 +65,22 @@ impl Store {
     }
 }
 
-fn read(file: &Path) -> Result<Held> {
+fn read(file: &Path, boot: &str) -> Result<Option<Held>> {
     let what = || format!("read {}", file.display());
     let opened = files::open(file, Links::Refuse).context(what)?;
     let bytes = opened.read(MAX_SIZE).context(what)?;
-    // Each record has two lines.
-    let mut ends = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n');
-    let end = ends.nth(1).map(|(at, _)| at + 1);
-    let end = end
+    // The boot has a line, and each record has two.
+    let mut lines = bytes.split_inclusive(|byte| *byte == b'\n');
+    let its = lines.next().and_then(|line| line.strip_suffix(b"\n"));
+    let its = its
         .ok_or_else(|| Error::new("it is cut off"))
         .context(what)?;
-    let (lease, instance) = bytes.split_at(end);
-    Ok(Held {
-        lease: decode(lease).context(what)?,
-        instance: decode(instance).context(what)?,
-    })
+    if its != boot.as_bytes() {
+        return Ok(None);
+    }
+    let mut record = || lines.by_ref().take(2).collect::<Vec<_>>().concat();
+    Ok(Some(Held {
+        lease: decode(&record()).context(what)?,
+        instance: decode(&record()).context(what)?,
+    }))
 }

@@ -11,14 +11,14 @@
 
 use super::format::VERSION;
 use super::instance::Instance;
-use super::lease::{Lease, LeaseState};
+use super::lease::{Held, Lease, LeaseState};
 use super::lock::{self, Lock};
 use super::{accounts, durable, random_id};
 use crate::effect;
 use crate::error::{Context, Error, Result, printable};
 use crate::files::{self, Links, Opened};
 use crate::framed::sha256;
-use crate::model::{InstanceId, LeaseId};
+use crate::model::{BootId, InstanceId, LeaseId};
 use crate::trust;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -49,6 +49,9 @@ const MAX_PENDING: usize = MAX_RECORD / 4;
 pub(crate) struct State {
     pub instances: Vec<Instance>,
     pub leases: Vec<Lease>,
+    /// The leases of earlier boots, until their bundles are restored. Their instances ended with their boot.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub earlier: Vec<Held>,
 }
 
 /// The first line of the file.
@@ -59,6 +62,8 @@ pub(super) struct Header {
     kind: String,
     /// A random id, which stays the same for the ledger's life.
     pub id: String,
+    /// The boot of all instances and leases, which none survives.
+    pub boot: BootId,
     /// The number of changes.
     pub generation: u64,
     /// The number of changes that removed a lease or an instance.
@@ -86,6 +91,8 @@ impl Deref for Content {
 #[derive(Debug)]
 pub(super) struct LedgerFile {
     dir: PathBuf,
+    /// The boot of this process. Without it the file is read as it is.
+    pub(super) boot: Option<BootId>,
     seen: Mutex<Option<(Mark, Arc<Content>)>>,
 }
 
@@ -136,6 +143,7 @@ impl LedgerFile {
     pub(super) fn new(dir: &Path) -> LedgerFile {
         LedgerFile {
             dir: dir.to_owned(),
+            boot: None,
             seen: Mutex::default(),
         }
     }
@@ -152,12 +160,24 @@ impl LedgerFile {
         }
     }
 
-    /// Returns the content. No ledger is an empty one.
+    /// Returns the content in this boot. No ledger is an empty one.
     ///
     /// # Errors
     /// Those of `look`, and a damaged ledger.
     pub(super) fn content(&self) -> Result<Arc<Content>> {
-        self.look()?.content(&self.dir)
+        let content = self.look()?.content(&self.dir)?;
+        Ok(match self.is_of_earlier_boot(&content) {
+            true => Arc::new(Content {
+                header: content.header.clone(),
+                state: content.state.after_boot(),
+            }),
+            false => content,
+        })
+    }
+
+    pub(super) fn is_of_earlier_boot(&self, content: &Content) -> bool {
+        let is_other = |boot: &BootId| *boot != content.header.boot;
+        content.header.generation > 0 && self.boot.as_ref().is_some_and(is_other)
     }
 
     fn look_once(&self) -> Result<Look> {
@@ -255,7 +275,7 @@ impl LedgerFile {
             freed: before.map_or(0, |content| content.header.freed) + 1,
             ..Header::default()
         };
-        let header = header.next(true)?;
+        let header = header.next(self.boot.as_ref(), true)?;
         let (file, draft) = (self.dir.join(FILE), self.dir.join(DRAFT));
         let what = || format!("write the ledger {}", file.display());
         let bytes = encode(&header, &state).context(what)?;
@@ -288,7 +308,10 @@ impl LedgerFile {
         let dir = self.dir.as_path();
         let file = dir.join(FILE);
         let what = || format!("write the ledger {}", file.display());
-        let header = { before.header.next(before.state.loses(&state)) }.context(what)?;
+        let header = before
+            .header
+            .next(self.boot.as_ref(), before.state.loses(&state))
+            .context(what)?;
         let bytes = encode(&header, &state).context(what)?;
         let draft = dir.join(DRAFT);
         let written = durable::write(&draft, &bytes).or_else(|e| match e.kind() {
@@ -484,7 +507,7 @@ fn encode(header: &Header, state: &State) -> Result<Vec<u8>> {
 
 impl Header {
     /// Returns the header of the next generation.
-    fn next(&self, frees: bool) -> Result<Header> {
+    fn next(&self, boot: Option<&BootId>, frees: bool) -> Result<Header> {
         Ok(Header {
             api_version: VERSION.to_owned(),
             kind: KIND.to_owned(),
@@ -492,6 +515,7 @@ impl Header {
                 "" => random_id()?,
                 id => id.to_owned(),
             },
+            boot: boot.unwrap_or(&self.boot).clone(),
             generation: self.generation.saturating_add(1),
             freed: self.freed + u64::from(frees),
             sha256: String::new(),
@@ -522,6 +546,15 @@ impl State {
             }
         }
         Ok(())
+    }
+
+    /// Returns what a boot leaves of this state.
+    pub(super) fn after_boot(&self) -> State {
+        let held = self.leases.iter().filter_map(|lease| self.held(lease));
+        State {
+            earlier: self.earlier.iter().cloned().chain(held).collect(),
+            ..State::default()
+        }
     }
 
     /// Returns whether another state lacks a lease or an instance of this one.

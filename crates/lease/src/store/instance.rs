@@ -3,7 +3,7 @@
 use super::format::{self, Record};
 use super::resource::{Resource, Slice};
 use crate::framed::Form;
-use crate::model::{BootId, InstanceId, OperationId, Timestamp};
+use crate::model::{InstanceId, OperationId, Timestamp};
 use serde::{Deserialize, Serialize};
 
 /// Hardware that runmig made or adopted. It exists with any number of leases on it; without one it is idle
@@ -13,8 +13,6 @@ use serde::{Deserialize, Serialize};
 pub struct Instance {
     /// A random id, by which leases name the instance.
     pub id: InstanceId,
-    /// The boot of the instance, which no instance survives.
-    pub boot_id: BootId,
     /// The time at which runmig reserved its place or adopted it.
     pub created: Timestamp,
     /// The maker of the instance.

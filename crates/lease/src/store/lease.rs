@@ -5,9 +5,7 @@ use super::holder::{Claim, is_mark};
 use super::holder::{Container, Holder, Key};
 use super::instance::{Attempt, Instance, InstanceState};
 use crate::framed::Form;
-use crate::model::{
-    BootId, InstanceId, LeaseId, Level, Namespaces, OperationId, Process, Timestamp,
-};
+use crate::model::{InstanceId, LeaseId, Level, Namespaces, OperationId, Process, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -23,8 +21,6 @@ pub struct Lease {
     pub portion: Portion,
     /// The state of the lease.
     pub state: LeaseState,
-    /// The boot of the lease. Neither instances nor leases survive a boot.
-    pub boot_id: BootId,
     /// The time of the create.
     pub created: Timestamp,
     /// The request, as the user wrote it.
@@ -241,7 +237,7 @@ pub enum LeaseState {
 }
 
 /// A lease with its instance.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Held {
     /// The lease.
     pub lease: Lease,
@@ -328,14 +324,6 @@ impl Entry {
         match self {
             Entry::Held(held) => &held.lease.created,
             Entry::Unleased(instance) => &instance.created,
-        }
-    }
-
-    /// Returns the boot of the entry.
-    pub fn boot_id(&self) -> &BootId {
-        match self {
-            Entry::Held(held) => &held.lease.boot_id,
-            Entry::Unleased(instance) => &instance.boot_id,
         }
     }
 

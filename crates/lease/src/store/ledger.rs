@@ -37,7 +37,7 @@ impl Ledger<'_> {
         let before = file.content()?;
         let mut state = before.state.clone();
         let changed = change(&mut state)?;
-        if state != before.state {
+        if state != before.state || file.is_of_earlier_boot(&before) {
             state.check().context(|| "change the ledger")?;
             file.write(&self.lock, &before, state)?;
         }
@@ -161,9 +161,11 @@ impl Ledger<'_> {
             return Ok(None);
         };
         let before = file.latest_whole();
-        let mut state = before
-            .as_ref()
-            .map_or_else(State::default, |b| b.state.clone());
+        let mut state = match &before {
+            Some(before) if file.is_of_earlier_boot(before) => before.state.after_boot(),
+            Some(before) => before.state.clone(),
+            None => State::default(),
+        };
         let done = complete(&mut state, why)?;
         state.check().context(|| "repair the ledger")?;
         file.replace(&self.lock, before.as_deref(), state)?;

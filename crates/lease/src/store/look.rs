@@ -15,6 +15,8 @@ use std::sync::Arc;
 pub struct Listing {
     /// The leases with their instances, in order of creation, then the instances without a lease.
     pub entries: Vec<Entry>,
+    /// The leases of earlier boots whose bundles are not restored yet.
+    pub earlier: Vec<Held>,
 }
 
 impl Listing {
@@ -40,6 +42,7 @@ impl Listing {
         unleased.sort_by(|a, b| (&a.created, &a.id).cmp(&(&b.created, &b.id)));
         let held = held.into_iter().map(Entry::Held);
         Listing {
+            earlier: state.earlier.clone(),
             entries: held
                 .chain(unleased.into_iter().map(Entry::Unleased))
                 .collect(),
@@ -84,6 +87,11 @@ impl Store {
             Look::Damaged(why) => Ok(Some(why)),
             Look::Whole(_) | Look::None => Ok(None),
         }
+    }
+
+    /// Returns whether the file is as an earlier boot left it.
+    pub(crate) fn is_of_earlier_boot(&self) -> Result<bool> {
+        Ok(self.file.is_of_earlier_boot(&*self.state()?))
     }
 
     /// Returns all records of one moment.

@@ -60,7 +60,7 @@ pub use resource::{Resource, Slice, WholeGpu};
 pub use shown::{HolderNames, Shown};
 
 use crate::error::{Context, Error, Result};
-use crate::model::GpuUuid;
+use crate::model::{BootId, GpuUuid};
 use crate::{effect, files, trust};
 use nix::errno::Errno;
 use nix::unistd::AccessFlags;
@@ -202,6 +202,16 @@ impl Store {
             ))
             .hint("install that version again, end the containers with a slice, then upgrade; or restart the machine")),
         }
+    }
+
+    /// Returns the same for a process of this boot: what the file has of an earlier one is over.
+    pub fn at_boot(mut self, boot: &BootId) -> Store {
+        self.file.boot = Some(boot.clone());
+        self
+    }
+
+    fn boot(&self) -> &str {
+        self.file.boot.as_ref().map_or("", BootId::as_str)
     }
 
     pub(crate) fn dir(&self) -> &Path {

@@ -10,7 +10,6 @@ fn lease(id: &str) -> Lease {
         instance: InstanceId::new(format!("i{id}")),
         portion: Portion::All,
         state: LeaseState::Pending,
-        boot_id: "b".into(),
         created: "2026-01-01T00:00:00Z".into(),
         request: "1g.10gb".into(),
         holder: Holder::Container(Container {
@@ -46,7 +45,6 @@ fn container_of(lease: &mut Lease) -> &mut Container {
 fn instance(id: &str) -> Instance {
     Instance {
         id: id.into(),
-        boot_id: "b".into(),
         created: "2026-01-01T00:00:00Z".into(),
         origin: Origin::Ours,
         state: InstanceState::Creating,
@@ -81,6 +79,30 @@ fn store() -> (tempfile::TempDir, Store) {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(&dir.path().join("state"), Duration::from_millis(50)).unwrap();
     (dir, store)
+}
+
+/// A claim may come before anybody restores the bundles.
+#[test]
+fn leases_of_earlier_boot_stay_for_their_bundles() {
+    let (_dir, store) = store();
+    let at = |boot: &str| {
+        let store = Store::open(store.dir(), Duration::from_millis(50)).unwrap();
+        store.at_boot(&boot.into())
+    };
+    let put = |store: &Store, held: &Held| store.lock("test").unwrap().put_new(held).unwrap();
+    let (one, two) = (held("one"), held("two"));
+    put(&at("first"), &one);
+    let second = at("second");
+    for _ in 0..2 {
+        assert_eq!(second.list().unwrap().entries, []);
+        assert_eq!(second.list().unwrap().earlier, [one.clone()]);
+        assert_eq!(second.get(&"one".into()).unwrap(), None);
+    }
+    put(&second, &two);
+    let listing = at("third").list().unwrap();
+    assert_eq!(listing.earlier, [one, two.clone()]);
+    assert_eq!(second.list().unwrap().entries, [Entry::Held(two)]);
+    assert_eq!(at("first").list().unwrap().entries, []);
 }
 
 #[test]

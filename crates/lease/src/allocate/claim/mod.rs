@@ -182,10 +182,7 @@ impl Work<'_, '_> {
             Way::Reuse(idle) => (*idle, false),
             Way::Create(slice) => {
                 let state = (Origin::Ours, InstanceState::Creating);
-                (
-                    draft::instance(context, Resource::Mig(*slice), state)?,
-                    true,
-                )
+                (draft::instance(Resource::Mig(*slice), state)?, true)
             }
         };
         let ledger = context.store.lock(&self.purpose())?;
@@ -229,7 +226,6 @@ impl Work<'_, '_> {
             instance: instance.id.clone(),
             portion: Portion::All,
             state: LeaseState::Pending,
-            boot_id: self.context.boot_id.clone(),
             created: now(),
             request: self.at.profile.clone(),
             holder: Holder::Claim(self.claim.clone()),
@@ -281,15 +277,12 @@ impl Work<'_, '_> {
     }
 }
 
-/// Returns the lease of a claim's device in this boot, if it is on record.
+/// Returns the lease of a claim's device, if it is on record.
 ///
 /// # Errors
 /// The ledger cannot be read.
 fn on_record(context: &LeaseContext<'_>, claim: &Claim) -> Result<Option<Held>> {
     let listing = context.store.list()?;
-    let is_its = |held: &Held| {
-        let its = held.lease.claim().is_some_and(|c| c.is(claim));
-        its && held.lease.boot_id == context.boot_id
-    };
+    let is_its = |held: &Held| held.lease.claim().is_some_and(|c| c.is(claim));
     Ok(listing.held().find(|held| is_its(held)).cloned())
 }

@@ -277,6 +277,7 @@ fn refuses_leases_of_an_older_version() {
 #[test]
 fn account_tells_its_lease() {
     let (_dir, store) = store();
+    let store = store.at_boot(&"boot".into());
     let one = held("one");
     store.put_account(&one).unwrap();
     let told = |store: &Store| {
@@ -286,13 +287,16 @@ fn account_tells_its_lease() {
             .map(|(_, told)| told.ok())
             .next()
     };
-    assert_eq!(told(&store), Some(Some(one)));
+    assert_eq!(told(&store), Some(Some(Some(one))));
     let file = store.dir().join("accounts/one");
     let whole = fs::read(&file).unwrap();
     for length in 0..whole.len() {
         fs::write(&file, &whole[..length]).unwrap();
         assert_eq!(told(&store), Some(None), "cut off at {length}");
     }
+    fs::write(&file, &whole).unwrap();
+    let store = store.at_boot(&"next boot".into());
+    assert_eq!(told(&store), Some(Some(None)));
     store.remove_account(&"one".into());
     assert_eq!(told(&store), None);
 }

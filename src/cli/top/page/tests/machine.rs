@@ -39,7 +39,6 @@ pub fn held(n: usize, resource: Resource, portion: Portion, holder: Holder) -> H
             instance: InstanceId::new(id.clone()),
             portion,
             state: LeaseState::Ready,
-            boot_id: "boot".into(),
             created: created(),
             request: "a request".to_owned(),
             holder,
@@ -56,7 +55,6 @@ pub fn held(n: usize, resource: Resource, portion: Portion, holder: Holder) -> H
         },
         instance: Instance {
             id: InstanceId::new(id),
-            boot_id: "boot".into(),
             created: created(),
             origin: Origin::Ours,
             state: InstanceState::Ready,

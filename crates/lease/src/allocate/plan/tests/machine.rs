@@ -172,7 +172,6 @@ fn add(
 fn instance(slice: Slice, kind: Kind, n: u32) -> Instance {
     Instance {
         id: InstanceId::new(n.to_string()),
-        boot_id: "this".into(),
         created: Timestamp::default(),
         origin: match kind {
             Kind::Adopted => Origin::Administrator,
@@ -201,7 +200,6 @@ fn lease(id: LeaseId, instance: &Instance, kind: Kind) -> Lease {
             Kind::Promised => LeaseState::Pending,
             _ => LeaseState::Ready,
         },
-        boot_id: "this".into(),
         created: Timestamp::default(),
         request: String::new(),
         holder: Holder::Container(Container::default()),
