@@ -87,6 +87,7 @@ fn shares(work: &Path, sim: &Path, rounds: usize) {
 fn leave_shares(state: &Path, machine: &Path, work: &Path) {
     let store = Store::open(state, Duration::from_secs(10)).expect("a state directory");
     let boot = process::boot_id(machine).expect("a boot id");
+    let store = store.at_boot(&boot);
     let seen = View::new(&Host, std::process::id(), true).namespaces;
     let ledger = store.lock("bench").expect("the ledger");
     let share = |n: usize| {
@@ -96,7 +97,6 @@ fn leave_shares(state: &Path, machine: &Path, work: &Path) {
             "instance": format!("{gpu:032x}"),
             "portion": { "share": { "memoryMiB": 1024, "bookedMiB": 1024, "enforcement": "none" } },
             "state": "ready",
-            "bootId": boot,
             "created": "2026-01-01T00:00:00Z",
             "request": "share of 1Gi",
             "holder": holder(work, n),
@@ -109,7 +109,6 @@ fn leave_shares(state: &Path, machine: &Path, work: &Path) {
         .expect("a lease");
         let instance: Instance = serde_json::from_value(json!({
             "id": format!("{gpu:032x}"),
-            "bootId": boot,
             "created": "2026-01-01T00:00:00Z",
             "origin": "ours",
             "state": "ready",
@@ -146,6 +145,7 @@ fn holder(work: &Path, n: usize) -> Value {
 /// As a boot leaves them whose `/run` is not a tmpfs: the bundles are gone.
 pub fn leave(state: &Path, count: usize, work: &Path) {
     let store = Store::open(state, Duration::from_secs(10)).expect("a state directory");
+    let store = store.at_boot(&"an-earlier-one".into());
     let ledger = store.lock("bench").expect("the ledger");
     let slice = |n: usize| {
         let lease: Lease = serde_json::from_value(json!({
@@ -153,7 +153,6 @@ pub fn leave(state: &Path, count: usize, work: &Path) {
             "instance": format!("{n:032x}"),
             "portion": "all",
             "state": "ready",
-            "bootId": "an-earlier-one",
             "created": "2026-01-01T00:00:00Z",
             "request": "1g.10gb",
             "holder": holder(work, n),
@@ -163,7 +162,6 @@ pub fn leave(state: &Path, count: usize, work: &Path) {
         .expect("a lease");
         let instance: Instance = serde_json::from_value(json!({
             "id": format!("{n:032x}"),
-            "bootId": "an-earlier-one",
             "created": "2026-01-01T00:00:00Z",
             "origin": "ours",
             "state": "ready",

@@ -93,7 +93,7 @@ fn lease() -> Lease {
     let gone = json!({"pid": 99, "startTime": 1});
     let namespace = "4:4026531836";
     let lease = json!({
-        "id": "a", "instance": "i", "portion": "all", "state": "pending", "bootId": "b", "created": "",
+        "id": "a", "instance": "i", "portion": "all", "state": "pending", "created": "",
         "request": "1g.10gb",
         "holder": {"container": {
             "lowLevelRuntime": "/bin/runc", "root": "/run/runc", "id": "c", "bundle": "/b"

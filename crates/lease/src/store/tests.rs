@@ -95,7 +95,7 @@ fn leases_of_earlier_boot_stay_for_their_bundles() {
     let second = at("second");
     for _ in 0..2 {
         assert_eq!(second.list().unwrap().entries, []);
-        assert_eq!(second.list().unwrap().earlier, [one.clone()]);
+        assert_eq!(second.list().unwrap().earlier, std::slice::from_ref(&one));
         assert_eq!(second.get(&"one".into()).unwrap(), None);
     }
     put(&second, &two);
