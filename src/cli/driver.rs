@@ -11,8 +11,9 @@ use nix::sys::signal::{Signal, killpg};
 use nix::unistd::{Pid, dup2_stdout};
 use runmig_lease::config::Config;
 use runmig_lease::error::{Context, Result as AnyResult};
-use runmig_lease::gpu::nvml::{Session, hear_calls};
-use runmig_lease::gpu::{DetailedGpu, DriverError, Label, MemoryLimits, Queries, Reason, Result};
+use runmig_lease::gpu::{
+    DetailedGpu, DriverError, Label, Listener, MemoryLimits, Queries, Reason, Result, Session,
+};
 use runmig_lease::model::{ComputeInstance, GpuLoad, GpuUuid, ListedInstance, Profile, Snapshot};
 use runmig_lease::process::wait_until;
 use serde::de::DeserializeOwned;
@@ -254,7 +255,7 @@ macro_rules! questions {
             $($name(GpuUuid, $($type),*),)*
         }
 
-        fn answer(session: &Session, question: Question) {
+        fn answer(session: &Session<'_>, question: Question) {
             match question {
                 Question::prepare => say(session.prepare()),
                 Question::snapshot => say(session.snapshot()),
@@ -320,6 +321,15 @@ fn tell(line: &Line<impl Serialize>) {
     let _ = PARENT.get().map(|mut parent| parent.write_all(&bytes));
 }
 
+/// Tells the parent each call before it begins.
+struct Naming;
+
+impl Listener for Naming {
+    fn calls(&self, function: &'static str) {
+        tell(&Line::<()>::Calls(function.to_owned()));
+    }
+}
+
 fn say(answer: Result<impl Serialize>) {
     tell(&Line::Answer(answer));
 }
@@ -332,14 +342,13 @@ pub fn answer_all(asking: &Asking) -> AnyResult<i32> {
     let _ = PARENT.set(parent.into());
     // A library may print text of its own there.
     dup2_stdout(io::stderr()).context(what)?;
-    hear_calls(|function| tell(&Line::<()>::Calls(function.to_owned())));
     let mut config = Config {
         state_dir: asking.state_dir.clone(),
         ..Config::default()
     };
     config.driver.library.clone_from(&asking.library);
     config.driver.root.clone_from(&asking.root);
-    let session = runmig_lease::driver(&config);
+    let session = runmig_lease::driver(&config).heard_by(&Naming);
     for line in io::stdin().lock().lines() {
         let question = serde_json::from_str(&line.context(what)?).context(what)?;
         answer(&session, question);

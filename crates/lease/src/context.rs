@@ -3,7 +3,7 @@
 use super::bundles::Bundles;
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::gpu::{Metered, geometry, nvml};
+use crate::gpu::{Session, geometry};
 use crate::model::{BootId, LeaseId, Timestamp};
 use crate::observer::Observer;
 use crate::process;
@@ -94,8 +94,8 @@ impl<'a> LeaseContext<'a> {
     }
 
     /// Returns a session with the driver, which the first call opens.
-    pub(crate) fn driver(&self) -> Metered<'_> {
-        Metered::new(session(self.config, Some(&self.boot_id)), &self.observer)
+    pub(crate) fn driver(&self) -> Session<'_> {
+        session(self.config, Some(&self.boot_id)).heard_by(&self.observer)
     }
 }
 
@@ -105,13 +105,13 @@ fn is_gone(held: &Held) -> Error {
 }
 
 /// Returns the same for callers that only look, and may have no ledger.
-pub fn driver(config: &Config) -> nvml::Session {
+pub fn driver<'a>(config: &Config) -> Session<'a> {
     session(config, process::boot_id(&config.driver.root).ok().as_ref())
 }
 
-fn session(config: &Config, boot_id: Option<&BootId>) -> nvml::Session {
+fn session<'a>(config: &Config, boot_id: Option<&BootId>) -> Session<'a> {
     let cache = boot_id.map(|id| geometry::Cache::new(&config.state_dir, id));
-    nvml::Session::new(&config.driver.library, cache)
+    Session::new(&config.driver.library, cache)
 }
 
 /// Returns the time as records hold it.

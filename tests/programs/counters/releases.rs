@@ -86,3 +86,37 @@ fn counts_retries_quarantine_and_driver_errors() {
     assert_eq!(releases(&world), [(Actor::Hook, 1), (Actor::Gc, 1)]);
     assert!(get(&world, retries) > 2);
 }
+
+#[test]
+fn counts_failed_calls_and_no_answers() {
+    let world = World::small();
+    let errors = || -> Vec<(String, u64)> {
+        let counts = counts(&world);
+        let all = counts.iter().flat_map(|counts| counts.driver_errors());
+        all.map(|(code, n)| (code.to_owned(), n)).collect()
+    };
+    // Every look at a GPU ends a list with "invalid argument", and is told that some profiles are not supported.
+    world.create("one");
+    world.delete("one");
+    assert_eq!(errors(), []);
+    // "Not found" answers a question, and is a failure of a change and of the look at what it made.
+    let once = |call: &str, code| world.fault(call, 1, Some(1), Fault::Return(code));
+    world.create("two");
+    once("nvmlGpuInstanceGetInfo", 6);
+    world.delete("two");
+    assert_eq!(errors(), []);
+    for (n, call) in [
+        (1, "nvmlDeviceCreateGpuInstanceWithPlacement"),
+        (2, "nvmlGpuInstanceGetInfo"),
+    ] {
+        world.no_faults();
+        once(call, 6);
+        said(&mut world.create_command("three")).refused();
+        assert_eq!(errors(), [("6".to_owned(), n)]);
+    }
+    world.no_faults();
+    // The words of this failure ask the driver for the index of the GPU, which counts nothing.
+    once("nvmlDeviceGetGpuInstances", 999);
+    said(&mut world.create_command("four"));
+    assert_eq!(errors()[1..], [("999".to_owned(), 1)]);
+}

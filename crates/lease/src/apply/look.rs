@@ -3,7 +3,7 @@
 use super::in_use::{InUse, WHOLE};
 use crate::context::LeaseContext;
 use crate::error::Result;
-use crate::gpu::{DetailedCompute, DetailedGpu, DetailedInstance, Metered};
+use crate::gpu::{DetailedCompute, DetailedGpu, DetailedInstance, Session};
 use crate::model::{GpuUuid, OperationId, Placement};
 use crate::placement::Standing;
 use crate::store::{Entry, Instance, InstanceState, LeaseState, Listing, Slice};
@@ -80,7 +80,7 @@ impl Present {
 /// like an administrator's.
 pub(super) fn read(
     context: &LeaseContext<'_>,
-    driver: &Metered<'_>,
+    driver: &Session<'_>,
 ) -> Result<Option<(Vec<DetailedGpu>, Listing)>> {
     let before = context.store.state()?;
     let (gpus, listing) = (driver.detailed_gpus()?, context.store.list()?);

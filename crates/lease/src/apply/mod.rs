@@ -17,7 +17,7 @@ pub use outcome::{Applied, Made, PlannedInstance, PlannedMode};
 
 use crate::context::LeaseContext;
 use crate::error::{Error, Result};
-use crate::gpu::{Metered, Queries};
+use crate::gpu::{Queries, Session};
 use crate::layout::Configuration;
 use crate::model::{GpuUuid, MigMode};
 use crate::reclaim;
@@ -121,7 +121,7 @@ struct Journaled {
 }
 
 impl Attempt<'_> {
-    fn run(&mut self, driver: &mut Metered<'_>) -> Result<(Applied, HeldGpus)> {
+    fn run(&mut self, driver: &mut Session<'_>) -> Result<(Applied, HeldGpus)> {
         let name = self.layout.name.as_str();
         // The changes as a whole, once the modes are set and the instances come.
         let mut begun: Option<Applied> = None;
@@ -170,7 +170,7 @@ impl Attempt<'_> {
     }
 
     /// Looks at driver and ledger, and plans. Returns none if an instance ended meanwhile.
-    fn look(&mut self, driver: &Metered<'_>) -> Result<Option<Vec<GpuPlan>>> {
+    fn look(&mut self, driver: &Session<'_>) -> Result<Option<Vec<GpuPlan>>> {
         let Some((gpus, listing)) = look::read(self.context, driver)? else {
             return Ok(None);
         };
@@ -193,7 +193,7 @@ impl Attempt<'_> {
     }
 
     /// Looks again and puts the changes on record, while no create chooses a place. Returns none if the plan has changed.
-    fn journal(&mut self, driver: &Metered<'_>) -> Result<Option<Journaled>> {
+    fn journal(&mut self, driver: &Session<'_>) -> Result<Option<Journaled>> {
         let context = self.context;
         if self.operation.is_none() {
             self.operation = Some(context.store.begin()?);

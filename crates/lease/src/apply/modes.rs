@@ -5,7 +5,7 @@ use crate::context::LeaseContext;
 use crate::draft;
 use crate::error::{self, Context, Error, Result};
 use crate::gpu::reset::Program;
-use crate::gpu::{DriverError, IN_USE, Metered, Mig, ModeChange};
+use crate::gpu::{DriverError, IN_USE, Mig, ModeChange, Session};
 use crate::model::{Gpu, GpuUuid, MigMode};
 use crate::store::{Instance, InstanceState, Operation, Origin, Resource, WholeGpu};
 use std::time::{Duration, Instant};
@@ -76,7 +76,7 @@ impl Holds {
     pub(super) fn set_modes(
         &self,
         context: &LeaseContext<'_>,
-        driver: &mut Metered<'_>,
+        driver: &mut Session<'_>,
         operation: Option<&Operation>,
     ) -> Result<()> {
         let (mut pending, mut results) = (Vec::new(), Vec::new());
@@ -124,7 +124,7 @@ fn refused(gpu: &Gpu, e: DriverError) -> Error {
 
 fn reset_all(
     context: &LeaseContext<'_>,
-    driver: &mut Metered<'_>,
+    driver: &mut Session<'_>,
     (pending, operation): (&[&Hold], &Operation),
 ) -> Result<()> {
     let driver_config = &context.config.driver;
@@ -165,7 +165,7 @@ fn reset_all(
 }
 
 /// Refuses the reset of a GPU with instances, which would end without a word. An administrator may have made one.
-fn check_empty(driver: &Metered<'_>, pending: &[&Hold]) -> Result<()> {
+fn check_empty(driver: &Session<'_>, pending: &[&Hold]) -> Result<()> {
     for gpu in driver.detailed_gpus()? {
         let is_it = pending.iter().any(|hold| hold.gpu.uuid == gpu.gpu.uuid);
         if is_it && !gpu.instances.is_empty() {

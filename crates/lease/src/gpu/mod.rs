@@ -3,7 +3,6 @@
 //! reads the device numbers from `/proc`, and `on_host` looks at the nodes of the host.
 
 pub mod geometry;
-mod metered;
 pub mod nodes;
 pub mod nvml;
 pub mod on_host;
@@ -11,7 +10,7 @@ pub(crate) mod reset;
 pub mod uvm;
 
 pub use geometry::{DetailedCompute, DetailedGpu, DetailedInstance};
-pub(crate) use metered::{Listener, Metered};
+pub use nvml::{Listener, Session};
 
 use crate::model::{
     ComputeInstance, GpuLoad, GpuUuid, ListedInstance, Placement, Profile, Snapshot,
@@ -166,6 +165,7 @@ pub(crate) const INVALID_ARGUMENT: u32 = 2;
 pub(crate) const NOT_SUPPORTED: u32 = 3;
 pub(crate) const NO_PERMISSION: u32 = 4;
 pub(crate) const NOT_FOUND: u32 = 6;
+pub(crate) const INSUFFICIENT_SIZE: u32 = 7;
 pub(crate) const DRIVER_NOT_LOADED: u32 = 9;
 pub(crate) const FUNCTION_NOT_FOUND: u32 = 13;
 pub(crate) const GPU_IS_LOST: u32 = 15;

@@ -12,7 +12,7 @@ use crate::counters::{
 };
 use crate::error::{Error, printable};
 use crate::events::{Event, EventSeconds, EventType, Writer};
-use crate::gpu::{DriverError, Listener, Reason};
+use crate::gpu::{Listener, Reason};
 use crate::model::BootId;
 use crate::store::{Entry, Held, Holder, Instance, Lease};
 use crate::view::LeaseView;
@@ -271,15 +271,16 @@ impl Drop for Observer {
 }
 
 impl Listener for Observer {
-    fn called(&self, time: Duration, failure: Option<&DriverError>) {
+    fn returned(&self, time: Duration) {
         self.driver_time.set(self.driver_time.get() + time);
-        if let Some(failure) = failure {
-            self.count(Counter::DriverErrors(match &failure.reason {
-                Reason::Code(code) => DriverFailure::Code(*code),
-                Reason::Library(_) => DriverFailure::Library,
-                Reason::Answer(_) | Reason::Silent(_) => DriverFailure::Answer,
-            }));
-        }
+    }
+
+    fn failed(&self, reason: &Reason) {
+        self.count(Counter::DriverErrors(match reason {
+            Reason::Code(code) => DriverFailure::Code(*code),
+            Reason::Library(_) => DriverFailure::Library,
+            Reason::Answer(_) | Reason::Silent(_) => DriverFailure::Answer,
+        }));
     }
 }
 

@@ -6,7 +6,7 @@ use super::finding::Patience;
 use crate::context::LeaseContext;
 use crate::counters::ResourceKind;
 use crate::error::{Error, Result};
-use crate::gpu::{DriverError, Metered, Mig, Queries, nodes};
+use crate::gpu::{DriverError, Mig, Queries, Session, nodes};
 use crate::idle;
 use crate::model::ListedInstance;
 use crate::process::{self, Holders};
@@ -117,7 +117,7 @@ impl Refusal {
 fn try_destroy<'a>(
     context: &'a LeaseContext<'_>,
     target: Target<'_>,
-    session: &mut Option<Metered<'a>>,
+    session: &mut Option<Session<'a>>,
 ) -> Result<std::result::Result<Ended, Refusal>> {
     let gpu = target.instance.resource.gpu_uuid();
     let by = target.lease.map_or("an instance", |l| l.holder.name());

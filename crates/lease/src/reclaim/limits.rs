@@ -5,7 +5,7 @@ use super::finding::{Finding, Outcome};
 use super::liveness;
 use crate::context::LeaseContext;
 use crate::error::{Context, Error, Result, printable};
-use crate::gpu::Metered;
+use crate::gpu::Session;
 use crate::limit;
 use crate::model::{ChangedLimit, Level};
 use crate::mps::{self, Home, Patience, Talks};
@@ -67,7 +67,7 @@ fn is_ready(held: &Held) -> bool {
 /// Sets a raised limit of a cgroup in the driver back, or says that it would.
 fn in_driver(
     context: &LeaseContext<'_>,
-    driver: &Metered<'_>,
+    driver: &Session<'_>,
     held: &Held,
     dry_run: bool,
 ) -> Result<Option<String>> {

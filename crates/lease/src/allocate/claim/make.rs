@@ -7,7 +7,7 @@ use crate::context::LeaseContext;
 use crate::counters::Outcome;
 use crate::error::{Error, Result};
 use crate::events::EventType;
-use crate::gpu::Metered;
+use crate::gpu::Session;
 use crate::model::Placement;
 use crate::placement::Slot;
 use crate::reclaim::{self, Patience, Returned};
@@ -52,7 +52,7 @@ impl Work<'_, '_> {
     /// Makes the slice of a lease that is on record.
     pub(super) fn make(
         &mut self,
-        driver: &Metered<'_>,
+        driver: &Session<'_>,
         held: &Held,
         operation: &Operation,
     ) -> Result<Made> {
@@ -136,7 +136,7 @@ impl Work<'_, '_> {
         Ok(lease.map(|lease| Held { lease, instance }))
     }
 
-    fn create(&mut self, driver: &Metered<'_>, held: Held) -> Result<Made> {
+    fn create(&mut self, driver: &Session<'_>, held: Held) -> Result<Made> {
         let Resource::Mig(slice) = &held.instance.resource else {
             return Err(Error::new(format!(
                 "the lease of {} is on no slice",

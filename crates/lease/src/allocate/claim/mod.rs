@@ -11,7 +11,7 @@ use crate::counters::{LeaseKind, Outcome};
 use crate::draft;
 use crate::error::{Error, Result};
 use crate::events::EventType;
-use crate::gpu::{Metered, Queries};
+use crate::gpu::{Queries, Session};
 use crate::inventory::Inventory;
 use crate::model::LeaseId;
 use crate::observer::Create;
@@ -155,7 +155,7 @@ enum Found {
 
 impl Work<'_, '_> {
     /// Tries once to make the slice of the claim.
-    fn step(&mut self, driver: &Metered<'_>, operation: &Operation) -> Result<Made> {
+    fn step(&mut self, driver: &Session<'_>, operation: &Operation) -> Result<Made> {
         match self.look(driver)? {
             Found::OnRecord(held) | Found::Promised(held) => self.make(driver, &held, operation),
             Found::Evict(idle) => self.discard(idle).map(|()| Made::Again),
@@ -164,7 +164,7 @@ impl Work<'_, '_> {
     }
 
     /// Returns the lease of the claim, which this puts on record if it is new.
-    fn look(&self, driver: &Metered<'_>) -> Result<Found> {
+    fn look(&self, driver: &Session<'_>) -> Result<Found> {
         let context = self.context;
         if let Some(held) = on_record(context, &self.claim)? {
             return Ok(Found::OnRecord(held));

@@ -1,13 +1,13 @@
 //! The GPUs with the details that files of MIG layouts name.
 
 use super::gpus::Identity;
-use super::session::{ComputeProfile, Session, failed};
+use super::session::{ComputeProfile, Session};
 use crate::gpu::{DetailedGpu, DetailedInstance, Result};
 use crate::model::{GpuInstance, GpuUuid, MigMode};
 use nvml_wrapper_sys::bindings as sys;
 use std::rc::Rc;
 
-impl Session {
+impl Session<'_> {
     /// Returns all GPUs in the order of their indexes, with every compute instance.
     ///
     /// # Errors
@@ -20,8 +20,8 @@ impl Session {
     fn detailed(&self, identity: &Rc<Identity>) -> Result<DetailedGpu> {
         let gpu = self.contents(identity)?;
         let device = self.device_of(identity)?;
-        let pci = device.pci_info();
-        let pci = pci.map_err(|e| failed(format!("read GPU {}", identity.index), e))?;
+        let what = || format!("read GPU {}", identity.index);
+        let pci = self.ask("nvmlDeviceGetPciInfo_v3", &what, || device.pci_info())?;
         let offers = match gpu.mig {
             MigMode::Unsupported => Vec::new(),
             MigMode::Disabled => self.read_geometry(&device, &identity.uuid)?.0,

@@ -1,7 +1,7 @@
 //! The functions of NVML that runmig calls, and whether the library has them.
 
 use super::session::Session;
-use crate::gpu::{DriverError, Reason, Result};
+use crate::gpu::{Reason, Result};
 use std::ffi::{CStr, CString, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::ptr::NonNull;
@@ -44,7 +44,7 @@ pub(super) const IN_USE: [&CStr; 33] = [
     c"nvmlSystemGetDriverVersion",
 ];
 
-impl Session {
+impl Session<'_> {
     /// Returns the functions in use that the open library lacks.
     ///
     /// # Errors
@@ -67,17 +67,13 @@ impl Session {
         what: &impl Fn() -> String,
     ) -> Result<Option<NonNull<c_void>>> {
         self.nvml()?;
-        let failed = |reason| DriverError {
-            what: what(),
-            reason,
-        };
         let library = CString::new(self.library.as_os_str().as_bytes());
-        let library = library.map_err(|e| failed(Reason::Answer(e.to_string())))?;
+        let library = library.map_err(|e| self.wrong(what, e.to_string()))?;
         // SAFETY: the session has loaded this library, and the flag makes the call load nothing.
         let handle = unsafe { libc::dlopen(library.as_ptr(), libc::RTLD_NOW | libc::RTLD_NOLOAD) };
         if handle.is_null() {
             let why = "the driver's library was replaced meanwhile".to_owned();
-            return Err(failed(Reason::Library(why)));
+            return Err(self.failure(what, Reason::Library(why)));
         }
         // SAFETY: the handle is the library's, and the name ends with a NUL.
         let symbol = unsafe { libc::dlsym(handle, name.as_ptr()) };

@@ -1,12 +1,10 @@
 //! The GPUs of a session: which there are, what they offer, and what lies on them.
 
-use super::session::failed;
-use super::session::{ComputeProfile, Session, note, raw};
+use super::session::{ComputeProfile, Session, raw};
 use crate::gpu::geometry::{Geometries, Geometry};
-use crate::gpu::{DriverError, Result};
+use crate::gpu::{NOT_SUPPORTED, Result};
 use crate::model::{Gpu, GpuUuid, MigMode};
 use nvml_wrapper::Device;
-use nvml_wrapper::error::NvmlError;
 use nvml_wrapper_sys::bindings as sys;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -36,14 +34,14 @@ pub(super) struct Identity {
     pci_bus_id: String,
 }
 
-impl Session {
+impl Session<'_> {
     pub(super) fn count(&self) -> Result<u32> {
         if let Some(count) = self.known.borrow().count {
             return Ok(count);
         }
         let nvml = self.nvml()?;
-        note("nvmlDeviceGetCount_v2");
-        let count = { nvml.device_count() }.map_err(|e| failed("count GPUs".into(), e))?;
+        let what = || "count GPUs".to_owned();
+        let count = self.ask("nvmlDeviceGetCount_v2", &what, || nvml.device_count())?;
         self.known.borrow_mut().count = Some(count);
         Ok(count)
     }
@@ -53,9 +51,10 @@ impl Session {
             return Ok(version.clone());
         }
         let nvml = self.nvml()?;
-        note("nvmlSystemGetDriverVersion");
-        let version = { nvml.sys_driver_version() }
-            .map_err(|e| failed("read the driver's version".into(), e))?;
+        let what = || "read the driver's version".to_owned();
+        let version = self.ask("nvmlSystemGetDriverVersion", &what, || {
+            nvml.sys_driver_version()
+        })?;
         self.known.borrow_mut().driver_version = Some(version.clone());
         Ok(version)
     }
@@ -65,26 +64,22 @@ impl Session {
             return Ok(gpu.clone());
         }
         let nvml = self.nvml()?;
-        let read = || -> std::result::Result<Identity, NvmlError> {
-            note("nvmlDeviceGetHandleByIndex_v2");
-            let device = nvml.device_by_index(index)?;
-            note("nvmlDeviceGetMinorNumber");
-            let minor = device.minor_number()?;
-            note("nvmlDeviceGetUUID");
-            let uuid = GpuUuid::new(device.uuid()?);
-            note("nvmlDeviceGetName");
-            let name = device.name()?;
-            note("nvmlDeviceGetPciInfo_v3");
-            Ok(Identity {
-                handle: raw(&device),
-                index,
-                minor,
-                uuid,
-                name,
-                pci_bus_id: device.pci_info()?.bus_id,
-            })
-        };
-        let gpu = Rc::new(read().map_err(|e| unreadable(index, e))?);
+        let what = || format!("read GPU {index}");
+        let device = self.ask("nvmlDeviceGetHandleByIndex_v2", &what, || {
+            nvml.device_by_index(index)
+        })?;
+        let minor = self.ask("nvmlDeviceGetMinorNumber", &what, || device.minor_number())?;
+        let uuid = self.ask("nvmlDeviceGetUUID", &what, || device.uuid())?;
+        let name = self.ask("nvmlDeviceGetName", &what, || device.name())?;
+        let pci = self.ask("nvmlDeviceGetPciInfo_v3", &what, || device.pci_info())?;
+        let gpu = Rc::new(Identity {
+            handle: raw(&device),
+            index,
+            minor,
+            uuid: GpuUuid::new(uuid),
+            name,
+            pci_bus_id: pci.bus_id,
+        });
         self.known.borrow_mut().gpus.insert(index, gpu.clone());
         Ok(gpu)
     }
@@ -101,14 +96,14 @@ impl Session {
             _ => MigMode::Disabled,
         };
         let device = self.device_of(gpu)?;
-        note("nvmlDeviceGetMigMode");
-        match device.mig_mode() {
+        let what = || format!("read GPU {}", gpu.index);
+        match self.ask("nvmlDeviceGetMigMode", &what, || device.mig_mode()) {
             Ok(mode) => {
                 let (now, next) = (word(mode.current), word(mode.pending));
                 Ok((now, (next != now).then_some(next)))
             }
-            Err(NvmlError::NotSupported) => Ok((MigMode::Unsupported, None)),
-            Err(e) => Err(unreadable(gpu.index, e)),
+            Err(e) if e.code() == Some(NOT_SUPPORTED) => Ok((MigMode::Unsupported, None)),
+            Err(e) => Err(e),
         }
     }
 
@@ -199,8 +194,4 @@ impl Session {
         }
         cache.write(&self.driver_version()?, gpus)
     }
-}
-
-fn unreadable(index: u32, e: NvmlError) -> DriverError {
-    failed(format!("read GPU {index}"), e)
 }

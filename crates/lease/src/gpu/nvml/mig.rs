@@ -1,13 +1,13 @@
 //! Instances, created and destroyed, and the MIG mode.
 
-use super::session::{Session, call, change, check, failed, gone, raw};
+use super::session::{Session, call, change, check, gone, raw};
 use crate::gpu::{
-    DriverError, INVALID_ARGUMENT, Mig, ModeChange, NOT_SUPPORTED, RESET_REQUIRED, Reason, Result,
+    INVALID_ARGUMENT, Mig, ModeChange, NOT_SUPPORTED, RESET_REQUIRED, Reason, Result,
 };
 use crate::model::{GpuUuid, Placement, Profile};
 use nvml_wrapper_sys::bindings as sys;
 
-impl Mig for Session {
+impl Mig for Session<'_> {
     fn set_mig_mode(&self, gpu: &GpuUuid, on: bool) -> Result<ModeChange> {
         let word = if on { "on" } else { "off" };
         let what = || format!("switch MIG {word} on GPU {}", self.called(gpu));
@@ -20,17 +20,14 @@ impl Mig for Session {
         )?;
         // Some drivers say so of what is busy, and others by the code of the call.
         if status != RESET_REQUIRED {
-            check(&what, status)?;
+            check(status).map_err(|reason| self.failure(&what, reason))?;
         }
         // The driver may also leave the mode as it was.
-        let mode = device.mig_mode().map_err(|e| failed(what(), e))?;
+        let mode = self.ask("nvmlDeviceGetMigMode", &what, || device.mig_mode())?;
         match (mode.current == wanted, mode.pending == wanted) {
             (true, _) => Ok(ModeChange::Done),
             (_, true) => Ok(ModeChange::AfterReset),
-            _ => Err(DriverError {
-                what: what(),
-                reason: Reason::Answer("the driver says success, and keeps the mode".to_owned()),
-            }),
+            _ => Err(self.wrong(&what, "the driver says success, and keeps the mode")),
         }
     }
 
@@ -55,7 +52,7 @@ impl Mig for Session {
         )?;
         // SAFETY: a struct of integers and pointers, for which zeros are a value.
         let mut info: sys::nvmlGpuInstanceInfo_t = unsafe { std::mem::zeroed() };
-        if let Err(e) = call!(self, what, nvmlGpuInstanceGetInfo(handle, &mut info)) {
+        if let Err(e) = call!(self, &[], what, nvmlGpuInstanceGetInfo(handle, &mut info)) {
             // It is there, and its id is not known: the release of its lease finds it by its place.
             return Err(e.about_what_was_made());
         }
@@ -73,12 +70,12 @@ impl Mig for Session {
         let handle = self.existing_gpu_instance(&device, gpu, gpu_instance)?;
         let full = self
             .filling_profile(gpu, gpu_instance, handle)?
-            .ok_or_else(|| DriverError {
-                what: what(),
-                reason: Reason::Answer(format!(
+            .ok_or_else(|| {
+                let why = format!(
                     "no compute instance profile fills it: the driver does not support one \
                      (NVML {NOT_SUPPORTED}), or ended their list (NVML {INVALID_ARGUMENT})"
-                )),
+                );
+                self.wrong(&what, why)
             })?;
         self.create_in(handle, full, what)
     }
@@ -95,10 +92,7 @@ impl Mig for Session {
         let profiles = self.numbered_compute_profiles(gpu, gpu_instance, handle)?;
         let mut sizes = profiles.iter().map(|(_, profile)| profile);
         let found = sizes.find(|profile| profile.sliceCount == slices);
-        let profile = found.ok_or_else(|| DriverError {
-            what: what(),
-            reason: Reason::Answer("it has no profile of that size".to_owned()),
-        })?;
+        let profile = found.ok_or_else(|| self.wrong(&what, "it has no profile of that size"))?;
         self.create_in(handle, profile.id, what)
     }
 
@@ -145,7 +139,7 @@ impl Mig for Session {
     }
 }
 
-impl Session {
+impl Session<'_> {
     fn create_in(
         &self,
         instance: sys::nvmlGpuInstance_t,
@@ -160,7 +154,12 @@ impl Session {
         )?;
         // SAFETY: a struct of integers and pointers, for which zeros are a value.
         let mut info: sys::nvmlComputeInstanceInfo_t = unsafe { std::mem::zeroed() };
-        call!(self, what, nvmlComputeInstanceGetInfo_v2(ci, &mut info))?;
+        call!(
+            self,
+            &[],
+            what,
+            nvmlComputeInstanceGetInfo_v2(ci, &mut info)
+        )?;
         Ok(info.id)
     }
 }

@@ -9,4 +9,4 @@ mod profiles;
 mod queries;
 mod session;
 
-pub use session::{Session, hear_calls};
+pub use session::{Listener, Session};

@@ -1,6 +1,6 @@
 //! The GPU instance profiles of a GPU.
 
-use super::session::{Session, bounded, call, check, raw, text};
+use super::session::{Session, call, raw, text};
 use crate::gpu::geometry::{Geometry, Offer};
 use crate::gpu::{DriverError, INVALID_ARGUMENT, NOT_SUPPORTED, Reason, Result};
 use crate::model::{GpuUuid, Placement, Profile};
@@ -15,7 +15,7 @@ const GI_PROFILE_V2: u32 = 0x0200_0098;
 
 type GiProfile = sys::nvmlGpuInstanceProfileInfo_v2_t;
 
-impl Session {
+impl Session<'_> {
     pub(super) fn read_geometry(&self, device: &Device<'_>, gpu: &GpuUuid) -> Result<Geometry> {
         let mut offers = Vec::new();
         for info in self.profile_infos(device, gpu) {
@@ -108,8 +108,10 @@ impl Session {
                 &mut count
             )
         )?;
-        let mut list =
-            vec![sys::nvmlGpuInstancePlacement_t { start: 0, size: 0 }; bounded(what, count)?];
+        let mut list = vec![
+            sys::nvmlGpuInstancePlacement_t { start: 0, size: 0 };
+            self.bounded(&what, count)?
+        ];
         call!(
             self,
             what,

@@ -1,9 +1,9 @@
 //! The GPUs and their instances, as NVML tells them.
 
-use super::session::{Session, call, check, failed, note, raw, text};
+use super::session::{ANSWERS, Session, call, check, raw, text};
 use crate::gpu::{
-    DriverError, FUNCTION_NOT_FOUND, Label, LimitMemory, MemoryLimits, NOT_SUPPORTED, Queries,
-    Reason, Result,
+    DriverError, FUNCTION_NOT_FOUND, INSUFFICIENT_SIZE, Label, LimitMemory, MemoryLimits,
+    NOT_SUPPORTED, Queries, Reason, Result,
 };
 use crate::model::{
     ComputeInstance, ComputeMode, GpuLoad, GpuProcess, GpuUuid, ListedInstance, MigMode, Profile,
@@ -20,7 +20,7 @@ use std::marker::PhantomData;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-impl Queries for Session {
+impl Queries for Session<'_> {
     fn prepare(&self) -> Result<()> {
         for index in 0..self.count()? {
             // The snapshot says why a GPU cannot be read.
@@ -74,8 +74,10 @@ impl Queries for Session {
         let device = self.device(gpu)?;
         let listed = self.list(&device, gpu, profile, |handle| self.describe(gpu, handle));
         // NOT_SUPPORTED says that MIG is off, and then it has to be.
+        let what = || format!("read the MIG mode of GPU {gpu}");
+        let mode = || self.ask("nvmlDeviceGetMigMode", &what, || device.mig_mode());
         let is_off = |e: &DriverError| {
-            e.code() == Some(NOT_SUPPORTED) && device.mig_mode().is_ok_and(|mode| mode.current == 0)
+            e.code() == Some(NOT_SUPPORTED) && mode().is_ok_and(|mode| mode.current == 0)
         };
         match listed {
             Err(e) if is_off(&e) => Ok(Vec::new()),
@@ -85,41 +87,40 @@ impl Queries for Session {
 
     fn load(&self, gpu: &GpuUuid) -> Result<GpuLoad> {
         let device = self.device(gpu)?;
-        let read = || -> std::result::Result<GpuLoad, NvmlError> {
-            note("nvmlDeviceGetMemoryInfo_v2");
-            let memory = device.memory_info()?;
-            let process = |p: &ProcessInfo| GpuProcess {
-                pid: p.pid,
-                used_bytes: match p.used_gpu_memory {
-                    UsedGpuMemory::Used(bytes) => Some(bytes),
-                    UsedGpuMemory::Unavailable => None,
-                },
-            };
-            note("nvmlDeviceGetComputeRunningProcesses_v3");
-            let computing = device.running_compute_processes()?;
-            let is_computing = |p: &&ProcessInfo| computing.iter().any(|c| c.pid == p.pid);
-            note("nvmlDeviceGetGraphicsRunningProcesses_v3");
-            let drawing = match device.running_graphics_processes() {
-                // A GPU without a graphics engine draws nothing.
-                Err(NvmlError::NotSupported) => Vec::new(),
-                drawing => drawing?,
-            };
-            let drawing = drawing.iter().filter(|p| !is_computing(p));
-            note("nvmlDeviceGetComputeMode");
-            Ok(GpuLoad {
-                compute_mode: match device.compute_mode()? {
-                    NvmlComputeMode::Default => ComputeMode::Default,
-                    NvmlComputeMode::ExclusiveProcess | NvmlComputeMode::ExclusiveThread => {
-                        ComputeMode::ExclusiveProcess
-                    }
-                    NvmlComputeMode::Prohibited => ComputeMode::Prohibited,
-                },
-                processes: computing.iter().map(process).collect(),
-                graphics: drawing.map(process).collect(),
-                memory_mib: memory.total.saturating_sub(memory.reserved) >> 20,
-            })
+        let what = || format!("read the use of GPU {}", self.called(gpu));
+        let memory = self.ask("nvmlDeviceGetMemoryInfo_v2", &what, || device.memory_info())?;
+        let process = |p: &ProcessInfo| GpuProcess {
+            pid: p.pid,
+            used_bytes: match p.used_gpu_memory {
+                UsedGpuMemory::Used(bytes) => Some(bytes),
+                UsedGpuMemory::Unavailable => None,
+            },
         };
-        read().map_err(|e| failed(format!("read the use of GPU {}", self.called(gpu)), e))
+        let computing = self.ask("nvmlDeviceGetComputeRunningProcesses_v3", &what, || {
+            device.running_compute_processes()
+        })?;
+        let is_computing = |p: &&ProcessInfo| computing.iter().any(|c| c.pid == p.pid);
+        let drawing = self.ask("nvmlDeviceGetGraphicsRunningProcesses_v3", &what, || {
+            match device.running_graphics_processes() {
+                // A GPU without a graphics engine draws nothing.
+                Err(NvmlError::NotSupported) => Ok(Vec::new()),
+                drawing => drawing,
+            }
+        })?;
+        let drawing = drawing.iter().filter(|p| !is_computing(p));
+        let mode = self.ask("nvmlDeviceGetComputeMode", &what, || device.compute_mode())?;
+        Ok(GpuLoad {
+            compute_mode: match mode {
+                NvmlComputeMode::Default => ComputeMode::Default,
+                NvmlComputeMode::ExclusiveProcess | NvmlComputeMode::ExclusiveThread => {
+                    ComputeMode::ExclusiveProcess
+                }
+                NvmlComputeMode::Prohibited => ComputeMode::Prohibited,
+            },
+            processes: computing.iter().map(process).collect(),
+            graphics: drawing.map(process).collect(),
+            memory_mib: memory.total.saturating_sub(memory.reserved) >> 20,
+        })
     }
 
     fn outside_mps(&self, gpu: &GpuUuid) -> Result<Vec<u32>> {
@@ -129,9 +130,9 @@ impl Queries for Session {
     fn compute_capability(&self, gpu: &GpuUuid) -> Result<(u32, u32)> {
         let device = self.device(gpu)?;
         let what = || format!("read the compute capability of GPU {}", self.called(gpu));
-        note("nvmlDeviceGetCudaComputeCapability");
-        let found = device.cuda_compute_capability();
-        let found = found.map_err(|e| failed(what(), e))?;
+        let found = self.ask("nvmlDeviceGetCudaComputeCapability", &what, || {
+            device.cuda_compute_capability()
+        })?;
         let number = |number: i32| u32::try_from(number).unwrap_or_default();
         Ok((number(found.major), number(found.minor)))
     }
@@ -142,11 +143,10 @@ impl Queries for Session {
 
     fn label(&self, gpu: &GpuUuid, profile: u32) -> Result<Label> {
         let device = self.device(gpu)?;
-        let failed = |e| failed(format!("read the numbers of GPU {gpu}"), e);
-        note("nvmlDeviceGetIndex");
+        let what = || format!("read the numbers of GPU {gpu}");
         Ok(Label {
-            index: device.index().map_err(failed)?,
-            minor: device.minor_number().map_err(failed)?,
+            index: self.ask("nvmlDeviceGetIndex", &what, || device.index())?,
+            minor: self.ask("nvmlDeviceGetMinorNumber", &what, || device.minor_number())?,
             profile: self.profile_name(&device, gpu, profile)?,
         })
     }
@@ -178,8 +178,7 @@ impl Queries for Session {
             None => self.device(gpu)?,
         };
         let what = || format!("read the memory in use on GPU {}", self.called(gpu));
-        note("nvmlDeviceGetMemoryInfo_v2");
-        let memory = device.memory_info().map_err(|e| failed(what(), e))?;
+        let memory = self.ask("nvmlDeviceGetMemoryInfo_v2", &what, || device.memory_info())?;
         Ok(memory.used)
     }
 
@@ -190,18 +189,16 @@ impl Queries for Session {
         compute_instance: u32,
     ) -> Result<Vec<u32>> {
         let device = self.mig_device(gpu, gpu_instance, compute_instance)?;
-        note("nvmlDeviceGetComputeRunningProcesses_v3");
-        match device.running_compute_processes() {
-            Ok(all) => Ok(all.into_iter().map(|p| p.pid).collect()),
-            // The driver does not tell, but the holders of the capabilities are still seen.
-            Err(NvmlError::NotSupported) => Ok(Vec::new()),
-            Err(e) => Err(failed(
-                format!(
-                    "list the processes on MIG device MIG-{gpu}/{gpu_instance}/{compute_instance}"
-                ),
-                e,
-            )),
-        }
+        let name = format!("MIG-{gpu}/{gpu_instance}/{compute_instance}");
+        let what = || format!("list the processes on MIG device {name}");
+        self.ask("nvmlDeviceGetComputeRunningProcesses_v3", &what, || {
+            match device.running_compute_processes() {
+                Ok(all) => Ok(all.into_iter().map(|p| p.pid).collect()),
+                // The driver does not tell, but the holders of the capabilities are still seen.
+                Err(NvmlError::NotSupported) => Ok(Vec::new()),
+                Err(e) => Err(e),
+            }
+        })
     }
 }
 
@@ -211,7 +208,6 @@ const ROOM: c_uint = 256;
 const MOST: c_uint = 1 << 16;
 /// How often a list may outgrow its room.
 const MAX_LISTINGS: usize = 4;
-const INSUFFICIENT_SIZE: u32 = 7;
 
 /// Which list of the driver.
 #[derive(Clone, Copy)]
@@ -222,7 +218,7 @@ enum List {
     Clients,
 }
 
-impl Session {
+impl Session<'_> {
     /// Returns the processes that compute on a GPU and are no MPS clients. The driver tells the two lists one after
     /// the other, and a client may start or end between them, so this asks for the clients before and after.
     pub(super) fn computing_outside_mps(
@@ -271,10 +267,7 @@ impl Session {
                 Err(e) => return Err(e),
             }
         }
-        Err(DriverError {
-            what: what(),
-            reason: Reason::Answer("more of them start all the time".to_owned()),
-        })
+        Err(self.wrong(&what, "more of them start all the time"))
     }
 }
 
@@ -311,7 +304,7 @@ struct GetLimits {
 type Set = unsafe extern "C" fn(sys::nvmlDevice_t, *mut SetLimits) -> sys::nvmlReturn_t;
 type Get = unsafe extern "C" fn(sys::nvmlDevice_t, *mut GetLimits) -> sys::nvmlReturn_t;
 
-impl LimitMemory for Session {
+impl LimitMemory for Session<'_> {
     fn set_memory_limits(
         &self,
         gpu: &GpuUuid,
@@ -328,13 +321,15 @@ impl LimitMemory for Session {
         };
         let set: Set = self.function(SET, &what)?;
         crate::effect::driver("nvmlDeviceSetMemoryLimits_v1");
-        // SAFETY: the library and the device belong to the open session; the struct and its path live until the end of
-        // the call.
-        check(&what, unsafe { set(raw(&device), &raw mut limits) })
+        self.call("nvmlDeviceSetMemoryLimits_v1", &[], &what, || {
+            // SAFETY: the library and the device belong to the open session; the struct and its path live until the
+            // end of the call.
+            check(unsafe { set(raw(&device), &raw mut limits) })
+        })
     }
 }
 
-impl Session {
+impl Session<'_> {
     pub(super) fn read_memory_limits(&self, gpu: &GpuUuid, cgroup: &Path) -> Result<MemoryLimits> {
         let what = || self.limit_of("read", gpu, cgroup);
         let path = path(cgroup, &what)?;
@@ -346,9 +341,10 @@ impl Session {
             used: 0,
         };
         let get: Get = self.function(GET, &what)?;
-        note("nvmlDeviceGetMemoryLimits_v1");
-        // SAFETY: as for the setter.
-        check(&what, unsafe { get(raw(&device), &raw mut limits) })?;
+        self.call("nvmlDeviceGetMemoryLimits_v1", ANSWERS, &what, || {
+            // SAFETY: as for the setter.
+            check(unsafe { get(raw(&device), &raw mut limits) })
+        })?;
         Ok(MemoryLimits {
             soft: limits.soft,
             hard: limits.hard,

@@ -4,7 +4,8 @@ use super::gpus::Known;
 use super::profiles::MAX_PROFILES;
 use crate::gpu::geometry::Cache;
 use crate::gpu::{
-    DetailedCompute, DriverError, INVALID_ARGUMENT, NOT_FOUND, NOT_SUPPORTED, Reason, Result,
+    DetailedCompute, DriverError, FUNCTION_NOT_FOUND, INSUFFICIENT_SIZE, INVALID_ARGUMENT,
+    NOT_FOUND, NOT_SUPPORTED, Reason, Result,
 };
 use crate::model::{ComputeInstance, GpuInstance, GpuUuid, ListedInstance, Placement, Profile};
 use crate::trust;
@@ -14,7 +15,7 @@ use nvml_wrapper_sys::bindings as sys;
 use std::cell::{OnceCell, RefCell};
 use std::ffi::{CStr, CString, c_char, c_uint};
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
 /// A compute instance profile with its number in NVML's enumeration.
 pub(super) type ComputeProfile = (u32, sys::nvmlComputeInstanceProfileInfo_t);
@@ -25,23 +26,54 @@ pub(super) const MAX_INSTANCES: u32 = 256;
 /// How often instances of one profile may go while they are listed.
 const MAX_LISTINGS: usize = 8;
 
+/// The codes that answer a question: as failures, each look at a GPU would count them.
+pub(super) const ANSWERS: &[u32] = &[
+    INVALID_ARGUMENT,
+    NOT_SUPPORTED,
+    NOT_FOUND,
+    INSUFFICIENT_SIZE,
+    FUNCTION_NOT_FOUND,
+];
+
+/// Hears each call of a function of NVML.
+pub trait Listener {
+    /// Hears the name of a function before it is called.
+    fn calls(&self, _function: &'static str) {}
+
+    /// Hears that the call has returned after this time.
+    fn returned(&self, _time: Duration) {}
+
+    /// Hears of a failure; a code that only answers a question is none.
+    fn failed(&self, _reason: &Reason) {}
+}
+
 /// A session with the driver. The first call opens it, so an unused session costs nothing. Keep it short: a
 /// long session sees stale handles and can itself hold an instance.
-pub struct Session {
+pub struct Session<'a> {
     pub(super) library: PathBuf,
+    listener: Option<&'a dyn Listener>,
     opened: OnceCell<Nvml>,
     pub(super) cache: Option<Cache>,
     pub(super) known: RefCell<Known>,
 }
 
-impl Session {
+impl<'a> Session<'a> {
     /// `library` is a soname or an absolute path.
-    pub fn new(library: &Path, cache: Option<Cache>) -> Session {
+    pub fn new(library: &Path, cache: Option<Cache>) -> Self {
         Session {
             library: library.to_owned(),
+            listener: None,
             opened: OnceCell::new(),
             cache,
             known: RefCell::default(),
+        }
+    }
+
+    /// Sets the listener.
+    pub fn heard_by(self, listener: &'a dyn Listener) -> Self {
+        Session {
+            listener: Some(listener),
+            ..self
         }
     }
 
@@ -56,87 +88,129 @@ impl Session {
         if let Some(nvml) = self.opened.get() {
             return Ok(nvml);
         }
-        note("nvmlInit_v2");
         let library = &self.library;
         let what = || format!("open the NVIDIA driver library {}", library.display());
         // The loader finds a soname in root's folders. A missing file is told in its words.
         if library.is_absolute() && library.symlink_metadata().is_ok() {
-            trust::library(library).map_err(|e| DriverError {
-                what: what(),
-                reason: Reason::Answer(e.line()),
-            })?;
+            trust::library(library).map_err(|e| self.wrong(&what, e.line()))?;
         }
-        let nvml = Nvml::builder()
-            .lib_path(library.as_os_str())
-            .init()
-            .map_err(|e| failed(what(), e))?;
+        let open = || Nvml::builder().lib_path(library.as_os_str()).init();
+        let nvml = self.call("nvmlInit_v2", &[], &what, open)?;
         Ok(self.opened.get_or_init(|| nvml))
-    }
-}
-
-/// Hears the name of a function of the library before it is called.
-static HEARD: OnceLock<fn(&'static str)> = OnceLock::new();
-
-/// Has each call of a function of NVML told before it begins, to the first listener alone.
-pub fn hear_calls(listener: fn(&'static str)) {
-    let _ = HEARD.set(listener);
-}
-
-/// Says that a call of this function comes next.
-pub(super) fn note(function: &'static str) {
-    if let Some(heard) = HEARD.get() {
-        heard(function);
     }
 }
 
 /// Calls a symbol that an older library may lack. Its arguments are evaluated in the unsafe block.
 macro_rules! call {
-    ($self:expr, $what:expr, $name:ident ( $($arg:expr),* )) => {{
-        let symbol = $self.nvml()?.lib().$name.as_ref().map_err(|_| DriverError {
-            what: $what(),
-            reason: Reason::Library(concat!("the driver lacks ", stringify!($name)).to_owned()),
-        })?;
-        $crate::gpu::nvml::session::note(stringify!($name));
-        // SAFETY: the symbol comes from the library that the session keeps open, its signature is
-        // NVML's; handles were given out by this session; pointers are to live locals of the sizes
-        // that NVML's header names.
-        check(&$what, unsafe { symbol($($arg),*) })
+    ($self:expr, $what:expr, $name:ident ( $($arg:expr),* )) => {
+        $crate::gpu::nvml::session::call!(
+            $self, $crate::gpu::nvml::session::ANSWERS, $what, $name($($arg),*)
+        )
+    };
+    ($self:expr, $answers:expr, $what:expr, $name:ident ( $($arg:expr),* )) => {{
+        let lacks = concat!("the driver lacks ", stringify!($name));
+        let symbol = $self.nvml()?.lib().$name.as_ref();
+        let symbol = symbol.map_err(|_| $self.failure(&$what, Reason::Library(lacks.to_owned())))?;
+        $self.call(stringify!($name), $answers, &$what, || {
+            // SAFETY: the symbol comes from the library that the session keeps open, its signature is
+            // NVML's; handles were given out by this session; pointers are to live locals of the sizes
+            // that NVML's header names.
+            $crate::gpu::nvml::session::check(unsafe { symbol($($arg),*) })
+        })
     }};
 }
 
-/// The same, of a symbol that changes what the driver has.
+/// The same, of a symbol that changes what the driver has. No code is a mere answer to it.
 macro_rules! change {
     ($self:expr, $what:expr, $name:ident ( $($arg:expr),* )) => {{
         crate::effect::driver(stringify!($name));
-        $crate::gpu::nvml::session::call!($self, $what, $name($($arg),*))
+        $crate::gpu::nvml::session::call!($self, &[], $what, $name($($arg),*))
     }};
 }
 
 pub(super) use {call, change};
 
-impl Session {
-    /// A GPU as operators know it: `2 (GPU-5c89…)`. For what fails seldom: it asks the driver, which
-    /// may fail as well.
+impl Session<'_> {
+    /// Calls a function of the driver, and tells the listener.
+    pub(super) fn call<T, E: Into<Reason>>(
+        &self,
+        function: &'static str,
+        answers: &[u32],
+        what: &impl Fn() -> String,
+        call: impl FnOnce() -> std::result::Result<T, E>,
+    ) -> Result<T> {
+        self.hear(|listener| listener.calls(function));
+        let begun = Instant::now();
+        let answer = call();
+        self.hear(|listener| listener.returned(begun.elapsed()));
+        answer.map_err(|e| match e.into() {
+            Reason::Code(code) if answers.contains(&code) => DriverError {
+                what: what(),
+                reason: Reason::Code(code),
+            },
+            reason => self.failure(what, reason),
+        })
+    }
+
+    /// Asks nvml-wrapper.
+    pub(super) fn ask<T>(
+        &self,
+        function: &'static str,
+        what: &impl Fn() -> String,
+        call: impl FnOnce() -> std::result::Result<T, NvmlError>,
+    ) -> Result<T> {
+        self.call(function, ANSWERS, what, call)
+    }
+
+    /// Returns a failure of the driver, of which the listener hears.
+    pub(super) fn failure(&self, what: &impl Fn() -> String, reason: Reason) -> DriverError {
+        self.hear(|listener| listener.failed(&reason));
+        DriverError {
+            what: what(),
+            reason,
+        }
+    }
+
+    /// The same, of an unusable answer.
+    pub(super) fn wrong(
+        &self,
+        what: &impl Fn() -> String,
+        answer: impl Into<String>,
+    ) -> DriverError {
+        self.failure(what, Reason::Answer(answer.into()))
+    }
+
+    fn hear(&self, tell: impl FnOnce(&dyn Listener)) {
+        if let Some(listener) = self.listener {
+            tell(listener);
+        }
+    }
+
+    /// A GPU as operators know it: `2 (GPU-5c89…)`. For the words of a failure, so a failure of its own is not told.
     pub(super) fn called(&self, uuid: &GpuUuid) -> String {
-        let index = self.device(uuid).ok().and_then(|d| d.index().ok());
+        let device = self.opened.get().and_then(|nvml| {
+            self.hear(|listener| listener.calls("nvmlDeviceGetHandleByUUID"));
+            nvml.device_by_uuid(uuid.as_str()).ok()
+        });
+        let index = device.and_then(|device| device.index().ok());
         index.map_or_else(|| uuid.to_string(), |index| format!("{index} ({uuid})"))
     }
 
     pub(super) fn device(&self, uuid: &GpuUuid) -> Result<Device<'_>> {
-        let nvml = self.nvml()?;
-        note("nvmlDeviceGetHandleByUUID");
-        nvml.device_by_uuid(uuid.as_str())
-            .map_err(|e| failed(format!("find GPU {uuid}"), e))
+        let (nvml, what) = (self.nvml()?, || format!("find GPU {uuid}"));
+        self.call("nvmlDeviceGetHandleByUUID", &[], &what, || {
+            nvml.device_by_uuid(uuid.as_str())
+        })
     }
 
     /// Asked for by name. The device that a compute instance's information holds is the parent, and
     /// a walk over all MIG devices was seen to take seconds.
     pub(super) fn mig_device(&self, gpu: &GpuUuid, gi: u32, ci: u32) -> Result<Device<'_>> {
         let name = format!("MIG-{gpu}/{gi}/{ci}");
-        let nvml = self.nvml()?;
-        note("nvmlDeviceGetHandleByUUID");
-        nvml.device_by_uuid(name.as_str())
-            .map_err(|e| failed(format!("find MIG device {name}"), e))
+        let (nvml, what) = (self.nvml()?, || format!("find MIG device {name}"));
+        self.ask("nvmlDeviceGetHandleByUUID", &what, || {
+            nvml.device_by_uuid(name.as_str())
+        })
     }
 
     pub(super) fn gpu_instance(
@@ -165,11 +239,10 @@ impl Session {
         gpu: &GpuUuid,
         id: u32,
     ) -> Result<sys::nvmlGpuInstance_t> {
-        self.gpu_instance(device, gpu, id)?
-            .ok_or_else(|| DriverError {
-                what: format!("find GPU instance {id} on GPU {gpu}"),
-                reason: Reason::Code(NOT_FOUND),
-            })
+        self.gpu_instance(device, gpu, id)?.ok_or_else(|| {
+            let what = || format!("find GPU instance {id} on GPU {gpu}");
+            self.failure(&what, Reason::Code(NOT_FOUND))
+        })
     }
 
     /// Returns the places of all instances of these profiles.
@@ -211,16 +284,20 @@ impl Session {
                 what,
                 nvmlDeviceGetGpuInstances(raw(device), profile, handles.as_mut_ptr(), &mut count)
             )?;
-            handles.truncate(bounded(what, count)?);
+            handles.truncate(self.bounded(&what, count)?);
             let found: Vec<Option<T>> = handles.into_iter().map(&read).collect::<Result<_>>()?;
             if let Some(found) = found.into_iter().collect() {
                 return Ok(found);
             }
         }
-        Err(DriverError {
-            what: what(),
-            reason: Reason::Answer(format!("they keep going away (NVML {NOT_FOUND})")),
-        })
+        Err(self.wrong(&what, format!("they keep going away (NVML {NOT_FOUND})")))
+    }
+
+    pub(super) fn bounded(&self, what: &impl Fn() -> String, count: c_uint) -> Result<usize> {
+        match count <= MAX_INSTANCES {
+            true => Ok(count as usize),
+            false => Err(self.wrong(what, format!("the driver speaks of {count} of them"))),
+        }
     }
 
     /// Returns an instance with its contents; none when it went meanwhile.
@@ -288,7 +365,7 @@ impl Session {
         for (_, profile) in profiles {
             let what = || format!("list compute instances of GPU instance {id} on GPU {gpu}");
             let mut count = profile.instanceCount;
-            let mut handles = vec![std::ptr::null_mut(); bounded(what, count)?];
+            let mut handles = vec![std::ptr::null_mut(); self.bounded(&what, count)?];
             let listed = call!(
                 self,
                 what,
@@ -392,24 +469,11 @@ pub(super) fn gone<T>(answer: Result<T>) -> Result<Option<T>> {
     }
 }
 
-pub(super) fn check(what: &impl Fn() -> String, code: sys::nvmlReturn_t) -> Result<()> {
-    if code == 0 {
-        return Ok(());
+pub(super) fn check(code: sys::nvmlReturn_t) -> std::result::Result<(), Reason> {
+    match code {
+        0 => Ok(()),
+        code => Err(Reason::Code(code)),
     }
-    Err(DriverError {
-        what: what(),
-        reason: Reason::Code(code),
-    })
-}
-
-pub(super) fn bounded(what: impl Fn() -> String, count: c_uint) -> Result<usize> {
-    if count <= MAX_INSTANCES {
-        return Ok(count as usize);
-    }
-    Err(DriverError {
-        what: what(),
-        reason: Reason::Answer(format!("the driver speaks of {count} of them")),
-    })
 }
 
 pub(super) fn text(chars: &[c_char]) -> String {
@@ -423,48 +487,38 @@ pub(super) fn text(chars: &[c_char]) -> String {
 
 /// nvml-wrapper's errors back into NVML's codes: its enum lacks some (23 arrives as an unexpected
 /// variant).
-#[allow(deprecated)] // a code that NVML may still give
-pub(super) fn failed(what: String, e: NvmlError) -> DriverError {
-    use NvmlError as E;
-    let code = match &e {
-        E::Uninitialized => 1,
-        E::InvalidArg => 2,
-        E::NotSupported => 3,
-        E::NoPermission => 4,
-        E::AlreadyInitialized => 5,
-        E::NotFound => 6,
-        E::InsufficientSize(_) => 7,
-        E::InsufficientPower => 8,
-        E::DriverNotLoaded => 9,
-        E::Timeout => 10,
-        E::IrqIssue => 11,
-        E::LibraryNotFound => 12,
-        E::FunctionNotFound => 13,
-        E::CorruptedInfoROM => 14,
-        E::GpuLost => 15,
-        E::ResetRequired => 16,
-        E::OperatingSystem => 17,
-        E::LibRmVersionMismatch => 18,
-        E::InUse => 19,
-        E::InsufficientMemory => 20,
-        E::NoData => 21,
-        E::VgpuEccNotSupported => 22,
-        E::UnexpectedVariant(code) => *code,
-        E::Unknown => 999,
-        other => {
+impl From<NvmlError> for Reason {
+    #[allow(deprecated)] // a code that NVML may still give
+    fn from(e: NvmlError) -> Reason {
+        use NvmlError as E;
+        Reason::Code(match e {
+            E::Uninitialized => 1,
+            E::InvalidArg => 2,
+            E::NotSupported => 3,
+            E::NoPermission => 4,
+            E::AlreadyInitialized => 5,
+            E::NotFound => 6,
+            E::InsufficientSize(_) => 7,
+            E::InsufficientPower => 8,
+            E::DriverNotLoaded => 9,
+            E::Timeout => 10,
+            E::IrqIssue => 11,
+            E::LibraryNotFound => 12,
+            E::FunctionNotFound => 13,
+            E::CorruptedInfoROM => 14,
+            E::GpuLost => 15,
+            E::ResetRequired => 16,
+            E::OperatingSystem => 17,
+            E::LibRmVersionMismatch => 18,
+            E::InUse => 19,
+            E::InsufficientMemory => 20,
+            E::NoData => 21,
+            E::VgpuEccNotSupported => 22,
+            E::UnexpectedVariant(code) => code,
+            E::Unknown => 999,
             // The loader's own words say it all.
-            let why = match other {
-                E::LibloadingError(e) => e.to_string(),
-                other => other.to_string(),
-            };
-            return DriverError {
-                what,
-                reason: Reason::Library(why),
-            };
-        }
-    };
-    DriverError {
-        what,
-        reason: Reason::Code(code),
+            E::LibloadingError(e) => return Reason::Library(e.to_string()),
+            other => return Reason::Library(other.to_string()),
+        })
     }
 }
