@@ -72,6 +72,15 @@ pub(super) struct Header {
     sha256: String,
 }
 
+/// What the first line has in every version, so that no program takes the ledger of another for a damaged one.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct AnyHeader {
+    api_version: String,
+    kind: String,
+    sha256: String,
+}
+
 /// The ledger of one moment.
 #[derive(Debug, Default)]
 pub(crate) struct Content {
@@ -110,14 +119,18 @@ pub(super) enum Look {
 
 #[cfg(test)]
 impl Content {
-    /// Returns the file that a program of another version would write.
-    pub(super) fn as_version(&self, version: &str) -> Vec<u8> {
+    /// Returns the file that a program of another version would write, with more in its first line.
+    pub(super) fn as_version(&self, version: &str, more: &str) -> Vec<u8> {
         let header = Header {
             api_version: version.to_owned(),
             sha256: String::new(),
             ..self.header.clone()
         };
-        encode(&header, &self.state).unwrap()
+        let body = serde_json::to_string(&self.state).unwrap() + "\n";
+        let head = line(&header).replace('}', &format!("{more}}}"));
+        let empty = "\"sha256\":\"\"";
+        let hashed = format!("\"sha256\":\"{}\"", hash(&head, "", &body));
+        format!("{}\n{body}", head.replace(empty, &hashed)).into_bytes()
     }
 }
 
@@ -388,26 +401,29 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Look> {
     let Some((head, rest)) = text.split_once('\n') else {
         return damaged("it is cut off");
     };
-    let Ok(header) = serde_json::from_str::<Header>(head) else {
+    let Ok(any) = serde_json::from_str::<AnyHeader>(head) else {
         return damaged("its first line cannot be read");
     };
-    if header.sha256 != hash(&header, rest) {
+    if any.sha256 != hash(head, &any.sha256, rest) {
         return damaged("its hash is wrong");
     }
-    if (header.api_version.as_str(), header.kind.as_str()) != (VERSION, KIND) {
+    if (any.api_version.as_str(), any.kind.as_str()) != (VERSION, KIND) {
         return Err(Error::new(format!(
             "the ledger is a {} of {}, and this program reads {VERSION}",
-            printable(&header.kind),
-            printable(&header.api_version)
+            printable(&any.kind),
+            printable(&any.api_version)
         ))
         .hint("use the runmig that wrote it, or end its containers with that one first"));
     }
-    match serde_json::from_str::<State>(rest) {
-        Err(e) => damaged(&format!("its content cannot be read: {e}")),
-        Ok(state) => Ok(match state.check() {
+    match (
+        serde_json::from_str(head),
+        serde_json::from_str::<State>(rest),
+    ) {
+        (Ok(header), Ok(state)) => Ok(match state.check() {
             Ok(()) => Look::Whole(Arc::new(Content { header, state })),
             Err(why) => Look::Damaged(why),
         }),
+        (Err(e), _) | (_, Err(e)) => damaged(&format!("its content cannot be read: {e}")),
     }
 }
 
@@ -429,12 +445,11 @@ pub(crate) fn ledger_of_body(body: &str) -> Vec<u8> {
     framed(&header, &format!("{body}\n"))
 }
 
-fn hash(header: &Header, rest: &str) -> String {
-    let unhashed = Header {
-        sha256: String::new(),
-        ..header.clone()
-    };
-    sha256(format!("{}\n{rest}", line(&unhashed)).as_bytes())
+/// Returns the hash of a ledger whose first line has this one.
+fn hash(head: &str, its: &str, rest: &str) -> String {
+    let field = |hash: &str| format!("\"sha256\":\"{hash}\"");
+    let unhashed = head.replacen(&field(its), &field(""), 1);
+    sha256(format!("{unhashed}\n{rest}").as_bytes())
 }
 
 fn line(header: &Header) -> String {
@@ -483,10 +498,11 @@ fn keep(dir: &Path) -> io::Result<()> {
 }
 
 fn framed(header: &Header, body: &str) -> Vec<u8> {
-    let header = Header {
-        sha256: hash(header, body),
+    let mut header = Header {
+        sha256: String::new(),
         ..header.clone()
     };
+    header.sha256 = hash(&line(&header), "", body);
     format!("{}\n{body}", line(&header)).into_bytes()
 }
 

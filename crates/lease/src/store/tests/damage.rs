@@ -143,8 +143,13 @@ fn refuses_other_version_and_repairs_none() {
         file::Look::Whole(content) => content,
         _ => panic!("the ledger is whole"),
     };
-    for version in ["runmig.dev/v2", "runmig.dev/v4"] {
-        fs::write(&file, content.as_version(version)).unwrap();
+    // A later version may have more in its first line.
+    for (version, more) in [
+        ("runmig.dev/v2", ""),
+        ("runmig.dev/v4", ""),
+        ("runmig.dev/v4", ",\"nodes\":[1]"),
+    ] {
+        fs::write(&file, content.as_version(version, more)).unwrap();
         let ledger = store.lock("t").unwrap();
         for refused in [
             store.list().map(drop),
