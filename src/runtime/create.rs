@@ -88,6 +88,12 @@ struct Prepared {
     cgroup: Cgroup,
 }
 
+/// A lease whose container runs without its limit.
+struct Unlimited<'a> {
+    held: &'a Held,
+    why: Error,
+}
+
 struct Slicing<'a> {
     front: &'a Front<'a>,
     asking: &'a Asking<'a>,
@@ -109,8 +115,12 @@ impl Slicing<'_> {
             let request = self.asking.request.as_ref();
             self.leases.count_refused(request, container, e);
         })?;
-        self.make(prepared)
-            .inspect_err(|e| self.count_failed(Outcome::Refused, Some(e)))
+        let ended = self
+            .make(prepared)
+            .inspect_err(|e| self.count_failed(Outcome::Refused, Some(e)))?;
+        // This process may end by the signal that ended the low-level runtime.
+        drop(self);
+        Ok(ended.propagate())
     }
 
     /// Returns what a create needs beside its slices.
@@ -136,11 +146,16 @@ impl Slicing<'_> {
         })
     }
 
-    /// Counts the create with its container, unless it is counted.
-    fn count_created(&self, leases: &[Held]) {
-        if let Some(create) = self.counted.take() {
-            let runtime = self.runtime_begun.get().map(|begun| begun.elapsed());
-            self.leases.count_created(&create, leases, runtime);
+    /// Counts the create with its container, unless it is counted. `ready` makes the leases *ready*, and takes the count along.
+    fn count_created(&self, leases: &[Held], ready: impl FnOnce()) {
+        let runtime = self.runtime_begun.get().map(|begun| begun.elapsed());
+        let create = self.counted.take();
+        if let Some(create) = &create {
+            self.leases.count_created(create, runtime);
+        }
+        ready();
+        if let Some(create) = &create {
+            self.leases.created(create, leases, runtime);
         }
     }
 
@@ -161,7 +176,7 @@ impl Slicing<'_> {
         self.asking.stays == Stays::While && leases.iter().any(ran)
     }
 
-    fn make(&self, prepared: Prepared) -> Result<i32> {
+    fn make(&self, prepared: Prepared) -> Result<spawn::Ended> {
         let stays = self.asking.stays;
         let Prepared {
             original,
@@ -190,16 +205,20 @@ impl Slicing<'_> {
             Ok(ended) if ended.succeeded() && stays == Stays::Until => {
                 // The container exists, even if runmig cannot record that. Without the record, the lease
                 // counts as alive by the container's init and cgroup.
-                for Held { lease, .. } in &leases {
-                    if let Err(e) = self.leases.ready(lease) {
-                        tracing::warn!(lease = lease.id.as_str(), "{}", e.line());
+                let ready = || {
+                    for Held { lease, .. } in &leases {
+                        if let Err(e) = self.leases.ready(lease) {
+                            tracing::warn!(lease = lease.id.as_str(), "{}", e.line());
+                        }
                     }
-                }
-                if let Some(e) = self.unlimited(&leases) {
+                };
+                if let Some(unlimited) = self.unlimited(&leases) {
+                    ready();
+                    let e = self.end_unlimited(unlimited);
                     self.count_failed(Outcome::Driver, Some(&e));
                     return Err(e.and(self.over(&leases).err()));
                 }
-                self.count_created(&leases);
+                self.count_created(&leases, ready);
                 ended
             }
             Ok(ended) => {
@@ -210,7 +229,7 @@ impl Slicing<'_> {
                     .then(|| self.limit_error(&leases))
                     .flatten();
                 match has_run {
-                    true => self.count_created(&leases),
+                    true => self.count_created(&leases, || ()),
                     false => self.count_failed(Outcome::Runtime, limit.as_ref()),
                 }
                 if let Some(e) = &limit {
@@ -228,9 +247,8 @@ impl Slicing<'_> {
             }
             Err(e) => return Err(e.and(self.over(&leases).err())),
         };
-        // This process may end by the signal that ended the low-level runtime.
         drop(operation);
-        Ok(ended.propagate())
+        Ok(ended)
     }
 
     /// Checks again that the container can reach its MPS daemon. The create may have waited for long.
@@ -246,17 +264,22 @@ impl Slicing<'_> {
         }
     }
 
-    /// Ends a container whose level promises a limit of the driver that it does not have, and returns the error.
+    /// Returns the lease whose level promises a limit of the driver that its container does not have, with the error.
     /// A limit that cannot be confirmed counts as missing.
-    fn unlimited(&self, leases: &[Held]) -> Option<Error> {
-        let missing = |held: &Held| {
-            let e = match self.leases.limit_state(held) {
+    fn unlimited<'l>(&self, leases: &'l [Held]) -> Option<Unlimited<'l>> {
+        let missing = |held: &'l Held| {
+            let why = match self.leases.limit_state(held) {
                 Ok(state) => state.missing()?,
                 Err(e) => e,
             };
-            Some(e.and(self.leases.end_unlimited(&held.lease).err()))
+            Some(Unlimited { held, why })
         };
         leases.iter().find_map(missing)
+    }
+
+    /// Ends the container, and returns the error.
+    fn end_unlimited(&self, Unlimited { held, why }: Unlimited<'_>) -> Error {
+        why.and(self.leases.end_unlimited(&held.lease).err())
     }
 
     /// Reports an error to the engine beside that of the low-level runtime.
@@ -352,14 +375,15 @@ impl Slicing<'_> {
         if is_early && leases.iter().any(awaits) {
             return Meanwhile::AskAgain;
         }
-        let unlimited = self.unlimited(leases);
-        if let Some(e) = &unlimited {
-            self.report(e);
+        match self.unlimited(leases) {
+            None => self.count_created(leases, || ()),
+            Some(unlimited) => {
+                let e = self.end_unlimited(unlimited);
+                self.report(&e);
+                self.count_failed(Outcome::Driver, Some(&e));
+            }
         }
-        match &unlimited {
-            None => self.count_created(leases),
-            Some(e) => self.count_failed(Outcome::Driver, Some(e)),
-        }
+        self.leases.write_counts();
         Meanwhile::Done
     }
 

@@ -35,12 +35,14 @@ impl<'a> LeaseContext<'a> {
     /// For callers that only look: without a ledger, they find an empty one.
     pub(crate) fn to_look(config: &'a Config, bundles: Box<dyn Bundles>) -> Result<Self> {
         let store = Store::to_look(&config.state_dir, config.lock_timeout)?;
-        LeaseContext::with(config, store, bundles)
+        let mut context = LeaseContext::with(config, store, bundles)?;
+        context.observer.count_nothing();
+        Ok(context)
     }
 
     fn with(config: &'a Config, store: Store, bundles: Box<dyn Bundles>) -> Result<Self> {
         let boot_id = process::boot_id(&config.driver.root)?;
-        let observer = Observer::new(&config.state_dir, &boot_id, config.events_file());
+        let observer = Observer::new(store.counter(), config.events_file());
         Ok(LeaseContext {
             config,
             store: store.at_boot(&boot_id),

@@ -1,33 +1,10 @@
-//! Counts of creates, releases and the driver's errors since the boot. They lie in one file of the state directory and
-//! outlive every process.
+//! Counts of creates, releases and the driver's errors since the boot. They lie in the ledger, and outlive every process.
 //!
-//! A process adds what it has counted under a lock of the file's own, and replaces the file. It gives up if another
-//! process keeps the lock for a second: then its own counts are lost, and nothing else. The file is of one boot, since
-//! neither instances nor leases survive one.
+//! A process keeps what it counts until its next change of the ledger, which takes the counts along.
 
-use crate::effect;
-use crate::error::{Context, Error, Result};
-use crate::files::{self, Links};
-use crate::model::BootId;
-use crate::store::{Lock, Resource};
-use crate::trust;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fs::OpenOptions;
-use std::io::{self, ErrorKind};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
 use std::time::Duration;
-
-const FILE: &str = "counters.json";
-const DRAFT: &str = ".new-counters.json";
-const DAMAGED: &str = "counters.json.damaged";
-const LOCK: &str = "counters.lock";
-const VERSION: u32 = 1;
-/// The longest file that is read, in bytes. One with every counter has some 20,000.
-const MAX_SIZE: u64 = 256 << 10;
-/// The longest time for which one process may keep the lock from the others.
-const LONGEST_HOLD: Duration = Duration::from_secs(1);
 
 /// The upper bounds of the classes of times, in milliseconds.
 pub const BOUNDS_MS: [u64; 14] = [
@@ -53,57 +30,8 @@ pub struct Distribution {
     pub sum: Duration,
 }
 
-#[derive(Serialize, Deserialize)]
-struct CountersFile {
-    version: u32,
-    boot: String,
-    #[serde(flatten)]
-    counts: Counts,
-}
-
 impl Counts {
-    /// Reads the counts of a boot. Returns none if nothing was counted yet. It changes nothing and takes no lock.
-    ///
-    /// # Errors
-    /// The file cannot be read, is damaged, or of another version.
-    pub fn read(state_dir: &Path, boot: &BootId) -> Result<Option<Counts>> {
-        let path = state_dir.join(FILE);
-        let what = || format!("read {}", path.display());
-        load(&path, boot).context(what)?.context(what)
-    }
-
-    /// Adds these to the counts of a boot. A damaged file is moved aside, and counting begins anew.
-    ///
-    /// # Errors
-    /// The state directory cannot be written to, or another process keeps the lock.
-    pub(crate) fn add_to(&self, state_dir: &Path, boot: &BootId) -> Result<()> {
-        let path = state_dir.join(FILE);
-        let _lock = Lock::take(&state_dir.join(LOCK), LONGEST_HOLD, "counts")?;
-        let found = load(&path, boot).context(|| format!("read {}", path.display()))?;
-        let mut all = match found {
-            Ok(counts) => counts.unwrap_or_default(),
-            Err(why) => {
-                let aside = state_dir.join(DAMAGED);
-                let (from, to) = (path.display(), aside.display());
-                effect::rename(&path, &aside).context(|| format!("move {from} aside"))?;
-                let why = why.line();
-                tracing::warn!("{from} is moved to {to}, and counting begins anew: {why}");
-                Counts::default()
-            }
-        };
-        all.add(self);
-        let file = CountersFile {
-            version: VERSION,
-            boot: boot.as_str().to_owned(),
-            counts: all,
-        };
-        let written = serde_json::to_vec(&file).map_err(io::Error::other);
-        let draft = state_dir.join(DRAFT);
-        let written = written.and_then(|bytes| write(&draft, &bytes));
-        files::put(&draft, &path, written).context(|| format!("write {}", path.display()))
-    }
-
-    fn add(&mut self, more: &Counts) {
+    pub(crate) fn add(&mut self, more: &Counts) {
         for (key, n) in &more.counts {
             let all = self.counts.entry(key.clone()).or_default();
             *all = all.saturating_add(*n);
@@ -119,13 +47,14 @@ impl Counts {
     }
 
     /// Returns whether nothing is counted.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         *self == Counts::default()
     }
 
     /// Adds one.
     pub(crate) fn count(&mut self, counter: Counter) {
-        *self.counts.entry(counter.key()).or_default() += 1;
+        let n = self.counts.entry(counter.key()).or_default();
+        *n = n.saturating_add(1);
     }
 
     /// Adds a time to a distribution.
@@ -133,8 +62,9 @@ impl Counts {
         let all = self.times.entry(times.key()).or_default();
         let is_in = |bound: &u64| time <= Duration::from_millis(*bound);
         let class = BOUNDS_MS.iter().position(is_in);
-        all.classes[class.unwrap_or(BOUNDS_MS.len())] += 1;
-        all.sum += time;
+        let n = &mut all.classes[class.unwrap_or(BOUNDS_MS.len())];
+        *n = n.saturating_add(1);
+        all.sum = all.sum.saturating_add(time);
     }
 
     /// Returns a number.
@@ -153,37 +83,7 @@ impl Counts {
     }
 }
 
-/// Returns the counts of a boot: none without a file, or if it is of an earlier boot. The inner error says why the file is
-/// damaged.
-fn load(path: &Path, boot: &BootId) -> io::Result<Result<Option<Counts>>> {
-    let opened = match files::open(path, Links::Refuse) {
-        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Ok(None)),
-        opened => opened?,
-    };
-    if let Err(e) = trust::check_metadata(&opened.meta) {
-        return Ok(Err(e));
-    }
-    let file = match opened.read(MAX_SIZE) {
-        Ok(bytes) => serde_json::from_slice::<CountersFile>(&bytes).ok(),
-        Err(e) if e.kind() == ErrorKind::FileTooLarge => None,
-        Err(e) => return Err(e),
-    };
-    Ok(match file.filter(|file| file.version == VERSION) {
-        Some(file) => Ok((file.boot == boot.as_str()).then_some(file.counts)),
-        None => Err(Error::new("it is damaged, or of another version")
-            .hint("run migctl gc, which moves it aside")),
-    })
-}
-
-fn write(draft: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true).mode(0o600);
-    options.custom_flags(libc::O_NOFOLLOW);
-    let mut out = effect::open(&options, draft)?;
-    effect::write_all(&mut out, bytes)
-}
-
-/// A number in the file.
+/// A number in the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counter {
     /// Creates that ended.
@@ -198,7 +98,7 @@ pub enum Counter {
     DriverErrors(DriverFailure),
 }
 
-/// A distribution of times in the file.
+/// A distribution of times in the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Times {
     /// Creates that ended with a container.
@@ -219,7 +119,7 @@ pub enum DriverFailure {
 }
 
 const DRIVER_ERRORS: &str = "driver_errors/";
-/// NVML's codes lie below this one. Others count as its code for an unknown error, so that the file has a limit.
+/// NVML's codes lie below this one. Others count as its code for an unknown error, so that there is a limit.
 const CODES: u32 = 40;
 const UNKNOWN_CODE: u32 = 999;
 
@@ -377,142 +277,39 @@ label! {
     }
 }
 
-impl ResourceKind {
-    /// Returns the kind of a resource.
-    pub fn of(resource: &Resource) -> ResourceKind {
-        match resource {
-            Resource::Mig(_) => ResourceKind::Mig,
-            Resource::Gpu(_) => ResourceKind::Gpu,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
-    use std::os::unix::fs::PermissionsExt;
-    use std::path::PathBuf;
-    use tempfile::TempDir;
 
     const RELEASES: Counter = Counter::Releases(LeaseKind::Slice, Actor::Hook);
 
-    fn home() -> (TempDir, PathBuf, BootId) {
-        let dir = tempfile::tempdir().unwrap();
-        let file = dir.path().join(FILE);
-        (dir, file, "5b3c1f62-6a35-4c0e-9f3c-0f6f1a2b3c4d".into())
-    }
-
-    fn count(dir: &TempDir, boot: &BootId) -> Result<()> {
-        let mut one = Counts::default();
-        one.count(RELEASES);
-        one.add_to(dir.path(), boot)
-    }
-
-    fn counted(dir: &TempDir, boot: &BootId) -> u64 {
-        let counts = Counts::read(dir.path(), boot).unwrap();
-        counts.map_or(0, |counts| counts.get(RELEASES))
-    }
-
-    #[test]
-    fn counts_each_of_many_at_once() {
-        let (dir, _, boot) = home();
-        std::thread::scope(|scope| {
-            for _ in 0..8 {
-                scope.spawn(|| (0..50).for_each(|_| count(&dir, &boot).unwrap()));
-            }
-        });
-        assert_eq!(counted(&dir, &boot), 400);
-        // Beside the file lies its lock, and nothing unfinished.
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
-    }
-
-    #[test]
-    fn gives_up_on_stopped_holder() {
-        let (dir, _, boot) = home();
-        count(&dir, &boot).unwrap();
-        let lock = Lock::take(&dir.path().join(LOCK), LONGEST_HOLD, "stops").unwrap();
-        let begun = std::time::Instant::now();
-        let line = count(&dir, &boot).unwrap_err().line();
-        assert!(line.contains("(stops)"), "{line}");
-        assert!(begun.elapsed() < 5 * LONGEST_HOLD);
-        drop(lock);
-        assert_eq!(counted(&dir, &boot), 1);
-    }
-
     #[test]
     fn time_belongs_to_first_bound_above() {
-        let (dir, _, boot) = home();
         let times = Times::Release(LeaseKind::Share);
         let mut counts = Counts::default();
         for micros in [0, 5_000, 5_001, 7_000, 301_000_000] {
             counts.observe(times, Duration::from_micros(micros));
         }
-        counts.add_to(dir.path(), &boot).unwrap();
-        let read = Counts::read(dir.path(), &boot).unwrap().unwrap();
-        let read = read.times(times).unwrap();
+        let read = counts.times(times).unwrap();
         assert_eq!(read.classes[..3], [2, 2, 0]);
         assert_eq!(read.classes[BOUNDS_MS.len()], 1);
         assert_eq!(read.sum, Duration::from_micros(301_017_001));
     }
 
     #[test]
-    fn damaged_file_moves_aside() {
-        type Damage = fn(&str) -> String;
-        let damages: [Damage; 6] = [
-            |_| String::new(),
-            |text| text[..text.len() / 2].to_owned(),
-            |text| text.replace("\"version\":1", "\"version\":2"),
-            // A right head with a wrong body.
-            |text| {
-                text.replace(
-                    "\"times\":{}",
-                    "\"times\":{\"release/slice\":{\"classes\":[1]}}",
-                )
-            },
-            |text| text.replace("\"counts\":{", "\"counts\":{\"releases/slice/gc\":-1,"),
-            |text| text.replace('}', &"}".repeat(1 << 20)),
-        ];
-        for (n, damage) in damages.iter().enumerate() {
-            let (dir, file, boot) = home();
-            count(&dir, &boot).unwrap();
-            let damaged = damage(&fs::read_to_string(&file).unwrap());
-            fs::write(&file, &damaged).unwrap();
-            let line = Counts::read(dir.path(), &boot).unwrap_err().line();
-            assert!(
-                line.contains("it is damaged, or of another version; hint:"),
-                "{n}: {line}"
-            );
-            count(&dir, &boot).unwrap();
-            assert_eq!(counted(&dir, &boot), 1, "{n}");
-            assert_eq!(
-                fs::read_to_string(dir.path().join(DAMAGED)).unwrap(),
-                damaged
-            );
-        }
-    }
-
-    #[test]
-    fn file_of_others_moves_aside() {
-        let (dir, file, boot) = home();
-        count(&dir, &boot).unwrap();
-        fs::set_permissions(&file, PermissionsExt::from_mode(0o666)).unwrap();
-        let line = Counts::read(dir.path(), &boot).unwrap_err().line();
-        assert!(
-            line.contains("users other than root can write to it"),
-            "{line}"
-        );
-        count(&dir, &boot).unwrap();
-        assert_eq!(counted(&dir, &boot), 1);
-    }
-
-    #[test]
-    fn boot_begins_anew() {
-        let (dir, _, boot) = home();
-        count(&dir, &boot).unwrap();
-        let next = "00000000-0000-4000-8000-000000000001".into();
-        assert_eq!(counted(&dir, &next), 0);
-        count(&dir, &next).unwrap();
-        assert_eq!((counted(&dir, &next), counted(&dir, &boot)), (1, 0));
+    fn largest_count_stays() {
+        let mut all = Counts::default();
+        all.counts.insert(RELEASES.key(), u64::MAX);
+        let times = Distribution {
+            classes: [u64::MAX; BOUNDS_MS.len() + 1],
+            sum: Duration::MAX,
+        };
+        let release = Times::Release(LeaseKind::Slice);
+        all.times.insert(release.key(), times.clone());
+        all.count(RELEASES);
+        all.observe(release, Duration::from_secs(1));
+        all.add(&all.clone());
+        assert_eq!(all.get(RELEASES), u64::MAX);
+        assert_eq!(all.times(release), Some(&times));
     }
 }

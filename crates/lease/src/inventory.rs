@@ -23,6 +23,7 @@ use super::context::LeaseContext;
 use super::draft::{footprint, slot_of};
 use super::idle;
 use crate::config::Config;
+use crate::counters::Counts;
 use crate::error::{Error, Result};
 use crate::gpu::Queries;
 use crate::model::{Gpu, GpuInstance, GpuUuid, InstanceId, MigMode, Placement, Snapshot};
@@ -38,6 +39,8 @@ pub struct Inventory {
     pub leases: Vec<Held>,
     /// Instances of this boot without a lease.
     pub unleased: Vec<Instance>,
+    /// The counters of this boot.
+    pub counters: Counts,
     /// Queued requests, in their order.
     pub waiting: Vec<Waiting>,
     /// Idle slices, by instance, that cannot be handed out: the next create destroys them before it looks for
@@ -114,6 +117,7 @@ impl Inventory {
 
     fn add_ledger(&mut self, context: &LeaseContext<'_>) -> Result<()> {
         let listing = context.store.list()?;
+        self.counters = listing.counters;
         for entry in listing.entries {
             match entry {
                 Entry::Held(held) => self.leases.push(held),
@@ -171,6 +175,7 @@ impl Inventory {
             snapshot,
             leases: self.leases.clone(),
             unleased: self.unleased.clone(),
+            counters: Counts::default(),
             waiting: self.waiting.clone(),
             over: self.over.clone(),
             before: self.before.clone(),

@@ -74,9 +74,13 @@ impl<'a> LeaseManager<'a> {
         allocate::acquire(&self.0, holder, request, cgroup)
     }
 
-    /// Counts and records a create that ended with a container on these leases. `runtime`: the time of its low-level
-    /// runtime.
-    pub fn count_created(&self, create: &Create, leases: &[Held], runtime: Option<Duration>) {
+    /// Counts a create that ends with a container. `runtime`: the time of its low-level runtime.
+    pub fn count_created(&self, create: &Create, runtime: Option<Duration>) {
+        self.0.observer.count_created(create, runtime);
+    }
+
+    /// Records a create that ended with a container on these leases.
+    pub fn created(&self, create: &Create, leases: &[Held], runtime: Option<Duration>) {
         let now = |held: &Held| {
             // Without a record, the container has ended already, or the read failed.
             let now = self.0.store.held_now(held).ok().flatten();
@@ -84,6 +88,11 @@ impl<'a> LeaseManager<'a> {
         };
         let leases: Vec<Held> = leases.iter().map(now).collect();
         self.0.observer.created(create, &leases, runtime);
+    }
+
+    /// Writes the counts that no change of the ledger took along, for a caller that goes on for long.
+    pub fn write_counts(&self) {
+        self.0.store.write_counts();
     }
 
     /// Counts and records a create that failed after `acquire`. `error`: none where the low-level runtime told it.

@@ -23,7 +23,8 @@ pub fn exposition(facts: &Facts, policy: &Policy) -> Families {
     let entries = facts.inventory.entries();
     let unread = u8::from(facts.inventory.unread.is_some());
     all.add(&table::RECORDS_UNREADABLE, &[], f64::from(unread));
-    if let Ok(Some(counts)) = &facts.counts {
+    let counts = &facts.inventory.counters;
+    if !counts.is_empty() {
         counters::add(all, counts);
     }
     gpus::add(all, facts);

@@ -2,8 +2,7 @@
 
 use crate::cli::driver::{self, Driver};
 use runmig_lease::config::Config;
-use runmig_lease::counters::Counts;
-use runmig_lease::error::{Error, Result, printable};
+use runmig_lease::error::{Error, printable};
 use runmig_lease::gpu::Queries;
 use runmig_lease::model::{Gpu, GpuUuid, MigMode, Profile};
 use runmig_lease::placement::GpuUse;
@@ -17,8 +16,6 @@ pub struct Facts {
     /// When the look began.
     pub begun: Instant,
     pub inventory: Inventory,
-    /// The counters of this boot. None without any count.
-    pub counts: Result<Option<Counts>>,
     /// The driver's answers. None if nobody asked it.
     pub driver: Option<Answers>,
 }
@@ -46,29 +43,23 @@ pub struct OfGpu {
 }
 
 impl Facts {
-    /// Reads the ledger, the counters and the driver. Without a time for the driver it opens no library.
+    /// Reads the ledger and the driver. Without a time for the driver it opens no library.
     pub fn now(config: &Config, driver_limit: Option<Duration>) -> Facts {
         let begun = Instant::now();
         let (inventory, driver) = match driver_limit {
             Some(limit) => ask(config, limit),
             None => (Inventory::of_ledger(config), None),
         };
-        let boot = runmig_lease::process::boot_id(&config.driver.root);
         Facts {
             begun,
             inventory,
-            counts: boot.and_then(|boot| Counts::read(&config.state_dir, &boot)),
             driver,
         }
     }
 
     /// Returns everything that could not be read, a line each.
     pub fn complaints(&self) -> Vec<String> {
-        let unread = self
-            .inventory
-            .unread
-            .iter()
-            .chain(self.counts.as_ref().err());
+        let unread = self.inventory.unread.iter();
         let failures = self.driver.iter().flat_map(|driver| &driver.failures);
         let failures = failures.map(|failure| printable(failure));
         unread.map(Error::line).chain(failures).collect()

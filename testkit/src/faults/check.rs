@@ -235,7 +235,9 @@ pub fn claims(lease: &Value, instance: &Instance) -> bool {
 
 /// Returns the leases and instances on record, as `lease ID` and `instance ID`; of a damaged ledger why it is.
 pub fn records(state: &Path) -> Vec<String> {
-    let Listing { entries, earlier } = match listing(state) {
+    let Listing {
+        entries, earlier, ..
+    } = match listing(state) {
         Ok(listing) => listing,
         Err(why) => return vec![why],
     };

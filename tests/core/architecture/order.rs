@@ -31,10 +31,10 @@ pub const ORDERS: &[(&str, &[&[&str]])] = &[
             &["bundles"],
             // values in, values out: the parts know neither the configuration nor each other
             &["driver_files", "layout", "limit", "observer"],
-            &["events", "counters"],
+            &["events"],
             &["view"],
             &["placement", "store", "gpu", "config", "mps", "cdi"],
-            &["policy"],
+            &["policy", "counters"],
             &[
                 "request", "process", "trust", "finding", "framed", "programs",
             ],

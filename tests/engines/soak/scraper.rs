@@ -2,7 +2,8 @@
 //! without stand side by side.
 
 use crate::soak::churn::{Actor, Soak};
-use runmig_lease::counters::{Counter, Counts, ResourceKind};
+use runmig_lease::counters::{Counter, ResourceKind};
+use runmig_lease::store::Store;
 use std::time::Instant;
 use testkit::prelude::*;
 
@@ -67,9 +68,12 @@ impl Actor for Scraper<'_> {
 
 fn retries(soak: &Soak) -> u64 {
     let boot = runmig_lease::process::boot_id(&soak.setup.machine.dir()).unwrap();
-    let counts = Counts::read(&soak.setup.path("state"), &boot).unwrap();
+    let store = Store::existing(&soak.setup.path("state"), Duration::from_secs(10)).unwrap();
+    let listing = store
+        .map(|store| store.at_boot(&boot).list().unwrap())
+        .unwrap_or_default();
     let all = ResourceKind::ALL
         .iter()
         .map(|kind| Counter::DestroyRetries(*kind));
-    counts.map_or(0, |counts| all.map(|counter| counts.get(counter)).sum())
+    all.map(|counter| listing.counters.get(counter)).sum()
 }

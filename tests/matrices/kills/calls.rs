@@ -38,9 +38,6 @@ fn reason(call: &str) -> Option<&'static str> {
     Some(match name {
         _ if is(&["/live/machine/"]) => "the simulated driver, which stands for the kernel's",
         _ if is(&["/live/root/"]) => "the low-level runtime, whose part the test plays",
-        _ if is(&["/state/counters.", "/.new-counters-"]) => {
-            "the counters, which are mapped and of which nothing depends"
-        }
         "openat" if !is(&["O_WRONLY", "O_RDWR", "O_CREAT", "O_TRUNC"]) => "opens for reading",
         "openat" | "write" if is(&["/dev/null"]) => "the null device",
         "flock" if is(&["LOCK_SH", "LOCK_UN"]) => "a look whether a lock is held",

@@ -640,11 +640,12 @@ pub fn create(w: &World, id: &str, init: i32) -> Result<()> {
     if let Err(e) = made {
         return Err(e.and(over(&leases, &bundle, all).err()));
     }
+    leases.count_created(&acquired.create, None);
     for held in all {
         // The container exists, even if runmig cannot record that.
         let _ = leases.ready(&held.lease);
     }
-    leases.count_created(&acquired.create, all, None);
+    leases.created(&acquired.create, all, None);
     Ok(())
 }
 

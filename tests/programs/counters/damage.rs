@@ -1,78 +1,115 @@
-//! Counting never fails a create.
+//! Counting changes no outcome. Where the ledger takes no counts, they are lost.
 
-use crate::counters::{creates, file};
+use crate::counters::creates;
 use runmig_lease::counters::{LeaseKind, Outcome};
+use std::fs;
 use testkit::faults::World;
 use testkit::said;
 
-/// Failure: the counters are damaged, or of a newer version
-#[test]
-fn create_moves_damaged_counters_aside() {
-    let world = World::small();
-    world.create("one");
-    std::fs::write(file(&world), "no counters").unwrap();
-    world.create("two");
-    assert_eq!(creates(&world, LeaseKind::Slice), [(Outcome::Created, 1)]);
-    let log = std::fs::read_to_string(world.state().join("runmig.log")).unwrap();
-    assert!(log.contains("counting begins anew"), "{log}");
+fn complaints(world: &World) -> usize {
+    let log = fs::read_to_string(world.state().join("runmig.log")).unwrap_or_default();
+    log.matches("nothing is counted").count()
 }
 
-/// Failure: the counters cannot be opened
-#[test]
-fn create_without_counters_succeeds() {
-    let world = World::small();
-    // In the way: nothing can be made or moved there.
-    std::fs::create_dir_all(world.state()).unwrap();
-    std::fs::set_permissions(
-        world.state(),
-        std::os::unix::fs::PermissionsExt::from_mode(0o700),
-    )
-    .unwrap();
-    std::fs::create_dir(file(&world)).unwrap();
-    world.create("one");
-    let log = std::fs::read_to_string(world.state().join("runmig.log")).unwrap();
-    assert_eq!(log.matches("nothing is counted").count(), 1, "{log}");
-    said(&mut world.runmig(&["delete", "--force", "one"])).ok();
-    std::fs::remove_dir(file(&world)).unwrap();
-    world.as_if_nothing_had_been().unwrap();
+fn refused(world: &World, slice: &str) -> String {
+    world.bundle_asking("refused", slice);
+    said(&mut world.create_command("refused")).refused()
 }
 
-/// Failure: the counters have a whole beginning and a damaged end
+/// Failure: the ledger is damaged, or of a newer version, when a create is counted
 #[test]
-fn metrics_survive_damaged_body() {
-    let world = World::small();
-    world.create("one");
-    let whole = std::fs::read_to_string(file(&world)).unwrap();
-    let most = u64::MAX;
-    let counts = |body: &str| {
-        let (head, _) = whole.split_once("\"counts\"").unwrap();
-        format!("{head}{body}}}")
-    };
-    let damaged = [
-        whole[..whole.len() / 2].to_owned(),
-        whole.replace("\"counts\":{", "\"counts\":["),
-        counts(&format!(
-            "\"counts\":{{\"creates/slice/container/created\":{most},\"driver_errors/\\u0000\":{most}}},\"times\":{{}},\"lastCollection\":{most}"
-        )),
-        counts(&format!(
-            "\"counts\":{{}},\"times\":{{\"create/slice/all\":{{\"classes\":[{most},{most}],\"sum\":{{\"secs\":{most},\"nanos\":4294967295}}}}}},\"lastCollection\":0"
-        )),
-        counts(&format!(
-            "\"counts\":{{}},\"times\":{{\"release/slice\":{{\"classes\":[{}],\"sum\":{{\"secs\":{most},\"nanos\":0}}}}}},\"lastCollection\":0",
-            vec![most.to_string(); 15].join(",")
-        )),
-    ];
-    for text in damaged {
-        std::fs::write(file(&world), &text).unwrap();
-        let metrics = said(&mut world.migctl(&["metrics", "--no-driver"]));
-        assert!(
-            matches!(metrics.status.code(), Some(0 | 1)),
-            "{text}: {metrics:?}"
-        );
-        assert!(!metrics.stderr.contains("panicked"), "{metrics:?}");
-        assert!(metrics.stdout.contains("runmig_lease_info"), "{metrics:?}");
-        world.create("two");
-        said(&mut world.runmig(&["delete", "--force", "two"])).ok();
+fn refusal_by_ledger_is_not_counted() {
+    for (from, to, why) in [
+        ("\"sha256\":\"", "\"sha256\":\"0", "is damaged"),
+        ("runmig.dev/v", "runmig.dev/v9", "its hash is wrong"),
+        ("{", "", "its first line cannot be read"),
+    ] {
+        let world = World::small();
+        world.create("before");
+        let file = world.state().join("ledger.json");
+        let text = fs::read_to_string(&file).unwrap();
+        let damaged = text.replacen(from, to, 1);
+        assert_ne!(damaged, text);
+        fs::write(&file, &damaged).unwrap();
+        let line = refused(&world, "1g.6gb");
+        assert!(line.contains(why), "{line}");
+        assert_eq!(complaints(&world), 1);
+        assert_eq!(fs::read_to_string(&file).unwrap(), damaged);
     }
-    said(&mut world.runmig(&["delete", "--force", "one"])).ok();
+}
+
+/// Failure: another process keeps the ledger's lock from counts
+#[test]
+fn held_lock_changes_no_refusal() {
+    let world = World::small();
+    world.create("before");
+    // It leaves nothing pending beside the count.
+    let free = refused(&world, "9g.90gb");
+    let counted = [(Outcome::Created, 1), (Outcome::Unsatisfiable, 1)];
+    assert_eq!(creates(&world, LeaseKind::Slice), counted);
+    let ledger = fs::File::open(world.state().join("ledger.lock")).unwrap();
+    ledger.lock().unwrap();
+    assert_eq!(refused(&world, "9g.90gb"), free);
+    drop(ledger);
+    assert_eq!(complaints(&world), 1);
+    assert_eq!(creates(&world, LeaseKind::Slice), counted);
+}
+
+/// Failure: a repair of the ledger meets counters
+#[test]
+fn repair_keeps_counters_of_its_generation() {
+    let world = World::small();
+    world.create("one");
+    said(&mut world.migctl(&["gc"])).ok();
+    world.create("two");
+    let file = world.state().join("ledger.json");
+    fs::write(&file, "no ledger").unwrap();
+    said(&mut world.migctl(&["gc", "--repair"])).ok();
+    // The last change made the second one ready.
+    assert_eq!(creates(&world, LeaseKind::Slice), [(Outcome::Created, 1)]);
+    fs::write(&file, "no ledger").unwrap();
+    fs::write(world.state().join("ledger.json.1"), "no ledger").unwrap();
+    said(&mut world.migctl(&["gc", "--repair"])).ok();
+    assert_eq!(creates(&world, LeaseKind::Slice), []);
+    world.create("three");
+    assert_eq!(creates(&world, LeaseKind::Slice), [(Outcome::Created, 1)]);
+}
+
+/// Each change is a durable write. Counts of a life travel with its changes, a refusal has one of its own, and a look none.
+#[test]
+fn counts_travel_with_changes() {
+    let world = World::small();
+    let generation = || {
+        let text = fs::read_to_string(world.state().join("ledger.lock")).unwrap_or_default();
+        text.trim().parse::<u64>().unwrap_or_default()
+    };
+    let changes = |act: &dyn Fn()| {
+        let before = generation();
+        act();
+        generation() - before
+    };
+    assert_eq!(changes(&|| drop(world.create("one"))), 5);
+    world.delete("one");
+    assert_eq!(changes(&|| drop(refused(&world, "9g.90gb"))), 1);
+    for verb in [
+        &["list"][..],
+        &["metrics"],
+        &["explain", "1g.6gb"],
+        &["gpus"],
+    ] {
+        world.fault(
+            "nvmlDeviceGetMemoryInfo",
+            1,
+            None,
+            nvml_sim::fault::Outcome::Return(999),
+        );
+        assert_eq!(
+            changes(&|| drop(said(&mut world.migctl(verb)))),
+            0,
+            "{verb:?}"
+        );
+        world.no_faults();
+    }
+    let all = [(Outcome::Created, 1), (Outcome::Unsatisfiable, 1)];
+    assert_eq!(creates(&world, LeaseKind::Slice), all);
 }

@@ -6,24 +6,20 @@ mod releases;
 mod storm;
 
 use runmig_lease::counters::{Actor, Counter, Counts, HolderKind, LeaseKind, Outcome};
-use runmig_lease::model::BootId;
-use std::path::PathBuf;
+use runmig_lease::store::Store;
+use std::time::Duration;
 use testkit::faults::World;
 
-fn boot(world: &World) -> BootId {
-    runmig_lease::process::boot_id(&world.machine()).unwrap()
-}
-
-fn file(world: &World) -> PathBuf {
-    world.state().join("counters.json")
-}
-
-fn counts(world: &World) -> Option<Counts> {
-    Counts::read(&world.state(), &boot(world)).unwrap()
+fn counts(world: &World) -> Counts {
+    let boot = runmig_lease::process::boot_id(&world.machine()).unwrap();
+    let store = Store::existing(&world.state(), Duration::from_secs(10)).unwrap();
+    store.map_or_else(Counts::default, |store| {
+        store.at_boot(&boot).list().unwrap().counters
+    })
 }
 
 fn get(world: &World, counter: Counter) -> u64 {
-    counts(world).map_or(0, |counts| counts.get(counter))
+    counts(world).get(counter)
 }
 
 /// The creates of containers, by their ends.
@@ -31,7 +27,7 @@ pub fn creates(world: &World, kind: LeaseKind) -> Vec<(Outcome, u64)> {
     let counts = counts(world);
     let of = |outcome: &Outcome| {
         let counter = Counter::Creates(kind, HolderKind::Container, *outcome);
-        let n = counts.as_ref().map_or(0, |counts| counts.get(counter));
+        let n = counts.get(counter);
         (n != 0).then_some((*outcome, n))
     };
     Outcome::ALL.iter().filter_map(of).collect()

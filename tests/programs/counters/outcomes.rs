@@ -1,6 +1,6 @@
 //! Every end of a create has its counter.
 
-use crate::counters::{counts, creates, file};
+use crate::counters::{counts, creates};
 use runmig_lease::counters::{BOUNDS_MS, LeaseKind, Outcome, Part, Times};
 use testkit::faults::World;
 use testkit::said;
@@ -15,7 +15,7 @@ fn container_without_request_is_not_counted() {
     let world = World::small();
     world.bundle_saying("plain", &[]);
     world.create("plain");
-    assert!(!file(&world).exists());
+    assert!(!world.state().join("ledger.json").exists());
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn times_have_all_parts() {
     let world = World::small();
     world.takes("nvmlDeviceCreateGpuInstanceWithPlacement", 300);
     world.create("one");
-    let counts = counts(&world).unwrap();
+    let counts = counts(&world);
     let of = |part| counts.times(Times::Create(LeaseKind::Slice, part)).unwrap();
     for part in Part::ALL {
         assert_eq!(of(*part).classes.iter().sum::<u64>(), 1, "{part:?}");

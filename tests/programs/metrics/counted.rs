@@ -58,18 +58,18 @@ fn releases_and_collections_are_counted() {
     assert_eq!(now.of("runmig_collection_last_timestamp_seconds").len(), 1);
 }
 
+/// Counters and leases are of one moment, so a damaged ledger has neither.
 #[test]
-fn damaged_counters_are_told() {
+fn damaged_ledger_has_no_counters() {
     let Some(setup) = setup() else { return };
     create(&setup, "job", "alone", &[("runmig.dev/slice", "2g.20gb")]);
-    let file = setup.state().join("counters.json");
-    // A right head with a damaged body.
+    let file = setup.state().join("ledger.json");
     let text = std::fs::read_to_string(&file).unwrap();
     std::fs::write(&file, text.replace("\"classes\":[", "\"classes\":[1,")).unwrap();
     let said = setup.migctl(&["metrics"]).exits(1);
-    let hint = "counters.json: it is damaged, or of another version; hint: run migctl gc";
-    assert!(said.stderr.contains(hint), "{}", said.stderr);
+    let why = "its hash is wrong; hint: as root, migctl gc --repair";
+    assert!(said.stderr.contains(why), "{}", said.stderr);
     let now = Exposition::read(&accepted(said).stdout);
-    assert_eq!(now.of("runmig_lease_info").len(), 1);
+    assert_eq!(now.value("runmig_records_unreadable", &[]), 1.0);
     assert!(now.of("runmig_creates_total").is_empty());
 }

@@ -36,6 +36,7 @@ pub(crate) fn attach(
     match &attached {
         Ok((held, true)) => {
             context.observer.placed(held, EventType::Shared);
+            context.observer.count_created(&create, None);
             context
                 .observer
                 .created(&create, std::slice::from_ref(held), None);

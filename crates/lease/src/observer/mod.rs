@@ -13,37 +13,34 @@ use crate::counters::{
 use crate::error::{Error, printable};
 use crate::events::{Event, EventSeconds, EventType, Writer};
 use crate::gpu::{Listener, Reason};
-use crate::model::BootId;
 use crate::store::{Entry, Held, Holder, Instance, Lease};
 use crate::view::LeaseView;
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The observer of one process's operations.
 pub(crate) struct Observer {
-    state_dir: PathBuf,
-    boot: BootId,
     events: Option<Writer>,
     actor: Cell<Actor>,
     driver_time: Cell<Duration>,
-    /// The counts that are not in the file yet.
-    counts: RefCell<Counts>,
-    /// Whether the file took no counts. Another try would only wait again.
-    has_failed: Cell<bool>,
+    counts: Arc<Mutex<Counts>>,
 }
 
 impl Observer {
-    pub(crate) fn new(state_dir: &Path, boot: &BootId, events: Option<PathBuf>) -> Observer {
+    pub(crate) fn new(counts: Arc<Mutex<Counts>>, events: Option<PathBuf>) -> Observer {
         Observer {
-            state_dir: state_dir.to_owned(),
-            boot: boot.clone(),
             events: events.map(Writer::new),
             actor: Cell::new(Actor::Create),
             driver_time: Cell::new(Duration::ZERO),
-            counts: RefCell::default(),
-            has_failed: Cell::new(false),
+            counts,
         }
+    }
+
+    /// Hears of operations that only look, and change no ledger.
+    pub(crate) fn count_nothing(&mut self) {
+        self.counts = Arc::default();
     }
 
     /// Sets the actor of the releases from here on.
@@ -85,26 +82,24 @@ impl Observer {
         }
     }
 
-    /// Hears of a create that ended with a container on these leases, and of the time of its low-level runtime.
-    pub(crate) fn created(&self, create: &Create, leases: &[Held], runtime: Option<Duration>) {
+    /// Counts a create that ends with a container, and the time of its low-level runtime. The change that makes its leases
+    /// *ready* takes the count along.
+    pub(crate) fn count_created(&self, create: &Create, runtime: Option<Duration>) {
         let outcome = create.made();
-        let parts = [
-            (Part::Total, Some(create.begun.elapsed())),
-            (Part::Wait, Some(create.wait)),
-            (Part::Driver, Some(self.driver_time_of(create))),
-            (Part::Runtime, runtime),
-        ];
         self.count(Counter::Creates(create.kind, create.holder_kind(), outcome));
-        for (part, time) in parts {
+        for (part, time) in Part::ALL.iter().zip(self.times_of(create, runtime)) {
             if let Some(time) = time {
-                self.observe(Times::Create(create.kind, part), time);
+                self.observe(Times::Create(create.kind, *part), time);
             }
         }
-        self.flush();
-        let seconds = seconds(parts.map(|(_, time)| time));
+    }
+
+    /// Hears of a create that ended with a container on these leases.
+    pub(crate) fn created(&self, create: &Create, leases: &[Held], runtime: Option<Duration>) {
+        let seconds = seconds(self.times_of(create, runtime));
         for held in leases {
             self.write(Event {
-                verdict: Some(outcome.word().to_owned()),
+                verdict: Some(create.made().word().to_owned()),
                 seconds: Some(seconds),
                 ..of_held(EventType::Ready, held)
             });
@@ -119,23 +114,19 @@ impl Observer {
     /// Hears of a create that ended in another way. `error`: none where another program told it.
     pub(crate) fn ended(&self, create: &Create, outcome: Outcome, error: Option<&Error>) {
         self.count(Counter::Creates(create.kind, create.holder_kind(), outcome));
-        self.flush();
-        let (total, driver) = (create.begun.elapsed(), self.driver_time_of(create));
         self.write(Event {
             verdict: Some(outcome.word().to_owned()),
-            seconds: Some(seconds([
-                Some(total),
-                Some(create.wait),
-                Some(driver),
-                None,
-            ])),
+            seconds: Some(seconds(self.times_of(create, None))),
             error: error.map(Error::line),
             ..of_create(EventType::Refused, create)
         });
     }
 
-    fn driver_time_of(&self, create: &Create) -> Duration {
-        self.driver_time.get().saturating_sub(create.driver_before)
+    /// Returns the times of a create until now, in the order of the parts.
+    fn times_of(&self, create: &Create, runtime: Option<Duration>) -> [Option<Duration>; 4] {
+        let driver = self.driver_time.get().saturating_sub(create.driver_before);
+        let total = create.begun.elapsed();
+        [Some(total), Some(create.wait), Some(driver), runtime]
     }
 
     /// Hears that a lease has its instance, and how: promised, made, reused, adopted or shared.
@@ -166,7 +157,6 @@ impl Observer {
         let (by, time) = (self.actor.get(), begun.elapsed());
         self.count(Counter::Releases(kind, by));
         self.observe(Times::Release(kind), time);
-        self.flush();
         self.write(Event {
             actor: Some(by.word().to_owned()),
             seconds: Some(seconds([Some(time), None, None, None])),
@@ -197,7 +187,6 @@ impl Observer {
         error: &Error,
     ) {
         self.count(Counter::Quarantines(kind));
-        self.flush();
         self.write(Event {
             error: Some(error.line()),
             ..of(EventType::Quarantined, lease, instance)
@@ -232,8 +221,7 @@ impl Observer {
     /// Hears that a collection looked at every record.
     pub(crate) fn collected(&self) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        self.counts.borrow_mut().last_collection = now.map_or(0, |now| now.as_secs());
-        self.flush();
+        self.counts().last_collection = now.map_or(0, |now| now.as_secs());
     }
 
     fn write(&self, event: Event) {
@@ -243,30 +231,15 @@ impl Observer {
     }
 
     fn count(&self, counter: Counter) {
-        self.counts.borrow_mut().count(counter);
+        self.counts().count(counter);
     }
 
     fn observe(&self, times: Times, time: Duration) {
-        self.counts.borrow_mut().observe(times, time);
+        self.counts().observe(times, time);
     }
 
-    /// Adds the counts to the file.
-    fn flush(&self) {
-        let counts = self.counts.take();
-        if counts.is_empty() || self.has_failed.get() {
-            return;
-        }
-        if let Err(e) = counts.add_to(&self.state_dir, &self.boot) {
-            self.has_failed.set(true);
-            tracing::warn!("nothing is counted: {}", e.line());
-        }
-    }
-}
-
-/// Counts of an operation without an end of its own, such as a failed call of the driver, are in the file at the last.
-impl Drop for Observer {
-    fn drop(&mut self) {
-        self.flush();
+    fn counts(&self) -> MutexGuard<'_, Counts> {
+        self.counts.lock().expect("no holder panics")
     }
 }
 

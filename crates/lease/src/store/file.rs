@@ -1,4 +1,4 @@
-//! The ledger's file: a header, then all instances and leases in one line of JSON.
+//! The ledger's file: a header, then all instances and leases and the counters in one line of JSON.
 //!
 //! ```text
 //! ledger.json      the ledger, replaced as a whole by the holder of ledger.lock
@@ -14,6 +14,7 @@ use super::instance::Instance;
 use super::lease::{Held, Lease, LeaseState};
 use super::lock::{self, Lock};
 use super::{accounts, durable, random_id};
+use crate::counters::Counts;
 use crate::effect;
 use crate::error::{Context, Error, Result, printable};
 use crate::files::{self, Links, Opened};
@@ -43,7 +44,7 @@ const MAX_HEADER: u64 = 1024;
 const MAX_RECORD: usize = 256 * 1024;
 const MAX_PENDING: usize = MAX_RECORD / 4;
 
-/// All instances and leases.
+/// All instances and leases, and the counters.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct State {
@@ -52,6 +53,8 @@ pub(crate) struct State {
     /// The leases of earlier boots, until their bundles are restored. Their instances ended with their boot.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub earlier: Vec<Held>,
+    #[serde(default, skip_serializing_if = "Counts::is_empty")]
+    pub counters: Counts,
 }
 
 /// The first line of the file.

@@ -5,9 +5,15 @@ use super::file::{self, Look, State};
 use super::instance::Instance;
 use super::lease::{Entry, Held, Lease};
 use super::lock::Lock;
+use crate::counters::Counts;
 use crate::error::{Context, Error, Result};
 use crate::model::{InstanceId, LeaseId};
 use std::collections::HashSet;
+use std::sync::MutexGuard;
+use std::time::Duration;
+
+/// The longest time for which one process may keep the lock from counts.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 /// The right to write leases.
 pub struct Ledger<'a> {
@@ -21,14 +27,46 @@ impl Store {
     /// # Errors
     /// One holder keeps the lock for longer than `lock_timeout`, or the lock file cannot be used.
     pub fn lock(&self, why: &str) -> Result<Ledger<'_>> {
-        let lock = Lock::take(&self.dir.join(file::LOCK), self.lock_timeout, why)
-            .context(|| "lock the ledger")?;
+        self.lock_within(self.lock_timeout, why)
+    }
+
+    fn lock_within(&self, timeout: Duration, why: &str) -> Result<Ledger<'_>> {
+        let lock = Lock::take(&self.dir.join(file::LOCK), timeout, why);
+        let lock = lock.context(|| "lock the ledger")?;
         Ok(Ledger { store: self, lock })
+    }
+
+    /// Writes the counts that no change took along. Without a ledger that takes them they are lost, and nothing else is.
+    pub(crate) fn write_counts(&self) {
+        let counts = std::mem::take(&mut *self.counts());
+        if counts.is_empty() {
+            return;
+        }
+        let timeout = self.lock_timeout.min(LONGEST_WAIT);
+        let ledger = self.lock_within(timeout, "counts");
+        let add = |state: &mut State| {
+            state.counters.add(&counts);
+            Ok(())
+        };
+        if let Err(e) = ledger.and_then(|ledger| ledger.change(add)) {
+            tracing::warn!("nothing is counted: {}", e.line());
+        }
+    }
+
+    /// Returns the counts that are not in the ledger yet.
+    pub(super) fn counts(&self) -> MutexGuard<'_, Counts> {
+        self.counts.lock().expect("no holder panics")
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        self.write_counts();
     }
 }
 
 impl Ledger<'_> {
-    /// Reads the ledger, changes it, and replaces it. The only way to write.
+    /// Reads the ledger, changes it, and replaces it. The only way to write. A change takes along what this process has counted.
     ///
     /// # Errors
     /// Those of `change`; the ledger cannot be read or written, or is damaged.
@@ -38,8 +76,10 @@ impl Ledger<'_> {
         let mut state = before.state.clone();
         let changed = change(&mut state)?;
         if state != before.state || file.is_of_earlier_boot(&before) {
+            state.counters.add(&self.store.counts());
             state.check().context(|| "change the ledger")?;
             file.write(&self.lock, &before, state)?;
+            *self.store.counts() = Counts::default();
         }
         Ok(changed)
     }

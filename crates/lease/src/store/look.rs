@@ -5,6 +5,7 @@ use super::file::{Content, Look, State};
 use super::holder::Key;
 use super::instance::Instance;
 use super::lease::{Entry, Held, Lease};
+use crate::counters::Counts;
 use crate::error::{Error, Result};
 use crate::model::{InstanceId, LeaseId};
 use std::collections::BTreeSet;
@@ -17,6 +18,8 @@ pub struct Listing {
     pub entries: Vec<Entry>,
     /// The leases of earlier boots whose bundles are not restored yet.
     pub earlier: Vec<Held>,
+    /// The counters.
+    pub counters: Counts,
 }
 
 impl Listing {
@@ -46,6 +49,7 @@ impl Listing {
             entries: held
                 .chain(unleased.into_iter().map(Entry::Unleased))
                 .collect(),
+            counters: state.counters.clone(),
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! /run/runmig/                root only
-//!   ledger.json, .1           all instances and leases, and the generation before (file.rs)
+//!   ledger.json, .1           all instances, leases and counters, and the generation before (file.rs)
 //!   ledger.lock               held while runmig writes the ledger, never longer; names its holder and the generation
 //!   plan.lock                 held by the one create that asks the driver and chooses a place
 //!   bundles.lock              a create locks one byte of it for its bundle (bundles.rs)
@@ -11,7 +11,6 @@
 //!   operations/<id>           one create at work, which holds the file's lock (operation.rs)
 //!   queue/<number>             the ticket of a create that waits for room, in order of arrival (queue.rs)
 //!   geometry                   the GPUs' profiles and places, for the next create (src/gpu/geometry.rs)
-//!   counters.json              what was counted since the boot, with a lock of its own (counters.rs)
 //!   runmig.log                the log, for people
 //! ```
 //!
@@ -59,6 +58,7 @@ pub(crate) use resource::WHOLE_GPU;
 pub use resource::{Resource, Slice, WholeGpu};
 pub use shown::{HolderNames, Shown};
 
+use crate::counters::Counts;
 use crate::error::{Context, Error, Result};
 use crate::model::{BootId, GpuUuid};
 use crate::{effect, files, trust};
@@ -66,6 +66,7 @@ use nix::errno::Errno;
 use nix::unistd::AccessFlags;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// The state directory of one machine.
@@ -73,6 +74,8 @@ pub struct Store {
     dir: PathBuf,
     lock_timeout: Duration,
     file: file::LedgerFile,
+    /// The counts that are not in the ledger yet.
+    counts: Arc<Mutex<Counts>>,
 }
 
 impl Store {
@@ -86,6 +89,7 @@ impl Store {
             dir: dir.to_owned(),
             lock_timeout,
             file: file::LedgerFile::new(dir),
+            counts: Arc::default(),
         };
         // The check precedes every creation. Through another user's link, runmig would create files where
         // that user likes.
@@ -118,6 +122,7 @@ impl Store {
             dir: dir.to_owned(),
             lock_timeout,
             file: file::LedgerFile::new(dir),
+            counts: Arc::default(),
         };
         let is_there = |path: &Path| match std::fs::symlink_metadata(path) {
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(false),
@@ -158,6 +163,7 @@ impl Store {
             dir: dir.to_owned(),
             lock_timeout,
             file: file::LedgerFile::new(dir),
+            counts: Arc::default(),
         }))
     }
 
@@ -212,6 +218,11 @@ impl Store {
 
     fn boot(&self) -> &str {
         self.file.boot.as_ref().map_or("", BootId::as_str)
+    }
+
+    /// Returns where to count. Each change of the ledger takes these counts along, and the end of the store the rest.
+    pub(crate) fn counter(&self) -> Arc<Mutex<Counts>> {
+        Arc::clone(&self.counts)
     }
 
     pub(crate) fn dir(&self) -> &Path {

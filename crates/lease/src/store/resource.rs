@@ -1,5 +1,6 @@
 //! The hardware of an instance, as its record has it.
 
+use crate::counters::ResourceKind;
 use crate::model::{Gpu, GpuUuid, Placement, Profile};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -12,6 +13,16 @@ pub enum Resource {
     Mig(Slice),
     /// A GPU outside of MIG mode.
     Gpu(WholeGpu),
+}
+
+impl ResourceKind {
+    /// Returns the kind of a resource.
+    pub fn of(resource: &Resource) -> ResourceKind {
+        match resource {
+            Resource::Mig(_) => ResourceKind::Mig,
+            Resource::Gpu(_) => ResourceKind::Gpu,
+        }
+    }
 }
 
 impl Resource {

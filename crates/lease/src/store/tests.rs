@@ -2,6 +2,7 @@ use super::*;
 use crate::model::{InstanceId, Placement, Process};
 use proptest::prelude::*;
 
+mod counting;
 mod damage;
 
 fn lease(id: &str) -> Lease {

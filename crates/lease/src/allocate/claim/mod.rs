@@ -81,6 +81,7 @@ pub(crate) fn prepare(
             // A slice that was there counted once.
             if let Some(end) = work.end {
                 create.ends(end);
+                observer.count_created(&create, None);
                 observer.created(&create, std::slice::from_ref(held), None);
             }
         }
