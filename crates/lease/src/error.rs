@@ -129,8 +129,17 @@ impl Error {
             next = e.source();
         }
         for other in &self.0.also {
+            let (text, its) = other.chain();
+            // The same cause often fails twice.
+            if line.ends_with(&text) {
+                continue;
+            }
             line.push_str("; and then: ");
-            line.push_str(&other.line());
+            line.push_str(&text);
+            if let Some(its) = its.filter(|its| Some(*its) != hint) {
+                line.push_str("; hint: ");
+                line.push_str(its);
+            }
         }
         (line, hint)
     }
@@ -249,6 +258,13 @@ mod tests {
         assert!(passing.is_passing() && !outer.is_passing());
         let both = Error::new("it is no text").and(Some(Error::failed("close a")));
         assert_eq!(both.line(), "it is no text; and then: cannot close a");
+        let gone = || Error::new("b is gone").hint("make b");
+        let twice = Error::failed("read a").caused_by(gone()).and(Some(gone()));
+        let twice = twice.and(Some(Error::failed("close a").hint("make b")));
+        assert_eq!(
+            twice.line(),
+            "cannot read a: b is gone; and then: cannot close a; hint: make b"
+        );
         let said: Result<()> = Err(std::io::Error::other("gone")).context(|| "read a");
         assert_eq!(said.unwrap_err().line(), "cannot read a: gone");
     }

@@ -2,6 +2,7 @@
 //! silence, and one line that says what to do.
 
 mod lost;
+mod under_load;
 
 use std::io::Write;
 use testkit::faults::strace::settled;

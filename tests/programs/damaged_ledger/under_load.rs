@@ -1,0 +1,104 @@
+//! A ledger that is damaged while creates, deletes, waits, claims and collections run.
+
+use super::{DAMAGES, Damage, World, ledger, repair};
+use runmig_lease::error::printable;
+use testkit::faults::SMALL;
+use testkit::prelude::*;
+use testkit::random::Random;
+
+/// Returns the generation of the ledger as it is; of a damaged one the last.
+fn generation(world: &World, last: u64) -> u64 {
+    let text = fs::read_to_string(ledger(world)).unwrap_or_default();
+    let header: Option<Value> = text
+        .lines()
+        .next()
+        .and_then(|l| serde_json::from_str(l).ok());
+    header
+        .and_then(|h| h["generation"].as_u64())
+        .unwrap_or(last)
+}
+
+/// Damages the ledger after so many changes of the others.
+fn round(world: &World, (why, damage): (&str, Damage), changes: u64) {
+    for id in ["stays", "ends"] {
+        world.create(id);
+    }
+    let begun = generation(world, 0);
+    let going = vec![
+        ("made", going(&mut world.create_command("made"))),
+        ("also made", going(&mut world.create_command("also-made"))),
+        (
+            "ends",
+            going(&mut world.runmig(&["delete", "--force", "ends"])),
+        ),
+        ("gc", going(&mut world.migctl(&["gc"]))),
+        ("claim", going(&mut world.claims("prepare", "uid"))),
+    ];
+    let mut going = going;
+    until("the ledger changes", || {
+        let all_ended = going.iter_mut().all(|(_, one)| one.ended().is_some());
+        all_ended || generation(world, begun + changes) >= begun + changes
+    });
+    damage(world);
+    let ended: BTreeMap<&str, _> = { going.into_iter() }
+        .map(|(name, one)| (name, one.end()))
+        .collect();
+    let about = format!("{why}, after {changes} changes: {ended:#?}");
+    let repaired = repair(world);
+    // Nothing is lost in silence: what nobody has is named.
+    for instance in world.instances() {
+        let leases = world.leases();
+        let is_its = |lease: &&Value| testkit::faults::check::claims(lease, &instance);
+        if leases.iter().find(is_its).is_none() {
+            let line = format!("GPU instance {} (", instance.gi);
+            assert!(repaired.stderr.contains(&line), "{about}\n{repaired:?}");
+            world.admin_destroys(instance.gpu, instance.gi);
+        }
+    }
+    world.gc().ok();
+    world
+        .nothing_lost_nothing_given_twice()
+        .unwrap_or_else(|e| panic!("{e}\n{about}"));
+    assert!(world.living_init("ends").is_none(), "{about}");
+    for (id, name) in [("stays", ""), ("made", "made"), ("also-made", "also made")] {
+        let is_made = ended.get(name).is_none_or(|said| said.status.success());
+        if is_made {
+            world
+                .has_its_slices(id)
+                .unwrap_or_else(|e| panic!("{id}: {e}\n{about}"));
+        } else {
+            assert!(world.living_init(id).is_none(), "{id}: {about}");
+        }
+    }
+    for (name, said) in &ended {
+        let line = printable(&said.stderr);
+        assert!(
+            said.status.success()
+                || line.contains("is damaged: ")
+                // A create may have its place.
+                || *name == "claim" && line.contains(" has 1g.6gb at "),
+            "{name}: {about}"
+        );
+    }
+    for id in ["stays", "made", "also-made"] {
+        let _ = said(&mut world.runmig(&["delete", "--force", id]));
+    }
+    said(&mut world.claims("unprepare", "uid")).ok();
+    world.gc().ok();
+    world
+        .as_if_nothing_had_been()
+        .unwrap_or_else(|e| panic!("{e}\n{about}"));
+}
+
+/// Failure: the ledger is damaged while creates, deletes, claims and collections run
+#[test]
+fn damage_under_load_loses_nothing() {
+    let world = World::of(SMALL, 2);
+    let seed = std::env::var("RUNMIG_SEED").map_or(0, |seed| seed.parse().unwrap());
+    let mut random = Random::new(seed);
+    for damage in DAMAGES {
+        for _ in 0..3 {
+            round(&world, *damage, random.below(30));
+        }
+    }
+}
