@@ -64,14 +64,13 @@ impl By {
 
 impl<'a> From<&'a Waiting> for WaitingItem<'a> {
     fn from(w: &'a Waiting) -> Self {
-        let waiter = w.waiter.as_ref();
         WaitingItem {
             number: w.number,
-            container: waiter.map(|w| w.container.as_str()),
-            container_name: waiter.and_then(|w| w.name.as_deref()),
-            request: waiter.map(|w| w.request.as_str()),
-            since: waiter.map(|w| w.since.as_str()),
-            pid: waiter.map(|w| w.pid),
+            container: &w.waiter.container,
+            container_name: w.waiter.name.as_deref(),
+            request: &w.waiter.request,
+            since: w.waiter.since.as_str(),
+            pid: w.waiter.pid,
         }
     }
 }
@@ -364,17 +363,14 @@ pub fn holder_name(lease: &Lease) -> String {
 pub const QUEUE: [&str; 5] = ["WAITING", "NAME", "REQUEST", "FOR", "PID"];
 
 /// Returns the cells of a queued request.
-pub fn waits(w: &Waiting, now: SystemTime) -> Vec<String> {
-    match &w.waiter {
-        Some(w) => vec![
-            short(&w.container),
-            printable(w.name.as_deref().unwrap_or("-")),
-            w.request.clone(),
-            age(&w.since, now),
-            w.pid.to_string(),
-        ],
-        None => vec!["-".to_owned(); 5],
-    }
+pub fn waits(Waiting { waiter: w, .. }: &Waiting, now: SystemTime) -> Vec<String> {
+    vec![
+        short(&w.container),
+        printable(w.name.as_deref().unwrap_or("-")),
+        w.request.clone(),
+        age(&w.since, now),
+        w.pid.to_string(),
+    ]
 }
 
 fn short(id: &str) -> String {

@@ -64,7 +64,7 @@ fn claim_uid(entry: &Entry) -> Option<&str> {
 /// Returns the error for a container that is still in the queue, with the way to end its wait.
 fn waits(leases: &LeaseManager<'_>, id: &str) -> Result<Option<Error>> {
     let waiting = leases.store().waiting()?;
-    let mut waiters = waiting.into_iter().filter_map(|w| w.waiter);
+    let mut waiters = waiting.into_iter().map(|w| w.waiter);
     let Some(waiter) =
         waiters.find(|w| is_id_of(id, &w.container) || w.name.as_deref() == Some(id))
     else {

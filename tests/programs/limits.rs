@@ -193,9 +193,7 @@ fn excluded_request_blocks_no_other() {
         &[("runmig.dev/slice", "4g.24gb"), ("runmig.dev/wait", "10m")],
     );
     let large = going(world.create_command("large").stdin(Stdio::null()));
-    until("it waits", || {
-        std::fs::read_dir(world.state().join("queue")).is_ok_and(|mut q| q.next().is_some())
-    });
+    until("it waits", || world.queue() == ["large"]);
     said(&mut asking(&world, "two", world.profile, "team-a")).ok();
     assert_eq!(world.lease_of("two")["gpuIndex"], 1);
     let line = refused(&world, "three", world.profile, "team-b");

@@ -10,7 +10,6 @@ use crate::error::{Error, Result};
 use crate::layout::Configuration;
 use crate::model::{Cgroup, LeaseId, Process};
 use crate::observer::{self, Create};
-use crate::queue;
 use crate::reclaim::{self, Collection, Patience, Repair, Returned, holder, liveness, lost};
 use crate::request::Request;
 use crate::store::{Claim, ClaimName, Container, Held, Holder, Instance, Key, Lease, Store};
@@ -267,7 +266,7 @@ impl<'a> LeaseManager<'a> {
 
     /// Collects every lease that is due, with patience; `dry_run` only tells.
     pub fn gc(&self, dry_run: bool) -> Result<Collection> {
-        if !dry_run && let Err(e) = queue::sweep(&self.0.store) {
+        if !dry_run && let Err(e) = self.0.store.sweep_queue() {
             tracing::warn!("{}", e.line());
         }
         reclaim::gc(&self.0, dry_run)

@@ -372,9 +372,8 @@ fn earlier(blockers: &[Waiting]) -> String {
 /// Names the first of the requests.
 fn containers(blockers: &[Waiting]) -> String {
     const SHOWN: usize = 3;
-    let name = |waiting: &Waiting| match &waiting.waiter {
-        Some(w) => printable(&format!("container {}, {}", w.container, w.request)),
-        None => "one that cannot be read".to_owned(),
+    let name = |Waiting { waiter: w, .. }: &Waiting| {
+        printable(&format!("container {}, {}", w.container, w.request))
     };
     let mut names: Vec<String> = blockers.iter().take(SHOWN).map(name).collect();
     if blockers.len() > SHOWN {

@@ -18,14 +18,14 @@ pub struct LeaseList<'a> {
 pub struct WaitingItem<'a> {
     /// The place in the order of arrival: smaller came earlier.
     pub number: u64,
-    /// The container's id; null where the ticket cannot be read, like all that follows.
-    pub container: Option<&'a str>,
+    /// The container's id.
+    pub container: &'a str,
     /// The name that people know it by; null without one.
     pub container_name: Option<&'a str>,
     /// The request.
-    pub request: Option<&'a str>,
+    pub request: &'a str,
     /// The time of arrival: RFC 3339, UTC.
-    pub since: Option<&'a str>,
+    pub since: &'a str,
     /// The create's pid: ending it ends the wait.
-    pub pid: Option<u32>,
+    pub pid: u32,
 }

@@ -99,26 +99,16 @@ fn waiting(families: &mut Families, facts: &Facts) {
         .iter()
         .map(|kind| ((*kind, String::new()), 0))
         .collect();
-    for waiter in queue.iter().filter_map(|waiting| waiting.waiter.as_ref()) {
-        let (kind, profile) = kind_of_written(&waiter.request);
+    for waiting in queue {
+        let (kind, profile) = kind_of_written(&waiting.waiter.request);
         *counts
             .entry((kind, profile.unwrap_or_default()))
             .or_default() += 1;
     }
-    // A newer runmig wrote these.
-    let unknown = queue
-        .iter()
-        .filter(|waiting| waiting.waiter.is_none())
-        .count();
-    if unknown > 0 {
-        counts.insert(("", String::new()), unknown as u64);
-    }
     for ((kind, profile), count) in counts {
         families.known(&table::WAITING, &[kind, &profile], Some(count));
     }
-    let since = queue
-        .iter()
-        .filter_map(|waiting| seconds(&waiting.waiter.as_ref()?.since));
+    let since = queue.iter().filter_map(|w| seconds(&w.waiter.since));
     if let Some(oldest) = since.min_by(f64::total_cmp) {
         families.add(&table::WAITING_OLDEST, &[], oldest);
     }

@@ -121,7 +121,7 @@ impl World {
         if !records.is_empty() {
             return Err(format!("left in the ledger: {records:?}"));
         }
-        let queue = names(&self.state().join("queue"));
+        let queue = self.queue();
         if !queue.is_empty() {
             return Err(format!("left in the queue: {queue:?}"));
         }
@@ -264,6 +264,18 @@ pub fn rewrite(state: &Path, change: impl FnOnce(&mut Value, &mut Value)) {
     header["sha256"] = "".into();
     header["sha256"] = sha256(format!("{header}\n{body}\n").as_bytes()).into();
     fs::write(&file, format!("{header}\n{body}\n")).unwrap();
+}
+
+/// Returns the containers whose tickets are on record, in order, also those of killed waiters.
+pub fn tickets(state: &Path) -> Vec<String> {
+    let text = fs::read_to_string(state.join("ledger.json")).unwrap_or_default();
+    let body = text.lines().nth(1).unwrap_or_default();
+    let body: Value = serde_json::from_str(body).unwrap_or_default();
+    let tickets = body["queue"]["tickets"].as_array().cloned();
+    let container = |ticket: Value| ticket["waiter"]["container"].as_str().map(str::to_owned);
+    { tickets.into_iter().flatten() }
+        .filter_map(container)
+        .collect()
 }
 
 fn listing(state: &Path) -> Result<Listing, String> {

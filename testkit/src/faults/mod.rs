@@ -330,12 +330,7 @@ impl World {
 
     /// Returns the waiting containers, in order.
     pub fn queue(&self) -> Vec<String> {
-        let dir = self.state().join("queue");
-        let read = |name: &String| -> Option<String> {
-            let waiter: Value = serde_json::from_slice(&fs::read(dir.join(name)).ok()?).ok()?;
-            Some(waiter["container"].as_str()?.to_owned())
-        };
-        check::names(&dir).iter().filter_map(read).collect()
+        check::tickets(&self.state())
     }
 
     /// Creates containers with the smallest slices until no room is left.

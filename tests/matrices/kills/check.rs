@@ -283,7 +283,11 @@ fn as_if_nothing_had_been(w: &World) -> Judged {
     if !left.entries.is_empty() || !left.earlier.is_empty() {
         return Err(format!("left in the ledger: {left:#?}\ngc: {}", why()));
     }
-    for folder in ["queue", "operations", "mps", "accounts"] {
+    let ledger = fs::read_to_string(w.path("state/ledger.json")).unwrap_or_default();
+    if ledger.contains(r#""tickets":[{"#) {
+        return Err(format!("left in the queue: {ledger}\ngc: {}", why()));
+    }
+    for folder in ["operations", "mps", "accounts"] {
         let mut left = names(&w.path("state").join(folder));
         // The next writer removes the rest of a killed one.
         left.retain(|name| !name.starts_with(".new"));

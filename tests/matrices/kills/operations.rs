@@ -599,11 +599,9 @@ fn create_victim(w: &World, inits: Inits) -> Result<()> {
 /// The holder of all room ends once a create waits, or the test is over.
 pub fn make_way(w: &World) -> Result<()> {
     let waits = || {
-        std::fs::read_dir(w.path("state/queue")).is_ok_and(|queue| {
-            queue
-                .flatten()
-                .any(|e| !e.file_name().to_string_lossy().starts_with('.'))
-        })
+        let store = Store::existing(&w.path("state"), Duration::from_secs(5));
+        let waiting = store.map(|store| store.map(|store| store.waiting()));
+        matches!(waiting, Ok(Some(Ok(waiting))) if !waiting.is_empty())
     };
     while !waits() && !w.note("over").exists() {
         std::thread::sleep(Duration::from_micros(200));

@@ -3,7 +3,6 @@
 use std::cell::RefCell;
 use std::ops::Deref;
 use testkit::faults::World as Machine;
-use testkit::faults::check::names;
 use testkit::faults::machine::Instance;
 use testkit::faults::operations::{HOLDER, ID, PEER};
 use testkit::prelude::*;
@@ -198,7 +197,7 @@ impl Node {
         if instances.len() != 1 {
             return Err(format!("left behind: {instances:#?}"));
         }
-        let queue = names(&self.state().join("queue"));
+        let queue = self.queue();
         if !queue.is_empty() {
             return Err(format!("left in the queue: {queue:?}"));
         }

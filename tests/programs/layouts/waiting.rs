@@ -2,7 +2,7 @@
 
 use crate::layouts::leases::{apply, fields, records, there};
 use testkit::faults::strace::{self, Point};
-use testkit::faults::{World, check::names, steps};
+use testkit::faults::{World, steps};
 use testkit::process::{going, until};
 use testkit::said;
 
@@ -13,11 +13,7 @@ fn waits_for_leases_in_the_way() {
     world.create("train");
     let mut command = apply(&world, r#"{"4g.24gb": 1}"#);
     let mut waiting = going(command.args(["--wait", "10m"]));
-    let queued = || {
-        { names(&world.state().join("queue")) }
-            .iter()
-            .any(|name| !name.starts_with('.'))
-    };
+    let queued = || !world.queue().is_empty();
     until("it is in the queue", || {
         queued() || waiting.ended().is_some()
     });

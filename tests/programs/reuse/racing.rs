@@ -224,10 +224,7 @@ fn waits_for_no_adopted_instance() {
         &[("runmig.dev/slice", "7g.80gb"), ("runmig.dev/wait", "10m")],
     );
     let waits = creating(&world, "waits");
-    let queue = world.state().join("queue");
-    until("it waits", || {
-        !testkit::faults::check::names(&queue).is_empty()
-    });
+    until("it waits", || !world.queue().is_empty());
     world.create("passes");
     waits.signal(Signal::SIGTERM);
     waits.end();

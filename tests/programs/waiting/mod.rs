@@ -3,9 +3,9 @@
 mod gone;
 mod kept_out;
 mod long_queue;
+mod repaired;
 
 use nix::sys::signal::Signal;
-use testkit::faults::check::names;
 use testkit::prelude::*;
 use testkit::process::stands_still;
 
@@ -140,7 +140,7 @@ fn killed_waiter_blocks_nobody() {
     second.end().ok();
     third.end().ok();
     world.all_go(&["small", "second", "third"]);
-    assert_eq!(names(&world.state().join("queue")), Vec::<String>::new());
+    assert_eq!(world.queue(), Vec::<String>::new());
 }
 
 /// One that is stopped still waits: it is its turn.
@@ -238,7 +238,7 @@ fn expired_wait_says_why() {
     let words = "cannot allocate 1g.6gb: too few memory slices are free (0 of 4 on 1 GPU, at most \
                  0 on one); the create waited 50ms; hint: run migctl list to see who holds the slices";
     assert!(line.trim_end().ends_with(words), "{line}");
-    assert_eq!(names(&world.state().join("queue")), Vec::<String>::new());
+    assert_eq!(world.queue(), Vec::<String>::new());
     for id in &full {
         world.delete(id);
     }
@@ -314,7 +314,7 @@ fn cuts_wait_to_engine_deadline() {
         world.delete(id);
     }
     world.all_go(&[]);
-    assert_eq!(names(&world.state().join("queue")), Vec::<String>::new());
+    assert_eq!(world.queue(), Vec::<String>::new());
 }
 
 /// A reader of the queue needs the files alone, not the driver.

@@ -22,7 +22,7 @@ pub(super) fn candidates<'a>(
 ) -> Vec<WholeCandidate<'a>> {
     let snapshot = &inventory.snapshot;
     let excluded = policy.excluded(&snapshot.gpus, subject);
-    let queued = queue::reserved_gpus(&inventory.waiting, snapshot);
+    let queued = queue::reserved_gpus(&inventory.waiting);
     let limits = Limits::without_usage(policy, subject.clone());
     let candidate = |gpu: &'a Gpu| {
         if let Some((_, rule)) = excluded.iter().find(|(uuid, _)| *uuid == gpu.uuid) {

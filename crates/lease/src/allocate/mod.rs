@@ -108,7 +108,8 @@ fn leases_for(
         operation: &operation,
         levels: LazyLevels::new(),
     };
-    let mut turn = Turn::new(context.config, request, &holder.bundle);
+    let place = (&context.store, operation.id());
+    let mut turn = Turn::new(place, context.config, request, &holder.bundle);
     loop {
         let (denial, woke_others) = match attempts(context, &requester, &mut turn, create)? {
             Ended::Ready(leases, end) => {
@@ -139,12 +140,12 @@ fn leases_for(
         let goes_on = wait(context, &mut turn)?;
         create.waited(since);
         if !goes_on {
-            let no = what_if::explained(context, &requester, &turn, no);
+            let no = what_if::explained(context, &requester, &mut turn, no);
             create.ends(match turn.waits() {
                 true => End::TimedOut,
                 false => denial::end(&no),
             });
-            let error = turn.give_up(&context.store, &no);
+            let error = turn.give_up(&no);
             return Err(error.and(reclaim::unseen(context)));
         }
     }
@@ -186,14 +187,14 @@ enum Ended {
 fn attempts(
     context: &LeaseContext<'_>,
     requester: &Requester<'_>,
-    turn: &mut Turn,
+    turn: &mut Turn<'_>,
     create: &mut Create,
 ) -> Result<Ended> {
     // One session for all attempts, closed before a wait: a long one sees stale handles.
     let driver = &context.driver();
     let (mut tried, mut collected, mut peer_since) = (Tried::default(), false, None);
     loop {
-        turn.watch(&context.store);
+        turn.watch();
         let denial = match reserve::reserve(context, driver, requester, &mut tried, turn)? {
             Outcome::Shared(lease) => {
                 driver.keep_geometry();
@@ -272,9 +273,9 @@ fn joined(error: Option<Error>, rollback: Option<Error>) -> Result<()> {
 }
 
 /// Waits until it is worth another look. False when the time is over.
-fn wait(context: &LeaseContext<'_>, turn: &mut Turn) -> Result<bool> {
+fn wait(context: &LeaseContext<'_>, turn: &mut Turn<'_>) -> Result<bool> {
     loop {
-        match turn.wait(&context.store, &*context.bundles)? {
+        match turn.wait(&*context.bundles)? {
             Wake::Look => return Ok(true),
             Wake::TimeOut => return Ok(false),
             Wake::Collect => drop(reclaim::collect(context, false)?),

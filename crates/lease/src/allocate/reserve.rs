@@ -49,7 +49,7 @@ pub(super) fn reserve(
     driver: &impl Queries,
     requester: &Requester<'_>,
     tried: &mut Tried,
-    turn: &mut Turn,
+    turn: &mut Turn<'_>,
 ) -> Result<Outcome> {
     // The driver takes its time to start, and other creates can choose meanwhile.
     driver.prepare()?;
@@ -89,10 +89,10 @@ fn choose(
     driver: &impl Queries,
     requester: &Requester<'_>,
     tried: &mut Tried,
-    turn: &mut Turn,
+    turn: &mut Turn<'_>,
     plan: &Lock,
 ) -> Result<Choice> {
-    let earlier = turn.earlier(&context.store)?;
+    let earlier = turn.earlier()?;
     let inventory = Inventory::locked(context, driver, earlier, plan)?;
     let (holder, operation) = (requester.holder, requester.operation.id());
     if occupied::by_same_id(context, holder, operation, &inventory.leases)? {
@@ -120,7 +120,7 @@ fn choose(
     let policy = &context.config.policy;
     let subject = subject_of(requester.holder);
     let admitted = admit(policy, snapshot, slices, &subject)?;
-    let blockers = queue::reservations(&inventory.waiting, snapshot);
+    let blockers = queue::reservations(&inventory.waiting);
     let (ours, held) = (inventory.ours(), inventory.held_gpus());
     let wanted = Constraints {
         blockers: &blockers,
@@ -149,7 +149,7 @@ fn choose(
                 let could_use = usable_plan::could_use(policy, snapshot, &admitted);
                 let wants = Wants::Slices { admitted, ours };
                 let look = LastLook::new(inventory.snapshot, wants);
-                join(context, requester, turn, plan, (could_use, look))?;
+                join((requester, turn), plan, (could_use, look))?;
             }
             Ok(Choice::of(Outcome::Denied(denial.of_any_kind())))
         }
@@ -162,7 +162,7 @@ fn before_places(
     driver: &impl Queries,
     inventory: &Inventory,
     (wanted, requester): (Option<&Constraints<'_>>, &Requester<'_>),
-    (tried, turn): (&Tried, &mut Turn),
+    (tried, turn): (&Tried, &mut Turn<'_>),
 ) -> Result<Option<Choice>> {
     match pod::share(context, driver, inventory, wanted, requester)? {
         Some(Peer::Has(lease)) => {
@@ -183,7 +183,7 @@ fn choose_gpus(
     driver: &impl Queries,
     (requester, count): (&Requester<'_>, u32),
     inventory: Inventory,
-    (tried, turn): (&Tried, &mut Turn),
+    (tried, turn): (&Tried, &mut Turn<'_>),
     plan: &Lock,
 ) -> Result<Choice> {
     let policy = &context.config.policy;
@@ -207,7 +207,7 @@ fn choose_gpus(
                 let wants = (count, placement::awaited(&candidates));
                 let has_foreign = shortage.has_foreign();
                 let look = (inventory.snapshot.clone(), has_foreign);
-                await_gpus(context, (requester, turn), plan, wants, look)?;
+                await_gpus((requester, turn), plan, wants, look)?;
             }
             Ok(Choice::of(Outcome::Denied(denial.of_any_kind())))
         }
@@ -216,8 +216,7 @@ fn choose_gpus(
 
 /// Joins the queue for so many of these GPUs. A look with processes of others is repeated soon.
 fn await_gpus(
-    context: &LeaseContext<'_>,
-    (requester, turn): (&Requester<'_>, &mut Turn),
+    (requester, turn): (&Requester<'_>, &mut Turn<'_>),
     plan: &Lock,
     (count, of): (u32, Vec<GpuUuid>),
     (snapshot, has_foreign): (Snapshot, bool),
@@ -225,7 +224,7 @@ fn await_gpus(
     let could_use = of.iter().map(|gpu| (gpu.clone(), Vec::new())).collect();
     let look = LastLook::new(snapshot, Wants::Gpus { count, of });
     let look = if has_foreign { look.soon() } else { look };
-    join(context, requester, turn, plan, (could_use, look))
+    join((requester, turn), plan, (could_use, look))
 }
 
 /// Chooses the GPU of a share.
@@ -234,7 +233,7 @@ fn choose_share(
     driver: &impl Queries,
     (requester, sizes): (&Requester<'_>, &[ShareSize]),
     inventory: Inventory,
-    (tried, turn): (&Tried, &mut Turn),
+    (tried, turn): (&Tried, &mut Turn<'_>),
     plan: &Lock,
 ) -> Result<Choice> {
     let policy = &context.config.policy;
@@ -279,7 +278,7 @@ fn choose_share(
             {
                 let wants = (1, shortage.awaited.clone());
                 let look = (inventory.snapshot.clone(), shortage.has_foreign());
-                await_gpus(context, (requester, turn), plan, wants, look)?;
+                await_gpus((requester, turn), plan, wants, look)?;
             }
             Ok(Choice::of(Outcome::Denied(denial.of_any_kind())))
         }
@@ -292,14 +291,14 @@ fn choose_seat(
     driver: &impl Queries,
     (requester, seat): (&Requester<'_>, &Seat),
     inventory: Inventory,
-    (tried, turn): (&Tried, &mut Turn),
+    (tried, turn): (&Tried, &mut Turn<'_>),
     plan: &Lock,
 ) -> Result<Choice> {
     let (policy, subject) = (&context.config.policy, subject_of(requester.holder));
     let terms = Terms::new(context.config, requester.levels(context.config))?;
     let snapshot = &inventory.snapshot;
     let admitted = admit(policy, snapshot, &seat.slices, &subject)?;
-    let blockers = queue::reservations(&inventory.waiting, snapshot);
+    let blockers = queue::reservations(&inventory.waiting);
     let ours = inventory.ours();
     let wanted = Constraints {
         blockers: &blockers,
@@ -345,7 +344,7 @@ fn choose_seat(
             if let Some(could_use) = could_use {
                 let wants = Wants::Slices { admitted, ours };
                 let look = LastLook::new(inventory.snapshot, wants);
-                join(context, requester, turn, plan, (could_use, look))?;
+                join((requester, turn), plan, (could_use, look))?;
             }
             Ok(Choice::of(Outcome::Denied(denial.of_any_kind())))
         }
@@ -354,9 +353,7 @@ fn choose_seat(
 
 /// Joins the queue, with profile ids by GPU.
 fn join(
-    context: &LeaseContext<'_>,
-    requester: &Requester<'_>,
-    turn: &mut Turn,
+    (requester, turn): (&Requester<'_>, &mut Turn<'_>),
     plan: &Lock,
     (could_use, look): (Vec<(GpuUuid, Vec<u32>)>, LastLook),
 ) -> Result<()> {
@@ -367,14 +364,14 @@ fn join(
         could_use,
         ..Waiter::default()
     };
-    turn.join((&context.store, plan), asks, look)
+    turn.join(plan, asks, look)
 }
 
 /// Puts every part of a plan on record. `record` returns none if a part cannot be had any more.
 fn record_all<S>(
     planned: Vec<S>,
     record: impl Fn(S) -> Result<Option<Part>>,
-    turn: &mut Turn,
+    turn: &mut Turn<'_>,
 ) -> Choice {
     let mut parts = Vec::new();
     for one in planned {

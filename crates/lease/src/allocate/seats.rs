@@ -354,7 +354,7 @@ pub fn try_seat(
     let inventory = &inventory.without_idle_over();
     let (policy, snapshot) = (&config.policy, &inventory.snapshot);
     let admitted = admit(policy, snapshot, &seat.slices, &subject)?;
-    let blockers = queue::reservations(&inventory.waiting, snapshot);
+    let blockers = queue::reservations(&inventory.waiting);
     let ours = inventory.ours();
     let wanted = Constraints {
         blockers: &blockers,

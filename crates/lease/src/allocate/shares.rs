@@ -68,7 +68,7 @@ pub(super) fn candidates<'a>(
 ) -> Vec<ShareCandidate<'a>> {
     let snapshot = &inventory.snapshot;
     let excluded = policy.excluded(&snapshot.gpus, subject);
-    let queued = queue::reserved_gpus(&inventory.waiting, snapshot);
+    let queued = queue::reserved_gpus(&inventory.waiting);
     let candidate = |gpu: &'a Gpu| {
         let mut on = ShareCandidate {
             gpu,

@@ -101,7 +101,7 @@ impl<'a, D: Queries> WhatIf<'a, D> {
             movable,
             ours: inventory.ours(),
             held: inventory.held_gpus(),
-            blockers: reservations(&inventory.waiting, snapshot),
+            blockers: reservations(&inventory.waiting),
             tried: RefCell::default(),
             inventory,
         })
@@ -249,7 +249,7 @@ fn site(step: &Step) -> (Site, Source) {
 pub(super) fn explained(
     context: &LeaseContext<'_>,
     requester: &Requester<'_>,
-    turn: &Turn,
+    turn: &mut Turn<'_>,
     no: NoRoom,
 ) -> NoRoom {
     match &requester.request.wanted {
@@ -266,10 +266,10 @@ fn search(
     context: &LeaseContext<'_>,
     requester: &Requester<'_>,
     slices: &Slices,
-    turn: &Turn,
+    turn: &mut Turn<'_>,
 ) -> Result<Option<Rejection>> {
     let driver = context.driver();
-    let inventory = Inventory::read(context, &driver, turn.earlier(&context.store)?)?;
+    let inventory = Inventory::read(context, &driver, turn.earlier()?)?;
     let subject = subject_of(requester.holder);
     let what_if = WhatIf::new((context.config, &driver), &inventory, slices, subject)?;
     let outcomes = what_if.alternatives().iter();

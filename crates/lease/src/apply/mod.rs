@@ -67,7 +67,7 @@ pub(crate) fn apply(
         if held.is_empty() || is_last {
             return Ok(applied);
         }
-        turn.wait(context, held)?;
+        turn.wait(held)?;
     }
 }
 

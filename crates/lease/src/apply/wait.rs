@@ -3,27 +3,36 @@
 use super::HeldGpus;
 use crate::context::{LeaseContext, now};
 use crate::error::Result;
-use crate::store::{Changes, RECORDS, Ticket, Waiter};
+use crate::store::{Changes, Operation, RECORDS, Ticket, Waiter};
 use std::time::{Duration, Instant};
 
 /// The time between two looks. The kernel does not tell of a process that lets an instance go.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// The wait of one apply.
-pub(super) struct Wait {
+pub(super) struct Wait<'a> {
+    context: &'a LeaseContext<'a>,
     end: Instant,
     changes: Changes,
-    ticket: Option<Ticket>,
+    ticket: Option<Ticket<'a>>,
+    /// Outlives the ticket.
+    operation: Operation,
     waiter: Waiter,
 }
 
-impl Wait {
+impl<'a> Wait<'a> {
     /// Begins to watch the ledger. From here on no change is missed.
-    pub(super) fn begin(context: &LeaseContext<'_>, layout: &str, time: Duration) -> Result<Wait> {
+    pub(super) fn begin(
+        context: &'a LeaseContext<'a>,
+        layout: &str,
+        time: Duration,
+    ) -> Result<Wait<'a>> {
         Ok(Wait {
+            context,
             end: Instant::now() + time,
             changes: Changes::of(context.store.dir(), RECORDS)?,
             ticket: None,
+            operation: context.store.begin()?,
             waiter: Waiter {
                 container: "migctl apply".to_owned(),
                 name: None,
@@ -40,17 +49,15 @@ impl Wait {
     }
 
     /// Waits until the ledger changes, with a place in the queue that reserves these GPUs.
-    pub(super) fn wait(&mut self, context: &LeaseContext<'_>, held: HeldGpus) -> Result<()> {
-        if self.waiter.could_use != held {
-            self.waiter.could_use = held;
-            match &mut self.ticket {
-                Some(ticket) => ticket.write(&self.waiter)?,
-                None => {
-                    let plan = context.store.lock_plan(&self.waiter.request)?;
-                    context.store.sweep_queue(&plan);
-                    self.ticket = Some(context.store.enqueue(&plan, &self.waiter)?);
-                    tracing::info!("waits for {}", self.waiter.request);
-                }
+    pub(super) fn wait(&mut self, held: HeldGpus) -> Result<()> {
+        self.waiter.could_use = held;
+        match &mut self.ticket {
+            Some(ticket) => ticket.renew(&self.waiter)?,
+            None => {
+                let store = &self.context.store;
+                let plan = store.lock_plan(&self.waiter.request)?;
+                self.ticket = Some(store.enqueue(&plan, self.operation.id(), &self.waiter)?);
+                tracing::info!("waits for {}", self.waiter.request);
             }
         }
         let left = self.end.saturating_duration_since(Instant::now());

@@ -3,7 +3,8 @@
 //! A request that finds no room takes a ticket under the plan's lock (`store/queue.rs`). From then on no
 //! later request takes a place that this one could ever use (`placement`). Two events wake it: a lease
 //! goes, or an earlier request leaves the queue, because it is placed, gives up or is killed. Only a
-//! request that could proceed asks the driver; the others read the queue.
+//! request that could proceed asks the driver; the others read the ledger's header, and the rest of it only when
+//! a ticket left.
 
 mod watch;
 
@@ -12,7 +13,7 @@ use crate::bundles::Bundles;
 use crate::config::Config;
 use crate::context::now;
 use crate::error::{Error, Result};
-use crate::model::{GpuUuid, Snapshot, Timestamp};
+use crate::model::{GpuUuid, OperationId, Snapshot, Timestamp};
 use crate::placement::{self, Constraints, Reservation, Slot};
 use crate::refusal::{NoRoom, Waited};
 use crate::request::Request;
@@ -31,7 +32,7 @@ const ASK_THE_DRIVER_AGAIN: Duration = Duration::from_secs(30);
 /// The same if only processes without a lease keep a request from its GPU. The driver lists a killed process
 /// for a moment.
 const ASK_ABOUT_PROCESSES_AGAIN: Duration = Duration::from_secs(1);
-/// The delay after an event in the queue. The kernel reports a killed waiter's file a moment before it
+/// The delay after an event in the queue. The kernel reports the file of a killed waiter's operation a moment before it
 /// releases the lock.
 const SOON: Duration = Duration::from_millis(50);
 /// The first pause after a vain try. A vain try creates and removes a lease, which wakes other requests,
@@ -49,7 +50,9 @@ pub(crate) enum Wake {
 }
 
 /// A create's turn in the queue.
-pub(crate) struct Turn {
+pub(crate) struct Turn<'a> {
+    store: &'a Store,
+    operation: OperationId,
     bundle: PathBuf,
     begun: Instant,
     wait: Duration,
@@ -60,9 +63,9 @@ pub(crate) struct Turn {
     /// Says whether the request adopts an administrator's instances. They can lie anywhere.
     adopts: bool,
     watch: Option<Watch>,
-    ticket: Option<Ticket>,
-    /// The contents of its ticket.
-    written: Waiter,
+    ticket: Option<Ticket<'a>>,
+    /// The time of its arrival in the queue.
+    since: Option<Timestamp>,
     look: Option<LastLook>,
     /// The number of vain tries in a row.
     in_vain: u32,
@@ -109,8 +112,13 @@ impl LastLook {
     }
 }
 
-impl Turn {
-    pub(crate) fn new(config: &Config, request: &Request, bundle: &Path) -> Turn {
+impl<'a> Turn<'a> {
+    pub(crate) fn new(
+        (store, operation): (&'a Store, &OperationId),
+        config: &Config,
+        request: &Request,
+        bundle: &Path,
+    ) -> Turn<'a> {
         let wanted = request.wait.unwrap_or(config.wait);
         let deadline = request.deadline.filter(|d| wanted > d.longest_wait);
         let wait = deadline.map_or(wanted, |d| d.longest_wait);
@@ -122,6 +130,8 @@ impl Turn {
             );
         }
         Turn {
+            store,
+            operation: operation.clone(),
             bundle: bundle.to_owned(),
             begun: Instant::now(),
             wait,
@@ -130,7 +140,7 @@ impl Turn {
             adopts: config.adopt,
             watch: None,
             ticket: None,
-            written: Waiter::default(),
+            since: None,
             look: None,
             in_vain: 0,
         }
@@ -146,10 +156,10 @@ impl Turn {
     }
 
     /// Begins to watch, unless there is no time to wait. From here on it misses no event.
-    pub(crate) fn watch(&mut self, store: &Store) {
+    pub(crate) fn watch(&mut self) {
         if !self.is_over() {
-            let watch = || Watch::on(store, &self.bundle);
-            self.watch.get_or_insert_with(watch).forget(store);
+            let watch = || Watch::on(self.store, &self.bundle);
+            self.watch.get_or_insert_with(watch).forget(self.store);
         }
     }
 
@@ -160,8 +170,12 @@ impl Turn {
     }
 
     /// Returns the earlier requests.
-    pub(crate) fn earlier(&self, store: &Store) -> Result<Vec<Waiting>> {
-        store.waiting_before(self.number())?.collect()
+    pub(crate) fn earlier(&mut self) -> Result<Vec<Waiting>> {
+        let earlier = self.store.waiting_before(self.number())?;
+        if let Some(watch) = &mut self.watch {
+            watch.earlier.clone_from(&earlier);
+        }
+        Ok(earlier)
     }
 
     /// Returns the ticket's number. Without a ticket it is behind all others.
@@ -170,29 +184,19 @@ impl Turn {
     }
 
     /// Joins the queue or renews the ticket, if there is time to wait. `asks` is the waiter with its request.
-    pub(crate) fn join(
-        &mut self,
-        (store, plan): (&Store, &Lock),
-        asks: Waiter,
-        look: LastLook,
-    ) -> Result<()> {
+    pub(crate) fn join(&mut self, plan: &Lock, asks: Waiter, look: LastLook) -> Result<()> {
         if self.is_over() {
             return Ok(());
         }
         let waiter = Waiter {
-            since: match self.written.since == Timestamp::default() {
-                true => now(),
-                false => self.written.since.clone(),
-            },
+            since: self.since.get_or_insert_with(now).clone(),
             pid: std::process::id(),
             ..asks
         };
         match &mut self.ticket {
-            Some(_) if self.written == waiter => {}
-            Some(ticket) => ticket.write(&waiter)?,
+            Some(ticket) => ticket.renew(&waiter)?,
             None => {
-                store.sweep_queue(plan);
-                self.ticket = Some(store.enqueue(plan, &waiter)?);
+                self.ticket = Some(self.store.enqueue(plan, &self.operation, &waiter)?);
                 tracing::info!(
                     container = waiter.container,
                     "waits for {}, as number {}",
@@ -204,7 +208,6 @@ impl Turn {
                 }
             }
         }
-        self.written = waiter;
         self.look = Some(look);
         Ok(())
     }
@@ -221,7 +224,6 @@ impl Turn {
 
     /// Lets later requests pass, because this one has its place. It keeps its number until it is done.
     pub(crate) fn step_aside(&mut self) {
-        self.written.could_use.clear();
         if let Some(Err(e)) = self.ticket.as_mut().map(Ticket::step_aside) {
             tracing::warn!("{}", e.line());
         }
@@ -239,7 +241,7 @@ impl Turn {
 
     /// Waits until there is something to do. It fails if the bundle is gone, because then nothing needs the
     /// container any more.
-    pub(crate) fn wait(&mut self, store: &Store, bundles: &dyn Bundles) -> Result<Wake> {
+    pub(crate) fn wait(&mut self, bundles: &dyn Bundles) -> Result<Wake> {
         let longest = COLLECT_AGAIN.min(self.ask_again());
         let mut gap = longest;
         let mut next = Instant::now() + gap;
@@ -251,11 +253,11 @@ impl Turn {
             let Some(watch) = &mut self.watch else {
                 return Ok(Wake::TimeOut);
             };
-            let woken = watch.wait((store, bundles), number, time)?;
+            let woken = watch.wait((self.store, bundles), number, time)?;
             let was_held_up = held_up_by.is_some();
             // A lease that goes does not help a request that others hold up.
             if woken != Woken::ByLease || !was_held_up {
-                held_up_by = self.held_up_by(store)?;
+                held_up_by = self.held_up_by()?;
                 gap = match (woken, held_up_by) {
                     (Woken::ByQueue, _) => SOON,
                     (Woken::No, Some(_)) => (gap * 4).min(ASK_THE_DRIVER_AGAIN),
@@ -274,30 +276,32 @@ impl Turn {
         Ok(Wake::TimeOut)
     }
 
-    /// Returns an upper bound of the requests ahead that hold this one up. Returns none if, by the last
-    /// look, an answer of the driver could help.
-    fn held_up_by(&self, store: &Store) -> Result<Option<u64>> {
+    /// Returns the number of requests ahead if they hold this one up. Returns none if, by the last look, an answer of the
+    /// driver could help.
+    fn held_up_by(&self) -> Result<Option<usize>> {
         let Some(look) = self.look.as_ref().filter(|_| !self.adopts) else {
             return Ok(None);
         };
-        let number = self.number();
+        let (state, number) = (self.store.state()?, self.number());
+        // Lost in a repair, it holds no place before the next look.
+        if !state.queue.has(number) {
+            return Ok(None);
+        }
+        let all = state.queue.before(number);
+        let is_at_work = |other: &&Waiting| self.store.is_at_work(&other.operation);
+        let earlier = all.iter().filter(is_at_work);
         let (admitted, ours) = match &look.wants {
             Wants::Slices { admitted, ours } => (admitted, ours),
             Wants::Gpus { count, of } => {
-                let earlier: Vec<Waiting> =
-                    { store.waiting_before(number)? }.collect::<Result<_>>()?;
-                let reserved = reserved_gpus(&earlier, &look.snapshot);
+                let reserved = reserved_gpus(earlier);
                 let left = of.iter().filter(|gpu| !reserved.contains(gpu)).count();
-                let first = earlier.first().map(|w| w.number);
-                return Ok(first.filter(|_| left < *count as usize).map(|n| number - n));
+                return Ok((left < *count as usize).then_some(all.len()));
             }
         };
-        let (mut first, mut blockers) = (None, Vec::new());
-        // Reads in queue order, and no further than needed: most often the first request holds this one up.
-        for other in store.waiting_before(number)? {
-            let other = other?;
-            let first = *first.get_or_insert(other.number);
-            let mut more = reservations(&[other], &look.snapshot);
+        let mut blockers = Vec::new();
+        // Looks in queue order, and no further than needed: most often the first request holds this one up.
+        for other in earlier {
+            let mut more = reservations([other]);
             more.retain(|a| !blockers.contains(a));
             if more.is_empty() {
                 continue;
@@ -309,7 +313,7 @@ impl Turn {
                 ..admitted.wanted()
             };
             if placement::is_blocked(&look.snapshot, &wanted) {
-                return Ok(Some(number - first));
+                return Ok(Some(all.len()));
             }
         }
         Ok(None)
@@ -317,7 +321,7 @@ impl Turn {
 
     /// Returns whether the last look is so old that the machine may have changed. The limit grows with the
     /// number of requests ahead. So any number of waiters together asks the driver only now and then.
-    fn is_stale(&self, others: u64) -> bool {
+    fn is_stale(&self, others: usize) -> bool {
         let times = u32::try_from(others).unwrap_or(u32::MAX);
         let asked = self.look.as_ref().map(|look| look.at.elapsed());
         asked.is_none_or(|age| age >= self.ask_again() * times)
@@ -328,8 +332,8 @@ impl Turn {
     }
 
     /// Returns the error of a create whose time to wait is over, or that has no time to wait.
-    pub(crate) fn give_up(&self, store: &Store, no: &NoRoom) -> Error {
-        let blockers = self.earlier(store).unwrap_or_default();
+    pub(crate) fn give_up(&mut self, no: &NoRoom) -> Error {
+        let blockers = self.earlier().unwrap_or_default();
         let waited = (!self.wait.is_zero()).then_some(Waited {
             time: self.wait,
             cut_by: self.cut_by,
@@ -338,33 +342,11 @@ impl Turn {
     }
 }
 
-/// Removes the tickets that killed requests left, if there is anything in the queue.
-pub(crate) fn sweep(store: &Store) -> Result<()> {
-    if store.is_queue_empty() {
-        return Ok(());
-    }
-    let plan = store.lock_plan("gc")?;
-    store.sweep_queue(&plan);
-    Ok(())
-}
-
-/// Returns the profiles that earlier requests could use, by GPU. An unreadable ticket counts as wanting
-/// every place.
-pub(crate) fn reservations(earlier: &[Waiting], snapshot: &Snapshot) -> Vec<Reservation> {
+/// Returns the profiles that these requests could use, by GPU.
+pub(crate) fn reservations<'a>(of: impl IntoIterator<Item = &'a Waiting>) -> Vec<Reservation> {
     let mut all = BTreeSet::new();
-    for waiting in earlier {
-        match &waiting.waiter {
-            Some(waiter) => {
-                for (gpu, profiles) in &waiter.could_use {
-                    all.extend(profiles.iter().map(|id| (gpu, *id)));
-                }
-            }
-            None => {
-                for gpu in &snapshot.gpus {
-                    all.extend(gpu.profiles.iter().map(|p| (&gpu.uuid, p.id)));
-                }
-            }
-        }
+    for (gpu, profiles) in of.into_iter().flat_map(|w| &w.waiter.could_use) {
+        all.extend(profiles.iter().map(|id| (gpu, *id)));
     }
     let reservation = |(gpu, profile_id): (&GpuUuid, u32)| Reservation {
         gpu: gpu.clone(),
@@ -373,20 +355,11 @@ pub(crate) fn reservations(earlier: &[Waiting], snapshot: &Snapshot) -> Vec<Rese
     all.into_iter().map(reservation).collect()
 }
 
-/// Returns the GPUs that earlier requests for whole GPUs could use. An unreadable ticket counts as wanting
-/// every GPU.
-pub(crate) fn reserved_gpus(earlier: &[Waiting], snapshot: &Snapshot) -> BTreeSet<GpuUuid> {
-    let mut all = BTreeSet::new();
-    for waiting in earlier {
-        match &waiting.waiter {
-            Some(waiter) => {
-                let whole = waiter.could_use.iter().filter(|(_, p)| p.is_empty());
-                all.extend(whole.map(|(gpu, _)| gpu.clone()));
-            }
-            None => all.extend(snapshot.gpus.iter().map(|gpu| gpu.uuid.clone())),
-        }
-    }
-    all
+/// Returns the GPUs that requests for whole GPUs among these could use.
+pub(crate) fn reserved_gpus<'a>(of: impl IntoIterator<Item = &'a Waiting>) -> BTreeSet<GpuUuid> {
+    let could_use = of.into_iter().flat_map(|w| &w.waiter.could_use);
+    let whole = could_use.filter(|(_, profiles)| profiles.is_empty());
+    whole.map(|(gpu, _)| gpu.clone()).collect()
 }
 
 #[cfg(test)]
@@ -441,10 +414,14 @@ mod tests {
             could_use: vec![("GPU-0".into(), vec![19])],
             ..Waiter::default()
         };
-        let join = || store.enqueue(&plan, &waiter).unwrap();
-        let (_first, _second, third) = (join(), join(), join());
+        let operations = [(); 3].map(|()| store.begin().unwrap());
+        let tickets =
+            { operations.each_ref() }.map(|o| store.enqueue(&plan, o.id(), &waiter).unwrap());
+        let [_first, _second, third] = tickets;
         std::fs::write(dir.path().join("config.json"), "{}").unwrap();
         let mut turn = Turn {
+            store: &store,
+            operation: operations[2].id().clone(),
             bundle: dir.path().to_owned(),
             begun: Instant::now(),
             wait: Duration::ZERO,
@@ -453,7 +430,7 @@ mod tests {
             adopts: false,
             watch: Some(Watch::on(&store, dir.path())),
             ticket: Some(third),
-            written: waiter.clone(),
+            since: None,
             look: None,
             in_vain: 0,
         };
@@ -461,7 +438,7 @@ mod tests {
             turn.look = Some(look(ago));
             turn.begun = Instant::now();
             turn.wait = time;
-            turn.wait(&store, &crate::bundles::NoBundles).unwrap() == Wake::TimeOut
+            turn.wait(&crate::bundles::NoBundles).unwrap() == Wake::TimeOut
         };
         let short = Duration::from_millis(20);
         assert!(waits(Duration::ZERO, short));

@@ -1,13 +1,12 @@
-//! The events that wake a waiting create: a lease goes, an earlier ticket leaves the queue, or its own
-//! bundle ends.
+//! The events that wake a waiting create: a lease goes, an earlier ticket leaves the queue, its waiter is killed, or the
+//! own bundle ends.
 
 use crate::bundles::Bundles;
 use crate::error::{Context, Error, Result};
-use crate::store::{self, Store};
+use crate::store::{self, Departures, Store, Waiting};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent, WatchDescriptor};
-use std::cell::Cell;
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -37,40 +36,37 @@ pub(super) struct Watch {
     bundle: PathBuf,
     /// The kernel's events. None if the waiter is too far behind, or if the kernel has no watch left.
     events: Option<Events>,
-    /// The last known number of changes that made room.
-    freed: Cell<Option<u64>>,
-    /// The last known earlier tickets, without the kernel's events.
-    earlier: Vec<u64>,
+    /// The last known counts of the ledger's header.
+    departures: Option<Departures>,
+    /// The earlier requests, as this waiter saw them last.
+    pub earlier: Vec<Waiting>,
 }
 
 /// The kernel's source of events.
 struct Events {
     inotify: Inotify,
+    of_operations: WatchDescriptor,
     /// The watch of the bundle. None if only a look at the bundle finds its end.
     of_bundle: Option<WatchDescriptor>,
 }
 
 impl Watch {
     pub(super) fn on(store: &Store, bundle: &Path) -> Watch {
-        // The watch comes first, so that no change lies between.
-        let events = Events::of(store, u64::MAX, bundle);
+        let queue = store.state().map_or(0, |s| s.queue.before(u64::MAX).len());
         Watch {
             bundle: bundle.to_owned(),
-            earlier: match events {
-                Some(_) => Vec::new(),
-                None => store.numbers_before(u64::MAX),
-            },
-            events,
-            freed: Cell::new(store.freed()),
+            events: Events::of(store, queue, bundle),
+            departures: None,
+            earlier: Vec::new(),
         }
     }
 
     /// Forgets the events until now. The caller looks at the state next.
     pub(super) fn forget(&mut self, store: &Store) {
-        self.freed.set(store.freed());
         if let Some(Events { inotify, .. }) = &self.events {
             while inotify.read_events().is_ok_and(|events| !events.is_empty()) {}
         }
+        self.departures = store.departures();
     }
 
     /// Waits for an event. It fails if the bundle is gone.
@@ -90,32 +86,29 @@ impl Watch {
             }
             let left = end.saturating_duration_since(Instant::now());
             let Some(events) = &self.events else {
-                let ahead = store.numbers_before(number).len();
+                let ahead = self.earlier.len();
                 let times = 1 + u32::try_from(ahead / AS_MANY).unwrap_or(u32::MAX - 1);
                 crate::effect::pause(left.min(UNWATCHED * times));
                 // Other waiters may have released their watches.
-                self.events = Events::of(store, number, &self.bundle);
-                if self.events.is_some() {
-                    return Ok(Woken::ByQueue);
-                }
-                let earlier = store.numbers_before(number);
-                let woken = match (earlier == self.earlier, self.has_room_come(store)) {
-                    (false, _) => Woken::ByQueue,
-                    (true, true) => Woken::ByLease,
-                    (true, false) => Woken::No,
+                self.events = Events::of(store, ahead, &self.bundle);
+                let woken = match self.events {
+                    Some(_) => Woken::ByQueue,
+                    None => self.woken(store, number),
                 };
-                self.earlier = earlier;
                 if woken != Woken::No || left.is_zero() {
                     return Ok(woken);
                 }
                 continue;
             };
             match events.inotify.read_events() {
-                Ok(all) => match all.iter().map(|e| events.woken_by(e, number)).max() {
+                Ok(all) => match all.iter().map(|e| events.woken_by(e, &self.earlier)).max() {
                     None | Some(Woken::No) => {}
-                    // A write that made no room wakes nobody.
-                    Some(Woken::ByLease) if !self.has_room_come(store) => continue,
-                    Some(woken) => return Ok(woken),
+                    Some(Woken::ByQueue) => return Ok(Woken::ByQueue),
+                    Some(Woken::ByLease) => match self.woken(store, number) {
+                        // Most changes of the ledger help nobody.
+                        Woken::No => continue,
+                        woken => return Ok(woken),
+                    },
                 },
                 Err(Errno::EAGAIN | Errno::EINTR) => {}
                 Err(e) => return Err(e).context(|| "wait for room"),
@@ -134,16 +127,34 @@ impl Watch {
         }
     }
 
-    fn has_room_come(&self, store: &Store) -> bool {
-        let freed = store.freed();
-        self.freed.replace(freed) != freed
+    /// Returns what the ledger's header says. The whole ledger is read only if a ticket left.
+    fn woken(&mut self, store: &Store, number: u64) -> Woken {
+        let now = store.departures();
+        let before = std::mem::replace(&mut self.departures, now);
+        if now.map(|c| c.left) != before.map(|c| c.left) && self.has_lost(store, number) {
+            return Woken::ByQueue;
+        }
+        match now.map(|c| c.freed) == before.map(|c| c.freed) {
+            true => Woken::No,
+            false => Woken::ByLease,
+        }
+    }
+
+    /// Returns whether an earlier ticket is gone, or the waiter's own by a repair.
+    fn has_lost(&mut self, store: &Store, number: u64) -> bool {
+        let Ok(state) = store.state() else {
+            return true;
+        };
+        let now = state.queue.before(number);
+        let has_lost = self.earlier.iter().any(|ticket| !now.contains(ticket));
+        self.earlier = now.to_vec();
+        has_lost || !state.queue.has(number)
     }
 }
 
 impl Events {
-    fn of(store: &Store, number: u64, bundle: &Path) -> Option<Events> {
-        store.open_queue().ok()?;
-        if store.numbers_before(number).len() >= MOST_WATCHED {
+    fn of(store: &Store, ahead: usize, bundle: &Path) -> Option<Events> {
+        if ahead >= MOST_WATCHED {
             return None;
         }
         let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK).ok()?;
@@ -151,31 +162,34 @@ impl Events {
         inotify
             .add_watch(store.dir(), AddWatchFlags::IN_MOVED_TO)
             .ok()?;
-        // Closed for writing: the waiter ended, in whatever way. Modified: the waiter stepped aside.
-        let leaves =
-            AddWatchFlags::IN_DELETE | AddWatchFlags::IN_CLOSE_WRITE | AddWatchFlags::IN_MODIFY;
-        inotify.add_watch(&store.queue(), leaves).ok()?;
+        let of_operations = inotify.add_watch(&store.operations(), store::killed());
         let goes = AddWatchFlags::IN_DELETE
             | AddWatchFlags::IN_MOVED_FROM
             | AddWatchFlags::IN_DELETE_SELF
             | AddWatchFlags::IN_MOVE_SELF;
         let of_bundle = inotify.add_watch(bundle, goes).ok();
-        Some(Events { inotify, of_bundle })
+        Some(Events {
+            of_operations: of_operations.ok()?,
+            inotify,
+            of_bundle,
+        })
     }
 
-    /// Returns the meaning of an event for this waiter. It ignores later requests, its own writes and
-    /// events of the bundle. The waiter looks at its bundle each time.
-    fn woken_by(&self, event: &InotifyEvent, number: u64) -> Woken {
+    /// Returns the meaning of an event for this waiter. It ignores killed creates that are not before it, and events of
+    /// the bundle. The waiter looks at its bundle each time.
+    fn woken_by(&self, event: &InotifyEvent, earlier: &[Waiting]) -> Woken {
         if self.of_bundle == Some(event.wd) {
             return Woken::No;
         }
-        let name = event.name.as_deref().and_then(OsStr::to_str);
-        match name.map(|name| (name, name.parse::<u64>())) {
-            Some((_, Ok(earlier))) if earlier < number => Woken::ByQueue,
-            Some((store::LEDGER, _)) => Woken::ByLease,
-            Some(_) => Woken::No,
+        let Some(name) = event.name.as_deref().and_then(OsStr::to_str) else {
             // The kernel's queue of events overflowed.
-            None => Woken::ByQueue,
+            return Woken::ByQueue;
+        };
+        let is_earlier = || earlier.iter().any(|t| t.operation.as_str() == name);
+        match self.of_operations == event.wd {
+            true if is_earlier() => Woken::ByQueue,
+            false if name == store::LEDGER => Woken::ByLease,
+            _ => Woken::No,
         }
     }
 }

@@ -35,6 +35,7 @@ pub(crate) fn repair(context: &LeaseContext<'_>) -> Result<Option<Repair>> {
     let snapshot = context.driver().snapshot()?;
     let ledger = context.store.lock(why)?;
     let repaired = ledger.replace_damaged(|state, why| {
+        state.queue.sweep(&context.store);
         let leases = state.leases.iter().filter_map(|lease| state.held(lease));
         let mut leases: Vec<Finding> = leases
             .map(|held| finding(held, "in the generation before"))

@@ -1,5 +1,5 @@
 use super::*;
-use crate::model::Placement;
+use crate::model::{OperationId, Placement};
 use crate::placement::{DefragPlan, Exhaustion, Largest, Search};
 use crate::request::Alternative;
 use crate::store::Waiter;
@@ -352,14 +352,15 @@ fn counts_slices_that_found_a_slot() {
     );
 }
 
-fn waiting(number: u64, waiter: Option<(&str, &str)>) -> Waiting {
+fn waiting(number: u64, container: &str, request: &str) -> Waiting {
     Waiting {
         number,
-        waiter: waiter.map(|(container, request)| Waiter {
+        operation: OperationId::new("o"),
+        waiter: Waiter {
             container: container.into(),
             request: request.into(),
             ..Waiter::default()
-        }),
+        },
     }
 }
 
@@ -371,7 +372,7 @@ fn names_earlier_requests_and_wait() {
             profile: "1g.10gb".into(),
         },
     ));
-    let train = [waiting(1, Some(("train", "7g.80gb")))];
+    let train = [waiting(1, "train", "7g.80gb")];
     let refusal = Refusal {
         rejection: &reserved,
         blockers: &train,
@@ -386,10 +387,10 @@ fn names_earlier_requests_and_wait() {
     );
     let short = Rejection::from(cause("3g.40gb", Obstacle::NoSlot(Box::new(shortage()))));
     let many = [
-        waiting(1, Some(("a", "7g.80gb"))),
-        waiting(2, None),
-        waiting(3, Some(("c", "1g.10gb"))),
-        waiting(4, Some(("d", "1g.10gb"))),
+        waiting(1, "a", "7g.80gb"),
+        waiting(2, "b\u{7}", "2g.20gb"),
+        waiting(3, "c", "1g.10gb"),
+        waiting(4, "d", "1g.10gb"),
     ];
     let refusal = Refusal {
         rejection: &short,
@@ -403,7 +404,7 @@ fn names_earlier_requests_and_wait() {
         refusal.error().line(),
         format!(
             "cannot allocate 3g.40gb: the free memory is fragmented {FREE}; 4 earlier requests wait \
-             (container a, 7g.80gb; one that cannot be read; container c, 1g.10gb; …); the \
+             (container a, 7g.80gb; container b\\u{{7}}, 2g.20gb; container c, 1g.10gb; …); the \
              create waited 1m 30s, as containerd gives up soon after; hint: run migctl list to see \
              who holds the slices"
         )

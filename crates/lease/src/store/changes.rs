@@ -1,7 +1,7 @@
 //! The changes of the ledger, as the kernel reports them.
 
 use super::file;
-use super::queue::UNFINISHED;
+use super::operation;
 use crate::error::{Context, Error, Result};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -13,9 +13,8 @@ use std::time::{Duration, Instant};
 
 /// What a watch on the leases looks at in the state directory.
 pub const RECORDS: &[&str] = &[file::FILE];
-/// The same with the folder of tickets.
-pub const RECORDS_AND_QUEUE: &[&str] = &[file::FILE, QUEUE];
-const QUEUE: &str = "queue";
+/// The same with the operations that are killed, by which tickets end.
+pub const RECORDS_AND_QUEUE: &[&str] = &[file::FILE, operation::FOLDER];
 /// The time without a change that ends a burst of changes.
 const QUIET: Duration = Duration::from_millis(50);
 /// The longest burst.
@@ -31,8 +30,8 @@ pub struct Changes {
 
 /// The events of a folder that count.
 enum Watched {
-    /// All events: the folder has tickets.
-    Tickets,
+    /// All events.
+    Operations,
     /// The coming and going of these names, and the end of the folder.
     Names(Vec<OsString>),
 }
@@ -76,11 +75,9 @@ impl Changes {
         let names = self.names.iter().map(OsString::from).collect();
         let removed = AddWatchFlags::IN_DELETE;
         self.add(&state_dir, coming | going | removed, Watched::Names(names))?;
-        if self.names.contains(&QUEUE) {
-            // A ticket is changed in its place, and a killed waiter closes it.
-            let changed = AddWatchFlags::IN_MODIFY | AddWatchFlags::IN_CLOSE_WRITE;
-            let flags = AddWatchFlags::IN_MOVED_TO | removed | going | changed;
-            self.add(&state_dir.join(QUEUE), flags, Watched::Tickets)?;
+        if self.names.contains(&operation::FOLDER) {
+            let folder = state_dir.join(operation::FOLDER);
+            self.add(&folder, operation::killed() | going, Watched::Operations)?;
         }
         Ok(())
     }
@@ -120,7 +117,7 @@ impl Changes {
         match (watched, name) {
             // A folder ends, or the kernel's queue of events overflowed.
             (_, None) => !event.mask.contains(AddWatchFlags::IN_IGNORED),
-            (Some((_, Watched::Tickets)), Some(name)) => name != UNFINISHED,
+            (Some((_, Watched::Operations)), Some(_)) => true,
             (Some((_, Watched::Names(names))), Some(name)) => names.iter().any(|its| its == name),
             (None, Some(_)) => false,
         }

@@ -1,4 +1,4 @@
-//! The ledger's file: a header, then all instances and leases and the counters in one line of JSON.
+//! The ledger's file: a header, then all instances, leases, tickets and counters in one line of JSON.
 //!
 //! ```text
 //! ledger.json      the ledger, replaced as a whole by the holder of ledger.lock
@@ -13,6 +13,7 @@ use super::format::VERSION;
 use super::instance::Instance;
 use super::lease::{Held, Lease, LeaseState};
 use super::lock::{self, Lock};
+use super::queue::Queue;
 use super::{accounts, durable, random_id};
 use crate::counters::Counts;
 use crate::effect;
@@ -44,7 +45,7 @@ const MAX_HEADER: u64 = 1024;
 const MAX_RECORD: usize = 256 * 1024;
 const MAX_PENDING: usize = MAX_RECORD / 4;
 
-/// All instances and leases, and the counters.
+/// All instances, leases and tickets, and the counters.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct State {
@@ -53,6 +54,7 @@ pub(crate) struct State {
     /// The leases of earlier boots, until their bundles are restored. Their instances ended with their boot.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub earlier: Vec<Held>,
+    pub queue: Queue,
     #[serde(default, skip_serializing_if = "Counts::is_empty")]
     pub counters: Counts,
 }
@@ -71,6 +73,8 @@ pub(super) struct Header {
     pub generation: u64,
     /// The number of changes that removed a lease or an instance.
     pub freed: u64,
+    /// The number of changes by which a ticket left the queue or was renewed.
+    pub left: u64,
     /// The hash of this line with an empty hash, and of the rest.
     sha256: String,
 }
@@ -106,6 +110,13 @@ pub(super) struct LedgerFile {
     /// The boot of this process. Without it the file is read as it is.
     pub(super) boot: Option<BootId>,
     seen: Mutex<Option<(Mark, Arc<Content>)>>,
+}
+
+/// What a waiter reads of the header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Departures {
+    pub freed: u64,
+    pub left: u64,
 }
 
 /// Tells a file from the next one in its place: device, inode, length, and the times of its last changes.
@@ -256,12 +267,16 @@ impl LedgerFile {
         found
     }
 
-    /// Returns the count of changes that made room, without reading more than the header.
-    pub(super) fn freed(&self) -> Option<u64> {
+    /// Returns the counts of changes that made room and by which a ticket left, without reading more than the header.
+    pub(super) fn departures(&self) -> Option<Departures> {
         let opened = files::open(&self.dir.join(FILE), Links::Refuse).ok()?;
         let start = files::read_start(opened.file, MAX_HEADER).ok()?;
         let head = start.split(|byte| *byte == b'\n').next()?;
-        serde_json::from_slice::<Header>(head).ok().map(|h| h.freed)
+        let header = serde_json::from_slice::<Header>(head).ok()?;
+        Some(Departures {
+            freed: header.freed,
+            left: header.left,
+        })
     }
 
     /// Returns whether the bytes of the file contain a text, also those of a damaged one. A file that the system does not let
@@ -289,9 +304,10 @@ impl LedgerFile {
         let header = Header {
             generation: known.max(generation(&self.dir)?),
             freed: before.map_or(0, |content| content.header.freed) + 1,
+            left: before.map_or(0, |content| content.header.left) + 1,
             ..Header::default()
         };
-        let header = header.next(self.boot.as_ref(), true)?;
+        let header = header.next(self.boot.as_ref(), true, true)?;
         let (file, draft) = (self.dir.join(FILE), self.dir.join(DRAFT));
         let what = || format!("write the ledger {}", file.display());
         let bytes = encode(&header, &state).context(what)?;
@@ -324,9 +340,10 @@ impl LedgerFile {
         let dir = self.dir.as_path();
         let file = dir.join(FILE);
         let what = || format!("write the ledger {}", file.display());
+        let queue_loses = before.state.queue.loses(&state.queue);
         let header = before
             .header
-            .next(self.boot.as_ref(), before.state.loses(&state))
+            .next(self.boot.as_ref(), before.state.loses(&state), queue_loses)
             .context(what)?;
         let bytes = encode(&header, &state).context(what)?;
         let draft = dir.join(DRAFT);
@@ -526,7 +543,7 @@ fn encode(header: &Header, state: &State) -> Result<Vec<u8>> {
 
 impl Header {
     /// Returns the header of the next generation.
-    fn next(&self, boot: Option<&BootId>, frees: bool) -> Result<Header> {
+    fn next(&self, boot: Option<&BootId>, frees: bool, leaves: bool) -> Result<Header> {
         Ok(Header {
             api_version: VERSION.to_owned(),
             kind: KIND.to_owned(),
@@ -537,6 +554,7 @@ impl Header {
             boot: boot.unwrap_or(&self.boot).clone(),
             generation: self.generation.saturating_add(1),
             freed: self.freed + u64::from(frees),
+            left: self.left + u64::from(leaves),
             sha256: String::new(),
         })
     }
@@ -564,7 +582,10 @@ impl State {
                 )));
             }
         }
-        Ok(())
+        match self.queue.is_in_order() {
+            true => Ok(()),
+            false => Err(Error::new("its tickets are not in order")),
+        }
     }
 
     /// Returns what a boot leaves of this state.
@@ -667,7 +688,7 @@ impl State {
 
 /// Checks the size of a record before the write. The simulation of a full disk aside, only long paths and names of pods
 /// reach it.
-fn check_size(record: &impl Serialize, most: usize) -> Result<()> {
+pub(super) fn check_size(record: &impl Serialize, most: usize) -> Result<()> {
     // A path that is no JSON is told with the whole ledger.
     let size = serde_json::to_vec(record).map_or(0, |bytes| bytes.len());
     if size <= most {

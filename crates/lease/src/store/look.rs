@@ -1,7 +1,7 @@
 //! Reads the ledger. Its file is always of one moment, so a reader needs no lock; a decision does.
 
 use super::Store;
-use super::file::{Content, Look, State};
+use super::file::{Content, Departures, Look, State};
 use super::holder::Key;
 use super::instance::Instance;
 use super::lease::{Entry, Held, Lease};
@@ -127,8 +127,8 @@ impl Store {
         Ok(self.state()?.instance(&instance.id).cloned())
     }
 
-    /// Returns the number of changes that made room. It reads the header alone. None where that cannot be read.
-    pub(crate) fn freed(&self) -> Option<u64> {
-        self.file.freed()
+    /// Returns what waiters read of the header. None where that cannot be read.
+    pub(crate) fn departures(&self) -> Option<Departures> {
+        self.file.departures()
     }
 }

@@ -2,14 +2,13 @@
 //!
 //! ```text
 //! /run/runmig/                root only
-//!   ledger.json, .1           all instances, leases and counters, and the generation before (file.rs)
+//!   ledger.json, .1           all instances, leases, tickets and counters, and the generation before (file.rs, queue.rs)
 //!   ledger.lock               held while runmig writes the ledger, never longer; names its holder and the generation
 //!   plan.lock                 held by the one create that asks the driver and chooses a place
 //!   bundles.lock              a create locks one byte of it for its bundle (bundles.rs)
 //!   dra.lock                  held by the driver that publishes to Kubernetes (driver.rs)
 //!   gpu-<uuid>.lock           held while the driver creates or destroys an instance on that GPU
 //!   operations/<id>           one create at work, which holds the file's lock (operation.rs)
-//!   queue/<number>             the ticket of a create that waits for room, in order of arrival (queue.rs)
 //!   geometry                   the GPUs' profiles and places, for the next create (src/gpu/geometry.rs)
 //!   runmig.log                the log, for people
 //! ```
@@ -38,7 +37,7 @@ mod shown;
 pub use bundles::{BundleId, BundleLock};
 pub use changes::{Changes, RECORDS, RECORDS_AND_QUEUE};
 pub use driver::{ClaimTurn, DriverLock};
-pub(crate) use file::{FILE as LEDGER, State, ledger_of_body, rewritten_ledger};
+pub(crate) use file::{Departures, FILE as LEDGER, State, ledger_of_body, rewritten_ledger};
 pub(crate) use format::{Record, decode, encode};
 pub use holder::{Claim, ClaimName, ClaimPod};
 pub use holder::{Container, Holder, Key, is_id_of};
@@ -51,6 +50,7 @@ pub use ledger::Ledger;
 pub(crate) use lock::Lock;
 pub use look::Listing;
 pub use operation::Operation;
+pub(crate) use operation::killed;
 pub(crate) use queue::Ticket;
 pub use queue::{Waiter, Waiting};
 pub use reload::ReloadTurn;

@@ -13,10 +13,18 @@ use crate::effect;
 use crate::error::{Context, Result};
 use crate::files::{self, Links};
 use crate::model::OperationId;
+use nix::sys::inotify::AddWatchFlags;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+
+pub(super) const FOLDER: &str = "operations";
+
+/// Returns the events of the folder that tell of killed operations: another removes its file before it closes it.
+pub(crate) fn killed() -> AddWatchFlags {
+    AddWatchFlags::IN_CLOSE_WRITE | AddWatchFlags::from_bits_retain(libc::IN_EXCL_UNLINK)
+}
 
 /// An operation at work. No other process collects its leases until this value is dropped or its process
 /// ends.
@@ -49,7 +57,7 @@ impl Drop for Operation {
 impl Store {
     /// Returns the folder of the operations.
     pub(crate) fn operations(&self) -> PathBuf {
-        self.dir.join("operations")
+        self.dir.join(FOLDER)
     }
 
     /// Begins an operation.

@@ -1,30 +1,22 @@
-//! The creates that wait for room, in order of arrival.
+//! The creates that wait for room, in order of arrival: the tickets of the ledger.
 //!
-//! ```text
-//! queue/<number>      the ticket of a waiter: its request, and the places that it could use. The waiter
-//!                     holds the file's lock, so an unlocked ticket is of a killed waiter
-//! queue/.new          an unfinished ticket
-//! ```
+//! A ticket names its operation, so one whose operation has ended is of a killed waiter. A create that has its place takes its
+//! ticket out, and puts it back under the same number if the place comes to nothing.
 
-use super::{Lock, Store, durable, lock};
-use crate::effect;
-use crate::error::{Context, Error, Result};
-use crate::files::{self, Links};
-use crate::model::{GpuUuid, Timestamp};
+use super::file::{State, check_size};
+use super::{Lock, Store};
+use crate::error::{Context, Result};
+use crate::model::{GpuUuid, OperationId, Timestamp};
 use serde::{Deserialize, Serialize};
-use std::fs::{File, OpenOptions};
-use std::io::{ErrorKind, Seek};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
 
-pub(crate) const UNFINISHED: &str = ".new";
 /// The limit of a ticket, in bytes. A waiter names the profiles that it could use on each GPU: 16 GPUs with
 /// 20 profiles each are 20 KiB.
-const MAX_SIZE: u64 = 256 * 1024;
+const MAX_TICKET: usize = 256 * 1024;
+const WHY: &str = "a place in the queue";
 
 /// A request in the queue, as its ticket tells it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Waiter {
     /// The id of the container.
     pub container: String,
@@ -42,173 +34,308 @@ pub struct Waiter {
     pub could_use: Vec<(GpuUuid, Vec<u32>)>,
 }
 
-/// A queued request with its number.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A ticket on record.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Waiting {
     /// The position in the order of arrival.
     pub number: u64,
-    /// The request. None where the ticket cannot be read: such a request counts as wanting every place.
-    pub waiter: Option<Waiter>,
+    /// The operation of the create. It ends with its process.
+    pub operation: OperationId,
+    /// The request.
+    pub waiter: Waiter,
 }
 
-/// The meaning of a file in the queue.
-enum State {
-    /// The ticket of a waiter that has ended.
-    Dead,
-    /// The waiter has its place and makes its slice.
-    Aside,
-    Waits(Option<Waiter>),
+/// The tickets on record.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Queue {
+    /// The last number that was given. None is given twice.
+    last: u64,
+    /// In the order of their numbers.
+    tickets: Vec<Waiting>,
 }
 
-/// A place in the queue. It ends when this value is dropped or its process ends.
-#[derive(Debug)]
-pub(crate) struct Ticket {
-    pub number: u64,
-    file: File,
-    path: PathBuf,
-}
-
-impl Store {
-    pub(crate) fn queue(&self) -> PathBuf {
-        self.dir.join("queue")
+impl Queue {
+    /// Returns the tickets before this number.
+    pub(crate) fn before(&self, number: u64) -> &[Waiting] {
+        &self.tickets[..self.tickets.partition_point(|t| t.number < number)]
     }
 
-    /// Creates the directory of the queue if it is missing.
-    pub(crate) fn open_queue(&self) -> Result<()> {
-        let dir = self.queue();
-        effect::make_dir_all(&dir, 0o700).context(|| format!("make {}", dir.display()))
+    pub(crate) fn has(&self, number: u64) -> bool {
+        self.before(number.saturating_add(1)).len() > self.before(number).len()
     }
 
-    /// Returns the queued requests in their order. Needs no lock.
-    pub fn waiting(&self) -> Result<Vec<Waiting>> {
-        self.waiting_before(u64::MAX)?.collect()
+    pub(super) fn is_in_order(&self) -> bool {
+        self.tickets.is_sorted_by(|a, b| a.number < b.number)
     }
 
-    /// Returns the requests before this number. It reads each ticket only on demand.
-    pub(crate) fn waiting_before(
-        &self,
-        number: u64,
-    ) -> Result<impl Iterator<Item = Result<Waiting>>> {
-        let mut tickets = self.tickets()?;
-        tickets.retain(|(other, _)| *other < number);
-        let waits = |(number, file): (u64, PathBuf)| match state(&file) {
-            Ok(State::Waits(waiter)) => Some(Ok(Waiting { number, waiter })),
-            Ok(State::Dead | State::Aside) => None,
-            Err(e) => Some(Err(e).context(|| format!("read {}", file.display()))),
-        };
-        Ok(tickets.into_iter().filter_map(waits))
-    }
-
-    /// Returns the numbers before this one, also of dead tickets. It opens none.
-    pub(crate) fn numbers_before(&self, number: u64) -> Vec<u64> {
-        let tickets = self.tickets().unwrap_or_default();
-        let numbers = tickets.into_iter().map(|(number, _)| number);
-        numbers.filter(|other| *other < number).collect()
-    }
-
-    /// Adds a ticket behind all others: the order is that of the plan's lock.
-    pub(crate) fn enqueue(&self, _plan: &Lock, waiter: &Waiter) -> Result<Ticket> {
-        let dir = self.queue();
-        let what = || format!("write a place in the queue into {}", dir.display());
-        self.open_queue()?;
-        let last = self.tickets()?.last().map_or(0, |(number, _)| *number);
-        let number = last + 1;
-        let (unfinished, path) = (dir.join(UNFINISHED), dir.join(format!("{number:020}")));
-        let _ = effect::remove_file(&unfinished);
-        let mut options = OpenOptions::new();
-        options.write(true).create_new(true).mode(0o600);
-        let file = effect::open(&options, &unfinished).context(what)?;
-        // The lock comes before the file is visible, because other processes remove unlocked tickets.
-        if !lock::try_lock(&file).context(what)? {
-            return Err(Error::new("another process has locked the new ticket")).context(what);
-        }
-        let mut ticket = Ticket {
-            number,
-            file,
-            path: unfinished.clone(),
-        };
-        ticket.write(waiter)?;
-        effect::rename(&unfinished, &path).context(what)?;
-        ticket.path = path;
-        Ok(ticket)
+    /// Returns whether another queue lacks a ticket of this one, or has it for another request.
+    pub(super) fn loses(&self, after: &Queue) -> bool {
+        self.tickets.iter().any(|t| !after.tickets.contains(t))
     }
 
     /// Removes the tickets of killed waiters.
-    pub(crate) fn sweep_queue(&self, _plan: &Lock) {
-        for (_, file) in self.tickets().unwrap_or_default() {
-            if matches!(state(&file), Ok(State::Dead)) {
-                let _ = durable::unlink(&file);
-            }
-        }
-        let _ = effect::remove_file(&self.queue().join(UNFINISHED));
+    pub(crate) fn sweep(&mut self, store: &Store) {
+        self.tickets.retain(|t| store.is_at_work(&t.operation));
     }
 
-    /// Returns whether the queue has no file at all, not even of killed waiters.
-    pub(crate) fn is_queue_empty(&self) -> bool {
-        let entries = std::fs::read_dir(self.queue());
-        entries.into_iter().flatten().next().is_none()
-    }
-
-    fn tickets(&self) -> Result<Vec<(u64, PathBuf)>> {
-        let dir = self.queue();
-        let what = || format!("read {}", dir.display());
-        let mut tickets = Vec::new();
-        let entries = match std::fs::read_dir(&dir) {
-            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(tickets),
-            entries => entries.context(what)?,
+    /// Adds or replaces the ticket of an operation. It keeps the number that it had, unless a repair has let that be given again.
+    fn put(&mut self, had: Option<u64>, operation: &OperationId, waiter: &Waiter) -> Result<u64> {
+        self.remove(operation);
+        let number = had.filter(|number| !self.has(*number));
+        let ticket = Waiting {
+            number: number.unwrap_or(self.last.saturating_add(1)),
+            operation: operation.clone(),
+            waiter: waiter.clone(),
         };
-        for entry in entries {
-            let path = entry.context(what)?.path();
-            let name = path.file_name().and_then(|name| name.to_str());
-            if let Some(number) = name.and_then(|name| name.parse().ok()) {
-                tickets.push((number, path));
-            }
-        }
-        tickets.sort();
-        Ok(tickets)
+        check_size(&ticket, MAX_TICKET)?;
+        let number = ticket.number;
+        self.last = self.last.max(number);
+        self.tickets.insert(self.before(number).len(), ticket);
+        Ok(number)
+    }
+
+    fn remove(&mut self, operation: &OperationId) {
+        self.tickets.retain(|t| t.operation != *operation);
     }
 }
 
-impl Ticket {
+/// A place in the queue. It ends when this value is dropped or its operation ends.
+pub(crate) struct Ticket<'a> {
+    store: &'a Store,
+    operation: OperationId,
+    pub number: u64,
+    is_aside: bool,
+}
+
+impl Store {
+    /// Returns the queued requests in their order.
+    ///
+    /// # Errors
+    /// The ledger cannot be read, or is damaged.
+    pub fn waiting(&self) -> Result<Vec<Waiting>> {
+        self.waiting_before(u64::MAX)
+    }
+
+    /// Returns the requests before this number.
+    pub(crate) fn waiting_before(&self, number: u64) -> Result<Vec<Waiting>> {
+        let state = self.state()?;
+        let waits = |ticket: &&Waiting| self.is_at_work(&ticket.operation);
+        let tickets = state.queue.before(number).iter();
+        Ok(tickets.filter(waits).cloned().collect())
+    }
+
+    /// Adds a ticket behind all others, and removes those of killed waiters: the order is that of the plan's lock.
+    pub(crate) fn enqueue(
+        &self,
+        _plan: &Lock,
+        operation: &OperationId,
+        waiter: &Waiter,
+    ) -> Result<Ticket<'_>> {
+        let number = self.change_queue(|state| {
+            state.queue.sweep(self);
+            state.queue.put(None, operation, waiter)
+        })?;
+        Ok(Ticket {
+            store: self,
+            operation: operation.clone(),
+            number,
+            is_aside: false,
+        })
+    }
+
+    /// Removes the tickets of killed waiters.
+    pub(crate) fn sweep_queue(&self) -> Result<()> {
+        let state = self.state()?;
+        let mut tickets = state.queue.tickets.iter();
+        if tickets.all(|ticket| self.is_at_work(&ticket.operation)) {
+            return Ok(());
+        }
+        self.change_queue(|state| {
+            state.queue.sweep(self);
+            Ok(())
+        })
+    }
+
+    fn change_queue<T>(&self, change: impl FnOnce(&mut State) -> Result<T>) -> Result<T> {
+        let changed = self.lock(WHY).and_then(|ledger| ledger.change(change));
+        changed.context(|| format!("change {WHY}"))
+    }
+}
+
+impl Ticket<'_> {
     /// Writes the present request of the waiter.
-    pub(crate) fn write(&mut self, waiter: &Waiter) -> Result<()> {
-        let text = serde_json::to_vec(waiter).context(|| "write a place in the queue")?;
-        self.replace(&text)
+    pub(crate) fn renew(&mut self, waiter: &Waiter) -> Result<()> {
+        let (had, operation) = (Some(self.number), &self.operation);
+        let put = |state: &mut State| state.queue.put(had, operation, waiter);
+        self.number = self.store.change_queue(put)?;
+        self.is_aside = false;
+        Ok(())
     }
 
     /// Lets later requests pass, because the waiter has its place and is about to make its slice. If that
     /// fails, the waiter still has its number.
     pub(crate) fn step_aside(&mut self) -> Result<()> {
-        self.replace(b"")
-    }
-
-    fn replace(&mut self, text: &[u8]) -> Result<()> {
-        let what = || format!("write {}", self.path.display());
-        effect::set_len(&self.file, 0).context(what)?;
-        self.file.rewind().context(what)?;
-        effect::write_all(&mut self.file, text).context(what)
+        self.store.change_queue(|state| {
+            state.queue.remove(&self.operation);
+            Ok(())
+        })?;
+        self.is_aside = true;
+        Ok(())
     }
 }
 
-impl Drop for Ticket {
+impl Drop for Ticket<'_> {
     fn drop(&mut self) {
-        // The lock is still held, so no other process has removed the file as a dead waiter's.
-        let _ = effect::remove_file(&self.path);
+        // One that cannot be removed is a killed waiter's once the operation ends.
+        if !self.is_aside
+            && let Err(e) = self.step_aside()
+        {
+            tracing::warn!("{}", e.line());
+        }
     }
 }
 
-fn state(path: &Path) -> std::io::Result<State> {
-    let opened = match files::open(path, Links::Refuse) {
-        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(State::Dead),
-        opened => opened?,
-    };
-    if !opened.is_locked()? {
-        return Ok(State::Dead);
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{Operation, file};
+    use std::fs;
+    use std::time::Duration;
+
+    fn store() -> (tempfile::TempDir, Store) {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(&dir.path().join("state"), Duration::from_secs(10)).unwrap();
+        (dir, store)
     }
-    Ok(match opened.read(MAX_SIZE) {
-        Ok(text) if text.is_empty() => State::Aside,
-        Ok(text) => State::Waits(serde_json::from_slice(&text).ok()),
-        Err(e) if e.kind() == ErrorKind::FileTooLarge => State::Waits(None),
-        Err(e) => return Err(e),
-    })
+
+    fn waiter(container: &str) -> Waiter {
+        Waiter {
+            container: container.to_owned(),
+            ..Waiter::default()
+        }
+    }
+
+    fn join<'a>(store: &'a Store, operation: &Operation, container: &str) -> Ticket<'a> {
+        let plan = store.lock_plan("test").unwrap();
+        { store.enqueue(&plan, operation.id(), &waiter(container)) }.unwrap()
+    }
+
+    fn order(store: &Store) -> Vec<(u64, String)> {
+        let waiting = store.waiting().unwrap().into_iter();
+        waiting.map(|w| (w.number, w.waiter.container)).collect()
+    }
+
+    fn all(waiting: &[(u64, &str)]) -> Vec<(u64, String)> {
+        let waiting = waiting.iter();
+        waiting.map(|(n, w)| (*n, (*w).to_owned())).collect()
+    }
+
+    /// The last of the queue steps aside, others come, and its place comes to nothing.
+    #[test]
+    fn keeps_the_number_of_one_that_stepped_aside() {
+        let (_dir, store) = store();
+        let operations = [(); 4].map(|()| store.begin().unwrap());
+        let first = join(&store, &operations[0], "first");
+        let mut second = join(&store, &operations[1], "second");
+        second.step_aside().unwrap();
+        assert_eq!(order(&store), all(&[(1, "first")]));
+        let third = join(&store, &operations[2], "third");
+        assert_eq!(order(&store), all(&[(1, "first"), (3, "third")]));
+        second.renew(&waiter("again")).unwrap();
+        let queue = [(1, "first"), (2, "again"), (3, "third")];
+        assert_eq!(order(&store), all(&queue));
+        let before = store.waiting_before(3).unwrap();
+        assert_eq!(before.len(), 2);
+        drop((first, second, third));
+        assert_eq!(order(&store), all(&[]));
+        let _later = join(&store, &operations[3], "later");
+        assert_eq!(order(&store), all(&[(4, "later")]));
+    }
+
+    /// Others see it at once, and the next one who comes takes it out, as gc does.
+    #[test]
+    fn ticket_of_ended_operation_is_none() {
+        let (_dir, store) = store();
+        let [one, other, third] = [(); 3].map(|()| store.begin().unwrap());
+        let kept = [&one, &other].map(|operation| join(&store, operation, "killed"));
+        drop((one, other));
+        kept.into_iter().for_each(std::mem::forget);
+        assert_eq!(order(&store), all(&[]));
+        assert_eq!(store.state().unwrap().queue.tickets.len(), 2);
+        let _third = join(&store, &third, "third");
+        assert_eq!(store.state().unwrap().queue.tickets.len(), 1);
+        drop(third);
+        store.sweep_queue().unwrap();
+        assert_eq!(store.state().unwrap().queue.tickets, []);
+    }
+
+    /// A waiter reads these counts alone.
+    #[test]
+    fn counts_changes_by_which_a_ticket_leaves() {
+        let (_dir, store) = store();
+        let left = || store.departures().map(|counts| counts.left);
+        let operations = [(); 2].map(|()| store.begin().unwrap());
+        let mut first = join(&store, &operations[0], "first");
+        let second = join(&store, &operations[1], "second");
+        let mut counts = vec![left()];
+        first.renew(&waiter("first")).unwrap();
+        counts.push(left());
+        first.renew(&waiter("for less")).unwrap();
+        counts.push(left());
+        first.step_aside().unwrap();
+        counts.push(left());
+        drop(first);
+        counts.push(left());
+        drop(second);
+        counts.push(left());
+        assert_eq!(counts, [0, 0, 1, 2, 2, 3].map(Some));
+        assert_eq!(store.departures().unwrap().freed, 0);
+    }
+
+    /// The repair had the generation before, in which the last one was not yet.
+    #[test]
+    fn renews_a_ticket_that_a_repair_lost() {
+        for others in [0, 1] {
+            let (_dir, store) = store();
+            let operations = [(); 3].map(|()| store.begin().unwrap());
+            let _first = join(&store, &operations[0], "first");
+            let mut lost = join(&store, &operations[1], "lost");
+            let killed = join(&store, &store.begin().unwrap(), "killed");
+            std::mem::forget(killed);
+            let file = store.dir().join(file::FILE);
+            fs::copy(file.with_extension("json.1"), &file).unwrap();
+            fs::write(&file, "{").unwrap();
+            let ledger = store.lock("test").unwrap();
+            let repair = |state: &mut State, _| {
+                state.queue.remove(&lost.operation);
+                state.queue.sweep(&store);
+                Ok(())
+            };
+            assert!(ledger.replace_damaged(repair).unwrap().is_some());
+            drop(ledger);
+            assert_eq!(order(&store), all(&[(1, "first")]));
+            let came = operations[2..].iter().take(others);
+            let _came: Vec<Ticket<'_>> = came.map(|o| join(&store, o, "came")).collect();
+            lost.renew(&waiter("lost")).unwrap();
+            let mut queue = vec![(1, "first"), (2, "lost"), (3, "came")];
+            queue.truncate(2 + others);
+            assert_eq!(order(&store), all(&queue));
+        }
+    }
+
+    #[test]
+    fn refuses_a_ticket_without_end() {
+        let (_dir, store) = store();
+        let operation = store.begin().unwrap();
+        let plan = store.lock_plan("test").unwrap();
+        let long = waiter(&"x".repeat(MAX_TICKET));
+        let e = store.enqueue(&plan, operation.id(), &long).map(drop);
+        let line = e.unwrap_err().line();
+        assert!(
+            line.starts_with("cannot change a place in the queue: it would be "),
+            "{line}"
+        );
+    }
 }

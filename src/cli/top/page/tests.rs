@@ -6,6 +6,7 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::text::Text;
 use runmig_lease::error::is_hidden;
+use runmig_lease::model::OperationId;
 use runmig_lease::store::{Portion, Waiter, Waiting};
 
 fn view() -> View {
@@ -87,7 +88,8 @@ fn fits_every_size() {
     };
     let waiting = |number| Waiting {
         number,
-        waiter: Some(waiter.clone()),
+        operation: OperationId::new("o"),
+        waiter: waiter.clone(),
     };
     facts.inventory.waiting = (0..9).map(waiting).collect();
     for (rows, columns) in [(1, 1), (1, 80), (2, 2), (5, 20), (24, 80), (60, 200)] {
@@ -179,7 +181,8 @@ fn shows_queue() {
     };
     let waiting = |number| Waiting {
         number,
-        waiter: Some(waiter.clone()),
+        operation: OperationId::new("o"),
+        waiter: waiter.clone(),
     };
     facts.inventory.waiting = (0..5).map(waiting).collect();
     let found = text(&page(&facts, &view(), sized(60, 200), now()));

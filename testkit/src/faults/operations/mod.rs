@@ -11,7 +11,7 @@ pub use claims::kubelet_tries_again;
 pub use layouts::{is_in_place, layout_is_removed, next_apply_succeeds};
 
 use super::World;
-use super::check::names;
+use super::check::tickets;
 use super::strace::Call;
 use crate::process::{kill, until};
 use crate::said;
@@ -139,13 +139,12 @@ fn abandoned_and_damaged(world: &World) -> String {
 /// The holder releases its slice once another create waits or has ended.
 pub fn makes_way(world: &World) {
     let mut delete = world.runmig(&["delete", "--force", HOLDER]);
-    let (queue, stop) = (world.state().join("queue"), world.path("stop"));
+    let (state, stop) = (world.state(), world.path("stop"));
     let done = world.path("done");
     fs::write(world.path("makes-way"), "").unwrap();
     std::thread::spawn(move || {
-        let waits = |name: &String| !name.starts_with('.');
         until("somebody waits", || {
-            stop.exists() || names(&queue).iter().any(waits)
+            stop.exists() || !tickets(&state).is_empty()
         });
         said(&mut delete).ok();
         fs::write(done, "").unwrap();

@@ -226,17 +226,18 @@ fn repair_takes_the_latest_whole_generation() {
 fn counts_changes_that_make_room() {
     let (_dir, store, _) = written(&["one", "two"]);
     let ledger = store.lock("t").unwrap();
-    let mut counts = vec![store.freed()];
+    let freed = |store: &Store| store.departures().map(|counts| counts.freed);
+    let mut counts = vec![freed(&store)];
     ledger
         .update_lease(&lease("one"), |l| l.state = LeaseState::Ready)
         .unwrap();
-    counts.push(store.freed());
+    counts.push(freed(&store));
     ledger.remove_lease(&lease("one")).unwrap();
-    counts.push(store.freed());
+    counts.push(freed(&store));
     ledger.put_new(&held("three")).unwrap();
-    counts.push(store.freed());
+    counts.push(freed(&store));
     ledger.forget(&held("two")).unwrap();
-    counts.push(store.freed());
+    counts.push(freed(&store));
     assert_eq!(counts, [0, 0, 1, 1, 2].map(Some));
 }
 

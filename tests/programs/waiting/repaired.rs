@@ -1,0 +1,39 @@
+//! Creates that wait while the ledger, with their tickets, is damaged and repaired.
+
+use super::waiting;
+use nix::sys::signal::Signal;
+use testkit::prelude::*;
+
+/// The generation before has all tickets but the last one.
+/// Failure: the ledger is damaged and repaired while creates wait
+#[test]
+fn repair_keeps_the_queue() {
+    let damages: [fn(&Path); 2] = [
+        |ledger| fs::remove_file(ledger).unwrap(),
+        |ledger| fs::write(ledger, "{").unwrap(),
+    ];
+    for damage in damages {
+        let world = World::small();
+        let full = world.full();
+        let killed = waiting(&world, "killed", "4g.24gb");
+        let first = waiting(&world, "first", "4g.24gb");
+        let second = waiting(&world, "second", world.profile);
+        // Else one could look at the damaged ledger, and give up.
+        [&first, &second].iter().for_each(|waiter| waiter.stop());
+        killed.kill();
+        damage(&world.state().join("ledger.json"));
+        said(&mut world.migctl(&["gc", "--repair"])).ok();
+        assert_eq!(world.queue(), ["first"]);
+        second.signal(Signal::SIGCONT);
+        until("it takes its place again", || {
+            world.queue() == ["first", "second"]
+        });
+        full.iter().for_each(|id| drop(world.delete(id)));
+        first.signal(Signal::SIGCONT);
+        first.end().ok();
+        assert_eq!(world.queue(), ["second"]);
+        world.delete("first");
+        second.end().ok();
+        world.all_go(&["second"]);
+    }
+}
