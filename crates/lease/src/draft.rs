@@ -1,10 +1,14 @@
-//! New instances that are not on record yet, and the places of slices.
+//! New leases and instances that are not on record yet, and the places of slices.
 
 use super::context::now;
 use crate::error::Result;
-use crate::model::InstanceId;
+use crate::model::{InstanceId, LeaseId};
 use crate::placement::Slot;
-use crate::store::{Instance, InstanceState, Origin, Resource, Slice, WHOLE_GPU, random_id};
+use crate::process;
+use crate::store::{
+    Holder, Instance, InstanceState, Lease, LeaseState, Origin, Portion, Resource, Slice,
+    WHOLE_GPU, random_id,
+};
 
 /// Returns an instance of this boot, not on record yet.
 pub(crate) fn instance(
@@ -20,6 +24,26 @@ pub(crate) fn instance(
         layout: None,
         operation: None,
         planned: false,
+    })
+}
+
+/// Returns a *pending* lease on an instance, without processes and not on record yet.
+pub(crate) fn lease(instance: &Instance, holder: Holder, request: String) -> Result<Lease> {
+    Ok(Lease {
+        id: LeaseId::new(random_id()?),
+        instance: instance.id.clone(),
+        portion: Portion::All,
+        state: LeaseState::Pending,
+        created: now(),
+        request,
+        holder,
+        operation: None,
+        creator: process::current(),
+        runtime_process: None,
+        init: None,
+        namespaces: None,
+        cgroups: Vec::new(),
+        shared_in: None,
     })
 }
 

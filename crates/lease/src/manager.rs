@@ -82,7 +82,7 @@ impl<'a> LeaseManager<'a> {
     pub fn created(&self, create: &Create, leases: &[Held], runtime: Option<Duration>) {
         let now = |held: &Held| {
             // Without a record, the container has ended already, or the read failed.
-            let now = self.0.store.held_now(held).ok().flatten();
+            let now = self.0.store.get(&held.lease.id).ok().flatten();
             now.unwrap_or_else(|| held.clone())
         };
         let leases: Vec<Held> = leases.iter().map(now).collect();

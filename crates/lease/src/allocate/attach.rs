@@ -3,16 +3,14 @@
 
 use super::claimed::{Claimed, on_claims};
 use super::occupied;
-use crate::context::{LeaseContext, now};
+use crate::context::LeaseContext;
 use crate::counters::{LeaseKind, Outcome};
+use crate::draft;
 use crate::error::{Error, Result, printable};
 use crate::events::EventType;
-use crate::model::{Cgroup, LeaseId, Process};
-use crate::process;
+use crate::model::{Cgroup, Process};
 use crate::reclaim::{self, liveness};
-use crate::store::{
-    self, ClaimName, Container, Held, Holder, Lease, LeaseState, Operation, Portion,
-};
+use crate::store::{ClaimName, Container, Held, Holder, Lease, LeaseState, Operation};
 use std::time::Duration;
 
 /// Puts a container's lease on record on the slice of a claim's device, before any process of its image runs. A second
@@ -130,21 +128,11 @@ pub(crate) fn attach_new(
 }
 
 fn draft(of_claim: &Held, claim: &ClaimName, container: &Container) -> Result<Lease> {
+    let holder = Holder::Container(container.clone());
     Ok(Lease {
-        id: LeaseId::new(store::random_id()?),
-        instance: of_claim.instance.id.clone(),
-        portion: Portion::All,
-        state: LeaseState::Pending,
-        created: now(),
-        request: of_claim.lease.request.clone(),
-        holder: Holder::Container(container.clone()),
-        operation: None,
-        creator: process::current(),
-        runtime_process: None,
-        init: None,
         namespaces: Some(liveness::namespaces()?),
-        cgroups: Vec::new(),
         shared_in: Some(claim.mark()),
+        ..draft::lease(&of_claim.instance, holder, of_claim.lease.request.clone())?
     })
 }
 

@@ -56,7 +56,7 @@ pub(super) fn share(
         // Asked again: the peer may have gone meanwhile.
         if context
             .store
-            .held_now(peer)?
+            .get(&peer.lease.id)?
             .is_some_and(|now| is_peer(&now))
         {
             ledger.put_lease(&held.lease)?;

@@ -8,7 +8,7 @@ use crate::draft;
 use crate::error::{self, Result};
 use crate::reclaim::{self, Patience};
 use crate::store::{
-    Held, Instance, InstanceState, LeaseState, Origin, Portion, Resource, Share, WholeGpu,
+    Entry, Held, Instance, InstanceState, LeaseState, Origin, Portion, Resource, Share, WholeGpu,
 };
 
 /// Leases on record whose slices are not ready: to be provisioned, or rolled back.
@@ -66,7 +66,7 @@ pub(crate) fn roll_back(context: &LeaseContext<'_>, leases: Vec<Undo>) -> Result
     error::all(leases.into_iter().map(|undo| match undo {
         Undo::Forget(lease) => {
             let ledger = context.store.lock("refused create")?;
-            ledger.forget(&lease)
+            ledger.remove_all(&[Entry::Held(lease)]).map(drop)
         }
         Undo::Release(lease) => reclaim::release(context, &lease, Patience::default()),
         Undo::GiveUp(lease, patience) => {
@@ -172,7 +172,7 @@ pub(super) fn record_share(
 /// lock.
 fn joinable(context: &LeaseContext<'_>, peer: &Held) -> Option<Instance> {
     // The record of another that cannot be read does not say that it stays.
-    let now = context.store.held_now(peer).ok().flatten()?;
+    let now = context.store.get(&peer.lease.id).ok().flatten()?;
     let is_there = now.instance.slice().is_none() || now.instance.state == InstanceState::Ready;
     (is_there && now.lease.state != LeaseState::Releasing).then_some(now.instance)
 }
@@ -194,15 +194,15 @@ fn take_over(
     requester: &Requester<'_>,
 ) -> Result<Option<Held>> {
     let ledger = context.store.lock(&requester.purpose())?;
-    let now = context.store.instance_now(idle)?;
-    let waits = |now: &Instance| now.idle_since().is_some() || now.is_of_layout();
-    let Some(now) = now.filter(waits) else {
+    let state = context.store.state()?;
+    let is_free = |now: &&Instance| {
+        let waits = now.idle_since().is_some() || now.is_of_layout();
+        waits && !state.has_others(&now.id, None)
+    };
+    let Some(now) = state.instance(&idle.id).filter(is_free) else {
         return Ok(None);
     };
-    if context.store.state()?.has_others(&now.id, None) {
-        return Ok(None);
-    }
-    let held = requester.draft(now, Portion::All)?;
+    let held = requester.draft(now.clone(), Portion::All)?;
     ledger.put_lease(&held.lease)?;
     tracing::info!(
         lease = held.lease.id.as_str(),

@@ -2,17 +2,14 @@
 
 use super::levels::{LazyLevels, Levels};
 use crate::config::Config;
-use crate::context::now;
 use crate::draft;
 use crate::error::Result;
-use crate::model::{Cgroup, GpuUuid, InstanceId, LeaseId};
+use crate::model::{Cgroup, GpuUuid, InstanceId};
 use crate::placement::{GpuObstacle, GpuUse, Slot};
-use crate::process;
 use crate::reclaim::liveness;
 use crate::request::{Request, Wanted};
 use crate::store::{
-    self, Container, Held, Holder, Instance, InstanceState, Lease, LeaseState, Operation, Origin,
-    Portion, Resource,
+    Container, Held, Holder, Instance, InstanceState, Lease, Operation, Origin, Portion, Resource,
 };
 
 /// A container that requests slices.
@@ -51,23 +48,16 @@ impl Requester<'_> {
 
     /// Returns a lease of the container's on an instance, not on record yet.
     pub(super) fn draft(&self, instance: Instance, portion: Portion) -> Result<Held> {
+        let holder = Holder::Container(self.holder.clone());
         let lease = Lease {
-            id: LeaseId::new(store::random_id()?),
-            instance: instance.id.clone(),
             portion,
-            state: LeaseState::Pending,
-            created: now(),
-            request: self.request.wanted.written(),
-            holder: Holder::Container(self.holder.clone()),
             operation: Some(self.operation.id().to_owned()),
-            creator: process::current(),
-            runtime_process: None,
-            init: None,
             namespaces: Some(liveness::namespaces()?),
             cgroups: { self.cgroup.names.iter().chain(&self.cgroup.path) }
                 .cloned()
                 .collect(),
             shared_in: self.request.shared_in.clone(),
+            ..draft::lease(&instance, holder, self.request.wanted.written())?
         };
         Ok(Held { lease, instance })
     }

@@ -65,7 +65,8 @@ fn create(
     let is_refused = |e: &DriverError| e.code() == Some(INSUFFICIENT_RESOURCES);
     if made.as_ref().is_err_and(is_refused) {
         // The driver made nothing, so an instance at that place is foreign.
-        context.store.lock("apply")?.remove_instance(instance)?;
+        let ledger = context.store.lock("apply")?;
+        ledger.change(|state| Ok(state.remove_instance(&instance.id)))?;
     }
     let gi = made?;
     record(context, instance, |i| {

@@ -133,7 +133,7 @@ pub(crate) fn undo_half_made(context: &LeaseContext<'_>, held: &Held) -> Result<
     };
     let why = format!("prepare of {}", held.lease.holder.title());
     let _gpu = context.store.lock_gpu(&slice.gpu_uuid, &why)?;
-    let now = context.store.held_now(held)?;
+    let now = context.store.get(&held.lease.id)?;
     // Without an operation nothing was begun, and an instance at the place is foreign.
     let is_half_made = |now: &Held| {
         let is_begun = now.lease.operation.is_some() && now.lease.state == LeaseState::Pending;
@@ -152,14 +152,15 @@ pub(crate) fn undo_half_made(context: &LeaseContext<'_>, held: &Held) -> Result<
             i.change_slice(|s| s.emptied = true)
         })
     })??;
-    let ledger = context.store.lock("prepare")?;
-    ledger.update_instance(&now.instance, |i| {
-        i.change_slice(|s| {
-            (s.gpu_instance, s.compute_instance, s.mig_uuid) = (None, None, None);
-            s.emptied = false;
-        })
+    context.store.lock("prepare")?.change(|state| {
+        state.update_instance(&now.instance.id, |i| {
+            i.change_slice(|s| {
+                (s.gpu_instance, s.compute_instance, s.mig_uuid) = (None, None, None);
+                s.emptied = false;
+            })
+        })?;
+        state.update_lease(&now.lease.id, |l| l.operation = None)
     })?;
-    ledger.update_lease(&now.lease, |l| l.operation = None)?;
     Ok(())
 }
 

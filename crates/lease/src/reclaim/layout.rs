@@ -70,15 +70,14 @@ pub(crate) fn destroy_unwanted(
         begun: Instant::now(),
     };
     match destroy::destroy_instance(context, target, patience)? {
-        Ended::Gone => {
-            let ledger = context.store.lock("apply")?;
+        Ended::Gone => context.store.lock("apply")?.change(|state| {
             // The last record of a create may be there although its write failed. Then the layout has the instance.
-            let now = context.store.instance_now(instance)?;
-            if !now.is_some_and(|now| now.outlives_leases()) {
-                ledger.remove_instance(instance)?;
+            let now = state.instance(&instance.id);
+            if !now.is_some_and(Instance::outlives_leases) {
+                state.remove_instance(&instance.id);
             }
             Ok(())
-        }
+        }),
         Ended::Elsewhere if context.store.instance_now(instance)?.is_none() => Ok(()),
         Ended::Elsewhere => Err(Error::new(format!(
             "a container has taken {}",
@@ -105,7 +104,7 @@ pub(super) fn keep_idle(context: &LeaseContext<'_>, held: &Held, begun: Instant)
     let why = format!("release of {}", held.lease.holder.name());
     let _gpu = context.store.lock_gpu(&slice.gpu_uuid, &why)?;
     let ledger = context.store.lock("release")?;
-    let Some(held) = context.store.held_now(held)? else {
+    let Some(held) = context.store.get(&held.lease.id)? else {
         // Another process released the lease and removed it.
         return Ok(true);
     };

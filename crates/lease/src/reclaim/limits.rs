@@ -76,7 +76,7 @@ fn in_driver(
         format!("{verb} the memory limit of container {container}")
     };
     // The collection may have taken a while.
-    let Some(held) = context.store.held_now(held)?.filter(is_ready) else {
+    let Some(held) = context.store.get(&held.lease.id)?.filter(is_ready) else {
         return Ok(None);
     };
     let found = limit::changed(driver, &held).context(|| what("read"))?;

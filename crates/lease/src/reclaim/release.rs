@@ -52,7 +52,7 @@ pub(crate) fn release_unless(
             return Ok(Returned::No(why));
         }
         let ledger = context.store.lock("release")?;
-        let Some(now) = context.store.held_now(&held)? else {
+        let Some(now) = context.store.get(&held.lease.id)? else {
             return Ok(Returned::Yes);
         };
         if now == held {
@@ -185,10 +185,11 @@ pub(crate) fn release_instance_unless(
     let begun = Instant::now();
     let instance = {
         let ledger = context.store.lock("release")?;
-        let Some(mut instance) = context.store.instance_now(instance)? else {
+        let state = context.store.state()?;
+        let Some(mut instance) = state.instance(&instance.id).cloned() else {
             return Ok(Returned::Yes);
         };
-        if context.store.state()?.has_others(&instance.id, None) {
+        if state.has_others(&instance.id, None) {
             return Ok(Returned::No("a container has it".to_owned()));
         }
         if let Some(why) = against(&instance).or_else(|| layout::keeper(context, &instance)) {
@@ -197,7 +198,7 @@ pub(crate) fn release_instance_unless(
         let is_idle = instance.idle_since().is_some();
         if instance.attempt().is_none() && instance.state != InstanceState::Releasing {
             instance.state = InstanceState::Releasing;
-            if let Err(e) = ledger.put_instance(&instance) {
+            if let Err(e) = ledger.update_instance(&instance, |i| i.clone_from(&instance)) {
                 // Without the mark another container could take an idle slice, so the release stops.
                 if is_idle {
                     return Err(e);

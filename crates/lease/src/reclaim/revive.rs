@@ -149,7 +149,7 @@ fn of_lease(
     dry_run: bool,
 ) -> Result<Option<String>> {
     // A restart in the same collection changed the record.
-    let now = context.store.held_now(held)?;
+    let now = context.store.get(&held.lease.id)?;
     let Some(held) = now.filter(|now| now.lease.state == LeaseState::Ready) else {
         return Ok(None);
     };

@@ -90,13 +90,6 @@ impl Ledger<'_> {
         self.change(|state| state.put_lease(lease)).context(what)
     }
 
-    /// Writes an instance.
-    pub fn put_instance(&self, instance: &Instance) -> Result<()> {
-        let what = || format!("record instance {}", instance.id);
-        self.change(|state| state.put_instance(instance))
-            .context(what)
-    }
-
     /// Changes a lease. Returns it as it is then, or none if it is not on record.
     pub fn update_lease(
         &self,
@@ -135,15 +128,6 @@ impl Ledger<'_> {
         })
     }
 
-    /// Removes a new lease and its instance, which the driver did not create.
-    pub(crate) fn forget(&self, held: &Held) -> Result<()> {
-        self.change(|state| {
-            state.remove_lease(&held.lease.id);
-            state.remove_instance(&held.instance.id);
-            Ok(())
-        })
-    }
-
     /// Removes leases, and the instances on which no other lease is. Returns the ids of what was there.
     pub(crate) fn remove_all(&self, entries: &[Entry]) -> Result<HashSet<String>> {
         let leases: HashSet<&LeaseId> = { entries.iter() }
@@ -165,26 +149,6 @@ impl Ledger<'_> {
             });
             Ok(removed)
         })
-    }
-
-    /// Removes a lease, and returns whether it was on record.
-    ///
-    /// # Errors
-    /// The ledger cannot be written.
-    pub fn remove_lease(&self, lease: &Lease) -> Result<bool> {
-        let what = || format!("remove the lease of {}", lease.holder.title());
-        self.change(|state| Ok(state.remove_lease(&lease.id)))
-            .context(what)
-    }
-
-    /// Removes an instance, and returns whether it was on record.
-    ///
-    /// # Errors
-    /// The ledger cannot be written.
-    pub fn remove_instance(&self, instance: &Instance) -> Result<bool> {
-        let what = || format!("remove instance {}", instance.id);
-        self.change(|state| Ok(state.remove_instance(&instance.id)))
-            .context(what)
     }
 
     /// Replaces a damaged ledger by its latest whole generation, as `complete` completes it. `complete` also gets what is

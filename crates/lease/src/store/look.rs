@@ -112,11 +112,6 @@ impl Store {
         Ok(state.lease(id).and_then(|lease| state.held(lease)))
     }
 
-    /// Returns a lease and its instance as they are now, or none if the lease is not on record.
-    pub(crate) fn held_now(&self, held: &Held) -> Result<Option<Held>> {
-        self.get(&held.lease.id)
-    }
-
     /// Returns a lease as it is now, or none if it is not on record.
     pub(crate) fn lease_now(&self, lease: &Lease) -> Result<Option<Lease>> {
         Ok(self.state()?.lease(&lease.id).cloned())

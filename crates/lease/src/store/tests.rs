@@ -123,11 +123,11 @@ fn finds_lease_until_it_is_removed() {
         .unwrap()
         .unwrap();
     let now = Held { lease, instance };
-    assert_eq!(store.held_now(&one).unwrap(), Some(now.clone()));
+    assert_eq!(store.get(&one.lease.id).unwrap(), Some(now.clone()));
     let listing = store.list().unwrap();
     assert_eq!(listing.entries, [Entry::Held(now.clone())]);
-    ledger.forget(&now).unwrap();
-    ledger.forget(&now).unwrap();
+    ledger.remove_all(&[Entry::Held(now.clone())]).unwrap();
+    ledger.remove_all(&[Entry::Held(now.clone())]).unwrap();
     assert_eq!(ledger.update_lease(&one.lease, |_| ()).unwrap(), None);
     assert_eq!(ledger.update_instance(&one.instance, |_| ()).unwrap(), None);
     assert!(!store.has(&one.lease.container().unwrap().key));
@@ -143,7 +143,9 @@ fn joins_leases_with_instances() {
     two.instance = one.instance.clone();
     ledger.put_new(&one).unwrap();
     ledger.put_lease(&two.lease).unwrap();
-    ledger.put_instance(&instance("alone")).unwrap();
+    ledger
+        .change(|state| state.put_instance(&instance("alone")))
+        .unwrap();
     let listing = store.list().unwrap();
     let expected = [
         Entry::Held(one.clone()),
@@ -166,7 +168,9 @@ fn refuses_a_lease_without_its_instance() {
     ledger.put_new(&one).unwrap();
     for refused in [
         ledger.put_lease(&lease("orphan")),
-        ledger.remove_instance(&one.instance).map(drop),
+        ledger
+            .change(|state| Ok(state.remove_instance(&one.instance.id)))
+            .map(drop),
     ] {
         let line = refused.unwrap_err().line();
         assert!(line.contains("is not in it"), "{line}");
@@ -371,7 +375,7 @@ fn reader_sees_both_halves_of_pair() {
             for _ in 0..300 {
                 let ledger = store.lock("test").unwrap();
                 ledger.put_new(&one).unwrap();
-                ledger.forget(&one).unwrap();
+                ledger.remove_all(&[Entry::Held(one.clone())]).unwrap();
             }
         });
         let store = open();

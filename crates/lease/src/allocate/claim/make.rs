@@ -97,7 +97,7 @@ impl Work<'_, '_> {
     fn begin(&self, held: &Held, operation: &Operation) -> Result<Option<Held>> {
         let store = &self.context.store;
         let ledger = store.lock(&self.purpose())?;
-        let now = store.held_now(held)?;
+        let now = store.get(&held.lease.id)?;
         // A release at work has the lease.
         let Some(now) = now.filter(|now| now.lease.state != LeaseState::Releasing) else {
             return Ok(None);
@@ -119,7 +119,7 @@ impl Work<'_, '_> {
                 reclaim::undo_half_made(self.context, &now)?;
                 let ledger = store.lock(&self.purpose())?;
                 let Some(now) = store
-                    .held_now(&now)?
+                    .get(&now.lease.id)?
                     .filter(|h| h.lease.operation.is_none())
                 else {
                     return Ok(None);
@@ -166,14 +166,13 @@ impl Work<'_, '_> {
 
     fn finish(&self, held: Held) -> Result<Made> {
         let ledger = self.context.store.lock(&self.purpose())?;
-        let now = self.context.store.lease_now(&held.lease)?;
-        let stays = now.is_some_and(|now| now.state != LeaseState::Releasing);
-        let lease = match stays {
-            true => ledger.update_lease(&held.lease, |l| l.state = LeaseState::Ready)?,
-            false => None,
-        };
+        let lease = ledger.update_lease(&held.lease, |l| {
+            if l.state != LeaseState::Releasing {
+                l.state = LeaseState::Ready;
+            }
+        })?;
         let instance = held.instance;
-        Ok(match lease {
+        Ok(match lease.filter(|l| l.state == LeaseState::Ready) {
             Some(lease) => Made::Ready(Box::new(Held { lease, instance })),
             None => Made::Again,
         })

@@ -6,21 +6,16 @@
 mod make;
 mod place;
 
-use crate::context::{LeaseContext, now};
+use crate::context::LeaseContext;
 use crate::counters::{LeaseKind, Outcome};
 use crate::draft;
 use crate::error::{Error, Result};
 use crate::events::EventType;
 use crate::gpu::{Queries, Session};
 use crate::inventory::Inventory;
-use crate::model::LeaseId;
 use crate::observer::Create;
-use crate::process;
 use crate::reclaim;
-use crate::store::{
-    self, Claim, Held, Holder, Instance, InstanceState, Lease, LeaseState, Operation, Origin,
-    Portion, Resource,
-};
+use crate::store::{Claim, Held, Holder, Instance, InstanceState, Operation, Origin, Resource};
 use make::Made;
 use make::Work;
 pub use place::ClaimNews;
@@ -187,10 +182,9 @@ impl Work<'_, '_> {
             }
         };
         let ledger = context.store.lock(&self.purpose())?;
-        let held = Held {
-            lease: self.draft(&instance)?,
-            instance,
-        };
+        let claim = Holder::Claim(self.claim.clone());
+        let lease = draft::lease(&instance, claim, self.at.profile.clone())?;
+        let held = Held { lease, instance };
         match is_new {
             true => ledger.put_new(&held)?,
             false => {
@@ -219,25 +213,6 @@ impl Work<'_, '_> {
         drop(ledger);
         context.observer.placed(&held, EventType::Promised);
         Ok(Found::Promised(held))
-    }
-
-    fn draft(&self, instance: &Instance) -> Result<Lease> {
-        Ok(Lease {
-            id: LeaseId::new(store::random_id()?),
-            instance: instance.id.clone(),
-            portion: Portion::All,
-            state: LeaseState::Pending,
-            created: now(),
-            request: self.at.profile.clone(),
-            holder: Holder::Claim(self.claim.clone()),
-            operation: None,
-            creator: process::current(),
-            runtime_process: None,
-            init: None,
-            namespaces: None,
-            cgroups: Vec::new(),
-            shared_in: None,
-        })
     }
 
     /// Puts the pods of the claim on record, if they have changed: the kubelet prepares a claim once for all of them.

@@ -37,7 +37,7 @@ impl Session<'_> {
                     };
                     let profiles = self.compute_profiles_of(uuid, &place, handle)?;
                     let compute_instances =
-                        self.numbered_compute_instances(uuid, place.id, handle, &profiles)?;
+                        self.detailed_compute_instances(uuid, place.id, handle, &profiles)?;
                     Ok(Some(DetailedInstance {
                         id: place.id,
                         number: offer.number,
@@ -68,7 +68,7 @@ impl Session<'_> {
         if let Some(known) = self.known.borrow().compute_profiles.get(&key) {
             return Ok(known.clone());
         }
-        let read = Rc::new(self.numbered_compute_profiles(gpu, instance.id, handle)?);
+        let read = Rc::new(self.compute_profiles(gpu, instance.id, handle)?);
         // An instance that has gone tells none.
         if !read.is_empty() {
             let known = &mut self.known.borrow_mut().compute_profiles;

@@ -89,9 +89,8 @@ impl Mig for Session<'_> {
         };
         let device = self.device(gpu)?;
         let handle = self.existing_gpu_instance(&device, gpu, gpu_instance)?;
-        let profiles = self.numbered_compute_profiles(gpu, gpu_instance, handle)?;
-        let mut sizes = profiles.iter().map(|(_, profile)| profile);
-        let found = sizes.find(|profile| profile.sliceCount == slices);
+        let profiles = self.compute_profiles(gpu, gpu_instance, handle)?;
+        let found = { profiles.iter() }.find(|profile| profile.sliceCount == slices);
         let profile = found.ok_or_else(|| self.wrong(&what, "it has no profile of that size"))?;
         self.create_in(handle, profile.id, what)
     }

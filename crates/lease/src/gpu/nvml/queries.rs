@@ -124,7 +124,13 @@ impl Queries for Session<'_> {
     }
 
     fn outside_mps(&self, gpu: &GpuUuid) -> Result<Vec<u32>> {
-        self.computing_outside_mps(&self.device(gpu)?, gpu)
+        let device = &self.device(gpu)?;
+        // The driver tells the two lists one after the other, and a client may start or end between them, so this asks
+        // for the clients before and after.
+        let before = self.pids(device, gpu, List::Clients)?;
+        let computing = self.pids(device, gpu, List::Computing)?;
+        let after = self.pids(device, gpu, List::Clients)?;
+        Ok(outside(computing, [&before, &after]))
     }
 
     fn compute_capability(&self, gpu: &GpuUuid) -> Result<(u32, u32)> {
@@ -138,7 +144,25 @@ impl Queries for Session<'_> {
     }
 
     fn memory_limits(&self, gpu: &GpuUuid, cgroup: &Path) -> Result<MemoryLimits> {
-        self.read_memory_limits(gpu, cgroup)
+        let what = || self.limit_of("read", gpu, cgroup);
+        let path = path(cgroup, &what)?;
+        let device = self.device(gpu)?;
+        let mut limits = GetLimits {
+            name_space: path.as_ptr(),
+            soft: 0,
+            hard: 0,
+            used: 0,
+        };
+        let get: Get = self.function(GET, &what)?;
+        self.call("nvmlDeviceGetMemoryLimits_v1", ANSWERS, &what, || {
+            // SAFETY: the library and the device belong to the open session; the struct and its path live until the
+            // end of the call.
+            check(unsafe { get(raw(&device), &raw mut limits) })
+        })?;
+        Ok(MemoryLimits {
+            soft: limits.soft,
+            hard: limits.hard,
+        })
     }
 
     fn label(&self, gpu: &GpuUuid, profile: u32) -> Result<Label> {
@@ -219,19 +243,6 @@ enum List {
 }
 
 impl Session<'_> {
-    /// Returns the processes that compute on a GPU and are no MPS clients. The driver tells the two lists one after
-    /// the other, and a client may start or end between them, so this asks for the clients before and after.
-    pub(super) fn computing_outside_mps(
-        &self,
-        device: &Device<'_>,
-        gpu: &GpuUuid,
-    ) -> Result<Vec<u32>> {
-        let before = self.pids(device, gpu, List::Clients)?;
-        let computing = self.pids(device, gpu, List::Computing)?;
-        let after = self.pids(device, gpu, List::Clients)?;
-        Ok(outside(computing, [&before, &after]))
-    }
-
     fn pids(&self, device: &Device<'_>, gpu: &GpuUuid, list: List) -> Result<Vec<u32>> {
         let what = || match list {
             List::Computing => format!("list the processes on GPU {}", self.called(gpu)),
@@ -322,35 +333,13 @@ impl LimitMemory for Session<'_> {
         let set: Set = self.function(SET, &what)?;
         crate::effect::driver("nvmlDeviceSetMemoryLimits_v1");
         self.call("nvmlDeviceSetMemoryLimits_v1", &[], &what, || {
-            // SAFETY: the library and the device belong to the open session; the struct and its path live until the
-            // end of the call.
+            // SAFETY: as for the getter.
             check(unsafe { set(raw(&device), &raw mut limits) })
         })
     }
 }
 
 impl Session<'_> {
-    pub(super) fn read_memory_limits(&self, gpu: &GpuUuid, cgroup: &Path) -> Result<MemoryLimits> {
-        let what = || self.limit_of("read", gpu, cgroup);
-        let path = path(cgroup, &what)?;
-        let device = self.device(gpu)?;
-        let mut limits = GetLimits {
-            name_space: path.as_ptr(),
-            soft: 0,
-            hard: 0,
-            used: 0,
-        };
-        let get: Get = self.function(GET, &what)?;
-        self.call("nvmlDeviceGetMemoryLimits_v1", ANSWERS, &what, || {
-            // SAFETY: as for the setter.
-            check(unsafe { get(raw(&device), &raw mut limits) })
-        })?;
-        Ok(MemoryLimits {
-            soft: limits.soft,
-            hard: limits.hard,
-        })
-    }
-
     fn limit_of(&self, verb: &str, gpu: &GpuUuid, cgroup: &Path) -> String {
         let (gpu, cgroup) = (self.called(gpu), cgroup.display());
         format!("{verb} the memory limit of cgroup {cgroup} on GPU {gpu}")

@@ -17,8 +17,7 @@ use std::ffi::{CStr, CString, c_char, c_uint};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// A compute instance profile with its number in NVML's enumeration.
-pub(super) type ComputeProfile = (u32, sys::nvmlComputeInstanceProfileInfo_t);
+pub(super) type ComputeProfile = sys::nvmlComputeInstanceProfileInfo_t;
 
 /// More than any GPU holds (14 units of the smallest size); a count beyond is a broken driver.
 pub(super) const MAX_INSTANCES: u32 = 256;
@@ -345,8 +344,8 @@ impl Session<'_> {
         id: u32,
         handle: sys::nvmlGpuInstance_t,
     ) -> Result<Vec<ComputeInstance>> {
-        let profiles = self.numbered_compute_profiles(gpu, id, handle)?;
-        let listed = self.numbered_compute_instances(gpu, id, handle, &profiles)?;
+        let profiles = self.compute_profiles(gpu, id, handle)?;
+        let listed = self.detailed_compute_instances(gpu, id, handle, &profiles)?;
         let mut found: Vec<ComputeInstance> =
             listed.into_iter().map(|found| found.instance).collect();
         found.sort_by_key(|c| c.id);
@@ -354,7 +353,7 @@ impl Session<'_> {
     }
 
     /// Returns the compute instances in the driver's order, profile after profile.
-    pub(super) fn numbered_compute_instances(
+    pub(super) fn detailed_compute_instances(
         &self,
         gpu: &GpuUuid,
         id: u32,
@@ -362,7 +361,7 @@ impl Session<'_> {
         profiles: &[ComputeProfile],
     ) -> Result<Vec<DetailedCompute>> {
         let mut found = Vec::new();
-        for (_, profile) in profiles {
+        for profile in profiles {
             let what = || format!("list compute instances of GPU instance {id} on GPU {gpu}");
             let mut count = profile.instanceCount;
             let mut handles = vec![std::ptr::null_mut(); self.bounded(&what, count)?];
@@ -404,17 +403,6 @@ impl Session<'_> {
         gpu: &GpuUuid,
         id: u32,
         handle: sys::nvmlGpuInstance_t,
-    ) -> Result<Vec<sys::nvmlComputeInstanceProfileInfo_t>> {
-        let numbered = self.numbered_compute_profiles(gpu, id, handle)?;
-        Ok(numbered.into_iter().map(|(_, info)| info).collect())
-    }
-
-    /// The same, each with its number in NVML's enumeration.
-    pub(super) fn numbered_compute_profiles(
-        &self,
-        gpu: &GpuUuid,
-        id: u32,
-        handle: sys::nvmlGpuInstance_t,
     ) -> Result<Vec<ComputeProfile>> {
         let mut profiles = Vec::new();
         for number in 0..MAX_PROFILES {
@@ -429,7 +417,7 @@ impl Session<'_> {
                 nvmlGpuInstanceGetComputeInstanceProfileInfo(handle, number, 0, &mut info)
             );
             match answer {
-                Ok(()) => profiles.push((number, info)),
+                Ok(()) => profiles.push(info),
                 Err(e) if e.code() == Some(NOT_SUPPORTED) => {}
                 Err(e) if e.code() == Some(INVALID_ARGUMENT) => break,
                 // The instance has gone.

@@ -42,7 +42,9 @@ fn assert_damaged(store: &Store, why: &str) {
         store.list().map(drop),
         store.get(&"one".into()).map(drop),
         ledger.put_new(&held("more")),
-        ledger.remove_lease(&lease("one")).map(drop),
+        ledger
+            .change(|state| Ok(state.remove_lease(&"one".into())))
+            .map(drop),
     ] {
         let line = refused.unwrap_err().line();
         assert!(
@@ -232,11 +234,13 @@ fn counts_changes_that_make_room() {
         .update_lease(&lease("one"), |l| l.state = LeaseState::Ready)
         .unwrap();
     counts.push(freed(&store));
-    ledger.remove_lease(&lease("one")).unwrap();
+    ledger
+        .change(|state| Ok(state.remove_lease(&"one".into())))
+        .unwrap();
     counts.push(freed(&store));
     ledger.put_new(&held("three")).unwrap();
     counts.push(freed(&store));
-    ledger.forget(&held("two")).unwrap();
+    ledger.remove_all(&[Entry::Held(held("two"))]).unwrap();
     counts.push(freed(&store));
     assert_eq!(counts, [0, 0, 1, 1, 2].map(Some));
 }
