@@ -8,7 +8,7 @@ use runmig_lease::counters::Actor;
 use runmig_lease::error::{Error, Result, printable};
 use runmig_lease::model::LeaseId;
 use runmig_lease::store::{BundleId, BundleLock, Store};
-use runmig_lease::{Bundles, LeaseManager};
+use runmig_lease::{Bundles, Leases};
 use std::path::{Path, PathBuf};
 
 /// The bundles of this machine.
@@ -56,9 +56,9 @@ pub fn open_for<'a>(
     config: &'a Config,
     bundle: &Bundle,
     path: &Path,
-) -> Result<(LeaseManager<'a>, BundleLock)> {
+) -> Result<(Leases<'a>, BundleLock)> {
     let locked = Some(path.to_owned());
-    let leases = LeaseManager::open(config, Box::new(OciBundles { locked }))?;
+    let leases = Leases::open(config, Box::new(OciBundles { locked }))?;
     let lock = lock(leases.store(), bundle)?;
     Ok((leases, lock))
 }
@@ -66,26 +66,26 @@ pub fn open_for<'a>(
 /// Returns `None` if there is no ledger, for callers that only read or release.
 ///
 /// `actor`: the actor of its releases.
-pub fn existing(config: &Config, actor: Actor) -> Result<Option<LeaseManager<'_>>> {
-    let leases = LeaseManager::existing(config, Box::<OciBundles>::default())?;
+pub fn existing(config: &Config, actor: Actor) -> Result<Option<Leases<'_>>> {
+    let leases = Leases::existing(config, Box::<OciBundles>::default())?;
     Ok(leases.map(|leases| leases.acting_as(actor)))
 }
 
 /// Returns the leases for a hook that knows its lease, and whether the ledger existed. It creates a missing
 /// ledger anew.
-pub fn existing_or_new(config: &Config, actor: Actor) -> Result<(LeaseManager<'_>, bool)> {
+pub fn existing_or_new(config: &Config, actor: Actor) -> Result<(Leases<'_>, bool)> {
     Ok(match existing(config, actor)? {
         Some(leases) => (leases, true),
         None => {
-            let leases = LeaseManager::open(config, Box::<OciBundles>::default())?;
+            let leases = Leases::open(config, Box::<OciBundles>::default())?;
             (leases.acting_as(actor), false)
         }
     })
 }
 
 /// Returns the leases for a caller that only looks. A missing ledger counts as an empty one, and stays missing.
-pub fn to_look(config: &Config) -> Result<LeaseManager<'_>> {
-    LeaseManager::to_look(config, Box::<OciBundles>::default())
+pub fn to_look(config: &Config) -> Result<Leases<'_>> {
+    Leases::to_look(config, Box::<OciBundles>::default())
 }
 
 /// Locks a bundle for a create, until its low-level runtime has read `config.json`. Otherwise two containers

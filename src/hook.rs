@@ -18,7 +18,7 @@ use runmig_lease::files;
 use runmig_lease::model::LeaseId;
 use runmig_lease::process::signals;
 use runmig_lease::store::{Held, Lease, LeaseState};
-use runmig_lease::{LeaseManager, Patience, Returned};
+use runmig_lease::{Leases, Patience, Returned};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::ffi::OsString;
@@ -149,7 +149,7 @@ fn release_all(config: &Config, ids: &[LeaseId], state: Result<OciState>) -> Res
 
 /// Releases a lease by its id. The lease may be gone, or lost with its ledger.
 fn release_named(
-    leases: &LeaseManager<'_>,
+    leases: &Leases<'_>,
     id: &LeaseId,
     state: &OciState,
     lost: Option<&BundleAccount>,
@@ -169,7 +169,7 @@ fn release_named(
 }
 
 fn release_lost(
-    leases: &LeaseManager<'_>,
+    leases: &Leases<'_>,
     told: &BundleAccount,
     id: &LeaseId,
     state: &OciState,
@@ -181,7 +181,7 @@ fn release_lost(
         ));
         return release(leases, &lease, true);
     }
-    let restored = leases.restore_of_lost(&state.bundle, id);
+    let restored = leases.restore(&state.bundle, id);
     error::all([recovered.map(drop), restored])
 }
 
@@ -191,7 +191,7 @@ fn warn(line: String) {
     let _ = writeln!(std::io::stderr(), "runmig-hook: {line}");
 }
 
-fn release(leases: &LeaseManager<'_>, held: &Held, is_told: bool) -> Result<()> {
+fn release(leases: &Leases<'_>, held: &Held, is_told: bool) -> Result<()> {
     let life = |lease: &Lease| life(leases, lease, is_told);
     match leases.release_unless(held, Patience::default(), life)? {
         Returned::Yes => Ok(()),
@@ -247,7 +247,7 @@ fn read_state<T: DeserializeOwned>(input: impl Read) -> Result<T> {
 }
 
 /// Returns the leases of the container in the state.
-fn of(leases: &LeaseManager<'_>, state: &OciState) -> Result<Vec<Held>> {
+fn of(leases: &Leases<'_>, state: &OciState) -> Result<Vec<Held>> {
     let bundle = std::fs::canonicalize(&state.bundle).unwrap_or_else(|_| state.bundle.clone());
     let listing = leases.store().list()?;
     let its = listing
@@ -272,7 +272,7 @@ fn is_of(lease: &Lease, id: &str, bundle: &Path) -> bool {
 /// Returns the sign that the lease's container lives. A late hook, after another create of the same id, must
 /// not take that create's slice. A hook without `--lease` may come while the new container has no visible
 /// process yet.
-fn life(leases: &LeaseManager<'_>, lease: &Lease, is_told: bool) -> Option<String> {
+fn life(leases: &Leases<'_>, lease: &Lease, is_told: bool) -> Option<String> {
     runmig_lease::container_lives(lease).or_else(|| {
         if is_told {
             None

@@ -8,7 +8,7 @@ use runmig_lease::config::Config;
 use runmig_lease::counters::Actor;
 use runmig_lease::error::{self, Error, Result};
 use runmig_lease::store::{Claim, Entry, Key, Lease, is_id_of};
-use runmig_lease::{LeaseManager, Patience, Returned, UNSEEN_HINT, unseen};
+use runmig_lease::{Leases, Patience, Returned, UNSEEN_HINT, unseen};
 
 pub fn run(config: &Config, format: Format, id: &str) -> Result<i32> {
     let unknown = || list::unknown(id);
@@ -62,7 +62,7 @@ fn claim_uid(entry: &Entry) -> Option<&str> {
 }
 
 /// Returns the error for a container that is still in the queue, with the way to end its wait.
-fn waits(leases: &LeaseManager<'_>, id: &str) -> Result<Option<Error>> {
+fn waits(leases: &Leases<'_>, id: &str) -> Result<Option<Error>> {
     let waiting = leases.store().waiting()?;
     let mut waiters = waiting.into_iter().map(|w| w.waiter);
     let Some(waiter) =
@@ -81,7 +81,7 @@ fn waits(leases: &LeaseManager<'_>, id: &str) -> Result<Option<Error>> {
     Ok(Some(error.hint(format!("end that process: kill {pid}"))))
 }
 
-fn json(leases: &LeaseManager<'_>, released: &[Entry]) {
+fn json(leases: &Leases<'_>, released: &[Entry]) {
     list::json(released, &[], &leases.store().waiting().unwrap_or_default());
 }
 
@@ -96,7 +96,7 @@ fn warn(claim: &&Claim) {
     }
 }
 
-pub(super) fn release(leases: &LeaseManager<'_>, entry: &Entry) -> Result<()> {
+pub(super) fn release(leases: &Leases<'_>, entry: &Entry) -> Result<()> {
     let held = match entry {
         Entry::Held(held) => held,
         Entry::Unleased(instance) => {

@@ -11,7 +11,7 @@ use runmig_lease::error::{Context, Error, Result, printable};
 use runmig_lease::process::{self, signals};
 use runmig_lease::request::identity;
 use runmig_lease::store::{ClaimName, Container, Key};
-use runmig_lease::{LeaseManager, NoBundles, POD_PATIENCE};
+use runmig_lease::{Leases, NoBundles, POD_PATIENCE};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::ffi::OsString;
@@ -71,7 +71,7 @@ fn run(args: &[OsString]) -> Result<()> {
         Some(file) => Config::read(file)?,
         None => Config::for_program(None)?,
     };
-    let leases = LeaseManager::existing(&config, Box::new(NoBundles))?;
+    let leases = Leases::existing(&config, Box::new(NoBundles))?;
     let Some(leases) = leases.map(|leases| leases.acting_as(Actor::Hook)) else {
         return match arguments.verb {
             Verb::Attach => Err(Error::new(format!(
@@ -90,7 +90,7 @@ fn run(args: &[OsString]) -> Result<()> {
     }
 }
 
-fn attach(leases: &LeaseManager<'_>, claim: &ClaimName, state: &OciState) -> Result<()> {
+fn attach(leases: &Leases<'_>, claim: &ClaimName, state: &OciState) -> Result<()> {
     let what = || format!("start container {}", printable(&state.id));
     let pid = state.pid.as_i64().and_then(|pid| i32::try_from(pid).ok());
     let init = pid.filter(|pid| *pid > 0).and_then(process::of);

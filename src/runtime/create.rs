@@ -20,7 +20,7 @@ use runmig_lease::programs;
 use runmig_lease::request::{self, Request, Wanted};
 use runmig_lease::store::{Container, Held, LeaseState};
 use runmig_lease::trust;
-use runmig_lease::{Acquired, Create, LeaseManager, LimitState, POD_PATIENCE, Patience, Returned};
+use runmig_lease::{Acquired, Create, Leases, LimitState, POD_PATIENCE, Patience, Returned};
 use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -98,7 +98,7 @@ struct Slicing<'a> {
     front: &'a Front<'a>,
     asking: &'a Asking<'a>,
     inherited: Inherited,
-    leases: LeaseManager<'a>,
+    leases: Leases<'a>,
     nodes: Nodes,
     /// The create, until it is counted.
     counted: RefCell<Option<Create>>,

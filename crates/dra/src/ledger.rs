@@ -11,7 +11,7 @@ use runmig_lease::gpu::nodes::Nodes;
 use runmig_lease::gpu::uvm;
 use runmig_lease::model::Snapshot;
 use runmig_lease::store::{Claim, ClaimName as LeasedDevice, ClaimTurn, Held, Store};
-use runmig_lease::{ClaimNews, ClaimPlace, LeaseManager, NoBundles, Patience};
+use runmig_lease::{ClaimNews, ClaimPlace, Leases, NoBundles, Patience};
 use std::time::Duration;
 
 /// The time that a Prepare waits for slices that are being released.
@@ -69,13 +69,13 @@ pub(crate) fn promise(
     Ok(())
 }
 
-fn open(config: &Config) -> Result<LeaseManager<'_>> {
-    let leases = LeaseManager::open(config, Box::new(NoBundles))?;
+fn open(config: &Config) -> Result<Leases<'_>> {
+    let leases = Leases::open(config, Box::new(NoBundles))?;
     Ok(leases.acting_as(Actor::Claim))
 }
 
-fn existing(config: &Config) -> Result<Option<LeaseManager<'_>>> {
-    let leases = LeaseManager::existing(config, Box::new(NoBundles))?;
+fn existing(config: &Config) -> Result<Option<Leases<'_>>> {
+    let leases = Leases::existing(config, Box::new(NoBundles))?;
     Ok(leases.map(|leases| leases.acting_as(Actor::Claim)))
 }
 

@@ -1,6 +1,6 @@
 //! New leases and instances that are not on record yet, and the places of slices.
 
-use super::context::now;
+use super::leases::now;
 use crate::error::Result;
 use crate::model::{InstanceId, LeaseId};
 use crate::placement::Slot;

@@ -19,9 +19,9 @@ pub(crate) use slices::SeatSlice;
 pub use slices::{Size, SliceView};
 
 use super::bundles::NoBundles;
-use super::context::LeaseContext;
 use super::draft::{footprint, slot_of};
 use super::idle;
+use super::leases::Leases;
 use crate::config::Config;
 use crate::counters::Counts;
 use crate::error::{Error, Result};
@@ -66,8 +66,8 @@ impl Inventory {
 
     fn with_ledger(mut self, config: &Config) -> Inventory {
         let inventory = &mut self;
-        let ledger = LeaseContext::existing(config, Box::new(NoBundles));
-        let read = |context: LeaseContext<'_>| {
+        let ledger = Leases::existing(config, Box::new(NoBundles));
+        let read = |context: Leases<'_>| {
             inventory.add_ledger(&context)?;
             inventory.waiting = context.store.waiting()?;
             Ok(())
@@ -81,7 +81,7 @@ impl Inventory {
     /// Reads the machine without a lock, for callers that decide nothing. `waiting`: the requests that
     /// came before.
     pub(crate) fn read(
-        context: &LeaseContext<'_>,
+        context: &Leases<'_>,
         driver: &impl Queries,
         waiting: Vec<Waiting>,
     ) -> Result<Inventory> {
@@ -93,7 +93,7 @@ impl Inventory {
 
     /// Reads the machine for a decision: no other create chooses a place meanwhile.
     pub(crate) fn locked(
-        context: &LeaseContext<'_>,
+        context: &Leases<'_>,
         driver: &impl Queries,
         waiting: Vec<Waiting>,
         _plan: &Lock,
@@ -115,7 +115,7 @@ impl Inventory {
         })
     }
 
-    fn add_ledger(&mut self, context: &LeaseContext<'_>) -> Result<()> {
+    fn add_ledger(&mut self, context: &Leases<'_>) -> Result<()> {
         let listing = context.store.list()?;
         self.counters = listing.counters;
         for entry in listing.entries {

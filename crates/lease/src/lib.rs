@@ -7,12 +7,12 @@
 //! is a record of the ledger, a state directory that lives for one boot. Several leases may name one
 //! instance, and an idle instance has none.
 //!
-//! - [`LeaseManager::acquire`] journals each lease, creates the instances, and returns *creating* leases.
+//! - [`Leases::acquire`] journals each lease, creates the instances, and returns *creating* leases.
 //!   Without room it collects, then waits in the queue for as long as the request allows.
-//! - [`LeaseManager::started`] and [`LeaseManager::ready`] record the container's processes.
-//! - [`LeaseManager::release_unless`] destroys an instance and removes its lease only after the driver
+//! - [`Leases::started`] and [`Leases::ready`] record the container's processes.
+//! - [`Leases::release_unless`] destroys an instance and removes its lease only after the driver
 //!   confirms that the instance is gone. A failure leaves the instance *quarantined*.
-//! - [`LeaseManager::gc`] releases the leases of containers that ended without a release.
+//! - [`Leases::gc`] releases the leases of containers that ended without a release.
 //! - [`Inventory`] is the driver, the ledger and the queue at one moment. [`what_if`] answers a request
 //!   from it without a write.
 //!
@@ -31,7 +31,7 @@
 //! use runmig_lease::gpu::Queries;
 //! use runmig_lease::model::Cgroup;
 //! use runmig_lease::store::{Container, Key};
-//! use runmig_lease::{LeaseManager, NoBundles, Patience, Returned, request};
+//! use runmig_lease::{Leases, NoBundles, Patience, Returned, request};
 //!
 //! # use std::path::{Path, PathBuf};
 //! # /// Makes a machine with one H100 in MIG mode, and returns its driver library.
@@ -59,7 +59,7 @@
 //! config.driver.root = machine;
 //! config.state_dir = dir.path().join("state");
 //!
-//! let leases = LeaseManager::open(&config, Box::new(NoBundles))?;
+//! let leases = Leases::open(&config, Box::new(NoBundles))?;
 //! let annotations = [(request::SLICE.to_owned(), "1g.10gb".to_owned())];
 //! let request = request::parse(&annotations)?.expect("the annotations request a slice");
 //! let holder = Container {
@@ -91,12 +91,12 @@
 //! An import points down:
 //!
 //! ```text
-//! manager       LeaseManager: the operations that other crates call
 //! allocate      a create: admit, plan, reserve, provision
 //! queue         waits for room, and says why it woke
 //! reclaim       release, destroy, collect
 //! inventory     driver, ledger and queue at one moment
-//! idle, admitted, draft, context, refusal, bundles
+//! leases        Leases: what an operation works with
+//! idle, admitted, draft, refusal, bundles
 //! ```
 
 #![warn(unreachable_pub)]
@@ -112,7 +112,6 @@ mod apply;
 mod bundles;
 pub mod cdi;
 pub mod config;
-mod context;
 pub mod counters;
 mod draft;
 pub mod driver_files;
@@ -128,9 +127,9 @@ pub mod gpu;
 mod idle;
 mod inventory;
 pub mod layout;
+mod leases;
 mod limit;
 pub mod log;
-mod manager;
 pub mod model;
 mod mps;
 mod observer;
@@ -150,12 +149,11 @@ mod view;
 pub use allocate::{Acquired, ClaimNews, ClaimPlace, LimitState, POD_PATIENCE, levels, what_if};
 pub use apply::{Applied, ApplyOptions, Made, PlannedInstance, PlannedMode};
 pub use bundles::{Author, Bundles, NoBundles};
-pub use context::driver;
 pub use inventory::{
     GpuBooking, GpuParts, GpuState, Inventory, LeaseUse, ObservedShare, Size, SliceView, observe,
     used_memory,
 };
-pub use manager::LeaseManager;
+pub use leases::{Leases, driver};
 pub use observer::Create;
 pub use reclaim::liveness::{Liveness, UNSEEN_HINT, container_lives, unseen};
 pub use reclaim::lost::BundleAccount;

@@ -10,7 +10,7 @@ use runmig_lease::gpu::nodes::Nodes;
 use runmig_lease::model::Cgroup;
 use runmig_lease::request::{self, GPU, SHARE, SLICE};
 use runmig_lease::store::{Container, Held, Key};
-use runmig_lease::{LeaseManager, Patience, Returned};
+use runmig_lease::{Leases, Patience, Returned};
 use std::time::Instant;
 
 #[derive(clap::Args)]
@@ -92,7 +92,7 @@ fn opened(host: &Host, held: &Held) -> Result<Vec<Finding>> {
     Ok(unusable.collect())
 }
 
-fn release(leases: &LeaseManager<'_>, held: &Held) -> Result<()> {
+fn release(leases: &Leases<'_>, held: &Held) -> Result<()> {
     match leases.release_unless(held, Patience::default(), |_| None)? {
         Returned::Yes => Ok(()),
         Returned::No(why) => {

@@ -9,7 +9,7 @@ use runmig_lease::config::Config;
 use runmig_lease::error::{Error, Result};
 use runmig_lease::model::{GpuUuid, Placement};
 use runmig_lease::store::{Claim, ClaimPod};
-use runmig_lease::{ClaimPlace, LeaseManager, NoBundles, Patience};
+use runmig_lease::{ClaimPlace, Leases, NoBundles, Patience};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -32,7 +32,7 @@ fn call(arguments: &[&str]) -> Result<()> {
     };
     let file = std::env::var_os("RUNMIG_CONFIG").unwrap_or_default();
     let config = Config::read(Path::new(&file))?;
-    let leases = LeaseManager::open(&config, Box::new(NoBundles))?;
+    let leases = Leases::open(&config, Box::new(NoBundles))?;
     match (*verb, place) {
         ("unprepare", []) => leases.unprepare(uid, Patience::default()),
         ("promise", [gpu, profile, start, size]) => {

@@ -20,14 +20,13 @@ pub const ORDERS: &[(&str, &[&[&str]])] = &[
         "crates/lease/src",
         &[
             &["bins", "fuzzing"],
-            &["manager"],
             &["allocate", "apply"],
             // The queue never names reclaim: it says why it woke, and the create collects.
             &["queue", "reclaim"],
             &["admitted", "inventory"],
             &["idle"],
             &["draft"],
-            &["context", "refusal"],
+            &["leases", "refusal"],
             &["bundles"],
             // values in, values out: the parts know neither the configuration nor each other
             &["driver_files", "layout", "limit", "observer"],

@@ -220,7 +220,7 @@ fn is_char(inside: &str) -> bool {
 #[test]
 fn reader_agrees_with_the_compiler() {
     let text = r##"
-        use crate::{lease::{LeaseManager, Patience}, spec}; // crate::cli
+        use crate::{lease::{Leases, Patience}, spec}; // crate::cli
         /* use crate::runtime; */
         fn f<'a>(x: &'a str) { let _ = ("crate::hook", r#"crate::log"#, '"', crate::gpu::nvml::open); }
         use runmig::store;

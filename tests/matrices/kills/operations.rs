@@ -9,9 +9,7 @@ use runmig_lease::layout::LayoutFile;
 use runmig_lease::model::{GpuUuid, Placement, Process};
 use runmig_lease::process;
 use runmig_lease::store::{Claim, ClaimPod, Held, Store};
-use runmig_lease::{
-    ApplyOptions, ClaimPlace, LeaseManager, NoBundles, Patience, Returned, request,
-};
+use runmig_lease::{ApplyOptions, ClaimPlace, Leases, NoBundles, Patience, Returned, request};
 use std::time::Duration;
 
 /// The processes that stand for the inits of containers: of the victim, and of those beside it.
@@ -648,7 +646,7 @@ pub fn create(w: &World, id: &str, init: i32) -> Result<()> {
 }
 
 /// Releases the leases of a create that failed, as `runtime::create` does.
-fn over(leases: &LeaseManager<'_>, bundle: &Bundle, all: &[Held]) -> Result<()> {
+fn over(leases: &Leases<'_>, bundle: &Bundle, all: &[Held]) -> Result<()> {
     let released = error::all(
         all.iter()
             .map(|held| leases.release_if_over(held, Patience::default()).map(drop)),
@@ -724,7 +722,7 @@ pub fn gc(w: &World, _: Inits) -> Result<()> {
 /// The calls of the kubelet's driver for a claim.
 pub fn prepare(w: &World) -> Result<()> {
     let config = w.config();
-    let leases = LeaseManager::open(&config, Box::new(NoBundles))?;
+    let leases = Leases::open(&config, Box::new(NoBundles))?;
     let patience = Duration::from_millis(300);
     leases
         .prepare(claim(), &place(w), patience, &|_| ())
@@ -733,13 +731,13 @@ pub fn prepare(w: &World) -> Result<()> {
 
 fn promise(w: &World) -> Result<()> {
     let config = w.config();
-    let leases = LeaseManager::open(&config, Box::new(NoBundles))?;
+    let leases = Leases::open(&config, Box::new(NoBundles))?;
     leases.promise(claim(), &place(w), &|_| ()).map(drop)
 }
 
 pub fn unprepare(w: &World) -> Result<()> {
     let config = w.config();
-    let leases = LeaseManager::open(&config, Box::new(NoBundles))?;
+    let leases = Leases::open(&config, Box::new(NoBundles))?;
     leases.unprepare(ID, Patience::default())
 }
 

@@ -17,7 +17,7 @@ use runmig_lease::config::Config;
 use runmig_lease::error::Result;
 use runmig_lease::model::{GpuUuid, Placement};
 use runmig_lease::store::{Claim, ClaimPod, Held};
-use runmig_lease::{ClaimPlace, LeaseManager, NoBundles, Patience};
+use runmig_lease::{ClaimPlace, Leases, NoBundles, Patience};
 use testkit::prelude::*;
 
 /// Returns a claim of the pod `train`, by its UID.
@@ -46,9 +46,9 @@ fn place(world: &World, profile: &str, start: u32, size: u32) -> ClaimPlace {
 }
 
 /// Calls the ledger as `runmig-dra` does.
-fn with<T>(world: &World, call: impl FnOnce(&LeaseManager<'_>) -> T) -> T {
+fn with<T>(world: &World, call: impl FnOnce(&Leases<'_>) -> T) -> T {
     let config = Config::read(&world.path("config.toml")).unwrap();
-    let manager = LeaseManager::open(&config, Box::new(NoBundles)).unwrap();
+    let manager = Leases::open(&config, Box::new(NoBundles)).unwrap();
     call(&manager)
 }
 

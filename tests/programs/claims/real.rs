@@ -3,7 +3,7 @@
 use super::claim;
 use runmig_lease::config::Config;
 use runmig_lease::model::{GpuUuid, Placement};
-use runmig_lease::{ClaimPlace, LeaseManager, NoBundles, Patience};
+use runmig_lease::{ClaimPlace, Leases, NoBundles, Patience};
 use testkit::prelude::*;
 
 /// The bundle has what a CDI file of the claim brings, and devices that the container shall not have.
@@ -11,7 +11,7 @@ use testkit::prelude::*;
 fn seals_container_on_runc() {
     let setup = Setup::on(Low::Runc, Machine::new("A100-80GB", 2));
     let config = Config::read(&setup.config()).unwrap();
-    let leases = LeaseManager::open(&config, Box::new(NoBundles)).unwrap();
+    let leases = Leases::open(&config, Box::new(NoBundles)).unwrap();
     let at = ClaimPlace {
         gpu: GpuUuid::new(setup.machine.gpu_uuid(0)),
         profile: "2g.20gb".to_owned(),

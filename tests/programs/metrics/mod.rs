@@ -15,7 +15,7 @@ use reading::Exposition;
 use runmig_lease::config::Config;
 use runmig_lease::model::{GpuUuid, Placement};
 use runmig_lease::store::{Claim, ClaimPod};
-use runmig_lease::{ClaimPlace, LeaseManager, NoBundles};
+use runmig_lease::{ClaimPlace, Leases, NoBundles};
 use std::time::Duration;
 use testkit::{Low, Machine, Setup, unique};
 
@@ -75,7 +75,7 @@ fn claim(setup: &Setup) {
         profile: "2g.20gb".to_owned(),
         placement: Placement { start: 0, size: 2 },
     };
-    let manager = LeaseManager::open(&config, Box::new(NoBundles)).unwrap();
+    let manager = Leases::open(&config, Box::new(NoBundles)).unwrap();
     manager
         .prepare(claim, &place, Duration::ZERO, &|_| ())
         .unwrap();

@@ -7,7 +7,7 @@ mod watch;
 use runmig_lease::config::Config;
 use runmig_lease::model::{GpuUuid, Placement};
 use runmig_lease::store::Claim;
-use runmig_lease::{ClaimPlace, LeaseManager, NoBundles};
+use runmig_lease::{ClaimPlace, Leases, NoBundles};
 use std::time::Duration;
 use testkit::{Low, Machine, Setup, unique};
 
@@ -52,7 +52,7 @@ fn claim(setup: &Setup, name: &str, start: u32) {
         profile: "1g.10gb".to_owned(),
         placement: Placement { start, size: 1 },
     };
-    let manager = LeaseManager::open(&config, Box::new(NoBundles)).unwrap();
+    let manager = Leases::open(&config, Box::new(NoBundles)).unwrap();
     manager
         .prepare(claim, &place, Duration::ZERO, &|_| ())
         .unwrap();

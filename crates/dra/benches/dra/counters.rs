@@ -11,7 +11,7 @@ use kube::{Api, Client, ResourceExt};
 use runmig_lease::config::Config;
 use runmig_lease::model::Cgroup;
 use runmig_lease::store::{Container, Held, Key};
-use runmig_lease::{LeaseManager, NoBundles, Patience, request};
+use runmig_lease::{Leases, NoBundles, Patience, request};
 use std::collections::HashMap;
 use std::pin::pin;
 use std::time::Instant;
@@ -49,7 +49,7 @@ pub async fn run(cluster: &Cluster, host: &Host, rounds: usize) -> Vec<Figure> {
 
 /// Makes a slice as a container's create does.
 fn acquire(config: &Config) -> Held {
-    let leases = LeaseManager::open(config, Box::new(NoBundles)).expect("the ledger");
+    let leases = Leases::open(config, Box::new(NoBundles)).expect("the ledger");
     let annotations = [(request::SLICE.to_owned(), "1g.10gb".to_owned())];
     let request = request::parse(&annotations).expect("a request");
     let holder = Container {
@@ -65,7 +65,7 @@ fn acquire(config: &Config) -> Held {
 }
 
 fn release(config: &Config, held: &Held) {
-    let leases = LeaseManager::open(config, Box::new(NoBundles)).expect("the ledger");
+    let leases = Leases::open(config, Box::new(NoBundles)).expect("the ledger");
     let released = leases.release_unless(held, Patience::default(), |_| None);
     released.expect("a release");
 }

@@ -8,7 +8,7 @@ use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use runmig_lease::config::Config;
 use runmig_lease::store::Held;
-use runmig_lease::{LeaseManager, NoBundles};
+use runmig_lease::{Leases, NoBundles};
 use serde_json::json;
 use std::path::Path;
 use std::process::Command;
@@ -16,7 +16,7 @@ use std::process::Command;
 /// The leases of claims in the ledger.
 fn claims(cluster: &Cluster) -> Vec<Held> {
     let config = Config::read(&cluster.at("config.toml")).unwrap();
-    let leases = LeaseManager::existing(&config, Box::new(NoBundles)).unwrap();
+    let leases = Leases::existing(&config, Box::new(NoBundles)).unwrap();
     leases.map_or_else(Vec::new, |leases| leases.claims().unwrap())
 }
 

@@ -8,7 +8,7 @@ use kube::{Api, Client};
 use runmig_dra::kubelet::messages::{Claim, PrepareRequest, Prepared, UnprepareRequest};
 use runmig_lease::config::Config;
 use runmig_lease::store::{Entry, Held, Store};
-use runmig_lease::{LeaseManager, NoBundles};
+use runmig_lease::{Leases, NoBundles};
 use serde_json::json;
 use std::time::Duration;
 
@@ -70,7 +70,7 @@ pub async fn try_unprepare(cluster: &Cluster, claim: &Claim) -> Option<String> {
 /// The leases of claims in the ledger.
 pub fn leases(cluster: &Cluster) -> Vec<Held> {
     let config = Config::read(&cluster.at("config.toml")).unwrap();
-    let leases = LeaseManager::existing(&config, Box::new(NoBundles)).unwrap();
+    let leases = Leases::existing(&config, Box::new(NoBundles)).unwrap();
     leases.map_or_else(Vec::new, |leases| leases.claims().unwrap())
 }
 

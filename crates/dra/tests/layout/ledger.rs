@@ -9,7 +9,7 @@ use runmig_lease::config::Config;
 use runmig_lease::gpu::Queries;
 use runmig_lease::model::Cgroup;
 use runmig_lease::store::{Claim, Container, Held, Key};
-use runmig_lease::{ClaimPlace, Inventory, LeaseManager, NoBundles, Patience, request};
+use runmig_lease::{ClaimPlace, Inventory, Leases, NoBundles, Patience, request};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -43,7 +43,7 @@ impl Host {
     }
 
     fn acquire(&self, profile: &str) -> Held {
-        let leases = LeaseManager::open(&self.config, Box::new(NoBundles)).unwrap();
+        let leases = Leases::open(&self.config, Box::new(NoBundles)).unwrap();
         let annotations = [(request::SLICE.to_owned(), profile.to_owned())];
         let request = request::parse(&annotations).unwrap().unwrap();
         let holder = Container {
@@ -59,7 +59,7 @@ impl Host {
     }
 
     fn release(&self, held: &Held) {
-        let leases = LeaseManager::open(&self.config, Box::new(NoBundles)).unwrap();
+        let leases = Leases::open(&self.config, Box::new(NoBundles)).unwrap();
         leases
             .release_unless(held, Patience::default(), |_| None)
             .unwrap();
@@ -84,7 +84,7 @@ impl Host {
             device: device.to_owned(),
             pods: Vec::new(),
         };
-        let leases = LeaseManager::open(&self.config, Box::new(NoBundles)).unwrap();
+        let leases = Leases::open(&self.config, Box::new(NoBundles)).unwrap();
         match is_prepared {
             true => leases.prepare(claim, &place, Duration::ZERO, &|_| ()),
             false => leases.promise(claim, &place, &|_| ()),
@@ -188,7 +188,7 @@ fn claim_lowers_nothing_in_any_state() {
     let ledger = uses(&host.inventory(), "node-a").unwrap();
     assert_eq!(ledger.allocated, [HALF.parse().unwrap()].into());
     assert_eq!(ledger.uses.len(), 1);
-    let leases = LeaseManager::open(&host.config, Box::new(NoBundles)).unwrap();
+    let leases = Leases::open(&host.config, Box::new(NoBundles)).unwrap();
     leases
         .unprepare(&format!("uid-of-{HALF}"), Patience::default())
         .unwrap();
@@ -245,7 +245,7 @@ fn quarantined_claim_lowers_counters() {
         ci: slice.compute_instance,
     };
     let _held = hold(&store, target, engine::context_bytes()).unwrap();
-    let leases = LeaseManager::open(&host.config, Box::new(NoBundles)).unwrap();
+    let leases = Leases::open(&host.config, Box::new(NoBundles)).unwrap();
     leases
         .unprepare(&format!("uid-of-{HALF}"), Patience::NONE)
         .unwrap_err();

@@ -7,7 +7,7 @@ use kube::api::{DeleteParams, ListParams};
 use runmig_dra::kubelet::messages::{Claim, PrepareRequest, UnprepareRequest};
 use runmig_lease::config::Config;
 use runmig_lease::store::Held;
-use runmig_lease::{LeaseManager, NoBundles};
+use runmig_lease::{Leases, NoBundles};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
@@ -82,7 +82,7 @@ pub async fn delete_claim(cluster: &Cluster, name: &str) {
 /// The names of the claims on record.
 pub fn on_record(cluster: &Cluster) -> BTreeSet<String> {
     let config = Config::read(&cluster.at("config.toml")).unwrap();
-    let leases = LeaseManager::existing(&config, Box::new(NoBundles)).unwrap();
+    let leases = Leases::existing(&config, Box::new(NoBundles)).unwrap();
     let held: Vec<Held> = leases.map_or_else(Vec::new, |leases| leases.claims().unwrap());
     let claims = held.iter().filter_map(|held| held.lease.claim());
     claims.map(|claim| claim.name.clone()).collect()

@@ -3,52 +3,53 @@
 
 use super::claimed::{Claimed, on_claims};
 use super::occupied;
-use crate::context::LeaseContext;
 use crate::counters::{LeaseKind, Outcome};
 use crate::draft;
 use crate::error::{Error, Result, printable};
 use crate::events::EventType;
+use crate::leases::Leases;
 use crate::model::{Cgroup, Process};
 use crate::reclaim::{self, liveness};
 use crate::store::{ClaimName, Container, Held, Holder, Lease, LeaseState, Operation};
 use std::time::Duration;
 
-/// Puts a container's lease on record on the slice of a claim's device, before any process of its image runs. A second
-/// call for the container changes nothing.
-///
-/// `patience`: the time to wait until the claim names the container's pod.
-///
-/// # Errors
-/// The claim has no slice, or is not reserved for the container's pod.
-pub(crate) fn attach(
-    context: &LeaseContext<'_>,
-    claim: &ClaimName,
-    container: Container,
-    init: Process,
-    patience: Duration,
-) -> Result<Lease> {
-    let named = Holder::Container(container.clone());
-    let mut create = context.observer.begin(LeaseKind::Slice, Some(named), "");
-    create.ends(Outcome::Shared);
-    let attached = attach_once(context, claim, container, init, patience);
-    match &attached {
-        Ok((held, true)) => {
-            context.observer.placed(held, EventType::Shared);
-            context.observer.count_created(&create, None);
-            context
-                .observer
-                .created(&create, std::slice::from_ref(held), None);
+impl Leases<'_> {
+    /// Puts a container's lease on record on the slice of a claim's device, before any process of its image runs. A
+    /// second call for the container changes nothing.
+    ///
+    /// `patience`: the time to wait until the claim names the container's pod.
+    ///
+    /// # Errors
+    /// The claim has no slice, or is not reserved for the container's pod.
+    pub fn attach(
+        &self,
+        claim: &ClaimName,
+        container: Container,
+        init: Process,
+        patience: Duration,
+    ) -> Result<Lease> {
+        let named = Holder::Container(container.clone());
+        let mut create = self.observer.begin(LeaseKind::Slice, Some(named), "");
+        create.ends(Outcome::Shared);
+        let attached = attach_once(self, claim, container, init, patience);
+        match &attached {
+            Ok((held, true)) => {
+                self.observer.placed(held, EventType::Shared);
+                self.observer.count_created(&create, None);
+                self.observer
+                    .created(&create, std::slice::from_ref(held), None);
+            }
+            // It counted in the first call.
+            Ok((_, false)) => {}
+            Err(e) => self.observer.ended(&create, Outcome::Refused, Some(e)),
         }
-        // It counted in the first call.
-        Ok((_, false)) => {}
-        Err(e) => context.observer.ended(&create, Outcome::Refused, Some(e)),
+        attached.map(|(held, _)| held.lease)
     }
-    attached.map(|(held, _)| held.lease)
 }
 
 /// Returns the lease, and whether it is new.
 fn attach_once(
-    context: &LeaseContext<'_>,
+    context: &Leases<'_>,
     claim: &ClaimName,
     container: Container,
     init: Process,
@@ -81,7 +82,7 @@ fn attach_once(
 /// # Errors
 /// As `attach`. Then none of them is on record. Another container lives under the same id or in the same cgroup.
 pub(crate) fn attach_new(
-    context: &LeaseContext<'_>,
+    context: &Leases<'_>,
     claims: &[ClaimName],
     container: &Container,
     cgroup: &Cgroup,
@@ -102,7 +103,7 @@ pub(crate) fn attach_new(
         occupied::release_previous(context, container)?;
     };
     if let Some(path) = &cgroup.path {
-        occupied::by_lease(&context.store, container, path, &leases)?;
+        occupied::by_lease(context, container, path, &leases)?;
     }
     let mut leases: Vec<Held> = Vec::new();
     for (claim, of_claim) in claims.iter().zip(&slices) {

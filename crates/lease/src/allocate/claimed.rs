@@ -3,8 +3,8 @@
 //! Prepare puts the pods of a claim on record. The kubelet prepares a claim once, so a pod that comes to the claim later
 //! gets on record by the driver's watch, while its containers start. Such a container waits for the record.
 
-use crate::context::LeaseContext;
 use crate::error::{Context, Error, Result, printable};
+use crate::leases::Leases;
 use crate::store::{ClaimName, Container, Held, LeaseState, Ledger, Listing, Store};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -31,7 +31,7 @@ pub(super) struct Claimed<'a> {
 /// # Errors
 /// A claim has no slice, or is not reserved for the container's pod.
 pub(super) fn on_claims<'a>(
-    context: &'a LeaseContext<'_>,
+    context: &'a Leases<'_>,
     claims: &[ClaimName],
     container: &Container,
     patience: Duration,

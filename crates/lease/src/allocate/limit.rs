@@ -1,39 +1,37 @@
 //! Limits the memory of a container's share in the driver, before the first process of its image runs.
 
-use crate::context::LeaseContext;
 use crate::error::{Context, Error, Result, printable};
+use crate::leases::Leases;
 use crate::limit;
 use crate::model::{LeaseId, Level};
 use crate::process;
 use crate::reclaim::liveness;
 use crate::store::{Enforcement, Held, Lease, LeaseState, Limit, LimitedCgroup};
 
-/// Limits the cgroup of a container's first process to the share of its lease, and puts the outcome on record.
-///
-/// # Errors
-/// The lease is not this container's share at the level `driver`, or the limit cannot be set and read back.
-pub(crate) fn limit_memory(
-    context: &LeaseContext<'_>,
-    lease: &LeaseId,
-    (container, pid): (&str, i32),
-) -> Result<()> {
-    let what = || format!("limit the GPU memory of container {}", printable(container));
-    let held = held(context, lease, container).context(what)?;
-    let limited = set(context, &held, pid).context(what);
-    let outcome = match &limited {
-        Ok(cgroup) => Limit::Set(cgroup.clone()),
-        Err(e) => Limit::Failed(e.line()),
-    };
-    let ledger = context.store.lock("limit")?;
-    let recorded = ledger.update_lease(&held.lease, |l| l.change_limit(outcome));
-    match (limited, recorded) {
-        (Ok(_), Ok(None)) => Err(Error::new("its lease is gone")).context(what),
-        (limited, recorded) => limited.and(recorded).map(drop),
+impl Leases<'_> {
+    /// Limits the cgroup of a container's first process to the share of its lease, and puts the outcome on record.
+    ///
+    /// # Errors
+    /// The lease is not this container's share at the level `driver`, or the limit cannot be set and read back.
+    pub fn limit_memory(&self, lease: &LeaseId, container: &str, pid: i32) -> Result<()> {
+        let what = || format!("limit the GPU memory of container {}", printable(container));
+        let held = held(self, lease, container).context(what)?;
+        let limited = set(self, &held, pid).context(what);
+        let outcome = match &limited {
+            Ok(cgroup) => Limit::Set(cgroup.clone()),
+            Err(e) => Limit::Failed(e.line()),
+        };
+        let ledger = self.store.lock("limit")?;
+        let recorded = ledger.update_lease(&held.lease, |l| l.change_limit(outcome));
+        match (limited, recorded) {
+            (Ok(_), Ok(None)) => Err(Error::new("its lease is gone")).context(what),
+            (limited, recorded) => limited.and(recorded).map(drop),
+        }
     }
 }
 
 /// Returns the lease, if it is this container's and not on its way out.
-fn held(context: &LeaseContext<'_>, lease: &LeaseId, container: &str) -> Result<Held> {
+fn held(context: &Leases<'_>, lease: &LeaseId, container: &str) -> Result<Held> {
     let held = context.store.get(lease)?;
     let is_its = |held: &Held| {
         held.lease.holder.name() == container && held.lease.state != LeaseState::Releasing
@@ -42,7 +40,7 @@ fn held(context: &LeaseContext<'_>, lease: &LeaseId, container: &str) -> Result<
         .ok_or_else(|| Error::new(format!("lease {lease} is not this container's")))
 }
 
-fn set(context: &LeaseContext<'_>, held: &Held, pid: i32) -> Result<LimitedCgroup> {
+fn set(context: &Leases<'_>, held: &Held, pid: i32) -> Result<LimitedCgroup> {
     let (Some(share), Some(Level::Driver)) = (held.lease.share(), held.lease.level()) else {
         let lease = &held.lease.id;
         return Err(Error::new(format!(
@@ -91,21 +89,23 @@ impl LimitState {
     }
 }
 
-/// Returns the limit on the memory of a lease's container.
-pub(crate) fn limit_state(context: &LeaseContext<'_>, held: &Held) -> Result<LimitState> {
-    if held.lease.level() != Some(Level::Driver) {
-        return Ok(LimitState::NotPromised);
+impl Leases<'_> {
+    /// Returns the limit on the memory of a lease's container.
+    pub fn limit_state(&self, held: &Held) -> Result<LimitState> {
+        if held.lease.level() != Some(Level::Driver) {
+            return Ok(LimitState::NotPromised);
+        }
+        let now = self.store.lease_now(&held.lease)?;
+        let share = now.as_ref().and_then(Lease::share);
+        let Some(Enforcement::Driver(limit)) = share.map(|share| &share.enforcement) else {
+            return Ok(LimitState::NotPromised);
+        };
+        Ok(match limit {
+            Some(Limit::Set(_)) => LimitState::Set,
+            Some(Limit::Failed(line)) => LimitState::Failed(Error::new(line.clone())),
+            None => LimitState::Awaited(no_hook(&held.lease)),
+        })
     }
-    let now = context.store.lease_now(&held.lease)?;
-    let share = now.as_ref().and_then(Lease::share);
-    let Some(Enforcement::Driver(limit)) = share.map(|share| &share.enforcement) else {
-        return Ok(LimitState::NotPromised);
-    };
-    Ok(match limit {
-        Some(Limit::Set(_)) => LimitState::Set,
-        Some(Limit::Failed(line)) => LimitState::Failed(Error::new(line.clone())),
-        None => LimitState::Awaited(no_hook(&held.lease)),
-    })
 }
 
 fn no_hook(lease: &Lease) -> Error {
@@ -116,21 +116,23 @@ fn no_hook(lease: &Lease) -> Error {
     .hint("install all programs of runmig from one version, and use a low-level runtime with createRuntime hooks")
 }
 
-/// Ends the first process of a container that runs without its limit.
-///
-/// # Errors
-/// The process is not known, or cannot be killed.
-pub(crate) fn end_unlimited(context: &LeaseContext<'_>, lease: &Lease) -> Result<()> {
-    let container = printable(lease.holder.name());
-    let what = || format!("end container {container}, which runs without its limit");
-    let Some(lease) = context.store.lease_now(lease).context(what)? else {
-        return Ok(());
-    };
-    let key = lease.container().map(|container| &container.key);
-    let recorded = || key.and_then(|key| liveness::recorded_init(key).ok()?);
-    match lease.init.or_else(recorded) {
-        Some(init) => process::kill(&init).context(what),
-        None => Err(Error::new("its first process is not known").hint("delete the container"))
-            .context(what),
+impl Leases<'_> {
+    /// Ends the first process of a container that runs without its limit.
+    ///
+    /// # Errors
+    /// The process is not known, or cannot be killed.
+    pub fn end_unlimited(&self, lease: &Lease) -> Result<()> {
+        let container = printable(lease.holder.name());
+        let what = || format!("end container {container}, which runs without its limit");
+        let Some(lease) = self.store.lease_now(lease).context(what)? else {
+            return Ok(());
+        };
+        let key = lease.container().map(|container| &container.key);
+        let recorded = || key.and_then(|key| liveness::recorded_init(key).ok()?);
+        match lease.init.or_else(recorded) {
+            Some(init) => process::kill(&init).context(what),
+            None => Err(Error::new("its first process is not known").hint("delete the container"))
+                .context(what),
+        }
     }
 }

@@ -20,7 +20,7 @@ mod shares;
 mod usable_plan;
 pub mod what_if;
 
-use super::context::LeaseContext;
+use super::leases::Leases;
 use super::observer::{self, Create};
 use super::queue::{Turn, Wake};
 use super::reclaim::{self, liveness};
@@ -31,12 +31,9 @@ use crate::model::Cgroup;
 use crate::refusal::NoRoom;
 use crate::request::Request;
 use crate::store::{ClaimName, Container, Held, Holder, Operation};
-pub(crate) use attach::attach;
 pub use claim::{ClaimNews, ClaimPlace};
-pub(crate) use claim::{prepare, promise};
 pub use claimed::POD_PATIENCE;
 pub use limit::LimitState;
-pub(crate) use limit::{end_unlimited, limit_memory, limit_state};
 use std::time::{Duration, Instant};
 
 use denial::Denial;
@@ -53,29 +50,31 @@ pub struct Acquired {
     pub leases: Vec<Held>,
     /// The operation of the create. No other process collects the leases before it is dropped.
     pub operation: Operation,
-    /// The create, which `LeaseManager::count` ends.
+    /// The create, which a `count_` function of [`Leases`] ends.
     pub create: Create,
 }
 
-/// Returns leases on slices that exist.
-pub(crate) fn acquire(
-    context: &LeaseContext<'_>,
-    holder: Container,
-    request: &Request,
-    cgroup: Cgroup,
-) -> Result<Acquired> {
-    let kind = observer::kind_of_wanted(&request.wanted);
-    let named = Holder::Container(holder.clone());
-    let written = request.wanted.written();
-    let mut create = context.observer.begin(kind, Some(named), &written);
-    let leases = leases_for(context, holder, request, cgroup, &mut create);
-    context.observer.waits_no_more(&mut create);
-    told(context, create, leases)
+impl Leases<'_> {
+    /// Returns leases on slices that exist.
+    pub fn acquire(
+        &self,
+        holder: Container,
+        request: &Request,
+        cgroup: Cgroup,
+    ) -> Result<Acquired> {
+        let kind = observer::kind_of_wanted(&request.wanted);
+        let named = Holder::Container(holder.clone());
+        let written = request.wanted.written();
+        let mut create = self.observer.begin(kind, Some(named), &written);
+        let leases = leases_for(self, holder, request, cgroup, &mut create);
+        self.observer.waits_no_more(&mut create);
+        told(self, create, leases)
+    }
 }
 
 /// Tells the end of a create's work on its leases.
 fn told(
-    context: &LeaseContext<'_>,
+    context: &Leases<'_>,
     create: Create,
     leases: Result<(Vec<Held>, Operation)>,
 ) -> Result<Acquired> {
@@ -88,7 +87,7 @@ fn told(
 }
 
 fn leases_for(
-    context: &LeaseContext<'_>,
+    context: &Leases<'_>,
     holder: Container,
     request: &Request,
     cgroup: Cgroup,
@@ -151,26 +150,68 @@ fn leases_for(
     }
 }
 
-/// Returns leases for a container on the slices of claims; see `attach::attach_new`.
-pub(crate) fn acquire_claimed(
-    context: &LeaseContext<'_>,
-    holder: &Container,
-    claims: &[ClaimName],
-    cgroup: &Cgroup,
-    patience: Duration,
-) -> Result<Acquired> {
-    let named = Holder::Container(holder.clone());
-    let mut create = context.observer.begin(LeaseKind::Slice, Some(named), "");
-    // As for `acquire`.
-    let attached = liveness::namespaces()
-        .and_then(|_| attach::attach_new(context, claims, holder, cgroup, patience));
-    if let Ok((leases, _)) = &attached {
-        create.ends(End::Shared);
-        for held in leases {
-            context.observer.placed(held, EventType::Shared);
+impl Leases<'_> {
+    /// Returns leases for a container on the slices of claims; see `attach::attach_new`.
+    pub fn acquire_claimed(
+        &self,
+        holder: &Container,
+        claims: &[ClaimName],
+        cgroup: &Cgroup,
+        patience: Duration,
+    ) -> Result<Acquired> {
+        let named = Holder::Container(holder.clone());
+        let mut create = self.observer.begin(LeaseKind::Slice, Some(named), "");
+        // As for `acquire`.
+        let attached = liveness::namespaces()
+            .and_then(|_| attach::attach_new(self, claims, holder, cgroup, patience));
+        if let Ok((leases, _)) = &attached {
+            create.ends(End::Shared);
+            for held in leases {
+                self.observer.placed(held, EventType::Shared);
+            }
         }
+        told(self, create, attached)
     }
-    told(context, create, attached)
+
+    /// Counts a create that ends with a container. `runtime`: the time of its low-level runtime.
+    pub fn count_created(&self, create: &Create, runtime: Option<Duration>) {
+        self.observer.count_created(create, runtime);
+    }
+
+    /// Records a create that ended with a container on these leases.
+    pub fn created(&self, create: &Create, leases: &[Held], runtime: Option<Duration>) {
+        let now = |held: &Held| {
+            // Without a record, the container has ended already, or the read failed.
+            let now = self.store.get(&held.lease.id).ok().flatten();
+            now.unwrap_or_else(|| held.clone())
+        };
+        let leases: Vec<Held> = leases.iter().map(now).collect();
+        self.observer.created(create, &leases, runtime);
+    }
+
+    /// Writes the counts that no change of the ledger took along, for a caller that goes on for long.
+    pub fn write_counts(&self) {
+        self.store.write_counts();
+    }
+
+    /// Counts and records a create that failed after `acquire`. `error`: none where the low-level runtime told it.
+    pub fn count_failed(&self, create: &Create, outcome: End, error: Option<&Error>) {
+        self.observer.ended(create, outcome, error);
+    }
+
+    /// Counts and records a request that was refused before `acquire`. No request stands for the slice of a claim.
+    pub fn count_refused(
+        &self,
+        request: Option<&Request>,
+        container: Option<Container>,
+        error: &Error,
+    ) {
+        let kind = request.map_or(LeaseKind::Slice, |r| observer::kind_of_wanted(&r.wanted));
+        let text = request.map_or(String::new(), |r| r.wanted.written());
+        let holder = container.map(Holder::Container);
+        let create = self.observer.begin(kind, holder, &text);
+        self.observer.ended(&create, End::Refused, Some(error));
+    }
 }
 
 /// The end of a series of attempts between two waits.
@@ -185,7 +226,7 @@ enum Ended {
 
 /// Tries until the slices are there or there is no room, also after a collection.
 fn attempts(
-    context: &LeaseContext<'_>,
+    context: &Leases<'_>,
     requester: &Requester<'_>,
     turn: &mut Turn<'_>,
     create: &mut Create,
@@ -273,7 +314,7 @@ fn joined(error: Option<Error>, rollback: Option<Error>) -> Result<()> {
 }
 
 /// Waits until it is worth another look. False when the time is over.
-fn wait(context: &LeaseContext<'_>, turn: &mut Turn<'_>) -> Result<bool> {
+fn wait(context: &Leases<'_>, turn: &mut Turn<'_>) -> Result<bool> {
     loop {
         match turn.wait(&*context.bundles)? {
             Wake::Look => return Ok(true),

@@ -3,13 +3,13 @@
 //! A cgroup has one set of device rules. A container that is made in another one's cgroup replaces
 //! them: the other loses its slice, and can open the new one's. So no slice is given to such a container.
 
-use crate::context::LeaseContext;
 use crate::error::{Error, Result};
+use crate::leases::Leases;
 use crate::model::OperationId;
 use crate::process::{self, Host};
 use crate::reclaim::liveness::{self, A_MOMENT, lasting};
-use crate::reclaim::{self, Patience, Returned, holder};
-use crate::store::{Container, Held, Lease, LeaseState, Store};
+use crate::reclaim::{self, Patience, Returned};
+use crate::store::{Container, Held, Lease, LeaseState};
 
 /// An error where a process lives in the cgroup or below, and does not end at once.
 pub(crate) fn by_process(holder: &Container, path: &str) -> Result<()> {
@@ -27,7 +27,7 @@ pub(crate) fn by_process(holder: &Container, path: &str) -> Result<()> {
 /// An error where another container has the cgroup, or is being made in it. Creates that choose one after
 /// the other see each other so, before either has a process.
 pub(super) fn by_lease(
-    store: &Store,
+    context: &Leases<'_>,
     holder: &Container,
     path: &str,
     leases: &[Held],
@@ -38,7 +38,7 @@ pub(super) fn by_lease(
         let is_others = !lease.is_of(&holder.key) && is_same_namespace;
         if is_others
             && lease.cgroups.iter().any(|theirs| is_within(theirs, path))
-            && let Some(life) = lasting(A_MOMENT, || holder::sign_of_life(store, lease))
+            && let Some(life) = lasting(A_MOMENT, || context.sign_of_life(lease))
         {
             let why = format!("{} has it ({life})", lease.holder.title());
             return Err(refusal(holder, path, &why));
@@ -64,7 +64,7 @@ fn refusal(holder: &Container, path: &str, why: &str) -> Error {
 /// after the other see each other so, before either has a process. Returns whether a create that ended has left a
 /// lease, which has to go first: it would live by the new container's signs.
 pub(super) fn by_same_id(
-    context: &LeaseContext<'_>,
+    context: &Leases<'_>,
     holder: &Container,
     operation: &OperationId,
     leases: &[Held],
@@ -76,7 +76,7 @@ pub(super) fn by_same_id(
         if !lease.is_of(&holder.key) || is_over || lease.operation.as_ref() == Some(operation) {
             continue;
         }
-        match holder::sign_of_life(&context.store, lease) {
+        match context.sign_of_life(lease) {
             Some(life) => {
                 let and = format!(" and holds {held}");
                 return Err(exists_already(holder, &and, &life));
@@ -88,14 +88,14 @@ pub(super) fn by_same_id(
 }
 
 /// Releases earlier leases of the same container; an error where that container lives.
-pub(crate) fn release_previous(context: &LeaseContext<'_>, holder: &Container) -> Result<()> {
+pub(crate) fn release_previous(context: &Leases<'_>, holder: &Container) -> Result<()> {
     reclaim::end_earlier_boot(context, false)?;
-    for held in context.leases_of(&holder.key)? {
+    for held in context.of(&holder.key)? {
         let against = |now: &Lease| match now.state {
             LeaseState::Releasing => None,
-            _ => holder::sign_of_life(&context.store, now),
+            _ => context.sign_of_life(now),
         };
-        match reclaim::release_unless(context, &held, Patience::with(held.attempt()), against) {
+        match context.release_unless(&held, Patience::with(held.attempt()), against) {
             Ok(Returned::Yes) => {}
             Ok(Returned::No(life)) => {
                 let and = format!(" and holds {held}");

@@ -4,15 +4,15 @@
 //! any more, so no new one comes while the last one goes.
 
 use super::requester::{Late, Requester};
-use crate::context::LeaseContext;
 use crate::draft::slot_of;
 use crate::error::{Error, Result, printable};
 use crate::gpu::Queries;
 use crate::idle::is_there;
 use crate::inventory::Inventory;
+use crate::leases::Leases;
 use crate::model::{Gpu, GpuInstance, LeaseId, Snapshot};
 use crate::placement::{self, Constraints, Decision, Slot};
-use crate::reclaim::{self, Patience, holder};
+use crate::reclaim::{self, Patience};
 use crate::store::{Container, Held, InstanceState, Lease, LeaseState, Portion, Resource, Slice};
 use std::time::{Duration, Instant};
 
@@ -27,7 +27,7 @@ pub(crate) enum Peer {
 /// Puts a lease of the requester's on record on the slice or GPU that another container of its pod has. None
 /// where no container of the pod has one. `wanted`: the constraints of a request for a slice.
 pub(super) fn share(
-    context: &LeaseContext<'_>,
+    context: &Leases<'_>,
     driver: &impl Queries,
     inventory: &Inventory,
     wanted: Option<&Constraints<'_>>,
@@ -97,7 +97,7 @@ impl From<TooLong> for Error {
 /// Waits a moment for the slice that another container of the pod creates, or for the end of that
 /// create; an error where that takes too long. `since`: the peer, and when this create began to wait.
 pub(super) fn wait_for(
-    context: &LeaseContext<'_>,
+    context: &Leases<'_>,
     peer: &Held,
     who: &Container,
     since: &mut Option<(LeaseId, Instant)>,
@@ -112,9 +112,9 @@ pub(super) fn wait_for(
     };
     let against = |now: &Lease| match is_made() {
         true => Some(String::new()),
-        false => holder::sign_of_life(&context.store, now),
+        false => context.sign_of_life(now),
     };
-    if let Err(e) = reclaim::release_unless(context, peer, Patience::NONE, against) {
+    if let Err(e) = context.release_unless(peer, Patience::NONE, against) {
         tracing::warn!(lease = peer.lease.id.as_str(), "{}", e.line());
     }
     // The peer may not have come to the lock yet, or validates a slice that existed already.
@@ -140,7 +140,7 @@ pub(super) fn wait_for(
 }
 
 /// Returns the slice of a peer's seat, which this create goes without: it waited for it in vain.
-pub(super) fn late(context: &LeaseContext<'_>, peer: &Held, late: &TooLong) -> Late {
+pub(super) fn late(context: &Leases<'_>, peer: &Held, late: &TooLong) -> Late {
     let (instance, gpu) = (&peer.instance, peer.instance.resource.gpu_uuid());
     Late {
         slice: instance.id.clone(),

@@ -3,11 +3,11 @@
 use super::levels::{LazyLevels, Levels};
 use super::record::{Allocation, Part, Undo};
 use super::requester::Tried;
-use crate::context::LeaseContext;
 use crate::draft::footprint;
 use crate::error::{Context, Error, Result};
 use crate::events::EventType;
 use crate::gpu::{DriverError, INSUFFICIENT_RESOURCES, Mig, Queries};
+use crate::leases::Leases;
 use crate::model::Profile;
 use crate::reclaim;
 use crate::store::{Held, InstanceState, Resource, Slice};
@@ -26,7 +26,7 @@ pub(super) struct Failed {
 /// Returns the leases once every slice of the allocation is there. Undoes nothing where one is not, and
 /// adds to `tried` what the next choice leaves out.
 pub(super) fn provision(
-    context: &LeaseContext<'_>,
+    context: &Leases<'_>,
     (driver, levels): (&impl Mig, &LazyLevels),
     allocation: Allocation,
     tried: &mut Tried,
@@ -48,7 +48,7 @@ pub(super) fn provision(
 }
 
 fn provision_part(
-    context: &LeaseContext<'_>,
+    context: &Leases<'_>,
     (driver, levels): (&impl Mig, &LazyLevels),
     part: Part,
     tried: &mut Tried,
@@ -85,7 +85,7 @@ fn provision_part(
 }
 
 /// Returns the lease on a GPU or a slice that others share. The create that put the GPU on record may have been killed.
-fn join(context: &LeaseContext<'_>, levels: &LazyLevels, held: &Held) -> Result<Held> {
+fn join(context: &Leases<'_>, levels: &LazyLevels, held: &Held) -> Result<Held> {
     let held = match held.instance.state {
         InstanceState::Ready => held.clone(),
         _ => context.record(held, |i| i.state = InstanceState::Ready)?,
@@ -95,7 +95,7 @@ fn join(context: &LeaseContext<'_>, levels: &LazyLevels, held: &Held) -> Result<
 
 /// Creates the instance of a lease. Each step is on record before the next one.
 fn create(
-    context: &LeaseContext<'_>,
+    context: &Leases<'_>,
     (driver, levels): (&impl Mig, &LazyLevels),
     held: &Held,
 ) -> std::result::Result<Held, Trouble> {
@@ -108,7 +108,7 @@ fn create(
 }
 
 /// Starts what holds the container to its part of the memory, if the level has a daemon.
-fn enforce(context: &LeaseContext<'_>, levels: &LazyLevels, held: Held) -> Result<Held> {
+fn enforce(context: &Leases<'_>, levels: &LazyLevels, held: Held) -> Result<Held> {
     if held.lease.daemon().is_none() {
         return Ok(held);
     }
@@ -126,7 +126,7 @@ fn enforce(context: &LeaseContext<'_>, levels: &LazyLevels, held: Held) -> Resul
 }
 
 pub(super) fn create_slice(
-    context: &LeaseContext<'_>,
+    context: &Leases<'_>,
     driver: &impl Mig,
     (held, slice): (&Held, &Slice),
 ) -> std::result::Result<Held, Trouble> {
@@ -202,11 +202,7 @@ impl From<DriverError> for Trouble {
 
 /// Returns the lease of a slice that is unchanged and unused. Otherwise, and if that cannot be found out,
 /// logs the reason and returns none.
-pub(super) fn validate(
-    context: &LeaseContext<'_>,
-    driver: &impl Queries,
-    held: &Held,
-) -> Option<Held> {
+pub(super) fn validate(context: &Leases<'_>, driver: &impl Queries, held: &Held) -> Option<Held> {
     let wrong = match defect(context, driver, held) {
         Ok(Ok(held)) => return Some(held),
         Ok(Err(why)) => why,
@@ -218,7 +214,7 @@ pub(super) fn validate(
 
 /// Returns why a slice cannot be handed out; else its lease, with the UUID.
 fn defect(
-    context: &LeaseContext<'_>,
+    context: &Leases<'_>,
     driver: &impl Queries,
     held: &Held,
 ) -> Result<std::result::Result<Held, String>> {

@@ -2,10 +2,10 @@
 
 use super::plan::Step;
 use super::requester::Requester;
-use crate::context::LeaseContext;
 use crate::counters::Outcome;
 use crate::draft;
 use crate::error::{self, Result};
+use crate::leases::Leases;
 use crate::reclaim::{self, Patience};
 use crate::store::{
     Entry, Held, Instance, InstanceState, LeaseState, Origin, Portion, Resource, Share, WholeGpu,
@@ -62,7 +62,7 @@ impl Part {
 }
 
 /// Undoes all of these, whichever fail.
-pub(crate) fn roll_back(context: &LeaseContext<'_>, leases: Vec<Undo>) -> Result<()> {
+pub(crate) fn roll_back(context: &Leases<'_>, leases: Vec<Undo>) -> Result<()> {
     error::all(leases.into_iter().map(|undo| match undo {
         Undo::Forget(lease) => {
             let ledger = context.store.lock("refused create")?;
@@ -80,7 +80,7 @@ pub(crate) fn roll_back(context: &LeaseContext<'_>, leases: Vec<Undo>) -> Result
 }
 
 /// Releases a slice that no container had: it is not shown as this container's.
-fn give_up(context: &LeaseContext<'_>, held: &Held, patience: Patience) -> Result<()> {
+fn give_up(context: &Leases<'_>, held: &Held, patience: Patience) -> Result<()> {
     if held.instance.outlives_leases() {
         return reclaim::release(context, held, patience);
     }
@@ -89,12 +89,12 @@ fn give_up(context: &LeaseContext<'_>, held: &Held, patience: Patience) -> Resul
         // Without the mark another create could take it as idle.
         state.update_instance(&held.instance.id, |i| i.state = InstanceState::Releasing)
     })?;
-    reclaim::release_instance_unless(context, &held.instance, patience, |_| None).map(drop)
+    context.release_instance(&held.instance, patience).map(drop)
 }
 
 /// Puts one step on record; none where an idle slice was destroyed meanwhile.
 pub(super) fn record_step(
-    context: &LeaseContext<'_>,
+    context: &Leases<'_>,
     step: Step,
     requester: &Requester<'_>,
 ) -> Result<Option<Part>> {
@@ -118,7 +118,7 @@ pub(super) fn record_step(
 
 /// Puts a whole GPU on record.
 pub(super) fn record_whole(
-    context: &LeaseContext<'_>,
+    context: &Leases<'_>,
     requester: &Requester<'_>,
     whole: WholeGpu,
 ) -> Result<Option<Part>> {
@@ -139,7 +139,7 @@ pub(super) struct SharePlace<'a> {
 /// Puts a share or a seat on record. An instance whose leases are all on their way out is not joined, since it goes
 /// with the last of them. Returns none if it could only have joined such a one.
 pub(super) fn record_share(
-    context: &LeaseContext<'_>,
+    context: &Leases<'_>,
     requester: &Requester<'_>,
     place: SharePlace<'_>,
 ) -> Result<Option<Part>> {
@@ -170,7 +170,7 @@ pub(super) fn record_share(
 
 /// Returns the instance of a lease that stays and so keeps it. A slice has to be there. The caller has the ledger's
 /// lock.
-fn joinable(context: &LeaseContext<'_>, peer: &Held) -> Option<Instance> {
+fn joinable(context: &Leases<'_>, peer: &Held) -> Option<Instance> {
     // The record of another that cannot be read does not say that it stays.
     let now = context.store.get(&peer.lease.id).ok().flatten()?;
     let is_there = now.instance.slice().is_none() || now.instance.state == InstanceState::Ready;
@@ -178,7 +178,7 @@ fn joinable(context: &LeaseContext<'_>, peer: &Held) -> Option<Instance> {
 }
 
 /// Writes a new lease and its instance; `fate` is what becomes of its slice, for the log.
-fn persist(context: &LeaseContext<'_>, held: &Held, fate: &str) -> Result<()> {
+fn persist(context: &Leases<'_>, held: &Held, fate: &str) -> Result<()> {
     let container = held.lease.holder.name();
     let ledger = context.store.lock(&format!("create of {container}"))?;
     ledger.put_new(held)?;
@@ -189,7 +189,7 @@ fn persist(context: &LeaseContext<'_>, held: &Held, fate: &str) -> Result<()> {
 /// Hands an idle slice, or one of a layout, to the requester; none where it has gone meanwhile. An idle one stays
 /// *idle* until it is validated, so that the other containers of the pod wait for that (`share`).
 fn take_over(
-    context: &LeaseContext<'_>,
+    context: &Leases<'_>,
     idle: &Instance,
     requester: &Requester<'_>,
 ) -> Result<Option<Held>> {

@@ -14,10 +14,10 @@ use super::shares;
 use super::shares::Terms;
 use super::usable_plan;
 use super::usable_plan::usable_plan;
-use crate::context::LeaseContext;
 use crate::error::{Error, Result};
 use crate::gpu::Queries;
 use crate::inventory::Inventory;
+use crate::leases::Leases;
 use crate::model::{Gpu, GpuUuid, MigMode, Snapshot};
 use crate::placement::{self, Constraints, GpuObstacle, GpuUse, Rejection, ShareShortage};
 use crate::policy::Kind;
@@ -45,7 +45,7 @@ pub(super) enum Outcome {
 /// driver is under the lock too: two hundred creates at once that look first and queue afterwards take six
 /// times as long.
 pub(super) fn reserve(
-    context: &LeaseContext<'_>,
+    context: &Leases<'_>,
     driver: &impl Queries,
     requester: &Requester<'_>,
     tried: &mut Tried,
@@ -85,7 +85,7 @@ impl Choice {
 }
 
 fn choose(
-    context: &LeaseContext<'_>,
+    context: &Leases<'_>,
     driver: &impl Queries,
     requester: &Requester<'_>,
     tried: &mut Tried,
@@ -99,7 +99,7 @@ fn choose(
         return Ok(Choice::of(Outcome::Left));
     }
     if let Some(path) = &requester.cgroup.path {
-        occupied::by_lease(&context.store, requester.holder, path, &inventory.leases)?;
+        occupied::by_lease(context, requester.holder, path, &inventory.leases)?;
     }
     let slices = match &requester.request.wanted {
         Wanted::Slices(slices) => slices,
@@ -158,7 +158,7 @@ fn choose(
 
 /// Returns the outcome of a create that needs no new place, or whose place waits for idle slices to go.
 fn before_places(
-    context: &LeaseContext<'_>,
+    context: &Leases<'_>,
     driver: &impl Queries,
     inventory: &Inventory,
     (wanted, requester): (Option<&Constraints<'_>>, &Requester<'_>),
@@ -179,7 +179,7 @@ fn before_places(
 
 /// Chooses whole GPUs.
 fn choose_gpus(
-    context: &LeaseContext<'_>,
+    context: &Leases<'_>,
     driver: &impl Queries,
     (requester, count): (&Requester<'_>, u32),
     inventory: Inventory,
@@ -229,7 +229,7 @@ fn await_gpus(
 
 /// Chooses the GPU of a share.
 fn choose_share(
-    context: &LeaseContext<'_>,
+    context: &Leases<'_>,
     driver: &impl Queries,
     (requester, sizes): (&Requester<'_>, &[ShareSize]),
     inventory: Inventory,
@@ -287,7 +287,7 @@ fn choose_share(
 
 /// Chooses the slice of a seat.
 fn choose_seat(
-    context: &LeaseContext<'_>,
+    context: &Leases<'_>,
     driver: &impl Queries,
     (requester, seat): (&Requester<'_>, &Seat),
     inventory: Inventory,

@@ -11,10 +11,10 @@ use super::requester::{Requester, Tried};
 use super::usable_plan::usable_plan;
 use crate::admitted::Admitted;
 use crate::config::Config;
-use crate::context::LeaseContext;
 use crate::error::{Error, Result};
 use crate::gpu::Queries;
 use crate::inventory::Inventory;
+use crate::leases::Leases;
 use crate::model::GpuUuid;
 use crate::placement::{
     self, Constraints, Diagnosis, GpuReport, MAX_STEPS, Movable, Rejection, Reservation, Selection,
@@ -247,7 +247,7 @@ fn site(step: &Step) -> (Site, Source) {
 /// machine, without a lock, since it decides nothing. If it fails, or finds room after all, the
 /// answer stays as it was.
 pub(super) fn explained(
-    context: &LeaseContext<'_>,
+    context: &Leases<'_>,
     requester: &Requester<'_>,
     turn: &mut Turn<'_>,
     no: NoRoom,
@@ -263,7 +263,7 @@ pub(super) fn explained(
 }
 
 fn search(
-    context: &LeaseContext<'_>,
+    context: &Leases<'_>,
     requester: &Requester<'_>,
     slices: &Slices,
     turn: &mut Turn<'_>,

@@ -1,9 +1,9 @@
 //! Makes the changes of an apply with the driver, each under the lock of its GPU.
 
 use super::journal::Step;
-use crate::context::LeaseContext;
 use crate::error::{Context, Error, Result};
 use crate::gpu::{DriverError, INSUFFICIENT_RESOURCES, Mig};
+use crate::leases::Leases;
 use crate::model::Profile;
 use crate::reclaim::{self, Patience};
 use crate::store::{Instance, InstanceState};
@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 /// Makes the changes in their order, and removes each from the list. At an error the first of the list is the one that
 /// failed.
 pub(super) fn carry_out(
-    context: &LeaseContext<'_>,
+    context: &Leases<'_>,
     driver: &impl Mig,
     steps: &mut VecDeque<Step>,
 ) -> Result<()> {
@@ -23,7 +23,7 @@ pub(super) fn carry_out(
     Ok(())
 }
 
-fn make(context: &LeaseContext<'_>, driver: &impl Mig, step: &Step) -> Result<()> {
+fn make(context: &Leases<'_>, driver: &impl Mig, step: &Step) -> Result<()> {
     match step {
         Step::Destroy { instance, .. } => {
             reclaim::destroy_unwanted(context, instance, Patience::default())
@@ -45,7 +45,7 @@ fn make(context: &LeaseContext<'_>, driver: &impl Mig, step: &Step) -> Result<()
 
 /// Creates an instance, then its compute instances. Each step is on record before the next one.
 fn create(
-    context: &LeaseContext<'_>,
+    context: &Leases<'_>,
     driver: &impl Mig,
     instance: &Instance,
     (parts, is_whole): (&[u32], bool),
@@ -94,7 +94,7 @@ fn create(
 
 /// Changes the record of an instance; an error where it is there no more.
 fn record(
-    context: &LeaseContext<'_>,
+    context: &Leases<'_>,
     instance: &Instance,
     change: impl FnOnce(&mut Instance),
 ) -> Result<Instance> {

@@ -2,10 +2,10 @@
 
 use super::look::Present;
 use super::plan::GpuPlan;
-use crate::context::LeaseContext;
 use crate::draft;
 use crate::error::{Result, printable};
 use crate::gpu::{DetailedGpu, Queries};
+use crate::leases::Leases;
 use crate::model::GpuUuid;
 use crate::process::Holders;
 use crate::reclaim;
@@ -30,7 +30,7 @@ impl InUse {
     /// Returns whether a process holds one, so that other plans may be better.
     pub(super) fn look_at(
         &mut self,
-        context: &LeaseContext<'_>,
+        context: &Leases<'_>,
         driver: &impl Queries,
         gpus: &[GpuPlan],
     ) -> Result<bool> {
@@ -76,7 +76,7 @@ fn processes(driver: &impl Queries, gpu: &GpuUuid) -> Result<Vec<String>> {
 
 /// Returns the processes on an instance. One that cannot be seen counts.
 fn holders(
-    context: &LeaseContext<'_>,
+    context: &Leases<'_>,
     driver: &impl Queries,
     gpu: &DetailedGpu,
     (present, id): (&Present, u32),

@@ -3,10 +3,10 @@
 use super::look::Present;
 use super::modes::Holds;
 use super::plan::GpuPlan;
-use crate::context::LeaseContext;
 use crate::draft;
 use crate::error::{Error, Result};
 use crate::gpu::{DetailedGpu, Queries};
+use crate::leases::Leases;
 use crate::store::{
     Instance, InstanceState, LeaseState, Operation, Origin, Resource, Slice, State,
 };
@@ -40,7 +40,7 @@ struct Entry {
 
 /// Puts the changes on record, in the order in which they are made. Returns none if a record changed since the look.
 pub(super) fn write(
-    context: &LeaseContext<'_>,
+    context: &Leases<'_>,
     driver: &impl Queries,
     (name, operation): (&str, &Operation),
     (gpus, holds): (&[GpuPlan], &Holds),
@@ -198,7 +198,7 @@ fn is_marked(present: &Present) -> bool {
 
 /// Takes back the changes that were not made. The first of them may have begun: then its record stays as it is, and a
 /// collector ends it.
-pub(super) fn withdraw(context: &LeaseContext<'_>, left: VecDeque<Step>) -> Result<()> {
+pub(super) fn withdraw(context: &Leases<'_>, left: VecDeque<Step>) -> Result<()> {
     context.store.lock("apply")?.change(|state| {
         for (n, step) in left.into_iter().enumerate() {
             match step {

@@ -1,9 +1,9 @@
 //! The instances on each GPU, with the records, leases and processes that hold them.
 
 use super::in_use::{InUse, WHOLE};
-use crate::context::LeaseContext;
 use crate::error::Result;
 use crate::gpu::{DetailedCompute, DetailedGpu, DetailedInstance, Session};
+use crate::leases::Leases;
 use crate::model::{GpuUuid, OperationId, Placement};
 use crate::placement::Standing;
 use crate::store::{Entry, Instance, InstanceState, LeaseState, Listing, Slice};
@@ -79,7 +79,7 @@ impl Present {
 /// Returns the driver's answer and the ledger after it. Returns none if an instance on record ended in between: it would look
 /// like an administrator's.
 pub(super) fn read(
-    context: &LeaseContext<'_>,
+    context: &Leases<'_>,
     driver: &Session<'_>,
 ) -> Result<Option<(Vec<DetailedGpu>, Listing)>> {
     let before = context.store.state()?;
@@ -92,7 +92,7 @@ pub(super) fn read(
 
 /// Returns the state of each GPU. The GPUs that `own` holds as a whole count as free.
 pub(super) fn look(
-    context: &LeaseContext<'_>,
+    context: &Leases<'_>,
     (gpus, mut listing): (Vec<DetailedGpu>, Listing),
     in_use: &InUse,
     own: Option<&OperationId>,
@@ -122,7 +122,7 @@ impl<'l> Records<'l> {
         }
     }
 
-    fn state(&self, context: &LeaseContext<'_>, gpu: DetailedGpu, in_use: &InUse) -> GpuState {
+    fn state(&self, context: &Leases<'_>, gpu: DetailedGpu, in_use: &InUse) -> GpuState {
         let there = |one: &DetailedInstance| {
             let profile_id = gpu.profile(one).map_or(u32::MAX, |profile| profile.id);
             let is_it = |slice: &Slice| {
@@ -206,7 +206,7 @@ impl<'l> Records<'l> {
     /// Returns a place with the records and leases that `is_it` accepts.
     fn present(
         &self,
-        context: &LeaseContext<'_>,
+        context: &Leases<'_>,
         place: (u32, Placement),
         is_it: impl Fn(&Instance) -> bool,
     ) -> Present {
@@ -255,7 +255,7 @@ impl Present {
 }
 
 /// Returns another apply that works on an instance without a lease.
-fn at_work(context: &LeaseContext<'_>, instance: &Instance) -> Option<String> {
+fn at_work(context: &Leases<'_>, instance: &Instance) -> Option<String> {
     context
         .is_at_work(instance)
         .then(|| "another apply".to_owned())

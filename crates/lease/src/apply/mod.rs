@@ -15,10 +15,10 @@ mod wait;
 
 pub use outcome::{Applied, Made, PlannedInstance, PlannedMode};
 
-use crate::context::LeaseContext;
 use crate::error::{Error, Result};
 use crate::gpu::{Queries, Session};
 use crate::layout::Configuration;
+use crate::leases::Leases;
 use crate::model::{GpuUuid, MigMode};
 use crate::reclaim;
 use crate::store::Operation;
@@ -47,33 +47,32 @@ pub struct ApplyOptions {
 /// The profiles of each GPU with leases or processes in the way.
 type HeldGpus = Vec<(GpuUuid, Vec<u32>)>;
 
-/// Brings the GPUs to a layout.
-///
-/// # Errors
-/// The GPUs cannot have the layout: then nothing has changed. A failed call of the driver: then the changes before it stay,
-/// and the next apply completes them. Leases and processes in the way are no error, see [`Applied::obstacles`].
-pub(crate) fn apply(
-    context: &LeaseContext<'_>,
-    layout: &Configuration,
-    options: ApplyOptions,
-) -> Result<Applied> {
-    if options.wait.is_zero() || options.dry_run {
-        return attempt(context, layout, options).map(|(applied, _)| applied);
-    }
-    let mut turn = Wait::begin(context, &layout.name, options.wait)?;
-    loop {
-        let is_last = turn.is_over();
-        let (applied, held) = attempt(context, layout, options)?;
-        if held.is_empty() || is_last {
-            return Ok(applied);
+impl Leases<'_> {
+    /// Brings the GPUs to a layout.
+    ///
+    /// # Errors
+    /// The GPUs cannot have the layout: then nothing has changed. A failed call of the driver: then the changes before
+    /// it stay, and the next apply completes them. Leases and processes in the way are no error, see
+    /// [`Applied::obstacles`].
+    pub fn apply(&self, layout: &Configuration, options: ApplyOptions) -> Result<Applied> {
+        if options.wait.is_zero() || options.dry_run {
+            return attempt(self, layout, options).map(|(applied, _)| applied);
         }
-        turn.wait(held)?;
+        let mut turn = Wait::begin(self, &layout.name, options.wait)?;
+        loop {
+            let is_last = turn.is_over();
+            let (applied, held) = attempt(self, layout, options)?;
+            if held.is_empty() || is_last {
+                return Ok(applied);
+            }
+            turn.wait(held)?;
+        }
     }
 }
 
 /// Makes the changes if the GPUs allow them. Returns the GPUs that do not.
 fn attempt(
-    context: &LeaseContext<'_>,
+    context: &Leases<'_>,
     layout: &Configuration,
     options: ApplyOptions,
 ) -> Result<(Applied, HeldGpus)> {
@@ -101,7 +100,7 @@ fn attempt(
 }
 
 struct Attempt<'a> {
-    context: &'a LeaseContext<'a>,
+    context: &'a Leases<'a>,
     layout: &'a Configuration,
     options: ApplyOptions,
     /// The GPUs whose MIG mode the driver has told.

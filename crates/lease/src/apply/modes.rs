@@ -1,11 +1,11 @@
 //! Switches MIG on and off. The apply holds each such GPU on record meanwhile, so that no create gets it.
 
 use super::plan::GpuPlan;
-use crate::context::LeaseContext;
 use crate::draft;
 use crate::error::{self, Context, Error, Result};
 use crate::gpu::reset::Program;
 use crate::gpu::{DriverError, IN_USE, Mig, ModeChange, Session};
+use crate::leases::Leases;
 use crate::model::{Gpu, GpuUuid, MigMode};
 use crate::store::{Instance, InstanceState, Operation, Origin, Resource, WholeGpu};
 use std::time::{Duration, Instant};
@@ -54,7 +54,7 @@ impl Holds {
     }
 
     /// Removes the records.
-    pub(super) fn end(self, context: &LeaseContext<'_>) -> Result<()> {
+    pub(super) fn end(self, context: &Leases<'_>) -> Result<()> {
         if self.is_empty() {
             return Ok(());
         }
@@ -75,7 +75,7 @@ impl Holds {
     /// that is refused keeps no other from its mode.
     pub(super) fn set_modes(
         &self,
-        context: &LeaseContext<'_>,
+        context: &Leases<'_>,
         driver: &mut Session<'_>,
         operation: Option<&Operation>,
     ) -> Result<()> {
@@ -123,7 +123,7 @@ fn refused(gpu: &Gpu, e: DriverError) -> Error {
 }
 
 fn reset_all(
-    context: &LeaseContext<'_>,
+    context: &Leases<'_>,
     driver: &mut Session<'_>,
     (pending, operation): (&[&Hold], &Operation),
 ) -> Result<()> {

@@ -1,8 +1,8 @@
 //! Waits for leases and processes that are in the way of a layout. A ticket in the queue keeps the GPUs from new creates.
 
 use super::HeldGpus;
-use crate::context::{LeaseContext, now};
 use crate::error::Result;
+use crate::leases::{Leases, now};
 use crate::store::{Changes, Operation, RECORDS, Ticket, Waiter};
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// The wait of one apply.
 pub(super) struct Wait<'a> {
-    context: &'a LeaseContext<'a>,
+    context: &'a Leases<'a>,
     end: Instant,
     changes: Changes,
     ticket: Option<Ticket<'a>>,
@@ -22,11 +22,7 @@ pub(super) struct Wait<'a> {
 
 impl<'a> Wait<'a> {
     /// Begins to watch the ledger. From here on no change is missed.
-    pub(super) fn begin(
-        context: &'a LeaseContext<'a>,
-        layout: &str,
-        time: Duration,
-    ) -> Result<Wait<'a>> {
+    pub(super) fn begin(context: &'a Leases<'a>, layout: &str, time: Duration) -> Result<Wait<'a>> {
         Ok(Wait {
             context,
             end: Instant::now() + time,

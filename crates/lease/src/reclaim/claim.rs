@@ -1,133 +1,124 @@
 //! The leases of claims: their end, and the half-made slice of a killed Prepare.
 
+use super::destroy;
 use super::finding::Patience;
 use super::liveness::{A_MOMENT, lasting};
-use super::release::{Returned, release, release_unless};
-use super::{destroy, holder};
-use crate::context::LeaseContext;
+use super::release::{Returned, release};
 use crate::error::{self, Result};
+use crate::leases::Leases;
 use crate::store::{self, ClaimName, Held, InstanceState, Lease, LeaseState};
 use std::time::Instant;
 
-/// Releases all leases of a claim, for the driver that Kubernetes told so. A claim without a lease is no error.
-///
-/// # Errors
-/// An instance that is in use after this time. It is quarantined, and the next call tries again.
-pub(crate) fn release_claim(
-    context: &LeaseContext<'_>,
-    uid: &str,
-    patience: Patience,
-) -> Result<()> {
-    let listing = context.store.list()?;
-    let is_its = |lease: &Lease| lease.claim().is_some_and(|claim| claim.uid == uid);
-    let mark = store::mark_of(uid);
-    let is_attached = |held: &&Held| {
-        let shared_in = held.lease.shared_in.as_ref();
-        shared_in.is_some_and(|shared| shared.starts_with(&mark))
-    };
-    // CRI-O deletes a container late. A living one keeps its lease, and the slice with it.
-    let ended = listing.held().filter(is_attached);
-    let ended: Vec<Result<()>> = ended
-        .map(|held| release_dead(context, held).map(drop))
-        .collect();
-    let its = listing.held().filter(|held| is_its(&held.lease));
-    let its = its.map(|held| release(context, held, patience));
-    error::all(ended.into_iter().chain(its))
-}
+impl Leases<'_> {
+    /// Releases all leases of a claim, for the driver that Kubernetes told so. A claim without a lease is no error.
+    ///
+    /// # Errors
+    /// An instance that is in use after this time. It is quarantined, and the next call tries again.
+    pub fn unprepare(&self, uid: &str, patience: Patience) -> Result<()> {
+        let listing = self.store.list()?;
+        let is_its = |lease: &Lease| lease.claim().is_some_and(|claim| claim.uid == uid);
+        let mark = store::mark_of(uid);
+        let is_attached = |held: &&Held| {
+            let shared_in = held.lease.shared_in.as_ref();
+            shared_in.is_some_and(|shared| shared.starts_with(&mark))
+        };
+        // CRI-O deletes a container late. A living one keeps its lease, and the slice with it.
+        let ended = listing.held().filter(is_attached);
+        let ended: Vec<Result<()>> = ended
+            .map(|held| release_dead(self, held).map(drop))
+            .collect();
+        let its = listing.held().filter(|held| is_its(&held.lease));
+        let its = its.map(|held| release(self, held, patience));
+        error::all(ended.into_iter().chain(its))
+    }
 
-/// Releases the lease of one device of a claim, which Kubernetes gave away. See `release_claim`.
-pub(crate) fn release_device(
-    context: &LeaseContext<'_>,
-    device: &ClaimName,
-    patience: Patience,
-) -> Result<()> {
-    let listing = context.store.list()?;
-    let is_it = |held: &&Held| held.lease.claim().is_some_and(|claim| device.is_of(claim));
-    let its = listing.held().filter(is_it);
-    error::all(its.map(|held| release(context, held, patience)))
+    /// Releases the lease of one device of a claim, which Kubernetes gave away. See `unprepare`.
+    pub fn release_device(&self, device: &ClaimName, patience: Patience) -> Result<()> {
+        let listing = self.store.list()?;
+        let is_it = |held: &&Held| held.lease.claim().is_some_and(|claim| device.is_of(claim));
+        let its = listing.held().filter(is_it);
+        error::all(its.map(|held| release(self, held, patience)))
+    }
 }
 
 /// Releases the lease of a container on a claim's slice, if the container is gone.
-pub(crate) fn release_dead(context: &LeaseContext<'_>, held: &Held) -> Result<Returned> {
+pub(crate) fn release_dead(context: &Leases<'_>, held: &Held) -> Result<Returned> {
     // A container that was just killed takes a moment to end.
-    let lives = |now: &Lease| lasting(A_MOMENT, || holder::sign_of_life(&context.store, now));
-    release_unless(context, held, Patience::NONE, lives)
+    let lives = |now: &Lease| lasting(A_MOMENT, || context.sign_of_life(now));
+    context.release_unless(held, Patience::NONE, lives)
 }
 
-/// Returns the container or the process that uses a device of a claim, in words. A doubt counts as use.
-pub(crate) fn user_of_device(
-    context: &LeaseContext<'_>,
-    device: &ClaimName,
-) -> Result<Option<String>> {
-    let listing = context.store.list()?;
-    let mark = device.mark();
-    for held in listing.held() {
-        if held.lease.shared_in.as_ref() == Some(&mark)
-            && let Some(life) = holder::sign_of_life(&context.store, &held.lease)
-        {
-            return Ok(Some(format!(
-                "{} lives ({life})",
-                held.lease.holder.title()
-            )));
-        }
-        if held.lease.claim().is_some_and(|claim| device.is_of(claim)) {
-            let holders = destroy::holders(context, &held.instance);
-            if let Some((pid, name)) = holders.seen.first() {
-                return Ok(Some(format!("process {pid} {name} has it open")));
-            }
-            if let Some(why) = holders.unseen {
+impl Leases<'_> {
+    /// Returns the container or the process that uses a device of a claim, in words. A doubt counts as use.
+    pub fn user_of_device(&self, device: &ClaimName) -> Result<Option<String>> {
+        let listing = self.store.list()?;
+        let mark = device.mark();
+        for held in listing.held() {
+            if held.lease.shared_in.as_ref() == Some(&mark)
+                && let Some(life) = self.sign_of_life(&held.lease)
+            {
                 return Ok(Some(format!(
-                    "whether a process has it open cannot be seen: {why}"
+                    "{} lives ({life})",
+                    held.lease.holder.title()
                 )));
             }
-        }
-    }
-    Ok(None)
-}
-
-/// Removes the lease of a container that has ended on the slice of its claim. The slice ends with the claim, or, if that
-/// has gone, in the next collection: no container waits for the driver here.
-pub(crate) fn detach(context: &LeaseContext<'_>, claim: &ClaimName, container: &str) -> Result<()> {
-    let begun = Instant::now();
-    let ledger = context
-        .store
-        .lock(&format!("end of container {container}"))?;
-    let listing = context.store.list()?;
-    let mark = claim.mark();
-    let is_its = |held: &&Held| {
-        let is_of_claim = held.lease.shared_in.as_ref() == Some(&mark);
-        is_of_claim
-            && held
-                .lease
-                .container()
-                .is_some_and(|c| c.key.id == container)
-    };
-    let its: Vec<&Held> = listing.held().filter(is_its).collect();
-    ledger.change(|state| {
-        for held in &its {
-            state.remove_lease(&held.lease.id);
-            let goes =
-                !held.instance.outlives_leases() && !state.has_others(&held.instance.id, None);
-            if goes {
-                state.update_instance(&held.instance.id, |i| i.state = InstanceState::Releasing)?;
+            if held.lease.claim().is_some_and(|claim| device.is_of(claim)) {
+                let holders = destroy::holders(self, &held.instance);
+                if let Some((pid, name)) = holders.seen.first() {
+                    return Ok(Some(format!("process {pid} {name} has it open")));
+                }
+                if let Some(why) = holders.unseen {
+                    return Ok(Some(format!(
+                        "whether a process has it open cannot be seen: {why}"
+                    )));
+                }
             }
         }
-        Ok(())
-    })?;
-    drop(ledger);
-    for held in its {
-        context
-            .observer
-            .released(&held.lease, &held.instance, begun);
+        Ok(None)
     }
-    Ok(())
+
+    /// Removes the lease of a container that has ended on the slice of its claim. The slice ends with the claim, or, if
+    /// that has gone, in the next collection: no container waits for the driver here.
+    pub fn detach(&self, claim: &ClaimName, container: &str) -> Result<()> {
+        let begun = Instant::now();
+        let ledger = self.store.lock(&format!("end of container {container}"))?;
+        let listing = self.store.list()?;
+        let mark = claim.mark();
+        let is_its = |held: &&Held| {
+            let is_of_claim = held.lease.shared_in.as_ref() == Some(&mark);
+            is_of_claim
+                && held
+                    .lease
+                    .container()
+                    .is_some_and(|c| c.key.id == container)
+        };
+        let its: Vec<&Held> = listing.held().filter(is_its).collect();
+        ledger.change(|state| {
+            for held in &its {
+                state.remove_lease(&held.lease.id);
+                let goes =
+                    !held.instance.outlives_leases() && !state.has_others(&held.instance.id, None);
+                if goes {
+                    state.update_instance(&held.instance.id, |i| {
+                        i.state = InstanceState::Releasing
+                    })?;
+                }
+            }
+            Ok(())
+        })?;
+        drop(ledger);
+        for held in its {
+            self.observer.released(&held.lease, &held.instance, begun);
+        }
+        Ok(())
+    }
 }
 
 /// Destroys what an ended operation made for a promise, and keeps the promise.
 ///
 /// # Errors
 /// The driver's. The record stays as it is.
-pub(crate) fn undo_half_made(context: &LeaseContext<'_>, held: &Held) -> Result<()> {
+pub(crate) fn undo_half_made(context: &Leases<'_>, held: &Held) -> Result<()> {
     let Some(slice) = held.instance.slice() else {
         return Ok(());
     };
@@ -165,7 +156,7 @@ pub(crate) fn undo_half_made(context: &LeaseContext<'_>, held: &Held) -> Result<
 }
 
 /// Undoes the work of a killed Prepare, for a collection.
-pub(super) fn undo_killed_prepare(context: &LeaseContext<'_>, held: &Held) -> Result<()> {
+pub(super) fn undo_killed_prepare(context: &Leases<'_>, held: &Held) -> Result<()> {
     let is_over = |id| !context.store.is_at_work(id);
     let Lease {
         state, operation, ..

@@ -1,20 +1,30 @@
 //! The MPS daemon of a lease: its start, and its end, which comes before that of the lease.
 
-use crate::context::LeaseContext;
 use crate::error::{Error, Result};
+use crate::leases::Leases;
 use crate::model::LeaseId;
 use crate::mps::{self, Home, Order, Program};
 use crate::process::{self, Holders, Host};
 use crate::store::{Held, Lease, MpsDaemon, Resource};
+use std::path::PathBuf;
 
 /// Returns the names of the daemon of a lease.
-pub(crate) fn home(context: &LeaseContext<'_>, lease: &LeaseId) -> Home {
+pub(crate) fn home(context: &Leases<'_>, lease: &LeaseId) -> Home {
     Home::of(&context.config.state_dir, lease)
+}
+
+impl Leases<'_> {
+    /// Returns the directory with the socket of a lease's MPS daemon, which the container gets at `/tmp/nvidia-mps`.
+    /// Returns none without a daemon.
+    pub fn door(&self, held: &Held) -> Option<PathBuf> {
+        held.lease.daemon()?;
+        Some(home(self, &held.lease.id).door())
+    }
 }
 
 /// Starts the daemon of a lease, which has been restarted so many times. Its process is on record before it begins.
 pub(crate) fn start(
-    context: &LeaseContext<'_>,
+    context: &Leases<'_>,
     held: &Held,
     program: &Program,
     restarts: u32,
@@ -38,11 +48,7 @@ pub(crate) fn start(
 
 /// Ends the daemon of a lease, if it has one, with its server, its cgroup and its directories. Returns the error of what
 /// does not end in time.
-pub(super) fn end(
-    context: &LeaseContext<'_>,
-    lease: &Lease,
-    on: &Resource,
-) -> Result<Option<Error>> {
+pub(super) fn end(context: &Leases<'_>, lease: &Lease, on: &Resource) -> Result<Option<Error>> {
     if lease.daemon().is_none() {
         return Ok(None);
     }
@@ -52,7 +58,7 @@ pub(super) fn end(
 }
 
 /// Ends a daemon of which only the id of its lease is known.
-pub(crate) fn remove_home(context: &LeaseContext<'_>, lease: &LeaseId) {
+pub(crate) fn remove_home(context: &Leases<'_>, lease: &LeaseId) {
     match mps::end(&home(context, lease), false) {
         Ok(None) => {}
         Ok(Some(left)) => tracing::warn!("{left} of MPS daemon {lease} does not end"),
@@ -61,14 +67,14 @@ pub(crate) fn remove_home(context: &LeaseContext<'_>, lease: &LeaseId) {
 }
 
 /// Returns whether something of the daemon of a lease is left. A doubt counts as something.
-pub(super) fn is_left(context: &LeaseContext<'_>, lease: &Lease) -> bool {
+pub(super) fn is_left(context: &Leases<'_>, lease: &Lease) -> bool {
     let is_there = || mps::is_there(&home(context, &lease.id));
     lease.daemon().is_some() && is_there().unwrap_or(true)
 }
 
 /// Records that a daemon does not end. As for an instance, a record that cannot be written does not matter.
 pub(super) fn mark(
-    context: &LeaseContext<'_>,
+    context: &Leases<'_>,
     lease: &Lease,
     change: impl FnOnce(&mut MpsDaemon),
 ) -> Result<()> {

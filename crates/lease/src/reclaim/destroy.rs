@@ -3,11 +3,11 @@
 
 use super::daemon;
 use super::finding::Patience;
-use crate::context::LeaseContext;
 use crate::counters::ResourceKind;
 use crate::error::{Error, Result};
 use crate::gpu::{DriverError, Mig, Queries, Session, nodes};
 use crate::idle;
+use crate::leases::Leases;
 use crate::model::ListedInstance;
 use crate::process::{self, Holders};
 use crate::store::{Attempt, Instance, InstanceState, Lease, Resource, Slice};
@@ -28,7 +28,7 @@ pub(crate) struct Target<'a> {
 
 impl Target<'_> {
     /// Tells that the lease is gone, whose release began as the target says.
-    pub(super) fn released(&self, context: &LeaseContext<'_>) {
+    pub(super) fn released(&self, context: &Leases<'_>) {
         let Some(lease) = self.lease else {
             return;
         };
@@ -58,7 +58,7 @@ pub(crate) enum Ended {
 /// Ends the MPS daemon of a lease, then destroys its instance on record, unless that outlives the lease: another
 /// lease names it. An administrator's instance stays, and only its records may go.
 pub(crate) fn destroy_instance(
-    context: &LeaseContext<'_>,
+    context: &Leases<'_>,
     target: Target<'_>,
     patience: Patience,
 ) -> Result<Ended> {
@@ -115,7 +115,7 @@ impl Refusal {
 
 /// Makes one try under the GPU's lock. So no other process waits for the holders of this instance.
 fn try_destroy<'a>(
-    context: &'a LeaseContext<'_>,
+    context: &'a Leases<'_>,
     target: Target<'_>,
     session: &mut Option<Session<'a>>,
 ) -> Result<std::result::Result<Ended, Refusal>> {
@@ -307,7 +307,7 @@ fn compute_instance(slice: &Slice, instance: &ListedInstance) -> Option<u32> {
 
 /// Ends the lease alone if another lease names its instance. The instance ends with the last, and the
 /// ledger's lock decides which lease is the last.
-fn end_record(context: &LeaseContext<'_>, target: Target<'_>) -> Result<Ended> {
+fn end_record(context: &Leases<'_>, target: Target<'_>) -> Result<Ended> {
     let (id, its) = (&target.instance.id, target.lease.map(|lease| &lease.id));
     let (released, ended) = context.store.lock("release")?.change(|state| {
         let is_on_record = its.is_none_or(|its| state.lease(its).is_some());
@@ -326,7 +326,7 @@ fn end_record(context: &LeaseContext<'_>, target: Target<'_>) -> Result<Ended> {
 }
 
 /// Returns the processes that have the instance's capabilities open.
-pub(crate) fn holders(context: &LeaseContext<'_>, instance: &Instance) -> Holders {
+pub(crate) fn holders(context: &Leases<'_>, instance: &Instance) -> Holders {
     let Some((slice, gi)) = instance.slice().and_then(|s| Some((s, s.gpu_instance?))) else {
         return Holders::default();
     };
@@ -345,7 +345,7 @@ fn still_there(part: &str, slice: &Slice) -> Error {
 /// Records the progress of a release. A record that cannot be written (a full disk) does not stop the
 /// release. Its container is gone in any case, and the next release starts from the beginning.
 pub(super) fn mark(
-    context: &LeaseContext<'_>,
+    context: &Leases<'_>,
     instance: &Instance,
     change: impl FnOnce(&mut Instance),
 ) -> Result<()> {

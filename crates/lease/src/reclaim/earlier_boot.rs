@@ -3,15 +3,15 @@
 
 use super::finding::{Finding, Outcome};
 use super::{daemon, holder};
-use crate::context::LeaseContext;
 use crate::error::Result;
+use crate::leases::Leases;
 use crate::store::{Entry, Held};
 
 /// Restores the `config.json` of each lease of an earlier boot, and removes all at once. `dry_run` only tells.
 ///
 /// # Errors
 /// The ledger cannot be read or written.
-pub(crate) fn end_earlier_boot(context: &LeaseContext<'_>, dry_run: bool) -> Result<Vec<Finding>> {
+pub(crate) fn end_earlier_boot(context: &Leases<'_>, dry_run: bool) -> Result<Vec<Finding>> {
     let leases = context.store.state()?.earlier.clone();
     let finding = |held: &Held, ended: Result<()>| Finding {
         entry: Entry::Held(held.clone()),

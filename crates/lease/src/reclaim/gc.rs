@@ -13,33 +13,38 @@ use super::lost;
 use super::ready;
 use super::release::{self, Dead, Returned, is_due};
 use super::revive;
-use crate::context::LeaseContext;
 use crate::counters::Actor;
 use crate::error::{Error, Result};
 use crate::idle;
+use crate::leases::Leases;
 use crate::model::LeaseId;
 use crate::mps;
 use crate::store::{Attempt, Entry, Held, Instance, Lease, LeaseState};
 use std::time::Instant;
 
-/// Collects every due lease, with patience, for an operator or a timer.
-pub(crate) fn gc(context: &LeaseContext<'_>, dry_run: bool) -> Result<Collection> {
-    let look = || look_through(context, dry_run, true, Patience::default());
-    let found = context.observer.acting(Actor::Gc, look)?;
-    if !dry_run {
-        context.observer.collected();
+impl Leases<'_> {
+    /// Collects every due lease, with patience, for an operator or a timer.
+    pub fn gc(&self, dry_run: bool) -> Result<Collection> {
+        if !dry_run && let Err(e) = self.store.sweep_queue() {
+            tracing::warn!("{}", e.line());
+        }
+        let look = || look_through(self, dry_run, true, Patience::default());
+        let found = self.observer.acting(Actor::Gc, look)?;
+        if !dry_run {
+            self.observer.collected();
+        }
+        Ok(found)
     }
-    Ok(found)
 }
 
 /// Collects leases inside a create: one try each, and no lease that failed a moment ago.
-pub(crate) fn collect(context: &LeaseContext<'_>, dry_run: bool) -> Result<Collection> {
+pub(crate) fn collect(context: &Leases<'_>, dry_run: bool) -> Result<Collection> {
     let look = || look_through(context, dry_run, false, Patience::NONE);
     context.observer.acting(Actor::Gc, look)
 }
 
 fn look_through(
-    context: &LeaseContext<'_>,
+    context: &Leases<'_>,
     dry_run: bool,
     all: bool,
     patience: Patience,
@@ -82,7 +87,7 @@ fn look_through(
 }
 
 /// Ends the MPS daemons that no record names. A create writes the record first, so none of these is being made.
-fn remove_lost_homes(context: &LeaseContext<'_>) -> Result<()> {
+fn remove_lost_homes(context: &Leases<'_>) -> Result<()> {
     mps::remove_left_over();
     let homes = mps::homes(&context.config.state_dir);
     if homes.is_empty() {
@@ -108,11 +113,7 @@ fn remove_lost_homes(context: &LeaseContext<'_>) -> Result<()> {
 }
 
 /// Parts the leases on GPUs that may go, each with its reason, from all others. A lease with a daemon is among the others.
-fn dead_on_gpus(
-    context: &LeaseContext<'_>,
-    entries: Vec<Entry>,
-    all: bool,
-) -> (Vec<Dead>, Vec<Entry>) {
+fn dead_on_gpus(context: &Leases<'_>, entries: Vec<Entry>, all: bool) -> (Vec<Dead>, Vec<Entry>) {
     let (mut dead, mut others) = (Vec::new(), Vec::new());
     for entry in entries {
         match entry {
@@ -131,7 +132,7 @@ fn dead_on_gpus(
 }
 
 fn look_at_lease(
-    context: &LeaseContext<'_>,
+    context: &Leases<'_>,
     held: &Held,
     (dry_run, all): (bool, bool),
     end: Instant,
@@ -151,12 +152,12 @@ fn look_at_lease(
         }
     };
     let against = |now: &Lease| why_collect(context, held, now, all).err();
-    let released = release::release_unless(context, held, left(held.attempt(), end), against);
+    let released = context.release_unless(held, left(held.attempt(), end), against);
     outcome(released, why)
 }
 
 fn look_at_instance(
-    context: &LeaseContext<'_>,
+    context: &Leases<'_>,
     instance: &Instance,
     (dry_run, all): (bool, bool),
     end: Instant,
@@ -173,7 +174,7 @@ fn look_at_instance(
 }
 
 /// Tries once to release an instance without a lease that is on its way out, for a claim that wants its place.
-pub(crate) fn release_going(context: &LeaseContext<'_>, instance: &Instance) -> Result<Returned> {
+pub(crate) fn release_going(context: &Leases<'_>, instance: &Instance) -> Result<Returned> {
     let against = |now: &Instance| why_destroy(context, now, true).err();
     release::release_instance_unless(context, instance, Patience::NONE, against)
 }
@@ -188,7 +189,7 @@ fn outcome(released: Result<Returned>, why: String) -> Outcome {
 
 /// Returns an error that counts the leases that stay because runmig cannot see their containers. The error
 /// of a create without room shows it.
-pub(crate) fn unseen(context: &LeaseContext<'_>) -> Option<Error> {
+pub(crate) fn unseen(context: &Leases<'_>) -> Option<Error> {
     let listing = context.store.list().ok()?;
     let leases = listing.held().map(|h| &h.lease);
     let mut unseen = leases.filter_map(liveness::unseen);
@@ -202,7 +203,7 @@ pub(crate) fn unseen(context: &LeaseContext<'_>) -> Option<Error> {
 
 /// Returns the reason for which a lease may go, or else the reason for which it stays.
 fn why_collect(
-    context: &LeaseContext<'_>,
+    context: &Leases<'_>,
     held: &Held,
     lease: &Lease,
     all: bool,
@@ -215,7 +216,7 @@ fn why_collect(
 
 /// Returns the reason for which an instance without a lease may go, or else the reason for which it stays.
 fn why_destroy(
-    context: &LeaseContext<'_>,
+    context: &Leases<'_>,
     instance: &Instance,
     all: bool,
 ) -> std::result::Result<String, String> {
@@ -242,7 +243,7 @@ fn left(attempt: Option<&Attempt>, end: Instant) -> Patience {
 
 /// Destroys an idle slice, unless another create took it. A slice that cannot be destroyed stays on record
 /// like any other.
-pub(crate) fn discard_idle(context: &LeaseContext<'_>, idle: &Instance) {
+pub(crate) fn discard_idle(context: &Leases<'_>, idle: &Instance) {
     let handed_out = |now: &Instance| now.idle_since().is_none().then(String::new);
     let patience = Patience::with_idle(idle);
     let release = || release::release_instance_unless(context, idle, patience, handed_out);

@@ -1,26 +1,28 @@
 //! The three functions of a kind of holder. A new kind is a new arm in each.
 
 use super::liveness;
-use crate::context::LeaseContext;
 use crate::error::Result;
-use crate::store::{Claim, Holder, Lease, LeaseState, Store};
+use crate::leases::Leases;
+use crate::store::{Claim, Holder, Lease, LeaseState};
 
-/// Returns the first sign that the holder of a lease exists, in words. A doubt is a sign.
-pub(crate) fn sign_of_life(store: &Store, lease: &Lease) -> Option<String> {
-    match &lease.holder {
-        Holder::Container(_) => liveness::sign_of_life(store, lease),
-        Holder::Claim(claim) => Some(claim_lives(claim)),
+impl Leases<'_> {
+    /// Returns the first sign that the holder of a lease exists, in words. A doubt is a sign.
+    pub fn sign_of_life(&self, lease: &Lease) -> Option<String> {
+        match &lease.holder {
+            Holder::Container(_) => liveness::sign_of_life(&self.store, lease),
+            Holder::Claim(claim) => Some(claim_lives(claim)),
+        }
     }
 }
 
 /// Returns the reason for which a collector may release a lease that is not *releasing*, or else the reason
 /// for which it stays.
 pub(super) fn withdrawal(
-    context: &LeaseContext<'_>,
+    context: &Leases<'_>,
     lease: &Lease,
 ) -> std::result::Result<String, String> {
     match &lease.holder {
-        Holder::Container(_) => match sign_of_life(&context.store, lease) {
+        Holder::Container(_) => match context.sign_of_life(lease) {
             Some(life) => Err(life),
             None if lease.state == LeaseState::Pending => {
                 Ok("its create died before the container was there".to_owned())
@@ -32,7 +34,7 @@ pub(super) fn withdrawal(
 }
 
 /// Does what the holder needs after its lease. For a container, it puts the original `config.json` back.
-pub(super) fn after_release(context: &LeaseContext<'_>, lease: &Lease) -> Result<()> {
+pub(super) fn after_release(context: &Leases<'_>, lease: &Lease) -> Result<()> {
     match &lease.holder {
         Holder::Container(container) => {
             context.store.remove_account(&lease.id);

@@ -2,16 +2,16 @@
 
 use super::destroy::{self, Ended, Target};
 use super::finding::{Outcome, Patience};
-use crate::context::LeaseContext;
 use crate::error::{Error, Result};
 use crate::gpu::Queries;
+use crate::leases::Leases;
 use crate::model::Timestamp;
 use crate::store::{Held, Instance, InstanceState};
 use std::time::{Instant, SystemTime};
 
 /// Returns the reason for which an instance without a lease stays: it belongs to a layout, or the operation of one is at
 /// work on it.
-pub(super) fn keeper(context: &LeaseContext<'_>, instance: &Instance) -> Option<String> {
+pub(super) fn keeper(context: &Leases<'_>, instance: &Instance) -> Option<String> {
     let name = instance.layout.as_ref()?;
     if instance.is_of_layout() {
         return Some(format!(
@@ -24,7 +24,7 @@ pub(super) fn keeper(context: &LeaseContext<'_>, instance: &Instance) -> Option<
 
 /// Looks at a finished instance of a layout for a collection. Its record goes if an administrator destroyed it.
 pub(super) fn look_at(
-    context: &LeaseContext<'_>,
+    context: &Leases<'_>,
     driver: &impl Queries,
     instance: &Instance,
     dry_run: bool,
@@ -47,7 +47,7 @@ pub(super) fn look_at(
 }
 
 /// Removes the record of an instance that is gone, unless it has changed or a lease names it.
-fn forget(context: &LeaseContext<'_>, instance: &Instance) -> Result<bool> {
+fn forget(context: &Leases<'_>, instance: &Instance) -> Result<bool> {
     let id = &instance.id;
     context.store.lock("gc")?.change(|state| {
         let is_free = state.instance(id) == Some(instance) && !state.has_others(id, None);
@@ -60,7 +60,7 @@ fn forget(context: &LeaseContext<'_>, instance: &Instance) -> Result<bool> {
 /// # Errors
 /// The driver refuses the destroy, or a lease has come to the instance. The record stays.
 pub(crate) fn destroy_unwanted(
-    context: &LeaseContext<'_>,
+    context: &Leases<'_>,
     instance: &Instance,
     patience: Patience,
 ) -> Result<()> {
@@ -88,7 +88,7 @@ pub(crate) fn destroy_unwanted(
 
 /// Keeps the instance of a *releasing* lease, and removes the lease. Returns false if the configuration or
 /// the state of the instance does not allow that.
-pub(super) fn keep_idle(context: &LeaseContext<'_>, held: &Held, begun: Instant) -> Result<bool> {
+pub(super) fn keep_idle(context: &Leases<'_>, held: &Held, begun: Instant) -> Result<bool> {
     let Some(slice) = held.instance.slice() else {
         return Ok(false);
     };

@@ -3,9 +3,9 @@
 use super::daemon;
 use super::finding::{Finding, Outcome};
 use super::liveness;
-use crate::context::LeaseContext;
 use crate::error::{Context, Error, Result, printable};
 use crate::gpu::Session;
+use crate::leases::Leases;
 use crate::limit;
 use crate::model::{ChangedLimit, Level};
 use crate::mps::{self, Home, Patience, Talks};
@@ -20,7 +20,7 @@ const PATIENCE: Patience = Patience {
 };
 
 /// Sets raised limits of living containers back, and says so in their outcomes.
-pub(super) fn set_back_raised(context: &LeaseContext<'_>, findings: &mut [Finding], dry_run: bool) {
+pub(super) fn set_back_raised(context: &Leases<'_>, findings: &mut [Finding], dry_run: bool) {
     let (mut talks, driver) = (None, context.driver());
     for finding in findings {
         let (Entry::Held(held), Outcome::Kept(_)) = (&finding.entry, &finding.outcome) else {
@@ -45,7 +45,7 @@ pub(super) fn set_back_raised(context: &LeaseContext<'_>, findings: &mut [Findin
     }
 }
 
-fn begin(context: &LeaseContext<'_>) -> Result<Talks> {
+fn begin(context: &Leases<'_>) -> Result<Talks> {
     let configured = context.config.sharing.mps_control.as_deref();
     let program = mps::place(configured, &context.config.driver.root)?;
     Ok(Talks::new(&program, PATIENCE))
@@ -66,7 +66,7 @@ fn is_ready(held: &Held) -> bool {
 
 /// Sets a raised limit of a cgroup in the driver back, or says that it would.
 fn in_driver(
-    context: &LeaseContext<'_>,
+    context: &Leases<'_>,
     driver: &Session<'_>,
     held: &Held,
     dry_run: bool,
@@ -94,7 +94,7 @@ fn in_driver(
 }
 
 fn would_set_back(
-    context: &LeaseContext<'_>,
+    context: &Leases<'_>,
     held: &Held,
     talks: &Result<Talks>,
 ) -> Result<Option<String>> {
@@ -108,11 +108,7 @@ fn would_be_set_back(limit: ChangedLimit) -> String {
     format!("its memory limit was changed to {limit}, and would be set back to its share")
 }
 
-fn set_back(
-    context: &LeaseContext<'_>,
-    held: &Held,
-    talks: &Result<Talks>,
-) -> Result<Option<String>> {
+fn set_back(context: &Leases<'_>, held: &Held, talks: &Result<Talks>) -> Result<Option<String>> {
     let set = |talks: &Talks, home: &Home, mib| talks.set_back(home, mib);
     let Some(found) = talk(context, held, talks, "set back", set)?.flatten() else {
         return Ok(None);
@@ -133,7 +129,7 @@ fn is_set_back(held: &Held, found: &str) -> String {
 
 /// Talks with the daemon of a lease. None if the lease or the daemon ended meanwhile.
 fn talk<T>(
-    context: &LeaseContext<'_>,
+    context: &Leases<'_>,
     held: &Held,
     talks: &Result<Talks>,
     verb: &str,
@@ -161,7 +157,7 @@ fn talk<T>(
     }
 }
 
-fn is_over(context: &LeaseContext<'_>, held: &Held) -> bool {
+fn is_over(context: &Leases<'_>, held: &Held) -> bool {
     let now = context.store.lease_now(&held.lease);
     matches!(now, Ok(now) if now.as_ref() != Some(&held.lease)) || !has_daemon(held)
 }

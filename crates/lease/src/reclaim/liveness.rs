@@ -2,6 +2,7 @@
 //! runmig. So every sign counts, and a doubt counts as life.
 
 use crate::error::{Error, Result};
+use crate::leases::Leases;
 use crate::model::{Namespaces, Process};
 use crate::process::{self, Host, Reads, Sight, View};
 use crate::store::{Key, Lease, LeaseState, Store};
@@ -49,14 +50,16 @@ pub(crate) fn outlives_its_front(lease: &Lease) -> Option<String> {
     here().outlives_its_front(lease)
 }
 
-/// Returns the process that makes the container of a lease, unless it called this one.
-pub(crate) fn is_made_by_others(store: &Store, lease: &Lease) -> Option<String> {
-    let is_ours = |maker: &Process| process::is_ancestor(maker);
-    let makers = || std::iter::once(lease.creator).chain(lease.runtime_process);
-    if lease.state != LeaseState::Pending || makers().any(|m| is_ours(&m)) {
-        return None;
+impl Leases<'_> {
+    /// Returns the process that makes the container of a lease, unless it called this one.
+    pub fn is_made_by_others(&self, lease: &Lease) -> Option<String> {
+        let is_ours = |maker: &Process| process::is_ancestor(maker);
+        let makers = || std::iter::once(lease.creator).chain(lease.runtime_process);
+        if lease.state != LeaseState::Pending || makers().any(|m| is_ours(&m)) {
+            return None;
+        }
+        here().maker(lease, &self.store.operations())
     }
-    here().maker(lease, &store.operations())
 }
 
 /// Returns a sign that the container of a lease lives. Its low-level runtime does not count, since it waits

@@ -4,12 +4,12 @@
 //! Beside a damaged ledger the hook ends the slice by the same copy, and a repair finds living containers by their accounts.
 
 use super::finding::Patience;
-use super::{daemon, destroy, holder, liveness};
+use super::{daemon, destroy, liveness};
 use crate::bundles::Author;
-use crate::context::LeaseContext;
 use crate::draft::footprint;
 use crate::effect;
 use crate::error::{self, Error, Result};
+use crate::leases::Leases;
 use crate::model::LeaseId;
 use crate::mps;
 use crate::process;
@@ -32,7 +32,7 @@ impl BundleAccount {
     }
 
     /// Returns whether the leases are of an earlier boot, which no instance survives.
-    fn is_over(&self, context: &LeaseContext<'_>) -> bool {
+    fn is_over(&self, context: &Leases<'_>) -> bool {
         let boot = self.author.as_ref().and_then(|a| a.boot.as_ref());
         boot != Some(&context.boot_id)
     }
@@ -75,29 +75,38 @@ fn find<R: Record>(records: &[String], is_it: impl Fn(&R) -> bool) -> Option<R> 
     all.find(is_it)
 }
 
-/// Returns the data that a create stores beside the original of its bundle.
-pub(crate) fn author(context: &LeaseContext<'_>, leases: &[Held]) -> Result<Author> {
-    let first = leases
-        .first()
-        .ok_or_else(|| Error::new("the create has no lease"))?;
-    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-    let mut records = Vec::new();
-    for held in leases {
-        records.push(text(encode(&held.lease)?));
-        records.push(text(encode(&held.instance)?));
+impl Leases<'_> {
+    /// Returns the data that a create stores beside the original of its bundle.
+    pub fn author(&self, leases: &[Held]) -> Result<Author> {
+        let first = leases
+            .first()
+            .ok_or_else(|| Error::new("the create has no lease"))?;
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        let mut records = Vec::new();
+        for held in leases {
+            records.push(text(encode(&held.lease)?));
+            records.push(text(encode(&held.instance)?));
+        }
+        Ok(Author {
+            lease: first.lease.id.clone(),
+            records,
+            ledger: self.store.identity(),
+            boot: Some(self.boot_id.clone()),
+        })
     }
-    Ok(Author {
-        lease: first.lease.id.clone(),
-        records,
-        ledger: context.store.identity(),
-        boot: Some(context.boot_id.clone()),
-    })
-}
 
-/// Returns whether a process with this ledger has released a lease that is not on record.
-pub(crate) fn has_struck_off(context: &LeaseContext<'_>, account: &BundleAccount) -> bool {
-    let ledger = account.author.as_ref().and_then(|a| a.ledger.as_ref());
-    ledger.is_none() || ledger == context.store.identity().as_ref()
+    /// Writes the accounts of a create's leases, for a repair.
+    pub fn put_accounts(&self, leases: &[Held]) -> Result<()> {
+        leases
+            .iter()
+            .try_for_each(|held| self.store.put_account(held))
+    }
+
+    /// Returns whether a process with this ledger has released a lease that is not on record.
+    pub fn has_struck_off(&self, account: &BundleAccount) -> bool {
+        let ledger = account.author.as_ref().and_then(|a| a.ledger.as_ref());
+        ledger.is_none() || ledger == self.store.identity().as_ref()
+    }
 }
 
 /// The leases of living containers, by their accounts.
@@ -108,7 +117,7 @@ pub(super) struct Living {
 }
 
 /// Returns the leases of living containers that are not among these. A doubt counts as life.
-pub(super) fn living(context: &LeaseContext<'_>, known: &[Lease]) -> Living {
+pub(super) fn living(context: &Leases<'_>, known: &[Lease]) -> Living {
     let (mut leases, mut untold) = (Vec::new(), Vec::new());
     for (id, account) in context.store.accounts() {
         if known.iter().any(|lease| lease.id == id) {
@@ -122,7 +131,7 @@ pub(super) fn living(context: &LeaseContext<'_>, known: &[Lease]) -> Living {
                 continue;
             }
         };
-        if holder::sign_of_life(&context.store, &held.lease).is_none() {
+        if context.sign_of_life(&held.lease).is_none() {
             continue;
         }
         // The account is as old as the create.
@@ -136,12 +145,12 @@ pub(super) fn living(context: &LeaseContext<'_>, known: &[Lease]) -> Living {
 }
 
 /// Removes the accounts of leases that are not on record and whose containers are gone.
-pub(super) fn sweep_accounts(context: &LeaseContext<'_>) -> Result<()> {
+pub(super) fn sweep_accounts(context: &Leases<'_>) -> Result<()> {
     let accounts = context.store.accounts();
     // The ledger is read last: a create puts its leases on record before it writes their accounts.
     let state = context.store.state()?;
     for (id, account) in accounts {
-        let lives = |held: &Held| holder::sign_of_life(&context.store, &held.lease).is_some();
+        let lives = |held: &Held| context.sign_of_life(&held.lease).is_some();
         if state.lease(&id).is_none() && !account.is_ok_and(|held| held.as_ref().is_some_and(lives))
         {
             context.store.remove_account(&id);
@@ -150,29 +159,31 @@ pub(super) fn sweep_accounts(context: &LeaseContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Ends the instance of a container that has ended, while the ledger is damaged. What a repair brings back of its lease
-/// is collected. Returns false if the ledger is whole by now: then the lease is released as any other.
-pub(crate) fn end_unrecorded(
-    context: &LeaseContext<'_>,
-    account: &BundleAccount,
-    id: &LeaseId,
-    container: &str,
-    bundle: &Path,
-) -> Result<bool> {
-    let ended = match account.held(id, container) {
-        Some(held) => end_instance(context, &held, account.is_over(context)),
-        None => Err(Error::new("its bundle does not tell which slice it had")),
-    };
-    if let Ok(false) = ended {
-        return Ok(false);
+impl Leases<'_> {
+    /// Ends the instance of a container that has ended, while the ledger is damaged. What a repair brings back of its
+    /// lease is collected. Returns false if the ledger is whole by now: then the lease is released as any other.
+    pub fn end_unrecorded(
+        &self,
+        account: &BundleAccount,
+        id: &LeaseId,
+        container: &str,
+        bundle: &Path,
+    ) -> Result<bool> {
+        let ended = match account.held(id, container) {
+            Some(held) => end_instance(self, &held, account.is_over(self)),
+            None => Err(Error::new("its bundle does not tell which slice it had")),
+        };
+        if let Ok(false) = ended {
+            return Ok(false);
+        }
+        let restored = self.restore(bundle, id);
+        let ended = ended.map_err(|e| account.stays(id, container, e));
+        error::all([ended.map(drop), restored]).map(|()| true)
     }
-    let restored = context.restore(bundle, id);
-    let ended = ended.map_err(|e| account.stays(id, container, e));
-    error::all([ended.map(drop), restored]).map(|()| true)
 }
 
 /// Ends the daemon of a lease. Its cgroup proves that it is this container's.
-fn end_daemon(context: &LeaseContext<'_>, lease: &Lease) -> Result<()> {
+fn end_daemon(context: &Leases<'_>, lease: &Lease) -> Result<()> {
     if lease.daemon().is_some()
         && let Some(left) = mps::end(&daemon::home(context, &lease.id), false)?
     {
@@ -186,7 +197,7 @@ fn end_daemon(context: &LeaseContext<'_>, lease: &Lease) -> Result<()> {
     Ok(())
 }
 
-fn end_instance(context: &LeaseContext<'_>, held: &Held, is_over: bool) -> Result<bool> {
+fn end_instance(context: &Leases<'_>, held: &Held, is_over: bool) -> Result<bool> {
     let Held { lease, instance } = held;
     end_daemon(context, lease)?;
     if is_over || instance.outlives_leases() {
@@ -216,21 +227,23 @@ fn end_instance(context: &LeaseContext<'_>, held: &Held, is_over: bool) -> Resul
     }
 }
 
-/// Puts a lost lease on record again, if its instance exists and is provably its own.
-pub(crate) fn recover(
-    context: &LeaseContext<'_>,
-    account: &BundleAccount,
-    id: &LeaseId,
-    container: &str,
-) -> Result<Option<Held>> {
-    let recovered = match account.held(id, container) {
-        Some(held) => put_again(context, held, account.is_over(context)),
-        None => Err(Error::new("its bundle does not tell which slice it had")),
-    };
-    recovered.map_err(|e| account.stays(id, container, e))
+impl Leases<'_> {
+    /// Puts a lost lease on record again, if its instance exists and is provably its own.
+    pub fn recover(
+        &self,
+        account: &BundleAccount,
+        id: &LeaseId,
+        container: &str,
+    ) -> Result<Option<Held>> {
+        let recovered = match account.held(id, container) {
+            Some(held) => put_again(self, held, account.is_over(self)),
+            None => Err(Error::new("its bundle does not tell which slice it had")),
+        };
+        recovered.map_err(|e| account.stays(id, container, e))
+    }
 }
 
-fn put_again(context: &LeaseContext<'_>, held: Held, is_over: bool) -> Result<Option<Held>> {
+fn put_again(context: &Leases<'_>, held: Held, is_over: bool) -> Result<Option<Held>> {
     let Held { lease, instance } = &held;
     let container = lease.holder.name();
     end_daemon(context, lease)?;

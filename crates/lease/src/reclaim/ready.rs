@@ -2,71 +2,71 @@
 
 use super::earlier_boot::end_earlier_boot;
 use super::finding::Patience;
-use super::release::{Returned, release_unless};
-use super::{holder, liveness};
-use crate::context::LeaseContext;
+use super::liveness;
+use super::release::Returned;
 use crate::error::{self, Error, Result};
+use crate::leases::Leases;
 use crate::model::Process;
 use crate::process;
 use crate::store::{Held, Key, Lease, LeaseState};
 use std::time::Instant;
 
-/// Records the low-level runtime before it does anything, because it goes on after a kill of runmig.
-pub(crate) fn started(
-    context: &LeaseContext<'_>,
-    lease: &Lease,
-    runtime: Process,
-) -> Result<Option<Lease>> {
-    let ledger = context.store.lock("create")?;
-    ledger.update_lease(lease, |l| l.runtime_process = Some(runtime))
-}
-
-/// Returns whether the wait for a container is over: the container runs, or its lease is gone. It serves
-/// low-level runtimes that stay as long as their container.
-pub(crate) fn ready_if_started(context: &LeaseContext<'_>, lease: &Lease) -> Result<bool> {
-    let Some(lease) = context.store.lease_now(lease)? else {
-        return Ok(true);
-    };
-    let init = liveness::own_init(&lease);
-    if init.is_some_and(|init| process::is_alive(&init)) {
-        ready(context, &lease)?;
-        return Ok(true);
+impl Leases<'_> {
+    /// Records the low-level runtime before it does anything, because it goes on after a kill of runmig.
+    pub fn started(&self, lease: &Lease, runtime: Process) -> Result<Option<Lease>> {
+        let ledger = self.store.lock("create")?;
+        ledger.update_lease(lease, |l| l.runtime_process = Some(runtime))
     }
-    Ok(false)
+
+    /// Returns whether the wait for a container is over: the container runs, or its lease is gone. It serves
+    /// low-level runtimes that stay as long as their container.
+    pub fn ready_if_started(&self, lease: &Lease) -> Result<bool> {
+        let Some(lease) = self.store.lease_now(lease)? else {
+            return Ok(true);
+        };
+        let init = liveness::own_init(&lease);
+        if init.is_some_and(|init| process::is_alive(&init)) {
+            self.ready(&lease)?;
+            return Ok(true);
+        }
+        Ok(false)
+    }
 }
 
 /// Records for a collection that a container runs. The front that had to record it was killed.
-pub(super) fn ready_without_its_front(context: &LeaseContext<'_>, lease: &Lease) -> Result<()> {
+pub(super) fn ready_without_its_front(context: &Leases<'_>, lease: &Lease) -> Result<()> {
     let is_left = lease.state == LeaseState::Pending
         && lease.runtime_process.is_some()
         && liveness::operation_is_over(&context.store, lease);
     if is_left {
-        ready_if_started(context, lease)?;
+        context.ready_if_started(lease)?;
     }
     Ok(())
 }
 
-/// Records that the container exists. A lease that is gone stays gone: the container ended at once and its
-/// hook ran.
-pub(crate) fn ready(context: &LeaseContext<'_>, lease: &Lease) -> Result<Option<Lease>> {
-    let ledger = context.store.lock("create")?;
-    let Some(lease) = context.store.lease_now(lease)? else {
-        return Ok(None);
-    };
-    if lease.state != LeaseState::Pending {
-        return Ok(Some(lease));
-    }
-    let init = liveness::own_init(&lease);
-    // Only the front can tell which of the container's cgroups are not the engine's too.
-    let is_front = lease.creator == process::current();
-    let exact = init.filter(|_| is_front).map(|init| own_cgroups(init.pid));
-    ledger.update_lease(&lease, |l| {
-        l.state = LeaseState::Ready;
-        l.init = init;
-        if let Some(exact) = exact.filter(|c| !c.is_empty()) {
-            l.cgroups = exact;
+impl Leases<'_> {
+    /// Records that the container exists. A lease that is gone stays gone: the container ended at once and its
+    /// hook ran.
+    pub fn ready(&self, lease: &Lease) -> Result<Option<Lease>> {
+        let ledger = self.store.lock("create")?;
+        let Some(lease) = self.store.lease_now(lease)? else {
+            return Ok(None);
+        };
+        if lease.state != LeaseState::Pending {
+            return Ok(Some(lease));
         }
-    })
+        let init = liveness::own_init(&lease);
+        // Only the front can tell which of the container's cgroups are not the engine's too.
+        let is_front = lease.creator == process::current();
+        let exact = init.filter(|_| is_front).map(|init| own_cgroups(init.pid));
+        ledger.update_lease(&lease, |l| {
+            l.state = LeaseState::Ready;
+            l.init = init;
+            if let Some(exact) = exact.filter(|c| !c.is_empty()) {
+                l.cgroups = exact;
+            }
+        })
+    }
 }
 
 /// Returns the cgroups of a container's init that this process does not share. From then on the record has
@@ -79,65 +79,61 @@ pub(crate) fn own_cgroups(init: i32) -> Vec<String> {
         .collect()
 }
 
-/// Releases the container's leases after a delete, if the container is gone. `deleted` says that the
-/// low-level runtime has deleted it.
-pub(crate) fn release_if_dead(context: &LeaseContext<'_>, key: &Key, deleted: bool) -> Result<()> {
-    end_earlier_boot(context, false)?;
-    let leases = context.leases_of(key)?;
-    // One container has one end, however many leases it has.
-    let end = Instant::now() + liveness::AFTER_DELETE;
-    let patience = |lease: &Lease| {
-        let passes = deleted
-            && liveness::unseen(lease).is_none()
-            && liveness::is_made_by_others(&context.store, lease).is_none();
-        match passes {
-            true => end.saturating_duration_since(Instant::now()),
-            false => liveness::A_MOMENT,
-        }
-    };
-    let against = |now: &Lease| match now.state {
-        LeaseState::Releasing => None,
-        LeaseState::Pending | LeaseState::Ready => holder::sign_of_life(&context.store, now),
-    };
-    let released = leases.iter().map(|held| {
-        let lease = &held.lease;
-        let life = match lease.state {
-            LeaseState::Releasing => None,
-            LeaseState::Pending | LeaseState::Ready => liveness::lasting(patience(lease), || {
-                holder::sign_of_life(&context.store, lease)
-            }),
-        };
-        let returned = match life {
-            Some(life) => Returned::No(life),
-            None => release_unless(context, held, Patience::with(held.attempt()), against)?,
-        };
-        match returned {
-            // A later create of the same id does not concern this delete.
-            Returned::No(life)
-                if deleted && liveness::is_made_by_others(&context.store, lease).is_none() =>
-            {
-                Err(stays(held, &life))
+impl Leases<'_> {
+    /// Releases the container's leases after a delete, if the container is gone. `deleted` says that the
+    /// low-level runtime has deleted it.
+    pub fn release_if_dead(&self, key: &Key, deleted: bool) -> Result<()> {
+        end_earlier_boot(self, false)?;
+        let leases = self.of(key)?;
+        // One container has one end, however many leases it has.
+        let end = Instant::now() + liveness::AFTER_DELETE;
+        let patience = |lease: &Lease| {
+            let passes = deleted
+                && liveness::unseen(lease).is_none()
+                && self.is_made_by_others(lease).is_none();
+            match passes {
+                true => end.saturating_duration_since(Instant::now()),
+                false => liveness::A_MOMENT,
             }
-            _ => Ok(()),
-        }
-    });
-    error::all(released)
-}
-
-/// Releases the container's leases for its creator, whose low-level runtime failed, was killed or is done.
-/// It releases nothing if the container lives on without them.
-pub(crate) fn release_if_over(
-    context: &LeaseContext<'_>,
-    held: &Held,
-    patience: Patience,
-) -> Result<Returned> {
-    let mut held = held.clone();
-    // Its low-level runtime came on record after the front took the lease.
-    if let Some(lease) = context.store.lease_now(&held.lease)? {
-        liveness::lasting(liveness::A_MOMENT, || liveness::outlives_its_front(&lease));
-        held.lease = lease;
+        };
+        let against = |now: &Lease| match now.state {
+            LeaseState::Releasing => None,
+            LeaseState::Pending | LeaseState::Ready => self.sign_of_life(now),
+        };
+        let released = leases.iter().map(|held| {
+            let lease = &held.lease;
+            let life = match lease.state {
+                LeaseState::Releasing => None,
+                LeaseState::Pending | LeaseState::Ready => {
+                    liveness::lasting(patience(lease), || self.sign_of_life(lease))
+                }
+            };
+            let returned = match life {
+                Some(life) => Returned::No(life),
+                None => self.release_unless(held, Patience::with(held.attempt()), against)?,
+            };
+            match returned {
+                // A later create of the same id does not concern this delete.
+                Returned::No(life) if deleted && self.is_made_by_others(lease).is_none() => {
+                    Err(stays(held, &life))
+                }
+                _ => Ok(()),
+            }
+        });
+        error::all(released)
     }
-    release_unless(context, &held, patience, liveness::outlives_its_front)
+
+    /// Releases the container's leases for its creator, whose low-level runtime failed, was killed or is done.
+    /// It releases nothing if the container lives on without them.
+    pub fn release_if_over(&self, held: &Held, patience: Patience) -> Result<Returned> {
+        let mut held = held.clone();
+        // Its low-level runtime came on record after the front took the lease.
+        if let Some(lease) = self.store.lease_now(&held.lease)? {
+            liveness::lasting(liveness::A_MOMENT, || liveness::outlives_its_front(&lease));
+            held.lease = lease;
+        }
+        self.release_unless(&held, patience, liveness::outlives_its_front)
+    }
 }
 
 /// Returns the error of a delete that leaves the slice with its container.

@@ -6,9 +6,9 @@ use super::destroy::{self, Ended, Target};
 use super::finding::{Finding, Outcome, Patience};
 use super::holder;
 use super::layout;
-use crate::context::{LeaseContext, now};
 use crate::counters::ResourceKind;
 use crate::error::{self, Error, Result};
+use crate::leases::{Leases, now};
 use crate::model::Timestamp;
 use crate::store::{Attempt, Entry, Held, Instance, InstanceState, Lease, LeaseState};
 use std::time::{Duration, Instant, SystemTime};
@@ -32,64 +32,71 @@ pub enum Returned {
 }
 
 /// Releases a lease in any state. A missing lease is no error.
-pub(crate) fn release(context: &LeaseContext<'_>, held: &Held, patience: Patience) -> Result<()> {
-    release_unless(context, held, patience, |_| None).map(drop)
+pub(crate) fn release(context: &Leases<'_>, held: &Held, patience: Patience) -> Result<()> {
+    context.release_unless(held, patience, |_| None).map(drop)
 }
 
-/// Releases a lease unless `against` gives a reason. `against` runs without a lock, because no process may
-/// wait while it looks at processes. So its answer counts only if the records are unchanged under the
-/// ledger's lock. A record read during the creator's life may not name the low-level runtime that outlives
-/// it. After the mark no process adds such a fact.
-pub(crate) fn release_unless(
-    context: &LeaseContext<'_>,
-    held: &Held,
-    patience: Patience,
-    against: impl Fn(&Lease) -> Option<String>,
-) -> Result<Returned> {
-    let (mut held, mut looks, begun) = (held.clone(), 0, Instant::now());
-    let ledger = loop {
-        if let Some(why) = against(&held.lease) {
-            return Ok(Returned::No(why));
-        }
-        let ledger = context.store.lock("release")?;
-        let Some(now) = context.store.get(&held.lease.id)? else {
-            return Ok(Returned::Yes);
+impl Leases<'_> {
+    /// Releases a lease unless `against` gives a reason. `against` runs without a lock, because no process may
+    /// wait while it looks at processes. So its answer counts only if the records are unchanged under the
+    /// ledger's lock. A record read during the creator's life may not name the low-level runtime that outlives
+    /// it. After the mark no process adds such a fact.
+    pub fn release_unless(
+        &self,
+        held: &Held,
+        patience: Patience,
+        against: impl Fn(&Lease) -> Option<String>,
+    ) -> Result<Returned> {
+        let (mut held, mut looks, begun) = (held.clone(), 0, Instant::now());
+        let ledger = loop {
+            if let Some(why) = against(&held.lease) {
+                return Ok(Returned::No(why));
+            }
+            let ledger = self.store.lock("release")?;
+            let Some(now) = self.store.get(&held.lease.id)? else {
+                return Ok(Returned::Yes);
+            };
+            if now == held {
+                break ledger;
+            }
+            looks += 1;
+            if looks == MAX_LOOKS {
+                return Ok(Returned::No("its record changes all the time".to_owned()));
+            }
+            held = now;
         };
-        if now == held {
-            break ledger;
+        // runmig keeps only a slice that is released for the first time. A slice that could not be destroyed is
+        // unfit.
+        let keeps = held.lease.state != LeaseState::Releasing;
+        held.lease.state = LeaseState::Releasing;
+        // A mark that cannot be written (a full disk) does not stop the release. The container is gone in any
+        // case, and the next release starts from the beginning.
+        if let Err(e) = ledger.put_lease(&held.lease) {
+            // Without the mark another container could share this slice, so the release stops.
+            let is_seat = held.lease.share().is_some() && held.instance.slice().is_some();
+            if held.lease.shared_in.is_some() || held.lease.claim().is_some() || is_seat {
+                return Err(e);
+            }
+            tracing::warn!(lease = held.lease.id.as_str(), "{}", e.line());
         }
-        looks += 1;
-        if looks == MAX_LOOKS {
-            return Ok(Returned::No("its record changes all the time".to_owned()));
-        }
-        held = now;
-    };
-    // runmig keeps only a slice that is released for the first time. A slice that could not be destroyed is
-    // unfit.
-    let keeps = held.lease.state != LeaseState::Releasing;
-    held.lease.state = LeaseState::Releasing;
-    // A mark that cannot be written (a full disk) does not stop the release. The container is gone in any
-    // case, and the next release starts from the beginning.
-    if let Err(e) = ledger.put_lease(&held.lease) {
-        // Without the mark another container could share this slice, so the release stops.
-        let is_seat = held.lease.share().is_some() && held.instance.slice().is_some();
-        if held.lease.shared_in.is_some() || held.lease.claim().is_some() || is_seat {
-            return Err(e);
-        }
-        tracing::warn!(lease = held.lease.id.as_str(), "{}", e.line());
+        drop(ledger);
+        finish(self, (&held, begun), patience, keeps).map(|()| Returned::Yes)
     }
-    drop(ledger);
-    finish(context, (&held, begun), patience, keeps).map(|()| Returned::Yes)
+
+    /// Releases an instance without a lease.
+    pub fn release_instance(&self, instance: &Instance, patience: Patience) -> Result<Returned> {
+        release_instance_unless(self, instance, patience, |_| None)
+    }
 }
 
 /// Does what the holder needs after its lease. A read may fail once, and without the lease only the next create restores
 /// the original.
-fn restore(context: &LeaseContext<'_>, lease: &Lease) -> Result<()> {
+fn restore(context: &Leases<'_>, lease: &Lease) -> Result<()> {
     holder::after_release(context, lease).or_else(|_| holder::after_release(context, lease))
 }
 
 fn finish(
-    context: &LeaseContext<'_>,
+    context: &Leases<'_>,
     (held, begun): (&Held, Instant),
     patience: Patience,
     keeps: bool,
@@ -127,7 +134,7 @@ pub(super) struct Dead {
 
 /// Releases leases on GPUs for a collector, each for its reason. The GPUs stay and only records go, so all go in two
 /// changes, however many they are. A lease that has changed is kept.
-pub(super) fn release_records(context: &LeaseContext<'_>, leases: Vec<Dead>) -> Vec<Finding> {
+pub(super) fn release_records(context: &Leases<'_>, leases: Vec<Dead>) -> Vec<Finding> {
     if leases.is_empty() {
         return Vec::new();
     }
@@ -141,7 +148,7 @@ pub(super) fn release_records(context: &LeaseContext<'_>, leases: Vec<Dead>) -> 
     entries.zip(outcomes).map(finding).collect()
 }
 
-fn end_records(context: &LeaseContext<'_>, leases: &[Dead]) -> Result<Vec<Outcome>> {
+fn end_records(context: &Leases<'_>, leases: &[Dead]) -> Result<Vec<Outcome>> {
     let begun = Instant::now();
     let marked: Vec<Option<Held>> = context.store.lock("gc")?.change(|state| {
         let mark = |dead: &Dead| {
@@ -177,7 +184,7 @@ fn end_records(context: &LeaseContext<'_>, leases: &[Dead]) -> Result<Vec<Outcom
 /// Releases an instance without a lease unless `against` gives a reason, which it gives under the ledger's
 /// lock. An instance that is gone or has a lease by then is no error.
 pub(crate) fn release_instance_unless(
-    context: &LeaseContext<'_>,
+    context: &Leases<'_>,
     instance: &Instance,
     patience: Patience,
     against: impl Fn(&Instance) -> Option<String>,
@@ -224,7 +231,7 @@ pub(crate) fn release_instance_unless(
 
 /// Ends the MPS daemon of a lease, destroys its instance and removes the records. On a failure it quarantines the one
 /// that does not end.
-fn end(context: &LeaseContext<'_>, target: Target<'_>, patience: Patience) -> Result<()> {
+fn end(context: &Leases<'_>, target: Target<'_>, patience: Patience) -> Result<()> {
     if target.attempt().is_some() {
         let kind = match target.instance.attempt() {
             Some(_) => ResourceKind::of(&target.instance.resource),
@@ -258,7 +265,7 @@ fn end(context: &LeaseContext<'_>, target: Target<'_>, patience: Patience) -> Re
     }
 }
 
-fn quarantine(context: &LeaseContext<'_>, target: Target<'_>, e: Error) -> Error {
+fn quarantine(context: &Leases<'_>, target: Target<'_>, e: Error) -> Error {
     let instance = target.instance;
     let daemon = target.lease.filter(|l| daemon::is_left(context, l));
     let (holders, kind) = match daemon {

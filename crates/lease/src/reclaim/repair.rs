@@ -2,10 +2,10 @@
 
 use super::finding::{Finding, Outcome};
 use super::lost;
-use crate::context::LeaseContext;
 use crate::draft::footprint;
 use crate::error::{Error, Result};
 use crate::gpu::Queries;
+use crate::leases::Leases;
 use crate::model::{Gpu, GpuInstance, LeaseId};
 use crate::store::{Entry, Held, Instance};
 
@@ -24,55 +24,57 @@ pub struct Repair {
     pub unseen: Vec<(u32, String)>,
 }
 
-/// Replaces a damaged ledger. Destroys nothing. Returns none where the ledger is whole.
-///
-/// # Errors
-/// The driver does not answer, or the ledger cannot be written. It is as before then.
-pub(crate) fn repair(context: &LeaseContext<'_>) -> Result<Option<Repair>> {
-    let why = "repair";
-    // No create chooses a place meanwhile, by a ledger that lacks some.
-    let _plan = context.store.lock_plan(why)?;
-    let snapshot = context.driver().snapshot()?;
-    let ledger = context.store.lock(why)?;
-    let repaired = ledger.replace_damaged(|state, why| {
-        state.queue.sweep(&context.store);
-        let leases = state.leases.iter().filter_map(|lease| state.held(lease));
-        let mut leases: Vec<Finding> = leases
-            .map(|held| finding(held, "in the generation before"))
-            .collect();
-        let living = lost::living(context, &state.leases);
-        for held in living.leases {
-            if state.instance(&held.instance.id).is_none() {
-                state.put_instance(&held.instance)?;
+impl Leases<'_> {
+    /// Replaces a damaged ledger. Destroys nothing. Returns none where the ledger is whole.
+    ///
+    /// # Errors
+    /// The driver does not answer, or the ledger cannot be written. It is as before then.
+    pub fn repair(&self) -> Result<Option<Repair>> {
+        let why = "repair";
+        // No create chooses a place meanwhile, by a ledger that lacks some.
+        let _plan = self.store.lock_plan(why)?;
+        let snapshot = self.driver().snapshot()?;
+        let ledger = self.store.lock(why)?;
+        let repaired = ledger.replace_damaged(|state, why| {
+            state.queue.sweep(&self.store);
+            let leases = state.leases.iter().filter_map(|lease| state.held(lease));
+            let mut leases: Vec<Finding> = leases
+                .map(|held| finding(held, "in the generation before"))
+                .collect();
+            let living = lost::living(self, &state.leases);
+            for held in living.leases {
+                if state.instance(&held.instance.id).is_none() {
+                    state.put_instance(&held.instance)?;
+                }
+                state.put_lease(&held.lease)?;
+                leases.push(finding(held, "by its account"));
             }
-            state.put_lease(&held.lease)?;
-            leases.push(finding(held, "by its account"));
-        }
-        let is_owned = |gpu: &Gpu, there: &GpuInstance| {
-            let is_it = |instance: &Instance| {
-                let slot = footprint(instance);
-                slot.gpu == gpu.uuid && slot.placement == there.placement
+            let is_owned = |gpu: &Gpu, there: &GpuInstance| {
+                let is_it = |instance: &Instance| {
+                    let slot = footprint(instance);
+                    slot.gpu == gpu.uuid && slot.placement == there.placement
+                };
+                state.instances.iter().any(is_it)
             };
-            state.instances.iter().any(is_it)
-        };
-        let mut without_owner = Vec::new();
-        for gpu in &snapshot.gpus {
-            let there = gpu.instances.iter().filter(|i| !is_owned(gpu, i));
-            without_owner.extend(there.map(|i| (gpu.clone(), i.clone())));
+            let mut without_owner = Vec::new();
+            for gpu in &snapshot.gpus {
+                let there = gpu.instances.iter().filter(|i| !is_owned(gpu, i));
+                without_owner.extend(there.map(|i| (gpu.clone(), i.clone())));
+            }
+            Ok(Repair {
+                why,
+                leases,
+                untold: living.untold,
+                without_owner,
+                unseen: snapshot.unreadable.clone(),
+            })
+        })?;
+        if let Some(repair) = &repaired {
+            let dir = self.store.dir();
+            self.observer.repaired(dir, &repair.why);
         }
-        Ok(Repair {
-            why,
-            leases,
-            untold: living.untold,
-            without_owner,
-            unseen: snapshot.unreadable.clone(),
-        })
-    })?;
-    if let Some(repair) = &repaired {
-        let dir = context.store.dir();
-        context.observer.repaired(dir, &repair.why);
+        Ok(repaired)
     }
-    Ok(repaired)
 }
 
 fn finding(held: Held, told: &str) -> Finding {

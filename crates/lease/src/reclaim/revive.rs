@@ -3,10 +3,10 @@
 use super::daemon;
 use super::finding::{Finding, Outcome};
 use super::liveness;
-use crate::context::LeaseContext;
 use crate::error::{Context, Error, Result, printable};
 use crate::gpu::Queries;
 use crate::inventory::AroundMps;
+use crate::leases::Leases;
 use crate::mps::{self, Program};
 use crate::process;
 use crate::store::{Entry, Held, LeaseState, MpsDaemon};
@@ -17,7 +17,7 @@ const TIME: Duration = Duration::from_secs(20);
 
 /// Restarts the daemons of containers that live on, and says so in their outcomes. Until then new processes of such
 /// a container have no limit.
-pub(super) fn restart_ended(context: &LeaseContext<'_>, findings: &mut [Finding], dry_run: bool) {
+pub(super) fn restart_ended(context: &Leases<'_>, findings: &mut [Finding], dry_run: bool) {
     let end = Instant::now() + TIME;
     let mut program = None;
     for finding in findings {
@@ -60,7 +60,7 @@ fn has_ended(daemon: &MpsDaemon) -> bool {
 }
 
 fn restart(
-    context: &LeaseContext<'_>,
+    context: &Leases<'_>,
     held: &Held,
     daemon: &MpsDaemon,
     program: &Result<Program>,
@@ -100,7 +100,7 @@ fn restart(
 }
 
 fn start_again(
-    context: &LeaseContext<'_>,
+    context: &Leases<'_>,
     held: &Held,
     daemon: &MpsDaemon,
     program: &Program,
@@ -124,7 +124,7 @@ fn start_again(
 const MOST_NAMED: usize = 8;
 
 /// Looks for processes that bypass MPS in the containers of these leases, and says so in their outcomes.
-pub(super) fn look_for(context: &LeaseContext<'_>, findings: &mut [Finding], dry_run: bool) {
+pub(super) fn look_for(context: &Leases<'_>, findings: &mut [Finding], dry_run: bool) {
     let (driver, mut look) = (context.driver(), AroundMps::new());
     for finding in findings {
         let living = matches!(finding.outcome, Outcome::Kept(_) | Outcome::Failed(_));
@@ -143,7 +143,7 @@ pub(super) fn look_for(context: &LeaseContext<'_>, findings: &mut [Finding], dry
 }
 
 fn of_lease(
-    context: &LeaseContext<'_>,
+    context: &Leases<'_>,
     held: &Held,
     (driver, look): (&impl Queries, &mut AroundMps),
     dry_run: bool,

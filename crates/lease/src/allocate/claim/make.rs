@@ -3,11 +3,11 @@
 use super::place::{ClaimNews, ClaimPlace, End, Hear, Taken};
 use crate::allocate::provision::{Trouble, create_slice, validate};
 use crate::allocate::record::{Undo, roll_back};
-use crate::context::LeaseContext;
 use crate::counters::Outcome;
 use crate::error::{Error, Result};
 use crate::events::EventType;
 use crate::gpu::Session;
+use crate::leases::Leases;
 use crate::model::Placement;
 use crate::placement::Slot;
 use crate::reclaim::{self, Patience, Returned};
@@ -181,7 +181,7 @@ impl Work<'_, '_> {
 
 /// The work on one device of a claim.
 pub(super) struct Work<'a, 'c> {
-    pub context: &'a LeaseContext<'c>,
+    pub context: &'a Leases<'c>,
     pub claim: Claim,
     pub at: &'a ClaimPlace,
     /// Places that the driver refused.
@@ -198,7 +198,7 @@ pub(super) struct Work<'a, 'c> {
 
 impl<'a, 'c> Work<'a, 'c> {
     pub(super) fn new(
-        context: &'a LeaseContext<'c>,
+        context: &'a Leases<'c>,
         claim: Claim,
         at: &'a ClaimPlace,
         hear: Hear<'a>,

@@ -6,13 +6,13 @@
 mod make;
 mod place;
 
-use crate::context::LeaseContext;
 use crate::counters::{LeaseKind, Outcome};
 use crate::draft;
 use crate::error::{Error, Result};
 use crate::events::EventType;
 use crate::gpu::{Queries, Session};
 use crate::inventory::Inventory;
+use crate::leases::Leases;
 use crate::observer::Create;
 use crate::reclaim;
 use crate::store::{Claim, Held, Holder, Instance, InstanceState, Operation, Origin, Resource};
@@ -29,60 +29,57 @@ const GAP: (Duration, Duration) = (Duration::from_millis(20), Duration::from_mil
 /// The wait after which people hear of it. Most releases are shorter.
 const NEWS: Duration = Duration::from_secs(1);
 
-/// Puts the place of a claim's device on record, without hardware. A claim that is on record keeps its place, and learns
-/// its pods. `hear` is told of a move.
-///
-/// # Errors
-/// The place and all others of its profile on the GPU are taken, or the GPU does not offer it.
-pub(crate) fn promise(
-    context: &LeaseContext<'_>,
-    claim: Claim,
-    at: &ClaimPlace,
-    hear: Hear<'_>,
-) -> Result<Held> {
-    let driver = &context.driver();
-    let mut work = Work::new(context, claim, at, hear);
-    loop {
-        match work.look(driver)? {
-            Found::OnRecord(held) => return work.name_pods(held),
-            Found::Promised(held) => return Ok(held),
-            Found::Evict(idle) => work.discard(idle)?,
-            Found::Taken(taken) => return Err(work.refusal(&taken)),
-        }
-    }
-}
-
-/// Makes the slice of a claim's device, and waits for this time for obstacles on their way out: the end of a holder, a
-/// lock, an instance in use. A slice that is there is returned as it is. `hear` is told of a move, and of a wait for a
-/// holder that lasts.
-///
-/// # Errors
-/// As `promise`, and the driver's. The promise stays, unless the driver refused every place.
-pub(crate) fn prepare(
-    context: &LeaseContext<'_>,
-    claim: Claim,
-    at: &ClaimPlace,
-    patience: Duration,
-    hear: Hear<'_>,
-) -> Result<Held> {
-    let named = Holder::Claim(claim.clone());
-    let observer = &context.observer;
-    let mut create = observer.begin(LeaseKind::Slice, Some(named), &at.profile);
-    let mut work = Work::new(context, claim, at, hear);
-    let made = slice_of(&mut work, patience, &mut create);
-    observer.waits_no_more(&mut create);
-    match &made {
-        Ok(held) => {
-            // A slice that was there counted once.
-            if let Some(end) = work.end {
-                create.ends(end);
-                observer.count_created(&create, None);
-                observer.created(&create, std::slice::from_ref(held), None);
+impl Leases<'_> {
+    /// Puts the place of a claim's device on record, without hardware. A claim that is on record keeps its place, and
+    /// learns its pods. `hear` is told of a move.
+    ///
+    /// # Errors
+    /// The place and all others of its profile on the GPU are taken, or the GPU does not offer it.
+    pub fn promise(&self, claim: Claim, at: &ClaimPlace, hear: Hear<'_>) -> Result<Held> {
+        let driver = &self.driver();
+        let mut work = Work::new(self, claim, at, hear);
+        loop {
+            match work.look(driver)? {
+                Found::OnRecord(held) => return work.name_pods(held),
+                Found::Promised(held) => return Ok(held),
+                Found::Evict(idle) => work.discard(idle)?,
+                Found::Taken(taken) => return Err(work.refusal(&taken)),
             }
         }
-        Err(e) => observer.failed(&create, e),
     }
-    made
+
+    /// Makes the slice of a claim's device, and waits for this time for obstacles on their way out: the end of a
+    /// holder, a lock, an instance in use. A slice that is there is returned as it is. `hear` is told of a move, and of
+    /// a wait for a holder that lasts.
+    ///
+    /// # Errors
+    /// As `promise`, and the driver's. The promise stays, unless the driver refused every place.
+    pub fn prepare(
+        &self,
+        claim: Claim,
+        at: &ClaimPlace,
+        patience: Duration,
+        hear: Hear<'_>,
+    ) -> Result<Held> {
+        let named = Holder::Claim(claim.clone());
+        let observer = &self.observer;
+        let mut create = observer.begin(LeaseKind::Slice, Some(named), &at.profile);
+        let mut work = Work::new(self, claim, at, hear);
+        let made = slice_of(&mut work, patience, &mut create);
+        observer.waits_no_more(&mut create);
+        match &made {
+            Ok(held) => {
+                // A slice that was there counted once.
+                if let Some(end) = work.end {
+                    create.ends(end);
+                    observer.count_created(&create, None);
+                    observer.created(&create, std::slice::from_ref(held), None);
+                }
+            }
+            Err(e) => observer.failed(&create, e),
+        }
+        made
+    }
 }
 
 fn slice_of(work: &mut Work<'_, '_>, patience: Duration, create: &mut Create) -> Result<Held> {
@@ -257,7 +254,7 @@ impl Work<'_, '_> {
 ///
 /// # Errors
 /// The ledger cannot be read.
-fn on_record(context: &LeaseContext<'_>, claim: &Claim) -> Result<Option<Held>> {
+fn on_record(context: &Leases<'_>, claim: &Claim) -> Result<Option<Held>> {
     let listing = context.store.list()?;
     let is_its = |held: &Held| held.lease.claim().is_some_and(|c| c.is(claim));
     Ok(listing.held().find(|held| is_its(held)).cloned())

@@ -1,7 +1,9 @@
-//! Everything that an operation on leases works with: ledger, configuration, boot.
+//! Everything that an operation on leases works with: ledger, configuration, boot. The operations are its methods, each
+//! in the file where its work is.
 
 use super::bundles::Bundles;
 use crate::config::Config;
+use crate::counters::Actor;
 use crate::error::{Error, Result};
 use crate::gpu::{Session, geometry};
 use crate::model::{BootId, LeaseId, Timestamp};
@@ -10,32 +12,42 @@ use crate::process;
 use crate::store::{Held, Instance, Key, Lease, Store};
 use std::path::Path;
 
-pub(crate) struct LeaseContext<'a> {
-    pub config: &'a Config,
-    pub store: Store,
-    pub boot_id: BootId,
-    pub bundles: Box<dyn Bundles>,
-    pub observer: Observer,
+/// The leases of one state directory, and the operations on them.
+pub struct Leases<'a> {
+    pub(crate) config: &'a Config,
+    pub(crate) store: Store,
+    pub(crate) boot_id: BootId,
+    pub(crate) bundles: Box<dyn Bundles>,
+    pub(crate) observer: Observer,
 }
 
-impl<'a> LeaseContext<'a> {
-    /// Creates the state directory where it is missing.
-    pub(crate) fn open(config: &'a Config, bundles: Box<dyn Bundles>) -> Result<Self> {
+impl<'a> Leases<'a> {
+    /// Opens the ledger, and creates the state directory if it is missing.
+    ///
+    /// # Errors
+    /// A state directory that cannot be made or that users other than root may write, and a missing boot id.
+    pub fn open(config: &'a Config, bundles: Box<dyn Bundles>) -> Result<Self> {
         let store = Store::open(&config.state_dir, config.lock_timeout)?;
-        LeaseContext::with(config, store, bundles)
+        Leases::with(config, store, bundles)
     }
 
-    /// Returns none where there is no ledger, for callers that only look or release.
-    pub(crate) fn existing(config: &'a Config, bundles: Box<dyn Bundles>) -> Result<Option<Self>> {
+    /// Opens the ledger, or returns none if there is none. For callers that only look or release.
+    ///
+    /// # Errors
+    /// As `open`.
+    pub fn existing(config: &'a Config, bundles: Box<dyn Bundles>) -> Result<Option<Self>> {
         Store::existing(&config.state_dir, config.lock_timeout)?
-            .map(|store| LeaseContext::with(config, store, bundles))
+            .map(|store| Leases::with(config, store, bundles))
             .transpose()
     }
 
-    /// For callers that only look: without a ledger, they find an empty one.
-    pub(crate) fn to_look(config: &'a Config, bundles: Box<dyn Bundles>) -> Result<Self> {
+    /// Opens the ledger for a caller that only looks. Without a ledger it finds no lease, and makes nothing.
+    ///
+    /// # Errors
+    /// As `open`.
+    pub fn to_look(config: &'a Config, bundles: Box<dyn Bundles>) -> Result<Self> {
         let store = Store::to_look(&config.state_dir, config.lock_timeout)?;
-        let mut context = LeaseContext::with(config, store, bundles)?;
+        let mut context = Leases::with(config, store, bundles)?;
         context.observer.count_nothing();
         Ok(context)
     }
@@ -43,7 +55,7 @@ impl<'a> LeaseContext<'a> {
     fn with(config: &'a Config, store: Store, bundles: Box<dyn Bundles>) -> Result<Self> {
         let boot_id = process::boot_id(&config.driver.root)?;
         let observer = Observer::new(store.counter(), config.events_file());
-        Ok(LeaseContext {
+        Ok(Leases {
             config,
             store: store.at_boot(&boot_id),
             boot_id,
@@ -52,16 +64,42 @@ impl<'a> LeaseContext<'a> {
         })
     }
 
-    /// Returns the leases of a container: one, but for the moments in which a successor comes while the
-    /// predecessor's slice could not be destroyed yet.
-    pub(crate) fn leases_of(&self, key: &Key) -> Result<Vec<Held>> {
-        let listing = self.store.list()?;
-        let its = listing.held().filter(|h| h.lease.is_of(key));
-        Ok(its.cloned().collect())
+    /// Sets the actor of the releases, as the counters have it. Without it a create is the actor.
+    pub fn acting_as(self, actor: Actor) -> Self {
+        self.observer.act_as(actor);
+        self
     }
 
-    /// Puts the original `config.json` back into the bundle of a lease.
-    pub(crate) fn restore(&self, bundle: &Path, lease: &LeaseId) -> Result<()> {
+    /// Returns the ledger.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Returns the leases of a container: one, but for the moments in which a successor comes while the
+    /// predecessor's slice could not be destroyed yet.
+    ///
+    /// # Errors
+    /// A ledger that cannot be read.
+    pub fn of(&self, key: &Key) -> Result<Vec<Held>> {
+        self.leases_that(|lease| lease.is_of(key))
+    }
+
+    /// Returns the leases of all claims.
+    ///
+    /// # Errors
+    /// A ledger that cannot be read.
+    pub fn claims(&self) -> Result<Vec<Held>> {
+        self.leases_that(|lease| lease.claim().is_some())
+    }
+
+    fn leases_that(&self, are_meant: impl Fn(&Lease) -> bool) -> Result<Vec<Held>> {
+        let listing = self.store.list()?;
+        let meant = listing.held().filter(|held| are_meant(&held.lease));
+        Ok(meant.cloned().collect())
+    }
+
+    /// Puts the original `config.json` back into the bundle of a lease, on record or not.
+    pub fn restore(&self, bundle: &Path, lease: &LeaseId) -> Result<()> {
         self.bundles.restore(&self.store, bundle, lease)
     }
 
