@@ -7,9 +7,9 @@ use crate::counters::Actor;
 use crate::error::{Error, Result};
 use crate::gpu::{Session, geometry};
 use crate::model::{BootId, LeaseId, Timestamp};
-use crate::observer::Observer;
+use crate::observer::{Ends, Observer};
 use crate::process;
-use crate::store::{Held, Instance, Key, Lease, Store};
+use crate::store::{Held, Instance, Key, Lease, Ledger, State, Store};
 use std::path::Path;
 
 /// The leases of one state directory, and the operations on them.
@@ -101,6 +101,25 @@ impl<'a> Leases<'a> {
     /// Puts the original `config.json` back into the bundle of a lease, on record or not.
     pub fn restore(&self, bundle: &Path, lease: &LeaseId) -> Result<()> {
         self.bundles.restore(&self.store, bundle, lease)
+    }
+
+    /// Makes a change that ends leases. Their counts belong to it, and their events are written right before it: after a kill
+    /// in between, the next release writes them again, with the same ids.
+    pub(crate) fn end<T>(
+        &self,
+        ledger: &Ledger<'_>,
+        change: impl FnOnce(&mut State, &mut Ends<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let change = |state: &mut State| {
+            let mut ends = Ends::by(&self.observer);
+            let changed = change(state, &mut ends)?;
+            state.counters.add(&ends.counts);
+            Ok((changed, ends.events))
+        };
+        let (changed, _) = ledger.change_telling(change, |(_, events)| {
+            events.iter().for_each(|event| self.observer.write(event));
+        })?;
+        Ok(changed)
     }
 
     /// Changes the instance of a lease on record; an error where it is there no more.

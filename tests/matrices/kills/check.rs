@@ -2,7 +2,9 @@
 
 use crate::operations::{self, Inits, Operation, uuid_of};
 use crate::world::{ID, IDS, Instance, OTHER, PEER, SLOTS, World};
+use runmig_lease::events::{Event, EventType, History};
 use runmig_lease::store::{Held, LeaseState, Listing, Store};
+use std::collections::BTreeSet;
 use std::fs;
 use std::time::{Duration, Instant};
 
@@ -81,8 +83,35 @@ pub fn judge(
     loop {
         match as_if_nothing_had_been(w) {
             Err(_) if Instant::now() < end => collect(w, inits),
-            judged => return judged,
+            judged => return judged.and_then(|()| each_end_is_told(w, has_failed)),
         }
+    }
+}
+
+/// Returns the ids of leases: of those that were told ready, and of those whose end was told.
+fn told(w: &World) -> (BTreeSet<String>, Vec<String>) {
+    let (mut ready, mut ended) = (BTreeSet::new(), Vec::new());
+    let mut hear = |event: Event| {
+        let id = event.lease.and_then(|lease| lease.id).unwrap_or_default();
+        match event.event_type {
+            EventType::Ready => drop(ready.insert(id)),
+            EventType::Released | EventType::Collected | EventType::Evicted => ended.push(id),
+            _ => {}
+        }
+    };
+    let mut history = History::new(&w.path("state/events.jsonl"));
+    history.read(true, &mut hear).expect("the events");
+    (ready, ended)
+}
+
+/// A reader of the events sees one end of each lease. An event that could not be written is lost.
+fn each_end_is_told(w: &World, has_failed: bool) -> Judged {
+    let (ready, ended) = told(w);
+    let times = |id: &String| ended.iter().filter(|its| *its == id).count();
+    let is_wrong = |id: &&String| times(id) > 1 || times(id) == 0 && !has_failed;
+    match ready.iter().find(is_wrong) {
+        None => Ok(()),
+        Some(id) => Err(format!("the end of lease {id} is told {} times", times(id))),
     }
 }
 
@@ -224,6 +253,10 @@ fn lost_of_theirs(w: &World) -> Judged {
 /// A living container has its slices: those on record and those in its bundle are the same, and are there.
 fn has_its_slices(w: &World, id: &str) -> Judged {
     let leases = leases_of(w, id);
+    let (_, ended) = told(w);
+    if let Some(held) = { leases.iter() }.find(|h| ended.contains(&h.lease.id.to_string())) {
+        return Err(format!("the end of lease {} is told", held.lease.id));
+    }
     let mut on_record: Vec<String> = leases.iter().filter_map(uuid_of).collect();
     let mut given = uuids_in_bundle(w, id);
     on_record.sort();

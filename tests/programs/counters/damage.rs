@@ -89,7 +89,7 @@ fn counts_travel_with_changes() {
         generation() - before
     };
     assert_eq!(changes(&|| drop(world.create("one"))), 5);
-    world.delete("one");
+    assert_eq!(changes(&|| drop(world.delete("one"))), 3);
     assert_eq!(changes(&|| drop(refused(&world, "9g.90gb"))), 1);
     for verb in [
         &["list"][..],

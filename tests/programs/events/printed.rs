@@ -113,6 +113,33 @@ fn follows_across_rotation() {
     assert_eq!(events(&world).len(), 5);
 }
 
+/// Failure: a kill after the event of a lease's end was written, and before the lease was removed
+#[test]
+fn prints_repeated_end_once() {
+    let world = World::small();
+    world.create("one");
+    let mut following = going(&mut world.migctl(&["events", "--follow", "-o", "json"]));
+    following.until("\"type\":\"ready\"");
+    world.delete("one");
+    following.until("\"type\":\"released\"");
+    let text = fs::read_to_string(file(&world)).unwrap();
+    let end = text.lines().last().unwrap().to_owned() + "\n";
+    // A collector came next, and then a hook.
+    let collected = end.replace("\"released\"", "\"collected\"");
+    append(&world, collected.as_bytes());
+    append(&world, end.as_bytes());
+    world.create("two");
+    following.until("\"container\":\"two\"");
+    following.signal(Signal::SIGTERM);
+    let expected = ["created", "ready", "released", "created"];
+    assert_eq!(types(&lines(&following.end()))[..4], expected);
+    let all = events(&world);
+    assert_eq!(types(&all)[..4], expected);
+    let lease = all[1]["lease"]["id"].as_str().unwrap();
+    assert_eq!(all[2]["id"], format!("end-{lease}"));
+    assert_ne!(all[0]["id"], all[1]["id"]);
+}
+
 #[test]
 fn following_ends_with_its_reader() {
     let world = World::small();

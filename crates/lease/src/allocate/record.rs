@@ -8,7 +8,7 @@ use crate::error::{self, Result};
 use crate::leases::Leases;
 use crate::reclaim::{self, Patience};
 use crate::store::{
-    Entry, Held, Instance, InstanceState, LeaseState, Origin, Portion, Resource, Share, WholeGpu,
+    Held, Instance, InstanceState, LeaseState, Origin, Portion, Resource, Share, WholeGpu,
 };
 
 /// Leases on record whose slices are not ready: to be provisioned, or rolled back.
@@ -66,7 +66,8 @@ pub(crate) fn roll_back(context: &Leases<'_>, leases: Vec<Undo>) -> Result<()> {
     error::all(leases.into_iter().map(|undo| match undo {
         Undo::Forget(lease) => {
             let ledger = context.store.lock("refused create")?;
-            ledger.remove_all(&[Entry::Held(lease)]).map(drop)
+            let removed = ledger.change(|state| Ok(state.remove_all(&[lease])));
+            removed.map(drop)
         }
         Undo::Release(lease) => reclaim::release(context, &lease, Patience::default()),
         Undo::GiveUp(lease, patience) => {

@@ -1,6 +1,7 @@
 //! An event, as a line of the file has it.
 
 use crate::model::Timestamp;
+use crate::store::random_id;
 use crate::view::LeaseView;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -72,6 +73,9 @@ types! {
 pub struct Event {
     /// The time of the event, by the machine's clock, which may have been set back.
     pub time: Timestamp,
+    /// The same for an event that a kill had written twice. None of an older version's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
     /// The type of the event.
     #[serde(rename = "type")]
     pub event_type: EventType,
@@ -128,6 +132,7 @@ impl Event {
     pub(crate) fn now(event_type: EventType) -> Event {
         Event {
             time: Timestamp::millis(SystemTime::now()),
+            id: random_id().ok(),
             event_type,
             verdict: None,
             actor: None,
@@ -136,6 +141,15 @@ impl Event {
             seconds: None,
             record: None,
             error: None,
+        }
+    }
+
+    /// Returns this event as the only one of its kind of a lease, or of an instance without one.
+    pub(crate) fn once(self, kind: &str) -> Event {
+        let of = self.lease.as_ref().and_then(|lease| lease.id.as_ref());
+        Event {
+            id: of.map(|id| format!("{kind}-{id}")),
+            ..self
         }
     }
 

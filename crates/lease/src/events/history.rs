@@ -4,13 +4,16 @@ use super::event::Event;
 use super::{files, line};
 use crate::error::{Context, Result};
 use crate::files::{Links, Opened, open, read_rest};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::{self, ErrorKind, Seek, SeekFrom};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// The most bytes of one file that are read at once. No writer of this version makes a file so long.
 const MOST: u64 = 64 << 20;
+/// A reader knows again at least so many of the latest ids, each of so many bytes at most.
+pub(super) const MOST_IDS: usize = 16 << 10;
+const MAX_ID: usize = 64;
 
 /// The events of a file and its older ones, and how far they are read.
 pub struct History {
@@ -18,6 +21,8 @@ pub struct History {
     /// The bytes that are read, by device and inode of the file.
     offsets: HashMap<(u64, u64), u64>,
     unreadable: u64,
+    /// The ids of the latest events, in two parts of which the older one goes.
+    ids: [HashSet<String>; 2],
 }
 
 impl History {
@@ -27,10 +32,11 @@ impl History {
             file: file.to_owned(),
             offsets: HashMap::new(),
             unreadable: 0,
+            ids: Default::default(),
         }
     }
 
-    /// Reads the events since the last call. A missing file has none. `to_end`: a last line without an end counts as one.
+    /// Reads the events since the last call. One that was written twice is read once. A missing file has none. `to_end`: a last line without an end counts as one.
     ///
     /// # Errors
     /// A file that cannot be read.
@@ -79,12 +85,25 @@ impl History {
             }
             from += text.len() as u64;
             match line::decode(text) {
+                Some(event) if self.is_known(&event) => {}
                 Some(event) => each(event),
                 None if text.trim_ascii().is_empty() => {}
                 None => self.unreadable += 1,
             }
         }
         Ok(from)
+    }
+
+    /// Says whether an event came before, and notes its id.
+    fn is_known(&mut self, event: &Event) -> bool {
+        let Some(id) = event.id.as_ref().filter(|id| id.len() <= MAX_ID) else {
+            return false;
+        };
+        let [newer, older] = &mut self.ids;
+        if newer.len() >= MOST_IDS {
+            *older = std::mem::take(newer);
+        }
+        older.contains(id) || !newer.insert(id.clone())
     }
 
     /// Returns the number of lines until now that could not be read.

@@ -90,6 +90,52 @@ fn concurrent_rotations_lose_no_event() {
     assert!(numbered(&file, 1).exists());
 }
 
+fn with_id(name: &str, id: Option<&str>) -> Event {
+    Event {
+        id: id.map(str::to_owned),
+        ..event(name)
+    }
+}
+
+/// Failure: an event is written twice, also across a rotation
+#[test]
+fn reads_repeated_id_once() {
+    let (_dir, file) = home();
+    let writer = Writer::with_size(file.clone(), size(2));
+    for (name, id) in [
+        ("000", Some("end-a")),
+        ("001", None),
+        ("002", Some("end-b")),
+        ("not", Some("end-a")),
+        ("003", None),
+        ("not", Some("end-b")),
+        ("004", Some("recovered-a")),
+    ] {
+        writer.write(&with_id(name, id));
+    }
+    assert!(numbered(&file, 1).exists());
+    assert_eq!(read(&file), (numbers(0..5), 0));
+}
+
+/// A reader that follows for long, or reads what others wrote, keeps few ids.
+#[test]
+fn reader_forgets_old_and_long_ids() {
+    let (_dir, file) = home();
+    let writer = Writer::new(file.clone());
+    let mut history = History::new(&file);
+    let long = "x".repeat(1 << 10);
+    for id in ["end-a", &long, &long] {
+        writer.write(&with_id("", Some(id)));
+    }
+    let many = 2 * history::MOST_IDS;
+    let lines = (0..many).map(|n| encode(&with_id("", Some(&n.to_string()))).unwrap());
+    append(&file, &lines.collect::<Vec<_>>().concat());
+    writer.write(&with_id("", Some("end-a")));
+    let mut read = 0;
+    history.read(true, &mut |_| read += 1).unwrap();
+    assert_eq!(read, 3 + many + 1);
+}
+
 #[test]
 fn writes_while_another_rotates() {
     let (_dir, file) = home();

@@ -3,9 +3,11 @@
 //! Neither fails an operation. Without a file to write to, the log has one line, and the operation goes on.
 
 mod create;
+mod ends;
 
 pub use create::Create;
 pub(crate) use create::kind_of_wanted;
+pub(crate) use ends::Ends;
 
 use crate::counters::{
     Actor, Counter, Counts, DriverFailure, LeaseKind, Outcome, Part, ResourceKind, Times,
@@ -18,7 +20,7 @@ use crate::view::LeaseView;
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The observer of one process's operations.
 pub(crate) struct Observer {
@@ -64,7 +66,7 @@ impl Observer {
     /// Hears that a create is about to wait. It tells that once until the wait ends.
     pub(crate) fn waits(&self, create: &mut Create) {
         if !std::mem::replace(&mut create.waits, true) {
-            self.write(of_create(EventType::WaitBegun, create));
+            self.write(&of_create(EventType::WaitBegun, create));
         }
     }
 
@@ -75,7 +77,7 @@ impl Observer {
                 wait: EventSeconds::of(create.wait),
                 ..EventSeconds::default()
             };
-            self.write(Event {
+            self.write(&Event {
                 seconds: Some(seconds),
                 ..of_create(EventType::WaitEnded, create)
             });
@@ -98,7 +100,7 @@ impl Observer {
     pub(crate) fn created(&self, create: &Create, leases: &[Held], runtime: Option<Duration>) {
         let seconds = seconds(self.times_of(create, runtime));
         for held in leases {
-            self.write(Event {
+            self.write(&Event {
                 verdict: Some(create.made().word().to_owned()),
                 seconds: Some(seconds),
                 ..of_held(EventType::Ready, held)
@@ -114,7 +116,7 @@ impl Observer {
     /// Hears of a create that ended in another way. `error`: none where another program told it.
     pub(crate) fn ended(&self, create: &Create, outcome: Outcome, error: Option<&Error>) {
         self.count(Counter::Creates(create.kind, create.holder_kind(), outcome));
-        self.write(Event {
+        self.write(&Event {
             verdict: Some(outcome.word().to_owned()),
             seconds: Some(seconds(self.times_of(create, None))),
             error: error.map(Error::line),
@@ -131,46 +133,7 @@ impl Observer {
 
     /// Hears that a lease has its instance, and how: promised, made, reused, adopted or shared.
     pub(crate) fn placed(&self, held: &Held, how: EventType) {
-        self.write(of_held(how, held));
-    }
-
-    /// Hears that this process removed a lease, whose release began at this moment.
-    pub(crate) fn released(&self, lease: &Lease, instance: &Instance, begun: Instant) {
-        let event_type = match self.actor.get() {
-            Actor::Gc => EventType::Collected,
-            Actor::Eviction => EventType::Evicted,
-            _ => EventType::Released,
-        };
-        let kind = portion_kind(instance, lease.share().is_some());
-        self.ends(kind, of(event_type, Some(lease), instance), begun);
-    }
-
-    /// Hears that this process removed an instance without a lease. It counts if it made room.
-    pub(crate) fn removed(&self, instance: &Instance, begun: Instant) {
-        if self.actor.get() == Actor::Eviction {
-            let kind = portion_kind(instance, false);
-            self.ends(kind, of(EventType::Evicted, None, instance), begun);
-        }
-    }
-
-    fn ends(&self, kind: LeaseKind, event: Event, begun: Instant) {
-        let (by, time) = (self.actor.get(), begun.elapsed());
-        self.count(Counter::Releases(kind, by));
-        self.observe(Times::Release(kind), time);
-        self.write(Event {
-            actor: Some(by.word().to_owned()),
-            seconds: Some(seconds([Some(time), None, None, None])),
-            ..event
-        });
-    }
-
-    /// Hears that a lease of an earlier boot is removed.
-    pub(crate) fn lapsed(&self, held: &Held) {
-        self.write(Event {
-            actor: Some(Actor::Gc.word().to_owned()),
-            error: Some("its boot is over".to_owned()),
-            ..of_held(EventType::Collected, held)
-        });
+        self.write(&of_held(how, held));
     }
 
     /// Hears that one more try to destroy an instance, or to end a daemon, begins.
@@ -187,20 +150,15 @@ impl Observer {
         error: &Error,
     ) {
         self.count(Counter::Quarantines(kind));
-        self.write(Event {
+        self.write(&Event {
             error: Some(error.line()),
             ..of(EventType::Quarantined, lease, instance)
         });
     }
 
-    /// Hears that a quarantined instance is destroyed, or the quarantined daemon of a lease has ended.
-    pub(crate) fn recovered(&self, lease: Option<&Lease>, instance: &Instance) {
-        self.write(of(EventType::Recovered, lease, instance));
-    }
-
     /// Hears that a repair replaced a damaged ledger.
     pub(crate) fn repaired(&self, ledger: &Path, why: &Error) {
-        self.write(Event {
+        self.write(&Event {
             record: Some(printable(&ledger.to_string_lossy())),
             error: Some(why.line()),
             ..Event::now(EventType::RecordDamaged)
@@ -209,7 +167,7 @@ impl Observer {
 
     /// Hears that all changes of a layout are made.
     pub(crate) fn applied(&self, layout: &str) {
-        self.write(Event {
+        self.write(&Event {
             lease: Some(LeaseView {
                 layout: Some(layout.to_owned()),
                 ..LeaseView::default()
@@ -224,9 +182,9 @@ impl Observer {
         self.counts().last_collection = now.map_or(0, |now| now.as_secs());
     }
 
-    fn write(&self, event: Event) {
+    pub(crate) fn write(&self, event: &Event) {
         if let Some(events) = &self.events {
-            events.write(&event);
+            events.write(event);
         }
     }
 
@@ -302,14 +260,5 @@ fn seconds(times: [Option<Duration>; 4]) -> EventSeconds {
         wait,
         driver,
         runtime,
-    }
-}
-
-fn portion_kind(instance: &Instance, has_share: bool) -> LeaseKind {
-    match (instance.slice(), has_share) {
-        (Some(_), true) => LeaseKind::Seat,
-        (Some(_), false) => LeaseKind::Slice,
-        (None, true) => LeaseKind::Share,
-        (None, false) => LeaseKind::Gpu,
     }
 }

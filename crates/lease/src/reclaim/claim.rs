@@ -92,10 +92,10 @@ impl Leases<'_> {
                     .container()
                     .is_some_and(|c| c.key.id == container)
         };
-        let its: Vec<&Held> = listing.held().filter(is_its).collect();
-        ledger.change(|state| {
-            for held in &its {
+        self.end(&ledger, |state, ends| {
+            for held in listing.held().filter(is_its) {
                 state.remove_lease(&held.lease.id);
+                ends.lease(&held.lease, &held.instance, begun);
                 let goes =
                     !held.instance.outlives_leases() && !state.has_others(&held.instance.id, None);
                 if goes {
@@ -105,12 +105,7 @@ impl Leases<'_> {
                 }
             }
             Ok(())
-        })?;
-        drop(ledger);
-        for held in its {
-            self.observer.released(&held.lease, &held.instance, begun);
-        }
-        Ok(())
+        })
     }
 }
 

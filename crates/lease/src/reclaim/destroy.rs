@@ -9,8 +9,9 @@ use crate::gpu::{DriverError, Mig, Queries, Session, nodes};
 use crate::idle;
 use crate::leases::Leases;
 use crate::model::ListedInstance;
+use crate::observer::Ends;
 use crate::process::{self, Holders};
-use crate::store::{Attempt, Instance, InstanceState, Lease, Resource, Slice};
+use crate::store::{Attempt, Instance, InstanceState, Lease, Resource, Slice, State};
 use std::time::{Duration, Instant};
 
 /// The longest time between two tries to destroy an instance that is in use.
@@ -27,14 +28,14 @@ pub(crate) struct Target<'a> {
 }
 
 impl Target<'_> {
-    /// Tells that the lease is gone, whose release began as the target says.
-    pub(super) fn released(&self, context: &Leases<'_>) {
-        let Some(lease) = self.lease else {
+    /// Removes the lease.
+    pub(super) fn remove_lease(&self, state: &mut State, ends: &mut Ends<'_>) {
+        let Some(lease) = self.lease.filter(|lease| state.remove_lease(&lease.id)) else {
             return;
         };
-        context.observer.released(lease, self.instance, self.begun);
+        ends.lease(lease, self.instance, self.begun);
         if lease.attempt().is_some() {
-            context.observer.recovered(Some(lease), self.instance);
+            ends.recovered(Some(lease), self.instance);
         }
     }
 
@@ -309,20 +310,17 @@ fn compute_instance(slice: &Slice, instance: &ListedInstance) -> Option<u32> {
 /// ledger's lock decides which lease is the last.
 fn end_record(context: &Leases<'_>, target: Target<'_>) -> Result<Ended> {
     let (id, its) = (&target.instance.id, target.lease.map(|lease| &lease.id));
-    let (released, ended) = context.store.lock("release")?.change(|state| {
+    context.end(&context.store.lock("release")?, |state, ends| {
         let is_on_record = its.is_none_or(|its| state.lease(its).is_some());
         let has_others = state.has_others(id, its);
-        let released = has_others && its.is_some_and(|its| state.remove_lease(its));
-        let ended = match is_on_record && !has_others {
+        if has_others {
+            target.remove_lease(state, ends);
+        }
+        Ok(match is_on_record && !has_others {
             true => Ended::Gone,
             false => Ended::Elsewhere,
-        };
-        Ok((released, ended))
-    })?;
-    if released {
-        target.released(context);
-    }
-    Ok(ended)
+        })
+    })
 }
 
 /// Returns the processes that have the instance's capabilities open.

@@ -35,19 +35,14 @@ pub(crate) fn end_earlier_boot(context: &Leases<'_>, dry_run: bool) -> Result<Ve
             finding(held, holder::after_release(context, &held.lease))
         });
         let ended: Vec<Finding> = ended.collect();
-        let removed: Vec<Held> =
-            { context.store.lock("the end of an earlier boot")? }.change(|state| {
-                Ok(state
-                    .earlier
-                    .extract_if(.., |l| leases.contains(l))
-                    .collect())
-            })?;
-        if !removed.is_empty() {
-            tracing::info!("{} leases of an earlier boot are removed", removed.len());
+        let ledger = context.store.lock("the end of an earlier boot")?;
+        let removed = context.end(&ledger, |state, ends| {
+            let of_boot = state.earlier.extract_if(.., |l| leases.contains(l));
+            Ok(of_boot.inspect(|held| ends.lapsed(held)).count())
+        })?;
+        if removed > 0 {
+            tracing::info!("{removed} leases of an earlier boot are removed");
         }
-        removed
-            .iter()
-            .for_each(|held| context.observer.lapsed(held));
         return Ok(ended);
     }
     Ok(Vec::new())

@@ -118,19 +118,16 @@ pub(super) fn keep_idle(context: &Leases<'_>, held: &Held, begun: Instant) -> Re
     }
     let since = Timestamp::millis(SystemTime::now());
     let (id, lease) = (&held.instance.id, &held.lease.id);
-    let (has_others, released) = ledger.change(|state| {
+    let has_others = context.end(&ledger, |state, ends| {
         let has_others = state.has_others(id, Some(lease));
         if !has_others {
             state.update_instance(id, |i| i.state = InstanceState::Idle { since })?;
         }
-        Ok((has_others, state.remove_lease(lease)))
+        if state.remove_lease(lease) {
+            ends.lease(&held.lease, &held.instance, begun);
+        }
+        Ok(has_others)
     })?;
-    drop(ledger);
-    if released {
-        context
-            .observer
-            .released(&held.lease, &held.instance, begun);
-    }
     if has_others {
         return Ok(true);
     }

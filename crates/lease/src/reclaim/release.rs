@@ -166,13 +166,13 @@ fn end_records(context: &Leases<'_>, leases: &[Dead]) -> Result<Vec<Outcome>> {
         .iter()
         .map(|held| held.as_ref().map(restored))
         .collect();
-    let entries: Vec<Entry> = marked.into_iter().flatten().map(Entry::Held).collect();
-    let removed = context.store.lock("gc")?.remove_all(&entries)?;
-    for Held { lease, instance } in leases.iter().map(|dead| &dead.held) {
-        if removed.contains(lease.id.as_str()) {
-            context.observer.released(lease, instance, begun);
-        }
-    }
+    let marked: Vec<Held> = marked.into_iter().flatten().collect();
+    context.end(&context.store.lock("gc")?, |state, ends| {
+        let gone = state.remove_all(&marked);
+        let gone = leases.iter().filter(|l| gone.contains(&l.held.lease.id));
+        gone.for_each(|l| ends.lease(&l.held.lease, &l.held.instance, begun));
+        Ok(())
+    })?;
     let outcome = |(dead, restored): (&Dead, _)| match restored {
         None => Outcome::Kept("its record changes".to_owned()),
         Some(Ok(())) => Outcome::Released(dead.why.clone()),
@@ -243,23 +243,20 @@ fn end(context: &Leases<'_>, target: Target<'_>, patience: Patience) -> Result<(
         Ok(Ended::Elsewhere) => Ok(()),
         Ok(Ended::Gone) => {
             let id = &target.instance.id;
-            let (released, removed) = context.store.lock("release")?.change(|state| {
-                let released = target.lease.is_some_and(|l| state.remove_lease(&l.id));
+            context.end(&context.store.lock("release")?, |state, ends| {
+                target.remove_lease(state, ends);
                 // A share may have come meanwhile if the mark could not be written.
                 let is_of_layout = state.instance(id).is_some_and(Instance::is_of_layout);
                 let stays = is_of_layout || state.has_others(id, None);
-                Ok((released, !stays && state.remove_instance(id)))
-            })?;
-            if released {
-                target.released(context);
-            }
-            if removed && target.instance.attempt().is_some() {
-                context.observer.recovered(None, target.instance);
-            }
-            if removed && target.lease.is_none() {
-                context.observer.removed(target.instance, target.begun);
-            }
-            Ok(())
+                let removed = !stays && state.remove_instance(id);
+                if removed && target.instance.attempt().is_some() {
+                    ends.recovered(None, target.instance);
+                }
+                if removed && target.lease.is_none() {
+                    ends.instance(target.instance, target.begun);
+                }
+                Ok(())
+            })
         }
         Err(e) => Err(quarantine(context, target, e)),
     }

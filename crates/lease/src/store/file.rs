@@ -335,8 +335,14 @@ impl LedgerFile {
         }
     }
 
-    /// Replaces the ledger. After an error it is as before.
-    pub(super) fn write(&self, lock: &Lock, before: &Content, state: State) -> Result<()> {
+    /// Replaces the ledger. After an error it is as before. `tell` runs as the last step before that: the disk has room for it.
+    pub(super) fn write(
+        &self,
+        lock: &Lock,
+        before: &Content,
+        state: State,
+        tell: impl FnOnce(),
+    ) -> Result<()> {
         let dir = self.dir.as_path();
         let file = dir.join(FILE);
         let what = || format!("write the ledger {}", file.display());
@@ -359,6 +365,7 @@ impl LedgerFile {
             if let Err(e) = keep(dir) {
                 tracing::warn!("cannot keep the ledger's generation before: {e}");
             }
+            tell();
         });
         files::put(&draft, &file, kept).context(what)?;
         // From here on all processes see the new ledger, so an error does not undo the change. A power cut ends the boot, and

@@ -3,7 +3,7 @@
 use super::Store;
 use super::file::{self, Look, State};
 use super::instance::Instance;
-use super::lease::{Entry, Held, Lease};
+use super::lease::{Held, Lease};
 use super::lock::Lock;
 use crate::counters::Counts;
 use crate::error::{Context, Error, Result};
@@ -71,6 +71,16 @@ impl Ledger<'_> {
     /// # Errors
     /// Those of `change`; the ledger cannot be read or written, or is damaged.
     pub(crate) fn change<T>(&self, change: impl FnOnce(&mut State) -> Result<T>) -> Result<T> {
+        self.change_telling(change, |_| ())
+    }
+
+    /// The same. If anything changes, `tell` hears of it as the last step before: of a change that fails it does not hear, and
+    /// after a kill in between the next process makes and tells the change again.
+    pub(crate) fn change_telling<T>(
+        &self,
+        change: impl FnOnce(&mut State) -> Result<T>,
+        tell: impl FnOnce(&T),
+    ) -> Result<T> {
         let file = &self.store.file;
         let before = file.content()?;
         let mut state = before.state.clone();
@@ -78,7 +88,7 @@ impl Ledger<'_> {
         if state != before.state || file.is_of_earlier_boot(&before) {
             state.counters.add(&self.store.counts());
             state.check().context(|| "change the ledger")?;
-            file.write(&self.lock, &before, state)?;
+            file.write(&self.lock, &before, state, || tell(&changed))?;
             *self.store.counts() = Counts::default();
         }
         Ok(changed)
@@ -128,29 +138,6 @@ impl Ledger<'_> {
         })
     }
 
-    /// Removes leases, and the instances on which no other lease is. Returns the ids of what was there.
-    pub(crate) fn remove_all(&self, entries: &[Entry]) -> Result<HashSet<String>> {
-        let leases: HashSet<&LeaseId> = { entries.iter() }
-            .filter_map(|entry| Some(&entry.lease()?.id))
-            .collect();
-        let instances: HashSet<&InstanceId> = entries.iter().map(|e| &e.instance().id).collect();
-        self.change(|state| {
-            let mut removed = HashSet::new();
-            state.leases.retain(|lease| {
-                let goes = leases.contains(&lease.id);
-                goes.then(|| removed.insert(lease.id.to_string()));
-                !goes
-            });
-            let stay: HashSet<&InstanceId> = state.leases.iter().map(|l| &l.instance).collect();
-            state.instances.retain(|instance| {
-                let goes = instances.contains(&instance.id) && !stay.contains(&instance.id);
-                goes.then(|| removed.insert(instance.id.to_string()));
-                !goes
-            });
-            Ok(removed)
-        })
-    }
-
     /// Replaces a damaged ledger by its latest whole generation, as `complete` completes it. `complete` also gets what is
     /// wrong with the ledger. Returns none if nothing is.
     ///
@@ -174,5 +161,19 @@ impl Ledger<'_> {
         state.check().context(|| "repair the ledger")?;
         file.replace(&self.lock, before.as_deref(), state)?;
         Ok(Some(done))
+    }
+}
+
+impl State {
+    /// Removes leases, and the instances on which no other lease is. Returns the leases that were there.
+    pub(crate) fn remove_all(&mut self, held: &[Held]) -> HashSet<LeaseId> {
+        let ids: HashSet<&LeaseId> = held.iter().map(|held| &held.lease.id).collect();
+        let gone = self.leases.extract_if(.., |lease| ids.contains(&lease.id));
+        let gone = gone.map(|lease| lease.id).collect();
+        let instances: HashSet<&InstanceId> = held.iter().map(|held| &held.instance.id).collect();
+        let stay: HashSet<&InstanceId> = self.leases.iter().map(|l| &l.instance).collect();
+        self.instances
+            .retain(|i| !instances.contains(&i.id) || stay.contains(&i.id));
+        gone
     }
 }

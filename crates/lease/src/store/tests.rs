@@ -106,6 +106,12 @@ fn leases_of_earlier_boot_stay_for_their_bundles() {
     assert_eq!(at("first").list().unwrap().entries, []);
 }
 
+fn remove(ledger: &Ledger<'_>, held: Held) {
+    ledger
+        .change(|state| Ok(state.remove_all(&[held])))
+        .unwrap();
+}
+
 #[test]
 fn finds_lease_until_it_is_removed() {
     let (_dir, store) = store();
@@ -126,8 +132,8 @@ fn finds_lease_until_it_is_removed() {
     assert_eq!(store.get(&one.lease.id).unwrap(), Some(now.clone()));
     let listing = store.list().unwrap();
     assert_eq!(listing.entries, [Entry::Held(now.clone())]);
-    ledger.remove_all(&[Entry::Held(now.clone())]).unwrap();
-    ledger.remove_all(&[Entry::Held(now.clone())]).unwrap();
+    remove(&ledger, now.clone());
+    remove(&ledger, now.clone());
     assert_eq!(ledger.update_lease(&one.lease, |_| ()).unwrap(), None);
     assert_eq!(ledger.update_instance(&one.instance, |_| ()).unwrap(), None);
     assert!(!store.has(&one.lease.container().unwrap().key));
@@ -375,7 +381,7 @@ fn reader_sees_both_halves_of_pair() {
             for _ in 0..300 {
                 let ledger = store.lock("test").unwrap();
                 ledger.put_new(&one).unwrap();
-                ledger.remove_all(&[Entry::Held(one.clone())]).unwrap();
+                remove(&ledger, one.clone());
             }
         });
         let store = open();

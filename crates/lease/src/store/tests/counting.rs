@@ -1,4 +1,4 @@
-//! Counts in the ledger.
+//! What belongs to a change beside the records: counts, and the events of ends.
 
 use super::*;
 use crate::counters::{Actor, Counter, LeaseKind};
@@ -125,4 +125,32 @@ fn boot_begins_anew() {
     assert_eq!(counted(dir), (2, 2));
     drop(next(2));
     assert_eq!(counted(dir), (1, 3));
+}
+
+/// Failure: the disk is full when a lease ends
+#[test]
+fn tells_each_change_right_before_it() {
+    let (_dir, store) = store();
+    let dir = store.dir();
+    store.lock("t").unwrap().put_new(&held("one")).unwrap();
+    let told = Mutex::new(Vec::new());
+    let remove = |id: &str| {
+        let is_there = || {
+            let now = Store::open(dir, Duration::from_millis(50)).unwrap();
+            now.get(&"one".into()).unwrap().is_some()
+        };
+        store.lock("t").unwrap().change_telling(
+            |state| Ok(state.remove_lease(&id.into())),
+            |removed| told.lock().unwrap().push((*removed, is_there())),
+        )
+    };
+    // Nothing changes, then there is no room for it.
+    remove("other").unwrap();
+    fs::create_dir(dir.join(".ledger.json")).unwrap();
+    remove("one").unwrap_err();
+    fs::remove_dir(dir.join(".ledger.json")).unwrap();
+    assert_eq!(*told.lock().unwrap(), []);
+    remove("one").unwrap();
+    assert_eq!(*told.lock().unwrap(), [(true, true)]);
+    assert_eq!(store.get(&"one".into()).unwrap(), None);
 }

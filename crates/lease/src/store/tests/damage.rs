@@ -240,7 +240,7 @@ fn counts_changes_that_make_room() {
     counts.push(freed(&store));
     ledger.put_new(&held("three")).unwrap();
     counts.push(freed(&store));
-    ledger.remove_all(&[Entry::Held(held("two"))]).unwrap();
+    remove(&ledger, held("two"));
     counts.push(freed(&store));
     assert_eq!(counts, [0, 0, 1, 1, 2].map(Some));
 }
