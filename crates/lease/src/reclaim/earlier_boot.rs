@@ -5,7 +5,9 @@ use super::finding::{Finding, Outcome};
 use super::{daemon, holder};
 use crate::error::Result;
 use crate::leases::Leases;
+use crate::model::LeaseId;
 use crate::store::{Entry, Held};
+use std::collections::HashSet;
 
 /// Restores the `config.json` of each lease of an earlier boot, and removes all at once. `dry_run` only tells.
 ///
@@ -36,8 +38,11 @@ pub(crate) fn end_earlier_boot(context: &Leases<'_>, dry_run: bool) -> Result<Ve
         });
         let ended: Vec<Finding> = ended.collect();
         let ledger = context.store.lock("the end of an earlier boot")?;
+        let ids: HashSet<&LeaseId> = leases.iter().map(|held| &held.lease.id).collect();
         let removed = context.end(&ledger, |state, ends| {
-            let of_boot = state.earlier.extract_if(.., |l| leases.contains(l));
+            let of_boot = state
+                .earlier
+                .extract_if(.., |held| ids.contains(&held.lease.id));
             Ok(of_boot.inspect(|held| ends.lapsed(held)).count())
         })?;
         if removed > 0 {
