@@ -4,7 +4,7 @@ use super::output::{self, Output};
 use nix::sys::signal::{SigSet, Signal};
 use runmig_lease::config::Config;
 use runmig_lease::error::{Context, Result};
-use runmig_lease::store::{Changes, RECORDS_AND_QUEUE};
+use runmig_lease::store::Changes;
 use std::os::fd::AsFd;
 
 /// Prints now and at each change of the ledger, until a signal comes or nobody reads any more.
@@ -17,7 +17,7 @@ pub fn at_each_change(
     mut print: impl FnMut() -> Result<i32>,
 ) -> Result<i32> {
     end_at_signals()?;
-    let mut changes = Changes::of(&config.state_dir, RECORDS_AND_QUEUE)?;
+    let mut changes = Changes::of(&config.state_dir)?;
     let stdout = std::io::stdout();
     loop {
         let status = print()?;

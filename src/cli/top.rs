@@ -17,7 +17,7 @@ use ratatui::text::Text;
 use runmig_lease::Inventory;
 use runmig_lease::config::Config;
 use runmig_lease::error::{Context, Error, Result, printable};
-use runmig_lease::store::{Changes, RECORDS_AND_QUEUE};
+use runmig_lease::store::Changes;
 use std::io::{self, IsTerminal, stdin, stdout};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -97,7 +97,7 @@ fn show(config: &Config, options: &Options, terminal: &mut DefaultTerminal) -> i
     let (mut view, mut shown) = (options.view.clone(), Page::default());
     let delay = options.delay.max(TICK);
     // Without the kernel's reports time alone draws again.
-    let mut changes = Changes::of(&config.state_dir, RECORDS_AND_QUEUE).ok();
+    let mut changes = Changes::of(&config.state_dir).ok();
     let (answer, looked) = mpsc::channel();
     let mut facts = of_ledger(config, None);
     let (mut has_changed, mut is_looking, mut is_new) = (true, false, true);

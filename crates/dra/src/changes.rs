@@ -2,7 +2,7 @@
 
 use runmig_lease::config::Config;
 use runmig_lease::error::{Context, Error, Result};
-use runmig_lease::store::{self, RECORDS};
+use runmig_lease::store;
 use std::time::Duration;
 use tokio::sync::mpsc;
 
@@ -22,7 +22,7 @@ impl Changes {
     /// # Errors
     /// No inotify instance is left.
     pub(crate) fn of(config: &Config) -> Result<Changes> {
-        let watch = store::Changes::of(&config.state_dir, RECORDS)?;
+        let watch = store::Changes::of(&config.state_dir)?;
         let (told, changes) = mpsc::channel(1);
         let read = move || tell(watch, &told);
         let thread = std::thread::Builder::new().name("changes".to_owned());

@@ -108,7 +108,7 @@ fn leases_for(
         levels: LazyLevels::new(),
     };
     let place = (&context.store, operation.id());
-    let mut turn = Turn::new(place, context.config, request, &holder.bundle);
+    let mut turn = Turn::new(place, context.config, request, &holder);
     loop {
         let (denial, woke_others) = match attempts(context, &requester, &mut turn, create)? {
             Ended::Ready(leases, end) => {

@@ -24,7 +24,7 @@ use crate::policy::Kind;
 use crate::queue::{self, LastLook, Turn, Wants};
 use crate::refusal::NoRoom;
 use crate::request::{Seat, ShareSize, Wanted};
-use crate::store::{Held, Instance, Lock, Resource, Waiter};
+use crate::store::{Held, Instance, Lock, Resource};
 use std::cell::RefCell;
 
 /// The outcome of one look for room. A lease in it is on record.
@@ -149,7 +149,7 @@ fn choose(
                 let could_use = usable_plan::could_use(policy, snapshot, &admitted);
                 let wants = Wants::Slices { admitted, ours };
                 let look = LastLook::new(inventory.snapshot, wants);
-                join((requester, turn), plan, (could_use, look))?;
+                turn.join(plan, could_use, look)?;
             }
             Ok(Choice::of(Outcome::Denied(denial.of_any_kind())))
         }
@@ -207,7 +207,7 @@ fn choose_gpus(
                 let wants = (count, placement::awaited(&candidates));
                 let has_foreign = shortage.has_foreign();
                 let look = (inventory.snapshot.clone(), has_foreign);
-                await_gpus((requester, turn), plan, wants, look)?;
+                await_gpus(turn, plan, wants, look)?;
             }
             Ok(Choice::of(Outcome::Denied(denial.of_any_kind())))
         }
@@ -216,7 +216,7 @@ fn choose_gpus(
 
 /// Joins the queue for so many of these GPUs. A look with processes of others is repeated soon.
 fn await_gpus(
-    (requester, turn): (&Requester<'_>, &mut Turn<'_>),
+    turn: &mut Turn<'_>,
     plan: &Lock,
     (count, of): (u32, Vec<GpuUuid>),
     (snapshot, has_foreign): (Snapshot, bool),
@@ -224,7 +224,7 @@ fn await_gpus(
     let could_use = of.iter().map(|gpu| (gpu.clone(), Vec::new())).collect();
     let look = LastLook::new(snapshot, Wants::Gpus { count, of });
     let look = if has_foreign { look.soon() } else { look };
-    join((requester, turn), plan, (could_use, look))
+    turn.join(plan, could_use, look)
 }
 
 /// Chooses the GPU of a share.
@@ -278,7 +278,7 @@ fn choose_share(
             {
                 let wants = (1, shortage.awaited.clone());
                 let look = (inventory.snapshot.clone(), shortage.has_foreign());
-                await_gpus((requester, turn), plan, wants, look)?;
+                await_gpus(turn, plan, wants, look)?;
             }
             Ok(Choice::of(Outcome::Denied(denial.of_any_kind())))
         }
@@ -344,27 +344,11 @@ fn choose_seat(
             if let Some(could_use) = could_use {
                 let wants = Wants::Slices { admitted, ours };
                 let look = LastLook::new(inventory.snapshot, wants);
-                join((requester, turn), plan, (could_use, look))?;
+                turn.join(plan, could_use, look)?;
             }
             Ok(Choice::of(Outcome::Denied(denial.of_any_kind())))
         }
     }
-}
-
-/// Joins the queue, with profile ids by GPU.
-fn join(
-    (requester, turn): (&Requester<'_>, &mut Turn<'_>),
-    plan: &Lock,
-    (could_use, look): (Vec<(GpuUuid, Vec<u32>)>, LastLook),
-) -> Result<()> {
-    let asks = Waiter {
-        container: requester.holder.key.id.clone(),
-        name: requester.holder.full_name(),
-        request: requester.request.wanted.written(),
-        could_use,
-        ..Waiter::default()
-    };
-    turn.join(plan, asks, look)
 }
 
 /// Puts every part of a plan on record. `record` returns none if a part cannot be had any more.

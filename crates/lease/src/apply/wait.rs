@@ -3,7 +3,7 @@
 use super::HeldGpus;
 use crate::error::Result;
 use crate::leases::{Leases, now};
-use crate::store::{Changes, Operation, RECORDS, Ticket, Waiter};
+use crate::store::{Changes, Operation, Ticket, Waiter};
 use std::time::{Duration, Instant};
 
 /// The time between two looks. The kernel does not tell of a process that lets an instance go.
@@ -26,7 +26,7 @@ impl<'a> Wait<'a> {
         Ok(Wait {
             context,
             end: Instant::now() + time,
-            changes: Changes::of(context.store.dir(), RECORDS)?,
+            changes: Changes::of(context.store.dir())?,
             ticket: None,
             operation: context.store.begin()?,
             waiter: Waiter {

@@ -13,13 +13,13 @@ use crate::bundles::Bundles;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::leases::now;
-use crate::model::{GpuUuid, OperationId, Snapshot, Timestamp};
+use crate::model::{GpuUuid, OperationId, Snapshot};
 use crate::placement::{self, Constraints, Reservation, Slot};
 use crate::refusal::{NoRoom, Waited};
 use crate::request::Request;
-use crate::store::{Lock, Store, Ticket, Waiter, Waiting};
+use crate::store::{Container, Lock, Store, Ticket, Waiter, Waiting};
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use watch::{Watch, Woken};
 
@@ -64,8 +64,8 @@ pub(crate) struct Turn<'a> {
     adopts: bool,
     watch: Option<Watch>,
     ticket: Option<Ticket<'a>>,
-    /// The time of its arrival in the queue.
-    since: Option<Timestamp>,
+    /// What its ticket says.
+    waiter: Waiter,
     look: Option<LastLook>,
     /// The number of vain tries in a row.
     in_vain: u32,
@@ -117,7 +117,7 @@ impl<'a> Turn<'a> {
         (store, operation): (&'a Store, &OperationId),
         config: &Config,
         request: &Request,
-        bundle: &Path,
+        holder: &Container,
     ) -> Turn<'a> {
         let wanted = request.wait.unwrap_or(config.wait);
         let deadline = request.deadline.filter(|d| wanted > d.longest_wait);
@@ -132,7 +132,7 @@ impl<'a> Turn<'a> {
         Turn {
             store,
             operation: operation.clone(),
-            bundle: bundle.to_owned(),
+            bundle: holder.bundle.clone(),
             begun: Instant::now(),
             wait,
             cut_by: deadline.map(|d| d.engine),
@@ -140,7 +140,14 @@ impl<'a> Turn<'a> {
             adopts: config.adopt,
             watch: None,
             ticket: None,
-            since: None,
+            waiter: Waiter {
+                container: holder.key.id.clone(),
+                name: holder.full_name(),
+                request: request.wanted.written(),
+                since: now(),
+                pid: std::process::id(),
+                could_use: Vec::new(),
+            },
             look: None,
             in_vain: 0,
         }
@@ -183,28 +190,27 @@ impl<'a> Turn<'a> {
         self.ticket.as_ref().map_or(u64::MAX, |t| t.number)
     }
 
-    /// Joins the queue or renews the ticket, if there is time to wait. `asks` is the waiter with its request.
-    pub(crate) fn join(&mut self, plan: &Lock, asks: Waiter, look: LastLook) -> Result<()> {
+    /// Joins the queue or renews the ticket, if there is time to wait. `could_use`: see [`Waiter`].
+    pub(crate) fn join(
+        &mut self,
+        plan: &Lock,
+        could_use: Vec<(GpuUuid, Vec<u32>)>,
+        look: LastLook,
+    ) -> Result<()> {
         if self.is_over() {
             return Ok(());
         }
-        let waiter = Waiter {
-            since: self.since.get_or_insert_with(now).clone(),
-            pid: std::process::id(),
-            ..asks
-        };
+        self.waiter.could_use = could_use;
+        let waiter = &self.waiter;
         match &mut self.ticket {
-            Some(ticket) => ticket.renew(&waiter)?,
+            Some(ticket) => ticket.renew(waiter)?,
             None => {
-                self.ticket = Some(self.store.enqueue(plan, &self.operation, &waiter)?);
-                tracing::info!(
-                    container = waiter.container,
-                    "waits for {}, as number {}",
-                    waiter.request,
-                    self.number()
-                );
+                self.ticket = Some(self.store.enqueue(plan, &self.operation, waiter)?);
+                let (container, request, number) =
+                    (&waiter.container, &waiter.request, self.number());
+                tracing::info!(container, "waits for {request}, as number {number}");
                 if self.is_deaf {
-                    self.tell(&waiter.request);
+                    self.tell();
                 }
             }
         }
@@ -213,18 +219,19 @@ impl<'a> Turn<'a> {
     }
 
     /// Tells a user whose signals the engine holds back how to end the wait.
-    fn tell(&self, request: &str) {
+    fn tell(&self) {
         let line = format!(
-            "runmig: waits up to {} for {request}; hint: to end the wait, run kill {}\n",
+            "runmig: waits up to {} for {}; hint: to end the wait, run kill {}\n",
             humantime::format_duration(self.wait),
-            std::process::id()
+            self.waiter.request,
+            self.waiter.pid
         );
         let _ = crate::effect::write_all(&mut std::io::stderr(), line.as_bytes());
     }
 
     /// Lets later requests pass, because this one has its place. It keeps its number until it is done.
     pub(crate) fn step_aside(&mut self) {
-        if let Some(Err(e)) = self.ticket.as_mut().map(Ticket::step_aside) {
+        if let Some(Err(e)) = self.ticket.as_ref().map(Ticket::step_aside) {
             tracing::warn!("{}", e.line());
         }
     }
@@ -430,7 +437,7 @@ mod tests {
             adopts: false,
             watch: Some(Watch::on(&store, dir.path())),
             ticket: Some(third),
-            since: None,
+            waiter: waiter.clone(),
             look: None,
             in_vain: 0,
         };

@@ -3,7 +3,7 @@
 
 use crate::bundles::Bundles;
 use crate::error::{Context, Error, Result};
-use crate::store::{self, Departures, Store, Waiting};
+use crate::store::{self, Header, Store, Waiting};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent, WatchDescriptor};
@@ -36,8 +36,8 @@ pub(super) struct Watch {
     bundle: PathBuf,
     /// The kernel's events. None if the waiter is too far behind, or if the kernel has no watch left.
     events: Option<Events>,
-    /// The last known counts of the ledger's header.
-    departures: Option<Departures>,
+    /// The last known header of the ledger, with the counts of changes that help.
+    header: Option<Header>,
     /// The earlier requests, as this waiter saw them last.
     pub earlier: Vec<Waiting>,
 }
@@ -45,7 +45,6 @@ pub(super) struct Watch {
 /// The kernel's source of events.
 struct Events {
     inotify: Inotify,
-    of_operations: WatchDescriptor,
     /// The watch of the bundle. None if only a look at the bundle finds its end.
     of_bundle: Option<WatchDescriptor>,
 }
@@ -56,7 +55,7 @@ impl Watch {
         Watch {
             bundle: bundle.to_owned(),
             events: Events::of(store, queue, bundle),
-            departures: None,
+            header: None,
             earlier: Vec::new(),
         }
     }
@@ -66,7 +65,7 @@ impl Watch {
         if let Some(Events { inotify, .. }) = &self.events {
             while inotify.read_events().is_ok_and(|events| !events.is_empty()) {}
         }
-        self.departures = store.departures();
+        self.header = store.header();
     }
 
     /// Waits for an event. It fails if the bundle is gone.
@@ -129,14 +128,14 @@ impl Watch {
 
     /// Returns what the ledger's header says. The whole ledger is read only if a ticket left.
     fn woken(&mut self, store: &Store, number: u64) -> Woken {
-        let now = store.departures();
-        let before = std::mem::replace(&mut self.departures, now);
-        if now.map(|c| c.left) != before.map(|c| c.left) && self.has_lost(store, number) {
-            return Woken::ByQueue;
-        }
-        match now.map(|c| c.freed) == before.map(|c| c.freed) {
-            true => Woken::No,
-            false => Woken::ByLease,
+        let now = store.header();
+        let before = std::mem::replace(&mut self.header, now.clone());
+        let differs =
+            |count: fn(&Header) -> u64| now.as_ref().map(count) != before.as_ref().map(count);
+        match differs(|header| header.left) && self.has_lost(store, number) {
+            true => Woken::ByQueue,
+            false if differs(|header| header.freed) => Woken::ByLease,
+            false => Woken::No,
         }
     }
 
@@ -162,17 +161,15 @@ impl Events {
         inotify
             .add_watch(store.dir(), AddWatchFlags::IN_MOVED_TO)
             .ok()?;
-        let of_operations = inotify.add_watch(&store.operations(), store::killed());
+        inotify
+            .add_watch(&store.operations(), store::killed())
+            .ok()?;
         let goes = AddWatchFlags::IN_DELETE
             | AddWatchFlags::IN_MOVED_FROM
             | AddWatchFlags::IN_DELETE_SELF
             | AddWatchFlags::IN_MOVE_SELF;
         let of_bundle = inotify.add_watch(bundle, goes).ok();
-        Some(Events {
-            of_operations: of_operations.ok()?,
-            inotify,
-            of_bundle,
-        })
+        Some(Events { inotify, of_bundle })
     }
 
     /// Returns the meaning of an event for this waiter. It ignores killed creates that are not before it, and events of
@@ -181,15 +178,11 @@ impl Events {
         if self.of_bundle == Some(event.wd) {
             return Woken::No;
         }
-        let Some(name) = event.name.as_deref().and_then(OsStr::to_str) else {
-            // The kernel's queue of events overflowed.
-            return Woken::ByQueue;
-        };
-        let is_earlier = || earlier.iter().any(|t| t.operation.as_str() == name);
-        match self.of_operations == event.wd {
-            true if is_earlier() => Woken::ByQueue,
-            false if name == store::LEDGER => Woken::ByLease,
-            _ => Woken::No,
+        match event.name.as_deref().and_then(OsStr::to_str) {
+            Some(store::LEDGER) => Woken::ByLease,
+            Some(name) if earlier.iter().all(|t| t.operation.as_str() != name) => Woken::No,
+            // Also where the kernel's queue of events overflowed.
+            Some(_) | None => Woken::ByQueue,
         }
     }
 }

@@ -11,42 +11,31 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// What a watch on the leases looks at in the state directory.
-pub const RECORDS: &[&str] = &[file::FILE];
-/// The same with the operations that are killed, by which tickets end.
-pub const RECORDS_AND_QUEUE: &[&str] = &[file::FILE, operation::FOLDER];
 /// The time without a change that ends a burst of changes.
 const QUIET: Duration = Duration::from_millis(50);
 /// The longest burst.
 const BURST: Duration = Duration::from_millis(500);
+/// A wait without another limit is repeated.
+const LONG: Duration = Duration::from_secs(24 * 3600);
 
 /// A watch on the ledger, also on one that does not exist yet.
 pub struct Changes {
     inotify: Inotify,
     state_dir: PathBuf,
-    names: &'static [&'static str],
-    watched: Vec<(WatchDescriptor, Watched)>,
-}
-
-/// The events of a folder that count.
-enum Watched {
-    /// All events.
-    Operations,
-    /// The coming and going of these names, and the end of the folder.
-    Names(Vec<OsString>),
+    /// The watched folders, with the names whose coming and going count besides the folder's end. Without one all count.
+    watched: Vec<(WatchDescriptor, Option<OsString>)>,
 }
 
 impl Changes {
-    /// Watches these files and folders of a ledger. The caller reads it next, so that no change lies between.
+    /// Watches a ledger, and the operations that are killed, by which tickets end. The caller reads it next, so that no change lies between.
     ///
     /// # Errors
     /// The kernel has no watch left.
-    pub fn of(state_dir: &Path, names: &'static [&'static str]) -> Result<Changes> {
+    pub fn of(state_dir: &Path) -> Result<Changes> {
         let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK);
         let mut changes = Changes {
             inotify: inotify.map_err(|e| failed(state_dir, e))?,
             state_dir: state_dir.to_owned(),
-            names,
             watched: Vec::new(),
         };
         changes.watch()?;
@@ -65,26 +54,27 @@ impl Changes {
         while let [folder, below, ..] = to_root[..] {
             if !below.is_dir() {
                 let next = below.file_name().unwrap_or_default().to_owned();
-                self.add(folder, coming | going, Watched::Names(vec![next]))?;
+                self.add(folder, coming | going, Some(next))?;
             }
             if !below.is_dir() {
                 return Ok(());
             }
             to_root.remove(0);
         }
-        let names = self.names.iter().map(OsString::from).collect();
-        let removed = AddWatchFlags::IN_DELETE;
-        self.add(&state_dir, coming | going | removed, Watched::Names(names))?;
-        if self.names.contains(&operation::FOLDER) {
-            let folder = state_dir.join(operation::FOLDER);
-            self.add(&folder, operation::killed() | going, Watched::Operations)?;
-        }
+        let ledger = Some(file::FILE.into());
+        self.add(
+            &state_dir,
+            coming | going | AddWatchFlags::IN_DELETE,
+            ledger,
+        )?;
+        let operations = state_dir.join(operation::FOLDER);
+        self.add(&operations, operation::killed() | going, None)?;
         Ok(())
     }
 
-    fn add(&mut self, folder: &Path, flags: AddWatchFlags, watched: Watched) -> Result<()> {
+    fn add(&mut self, folder: &Path, flags: AddWatchFlags, name: Option<OsString>) -> Result<()> {
         match self.inotify.add_watch(folder, flags) {
-            Ok(watch) => self.watched.push((watch, watched)),
+            Ok(watch) => self.watched.push((watch, name)),
             Err(Errno::ENOENT | Errno::ENOTDIR) => {}
             Err(e) => return Err(failed(folder, e)),
         }
@@ -112,15 +102,12 @@ impl Changes {
     }
 
     fn counts(&self, event: &InotifyEvent) -> bool {
-        let watched = { self.watched.iter() }.find(|(watch, _)| *watch == event.wd);
-        let name = event.name.as_deref();
-        match (watched, name) {
+        let Some(name) = &event.name else {
             // A folder ends, or the kernel's queue of events overflowed.
-            (_, None) => !event.mask.contains(AddWatchFlags::IN_IGNORED),
-            (Some((_, Watched::Operations)), Some(_)) => true,
-            (Some((_, Watched::Names(names))), Some(name)) => names.iter().any(|its| its == name),
-            (None, Some(_)) => false,
-        }
+            return !event.mask.contains(AddWatchFlags::IN_IGNORED);
+        };
+        let watched = { self.watched.iter() }.find(|(watch, _)| *watch == event.wd);
+        watched.is_some_and(|(_, its)| its.as_ref().is_none_or(|its| its == name))
     }
 
     /// Waits for a change.
@@ -128,14 +115,20 @@ impl Changes {
     /// # Errors
     /// The kernel's.
     pub fn wait(&mut self) -> Result<()> {
-        while !self.take()? {
-            let mut fds = [PollFd::new(self.inotify.as_fd(), PollFlags::POLLIN)];
-            match poll(&mut fds, PollTimeout::NONE) {
-                Ok(_) | Err(Errno::EINTR) => {}
-                Err(e) => return Err(failed(&self.state_dir, e)),
-            }
-        }
+        while !self.wait_for(LONG)? {}
         Ok(())
+    }
+
+    fn readable(&self) -> PollFd<'_> {
+        PollFd::new(self.inotify.as_fd(), PollFlags::POLLIN)
+    }
+
+    /// Waits for one of these. A signal counts as one.
+    fn poll(&self, fds: &mut [PollFd<'_>], timeout: PollTimeout) -> Result<i32> {
+        match poll(fds, timeout) {
+            Err(Errno::EINTR) => Ok(1),
+            polled => polled.map_err(|e| failed(&self.state_dir, e)),
+        }
     }
 
     /// Waits for a change, no longer than this. Returns whether there is one.
@@ -150,11 +143,7 @@ impl Changes {
                 return Ok(false);
             }
             let timeout = PollTimeout::try_from(left.as_millis() + 1).unwrap_or(PollTimeout::MAX);
-            let mut fds = [PollFd::new(self.inotify.as_fd(), PollFlags::POLLIN)];
-            match poll(&mut fds, timeout) {
-                Ok(_) | Err(Errno::EINTR) => {}
-                Err(e) => return Err(failed(&self.state_dir, e)),
-            }
+            self.poll(&mut [self.readable()], timeout)?;
         }
         Ok(true)
     }
@@ -166,13 +155,11 @@ impl Changes {
     pub fn join(&mut self) -> Result<()> {
         let end = Instant::now() + BURST;
         while Instant::now() < end {
-            let mut fds = [PollFd::new(self.inotify.as_fd(), PollFlags::POLLIN)];
             let timeout = PollTimeout::try_from(QUIET).unwrap_or(PollTimeout::ZERO);
-            match poll(&mut fds, timeout) {
-                Ok(0) => break,
-                Ok(_) | Err(Errno::EINTR) => drop(self.take()?),
-                Err(e) => return Err(failed(&self.state_dir, e)),
+            if self.poll(&mut [self.readable()], timeout)? == 0 {
+                break;
             }
+            self.take()?;
         }
         Ok(())
     }
@@ -183,15 +170,9 @@ impl Changes {
     /// The kernel's.
     pub fn wait_beside(&mut self, output: BorrowedFd<'_>) -> Result<bool> {
         loop {
-            let mut fds = [
-                PollFd::new(self.inotify.as_fd(), PollFlags::POLLIN),
-                // The kernel reports a closed output without being asked.
-                PollFd::new(output, PollFlags::empty()),
-            ];
-            match poll(&mut fds, PollTimeout::NONE) {
-                Ok(_) | Err(Errno::EINTR) => {}
-                Err(e) => return Err(failed(&self.state_dir, e)),
-            }
+            // The kernel reports a closed output without being asked.
+            let mut fds = [self.readable(), PollFd::new(output, PollFlags::empty())];
+            self.poll(&mut fds, PollTimeout::NONE)?;
             if fds[1].revents().is_some_and(|events| !events.is_empty()) {
                 return Ok(false);
             }

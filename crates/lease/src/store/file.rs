@@ -62,7 +62,7 @@ pub(crate) struct State {
 /// The first line of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(super) struct Header {
+pub(crate) struct Header {
     api_version: String,
     kind: String,
     /// A random id, which stays the same for the ledger's life.
@@ -110,13 +110,6 @@ pub(super) struct LedgerFile {
     /// The boot of this process. Without it the file is read as it is.
     pub(super) boot: Option<BootId>,
     seen: Mutex<Option<(Mark, Arc<Content>)>>,
-}
-
-/// What a waiter reads of the header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Departures {
-    pub freed: u64,
-    pub left: u64,
 }
 
 /// Tells a file from the next one in its place: device, inode, length, and the times of its last changes.
@@ -267,16 +260,12 @@ impl LedgerFile {
         found
     }
 
-    /// Returns the counts of changes that made room and by which a ticket left, without reading more than the header.
-    pub(super) fn departures(&self) -> Option<Departures> {
+    /// Returns the header, and reads no more than that.
+    pub(super) fn header(&self) -> Option<Header> {
         let opened = files::open(&self.dir.join(FILE), Links::Refuse).ok()?;
         let start = files::read_start(opened.file, MAX_HEADER).ok()?;
         let head = start.split(|byte| *byte == b'\n').next()?;
-        let header = serde_json::from_slice::<Header>(head).ok()?;
-        Some(Departures {
-            freed: header.freed,
-            left: header.left,
-        })
+        serde_json::from_slice(head).ok()
     }
 
     /// Returns whether the bytes of the file contain a text, also those of a damaged one. A file that the system does not let

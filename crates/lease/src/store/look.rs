@@ -1,7 +1,7 @@
 //! Reads the ledger. Its file is always of one moment, so a reader needs no lock; a decision does.
 
 use super::Store;
-use super::file::{Content, Departures, Look, State};
+use super::file::{Content, Header, Look, State};
 use super::holder::Key;
 use super::instance::Instance;
 use super::lease::{Entry, Held, Lease};
@@ -122,8 +122,8 @@ impl Store {
         Ok(self.state()?.instance(&instance.id).cloned())
     }
 
-    /// Returns what waiters read of the header. None where that cannot be read.
-    pub(crate) fn departures(&self) -> Option<Departures> {
-        self.file.departures()
+    /// Returns the header, and reads no more than that. None where it cannot be read.
+    pub(crate) fn header(&self) -> Option<Header> {
+        self.file.header()
     }
 }

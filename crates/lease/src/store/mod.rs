@@ -35,9 +35,9 @@ mod resource;
 mod shown;
 
 pub use bundles::{BundleId, BundleLock};
-pub use changes::{Changes, RECORDS, RECORDS_AND_QUEUE};
+pub use changes::Changes;
 pub use driver::{ClaimTurn, DriverLock};
-pub(crate) use file::{Departures, FILE as LEDGER, State, ledger_of_body, rewritten_ledger};
+pub(crate) use file::{FILE as LEDGER, Header, State, ledger_of_body, rewritten_ledger};
 pub(crate) use format::{Record, decode, encode};
 pub use holder::{Claim, ClaimName, ClaimPod};
 pub use holder::{Container, Holder, Key, is_id_of};

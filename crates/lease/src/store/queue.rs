@@ -106,7 +106,6 @@ pub(crate) struct Ticket<'a> {
     store: &'a Store,
     operation: OperationId,
     pub number: u64,
-    is_aside: bool,
 }
 
 impl Store {
@@ -141,17 +140,11 @@ impl Store {
             store: self,
             operation: operation.clone(),
             number,
-            is_aside: false,
         })
     }
 
     /// Removes the tickets of killed waiters.
     pub(crate) fn sweep_queue(&self) -> Result<()> {
-        let state = self.state()?;
-        let mut tickets = state.queue.tickets.iter();
-        if tickets.all(|ticket| self.is_at_work(&ticket.operation)) {
-            return Ok(());
-        }
         self.change_queue(|state| {
             state.queue.sweep(self);
             Ok(())
@@ -170,28 +163,23 @@ impl Ticket<'_> {
         let (had, operation) = (Some(self.number), &self.operation);
         let put = |state: &mut State| state.queue.put(had, operation, waiter);
         self.number = self.store.change_queue(put)?;
-        self.is_aside = false;
         Ok(())
     }
 
     /// Lets later requests pass, because the waiter has its place and is about to make its slice. If that
     /// fails, the waiter still has its number.
-    pub(crate) fn step_aside(&mut self) -> Result<()> {
+    pub(crate) fn step_aside(&self) -> Result<()> {
         self.store.change_queue(|state| {
             state.queue.remove(&self.operation);
             Ok(())
-        })?;
-        self.is_aside = true;
-        Ok(())
+        })
     }
 }
 
 impl Drop for Ticket<'_> {
     fn drop(&mut self) {
         // One that cannot be removed is a killed waiter's once the operation ends.
-        if !self.is_aside
-            && let Err(e) = self.step_aside()
-        {
+        if let Err(e) = self.step_aside() {
             tracing::warn!("{}", e.line());
         }
     }
@@ -275,7 +263,7 @@ mod tests {
     #[test]
     fn counts_changes_by_which_a_ticket_leaves() {
         let (_dir, store) = store();
-        let left = || store.departures().map(|counts| counts.left);
+        let left = || store.header().map(|header| header.left);
         let operations = [(); 2].map(|()| store.begin().unwrap());
         let mut first = join(&store, &operations[0], "first");
         let second = join(&store, &operations[1], "second");
@@ -291,7 +279,7 @@ mod tests {
         drop(second);
         counts.push(left());
         assert_eq!(counts, [0, 0, 1, 2, 2, 3].map(Some));
-        assert_eq!(store.departures().unwrap().freed, 0);
+        assert_eq!(store.header().unwrap().freed, 0);
     }
 
     /// The repair had the generation before, in which the last one was not yet.

@@ -35,7 +35,7 @@ fn counts_travel_with_next_change() {
     drop(one);
     assert_eq!(counted(dir), (2, 2));
     // They make no room.
-    assert_eq!(store.departures().map(|d| d.freed), Some(0));
+    assert_eq!(store.header().map(|header| header.freed), Some(0));
 }
 
 #[test]

@@ -228,7 +228,7 @@ fn repair_takes_the_latest_whole_generation() {
 fn counts_changes_that_make_room() {
     let (_dir, store, _) = written(&["one", "two"]);
     let ledger = store.lock("t").unwrap();
-    let freed = |store: &Store| store.departures().map(|counts| counts.freed);
+    let freed = |store: &Store| store.header().map(|header| header.freed);
     let mut counts = vec![freed(&store)];
     ledger
         .update_lease(&lease("one"), |l| l.state = LeaseState::Ready)
