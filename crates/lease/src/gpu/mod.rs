@@ -84,12 +84,6 @@ pub struct MemoryLimits {
     pub hard: u64,
 }
 
-/// Limits the memory of cgroups, as drivers from release 615 on do.
-pub(crate) trait LimitMemory: Queries {
-    /// Sets the limits of the cgroup in a directory. They end with the cgroup.
-    fn set_memory_limits(&self, gpu: &GpuUuid, cgroup: &Path, limits: MemoryLimits) -> Result<()>;
-}
-
 /// The effect of a change of the MIG mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ModeChange {

@@ -8,7 +8,7 @@ mod cgroup;
 mod dmem;
 
 use crate::error::{Error, Result};
-use crate::gpu::{DriverError, FUNCTION_NOT_FOUND, LimitMemory, MemoryLimits, Queries};
+use crate::gpu::{DriverError, FUNCTION_NOT_FOUND, MemoryLimits, Queries, Session};
 use crate::gpu::{NOT_FOUND, NOT_SUPPORTED};
 use crate::model::{ChangedLimit, GpuUuid};
 use crate::process;
@@ -54,7 +54,7 @@ pub(crate) fn gpu_obstacle(
 /// The process has no cgroup of its own, the kernel or the driver refuses a step, or the driver has another limit
 /// afterwards.
 pub(crate) fn set(
-    driver: &impl LimitMemory,
+    driver: &Session<'_>,
     gpu: &GpuUuid,
     (pid, memory_mib): (i32, u64),
 ) -> Result<LimitedCgroup> {
@@ -66,7 +66,7 @@ pub(crate) fn set(
     Ok(found)
 }
 
-fn set_on(driver: &impl LimitMemory, gpu: &GpuUuid, (dir, memory_mib): (&Path, u64)) -> Result<()> {
+fn set_on(driver: &Session<'_>, gpu: &GpuUuid, (dir, memory_mib): (&Path, u64)) -> Result<()> {
     let limits = MemoryLimits {
         soft: 0,
         hard: memory_mib << 20,
@@ -125,7 +125,7 @@ pub(crate) fn changed(driver: &impl Queries, held: &Held) -> Result<Option<Chang
 ///
 /// # Errors
 /// The container has left that cgroup, or the driver does not take the limit.
-pub(crate) fn set_back(driver: &impl LimitMemory, held: &Held) -> Result<()> {
+pub(crate) fn set_back(driver: &Session<'_>, held: &Held) -> Result<()> {
     let Some(Share {
         memory_mib,
         enforcement: Enforcement::Driver(Some(Limit::Set(limited))),

@@ -2,8 +2,8 @@
 
 use super::session::{ANSWERS, Session, call, check, raw, text};
 use crate::gpu::{
-    DriverError, FUNCTION_NOT_FOUND, INSUFFICIENT_SIZE, Label, LimitMemory, MemoryLimits,
-    NOT_SUPPORTED, Queries, Reason, Result,
+    DriverError, FUNCTION_NOT_FOUND, INSUFFICIENT_SIZE, Label, MemoryLimits, NOT_SUPPORTED,
+    Queries, Reason, Result,
 };
 use crate::model::{
     ComputeInstance, ComputeMode, GpuLoad, GpuProcess, GpuUuid, ListedInstance, MigMode, Profile,
@@ -315,8 +315,9 @@ struct GetLimits {
 type Set = unsafe extern "C" fn(sys::nvmlDevice_t, *mut SetLimits) -> sys::nvmlReturn_t;
 type Get = unsafe extern "C" fn(sys::nvmlDevice_t, *mut GetLimits) -> sys::nvmlReturn_t;
 
-impl LimitMemory for Session<'_> {
-    fn set_memory_limits(
+impl Session<'_> {
+    /// Sets the limits of the cgroup in a directory, as drivers from release 615 on do. They end with the cgroup.
+    pub(crate) fn set_memory_limits(
         &self,
         gpu: &GpuUuid,
         cgroup: &Path,
@@ -337,9 +338,7 @@ impl LimitMemory for Session<'_> {
             check(unsafe { set(raw(&device), &raw mut limits) })
         })
     }
-}
 
-impl Session<'_> {
     fn limit_of(&self, verb: &str, gpu: &GpuUuid, cgroup: &Path) -> String {
         let (gpu, cgroup) = (self.called(gpu), cgroup.display());
         format!("{verb} the memory limit of cgroup {cgroup} on GPU {gpu}")
