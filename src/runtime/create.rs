@@ -88,12 +88,6 @@ struct Prepared {
     cgroup: Cgroup,
 }
 
-/// A lease whose container runs without its limit.
-struct Unlimited<'a> {
-    held: &'a Held,
-    why: Error,
-}
-
 struct Slicing<'a> {
     front: &'a Front<'a>,
     asking: &'a Asking<'a>,
@@ -212,9 +206,9 @@ impl Slicing<'_> {
                         }
                     }
                 };
-                if let Some(unlimited) = self.unlimited(&leases) {
+                if let Some((held, why)) = self.unlimited(&leases) {
                     ready();
-                    let e = self.end_unlimited(unlimited);
+                    let e = self.end_unlimited(held, why);
                     self.count_failed(Outcome::Driver, Some(&e));
                     return Err(e.and(self.over(&leases).err()));
                 }
@@ -266,19 +260,19 @@ impl Slicing<'_> {
 
     /// Returns the lease whose level promises a limit of the driver that its container does not have, with the error.
     /// A limit that cannot be confirmed counts as missing.
-    fn unlimited<'l>(&self, leases: &'l [Held]) -> Option<Unlimited<'l>> {
+    fn unlimited<'l>(&self, leases: &'l [Held]) -> Option<(&'l Held, Error)> {
         let missing = |held: &'l Held| {
             let why = match self.leases.limit_state(held) {
                 Ok(state) => state.missing()?,
                 Err(e) => e,
             };
-            Some(Unlimited { held, why })
+            Some((held, why))
         };
         leases.iter().find_map(missing)
     }
 
     /// Ends the container, and returns the error.
-    fn end_unlimited(&self, Unlimited { held, why }: Unlimited<'_>) -> Error {
+    fn end_unlimited(&self, held: &Held, why: Error) -> Error {
         why.and(self.leases.end_unlimited(&held.lease).err())
     }
 
@@ -377,13 +371,13 @@ impl Slicing<'_> {
         }
         match self.unlimited(leases) {
             None => self.count_created(leases, || ()),
-            Some(unlimited) => {
-                let e = self.end_unlimited(unlimited);
+            Some((held, why)) => {
+                let e = self.end_unlimited(held, why);
                 self.report(&e);
                 self.count_failed(Outcome::Driver, Some(&e));
             }
         }
-        self.leases.write_counts();
+        self.leases.store().write_counts();
         Meanwhile::Done
     }
 

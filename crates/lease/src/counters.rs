@@ -53,8 +53,7 @@ impl Counts {
 
     /// Adds one.
     pub(crate) fn count(&mut self, counter: Counter) {
-        let n = self.counts.entry(counter.key()).or_default();
-        *n = n.saturating_add(1);
+        *self.counts.entry(counter.key()).or_default() += 1;
     }
 
     /// Adds a time to a distribution.
@@ -62,9 +61,8 @@ impl Counts {
         let all = self.times.entry(times.key()).or_default();
         let is_in = |bound: &u64| time <= Duration::from_millis(*bound);
         let class = BOUNDS_MS.iter().position(is_in);
-        let n = &mut all.classes[class.unwrap_or(BOUNDS_MS.len())];
-        *n = n.saturating_add(1);
-        all.sum = all.sum.saturating_add(time);
+        all.classes[class.unwrap_or(BOUNDS_MS.len())] += 1;
+        all.sum += time;
     }
 
     /// Returns a number.
@@ -306,8 +304,10 @@ mod tests {
         };
         let release = Times::Release(LeaseKind::Slice);
         all.times.insert(release.key(), times.clone());
-        all.count(RELEASES);
-        all.observe(release, Duration::from_secs(1));
+        let mut one = Counts::default();
+        one.count(RELEASES);
+        one.observe(release, Duration::from_secs(1));
+        all.add(&one);
         all.add(&all.clone());
         assert_eq!(all.get(RELEASES), u64::MAX);
         assert_eq!(all.times(release), Some(&times));

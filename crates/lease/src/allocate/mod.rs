@@ -189,11 +189,6 @@ impl Leases<'_> {
         self.observer.created(create, &leases, runtime);
     }
 
-    /// Writes the counts that no change of the ledger took along, for a caller that goes on for long.
-    pub fn write_counts(&self) {
-        self.store.write_counts();
-    }
-
     /// Counts and records a create that failed after `acquire`. `error`: none where the low-level runtime told it.
     pub fn count_failed(&self, create: &Create, outcome: End, error: Option<&Error>) {
         self.observer.ended(create, outcome, error);

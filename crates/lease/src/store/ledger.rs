@@ -37,7 +37,7 @@ impl Store {
     }
 
     /// Writes the counts that no change took along. Without a ledger that takes them they are lost, and nothing else is.
-    pub(crate) fn write_counts(&self) {
+    pub fn write_counts(&self) {
         let counts = std::mem::take(&mut *self.counts());
         if counts.is_empty() {
             return;
