@@ -100,14 +100,7 @@ impl Soak {
             .collect();
         println!("soak: what was done\n{}", last(&log));
         println!("soak: runmig.log\n{}", last(&ours));
-        for entry in std::fs::read_dir(self.setup.path("state/leases"))
-            .into_iter()
-            .flatten()
-        {
-            let file = entry.unwrap().path();
-            let lease = std::fs::read_to_string(&file).unwrap_or_default();
-            println!("soak: {}\n{lease}", file.display());
-        }
+        println!("soak: ledger.json\n{}", text("state/ledger.json"));
         println!("soak: the driver\n{}", self.setup.machine.sim("show", &[]));
         println!("soak: seed {} FAILED", self.seed);
     }
