@@ -81,7 +81,7 @@ pub fn versions(record: &[u8]) {
     // The same record under the header of another version is named, never read.
     for framed in fuzzing::records_of_body(record) {
         let framed = String::from_utf8_lossy(&framed);
-        let newer = framed.replacen("runmig.dev/v3", "runmig.dev/v4", 1);
+        let newer = framed.replacen("runmig.dev/v4", "runmig.dev/v5", 1);
         let refused = fuzzing::record(newer.as_bytes()).expect_err("another version is not read");
         told(&refused);
     }

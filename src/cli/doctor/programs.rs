@@ -99,7 +99,10 @@ fn runtimes(host: &Host) -> Found {
         let (status, said, complaint) = command::run(&front, &["--version"], &variables)?;
         let version = said.lines().next().unwrap_or_default();
         if !status.success() {
-            found.push(unanswered(config, &complaint));
+            // A file that somebody removes meanwhile is no handler's.
+            if { config.file.as_ref() }.is_none_or(|file| file.exists()) {
+                found.push(unanswered(config, &complaint));
+            }
         } else if version.starts_with("crun")
             && command::output(&front, &["features"], &variables).is_err()
         {

@@ -366,7 +366,7 @@ fn refuses_ledger_of_another_version() {
     let world = World::small();
     running(&world);
     let whole = fs::read(ledger(&world)).unwrap();
-    for version in ["runmig.dev/v2", "runmig.dev/v4"] {
+    for version in ["runmig.dev/v3", "runmig.dev/v5"] {
         testkit::faults::check::rewrite(&world.state(), |header, _| {
             header["apiVersion"] = version.into();
         });

@@ -174,7 +174,7 @@ fn spares_exporter_that_starts() {
 #[test]
 fn spares_exporter_without_handler() {
     let mut shared = shared();
-    Exporter::grown(&mut shared);
+    let exporter = Exporter::grown(&mut shared);
     let world = World::small();
     let program = world.path("dcgm-exporter");
     copy_program(Path::new("/bin/sleep"), &program);
@@ -187,6 +187,8 @@ fn spares_exporter_without_handler() {
     let its = told.iter().find(|item| item["pid"] == sleeping.pid());
     assert_eq!(its.unwrap()["outcome"], "starts", "{told:?}");
     assert!(sleeping.ended().is_none());
+    // No later test takes it for its own.
+    exporter.until_signals(1);
 }
 
 /// Failure: no dcgm-exporter runs, or it has just started, at a reload

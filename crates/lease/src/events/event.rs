@@ -1,7 +1,6 @@
 //! An event, as a line of the file has it.
 
 use crate::model::Timestamp;
-use crate::store::random_id;
 use crate::view::LeaseView;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -132,7 +131,7 @@ impl Event {
     pub(crate) fn now(event_type: EventType) -> Event {
         Event {
             time: Timestamp::millis(SystemTime::now()),
-            id: random_id().ok(),
+            id: None,
             event_type,
             verdict: None,
             actor: None,

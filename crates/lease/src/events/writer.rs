@@ -1,4 +1,4 @@
-//! Appends events to their file, and rotates it. No failure reaches an operation, and nothing waits.
+//! Appends events to their file, and rotates it. No failure reaches an operation.
 
 use super::event::Event;
 use super::{OLDER, line, numbered};

@@ -15,7 +15,7 @@ use crate::counters::{
 use crate::error::{Error, printable};
 use crate::events::{Event, EventSeconds, EventType, Writer};
 use crate::gpu::{Listener, Reason};
-use crate::store::{Entry, Held, Holder, Instance, Lease};
+use crate::store::{Entry, Held, Holder, Instance, Lease, random_id};
 use crate::view::LeaseView;
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
@@ -183,8 +183,15 @@ impl Observer {
     }
 
     pub(crate) fn write(&self, event: &Event) {
-        if let Some(events) = &self.events {
-            events.write(event);
+        let Some(events) = &self.events else {
+            return;
+        };
+        match event.id {
+            Some(_) => events.write(event),
+            None => events.write(&Event {
+                id: random_id().ok(),
+                ..event.clone()
+            }),
         }
     }
 

@@ -285,11 +285,15 @@ impl<'a> Turn<'a> {
 
     /// Returns the number of requests ahead if they hold this one up. Returns none if, by the last look, an answer of the
     /// driver could help.
-    fn held_up_by(&self) -> Result<Option<usize>> {
+    fn held_up_by(&mut self) -> Result<Option<usize>> {
+        let (state, number) = (self.store.state()?, self.number());
+        // One that had stepped aside may be back.
+        if let Some(watch) = &mut self.watch {
+            watch.earlier = state.queue.before(number).to_vec();
+        }
         let Some(look) = self.look.as_ref().filter(|_| !self.adopts) else {
             return Ok(None);
         };
-        let (state, number) = (self.store.state()?, self.number());
         // Lost in a repair, it holds no place before the next look.
         if !state.queue.has(number) {
             return Ok(None);
@@ -373,6 +377,7 @@ pub(crate) fn reserved_gpus<'a>(of: impl IntoIterator<Item = &'a Waiting>) -> BT
 mod tests {
     use super::*;
     use crate::model::{Gpu, MigMode, Placement, Profile};
+    use std::path::Path;
 
     /// Looks at an empty machine, on which the first request could use every place.
     fn look(ago: Duration) -> LastLook {
@@ -411,6 +416,59 @@ mod tests {
         }
     }
 
+    fn turn<'a>(
+        store: &'a Store,
+        dir: &Path,
+        operation: &crate::store::Operation,
+        (ticket, waiter): (Ticket<'a>, &Waiter),
+    ) -> Turn<'a> {
+        std::fs::write(dir.join("config.json"), "{}").unwrap();
+        Turn {
+            store,
+            operation: operation.id().clone(),
+            bundle: dir.to_owned(),
+            begun: Instant::now(),
+            wait: Duration::ZERO,
+            cut_by: None,
+            is_deaf: false,
+            adopts: false,
+            watch: Some(Watch::on(store, dir)),
+            ticket: Some(ticket),
+            waiter: waiter.clone(),
+            look: None,
+            in_vain: 0,
+        }
+    }
+
+    /// It was aside when the second one looked, and got no place.
+    #[test]
+    fn end_of_request_that_came_back_wakes() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(&dir.path().join("state"), Duration::from_secs(1)).unwrap();
+        let plan = store.lock_plan("test").unwrap();
+        let waiter = Waiter {
+            could_use: vec![("GPU-0".into(), vec![19])],
+            ..Waiter::default()
+        };
+        let operations = [(); 2].map(|()| store.begin().unwrap());
+        let tickets =
+            { operations.each_ref() }.map(|o| store.enqueue(&plan, o.id(), &waiter).unwrap());
+        let [mut first, second] = tickets;
+        let mut turn = turn(&store, dir.path(), &operations[1], (second, &waiter));
+        first.step_aside().unwrap();
+        turn.watch();
+        assert_eq!(turn.earlier().unwrap(), []);
+        first.renew(&waiter).unwrap();
+        turn.look = Some(look(Duration::ZERO));
+        assert_eq!(turn.held_up_by().unwrap(), Some(1));
+        drop(first);
+        let number = turn.number();
+        let watch = turn.watch.as_mut().unwrap();
+        let store = (&store, &crate::bundles::NoBundles as &dyn Bundles);
+        let woken = watch.wait(store, number, COLLECT_AGAIN).unwrap();
+        assert!(woken == Woken::ByQueue);
+    }
+
     /// An administrator may have enabled MIG on a place that the first request cannot use.
     #[test]
     fn held_up_request_asks_driver_sometimes() {
@@ -425,22 +483,7 @@ mod tests {
         let tickets =
             { operations.each_ref() }.map(|o| store.enqueue(&plan, o.id(), &waiter).unwrap());
         let [_first, _second, third] = tickets;
-        std::fs::write(dir.path().join("config.json"), "{}").unwrap();
-        let mut turn = Turn {
-            store: &store,
-            operation: operations[2].id().clone(),
-            bundle: dir.path().to_owned(),
-            begun: Instant::now(),
-            wait: Duration::ZERO,
-            cut_by: None,
-            is_deaf: false,
-            adopts: false,
-            watch: Some(Watch::on(&store, dir.path())),
-            ticket: Some(third),
-            waiter: waiter.clone(),
-            look: None,
-            in_vain: 0,
-        };
+        let mut turn = turn(&store, dir.path(), &operations[2], (third, &waiter));
         let mut waits = |ago: Duration, time: Duration| {
             turn.look = Some(look(ago));
             turn.begun = Instant::now();

@@ -47,6 +47,8 @@ struct Events {
     inotify: Inotify,
     /// The watch of the bundle. None if only a look at the bundle finds its end.
     of_bundle: Option<WatchDescriptor>,
+    /// The watch of the folder of operations.
+    of_operations: WatchDescriptor,
 }
 
 impl Watch {
@@ -100,7 +102,7 @@ impl Watch {
                 continue;
             };
             match events.inotify.read_events() {
-                Ok(all) => match all.iter().map(|e| events.woken_by(e, &self.earlier)).max() {
+                Ok(all) => match all.iter().map(|e| events.woken_by(e)).max() {
                     None | Some(Woken::No) => {}
                     Some(Woken::ByQueue) => return Ok(Woken::ByQueue),
                     Some(Woken::ByLease) => match self.woken(store, number) {
@@ -132,7 +134,10 @@ impl Watch {
         let before = std::mem::replace(&mut self.header, now.clone());
         let differs =
             |count: fn(&Header) -> u64| now.as_ref().map(count) != before.as_ref().map(count);
-        match differs(|header| header.left) && self.has_lost(store, number) {
+        // A repair begins another ledger, whose counts may be the same.
+        let id = |header: &Option<Header>| header.as_ref().map(|header| header.id.clone());
+        let may_have_lost = differs(|header| header.left) || id(&now) != id(&before);
+        match may_have_lost && self.has_lost(store, number) {
             true => Woken::ByQueue,
             false if differs(|header| header.freed) => Woken::ByLease,
             false => Woken::No,
@@ -161,7 +166,7 @@ impl Events {
         inotify
             .add_watch(store.dir(), AddWatchFlags::IN_MOVED_TO)
             .ok()?;
-        inotify
+        let of_operations = inotify
             .add_watch(&store.operations(), store::killed())
             .ok()?;
         let goes = AddWatchFlags::IN_DELETE
@@ -169,20 +174,26 @@ impl Events {
             | AddWatchFlags::IN_DELETE_SELF
             | AddWatchFlags::IN_MOVE_SELF;
         let of_bundle = inotify.add_watch(bundle, goes).ok();
-        Some(Events { inotify, of_bundle })
+        Some(Events {
+            inotify,
+            of_bundle,
+            of_operations,
+        })
     }
 
-    /// Returns the meaning of an event for this waiter. It ignores killed creates that are not before it, and events of
-    /// the bundle. The waiter looks at its bundle each time.
-    fn woken_by(&self, event: &InotifyEvent, earlier: &[Waiting]) -> Woken {
+    /// Returns the meaning of an event for this waiter. It ignores events of the bundle. The waiter looks at its bundle each
+    /// time.
+    fn woken_by(&self, event: &InotifyEvent) -> Woken {
         if self.of_bundle == Some(event.wd) {
             return Woken::No;
         }
         match event.name.as_deref().and_then(OsStr::to_str) {
             Some(store::LEDGER) => Woken::ByLease,
-            Some(name) if earlier.iter().all(|t| t.operation.as_str() != name) => Woken::No,
-            // Also where the kernel's queue of events overflowed.
-            Some(_) | None => Woken::ByQueue,
+            // A create was killed, maybe an earlier one.
+            Some(_) if event.wd == self.of_operations => Woken::ByQueue,
+            Some(_) => Woken::No,
+            // The kernel's queue of events overflowed.
+            None => Woken::ByQueue,
         }
     }
 }

@@ -32,9 +32,11 @@ impl BundleAccount {
     }
 
     /// Returns whether the leases are of an earlier boot, which no instance survives.
-    fn is_over(&self, context: &Leases<'_>) -> bool {
+    fn is_over(&self, context: &Leases<'_>) -> Result<bool> {
         let boot = self.author.as_ref().and_then(|a| a.boot.as_ref());
-        boot != Some(&context.boot_id)
+        let boot =
+            boot.ok_or_else(|| Error::new("its bundle does not tell of which boot it is"))?;
+        Ok(*boot != context.boot_id)
     }
 
     fn held(&self, id: &LeaseId, container: &str) -> Option<Held> {
@@ -170,7 +172,9 @@ impl Leases<'_> {
         bundle: &Path,
     ) -> Result<bool> {
         let ended = match account.held(id, container) {
-            Some(held) => end_instance(self, &held, account.is_over(self)),
+            Some(held) => account
+                .is_over(self)
+                .and_then(|is_over| end_instance(self, &held, is_over)),
             None => Err(Error::new("its bundle does not tell which slice it had")),
         };
         if let Ok(false) = ended {
@@ -236,7 +240,9 @@ impl Leases<'_> {
         container: &str,
     ) -> Result<Option<Held>> {
         let recovered = match account.held(id, container) {
-            Some(held) => put_again(self, held, account.is_over(self)),
+            Some(held) => account
+                .is_over(self)
+                .and_then(|is_over| put_again(self, held, is_over)),
             None => Err(Error::new("its bundle does not tell which slice it had")),
         };
         recovered.map_err(|e| account.stays(id, container, e))

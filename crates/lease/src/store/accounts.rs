@@ -75,6 +75,9 @@ fn read(file: &Path, boot: &str) -> Result<Option<Held>> {
     let its = its
         .ok_or_else(|| Error::new("it is cut off"))
         .context(what)?;
+    if its.starts_with(b"{") {
+        return Err(Error::new("it is of another version")).context(what);
+    }
     if its != boot.as_bytes() {
         return Ok(None);
     }

@@ -586,7 +586,7 @@ impl State {
 
     /// Returns what a boot leaves of this state.
     pub(super) fn after_boot(&self) -> State {
-        let held = self.leases.iter().filter_map(|lease| self.held(lease));
+        let held = self.all_held();
         State {
             earlier: self.earlier.iter().cloned().chain(held).collect(),
             ..State::default()

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// The version of the ledger and of all records.
-pub(super) const VERSION: &str = "runmig.dev/v3";
+pub(super) const VERSION: &str = "runmig.dev/v4";
 
 /// A lease or an instance.
 pub(crate) trait Record: Serialize + DeserializeOwned {

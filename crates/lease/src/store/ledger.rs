@@ -74,8 +74,8 @@ impl Ledger<'_> {
         self.change_telling(change, |_| ())
     }
 
-    /// The same. If anything changes, `tell` hears of it as the last step before: of a change that fails it does not hear, and
-    /// after a kill in between the next process makes and tells the change again.
+    /// The same. If anything changes, `tell` hears of it as the last step before. It does not hear of a change for which
+    /// there is no room, and after a kill in between the next process makes and tells the change again.
     pub(crate) fn change_telling<T>(
         &self,
         change: impl FnOnce(&mut State) -> Result<T>,

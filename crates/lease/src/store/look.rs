@@ -8,7 +8,7 @@ use super::lease::{Entry, Held, Lease};
 use crate::counters::Counts;
 use crate::error::{Error, Result};
 use crate::model::{InstanceId, LeaseId};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// The content of the ledger.
@@ -32,9 +32,7 @@ impl Listing {
     }
 
     fn of(state: &State) -> Listing {
-        let mut held: Vec<Held> = { state.leases.iter() }
-            .filter_map(|lease| state.held(lease))
-            .collect();
+        let mut held = state.all_held();
         held.sort_by(|a, b| {
             let (a, b) = (&a.lease, &b.lease);
             (&a.created, &a.id).cmp(&(&b.created, &b.id))
@@ -55,6 +53,19 @@ impl Listing {
 }
 
 impl State {
+    /// Returns all leases with their instances.
+    pub(super) fn all_held(&self) -> Vec<Held> {
+        let instances = self.instances.iter().map(|i| (&i.id, i));
+        let instances: HashMap<&InstanceId, &Instance> = instances.collect();
+        let held = |lease: &Lease| {
+            Some(Held {
+                lease: lease.clone(),
+                instance: Instance::clone(instances.get(&lease.instance)?),
+            })
+        };
+        self.leases.iter().filter_map(held).collect()
+    }
+
     /// Returns a lease with its instance.
     pub(crate) fn held(&self, lease: &Lease) -> Option<Held> {
         let instance = self.instance(&lease.instance)?.clone();

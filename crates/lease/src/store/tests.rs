@@ -325,15 +325,15 @@ fn lock_file_removed_during_a_wait_still_excludes() {
 #[test]
 fn names_version_of_other_record() {
     let text = String::from_utf8(encode(&lease("one")).unwrap()).unwrap();
-    for version in ["runmig.dev/v2", "runmig.dev/v4"] {
-        let other = text.replace("runmig.dev/v3", version);
+    for version in ["runmig.dev/v3", "runmig.dev/v5"] {
+        let other = text.replace("runmig.dev/v4", version);
         let line = decode::<Lease>(other.as_bytes()).unwrap_err().line();
-        let start = format!("a Lease of {version}, and this program reads Lease of runmig.dev/v3");
+        let start = format!("a Lease of {version}, and this program reads Lease of runmig.dev/v4");
         assert!(line.starts_with(&start), "{line}");
     }
     let line = decode::<Instance>(text.as_bytes()).unwrap_err().line();
     assert!(
-        line.starts_with("a Lease of runmig.dev/v3, and this"),
+        line.starts_with("a Lease of runmig.dev/v4, and this"),
         "{line}"
     );
 }

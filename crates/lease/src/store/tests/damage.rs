@@ -147,9 +147,9 @@ fn refuses_other_version_and_repairs_none() {
     };
     // A later version may have more in its first line.
     for (version, more) in [
-        ("runmig.dev/v2", ""),
-        ("runmig.dev/v4", ""),
-        ("runmig.dev/v4", ",\"nodes\":[1]"),
+        ("runmig.dev/v3", ""),
+        ("runmig.dev/v5", ""),
+        ("runmig.dev/v5", ",\"nodes\":[1]"),
     ] {
         fs::write(&file, content.as_version(version, more)).unwrap();
         let ledger = store.lock("t").unwrap();
@@ -304,6 +304,9 @@ fn account_tells_its_lease() {
         fs::write(&file, &whole[..length]).unwrap();
         assert_eq!(told(&store), Some(None), "cut off at {length}");
     }
+    let at = whole.iter().position(|byte| *byte == b'\n').unwrap();
+    fs::write(&file, &whole[at + 1..]).unwrap();
+    assert_eq!(told(&store), Some(None), "without a boot");
     fs::write(&file, &whole).unwrap();
     let store = store.at_boot(&"next boot".into());
     assert_eq!(told(&store), Some(Some(None)));
