@@ -147,14 +147,10 @@ struct Leased {
 
 impl Leased {
     fn new(root: &Root) -> Option<Leased> {
-        let machine = Machine::new("A100-80GB", 1);
-        // The ledger is of the boot of the host, as the root's programs see it.
-        fs::remove_file(machine.dir().join("proc/sys/kernel/random/boot_id")).unwrap();
-        let setup = Setup::on(Low::Runc, machine);
+        let setup = Setup::on(Low::Runc, Machine::new("A100-80GB", 1));
         let bundle = setup.asking("1g.10gb", "true");
         setup.runmig(&["create", "-b", bundle.as_str(), "web"]).ok();
-        let mut copy = Command::new("cp");
-        said(copy.arg("-a").arg(setup.state()).arg(root.at("run/runmig"))).ok();
+        copy_ledger(&setup, root);
         Some(Leased {
             setup,
             _bundle: bundle,
@@ -170,10 +166,16 @@ impl Leased {
         let file = file.path().to_str().unwrap();
         self.setup.migctl(&["apply", "-f", file]).ok();
         fs::remove_dir_all(root.at("run/runmig")).unwrap();
-        let mut copy = Command::new("cp");
-        let state = self.setup.state();
-        said(copy.arg("-a").arg(state).arg(root.at("run/runmig"))).ok();
+        copy_ledger(&self.setup, root);
     }
+}
+
+/// Copies a ledger to where the programs in a root look for it, as one of this machine's boot.
+fn copy_ledger(setup: &Setup, root: &Root) {
+    let (mut copy, to) = (Command::new("cp"), root.at("run/runmig"));
+    said(copy.arg("-a").arg(setup.state()).arg(&to)).ok();
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    testkit::faults::check::rewrite(&to, |header, _| header["boot"] = boot.trim().into());
 }
 
 #[track_caller]
