@@ -186,7 +186,10 @@ impl Lives<'_> {
         let config = config_of(&machine);
         bundle::configure(&config, &machine, &state);
         let text = std::fs::read_to_string(&config).expect("the configuration");
-        bundle::write(&config, &text.replace("none", level));
+        bundle::write(
+            &config,
+            &text.replace("[\"none\"]", &format!("[\"{level}\"]")),
+        );
         machine
     }
 
