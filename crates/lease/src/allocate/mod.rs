@@ -107,8 +107,8 @@ fn leases_for(
         operation: &operation,
         levels: LazyLevels::new(),
     };
-    let place = (&context.store, operation.id());
-    let mut turn = Turn::new(place, context.config, request, &holder);
+    let (store, config) = (&context.store, context.config);
+    let mut turn = Turn::new(store, operation.id(), config, request, &holder);
     loop {
         let (denial, woke_others) = match attempts(context, &requester, &mut turn, create)? {
             Ended::Ready(leases, end) => {

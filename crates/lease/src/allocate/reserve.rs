@@ -58,7 +58,15 @@ pub(super) fn reserve(
     }
     let choice = {
         let plan = context.store.lock_plan(&requester.purpose())?;
-        choose(context, driver, requester, tried, turn, &plan)?
+        let chooser = Chooser {
+            context,
+            driver,
+            requester,
+            tried,
+            turn,
+            plan: &plan,
+        };
+        chooser.choose()?
     };
     // Rolled back without the plan's lock: a release takes the GPU's.
     let undone = |parts: Vec<Part>| {
@@ -84,269 +92,246 @@ impl Choice {
     }
 }
 
-fn choose(
-    context: &Leases<'_>,
-    driver: &impl Queries,
-    requester: &Requester<'_>,
-    tried: &mut Tried,
-    turn: &mut Turn<'_>,
-    plan: &Lock,
-) -> Result<Choice> {
-    let earlier = turn.earlier()?;
-    let inventory = Inventory::locked(context, driver, earlier, plan)?;
-    let (holder, operation) = (requester.holder, requester.operation.id());
-    if occupied::by_same_id(context, holder, operation, &inventory.leases)? {
-        return Ok(Choice::of(Outcome::Left));
-    }
-    if let Some(path) = &requester.cgroup.path {
-        occupied::by_lease(context, requester.holder, path, &inventory.leases)?;
-    }
-    let slices = match &requester.request.wanted {
-        Wanted::Slices(slices) => slices,
-        Wanted::Share(sizes) => {
-            let asked = (requester, sizes.as_slice());
-            return choose_share(context, driver, asked, inventory, (tried, turn), plan);
+/// One choice under the plan's lock.
+struct Chooser<'a, 't, D> {
+    context: &'a Leases<'a>,
+    driver: &'a D,
+    requester: &'a Requester<'a>,
+    tried: &'a mut Tried,
+    turn: &'a mut Turn<'t>,
+    plan: &'a Lock,
+}
+
+impl<D: Queries> Chooser<'_, '_, D> {
+    fn choose(mut self) -> Result<Choice> {
+        let (context, driver, requester) = (self.context, self.driver, self.requester);
+        let earlier = self.turn.earlier()?;
+        let inventory = Inventory::locked(context, driver, earlier, self.plan)?;
+        let (holder, operation) = (requester.holder, requester.operation.id());
+        if occupied::by_same_id(context, holder, operation, &inventory.leases)? {
+            return Ok(Choice::of(Outcome::Left));
         }
-        Wanted::Seat(seat) => {
-            let asked = (requester, seat);
-            return choose_seat(context, driver, asked, inventory, (tried, turn), plan);
+        if let Some(path) = &requester.cgroup.path {
+            occupied::by_lease(context, requester.holder, path, &inventory.leases)?;
         }
-        Wanted::Gpus(count) => {
-            let asked = (requester, *count);
-            return choose_gpus(context, driver, asked, inventory, (tried, turn), plan);
+        let slices = match &requester.request.wanted {
+            Wanted::Slices(slices) => slices,
+            Wanted::Share(sizes) => return self.choose_share(sizes, inventory),
+            Wanted::Seat(seat) => return self.choose_seat(seat, inventory),
+            Wanted::Gpus(count) => return self.choose_gpus(*count, inventory),
+        };
+        let snapshot = &inventory.snapshot;
+        let policy = &context.config.policy;
+        let subject = subject_of(requester.holder);
+        let admitted = admit(policy, snapshot, slices, &subject)?;
+        let blockers = queue::reservations(&inventory.waiting);
+        let (ours, held) = (inventory.ours(), inventory.held_gpus());
+        let wanted = Constraints {
+            blockers: &blockers,
+            ours: &ours,
+            unfit: &held,
+            ..admitted.wanted()
+        };
+        if let Some(choice) = self.before_places(&inventory, Some(&wanted))? {
+            return Ok(choice);
         }
-    };
-    let snapshot = &inventory.snapshot;
-    let policy = &context.config.policy;
-    let subject = subject_of(requester.holder);
-    let admitted = admit(policy, snapshot, slices, &subject)?;
-    let blockers = queue::reservations(&inventory.waiting);
-    let (ours, held) = (inventory.ours(), inventory.held_gpus());
-    let wanted = Constraints {
-        blockers: &blockers,
-        ours: &ours,
-        unfit: &held,
-        ..admitted.wanted()
-    };
-    let sharer = (Some(&wanted), requester);
-    if let Some(choice) = before_places(context, driver, &inventory, sharer, (tried, turn))? {
-        return Ok(choice);
-    }
-    let limits = Limits::new(policy, subject, &inventory);
-    let parts = (&inventory, &wanted, &limits);
-    let alternatives = &admitted.alternatives;
-    match usable_plan(context.config, driver, parts, tried, |p| {
-        p.plan(alternatives)
-    }) {
-        Ok(plan) if !plan.evict.is_empty() => Ok(Choice::of(Outcome::Evict(plan.evict))),
-        Ok(plan) => {
-            let record = |step| record_step(context, step, requester);
-            Ok(record_all(plan.steps, record, turn))
-        }
-        Err(denial) => {
-            if let Denial::Room(Rejection::NoCapacity { .. }) = denial {
-                let policy = (policy, subject_of(requester.holder));
-                let could_use = usable_plan::could_use(policy, snapshot, &admitted);
-                let wants = Wants::Slices { admitted, ours };
-                let look = LastLook::new(inventory.snapshot, wants);
-                turn.join(plan, could_use, look)?;
+        let limits = Limits::new(policy, subject, &inventory);
+        let parts = (&inventory, &wanted, &limits);
+        let alternatives = &admitted.alternatives;
+        match usable_plan(context.config, driver, parts, self.tried, |p| {
+            p.plan(alternatives)
+        }) {
+            Ok(plan) if !plan.evict.is_empty() => Ok(Choice::of(Outcome::Evict(plan.evict))),
+            Ok(plan) => {
+                let record = |step| record_step(context, step, requester);
+                Ok(record_all(plan.steps, record, self.turn))
             }
-            Ok(Choice::of(Outcome::Denied(denial.of_any_kind())))
-        }
-    }
-}
-
-/// Returns the outcome of a create that needs no new place, or whose place waits for idle slices to go.
-fn before_places(
-    context: &Leases<'_>,
-    driver: &impl Queries,
-    inventory: &Inventory,
-    (wanted, requester): (Option<&Constraints<'_>>, &Requester<'_>),
-    (tried, turn): (&Tried, &mut Turn<'_>),
-) -> Result<Option<Choice>> {
-    match pod::share(context, driver, inventory, wanted, requester)? {
-        Some(Peer::Has(lease)) => {
-            turn.step_aside();
-            return Ok(Some(Choice::of(Outcome::Shared(*lease))));
-        }
-        Some(Peer::Creates(peer)) => return Ok(Some(Choice::of(Outcome::PeerCreates(*peer)))),
-        None => {}
-    }
-    let over = { inventory.idle_over() }.filter(|i| !tried.idle.contains(&i.id));
-    let over: Vec<Instance> = over.cloned().collect();
-    Ok((!over.is_empty()).then(|| Choice::of(Outcome::Evict(over))))
-}
-
-/// Chooses whole GPUs.
-fn choose_gpus(
-    context: &Leases<'_>,
-    driver: &impl Queries,
-    (requester, count): (&Requester<'_>, u32),
-    inventory: Inventory,
-    (tried, turn): (&Tried, &mut Turn<'_>),
-    plan: &Lock,
-) -> Result<Choice> {
-    let policy = &context.config.policy;
-    policy.check_gpus(count)?;
-    let sharer = (None, requester);
-    if let Some(choice) = before_places(context, driver, &inventory, sharer, (tried, turn))? {
-        return Ok(choice);
-    }
-    let subject = subject_of(requester.holder);
-    let limits = Limits::new(policy, subject.clone(), &inventory);
-    let candidates = gpus::candidates(driver, &inventory, (policy, &subject));
-    match gpus::plan(&candidates, &inventory, &limits, count) {
-        Ok(chosen) => {
-            let take = |whole| record_whole(context, requester, whole);
-            Ok(record_all(chosen, take, turn))
-        }
-        Err(denial) => {
-            if let Denial::Room(shortage) = &denial
-                && shortage.may_pass()
-            {
-                let wants = (count, placement::awaited(&candidates));
-                let has_foreign = shortage.has_foreign();
-                let look = (inventory.snapshot.clone(), has_foreign);
-                await_gpus(turn, plan, wants, look)?;
+            Err(denial) => {
+                if let Denial::Room(Rejection::NoCapacity { .. }) = denial {
+                    let policy = (policy, subject_of(requester.holder));
+                    let could_use = usable_plan::could_use(policy, snapshot, &admitted);
+                    let wants = Wants::Slices { admitted, ours };
+                    let look = LastLook::new(inventory.snapshot, wants);
+                    self.turn.join(self.plan, could_use, look)?;
+                }
+                Ok(Choice::of(Outcome::Denied(denial.of_any_kind())))
             }
-            Ok(Choice::of(Outcome::Denied(denial.of_any_kind())))
         }
     }
-}
 
-/// Joins the queue for so many of these GPUs. A look with processes of others is repeated soon.
-fn await_gpus(
-    turn: &mut Turn<'_>,
-    plan: &Lock,
-    (count, of): (u32, Vec<GpuUuid>),
-    (snapshot, has_foreign): (Snapshot, bool),
-) -> Result<()> {
-    let could_use = of.iter().map(|gpu| (gpu.clone(), Vec::new())).collect();
-    let look = LastLook::new(snapshot, Wants::Gpus { count, of });
-    let look = if has_foreign { look.soon() } else { look };
-    turn.join(plan, could_use, look)
-}
-
-/// Chooses the GPU of a share.
-fn choose_share(
-    context: &Leases<'_>,
-    driver: &impl Queries,
-    (requester, sizes): (&Requester<'_>, &[ShareSize]),
-    inventory: Inventory,
-    (tried, turn): (&Tried, &mut Turn<'_>),
-    plan: &Lock,
-) -> Result<Choice> {
-    let policy = &context.config.policy;
-    let gpus = &inventory.snapshot.gpus;
-    let is_in_mig = |gpu: &Gpu| gpu.mig == MigMode::Enabled && !gpu.ends_mig();
-    let terms = match Terms::new(context.config, requester.levels(context.config)) {
-        // Whatever level the machine could have, none of its GPUs is for shares.
-        Err(_) if policy.check_kind(Kind::Share).is_ok() && gpus.iter().all(is_in_mig) => {
-            let mig = || GpuObstacle::Used(GpuUse::Mig { pending: false });
-            let shortage = ShareShortage {
-                sizes: sizes.to_vec(),
-                taken: gpus.iter().map(|gpu| (gpu.index, mig())).collect(),
-                unreadable: Vec::new(),
-                awaited: Vec::new(),
-            };
-            let denial = Denial::Room(shortage).of_any_kind();
-            return Ok(Choice::of(Outcome::Denied(denial)));
-        }
-        terms => terms?,
-    };
-    let sharer = (None, requester);
-    if let Some(choice) = before_places(context, driver, &inventory, sharer, (tried, turn))? {
-        return Ok(choice);
-    }
-    let subject = subject_of(requester.holder);
-    let limits = Limits::new(policy, subject.clone(), &inventory);
-    let candidates = shares::candidates(driver, &inventory, (policy, &subject), terms);
-    match shares::plan(&candidates, &inventory, &limits, (sizes, terms)) {
-        Ok((whole, share)) => {
-            let level = share.enforcement.level();
-            let place = SharePlace {
-                share,
-                beside: inventory.sharers(&whole.gpu_uuid, level).collect(),
-                new: Some(Resource::Gpu(whole)),
-            };
-            let take = |place| record_share(context, requester, place);
-            Ok(record_all(vec![place], take, turn))
-        }
-        Err(denial) => {
-            if let Denial::Room(shortage) = &denial
-                && shortage.may_pass()
-            {
-                let wants = (1, shortage.awaited.clone());
-                let look = (inventory.snapshot.clone(), shortage.has_foreign());
-                await_gpus(turn, plan, wants, look)?;
+    /// Returns the outcome of a create that needs no new place, or whose place waits for idle slices to go.
+    fn before_places(
+        &mut self,
+        inventory: &Inventory,
+        wanted: Option<&Constraints<'_>>,
+    ) -> Result<Option<Choice>> {
+        match pod::share(self.context, self.driver, inventory, wanted, self.requester)? {
+            Some(Peer::Has(lease)) => {
+                self.turn.step_aside();
+                return Ok(Some(Choice::of(Outcome::Shared(*lease))));
             }
-            Ok(Choice::of(Outcome::Denied(denial.of_any_kind())))
+            Some(Peer::Creates(peer)) => return Ok(Some(Choice::of(Outcome::PeerCreates(*peer)))),
+            None => {}
+        }
+        let over = { inventory.idle_over() }.filter(|i| !self.tried.idle.contains(&i.id));
+        let over: Vec<Instance> = over.cloned().collect();
+        Ok((!over.is_empty()).then(|| Choice::of(Outcome::Evict(over))))
+    }
+
+    /// Chooses whole GPUs.
+    fn choose_gpus(&mut self, count: u32, inventory: Inventory) -> Result<Choice> {
+        let (context, driver, requester) = (self.context, self.driver, self.requester);
+        let policy = &context.config.policy;
+        policy.check_gpus(count)?;
+        if let Some(choice) = self.before_places(&inventory, None)? {
+            return Ok(choice);
+        }
+        let subject = subject_of(requester.holder);
+        let limits = Limits::new(policy, subject.clone(), &inventory);
+        let candidates = gpus::candidates(driver, &inventory, (policy, &subject));
+        match gpus::plan(&candidates, &inventory, &limits, count) {
+            Ok(chosen) => {
+                let take = |whole| record_whole(context, requester, whole);
+                Ok(record_all(chosen, take, self.turn))
+            }
+            Err(denial) => {
+                if let Denial::Room(shortage) = &denial
+                    && shortage.may_pass()
+                {
+                    let of = placement::awaited(&candidates);
+                    let has_foreign = shortage.has_foreign();
+                    self.await_gpus(count, of, inventory.snapshot, has_foreign)?;
+                }
+                Ok(Choice::of(Outcome::Denied(denial.of_any_kind())))
+            }
         }
     }
-}
 
-/// Chooses the slice of a seat.
-fn choose_seat(
-    context: &Leases<'_>,
-    driver: &impl Queries,
-    (requester, seat): (&Requester<'_>, &Seat),
-    inventory: Inventory,
-    (tried, turn): (&Tried, &mut Turn<'_>),
-    plan: &Lock,
-) -> Result<Choice> {
-    let (policy, subject) = (&context.config.policy, subject_of(requester.holder));
-    let terms = Terms::new(context.config, requester.levels(context.config))?;
-    let snapshot = &inventory.snapshot;
-    let admitted = admit(policy, snapshot, &seat.slices, &subject)?;
-    let blockers = queue::reservations(&inventory.waiting);
-    let ours = inventory.ours();
-    let wanted = Constraints {
-        blockers: &blockers,
-        ours: &ours,
-        ..admitted.wanted()
-    };
-    let sharer = (None, requester);
-    if let Some(choice) = before_places(context, driver, &inventory, sharer, (tried, turn))? {
-        return Ok(choice);
+    /// Joins the queue for GPUs. A look with processes of others is repeated soon.
+    fn await_gpus(
+        &mut self,
+        count: u32,
+        of: Vec<GpuUuid>,
+        look: Snapshot,
+        has_foreign: bool,
+    ) -> Result<()> {
+        let could_use = of.iter().map(|gpu| (gpu.clone(), Vec::new())).collect();
+        let look = LastLook::new(look, Wants::Gpus { count, of });
+        let look = if has_foreign { look.soon() } else { look };
+        self.turn.join(self.plan, could_use, look)
     }
-    let planner = SeatPlanner {
-        driver,
-        inventory: &inventory,
-        policy,
-        subject,
-        seat,
-        terms,
-        levels: RefCell::default(),
-    };
-    let planned = planner.plan((&admitted.alternatives, &wanted), tried);
-    let could_use = match &planned {
-        Err(Denial::Room(shortage)) if shortage.may_pass() => Some(planner.could_use(&admitted)),
-        _ => None,
-    };
-    let mut take = |place| {
-        let record = |place| record_share(context, requester, place);
-        record_all(vec![place], record, turn)
-    };
-    match planned {
-        Ok(SeatPlan::Create(.., idle)) if !idle.is_empty() => Ok(Choice::of(Outcome::Evict(idle))),
-        Ok(SeatPlan::PeerCreates(_, peer)) => Ok(Choice::of(Outcome::PeerCreates(*peer))),
-        Ok(SeatPlan::Create(slice, share, _)) => Ok(take(SharePlace {
-            share: *share,
-            beside: Vec::new(),
-            new: Some(Resource::Mig(*slice)),
-        })),
-        Ok(SeatPlan::Join(join)) => Ok(take(SharePlace {
-            share: join.share,
-            beside: inventory.leases_on(&join.instance).collect(),
-            new: None,
-        })),
-        Err(denial) => {
-            if let Some(could_use) = could_use {
-                let wants = Wants::Slices { admitted, ours };
-                let look = LastLook::new(inventory.snapshot, wants);
-                turn.join(plan, could_use, look)?;
+
+    /// Chooses the GPU of a share.
+    fn choose_share(&mut self, sizes: &[ShareSize], inventory: Inventory) -> Result<Choice> {
+        let (context, driver, requester) = (self.context, self.driver, self.requester);
+        let policy = &context.config.policy;
+        let gpus = &inventory.snapshot.gpus;
+        let is_in_mig = |gpu: &Gpu| gpu.mig == MigMode::Enabled && !gpu.ends_mig();
+        let terms = match Terms::new(context.config, requester.levels(context.config)) {
+            // Whatever level the machine could have, none of its GPUs is for shares.
+            Err(_) if policy.check_kind(Kind::Share).is_ok() && gpus.iter().all(is_in_mig) => {
+                let mig = || GpuObstacle::Used(GpuUse::Mig { pending: false });
+                let shortage = ShareShortage {
+                    sizes: sizes.to_vec(),
+                    taken: gpus.iter().map(|gpu| (gpu.index, mig())).collect(),
+                    unreadable: Vec::new(),
+                    awaited: Vec::new(),
+                };
+                let denial = Denial::Room(shortage).of_any_kind();
+                return Ok(Choice::of(Outcome::Denied(denial)));
             }
-            Ok(Choice::of(Outcome::Denied(denial.of_any_kind())))
+            terms => terms?,
+        };
+        if let Some(choice) = self.before_places(&inventory, None)? {
+            return Ok(choice);
+        }
+        let subject = subject_of(requester.holder);
+        let limits = Limits::new(policy, subject.clone(), &inventory);
+        let candidates = shares::candidates(driver, &inventory, (policy, &subject), terms);
+        match shares::plan(&candidates, &inventory, &limits, (sizes, terms)) {
+            Ok((whole, share)) => {
+                let level = share.enforcement.level();
+                let place = SharePlace {
+                    share,
+                    beside: inventory.sharers(&whole.gpu_uuid, level).collect(),
+                    new: Some(Resource::Gpu(whole)),
+                };
+                let take = |place| record_share(context, requester, place);
+                Ok(record_all(vec![place], take, self.turn))
+            }
+            Err(denial) => {
+                if let Denial::Room(shortage) = &denial
+                    && shortage.may_pass()
+                {
+                    let of = shortage.awaited.clone();
+                    let has_foreign = shortage.has_foreign();
+                    self.await_gpus(1, of, inventory.snapshot, has_foreign)?;
+                }
+                Ok(Choice::of(Outcome::Denied(denial.of_any_kind())))
+            }
+        }
+    }
+
+    /// Chooses the slice of a seat.
+    fn choose_seat(&mut self, seat: &Seat, inventory: Inventory) -> Result<Choice> {
+        let (context, driver, requester) = (self.context, self.driver, self.requester);
+        let (policy, subject) = (&context.config.policy, subject_of(requester.holder));
+        let terms = Terms::new(context.config, requester.levels(context.config))?;
+        let snapshot = &inventory.snapshot;
+        let admitted = admit(policy, snapshot, &seat.slices, &subject)?;
+        let blockers = queue::reservations(&inventory.waiting);
+        let ours = inventory.ours();
+        let wanted = Constraints {
+            blockers: &blockers,
+            ours: &ours,
+            ..admitted.wanted()
+        };
+        if let Some(choice) = self.before_places(&inventory, None)? {
+            return Ok(choice);
+        }
+        let planner = SeatPlanner {
+            driver,
+            inventory: &inventory,
+            policy,
+            subject,
+            seat,
+            terms,
+            levels: RefCell::default(),
+        };
+        let planned = planner.plan((&admitted.alternatives, &wanted), self.tried);
+        let could_use = match &planned {
+            Err(Denial::Room(shortage)) if shortage.may_pass() => {
+                Some(planner.could_use(&admitted))
+            }
+            _ => None,
+        };
+        let mut take = |place| {
+            let record = |place| record_share(context, requester, place);
+            record_all(vec![place], record, self.turn)
+        };
+        match planned {
+            Ok(SeatPlan::Create(.., idle)) if !idle.is_empty() => {
+                Ok(Choice::of(Outcome::Evict(idle)))
+            }
+            Ok(SeatPlan::PeerCreates(_, peer)) => Ok(Choice::of(Outcome::PeerCreates(*peer))),
+            Ok(SeatPlan::Create(slice, share, _)) => Ok(take(SharePlace {
+                share: *share,
+                beside: Vec::new(),
+                new: Some(Resource::Mig(*slice)),
+            })),
+            Ok(SeatPlan::Join(join)) => Ok(take(SharePlace {
+                share: join.share,
+                beside: inventory.leases_on(&join.instance).collect(),
+                new: None,
+            })),
+            Err(denial) => {
+                if let Some(could_use) = could_use {
+                    let wants = Wants::Slices { admitted, ours };
+                    let look = LastLook::new(inventory.snapshot, wants);
+                    self.turn.join(self.plan, could_use, look)?;
+                }
+                Ok(Choice::of(Outcome::Denied(denial.of_any_kind())))
+            }
         }
     }
 }

@@ -114,7 +114,8 @@ impl LastLook {
 
 impl<'a> Turn<'a> {
     pub(crate) fn new(
-        (store, operation): (&'a Store, &OperationId),
+        store: &'a Store,
+        operation: &OperationId,
         config: &Config,
         request: &Request,
         holder: &Container,
@@ -377,6 +378,7 @@ pub(crate) fn reserved_gpus<'a>(of: impl IntoIterator<Item = &'a Waiting>) -> BT
 mod tests {
     use super::*;
     use crate::model::{Gpu, MigMode, Placement, Profile};
+    use crate::store::Operation;
     use std::path::Path;
 
     /// Looks at an empty machine, on which the first request could use every place.
@@ -416,11 +418,24 @@ mod tests {
         }
     }
 
+    fn store() -> (tempfile::TempDir, Store) {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(&dir.path().join("state"), Duration::from_secs(1)).unwrap();
+        (dir, store)
+    }
+
+    fn waiter() -> Waiter {
+        Waiter {
+            could_use: vec![("GPU-0".into(), vec![19])],
+            ..Waiter::default()
+        }
+    }
+
     fn turn<'a>(
         store: &'a Store,
         dir: &Path,
-        operation: &crate::store::Operation,
-        (ticket, waiter): (Ticket<'a>, &Waiter),
+        operation: &Operation,
+        ticket: Ticket<'a>,
     ) -> Turn<'a> {
         std::fs::write(dir.join("config.json"), "{}").unwrap();
         Turn {
@@ -434,7 +449,7 @@ mod tests {
             adopts: false,
             watch: Some(Watch::on(store, dir)),
             ticket: Some(ticket),
-            waiter: waiter.clone(),
+            waiter: waiter(),
             look: None,
             in_vain: 0,
         }
@@ -443,22 +458,16 @@ mod tests {
     /// It was aside when the second one looked, and got no place.
     #[test]
     fn end_of_request_that_came_back_wakes() {
-        let dir = tempfile::tempdir().unwrap();
-        let store = Store::open(&dir.path().join("state"), Duration::from_secs(1)).unwrap();
+        let (dir, store) = store();
         let plan = store.lock_plan("test").unwrap();
-        let waiter = Waiter {
-            could_use: vec![("GPU-0".into(), vec![19])],
-            ..Waiter::default()
-        };
         let operations = [(); 2].map(|()| store.begin().unwrap());
-        let tickets =
-            { operations.each_ref() }.map(|o| store.enqueue(&plan, o.id(), &waiter).unwrap());
-        let [mut first, second] = tickets;
-        let mut turn = turn(&store, dir.path(), &operations[1], (second, &waiter));
+        let join = |o: &Operation| store.enqueue(&plan, o.id(), &waiter()).unwrap();
+        let [mut first, second] = operations.each_ref().map(join);
+        let mut turn = turn(&store, dir.path(), &operations[1], second);
         first.step_aside().unwrap();
         turn.watch();
         assert_eq!(turn.earlier().unwrap(), []);
-        first.renew(&waiter).unwrap();
+        first.renew(&waiter()).unwrap();
         turn.look = Some(look(Duration::ZERO));
         assert_eq!(turn.held_up_by().unwrap(), Some(1));
         drop(first);
@@ -472,18 +481,12 @@ mod tests {
     /// An administrator may have enabled MIG on a place that the first request cannot use.
     #[test]
     fn held_up_request_asks_driver_sometimes() {
-        let dir = tempfile::tempdir().unwrap();
-        let store = Store::open(&dir.path().join("state"), Duration::from_secs(1)).unwrap();
+        let (dir, store) = store();
         let plan = store.lock_plan("test").unwrap();
-        let waiter = Waiter {
-            could_use: vec![("GPU-0".into(), vec![19])],
-            ..Waiter::default()
-        };
         let operations = [(); 3].map(|()| store.begin().unwrap());
-        let tickets =
-            { operations.each_ref() }.map(|o| store.enqueue(&plan, o.id(), &waiter).unwrap());
-        let [_first, _second, third] = tickets;
-        let mut turn = turn(&store, dir.path(), &operations[2], (third, &waiter));
+        let join = |o: &Operation| store.enqueue(&plan, o.id(), &waiter()).unwrap();
+        let [_first, _second, third] = operations.each_ref().map(join);
+        let mut turn = turn(&store, dir.path(), &operations[2], third);
         let mut waits = |ago: Duration, time: Duration| {
             turn.look = Some(look(ago));
             turn.begun = Instant::now();
