@@ -5,11 +5,7 @@
 
 use crate::error::{Context, Error, Result, printable};
 use crate::leases::Leases;
-use crate::store::{ClaimName, Container, Held, LeaseState, Ledger, Listing, Store};
-use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
-use std::os::fd::AsFd;
+use crate::store::{Changes, ClaimName, Container, Held, LeaseState, Ledger, Listing};
 use std::time::{Duration, Instant};
 
 /// The time that a container waits until the driver has its pod on record. The hook's own timeout is twice as long.
@@ -39,7 +35,7 @@ pub(super) fn on_claims<'a>(
     let end = Instant::now() + patience;
     let id = printable(&container.key.id);
     let what = || format!("start container {id}");
-    let mut watch: Option<Watch> = None;
+    let mut watch: Option<Option<Changes>> = None;
     loop {
         let ledger = context.store.lock(&format!("start of container {id}"))?;
         let listing = context.store.list()?;
@@ -57,10 +53,10 @@ pub(super) fn on_claims<'a>(
             Some(Denial::NotNamed(why) | Denial::Foreign(why)) => return Err(why).context(what),
         }
         drop(ledger);
-        match &watch {
-            Some(watch) => watch.wait(end).context(what)?,
+        match &mut watch {
+            Some(changes) => wait(changes, end).context(what)?,
             // Changes before it are not told, so the next look comes at once.
-            None => watch = Some(Watch::on(&context.store)),
+            None => watch = Some(Changes::of(context.store.dir()).ok()),
         }
     }
 }
@@ -118,35 +114,17 @@ fn denial(claimed: &Held, container: &Container) -> Option<Denial> {
     })
 }
 
-/// Wakes when a lease changes.
-struct Watch(Option<Inotify>);
-
-impl Watch {
-    fn on(store: &Store) -> Watch {
-        let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK).ok();
-        // The ledger is written under another name and renamed.
-        let is_watched = |inotify: &Inotify| {
-            let flags = AddWatchFlags::IN_MOVED_TO;
-            inotify.add_watch(store.dir(), flags).is_ok()
-        };
-        Watch(inotify.filter(is_watched))
-    }
-
-    /// Waits for a change, or until the end.
-    fn wait(&self, end: Instant) -> Result<()> {
-        let left = end.saturating_duration_since(Instant::now());
-        let Some(inotify) = &self.0 else {
-            crate::effect::pause(left.min(UNWATCHED));
-            return Ok(());
-        };
-        let timeout = PollTimeout::try_from(left.as_millis() + 1).unwrap_or(PollTimeout::MAX);
-        crate::effect::wait("");
-        let mut fds = [PollFd::new(inotify.as_fd(), PollFlags::POLLIN)];
-        match poll(&mut fds, timeout) {
-            Ok(_) | Err(Errno::EINTR) => {}
-            Err(e) => return Err(e).context(|| "wait for a change of the ledger"),
+/// Waits for a change of the ledger, or until the end.
+fn wait(changes: &mut Option<Changes>, end: Instant) -> Result<()> {
+    let left = end.saturating_duration_since(Instant::now());
+    match changes {
+        Some(changes) => {
+            crate::effect::wait("");
+            changes.wait_for(left).map(drop)
         }
-        while inotify.read_events().is_ok_and(|events| !events.is_empty()) {}
-        Ok(())
+        None => {
+            crate::effect::pause(left.min(UNWATCHED));
+            Ok(())
+        }
     }
 }

@@ -79,18 +79,22 @@ pub struct Store {
 }
 
 impl Store {
+    fn at(dir: &Path, lock_timeout: Duration) -> Store {
+        Store {
+            dir: dir.to_owned(),
+            lock_timeout,
+            file: file::LedgerFile::new(dir),
+            counts: Arc::default(),
+        }
+    }
+
     /// Opens the state directory, and creates it if it is missing.
     ///
     /// # Errors
     /// The directory cannot be made, or its owner or mode lets users other than root write into it.
     pub fn open(dir: &Path, lock_timeout: Duration) -> Result<Store> {
         let what = || format!("open state directory {}", dir.display());
-        let store = Store {
-            dir: dir.to_owned(),
-            lock_timeout,
-            file: file::LedgerFile::new(dir),
-            counts: Arc::default(),
-        };
+        let store = Store::at(dir, lock_timeout);
         // The check precedes every creation. Through another user's link, runmig would create files where
         // that user likes.
         trust::room_for(dir).context(what)?;
@@ -118,12 +122,7 @@ impl Store {
     /// # Errors
     /// The directory cannot be read, or users other than root may write into it.
     pub fn existing(dir: &Path, lock_timeout: Duration) -> Result<Option<Store>> {
-        let store = Store {
-            dir: dir.to_owned(),
-            lock_timeout,
-            file: file::LedgerFile::new(dir),
-            counts: Arc::default(),
-        };
+        let store = Store::at(dir, lock_timeout);
         let is_there = |path: &Path| match std::fs::symlink_metadata(path) {
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(false),
             // A failed look does not prove that nothing is there.
@@ -159,12 +158,7 @@ impl Store {
     /// As `existing`.
     pub(crate) fn to_look(dir: &Path, lock_timeout: Duration) -> Result<Store> {
         let existing = Store::existing(dir, lock_timeout)?;
-        Ok(existing.unwrap_or_else(|| Store {
-            dir: dir.to_owned(),
-            lock_timeout,
-            file: file::LedgerFile::new(dir),
-            counts: Arc::default(),
-        }))
+        Ok(existing.unwrap_or_else(|| Store::at(dir, lock_timeout)))
     }
 
     /// Checks the directory's owner and mode. Any writer of leases could have any instance destroyed, or
