@@ -40,23 +40,26 @@ fn reboot_makes_instance_another() {
 /// Failure: the driver reports an error of a destroy that it did
 #[test]
 fn spares_instance_after_denied_destroy() {
-    let world = World::small();
-    world.create(ID);
-    let place = world.the_instance();
-    world.delete(ID);
-    let fails = Outcome::Return(UNKNOWN);
-    world.fault("nvmlGpuInstanceCreateComputeInstance", 1, None, fails);
-    let denies = Outcome::ReturnAfter(20);
-    world.fault("nvmlGpuInstanceDestroy", 1, None, denies);
-    said(&mut world.create_command(ID)).refused();
-    assert_eq!(world.instances(), []);
-    world.no_faults();
-    world.admin_leaves(0, world.profile, place.start);
-    assert_eq!(world.the_instance().gi, place.gi);
-    world.gc().ok();
-    assert_eq!(world.lost_of_theirs(), None);
-    assert!(world.leases().is_empty());
-    world.as_if_nothing_had_been().unwrap();
+    // Insufficient memory, in use, unknown.
+    for code in [20, 19, UNKNOWN] {
+        let world = World::small();
+        world.create(ID);
+        let place = world.the_instance();
+        world.delete(ID);
+        let fails = Outcome::Return(UNKNOWN);
+        world.fault("nvmlGpuInstanceCreateComputeInstance", 1, None, fails);
+        let denies = Outcome::ReturnAfter(code);
+        world.fault("nvmlGpuInstanceDestroy", 1, None, denies);
+        said(&mut world.create_command(ID)).refused();
+        assert_eq!(world.instances(), []);
+        world.no_faults();
+        world.admin_leaves(0, world.profile, place.start);
+        assert_eq!(world.the_instance().gi, place.gi);
+        world.gc().ok();
+        assert_eq!(world.lost_of_theirs(), None, "{code}");
+        assert!(world.leases().is_empty());
+        world.as_if_nothing_had_been().unwrap();
+    }
 }
 
 /// Failure: a GPU falls off the bus

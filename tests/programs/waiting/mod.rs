@@ -158,6 +158,11 @@ fn sleeping_waiter_keeps_its_place() {
         &line,
         "2 earlier requests (container first, 4g.24gb; container second, 1g.6gb)",
     );
+    served_in_order(&world, first, second);
+}
+
+/// The first one goes on from its stop and gets its slice, and its end lets the second one in.
+fn served_in_order(world: &World, first: Going, second: Going) {
     first.signal(Signal::SIGCONT);
     first.end().ok();
     assert_eq!(world.queue(), ["second"]);

@@ -1,6 +1,6 @@
 //! Creates that wait while the ledger, with their tickets, is damaged and repaired.
 
-use super::waiting;
+use super::{served_in_order, waiting};
 use nix::sys::signal::Signal;
 use testkit::prelude::*;
 
@@ -29,11 +29,6 @@ fn repair_keeps_the_queue() {
             world.queue() == ["first", "second"]
         });
         full.iter().for_each(|id| drop(world.delete(id)));
-        first.signal(Signal::SIGCONT);
-        first.end().ok();
-        assert_eq!(world.queue(), ["second"]);
-        world.delete("first");
-        second.end().ok();
-        world.all_go(&["second"]);
+        served_in_order(&world, first, second);
     }
 }
