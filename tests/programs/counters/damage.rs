@@ -91,6 +91,9 @@ fn counts_travel_with_changes() {
     assert_eq!(changes(&|| drop(world.create("one"))), 5);
     assert_eq!(changes(&|| drop(world.delete("one"))), 3);
     assert_eq!(changes(&|| drop(refused(&world, "9g.90gb"))), 1);
+    let claim = |verb| drop(said(&mut world.claims(verb, "uid")).ok());
+    assert_eq!(changes(&|| claim("prepare")), 5);
+    assert_eq!(changes(&|| claim("unprepare")), 3);
     for verb in [
         &["list"][..],
         &["metrics"],

@@ -9,6 +9,7 @@ use crate::error::{Error, Result, printable};
 use crate::events::EventType;
 use crate::leases::Leases;
 use crate::model::{Cgroup, Process};
+use crate::observer::Create;
 use crate::reclaim::{self, liveness};
 use crate::store::{ClaimName, Container, Held, Holder, Lease, LeaseState, Operation};
 use std::time::Duration;
@@ -31,11 +32,10 @@ impl Leases<'_> {
         let named = Holder::Container(container.clone());
         let mut create = self.observer.begin(LeaseKind::Slice, Some(named), "");
         create.ends(Outcome::Shared);
-        let attached = attach_once(self, claim, container, init, patience);
+        let attached = attach_once(self, claim, container, init, patience, &create);
         match &attached {
             Ok((held, true)) => {
                 self.observer.placed(held, EventType::Shared);
-                self.observer.count_created(&create, None);
                 self.observer
                     .created(&create, std::slice::from_ref(held), None);
             }
@@ -54,6 +54,7 @@ fn attach_once(
     container: Container,
     init: Process,
     patience: Duration,
+    create: &Create,
 ) -> Result<(Held, bool)> {
     let found = on_claims(context, std::slice::from_ref(claim), &container, patience)?;
     let [of_claim] = found.slices.as_slice() else {
@@ -70,7 +71,12 @@ fn attach_once(
         cgroups: reclaim::own_cgroups(init.pid),
         ..draft(of_claim, claim, &container)?
     };
-    found.ledger.put_lease(&lease)?;
+    found.ledger.change(|state| {
+        state
+            .counters
+            .add(&context.observer.counts_of(create, Outcome::Shared, None));
+        state.put_lease(&lease)
+    })?;
     log(&lease, of_claim);
     let instance = instance.clone();
     Ok((Held { lease, instance }, true))

@@ -87,13 +87,25 @@ impl Observer {
     /// Counts a create that ends with a container, and the time of its low-level runtime. The change that makes its leases
     /// *ready* takes the count along.
     pub(crate) fn count_created(&self, create: &Create, runtime: Option<Duration>) {
-        let outcome = create.made();
-        self.count(Counter::Creates(create.kind, create.holder_kind(), outcome));
+        let counts = self.counts_of(create, create.made(), runtime);
+        self.counts().add(&counts);
+    }
+
+    /// Returns the counts of a create that ends so, for the change that makes its leases *ready*.
+    pub(crate) fn counts_of(
+        &self,
+        create: &Create,
+        end: Outcome,
+        runtime: Option<Duration>,
+    ) -> Counts {
+        let mut counts = Counts::default();
+        counts.count(Counter::Creates(create.kind, create.holder_kind(), end));
         for (part, time) in Part::ALL.iter().zip(self.times_of(create, runtime)) {
             if let Some(time) = time {
-                self.observe(Times::Create(create.kind, *part), time);
+                counts.observe(Times::Create(create.kind, *part), time);
             }
         }
+        counts
     }
 
     /// Hears of a create that ended with a container on these leases.
@@ -197,10 +209,6 @@ impl Observer {
 
     fn count(&self, counter: Counter) {
         self.counts().count(counter);
-    }
-
-    fn observe(&self, times: Times, time: Duration) {
-        self.counts().observe(times, time);
     }
 
     fn counts(&self) -> MutexGuard<'_, Counts> {

@@ -9,6 +9,7 @@ use crate::events::EventType;
 use crate::gpu::Session;
 use crate::leases::Leases;
 use crate::model::Placement;
+use crate::observer::Create;
 use crate::placement::Slot;
 use crate::reclaim::{self, Patience, Returned};
 use crate::store::{
@@ -55,6 +56,7 @@ impl Work<'_, '_> {
         driver: &Session<'_>,
         held: &Held,
         operation: &Operation,
+        create: &mut Create,
     ) -> Result<Made> {
         let context = self.context;
         if held.lease.state == LeaseState::Releasing {
@@ -72,16 +74,15 @@ impl Work<'_, '_> {
         let slice = held.instance.slice();
         let is_whole = || slice.map_or(Ok(false), |slice| reclaim::is_whole(driver, slice));
         match &held.instance.state {
-            InstanceState::Ready if is_whole()? => self.finish(held),
+            InstanceState::Ready if is_whole()? => self.finish(held, create, None),
             InstanceState::Idle { .. } => match validate(context, driver, &held) {
                 Some(held) => {
-                    self.end = Some(Outcome::Reused);
                     context.observer.placed(&held, EventType::Reused);
-                    self.finish(held)
+                    self.finish(held, create, Some(Outcome::Reused))
                 }
                 None => self.give_up(Undo::GiveUp(held, Patience::default())),
             },
-            InstanceState::Creating => self.create(driver, held),
+            InstanceState::Creating => self.create(driver, held, create),
             // An administrator, or a reset, removed the instance or its compute instance.
             _ => self.give_up(Undo::Release(held)),
         }
@@ -136,7 +137,7 @@ impl Work<'_, '_> {
         Ok(lease.map(|lease| Held { lease, instance }))
     }
 
-    fn create(&mut self, driver: &Session<'_>, held: Held) -> Result<Made> {
+    fn create(&mut self, driver: &Session<'_>, held: Held, create: &mut Create) -> Result<Made> {
         let Resource::Mig(slice) = &held.instance.resource else {
             return Err(Error::new(format!(
                 "the lease of {} is on no slice",
@@ -144,10 +145,7 @@ impl Work<'_, '_> {
             )));
         };
         match create_slice(self.context, driver, (&held, slice)) {
-            Ok(held) => {
-                self.end = Some(Outcome::Created);
-                self.finish(held)
-            }
+            Ok(held) => self.finish(held, create, Some(Outcome::Created)),
             Err(Trouble::Refused(e)) => {
                 let slot = draft::slot_of(slice);
                 self.give_up(Undo::Forget(held))?;
@@ -164,18 +162,30 @@ impl Work<'_, '_> {
         }
     }
 
-    fn finish(&self, held: Held) -> Result<Made> {
+    /// Marks the lease *ready*. `made`: the end of the create if this work made or reused the slice. It counts with the
+    /// change.
+    fn finish(&mut self, held: Held, create: &mut Create, made: Option<Outcome>) -> Result<Made> {
+        let observer = &self.context.observer;
         let ledger = self.context.store.lock(&self.purpose())?;
-        let lease = ledger.update_lease(&held.lease, |l| {
-            if l.state != LeaseState::Releasing {
-                l.state = LeaseState::Ready;
+        let lease = ledger.change(|state| {
+            let now = state.lease(&held.lease.id);
+            if now.is_none_or(|now| now.state == LeaseState::Releasing) {
+                return Ok(None);
             }
+            if let Some(end) = made {
+                state.counters.add(&observer.counts_of(create, end, None));
+            }
+            state.update_lease(&held.lease.id, |l| l.state = LeaseState::Ready)
         })?;
+        let Some(lease) = lease else {
+            return Ok(Made::Again);
+        };
+        if let Some(end) = made {
+            create.ends(end);
+            self.is_made = true;
+        }
         let instance = held.instance;
-        Ok(match lease.filter(|l| l.state == LeaseState::Ready) {
-            Some(lease) => Made::Ready(Box::new(Held { lease, instance })),
-            None => Made::Again,
-        })
+        Ok(Made::Ready(Box::new(Held { lease, instance })))
     }
 }
 
@@ -186,8 +196,8 @@ pub(super) struct Work<'a, 'c> {
     pub at: &'a ClaimPlace,
     /// Places that the driver refused.
     pub refused: Vec<Slot>,
-    /// The end of the create, if this work made or reused the slice.
-    pub end: Option<Outcome>,
+    /// Whether this work made or reused the slice.
+    pub is_made: bool,
     /// Idle slices that were to go, by instance.
     pub discarded: Vec<Instance>,
     /// The listener for what people should know.
@@ -208,7 +218,7 @@ impl<'a, 'c> Work<'a, 'c> {
             claim,
             at,
             refused: Vec::new(),
-            end: None,
+            is_made: false,
             discarded: Vec::new(),
             hear,
             told: None,

@@ -68,14 +68,9 @@ impl Leases<'_> {
         let made = slice_of(&mut work, patience, &mut create);
         observer.waits_no_more(&mut create);
         match &made {
-            Ok(held) => {
-                // A slice that was there counted once.
-                if let Some(end) = work.end {
-                    create.ends(end);
-                    observer.count_created(&create, None);
-                    observer.created(&create, std::slice::from_ref(held), None);
-                }
-            }
+            // A slice that was there counted once.
+            Ok(held) if work.is_made => observer.created(&create, std::slice::from_ref(held), None),
+            Ok(_) => {}
             Err(e) => observer.failed(&create, e),
         }
         made
@@ -91,7 +86,7 @@ fn slice_of(work: &mut Work<'_, '_>, patience: Duration, create: &mut Create) ->
     loop {
         // Closed before a wait: a long session sees stale handles, and may itself hold the instance that has to go.
         let session = context.driver();
-        let step = work.step(&session, &operation);
+        let step = work.step(&session, &operation, create);
         let is_last = Instant::now() >= end;
         let obstacle = match step {
             Ok(Made::Ready(held)) => {
@@ -148,9 +143,16 @@ enum Found {
 
 impl Work<'_, '_> {
     /// Tries once to make the slice of the claim.
-    fn step(&mut self, driver: &Session<'_>, operation: &Operation) -> Result<Made> {
+    fn step(
+        &mut self,
+        driver: &Session<'_>,
+        operation: &Operation,
+        create: &mut Create,
+    ) -> Result<Made> {
         match self.look(driver)? {
-            Found::OnRecord(held) | Found::Promised(held) => self.make(driver, &held, operation),
+            Found::OnRecord(held) | Found::Promised(held) => {
+                self.make(driver, &held, operation, create)
+            }
             Found::Evict(idle) => self.discard(idle).map(|()| Made::Again),
             Found::Taken(taken) => Ok(Made::Obstacle(taken)),
         }
