@@ -103,7 +103,7 @@ pub(crate) fn release_ended(config: &Config) -> Result<()> {
     }
 }
 
-/// Returns the container or the process that uses a device of a claim, in words.
+/// Names the container or the process that uses a device of a claim.
 pub(crate) fn user_of(config: &Config, claim: &Claim) -> Result<Option<String>> {
     match existing(config)? {
         Some(leases) => leases.user_of_device(&device_of(claim)),

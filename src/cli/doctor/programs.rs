@@ -99,8 +99,7 @@ fn runtimes(host: &Host) -> Found {
         let (status, said, complaint) = command::run(&front, &["--version"], &variables)?;
         let version = said.lines().next().unwrap_or_default();
         if !status.success() {
-            // A file that somebody removes meanwhile is no handler's.
-            if { config.file.as_ref() }.is_none_or(|file| file.exists()) {
+            if config.file.as_deref().is_none_or(is_there) {
                 found.push(unanswered(config, &complaint));
             }
         } else if version.starts_with("crun")
@@ -158,9 +157,15 @@ fn handlers() -> Vec<PathBuf> {
     files
 }
 
+/// Returns whether a file that could not be read is still there. Others may remove one while this looks.
+fn is_there(file: &Path) -> bool {
+    file.symlink_metadata().is_ok()
+}
+
 fn configurations(host: &Host) -> Found {
     let own = { host.config.as_ref().err() }.map(|e| Finding::in_words(Status::Fail, &e.line()));
-    let others = { handlers().into_iter() }.filter_map(|file| Config::read(&file).err());
+    let others = { handlers().into_iter() }
+        .filter_map(|file| Config::read(&file).err().filter(|_| is_there(&file)));
     Ok(own.into_iter().chain(others.map(Finding::from)).collect())
 }
 

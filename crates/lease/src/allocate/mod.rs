@@ -194,7 +194,7 @@ impl Leases<'_> {
         self.observer.ended(create, outcome, error);
     }
 
-    /// Counts and records a request that was refused before `acquire`. No request stands for the slice of a claim.
+    /// Counts and records a request that was refused before `acquire`. `request`: none for the slice of a claim.
     pub fn count_refused(
         &self,
         request: Option<&Request>,

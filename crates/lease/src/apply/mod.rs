@@ -52,8 +52,8 @@ impl Leases<'_> {
     ///
     /// # Errors
     /// The GPUs cannot have the layout: then nothing has changed. A failed call of the driver: then the changes before
-    /// it stay, and the next apply completes them. Leases and processes in the way are no error, see
-    /// [`Applied::obstacles`].
+    /// it stay, and the next apply completes them. Leases and processes that are in the way are
+    /// in [`Applied::obstacles`].
     pub fn apply(&self, layout: &Configuration, options: ApplyOptions) -> Result<Applied> {
         if options.wait.is_zero() || options.dry_run {
             return attempt(self, layout, options).map(|(applied, _)| applied);

@@ -72,7 +72,7 @@ types! {
 pub struct Event {
     /// The time of the event, by the machine's clock, which may have been set back.
     pub time: Timestamp,
-    /// The same for an event that a kill had written twice. None of an older version's.
+    /// Its id. An event that was written again after a kill has the same one. None in lines of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// The type of the event.
@@ -143,7 +143,7 @@ impl Event {
         }
     }
 
-    /// Returns this event as the only one of its kind of a lease, or of an instance without one.
+    /// Returns the event with an id made of its kind and its lease or instance, so that a reader knows it again.
     pub(crate) fn once(self, kind: &str) -> Event {
         let of = self.lease.as_ref().and_then(|lease| lease.id.as_ref());
         Event {

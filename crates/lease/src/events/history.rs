@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 /// The most bytes of one file that are read at once. No writer of this version makes a file so long.
 const MOST: u64 = 64 << 20;
-/// A reader knows again at least so many of the latest ids, each of so many bytes at most.
+/// A reader remembers at least so many of the latest ids, each of at most so many bytes.
 pub(super) const MOST_IDS: usize = 16 << 10;
 const MAX_ID: usize = 64;
 
@@ -21,7 +21,7 @@ pub struct History {
     /// The bytes that are read, by device and inode of the file.
     offsets: HashMap<(u64, u64), u64>,
     unreadable: u64,
-    /// The ids of the latest events, in two parts of which the older one goes.
+    /// The ids of the latest events in two sets. When the newer one is full, the older one is dropped.
     ids: [HashSet<String>; 2],
 }
 
@@ -36,7 +36,9 @@ impl History {
         }
     }
 
-    /// Reads the events since the last call. One that was written twice is read once. A missing file has none. `to_end`: a last line without an end counts as one.
+    /// Reads the events since the last call. An event that was written twice is read once. A missing file has none.
+    ///
+    /// `to_end`: a last line without an end counts too.
     ///
     /// # Errors
     /// A file that cannot be read.
@@ -94,7 +96,7 @@ impl History {
         Ok(from)
     }
 
-    /// Says whether an event came before, and notes its id.
+    /// Returns whether an event was read before, and remembers its id.
     fn is_known(&mut self, event: &Event) -> bool {
         let Some(id) = event.id.as_ref().filter(|id| id.len() <= MAX_ID) else {
             return false;

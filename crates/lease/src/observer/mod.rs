@@ -40,7 +40,7 @@ impl Observer {
         }
     }
 
-    /// Hears of operations that only look, and change no ledger.
+    /// Keeps the counts of operations that only look out of the ledger.
     pub(crate) fn count_nothing(&mut self) {
         self.counts = Arc::default();
     }

@@ -288,14 +288,14 @@ impl<'a> Turn<'a> {
     /// driver could help.
     fn held_up_by(&mut self) -> Result<Option<usize>> {
         let (state, number) = (self.store.state()?, self.number());
-        // One that had stepped aside may be back.
+        // A request that had stepped aside may be back.
         if let Some(watch) = &mut self.watch {
             watch.earlier = state.queue.before(number).to_vec();
         }
         let Some(look) = self.look.as_ref().filter(|_| !self.adopts) else {
             return Ok(None);
         };
-        // Lost in a repair, it holds no place before the next look.
+        // A repair may have lost its ticket. Then it has no place until the next look.
         if !state.queue.has(number) {
             return Ok(None);
         }

@@ -106,7 +106,7 @@ impl Watch {
                     None | Some(Woken::No) => {}
                     Some(Woken::ByQueue) => return Ok(Woken::ByQueue),
                     Some(Woken::ByLease) => match self.woken(store, number) {
-                        // Most changes of the ledger help nobody.
+                        // Most changes make no room.
                         Woken::No => continue,
                         woken => return Ok(woken),
                     },

@@ -10,7 +10,7 @@ use crate::store::{self, ClaimName, Held, InstanceState, Lease, LeaseState};
 use std::time::Instant;
 
 impl Leases<'_> {
-    /// Releases all leases of a claim, for the driver that Kubernetes told so. A claim without a lease is no error.
+    /// Releases all leases of a claim that Kubernetes has withdrawn. A claim may have none.
     ///
     /// # Errors
     /// An instance that is in use after this time. It is quarantined, and the next call tries again.
@@ -32,7 +32,7 @@ impl Leases<'_> {
         error::all(ended.into_iter().chain(its))
     }
 
-    /// Releases the lease of one device of a claim, which Kubernetes gave away. See `unprepare`.
+    /// Releases the lease of one device of a claim, which Kubernetes has given to others. See `unprepare`.
     pub fn release_device(&self, device: &ClaimName, patience: Patience) -> Result<()> {
         let listing = self.store.list()?;
         let is_it = |held: &&Held| held.lease.claim().is_some_and(|claim| device.is_of(claim));
@@ -49,7 +49,7 @@ pub(crate) fn release_dead(context: &Leases<'_>, held: &Held) -> Result<Returned
 }
 
 impl Leases<'_> {
-    /// Returns the container or the process that uses a device of a claim, in words. A doubt counts as use.
+    /// Names the container or the process that uses a device of a claim. If that cannot be found out, it says so.
     pub fn user_of_device(&self, device: &ClaimName) -> Result<Option<String>> {
         let listing = self.store.list()?;
         let mark = device.mark();
@@ -77,8 +77,8 @@ impl Leases<'_> {
         Ok(None)
     }
 
-    /// Removes the lease of a container that has ended on the slice of its claim. The slice ends with the claim, or, if
-    /// that has gone, in the next collection: no container waits for the driver here.
+    /// Removes the lease that an ended container had on the slice of its claim. The slice ends with the claim, or with
+    /// the next collection if the claim is gone: a hook does not wait for the driver.
     pub fn detach(&self, claim: &ClaimName, container: &str) -> Result<()> {
         let begun = Instant::now();
         let ledger = self.store.lock(&format!("end of container {container}"))?;

@@ -6,7 +6,7 @@ use crate::leases::Leases;
 use crate::store::{Claim, Holder, Lease, LeaseState};
 
 impl Leases<'_> {
-    /// Returns the first sign that the holder of a lease exists, in words. A doubt is a sign.
+    /// Says what shows that the holder of a lease still exists. What cannot be found out counts as such a sign.
     pub fn sign_of_life(&self, lease: &Lease) -> Option<String> {
         match &lease.holder {
             Holder::Container(_) => liveness::sign_of_life(&self.store, lease),

@@ -52,7 +52,7 @@ impl Store {
         }
     }
 
-    /// Returns all accounts. One of an earlier boot has nothing to tell.
+    /// Returns all accounts; none for one of an earlier boot.
     pub(crate) fn accounts(&self) -> Vec<(LeaseId, Result<Option<Held>>)> {
         let entries = std::fs::read_dir(self.dir().join(FOLDER));
         let account = |entry: std::fs::DirEntry| {

@@ -27,7 +27,8 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// Watches a ledger, and the operations that are killed, by which tickets end. The caller reads it next, so that no change lies between.
+    /// Watches a ledger, and the operations, since a killed one ends its ticket. The caller reads the ledger after this, so
+    /// that it misses no change.
     ///
     /// # Errors
     /// The kernel has no watch left.

@@ -67,7 +67,7 @@ pub(crate) struct Header {
     kind: String,
     /// A random id, which stays the same for the ledger's life.
     pub id: String,
-    /// The boot of all instances and leases, which none survives.
+    /// The boot in which it was written. Its instances and leases end with that boot.
     pub boot: BootId,
     /// The number of changes.
     pub generation: u64,
@@ -324,7 +324,7 @@ impl LedgerFile {
         }
     }
 
-    /// Replaces the ledger. After an error it is as before. `tell` runs as the last step before that: the disk has room for it.
+    /// Replaces the ledger. After an error it is as before. `tell` is called right before that, when the disk has room.
     pub(super) fn write(
         &self,
         lock: &Lock,
@@ -584,7 +584,7 @@ impl State {
         }
     }
 
-    /// Returns what a boot leaves of this state.
+    /// Returns the state as the next boot sees it.
     pub(super) fn after_boot(&self) -> State {
         let held = self.all_held();
         State {

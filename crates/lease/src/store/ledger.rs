@@ -36,7 +36,7 @@ impl Store {
         Ok(Ledger { store: self, lock })
     }
 
-    /// Writes the counts that no change took along. Without a ledger that takes them they are lost, and nothing else is.
+    /// Writes the counts that no change took along. If the ledger cannot be written, they are lost.
     pub fn write_counts(&self) {
         let counts = std::mem::take(&mut *self.counts());
         if counts.is_empty() {
@@ -74,8 +74,8 @@ impl Ledger<'_> {
         self.change_telling(change, |_| ())
     }
 
-    /// The same. If anything changes, `tell` hears of it as the last step before. It does not hear of a change for which
-    /// there is no room, and after a kill in between the next process makes and tells the change again.
+    /// The same, and calls `tell` right before the file is replaced, if anything changes. If there is no room for the
+    /// change, `tell` is not called. After a kill in between, the next process makes the change again and tells it again.
     pub(crate) fn change_telling<T>(
         &self,
         change: impl FnOnce(&mut State) -> Result<T>,

@@ -104,7 +104,7 @@ impl Store {
         }
     }
 
-    /// Returns whether the file is as an earlier boot left it.
+    /// Returns whether the file was written last in an earlier boot.
     pub(crate) fn is_of_earlier_boot(&self) -> Result<bool> {
         Ok(self.file.is_of_earlier_boot(&*self.state()?))
     }

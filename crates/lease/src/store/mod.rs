@@ -204,7 +204,7 @@ impl Store {
         }
     }
 
-    /// Returns the same for a process of this boot: what the file has of an earlier one is over.
+    /// Returns the store for this boot. Leases of an earlier boot then count as ended.
     pub fn at_boot(mut self, boot: &BootId) -> Store {
         self.file.boot = Some(boot.clone());
         self
@@ -214,7 +214,8 @@ impl Store {
         self.file.boot.as_ref().map_or("", BootId::as_str)
     }
 
-    /// Returns where to count. Each change of the ledger takes these counts along, and the end of the store the rest.
+    /// Returns where to count. Each change of the ledger takes these counts along, and the end of the store writes the
+    /// rest.
     pub(crate) fn counter(&self) -> Arc<Mutex<Counts>> {
         Arc::clone(&self.counts)
     }

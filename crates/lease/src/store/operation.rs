@@ -21,7 +21,8 @@ use std::path::{Path, PathBuf};
 
 pub(super) const FOLDER: &str = "operations";
 
-/// Returns the events of the folder that tell of killed operations: another removes its file before it closes it.
+/// Returns the events of the folder that tell of killed operations. Any other operation removes its file before it closes
+/// it.
 pub(crate) fn killed() -> AddWatchFlags {
     AddWatchFlags::IN_CLOSE_WRITE | AddWatchFlags::from_bits_retain(libc::IN_EXCL_UNLINK)
 }

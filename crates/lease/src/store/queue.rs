@@ -1,7 +1,7 @@
 //! The creates that wait for room, in order of arrival: the tickets of the ledger.
 //!
-//! A ticket names its operation, so one whose operation has ended is of a killed waiter. A create that has its place takes its
-//! ticket out, and puts it back under the same number if the place comes to nothing.
+//! A ticket names its operation. If that has ended, the waiter was killed. A create that has found its place removes its
+//! ticket, and puts it back under the same number if it loses the place.
 
 use super::file::{State, check_size};
 use super::{Lock, Store};
@@ -80,7 +80,8 @@ impl Queue {
         self.tickets.retain(|t| store.is_at_work(&t.operation));
     }
 
-    /// Adds or replaces the ticket of an operation. It keeps the number that it had, unless a repair has let that be given again.
+    /// Adds or replaces the ticket of an operation. It keeps its number, unless another got
+    /// that after a repair.
     fn put(&mut self, had: Option<u64>, operation: &OperationId, waiter: &Waiter) -> Result<u64> {
         self.remove(operation);
         let number = had.filter(|number| !self.has(*number));
@@ -178,7 +179,7 @@ impl Ticket<'_> {
 
 impl Drop for Ticket<'_> {
     fn drop(&mut self) {
-        // One that cannot be removed is a killed waiter's once the operation ends.
+        // If that fails, it counts as a killed waiter's once the operation ends.
         if let Err(e) = self.step_aside() {
             tracing::warn!("{}", e.line());
         }
@@ -242,7 +243,7 @@ mod tests {
         assert_eq!(order(&store), all(&[(4, "later")]));
     }
 
-    /// Others see it at once, and the next one who comes takes it out, as gc does.
+    /// Nobody counts it, and the next request or a gc removes it.
     #[test]
     fn ticket_of_ended_operation_is_none() {
         let (_dir, store) = store();

@@ -42,7 +42,7 @@ pub trait Listener {
     /// Hears that the call has returned after this time.
     fn returned(&self, _time: Duration) {}
 
-    /// Hears of a failure; a code that only answers a question is none.
+    /// Hears of a failure. A code that only answers a question is not one.
     fn failed(&self, _reason: &Reason) {}
 }
 
@@ -119,7 +119,7 @@ macro_rules! call {
     }};
 }
 
-/// The same, of a symbol that changes what the driver has. No code is a mere answer to it.
+/// The same for a function that changes something. Every code other than success is a failure of it.
 macro_rules! change {
     ($self:expr, $what:expr, $name:ident ( $($arg:expr),* )) => {{
         crate::effect::driver(stringify!($name));

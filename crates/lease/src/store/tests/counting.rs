@@ -119,7 +119,7 @@ fn boot_begins_anew() {
     assert_eq!(counted(dir), (2, 2));
     let (second, counter) = next(2);
     assert!(second.list().unwrap().counters.is_empty());
-    // Who has counted nothing ends no count.
+    // A store that has counted nothing writes no count at its end.
     *counter.lock().unwrap() = Counts::default();
     drop(second);
     assert_eq!(counted(dir), (2, 2));
@@ -144,7 +144,7 @@ fn tells_each_change_right_before_it() {
             |removed| told.lock().unwrap().push((*removed, is_there())),
         )
     };
-    // Nothing changes, then there is no room for it.
+    // The first changes nothing, and the second finds no room.
     remove("other").unwrap();
     fs::create_dir(dir.join(".ledger.json")).unwrap();
     remove("one").unwrap_err();
