@@ -24,23 +24,20 @@ fn round(world: &World, (why, damage): (&str, Damage), changes: u64) {
         world.create(id);
     }
     let begun = generation(world, 0);
-    let going = vec![
-        ("made", going(&mut world.create_command("made"))),
-        ("also made", going(&mut world.create_command("also-made"))),
-        (
-            "ends",
-            going(&mut world.runmig(&["delete", "--force", "ends"])),
-        ),
-        ("gc", going(&mut world.migctl(&["gc"]))),
-        ("claim", going(&mut world.claims("prepare", "uid"))),
-    ];
-    let mut going = going;
+    let mut calls = [
+        ("made", world.create_command("made")),
+        ("also made", world.create_command("also-made")),
+        ("ends", world.runmig(&["delete", "--force", "ends"])),
+        ("gc", world.migctl(&["gc"])),
+        ("claim", world.claims("prepare", "uid")),
+    ]
+    .map(|(name, mut call)| (name, going(&mut call)));
     until("the ledger changes", || {
-        let all_ended = going.iter_mut().all(|(_, one)| one.ended().is_some());
+        let all_ended = calls.iter_mut().all(|(_, one)| one.ended().is_some());
         all_ended || generation(world, begun + changes) >= begun + changes
     });
     damage(world);
-    let ended: BTreeMap<&str, _> = { going.into_iter() }
+    let ended: BTreeMap<&str, _> = { calls.into_iter() }
         .map(|(name, one)| (name, one.end()))
         .collect();
     let about = format!("{why}, after {changes} changes: {ended:#?}");
