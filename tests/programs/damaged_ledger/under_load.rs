@@ -1,4 +1,4 @@
-//! A ledger that is damaged while creates, deletes, waits, claims and collections run.
+//! A ledger that is damaged while creates, deletes, claims and collections run. For waits see `waiting::repaired`.
 
 use super::{DAMAGES, Damage, World, ledger, repair};
 use runmig_lease::error::printable;
