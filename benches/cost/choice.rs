@@ -2,7 +2,7 @@
 
 use super::table;
 use runmig_lease::model::{Gpu, GpuUuid, Level, MigMode};
-use runmig_lease::placement::{ShareCandidate, ShareLevel, ShareTerms, choose_share};
+use runmig_lease::placement::{Candidate, ShareLevel, ShareTerms, choose_share};
 use runmig_lease::request::ShareSize;
 use std::hint::black_box;
 use std::time::Instant;
@@ -15,7 +15,7 @@ const ROUNDS: usize = 10_000;
 
 pub fn run() {
     let gpus: Vec<Gpu> = (0..GPUS).map(gpu).collect();
-    let crowded = |full: u32| -> Vec<ShareCandidate<'_>> {
+    let crowded = |full: u32| -> Vec<Candidate<'_>> {
         let of = |gpu| candidate(gpu, if gpu.index < full { 0 } else { 20_000 });
         gpus.iter().map(of).collect()
     };
@@ -35,7 +35,7 @@ pub fn run() {
 }
 
 /// Returns the time of a choice, in microseconds.
-fn median(candidates: &[ShareCandidate<'_>]) -> f64 {
+fn median(candidates: &[Candidate<'_>]) -> f64 {
     let terms = ShareTerms {
         sizes: &[ShareSize::Memory(8192)],
         most: 100,
@@ -44,7 +44,7 @@ fn median(candidates: &[ShareCandidate<'_>]) -> f64 {
     let mut times: Vec<f64> = (0..ROUNDS)
         .map(|_| {
             let begin = Instant::now();
-            let _ = black_box(choose_share(black_box(candidates), &[], &terms));
+            let _ = black_box(choose_share(black_box(candidates), &terms));
             begin.elapsed().as_secs_f64() * 1e6
         })
         .collect();
@@ -66,19 +66,16 @@ fn gpu(index: u32) -> Gpu {
     }
 }
 
-fn candidate(gpu: &Gpu, free_mib: u64) -> ShareCandidate<'_> {
-    ShareCandidate {
-        gpu,
+fn candidate(gpu: &Gpu, free_mib: u64) -> Candidate<'_> {
+    Candidate {
         memory_mib: Some(GIVES_OUT),
         free_mib,
-        foreign_mib: 0,
         holders: (0..SHARES_EACH).map(|n| format!("container {n}")).collect(),
         level: Some(ShareLevel {
             level: Level::Mps,
             rank: 0,
             overhead_mib: 128,
         }),
-        obstacle: None,
-        is_queued: false,
+        ..Candidate::new(gpu)
     }
 }

@@ -3,7 +3,7 @@
 use runmig_lease::Inventory;
 use runmig_lease::error::{Error, Result};
 use runmig_lease::policy::Subject;
-use runmig_lease::request::{self, COMPUTE, GPU, SHARE, SLICE, Seat, ShareSize, Slices, Wanted};
+use runmig_lease::request::{self, COMPUTE, GPU, SHARE, SLICE, Wanted};
 
 #[derive(clap::Args)]
 pub struct By {
@@ -22,50 +22,21 @@ pub struct By {
 }
 
 impl By {
-    /// Parses the request as a create does, and refuses it as a create does.
-    pub fn request(&self, text: &str) -> Result<Slices> {
-        match self.wanted(SLICE, text)? {
-            Some(Wanted::Slices(slices)) => Ok(slices),
-            _ => Err(nothing("name a profile or an amount of memory")),
-        }
-    }
-
-    /// Parses the sizes of a share as a create does.
-    pub fn share(&self, sizes: &str) -> Result<Vec<ShareSize>> {
-        match self.wanted(SHARE, sizes)? {
-            Some(Wanted::Share(sizes)) => Ok(sizes),
-            _ => Err(nothing("name an amount of memory or a fraction")),
-        }
-    }
-
-    /// Parses a share of a slice as a create does.
-    pub fn seat(&self, slice: &str, sizes: &str) -> Result<Seat> {
-        match self.all_wanted(&[(SLICE, slice), (SHARE, sizes)])? {
-            Some(Wanted::Seat(seat)) => Ok(seat),
-            _ => Err(nothing("name a slice and the size of the share")),
-        }
-    }
-
-    fn wanted(&self, key: &str, value: &str) -> Result<Option<Wanted>> {
-        self.all_wanted(&[(key, value)])
-    }
-
-    fn all_wanted(&self, pairs: &[(&str, &str)]) -> Result<Option<Wanted>> {
-        let pairs = pairs
-            .iter()
-            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
-        let mut annotations: Vec<(String, String)> = pairs.collect();
+    /// Parses a request as a create does, and refuses it as a create does. `asked`: annotations with their values.
+    pub fn wanted(&self, asked: &[(&str, &str)]) -> Result<Wanted> {
+        let own = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+        let mut annotations: Vec<(String, String)> = asked.iter().map(own).collect();
         let compute = self.compute.map(|n| (COMPUTE.to_owned(), n.to_string()));
         annotations.extend(compute);
-        Ok(request::parse(&annotations)?.map(|r| r.wanted))
-    }
-
-    /// Parses a number of whole GPUs as a create does.
-    pub fn gpus(&self, count: &str) -> Result<u32> {
-        match self.wanted(GPU, count)? {
-            Some(Wanted::Gpus(count)) => Ok(count),
-            _ => Err(nothing("name a number of GPUs")),
-        }
+        let request = request::parse(&annotations)?;
+        request.map(|r| r.wanted).ok_or_else(|| {
+            Error::new("the request none asks for nothing").hint(match asked {
+                [(SLICE, _)] => "name a profile or an amount of memory",
+                [(SHARE, _)] => "name an amount of memory or a fraction",
+                [(GPU, _)] => "name a number of GPUs",
+                _ => "name a slice and the size of the share",
+            })
+        })
     }
 
     pub fn subject(&self, world: &Inventory) -> Subject {
@@ -82,8 +53,4 @@ impl By {
             user: self.user,
         }
     }
-}
-
-fn nothing(hint: &str) -> Error {
-    Error::new("the request none asks for nothing").hint(hint)
 }

@@ -18,7 +18,7 @@ use runmig_lease::placement::{
     DefragPlan, GpuReport, MAX_STEPS, RejectionKind, Site, SlotCost, Verdict,
 };
 use runmig_lease::refusal;
-use runmig_lease::request;
+use runmig_lease::request::{self, GPU, SHARE, SLICE, Wanted};
 use runmig_lease::store::{Container, Held, Lease};
 use runmig_lease::what_if::{Fit, Outcome, Source, WhatIf};
 
@@ -40,6 +40,19 @@ pub struct Asked {
     json: bool,
 }
 
+impl Asked {
+    fn wanted(&self) -> Result<Wanted> {
+        let keys = [
+            (SLICE, &self.request),
+            (SHARE, &self.share),
+            (GPU, &self.gpu),
+        ];
+        let pairs = keys.into_iter();
+        let pairs = pairs.filter_map(|(key, value)| Some((key, value.as_deref()?)));
+        self.by.wanted(&pairs.collect::<Vec<_>>())
+    }
+}
+
 impl From<&Site> for SliceSite {
     fn from(site: &Site) -> Self {
         SliceSite {
@@ -53,18 +66,10 @@ impl From<&Site> for SliceSite {
 
 pub fn run(config: &Config, format: Format, asked: &Asked) -> Result<i32> {
     let is_json = asked.json || matches!(format, Format::Json);
-    if let (Some(slice), Some(sizes)) = (&asked.request, &asked.share) {
-        return explain_gpus::seat(config, &asked.by, (slice, sizes), is_json);
-    }
-    if let Some(sizes) = &asked.share {
-        return explain_gpus::share(config, &asked.by, sizes, is_json);
-    }
-    if let Some(count) = &asked.gpu {
-        return explain_gpus::gpus(config, &asked.by, count, is_json);
-    }
-    let request = asked
-        .by
-        .request(asked.request.as_deref().unwrap_or_default())?;
+    let request = match asked.wanted()? {
+        Wanted::Slices(slices) => slices,
+        wanted => return explain_gpus::run(config, &asked.by, &wanted, is_json),
+    };
     let (driver, world) = world::look(config, !is_json)?;
     let subject = asked.by.subject(&world);
     let there = (config, &driver);
@@ -145,7 +150,7 @@ fn look(
     }
 }
 
-fn word(kind: RejectionKind) -> &'static str {
+pub fn word(kind: RejectionKind) -> &'static str {
     match kind {
         RejectionKind::Unsatisfiable => "unsatisfiable",
         RejectionKind::Queued => "queued",

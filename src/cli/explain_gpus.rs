@@ -1,6 +1,7 @@
 //! `migctl explain --gpu` and `--share`: whether a request outside of slices would find room, where, or why not.
 
 use super::asked::By;
+use super::explain::word;
 use super::gpus::use_word;
 use super::json::{Alternative, Explanation, GpuAnswer, WaitingItem};
 use super::output;
@@ -8,13 +9,12 @@ use super::world;
 use runmig_lease::Inventory;
 use runmig_lease::config::Config;
 use runmig_lease::error::{Error, Result, printable};
-use runmig_lease::model::{GpuUuid, Level};
+use runmig_lease::model::Level;
 use runmig_lease::placement::GpuObstacle;
 use runmig_lease::refusal;
 use runmig_lease::request::Wanted;
-use runmig_lease::what_if::{
-    self, GpuOnTrial, GpuOutcome, SeatOnTrial, SeatOutcome, ShareOnTrial, ShareOutcome,
-};
+use runmig_lease::store::{Resource, WholeGpu};
+use runmig_lease::what_if::{self, OnTrial, TrialOutcome};
 
 /// The verdict on a request.
 struct Answer {
@@ -45,141 +45,33 @@ impl Answer {
     }
 }
 
-pub fn gpus(config: &Config, by: &By, count: &str, is_json: bool) -> Result<i32> {
-    let count = by.gpus(count)?;
+/// Explains a request for whole GPUs, a share of a GPU, or a share of a slice.
+pub fn run(config: &Config, by: &By, wanted: &Wanted, is_json: bool) -> Result<i32> {
     let (driver, world) = world::look(config, !is_json)?;
     let subject = by.subject(&world);
-    let trial = what_if::try_gpus((config, &driver), &world, (count, subject))?;
+    let trial = what_if::look(config, &driver, &world, wanted, subject)?;
     let answer = match trial.outcome {
-        GpuOutcome::Fits(gpus) => {
-            let names: Vec<String> = { gpus.iter() }
-                .map(|g| format!("GPU {} ({})", g.gpu_index, printable(&g.model)))
-                .collect();
+        TrialOutcome::Gpus(gpus) => {
+            let name = |g: &WholeGpu| format!("GPU {} ({})", g.gpu_index, printable(&g.model));
+            let names: Vec<String> = gpus.iter().map(name).collect();
             Answer::fits(names.join(" and "))
         }
-        GpuOutcome::Limited(over) => Answer::no("limited", &over),
-        GpuOutcome::No(shortage) => {
-            let verdict = refused(shortage.may_pass(), shortage.is_queued());
-            Answer::no(verdict, &what_if::shortage_error(shortage, &world))
+        TrialOutcome::Share { of, share, is_new } => {
+            let of = match *of {
+                Resource::Gpu(gpu) => format!("GPU {} ({})", gpu.gpu_index, printable(&gpu.model)),
+                Resource::Mig(slice) => format!("{}{slice}", if is_new { "a new " } else { "" }),
+            };
+            let (memory, level) = (share.memory_mib, share.enforcement.level());
+            Answer::fits(format!("{memory}Mi of {of}, level {level}"))
         }
+        TrialOutcome::Limited(over) => Answer::no("limited", &over),
+        TrialOutcome::No(no) => Answer::no(word(no.kind()), &what_if::error(&no, &world)),
     };
-    let gpus: Vec<GpuAnswer> = trial.gpus.iter().map(whole).collect();
-    let cells = |gpu: &GpuAnswer| {
-        let memory = gib(gpu.memory_bytes);
-        vec![gpu.index.to_string(), memory, gpu.why.clone()]
-    };
-    let rows: Vec<Vec<String>> = gpus.iter().map(cells).collect();
-    let table = (&["GPU", "MEMORY GiB", "WHY"][..], rows);
-    let answer = (Wanted::Gpus(count), answer, gpus);
-    Ok(tell(&world, answer, table, is_json))
-}
-
-pub fn share(config: &Config, by: &By, sizes: &str, is_json: bool) -> Result<i32> {
-    let sizes = by.share(sizes)?;
-    let (driver, world) = world::look(config, !is_json)?;
-    let subject = by.subject(&world);
-    let trial = what_if::try_share((config, &driver), &world, (&sizes, subject))?;
-    let answer = match trial.outcome {
-        ShareOutcome::Fits(gpu, share) => Answer::fits(format!(
-            "{}Mi of GPU {} ({}), level {}",
-            share.memory_mib,
-            gpu.gpu_index,
-            printable(&gpu.model),
-            share.enforcement.level()
-        )),
-        ShareOutcome::Limited(over) => Answer::no("limited", &over),
-        ShareOutcome::No(shortage) => {
-            let verdict = refused(shortage.may_pass(), shortage.is_queued());
-            Answer::no(verdict, &what_if::no_share_error(shortage, &world))
-        }
-    };
-    let gpus: Vec<GpuAnswer> = trial.gpus.iter().map(shared).collect();
-    let cells = |(gpu, on): (&GpuAnswer, &ShareOnTrial)| {
-        vec![
-            gpu.index.to_string(),
-            gib(gpu.free_bytes),
-            gib(gpu.memory_bytes),
-            on.shares.to_string(),
-            gpu.enforcement.unwrap_or("-").to_owned(),
-            gpu.why.clone(),
-        ]
-    };
-    let rows: Vec<Vec<String>> = gpus.iter().zip(&trial.gpus).map(cells).collect();
-    let table = (
-        &["GPU", "FREE GiB", "MEMORY GiB", "SHARES", "LEVEL", "WHY"][..],
-        rows,
-    );
-    let answer = (Wanted::Share(sizes), answer, gpus);
-    Ok(tell(&world, answer, table, is_json))
-}
-
-/// Explains a request for a share of a slice.
-pub fn seat(config: &Config, by: &By, (slice, sizes): (&str, &str), is_json: bool) -> Result<i32> {
-    let seat = by.seat(slice, sizes)?;
-    let (driver, world) = world::look(config, !is_json)?;
-    let subject = by.subject(&world);
-    let trial = what_if::try_seat((config, &driver), &world, (&seat, subject))?;
-    let answer = match trial.outcome {
-        SeatOutcome::Fits {
-            slice,
-            share,
-            is_new,
-        } => Answer::fits(format!(
-            "{}Mi of {}{}, level {}",
-            share.memory_mib,
-            if is_new { "a new " } else { "" },
-            slice,
-            share.enforcement.level()
-        )),
-        SeatOutcome::Limited(over) => Answer::no("limited", &over),
-        SeatOutcome::No(shortage) => {
-            let verdict = refused(shortage.may_pass(), false);
-            Answer::no(verdict, &what_if::no_seat_error(shortage, &world))
-        }
-    };
-    let slices: Vec<GpuAnswer> = trial.slices.iter().map(seated).collect();
-    let cells = |(slice, on): (&GpuAnswer, &SeatOnTrial)| {
-        vec![
-            slice.index.to_string(),
-            on.profile.clone(),
-            on.placement.to_string(),
-            gib(slice.free_bytes),
-            gib(slice.memory_bytes),
-            on.seats.to_string(),
-            on.level.map_or("-", Level::name).to_owned(),
-            slice.why.clone(),
-        ]
-    };
-    let rows: Vec<Vec<String>> = slices.iter().zip(&trial.slices).map(cells).collect();
-    let head = [
-        "GPU",
-        "PROFILE",
-        "PLACE",
-        "FREE GiB",
-        "MEMORY GiB",
-        "SEATS",
-        "LEVEL",
-        "WHY",
-    ];
-    let answer = (Wanted::Seat(seat), answer, slices);
-    Ok(tell(&world, answer, (&head[..], rows), is_json))
-}
-
-fn refused(may_pass: bool, is_queued: bool) -> &'static str {
-    match (may_pass, is_queued) {
-        (false, _) => "unsatisfiable",
-        (true, true) => "queued",
-        (true, false) => "full",
-    }
+    Ok(tell(&world, wanted, answer, &trial.on, is_json))
 }
 
 /// Prints the answer, and returns the exit status.
-fn tell(
-    world: &Inventory,
-    (wanted, answer, gpus): (Wanted, Answer, Vec<GpuAnswer>),
-    (head, rows): (&[&str], Vec<Vec<String>>),
-    is_json: bool,
-) -> i32 {
+fn tell(world: &Inventory, wanted: &Wanted, answer: Answer, on: &[OnTrial], is_json: bool) -> i32 {
     let (request, fits) = (wanted.written(), answer.verdict == "fits");
     let explanation = Explanation {
         request: request.clone(),
@@ -192,7 +84,7 @@ fn tell(
             why: answer.why,
             hint: answer.hint,
             slices: Vec::new(),
-            gpus,
+            gpus: on.iter().map(|on| item(on, wanted)).collect(),
             restarts: Vec::new(),
             with_mig_on: None,
         }],
@@ -202,7 +94,11 @@ fn tell(
         output::json(&explanation);
     } else {
         output::line(&format!("{}: {}", only.verdict, printable(&only.why)));
-        output::table(head, &rows);
+        let columns = columns(wanted);
+        let head: Vec<&str> = columns.iter().map(|(name, _)| *name).collect();
+        let row = |(gpu, on)| columns.iter().map(|(_, cell)| cell(gpu, on)).collect();
+        let rows: Vec<Vec<String>> = only.gpus.iter().zip(on).map(row).collect();
+        output::table(&head, &rows);
         if let Some(hint) = &only.hint {
             output::line(&format!("hint: {}", printable(hint)));
         }
@@ -215,48 +111,47 @@ fn gib(bytes: Option<u64>) -> String {
     bytes.map_or_else(|| "-".to_owned(), gib)
 }
 
-fn whole(gpu: &GpuOnTrial) -> GpuAnswer {
-    let bytes = gpu.memory_mib.map(|mib| mib << 20);
-    answer((gpu.index, &gpu.uuid), gpu.obstacle.as_ref(), (bytes, None))
-}
+/// A column of the table: its head, and the cell of a GPU or a slice.
+type Column = (&'static str, fn(&GpuAnswer, &OnTrial) -> String);
 
-fn shared(gpu: &ShareOnTrial) -> GpuAnswer {
-    let bytes = gpu.memory_mib.map(|mib| mib << 20);
-    let free = bytes.map(|_| gpu.free_mib << 20);
-    let answer = answer((gpu.index, &gpu.uuid), gpu.obstacle.as_ref(), (bytes, free));
-    GpuAnswer {
-        enforcement: gpu.level.map(Level::name),
-        ..answer
+fn columns(wanted: &Wanted) -> Vec<Column> {
+    let gpu: Column = ("GPU", |gpu, _| gpu.index.to_string());
+    let free: Column = ("FREE GiB", |gpu, _| gib(gpu.free_bytes));
+    let memory: Column = ("MEMORY GiB", |gpu, _| gib(gpu.memory_bytes));
+    let level: Column = ("LEVEL", |gpu, _| gpu.enforcement.unwrap_or("-").to_owned());
+    let why: Column = ("WHY", |gpu, _| gpu.why.clone());
+    let shares = |_: &GpuAnswer, on: &OnTrial| on.shares.to_string();
+    match wanted {
+        Wanted::Share(_) => vec![gpu, free, memory, ("SHARES", shares), level, why],
+        Wanted::Seat(_) => {
+            let profile: Column = ("PROFILE", |gpu, _| gpu.profile.clone().unwrap_or_default());
+            let place: Column = ("PLACE", |_, on| {
+                { on.slice.as_ref() }.map_or_else(String::new, |(_, at)| at.to_string())
+            });
+            let seats = ("SEATS", shares as fn(&GpuAnswer, &OnTrial) -> String);
+            vec![gpu, profile, place, free, memory, seats, level, why]
+        }
+        Wanted::Gpus(_) | Wanted::Slices(_) => vec![gpu, memory, why],
     }
 }
 
-fn seated(slice: &SeatOnTrial) -> GpuAnswer {
-    let bytes = (Some(slice.memory_mib << 20), Some(slice.free_mib << 20));
-    let on = (slice.gpu_index, &slice.gpu_uuid);
+fn item(on: &OnTrial, wanted: &Wanted) -> GpuAnswer {
+    let bytes = |mib: u64| mib << 20;
+    let (profile, place) = on.slice.clone().unzip();
+    let is_share = !matches!(wanted, Wanted::Gpus(_));
     GpuAnswer {
-        profile: Some(slice.profile.clone()),
-        mig_placement: Some(slice.placement.into()),
-        seats: Some(slice.seats),
-        ..answer(on, slice.obstacle.as_ref(), bytes)
-    }
-}
-
-fn answer(
-    (index, uuid): (u32, &GpuUuid),
-    obstacle: Option<&GpuObstacle>,
-    (memory_bytes, free_bytes): (Option<u64>, Option<u64>),
-) -> GpuAnswer {
-    GpuAnswer {
-        index,
-        uuid: uuid.to_string(),
-        profile: None,
-        mig_placement: None,
-        seats: None,
-        state: obstacle.map_or("fits", state),
-        memory_bytes,
-        free_bytes,
-        enforcement: None,
-        why: obstacle.map_or_else(|| "free".to_owned(), refusal::gpu_obstacle),
+        index: on.gpu_index,
+        uuid: on.gpu_uuid.to_string(),
+        seats: profile.as_ref().map(|_| on.shares),
+        profile,
+        mig_placement: place.map(Into::into),
+        state: on.obstacle.as_ref().map_or("fits", state),
+        memory_bytes: on.memory_mib.map(bytes),
+        free_bytes: (on.memory_mib)
+            .filter(|_| is_share)
+            .map(|_| bytes(on.free_mib)),
+        enforcement: on.level.map(Level::name),
+        why: { on.obstacle.as_ref() }.map_or_else(|| "free".to_owned(), refusal::gpu_obstacle),
         free_slices: 0,
         total_slices: 0,
         quarantined_slices: 0,

@@ -1,20 +1,19 @@
 //! The words of a refusal: for the error of a create, and for `migctl explain`.
 //!
-//! placement and the queue return data. This file turns it into English, and `gpus` and `shares` that of
-//! whole GPUs and of shares.
+//! placement and the queue return data. This file turns it into English, and `room` that of requests outside of new
+//! slices.
 
-mod gpus;
-mod shares;
+mod room;
 
-pub use gpus::{obstacle as gpu_obstacle, used as gpu_use};
-pub(crate) use shares::NO_LEVEL_HINT;
+pub(crate) use room::{NO_LEVEL_HINT, error};
+pub use room::{obstacle as gpu_obstacle, used as gpu_use};
 
 use crate::error::{Error, printable};
 use crate::placement::{
-    Cause, Exclusion, Exhausted, Exhaustion, GpuReport, GpuShortage, LeftOut, Move, Obstacle,
-    Rejection, SearchResult, SeatShortage, ShareShortage, Shortage, Verdict,
+    Cause, Exclusion, Exhausted, Exhaustion, GpuReport, LeftOut, Move, Obstacle, Rejection,
+    SearchResult, Shortage, Verdict,
 };
-use crate::request::{self, Slice};
+use crate::request::Slice;
 use crate::store::Waiting;
 use std::time::Duration;
 
@@ -222,10 +221,7 @@ impl Refusal<'_> {
 
     /// Returns the hint to run a command, and to wait if the create has not waited.
     fn see(&self, command: &str) -> String {
-        match self.waited {
-            Some(_) => format!("run {command}"),
-            None => format!("run {command}, or set {} to wait", request::WAIT),
-        }
+        room::see(command, self.waited.is_some())
     }
 }
 
@@ -413,63 +409,3 @@ fn count(n: usize, noun: &str) -> String {
 
 #[cfg(test)]
 mod tests;
-
-/// A request without room, of any kind.
-#[derive(Debug)]
-pub(crate) enum NoRoom {
-    Slices(Rejection),
-    Share(ShareShortage),
-    Seat(SeatShortage),
-    Gpus(GpuShortage),
-}
-
-impl From<Rejection> for NoRoom {
-    fn from(rejection: Rejection) -> NoRoom {
-        NoRoom::Slices(rejection)
-    }
-}
-
-impl From<ShareShortage> for NoRoom {
-    fn from(shortage: ShareShortage) -> NoRoom {
-        NoRoom::Share(shortage)
-    }
-}
-
-impl From<SeatShortage> for NoRoom {
-    fn from(shortage: SeatShortage) -> NoRoom {
-        NoRoom::Seat(shortage)
-    }
-}
-
-impl From<GpuShortage> for NoRoom {
-    fn from(shortage: GpuShortage) -> NoRoom {
-        NoRoom::Gpus(shortage)
-    }
-}
-
-impl NoRoom {
-    /// Says whether a wait may help.
-    pub(crate) fn may_pass(&self) -> bool {
-        match self {
-            NoRoom::Slices(rejection) => matches!(rejection, Rejection::NoCapacity(_)),
-            NoRoom::Share(shortage) => shortage.may_pass(),
-            NoRoom::Seat(shortage) => shortage.may_pass(),
-            NoRoom::Gpus(shortage) => shortage.may_pass(),
-        }
-    }
-
-    /// Returns the error of a create. `blockers` are the earlier requests in the queue.
-    pub(crate) fn error(&self, blockers: &[Waiting], waited: Option<Waited>) -> Error {
-        match self {
-            NoRoom::Slices(rejection) => Refusal {
-                rejection,
-                blockers,
-                waited,
-            }
-            .error(),
-            NoRoom::Share(shortage) => shares::error(shortage, blockers, waited.as_ref()),
-            NoRoom::Seat(shortage) => shares::seat_error(shortage, blockers, waited),
-            NoRoom::Gpus(shortage) => gpus::error(shortage, blockers, waited.as_ref()),
-        }
-    }
-}

@@ -1,34 +1,102 @@
-//! Applies the policy to a request: what it admits, and which limits are left.
+//! Applies the policy to a request on a machine: what it admits, and which limits are left.
 
 use super::denial::Denial;
 use crate::admitted::Admitted;
+use crate::config::Config;
 use crate::error::{Error, Result};
+use crate::gpu::Queries;
 use crate::inventory::{Inventory, memory_on};
 pub(crate) use crate::inventory::{holder_subject, subject_of};
 use crate::model::{GpuUuid, Snapshot};
-use crate::placement::{self, Constraints, Over, Rejection};
+use crate::placement::{self, Constraints, NoRoom, Over, Rejection, Reservation, Slot};
 use crate::policy::{More, Policy, Subject, Usage};
+use crate::queue;
 use crate::request::{Alternative, Slices};
 use std::cell::RefCell;
 
-/// Returns what the policy admits of a request; an error where that is nothing.
-pub(super) fn admit(
-    policy: &Policy,
-    snapshot: &Snapshot,
-    request: &Slices,
-    subject: &Subject,
-) -> Result<Admitted> {
-    let alternatives = policy.allowed(&request.alternatives)?;
-    Ok(Admitted {
-        slices: { alternatives.iter() }
-            .flat_map(Alternative::all)
-            .cloned()
-            .collect(),
-        alternatives,
-        min_compute: request.min_compute,
-        excluded: policy.excluded(&snapshot.gpus, subject),
-        denied_profiles: policy.denied_profiles(&snapshot.gpus),
-    })
+/// A machine at one moment, and the requester on it.
+pub(super) struct Machine<'a, D> {
+    pub config: &'a Config,
+    pub driver: &'a D,
+    pub inventory: &'a Inventory,
+    pub subject: Subject,
+}
+
+impl<'a, D: Queries> Machine<'a, D> {
+    /// Returns the limits on the requester, with all that it holds.
+    pub(super) fn limits(&self) -> Limits<'a> {
+        Limits::new(&self.config.policy, self.subject.clone(), self.inventory)
+    }
+
+    /// Returns the same limits on a requester that holds nothing.
+    pub(super) fn limits_of_nobody(&self) -> Limits<'a> {
+        Limits::without_usage(&self.config.policy, self.subject.clone())
+    }
+
+    /// Returns the GPUs that rules keep from the requester, with the rule in words.
+    pub(super) fn excluded(&self) -> Vec<(GpuUuid, String)> {
+        let gpus = &self.inventory.snapshot.gpus;
+        self.config.policy.excluded(gpus, &self.subject)
+    }
+
+    /// Returns the part of a request for slices that the policy admits.
+    ///
+    /// # Errors
+    /// It admits nothing.
+    pub(super) fn admit(&self, slices: &Slices) -> Result<Admission> {
+        let (policy, inventory) = (&self.config.policy, self.inventory);
+        let alternatives = policy.allowed(&slices.alternatives)?;
+        Ok(Admission {
+            admitted: Admitted {
+                slices: { alternatives.iter() }
+                    .flat_map(Alternative::all)
+                    .cloned()
+                    .collect(),
+                alternatives,
+                min_compute: slices.min_compute,
+                excluded: self.excluded(),
+                denied_profiles: policy.denied_profiles(&inventory.snapshot.gpus),
+            },
+            ours: inventory.ours(),
+            blockers: queue::reservations(&inventory.waiting),
+            unfit: inventory.held_gpus(),
+        })
+    }
+
+    /// Adds the GPUs that the driver cannot read to an answer.
+    pub(super) fn with_unreadable(&self, no: Box<NoRoom>) -> Box<NoRoom> {
+        no.beside(&self.inventory.snapshot.unreadable)
+    }
+}
+
+/// A request for slices, as the policy admits it, and what keeps places from it.
+pub(super) struct Admission {
+    pub admitted: Admitted,
+    /// The places of instances that end one day.
+    pub ours: Vec<Slot>,
+    /// What earlier requests could use.
+    blockers: Vec<Reservation>,
+    /// GPUs that it cannot have now, with the reason.
+    unfit: Vec<(GpuUuid, String)>,
+}
+
+impl Admission {
+    pub(super) fn wanted(&self) -> Constraints<'_> {
+        Constraints {
+            blockers: &self.blockers,
+            ours: &self.ours,
+            unfit: &self.unfit,
+            ..self.admitted.wanted()
+        }
+    }
+
+    /// Returns the request for which this is admitted.
+    pub(super) fn asked(&self) -> Slices {
+        Slices {
+            alternatives: self.admitted.alternatives.clone(),
+            min_compute: self.admitted.min_compute,
+        }
+    }
 }
 
 /// The limits of a subject, and what it holds already.
@@ -158,12 +226,12 @@ impl ShareLimits<'_> {
         Some(Over { words, is_final })
     }
 
-    /// Returns the denial for a shortage. A request above a limit is not queued, unless it can be had elsewhere one
-    /// day: the shortage may pass.
-    pub(super) fn denial<R>(&self, shortage: R, may_pass: bool) -> Denial<R> {
+    /// Returns the denial for a request without room. One above a limit is not queued, unless it can be had elsewhere one
+    /// day.
+    pub(super) fn denial(&self, no: Box<NoRoom>) -> Denial<Box<NoRoom>> {
         match self.hit.take() {
-            Some(over) if !may_pass => Denial::Limit(over),
-            _ => Denial::Room(shortage),
+            Some(over) if !no.may_pass() => Denial::Limit(over),
+            _ => Denial::Room(no),
         }
     }
 }

@@ -2,8 +2,7 @@
 
 use crate::counters::Outcome;
 use crate::error::Error;
-use crate::placement::{Rejection, RejectionKind};
-use crate::refusal::NoRoom;
+use crate::placement::{NoRoom, Rejection, RejectionKind};
 
 /// The answer to a request that cannot be had. `R` tells which room is missing: of one kind of request, or of
 /// any.
@@ -13,17 +12,17 @@ pub(crate) enum Denial<R = Rejection> {
     Limit(Error),
 }
 
-impl<R: Into<NoRoom>> Denial<R> {
-    /// Returns the answer for a request of any kind.
-    pub(crate) fn of_any_kind(self) -> Denial<NoRoom> {
+impl<R> Denial<R> {
+    /// Says in another form which room is missing.
+    pub(super) fn of<T>(self, form: impl FnOnce(R) -> T) -> Denial<T> {
         match self {
-            Denial::Room(no) => Denial::Room(no.into()),
+            Denial::Room(no) => Denial::Room(form(no)),
             Denial::Limit(over) => Denial::Limit(over),
         }
     }
 }
 
-impl Denial<NoRoom> {
+impl Denial<Box<NoRoom>> {
     /// Returns whether the answer may be another one once containers that are gone have released what they
     /// hold.
     pub(crate) fn may_pass(&self) -> bool {
@@ -36,23 +35,11 @@ impl Denial<NoRoom> {
 
 /// Returns the end of a create without room that has no time to wait, in the words of `migctl explain`.
 pub(super) fn end(no: &NoRoom) -> Outcome {
-    let is_queued = match no {
-        NoRoom::Slices(rejection) => {
-            return match rejection.kind() {
-                RejectionKind::Unsatisfiable => Outcome::Unsatisfiable,
-                RejectionKind::Queued => Outcome::Queued,
-                RejectionKind::Full => Outcome::Full,
-                RejectionKind::Fragmented => Outcome::Fragmented,
-            };
-        }
-        NoRoom::Share(shortage) => shortage.is_queued(),
-        NoRoom::Gpus(shortage) => shortage.is_queued(),
-        NoRoom::Seat(_) => false,
-    };
-    match (no.may_pass(), is_queued) {
-        (false, _) => Outcome::Unsatisfiable,
-        (true, true) => Outcome::Queued,
-        (true, false) => Outcome::Full,
+    match no.kind() {
+        RejectionKind::Unsatisfiable => Outcome::Unsatisfiable,
+        RejectionKind::Queued => Outcome::Queued,
+        RejectionKind::Full => Outcome::Full,
+        RejectionKind::Fragmented => Outcome::Fragmented,
     }
 }
 

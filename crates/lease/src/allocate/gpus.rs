@@ -1,141 +1,140 @@
-//! Plans a request for whole GPUs: all that it asks for, or none.
+//! Plans a request for whole GPUs, all that it asks for or none, or for a share of one.
 
-use super::admit::Limits;
+use super::admit::Machine;
 use super::denial::Denial;
-use crate::config::Config;
-use crate::error::Error;
+use super::found::{Found, Piece, SharePlace};
+use super::levels::Terms;
 use crate::gpu::Queries;
-use crate::inventory::{GpuState, Inventory};
-use crate::model::{Gpu, GpuUuid};
-use crate::placement::{self, GpuObstacle, GpuShortage, GpuUse, WholeCandidate};
-use crate::policy::{Policy, Subject};
+use crate::inventory::GpuState;
+use crate::model::{ComputeMode, Gpu};
+use crate::placement::{self, Candidate, GpuObstacle, GpuUse, NoRoom};
 use crate::queue;
-use crate::refusal::NoRoom;
-use crate::store::WholeGpu;
+use crate::request::ShareSize;
+use crate::store::{Enforcement, Resource, Share, WholeGpu};
 
 /// Returns every GPU with its obstacle for the requester. It asks the driver only about GPUs that nothing else
-/// rules out.
+/// rules out. `terms`: those of a share, or none for whole GPUs.
 pub(super) fn candidates<'a>(
-    driver: &impl Queries,
-    inventory: &'a Inventory,
-    (policy, subject): (&Policy, &Subject),
-) -> Vec<WholeCandidate<'a>> {
-    let snapshot = &inventory.snapshot;
-    let excluded = policy.excluded(&snapshot.gpus, subject);
+    machine: &Machine<'a, impl Queries>,
+    terms: Option<&Terms<'_>>,
+) -> Vec<Candidate<'a>> {
+    let (excluded, inventory) = (machine.excluded(), machine.inventory);
     let queued = queue::reserved_gpus(&inventory.waiting);
-    let limits = Limits::without_usage(policy, subject.clone());
     let candidate = |gpu: &'a Gpu| {
-        if let Some((_, rule)) = excluded.iter().find(|(uuid, _)| *uuid == gpu.uuid) {
-            return WholeCandidate {
-                gpu,
-                memory_mib: None,
-                obstacle: Some(GpuObstacle::Excluded(rule.clone())),
-            };
-        }
-        let GpuState {
-            usage, memory_mib, ..
-        } = inventory.use_of(driver, gpu);
-        // A GPU that is too large for a subject that holds nothing is not worth a wait.
-        let over = memory_mib.and_then(|mib| limits.allow_gpus(1, mib).err());
-        let obstacle = match usage {
-            GpuUse::Mig { .. } | GpuUse::Prohibited => Some(GpuObstacle::Used(usage)),
-            _ if over.is_some() => over.map(|e| GpuObstacle::Excluded(e.to_string())),
-            GpuUse::Free => queued.contains(&gpu.uuid).then_some(GpuObstacle::Queued),
-            usage => Some(GpuObstacle::Used(usage)),
+        let mut on = Candidate {
+            is_queued: queued.contains(&gpu.uuid),
+            ..Candidate::new(gpu)
         };
-        WholeCandidate {
-            gpu,
-            memory_mib,
-            obstacle,
+        if let Some((_, rule)) = excluded.iter().find(|(uuid, _)| *uuid == gpu.uuid) {
+            on.obstacle = Some(GpuObstacle::Excluded(rule.clone()));
+            return on;
         }
+        let state = inventory.use_of(machine.driver, gpu);
+        on.memory_mib = state.memory_mib;
+        match terms {
+            None => for_all(machine, &mut on, state),
+            Some(terms) => for_share(machine, &mut on, state, terms),
+        }
+        on
     };
-    snapshot.gpus.iter().map(candidate).collect()
+    inventory.snapshot.gpus.iter().map(candidate).collect()
+}
+
+fn for_all(machine: &Machine<'_, impl Queries>, on: &mut Candidate<'_>, state: GpuState) {
+    // A GPU that is too large for a subject that holds nothing is not worth a wait.
+    let nobody = machine.limits_of_nobody();
+    let over = on
+        .memory_mib
+        .and_then(|mib| nobody.allow_gpus(1, mib).err());
+    on.obstacle = match state.usage {
+        GpuUse::Mig { .. } | GpuUse::Prohibited => Some(GpuObstacle::Used(state.usage)),
+        _ if over.is_some() => over.map(|e| GpuObstacle::Excluded(e.to_string())),
+        GpuUse::Free => on.is_queued.then_some(GpuObstacle::Queued),
+        usage => Some(GpuObstacle::Used(usage)),
+    };
+}
+
+fn for_share(
+    machine: &Machine<'_, impl Queries>,
+    on: &mut Candidate<'_>,
+    state: GpuState,
+    terms: &Terms<'_>,
+) {
+    let taken = state.foreign_mib.map(|mib| mib + state.booked_mib());
+    let free = state.memory_mib.zip(taken);
+    on.foreign_mib = state.foreign_mib.unwrap_or_default();
+    on.free_mib = free.map_or(0, |(all, taken)| all.saturating_sub(taken));
+    let unknown = |why: &str| {
+        let why = why.to_owned();
+        Some(GpuObstacle::Used(GpuUse::Unknown { why }))
+    };
+    on.obstacle = placement::obstacle_of(&state.usage).or(match state.compute_mode {
+        Some(ComputeMode::Prohibited) => Some(GpuObstacle::Used(GpuUse::Prohibited)),
+        Some(ComputeMode::ExclusiveProcess) => Some(GpuObstacle::OneProcess),
+        Some(ComputeMode::Default) if state.foreign_mib.is_some() => None,
+        Some(ComputeMode::Default) => {
+            unknown("the driver does not tell the memory of a process without a lease")
+        }
+        None => unknown("the driver does not tell its use"),
+    });
+    if on.obstacle.is_none() {
+        match terms.of_gpu(machine.driver, on.gpu) {
+            Ok(level) => on.level = Some(level),
+            Err(obstacle) => on.obstacle = Some(obstacle),
+        }
+    }
+    if let GpuUse::Shared { holders, level, .. } = state.usage {
+        on.holders = holders;
+        if on.level.is_some_and(|ours| ours.level != level) {
+            on.obstacle = on.obstacle.take().or(Some(GpuObstacle::OtherLevel(level)));
+        }
+    }
 }
 
 /// Chooses the GPUs of a request: the preferred ones, or the smallest if a limit on memory forbids those.
-pub(super) fn plan(
-    candidates: &[WholeCandidate<'_>],
-    inventory: &Inventory,
-    limits: &Limits<'_>,
+pub(super) fn plan<'a>(
+    machine: &Machine<'_, impl Queries>,
+    candidates: &[Candidate<'_>],
     count: u32,
-) -> Result<Vec<WholeGpu>, Denial<GpuShortage>> {
+) -> Result<Found<'a>, Denial<Box<NoRoom>>> {
+    let limits = machine.limits();
     limits.allow_gpus(count, 0)?;
-    let unreadable = &inventory.snapshot.unreadable;
-    let allowed = |chosen: &[WholeCandidate<'_>]| {
-        let memory = chosen.iter().filter_map(|c| c.memory_mib).sum();
+    let allowed = |chosen: &[Candidate<'_>]| {
+        let memory = chosen.iter().filter_map(|on| on.memory_mib).sum();
         limits.allow_gpus(count, memory)
     };
-    let mut chosen =
-        placement::choose_whole(candidates, unreadable, count).map_err(Denial::Room)?;
+    let chosen = placement::choose_whole(candidates, count);
+    let mut chosen = chosen.map_err(|no| Denial::Room(machine.with_unreadable(no)))?;
     if let Err(over) = allowed(&chosen) {
         chosen = placement::smallest_whole(candidates, count);
         allowed(&chosen).map_err(|_| over)?;
     }
-    let whole = |c: &WholeCandidate<'_>| WholeGpu::of(c.gpu, c.memory_mib.unwrap_or_default());
-    Ok(chosen.iter().map(whole).collect())
+    let whole = |on: &Candidate<'_>| WholeGpu::of(on.gpu, on.memory_mib.unwrap_or_default());
+    let pieces = chosen.iter().map(|on| Piece::Whole(whole(on))).collect();
+    Ok(Found::Pieces(pieces, Vec::new()))
 }
 
-/// The answer that a create for whole GPUs would get now.
-pub struct GpuTrial {
-    /// Every GPU that the driver can read.
-    pub gpus: Vec<GpuOnTrial>,
-    /// The outcome of the request.
-    pub outcome: GpuOutcome,
-}
-
-/// A GPU in such an answer.
-pub struct GpuOnTrial {
-    /// The driver's index.
-    pub index: u32,
-    /// The UUID.
-    pub uuid: GpuUuid,
-    /// The memory that the GPU gives out, in MiB, if the driver was asked.
-    pub memory_mib: Option<u64>,
-    /// The obstacle for the request, if there is one.
-    pub obstacle: Option<GpuObstacle>,
-}
-
-/// The outcome of a request for whole GPUs.
-pub enum GpuOutcome {
-    /// The request gets these GPUs.
-    Fits(Vec<WholeGpu>),
-    /// The request exceeds a limit.
-    Limited(Error),
-    /// Too few GPUs are free.
-    No(GpuShortage),
-}
-
-/// Answers a request for so many whole GPUs, and writes nothing.
-///
-/// # Errors
-/// The policy forbids the request.
-pub fn try_gpus(
-    (config, driver): (&Config, &impl Queries),
-    inventory: &Inventory,
-    (count, subject): (u32, Subject),
-) -> crate::error::Result<GpuTrial> {
-    let policy = &config.policy;
-    policy.check_gpus(count)?;
-    let limits = Limits::new(policy, subject.clone(), inventory);
-    let candidates = candidates(driver, inventory, (policy, &subject));
-    let outcome = match plan(&candidates, inventory, &limits, count) {
-        Ok(chosen) => GpuOutcome::Fits(chosen),
-        Err(Denial::Limit(over)) => GpuOutcome::Limited(over),
-        Err(Denial::Room(no)) => GpuOutcome::No(no),
+/// Chooses the GPU of a share.
+pub(super) fn plan_share<'a>(
+    machine: &Machine<'a, impl Queries>,
+    candidates: &[Candidate<'_>],
+    (sizes, terms): (&[ShareSize], Terms<'_>),
+) -> Result<Found<'a>, Denial<Box<NoRoom>>> {
+    let limits = machine.limits();
+    let limits = limits.for_share()?;
+    let limit = |mib| limits.over(mib);
+    let place = placement::choose_share(candidates, &terms.of_sizes(sizes, &limit));
+    let place = place.map_err(|no| limits.denial(machine.with_unreadable(no)))?;
+    let beside = machine.inventory.sharers(&place.gpu.uuid, place.level);
+    let place = SharePlace {
+        share: Share {
+            memory_mib: place.memory_mib,
+            booked_mib: place.booked_mib,
+            enforcement: Enforcement::new(place.level),
+        },
+        on: Resource::Gpu(WholeGpu::of(place.gpu, place.gives_out_mib)),
+        beside: beside.collect(),
+        may_make: true,
     };
-    let on_trial = |c: WholeCandidate<'_>| GpuOnTrial {
-        index: c.gpu.index,
-        uuid: c.gpu.uuid.clone(),
-        memory_mib: c.memory_mib,
-        obstacle: c.obstacle,
-    };
-    Ok(GpuTrial {
-        gpus: candidates.into_iter().map(on_trial).collect(),
-        outcome,
-    })
-}
-
-/// Returns the error of a create with this shortage.
-pub fn shortage_error(shortage: GpuShortage, inventory: &Inventory) -> Error {
-    NoRoom::Gpus(shortage).error(&inventory.waiting, None)
+    Ok(Found::Pieces(vec![Piece::Share(place)], Vec::new()))
 }

@@ -2,11 +2,14 @@
 
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::gpu::Queries;
+use crate::gpu::{DriverError, Queries};
 use crate::limit;
 use crate::model::{Gpu, Level};
 use crate::mps::{self, Program};
+use crate::placement::{GpuObstacle, GpuUse, Over, ShareLevel, ShareTerms};
+use crate::policy::Kind;
 use crate::refusal::NO_LEVEL_HINT;
+use crate::request::{ShareSize, Wanted};
 use std::cell::OnceCell;
 
 /// The least compute capability of a GPU under an MPS server with limits.
@@ -27,17 +30,17 @@ pub fn levels(config: &Config) -> Vec<(Level, Option<String>)> {
     Levels::new(config, None).all
 }
 
-/// The reason for which a GPU has no level.
-pub(super) enum NoLevel {
-    /// None is possible, for these reasons.
-    Impossible(String),
-    /// The driver does not answer.
-    Unknown(String),
-}
-
 impl Levels {
-    /// Looks at the machine. `no_mps` is the reason for which the container cannot have an MPS daemon.
-    pub(super) fn new(config: &Config, no_mps: Option<&str>) -> Levels {
+    /// Looks at the machine for a request. `no_mps` is the reason for which the container cannot have an MPS daemon.
+    pub(super) fn of_wanted(config: &Config, no_mps: Option<&str>, wanted: &Wanted) -> Levels {
+        let levels = Levels::new(config, no_mps);
+        match wanted {
+            Wanted::Seat(_) => levels.for_seats(),
+            Wanted::Share(_) | Wanted::Slices(_) | Wanted::Gpus(_) => levels,
+        }
+    }
+
+    fn new(config: &Config, no_mps: Option<&str>) -> Levels {
         let mut levels = Levels {
             all: Vec::new(),
             program: None,
@@ -69,7 +72,7 @@ impl Levels {
     }
 
     /// Returns the same for seats: the driver has no limits in a slice.
-    pub(super) fn for_seats(mut self) -> Levels {
+    fn for_seats(mut self) -> Levels {
         for (level, reason) in &mut self.all {
             if *level == Level::Driver {
                 *reason = Some("NVML refuses memory limits on MIG devices".to_owned());
@@ -98,29 +101,26 @@ impl Levels {
         .hint(NO_LEVEL_HINT))
     }
 
-    /// Returns the best level that a GPU supports, and its rank; else the reasons.
-    pub(super) fn of_gpu(
+    /// Returns the best level that a GPU supports, and its rank; else why it has none.
+    fn of_gpu(
         &self,
         driver: &impl Queries,
         gpu: &Gpu,
-    ) -> std::result::Result<(usize, Level), NoLevel> {
+    ) -> std::result::Result<(usize, Level), GpuObstacle> {
         let mut reasons = Vec::new();
         for (rank, (level, reason)) in self.all.iter().enumerate() {
             let reason = match (reason, level) {
-                (Some(reason), _) => reason.clone(),
-                (None, Level::Mps) => match mps_obstacle(driver, gpu)? {
-                    Some(reason) => reason,
-                    None => return Ok((rank, *level)),
-                },
-                (None, Level::Driver) => match limit_obstacle(driver, gpu)? {
-                    Some(reason) => reason,
-                    None => return Ok((rank, *level)),
-                },
-                (None, Level::None) => return Ok((rank, *level)),
+                (Some(reason), _) => Some(reason.clone()),
+                (None, Level::Mps) => mps_obstacle(driver, gpu)?,
+                (None, Level::Driver) => limit_obstacle(driver, gpu)?,
+                (None, Level::None) => None,
             };
-            reasons.push(format!("{level}: {reason}"));
+            match reason {
+                Some(reason) => reasons.push(format!("{level}: {reason}")),
+                None => return Ok((rank, *level)),
+            }
         }
-        Err(NoLevel::Impossible(reasons.join("; ")))
+        Err(GpuObstacle::NoLevel(reasons.join("; ")))
     }
 
     /// Returns the control program.
@@ -148,15 +148,76 @@ fn program(config: &Config, no_mps: Option<&str>) -> Result<std::result::Result<
 fn limit_obstacle(
     driver: &impl Queries,
     gpu: &Gpu,
-) -> std::result::Result<Option<String>, NoLevel> {
-    let found = limit::gpu_obstacle(driver, &gpu.uuid);
-    found.map_err(|e| NoLevel::Unknown(format!("cannot {e}")))
+) -> std::result::Result<Option<String>, GpuObstacle> {
+    limit::gpu_obstacle(driver, &gpu.uuid).map_err(unknown)
 }
 
-fn mps_obstacle(driver: &impl Queries, gpu: &Gpu) -> std::result::Result<Option<String>, NoLevel> {
-    let found = driver.compute_capability(&gpu.uuid);
-    let (major, minor) = found.map_err(|e| NoLevel::Unknown(format!("cannot {e}")))?;
+fn mps_obstacle(
+    driver: &impl Queries,
+    gpu: &Gpu,
+) -> std::result::Result<Option<String>, GpuObstacle> {
+    let (major, minor) = driver.compute_capability(&gpu.uuid).map_err(unknown)?;
     let (least, _) = MPS_CAPABILITY;
     Ok(((major, minor) < MPS_CAPABILITY)
         .then(|| format!("its compute capability is {major}.{minor}, and limits need {least}.0")))
+}
+
+fn unknown(e: DriverError) -> GpuObstacle {
+    let why = format!("cannot {e}");
+    GpuObstacle::Used(GpuUse::Unknown { why })
+}
+
+/// The rules for a share: the possible levels, and how many shares one GPU or slice takes.
+#[derive(Clone, Copy)]
+pub(super) struct Terms<'a> {
+    levels: &'a Levels,
+    /// The memory that a daemon itself needs, in MiB.
+    mps_overhead_mib: u64,
+    most: u32,
+}
+
+impl<'a> Terms<'a> {
+    /// # Errors
+    /// The policy forbids shares, or no permitted level is possible and one is needed.
+    pub(super) fn new(config: &Config, levels: &'a Levels, needs_level: bool) -> Result<Terms<'a>> {
+        config.policy.check_kind(Kind::Share)?;
+        if needs_level {
+            levels.check()?;
+        }
+        Ok(Terms {
+            levels,
+            mps_overhead_mib: config.sharing.mps_overhead,
+            most: config.sharing.shares_per_gpu,
+        })
+    }
+
+    /// Returns the level of a share on a GPU; else why it has none.
+    pub(super) fn of_gpu(
+        &self,
+        driver: &impl Queries,
+        gpu: &Gpu,
+    ) -> std::result::Result<ShareLevel, GpuObstacle> {
+        let (rank, level) = self.levels.of_gpu(driver, gpu)?;
+        Ok(ShareLevel {
+            level,
+            rank,
+            overhead_mib: match level {
+                Level::Mps => self.mps_overhead_mib,
+                Level::Driver | Level::None => 0,
+            },
+        })
+    }
+
+    /// Returns the terms of a choice.
+    pub(super) fn of_sizes<'s>(
+        &self,
+        sizes: &'s [ShareSize],
+        limit: &'s dyn Fn(u64) -> Option<Over>,
+    ) -> ShareTerms<'s> {
+        ShareTerms {
+            sizes,
+            most: self.most,
+            limit,
+        }
+    }
 }

@@ -5,9 +5,11 @@ mod attach;
 mod claim;
 mod claimed;
 mod denial;
+mod found;
 mod gpus;
 mod levels;
 mod limit;
+mod look;
 mod occupied;
 mod plan;
 mod pod;
@@ -16,7 +18,6 @@ mod record;
 mod requester;
 mod reserve;
 mod seats;
-mod shares;
 mod usable_plan;
 pub mod what_if;
 
@@ -28,7 +29,8 @@ use crate::counters::{LeaseKind, Outcome as End};
 use crate::error::{Error, Result};
 use crate::events::EventType;
 use crate::model::Cgroup;
-use crate::refusal::NoRoom;
+use crate::placement::NoRoom;
+use crate::refusal;
 use crate::request::Request;
 use crate::store::{ClaimName, Container, Held, Holder, Operation};
 pub use claim::{ClaimNews, ClaimPlace};
@@ -129,7 +131,7 @@ fn leases_for(
         };
         if !no.may_pass() {
             create.ends(End::Unsatisfiable);
-            return Err(no.error(&[], None));
+            return Err(refusal::error(&no, &[], None));
         }
         let since = Instant::now();
         if turn.waits() {
@@ -213,7 +215,7 @@ impl Leases<'_> {
 enum Ended {
     Ready(Vec<Held>, End),
     Denied {
-        denial: Denial<NoRoom>,
+        denial: Denial<Box<NoRoom>>,
         /// Whether tries in vain woke queued requests.
         woke_others: bool,
     },

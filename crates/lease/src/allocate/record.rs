@@ -1,5 +1,6 @@
 //! Puts the choice of a create on record, and takes it back.
 
+use super::found::{Piece, SharePlace};
 use super::plan::Step;
 use super::requester::Requester;
 use crate::counters::Outcome;
@@ -7,9 +8,7 @@ use crate::draft;
 use crate::error::{self, Result};
 use crate::leases::Leases;
 use crate::reclaim::{self, Patience};
-use crate::store::{
-    Held, Instance, InstanceState, LeaseState, Origin, Portion, Resource, Share, WholeGpu,
-};
+use crate::store::{Held, Instance, InstanceState, LeaseState, Origin, Portion, Resource};
 
 /// Leases on record whose slices are not ready: to be provisioned, or rolled back.
 #[must_use]
@@ -93,53 +92,42 @@ fn give_up(context: &Leases<'_>, held: &Held, patience: Patience) -> Result<()> 
     context.release_instance(&held.instance, patience).map(drop)
 }
 
-/// Puts one step on record; none where an idle slice was destroyed meanwhile.
-pub(super) fn record_step(
+/// Puts a piece of a request on record. Returns none if it cannot be had any more.
+pub(super) fn record(
     context: &Leases<'_>,
-    step: Step,
     requester: &Requester<'_>,
+    piece: Piece<'_>,
 ) -> Result<Option<Part>> {
-    Ok(match step {
-        Step::Adopt(_, Some(of_layout)) => take_over(context, &of_layout, requester)?
+    let new = |resource, origin, fate| -> Result<Held> {
+        let held = requester.draft_new(resource, origin)?;
+        persist(context, &held, fate)?;
+        Ok(held)
+    };
+    Ok(match piece {
+        Piece::Slice(Step::Adopt(_, Some(of_layout))) => take_over(context, &of_layout, requester)?
             .map(|held| Part::Existing(held, Patience::NONE)),
-        Step::Adopt(slice, None) => {
-            let held = requester.draft_new(Resource::Mig(slice), Origin::Administrator)?;
-            persist(context, &held, "is adopted: it is not ours")?;
+        Piece::Slice(Step::Adopt(slice, None)) => {
+            let fate = "is adopted: it is not ours";
+            let held = new(Resource::Mig(slice), Origin::Administrator, fate)?;
             Some(Part::Existing(held, Patience::NONE))
         }
-        Step::Reuse(idle, _) => take_over(context, &idle, requester)?
+        Piece::Slice(Step::Reuse(idle, _)) => take_over(context, &idle, requester)?
             .map(|held| Part::Existing(held, Patience::with_idle(&idle))),
-        Step::Create(slice) => {
-            let held = requester.draft_new(Resource::Mig(slice), Origin::Ours)?;
-            persist(context, &held, "is to be made")?;
+        Piece::Slice(Step::Create(slice)) => {
+            let held = new(Resource::Mig(slice), Origin::Ours, "is to be made")?;
             Some(Part::Place(held))
         }
+        Piece::Whole(whole) => {
+            let held = new(Resource::Gpu(whole), Origin::Ours, "is given whole")?;
+            Some(Part::Place(held))
+        }
+        Piece::Share(place) => record_share(context, requester, place)?,
     })
-}
-
-/// Puts a whole GPU on record.
-pub(super) fn record_whole(
-    context: &Leases<'_>,
-    requester: &Requester<'_>,
-    whole: WholeGpu,
-) -> Result<Option<Part>> {
-    let held = requester.draft_new(Resource::Gpu(whole), Origin::Ours)?;
-    persist(context, &held, "is given whole")?;
-    Ok(Some(Part::Place(held)))
-}
-
-/// A share or a seat, and where it may lie.
-pub(super) struct SharePlace<'a> {
-    pub share: Share,
-    /// Leases, beside one of which it may lie.
-    pub beside: Vec<&'a Held>,
-    /// The instance to make, if none of them stays.
-    pub new: Option<Resource>,
 }
 
 /// Puts a share or a seat on record. An instance whose leases are all on their way out is not joined, since it goes
 /// with the last of them. Returns none if it could only have joined such a one.
-pub(super) fn record_share(
+fn record_share(
     context: &Leases<'_>,
     requester: &Requester<'_>,
     place: SharePlace<'_>,
@@ -147,13 +135,13 @@ pub(super) fn record_share(
     let ledger = context.store.lock(&requester.purpose())?;
     let mut beside = place.beside.into_iter();
     let joined = beside.find_map(|peer| joinable(context, peer));
-    let (instance, is_new) = match (joined, place.new) {
-        (Some(instance), _) => (instance, false),
-        (None, Some(resource)) => {
+    let (instance, is_new) = match joined {
+        Some(instance) => (instance, false),
+        None if place.may_make => {
             let state = (Origin::Ours, InstanceState::Creating);
-            (draft::instance(resource, state)?, true)
+            (draft::instance(place.on, state)?, true)
         }
-        (None, None) => return Ok(None),
+        None => return Ok(None),
     };
     let held = requester.draft(instance, Portion::Share(place.share))?;
     match is_new {

@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::model::{Cgroup, GpuUuid, InstanceId};
 use crate::placement::{GpuObstacle, GpuUse, Slot};
 use crate::reclaim::liveness;
-use crate::request::{Request, Wanted};
+use crate::request::Request;
 use crate::store::{
     Container, Held, Holder, Instance, InstanceState, Lease, Operation, Origin, Portion, Resource,
 };
@@ -25,13 +25,8 @@ pub(crate) struct Requester<'a> {
 impl Requester<'_> {
     /// Returns the levels of the machine for this container. The first call looks, which takes a moment.
     pub(super) fn levels(&self, config: &Config) -> &Levels {
-        let look = || {
-            let levels = Levels::new(config, self.request.no_mps.as_deref());
-            match self.request.wanted {
-                Wanted::Seat(_) => levels.for_seats(),
-                Wanted::Share(_) | Wanted::Slices(_) | Wanted::Gpus(_) => levels,
-            }
-        };
+        let (request, no_mps) = (self.request, self.request.no_mps.as_deref());
+        let look = || Levels::of_wanted(config, no_mps, &request.wanted);
         self.levels.get_or_init(look)
     }
 

@@ -1,37 +1,35 @@
 //! Plans in which each instance of an administrator is usable, by the driver's word.
 
-use super::admit::Limits;
+use super::admit::{Limits, Machine};
 use super::denial::Denial;
 use super::plan::{Plan, Planner, Step};
 use super::requester::Tried;
 use crate::admitted::Admitted;
-use crate::config::Config;
 use crate::draft::slot_of;
 use crate::error::Result;
 use crate::gpu::Queries;
-use crate::inventory::Inventory;
-use crate::model::{ComputeInstance, GpuUuid, Snapshot};
+use crate::model::{ComputeInstance, GpuUuid};
 use crate::placement::{self, Constraints, Reservation, Slot};
-use crate::policy::{Policy, Subject};
+use crate::policy::Policy;
 use crate::store::Slice;
 
 /// Plans until each instance of an administrator in the plan is usable.
 pub(super) fn usable_plan(
-    config: &Config,
-    driver: &impl Queries,
-    (inventory, wanted, limits): (&Inventory, &Constraints<'_>, &Limits<'_>),
+    machine: &Machine<'_, impl Queries>,
+    wanted: &Constraints<'_>,
+    limits: &Limits<'_>,
     tried: &mut Tried,
     plan: impl Fn(&Planner<'_>) -> Result<Plan, Denial>,
 ) -> Result<Plan, Denial> {
     loop {
         let mut planned = plan(&Planner {
-            inventory,
+            inventory: machine.inventory,
             wanted,
             limits,
             tried,
-            adopts: config.adopt,
+            adopts: machine.config.adopt,
         })?;
-        match complete(driver, &mut planned.steps) {
+        match complete(machine.driver, &mut planned.steps) {
             Ok(()) => return Ok(planned),
             Err(place) => tried.unusable.push(place),
         }
@@ -73,13 +71,14 @@ fn only_compute_instance(driver: &impl Queries, slice: &Slice) -> Result<Option<
 }
 
 /// Returns profile ids by GPU. A request does not wait for a slice that its limits would not leave it if it
-/// held nothing, nor for one that no empty machine has.
-pub(crate) fn could_use(
-    (policy, subject): (&Policy, Subject),
-    snapshot: &Snapshot,
+/// held nothing, nor for one that no empty machine has. `policy`: that of the machine, or a part of it.
+pub(super) fn could_use(
+    machine: &Machine<'_, impl Queries>,
+    policy: &Policy,
     admitted: &Admitted,
 ) -> Vec<(GpuUuid, Vec<u32>)> {
-    let limits = Limits::without_usage(policy, subject);
+    let snapshot = &machine.inventory.snapshot;
+    let limits = Limits::without_usage(policy, machine.subject.clone());
     let mut all: Vec<(GpuUuid, Vec<u32>)> = Vec::new();
     let each = admitted.alternatives.iter();
     for (asked, slice) in each.flat_map(|asked| asked.all().map(move |slice| (asked, slice))) {

@@ -1,46 +1,41 @@
 //! The answer that a create would get now: the same rules, limits and places, and nothing written.
 
-pub use super::gpus::{GpuOnTrial, GpuOutcome, GpuTrial, shortage_error, try_gpus};
-pub use super::seats::{SeatOnTrial, SeatOutcome, SeatTrial, no_seat_error, try_seat};
-pub use super::shares::{ShareOnTrial, ShareOutcome, ShareTrial, no_share_error, try_share};
-
-use super::admit::{Limits, admit, all_denied, holder_subject, subject_of};
+use super::admit::{Admission, Machine, all_denied, holder_subject, subject_of};
 use super::denial::Denial;
+use super::found::{Found, Piece, SharePlace};
+use super::levels::Levels;
+use super::look::{Ask, Look};
 use super::plan::Step;
 use super::requester::{Requester, Tried};
 use super::usable_plan::usable_plan;
-use crate::admitted::Admitted;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::gpu::Queries;
 use crate::inventory::Inventory;
 use crate::leases::Leases;
-use crate::model::GpuUuid;
+use crate::model::{GpuUuid, Level, Placement};
 use crate::placement::{
-    self, Constraints, Diagnosis, GpuReport, MAX_STEPS, Movable, Rejection, Reservation, Selection,
-    Site, Slot,
+    self, Constraints, Diagnosis, GpuObstacle, GpuReport, MAX_STEPS, Movable, NoRoom, Rejection,
+    Selection, Site, Slot,
 };
 use crate::policy::Subject;
-use crate::queue::{Turn, reservations};
-use crate::refusal::{NoRoom, Refusal};
+use crate::queue::Turn;
+use crate::refusal::{self, Refusal};
 use crate::request::{Alternative, Slice, Slices, Wanted};
-use crate::store::Held;
-use std::cell::RefCell;
+use crate::store::{Held, Resource, Share, WholeGpu};
+use std::cell::{OnceCell, RefCell};
 
 /// A request on trial: the rules, limits and slots of a create, without any write.
 pub struct WhatIf<'a, D> {
     config: &'a Config,
     driver: &'a D,
     inventory: Inventory,
-    admitted: Admitted,
-    limits: Limits<'a>,
+    subject: Subject,
+    asked: Admission,
     reserved: Vec<Slot>,
     idle: Vec<Slot>,
     quarantined: Vec<Slot>,
     movable: Vec<Movable>,
-    ours: Vec<Slot>,
-    held: Vec<(GpuUuid, String)>,
-    blockers: Vec<Reservation>,
     /// The driver's answer about an instance holds for every alternative.
     tried: RefCell<Tried>,
 }
@@ -84,32 +79,43 @@ impl<'a, D: Queries> WhatIf<'a, D> {
     ) -> Result<Self> {
         let (mut movable, holders) = inventory.movable();
         let inventory = inventory.without_idle_over();
-        let snapshot = &inventory.snapshot;
-        let policy = &config.policy;
+        let (snapshot, policy) = (&inventory.snapshot, &config.policy);
         for (one, holders) in movable.iter_mut().zip(holders) {
             let rules = |h: &Held| policy.excluded(&snapshot.gpus, &holder_subject(&h.lease));
             one.excluded = holders.into_iter().flat_map(rules).collect();
         }
+        let machine = Machine {
+            config,
+            driver,
+            inventory: &inventory,
+            subject: subject.clone(),
+        };
         Ok(WhatIf {
             config,
             driver,
-            admitted: admit(policy, snapshot, request, &subject)?,
-            limits: Limits::new(policy, subject, &inventory),
+            asked: machine.admit(request)?,
+            subject,
             reserved: inventory.reserved(),
             idle: inventory.idle(),
             quarantined: inventory.quarantined(),
             movable,
-            ours: inventory.ours(),
-            held: inventory.held_gpus(),
-            blockers: reservations(&inventory.waiting),
             tried: RefCell::default(),
             inventory,
         })
     }
 
+    fn machine(&self) -> Machine<'_, D> {
+        Machine {
+            config: self.config,
+            driver: self.driver,
+            inventory: &self.inventory,
+            subject: self.subject.clone(),
+        }
+    }
+
     /// Returns the alternatives that the policy admits.
     pub fn alternatives(&self) -> &[Alternative] {
-        &self.admitted.alternatives
+        &self.asked.admitted.alternatives
     }
 
     /// Returns the number of a GPU's memory slices that could not be released.
@@ -120,19 +126,16 @@ impl<'a, D: Queries> WhatIf<'a, D> {
 
     fn wanted(&self) -> Constraints<'_> {
         Constraints {
-            blockers: &self.blockers,
-            ours: &self.ours,
-            unfit: &self.held,
             idle: &self.idle,
             quarantined: &self.quarantined,
-            ..self.admitted.wanted()
+            ..self.asked.wanted()
         }
     }
 
     fn excluded(&self, asked: &Alternative, slice: &Slice) -> Vec<(GpuUuid, String)> {
         let wanted = self.wanted().of(slice);
-        self.limits
-            .excluded(&self.inventory.snapshot, asked, &wanted)
+        let limits = self.machine().limits();
+        limits.excluded(&self.inventory.snapshot, asked, &wanted)
     }
 
     /// Returns each GPU's outcome for one alternative, in the order in which a create would take
@@ -166,15 +169,11 @@ impl<'a, D: Queries> WhatIf<'a, D> {
     /// Returns the outcome of one alternative. `patience`: how many steps to search for slices that would
     /// have to lie elsewhere.
     pub fn outcome(&self, asked: &Alternative, patience: u32) -> Outcome {
-        let wanted = self.wanted();
-        let parts = (&self.inventory, &wanted, &self.limits);
-        match usable_plan(
-            self.config,
-            self.driver,
-            parts,
-            &mut self.tried.borrow_mut(),
-            |planner| planner.plan_one(asked),
-        ) {
+        let (wanted, machine) = (self.wanted(), self.machine());
+        let (limits, mut tried) = (machine.limits(), self.tried.borrow_mut());
+        match usable_plan(&machine, &wanted, &limits, &mut tried, |planner| {
+            planner.plan_one(asked)
+        }) {
             Ok(plan) => Outcome::Fits(Fit {
                 sites: plan.steps.iter().map(site).collect(),
                 evicts: plan.evict.len(),
@@ -243,6 +242,122 @@ fn site(step: &Step) -> (Site, Source) {
     (site, source)
 }
 
+/// The answer that a create for whole GPUs, a share or a seat would get now.
+pub struct Trial {
+    /// The GPUs that the driver can read, or the slices with seats that the request could have.
+    pub on: Vec<OnTrial>,
+    /// The outcome of the request.
+    pub outcome: TrialOutcome,
+}
+
+/// A GPU in such an answer, or a slice with seats.
+pub struct OnTrial {
+    /// The driver's index of the GPU.
+    pub gpu_index: u32,
+    /// The UUID of the GPU.
+    pub gpu_uuid: GpuUuid,
+    /// The profile and the place of the slice. None for the GPU itself.
+    pub slice: Option<(String, Placement)>,
+    /// The memory that it gives out, in MiB, if it is known.
+    pub memory_mib: Option<u64>,
+    /// The memory that is left of it, in MiB.
+    pub free_mib: u64,
+    /// The level of a share there, if there is one.
+    pub level: Option<Level>,
+    /// The number of its shares.
+    pub shares: usize,
+    /// The obstacle for all of the requested sizes, if there is one.
+    pub obstacle: Option<GpuObstacle>,
+}
+
+/// The outcome of such a request.
+pub enum TrialOutcome {
+    /// The request gets these GPUs.
+    Gpus(Vec<WholeGpu>),
+    /// The request gets this share of this GPU or slice.
+    Share {
+        /// The GPU or the slice.
+        of: Box<Resource>,
+        /// The share.
+        share: Share,
+        /// Says whether the slice is made for it.
+        is_new: bool,
+    },
+    /// The request exceeds a limit.
+    Limited(Error),
+    /// The request finds no room.
+    No(Box<NoRoom>),
+}
+
+/// Answers a request for whole GPUs, a share or a seat, and writes nothing.
+///
+/// # Errors
+/// The policy forbids the request, or no permitted level is possible.
+pub fn look(
+    config: &Config,
+    driver: &impl Queries,
+    inventory: &Inventory,
+    wanted: &Wanted,
+    subject: Subject,
+) -> Result<Trial> {
+    let inventory = &inventory.without_idle_over();
+    let machine = Machine {
+        config,
+        driver,
+        inventory,
+        subject,
+    };
+    let levels = OnceCell::new();
+    let of_wanted = || levels.get_or_init(|| Levels::of_wanted(config, None, wanted));
+    let ask = Ask::new(&machine, wanted, of_wanted)?;
+    let look = Look::new(&machine, &ask);
+    let outcome = match look.found(&mut Tried::default()) {
+        Ok(Found::Pieces(pieces, _)) => outcome(pieces),
+        Ok(Found::PeerCreates(place, _)) => share(*place),
+        Err(Denial::Limit(over)) => TrialOutcome::Limited(over),
+        Err(Denial::Room(no)) => TrialOutcome::No(no),
+    };
+    let on = look.on_trial().into_iter().map(|(on, obstacle)| OnTrial {
+        gpu_index: on.gpu.index,
+        gpu_uuid: on.gpu.uuid.clone(),
+        slice: on.slice.map(|of| (of.profile.name.clone(), of.at)),
+        memory_mib: on.memory_mib,
+        free_mib: on.free_mib,
+        level: on.level.map(|on| on.level),
+        shares: on.holders.len(),
+        obstacle,
+    });
+    Ok(Trial {
+        on: on.collect(),
+        outcome,
+    })
+}
+
+fn outcome(pieces: Vec<Piece<'_>>) -> TrialOutcome {
+    let mut gpus = Vec::new();
+    for piece in pieces {
+        match piece {
+            Piece::Share(place) => return share(place),
+            Piece::Whole(whole) => gpus.push(whole),
+            Piece::Slice(_) => {}
+        }
+    }
+    TrialOutcome::Gpus(gpus)
+}
+
+fn share(place: SharePlace<'_>) -> TrialOutcome {
+    TrialOutcome::Share {
+        is_new: place.may_make && matches!(place.on, Resource::Mig(_)),
+        of: Box::new(place.on),
+        share: place.share,
+    }
+}
+
+/// Returns the error of a create that finds no room.
+pub fn error(no: &NoRoom, inventory: &Inventory) -> Error {
+    refusal::error(no, &inventory.waiting, None)
+}
+
 /// Adds to the answer the slices that would have to lie elsewhere. The search has a new look at the
 /// machine, without a lock, since it decides nothing. If it fails, or finds room after all, the
 /// answer stays as it was.
@@ -250,13 +365,13 @@ pub(super) fn explained(
     context: &Leases<'_>,
     requester: &Requester<'_>,
     turn: &mut Turn<'_>,
-    no: NoRoom,
-) -> NoRoom {
+    no: Box<NoRoom>,
+) -> Box<NoRoom> {
     match &requester.request.wanted {
         Wanted::Slices(slices) => search(context, requester, slices, turn)
             .ok()
             .flatten()
-            .map_or(no, NoRoom::Slices),
+            .map_or(no, |no| NoRoom::of_slices(slices.clone(), no)),
         // No move of another lease makes room for a share or a whole GPU, and none is planned for a seat.
         Wanted::Share(_) | Wanted::Seat(_) | Wanted::Gpus(_) => no,
     }

@@ -12,6 +12,7 @@ mod layout;
 mod occupancy;
 mod plan;
 mod rejection;
+mod room;
 mod seat;
 mod several;
 mod share;
@@ -33,14 +34,10 @@ pub use plan::{Decision, DefragPlan, MAX_STEPS, Movable, Move, Reservation, Sear
 pub use rejection::{
     Cause, Exhaustion, Largest, LeftOut, Obstacle, Rejection, RejectionKind, Search, Shortage,
 };
-pub use seat::SeatShortage;
-pub(crate) use seat::{SeatCandidate, SeatTerms};
+pub use room::{Candidate, CandidateSlice, GpuObstacle, GpuUse, NoRoom, ShareLevel};
 pub use several::Diagnosis;
 pub use several::Packer;
 pub(crate) use several::{Selection, never_several};
 pub(crate) use share::obstacle_of;
-pub use share::{
-    Over, ShareCandidate, ShareLevel, SharePlace, ShareShortage, ShareTerms, choose_share,
-};
-pub use whole::{GpuObstacle, GpuShortage, GpuUse, WholeCandidate};
-pub(crate) use whole::{awaited, choose_whole, smallest_whole};
+pub use share::{Over, SharePlace, ShareTerms, choose_share};
+pub(crate) use whole::{choose_whole, smallest_whole};

@@ -1,40 +1,8 @@
 //! Chooses the GPU of a share: a pure function of the GPUs and of what is booked on each.
 
-use super::whole::{GpuObstacle, GpuUse};
-use crate::model::{Gpu, GpuUuid, Level, MigMode};
-use crate::request::{LEAST_MIB, ShareSize};
-
-/// A GPU on trial for a share.
-#[derive(Debug, Clone)]
-pub struct ShareCandidate<'a> {
-    /// The GPU.
-    pub gpu: &'a Gpu,
-    /// The memory that the GPU gives out, in MiB, if the driver tells.
-    pub memory_mib: Option<u64>,
-    /// The memory that is left of it, in MiB.
-    pub free_mib: u64,
-    /// The memory of processes without a lease, in MiB.
-    pub foreign_mib: u64,
-    /// The holders of the shares of the GPU.
-    pub holders: Vec<String>,
-    /// The level of a share there. None only with an obstacle.
-    pub level: Option<ShareLevel>,
-    /// The obstacle for a share of any size. None if there is none.
-    pub obstacle: Option<GpuObstacle>,
-    /// Says whether earlier requests in the queue could use the GPU.
-    pub is_queued: bool,
-}
-
-/// The level of a share on one GPU.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ShareLevel {
-    /// The level.
-    pub level: Level,
-    /// The number of permitted levels that are better.
-    pub rank: usize,
-    /// The memory that the level itself needs, in MiB.
-    pub overhead_mib: u64,
-}
+use super::room::{Candidate, GpuObstacle, GpuUse, NoRoom};
+use crate::model::{Gpu, Level, MigMode};
+use crate::request::{LEAST_MIB, ShareSize, Wanted};
 
 /// The place of a share.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,44 +19,12 @@ pub struct SharePlace<'a> {
     pub level: Level,
 }
 
-/// A request for a share that gets none.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ShareShortage {
-    /// The requested sizes.
-    pub sizes: Vec<ShareSize>,
-    /// Every GPU by index, with its obstacle.
-    pub taken: Vec<(u32, GpuObstacle)>,
-    /// The driver's errors for GPUs that it cannot read.
-    pub unreadable: Vec<String>,
-    /// The GPUs for which the request may wait.
-    pub awaited: Vec<GpuUuid>,
-}
-
-impl ShareShortage {
-    /// Says whether a wait may help.
-    pub fn may_pass(&self) -> bool {
-        !self.awaited.is_empty()
-    }
-
-    /// Says whether a process without a lease is in the way, or an answer of the driver is missing. No event
-    /// tells the end of either.
-    pub fn has_foreign(&self) -> bool {
-        self.taken.iter().any(|(_, why)| why.is_foreign())
-    }
-
-    /// Says whether a GPU that has room is reserved for earlier requests.
-    pub fn is_queued(&self) -> bool {
-        self.taken
-            .iter()
-            .any(|(_, why)| *why == GpuObstacle::Queued)
-    }
-}
-
 /// The terms of a choice.
+#[derive(Clone, Copy)]
 pub struct ShareTerms<'a> {
     /// The sizes in order of preference.
     pub sizes: &'a [ShareSize],
-    /// The number of shares that one GPU takes.
+    /// The number of shares that one GPU or slice takes.
     pub most: u32,
     /// Returns the limit that forbids so many MiB more to the requester.
     pub limit: &'a dyn Fn(u64) -> Option<Over>,
@@ -108,7 +44,7 @@ impl ShareTerms<'_> {
     /// share books, so that all parts of a GPU fit.
     pub(super) fn place(
         &self,
-        on: &ShareCandidate<'_>,
+        on: &Candidate<'_>,
         size: ShareSize,
     ) -> Result<(u64, u64), GpuObstacle> {
         if let Some(obstacle) = &on.obstacle {
@@ -146,12 +82,20 @@ impl ShareTerms<'_> {
         })
     }
 
-    /// Returns the obstacle of a GPU for all sizes: the first that passes, else that of the last size. None if
-    /// one of them fits.
-    pub(crate) fn obstacle(&self, on: &ShareCandidate<'_>) -> Option<GpuObstacle> {
+    /// Returns the obstacle of a GPU for all sizes. None if one of them fits.
+    pub(crate) fn obstacle(&self, on: &Candidate<'_>) -> Option<GpuObstacle> {
+        self.obstacle_by(|size| self.place(on, size))
+    }
+
+    /// Returns the obstacle for all sizes: the first that passes, else that of the last size. None if one of them
+    /// fits.
+    pub(super) fn obstacle_by<T>(
+        &self,
+        place: impl Fn(ShareSize) -> Result<T, GpuObstacle>,
+    ) -> Option<GpuObstacle> {
         let mut found: Option<GpuObstacle> = None;
         for size in self.sizes {
-            let obstacle = self.place(on, *size).err()?;
+            let obstacle = place(*size).err()?;
             if !found.as_ref().is_some_and(GpuObstacle::may_pass) {
                 found = Some(obstacle);
             }
@@ -165,13 +109,12 @@ impl ShareTerms<'_> {
 /// index.
 ///
 /// # Errors
-/// The shortage, if no size fits on any GPU.
+/// No size fits on any GPU.
 pub fn choose_share<'a>(
-    candidates: &[ShareCandidate<'a>],
-    unreadable: &[(u32, String)],
+    candidates: &[Candidate<'a>],
     terms: &ShareTerms<'_>,
-) -> Result<SharePlace<'a>, ShareShortage> {
-    let order = |on: &ShareCandidate<'_>| {
+) -> Result<SharePlace<'a>, Box<NoRoom>> {
+    let order = |on: &Candidate<'_>| {
         let could_do_mig = on.holders.is_empty() && on.gpu.mig != MigMode::Unsupported;
         let rank = on.level.map_or(usize::MAX, |level| level.rank);
         (rank, could_do_mig, on.free_mib, on.gpu.index)
@@ -189,19 +132,8 @@ pub fn choose_share<'a>(
             });
         }
     }
-    let taken = candidates.iter();
-    let taken = taken.filter_map(|on| Some((on.gpu, terms.obstacle(on)?)));
-    let taken: Vec<(&Gpu, GpuObstacle)> = taken.collect();
-    let passing = taken.iter().filter(|(_, why)| why.may_pass());
-    Err(ShareShortage {
-        sizes: terms.sizes.to_vec(),
-        awaited: passing.map(|(gpu, _)| gpu.uuid.clone()).collect(),
-        taken: taken
-            .into_iter()
-            .map(|(gpu, why)| (gpu.index, why))
-            .collect(),
-        unreadable: unreadable.iter().map(|(_, why)| why.clone()).collect(),
-    })
+    let wanted = Wanted::Share(terms.sizes.to_vec());
+    Err(NoRoom::among(wanted, candidates, |on| terms.obstacle(on)))
 }
 
 /// Returns the obstacle that the use of a GPU is for a share.

@@ -14,8 +14,8 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::leases::now;
 use crate::model::{GpuUuid, OperationId, Snapshot};
-use crate::placement::{self, Constraints, Reservation, Slot};
-use crate::refusal::{NoRoom, Waited};
+use crate::placement::{self, Constraints, NoRoom, Reservation, Slot};
+use crate::refusal::{self, Waited};
 use crate::request::Request;
 use crate::store::{Container, Lock, Store, Ticket, Waiter, Waiting};
 use std::collections::BTreeSet;
@@ -350,7 +350,7 @@ impl<'a> Turn<'a> {
             time: self.wait,
             cut_by: self.cut_by,
         });
-        no.error(&blockers, waited)
+        refusal::error(no, &blockers, waited)
     }
 }
 

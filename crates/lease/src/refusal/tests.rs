@@ -1,6 +1,7 @@
 use super::*;
 use crate::model::{OperationId, Placement};
 use crate::placement::{DefragPlan, Exhaustion, Largest, Search};
+use crate::request;
 use crate::request::Alternative;
 use crate::store::Waiter;
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::model::{Level, MigMode};
+use crate::model::{Level, MigMode, Placement};
 use crate::placement::whole::tests::gpu;
 use crate::request::{Alternative, Slices};
 use proptest::prelude::*;
@@ -37,25 +37,23 @@ const MPS: ShareLevel = ShareLevel {
     overhead_mib: 128,
 };
 
-fn candidate<'a>(gpu: &'a Gpu, start: u32, booked: &[u64]) -> SeatCandidate<'a> {
-    SeatCandidate {
-        on: ShareCandidate {
-            gpu,
-            memory_mib: Some(MEMORY),
-            free_mib: MEMORY - booked.iter().sum::<u64>(),
-            foreign_mib: 0,
-            holders: vec!["c".to_owned(); booked.len()],
-            level: Some(MPS),
-            obstacle: None,
-            is_queued: false,
-        },
-        profile: &gpu.profiles[0],
-        at: Placement { start, size: 4 },
-        is_ready: true,
+fn candidate<'a>(gpu: &'a Gpu, start: u32, booked: &[u64]) -> Candidate<'a> {
+    Candidate {
+        slice: Some(CandidateSlice {
+            profile: &gpu.profiles[0],
+            at: Placement { start, size: 4 },
+            is_ready: true,
+        }),
+        memory_mib: Some(MEMORY),
+        free_mib: MEMORY - booked.iter().sum::<u64>(),
+        holders: vec!["c".to_owned(); booked.len()],
+        level: Some(MPS),
+        ..Candidate::new(gpu)
     }
 }
 
-const TERMS: SeatTerms<'_> = SeatTerms {
+const TERMS: ShareTerms<'_> = ShareTerms {
+    sizes: &[],
     most: 48,
     limit: &|_| None,
 };
@@ -64,9 +62,11 @@ fn slice(name: &str) -> Slice {
     Slice::Profile(name.parse().unwrap())
 }
 
-fn chosen(all: &[SeatCandidate<'_>], name: &str, size: ShareSize) -> Option<(u32, u32, u64, u64)> {
-    let (n, (memory, booked)) = TERMS.choose(all, (&slice(name), size), &Constraints::default())?;
-    Some((all[n].on.gpu.index, all[n].at.start, memory, booked))
+fn chosen(all: &[Candidate<'_>], name: &str, size: ShareSize) -> Option<(u32, u32, u64, u64)> {
+    let slice = slice(name);
+    let (n, (memory, booked)) = TERMS.choose_seat(all, size, &Constraints::one(&slice))?;
+    let start = all[n].slice?.at.start;
+    Some((all[n].gpu.index, start, memory, booked))
 }
 
 #[test]
@@ -84,15 +84,15 @@ fn takes_slice_of_requested_profile() {
     );
     assert_eq!(chosen(&all, "1g.10gb", ten), None);
     let by_amount = Slice::Memory(20 << 30);
-    let found = TERMS.choose(&all, (&by_amount, ten), &Constraints::default());
+    let found = TERMS.choose_seat(&all, ten, &Constraints::one(&by_amount));
     assert!(found.is_some());
     // A rule keeps the requester from its GPU.
     let excluded = [(gpus[0].uuid.clone(), "a rule".to_owned())];
     let without = Constraints {
         excluded: &excluded,
-        ..Constraints::default()
+        ..Constraints::one(&by_amount)
     };
-    assert!(TERMS.choose(&all, (&by_amount, ten), &without).is_none());
+    assert!(TERMS.choose_seat(&all, ten, &without).is_none());
 }
 
 /// A seat would keep the slice for longer, and so the place that an earlier request could use.
@@ -105,6 +105,7 @@ fn earlier_requests_keep_their_places() {
         profile_id: 9,
         placement: Placement { start: 0, size: 4 },
     }];
+    let asked = slice("3g.40gb");
     let blockers = [crate::placement::Reservation {
         gpu: gpus[0].uuid.clone(),
         profile_id: 19,
@@ -112,9 +113,9 @@ fn earlier_requests_keep_their_places() {
     let wanted = Constraints {
         blockers: &blockers,
         ours: &ours,
-        ..Constraints::default()
+        ..Constraints::one(&asked)
     };
-    let ask = |size| TERMS.choose(&all, (&slice("3g.40gb"), size), &wanted);
+    let ask = |size| TERMS.choose_seat(&all, size, &wanted);
     assert!(ask(ShareSize::Memory(1024)).is_none());
     let seat = Seat {
         slices: Slices {
@@ -123,9 +124,13 @@ fn earlier_requests_keep_their_places() {
         },
         sizes: vec![ShareSize::Memory(1024)],
     };
-    let taken = TERMS.taken(&all, &seat, &wanted);
+    let terms = ShareTerms {
+        sizes: &seat.sizes,
+        ..TERMS
+    };
+    let no = terms.no_seat(&seat, &all, &wanted, Rejection::of_all(Vec::new()));
     assert_eq!(
-        taken,
+        no.taken,
         [("3g.40gb at 0:4 on GPU 0".to_owned(), GpuObstacle::Queued)]
     );
 }
@@ -140,7 +145,8 @@ fn unfit_gpus_take_no_new_slice() {
     let unfit = |name: &str, sizes: &[ShareSize]| {
         let wanted = Constraints::default();
         let asked = slice(name);
-        let all = TERMS.unfit(&snapshot, (&asked, sizes), &wanted, |_| Ok(MPS));
+        let terms = ShareTerms { sizes, ..TERMS };
+        let all = terms.unfit(&snapshot, &asked, &wanted, |_| Ok(MPS));
         all.into_iter().map(|(_, why)| why).collect::<Vec<_>>()
     };
     let (eight, ten) = (ShareSize::Memory(8192), ShareSize::Memory(10_240));
@@ -162,10 +168,11 @@ proptest! {
         mib in 1024..MEMORY,
     ) {
         let gpus: Vec<Gpu> = (0..4).map(mig_gpu).collect();
-        let all: Vec<SeatCandidate<'_>> = { slices.iter().enumerate() }
-            .map(|(n, (booked, is_ready))| SeatCandidate {
-                is_ready: *is_ready,
-                ..candidate(&gpus[n / 2], if n % 2 == 0 { 0 } else { 4 }, &[*booked])
+        let all: Vec<Candidate<'_>> = { slices.iter().enumerate() }
+            .map(|(n, (booked, is_ready))| {
+                let mut on = candidate(&gpus[n / 2], if n % 2 == 0 { 0 } else { 4 }, &[*booked]);
+                on.slice.as_mut().unwrap().is_ready = *is_ready;
+                on
             })
             .collect();
         let mut best: Option<(u64, usize)> = None;
@@ -179,7 +186,7 @@ proptest! {
             }
         }
         let size = ShareSize::Memory(mib);
-        let found = TERMS.choose(&all, (&slice("3g.40gb"), size), &Constraints::default());
+        let found = TERMS.choose_seat(&all, size, &Constraints::one(&slice("3g.40gb")));
         prop_assert_eq!(found.map(|(n, _)| n), best.map(|(_, n)| n));
     }
 }

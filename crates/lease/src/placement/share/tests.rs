@@ -1,20 +1,19 @@
 use super::*;
+use crate::model::GpuUuid;
 use crate::placement::whole::tests::gpu;
+use crate::placement::{RejectionKind, ShareLevel};
 use proptest::prelude::*;
 
 const L4: u64 = 22_574;
 const H100: u64 = 81_079;
 
-fn candidate<'a>(gpu: &'a Gpu, gives_out: u64, shares: &[u64]) -> ShareCandidate<'a> {
-    ShareCandidate {
-        gpu,
+fn candidate<'a>(gpu: &'a Gpu, gives_out: u64, shares: &[u64]) -> Candidate<'a> {
+    Candidate {
         memory_mib: Some(gives_out),
         free_mib: gives_out - shares.iter().sum::<u64>(),
-        foreign_mib: 0,
         holders: vec!["c".to_owned(); shares.len()],
         level: Some(NONE),
-        obstacle: None,
-        is_queued: false,
+        ..Candidate::new(gpu)
     }
 }
 
@@ -24,18 +23,18 @@ const NONE: ShareLevel = ShareLevel {
     overhead_mib: 0,
 };
 
-fn chosen(candidates: &[ShareCandidate<'_>], sizes: &[ShareSize]) -> Option<(u32, u64)> {
+fn chosen(candidates: &[Candidate<'_>], sizes: &[ShareSize]) -> Option<(u32, u64)> {
     let place = choose(candidates, sizes, &|_| None).ok()?;
     Some((place.gpu.index, place.memory_mib))
 }
 
 fn choose<'a>(
-    candidates: &[ShareCandidate<'a>],
+    candidates: &[Candidate<'a>],
     sizes: &[ShareSize],
     limit: &dyn Fn(u64) -> Option<Over>,
-) -> Result<SharePlace<'a>, ShareShortage> {
+) -> Result<SharePlace<'a>, Box<NoRoom>> {
     let most = 48;
-    choose_share(candidates, &[], &ShareTerms { sizes, most, limit })
+    choose_share(candidates, &ShareTerms { sizes, most, limit })
 }
 
 #[test]
@@ -82,7 +81,7 @@ fn names_obstacle_of_each_gpu() {
         candidate(&gpus[0], L4, &[16_384]),
         candidate(&gpus[1], 4096, &[]),
         candidate(&gpus[2], L4, &[100; 48]),
-        ShareCandidate {
+        Candidate {
             obstacle: Some(GpuObstacle::OneProcess),
             ..candidate(&gpus[3], L4, &[])
         },
@@ -99,7 +98,8 @@ fn names_obstacle_of_each_gpu() {
     assert_eq!(no.taken[4].1, GpuObstacle::Queued);
     let awaited = ["GPU-0", "GPU-2", "GPU-4"].map(GpuUuid::from);
     assert_eq!(no.awaited, awaited);
-    assert!(no.is_queued() && !no.has_foreign());
+    assert_eq!(no.kind(), RejectionKind::Queued);
+    assert!(!no.has_foreign());
     let never = refuse(ShareSize::Memory(1 << 20));
     assert!(!never.may_pass());
     let eighth = ShareSize::Fraction { parts: 1, of: 8 };
@@ -124,7 +124,10 @@ fn waits_for_allowed_sizes() {
     let no = choose(&all, &half, &limit).unwrap_err();
     assert_eq!(
         no.taken[0],
-        (0, GpuObstacle::Excluded("a limit".to_owned()))
+        (
+            "GPU 0".to_owned(),
+            GpuObstacle::Excluded("a limit".to_owned())
+        )
     );
     assert_eq!(no.awaited, [GpuUuid::from("GPU-1")]);
     let full = [candidate(&h100, H100, &[80_000])];
@@ -193,7 +196,7 @@ proptest! {
             .collect();
         let mut held: Vec<Vec<u64>> = vec![Vec::new(); machine.len()];
         for (asked, leaves) in sizes {
-            let candidates: Vec<ShareCandidate<'_>> = { gpus.iter().zip(&machine).zip(&held) }
+            let candidates: Vec<Candidate<'_>> = { gpus.iter().zip(&machine).zip(&held) }
                 .map(|((gpu, (memory, _)), held)| candidate(gpu, *memory, held))
                 .collect();
             let got = chosen(&candidates, &[ShareSize::Memory(asked)]).map(|(n, _)| n as usize);
@@ -222,7 +225,7 @@ fn books_overhead_of_level() {
         rank: 0,
         overhead_mib: 128,
     };
-    let on = |shares: &[u64]| ShareCandidate {
+    let on = |shares: &[u64]| Candidate {
         level: Some(mps),
         ..candidate(&gpus[0], L4, shares)
     };
@@ -244,7 +247,7 @@ fn prefers_gpu_with_better_level() {
     let gpus = [gpu(0, MigMode::Unsupported), gpu(1, MigMode::Unsupported)];
     let second = ShareLevel { rank: 1, ..NONE };
     let all = [
-        ShareCandidate {
+        Candidate {
             level: Some(second),
             ..candidate(&gpus[0], L4, &[8192])
         },

@@ -1,41 +1,77 @@
-//! The words for a request of whole GPUs that gets none.
+//! The words for a request that finds no room: whole GPUs, a share, a seat.
 
-use super::{Waited, count, queued_before, waited};
+use super::{Refusal, Waited, count, queued_before, waited};
 use crate::error::{Error, printable};
-use crate::placement::{GpuObstacle, GpuShortage, GpuUse};
-use crate::request;
+use crate::placement::{GpuObstacle, GpuUse, NoRoom};
+use crate::request::{self, Wanted};
 use crate::store::Waiting;
 
+/// The way out where no permitted level can hold the limit of a share.
+pub(crate) const NO_LEVEL_HINT: &str = "the administrator may add none to sharing.enforcement: then runmig books the \
+                                        memory, and nothing limits it";
+
 /// Returns the error of a create. `blockers` are the earlier requests in the queue.
-pub(super) fn error(
-    shortage: &GpuShortage,
-    blockers: &[Waiting],
-    waiting: Option<&Waited>,
-) -> Error {
-    let what = count(shortage.count as usize, "whole GPU");
-    let mut text = vec![format!("cannot allocate {what}: {}", cause(shortage))];
-    text.extend(queued_before(blockers));
-    text.extend(waiting.map(waited));
-    Error::new(text.join("; ")).hint(hint(shortage, waiting.is_some()))
+pub(crate) fn error(no: &NoRoom, blockers: &[Waiting], time: Option<Waited>) -> Error {
+    let has_waited = time.is_some();
+    let Some(rejection) = &no.no_slice else {
+        let mut text = vec![format!("cannot allocate {}: {}", what(no), cause(no))];
+        text.extend(queued_before(blockers));
+        text.extend(time.as_ref().map(waited));
+        return Error::new(text.join("; ")).hint(hint(no, has_waited));
+    };
+    let no_slice = Refusal {
+        rejection,
+        blockers,
+        waited: time,
+    };
+    let no_slice = no_slice.error();
+    if matches!(no.wanted, Wanted::Slices(_)) {
+        return no_slice;
+    }
+    let taken = all_taken(no);
+    let cause = match taken.as_str() {
+        "" => format!("it needs a new slice, and runmig {no_slice}"),
+        some => format!(
+            "no slice with seats has room for it ({some}), and for a new slice runmig {no_slice}"
+        ),
+    };
+    let error = Error::new(format!("cannot allocate {}: {cause}", what(no)));
+    match (no.within_reach(), no_slice.advice()) {
+        (0, Some(hint)) => error.hint(hint),
+        (0, None) => error.hint("run migctl gpus to see the GPUs"),
+        _ => error.hint(see(
+            "migctl list to see who has seats in the slices",
+            has_waited,
+        )),
+    }
 }
 
-fn cause(shortage: &GpuShortage) -> String {
-    if shortage.free.is_empty() && shortage.taken.is_empty() && shortage.unreadable.is_empty() {
-        return "the driver has no GPUs".to_owned();
+fn what(no: &NoRoom) -> String {
+    match &no.wanted {
+        Wanted::Gpus(n) => count(*n as usize, "whole GPU"),
+        wanted => format!("a {}", wanted.written()),
     }
-    let free = match shortage.free.len() {
+}
+
+fn all_taken(no: &NoRoom) -> String {
+    let taken = { no.taken.iter() }.map(|(what, why)| format!("{what}: {}", obstacle(why)));
+    let all = taken.chain(no.unreadable.iter().map(|e| printable(e)));
+    all.collect::<Vec<_>>().join("; ")
+}
+
+fn cause(no: &NoRoom) -> String {
+    let all = all_taken(no);
+    let is_share = matches!(no.wanted, Wanted::Share(_));
+    let what = match no.free.len() {
+        0 if all.is_empty() => return "the driver has no GPUs".to_owned(),
+        0 if is_share => "no GPU has room for it".to_owned(),
         0 => "no GPU is free".to_owned(),
         1 => "only 1 GPU is free".to_owned(),
         n => format!("only {n} GPUs are free"),
     };
-    let taken = shortage.taken.iter();
-    let taken = taken.map(|(index, why)| format!("GPU {index}: {}", obstacle(why)));
-    let all: Vec<String> = taken
-        .chain(shortage.unreadable.iter().map(|e| printable(e)))
-        .collect();
     match all.is_empty() {
-        true => free,
-        false => format!("{free} ({})", all.join("; ")),
+        true => what,
+        false => format!("{what} ({all})"),
     }
 }
 
@@ -128,31 +164,34 @@ pub fn used(usage: &GpuUse) -> String {
     }
 }
 
-/// Says whether a GPU is in MIG mode.
-pub(super) fn has_mig(taken: &[(u32, GpuObstacle)]) -> bool {
-    let is_mig =
-        |why: &GpuObstacle| matches!(why, GpuObstacle::Used(GpuUse::Mig { pending: false }));
-    taken.iter().any(|(_, why)| is_mig(why))
+fn hint(no: &NoRoom, has_waited: bool) -> String {
+    let is_share = matches!(no.wanted, Wanted::Share(_));
+    if no.may_pass() {
+        return see(
+            match (no.has_foreign(), is_share) {
+                (true, _) => "migctl list and nvidia-smi to see who uses the GPUs",
+                (false, true) => "migctl list to see who shares the GPUs",
+                (false, false) => "migctl list to see who holds the GPUs",
+            },
+            has_waited,
+        );
+    }
+    let is = |is_it: fn(&GpuObstacle) -> bool| no.taken.iter().any(|(_, why)| is_it(why));
+    match no.within_reach() {
+        0 if is(|why| matches!(why, GpuObstacle::NoLevel(_))) => NO_LEVEL_HINT.to_owned(),
+        0 if is(|why| matches!(why, GpuObstacle::Used(GpuUse::Mig { pending: false }))) => {
+            format!("ask for a slice of a GPU in MIG mode ({})", request::SLICE)
+        }
+        0 => "run migctl gpus to see the GPUs".to_owned(),
+        n => format!("ask for at most {n}"),
+    }
 }
 
-fn hint(shortage: &GpuShortage, has_waited: bool) -> String {
-    if shortage.may_pass() {
-        let see = match shortage.has_foreign() {
-            true => "run migctl list and nvidia-smi to see who uses the GPUs",
-            false => "run migctl list to see who holds the GPUs",
-        };
-        return match has_waited {
-            true => see.to_owned(),
-            false => format!("{see}, or set {} to wait", request::WAIT),
-        };
-    }
-    let passing = shortage.taken.iter().filter(|(_, why)| why.may_pass());
-    match shortage.free.len() + passing.count() {
-        0 => match has_mig(&shortage.taken) {
-            true => format!("ask for a slice of a GPU in MIG mode ({})", request::SLICE),
-            false => "run migctl gpus to see the GPUs".to_owned(),
-        },
-        n => format!("ask for at most {n}"),
+/// Returns the hint to run a command, and to wait if the create has not waited.
+pub(super) fn see(command: &str, has_waited: bool) -> String {
+    match has_waited {
+        true => format!("run {command}"),
+        false => format!("run {command}, or set {} to wait", request::WAIT),
     }
 }
 
@@ -161,13 +200,16 @@ mod tests {
     use super::*;
 
     fn line(count: u32, free: &[u32], taken: &[(u32, GpuObstacle)]) -> String {
-        let shortage = GpuShortage {
-            count,
+        let named = |(n, why): &(u32, GpuObstacle)| (format!("GPU {n}"), why.clone());
+        let no = NoRoom {
+            wanted: Wanted::Gpus(count),
             free: free.to_vec(),
-            taken: taken.to_vec(),
+            taken: taken.iter().map(named).collect(),
             unreadable: Vec::new(),
+            awaited: Vec::new(),
+            no_slice: None,
         };
-        error(&shortage, &[], None).line()
+        error(&no, &[], None).line()
     }
 
     #[test]

@@ -1,0 +1,154 @@
+//! The look of a create, and of `migctl explain`: what a request of any kind gets on a machine at one moment, or why it
+//! gets nothing. It writes nothing.
+
+use super::admit::{Admission, Machine};
+use super::denial::Denial;
+use super::found::{Found, Piece};
+use super::gpus;
+use super::levels::{Levels, Terms};
+use super::requester::Tried;
+use super::seats::Seats;
+use super::usable_plan::{self, usable_plan};
+use crate::error::Result;
+use crate::gpu::Queries;
+use crate::model::{Gpu, GpuUuid, MigMode};
+use crate::placement::{Candidate, GpuObstacle, NoRoom};
+use crate::queue::Wants;
+use crate::request::{Seat, ShareSize, Wanted};
+
+/// A request, as the policy admits it on a machine.
+pub(super) enum Ask<'a> {
+    Slices(Admission),
+    Gpus(u32),
+    Share(&'a [ShareSize], Terms<'a>),
+    Seat(&'a Seat, Admission, Terms<'a>),
+}
+
+impl<'a> Ask<'a> {
+    /// # Errors
+    /// The policy forbids the request, or no permitted level is possible.
+    pub(super) fn new(
+        machine: &Machine<'_, impl Queries>,
+        wanted: &'a Wanted,
+        levels: impl FnOnce() -> &'a Levels,
+    ) -> Result<Ask<'a>> {
+        let config = machine.config;
+        Ok(match wanted {
+            Wanted::Slices(slices) => Ask::Slices(machine.admit(slices)?),
+            Wanted::Gpus(count) => {
+                config.policy.check_gpus(*count)?;
+                Ask::Gpus(*count)
+            }
+            Wanted::Share(sizes) => {
+                let is_in_mig = |gpu: &Gpu| gpu.mig == MigMode::Enabled && !gpu.ends_mig();
+                // Whatever level is possible, a GPU in MIG mode has no shares.
+                let needs_level = !machine.inventory.snapshot.gpus.iter().all(is_in_mig);
+                Ask::Share(sizes, Terms::new(config, levels(), needs_level)?)
+            }
+            Wanted::Seat(seat) => {
+                let terms = Terms::new(config, levels(), true)?;
+                Ask::Seat(seat, machine.admit(&seat.slices)?, terms)
+            }
+        })
+    }
+
+    /// Returns what is asked of a slice for this container alone.
+    pub(super) fn slices(&self) -> Option<&Admission> {
+        match self {
+            Ask::Slices(asked) => Some(asked),
+            Ask::Gpus(_) | Ask::Share(..) | Ask::Seat(..) => None,
+        }
+    }
+
+    /// Returns the room for which the request waits: the profiles that it could use, by GPU, and what its waiter looks
+    /// for.
+    pub(super) fn room(
+        self,
+        machine: &Machine<'_, impl Queries>,
+        no: &NoRoom,
+    ) -> (Vec<(GpuUuid, Vec<u32>)>, Wants) {
+        let whole = |count| {
+            let of = no.awaited.clone();
+            let could_use = of.iter().map(|gpu| (gpu.clone(), Vec::new())).collect();
+            (could_use, Wants::Gpus { count, of })
+        };
+        let slices = |could_use, Admission { admitted, ours, .. }| {
+            (could_use, Wants::Slices { admitted, ours })
+        };
+        match self {
+            Ask::Gpus(count) => whole(count),
+            Ask::Share(..) => whole(1),
+            Ask::Slices(asked) => {
+                let policy = &machine.config.policy;
+                let could_use = usable_plan::could_use(machine, policy, &asked.admitted);
+                slices(could_use, asked)
+            }
+            Ask::Seat(seat, asked, terms) => {
+                let could_use = Seats::new(machine, seat, &asked, terms).could_use();
+                slices(could_use, asked)
+            }
+        }
+    }
+}
+
+/// A look at a machine for a request.
+pub(super) enum Look<'a, D> {
+    Slices(&'a Machine<'a, D>, &'a Admission),
+    Gpus(&'a Machine<'a, D>, u32, Vec<Candidate<'a>>),
+    Share(
+        &'a Machine<'a, D>,
+        (&'a [ShareSize], Terms<'a>),
+        Vec<Candidate<'a>>,
+    ),
+    Seat(Seats<'a, D>),
+}
+
+impl<'a, D: Queries> Look<'a, D> {
+    /// Asks the driver about every GPU that the request could have, each once.
+    pub(super) fn new(machine: &'a Machine<'a, D>, ask: &'a Ask<'a>) -> Self {
+        match ask {
+            Ask::Slices(asked) => Look::Slices(machine, asked),
+            Ask::Gpus(count) => Look::Gpus(machine, *count, gpus::candidates(machine, None)),
+            Ask::Share(sizes, terms) => {
+                let on = gpus::candidates(machine, Some(terms));
+                Look::Share(machine, (sizes, *terms), on)
+            }
+            Ask::Seat(seat, asked, terms) => Look::Seat(Seats::new(machine, seat, asked, *terms)),
+        }
+    }
+
+    /// Returns what the request gets.
+    pub(super) fn found(&self, tried: &mut Tried) -> Result<Found<'a>, Denial<Box<NoRoom>>> {
+        match self {
+            Look::Slices(machine, asked) => {
+                let (wanted, limits) = (asked.wanted(), machine.limits());
+                let alternatives = &asked.admitted.alternatives;
+                let plan = usable_plan(machine, &wanted, &limits, tried, |planner| {
+                    planner.plan(alternatives)
+                });
+                let plan = plan.map_err(|no| no.of(|no| NoRoom::of_slices(asked.asked(), no)))?;
+                let pieces = plan.steps.into_iter().map(Piece::Slice).collect();
+                Ok(Found::Pieces(pieces, plan.evict))
+            }
+            Look::Gpus(machine, count, on) => gpus::plan(machine, on, *count),
+            Look::Share(machine, asked, on) => gpus::plan_share(machine, on, *asked),
+            Look::Seat(seats) => seats.plan(tried),
+        }
+    }
+
+    /// Returns the GPUs that were asked about, or the slices with seats, each with its obstacle for a requester without
+    /// limits.
+    pub(super) fn on_trial(&self) -> Vec<(Candidate<'a>, Option<GpuObstacle>)> {
+        let with = |on: &[Candidate<'a>], obstacle: &dyn Fn(&Candidate<'a>) -> _| {
+            { on.iter() }.map(|on| (on.clone(), obstacle(on))).collect()
+        };
+        match self {
+            Look::Slices(..) => Vec::new(),
+            Look::Gpus(.., on) => with(on, &|on| on.obstacle.clone()),
+            Look::Share(_, (sizes, terms), on) => {
+                with(on, &|on| terms.of_sizes(sizes, &|_| None).obstacle(on))
+            }
+            Look::Seat(seats) => with(&seats.asked(), &|on| seats.obstacle(on)),
+        }
+    }
+}
