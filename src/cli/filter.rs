@@ -47,6 +47,16 @@ impl Filter {
             && (self.namespace.is_none() || self.namespace.as_deref() == namespace())
     }
 
+    /// Returns whether the choice has instances on a GPU that have no holder and are not on record.
+    pub fn has_foreign_on(&self, gpu: &Gpu) -> bool {
+        let is_here = |named: &GpuName| named.names(gpu.index, gpu.uuid.as_str());
+        self.gpu.as_ref().is_none_or(is_here)
+            && self.container.is_none()
+            && self.namespace.is_none()
+            && self.state.is_none()
+            && self.kind.is_none()
+    }
+
     /// Returns the choice in words: `GPU 0, kind share`. Empty for all leases.
     pub fn words(&self) -> String {
         let gpu = self.gpu.as_ref().map(|gpu| match gpu {

@@ -178,10 +178,6 @@ fn row(p: &Profile, free: Option<u32>) -> Vec<String> {
 
 fn item<'a>(world: &Inventory, gpu: &'a Gpu, free: &'a Free) -> GpuItem<'a> {
     let room = world.room(gpu);
-    let profile = |id| {
-        gpu.profile(id)
-            .map_or_else(|| id.to_string(), |p| p.name.clone())
-    };
     GpuItem {
         index: gpu.index,
         minor: gpu.minor,
@@ -204,11 +200,7 @@ fn item<'a>(world: &Inventory, gpu: &'a Gpu, free: &'a Free) -> GpuItem<'a> {
         instances: gpu
             .instances
             .iter()
-            .map(|i| InstanceItem {
-                id: i.id,
-                profile: profile(i.profile_id),
-                mig_placement: i.placement.into(),
-            })
+            .map(|i| InstanceItem::new(gpu, i))
             .collect(),
         free_slices: room.free_slices(),
         fragmentation_percent: match gpu.mig {

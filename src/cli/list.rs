@@ -3,11 +3,13 @@
 use super::again;
 use super::claims;
 use super::daemons;
+use super::driver;
 use super::filter::Filter;
-use super::json::{LeaseList, WaitingItem};
+use super::json::{ForeignItem, InstanceItem, LeaseList, WaitingItem};
 use super::output::{self, Output};
 use super::seat;
 use super::shares;
+use super::world;
 use crate::bundles;
 use clap::ValueEnum;
 use runmig_lease::config::Config;
@@ -15,7 +17,7 @@ use runmig_lease::counters::Actor;
 use runmig_lease::error::{Error, Result, printable, short_id};
 use runmig_lease::model::Timestamp;
 use runmig_lease::store::{Entry, Lease, Listing, Waiting};
-use runmig_lease::{LeaseView, ObservedShare, UNSEEN_HINT, unseen};
+use runmig_lease::{Inventory, LeaseView, ObservedShare, UNSEEN_HINT, unseen};
 use serde_json::Value;
 use std::cmp::Reverse;
 use std::time::{Duration, SystemTime};
@@ -112,10 +114,19 @@ pub fn fields(entries: &[Entry], seen: &[ObservedShare]) -> Vec<String> {
 
 /// Prints the leases and the queue for programs. `seen` has the observations of the first entries.
 pub fn json(entries: &[Entry], seen: &[ObservedShare], waiting: &[Waiting]) {
-    output::json(&LeaseList {
+    output::json(&lease_list(entries, seen, waiting));
+}
+
+fn lease_list<'a>(
+    entries: &[Entry],
+    seen: &[ObservedShare],
+    waiting: &'a [Waiting],
+) -> LeaseList<'a> {
+    LeaseList {
         items: views(entries, seen),
         waiting: waiting.iter().map(WaitingItem::from).collect(),
-    });
+        foreign: None,
+    }
 }
 
 fn views(entries: &[Entry], seen: &[ObservedShare]) -> Vec<LeaseView> {
@@ -139,6 +150,9 @@ fn views(entries: &[Entry], seen: &[ObservedShare]) -> Vec<LeaseView> {
 pub struct Options {
     #[command(flatten)]
     filter: Filter,
+    /// Also show the GPU instances that runmig did not make
+    #[arg(short, long, conflicts_with = "quiet")]
+    all: bool,
     /// The column that orders the leases
     #[arg(long, value_enum)]
     sort: Option<By>,
@@ -163,6 +177,10 @@ pub fn run(config: &Config, output: Output, options: &Options) -> Result<i32> {
 
 /// Prints the chosen leases once. Returns the status.
 fn once(config: &Config, output: Output, options: &Options) -> Result<i32> {
+    let foreign = match options.all {
+        true => Some(foreign(config, &options.filter)?),
+        false => None,
+    };
     let (listing, waiting) = match bundles::existing(config, Actor::Operator)? {
         Some(leases) => (leases.store().list()?, leases.store().waiting()?),
         None => <(Listing, _)>::default(),
@@ -182,9 +200,13 @@ fn once(config: &Config, output: Output, options: &Options) -> Result<i32> {
     let (entries, seen): (Vec<_>, Vec<_>) = both.into_iter().unzip();
     match output {
         Output::Name => entries.iter().for_each(|entry| output::line(entry.id())),
-        Output::Json => json(&entries, &seen, &waiting),
+        Output::Json => output::json(&LeaseList {
+            foreign,
+            ..lease_list(&entries, &seen, &waiting)
+        }),
         Output::Table | Output::Wide => {
-            let leases = leases(&entries, &seen, output == Output::Wide);
+            let mut leases = leases(&entries, &seen, output == Output::Wide);
+            leases.1.extend(foreign.iter().flatten().map(foreign_row));
             print(&[leases, queue(&waiting)], output, options.no_headers);
             tell_attempts(&entries);
         }
@@ -193,6 +215,33 @@ fn once(config: &Config, output: Output, options: &Options) -> Result<i32> {
         tell(&entries, &seen);
     }
     Ok(0)
+}
+
+/// Returns the GPU instances that nothing in the ledger tells of.
+fn foreign(config: &Config, filter: &Filter) -> Result<Vec<ForeignItem>> {
+    let world = Inventory::look(config, &driver::ask(config))?;
+    world::tell_unread(&world);
+    let mut all = Vec::new();
+    for gpu in { world.snapshot.gpus.iter() }.filter(|gpu| filter.has_foreign_on(gpu)) {
+        let here = gpu.instances.iter();
+        let foreign = here.filter(|i| world.state_at(gpu, i.placement) == "foreign");
+        all.extend(foreign.map(|instance| ForeignItem {
+            gpu_uuid: gpu.uuid.to_string(),
+            gpu_index: gpu.index,
+            instance: InstanceItem::new(gpu, instance),
+        }));
+    }
+    Ok(all)
+}
+
+fn foreign_row(of: &ForeignItem) -> Vec<String> {
+    let mut row = vec!["-".to_owned(); COLUMNS.len()];
+    row[1] = format!("GPU instance {}", of.instance.id);
+    row[2].clone_from(&of.instance.profile);
+    row[3] = of.gpu_index.to_string();
+    row[4] = of.instance.mig_placement.to_string();
+    row[7] = "foreign".to_owned();
+    row
 }
 
 /// Prints the leases on record, if there is one.

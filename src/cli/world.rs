@@ -10,16 +10,13 @@ use std::io::ErrorKind;
 
 /// Refuses a user who may not read the ledger: a view without it would call runmig's own slices foreign.
 pub fn check_reader(config: &Config) -> Result<()> {
-    for folder in [config.state_dir.clone(), config.state_dir.join("leases")] {
-        match std::fs::read_dir(&folder) {
-            Err(e) if e.kind() == ErrorKind::PermissionDenied => {
-                let what = format!("cannot read the ledger in {}", folder.display());
-                return Err(Error::new(what).caused_by(e).hint("run it with sudo"));
-            }
-            _ => {}
+    match std::fs::read_dir(&config.state_dir) {
+        Err(e) if e.kind() == ErrorKind::PermissionDenied => {
+            let what = format!("cannot read the ledger in {}", config.state_dir.display());
+            Err(Error::new(what).caused_by(e).hint("run it with sudo"))
         }
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 /// Looks at the machine. Without an answer of the driver, a table shows what the ledger has.

@@ -140,7 +140,7 @@ fn life(kind: &Kind, setup: &Setup, engine: &mut dyn Engine) {
 }
 
 const NO_ROOM: &str = "runmig: cannot allocate 1g.10gb: too few memory slices are free (0 of 8 on 1 GPU, at most 0 on one); \
-                       hint: run migctl list to see who holds the slices, or set runmig.dev/wait to wait";
+     on GPU 0 container ";
 const NO_PROFILE: &str =
     "runmig: cannot allocate 9g.90gb: no GPU offers the profile; hint: request one of 7g.80gb, ";
 const WAIT_ALONE: &str = "runmig: annotation runmig.dev/wait needs runmig.dev/slice, runmig.dev/share or runmig.dev/gpu; hint: ";

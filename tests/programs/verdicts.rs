@@ -84,6 +84,55 @@ fn waiting(world: &World, id: &str, slice: &str) -> Going {
     world.waits(id, &[("runmig.dev/slice", slice)])
 }
 
+/// On each GPU the least that has to go, and no advice to wait for an instance that nothing of runmig's ends.
+#[test]
+fn names_who_is_in_the_way() {
+    let world = World::of(SMALL, 2);
+    said(&mut asking(&world, "train", "4g.24gb", &[])).ok();
+    let gpu = world.lease_of("train")["gpuIndex"].as_u64().unwrap() as u32;
+    let other = 1 - gpu;
+    let gi = world.admin_creates(other, "1g.6gb", 2, false);
+    let theirs = format!("GPU instance {gi} (1g.6gb at 2:1), which runmig did not make");
+    let words = format!(
+        "; on GPU {gpu} container train (4g.24gb) is in the way, on GPU {other} {theirs}; hint: run migctl list to see"
+    );
+    refused(&world, "4g.24gb", NOBODY, "full", &words);
+    world.delete("train");
+    let second = world.admin_creates(gpu, "1g.6gb", 0, false);
+    let told = refused(
+        &world,
+        "4g.24gb",
+        NOBODY,
+        "full",
+        ", is in the way, on GPU 1 GPU instance ",
+    );
+    let hint = told["alternatives"][0]["hint"].as_str().unwrap();
+    assert!(!hint.contains("wait"), "{hint}");
+    let list = |more: &[&str]| {
+        let words = [&["list", "-o", "json"], more].concat();
+        said(&mut world.migctl(&words)).ok().json()
+    };
+    let all = list(&["--all"]);
+    let ids = |list: &Value| -> Vec<(u64, u64)> {
+        let of = |i: &Value| {
+            (
+                i["gpuIndex"].as_u64().unwrap(),
+                i["gpuInstanceID"].as_u64().unwrap(),
+            )
+        };
+        list["foreign"].as_array().unwrap().iter().map(of).collect()
+    };
+    let mut both = [(other, gi), (gpu, second)].map(|(gpu, gi)| (u64::from(gpu), u64::from(gi)));
+    both.sort_unstable();
+    assert_eq!(ids(&all), both);
+    assert_eq!(ids(&list(&["--all", "--gpu", "1"])).len(), 1);
+    assert_eq!(list(&[])["foreign"], Value::Null);
+    let table = said(&mut world.migctl(&["list", "--all"])).ok().stdout;
+    has(&table, "GPU instance ");
+    world.admin_destroys(other, gi);
+    world.admin_destroys(gpu, second);
+}
+
 #[test]
 fn full_or_fragmented() {
     let world = World::small();
@@ -107,7 +156,7 @@ fn full_or_fragmented() {
         "4g.24gb,2g.12gb",
         NOBODY,
         "full",
-        "); cannot allocate 2g.12gb: ",
+        "(1g.6gb) are in the way; cannot allocate 2g.12gb: ",
     );
     assert_eq!(told["alternatives"][1]["verdict"], "fragmented");
 }
@@ -169,7 +218,8 @@ fn quarantined() {
     assert_eq!(world.lease_of("one")["state"], "quarantined");
     create(&world, "two", "1g.6gb", NOBODY);
     create(&world, "three", "1g.6gb", NOBODY);
-    let words = "); 1 memory slice is quarantined, as runmig could not free it; hint: ";
+    let words =
+        "); 1 memory slice is quarantined, as runmig could not free it; on GPU 0 container ";
     let told = refused(&world, "2g.12gb", NOBODY, "full", words);
     assert_eq!(told["alternatives"][0]["gpus"][0]["quarantinedSlices"], 1);
     // It ends one day, so a request for the whole GPU waits for its place too.
@@ -271,7 +321,8 @@ fn kept_for_who_waits() {
     assert_eq!(told["ahead"][0]["container"], "large");
     assert_eq!(told["ahead"][0]["request"], "4g.24gb");
     // Any other verdict names the queue too.
-    let words = "); 1 earlier request waits (container large, 4g.24gb); hint: ";
+    let words =
+        "(1g.6gb) is in the way; 1 earlier request waits (container large, 4g.24gb); hint: ";
     refused(&world, "4g.24gb", NOBODY, "full", words);
     world.delete("small");
     large.end().ok();

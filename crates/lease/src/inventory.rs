@@ -168,8 +168,7 @@ impl Inventory {
         changed.then(|| self.on(snapshot))
     }
 
-    /// Returns the ledger of this boot beside another machine. Errors of the look are told once, with this
-    /// inventory.
+    /// Returns the ledger of this boot beside another machine. What could not be read stays unknown there.
     fn on(&self, snapshot: Snapshot) -> Inventory {
         Inventory {
             snapshot,
@@ -179,7 +178,7 @@ impl Inventory {
             waiting: self.waiting.clone(),
             over: self.over.clone(),
             before: self.before.clone(),
-            unread: None,
+            unread: { self.unread.as_ref() }.map(|e| Error::new(e.reason())),
         }
     }
 

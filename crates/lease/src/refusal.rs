@@ -10,8 +10,8 @@ pub use room::{obstacle as gpu_obstacle, used as gpu_use};
 
 use crate::error::{Error, printable};
 use crate::placement::{
-    Cause, Exclusion, Exhausted, Exhaustion, GpuReport, LeftOut, Move, Obstacle, Rejection,
-    SearchResult, Shortage, Verdict,
+    Cause, Exclusion, Exhausted, Exhaustion, GpuReport, InTheWay, LeftOut, Move, Obstacle,
+    Rejection, SearchResult, Shortage, Verdict,
 };
 use crate::request::Slice;
 use crate::store::Waiting;
@@ -215,6 +215,11 @@ impl Refusal<'_> {
                     false => cause.request.to_string(),
                 }
             )),
+            Obstacle::NoSlot(shortage) if needs_administrator(shortage) => {
+                "run migctl list --all to see the instances that runmig did not make, and destroy them \
+                 with nvidia-smi mig -dgi"
+                    .to_owned()
+            }
             Obstacle::NoSlot(_) => self.see("migctl list to see who holds the slices"),
         }
     }
@@ -323,8 +328,53 @@ fn no_slot(shortage: &Shortage) -> String {
             "{n} memory slices are quarantined, as runmig could not free them"
         )),
     }
+    parts.extend(in_the_way(&shortage.in_the_way));
     parts.extend(all_of(&shortage.left_out));
     parts.join("; ")
+}
+
+/// Says which instances are in the way: `on GPU 0 container train (3g.40gb) is in the way, on GPU 1 …`.
+fn in_the_way(all: &[InTheWay]) -> Option<String> {
+    const SHOWN: usize = 3;
+    let known = || all.iter().filter(|one| !one.names.is_empty());
+    let on_gpu = |(n, one): (usize, &InTheWay)| {
+        let more = one.names.len().saturating_sub(SHOWN);
+        let mut names: Vec<String> = one.names.iter().take(SHOWN).map(|n| printable(n)).collect();
+        if more > 0 {
+            names.push(format!("{more} more"));
+        }
+        let are = if one.names.len() == 1 { "is" } else { "are" };
+        // A relative clause ends with a comma before other words.
+        let comma = |name: &String| if name.ends_with(')') { "" } else { "," };
+        let (last, init) = names.split_last()?;
+        let before = match init {
+            [] => String::new(),
+            [one] => format!("{one}{} and ", comma(one)),
+            some => format!("{} and ", some.join(", ")),
+        };
+        Some(match n {
+            0 => format!(
+                "on GPU {} {before}{last}{} {are} in the way",
+                one.gpu,
+                comma(last)
+            ),
+            _ => format!("on GPU {} {before}{last}", one.gpu),
+        })
+    };
+    let shown = known().take(SHOWN).enumerate();
+    let mut words: Vec<String> = shown.filter_map(on_gpu).collect();
+    match known().count().saturating_sub(SHOWN) {
+        0 => {}
+        1 => words.push("others on 1 more GPU".to_owned()),
+        n => words.push(format!("others on {n} more GPUs")),
+    }
+    (!words.is_empty()).then(|| words.join(", "))
+}
+
+/// Says whether only an administrator can make room: on each GPU something is in the way that no container's end
+/// removes.
+fn needs_administrator(shortage: &Shortage) -> bool {
+    !shortage.in_the_way.is_empty() && shortage.in_the_way.iter().all(|one| !one.ends)
 }
 
 fn exhausted(what: Exhausted, profile: &str) -> String {

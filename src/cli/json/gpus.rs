@@ -1,6 +1,7 @@
 //! `migctl gpus`: a `GpuList`.
 
 use super::Placement;
+use runmig_lease::model::{Gpu, GpuInstance};
 use serde::Serialize;
 
 /// A GPU with its MIG mode, its profiles and what lies on it.
@@ -103,4 +104,15 @@ pub struct InstanceItem {
     pub profile: String,
     /// The memory slices that it takes.
     pub mig_placement: Placement,
+}
+
+impl InstanceItem {
+    pub fn new(gpu: &Gpu, instance: &GpuInstance) -> InstanceItem {
+        let id = instance.profile_id;
+        InstanceItem {
+            id: instance.id,
+            profile: (gpu.profile(id)).map_or_else(|| id.to_string(), |p| p.name.clone()),
+            mig_placement: instance.placement.into(),
+        }
+    }
 }

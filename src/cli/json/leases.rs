@@ -1,5 +1,6 @@
 //! `migctl list` and `migctl release`: a `LeaseList`.
 
+use super::InstanceItem;
 use runmig_lease::LeaseView;
 use serde::Serialize;
 
@@ -10,6 +11,24 @@ pub struct LeaseList<'a> {
     pub items: Vec<LeaseView>,
     /// The creates that wait, in the order in which they are served.
     pub waiting: Vec<WaitingItem<'a>>,
+    /// The GPU instances that runmig did not make; only with `--all`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub foreign: Option<Vec<ForeignItem>>,
+}
+
+/// A GPU instance that runmig did not make.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ForeignItem {
+    /// The UUID of its GPU.
+    #[serde(rename = "gpuUUID")]
+    pub gpu_uuid: String,
+    /// The driver's index of its GPU.
+    #[serde(rename = "gpuIndex")]
+    pub gpu_index: u32,
+    /// The instance.
+    #[serde(flatten)]
+    pub instance: InstanceItem,
 }
 
 /// A create that waits for room.

@@ -17,7 +17,7 @@ pub use diagnosis::DiagnosisItem;
 pub use explain::{Alternative, Explanation, GpuAnswer, PlaceItem, Restart, SliceSite, WithMigOn};
 pub use gpus::{GpuItem, InstanceItem, MemorySlice, ProfileItem};
 pub use layouts::{AssertedGpu, LayoutAssertion, LayoutPlan};
-pub use leases::{LeaseList, WaitingItem};
+pub use leases::{ForeignItem, LeaseList, WaitingItem};
 pub use reload::ReloadItem;
 
 use runmig_lease::events::Event;

@@ -117,6 +117,7 @@ const PLACEMENT: (&str, &[&[&str]]) = (
         &["room"],
         &["rejection"],
         &["plan"],
+        &["in_the_way"],
         &["occupancy"],
     ],
 );

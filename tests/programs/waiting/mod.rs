@@ -241,7 +241,9 @@ fn expired_wait_says_why() {
     let wait = [("runmig.dev/wait", "50ms")];
     let line = refused(create(&world, "waiter", world.profile, &wait));
     let words = "cannot allocate 1g.6gb: too few memory slices are free (0 of 4 on 1 GPU, at most \
-                 0 on one); the create waited 50ms; hint: run migctl list to see who holds the slices";
+                 0 on one); on GPU 0 container ";
+    assert!(line.contains(words), "{line}");
+    let words = " (1g.6gb) is in the way; the create waited 50ms; hint: run migctl list to see who holds the slices";
     assert!(line.trim_end().ends_with(words), "{line}");
     assert_eq!(world.queue(), Vec::<String>::new());
     for id in &full {

@@ -12,7 +12,7 @@ use super::usable_plan::{self, usable_plan};
 use crate::error::Result;
 use crate::gpu::Queries;
 use crate::model::{Gpu, GpuUuid, MigMode};
-use crate::placement::{Candidate, GpuObstacle, NoRoom};
+use crate::placement::{Candidate, GpuObstacle, NoRoom, Rejection};
 use crate::queue::Wants;
 use crate::request::{Seat, ShareSize, Wanted};
 
@@ -126,7 +126,11 @@ impl<'a, D: Queries> Look<'a, D> {
                 let plan = usable_plan(machine, &wanted, &limits, tried, |planner| {
                     planner.plan(alternatives)
                 });
-                let plan = plan.map_err(|no| no.of(|no| NoRoom::of_slices(asked.asked(), no)))?;
+                let named = |mut no: Rejection| {
+                    no.name(|slot| machine.inventory.named_at(slot));
+                    NoRoom::of_slices(asked.asked(), no)
+                };
+                let plan = plan.map_err(|no| no.of(named))?;
                 let pieces = plan.steps.into_iter().map(Piece::Slice).collect();
                 Ok(Found::Pieces(pieces, plan.evict))
             }

@@ -106,7 +106,9 @@ impl<'a, D: Queries> Seats<'a, D> {
         if let Some(found) = evicting {
             return Ok(found);
         }
-        let no = terms.no_seat(self.seat, &candidates, &wanted, Rejection::of_all(noes));
+        let mut no_slice = Rejection::of_all(noes);
+        no_slice.name(|slot| self.machine.inventory.named_at(slot));
+        let no = terms.no_seat(self.seat, &candidates, &wanted, no_slice);
         Err(limits.denial(no))
     }
 

@@ -186,10 +186,14 @@ impl<'a, D: Queries> WhatIf<'a, D> {
                     ..wanted
                 };
                 let found = placement::diagnose(there, &self.movable, asked, &wanted, patience);
-                Outcome::No(found.unwrap_or_else(|| Diagnosis {
+                let mut diagnosis = found.unwrap_or_else(|| Diagnosis {
                     selection: Selection::new(&self.reserved, &self.idle),
                     rejection: no,
-                }))
+                });
+                diagnosis
+                    .rejection
+                    .name(|slot| self.inventory.named_at(slot));
+                Outcome::No(diagnosis)
             }
         }
     }

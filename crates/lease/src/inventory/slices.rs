@@ -2,6 +2,7 @@
 
 use super::Inventory;
 use crate::model::{Gpu, GpuUuid, InstanceId, Level, MigMode, Placement};
+use crate::placement::Slot;
 use crate::store::{Entry, Held, HolderNames, Instance, InstanceState, LeaseState, Slice};
 
 /// A GPU instance, or a GPU outside of MIG mode, with all that is on record there.
@@ -85,6 +86,44 @@ impl Inventory {
     /// or `foreign`.
     pub fn state_at(&self, gpu: &Gpu, at: Placement) -> &'static str {
         state_of(self.at(gpu, at).first()).unwrap_or("foreign")
+    }
+
+    /// Names the instance at a place with its holder, for people: `container train (3g.40gb)`.
+    pub(crate) fn named_at(&self, slot: &Slot) -> String {
+        let mut gpus = self.snapshot.gpus.iter();
+        let Some(gpu) = gpus.find(|gpu| gpu.uuid == slot.gpu) else {
+            return format!("the slice at {}", slot.placement);
+        };
+        let (at, profile) = (slot.placement, gpu.profile(slot.profile_id));
+        let profile = profile.map_or_else(|| slot.profile_id.to_string(), |p| p.name.clone());
+        let here = self.at(gpu, at);
+        let others = here.len().saturating_sub(1);
+        match here.first() {
+            Some(Entry::Held(held)) => {
+                let and = if others > 0 {
+                    format!(" and {others} more")
+                } else {
+                    String::new()
+                };
+                let whose = match held.instance.outlives_leases() {
+                    true => ", which runmig did not make",
+                    false => "",
+                };
+                format!("{}{and} ({profile}{whose})", held.lease.holder.title())
+            }
+            Some(Entry::Unleased(instance)) => match &instance.layout {
+                Some(layout) => format!("{profile} at {at} of layout {layout}"),
+                None if instance.attempt().is_some() => {
+                    format!("the quarantined {profile} at {at}")
+                }
+                None => format!("{profile} at {at}, which is being released"),
+            },
+            None => {
+                let instance = gpu.instances.iter().find(|i| i.placement == at);
+                let id = instance.map_or_else(String::new, |i| format!(" {}", i.id));
+                format!("GPU instance{id} ({profile} at {at}), which runmig did not make")
+            }
+        }
     }
 
     /// Returns every GPU instance once, and every GPU outside of MIG mode. `entries` are those of the inventory.

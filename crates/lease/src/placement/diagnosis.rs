@@ -1,9 +1,10 @@
 //! The obstacle of a request that gets no slot.
 
-use super::occupancy::Slot;
+use super::in_the_way::in_the_way;
+use super::occupancy::{Occupant, Slot};
 use super::plan::{Constraints, Exclusion};
-use super::rejection::{Exhaustion, Largest, LeftOut, Obstacle, Shortage};
-use crate::model::{Gpu, MigMode, Profile, Snapshot};
+use super::rejection::{Exhaustion, InTheWay, Largest, LeftOut, Obstacle, Shortage};
+use crate::model::{Gpu, MigMode, Placement, Profile, Snapshot};
 use crate::request::Slice;
 
 fn left_out(snapshot: &Snapshot, constraints: &Constraints<'_>) -> LeftOut {
@@ -112,6 +113,7 @@ pub(crate) fn no_slot(
         exhausted: Vec::new(),
         quarantined: 0,
         left_out: left_out(snapshot, constraints),
+        in_the_way: Vec::new(),
         search: None,
     };
     for (gpu, profile) in fitting {
@@ -124,6 +126,24 @@ pub(crate) fn no_slot(
         let quarantined = constraints.quarantined.iter();
         let here = quarantined.filter(|slot| slot.gpu == gpu.uuid);
         shortage.quarantined += here.map(|slot| slot.placement.size).sum::<u32>();
+        let slot = |at: Placement, profile_id| Slot {
+            gpu: gpu.uuid.clone(),
+            profile_id,
+            placement: at,
+        };
+        let ends = |l: &Occupant| {
+            let mut ours = constraints.ours.iter();
+            ours.any(|r| r.gpu == gpu.uuid && r.placement == l.at)
+        };
+        let going = in_the_way(&occupancy, profile, ends);
+        if !going.is_empty() {
+            shortage.in_the_way.push(InTheWay {
+                gpu: gpu.index,
+                slots: { going.iter() }.map(|l| slot(l.at, l.profile_id)).collect(),
+                names: Vec::new(),
+                ends: going.iter().all(ends),
+            });
+        }
         if free >= profile.memory_slices()
             && let Some(what) = occupancy.exhausted(profile, occupancy.taken())
         {
@@ -134,6 +154,8 @@ pub(crate) fn no_slot(
             });
         }
     }
+    let least = |one: &InTheWay| (!one.ends, one.slots.len(), one.gpu);
+    shortage.in_the_way.sort_by_key(least);
     Obstacle::NoSlot(Box::new(shortage))
 }
 

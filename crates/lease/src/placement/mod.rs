@@ -8,6 +8,7 @@ mod choose;
 mod defrag;
 mod diagnosis;
 mod explain;
+mod in_the_way;
 mod layout;
 mod occupancy;
 mod plan;
@@ -32,7 +33,8 @@ pub use occupancy::{Exhausted, Occupancy, Occupant, PARTS, Parts, Slot, parts};
 pub use plan::{Constraints, Exclusion};
 pub use plan::{Decision, DefragPlan, MAX_STEPS, Movable, Move, Reservation, SearchResult, Site};
 pub use rejection::{
-    Cause, Exhaustion, Largest, LeftOut, Obstacle, Rejection, RejectionKind, Search, Shortage,
+    Cause, Exhaustion, InTheWay, Largest, LeftOut, Obstacle, Rejection, RejectionKind, Search,
+    Shortage,
 };
 pub use room::{Candidate, CandidateSlice, GpuObstacle, GpuUse, NoRoom, ShareLevel};
 pub use several::Diagnosis;

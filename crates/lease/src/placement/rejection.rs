@@ -1,6 +1,6 @@
 //! The answer to a request that gets no slot, as data. `lease::refusal` renders it to words.
 
-use super::occupancy::Exhausted;
+use super::occupancy::{Exhausted, Slot};
 use super::plan::Exclusion;
 use super::plan::{DefragPlan, SearchResult};
 use crate::request::{Alternative, Slice};
@@ -126,8 +126,23 @@ pub struct Shortage {
     pub quarantined: u32,
     /// The other GPUs.
     pub left_out: LeftOut,
+    /// What keeps the profile from each of these GPUs, the least first.
+    pub in_the_way: Vec<InTheWay>,
     /// The search for moves that make room, if runmig made one.
     pub search: Option<Search>,
+}
+
+/// The fewest instances whose end would make room on one GPU.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InTheWay {
+    /// The index of the GPU.
+    pub gpu: u32,
+    /// The instances.
+    pub slots: Vec<Slot>,
+    /// Their holders in words, once somebody who has the ledger named them.
+    pub names: Vec<String>,
+    /// Says whether all of them end without an administrator.
+    pub ends: bool,
 }
 
 /// A GPU that reached a limit for its profile.
@@ -224,6 +239,18 @@ impl Rejection {
                 Obstacle::NoSlot(shortage) => Some(&mut **shortage),
                 _ => None,
             })
+    }
+
+    /// Names the instances in the way.
+    pub(crate) fn name(&mut self, name: impl Fn(&Slot) -> String) {
+        let (Rejection::Unsatisfiable(causes) | Rejection::NoCapacity(causes)) = self;
+        for cause in causes {
+            if let Obstacle::NoSlot(shortage) = &mut cause.obstacle {
+                for one in &mut shortage.in_the_way {
+                    one.names = one.slots.iter().map(&name).collect();
+                }
+            }
+        }
     }
 
     /// Returns the kind of the main cause.

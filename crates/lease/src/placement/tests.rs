@@ -135,6 +135,17 @@ fn fills_gpu_with_seven_smallest_slices() {
         }],
         quarantined: 0,
         left_out: LeftOut::default(),
+        // Without the ledger each of them counts as an administrator's.
+        in_the_way: vec![InTheWay {
+            gpu: 0,
+            slots: vec![Slot {
+                gpu: GpuUuid::from("GPU-0"),
+                profile_id: 19,
+                placement: Placement { start: 0, size: 1 },
+            }],
+            names: Vec::new(),
+            ends: false,
+        }],
         search: None,
     };
     assert_eq!(obstacle(rejection), Obstacle::NoSlot(Box::new(expected)));

@@ -40,6 +40,7 @@ fn shortage() -> Shortage {
         exhausted: Vec::new(),
         quarantined: 0,
         left_out: LeftOut::default(),
+        in_the_way: Vec::new(),
         search: None,
     }
 }
@@ -261,6 +262,51 @@ fn names_shortages_with_their_figures() {
              lost{LIST}"
         )
     );
+}
+
+#[test]
+fn names_what_is_in_the_way() {
+    let one = |gpu, names: &[&str], ends| InTheWay {
+        gpu,
+        slots: Vec::new(),
+        names: names.iter().map(|name| (*name).to_owned()).collect(),
+        ends,
+    };
+    let foreign = "GPU instance 3 (2g.20gb at 0:2), which runmig did not make";
+    let said = |in_the_way| {
+        let no = Shortage {
+            in_the_way,
+            ..shortage()
+        };
+        line(cause("4g.40gb", Obstacle::NoSlot(Box::new(no))))
+    };
+    let train = || one(0, &["container train (3g.40gb)"], true);
+    let line = said(vec![
+        train(),
+        one(1, &["claim a/b (1g.10gb)", foreign], false),
+    ]);
+    assert_eq!(
+        line,
+        format!(
+            "cannot allocate 4g.40gb: the free memory is fragmented {FREE}; on GPU 0 container train (3g.40gb) is in the way, \
+             on GPU 1 claim a/b (1g.10gb) and {foreign}{LIST}"
+        )
+    );
+    // No container's end helps here, so neither does a wait.
+    let line = said(vec![one(1, &[foreign], false)]);
+    assert!(
+        line.contains("runmig did not make, is in the way; hint"),
+        "{line}"
+    );
+    assert!(!line.contains("wait"), "{line}");
+    assert!(line.contains("list --all"), "{line}");
+    let many = (0..5).map(|gpu| one(gpu, &["a (x)", "b", "c", "d", "e"], true));
+    let line = said(many.collect());
+    assert!(
+        line.contains("on GPU 2 a (x), b, c and 2 more, others on 2 more GPUs; hint"),
+        "{line}"
+    );
+    assert!(!line.contains("GPU 3"), "{line}");
 }
 
 #[test]

@@ -1,0 +1,61 @@
+use super::*;
+use crate::model::{Gpu, GpuUuid};
+use crate::placement::{GpuObstacle, GpuUse};
+
+pub(in crate::placement) fn gpu(index: u32, mig: MigMode) -> Gpu {
+    Gpu {
+        index,
+        minor: index,
+        uuid: GpuUuid::new(format!("GPU-{index}")),
+        name: "a GPU".to_owned(),
+        pci_bus_id: String::new(),
+        mig,
+        mig_pending: None,
+        profiles: Vec::new(),
+        instances: Vec::new(),
+    }
+}
+
+fn candidate(gpu: &Gpu, obstacle: Option<GpuObstacle>) -> Candidate<'_> {
+    Candidate {
+        memory_mib: Some(1),
+        obstacle,
+        ..Candidate::new(gpu)
+    }
+}
+
+fn indexes(chosen: &[Candidate<'_>]) -> Vec<u32> {
+    chosen.iter().map(|c| c.gpu.index).collect()
+}
+
+#[test]
+fn prefers_gpus_without_mig() {
+    let gpus = [
+        gpu(0, MigMode::Disabled),
+        gpu(1, MigMode::Unsupported),
+        gpu(2, MigMode::Unsupported),
+    ];
+    let all = gpus.each_ref().map(|g| candidate(g, None));
+    assert_eq!(indexes(&choose_whole(&all, 1).unwrap()), [1]);
+    assert_eq!(indexes(&choose_whole(&all, 2).unwrap()), [1, 2]);
+    assert_eq!(indexes(&choose_whole(&all, 3).unwrap()), [1, 2, 0]);
+}
+
+#[test]
+fn gives_all_or_none() {
+    let gpus = [0, 1, 2].map(|n| gpu(n, MigMode::Unsupported));
+    let held = GpuObstacle::Used(GpuUse::Exclusive { holder: None });
+    let mig = GpuObstacle::Used(GpuUse::Mig { pending: false });
+    let all = [
+        candidate(&gpus[0], Some(held.clone())),
+        candidate(&gpus[1], None),
+        candidate(&gpus[2], Some(mig.clone())),
+    ];
+    let short = choose_whole(&all, 2).unwrap_err();
+    assert_eq!((short.free.as_slice(), short.may_pass()), (&[1][..], true));
+    let named = |n: u32, why| (format!("GPU {n}"), why);
+    assert_eq!(short.taken, [named(0, held), named(2, mig)]);
+    assert_eq!(short.awaited, ["GPU-0", "GPU-1"].map(GpuUuid::from));
+    // MIG mode does not end by itself.
+    assert!(!choose_whole(&all, 3).unwrap_err().may_pass());
+}
