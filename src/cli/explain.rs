@@ -72,8 +72,7 @@ pub fn run(config: &Config, format: Format, asked: &Asked) -> Result<i32> {
     };
     let (driver, world) = world::look(config, !is_json)?;
     let subject = asked.by.subject(&world);
-    let there = (config, &driver);
-    let what_if = WhatIf::new(there, &world, &request, subject.clone())?;
+    let what_if = WhatIf::new(config, &driver, &world, &request, subject.clone())?;
     let (_, holders) = world.movable();
     let (mut outcomes, mut alternatives, mut fits) = (Vec::new(), Vec::new(), false);
     for one in what_if.alternatives() {
@@ -86,7 +85,7 @@ pub fn run(config: &Config, format: Format, asked: &Asked) -> Result<i32> {
         }
     }
     if !fits {
-        for (request, answer) in mig_on::foresee(there, &world, (&request, subject)) {
+        for (request, answer) in mig_on::foresee(config, &driver, &world, &request, subject) {
             let mut same = alternatives.iter_mut().filter(|a| a.request == request);
             if let Some(one) = same.find(|one| answer.fits || one.why != answer.why) {
                 one.with_mig_on = Some(answer);

@@ -25,15 +25,16 @@ pub fn command(gpus: &[&Gpu]) -> String {
 /// Returns each alternative of a request with its outcome as if MIG were on everywhere. Returns nothing if no
 /// GPU has MIG off.
 pub fn foresee(
-    (config, driver): (&Config, &impl Queries),
+    config: &Config,
+    driver: &impl Queries,
     world: &Inventory,
-    (request, subject): (&Slices, Subject),
+    request: &Slices,
+    subject: Subject,
 ) -> Vec<(String, WithMigOn)> {
     let Some(switched) = world.with_mig_on(driver) else {
         return Vec::new();
     };
-    let there = (config, driver);
-    let Ok(what_if) = WhatIf::new(there, &switched, request, subject) else {
+    let Ok(what_if) = WhatIf::new(config, driver, &switched, request, subject) else {
         return Vec::new();
     };
     let alternatives = what_if.alternatives().iter();

@@ -54,7 +54,8 @@ fn name(uid: &str, device: &str) -> String {
 /// `files` are the edits that bring the driver's files, once for all devices. `hook` is the program that gives a container a lease of its own on its slice.
 /// `title` tells the claim from the others of a container.
 pub(crate) fn specification(
-    (uid, title): (&str, &str),
+    uid: &str,
+    title: &str,
     slices: &[Slice],
     files: &Edits,
     hook: &Path,
@@ -247,12 +248,7 @@ mod tests {
             slice("other", "b", "MIG-2"),
             slice("big-one/first", "c", "MIG-3"),
         ];
-        let written = specification(
-            ("u-1", "gpu"),
-            &slices,
-            &Edits::default(),
-            Path::new("/hook"),
-        );
+        let written = specification("u-1", "gpu", &slices, &Edits::default(), Path::new("/hook"));
         let device = |at: usize| &written["devices"][at];
         assert_eq!(device(0)["name"], "u-1-a");
         assert_eq!(id("u-1", "a"), "gpu.runmig.dev/slice=u-1-a");
@@ -293,7 +289,7 @@ mod tests {
         });
         let files: Edits = serde_json::from_value(edits.clone()).unwrap();
         let slices = [slice("a", "a", "MIG-1"), slice("b", "b", "MIG-2")];
-        let written = specification(("u-1", "x"), &slices, &files, Path::new("/hook"));
+        let written = specification("u-1", "x", &slices, &files, Path::new("/hook"));
         assert_eq!(
             (&written["cdiVersion"], &written["containerEdits"]),
             (&json!("0.7.0"), &edits)
@@ -305,7 +301,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let folder = Folder::new(dir.path().join("cdi"));
         let text = specification(
-            ("u-1", "x"),
+            "u-1",
+            "x",
             &[slice("r", "a", "MIG-1")],
             &Edits::default(),
             Path::new("/hook"),

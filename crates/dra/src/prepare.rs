@@ -279,7 +279,7 @@ fn make(node: &Node, claim: &ClaimName, allocated: &Allocated) -> Result<Vec<Rea
     let slices = ledger::prepare(&node.config, claim, allocated, &hear)?;
     node.cdi.write(
         &claim.uid,
-        &cdi::specification((&claim.uid, &allocated.title), &slices, &files, &node.hook),
+        &cdi::specification(&claim.uid, &allocated.title, &slices, &files, &node.hook),
     )?;
     let ready = |slice: Slice| Ready {
         cdi_id: cdi::id(&claim.uid, &slice.device),

@@ -123,11 +123,11 @@ async fn until_signal(options: &Options, config: Config) -> Result<Instant> {
         reports,
     };
     let claims = Arc::new(Claims::new(node, ending.clone()));
-    let reporting = (inbox, healths.clone());
+    let reported = healths.clone();
     let mut serving = pin!(sockets.serve(claims.clone(), healths, ending));
     let leading = async {
         let _lead = lead(config).await?;
-        Err(work(claims, &options.node, healths_told, reporting).await)
+        Err(work(claims, &options.node, healths_told, inbox, reported).await)
     };
     tokio::select! {
         ended = &mut serving => ended?,
@@ -147,7 +147,8 @@ async fn work(
     claims: Arc<Claims>,
     node: &str,
     healths_told: watch::Sender<Option<Vec<DeviceHealth>>>,
-    (inbox, healths): (Inbox, Healths),
+    inbox: Inbox,
+    healths: Healths,
 ) -> Error {
     let (client, config) = (claims.client().clone(), claims.config().clone());
     let asked = Arc::new(Notify::new());

@@ -13,7 +13,8 @@ use crate::store::{
 /// Returns an instance of this boot, not on record yet.
 pub(crate) fn instance(
     resource: Resource,
-    (origin, state): (Origin, InstanceState),
+    origin: Origin,
+    state: InstanceState,
 ) -> Result<Instance> {
     Ok(Instance {
         id: InstanceId::new(random_id()?),

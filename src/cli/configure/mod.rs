@@ -186,7 +186,7 @@ pub fn run(options: &Options, format: Format) -> Result<i32> {
     check_name(&name)?;
     let task = Task {
         name: &name,
-        runtime: runtime(options, &name, (&root, &migctl)),
+        runtime: runtime(options, &name, &root, &migctl),
         remove: options.remove,
         default: options.set_as_default,
         engine_config: options.engine_config.as_deref(),
@@ -402,7 +402,7 @@ fn check_name(name: &str) -> Result<()> {
     .hint("use at most 63 lower-case letters, digits and inner hyphens"))
 }
 
-fn runtime(options: &Options, name: &str, (root, migctl): (&Path, &Path)) -> PathBuf {
+fn runtime(options: &Options, name: &str, root: &Path, migctl: &Path) -> PathBuf {
     let name = link::variant(name).map_or(programs::FRONT, |_| name);
     match (&options.runtime_path, migctl.strip_prefix(root)) {
         (Some(path), _) => path.clone(),

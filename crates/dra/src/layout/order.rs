@@ -77,7 +77,7 @@ impl<'n> Orderer<'n> {
             });
             let passed: Vec<Slot> = passed.collect();
             let before = found.len();
-            self.repeat((&slice, most), &excluded, passed, &mut found);
+            self.repeat(&slice, most, &excluded, passed, &mut found);
             if found.len() == before {
                 break;
             }
@@ -92,7 +92,8 @@ impl<'n> Orderer<'n> {
     /// Adds the choices for repeated requests to `found`, up to so many.
     fn repeat(
         &self,
-        (slice, most): (&Slice, usize),
+        slice: &Slice,
+        most: usize,
         excluded: &[(GpuUuid, String)],
         passed: Vec<Slot>,
         found: &mut Vec<(GpuUuid, Placement)>,

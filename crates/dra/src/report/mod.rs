@@ -235,7 +235,7 @@ impl Reporter {
         };
         let held = self.held().await?;
         let now = Time(Timestamp::now());
-        let Some(devices) = status::devices(found, (&held, &self.healths), &self.node, &now) else {
+        let Some(devices) = status::devices(found, &held, &self.healths, &self.node, &now) else {
             return Ok(());
         };
         match api::set_devices(&self.client, found, &devices).await? {

@@ -15,7 +15,8 @@ const READY: &str = "Ready";
 /// devices of the last look. None if the status has them already, or the claim has none.
 pub(super) fn devices(
     found: &ResourceClaim,
-    (held, healths): (&[Held], &[DeviceHealth]),
+    held: &[Held],
+    healths: &[DeviceHealth],
     node: &str,
     now: &Time,
 ) -> Option<Vec<AllocatedDeviceStatus>> {

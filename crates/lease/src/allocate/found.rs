@@ -1,7 +1,9 @@
 //! What a look finds for a request, before it is on record.
 
 use super::plan::Step;
-use crate::store::{Held, Instance, Resource, Share, WholeGpu};
+use crate::model::Level;
+use crate::placement::ShareMemory;
+use crate::store::{Enforcement, Held, Instance, Resource, Share, WholeGpu};
 
 /// What a request gets.
 pub(super) enum Found<'a> {
@@ -26,4 +28,13 @@ pub(super) struct SharePlace<'a> {
     pub beside: Vec<&'a Held>,
     /// Whether the instance may be made, if none of them stays.
     pub may_make: bool,
+}
+
+/// Returns a share at a level.
+pub(super) fn share(memory: ShareMemory, level: Level) -> Share {
+    Share {
+        memory_mib: memory.memory_mib,
+        booked_mib: memory.booked_mib,
+        enforcement: Enforcement::new(level),
+    }
 }

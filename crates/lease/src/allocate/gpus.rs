@@ -2,7 +2,7 @@
 
 use super::admit::Machine;
 use super::denial::Denial;
-use super::found::{Found, Piece, SharePlace};
+use super::found::{Found, Piece, SharePlace, share};
 use super::levels::Terms;
 use crate::gpu::Queries;
 use crate::inventory::GpuState;
@@ -10,7 +10,7 @@ use crate::model::{ComputeMode, Gpu};
 use crate::placement::{self, Candidate, GpuObstacle, GpuUse, NoRoom};
 use crate::queue;
 use crate::request::ShareSize;
-use crate::store::{Enforcement, Resource, Share, WholeGpu};
+use crate::store::{Resource, WholeGpu};
 
 /// Returns every GPU with its obstacle for the requester. It asks the driver only about GPUs that nothing else
 /// rules out. `terms`: those of a share, or none for whole GPUs.
@@ -118,7 +118,8 @@ pub(super) fn plan<'a>(
 pub(super) fn plan_share<'a>(
     machine: &Machine<'a, impl Queries>,
     candidates: &[Candidate<'_>],
-    (sizes, terms): (&[ShareSize], Terms<'_>),
+    sizes: &[ShareSize],
+    terms: Terms<'_>,
 ) -> Result<Found<'a>, Denial<Box<NoRoom>>> {
     let limits = machine.limits();
     let limits = limits.for_share()?;
@@ -127,11 +128,7 @@ pub(super) fn plan_share<'a>(
     let place = place.map_err(|no| limits.denial(machine.with_unreadable(no)))?;
     let beside = machine.inventory.sharers(&place.gpu.uuid, place.level);
     let place = SharePlace {
-        share: Share {
-            memory_mib: place.memory_mib,
-            booked_mib: place.booked_mib,
-            enforcement: Enforcement::new(place.level),
-        },
+        share: share(place.memory, place.level),
         on: Resource::Gpu(WholeGpu::of(place.gpu, place.gives_out_mib)),
         beside: beside.collect(),
         may_make: true,

@@ -48,7 +48,7 @@ fn set(context: &Leases<'_>, held: &Held, pid: i32) -> Result<LimitedCgroup> {
         )));
     };
     let gpu = held.instance.resource.gpu_uuid();
-    let cgroup = limit::set(&context.driver(), gpu, (pid, share.memory_mib))?;
+    let cgroup = limit::set(&context.driver(), gpu, pid, share.memory_mib)?;
     tracing::info!(
         lease = held.lease.id.as_str(),
         container = held.lease.holder.name(),

@@ -97,7 +97,8 @@ pub(super) enum Look<'a, D> {
     Gpus(&'a Machine<'a, D>, u32, Vec<Candidate<'a>>),
     Share(
         &'a Machine<'a, D>,
-        (&'a [ShareSize], Terms<'a>),
+        &'a [ShareSize],
+        Terms<'a>,
         Vec<Candidate<'a>>,
     ),
     Seat(Seats<'a, D>),
@@ -111,7 +112,7 @@ impl<'a, D: Queries> Look<'a, D> {
             Ask::Gpus(count) => Look::Gpus(machine, *count, gpus::candidates(machine, None)),
             Ask::Share(sizes, terms) => {
                 let on = gpus::candidates(machine, Some(terms));
-                Look::Share(machine, (sizes, *terms), on)
+                Look::Share(machine, sizes, *terms, on)
             }
             Ask::Seat(seat, asked, terms) => Look::Seat(Seats::new(machine, seat, asked, *terms)),
         }
@@ -135,7 +136,7 @@ impl<'a, D: Queries> Look<'a, D> {
                 Ok(Found::Pieces(pieces, plan.evict))
             }
             Look::Gpus(machine, count, on) => gpus::plan(machine, on, *count),
-            Look::Share(machine, asked, on) => gpus::plan_share(machine, on, *asked),
+            Look::Share(machine, sizes, terms, on) => gpus::plan_share(machine, on, sizes, *terms),
             Look::Seat(seats) => seats.plan(tried),
         }
     }
@@ -149,7 +150,7 @@ impl<'a, D: Queries> Look<'a, D> {
         match self {
             Look::Slices(..) => Vec::new(),
             Look::Gpus(.., on) => with(on, &|on| on.obstacle.clone()),
-            Look::Share(_, (sizes, terms), on) => {
+            Look::Share(_, sizes, terms, on) => {
                 with(on, &|on| terms.of_sizes(sizes, &|_| None).obstacle(on))
             }
             Look::Seat(seats) => with(&seats.asked(), &|on| seats.obstacle(on)),

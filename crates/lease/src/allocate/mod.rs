@@ -41,7 +41,7 @@ use std::time::{Duration, Instant};
 use denial::Denial;
 use levels::LazyLevels;
 pub use levels::levels;
-use provision::Failed;
+use provision::{Failed, Maker};
 use requester::{Requester, Tried};
 use reserve::Outcome;
 
@@ -266,12 +266,12 @@ fn attempts(
                 turn.unwatch();
                 context.observer.waits_no_more(create);
                 let end = allocation.end();
-                match provision::provision(
+                let maker = Maker {
                     context,
-                    (driver, &requester.levels),
-                    allocation,
-                    &mut tried,
-                ) {
+                    driver,
+                    levels: &requester.levels,
+                };
+                match maker.provision(allocation, &mut tried) {
                     Ok(leases) => {
                         driver.keep_geometry();
                         return Ok(Ended::Ready(leases, end));

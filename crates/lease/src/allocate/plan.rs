@@ -87,10 +87,10 @@ impl Planner<'_> {
         for (found, slice) in asked.all().enumerate() {
             let wanted = self.wanted.of(slice);
             let wanted = taken.constraints(&wanted);
-            let decision = self.decide(&taken, &wanted, (count, memory));
+            let decision = self.decide(&taken, &wanted, count, memory);
             let best = decision.as_ref().ok();
             let mut evicts = Vec::new();
-            let step = match self.adoptable(&ours, &wanted, best, (count, memory)) {
+            let step = match self.adoptable(&ours, &wanted, best, count, memory) {
                 Some(slice) => {
                     let record = self.inventory.of_layout(&slot_of(&slice));
                     Step::Adopt(slice, record.cloned().map(Box::new))
@@ -127,7 +127,8 @@ impl Planner<'_> {
         &self,
         taken: &Selection,
         wanted: &Constraints<'_>,
-        (count, memory): (u32, u64),
+        count: u32,
+        memory: u64,
     ) -> Result<Decision<'_>, Denial> {
         let mut excluded = wanted.excluded.to_vec();
         let mut over = None;
@@ -160,7 +161,8 @@ impl Planner<'_> {
         ours: &[Slot],
         wanted: &Constraints<'_>,
         best: Option<&Decision<'_>>,
-        (count, memory): (u32, u64),
+        count: u32,
+        memory: u64,
     ) -> Option<Slice> {
         if !self.adopts {
             return None;

@@ -23,64 +23,83 @@ pub(super) struct Failed {
     pub error: Option<Error>,
 }
 
-/// Returns the leases once every slice of the allocation is there. Undoes nothing where one is not, and
-/// adds to `tried` what the next choice leaves out.
-pub(super) fn provision(
-    context: &Leases<'_>,
-    (driver, levels): (&impl Mig, &LazyLevels),
-    allocation: Allocation,
-    tried: &mut Tried,
-) -> std::result::Result<Vec<Held>, Failed> {
-    let (mut ready, mut parts) = (Vec::new(), allocation.parts.into_iter());
-    while let Some(part) = parts.next() {
-        match provision_part(context, (driver, levels), part, tried) {
-            Ok(lease) => ready.push(lease),
-            Err(stopped) => {
-                let (undo, error) = *stopped;
-                let rest = parts.map(Part::undo);
-                let ready = ready.into_iter().map(Undo::Release);
-                let undo = std::iter::once(undo).chain(ready).chain(rest).collect();
-                return Err(Failed { undo, error });
-            }
-        }
-    }
-    Ok(ready)
+/// Makes what a create has on record.
+pub(super) struct Maker<'a, D> {
+    pub context: &'a Leases<'a>,
+    pub driver: &'a D,
+    pub levels: &'a LazyLevels,
 }
 
-fn provision_part(
-    context: &Leases<'_>,
-    (driver, levels): (&impl Mig, &LazyLevels),
-    part: Part,
-    tried: &mut Tried,
-) -> std::result::Result<Held, Box<(Undo, Option<Error>)>> {
-    let stopped = |undo, error| Err(Box::new((undo, error)));
-    match part {
-        Part::Existing(lease, patience) => match validate(context, driver, &lease) {
-            Some(lease) => {
-                let how = match lease.instance.outlives_leases() {
-                    true => EventType::Adopted,
-                    false => EventType::Reused,
-                };
-                context.observer.placed(&lease, how);
-                Ok(lease)
+impl<D: Mig> Maker<'_, D> {
+    /// Returns the leases once every slice of the allocation is there. Undoes nothing where one is not, and
+    /// adds to `tried` what the next choice leaves out.
+    pub(super) fn provision(
+        &self,
+        allocation: Allocation,
+        tried: &mut Tried,
+    ) -> std::result::Result<Vec<Held>, Failed> {
+        let (mut ready, mut parts) = (Vec::new(), allocation.parts.into_iter());
+        while let Some(part) = parts.next() {
+            match self.part(part, tried) {
+                Ok(lease) => ready.push(lease),
+                Err(stopped) => {
+                    let (undo, error) = *stopped;
+                    let rest = parts.map(Part::undo);
+                    let ready = ready.into_iter().map(Undo::Release);
+                    let undo = std::iter::once(undo).chain(ready).chain(rest).collect();
+                    return Err(Failed { undo, error });
+                }
             }
-            None => {
-                tried.unfit.push(footprint(&lease.instance));
-                stopped(Undo::GiveUp(lease, patience), None)
-            }
-        },
-        Part::Joined(lease) => {
-            join(context, levels, &lease).or_else(|e| stopped(Undo::Release(lease), Some(e)))
         }
-        Part::Place(lease) => match create(context, (driver, levels), &lease) {
-            Ok(lease) => Ok(lease),
-            Err(Trouble::Refused(_)) if tried.refused.len() < MAX_REFUSALS => {
-                tried.refused.push(footprint(&lease.instance));
-                stopped(Undo::Forget(lease), None)
+        Ok(ready)
+    }
+
+    fn part(
+        &self,
+        part: Part,
+        tried: &mut Tried,
+    ) -> std::result::Result<Held, Box<(Undo, Option<Error>)>> {
+        let (context, levels) = (self.context, self.levels);
+        let stopped = |undo, error| Err(Box::new((undo, error)));
+        match part {
+            Part::Existing(lease, patience) => match validate(context, self.driver, &lease) {
+                Some(lease) => {
+                    let how = match lease.instance.outlives_leases() {
+                        true => EventType::Adopted,
+                        false => EventType::Reused,
+                    };
+                    context.observer.placed(&lease, how);
+                    Ok(lease)
+                }
+                None => {
+                    tried.unfit.push(footprint(&lease.instance));
+                    stopped(Undo::GiveUp(lease, patience), None)
+                }
+            },
+            Part::Joined(lease) => {
+                join(context, levels, &lease).or_else(|e| stopped(Undo::Release(lease), Some(e)))
             }
-            Err(Trouble::Refused(e)) => stopped(Undo::Forget(lease), Some(e)),
-            Err(Trouble::Other(e)) => stopped(Undo::Release(lease), Some(e)),
-        },
+            Part::Place(lease) => match self.create(&lease) {
+                Ok(lease) => Ok(lease),
+                Err(Trouble::Refused(_)) if tried.refused.len() < MAX_REFUSALS => {
+                    tried.refused.push(footprint(&lease.instance));
+                    stopped(Undo::Forget(lease), None)
+                }
+                Err(Trouble::Refused(e)) => stopped(Undo::Forget(lease), Some(e)),
+                Err(Trouble::Other(e)) => stopped(Undo::Release(lease), Some(e)),
+            },
+        }
+    }
+
+    /// Creates the instance of a lease. Each step is on record before the next one.
+    fn create(&self, held: &Held) -> std::result::Result<Held, Trouble> {
+        let context = self.context;
+        let held = match &held.instance.resource {
+            Resource::Mig(slice) => create_slice(context, self.driver, held, slice)?,
+            // The GPU exists, and no setting of it changes.
+            Resource::Gpu(_) => context.record(held, |i| i.state = InstanceState::Ready)?,
+        };
+        Ok(enforce(context, self.levels, held)?)
     }
 }
 
@@ -91,20 +110,6 @@ fn join(context: &Leases<'_>, levels: &LazyLevels, held: &Held) -> Result<Held> 
         _ => context.record(held, |i| i.state = InstanceState::Ready)?,
     };
     enforce(context, levels, held)
-}
-
-/// Creates the instance of a lease. Each step is on record before the next one.
-fn create(
-    context: &Leases<'_>,
-    (driver, levels): (&impl Mig, &LazyLevels),
-    held: &Held,
-) -> std::result::Result<Held, Trouble> {
-    let held = match &held.instance.resource {
-        Resource::Mig(slice) => create_slice(context, driver, (held, slice))?,
-        // The GPU exists, and no setting of it changes.
-        Resource::Gpu(_) => context.record(held, |i| i.state = InstanceState::Ready)?,
-    };
-    Ok(enforce(context, levels, held)?)
 }
 
 /// Starts what holds the container to its part of the memory, if the level has a daemon.
@@ -128,7 +133,8 @@ fn enforce(context: &Leases<'_>, levels: &LazyLevels, held: Held) -> Result<Held
 pub(super) fn create_slice(
     context: &Leases<'_>,
     driver: &impl Mig,
-    (held, slice): (&Held, &Slice),
+    held: &Held,
+    slice: &Slice,
 ) -> std::result::Result<Held, Trouble> {
     let gpu = &slice.gpu_uuid;
     let why = format!("create of {}", held.lease.holder.name());
@@ -144,9 +150,14 @@ pub(super) fn create_slice(
             Some(INSUFFICIENT_RESOURCES) => Trouble::Refused(e.into()),
             _ => e.into(),
         })?;
+    let made = |ci| Slice {
+        gpu_instance: Some(gi),
+        compute_instance: ci,
+        ..slice.clone()
+    };
     context
         .record(held, |i| i.change_slice(|s| s.gpu_instance = Some(gi)))
-        .map_err(|e| destroy_unrecorded(driver, slice, (gi, None), e))?;
+        .map_err(|e| destroy_unrecorded(driver, &made(None), e))?;
     let ci = driver.create_compute_instance(gpu, gi)?;
     let uuid = driver.mig_uuid(gpu, gi, ci)?;
     let recorded = context.record(held, |i| {
@@ -156,7 +167,7 @@ pub(super) fn create_slice(
         });
         i.state = InstanceState::Ready;
     });
-    let held = recorded.map_err(|e| destroy_unrecorded(driver, slice, (gi, Some(ci)), e))?;
+    let held = recorded.map_err(|e| destroy_unrecorded(driver, &made(Some(ci)), e))?;
     tracing::info!(lease = held.lease.id.as_str(), "made: {uuid}");
     context.observer.placed(&held, EventType::Created);
     Ok(held)
@@ -164,18 +175,8 @@ pub(super) fn create_slice(
 
 /// Destroys an instance at once if its record cannot be written, for instance on a full disk. No other
 /// process could know that the instance is runmig's.
-fn destroy_unrecorded(
-    driver: &impl Mig,
-    slice: &Slice,
-    (gi, ci): (u32, Option<u32>),
-    error: Error,
-) -> Trouble {
-    let slice = Slice {
-        gpu_instance: Some(gi),
-        compute_instance: ci,
-        ..slice.clone()
-    };
-    let undone = match reclaim::destroy(driver, &slice, || Ok(())) {
+fn destroy_unrecorded(driver: &impl Mig, slice: &Slice, error: Error) -> Trouble {
+    let undone = match reclaim::destroy(driver, slice, || Ok(())) {
         Ok(destroyed) => destroyed.map_err(Error::from),
         Err(e) => Err(e),
     };

@@ -137,10 +137,10 @@ fn record_share(
     let joined = beside.find_map(|peer| joinable(context, peer));
     let (instance, is_new) = match joined {
         Some(instance) => (instance, false),
-        None if place.may_make => {
-            let state = (Origin::Ours, InstanceState::Creating);
-            (draft::instance(place.on, state)?, true)
-        }
+        None if place.may_make => (
+            draft::instance(place.on, Origin::Ours, InstanceState::Creating)?,
+            true,
+        ),
         None => return Ok(None),
     };
     let held = requester.draft(instance, Portion::Share(place.share))?;

@@ -37,7 +37,7 @@ impl Requester<'_> {
 
     /// Returns a lease of the container's on a new instance; neither is on record yet.
     pub(super) fn draft_new(&self, resource: Resource, origin: Origin) -> Result<Held> {
-        let instance = draft::instance(resource, (origin, InstanceState::Creating))?;
+        let instance = draft::instance(resource, origin, InstanceState::Creating)?;
         self.draft(instance, Portion::All)
     }
 

@@ -2,7 +2,7 @@
 
 use super::admit::{Admission, Limits, Machine};
 use super::denial::Denial;
-use super::found::{Found, Piece, SharePlace};
+use super::found::{Found, Piece, SharePlace, share};
 use super::levels::Terms;
 use super::plan::{Planner, Step};
 use super::requester::{Late, Tried};
@@ -14,12 +14,12 @@ use crate::inventory::SeatSlice;
 use crate::model::{Gpu, GpuUuid};
 use crate::placement::{
     Candidate, CandidateSlice, Constraints, GpuObstacle, GpuUse, NoRoom, Over, Rejection,
-    ShareLevel, ShareTerms,
+    ShareLevel, ShareMemory, ShareTerms,
 };
 use crate::policy::Policy;
 use crate::refusal;
 use crate::request::{Alternative, Seat, ShareSize};
-use crate::store::{Enforcement, InstanceState, Resource, Share};
+use crate::store::{InstanceState, Resource};
 use std::cell::RefCell;
 
 /// A request for a seat, and all that it depends on.
@@ -90,7 +90,7 @@ impl<'a, D: Queries> Seats<'a, D> {
                 if evicting.is_some() {
                     continue;
                 }
-                match self.new_slice(asked, *size, (&one, &terms), tried) {
+                match self.new_slice(asked, *size, &one, &terms, tried) {
                     Ok(Found::Pieces(place, idle)) if !idle.is_empty() => {
                         evicting = Some(Found::Pieces(place, idle));
                     }
@@ -166,14 +166,10 @@ impl<'a, D: Queries> Seats<'a, D> {
         terms.seat_obstacle(on, &self.asked.wanted())
     }
 
-    fn join(&self, n: usize, (memory_mib, booked_mib): (u64, u64)) -> Found<'a> {
+    fn join(&self, n: usize, memory: ShareMemory) -> Found<'a> {
         let on = &self.slices[n];
         let place = SharePlace {
-            share: Share {
-                memory_mib,
-                booked_mib,
-                enforcement: Enforcement::new(on.level),
-            },
+            share: share(memory, on.level),
             on: on.instance.resource.clone(),
             beside: self.machine.inventory.leases_on(&on.instance.id).collect(),
             may_make: false,
@@ -189,7 +185,8 @@ impl<'a, D: Queries> Seats<'a, D> {
         &self,
         asked: &Alternative,
         size: ShareSize,
-        (wanted, terms): (&Constraints<'_>, &ShareTerms<'_>),
+        wanted: &Constraints<'_>,
+        terms: &ShareTerms<'_>,
         tried: &Tried,
     ) -> Result<Found<'a>, Denial> {
         let inventory = self.machine.inventory;
@@ -230,12 +227,8 @@ impl<'a, D: Queries> Seats<'a, D> {
         let gpu = snapshot.gpus.iter().find(|gpu| gpu.uuid == slice.gpu_uuid);
         let share = gpu.and_then(|gpu| {
             let (profile, level) = (gpu.profile(slice.profile_id)?, self.level(gpu).ok()?);
-            let (memory_mib, booked_mib) = terms.in_new(gpu, profile, Ok(level), size).ok()?;
-            Some(Share {
-                memory_mib,
-                booked_mib,
-                enforcement: Enforcement::new(level.level),
-            })
+            let memory = terms.in_new(gpu, profile, Ok(level), size).ok()?;
+            Some(share(memory, level.level))
         });
         let Some(share) = share else {
             return Err(Rejection::of_all(Vec::new()).into());

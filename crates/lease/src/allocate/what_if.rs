@@ -72,7 +72,8 @@ pub enum Source {
 impl<'a, D: Queries> WhatIf<'a, D> {
     /// The requests that wait in the inventory came before this one.
     pub fn new(
-        (config, driver): (&'a Config, &'a D),
+        config: &'a Config,
+        driver: &'a D,
         inventory: &Inventory,
         request: &Slices,
         subject: Subject,
@@ -180,12 +181,18 @@ impl<'a, D: Queries> WhatIf<'a, D> {
             }),
             Err(Denial::Limit(over)) => Outcome::Limited(over),
             Err(Denial::Room(no)) => {
-                let there = (&self.inventory.snapshot, &*self.reserved);
                 let wanted = Constraints {
                     excluded: &self.excluded(asked, &asked.slice),
                     ..wanted
                 };
-                let found = placement::diagnose(there, &self.movable, asked, &wanted, patience);
+                let found = placement::diagnose(
+                    &self.inventory.snapshot,
+                    &self.reserved,
+                    &self.movable,
+                    asked,
+                    &wanted,
+                    patience,
+                );
                 let mut diagnosis = found.unwrap_or_else(|| Diagnosis {
                     selection: Selection::new(&self.reserved, &self.idle),
                     rejection: no,
@@ -390,7 +397,7 @@ fn search(
     let driver = context.driver();
     let inventory = Inventory::read(context, &driver, turn.earlier()?)?;
     let subject = subject_of(requester.holder);
-    let what_if = WhatIf::new((context.config, &driver), &inventory, slices, subject)?;
+    let what_if = WhatIf::new(context.config, &driver, &inventory, slices, subject)?;
     let outcomes = what_if.alternatives().iter();
     // Other creates may wait for this process to end.
     let outcomes = outcomes.map(|asked| what_if.outcome(asked, MAX_STEPS / 10));

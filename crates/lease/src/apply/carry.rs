@@ -33,7 +33,7 @@ fn make(context: &Leases<'_>, driver: &impl Mig, step: &Step) -> Result<()> {
             instance,
             parts,
             is_whole,
-        } => create(context, driver, instance, (parts, *is_whole))
+        } => create(context, driver, instance, parts, *is_whole)
             .map_err(|e| {
                 // Nothing of it stays, as far as the driver allows.
                 let undone = reclaim::destroy_unwanted(context, instance, Patience::NONE);
@@ -48,7 +48,8 @@ fn create(
     context: &Leases<'_>,
     driver: &impl Mig,
     instance: &Instance,
-    (parts, is_whole): (&[u32], bool),
+    parts: &[u32],
+    is_whole: bool,
 ) -> Result<()> {
     let no_slice = || Error::new("the instance is not a MIG slice");
     let slice = instance.slice().ok_or_else(no_slice)?;

@@ -41,7 +41,7 @@ impl InUse {
                 continue;
             }
             let holders = match present {
-                Some(present) => holders(context, driver, &gpu.state.gpu, (present, id))?,
+                Some(present) => holders(context, driver, &gpu.state.gpu, present, id)?,
                 None => processes(driver, gpu.uuid())?,
             };
             found |= !holders.is_empty();
@@ -79,13 +79,17 @@ fn holders(
     context: &Leases<'_>,
     driver: &impl Queries,
     gpu: &DetailedGpu,
-    (present, id): (&Present, u32),
+    present: &Present,
+    id: u32,
 ) -> Result<Vec<String>> {
     let Some(slice) = present.slice(gpu) else {
         return Ok(Vec::new());
     };
-    let state = (Origin::Administrator, InstanceState::Ready);
-    let instance = draft::instance(Resource::Mig(slice), state)?;
+    let instance = draft::instance(
+        Resource::Mig(slice),
+        Origin::Administrator,
+        InstanceState::Ready,
+    )?;
     let Holders { seen, unseen } = reclaim::holders(context, &instance);
     let named = |(pid, name): (i32, String)| format!("process {pid} {}", printable(&name));
     let mut all: Vec<String> = seen.into_iter().map(named).collect();

@@ -42,8 +42,10 @@ struct Entry {
 pub(super) fn write(
     context: &Leases<'_>,
     driver: &impl Queries,
-    (name, operation): (&str, &Operation),
-    (gpus, holds): (&[GpuPlan], &Holds),
+    name: &str,
+    operation: &Operation,
+    gpus: &[GpuPlan],
+    holds: &Holds,
 ) -> Result<Option<VecDeque<Step>>> {
     let draft = Draft {
         driver,
@@ -52,7 +54,7 @@ pub(super) fn write(
     };
     let (mut records, mut steps) = (Vec::new(), VecDeque::new());
     for gpu in gpus {
-        draft.of_gpu(gpu, (&mut records, &mut steps))?;
+        draft.of_gpu(gpu, &mut records, &mut steps)?;
     }
     let held = holds.records().map(|instance| Entry {
         instance: instance.clone(),
@@ -99,7 +101,8 @@ impl<D: Queries> Draft<'_, D> {
     fn of_gpu(
         &self,
         plan: &GpuPlan,
-        (records, steps): (&mut Vec<Entry>, &mut VecDeque<Step>),
+        records: &mut Vec<Entry>,
+        steps: &mut VecDeque<Step>,
     ) -> Result<()> {
         let state = &plan.state;
         for present in plan.doomed() {
@@ -147,8 +150,7 @@ impl<D: Queries> Draft<'_, D> {
     }
 
     fn draft(&self, slice: Slice, state: InstanceState) -> Result<Instance> {
-        let state = (Origin::Administrator, state);
-        let mut instance = draft::instance(Resource::Mig(slice), state)?;
+        let mut instance = draft::instance(Resource::Mig(slice), Origin::Administrator, state)?;
         instance.layout = Some(self.name.to_owned());
         Ok(instance)
     }

@@ -93,7 +93,8 @@ pub(super) fn read(
 /// Returns the state of each GPU. The GPUs that `own` holds as a whole count as free.
 pub(super) fn look(
     context: &Leases<'_>,
-    (gpus, mut listing): (Vec<DetailedGpu>, Listing),
+    gpus: Vec<DetailedGpu>,
+    mut listing: Listing,
     in_use: &InUse,
     own: Option<&OperationId>,
 ) -> Vec<GpuState> {
@@ -210,7 +211,7 @@ impl<'l> Records<'l> {
         place: (u32, Placement),
         is_it: impl Fn(&Instance) -> bool,
     ) -> Present {
-        let mut present = Present::at(place);
+        let mut present = Present::at(place.0, place.1);
         let (mut is_leased, mut stays) = (false, false);
         for entry in &self.entries {
             let instance = entry.instance();
@@ -239,7 +240,7 @@ impl<'l> Records<'l> {
 }
 
 impl Present {
-    fn at((profile_id, placement): (u32, Placement)) -> Present {
+    fn at(profile_id: u32, placement: Placement) -> Present {
         Present {
             profile_id,
             placement,

@@ -184,7 +184,7 @@ impl Attempt<'_> {
             }
         }
         let own = self.operation.as_ref().map(Operation::id);
-        let states = look::look(self.context, (gpus, listing), &self.in_use, own);
+        let states = look::look(self.context, gpus, listing, &self.in_use, own);
         let mut plans = plan::plan(self.layout, states)?;
         // All other GPUs have the layout.
         plans.retain(|gpu| self.holds.is_empty() || self.holds.has(gpu.uuid()));
@@ -208,9 +208,8 @@ impl Attempt<'_> {
         let Some(operation) = self.operation.as_ref().filter(|_| allows) else {
             return Ok(None);
         };
-        let about = (name, operation);
-        let holds = Holds::draft(about, &gpus)?;
-        let steps = journal::write(context, driver, about, (&gpus, &holds))?;
+        let holds = Holds::draft(name, operation, &gpus)?;
+        let steps = journal::write(context, driver, name, operation, &gpus, &holds)?;
         Ok(steps.map(|steps| Journaled {
             steps,
             holds,

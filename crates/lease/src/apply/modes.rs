@@ -26,13 +26,13 @@ struct Hold {
 
 impl Holds {
     /// Drafts the records of the GPUs whose mode plans change.
-    pub(super) fn draft((name, operation): (&str, &Operation), gpus: &[GpuPlan]) -> Result<Holds> {
+    pub(super) fn draft(name: &str, operation: &Operation, gpus: &[GpuPlan]) -> Result<Holds> {
         let changed = gpus.iter();
         let holds = changed.filter_map(|gpu| Some((&gpu.state.gpu.gpu, gpu.mode?)));
         let hold = |(gpu, on): (&Gpu, bool)| {
             let whole = Resource::Gpu(WholeGpu::of(gpu, 0));
-            let state = (Origin::Administrator, InstanceState::Creating);
-            let mut instance = draft::instance(whole, state)?;
+            let mut instance =
+                draft::instance(whole, Origin::Administrator, InstanceState::Creating)?;
             instance.layout = Some(name.to_owned());
             instance.operation = Some(operation.id().clone());
             Ok(Hold {
@@ -90,7 +90,7 @@ impl Holds {
         if !pending.is_empty() {
             let reset = match operation {
                 None => Err(Error::new("--skip-reset is given")),
-                Some(operation) => reset_all(context, driver, (&pending, operation)),
+                Some(operation) => reset_all(context, driver, &pending, operation),
             };
             results.push(reset.context(|| what(&pending)).map_err(|e| {
                 let indexes = indexes(&pending);
@@ -125,7 +125,8 @@ fn refused(gpu: &Gpu, e: DriverError) -> Error {
 fn reset_all(
     context: &Leases<'_>,
     driver: &mut Session<'_>,
-    (pending, operation): (&[&Hold], &Operation),
+    pending: &[&Hold],
+    operation: &Operation,
 ) -> Result<()> {
     let driver_config = &context.config.driver;
     let program = Program::find(&driver_config.root, &driver_config.library)?;

@@ -56,17 +56,18 @@ pub(crate) fn gpu_obstacle(
 pub(crate) fn set(
     driver: &Session<'_>,
     gpu: &GpuUuid,
-    (pid, memory_mib): (i32, u64),
+    pid: i32,
+    memory_mib: u64,
 ) -> Result<LimitedCgroup> {
     let root = Path::new(ROOT);
     let found = cgroup::of(root, pid)?;
     let dir = cgroup::dir(root, &found);
     dmem::provide(root, &dir).map_err(|e| e.hint(HINT))?;
-    set_on(driver, gpu, (&dir, memory_mib))?;
+    set_on(driver, gpu, &dir, memory_mib)?;
     Ok(found)
 }
 
-fn set_on(driver: &Session<'_>, gpu: &GpuUuid, (dir, memory_mib): (&Path, u64)) -> Result<()> {
+fn set_on(driver: &Session<'_>, gpu: &GpuUuid, dir: &Path, memory_mib: u64) -> Result<()> {
     let limits = MemoryLimits {
         soft: 0,
         hard: memory_mib << 20,
@@ -138,7 +139,7 @@ pub(crate) fn set_back(driver: &Session<'_>, held: &Held) -> Result<()> {
     };
     let dir = cgroup::find(Path::new(ROOT), limited, held.lease.init.as_ref())?;
     let gpu = held.instance.resource.gpu_uuid();
-    set_on(driver, gpu, (&dir, *memory_mib))
+    set_on(driver, gpu, &dir, *memory_mib)
 }
 
 /// Returns the error for an answer of the driver, with the way out where that is another level.

@@ -72,7 +72,7 @@ pub fn explain<'a>(
     request: &Slice,
     constraints: &Constraints<'_>,
 ) -> Vec<GpuReport<'a>> {
-    let look = |gpu: &'a Gpu| on_gpu((snapshot, gpu), reserved, request, constraints);
+    let look = |gpu: &'a Gpu| on_gpu(snapshot, gpu, reserved, request, constraints);
     let mut all: Vec<GpuReport<'a>> = snapshot.gpus.iter().map(look).collect();
     all.sort_by_key(|on| match &on.verdict {
         Verdict::Fits(places) => (0, Some(places[0].rank), on.gpu.index),
@@ -82,7 +82,8 @@ pub fn explain<'a>(
 }
 
 fn on_gpu<'a>(
-    (snapshot, gpu): (&Snapshot, &'a Gpu),
+    snapshot: &Snapshot,
+    gpu: &'a Gpu,
     reserved: &[Slot],
     request: &Slice,
     constraints: &Constraints<'_>,
@@ -96,7 +97,7 @@ fn on_gpu<'a>(
         (MigMode::Enabled, _, found) => match (constraints.exclusion(gpu), found) {
             (Some(why), _) => Verdict::Excluded(why.why().to_owned()),
             (None, None) => Verdict::NoProfile,
-            (None, Some(profile)) => look((snapshot, &occupancy), profile, reserved, constraints),
+            (None, Some(profile)) => look(snapshot, &occupancy, profile, reserved, constraints),
         },
     };
     GpuReport {
@@ -109,7 +110,8 @@ fn on_gpu<'a>(
 }
 
 fn look(
-    (snapshot, occupancy): (&Snapshot, &Occupancy<'_>),
+    snapshot: &Snapshot,
+    occupancy: &Occupancy<'_>,
     profile: &Profile,
     reserved: &[Slot],
     constraints: &Constraints<'_>,

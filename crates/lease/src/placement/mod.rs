@@ -41,5 +41,5 @@ pub use several::Diagnosis;
 pub use several::Packer;
 pub(crate) use several::{Selection, never_several};
 pub(crate) use share::obstacle_of;
-pub use share::{Over, SharePlace, ShareTerms, choose_share};
+pub use share::{Over, ShareMemory, SharePlace, ShareTerms, choose_share};
 pub(crate) use whole::{choose_whole, smallest_whole};

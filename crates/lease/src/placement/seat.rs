@@ -4,21 +4,18 @@ use super::backfill::Backfill;
 use super::plan::{Constraints, fitting, usable};
 use super::rejection::Rejection;
 use super::room::{Candidate, CandidateSlice, GpuObstacle, NoRoom, ShareLevel};
-use super::share::ShareTerms;
+use super::share::{ShareMemory, ShareTerms};
 use crate::model::{Gpu, GpuUuid, Profile, Snapshot};
 use crate::request::{Seat, ShareSize, Slice, Wanted};
 
-/// A seat in one of the slices: the slice's number, the memory of the seat and that which it books, in MiB.
-pub(crate) type SeatPlace = (usize, (u64, u64));
-
 impl ShareTerms<'_> {
-    /// Returns the memory of a seat of a size in a slice, and the memory that it books, in MiB; else the obstacle.
+    /// Returns the memory of a seat of a size in a slice; else the obstacle.
     fn seat_in(
         &self,
         on: &Candidate<'_>,
         size: ShareSize,
         constraints: &Constraints<'_>,
-    ) -> Result<(u64, u64), GpuObstacle> {
+    ) -> Result<ShareMemory, GpuObstacle> {
         let fits = self.place(on, size)?;
         // Its slice stays longer with one more seat, in a place that an earlier request may wait for.
         let permits =
@@ -30,13 +27,13 @@ impl ShareTerms<'_> {
     }
 
     /// Chooses a slice with seats for one more: one that exists before one in the making, then the one with the least
-    /// free memory, then by GPU and place.
+    /// free memory, then by GPU and place. Returns its number, and the memory of the seat.
     pub(crate) fn choose_seat(
         &self,
         slices: &[Candidate<'_>],
         size: ShareSize,
         constraints: &Constraints<'_>,
-    ) -> Option<SeatPlace> {
+    ) -> Option<(usize, ShareMemory)> {
         let fits = slices.iter().enumerate();
         let fits = fits.filter(|(_, on)| on.is_asked(constraints));
         let fits = fits.filter_map(|(n, on)| Some((n, self.seat_in(on, size, constraints).ok()?)));
@@ -73,14 +70,14 @@ impl ShareTerms<'_> {
         self.obstacle_by(|size| self.seat_in(on, size, constraints))
     }
 
-    /// Returns the memory of a seat in a new slice, and the memory that it books, in MiB; else the obstacle.
+    /// Returns the memory of a seat in a new slice; else the obstacle.
     pub(crate) fn in_new(
         &self,
         gpu: &Gpu,
         profile: &Profile,
         level: Result<ShareLevel, GpuObstacle>,
         size: ShareSize,
-    ) -> Result<(u64, u64), GpuObstacle> {
+    ) -> Result<ShareMemory, GpuObstacle> {
         let on = Candidate {
             memory_mib: Some(profile.memory_mib),
             free_mib: profile.memory_mib,

@@ -11,12 +11,19 @@ pub struct SharePlace<'a> {
     pub gpu: &'a Gpu,
     /// The memory that the GPU gives out, in MiB.
     pub gives_out_mib: u64,
-    /// The memory of the share, in MiB.
-    pub memory_mib: u64,
-    /// The memory that it books, in MiB.
-    pub booked_mib: u64,
+    /// The memory of the share.
+    pub memory: ShareMemory,
     /// The level of the share.
     pub level: Level,
+}
+
+/// The memory of a share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ShareMemory {
+    /// What the container may use, in MiB.
+    pub memory_mib: u64,
+    /// What it books, in MiB: with the level's own need.
+    pub booked_mib: u64,
 }
 
 /// The terms of a choice.
@@ -39,14 +46,14 @@ pub struct Over {
 }
 
 impl ShareTerms<'_> {
-    /// Returns the memory of a share of a size on a GPU, and the memory that it books, in MiB; else the obstacle.
+    /// Returns the memory of a share of a size on a GPU; else the obstacle.
     /// An amount is the memory of the share, and the level's own need comes on top. A fraction is all that the
     /// share books, so that all parts of a GPU fit.
     pub(super) fn place(
         &self,
         on: &Candidate<'_>,
         size: ShareSize,
-    ) -> Result<(u64, u64), GpuObstacle> {
+    ) -> Result<ShareMemory, GpuObstacle> {
         if let Some(obstacle) = &on.obstacle {
             return Err(obstacle.clone());
         }
@@ -77,9 +84,11 @@ impl ShareTerms<'_> {
         if on.is_queued {
             return Err(GpuObstacle::Queued);
         }
-        over.map_or(Ok((memory_mib, booked_mib)), |over| {
-            Err(GpuObstacle::Excluded(over.words))
-        })
+        let memory = ShareMemory {
+            memory_mib,
+            booked_mib,
+        };
+        over.map_or(Ok(memory), |over| Err(GpuObstacle::Excluded(over.words)))
     }
 
     /// Returns the obstacle of a GPU for all sizes. None if one of them fits.
@@ -122,12 +131,11 @@ pub fn choose_share<'a>(
     for size in terms.sizes {
         let fits = candidates.iter();
         let fits = fits.filter_map(|on| Some((on, terms.place(on, *size).ok()?)));
-        if let Some((on, (memory_mib, booked_mib))) = fits.min_by_key(|(on, _)| order(on)) {
+        if let Some((on, memory)) = fits.min_by_key(|(on, _)| order(on)) {
             return Ok(SharePlace {
                 gpu: on.gpu,
                 gives_out_mib: on.memory_mib.unwrap_or_default(),
-                memory_mib,
-                booked_mib,
+                memory,
                 level: on.level.map_or(Level::None, |level| level.level),
             });
         }

@@ -261,7 +261,7 @@ impl<'a> Turn<'a> {
             let Some(watch) = &mut self.watch else {
                 return Ok(Wake::TimeOut);
             };
-            let woken = watch.wait((self.store, bundles), number, time)?;
+            let woken = watch.wait(self.store, bundles, number, time)?;
             let was_held_up = held_up_by.is_some();
             // A lease that goes does not help a request that others hold up.
             if woken != Woken::ByLease || !was_held_up {
@@ -473,8 +473,8 @@ mod tests {
         drop(first);
         let number = turn.number();
         let watch = turn.watch.as_mut().unwrap();
-        let store = (&store, &crate::bundles::NoBundles as &dyn Bundles);
-        let woken = watch.wait(store, number, COLLECT_AGAIN).unwrap();
+        let bundles = &crate::bundles::NoBundles;
+        let woken = watch.wait(&store, bundles, number, COLLECT_AGAIN).unwrap();
         assert!(woken == Woken::ByQueue);
     }
 

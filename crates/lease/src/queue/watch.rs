@@ -73,7 +73,8 @@ impl Watch {
     /// Waits for an event. It fails if the bundle is gone.
     pub(super) fn wait(
         &mut self,
-        (store, bundles): (&Store, &dyn Bundles),
+        store: &Store,
+        bundles: &dyn Bundles,
         number: u64,
         time: Duration,
     ) -> Result<Woken> {

@@ -63,13 +63,14 @@ fn look_through(
         false => dead_on_gpus(context, entries, all),
     };
     findings.extend(release::release_records(context, of_gpus));
+    let look = Look { dry_run, all, end };
     for entry in entries {
         let outcome = match &entry {
-            Entry::Held(held) => look_at_lease(context, held, (dry_run, all), end),
+            Entry::Held(held) => look_at_lease(context, held, &look),
             Entry::Unleased(instance) if instance.is_of_layout() && all => {
                 layout::look_at(context, &driver, instance, dry_run)
             }
-            Entry::Unleased(instance) => look_at_instance(context, instance, (dry_run, all), end),
+            Entry::Unleased(instance) => look_at_instance(context, instance, &look),
         };
         findings.push(Finding { entry, outcome });
     }
@@ -131,12 +132,16 @@ fn dead_on_gpus(context: &Leases<'_>, entries: Vec<Entry>, all: bool) -> (Vec<De
     (dead, others)
 }
 
-fn look_at_lease(
-    context: &Leases<'_>,
-    held: &Held,
-    (dry_run, all): (bool, bool),
+/// What a collection may do.
+struct Look {
+    dry_run: bool,
+    /// Also what only an operator's collection does.
+    all: bool,
+    /// The time after which it begins no other try.
     end: Instant,
-) -> Outcome {
+}
+
+fn look_at_lease(context: &Leases<'_>, held: &Held, &Look { dry_run, all, end }: &Look) -> Outcome {
     let lease = &held.lease;
     let why = match why_collect(context, held, lease, all) {
         Ok(why) if dry_run => return Outcome::Released(why),
@@ -159,8 +164,7 @@ fn look_at_lease(
 fn look_at_instance(
     context: &Leases<'_>,
     instance: &Instance,
-    (dry_run, all): (bool, bool),
-    end: Instant,
+    &Look { dry_run, all, end }: &Look,
 ) -> Outcome {
     let why = match why_destroy(context, instance, all) {
         Ok(why) if dry_run => return Outcome::Released(why),

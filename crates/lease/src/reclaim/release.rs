@@ -80,7 +80,7 @@ impl Leases<'_> {
             tracing::warn!(lease = held.lease.id.as_str(), "{}", e.line());
         }
         drop(ledger);
-        finish(self, (&held, begun), patience, keeps).map(|()| Returned::Yes)
+        finish(self, &held, begun, patience, keeps).map(|()| Returned::Yes)
     }
 
     /// Releases an instance without a lease.
@@ -97,7 +97,8 @@ fn restore(context: &Leases<'_>, lease: &Lease) -> Result<()> {
 
 fn finish(
     context: &Leases<'_>,
-    (held, begun): (&Held, Instant),
+    held: &Held,
+    begun: Instant,
     patience: Patience,
     keeps: bool,
 ) -> Result<()> {

@@ -134,7 +134,7 @@ pub(super) fn look_for(context: &Leases<'_>, findings: &mut [Finding], dry_run: 
         if !living || held.lease.daemon().is_none() {
             continue;
         }
-        match of_lease(context, held, (&driver, &mut look), dry_run) {
+        match of_lease(context, held, &driver, &mut look, dry_run) {
             Ok(None) => {}
             Ok(Some(told)) => finding.remark(&told),
             Err(e) => finding.fail(e),
@@ -145,7 +145,8 @@ pub(super) fn look_for(context: &Leases<'_>, findings: &mut [Finding], dry_run: 
 fn of_lease(
     context: &Leases<'_>,
     held: &Held,
-    (driver, look): (&impl Queries, &mut AroundMps),
+    driver: &impl Queries,
+    look: &mut AroundMps,
     dry_run: bool,
 ) -> Result<Option<String>> {
     // A restart in the same collection changed the record.

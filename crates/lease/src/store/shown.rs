@@ -97,8 +97,8 @@ impl Entry {
                 booked_bytes: None,
                 enforcement: Some("mig"),
             },
-            (Resource::Mig(slice), Some(share)) => Shown::share(("seat", &slice.profile), share),
-            (Resource::Gpu(_), Some(share)) => Shown::share(("share", "share"), share),
+            (Resource::Mig(slice), Some(share)) => Shown::share("seat", &slice.profile, share),
+            (Resource::Gpu(_), Some(share)) => Shown::share("share", "share", share),
             (Resource::Gpu(gpu), None) => Shown {
                 kind: "gpu",
                 name: "gpu",
@@ -111,7 +111,7 @@ impl Entry {
 }
 
 impl<'a> Shown<'a> {
-    fn share((kind, name): (&'static str, &'a str), share: &Share) -> Shown<'a> {
+    fn share(kind: &'static str, name: &'a str, share: &Share) -> Shown<'a> {
         Shown {
             kind,
             name,

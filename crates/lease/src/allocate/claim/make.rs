@@ -144,7 +144,7 @@ impl Work<'_, '_> {
                 self.claim
             )));
         };
-        match create_slice(self.context, driver, (&held, slice)) {
+        match create_slice(self.context, driver, &held, slice) {
             Ok(held) => self.finish(held, create, Some(Outcome::Created)),
             Err(Trouble::Refused(e)) => {
                 let slot = draft::slot_of(slice);

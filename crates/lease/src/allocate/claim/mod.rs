@@ -175,10 +175,10 @@ impl Work<'_, '_> {
             Way::Taken(taken) => return Ok(Found::Taken(taken)),
             Way::Evict(idle) => return Ok(Found::Evict(idle)),
             Way::Reuse(idle) => (*idle, false),
-            Way::Create(slice) => {
-                let state = (Origin::Ours, InstanceState::Creating);
-                (draft::instance(Resource::Mig(*slice), state)?, true)
-            }
+            Way::Create(slice) => (
+                draft::instance(Resource::Mig(*slice), Origin::Ours, InstanceState::Creating)?,
+                true,
+            ),
         };
         let ledger = context.store.lock(&self.purpose())?;
         let claim = Holder::Claim(self.claim.clone());

@@ -74,7 +74,7 @@ pub(super) fn way(
         .filter(|at| !refused.contains(&slot(*at)))
         .collect();
     let own = free.iter().copied().find(|at| *at == place.placement);
-    let Some(at) = own.or_else(|| another(inventory, (gpu, profile), &free)) else {
+    let Some(at) = own.or_else(|| another(inventory, gpu, profile, &free)) else {
         return Ok(Way::Taken(taken(inventory, gpu, place.placement)));
     };
     let here = |i: &&Instance| i.slice().is_some_and(|s| slot_of(s) == slot(at));
@@ -99,7 +99,8 @@ pub(super) fn way(
 /// Returns the cheapest of the free places of a profile on its GPU.
 fn another(
     inventory: &Inventory,
-    (gpu, profile): (&Gpu, &Profile),
+    gpu: &Gpu,
+    profile: &Profile,
     free: &[Placement],
 ) -> Option<Placement> {
     let mut snapshot = inventory.snapshot.clone();

@@ -13,7 +13,8 @@ use crate::request::Alternative;
 /// Diagnoses why a request gets no slots. It returns None where slots are free for it: then the obstacle
 /// is a limit that placement does not know. `steps` bounds the search.
 pub fn diagnose(
-    (snapshot, reserved): (&Snapshot, &[Slot]),
+    snapshot: &Snapshot,
+    reserved: &[Slot],
     movable: &[Movable],
     request: &Alternative,
     constraints: &Constraints<'_>,

@@ -64,9 +64,14 @@ fn slice(name: &str) -> Slice {
 
 fn chosen(all: &[Candidate<'_>], name: &str, size: ShareSize) -> Option<(u32, u32, u64, u64)> {
     let slice = slice(name);
-    let (n, (memory, booked)) = TERMS.choose_seat(all, size, &Constraints::one(&slice))?;
+    let (n, memory) = TERMS.choose_seat(all, size, &Constraints::one(&slice))?;
     let start = all[n].slice?.at.start;
-    Some((all[n].gpu.index, start, memory, booked))
+    Some((
+        all[n].gpu.index,
+        start,
+        memory.memory_mib,
+        memory.booked_mib,
+    ))
 }
 
 #[test]

@@ -25,7 +25,7 @@ const NONE: ShareLevel = ShareLevel {
 
 fn chosen(candidates: &[Candidate<'_>], sizes: &[ShareSize]) -> Option<(u32, u64)> {
     let place = choose(candidates, sizes, &|_| None).ok()?;
-    Some((place.gpu.index, place.memory_mib))
+    Some((place.gpu.index, place.memory.memory_mib))
 }
 
 fn choose<'a>(
@@ -231,7 +231,8 @@ fn books_overhead_of_level() {
     };
     let place = |shares: &[u64], size| {
         let all = [on(shares)];
-        choose(&all, &[size], &|_| None).map(|p| (p.memory_mib, p.booked_mib, p.level))
+        choose(&all, &[size], &|_| None)
+            .map(|p| (p.memory.memory_mib, p.memory.booked_mib, p.level))
     };
     let eight = ShareSize::Memory(8192);
     assert_eq!(place(&[], eight), Ok((8192, 8320, Level::Mps)));
