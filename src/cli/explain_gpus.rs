@@ -166,7 +166,7 @@ fn state(obstacle: &GpuObstacle) -> &'static str {
         GpuObstacle::Used(usage) => use_word(usage),
         GpuObstacle::Full { .. } | GpuObstacle::Crowded { .. } => "full",
         GpuObstacle::TooLarge { .. } | GpuObstacle::TooSmall { .. } => "noPlace",
-        GpuObstacle::OneProcess | GpuObstacle::NoLevel(_) => "unusable",
+        GpuObstacle::NoFigure | GpuObstacle::OneProcess | GpuObstacle::NoLevel(_) => "unusable",
         GpuObstacle::OtherLevel(_) => "shared",
     }
 }

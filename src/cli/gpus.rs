@@ -91,7 +91,9 @@ impl Free {
         for profile in &gpu.profiles {
             let answer = driver.free_instances(&gpu.uuid, profile.id);
             free.instances.push(answer.as_ref().ok().copied());
-            if let Err(e) = answer {
+            if let Err(e) = answer
+                && !e.is_not_supported()
+            {
                 free.error.get_or_insert_with(|| Error::from(e).line());
             }
         }

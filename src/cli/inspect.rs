@@ -56,7 +56,7 @@ impl Unit {
     }
 
     fn of(self, booked: u64, total: Option<u64>) -> String {
-        let total = total.map_or_else(|| "?".to_owned(), |total| self.show(total));
+        let total = total.map_or_else(|| "-".to_owned(), |total| self.show(total));
         format!("{}/{total}", self.show(booked))
     }
 }
@@ -72,7 +72,7 @@ pub fn run(config: &Config, format: Format, options: &Options) -> Result<i32> {
         (Format::Table, false) => summary(&gpus, options.unit),
         (Format::Table, true) => details(&gpus, options.unit),
     }
-    let all_told = gpus.iter().all(|gpu| gpu.total_mib.is_some());
+    let all_told = gpus.iter().all(|gpu| gpu.is_told);
     Ok(i32::from(!world::tell_unread(&world) || !all_told))
 }
 
@@ -103,9 +103,10 @@ fn total(gpus: &[GpuBooking<'_>]) -> u64 {
     gpus.iter().filter_map(|gpu| gpu.total_mib).sum()
 }
 
-/// Returns the percentage, cut.
-fn percent(gpus: &[GpuBooking<'_>]) -> u64 {
-    booked(gpus) * 100 / total(gpus).max(1)
+/// Returns the percentage, cut; `-` where no GPU has a figure.
+fn percent(gpus: &[GpuBooking<'_>]) -> String {
+    let percent = (booked(gpus) * 100).checked_div(total(gpus));
+    percent.map_or_else(|| "-".to_owned(), |percent| format!("{percent}%"))
 }
 
 fn summary(gpus: &[GpuBooking<'_>], unit: Unit) {
@@ -121,7 +122,7 @@ fn summary(gpus: &[GpuBooking<'_>], unit: Unit) {
     across(&[], &head, &[row]);
     output::line(&"-".repeat(70));
     output::line("Allocated/Total GPU Memory On Node:");
-    output::line(&format!("{of_node} ({}%)", percent(gpus)));
+    output::line(&format!("{of_node} ({})", percent(gpus)));
 }
 
 /// Prints a table with a column for each GPU behind some others. A machine with more GPUs than a line has room for gets
@@ -172,14 +173,18 @@ fn details(gpus: &[GpuBooking<'_>], unit: Unit) {
                 output::cut(&holder_name(&held.lease), NAME),
                 output::cut(&namespace.unwrap_or_else(|| "-".to_owned()), NAME),
             ];
-            row.extend((0..gpus.len()).map(|at| unit.show(if at == n { *mib } else { 0 })));
+            row.extend((0..gpus.len()).map(|at| match (at == n, *mib) {
+                // A GPU without a figure.
+                (true, 0) => "-".to_owned(),
+                (is_its, mib) => unit.show(if is_its { mib } else { 0 }),
+            }));
             rows.push(row);
         }
     }
     across(&["NAME", "NAMESPACE"], &head, &rows);
     let (booked, unit_name) = (unit.show(booked(gpus)), unit.name());
     output::line(&format!(
-        "Allocated : {booked} {unit_name} ({}%)",
+        "Allocated : {booked} {unit_name} ({})",
         percent(gpus)
     ));
     output::line(&format!(
@@ -224,6 +229,6 @@ mod tests {
         assert_eq!(Unit::Gib.show(5000), "4.8");
         assert_eq!(Unit::Gib.show(1025), "1");
         assert_eq!(Unit::Mib.show(5000), "5000");
-        assert_eq!(Unit::Gib.of(8192, None), "8/?");
+        assert_eq!(Unit::Gib.of(8192, None), "8/-");
     }
 }

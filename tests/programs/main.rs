@@ -29,6 +29,7 @@ mod several;
 mod share;
 mod silent_driver;
 mod top;
+mod unsupported;
 mod verdicts;
 mod waiting;
 mod whole_gpu;

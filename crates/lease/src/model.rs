@@ -165,8 +165,9 @@ pub struct GpuLoad {
     pub processes: Vec<GpuProcess>,
     /// The processes that draw with the GPU and do not compute on it.
     pub graphics: Vec<GpuProcess>,
-    /// The memory that the GPU gives out, in MiB: all but the driver's own.
-    pub memory_mib: u64,
+    /// The memory that the GPU gives out, in MiB: all but the driver's own. None where the driver does not tell, as on
+    /// GPUs that share the memory of the machine.
+    pub memory_mib: Option<u64>,
 }
 
 /// The rule of a GPU about the processes that may compute on it.

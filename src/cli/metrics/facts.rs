@@ -106,7 +106,9 @@ fn ask(config: &Config, limit: Duration) -> Look {
 
 fn of_gpu(driver: &Driver, gpu: &Gpu, world: &Inventory, failures: &mut Vec<String>) -> OfGpu {
     let state = world.use_of(driver, gpu);
+    let is_unsupported = || { driver.load(&gpu.uuid) }.is_err_and(|e| e.is_not_supported());
     match &state.usage {
+        GpuUse::Unknown { .. } if is_unsupported() => {}
         GpuUse::Unknown { why } if world.unread.is_none() => failures.push(why.clone()),
         GpuUse::Shared { .. } if state.compute_mode.is_none() => {
             failures.push(format!("cannot read the use of GPU {}", gpu.index));
@@ -114,13 +116,13 @@ fn of_gpu(driver: &Driver, gpu: &Gpu, world: &Inventory, failures: &mut Vec<Stri
         _ => {}
     }
     let largest = gpu.profiles.iter().map(|p| p.memory_mib).max();
-    let total_mib = { state.memory_mib.filter(|mib| *mib > 0) }
-        .or_else(|| driver.load(&gpu.uuid).ok().map(|load| load.memory_mib))
+    let total_mib = { state.memory_mib }
+        .or_else(|| driver.load(&gpu.uuid).ok()?.memory_mib)
         .or(largest);
     let mut free = |profile: &Profile| match driver.free_instances(&gpu.uuid, profile.id) {
         Ok(free) => Some(free),
         Err(e) => {
-            failures.push(Error::from(e).line());
+            failures.extend((!e.is_not_supported()).then(|| Error::from(e).line()));
             None
         }
     };
@@ -154,6 +156,7 @@ fn used_on_slices(
             }
             // The slice has ended since the look.
             Err(e) if mig.is_some() && e.is_not_found() => {}
+            Err(e) if e.is_not_supported() => {}
             Err(e) => failures.push(Error::from(e).line()),
         }
     }

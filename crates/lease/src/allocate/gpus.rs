@@ -49,6 +49,10 @@ fn for_all(machine: &Machine<'_, impl Queries>, on: &mut Candidate<'_>, state: G
     on.obstacle = match state.usage {
         GpuUse::Mig { .. } | GpuUse::Prohibited => Some(GpuObstacle::Used(state.usage)),
         _ if over.is_some() => over.map(|e| GpuObstacle::Excluded(e.to_string())),
+        GpuUse::Free if on.memory_mib.is_none() && nobody.allow_gpus(1, u64::MAX).is_err() => {
+            let rule = "a limit counts memory, and the driver does not tell how much this GPU has";
+            Some(GpuObstacle::Excluded(rule.to_owned()))
+        }
         GpuUse::Free => on.is_queued.then_some(GpuObstacle::Queued),
         usage => Some(GpuObstacle::Used(usage)),
     };
@@ -71,6 +75,7 @@ fn for_share(
     on.obstacle = placement::obstacle_of(&state.usage).or(match state.compute_mode {
         Some(ComputeMode::Prohibited) => Some(GpuObstacle::Used(GpuUse::Prohibited)),
         Some(ComputeMode::ExclusiveProcess) => Some(GpuObstacle::OneProcess),
+        Some(ComputeMode::Default) if state.memory_mib.is_none() => Some(GpuObstacle::NoFigure),
         Some(ComputeMode::Default) if state.foreign_mib.is_some() => None,
         Some(ComputeMode::Default) => {
             unknown("the driver does not tell the memory of a process without a lease")

@@ -201,6 +201,11 @@ impl DriverError {
         self.code() == Some(NOT_FOUND)
     }
 
+    /// Returns whether the GPU, or its driver, does not support the call.
+    pub fn is_not_supported(&self) -> bool {
+        self.code() == Some(NOT_SUPPORTED)
+    }
+
     /// Returns the operator's next step, if there is one.
     pub fn hint(&self) -> Option<&'static str> {
         match &self.reason {

@@ -18,6 +18,8 @@ pub struct GpuBooking<'a> {
     pub usage: GpuUse,
     /// The memory that it gives out, in MiB, if the driver tells.
     pub total_mib: Option<u64>,
+    /// Whether the driver has answered, if only that the GPU has no figure.
+    pub is_told: bool,
     /// The booked part, in MiB.
     pub booked_mib: u64,
     /// The leases on it, each with its memory in MiB.
@@ -33,8 +35,12 @@ impl Inventory {
 
     fn booking<'a>(&'a self, driver: &impl Queries, gpu: &'a Gpu) -> GpuBooking<'a> {
         let state = self.use_of(driver, gpu);
-        let total = { state.memory_mib.filter(|mib| *mib > 0) }
-            .or_else(|| driver.load(&gpu.uuid).ok().map(|load| load.memory_mib));
+        let (mut total, mut is_told) = (state.memory_mib, true);
+        if total.is_none() {
+            let load = driver.load(&gpu.uuid);
+            is_told = !load.as_ref().is_err_and(|e| !e.is_not_supported());
+            total = load.ok().and_then(|load| load.memory_mib);
+        }
         let here = |i: &Instance| i.resource.gpu_uuid() == &gpu.uuid;
         let held: Vec<(&Held, u64)> = { self.leases.iter() }
             .filter(|h| here(&h.instance))
@@ -64,6 +70,7 @@ impl Inventory {
             gpu,
             usage: state.usage,
             total_mib: total,
+            is_told,
             booked_mib,
             held,
         }

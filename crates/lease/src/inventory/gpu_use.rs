@@ -50,7 +50,7 @@ impl Inventory {
         }
         let shared = self.shares_on(&gpu.uuid);
         let on_record = self.instances().find_map(|i| match &i.resource {
-            Resource::Gpu(whole) if whole.gpu_uuid == gpu.uuid => Some(whole.memory_mib),
+            Resource::Gpu(whole) if whole.gpu_uuid == gpu.uuid => whole.known_mib(),
             _ => None,
         });
         if shared.is_none()
@@ -99,7 +99,7 @@ impl Inventory {
         };
         GpuState {
             usage,
-            memory_mib: Some(load.memory_mib),
+            memory_mib: load.memory_mib,
             foreign_mib,
             compute_mode: Some(load.compute_mode),
         }

@@ -79,6 +79,8 @@ pub enum GpuObstacle {
         /// The memory of the share, in MiB.
         memory_mib: u64,
     },
+    /// The driver does not tell how much memory it has, so no part of it can be booked.
+    NoFigure,
     /// Compute mode Exclusive_Process: one process or MPS server alone may compute on it.
     OneProcess,
     /// Its shares have another level.
@@ -160,6 +162,7 @@ impl GpuObstacle {
             GpuObstacle::Excluded(_)
             | GpuObstacle::TooLarge { .. }
             | GpuObstacle::TooSmall { .. }
+            | GpuObstacle::NoFigure
             | GpuObstacle::OneProcess
             | GpuObstacle::NoLevel(_) => false,
             GpuObstacle::Used(usage) => match usage {

@@ -109,6 +109,10 @@ pub fn obstacle(why: &GpuObstacle) -> String {
         GpuObstacle::TooSmall { memory_mib } => {
             format!("the fraction is {memory_mib}Mi there, less than 1Gi")
         }
+        GpuObstacle::NoFigure => {
+            "the driver does not tell how much memory it has, so no part of it can be booked"
+                .to_owned()
+        }
         GpuObstacle::OneProcess => "its compute mode is Exclusive_Process".to_owned(),
         GpuObstacle::OtherLevel(level) => format!("its shares have the level {level}"),
         GpuObstacle::NoLevel(reasons) => {
@@ -181,6 +185,9 @@ fn hint(no: &NoRoom, has_waited: bool) -> String {
         0 if is(|why| matches!(why, GpuObstacle::NoLevel(_))) => NO_LEVEL_HINT.to_owned(),
         0 if is(|why| matches!(why, GpuObstacle::Used(GpuUse::Mig { pending: false }))) => {
             format!("ask for a slice of a GPU in MIG mode ({})", request::SLICE)
+        }
+        0 if is(|why| *why == GpuObstacle::NoFigure) => {
+            format!("ask for a whole GPU ({})", request::GPU)
         }
         0 => "run migctl gpus to see the GPUs".to_owned(),
         n => format!("ask for at most {n}"),

@@ -134,12 +134,17 @@ pub struct WholeGpu {
     pub gpu_minor: u32,
     /// The name of the model.
     pub model: String,
-    /// The memory that the GPU gives out, in MiB.
+    /// The memory that the GPU gives out, in MiB; 0 where the driver does not tell.
     #[serde(rename = "memoryMiB")]
     pub memory_mib: u64,
 }
 
 impl WholeGpu {
+    /// Returns the memory that the GPU gives out, in MiB, if the driver tells.
+    pub fn known_mib(&self) -> Option<u64> {
+        Some(self.memory_mib).filter(|mib| *mib > 0)
+    }
+
     /// Returns the record of a GPU that gives out so much memory, in MiB.
     pub(crate) fn of(gpu: &Gpu, memory_mib: u64) -> WholeGpu {
         WholeGpu {

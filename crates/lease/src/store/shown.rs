@@ -102,8 +102,8 @@ impl Entry {
             (Resource::Gpu(gpu), None) => Shown {
                 kind: "gpu",
                 name: "gpu",
-                memory_bytes: Some(gpu.memory_mib << 20),
-                booked_bytes: Some(gpu.memory_mib << 20),
+                memory_bytes: gpu.known_mib().map(|mib| mib << 20),
+                booked_bytes: gpu.known_mib().map(|mib| mib << 20),
                 enforcement: None,
             },
         }

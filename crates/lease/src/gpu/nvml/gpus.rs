@@ -1,6 +1,6 @@
 //! The GPUs of a session: which there are, what they offer, and what lies on them.
 
-use super::session::{ComputeProfile, Session, raw};
+use super::session::{ComputeProfile, Session, raw, supported};
 use crate::gpu::geometry::{Geometries, Geometry};
 use crate::gpu::{NOT_SUPPORTED, Result};
 use crate::model::{Gpu, GpuUuid, MigMode};
@@ -70,15 +70,15 @@ impl Session<'_> {
         })?;
         let minor = self.ask("nvmlDeviceGetMinorNumber", &what, || device.minor_number())?;
         let uuid = self.ask("nvmlDeviceGetUUID", &what, || device.uuid())?;
-        let name = self.ask("nvmlDeviceGetName", &what, || device.name())?;
-        let pci = self.ask("nvmlDeviceGetPciInfo_v3", &what, || device.pci_info())?;
+        let name = supported(self.ask("nvmlDeviceGetName", &what, || device.name()))?;
+        let pci = supported(self.ask("nvmlDeviceGetPciInfo_v3", &what, || device.pci_info()))?;
         let gpu = Rc::new(Identity {
             handle: raw(&device),
             index,
             minor,
             uuid: GpuUuid::new(uuid),
-            name,
-            pci_bus_id: pci.bus_id,
+            name: name.unwrap_or_else(|| "-".to_owned()),
+            pci_bus_id: pci.map(|pci| pci.bus_id).unwrap_or_default(),
         });
         self.known.borrow_mut().gpus.insert(index, gpu.clone());
         Ok(gpu)

@@ -1,6 +1,6 @@
 //! The GPUs and their instances, as NVML tells them.
 
-use super::session::{ANSWERS, Session, call, check, raw, text};
+use super::session::{ANSWERS, Session, call, check, raw, supported, text};
 use crate::gpu::{
     DriverError, FUNCTION_NOT_FOUND, INSUFFICIENT_SIZE, Label, MemoryLimits, NOT_SUPPORTED,
     Queries, Reason, Result,
@@ -88,7 +88,8 @@ impl Queries for Session<'_> {
     fn load(&self, gpu: &GpuUuid) -> Result<GpuLoad> {
         let device = self.device(gpu)?;
         let what = || format!("read the use of GPU {}", self.called(gpu));
-        let memory = self.ask("nvmlDeviceGetMemoryInfo_v2", &what, || device.memory_info())?;
+        let memory = self.ask("nvmlDeviceGetMemoryInfo_v2", &what, || device.memory_info());
+        let memory = supported(memory)?;
         let process = |p: &ProcessInfo| GpuProcess {
             pid: p.pid,
             used_bytes: match p.used_gpu_memory {
@@ -108,18 +109,20 @@ impl Queries for Session<'_> {
             }
         })?;
         let drawing = drawing.iter().filter(|p| !is_computing(p));
-        let mode = self.ask("nvmlDeviceGetComputeMode", &what, || device.compute_mode())?;
+        let mode = self.ask("nvmlDeviceGetComputeMode", &what, || device.compute_mode());
         Ok(GpuLoad {
-            compute_mode: match mode {
-                NvmlComputeMode::Default => ComputeMode::Default,
-                NvmlComputeMode::ExclusiveProcess | NvmlComputeMode::ExclusiveThread => {
+            compute_mode: match supported(mode)? {
+                None | Some(NvmlComputeMode::Default) => ComputeMode::Default,
+                Some(NvmlComputeMode::ExclusiveProcess | NvmlComputeMode::ExclusiveThread) => {
                     ComputeMode::ExclusiveProcess
                 }
-                NvmlComputeMode::Prohibited => ComputeMode::Prohibited,
+                Some(NvmlComputeMode::Prohibited) => ComputeMode::Prohibited,
             },
             processes: computing.iter().map(process).collect(),
             graphics: drawing.map(process).collect(),
-            memory_mib: memory.total.saturating_sub(memory.reserved) >> 20,
+            memory_mib: memory
+                .map(|all| all.total.saturating_sub(all.reserved) >> 20)
+                .filter(|mib| *mib > 0),
         })
     }
 

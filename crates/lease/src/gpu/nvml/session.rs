@@ -457,6 +457,14 @@ pub(super) fn gone<T>(answer: Result<T>) -> Result<Option<T>> {
     }
 }
 
+/// None where the GPU does not support the call.
+pub(super) fn supported<T>(answer: Result<T>) -> Result<Option<T>> {
+    match answer {
+        Err(e) if e.code() == Some(NOT_SUPPORTED) => Ok(None),
+        answer => answer.map(Some),
+    }
+}
+
 pub(super) fn check(code: sys::nvmlReturn_t) -> std::result::Result<(), Reason> {
     match code {
         0 => Ok(()),
