@@ -8,6 +8,7 @@ mod damaged_ledger;
 mod dcgm;
 mod doctor;
 mod engines_that_die;
+mod equal_profiles;
 mod events;
 mod explain;
 mod fresh_boot;

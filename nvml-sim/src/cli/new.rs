@@ -6,7 +6,8 @@ use clap::{ArgMatches, Args};
 use super::Failure;
 use crate::cgroups;
 use crate::engine::{
-    ComputeMode, Driver, LimitBackend, MEMORY_LIMITS_SINCE, Machine, Mode, Model, NewGpu,
+    Architecture, ComputeMode, Driver, LimitBackend, MEMORY_LIMITS_SINCE, Machine, Mode, Model,
+    NVL_SINCE, NewGpu, NvlProfile,
 };
 use crate::holders;
 use crate::state;
@@ -103,7 +104,12 @@ impl New {
             }
             machine.limit_backend = limits;
         }
+        let lists_nvl = machine.driver.branch() >= NVL_SINCE;
         for gpu in &mut machine.gpus {
+            gpu.nvl = lists_nvl.then(|| match gpu.model().architecture {
+                Architecture::Ampere => NvlProfile::Refused,
+                _ => NvlProfile::Made,
+            });
             gpu.compute_mode = self.compute_mode;
             if gpu.mode == Mode::On && gpu.compute_mode != ComputeMode::Default {
                 return Err("a GPU in MIG mode has the default compute mode: add --mig off".into());

@@ -3,7 +3,7 @@
 use super::Holds;
 use super::code::Code;
 use super::geometry::{GiProfile, Model};
-use super::machine::{ComputeInstance, Gpu, GpuInstance, Machine, Target};
+use super::machine::{ComputeInstance, Gpu, GpuInstance, Machine, NvlProfile, Target};
 use super::placement::{Placement, choose};
 
 /// `NVML_COMPUTE_INSTANCE_PROFILE_COUNT` of nvml.h 13. The profile ids are the profile indices.
@@ -11,6 +11,13 @@ pub const CI_PROFILE_COUNT: u32 = 9;
 
 /// `NVML_COMPUTE_INSTANCE_PROFILE_1_SLICE_REV1`: one slice with more multiprocessors than usual.
 pub const ONE_SLICE_REV1: u32 = 7;
+
+/// `NVML_COMPUTE_INSTANCE_PROFILE_7_SLICE_NVL`: the slices of profile 4, for work on several GPUs.
+const SEVEN_SLICES: u32 = 4;
+const SEVEN_SLICES_NVL: u32 = 8;
+
+/// The release branch whose drivers list it. Published for one of September 2026; which was the first is not known.
+pub const NVL_SINCE: u32 = 615;
 
 /// No GPU instance holds more: ids go from 0 to 7.
 const MAX_COMPUTE_INSTANCES: u32 = 8;
@@ -86,12 +93,19 @@ fn starts(gi_slices: u32, slices: u32) -> Option<&'static [u32]> {
 
 impl Gpu {
     pub fn ci_profiles_of(&self, gi: &GpuInstance) -> Vec<CiProfile> {
-        self.model().ci_profiles(self.profile_of(gi))
+        let mut all = self.model().ci_profiles(self.profile_of(gi));
+        let plain = all.iter().find(|p| p.id == SEVEN_SLICES).cloned();
+        all.extend(plain.filter(|_| self.nvl.is_some()).map(|plain| CiProfile {
+            id: SEVEN_SLICES_NVL,
+            ..plain
+        }));
+        all
     }
 
     /// A profile that the GPU instance offers.
     pub fn ci_profile_of(&self, gi: &GpuInstance, profile_id: u32) -> Result<CiProfile, Code> {
-        let profile = self.model().ci_profile(self.profile_of(gi), profile_id);
+        let all = self.ci_profiles_of(gi);
+        let profile = all.into_iter().find(|p| p.id == profile_id);
         profile.ok_or(Code::NOT_SUPPORTED)
     }
 
@@ -121,6 +135,9 @@ impl Gpu {
 
     /// How many instances of a profile the GPU instance takes when it is empty.
     pub fn ci_instance_count(&self, gi: &GpuInstance, profile: &CiProfile) -> u32 {
+        if profile.id == SEVEN_SLICES_NVL && self.nvl == Some(NvlProfile::Empty) {
+            return 0;
+        }
         (self.profile_of(gi).sm / profile.sm).min(profile.placements.len() as u32)
     }
 
@@ -151,6 +168,9 @@ impl Machine {
         let it = self.gpu(gpu)?.with_mig()?;
         let parent = it.gpu_instance(gi)?;
         let profile = it.ci_profile_of(parent, profile_id)?;
+        if profile.id == SEVEN_SLICES_NVL && it.nvl != Some(NvlProfile::Made) {
+            return Err(Code::NOT_SUPPORTED);
+        }
         if placement.is_some_and(|p| !profile.placements.contains(&p)) {
             return Err(Code::INVALID_ARGUMENT);
         }

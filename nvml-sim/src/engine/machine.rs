@@ -82,7 +82,21 @@ pub struct Gpu {
     pub lost: bool,
     #[serde(default)]
     pub compute_mode: ComputeMode,
+    /// Compute instance profile 8, if its driver lists it.
+    #[serde(default)]
+    pub nvl: Option<NvlProfile>,
     pub gpu_instances: Vec<GpuInstance>,
+}
+
+/// What a driver that lists compute instance profile 8 makes of it (`NVML_COMPUTE_INSTANCE_PROFILE_7_SLICE_NVL`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NvlProfile {
+    Made,
+    /// As on an A100 (kubernetes-sigs/dra-driver-nvidia-gpu issue 1480).
+    Refused,
+    /// It says that no instance of it fits.
+    Empty,
 }
 
 #[derive(Clone, PartialEq, Debug, Deserialize, Serialize)]
@@ -216,6 +230,7 @@ impl Machine {
                 pending: new.mode,
                 lost: false,
                 compute_mode: ComputeMode::Default,
+                nvl: None,
                 gpu_instances: Vec::new(),
             }
         });

@@ -11,12 +11,12 @@ mod mig_mode;
 mod placement;
 
 pub use code::{Code, c_words};
-pub use compute_instances::{CI_PROFILE_COUNT, CiProfile, ONE_SLICE_REV1};
+pub use compute_instances::{CI_PROFILE_COUNT, CiProfile, NVL_SINCE, ONE_SLICE_REV1};
 pub use geometry::{Architecture, Engines, GI_PROFILE_COUNT, GiProfile, Model};
 pub use identity::{mig_uuid, uuid_from};
 pub use machine::{
     ComputeInstance, ComputeMode, Driver, Gpu, GpuInstance, Holder, HolderKind, Machine, MigDevice,
-    NewGpu, Target, context_bytes,
+    NewGpu, NvlProfile, Target, context_bytes,
 };
 pub use memory_limits::{LimitBackend, MEMORY_LIMITS_SINCE, MemoryLimit, UNLIMITED};
 pub use mig_mode::Mode;

@@ -2,7 +2,8 @@
 
 use super::session::{Session, call, change, check, gone, raw};
 use crate::gpu::{
-    INVALID_ARGUMENT, Mig, ModeChange, NOT_SUPPORTED, RESET_REQUIRED, Reason, Result,
+    INSUFFICIENT_RESOURCES, INVALID_ARGUMENT, Mig, ModeChange, NOT_SUPPORTED, RESET_REQUIRED,
+    Reason, Result,
 };
 use crate::model::{GpuUuid, Placement, Profile};
 use nvml_wrapper_sys::bindings as sys;
@@ -68,16 +69,15 @@ impl Mig for Session<'_> {
         };
         let device = self.device(gpu)?;
         let handle = self.existing_gpu_instance(&device, gpu, gpu_instance)?;
-        let full = self
-            .filling_profile(gpu, gpu_instance, handle)?
-            .ok_or_else(|| {
-                let why = format!(
-                    "no compute instance profile fills it: the driver does not support one \
-                     (NVML {NOT_SUPPORTED}), or ended their list (NVML {INVALID_ARGUMENT})"
-                );
-                self.wrong(&what, why)
-            })?;
-        self.create_in(handle, full, what)
+        let full = self.filling_profiles(gpu, gpu_instance, handle)?;
+        let none = || {
+            let why = format!(
+                "no compute instance profile fills it: the driver does not support one \
+                 (NVML {NOT_SUPPORTED}), or ended their list (NVML {INVALID_ARGUMENT})"
+            );
+            self.wrong(&what, why)
+        };
+        self.create_in(handle, &full, &what)?.ok_or_else(none)
     }
 
     fn create_part(&self, gpu: &GpuUuid, gpu_instance: u32, slices: u32) -> Result<u32> {
@@ -90,9 +90,10 @@ impl Mig for Session<'_> {
         let device = self.device(gpu)?;
         let handle = self.existing_gpu_instance(&device, gpu, gpu_instance)?;
         let profiles = self.compute_profiles(gpu, gpu_instance, handle)?;
-        let found = { profiles.iter() }.find(|profile| profile.sliceCount == slices);
-        let profile = found.ok_or_else(|| self.wrong(&what, "it has no profile of that size"))?;
-        self.create_in(handle, profile.id, what)
+        let found = { profiles.iter() }.filter(|profile| profile.sliceCount == slices);
+        let found: Vec<u32> = found.map(|profile| profile.id).collect();
+        let none = || self.wrong(&what, "it has no profile of that size");
+        self.create_in(handle, &found, &what)?.ok_or_else(none)
     }
 
     fn destroy_compute_instance(
@@ -138,19 +139,36 @@ impl Mig for Session<'_> {
     }
 }
 
+/// The codes by which a driver refuses a profile, and has made nothing.
+const REFUSALS: [u32; 3] = [INVALID_ARGUMENT, NOT_SUPPORTED, INSUFFICIENT_RESOURCES];
+
 impl Session<'_> {
+    /// Creates a compute instance of the first of these profiles of one size that the driver does not refuse: a newer
+    /// driver lists some that an older GPU cannot have. None without a profile.
     fn create_in(
         &self,
         instance: sys::nvmlGpuInstance_t,
-        profile: u32,
-        what: impl Fn() -> String,
-    ) -> Result<u32> {
+        profiles: &[u32],
+        what: &impl Fn() -> String,
+    ) -> Result<Option<u32>> {
         let mut ci = std::ptr::null_mut();
-        change!(
-            self,
-            what,
-            nvmlGpuInstanceCreateComputeInstance(instance, profile, &mut ci)
-        )?;
+        let mut refused = None;
+        for profile in profiles {
+            let made = change!(
+                self,
+                what,
+                nvmlGpuInstanceCreateComputeInstance(instance, *profile, &mut ci)
+            );
+            match made {
+                Ok(()) => return self.id_of(ci, what).map(Some),
+                Err(e) if REFUSALS.map(Some).contains(&e.code()) => refused = refused.or(Some(e)),
+                Err(e) => return Err(e),
+            }
+        }
+        refused.map_or(Ok(None), Err)
+    }
+
+    fn id_of(&self, ci: sys::nvmlComputeInstance_t, what: &impl Fn() -> String) -> Result<u32> {
         // SAFETY: a struct of integers and pointers, for which zeros are a value.
         let mut info: sys::nvmlComputeInstanceInfo_t = unsafe { std::mem::zeroed() };
         call!(

@@ -193,8 +193,8 @@ impl Queries for Session<'_> {
     fn is_filled_by(&self, gpu: &GpuUuid, gpu_instance: u32, ci: &ComputeInstance) -> Result<bool> {
         let device = self.device(gpu)?;
         let handle = self.existing_gpu_instance(&device, gpu, gpu_instance)?;
-        let full = self.filling_profile(gpu, gpu_instance, handle)?;
-        Ok(full == Some(ci.profile_id))
+        let full = self.filling_profiles(gpu, gpu_instance, handle)?;
+        Ok(full.contains(&ci.profile_id))
     }
 
     fn used_memory(&self, gpu: &GpuUuid, mig: Option<(u32, u32)>) -> Result<u64> {

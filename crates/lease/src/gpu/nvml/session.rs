@@ -417,6 +417,8 @@ impl Session<'_> {
                 nvmlGpuInstanceGetComputeInstanceProfileInfo(handle, number, 0, &mut info)
             );
             match answer {
+                // A profile that fits no time is none.
+                Ok(()) if info.instanceCount == 0 => {}
                 Ok(()) => profiles.push(info),
                 Err(e) if e.code() == Some(NOT_SUPPORTED) => {}
                 Err(e) if e.code() == Some(INVALID_ARGUMENT) => break,
@@ -428,18 +430,21 @@ impl Session<'_> {
         Ok(profiles)
     }
 
-    /// The profile of the compute instance that leaves room for no second: of those, two may have the
-    /// same slices and differ in multiprocessors (1g.20gb on H100).
-    pub(super) fn filling_profile(
+    /// The profiles of the compute instance that leaves room for no second. Two may have the same slices and differ in
+    /// multiprocessors (1g.20gb on H100), and two may be equal (7 and 7 for NVLink): then the plain one, with the lower
+    /// number, comes first.
+    pub(super) fn filling_profiles(
         &self,
         gpu: &GpuUuid,
         id: u32,
         handle: sys::nvmlGpuInstance_t,
-    ) -> Result<Option<u32>> {
-        let profiles = self.compute_profiles(gpu, id, handle)?;
-        let alone = profiles.iter().filter(|p| p.instanceCount == 1);
-        let full = alone.max_by_key(|p| (p.sliceCount, p.multiprocessorCount));
-        Ok(full.map(|p| p.id))
+    ) -> Result<Vec<u32>> {
+        let size = |p: &ComputeProfile| (p.sliceCount, p.multiprocessorCount);
+        let mut alone = self.compute_profiles(gpu, id, handle)?;
+        alone.retain(|p| p.instanceCount == 1);
+        let largest = alone.iter().map(size).max();
+        let full = alone.iter().filter(|p| Some(size(p)) == largest);
+        Ok(full.map(|p| p.id).collect())
     }
 }
 
