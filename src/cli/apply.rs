@@ -19,6 +19,9 @@ pub struct Options {
     /// Reset no GPU; a new MIG mode that needs a reset then waits for one
     #[arg(short, long)]
     skip_reset: bool,
+    /// Where the machine cannot reset a GPU, keep its new MIG mode for a reboot instead of setting it back
+    #[arg(long, conflicts_with = "skip_reset")]
+    pending: bool,
     /// Only print what it would do
     #[arg(long)]
     dry_run: bool,
@@ -36,6 +39,7 @@ pub fn run(config: &Config, format: Format, options: &Options) -> Result<i32> {
     };
     let how = ApplyOptions {
         skip_reset: options.skip_reset,
+        keep_pending: options.pending,
         dry_run,
         wait: options.wait,
     };

@@ -36,6 +36,9 @@ pub struct New {
     /// Load the nvidia-modeset module, which a machine with a display has and a server has not
     #[arg(long)]
     modeset: bool,
+    /// Have nvidia-smi refuse resets as not supported, as in many virtual machines
+    #[arg(long)]
+    no_reset: bool,
     /// The text that UUIDs derive from [default: the directory]
     #[arg(long)]
     seed: Option<String>,
@@ -94,6 +97,7 @@ impl New {
             .unwrap_or_else(|| dir.to_string_lossy().into_owned());
         let mut machine = Machine::new(&seed, &gpus);
         machine.modeset = self.modeset;
+        machine.no_reset = self.no_reset;
         machine.driver = self.driver;
         if let Some(limits) = self.limits {
             let branch = machine.driver.branch();

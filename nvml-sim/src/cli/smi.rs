@@ -23,7 +23,11 @@ struct Cli {
 
 pub fn main() -> ExitCode {
     match reset(&Cli::parse().id) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => {
+            eprintln!("Resetting a GPU is not supported here.");
+            ExitCode::from(3)
+        }
         Err(failure) => {
             eprintln!("{failure}");
             ExitCode::FAILURE
@@ -31,9 +35,13 @@ pub fn main() -> ExitCode {
     }
 }
 
-fn reset(ids: &[String]) -> Result<(), Failure> {
+/// Says whether the machine can reset its GPUs.
+fn reset(ids: &[String]) -> Result<bool, Failure> {
     let dir = machine_dir()?;
     let machine = open(&dir)?.load()?;
+    if machine.no_reset {
+        return Ok(false);
+    }
     let mut gpus = BTreeSet::new();
     for id in ids {
         let is_it = |(index, address): &(usize, String)| {
@@ -57,7 +65,7 @@ fn reset(ids: &[String]) -> Result<(), Failure> {
         println!("GPU 0000{address} was successfully reset.");
     }
     println!("All done.");
-    Ok(())
+    Ok(true)
 }
 
 fn machine_dir() -> Result<PathBuf, Failure> {

@@ -19,6 +19,9 @@ pub struct Machine {
     /// Whether the nvidia-modeset module is loaded: not on a server without a display.
     #[serde(default)]
     pub modeset: bool,
+    /// Whether `nvidia-smi` cannot reset its GPUs, as in many virtual machines.
+    #[serde(default)]
+    pub no_reset: bool,
     /// The generation of the next instance. No two instances have the same.
     pub next_generation: u64,
     pub gpus: Vec<Gpu>,
@@ -239,6 +242,7 @@ impl Machine {
             boots: 1,
             driver: Driver::default(),
             modeset: false,
+            no_reset: false,
             next_generation: 1,
             gpus: gpus.collect(),
             holders: Vec::new(),

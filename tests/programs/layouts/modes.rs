@@ -319,3 +319,86 @@ fn limits_leave_out_gpu_that_changes() {
     slow.go_on();
     applying.end().ok();
 }
+
+/// A machine whose `nvidia-smi` cannot reset GPUs, and notes each try in the file.
+fn without_reset() -> (World, std::path::PathBuf) {
+    let world = world();
+    world.install_smi();
+    world.change(|machine, _| machine.no_reset = true);
+    let (bin, tries) = (world.machine().join("usr/bin"), world.path("tries"));
+    fs::rename(bin.join("nvidia-smi"), bin.join("reset")).unwrap();
+    let text = format!(
+        "#!/bin/sh\necho >>{}\nexec {}/reset \"$@\"\n",
+        tries.display(),
+        bin.display()
+    );
+    fs::write(bin.join("nvidia-smi"), text).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    fs::set_permissions(bin.join("nvidia-smi"), mode).unwrap();
+    (world, tries)
+}
+
+fn mode_of_second(world: &World) -> (Mode, Mode) {
+    let gpu = &world.engine().gpus[1];
+    (gpu.mode, gpu.pending)
+}
+
+/// Failure: a new MIG mode needs a reset, which the machine does not support
+#[test]
+fn sets_mode_back_without_reset() {
+    let (world, tries) = without_reset();
+    let line = said(&mut migctl(&world, ON, &[])).refused();
+    for words in ["not supported", "a reboot is needed", "--pending"] {
+        assert!(line.contains(words), "{line}");
+    }
+    assert_eq!(mode_of_second(&world), (Mode::Off, Mode::Off));
+    assert_eq!(fs::read_to_string(&tries).unwrap(), "\n", "one try");
+    world.bundle_saying("whole", &[("runmig.dev/gpu", "1")]);
+    world.create("whole");
+}
+
+/// Failure: a new MIG mode cannot be set back
+#[test]
+fn tells_mode_that_stays_pending() {
+    let (world, _) = without_reset();
+    let lost = Outcome::Return(Code::GPU_IS_LOST.0);
+    world.fault("nvmlDeviceSetMigMode", 2, Some(2), lost);
+    let line = said(&mut migctl(&world, ON, &[])).refused();
+    assert!(line.contains("a reboot is needed"), "{line}");
+    assert!(line.contains("switch MIG off on GPU 1"), "{line}");
+}
+
+#[test]
+fn pending_mode_waits_for_reboot() {
+    let (world, _) = without_reset();
+    let line = said(&mut migctl(&world, ON, &["--pending"])).refused();
+    assert!(line.contains("hint: reboot, and apply again"), "{line}");
+    assert_eq!(mode_of_second(&world), (Mode::Off, Mode::On));
+    world.change(|machine, _| machine.reboot());
+    said(&mut migctl(&world, ON, &[])).ok();
+    assert_eq!(mode_of_second(&world), (Mode::On, Mode::On));
+    assert_eq!(world.instances().iter().filter(|i| i.gpu == 1).count(), 2);
+}
+
+/// Failure: a program or a display keeps a GPU from its reset
+#[test]
+fn names_what_blocks_reset() {
+    use std::os::unix::fs::OpenOptionsExt;
+    // Without its program no reset is tried.
+    let world = world();
+    let line = said(&mut migctl(&world, ON, &[])).refused();
+    assert!(
+        line.contains("hint: run nvidia-smi --gpu-reset -i 1"),
+        "{line}"
+    );
+    let mut options = fs::OpenOptions::new();
+    options.read(true).custom_flags(libc::O_PATH);
+    let _held = options.open(world.machine().join("dev/nvidia1")).unwrap();
+    let modules = "nvidia_drm 131072 3 - Live 0x0000000000000000\n";
+    fs::write(world.machine().join("proc/modules"), modules).unwrap();
+    let line = said(&mut migctl(&world, ON, &[])).refused();
+    let process = format!("hint: end process {} ", std::process::id());
+    assert!(line.contains(&process), "{line}");
+    let after = " and what displays by the module nvidia_drm, then run nvidia-smi --gpu-reset -i 1";
+    assert!(line.contains(after), "{line}");
+}

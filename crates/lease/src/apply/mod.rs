@@ -4,6 +4,7 @@
 //! makes them, `modes` switches MIG on and off, and `wait` waits for leases that are in the way. A kill leaves instances that
 //! are whole, or records that a collector or the next apply ends.
 
+mod blockers;
 mod carry;
 mod in_use;
 mod journal;
@@ -38,6 +39,8 @@ const MAX_TRIES: usize = 16;
 pub struct ApplyOptions {
     /// Leaves a GPU as it is whose new MIG mode waits for a reset.
     pub skip_reset: bool,
+    /// Keeps the new MIG mode of a GPU that the machine cannot reset, for a reboot.
+    pub keep_pending: bool,
     /// Changes nothing, and tells the plan.
     pub dry_run: bool,
     /// The time to wait for leases and processes that are in the way.
@@ -155,8 +158,8 @@ impl Attempt<'_> {
                 tracing::info!("layout {name} is applied");
                 return Ok((applied, HeldGpus::new()));
             };
-            let may_reset = (!self.options.skip_reset).then_some(operation);
-            self.holds.set_modes(self.context, driver, may_reset)?;
+            let how = (operation, self.options);
+            self.holds.set_modes(self.context, driver, how)?;
             // A new instance may have the id of one that is gone.
             self.in_use = InUse::default();
             begun = Some(applied);

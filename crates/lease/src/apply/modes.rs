@@ -1,9 +1,11 @@
 //! Switches MIG on and off. The apply holds each such GPU on record meanwhile, so that no create gets it.
 
+use super::ApplyOptions;
+use super::blockers;
 use super::plan::GpuPlan;
 use crate::draft;
 use crate::error::{self, Context, Error, Result};
-use crate::gpu::reset::Program;
+use crate::gpu::reset::{Program, Reset};
 use crate::gpu::{DriverError, IN_USE, Mig, ModeChange, Session};
 use crate::leases::Leases;
 use crate::model::{Gpu, GpuUuid, MigMode};
@@ -71,13 +73,13 @@ impl Holds {
         self.0.iter().any(|hold| hold.gpu.uuid == *gpu)
     }
 
-    /// Sets the modes, and resets the GPUs whose driver wants that, as a part of the operation. Without one it resets none. A GPU
-    /// that is refused keeps no other from its mode.
+    /// Sets the modes, and resets the GPUs whose driver wants that, as a part of the operation. A GPU that is refused keeps no
+    /// other from its mode.
     pub(super) fn set_modes(
         &self,
         context: &Leases<'_>,
         driver: &mut Session<'_>,
-        operation: Option<&Operation>,
+        (operation, options): (&Operation, ApplyOptions),
     ) -> Result<()> {
         let (mut pending, mut results) = (Vec::new(), Vec::new());
         for hold in &self.0 {
@@ -88,16 +90,27 @@ impl Holds {
             }
         }
         if !pending.is_empty() {
-            let reset = match operation {
-                None => Err(Error::new("--skip-reset is given")),
-                Some(operation) => reset_all(context, driver, &pending, operation),
+            let reset = match options.skip_reset {
+                true => Err(Error::new("--skip-reset is given")),
+                false => reset_all(context, driver, &pending, operation),
             };
-            results.push(reset.context(|| what(&pending)).map_err(|e| {
-                let indexes = indexes(&pending);
-                e.hint(format!(
-                    "run nvidia-smi --gpu-reset -i {indexes}, or reboot, and apply again"
-                ))
-            }));
+            results.push(match reset.context(|| what(&pending)) {
+                Ok(Reset::Done) => Ok(()),
+                Ok(Reset::NotSupported(e)) => {
+                    Err(unsupported(driver, &pending, options.keep_pending, e))
+                }
+                Err(e) => {
+                    let gpus = pending.iter().map(|hold| &hold.gpu);
+                    let stop = match options.skip_reset {
+                        true => String::new(),
+                        false => blockers::advice(&context.config.driver.root, gpus),
+                    };
+                    let indexes = indexes(&pending);
+                    Err(e.hint(format!(
+                        "{stop}run nvidia-smi --gpu-reset -i {indexes}, or reboot, and apply again"
+                    )))
+                }
+            });
         }
         error::all(results)
     }
@@ -122,12 +135,30 @@ fn refused(gpu: &Gpu, e: DriverError) -> Error {
     }
 }
 
+/// Returns the error of a reset that cannot be done. A pending mode would keep the GPU from slices until a reboot that nobody
+/// has planned, so it is set back unless the caller plans one.
+fn unsupported(driver: &Session<'_>, pending: &[&Hold], keeps: bool, e: Error) -> Error {
+    let e = Error::failed(what(pending)).caused_by(e);
+    if keeps {
+        return e.hint("reboot, and apply again; the new mode waits for the reboot");
+    }
+    let back = pending.iter().map(|hold| {
+        let set = driver.set_mig_mode(&hold.gpu.uuid, !hold.on);
+        set.map(drop).map_err(Error::from)
+    });
+    let is_back = error::all(back);
+    let e = e.hint(
+        "a reboot is needed: apply with --pending, which keeps the new mode for it, reboot, and apply again",
+    );
+    e.and(is_back.err())
+}
+
 fn reset_all(
     context: &Leases<'_>,
     driver: &mut Session<'_>,
     pending: &[&Hold],
     operation: &Operation,
-) -> Result<()> {
+) -> Result<Reset> {
     let driver_config = &context.config.driver;
     let program = Program::find(&driver_config.root, &driver_config.library)?;
     let addresses: Vec<&str> = { pending.iter() }
@@ -142,7 +173,8 @@ fn reset_all(
             .for_child()
             .context(|| "keep the GPU for the reset")?;
         match program.reset(&addresses, lock) {
-            Ok(()) => break,
+            Ok(Reset::Done) => break,
+            Ok(unsupported) => return Ok(unsupported),
             Err(_) if begun.elapsed() < PATIENCE => crate::effect::pause(GAP),
             Err(e) => return Err(e),
         }
@@ -162,7 +194,7 @@ fn reset_all(
         }
         hold.tell();
     }
-    Ok(())
+    Ok(Reset::Done)
 }
 
 /// Refuses the reset of a GPU with instances, which would end without a word. An administrator may have made one.

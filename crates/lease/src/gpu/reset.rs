@@ -19,6 +19,17 @@ pub(crate) struct Program {
     libraries: Option<PathBuf>,
 }
 
+/// The end of a reset.
+pub(crate) enum Reset {
+    /// The GPUs are reset.
+    Done,
+    /// The machine cannot reset them, as many virtual machines: no other try helps.
+    NotSupported(Error),
+}
+
+/// The status of `nvidia-smi` for what its target does not support, by its manual.
+const NOT_SUPPORTED: i32 = 3;
+
 impl Program {
     /// Finds the program below the driver's root. The machine's own would reset other GPUs where that is another root.
     pub(crate) fn find(driver_root: &Path, library: &Path) -> Result<Program> {
@@ -40,7 +51,7 @@ impl Program {
     ///
     /// # Errors
     /// It refuses: something uses a GPU.
-    pub(crate) fn reset(&self, addresses: &[&str], stdin: impl Into<Stdio>) -> Result<()> {
+    pub(crate) fn reset(&self, addresses: &[&str], stdin: impl Into<Stdio>) -> Result<Reset> {
         let mut command = Command::new(&self.path);
         command.env_clear();
         if let Some(folder) = &self.libraries {
@@ -50,9 +61,13 @@ impl Program {
         let what = || format!("run {} --gpu-reset", self.path.display());
         let answer = program::run(command, stdin, Instant::now() + TIME).context(what)?;
         let answer = answer.map_err(Error::new).context(what)?;
-        match answer.status.success() {
-            true => Ok(()),
-            false => Err(Error::new(shown(&answer))).context(what),
+        let says_so = || answer.text.to_ascii_lowercase().contains("not supported");
+        let refused = || Err(Error::new(shown(&answer))).context(what);
+        match answer.status.code() {
+            Some(0) => Ok(Reset::Done),
+            Some(NOT_SUPPORTED) => refused().or_else(|e| Ok(Reset::NotSupported(e))),
+            _ if says_so() => refused().or_else(|e| Ok(Reset::NotSupported(e))),
+            _ => refused(),
         }
     }
 }
