@@ -1,12 +1,14 @@
 //! `migctl gc`: releases every slice whose container is gone, restores the limits of shares, and says why.
 
 use super::claims;
+use super::driver;
 use super::json::{CollectionItem, Items};
 use super::output::{self, Format};
 use crate::bundles;
 use runmig_lease::config::Config;
 use runmig_lease::counters::Actor;
 use runmig_lease::error::{Result, printable};
+use runmig_lease::last_boot;
 use runmig_lease::store::Claim;
 use runmig_lease::{Collection, Finding, Outcome, Repair};
 
@@ -15,6 +17,9 @@ pub fn run(config: &Config, format: Format, dry_run: bool) -> Result<i32> {
         Some(leases) => {
             if !dry_run {
                 crate::log::start(config);
+                if let Err(e) = last_boot::note(config, &driver::ask(config)) {
+                    tracing::warn!("{}", e.line());
+                }
             }
             leases.gc(dry_run)?
         }

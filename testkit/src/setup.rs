@@ -90,10 +90,11 @@ impl Setup {
     /// The same with another source of the driver's files.
     pub fn configure_files(&self, source: &str, more: &str) {
         let text = format!(
-            "runtime = \"{}\"\nstate_dir = \"{}\"\ndriver_files = \"{source}\"\n{more}\n\
+            "runtime = \"{}\"\nstate_dir = \"{}\"\ndata_dir = \"{}\"\ndriver_files = \"{source}\"\n{more}\n\
              [driver]\nlibrary = \"{}\"\nroot = \"{}\"\n",
             self.runtime.display(),
             self.state().display(),
+            self.path("data").display(),
             self.machine.library().display(),
             self.machine.dir().display()
         );

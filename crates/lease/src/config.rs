@@ -51,6 +51,8 @@ pub struct Config {
     pub runtime: Option<PathBuf>,
     /// The absolute path of the directory that holds the ledger.
     pub state_dir: PathBuf,
+    /// The absolute path of the directory for what outlives a reboot: the cordons of GPUs.
+    pub data_dir: PathBuf,
     /// The time that a request without an own wait waits for room.
     #[serde(deserialize_with = "duration")]
     pub wait: Duration,
@@ -151,6 +153,7 @@ impl Default for Config {
         Config {
             runtime: None,
             state_dir: "/run/runmig".into(),
+            data_dir: "/var/lib/runmig".into(),
             wait: Duration::ZERO,
             lock_timeout: Duration::from_secs(10),
             driver_files: DriverFiles::Auto,
@@ -259,6 +262,7 @@ impl Config {
         for (key, path) in dirs.chain([
             ("runtime", config.runtime.as_deref()),
             ("state_dir", Some(config.state_dir.as_path())),
+            ("data_dir", Some(config.data_dir.as_path())),
             ("driver.root", Some(config.driver.root.as_path())),
             (
                 "driver.nvidia_modprobe",

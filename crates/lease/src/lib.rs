@@ -126,6 +126,7 @@ pub mod fuzzing;
 pub mod gpu;
 mod idle;
 mod inventory;
+pub mod last_boot;
 pub mod layout;
 mod leases;
 mod limit;

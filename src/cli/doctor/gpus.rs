@@ -3,9 +3,11 @@
 use super::Check;
 use super::host::{Host, Seen};
 use nix::errno::Errno;
+use runmig_lease::error::printable;
 use runmig_lease::finding::{Finding, Found, Status};
 use runmig_lease::gpu::nodes::Nodes;
 use runmig_lease::gpu::uvm;
+use runmig_lease::last_boot;
 use runmig_lease::model::{DeviceNode, Gpu, Level, MigMode};
 use runmig_lease::store::{Held, Instance, InstanceState};
 use std::fs::{self, OpenOptions};
@@ -23,6 +25,11 @@ pub const CHECKS: &[Check] = &[
         id: "driver.gpus",
         what: "each GPU answers",
         run: gpus,
+    },
+    Check {
+        id: "driver.missing",
+        what: "every GPU of the last boot is there",
+        run: missing,
     },
     Check {
         id: "nodes.devices",
@@ -80,6 +87,19 @@ fn gpus(host: &Host) -> Found {
         return Err(Finding::fail("the driver shows no GPU", repair));
     }
     Ok(lost)
+}
+
+fn missing(host: &Host) -> Found {
+    let gpus = &host.seen()?.inventory.snapshot.gpus;
+    let missing = last_boot::missing(host.config()?, gpus)?;
+    let repair = "dmesg and lspci -d 10de: show whether it failed; a GPU that was removed is forgotten at the next boot";
+    let warn = |gpu: String| {
+        Finding::warn(
+            format!("the driver no longer shows {}", printable(&gpu)),
+            repair,
+        )
+    };
+    Ok(missing.into_iter().map(warn).collect())
 }
 
 fn devices(host: &Host) -> Found {

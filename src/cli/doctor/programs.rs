@@ -5,10 +5,12 @@ use super::host::Host;
 use crate::cli::{command, configure};
 use nix::sys::statvfs::{FsFlags, statvfs};
 use runmig_lease::config::{Config, DIRECTORY};
+use runmig_lease::error::printable;
 use runmig_lease::files;
 use runmig_lease::finding::{Finding, Found, Status};
 use runmig_lease::model::Gpu;
 use runmig_lease::paths;
+use runmig_lease::policy::GpuName;
 use runmig_lease::programs::{FRONT, HOOK, SLICE};
 use runmig_lease::trust;
 use std::path::{Path, PathBuf};
@@ -187,6 +189,21 @@ fn rules(host: &Host) -> Found {
             absent.join(", ")
         );
         warn(text, "change exclude_gpus, reserve or kubernetes.gpus");
+    }
+    let is_index = |gpu: &&Gpu| {
+        config
+            .named_gpus()
+            .any(|name| *name == GpuName::Index(gpu.index))
+    };
+    let today: Vec<String> = { gpus.iter().filter(is_index) }
+        .map(|gpu| format!("{} is {} ({})", gpu.index, printable(&gpu.name), gpu.uuid))
+        .collect();
+    if !today.is_empty() {
+        let text = format!(
+            "rules name GPUs by index, which may be another GPU after a reboot; today {}",
+            today.join(", ")
+        );
+        warn(text, "name them by UUID");
     }
     let is_offered = |gpu: &Gpu| !gpu.profiles.is_empty();
     let profiles = gpus.iter().flat_map(|gpu| &gpu.profiles);

@@ -121,10 +121,11 @@ impl World {
 
     pub fn configure(&self, more: &str) {
         let text = format!(
-            "runtime = \"{}\"\nstate_dir = \"{}\"\ndriver_files = \"none\"\n{more}\n\
+            "runtime = \"{}\"\nstate_dir = \"{}\"\ndata_dir = \"{}\"\ndriver_files = \"none\"\n{more}\n\
              [driver]\nlibrary = \"{}\"\nroot = \"{}\"\n",
             self.bin.path().join("runc").display(),
             self.state().display(),
+            self.path("data").display(),
             self.machine().join("lib/libnvidia-ml.so.1").display(),
             self.machine().display()
         );

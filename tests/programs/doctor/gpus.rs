@@ -243,3 +243,40 @@ fn names_machine_without_level() {
     assert!(text.contains("(mps: "), "{text}");
     assert!(repair.contains("nvidia-cuda-mps-control"), "{repair}");
 }
+
+/// Failure: a GPU does not come back after a reboot
+#[test]
+fn names_gpu_of_last_boot_that_is_missing() {
+    let machine = Machine::with(&["--gpu", "A100-80GB", "--gpu", "L4"]);
+    let Some(setup) = Setup::try_on(Low::Runc, machine) else {
+        return;
+    };
+    let lost = setup.machine.gpu_uuid(1);
+    let change = |change: &dyn Fn(&mut nvml_sim::engine::Machine)| {
+        let store = nvml_sim::state::Store::open(&setup.machine.dir()).unwrap();
+        let mut locked = store.lock().unwrap();
+        change(&mut locked.machine);
+        locked.commit(None, false).unwrap();
+    };
+    let id = setup.gives(&[("runmig.dev/slice", "1g.10gb")]);
+    setup.ends(&[&id]);
+    setup.migctl(&["gc"]).ok();
+    let only = ["--only", "driver.missing"];
+    assert!(Diagnosis::of(&setup, &only).ids("warn").is_empty());
+    change(&|machine| {
+        machine.gpus.truncate(1);
+        machine.reboot();
+    });
+    // Before the first collection of the boot, and after it.
+    for _ in 0..2 {
+        let (text, _) = Diagnosis::of(&setup, &only).of_id("driver.missing");
+        assert_eq!(
+            text,
+            format!("the driver no longer shows NVIDIA L4 ({lost})")
+        );
+        setup.migctl(&["gc"]).ok();
+    }
+    change(&|machine| machine.reboot());
+    setup.migctl(&["gc"]).ok();
+    assert!(Diagnosis::of(&setup, &only).ids("warn").is_empty());
+}

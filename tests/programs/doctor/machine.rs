@@ -168,7 +168,15 @@ fn names_broken_configuration() {
     let (broken, repaired) = (|| write(&bad), || write(&good));
     let (text, _) = breaks(&setup, "fail", "configuration.files", broken, repaired);
     assert!(text.contains("nonsense"), "{text}");
+    let uuid = setup.machine.gpu_uuid(0);
+    let today = format!(
+        "rules name GPUs by index, which may be another GPU after a reboot; today 0 is NVIDIA A100-SXM4-80GB ({uuid})"
+    );
     for (rule, told) in [
+        (
+            "[[policy.reserve]]\ngpus = [0]\npod = \"x\"",
+            today.as_str(),
+        ),
         (
             "[policy]\nexclude_gpus = [7]",
             "rules name GPUs that this machine lacks: 7",

@@ -3,7 +3,7 @@
 use super::Config;
 use crate::error::Result;
 use crate::model::{Gpu, GpuUuid};
-use crate::policy::{Policy, Subject};
+use crate::policy::{GpuName, Policy, Subject};
 use serde::Deserialize;
 
 /// The right of local creates (annotations, podman, docker) to published GPUs.
@@ -26,13 +26,19 @@ impl Config {
         Ok(())
     }
 
+    /// Returns the names of GPUs in rules.
+    pub fn named_gpus(&self) -> impl Iterator<Item = &GpuName> {
+        let reserved = self.policy.reserve.iter().flat_map(|rule| &rule.gpus);
+        { self.policy.exclude_gpus.iter() }
+            .chain(reserved)
+            .chain(self.kubernetes.gpus.names())
+    }
+
     /// Returns the names of GPUs in rules that fit none of these GPUs.
     pub fn absent_gpus(&self, gpus: &[Gpu]) -> Vec<String> {
-        let reserved = self.policy.reserve.iter().flat_map(|rule| &rule.gpus);
-        let names = { self.policy.exclude_gpus.iter() }
-            .chain(reserved)
-            .chain(self.kubernetes.gpus.names());
-        let absent = names.filter(|name| !gpus.iter().any(|gpu| name.is(gpu)));
+        let absent = self
+            .named_gpus()
+            .filter(|name| !gpus.iter().any(|gpu| name.is(gpu)));
         absent.map(ToString::to_string).collect()
     }
 

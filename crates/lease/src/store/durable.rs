@@ -12,7 +12,7 @@ const TEMPORARY: &str = ".new-";
 
 /// Replaces a file under a lock. With one writer at a time, the unfinished file can have a fixed
 /// name. The next writer overwrites the file of a killed one.
-pub(super) fn replace(file: &Path, bytes: &[u8]) -> io::Result<()> {
+pub(crate) fn replace(file: &Path, bytes: &[u8]) -> io::Result<()> {
     let dir = file.parent().unwrap_or(Path::new("/"));
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     let unfinished = dir.join(format!("{TEMPORARY}{name}"));

@@ -37,6 +37,7 @@ mod shown;
 pub use bundles::{BundleId, BundleLock};
 pub use changes::Changes;
 pub use driver::{ClaimTurn, DriverLock};
+pub(crate) use durable::replace;
 pub(crate) use file::{FILE as LEDGER, Header, State, ledger_of_body, rewritten_ledger};
 pub(crate) use format::{Record, decode, encode};
 pub use holder::{Claim, ClaimName, ClaimPod};
