@@ -181,9 +181,9 @@ proptest! {
 
 #[test]
 fn every_profile_has_all_fields() {
-    assert_eq!(Model::all().len(), 15);
+    assert_eq!(Model::all().len(), 19);
     let mut profiles = 0;
-    assert_eq!(Model::with_mig().len(), 10);
+    assert_eq!(Model::with_mig().len(), 14);
     assert!(Model::all().is_sorted_by_key(|model| !model.has_mig()));
     for model in Model::with_mig() {
         assert_eq!(Model::find(&model.key).unwrap().key, model.key);
@@ -220,5 +220,5 @@ fn every_profile_has_all_fields() {
             );
         }
     }
-    assert_eq!(profiles, 72);
+    assert_eq!(profiles, 100);
 }
