@@ -14,7 +14,9 @@ use runmig_lease::error::{Context, Result as AnyResult};
 use runmig_lease::gpu::{
     DetailedGpu, DriverError, Label, Listener, MemoryLimits, Queries, Reason, Result, Session,
 };
-use runmig_lease::model::{ComputeInstance, GpuLoad, GpuUuid, ListedInstance, Profile, Snapshot};
+use runmig_lease::model::{
+    ComputeInstance, GpuLoad, GpuUuid, ListedInstance, Nearness, Profile, Snapshot,
+};
 use runmig_lease::process::wait_until;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -298,6 +300,7 @@ questions! {
     load() -> GpuLoad;
     outside_mps() -> Vec<u32>;
     compute_capability() -> (u32, u32);
+    nearness(other: GpuUuid) -> Nearness;
     label(profile: u32) -> Label;
     mig_uuid(gi: u32, ci: u32) -> String;
     used_memory(mig: Option<(u32, u32)>) -> u64;

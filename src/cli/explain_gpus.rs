@@ -9,7 +9,7 @@ use super::world;
 use runmig_lease::Inventory;
 use runmig_lease::config::Config;
 use runmig_lease::error::{Error, Result, printable};
-use runmig_lease::model::Level;
+use runmig_lease::model::{Level, Nearness};
 use runmig_lease::placement::GpuObstacle;
 use runmig_lease::refusal;
 use runmig_lease::request::Wanted;
@@ -54,7 +54,13 @@ pub fn run(config: &Config, by: &By, wanted: &Wanted, is_json: bool) -> Result<i
         TrialOutcome::Gpus(gpus) => {
             let name = |g: &WholeGpu| format!("GPU {} ({})", g.gpu_index, printable(&g.model));
             let names: Vec<String> = gpus.iter().map(name).collect();
-            Answer::fits(names.join(" and "))
+            let near = match what_if::farthest(&driver, &gpus) {
+                None => "",
+                Some(Nearness::Linked) => ", connected by NVLink",
+                Some(Nearness::SameNode) => ", on one NUMA node",
+                Some(Nearness::Apart) => ", not all near each other",
+            };
+            Answer::fits(names.join(" and ") + near)
         }
         TrialOutcome::Share { of, share, is_new } => {
             let of = match *of {

@@ -20,6 +20,7 @@ mod liveness;
 mod many;
 mod metrics;
 mod moving_world;
+mod near;
 mod other_kinds;
 mod people;
 mod requested;

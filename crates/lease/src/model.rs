@@ -170,6 +170,17 @@ pub struct GpuLoad {
     pub memory_mib: Option<u64>,
 }
 
+/// How near two GPUs are, the farthest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Nearness {
+    /// On different NUMA nodes, or the driver does not tell.
+    Apart,
+    /// On one NUMA node.
+    SameNode,
+    /// Connected by NVLink.
+    Linked,
+}
+
 /// The rule of a GPU about the processes that may compute on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ComputeMode {

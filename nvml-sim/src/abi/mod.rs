@@ -18,6 +18,7 @@ mod processes;
 mod sensors;
 mod session;
 mod system;
+mod topology;
 pub mod types;
 mod unsupported;
 
@@ -68,6 +69,7 @@ pub fn functions() -> impl Iterator<Item = &'static str> {
         processes::FUNCTIONS,
         sensors::FUNCTIONS,
         events::FUNCTIONS,
+        topology::FUNCTIONS,
         unsupported::FUNCTIONS,
     ]
     .into_iter()

@@ -39,6 +39,12 @@ pub struct New {
     /// Have nvidia-smi refuse resets as not supported, as in many virtual machines
     #[arg(long)]
     no_reset: bool,
+    /// The NUMA node of each GPU, as 0,0,1,1 [default: all on node 0]
+    #[arg(long, value_name = "NODES", value_delimiter = ',')]
+    numa: Vec<u32>,
+    /// The GPUs with the same number are connected by NVLink, as 0,0,1,1 [default: none]
+    #[arg(long, value_name = "GROUPS", value_delimiter = ',')]
+    nvlink: Vec<u32>,
     /// The text that UUIDs derive from [default: the directory]
     #[arg(long)]
     seed: Option<String>,
@@ -107,6 +113,12 @@ impl New {
                 );
             }
             machine.limit_backend = limits;
+        }
+        for (gpu, node) in machine.gpus.iter_mut().zip(&self.numa) {
+            gpu.numa_node = *node;
+        }
+        for (gpu, group) in machine.gpus.iter_mut().zip(&self.nvlink) {
+            gpu.nvlink = Some(*group);
         }
         let lists_nvl = machine.driver.branch() >= NVL_SINCE;
         for gpu in &mut machine.gpus {

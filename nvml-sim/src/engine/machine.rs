@@ -85,6 +85,11 @@ pub struct Gpu {
     pub lost: bool,
     #[serde(default)]
     pub compute_mode: ComputeMode,
+    #[serde(default)]
+    pub numa_node: u32,
+    /// GPUs with the same number are connected by NVLink.
+    #[serde(default)]
+    pub nvlink: Option<u32>,
     /// Compute instance profile 8, if its driver lists it.
     #[serde(default)]
     pub nvl: Option<NvlProfile>,
@@ -233,6 +238,8 @@ impl Machine {
                 pending: new.mode,
                 lost: false,
                 compute_mode: ComputeMode::Default,
+                numa_node: 0,
+                nvlink: None,
                 nvl: None,
                 gpu_instances: Vec::new(),
             }

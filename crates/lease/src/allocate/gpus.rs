@@ -6,7 +6,7 @@ use super::found::{Found, Piece, SharePlace, share};
 use super::levels::Terms;
 use crate::gpu::Queries;
 use crate::inventory::GpuState;
-use crate::model::{ComputeMode, Gpu};
+use crate::model::{ComputeMode, Gpu, GpuUuid, Nearness};
 use crate::placement::{self, Candidate, GpuObstacle, GpuUse, NoRoom};
 use crate::queue;
 use crate::request::ShareSize;
@@ -108,7 +108,8 @@ pub(super) fn plan<'a>(
         let memory = chosen.iter().filter_map(|on| on.memory_mib).sum();
         limits.allow_gpus(count, memory)
     };
-    let chosen = placement::choose_whole(candidates, count);
+    let near = |one: &GpuUuid, other: &GpuUuid| near(machine.driver, one, other);
+    let chosen = placement::choose_whole(candidates, count, &near);
     let mut chosen = chosen.map_err(|no| Denial::Room(machine.with_unreadable(no)))?;
     if let Err(over) = allowed(&chosen) {
         chosen = placement::smallest_whole(candidates, count);
@@ -117,6 +118,18 @@ pub(super) fn plan<'a>(
     let whole = |on: &Candidate<'_>| WholeGpu::of(on.gpu, on.memory_mib.unwrap_or_default());
     let pieces = chosen.iter().map(|on| Piece::Whole(whole(on))).collect();
     Ok(Found::Pieces(pieces, Vec::new()))
+}
+
+/// Returns how near two GPUs are. Without an answer they are apart.
+fn near(driver: &impl Queries, one: &GpuUuid, other: &GpuUuid) -> Nearness {
+    { driver.nearness(one, other.clone()) }.unwrap_or(Nearness::Apart)
+}
+
+/// Returns how near those two of several GPUs are that are the farthest apart.
+pub fn farthest(driver: &impl Queries, gpus: &[WholeGpu]) -> Option<Nearness> {
+    let pairs =
+        { gpus.iter().enumerate() }.flat_map(|(n, a)| gpus[..n].iter().map(move |b| (a, b)));
+    { pairs.map(|(a, b)| near(driver, &a.gpu_uuid, &b.gpu_uuid)) }.min()
 }
 
 /// Chooses the GPU of a share.

@@ -25,6 +25,8 @@ use crate::request::{Alternative, Slice, Slices, Wanted};
 use crate::store::{Held, Resource, Share, WholeGpu};
 use std::cell::{OnceCell, RefCell};
 
+pub use super::gpus::farthest;
+
 /// A request on trial: the rules, limits and slots of a create, without any write.
 pub struct WhatIf<'a, D> {
     config: &'a Config,

@@ -13,7 +13,7 @@ pub use geometry::{DetailedCompute, DetailedGpu, DetailedInstance};
 pub use nvml::{Listener, Session};
 
 use crate::model::{
-    ComputeInstance, GpuLoad, GpuUuid, ListedInstance, Placement, Profile, Snapshot,
+    ComputeInstance, GpuLoad, GpuUuid, ListedInstance, Nearness, Placement, Profile, Snapshot,
 };
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -48,6 +48,9 @@ pub trait Queries {
 
     /// Returns the CUDA compute capability of a GPU, as major and minor number.
     fn compute_capability(&self, gpu: &GpuUuid) -> Result<(u32, u32)>;
+
+    /// Returns how near another GPU is.
+    fn nearness(&self, gpu: &GpuUuid, other: GpuUuid) -> Result<Nearness>;
 
     /// Returns the memory limits of the cgroup in a directory. `FUNCTION_NOT_FOUND` says that the driver has no such
     /// limits, `NOT_SUPPORTED` or `NOT_FOUND` that this cgroup has none.

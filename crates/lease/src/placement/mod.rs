@@ -10,6 +10,7 @@ mod diagnosis;
 mod explain;
 mod in_the_way;
 mod layout;
+mod near;
 mod occupancy;
 mod plan;
 mod rejection;

@@ -1,24 +1,34 @@
 //! Chooses whole GPUs: a pure function of the GPUs and of what is known of each.
 
+use super::near::nearest;
 use super::room::{Candidate, NoRoom};
-use crate::model::MigMode;
+use crate::model::{GpuUuid, MigMode, Nearness};
 use crate::request::Wanted;
 
-/// Chooses so many GPUs: those without MIG first, then by index.
+/// Chooses so many GPUs: those without MIG first, then those that are near each other, then by index.
 ///
 /// # Errors
 /// Fewer are free.
 pub(crate) fn choose_whole<'a>(
     candidates: &[Candidate<'a>],
     count: u32,
+    near: &dyn Fn(&GpuUuid, &GpuUuid) -> Nearness,
 ) -> Result<Vec<Candidate<'a>>, Box<NoRoom>> {
     let mut free = free(candidates);
     if free.len() < count as usize {
         let wanted = Wanted::Gpus(count);
         return Err(NoRoom::among(wanted, candidates, |on| on.obstacle.clone()));
     }
-    free.sort_by_key(|on| (on.gpu.mig != MigMode::Unsupported, on.gpu.index));
-    Ok(free.into_iter().take(count as usize).cloned().collect())
+    let could_do_mig = |on: &&Candidate<'_>| on.gpu.mig != MigMode::Unsupported;
+    free.sort_by_key(|on| (could_do_mig(on), on.gpu.index));
+    let without = free.iter().filter(|on| !could_do_mig(on)).count();
+    let near = |a: usize, b: usize| near(&free[a].gpu.uuid, &free[b].gpu.uuid);
+    let count = count as usize;
+    let chosen = match without >= count {
+        true => nearest(near, 0, without, count),
+        false => nearest(near, without, free.len(), count),
+    };
+    Ok(chosen.into_iter().map(|n| free[n].clone()).collect())
 }
 
 /// Returns so many of the free GPUs, those with the least memory.

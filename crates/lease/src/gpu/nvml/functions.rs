@@ -8,7 +8,7 @@ use std::ptr::NonNull;
 
 /// Every function in use, also those that nvml-wrapper calls. Left out are the two for memory limits: drivers before 615
 /// lack them, and the level `driver` of shares asks for them.
-pub(super) const IN_USE: [&CStr; 33] = [
+pub(super) const IN_USE: [&CStr; 35] = [
     c"nvmlComputeInstanceDestroy",
     c"nvmlComputeInstanceGetInfo_v2",
     c"nvmlDeviceCreateGpuInstanceWithPlacement",
@@ -30,7 +30,9 @@ pub(super) const IN_USE: [&CStr; 33] = [
     c"nvmlDeviceGetMigMode",
     c"nvmlDeviceGetMinorNumber",
     c"nvmlDeviceGetName",
+    c"nvmlDeviceGetP2PStatus",
     c"nvmlDeviceGetPciInfo_v3",
+    c"nvmlDeviceGetTopologyCommonAncestor",
     c"nvmlDeviceGetUUID",
     c"nvmlDeviceSetMigMode",
     c"nvmlGpuInstanceCreateComputeInstance",

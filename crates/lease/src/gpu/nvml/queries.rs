@@ -6,8 +6,8 @@ use crate::gpu::{
     Queries, Reason, Result,
 };
 use crate::model::{
-    ComputeInstance, ComputeMode, GpuLoad, GpuProcess, GpuUuid, ListedInstance, MigMode, Profile,
-    Snapshot,
+    ComputeInstance, ComputeMode, GpuLoad, GpuProcess, GpuUuid, ListedInstance, MigMode, Nearness,
+    Profile, Snapshot,
 };
 use nvml_wrapper::Device;
 use nvml_wrapper::enum_wrappers::device::ComputeMode as NvmlComputeMode;
@@ -146,6 +146,29 @@ impl Queries for Session<'_> {
         Ok((number(found.major), number(found.minor)))
     }
 
+    fn nearness(&self, gpu: &GpuUuid, other: GpuUuid) -> Result<Nearness> {
+        let (one, two) = (self.device(gpu)?, self.device(&other)?);
+        let what = || format!("read how near GPU {other} is to GPU {}", self.called(gpu));
+        let (index, mut status, mut level) = (NVLINK, 0, 0);
+        let linked = call!(
+            self,
+            what,
+            nvmlDeviceGetP2PStatus(raw(&one), raw(&two), index, &mut status)
+        );
+        if supported(linked)?.is_some() && status == LINKED {
+            return Ok(Nearness::Linked);
+        }
+        let ancestor = call!(
+            self,
+            what,
+            nvmlDeviceGetTopologyCommonAncestor(raw(&one), raw(&two), &mut level)
+        );
+        Ok(match supported(ancestor)? {
+            Some(()) if level <= NODE => Nearness::SameNode,
+            _ => Nearness::Apart,
+        })
+    }
+
     fn memory_limits(&self, gpu: &GpuUuid, cgroup: &Path) -> Result<MemoryLimits> {
         let what = || self.limit_of("read", gpu, cgroup);
         let path = path(cgroup, &what)?;
@@ -228,6 +251,11 @@ impl Queries for Session<'_> {
         })
     }
 }
+
+const NVLINK: sys::nvmlGpuP2PCapsIndex_t = sys::nvmlGpuP2PCapsIndex_enum_NVML_P2P_CAPS_INDEX_NVLINK;
+const LINKED: sys::nvmlGpuP2PStatus_t = sys::nvmlGpuP2PStatus_enum_NVML_P2P_STATUS_OK;
+/// The farthest common ancestor of two GPUs on one NUMA node.
+const NODE: sys::nvmlGpuTopologyLevel_t = sys::nvmlGpuLevel_enum_NVML_TOPOLOGY_NODE;
 
 /// The room for the first listing, and for processes that start between two.
 const ROOM: c_uint = 256;

@@ -24,6 +24,29 @@ fn candidate(gpu: &Gpu, obstacle: Option<GpuObstacle>) -> Candidate<'_> {
     }
 }
 
+fn chosen<'a>(all: &[Candidate<'a>], count: u32) -> Result<Vec<Candidate<'a>>, Box<NoRoom>> {
+    choose_whole(all, count, &|_, _| Nearness::Apart)
+}
+
+/// GPUs without MIG come before those that are near each other.
+#[test]
+fn prefers_near_gpus_of_one_kind() {
+    let gpus = [0, 1, 2, 3].map(|n| gpu(n, MigMode::Unsupported));
+    let could = [4, 5].map(|n| gpu(n, MigMode::Disabled));
+    let all: Vec<Candidate<'_>> = { gpus.iter().chain(&could) }
+        .map(|g| candidate(g, None))
+        .collect();
+    let near = |a: &GpuUuid, b: &GpuUuid| match (a.as_str(), b.as_str()) {
+        ("GPU-3", "GPU-1") | ("GPU-1", "GPU-3") | ("GPU-4", "GPU-5") | ("GPU-5", "GPU-4") => {
+            Nearness::Linked
+        }
+        _ => Nearness::Apart,
+    };
+    let chosen = |count| indexes(&choose_whole(&all, count, &near).unwrap());
+    assert_eq!(chosen(2), [1, 3]);
+    assert_eq!(chosen(5), [0, 1, 2, 3, 4]);
+}
+
 fn indexes(chosen: &[Candidate<'_>]) -> Vec<u32> {
     chosen.iter().map(|c| c.gpu.index).collect()
 }
@@ -36,9 +59,9 @@ fn prefers_gpus_without_mig() {
         gpu(2, MigMode::Unsupported),
     ];
     let all = gpus.each_ref().map(|g| candidate(g, None));
-    assert_eq!(indexes(&choose_whole(&all, 1).unwrap()), [1]);
-    assert_eq!(indexes(&choose_whole(&all, 2).unwrap()), [1, 2]);
-    assert_eq!(indexes(&choose_whole(&all, 3).unwrap()), [1, 2, 0]);
+    assert_eq!(indexes(&chosen(&all, 1).unwrap()), [1]);
+    assert_eq!(indexes(&chosen(&all, 2).unwrap()), [1, 2]);
+    assert_eq!(indexes(&chosen(&all, 3).unwrap()), [1, 2, 0]);
 }
 
 #[test]
@@ -51,11 +74,11 @@ fn gives_all_or_none() {
         candidate(&gpus[1], None),
         candidate(&gpus[2], Some(mig.clone())),
     ];
-    let short = choose_whole(&all, 2).unwrap_err();
+    let short = chosen(&all, 2).unwrap_err();
     assert_eq!((short.free.as_slice(), short.may_pass()), (&[1][..], true));
     let named = |n: u32, why| (format!("GPU {n}"), why);
     assert_eq!(short.taken, [named(0, held), named(2, mig)]);
     assert_eq!(short.awaited, ["GPU-0", "GPU-1"].map(GpuUuid::from));
     // MIG mode does not end by itself.
-    assert!(!choose_whole(&all, 3).unwrap_err().may_pass());
+    assert!(!chosen(&all, 3).unwrap_err().may_pass());
 }
