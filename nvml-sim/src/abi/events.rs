@@ -1,13 +1,13 @@
-//! Events, of which there are none, and field values, of which none is known.
+//! Events, of which there are none.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::sleep;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use super::handle::Handle;
 use super::nvml;
 use super::pointers::Out;
-use super::types::{EventData, FieldValue};
+use super::types::EventData;
 use crate::engine::Code;
 
 /// Event sets need nothing but to be told apart from none.
@@ -47,23 +47,5 @@ nvml! {
         data.check()?;
         sleep(Duration::from_millis(timeout_ms.into()));
         Err(Code::TIMEOUT)
-    }
-
-    // The call succeeds; each entry says for itself that it does not.
-    fn nvmlDeviceGetFieldValues(call, device: Handle, count: i32, values: Out<FieldValue>) {
-        device.device(&*call.machine()?)?;
-        values.check()?;
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        for entry in (0..count.max(0) as usize).map(|i| values.at(i)) {
-            entry.put(FieldValue {
-                timestamp: now.as_micros() as u64,
-                latency_usec: 0,
-                value_type: 0,
-                nvml_return: Code::NOT_SUPPORTED.0,
-                value: 0,
-                ..entry.get()?
-            })?;
-        }
-        Ok(())
     }
 }

@@ -10,6 +10,7 @@ mod events;
 mod gpu_instance;
 mod guard;
 mod handle;
+mod health;
 mod memory_limits;
 mod mig_device;
 mod mig_mode;
@@ -70,6 +71,7 @@ pub fn functions() -> impl Iterator<Item = &'static str> {
         sensors::FUNCTIONS,
         events::FUNCTIONS,
         topology::FUNCTIONS,
+        health::FUNCTIONS,
         unsupported::FUNCTIONS,
     ]
     .into_iter()

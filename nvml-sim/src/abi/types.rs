@@ -185,6 +185,15 @@ structs! {
         compute_instance_id: u32,
     }
 
+    GpuFabricInfo_v2 {
+        version: u32,
+        cluster_uuid: [u8; 16],
+        status: u32,
+        clique_id: u32,
+        state: u8,
+        health_mask: u32,
+    }
+
     FieldValue {
         field_id: u32,
         scope_id: u32,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::{Failure, change, open};
-use crate::engine::{Code, Mode};
+use crate::engine::{Code, Health, Mode};
 
 #[derive(Args)]
 pub struct Dir {
@@ -41,6 +41,25 @@ impl OfGpu {
         change(&self.dir, Some(self.gpu), |machine, _| {
             let gpu = machine.gpus.get_mut(self.gpu as usize);
             gpu.ok_or_else(|| format!("no GPU {}", self.gpu))?.lost = lost;
+            Ok(())
+        })
+    }
+}
+
+#[derive(Args)]
+pub struct OfHealth {
+    #[command(flatten)]
+    of: OfGpu,
+    #[command(flatten)]
+    health: Health,
+}
+
+impl OfHealth {
+    pub fn set(self) -> Result<(), Failure> {
+        let OfGpu { dir, gpu: index } = self.of;
+        change(&dir, Some(index), |machine, _| {
+            let gpu = machine.gpus.get_mut(index as usize);
+            gpu.ok_or_else(|| format!("no GPU {index}"))?.health = self.health;
             Ok(())
         })
     }

@@ -48,6 +48,8 @@ enum Verb {
     Lose(machine::OfGpu),
     /// Put a lost GPU back
     Restore(machine::OfGpu),
+    /// Let a GPU be sick by the given signs, or well without one
+    Health(machine::OfHealth),
     /// Hold a GPU or an instance until killed, so that calls answer IN_USE
     Hold(hold::Hold),
     /// Make a GPU instance and the compute instance that fills it
@@ -81,6 +83,7 @@ fn run(verb: Verb, matches: Option<&ArgMatches>) -> Result<(), Failure> {
         Verb::Mig(args) => args.run(),
         Verb::Lose(args) => args.set_lost(true),
         Verb::Restore(args) => args.set_lost(false),
+        Verb::Health(args) => args.set(),
         Verb::Hold(args) => args.run(),
         Verb::Create(args) => args.run(),
         Verb::Destroy(args) => args.run(),

@@ -128,6 +128,7 @@ fn gpu_json(index: usize, gpu: &Gpu) -> Value {
         "migPending": mode(gpu.pending),
         "floorSwept": gpu.floor_swept,
         "lost": gpu.lost,
+        "health": gpu.health,
         "slots": slots(gpu),
         "gpuInstances": instances.collect::<Vec<_>>(),
     })

@@ -289,6 +289,10 @@ impl Model {
         base + start / at.size
     }
 
+    pub fn is_geforce(&self) -> bool {
+        self.brand == Brand::Geforce
+    }
+
     /// `NVML_BRAND_*`.
     pub fn brand_number(&self) -> u32 {
         match self.brand {

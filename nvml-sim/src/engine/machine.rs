@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::code::Code;
 use super::geometry::{GiProfile, Model};
+use super::health::Health;
 use super::identity::{mig_uuid, uuid_from};
 use super::memory_limits::{LimitBackend, MemoryLimit};
 use super::mig_mode::Mode;
@@ -93,6 +94,8 @@ pub struct Gpu {
     /// Compute instance profile 8, if its driver lists it.
     #[serde(default)]
     pub nvl: Option<NvlProfile>,
+    #[serde(default)]
+    pub health: Health,
     pub gpu_instances: Vec<GpuInstance>,
 }
 
@@ -241,6 +244,7 @@ impl Machine {
                 numa_node: 0,
                 nvlink: None,
                 nvl: None,
+                health: Health::default(),
                 gpu_instances: Vec::new(),
             }
         });

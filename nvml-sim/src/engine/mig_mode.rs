@@ -82,5 +82,6 @@ impl Gpu {
     fn power_up(&mut self) {
         self.gpu_instances.clear();
         self.mode = self.pending;
+        self.health = self.health.after_reset();
     }
 }

@@ -4,6 +4,7 @@ mod code;
 mod compute_instances;
 mod geometry;
 mod gpu_instances;
+mod health;
 mod identity;
 mod machine;
 mod memory_limits;
@@ -13,6 +14,7 @@ mod placement;
 pub use code::{Code, c_words};
 pub use compute_instances::{CI_PROFILE_COUNT, CiProfile, NVL_SINCE, ONE_SLICE_REV1};
 pub use geometry::{Architecture, Engines, GI_PROFILE_COUNT, GiProfile, Model};
+pub use health::Health;
 pub use identity::{mig_uuid, uuid_from};
 pub use machine::{
     ComputeInstance, ComputeMode, Driver, Gpu, GpuInstance, Holder, HolderKind, Machine, MigDevice,

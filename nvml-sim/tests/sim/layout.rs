@@ -31,6 +31,8 @@ fn sizes() {
         ProcessInfo 24 8;
         ProcessInfo_v1 16 8;
         EventData 32 8;
+        FieldValue 40 8;
+        GpuFabricInfo_v2 36 4;
     }
 }
 
@@ -64,4 +66,5 @@ fn versions() {
     assert_eq!(version::<ComputeInstanceProfileInfo_v2>(2), 0x0200_0088);
     assert_eq!(version::<ComputeInstanceProfileInfo_v3>(3), 0x0300_008c);
     assert_eq!(version::<Memory_v2>(2), 0x0200_0028);
+    assert_eq!(version::<GpuFabricInfo_v2>(2), 0x0200_0024);
 }

@@ -217,6 +217,9 @@ fn answers_other_client_calls() {
     let args = [gpu, 2, fields.as_mut_ptr() as u64];
     assert_eq!(nvml.call("nvmlDeviceGetFieldValues", &args), 0);
     assert_eq!(fields.map(|f| f.nvml_return), [3, 3]);
+    (fields[0].field_id, fields[1].field_id) = (144, 31);
+    assert_eq!(nvml.call("nvmlDeviceGetFieldValues", &args), 0);
+    assert_eq!(fields.map(|f| f.nvml_return), [0, 3]);
     assert_eq!(nvml.ask("nvmlDeviceGetFanSpeed", &[gpu], 0_u32), Err(3));
     let set = nvml.ask("nvmlEventSetCreate", &[], 0_u64).unwrap();
     assert_eq!(nvml.call("nvmlDeviceRegisterEvents", &[gpu, 8, set]), 0);
