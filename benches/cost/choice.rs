@@ -61,6 +61,7 @@ fn gpu(index: u32) -> Gpu {
         pci_bus_id: String::new(),
         mig: MigMode::Disabled,
         mig_pending: None,
+        closed: None,
         profiles: Vec::new(),
         instances: Vec::new(),
     }

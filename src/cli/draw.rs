@@ -30,6 +30,12 @@ fn head(gpu: &Gpu, state: &GpuState) -> String {
 /// Draws a GPU whole: name, MIG mode and use, the memory of its shares, its slices.
 pub fn whole(world: &Inventory, gpu: &Gpu, state: &GpuState) -> Vec<String> {
     let mut lines = vec![head(gpu, state)];
+    lines.extend(gpu.shut().map(|shut| {
+        printable(&format!(
+            "gives nothing new: {}; hint: {}",
+            shut.why, shut.remedy
+        ))
+    }));
     lines.extend(memory(state));
     lines.extend(slices(world, gpu));
     lines

@@ -15,7 +15,7 @@ use runmig_lease::gpu::{
     DetailedGpu, DriverError, Label, Listener, MemoryLimits, Queries, Reason, Result, Session,
 };
 use runmig_lease::model::{
-    ComputeInstance, GpuLoad, GpuUuid, ListedInstance, Nearness, Profile, Snapshot,
+    ComputeInstance, GpuLoad, GpuUuid, ListedInstance, Nearness, Profile, Sign, Snapshot,
 };
 use runmig_lease::process::wait_until;
 use serde::de::DeserializeOwned;
@@ -299,6 +299,7 @@ questions! {
     instances_of(profile: u32) -> Vec<ListedInstance>;
     load() -> GpuLoad;
     outside_mps() -> Vec<u32>;
+    signs(fabric: bool) -> Vec<Sign>;
     compute_capability() -> (u32, u32);
     nearness(other: GpuUuid) -> Nearness;
     label(profile: u32) -> Label;

@@ -169,6 +169,7 @@ fn state(obstacle: &GpuObstacle) -> &'static str {
     match obstacle {
         GpuObstacle::Queued => "queued",
         GpuObstacle::Excluded(_) => "excluded",
+        GpuObstacle::Closed(_) => "closed",
         GpuObstacle::Used(usage) => use_word(usage),
         GpuObstacle::Full { .. } | GpuObstacle::Crowded { .. } => "full",
         GpuObstacle::TooLarge { .. } | GpuObstacle::TooSmall { .. } => "noPlace",

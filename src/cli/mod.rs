@@ -9,6 +9,7 @@ mod claims;
 mod command;
 mod completion;
 mod configure;
+mod cordon;
 mod daemons;
 mod dcgm;
 mod doctor;
@@ -43,6 +44,7 @@ use clap_complete::ArgValueCompleter;
 use output::{Format, Output};
 use runmig_lease::config::Config;
 use runmig_lease::error::{Context, Result};
+use runmig_lease::policy::GpuName;
 use runmig_lease::process::signals;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -155,6 +157,32 @@ Examples:
         /// Replace a damaged ledger by the generation before and the leases of living containers; destroy nothing
         #[arg(long, conflicts_with = "dry_run")]
         repair: bool,
+    },
+    /// Let a GPU give nothing new; what is on it stays
+    #[command(after_help = "\
+Examples:
+  migctl cordon 0 --reason 'fan fails'   lets GPU 0 give nothing new, also after a reboot")]
+    Cordon(cordon::Options),
+    /// Let a cordoned or drained GPU give again
+    #[command(after_help = "\
+Examples:
+  migctl uncordon 0   lets GPU 0 give again")]
+    Uncordon {
+        /// The GPU, by its index or its UUID
+        gpu: GpuName,
+    },
+    /// Cordon a GPU, and wait until nothing is on it
+    #[command(after_help = "\
+Examples:
+  migctl drain 0              lets GPU 0 give nothing new, and names what is on it
+  migctl drain 0 --wait=10m   waits for the end of that, for ten minutes at most")]
+    Drain {
+        #[command(flatten)]
+        of: cordon::Options,
+        /// Wait until the GPU is free, or for this time at most, as --wait=10m
+        #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "1year",
+              value_parser = humantime::parse_duration)]
+        wait: Option<Duration>,
     },
     /// Work beside dcgm-exporter
     #[command(after_help = "\
@@ -281,6 +309,9 @@ fn run(arguments: &Arguments) -> Result<i32> {
         Verb::Release { id: None, .. } => release_claims::run(&config()?, format),
         Verb::Gc { repair: true, .. } => gc::repair(&config()?, format),
         Verb::Gc { dry_run, .. } => gc::run(&config()?, format, *dry_run),
+        Verb::Cordon(options) => cordon::cordon(&config()?, format, options),
+        Verb::Uncordon { gpu } => cordon::uncordon(&config()?, format, gpu),
+        Verb::Drain { of, wait } => cordon::drain(&config()?, format, of, *wait),
         Verb::Apply(options) => apply::run(&config()?, format, options),
         Verb::Assert(source) => assert::run(&config()?, format, source),
         Verb::Export(options) => export::run(&config()?, format, options),

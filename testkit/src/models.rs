@@ -34,6 +34,7 @@ pub fn gpu(model: &Model, index: u32) -> Gpu {
         pci_bus_id: String::new(),
         mig: MigMode::Enabled,
         mig_pending: None,
+        closed: None,
         profiles: model.profiles.iter().map(profile).collect(),
         instances: Vec::new(),
     }

@@ -328,8 +328,8 @@ fn uninstall_names_engines_that_call_runmig() {
 /// The configuration as it is shipped says what the defaults are.
 #[test]
 fn configuration_names_the_defaults() {
-    // With the heads of the sections of Kubernetes, events and dcgm.
-    const KEYS: usize = 22;
+    // With the heads of the sections of Kubernetes, events, health and dcgm.
+    const KEYS: usize = 26;
     let place = Place::new();
     place.ok(&[]);
     let text = fs::read_to_string(place.at("etc/runmig/config.toml")).unwrap();
@@ -347,7 +347,9 @@ fn configuration_names_the_defaults() {
             line
         }
         Some(key) if key.contains(" = ") => key,
-        Some(section) if ["[kubernetes]", "[events]", "[dcgm]"].contains(&section) => section,
+        Some(section) if ["[kubernetes]", "[health]", "[events]", "[dcgm]"].contains(&section) => {
+            section
+        }
         _ => line,
     });
     let uncommented: Vec<&str> = keys.collect();

@@ -57,6 +57,7 @@ fn gpu(index: u32) -> Gpu {
         pci_bus_id: String::new(),
         mig: MigMode::Enabled,
         mig_pending: None,
+        closed: None,
         profiles: { profiles.into_iter() }
             .map(|name| Profile {
                 name: name.into(),

@@ -1,6 +1,7 @@
 //! The programs over the stub runtime or a simulated machine.
 
 mod claims;
+mod closed;
 mod completion;
 mod configure;
 mod counters;

@@ -2,7 +2,7 @@
 
 use crate::layout::{Content, PublishedSlice, Taint};
 use runmig_lease::Inventory;
-use runmig_lease::model::{Gpu, GpuUuid, InstanceId, ListedInstance, MigMode, Placement};
+use runmig_lease::model::{Closed, Gpu, GpuUuid, InstanceId, ListedInstance, MigMode, Placement};
 use runmig_lease::store::{Claim, Held, InstanceState, LeaseState, Slice};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -122,6 +122,9 @@ fn health(inventory: &Inventory, held: &Held, slice: &Slice, earlier: &Earlier) 
         let why = format!("the MIG mode of GPU {} is off", gpu.index);
         return ill("MIGModeOff", why);
     }
+    if let Some(sick) = gpu.closed.as_ref().and_then(Closed::sickness) {
+        return ill("GPUSick", format!("GPU {} is {sick}", gpu.index));
+    }
     let (is_there, id) = (is_there(gpu, slice), &held.instance.id);
     // A record is ready from the create of the instance until before its destroy.
     if !is_ready(held) || is_there && !earlier.emptied.contains(id) {
@@ -164,6 +167,23 @@ fn is_ready(held: &Held) -> bool {
     held.lease.claim().is_some()
         && held.lease.state == LeaseState::Ready
         && held.instance.state == InstanceState::Ready
+}
+
+/// Returns the devices with claims on GPUs that an administrator drains.
+pub(crate) fn drained<'a>(
+    inventory: &'a Inventory,
+    pool: &'a str,
+) -> impl Iterator<Item = String> + 'a {
+    let is_drained = |uuid: &GpuUuid| {
+        let gpu = inventory.snapshot.gpus.iter().find(|gpu| gpu.uuid == *uuid);
+        let closed = gpu.and_then(|gpu| gpu.closed.as_ref());
+        closed.is_some_and(|c| c.cordon.as_ref().is_some_and(|cordon| cordon.drains))
+    };
+    let device = move |held: &Held| {
+        let claim = held.lease.claim().filter(|claim| claim.pool == pool)?;
+        is_drained(held.instance.resource.gpu_uuid()).then(|| claim.device.clone())
+    };
+    inventory.leases.iter().filter_map(device)
 }
 
 /// The devices that are unhealthy, each with the time of the first look that said so.

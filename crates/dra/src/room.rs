@@ -136,7 +136,9 @@ impl Room {
         }
         self.sick.taint(&mut layout.published.slices);
         let evicted = match self.config.kubernetes.evict {
-            true => self.sick.lasting(Instant::now()),
+            true => { self.sick.lasting(Instant::now()).into_iter() }
+                .chain(health::drained(&inventory, &pool(&self.node)))
+                .collect(),
             false => BTreeSet::new(),
         };
         let slices = { layout.published.slices.iter() }.map(|s| resource_slice(s, &evicted));

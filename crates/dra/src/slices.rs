@@ -13,7 +13,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Returns the object of a ResourceSlice. Kubernetes evicts the pods with a device in `evicted`, if it is unhealthy.
+/// Returns the object of a ResourceSlice. Kubernetes evicts the pods with a device in `evicted`, if it is unhealthy or cordoned.
 pub fn resource_slice(slice: &PublishedSlice, evicted: &BTreeSet<String>) -> ResourceSlice {
     let device = |device: &Device| self::device(device, evicted);
     let (devices, shared_counters) = match &slice.content {
@@ -110,6 +110,8 @@ fn taint(taint: &Taint, is_evicted: bool) -> DeviceTaint {
     let (key, effect) = match taint {
         Taint::Unhealthy(_) if is_evicted => ("runmig.dev/unhealthy", "NoExecute"),
         Taint::Unhealthy(_) => ("runmig.dev/unhealthy", "NoSchedule"),
+        Taint::Cordoned(_) if is_evicted => ("runmig.dev/cordoned", "NoExecute"),
+        Taint::Cordoned(_) => ("runmig.dev/cordoned", "NoSchedule"),
         Taint::Withdrawn(_) => ("runmig.dev/withdrawn", "NoSchedule"),
     };
     DeviceTaint {
@@ -226,6 +228,10 @@ mod tests {
         let sick = Taint::Unhealthy("lost".to_owned());
         assert_eq!(effect(&sick, false), "NoSchedule");
         assert_eq!(effect(&sick, true), "NoExecute");
+        let cordoned = Taint::Cordoned("cordoned".to_owned());
+        assert_eq!(effect(&cordoned, false), "NoSchedule");
+        assert_eq!(effect(&cordoned, true), "NoExecute");
+        assert_eq!(super::taint(&cordoned, false).key, "runmig.dev/cordoned");
         assert_eq!(
             effect(&Taint::Withdrawn("policy".to_owned()), true),
             "NoSchedule"

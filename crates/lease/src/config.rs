@@ -6,6 +6,7 @@
 
 mod dcgm;
 mod events;
+mod health;
 mod kubernetes;
 mod layout;
 mod request;
@@ -14,6 +15,7 @@ mod wrong;
 
 pub use dcgm::Dcgm;
 pub use events::Events;
+pub use health::Health;
 pub use kubernetes::Local;
 pub use layout::Layout;
 pub use request::Requested;
@@ -76,6 +78,8 @@ pub struct Config {
     pub driver: Driver,
     /// The work beside dcgm-exporter.
     pub dcgm: Dcgm,
+    /// The signs by which a GPU counts as sick.
+    pub health: Health,
     /// The history of creates, leases and instances.
     pub events: Events,
     /// The layout of this machine.
@@ -164,6 +168,7 @@ impl Default for Config {
             adopt: false,
             driver: Driver::default(),
             dcgm: Dcgm::default(),
+            health: Health::default(),
             events: Events::default(),
             layout: Layout::default(),
             sharing: Sharing::default(),

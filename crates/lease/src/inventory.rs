@@ -19,6 +19,7 @@ pub(crate) use slices::SeatSlice;
 pub use slices::{Size, SliceView};
 
 use super::bundles::NoBundles;
+use super::closed;
 use super::draft::{footprint, slot_of};
 use super::idle;
 use super::leases::Leases;
@@ -55,7 +56,7 @@ pub struct Inventory {
 impl Inventory {
     /// Returns what the driver has where the ledger is missing or cannot be read.
     pub fn look(config: &Config, driver: &impl Queries) -> Result<Inventory> {
-        let inventory = Inventory::without_ledger(driver)?;
+        let inventory = Inventory::without_ledger(config, driver)?;
         Ok(inventory.with_ledger(config))
     }
 
@@ -85,7 +86,7 @@ impl Inventory {
         driver: &impl Queries,
         waiting: Vec<Waiting>,
     ) -> Result<Inventory> {
-        let mut inventory = Inventory::without_ledger(driver)?;
+        let mut inventory = Inventory::without_ledger(context.config, driver)?;
         inventory.waiting = waiting;
         inventory.add_ledger(context)?;
         Ok(inventory)
@@ -108,9 +109,11 @@ impl Inventory {
         Ok(inventory)
     }
 
-    fn without_ledger(driver: &impl Queries) -> Result<Inventory> {
+    fn without_ledger(config: &Config, driver: &impl Queries) -> Result<Inventory> {
+        let mut snapshot = driver.snapshot()?;
+        closed::mark(config, driver, &mut snapshot);
         Ok(Inventory {
-            snapshot: driver.snapshot()?,
+            snapshot,
             ..Inventory::default()
         })
     }

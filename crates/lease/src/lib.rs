@@ -111,6 +111,7 @@ mod allocate;
 mod apply;
 mod bundles;
 pub mod cdi;
+mod closed;
 pub mod config;
 pub mod counters;
 mod draft;
@@ -150,6 +151,7 @@ mod view;
 pub use allocate::{Acquired, ClaimNews, ClaimPlace, LimitState, POD_PATIENCE, levels, what_if};
 pub use apply::{Applied, ApplyOptions, Made, PlannedInstance, PlannedMode};
 pub use bundles::{Author, Bundles, NoBundles};
+pub use closed::MAX_REASON;
 pub use inventory::{
     GpuBooking, GpuParts, GpuState, Inventory, LeaseUse, ObservedShare, Size, SliceView, observe,
     used_memory,

@@ -1,8 +1,10 @@
 //! The words that every part shares: what a GPU has, and what lies on it. Plain data, no behaviour
 //! that could fail. The terms are NVIDIA's (MIG User Guide).
 
+mod closed;
 mod profile_name;
 
+pub use closed::{Closed, Cordon, Shut, Sign, SignKind};
 pub use profile_name::{NotAProfileName, ProfileName, known_profiles};
 
 use serde::{Deserialize, Serialize};
@@ -142,6 +144,9 @@ pub struct Gpu {
     pub profiles: Vec<Profile>,
     /// The GPU instances that exist.
     pub instances: Vec<GpuInstance>,
+    /// Why it gives nothing new, if it does not. The driver alone does not tell.
+    #[serde(default)]
+    pub closed: Option<Closed>,
 }
 
 impl Gpu {

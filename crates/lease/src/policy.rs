@@ -118,6 +118,14 @@ impl GpuName {
         }
     }
 
+    /// Returns the UUID, if this is a whole one.
+    pub fn uuid(&self) -> Option<GpuUuid> {
+        match self {
+            GpuName::Uuid(uuid) if is_uuid(uuid) => Some(uuid.as_str().into()),
+            _ => None,
+        }
+    }
+
     /// Refuses a name that no GPU can have, since a rule with it would never apply.
     fn check(&self, rule: &str) -> Result<()> {
         match self {

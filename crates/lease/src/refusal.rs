@@ -159,6 +159,9 @@ impl Refusal<'_> {
 
     fn hint(&self, cause: &Cause) -> String {
         match &cause.obstacle {
+            Obstacle::GpusExcluded(left_out) if left_out.closed().is_some() => {
+                self.see(left_out.closed().unwrap_or_default())
+            }
             Obstacle::GpusExcluded(left_out) if left_out.excluded.iter().any(is_rule) => {
                 "check [policy] and [kubernetes] in the configuration".to_owned()
             }
@@ -207,9 +210,9 @@ impl Refusal<'_> {
                 "run migctl gpus to see the profiles".to_owned()
             }
             Obstacle::TooMany { .. } => "request fewer slices".to_owned(),
-            Obstacle::Reserved { .. } => self.see("migctl list to see who holds the slices"),
+            Obstacle::Reserved { .. } => self.see("run migctl list to see who holds the slices"),
             Obstacle::NoSlot(shortage) if shortage.plan().is_some() => self.see(&format!(
-                "migctl explain {} to see which containers to restart",
+                "run migctl explain {} to see which containers to restart",
                 match cause.request.is_mixed() {
                     true => format!("'{}'", cause.request),
                     false => cause.request.to_string(),
@@ -220,13 +223,13 @@ impl Refusal<'_> {
                  with nvidia-smi mig -dgi"
                     .to_owned()
             }
-            Obstacle::NoSlot(_) => self.see("migctl list to see who holds the slices"),
+            Obstacle::NoSlot(_) => self.see("run migctl list to see who holds the slices"),
         }
     }
 
-    /// Returns the hint to run a command, and to wait if the create has not waited.
-    fn see(&self, command: &str) -> String {
-        room::see(command, self.waited.is_some())
+    /// Returns the hint to do something, and to wait if the create has not waited.
+    fn see(&self, act: &str) -> String {
+        room::see(act, self.waited.is_some())
     }
 }
 

@@ -8,7 +8,7 @@ use runmig_lease::finding::{Finding, Found, Status};
 use runmig_lease::gpu::nodes::Nodes;
 use runmig_lease::gpu::uvm;
 use runmig_lease::last_boot;
-use runmig_lease::model::{DeviceNode, Gpu, Level, MigMode};
+use runmig_lease::model::{DeviceNode, Gpu, Level, MigMode, Shut};
 use runmig_lease::store::{Held, Instance, InstanceState};
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -30,6 +30,11 @@ pub const CHECKS: &[Check] = &[
         id: "driver.missing",
         what: "every GPU of the last boot is there",
         run: missing,
+    },
+    Check {
+        id: "driver.health",
+        what: "each GPU may give something new: none is sick or cordoned",
+        run: health,
     },
     Check {
         id: "nodes.devices",
@@ -100,6 +105,20 @@ fn missing(host: &Host) -> Found {
         )
     };
     Ok(missing.into_iter().map(warn).collect())
+}
+
+/// A cordon is an administrator's wish, and its end may be forgotten.
+fn health(host: &Host) -> Found {
+    let gpus = host.seen()?.inventory.snapshot.gpus.iter();
+    let finding = |gpu: &Gpu| {
+        let Shut { why, remedy } = gpu.shut()?;
+        let text = format!("GPU {} gives nothing new: {why}", gpu.index);
+        Some(match gpu.closed.as_ref()?.cordon.is_some() {
+            true => Finding::warn(text, remedy),
+            false => Finding::fail(text, remedy),
+        })
+    };
+    Ok(gpus.filter_map(finding).collect())
 }
 
 fn devices(host: &Host) -> Found {

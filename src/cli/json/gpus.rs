@@ -44,10 +44,25 @@ pub struct GpuItem<'a> {
     pub booked_bytes: u64,
     /// The memory in bytes of processes without a lease; null where it is not known, and in MIG mode.
     pub foreign_bytes: Option<u64>,
+    /// Why the GPU gives nothing new; null where it does.
+    pub closed: Option<ClosedItem>,
     /// The driver's first failure about this GPU; null where it answered all.
     pub error: Option<String>,
     /// The memory slices, from slice 0 on.
     pub slices: Vec<MemorySlice>,
+}
+
+/// Why a GPU gives nothing new.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ClosedItem {
+    /// `cordoned`, and the driver's signs: `lost`, `row-remap-failed`, `row-remap-pending`, `page-retirement-pending`,
+    /// `uncorrectable-errors`, `recovery-action`, `fabric-down`.
+    pub reasons: Vec<&'static str>,
+    /// All of them in words.
+    pub why: String,
+    /// The administrator's next step.
+    pub remedy: String,
 }
 
 /// One memory slice of a GPU.

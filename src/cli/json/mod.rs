@@ -15,7 +15,7 @@ pub use collection::CollectionItem;
 pub use configure::ChangeItem;
 pub use diagnosis::DiagnosisItem;
 pub use explain::{Alternative, Explanation, GpuAnswer, PlaceItem, Restart, SliceSite, WithMigOn};
-pub use gpus::{GpuItem, InstanceItem, MemorySlice, ProfileItem};
+pub use gpus::{ClosedItem, GpuItem, InstanceItem, MemorySlice, ProfileItem};
 pub use layouts::{AssertedGpu, LayoutAssertion, LayoutPlan};
 pub use leases::{ForeignItem, LeaseList, WaitingItem};
 pub use reload::ReloadItem;

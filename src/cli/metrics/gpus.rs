@@ -5,7 +5,7 @@ use super::table;
 use super::text::Families;
 use crate::cli::draw::mode_word;
 use crate::cli::gpus::use_word;
-use runmig_lease::model::{Gpu, MigMode};
+use runmig_lease::model::{Closed, Gpu, MigMode};
 use runmig_lease::{GpuParts, placement};
 
 /// Adds the families of GPUs. Without the driver there are none.
@@ -26,6 +26,9 @@ pub fn add(families: &mut Families, facts: &Facts) {
                 use_word(&of.state.usage),
             ],
         );
+        for reason in gpu.closed.iter().flat_map(Closed::reasons) {
+            families.known(&table::GPU_CLOSED, &[uuid, &index, reason], Some(1));
+        }
         for (profile, free) in gpu.profiles.iter().zip(&of.free) {
             let labels = [uuid, &index, &profile.name];
             families.known(&table::GPU_PROFILE_FREE, &labels, free.map(u64::from));

@@ -82,6 +82,7 @@ const UNSAFE: &[(&str, &str)] = &[
     ("crates/lease/src/gpu/nvml/mig.rs", "NVML's C ABI"),
     ("crates/lease/src/gpu/nvml/profiles.rs", "NVML's C ABI"),
     ("crates/lease/src/gpu/nvml/session.rs", "NVML's C ABI"),
+    ("crates/lease/src/gpu/nvml/signs.rs", "NVML's C ABI"),
     (
         "crates/lease/src/gpu/uvm.rs",
         "a program of the node starts in the node's root folder",

@@ -25,7 +25,7 @@ pub const ORDERS: &[(&str, &[&[&str]])] = &[
             &["queue", "reclaim"],
             &["admitted", "inventory"],
             &["idle"],
-            &["draft", "last_boot"],
+            &["closed", "draft", "last_boot"],
             &["leases", "refusal"],
             &["bundles"],
             // values in, values out: the parts know neither the configuration nor each other

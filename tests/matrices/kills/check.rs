@@ -53,6 +53,9 @@ pub fn judge(
     if operation.name.contains("prom") || operation.name.contains("prepare") {
         kubelet_tries_again(w)?;
     }
+    if operation.name.contains("cordon") {
+        cordons_are_whole(w)?;
+    }
     if operation.name == "apply" {
         next_apply_succeeds(w)?;
     }
@@ -112,6 +115,16 @@ fn each_end_is_told(w: &World, has_failed: bool) -> Judged {
     match ready.iter().find(is_wrong) {
         None => Ok(()),
         Some(id) => Err(format!("the end of lease {id} is told {} times", times(id))),
+    }
+}
+
+/// A cordon that was killed is there or not, and the next one succeeds.
+fn cordons_are_whole(w: &World) -> Judged {
+    let again = operations::cordon(w).and_then(|()| operations::uncordon(w));
+    match again {
+        Ok(true) => Ok(()),
+        Ok(false) => Err("a cordon is not on file".to_owned()),
+        Err(e) => Err(format!("the next cordon: {}", e.line())),
     }
 }
 

@@ -71,6 +71,8 @@ const QUIET: &[&str] = &[
     "delete-mps-seat-beside",
     "unprepare-to-idle",
     "unprepare-promise",
+    "cordon",
+    "uncordon",
 ];
 
 /// A layout, and the empty one that ends what it made.
@@ -412,6 +414,18 @@ pub const ALL: &[Operation] = &[
         |w, _| prepare(w),
     ),
     operation(
+        "cordon",
+        "",
+        |w, i| made(w, i, &[PEER], slice),
+        |w, _| cordon(w),
+    ),
+    operation(
+        "uncordon",
+        "",
+        |w, _| cordon(w).unwrap(),
+        |w, _| uncordon(w).map(drop),
+    ),
+    operation(
         "apply",
         KEPT,
         |w, i| idle(w, i, &[ID]),
@@ -562,6 +576,18 @@ pub fn apply_to(w: &World, instances: &str) -> Result<bool> {
     let wanted = LayoutFile::parse(&text)?.select(None)?;
     let applied = leases.apply(&wanted, ApplyOptions::default())?;
     Ok(applied.instances.iter().all(|i| i.change == "keep"))
+}
+
+pub fn cordon(w: &World) -> Result<()> {
+    let config = w.config();
+    let (leases, _) = bundles::existing_or_new(&config, Actor::Operator)?;
+    leases.cordon(&place(w).gpu, Some("a repair"), false)
+}
+
+pub fn uncordon(w: &World) -> Result<bool> {
+    let config = w.config();
+    let (leases, _) = bundles::existing_or_new(&config, Actor::Operator)?;
+    leases.uncordon(&place(w).gpu)
 }
 
 fn apply(w: &World, instances: &str) -> Result<()> {

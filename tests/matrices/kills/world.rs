@@ -102,9 +102,10 @@ impl World {
     pub fn configure(&self, more: &str) {
         let machine = self.path("machine");
         let text = format!(
-            "state_dir = \"{}\"\ndriver_files = \"none\"\nlock_timeout = \"5s\"\n{more}\n\
+            "state_dir = \"{}\"\ndata_dir = \"{}\"\ndriver_files = \"none\"\nlock_timeout = \"5s\"\n{more}\n\
              [driver]\nlibrary = \"{}\"\nroot = \"{}\"\n",
             self.path("state").display(),
+            self.path("data").display(),
             machine.join("lib/libnvidia-ml.so.1").display(),
             machine.display()
         );

@@ -1,5 +1,5 @@
 use super::*;
-use runmig_lease::model::{ComputeInstance, GpuInstance};
+use runmig_lease::model::{ComputeInstance, Cordon, GpuInstance, Sign, SignKind};
 use runmig_lease::store::{Claim, Holder, Instance, Lease, Origin, Portion, Resource};
 use std::iter::repeat_with;
 
@@ -16,6 +16,7 @@ fn gpu() -> Gpu {
         pci_bus_id: "00000000:07:00.0".to_owned(),
         mig: MigMode::Enabled,
         mig_pending: None,
+        closed: None,
         profiles: Vec::new(),
         instances: vec![GpuInstance {
             id: 7,
@@ -214,4 +215,56 @@ fn only_lasting_illness_evicts() {
     assert_eq!(sick.update(&look(Health::Healthy), later).len(), 1);
     sick.update(&ill, later);
     assert!(sick.lasting(later).is_empty());
+}
+
+/// Returns an inventory whose GPU is closed.
+fn closed(closed: Closed) -> Inventory {
+    let mut inventory = inventory();
+    inventory.snapshot.gpus[0].closed = Some(closed);
+    inventory
+}
+
+/// Failure: a GPU answers the driver well, and fails every CUDA program
+#[test]
+fn slice_on_a_sick_gpu_is_unhealthy() {
+    let sick = closed(Closed {
+        signs: vec![Sign {
+            kind: SignKind::RecoveryAction,
+            amount: 1,
+        }],
+        ..Closed::default()
+    });
+    let healths = healths(&sick, POOL, &Earlier::of(&inventory()));
+    let Health::Unhealthy(illness) = &healths[0].health else {
+        panic!("{healths:?}");
+    };
+    assert_eq!(illness.kind, "GPUSick");
+    let why = "GPU 0 is sick: the driver asks for its reset";
+    assert_eq!(illness.why, why);
+}
+
+#[test]
+fn drain_evicts_and_cordon_does_not() {
+    let cordoned = |drains| {
+        let cordon = Some(Cordon {
+            since: Default::default(),
+            reason: None,
+            drains,
+        });
+        closed(Closed {
+            cordon,
+            ..Closed::default()
+        })
+    };
+    let is_healthy = |inventory: &Inventory| {
+        let healths = healths(inventory, POOL, &Earlier::of(inventory));
+        healths[0].health == Health::Healthy
+    };
+    for drains in [false, true] {
+        let inventory = cordoned(drains);
+        assert!(is_healthy(&inventory));
+        let evicted: Vec<String> = drained(&inventory, POOL).collect();
+        assert_eq!(evicted, vec![DEVICE.to_owned(); usize::from(drains)]);
+        assert_eq!(drained(&inventory, "other").count(), 0);
+    }
 }

@@ -4,7 +4,7 @@ use super::counters::{self, MAX_COUNTERS};
 use super::names::{DeviceName, PciAddress};
 use super::node::Node;
 use super::types::Taint;
-use runmig_lease::model::{Gpu, GpuUuid, MigMode, Placement, Profile};
+use runmig_lease::model::{Closed, Gpu, GpuUuid, MigMode, Placement, Profile};
 use std::collections::BTreeSet;
 
 /// A GPU with the devices that the node publishes for it.
@@ -124,8 +124,10 @@ impl Selection<'_> {
     }
 
     fn publish(&mut self, address: PciAddress, gpu: &Gpu, what: &str) {
-        let unhealthy = self.node.unhealthy.get(&gpu.uuid).cloned();
-        let taint = unhealthy.map(Taint::Unhealthy);
+        let sick = gpu.closed.as_ref().and_then(Closed::sickness);
+        let unhealthy = sick.or_else(|| self.node.unhealthy.get(&gpu.uuid).cloned());
+        let cordoned = || Some(Taint::Cordoned(gpu.shut()?.why));
+        let taint = unhealthy.map(Taint::Unhealthy).or_else(cordoned);
         let mut offers = Vec::new();
         for profile in &gpu.profiles {
             if self.node.denied_profiles.contains(&profile.name) {
@@ -270,6 +272,7 @@ fn unknown(address: PciAddress) -> Gpu {
         pci_bus_id: address.to_string(),
         mig: MigMode::Disabled,
         mig_pending: None,
+        closed: None,
         profiles: Vec::new(),
         instances: Vec::new(),
     }

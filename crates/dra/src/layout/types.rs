@@ -72,6 +72,8 @@ pub enum Attribute {
 pub enum Taint {
     /// The GPU does not work, for this reason.
     Unhealthy(String),
+    /// An administrator has cordoned the GPU, for this reason.
+    Cordoned(String),
     /// The device is published only until its claim ends, for this reason.
     Withdrawn(String),
 }

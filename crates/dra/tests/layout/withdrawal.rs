@@ -3,7 +3,7 @@
 use crate::scheduler::Scheduler;
 use crate::world::{Card, World};
 use runmig_dra::layout::{Device, DeviceName, Layout, Published, Taint};
-use runmig_lease::model::MigMode;
+use runmig_lease::model::{Closed, Cordon, MigMode};
 use runmig_lease::policy::{GpuName, Policy, Reserve, Subject};
 use std::collections::HashSet;
 
@@ -219,6 +219,28 @@ fn sick_gpu_is_tainted() {
     );
     let scheduler = Scheduler::new(&layout.published.slices, &world.allocated);
     assert_eq!(scheduler.first("1g.10gb").unwrap().counter_set, SECOND);
+}
+
+#[test]
+fn cordoned_gpu_is_tainted_and_keeps_its_devices() {
+    let mut world = h100s(2);
+    world.snapshot.gpus[0].closed = Some(Closed {
+        cordon: Some(Cordon {
+            since: Default::default(),
+            reason: Some("fan".to_owned()),
+            drains: false,
+        }),
+        ..Closed::default()
+    });
+    let layout = world.lay_out(&Published::default());
+    let taint = Some(Taint::Cordoned("cordoned since  (fan)".to_owned()));
+    let devices = on(&layout, FIRST);
+    assert!(!devices.is_empty() && devices.iter().all(|device| device.taint == taint));
+    let scheduler = Scheduler::new(&layout.published.slices, &world.allocated);
+    assert_eq!(scheduler.first("1g.10gb").unwrap().counter_set, SECOND);
+    world.snapshot.gpus[0].closed = None;
+    let open = world.lay_out(&layout.published);
+    assert!(on(&open, FIRST).iter().all(|device| device.taint.is_none()));
 }
 
 #[test]

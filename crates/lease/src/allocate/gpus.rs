@@ -29,6 +29,10 @@ pub(super) fn candidates<'a>(
             on.obstacle = Some(GpuObstacle::Excluded(rule.clone()));
             return on;
         }
+        if let Some(shut) = gpu.shut() {
+            on.obstacle = Some(GpuObstacle::Closed(shut));
+            return on;
+        }
         let state = inventory.use_of(machine.driver, gpu);
         on.memory_mib = state.memory_mib;
         match terms {

@@ -181,7 +181,9 @@ fn check_same(
     }
     let (is_same, has) = match (resource, wanted) {
         (Resource::Mig(slice), Some(wanted)) => {
-            let there = only(snapshot, &[slot_of(slice)]);
+            let mut there = only(snapshot, &[slot_of(slice)]);
+            // What lives on a GPU that gives nothing new goes on, and so does its pod.
+            there.gpus.iter_mut().for_each(|gpu| gpu.closed = None);
             let fits = placement::choose(&there, &[], &unreserved(wanted)).is_ok();
             (fits, format!("a {}", slice.profile))
         }

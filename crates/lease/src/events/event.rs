@@ -64,6 +64,10 @@ types! {
     RecordDamaged = "record-damaged",
     /// The GPUs have the instances of a layout.
     LayoutApplied = "layout-applied",
+    /// An administrator closed a GPU for new leases.
+    Cordoned = "cordoned",
+    /// An administrator opened it again.
+    Uncordoned = "uncordoned",
 }
 
 /// Something that happened to a create, a lease, an instance or a record.
@@ -99,6 +103,9 @@ pub struct Event {
     /// The error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// The administrator's reason.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 /// The duration of each part, in seconds.
@@ -140,6 +147,7 @@ impl Event {
             seconds: None,
             record: None,
             error: None,
+            reason: None,
         }
     }
 
@@ -156,6 +164,8 @@ impl Event {
     fn detail(&self) -> String {
         let lease = self.lease.as_ref();
         let layout = lease.and_then(|lease| lease.layout.clone());
+        let gpu = lease.and_then(|lease| lease.gpu_uuid.clone());
+        let is_cordon = [EventType::Cordoned, EventType::Uncordoned].contains(&self.event_type);
         let seconds = self.seconds.unwrap_or_default();
         let wait = seconds.wait.filter(|wait| *wait > 0.0);
         let of_instance = lease.and_then(|lease| lease.error.as_ref());
@@ -163,6 +173,8 @@ impl Event {
             self.verdict.clone(),
             self.actor.as_ref().map(|actor| format!("by {actor}")),
             self.record.clone(),
+            gpu.filter(|_| is_cordon),
+            self.reason.clone(),
             layout.filter(|_| self.event_type == EventType::LayoutApplied),
             seconds.total.map(|total| format!("{total:.3} s")),
             wait.map(|wait| format!("waited {wait:.3} s")),

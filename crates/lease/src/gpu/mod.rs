@@ -13,7 +13,7 @@ pub use geometry::{DetailedCompute, DetailedGpu, DetailedInstance};
 pub use nvml::{Listener, Session};
 
 use crate::model::{
-    ComputeInstance, GpuLoad, GpuUuid, ListedInstance, Nearness, Placement, Profile, Snapshot,
+    ComputeInstance, GpuLoad, GpuUuid, ListedInstance, Nearness, Placement, Profile, Sign, Snapshot,
 };
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -45,6 +45,10 @@ pub trait Queries {
 
     /// Returns the processes that compute on a GPU and are no MPS clients: MPS servers, and processes that bypass MPS.
     fn outside_mps(&self, gpu: &GpuUuid) -> Result<Vec<u32>>;
+
+    /// Returns the signs that a GPU is sick, the gravest first: all but that of its fabric in one call of the driver, and
+    /// that one in another. What the driver does not tell is no sign.
+    fn signs(&self, gpu: &GpuUuid, fabric: bool) -> Result<Vec<Sign>>;
 
     /// Returns the CUDA compute capability of a GPU, as major and minor number.
     fn compute_capability(&self, gpu: &GpuUuid) -> Result<(u32, u32)>;

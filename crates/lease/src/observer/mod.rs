@@ -15,6 +15,7 @@ use crate::counters::{
 use crate::error::{Error, printable};
 use crate::events::{Event, EventSeconds, EventType, Writer};
 use crate::gpu::{Listener, Reason};
+use crate::model::{Cordon, GpuUuid};
 use crate::store::{Entry, Held, Holder, Instance, Lease, random_id};
 use crate::view::LeaseView;
 use std::cell::Cell;
@@ -185,6 +186,18 @@ impl Observer {
                 ..LeaseView::default()
             }),
             ..Event::now(EventType::LayoutApplied)
+        });
+    }
+
+    /// Hears that a GPU was cordoned, or opened again.
+    pub(crate) fn closed(&self, how: EventType, gpu: &GpuUuid, cordon: Option<&Cordon>) {
+        self.write(&Event {
+            lease: Some(LeaseView {
+                gpu_uuid: Some(gpu.to_string()),
+                ..LeaseView::default()
+            }),
+            reason: cordon.and_then(|cordon| cordon.reason.clone()),
+            ..Event::now(how)
         });
     }
 

@@ -39,7 +39,7 @@ fn candidates<'a>(
     constraints: &Constraints<'_>,
 ) -> Vec<(&'a Gpu, &'a Profile)> {
     let gpus = snapshot.gpus.iter().filter(|g| is_on(g));
-    gpus.filter(|gpu| !constraints.excludes(gpu))
+    gpus.filter(|gpu| !constraints.excludes_for_good(gpu))
         .flat_map(|gpu| {
             let profiles = constraints.alternatives.iter();
             profiles.filter_map(move |slice| Some((gpu, constraints.profile_on(gpu, slice)?)))

@@ -44,6 +44,9 @@ pub(crate) fn choose_one<'a>(
     }
     let fitting = fitting(&usable, slice, constraints);
     if fitting.is_empty() {
+        if diagnosis::is_closed(snapshot, slice, constraints) {
+            return Err(diagnosis::no_gpu(snapshot, constraints));
+        }
         return Err(diagnosis::no_profile(&usable, slice, constraints));
     }
 

@@ -17,6 +17,13 @@ fn left_out(snapshot: &Snapshot, constraints: &Constraints<'_>) -> LeftOut {
     }
 }
 
+/// Says whether a GPU that gives nothing new now offers what a request stands for.
+pub(crate) fn is_closed(snapshot: &Snapshot, slice: &Slice, constraints: &Constraints<'_>) -> bool {
+    let is_closed = |gpu: &Gpu| constraints.excludes(gpu) && !constraints.excludes_for_good(gpu);
+    let mut closed = snapshot.gpus.iter().filter(|gpu| is_closed(gpu));
+    closed.any(|gpu| constraints.profile_on(gpu, slice).is_some())
+}
+
 /// Diagnoses a machine without a usable GPU.
 pub(crate) fn no_gpu(snapshot: &Snapshot, constraints: &Constraints<'_>) -> Obstacle {
     let mut left_out = left_out(snapshot, constraints);

@@ -1,7 +1,7 @@
 //! The values that the searches of this room exchange, and return to `lease`.
 
 use super::occupancy::{Occupancy, Slot};
-use crate::model::{Gpu, GpuUuid, MigMode, Placement, Profile, Snapshot};
+use crate::model::{Gpu, GpuUuid, MigMode, Placement, Profile, Shut, Snapshot};
 use crate::request::Slice;
 
 /// A chosen slot.
@@ -57,7 +57,7 @@ impl Movable {
     }
 
     pub(super) fn may_use(&self, gpu: &Gpu) -> bool {
-        self.excluded.iter().all(|(uuid, _)| *uuid != gpu.uuid)
+        gpu.closed.is_none() && self.excluded.iter().all(|(uuid, _)| *uuid != gpu.uuid)
     }
 }
 
@@ -130,6 +130,8 @@ pub enum Exclusion {
     Rule(String),
     /// It cannot hold the request.
     Unfit(String),
+    /// It gives nothing new now.
+    Closed(Shut),
     /// Its next reset switches MIG off.
     EndsMig,
 }
@@ -138,7 +140,9 @@ impl Exclusion {
     /// Returns the reason in words.
     pub fn why(&self) -> &str {
         match self {
-            Exclusion::Rule(why) | Exclusion::Unfit(why) => why,
+            Exclusion::Rule(why) | Exclusion::Unfit(why) | Exclusion::Closed(Shut { why, .. }) => {
+                why
+            }
             Exclusion::EndsMig => {
                 "its next reset switches MIG off; nvidia-smi -mig 1 keeps it on, and nvidia-smi --gpu-reset resets it"
             }
@@ -206,12 +210,19 @@ impl<'a> Constraints<'a> {
             found.map(|(_, why)| why.clone())
         };
         let rule = of(self.excluded).map(Exclusion::Rule);
-        rule.or_else(|| of(self.unfit).map(Exclusion::Unfit))
+        rule.or_else(|| gpu.shut().map(Exclusion::Closed))
+            .or_else(|| of(self.unfit).map(Exclusion::Unfit))
             .or_else(|| gpu.ends_mig().then_some(Exclusion::EndsMig))
     }
 
     pub(super) fn excludes(&self, gpu: &Gpu) -> bool {
         self.exclusion(gpu).is_some()
+    }
+
+    /// Says whether a GPU is left out for good: one that gives nothing new may do so again.
+    pub(super) fn excludes_for_good(&self, gpu: &Gpu) -> bool {
+        let why = self.exclusion(gpu);
+        why.is_some_and(|why| !matches!(why, Exclusion::Closed(_)))
     }
 
     /// Returns the profile that a request stands for on one GPU: the one of that name, or the one with the

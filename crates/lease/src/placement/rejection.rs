@@ -258,6 +258,7 @@ impl Rejection {
         let main = self.main_cause().map(|cause| &cause.obstacle);
         match main {
             Some(Obstacle::Reserved { .. }) => RejectionKind::Queued,
+            Some(of @ Obstacle::GpusExcluded(_)) if of.may_pass() => RejectionKind::Full,
             Some(Obstacle::NoSlot(shortage)) => match &shortage.search {
                 Some(Search {
                     result: SearchResult::Plan(_) | SearchResult::Beyond(_),
@@ -290,7 +291,21 @@ impl From<Cause> for Rejection {
 impl Obstacle {
     /// Says whether a slice that comes back may remove the obstacle.
     pub(crate) fn may_pass(&self) -> bool {
-        matches!(self, Obstacle::Reserved { .. } | Obstacle::NoSlot(_))
+        match self {
+            Obstacle::Reserved { .. } | Obstacle::NoSlot(_) => true,
+            Obstacle::GpusExcluded(left_out) => left_out.closed().is_some(),
+            _ => false,
+        }
+    }
+}
+
+impl LeftOut {
+    /// Returns the remedy of the first GPU that gives nothing new now.
+    pub(crate) fn closed(&self) -> Option<&str> {
+        self.excluded.iter().find_map(|(_, why)| match why {
+            Exclusion::Closed(shut) => Some(shut.remedy.as_str()),
+            _ => None,
+        })
     }
 }
 

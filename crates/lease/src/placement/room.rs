@@ -2,7 +2,7 @@
 //! request of any kind that gets nothing.
 
 use super::rejection::{Rejection, RejectionKind};
-use crate::model::{Gpu, GpuUuid, Level, Placement, Profile};
+use crate::model::{Gpu, GpuUuid, Level, Placement, Profile, Shut};
 use crate::request::{Slices, Wanted};
 
 /// The use of a GPU outside of slices.
@@ -51,6 +51,8 @@ pub enum GpuObstacle {
     Used(GpuUse),
     /// A rule keeps the requester from it, in the rule's words.
     Excluded(String),
+    /// It gives nothing new now.
+    Closed(Shut),
     /// Earlier requests in the queue could use it.
     Queued,
     /// Too little of its memory is free for the share.
@@ -156,6 +158,7 @@ impl GpuObstacle {
     pub fn may_pass(&self) -> bool {
         match self {
             GpuObstacle::Queued
+            | GpuObstacle::Closed(_)
             | GpuObstacle::Full { .. }
             | GpuObstacle::Crowded { .. }
             | GpuObstacle::OtherLevel(_) => true,

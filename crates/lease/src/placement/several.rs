@@ -107,8 +107,9 @@ pub(crate) fn never_several(
     request: &Alternative,
     constraints: &Constraints<'_>,
 ) -> Option<Rejection> {
-    // An unreadable GPU may hold the rest.
-    if request.others.is_empty() || !snapshot.unreadable.is_empty() {
+    // An unreadable GPU may hold the rest, and so may one that gives nothing new now.
+    let is_closed = snapshot.gpus.iter().any(|gpu| gpu.closed.is_some());
+    if request.others.is_empty() || !snapshot.unreadable.is_empty() || is_closed {
         return None;
     }
     let never = |obstacle| {

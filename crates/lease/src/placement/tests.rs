@@ -67,6 +67,7 @@ pub(super) fn gpu(index: u32) -> Gpu {
         pci_bus_id: String::new(),
         mig: MigMode::Enabled,
         mig_pending: None,
+        closed: None,
         profiles,
         instances: Vec::new(),
     }

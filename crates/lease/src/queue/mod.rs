@@ -103,9 +103,14 @@ impl LastLook {
     }
 
     pub(crate) fn new(snapshot: Snapshot, wants: Wants) -> LastLook {
+        // No event tells that a sick GPU has recovered.
+        let has_closed = snapshot.gpus.iter().any(|gpu| gpu.closed.is_some());
         LastLook {
             at: Instant::now(),
-            ask_again: ASK_THE_DRIVER_AGAIN,
+            ask_again: match has_closed {
+                true => COLLECT_AGAIN,
+                false => ASK_THE_DRIVER_AGAIN,
+            },
             snapshot,
             wants,
         }
@@ -400,6 +405,7 @@ mod tests {
             mig_pending: None,
             profiles: vec![profile],
             instances: Vec::new(),
+            closed: None,
         };
         LastLook {
             at: Instant::now().checked_sub(ago).unwrap(),

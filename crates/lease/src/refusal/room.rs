@@ -2,6 +2,7 @@
 
 use super::{Refusal, Waited, count, queued_before, waited};
 use crate::error::{Error, printable};
+use crate::model::Shut;
 use crate::placement::{GpuObstacle, GpuUse, NoRoom};
 use crate::request::{self, Wanted};
 use crate::store::Waiting;
@@ -40,7 +41,7 @@ pub(crate) fn error(no: &NoRoom, blockers: &[Waiting], time: Option<Waited>) -> 
         (0, Some(hint)) => error.hint(hint),
         (0, None) => error.hint("run migctl gpus to see the GPUs"),
         _ => error.hint(see(
-            "migctl list to see who has seats in the slices",
+            "run migctl list to see who has seats in the slices",
             has_waited,
         )),
     }
@@ -79,7 +80,9 @@ fn cause(no: &NoRoom) -> String {
 pub fn obstacle(why: &GpuObstacle) -> String {
     match why {
         GpuObstacle::Used(usage) => used(usage),
-        GpuObstacle::Excluded(rule) => printable(rule),
+        GpuObstacle::Excluded(rule) | GpuObstacle::Closed(Shut { why: rule, .. }) => {
+            printable(rule)
+        }
         GpuObstacle::Queued => "reserved for an earlier request".to_owned(),
         GpuObstacle::Full {
             free_mib,
@@ -170,12 +173,19 @@ pub fn used(usage: &GpuUse) -> String {
 
 fn hint(no: &NoRoom, has_waited: bool) -> String {
     let is_share = matches!(no.wanted, Wanted::Share(_));
+    let remedy = no.taken.iter().find_map(|(_, why)| match why {
+        GpuObstacle::Closed(shut) => Some(shut.remedy.as_str()),
+        _ => None,
+    });
+    if let Some(remedy) = remedy.filter(|_| no.may_pass()) {
+        return see(remedy, has_waited);
+    }
     if no.may_pass() {
         return see(
             match (no.has_foreign(), is_share) {
-                (true, _) => "migctl list and nvidia-smi to see who uses the GPUs",
-                (false, true) => "migctl list to see who shares the GPUs",
-                (false, false) => "migctl list to see who holds the GPUs",
+                (true, _) => "run migctl list and nvidia-smi to see who uses the GPUs",
+                (false, true) => "run migctl list to see who shares the GPUs",
+                (false, false) => "run migctl list to see who holds the GPUs",
             },
             has_waited,
         );
@@ -194,11 +204,11 @@ fn hint(no: &NoRoom, has_waited: bool) -> String {
     }
 }
 
-/// Returns the hint to run a command, and to wait if the create has not waited.
-pub(super) fn see(command: &str, has_waited: bool) -> String {
+/// Returns the hint to do something, and to wait if the create has not waited.
+pub(super) fn see(act: &str, has_waited: bool) -> String {
     match has_waited {
-        true => format!("run {command}"),
-        false => format!("run {command}, or set {} to wait", request::WAIT),
+        true => act.to_owned(),
+        false => format!("{act}, or set {} to wait", request::WAIT),
     }
 }
 

@@ -80,6 +80,16 @@ impl Store {
         Err(lock::replaced(&dir))
     }
 
+    /// Wakes everything that waits for a change of which the ledger does not tell, as a killed operation does.
+    pub(crate) fn wake(&self) {
+        if let Ok(path) = random_id().map(|id| self.operations().join(id)) {
+            let mut options = OpenOptions::new();
+            options.write(true).create_new(true).mode(0o600);
+            drop(effect::open(&options, &path));
+            let _ = effect::remove_file(&path);
+        }
+    }
+
     /// Returns whether an operation is at work. A doubt counts as work.
     pub(crate) fn is_at_work(&self, id: &OperationId) -> bool {
         let file = self.operations().join(id.as_str());

@@ -8,14 +8,14 @@ use crate::error::{Error, Result};
 use crate::events::EventType;
 use crate::gpu::Session;
 use crate::leases::Leases;
-use crate::model::Placement;
+use crate::model::{Closed, MigMode, Placement};
 use crate::observer::Create;
 use crate::placement::Slot;
 use crate::reclaim::{self, Patience, Returned};
 use crate::store::{
     Claim, Entry, Held, Holder, Instance, InstanceState, LeaseState, Operation, Resource,
 };
-use crate::{draft, process};
+use crate::{closed, draft, process};
 
 /// How often the driver may refuse a place that looked free.
 const MAX_REFUSALS: usize = 8;
@@ -65,6 +65,9 @@ impl Work<'_, '_> {
                 end: End::Due(Box::new(Entry::Held(held.clone()))),
             }));
         }
+        if let Some(sick) = self.sickness(driver, held) {
+            return Ok(Made::Obstacle(sick));
+        }
         let Some(held) = self.begin(held, operation)? else {
             return Ok(Made::Obstacle(Taken {
                 by: "another call makes it".to_owned(),
@@ -86,6 +89,21 @@ impl Work<'_, '_> {
             // An administrator, or a reset, removed the instance or its compute instance.
             _ => self.give_up(Undo::Release(held)),
         }
+    }
+
+    /// Returns the sickness of the GPU of a promise without hardware. A promise that is older than a cordon is kept.
+    fn sickness(&self, driver: &Session<'_>, held: &Held) -> Option<Taken> {
+        let is_made = held.instance.state != InstanceState::Creating;
+        let slice = held.instance.slice().filter(|_| !is_made)?;
+        let mig = MigMode::Enabled;
+        let closed = Closed {
+            signs: closed::signs(self.context.config, driver, &slice.gpu_uuid, mig),
+            ..Closed::default()
+        };
+        Some(Taken {
+            by: format!("GPU {} is {}", slice.gpu_index, closed.sickness()?),
+            end: End::Near,
+        })
     }
 
     fn give_up(&self, undo: Undo) -> Result<Made> {

@@ -3,7 +3,7 @@
 use crate::draft::{footprint, slot_of};
 use crate::error::{Error, Result};
 use crate::inventory::Inventory;
-use crate::model::{Gpu, GpuUuid, MigMode, Placement, Profile};
+use crate::model::{Gpu, GpuUuid, MigMode, Placement, Profile, Shut};
 use crate::placement::{self, Constraints, Slot};
 use crate::request;
 use crate::store::{Claim, Entry, Instance, InstanceState, LeaseState, Slice};
@@ -151,6 +151,12 @@ fn offered<'a>(
                 "keep MIG on: nvidia-smi -i {index} -mig 1; or delete the pod, so that the scheduler chooses another device"
             )),
         );
+    }
+    if let Some(Shut { why, remedy }) = gpu.shut() {
+        let why = format!("GPU {} gives nothing new: {why}", gpu.index);
+        return Err(cannot(why).hint(format!(
+            "{remedy}, or delete the pod, so that the scheduler chooses another device"
+        )));
     }
     let profile = gpu.profiles.iter().find(|p| p.name == place.profile);
     match profile.filter(|p| p.placements.contains(&place.placement)) {

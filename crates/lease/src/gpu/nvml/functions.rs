@@ -7,7 +7,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::ptr::NonNull;
 
 /// Every function in use, also those that nvml-wrapper calls. Left out are the two for memory limits: drivers before 615
-/// lack them, and the level `driver` of shares asks for them.
+/// lack them, and the level `driver` of shares asks for them; and those for the health of a GPU, without which it has no
+/// sign.
 pub(super) const IN_USE: [&CStr; 35] = [
     c"nvmlComputeInstanceDestroy",
     c"nvmlComputeInstanceGetInfo_v2",
@@ -99,6 +100,7 @@ mod tests {
             include_str!("profiles.rs"),
             include_str!("queries.rs"),
             include_str!("session.rs"),
+            include_str!("signs.rs"),
         ];
         let words = sources.iter().flat_map(|text| {
             text.split(|c: char| !(c.is_alphanumeric() || c == '_'))
@@ -107,6 +109,8 @@ mod tests {
         });
         // Older drivers lack these, so the call itself finds them.
         let found_late = [
+            "nvmlDeviceGetFieldValues",
+            "nvmlDeviceGetGpuFabricInfoV",
             "nvmlDeviceSetMemoryLimits_v1",
             "nvmlDeviceGetMemoryLimits_v1",
         ];

@@ -16,7 +16,7 @@ pub(super) struct Known {
     pub(super) compute_profiles: BTreeMap<(GpuUuid, u32), Rc<Vec<ComputeProfile>>>,
     count: Option<u32>,
     driver_version: Option<String>,
-    gpus: BTreeMap<u32, Rc<Identity>>,
+    pub(super) gpus: BTreeMap<u32, Rc<Identity>>,
     geometry: BTreeMap<GpuUuid, Rc<Geometry>>,
     /// The cache as the session found it; none before the first look.
     cached: Option<Geometries>,
@@ -125,6 +125,7 @@ impl Session<'_> {
             mig_pending,
             profiles,
             instances,
+            closed: None,
         })
     }
 

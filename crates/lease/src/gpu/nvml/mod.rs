@@ -8,5 +8,6 @@ mod mig;
 mod profiles;
 mod queries;
 mod session;
+mod signs;
 
 pub use session::{Listener, Session};

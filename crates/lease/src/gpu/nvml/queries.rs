@@ -7,7 +7,7 @@ use crate::gpu::{
 };
 use crate::model::{
     ComputeInstance, ComputeMode, GpuLoad, GpuProcess, GpuUuid, ListedInstance, MigMode, Nearness,
-    Profile, Snapshot,
+    Profile, Sign, Snapshot,
 };
 use nvml_wrapper::Device;
 use nvml_wrapper::enum_wrappers::device::ComputeMode as NvmlComputeMode;
@@ -134,6 +134,10 @@ impl Queries for Session<'_> {
         let computing = self.pids(device, gpu, List::Computing)?;
         let after = self.pids(device, gpu, List::Clients)?;
         Ok(outside(computing, [&before, &after]))
+    }
+
+    fn signs(&self, gpu: &GpuUuid, fabric: bool) -> Result<Vec<Sign>> {
+        self.read_signs(gpu, fabric)
     }
 
     fn compute_capability(&self, gpu: &GpuUuid) -> Result<(u32, u32)> {

@@ -11,6 +11,7 @@ pub(in crate::placement) fn gpu(index: u32, mig: MigMode) -> Gpu {
         pci_bus_id: String::new(),
         mig,
         mig_pending: None,
+        closed: None,
         profiles: Vec::new(),
         instances: Vec::new(),
     }

@@ -101,6 +101,7 @@ pub fn gpu(index: u32) -> Gpu {
         pci_bus_id: String::new(),
         mig: MigMode::Enabled,
         mig_pending: None,
+        closed: None,
         profiles: vec![Profile {
             name: "1g.10gb".to_owned(),
             id: 19,

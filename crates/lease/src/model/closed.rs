@@ -1,0 +1,157 @@
+//! Why a GPU gives nothing new: the driver's signs that it is sick, or an administrator's cordon. Values and their words.
+
+use super::{Gpu, Timestamp};
+use serde::{Deserialize, Serialize};
+
+/// A kind of sign that a GPU is sick: it may answer the driver well, and fail every CUDA program. The gravest is first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SignKind {
+    /// The GPU fell off the bus, or answers nothing before a reset.
+    Lost,
+    /// A row of its memory could not be remapped.
+    RowRemapFailed,
+    /// The driver asks for an action: the amount is NVML's `nvmlDeviceGpuRecoveryAction_t`.
+    RecoveryAction,
+    /// Rows of its memory wait for a reset, which remaps them.
+    RowRemapPending,
+    /// Pages of its memory wait for a reset, which retires them. GPUs before Ampere have these in place of rows.
+    PageRetirementPending,
+    /// Uncorrectable memory errors since the driver was loaded; the amount is their number.
+    UncorrectableErrors,
+    /// The GPU has a fabric (NVSwitch), which is not up.
+    FabricDown,
+}
+
+/// A sign that a GPU is sick.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sign {
+    /// The kind.
+    pub kind: SignKind,
+    /// The driver's number, never 0.
+    pub amount: u64,
+}
+
+impl SignKind {
+    /// Returns the word for programs.
+    pub fn word(self) -> &'static str {
+        match self {
+            SignKind::Lost => "lost",
+            SignKind::RowRemapFailed => "row-remap-failed",
+            SignKind::RecoveryAction => "recovery-action",
+            SignKind::RowRemapPending => "row-remap-pending",
+            SignKind::PageRetirementPending => "page-retirement-pending",
+            SignKind::UncorrectableErrors => "uncorrectable-errors",
+            SignKind::FabricDown => "fabric-down",
+        }
+    }
+}
+
+impl Sign {
+    fn why(&self) -> String {
+        let why = match (self.kind, self.amount) {
+            (SignKind::Lost, _) => "it fell off the bus",
+            (SignKind::RowRemapFailed, _) => "a row of its memory could not be remapped",
+            (SignKind::RecoveryAction, 2) => "the driver asks for a reboot",
+            (SignKind::RecoveryAction, 3) => "the driver asks to end its peer-to-peer work",
+            (SignKind::RecoveryAction, _) => "the driver asks for its reset",
+            (SignKind::RowRemapPending, _) => "rows of its memory wait for a reset to be remapped",
+            (SignKind::PageRetirementPending, _) => "pages of its memory wait to be retired",
+            (SignKind::UncorrectableErrors, 1) => "it had 1 uncorrectable memory error",
+            (SignKind::UncorrectableErrors, n) => {
+                return format!("it had {n} uncorrectable memory errors");
+            }
+            (SignKind::FabricDown, _) => "its NVLink fabric is not up",
+        };
+        why.to_owned()
+    }
+
+    fn remedy(&self, gpu: u32) -> String {
+        match (self.kind, self.amount) {
+            (SignKind::RowRemapFailed, _) => format!("replace GPU {gpu}"),
+            (SignKind::RecoveryAction, 2) => "reboot the machine".to_owned(),
+            (SignKind::RecoveryAction, 3) => {
+                format!("end the containers on GPU {gpu} and its NVLink peers")
+            }
+            (SignKind::FabricDown, _) => "run systemctl status nvidia-fabricmanager".to_owned(),
+            _ => format!(
+                "run migctl drain {gpu} --wait; nvidia-smi -i {gpu} --gpu-reset; migctl uncordon {gpu}"
+            ),
+        }
+    }
+}
+
+/// An administrator's cordon of a GPU.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Cordon {
+    /// When the GPU was cordoned.
+    pub since: Timestamp,
+    /// The administrator's reason.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Says whether what is on the GPU is to end, too.
+    #[serde(default)]
+    pub drains: bool,
+}
+
+/// Why a GPU gives nothing new. What is on it stays.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Closed {
+    /// The signs that it is sick.
+    pub signs: Vec<Sign>,
+    /// Its cordon.
+    pub cordon: Option<Cordon>,
+    /// Why nobody knows whether it is cordoned.
+    pub unread: Option<String>,
+}
+
+/// A closed GPU in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shut {
+    /// All reasons.
+    pub why: String,
+    /// The administrator's next step.
+    pub remedy: String,
+}
+
+impl Closed {
+    /// Returns why the GPU is sick, if it is.
+    pub fn sickness(&self) -> Option<String> {
+        let words: Vec<String> = self.signs.iter().map(Sign::why).collect();
+        (!words.is_empty()).then(|| format!("sick: {}", words.join(", ")))
+    }
+
+    /// Returns the words of the reasons for programs.
+    pub fn reasons(&self) -> Vec<&'static str> {
+        let signs = self.signs.iter().map(|sign| sign.kind.word());
+        let is_cordoned = self.cordon.is_some() || self.unread.is_some();
+        signs.chain(is_cordoned.then_some("cordoned")).collect()
+    }
+}
+
+impl Gpu {
+    /// Returns why the GPU gives nothing new, if it does not. Of several reasons a cordon is the last to go.
+    pub fn shut(&self) -> Option<Shut> {
+        let closed = self.closed.as_ref()?;
+        let cordon = closed.cordon.as_ref().map(|cordon| {
+            let what = if cordon.drains { "drained" } else { "cordoned" };
+            let reason = cordon.reason.as_ref().map(|why| format!(" ({why})"));
+            format!(
+                "{what} since {}{}",
+                cordon.since,
+                reason.unwrap_or_default()
+            )
+        });
+        let why = [closed.sickness(), cordon, closed.unread.clone()];
+        let remedy = match (closed.signs.first(), &closed.unread) {
+            (Some(sign), _) => sign.remedy(self.index),
+            (None, Some(_)) => "repair the file, or remove it".to_owned(),
+            (None, None) => format!("run migctl uncordon {}", self.index),
+        };
+        Some(Shut {
+            why: why.into_iter().flatten().collect::<Vec<_>>().join("; "),
+            remedy,
+        })
+    }
+}

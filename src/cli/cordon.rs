@@ -1,0 +1,156 @@
+//! `migctl cordon`, `uncordon` and `drain`: close a GPU for new leases, open it again, and wait for the end of those
+//! on it.
+
+use super::driver;
+use super::list::{self, holder_name};
+use super::output::{self, Format};
+use super::release;
+use crate::bundles;
+use runmig_lease::config::Config;
+use runmig_lease::counters::Actor;
+use runmig_lease::error::{Error, Result};
+use runmig_lease::gpu::Queries;
+use runmig_lease::model::GpuUuid;
+use runmig_lease::policy::GpuName;
+use runmig_lease::store::{Changes, Entry};
+use runmig_lease::{Leases, MAX_REASON};
+use std::time::{Duration, Instant};
+
+/// The time between two collections: nothing tells of the end of a container that no engine deletes.
+const COLLECT_AGAIN: Duration = Duration::from_secs(5);
+
+#[derive(clap::Args)]
+pub struct Options {
+    /// The GPU, by its index or its UUID
+    gpu: GpuName,
+    /// Why, for those who see it in migctl gpus, explain and refusals
+    #[arg(long, value_parser = reason)]
+    reason: Option<String>,
+}
+
+fn reason(text: &str) -> std::result::Result<String, String> {
+    match text.chars().count() {
+        n if n > MAX_REASON => Err(format!("it has {n} characters, more than {MAX_REASON}")),
+        _ => Ok(text.to_owned()),
+    }
+}
+
+pub fn cordon(config: &Config, format: Format, options: &Options) -> Result<i32> {
+    let (named, leases) = (Named::find(config, &options.gpu)?, open(config)?);
+    leases.cordon(&named.uuid, options.reason.as_deref(), false)?;
+    let left = on(&leases, &named)?;
+    let said = format!("{} is cordoned, and keeps {}", named.title, count(&left));
+    tell(format, &left, &said);
+    Ok(0)
+}
+
+pub fn uncordon(config: &Config, format: Format, gpu: &GpuName) -> Result<i32> {
+    let (named, leases) = (Named::find(config, gpu)?, open(config)?);
+    let said = match leases.uncordon(&named.uuid)? {
+        true => format!("{} is open again", named.title),
+        false => format!("{} was not cordoned", named.title),
+    };
+    tell(format, &on(&leases, &named)?, &said);
+    Ok(0)
+}
+
+/// Ends idle slices and leases of dead containers, and names what is left each time that it changes.
+pub fn drain(
+    config: &Config,
+    format: Format,
+    options: &Options,
+    wait: Option<Duration>,
+) -> Result<i32> {
+    let (named, leases) = (Named::find(config, &options.gpu)?, open(config)?);
+    leases.cordon(&named.uuid, options.reason.as_deref(), true)?;
+    let begun = Instant::now();
+    let mut changes = Changes::of(&config.state_dir)?;
+    let mut told = Vec::new();
+    loop {
+        leases.gc(false)?;
+        let all = on(&leases, &named)?.into_iter();
+        let (idle, left): (Vec<_>, Vec<_>) = all.partition(|entry| entry.idle_since().is_some());
+        { idle.iter() }.try_for_each(|entry| release::release(&leases, entry))?;
+        let names: Vec<String> = left.iter().map(|entry| named.has(entry)).collect();
+        if format == Format::Table && names != told {
+            names.iter().for_each(|name| output::line(name));
+        }
+        told = names;
+        let time = wait.unwrap_or_default().saturating_sub(begun.elapsed());
+        if !left.is_empty() && !time.is_zero() {
+            changes.wait_for(time.min(COLLECT_AGAIN))?;
+            continue;
+        }
+        if left.is_empty() || format == Format::Json {
+            tell(format, &left, &format!("{} is free", named.title));
+        }
+        if wait.is_some() && !left.is_empty() {
+            let (title, left) = (&named.title, count(&left));
+            let why = format!("cannot drain {title} in time: it still has {left}");
+            return Err(Error::new(why).hint("end their containers, or wait longer with --wait"));
+        }
+        return Ok(0);
+    }
+}
+
+/// A GPU that an administrator names.
+struct Named {
+    uuid: GpuUuid,
+    /// The name for people: one that does not answer has no index.
+    title: String,
+}
+
+impl Named {
+    fn find(config: &Config, name: &GpuName) -> Result<Named> {
+        let snapshot = driver::ask(config).snapshot();
+        let mut gpus = snapshot.iter().flat_map(|snapshot| &snapshot.gpus);
+        let found = gpus.find(|gpu| name.names(gpu.index, gpu.uuid.as_str()));
+        let found = found.map(|gpu| (gpu.uuid.clone(), format!("GPU {}", gpu.index)));
+        let by_uuid = || name.uuid().map(|uuid| (uuid.clone(), uuid.to_string()));
+        let Some((uuid, title)) = found.or_else(by_uuid) else {
+            let why = format!("cannot find GPU {name}: none that answers has this name");
+            return Err(Error::new(why).hint("name it by its full UUID, which nvidia-smi -L shows"));
+        };
+        Ok(Named { uuid, title })
+    }
+
+    fn has(&self, entry: &Entry) -> String {
+        let (title, resource) = (&self.title, &entry.instance().resource);
+        match entry.lease() {
+            Some(lease) => format!("{title} has {resource} of {}", holder_name(lease)),
+            None => format!("{title} has {resource}, which is {}", entry.shown_state()),
+        }
+    }
+}
+
+fn open(config: &Config) -> Result<Leases<'_>> {
+    let (leases, _) = bundles::existing_or_new(config, Actor::Operator)?;
+    crate::log::start(config);
+    Ok(leases)
+}
+
+/// Returns what is on record on a GPU, but for the instances of administrators and layouts, which stay.
+fn on(leases: &Leases<'_>, named: &Named) -> Result<Vec<Entry>> {
+    let mut entries = leases.store().list()?.entries;
+    entries.retain(|entry| {
+        let instance = entry.instance();
+        let stays = entry.lease().is_none() && instance.outlives_leases();
+        *instance.resource.gpu_uuid() == named.uuid && !stays
+    });
+    Ok(entries)
+}
+
+fn count(left: &[Entry]) -> String {
+    match left.len() {
+        0 => "no lease".to_owned(),
+        1 => "1 lease".to_owned(),
+        n => format!("{n} leases"),
+    }
+}
+
+fn tell(format: Format, left: &[Entry], said: &str) {
+    match format {
+        Format::Json => list::json(left, &[], &[]),
+        Format::Table => output::line(said),
+    }
+}

@@ -1,0 +1,73 @@
+//! Claims on a GPU that gives nothing new.
+
+use super::*;
+use runmig_lease::config::Config;
+use runmig_lease::error::Result;
+use runmig_lease::model::{GpuUuid, Placement};
+use runmig_lease::store::{Claim, Held};
+use runmig_lease::{ClaimPlace, Leases, NoBundles};
+
+fn with<T>(world: &World, call: impl FnOnce(&Leases<'_>, Claim, ClaimPlace) -> T) -> T {
+    let config = Config::read(&world.path("config.toml")).unwrap();
+    let leases = Leases::open(&config, Box::new(NoBundles)).unwrap();
+    let claim = Claim {
+        uid: "uid".to_owned(),
+        name: "gpu".to_owned(),
+        namespace: "team-a".to_owned(),
+        ..Claim::default()
+    };
+    let at = ClaimPlace {
+        gpu: GpuUuid::new(world.engine().gpus[0].uuid.as_str()),
+        profile: world.profile.to_owned(),
+        placement: Placement { start: 0, size: 1 },
+    };
+    call(&leases, claim, at)
+}
+
+fn promise(world: &World) -> Result<Held> {
+    with(world, |leases, claim, at| {
+        leases.promise(claim, &at, &|_| ())
+    })
+}
+
+fn prepare(world: &World) -> Result<Held> {
+    with(world, |leases, claim, at| {
+        leases.prepare(claim, &at, Duration::ZERO, &|_| ())
+    })
+}
+
+#[test]
+fn gets_no_promise_on_a_closed_gpu() {
+    let world = World::small();
+    migctl(&world, &["cordon", "0"]);
+    for refused in [promise(&world), prepare(&world)] {
+        let line = refused.unwrap_err().line();
+        has(&line, "GPU 0 gives nothing new: cordoned since");
+        has(&line, "hint: run migctl uncordon 0, or delete the pod");
+    }
+    migctl(&world, &["uncordon", "0"]);
+    health(&world, 0, sick());
+    has(
+        &promise(&world).unwrap_err().line(),
+        "gives nothing new: sick: ",
+    );
+    assert_eq!(world.leases(), Vec::<Value>::new());
+}
+
+/// A promise is a lease: a later cordon lets it become a slice. A sick GPU makes none.
+#[test]
+fn promise_before_a_cordon_is_kept() {
+    let world = World::small();
+    promise(&world).unwrap();
+    health(&world, 0, sick());
+    let line = prepare(&world).unwrap_err().line();
+    has(&line, "GPU 0 is sick: the driver asks for its reset");
+    assert!(world.instances().is_empty());
+    health(&world, 0, Health::default());
+    migctl(&world, &["cordon", "0"]);
+    prepare(&world).unwrap();
+    // What is there stays, whatever comes.
+    health(&world, 0, sick());
+    prepare(&world).unwrap();
+    assert_eq!(world.instances().len(), 1);
+}

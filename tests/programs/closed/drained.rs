@@ -1,0 +1,63 @@
+//! `migctl drain` waits for the end of what is on a GPU.
+
+use super::*;
+
+#[test]
+fn names_what_is_left_and_ends_with_a_free_gpu() {
+    let world = World::small();
+    world.configure("keep_idle = \"5m\"");
+    world.create("a");
+    world.create("b");
+    let said_now = migctl(&world, &["drain", "0", "--reason", "repair"]);
+    has(&said_now, "GPU 0 has 1g.6gb");
+    has(&said_now, "of a\n");
+    has(
+        &refused(&world, "c", &[(SLICE, world.profile)]),
+        "drained since 20",
+    );
+    let drain = going(
+        world
+            .migctl(&["drain", "0", "--wait"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped()),
+    );
+    world.delete("a");
+    assert_eq!(world.lease_of("b")["state"], "ready");
+    world.delete("b");
+    let said = drain.end().ok();
+    assert!(said.stdout.ends_with("GPU 0 is free\n"), "{said:?}");
+    // An idle slice is nobody's.
+    assert!(world.instances().is_empty(), "{:?}", world.instances());
+    assert_eq!(world.leases(), Vec::<Value>::new());
+    migctl(&world, &["uncordon", "0"]);
+    world.configure("");
+    world.create("c");
+    world.all_go(&["c"]);
+}
+
+#[test]
+fn fails_when_its_time_is_over_and_keeps_the_living() {
+    let world = World::small();
+    world.create("a");
+    let line = said(&mut world.migctl(&["drain", "0", "--wait=1ms", "-o", "json"]));
+    let line = line.exits(1).stderr;
+    has(
+        &line,
+        "cannot drain GPU 0 in time: it still has 1 lease; hint: end their containers",
+    );
+    world.has_its_slices("a").unwrap();
+    migctl(&world, &["uncordon", "0"]);
+    world.all_go(&["a"]);
+}
+
+/// Failure: a container died, and no engine deletes it
+#[test]
+fn collects_the_dead_and_leaves_administrators_instances() {
+    let world = World::small();
+    world.admin_creates(0, world.profile, 3, true);
+    world.abandoned("dead");
+    let said = migctl(&world, &["drain", "0", "--wait"]);
+    has(&said, "GPU 0 is free");
+    assert_eq!(world.instances().len(), 1);
+    assert_eq!(world.leases(), Vec::<Value>::new());
+}

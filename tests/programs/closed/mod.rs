@@ -1,0 +1,42 @@
+//! GPUs that give nothing new: sick by the driver's signs, or cordoned by an administrator.
+
+mod claims;
+mod cordoned;
+mod drained;
+mod sick;
+
+use nvml_sim::engine::Health;
+use testkit::prelude::*;
+
+const SLICE: &str = "runmig.dev/slice";
+
+/// Sets the health of a GPU.
+fn health(world: &World, gpu: usize, health: Health) {
+    world.change(|machine, _| machine.gpus[gpu].health = health);
+}
+
+/// A GPU that needs a reset.
+fn sick() -> Health {
+    Health {
+        recovery_action: 1,
+        ..Health::default()
+    }
+}
+
+/// Returns what a create says that is refused.
+#[track_caller]
+fn refused(world: &World, id: &str, asks: &[(&str, &str)]) -> String {
+    world.bundle_saying(id, asks);
+    said(&mut world.create_command(id)).refused()
+}
+
+#[track_caller]
+fn migctl(world: &World, arguments: &[&str]) -> String {
+    said(&mut world.migctl(arguments)).ok().stdout
+}
+
+/// Returns the first GPU of `migctl gpus -o json`.
+fn gpu(world: &World) -> Value {
+    let list: Value = serde_json::from_str(&migctl(world, &["gpus", "-o", "json"])).unwrap();
+    list["items"][0].clone()
+}

@@ -1,0 +1,250 @@
+//! A sick GPU gives nothing new until the driver says that it is well.
+
+use super::*;
+use testkit::faults::BIG;
+
+/// A machine, the options that make its GPU sick, the reason, the sign to ignore, and a request.
+struct Case {
+    gpu: &'static [&'static str],
+    sign: &'static [&'static str],
+    why: &'static str,
+    off: &'static str,
+    asks: &'static [(&'static str, &'static str)],
+}
+
+const A100: &[&str] = &["--gpu", "A100-80GB"];
+const T4: &[&str] = &["--gpu", "T4"];
+const H100: &[&str] = &["--gpu", "H100-80GB", "--mig", "off"];
+const A_SLICE: &[(&str, &str)] = &[(SLICE, "1g.10gb")];
+const A_GPU: &[(&str, &str)] = &[("runmig.dev/gpu", "1")];
+const A_SHARE: &[(&str, &str)] = &[("runmig.dev/share", "2Gi")];
+const A_SEAT: &[(&str, &str)] = &[(SLICE, "1g.10gb"), ("runmig.dev/share", "2Gi")];
+
+const CASES: &[Case] = &[
+    Case {
+        gpu: A100,
+        sign: &["--remap-pending"],
+        why: "rows of its memory wait for a reset to be remapped",
+        off: "row-remap-pending",
+        asks: A_SLICE,
+    },
+    Case {
+        gpu: A100,
+        sign: &["--remap-failed"],
+        why: "a row of its memory could not be remapped",
+        off: "row-remap-failed",
+        asks: A_SEAT,
+    },
+    Case {
+        gpu: T4,
+        sign: &["--retirement-pending"],
+        why: "pages of its memory wait to be retired",
+        off: "page-retirement-pending",
+        asks: A_SHARE,
+    },
+    Case {
+        gpu: A100,
+        sign: &["--recovery-action", "2"],
+        why: "the driver asks for a reboot",
+        off: "recovery-action",
+        asks: A_SLICE,
+    },
+    Case {
+        gpu: T4,
+        sign: &["--uncorrectable-errors", "2"],
+        why: "it had 2 uncorrectable memory errors",
+        off: "uncorrectable-errors",
+        asks: A_GPU,
+    },
+    Case {
+        gpu: H100,
+        sign: &["--fabric", "1"],
+        why: "its NVLink fabric is not up",
+        off: "fabric-down",
+        asks: A_GPU,
+    },
+    Case {
+        gpu: H100,
+        sign: &["--fabric", "2"],
+        why: "its NVLink fabric is not up",
+        off: "fabric-down",
+        asks: A_SHARE,
+    },
+    Case {
+        gpu: H100,
+        sign: &["--fabric", "3", "--fabric-status", "999"],
+        why: "its NVLink fabric is not up",
+        off: "fabric-down",
+        asks: A_GPU,
+    },
+];
+
+const NONE: &str = "[sharing]\nenforcement = [\"none\"]\n";
+
+/// Failure: a GPU answers the driver well, and fails every CUDA program
+#[test]
+fn each_sign_is_an_obstacle_until_it_is_gone_or_off() {
+    for case in CASES {
+        let setup = Setup::on(Low::Runc, Machine::with(case.gpu));
+        setup.configure(NONE);
+        let health = |sign: &[&str]| {
+            let gpu = [&["--gpu", "0"], sign].concat();
+            setup.machine.sim("health", &gpu);
+        };
+        let asked: Vec<String> = { case.asks.iter() }
+            .flat_map(|(key, value)| [format!("--{}", &key[11..]), (*value).to_owned()])
+            .collect();
+        let mut explain = vec!["explain"];
+        // A profile stands without an option.
+        explain.extend(
+            asked
+                .iter()
+                .map(String::as_str)
+                .filter(|word| *word != "--slice"),
+        );
+        let is_given = || setup.migctl(&explain).status.success();
+        assert!(is_given(), "{explain:?}");
+        health(case.sign);
+        has(&setup.migctl(&explain).exits(1).stdout, case.why);
+        setup.refuses(case.asks, case.why);
+        has(&setup.migctl(&["gpus"]).ok().stdout, case.why);
+        has(
+            &setup
+                .migctl(&["doctor", "--only", "driver"])
+                .exits(1)
+                .stdout,
+            case.why,
+        );
+        setup.configure(&format!("{NONE}[health]\nignore = [\"{}\"]\n", case.off));
+        assert!(is_given(), "{} is off", case.off);
+        setup.configure(NONE);
+        assert!(!is_given());
+        health(&[]);
+        assert!(is_given(), "{explain:?} after {:?}", case.sign);
+        setup.nothing_is_left();
+    }
+}
+
+#[test]
+fn fabric_that_is_up_or_missing_is_no_sign() {
+    for (gpu, state) in [(H100, "0"), (H100, "3"), (T4, "1")] {
+        let setup = Setup::on(Low::Runc, Machine::with(gpu));
+        setup
+            .machine
+            .sim("health", &["--gpu", "0", "--fabric", state]);
+        setup.migctl(&["explain", "--gpu", "1"]).ok();
+    }
+    // Slices use no NVLink.
+    let setup = Setup::on(Low::Runc, Machine::with(&["--gpu", "H100-80GB"]));
+    setup
+        .machine
+        .sim("health", &["--gpu", "0", "--fabric", "1"]);
+    setup.migctl(&["explain", "1g.10gb"]).ok();
+}
+
+/// Failure: the driver is older than a sign, or does not tell it
+#[test]
+fn unsupported_sign_is_no_sign() {
+    let old = Machine::with(&["--gpu", "A100-80GB", "--driver", "550"]);
+    let setup = Setup::on(Low::Runc, old);
+    setup
+        .machine
+        .sim("health", &["--gpu", "0", "--recovery-action", "1"]);
+    setup.migctl(&["explain", "1g.10gb"]).ok();
+    let world = World::small();
+    health(&world, 0, sick());
+    refused(&world, "a", &[(SLICE, world.profile)]);
+    use nvml_sim::fault::Outcome;
+    for code in [3, 13] {
+        world.no_faults();
+        world.fault("nvmlDeviceGetFieldValues", 1, None, Outcome::Return(code));
+        migctl(&world, &["explain", world.profile]);
+    }
+    // It fell off the bus between two calls.
+    world.no_faults();
+    world.fault("nvmlDeviceGetFieldValues", 1, None, Outcome::Return(15));
+    let line = refused(&world, "b", &[(SLICE, world.profile)]);
+    has(&line, "sick: it fell off the bus");
+}
+
+#[test]
+fn asks_one_call_a_gpu_and_only_in_a_create_that_asks() {
+    let world = World::of(BIG, 2);
+    let asked = |world: &World, id: &str| {
+        let calls = world.driver_calls(|| drop(world.create(id)));
+        let named = |name: &str| calls.iter().filter(|call| *call == name).count();
+        [
+            named("nvmlDeviceGetFieldValues"),
+            named("nvmlDeviceGetGpuFabricInfoV"),
+        ]
+    };
+    world.bundle_asking("a", world.profile);
+    assert_eq!(asked(&world, "a"), [2, 0]);
+    world.bundle_saying("plain", &[]);
+    assert_eq!(world.driver_calls(|| drop(world.create("plain"))), [""; 0]);
+    assert_eq!(world.driver_calls(|| drop(world.delete("plain"))), [""; 0]);
+    world.all_go(&["a"]);
+}
+
+/// The sick one is the emptiest.
+#[test]
+fn another_gpu_serves_and_the_living_stay() {
+    let world = World::of(BIG, 2);
+    world.create("a");
+    let of = |id: &str| world.lease_of(id)["gpuIndex"].as_u64().unwrap() as usize;
+    let at = of("a");
+    health(&world, at, sick());
+    for id in ["b", "c"] {
+        world.create(id);
+        assert_ne!(of(id), at);
+    }
+    world.has_its_slices("a").unwrap();
+    assert!(world.living_init("a").is_some());
+    world.all_go(&["a", "b", "c"]);
+}
+
+/// Failure: the only GPU recovers while creates wait
+#[test]
+fn waiter_goes_on_when_its_gpu_is_well() {
+    let world = World::small();
+    health(&world, 0, sick());
+    let line = refused(&world, "a", &[(SLICE, world.profile)]);
+    has(
+        &line,
+        "hint: run migctl drain 0 --wait; nvidia-smi -i 0 --gpu-reset; migctl uncordon 0, or set runmig.dev/wait to wait",
+    );
+    let waiter = world.waits("w", &[(SLICE, world.profile)]);
+    health(&world, 0, Health::default());
+    waiter.end().ok();
+    assert!(world.living_init("w").is_some());
+    world.all_go(&["w"]);
+}
+
+#[test]
+fn reset_heals_and_views_name_signs() {
+    let world = World::small();
+    let both = Health {
+        remap_pending: true,
+        remap_failed: true,
+        ..Health::default()
+    };
+    health(&world, 0, both);
+    let closed = gpu(&world)["closed"].clone();
+    assert_eq!(
+        closed["reasons"],
+        json!(["row-remap-failed", "row-remap-pending"])
+    );
+    assert_eq!(closed["remedy"], "replace GPU 0");
+    let metrics = migctl(&world, &["metrics"]);
+    for reason in ["row-remap-failed", "row-remap-pending"] {
+        has(&metrics, &format!("gpu=\"0\",reason=\"{reason}\"}} 1"));
+    }
+    world.change(|machine, files| machine.reset_gpu(0, files).unwrap());
+    assert_eq!(
+        gpu(&world)["closed"]["reasons"],
+        json!(["row-remap-failed"])
+    );
+    health(&world, 0, Health::default());
+    assert_eq!(gpu(&world)["closed"], Value::Null);
+    assert!(!migctl(&world, &["metrics"]).contains("runmig_gpu_closed{"));
+}
