@@ -17,11 +17,17 @@ pub fn run(config: &Config, format: Format, dry_run: bool) -> Result<i32> {
         Some(leases) => {
             if !dry_run {
                 crate::log::start(config);
-                if let Err(e) = last_boot::note(config, &driver::ask(config)) {
-                    tracing::warn!("{}", e.line());
-                }
             }
-            leases.gc(dry_run)?
+            let found = leases.gc(dry_run)?;
+            // A collection asks no driver about leases of an earlier boot, and the next run of the timer is soon.
+            let is_quiet = |one: &Finding| matches!(one.outcome, Outcome::Kept(_));
+            if !dry_run
+                && found.leases.iter().all(is_quiet)
+                && let Err(e) = last_boot::note(config, &driver::ask(config))
+            {
+                tracing::warn!("{}", e.line());
+            }
+            found
         }
         None => Collection::default(),
     };
