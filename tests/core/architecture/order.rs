@@ -114,6 +114,7 @@ const PLACEMENT: (&str, &[&[&str]]) = (
         &["choose", "layout", "seat"],
         &["backfill", "diagnosis"],
         &["share", "whole"],
+        &["near"],
         &["room"],
         &["rejection"],
         &["plan"],

@@ -105,6 +105,7 @@ mod tests {
         let words = sources.iter().flat_map(|text| {
             text.split(|c: char| !(c.is_alphanumeric() || c == '_'))
                 .filter(|word| word.starts_with("nvml") && !word.ends_with("_t"))
+                .filter(|word| !word.contains("_enum_"))
                 .filter(|word| word.chars().nth(4).is_some_and(char::is_uppercase))
         });
         // Older drivers lack these, so the call itself finds them.
