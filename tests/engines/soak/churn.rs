@@ -1,10 +1,11 @@
 //! The whole of it: who takes part, what they count, and what is shown when it goes wrong.
 
+use crate::soak::closer::Closer;
 use crate::soak::scraper::Scraper;
 use crate::soak::worker::Worker;
 use crate::soak::world::World;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, RwLock};
 use std::time::Instant;
 use testkit::prelude::*;
@@ -16,6 +17,8 @@ pub struct Soak {
     pub setup: Setup,
     /// Held to read while anything is done, to write when the machine goes down.
     pub power: RwLock<()>,
+    /// The reboots so far.
+    pub boots: AtomicU64,
     seed: u64,
     began: Instant,
     over: AtomicBool,
@@ -29,6 +32,7 @@ impl Soak {
         Some(Soak {
             setup: Setup::on(low, Machine::new("A100-80GB", 2)),
             power: RwLock::new(()),
+            boots: AtomicU64::new(0),
             seed,
             began: Instant::now(),
             over: AtomicBool::new(false),
@@ -57,6 +61,8 @@ impl Soak {
                     scope.spawn(move || self.until(end, || Worker::new(self, n, self.random(n))));
                 }
                 scope.spawn(|| self.until(end, || Scraper::new(self)));
+                let closer = self.random(WORKERS + 1);
+                scope.spawn(|| self.until(end, || Closer::new(self, closer)));
                 self.until(end, || World::new(self, self.random(WORKERS)));
             });
             crate::soak::judge::judge(self);

@@ -1,12 +1,13 @@
 //! Random churn for a given time: containers that come and go on one simulated machine while their
 //! fronts, low-level runtimes, inits and hooks are killed, the driver fails, instances are held,
-//! an administrator makes and destroys his own, somebody collects, Prometheus scrapes, and the
+//! an administrator makes and destroys his own, GPUs fall sick and are cordoned, somebody collects, Prometheus scrapes, and the
 //! machine reboots.
 //!
 //! `RUNMIG_SOAK_SECONDS` and `RUNMIG_SOAK_SEED` say how long and which; `scripts/soak` sets them. A
 //! seed gives the same calls in each thread, not the same order between threads.
 
 mod churn;
+mod closer;
 mod judge;
 mod scraper;
 mod worker;

@@ -214,6 +214,8 @@ impl<'a> World<'a> {
         self.admins.clear();
         let id = |lease: &serde_json::Value| lease["id"].as_str().unwrap().to_owned();
         self.void.extend(soak.setup.leases().iter().map(id));
+        soak.boots
+            .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         soak.note("reboot", well, "");
     }
 }
@@ -242,8 +244,10 @@ impl Actor for World<'_> {
         self.admins_are_there();
         for one in std::mem::take(&mut self.admins) {
             let (gpu, gi) = (one.gpu.to_string(), one.gi.to_string());
-            // So that what is left in the end can only be ours.
-            assert!(self.sim("destroy", &["--gpu", &gpu, "--gi", &gi]).0);
+            // So that what is left in the end can only be ours. The GPU may be off the bus for a moment more.
+            until("the administrator's is gone", || {
+                self.sim("destroy", &["--gpu", &gpu, "--gi", &gi]).0
+            });
         }
     }
 }
