@@ -9,7 +9,6 @@ use crate::store::replace;
 use crate::{effect, process, trust};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::io::ErrorKind;
 
 const FILE: &str = "gpus.json";
 /// A GPU takes some 100 bytes, in each of the two boots.
@@ -32,13 +31,11 @@ impl Known {
     fn read(config: &Config) -> Result<Option<Known>> {
         let file = config.data_dir.join(FILE);
         let what = || format!("read {}", file.display());
-        match std::fs::symlink_metadata(&file) {
-            Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
-            _ => {
-                let text = trust::read_to_string(&file, MAX_SIZE).context(what)?;
-                serde_json::from_str(&text).map(Some).context(what)
-            }
+        if !file.exists() {
+            return Ok(None);
         }
+        let text = trust::read_to_string(&file, MAX_SIZE).context(what)?;
+        serde_json::from_str(&text).map(Some).context(what)
     }
 }
 

@@ -158,8 +158,8 @@ impl Attempt<'_> {
                 tracing::info!("layout {name} is applied");
                 return Ok((applied, HeldGpus::new()));
             };
-            let how = (operation, self.options);
-            self.holds.set_modes(self.context, driver, how)?;
+            let holds = &self.holds;
+            holds.set_modes(self.context, driver, operation, self.options)?;
             // A new instance may have the id of one that is gone.
             self.in_use = InUse::default();
             begun = Some(applied);

@@ -79,7 +79,8 @@ impl Holds {
         &self,
         context: &Leases<'_>,
         driver: &mut Session<'_>,
-        (operation, options): (&Operation, ApplyOptions),
+        operation: &Operation,
+        options: ApplyOptions,
     ) -> Result<()> {
         let (mut pending, mut results) = (Vec::new(), Vec::new());
         for hold in &self.0 {
