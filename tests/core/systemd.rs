@@ -38,7 +38,12 @@ fn gc_is_quiet_without_leases() {
     }
     let dir = tempfile::tempdir().unwrap();
     let (state, config) = (dir.path().join("state"), dir.path().join("config.toml"));
-    fs::write(&config, format!("state_dir = {state:?}\n")).unwrap();
+    let data = dir.path().join("data");
+    fs::write(
+        &config,
+        format!("state_dir = {state:?}\ndata_dir = {data:?}\n"),
+    )
+    .unwrap();
     let gc = || {
         let mut gc = Command::new(env!("CARGO_BIN_EXE_migctl"));
         gc.arg("--config").arg(&config).arg("gc").output().unwrap()

@@ -21,8 +21,9 @@ impl Ours {
             .unwrap();
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let text = format!(
-            "state_dir = {:?}\n[driver]\nlibrary = {:?}\nroot = {:?}\n",
+            "state_dir = {:?}\ndata_dir = {:?}\n[driver]\nlibrary = {:?}\nroot = {:?}\n",
             dir.path().join("state"),
+            dir.path().join("data"),
             machine.library(),
             machine.dir()
         );

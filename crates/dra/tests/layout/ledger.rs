@@ -38,6 +38,7 @@ impl Host {
         fs::copy(library(), &config.driver.library).unwrap();
         config.driver.root = machine;
         config.state_dir = home.path().join("state");
+        config.data_dir = home.path().join("data");
         config.keep_idle = Duration::from_secs(3600);
         Host { home, config }
     }

@@ -164,8 +164,9 @@ impl ControlPlane {
         let path = machine.to_str().unwrap();
         sim(&["new", path, "--gpu", "A100-80GB", "--mig", "on"]);
         let config = format!(
-            "state_dir = {:?}\ndriver_files = \"none\"\n[driver]\nlibrary = {:?}\nroot = {machine:?}\n[kubernetes]\nkubelet_dir = {:?}\n",
+            "state_dir = {:?}\ndata_dir = {:?}\ndriver_files = \"none\"\n[driver]\nlibrary = {:?}\nroot = {machine:?}\n[kubernetes]\nkubelet_dir = {:?}\n",
             self.at("state"),
+            self.at("data"),
             machine.join("lib/libnvidia-ml.so.1"),
             self.at("kubelet"),
         );
