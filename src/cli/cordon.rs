@@ -36,16 +36,16 @@ fn reason(text: &str) -> std::result::Result<String, String> {
 }
 
 pub fn cordon(config: &Config, format: Format, options: &Options) -> Result<i32> {
-    let (named, leases) = (Named::find(config, &options.gpu)?, open(config)?);
+    let (named, leases) = Named::find(config, &options.gpu)?;
     leases.cordon(&named.uuid, options.reason.as_deref(), false)?;
     let left = on(&leases, &named)?;
-    let said = format!("{} is cordoned, and keeps {}", named.title, count(&left));
+    let said = format!("{} is cordoned; leases on it: {}", named.title, left.len());
     tell(format, &left, &said);
     Ok(0)
 }
 
 pub fn uncordon(config: &Config, format: Format, gpu: &GpuName) -> Result<i32> {
-    let (named, leases) = (Named::find(config, gpu)?, open(config)?);
+    let (named, leases) = Named::find(config, gpu)?;
     let said = match leases.uncordon(&named.uuid)? {
         true => format!("{} is open again", named.title),
         false => format!("{} was not cordoned", named.title),
@@ -61,7 +61,7 @@ pub fn drain(
     options: &Options,
     wait: Option<Duration>,
 ) -> Result<i32> {
-    let (named, leases) = (Named::find(config, &options.gpu)?, open(config)?);
+    let (named, leases) = Named::find(config, &options.gpu)?;
     leases.cordon(&named.uuid, options.reason.as_deref(), true)?;
     let begun = Instant::now();
     let mut changes = Changes::of(&config.state_dir)?;
@@ -85,8 +85,8 @@ pub fn drain(
             tell(format, &left, &format!("{} is free", named.title));
         }
         if wait.is_some() && !left.is_empty() {
-            let (title, left) = (&named.title, count(&left));
-            let why = format!("cannot drain {title} in time: it still has {left}");
+            let (title, left) = (&named.title, left.len());
+            let why = format!("cannot drain {title} in time: leases on it: {left}");
             return Err(Error::new(why).hint("end their containers, or wait longer with --wait"));
         }
         return Ok(0);
@@ -101,7 +101,8 @@ struct Named {
 }
 
 impl Named {
-    fn find(config: &Config, name: &GpuName) -> Result<Named> {
+    /// Finds the GPU, and opens the leases.
+    fn find<'a>(config: &'a Config, name: &GpuName) -> Result<(Named, Leases<'a>)> {
         let snapshot = driver::ask(config).snapshot();
         let mut gpus = snapshot.iter().flat_map(|snapshot| &snapshot.gpus);
         let found = gpus.find(|gpu| name.names(gpu.index, gpu.uuid.as_str()));
@@ -111,7 +112,9 @@ impl Named {
             let why = format!("cannot find GPU {name}: none that answers has this name");
             return Err(Error::new(why).hint("name it by its full UUID, which nvidia-smi -L shows"));
         };
-        Ok(Named { uuid, title })
+        let (leases, _) = bundles::existing_or_new(config, Actor::Operator)?;
+        crate::log::start(config);
+        Ok((Named { uuid, title }, leases))
     }
 
     fn has(&self, entry: &Entry) -> String {
@@ -123,12 +126,6 @@ impl Named {
     }
 }
 
-fn open(config: &Config) -> Result<Leases<'_>> {
-    let (leases, _) = bundles::existing_or_new(config, Actor::Operator)?;
-    crate::log::start(config);
-    Ok(leases)
-}
-
 /// Returns what is on record on a GPU, but for the instances of administrators and layouts, which stay.
 fn on(leases: &Leases<'_>, named: &Named) -> Result<Vec<Entry>> {
     let mut entries = leases.store().list()?.entries;
@@ -138,14 +135,6 @@ fn on(leases: &Leases<'_>, named: &Named) -> Result<Vec<Entry>> {
         *instance.resource.gpu_uuid() == named.uuid && !stays
     });
     Ok(entries)
-}
-
-fn count(left: &[Entry]) -> String {
-    match left.len() {
-        0 => "no lease".to_owned(),
-        1 => "1 lease".to_owned(),
-        n => format!("{n} leases"),
-    }
 }
 
 fn tell(format: Format, left: &[Entry], said: &str) {

@@ -23,18 +23,13 @@ pub const CHECKS: &[Check] = &[
     },
     Check {
         id: "driver.gpus",
-        what: "each GPU answers",
+        what: "each GPU answers, and none is sick or cordoned",
         run: gpus,
     },
     Check {
         id: "driver.missing",
         what: "every GPU of the last boot is there",
         run: missing,
-    },
-    Check {
-        id: "driver.health",
-        what: "each GPU may give something new: none is sick or cordoned",
-        run: health,
     },
     Check {
         id: "nodes.devices",
@@ -86,7 +81,16 @@ fn gpus(host: &Host) -> Found {
     let snapshot = &host.seen()?.inventory.snapshot;
     let reset = "nvidia-smi --gpu-reset for that GPU, or reboot";
     let lost = snapshot.unreadable.iter();
-    let lost: Vec<Finding> = lost.map(|(_, why)| Finding::fail(why, reset)).collect();
+    let lost = lost.map(|(_, why)| Finding::fail(why, reset));
+    let closed = snapshot.gpus.iter().filter_map(|gpu| {
+        let Shut { why, remedy } = gpu.shut()?;
+        let text = format!("GPU {} gives nothing new: {why}", gpu.index);
+        Some(match gpu.closed.as_ref()?.cordon.is_some() {
+            true => Finding::warn(text, remedy),
+            false => Finding::fail(text, remedy),
+        })
+    });
+    let lost: Vec<Finding> = lost.chain(closed).collect();
     if lost.is_empty() && snapshot.gpus.is_empty() {
         let repair = "lspci -d 10de: shows whether the machine has one";
         return Err(Finding::fail("the driver shows no GPU", repair));
@@ -105,20 +109,6 @@ fn missing(host: &Host) -> Found {
         )
     };
     Ok(missing.into_iter().map(warn).collect())
-}
-
-/// A cordon is an administrator's wish, and its end may be forgotten.
-fn health(host: &Host) -> Found {
-    let gpus = host.seen()?.inventory.snapshot.gpus.iter();
-    let finding = |gpu: &Gpu| {
-        let Shut { why, remedy } = gpu.shut()?;
-        let text = format!("GPU {} gives nothing new: {why}", gpu.index);
-        Some(match gpu.closed.as_ref()?.cordon.is_some() {
-            true => Finding::warn(text, remedy),
-            false => Finding::fail(text, remedy),
-        })
-    };
-    Ok(gpus.filter_map(finding).collect())
 }
 
 fn devices(host: &Host) -> Found {

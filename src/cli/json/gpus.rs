@@ -58,7 +58,7 @@ pub struct GpuItem<'a> {
 pub struct ClosedItem {
     /// `cordoned`, and the driver's signs: `lost`, `row-remap-failed`, `row-remap-pending`, `page-retirement-pending`,
     /// `uncorrectable-errors`, `recovery-action`, `fabric-down`.
-    pub reasons: Vec<&'static str>,
+    pub reasons: Vec<String>,
     /// All of them in words.
     pub why: String,
     /// The administrator's next step.

@@ -27,7 +27,7 @@ pub fn add(families: &mut Families, facts: &Facts) {
             ],
         );
         for reason in gpu.closed.iter().flat_map(Closed::reasons) {
-            families.known(&table::GPU_CLOSED, &[uuid, &index, reason], Some(1));
+            families.known(&table::GPU_CLOSED, &[uuid, &index, &reason], Some(1));
         }
         for (profile, free) in gpu.profiles.iter().zip(&of.free) {
             let labels = [uuid, &index, &profile.name];

@@ -59,7 +59,7 @@ fn views_name_it_and_history_has_it() {
     let doctor = said(&mut world.migctl(&["doctor", "--only", "driver"])).stdout;
     has(
         &doctor,
-        "warn  driver.health            GPU 0 gives nothing new: cordoned",
+        "warn  driver.gpus              GPU 0 gives nothing new: cordoned",
     );
     has(&doctor, "repair: run migctl uncordon 0");
     has(&migctl(&world, &["uncordon", "0"]), "GPU 0 is open again");

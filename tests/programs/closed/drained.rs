@@ -43,7 +43,7 @@ fn fails_when_its_time_is_over_and_keeps_the_living() {
     let line = line.exits(1).stderr;
     has(
         &line,
-        "cannot drain GPU 0 in time: it still has 1 lease; hint: end their containers",
+        "cannot drain GPU 0 in time: leases on it: 1; hint: end their containers",
     );
     world.has_its_slices("a").unwrap();
     migctl(&world, &["uncordon", "0"]);

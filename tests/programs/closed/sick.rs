@@ -52,7 +52,7 @@ const CASES: &[Case] = &[
     Case {
         gpu: T4,
         sign: &["--uncorrectable-errors", "2"],
-        why: "it had 2 uncorrectable memory errors",
+        why: "uncorrectable memory errors: 2",
         off: "uncorrectable-errors",
         asks: A_GPU,
     },

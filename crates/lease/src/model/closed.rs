@@ -32,34 +32,17 @@ pub struct Sign {
     pub amount: u64,
 }
 
-impl SignKind {
-    /// Returns the word for programs.
-    pub fn word(self) -> &'static str {
-        match self {
-            SignKind::Lost => "lost",
-            SignKind::RowRemapFailed => "row-remap-failed",
-            SignKind::RecoveryAction => "recovery-action",
-            SignKind::RowRemapPending => "row-remap-pending",
-            SignKind::PageRetirementPending => "page-retirement-pending",
-            SignKind::UncorrectableErrors => "uncorrectable-errors",
-            SignKind::FabricDown => "fabric-down",
-        }
-    }
-}
-
 impl Sign {
     fn why(&self) -> String {
         let why = match (self.kind, self.amount) {
             (SignKind::Lost, _) => "it fell off the bus",
             (SignKind::RowRemapFailed, _) => "a row of its memory could not be remapped",
             (SignKind::RecoveryAction, 2) => "the driver asks for a reboot",
-            (SignKind::RecoveryAction, 3) => "the driver asks to end its peer-to-peer work",
             (SignKind::RecoveryAction, _) => "the driver asks for its reset",
             (SignKind::RowRemapPending, _) => "rows of its memory wait for a reset to be remapped",
             (SignKind::PageRetirementPending, _) => "pages of its memory wait to be retired",
-            (SignKind::UncorrectableErrors, 1) => "it had 1 uncorrectable memory error",
             (SignKind::UncorrectableErrors, n) => {
-                return format!("it had {n} uncorrectable memory errors");
+                return format!("uncorrectable memory errors: {n}");
             }
             (SignKind::FabricDown, _) => "its NVLink fabric is not up",
         };
@@ -70,9 +53,6 @@ impl Sign {
         match (self.kind, self.amount) {
             (SignKind::RowRemapFailed, _) => format!("replace GPU {gpu}"),
             (SignKind::RecoveryAction, 2) => "reboot the machine".to_owned(),
-            (SignKind::RecoveryAction, 3) => {
-                format!("end the containers on GPU {gpu} and its NVLink peers")
-            }
             (SignKind::FabricDown, _) => "run systemctl status nvidia-fabricmanager".to_owned(),
             _ => format!(
                 "run migctl drain {gpu} --wait; nvidia-smi -i {gpu} --gpu-reset; migctl uncordon {gpu}"
@@ -122,11 +102,20 @@ impl Closed {
         (!words.is_empty()).then(|| format!("sick: {}", words.join(", ")))
     }
 
-    /// Returns the words of the reasons for programs.
-    pub fn reasons(&self) -> Vec<&'static str> {
-        let signs = self.signs.iter().map(|sign| sign.kind.word());
+    /// Returns the words of the reasons for programs: the kinds of signs as JSON has them.
+    pub fn reasons(&self) -> Vec<String> {
+        let word = |sign: &Sign| {
+            serde_json::to_value(sign.kind)
+                .ok()?
+                .as_str()
+                .map(str::to_owned)
+        };
         let is_cordoned = self.cordon.is_some() || self.unread.is_some();
-        signs.chain(is_cordoned.then_some("cordoned")).collect()
+        let cordoned = is_cordoned.then(|| "cordoned".to_owned());
+        { self.signs.iter() }
+            .filter_map(word)
+            .chain(cordoned)
+            .collect()
     }
 }
 

@@ -1,5 +1,6 @@
 //! The signs that a GPU is sick, as NVML tells them. A driver without a function, or without an answer, gives no sign.
 
+use super::gpus::Identity;
 use super::session::{Session, call, raw};
 use crate::gpu::{GPU_IS_LOST, RESET_REQUIRED, Reason, Result};
 use crate::model::{GpuUuid, Sign, SignKind};
@@ -8,9 +9,7 @@ use nvml_wrapper::enums::device::SampleValue;
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::structs::device::FieldId;
 use nvml_wrapper_sys::bindings::{self as sys, field_id as id};
-
-const LOST: Sign = sign(SignKind::Lost);
-const DOWN: Sign = sign(SignKind::FabricDown);
+use std::rc::Rc;
 
 const fn sign(kind: SignKind) -> Sign {
     Sign { kind, amount: 1 }
@@ -30,16 +29,15 @@ const FIELDS: [(SignKind, u32); 5] = {
 
 impl Session<'_> {
     pub(super) fn read_signs(&self, uuid: &GpuUuid, fabric: bool) -> Result<Vec<Sign>> {
-        let known = self.known.borrow();
-        let identity = known.gpus.values().find(|gpu| gpu.uuid == *uuid).cloned();
-        drop(known);
-        let device = match &identity {
-            Some(identity) => self.device_of(identity)?,
+        let is_it = |gpu: &&Rc<Identity>| gpu.uuid == *uuid;
+        let known = self.known.borrow().gpus.values().find(is_it).cloned();
+        let device = match known {
+            Some(identity) => self.device_of(&identity)?,
             None => self.device(uuid)?,
         };
         let mut signs = self.signs_in_fields(&device, uuid);
         if fabric && self.fabric_is_down(&device, uuid)? {
-            signs.push(DOWN);
+            signs.push(sign(SignKind::FabricDown));
         }
         Ok(signs)
     }
@@ -52,17 +50,22 @@ impl Session<'_> {
         });
         let values = match asked {
             Ok(values) => values,
-            Err(e) if matches!(e.code(), Some(GPU_IS_LOST | RESET_REQUIRED)) => return vec![LOST],
+            Err(e) if matches!(e.code(), Some(GPU_IS_LOST | RESET_REQUIRED)) => {
+                return vec![sign(SignKind::Lost)];
+            }
             Err(_) => return Vec::new(),
         };
         let mut signs = Vec::new();
         for ((kind, _), value) in FIELDS.into_iter().zip(values) {
-            match value.and_then(|sample| sample.value).map(number) {
-                Ok(0) => {}
-                Ok(amount) => signs.push(Sign { kind, amount }),
-                Err(NvmlError::GpuLost | NvmlError::ResetRequired) => return vec![LOST],
-                Err(_) => {}
-            }
+            let amount = match value.and_then(|sample| sample.value) {
+                Ok(SampleValue::U32(amount)) => u64::from(amount),
+                Ok(SampleValue::U64(amount)) => amount,
+                Err(NvmlError::GpuLost | NvmlError::ResetRequired) => {
+                    return vec![sign(SignKind::Lost)];
+                }
+                Ok(_) | Err(_) => 0,
+            };
+            signs.extend((amount > 0).then_some(Sign { kind, amount }));
         }
         signs
     }
@@ -89,15 +92,6 @@ fn is_down(state: u32, status: sys::nvmlReturn_t) -> bool {
         sys::NVML_GPU_FABRIC_STATE_NOT_STARTED | sys::NVML_GPU_FABRIC_STATE_IN_PROGRESS => true,
         sys::NVML_GPU_FABRIC_STATE_COMPLETED => status != 0,
         _ => false,
-    }
-}
-
-fn number(value: SampleValue) -> u64 {
-    match value {
-        SampleValue::U32(number) => number.into(),
-        SampleValue::U64(number) => number,
-        SampleValue::I64(number) => number.try_into().unwrap_or_default(),
-        SampleValue::F64(_) => 0,
     }
 }
 
