@@ -69,8 +69,17 @@ pub fn drain(
     loop {
         leases.gc(false)?;
         let all = on(&leases, &named)?.into_iter();
-        let (idle, left): (Vec<_>, Vec<_>) = all.partition(|entry| entry.idle_since().is_some());
-        { idle.iter() }.try_for_each(|entry| release::release(&leases, entry))?;
+        let (idle, left): (Vec<Entry>, Vec<Entry>) =
+            all.partition(|entry| entry.idle_since().is_some());
+        // A slice that stays is on record, and is tried again.
+        let failed = { idle.into_iter() }.filter(|entry| match release::release(&leases, entry) {
+            Ok(()) => false,
+            Err(e) => {
+                output::eprint(&e.line());
+                true
+            }
+        });
+        let left: Vec<Entry> = left.into_iter().chain(failed).collect();
         let names: Vec<String> = left.iter().map(|entry| named.has(entry)).collect();
         if format == Format::Table && names != told {
             names.iter().for_each(|name| output::line(name));
@@ -107,7 +116,13 @@ impl Named {
         let mut gpus = snapshot.iter().flat_map(|snapshot| &snapshot.gpus);
         let found = gpus.find(|gpu| name.names(gpu.index, gpu.uuid.as_str()));
         let found = found.map(|gpu| (gpu.uuid.clone(), format!("GPU {}", gpu.index)));
-        let by_uuid = || name.uuid().map(|uuid| (uuid.clone(), uuid.to_string()));
+        // The GPU may be off the bus just now.
+        let by_uuid = || {
+            let uuid = name.uuid()?.as_str().to_ascii_lowercase();
+            let uuid = uuid.replacen("gpu-", "GPU-", 1);
+            output::eprint(&format!("no GPU that answers has the UUID {uuid}"));
+            Some((GpuUuid::new(uuid.clone()), uuid))
+        };
         let Some((uuid, title)) = found.or_else(by_uuid) else {
             let why = format!("cannot find GPU {name}: none that answers has this name");
             return Err(Error::new(why).hint("name it by its full UUID, which nvidia-smi -L shows"));

@@ -117,6 +117,11 @@ impl Leases<'_> {
         let changed = change(&mut cordons);
         if cordons != before {
             let text = serde_json::to_vec_pretty(&cordons).context(what)?;
+            if text.len() as u64 > MAX_SIZE {
+                return Err(Error::new("there are too many cordons")
+                    .hint("uncordon GPUs that are gone, or give shorter reasons"))
+                .context(what);
+            }
             replace(&dir.join(FILE), &text).context(what)?;
         }
         drop(lock);

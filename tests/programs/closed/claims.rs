@@ -62,6 +62,7 @@ fn promise_before_a_cordon_is_kept() {
     health(&world, 0, sick());
     let line = prepare(&world).unwrap_err().line();
     has(&line, "GPU 0 is sick: the driver asks for its reset");
+    has(&line, "hint: run migctl drain 0 --wait");
     assert!(world.instances().is_empty());
     health(&world, 0, Health::default());
     migctl(&world, &["cordon", "0"]);
@@ -70,4 +71,24 @@ fn promise_before_a_cordon_is_kept() {
     health(&world, 0, sick());
     prepare(&world).unwrap();
     assert_eq!(world.instances().len(), 1);
+}
+
+/// An idle slice is new to its claim.
+#[test]
+fn sick_gpu_hands_no_idle_slice_to_a_promise() {
+    let world = World::small();
+    world.configure("keep_idle = \"5m\"");
+    let ids: Vec<String> = (0..world.slots).map(|n| format!("c{n}")).collect();
+    for id in &ids {
+        world.bundle_asking(id, world.profile);
+        world.create(id);
+    }
+    ids.iter().for_each(|id| drop(world.delete(id)));
+    promise(&world).unwrap();
+    health(&world, 0, sick());
+    has(&prepare(&world).unwrap_err().line(), "GPU 0 is sick");
+    health(&world, 0, Health::default());
+    let there = world.instances().len();
+    prepare(&world).unwrap();
+    assert_eq!(world.instances().len(), there, "it is reused");
 }

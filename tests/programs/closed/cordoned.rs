@@ -149,6 +149,56 @@ fn seats_are_new_and_pods_go_on() {
     world.all_go(&["first", "second"]);
 }
 
+/// A pod goes on beside a cordon, and not on a sick GPU.
+#[test]
+fn pod_gets_no_more_of_a_sick_gpu() {
+    let world = World::small();
+    world.bundle_in_pod("first", world.profile, "pod");
+    world.create("first");
+    health(&world, 0, sick());
+    world.bundle_in_pod("second", world.profile, "pod");
+    let line = said(&mut world.create_command("second")).refused();
+    has(
+        &line,
+        "of the same pod has its slice on GPU 0, which is sick: ",
+    );
+    has(&line, "hint: run migctl drain 0 --wait");
+    world.all_go(&["first"]);
+}
+
+/// What an open GPU would not have is not worth a wait for a closed one.
+#[test]
+fn refuses_at_once_what_never_fits() {
+    let world = World::small();
+    cordon(&world);
+    let verdict = |asked: &[&str]| {
+        let words = [&["explain", "-o", "json"], asked].concat();
+        let told = said(&mut world.migctl(&words)).exits(1).json();
+        let one = told["alternatives"][0]["verdict"].as_str().unwrap();
+        one.to_owned()
+    };
+    assert_eq!(verdict(&["7g.80gb"]), "unsatisfiable");
+    assert_eq!(verdict(&["--gpu", "1"]), "unsatisfiable");
+    assert_eq!(verdict(&[world.profile]), "full");
+    let world = World::with_whole_gpus();
+    world.configure("[sharing]\nenforcement = [\"none\"]\n");
+    let gpus = migctl(&world, &["gpus", "-o", "json"]);
+    let gpus: Value = serde_json::from_str(&gpus).unwrap();
+    for n in 0..gpus["items"].as_array().unwrap().len() {
+        migctl(&world, &["cordon", &n.to_string()]);
+    }
+    let share = |size: &str| {
+        let told = said(&mut world.migctl(&["explain", "--share", size, "-o", "json"]));
+        let told = told.exits(1).json();
+        told["alternatives"][0]["verdict"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
+    assert_eq!(share("1000Gi"), "unsatisfiable");
+    assert_eq!(share("2Gi"), "full");
+}
+
 /// Failure: a reboot, and a repair of the ledger, of a machine with a cordoned GPU
 #[test]
 fn survives_reboot_and_repair() {

@@ -29,15 +29,17 @@ pub(super) fn candidates<'a>(
             on.obstacle = Some(GpuObstacle::Excluded(rule.clone()));
             return on;
         }
-        if let Some(shut) = gpu.shut() {
-            on.obstacle = Some(GpuObstacle::Closed(shut));
-            return on;
-        }
         let state = inventory.use_of(machine.driver, gpu);
         on.memory_mib = state.memory_mib;
         match terms {
             None => for_all(machine, &mut on, state),
             Some(terms) => for_share(machine, &mut on, state, terms),
+        }
+        // What stays after it is open again counts more.
+        if on.obstacle.as_ref().is_none_or(GpuObstacle::may_pass)
+            && let Some(shut) = gpu.shut()
+        {
+            on.obstacle = Some(GpuObstacle::Closed(shut));
         }
         on
     };

@@ -60,32 +60,18 @@ impl<'a> Ask<'a> {
         }
     }
 
-    /// Returns the room for which the request waits: the profiles that it could use, by GPU, and what its waiter looks
-    /// for.
-    pub(super) fn room(
-        self,
-        machine: &Machine<'_, impl Queries>,
-        no: &NoRoom,
-    ) -> (Vec<(GpuUuid, Vec<u32>)>, Wants) {
-        let whole = |count| {
+    /// Returns what a waiter looks for after this answer.
+    pub(super) fn wants(self, no: &NoRoom) -> Wants {
+        let gpus = |count| {
             let of = no.awaited.clone();
-            let could_use = of.iter().map(|gpu| (gpu.clone(), Vec::new())).collect();
-            (could_use, Wants::Gpus { count, of })
-        };
-        let slices = |could_use, Admission { admitted, ours, .. }| {
-            (could_use, Wants::Slices { admitted, ours })
+            Wants::Gpus { count, of }
         };
         match self {
-            Ask::Gpus(count) => whole(count),
-            Ask::Share(..) => whole(1),
-            Ask::Slices(asked) => {
-                let policy = &machine.config.policy;
-                let could_use = usable_plan::could_use(machine, policy, &asked.admitted);
-                slices(could_use, asked)
-            }
-            Ask::Seat(seat, asked, terms) => {
-                let could_use = Seats::new(machine, seat, &asked, terms).could_use();
-                slices(could_use, asked)
+            Ask::Gpus(count) => gpus(count),
+            Ask::Share(..) => gpus(1),
+            Ask::Slices(asked) | Ask::Seat(_, asked, _) => {
+                let Admission { admitted, ours, .. } = asked;
+                Wants::Slices { admitted, ours }
             }
         }
     }
@@ -138,6 +124,19 @@ impl<'a, D: Queries> Look<'a, D> {
             Look::Gpus(machine, count, on) => gpus::plan(machine, on, *count),
             Look::Share(machine, sizes, terms, on) => gpus::plan_share(machine, on, sizes, *terms),
             Look::Seat(seats) => seats.plan(tried),
+        }
+    }
+
+    /// Returns the profiles that the request could use, by GPU. Without a profile it is the GPU itself.
+    pub(super) fn could_use(&self, no: &NoRoom) -> Vec<(GpuUuid, Vec<u32>)> {
+        match self {
+            Look::Gpus(..) | Look::Share(..) => { no.awaited.iter() }
+                .map(|gpu| (gpu.clone(), Vec::new()))
+                .collect(),
+            Look::Slices(machine, asked) => {
+                usable_plan::could_use(machine, &machine.config.policy, &asked.admitted)
+            }
+            Look::Seat(seats) => seats.could_use(),
         }
     }
 

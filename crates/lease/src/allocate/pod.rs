@@ -51,6 +51,7 @@ pub(super) fn share(
             continue;
         }
         check_same(snapshot, peer, wanted, who)?;
+        check_health(snapshot, peer)?;
         let held = who.draft(peer.instance.clone(), Portion::All)?;
         let ledger = context.store.lock(&who.purpose())?;
         // Asked again: the peer may have gone meanwhile.
@@ -165,6 +166,21 @@ fn does_not_answer(peer: &Held) -> Error {
     ))
 }
 
+/// Checks that the GPU of a pod's slice is not sick. A cordon does not keep a pod from its own slice.
+fn check_health(snapshot: &Snapshot, peer: &Held) -> Result<()> {
+    let mut gpus = snapshot.gpus.iter();
+    let gpu = gpus.find(|gpu| gpu.uuid == *peer.instance.resource.gpu_uuid());
+    let closed = gpu.and_then(|gpu| Some((gpu.index, gpu.closed.as_ref()?)));
+    match closed.and_then(|(index, closed)| Some((index, closed, closed.sickness()?))) {
+        None => Ok(()),
+        Some((index, closed, sickness)) => Err(Error::new(format!(
+            "container {} of the same pod has its slice on GPU {index}, which is {sickness}",
+            printable(peer.lease.holder.name()),
+        ))
+        .hint(closed.remedy(index))),
+    }
+}
+
 /// Checks that containers that share one slice or GPU request the same.
 fn check_same(
     snapshot: &Snapshot,
@@ -182,7 +198,7 @@ fn check_same(
     let (is_same, has) = match (resource, wanted) {
         (Resource::Mig(slice), Some(wanted)) => {
             let mut there = only(snapshot, &[slot_of(slice)]);
-            // What lives on a GPU that gives nothing new goes on, and so does its pod.
+            // What lives on a cordoned GPU goes on, and so does its pod.
             there.gpus.iter_mut().for_each(|gpu| gpu.closed = None);
             let fits = placement::choose(&there, &[], &unreserved(wanted)).is_ok();
             (fits, format!("a {}", slice.profile))

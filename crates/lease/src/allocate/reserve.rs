@@ -13,7 +13,7 @@ use crate::gpu::Queries;
 use crate::inventory::Inventory;
 use crate::leases::Leases;
 use crate::placement::NoRoom;
-use crate::queue::{LastLook, Turn};
+use crate::queue::{LastLook, Turn, Wants};
 use crate::request::Wanted;
 use crate::store::{Held, Instance, Lock};
 
@@ -115,7 +115,8 @@ impl<D: Queries> Chooser<'_, '_, D> {
         if let Some(choice) = self.before_places(&inventory, ask.slices())? {
             return Ok(choice);
         }
-        let denial = match Look::new(&machine, &ask).found(self.tried) {
+        let look = Look::new(&machine, &ask);
+        let denial = match look.found(self.tried) {
             Ok(Found::Pieces(_, idle)) if !idle.is_empty() => {
                 return Ok(Choice::of(Outcome::Evict(idle)));
             }
@@ -128,10 +129,13 @@ impl<D: Queries> Chooser<'_, '_, D> {
         if let Denial::Room(no) = &denial
             && no.may_pass()
         {
-            let (could_use, wants) = ask.room(&machine, no);
-            let look = LastLook::new(inventory.snapshot, wants);
-            let look = if no.has_foreign() { look.soon() } else { look };
-            self.turn.join(self.plan, could_use, look)?;
+            let could_use = look.could_use(no);
+            drop(look);
+            let wants = ask.wants(no);
+            let is_soon = no.has_foreign() && matches!(wants, Wants::Gpus { .. });
+            let last = LastLook::new(inventory.snapshot, wants);
+            let last = if is_soon { last.soon() } else { last };
+            self.turn.join(self.plan, could_use, last)?;
         }
         Ok(Choice::of(Outcome::Denied(denial)))
     }

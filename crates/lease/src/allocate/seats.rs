@@ -196,7 +196,8 @@ impl<'a, D: Queries> Seats<'a, D> {
         let of_size = ShareTerms { sizes, ..*terms };
         let unfit = of_size.unfit(snapshot, &asked.slice, wanted, level);
         let locked = tried.late.iter().filter_map(|late| late.locked.clone());
-        let unfit: Vec<(GpuUuid, String)> = in_words(unfit).into_iter().chain(locked).collect();
+        let unfit = in_words(unfit).into_iter().chain(locked);
+        let unfit: Vec<(GpuUuid, String)> = unfit.chain(wanted.unfit.iter().cloned()).collect();
         // A seat counts as a share. A limit that does not name shares was written before there were seats, and counts
         // the whole slice.
         let mut strict = Policy::default();

@@ -35,7 +35,7 @@ pub struct Sign {
 impl Sign {
     fn why(&self) -> String {
         let why = match (self.kind, self.amount) {
-            (SignKind::Lost, _) => "it fell off the bus",
+            (SignKind::Lost, _) => "it fell off the bus, or needs a reset",
             (SignKind::RowRemapFailed, _) => "a row of its memory could not be remapped",
             (SignKind::RecoveryAction, 2) => "the driver asks for a reboot",
             (SignKind::RecoveryAction, _) => "the driver asks for its reset",
@@ -96,6 +96,15 @@ pub struct Shut {
 }
 
 impl Closed {
+    /// Returns the administrator's next step.
+    pub(crate) fn remedy(&self, gpu: u32) -> String {
+        match (self.signs.first(), &self.unread) {
+            (Some(sign), _) => sign.remedy(gpu),
+            (None, Some(_)) => "repair the file, or remove it".to_owned(),
+            (None, None) => format!("run migctl uncordon {gpu}"),
+        }
+    }
+
     /// Returns why the GPU is sick, if it is.
     pub fn sickness(&self) -> Option<String> {
         let words: Vec<String> = self.signs.iter().map(Sign::why).collect();
@@ -133,14 +142,9 @@ impl Gpu {
             )
         });
         let why = [closed.sickness(), cordon, closed.unread.clone()];
-        let remedy = match (closed.signs.first(), &closed.unread) {
-            (Some(sign), _) => sign.remedy(self.index),
-            (None, Some(_)) => "repair the file, or remove it".to_owned(),
-            (None, None) => format!("run migctl uncordon {}", self.index),
-        };
         Some(Shut {
             why: why.into_iter().flatten().collect::<Vec<_>>().join("; "),
-            remedy,
+            remedy: closed.remedy(self.index),
         })
     }
 }

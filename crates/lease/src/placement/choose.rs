@@ -39,15 +39,15 @@ pub(crate) fn choose_one<'a>(
     constraints: &Constraints<'_>,
 ) -> Result<Decision<'a>, Obstacle> {
     let usable = usable(snapshot, constraints);
-    if usable.is_empty() {
-        return Err(diagnosis::no_gpu(snapshot, constraints));
-    }
     let fitting = fitting(&usable, slice, constraints);
     if fitting.is_empty() {
-        if diagnosis::is_closed(snapshot, slice, constraints) {
-            return Err(diagnosis::no_gpu(snapshot, constraints));
-        }
-        return Err(diagnosis::no_profile(&usable, slice, constraints));
+        let closed = diagnosis::closed(snapshot, constraints);
+        let known = [usable, closed].concat();
+        let offers = |gpu: &&Gpu| constraints.profile_on(gpu, slice).is_some();
+        return Err(match known.is_empty() || known.iter().any(offers) {
+            true => diagnosis::no_gpu(snapshot, constraints),
+            false => diagnosis::no_profile(&known, slice, constraints),
+        });
     }
 
     let mut best: Option<Candidate<'a>> = None;

@@ -17,11 +17,11 @@ fn left_out(snapshot: &Snapshot, constraints: &Constraints<'_>) -> LeftOut {
     }
 }
 
-/// Says whether a GPU that gives nothing new now offers what a request stands for.
-pub(crate) fn is_closed(snapshot: &Snapshot, slice: &Slice, constraints: &Constraints<'_>) -> bool {
-    let is_closed = |gpu: &Gpu| constraints.excludes(gpu) && !constraints.excludes_for_good(gpu);
-    let mut closed = snapshot.gpus.iter().filter(|gpu| is_closed(gpu));
-    closed.any(|gpu| constraints.profile_on(gpu, slice).is_some())
+/// Returns the GPUs that a request could use but for what closes them now.
+pub(crate) fn closed<'a>(snapshot: &'a Snapshot, constraints: &Constraints<'_>) -> Vec<&'a Gpu> {
+    let is_closed = |gpu: &&Gpu| matches!(constraints.exclusion(gpu), Some(Exclusion::Closed(_)));
+    let on = snapshot.gpus.iter().filter(|g| g.mig == MigMode::Enabled);
+    on.filter(is_closed).collect()
 }
 
 /// Diagnoses a machine without a usable GPU.

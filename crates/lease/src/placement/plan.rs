@@ -210,9 +210,9 @@ impl<'a> Constraints<'a> {
             found.map(|(_, why)| why.clone())
         };
         let rule = of(self.excluded).map(Exclusion::Rule);
-        rule.or_else(|| gpu.shut().map(Exclusion::Closed))
-            .or_else(|| of(self.unfit).map(Exclusion::Unfit))
+        rule.or_else(|| of(self.unfit).map(Exclusion::Unfit))
             .or_else(|| gpu.ends_mig().then_some(Exclusion::EndsMig))
+            .or_else(|| gpu.shut().map(Exclusion::Closed))
     }
 
     pub(super) fn excludes(&self, gpu: &Gpu) -> bool {

@@ -5,7 +5,7 @@ use super::diagnosis;
 use super::occupancy::{Occupancy, Slot};
 use super::plan::{Constraints, Decision, MAX_STEPS, fitting, usable};
 use super::rejection::{Cause, Obstacle, Rejection};
-use crate::model::{GpuUuid, Placement, Snapshot};
+use crate::model::{Gpu, GpuUuid, Placement, Snapshot};
 use crate::request::{Alternative, Slice};
 use std::collections::{HashMap, HashSet};
 
@@ -108,8 +108,14 @@ pub(crate) fn never_several(
     constraints: &Constraints<'_>,
 ) -> Option<Rejection> {
     // An unreadable GPU may hold the rest, and so may one that gives nothing new now.
-    let is_closed = snapshot.gpus.iter().any(|gpu| gpu.closed.is_some());
-    if request.others.is_empty() || !snapshot.unreadable.is_empty() || is_closed {
+    let closed = diagnosis::closed(snapshot, constraints);
+    let offers = |gpu: &&Gpu| {
+        request
+            .all()
+            .any(|slice| constraints.profile_on(gpu, slice).is_some())
+    };
+    let is_unsure = !snapshot.unreadable.is_empty() || closed.iter().any(offers);
+    if request.others.is_empty() || is_unsure {
         return None;
     }
     let never = |obstacle| {

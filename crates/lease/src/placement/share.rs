@@ -54,9 +54,11 @@ impl ShareTerms<'_> {
         on: &Candidate<'_>,
         size: ShareSize,
     ) -> Result<ShareMemory, GpuObstacle> {
-        if let Some(obstacle) = &on.obstacle {
-            return Err(obstacle.clone());
-        }
+        let passing = match &on.obstacle {
+            Some(obstacle) if obstacle.may_pass() && on.memory_mib.is_some() => Some(obstacle),
+            Some(obstacle) => return Err(obstacle.clone()),
+            None => None,
+        };
         let gives_out = on.memory_mib.unwrap_or_default();
         let overhead = on.level.map_or(0, |level| level.overhead_mib);
         let (memory_mib, booked_mib) = size.on(gives_out, overhead);
@@ -69,6 +71,9 @@ impl ShareTerms<'_> {
         let over = (self.limit)(booked_mib);
         if let Some(over) = over.as_ref().filter(|over| over.is_final) {
             return Err(GpuObstacle::Excluded(over.words.clone()));
+        }
+        if let Some(obstacle) = passing {
+            return Err(obstacle.clone());
         }
         if booked_mib > on.free_mib {
             return Err(GpuObstacle::Full {

@@ -13,7 +13,7 @@ use crate::bundles::Bundles;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::leases::now;
-use crate::model::{GpuUuid, OperationId, Snapshot};
+use crate::model::{Closed, GpuUuid, OperationId, Snapshot};
 use crate::placement::{self, Constraints, NoRoom, Reservation, Slot};
 use crate::refusal::{self, Waited};
 use crate::request::Request;
@@ -104,10 +104,12 @@ impl LastLook {
 
     pub(crate) fn new(snapshot: Snapshot, wants: Wants) -> LastLook {
         // No event tells that a sick GPU has recovered.
-        let has_closed = snapshot.gpus.iter().any(|gpu| gpu.closed.is_some());
+        let is_sick = |closed: &Closed| !closed.signs.is_empty();
+        let mut closed = snapshot.gpus.iter().filter_map(|gpu| gpu.closed.as_ref());
+        let has_sick = closed.any(is_sick);
         LastLook {
             at: Instant::now(),
-            ask_again: match has_closed {
+            ask_again: match has_sick {
                 true => COLLECT_AGAIN,
                 false => ASK_THE_DRIVER_AGAIN,
             },

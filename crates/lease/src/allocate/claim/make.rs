@@ -91,10 +91,12 @@ impl Work<'_, '_> {
         }
     }
 
-    /// Returns the sickness of the GPU of a promise without hardware. A promise that is older than a cordon is kept.
+    /// Returns the sickness of the GPU of a promise, whose slice is not made or is idle. A promise that is older than a
+    /// cordon is kept.
     fn sickness(&self, driver: &Session<'_>, held: &Held) -> Option<Taken> {
-        let is_made = held.instance.state != InstanceState::Creating;
-        let slice = held.instance.slice().filter(|_| !is_made)?;
+        let state = &held.instance.state;
+        let is_new = matches!(state, InstanceState::Creating | InstanceState::Idle { .. });
+        let slice = held.instance.slice().filter(|_| is_new)?;
         let mig = MigMode::Enabled;
         let closed = Closed {
             signs: closed::signs(self.context.config, driver, &slice.gpu_uuid, mig),
@@ -102,7 +104,7 @@ impl Work<'_, '_> {
         };
         Some(Taken {
             by: format!("GPU {} is {}", slice.gpu_index, closed.sickness()?),
-            end: End::Near,
+            end: End::Healed(closed.remedy(slice.gpu_index)),
         })
     }
 
@@ -264,11 +266,12 @@ impl<'a, 'c> Work<'a, 'c> {
     }
 
     pub(super) fn refusal(&self, taken: &Taken) -> Error {
-        let hint = match taken.end {
+        let hint = match &taken.end {
             End::Open => {
                 "delete that holder, or the pod, so that the scheduler chooses another device"
             }
             End::Near | End::Due(_) => "wait until it has ended; the kubelet tries again",
+            End::Healed(remedy) => remedy,
         };
         Error::new(format!(
             "cannot make {} at {} on GPU {} for {}: {}",

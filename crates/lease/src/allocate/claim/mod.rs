@@ -97,7 +97,7 @@ fn slice_of(work: &mut Work<'_, '_>, patience: Duration, create: &mut Create) ->
             Ok(Made::Obstacle(obstacle)) => {
                 let released = match &obstacle.end {
                     End::Due(entry) => work.release(entry),
-                    End::Near => Ok(false),
+                    End::Near | End::Healed(_) => Ok(false),
                     End::Open => {
                         create.ends(Outcome::Full);
                         return Err(work.refusal(&obstacle));

@@ -50,6 +50,8 @@ pub(super) enum End {
     Near,
     /// Now, if a release succeeds.
     Due(Box<Entry>),
+    /// Once the GPU is well, by this step.
+    Healed(String),
 }
 
 /// Returns the way to the place of a claim's device. If a local slice has it, that is another place of the profile on

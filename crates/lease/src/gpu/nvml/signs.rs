@@ -1,6 +1,5 @@
 //! The signs that a GPU is sick, as NVML tells them. A driver without a function, or without an answer, gives no sign.
 
-use super::gpus::Identity;
 use super::session::{Session, call, raw};
 use crate::gpu::{GPU_IS_LOST, RESET_REQUIRED, Reason, Result};
 use crate::model::{GpuUuid, Sign, SignKind};
@@ -9,7 +8,6 @@ use nvml_wrapper::enums::device::SampleValue;
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::structs::device::FieldId;
 use nvml_wrapper_sys::bindings::{self as sys, field_id as id};
-use std::rc::Rc;
 
 const fn sign(kind: SignKind) -> Sign {
     Sign { kind, amount: 1 }
@@ -29,12 +27,7 @@ const FIELDS: [(SignKind, u32); 5] = {
 
 impl Session<'_> {
     pub(super) fn read_signs(&self, uuid: &GpuUuid, fabric: bool) -> Result<Vec<Sign>> {
-        let is_it = |gpu: &&Rc<Identity>| gpu.uuid == *uuid;
-        let known = self.known.borrow().gpus.values().find(is_it).cloned();
-        let device = match known {
-            Some(identity) => self.device_of(&identity)?,
-            None => self.device(uuid)?,
-        };
+        let device = self.known_device(uuid)?;
         let mut signs = self.signs_in_fields(&device, uuid);
         if fabric && self.fabric_is_down(&device, uuid)? {
             signs.push(sign(SignKind::FabricDown));
