@@ -161,7 +161,7 @@ Examples:
     /// Let a GPU give nothing new; what is on it stays
     #[command(after_help = "\
 Examples:
-  migctl cordon 0 --reason 'fan fails'   lets GPU 0 give nothing new, also after a reboot")]
+  migctl cordon 0 --reason fan   lets GPU 0 give nothing new, also after a reboot")]
     Cordon(cordon::Options),
     /// Let a cordoned or drained GPU give again
     #[command(after_help = "\

@@ -420,6 +420,15 @@ pub const ALL: &[Operation] = &[
         |w, _| cordon(w),
     ),
     operation(
+        "cordon-and-drain",
+        KEPT,
+        |w, i| {
+            idle(w, i, &[ID]);
+            made(w, i, &[PEER], slice);
+        },
+        |w, _| drain(w),
+    ),
+    operation(
         "uncordon",
         "",
         |w, _| cordon(w).unwrap(),
@@ -582,6 +591,20 @@ pub fn cordon(w: &World) -> Result<()> {
     let config = w.config();
     let (leases, _) = bundles::existing_or_new(&config, Actor::Operator)?;
     leases.cordon(&place(w).gpu, Some("a repair"), false)
+}
+
+/// As `migctl drain` without a wait.
+fn drain(w: &World) -> Result<()> {
+    let config = w.config();
+    let (leases, _) = bundles::existing_or_new(&config, Actor::Operator)?;
+    leases.cordon(&place(w).gpu, None, true)?;
+    leases.gc(false)?;
+    for entry in leases.store().list()?.entries {
+        if entry.idle_since().is_some() {
+            leases.release_instance(entry.instance(), Patience::default())?;
+        }
+    }
+    Ok(())
 }
 
 pub fn uncordon(w: &World) -> Result<bool> {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SignKind {
-    /// The GPU fell off the bus, or answers nothing before a reset.
+    /// The GPU fell off the bus, or answers nothing before a reset: the amount is NVML's code.
     Lost,
     /// A row of its memory could not be remapped.
     RowRemapFailed,
@@ -35,7 +35,8 @@ pub struct Sign {
 impl Sign {
     fn why(&self) -> String {
         let why = match (self.kind, self.amount) {
-            (SignKind::Lost, _) => "it fell off the bus, or needs a reset",
+            (SignKind::Lost, 16) => "it needs a reset (NVML 16)",
+            (SignKind::Lost, _) => "it fell off the bus (NVML 15)",
             (SignKind::RowRemapFailed, _) => "a row of its memory could not be remapped",
             (SignKind::RecoveryAction, 2) => "the driver asks for a reboot",
             (SignKind::RecoveryAction, _) => "the driver asks for its reset",

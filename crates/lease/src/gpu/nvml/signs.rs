@@ -13,6 +13,13 @@ const fn sign(kind: SignKind) -> Sign {
     Sign { kind, amount: 1 }
 }
 
+fn lost(code: u32) -> Sign {
+    Sign {
+        kind: SignKind::Lost,
+        amount: u64::from(code),
+    }
+}
+
 /// The fields for which one call asks.
 const FIELDS: [(SignKind, u32); 5] = {
     use SignKind::*;
@@ -43,19 +50,18 @@ impl Session<'_> {
         });
         let values = match asked {
             Ok(values) => values,
-            Err(e) if matches!(e.code(), Some(GPU_IS_LOST | RESET_REQUIRED)) => {
-                return vec![sign(SignKind::Lost)];
-            }
-            Err(_) => return Vec::new(),
+            Err(e) => match e.code() {
+                Some(code @ (GPU_IS_LOST | RESET_REQUIRED)) => return vec![lost(code)],
+                _ => return Vec::new(),
+            },
         };
         let mut signs = Vec::new();
         for ((kind, _), value) in FIELDS.into_iter().zip(values) {
             let amount = match value.and_then(|sample| sample.value) {
                 Ok(SampleValue::U32(amount)) => u64::from(amount),
                 Ok(SampleValue::U64(amount)) => amount,
-                Err(NvmlError::GpuLost | NvmlError::ResetRequired) => {
-                    return vec![sign(SignKind::Lost)];
-                }
+                Err(NvmlError::GpuLost) => return vec![lost(GPU_IS_LOST)],
+                Err(NvmlError::ResetRequired) => return vec![lost(RESET_REQUIRED)],
                 Ok(_) | Err(_) => 0,
             };
             signs.extend((amount > 0).then_some(Sign { kind, amount }));
