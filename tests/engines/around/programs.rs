@@ -180,7 +180,7 @@ fn dead_daemon_fails_no_limit() {
     let holder = Holder::start(&setup);
     let daemon = holder.daemon(&setup);
     let ends = format!(
-        "kill -9 {daemon}; while grep -q '^State:.[RSD]' /proc/{daemon}/status; do :; done; exit 1"
+        "kill -9 {daemon}; while grep -qs '^State:.[RSD]' /proc/{daemon}/task/*/status; do :; done; exit 1"
     );
     answering(&setup, "get_device", &ends);
     setup.migctl(&["gc"]).ok();
