@@ -220,7 +220,7 @@ impl Refusal<'_> {
             )),
             Obstacle::NoSlot(shortage) if needs_administrator(shortage) => {
                 "run migctl list --all to see the instances that runmig did not make, and destroy them \
-                 with nvidia-smi mig -dgi"
+                 with nvidia-smi mig -dci, then -dgi"
                     .to_owned()
             }
             Obstacle::NoSlot(_) => self.see("run migctl list to see who holds the slices"),

@@ -171,12 +171,12 @@ fn reports_no_room() {
     refused(
         &setup,
         &setup.asking("1g.10gb", "true"),
-        "cannot allocate 1g.10gb: too few memory slices are free (0 of 8 on 1 GPU, at most 0 on one); on GPU 0 GPU instance 1 (3g.40gb at 0:4), which runmig did not make, is in the way; hint: run migctl list --all to see the instances that runmig did not make, and destroy them with nvidia-smi mig -dgi",
+        "cannot allocate 1g.10gb: too few memory slices are free (0 of 8 on 1 GPU, at most 0 on one); on GPU 0 GPU instance 1 (3g.40gb at 0:4), which runmig did not make, is in the way; hint: run migctl list --all to see the instances that runmig did not make, and destroy them with nvidia-smi mig -dci, then -dgi",
     );
     refused(
         &setup,
         &setup.asking("40Gi", "true"),
-        "cannot allocate 40Gi (7g.80gb): too few memory slices are free (0 of 8 on 1 GPU, at most 0 on one); on GPU 0 GPU instance 1 (3g.40gb at 0:4), which runmig did not make, and GPU instance 2 (3g.40gb at 4:4), which runmig did not make, are in the way; hint: run migctl list --all to see the instances that runmig did not make, and destroy them with nvidia-smi mig -dgi",
+        "cannot allocate 40Gi (7g.80gb): too few memory slices are free (0 of 8 on 1 GPU, at most 0 on one); on GPU 0 GPU instance 1 (3g.40gb at 0:4), which runmig did not make, and GPU instance 2 (3g.40gb at 4:4), which runmig did not make, are in the way; hint: run migctl list --all to see the instances that runmig did not make, and destroy them with nvidia-smi mig -dci, then -dgi",
     );
     for instance in setup.machine.instances() {
         sim("destroy", &["--gi", &instance.gi.to_string()]);
@@ -193,7 +193,7 @@ fn reports_no_room() {
     refused(
         &setup,
         &setup.asking("3g.40gb", "true"),
-        "cannot allocate 3g.40gb: the slices in the way cannot be moved (5 of 8 memory slices are free on 1 GPU, at most 5 on one); on GPU 0 GPU instance 12 (1g.10gb at 5:1), which runmig did not make, is in the way; hint: run migctl list --all to see the instances that runmig did not make, and destroy them with nvidia-smi mig -dgi",
+        "cannot allocate 3g.40gb: the slices in the way cannot be moved (5 of 8 memory slices are free on 1 GPU, at most 5 on one); on GPU 0 GPU instance 12 (1g.10gb at 5:1), which runmig did not make, is in the way; hint: run migctl list --all to see the instances that runmig did not make, and destroy them with nvidia-smi mig -dci, then -dgi",
     );
 }
 

@@ -25,13 +25,13 @@ pub(crate) struct Levels {
     failed: Option<Error>,
 }
 
-/// Returns the permitted levels of shares, best first, each with the reason for which this machine does not have it.
+/// Returns the permitted levels of shares, best first, each with why this machine lacks it, if it does.
 pub fn levels(config: &Config) -> Vec<(Level, Option<String>)> {
     Levels::new(config, None).all
 }
 
 impl Levels {
-    /// Looks at the machine for a request. `no_mps` is the reason for which the container cannot have an MPS daemon.
+    /// Looks at the machine for a request. `no_mps`: why the container cannot have an MPS daemon.
     pub(super) fn of_wanted(config: &Config, no_mps: Option<&str>, wanted: &Wanted) -> Levels {
         let levels = Levels::new(config, no_mps);
         match wanted {
@@ -132,7 +132,7 @@ impl Levels {
 /// The levels of a machine, looked at once a create.
 pub(crate) type LazyLevels = OnceCell<Levels>;
 
-/// Returns the control program, else the reason for which there is none.
+/// Returns the control program, else why there is none.
 fn program(config: &Config, no_mps: Option<&str>) -> Result<std::result::Result<Program, String>> {
     if let Some(reason) = no_mps {
         return Ok(Err(reason.to_owned()));

@@ -47,7 +47,7 @@ pub trait Queries {
     fn outside_mps(&self, gpu: &GpuUuid) -> Result<Vec<u32>>;
 
     /// Returns the signs that a GPU is sick, the gravest first: all but that of its fabric in one call of the driver, and
-    /// that one in another. What the driver does not tell is no sign.
+    /// that one in another. A sign that the driver does not support is left out.
     fn signs(&self, gpu: &GpuUuid, fabric: bool) -> Result<Vec<Sign>>;
 
     /// Returns the CUDA compute capability of a GPU, as major and minor number.

@@ -10,7 +10,7 @@ const MOST_SETS: usize = 20_000;
 type Score = (usize, usize);
 
 /// Chooses `count` of `all` GPUs, which stand in their order of preference. The first `taken` ones are chosen anyway. Of
-/// equal sets the first in that order wins. Nothing is asked where there is no choice.
+/// equal sets the first in that order wins. It asks only when there is a choice.
 pub(super) fn nearest(
     near: impl Fn(usize, usize) -> Nearness,
     taken: usize,

@@ -149,7 +149,7 @@ pub struct NoRoom {
     pub unreadable: Vec<String>,
     /// The GPUs for which the request may wait: those that are free, or may become free.
     pub awaited: Vec<GpuUuid>,
-    /// The reason for which there is no new slice. None for a request that needs none.
+    /// Why there is no new slice, for a request that may need one.
     pub no_slice: Option<Rejection>,
 }
 

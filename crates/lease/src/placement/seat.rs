@@ -44,8 +44,8 @@ impl ShareTerms<'_> {
         })
     }
 
-    /// Returns the answer to a request for a seat that finds none in these slices. `no_slice`: the reason for which there
-    /// is no new one.
+    /// Returns the answer to a request for a seat that finds none in these slices. `no_slice`: why there is no new
+    /// one.
     pub(crate) fn no_seat(
         &self,
         seat: &Seat,
