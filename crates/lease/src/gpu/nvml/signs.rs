@@ -9,15 +9,9 @@ use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::structs::device::FieldId;
 use nvml_wrapper_sys::bindings::{self as sys, field_id as id};
 
-const fn sign(kind: SignKind) -> Sign {
-    Sign { kind, amount: 1 }
-}
-
-fn lost(code: u32) -> Sign {
-    Sign {
-        kind: SignKind::Lost,
-        amount: u64::from(code),
-    }
+fn sign(kind: SignKind, amount: u32) -> Sign {
+    let amount = u64::from(amount);
+    Sign { kind, amount }
 }
 
 /// The fields for which one call asks.
@@ -37,7 +31,7 @@ impl Session<'_> {
         let device = self.known_device(uuid)?;
         let mut signs = self.signs_in_fields(&device, uuid);
         if fabric && self.fabric_is_down(&device, uuid)? {
-            signs.push(sign(SignKind::FabricDown));
+            signs.push(sign(SignKind::FabricDown, 1));
         }
         Ok(signs)
     }
@@ -51,7 +45,9 @@ impl Session<'_> {
         let values = match asked {
             Ok(values) => values,
             Err(e) => match e.code() {
-                Some(code @ (GPU_IS_LOST | RESET_REQUIRED)) => return vec![lost(code)],
+                Some(code @ (GPU_IS_LOST | RESET_REQUIRED)) => {
+                    return vec![sign(SignKind::Lost, code)];
+                }
                 _ => return Vec::new(),
             },
         };
@@ -60,8 +56,8 @@ impl Session<'_> {
             let amount = match value.and_then(|sample| sample.value) {
                 Ok(SampleValue::U32(amount)) => u64::from(amount),
                 Ok(SampleValue::U64(amount)) => amount,
-                Err(NvmlError::GpuLost) => return vec![lost(GPU_IS_LOST)],
-                Err(NvmlError::ResetRequired) => return vec![lost(RESET_REQUIRED)],
+                Err(NvmlError::GpuLost) => return vec![sign(SignKind::Lost, GPU_IS_LOST)],
+                Err(NvmlError::ResetRequired) => return vec![sign(SignKind::Lost, RESET_REQUIRED)],
                 Ok(_) | Err(_) => 0,
             };
             signs.extend((amount > 0).then_some(Sign { kind, amount }));
