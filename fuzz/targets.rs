@@ -3,7 +3,9 @@
 
 use runmig::fuzzing;
 use runmig::runtime::args::{self, Family};
-use runmig::spec::{self, CgroupManager, DriverFiles, Grant, HookCommand, HostView, Source};
+use runmig::spec::{
+    self, CgroupManager, Document, DriverFiles, Grant, HookCommand, HostView, Source,
+};
 use runmig_lease::config::Config;
 use runmig_lease::error::{Error, Result};
 use runmig_lease::model::{DeviceNode, NvidiaNumbers};
@@ -163,23 +165,24 @@ pub fn configuration(bytes: &[u8]) {
 
 pub fn config(bytes: &[u8]) {
     or_told(spec::peek(bytes));
-    or_told(spec::uses_user_namespace(bytes));
-    cgroup(bytes);
+    if let Some(document) = or_told(Document::parse(bytes)) {
+        spec::uses_user_namespace(&document);
+        cgroup(&document);
+    }
     or_told(spec::strip(bytes, &numbers()));
     let _ = fuzzing::sidecar(bytes.to_vec());
     edited(bytes, &DriverFiles::default());
 }
 
 /// A cgroup path that is told beforehand leads from the hierarchy's root and nowhere up.
-fn cgroup(bytes: &[u8]) {
+fn cgroup(document: &Document) {
     for (is_crun, is_systemd) in [(false, false), (false, true), (true, false), (true, true)] {
         let manager = CgroupManager {
             is_crun,
             is_systemd,
             own: Some(OwnCgroup::V1("/own".into())),
         };
-        let told = or_told(spec::cgroup(bytes, "id", &manager));
-        if let Some(path) = told.and_then(|cgroup| cgroup.path) {
+        if let Some(path) = spec::cgroup(document, "id", &manager).path {
             assert!(path.starts_with('/'), "{path}");
             assert!(path.split('/').all(|part| part != ".."), "{path}");
         }
@@ -264,7 +267,7 @@ pub fn edit(original: &[u8], driver: &DriverFiles) -> Result<Vec<u8>> {
         numbers: &numbers,
         share: None,
     };
-    spec::edit(original, &grant, &Named).map(|edited| edited.bytes)
+    spec::edit(Document::parse(original)?, &grant, &Named).map(|edited| edited.bytes)
 }
 
 fn list(value: &Value) -> &[Value] {

@@ -8,7 +8,7 @@ use super::spawn::{self, Inherited, Meanwhile};
 use super::{Front, companion, driver, key, mps, name, report};
 use crate::bundles;
 use crate::spec::bundle::Bundle;
-use crate::spec::{self, CgroupManager};
+use crate::spec::{self, CgroupManager, Document};
 use runmig_lease::cdi::Specification;
 use runmig_lease::counters::Outcome;
 use runmig_lease::error::{self, Context, Error, Result};
@@ -81,7 +81,9 @@ fn restore_original(front: &Front<'_>, bundle: &Bundle) -> Result<()> {
 
 /// The parts of a create beside its slices.
 struct Prepared {
+    /// The bytes of `config.json` without an edit.
     original: Vec<u8>,
+    document: Document,
     driver: Option<Specification>,
     hook: PathBuf,
     holder: Container,
@@ -120,19 +122,21 @@ impl Slicing<'_> {
     /// Returns what a create needs beside its slices.
     fn prepare(&self) -> Result<Prepared> {
         let original = self.asking.bundle.original(self.nodes.numbers())?.bytes;
-        let driver = driver::find(self.front, &original)?;
+        let document = Document::parse(&original)?;
+        let driver = driver::find(self.front, &document)?;
         let hook = companion::program(programs::HOOK)?;
         let mut holder = self.holder(request::identity(&self.asking.annotations)?)?;
-        let name = || name::of(self.asking.name.clone(), &original, &holder.key.id);
+        let name = || name::of(self.asking.name.clone(), &document, &holder.key.id);
         holder.container_name = holder.container_name.clone().or_else(name);
         let manager = CgroupManager {
             is_crun: self.front.runtime.family == Family::Crun,
             is_systemd: self.front.call.systemd_cgroup,
             own: process::own_cgroup(),
         };
-        let cgroup = spec::cgroup(&original, &holder.key.id, &manager)?;
+        let cgroup = spec::cgroup(&document, &holder.key.id, &manager);
         Ok(Prepared {
             original,
+            document,
             driver,
             hook,
             holder,
@@ -174,6 +178,7 @@ impl Slicing<'_> {
         let stays = self.asking.stays;
         let Prepared {
             original,
+            document,
             driver,
             hook,
             holder,
@@ -183,12 +188,12 @@ impl Slicing<'_> {
             leases,
             operation,
             create,
-        } = self.acquire(holder, &original, cgroup)?;
+        } = self.acquire(holder, &document, cgroup)?;
         self.counted.replace(Some(create));
         let made = self
-            .check_door(&leases, &original)
+            .check_door(&leases, &document)
             .and_then(|()| driver::files(driver.as_ref(), &leases))
-            .and_then(|driver| self.edit(&leases, &original, driver, hook))
+            .and_then(|driver| self.edit(&leases, document, driver, hook))
             .and_then(|edited| {
                 let bundle = &self.asking.bundle;
                 self.leases.put_accounts(&leases)?;
@@ -246,11 +251,11 @@ impl Slicing<'_> {
     }
 
     /// Checks again that the container can reach its MPS daemon. The create may have waited for long.
-    fn check_door(&self, leases: &[Held], original: &[u8]) -> Result<()> {
+    fn check_door(&self, leases: &[Held], original: &Document) -> Result<()> {
         if !leases.iter().any(|held| self.leases.door(held).is_some()) {
             return Ok(());
         }
-        match self.no_mps(original)? {
+        match self.no_mps(original) {
             None => Ok(()),
             Some(why) => Err(Error::new(format!(
                 "the container cannot reach its MPS daemon any more: {why}"
@@ -311,11 +316,11 @@ impl Slicing<'_> {
         error::all([released, restored.map(drop)])
     }
 
-    fn no_mps(&self, original: &[u8]) -> Result<Option<String>> {
+    fn no_mps(&self, original: &Document) -> Option<String> {
         mps::obstacle(self.front.runtime, original, &self.asking.bundle_path)
     }
 
-    fn acquire(&self, holder: Container, original: &[u8], cgroup: Cgroup) -> Result<Acquired> {
+    fn acquire(&self, holder: Container, original: &Document, cgroup: Cgroup) -> Result<Acquired> {
         let Some(asked) = &self.asking.request else {
             let claims = &self.asking.claims;
             return self
@@ -324,7 +329,7 @@ impl Slicing<'_> {
         };
         let asked = &Request {
             no_mps: match asked.wanted {
-                Wanted::Share(_) | Wanted::Seat(_) => self.no_mps(original)?,
+                Wanted::Share(_) | Wanted::Seat(_) => self.no_mps(original),
                 Wanted::Slices(_) | Wanted::Gpus(_) => None,
             },
             ..asked.clone()

@@ -1,7 +1,7 @@
 //! The driver's files for a container, by the configuration.
 
 use super::Front;
-use crate::spec::{self, DriverFiles};
+use crate::spec::{self, Document, DriverFiles};
 use runmig_lease::cdi::Specification;
 use runmig_lease::driver_files::{self, is_nvidia};
 use runmig_lease::error::Result;
@@ -9,8 +9,8 @@ use runmig_lease::paths;
 use runmig_lease::store::Held;
 
 /// Returns the specification that brings libcuda, with files that the node has. None where runmig adds nothing.
-pub fn find(front: &Front<'_>, original: &[u8]) -> Result<Option<Specification>> {
-    let others_bring = is_nvidia(&front.runtime.path) || spec::has_libcuda(original)?;
+pub fn find(front: &Front<'_>, original: &Document) -> Result<Option<Specification>> {
+    let others_bring = is_nvidia(&front.runtime.path) || spec::has_libcuda(original);
     let source = driver_files::find(front.config, others_bring, &paths::is_there)?;
     for why in &source.warnings {
         tracing::warn!("{}", why.line());

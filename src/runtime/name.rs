@@ -6,9 +6,9 @@
 //! <data root>/containers/<id>/config.v2.json       docker: beside the hostname file that the container mounts
 //! ```
 
+use crate::spec::Document;
 use runmig_lease::trust;
 use serde::Deserialize;
-use serde_json::Value;
 use std::path::Path;
 
 /// docker's record of a container, with its environment and labels.
@@ -24,17 +24,16 @@ struct Record {
     name: String,
 }
 
-/// Returns the name of a container, from podman's record, if it has one, and the text of its `config.json`.
-pub fn of(podmans: Option<String>, config: &[u8], id: &str) -> Option<String> {
+/// Returns the name of a container, from podman's record, if it has one, and its `config.json`.
+pub fn of(podmans: Option<String>, config: &Document, id: &str) -> Option<String> {
     podmans
         .or_else(|| docker(config, id))
         .filter(|name| is_name(name))
 }
 
-fn docker(config: &[u8], id: &str) -> Option<String> {
-    let config: Value = serde_json::from_slice(config).ok()?;
+fn docker(config: &Document, id: &str) -> Option<String> {
     let is_its = |folder: &Path| folder.ends_with(Path::new("containers").join(id));
-    let folder = config.get("mounts")?.as_array()?.iter().find_map(|mount| {
+    let folder = config.mounts().iter().find_map(|mount| {
         let file = Path::new(mount.get("source")?.as_str()?);
         let is_beside = BESIDE.iter().any(|name| file.ends_with(name));
         file.parent().filter(|folder| is_beside && is_its(folder))
@@ -71,7 +70,8 @@ mod tests {
         fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
         let source = mounted.replace("ROOT", root.path().to_str().unwrap());
         let config = serde_json::json!({"mounts": [{}, {"source": "/x"}, {"source": source}]});
-        of(None, config.to_string().as_bytes(), ID)
+        let config = Document::parse(config.to_string().as_bytes()).unwrap();
+        of(None, &config, ID)
     }
 
     #[test]
@@ -98,7 +98,6 @@ mod tests {
         assert_eq!(docker_says(&record("/web"), &file("hosts"), 0o666), None);
         assert_eq!(docker_says(&record("/web"), &file("other"), 0o600), None);
         assert_eq!(docker_says(&record("/web"), "ROOT/hosts", 0o600), None);
-        assert_eq!(of(None, b"no JSON", ID), None);
     }
 
     #[test]
@@ -111,7 +110,8 @@ mod tests {
             let text = format!(r#"[{{"id":"x"}},{{"id":"{ID}","names":{names}}}]"#);
             fs::write(containers.join("containers.json"), text).unwrap();
         };
-        let name = || of(crate::runtime::podman::look(&bundle).1, b"{}", ID);
+        let config = Document::parse(b"{}").unwrap();
+        let name = || of(crate::runtime::podman::look(&bundle).1, &config, ID);
         for (names, wanted) in [
             (r#"["train"]"#, Some("train")),
             (r#"["a.b-c","other"]"#, Some("a.b-c")),

@@ -1,7 +1,6 @@
 //! Predicts the cgroup of a container that does not exist yet.
 
 use super::document::Document;
-use runmig_lease::error::Result;
 use runmig_lease::model::Cgroup;
 use runmig_lease::process::OwnCgroup;
 
@@ -16,17 +15,16 @@ pub struct CgroupManager {
 }
 
 /// Returns the cgroup that the low-level runtime will make for a container.
-pub fn cgroup(bytes: &[u8], id: &str, manager: &CgroupManager) -> Result<Cgroup> {
-    let document = Document::parse(bytes)?;
+pub fn cgroup(document: &Document, id: &str, manager: &CgroupManager) -> Cgroup {
     let given = document
         .root
         .get("linux")
         .and_then(|linux| linux.get("cgroupsPath"))
         .and_then(|path| path.as_str());
-    Ok(Cgroup {
+    Cgroup {
         names: names(given.unwrap_or_default(), id),
         path: path(given, id, manager),
-    })
+    }
 }
 
 fn names(path: &str, id: &str) -> Vec<String> {

@@ -36,6 +36,11 @@ impl Document {
         })
     }
 
+    pub fn mounts(&self) -> &[Value] {
+        let mounts = self.root.get("mounts").and_then(Value::as_array);
+        mounts.map_or(&[], Vec::as_slice)
+    }
+
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         let what = || "write config.json as JSON";
         let mut out = match &self.layout.indent {

@@ -3,7 +3,6 @@
 use super::document::Document;
 use super::mounts::MPS;
 use super::paths::clean;
-use runmig_lease::error::Result;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
@@ -20,12 +19,11 @@ pub struct Door {
 }
 
 /// Reads the facts from a specification.
-pub fn door(bytes: &[u8]) -> Result<Door> {
-    let document = Document::parse(bytes)?;
+pub fn door(document: &Document) -> Door {
     let list = |value: Option<&Value>| value.and_then(Value::as_array).cloned().unwrap_or_default();
     let text = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
     let process = document.root.get("process");
-    let mounts = list(document.root.get("mounts"));
+    let mounts = document.mounts();
     // A mount at the very place is removed.
     let is_above = |mount: &&Value| {
         let to = mount.get("destination").and_then(Value::as_str).map(clean);
@@ -48,7 +46,7 @@ pub fn door(bytes: &[u8]) -> Result<Door> {
     let outside = outside.map(clean).filter(|to| to != Path::new(MPS));
     let root = document.root.get("root");
     let rootfs = root.and_then(|root| text(root, "path"));
-    Ok(Door {
+    Door {
         selinux_label: process
             .and_then(|p| text(p, "selinuxLabel"))
             .filter(|label| !label.is_empty()),
@@ -57,5 +55,5 @@ pub fn door(bytes: &[u8]) -> Result<Door> {
             .and_then(to),
         outside: outside.collect(),
         rootfs: rootfs.unwrap_or_default().into(),
-    })
+    }
 }

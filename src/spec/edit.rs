@@ -51,9 +51,8 @@ pub struct Edited {
 
 /// Returns the original with the slice in it. It fails if the container could open an NVIDIA device outside
 /// `grant.nodes`, or could not open one of `grant.nodes`.
-pub fn edit(original: &[u8], grant: &Grant, host: &dyn HostView) -> Result<Edited> {
-    let mut document = Document::parse(original)?;
-    let document = &mut document;
+pub fn edit(mut original: Document, grant: &Grant, host: &dyn HostView) -> Result<Edited> {
+    let document = &mut original;
     hooks::take_out(document)?;
     let asked = marks::take_out(document)?;
     if !asked.is_empty() {
@@ -98,12 +97,11 @@ pub fn strip(bytes: &[u8], numbers: &NvidiaNumbers) -> Result<Vec<u8>> {
 
 /// Returns whether the container uses a user namespace. If it does, runc binds the host's nodes instead of
 /// making them.
-pub fn uses_user_namespace(bytes: &[u8]) -> Result<bool> {
-    let document = Document::parse(bytes)?;
+pub fn uses_user_namespace(document: &Document) -> bool {
     let namespaces = document.root.get("linux").and_then(|l| l.get("namespaces"));
     let namespaces = namespaces.and_then(|n| n.as_array());
-    Ok(namespaces.is_some_and(|list| {
+    namespaces.is_some_and(|list| {
         list.iter()
             .any(|n| n.get("type").is_some_and(|t| t == "user"))
-    }))
+    })
 }

@@ -28,6 +28,7 @@ mod sidecar;
 mod tokens;
 
 pub use cgroups::{CgroupManager, cgroup};
+pub use document::Document;
 pub use door::{Door, door};
 pub use edit::{DriverFiles, Edited, Grant, MemoryShare, edit, strip, uses_user_namespace};
 pub use hooks::{ASKED_FLAG, HookCommand};
@@ -37,7 +38,6 @@ pub use mounts::{check_dev, has_libcuda};
 pub use paths::clean;
 pub use peek::{Peek, peek};
 
-pub(crate) use document::Document;
 use runmig_lease::error::{Error, Result};
 use serde_json::{Map, Value};
 

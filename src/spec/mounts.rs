@@ -57,26 +57,22 @@ pub fn put(document: &mut Document, files: &[Mount]) -> Result<()> {
 }
 
 /// Returns whether the user or the engine mounts libcuda into the container.
-pub fn has_libcuda(bytes: &[u8]) -> Result<bool> {
-    let document = Document::parse(bytes)?;
-    let mounts = get(&document.root, "mounts").and_then(Value::as_array);
+pub fn has_libcuda(document: &Document) -> bool {
     let is_libcuda = |mount: &Value| {
         let destination = mount.get("destination").and_then(Value::as_str);
         destination.is_some_and(|to| cdi::is_libcuda(Path::new(to)))
     };
-    Ok(mounts.is_some_and(|mounts| mounts.iter().any(is_libcuda)))
+    document.mounts().iter().any(is_libcuda)
 }
 
 /// Refuses a container that has the image's own /dev. Every engine mounts a /dev. Without it, low-level
 /// runtimes make nodes behind the image's links. With crun 1.8, `/dev -> /` leads onto the host.
 pub fn check_dev(bytes: &[u8]) -> Result<()> {
-    let document = Document::parse(bytes)?;
-    let mounts = get(&document.root, "mounts").and_then(Value::as_array);
     let on_dev = |mount: &Value| {
         let destination = mount.get("destination").and_then(Value::as_str);
         destination.is_some_and(|to| clean(to) == Path::new("/dev"))
     };
-    if mounts.is_some_and(|mounts| mounts.iter().any(on_dev)) {
+    if Document::parse(bytes)?.mounts().iter().any(on_dev) {
         return Ok(());
     }
     Err(Error::new(

@@ -1,7 +1,7 @@
 //! The edit of `config.json` that gives a container its leases.
 
 use super::{HOOK_TIMEOUT_S, Slicing, utf8};
-use crate::spec::{self, DriverFiles, Grant, HookCommand, Host, MemoryShare};
+use crate::spec::{self, Document, DriverFiles, Grant, HookCommand, Host, MemoryShare};
 use runmig_lease::error::{Error, Result};
 use runmig_lease::gpu::on_host;
 use runmig_lease::model::Level;
@@ -45,7 +45,7 @@ impl Slicing<'_> {
     pub(super) fn edit(
         &self,
         leases: &[Held],
-        original: &[u8],
+        original: Document,
         driver: DriverFiles,
         hook: PathBuf,
     ) -> Result<Vec<u8>> {
@@ -75,7 +75,7 @@ impl Slicing<'_> {
             numbers.drm.retain(|number| !own.contains(number));
         }
         let mut optional = self.nodes.optional_nodes();
-        if spec::uses_user_namespace(original)? {
+        if spec::uses_user_namespace(&original) {
             on_host::check(&devices)?;
             // runmig refuses no container for a node that CUDA does not need.
             optional.retain(|node| on_host::check(std::slice::from_ref(node)).is_ok());

@@ -1,7 +1,7 @@
 //! The driver's files, from a CDI specification as `nvidia-ctk cdi generate` writes it.
 
 use runmig::spec::cdi::driver_files;
-use runmig::spec::{DriverFiles, Grant, HookCommand, HostView, Source, edit};
+use runmig::spec::{Document, DriverFiles, Grant, HookCommand, HostView, Source, edit};
 use runmig_lease::cdi::{self, Found};
 use runmig_lease::config::Config;
 use runmig_lease::driver_files::find_in;
@@ -75,7 +75,8 @@ fn edited(original: &Value, driver: &DriverFiles) -> Value {
         numbers: &numbers,
         share: None,
     };
-    let edited = edit(&serde_json::to_vec(original).unwrap(), &grant, &NoDevices).unwrap();
+    let document = Document::parse(&serde_json::to_vec(original).unwrap()).unwrap();
+    let edited = edit(document, &grant, &NoDevices).unwrap();
     serde_json::from_slice(&edited.bytes).unwrap()
 }
 

@@ -5,7 +5,7 @@ mod rules;
 
 use oci_spec::runtime::Hook;
 use runmig::spec::{
-    self, DriverFiles, Grant, HookCommand, HostView, MemoryShare, Source, edit, strip,
+    self, Document, DriverFiles, Grant, HookCommand, HostView, MemoryShare, Source, edit, strip,
 };
 use runmig_lease::error::Result;
 use runmig_lease::model::{DeviceNode, NvidiaNumbers};
@@ -86,7 +86,8 @@ fn edited_for(
         numbers: &numbers,
         share,
     };
-    let edited = edit(&serde_json::to_vec(original).unwrap(), &grant, &Fake);
+    let document = Document::parse(&serde_json::to_vec(original).unwrap())?;
+    let edited = edit(document, &grant, &Fake);
     edited.map(|edited| edited.bytes)
 }
 
@@ -130,7 +131,8 @@ fn adds_slice_and_keeps_rest() {
         numbers: &numbers,
         share: None,
     };
-    let bytes = edit(original.as_bytes(), &grant, &Fake).unwrap().bytes;
+    let document = Document::parse(original.as_bytes()).unwrap();
+    let bytes = edit(document, &grant, &Fake).unwrap().bytes;
     assert_eq!(
         String::from_utf8(bytes).unwrap(),
         r#"{"ociVersion":"1.0.2","process":{"args":["sh"],"env":["A=1","NVIDIA_VISIBLE_DEVICES=MIG-3a2f1c9e-0000-5000-8000-000000000001","B=2"],"odd":18446744073709551616},"x":{"z":1,"a":1e+400},"hooks":{"poststop":[{"path":"/h/runmig-hook","args":["runmig-hook","--lease","4f2a"],"env":["PATH=/usr/bin"],"timeout":30},{"path":"/theirs"}],"prestart":[]},"linux":{"y":null,"resources":{"devices":[{"allow":false,"access":"rwm"},{"allow":true,"type":"c","major":10,"minor":200,"access":"rwm"},{"allow":true,"type":"c","major":195,"minor":255,"access":"rwm"}],"pids":{"limit":5}},"devices":[{"path":"/dev/nvidiactl","type":"c","major":195,"minor":255,"fileMode":438}]},"annotations":{"k":"v"}}"#
@@ -269,7 +271,7 @@ fn choice_among_several_devices_stays() {
             share: None,
         };
         let original = serde_json::to_vec(&with(|_| {})).unwrap();
-        let edited = edit(&original, &grant, &Fake).unwrap();
+        let edited = edit(Document::parse(&original).unwrap(), &grant, &Fake).unwrap();
         let config: Value = serde_json::from_slice(&edited.bytes).unwrap();
         let stays = config["process"]["env"]
             .as_array()

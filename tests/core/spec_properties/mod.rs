@@ -5,7 +5,8 @@ mod rules;
 use proptest::prelude::*;
 use runmig::spec::bundle::{Bundle, Restored};
 use runmig::spec::{
-    DriverFiles, Grant, HookCommand, HostView, Source, edit, peek, strip, uses_user_namespace,
+    Document, DriverFiles, Grant, HookCommand, HostView, Source, edit, peek, strip,
+    uses_user_namespace,
 };
 use runmig_lease::error::Result;
 use runmig_lease::model::{DeviceNode, NvidiaNumbers};
@@ -70,7 +71,7 @@ fn edited(original: &[u8]) -> Result<Vec<u8>> {
         numbers: &numbers,
         share: None,
     };
-    edit(original, &grant, &Fake).map(|edited| edited.bytes)
+    edit(Document::parse(original)?, &grant, &Fake).map(|edited| edited.bytes)
 }
 
 fn number(value: &Value) -> Option<u32> {
@@ -247,7 +248,7 @@ proptest! {
             let _ = edited(bytes);
             let _ = strip(bytes, &numbers());
             let _ = peek(bytes);
-            let _ = uses_user_namespace(bytes);
+            let _ = Document::parse(bytes).map(|document| uses_user_namespace(&document));
         }
     }
 }
