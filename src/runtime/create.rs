@@ -121,7 +121,7 @@ impl Slicing<'_> {
 
     /// Returns what a create needs beside its slices.
     fn prepare(&self) -> Result<Prepared> {
-        let original = self.asking.bundle.original(self.nodes.numbers())?.bytes;
+        let original = self.asking.bundle.original(self.nodes.numbers())?;
         let document = Document::parse(&original)?;
         let driver = driver::find(self.front, &document)?;
         let hook = companion::program(programs::HOOK)?;

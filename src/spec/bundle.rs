@@ -45,14 +45,6 @@ pub struct Bundle {
     path: PathBuf,
 }
 
-/// The config.json that a create edits.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Original {
-    pub bytes: Vec<u8>,
-    /// The lease whose edit was, or may have been, in the file.
-    pub previous_lease: Option<LeaseId>,
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Restored {
     /// The original is back: this call restored it, or runmig never replaced it.
@@ -127,13 +119,12 @@ impl Bundle {
         if !seen.marked {
             return Ok(seen);
         }
-        let (bytes, _) = self.config()?;
-        match self.sidecar()? {
-            Some(sidecar) if is_edit_of(&bytes, &sidecar) => Ok(Peek {
+        match self.config_and_kept()?.2 {
+            Some(original) => Ok(Peek {
                 marked: true,
-                ..super::peek::peek_for(&sidecar.original, reads_all)?
+                ..super::peek::peek_for(&original, reads_all)?
             }),
-            _ => Ok(seen),
+            None => Ok(seen),
         }
     }
 
@@ -157,27 +148,21 @@ impl Bundle {
     }
 
     /// Returns the engine's file, also from under the edit of an earlier create.
-    pub fn original(&self, numbers: &NvidiaNumbers) -> Result<Original> {
-        let (bytes, _) = self.config()?;
-        let sidecar = self.sidecar()?;
-        let previous_lease = sidecar.as_ref().map(|sidecar| sidecar.author.lease.clone());
-        let bytes = match sidecar {
-            Some(sidecar) if is_edit_of(&bytes, &sidecar) => sidecar.original,
-            _ if peek(&bytes)?.marked => strip(&bytes, numbers)?,
-            _ => bytes,
-        };
-        Ok(Original {
-            bytes,
-            previous_lease,
-        })
+    pub fn original(&self, numbers: &NvidiaNumbers) -> Result<Vec<u8>> {
+        let (now, _, kept) = self.config_and_kept()?;
+        match kept {
+            Some(original) => Ok(original),
+            None if peek(&now)?.marked => strip(&now, numbers),
+            None => Ok(now),
+        }
     }
 
     /// Replaces config.json by `edited`, after it has saved `original` in the sidecar.
     pub fn install(&self, author: impl Into<Author>, original: &[u8], edited: &[u8]) -> Result<()> {
         self.remove_leftovers();
-        let (now, stat) = self.config()?;
+        let (now, stat, kept) = self.config_and_kept()?;
         let mut sidecar = Sidecar::new(author.into(), original, edited);
-        if self.sidecar()?.is_some_and(|old| is_edit_of(&now, &old)) {
+        if kept.is_some() {
             // Until the rename below, the file is still the earlier edit.
             sidecar.also_wrote(&now);
         }
@@ -233,8 +218,8 @@ impl Bundle {
     pub fn restore_original(&self, numbers: &NvidiaNumbers) -> Result<()> {
         let original = self.original(numbers)?;
         let (now, stat) = self.config()?;
-        if now != original.bytes {
-            self.replace(CONFIG, &original.bytes, Some(&stat))?;
+        if now != original {
+            self.replace(CONFIG, &original, Some(&stat))?;
         }
         self.unlink(SIDECAR)
             .and_then(|()| effect::sync(&self.dir))
@@ -257,6 +242,14 @@ impl Bundle {
     fn config(&self) -> Result<(Vec<u8>, Metadata)> {
         self.read_file(CONFIG, LIMIT, Links::Refuse)?
             .ok_or_else(|| self.missing())
+    }
+
+    /// Reads the file to edit, and the original that a sidecar keeps if the file is its edit.
+    fn config_and_kept(&self) -> Result<(Vec<u8>, Metadata, Option<Vec<u8>>)> {
+        let (now, stat) = self.config()?;
+        let sidecar = self.sidecar()?;
+        let kept = sidecar.filter(|sidecar| is_edit_of(&now, sidecar));
+        Ok((now, stat, kept.map(|sidecar| sidecar.original)))
     }
 
     /// Reads the sidecar. A sidecar of another user, a damaged one and a newer version's count as none.

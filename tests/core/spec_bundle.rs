@@ -40,9 +40,10 @@ impl Place {
 
     fn original(&self) -> (String, Option<String>) {
         let found = self.bundle().original(&NvidiaNumbers::default()).unwrap();
+        let author = self.bundle().author().unwrap();
         (
-            String::from_utf8(found.bytes).unwrap(),
-            found.previous_lease.map(|id| id.to_string()),
+            String::from_utf8(found).unwrap(),
+            author.map(|author| author.lease.to_string()),
         )
     }
 

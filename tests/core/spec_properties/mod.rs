@@ -224,9 +224,9 @@ proptest! {
         let first = edited(&original).unwrap();
         for _ in 0..2 {
             let found = bundle.original(&numbers()).unwrap();
-            let again = edited(&found.bytes).unwrap();
+            let again = edited(&found).unwrap();
             prop_assert_eq!(&again, &first);
-            bundle.install("ab", &found.bytes, &again).unwrap();
+            bundle.install("ab", &found, &again).unwrap();
             prop_assert_eq!(&std::fs::read(&file).unwrap(), &first);
         }
         prop_assert_eq!(bundle.restore(&"ab".into()).unwrap(), Restored::Back);
