@@ -58,7 +58,7 @@ pub enum Restored {
 /// Returns whether a config.json is the edit of the sidecar's original: as runmig wrote it, or as the
 /// low-level runtime rewrote it. An engine's new file has no hook of an earlier lease.
 fn is_edit_of(bytes: &[u8], sidecar: &Sidecar) -> bool {
-    sidecar.wrote(bytes) || hooks::name_lease(bytes, &sidecar.author.lease)
+    sidecar.wrote(bytes) || hooks::edit_for(bytes, &sidecar.author.lease).is_some()
 }
 
 /// Peeks at a file other than a bundle's config.json: crun's `--config` names one.
@@ -205,12 +205,9 @@ impl Bundle {
 
     /// Returns the MIG devices that the edit of this lease names. An unreadable file counts as naming none.
     pub fn granted_to(&self, lease: &LeaseId) -> Vec<String> {
-        let found = self.read_file(CONFIG, LIMIT, Links::Follow);
-        let bytes = found.ok().flatten().map_or(Vec::new(), |(bytes, _)| bytes);
-        match hooks::name_lease(&bytes, lease) {
-            true => env::granted(&bytes),
-            false => Vec::new(),
-        }
+        let found = self.read_file(CONFIG, LIMIT, Links::Follow).ok().flatten();
+        let edit = found.and_then(|(bytes, _)| hooks::edit_for(&bytes, lease));
+        edit.map_or(Vec::new(), |edit| env::granted(&edit))
     }
 
     /// Restores the engine's file from under any lease's edit, for a container that has no request any

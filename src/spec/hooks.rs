@@ -61,23 +61,24 @@ pub fn asked(args: &[String]) -> Vec<DeviceRequest> {
         .collect()
 }
 
-/// Returns whether runmig's hook in a config.json names this lease.
-pub fn name_lease(bytes: &[u8], lease: &LeaseId) -> bool {
+/// Returns a config.json whose hook of runmig names this lease; none if the bytes are another file.
+pub fn edit_for(bytes: &[u8], lease: &LeaseId) -> Option<Value> {
     let lease = lease.as_str();
-    let read = || serde_json::from_slice::<Value>(bytes).ok();
+    let text = std::str::from_utf8(bytes).ok()?;
     // Most files without an edit of runmig do not even contain the id.
-    let holds_it = std::str::from_utf8(bytes).is_ok_and(|text| text.contains(lease));
-    let Some(config) = (holds_it && !lease.is_empty()).then(read).flatten() else {
-        return false;
-    };
+    if lease.is_empty() || !text.contains(lease) {
+        return None;
+    }
+    let config: Value = serde_json::from_str(text).ok()?;
     let poststop = config.pointer("/hooks/poststop").and_then(Value::as_array);
     let mut all = poststop.into_iter().flatten().filter_map(|h| h.get("args"));
-    all.any(|args| {
+    let names_it = all.any(|args| {
         let words: Vec<&str> = { args.as_array().into_iter().flatten() }
             .map_while(Value::as_str)
             .collect();
         is_ours(words.iter().copied()) && words.windows(2).any(|w| w == [LEASE_FLAG, lease])
-    })
+    });
+    names_it.then_some(config)
 }
 
 /// Puts runmig's hooks first, because low-level runtimes stop at a hook that fails.
