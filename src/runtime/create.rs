@@ -121,8 +121,9 @@ impl Slicing<'_> {
 
     /// Returns what a create needs beside its slices.
     fn prepare(&self) -> Result<Prepared> {
-        let original = self.asking.bundle.original(self.nodes.numbers())?;
-        let document = Document::parse(&original)?;
+        let (bundle, plain) = (&self.asking.bundle, self.asking.plain.as_deref());
+        let original = bundle.original(self.nodes.numbers(), plain)?;
+        let document = Document::seen(&original, plain)?;
         let driver = driver::find(self.front, &document)?;
         let hook = companion::program(programs::HOOK)?;
         let mut holder = self.holder(request::identity(&self.asking.annotations)?)?;

@@ -8,6 +8,7 @@
 use super::document::{LIMIT, not_json};
 use super::marks::Mark;
 use super::oci::is_same;
+use super::reading;
 use super::tokens::{Malformed, Text, Token, Tokens};
 use memchr::memmem;
 use runmig_lease::error::{Error, Result, printable};
@@ -41,6 +42,8 @@ pub struct Peek {
     pub marks: Vec<Mark>,
     /// Why readers could read the annotations differently.
     pub doubt: Option<String>,
+    /// The file, if it was read to its end and every reader reads it alike.
+    pub plain: Option<Vec<u8>>,
 }
 
 pub fn peek(bytes: &[u8]) -> Result<Peek> {
@@ -48,17 +51,23 @@ pub fn peek(bytes: &[u8]) -> Result<Peek> {
 }
 
 pub(super) fn peek_for(bytes: &[u8], reads_all: bool) -> Result<Peek> {
-    let mut seen = Seen::default();
     let names_us = reads_all || could_name_us(bytes);
-    if names_us || could_mean_us(bytes) {
-        for token in Tokens::new(bytes) {
-            match token {
-                Ok(token) => seen.take(&token),
-                Err(Malformed) if names_us => return Err(malformed(bytes)),
-                Err(Malformed) => return Ok(Peek::default()),
+    if !names_us && !could_mean_us(bytes) {
+        return Ok(Peek::default());
+    }
+    let mut seen = Seen::default();
+    let (mut levels, mut is_plain) = (Vec::new(), true);
+    for token in Tokens::new(bytes) {
+        match token {
+            Ok(token) => {
+                is_plain = is_plain && reading::take(&mut levels, &token).is_ok();
+                seen.take(&token);
             }
+            Err(Malformed) if names_us => return Err(malformed(bytes)),
+            Err(Malformed) => return Ok(Peek::default()),
         }
     }
+    seen.peek.plain = is_plain.then(|| bytes.to_owned());
     Ok(seen.peek)
 }
 
@@ -534,6 +543,26 @@ mod tests {
             peek_file(&endless, false).unwrap().unwrap_err().line(),
             line
         );
+    }
+
+    #[test]
+    fn keeps_files_that_check_accepts() {
+        for (text, is_plain) in [
+            (
+                r#"{"x":"runmig","annotations":{"Path":"y","path":"z"}}"#,
+                true,
+            ),
+            (r#"["runmig"]"#, true),
+            (r#"{"x":"runmig","x":1}"#, false),
+            (r#"{"x":"runmig","Linux":{}}"#, false),
+            (r#"{"x":"runmig","hostname":"a\u0000"}"#, false),
+            (r#"{"$serde_json::private::Number":"runmig"}"#, false),
+        ] {
+            let plain = peek(text.as_bytes()).unwrap().plain;
+            assert_eq!(plain.as_deref(), is_plain.then_some(text.as_bytes()));
+            assert_eq!(reading::check(text.as_bytes()).is_ok(), is_plain, "{text}");
+        }
+        assert_eq!(peek(br#"{"x":1}"#).unwrap().plain, None);
     }
 
     #[test]

@@ -39,7 +39,10 @@ impl Place {
     }
 
     fn original(&self) -> (String, Option<String>) {
-        let found = self.bundle().original(&NvidiaNumbers::default()).unwrap();
+        let found = self
+            .bundle()
+            .original(&NvidiaNumbers::default(), None)
+            .unwrap();
         let author = self.bundle().author().unwrap();
         (
             String::from_utf8(found).unwrap(),
@@ -69,7 +72,7 @@ impl Place {
             Err(e) => return e.line(),
         };
         bundle
-            .original(&NvidiaNumbers::default())
+            .original(&NvidiaNumbers::default(), None)
             .unwrap_err()
             .line()
             .replace(self.dir.path().to_str().unwrap(), "/b")
@@ -132,6 +135,22 @@ fn finds_original_after_any_create() {
         Restored::Back
     );
     assert_eq!(place.config(), ORIGINAL);
+}
+
+/// The look was before the bundle's lock.
+#[test]
+fn believes_no_stale_look() {
+    let place = Place::new();
+    let look = |plain: &str| {
+        let found = { place.bundle() }.original(&NvidiaNumbers::default(), Some(plain.as_bytes()));
+        String::from_utf8(found.unwrap()).unwrap()
+    };
+    assert_eq!(look("{}"), ORIGINAL);
+    fs::write(place.path("config.json"), edit_of("a")).unwrap();
+    assert_eq!(look(ORIGINAL), r#"{"ociVersion":"1.0.2"}"#);
+    fs::write(place.path("config.json"), ORIGINAL).unwrap();
+    place.install("a");
+    assert_eq!(look(&edit_of("a")), ORIGINAL);
 }
 
 #[test]
