@@ -71,17 +71,8 @@ fn below(own: &OwnCgroup, relative: &str) -> Option<String> {
     Some(clean(&format!("{parent}{}", clean(relative))))
 }
 
-/// Returns a path that starts with a slash, without empty parts, `.` and `..`.
 fn clean(path: &str) -> String {
-    let mut parts = Vec::new();
-    for part in path.split('/') {
-        match part {
-            "" | "." => {}
-            ".." => drop(parts.pop()),
-            part => parts.push(part),
-        }
-    }
-    format!("/{}", parts.join("/"))
+    super::paths::clean(path).display().to_string()
 }
 
 /// Returns the path of a systemd scope, given as `slice:prefix:name`.
