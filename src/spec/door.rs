@@ -1,8 +1,7 @@
 //! The parts of a specification that can keep a container from the socket of its MPS daemon.
 
 use super::document::Document;
-use super::mounts::MPS;
-use super::paths::clean;
+use super::mounts::{MPS, destination};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
@@ -26,8 +25,7 @@ pub fn door(document: &Document) -> Door {
     let mounts = document.mounts();
     // A mount at the very place is removed.
     let is_above = |mount: &&Value| {
-        let to = mount.get("destination").and_then(Value::as_str).map(clean);
-        to.is_some_and(|to| to != Path::new(MPS) && Path::new(MPS).starts_with(to))
+        destination(mount).is_some_and(|to| to != Path::new(MPS) && Path::new(MPS).starts_with(to))
     };
     let has = |mount: &Value, words: [&str; 2]| {
         let options = list(mount.get("options"));
@@ -41,9 +39,8 @@ pub fn door(document: &Document) -> Door {
     };
     let is_own =
         |mount: &&Value| text(mount, "type").is_some_and(|typ| typ == "tmpfs") && !is_bind(mount);
-    let to = |mount: &&Value| text(mount, "destination");
-    let outside = { mounts.iter().filter(|mount| !is_own(mount)) }.filter_map(|mount| to(&mount));
-    let outside = outside.map(clean).filter(|to| to != Path::new(MPS));
+    let outside = { mounts.iter().filter(|mount| !is_own(mount)) }.filter_map(destination);
+    let outside = outside.filter(|to| to != Path::new(MPS));
     let root = document.root.get("root");
     let rootfs = root.and_then(|root| text(root, "path"));
     Door {
@@ -52,7 +49,7 @@ pub fn door(document: &Document) -> Door {
             .filter(|label| !label.is_empty()),
         shared_mount: { above.iter() }
             .find(|mount| has(mount, ["shared", "rshared"]))
-            .and_then(to),
+            .and_then(|mount| text(mount, "destination")),
         outside: outside.collect(),
         rootfs: rootfs.unwrap_or_default().into(),
     }

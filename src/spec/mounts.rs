@@ -47,13 +47,16 @@ pub fn put(document: &mut Document, files: &[Mount]) -> Result<()> {
     files.sort_by_key(|mount| clean(mount.destination()).components().count());
     let mounts = array(&mut document.root, "mounts", "mounts")?;
     mounts.retain(|mount| {
-        let destination = mount.get("destination").and_then(Value::as_str).map(clean);
-        destination.is_none_or(|d| !files.iter().any(|file| clean(file.destination()) == d))
+        destination(mount).is_none_or(|d| !files.iter().any(|file| clean(file.destination()) == d))
     });
     for file in files {
         mounts.push(serde_json::to_value(file).context(|| "write a mount as JSON")?);
     }
     Ok(())
+}
+
+pub fn destination(mount: &Value) -> Option<PathBuf> {
+    mount.get("destination")?.as_str().map(clean)
 }
 
 /// Returns whether the user or the engine mounts libcuda into the container.
@@ -68,11 +71,9 @@ pub fn has_libcuda(document: &Document) -> bool {
 /// Refuses a container that has the image's own /dev. Every engine mounts a /dev. Without it, low-level
 /// runtimes make nodes behind the image's links. With crun 1.8, `/dev -> /` leads onto the host.
 pub fn check_dev(bytes: &[u8]) -> Result<()> {
-    let on_dev = |mount: &Value| {
-        let destination = mount.get("destination").and_then(Value::as_str);
-        destination.is_some_and(|to| clean(to) == Path::new("/dev"))
-    };
-    if Document::parse(bytes)?.mounts().iter().any(on_dev) {
+    let document = Document::parse(bytes)?;
+    let mut all = document.mounts().iter().filter_map(destination);
+    if all.any(|to| to == Path::new("/dev")) {
         return Ok(());
     }
     Err(Error::new(
@@ -156,10 +157,7 @@ pub fn put_door(document: &mut Document, door: &Path) -> Result<()> {
 pub fn take_out_door(document: &mut Document) {
     let mounts = get_mut(&mut document.root, "mounts").and_then(Value::as_array_mut);
     if let Some(mounts) = mounts {
-        mounts.retain(|mount| {
-            let to = mount.get("destination").and_then(Value::as_str).map(clean);
-            to.is_none_or(|to| !to.starts_with(MPS))
-        });
+        mounts.retain(|mount| destination(mount).is_none_or(|to| !to.starts_with(MPS)));
     }
 }
 
