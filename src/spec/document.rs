@@ -106,6 +106,14 @@ pub fn get<'a>(map: &'a Map<String, Value>, key: &str) -> Option<&'a Value> {
     map.get(key).filter(|value| !value.is_null())
 }
 
+/// Returns the text under a key. Errors call the map `at`.
+pub fn string<'a>(map: &'a Map<String, Value>, key: &str, at: &str) -> Result<Option<&'a str>> {
+    let wrong = || wrong_kind(&format!("{at}.{key}"), "string");
+    get(map, key)
+        .map(|value| value.as_str().ok_or_else(wrong))
+        .transpose()
+}
+
 pub fn get_mut<'a>(map: &'a mut Map<String, Value>, key: &str) -> Option<&'a mut Value> {
     map.get_mut(key).filter(|value| !value.is_null())
 }

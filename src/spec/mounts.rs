@@ -9,7 +9,7 @@
 //! container makes.
 
 use super::devices::{is_granted, is_nvidia};
-use super::document::{Document, array, get, get_mut, wrong_kind};
+use super::document::{Document, array, get, get_mut, string, wrong_kind};
 use super::host::{HostView, Source};
 use super::paths::clean;
 use oci_spec::runtime::Mount;
@@ -115,11 +115,7 @@ impl<'a> View<'a> {
     fn of(mount: &'a Value, at: usize) -> Result<Self> {
         let at = format!("mounts[{at}]");
         let map = mount.as_object().ok_or_else(|| wrong_kind(&at, "object"))?;
-        let text = |key: &str| match get(map, key) {
-            None => Ok(None),
-            Some(Value::String(text)) => Ok(Some(text.as_str())),
-            Some(_) => Err(wrong_kind(&format!("{at}.{key}"), "string")),
-        };
+        let text = |key: &str| string(map, key, &at);
         let options = match get(map, "options") {
             None => &[][..],
             Some(Value::Array(options)) => options,

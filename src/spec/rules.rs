@@ -9,7 +9,7 @@
 //! knows neither the cgroup's version nor the low-level runtime's reading. So a device counts as allowed if
 //! either reading allows it.
 
-use super::document::wrong_kind;
+use super::document::{get, string, wrong_kind};
 use runmig_lease::error::{Error, Result};
 use serde_json::{Map, Value};
 use std::fmt;
@@ -46,7 +46,7 @@ impl Rule {
             Some(Value::Bool(allow)) => *allow,
             Some(_) => return Err(wrong_kind(&format!("{at}.allow"), "boolean")),
         };
-        let kind = match text(rule, "type", at)? {
+        let kind = match string(rule, "type", at)?.unwrap_or_default() {
             "" | "a" => Kind::Any,
             // `u` is another name for a character device in linux.devices.
             "c" | "u" => Kind::Char,
@@ -58,7 +58,7 @@ impl Rule {
             }
         };
         let mut access = 0;
-        for letter in text(rule, "access", at)?.chars() {
+        for letter in string(rule, "access", at)?.unwrap_or_default().chars() {
             access |= match letter {
                 'r' => READ,
                 'w' => WRITE,
@@ -98,18 +98,9 @@ impl Rule {
     }
 }
 
-fn text<'a>(rule: &'a Map<String, Value>, key: &str, at: &str) -> Result<&'a str> {
-    match rule.get(key) {
-        None | Some(Value::Null) => Ok(""),
-        Some(Value::String(text)) => Ok(text),
-        Some(_) => Err(wrong_kind(&format!("{at}.{key}"), "string")),
-    }
-}
-
 fn number(rule: &Map<String, Value>, key: &str, at: &str) -> Result<Option<u32>> {
-    let value = match rule.get(key) {
-        None | Some(Value::Null) => return Ok(None),
-        Some(value) => value,
+    let Some(value) = get(rule, key) else {
+        return Ok(None);
     };
     match value.as_i64() {
         Some(-1) => Ok(None),
