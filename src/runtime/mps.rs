@@ -1,13 +1,11 @@
 //! Decides whether a container can reach an MPS daemon. A client that cannot is not limited, and nothing reports it.
 
 use super::lowlevel::LowLevel;
-use crate::spec::{self, Document, Door};
+use crate::spec::{self, Document, Door, MPS};
 use runmig_lease::driver_files::is_nvidia;
 use runmig_lease::files;
 use std::path::{Path, PathBuf};
 
-/// The directory of the socket. NVIDIA's runtime mounts the host's into every container with a GPU.
-const MPS: &str = "/tmp/nvidia-mps";
 /// Says `1` on a machine whose SELinux enforces.
 const ENFORCES: &str = "/sys/fs/selinux/enforce";
 

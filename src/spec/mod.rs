@@ -34,7 +34,7 @@ pub use edit::{DriverFiles, Edited, Grant, MemoryShare, edit, strip, uses_user_n
 pub use hooks::{ASKED_FLAG, HookCommand};
 pub use host::{Host, HostView, Source};
 pub use marks::{Mark, Marked};
-pub use mounts::{check_dev, has_libcuda};
+pub use mounts::{MPS, check_dev, has_libcuda};
 pub use paths::clean;
 pub use peek::{Peek, peek};
 

@@ -132,7 +132,7 @@ impl<'a> View<'a> {
 }
 
 /// The directory in which CUDA looks for an MPS daemon. NVIDIA's runtime mounts the host's into every container.
-pub(super) const MPS: &str = "/tmp/nvidia-mps";
+pub const MPS: &str = "/tmp/nvidia-mps";
 
 /// Mounts the socket of the container's own daemon where CUDA looks for it. So the limit holds for every process,
 /// also for one that clears its environment. It stands last, above any mount on `/tmp`.
