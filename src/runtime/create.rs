@@ -20,8 +20,8 @@ use runmig_lease::programs;
 use runmig_lease::request::{self, Request, Wanted};
 use runmig_lease::store::{Container, Held, LeaseState};
 use runmig_lease::trust;
-use runmig_lease::{Acquired, Create, Leases, LimitState, POD_PATIENCE, Patience, Returned};
-use std::cell::{Cell, RefCell};
+use runmig_lease::{Acquired, Leases, LimitState, POD_PATIENCE, Patience, Returned};
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -60,7 +60,6 @@ pub fn create(front: &Front<'_>, asking: Asking<'_>) -> Result<i32> {
         inherited,
         leases,
         nodes,
-        counted: RefCell::default(),
         runtime_begun: Cell::default(),
     }
     .run()
@@ -96,8 +95,6 @@ struct Slicing<'a> {
     inherited: Inherited,
     leases: Leases<'a>,
     nodes: Nodes,
-    /// The create, until it is counted.
-    counted: RefCell<Option<Create>>,
     /// The begin of the low-level runtime.
     runtime_begun: Cell<Option<Instant>>,
 }
@@ -113,7 +110,7 @@ impl Slicing<'_> {
         })?;
         let ended = self
             .make(prepared)
-            .inspect_err(|e| self.count_failed(Outcome::Refused, Some(e)))?;
+            .inspect_err(|e| self.leases.count_failed(Outcome::Refused, Some(e)))?;
         // This process may end by the signal that ended the low-level runtime.
         drop(self);
         Ok(ended.propagate())
@@ -145,24 +142,12 @@ impl Slicing<'_> {
         })
     }
 
-    /// Counts the create with its container, unless it is counted. `ready` makes the leases *ready*, and takes the count along.
+    /// Tells the end of the create, with its container. `ready` makes the leases *ready*, and takes the count along.
     fn count_created(&self, leases: &[Held], ready: impl FnOnce()) {
         let runtime = self.runtime_begun.get().map(|begun| begun.elapsed());
-        let create = self.counted.take();
-        if let Some(create) = &create {
-            self.leases.count_created(create, runtime);
-        }
+        self.leases.count_created(runtime);
         ready();
-        if let Some(create) = &create {
-            self.leases.created(create, leases, runtime);
-        }
-    }
-
-    /// Counts the create with its failure, unless it is counted. `error`: none where the low-level runtime told it.
-    fn count_failed(&self, outcome: Outcome, error: Option<&Error>) {
-        if let Some(create) = self.counted.take() {
-            self.leases.count_failed(&create, outcome, error);
-        }
+        self.leases.created(leases, runtime);
     }
 
     /// Returns whether a foreground container ran, whose low-level runtime has the status of the container: its hook has
@@ -185,12 +170,7 @@ impl Slicing<'_> {
             holder,
             cgroup,
         } = prepared;
-        let Acquired {
-            leases,
-            operation,
-            create,
-        } = self.acquire(holder, &document, cgroup)?;
-        self.counted.replace(Some(create));
+        let Acquired { leases, operation } = self.acquire(holder, &document, cgroup)?;
         let made = self
             .check_door(&leases, &document)
             .and_then(|()| driver::files(driver.as_ref(), &leases))
@@ -215,7 +195,7 @@ impl Slicing<'_> {
                 if let Some((held, why)) = self.unlimited(&leases) {
                     ready();
                     let e = self.end_unlimited(held, why);
-                    self.count_failed(Outcome::Driver, Some(&e));
+                    self.leases.count_failed(Outcome::Driver, Some(&e));
                     return Err(e.and(self.over(&leases).err()));
                 }
                 self.count_created(&leases, ready);
@@ -230,7 +210,7 @@ impl Slicing<'_> {
                     .flatten();
                 match has_run {
                     true => self.count_created(&leases, || ()),
-                    false => self.count_failed(Outcome::Runtime, limit.as_ref()),
+                    false => self.leases.count_failed(Outcome::Runtime, limit.as_ref()),
                 }
                 if let Some(e) = &limit {
                     self.report(e);
@@ -380,7 +360,7 @@ impl Slicing<'_> {
             Some((held, why)) => {
                 let e = self.end_unlimited(held, why);
                 self.report(&e);
-                self.count_failed(Outcome::Driver, Some(&e));
+                self.leases.count_failed(Outcome::Driver, Some(&e));
             }
         }
         self.leases.store().write_counts();

@@ -172,7 +172,7 @@ impl Inventory {
     }
 
     /// Returns the ledger of this boot beside another machine. What could not be read stays unknown there.
-    fn on(&self, snapshot: Snapshot) -> Inventory {
+    pub(crate) fn on(&self, snapshot: Snapshot) -> Inventory {
         Inventory {
             snapshot,
             leases: self.leases.clone(),

@@ -157,7 +157,6 @@ pub use inventory::{
     used_memory,
 };
 pub use leases::{Leases, driver};
-pub use observer::Create;
 pub use reclaim::liveness::{Liveness, UNSEEN_HINT, container_lives, unseen};
 pub use reclaim::lost::BundleAccount;
 pub use reclaim::{Collection, Finding, Outcome, Patience, Repair, Returned};

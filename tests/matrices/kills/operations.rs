@@ -685,12 +685,12 @@ pub fn create(w: &World, id: &str, init: i32) -> Result<()> {
     if let Err(e) = made {
         return Err(e.and(over(&leases, &bundle, all).err()));
     }
-    leases.count_created(&acquired.create, None);
+    leases.count_created(None);
     for held in all {
         // The container exists, even if runmig cannot record that.
         let _ = leases.ready(&held.lease);
     }
-    leases.created(&acquired.create, all, None);
+    leases.created(all, None);
     Ok(())
 }
 

@@ -1,6 +1,7 @@
 //! The lease of a container on the slice of its claim. The slice stays as long as one of them runs, also after the end
 //! of the claim.
 
+use super::Acquired;
 use super::claimed::{Claimed, on_claims};
 use super::occupied;
 use crate::counters::{LeaseKind, Outcome};
@@ -9,9 +10,8 @@ use crate::error::{Error, Result, printable};
 use crate::events::EventType;
 use crate::leases::Leases;
 use crate::model::{Cgroup, Process};
-use crate::observer::Create;
 use crate::reclaim::{self, liveness};
-use crate::store::{ClaimName, Container, Held, Holder, Lease, LeaseState, Operation};
+use crate::store::{ClaimName, Container, Held, Holder, Lease, LeaseState};
 use std::time::Duration;
 
 impl Leases<'_> {
@@ -30,18 +30,17 @@ impl Leases<'_> {
         patience: Duration,
     ) -> Result<Lease> {
         let named = Holder::Container(container.clone());
-        let mut create = self.observer.begin(LeaseKind::Slice, Some(named), "");
-        create.ends(Outcome::Shared);
-        let attached = attach_once(self, claim, container, init, patience, &create);
+        self.observer.begin(LeaseKind::Slice, Some(named), "");
+        self.observer.ends(Outcome::Shared);
+        let attached = attach_once(self, claim, container, init, patience);
         match &attached {
             Ok((held, true)) => {
                 self.observer.placed(held, EventType::Shared);
-                self.observer
-                    .created(&create, std::slice::from_ref(held), None);
+                self.observer.created(std::slice::from_ref(held), None);
             }
             // It counted in the first call.
             Ok((_, false)) => {}
-            Err(e) => self.observer.ended(&create, Outcome::Refused, Some(e)),
+            Err(e) => self.observer.ended(Outcome::Refused, Some(e)),
         }
         attached.map(|(held, _)| held.lease)
     }
@@ -54,7 +53,6 @@ fn attach_once(
     container: Container,
     init: Process,
     patience: Duration,
-    create: &Create,
 ) -> Result<(Held, bool)> {
     let found = on_claims(context, std::slice::from_ref(claim), &container, patience)?;
     let [of_claim] = found.slices.as_slice() else {
@@ -72,9 +70,8 @@ fn attach_once(
         ..draft(of_claim, claim, &container)?
     };
     found.ledger.change(|state| {
-        state
-            .counters
-            .add(&context.observer.counts_of(create, Outcome::Shared, None));
+        let counts = context.observer.counts_of(Outcome::Shared, None);
+        state.counters.add(&counts);
         state.put_lease(&lease)
     })?;
     log(&lease, of_claim);
@@ -93,7 +90,7 @@ pub(crate) fn attach_new(
     container: &Container,
     cgroup: &Cgroup,
     patience: Duration,
-) -> Result<(Vec<Held>, Operation)> {
+) -> Result<Acquired> {
     occupied::release_previous(context, container)?;
     if let Some(path) = &cgroup.path {
         occupied::by_process(container, path)?;
@@ -131,7 +128,7 @@ pub(crate) fn attach_new(
     for (held, of_claim) in leases.iter().zip(&slices) {
         log(&held.lease, of_claim);
     }
-    Ok((leases, operation))
+    Ok(Acquired { leases, operation })
 }
 
 fn draft(of_claim: &Held, claim: &ClaimName, container: &Container) -> Result<Lease> {

@@ -22,7 +22,7 @@ mod usable_plan;
 pub mod what_if;
 
 use super::leases::Leases;
-use super::observer::{self, Create};
+use super::observer;
 use super::queue::{Turn, Wake};
 use super::reclaim::{self, liveness};
 use crate::counters::{LeaseKind, Outcome as End};
@@ -52,12 +52,10 @@ pub struct Acquired {
     pub leases: Vec<Held>,
     /// The operation of the create. No other process collects the leases before it is dropped.
     pub operation: Operation,
-    /// The create, which a `count_` function of [`Leases`] ends.
-    pub create: Create,
 }
 
 impl Leases<'_> {
-    /// Returns leases on slices that exist.
+    /// Returns leases on slices that exist. A `count_` function, or `created`, tells the end of the create.
     pub fn acquire(
         &self,
         holder: Container,
@@ -67,25 +65,11 @@ impl Leases<'_> {
         let kind = observer::kind_of_wanted(&request.wanted);
         let named = Holder::Container(holder.clone());
         let written = request.wanted.written();
-        let mut create = self.observer.begin(kind, Some(named), &written);
-        let leases = leases_for(self, holder, request, cgroup, &mut create);
-        self.observer.waits_no_more(&mut create);
-        told(self, create, leases)
+        self.observer.begin(kind, Some(named), &written);
+        let acquired = leases_for(self, holder, request, cgroup);
+        self.observer.waits_no_more();
+        acquired.inspect_err(|e| self.observer.failed(e))
     }
-}
-
-/// Tells the end of a create's work on its leases.
-fn told(
-    context: &Leases<'_>,
-    create: Create,
-    leases: Result<(Vec<Held>, Operation)>,
-) -> Result<Acquired> {
-    let (leases, operation) = leases.inspect_err(|e| context.observer.failed(&create, e))?;
-    Ok(Acquired {
-        leases,
-        operation,
-        create,
-    })
 }
 
 fn leases_for(
@@ -93,8 +77,7 @@ fn leases_for(
     holder: Container,
     request: &Request,
     cgroup: Cgroup,
-    create: &mut Create,
-) -> Result<(Vec<Held>, Operation)> {
+) -> Result<Acquired> {
     // No record may name namespaces that no later process can see, since its slice would never come back.
     liveness::namespaces()?;
     occupied::release_previous(context, &holder)?;
@@ -112,10 +95,10 @@ fn leases_for(
     let (store, config) = (&context.store, context.config);
     let mut turn = Turn::new(store, operation.id(), config, request, &holder);
     loop {
-        let (denial, woke_others) = match attempts(context, &requester, &mut turn, create)? {
+        let (denial, woke_others) = match attempts(context, &requester, &mut turn)? {
             Ended::Ready(leases, end) => {
-                create.ends(end);
-                return Ok((leases, operation));
+                context.observer.ends(end);
+                return Ok(Acquired { leases, operation });
             }
             Ended::Denied {
                 denial,
@@ -124,25 +107,25 @@ fn leases_for(
         };
         let no = match denial {
             Denial::Limit(over) => {
-                create.ends(End::Limited);
+                context.observer.ends(End::Limited);
                 return Err(over);
             }
             Denial::Room(no) => no,
         };
         if !no.may_pass() {
-            create.ends(End::Unsatisfiable);
+            context.observer.ends(End::Unsatisfiable);
             return Err(refusal::error(&no, &[], None));
         }
         let since = Instant::now();
         if turn.waits() {
-            context.observer.waits(create);
+            context.observer.waits();
         }
         turn.pause(woke_others);
         let goes_on = wait(context, &mut turn)?;
-        create.waited(since);
+        context.observer.waited(since);
         if !goes_on {
             let no = what_if::explained(context, &requester, &mut turn, no);
-            create.ends(match turn.waits() {
+            context.observer.ends(match turn.waits() {
                 true => End::TimedOut,
                 false => denial::end(&no),
             });
@@ -162,38 +145,42 @@ impl Leases<'_> {
         patience: Duration,
     ) -> Result<Acquired> {
         let named = Holder::Container(holder.clone());
-        let mut create = self.observer.begin(LeaseKind::Slice, Some(named), "");
+        self.observer.begin(LeaseKind::Slice, Some(named), "");
         // As for `acquire`.
         let attached = liveness::namespaces()
             .and_then(|_| attach::attach_new(self, claims, holder, cgroup, patience));
-        if let Ok((leases, _)) = &attached {
-            create.ends(End::Shared);
-            for held in leases {
-                self.observer.placed(held, EventType::Shared);
+        match &attached {
+            Ok(acquired) => {
+                self.observer.ends(End::Shared);
+                for held in &acquired.leases {
+                    self.observer.placed(held, EventType::Shared);
+                }
             }
+            Err(e) => self.observer.failed(e),
         }
-        told(self, create, attached)
+        attached
     }
 
-    /// Counts a create that ends with a container. `runtime`: the time of its low-level runtime.
-    pub fn count_created(&self, create: &Create, runtime: Option<Duration>) {
-        self.observer.count_created(create, runtime);
+    /// Counts the create, which ends with a container. `runtime`: the time of its low-level runtime.
+    pub fn count_created(&self, runtime: Option<Duration>) {
+        self.observer.count_created(runtime);
     }
 
-    /// Records a create that ended with a container on these leases.
-    pub fn created(&self, create: &Create, leases: &[Held], runtime: Option<Duration>) {
+    /// Records that the create ended with a container on these leases.
+    pub fn created(&self, leases: &[Held], runtime: Option<Duration>) {
         let now = |held: &Held| {
             // Without a record, the container has ended already, or the read failed.
             let now = self.store.get(&held.lease.id).ok().flatten();
             now.unwrap_or_else(|| held.clone())
         };
         let leases: Vec<Held> = leases.iter().map(now).collect();
-        self.observer.created(create, &leases, runtime);
+        self.observer.created(&leases, runtime);
     }
 
-    /// Counts and records a create that failed after `acquire`. `error`: none where the low-level runtime told it.
-    pub fn count_failed(&self, create: &Create, outcome: End, error: Option<&Error>) {
-        self.observer.ended(create, outcome, error);
+    /// Counts and records that the create failed after `acquire`, unless its end is told. `error`: none where the low-level
+    /// runtime told it.
+    pub fn count_failed(&self, outcome: End, error: Option<&Error>) {
+        self.observer.ended(outcome, error);
     }
 
     /// Counts and records a request that was refused before `acquire`. `request`: none for the slice of a claim.
@@ -206,8 +193,8 @@ impl Leases<'_> {
         let kind = request.map_or(LeaseKind::Slice, |r| observer::kind_of_wanted(&r.wanted));
         let text = request.map_or(String::new(), |r| r.wanted.written());
         let holder = container.map(Holder::Container);
-        let create = self.observer.begin(kind, holder, &text);
-        self.observer.ended(&create, End::Refused, Some(error));
+        self.observer.begin(kind, holder, &text);
+        self.observer.ended(End::Refused, Some(error));
     }
 }
 
@@ -222,12 +209,7 @@ enum Ended {
 }
 
 /// Tries until the slices are there or there is no room, also after a collection.
-fn attempts(
-    context: &Leases<'_>,
-    requester: &Requester<'_>,
-    turn: &mut Turn<'_>,
-    create: &mut Create,
-) -> Result<Ended> {
+fn attempts(context: &Leases<'_>, requester: &Requester<'_>, turn: &mut Turn<'_>) -> Result<Ended> {
     // One session for all attempts, closed before a wait: a long one sees stale handles.
     let driver = &context.driver();
     let (mut tried, mut collected, mut peer_since) = (Tried::default(), false, None);
@@ -236,7 +218,7 @@ fn attempts(
         let denial = match reserve::reserve(context, driver, requester, &mut tried, turn)? {
             Outcome::Shared(lease) => {
                 driver.keep_geometry();
-                context.observer.waits_no_more(create);
+                context.observer.waits_no_more();
                 context.observer.placed(&lease, EventType::Shared);
                 return Ok(Ended::Ready(vec![lease], End::Shared));
             }
@@ -252,10 +234,7 @@ fn attempts(
                 continue;
             }
             Outcome::Evict(idle) => {
-                for instance in idle {
-                    reclaim::discard_idle(context, &instance);
-                    tried.idle.push(instance.id);
-                }
+                tried.evict(context, idle);
                 continue;
             }
             Outcome::Left => {
@@ -264,7 +243,7 @@ fn attempts(
             }
             Outcome::Reserved(allocation) => {
                 turn.unwatch();
-                context.observer.waits_no_more(create);
+                context.observer.waits_no_more();
                 let end = allocation.end();
                 let maker = Maker {
                     context,

@@ -3,7 +3,7 @@
 //! lease is there, and strikes off its own in the same moment. A lease that is being released is not shared
 //! any more, so no new one comes while the last one goes.
 
-use super::requester::{Late, Requester};
+use super::requester::{Late, Recipient, Requester};
 use crate::draft::slot_of;
 use crate::error::{Error, Result, printable};
 use crate::gpu::Queries;

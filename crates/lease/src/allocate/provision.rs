@@ -54,7 +54,8 @@ impl<D: Mig> Maker<'_, D> {
         Ok(ready)
     }
 
-    fn part(
+    /// As `provision`, for one part.
+    pub(super) fn part(
         &self,
         part: Part,
         tried: &mut Tried,
@@ -130,7 +131,7 @@ fn enforce(context: &Leases<'_>, levels: &LazyLevels, held: Held) -> Result<Held
     started.context(|| format!("start an MPS daemon on {}", held.instance.resource))
 }
 
-pub(super) fn create_slice(
+fn create_slice(
     context: &Leases<'_>,
     driver: &impl Mig,
     held: &Held,
@@ -183,7 +184,7 @@ fn destroy_unrecorded(driver: &impl Mig, slice: &Slice, error: Error) -> Trouble
     Trouble::Other(error.and(undone.err()))
 }
 
-pub(super) enum Trouble {
+enum Trouble {
     /// The driver created nothing.
     Refused(Error),
     Other(Error),
@@ -203,7 +204,7 @@ impl From<DriverError> for Trouble {
 
 /// Returns the lease of a slice that is unchanged and unused. Otherwise, and if that cannot be found out,
 /// logs the reason and returns none.
-pub(super) fn validate(context: &Leases<'_>, driver: &impl Queries, held: &Held) -> Option<Held> {
+fn validate(context: &Leases<'_>, driver: &impl Queries, held: &Held) -> Option<Held> {
     let wrong = match defect(context, driver, held) {
         Ok(Ok(held)) => return Some(held),
         Ok(Err(why)) => why,

@@ -2,7 +2,7 @@
 
 use super::found::{Piece, SharePlace};
 use super::plan::Step;
-use super::requester::Requester;
+use super::requester::Recipient;
 use crate::counters::Outcome;
 use crate::draft;
 use crate::error::{self, Result};
@@ -95,33 +95,36 @@ fn give_up(context: &Leases<'_>, held: &Held, patience: Patience) -> Result<()> 
 /// Puts a piece of a request on record. Returns none if it cannot be had any more.
 pub(super) fn record(
     context: &Leases<'_>,
-    requester: &Requester<'_>,
+    to: &impl Recipient,
     piece: Piece<'_>,
 ) -> Result<Option<Part>> {
-    let new = |resource, origin, fate| -> Result<Held> {
-        let held = requester.draft_new(resource, origin)?;
-        persist(context, &held, fate)?;
+    let new = |resource, origin, fate: &str| -> Result<Held> {
+        let instance = draft::instance(resource, origin, InstanceState::Creating)?;
+        let held = to.draft(instance, Portion::All)?;
+        context.store.lock(&to.purpose())?.put_new(&held)?;
+        log(&held, fate);
         Ok(held)
     };
     Ok(match piece {
-        Piece::Slice(Step::Adopt(_, Some(of_layout))) => take_over(context, &of_layout, requester)?
-            .map(|held| Part::Existing(held, Patience::NONE)),
+        Piece::Slice(Step::Adopt(_, Some(of_layout))) => {
+            take_over(context, &of_layout, to)?.map(|held| Part::Existing(held, Patience::NONE))
+        }
         Piece::Slice(Step::Adopt(slice, None)) => {
             let fate = "is adopted: it is not ours";
             let held = new(Resource::Mig(slice), Origin::Administrator, fate)?;
             Some(Part::Existing(held, Patience::NONE))
         }
-        Piece::Slice(Step::Reuse(idle, _)) => take_over(context, &idle, requester)?
+        Piece::Slice(Step::Reuse(idle, _)) => take_over(context, &idle, to)?
             .map(|held| Part::Existing(held, Patience::with_idle(&idle))),
         Piece::Slice(Step::Create(slice)) => {
-            let held = new(Resource::Mig(slice), Origin::Ours, "is to be made")?;
+            let held = new(Resource::Mig(slice), Origin::Ours, "is reserved")?;
             Some(Part::Place(held))
         }
         Piece::Whole(whole) => {
             let held = new(Resource::Gpu(whole), Origin::Ours, "is given whole")?;
             Some(Part::Place(held))
         }
-        Piece::Share(place) => record_share(context, requester, place)?,
+        Piece::Share(place) => record_share(context, to, place)?,
     })
 }
 
@@ -129,10 +132,10 @@ pub(super) fn record(
 /// with the last of them. Returns none if it could only have joined such a one.
 fn record_share(
     context: &Leases<'_>,
-    requester: &Requester<'_>,
+    to: &impl Recipient,
     place: SharePlace<'_>,
 ) -> Result<Option<Part>> {
-    let ledger = context.store.lock(&requester.purpose())?;
+    let ledger = context.store.lock(&to.purpose())?;
     let mut beside = place.beside.into_iter();
     let joined = beside.find_map(|peer| joinable(context, peer));
     let (instance, is_new) = match joined {
@@ -143,14 +146,12 @@ fn record_share(
         ),
         None => return Ok(None),
     };
-    let held = requester.draft(instance, Portion::Share(place.share))?;
+    let held = to.draft(instance, Portion::Share(place.share))?;
     match is_new {
         true => ledger.put_new(&held)?,
         false => ledger.put_lease(&held.lease)?,
     }
-    let container = held.lease.holder.name();
-    let lease = held.lease.id.as_str();
-    tracing::info!(lease, container, "{held} is reserved");
+    log(&held, "is reserved");
     Ok(Some(match is_new {
         true => Part::Place(held),
         false => Part::Joined(held),
@@ -166,23 +167,15 @@ fn joinable(context: &Leases<'_>, peer: &Held) -> Option<Instance> {
     (is_there && now.lease.state != LeaseState::Releasing).then_some(now.instance)
 }
 
-/// Writes a new lease and its instance; `fate` is what becomes of its slice, for the log.
-fn persist(context: &Leases<'_>, held: &Held, fate: &str) -> Result<()> {
+fn log(held: &Held, fate: &str) {
     let container = held.lease.holder.name();
-    let ledger = context.store.lock(&format!("create of {container}"))?;
-    ledger.put_new(held)?;
     tracing::info!(lease = held.lease.id.as_str(), container, "{held} {fate}");
-    Ok(())
 }
 
-/// Hands an idle slice, or one of a layout, to the requester; none where it has gone meanwhile. An idle one stays
+/// Hands an idle slice, or one of a layout, out; none where it has gone meanwhile. An idle one stays
 /// *idle* until it is validated, so that the other containers of the pod wait for that (`share`).
-fn take_over(
-    context: &Leases<'_>,
-    idle: &Instance,
-    requester: &Requester<'_>,
-) -> Result<Option<Held>> {
-    let ledger = context.store.lock(&requester.purpose())?;
+fn take_over(context: &Leases<'_>, idle: &Instance, to: &impl Recipient) -> Result<Option<Held>> {
+    let ledger = context.store.lock(&to.purpose())?;
     let state = context.store.state()?;
     let is_free = |now: &&Instance| {
         let waits = now.idle_since().is_some() || now.is_of_layout();
@@ -191,13 +184,8 @@ fn take_over(
     let Some(now) = state.instance(&idle.id).filter(is_free) else {
         return Ok(None);
     };
-    let held = requester.draft(now.clone(), Portion::All)?;
+    let held = to.draft(now.clone(), Portion::All)?;
     ledger.put_lease(&held.lease)?;
-    tracing::info!(
-        lease = held.lease.id.as_str(),
-        container = requester.holder.key.id,
-        "{}, which had no lease, is handed out",
-        held.instance.resource
-    );
+    log(&held, "had no lease and is handed out");
     Ok(Some(held))
 }

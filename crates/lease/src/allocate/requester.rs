@@ -4,13 +4,22 @@ use super::levels::{LazyLevels, Levels};
 use crate::config::Config;
 use crate::draft;
 use crate::error::Result;
+use crate::inventory::Inventory;
+use crate::leases::Leases;
 use crate::model::{Cgroup, GpuUuid, InstanceId};
 use crate::placement::{GpuObstacle, GpuUse, Slot};
-use crate::reclaim::liveness;
+use crate::reclaim::{self, liveness};
 use crate::request::Request;
-use crate::store::{
-    Container, Held, Holder, Instance, InstanceState, Lease, Operation, Origin, Portion, Resource,
-};
+use crate::store::{Container, Held, Holder, Instance, Lease, Operation, Portion};
+
+/// Whoever gets a lease: the container of a create, or a claim.
+pub(super) trait Recipient {
+    /// Returns why it takes a lock, for processes that wait for it.
+    fn purpose(&self) -> String;
+
+    /// Returns a lease of its own on an instance, not on record yet.
+    fn draft(&self, instance: Instance, portion: Portion) -> Result<Held>;
+}
 
 /// A container that requests slices.
 pub(crate) struct Requester<'a> {
@@ -29,20 +38,14 @@ impl Requester<'_> {
         let look = || Levels::of_wanted(config, no_mps, &request.wanted);
         self.levels.get_or_init(look)
     }
+}
 
-    /// Returns why this create takes a lock, for processes that wait for it.
-    pub(super) fn purpose(&self) -> String {
+impl Recipient for Requester<'_> {
+    fn purpose(&self) -> String {
         format!("create of {}", self.holder.key.id)
     }
 
-    /// Returns a lease of the container's on a new instance; neither is on record yet.
-    pub(super) fn draft_new(&self, resource: Resource, origin: Origin) -> Result<Held> {
-        let instance = draft::instance(resource, origin, InstanceState::Creating)?;
-        self.draft(instance, Portion::All)
-    }
-
-    /// Returns a lease of the container's on an instance, not on record yet.
-    pub(super) fn draft(&self, instance: Instance, portion: Portion) -> Result<Held> {
+    fn draft(&self, instance: Instance, portion: Portion) -> Result<Held> {
         let holder = Holder::Container(self.holder.clone());
         let lease = Lease {
             portion,
@@ -93,6 +96,22 @@ impl Late {
 }
 
 impl Tried {
+    /// Returns the idle slices that have to go before any choice.
+    pub(super) fn idle_over(&self, inventory: &Inventory) -> Vec<Instance> {
+        let over = inventory.idle_over();
+        over.filter(|i| !self.idle.contains(&i.id))
+            .cloned()
+            .collect()
+    }
+
+    /// Destroys idle slices for another one. What stays counts as taken from now on.
+    pub(super) fn evict(&mut self, context: &Leases<'_>, idle: Vec<Instance>) {
+        for instance in idle {
+            reclaim::discard_idle(context, &instance);
+            self.idle.push(instance.id);
+        }
+    }
+
     /// Returns whether these tries woke queued requests: each was a lease that went.
     pub(crate) fn woke_others(&self) -> bool {
         !self.refused.is_empty() || !self.unfit.is_empty()

@@ -7,7 +7,7 @@ use super::look::{Ask, Look};
 use super::occupied;
 use super::pod::{self, Peer};
 use super::record::{Allocation, Part, record, roll_back};
-use super::requester::{Requester, Tried};
+use super::requester::{Recipient, Requester, Tried};
 use crate::error::{Error, Result};
 use crate::gpu::Queries;
 use crate::inventory::Inventory;
@@ -173,8 +173,7 @@ impl<D: Queries> Chooser<'_, '_, D> {
             Some(Peer::Creates(peer)) => return Ok(Some(Choice::of(Outcome::PeerCreates(*peer)))),
             None => {}
         }
-        let over = { inventory.idle_over() }.filter(|i| !self.tried.idle.contains(&i.id));
-        let over: Vec<Instance> = over.cloned().collect();
+        let over = self.tried.idle_over(inventory);
         Ok((!over.is_empty()).then(|| Choice::of(Outcome::Evict(over))))
     }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 /// A create under way. It is counted once, at its end.
 #[derive(Debug)]
-pub struct Create {
+pub(super) struct Create {
     pub(super) kind: LeaseKind,
     /// None where the request was refused before its container was known.
     pub(super) holder: Option<Holder>,
@@ -22,7 +22,7 @@ pub struct Create {
     /// Whether the begin of a wait is told.
     pub(super) waits: bool,
     /// The end as far as it is known.
-    outcome: Option<Outcome>,
+    pub(super) outcome: Option<Outcome>,
 }
 
 impl Create {
@@ -42,16 +42,6 @@ impl Create {
             waits: false,
             outcome: None,
         }
-    }
-
-    /// Sets the end, unless a failure comes later.
-    pub(crate) fn ends(&mut self, outcome: Outcome) {
-        self.outcome = Some(outcome);
-    }
-
-    /// Adds a time in the queue.
-    pub(crate) fn waited(&mut self, since: Instant) {
-        self.wait += since.elapsed();
     }
 
     /// Returns the kind of the holder.
@@ -105,7 +95,7 @@ mod tests {
         assert_eq!(create.failed(&lost), Outcome::Driver);
         let above = Error::new("no slice").caused_by(lost);
         assert_eq!(create.failed(&above), Outcome::Driver);
-        create.ends(Outcome::Limited);
+        create.outcome = Some(Outcome::Limited);
         assert_eq!(create.failed(&above), Outcome::Limited);
     }
 }

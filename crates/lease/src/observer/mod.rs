@@ -5,7 +5,7 @@
 mod create;
 mod ends;
 
-pub use create::Create;
+use create::Create;
 pub(crate) use create::kind_of_wanted;
 pub(crate) use ends::Ends;
 
@@ -18,10 +18,10 @@ use crate::gpu::{Listener, Reason};
 use crate::model::{Cordon, GpuUuid};
 use crate::store::{Entry, Held, Holder, Instance, Lease, random_id};
 use crate::view::LeaseView;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The observer of one process's operations.
 pub(crate) struct Observer {
@@ -29,6 +29,8 @@ pub(crate) struct Observer {
     actor: Cell<Actor>,
     driver_time: Cell<Duration>,
     counts: Arc<Mutex<Counts>>,
+    /// The create under way, until its end is told.
+    create: RefCell<Option<Create>>,
 }
 
 impl Observer {
@@ -38,6 +40,7 @@ impl Observer {
             actor: Cell::new(Actor::Create),
             driver_time: Cell::new(Duration::ZERO),
             counts,
+            create: RefCell::default(),
         }
     }
 
@@ -59,21 +62,41 @@ impl Observer {
         done
     }
 
-    /// Begins a create, which `created`, `failed` or `ended` ends. `holder`: none where it is not known.
-    pub(crate) fn begin(&self, kind: LeaseKind, holder: Option<Holder>, request: &str) -> Create {
-        Create::new(kind, holder, request, self.driver_time.get())
+    /// Begins a create. `created`, `failed` or `ended` ends it, and does nothing where none is under way. `holder`: none
+    /// where it is not known.
+    pub(crate) fn begin(&self, kind: LeaseKind, holder: Option<Holder>, request: &str) {
+        let create = Create::new(kind, holder, request, self.driver_time.get());
+        self.create.replace(Some(create));
     }
 
-    /// Hears that a create is about to wait. It tells that once until the wait ends.
-    pub(crate) fn waits(&self, create: &mut Create) {
-        if !std::mem::replace(&mut create.waits, true) {
+    /// Sets the end of the create, unless a failure comes later.
+    pub(crate) fn ends(&self, outcome: Outcome) {
+        if let Some(create) = self.create.borrow_mut().as_mut() {
+            create.outcome = Some(outcome);
+        }
+    }
+
+    /// Adds a time in the queue.
+    pub(crate) fn waited(&self, since: Instant) {
+        if let Some(create) = self.create.borrow_mut().as_mut() {
+            create.wait += since.elapsed();
+        }
+    }
+
+    /// Hears that the create is about to wait. It tells that once until the wait ends.
+    pub(crate) fn waits(&self) {
+        if let Some(create) = self.create.borrow_mut().as_mut()
+            && !std::mem::replace(&mut create.waits, true)
+        {
             self.write(&of_create(EventType::WaitBegun, create));
         }
     }
 
-    /// Hears that a create waits no more, if it did.
-    pub(crate) fn waits_no_more(&self, create: &mut Create) {
-        if std::mem::take(&mut create.waits) {
+    /// Hears that the create waits no more, if it did.
+    pub(crate) fn waits_no_more(&self) {
+        if let Some(create) = self.create.borrow_mut().as_mut()
+            && std::mem::take(&mut create.waits)
+        {
             let seconds = EventSeconds {
                 wait: EventSeconds::of(create.wait),
                 ..EventSeconds::default()
@@ -85,21 +108,23 @@ impl Observer {
         }
     }
 
-    /// Counts a create that ends with a container, and the time of its low-level runtime. The change that makes its leases
-    /// *ready* takes the count along.
-    pub(crate) fn count_created(&self, create: &Create, runtime: Option<Duration>) {
-        let counts = self.counts_of(create, create.made(), runtime);
-        self.counts().add(&counts);
+    /// Counts the create, which ends with a container, and the time of its low-level runtime. The change that makes its
+    /// leases *ready* takes the count along.
+    pub(crate) fn count_created(&self, runtime: Option<Duration>) {
+        let end = self.create.borrow().as_ref().map(Create::made);
+        if let Some(end) = end {
+            let counts = self.counts_of(end, runtime);
+            self.counts().add(&counts);
+        }
     }
 
-    /// Returns the counts of a create that ends so, for the change that makes its leases *ready*.
-    pub(crate) fn counts_of(
-        &self,
-        create: &Create,
-        end: Outcome,
-        runtime: Option<Duration>,
-    ) -> Counts {
+    /// Returns the counts of the create, if it ends so, for the change that makes its leases *ready*.
+    pub(crate) fn counts_of(&self, end: Outcome, runtime: Option<Duration>) -> Counts {
         let mut counts = Counts::default();
+        let create = self.create.borrow();
+        let Some(create) = create.as_ref() else {
+            return counts;
+        };
         counts.count(Counter::Creates(create.kind, create.holder_kind(), end));
         for (part, time) in Part::ALL.iter().zip(self.times_of(create, runtime)) {
             if let Some(time) = time {
@@ -109,9 +134,12 @@ impl Observer {
         counts
     }
 
-    /// Hears of a create that ended with a container on these leases.
-    pub(crate) fn created(&self, create: &Create, leases: &[Held], runtime: Option<Duration>) {
-        let seconds = seconds(self.times_of(create, runtime));
+    /// Hears that the create ended with a container on these leases.
+    pub(crate) fn created(&self, leases: &[Held], runtime: Option<Duration>) {
+        let Some(create) = self.create.take() else {
+            return;
+        };
+        let seconds = seconds(self.times_of(&create, runtime));
         for held in leases {
             self.write(&Event {
                 verdict: Some(create.made().word().to_owned()),
@@ -121,13 +149,19 @@ impl Observer {
         }
     }
 
-    /// Hears of a create that failed with this error.
-    pub(crate) fn failed(&self, create: &Create, e: &Error) {
-        self.ended(create, create.failed(e), Some(e));
+    /// Hears that the create failed with this error.
+    pub(crate) fn failed(&self, e: &Error) {
+        let outcome = self.create.borrow().as_ref().map(|create| create.failed(e));
+        if let Some(outcome) = outcome {
+            self.ended(outcome, Some(e));
+        }
     }
 
-    /// Hears of a create that ended in another way. `error`: none where another program told it.
-    pub(crate) fn ended(&self, create: &Create, outcome: Outcome, error: Option<&Error>) {
+    /// Hears that the create ended in another way. `error`: none where another program told it.
+    pub(crate) fn ended(&self, outcome: Outcome, error: Option<&Error>) {
+        let Some(create) = &self.create.take() else {
+            return;
+        };
         self.count(Counter::Creates(create.kind, create.holder_kind(), outcome));
         self.write(&Event {
             verdict: Some(outcome.word().to_owned()),

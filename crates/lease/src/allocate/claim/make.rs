@@ -1,24 +1,19 @@
 //! Makes the slice of a claim's promise, and ends what is in its way.
 
 use super::place::{ClaimNews, ClaimPlace, End, Hear, Taken};
-use crate::allocate::provision::{Trouble, create_slice, validate};
-use crate::allocate::record::{Undo, roll_back};
+use crate::allocate::joined;
+use crate::allocate::levels::LazyLevels;
+use crate::allocate::provision::Maker;
+use crate::allocate::record::{Part, Undo, roll_back};
+use crate::allocate::requester::{Recipient, Tried};
 use crate::counters::Outcome;
 use crate::error::{Error, Result};
-use crate::events::EventType;
 use crate::gpu::Session;
 use crate::leases::Leases;
 use crate::model::{Closed, MigMode, Placement};
-use crate::observer::Create;
-use crate::placement::Slot;
 use crate::reclaim::{self, Patience, Returned};
-use crate::store::{
-    Claim, Entry, Held, Holder, Instance, InstanceState, LeaseState, Operation, Resource,
-};
-use crate::{closed, draft, process};
-
-/// How often the driver may refuse a place that looked free.
-const MAX_REFUSALS: usize = 8;
+use crate::store::{Claim, Entry, Held, Holder, InstanceState, LeaseState, Operation};
+use crate::{closed, process};
 
 /// The outcome of one try to make the slice of a promise.
 pub(super) enum Made {
@@ -56,7 +51,6 @@ impl Work<'_, '_> {
         driver: &Session<'_>,
         held: &Held,
         operation: &Operation,
-        create: &mut Create,
     ) -> Result<Made> {
         let context = self.context;
         if held.lease.state == LeaseState::Releasing {
@@ -76,18 +70,34 @@ impl Work<'_, '_> {
         };
         let slice = held.instance.slice();
         let is_whole = || slice.map_or(Ok(false), |slice| reclaim::is_whole(driver, slice));
-        match &held.instance.state {
-            InstanceState::Ready if is_whole()? => self.finish(held, create, None),
-            InstanceState::Idle { .. } => match validate(context, driver, &held) {
-                Some(held) => {
-                    context.observer.placed(&held, EventType::Reused);
-                    self.finish(held, create, Some(Outcome::Reused))
-                }
-                None => self.give_up(Undo::GiveUp(held, Patience::default())),
-            },
-            InstanceState::Creating => self.create(driver, held, create),
+        let (part, end) = match &held.instance.state {
+            InstanceState::Ready if is_whole()? => return self.finish(held, None),
+            InstanceState::Idle { .. } => {
+                (Part::Existing(held, Patience::default()), Outcome::Reused)
+            }
+            InstanceState::Creating => (Part::Place(held), Outcome::Created),
             // An administrator, or a reset, removed the instance or its compute instance.
-            _ => self.give_up(Undo::Release(held)),
+            _ => {
+                roll_back(context, vec![Undo::Release(held)])?;
+                return Ok(Made::Again);
+            }
+        };
+        let maker = Maker {
+            context,
+            driver,
+            levels: &LazyLevels::new(),
+        };
+        match maker.part(part, &mut self.tried) {
+            Ok(held) => self.finish(held, Some(end)),
+            Err(stopped) => {
+                let (undo, error) = *stopped;
+                let undone = match undo {
+                    // The promise outlives an error of the driver.
+                    Undo::Release(held) => reclaim::undo_half_made(context, &held),
+                    undo => roll_back(context, vec![undo]),
+                };
+                joined(error, undone.err()).map(|()| Made::Again)
+            }
         }
     }
 
@@ -106,11 +116,6 @@ impl Work<'_, '_> {
             by: format!("GPU {} is {}", slice.gpu_index, closed.sickness()?),
             end: End::Healed(closed.remedy(slice.gpu_index)),
         })
-    }
-
-    fn give_up(&self, undo: Undo) -> Result<Made> {
-        roll_back(self.context, vec![undo])?;
-        Ok(Made::Again)
     }
 
     /// Puts this operation on record, which is the intent to make the instance. Returns none if another operation is at
@@ -157,34 +162,9 @@ impl Work<'_, '_> {
         Ok(lease.map(|lease| Held { lease, instance }))
     }
 
-    fn create(&mut self, driver: &Session<'_>, held: Held, create: &mut Create) -> Result<Made> {
-        let Resource::Mig(slice) = &held.instance.resource else {
-            return Err(Error::new(format!(
-                "the lease of {} is on no slice",
-                self.claim
-            )));
-        };
-        match create_slice(self.context, driver, &held, slice) {
-            Ok(held) => self.finish(held, create, Some(Outcome::Created)),
-            Err(Trouble::Refused(e)) => {
-                let slot = draft::slot_of(slice);
-                self.give_up(Undo::Forget(held))?;
-                if self.refused.len() >= MAX_REFUSALS {
-                    return Err(e);
-                }
-                self.refused.push(slot);
-                Ok(Made::Again)
-            }
-            Err(Trouble::Other(e)) => {
-                let undone = reclaim::undo_half_made(self.context, &held);
-                Err(e.and(undone.err()))
-            }
-        }
-    }
-
     /// Marks the lease *ready*. `made`: the end of the create if this work made or reused the slice. It counts with the
     /// change.
-    fn finish(&mut self, held: Held, create: &mut Create, made: Option<Outcome>) -> Result<Made> {
+    fn finish(&mut self, held: Held, made: Option<Outcome>) -> Result<Made> {
         let observer = &self.context.observer;
         let ledger = self.context.store.lock(&self.purpose())?;
         let lease = ledger.change(|state| {
@@ -193,7 +173,7 @@ impl Work<'_, '_> {
                 return Ok(None);
             }
             if let Some(end) = made {
-                state.counters.add(&observer.counts_of(create, end, None));
+                state.counters.add(&observer.counts_of(end, None));
             }
             state.update_lease(&held.lease.id, |l| l.state = LeaseState::Ready)
         })?;
@@ -201,7 +181,7 @@ impl Work<'_, '_> {
             return Ok(Made::Again);
         };
         if let Some(end) = made {
-            create.ends(end);
+            observer.ends(end);
             self.is_made = true;
         }
         let instance = held.instance;
@@ -214,12 +194,9 @@ pub(super) struct Work<'a, 'c> {
     pub context: &'a Leases<'c>,
     pub claim: Claim,
     pub at: &'a ClaimPlace,
-    /// Places that the driver refused.
-    pub refused: Vec<Slot>,
+    pub tried: Tried,
     /// Whether this work made or reused the slice.
     pub is_made: bool,
-    /// Idle slices that were to go, by instance.
-    pub discarded: Vec<Instance>,
     /// The listener for what people should know.
     hear: Hear<'a>,
     /// The obstacle that was told last.
@@ -237,9 +214,8 @@ impl<'a, 'c> Work<'a, 'c> {
             context,
             claim,
             at,
-            refused: Vec::new(),
+            tried: Tried::default(),
             is_made: false,
-            discarded: Vec::new(),
             hear,
             told: None,
         }
@@ -259,10 +235,6 @@ impl<'a, 'c> Work<'a, 'c> {
         tracing::info!("{} waits: {by}", self.claim);
         self.told = Some(by.clone());
         (self.hear)(ClaimNews::Waits { by: by.clone() });
-    }
-
-    pub(super) fn purpose(&self) -> String {
-        format!("prepare of {}", self.claim)
     }
 
     pub(super) fn refusal(&self, taken: &Taken) -> Error {

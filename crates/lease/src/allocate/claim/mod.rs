@@ -6,6 +6,9 @@
 mod make;
 mod place;
 
+use super::found::Piece;
+use super::record::{Part, record};
+use super::requester::Recipient;
 use crate::counters::{LeaseKind, Outcome};
 use crate::draft;
 use crate::error::{Error, Result};
@@ -13,15 +16,10 @@ use crate::events::EventType;
 use crate::gpu::{Queries, Session};
 use crate::inventory::Inventory;
 use crate::leases::Leases;
-use crate::observer::Create;
-use crate::reclaim;
-use crate::store::{Claim, Held, Holder, Instance, InstanceState, Operation, Origin, Resource};
-use make::Made;
-use make::Work;
-pub use place::ClaimNews;
-pub use place::ClaimPlace;
-use place::Hear;
-use place::{End, Taken, Way, holder, way};
+use crate::store::{Claim, Held, Holder, Instance, Lease, Operation, Portion};
+use make::{Made, Work};
+pub use place::{ClaimNews, ClaimPlace};
+use place::{End, Hear, Taken};
 use std::time::{Duration, Instant};
 
 /// The time between two looks at an obstacle that is on its way out. It doubles, up to the second.
@@ -42,7 +40,7 @@ impl Leases<'_> {
             match work.look(driver)? {
                 Found::OnRecord(held) => return work.name_pods(held),
                 Found::Promised(held) => return Ok(held),
-                Found::Evict(idle) => work.discard(idle)?,
+                Found::Evict(idle) => work.tried.evict(self, idle),
                 Found::Taken(taken) => return Err(work.refusal(&taken)),
             }
         }
@@ -63,22 +61,23 @@ impl Leases<'_> {
     ) -> Result<Held> {
         let named = Holder::Claim(claim.clone());
         let observer = &self.observer;
-        let mut create = observer.begin(LeaseKind::Slice, Some(named), &at.profile);
+        observer.begin(LeaseKind::Slice, Some(named), &at.profile);
         let mut work = Work::new(self, claim, at, hear);
-        let made = slice_of(&mut work, patience, &mut create);
-        observer.waits_no_more(&mut create);
+        let made = slice_of(&mut work, patience);
+        observer.waits_no_more();
         match &made {
             // A slice that was there counted once.
-            Ok(held) if work.is_made => observer.created(&create, std::slice::from_ref(held), None),
+            Ok(held) if work.is_made => observer.created(std::slice::from_ref(held), None),
             Ok(_) => {}
-            Err(e) => observer.failed(&create, e),
+            Err(e) => observer.failed(e),
         }
         made
     }
 }
 
-fn slice_of(work: &mut Work<'_, '_>, patience: Duration, create: &mut Create) -> Result<Held> {
+fn slice_of(work: &mut Work<'_, '_>, patience: Duration) -> Result<Held> {
     let context = work.context;
+    let observer = &context.observer;
     let begun = Instant::now();
     let end = begun + patience;
     let mut gap = GAP.0;
@@ -86,7 +85,7 @@ fn slice_of(work: &mut Work<'_, '_>, patience: Duration, create: &mut Create) ->
     loop {
         // Closed before a wait: a long session sees stale handles, and may itself hold the instance that has to go.
         let session = context.driver();
-        let step = work.step(&session, &operation, create);
+        let step = work.step(&session, &operation);
         let is_last = Instant::now() >= end;
         let obstacle = match step {
             Ok(Made::Ready(held)) => {
@@ -99,18 +98,18 @@ fn slice_of(work: &mut Work<'_, '_>, patience: Duration, create: &mut Create) ->
                     End::Due(entry) => work.release(entry),
                     End::Near | End::Healed(_) => Ok(false),
                     End::Open => {
-                        create.ends(Outcome::Full);
+                        observer.ends(Outcome::Full);
                         return Err(work.refusal(&obstacle));
                     }
                 };
                 match released {
                     Ok(true) => continue,
                     Ok(false) if is_last => {
-                        create.ends(Outcome::TimedOut);
+                        observer.ends(Outcome::TimedOut);
                         return Err(work.refusal(&obstacle));
                     }
                     Err(e) if is_last => {
-                        create.ends(Outcome::TimedOut);
+                        observer.ends(Outcome::TimedOut);
                         return Err(work.refusal(&obstacle).caused_by(e));
                     }
                     Ok(false) | Err(_) => Some(obstacle),
@@ -121,12 +120,12 @@ fn slice_of(work: &mut Work<'_, '_>, patience: Duration, create: &mut Create) ->
         };
         drop(session);
         if let Some(obstacle) = obstacle.filter(|_| begun.elapsed() >= NEWS) {
-            context.observer.waits(create);
+            observer.waits();
             work.tell_wait(&obstacle);
         }
         let since = Instant::now();
         crate::effect::pause(gap);
-        create.waited(since);
+        observer.waited(since);
         gap = (gap * 2).min(GAP.1);
     }
 }
@@ -141,19 +140,30 @@ enum Found {
     Taken(Taken),
 }
 
+impl Recipient for Work<'_, '_> {
+    fn purpose(&self) -> String {
+        format!("prepare of {}", self.claim)
+    }
+
+    fn draft(&self, instance: Instance, portion: Portion) -> Result<Held> {
+        let holder = Holder::Claim(self.claim.clone());
+        let lease = Lease {
+            portion,
+            ..draft::lease(&instance, holder, self.at.profile.clone())?
+        };
+        Ok(Held { lease, instance })
+    }
+}
+
 impl Work<'_, '_> {
     /// Tries once to make the slice of the claim.
-    fn step(
-        &mut self,
-        driver: &Session<'_>,
-        operation: &Operation,
-        create: &mut Create,
-    ) -> Result<Made> {
+    fn step(&mut self, driver: &Session<'_>, operation: &Operation) -> Result<Made> {
         match self.look(driver)? {
-            Found::OnRecord(held) | Found::Promised(held) => {
-                self.make(driver, &held, operation, create)
+            Found::OnRecord(held) | Found::Promised(held) => self.make(driver, &held, operation),
+            Found::Evict(idle) => {
+                self.tried.evict(self.context, idle);
+                Ok(Made::Again)
             }
-            Found::Evict(idle) => self.discard(idle).map(|()| Made::Again),
             Found::Taken(taken) => Ok(Made::Obstacle(taken)),
         }
     }
@@ -165,42 +175,35 @@ impl Work<'_, '_> {
             return Ok(Found::OnRecord(held));
         }
         driver.prepare()?;
-        let plan = context.store.lock_plan(&self.purpose())?;
+        let lock = context.store.lock_plan(&self.purpose())?;
         // Another call for the claim may have been faster.
         if let Some(held) = on_record(context, &self.claim)? {
             return Ok(Found::OnRecord(held));
         }
-        let inventory = Inventory::locked(context, driver, Vec::new(), &plan)?;
-        let (instance, is_new) = match way(&inventory, &self.claim, self.at, &self.refused)? {
-            Way::Taken(taken) => return Ok(Found::Taken(taken)),
-            Way::Evict(idle) => return Ok(Found::Evict(idle)),
-            Way::Reuse(idle) => (*idle, false),
-            Way::Create(slice) => (
-                draft::instance(Resource::Mig(*slice), Origin::Ours, InstanceState::Creating)?,
-                true,
-            ),
-        };
-        let ledger = context.store.lock(&self.purpose())?;
-        let claim = Holder::Claim(self.claim.clone());
-        let lease = draft::lease(&instance, claim, self.at.profile.clone())?;
-        let held = Held { lease, instance };
-        match is_new {
-            true => ledger.put_new(&held)?,
-            false => {
-                let (state, id) = (context.store.state()?, &held.instance.id);
-                let is_idle = { state.instance(id) }.is_some_and(|now| now.idle_since().is_some());
-                if !is_idle || state.has_others(id, None) {
-                    return Ok(Found::Evict(Vec::new()));
-                }
-                ledger.put_lease(&held.lease)?;
-            }
+        let inventory = Inventory::locked(context, driver, Vec::new(), &lock)?;
+        let over = self.tried.idle_over(&inventory);
+        if !over.is_empty() {
+            return Ok(Found::Evict(over));
         }
+        let plan = match place::plan(&inventory, &self.claim, self.at, &self.tried)? {
+            Err(taken) => return Ok(Found::Taken(taken)),
+            Ok(plan) if !plan.evict.is_empty() => return Ok(Found::Evict(plan.evict)),
+            Ok(plan) => plan,
+        };
+        let Some(step) = plan.steps.into_iter().next() else {
+            return Err(Error::new("the plan of a claim has no slice"));
+        };
+        // None: the idle slice that it was to get has gone.
+        let Some(part) = record(context, self, Piece::Slice(step))? else {
+            return Ok(Found::Evict(Vec::new()));
+        };
+        let (Part::Place(held) | Part::Existing(held, _) | Part::Joined(held)) = part;
         let (lease, claim) = (held.lease.id.as_str(), &self.claim);
         let at = held.instance.slice().map(|slice| slice.placement);
         match at.filter(|at| *at != self.at.placement) {
             None => tracing::info!(lease, "{held} is promised to {claim}"),
             Some(to) => {
-                let by = holder(&inventory, self.at, &self.refused);
+                let by = place::holder(&inventory, self.at, &self.tried.refused);
                 let from = self.at.placement;
                 tracing::info!(
                     lease,
@@ -209,7 +212,6 @@ impl Work<'_, '_> {
                 self.tell_move(to, by);
             }
         }
-        drop(ledger);
         context.observer.placed(&held, EventType::Promised);
         Ok(Found::Promised(held))
     }
@@ -229,26 +231,6 @@ impl Work<'_, '_> {
             lease,
             instance: held.instance,
         })
-    }
-
-    /// Destroys idle slices in the way.
-    fn discard(&mut self, idle: Vec<Instance>) -> Result<()> {
-        for instance in idle {
-            if self.discarded.iter().any(|known| known.id == instance.id) {
-                let resource = &instance.resource;
-                return Err(Error::new(format!(
-                    "cannot make the slice of {}: idle {resource} cannot be destroyed",
-                    self.claim
-                ))
-                .hint(format!(
-                    "see migctl list, then migctl release {}",
-                    instance.id
-                )));
-            }
-            reclaim::discard_idle(self.context, &instance);
-            self.discarded.push(instance);
-        }
-        Ok(())
     }
 }
 

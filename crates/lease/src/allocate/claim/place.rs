@@ -1,12 +1,16 @@
 //! The place of a claim's device: free, idle, or in use. Pure.
 
-use crate::draft::{footprint, slot_of};
+use crate::allocate::admit::Limits;
+use crate::allocate::plan::{Plan, Planner};
+use crate::allocate::requester::Tried;
+use crate::draft::footprint;
 use crate::error::{Error, Result};
 use crate::inventory::Inventory;
 use crate::model::{Gpu, GpuUuid, MigMode, Placement, Profile, Shut};
-use crate::placement::{self, Constraints, Slot};
-use crate::request;
-use crate::store::{Claim, Entry, Instance, InstanceState, LeaseState, Slice};
+use crate::placement::{Constraints, Slot};
+use crate::policy::{Policy, Subject};
+use crate::request::{self, Alternative};
+use crate::store::{Claim, Entry, Instance, InstanceState, LeaseState};
 
 /// The place that a device of a ResourceClaim names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,19 +21,6 @@ pub struct ClaimPlace {
     pub profile: String,
     /// The memory slices.
     pub placement: Placement,
-}
-
-/// The way to a place for a claim.
-#[derive(Debug)]
-pub(super) enum Way {
-    /// The place is free.
-    Create(Box<Slice>),
-    /// An idle slice of the profile lies exactly there.
-    Reuse(Box<Instance>),
-    /// Idle slices have to be destroyed first.
-    Evict(Vec<Instance>),
-    /// Another holder has the place.
-    Taken(Taken),
 }
 
 /// The holder of a place.
@@ -54,72 +45,47 @@ pub(super) enum End {
     Healed(String),
 }
 
-/// Returns the way to the place of a claim's device. If a local slice has it, that is another place of the profile on
-/// the same GPU. `refused`: places that the driver refused.
+/// Plans the slice of a claim's device. If a local slice has its place, that is another place of the profile on the same
+/// GPU. No limit of the policy and no earlier request counts: the scheduler has chosen the GPU.
 ///
 /// # Errors
 /// The GPU is not there or not in MIG mode, or it does not offer the profile at that place.
-pub(super) fn way(
+pub(super) fn plan(
     inventory: &Inventory,
     claim: &Claim,
     place: &ClaimPlace,
-    refused: &[Slot],
-) -> Result<Way> {
+    tried: &Tried,
+) -> Result<std::result::Result<Plan, Taken>> {
     let (gpu, profile) = offered(inventory, claim, place)?;
-    let slot = |placement| Slot {
-        gpu: gpu.uuid.clone(),
-        profile_id: profile.id,
-        placement,
-    };
-    let occupancy = inventory.room(gpu);
-    let free: Vec<Placement> = { occupancy.places(profile) }
-        .filter(|at| !refused.contains(&slot(*at)))
-        .collect();
-    let own = free.iter().copied().find(|at| *at == place.placement);
-    let Some(at) = own.or_else(|| another(inventory, gpu, profile, &free)) else {
-        return Ok(Way::Taken(taken(inventory, gpu, place.placement)));
-    };
-    let here = |i: &&Instance| i.slice().is_some_and(|s| slot_of(s) == slot(at));
-    if let Some(idle) = inventory.usable_idle().find(here) {
-        return Ok(Way::Reuse(Box::new(idle.clone())));
-    }
-    let evicted = occupancy.evictions(profile, at);
-    let goes = |i: &&Instance| {
-        let slot = footprint(i);
-        slot.gpu == gpu.uuid && evicted.contains(&slot.placement)
-    };
-    let idle: Vec<Instance> = { inventory.unleased.iter() }
-        .filter(goes)
-        .cloned()
-        .collect();
-    Ok(match idle.is_empty() {
-        false => Way::Evict(idle),
-        true => Way::Create(Box::new(Slice::planned(gpu, profile, at))),
-    })
+    let at = |places: &[Placement]| plan_at(inventory, gpu, profile, places, tried);
+    let plan = at(&[place.placement]).or_else(|| at(&profile.placements));
+    Ok(plan.ok_or_else(|| taken(inventory, gpu, place.placement)))
 }
 
-/// Returns the cheapest of the free places of a profile on its GPU.
-fn another(
+/// Plans a slice on a machine that has this GPU alone, with the profile at these places alone.
+fn plan_at(
     inventory: &Inventory,
     gpu: &Gpu,
     profile: &Profile,
-    free: &[Placement],
-) -> Option<Placement> {
+    places: &[Placement],
+    tried: &Tried,
+) -> Option<Plan> {
     let mut snapshot = inventory.snapshot.clone();
-    snapshot.gpus.retain(|g| g.uuid == gpu.uuid);
-    for one in snapshot.gpus.iter_mut().flat_map(|g| &mut g.profiles) {
-        if one.id == profile.id {
-            one.placements.retain(|at| free.contains(at));
-        }
+    snapshot.gpus.retain(|one| one.uuid == gpu.uuid);
+    let profiles = snapshot.gpus.iter_mut().flat_map(|gpu| &mut gpu.profiles);
+    for its in profiles.filter(|one| one.id == profile.id) {
+        its.placements = places.to_vec();
     }
-    let slice = request::Slice::Profile(profile.name.parse().ok()?);
-    let idle = inventory.idle();
-    let wanted = Constraints {
-        idle: &idle,
-        ..Constraints::one(&slice)
+    let asked = Alternative::one(request::Slice::Profile(profile.name.parse().ok()?));
+    let unlimited = Policy::default();
+    let planner = Planner {
+        inventory: &inventory.on(snapshot),
+        wanted: &Constraints::default(),
+        limits: &Limits::without_usage(&unlimited, Subject::default()),
+        tried,
+        adopts: false,
     };
-    let decision = placement::choose(&snapshot, &inventory.reserved(), &wanted);
-    decision.ok().map(|decision| decision.placement)
+    planner.plan_one(&asked).ok()
 }
 
 fn offered<'a>(
