@@ -204,6 +204,47 @@ pub fn restores_resource_slices(node: &Node) {
     });
 }
 
+/// A cordon keeps pods from the GPU and leaves those on it; a drain has Kubernetes evict them. A pod that came meanwhile
+/// runs after the end of the cordon.
+pub fn a_drained_gpu(node: &Node) {
+    template(node);
+    let config = node.root().join("etc/runmig/config.toml");
+    let before = fs::read_to_string(&config).unwrap();
+    fs::write(&config, format!("{before}\n[kubernetes]\nevict = true\n")).unwrap();
+    node.script("restart", &["runmig-dra"]);
+    let migctl = |arguments: &[&str]| node.run("migctl", arguments).ok().stdout;
+    let effects = || {
+        let devices = "{range .items[*].spec.devices[*]}";
+        let taint = "{.taints[?(@.key=='runmig.dev/cordoned')].effect}";
+        let query = format!("jsonpath={devices}{taint} {{end}}");
+        let said = node.kubectl(&["get", "resourceslices", "-o", &query]);
+        let said = said.ok().stdout;
+        said.split_whitespace()
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    pod(node, "stays", "true");
+    node.is_ready("stays");
+
+    migctl(&["cordon", "0", "--reason", "its fan"]);
+    eventually("a taint", || effects().contains(&"NoSchedule".to_owned()));
+    pod(node, "late", "true");
+    node.is("condition=PodScheduled=False", "pod/late");
+    node.is_ready("stays");
+
+    has(&migctl(&["drain", "0"]), "claim default/stays-gpu-");
+    node.is("delete", "pod/stays");
+    has(&migctl(&["drain", "0", "--wait"]), "GPU 0 is free");
+
+    migctl(&["uncordon", "0"]);
+    eventually("no taint", || effects().is_empty());
+    node.is_ready("late");
+    node.delete("late");
+    is_over(node);
+    fs::write(&config, before).unwrap();
+    node.script("restart", &["runmig-dra"]);
+}
+
 pub fn template(node: &Node) {
     node.apply(&json!({
         "apiVersion": "resource.k8s.io/v1",

@@ -22,7 +22,7 @@ fn every_case(engine: &'static str) {
         return;
     };
     eprintln!("{engine}: up: {:.0} s", begun.elapsed().as_secs_f64());
-    let cases: [(&str, Case); 22] = [
+    let cases: [(&str, Case); 23] = [
         ("a pod by annotation", cases::a_pod_by_annotation),
         ("the pod that is shipped", cases::the_pod_that_is_shipped),
         ("a class by size", cases::class_by_size),
@@ -49,6 +49,7 @@ fn every_case(engine: &'static str) {
             claims::counters_follow_local_slices,
         ),
         ("restores ResourceSlices", claims::restores_resource_slices),
+        ("a drained GPU", claims::a_drained_gpu),
         ("several claims in a pod", several::several_claims_in_a_pod),
         ("several pods on a claim", several::several_pods_on_a_claim),
         ("a promise moves", moments::promise_moves),
