@@ -46,6 +46,9 @@ pub struct Peek {
     pub plain: Option<Vec<u8>>,
 }
 
+/// The depth at which serde_json stops.
+const MAX_DEPTH: usize = 128;
+
 pub fn peek(bytes: &[u8]) -> Result<Peek> {
     peek_for(bytes, false)
 }
@@ -60,7 +63,10 @@ pub(super) fn peek_for(bytes: &[u8], reads_all: bool) -> Result<Peek> {
     for token in Tokens::new(bytes) {
         match token {
             Ok(token) => {
-                is_plain = is_plain && reading::take(&mut levels, &token).is_ok();
+                // Every reader refuses a deeper file.
+                is_plain = is_plain
+                    && levels.len() < MAX_DEPTH
+                    && reading::take(&mut levels, &token).is_ok();
                 seen.take(&token);
             }
             Err(Malformed) if names_us => return Err(malformed(bytes)),

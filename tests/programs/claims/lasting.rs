@@ -122,6 +122,32 @@ fn released_slice_is_kept_idle() {
     world.the_instance();
 }
 
+/// A claim destroys idle slices whose time is over on its own GPU alone.
+/// Failure: a claim comes beside idle slices whose time is over
+#[test]
+fn ends_idle_slices_of_its_gpu() {
+    let world = World::of(testkit::faults::SMALL, 2);
+    world.configure("keep_idle = \"5m\"");
+    let on = |gpu: usize, start: u32| ClaimPlace {
+        gpu: GpuUuid::new(world.engine().gpus[gpu].uuid.as_str()),
+        ..place(&world, "1g.6gb", start, 1)
+    };
+    prepare(&world, "a", &on(1, 0)).unwrap();
+    unprepare(&world, "a").unwrap();
+    world.configure("keep_idle = \"20ms\"");
+    until("its time is over", || {
+        let would = said(&mut world.migctl(&["gc", "--dry-run"])).ok().stdout;
+        would.contains("would be released")
+    });
+    prepare(&world, "b", &on(0, 0)).unwrap();
+    assert_eq!(world.instances().len(), 2);
+    prepare(&world, "c", &on(1, 3)).unwrap();
+    let there = world.instances().into_iter();
+    let mut there: Vec<(u32, u32)> = there.map(|made| (made.gpu, made.start)).collect();
+    there.sort();
+    assert_eq!(there, [(0, 0), (1, 3)]);
+}
+
 /// The lease of the claim may be in it, and its slice must not be made twice.
 /// Failure: the ledger is damaged at a Prepare
 #[test]

@@ -79,15 +79,17 @@ fn refuses_places_that_gpu_lacks() {
     nothing_is_left(&world);
 }
 
-/// The driver refuses a place that looks free, as real ones do at times.
+/// The driver refuses a place that looks free, as real ones do at times. Of `+me` a GPU has one.
 #[test]
 fn moves_from_place_that_driver_refuses() {
-    let world = World::small();
-    let at = place(&world, "1g.6gb", 0, 1);
-    let create = "nvmlDeviceCreateGpuInstanceWithPlacement";
-    world.fault(create, 1, Some(1), nvml_sim::fault::Outcome::Return(23));
-    let held = prepare(&world, "a", &at).unwrap();
-    assert_ne!(start(&held), 0);
-    assert_eq!(world.the_instance().start, start(&held));
-    assert_eq!(world.leases().len(), 1);
+    for profile in ["1g.6gb", "1g.6gb+me"] {
+        let world = World::small();
+        let at = place(&world, profile, 0, 1);
+        let create = "nvmlDeviceCreateGpuInstanceWithPlacement";
+        world.fault(create, 1, Some(1), nvml_sim::fault::Outcome::Return(23));
+        let held = prepare(&world, "a", &at).unwrap();
+        assert_ne!(start(&held), 0, "{profile}");
+        assert_eq!(world.the_instance().start, start(&held));
+        assert_eq!(world.leases().len(), 1);
+    }
 }

@@ -168,6 +168,9 @@ impl Leases<'_> {
 
     /// Records that the create ended with a container on these leases.
     pub fn created(&self, leases: &[Held], runtime: Option<Duration>) {
+        if !self.observer.is_creating() {
+            return;
+        }
         let now = |held: &Held| {
             // Without a record, the container has ended already, or the read failed.
             let now = self.store.get(&held.lease.id).ok().flatten();

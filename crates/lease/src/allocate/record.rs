@@ -167,9 +167,12 @@ fn joinable(context: &Leases<'_>, peer: &Held) -> Option<Instance> {
     (is_there && now.lease.state != LeaseState::Releasing).then_some(now.instance)
 }
 
+/// A claim logs its promise itself.
 fn log(held: &Held, fate: &str) {
-    let container = held.lease.holder.name();
-    tracing::info!(lease = held.lease.id.as_str(), container, "{held} {fate}");
+    if held.lease.container().is_some() {
+        let container = held.lease.holder.name();
+        tracing::info!(lease = held.lease.id.as_str(), container, "{held} {fate}");
+    }
 }
 
 /// Hands an idle slice, or one of a layout, out; none where it has gone meanwhile. An idle one stays

@@ -69,6 +69,11 @@ impl Observer {
         self.create.replace(Some(create));
     }
 
+    /// Returns whether a create is under way whose end is not told.
+    pub(crate) fn is_creating(&self) -> bool {
+        self.create.borrow().is_some()
+    }
+
     /// Sets the end of the create, unless a failure comes later.
     pub(crate) fn ends(&self, outcome: Outcome) {
         if let Some(create) = self.create.borrow_mut().as_mut() {

@@ -123,6 +123,8 @@ fn slice_of(work: &mut Work<'_, '_>, patience: Duration) -> Result<Held> {
             observer.waits();
             work.tell_wait(&obstacle);
         }
+        // What could not be destroyed may go now.
+        work.tried.idle.clear();
         let since = Instant::now();
         crate::effect::pause(gap);
         observer.waited(since);
@@ -181,10 +183,6 @@ impl Work<'_, '_> {
             return Ok(Found::OnRecord(held));
         }
         let inventory = Inventory::locked(context, driver, Vec::new(), &lock)?;
-        let over = self.tried.idle_over(&inventory);
-        if !over.is_empty() {
-            return Ok(Found::Evict(over));
-        }
         let plan = match place::plan(&inventory, &self.claim, self.at, &self.tried)? {
             Err(taken) => return Ok(Found::Taken(taken)),
             Ok(plan) if !plan.evict.is_empty() => return Ok(Found::Evict(plan.evict)),

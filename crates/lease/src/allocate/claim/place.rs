@@ -6,7 +6,7 @@ use crate::allocate::requester::Tried;
 use crate::draft::footprint;
 use crate::error::{Error, Result};
 use crate::inventory::Inventory;
-use crate::model::{Gpu, GpuUuid, MigMode, Placement, Profile, Shut};
+use crate::model::{Gpu, GpuUuid, InstanceId, MigMode, Placement, Profile, Shut};
 use crate::placement::{Constraints, Slot};
 use crate::policy::{Policy, Subject};
 use crate::request::{self, Alternative};
@@ -41,12 +41,13 @@ pub(super) enum End {
     Near,
     /// Now, if a release succeeds.
     Due(Box<Entry>),
-    /// Once the GPU is well, by this step.
+    /// By this step of an administrator, or once the GPU is well.
     Healed(String),
 }
 
 /// Plans the slice of a claim's device. If a local slice has its place, that is another place of the profile on the same
-/// GPU. No limit of the policy and no earlier request counts: the scheduler has chosen the GPU.
+/// GPU. A plan without steps names idle slices that have to go before the choice. No limit of the policy and no earlier
+/// request counts, since the scheduler has chosen the GPU.
 ///
 /// # Errors
 /// The GPU is not there or not in MIG mode, or it does not offer the profile at that place.
@@ -57,18 +58,38 @@ pub(super) fn plan(
     tried: &Tried,
 ) -> Result<std::result::Result<Plan, Taken>> {
     let (gpu, profile) = offered(inventory, claim, place)?;
-    let at = |places: &[Placement]| plan_at(inventory, gpu, profile, places, tried);
-    let plan = at(&[place.placement]).or_else(|| at(&profile.placements));
+    let mut over = tried.idle_over(inventory);
+    over.retain(|idle| footprint(idle).gpu == gpu.uuid);
+    if !over.is_empty() {
+        let (steps, evict) = (Vec::new(), over);
+        return Ok(Ok(Plan { steps, evict }));
+    }
+    // The driver refused these alone: nothing is known to lie there.
+    let mut free = profile.placements.clone();
+    free.retain(|at| !tried.refused.contains(&slot(gpu, profile, *at)));
+    let mut own = free.clone();
+    own.retain(|at| *at == place.placement);
+    let at = |places: &[Placement]| plan_at(inventory, gpu, profile, places, &tried.idle);
+    let plan = at(&own).or_else(|| at(&free));
     Ok(plan.ok_or_else(|| taken(inventory, gpu, place.placement)))
 }
 
-/// Plans a slice on a machine that has this GPU alone, with the profile at these places alone.
+fn slot(gpu: &Gpu, profile: &Profile, placement: Placement) -> Slot {
+    Slot {
+        gpu: gpu.uuid.clone(),
+        profile_id: profile.id,
+        placement,
+    }
+}
+
+/// Plans a slice on a machine that has this GPU alone, with the profile at these places alone. `stay`: idle slices that
+/// could not be destroyed.
 fn plan_at(
     inventory: &Inventory,
     gpu: &Gpu,
     profile: &Profile,
     places: &[Placement],
-    tried: &Tried,
+    stay: &[InstanceId],
 ) -> Option<Plan> {
     let mut snapshot = inventory.snapshot.clone();
     snapshot.gpus.retain(|one| one.uuid == gpu.uuid);
@@ -82,7 +103,10 @@ fn plan_at(
         inventory: &inventory.on(snapshot),
         wanted: &Constraints::default(),
         limits: &Limits::without_usage(&unlimited, Subject::default()),
-        tried,
+        tried: &Tried {
+            idle: stay.to_vec(),
+            ..Tried::default()
+        },
         adopts: false,
     };
     planner.plan_one(&asked).ok()
@@ -186,6 +210,15 @@ fn taken(inventory: &Inventory, gpu: &Gpu, at: Placement) -> Taken {
             return Taken {
                 by: format!("{} belongs to layout {layout}", instance.resource),
                 end: End::Open,
+            };
+        }
+        if instance.idle_since().is_some() {
+            return Taken {
+                by: format!("idle {} cannot be destroyed", instance.resource),
+                end: End::Healed(format!(
+                    "see migctl list, then migctl release {}",
+                    instance.id
+                )),
             };
         }
         let by = match &instance.layout {
