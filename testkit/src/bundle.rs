@@ -1,12 +1,7 @@
 //! Bundles: a root filesystem of busybox, and config.json as `runc spec` writes it.
 
-use super::process::{copy_program, said};
-use serde_json::{Value, json};
-use std::collections::BTreeMap;
-use std::fs;
-use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use super::process::copy_program;
+use crate::prelude::*;
 
 pub struct Bundle {
     pub path: PathBuf,
@@ -63,12 +58,7 @@ impl Bundle {
 
     /// The names in it: nothing of ours stays behind.
     pub fn names(&self) -> Vec<String> {
-        let mut names: Vec<String> = fs::read_dir(&self.path)
-            .unwrap()
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .collect();
-        names.sort();
-        names
+        names_in(&self.path)
     }
 }
 

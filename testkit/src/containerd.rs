@@ -2,11 +2,7 @@
 
 use super::cri::{Cri, Engine};
 use super::images::{self, IMAGE};
-use super::runtimes::script;
-use super::{Said, Setup, said};
-use std::fs;
-use std::path::Path;
-use std::process::Command;
+use crate::prelude::*;
 
 /// The handler as it is shipped, put where the file itself says that it belongs. To a configuration that
 /// lists no runtimes, as Debian's does not, containerd 1 needs the lines that are marked as comments.

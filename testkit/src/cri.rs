@@ -12,16 +12,10 @@ use super::cuda::Mount;
 use super::images::{self, IMAGE};
 use super::leftovers::{remove_cgroup, unmount_below};
 use super::named::Named;
-use super::process::{in_cgroup, kill, until, with_argument};
-use super::runtimes::{built, on_path};
-use super::{Going, Said, Setup, cgroup2, containerd, crio, going, said, skip_until_full, unique};
-use nix::sys::signal::Signal;
-use serde_json::{Value, json};
+use super::{cgroup2, containerd, crio};
+use crate::prelude::*;
 use std::cell::RefCell;
-use std::fs;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Engine {

@@ -1,13 +1,8 @@
 //! CRI-O: its configuration, and what this machine needs.
 
-use super::Setup;
 use super::cri::Cri;
 use super::images::IMAGE;
-use super::runtimes::script;
-use super::said;
-use std::fs;
-use std::path::Path;
-use std::process::Command;
+use crate::prelude::*;
 
 /// The handler as it is shipped, in a folder of drop-ins.
 pub fn configure(cri: &Cri) {

@@ -1,11 +1,7 @@
 //! CUDA programs in containers: the test client over the simulated libcuda, with the host's system libraries.
 
-use super::process::{Going, going, until};
-use super::{Bundle, Machine, Setup};
-use serde_json::{Value, json};
-use std::io::{PipeWriter, Write};
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use crate::prelude::*;
+use std::io::PipeWriter;
 
 /// The path of the client in a container.
 pub const CLIENT: &str = "/client/cuda-client";
@@ -146,6 +142,25 @@ impl Client {
     pub fn going(self) -> Going {
         self.going
     }
+}
+
+/// Starts a container with this request whose client takes commands. Returns its id, its bundle and the client.
+pub fn client(setup: &Setup, asks: &[(&str, &str)]) -> (String, Bundle, Client) {
+    let (id, bundle) = (unique(), setup.bundle_with(asks));
+    let mut client = Client::run(setup, &bundle, &id);
+    free(&mut client);
+    until("the share is ready", || {
+        setup.lease(&id)["state"] == "ready"
+    });
+    (id, bundle, client)
+}
+
+/// Returns the free memory that a client sees, in MiB.
+#[track_caller]
+pub fn free(client: &mut Client) -> u64 {
+    let said = client.say("info");
+    let last = said.rsplit(' ').next().and_then(|word| word.parse().ok());
+    last.unwrap_or_else(|| panic!("{said}"))
 }
 
 /// A script that prints the names at CUDA's default for the socket of an MPS daemon.

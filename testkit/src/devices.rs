@@ -1,11 +1,6 @@
 //! The CDI devices by which containers ask, as `migctl configure cdi` writes them, in a folder of a test's own.
 
-use super::Setup;
-use super::process::said;
-use serde_json::{Value, json};
-use std::fs;
-use std::path::Path;
-use std::process::Command;
+use crate::prelude::*;
 
 const CDI: &str = "/etc/cdi";
 

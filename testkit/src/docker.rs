@@ -11,15 +11,8 @@ use super::bundle::rootfs;
 use super::http::{Answer, call};
 use super::leftovers::{remove_cgroup, unmount_below};
 use super::named::Named;
-use super::process::{Going, going, in_cgroup, kill, parent, said, until};
-use super::runtimes::{Low, built};
-use super::setup::Setup;
-use nix::sys::signal::Signal;
-use serde_json::{Value, json};
-use std::fs;
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
-use tempfile::TempDir;
+use super::process::parent;
+use crate::prelude::*;
 
 pub struct Docker {
     dir: TempDir,

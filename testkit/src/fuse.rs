@@ -1,21 +1,16 @@
 //! A file system whose server answers no more: just enough of FUSE's protocol (`linux/fuse.h`) that a
 //! file can be opened before that.
 
+use crate::prelude::*;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::{ForkResult, Pid};
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::ffi::CString;
-use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
-use std::time::{Duration, Instant};
-use tempfile::TempDir;
 
 /// So long a request waits for its answer; then it gets an error. The test has failed unless whoever
 /// asked was killed before.

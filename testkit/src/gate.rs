@@ -1,13 +1,7 @@
 //! A hook that waits: stops a low-level runtime at a moment that is known, for as long as wanted.
 
-use super::process::until;
-use super::runtimes::script;
-use super::{Bundle, Setup};
-use serde_json::json;
-use std::fs::{self, File, OpenOptions};
-use std::io;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use crate::prelude::*;
+use std::fs::OpenOptions;
 
 pub struct Gate {
     dir: PathBuf,

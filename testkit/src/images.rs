@@ -1,12 +1,9 @@
 //! The image that the tests run, made here and pulled from nowhere: busybox, in an OCI archive.
 
 use super::bundle::rootfs;
-use super::process::said;
-use serde_json::{Map, Value, json};
+use crate::prelude::*;
+use serde_json::Map;
 use sha2::{Digest, Sha256};
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 
 /// With nothing said to it, it waits, as a pod's sandbox does.
 pub const IMAGE: &str = "localhost/runmig-test:1";

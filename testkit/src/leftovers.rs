@@ -1,8 +1,6 @@
 //! The remains of engines: mounts and cgroups.
 
-use std::fs;
-use std::path::Path;
-use std::process::Command;
+use crate::prelude::*;
 
 /// The innermost first. A thread may have mounts of its own (`cgroup2::enter`).
 pub fn unmount_below(dir: &str) {

@@ -86,6 +86,24 @@ macro_rules! cases {
     };
 }
 
+/// Makes a test of each row: its name, and the call that is the test.
+#[macro_export]
+macro_rules! tests {
+    ($($(#[$more:meta])* $name:ident: $test:expr;)+) => {$(
+        $(#[$more])*
+        #[test]
+        fn $name() {
+            $test;
+        }
+    )+};
+}
+
+/// Makes an array of a table's rows, each a tuple: `GIVEN, GIVEN => EXPECTED;`.
+#[macro_export]
+macro_rules! rows {
+    ($($($given:expr),+ => $expected:expr;)+) => {[$(($($given),+, $expected)),+]};
+}
+
 /// Says that a test cannot run here, past the harness, which keeps what a passing test prints.
 /// `scripts/test` counts the lines; where all is to run, it is a failure.
 pub fn skip(why: &str) {
@@ -102,6 +120,22 @@ pub fn skip(why: &str) {
 #[track_caller]
 pub fn has(text: &str, words: &str) {
     assert!(text.contains(words), "no \"{words}\" in:\n{text}");
+}
+
+/// Fails if a text has these words.
+#[track_caller]
+pub fn lacks(text: &str, words: &str) {
+    assert!(!text.contains(words), "\"{words}\" in:\n{text}");
+}
+
+#[track_caller]
+pub fn begins_with(text: &str, words: &str) {
+    assert!(text.starts_with(words), "no \"{words}\" first in:\n{text}");
+}
+
+#[track_caller]
+pub fn ends_with(text: &str, words: &str) {
+    assert!(text.ends_with(words), "no \"{words}\" last in:\n{text}");
 }
 
 /// The same for a part that `scripts/setup full` brings: the first tier goes without it, and says so.

@@ -1,13 +1,6 @@
 //! A simulated machine with GPUs, gone when dropped.
 
-use super::process::{Going, going, said};
-use serde_json::Value;
-use std::collections::BTreeMap;
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
-use tempfile::TempDir;
+use crate::prelude::*;
 
 pub struct Machine {
     home: TempDir,
@@ -36,6 +29,11 @@ impl Machine {
         let machine = Machine::to_be();
         machine.sim("new", arguments);
         machine
+    }
+
+    /// The same with the arguments in one text.
+    pub fn of(arguments: &str) -> Machine {
+        Machine::with(&arguments.split(' ').collect::<Vec<_>>())
     }
 
     /// A machine that another program makes.

@@ -1,11 +1,7 @@
 //! runmig as an engine finds it: `runmig-NAME`, which reads `/etc/runmig/NAME.toml`. Most engines
 //! hand no environment on, so there is no other way in.
 
-use super::Setup;
-use super::process::until;
-use std::fs;
-use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
+use crate::prelude::*;
 
 pub struct Named {
     pub program: PathBuf,

@@ -1,11 +1,6 @@
 //! The packages that `scripts/package` made, and a package of an earlier version to upgrade from.
 
-use super::said;
-use std::collections::BTreeSet;
-use std::fs;
-use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use crate::prelude::*;
 
 pub const PROGRAMS: [&str; 5] = [
     "migctl",

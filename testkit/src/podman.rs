@@ -5,15 +5,7 @@ use super::bundle::rootfs;
 use super::cgroup2;
 use super::leftovers::unmount_below;
 use super::named::Named;
-use super::process::{Said, said, until, with_argument};
-use super::runtimes::{Low, built, on_path};
-use super::setup::Setup;
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::Duration;
-use tempfile::TempDir;
+use crate::prelude::*;
 
 pub struct Podman<'a> {
     setup: &'a Setup,

@@ -53,6 +53,24 @@ impl Said {
         lines[0].to_owned()
     }
 
+    /// The same, with these words in the line.
+    #[track_caller]
+    pub fn refused_for(self, words: &str) {
+        crate::has(&self.refused(), words);
+    }
+
+    /// Standard output has these words.
+    #[track_caller]
+    pub fn says(&self, words: &str) {
+        crate::has(&self.stdout, words);
+    }
+
+    /// Standard error has these words.
+    #[track_caller]
+    pub fn warns(&self, words: &str) {
+        crate::has(&self.stderr, words);
+    }
+
     pub fn json(&self) -> serde_json::Value {
         serde_json::from_str(&self.stdout).unwrap_or_else(|e| {
             panic!("{}\nsaid no JSON: {e}\n{}", self.command, self.stdout);
@@ -370,4 +388,14 @@ pub fn move_beside(pid: i32, init: u64) {
         .find_map(procs)
         .expect("a cgroup of the container");
     std::fs::write(file, pid.to_string()).unwrap();
+}
+
+/// Returns the names in a folder, sorted; none of one that is not there.
+pub fn names_in(dir: &std::path::Path) -> Vec<String> {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    let mut names: Vec<String> = entries
+        .map(|e| e.file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    names
 }

@@ -1,8 +1,6 @@
 //! A create that is refused: what is said, where, and that nothing has changed.
 
-use super::{Bundle, Setup, said, unique};
-use serde_json::Value;
-use std::process::Command;
+use crate::prelude::*;
 
 /// The call fails with this line, which may name `{bundle}`, `{config}`, `{state}`, `{machine}`,
 /// `{dir}`, `{gpu}` and `{id}`, on standard error and in the log; and nothing has changed.

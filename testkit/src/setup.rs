@@ -9,16 +9,8 @@
 //! DIR/front/          a script before the low-level runtime, where one is needed
 //! ```
 
-use super::bundle::Bundle;
-use super::machine::Machine;
-use super::process::{Going, Said, copy_program, going, said, until};
-use super::runtimes::Low;
-use serde_json::Value;
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use tempfile::TempDir;
+use super::process::copy_program;
+use crate::prelude::*;
 
 pub struct Setup {
     pub low: Low,
@@ -169,6 +161,23 @@ impl Setup {
         said(self.plain(&self.program("migctl")).args(arguments))
     }
 
+    /// Returns the standard output of a migctl that succeeds.
+    #[track_caller]
+    pub fn tells(&self, arguments: &[&str]) -> String {
+        self.migctl(arguments).ok().stdout
+    }
+
+    /// The same as JSON.
+    #[track_caller]
+    pub fn json(&self, arguments: &[&str]) -> Value {
+        self.migctl(arguments).ok().json()
+    }
+
+    /// `nvml-sim VERB` on its machine.
+    pub fn sim(&self, verb: &str, arguments: &[&str]) -> String {
+        self.machine.sim(verb, arguments)
+    }
+
     /// A bundle whose container runs a shell script.
     pub fn bundle(&self, script: &str) -> Bundle {
         let path = self.path("bundles").join(super::unique());
@@ -193,14 +202,41 @@ impl Setup {
 
     #[track_caller]
     pub fn create(&self, bundle: &Bundle, id: &str) -> Said {
-        self.runmig(&["create", "-b", bundle.as_str(), id]).ok()
+        self.try_create(bundle, id).ok()
+    }
+
+    /// The same under an id of its own.
+    #[track_caller]
+    pub fn create_new(&self, bundle: &Bundle) -> String {
+        let id = unique();
+        self.create(bundle, &id);
+        id
+    }
+
+    /// Creates a container with a slice.
+    #[track_caller]
+    pub fn made(&self, slice: &str, script: &str) -> (Bundle, String) {
+        let bundle = self.asking(slice, script);
+        let id = self.create_new(&bundle);
+        (bundle, id)
+    }
+
+    /// The same, which may fail.
+    #[track_caller]
+    pub fn try_create(&self, bundle: &Bundle, id: &str) -> Said {
+        self.runmig(&["create", "-b", bundle.as_str(), id])
     }
 
     /// Runs a container to its end.
     #[track_caller]
     pub fn run(&self, bundle: &Bundle) -> Said {
-        let id = super::unique();
-        self.runmig(&["run", "-b", bundle.as_str(), &id]).ok()
+        self.try_run(bundle).ok()
+    }
+
+    /// The same, which may fail.
+    #[track_caller]
+    pub fn try_run(&self, bundle: &Bundle) -> Said {
+        self.runmig(&["run", "-b", bundle.as_str(), &super::unique()])
     }
 
     /// Creates a container that stays, and returns its id.
@@ -268,6 +304,12 @@ impl Setup {
     pub fn fault(&self, call: &str, returns: &str) {
         let fault = ["--call", call, "--returns", returns];
         self.machine.sim("fault", &fault);
+    }
+
+    /// Has a call of the driver take this time.
+    pub fn slow(&self, call: &str, takes: &str) {
+        self.machine
+            .sim("fault", &["--call", call, "--takes", takes]);
     }
 
     /// Returns the lease of a container.

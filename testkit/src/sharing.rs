@@ -1,8 +1,6 @@
 //! Kinds of requests, each a value of `Kind`, and the leases of shares.
 
-use super::process::until;
-use super::{Low, Machine, Setup};
-use serde_json::Value;
+use crate::prelude::*;
 
 /// A kind of request, and a machine that can grant it.
 #[derive(Clone, Copy)]

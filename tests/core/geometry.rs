@@ -4,7 +4,7 @@
 use sha2::{Digest, Sha256};
 use std::fs::Permissions;
 use testkit::faults::operations::ID;
-use testkit::faults::strace::{self, Call};
+use testkit::faults::strace::Call;
 use testkit::prelude::*;
 
 const UNFINISHED: &str = ".new-geometry";
@@ -193,7 +193,7 @@ fn creates_without_room_for_geometry() {
     let world = World::small();
     let log = world.path("strace.log");
     let call = || Call::from(world.create_command(ID));
-    let writes = strace::calls(&call(), &log, &["write"]);
+    let writes = strace::calls(&call(), &log, "write");
     world.delete(ID);
     let point = { writes.iter() }.find(|p| p.shown.contains(UNFINISHED));
     let point = point.expect("geometry is written");

@@ -8,7 +8,7 @@ use crate::{Bundle, Setup, unique};
 fn given(setup: &Setup, bundle: &Bundle) -> Option<String> {
     let id = unique();
     let before = bundle.bytes();
-    setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
+    setup.create(bundle, &id);
     let instances = setup.machine.instances();
     let leases = setup.leases();
     assert_eq!(leases.len(), instances.len());
@@ -21,9 +21,8 @@ fn given(setup: &Setup, bundle: &Bundle) -> Option<String> {
         }
         None => assert_eq!(bundle.bytes(), before, "who does not ask is left alone"),
     }
-    setup.runmig(&["delete", "--force", &id]).ok();
+    setup.ends(&[&id]);
     assert_eq!(bundle.bytes(), before);
-    setup.nothing_is_left();
     profile
 }
 
@@ -54,17 +53,14 @@ pub fn gets_first_of_a_list(setup: &Setup) {
     assert_eq!(of_slice(setup, list).as_deref(), Some("3g.40gb"));
     for gpu in ["0", "1"] {
         let profile = ["--gpu", gpu, "--profile", "4g.40gb", "--start", "0"];
-        setup.machine.sim("create", &profile);
+        setup.sim("create", &profile);
         let profile = ["--gpu", gpu, "--profile", "1g.10gb", "--start", "6"];
-        setup.machine.sim("create", &profile);
+        setup.sim("create", &profile);
     }
-    let (bundle, id) = (setup.asking(list, "true"), unique());
-    setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
+    let (_, id) = setup.made(list, "true");
     let lease = setup.the_lease();
-    assert_eq!(
-        (&lease["profile"], &lease["request"]),
-        (&"1g.10gb".into(), &list.into())
-    );
+    assert_eq!(lease["profile"], "1g.10gb");
+    assert_eq!(lease["request"], list);
     setup.runmig(&["delete", "--force", &id]).ok();
 }
 
@@ -133,7 +129,7 @@ pub fn gives_sandbox_nothing(setup: &Setup) {
 pub fn records_the_pod(setup: &Setup) {
     let bundle = in_a_pod(setup, "web", &[("runmig.dev/slice", "1g.10gb")]);
     let id = unique();
-    setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
+    setup.create(&bundle, &id);
     let (lease, instance) = (setup.the_lease(), setup.machine.the_instance());
     assert_eq!(lease["pod"], "pod");
     assert_eq!(lease["namespace"], "team");
@@ -144,8 +140,7 @@ pub fn records_the_pod(setup: &Setup) {
     assert_eq!(lease["computeInstanceID"], instance.ci);
     assert_eq!(lease["migPlacement"]["start"], instance.start);
     assert_eq!(lease["migPlacement"]["size"], instance.size);
-    setup.runmig(&["delete", "--force", &id]).ok();
-    setup.nothing_is_left();
+    setup.ends(&[&id]);
 }
 
 /// Only annotations ask: what an image sets is overwritten, or stays nothing.
@@ -156,9 +151,7 @@ pub fn image_cannot_ask(setup: &Setup) {
         let env = config["process"]["env"].as_array_mut().unwrap();
         env.push(all.clone());
     });
-    let said = setup
-        .runmig(&["run", "-b", bundle.as_str(), &unique()])
-        .ok();
+    let said = setup.run(&bundle);
     assert!(
         visible(&said.stdout).unwrap().starts_with("MIG-"),
         "{}",

@@ -1,11 +1,7 @@
 //! A cgroup has one set of device rules, so a container with a slice shares its cgroup with no other.
 
-use crate::bundle::{OPEN, all_open};
-use crate::process::until;
-use crate::{Bundle, Setup, going, said, unique};
-use serde_json::json;
-use std::fs;
-use std::process::Stdio;
+use crate::bundle::all_open;
+use crate::prelude::*;
 
 const GO: &str = "until test -e /go; do sleep 1; done; ";
 
@@ -29,19 +25,15 @@ fn refuses_second(setup: &Setup, cgroup: Option<&str>, (first_id, second_id): (&
     put_into(&first, cgroup);
     put_into(&second, cgroup);
     let before = (second.bytes(), second.names());
-    let created = setup
-        .runmig(&["create", "-b", first.as_str(), first_id])
-        .ok();
+    let created = setup.create(&first, first_id);
     setup.runmig(&["start", first_id]).ok();
     let (instance, lease) = (setup.machine.the_instance(), setup.the_lease());
 
     let line = said(&mut setup.under("b", &["create", "-b", second.as_str(), second_id])).refused();
     let start = format!("runmig: cannot create container {second_id}: its cgroup /");
     assert!(line.starts_with(&start), "{line}");
-    assert!(
-        line.contains(": process ") && line.contains(" runs in it; hint: "),
-        "{line}"
-    );
+    has(&line, ": process ");
+    has(&line, " runs in it; hint: ");
     assert_eq!((second.bytes(), second.names()), before);
     assert_eq!(setup.machine.the_instance(), instance);
     assert_eq!(setup.the_lease(), lease);
@@ -75,15 +67,12 @@ pub fn passes_neighbours(setup: &Setup) {
     let ids = ["/b", "/bc", "/c", "-b/b"].map(|name| {
         let (bundle, id) = (setup.asking("1g.10gb", "sleep 1000"), unique());
         put_into(&bundle, Some(&format!("{parent}{name}")));
-        setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
+        setup.create(&bundle, &id);
         setup.runmig(&["start", &id]).ok();
         id
     });
     assert_eq!(setup.leases().len(), 4);
-    for id in ids {
-        setup.runmig(&["delete", "--force", &id]).ok();
-    }
-    setup.nothing_is_left();
+    setup.ends(&ids);
 }
 
 /// Neither has a process when both look.

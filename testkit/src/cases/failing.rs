@@ -6,7 +6,7 @@ use crate::{Bundle, Setup, unique};
 #[track_caller]
 fn fails(setup: &Setup, bundle: &Bundle) -> String {
     let before = bundle.bytes();
-    let said = setup.runmig(&["create", "-b", bundle.as_str(), &unique()]);
+    let said = setup.try_create(bundle, &unique());
     assert!(!said.status.success(), "{said:?}");
     assert_eq!(bundle.bytes(), before);
     assert_eq!(bundle.names(), ["config.json", "rootfs"]);
@@ -36,7 +36,7 @@ pub fn releases_when_runtime_fails(setup: &Setup) {
 
     let bundle = setup.asking("1g.10gb", "true");
     let before = bundle.bytes();
-    let said = setup.runmig(&["create", "-b", bundle.as_str(), &unique()]);
+    let said = setup.try_create(&bundle, &unique());
     assert_eq!(said.exits(3).stderr, "it is broken\n");
     let seen = std::fs::read_to_string(&seen).unwrap();
     assert!(seen.contains("MIG-"), "it was made by then:\n{seen}");
@@ -47,7 +47,7 @@ pub fn releases_when_runtime_fails(setup: &Setup) {
 pub fn releases_without_executable(setup: &Setup) {
     let bundle = setup.asking("1g.10gb", "true");
     bundle.edit(|config| config["process"]["args"] = serde_json::json!(["/nowhere"]));
-    let said = setup.runmig(&["run", "-b", bundle.as_str(), &unique()]);
+    let said = setup.try_run(&bundle);
     assert!(!said.status.success());
     assert!(said.stderr.contains("nowhere"), "{}", said.stderr);
     assert_eq!(bundle.names(), ["config.json", "rootfs"]);
@@ -68,11 +68,10 @@ pub fn creates_again_after_failure(setup: &Setup) {
     bundle.edit(|config| config["root"]["path"] = serde_json::json!("rootfs"));
     let before = bundle.bytes();
     let id = unique();
-    setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
+    setup.create(&bundle, &id);
     setup.machine.the_instance();
-    setup.runmig(&["delete", "--force", &id]).ok();
+    setup.ends(&[&id]);
     assert_eq!(bundle.bytes(), before);
-    setup.nothing_is_left();
 }
 
 pub fn refuses_restore_with_slice(setup: &Setup) {

@@ -1,15 +1,11 @@
 //! `run` in the foreground behaves as the low-level runtime's own.
 
-use crate::bundle::{NODES, SHOW, nodes, visible};
-use crate::process::until;
-use crate::{Bundle, Said, Setup, going, said, unique};
-use nix::sys::signal::Signal;
-use std::fs;
-use std::process::{Command, Stdio};
+use crate::bundle::NODES;
+use crate::prelude::*;
 
 #[track_caller]
 fn run(setup: &Setup, bundle: &Bundle) -> Said {
-    setup.runmig(&["run", "-b", bundle.as_str(), &unique()])
+    setup.try_run(bundle)
 }
 
 pub fn gets_and_releases_its_slice(setup: &Setup) {
@@ -139,6 +135,5 @@ pub fn runs_detached(setup: &Setup) {
         .runmig(&["run", "--detach", "-b", bundle.as_str(), &id])
         .ok();
     assert_eq!(setup.the_lease()["state"], "ready");
-    setup.runmig(&["delete", "--force", &id]).ok();
-    setup.nothing_is_left();
+    setup.ends(&[&id]);
 }

@@ -1,19 +1,13 @@
 //! The life of a slice: create, start, delete, and what can happen in between.
 
-use crate::bundle::{SHOW, nodes, visible};
 use crate::diff::diff;
-use crate::process::{in_cgroup, until};
-use crate::{Setup, said, unique};
-use nix::sys::signal::Signal;
-use std::collections::BTreeSet;
-use std::os::unix::fs::MetadataExt;
-use std::os::unix::process::ExitStatusExt;
+use crate::prelude::*;
 
 pub fn create_start_delete(setup: &Setup) {
     let bundle = setup.asking("1g.10gb", SHOW);
     let before = bundle.bytes();
     let id = unique();
-    let created = setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
+    let created = setup.create(&bundle, &id);
     let instance = setup.machine.the_instance();
     assert_eq!(created.stdout_now(), "", "nothing runs yet");
 
@@ -50,7 +44,7 @@ pub fn changes_listed_fields_of_config(setup: &Setup) {
     });
     let (before, was) = (bundle.config(), std::fs::metadata(bundle.file()).unwrap());
     let id = unique();
-    setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
+    setup.create(&bundle, &id);
     let (after, is) = (bundle.config(), std::fs::metadata(bundle.file()).unwrap());
     assert_eq!(
         (was.mode(), was.uid(), was.gid()),
@@ -84,16 +78,14 @@ pub fn changes_listed_fields_of_config(setup: &Setup) {
     let env = after["process"]["env"].as_array().unwrap();
     let visible = format!("NVIDIA_VISIBLE_DEVICES={}", instance.uuid);
     assert_eq!(env.iter().filter(|e| **e == visible.as_str()).count(), 1);
-    setup.runmig(&["delete", "--force", &id]).ok();
-    setup.nothing_is_left();
+    setup.ends(&[&id]);
 }
 
 /// The hook is gone, or failed: `delete` releases the slice all the same.
 pub fn delete_releases_without_hook(setup: &Setup) {
     let bundle = setup.asking("1g.10gb", "true");
     let before = bundle.bytes();
-    let id = unique();
-    setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
+    let id = setup.create_new(&bundle);
     std::fs::remove_file(setup.program("runmig-hook")).unwrap();
     // Newer low-level runtimes answer 1 when a hook fails, older ones 0; both have deleted it.
     let deleted = setup.runmig(&["delete", "--force", &id]);
@@ -111,7 +103,7 @@ pub fn delete_releases_without_hook(setup: &Setup) {
 pub fn deletes_without_slice_program(setup: &Setup) {
     let bundle = setup.asking("1g.10gb", "true");
     let id = unique();
-    let create = || setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
+    let create = || setup.create(&bundle, &id);
     create();
     let (program, aside) = (setup.program("runmig-slice"), setup.program("aside"));
     std::fs::rename(&program, &aside).unwrap();
@@ -126,12 +118,7 @@ pub fn deletes_without_slice_program(setup: &Setup) {
     std::fs::rename(&program, &aside).unwrap();
     std::fs::remove_file(setup.program("runmig-hook")).unwrap();
     let deleted = setup.runmig(&["delete", "--force", &id]);
-    assert!(
-        deleted
-            .stderr
-            .contains("install runmig-slice beside runmig"),
-        "{deleted:?}"
-    );
+    has(&deleted.stderr, "install runmig-slice beside runmig");
     setup.the_lease();
     std::fs::rename(&aside, &program).unwrap();
     setup.migctl(&["gc"]).ok();
@@ -142,8 +129,7 @@ pub fn deletes_without_slice_program(setup: &Setup) {
 pub fn hook_releases_alone(setup: &Setup) {
     let bundle = setup.asking("1g.10gb", "true");
     let before = bundle.bytes();
-    let id = unique();
-    setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
+    let id = setup.create_new(&bundle);
     said(&mut setup.bare(&["delete", "--force", &id])).ok();
     setup.nothing_is_left();
     assert_eq!(bundle.bytes(), before);
@@ -153,8 +139,7 @@ pub fn hook_releases_alone(setup: &Setup) {
 pub fn gc_finds_forgotten_leases(setup: &Setup) {
     let bundle = setup.asking("1g.10gb", "true");
     let before = bundle.bytes();
-    let id = unique();
-    setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
+    let id = setup.create_new(&bundle);
     setup.migctl(&["gc"]).ok();
     setup.the_lease();
 
@@ -169,9 +154,7 @@ pub fn gc_finds_forgotten_leases(setup: &Setup) {
 }
 
 pub fn running_container_keeps_its_slice(setup: &Setup) {
-    let bundle = setup.asking("1g.10gb", "sleep 1000");
-    let id = unique();
-    setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
+    let (_, id) = setup.made("1g.10gb", "sleep 1000");
     setup.runmig(&["start", &id]).ok();
     let refused = setup.runmig(&["delete", &id]);
     assert!(!refused.status.success(), "{refused:?}");
@@ -179,8 +162,7 @@ pub fn running_container_keeps_its_slice(setup: &Setup) {
     assert!(setup.migctl(&["release", &id]).refused().contains("lives"));
     setup.migctl(&["gc"]).ok();
     assert_eq!(setup.machine.the_instance(), instance);
-    setup.runmig(&["delete", "--force", &id]).ok();
-    setup.nothing_is_left();
+    setup.ends(&[&id]);
 }
 
 pub fn reuses_the_bundle(setup: &Setup) {
@@ -189,7 +171,7 @@ pub fn reuses_the_bundle(setup: &Setup) {
     let mut edited = Vec::new();
     for _ in 0..3 {
         let id = unique();
-        setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
+        setup.create(&bundle, &id);
         let mut config = bundle.config();
         // The lease's id is another each time.
         config["hooks"]["poststop"][0]["args"] = serde_json::Value::Null;
@@ -244,15 +226,10 @@ pub fn gives_no_slice_twice(setup: &Setup) {
     assert_eq!(leased, uuids);
 
     let bundle = setup.asking("1g.10gb", "true");
-    let line = setup
-        .runmig(&["create", "-b", bundle.as_str(), &unique()])
-        .refused();
-    assert!(
-        line.contains("cannot allocate 1g.10gb: GPU 0 has no more instances of 1g.10gb"),
-        "{line}"
+    let line = setup.try_create(&bundle, &unique()).refused();
+    has(
+        &line,
+        "cannot allocate 1g.10gb: GPU 0 has no more instances of 1g.10gb",
     );
-    for id in &containers {
-        setup.runmig(&["delete", "--force", id]).ok();
-    }
-    setup.nothing_is_left();
+    setup.ends(&containers);
 }

@@ -1,7 +1,6 @@
 //! A container that does not ask goes straight to the low-level runtime.
 
-use crate::{Bundle, Said, Setup, said, unique};
-use std::os::unix::fs::MetadataExt;
+use crate::prelude::*;
 
 #[track_caller]
 fn same(setup: &Setup, arguments: &[&str]) -> Said {
@@ -19,9 +18,7 @@ fn same(setup: &Setup, arguments: &[&str]) -> Said {
 }
 
 pub fn answers_like_the_runtime(setup: &Setup) {
-    let bundle = setup.asking("1g.10gb", "sleep 1000");
-    let id = unique();
-    setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
+    let (_, id) = setup.made("1g.10gb", "sleep 1000");
     setup.runmig(&["start", &id]).ok();
     for flag in ["--version", "-v"] {
         let low = setup.bare(&[]).get_program().to_owned();
@@ -41,8 +38,7 @@ pub fn answers_like_the_runtime(setup: &Setup) {
     same(setup, &["state", "nobody"]).exits(1);
     same(setup, &["delete", "--force", "nobody"]);
     same(setup, &["nonsense"]);
-    setup.runmig(&["delete", "--force", &id]).ok();
-    setup.nothing_is_left();
+    setup.ends(&[&id]);
 }
 
 /// config.json, to the byte and the inode; and no trace of a call anywhere.
@@ -64,7 +60,7 @@ pub fn leaves_others_alone(setup: &Setup) {
     let id = unique();
     let said = setup.runmig(&["run", "-b", bundle.as_str(), &id]).ok();
     assert_eq!(said.stdout, "\n");
-    setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
+    setup.create(&bundle, &id);
     setup.runmig(&["start", &id]).ok();
     setup.runmig(&["delete", "--force", &id]).ok();
     assert_eq!(look(&bundle), before);
@@ -98,10 +94,7 @@ pub fn refuses_words_that_may_name_a_bundle_that_asks(setup: &Setup) {
         let near: Vec<&str> = near.iter().map(String::as_str).collect();
         let line = setup.runmig(&near).refused();
         assert!(line.contains("asks for a GPU"), "{line}");
-        assert!(
-            line.contains("hint: write options before the id: "),
-            "{line}"
-        );
+        has(&line, "hint: write options before the id: ");
         let words = with(&other, shape);
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let delete = || drop(setup.bare(&["delete", "--force", id]).output());
@@ -121,10 +114,7 @@ pub fn refuses_words_that_may_name_a_bundle_that_asks(setup: &Setup) {
         .output()
         .unwrap();
     let stderr = String::from_utf8_lossy(&within.stderr);
-    assert!(
-        stderr.contains("the working directory may be the bundle"),
-        "{stderr}"
-    );
+    has(&stderr, "the working directory may be the bundle");
     setup.nothing_is_left();
 }
 
@@ -154,8 +144,6 @@ pub fn answers_features(setup: &Setup) {
 pub fn works_without_a_driver(setup: &Setup) {
     std::fs::remove_file(setup.machine.library()).unwrap();
     let bundle = setup.bundle("echo works");
-    let said = setup
-        .runmig(&["run", "-b", bundle.as_str(), &unique()])
-        .ok();
+    let said = setup.run(&bundle);
     assert_eq!(said.stdout, "works\n");
 }

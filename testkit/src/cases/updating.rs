@@ -1,10 +1,7 @@
 //! An update of resources: what engines send with it knows nothing of the slice's devices.
 
-use crate::bundle::{OPEN, all_open};
-use crate::{Bundle, Setup, going, unique};
-use serde_json::{Value, json};
-use std::fs::{self, File};
-use std::path::Path;
+use crate::bundle::all_open;
+use crate::prelude::*;
 
 /// As engines write them: nothing, but what every container has.
 fn own_rules() -> Value {
@@ -16,7 +13,7 @@ fn own_rules() -> Value {
 
 fn container(setup: &Setup, bundle: &Bundle) -> String {
     let id = unique();
-    setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
+    setup.create(bundle, &id);
     setup.runmig(&["start", &id]).ok();
     id
 }
@@ -62,10 +59,7 @@ pub fn keeps_devices_open(setup: &Setup) {
     if setup.low.is_crun() {
         given(900);
         let line = update(&["--res", name, &id]).refused();
-        assert!(
-            line.contains(&format!("container {id} has a slice")),
-            "{line}"
-        );
+        has(&line, &format!("container {id} has a slice"));
     }
     // None of them reaches the devices.
     let rules = own_rules();
@@ -87,8 +81,7 @@ pub fn keeps_devices_open(setup: &Setup) {
     let gone = setup.runmig(&["update", "-r", name, &id]);
     assert!(!gone.status.success(), "{gone:?}");
     all_open(&setup.runmig(&["exec", &id, "sh", "-c", OPEN]).ok().stdout);
-    setup.runmig(&["delete", "--force", &id]).ok();
-    setup.nothing_is_left();
+    setup.ends(&[&id]);
 }
 
 /// Bounded, and nothing changed.
@@ -106,8 +99,7 @@ pub fn bounds_resources_of_update(setup: &Setup) {
         .refused();
     assert!(line.contains("longer than 1048576 bytes"), "{line}");
     all_open(&setup.runmig(&["exec", &id, "sh", "-c", OPEN]).ok().stdout);
-    setup.runmig(&["delete", "--force", &id]).ok();
-    setup.nothing_is_left();
+    setup.ends(&[&id]);
 }
 
 /// The rules are the engine's business then, as without us.
@@ -147,6 +139,5 @@ pub fn updates_without_our_program(setup: &Setup) {
     let said = setup.runmig(&["update", "-r", "resources.json", &id]).ok();
     assert!(said.stderr.contains("runmig-slice"), "{said:?}");
     pids(&bundle, 77);
-    setup.runmig(&["delete", "--force", &id]).ok();
-    setup.nothing_is_left();
+    setup.ends(&[&id]);
 }

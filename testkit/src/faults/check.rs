@@ -2,12 +2,10 @@
 
 use super::World;
 use super::machine::Instance;
+use crate::prelude::*;
+pub use crate::process::names_in as names;
 use runmig_lease::framed::sha256;
 use runmig_lease::store::{Entry, Listing, Store};
-use serde_json::Value;
-use std::fs;
-use std::path::Path;
-use std::time::Duration;
 
 impl World {
     /// No instance without a lease but an administrator's, none with two but a pod's, no lease that
@@ -282,13 +280,4 @@ fn listing(state: &Path) -> Result<Listing, String> {
     let store = Store::existing(state, Duration::from_secs(10)).map_err(|e| e.line())?;
     let listing = store.map_or_else(|| Ok(Listing::default()), |store| store.list());
     listing.map_err(|e| e.line())
-}
-
-pub fn names(dir: &Path) -> Vec<String> {
-    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
-    let mut names: Vec<String> = entries
-        .map(|e| e.file_name().to_string_lossy().into_owned())
-        .collect();
-    names.sort();
-    names
 }

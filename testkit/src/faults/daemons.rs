@@ -2,12 +2,7 @@
 
 use super::World;
 use super::check::names;
-use crate::process::in_cgroup;
-use serde_json::Value;
-use std::fs;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use crate::prelude::*;
 
 impl World {
     /// Notes the daemons that are there, to find what is left of them.

@@ -2,17 +2,15 @@
 
 use super::World;
 use crate::cgroup2;
+use crate::prelude::*;
 use crate::process::copy_program;
 use nvml_sim::engine::{
     Driver, MEMORY_LIMITS_SINCE, Machine as Engine, Mode, Model, NewGpu, Placement, Target,
     context_bytes,
 };
-use nvml_sim::fault::{self, Outcome, Rule};
+use nvml_sim::fault::{self, Rule};
 use nvml_sim::holders::{self, Files, Hold};
 use nvml_sim::state::{self, Store};
-use std::fs;
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
 use std::sync::Arc;
 
 /// A GPU instance as the driver has it.

@@ -17,16 +17,9 @@ pub mod operations;
 pub mod steps;
 pub mod strace;
 
-use crate::process::{Going, going, stands_still, until};
-use crate::{Said, said};
-use serde_json::Value;
-use std::collections::BTreeSet;
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use crate::prelude::*;
+use crate::process::stands_still;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use tempfile::TempDir;
 
 pub struct World {
     dir: TempDir,
@@ -48,15 +41,35 @@ impl World {
     /// A container that has gone without anybody releasing its slice. Gives its lease.
     pub fn abandoned(&self, id: &str) -> String {
         self.create(id);
+        self.abandon(id)
+    }
+
+    /// Ends a container without anybody releasing its slice. Gives its lease.
+    pub fn abandon(&self, id: &str) -> String {
         let lease = self.lease_of(id)["id"].as_str().unwrap().to_owned();
+        self.vanish(id);
+        lease
+    }
+
+    /// Ends a container behind runmig's back, without its hooks.
+    pub fn vanish(&self, id: &str) {
         self.behave("no-hooks");
         said(&mut self.bare(&["delete", "--force", id])).ok();
         self.behave("");
-        lease
     }
 
     pub fn small() -> World {
         World::of(SMALL, 1)
+    }
+
+    /// A small world that keeps the slice of a container which has ended.
+    pub fn with_idle_slice() -> (World, machine::Instance) {
+        let world = World::small();
+        world.configure("keep_idle = \"5m\"");
+        world.create("a");
+        world.delete("a");
+        let idle = world.the_instance();
+        (world, idle)
     }
 
     pub fn of(model: (&str, &'static str, u32), gpus: u32) -> World {
@@ -187,6 +200,18 @@ impl World {
         command
     }
 
+    /// Returns the standard output of a migctl that succeeds.
+    #[track_caller]
+    pub fn tells(&self, arguments: &[&str]) -> String {
+        said(&mut self.migctl(arguments)).ok().stdout
+    }
+
+    /// The same as JSON.
+    #[track_caller]
+    pub fn json(&self, arguments: &[&str]) -> Value {
+        said(&mut self.migctl(arguments)).ok().json()
+    }
+
     /// A call for a claim, whose place is the first one of the smallest slice.
     pub fn claims(&self, verb: &str, uid: &str) -> Command {
         let mut command = self.program("stub-claims");
@@ -208,6 +233,58 @@ impl World {
         let mut command = self.runmig(&[verb, "--bundle"]);
         command.arg(self.path("bundles").join(id)).arg(id);
         command
+    }
+
+    /// Starts a create.
+    pub fn creating(&self, id: &str) -> Going {
+        going(self.create_command(id).stdin(Stdio::null()))
+    }
+
+    /// Starts a create whose low-level runtime waits, by this behaviour, until something is written into the pipe. Once that is
+    /// closed, it fails.
+    pub fn halted(&self, id: &str, behaviour: &str) -> (Going, fs::File) {
+        let fifo = self.path("fifo");
+        nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        self.behave(&format!("{behaviour} {}", fifo.display()));
+        let create = self.creating(id);
+        let mut pipe = None;
+        until("the low-level runtime waits", || {
+            let mut options = fs::OpenOptions::new();
+            // Without a reader that fails.
+            options.write(true).custom_flags(libc::O_NONBLOCK);
+            pipe = options.open(&fifo).ok();
+            pipe.is_some()
+        });
+        (create, pipe.unwrap())
+    }
+
+    /// Starts these creates at once. Returns the containers that were made, and the lines of the others.
+    pub fn create_at_once<S: AsRef<str> + Clone>(&self, ids: &[S]) -> (Vec<S>, Vec<String>) {
+        let all: Vec<Going> = ids.iter().map(|id| self.creating(id.as_ref())).collect();
+        let (mut made, mut refused) = (Vec::new(), Vec::new());
+        for (going, id) in all.into_iter().zip(ids) {
+            let said = going.end();
+            match said.status.success() {
+                true => made.push(id.clone()),
+                false => refused.push(said.refused()),
+            }
+        }
+        (made, refused)
+    }
+
+    /// Deletes containers at once.
+    pub fn delete_at_once<S: AsRef<str>>(&self, ids: &[S]) {
+        let delete = |id: &S| {
+            let mut delete = self.runmig(&["delete", "--force", id.as_ref()]);
+            going(delete.stdin(Stdio::null()))
+        };
+        let all: Vec<Going> = ids.iter().map(delete).collect();
+        all.into_iter().for_each(|one| drop(one.end().ok()));
+    }
+
+    /// Returns runmig's log.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.state().join("runmig.log")).unwrap_or_default()
     }
 
     #[track_caller]
@@ -343,10 +420,25 @@ impl World {
 
     /// Deletes these containers, which were all that there was.
     #[track_caller]
+    pub fn ends<S: AsRef<str>>(&self, ids: &[S]) {
+        ids.iter().for_each(|id| drop(self.delete(id.as_ref())));
+        self.as_if_nothing_had_been().unwrap();
+    }
+
+    /// The same with a collection at the end.
+    #[track_caller]
     pub fn all_go(&self, ids: &[&str]) {
         ids.iter().for_each(|id| drop(self.delete(id)));
         self.gc().ok();
         self.as_if_nothing_had_been().unwrap();
+    }
+
+    /// The same, and no slice is kept for later any more.
+    #[track_caller]
+    pub fn tidy_up(&self, ids: &[&str]) {
+        ids.iter().for_each(|id| drop(self.delete(id)));
+        self.configure("");
+        self.all_go(&[]);
     }
 
     /// Gives the container of a bundle a cgroup of its own.

@@ -7,17 +7,7 @@ use crate::process::descendants;
 use std::path::{Path, PathBuf};
 
 /// The calls that lock or change the ledger.
-const STEPS: &[&str] = &[
-    "openat",
-    "flock",
-    "link",
-    "linkat",
-    "rename",
-    "renameat",
-    "renameat2",
-    "unlink",
-    "unlinkat",
-];
+const STEPS: &str = "openat,flock,link,linkat,rename,renameat,renameat2,unlink,unlinkat";
 
 /// Returns whether a process or one of its children waits for a lock, which the stopped one has.
 pub fn waits(pid: i32) -> bool {

@@ -2,86 +2,21 @@
 //! right before one of them. After one is before the next: what lies between two of them leaves no
 //! trace outside of the process.
 
-use crate::process::{children, until};
-use crate::{Going, Said, going};
-use std::fs;
+use crate::prelude::*;
 use std::io::Read;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 /// Calls that only look, or change only the process itself. A call that is not here is a point, so
 /// a forgotten one is found all the same.
-const HARMLESS: &[&str] = &[
-    "access",
-    "arch_prctl",
-    "brk",
-    "clock_gettime",
-    "clock_nanosleep",
-    "close",
-    "dup",
-    "dup2",
-    "dup3",
-    "epoll_create1",
-    "exit",
-    "exit_group",
-    "faccessat",
-    "faccessat2",
-    "fcntl",
-    "fstat",
-    "fstatfs",
-    "futex",
-    "getcwd",
-    "getdents64",
-    "getegid",
-    "geteuid",
-    "getgid",
-    "getpid",
-    "getppid",
-    "getrandom",
-    "getrusage",
-    "gettid",
-    "getuid",
-    "inotify_add_watch",
-    "inotify_init1",
-    "ioctl",
-    "lseek",
-    "lstat",
-    "madvise",
-    "mmap",
-    "mprotect",
-    "mremap",
-    "munmap",
-    "newfstatat",
-    "poll",
-    "ppoll",
-    "pread64",
-    "prlimit64",
-    "read",
-    "readlink",
-    "readlinkat",
-    "readv",
-    "restart_syscall",
-    "rseq",
-    "rt_sigaction",
-    "rt_sigprocmask",
-    "rt_sigreturn",
-    "sched_getaffinity",
-    "sched_yield",
-    "set_robust_list",
-    "set_tid_address",
-    "sigaltstack",
-    "signalfd4",
-    "stat",
-    "statfs",
-    "statx",
-    "sysinfo",
-    "umask",
-    "uname",
-    "wait4",
-    "waitid",
-];
+const HARMLESS: &str = "\
+    access,arch_prctl,brk,clock_gettime,clock_nanosleep,close,dup,dup2,dup3,epoll_create1,\
+    exit,exit_group,faccessat,faccessat2,fcntl,fstat,fstatfs,futex,getcwd,getdents64,getegid,\
+    geteuid,getgid,getpid,getppid,getrandom,getrusage,gettid,getuid,inotify_add_watch,\
+    inotify_init1,ioctl,lseek,lstat,madvise,mmap,mprotect,mremap,munmap,newfstatat,poll,ppoll,\
+    pread64,prlimit64,read,readlink,readlinkat,readv,restart_syscall,rseq,rt_sigaction,\
+    rt_sigprocmask,rt_sigreturn,sched_getaffinity,sched_yield,set_robust_list,set_tid_address,\
+    sigaltstack,signalfd4,stat,statfs,statx,sysinfo,umask,uname,wait4,waitid";
 
 /// The Kth call of a name that a process makes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -190,7 +125,7 @@ pub fn is_there() -> bool {
 
 /// Runs a command to its end and gives the points it passed.
 pub fn points(call: &Call, log: &Path, succeeds: bool) -> Vec<Point> {
-    let effects = format!("trace=!{}", HARMLESS.join(","));
+    let effects = format!("trace=!{HARMLESS}");
     let traced = under_strace(call, log, &[effects, PATHS.to_owned()]);
     let out = settled(&traced);
     assert_eq!(out.status.success(), succeeds, "{out:?}");
@@ -209,9 +144,9 @@ pub fn points(call: &Call, log: &Path, succeeds: bool) -> Vec<Point> {
 /// Descriptors are shown with their paths.
 const PATHS: &str = "decode-fds=path";
 
-/// All calls of these names that a command makes, with the paths of its descriptors.
-pub fn calls(call: &Call, log: &Path, names: &[&str]) -> Vec<Point> {
-    let all = [format!("trace={}", names.join(",")), PATHS.to_owned()];
+/// All calls of these names, with commas, that a command makes, with the paths of its descriptors.
+pub fn calls(call: &Call, log: &Path, names: &str) -> Vec<Point> {
+    let all = [format!("trace={names}"), PATHS.to_owned()];
     settled(&under_strace(call, log, &all));
     logged(log)
 }
@@ -278,17 +213,18 @@ fn under_strace(call: &Call, log: &Path, expressions: &[String]) -> Call {
 
 /// The same, with the calls that name a path alone.
 fn under_strace_at(path: Option<&Path>, call: &Call, log: &Path, expressions: &[String]) -> Call {
-    let mut traced = Command::new("strace");
-    traced.args(["-s", "96", "-o"]).arg(log);
-    if let Some(path) = path {
-        traced.arg("-P").arg(path);
-    }
-    for expression in expressions {
-        traced.args(["-e", expression]);
-    }
+    let mut options = vec!["-s", "96", "-o", log.to_str().unwrap()];
+    options.extend(path.iter().flat_map(|path| ["-P", path.to_str().unwrap()]));
+    options.extend(expressions.iter().flat_map(|e| ["-e", e.as_str()]));
+    traced(call, &options)
+}
+
+/// `strace OPTIONS` of a command, with its environment.
+pub fn traced(call: &Call, options: &[&str]) -> Call {
     let command = &call.command;
-    traced.arg(command.get_program()).args(command.get_args());
-    traced.env_clear();
+    let mut traced = Command::new("strace");
+    traced.args(options).arg(command.get_program());
+    traced.args(command.get_args()).env_clear();
     for (name, value) in command.get_envs() {
         if let Some(value) = value {
             traced.env(name, value);

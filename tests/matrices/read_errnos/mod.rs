@@ -10,7 +10,7 @@ use std::panic::resume_unwind;
 use std::thread;
 use testkit::faults::check::names;
 use testkit::faults::operations::ID;
-use testkit::faults::strace::{self, Call};
+use testkit::faults::strace::Call;
 use testkit::prelude::*;
 use testkit::process::alone;
 use trial::Trial;

@@ -1,27 +1,12 @@
 //! Reads as strace shows them, and as it counts them.
 
 use crate::read_errnos::judge::TEMPORARY;
-use testkit::faults::strace::{self, Call, Point};
+use testkit::faults::strace::{Call, Point};
 use testkit::prelude::*;
 
 /// Calls that read files, or look at them. strace skips those that the machine lacks.
-pub const READS: [&str; 15] = [
-    "?open",
-    "?openat",
-    "?openat2",
-    "?read",
-    "?pread64",
-    "?readv",
-    "?stat",
-    "?lstat",
-    "?newfstatat",
-    "?statx",
-    "?fstat",
-    "?readlink",
-    "?readlinkat",
-    "?getdents64",
-    "?faccessat2",
-];
+pub const READS: &str = "?open,?openat,?openat2,?read,?pread64,?readv,?stat,?lstat,?newfstatat,?statx,?fstat,\
+    ?readlink,?readlinkat,?getdents64,?faccessat2";
 
 /// A call and the path that it reads, with `PID` for the numbers of passing processes.
 pub type Read = (String, String);

@@ -2,8 +2,7 @@
 
 use crate::read_errnos::before::Before;
 use crate::read_errnos::paths::{READS, Read, failing, path_of};
-use std::io::Write;
-use testkit::faults::strace::{self, Call, Point, settled};
+use testkit::faults::strace::{Call, Point};
 use testkit::prelude::*;
 
 /// A read that is missed is tried again, so often.
@@ -27,7 +26,7 @@ impl Trial {
         let before = Before::new();
         let log = before.world.path("strace.log");
         let call = call(&before);
-        let all = strace::calls(&call, &log, &READS);
+        let all = strace::calls(&call, &log, READS);
         before.nothing_is_left().unwrap();
         before.peer_has_its_slice().unwrap();
         Trial {

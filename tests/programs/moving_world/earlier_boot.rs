@@ -3,7 +3,7 @@
 use super::{ID, World};
 use runmig_lease::model::{InstanceId, LeaseId};
 use runmig_lease::store::{Holder, Store};
-use testkit::faults::strace::{self, Call};
+use testkit::faults::strace::Call;
 use testkit::prelude::*;
 
 /// A machine after a reboot, with as many leases of before, the first of a bundle that is still there.
@@ -30,10 +30,10 @@ fn after_boot(world: &World, count: usize) {
 /// Counts the system calls of a collector for so many leases.
 fn calls_for(world: &World, count: usize) -> BTreeMap<String, usize> {
     after_boot(world, count);
-    let names = ["flock", "fsync", "getdents64", "openat", "unlink"];
+    let names = "flock,fsync,getdents64,openat,unlink";
     let gc = Call::from(world.migctl(&["gc"]));
     let mut calls = BTreeMap::new();
-    for point in strace::calls(&gc, &world.path("strace.log"), &names) {
+    for point in strace::calls(&gc, &world.path("strace.log"), names) {
         *calls.entry(point.call).or_default() += 1;
     }
     world.as_if_nothing_had_been().unwrap();

@@ -79,7 +79,7 @@ pub fn is_in_place(world: &World) -> Result<(), String> {
     let begun = fs::read_to_string(world.path(BEGUN)).unwrap();
     let mut arguments: Vec<&str> = begun.lines().collect();
     arguments.extend(["--dry-run", "-o", "json"]);
-    let planned = said(&mut world.migctl(&arguments)).ok().json();
+    let planned = world.json(&arguments);
     let mut items = planned["items"].as_array().into_iter().flatten();
     let modes_are = planned["modes"].as_array().is_some_and(Vec::is_empty);
     match modes_are && items.all(|item| item["change"] == "keep") {

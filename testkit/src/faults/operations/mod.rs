@@ -13,11 +13,8 @@ pub use layouts::{is_in_place, layout_is_removed, next_apply_succeeds};
 use super::World;
 use super::check::tickets;
 use super::strace::Call;
-use crate::process::{kill, until};
-use crate::said;
+use crate::prelude::*;
 use runmig_lease::store::Store;
-use std::fs;
-use std::time::Duration;
 
 /// The container that a command is about.
 pub const ID: &str = "victim";
