@@ -18,12 +18,8 @@ use kube::api::{
 use runmig_dra::kubelet::messages::{PrepareRequest, UnprepareRequest};
 use runmig_dra::publish::publish;
 use runmig_dra::slices::Wanted;
-use serde_json::{Value, json};
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
-use std::process::Command;
-use std::time::Duration;
+use std::fs::Permissions;
+use testkit::prelude::*;
 use tokio::sync::watch;
 
 /// Calls the driver with a verb. Returns its exit status and both outputs.
@@ -245,58 +241,26 @@ fn names_files(cluster: &Cluster) {
     fs::write(at("old.toml"), "version = 2\n").unwrap();
     fs::write(at("elsewhere.toml"), "cdi_spec_dirs = [\"/etc/cdi\"]\n").unwrap();
     let lacks = format!("lacks {}", at("cdi").display());
-    for (option, file, finding) in [
-        (
-            "--containerd-config",
-            "off.toml",
-            ("fail", "switches CDI off"),
-        ),
-        (
-            "--containerd-config",
-            "old.toml",
-            ("warn", "only with enable_cdi = true"),
-        ),
-        (
-            "--containerd-config",
-            "elsewhere.toml",
-            ("fail", lacks.as_str()),
-        ),
-        (
-            "--containerd-config",
-            "anyone.toml",
-            ("warn", "cannot read the configuration of containerd"),
-        ),
-        ("--cdi-dir", "open", ("fail", "cannot use CDI folder")),
-        ("--claim-hook", "hook", ("fail", "cannot use hook")),
-        ("--claim-hook", "no-hook", ("fail", "no-hook")),
-        (
-            "--kubeconfig",
-            "nowhere",
-            ("fail", "cannot read kubeconfig"),
-        ),
-    ] {
+    for (option, file, finding) in testkit::rows! {
+        "--containerd-config", "off.toml" => ("fail", "switches CDI off");
+        "--containerd-config", "old.toml" => ("warn", "only with enable_cdi = true");
+        "--containerd-config", "elsewhere.toml" => ("fail", lacks.as_str());
+        "--containerd-config", "anyone.toml" => ("warn", "cannot read the configuration of containerd");
+        "--cdi-dir", "open" => ("fail", "cannot use CDI folder");
+        "--claim-hook", "hook" => ("fail", "cannot use hook");
+        "--claim-hook", "no-hook" => ("fail", "no-hook");
+        "--kubeconfig", "nowhere" => ("fail", "cannot read kubeconfig");
+    } {
         finds(cluster, &[(option, &at(file))], "config.toml", finding);
     }
     let config = fs::read_to_string(at("config.toml")).unwrap();
     let without = "[policy]\nexclude_gpus = [0]\n[kubernetes]";
-    for (from, to, finding) in [
-        (
-            "/kubelet\"",
-            "/elsewhere\"",
-            ("fail", "cannot register at the kubelet"),
-        ),
-        (
-            "[kubernetes]",
-            without,
-            ("fail", "cannot publish GPUs: no GPU"),
-        ),
-        (
-            "[kubernetes]",
-            without,
-            ("warn", "cannot publish GPU 0 at "),
-        ),
-        ("libnvidia-ml", "libno-ml", ("fail", "libno-ml.so.1")),
-    ] {
+    for (from, to, finding) in testkit::rows! {
+        "/kubelet\"", "/elsewhere\"" => ("fail", "cannot register at the kubelet");
+        "[kubernetes]", without => ("fail", "cannot publish GPUs: no GPU");
+        "[kubernetes]", without => ("warn", "cannot publish GPU 0 at ");
+        "libnvidia-ml", "libno-ml" => ("fail", "libno-ml.so.1");
+    } {
         fs::write(at("changed.toml"), config.replacen(from, to, 1)).unwrap();
         finds(cluster, &[], "changed.toml", finding);
     }
@@ -380,49 +344,18 @@ async fn names_answers(cluster: &mut Cluster) {
     let old = proxy::Fault::Body("/version", 200, old);
     let gate = |gate: &str| format!("cannot find out whether feature gate {gate} is on");
     let denied = |part| proxy::Fault::Body(part, 403, "");
-    for (fault, status, words) in [
-        (old, "fail", "the API server has version 1.35".to_owned()),
-        (
-            proxy::Fault::Body("/selfsubjectaccessreviews", 500, ""),
-            "fail",
-            "cannot read the rights of this account".to_owned(),
-        ),
-        (
-            denied("/deviceclasses"),
-            "warn",
-            "cannot list the DeviceClasses".to_owned(),
-        ),
-        (
-            denied("/deviceclasses"),
-            "warn",
-            gate("DRAExtendedResource"),
-        ),
-        (
-            denied("/resourceslices"),
-            "warn",
-            gate("DRAPartitionableDevices"),
-        ),
-        (
-            denied("/resourceslices"),
-            "warn",
-            "cannot list the ResourceSlices of gpu.nvidia.com".to_owned(),
-        ),
-        (
-            denied("/resourceslices"),
-            "warn",
-            "cannot list the ResourceSlices of gpu.runmig.dev".to_owned(),
-        ),
-        (
-            denied("/metrics"),
-            "warn",
-            gate("DRAResourceClaimDeviceStatus"),
-        ),
-        (
-            denied("/nodes"),
-            "warn",
-            "cannot read the Node node".to_owned(),
-        ),
-    ] {
+    for (fault, status, words) in testkit::rows! {
+        old, "fail" => "the API server has version 1.35".to_owned();
+        proxy::Fault::Body("/selfsubjectaccessreviews", 500, ""), "fail" =>
+            "cannot read the rights of this account".to_owned();
+        denied("/deviceclasses"), "warn" => "cannot list the DeviceClasses".to_owned();
+        denied("/deviceclasses"), "warn" => gate("DRAExtendedResource");
+        denied("/resourceslices"), "warn" => gate("DRAPartitionableDevices");
+        denied("/resourceslices"), "warn" => "cannot list the ResourceSlices of gpu.nvidia.com".to_owned();
+        denied("/resourceslices"), "warn" => "cannot list the ResourceSlices of gpu.runmig.dev".to_owned();
+        denied("/metrics"), "warn" => gate("DRAResourceClaimDeviceStatus");
+        denied("/nodes"), "warn" => "cannot read the Node node".to_owned();
+    } {
         proxy.set(Some(fault));
         finds(cluster, &[], "config.toml", (status, &words));
     }

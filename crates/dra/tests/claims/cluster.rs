@@ -9,13 +9,9 @@ use kube::{Api, Client};
 use runmig_dra::kubelet::messages::Claim;
 use runmig_dra::kubelet::services::d_r_a_plugin_client::DRAPluginClient;
 use runmig_lease::store::Store;
-use serde_json::{Value, json};
-use std::fs;
-use std::path::PathBuf;
-use std::process::{Child, Command};
-use std::time::{Duration, Instant};
 use support::ControlPlane;
 pub use support::{sim, until};
+use testkit::prelude::*;
 use tonic::transport::{Channel, Endpoint};
 
 const LIMIT: Duration = Duration::from_secs(120);

@@ -6,9 +6,7 @@ use k8s_openapi::api::resource::v1::{CounterSet, ResourceClaim, ResourceSlice};
 use kube::Api;
 use runmig_dra::kubelet::messages::{DeviceHealth, WatchRequest, WatchResponse};
 use runmig_dra::kubelet::services::d_r_a_resource_health_client::DRAResourceHealthClient;
-use serde_json::Value;
-use std::fs;
-use std::time::{Duration, Instant};
+use testkit::prelude::*;
 use tonic::Streaming;
 use tonic::transport::Endpoint;
 

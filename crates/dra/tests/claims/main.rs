@@ -12,9 +12,7 @@ use k8s_openapi::api::resource::v1::{ResourceClaim, ResourceSlice};
 use kube::Api;
 use kube::api::DeleteParams;
 use runmig_dra::kubelet::messages::{Claim, PrepareRequest, Prepared, UnprepareRequest};
-use serde_json::{Value, json};
-use std::fs;
-use std::os::unix::fs::MetadataExt;
+use testkit::prelude::*;
 
 const POOL: &str = "runmig.node";
 
@@ -208,9 +206,9 @@ async fn prepared(cluster: &Cluster, claim: &Claim) -> Prepared {
 async fn refused(cluster: &Cluster, claim: &Claim, words: &str) {
     let Prepared { devices, error } = prepared(cluster, claim).await;
     assert!(devices.is_empty() && error.contains(words), "{error}");
-    assert!(
-        error.starts_with(&format!("cannot prepare claim default/{}: ", claim.name)),
-        "{error}"
+    begins_with(
+        &error,
+        &format!("cannot prepare claim default/{}: ", claim.name),
     );
     assert!(error.contains("; hint: "), "{error}");
     assert_eq!((cluster.starts(), cluster.cdi_files()), (vec![], vec![]));

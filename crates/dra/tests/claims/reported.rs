@@ -7,10 +7,7 @@ use k8s_openapi::api::resource::v1::ResourceClaim;
 use kube::Api;
 use kube::api::{ListParams, PostParams};
 use runmig_dra::kubelet::messages::Claim;
-use serde_json::{Value, json};
-use std::fs;
-use std::path::Path;
-use std::process::Command;
+use testkit::prelude::*;
 
 /// The leases as `migctl list -o json` shows them.
 fn listed(cluster: &Cluster) -> Vec<Value> {
@@ -93,14 +90,7 @@ pub async fn status_agrees_with_migctl(cluster: &mut Cluster, device: &str) {
         panic!("not one lease");
     };
     let data = &ours["data"];
-    for key in [
-        "migUUID",
-        "gpuUUID",
-        "profile",
-        "migPlacement",
-        "gpuInstanceID",
-        "computeInstanceID",
-    ] {
+    for key in "migUUID gpuUUID profile migPlacement gpuInstanceID computeInstanceID".split(' ') {
         assert!(
             !data[key].is_null() && data[key] == lease[key],
             "{key}: {data} {lease}"
@@ -155,10 +145,8 @@ pub async fn events_name_the_holder(cluster: &Cluster, device: &str) {
     }
     let note = event(cluster, "pod-of-moved", "SliceMoved").await;
     let words = format!("not at the place of device {device}: GPU instance ");
-    assert!(
-        note.contains(&words) && note.ends_with("which runmig did not make"),
-        "{note}"
-    );
+    has(&note, &words);
+    ends_with(&note, "which runmig did not make");
     unprepare(cluster, &claim).await;
     health::destroy(cluster);
 

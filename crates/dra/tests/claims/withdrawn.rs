@@ -9,9 +9,7 @@ use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use runmig_lease::config::Config;
 use runmig_lease::store::Held;
 use runmig_lease::{Leases, NoBundles};
-use serde_json::json;
-use std::path::Path;
-use std::process::Command;
+use testkit::prelude::*;
 
 /// The leases of claims in the ledger.
 fn claims(cluster: &Cluster) -> Vec<Held> {

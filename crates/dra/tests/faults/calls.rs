@@ -9,8 +9,7 @@ use runmig_dra::kubelet::messages::{Claim, PrepareRequest, Prepared, UnprepareRe
 use runmig_lease::config::Config;
 use runmig_lease::store::{Entry, Held, Store};
 use runmig_lease::{Leases, NoBundles};
-use serde_json::json;
-use std::time::Duration;
+use testkit::prelude::*;
 
 pub const POOL: &str = "runmig.node";
 

@@ -5,9 +5,8 @@ use crate::calls::devices;
 use crate::cluster::Cluster;
 use crate::phases::{PHASES, Phase, Run};
 use crate::tracer::Traced;
-use nvml_sim::fault::{self, Moment, Outcome, Rule};
-use std::io::Write;
-use std::process::Command;
+use nvml_sim::fault::{self, Moment, Rule};
+use testkit::prelude::*;
 
 /// The points of each kind of work in a sample.
 const SAMPLE: usize = 4;

@@ -4,8 +4,7 @@ use crate::calls::*;
 use crate::cluster::{Cluster, until};
 use kube::api::DeleteParams;
 use runmig_dra::kubelet::messages::{Claim, Prepared};
-use serde_json::json;
-use std::fs;
+use testkit::prelude::*;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {

@@ -5,15 +5,14 @@
 
 use nix::errno::Errno;
 use nix::sys::ptrace::{self, Options};
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::kill;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
-use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
+use testkit::prelude::*;
 
 /// PTRACE_EVENT_STOP, the stop of a seized process, which not every C library defines.
 const STOP: i32 = 128;

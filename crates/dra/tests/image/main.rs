@@ -1,8 +1,7 @@
 //! The image that `scripts/image` makes.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Output;
+use testkit::prelude::*;
 
 /// Makes the image from programs in a folder of its own, so that only their content is the same.
 fn image(dir: &Path, name: &str) -> PathBuf {

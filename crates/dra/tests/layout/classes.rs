@@ -3,8 +3,7 @@
 use nvml_sim::engine::Model;
 use runmig_dra::layout::{class_name, extended_resource, manifest};
 use runmig_lease::model::ProfileName;
-use std::collections::BTreeSet;
-use std::path::Path;
+use testkit::prelude::*;
 
 fn profiles() -> Vec<ProfileName> {
     let all = Model::with_mig().iter().flat_map(|model| &model.profiles);

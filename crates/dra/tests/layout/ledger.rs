@@ -1,7 +1,7 @@
 //! The used places of a real ledger over a simulated driver.
 
 use crate::scheduler::counters;
-use nvml_sim::engine::{self, Machine, Mode, Model, NewGpu, Unheld};
+use nvml_sim::engine::{self, Machine, Model, NewGpu, Unheld};
 use nvml_sim::holders::hold;
 use nvml_sim::state::{self, Store};
 use runmig_dra::layout::{Amounts, DeviceName, Node, Published, User, lay_out, pool, uses};
@@ -10,11 +10,7 @@ use runmig_lease::gpu::Queries;
 use runmig_lease::model::Cgroup;
 use runmig_lease::store::{Claim, Container, Held, Key};
 use runmig_lease::{ClaimPlace, Inventory, Leases, NoBundles, Patience, request};
-use std::collections::BTreeMap;
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
-use tempfile::TempDir;
+use testkit::prelude::*;
 
 /// A machine with one A100 in MIG mode, and a state directory.
 struct Host {
@@ -170,10 +166,7 @@ fn blind_ledger_is_an_error() {
     host.acquire("3g.40gb");
     fs::write(host.home.path().join("state/ledger.json"), "").unwrap();
     let error = uses(&host.inventory(), "node-a").unwrap_err().line();
-    assert!(
-        error.starts_with("cannot read the used places: "),
-        "{error}"
-    );
+    begins_with(&error, "cannot read the used places: ");
 }
 
 const HALF: &str = "gpu-0000-07-00-0-mig-3g-40gb-4-4";

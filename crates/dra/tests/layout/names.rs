@@ -6,6 +6,7 @@ use runmig_dra::layout::{
     DeviceName, MAX_LABEL, MAX_NAME, PciAddress, counter_slice, device_slice, pool,
 };
 use runmig_lease::model::Placement;
+use testkit::prelude::*;
 
 fn is_label(text: &str) -> bool {
     let is_inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
@@ -116,9 +117,9 @@ fn errors_name_malformed_devices() {
         "gpu-0-mig-1g10gb-19-0",
     ] {
         let error = text.parse::<DeviceName>().unwrap_err().line();
-        assert!(
-            error.starts_with(&format!("cannot parse the device name \"{text}\": ")),
-            "{error}"
+        begins_with(
+            &error,
+            &format!("cannot parse the device name \"{text}\": "),
         );
     }
 }

@@ -8,11 +8,8 @@ use kube::Api;
 use kube::api::{DeleteParams, ListParams, PostParams};
 use runmig_dra::kubelet::messages::{Claim, PrepareRequest};
 use runmig_dra::kubelet::services::d_r_a_plugin_client::DRAPluginClient;
-use serde_json::{Value, json};
 use servers::{Servers, until};
-use std::collections::BTreeSet;
-use std::fs;
-use std::path::Path;
+use testkit::prelude::*;
 use tonic::transport::Endpoint;
 
 /// A verb on a resource.
@@ -163,50 +160,15 @@ async fn writes_no_other_nodes_slices(
         b.create(&probe, &theirs).await.is_err()
     })
     .await;
-    for (name, node, pool, driver, why) in [
-        (
-            "runmig.a.devices-009",
-            "a",
-            "runmig.a",
-            driver,
-            "the ResourceSlice is not of node b",
-        ),
-        (
-            "runmig.b.devices-000",
-            "a",
-            "runmig.b",
-            driver,
-            "the ResourceSlice is not of node b",
-        ),
-        (
-            "runmig.b.devices-000",
-            "b",
-            "runmig.a",
-            driver,
-            "the pool of node b is runmig.b",
-        ),
-        (
-            "runmig.b.devices-000",
-            "b",
-            "runmig.b",
-            "gpu.nvidia.com",
-            "the ResourceSlice is not of driver gpu.runmig.dev",
-        ),
-        (
-            "runmig.a.devices-009",
-            "b",
-            "runmig.b",
-            driver,
-            "the ResourceSlices of node b begin with runmig.b",
-        ),
-        (
-            "runmig.b.c.devices-000",
-            "b",
-            "runmig.b",
-            driver,
-            "the ResourceSlices of node b begin with runmig.b",
-        ),
-    ] {
+    for (name, node, pool, driver, why) in testkit::rows! {
+        "runmig.a.devices-009", "a", "runmig.a", driver => "the ResourceSlice is not of node b";
+        "runmig.b.devices-000", "a", "runmig.b", driver => "the ResourceSlice is not of node b";
+        "runmig.b.devices-000", "b", "runmig.a", driver => "the pool of node b is runmig.b";
+        "runmig.b.devices-000", "b", "runmig.b", "gpu.nvidia.com" =>
+            "the ResourceSlice is not of driver gpu.runmig.dev";
+        "runmig.a.devices-009", "b", "runmig.b", driver => "the ResourceSlices of node b begin with runmig.b";
+        "runmig.b.c.devices-000", "b", "runmig.b", driver => "the ResourceSlices of node b begin with runmig.b";
+    } {
         let slice = slice(name, node, pool, driver);
         let refused = b.create(&write, &slice).await.unwrap_err().to_string();
         assert!(refused.contains(why), "{name} {node} {pool}: {refused}");

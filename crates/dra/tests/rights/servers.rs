@@ -6,12 +6,9 @@ mod support;
 
 use k8s_openapi::api::resource::v1::ResourceSlice;
 use kube::Api;
-use serde_json::{Value, json};
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
 use support::ControlPlane;
 pub use support::{programs, sim, until};
+use testkit::prelude::*;
 
 pub const ACCOUNT: &str = "system:serviceaccount:runmig:runmig-dra";
 

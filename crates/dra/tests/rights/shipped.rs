@@ -1,9 +1,7 @@
 //! The files in `kubernetes/dra` that follow from others.
 
 use crate::servers::programs;
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use testkit::prelude::*;
 
 fn shipped(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -6,14 +6,8 @@
 
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
-use serde_json::json;
-use std::collections::BTreeMap;
-use std::fs::{self, File};
 use std::net::TcpListener;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
-use tempfile::TempDir;
+use testkit::prelude::*;
 
 const LIMIT: Duration = Duration::from_secs(120);
 /// The logs whose ends a failed test shows, as far as they are there.

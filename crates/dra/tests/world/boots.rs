@@ -3,8 +3,7 @@
 use crate::POOL;
 use crate::calls::{devices, on_record, prepare, slices, unprepare};
 use crate::cluster::{Cluster, sim, until};
-use std::collections::BTreeSet;
-use std::fs;
+use testkit::prelude::*;
 
 /// A GPU of this model in each slot.
 fn boot(cluster: &mut Cluster, models: &[&str]) {

@@ -8,8 +8,7 @@ use runmig_dra::kubelet::messages::{Claim, PrepareRequest, UnprepareRequest};
 use runmig_lease::config::Config;
 use runmig_lease::store::Held;
 use runmig_lease::{Leases, NoBundles};
-use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
+use testkit::prelude::*;
 
 /// The ResourceSlices of the driver, by name. Their devices are sorted: the order follows each claim a moment later.
 pub async fn slices(cluster: &Cluster) -> BTreeMap<String, ResourceSliceSpec> {

@@ -5,8 +5,7 @@ use crate::calls::{delete_claim, devices, prepare, says, unprepare};
 use crate::cluster::Cluster;
 use crate::mounted::Mounted;
 use runmig_dra::kubelet::messages::Claim;
-use std::fs;
-use std::process::Command;
+use testkit::prelude::*;
 
 /// Failure: the folder of CDI files is full or read-only; a driver's file of the node's CDI specification is missing
 #[tokio::test]
@@ -41,10 +40,8 @@ async fn names_folder(cluster: &Cluster, claim: &Claim, options: &str, cause: &s
             "cannot prepare claim default/cdi: write CDI file {}: ",
             file.display()
         );
-        assert!(
-            error.starts_with(&object) && error.contains(cause),
-            "{error}"
-        );
+        begins_with(&error, &object);
+        has(&error, cause);
     }
     if let Some(filler) = filler {
         assert_eq!(cluster.cdi_files(), ["filler"]);
@@ -106,10 +103,8 @@ async fn names_files_of_driver(cluster: &mut Cluster, claim: &Claim) {
     let error = prepare(cluster, claim).await;
     let words =
         "cannot use CDI specification /var/run/cdi/nvidia.json: /nowhere/libcuda.so.570 is missing";
-    assert!(
-        error.contains(words) && error.contains("nvidia-ctk cdi generate"),
-        "{error}"
-    );
+    has(&error, words);
+    has(&error, "nvidia-ctk cdi generate");
     assert_eq!((cluster.starts(), cluster.cdi_files()), (vec![], vec![]));
     files("/bin/sh");
     assert_eq!(prepare(cluster, claim).await, "");

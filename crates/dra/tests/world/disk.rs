@@ -4,7 +4,7 @@ use crate::POOL;
 use crate::calls::{devices, on_record, prepare, says, try_unprepare, unprepare};
 use crate::cluster::Cluster;
 use crate::mounted::Mounted;
-use std::fs;
+use testkit::prelude::*;
 
 /// The claim's Prepare says so, and succeeds after the repair.
 /// Failure: the state directory is full, or the ledger is damaged under a claim
@@ -22,10 +22,7 @@ async fn names_problems_of_ledger() {
     let filler = state.fill();
     for _ in 0..2 {
         let error = prepare(&cluster, &claim).await;
-        assert!(
-            error.starts_with("cannot prepare claim default/disk: "),
-            "{error}"
-        );
+        begins_with(&error, "cannot prepare claim default/disk: ");
         assert!(error.contains("No space left on device"), "{error}");
         assert_eq!(cluster.starts(), [0; 0]);
     }
@@ -38,10 +35,8 @@ async fn names_problems_of_ledger() {
     let filler = state.fill();
     let error = try_unprepare(&cluster, &claim).await;
     let words = "cannot unprepare claim default/disk: record the lease of claim default/disk ";
-    assert!(
-        error.starts_with(words) && error.contains("No space left on device"),
-        "{error}"
-    );
+    begins_with(&error, words);
+    has(&error, "No space left on device");
     assert_eq!((cluster.starts(), on_record(&cluster).len()), (vec![1], 1));
     fs::remove_file(&filler).unwrap();
     unprepare(&cluster, &claim).await;
@@ -59,12 +54,9 @@ async fn names_damaged_ledger(cluster: &Cluster, device: &str) {
     let text = fs::read(&ledger).unwrap();
     fs::write(&ledger, "{").unwrap();
     let error = prepare(cluster, &claim).await;
-    assert!(
-        error.starts_with("cannot prepare claim default/damaged: ")
-            && error.contains("is damaged: it is cut off")
-            && error.contains("migctl gc --repair"),
-        "{error}"
-    );
+    begins_with(&error, "cannot prepare claim default/damaged: ");
+    has(&error, "is damaged: it is cut off");
+    has(&error, "migctl gc --repair");
     assert_eq!(cluster.starts(), [1]);
     fs::write(&ledger, text).unwrap();
     assert_eq!(prepare(cluster, &claim).await, "");

@@ -8,10 +8,7 @@ use k8s_openapi::api::resource::v1::{DeviceClass, ResourceClaim, ResourceSlice};
 use kube::Api;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use runmig_dra::kubelet::messages::Claim;
-use serde_json::json;
-use std::collections::BTreeSet;
-use std::fs;
-use std::process::Command;
+use testkit::prelude::*;
 
 /// The most devices of a ResourceSlice with counters.
 const MAX_DEVICES: usize = 64;

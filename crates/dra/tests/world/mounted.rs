@@ -1,8 +1,6 @@
 //! Small file systems, until they are dropped.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use testkit::prelude::*;
 
 pub struct Mounted(PathBuf);
 

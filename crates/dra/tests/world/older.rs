@@ -8,10 +8,7 @@ use crate::support::{self, ControlPlane};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
-use serde_json::json;
-use std::collections::BTreeSet;
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use testkit::prelude::*;
 
 /// A process that has an instance open.
 struct Holder(Child);

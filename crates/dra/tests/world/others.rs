@@ -5,8 +5,7 @@ use crate::cluster::{Cluster, until};
 use k8s_openapi::api::resource::v1::ResourceSlice;
 use kube::Api;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
-use serde_json::json;
-use std::time::{Duration, Instant};
+use testkit::prelude::*;
 
 /// The time in which a restored ResourceSlice is there, with room for a busy machine: the driver needs 0.1 s.
 const SOON: Duration = Duration::from_secs(20);
