@@ -81,8 +81,7 @@ fn says_there_is_no_gpu() {
         root.to_str().unwrap(),
     ]);
     assert_eq!(output.status.code(), Some(3));
-    let said = text(&output.stderr);
-    has(&said, "the driver answers 9 to nvmlInit_v2");
+    has(&text(&output.stderr), "the driver answers 9 to nvmlInit_v2");
     assert_eq!(output.stdout, b"");
 }
 

@@ -1,8 +1,6 @@
 //! `scripts/install`: what it puts where, and that it takes away no more than that.
 
-use std::os::unix::fs::MetadataExt;
 use std::process::Output;
-use tempfile::TempDir;
 use testkit::prelude::*;
 
 struct Place {
@@ -81,19 +79,12 @@ fn installed(prefix: &str) -> Vec<(String, u32)> {
     for program in programs.into_iter().chain([testkit::REQUEST_HOOK]) {
         files.push((format!("{prefix}/bin/{program}"), 0o755));
     }
-    for example in [
-        "containerd/runmig-v2.toml",
-        "containerd/runmig.toml",
-        "crio/20-runmig.conf",
-        "docker/daemon.json",
-        "hooks.d/runmig-poststop.json",
-        "kubernetes/pod.yaml",
-        "kubernetes/runtimeclass-1g.yaml",
-        "kubernetes/runtimeclass.yaml",
-        "podman/50-runmig.conf",
-        "grafana/runmig.json",
-        "prometheus/runmig.rules.yml",
-    ] {
+    for example in "containerd/runmig-v2.toml containerd/runmig.toml crio/20-runmig.conf \
+                docker/daemon.json hooks.d/runmig-poststop.json kubernetes/pod.yaml \
+                kubernetes/runtimeclass-1g.yaml kubernetes/runtimeclass.yaml \
+                podman/50-runmig.conf grafana/runmig.json prometheus/runmig.rules.yml"
+        .split(' ')
+    {
         files.push((format!("{prefix}/share/runmig/{example}"), 0o644));
     }
     for completion in [
@@ -131,17 +122,11 @@ fn installed(prefix: &str) -> Vec<(String, u32)> {
     }
     let of_list = format!("{prefix}/share/man/man1/migctl-list.1");
     assert!(files.iter().any(|(file, _)| *file == of_list));
-    for unit in [
-        "runmig-dcgm.path",
-        "runmig-dcgm.service",
-        "runmig-layout.service",
-        "runmig-gc.service",
-        "runmig-gc.timer",
-        "runmig-metrics.socket",
-        "runmig-metrics@.service",
-        "runmig-textfile.service",
-        "runmig-textfile.timer",
-    ] {
+    for unit in "runmig-dcgm.path runmig-dcgm.service runmig-layout.service runmig-gc.service \
+             runmig-gc.timer runmig-metrics.socket runmig-metrics@.service \
+             runmig-textfile.service runmig-textfile.timer"
+        .split(' ')
+    {
         files.push((format!("{prefix}/lib/systemd/system/{unit}"), 0o644));
     }
     files.sort();
@@ -168,14 +153,10 @@ fn another_prefix() {
     let place = Place::new();
     place.ok(&["--prefix=/opt/runmig"]);
     assert_eq!(place.files(), installed("opt/runmig"));
-    for example in [
-        "hooks.d/runmig-poststop.json",
-        "containerd/runmig.toml",
-        "containerd/runmig-v2.toml",
-        "crio/20-runmig.conf",
-        "docker/daemon.json",
-        "podman/50-runmig.conf",
-    ] {
+    for example in "hooks.d/runmig-poststop.json containerd/runmig.toml containerd/runmig-v2.toml \
+                crio/20-runmig.conf docker/daemon.json podman/50-runmig.conf"
+        .split(' ')
+    {
         let file = place.at("opt/runmig/share/runmig").join(example);
         let text = fs::read_to_string(file).unwrap();
         has(&text, "\"/opt/runmig/bin/runmig");
@@ -286,39 +267,22 @@ fn uninstall_names_engines_that_call_runmig() {
         assert!(output.status.success(), "{output:?}");
         String::from_utf8(output.stderr).unwrap()
     };
-    for (file, text) in [
-        (
-            "etc/docker/daemon.json",
-            "{\"default-runtime\": \"runmig\"}",
-        ),
-        (
-            "etc/crio/crio.conf.d/20-runmig.conf",
-            "[crio.runtime]\ndefault_runtime='runmig'\n",
-        ),
-        (
-            "etc/containers/containers.conf",
-            "[engine]\n  runtime = \"runmig\"\n",
-        ),
-        (
-            "etc/containerd/conf.d/runmig.toml",
-            "default_runtime_name = \"runmig-a100\"\n",
-        ),
-    ] {
+    for (file, text) in testkit::rows! {
+        "etc/docker/daemon.json" => "{\"default-runtime\": \"runmig\"}";
+        "etc/crio/crio.conf.d/20-runmig.conf" => "[crio.runtime]\ndefault_runtime='runmig'\n";
+        "etc/containers/containers.conf" => "[engine]\n  runtime = \"runmig\"\n";
+        "etc/containerd/conf.d/runmig.toml" => "default_runtime_name = \"runmig-a100\"\n";
+    } {
         has(
             &said(file, text),
             &format!("{file} makes runmig the default"),
         );
     }
-    for (file, text) in [
-        (
-            "etc/docker/daemon.json",
-            "{\"runtimes\": {\"r\": {\"path\": \"/usr/local/bin/runmig\"}}}",
-        ),
-        (
-            "var/lib/rancher/k3s/agent/etc/containerd/config-v3.toml.d/x.toml",
-            "BinaryName = \"/usr/local/bin/runmig-a100\"\n",
-        ),
-    ] {
+    for (file, text) in testkit::rows! {
+        "etc/docker/daemon.json" => "{\"runtimes\": {\"r\": {\"path\": \"/usr/local/bin/runmig\"}}}";
+        "var/lib/rancher/k3s/agent/etc/containerd/config-v3.toml.d/x.toml" =>
+            "BinaryName = \"/usr/local/bin/runmig-a100\"\n";
+    } {
         has(&said(file, text), &format!("{file} still names runmig"));
     }
     let others = "{\"default-runtime\": \"nvidia\", \"runtimes\": {\"x\": {\"path\": \"/opt/runmig-like\"}}}";

@@ -1,6 +1,5 @@
 //! `scripts/install-sim`: the simulated driver alone, in a prefix, and commands that run on its machines.
 
-use tempfile::TempDir;
 use testkit::prelude::*;
 
 struct Place {
@@ -98,9 +97,8 @@ fn command_sees_machine() {
         .ok();
     let failed = place.run("nvml-sim-run", &["node", "sh", "-c", "exit 7"]);
     failed.exits(7);
-    let none = place.run("nvml-sim-run", &["nowhere", "true"]).exits(1);
-    has(
-        &none.stderr,
-        "nowhere is not a machine; hint: make one with nvml-sim new nowhere",
-    );
+    place
+        .run("nvml-sim-run", &["nowhere", "true"])
+        .exits(1)
+        .warns("nowhere is not a machine; hint: make one with nvml-sim new nowhere");
 }

@@ -4,7 +4,7 @@ use runmig_lease::config::Config;
 use runmig_lease::model::{Gpu, GpuUuid, MigMode, Profile};
 use runmig_lease::policy::{Kind, More, Policy, Subject, Usage};
 use runmig_lease::request::{Alternative, alternatives};
-use testkit::has;
+use testkit::prelude::*;
 
 fn policy(text: &str) -> Policy {
     Config::parse(text).unwrap().policy
@@ -152,10 +152,7 @@ fn limits_each_namespace_alone() {
     check(&user(0), &both).unwrap();
     let full = vec![usage(subject("other", "p"), 10); 9];
     let line = check(&user(0), &full).unwrap_err().line();
-    assert!(
-        line.starts_with("the machine has 9 of 9 slices ([[policy.limit]] 1)"),
-        "{line}"
-    );
+    begins_with(&line, "the machine has 9 of 9 slices ([[policy.limit]] 1)");
 }
 
 #[test]
@@ -179,10 +176,7 @@ fn counts_several_slices_together() {
             .check_limits(&user(2), More::slices(count, 0), &[])
             .unwrap_err()
             .line();
-        assert!(
-            line.ends_with("hint: have the administrator raise the limit"),
-            "{line}"
-        );
+        ends_with(&line, "hint: have the administrator raise the limit");
     }
     assert!(
         line(2, 31)
@@ -222,9 +216,10 @@ fn counts_memory_with_the_request() {
     let check = |id, gib: u64| policy.check_limits(&user(id), More::slices(1, gib << 10), &has);
     check(1000, 10).unwrap();
     check(3000, 40).unwrap();
-    assert!(check(1000, 11).unwrap_err().line().starts_with(
-        "user 1000 has 30720Mi of 40Gi of memory, and 11264Mi are asked for ([[policy.limit]] 1)"
-    ));
+    begins_with(
+        &check(1000, 11).unwrap_err().line(),
+        "user 1000 has 30720Mi of 40Gi of memory, and 11264Mi are asked for ([[policy.limit]] 1)",
+    );
     check(2000, 0).unwrap();
     // A container that the rule does not name is not counted.
     policy
@@ -237,12 +232,12 @@ fn tells_pods_of_one_name_apart() {
     let policy = policy("[[policy.limit]]\nnamespace = \"*\"\npod = \"*\"\nslices = 1\n");
     let has = [usage(subject("team-a", "p"), 10)];
     let mut again = subject("team-a", "p");
-    assert!(
-        policy
+    begins_with(
+        &policy
             .check_limits(&again, More::slices(1, 0), &has)
             .unwrap_err()
-            .line()
-            .starts_with("namespace team-a, pod p has 1 of 1 slices")
+            .line(),
+        "namespace team-a, pod p has 1 of 1 slices",
     );
     again.pod_uid = Some("another".into());
     policy
@@ -255,61 +250,22 @@ fn tells_pods_of_one_name_apart() {
 
 #[test]
 fn names_what_is_wrong() {
-    for (text, words) in [
-        (
-            "[policy]\nprofile = []",
-            "line 2: unknown key profile; hint: write profiles",
-        ),
-        (
-            "[[policy.limit]]\nuser = 1\nslice = 4",
-            "unknown key slice; hint: write slices",
-        ),
-        (
-            "[[policy.limit]]\nnamespace = \"a\"",
-            "[[policy.limit]] 1 limits nothing",
-        ),
-        (
-            "[policy]\nkinds = [\"seat\"]",
-            "unknown value \"seat\"; hint: write one of slice, share, gpu",
-        ),
-        (
-            "[policy]\ngpus_per_container = 65",
-            "policy.gpus_per_container = 65 is no number from 1 to 64",
-        ),
-        (
-            "[[policy.limit]]\nmemory = \"40\"",
-            "\"40\" is no amount of memory such as 40Gi",
-        ),
-        (
-            "[[policy.limit]]\nmemory = \"none\"",
-            "\"none\" is no amount of memory",
-        ),
-        (
-            "[[policy.limit]]\nmemory = \"1g.10gb\"",
-            "\"1g.10gb\" is no amount of memory",
-        ),
-        (
-            "[[policy.limit]]\nslices = -1",
-            "slices = -1 is not a whole number that fits; hint: write a whole number",
-        ),
-        (
-            "[[policy.limit]]\nuser = \"root\"\nslices = 1",
-            "a user is a number, or \"*\" for each",
-        ),
-        (
-            "[policy]\nexclude_gpus = [1.5]",
-            "a GPU is an index (0) or a UUID",
-        ),
-        (
-            "[[policy.reserve]]\ngpus = []\nuser = 1",
-            "[[policy.reserve]] 1 names no GPU",
-        ),
-        (
-            "[[policy.reserve]]\ngpus = [1]",
-            "[[policy.reserve]] 1 names nobody",
-        ),
-        ("[[policy.reserve]]\nuser = 1", "missing field `gpus`"),
-    ] {
+    for (text, words) in testkit::rows! {
+        "[policy]\nprofile = []" => "line 2: unknown key profile; hint: write profiles";
+        "[[policy.limit]]\nuser = 1\nslice = 4" => "unknown key slice; hint: write slices";
+        "[[policy.limit]]\nnamespace = \"a\"" => "[[policy.limit]] 1 limits nothing";
+        "[policy]\nkinds = [\"seat\"]" => "unknown value \"seat\"; hint: write one of slice, share, gpu";
+        "[policy]\ngpus_per_container = 65" => "policy.gpus_per_container = 65 is no number from 1 to 64";
+        "[[policy.limit]]\nmemory = \"40\"" => "\"40\" is no amount of memory such as 40Gi";
+        "[[policy.limit]]\nmemory = \"none\"" => "\"none\" is no amount of memory";
+        "[[policy.limit]]\nmemory = \"1g.10gb\"" => "\"1g.10gb\" is no amount of memory";
+        "[[policy.limit]]\nslices = -1" => "slices = -1 is not a whole number that fits; hint: write a whole number";
+        "[[policy.limit]]\nuser = \"root\"\nslices = 1" => "a user is a number, or \"*\" for each";
+        "[policy]\nexclude_gpus = [1.5]" => "a GPU is an index (0) or a UUID";
+        "[[policy.reserve]]\ngpus = []\nuser = 1" => "[[policy.reserve]] 1 names no GPU";
+        "[[policy.reserve]]\ngpus = [1]" => "[[policy.reserve]] 1 names nobody";
+        "[[policy.reserve]]\nuser = 1" => "missing field `gpus`";
+    } {
         let line = refused(text);
         assert!(line.contains(words), "{text}: {line}");
     }
@@ -333,16 +289,10 @@ fn refuses_impossible_gpu_names() {
         &uuid.replace('a', "g"),
         &uuid.replace("-6af1-", "-6af-1"),
     ] {
-        for (text, rule) in [
-            (
-                format!("[policy]\nexclude_gpus = [0, \"{name}\"]"),
-                "policy.exclude_gpus",
-            ),
-            (
-                format!("[[policy.reserve]]\ngpus = [\"{name}\"]\nuser = 1"),
-                "[[policy.reserve]] 1",
-            ),
-        ] {
+        for (text, rule) in testkit::rows! {
+            format!("[policy]\nexclude_gpus = [0, \"{name}\"]") => "policy.exclude_gpus";
+            format!("[[policy.reserve]]\ngpus = [\"{name}\"]\nuser = 1") => "[[policy.reserve]] 1";
+        } {
             let line = refused(&text);
             let words =
                 format!("{rule}: \"{name}\" is no GPU's UUID; hint: write it as nvidia-smi -L");
@@ -364,10 +314,7 @@ fn refuses_empty_pattern() {
         assert!(line.starts_with(&words), "{line}");
     }
     let line = refused("[policy]\nprofiles = [\"1g.10gb\", \"\"]");
-    assert!(
-        line.starts_with("policy.profiles has an empty pattern"),
-        "{line}"
-    );
+    begins_with(&line, "policy.profiles has an empty pattern");
     let line = refused("[[policy.limit]]\nslices = 1\nuser = \"\"");
     has(&line, "a user is a number, or \"*\" for each");
 }

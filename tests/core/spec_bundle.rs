@@ -3,8 +3,6 @@
 use runmig::spec::Peek;
 use runmig::spec::bundle::{Bundle, Restored};
 use runmig_lease::model::{LeaseId, NvidiaNumbers};
-use std::os::unix::fs::MetadataExt;
-use tempfile::TempDir;
 use testkit::prelude::*;
 
 const ORIGINAL: &str = "{\n\t\"ociVersion\": \"1.0.2\"\n}\n";
@@ -57,13 +55,14 @@ impl Place {
             .unwrap();
     }
 
+    #[track_caller]
+    fn restores(&self, lease: &str, outcome: Restored) {
+        let restored = self.bundle().restore(&LeaseId::new(lease)).unwrap();
+        assert_eq!(restored, outcome);
+    }
+
     fn names(&self) -> Vec<String> {
-        let entries = fs::read_dir(self.dir.path()).unwrap();
-        let mut names: Vec<String> = entries
-            .map(|e| e.unwrap().file_name().into_string().unwrap())
-            .collect();
-        names.sort();
-        names
+        names_in(self.dir.path())
     }
 
     fn error(&self) -> String {
@@ -100,17 +99,11 @@ fn restores_original_with_mode_and_owner() {
     let sidecar = fs::metadata(place.path("config.json.runmig")).unwrap();
     assert_eq!(sidecar.mode() & 0o777, 0o600);
 
-    assert_eq!(
-        place.bundle().restore(&LeaseId::new("a")).unwrap(),
-        Restored::Back
-    );
+    place.restores("a", Restored::Back);
     assert_eq!(place.config(), ORIGINAL);
     same(fs::metadata(&config).unwrap());
     assert_eq!(place.names(), ["config.json"]);
-    assert_eq!(
-        place.bundle().restore(&LeaseId::new("a")).unwrap(),
-        Restored::Gone
-    );
+    place.restores("a", Restored::Gone);
     assert_eq!(place.config(), ORIGINAL);
 }
 
@@ -125,15 +118,9 @@ fn finds_original_after_any_create() {
     assert_eq!(place.config(), edit_of("b"));
     assert_eq!(place.original(), (ORIGINAL.into(), Some("b".into())));
     // the late hook of the first
-    assert_eq!(
-        place.bundle().restore(&LeaseId::new("a")).unwrap(),
-        Restored::NotOurs
-    );
+    place.restores("a", Restored::NotOurs);
     assert_eq!(place.config(), edit_of("b"));
-    assert_eq!(
-        place.bundle().restore(&LeaseId::new("b")).unwrap(),
-        Restored::Back
-    );
+    place.restores("b", Restored::Back);
     assert_eq!(place.config(), ORIGINAL);
 }
 
@@ -159,10 +146,7 @@ fn survives_kill_before_edit() {
     place.install("a");
     fs::write(place.path("config.json"), ORIGINAL).unwrap();
     assert_eq!(place.original().0, ORIGINAL);
-    assert_eq!(
-        place.bundle().restore(&LeaseId::new("a")).unwrap(),
-        Restored::Back
-    );
+    place.restores("a", Restored::Back);
     assert_eq!(place.names(), ["config.json"]);
 
     // the same over an earlier edit
@@ -170,10 +154,7 @@ fn survives_kill_before_edit() {
     place.install("b");
     fs::write(place.path("config.json"), edit_of("a")).unwrap();
     assert_eq!(place.original(), (ORIGINAL.into(), Some("b".into())));
-    assert_eq!(
-        place.bundle().restore(&LeaseId::new("b")).unwrap(),
-        Restored::Back
-    );
+    place.restores("b", Restored::Back);
     assert_eq!(place.config(), ORIGINAL);
 }
 
@@ -184,10 +165,7 @@ fn survives_kill_before_sidecar_removal() {
     let sidecar = fs::read(place.path("config.json.runmig")).unwrap();
     place.bundle().restore(&LeaseId::new("a")).unwrap();
     fs::write(place.path("config.json.runmig"), sidecar).unwrap();
-    assert_eq!(
-        place.bundle().restore(&LeaseId::new("a")).unwrap(),
-        Restored::Back
-    );
+    place.restores("a", Restored::Back);
     assert_eq!(place.config(), ORIGINAL);
     assert_eq!(place.names(), ["config.json"]);
 }
@@ -199,10 +177,7 @@ fn leaves_changes_of_others() {
     let regenerated = r#"{"ociVersion":"1.1.0"}"#;
     fs::write(place.path("config.json"), regenerated).unwrap();
     assert_eq!(place.original().0, regenerated);
-    assert_eq!(
-        place.bundle().restore(&LeaseId::new("a")).unwrap(),
-        Restored::NotOurs
-    );
+    place.restores("a", Restored::NotOurs);
     assert_eq!(place.config(), regenerated);
     assert_eq!(place.names(), ["config.json"]);
 
@@ -211,10 +186,7 @@ fn leaves_changes_of_others() {
     let changed = edit_of("b").replace("1.0.2", "1.2.0");
     fs::write(place.path("config.json"), &changed).unwrap();
     assert_eq!(place.original().0, r#"{"ociVersion":"1.2.0"}"#);
-    assert_eq!(
-        place.bundle().restore(&LeaseId::new("a")).unwrap(),
-        Restored::NotOurs
-    );
+    place.restores("a", Restored::NotOurs);
     assert_eq!(place.config(), changed);
 }
 
@@ -247,15 +219,9 @@ fn restores_original_of_rewritten_edit() {
         );
         fs::write(place.path("config.json"), &rewritten).unwrap();
         assert_eq!(place.original(), (ORIGINAL.into(), Some("a".into())));
-        assert_eq!(
-            place.bundle().restore(&LeaseId::new("b")).unwrap(),
-            Restored::NotOurs
-        );
+        place.restores("b", Restored::NotOurs);
         assert_eq!(place.config(), rewritten);
-        assert_eq!(
-            place.bundle().restore(&LeaseId::new("a")).unwrap(),
-            Restored::Back
-        );
+        place.restores("a", Restored::Back);
         assert_eq!(place.config(), ORIGINAL);
         assert_eq!(place.names(), ["config.json"]);
     }
@@ -263,10 +229,7 @@ fn restores_original_of_rewritten_edit() {
     place.install("a");
     let text = r#"{"hooks":{"poststop":[{"args":["sh","--lease","a"]},{"args":["runmig-hook","--lease","b","a"]}]}}"#;
     fs::write(place.path("config.json"), text).unwrap();
-    assert_eq!(
-        place.bundle().restore(&LeaseId::new("a")).unwrap(),
-        Restored::NotOurs
-    );
+    place.restores("a", Restored::NotOurs);
     assert_eq!(place.config(), text);
 }
 
@@ -280,10 +243,7 @@ fn keeps_original_across_rewritten_edit() {
     place.install("b");
     fs::write(place.path("config.json"), &rewritten).unwrap();
     assert_eq!(place.original(), (ORIGINAL.into(), Some("b".into())));
-    assert_eq!(
-        place.bundle().restore(&LeaseId::new("b")).unwrap(),
-        Restored::Back
-    );
+    place.restores("b", Restored::Back);
     assert_eq!(place.config(), ORIGINAL);
 }
 
@@ -295,10 +255,7 @@ fn ignores_damaged_sidecar() {
     for length in 0..whole.len() {
         fs::write(place.path("config.json.runmig"), &whole[..length]).unwrap();
         assert_eq!(place.original(), (r#"{"ociVersion":"1.0.2"}"#.into(), None));
-        assert_eq!(
-            place.bundle().restore(&LeaseId::new("a")).unwrap(),
-            Restored::Gone
-        );
+        place.restores("a", Restored::Gone);
         assert_eq!(place.config(), edit_of("a"));
     }
     let newer = String::from_utf8(whole).unwrap();
@@ -312,10 +269,7 @@ fn survives_vanishing_bundle() {
     let place = Place::new();
     place.install("a");
     fs::remove_file(place.path("config.json")).unwrap();
-    assert_eq!(
-        place.bundle().restore(&LeaseId::new("a")).unwrap(),
-        Restored::Gone
-    );
+    place.restores("a", Restored::Gone);
     assert!(place.names().is_empty());
     let gone = Bundle::open(Path::new("/nonexistent/bundle")).unwrap_err();
     assert_eq!(
@@ -392,9 +346,5 @@ fn follows_link_to_bundle() {
 fn never_follows_linked_sidecar() {
     let place = Place::new();
     symlink("/etc/hostname", place.path("config.json.runmig")).unwrap();
-    let line = place.error();
-    assert!(
-        line.starts_with("/b/config.json.runmig is a link"),
-        "{line}"
-    );
+    begins_with(&place.error(), "/b/config.json.runmig is a link");
 }

@@ -6,9 +6,7 @@ mod reader;
 
 use order::{FLOORS, ORDERS, floor, module, room_files, row};
 use reader::{code, imports, room_imports, root, sources, strip, words, words_after};
-use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::path::{Path, PathBuf};
+use testkit::prelude::*;
 
 /// The purpose of each crate, and the only places that use it.
 const CRATES: &[(&str, &[&str])] = &[
@@ -57,61 +55,26 @@ const CRATES: &[(&str, &[&str])] = &[
 ];
 
 /// The files with unsafe code, and the reason for each.
-const UNSAFE: &[(&str, &str)] = &[
-    (
-        "src/bin/runmig.rs",
-        "a main of its own, which Rust's would precede with a change of SIGPIPE",
-    ),
-    ("src/bin/runmig-slice.rs", "the same"),
-    (
-        "crates/dra/src/memory.rs",
-        "the C library's allocator, for which nothing safe speaks",
-    ),
-    (
-        "crates/lease/src/gpu/nvml/gpus.rs",
-        "a handle as nvml-wrapper's device again",
-    ),
-    (
-        "crates/lease/src/gpu/nvml/queries.rs",
-        "NVML's C ABI, also of functions that nvml-wrapper does not know",
-    ),
-    (
-        "crates/lease/src/gpu/nvml/functions.rs",
-        "the loader's symbols, and the file in which it found them",
-    ),
-    ("crates/lease/src/gpu/nvml/mig.rs", "NVML's C ABI"),
-    ("crates/lease/src/gpu/nvml/profiles.rs", "NVML's C ABI"),
-    ("crates/lease/src/gpu/nvml/session.rs", "NVML's C ABI"),
-    ("crates/lease/src/gpu/nvml/signs.rs", "NVML's C ABI"),
-    (
-        "crates/lease/src/gpu/uvm.rs",
-        "a program of the node starts in the node's root folder",
-    ),
-    (
-        "crates/lease/src/mps/launch.rs",
-        "fork and execve for a child that waits until it is on record",
-    ),
-    (
-        "crates/lease/src/process/look.rs",
-        "fork for calls that may never end, the memory that the child answers in, statx and kcmp",
-    ),
-    (
-        "crates/lease/src/process/mod.rs",
-        "a signal through a descriptor, which the standard library does not send",
-    ),
-    (
-        "crates/lease/src/process/signals.rs",
-        "dispositions of signals, of which none runs code of ours",
-    ),
-    (
-        "src/runtime/image.rs",
-        "execve with arrays that were laid out before the fork",
-    ),
-    (
-        "src/runtime/spawn.rs",
-        "fork, and descriptors that are numbers before they are anybody's",
-    ),
-];
+const UNSAFE: &[(&str, &str)] = &testkit::rows! {
+    "src/bin/runmig.rs" => "a main of its own, which Rust's would precede with a change of SIGPIPE";
+    "src/bin/runmig-slice.rs" => "the same";
+    "crates/dra/src/memory.rs" => "the C library's allocator, for which nothing safe speaks";
+    "crates/lease/src/gpu/nvml/gpus.rs" => "a handle as nvml-wrapper's device again";
+    "crates/lease/src/gpu/nvml/queries.rs" => "NVML's C ABI, also of functions that nvml-wrapper does not know";
+    "crates/lease/src/gpu/nvml/functions.rs" => "the loader's symbols, and the file in which it found them";
+    "crates/lease/src/gpu/nvml/mig.rs" => "NVML's C ABI";
+    "crates/lease/src/gpu/nvml/profiles.rs" => "NVML's C ABI";
+    "crates/lease/src/gpu/nvml/session.rs" => "NVML's C ABI";
+    "crates/lease/src/gpu/nvml/signs.rs" => "NVML's C ABI";
+    "crates/lease/src/gpu/uvm.rs" => "a program of the node starts in the node's root folder";
+    "crates/lease/src/mps/launch.rs" => "fork and execve for a child that waits until it is on record";
+    "crates/lease/src/process/look.rs" =>
+        "fork for calls that may never end, the memory that the child answers in, statx and kcmp";
+    "crates/lease/src/process/mod.rs" => "a signal through a descriptor, which the standard library does not send";
+    "crates/lease/src/process/signals.rs" => "dispositions of signals, of which none runs code of ours";
+    "src/runtime/image.rs" => "execve with arrays that were laid out before the fork";
+    "src/runtime/spawn.rs" => "fork, and descriptors that are numbers before they are anybody's";
+};
 
 /// Calls that destroy an instance.
 const DESTROYS: &[&str] = &["destroy_gpu_instance", "destroy_compute_instance"];
@@ -137,54 +100,21 @@ const READS: &[&str] = &[
 ];
 
 /// Files that make such calls, and why each has to. All others read through `files`.
-const READERS: &[(&str, &str)] = &[
-    (
-        "crates/dra/src/kubelet/sockets.rs",
-        "locks the folder of the sockets, and reads nothing",
-    ),
-    (
-        "crates/lease/src/effect.rs",
-        "opens folders to sync them and to replace files in them",
-    ),
-    (
-        "crates/lease/src/events/writer.rs",
-        "whether a full disk cut the last line",
-    ),
-    ("crates/lease/src/files.rs", "the one reader"),
-    ("src/cli/configure/file.rs", "opens a directory to sync it"),
-    (
-        "crates/lease/src/mps/launch.rs",
-        "opens /dev/null as the daemon's input",
-    ),
-    (
-        "src/cli/doctor/gpus.rs",
-        "whether a device node opens; reads nothing",
-    ),
-    (
-        "src/cli/metrics/textfile.rs",
-        "opens the folder of a file, and a new file in it to write it",
-    ),
-    (
-        "src/runtime/spawn.rs",
-        "opens /dev/null in the place of closed descriptors",
-    ),
-    (
-        "src/runtime/update.rs",
-        "opens resources as crun does: they may be a pipe, and `files` limits the read",
-    ),
-    (
-        "src/spec/bundle.rs",
-        "opens the bundle's directory, and new files below it to write them",
-    ),
-    (
-        "crates/lease/src/store/durable.rs",
-        "opens a directory to sync it",
-    ),
-    (
-        "crates/lease/src/store/lock.rs",
-        "opens a lock file for writing too, and `files` limits the read",
-    ),
-];
+const READERS: &[(&str, &str)] = &testkit::rows! {
+    "crates/dra/src/kubelet/sockets.rs" => "locks the folder of the sockets, and reads nothing";
+    "crates/lease/src/effect.rs" => "opens folders to sync them and to replace files in them";
+    "crates/lease/src/events/writer.rs" => "whether a full disk cut the last line";
+    "crates/lease/src/files.rs" => "the one reader";
+    "src/cli/configure/file.rs" => "opens a directory to sync it";
+    "crates/lease/src/mps/launch.rs" => "opens /dev/null as the daemon's input";
+    "src/cli/doctor/gpus.rs" => "whether a device node opens; reads nothing";
+    "src/cli/metrics/textfile.rs" => "opens the folder of a file, and a new file in it to write it";
+    "src/runtime/spawn.rs" => "opens /dev/null in the place of closed descriptors";
+    "src/runtime/update.rs" => "opens resources as crun does: they may be a pipe, and `files` limits the read";
+    "src/spec/bundle.rs" => "opens the bundle's directory, and new files below it to write them";
+    "crates/lease/src/store/durable.rs" => "opens a directory to sync it";
+    "crates/lease/src/store/lock.rs" => "opens a lock file for writing too, and `files` limits the read";
+};
 
 /// The folders of what is installed.
 const SOURCES: &[&str] = &["src", "crates/dra/src", "crates/lease/src", "hooks"];
@@ -339,16 +269,10 @@ fn files_are_read_in_one_place() {
 #[test]
 fn trust_alone_judges_owners() {
     // Another file may ask who this process is, for these reasons.
-    let reasons = [
-        (
-            "src/cli/configure/mod.rs",
-            "tells users early that engines are root's",
-        ),
-        (
-            "src/runtime/key.rs",
-            "finds the low-level runtime's default --root",
-        ),
-    ];
+    let reasons = testkit::rows! {
+        "src/cli/configure/mod.rs" => "tells users early that engines are root's";
+        "src/runtime/key.rs" => "finds the low-level runtime's default --root";
+    };
     let judges = |file: &PathBuf| {
         let code = code(file);
         let code = code.split("#[cfg(test)]\nmod tests {").next().unwrap();

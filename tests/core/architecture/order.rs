@@ -1,8 +1,7 @@
 //! The order of the modules, and of the files inside rooms.
 
 use super::reader::sources;
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use testkit::prelude::*;
 
 /// The modules of a package from the top. A module may import those of the rows below its own, and none of
 /// its own row.

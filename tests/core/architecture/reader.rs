@@ -1,8 +1,6 @@
 //! Reads Rust source as far as the rules need it: files, the paths in them, comments and quotes left out.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::path::{Path, PathBuf};
+use testkit::prelude::*;
 
 pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -49,17 +49,9 @@ fn simulation_gives_measured_outcomes() {
 fn driver_615_gives_documented_outcomes() {
     if can_make_containers() {
         cgroup2::enter();
-        let options = [
-            "--gpu",
-            "H100-80GB",
-            "--mig",
-            "off",
-            "--driver",
-            "615",
-            "--mps",
-        ];
+        let machine = Machine::of("--gpu H100-80GB --mig off --driver 615 --mps");
         // A machine of tests has no controllers of cgroup v2, which a case of `mps` wants.
-        gives(&Machine::with(&options), &["--level=driver"], DOCUMENTED);
+        gives(&machine, &["--level=driver"], DOCUMENTED);
     }
 }
 

@@ -1,6 +1,5 @@
 //! The packages in a root of Debian 11: glibc 2.31, no systemd, no driver, no Rust, no low-level runtime.
 
-use tempfile::TempDir;
 use testkit::packages::{self, EARLIER_LINE, PROGRAMS, package};
 use testkit::prelude::*;
 use testkit::process::descendants;
@@ -149,7 +148,7 @@ impl Leased {
     fn new(root: &Root) -> Option<Leased> {
         let setup = Setup::on(Low::Runc, Machine::new("A100-80GB", 1));
         let bundle = setup.asking("1g.10gb", "true");
-        setup.runmig(&["create", "-b", bundle.as_str(), "web"]).ok();
+        setup.create(&bundle, "web");
         copy_ledger(&setup, root);
         Some(Leased {
             setup,
@@ -190,10 +189,7 @@ fn programs_start(root: &Root, programs: &str) {
     // The front and its companion look for the low-level runtime, which is not there.
     for name in ["runmig", "runmig-slice"] {
         let said = root.run(&format!("{programs}/{name} --version")).exits(1);
-        assert!(
-            said.stderr.contains("cannot find a low-level runtime"),
-            "{said:?}"
-        );
+        has(&said.stderr, "cannot find a low-level runtime");
     }
     // k3s and RKE2 unpack a runc of their own, and a link leads to the current one.
     for (link, unpacked) in [
@@ -235,10 +231,7 @@ fn deb_installs_without_systemd() {
     // Without a driver, the ledger is empty and can be read.
     assert_eq!(root.ok("migctl list").lines().count(), 1);
     let doctor = root.run("migctl doctor --only driver").exits(1);
-    assert!(
-        doctor.stdout.starts_with("fail  driver.library"),
-        "{doctor:?}"
-    );
+    begins_with(&doctor.stdout, "fail  driver.library");
 
     // As systemctl enable makes them.
     root.ok(
@@ -265,10 +258,7 @@ fn deb_stays_while_leases_are_held() {
         return;
     };
     let refused = root.run("dpkg --remove runmig").exits(1);
-    assert!(
-        refused.stderr.contains("slices, shares or GPUs are leased"),
-        "{refused:?}"
-    );
+    has(&refused.stderr, "slices, shares or GPUs are leased");
     assert_eq!(
         root.dpkg_status(),
         concat!("installed ", env!("CARGO_PKG_VERSION"), "-1")
@@ -279,10 +269,7 @@ fn deb_stays_while_leases_are_held() {
     let config = root.read(CONFIG);
     fs::write(root.at(CONFIG), "nonsense").unwrap();
     let refused = root.run("dpkg --remove runmig").exits(1);
-    assert!(
-        refused.stderr.contains("cannot read the leases"),
-        "{refused:?}"
-    );
+    has(&refused.stderr, "cannot read the leases");
     fs::write(root.at(CONFIG), config).unwrap();
     root.ok("dpkg --remove runmig");
     assert!(!root.at("usr/bin/runmig").exists());
@@ -346,12 +333,7 @@ fn upgrade_asks_about_changed_configuration() {
     fs::write(root.at(CONFIG), &changed).unwrap();
     // Nobody answers.
     let asked = root.run("dpkg --install /packages/new.deb").exits(1);
-    assert!(
-        asked
-            .stderr
-            .contains("end of file on stdin at conffile prompt"),
-        "{asked:?}"
-    );
+    has(&asked.stderr, "end of file on stdin at conffile prompt");
     assert_eq!(root.read(CONFIG), changed);
     root.ok("dpkg --force-confold --configure runmig");
     assert_eq!(root.read(CONFIG), changed);
@@ -506,10 +488,7 @@ fn rpm_upgrades_and_refuses_removal() {
     };
     let refused = root.rpm("-e runmig");
     assert!(!refused.status.success(), "{refused:?}");
-    assert!(
-        refused.stderr.contains("slices, shares or GPUs are leased"),
-        "{refused:?}"
-    );
+    has(&refused.stderr, "slices, shares or GPUs are leased");
     assert!(root.at("usr/bin/runmig").exists());
     leased.release(&root);
     fs::remove_dir_all(root.at("run/runmig")).unwrap();

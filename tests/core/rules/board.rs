@@ -2,9 +2,7 @@
 //! Prometheus.
 
 use super::{FOREIGN, names, root, series, words};
-use serde_json::Value;
-use std::collections::BTreeSet;
-use std::fs;
+use testkit::prelude::*;
 
 const VARIABLES: &[&str] = &["datasource", "node", "gpu", "namespace", "kind"];
 /// Variables of Grafana itself.

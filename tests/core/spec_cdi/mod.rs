@@ -7,7 +7,6 @@ use runmig_lease::config::Config;
 use runmig_lease::driver_files::find_in;
 use runmig_lease::error::Result;
 use runmig_lease::model::NvidiaNumbers;
-use tempfile::TempDir;
 use testkit::prelude::*;
 
 const GENERATED: &str = include_str!("nvidia-cdi.yaml");
@@ -332,8 +331,7 @@ fn follows_links_to_roots_files() {
     assert!(linked.is_some());
     // a user who can replace the target would run hooks as root
     fs::set_permissions(elsewhere.path(), fs::Permissions::from_mode(0o777)).unwrap();
-    let line = refused(&dir);
-    has(&line, "users other than root can write to it");
+    has(&refused(&dir), "users other than root can write to it");
     fs::set_permissions(elsewhere.path(), fs::Permissions::from_mode(0o755)).unwrap();
     fs::remove_file(elsewhere.path().join("generated")).unwrap();
     assert_eq!(
@@ -396,9 +394,9 @@ fn refuses_broken_files_of_nvidia() {
     ] {
         let broken = dir_of(&[(name, text)]);
         let line = refused(&broken);
-        assert!(
-            line.starts_with(&format!("cannot read CDI specification /etc/cdi/{name}: ")),
-            "{line}"
+        begins_with(
+            &line,
+            &format!("cannot read CDI specification /etc/cdi/{name}: "),
         );
         // unless another one has them
         fs::write(broken.path().join("a.yaml"), GENERATED).unwrap();
@@ -465,10 +463,7 @@ fn refuses_files_that_are_gone() {
     let line = said(&Config::default(), &device, &["/usr/bin/nvidia-smi"])
         .0
         .unwrap_err();
-    assert!(
-        line.line().contains("/usr/bin/nvidia-smi is missing"),
-        "{line:?}"
-    );
+    has(&line.line(), "/usr/bin/nvidia-smi is missing");
 }
 
 /// Failure: the CDI specification names the socket of a daemon that does not run: persistenced, fabric manager, MPS
@@ -553,15 +548,12 @@ fn container_may_have_libcuda_already() {
             .map_err(|e| e.line())
     };
     let line = find(&dir, "auto", false).unwrap_err();
-    assert!(
-        line.starts_with("cannot find libcuda in CDI specification "),
-        "{line}"
+    begins_with(&line, "cannot find libcuda in CDI specification ");
+    has(
+        &line,
+        "hint: run nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
     );
-    assert!(
-        line.contains("hint: run nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"),
-        "{line}"
-    );
-    assert!(line.contains("set driver_files = \"none\""), "{line}");
+    has(&line, "set driver_files = \"none\"");
     assert_eq!(find(&dir, "auto", true), Ok(0));
     assert_eq!(find(&broken, "auto", true), Ok(1), "it is told");
     assert!(find(&broken, "auto", false).is_err());

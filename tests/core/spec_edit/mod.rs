@@ -369,17 +369,14 @@ fn annotations_that_bring_devices_are_refused() {
         let line = refused(&keyed(key, value));
         assert!(line.contains("beside the slice"), "{key}={value}: {line}");
     }
-    for (key, value) in [
-        ("example.com/driver", "nvidia.com"),
-        ("example.com/all", "all"),
-        ("example.com/url", "https://nvidia.com/gpu=0"),
-        ("example.com/devices", "notnvidia.com/gpu=0"),
-        (
-            "example.com/json",
-            r#"{"runmig.dev/slice":"1g.10gb","a":"b=c"}"#,
-        ),
-        ("nvidia.cdi.k8s.io/x", "vendor.com/net=1"),
-    ] {
+    for (key, value) in testkit::rows! {
+        "example.com/driver" => "nvidia.com";
+        "example.com/all" => "all";
+        "example.com/url" => "https://nvidia.com/gpu=0";
+        "example.com/devices" => "notnvidia.com/gpu=0";
+        "example.com/json" => r#"{"runmig.dev/slice":"1g.10gb","a":"b=c"}"#;
+        "nvidia.cdi.k8s.io/x" => "vendor.com/net=1";
+    } {
         done(&keyed(key, value));
     }
     let systemd = |name: &str| {

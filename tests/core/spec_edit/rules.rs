@@ -42,30 +42,16 @@ fn judges_rules_by_their_effect() {
         "device rule linux.resources.devices[0] (allow a *:* rwm) lets the container open NVIDIA devices that are not in its slice, 195:1 for one; hint: run it unprivileged, with rules for the devices that it needs"
     );
     let deny_all = json!({"allow": false, "access": "rwm"});
-    for (rule, named) in [
-        (json!({"allow": true, "type": "c"}), "(allow c *:* rwm)"),
-        (
-            json!({"allow": true, "type": "c", "access": "w"}),
-            "(allow c *:* w)",
-        ),
-        (
-            json!({"allow": true, "type": "c", "major": -1, "minor": 7, "access": "r"}),
-            "(allow c *:7 r)",
-        ),
-        (
-            json!({"allow": true, "type": "c", "major": 226, "access": "rw"}),
-            "(allow c 226:* rw)",
-        ),
-        (
-            json!({"allow": true, "type": "a", "major": 1, "minor": 3, "access": "r"}),
-            "(allow a 1:3 r)",
-        ),
-    ] {
+    for (rule, named) in testkit::rows! {
+        json!({"allow": true, "type": "c"}) => "(allow c *:* rwm)";
+        json!({"allow": true, "type": "c", "access": "w"}) => "(allow c *:* w)";
+        json!({"allow": true, "type": "c", "major": -1, "minor": 7, "access": "r"}) => "(allow c *:7 r)";
+        json!({"allow": true, "type": "c", "major": 226, "access": "rw"}) => "(allow c 226:* rw)";
+        json!({"allow": true, "type": "a", "major": 1, "minor": 3, "access": "r"}) => "(allow a 1:3 r)";
+    } {
         let line = refused(&with_rules(json!([deny_all, rule])));
-        assert!(
-            line.contains("linux.resources.devices[1]") && line.contains(named),
-            "{line}"
-        );
+        has(&line, "linux.resources.devices[1]");
+        has(&line, named);
         // Taken back by a deny-all, it allows nothing.
         done(&with_rules(json!([rule, deny_all])));
     }
@@ -95,40 +81,26 @@ fn refuses_rules_that_deny_slice() {
         {"allow": false, "type": "c", "major": 511, "access": "rwm"},
         {"allow": false, "type": "c", "major": 226, "access": "rwm"},
     ])));
-    assert!(
-        line.starts_with("the device rules of config.json keep the container from /dev/nvidiactl (195:255); hint: "),
-        "{line}"
+    begins_with(
+        &line,
+        "the device rules of config.json keep the container from /dev/nvidiactl (195:255); hint: ",
     );
 }
 
 #[test]
 fn refuses_unreadable_rules() {
-    for (rule, message) in [
-        (
-            json!({"allow": true, "type": "c", "major": 195.0, "access": "r"}),
-            "linux.resources.devices[0].major in config.json is no device number (or -1 for any)",
-        ),
-        (
-            json!({"allow": true, "type": "c", "minor": 4294967296u64}),
-            "linux.resources.devices[0].minor in config.json is no device number (or -1 for any)",
-        ),
-        (
-            json!({"allow": "yes"}),
-            "linux.resources.devices[0].allow in config.json is no boolean",
-        ),
-        (
-            json!({"allow": true, "type": "x"}),
-            "linux.resources.devices[0].type in config.json is \"x\", not a, b or c",
-        ),
-        (
-            json!({"allow": true, "access": "rx"}),
-            "linux.resources.devices[0].access in config.json holds 'x', not only r, w and m",
-        ),
-        (
-            json!(3),
-            "linux.resources.devices[0] in config.json is no object",
-        ),
-    ] {
+    for (rule, message) in testkit::rows! {
+        json!({"allow": true, "type": "c", "major": 195.0, "access": "r"}) =>
+            "linux.resources.devices[0].major in config.json is no device number (or -1 for any)";
+        json!({"allow": true, "type": "c", "minor": 4294967296u64}) =>
+            "linux.resources.devices[0].minor in config.json is no device number (or -1 for any)";
+        json!({"allow": "yes"}) => "linux.resources.devices[0].allow in config.json is no boolean";
+        json!({"allow": true, "type": "x"}) =>
+            "linux.resources.devices[0].type in config.json is \"x\", not a, b or c";
+        json!({"allow": true, "access": "rx"}) =>
+            "linux.resources.devices[0].access in config.json holds 'x', not only r, w and m";
+        json!(3) => "linux.resources.devices[0] in config.json is no object";
+    } {
         assert_eq!(refused(&with_rules(json!([rule]))), message);
     }
 }
