@@ -159,135 +159,37 @@ fn security_names_tests_that_exist() {
 }
 
 /// Where a symptom of docs/troubleshooting.md is produced, if no test has its words: the start of its row, and a test.
-const SYMPTOMS: &[(&str, &str, &str)] = &[
-    (
-        "MIG is off",
-        "programs/explain.rs",
-        "each_unfit_gpu_says_why",
-    ),
-    (
-        "`process … computes",
-        "programs/whole_gpu.rs",
-        "waits_for_foreign_process",
-    ),
-    (
-        "nvidia-ctk: ",
-        "engines/driver_files.rs",
-        "nvidia_ctk_finds_no_device_in_mig_mode",
-    ),
-    (
-        "`… makes a virtual machine",
-        "programs/other_kinds.rs",
-        "refuses_handlers_of_crun",
-    ),
-    (
-        "`… (NVML n)`",
-        "programs/layouts/bad_input.rs",
-        "lost_gpu_ends_each_verb",
-    ),
-    (
-        "`ready` for a container that is gone",
-        "programs/engines_that_die.rs",
-        "survives_killed_init_without_delete",
-    ),
-    (
-        "`ready` for an instance that is gone",
-        "programs/moving_world/mod.rs",
-        "survives_reset_under_container",
-    ),
-    (
-        "`ready, around MPS`",
-        "engines/around/collecting.rs",
-        "names_what_bypasses_mps_alone",
-    ),
-    (
-        "`layout`",
-        "programs/layouts/leases.rs",
-        "takes_over_what_is_wanted",
-    ),
-    (
-        "a process in its cgroup",
-        "programs/liveness/namespaces.rs",
-        "keeps_cgroups_of_other_namespace",
-    ),
-    (
-        "an unreadable file in `/proc`",
-        "programs/liveness/namespaces.rs",
-        "keeps_leases_where_proc_lies",
-    ),
-    (
-        "names and requests end in",
-        "programs/people.rs",
-        "fits_into_a_hundred_columns",
-    ),
-    (
-        "a container was created and never started",
-        "programs/engines_that_die.rs",
-        "releases_never_started_container",
-    ),
-    (
-        "`the low-level runtime did not run the hook",
-        "engines/driver_level/failures.rs",
-        "fails_create_without_hook",
-    ),
-    (
-        "dockerd does not start:",
-        "programs/configure/docker.rs",
-        "refuses_what_flags_say_too",
-    ),
-    (
-        "after a removal of runmig no",
-        "core/install.rs",
-        "uninstall_names_engines_that_call_runmig",
-    ),
-    (
-        "doctor names CVE",
-        "programs/doctor/surroundings.rs",
-        "names_podman_that_restores_images",
-    ),
-    (
-        "the program says that there is no CUDA",
-        "engines/driver_files.rs",
-        "refuses_container_without_libcuda",
-    ),
-    (
-        "docker's `--gpus`",
-        "engines/driver_files.rs",
-        "takes_out_nvidias_hook",
-    ),
-    (
-        "persistenced or the fabric",
-        "engines/driver_files.rs",
-        "leaves_out_missing_sockets",
-    ),
-    (
-        "SELinux denies",
-        "programs/doctor/surroundings.rs",
-        "names_enforcing_selinux",
-    ),
-    (
-        "dpkg was killed",
-        "core/package/roots.rs",
-        "killed_dpkg_is_repeated",
-    ),
-    (
-        "no events at all",
-        "programs/events/failing.rs",
-        "folder_of_others_takes_no_event",
-    ),
-];
+const SYMPTOMS: &[(&str, &str, &str)] = &testkit::rows! {
+    "MIG is off", "programs/verdicts.rs" => "mig_off";
+    "`process … computes", "programs/whole_gpu.rs" => "waits_for_foreign_process";
+    "nvidia-ctk: ", "engines/driver_files.rs" => "nvidia_ctk_finds_no_device_in_mig_mode";
+    "`… makes a virtual machine", "programs/other_kinds.rs" => "refuses_handlers_of_crun";
+    "`… (NVML n)`", "programs/layouts/bad_input.rs" => "lost_gpu_ends_each_verb";
+    "`ready` for a container that is gone", "engines/dying/containers.rs" => "collects_killed_undeleted_container";
+    "`ready` for an instance that is gone", "programs/moving_world/mod.rs" => "survives_reset_under_container";
+    "`ready, around MPS`", "engines/around/collecting.rs" => "names_what_bypasses_mps_alone";
+    "`layout`", "programs/layouts/leases.rs" => "takes_over_what_is_wanted";
+    "a process in its cgroup", "programs/liveness/namespaces.rs" => "keeps_cgroups_of_other_namespace";
+    "an unreadable file in `/proc`", "programs/liveness/namespaces.rs" => "keeps_leases_where_proc_lies";
+    "names and requests end in", "programs/people.rs" => "fits_into_a_hundred_columns";
+    "a container was created and never started", "engines/dying/containers.rs" => "keeps_slice_before_start";
+    "`the low-level runtime did not run the hook", "engines/driver_level/failures.rs" => "fails_create_without_hook";
+    "dockerd does not start:", "programs/configure/docker.rs" => "refuses_what_flags_say_too";
+    "after a removal of runmig no", "core/install.rs" => "uninstall_names_engines_that_call_runmig";
+    "doctor names CVE", "programs/doctor/surroundings.rs" => "names_podman_that_restores_images";
+    "the program says that there is no CUDA", "engines/driver_files.rs" => "refuses_container_without_libcuda";
+    "docker's `--gpus`", "engines/driver_files.rs" => "takes_out_nvidias_hook";
+    "persistenced or the fabric", "engines/driver_files.rs" => "leaves_out_missing_sockets";
+    "SELinux denies", "programs/doctor/surroundings.rs" => "names_enforcing_selinux";
+    "dpkg was killed", "core/package/roots.rs" => "killed_dpkg_is_repeated";
+    "no events at all", "programs/events/failing.rs" => "folder_of_others_takes_no_event";
+};
 
 /// Symptoms that no test produces, with the reason.
-const NOT_PRODUCED: &[(&str, &str)] = &[
-    (
-        "podman: `annotations must",
-        "podman's own refusal, before it calls runmig",
-    ),
-    (
-        "podman ignores Ctrl-C",
-        "podman's own handling of signals, from a terminal",
-    ),
-];
+const NOT_PRODUCED: &[(&str, &str)] = &testkit::rows! {
+    "podman: `annotations must" => "podman's own refusal, before it calls runmig";
+    "podman ignores Ctrl-C" => "podman's own handling of signals, from a terminal";
+};
 
 /// Returns the text of all tests.
 fn tests_text(folder: &Path, text: &mut String) {

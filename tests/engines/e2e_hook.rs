@@ -1,7 +1,7 @@
 //! The poststop hook: one that knows its lease, one out of hooks.d that does not, and every state
 //! that it can be given. It exits 0 whatever happens.
 
-use std::io::{Seek, SeekFrom, Write};
+use std::io::{Seek, SeekFrom};
 use testkit::prelude::*;
 
 /// Calls the hook with this on standard input.
@@ -26,67 +26,50 @@ struct Forgotten {
     bundle: testkit::Bundle,
 }
 
-fn forgotten() -> Option<Forgotten> {
+fn forgotten() -> Forgotten {
     let setup = Setup::of(Low::Runc);
-    let (id, bundle) = (unique(), setup.asking("1g.10gb", "true"));
-    setup.create(&bundle, &id);
+    let (bundle, id) = setup.made("1g.10gb", "true");
     let (program, away) = (setup.program("runmig-hook"), setup.path("away"));
     std::fs::rename(&program, &away).unwrap();
     let _ = said(&mut setup.bare(&["delete", "--force", &id]));
     std::fs::rename(&away, &program).unwrap();
     setup.machine.the_instance();
-    Some(Forgotten { setup, id, bundle })
+    Forgotten { setup, id, bundle }
 }
 
-#[test]
-fn releases_by_lease() {
-    let Some(Forgotten { setup, id, bundle }) = forgotten() else {
-        return;
-    };
-    let lease = setup.the_lease()["id"].as_str().unwrap().to_owned();
-    let state = state(&id, bundle.as_str());
+/// Runs the hook twice for a container that is gone, which gives its slice back in silence.
+fn releases(forgotten: Forgotten, arguments: &[&str], annotations: Value) {
+    let Forgotten { setup, id, bundle } = forgotten;
+    let mut state: Value = serde_json::from_slice(&state(&id, bundle.as_str())).unwrap();
+    state["annotations"] = annotations;
     for _ in 0..2 {
-        let said = hook(&setup, &["--lease", &lease], &state);
+        let said = hook(&setup, arguments, &serde_json::to_vec(&state).unwrap());
         assert_eq!((said.stdout.as_str(), said.stderr.as_str()), ("", ""));
         setup.nothing_is_left();
     }
 }
 
-/// As long as those of a config.json may be.
-/// Failure: the hook's state has megabytes of annotations
-#[test]
-fn reads_state_with_large_annotations() {
-    let Some(Forgotten { setup, id, bundle }) = forgotten() else {
-        return;
-    };
-    let lease = setup.the_lease()["id"].as_str().unwrap().to_owned();
-    let mut state: serde_json::Value =
-        serde_json::from_slice(&state(&id, bundle.as_str())).unwrap();
-    state["annotations"] = json!({"long": "x".repeat(16 << 20)});
-    let state = serde_json::to_vec(&state).unwrap();
-    let said = hook(&setup, &["--lease", &lease], &state);
-    assert_eq!((said.stdout.as_str(), said.stderr.as_str()), ("", ""));
-    setup.nothing_is_left();
-}
-
 #[test]
 fn releases_by_container_and_bundle() {
-    let Some(Forgotten { setup, id, bundle }) = forgotten() else {
-        return;
-    };
-    for _ in 0..2 {
-        let said = hook(&setup, &[], &state(&id, bundle.as_str()));
-        assert_eq!((said.stdout.as_str(), said.stderr.as_str()), ("", ""));
-        setup.nothing_is_left();
+    releases(forgotten(), &[], json!({}));
+}
+
+/// With annotations as long as those of a config.json may be.
+/// Failure: the hook's state has megabytes of annotations
+#[test]
+fn releases_by_lease() {
+    for annotations in [json!({}), json!({"long": "x".repeat(16 << 20)})] {
+        let forgotten = forgotten();
+        let lease = forgotten.setup.the_lease();
+        let by_lease = ["--lease", lease["id"].as_str().unwrap()];
+        releases(forgotten, &by_lease, annotations);
     }
 }
 
 /// The lease is as it was, after each.
 #[test]
 fn refuses_what_is_no_state() {
-    let Some(Forgotten { setup, id, bundle }) = forgotten() else {
-        return;
-    };
+    let Forgotten { setup, id, bundle } = forgotten();
     let lease = setup.the_lease()["id"].as_str().unwrap().to_owned();
     let read = "runmig-hook: cannot read the container's state from standard input";
     let other = unique();
@@ -143,14 +126,11 @@ fn refuses_what_is_no_state() {
 #[test]
 fn spares_a_running_container() {
     let setup = Setup::of(Low::Runc);
-    let (id, bundle) = (unique(), setup.asking("1g.10gb", "sleep 1000"));
-    setup.create(&bundle, &id);
+    let (bundle, id) = setup.made("1g.10gb", "sleep 1000");
     let said = hook(&setup, &[], &state(&id, bundle.as_str()));
-    assert!(
-        said.stderr
-            .starts_with("runmig-hook: the container still runs: its init, process "),
-        "{}",
-        said.stderr
+    begins_with(
+        &said.stderr,
+        "runmig-hook: the container still runs: its init, process ",
     );
     setup.machine.the_instance();
     setup.ends(&[&id]);

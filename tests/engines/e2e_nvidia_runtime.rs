@@ -3,7 +3,6 @@
 
 use testkit::Instance;
 use testkit::prelude::*;
-use testkit::runtimes::built;
 
 struct World {
     setup: Setup,
@@ -18,9 +17,7 @@ impl World {
             testkit::skip("nvidia-container-runtime is not there; run scripts/setup");
             return None;
         };
-        let bundle = setup.asking("1g.10gb", "true");
-        let id = unique();
-        setup.create(&bundle, &id);
+        let (_, id) = setup.made("1g.10gb", "true");
         let slice = setup.machine.the_instance();
         setup.delete(&id);
 
@@ -127,75 +124,54 @@ fn gets_slice_and_driver_files() {
     }
 }
 
-#[test]
-fn image_cannot_ask() {
-    let Some(world) = World::new() else { return };
-    let asks_for_all = |bundle: &Bundle| {
-        bundle.edit(|config| {
-            let env = config["process"]["env"].as_array_mut().unwrap();
-            env.push(json!("NVIDIA_VISIBLE_DEVICES=all"));
-        });
-    };
+/// A container with a slice gets that alone, whatever else it asks for so. One without a slice does not ask runmig, and is
+/// nvidia-container-runtime's alone.
+#[track_caller]
+fn slice_overrules(world: &World, ask: impl Fn(&mut Value)) {
     let script = format!("{SHOW}; echo END");
     let bundle = world.setup.asking("1g.10gb", &script);
-    asks_for_all(&bundle);
+    bundle.edit(&ask);
     let out = world.run(&bundle);
     assert_eq!(nodes(&out), world.setup.machine.nodes_of(&world.slice));
-    // a container that does not ask us is nvidia-container-runtime's alone
     let bundle = world.setup.bundle(&script);
-    asks_for_all(&bundle);
+    bundle.edit(&ask);
     let out = world.run(&bundle);
     assert!(nodes(&out).contains_key("nvidia1"), "{out}");
     world.setup.nothing_is_left();
+}
+
+fn adds_variable(variable: &str) -> impl Fn(&mut Value) {
+    move |config| {
+        let env = config["process"]["env"].as_array_mut().unwrap();
+        env.push(json!(variable));
+    }
+}
+
+#[test]
+fn image_cannot_ask() {
+    let Some(world) = World::new() else { return };
+    slice_overrules(&world, adds_variable("NVIDIA_VISIBLE_DEVICES=all"));
 }
 
 /// Under Docker Swarm, which hands out GPUs, its variable goes before NVIDIA_VISIBLE_DEVICES.
 #[test]
 fn overrules_swarm_resources_of_images() {
     let Some(world) = World::new() else { return };
-    let script = format!("{SHOW}; echo END");
-    let ask = |bundle: &Bundle| {
-        bundle.edit(|config| {
-            let env = config["process"]["env"].as_array_mut().unwrap();
-            env.push(json!("DOCKER_RESOURCE_GPU=all"));
-        });
-    };
-    let bundle = world.setup.asking("1g.10gb", &script);
-    ask(&bundle);
-    let out = world.run(&bundle);
-    assert_eq!(nodes(&out), world.setup.machine.nodes_of(&world.slice));
-    let bundle = world.setup.bundle(&script);
-    ask(&bundle);
-    let out = world.run(&bundle);
-    assert!(nodes(&out).contains_key("nvidia1"), "{out}");
-    world.setup.nothing_is_left();
+    slice_overrules(&world, adds_variable("DOCKER_RESOURCE_GPU=all"));
 }
 
 /// It takes a mount for a request by how the text of its destination begins, in any folder.
 #[test]
 fn overrules_devices_asked_by_mount() {
     let Some(world) = World::new() else { return };
-    let script = format!("{SHOW}; echo END");
     let list = "/var/run/nvidia-container-devices";
     for destination in [format!("{list}/all"), format!("{list}all")] {
-        let ask = |bundle: &Bundle| {
-            bundle.edit(|config| {
-                let mounts = config["mounts"].as_array_mut().unwrap();
-                mounts.push(json!({"destination": destination, "type": "bind",
-                    "source": "/dev/null", "options": ["bind"]}));
-            });
-        };
-        let bundle = world.setup.asking("1g.10gb", &script);
-        ask(&bundle);
-        let out = world.run(&bundle);
-        let slice = world.setup.machine.nodes_of(&world.slice);
-        assert_eq!(nodes(&out), slice, "{destination}");
-        let bundle = world.setup.bundle(&script);
-        ask(&bundle);
-        let out = world.run(&bundle);
-        assert!(nodes(&out).contains_key("nvidia1"), "{destination}: {out}");
+        slice_overrules(&world, |config| {
+            let mounts = config["mounts"].as_array_mut().unwrap();
+            mounts.push(json!({"destination": destination, "type": "bind",
+                "source": "/dev/null", "options": ["bind"]}));
+        });
     }
-    world.setup.nothing_is_left();
 }
 
 /// Under the prefix that NVIDIA's operator configures, with and without a vendor.
@@ -208,8 +184,7 @@ fn refuses_devices_by_annotation() {
         bundle.annotate("nvidia.cdi.k8s.io/x", devices);
         let before = bundle.bytes();
         let mut create = world.call(&["create", "-b", bundle.as_str(), &unique()]);
-        let line = said(&mut create).refused();
-        has(&line, "beside the slice");
+        said(&mut create).refused_for("beside the slice");
         assert_eq!(bundle.bytes(), before);
         world.setup.nothing_is_left();
         // nvidia-container-runtime reads it so: without a slice it is obeyed
@@ -228,10 +203,7 @@ fn refuses_what_it_cannot_seal() {
     let bundle = world.setup.asking("2g.20gb", "true");
     let before = bundle.bytes();
     let create = said(&mut world.call(&["create", "-b", bundle.as_str(), &unique()])).exits(1);
-    assert!(
-        create.stderr.contains("unresolvable CDI devices"),
-        "{create:?}"
-    );
+    has(&create.stderr, "unresolvable CDI devices");
     assert_eq!(bundle.bytes(), before);
     world.setup.nothing_is_left();
 }

@@ -1,66 +1,10 @@
 //! Engines that are killed, hooks that never run, run twice or come late: a container that runs keeps
 //! its slice, and one that does not releases it.
 
-use nix::sys::signal::Signal;
-use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
-use std::os::unix::process::ExitStatusExt;
-use testkit::faults::strace::{self, settled};
 use testkit::prelude::*;
 use testkit::process::stands_still;
 
 const ID: &str = "victim";
-
-/// Waits until the low-level runtime reads from the pipe, and gives the end to write into.
-fn reader_of(fifo: &std::path::Path) -> fs::File {
-    let mut end = None;
-    until("the low-level runtime waits", || {
-        let mut options = fs::OpenOptions::new();
-        // Without a reader that fails.
-        options.write(true).custom_flags(libc::O_NONBLOCK);
-        end = options.open(fifo).ok();
-        end.is_some()
-    });
-    end.unwrap()
-}
-
-fn killed_while_the_low_level_runtime_is_at_work(word: &str) {
-    let world = World::small();
-    let fifo = world.path("fifo");
-    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
-    world.behave(&format!("{word} {}", fifo.display()));
-    let create = going(world.create_command(ID).stdin(Stdio::null()));
-    let mut pipe = reader_of(&fifo);
-    create.signal(Signal::SIGKILL);
-    create.end();
-    let ours = world.the_instance();
-    // It will go on, so every collector leaves it alone.
-    world.gc().ok();
-    assert_eq!(world.the_instance(), ours);
-    world.behave("");
-    pipe.write_all(b"g").unwrap();
-    until("the container runs", || world.living_init(ID).is_some());
-    world.gc().ok();
-    assert_eq!(world.the_instance(), ours);
-    // No other process could tell that it is there.
-    let lease = world.lease_of(ID);
-    assert_eq!(lease["state"], "ready", "{lease}");
-    assert_eq!(lease["initPid"], world.living_init(ID).unwrap());
-    assert_eq!(world.uuid_in_bundle(ID), ours.uuids.first().cloned());
-    world.delete(ID);
-    world.as_if_nothing_had_been().unwrap();
-}
-
-/// Failure: a kill of `runmig` during the work of the low-level runtime
-#[test]
-fn survives_kill_before_init() {
-    killed_while_the_low_level_runtime_is_at_work("create-waits");
-}
-
-#[test]
-fn survives_kill_after_init() {
-    killed_while_the_low_level_runtime_is_at_work("create-waits-late");
-}
 
 fn signal(pid: i32, signal: Signal) {
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), signal).unwrap();
@@ -81,15 +25,10 @@ fn runtime_dies_with_early_killed_front() {
         ("io.kubernetes.cri.container-type", "container"),
     ];
     world.bundle_saying(ID, &asks);
-    let call = world.create_command(ID);
-    let mut traced = Command::new("strace");
-    traced.arg("-f").arg("-o").arg(&log);
-    traced.args(["-e", "trace=close", "-e", "inject=close:signal=STOP:when=1"]);
-    traced.arg(call.get_program()).args(call.get_args());
-    traced
-        .env_clear()
-        .envs(call.get_envs().filter_map(|(k, v)| Some((k, v?))));
-    let strace = going(traced.current_dir(world.path("")).stdin(Stdio::null()));
+    let to_log = ["-f", "-o", log.to_str().unwrap()];
+    let stops = ["-e", "trace=close", "-e", "inject=close:signal=STOP:when=1"];
+    let create = world.create_command(ID).into();
+    let strace = strace::traced(&create, &[&to_log[..], &stops].concat()).going();
     let stopped = |n: usize| -> i32 {
         let mut pid = None;
         until("it is stopped", || {
@@ -111,8 +50,7 @@ fn runtime_dies_with_early_killed_front() {
     let log = fs::read_to_string(&log).unwrap();
     let ended = |l: &str| l.starts_with(&child.to_string()) && l.contains("+++ exited with 127");
     assert!(log.lines().any(ended), "{log}");
-    world.gc().ok();
-    world.as_if_nothing_had_been().unwrap();
+    world.all_go(&[]);
 }
 
 /// Failure: the low-level runtime cannot go on record, since the ledger stays locked for too long
@@ -123,17 +61,11 @@ fn runs_nothing_off_the_record() {
     }
     let world = World::small();
     world.configure("lock_timeout = \"50ms\"");
-    let call = world.create_command(ID);
-    let mut traced = Command::new("strace");
-    traced.args(["-f", "-o", "/dev/null"]);
     // runmig makes this call once: after the edit, and before it has a child.
-    traced.args(["-e", "trace=signalfd4"]);
-    traced.args(["-e", "inject=signalfd4:delay_enter=3000000"]);
-    traced.arg(call.get_program()).args(call.get_args());
-    traced
-        .env_clear()
-        .envs(call.get_envs().filter_map(|(k, v)| Some((k, v?))));
-    let create = going(traced.current_dir(world.path("")).stdin(Stdio::null()));
+    let delays = ["-e", "inject=signalfd4:delay_enter=3000000"];
+    let silent = ["-f", "-o", "/dev/null", "-e", "trace=signalfd4"];
+    let create = world.create_command(ID).into();
+    let create = strace::traced(&create, &[&silent[..], &delays].concat()).going();
     until("the bundle is edited", || {
         world.uuid_in_bundle(ID).is_some()
     });
@@ -141,44 +73,9 @@ fn runs_nothing_off_the_record() {
     ledger.lock().unwrap();
     let created = create.end().exits(1);
     ledger.unlock().unwrap();
-    assert!(
-        created.stderr.contains("cannot lock the ledger"),
-        "{created:?}"
-    );
+    has(&created.stderr, "cannot lock the ledger");
     assert_eq!(world.living_init(ID), None);
-    world.gc().ok();
-    world.as_if_nothing_had_been().unwrap();
-}
-
-/// Failure: a late hook, after another create under the same id
-#[test]
-fn late_hook_spares_the_successor() {
-    let world = World::small();
-    world.create(ID);
-    let old = world.lease_of(ID)["id"].as_str().unwrap().to_owned();
-    world.behave("no-hooks");
-    world.delete(ID);
-    world.create(ID);
-    let successor = world.the_instance();
-    assert!(settled(&world.hook(ID, &old)).status.success());
-    assert_eq!(world.the_instance(), successor);
-    // Nor does its own hook, while it runs.
-    let new = world.lease_of(ID)["id"].as_str().unwrap().to_owned();
-    assert!(settled(&world.hook(ID, &new)).status.success());
-    assert_eq!(world.the_instance(), successor);
-    world.nothing_lost_nothing_given_twice().unwrap();
-}
-
-/// Failure: a second run of the hook, a second `delete`
-#[test]
-fn repeats_hook_and_delete() {
-    let world = World::small();
-    world.create(ID);
-    world.behave("hooks-twice");
-    world.delete(ID);
-    world.delete(ID);
-    said(&mut world.runmig(&["delete", ID])).exits(1);
-    world.as_if_nothing_had_been().unwrap();
+    world.all_go(&[]);
 }
 
 /// Failure: `delete` fails, or the container runs
@@ -250,8 +147,7 @@ fn ignores_foreign_lock_on_bundle() {
     world.delete(ID);
     world.create(ID);
     world.behave("");
-    world.delete(ID);
-    world.as_if_nothing_had_been().unwrap();
+    world.ends(&[ID]);
 }
 
 /// By another path, and while the first create is at work.
@@ -259,22 +155,12 @@ fn ignores_foreign_lock_on_bundle() {
 #[test]
 fn refuses_second_create_of_a_bundle() {
     let world = World::small();
-    let fifo = world.path("fifo");
-    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
-    world.behave(&format!("create-waits {}", fifo.display()));
-    let create = going(world.create_command(ID).stdin(Stdio::null()));
-    let mut pipe = reader_of(&fifo);
+    let (create, mut pipe) = world.halted(ID, "create-waits");
     let link = world.path("link");
-    std::os::unix::fs::symlink(world.bundle(ID), &link).unwrap();
-    let line = said(
-        world
-            .runmig(&["create", "--bundle"])
-            .arg(&link)
-            .arg("second"),
-    )
-    .refused();
+    symlink(world.bundle(ID), &link).unwrap();
+    let mut second = world.runmig(&["create", "--bundle"]);
     let named = format!("bundle {} is in use by another create", link.display());
-    has(&line, &named);
+    said(second.arg(&link).arg("second")).refused_for(&named);
     world.behave("");
     pipe.write_all(b"g").unwrap();
     create.end().ok();
@@ -293,7 +179,7 @@ fn delete_tells_fate_of_slice() {
         let front = world.path("runc");
         let delete = format!("{} \"$@\"", runtime.display());
         let body = format!("{}; kill -PIPE $$", deletes.replace("DELETE", &delete));
-        testkit::runtimes::script(&front, &body);
+        script(&front, &body);
         world.configure_runtime(&front);
         let ended = said(&mut world.runmig(&["delete", "--force", ID]));
         world.configure("");
@@ -355,7 +241,7 @@ fn delete_waits_for_dying_container() {
         "(sleep 1; {} \"$@\") <&- >/dev/null 2>&1 &",
         runtime.display()
     );
-    testkit::runtimes::script(&front, &dies_later);
+    script(&front, &dies_later);
     world.configure_runtime(&front);
     let deleted = said(&mut world.runmig(&["delete", "--force", ID])).ok();
     world.configure("");
@@ -371,12 +257,11 @@ fn delete_tells_why_slice_stays() {
     world.create(ID);
     world.behave("no-hooks");
     let call = "nvmlGpuInstanceDestroy";
-    world.fault(call, 1, None, nvml_sim::fault::Outcome::Return(999));
+    world.fault(call, 1, None, Outcome::Return(999));
     let deleted = world.delete(ID);
     assert!(deleted.stderr.contains("(NVML 999)"), "{deleted:?}");
     world.no_faults();
-    world.gc().ok();
-    world.as_if_nothing_had_been().unwrap();
+    world.all_go(&[]);
 }
 
 /// Only the delete is left to release the slice.
@@ -387,8 +272,7 @@ fn delete_survives_moved_low_level_runtime() {
     world.create(ID);
     world.move_runtime();
     world.behave("no-hooks");
-    world.delete(ID);
-    world.as_if_nothing_had_been().unwrap();
+    world.ends(&[ID]);
 }
 
 /// The other low-level runtime would not see it either: nothing is made before that is known.
@@ -398,36 +282,9 @@ fn refuses_second_container_of_moved_runtime() {
     world.create(ID);
     let ours = world.the_instance();
     world.move_runtime();
-    let line = said(&mut world.create_command(ID)).refused();
-    has(&line, "exists already");
+    said(&mut world.create_command(ID)).refused_for("exists already");
     assert_eq!(world.the_instance(), ours);
-    world.delete(ID);
-    world.as_if_nothing_had_been().unwrap();
-}
-
-/// An engine that is killed between create and start leaves a container that exists, as one that was
-/// created by hand: it can be started still.
-/// Failure: a kill of the engine between create and start
-#[test]
-fn releases_never_started_container() {
-    let world = World::small();
-    world.create(ID);
-    let ours = world.the_instance();
-    world.gc().ok();
-    assert_eq!(world.the_instance(), ours);
-    said(&mut world.runmig(&["start", ID])).ok();
-    world.delete(ID);
-    world.as_if_nothing_had_been().unwrap();
-}
-
-/// Failure: a kill of init, and no engine calls `delete`
-#[test]
-fn survives_killed_init_without_delete() {
-    let world = World::small();
-    world.create(ID);
-    said(&mut world.bare(&["kill", ID, "KILL"])).ok();
-    world.gc().ok();
-    world.as_if_nothing_had_been().unwrap();
+    world.ends(&[ID]);
 }
 
 /// The engine sees the signal; of the two programs, only the one that failed may leave a core.

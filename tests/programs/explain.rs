@@ -1,6 +1,5 @@
 //! migctl explain and gpus, on real containers: what they say is what then happens.
 
-use std::fs::File;
 use testkit::prelude::*;
 
 fn setup(gpus: u32) -> Setup {
@@ -51,11 +50,9 @@ fn fails_when_output_is_closed() {
 fn create_follows_the_answer() {
     let setup = setup(2);
     for (n, slice) in ["1g.10gb", "3g.40gb", "20Gi", "2g.20gb"].iter().enumerate() {
-        let said = setup.migctl(&["explain", slice, "--json"]).ok().json();
-        assert_eq!(
-            (&said["apiVersion"], &said["kind"]),
-            (&"runmig.dev/v1".into(), &"Explanation".into())
-        );
+        let said = setup.json(&["explain", slice, "--json"]);
+        assert_eq!(said["apiVersion"], "runmig.dev/v1");
+        assert_eq!(said["kind"], "Explanation");
         assert_eq!(said["fits"], true);
         let first = &said["alternatives"][0]["gpus"][0];
         assert_eq!(first["state"], "fits");
@@ -68,7 +65,7 @@ fn create_follows_the_answer() {
             "{slice}"
         );
     }
-    let table = setup.migctl(&["explain", "7g.80gb,1g.10gb"]).ok().stdout;
+    let table = setup.tells(&["explain", "7g.80gb,1g.10gb"]);
     assert!(
         table.starts_with("full: cannot allocate 7g.80gb: ") || table.starts_with("fragmented: "),
         "{table}"
@@ -92,9 +89,7 @@ fn followed_plan_makes_room() {
     assert_eq!(restarts.len(), 1, "{said:#}");
     // The same in the error of a create, and in explain.
     let bundle = setup.asking("4g.40gb", "true");
-    let refused = setup
-        .runmig(&["create", "-b", bundle.as_str(), "large"])
-        .refused();
+    let refused = setup.try_create(&bundle, "large").refused();
     let words = "the free memory is fragmented, and a move of 1g.10gb at ";
     has(&refused, words);
     has(
@@ -102,10 +97,7 @@ fn followed_plan_makes_room() {
         "hint: run migctl explain 4g.40gb to see which containers to restart",
     );
     let explained = setup.migctl(&["explain", "4g.40gb"]).exits(1).stdout;
-    assert!(
-        explained.starts_with("fragmented: cannot allocate 4g.40gb: "),
-        "{explained}"
-    );
+    begins_with(&explained, "fragmented: cannot allocate 4g.40gb: ");
     has(&explained, words);
     has(&explained, "but no slot of 4g.40gb is");
     let moved = restarts[0]["container"].as_str().unwrap();
@@ -132,10 +124,8 @@ fn followed_plan_makes_room() {
 
     let plan = setup.migctl(&["explain", "7g.80gb", "--json"]);
     let plan = plan.exits(1).json()["alternatives"][0].clone();
-    assert_eq!(
-        (&plan["verdict"], &plan["restarts"]),
-        (&"full".into(), &Value::Array(Vec::new()))
-    );
+    assert_eq!(plan["verdict"], "full");
+    assert_eq!(plan["restarts"], Value::Array(Vec::new()));
     setup.delete("large");
     stay.iter().for_each(|id| setup.delete(id));
     setup.nothing_is_left();
@@ -145,7 +135,7 @@ fn followed_plan_makes_room() {
 fn never_moves_foreign_instances() {
     let setup = setup(1);
     for start in ["1", "5"] {
-        setup.machine.sim(
+        setup.sim(
             "create",
             &["--gpu", "0", "--profile", "1g.10gb", "--start", start],
         );
@@ -159,7 +149,7 @@ fn never_moves_foreign_instances() {
     let why = one["why"].as_str().unwrap();
     has(why, "the slices in the way cannot be moved");
     assert_eq!(one["restarts"], Value::Array(Vec::new()));
-    let gpus = setup.migctl(&["gpus", "-o", "json"]).ok().json();
+    let gpus = setup.json(&["gpus", "-o", "json"]);
     let gpu = &gpus["items"][0];
     assert_eq!(gpu["freeSlices"], 6);
     // 2g.20gb fits, and 4g.40gb would, did they lie together.
@@ -183,7 +173,7 @@ fn draws_each_gpu_as_bar() {
     let setup = setup(1);
     create(&setup, "web", "3g.40gb");
     create(&setup, "job", "1g.10gb");
-    let shown = setup.migctl(&["gpus"]).ok().stdout;
+    let shown = setup.tells(&["gpus"]);
     let lines: Vec<&str> = shown.lines().skip(1).take(4).collect();
     assert_eq!(
         lines,
@@ -195,47 +185,14 @@ fn draws_each_gpu_as_bar() {
         ],
         "{shown}"
     );
-    let json = setup.migctl(&["gpus", "-o", "json"]).ok().json();
+    let json = setup.json(&["gpus", "-o", "json"]);
     let slice = &json["items"][0]["slices"][4];
-    assert_eq!(
-        (&slice["state"], &slice["profile"]),
-        (&"leased".into(), &"3g.40gb".into())
-    );
+    assert_eq!(slice["state"], "leased");
+    assert_eq!(slice["profile"], "3g.40gb");
     let leases = setup.leases();
     let web = leases.iter().find(|l| l["container"] == "web").unwrap();
     assert_eq!(slice["leases"][0], web["id"]);
-    setup.delete("web");
-    setup.delete("job");
-    setup.nothing_is_left();
-}
-
-#[test]
-fn each_unfit_gpu_says_why() {
-    let off = Machine::with(&["--gpu", "A100-80GB", "--count", "1", "--mig", "off"]);
-    let setup = Setup::on(Low::Runc, off);
-    let said = setup.migctl(&["explain", "1g.10gb"]).exits(1).stdout;
-    assert!(
-        said.starts_with(
-            "unsatisfiable: cannot allocate 1g.10gb: MIG is off on every GPU that supports it (GPU 0)"
-        ),
-        "{said}"
-    );
-    has(&said, "hint: run nvidia-smi -i 0 -mig 1");
-
-    let setup = Setup::on(Low::Runc, Machine::new("A100-80GB", 2));
-    setup.configure("[[policy.reserve]]\ngpus = [1]\nnamespace = \"team-a\"\n");
-    let said = setup
-        .migctl(&["explain", "1g.10gb", "--namespace", "team-b"])
-        .ok()
-        .stdout;
-    has(&said, "reserved for namespace team-a");
-    let said = setup
-        .migctl(&["explain", "1g.99gb", "--json"])
-        .exits(1)
-        .json();
-    assert_eq!(said["alternatives"][0]["verdict"], "unsatisfiable");
-    assert_eq!(said["alternatives"][0]["gpus"][0]["state"], "noProfile");
-    setup.migctl(&["explain", "nonsense"]).exits(1);
+    setup.ends(&["web", "job"]);
 }
 
 /// Failure: MIG is off on a GPU
@@ -244,11 +201,12 @@ fn gpus_shows_profiles_without_mig() {
     let off = Machine::with(&["--gpu", "H200-141GB", "--gpu", "A100-80GB", "--mig", "off"]);
     off.sim("mig", &["--gpu", "1", "on"]);
     let setup = Setup::on(Low::Runc, off);
-    let table = setup.migctl(&["gpus"]).ok().stdout;
+    let table = setup.tells(&["gpus"]);
     let (off, on) = table.split_once("\n\n").unwrap();
-    assert!(off.contains(
-        "MIG disabled, free\nwith MIG on (nvidia-smi -i 0 -mig 1) it would offer:\nNAME"
-    ));
+    has(
+        off,
+        "MIG disabled, free\nwith MIG on (nvidia-smi -i 0 -mig 1) it would offer:\nNAME",
+    );
     assert_eq!(off.matches("MIG 7g.141gb").count(), 1, "{table}");
     assert!(
         off.contains(" 0/7 ") && !off.contains("fragmented"),
@@ -259,7 +217,7 @@ fn gpus_shows_profiles_without_mig() {
         "{table}"
     );
 
-    let said = setup.migctl(&["gpus", "-o", "json"]).ok().json();
+    let said = setup.json(&["gpus", "-o", "json"]);
     let (off, on) = (&said["items"][0], &said["items"][1]);
     assert_eq!(off["profiles"], Value::Array(Vec::new()));
     let offered = off["profilesWithMIGOn"].as_array().unwrap();
@@ -274,7 +232,7 @@ fn gpus_shows_profiles_without_mig() {
 #[test]
 fn gpus_without_mig_say_so() {
     let setup = Setup::on(Low::Runc, Machine::with(&["--gpu", "L40S", "--gpu", "T4"]));
-    let table = setup.migctl(&["gpus"]).ok().stdout;
+    let table = setup.tells(&["gpus"]);
     has(&table, "NVIDIA L40S (GPU-");
     assert_eq!(
         table.matches(", MIG unsupported, free\n").count(),
@@ -292,9 +250,7 @@ fn gpus_without_mig_say_so() {
 
     let bundle = setup.asking("1g.10gb", "true");
     let before = bundle.bytes();
-    let line = setup
-        .runmig(&["create", "-b", bundle.as_str(), "c"])
-        .refused();
+    let line = setup.try_create(&bundle, "c").refused();
     let hint = "hint: use an A30, A100, H100 or a later data-centre GPU\n";
     assert_eq!(line, format!("runmig: {refusal}; {hint}").trim_end());
     assert_eq!(bundle.bytes(), before);
@@ -307,7 +263,7 @@ fn explain_foresees_mig_switched_on() {
     mixed.sim("mig", &["--gpu", "1", "off"]);
     let setup = Setup::on(Low::Runc, mixed);
     // It fits now, without any switch.
-    let said = setup.migctl(&["explain", "7g.80gb", "--json"]).ok().json();
+    let said = setup.json(&["explain", "7g.80gb", "--json"]);
     assert_eq!(said["alternatives"][0]["withMIGOn"], Value::Null);
     create(&setup, "web", "7g.80gb");
     let said = setup.migctl(&["explain", "3g.40gb", "--json"]);
@@ -321,7 +277,7 @@ fn explain_foresees_mig_switched_on() {
     let line = "\nwith MIG on (nvidia-smi -i 1 -mig 1): fits: 3g.40gb at 4:4 on GPU 1\n";
     has(&table, line);
     // It is what then happens.
-    setup.machine.sim("mig", &["--gpu", "1", "on"]);
+    setup.sim("mig", &["--gpu", "1", "on"]);
     create(&setup, "job", "3g.40gb");
     assert_eq!(
         place(&setup, "job"),
@@ -330,13 +286,11 @@ fn explain_foresees_mig_switched_on() {
     setup.delete("job");
     setup.delete("web");
 
-    setup.machine.sim("mig", &["--gpu", "all", "off"]);
+    setup.sim("mig", &["--gpu", "all", "off"]);
     let said = setup.migctl(&["explain", "9g.99gb", "--json"]);
     let with = said.exits(1).json()["alternatives"][0]["withMIGOn"].clone();
-    assert_eq!(
-        (&with["fits"], &with["command"]),
-        (&false.into(), &Value::Null)
-    );
+    assert_eq!(with["fits"], false);
+    assert_eq!(with["command"], Value::Null);
     assert!(with["why"].as_str().unwrap().contains("9g.99gb"), "{with}");
     setup.nothing_is_left();
 }
@@ -376,9 +330,7 @@ fn never_moves_container_with_several() {
     create(&setup, "both", "1g.10gb*2");
     let plan = setup.migctl(&["explain", "7g.80gb", "--json"]);
     let plan = plan.exits(1).json()["alternatives"][0].clone();
-    assert_eq!(
-        (&plan["verdict"], &plan["restarts"]),
-        (&"full".into(), &Value::Array(Vec::new()))
-    );
+    assert_eq!(plan["verdict"], "full");
+    assert_eq!(plan["restarts"], Value::Array(Vec::new()));
     setup.delete("both");
 }

@@ -1,6 +1,5 @@
 //! `[policy]`, held by creates that are processes of their own.
 
-use testkit::faults::SMALL;
 use testkit::prelude::*;
 
 const NAMESPACE: &str = "io.kubernetes.cri.sandbox-namespace";
@@ -23,33 +22,16 @@ fn limits_many_creates_at_once() {
     let world = World::of(SMALL, 2);
     world.configure("[[policy.limit]]\nnamespace = \"*\"\nslices = 2\n");
     let ids: Vec<String> = (0..8).map(|n| format!("c{n}")).collect();
-    let team = |n: usize| {
-        if n.is_multiple_of(2) {
-            "team-a"
-        } else {
-            "team-b"
-        }
-    };
-    let all: Vec<_> = { ids.iter().enumerate() }
-        .map(|(n, id)| going(asking(&world, id, world.profile, team(n)).stdin(Stdio::null())))
-        .collect();
-    let mut refused = Vec::new();
-    let mut made: Vec<&str> = Vec::new();
-    for (going, id) in all.into_iter().zip(&ids) {
-        let said = going.end();
-        match said.status.success() {
-            true => made.push(id),
-            false => refused.push(said.refused()),
-        }
+    for (id, team) in ids.iter().zip(["team-a", "team-b"].into_iter().cycle()) {
+        asking(&world, id, world.profile, team);
     }
+    let (made, refused) = world.create_at_once(&ids);
     assert_eq!((made.len(), refused.len()), (4, 4));
     for line in refused {
         let words = "has 2 of 2 slices ([[policy.limit]] 1); hint: migctl list shows which; when one of \
                      them ends, ask again";
-        assert!(
-            line.contains("namespace team-") && line.contains(words),
-            "{line}"
-        );
+        has(&line, "namespace team-");
+        has(&line, words);
     }
     for team in ["team-a", "team-b"] {
         let of = world
@@ -58,18 +40,7 @@ fn limits_many_creates_at_once() {
             .filter(|l| l["namespace"] == team);
         assert_eq!(of.count(), 2, "{team}");
     }
-    world.all_go(&made);
-}
-
-/// A create does not wait for a limit, since it would delay the creates behind it.
-#[test]
-fn refuses_over_limit_without_waiting() {
-    let world = World::small();
-    world.configure("wait = \"10m\"\n[[policy.limit]]\nnamespace = \"team-a\"\nslices = 1\n");
-    said(&mut asking(&world, "one", world.profile, "team-a")).ok();
-    let line = refused(&world, "two", world.profile, "team-a");
-    has(&line, "namespace team-a has 1 of 1 slices");
-    world.all_go(&["one"]);
+    world.ends(&made);
 }
 
 /// The dead are collected before somebody is told that they have too much: under CRI-O nobody else may
@@ -96,11 +67,11 @@ fn memory_leaves_the_next_alternative() {
     said(&mut asking(&world, "one", list, "team-a")).ok();
     assert_eq!(profile("one"), "2g.12gb");
     let line = refused(&world, "two", list, "team-a");
-    assert!(
-        line.contains("namespace team-a has 11968Mi of 12Gi of memory, and ")
-            && line.contains("Mi are asked for ([[policy.limit]] 1)"),
-        "{line}"
+    has(
+        &line,
+        "namespace team-a has 11968Mi of 12Gi of memory, and ",
     );
+    has(&line, "Mi are asked for ([[policy.limit]] 1)");
     said(&mut asking(&world, "three", "1g.6gb", "team-b")).ok();
     world.all_go(&["one", "three"]);
 }

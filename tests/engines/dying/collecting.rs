@@ -2,7 +2,6 @@
 
 use crate::dying::victim::{SLEEPS, started};
 use crate::on_every_runtime;
-use std::os::unix::fs::MetadataExt;
 use testkit::prelude::*;
 
 on_every_runtime! { dry_run_explains_and_changes_nothing }
@@ -32,13 +31,13 @@ fn dry_run_explains_and_changes_nothing(setup: &Setup) {
     let (init, bundle) = &bundles[1];
     kill(*init);
 
-    setup.machine.sim("trace", &["on"]);
+    setup.sim("trace", &["on"]);
     let (state, config) = (look(&setup.state()), bundle.bytes());
-    let table = setup.migctl(&["gc", "--dry-run"]).ok().stdout;
-    let json = setup.migctl(&["gc", "--dry-run", "-o", "json"]).ok().json();
+    let table = setup.tells(&["gc", "--dry-run"]);
+    let json = setup.json(&["gc", "--dry-run", "-o", "json"]);
     assert_eq!(look(&setup.state()), state);
     assert_eq!(bundle.bytes(), config);
-    let trace = setup.machine.sim("trace", &["show"]);
+    let trace = setup.sim("trace", &["show"]);
     for word in ["Create", "Destroy"] {
         assert!(!trace.contains(word), "{trace}");
     }

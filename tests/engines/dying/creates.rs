@@ -5,9 +5,6 @@ use crate::dying::victim::{
     keeps_its_slice, the_next_create_has_room,
 };
 use crate::on_every_runtime;
-use nix::sys::signal::Signal;
-use std::fs::File;
-use testkit::Gate;
 use testkit::prelude::*;
 
 on_every_runtime! {
@@ -25,6 +22,7 @@ on_every_runtime! {
     foreground_run_outlives_both,
 }
 
+/// Failure: a kill of `runmig` during the work of the low-level runtime
 fn runtime_finishes_without_front(setup: &Setup) {
     let half = halfway(setup, "createRuntime");
     keeps_its_slice(setup, &half.id);
@@ -33,13 +31,16 @@ fn runtime_finishes_without_front(setup: &Setup) {
     drop(half.reached);
     ended("the low-level runtime has made it", half.runtime);
     keeps_its_slice(setup, &half.id);
+    // No other process could tell that it is there.
+    let lease = setup.the_lease();
+    assert_eq!(lease["state"], "ready", "{lease}");
+    assert_eq!(lease["initPid"], init(setup, &half.id));
     setup.runmig(&["start", &half.id]).ok();
     keeps_its_slice(setup, &half.id);
     let inside = ["exec", &half.id, "sh", "-c", "echo $NVIDIA_VISIBLE_DEVICES"];
     let saw = setup.runmig(&inside).ok().stdout;
     assert_eq!(saw.trim(), setup.machine.the_instance().uuid);
-    setup.runmig(&["delete", "--force", &half.id]).ok();
-    setup.nothing_is_left();
+    setup.ends(&[&half.id]);
     assert_eq!(half.bundle.bytes(), half.before);
 }
 
@@ -52,8 +53,7 @@ fn runtime_begins_without_front(setup: &Setup) {
     drop(half.reached);
     ended("the low-level runtime has made it", half.runtime);
     keeps_its_slice(setup, &half.id);
-    setup.runmig(&["delete", "--force", &half.id]).ok();
-    setup.nothing_is_left();
+    setup.ends(&[&half.id]);
 }
 
 fn detached_run_finishes_without_front(setup: &Setup) {
@@ -63,8 +63,7 @@ fn detached_run_finishes_without_front(setup: &Setup) {
     drop(half.reached);
     ended("the low-level runtime has made it", half.runtime);
     keeps_its_slice(setup, &half.id);
-    setup.runmig(&["delete", "--force", &half.id]).ok();
-    setup.nothing_is_left();
+    setup.ends(&[&half.id]);
 }
 
 /// At its deadline containerd kills who makes a pod's container, and deletes nothing.

@@ -3,7 +3,6 @@
 use crate::dying::victim::{SLEEPS, init, keeps_its_slice, the_next_create_has_room};
 use crate::on_every_runtime;
 use testkit::prelude::*;
-use testkit::runtimes::script;
 
 on_every_runtime! {
     releases_after_early_failure,
@@ -80,7 +79,7 @@ fn poststart_fails(setup: &Setup) {
     let bundle = with_hook(setup, "poststart", "exit 1");
     let id = unique();
     // runc 1.1 runs them in `create` already; with crun the container runs on when `start` has failed.
-    let created = setup.runmig(&["create", "-b", bundle.as_str(), &id]);
+    let created = setup.try_create(&bundle, &id);
     if created.status.success() {
         setup.runmig(&["start", &id]);
     }
@@ -104,10 +103,9 @@ fn another_poststop_fails(setup: &Setup) {
 }
 
 /// By a bundle that names it twice. In between, another gets the same instance, same UUID.
+/// Failure: a second run of the hook
 fn hook_runs_twice(setup: &Setup) {
-    let bundle = setup.asking("7g.80gb", SLEEPS);
-    let id = unique();
-    setup.create(&bundle, &id);
+    let (bundle, id) = setup.made("7g.80gb", SLEEPS);
     let hook = bundle.config()["hooks"]["poststop"][0].clone();
     let uuid = setup.machine.the_instance().uuid;
     setup.delete(&id);
@@ -121,8 +119,7 @@ fn hook_runs_twice(setup: &Setup) {
     let line = format!("echo '{state}' | {program} {}", words.join(" "));
     script(&file, &format!("{line}; {line}"));
 
-    let (other, theirs) = (setup.asking("7g.80gb", SLEEPS), unique());
-    setup.create(&other, &theirs);
+    let (_, theirs) = setup.made("7g.80gb", SLEEPS);
     assert_eq!(setup.machine.the_instance().uuid, uuid, "it comes again");
     said(&mut Command::new(&file)).ok();
     keeps_its_slice(setup, &theirs);

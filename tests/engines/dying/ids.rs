@@ -42,6 +42,7 @@ fn deletes_unknown_container(setup: &Setup) {
     setup.delete(&id);
 }
 
+/// Failure: a second `delete`
 fn deletes_twice(setup: &Setup) {
     let bundle = setup.asking("1g.10gb", SLEEPS);
     let id = unique();
@@ -83,9 +84,7 @@ fn refuses_create_of_running_container(setup: &Setup) {
     let other = setup.asking("1g.10gb", SLEEPS);
     for again in [&bundle, &other] {
         let before = again.bytes();
-        let line = setup
-            .runmig(&["create", "-b", again.as_str(), &id])
-            .refused();
+        let line = setup.try_create(again, &id).refused();
         // runc: "container with given ID already exists"; crun: "container `c` already exists".
         let words = format!("container {id} exists already");
         has(&line, &words);
@@ -106,9 +105,7 @@ fn refuses_create_of_running_plain_container(setup: &Setup) {
         .ok();
     let other = setup.asking("1g.10gb", SLEEPS);
     let before = other.bytes();
-    let line = setup
-        .runmig(&["create", "-b", other.as_str(), &id])
-        .refused();
+    let line = setup.try_create(&other, &id).refused();
     let words = format!("container {id} exists already (its init, process ");
     has(&line, &words);
     assert_eq!(other.bytes(), before);
@@ -121,20 +118,16 @@ fn refuses_create_during_create(setup: &Setup) {
     let other = setup.asking("1g.10gb", SLEEPS);
     let before = other.bytes();
     let create = ["create", "-b", other.as_str(), &half.id];
-    let line = setup.runmig(&create).refused();
-    has(&line, "exists already");
+    setup.runmig(&create).refused_for("exists already");
     assert_eq!(other.bytes(), before);
     half.front.kill();
-    let line = setup.runmig(&create).refused();
-    has(&line, "exists already");
+    setup.runmig(&create).refused_for("exists already");
     keeps_its_slice(setup, &half.id);
     drop(half.reached);
     ended("the low-level runtime has made it", half.runtime);
-    let line = setup.runmig(&create).refused();
-    has(&line, "exists already");
+    setup.runmig(&create).refused_for("exists already");
     keeps_its_slice(setup, &half.id);
-    setup.runmig(&["delete", "--force", &half.id]).ok();
-    setup.nothing_is_left();
+    setup.ends(&[&half.id]);
     assert_eq!(other.bytes(), before);
 }
 
@@ -144,7 +137,7 @@ fn create_of_dead_container_releases(setup: &Setup) {
     let before = bundle.bytes();
     let id = unique();
     kill(started(setup, &bundle, &id));
-    let again = setup.runmig(&["create", "-b", bundle.as_str(), &id]);
+    let again = setup.try_create(&bundle, &id);
     assert!(!again.status.success());
     has(&again.stderr, "exist");
     setup.nothing_is_left();
@@ -197,6 +190,7 @@ fn without_lease(setup: &Setup) -> Value {
     json!({"path": setup.program("runmig-hook"), "args": ["runmig-hook", "--config", config]})
 }
 
+/// Failure: a late hook, after another create under the same id
 fn old_hook_spares_successor(setup: &Setup) {
     let bundle = setup.asking("1g.10gb", SLEEPS);
     let id = unique();

@@ -1,11 +1,11 @@
-//! Shares and whole GPUs of containers whose engine is killed in the middle of a create.
+//! Slices, shares and whole GPUs of containers whose engine is killed in the middle of a create.
 
+use crate::dying::victim::{keeps_its_slice, the_next_create_has_room};
 use testkit::gate::Reached;
 use testkit::podman::on_each;
 use testkit::prelude::*;
-use testkit::process::{descendants, with_argument};
-use testkit::sharing::{Kind, SHARE_AT_MPS, SHARE_AT_NONE, WHOLE_GPU, daemon, ready};
-use testkit::{Gate, Podman};
+use testkit::process::descendants;
+use testkit::sharing::{Kind, SHARE_AT_MPS, SHARE_AT_NONE, SLICE, WHOLE_GPU, daemon, ready};
 
 /// Runs podman until its low-level runtime waits in a hook.
 fn halfway(setup: &Setup, podman: &Podman, kind: Kind, gate: &Gate) -> (Going, Reached) {
@@ -26,6 +26,24 @@ fn halfway(setup: &Setup, podman: &Podman, kind: Kind, gate: &Gate) -> (Going, R
     (run, gate.reached())
 }
 
+/// A collector, and for a slice a create too, leaves a container its lease.
+fn keeps_its_lease(kind: Kind, setup: &Setup, before: &Value) {
+    if kind.key == SLICE.key {
+        keeps_its_slice(setup, before["container"].as_str().unwrap());
+    }
+    setup.migctl(&["gc"]).ok();
+    assert_eq!(setup.the_lease()["id"], before["id"]);
+}
+
+/// A collector, or for a slice the next create, ends the lease.
+fn is_released(kind: Kind, setup: &Setup) {
+    if kind.key == SLICE.key {
+        return the_next_create_has_room(setup);
+    }
+    setup.migctl(&["gc"]).ok();
+    setup.nothing_is_left();
+}
+
 /// The low-level runtime goes on, so the share and its daemon stay as long as the container.
 fn podman_dies(kind: Kind) {
     on_each(
@@ -36,11 +54,11 @@ fn podman_dies(kind: Kind) {
             let before = setup.the_lease();
             let id = before["container"].as_str().unwrap();
             run.kill();
-            setup.migctl(&["gc"]).ok();
-            assert_eq!(setup.the_lease()["id"], before["id"]);
+            keeps_its_lease(kind, setup, &before);
             drop(reached);
             let after = ready(setup, id);
             assert_eq!(daemon(&after), daemon(&before));
+            keeps_its_lease(kind, setup, &before);
             podman.remove("half");
             // conmon may start a clean-up between a look and the next.
             until("all of it is dead", || {
@@ -48,8 +66,7 @@ fn podman_dies(kind: Kind) {
                 left.iter().for_each(|pid| kill(*pid));
                 left.is_empty()
             });
-            setup.migctl(&["gc"]).ok();
-            setup.nothing_is_left();
+            is_released(kind, setup);
         },
     );
 }
@@ -73,34 +90,18 @@ fn all_die(kind: Kind) {
             until("init has noticed", || in_cgroup(id).is_empty());
             drop(reached);
             podman.remove("half");
-            setup.migctl(&["gc"]).ok();
-            setup.nothing_is_left();
+            is_released(kind, setup);
         },
     );
 }
 
-/// Failure: a kill of podman, or of podman, conmon, runmig and the low-level runtime, during the create of a container with a share or a whole GPU
-#[test]
-fn share_at_none_survives_killed_podman() {
-    podman_dies(SHARE_AT_NONE);
-}
-
-#[test]
-fn share_at_mps_survives_killed_podman() {
-    podman_dies(SHARE_AT_MPS);
-}
-
-#[test]
-fn whole_gpu_survives_killed_podman() {
-    podman_dies(WHOLE_GPU);
-}
-
-#[test]
-fn kills_release_share_at_mps() {
-    all_die(SHARE_AT_MPS);
-}
-
-#[test]
-fn kills_release_whole_gpu() {
-    all_die(WHOLE_GPU);
+testkit::tests! {
+    /// Failure: a kill of podman, or of podman, conmon, runmig and the low-level runtime, during the create of a container with a slice, a share or a whole GPU
+    slice_survives_killed_podman: podman_dies(SLICE);
+    share_at_none_survives_killed_podman: podman_dies(SHARE_AT_NONE);
+    share_at_mps_survives_killed_podman: podman_dies(SHARE_AT_MPS);
+    whole_gpu_survives_killed_podman: podman_dies(WHOLE_GPU);
+    kills_release_slice: all_die(SLICE);
+    kills_release_share_at_mps: all_die(SHARE_AT_MPS);
+    kills_release_whole_gpu: all_die(WHOLE_GPU);
 }

@@ -1,6 +1,5 @@
 //! A container to whose makers something happens.
 
-use testkit::Gate;
 use testkit::gate::Reached;
 use testkit::prelude::*;
 
@@ -104,15 +103,13 @@ pub fn keeps_its_slice(setup: &Setup, id: &str) {
 #[track_caller]
 fn no_room(setup: &Setup) {
     let whole = setup.asking("7g.80gb", "true");
-    let line = setup.refused(&whole);
-    has(&line, "cannot allocate 7g.80gb: ");
+    has(&setup.refused(&whole), "cannot allocate 7g.80gb: ");
 }
 
 /// A create that needs all of the machine has it: what was there is back without anybody's `gc`.
 #[track_caller]
 pub fn the_next_create_has_room(setup: &Setup) {
-    let (whole, id) = (setup.asking("7g.80gb", "true"), unique());
-    setup.create(&whole, &id);
+    let (_, id) = setup.made("7g.80gb", "true");
     assert_eq!(setup.the_lease()["container"], id.as_str());
     assert_eq!(setup.machine.the_instance().profile, "7g.80gb");
     setup.ends(&[&id]);

@@ -7,87 +7,49 @@ mod unusable;
 use testkit::prelude::*;
 use testkit::refusal::refused;
 
-fn setup() -> Setup {
-    Setup::of(Low::Runc)
-}
-
 #[test]
 fn requests() {
-    let setup = setup();
-    for (slice, line) in [
-        (
-            "1g.5gb",
-            "cannot allocate 1g.5gb: no GPU offers the profile; hint: request one of 1g.10gb, 1g.10gb+me, 1g.20gb, 2g.20gb, 3g.40gb, 4g.40gb, 7g.80gb (nearest first)",
-        ),
-        (
-            "8g.80gb",
-            "cannot allocate 8g.80gb: no GPU offers the profile; hint: request one of 7g.80gb, 4g.40gb, 3g.40gb, 2g.20gb, 1g.20gb, 1g.10gb, 1g.10gb+me (nearest first)",
-        ),
-        (
-            "0Gi",
-            r#"annotation runmig.dev/slice: "0Gi" is no memory at all; hint: ask for a profile (1g.10gb), an amount of memory (20Gi, 5000Mi) or none"#,
-        ),
-        (
-            "-1",
-            r#"annotation runmig.dev/slice: "-1" is neither a profile nor an amount of memory; hint: ask for a profile (1g.10gb), an amount of memory (20Gi, 5000Mi) or none"#,
-        ),
-        (
-            "20",
-            r#"annotation runmig.dev/slice: "20" has no unit; hint: write 20Gi"#,
-        ),
-        (
-            "1.5Gi",
-            r#"annotation runmig.dev/slice: "1.5Gi" is neither a profile nor an amount of memory; hint: write 1536Mi"#,
-        ),
-        (
-            "",
-            r#"annotation runmig.dev/slice: "" asks for nothing; hint: ask for a profile (1g.10gb), an amount of memory (20Gi, 5000Mi) or none"#,
-        ),
-        (
-            "all",
-            r#"annotation runmig.dev/slice: "all" is neither a profile nor an amount of memory; hint: ask for a profile (1g.10gb), an amount of memory (20Gi, 5000Mi) or none"#,
-        ),
-        (
-            "1g.10gb,1g.10gb",
-            "annotation runmig.dev/slice: 1g.10gb stands there twice, and a list names alternatives to one slice; hint: ask for one larger slice, or run a container for each",
-        ),
-        (
-            "90Gi",
-            "cannot allocate 90Gi: no profile has 90Gi of memory; hint: request at most 7g.80gb, which has 80640 MiB",
-        ),
-        (
-            "99999999999999999999Gi",
-            r#"annotation runmig.dev/slice: "99999999999999999999Gi" is more memory than can be counted; hint: ask for a profile (1g.10gb), an amount of memory (20Gi, 5000Mi) or none"#,
-        ),
-        (
-            "1g.10gb,",
-            r#"annotation runmig.dev/slice: "" asks for nothing; hint: ask for a profile (1g.10gb), an amount of memory (20Gi, 5000Mi) or none"#,
-        ),
-        (
-            "1g.10gb*0",
-            r#"annotation runmig.dev/slice: "1g.10gb*0" asks for no number of slices from 1 to 64; hint: write it behind the slice: 1g.10gb*2"#,
-        ),
-        (
-            "1g.10gb*2",
-            "1g.10gb*2 asks for several slices, and CUDA uses one MIG device in a process; hint: ask for one larger slice, or run a container for each; where a container's processes share them out, policy.slices_per_container allows several",
-        ),
-        (
-            "\u{1b}[2J",
-            r#"annotation runmig.dev/slice: "\u{1b}[2J" is neither a profile nor an amount of memory; hint: ask for a profile (1g.10gb), an amount of memory (20Gi, 5000Mi) or none"#,
-        ),
-    ] {
+    let setup = Setup::of(Low::Runc);
+    for (slice, line) in testkit::rows! {
+        "1g.5gb" =>
+            "cannot allocate 1g.5gb: no GPU offers the profile; hint: request one of 1g.10gb, 1g.10gb+me, 1g.20gb, 2g.20gb, 3g.40gb, 4g.40gb, 7g.80gb (nearest first)";
+        "8g.80gb" =>
+            "cannot allocate 8g.80gb: no GPU offers the profile; hint: request one of 7g.80gb, 4g.40gb, 3g.40gb, 2g.20gb, 1g.20gb, 1g.10gb, 1g.10gb+me (nearest first)";
+        "0Gi" =>
+            r#"annotation runmig.dev/slice: "0Gi" is no memory at all; hint: ask for a profile (1g.10gb), an amount of memory (20Gi, 5000Mi) or none"#;
+        "-1" =>
+            r#"annotation runmig.dev/slice: "-1" is neither a profile nor an amount of memory; hint: ask for a profile (1g.10gb), an amount of memory (20Gi, 5000Mi) or none"#;
+        "20" => r#"annotation runmig.dev/slice: "20" has no unit; hint: write 20Gi"#;
+        "1.5Gi" =>
+            r#"annotation runmig.dev/slice: "1.5Gi" is neither a profile nor an amount of memory; hint: write 1536Mi"#;
+        "" =>
+            r#"annotation runmig.dev/slice: "" asks for nothing; hint: ask for a profile (1g.10gb), an amount of memory (20Gi, 5000Mi) or none"#;
+        "all" =>
+            r#"annotation runmig.dev/slice: "all" is neither a profile nor an amount of memory; hint: ask for a profile (1g.10gb), an amount of memory (20Gi, 5000Mi) or none"#;
+        "1g.10gb,1g.10gb" =>
+            "annotation runmig.dev/slice: 1g.10gb stands there twice, and a list names alternatives to one slice; hint: ask for one larger slice, or run a container for each";
+        "90Gi" =>
+            "cannot allocate 90Gi: no profile has 90Gi of memory; hint: request at most 7g.80gb, which has 80640 MiB";
+        "99999999999999999999Gi" =>
+            r#"annotation runmig.dev/slice: "99999999999999999999Gi" is more memory than can be counted; hint: ask for a profile (1g.10gb), an amount of memory (20Gi, 5000Mi) or none"#;
+        "1g.10gb," =>
+            r#"annotation runmig.dev/slice: "" asks for nothing; hint: ask for a profile (1g.10gb), an amount of memory (20Gi, 5000Mi) or none"#;
+        "1g.10gb*0" =>
+            r#"annotation runmig.dev/slice: "1g.10gb*0" asks for no number of slices from 1 to 64; hint: write it behind the slice: 1g.10gb*2"#;
+        "1g.10gb*2" =>
+            "1g.10gb*2 asks for several slices, and CUDA uses one MIG device in a process; hint: ask for one larger slice, or run a container for each; where a container's processes share them out, policy.slices_per_container allows several";
+        "\u{1b}[2J" =>
+            r#"annotation runmig.dev/slice: "\u{1b}[2J" is neither a profile nor an amount of memory; hint: ask for a profile (1g.10gb), an amount of memory (20Gi, 5000Mi) or none"#;
+    } {
         refused(&setup, &setup.asking(slice, "true"), line);
     }
-    refused(
-        &setup,
-        &setup.asking(&"x".repeat(10 << 20), "true"),
-        "annotation runmig.dev/slice is 10485760 bytes long, more than 256",
-    );
+    let words = "annotation runmig.dev/slice is 10485760 bytes long, more than 256";
+    refused(&setup, &setup.asking(&"x".repeat(10 << 20), "true"), words);
 }
 
 #[test]
 fn annotations_that_contradict_each_other() {
-    let setup = setup();
+    let setup = Setup::of(Low::Runc);
     type Annotations<'a> = &'a [(&'a str, &'a str)];
     let table: [(Annotations, &str); 8] = [
         (
@@ -144,40 +106,16 @@ fn annotations_that_contradict_each_other() {
 }
 
 #[test]
-fn machines_without_a_slice_to_give() {
-    let machines: [(&[&str], &str); 2] = [
-        (
-            &["--gpu", "A100-80GB", "--count", "2", "--mig", "off"],
-            "cannot allocate 1g.10gb: MIG is off on every GPU that supports it (GPU 0, 1); hint: run nvidia-smi -i 0,1 -mig 1",
-        ),
-        (
-            &["--gpu", "H100-80GB", "--mig", "off"],
-            "cannot allocate 1g.10gb: MIG is off on every GPU that supports it (GPU 0); hint: run nvidia-smi -i 0 -mig 1",
-        ),
-    ];
-    for (machine, line) in machines {
-        let setup = Setup::on(Low::Runc, Machine::with(machine));
-        refused(&setup, &setup.asking("1g.10gb", "true"), line);
-    }
-}
-
-#[test]
 fn reports_no_room() {
     let setup = Setup::on(Low::Runc, Machine::new("A100-80GB", 1));
-    let sim = |verb, more: &[&str]| setup.machine.sim(verb, &[&["--gpu", "0"], more].concat());
+    let sim = |verb, more: &[&str]| setup.sim(verb, &[&["--gpu", "0"], more].concat());
     for _ in 0..2 {
         sim("create", &["--profile", "3g.40gb"]);
     }
-    refused(
-        &setup,
-        &setup.asking("1g.10gb", "true"),
-        "cannot allocate 1g.10gb: too few memory slices are free (0 of 8 on 1 GPU, at most 0 on one); on GPU 0 GPU instance 1 (3g.40gb at 0:4), which runmig did not make, is in the way; hint: run migctl list --all to see the instances that runmig did not make, and destroy them with nvidia-smi mig -dci, then -dgi",
-    );
-    refused(
-        &setup,
-        &setup.asking("40Gi", "true"),
-        "cannot allocate 40Gi (7g.80gb): too few memory slices are free (0 of 8 on 1 GPU, at most 0 on one); on GPU 0 GPU instance 1 (3g.40gb at 0:4), which runmig did not make, and GPU instance 2 (3g.40gb at 4:4), which runmig did not make, are in the way; hint: run migctl list --all to see the instances that runmig did not make, and destroy them with nvidia-smi mig -dci, then -dgi",
-    );
+    let words = "cannot allocate 1g.10gb: too few memory slices are free (0 of 8 on 1 GPU, at most 0 on one); on GPU 0 GPU instance 1 (3g.40gb at 0:4), which runmig did not make, is in the way; hint: run migctl list --all to see the instances that runmig did not make, and destroy them with nvidia-smi mig -dci, then -dgi";
+    refused(&setup, &setup.asking("1g.10gb", "true"), words);
+    let words = "cannot allocate 40Gi (7g.80gb): too few memory slices are free (0 of 8 on 1 GPU, at most 0 on one); on GPU 0 GPU instance 1 (3g.40gb at 0:4), which runmig did not make, and GPU instance 2 (3g.40gb at 4:4), which runmig did not make, are in the way; hint: run migctl list --all to see the instances that runmig did not make, and destroy them with nvidia-smi mig -dci, then -dgi";
+    refused(&setup, &setup.asking("40Gi", "true"), words);
     for instance in setup.machine.instances() {
         sim("destroy", &["--gi", &instance.gi.to_string()]);
     }
@@ -190,48 +128,25 @@ fn reports_no_room() {
             sim("destroy", &["--gi", &instance.gi.to_string()]);
         }
     }
-    refused(
-        &setup,
-        &setup.asking("3g.40gb", "true"),
-        "cannot allocate 3g.40gb: the slices in the way cannot be moved (5 of 8 memory slices are free on 1 GPU, at most 5 on one); on GPU 0 GPU instance 12 (1g.10gb at 5:1), which runmig did not make, is in the way; hint: run migctl list --all to see the instances that runmig did not make, and destroy them with nvidia-smi mig -dci, then -dgi",
-    );
+    let words = "cannot allocate 3g.40gb: the slices in the way cannot be moved (5 of 8 memory slices are free on 1 GPU, at most 5 on one); on GPU 0 GPU instance 12 (1g.10gb at 5:1), which runmig did not make, is in the way; hint: run migctl list --all to see the instances that runmig did not make, and destroy them with nvidia-smi mig -dci, then -dgi";
+    refused(&setup, &setup.asking("3g.40gb", "true"), words);
 }
 
 #[test]
 fn config_json() {
-    let setup = setup();
+    let setup = Setup::of(Low::Runc);
     let asks = r#""annotations":{"runmig.dev/slice":"1g.10gb"}"#;
     // The rest of what could ask, and cannot be understood.
-    for (text, line) in [
-        (
-            format!("{{{asks},"),
-            "config.json is cut off: EOF while parsing a value at line 1 column 46",
-        ),
-        (
-            format!("{{{asks}}}"),
-            "config.json has no process: no slice can be put into it",
-        ),
-        (
-            format!("{{{asks},\"linux\":{{}}}}"),
-            "config.json has no process: no slice can be put into it",
-        ),
-        (
-            format!("{{{asks},\"process\":{{}}}}"),
-            "config.json has no linux: no slice can be put into it",
-        ),
-        (
-            format!("{{{asks},\"process\":[],\"linux\":{{}}}}"),
-            "process in config.json is no object",
-        ),
-        (
-            format!("{{{asks},\"process\":{{}},\"linux\":7}}"),
-            "linux in config.json is no object",
-        ),
-        (
-            "{\"annotations\":{\"runmig.dev/slice\":1}}".to_owned(),
-            "cannot tell from config.json whether the container asks for a slice: runmig.dev/slice is no string; hint: write each annotation once, as a string under the key annotations",
-        ),
-    ] {
+    for (text, line) in testkit::rows! {
+        format!("{{{asks},") => "config.json is cut off: EOF while parsing a value at line 1 column 46";
+        format!("{{{asks}}}") => "config.json has no process: no slice can be put into it";
+        format!("{{{asks},\"linux\":{{}}}}") => "config.json has no process: no slice can be put into it";
+        format!("{{{asks},\"process\":{{}}}}") => "config.json has no linux: no slice can be put into it";
+        format!("{{{asks},\"process\":[],\"linux\":{{}}}}") => "process in config.json is no object";
+        format!("{{{asks},\"process\":{{}},\"linux\":7}}") => "linux in config.json is no object";
+        "{\"annotations\":{\"runmig.dev/slice\":1}}".to_owned() =>
+            "cannot tell from config.json whether the container asks for a slice: runmig.dev/slice is no string; hint: write each annotation once, as a string under the key annotations";
+    } {
         let bundle = setup.bundle("true");
         std::fs::write(bundle.file(), text).unwrap();
         refused(&setup, &bundle, line);
@@ -258,36 +173,27 @@ fn config_json() {
     }
     let bundle = setup.asking("1g.10gb", "true");
     std::fs::remove_file(bundle.file()).unwrap();
-    refused(
-        &setup,
-        &bundle,
-        "cannot find config.json in bundle {bundle}",
-    );
+    let words = "cannot find config.json in bundle {bundle}";
+    refused(&setup, &bundle, words);
 }
 
 #[test]
 fn refuses_containers_that_see_more() {
-    let setup = setup();
+    let setup = Setup::of(Low::Runc);
     let rules = |rules: Value| {
         let bundle = setup.asking("1g.10gb", "true");
         bundle.edit(|config| config["linux"]["resources"]["devices"] = rules);
         bundle
     };
     let everything = json!([{"allow": true, "access": "rwm"}]);
-    refused(
-        &setup,
-        &rules(everything),
-        "device rule linux.resources.devices[0] (allow a *:* rwm) lets the container open NVIDIA devices that are not in its slice, 195:1 for one; hint: run it unprivileged, with rules for the devices that it needs",
-    );
+    let words = "device rule linux.resources.devices[0] (allow a *:* rwm) lets the container open NVIDIA devices that are not in its slice, 195:1 for one; hint: run it unprivileged, with rules for the devices that it needs";
+    refused(&setup, &rules(everything), words);
     let characters = json!([
         {"allow": false, "access": "rwm"},
         {"allow": true, "type": "c", "access": "rw"},
     ]);
-    refused(
-        &setup,
-        &rules(characters),
-        "device rule linux.resources.devices[1] (allow c *:* rw) lets the container open NVIDIA devices that are not in its slice, 195:1 for one; hint: run it unprivileged, with rules for the devices that it needs",
-    );
+    let words = "device rule linux.resources.devices[1] (allow c *:* rw) lets the container open NVIDIA devices that are not in its slice, 195:1 for one; hint: run it unprivileged, with rules for the devices that it needs";
+    refused(&setup, &rules(characters), words);
     let bundle = setup.asking("1g.10gb", "true");
     bundle.edit(|config| {
         let options = ["rbind"];
@@ -295,17 +201,14 @@ fn refuses_containers_that_see_more() {
             json!({"destination": "/host", "type": "bind", "source": "/dev", "options": options});
         config["mounts"].as_array_mut().unwrap().push(mount);
     });
-    refused(
-        &setup,
-        &bundle,
-        "mount of /dev at /host gives the container the devices of the host; hint: mount the devices that it needs, not /dev",
-    );
+    let words = "mount of /dev at /host gives the container the devices of the host; hint: mount the devices that it needs, not /dev";
+    refused(&setup, &bundle, words);
 }
 
 /// Arguments that look like a create and cannot be understood are not passed on: they could be one.
 #[test]
 fn arguments() {
-    let setup = setup();
+    let setup = Setup::of(Low::Runc);
     let bundle = setup.asking("1g.10gb", "true");
     for arguments in [
         &["create"][..],
@@ -323,7 +226,7 @@ fn arguments() {
 /// And good input that looks odd.
 #[test]
 fn accepts_linked_bundle() {
-    let setup = setup();
+    let setup = Setup::of(Low::Runc);
     let bundle = setup.asking("1g.10gb", "true");
     let before = bundle.bytes();
     let link = setup.path("link");

@@ -1,10 +1,8 @@
 //! Paths that are no text, which the ledger has no way to write down.
 
-use super::setup;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use testkit::prelude::*;
-use testkit::runtimes::script;
 
 /// Ends in a byte that UTF-8 does not have.
 fn odd(path: &Path) -> PathBuf {
@@ -35,7 +33,7 @@ fn refused(setup: &Setup, root: &Path, bundle: &Bundle, named: &Path) {
 /// Failure: the path of a bundle or root is not UTF-8, which no record can hold
 #[test]
 fn refuses_container_with_slice() {
-    let setup = setup();
+    let setup = Setup::of(Low::Runc);
     let bundle = renamed(&setup.asking("1g.10gb", "true"));
     refused(&setup, &setup.root("a"), &bundle, &bundle.path);
     let bundle = setup.asking("1g.10gb", "true");
@@ -45,7 +43,7 @@ fn refuses_container_with_slice() {
 
 #[test]
 fn passes_others_on_unchanged() {
-    let setup = setup();
+    let setup = Setup::of(Low::Runc);
     let bundle = renamed(&setup.bundle("true"));
     let before = bundle.bytes();
     let (front, saw) = (setup.path("runc"), setup.path("saw"));

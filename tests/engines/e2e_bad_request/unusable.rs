@@ -1,7 +1,6 @@
 //! Containers whose record no low-level runtime can keep: their slice could never be released,
 //! since nobody could find out that they are gone.
 
-use super::setup;
 use testkit::prelude::*;
 
 /// Root and id of each call, and the line that it ends with.
@@ -65,7 +64,7 @@ fn calls(setup: &Setup) -> Vec<(PathBuf, String, String)> {
 /// Failure: the container's id or `--root` makes an impossible path: too long, a loop of links, a file in the way
 #[test]
 fn refuses_container_without_usable_record() {
-    let setup = setup();
+    let setup = Setup::of(Low::Runc);
     let calls = calls(&setup);
     assert_eq!(calls.len(), 14, "as many as two GPUs have room for");
     let bundle = setup.asking("1g.10gb", "true");

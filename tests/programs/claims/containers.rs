@@ -61,19 +61,13 @@ pub fn hook_call(
         "annotations": annotations,
     });
     let file = world.path("state.json");
-    std::fs::write(&file, state.to_string()).unwrap();
+    fs::write(&file, state.to_string()).unwrap();
     let mut command = world.program("runmig-claim");
     command.args([verb, "--claim", uid, "--device", "device"]);
     Call {
         command,
         stdin: Some(file),
     }
-}
-
-pub fn prepared() -> World {
-    let world = World::small();
-    prepare(&world, "a", &place(&world, "1g.6gb", 0, 1)).unwrap();
-    world
 }
 
 /// The leases of containers, by their ids.
@@ -93,10 +87,8 @@ fn early_unprepare_spares_container() {
     assert_eq!(world.leases().len(), 2);
     unprepare(&world, "a").unwrap();
     let lease = the_lease(&world);
-    assert_eq!(
-        (&lease["container"], &lease["pod"]),
-        (&json!("c"), &json!("train"))
-    );
+    assert_eq!(lease["container"], "c");
+    assert_eq!(lease["pod"], "train");
     world.gc().ok();
     world.the_instance();
     // The hook at the end only writes the ledger.
@@ -118,8 +110,7 @@ fn hook_leaves_slice_to_its_claim() {
         hook(&world, "detach", "a", None).ok();
     }
     assert_eq!(the_lease(&world)["state"], "ready");
-    unprepare(&world, "a").unwrap();
-    nothing_is_left(&world);
+    ends_last(&world, "a");
 }
 
 /// A killed shim calls no hook.
@@ -184,8 +175,7 @@ fn unprepare_ends_dead_containers() {
     let init = Init::new();
     hook(&world, "attach", "a", Some(&init)).ok();
     drop(init);
-    unprepare(&world, "a").unwrap();
-    nothing_is_left(&world);
+    ends_last(&world, "a");
     hook(&world, "detach", "a", None).ok();
 }
 
@@ -197,13 +187,11 @@ fn container_without_slice_does_not_start() {
     let line = hook(&world, "attach", "other", Some(&init)).refused();
     let why = "runmig-claim: cannot start container c: claim other has no slice for device device";
     assert!(line.starts_with(why), "{line}");
-    let line = hook(&world, "attach", "a", None).refused();
-    has(&line, "the container's state has no living process");
+    hook(&world, "attach", "a", None).refused_for("the container's state has no living process");
     assert_eq!(containers(&world), [""; 0]);
     unprepare(&world, "a").unwrap();
-    std::fs::remove_dir_all(world.state()).unwrap();
-    let line = hook(&world, "attach", "a", Some(&init)).refused();
-    has(&line, "there is no ledger in");
+    fs::remove_dir_all(world.state()).unwrap();
+    hook(&world, "attach", "a", Some(&init)).refused_for("there is no ledger in");
     hook(&world, "detach", "a", None).ok();
 }
 

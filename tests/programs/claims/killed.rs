@@ -25,38 +25,28 @@ const CALLS: [(&str, Moment); 4] = [
 
 /// Failure: a kill of Prepare between two calls of the driver
 #[test]
-fn collection_undoes_half_made_slice() {
+fn half_made_slice_is_undone() {
+    type Undo = fn(&World);
+    let ways: [(&str, Undo); 3] = [
+        ("a collection", |w| {
+            w.gc().ok();
+            assert!(w.instances().is_empty());
+            assert_eq!(the_lease(w)["state"], "promised");
+        }),
+        ("the next Prepare", |w| {
+            let held = prepare(w, "a", &place(w, "1g.6gb", 0, 1)).unwrap();
+            let uuid = held.instance.slice().unwrap().mig_uuid.clone();
+            assert_eq!(uuid.as_ref(), w.the_instance().uuids.first());
+        }),
+        ("Unprepare alone", |_| ()),
+    ];
     for (call, moment) in CALLS {
-        let world = World::small();
-        killed(&world, call, moment);
-        world.gc().ok();
-        assert!(world.instances().is_empty(), "{call} {moment:?}");
-        assert_eq!(the_lease(&world)["state"], "promised");
-        unprepare(&world, "a").unwrap();
-        nothing_is_left(&world);
-    }
-}
-
-#[test]
-fn next_prepare_undoes_half_made_slice() {
-    for (call, moment) in CALLS {
-        let world = World::small();
-        killed(&world, call, moment);
-        let held = prepare(&world, "a", &place(&world, "1g.6gb", 0, 1)).unwrap();
-        let made = world.the_instance();
-        let uuid = held.instance.slice().unwrap().mig_uuid.clone();
-        assert_eq!(uuid.as_ref(), made.uuids.first(), "{call} {moment:?}");
-        unprepare(&world, "a").unwrap();
-        nothing_is_left(&world);
-    }
-}
-
-#[test]
-fn unprepare_undoes_half_made_slice() {
-    for (call, moment) in CALLS {
-        let world = World::small();
-        killed(&world, call, moment);
-        unprepare(&world, "a").unwrap();
-        nothing_is_left(&world);
+        for (name, undo) in ways {
+            eprintln!("{name} after a kill {moment:?} {call}");
+            let world = World::small();
+            killed(&world, call, moment);
+            undo(&world);
+            ends_last(&world, "a");
+        }
     }
 }

@@ -9,7 +9,7 @@ fn collection_keeps_claims() {
     let world = World::small();
     promise(&world, "promised", &place(&world, "1g.6gb", 3, 1)).unwrap();
     prepare(&world, "made", &place(&world, "1g.6gb", 0, 1)).unwrap();
-    let said_of = said(&mut world.migctl(&["gc"])).ok().stdout;
+    let said_of = world.tells(&["gc"]);
     for name in ["promised", "made"] {
         let why = format!("only Kubernetes withdraws claim team-a/{name}-gpu (pod team-a/train)");
         has(&said_of, &why);
@@ -42,15 +42,13 @@ fn operator_releases_claim_by_hand() {
 /// A pod that uses it keeps the slice from an operator too.
 #[test]
 fn release_by_hand_spares_processes() {
-    let world = World::small();
-    prepare(&world, "a", &place(&world, "1g.6gb", 0, 1)).unwrap();
+    let world = prepared();
     let hold = world.hold(0, world.the_instance().gi, Some(0));
     let told = said(&mut world.migctl(&["release", "a"])).exits(1).stderr;
     has(&told, "in use");
     assert_eq!(the_lease(&world)["state"], "quarantined");
     drop(hold);
-    unprepare(&world, "a").unwrap();
-    nothing_is_left(&world);
+    ends_last(&world, "a");
 }
 
 /// Failure: an administrator destroyed the instance of a claim
@@ -64,8 +62,7 @@ fn prepare_replaces_instance_that_went() {
     assert_eq!(start(&again), 1);
     let uuid = again.instance.slice().unwrap().mig_uuid.clone();
     assert_eq!(uuid.as_ref(), world.the_instance().uuids.first());
-    unprepare(&world, "a").unwrap();
-    nothing_is_left(&world);
+    ends_last(&world, "a");
 }
 
 /// An administrator destroyed the compute instance alone.
@@ -82,8 +79,7 @@ fn prepare_replaces_emptied_instance() {
     assert_ne!(again.instance.id, first.instance.id);
     let uuid = again.instance.slice().unwrap().mig_uuid.clone();
     assert_eq!(uuid.as_ref(), world.the_instance().uuids.first());
-    unprepare(&world, "a").unwrap();
-    nothing_is_left(&world);
+    ends_last(&world, "a");
 }
 
 /// Between promise and Prepare an administrator made something there.
@@ -175,8 +171,7 @@ fn promise_on_idle_slice_loses_nothing() {
     unprepare(&world, "a").unwrap();
     promise(&world, "b", &at).unwrap();
     world.configure("");
-    unprepare(&world, "b").unwrap();
-    nothing_is_left(&world);
+    ends_last(&world, "b");
 }
 
 /// The kubelet prepares a claim once, however many pods it is reserved for.
@@ -198,6 +193,5 @@ fn promise_names_later_pods() {
     let lease = the_lease(&world);
     assert_eq!(lease["state"], "ready");
     assert_eq!(lease["claim"]["pods"][1]["name"], "second");
-    let list = said(&mut world.migctl(&["list"])).ok().stdout;
-    has(&list, "team-a/train and 1 more");
+    has(&world.tells(&["list"]), "team-a/train and 1 more");
 }

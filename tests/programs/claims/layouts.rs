@@ -1,7 +1,7 @@
 //! Claims beside the layout of an administrator.
 
 use super::*;
-use containers::{Init, hook, prepared};
+use containers::{Init, hook};
 
 /// `migctl apply` of so many of the smallest slices on GPU 0.
 fn apply(world: &World, count: u32) -> Said {
@@ -10,8 +10,8 @@ fn apply(world: &World, count: u32) -> Said {
         r#"{{"version": "v1", "mig-configs": {{"wanted": [{{"devices": [0], "mig-enabled": true,
             "mig-devices": {{"1g.6gb": {count}}}}}]}}}}"#
     );
-    std::fs::write(&file, text).unwrap();
-    testkit::said(&mut world.migctl(&["apply", "-f", file.to_str().unwrap()]))
+    fs::write(&file, text).unwrap();
+    said(&mut world.migctl(&["apply", "-f", file.to_str().unwrap()]))
 }
 
 fn states(world: &World) -> Vec<String> {
@@ -44,8 +44,7 @@ fn claim_names_layout_in_its_place() {
     let world = World::small();
     apply(&world, 4).ok();
     let refused = prepare(&world, "a", &place(&world, "1g.6gb", 0, 1)).unwrap_err();
-    let line = refused.line();
-    has(&line, "belongs to layout wanted");
+    has(&refused.line(), "belongs to layout wanted");
     assert_eq!(states(&world), ["layout"; 4]);
 }
 

@@ -21,7 +21,7 @@ use runmig_lease::{ClaimPlace, Leases, NoBundles, Patience};
 use testkit::prelude::*;
 
 /// Returns a claim of the pod `train`, by its UID.
-fn claim(uid: &str) -> Claim {
+pub fn claim(uid: &str) -> Claim {
     Claim {
         uid: uid.to_owned(),
         namespace: "team-a".to_owned(),
@@ -37,7 +37,7 @@ fn claim(uid: &str) -> Claim {
 }
 
 /// Returns a place on the first GPU.
-fn place(world: &World, profile: &str, start: u32, size: u32) -> ClaimPlace {
+pub fn place(world: &World, profile: &str, start: u32, size: u32) -> ClaimPlace {
     ClaimPlace {
         gpu: GpuUuid::new(world.engine().gpus[0].uuid.as_str()),
         profile: profile.to_owned(),
@@ -52,11 +52,11 @@ fn with<T>(world: &World, call: impl FnOnce(&Leases<'_>) -> T) -> T {
     call(&manager)
 }
 
-fn promise(world: &World, uid: &str, at: &ClaimPlace) -> Result<Held> {
+pub fn promise(world: &World, uid: &str, at: &ClaimPlace) -> Result<Held> {
     with(world, |leases| leases.promise(claim(uid), at, &|_| ()))
 }
 
-fn prepare(world: &World, uid: &str, at: &ClaimPlace) -> Result<Held> {
+pub fn prepare(world: &World, uid: &str, at: &ClaimPlace) -> Result<Held> {
     with(world, |leases| {
         leases.prepare(claim(uid), at, Duration::ZERO, &|_| ())
     })
@@ -81,8 +81,22 @@ fn the_lease(world: &World) -> serde_json::Value {
 
 #[track_caller]
 fn nothing_is_left(world: &World) {
-    assert_eq!(world.leases(), Vec::<serde_json::Value>::new());
+    assert_eq!(world.leases(), Vec::<Value>::new());
     assert!(world.instances().is_empty(), "{:?}", world.instances());
+}
+
+/// Returns a world with the slice of claim `a`.
+fn prepared() -> World {
+    let world = World::small();
+    prepare(&world, "a", &place(&world, "1g.6gb", 0, 1)).unwrap();
+    world
+}
+
+/// Ends a claim, which was all that there was.
+#[track_caller]
+fn ends_last(world: &World, uid: &str) {
+    unprepare(world, uid).unwrap();
+    nothing_is_left(world);
 }
 
 /// Failure: a create without room
@@ -95,12 +109,9 @@ fn promise_takes_the_place_alone() {
     let lease = the_lease(&world);
     assert_eq!(lease["state"], "promised");
     assert_eq!(lease["claim"]["name"], "a-gpu");
-    assert_eq!(
-        (&lease["pod"], &lease["namespace"]),
-        (&"train".into(), &"team-a".into())
-    );
-    let list = said(&mut world.migctl(&["list"])).ok().stdout;
-    has(&list, "claim team-a/a-gpu  team-a/train");
+    assert_eq!(lease["pod"], "train");
+    assert_eq!(lease["namespace"], "team-a");
+    has(&world.tells(&["list"]), "claim team-a/a-gpu  team-a/train");
     // Local creates get all but that place.
     world.bundle_asking("whole", "4g.24gb");
     let refused = said(&mut world.create_command("whole")).exits(1).stderr;
@@ -130,8 +141,7 @@ fn prepare_makes_the_slice_once() {
     assert!(!calls.iter().any(|c| c.contains("Create")), "{calls:?}");
     assert_eq!(the_lease(&world)["state"], "ready");
 
-    unprepare(&world, "a").unwrap();
-    nothing_is_left(&world);
+    ends_last(&world, "a");
     // The kubelet repeats itself, and knows of claims that this node never had.
     unprepare(&world, "a").unwrap();
     unprepare(&world, "unknown").unwrap();
@@ -171,6 +181,5 @@ fn devices_of_a_claim_end_together() {
     }
     assert_eq!(world.instances().len(), 2);
     assert_eq!(with(&world, |l| l.claims()).unwrap().len(), 2);
-    unprepare(&world, "a").unwrap();
-    nothing_is_left(&world);
+    ends_last(&world, "a");
 }

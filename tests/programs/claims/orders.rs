@@ -118,74 +118,38 @@ fn one_has_it(world: &World, of_claim: &Said, of_other: &Said) -> bool {
 
 const BOTH: [bool; 2] = [false, true];
 
-/// Failure: Prepare, promise or attach meets a local create, another Prepare or Unprepare
-#[test]
-fn prepare_meets_local_create() {
+type Begins = fn(&World) -> Call;
+type Judge = fn(&World, &Said, &Said) -> bool;
+
+/// Has two commands meet at every step of the first, which gets the place as often as this says.
+#[track_caller]
+fn meets(before: fn(&World), (first, second): (Begins, Begins), judge: Judge, firsts: &[bool]) {
     let meeting = Meeting {
-        before: nothing,
-        first: prepares_a,
-        second: creates,
-        judge: one_has_it,
+        before,
+        first,
+        second,
+        judge,
     };
-    assert_eq!(meeting.at_every_step(), BTreeSet::from(BOTH));
+    assert_eq!(meeting.at_every_step(), firsts.iter().copied().collect());
 }
 
-#[test]
-fn local_create_meets_prepare() {
-    let meeting = Meeting {
-        before: nothing,
-        first: creates,
-        second: prepares_a,
-        judge: |world, create, prepare| !one_has_it(world, prepare, create),
-    };
-    assert_eq!(meeting.at_every_step(), BTreeSet::from(BOTH));
+fn second_claims(world: &World, of_other: &Said, of_claim: &Said) -> bool {
+    !one_has_it(world, of_claim, of_other)
 }
 
-#[test]
-fn promised_place_withstands_local_create() {
-    let meeting = Meeting {
-        before: |world| {
-            nothing(world);
-            said(&mut promises(world).command).ok();
-        },
-        first: prepares_a,
-        second: creates,
-        judge: one_has_it,
-    };
-    assert_eq!(meeting.at_every_step(), BTreeSet::from([true]));
+fn promised(world: &World) {
+    nothing(world);
+    said(&mut promises(world).command).ok();
 }
 
-#[test]
-fn promise_meets_local_create() {
-    let meeting = Meeting {
-        before: nothing,
-        first: promises,
-        second: creates,
-        judge: one_has_it,
-    };
-    assert_eq!(meeting.at_every_step(), BTreeSet::from(BOTH));
-}
-
-#[test]
-fn local_create_meets_promise() {
-    let meeting = Meeting {
-        before: nothing,
-        first: creates,
-        second: promises,
-        judge: |world, create, promise| !one_has_it(world, promise, create),
-    };
-    assert_eq!(meeting.at_every_step(), BTreeSet::from(BOTH));
-}
-
-#[test]
-fn two_prepares_share_no_place() {
-    let meeting = Meeting {
-        before: nothing,
-        first: prepares_a,
-        second: prepares_b,
-        judge: one_has_it,
-    };
-    assert_eq!(meeting.at_every_step(), BTreeSet::from(BOTH));
+testkit::tests! {
+    /// Failure: Prepare, promise or attach meets a local create, another Prepare or Unprepare
+    prepare_meets_local_create: meets(nothing, (prepares_a, creates), one_has_it, &BOTH);
+    local_create_meets_prepare: meets(nothing, (creates, prepares_a), second_claims, &BOTH);
+    promised_place_withstands_local_create: meets(promised, (prepares_a, creates), one_has_it, &[true]);
+    promise_meets_local_create: meets(nothing, (promises, creates), one_has_it, &BOTH);
+    local_create_meets_promise: meets(nothing, (creates, promises), second_claims, &BOTH);
+    two_prepares_share_no_place: meets(nothing, (prepares_a, prepares_b), one_has_it, &BOTH);
 }
 
 /// With another place of the profile on the GPU both get one: the promise moves, or the create goes there.
@@ -259,10 +223,7 @@ fn container_has_it_or_none(world: &World, unprepare: &Said, attach: &Said) -> b
         INIT.take();
         with(world, |leases| leases.release_ended()).unwrap();
     } else {
-        assert!(
-            attach.stderr.contains("cannot start container c"),
-            "{attach:?}"
-        );
+        has(&attach.stderr, "cannot start container c");
     }
     nothing_is_left(world);
     got_it
@@ -270,18 +231,18 @@ fn container_has_it_or_none(world: &World, unprepare: &Said, attach: &Said) -> b
 
 #[test]
 fn unprepare_meets_attach() {
-    let meeting = Meeting {
-        before: |world| drop(prepare(world, "a", &place(world, "1g.6gb", 0, 1)).unwrap()),
-        first: unprepares,
-        second: attaches,
-        judge: container_has_it_or_none,
-    };
-    assert_eq!(meeting.at_every_step(), BTreeSet::from(BOTH));
-    let meeting = Meeting {
-        first: attaches,
-        second: unprepares,
-        judge: |world, attach, unprepare| container_has_it_or_none(world, unprepare, attach),
-        ..meeting
-    };
-    assert_eq!(meeting.at_every_step(), BTreeSet::from(BOTH));
+    let prepared =
+        |world: &World| drop(prepare(world, "a", &place(world, "1g.6gb", 0, 1)).unwrap());
+    meets(
+        prepared,
+        (unprepares, attaches),
+        container_has_it_or_none,
+        &BOTH,
+    );
+    meets(
+        prepared,
+        (attaches, unprepares),
+        |w, attach, unprepare| container_has_it_or_none(w, unprepare, attach),
+        &BOTH,
+    );
 }

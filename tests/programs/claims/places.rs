@@ -24,11 +24,10 @@ fn refusal_names_the_holder() {
     world.create("train");
     let at = place(&world, "1g.6gb", 0, 1);
     let line = prepare(&world, "a", &at).unwrap_err().line();
-    assert!(
-        line.contains("cannot make 1g.6gb at 0:1")
-            && line
-                .contains("for claim team-a/a-gpu (pod team-a/train): container train has 4g.24gb"),
-        "{line}"
+    has(&line, "cannot make 1g.6gb at 0:1");
+    has(
+        &line,
+        "for claim team-a/a-gpu (pod team-a/train): container train has 4g.24gb",
     );
     has(&line, "hint: delete that holder");
     assert_eq!(world.leases().len(), 1);
@@ -65,13 +64,11 @@ fn refuses_places_that_gpu_lacks() {
     ] {
         for outcome in [promise(&world, "a", &at), prepare(&world, "a", &at)] {
             let line = outcome.unwrap_err().line();
-            assert!(
-                line.contains(why) && line.contains("delete the pod"),
-                "{line}"
-            );
+            has(&line, why);
+            has(&line, "delete the pod");
         }
     }
-    world.change(|machine, _| machine.gpus[0].mode = nvml_sim::engine::Mode::Off);
+    world.change(|machine, _| machine.gpus[0].mode = Mode::Off);
     let line = promise(&world, "a", &place(&world, "1g.6gb", 0, 1))
         .unwrap_err()
         .line();
@@ -86,7 +83,7 @@ fn moves_from_place_that_driver_refuses() {
         let world = World::small();
         let at = place(&world, profile, 0, 1);
         let create = "nvmlDeviceCreateGpuInstanceWithPlacement";
-        world.fault(create, 1, Some(1), nvml_sim::fault::Outcome::Return(23));
+        world.fault(create, 1, Some(1), Outcome::Return(23));
         let held = prepare(&world, "a", &at).unwrap();
         assert_ne!(start(&held), 0, "{profile}");
         assert_eq!(world.the_instance().start, start(&held));

@@ -1,7 +1,7 @@
 //! The pods of a claim: the hook gives no other pod its slice.
 
 use super::*;
-use containers::{Init, containers, hook, hook_of, prepared};
+use containers::{Init, containers, hook, hook_of};
 use runmig_lease::process;
 use runmig_lease::store::{ClaimName, Container, Key};
 

@@ -53,7 +53,7 @@ fn seals_container_on_runc() {
         config["hooks"]["poststop"] = json!([hook("detach")]);
     });
     let before = bundle.bytes();
-    let id = testkit::unique();
+    let id = unique();
     let said = setup
         .runmig(&["run", "--bundle", bundle.as_str(), &id])
         .ok()

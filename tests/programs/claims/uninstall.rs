@@ -11,9 +11,7 @@ fn releases_all_claims_by_hand() {
     promise(&world, "promised", &place(&world, "1g.6gb", 3, 1)).unwrap();
     prepare(&world, "made", &place(&world, "1g.6gb", 0, 1)).unwrap();
     world.create("local");
-    let told = said(&mut world.migctl(&["release", "--claims"]))
-        .ok()
-        .stdout;
+    let told = world.tells(&["release", "--claims"]);
     for name in ["promised", "made"] {
         let line = format!("of claim team-a/{name}-gpu (pod team-a/train)");
         has(&told, &line);
@@ -21,16 +19,13 @@ fn releases_all_claims_by_hand() {
     // The container keeps its slice.
     assert_eq!(the_lease(&world)["container"], "local");
     assert_eq!(world.instances().len(), 1);
-    let told = said(&mut world.migctl(&["release", "--claims"]))
-        .ok()
-        .stdout;
+    let told = world.tells(&["release", "--claims"]);
     assert_eq!(told, "no claim has a lease\n");
 }
 
 #[test]
 fn refuses_while_driver_runs() {
-    let world = World::small();
-    prepare(&world, "a", &place(&world, "1g.6gb", 0, 1)).unwrap();
+    let world = prepared();
     let config = Config::read(&world.path("config.toml")).unwrap();
     let store = Store::open(&config.state_dir, config.lock_timeout).unwrap();
     let driver = store.try_lock_driver().unwrap().unwrap();

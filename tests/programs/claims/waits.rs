@@ -13,12 +13,7 @@ fn waits_for_slice_in_use() {
     let at = place(&world, "4g.24gb", 0, 4);
     prepare(&world, "old", &at).unwrap();
     let hold = world.hold(0, world.the_instance().gi, Some(0));
-    assert!(
-        unprepare(&world, "old")
-            .unwrap_err()
-            .line()
-            .contains("in use")
-    );
+    has(&unprepare(&world, "old").unwrap_err().line(), "in use");
     let line = prepare(&world, "new", &at).unwrap_err().line();
     has(&line, "claim team-a/old-gpu");
     has(&line, "in use by another client");
@@ -78,14 +73,14 @@ fn waits_for_lock_of_gpu() {
     let at = place(&world, "1g.6gb", 0, 1);
     promise(&world, "new", &at).unwrap();
     let gpu = &world.engine().gpus[0].uuid;
-    let lock = std::fs::File::create(world.state().join(format!("gpu-{gpu}.lock"))).unwrap();
+    let lock = fs::File::create(world.state().join(format!("gpu-{gpu}.lock"))).unwrap();
     lock.lock().unwrap();
     let line = prepare(&world, "new", &at).unwrap_err().line();
     has(&line, ".lock is held by");
     // The wait for a lock goes on in a thread when its caller gives up, so each is seen. A try waits twice: to make the
     // slice, and to undo that. The first try was above.
     let tries = || {
-        let locks = std::fs::read_to_string("/proc/locks").unwrap();
+        let locks = fs::read_to_string("/proc/locks").unwrap();
         let inode = format!(":{} ", lock.metadata().unwrap().ino());
         let waits = |line: &&str| line.contains(" -> ") && line.contains(&inode);
         locks.lines().filter(waits).count()
@@ -102,7 +97,7 @@ fn waits_for_half_made_slice() {
     let world = World::small();
     let at = place(&world, "1g.6gb", 0, 1);
     let ci = "nvmlGpuInstanceCreateComputeInstance";
-    let killed = nvml_sim::fault::Outcome::Kill(nvml_sim::fault::Moment::After);
+    let killed = Outcome::Kill(nvml_sim::fault::Moment::After);
     world.fault(ci, 1, Some(1), killed);
     said(&mut world.claims("prepare", "new"));
     world.no_faults();

@@ -1,39 +1,16 @@
 //! Claims on a GPU that gives nothing new.
 
 use super::*;
-use runmig_lease::config::Config;
+use crate::claims;
 use runmig_lease::error::Result;
-use runmig_lease::model::{GpuUuid, Placement};
-use runmig_lease::store::{Claim, Held};
-use runmig_lease::{ClaimPlace, Leases, NoBundles};
-
-fn with<T>(world: &World, call: impl FnOnce(&Leases<'_>, Claim, ClaimPlace) -> T) -> T {
-    let config = Config::read(&world.path("config.toml")).unwrap();
-    let leases = Leases::open(&config, Box::new(NoBundles)).unwrap();
-    let claim = Claim {
-        uid: "uid".to_owned(),
-        name: "gpu".to_owned(),
-        namespace: "team-a".to_owned(),
-        ..Claim::default()
-    };
-    let at = ClaimPlace {
-        gpu: GpuUuid::new(world.engine().gpus[0].uuid.as_str()),
-        profile: world.profile.to_owned(),
-        placement: Placement { start: 0, size: 1 },
-    };
-    call(&leases, claim, at)
-}
+use runmig_lease::store::Held;
 
 fn promise(world: &World) -> Result<Held> {
-    with(world, |leases, claim, at| {
-        leases.promise(claim, &at, &|_| ())
-    })
+    claims::promise(world, "a", &claims::place(world, world.profile, 0, 1))
 }
 
 fn prepare(world: &World) -> Result<Held> {
-    with(world, |leases, claim, at| {
-        leases.prepare(claim, &at, Duration::ZERO, &|_| ())
-    })
+    claims::prepare(world, "a", &claims::place(world, world.profile, 0, 1))
 }
 
 #[test]
@@ -78,12 +55,8 @@ fn promise_before_a_cordon_is_kept() {
 fn sick_gpu_hands_no_idle_slice_to_a_promise() {
     let world = World::small();
     world.configure("keep_idle = \"5m\"");
-    let ids: Vec<String> = (0..world.slots).map(|n| format!("c{n}")).collect();
-    for id in &ids {
-        world.bundle_asking(id, world.profile);
-        world.create(id);
-    }
-    ids.iter().for_each(|id| drop(world.delete(id)));
+    let full = world.full();
+    full.iter().for_each(|id| drop(world.delete(id)));
     promise(&world).unwrap();
     health(&world, 0, sick());
     has(&prepare(&world).unwrap_err().line(), "GPU 0 is sick");

@@ -104,10 +104,7 @@ fn json_has_the_leases_that_stay() {
 /// Reuse and adoption are new leases, too.
 #[test]
 fn hands_out_no_instance_that_is_there() {
-    let world = World::small();
-    world.configure("keep_idle = \"5m\"");
-    world.create("a");
-    world.delete("a");
+    let (world, _) = World::with_idle_slice();
     cordon(&world);
     has(&refused(&world, "b", &[(SLICE, world.profile)]), "cordoned");
     migctl(&world, &["uncordon", "0"]);
@@ -252,8 +249,7 @@ fn lost_gpu_is_cordoned_by_its_uuid() {
     let world = World::small();
     let uuid = world.engine().gpus[0].uuid.clone();
     world.lose(0, true);
-    let unknown = said(&mut world.migctl(&["cordon", "0"])).refused();
-    has(&unknown, "hint: name it by its full UUID");
+    said(&mut world.migctl(&["cordon", "0"])).refused_for("hint: name it by its full UUID");
     migctl(&world, &["cordon", &uuid]);
     world.lose(0, false);
     has(&refused(&world, "a", &[(SLICE, world.profile)]), "cordoned");

@@ -32,7 +32,7 @@ fn refused(world: &World, id: &str, asks: &[(&str, &str)]) -> String {
 
 #[track_caller]
 fn migctl(world: &World, arguments: &[&str]) -> String {
-    said(&mut world.migctl(arguments)).ok().stdout
+    world.tells(arguments)
 }
 
 /// Returns the first GPU of `migctl gpus -o json`.

@@ -4,18 +4,12 @@
 mod lost;
 mod under_load;
 
-use std::io::Write;
-use testkit::faults::strace::settled;
 use testkit::prelude::*;
 
 const ID: &str = "victim";
 
 fn ledger(world: &World) -> PathBuf {
     world.state().join("ledger.json")
-}
-
-fn log(world: &World) -> String {
-    fs::read_to_string(world.state().join("runmig.log")).unwrap_or_default()
 }
 
 fn before(world: &World) -> PathBuf {
@@ -54,7 +48,7 @@ const DAMAGES: &[(&str, Damage)] = &[
     }),
     ("it is a link", |w| {
         fs::rename(ledger(w), w.path("elsewhere")).unwrap();
-        std::os::unix::fs::symlink(w.path("elsewhere"), ledger(w)).unwrap();
+        symlink(w.path("elsewhere"), ledger(w)).unwrap();
     }),
     ("not a regular file", |w| {
         fs::remove_file(ledger(w)).unwrap();
@@ -83,17 +77,15 @@ fn is_refused(world: &World, why: &str) {
         said(&mut world.migctl(&["gc"])).refused(),
         said(&mut world.migctl(&["release", ID])).refused(),
     ] {
-        assert!(
-            line.contains("is damaged: ") && line.contains(why),
-            "{line}"
-        );
+        has(&line, "is damaged: ");
+        has(&line, why);
         assert!(line.contains("hint: as root, migctl gc --repair"), "{line}");
     }
     assert_eq!(world.instances(), there);
     assert!(!world.bundle_is_edited("other"));
 }
 
-fn repair(world: &World) -> testkit::Said {
+fn repair(world: &World) -> Said {
     said(&mut world.migctl(&["gc", "--repair"])).ok()
 }
 
@@ -153,8 +145,7 @@ fn delete_without_hook_leaves_slice_to_repair() {
     world.behave("");
     assert_eq!(world.instances().len(), 1);
     repair(&world);
-    world.gc().ok();
-    world.as_if_nothing_had_been().unwrap();
+    world.all_go(&[]);
 }
 
 /// A delete of a container without a lease is none of runmig's business.
@@ -191,8 +182,7 @@ fn repairs_by_accounts_alone() {
     assert_eq!(world.lease_of(ID)["state"], "ready");
     world.gc().ok();
     world.has_its_slices(ID).unwrap();
-    world.delete(ID);
-    world.as_if_nothing_had_been().unwrap();
+    world.ends(&[ID]);
 }
 
 /// The accounts are gone too: the slice of the container counts as an administrator's, and its hook brings it back.
@@ -220,8 +210,7 @@ fn repairs_without_any_account() {
         world.delete(&format!("other-{n}"));
     }
     assert!(settled(&world.hook(ID, &lease)).status.success());
-    world.delete(ID);
-    world.as_if_nothing_had_been().unwrap();
+    world.ends(&[ID]);
 }
 
 /// An account that cannot be read is named: its container may have a GPU.
@@ -236,9 +225,7 @@ fn repair_names_account_that_tells_nothing() {
         &repair(&world).stderr,
         &format!("lease {lease} may have a living container"),
     );
-    world.delete(ID);
-    world.gc().ok();
-    world.as_if_nothing_had_been().unwrap();
+    world.all_go(&[ID]);
 }
 
 /// What a repair reads from is there until the new ledger is.
@@ -253,59 +240,47 @@ fn failed_repair_loses_nothing() {
     let lease = running(&world);
     fs::write(ledger(&world), vec![b'x'; 3000]).unwrap();
     let ballast = disk.fill(0);
-    let line = said(&mut world.migctl(&["gc", "--repair"])).refused();
-    has(&line, "No space left on device");
+    said(&mut world.migctl(&["gc", "--repair"])).refused_for("No space left on device");
     fs::remove_file(ballast).unwrap();
     repair(&world);
     assert_eq!(world.lease_of(ID)["id"], lease.as_str());
-    world.delete(ID);
-    world.gc().ok();
-    world.as_if_nothing_had_been().unwrap();
+    world.all_go(&[ID]);
+}
+
+/// Runs the hook of a container that ended beside a damaged ledger. Its slice is in use until this is done.
+fn hook_with_slice_in_use(meanwhile: fn(&World)) -> World {
+    let world = World::small();
+    let lease = world.abandoned(ID);
+    world.damage_all();
+    let instance = world.the_instance();
+    let held = world.hold(instance.gpu, instance.gi, None);
+    nvml_sim::trace::on(&world.machine()).unwrap();
+    let hook = world.hook(ID, &lease);
+    std::thread::scope(|scope| {
+        let hook = scope.spawn(|| settled(&hook));
+        until("the driver refuses", || world.refusals() > 0);
+        meanwhile(&world);
+        drop(held);
+        hook.join().unwrap().ok();
+    });
+    world
 }
 
 /// After the repair the place may be another's, so the hook releases by the ledger.
 /// Failure: a repair comes between two tries of a hook
 #[test]
 fn hook_goes_on_by_repaired_ledger() {
-    let world = World::small();
-    let lease = world.abandoned(ID);
-    world.damage_all();
-    let instance = world.the_instance();
-    let held = world.hold(instance.gpu, instance.gi, None);
-    nvml_sim::trace::on(&world.machine()).unwrap();
-    let hook = world.hook(ID, &lease);
-    let ended = std::thread::scope(|scope| {
-        let hook = scope.spawn(|| settled(&hook));
-        testkit::process::until("the driver refuses", || world.refusals() > 0);
-        repair(&world);
-        drop(held);
-        hook.join().unwrap()
-    });
-    assert!(ended.status.success(), "{ended:?}");
+    let world = hook_with_slice_in_use(|world| drop(repair(world)));
     world.as_if_nothing_had_been().unwrap();
 }
 
 /// Failure: the slice of a container that ends beside a damaged ledger is in use
 #[test]
 fn hook_waits_for_slice_in_use() {
-    let world = World::small();
-    let lease = world.abandoned(ID);
-    world.damage_all();
-    let instance = world.the_instance();
-    let held = world.hold(instance.gpu, instance.gi, None);
-    nvml_sim::trace::on(&world.machine()).unwrap();
-    let hook = world.hook(ID, &lease);
-    let release = std::thread::scope(|scope| {
-        let hook = scope.spawn(|| settled(&hook));
-        testkit::process::until("the driver refuses", || world.refusals() > 0);
-        drop(held);
-        hook.join().unwrap()
-    });
-    assert!(release.status.success(), "{release:?}");
+    let world = hook_with_slice_in_use(|_| ());
     assert_eq!(world.instances(), []);
     repair(&world);
-    world.gc().ok();
-    world.as_if_nothing_had_been().unwrap();
+    world.all_go(&[]);
 }
 
 /// Others of its pod may use the slice.
@@ -323,9 +298,7 @@ fn hook_spares_shared_slice() {
     assert_eq!(world.the_instance(), ours);
     repair(&world);
     world.has_its_slices("other").unwrap();
-    world.delete("other");
-    world.gc().ok();
-    world.as_if_nothing_had_been().unwrap();
+    world.all_go(&["other"]);
 }
 
 /// An administrator's instance outlives its leases, on record or not.
@@ -339,8 +312,7 @@ fn hook_spares_adopted_slice() {
     said(&mut world.bare(&["delete", "--force", ID])).ok();
     assert_eq!(world.instances().len(), 1);
     repair(&world);
-    world.gc().ok();
-    world.as_if_nothing_had_been().unwrap();
+    world.all_go(&[]);
 }
 
 /// Its instances ended with the boot, and nothing there now is its own.
@@ -378,8 +350,7 @@ fn refuses_ledger_of_another_version() {
         said(&mut world.create_command("other")).refused();
         fs::write(ledger(&world), &whole).unwrap();
     }
-    world.delete(ID);
-    world.as_if_nothing_had_been().unwrap();
+    world.ends(&[ID]);
 }
 
 /// Leases of versions that had a file for each would be lost.
@@ -394,8 +365,7 @@ fn refuses_folder_of_older_version() {
     has(&line, "hint: install that version again");
     fs::remove_dir_all(&leases).unwrap();
     world.create(ID);
-    world.delete(ID);
-    world.as_if_nothing_had_been().unwrap();
+    world.ends(&[ID]);
 }
 
 /// Two creates race with the repair: none gets the place of the living container.
@@ -430,7 +400,7 @@ impl Small<'_> {
         let mut mount = Command::new("mount");
         mount.args(["-t", "tmpfs", "-o", "size=64k,mode=700", "tmpfs"]);
         if !mount.arg(at).output().is_ok_and(|o| o.status.success()) {
-            testkit::skip("no file system may be mounted here");
+            skip("no file system may be mounted here");
             return None;
         }
         Some(Small(at))
@@ -497,8 +467,7 @@ fn survives_full_disk_at_every_write() {
         if world.living_init(ID).is_some() {
             world.delete(ID);
         }
-        world.gc().ok();
-        world.as_if_nothing_had_been().unwrap();
+        world.all_go(&[]);
         // While it is released: a full disk keeps no slice.
         world.create(ID);
         let has_before = free % 2 == 0;
@@ -506,7 +475,7 @@ fn survives_full_disk_at_every_write() {
             without_before();
         }
         let ballast = disk.fill(free);
-        let failed = || log(&world).matches("write the ledger").count();
+        let failed = || world.log().matches("write the ledger").count();
         let until_now = failed();
         world.delete(ID);
         assert_eq!(world.instances(), [], "{free} pages free");
@@ -515,8 +484,7 @@ fn survives_full_disk_at_every_write() {
             assert_eq!(failed(), until_now, "{free} pages free");
         }
         fs::remove_file(&ballast).unwrap();
-        world.gc().ok();
-        world.as_if_nothing_had_been().unwrap();
+        world.all_go(&[]);
     }
     assert!(made > 0 && refused > 0, "{made} made, {refused} refused");
 }
@@ -542,6 +510,5 @@ fn reports_read_only_state_directory() {
     world.nothing_lost_nothing_given_twice().unwrap();
     assert_eq!(world.instances().len(), 1);
     disk.remount("rw");
-    world.gc().ok();
-    world.as_if_nothing_had_been().unwrap();
+    world.all_go(&[]);
 }

@@ -2,9 +2,7 @@
 
 use super::{DAMAGES, Damage, World, ledger, repair};
 use runmig_lease::error::printable;
-use testkit::faults::SMALL;
 use testkit::prelude::*;
-use testkit::random::Random;
 
 /// Returns the generation of the ledger as it is; of a damaged one the last.
 fn generation(world: &World, last: u64) -> u64 {

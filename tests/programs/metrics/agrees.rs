@@ -2,8 +2,7 @@
 
 use super::reading::{Exposition, Series};
 use super::*;
-use serde_json::Value;
-use std::collections::BTreeSet;
+use testkit::prelude::*;
 
 fn text(value: &Value) -> String {
     match value {
@@ -14,7 +13,7 @@ fn text(value: &Value) -> String {
 }
 
 fn gpus(setup: &Setup) -> Vec<Value> {
-    let list = setup.migctl(&["gpus", "-o", "json"]).ok().json();
+    let list = setup.json(&["gpus", "-o", "json"]);
     list["items"].as_array().unwrap().clone()
 }
 
@@ -224,24 +223,15 @@ fn each_slice_has_one_series() {
         found[0].clone()
     };
     let shared = one(&[("pod", "web")]);
-    assert_eq!(
-        (shared.label("namespace"), shared.label("container")),
-        ("team", "")
-    );
-    assert_eq!(
-        (shared.label("lease"), shared.label("state")),
-        ("", "leased")
-    );
+    shared.is(&[("namespace", "team"), ("container", "")]);
+    shared.is(&[("lease", ""), ("state", "leased")]);
     let alone = one(&[("pod", "job")]);
     assert_eq!(
         (alone.label("container"), alone.label("lease").len()),
         ("alone", 32)
     );
     let seats = one(&[("pod", "seats")]);
-    assert_eq!(
-        (seats.label("kind"), seats.label("container")),
-        ("seat", "")
-    );
+    seats.is(&[("kind", "seat"), ("container", "")]);
     let shares = one(&[("pod", "infer")]);
     assert_eq!(
         (
@@ -252,17 +242,11 @@ fn each_slice_has_one_series() {
         ("share", "", "")
     );
     let whole = one(&[("kind", "gpu")]);
-    assert_eq!(
-        (whole.label("container"), whole.label("GPU_I_PROFILE")),
-        ("main", "")
-    );
+    whole.is(&[("container", "main"), ("GPU_I_PROFILE", "")]);
     let claim = one(&[("claim", "train-gpu")]);
-    assert_eq!(
-        (claim.label("pod"), claim.label("container")),
-        ("train", "")
-    );
+    claim.is(&[("pod", "train"), ("container", "")]);
     let foreign = one(&[("state", "foreign")]);
-    assert_eq!((foreign.label("kind"), foreign.label("pod")), ("", ""));
+    foreign.is(&[("kind", ""), ("pod", "")]);
 }
 
 /// The reuse of an id, and a record whose instance is gone, name no wrong container.

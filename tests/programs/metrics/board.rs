@@ -5,12 +5,7 @@ use super::parsers::{there, tool};
 use super::prometheus::{Running, api, node_exporter, prometheus, query};
 use super::reading::Series;
 use super::*;
-use serde_json::{Value, json};
-use std::collections::BTreeSet;
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use testkit::process::{said, until};
+use testkit::prelude::*;
 use testkit::runtimes;
 
 /// The activity of every slice, but of the claim's.
@@ -248,10 +243,7 @@ fn board_queries_return_series() {
         .iter()
         .find(|one| one.label("claim") == "train-gpu")
         .unwrap();
-    assert_eq!(
-        (claim.label("pod"), claim.label("container")),
-        ("train", "")
-    );
+    claim.is(&[("pod", "train"), ("container", "")]);
     // A claim holds the only slice below 5 %.
     let unused = of("Unused leases");
     assert_eq!(unused.len(), 1, "{unused:?}");

@@ -64,8 +64,8 @@ fn damaged_ledger_has_no_counters() {
     let Some(setup) = setup() else { return };
     create(&setup, "job", "alone", &[("runmig.dev/slice", "2g.20gb")]);
     let file = setup.state().join("ledger.json");
-    let text = std::fs::read_to_string(&file).unwrap();
-    std::fs::write(&file, text.replace("\"classes\":[", "\"classes\":[1,")).unwrap();
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, text.replace("\"classes\":[", "\"classes\":[1,")).unwrap();
     let said = setup.migctl(&["metrics"]).exits(1);
     let why = "its hash is wrong; hint: as root, migctl gc --repair";
     assert!(said.stderr.contains(why), "{}", said.stderr);

@@ -1,12 +1,11 @@
 //! The endpoint without a server: a connection is standard input and output of a process.
 
 use super::*;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::process::{Child, Stdio};
-use std::time::Duration;
+use testkit::prelude::*;
 
 /// One process with its connection.
 struct Connection {
@@ -114,19 +113,16 @@ fn refuses_other_requests() {
         "POST /metrics HTTP/1.1\r\nContent-Length: 100000\r\n\r\n{}",
         "x".repeat(100_000)
     );
-    for (request, status) in [
-        ("GET /other HTTP/1.1\r\n\r\n", "404 Not Found"),
-        ("GET / HTTP/1.1\r\n\r\n", "404 Not Found"),
-        ("GET /metrics\r\n", "400 Bad Request"),
-        ("GET /metrics HTTP/1.1\r\nhalf", "400 Bad Request"),
-        (
-            "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-            "505 HTTP Version Not Supported",
-        ),
-        (&long, "431 Request Header Fields Too Large"),
-        (&body, "405 Method Not Allowed"),
-        ("", ""),
-    ] {
+    for (request, status) in testkit::rows! {
+        "GET /other HTTP/1.1\r\n\r\n" => "404 Not Found";
+        "GET / HTTP/1.1\r\n\r\n" => "404 Not Found";
+        "GET /metrics\r\n" => "400 Bad Request";
+        "GET /metrics HTTP/1.1\r\nhalf" => "400 Bad Request";
+        "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" => "505 HTTP Version Not Supported";
+        &long => "431 Request Header Fields Too Large";
+        &body => "405 Method Not Allowed";
+        "" => "";
+    } {
         let mut connection = connect(&setup);
         connection.stream.write_all(request.as_bytes()).unwrap();
         connection.stream.shutdown(Shutdown::Write).unwrap();
@@ -173,10 +169,7 @@ fn client_gone_early_is_no_error() {
 fn slow_driver_leaves_ledger_in_time() {
     let Some(setup) = setup() else { return };
     create(&setup, "web", "main", &[("runmig.dev/slice", "1g.10gb")]);
-    setup.machine.sim(
-        "fault",
-        &["--call", "nvmlDeviceGetCount_v2", "--takes", "600s"],
-    );
+    setup.slow("nvmlDeviceGetCount_v2", "600s");
     let request = b"GET /metrics HTTP/1.1\r\nX-Prometheus-Scrape-Timeout-Seconds: 1\r\n\r\n";
     let answer = ask(&setup, request);
     assert_eq!(answer.status(), "HTTP/1.1 200 OK");

@@ -14,25 +14,14 @@ mod textfile;
 use reading::Exposition;
 use runmig_lease::config::Config;
 use runmig_lease::model::{GpuUuid, Placement};
-use runmig_lease::store::{Claim, ClaimPod};
+use runmig_lease::store::Claim;
 use runmig_lease::{ClaimPlace, Leases, NoBundles};
-use std::time::Duration;
-use testkit::{Low, Machine, Setup, unique};
+use testkit::prelude::*;
 
 /// A machine with two GPUs in MIG mode and two without MIG.
 fn setup() -> Option<Setup> {
-    let gpus = [
-        "--gpu",
-        "A100-80GB",
-        "--count",
-        "2",
-        "--gpu",
-        "L4",
-        "--count",
-        "2",
-        "--mps",
-    ];
-    let setup = Setup::try_on(Low::Runc, Machine::with(&gpus))?;
+    let machine = Machine::of("--gpu A100-80GB --count 2 --gpu L4 --count 2 --mps");
+    let setup = Setup::try_on(Low::Runc, machine)?;
     setup.configure("sharing.enforcement = [\"none\"]");
     Some(setup)
 }
@@ -51,7 +40,7 @@ fn create(setup: &Setup, pod: &str, name: &str, asked: &[(&str, &str)]) -> Strin
     for (key, value) in names.iter().chain(asked) {
         bundle.annotate(key, value);
     }
-    setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
+    setup.create(&bundle, &id);
     id
 }
 
@@ -59,16 +48,8 @@ fn create(setup: &Setup, pod: &str, name: &str, asked: &[(&str, &str)]) -> Strin
 fn claim(setup: &Setup) {
     let config = Config::read(&setup.config()).unwrap();
     let claim = Claim {
-        uid: "claim-uid".to_owned(),
         namespace: "team".to_owned(),
-        name: "train-gpu".to_owned(),
-        request: "slice".to_owned(),
-        pool: "runmig.node".to_owned(),
-        device: "device".to_owned(),
-        pods: vec![ClaimPod {
-            uid: "pod-uid".to_owned(),
-            name: "train".to_owned(),
-        }],
+        ..crate::claims::claim("train")
     };
     let place = ClaimPlace {
         gpu: GpuUuid::new(setup.machine.gpu_uuid(1)),
@@ -83,36 +64,22 @@ fn claim(setup: &Setup) {
 
 /// Gives the machine a lease of every kind, and an instance of an administrator.
 fn fill(setup: &Setup) {
-    create(
-        setup,
-        "web",
-        "one",
-        &[("runmig.dev/slice", "1g.10gb"), ("runmig.dev/scope", "pod")],
+    let (small, half) = (
+        ("runmig.dev/slice", "1g.10gb"),
+        ("runmig.dev/slice", "3g.40gb"),
     );
-    create(
-        setup,
-        "web",
-        "two",
-        &[("runmig.dev/slice", "1g.10gb"), ("runmig.dev/scope", "pod")],
-    );
-    create(setup, "job", "alone", &[("runmig.dev/slice", "2g.20gb")]);
-    create(
-        setup,
-        "seats",
-        "left",
-        &[("runmig.dev/slice", "3g.40gb"), ("runmig.dev/share", "1/4")],
-    );
-    create(
-        setup,
-        "seats",
-        "right",
-        &[("runmig.dev/slice", "3g.40gb"), ("runmig.dev/share", "1/2")],
-    );
+    let asks = |asked: &[(&str, &str)], pod, name| create(setup, pod, name, asked);
+    for name in ["one", "two"] {
+        asks(&[small, ("runmig.dev/scope", "pod")], "web", name);
+    }
+    asks(&[("runmig.dev/slice", "2g.20gb")], "job", "alone");
+    asks(&[half, ("runmig.dev/share", "1/4")], "seats", "left");
+    asks(&[half, ("runmig.dev/share", "1/2")], "seats", "right");
     create(setup, "infer", "a", &[("runmig.dev/share", "4Gi")]);
     create(setup, "infer", "b", &[("runmig.dev/share", "8Gi")]);
     create(setup, "whole", "main", &[("runmig.dev/gpu", "1")]);
     claim(setup);
-    setup.machine.sim(
+    setup.sim(
         "create",
         &["--gpu", "1", "--profile", "3g.40gb", "--start", "4"],
     );
@@ -121,5 +88,5 @@ fn fill(setup: &Setup) {
 #[track_caller]
 fn metrics(setup: &Setup, arguments: &[&str]) -> Exposition {
     let all = [&["metrics"], arguments].concat();
-    Exposition::read(&setup.migctl(&all).ok().stdout)
+    Exposition::read(&setup.tells(&all))
 }

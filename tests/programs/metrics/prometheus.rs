@@ -3,13 +3,9 @@
 use super::parsers::tool;
 use super::reading::{Exposition, Labels, Series};
 use super::*;
-use serde_json::Value;
-use std::fs;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::net::{TcpListener, TcpStream};
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use testkit::process::until;
+use testkit::prelude::*;
 
 /// A process that ends with the test.
 pub struct Running(pub Child);

@@ -12,6 +12,14 @@ pub struct Series {
 }
 
 impl Series {
+    /// It has these labels.
+    #[track_caller]
+    pub fn is(&self, labels: &[(&str, &str)]) {
+        for (label, value) in labels {
+            assert_eq!(self.label(label), *value, "{label}: {self:?}");
+        }
+    }
+
     pub fn label(&self, name: &str) -> &str {
         self.labels
             .get(name)

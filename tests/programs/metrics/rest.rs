@@ -2,9 +2,8 @@
 
 use super::board::queue;
 use super::*;
-use std::collections::BTreeMap;
-use std::process::Stdio;
-use testkit::process::{going, move_beside, until};
+use testkit::prelude::*;
+use testkit::process::move_beside;
 
 /// Returns the families of an exposition with their types.
 fn families(text: &str) -> BTreeMap<String, String> {
@@ -48,7 +47,7 @@ fn every_family_leaves_its_rest() {
             "--returns",
             "IN_USE",
         ];
-        setup.machine.sim("fault", &[&rule, to].concat());
+        setup.sim("fault", &[&rule, to].concat());
     };
     let id = create(&setup, "late", "main", &[("runmig.dev/slice", "1g.10gb")]);
     fault(&["--to", "1"]);
@@ -56,7 +55,7 @@ fn every_family_leaves_its_rest() {
     let id = create(&setup, "never", "main", &[("runmig.dev/slice", "1g.10gb")]);
     fault(&[]);
     let _ = setup.runmig(&["delete", "--force", &id]);
-    setup.machine.sim("fault", &["--clear"]);
+    setup.sim("fault", &["--clear"]);
     let _ = setup.migctl(&["gc"]);
     let _waiter = queue(&setup);
     until("it waits", || {
@@ -65,7 +64,7 @@ fn every_family_leaves_its_rest() {
             .is_empty()
     });
 
-    let text = setup.migctl(&["metrics"]).ok().stdout;
+    let text = setup.tells(&["metrics"]);
     let seen = Exposition::read(&text);
     let at_rest = |name: &String, kind: &String| {
         let all = match kind.as_str() {

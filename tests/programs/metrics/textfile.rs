@@ -1,11 +1,7 @@
 //! The file for node_exporter: whole at any moment, or as it was.
 
 use super::*;
-use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::{Path, PathBuf};
-use testkit::process::Said;
-use testkit::said;
+use testkit::prelude::*;
 
 fn folder(setup: &Setup) -> PathBuf {
     let folder = setup.path("collector");
@@ -16,15 +12,6 @@ fn folder(setup: &Setup) -> PathBuf {
 
 fn write(setup: &Setup, file: &Path) -> Said {
     setup.migctl(&["metrics", "--textfile", file.to_str().unwrap()])
-}
-
-fn names(folder: &Path) -> Vec<String> {
-    let entries = fs::read_dir(folder).unwrap();
-    let mut names: Vec<String> = entries
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .collect();
-    names.sort();
-    names
 }
 
 #[test]
@@ -44,7 +31,7 @@ fn writes_readable_file() {
         file.metadata().unwrap().permissions().mode() & 0o7777,
         0o644
     );
-    assert_eq!(names(file.parent().unwrap()), ["runmig.prom"]);
+    assert_eq!(names_in(file.parent().unwrap()), ["runmig.prom"]);
     let text = fs::read_to_string(&file).unwrap();
     assert!(text.starts_with("# HELP runmig_build_info "), "{text}");
     let seen = Exposition::read(&text);
@@ -58,11 +45,7 @@ fn writes_file_without_driver() {
     let file = folder(&setup).join("runmig.prom");
     fs::remove_file(setup.machine.library()).unwrap();
     let told = write(&setup, &file).ok();
-    assert!(
-        told.stderr.contains("hint: install the NVIDIA driver"),
-        "{}",
-        told.stderr
-    );
+    has(&told.stderr, "hint: install the NVIDIA driver");
     let seen = Exposition::read(&fs::read_to_string(&file).unwrap());
     assert_eq!(seen.value("runmig_driver_up", &[]), 0.0);
 }
@@ -79,37 +62,22 @@ fn refuses_places_of_others() {
     let open = setup.path("open");
     fs::create_dir(&open).unwrap();
     fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
-    let before = names(&folder);
-    for (file, why) in [
-        (
-            folder.join("runmig.txt"),
-            "its name does not end in .prom; hint: name it runmig.prom",
-        ),
-        (folder.join(".prom"), "its name does not end in .prom"),
-        (
-            setup.path("missing/runmig.prom"),
-            "it is not there; hint: install node_exporter",
-        ),
-        (
-            folder.join("link.prom"),
-            "it is not a regular file; hint: name a regular file",
-        ),
-        (
-            folder.join("folder.prom"),
-            "it is not a regular file; hint: name a regular file",
-        ),
-        (
-            open.join("runmig.prom"),
-            "users other than root can write to it (mode 0777); hint: chmod go-w it",
-        ),
-    ] {
+    let before = names_in(&folder);
+    for (file, why) in testkit::rows! {
+        folder.join("runmig.txt") => "its name does not end in .prom; hint: name it runmig.prom";
+        folder.join(".prom") => "its name does not end in .prom";
+        setup.path("missing/runmig.prom") => "it is not there; hint: install node_exporter";
+        folder.join("link.prom") => "it is not a regular file; hint: name a regular file";
+        folder.join("folder.prom") => "it is not a regular file; hint: name a regular file";
+        open.join("runmig.prom") => "users other than root can write to it (mode 0777); hint: chmod go-w it";
+    } {
         let told = write(&setup, &file).exits(1).stderr;
         let start = format!("migctl: cannot write {}: ", file.display());
         assert!(told.starts_with(&start) && told.contains(why), "{told}");
     }
     assert_eq!(fs::read_to_string(&old).unwrap(), "old\n");
-    assert_eq!(names(&folder), before);
-    assert_eq!(names(&open), Vec::<String>::new());
+    assert_eq!(names_in(&folder), before);
+    assert_eq!(names_in(&open), Vec::<String>::new());
 }
 
 #[test]
@@ -129,10 +97,9 @@ fn full_folder_keeps_old_file() {
     let file = folder.join("runmig.prom");
     fs::write(&file, "old\n").unwrap();
     let told = write(&setup, &file);
-    let (kept, left) = (fs::read_to_string(&file).unwrap(), names(&folder));
+    let (kept, left) = (fs::read_to_string(&file).unwrap(), names_in(&folder));
     umount2(&folder, MntFlags::MNT_DETACH).unwrap();
-    let told = told.exits(1).stderr;
-    assert!(told.contains("No space left on device"), "{told}");
+    told.exits(1).warns("No space left on device");
     assert_eq!(
         (kept.as_str(), left),
         ("old\n", vec!["runmig.prom".to_owned()])
@@ -165,12 +132,12 @@ fn killed_writer_keeps_old_file() {
     assert!(!told.status.success(), "{told:?}");
     assert_eq!(fs::read_to_string(&file).unwrap(), "old\n");
     assert_eq!(
-        names(file.parent().unwrap()),
+        names_in(file.parent().unwrap()),
         [".runmig.prom.new", "runmig.prom"]
     );
     write(&setup, &file).ok();
     assert!(fs::read_to_string(&file).unwrap().ends_with('\n'));
-    assert_eq!(names(file.parent().unwrap()), ["runmig.prom"]);
+    assert_eq!(names_in(file.parent().unwrap()), ["runmig.prom"]);
 }
 
 #[test]
@@ -196,7 +163,7 @@ fn writers_at_once_leave_whole_file() {
         }
         assert!(writer.wait().unwrap().success());
     }
-    assert_eq!(names(file.parent().unwrap()), ["runmig.prom"]);
+    assert_eq!(names_in(file.parent().unwrap()), ["runmig.prom"]);
 }
 
 /// A writer that is stopped keeps others out for seconds, not for ever.
@@ -210,7 +177,7 @@ fn gives_up_on_stopped_writer() {
     let folder = fs::File::open(file.parent().unwrap()).unwrap();
     folder.lock().unwrap();
     let line = write(&setup, &file).exits(1).stderr;
-    assert!(line.contains("another process is writing it"), "{line}");
+    has(&line, "another process is writing it");
     assert_eq!(fs::read(&file).unwrap(), before);
     drop(folder);
     write(&setup, &file).ok();

@@ -7,7 +7,7 @@ use testkit::has;
 /// No create waits for an alternative that a limit forbids for good.
 #[test]
 fn reserves_nothing_beyond_a_limit() {
-    let world = World::of(testkit::faults::BIG, 1);
+    let world = World::of(BIG, 1);
     world.configure(
         "[policy]\nslices_per_container = 2\n\
          [[policy.limit]]\nnamespace = \"team\"\nmemory = \"20Gi\"",

@@ -5,7 +5,6 @@ mod kept_out;
 mod long_queue;
 mod repaired;
 
-use nix::sys::signal::Signal;
 use testkit::prelude::*;
 use testkit::process::stands_still;
 
@@ -57,12 +56,12 @@ fn lists_waiting_requests() {
     let world = World::small();
     let full = world.full();
     let waiter = waiting(&world, "w", world.profile);
-    let table = said(&mut world.migctl(&["list"])).ok().stdout;
+    let table = world.tells(&["list"]);
     has(&table, "WAITING  NAME  REQUEST");
     let row = table.lines().find(|line| line.starts_with("w ")).unwrap();
     let pid = waiter.pid();
     assert!(row.ends_with(&format!(" {pid}")), "{table}");
-    let json = said(&mut world.migctl(&["list", "-o", "json"])).ok().stdout;
+    let json = world.tells(&["list", "-o", "json"]);
     let list: Value = serde_json::from_str(&json).unwrap();
     assert_eq!(list["items"].as_array().unwrap().len(), full.len());
     assert_eq!(list["waiting"][0]["container"], "w");
@@ -70,7 +69,7 @@ fn lists_waiting_requests() {
     assert_eq!(list["waiting"][0]["pid"], pid);
     world.delete(&full[0]);
     waiter.end().ok();
-    let json = said(&mut world.migctl(&["list", "-o", "json"])).ok().stdout;
+    let json = world.tells(&["list", "-o", "json"]);
     let list: Value = serde_json::from_str(&json).unwrap();
     assert_eq!(list["waiting"].as_array().unwrap().len(), 0);
 }
@@ -92,10 +91,9 @@ fn never_releases_waiting_requests() {
         );
         has(&line, &words);
     }
-    let line = said(&mut world.migctl(&["release", &id[..11]]))
+    said(&mut world.migctl(&["release", &id[..11]]))
         .exits(1)
-        .stderr;
-    has(&line, "cannot find container or lease f00d");
+        .warns("cannot find container or lease f00d");
     waiter.signal(Signal::SIGTERM);
     drop(waiter.end());
     world.all_go(&full.iter().map(String::as_str).collect::<Vec<_>>());
@@ -110,16 +108,7 @@ fn serves_all_as_machine_empties() {
     let waiters: Vec<Going> = { ids.iter() }
         .map(|id| waiting(&world, id, world.profile))
         .collect();
-    let gone: Vec<Going> = { full.iter() }
-        .map(|id| {
-            going(
-                world
-                    .runmig(&["delete", "--force", id])
-                    .stdin(Stdio::null()),
-            )
-        })
-        .collect();
-    gone.into_iter().for_each(|g| drop(g.end().ok()));
+    world.delete_at_once(&full);
     waiters.into_iter().for_each(|w| drop(w.end().ok()));
     world.nothing_lost_nothing_given_twice().unwrap();
     world.all_go(&ids.iter().map(String::as_str).collect::<Vec<_>>());
@@ -174,33 +163,22 @@ fn served_in_order(world: &World, first: Going, second: Going) {
 fn woken_by(free: impl Fn(&World, &Going)) {
     let world = World::small();
     let full = world.full();
-    world.behave("no-hooks");
-    said(&mut world.bare(&["delete", "--force", "full0"])).ok();
     // It collects when it begins, so what died before is not what wakes it.
-    world.behave("");
+    world.vanish("full0");
     world.create("full0");
     let waiter = waiting(&world, "waiter", world.profile);
     free(&world, &waiter);
     waiter.end().ok();
     world.delete("waiter");
-    for id in &full[1..] {
-        world.delete(id);
-    }
+    full[1..].iter().for_each(|id| drop(world.delete(id)));
     world.all_go(&[]);
 }
 
 #[test]
 fn woken_by_the_hook() {
     woken_by(|world, _| {
-        let lease = world.lease_of("full0")["id"].as_str().unwrap().to_owned();
-        world.behave("no-hooks");
-        said(&mut world.bare(&["delete", "--force", "full0"])).ok();
-        world.behave("");
-        assert!(
-            testkit::faults::strace::settled(&world.hook("full0", &lease))
-                .status
-                .success()
-        );
+        let lease = world.abandon("full0");
+        settled(&world.hook("full0", &lease)).ok();
     });
 }
 
@@ -217,11 +195,9 @@ fn woken_by_migctl_release() {
     woken_by(|world, waiter| {
         // Else it may have its slice before the release shows who waits.
         waiter.stop();
-        world.behave("no-hooks");
-        said(&mut world.bare(&["delete", "--force", "full0"])).ok();
-        world.behave("");
-        let list = said(&mut world.migctl(&["-o", "json", "release", "full0"])).ok();
-        let list = list.json();
+        world.vanish("full0");
+        let list = said(&mut world.migctl(&["-o", "json", "release", "full0"]));
+        let list = list.ok().json();
         assert_eq!(list["items"][0]["container"], "full0");
         assert_eq!(list["waiting"][0]["container"], "waiter");
         waiter.signal(Signal::SIGCONT);
@@ -242,7 +218,7 @@ fn expired_wait_says_why() {
     let line = refused(create(&world, "waiter", world.profile, &wait));
     let words = "cannot allocate 1g.6gb: too few memory slices are free (0 of 4 on 1 GPU, at most \
                  0 on one); on GPU 0 container ";
-    assert!(line.contains(words), "{line}");
+    has(&line, words);
     let words = " (1g.6gb) is in the way; the create waited 50ms; hint: run migctl list to see who holds the slices";
     assert!(line.trim_end().ends_with(words), "{line}");
     assert_eq!(world.queue(), Vec::<String>::new());
@@ -274,7 +250,7 @@ fn never_overtakes_earlier_request() {
 /// If the large request could never go there, the small one delays nothing.
 #[test]
 fn backfills_harmless_requests() {
-    let world = World::of(testkit::faults::BIG, 1);
+    let world = World::of(BIG, 1);
     world.bundle_saying("one", &[("runmig.dev/slice", "1g.10gb")]);
     world.create("one");
     let sits_at = |id: &str| {
@@ -300,7 +276,6 @@ fn backfills_harmless_requests() {
 fn cuts_wait_to_engine_deadline() {
     let world = World::small();
     let full = world.full();
-    let log = || std::fs::read_to_string(world.state().join("runmig.log")).unwrap();
     for (key, engine) in [
         ("io.kubernetes.cri.container-type", "containerd"),
         ("io.kubernetes.cri-o.ContainerType", "CRI-O"),
@@ -309,19 +284,15 @@ fn cuts_wait_to_engine_deadline() {
         let going = create(&world, engine, world.profile, &more);
         until("it waits", || world.queue() == [engine]);
         let words = format!("waits for 1m 30s at most: {engine} gives up on a create soon after");
-        assert!(log().contains(&words), "{}", log());
+        has(&world.log(), &words);
         going.kill();
     }
     let podman = [WAIT, ("io.container.manager", "libpod")];
     let going = create(&world, "podman", world.profile, &podman);
     until("it waits", || world.queue() == ["podman"]);
-    assert_eq!(log().matches("at most").count(), 2);
+    assert_eq!(world.log().matches("at most").count(), 2);
     going.kill();
-    for id in &full {
-        world.delete(id);
-    }
-    world.all_go(&[]);
-    assert_eq!(world.queue(), Vec::<String>::new());
+    world.ends(&full);
 }
 
 /// A reader of the queue needs the files alone, not the driver.

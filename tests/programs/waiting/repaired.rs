@@ -1,7 +1,6 @@
 //! Creates that wait while the ledger, with their tickets, is damaged and repaired.
 
 use super::{served_in_order, waiting};
-use nix::sys::signal::Signal;
 use testkit::prelude::*;
 
 /// The generation before has all tickets but the last one.
