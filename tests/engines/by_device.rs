@@ -6,7 +6,7 @@ use testkit::docker::Docker;
 use testkit::images::{self, Says, archive_of};
 use testkit::podman::on_each;
 use testkit::prelude::*;
-use testkit::{REQUEST_HOOK, docker, table};
+use testkit::{REQUEST_HOOK, docker};
 
 const DEVICE: &str = "runmig.dev/slice=1g.10gb";
 const NOT_RUNMIG: &str = "cannot give slice 1g.10gb: the runtime of this container is not runmig; hint: add --runtime \
@@ -169,9 +169,7 @@ fn different_slices_are_given_together() {
             assert_eq!(caps, 4, "{saw}");
             setup.nothing_is_left();
         }
-        let full = setup.asking("7g.80gb*2", "exec sleep 1000");
-        let id = unique();
-        setup.create(&full, &id);
+        let (_, id) = setup.made("7g.80gb*2", "exec sleep 1000");
         let line = setup.refused(&by_device);
         has(
             &line,
@@ -216,14 +214,9 @@ fn accepts_no_other_hook() {
             has(&line, "cannot accept hook ");
         }
     }
-    for stage in [
-        "prestart",
-        "createContainer",
-        "startContainer",
-        "poststart",
-        "poststop",
-        "CreateRuntime",
-    ] {
+    for stage in
+        "prestart createContainer startContainer poststart poststop CreateRuntime".split(' ')
+    {
         let bundle = setup.bundle("true");
         bundle.edit(|config| config["hooks"][stage] = json!([good]));
         has(
@@ -338,15 +331,12 @@ fn image_that_asks(setup: &Setup, name: &str) -> PathBuf {
         "version": "1.0.0", "when": {"always": true}, "stages": ["createRuntime"],
         "hook": {"path": hook, "args": args},
     });
-    let files = [
-        ("etc/cdi/runmig-slice.json", cdi.to_string()),
-        ("run/cdi/runmig-slice.json", cdi.to_string()),
-        (
-            "usr/share/containers/oci/hooks.d/x.json",
-            always.to_string(),
-        ),
-        ("etc/containers/oci/hooks.d/x.json", always.to_string()),
-    ];
+    let files = testkit::rows! {
+        "etc/cdi/runmig-slice.json" => cdi.to_string();
+        "run/cdi/runmig-slice.json" => cdi.to_string();
+        "usr/share/containers/oci/hooks.d/x.json" => always.to_string();
+        "etc/containers/oci/hooks.d/x.json" => always.to_string();
+    };
     let says = Says {
         environment: &[
             "CDI_DEVICES=runmig.dev/slice=1g.10gb",
@@ -479,11 +469,8 @@ fn device_comes_before_runtimes_request() {
     assert_eq!(setup.lease("fixed")["profile"], "1g.10gb");
     setup.ends(&["own", "waits", "fixed"]);
     for asked in ["slice=1g.10gb", "share=8Gi", "gpu=1"] {
-        let line = create("fixed = true", asked, "refused").refused();
-        has(
-            &line,
-            "named.toml: the container has its own request, runmig.dev/",
-        );
+        create("fixed = true", asked, "refused")
+            .refused_for("named.toml: the container has its own request, runmig.dev/");
     }
     setup.nothing_is_left();
 }

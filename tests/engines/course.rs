@@ -2,6 +2,7 @@
 //! reach the user.
 
 use testkit::bundle::all_open;
+use testkit::cgroup2;
 use testkit::cri::{self, Cri, Pod};
 use testkit::cuda::{self, CLIENT, Mount};
 use testkit::docker::Docker;
@@ -11,7 +12,6 @@ use testkit::prelude::*;
 use testkit::sharing::{
     Kind, SHARE_AT_DRIVER, SHARE_AT_MPS, SHARE_AT_NONE, SLICE, WHOLE_GPU, daemon, ready,
 };
-use testkit::{cgroup2, table};
 
 /// An engine under test. Its containers have what a CUDA client needs.
 trait Engine {
@@ -148,15 +148,12 @@ const WAIT_ALONE: &str = "runmig: annotation runmig.dev/wait needs runmig.dev/sl
 fn refusals(kind: &Kind, setup: &Setup, engine: &mut dyn Engine) {
     let name = engine.name();
     let full = engine.start(&[(kind.key, "7g.80gb")], STAYS).unwrap();
-    for (asks, line) in [
-        ((kind.key, "1g.10gb"), NO_ROOM),
-        ((kind.key, "9g.90gb"), NO_PROFILE),
-        (
-            (kind.key, "1g.10gb*2"),
-            " asks for several slices, and CUDA uses one MIG device in a process; hint: ",
-        ),
-        (("runmig.dev/wait", "5s"), WAIT_ALONE),
-    ] {
+    for (asks, line) in testkit::rows! {
+        (kind.key, "1g.10gb") => NO_ROOM;
+        (kind.key, "9g.90gb") => NO_PROFILE;
+        (kind.key, "1g.10gb*2") => " asks for several slices, and CUDA uses one MIG device in a process; hint: ";
+        ("runmig.dev/wait", "5s") => WAIT_ALONE;
+    } {
         testkit::has(&engine.start(&[asks], "true").unwrap_err(), line);
         assert_eq!(setup.the_lease()["container"], full);
     }
@@ -440,19 +437,10 @@ macro_rules! courses {
         mod $engine {
             use super::*;
 
-            #[test]
-            fn keeps_slice() {
-                $on(&SLICE, life as Course);
-            }
-
-            #[test]
-            fn keeps_share_at_none() {
-                $on(&SHARE_AT_NONE, life as Course);
-            }
-
-            #[test]
-            fn keeps_share_at_mps() {
-                $on(&SHARE_AT_MPS, life as Course);
+            testkit::tests! {
+                keeps_slice: $on(&SLICE, life as Course);
+                keeps_share_at_none: $on(&SHARE_AT_NONE, life as Course);
+                keeps_share_at_mps: $on(&SHARE_AT_MPS, life as Course);
             }
 
             #[test]
@@ -461,14 +449,9 @@ macro_rules! courses {
                 $on(&SHARE_AT_DRIVER, life as Course);
             }
 
-            #[test]
-            fn keeps_whole_gpu() {
-                $on(&WHOLE_GPU, life as Course);
-            }
-
-            #[test]
-            fn tells_why_it_refuses() {
-                $on(&SLICE, refusals as Course);
+            testkit::tests! {
+                keeps_whole_gpu: $on(&WHOLE_GPU, life as Course);
+                tells_why_it_refuses: $on(&SLICE, refusals as Course);
             }
         }
     )+};

@@ -14,7 +14,7 @@ fn setup(more: &[&str]) -> Setup {
 #[track_caller]
 fn seen(setup: &Setup) -> Nodes {
     let bundle = setup.asking("1g.10gb", SHOW);
-    let ran = setup.runmig(&["run", "-b", bundle.as_str(), &unique()]);
+    let ran = setup.try_run(&bundle);
     nodes(&ran.ok().stdout)
 }
 
@@ -130,13 +130,9 @@ fn names_missing_driver() {
             name != Some(driver)
         });
         fs::write(&file, without.collect::<Vec<_>>().join("\n")).unwrap();
-        let line = setup
-            .runmig(&["run", "-b", bundle.as_str(), &unique()])
-            .refused();
-        assert!(
-            line.contains(&format!("cannot find the driver {driver}: ")) && line.ends_with(remedy),
-            "{line}"
-        );
+        let line = setup.try_run(&bundle).refused();
+        has(&line, &format!("cannot find the driver {driver}: "));
+        ends_with(&line, remedy);
     }
     fs::write(&file, devices).unwrap();
     setup.nothing_is_left();

@@ -3,70 +3,44 @@
 
 use std::fs::Permissions;
 use testkit::prelude::*;
-use testkit::refusal::{refused, refused_in};
-
-fn setup() -> Setup {
-    Setup::of(Low::Runc)
-}
+use testkit::refusal::refused_in;
 
 #[test]
 fn reports_driver_errors() {
-    let setup = setup();
+    let setup = Setup::of(Low::Runc);
     let bundle = setup.asking("1g.10gb", "true");
-    for (call, code, line) in [
-        (
-            "nvmlInit_v2",
-            "DRIVER_NOT_LOADED",
-            "cannot open the NVIDIA driver library {machine}/lib/libnvidia-ml.so.1: driver not loaded (NVML 9); hint: load the NVIDIA kernel module (modprobe nvidia), or reboot after an update",
-        ),
-        (
-            "nvmlDeviceGetMigMode",
-            "NOT_SUPPORTED",
-            "cannot allocate 1g.10gb: no GPU supports MIG (the driver lists 2 GPUs); hint: use an A30, A100, H100 or a later data-centre GPU",
-        ),
-        (
-            "nvmlDeviceGetMigMode",
-            "GPU_IS_LOST",
-            "cannot allocate 1g.10gb: no GPU supports MIG (the driver lists no GPU; cannot read GPU 0: GPU is lost (NVML 15); cannot read GPU 1: GPU is lost (NVML 15)); hint: run nvidia-smi, and check the kernel log for the GPU's state",
-        ),
-        (
-            "nvmlDeviceCreateGpuInstanceWithPlacement",
-            "NO_PERMISSION",
-            "cannot create GPU instance 1g.10gb at 6:1 on GPU 0 ({gpu}): insufficient permissions (NVML 4); hint: run as root, outside of any user namespace",
-        ),
-        (
-            "nvmlGpuInstanceCreateComputeInstance",
-            "UNKNOWN",
-            "cannot create the compute instance of GPU instance 13 on GPU 0 ({gpu}): unknown error (NVML 999)",
-        ),
-    ] {
-        setup
-            .machine
-            .sim("fault", &["--call", call, "--returns", code]);
-        refused(&setup, &bundle, line);
-        setup.machine.sim("fault", &["--clear"]);
+    let refused = |line: &str| testkit::refusal::refused(&setup, &bundle, line);
+    for (call, code, line) in testkit::rows! {
+        "nvmlInit_v2", "DRIVER_NOT_LOADED" =>
+            "cannot open the NVIDIA driver library {machine}/lib/libnvidia-ml.so.1: driver not loaded (NVML 9); hint: load the NVIDIA kernel module (modprobe nvidia), or reboot after an update";
+        "nvmlDeviceGetMigMode", "NOT_SUPPORTED" =>
+            "cannot allocate 1g.10gb: no GPU supports MIG (the driver lists 2 GPUs); hint: use an A30, A100, H100 or a later data-centre GPU";
+        "nvmlDeviceGetMigMode", "GPU_IS_LOST" =>
+            "cannot allocate 1g.10gb: no GPU supports MIG (the driver lists no GPU; cannot read GPU 0: GPU is lost (NVML 15); cannot read GPU 1: GPU is lost (NVML 15)); hint: run nvidia-smi, and check the kernel log for the GPU's state";
+        "nvmlDeviceCreateGpuInstanceWithPlacement", "NO_PERMISSION" =>
+            "cannot create GPU instance 1g.10gb at 6:1 on GPU 0 ({gpu}): insufficient permissions (NVML 4); hint: run as root, outside of any user namespace";
+        "nvmlGpuInstanceCreateComputeInstance", "UNKNOWN" =>
+            "cannot create the compute instance of GPU instance 13 on GPU 0 ({gpu}): unknown error (NVML 999)";
+    } {
+        setup.fault(call, code);
+        refused(line);
+        setup.sim("fault", &["--clear"]);
     }
 
     let (library, away) = (setup.machine.library(), setup.path("away"));
     fs::copy(&library, &away).unwrap();
     fs::write(&library, "not a library").unwrap();
     refused(
-        &setup,
-        &bundle,
         "cannot open the NVIDIA driver library {machine}/lib/libnvidia-ml.so.1: {machine}/lib/libnvidia-ml.so.1: file too short; hint: install the NVIDIA driver, or set driver.library to its libnvidia-ml.so.1",
     );
     fs::remove_file(&library).unwrap();
     refused(
-        &setup,
-        &bundle,
         "cannot open the NVIDIA driver library {machine}/lib/libnvidia-ml.so.1: {machine}/lib/libnvidia-ml.so.1: cannot open shared object file: No such file or directory; hint: install the NVIDIA driver, or set driver.library to its libnvidia-ml.so.1",
     );
     fs::copy(&away, &library).unwrap();
 
     fs::remove_file(setup.machine.dir().join("proc/devices")).unwrap();
     refused(
-        &setup,
-        &bundle,
         "cannot read the driver's device numbers below {machine}: read {machine}/proc/devices: No such file or directory (os error 2)",
     );
 }
@@ -74,7 +48,7 @@ fn reports_driver_errors() {
 /// Root of a user namespace is not root, though its effective id says 0.
 #[test]
 fn refuses_plain_users() {
-    let setup = setup();
+    let setup = Setup::of(Low::Runc);
     let bundle = setup.asking("1g.10gb", "true");
     refused_in(
         &setup,
@@ -92,46 +66,30 @@ fn refuses_plain_users() {
 
 #[test]
 fn refuses_bad_configuration() {
-    let setup = setup();
+    let setup = Setup::of(Low::Runc);
     let bundle = setup.asking("1g.10gb", "true");
+    let refused = |line: &str| testkit::refusal::refused(&setup, &bundle, line);
     let written = fs::read(setup.config()).unwrap();
     let ourselves = format!("runtime = \"{}\"", setup.program("runmig").display());
-    for (text, line) in [
-        (
-            "statedir = \"/run/x\"",
-            "cannot read configuration {config}: line 1: unknown key statedir; hint: write state_dir",
-        ),
-        (
-            "wait = \"soon\"",
-            r#"cannot read configuration {config}: line 1: "soon" is not a duration; hint: write it as "30s""#,
-        ),
-        (
-            "driver_files = \"some\"",
-            "cannot read configuration {config}: line 1: unknown value \"some\"; hint: write one of auto, cdi, nvidia-runtime, none",
-        ),
-        (
-            "state_dir = \"run/runmig\"",
-            r#"cannot read configuration {config}: state_dir = "run/runmig" is not an absolute path"#,
-        ),
-        (
-            "runtime = /usr/sbin/runc",
-            "cannot read configuration {config}: line 1: runtime = /usr/sbin/runc is not in quotes; hint: write \"/usr/sbin/runc\"",
-        ),
-        (
-            "runtime = \"/nowhere/runc\"",
-            "low-level runtime /nowhere/runc: no such file or directory; hint: set runtime in {config}",
-        ),
-        (
-            &ourselves,
-            "low-level runtime {dir}/bin/runmig is runmig itself; hint: set runtime in {config}",
-        ),
-        (
-            "runtime = \"/etc/passwd\"",
-            "low-level runtime /etc/passwd: it is not an executable file; hint: set runtime in {config}",
-        ),
-    ] {
+    for (text, line) in testkit::rows! {
+        "statedir = \"/run/x\"" =>
+            "cannot read configuration {config}: line 1: unknown key statedir; hint: write state_dir";
+        "wait = \"soon\"" =>
+            r#"cannot read configuration {config}: line 1: "soon" is not a duration; hint: write it as "30s""#;
+        "driver_files = \"some\"" =>
+            "cannot read configuration {config}: line 1: unknown value \"some\"; hint: write one of auto, cdi, nvidia-runtime, none";
+        "state_dir = \"run/runmig\"" =>
+            r#"cannot read configuration {config}: state_dir = "run/runmig" is not an absolute path"#;
+        "runtime = /usr/sbin/runc" =>
+            "cannot read configuration {config}: line 1: runtime = /usr/sbin/runc is not in quotes; hint: write \"/usr/sbin/runc\"";
+        "runtime = \"/nowhere/runc\"" =>
+            "low-level runtime /nowhere/runc: no such file or directory; hint: set runtime in {config}";
+        &ourselves => "low-level runtime {dir}/bin/runmig is runmig itself; hint: set runtime in {config}";
+        "runtime = \"/etc/passwd\"" =>
+            "low-level runtime /etc/passwd: it is not an executable file; hint: set runtime in {config}";
+    } {
         fs::write(setup.config(), format!("{text}\n")).unwrap();
-        refused(&setup, &bundle, line);
+        refused(line);
     }
     // Whichever runtime it would be, the engine finds the error where it looks.
     for options in [
@@ -151,29 +109,19 @@ fn refuses_bad_configuration() {
     fs::write(setup.config(), &written).unwrap();
     mode(&setup.config(), 0o666);
     refused(
-        &setup,
-        &bundle,
         "cannot read configuration {config}: users other than root can write to it (mode 0666); hint: chmod go-w it",
     );
     mode(&setup.config(), 0o644);
     mode(&setup.program("runmig-hook"), 0o777);
     refused(
-        &setup,
-        &bundle,
         "{dir}/bin/runmig-hook: users other than root can write to it (mode 0777); hint: chmod go-w it",
     );
     fs::remove_file(setup.program("runmig-hook")).unwrap();
     refused(
-        &setup,
-        &bundle,
         "{dir}/bin/runmig-hook: no such file or directory; hint: install runmig-hook beside runmig",
     );
     fs::remove_file(setup.config()).unwrap();
-    refused(
-        &setup,
-        &bundle,
-        "cannot read configuration {config}: no such file or directory",
-    );
+    refused("cannot read configuration {config}: no such file or directory");
 }
 
 /// On a copy: the file may be a hard link to what was built.
@@ -205,13 +153,12 @@ impl Drop for Mounted {
 
 #[test]
 fn refuses_bad_state_directory() {
-    let setup = setup();
+    let setup = Setup::of(Low::Runc);
     let bundle = setup.asking("1g.10gb", "true");
+    let refused = |line: &str| testkit::refusal::refused(&setup, &bundle, line);
     {
         let _read_only = Mounted::tmpfs(&setup.state(), "ro,mode=0700");
         refused(
-            &setup,
-            &bundle,
             "cannot open state directory {state}: Read-only file system; hint: mount it writable, or set state_dir to a folder of another file system",
         );
     }
@@ -219,24 +166,16 @@ fn refuses_bad_state_directory() {
         let _full = Mounted::tmpfs(&setup.state(), "size=4k,mode=0700");
         fs::write(setup.state().join("ballast"), [0; 4096]).unwrap();
         refused(
-            &setup,
-            &bundle,
             "cannot record the lease of container {id}: write the ledger {state}/ledger.json: No space left on device (os error 28)",
         );
     }
     {
         let _others = Mounted::tmpfs(&setup.state(), "mode=0777");
         refused(
-            &setup,
-            &bundle,
             "cannot open state directory {state}: users other than root can write to it (mode 0777); hint: chmod go-w it",
         );
     }
     fs::remove_dir(setup.state()).unwrap();
     fs::write(setup.state(), "").unwrap();
-    refused(
-        &setup,
-        &bundle,
-        "cannot open state directory {state}: Not a directory (os error 20)",
-    );
+    refused("cannot open state directory {state}: Not a directory (os error 20)");
 }

@@ -2,11 +2,9 @@
 //! by the real engines with their real paths. /etc, /usr/local, /run and /var/lib are layers over the
 //! machine's, and with the namespaces that they are in all that was started ends.
 
-use tempfile::TempDir;
 use testkit::bundle::rootfs;
 use testkit::images::{self, IMAGE};
 use testkit::prelude::*;
-use testkit::runtimes::{built, on_path};
 
 const REPOSITORY: &str = env!("CARGO_MANIFEST_DIR");
 
@@ -205,14 +203,9 @@ fn is_a_slice(saw: &str) {
     );
 }
 
-#[test]
-fn podman() {
-    podman_is(on_path("podman"));
-}
-
-#[test]
-fn podman_as_it_is_now() {
-    podman_is(built("podman", "podman"));
+testkit::tests! {
+    podman: podman_is(on_path("podman"));
+    podman_as_it_is_now: podman_is(built("podman", "podman"));
 }
 
 fn podman_is(program: Option<PathBuf>) {
@@ -250,14 +243,9 @@ fn podman_is(program: Option<PathBuf>) {
     world.machine.is_empty();
 }
 
-#[test]
-fn containerd() {
-    containerd_is(on_path("containerd"));
-}
-
-#[test]
-fn containerd_as_it_is_now() {
-    containerd_is(built("containerd", "containerd"));
+testkit::tests! {
+    containerd: containerd_is(on_path("containerd"));
+    containerd_as_it_is_now: containerd_is(built("containerd", "containerd"));
 }
 
 fn containerd_is(program: Option<PathBuf>) {
@@ -311,10 +299,8 @@ fn containerd_is(program: Option<PathBuf>) {
                  esac";
     let said = world.go("containerd", &before, after);
     let list = printed(&said, "migctl list");
-    assert!(
-        list.contains(" default/first/slice ") && list.contains(" ready "),
-        "{list}"
-    );
+    has(list, " default/first/slice ");
+    has(list, " ready ");
     is_a_slice(printed(&said, "crictl logs"));
     assert!(printed(&said, "--remove").contains("changed /etc/containerd/config.toml"));
     world.machine.is_empty();

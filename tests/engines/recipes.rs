@@ -3,7 +3,7 @@
 use testkit::devices::write;
 use testkit::docker::Docker;
 use testkit::prelude::*;
-use testkit::runtimes::{built, cache, script};
+use testkit::runtimes::cache;
 use testkit::{docker, pages, podman};
 
 /// The image that the pages name.

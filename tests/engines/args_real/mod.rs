@@ -18,24 +18,11 @@ use args_world::{Seen, World, vectors};
 const RUNC: &str = "/usr/sbin/runc";
 const CRUN: &str = "/usr/bin/crun";
 
-#[test]
-fn reads_creates_like_runc() {
-    against("runc", Path::new(RUNC), Family::Runc);
-}
-
-#[test]
-fn reads_creates_like_later_runc() {
-    against("the later runc", &later("runc"), Family::Runc);
-}
-
-#[test]
-fn reads_creates_like_crun() {
-    against("crun", Path::new(CRUN), Family::Crun);
-}
-
-#[test]
-fn reads_creates_like_later_crun() {
-    against("the later crun", &later("crun"), Family::Crun);
+testkit::tests! {
+    reads_creates_like_runc: against("runc", Path::new(RUNC), Family::Runc);
+    reads_creates_like_later_runc: against("the later runc", &later("runc"), Family::Runc);
+    reads_creates_like_crun: against("crun", Path::new(CRUN), Family::Crun);
+    reads_creates_like_later_crun: against("the later crun", &later("crun"), Family::Crun);
 }
 
 /// Returns a program that `scripts/engines` built.

@@ -29,7 +29,7 @@ fn names_what_bypasses_mps_alone() {
     holder.shows(&setup, &[pid], None, false);
     let before = (holder.daemon(&setup), holder.server(&setup));
 
-    let said = setup.migctl(&["gc"]).ok().stdout;
+    let said = setup.tells(&["gc"]);
     for (id, pid) in [(&holder.id, pid), (&neighbour.id, other)] {
         let told = format!("process {pid} bypasses MPS and has no memory limit");
         assert!(row(&said, id).contains(&told), "{said}");
@@ -90,7 +90,7 @@ fn names_what_bypasses_after_restart_of_daemon() {
     let holder = Holder::start(&setup);
     testkit::process::kill(holder.daemon(&setup));
     let (unheld, pid) = holder.exec(&setup, &[]);
-    let said = setup.migctl(&["gc"]).ok().stdout;
+    let said = setup.tells(&["gc"]);
     let row = row(&said, &holder.id);
     assert!(
         row.contains("is restarted") && row.contains(&format!("process {pid} bypasses MPS")),

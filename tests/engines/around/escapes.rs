@@ -41,20 +41,16 @@ fn client_after(setup: &Setup, holder: &Holder, script: &str) -> Client {
 fn environment_lifts_limit_by_two_variables() {
     let setup = Setup::on(Low::Runc, machine(&["L4", "L4"]));
     let holder = Holder::start(&setup);
-    for (variable, expected, is_around) in [
-        ("CUDA_MPS_PIPE_DIRECTORY=/nowhere", None, true),
-        ("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=rubbish", None, false),
-        ("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=1=4G", None, false),
-        ("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=0G", None, false),
-        ("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=16G", Some(HELD), false),
-        (
-            "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=2G",
-            Some(2048 - CONTEXT),
-            false,
-        ),
-        ("CUDA_MPS_LOG_DIRECTORY=/nowhere", Some(HELD), false),
-        ("CUDA_VISIBLE_DEVICES=0", Some(HELD), false),
-    ] {
+    for (variable, expected, is_around) in testkit::rows! {
+        "CUDA_MPS_PIPE_DIRECTORY=/nowhere", None => true;
+        "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=rubbish", None => false;
+        "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=1=4G", None => false;
+        "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=0G", None => false;
+        "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=16G", Some(HELD) => false;
+        "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=2G", Some(2048 - CONTEXT) => false;
+        "CUDA_MPS_LOG_DIRECTORY=/nowhere", Some(HELD) => false;
+        "CUDA_VISIBLE_DEVICES=0", Some(HELD) => false;
+    } {
         let (mut client, pid) = holder.exec(&setup, &["--env", variable]);
         let free = free(&mut client);
         assert!(
@@ -92,10 +88,7 @@ fn root_reaches_only_its_own_server() {
     let tell = |command: &str| holder.tell(&setup, &[], command);
     assert_eq!(tell("get_server_list"), format!("{server}\n"));
     let refused = tell("set_default_device_pinned_mem_limit 0 16G");
-    assert!(
-        refused.starts_with("Insufficient privileges for UID 0."),
-        "{refused}"
-    );
+    begins_with(&refused, "Insufficient privileges for UID 0.");
     assert!(tell("quit").starts_with("Not enough privilege"));
     assert!(lives(holder.daemon(&setup)));
     assert_eq!(tell("start_server -uid 1000"), "");
@@ -195,10 +188,7 @@ fn shifted_root_raises_no_limit() {
         holder.server(&setup)
     );
     let said = holder.tell(&setup, &[], &raise);
-    assert!(
-        said.starts_with("Insufficient privileges for UID 100000."),
-        "{said}"
-    );
+    begins_with(&said, "Insufficient privileges for UID 100000.");
     holder.shows(&setup, &[], None, false);
     holder.end(&setup);
 }
@@ -378,14 +368,14 @@ fn process_outside_its_cgroup_is_foreign() {
     holder.shows(&setup, &[], None, false);
     let used = holder.lease(&setup)["usedBytes"].as_u64();
     assert_eq!(used, Some(CONTEXT << 20));
-    let gpus = setup.migctl(&["gpus", "-o", "json"]).ok().json();
+    let gpus = setup.json(&["gpus", "-o", "json"]);
     assert_eq!(
         gpus["items"][0]["foreignBytes"],
         (2000 + CONTEXT) << 20,
         "{gpus:#}"
     );
     // It is no process of the container for the collector either.
-    let said = setup.migctl(&["gc"]).ok().stdout;
+    let said = setup.tells(&["gc"]);
     assert!(!said.contains("bypass"), "{said}");
     assert_eq!(gone.say("launch 1"), "ok");
     gone.end();

@@ -16,7 +16,7 @@ fn sum_shows_in_memory_alone() {
     holder.shows(&setup, &[], None, true);
     let over = holder.lease(&setup)["overBytes"].as_u64();
     assert_eq!(over, Some((2 * (3000 + CONTEXT) - MEMORY) << 20));
-    let said = setup.migctl(&["gc"]).ok().stdout;
+    let said = setup.tells(&["gc"]);
     assert!(!said.contains("MPS"), "{said}");
     second.end();
     holder.end(&setup);
@@ -33,7 +33,7 @@ fn other_pipe_directory_is_around(low: Low) {
     neighbour.shows(&setup, &[], None, false);
     assert_eq!(unheld.say("alloc 5000"), "ok");
     holder.shows(&setup, &[pid], None, true);
-    let said = setup.migctl(&["gc"]).ok().stdout;
+    let said = setup.tells(&["gc"]);
     let told = format!("process {pid} bypasses MPS and has no memory limit");
     assert!(row(&said, &holder.id).contains(&told), "{said}");
     assert!(!row(&said, &neighbour.id).contains("MPS"), "{said}");
@@ -49,15 +49,10 @@ fn other_pipe_directory_is_around(low: Low) {
     holder.end(&setup);
 }
 
-/// Failure: a process of a container bypasses MPS: another pipe directory, a start while the daemon is dead, a daemon of its own, a mount over the socket
-#[test]
-fn runc_other_pipe_directory_is_around() {
-    other_pipe_directory_is_around(Low::Runc);
-}
-
-#[test]
-fn crun_other_pipe_directory_is_around() {
-    other_pipe_directory_is_around(Low::Crun);
+testkit::tests! {
+    /// Failure: a process of a container bypasses MPS: another pipe directory, a start while the daemon is dead, a daemon of its own, a mount over the socket
+    runc_other_pipe_directory_is_around: other_pipe_directory_is_around(Low::Runc);
+    crun_other_pipe_directory_is_around: other_pipe_directory_is_around(Low::Crun);
 }
 
 /// Failure: root of a container raises or removes its limit
@@ -71,12 +66,12 @@ fn gc_sets_raised_limit_back() {
     let (mut raised, _) = holder.exec(&setup, &[]);
     assert_eq!(free(&mut raised), (16 << 10) - CONTEXT);
     holder.shows(&setup, &[], Some(16), false);
-    let said = setup.migctl(&["gc", "--dry-run"]).ok().stdout;
+    let said = setup.tells(&["gc", "--dry-run"]);
     let told = "its memory limit was changed to 16Gi, and would be set back to its share";
     assert!(row(&said, &holder.id).contains(told), "{said}");
     holder.shows(&setup, &[], Some(16), false);
 
-    let said = setup.migctl(&["gc"]).ok().stdout;
+    let said = setup.tells(&["gc"]);
     let told = "its memory limit was changed to 16Gi, and is set back to its share";
     assert!(row(&said, &holder.id).contains(told), "{said}");
     let log = std::fs::read_to_string(setup.state().join("runmig.log")).unwrap();
@@ -84,7 +79,7 @@ fn gc_sets_raised_limit_back() {
     holder.shows(&setup, &[], None, false);
     let (mut next, _) = holder.exec(&setup, &[]);
     assert_eq!(free(&mut next), HELD);
-    let said = setup.migctl(&["gc"]).ok().stdout;
+    let said = setup.tells(&["gc"]);
     assert!(!said.contains("memory limit"), "{said}");
     // Nothing takes memory back from a process that has it.
     assert_eq!(raised.say("alloc 5000"), "ok");

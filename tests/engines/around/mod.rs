@@ -5,7 +5,7 @@ mod escapes;
 mod levels;
 mod programs;
 
-use testkit::cuda::{self, Client};
+use testkit::cuda::{self, Client, free};
 use testkit::prelude::*;
 
 const SHARE: &str = "runmig.dev/share";
@@ -148,14 +148,6 @@ fn program(setup: &Setup) -> PathBuf {
 fn is_client(pid: i32) -> bool {
     std::fs::read_link(format!("/proc/{pid}/exe"))
         .is_ok_and(|exe| exe.file_name().is_some_and(|name| name == "cuda-client"))
-}
-
-/// Returns the free memory that a client sees, in MiB.
-#[track_caller]
-fn free(client: &mut Client) -> u64 {
-    let said = client.say("info");
-    let last = said.rsplit(' ').next().and_then(|word| word.parse().ok());
-    last.unwrap_or_else(|| panic!("{said}"))
 }
 
 /// Returns the row of a container in what `gc` says.

@@ -110,20 +110,14 @@ fn gc_counts_only_limit_read_back() {
     let raise = format!("set_device_pinned_mem_limit {server} 0 16G");
     holder.tell(&setup, &[], &raise);
     answering(&setup, "set_device", "echo not allowed");
-    gc_fails(
-        &setup,
-        &mut holder,
-        "to the setting it said \"not allowed\"",
-    );
+    let words = "to the setting it said \"not allowed\"";
+    gc_fails(&setup, &mut holder, words);
     answering(&setup, "set_device", ":");
     let told = "tells the limit as \"16G\" and not as 4G after 4096Mi was set";
     gc_fails(&setup, &mut holder, told);
     answering(&setup, "set_device", "exit 3");
-    gc_fails(
-        &setup,
-        &mut holder,
-        "does not take \"set_device_pinned_mem_limit",
-    );
+    let words = "does not take \"set_device_pinned_mem_limit";
+    gc_fails(&setup, &mut holder, words);
     answering(&setup, "set_device", "exec sleep 1000");
     gc_fails(&setup, &mut holder, "did not end in time");
     answering(&setup, "get_device", "echo 5G");
@@ -133,11 +127,8 @@ fn gc_counts_only_limit_read_back() {
     answering(&setup, "get_server_list", "exit 1");
     gc_fails(&setup, &mut holder, "does not take \"get_server_list\"");
     answering(&setup, "get_server_list", "echo x");
-    gc_fails(
-        &setup,
-        &mut holder,
-        "gives \"x\" as the list of its servers",
-    );
+    let words = "gives \"x\" as the list of its servers";
+    gc_fails(&setup, &mut holder, words);
     setup.configure("");
     setup.migctl(&["gc"]).ok();
     holder.shows(&setup, &[], None, false);
@@ -151,22 +142,18 @@ fn driver_that_fails_leaves_processes_alone() {
     let mut holder = Holder::start(&setup);
     let (unheld, _) = holder.exec(&setup, &ELSEWHERE);
     let call = "nvmlDeviceGetMPSComputeRunningProcesses_v3";
-    let fault = ["--call", call, "--returns", "999"];
-    setup.machine.sim("fault", &fault);
+    setup.fault(call, "999");
     let list = setup.migctl(&["list", "-o", "json"]).ok();
     assert_eq!(list.json()["items"][0]["around"], Value::Null);
     let told = format!(
         "cannot list the processes without MPS of container {}: ",
         holder.id
     );
-    assert!(
-        list.stderr.contains(&told) && list.stderr.contains("(NVML 999)"),
-        "{}",
-        list.stderr
-    );
+    has(&list.stderr, &told);
+    has(&list.stderr, "(NVML 999)");
     let said = setup.migctl(&["gc"]).exits(1).stdout;
     assert!(row(&said, &holder.id).contains("(NVML 999)"), "{said}");
-    setup.machine.sim("fault", &["--clear"]);
+    setup.sim("fault", &["--clear"]);
     setup.migctl(&["gc"]).ok();
     drop(unheld);
     assert_eq!(holder.first.say("launch 1"), "ok");

@@ -10,10 +10,10 @@ const GET: &str = "nvmlDeviceGetMemoryLimits_v1";
 fn refused(setup: &Setup) -> String {
     let bundle = asking(setup, "2Gi");
     let (before, id) = (bundle.bytes(), unique());
-    let out = setup.runmig(&["create", "-b", bundle.as_str(), &id]);
+    let out = setup.try_create(&bundle, &id);
     assert!(!out.status.success());
     assert_eq!(bundle.bytes(), before);
-    setup.machine.sim("fault", &["--clear"]);
+    setup.sim("fault", &["--clear"]);
     setup.nothing_is_left();
     assert_eq!(limits(setup), []);
     // Low-level runtimes write the hook's words as JSON.
@@ -46,16 +46,11 @@ fn fails_create_without_dmem_files(low: Low) {
     );
 }
 
-/// Failure: the container's cgroup has no `dmem` files, or is not its own
-#[test]
-fn runc_fails_create_without_dmem_files() {
-    fails_create_without_dmem_files(Low::Runc);
-}
-
-/// crun discards the words of a hook, so they come by the record.
-#[test]
-fn crun_fails_create_without_dmem_files() {
-    fails_create_without_dmem_files(Low::NewCrun);
+testkit::tests! {
+    /// Failure: the container's cgroup has no `dmem` files, or is not its own
+    runc_fails_create_without_dmem_files: fails_create_without_dmem_files(Low::Runc);
+    /// crun discards the words of a hook, so they come by the record.
+    crun_fails_create_without_dmem_files: fails_create_without_dmem_files(Low::NewCrun);
 }
 
 /// A low-level runtime that does not run the hook leaves no container without its limit.
@@ -87,28 +82,21 @@ fn fails_create_if_driver_refuses() {
         ("13", "function not found (NVML 13)"),
         ("999", "unknown error (NVML 999)"),
     ] {
-        setup
-            .machine
-            .sim("fault", &["--call", SET, "--returns", code]);
+        setup.fault(SET, code);
         says(&setup, &["set the memory limit of cgroup", words]);
     }
 }
 
 #[test]
 fn fails_create_if_limit_is_missing() {
-    for (keeper, words) in [
+    for (keeper, words) in testkit::rows! {
         // The driver answers so where no limit is set.
-        (Keeper::Misc, "read the memory limit of cgroup"),
-        (
-            Keeper::Dmem,
-            "the driver has soft 0 and hard 18446744073709551615",
-        ),
-    ] {
+        Keeper::Misc => "read the memory limit of cgroup";
+        Keeper::Dmem => "the driver has soft 0 and hard 18446744073709551615";
+    } {
         let setup = on(Low::Runc, keeper);
         // It succeeds and does nothing.
-        setup
-            .machine
-            .sim("fault", &["--call", SET, "--returns", "0"]);
+        setup.fault(SET, "0");
         says(&setup, &[words, HINT]);
     }
 }
@@ -119,9 +107,7 @@ fn fails_create_if_limit_is_missing() {
 fn fails_create_if_hook_is_killed() {
     let setup = on(Low::Runc, Keeper::Misc);
     for moment in ["before", "during", "after"] {
-        setup
-            .machine
-            .sim("fault", &["--call", SET, "--kill", moment]);
+        setup.sim("fault", &["--call", SET, "--kill", moment]);
         says(&setup, &["error running hook", "signal: killed"]);
     }
 }
@@ -131,7 +117,7 @@ fn fails_create_if_hook_is_killed() {
 fn fails_create_if_limit_is_unreadable() {
     let setup = on(Low::Runc, Keeper::Misc);
     let fault = ["--call", GET, "--nth", "2", "--returns", "999"];
-    setup.machine.sim("fault", &fault);
+    setup.sim("fault", &fault);
     says(&setup, &["read the memory limit", "(NVML 999)"]);
 }
 
@@ -159,29 +145,17 @@ fn hook_refuses_foreign_states() {
     };
     let ours = format!(", \"pid\": {}", std::process::id());
     let named = ["--limit", "--lease", &lease];
-    for (arguments, state, words) in [
+    for (arguments, state, words) in testkit::rows! {
         // This process is in the low-level runtime's cgroup.
-        (&named[..], state(&id, &ours), "find the cgroup of process"),
-        (&named, state(&id, ", \"pid\": 0"), "has no process"),
-        (&named, state(&id, ""), "has no process"),
-        (
-            &named,
-            state(&id, ", \"pid\": 4194304"),
-            "the process is gone",
-        ),
-        (&named, state("other", &ours), "is not this container's"),
-        (
-            &["--limit"],
-            state(&id, &ours),
-            "--limit needs one --lease ID",
-        ),
-        (
-            &["--limit", "--lease", "0123"],
-            state(&id, &ours),
-            "is not this container's",
-        ),
-        (&named, String::new(), "it is empty"),
-    ] {
+        &named[..], state(&id, &ours) => "find the cgroup of process";
+        &named, state(&id, ", \"pid\": 0") => "has no process";
+        &named, state(&id, "") => "has no process";
+        &named, state(&id, ", \"pid\": 4194304") => "the process is gone";
+        &named, state("other", &ours) => "is not this container's";
+        &["--limit"], state(&id, &ours) => "--limit needs one --lease ID";
+        &["--limit", "--lease", "0123"], state(&id, &ours) => "is not this container's";
+        &named, String::new() => "it is empty";
+    } {
         let refused = hook(&setup, arguments, &state);
         assert_eq!(refused.status.code(), Some(1), "{words}");
         assert!(

@@ -27,10 +27,9 @@ fn sets_raised_limit_back(keeper: Keeper) {
         has(&list.stdout, "ready, limit changed");
         let told = format!("the memory limit of container {id} was changed to {words}");
         has(&list.stderr, &told);
-        let dry = setup.migctl(&["gc", "--dry-run"]).ok().stdout;
-        has(&dry, "would be set back");
+        has(&setup.tells(&["gc", "--dry-run"]), "would be set back");
         assert_ne!(limits(&setup), limited);
-        let said = setup.migctl(&["gc"]).ok().stdout;
+        let said = setup.tells(&["gc"]);
         let told = format!("was changed to {words}, and is set back to its share");
         has(&said, &told);
         assert_eq!(limits(&setup), limited);
@@ -46,15 +45,10 @@ fn sets_raised_limit_back(keeper: Keeper) {
     setup.nothing_is_left();
 }
 
-/// Failure: root of the host changes the limit of a running container at `driver`
-#[test]
-fn gc_sets_raised_limit_back() {
-    sets_raised_limit_back(Keeper::Misc);
-}
-
-#[test]
-fn gc_sets_raised_dmem_limit_back() {
-    sets_raised_limit_back(Keeper::Dmem);
+testkit::tests! {
+    /// Failure: root of the host changes the limit of a running container at `driver`
+    gc_sets_raised_limit_back: sets_raised_limit_back(Keeper::Misc);
+    gc_sets_raised_dmem_limit_back: sets_raised_limit_back(Keeper::Dmem);
 }
 
 /// The driver does not tell, so nothing is known.
@@ -62,8 +56,7 @@ fn gc_sets_raised_dmem_limit_back() {
 fn list_goes_on_without_answer() {
     let setup = on(Low::Runc, Keeper::Misc);
     let (id, _, client) = client(&setup, "4Gi");
-    let fault = ["--call", "nvmlDeviceGetMemoryLimits_v1", "--returns", "999"];
-    setup.machine.sim("fault", &fault);
+    setup.fault("nvmlDeviceGetMemoryLimits_v1", "999");
     let list = setup.migctl(&["list"]).ok();
     let told = format!("cannot read the memory limit of container {id}");
     has(&list.stderr, &told);
@@ -74,7 +67,7 @@ fn list_goes_on_without_answer() {
         gc.stdout,
         gc.stderr
     );
-    setup.machine.sim("fault", &["--clear"]);
+    setup.sim("fault", &["--clear"]);
     client.end();
     setup.nothing_is_left();
 }
@@ -98,8 +91,7 @@ fn follows_no_process_into_other_cgroups() {
     let away = own.with_file_name(format!("{}-away", bundle.cgroup()));
     fs::create_dir(&away).unwrap();
     fs::write(away.join("cgroup.procs"), &init).unwrap();
-    let list = setup.migctl(&["list"]).ok();
-    has(&list.stderr, "has left cgroup");
+    setup.migctl(&["list"]).ok().warns("has left cgroup");
     let gc = setup.migctl(&["gc"]).exits(1);
     assert!(
         gc.stdout.contains("has left cgroup"),
@@ -128,8 +120,7 @@ fn takes_no_cgroup_of_same_path() {
     fs::create_dir(&own).unwrap();
     fs::write(own.join("cgroup.procs"), &init).unwrap();
     let gone = format!("cgroup {} is gone", own.display());
-    let list = setup.migctl(&["list"]).ok();
-    has(&list.stderr, &gone);
+    setup.migctl(&["list"]).ok().warns(&gone);
     let gc = setup.migctl(&["gc"]).exits(1);
     assert!(gc.stdout.contains(&gone), "{}{}", gc.stdout, gc.stderr);
     assert_eq!(limits(&setup), []);

@@ -16,10 +16,8 @@ fn limits_container_as_whole(low: Low, keeper: Keeper) {
     // CUDA shows the share as the GPU's size, so programs that size themselves by it need no change.
     assert_eq!(free(&mut first), (8192, 8192 - CONTEXT));
     let shown = setup.lease(&one);
-    assert_eq!(
-        (&shown["kind"], &shown["enforcement"]),
-        (&"share".into(), &"driver".into())
-    );
+    assert_eq!(shown["kind"], "share");
+    assert_eq!(shown["enforcement"], "driver");
     // The level needs no memory of its own.
     assert_eq!(shown["memoryBytes"], 8192 * MIB);
     assert_eq!(shown["bookedBytes"], 8192 * MIB);
@@ -46,8 +44,7 @@ fn limits_container_as_whole(low: Low, keeper: Keeper) {
     let (_, _, mut second) = client(&setup, "5000Mi");
     assert_eq!(free(&mut second), (5000, 5000 - CONTEXT));
     assert_eq!(second.say("fill 4"), format!("filled {}", 5000 - CONTEXT));
-    let gpus = setup.migctl(&["gpus"]).ok().stdout;
-    has(&gpus, "13192Mi of 81079Mi in 2 shares");
+    has(&setup.tells(&["gpus"]), "13192Mi of 81079Mi in 2 shares");
     beside.end();
     first.end();
     assert_eq!(second.say("launch 1"), "ok");
@@ -55,19 +52,10 @@ fn limits_container_as_whole(low: Low, keeper: Keeper) {
     setup.nothing_is_left();
 }
 
-#[test]
-fn runc_limits_container_as_whole() {
-    limits_container_as_whole(Low::Runc, Keeper::Misc);
-}
-
-#[test]
-fn dmem_limits_container_as_whole() {
-    limits_container_as_whole(Low::Runc, Keeper::Dmem);
-}
-
-#[test]
-fn new_crun_limits_container_as_whole() {
-    limits_container_as_whole(Low::NewCrun, Keeper::Misc);
+testkit::tests! {
+    runc_limits_container_as_whole: limits_container_as_whole(Low::Runc, Keeper::Misc);
+    dmem_limits_container_as_whole: limits_container_as_whole(Low::Runc, Keeper::Dmem);
+    new_crun_limits_container_as_whole: limits_container_as_whole(Low::NewCrun, Keeper::Misc);
 }
 
 /// "Not held: managed memory", from both sides.

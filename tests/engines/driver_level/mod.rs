@@ -7,9 +7,8 @@ mod gaps;
 mod holding;
 
 use nvml_sim::engine::MemoryLimit;
-use std::os::unix::fs::MetadataExt;
 use testkit::cgroup2;
-use testkit::cuda::Client;
+use testkit::cuda::{self, Client};
 use testkit::prelude::*;
 
 const SHARE: &str = "runmig.dev/share";
@@ -30,17 +29,9 @@ fn machine(keeper: Keeper) -> Machine {
         Keeper::Misc => "misc",
         Keeper::Dmem => "dmem",
     };
-    let machine = Machine::with(&[
-        "--gpu",
-        "H100-80GB",
-        "--mig",
-        "off",
-        "--driver",
-        "615",
-        "--limits",
-        limits,
-        "--mps",
-    ]);
+    let machine = Machine::of(&format!(
+        "--gpu H100-80GB --mig off --driver 615 --limits {limits} --mps"
+    ));
     // The root hands the controller down to the cgroups of containers.
     if keeper == Keeper::Dmem {
         fs::write(machine.dir().join("dmem/enabled"), "/\n").unwrap();
@@ -55,20 +46,12 @@ fn on(low: Low, keeper: Keeper) -> Setup {
 }
 
 fn asking(setup: &Setup, size: &str) -> Bundle {
-    let bundle = setup.bundle("exec sleep 1000");
-    bundle.annotate(SHARE, size);
-    bundle
+    setup.bundle_with(&[(SHARE, size)])
 }
 
 /// Starts a container with a share whose client takes commands.
 fn client(setup: &Setup, size: &str) -> (String, Bundle, Client) {
-    let (id, bundle) = (unique(), asking(setup, size));
-    let mut client = Client::run(setup, &bundle, &id);
-    client.say("info");
-    until("the share is ready", || {
-        setup.lease(&id)["state"] == "ready"
-    });
-    (id, bundle, client)
+    cuda::client(setup, &[(SHARE, size)])
 }
 
 /// Returns the driver's limits on cgroups that exist, each with its cgroup and its bytes.

@@ -9,8 +9,6 @@ mod words;
 
 use testkit::podman::{id, on_each};
 use testkit::prelude::*;
-use testkit::runtimes::script;
-use testkit::table;
 
 const ASK: &str = "--annotation=runmig.dev/slice=1g.10gb";
 

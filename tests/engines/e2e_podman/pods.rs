@@ -2,10 +2,8 @@
 
 use crate::e2e_podman::ASK;
 use crate::e2e_podman::images::Image;
-use testkit::Podman;
 use testkit::podman::{IMAGE, id, on_each};
 use testkit::prelude::*;
-use testkit::table;
 
 /// Gone when dropped: `podman rm` leaves pause containers alone.
 struct Pod<'a>(&'a Podman<'a>);

@@ -2,7 +2,6 @@
 
 use testkit::podman::on_each;
 use testkit::prelude::*;
-use testkit::process::with_argument;
 
 /// Its create is conmon's child, and outlives podman.
 /// Failure: a kill of podman while a create waits for room, and a removal of its container
@@ -22,7 +21,7 @@ fn removed_container_stops_waiting() {
         run.args(["--rootfs", &podman.rootfs(), "true"]);
         let waiter = going(&mut run);
         until("it waits", is_waiting);
-        let table = setup.migctl(&["list"]).ok().stdout;
+        let table = setup.tells(&["list"]);
         let (_, queue) = table.split_once("\nWAITING ").unwrap();
         has(queue, "  waiter  7g.80gb  ");
         let waits = setup.migctl(&["release", "waiter"]).exits(1).stderr;

@@ -4,7 +4,6 @@ use crate::engine_cri::passed;
 use testkit::cri::{Cri, Pod};
 use testkit::images::STAYS;
 use testkit::prelude::*;
-use testkit::process::with_argument;
 
 crate::on_every_engine! { survives_restarted_engine, survives_killed_engine, ends_while_engine_is_gone, next_attempt_gets_abandoned_room, deletes_pod_while_it_waits }
 

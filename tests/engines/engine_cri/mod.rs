@@ -8,7 +8,6 @@ mod requests;
 use testkit::cri::{Cri, Engine};
 use testkit::images::STAYS;
 use testkit::prelude::*;
-use testkit::table;
 
 /// Makes a test of every function, for every engine.
 #[macro_export]

@@ -3,7 +3,6 @@
 use crate::engine_docker::has_the_slice;
 use testkit::docker::with;
 use testkit::prelude::*;
-use testkit::table;
 
 #[test]
 fn restarted_with_live_restore() {

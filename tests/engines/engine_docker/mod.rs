@@ -6,7 +6,6 @@ mod words;
 use testkit::bundle::all_open;
 use testkit::docker::{Docker, with};
 use testkit::prelude::*;
-use testkit::table;
 
 /// It has the one slice there is, and can use it.
 #[track_caller]

@@ -85,10 +85,7 @@ fn is_refused(setup: &Setup, words: &str, change: impl FnOnce(&mut Value)) {
     bundle.edit(change);
     let before = bundle.bytes();
     let were = setup.machine.instances();
-    let said = setup
-        .runmig(&["run", "-b", bundle.as_str(), &unique()])
-        .refused();
-    has(&said, words);
+    setup.try_run(&bundle).refused_for(words);
     assert_eq!(bundle.bytes(), before);
     assert_eq!(setup.machine.instances(), were);
 }
@@ -262,17 +259,13 @@ fn mounts_over_our_own_nodes() {
 fn refuses_container_without_cgroup() {
     let setup = Setup::of(testkit::Low::Crun);
     let bundle = setup.asking("1g.10gb", "echo it runs");
-    for (option, words) in [
-        (
-            "--cgroup-manager=disabled",
-            "nothing enforces its device rules",
-        ),
-        ("--cgroup-m=disabled", "unknown option --cgroup-m=disabled"),
-    ] {
-        let said = setup
+    for (option, words) in testkit::rows! {
+        "--cgroup-manager=disabled" => "nothing enforces its device rules";
+        "--cgroup-m=disabled" => "unknown option --cgroup-m=disabled";
+    } {
+        setup
             .runmig(&[option, "run", "-b", bundle.as_str(), &unique()])
-            .refused();
-        has(&said, words);
+            .refused_for(words);
         setup.nothing_is_left();
     }
 }

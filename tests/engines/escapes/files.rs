@@ -3,12 +3,8 @@
 //! from them, and nothing waits for them.
 
 use nix::sys::stat::Mode;
-use std::os::unix::fs::{MetadataExt, chown};
+use std::os::unix::fs::chown;
 use testkit::prelude::*;
-
-fn setup() -> Setup {
-    Setup::of(Low::Runc)
-}
 
 fn mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
@@ -22,8 +18,7 @@ fn fifo(path: &Path) {
 fn create_is_refused(setup: &Setup, words: &str) {
     let bundle = setup.asking("1g.10gb", "true");
     let before = bundle.bytes();
-    let line = setup.refused(&bundle);
-    has(&line, words);
+    has(&setup.refused(&bundle), words);
     assert_eq!(bundle.bytes(), before);
     setup.machine.is_empty();
 }
@@ -31,10 +26,8 @@ fn create_is_refused(setup: &Setup, words: &str) {
 /// Neither a create nor a look or a release accepts it.
 #[test]
 fn refuses_state_directory_of_others() {
-    let setup = setup();
-    let bundle = setup.asking("1g.10gb", "sleep 1000");
-    let id = unique();
-    setup.create(&bundle, &id);
+    let setup = Setup::of(Low::Runc);
+    let (_, id) = setup.made("1g.10gb", "sleep 1000");
     let (state, ledger) = (setup.state(), setup.state().join("ledger.json"));
     let operations = setup.state().join("operations");
     let instance = setup.machine.the_instance();
@@ -58,8 +51,7 @@ fn refuses_state_directory_of_others() {
         mode(dir, if *dir == ledger { 0o600 } else { 0o700 });
     }
     chown(&state, Some(65534), None).unwrap();
-    let line = setup.migctl(&["gc"]).refused();
-    has(&line, "belongs to user 65534");
+    setup.migctl(&["gc"]).refused_for("belongs to user 65534");
     chown(&state, Some(0), None).unwrap();
     setup.the_lease();
     setup.ends(&[&id]);
@@ -68,7 +60,7 @@ fn refuses_state_directory_of_others() {
 /// A delete of what has no lease goes on, however hostile the directory.
 #[test]
 fn delete_ignores_hostile_state_directory() {
-    let setup = setup();
+    let setup = Setup::of(Low::Runc);
     let bundle = setup.bundle("sleep 1000");
     let id = unique();
     setup.create(&bundle, &id);
@@ -85,7 +77,7 @@ fn delete_ignores_hostile_state_directory() {
 /// runmig creates nothing at the target of another user's link.
 #[test]
 fn refuses_link_to_foreign_directory() {
-    let setup = setup();
+    let setup = Setup::of(Low::Runc);
     let theirs = setup.path("theirs");
     fs::create_dir(&theirs).unwrap();
     mode(&theirs, 0o777);
@@ -111,7 +103,7 @@ fn refuses_link_to_foreign_directory() {
 /// Locks that are something else: an error, at once.
 #[test]
 fn locks() {
-    let setup = setup();
+    let setup = Setup::of(Low::Runc);
     fs::create_dir_all(setup.state()).unwrap();
     mode(&setup.state(), 0o700);
     let victim = setup.path("victim");
@@ -132,7 +124,7 @@ fn locks() {
 /// A ledger that is a pipe, a link or another user's file blocks no call and destroys nothing.
 #[test]
 fn ledgers_that_are_none() {
-    let setup = setup();
+    let setup = Setup::of(Low::Runc);
     fs::create_dir_all(setup.state()).unwrap();
     mode(&setup.state(), 0o700);
     let ledger = setup.state().join("ledger.json");
@@ -150,8 +142,7 @@ fn ledgers_that_are_none() {
     ];
     for (why, make) in make {
         make(&ledger);
-        let line = setup.migctl(&["list"]).refused();
-        has(&line, why);
+        setup.migctl(&["list"]).refused_for(why);
         create_is_refused(&setup, why);
         let bundle = setup.bundle("true");
         setup.run(&bundle);
@@ -162,7 +153,7 @@ fn ledgers_that_are_none() {
 /// `runmig.log` is ours or it is not written.
 #[test]
 fn never_writes_to_foreign_log() {
-    let setup = setup();
+    let setup = Setup::of(Low::Runc);
     fs::create_dir_all(setup.state()).unwrap();
     mode(&setup.state(), 0o700);
     let (log, victim) = (setup.state().join("runmig.log"), setup.path("victim"));
@@ -191,7 +182,7 @@ fn never_writes_to_foreign_log() {
 /// `--log` is the engine's word, root's; what it leads to may not hold us up or make us loud.
 #[test]
 fn tolerates_any_log_of_engine() {
-    let setup = setup();
+    let setup = Setup::of(Low::Runc);
     let pipe = setup.path("pipe");
     fifo(&pipe);
     for log in [
@@ -218,10 +209,9 @@ fn tolerates_any_log_of_engine() {
 /// config.json that is no file, or no end of one.
 #[test]
 fn refuses_what_is_no_config() {
-    let setup = setup();
+    let setup = Setup::of(Low::Runc);
     let refused = |bundle: &Bundle, words: &str| {
-        let line = setup.refused(bundle);
-        has(&line, words);
+        has(&setup.refused(bundle), words);
         setup.machine.is_empty();
     };
     let bundle = setup.asking("1g.10gb", "true");
@@ -254,10 +244,8 @@ fn refuses_what_is_no_config() {
 /// does not.
 #[test]
 fn ignores_planted_sidecar() {
-    let setup = setup();
-    let bundle = setup.asking("1g.10gb", "true");
-    let id = unique();
-    setup.create(&bundle, &id);
+    let setup = Setup::of(Low::Runc);
+    let (bundle, id) = setup.made("1g.10gb", "true");
     let sidecar = bundle.path.join("config.json.runmig");
     let ours = fs::read(&sidecar).unwrap();
     setup.delete(&id);
@@ -300,10 +288,8 @@ fn ignores_planted_sidecar() {
 /// Any caller of the hook chooses its standard input.
 #[test]
 fn bounds_foreign_states() {
-    let setup = setup();
-    let bundle = setup.asking("1g.10gb", "sleep 1000");
-    let id = unique();
-    setup.create(&bundle, &id);
+    let setup = Setup::of(Low::Runc);
+    let (_, id) = setup.made("1g.10gb", "sleep 1000");
     let lease = setup.the_lease()["id"].as_str().unwrap().to_owned();
     let config = setup.config().display().to_string();
     let state = |id: &str| {
@@ -344,7 +330,7 @@ fn bounds_foreign_states() {
 /// A configuration that is a pipe, or that others can replace.
 #[test]
 fn refuses_bad_configuration() {
-    let setup = setup();
+    let setup = Setup::of(Low::Runc);
     let text = fs::read(setup.config()).unwrap();
     fs::remove_file(setup.config()).unwrap();
     fifo(&setup.config());

@@ -23,9 +23,7 @@ pub struct Shared {
 impl Shared {
     pub fn new(setup: &Setup) -> Shared {
         let bundle = setup.asking("1g.10gb", "sleep 1000");
-        setup
-            .runmig(&["create", "-b", bundle.as_str(), &unique()])
-            .ok();
+        setup.create(&bundle, &unique());
         let neighbour = setup.machine.the_instance();
         let nodes = setup.machine.nodes_of(&neighbour);
         let granted = nodes["nvidiactl"];
@@ -84,7 +82,7 @@ pub fn asking(setup: &Setup, script: &str) -> Bundle {
 /// Returns the output of the container.
 #[track_caller]
 pub fn run(setup: &Setup, bundle: &Bundle) -> String {
-    let said = setup.runmig(&["run", "-b", bundle.as_str(), &unique()]);
+    let said = setup.try_run(bundle);
     assert_eq!(setup.machine.instances().len(), setup.leases().len());
     said.ok().stdout
 }

@@ -68,22 +68,13 @@ fn devices_and_volumes() {
 #[test]
 fn refuses_what_escapes() {
     on_each(Setup::of, |setup, podman| {
-        for (options, words) in [
-            (
-                &["--privileged"][..],
-                "NVIDIA devices that are not in its slice",
-            ),
-            (
-                &["--device-cgroup-rule=c *:* rwm"],
-                "NVIDIA devices that are not in its slice",
-            ),
-            (
-                &["--volume=/dev:/innocent"],
-                "gives the container the devices of the host",
-            ),
+        for (options, words) in testkit::rows! {
+            &["--privileged"][..] => "NVIDIA devices that are not in its slice";
+            &["--device-cgroup-rule=c *:* rwm"] => "NVIDIA devices that are not in its slice";
+            &["--volume=/dev:/innocent"] => "gives the container the devices of the host";
             // podman itself, for a runtime that is not called crun; else it would be us
-            (&["--cgroups=disabled"], "ocgroups"),
-        ] {
+            &["--cgroups=disabled"] => "ocgroups";
+        } {
             let mut all = vec!["--rm", ASK];
             all.extend(options);
             let said = podman.run("run", &all, "echo it runs");

@@ -26,10 +26,9 @@ fn insert(bundle: &Bundle, path: &[&str], text: &str) {
 fn refused(setup: &Setup, bundle: &Bundle, words: &str) {
     let before = bundle.bytes();
     for verb in ["create", "run"] {
-        let line = setup
+        setup
             .runmig(&[verb, "-b", bundle.as_str(), &unique()])
-            .refused();
-        has(&line, words);
+            .refused_for(words);
         assert!(bundle.bytes() == before);
         setup.nothing_is_left();
     }
@@ -40,52 +39,20 @@ fn refused(setup: &Setup, bundle: &Bundle, words: &str) {
 fn refuses_keys_that_go_reads() {
     on_each(|setup| {
         let all = r#"{"allow":true,"access":"rwm"}"#;
-        for (path, text, words) in [
-            (
-                &[][..],
-                &format!(r#""Linux":{{"resources":{{"devices":[{all}]}}}}"#)[..],
-                "Linux is linux to some",
-            ),
-            (&[], r#""Mounts":[]"#, "Mounts is mounts to some"),
-            (&["linux"], r#""Devices":[]"#, "linux.Devices is devices"),
-            (
-                &["linux", "resources"],
-                &format!(r#""DEVICES":[{all}]"#),
-                "linux.resources.DEVICES is devices",
-            ),
-            (
-                &["mounts"],
-                r#"{"destination":"/x","Type":"bind","Source":"/dev"}"#,
-                "mounts.Type is type",
-            ),
-            (
-                &["process", "user"],
-                r#""\u0055ID":0"#,
-                "process.user.UID is uid",
-            ),
-            (
-                &["linux"],
-                "\"re\u{17f}ources\":{}",
-                "linux.re\u{17f}ources is resources",
-            ),
-            (&[], r#""linux":{"namespaces":[]}"#, "linux occurs twice"),
-            (
-                &["process"],
-                r#""env":["NVIDIA_VISIBLE_DEVICES=all"]"#,
-                "process.env occurs twice",
-            ),
-            (&[], r#""x":{"a":1,"a":2}"#, "x.a occurs twice"),
-            (
-                &["mounts"],
-                r#"{"destination":"/x","type":"bind\u0000","source":"/dev"}"#,
-                "mounts.type holds a NUL",
-            ),
-            (
-                &["linux"],
-                r#""devices\u0000":[]"#,
-                "linux.devices\\u{0} holds a NUL",
-            ),
-        ] {
+        for (path, text, words) in testkit::rows! {
+            &[][..], &format!(r#""Linux":{{"resources":{{"devices":[{all}]}}}}"#)[..] => "Linux is linux to some";
+            &[], r#""Mounts":[]"# => "Mounts is mounts to some";
+            &["linux"], r#""Devices":[]"# => "linux.Devices is devices";
+            &["linux", "resources"], &format!(r#""DEVICES":[{all}]"#) => "linux.resources.DEVICES is devices";
+            &["mounts"], r#"{"destination":"/x","Type":"bind","Source":"/dev"}"# => "mounts.Type is type";
+            &["process", "user"], r#""\u0055ID":0"# => "process.user.UID is uid";
+            &["linux"], "\"re\u{17f}ources\":{}" => "linux.re\u{17f}ources is resources";
+            &[], r#""linux":{"namespaces":[]}"# => "linux occurs twice";
+            &["process"], r#""env":["NVIDIA_VISIBLE_DEVICES=all"]"# => "process.env occurs twice";
+            &[], r#""x":{"a":1,"a":2}"# => "x.a occurs twice";
+            &["mounts"], r#"{"destination":"/x","type":"bind\u0000","source":"/dev"}"# => "mounts.type holds a NUL";
+            &["linux"], r#""devices\u0000":[]"# => "linux.devices\\u{0} holds a NUL";
+        } {
             let bundle = setup.asking("1g.10gb", "true");
             insert(&bundle, path, text);
             refused(setup, &bundle, words);
@@ -128,11 +95,8 @@ fn refuses_requests_that_only_go_reads() {
         // text after the first value is nothing to Go, and no slice can be given beside it
         let bundle = setup.asking("1g.10gb", "true");
         fs::write(bundle.file(), [&bundle.bytes()[..], b" x"].concat()).unwrap();
-        refused(
-            setup,
-            &bundle,
-            "config.json is not JSON: trailing characters",
-        );
+        let words = "config.json is not JSON: trailing characters";
+        refused(setup, &bundle, words);
     });
 }
 

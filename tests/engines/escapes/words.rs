@@ -15,10 +15,6 @@ fn is_inert(what: &str, text: &str) {
     assert!(bad.is_none(), "{what}: {:?}", text);
 }
 
-fn setup() -> Setup {
-    Setup::of(Low::Runc)
-}
-
 /// A create of it with a log: what was said and what was logged are harmless and short.
 #[track_caller]
 fn create(setup: &Setup, bundle: &Bundle, id: &str) -> Said {
@@ -57,24 +53,21 @@ fn create(setup: &Setup, bundle: &Bundle, id: &str) -> Said {
 
 #[test]
 fn annotations_that_are_refused() {
-    let setup = setup();
+    let setup = Setup::of(Low::Runc);
     let huge = "x".repeat(10 << 20);
-    for (key, value) in [
-        ("runmig.dev/slice", EVIL.to_owned()),
-        ("runmig.dev/slice", format!("1g.10gb{EVIL}")),
-        ("runmig.dev/slice", huge.clone()),
-        ("runmig.dev/wait", EVIL.to_owned()),
-        ("runmig.dev/wait", "500000000000years".to_owned()),
-        (&format!("runmig.dev/{EVIL}"), "1g.10gb".to_owned()),
-        (&format!("slice.runmig.dev/{EVIL}"), "1g.10gb".to_owned()),
-        (&format!("slice.runmig.dev/{huge}"), "1g.10gb".to_owned()),
-        (&format!("runmig.dev/{huge}"), String::new()),
-        (
-            &format!("org.systemd.property.Device{EVIL}{huge}"),
-            String::new(),
-        ),
-        ("cdi.k8s.io/x", format!("nvidia.com/gpu={EVIL}{huge}")),
-    ] {
+    for (key, value) in testkit::rows! {
+        "runmig.dev/slice" => EVIL.to_owned();
+        "runmig.dev/slice" => format!("1g.10gb{EVIL}");
+        "runmig.dev/slice" => huge.clone();
+        "runmig.dev/wait" => EVIL.to_owned();
+        "runmig.dev/wait" => "500000000000years".to_owned();
+        &format!("runmig.dev/{EVIL}") => "1g.10gb".to_owned();
+        &format!("slice.runmig.dev/{EVIL}") => "1g.10gb".to_owned();
+        &format!("slice.runmig.dev/{huge}") => "1g.10gb".to_owned();
+        &format!("runmig.dev/{huge}") => String::new();
+        &format!("org.systemd.property.Device{EVIL}{huge}") => String::new();
+        "cdi.k8s.io/x" => format!("nvidia.com/gpu={EVIL}{huge}");
+    } {
         let bundle = setup.asking("1g.10gb", "true");
         bundle.annotate(key, &value);
         let before = bundle.bytes();
@@ -91,7 +84,7 @@ fn annotations_that_are_refused() {
 /// The names that an engine gives are on record and shown, to people and to programs.
 #[test]
 fn names_that_are_shown() {
-    let setup = setup();
+    let setup = Setup::of(Low::Runc);
     let bundle = setup.asking("1g.10gb", "true");
     bundle.annotate("io.kubernetes.cri.container-type", "container");
     for key in [
@@ -131,15 +124,8 @@ fn names_that_are_shown() {
 /// A create that the low-level runtime refuses is rolled back, and nothing is made outside.
 #[test]
 fn container_ids() {
-    let setup = setup();
-    let list = |dir: &str| {
-        let mut names: Vec<_> = fs::read_dir(setup.path(dir))
-            .unwrap()
-            .map(|e| e.unwrap().file_name())
-            .collect();
-        names.sort();
-        names
-    };
+    let setup = Setup::of(Low::Runc);
+    let list = |dir: &str| names_in(&setup.path(dir));
     let long = "x".repeat(100_000);
     for id in [
         "..",
@@ -155,7 +141,7 @@ fn container_ids() {
         let bundle = setup.asking("1g.10gb", "true");
         let before = (bundle.bytes(), list("."));
         // runc's word on an id is its own, in its own line.
-        let said = setup.runmig(&["create", "-b", bundle.as_str(), id]);
+        let said = setup.try_create(&bundle, id);
         assert!(!said.status.success(), "{id:?}");
         assert_eq!(bundle.bytes(), before.0);
         let new: Vec<_> = list(".")
@@ -173,12 +159,11 @@ fn container_ids() {
 /// A record that could not be read back would lose its slice.
 #[test]
 fn refuses_what_no_record_can_hold() {
-    let setup = setup();
+    let setup = Setup::of(Low::Runc);
     let bundle = setup.asking("1g.10gb", "true");
     bundle.edit(|config| {
         config["linux"]["cgroupsPath"] = serde_json::json!(format!("/{}", "x".repeat(300 << 10)));
     });
-    let said = create(&setup, &bundle, &unique()).refused();
-    has(&said, "shorter id, root, bundle and cgroup path");
+    create(&setup, &bundle, &unique()).refused_for("shorter id, root, bundle and cgroup path");
     setup.nothing_is_left();
 }

@@ -17,10 +17,9 @@ fn limits_each_container(low: Low) {
         setup.lease(&one)["state"] == "ready"
     });
     let shown = setup.lease(&one);
-    assert_eq!(
-        (&shown["kind"], &shown["enforcement"], &shown["state"]),
-        (&"share".into(), &"mps".into(), &"ready".into())
-    );
+    assert_eq!(shown["kind"], "share");
+    assert_eq!(shown["enforcement"], "mps");
+    assert_eq!(shown["state"], "ready");
     assert_eq!(shown["memoryBytes"], 8u64 << 30);
     // The server of the daemon is booked on top.
     assert_eq!(shown["bookedBytes"], (8192u64 + 128) << 20);
@@ -35,7 +34,7 @@ fn limits_each_container(low: Low) {
     let used = setup.lease(&two);
     assert_eq!(used["usedBytes"], (CONTEXT + 4736) << 20);
     assert_eq!(used["overBytes"], 0);
-    let gpus = setup.migctl(&["gpus"]).ok().stdout;
+    let gpus = setup.tells(&["gpus"]);
     let booked = format!("{}Mi of 22522Mi in 2 shares", 8320 + 5128);
     has(&gpus, &booked);
     second.end();
@@ -45,14 +44,9 @@ fn limits_each_container(low: Low) {
     assert_eq!(bundle.bytes(), before);
 }
 
-#[test]
-fn runc_limits_each_container() {
-    limits_each_container(Low::Runc);
-}
-
-#[test]
-fn crun_limits_each_container() {
-    limits_each_container(Low::Crun);
+testkit::tests! {
+    runc_limits_each_container: limits_each_container(Low::Runc);
+    crun_limits_each_container: limits_each_container(Low::Crun);
 }
 
 #[test]
@@ -120,11 +114,7 @@ fn container_gets_socket_alone() {
         env.push("CUDA_MPS_PIPE_DIRECTORY=/elsewhere".into());
     });
     let said = setup.run(&bundle);
-    assert!(
-        said.stdout.starts_with("SOCKET control\n"),
-        "{}",
-        said.stdout
-    );
+    begins_with(&said.stdout, "SOCKET control\n");
     has(&said.stderr, "Read-only file system");
     assert!(!said.stdout.contains("CUDA_MPS"), "{}", said.stdout);
     assert!(!nodes(&said.stdout).keys().any(|node| node.contains("caps")));

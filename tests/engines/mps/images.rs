@@ -68,7 +68,7 @@ fn file_at_socket_folder_fails_create() {
     let bundle = asking(&setup, "4Gi");
     fs::write(bundle.path.join("rootfs/tmp/nvidia-mps"), "").unwrap();
     let before = bundle.bytes();
-    let failed = setup.runmig(&["run", "-b", bundle.as_str(), &unique()]);
+    let failed = setup.try_run(&bundle);
     assert!(!failed.status.success());
     has(&failed.stderr, "nvidia-mps");
     setup.nothing_is_left();
@@ -156,16 +156,12 @@ fn refuses_containers_that_miss_socket() {
 fn refuses_link_into_volume() {
     let setup = on(Low::Runc);
     let volume = "mps: mount /data is from outside of the container";
-    for (link, to, words) in [
-        ("tmp", "/data", volume),
-        ("tmp", "var/../data", volume),
-        ("tmp/nvidia-mps", "/data/mps", volume),
-        (
-            "tmp",
-            "/etc/chain",
-            "mps: the image has links at /tmp/nvidia-mps",
-        ),
-    ] {
+    for (link, to, words) in testkit::rows! {
+        "tmp", "/data" => volume;
+        "tmp", "var/../data" => volume;
+        "tmp/nvidia-mps", "/data/mps" => volume;
+        "tmp", "/etc/chain" => "mps: the image has links at /tmp/nvidia-mps";
+    } {
         let line = refusal(&setup, |bundle| {
             let rootfs = bundle.path.join("rootfs");
             fs::create_dir(rootfs.join("data")).unwrap();

@@ -7,7 +7,7 @@ mod programs;
 mod real_program;
 mod records;
 
-use testkit::cuda::{self, Client};
+use testkit::cuda::{self, Client, free};
 use testkit::prelude::*;
 
 const SHARE: &str = "runmig.dev/share";
@@ -26,28 +26,12 @@ fn on(low: Low) -> Setup {
 }
 
 fn asking(setup: &Setup, size: &str) -> Bundle {
-    let bundle = setup.bundle("exec sleep 1000");
-    bundle.annotate(SHARE, size);
-    bundle
+    setup.bundle_with(&[(SHARE, size)])
 }
 
 /// Starts a container with a share whose client takes commands. Returns its id, its bundle and the client.
 fn client(setup: &Setup, size: &str) -> (String, Bundle, Client) {
-    let (id, bundle) = (unique(), asking(setup, size));
-    let mut client = Client::run(setup, &bundle, &id);
-    free(&mut client);
-    until("the share is ready", || {
-        setup.lease(&id)["state"] == "ready"
-    });
-    (id, bundle, client)
-}
-
-/// Returns the free memory that a client sees, in MiB.
-#[track_caller]
-fn free(client: &mut Client) -> u64 {
-    let said = client.say("info");
-    let last = said.rsplit(' ').next().and_then(|word| word.parse().ok());
-    last.unwrap_or_else(|| panic!("{said}"))
+    cuda::client(setup, &[(SHARE, size)])
 }
 
 #[track_caller]

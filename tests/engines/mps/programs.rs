@@ -65,8 +65,7 @@ fn daemon_that_fails_leaves_nothing() {
 fn limit_counts_only_as_read_back() {
     let setup = on(Low::Runc);
     put(&setup, &answering("set_default", "echo not allowed"));
-    let line = refusal(&setup);
-    has(&line, "to the setting it said \"not allowed\"");
+    has(&refusal(&setup), "to the setting it said \"not allowed\"");
     put(&setup, &answering("get_default", "echo 5G"));
     let line = refusal(&setup);
     has(
@@ -84,12 +83,10 @@ fn next_level_takes_over() {
     let setup = on(Low::Runc);
     let none = "sharing.enforcement = [\"mps\", \"none\"]";
     setup.configure(none);
-    let explained = setup.migctl(&["explain", "--share", "4Gi"]).ok().stdout;
-    has(&explained, "level mps");
+    has(&setup.tells(&["explain", "--share", "4Gi"]), "level mps");
     let program = setup.machine.dir().join("usr/bin/nvidia-cuda-mps-control");
     fs::remove_file(program).unwrap();
-    let explained = setup.migctl(&["explain", "--share", "4Gi"]).ok().stdout;
-    has(&explained, "level none");
+    has(&setup.tells(&["explain", "--share", "4Gi"]), "level none");
 }
 
 #[test]
@@ -103,8 +100,7 @@ fn state_directory_too_deep_is_named() {
     );
     assert_ne!(config, changed);
     fs::write(setup.config(), changed).unwrap();
-    let line = refusal(&setup);
-    has(&line, "bytes, more than 107");
+    has(&refusal(&setup), "bytes, more than 107");
 }
 
 #[test]

@@ -7,9 +7,7 @@ use crate::soak::world::World;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, RwLock};
-use std::time::Instant;
 use testkit::prelude::*;
-use testkit::random::Random;
 
 const WORKERS: u64 = 3;
 
@@ -107,7 +105,7 @@ impl Soak {
         println!("soak: what was done\n{}", last(&log));
         println!("soak: runmig.log\n{}", last(&ours));
         println!("soak: ledger.json\n{}", text("state/ledger.json"));
-        println!("soak: the driver\n{}", self.setup.machine.sim("show", &[]));
+        println!("soak: the driver\n{}", self.setup.sim("show", &[]));
         println!("soak: seed {} FAILED", self.seed);
     }
 }

@@ -4,7 +4,6 @@
 use crate::soak::churn::{Actor, Soak};
 use std::sync::atomic::Ordering;
 use testkit::prelude::*;
-use testkit::random::Random;
 
 const GPUS: [&str; 2] = ["0", "1"];
 
@@ -42,8 +41,7 @@ impl<'a> Closer<'a> {
     fn set(&self, gpu: usize, how: How, closes: bool) {
         let setup = &self.soak.setup;
         let gpu = GPUS[gpu];
-        let sim =
-            |verb, more: &[&str]| drop(setup.machine.sim(verb, &[&["--gpu", gpu], more].concat()));
+        let sim = |verb, more: &[&str]| drop(setup.sim(verb, &[&["--gpu", gpu], more].concat()));
         match (how, closes) {
             (How::Sick, true) => sim("health", &["--remap-pending"]),
             (How::Sick, false) => sim("health", &[]),

@@ -2,7 +2,6 @@
 
 use crate::soak::churn::Soak;
 use testkit::prelude::*;
-use testkit::process::with_argument;
 
 pub fn judge(soak: &Soak) {
     let setup = &soak.setup;

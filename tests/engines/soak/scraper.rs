@@ -4,7 +4,6 @@
 use crate::soak::churn::{Actor, Soak};
 use runmig_lease::counters::{Counter, ResourceKind};
 use runmig_lease::store::Store;
-use std::time::Instant;
 use testkit::prelude::*;
 
 const GAP: Duration = Duration::from_millis(200);

@@ -2,7 +2,6 @@
 
 use crate::soak::churn::{Actor, Soak, kill_somewhere};
 use testkit::prelude::*;
-use testkit::random::Random;
 
 const IDS: usize = 4;
 const PROFILES: [&str; 6] = [

@@ -1,9 +1,8 @@
 //! Events of a machine: a driver that fails, others that use it, collectors, and reboots.
 
 use crate::soak::churn::{Actor, Soak, kill_somewhere};
+use testkit::Instance;
 use testkit::prelude::*;
-use testkit::random::Random;
-use testkit::{Instance, Podman};
 
 const CALLS: [&str; 8] = [
     "nvmlDeviceCreateGpuInstanceWithPlacement",

@@ -2,13 +2,10 @@
 
 use std::collections::HashMap;
 use std::ffi::{CString, OsStr, OsString};
-use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::ffi::OsStrExt;
 use testkit::prelude::*;
-
-use tempfile::TempDir;
 
 pub mod vectors;
 
