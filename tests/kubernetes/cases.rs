@@ -4,7 +4,6 @@ use crate::node::{Node, eventually, pod_spec};
 use testkit::bundle::NODES;
 use testkit::cuda::{HAS_SOCKET, SOCKETS};
 use testkit::prelude::*;
-use testkit::process::with_argument;
 
 const FULL: &str = "7g.80gb";
 
@@ -43,8 +42,7 @@ pub fn a_pod_by_annotation(node: &Node) {
     let lease = &node.leases()[0];
     assert_eq!(lease["migUUID"], instance.uuid.as_str());
     assert_eq!(lease["state"], "ready");
-    let list = node.run("migctl", &["list"]).ok().stdout;
-    has(&list, "default/asks/c");
+    node.run("migctl", &["list"]).ok().says("default/asks/c");
     node.delete("asks");
     node.delete("plain");
 }

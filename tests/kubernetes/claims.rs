@@ -56,10 +56,7 @@ pub fn a_pod_by_claim(node: &Node) {
     let result = &claim["status"]["allocation"]["devices"]["results"][0];
     let device = result["device"].as_str().unwrap();
     assert_eq!(result["pool"], "runmig.node", "{claim}");
-    assert!(
-        device.ends_with(&format!("-mig-1g-10gb-{}-1", instance.start)),
-        "{device}"
-    );
+    ends_with(device, &format!("-mig-1g-10gb-{}-1", instance.start));
     let name = claim["metadata"]["name"].as_str().unwrap();
     let list = node.run("migctl", &["list", "-o", "wide"]).ok().stdout;
     has(&list, &format!("claim default/{name}"));
@@ -147,8 +144,7 @@ pub fn pods_fill_the_gpu(node: &Node) {
     pod(node, last, "true");
     let pending = format!("pod/{last}");
     node.is("condition=PodScheduled=False", &pending);
-    let said = node.describe(last);
-    has(&said, "cannot allocate all claims");
+    has(&node.describe(last), "cannot allocate all claims");
     node.delete(&names[0]);
     node.is_ready(last);
     for name in &names[1..] {
@@ -301,10 +297,5 @@ pub fn cdi_folder(node: &Node) -> PathBuf {
 }
 
 fn cdi_files(node: &Node) -> Vec<String> {
-    let files = fs::read_dir(cdi_folder(node)).into_iter().flatten();
-    let name =
-        |file: std::io::Result<fs::DirEntry>| file.unwrap().file_name().into_string().unwrap();
-    let mut names: Vec<String> = files.map(name).collect();
-    names.sort();
-    names
+    names_in(&cdi_folder(node))
 }

@@ -1,10 +1,6 @@
 //! The node that `scripts/kubernetes` makes, in a folder of its own.
 
-use std::time::Instant;
 use testkit::prelude::*;
-use testkit::process::with_argument;
-use testkit::runtimes::{built, on_path};
-use testkit::table;
 
 /// A kubelet tries again after some ten seconds, then twenty; and 2 cores are not many.
 const LIMIT: Duration = Duration::from_secs(240);

@@ -1,7 +1,6 @@
 //! A cluster of two nodes, each with an engine and a GPU of its own.
 
 use crate::node::{Node, eventually, pod_spec};
-use std::time::Instant;
 use testkit::prelude::*;
 
 /// The slices of 1g.10gb that fit a GPU.

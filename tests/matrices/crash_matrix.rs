@@ -3,14 +3,13 @@
 //! process leaves the same wherever it is killed, so one kill is tried there. The points are found by
 //! running the operation, so one that is added later is tried without anyone listing it.
 
-use nvml_sim::fault::{Moment, Outcome};
-use std::io::Write;
-use testkit::faults::World;
+use nvml_sim::fault::Moment;
 use testkit::faults::operations::{
     HOLDER, ID, Kind, Operation, PEER, damage_is_mended, each_once, kubelet_tries_again,
     layout_is_removed, named, next_apply_succeeds, torn_records, way_is_made,
 };
-use testkit::faults::strace::{self, Call, Point, settled};
+use testkit::faults::strace::{Call, Point};
+use testkit::prelude::*;
 use testkit::random::Sample;
 
 /// At a point that is not reached.

@@ -1,6 +1,5 @@
 //! The node: up with its first use, with runmig installed and a simulated GPU, down with its drop.
 
-use tempfile::TempDir;
 use testkit::prelude::*;
 
 const REPOSITORY: &str = env!("CARGO_MANIFEST_DIR");

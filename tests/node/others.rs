@@ -2,8 +2,7 @@
 //! an administrator. It runs after `readme`, which leaves engines, NVIDIA's tools and a machine, and nothing of runmig.
 
 use super::machine::{Node, SIM};
-use std::fs;
-use testkit::runtimes::built;
+use testkit::prelude::*;
 
 /// The files of the engines, with their hashes.
 const FILES: &str =

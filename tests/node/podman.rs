@@ -2,8 +2,7 @@
 
 use super::machine::{IMAGE, Node, quote};
 use super::slices::{ASK, STAYS, opens_its_slice_alone, systemd_knows_the_rules, the_lease};
-use testkit::bundle::visible;
-use testkit::table;
+use testkit::prelude::*;
 
 /// Starts a container; its id.
 #[track_caller]
@@ -43,10 +42,8 @@ fn has_a_slice_of_its_own(node: &Node, runtime: &str, gpu: &str) {
     let lease = the_lease(node, &id);
     let logs = node.ok(&format!("podman logs {id}"));
     assert_eq!(visible(&logs), lease["migUUID"].as_str());
-    assert!(
-        logs.contains("containers-default-") && logs.contains("(enforce)"),
-        "{logs}"
-    );
+    has(&logs, "containers-default-");
+    has(&logs, "(enforce)");
     let enter = format!("podman exec {id}");
     opens_its_slice_alone(node, &enter);
     let scope = format!("libpod-{id}.scope");

@@ -18,25 +18,16 @@ const LAST: &str = "Undo all of it";
 /// Programs of others, with their places on the node.
 fn programs() -> Option<Vec<(PathBuf, &'static str)>> {
     let nvidia_smi = testkit::repository().join("target/nvidia-clients/bin/nvidia-smi");
-    let all = [
-        (
-            Some(nvidia_smi).filter(|file| file.exists()),
-            "usr/bin/nvidia-smi",
-        ),
-        (
-            built("nvidia-container-runtime", "nvidia-ctk"),
-            "usr/bin/nvidia-ctk",
-        ),
+    let all = testkit::rows! {
+        Some(nvidia_smi).filter(|file| file.exists()) => "usr/bin/nvidia-smi";
+        built("nvidia-container-runtime", "nvidia-ctk") => "usr/bin/nvidia-ctk";
         // docker's own packages bring a runc as new as it.
-        (built("runc", "runc"), "usr/sbin/runc"),
-        (built("docker", "dockerd"), "usr/bin/dockerd"),
-        (built("docker", "docker-proxy"), "usr/bin/docker-proxy"),
-        (built("docker-cli", "docker"), "usr/bin/docker"),
-        (
-            built("docker-cli", "docker-compose"),
-            "usr/libexec/docker/cli-plugins/docker-compose",
-        ),
-    ];
+        built("runc", "runc") => "usr/sbin/runc";
+        built("docker", "dockerd") => "usr/bin/dockerd";
+        built("docker", "docker-proxy") => "usr/bin/docker-proxy";
+        built("docker-cli", "docker") => "usr/bin/docker";
+        built("docker-cli", "docker-compose") => "usr/libexec/docker/cli-plugins/docker-compose";
+    };
     all.into_iter()
         .map(|(file, place)| Some((file?, place)))
         .collect()

@@ -1,16 +1,13 @@
 //! The completion of migctl: verbs, engines, and the ids, namespaces and profiles of the moment.
 
-use std::path::Path;
-use testkit::{Low, Machine, Setup};
+use testkit::prelude::*;
 
 /// A machine with a container, and thus with an id and the profiles on record.
 fn with_container() -> Option<Setup> {
     let setup = Setup::try_on(Low::Runc, Machine::new("A100-80GB", 1))?;
     let bundle = setup.asking("1g.10gb", "true");
     bundle.annotate("io.kubernetes.cri.sandbox-namespace", "team-a");
-    setup
-        .runmig(&["create", "-b", bundle.as_str(), "train-7"])
-        .ok();
+    setup.create(&bundle, "train-7");
     Some(setup)
 }
 
@@ -55,7 +52,7 @@ fn completes_words_of_the_moment() {
     setup.runmig(&["delete", "--force", "train-7"]).ok();
     assert!(!suggested(&setup, &["migctl", "release", "tr"]).contains("train-7"));
     for shell in ["bash", "zsh", "fish"] {
-        let code = setup.migctl(&["completion", shell]).ok().stdout;
+        let code = setup.tells(&["completion", shell]);
         assert!(code.contains("MIGCTL_COMPLETE"), "{shell}: {code}");
     }
 }
@@ -68,9 +65,7 @@ fn suggests_plain_names_alone() {
     };
     let bundle = setup.asking("1g.10gb", "true");
     bundle.annotate("io.kubernetes.cri.sandbox-namespace", "team$(reboot)");
-    setup
-        .runmig(&["create", "-b", bundle.as_str(), "train-7"])
-        .ok();
+    setup.create(&bundle, "train-7");
     assert!(!suggested(&setup, &["migctl", "list", "--namespace", "te"]).contains("team"));
     setup.runmig(&["delete", "--force", "train-7"]).ok();
 }

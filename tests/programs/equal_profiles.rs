@@ -27,7 +27,7 @@ fn made(setup: &Setup) -> u64 {
 
 fn refuse_first(setup: &Setup, code: &str) {
     let first = ["--call", CREATE, "--nth", "1", "--returns", code];
-    setup.machine.sim("fault", &first);
+    setup.sim("fault", &first);
 }
 
 #[test]
@@ -84,11 +84,11 @@ fn profile_of_count_0_is_none() {
     let mut locked = store.lock().unwrap();
     locked.machine.gpus[0].nvl = Some(NvlProfile::Empty);
     locked.commit(None, false).unwrap();
-    setup.machine.sim("trace", &["on"]);
+    setup.sim("trace", &["on"]);
     refuse_first(&setup, "NOT_SUPPORTED");
     let line = setup.refused(&setup.bundle_with(&[("runmig.dev/slice", "7g.80gb")]));
     has(&line, "not supported (NVML 3)");
-    let trace = setup.machine.sim("trace", &["show"]);
+    let trace = setup.sim("trace", &["show"]);
     let creates = trace.lines().filter(|line| line.contains(CREATE));
     assert_eq!(creates.count(), 1, "{trace}");
     setup.nothing_is_left();

@@ -1,7 +1,6 @@
 //! A machine that has just booted: nothing has loaded the module nvidia-uvm yet.
 
 use testkit::prelude::*;
-use testkit::runtimes::script;
 
 /// A machine that has just booted. Its nvidia-modprobe is called something else, so that nothing finds it.
 struct Boot {
@@ -113,8 +112,7 @@ fn refuses_where_nothing_helps() {
     boot.refuses();
     script(&boot.place(), "echo no such module >&2; exit 1");
     boot.refuses();
-    let log = fs::read_to_string(boot.world.state().join("runmig.log")).unwrap();
-    has(&log, "no such module");
+    has(&boot.world.log(), "no such module");
 }
 
 /// It runs as root.
@@ -135,10 +133,8 @@ fn doctor_says_who_loads_module() {
     let doctor = || said(&mut boot.world.migctl(&["doctor", "--only", "nodes.devices"]));
     has(&doctor().exits(1).stdout, "nvidia-modprobe -u -c 0");
     boot.install(&boot.place());
-    let told = doctor().ok().stdout;
-    has(
-        &told,
-        "the module nvidia-uvm is not loaded; the first create",
-    );
+    doctor()
+        .ok()
+        .says("the module nvidia-uvm is not loaded; the first create");
     assert_eq!(boot.asked(), [""; 0], "doctor changes nothing");
 }

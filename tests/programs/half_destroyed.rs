@@ -2,7 +2,6 @@
 //! way.
 
 use std::time::SystemTime;
-use testkit::faults::strace::settled;
 use testkit::prelude::*;
 
 const ID: &str = "victim";
@@ -36,8 +35,7 @@ fn keeps_instance_without_compute_instance() {
     for n in 1..world.slots {
         world.create(&format!("other-{n}"));
     }
-    let refused = said(&mut world.create_command("one-too-many")).refused();
-    has(&refused, "memory slices are free");
+    said(&mut world.create_command("one-too-many")).refused_for("memory slices are free");
 
     drop(held);
     world.gc().ok();
@@ -52,7 +50,7 @@ fn vanishing_instances_free_no_place() {
     let world = World::small();
     world.create(ID);
     let call = "nvmlGpuInstanceGetInfo";
-    let gone = nvml_sim::fault::Outcome::Return(6);
+    let gone = Outcome::Return(6);
     let look = || {
         let mut gpus = said(&mut world.migctl(&["gpus", "-o", "json"])).json();
         gpus["items"][0].take()
@@ -67,8 +65,7 @@ fn vanishing_instances_free_no_place() {
     assert_eq!(look(), seen);
     world.no_faults();
     world.fault(call, 1, None, gone);
-    let refused = said(&mut world.create_command("other")).refused();
-    has(&refused, "they keep going away");
+    said(&mut world.create_command("other")).refused_for("they keep going away");
     world.no_faults();
     world.nothing_lost_nothing_given_twice().unwrap();
     world.delete(ID);
@@ -79,19 +76,15 @@ fn vanishing_instances_free_no_place() {
 fn believes_lists_of_driver_alone() {
     let world = World::small();
     let lease = world.abandoned(ID);
-    let success = nvml_sim::fault::Outcome::Return(0);
+    let success = Outcome::Return(0);
     world.fault("nvmlGpuInstanceDestroy", 1, None, success);
     settled(&world.hook(ID, &lease));
     let lease = world.lease_of(ID);
     assert_eq!(lease["state"], "quarantined", "{lease}");
     let told = lease.to_string();
-    assert!(
-        told.contains("is still there after the driver destroyed it"),
-        "{told}"
-    );
+    has(&told, "is still there after the driver destroyed it");
     world.no_faults();
-    world.gc().ok();
-    world.as_if_nothing_had_been().unwrap();
+    world.all_go(&[]);
 }
 
 /// Failure: an instance to destroy is in use for a moment

@@ -68,14 +68,11 @@ const SHARE: Kind = Kind {
     request: "share of 12Gi",
     full: "is free beside container ",
     explain: &["--share", "12Gi"],
-    limits: &[
-        ("slices = 1", "1 of 1 slices"),
-        ("slices = 5\nshares = 1", "1 of 1 shares"),
-        (
-            "memory = \"1536Mi\"",
-            "1024Mi of 1536Mi of memory, and 1024Mi are asked for",
-        ),
-    ],
+    limits: &testkit::rows! {
+        "slices = 1" => "1 of 1 slices";
+        "slices = 5\nshares = 1" => "1 of 1 shares";
+        "memory = \"1536Mi\"" => "1024Mi of 1536Mi of memory, and 1024Mi are asked for";
+    },
     ..GPU
 };
 
@@ -128,7 +125,7 @@ impl Kind {
         setup
     }
 
-    fn explain(&self, setup: &Setup) -> testkit::Said {
+    fn explain(&self, setup: &Setup) -> Said {
         setup.migctl(&[&["explain"], self.explain].concat())
     }
 
@@ -154,7 +151,7 @@ fn gives_and_takes_back(kind: &Kind) {
         [kind.kind, "ready", kind.level]
     );
     assert_eq!(lease["request"], kind.request);
-    has(&setup.migctl(&["list"]).ok().stdout, &one);
+    has(&setup.tells(&["list"]), &one);
 
     // The other GPU is the next one's, and then the machine is full.
     let two = setup.gives(kind.asks);
@@ -166,10 +163,9 @@ fn gives_and_takes_back(kind: &Kind) {
         .split("; hint")
         .next()
         .unwrap();
-    has(
-        &kind.explain(&setup).exits(1).stdout,
-        &format!("full: {words}"),
-    );
+    kind.explain(&setup)
+        .exits(1)
+        .says(&format!("full: {words}"));
     let daemons = [&one, &two].map(|id| pid(&setup, id));
     assert_eq!(daemons.map(|pid| pid.is_some()), [kind.level == "mps"; 2]);
     setup.ends(&[one, two]);
@@ -227,18 +223,17 @@ fn damaged_ledger_keeps_room(kind: &Kind) {
         }
         setup.refuses(kind.asks, "is damaged: its hash is wrong");
         let gc = setup.migctl(&["gc"]).refused();
-        testkit::has(&gc, "hint: as root, migctl gc --repair");
+        has(&gc, "hint: as root, migctl gc --repair");
         assert!(daemon.is_none_or(lives));
         assert_eq!(setup.machine.instances(), instances);
         if ends_first {
             setup.runmig(&["delete", "--force", &id]);
             assert!(!daemon.is_some_and(lives));
         }
-        let repaired = setup.migctl(&["gc", "--repair"]).ok();
-        testkit::has(
-            &repaired.stderr,
-            "the ledger was damaged: its hash is wrong",
-        );
+        setup
+            .migctl(&["gc", "--repair"])
+            .ok()
+            .warns("the ledger was damaged: its hash is wrong");
         if !ends_first {
             assert!(daemon.is_none_or(lives));
             assert_eq!(setup.machine.instances(), instances);
@@ -256,7 +251,7 @@ fn earlier_boot_takes_all_along(kind: &Kind) {
     // A container that its engine deletes comes before any collector.
     for deletes in [false, true] {
         let id = setup.gives(kind.asks);
-        setup.machine.sim("reboot", &[]);
+        setup.sim("reboot", &[]);
         if deletes {
             setup.delete(&id);
         }
@@ -265,7 +260,7 @@ fn earlier_boot_takes_all_along(kind: &Kind) {
         setup.nothing_is_left();
         let _ = setup.bare(&["delete", "--force", &id]).output();
         if kind.is_of_mig() {
-            setup.machine.sim("mig", &["--gpu", "0", "on"]);
+            setup.sim("mig", &["--gpu", "0", "on"]);
         }
     }
 }
@@ -347,9 +342,9 @@ fn stuck_daemon_keeps_lease(kind: &Kind) {
     stuck
         .iter()
         .for_each(|below| fs::remove_dir(below).unwrap());
-    has(&setup.migctl(&["gc"]).ok().stdout, "it was being released");
+    has(&setup.tells(&["gc"]), "it was being released");
     setup.nothing_is_left();
-    let events = setup.migctl(&["events", "-o", "json"]).ok().stdout;
+    let events = setup.tells(&["events", "-o", "json"]);
     for (event, times) in [("quarantined", 1), ("recovered", 1), ("collected", 1)] {
         let word = format!("\"type\":\"{event}\"");
         assert_eq!(events.matches(&word).count(), times, "{events}");
@@ -357,15 +352,10 @@ fn stuck_daemon_keeps_lease(kind: &Kind) {
     let _ = setup.bare(&["delete", "--force", &id]).output();
 }
 
-/// Failure: an MPS daemon does not end
-#[test]
-fn stuck_daemon_of_share_keeps_lease() {
-    stuck_daemon_keeps_lease(&SHARE_AT_MPS);
-}
-
-#[test]
-fn stuck_daemon_of_seat_keeps_lease() {
-    stuck_daemon_keeps_lease(&SEAT_AT_MPS);
+testkit::tests! {
+    /// Failure: an MPS daemon does not end
+    stuck_daemon_of_share_keeps_lease: stuck_daemon_keeps_lease(&SHARE_AT_MPS);
+    stuck_daemon_of_seat_keeps_lease: stuck_daemon_keeps_lease(&SEAT_AT_MPS);
 }
 
 macro_rules! kinds {
@@ -373,39 +363,14 @@ macro_rules! kinds {
         mod $name {
             use super::$kind as KIND;
 
-            #[test]
-            fn gives_and_takes_back() {
-                super::gives_and_takes_back(&KIND);
-            }
-
-            #[test]
-            fn waits_in_order() {
-                super::waits_in_order(&KIND);
-            }
-
-            #[test]
-            fn dead_container_is_released() {
-                super::dead_container_is_released(&KIND);
-            }
-
-            #[test]
-            fn damaged_ledger_keeps_room() {
-                super::damaged_ledger_keeps_room(&KIND);
-            }
-
-            #[test]
-            fn earlier_boot_takes_all_along() {
-                super::earlier_boot_takes_all_along(&KIND);
-            }
-
-            #[test]
-            fn hook_of_lost_ledger_releases() {
-                super::hook_of_lost_ledger_releases(&KIND);
-            }
-
-            #[test]
-            fn policy_refuses() {
-                super::policy_refuses(&KIND);
+            testkit::tests! {
+                gives_and_takes_back: super::gives_and_takes_back(&KIND);
+                waits_in_order: super::waits_in_order(&KIND);
+                dead_container_is_released: super::dead_container_is_released(&KIND);
+                damaged_ledger_keeps_room: super::damaged_ledger_keeps_room(&KIND);
+                earlier_boot_takes_all_along: super::earlier_boot_takes_all_along(&KIND);
+                hook_of_lost_ledger_releases: super::hook_of_lost_ledger_releases(&KIND);
+                policy_refuses: super::policy_refuses(&KIND);
             }
         }
     )+};

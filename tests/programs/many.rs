@@ -1,12 +1,9 @@
 //! Many at once.
 
-use nix::sys::signal::Signal;
-use std::time::Instant;
-use testkit::faults::BIG;
 use testkit::prelude::*;
 
 /// Without standard input, as `said` has it.
-fn start(mut command: std::process::Command) -> testkit::Going {
+fn start(mut command: Command) -> testkit::Going {
     going(command.stdin(Stdio::null()))
 }
 
@@ -17,23 +14,11 @@ fn serves_200_creates_on_56_slots() {
     // On a busy machine the last one waits for long.
     world.configure("lock_timeout = \"120s\"");
     let ids: Vec<String> = (0..200).map(|n| format!("c{n}")).collect();
-    let all: Vec<_> = ids
-        .iter()
-        .map(|id| start(world.create_command(id)))
-        .collect();
-    let (mut made, mut refused) = (0, Vec::new());
-    for one in all {
-        let said = one.end();
-        if said.status.success() {
-            made += 1;
-        } else {
-            refused.push(said.refused());
-        }
-    }
+    let (made, refused) = world.create_at_once(&ids);
     let mut unclear = refused.clone();
     unclear.retain(|line| !line.contains("memory slices are free"));
-    assert!(unclear.is_empty(), "made {made}: {unclear:#?}");
-    assert_eq!((made, refused.len()), (56, 144));
+    assert!(unclear.is_empty(), "made {made:?}: {unclear:#?}");
+    assert_eq!((made.len(), refused.len()), (56, 144));
     assert_eq!(world.instances().len(), 56);
     world.nothing_lost_nothing_given_twice().unwrap();
     let mut uuids: Vec<_> = ids
@@ -44,12 +29,7 @@ fn serves_200_creates_on_56_slots() {
     uuids.dedup();
     assert_eq!(uuids.len(), 56);
     // And back, all at once.
-    let all: Vec<_> = ids
-        .iter()
-        .filter(|id| world.living_init(id).is_some())
-        .map(|id| start(world.runmig(&["delete", "--force", id])))
-        .collect();
-    all.into_iter().for_each(|one| drop(one.end().ok()));
+    world.delete_at_once(&made);
     world.as_if_nothing_had_been().unwrap();
 }
 
@@ -85,7 +65,7 @@ fn bounds_lock_wait_and_names_holder() {
     let gpu_lock = || {
         let names = testkit::faults::check::names(&world.state());
         let name = names.into_iter().find(|n| n.starts_with("gpu-"))?;
-        std::fs::read_to_string(world.state().join(name)).ok()
+        fs::read_to_string(world.state().join(name)).ok()
     };
     until("the first has the GPU", || {
         gpu_lock().is_some_and(|text| text.contains("create of slow"))
@@ -100,7 +80,6 @@ fn bounds_lock_wait_and_names_holder() {
     holder.signal(Signal::SIGKILL);
     holder.end();
     world.no_faults();
-    world.gc().ok();
-    world.as_if_nothing_had_been().unwrap();
+    world.all_go(&[]);
     world.create("third");
 }

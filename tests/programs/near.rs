@@ -13,7 +13,7 @@ fn setup(more: &[&str]) -> Setup {
 
 /// Returns the indexes of the GPUs that a container gets, and what `migctl explain` said before.
 fn gets(setup: &Setup, count: &str) -> (Vec<u64>, String) {
-    let explained = setup.migctl(&["explain", "--gpu", count]).ok().stdout;
+    let explained = setup.tells(&["explain", "--gpu", count]);
     let id = setup.gives(&[(GPU, count)]);
     let index = |lease: &Value| lease["gpuIndex"].as_u64().unwrap();
     let mut found: Vec<u64> = setup.leases().iter().map(index).collect();
@@ -58,8 +58,8 @@ fn index_decides_without_answer() {
 #[test]
 fn one_gpu_asks_nothing_more() {
     let setup = setup(&["--numa", "0,1,2,1"]);
-    setup.machine.sim("trace", &["on"]);
+    setup.sim("trace", &["on"]);
     assert_eq!(gets(&setup, "1").0, [0]);
-    let calls = setup.machine.sim("trace", &["show"]);
+    let calls = setup.sim("trace", &["show"]);
     assert!(!calls.contains("P2PStatus") && !calls.contains("Topology"));
 }

@@ -7,14 +7,6 @@ fn setup(gpu: &str, count: u32) -> Option<Setup> {
     Setup::try_on(Low::Runc, Machine::new(gpu, count))
 }
 
-fn create(setup: &Setup, bundle: &Bundle, id: &str) {
-    setup.runmig(&["create", "-b", bundle.as_str(), id]).ok();
-}
-
-fn delete(setup: &Setup, id: &str) {
-    setup.runmig(&["delete", "--force", id]).ok();
-}
-
 /// Returns an id as engines make them.
 fn engine_id(digit: char) -> String {
     digit.to_string().repeat(64)
@@ -26,37 +18,25 @@ fn never_starts_a_misspelt_request_without_its_slice() {
     let Some(setup) = setup("H100-80GB", 1) else {
         return;
     };
-    for (key, value, hint) in [
-        ("runmig.dev/slices", "1g.10gb", "write runmig.dev/slice"),
-        ("runmig.dev/slcie", "1g.10gb", "write runmig.dev/slice"),
-        (
-            "slices.runmig.dev/web",
-            "1g.10gb",
-            "write slice.runmig.dev/web",
-        ),
-        (
-            "x.runmig.dev/web",
-            "1g.10gb",
-            "write slice.runmig.dev/web or share.runmig.dev/web or gpu.runmig.dev/web",
-        ),
-        ("runmig/slice", "1g.10gb", "write runmig.dev/slice"),
-        ("runmg.dev/slice", "1g.10gb", "write runmig.dev/slice"),
-        ("rnumig.dev/gpu", "1", "write runmig.dev/gpu"),
-        ("Runmig.dev/share", "8Gi", "write runmig.dev/share"),
-        ("runmig.io/slice", "1g.10gb", "write runmig.dev/slice"),
-        ("runmig.dev/slice", "20GiB", "write 20Gi"),
-        ("runmig.dev/slice", "40 gb", "write 40G"),
-        ("runmig.dev/slice", "mig-1g.10gb", "write 1g.10gb"),
-        ("runmig.dev/slice", "1G.10GB", "write 1g.10gb"),
-        ("runmig.dev/share", "8GiB", "write 8Gi"),
-        (
-            "runmig.dev/gpu",
-            "1g.10gb",
-            "write runmig.dev/slice: 1g.10gb",
-        ),
-        ("runmig.dev/slice", "1g.5gb", "request one of 1g.10gb, "),
-        ("runmig.dev/slice", "2g.12gb", "request one of 2g.20gb, "),
-    ] {
+    for (key, value, hint) in testkit::rows! {
+        "runmig.dev/slices", "1g.10gb" => "write runmig.dev/slice";
+        "runmig.dev/slcie", "1g.10gb" => "write runmig.dev/slice";
+        "slices.runmig.dev/web", "1g.10gb" => "write slice.runmig.dev/web";
+        "x.runmig.dev/web", "1g.10gb" => "write slice.runmig.dev/web or share.runmig.dev/web or gpu.runmig.dev/web";
+        "runmig/slice", "1g.10gb" => "write runmig.dev/slice";
+        "runmg.dev/slice", "1g.10gb" => "write runmig.dev/slice";
+        "rnumig.dev/gpu", "1" => "write runmig.dev/gpu";
+        "Runmig.dev/share", "8Gi" => "write runmig.dev/share";
+        "runmig.io/slice", "1g.10gb" => "write runmig.dev/slice";
+        "runmig.dev/slice", "20GiB" => "write 20Gi";
+        "runmig.dev/slice", "40 gb" => "write 40G";
+        "runmig.dev/slice", "mig-1g.10gb" => "write 1g.10gb";
+        "runmig.dev/slice", "1G.10GB" => "write 1g.10gb";
+        "runmig.dev/share", "8GiB" => "write 8Gi";
+        "runmig.dev/gpu", "1g.10gb" => "write runmig.dev/slice: 1g.10gb";
+        "runmig.dev/slice", "1g.5gb" => "request one of 1g.10gb, ";
+        "runmig.dev/slice", "2g.12gb" => "request one of 2g.20gb, ";
+    } {
         let bundle = setup.bundle("true");
         bundle.annotate(key, value);
         let line = setup.refused(&bundle);
@@ -76,9 +56,7 @@ fn never_starts_a_misspelt_request_without_its_slice() {
         let bundle = setup.bundle("true");
         bundle.annotate(key, "1g.10gb");
         let before = bundle.bytes();
-        setup
-            .runmig(&["run", "-b", bundle.as_str(), &unique()])
-            .ok();
+        setup.run(&bundle);
         assert_eq!(bundle.bytes(), before, "{key}");
     }
 }
@@ -89,7 +67,7 @@ fn refuses_users_who_may_not_read_the_ledger() {
     let Some(setup) = setup("A100-80GB", 1) else {
         return;
     };
-    create(&setup, &setup.asking("1g.10gb", "true"), "train");
+    setup.create(&setup.asking("1g.10gb", "true"), "train");
     let migctl = setup.path("migctl");
     fs::copy(setup.program("migctl"), &migctl).unwrap();
     let open = |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
@@ -122,7 +100,7 @@ fn refuses_users_who_may_not_read_the_ledger() {
         );
     }
     said(setup.plain(&migctl).arg("version").uid(65534).gid(65534)).ok();
-    delete(&setup, "train");
+    setup.delete("train");
 }
 
 #[test]
@@ -143,35 +121,26 @@ fn shows_names_of_docker_beside_short_ids() {
                 "source": folder.join("hostname"), "options": ["rbind"],
             }));
         });
-        create(&setup, &bundle, &id);
+        setup.create(&bundle, &id);
     }
-    let table = setup.migctl(&["list"]).ok().stdout;
+    let table = setup.tells(&["list"]);
     has(&table, "aaaaaaaaaaaa  web ");
     has(&table, "bbbbbbbbbbbb  db_1.x ");
-    let gpus = setup.migctl(&["gpus"]).ok().stdout;
+    let gpus = setup.tells(&["gpus"]);
     has(&gpus, "container web (aaaaaaaaaaaa) has it");
     has(&gpus, "container db_1.x (bbbbbbbbbbbb) has it");
-    has(
-        &setup.migctl(&["top", "--once"]).ok().stdout,
-        "web (aaaaaaaaaaaa)",
-    );
-    has(&setup.migctl(&["events"]).ok().stdout, "web (aaaaaaaaaaaa)");
+    has(&setup.tells(&["top", "--once"]), "web (aaaaaaaaaaaa)");
+    has(&setup.tells(&["events"]), "web (aaaaaaaaaaaa)");
     let bundle = setup.bundle("true");
     bundle.annotate("runmig.dev/gpu", "1");
     has(
         &setup.refused(&bundle),
         "container web (aaaaaaaaaaaa) has it",
     );
-    let ids = setup
-        .migctl(&["list", "-q", "--container", "db_1.x"])
-        .ok()
-        .stdout;
+    let ids = setup.tells(&["list", "-q", "--container", "db_1.x"]);
     assert_eq!(
         ids,
-        setup
-            .migctl(&["list", "-q", "--container", "bbbbbbbbbbbb"])
-            .ok()
-            .stdout
+        setup.tells(&["list", "-q", "--container", "bbbbbbbbbbbb"])
     );
     assert_eq!(ids.lines().count(), 1);
     let lives = setup.migctl(&["release", "web"]).exits(1).stderr;
@@ -179,20 +148,17 @@ fn shows_names_of_docker_beside_short_ids() {
     for text in [&table, &gpus, &lives] {
         assert!(!text.contains(&engine_id('a')), "{text}");
     }
-    let inspected = setup.migctl(&["inspect", "web"]).ok().stdout;
+    let inspected = setup.tells(&["inspect", "web"]);
     has(&inspected, "containerName: web\n");
     has(&inspected, &format!("container: {}\n", engine_id('a')));
-    let json = setup
-        .migctl(&["inspect", "db_1.x", "-o", "json"])
-        .ok()
-        .json();
+    let json = setup.json(&["inspect", "db_1.x", "-o", "json"]);
     assert_eq!(json["items"][0]["containerName"], "db_1.x");
     has(
         &setup.migctl(&["inspect", "nobody"]).exits(1).stderr,
         "cannot find container or lease nobody",
     );
     for digit in ['a', 'b'] {
-        delete(&setup, &engine_id(digit));
+        setup.delete(&engine_id(digit));
     }
 }
 
@@ -207,7 +173,7 @@ fn fits_into_a_hundred_columns() {
         bundle.annotate("io.kubernetes.cri.sandbox-namespace", &long);
         bundle.annotate("io.kubernetes.cri.sandbox-name", &long);
         bundle.annotate("io.kubernetes.cri.container-name", &long);
-        create(&setup, &bundle, &engine_id(char::from(b'a' + n as u8)));
+        setup.create(&bundle, &engine_id(char::from(b'a' + n as u8)));
     }
     for call in [
         &["list"][..],
@@ -215,21 +181,21 @@ fn fits_into_a_hundred_columns() {
         &["inspect", "-d"],
         &["inspect", "-d", "--unit", "MiB"],
     ] {
-        let said = setup.migctl(call).ok().stdout;
+        let said = setup.tells(call);
         let longest = said.lines().map(|line| line.chars().count()).max();
         assert!(longest <= Some(100), "{call:?}: {said}");
         assert_eq!(said.contains('…'), call != ["inspect"], "{call:?}: {said}");
     }
-    let inspect = setup.migctl(&["inspect"]).ok().stdout;
+    let inspect = setup.tells(&["inspect"]);
     assert!(
         (0..8).all(|gpu| inspect.contains(&format!("GPU{gpu}("))),
         "{inspect}"
     );
-    let wide = setup.migctl(&["list", "-o", "wide"]).ok().stdout;
+    let wide = setup.tells(&["list", "-o", "wide"]);
     assert!(!wide.contains('…'), "{wide}");
     has(&wide, "MIG UUID");
     for digit in ['a', 'b'] {
-        delete(&setup, &engine_id(digit));
+        setup.delete(&engine_id(digit));
     }
 }
 
@@ -239,13 +205,10 @@ fn orders_and_shortens_lists() {
         return;
     };
     for (id, slice) in [("c1", "2g.20gb"), ("c3", "1g.10gb"), ("c2", "3g.40gb")] {
-        create(&setup, &setup.asking(slice, "true"), id);
+        setup.create(&setup.asking(slice, "true"), id);
     }
     let ids = |by: &str| -> Vec<String> {
-        let said = setup
-            .migctl(&["list", "--no-headers", "--sort", by])
-            .ok()
-            .stdout;
+        let said = setup.tells(&["list", "--no-headers", "--sort", by]);
         said.lines()
             .map(|line| line.split(' ').next().unwrap().to_owned())
             .collect()
@@ -253,43 +216,31 @@ fn orders_and_shortens_lists() {
     assert_eq!(ids("name"), ["c1", "c2", "c3"]);
     assert_eq!(ids("profile"), ["c3", "c1", "c2"]);
     assert_eq!(ids("gpu").len(), 3);
-    let quiet = setup
-        .migctl(&["list", "-q", "--sort", "profile"])
-        .ok()
-        .stdout;
-    let named = setup
-        .migctl(&["list", "-o", "name", "--sort", "profile"])
-        .ok()
-        .stdout;
+    let quiet = setup.tells(&["list", "-q", "--sort", "profile"]);
+    let named = setup.tells(&["list", "-o", "name", "--sort", "profile"]);
     assert_eq!(quiet, named);
-    let first = setup
+    setup
         .migctl(&["inspect", quiet.lines().next().unwrap()])
         .ok()
-        .stdout;
-    has(&first, "container: c3\n");
+        .says("container: c3\n");
     has(
         &setup.migctl(&["list", "--sort", "colour"]).exits(2).stderr,
         "profile",
     );
 
-    let one = setup.migctl(&["gpus", "--gpu", "1"]).ok().stdout;
-    assert!(
-        one.starts_with("GPU 1:") && !one.contains("GPU 0:"),
-        "{one}"
-    );
+    let one = setup.tells(&["gpus", "--gpu", "1"]);
+    begins_with(&one, "GPU 1:");
+    lacks(&one, "GPU 0:");
     let uuid = setup.machine.gpu_uuid(0);
-    let json = setup
-        .migctl(&["gpus", "--gpu", &uuid, "-o", "json"])
-        .ok()
-        .json();
+    let json = setup.json(&["gpus", "--gpu", &uuid, "-o", "json"]);
     assert_eq!(json["items"].as_array().unwrap().len(), 1);
     has(
         &setup.migctl(&["gpus", "--gpu", "7"]).exits(1).stderr,
         "cannot find this GPU",
     );
     let version = concat!("migctl ", env!("CARGO_PKG_VERSION"), "\n");
-    assert_eq!(setup.migctl(&["version"]).ok().stdout, version);
-    assert_eq!(setup.migctl(&["--version"]).ok().stdout, version);
+    assert_eq!(setup.tells(&["version"]), version);
+    assert_eq!(setup.tells(&["--version"]), version);
     for (verb, offers, hides) in [
         ("list", "wide", "--config-file"),
         ("gpus", "--output", "wide"),
@@ -297,14 +248,14 @@ fn orders_and_shortens_lists() {
         ("version", "version", "--output"),
         ("metrics", "--textfile", "--output"),
     ] {
-        let help = setup.migctl(&[verb, "--help"]).ok().stdout;
+        let help = setup.tells(&[verb, "--help"]);
         assert!(
             help.contains(offers) && !help.contains(hides),
             "{verb}: {help}"
         );
     }
-    setup.migctl(&["-o", "json", "list"]).ok().json();
+    setup.json(&["-o", "json", "list"]);
     for id in ["c1", "c2", "c3"] {
-        delete(&setup, id);
+        setup.delete(id);
     }
 }

@@ -150,8 +150,7 @@ fn rules_of_all_count() {
     refused(&world, "one", &[], &["1g.6gb", "polic"]);
     world.configure("[[policy.limit]]\nslices = 1");
     create(&world, "first", &[]).ok();
-    let line = create(&world, "second", &[]).refused();
-    has(&line, "limit");
+    create(&world, "second", &[]).refused_for("limit");
     world.configure("");
     create(&world, "second", &[]).ok();
     world.all_go(&["first", "second"]);
@@ -188,18 +187,12 @@ fn refuses_what_cannot_have_it() {
 
 #[test]
 fn file_says_what_is_wrong() {
-    for (text, words) in [
-        (
-            "[request]\nslise = \"1g.6gb\"\n",
-            "line 2: unknown key slise; hint: write slice",
-        ),
-        ("[request]\nslice = \"large\"\n", "request.slice: \"large\""),
-        (
-            "[request]\nslice = \"1g.6gb\"\ngpu = 1\n",
-            "request.slice cannot stand beside request.gpu",
-        ),
-        ("[request]\nfixed = true\n", "[request] asks for nothing"),
-    ] {
+    for (text, words) in testkit::rows! {
+        "[request]\nslise = \"1g.6gb\"\n" => "line 2: unknown key slise; hint: write slice";
+        "[request]\nslice = \"large\"\n" => "request.slice: \"large\"";
+        "[request]\nslice = \"1g.6gb\"\ngpu = 1\n" => "request.slice cannot stand beside request.gpu";
+        "[request]\nfixed = true\n" => "[request] asks for nothing";
+    } {
         let world = with(text);
         let file = world.path("named.toml").display().to_string();
         let wanted = format!("cannot read configuration {file}: {words}");
@@ -207,9 +200,6 @@ fn file_says_what_is_wrong() {
         refused(&world, "one", &[], &[&wanted]);
         refused(&world, "two", &[("runmig.dev/slice", "none")], &[&wanted]);
         let mut list = world.migctl(&["list"]);
-        has(
-            &said(list.env("RUNMIG_CONFIG", world.path("named.toml"))).refused(),
-            &wanted,
-        );
+        said(list.env("RUNMIG_CONFIG", world.path("named.toml"))).refused_for(&wanted);
     }
 }

@@ -1,10 +1,5 @@
 //! Several slices for one container, where the configuration allows it: all of them or none.
 
-use nvml_sim::fault::Outcome;
-use std::io::Write;
-use testkit::faults::strace::settled;
-use testkit::faults::{BIG, SMALL};
-use testkit::machine::Machine;
 use testkit::prelude::*;
 
 const ALLOWED: &str = "[policy]\nslices_per_container = 4\n";
@@ -15,7 +10,7 @@ fn machine(gpus: u32) -> World {
     world
 }
 
-fn create(world: &World, id: &str, slice: &str) -> testkit::Said {
+fn create(world: &World, id: &str, slice: &str) -> Said {
     world.bundle_asking(id, slice);
     said(&mut world.create_command(id))
 }
@@ -32,13 +27,6 @@ fn gpus(world: &World, id: &str) -> Vec<u64> {
     gpus
 }
 
-#[track_caller]
-fn all_go(world: &World, ids: &[&str]) {
-    ids.iter().for_each(|id| drop(world.delete(id)));
-    assert_eq!(world.leases(), Vec::<serde_json::Value>::new());
-    world.as_if_nothing_had_been().unwrap();
-}
-
 /// The output says the same of both slices.
 #[test]
 fn warns_once_for_living_container() {
@@ -48,7 +36,7 @@ fn warns_once_for_living_container() {
     let words = "container two lives: ";
     assert_eq!(line.matches(words).count(), 1, "{line}");
     assert_eq!(line.matches("hint: ").count(), 1, "{line}");
-    all_go(&world, &["two"]);
+    world.ends(&["two"]);
 }
 
 #[test]
@@ -69,7 +57,7 @@ fn container_on_runc_has_two() {
         .iter()
         .for_each(|i| open.extend(setup.machine.nodes_of(i)));
     setup.runmig(&["start", &id]).ok();
-    testkit::process::until("it has ended", || {
+    until("it has ended", || {
         setup.runmig(&["state", &id]).ok().json()["status"] == "stopped"
     });
     let saw = created.stdout_now();
@@ -88,19 +76,19 @@ fn spreads_over_gpus_first() {
     let world = machine(2);
     create(&world, "one", "2g.12gb*2").ok();
     assert_eq!(gpus(&world, "one"), [0, 1]);
-    all_go(&world, &["one"]);
+    world.ends(&["one"]);
     create(&world, "three", "1g.6gb*3").ok();
     assert_eq!(gpus(&world, "three").len(), 3);
     assert!(gpus(&world, "three").contains(&0) && gpus(&world, "three").contains(&1));
     // No GPU of its own is left: beside one another.
     create(&world, "whole", "4g.24gb").refused();
     create(&world, "two", "2g.12gb*2,1g.6gb*2").ok();
-    all_go(&world, &["three", "two"]);
+    world.ends(&["three", "two"]);
     create(&world, "filler", "4g.24gb").ok();
     create(&world, "both", "2g.12gb*2").ok();
     let free = 1 - gpus(&world, "filler")[0];
     assert_eq!(gpus(&world, "both"), [free, free]);
-    all_go(&world, &["filler", "both"]);
+    world.ends(&["filler", "both"]);
 }
 
 #[test]
@@ -109,16 +97,14 @@ fn creates_all_or_none() {
     create(&world, "two", "2g.12gb").ok();
     create(&world, "one", "1g.6gb").ok();
     let (before, leases) = (world.instances(), world.leases());
-    let line = create(&world, "both", "1g.6gb*2").refused();
-    has(
-        &line,
+    create(&world, "both", "1g.6gb*2").refused_for(
         "cannot allocate 1g.6gb*2: after 1 of 2 slices, too few memory slices are free (0 of 4",
     );
     assert_eq!((world.instances(), world.leases()), (before, leases));
     // The next alternative, if not the first.
     create(&world, "list", "1g.6gb*2,1g.6gb").ok();
     assert_eq!(gpus(&world, "list"), [0]);
-    all_go(&world, &["two", "one", "list"]);
+    world.ends(&["two", "one", "list"]);
 }
 
 /// Returns the profiles of a container's slices, in order.
@@ -139,9 +125,7 @@ fn creates_different_slices_or_none() {
     let request = |lease: &serde_json::Value| lease["request"] == "2g.12gb&1g.6gb";
     assert!(world.leases().iter().all(request));
     let (before, leases) = (world.instances(), world.leases());
-    let line = create(&world, "more", "2g.12gb&1g.6gb").refused();
-    has(
-        &line,
+    create(&world, "more", "2g.12gb&1g.6gb").refused_for(
         "cannot allocate 2g.12gb&1g.6gb: none for 2g.12gb: too few memory slices are free (1 of 4",
     );
     let line = create(&world, "most", "1g.6gb*2 & 5000Mi").refused();
@@ -149,31 +133,24 @@ fn creates_different_slices_or_none() {
     assert_eq!((world.instances(), world.leases()), (before, leases));
     let said = said(&mut world.migctl(&["explain", "1g.6gb&2g.12gb", "-o", "json"]));
     let answer = &said.exits(1).json()["alternatives"][0];
-    assert_eq!(
-        (&answer["request"], &answer["verdict"]),
-        (&"2g.12gb&1g.6gb".into(), &"full".into())
-    );
+    assert_eq!(answer["request"], "2g.12gb&1g.6gb");
+    assert_eq!(answer["verdict"], "full");
     assert_eq!(answer["gpus"][0]["profile"], "2g.12gb");
     // The next alternative, if not the first.
     create(&world, "list", "2g.12gb&1g.6gb,1g.6gb").ok();
-    all_go(&world, &["both", "list"]);
+    world.ends(&["both", "list"]);
     let said = said_fits(&world, "1g.6gb*2&2g.12gb");
     has(
         &said,
         "fits: 2g.12gb at 2:2 on GPU 0 and 1g.6gb at 1:1 on GPU 0 and 1g.6gb at 0:1",
     );
-    has(
-        &create(&world, "all", "4g.24gb&1g.6gb").refused(),
-        "cannot allocate 4g.24gb&1g.6gb: 1 GPU cannot hold 4g.24gb&1g.6gb together; hint: request fewer",
-    );
-    has(
-        &create(&world, "unknown", "3g.24gb&1g.6gb").refused(),
-        "cannot allocate 3g.24gb&1g.6gb: none for 3g.24gb: no GPU offers the profile",
-    );
+    create(&world, "all", "4g.24gb&1g.6gb").refused_for("cannot allocate 4g.24gb&1g.6gb: 1 GPU cannot hold 4g.24gb&1g.6gb together; hint: request fewer");
+    create(&world, "unknown", "3g.24gb&1g.6gb")
+        .refused_for("cannot allocate 3g.24gb&1g.6gb: none for 3g.24gb: no GPU offers the profile");
 }
 
 fn said_fits(world: &World, slice: &str) -> String {
-    said(&mut world.migctl(&["explain", slice])).ok().stdout
+    world.tells(&["explain", slice])
 }
 
 /// Each slice of a list counts, and must be allowed.
@@ -208,11 +185,8 @@ fn policy_counts_different_slices() {
     );
     world.configure(&format!("{LIMIT}slices = 3\nmemory = \"24Gi\""));
     create(&world, "a", "1g.6gb*2&2g.12gb").ok();
-    has(
-        &create(&world, "b", "1g.6gb").refused(),
-        "has 3 of 3 slices",
-    );
-    all_go(&world, &["a"]);
+    create(&world, "b", "1g.6gb").refused_for("has 3 of 3 slices");
+    world.ends(&["a"]);
 }
 
 /// A queued list holds nothing before there is room for all of it.
@@ -222,15 +196,12 @@ fn holds_none_while_waiting_for_different_ones() {
     create(&world, "half", "2g.12gb").ok();
     create(&world, "rest", "1g.6gb").ok();
     let both = waiting(&world, "both", "1g.6gb&2g.12gb");
-    has(
-        &create(&world, "third", "1g.6gb").refused(),
-        "reserved for 1 earlier request",
-    );
+    create(&world, "third", "1g.6gb").refused_for("reserved for 1 earlier request");
     assert!(gpus(&world, "both").is_empty());
     world.delete("half");
     both.end().ok();
     assert_eq!(profiles(&world, "both"), ["1g.6gb", "2g.12gb"]);
-    all_go(&world, &["rest", "both"]);
+    world.ends(&["rest", "both"]);
 }
 
 /// No wait makes a machine larger.
@@ -238,18 +209,13 @@ fn holds_none_while_waiting_for_different_ones() {
 fn refuses_more_than_machine_has() {
     let world = World::of(SMALL, 2);
     world.configure("wait = \"10m\"\npolicy.slices_per_container = 64\n");
-    let line = create(&world, "a", "4g.24gb*3").refused();
-    has(
-        &line,
+    create(&world, "a", "4g.24gb*3").refused_for(
         "cannot allocate 4g.24gb*3: 2 GPUs hold at most 2 of 4g.24gb; hint: request fewer",
     );
     world.configure("policy.slices_per_container = 64\n[[policy.limit]]\nslices = 1\n");
-    let line = create(&world, "b", "1g.6gb*2").refused();
-    has(
-        &line,
-        "the machine has 0 of 1 slices, and 2 are asked for ([[policy.limit]] 1)",
-    );
-    all_go(&world, &[]);
+    create(&world, "b", "1g.6gb*2")
+        .refused_for("the machine has 0 of 1 slices, and 2 are asked for ([[policy.limit]] 1)");
+    world.as_if_nothing_had_been().unwrap();
 }
 
 /// A request that waits for two takes none before there are two, and none behind it takes the
@@ -263,38 +229,30 @@ fn holds_none_while_waiting_for_two() {
     let both = waiting(&world, "both", "1g.6gb*2");
     let behind = waiting(&world, "behind", "1g.6gb");
     world.delete("a");
-    let line = create(&world, "third", "1g.6gb").refused();
-    has(
-        &line,
-        "cannot allocate 1g.6gb: the free slots are reserved for 2 earlier requests",
-    );
+    create(&world, "third", "1g.6gb")
+        .refused_for("cannot allocate 1g.6gb: the free slots are reserved for 2 earlier requests");
     assert!(gpus(&world, "both").is_empty() && gpus(&world, "behind").is_empty());
     world.delete("b");
     both.end().ok();
     assert_eq!(gpus(&world, "both"), [0, 0]);
     world.delete("c");
     behind.end().ok();
-    all_go(&world, &["d", "both", "behind"]);
+    world.ends(&["d", "both", "behind"]);
 }
 
 /// A container lives on whose front was killed while it was made, with all that it has.
 #[test]
 fn keeps_both_while_runtime_works() {
     let world = machine(2);
-    let fifo = world.path("fifo");
-    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
-    world.behave(&format!("create-waits {}", fifo.display()));
     world.bundle_asking("a", "1g.6gb*2");
-    let front = going(world.create_command("a").stdin(Stdio::null()));
-    // It opens the pipe when it waits at it.
-    let mut pipe = std::fs::OpenOptions::new().write(true).open(&fifo).unwrap();
+    let (front, mut pipe) = world.halted("a", "create-waits");
     front.kill();
     world.gc().ok();
     assert_eq!(world.leases().len(), 2);
     pipe.write_all(b"\n").unwrap();
-    testkit::process::until("it is made", || world.living_init("a").is_some());
+    until("it is made", || world.living_init("a").is_some());
     world.behave("");
-    all_go(&world, &["a"]);
+    world.ends(&["a"]);
 }
 
 /// An administrator's second slice on one GPU, or a new one on another.
@@ -307,7 +265,7 @@ fn prefers_own_gpu_to_idle_slice() {
     }
     create(&world, "a", "1g.6gb*2").ok();
     assert_eq!(gpus(&world, "a"), [0, 1]);
-    all_go(&world, &["a"]);
+    world.ends(&["a"]);
 }
 
 /// Models differ in what an amount of memory means.
@@ -319,7 +277,7 @@ fn limits_memory_of_all() {
         setup.configure(&format!("{ALLOWED}[[policy.limit]]\nmemory = \"{most}\"\n"));
         let bundle = setup.asking("10Gi*2", SHOW);
         let id = unique();
-        let made = setup.runmig(&["create", "-b", bundle.as_str(), &id]);
+        let made = setup.try_create(&bundle, &id);
         let mut gpus: Vec<u32> = setup.machine.instances().iter().map(|i| i.gpu).collect();
         gpus.sort();
         setup.runmig(&["delete", "--force", &id]);
@@ -329,11 +287,7 @@ fn limits_memory_of_all() {
     assert_eq!(gpus("31936Mi").1, [0, 1]);
     assert_eq!(gpus("31935Mi").1, [0, 0]);
     let (made, none) = gpus("23935Mi");
-    let line = made.refused();
-    has(
-        &line,
-        "the machine has 0Mi of 23935Mi of memory, and 23936Mi",
-    );
+    made.refused_for("the machine has 0Mi of 23935Mi of memory, and 23936Mi");
     assert!(none.is_empty() && setup.machine.instances().is_empty());
 }
 
@@ -346,19 +300,16 @@ fn waits_within_a_limit() {
     // 1g.10gb of the A100 has 9728 MiB, and 2g.12gb of the A30 11968.
     let limit = "[[policy.limit]]\nnamespace = \"*\"\nmemory = \"9728Mi\"\n";
     setup.configure(limit);
-    let full = setup.asking("7g.80gb", SHOW);
-    let first = unique();
-    setup.create(&full, &first);
+    let (_, first) = setup.made("7g.80gb", SHOW);
     let bundle = setup.asking("9Gi", SHOW);
     bundle.annotate("io.kubernetes.cri.sandbox-namespace", "team-a");
-    let line = setup
-        .runmig(&["run", "-b", bundle.as_str(), &unique()])
-        .refused();
-    has(&line, "cannot allocate 9Gi (1g.10gb): ");
+    setup
+        .try_run(&bundle)
+        .refused_for("cannot allocate 9Gi (1g.10gb): ");
     bundle.annotate("runmig.dev/wait", "10m");
     let id = unique();
     let waits = going(&mut setup.command(&["create", "-b", bundle.as_str(), &id]));
-    testkit::process::until("it waits", || {
+    until("it waits", || {
         let list = setup.migctl(&["list", "-o", "json"]).json();
         list["waiting"].as_array().is_some_and(|w| !w.is_empty())
     });
@@ -367,10 +318,7 @@ fn waits_within_a_limit() {
     assert_eq!(setup.the_lease()["profile"], "1g.10gb");
     setup.delete(&id);
     setup.configure(&limit.replace("9728", "9727"));
-    let line = setup
-        .runmig(&["run", "-b", bundle.as_str(), &unique()])
-        .refused();
-    has(&line, "9728Mi are asked for");
+    setup.try_run(&bundle).refused_for("9728Mi are asked for");
 }
 
 /// Places have room where the limit does not reach: nothing that moves would help.
@@ -380,14 +328,10 @@ fn limit_counts_as_no_fragmentation() {
     let setup = Setup::on(Low::Runc, machine);
     let limit = "[[policy.limit]]\nnamespace = \"*\"\nmemory = \"31936Mi\"\n";
     setup.configure(&format!("{ALLOWED}{limit}"));
-    let full = setup.asking("4g.24gb", SHOW);
-    let first = unique();
-    setup.create(&full, &first);
+    let (_, first) = setup.made("4g.24gb", SHOW);
     let bundle = setup.asking("10Gi*2", SHOW);
     bundle.annotate("io.kubernetes.cri.sandbox-namespace", "team-a");
-    let line = setup
-        .runmig(&["run", "-b", bundle.as_str(), &unique()])
-        .refused();
+    let line = setup.try_run(&bundle).refused();
     let asked = ["10Gi*2", "--namespace", "team-a", "--json"];
     let told = setup.migctl(&[&["explain"], &asked[..]].concat());
     let told = told.exits(1).json();
@@ -410,7 +354,7 @@ fn several_fit_over_idle_slice() {
     world.has_its_slices("half").unwrap();
     // Nothing is kept any more.
     world.configure(ALLOWED);
-    all_go(&world, &["two", "half"]);
+    world.ends(&["two", "half"]);
 }
 
 /// Each is there already, or is made.
@@ -433,9 +377,7 @@ fn reuses_idle_and_adopted_slices() {
         .map(|l| l["state"].clone())
         .collect();
     assert_eq!(states, ["idle", "idle"]);
-    world.configure("");
-    world.gc().ok();
-    world.as_if_nothing_had_been().unwrap();
+    world.tidy_up(&[]);
 }
 
 /// An administrator's instance in the second's place, while the first is refused, is foreign.
@@ -443,14 +385,14 @@ fn reuses_idle_and_adopted_slices() {
 fn destroys_nothing_it_never_tried() {
     let world = machine(1);
     let gpu = world.engine().gpus[0].uuid.clone();
-    std::fs::create_dir_all(world.state()).unwrap();
+    fs::create_dir_all(world.state()).unwrap();
     create(&world, "before", world.profile).ok();
     world.delete("before");
-    let lock = std::fs::File::open(world.state().join(format!("gpu-{gpu}.lock"))).unwrap();
+    let lock = fs::File::open(world.state().join(format!("gpu-{gpu}.lock"))).unwrap();
     fs2::FileExt::lock_exclusive(&lock).unwrap();
     world.bundle_asking("a", "1g.6gb*2");
     let creates = going(world.create_command("a").stdin(Stdio::null()));
-    testkit::process::until("both are on record", || world.leases().len() == 2);
+    until("both are on record", || world.leases().len() == 2);
     for lease in world.leases() {
         let start = lease["migPlacement"]["start"].as_u64().unwrap();
         world.admin_creates(0, world.profile, start as u32, false);
@@ -464,7 +406,7 @@ fn destroys_nothing_it_never_tried() {
     theirs
         .iter()
         .for_each(|i| world.admin_destroys(i.gpu, i.gi));
-    all_go(&world, &[]);
+    world.as_if_nothing_had_been().unwrap();
 }
 
 /// Each way in which a container goes releases both.
@@ -477,11 +419,11 @@ fn every_release_frees_both() {
             said(&mut w.bare(&["delete", "--force", "a"])).ok();
         }),
         ("gc", |w| {
-            die(w);
+            w.vanish("a");
             w.gc().ok();
         }),
         ("migctl release", |w| {
-            die(w);
+            w.vanish("a");
             let said = said(&mut w.migctl(&["release", "a"])).ok();
             assert_eq!(
                 said.stdout.matches("released 1g.6gb").count(),
@@ -491,7 +433,7 @@ fn every_release_frees_both() {
             );
         }),
         ("a hook of hooks.d", |w| {
-            die(w);
+            w.vanish("a");
             let mut hook = w.hook("a", "");
             hook.command = w.program("runmig-hook");
             settled(&hook).ok();
@@ -506,14 +448,8 @@ fn every_release_frees_both() {
         );
         way(&world);
         assert_eq!(world.leases().len(), 0, "{name}");
-        all_go(&world, &[]);
+        world.as_if_nothing_had_been().unwrap();
     }
-}
-
-fn die(world: &World) {
-    world.behave("no-hooks");
-    said(&mut world.bare(&["delete", "--force", "a"])).ok();
-    world.behave("");
 }
 
 /// The low-level runtime fails; the driver makes the first and not the second.
@@ -523,7 +459,7 @@ fn failed_create_leaves_none() {
     for how in ["create-fails-early", "create-fails-late"] {
         world.behave(how);
         create(&world, "a", "1g.6gb*2").refused();
-        all_go(&world, &[]);
+        world.as_if_nothing_had_been().unwrap();
     }
     world.behave("");
     for call in [
@@ -534,7 +470,7 @@ fn failed_create_leaves_none() {
         world.fault(call, 2, Some(2), fails);
         create(&world, "a", "1g.6gb*2").refused();
         world.no_faults();
-        all_go(&world, &[]);
+        world.as_if_nothing_had_been().unwrap();
     }
     // Another place will do.
     let refuses = Outcome::Return(23);
@@ -547,5 +483,5 @@ fn failed_create_leaves_none() {
     create(&world, "a", "1g.6gb*2").ok();
     assert_eq!(gpus(&world, "a").len(), 2);
     world.no_faults();
-    all_go(&world, &["a"]);
+    world.ends(&["a"]);
 }

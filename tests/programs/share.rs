@@ -1,6 +1,5 @@
 //! Shares of the memory of GPUs that are not in MIG mode.
 
-use nvml_sim::engine::Mode;
 use runmig_lease::model::InstanceId;
 use runmig_lease::store::{LeaseState, Store};
 use testkit::prelude::*;
@@ -25,11 +24,9 @@ fn gives_share(low: Low) {
     assert_eq!(lease["gpuUUID"], setup.machine.gpu_uuid(1).as_str());
     assert_eq!(lease["memoryBytes"], 8u64 << 30);
     assert_eq!(lease["bookedBytes"], 8u64 << 30);
-    let table = setup.migctl(&["list"]).ok().stdout;
-    assert!(
-        table.contains("share 8192Mi") && table.contains("none"),
-        "{table}"
-    );
+    let table = setup.tells(&["list"]);
+    has(&table, "share 8192Mi");
+    has(&table, "none");
 
     // The next container shares the GPU, and sees its share.
     let second = setup.bundle(&format!("{SHOW}; env"));
@@ -65,14 +62,9 @@ fn gives_share(low: Low) {
     setup.ends(&[&one]);
 }
 
-#[test]
-fn runc_gives_share() {
-    gives_share(Low::Runc);
-}
-
-#[test]
-fn crun_gives_share() {
-    gives_share(Low::Crun);
+testkit::tests! {
+    runc_gives_share: gives_share(Low::Runc);
+    crun_gives_share: gives_share(Low::Crun);
 }
 
 /// All parts of a GPU fit on it, and no more.
@@ -91,10 +83,7 @@ fn parts_fill_gpu() {
     assert!(line.ends_with(end), "{line}");
     assert_eq!(ids.iter().filter(|id| line.contains(*id)).count(), 2);
     let explained = setup.migctl(&["explain", "--share", "1Gi"]).exits(1).stdout;
-    assert!(
-        explained.starts_with("full: cannot allocate a share of 1Gi"),
-        "{explained}"
-    );
+    begins_with(&explained, "full: cannot allocate a share of 1Gi");
     setup.ends(&ids);
 }
 
@@ -109,15 +98,10 @@ fn chooses_best_fit() {
     let fourth = setup.gives(&[(SHARE, "6Gi")]);
     let all = [(0, 6 << 10), (0, 40 << 10), (1, 5 << 10), (1, 16 << 10)];
     assert_eq!(shares(&setup), all);
-    let inspected = setup.migctl(&["inspect"]).ok().stdout;
-    assert!(
-        inspected.contains("46/79.1") && inspected.contains("21/21.9"),
-        "{inspected}"
-    );
-    let detail = setup
-        .migctl(&["inspect", "-d", "--unit", "MiB"])
-        .ok()
-        .stdout;
+    let inspected = setup.tells(&["inspect"]);
+    has(&inspected, "46/79.1");
+    has(&inspected, "21/21.9");
+    let detail = setup.tells(&["inspect", "-d", "--unit", "MiB"]);
     let row = { detail.lines() }
         .find(|line| line.split_whitespace().next() == Some(&small))
         .unwrap();
@@ -125,11 +109,10 @@ fn chooses_best_fit() {
         row.split_whitespace().collect::<Vec<_>>()[1..],
         ["-", "0", "16384"]
     );
-    let json = setup.migctl(&["inspect", "-o", "json"]).ok().json();
+    let json = setup.json(&["inspect", "-o", "json"]);
     assert_eq!(json["bookedBytes"], 67u64 << 30);
     assert_eq!(json["items"][1]["use"], "shared");
-    let gpus = setup.migctl(&["gpus"]).ok().stdout;
-    has(&gpus, "in 2 shares");
+    setup.migctl(&["gpus"]).ok().says("in 2 shares");
     // A GPU with shares is nobody's alone.
     let whole = setup.refused(&setup.bundle_with(&[("runmig.dev/gpu", "1")]));
     has(&whole, "have shares of 21504Mi, level none");
@@ -218,7 +201,7 @@ fn foreign_memory_is_taken() {
             "GPU 0: {}Mi of {L4}Mi is free beside container {id} and processes without a lease that use 4096Mi",
             L4 - 8192 - 4096
         ));
-    let gpus = setup.migctl(&["gpus", "-o", "json"]).ok().json();
+    let gpus = setup.json(&["gpus", "-o", "json"]);
     assert_eq!(gpus["items"][0]["foreignBytes"], 4u64 << 30);
     let second = setup.gives(&[(SHARE, "8Gi")]);
     setup.delete(&id);
@@ -247,12 +230,11 @@ fn own_memory_is_not_foreign() {
     assert_eq!(used(), [Some(0), Some(0)]);
     let first = hold("3Gi");
     assert_eq!(used(), [Some(3), Some(0)]);
-    let gpus = setup.migctl(&["gpus", "-o", "json"]).ok().json();
+    let gpus = setup.json(&["gpus", "-o", "json"]);
     assert_eq!(gpus["items"][0]["foreignBytes"], 0);
     let second = hold("7Gi");
     assert_eq!(used(), [Some(10), Some(2)]);
-    let table = setup.migctl(&["list"]).ok().stdout;
-    has(&table, "10240Mi");
+    setup.migctl(&["list"]).ok().says("10240Mi");
     let other = setup.gives(&[(SHARE, "12Gi")]);
     first.kill();
     second.kill();
@@ -306,23 +288,13 @@ fn serves_200_creates_on_72_shares() {
     for id in &ids {
         world.bundle_saying(id, &[(SHARE, "8Gi")]);
     }
-    let creates: Vec<Going> = { ids.iter() }
-        .map(|id| going(world.create_command(id).stdin(Stdio::null())))
-        .collect();
-    let (mut made, mut refused) = (0, Vec::new());
-    for create in creates {
-        let said = create.end();
-        match said.status.success() {
-            true => made += 1,
-            false => refused.push(said.refused()),
-        }
-    }
+    let (made, refused) = world.create_at_once(&ids);
     let is_clear = |line: &String| {
         line.contains("no GPU has room for it (GPU 0: 7351Mi of 81079Mi is free beside")
     };
     let unclear: Vec<&String> = refused.iter().filter(|line| !is_clear(line)).collect();
-    assert!(unclear.is_empty(), "made {made}: {unclear:#?}");
-    assert_eq!((made, refused.len()), (72, 128));
+    assert!(unclear.is_empty(), "made {made:?}: {unclear:#?}");
+    assert_eq!((made.len(), refused.len()), (72, 128));
     world.nothing_lost_nothing_given_twice().unwrap();
     for gpu in &world.engine().gpus {
         let leases = world.leases();
@@ -330,17 +302,7 @@ fn serves_200_creates_on_72_shares() {
         assert_eq!(here.count(), 9);
     }
     // And back, all at once.
-    let deletes: Vec<Going> = { ids.iter() }
-        .filter(|id| world.living_init(id).is_some())
-        .map(|id| {
-            going(
-                world
-                    .runmig(&["delete", "--force", id])
-                    .stdin(Stdio::null()),
-            )
-        })
-        .collect();
-    deletes.into_iter().for_each(|one| drop(one.end().ok()));
+    world.delete_at_once(&made);
     let left = world.records();
     assert!(left.is_empty(), "{left:?}");
 }

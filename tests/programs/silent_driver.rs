@@ -53,17 +53,15 @@ fn names_call_that_hangs() {
         ("gpus", "nvmlDeviceGetCount_v2"),
         ("inspect", "nvmlDeviceGetMigMode"),
     ] {
-        let hang = ["--call", call, "--takes", "600s"];
-        setup.machine.sim("fault", &hang);
+        setup.slow(call, "600s");
         let said = setup.migctl(&[verb, "--timeout", "1s"]);
         has(&said.stderr, &format!("{call} did not answer within 1s"));
         for id in [&slice, &share] {
             has(&said.stdout, id);
         }
-        setup.machine.sim("fault", &["--clear"]);
+        setup.sim("fault", &["--clear"]);
     }
-    let hang = ["--call", "nvmlInit_v2", "--takes", "600s"];
-    setup.machine.sim("fault", &hang);
+    setup.slow("nvmlInit_v2", "600s");
     looks(
         &setup,
         "cannot ask the NVIDIA driver: nvmlInit_v2 did not answer within 1s",
@@ -81,7 +79,7 @@ fn names_call_that_hangs() {
         items.iter().any(|item| item["id"] == "state.folder"),
         "it goes on"
     );
-    setup.machine.sim("fault", &["--clear"]);
+    setup.sim("fault", &["--clear"]);
     setup.ends(&[&slice, &share]);
 }
 
@@ -90,9 +88,7 @@ fn names_call_that_hangs() {
 fn outlives_library_that_kills() {
     let (setup, slice, share) = setup();
     for call in ["nvmlInit_v2", "nvmlDeviceGetMigMode"] {
-        setup
-            .machine
-            .sim("fault", &["--call", call, "--kill", "before"]);
+        setup.sim("fault", &["--call", call, "--kill", "before"]);
         let gpus = setup.migctl(&["gpus"]).exits(1);
         has(
             &gpus.stderr,
@@ -105,7 +101,7 @@ fn outlives_library_that_kills() {
             &format!("{call} ended the process that called it"),
         );
         has(&doctor.stdout, "state");
-        setup.machine.sim("fault", &["--clear"]);
+        setup.sim("fault", &["--clear"]);
     }
     setup.ends(&[&slice, &share]);
 }

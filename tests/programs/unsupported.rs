@@ -30,7 +30,7 @@ fn setup() -> Setup {
 fn gives_gpu_without_memory_figure() {
     let setup = setup();
     setup.fault(MEMORY, "NOT_SUPPORTED");
-    let explained = setup.migctl(&["explain", "--gpu", "1"]).ok().stdout;
+    let explained = setup.tells(&["explain", "--gpu", "1"]);
     has(&explained, "1     -            free");
     let line = setup.refuses(
         &[(SHARE, "1Gi")],
@@ -57,10 +57,7 @@ fn hints_at_whole_gpu_without_memory_figure() {
     setup.configure("sharing.enforcement = [\"none\"]");
     setup.fault(MEMORY, "NOT_SUPPORTED");
     let line = setup.refuses(&[(SHARE, "1Gi")], "cannot allocate a share");
-    assert!(
-        line.ends_with("hint: ask for a whole GPU (runmig.dev/gpu)"),
-        "{line}"
-    );
+    ends_with(&line, "hint: ask for a whole GPU (runmig.dev/gpu)");
 }
 
 #[test]
@@ -72,7 +69,7 @@ fn limit_of_memory_keeps_from_gpu_without_figure() {
         &[(GPU, "1")],
         "GPU 1: a limit counts memory, and the driver does not tell how much this GPU has",
     );
-    setup.machine.sim("fault", &["--clear"]);
+    setup.sim("fault", &["--clear"]);
     let whole = setup.gives(&[(GPU, "1")]);
     setup.ends(&[&whole]);
 }
@@ -98,7 +95,7 @@ fn unsupported_call_costs_no_view() {
             let said = setup.migctl(look);
             assert!(said.status.success(), "{call}: {look:?}: {}", said.stderr);
         }
-        setup.machine.sim("fault", &["--clear"]);
+        setup.sim("fault", &["--clear"]);
     }
     setup.ends(&[&slice]);
 }

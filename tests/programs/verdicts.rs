@@ -1,9 +1,6 @@
 //! `migctl explain` beside the create that then comes: what they say is what it
 //! says, word for word.
 
-use nvml_sim::engine::Mode;
-use nvml_sim::fault::Outcome;
-use testkit::faults::{BIG, SMALL};
 use testkit::prelude::*;
 
 const NAMESPACE: &str = "io.kubernetes.cri.sandbox-namespace";
@@ -21,12 +18,7 @@ fn create(world: &World, id: &str, slice: &str, (annotations, _): Who<'_>) {
     said(&mut asking(world, id, slice, annotations)).ok();
 }
 
-fn asking(
-    world: &World,
-    id: &str,
-    slice: &str,
-    annotations: &[(&str, &str)],
-) -> std::process::Command {
+fn asking(world: &World, id: &str, slice: &str, annotations: &[(&str, &str)]) -> Command {
     let all = [&[("runmig.dev/slice", slice)], annotations].concat();
     world.bundle_saying(id, &all);
     world.create_command(id)
@@ -99,18 +91,13 @@ fn names_who_is_in_the_way() {
     refused(&world, "4g.24gb", NOBODY, "full", &words);
     world.delete("train");
     let second = world.admin_creates(gpu, "1g.6gb", 0, false);
-    let told = refused(
-        &world,
-        "4g.24gb",
-        NOBODY,
-        "full",
-        ", is in the way, on GPU 1 GPU instance ",
-    );
+    let words = ", is in the way, on GPU 1 GPU instance ";
+    let told = refused(&world, "4g.24gb", NOBODY, "full", words);
     let hint = told["alternatives"][0]["hint"].as_str().unwrap();
     assert!(!hint.contains("wait"), "{hint}");
     let list = |more: &[&str]| {
         let words = [&["list", "-o", "json"], more].concat();
-        said(&mut world.migctl(&words)).ok().json()
+        world.json(&words)
     };
     let all = list(&["--all"]);
     let ids = |list: &Value| -> Vec<(u64, u64)> {
@@ -127,8 +114,7 @@ fn names_who_is_in_the_way() {
     assert_eq!(ids(&all), both);
     assert_eq!(ids(&list(&["--all", "--gpu", "1"])).len(), 1);
     assert_eq!(list(&[])["foreign"], Value::Null);
-    let table = said(&mut world.migctl(&["list", "--all"])).ok().stdout;
-    has(&table, "GPU instance ");
+    has(&world.tells(&["list", "--all"]), "GPU instance ");
     world.admin_destroys(other, gi);
     world.admin_destroys(gpu, second);
 }
@@ -137,13 +123,8 @@ fn names_who_is_in_the_way() {
 fn full_or_fragmented() {
     let world = World::small();
     scattered(&world, &[1, 3]);
-    let told = refused(
-        &world,
-        "2g.12gb",
-        NOBODY,
-        "fragmented",
-        "the free memory is fragmented, and a move of 1g.6gb at ",
-    );
+    let words = "the free memory is fragmented, and a move of 1g.6gb at ";
+    let told = refused(&world, "2g.12gb", NOBODY, "fragmented", words);
     let one = &told["alternatives"][0];
     assert_eq!(one["gpus"][0]["state"], "noPlace");
     assert_eq!(one["restarts"].as_array().unwrap().len(), 1);
@@ -151,13 +132,8 @@ fn full_or_fragmented() {
     let told = refused(&world, "4g.24gb", NOBODY, "full", words);
     assert_eq!(told["alternatives"][0]["gpus"][0]["state"], "full");
     assert_eq!(told["ahead"], Value::Array(Vec::new()));
-    let told = refused(
-        &world,
-        "4g.24gb,2g.12gb",
-        NOBODY,
-        "full",
-        "(1g.6gb) are in the way; cannot allocate 2g.12gb: ",
-    );
+    let words = "(1g.6gb) are in the way; cannot allocate 2g.12gb: ";
+    let told = refused(&world, "4g.24gb,2g.12gb", NOBODY, "full", words);
     assert_eq!(told["alternatives"][1]["verdict"], "fragmented");
 }
 
@@ -224,13 +200,8 @@ fn quarantined() {
     assert_eq!(told["alternatives"][0]["gpus"][0]["quarantinedSlices"], 1);
     // It ends one day, so a request for the whole GPU waits for its place too.
     let large = waiting(&world, "large", "4g.24gb");
-    refused(
-        &world,
-        "1g.6gb",
-        NOBODY,
-        "queued",
-        "the free slots are reserved for ",
-    );
+    let words = "the free slots are reserved for ";
+    refused(&world, "1g.6gb", NOBODY, "queued", words);
     large.kill();
 }
 
@@ -240,18 +211,13 @@ fn adopted_is_not_quarantined() {
     let world = World::small();
     world.configure("adopt = true\n");
     world.admin_leaves(0, "1g.6gb", 0);
-    let told = said(&mut world.migctl(&["explain", "1g.6gb"])).ok().stdout;
+    let told = world.tells(&["explain", "1g.6gb"]);
     let words = "fits: 1g.6gb at 0:1 on GPU 0: an administrator made it\n";
     assert!(told.starts_with(words), "{told}");
     full(&world);
     assert_eq!(world.lease_of("full0")["adopted"], true);
-    let told = refused(
-        &world,
-        "1g.6gb",
-        NOBODY,
-        "full",
-        "too few memory slices are free (0 of 4",
-    );
+    let words = "too few memory slices are free (0 of 4";
+    let told = refused(&world, "1g.6gb", NOBODY, "full", words);
     assert_eq!(told["alternatives"][0]["gpus"][0]["quarantinedSlices"], 0);
 }
 
@@ -295,17 +261,9 @@ fn limited() {
     // A profile with room that is more than allowed is left out: the allowed ones have none.
     create(&world, "three", "1g.6gb", NOBODY);
     let team_c: Who<'_> = (&[(NAMESPACE, "team-c")], &["--namespace", "team-c"]);
-    let told = refused(
-        &world,
-        "4g.24gb,2g.12gb",
-        team_c,
-        "limited",
-        "cannot allocate 2g.12gb: ",
-    );
-    assert!(
-        !told["error"].as_str().unwrap().contains("4g.24gb"),
-        "{told:#}"
-    );
+    let words = "cannot allocate 2g.12gb: ";
+    let told = refused(&world, "4g.24gb,2g.12gb", team_c, "limited", words);
+    lacks(told["error"].as_str().unwrap(), "4g.24gb");
     assert_eq!(told["alternatives"][1]["verdict"], "full");
 }
 
@@ -364,8 +322,7 @@ fn refuses_bad_requests() {
         let told = said(&mut world.migctl(&[&["explain", slice], who.1].concat())).refused();
         assert_eq!(told.strip_prefix("migctl: "), Some(line));
     }
-    let told = said(&mut world.migctl(&["explain", "none"])).refused();
-    has(&told, "none asks for nothing");
+    said(&mut world.migctl(&["explain", "none"])).refused_for("none asks for nothing");
 }
 
 /// A create destroys it before it looks for room.
@@ -381,10 +338,8 @@ fn never_reuses_expired_idle_slice() {
     world.configure("");
     let told = explained();
     let best = best(&told);
-    assert_eq!(
-        (&best["reusesIdle"], &best["evictsIdle"]),
-        (&false.into(), &0.into())
-    );
+    assert_eq!(best["reusesIdle"], false);
+    assert_eq!(best["evictsIdle"], 0);
     let mut places = told["alternatives"][0]["gpus"][0]["places"]
         .as_array()
         .unwrap()

@@ -1,6 +1,5 @@
 //! Whole GPUs for containers, on GPUs that are not in MIG mode.
 
-use nvml_sim::engine::Mode;
 use testkit::prelude::*;
 use testkit::sharing::mixed;
 
@@ -20,10 +19,8 @@ fn gives_gpu_alone(low: Low) {
     setup.create(&first, &one);
     // The GPU without MIG comes first.
     let lease = setup.the_lease();
-    assert_eq!(
-        (&lease["kind"], &lease["state"]),
-        (&"gpu".into(), &"ready".into())
-    );
+    assert_eq!(lease["kind"], "gpu");
+    assert_eq!(lease["state"], "ready");
     assert_eq!(lease["gpuUUID"], setup.machine.gpu_uuid(1).as_str());
     assert_eq!(lease["request"], "1 GPU");
     assert!(lease["memoryBytes"].as_u64().unwrap() > 20 << 30, "{lease}");
@@ -36,8 +33,7 @@ fn gives_gpu_alone(low: Low) {
     ] {
         assert_eq!(lease[absent], Value::Null, "{absent}");
     }
-    let table = setup.migctl(&["list"]).ok().stdout;
-    has(&table, "gpu");
+    setup.migctl(&["list"]).ok().says("gpu");
 
     let second = asking(&setup, "1", SHOW);
     let said = setup.runmig(&["run", "-b", second.as_str(), &two]).ok();
@@ -58,14 +54,9 @@ fn gives_gpu_alone(low: Low) {
     assert_eq!(first.bytes(), before);
 }
 
-#[test]
-fn runc_gets_gpu_alone() {
-    gives_gpu_alone(Low::Runc);
-}
-
-#[test]
-fn crun_gets_gpu_alone() {
-    gives_gpu_alone(Low::Crun);
+testkit::tests! {
+    runc_gets_gpu_alone: gives_gpu_alone(Low::Runc);
+    crun_gets_gpu_alone: gives_gpu_alone(Low::Crun);
 }
 
 #[test]
@@ -151,8 +142,7 @@ fn memory_limit_chooses_smaller_gpus() {
     limit("10Gi");
     let late = asking(&setup, "1", "true");
     late.annotate("runmig.dev/wait", "10m");
-    let line = setup.refused(&late);
-    has(&line, "of 10Gi of memory");
+    has(&setup.refused(&late), "of 10Gi of memory");
     setup.ends(&[&id]);
 }
 
@@ -171,8 +161,7 @@ fn idle_record_gives_way() {
     });
     world.bundle_saying("whole", &[(GPU, "1")]);
     world.create("whole");
-    world.delete("whole");
-    world.as_if_nothing_had_been().unwrap();
+    world.ends(&["whole"]);
 }
 
 /// Without the ledger nobody knows the holder of a GPU.
@@ -201,7 +190,7 @@ fn waits_for_foreign_process() {
         hold.pid()
     );
     setup.refuses(&[(GPU, "1")], &words);
-    let json = setup.migctl(&["gpus", "-o", "json"]).ok().json();
+    let json = setup.json(&["gpus", "-o", "json"]);
     assert_eq!(json["items"][0]["use"], "foreign");
     let (id, waits) = setup.waits(&[(GPU, "1")]);
     hold.kill();
@@ -239,16 +228,14 @@ fn queue_serves_in_order() {
     let waits = |id: &str, count: &str| world.waits(id, &[(GPU, count)]);
     // One GPU is free, and both are wanted.
     let both = waits("both", "2");
-    let line = said(&mut creates("late", "1", "0s")).refused();
-    has(&line, "GPU 2: reserved for an earlier request");
+    said(&mut creates("late", "1", "0s")).refused_for("GPU 2: reserved for an earlier request");
     let later = waits("later", "1");
     world.delete("one");
     both.end().ok();
     assert_eq!(world.queue(), ["later"]);
     world.delete("both");
     later.end().ok();
-    world.delete("later");
-    world.as_if_nothing_had_been().unwrap();
+    world.ends(&["later"]);
 }
 
 #[test]
@@ -268,15 +255,11 @@ fn pod_shares_one_gpu() {
     }
     assert_eq!(world.uuids_in_bundle("one"), world.uuids_in_bundle("two"));
     world.nothing_lost_nothing_given_twice().unwrap();
-    let line = said(&mut in_pod("slice", "runmig.dev/slice", world.profile)).refused();
-    has(
-        &line,
-        "of the same pod has GPU 1 for all of them, and this one asks for 1g.6gb",
-    );
+    said(&mut in_pod("slice", "runmig.dev/slice", world.profile))
+        .refused_for("of the same pod has GPU 1 for all of them, and this one asks for 1g.6gb");
     // If the GPU does not answer, no other one takes its place.
     world.lose(1, true);
-    let line = said(&mut in_pod("third", GPU, "1")).refused();
-    has(&line, "which does not answer");
+    said(&mut in_pod("third", GPU, "1")).refused_for("which does not answer");
     world.lose(1, false);
     world.delete("one");
     // The GPU ends with the last container.

@@ -1,10 +1,8 @@
 //! Every code that NVML has, at every call to the driver.
 
 use crate::error_matrix::{empty, judge, report, tidy_up};
-use nvml_sim::fault::Outcome;
 use std::collections::HashMap;
 use testkit::faults::operations::{HOLDER, Kind, Operation, PEER};
-use testkit::faults::strace::settled;
 use testkit::prelude::*;
 use testkit::random::Sample;
 

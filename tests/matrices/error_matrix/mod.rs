@@ -3,7 +3,6 @@
 
 mod driver;
 
-use std::io::Write;
 use testkit::faults::operations::{
     HOLDER, ID, Kind, Operation, PEER, damage_is_mended, each_once, is_in_place,
     kubelet_tries_again, layout_is_removed, next_apply_succeeds, way_is_made,

@@ -1,12 +1,10 @@
 //! One call inside a world, with a bound after which it counts as hanging.
 
 use crate::world_matrix::enter::Inside;
-use std::fs::File;
 use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::process::ExitStatus;
 use std::sync::mpsc::{Receiver, channel};
-use std::time::Instant;
 use testkit::faults::strace::Call;
 use testkit::prelude::*;
 use testkit::process::descendants;

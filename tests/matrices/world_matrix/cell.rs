@@ -4,11 +4,9 @@ use crate::world_matrix::call::{self, Ended};
 use crate::world_matrix::enter::Inside;
 use crate::world_matrix::node::{Node, own_mounts};
 use crate::world_matrix::operations::{ALL, Kind, Operation};
-use std::fs;
-use std::io::Write;
-use std::os::unix::process::ExitStatusExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use testkit::faults::operations::{HOLDER, ID, way_is_made};
+use testkit::prelude::*;
 
 /// Report of a cell that is wrong.
 const LONGEST: usize = 1500;

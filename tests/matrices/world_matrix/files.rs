@@ -2,7 +2,6 @@
 
 use crate::world_matrix::enter::{Inside, mounts};
 use crate::world_matrix::node::Node;
-use std::io::Write;
 use testkit::faults::operations::ID;
 use testkit::prelude::*;
 

@@ -13,14 +13,7 @@ pub fn hostile_environment(node: &Node) -> Inside {
     let dir = node.path("evil");
     fs::create_dir_all(&dir).unwrap();
     let program = "#!/bin/sh\necho this is hostile >&2\nexit 99\n";
-    for name in [
-        "runc",
-        "crun",
-        "runmig",
-        "runmig-slice",
-        "runmig-hook",
-        "nvidia-smi",
-    ] {
+    for name in "runc crun runmig runmig-slice runmig-hook nvidia-smi".split(' ') {
         testkit::runtimes::program(&dir.join(name), program);
     }
     for name in ["libnvidia-ml.so.1", "libnvidia-ml.so"] {

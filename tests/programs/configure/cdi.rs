@@ -1,8 +1,7 @@
 //! Folders of CDI specifications that an engine names.
 
 use crate::configure::place::Place;
-use testkit::runtimes::on_path;
-use testkit::skip;
+use testkit::prelude::*;
 
 /// The last line of a registration names what runmig does not read, until its own configuration has it.
 #[test]
@@ -27,7 +26,7 @@ fn names_folders_that_runmig_does_not_read() {
     );
     let said = configure();
     let line = "write into /etc/runmig/config.toml: cdi_dirs = [\"/opt/cdi\"]";
-    assert!(said.contains(line), "{said}");
+    has(&said, line);
     place.write("/etc/runmig/config.toml", "cdi_dirs = [\"/opt/cdi\"]\n");
     assert!(!configure().contains("cdi_dirs"));
     let removed = place.configure(&["podman", "--executable", &program, "--remove"]);
@@ -36,27 +35,16 @@ fn names_folders_that_runmig_does_not_read() {
 
 #[test]
 fn reads_files_of_each_engine() {
-    for (engine, file, text) in [
-        (
-            "containerd",
-            "/etc/containerd/config.toml",
-            "version = 3\n[plugins.'io.containerd.cri.v1.runtime']\ncdi_spec_dirs = [\"/srv/cdi\"]\n",
-        ),
-        (
-            "crio",
-            "/etc/crio/crio.conf",
-            "[crio.runtime]\ncdi_spec_dirs = [\"/srv/cdi\"]\n",
-        ),
-        (
-            "docker",
-            "/etc/docker/daemon.json",
-            "{\"cdi-spec-dirs\": [\"/srv/cdi\"]}\n",
-        ),
-    ] {
+    for (engine, file, text) in testkit::rows! {
+        "containerd", "/etc/containerd/config.toml" =>
+            "version = 3\n[plugins.'io.containerd.cri.v1.runtime']\ncdi_spec_dirs = [\"/srv/cdi\"]\n";
+        "crio", "/etc/crio/crio.conf" => "[crio.runtime]\ncdi_spec_dirs = [\"/srv/cdi\"]\n";
+        "docker", "/etc/docker/daemon.json" => "{\"cdi-spec-dirs\": [\"/srv/cdi\"]}\n";
+    } {
         let place = Place::new();
         // A program that tells a version and its configuration, whichever engines this machine has.
         let program = place.path("/usr/bin/engine");
-        std::fs::create_dir_all(program.parent().unwrap()).unwrap();
+        fs::create_dir_all(program.parent().unwrap()).unwrap();
         let version = match engine {
             "containerd" => "containerd github.com/containerd/containerd/v2 v2.1.5 x",
             "crio" => "crio version 1.36.3",
@@ -66,9 +54,9 @@ fn reads_files_of_each_engine() {
             "#!/bin/sh\ncase $* in --version) echo '{version}' ;; *) cat {} ;; esac\n",
             place.path(file).display()
         );
-        std::fs::write(&program, script).unwrap();
+        fs::write(&program, script).unwrap();
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-        std::fs::set_permissions(&program, mode).unwrap();
+        fs::set_permissions(&program, mode).unwrap();
         place.write(file, text);
         let program = program.display().to_string();
         let said = place.configure(&[engine, "--executable", &program]).ok();

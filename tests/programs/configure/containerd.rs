@@ -1,13 +1,8 @@
 //! Both major versions, which join imported files in ways that have nothing in common.
 
 use crate::configure::place::{Place, RUNMIG};
-use serde_json::Value;
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 use testkit::diff::diff;
-use testkit::runtimes::{built, on_path, script};
-use testkit::{said, skip, skip_until_full};
+use testkit::prelude::*;
 
 const CONFIG: &str = "/etc/containerd/config.toml";
 const DEBIANS: &str = "version = 2
@@ -201,7 +196,7 @@ fn removal_restores_the_old_default() {
             let before = containerd.place.files();
             containerd
                 .place
-                .configure(&[&arguments[..], &["--set-as-default"]].concat())
+                .also(&arguments, &["--set-as-default"])
                 .ok();
             let all = containerd
                 .place
@@ -220,15 +215,12 @@ fn removal_restores_the_old_default() {
             let after = containerd.place.files();
             let again = [&arguments[..], &["--set-as-default"]].concat();
             let again = containerd.place.configure(&again).ok().stdout;
-            assert!(again.contains("nothing to change"), "{again}");
+            has(&again, "nothing to change");
             assert_eq!(containerd.place.files(), after);
             // A run without it takes that back, and no more.
             containerd.place.configure(&arguments).ok();
             let plain = containerd.place.files();
-            containerd
-                .place
-                .configure(&[&arguments[..], &["--remove"]].concat())
-                .ok();
+            containerd.place.also(&arguments, &["--remove"]).ok();
             assert_eq!(containerd.place.files(), before);
             containerd.place.configure(&arguments).ok();
             assert_eq!(containerd.place.files(), plain);
@@ -268,13 +260,12 @@ fn changes_two_handlers_independently() {
         };
         configure(&[]);
         let said = configure(&["--name", "runmig-a100"]);
-        assert!(said.contains("/usr/local/bin/runmig-a100"), "{said}");
+        has(&said, "/usr/local/bin/runmig-a100");
         let link = containerd.place.path("/usr/local/bin/runmig-a100");
         assert_eq!(fs::read_link(&link).unwrap(), Path::new("runmig"));
         let both = containerd.place.files();
         for name in ["runmig", "runmig-a100"] {
-            let again = configure(&["--name", name]);
-            assert!(again.contains("nothing to change"), "{again}");
+            has(&configure(&["--name", name]), "nothing to change");
         }
         assert_eq!(containerd.place.files(), both);
         configure(&["--remove"]);
@@ -284,11 +275,8 @@ fn changes_two_handlers_independently() {
             .into_values()
             .map(|(_, _, text)| text)
             .collect();
-        assert!(left.contains("runtimes.runmig-a100.options]"), "{left}");
-        assert!(
-            left.contains("BinaryName = \"/usr/local/bin/runmig-a100\""),
-            "{left}"
-        );
+        has(&left, "runtimes.runmig-a100.options]");
+        has(&left, "BinaryName = \"/usr/local/bin/runmig-a100\"");
         assert!(!left.contains("runtimes.runmig]"), "{left}");
         if containerd.cri == "io.containerd.grpc.v1.cri" {
             assert_eq!(
@@ -315,8 +303,7 @@ fn removal_keeps_later_changes() {
             CONFIG,
             &text.replacen("version", &format!("{change}version"), 1),
         );
-        let again = place.configure(&arguments).ok().stdout;
-        assert!(again.contains("nothing to change"), "{again}");
+        place.configure(&arguments).ok().says("nothing to change");
         place.configure(&containerd.arguments(&["--remove"])).ok();
         let left = place.read(CONFIG);
         assert!(left.contains(change) && !left.contains("runmig"), "{left}");
@@ -337,10 +324,8 @@ fn upgrade_of_containerd_moves_the_handler() {
     one.place.configure(&two.arguments(&[])).ok();
     let text = one.place.read(CONFIG);
     let imports = "\nimports = [\"/etc/containerd/conf.d/runmig.toml\"]\n";
-    assert!(
-        text.contains(imports) && !text.contains("runtimes"),
-        "{text}"
-    );
+    has(&text, imports);
+    lacks(&text, "runtimes");
     one.place.configure(&two.arguments(&["--remove"])).ok();
     assert_eq!(one.place.read(CONFIG), DEBIANS);
 }
@@ -348,6 +333,7 @@ fn upgrade_of_containerd_moves_the_handler() {
 #[test]
 fn refuses_unusable_configurations() {
     let Some(one) = Containerd::one() else { return };
+    let refused = |words: &str| one.refused(&[], words);
     let imported = one.place.path("/etc/containerd/conf.d/kata.toml");
     one.place.write(
         "/etc/containerd/conf.d/kata.toml",
@@ -358,33 +344,27 @@ fn refuses_unusable_configurations() {
     one.place
         .write(CONFIG, &format!("version = 2\nimports = [\"{pattern}\"]\n"));
     assert!(imported.exists());
-    one.refused(
-        &[],
+    refused(
         "it imports /etc/containerd/conf.d/kata.toml, and containerd 1 takes the CRI plugin from there alone",
     );
 
     one.place.write(CONFIG, "disabled_plugins = [\"cri\"]\n");
-    one.refused(
-        &[],
+    refused(
         "is in disabled_plugins of /etc/containerd/config.toml; hint: use migctl configure docker for docker",
     );
     one.place.write(CONFIG, "version = 2\n\n[plugins\n");
-    one.refused(&[], "read /etc/containerd/config.toml: line 3: ");
+    refused("read /etc/containerd/config.toml: line 3: ");
     one.refused(&["--remove"], "read /etc/containerd/config.toml: line 3: ");
     one.place.write(CONFIG, "version = 7\n");
-    one.refused(
-        &[],
-        "migctl does not know version = 7 of containerd's files, only those up to 4",
-    );
+    refused("migctl does not know version = 7 of containerd's files, only those up to 4");
     let handler = "[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.runmig]\nruntime_type = \"x\"\n";
     one.place.write(CONFIG, &format!("version = 2\n{handler}"));
-    one.refused(
-        &[],
+    refused(
         "cannot add the handler runmig: /etc/containerd/config.toml or one of its imports has one with no BinaryName that migctl configure did not make",
     );
     // A file that runmig cannot add to.
     one.place.write(CONFIG, "version = 2\nplugins = {}\n");
-    one.refused(&[], "add the handler by hand");
+    refused("add the handler by hand");
 
     let Some(two) = Containerd::two() else { return };
     two.place.write(CONFIG, "oom_score = -999\n");
@@ -449,11 +429,8 @@ default_runtime_name = \"runc\"";
         2,
         "{first}"
     );
-    let again = place.configure(&arguments).ok().stdout;
-    assert!(again.contains("nothing to change"), "{again}");
-    place
-        .configure(&[&arguments[..], &["--remove"]].concat())
-        .ok();
+    place.configure(&arguments).ok().says("nothing to change");
+    place.also(&arguments, &["--remove"]).ok();
     assert_eq!(place.read(CONFIG), DEBIANS);
 }
 

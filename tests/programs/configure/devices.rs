@@ -14,8 +14,7 @@ fn writes_devices_and_takes_them_away() {
     let place = Place::new();
     place.write("/etc/hostname", "node");
     let before = place.files();
-    let dry = place.configure(&["cdi", "--dry-run"]).ok().stdout;
-    has(&dry, "+++");
+    place.configure(&["cdi", "--dry-run"]).ok().says("+++");
     assert_eq!(place.files(), before);
     let said = place.configure(&["cdi"]).ok().stdout;
     for kind in FILES {
@@ -66,10 +65,9 @@ fn refuses_what_is_not_its_own() {
     }
     place.write(&file("gpu"), "kind: example.com/gpu\n");
     let before = place.files();
-    has(
-        &place.configure(&["cdi"]).refused(),
-        "it has other content than migctl configure gives it",
-    );
+    place
+        .configure(&["cdi"])
+        .refused_for("it has other content than migctl configure gives it");
     assert_eq!(place.files(), before);
     std::fs::remove_file(place.path(&file("gpu"))).unwrap();
     std::fs::remove_file(place.path("/usr/local/bin").join(REQUEST_HOOK)).unwrap();

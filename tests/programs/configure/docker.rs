@@ -1,11 +1,7 @@
 //! daemon.json, which docker itself finds in order.
 
 use crate::configure::place::{Place, RUNMIG, originals};
-use std::os::unix::fs::symlink;
-use std::path::Path;
-use std::process::Command;
-use testkit::runtimes::{built, on_path, script};
-use testkit::{said, skip_until_full};
+use testkit::prelude::*;
 
 const CONFIG: &str = "/etc/docker/daemon.json";
 
@@ -59,10 +55,7 @@ fn daemon_json_gains_only_the_runtime() {
             assert_eq!(after["runtimes"]["runmig"]["path"], RUNMIG);
             if text.is_none() {
                 let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/docker-config/daemon.json");
-                assert_eq!(
-                    place.read(CONFIG),
-                    std::fs::read_to_string(shipped).unwrap()
-                );
+                assert_eq!(place.read(CONFIG), fs::read_to_string(shipped).unwrap());
             }
         });
     }
@@ -94,7 +87,7 @@ fn removal_restores_daemon_json() {
         place.configure(&two).ok();
         for name in ["runmig", "runmig-x"] {
             let remove = ["--remove", "--name", name];
-            place.configure(&[&arguments[..], &remove].concat()).ok();
+            place.also(&arguments, &remove).ok();
         }
         assert_eq!(place.files(), before);
     }
@@ -105,18 +98,13 @@ fn removal_restores_daemon_json() {
     assert_eq!(place.read(CONFIG), wanted);
     // Somebody changes the file meanwhile, and only the entry goes.
     place.write(CONFIG, &wanted.replace("true", "false"));
-    let again = place.configure(&default).ok().stdout;
-    assert!(again.contains("nothing to change"), "{again}");
-    place
-        .configure(&[&arguments[..], &["--remove"]].concat())
-        .ok();
+    place.configure(&default).ok().says("nothing to change");
+    place.also(&arguments, &["--remove"]).ok();
     assert_eq!(place.read(CONFIG), "{\n  \"debug\": false\n}\n");
     place.write(CONFIG, "{\"debug\": true}");
     place.configure(&arguments).ok();
     assert_eq!(originals(&place.files()).len(), 1);
-    place
-        .configure(&[&arguments[..], &["--remove"]].concat())
-        .ok();
+    place.also(&arguments, &["--remove"]).ok();
     assert_eq!(place.read(CONFIG), "{\"debug\": true}");
     assert_eq!(originals(&place.files()), [""; 0]);
 }
@@ -127,31 +115,23 @@ fn refuses_to_replace_other_settings() {
         return;
     };
     let arguments = ["docker", "--executable", &program];
+    let refused = |words: &str| place.refused(&arguments, words);
     let default = [&arguments[..], &["--set-as-default"]].concat();
     place.write(CONFIG, "{\"default-runtime\": \"nvidia\"}");
     place.refused(&default, "its default-runtime is nvidia");
     place.write(CONFIG, "{\n  \"runtimes\": {}\n  \"debug\": true }");
-    place.refused(
-        &arguments,
-        "change /etc/docker/daemon.json: expected `,` or `}` at line 3",
-    );
+    refused("change /etc/docker/daemon.json: expected `,` or `}` at line 3");
     place.write(CONFIG, "[]");
-    place.refused(&arguments, "is not a JSON object");
+    refused("is not a JSON object");
     place.write(
         CONFIG,
         "{\"runtimes\": {\"runmig\": {\"path\": \"/usr/bin/kata\"}}}",
     );
-    place.refused(
-        &arguments,
-        "its runtime runmig is {\"path\":\"/usr/bin/kata\"}; hint: choose another name",
-    );
+    refused("its runtime runmig is {\"path\":\"/usr/bin/kata\"}; hint: choose another name");
     let more =
         "{\"runtimes\": {\"runmig\": {\"path\": \"/opt/runmig\", \"runtimeArgs\": [\"--debug\"]}}}";
     place.write(CONFIG, more);
-    place.refused(
-        &arguments,
-        "its runtime runmig is {\"path\":\"/opt/runmig\"",
-    );
+    refused("its runtime runmig is {\"path\":\"/opt/runmig\"");
     let crun = [&arguments[..], &["--name", "crun"]].concat();
     place.refused(
         &crun,
@@ -165,7 +145,7 @@ fn refuses_to_replace_other_settings() {
 fn stub(refuses: &str) -> (Place, String) {
     let place = Place::new();
     let program = place.path("/opt/dockerd");
-    std::fs::create_dir_all(program.parent().unwrap()).unwrap();
+    fs::create_dir_all(program.parent().unwrap()).unwrap();
     let says = format!(
         "[ \"$1\" != --version ] || exec echo Docker version 29.9.3, build x
          [ \"$1\" = --validate ] || exit 0
@@ -180,6 +160,7 @@ fn stub(refuses: &str) -> (Place, String) {
 fn refuses_what_flags_say_too() {
     let (place, program) = stub("nothing");
     let arguments = ["docker", "--executable", &program];
+    let refused = |words: &str| place.refused(&arguments, words);
     let default = [&arguments[..], &["--set-as-default"]].concat();
     let vendor = "/usr/lib/systemd/system/docker.service";
     let drop_in = "/etc/systemd/system/docker.service.d/nvidia.conf";
@@ -191,19 +172,13 @@ fn refuses_what_flags_say_too() {
     };
     for add in [add, &add_words, &format!("\"{add}\"")] {
         place.write(vendor, &format!("{start} {add}\n"));
-        place.refused(
-            &arguments,
-            &format!("{vendor} starts dockerd with --add-runtime, and"),
-        );
+        refused(&format!("{vendor} starts dockerd with --add-runtime, and"));
         // The drop-in replaces the command.
         place.write(drop_in, &calls("--debug"));
         place.there_and_back(&arguments, || {});
         place.write(vendor, &format!("{start}\n"));
         place.write(drop_in, &calls(add));
-        place.refused(
-            &arguments,
-            &format!("{drop_in} starts dockerd with --add-runtime, and"),
-        );
+        refused(&format!("{drop_in} starts dockerd with --add-runtime, and"));
         // A drop-in of the same name in a later folder hides it.
         place.write(
             "/usr/lib/systemd/system/docker.service.d/nvidia.conf",
@@ -220,10 +195,7 @@ fn refuses_what_flags_say_too() {
     );
     place.there_and_back(&arguments, || {});
     place.write(options, &format!("DOCKER_OPTS=\"--debug {add}\"\n"));
-    place.refused(
-        &arguments,
-        &format!("{options} starts dockerd with --add-runtime"),
-    );
+    refused(&format!("{options} starts dockerd with --add-runtime"));
     place.write(options, "");
     place.write(
         drop_in,
@@ -235,9 +207,9 @@ fn refuses_what_flags_say_too() {
     );
     place.there_and_back(&arguments, || {});
     place.write(drop_in, &calls("--config-file /srv/daemon.json"));
-    place.refused(&arguments, "hint: add --engine-config /srv/daemon.json");
+    refused("hint: add --engine-config /srv/daemon.json");
     place
-        .configure(&[&arguments[..], &["--engine-config", "/srv/daemon.json"]].concat())
+        .also(&arguments, &["--engine-config", "/srv/daemon.json"])
         .ok();
     assert!(place.read("/srv/daemon.json").contains(RUNMIG));
 }

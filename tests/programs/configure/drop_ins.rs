@@ -1,12 +1,7 @@
 //! CRI-O and podman: a file of our own, which the engine then speaks of.
 
 use crate::configure::place::{Place, RUNMIG};
-use std::fs;
-use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use testkit::runtimes::{built, on_path};
-use testkit::{said, skip, skip_until_full};
+use testkit::prelude::*;
 
 // docs/engines.md: migctl configure crio
 // docs/engines.md: migctl configure crio --remove
@@ -164,9 +159,7 @@ fn podman_knows_the_runtime_by_name() {
             assert_eq!(info(&place, &program, "--runtime=runmig").trim(), runmig);
             place.write(drop_in, &text);
         });
-        place
-            .configure(&[&arguments[..], &["--set-as-default"]].concat())
-            .ok();
+        place.also(&arguments, &["--set-as-default"]).ok();
         let drop_in = "/etc/containers/containers.conf.d/50-runmig.conf";
         place.write(drop_in, &place.read(drop_in).replace(RUNMIG, &runmig));
         assert_eq!(info(&place, &program, "").trim(), runmig);
@@ -186,9 +179,9 @@ fn podman_keeps_its_runtime_list() {
     let name = program.display().to_string();
     place.there_and_back(&["podman", "--executable", &name], || {
         let text = place.read("/etc/containers/containers.conf.d/50-runmig.conf");
-        assert!(
-            text.contains("\nruntime_supports_json = [\"crun\", \"mine\", \"runmig\"]\n"),
-            "{text}"
+        has(
+            &text,
+            "\nruntime_supports_json = [\"crun\", \"mine\", \"runmig\"]\n",
         );
     });
     place.write(

@@ -1,12 +1,10 @@
 //! Writes of files: whole, by root alone, with the file's own mode and owner.
 
 use crate::configure::place::{Files, Place, originals};
-use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use testkit::runtimes::{built, on_path};
-use testkit::{said, skip, skip_until_full};
+use testkit::prelude::*;
 
 const CONFIG: &str = "/etc/containerd/config.toml";
 const TEXT: &str = "version = 2\n";
@@ -57,25 +55,18 @@ fn refuses_writable_files_and_links_outside() {
         return;
     };
     let arguments = ["containerd", "--executable", &program];
+    let refused = |words: &str| place.refused(&arguments, words);
     let config = place.path(CONFIG);
     fs::set_permissions(&config, fs::Permissions::from_mode(0o666)).unwrap();
-    place.refused(
-        &arguments,
-        "config.toml: users other than root can write to it (mode 0666)",
-    );
+    refused("config.toml: users other than root can write to it (mode 0666)");
     fs::remove_file(&config).unwrap();
     symlink("/etc/hostname", &config).unwrap();
-    place.refused(
-        &arguments,
-        "it leads to /etc/hostname, which is outside --root",
-    );
+    refused("it leads to /etc/hostname, which is outside --root");
     fs::remove_file(&config).unwrap();
     symlink("/nowhere", &config).unwrap();
-    let line = place.configure(&arguments).refused();
-    assert!(
-        line.contains("cannot read /etc/containerd/config.toml: cannot follow its links"),
-        "{line}"
-    );
+    place
+        .configure(&arguments)
+        .refused_for("cannot read /etc/containerd/config.toml: cannot follow its links");
 }
 
 #[test]
@@ -88,7 +79,7 @@ fn refuses_writable_folders_and_folders_outside() {
     let arguments = ["containerd", "--executable", &program];
     symlink(outside.path(), &drop_ins).unwrap();
     let line = place.configure(&arguments).refused();
-    assert!(line.contains("which is outside --root"), "{line}");
+    has(&line, "which is outside --root");
     fs::remove_file(&drop_ins).unwrap();
     fs::create_dir(&drop_ins).unwrap();
     fs::set_permissions(&drop_ins, fs::Permissions::from_mode(0o777)).unwrap();
@@ -139,20 +130,17 @@ fn tells_users_to_become_root() {
     };
     let migctl = place.path("/usr/local/bin/migctl");
     let as_nobody = |arguments: &[&str]| {
-        let mut command = std::process::Command::new(&migctl);
+        let mut command = Command::new(&migctl);
         command
             .arg("configure")
             .args(["containerd", "--executable", &program]);
         command.args(["--engine-config", "/nonexistent/config.toml"]);
         said(command.args(arguments).uid(65534).gid(65534))
     };
-    let line = as_nobody(&[]).refused();
-    assert!(
-        line.contains("only root can write below /etc; hint: run it with sudo, or with --dry-run"),
-        "{line}"
-    );
+    as_nobody(&[])
+        .refused_for("only root can write below /etc; hint: run it with sudo, or with --dry-run");
     let dry = as_nobody(&["--dry-run"]).ok().stdout;
-    assert!(dry.contains("+++ b/nonexistent/config.toml"), "{dry}");
+    has(&dry, "+++ b/nonexistent/config.toml");
 }
 
 #[test]
@@ -175,9 +163,7 @@ fn readers_see_whole_files() {
             seen
         });
         for _ in 0..10 {
-            place
-                .configure(&[&arguments[..], &["--remove"]].concat())
-                .ok();
+            place.also(&arguments, &["--remove"]).ok();
             place.configure(&arguments).ok();
         }
         over.store(true, Ordering::Relaxed);
@@ -228,7 +214,7 @@ fn kill_leaves_whole_files() {
     ] {
         for call in ["write", "fsync", "fchmod", "rename", "unlink"] {
             for when in 1.. {
-                let mut traced = std::process::Command::new(&strace);
+                let mut traced = Command::new(&strace);
                 let inject = format!("inject={call}:signal=KILL:when={when}");
                 traced.args([
                     "-o",
@@ -291,28 +277,18 @@ fn folders(place: &Place, top: &str) -> Vec<std::path::PathBuf> {
 
 #[test]
 fn removal_takes_its_folders_along() {
-    let engines = [
-        ("crio", "crio version 1.36.3", "crio/crio.conf.d", "crio"),
-        (
-            "podman",
-            "podman version 5.8.3",
-            "containers/containers.conf.d",
-            "containers",
-        ),
-        ("docker", "Docker version 29.9.3, build x", "docker", ""),
-        (
-            "containerd",
-            "containerd x v2.3.2 x",
-            "containerd/conf.d",
-            "containerd",
-        ),
-    ];
+    let engines = testkit::rows! {
+        "crio", "crio version 1.36.3", "crio/crio.conf.d" => "crio";
+        "podman", "podman version 5.8.3", "containers/containers.conf.d" => "containers";
+        "docker", "Docker version 29.9.3, build x", "docker" => "";
+        "containerd", "containerd x v2.3.2 x", "containerd/conf.d" => "containerd";
+    };
     for (engine, version, folder, above) in engines {
         let place = Place::new();
         fs::create_dir_all(place.path("/opt")).unwrap();
         fs::create_dir_all(place.path("/etc/other")).unwrap();
         let program = place.path("/opt").join(engine);
-        testkit::runtimes::script(
+        script(
             &program,
             &format!("[ \"$1\" != --version ] || echo {version}"),
         );

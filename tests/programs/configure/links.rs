@@ -1,11 +1,7 @@
 //! The link that a second handler is called by: it goes with the last engine that calls it.
 
 use crate::configure::place::Place;
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
-use testkit::runtimes::{built, on_path};
-use testkit::{skip, skip_until_full};
+use testkit::prelude::*;
 
 const NAME: [&str; 2] = ["--name", "runmig-a100"];
 const LINK: &str = "/usr/local/bin/runmig-a100";
@@ -13,29 +9,13 @@ const DAEMON_JSON: &str = "/etc/docker/daemon.json";
 
 /// Each with its program, and the file that then names the link.
 fn engines() -> Vec<(&'static str, String, &'static str)> {
-    let engines = [
-        (
-            "podman",
-            on_path("podman"),
-            "/etc/containers/containers.conf.d/50-runmig-a100.conf",
-        ),
-        (
-            "containerd",
-            on_path("containerd"),
-            "/etc/containerd/config.toml",
-        ),
-        (
-            "containerd",
-            built("containerd", "containerd"),
-            "/etc/containerd/conf.d/runmig-a100.toml",
-        ),
-        (
-            "crio",
-            built("cri-o", "crio"),
-            "/etc/crio/crio.conf.d/20-runmig-a100.conf",
-        ),
-        ("docker", built("docker", "dockerd"), DAEMON_JSON),
-    ];
+    let engines = testkit::rows! {
+        "podman", on_path("podman") => "/etc/containers/containers.conf.d/50-runmig-a100.conf";
+        "containerd", on_path("containerd") => "/etc/containerd/config.toml";
+        "containerd", built("containerd", "containerd") => "/etc/containerd/conf.d/runmig-a100.toml";
+        "crio", built("cri-o", "crio") => "/etc/crio/crio.conf.d/20-runmig-a100.conf";
+        "docker", built("docker", "dockerd") => DAEMON_JSON;
+    };
     let there = engines.into_iter().filter_map(|(engine, program, file)| {
         if program.is_none() {
             skip_until_full(&format!("no {engine}; run scripts/setup full"));
@@ -66,18 +46,15 @@ fn link_stays_for_another_engine() {
         configure(&place, first, first_program, &[]);
         configure(&place, second, second_program, &[]);
         let dry = configure(&place, first, first_program, &["--remove", "--dry-run"]);
-        assert!(
-            dry.contains(&format!("would keep the link {LINK}: {file} names it")),
-            "{dry}"
+        has(
+            &dry,
+            &format!("would keep the link {LINK}: {file} names it"),
         );
         let said = configure(&place, first, first_program, &["--remove"]);
-        assert!(
-            said.contains(&format!("kept the link {LINK}: {file} names it")),
-            "{said}"
-        );
+        has(&said, &format!("kept the link {LINK}: {file} names it"));
         assert!(is_there(&place));
         let said = configure(&place, second, second_program, &["--remove"]);
-        assert!(said.contains(&format!("removed the link {LINK}")), "{said}");
+        has(&said, &format!("removed the link {LINK}"));
         assert!(!is_there(&place));
     }
 }
@@ -97,8 +74,9 @@ fn link_stays_for_imported_files() {
     };
     place.write(first, "imports = [\"/srv/more/*.toml\"]\nversion = 2\n");
     place.write(second, &format!("x = \"{LINK}\"\n"));
-    assert!(
-        removes().contains("kept the link /usr/local/bin/runmig-a100: /srv/more/1.toml names it")
+    has(
+        &removes(),
+        "kept the link /usr/local/bin/runmig-a100: /srv/more/1.toml names it",
     );
     // A longer name is another's.
     place.write(
@@ -111,11 +89,9 @@ fn link_stays_for_imported_files() {
     let why = format!(
         "cannot follow the imports of {first}: migctl does not know the pattern /srv/*/?.toml"
     );
-    assert!(
-        said.contains(&format!(
-            "migctl cannot tell whether another engine calls it: {why}"
-        )),
-        "{said}"
+    has(
+        &said,
+        &format!("migctl cannot tell whether another engine calls it: {why}"),
     );
     assert!(is_there(&place));
 }
@@ -134,12 +110,9 @@ fn link_stays_when_unreadable() {
     let said = configure(&place, "podman", &program, &["--remove"]);
     let why =
         format!("migctl cannot tell whether another engine calls it: cannot read {DAEMON_JSON}: ");
-    assert!(
-        said.contains(&format!("kept the link {LINK}: {why}")),
-        "{said}"
-    );
+    has(&said, &format!("kept the link {LINK}: {why}"));
     assert!(is_there(&place));
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
     let said = configure(&place, "podman", &program, &["--remove"]);
-    assert!(said.contains("removed the link"), "{said}");
+    has(&said, "removed the link");
 }

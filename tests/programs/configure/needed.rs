@@ -1,9 +1,6 @@
 //! A removal under containers that need the handler for their end, and beside others that do not.
 
-use std::fs;
-use testkit::bundle::Bundle;
-use testkit::runtimes::script;
-use testkit::{Low, Machine, Setup, said, unique};
+use testkit::prelude::*;
 
 /// An engine, the root and the bundle of a container of its, and the file of the registration.
 struct Case {
@@ -69,7 +66,7 @@ fn removal_refuses_under_containers() {
             }
             let line = said.refused();
             let words = format!("cannot remove the handler runmig: container {id} has 1g.10gb");
-            assert!(line.contains(&words), "{line}");
+            has(&line, &words);
             assert!(fs::exists(drop_in).unwrap());
         }
         said(&mut setup.under(case.root, &["delete", "--force", &id])).ok();

@@ -2,8 +2,7 @@
 //! runtime. The engines are stand-ins, since their files alone decide.
 
 use crate::configure::place::Place;
-use std::fs;
-use testkit::runtimes::script;
+use testkit::prelude::*;
 
 /// A place with a program that says this version.
 fn place(program: &str, version: &str) -> (Place, String) {
@@ -24,9 +23,8 @@ fn becomes_the_default(place: &Place, arguments: &[&str]) {
     let before = place.files();
     let default = [arguments, &["--set-as-default"]].concat();
     place.configure(&default).ok();
-    let again = place.configure(&default).ok().stdout;
-    assert!(again.contains("nothing to change"), "{again}");
-    place.configure(&[arguments, &["--remove"]].concat()).ok();
+    place.configure(&default).ok().says("nothing to change");
+    place.also(arguments, &["--remove"]).ok();
     assert_eq!(place.files(), before);
 }
 
@@ -108,14 +106,14 @@ fn later_podman_file_keeps_name_and_default() {
                 .for_each(|file| place.write(file, name));
         }
         // These it reads earlier, or not at all.
-        for file in [
-            "/usr/share/containers/containers.conf",
-            "/usr/share/containers/containers.conf.d/50-runmig.conf",
-            "/etc/containers/containers.conf",
-            "/etc/containers/containers.conf.d/10-machine.conf",
-            "/etc/containers/containers.conf.d/60-machine.conf.rpmsave",
-            "/etc/containers/containers.conf.d/deeper/60-machine.conf",
-        ] {
+        for file in "/usr/share/containers/containers.conf \
+                 /usr/share/containers/containers.conf.d/50-runmig.conf \
+                 /etc/containers/containers.conf \
+                 /etc/containers/containers.conf.d/10-machine.conf \
+                 /etc/containers/containers.conf.d/60-machine.conf.rpmsave \
+                 /etc/containers/containers.conf.d/deeper/60-machine.conf"
+            .split(' ')
+        {
             place.write(file, &format!("{default}{name}"));
         }
         becomes_the_default(&place, &arguments);
@@ -156,19 +154,12 @@ fn removal_names_file_with_the_default() {
         let arguments = [engine, "--executable", &program];
         place.configure(&arguments).ok();
         place.write(file, text);
-        let said = place
-            .configure(&[&arguments[..], &["--remove"]].concat())
+        place
+            .also(&arguments, &["--remove"])
             .ok()
-            .stdout;
-        assert!(
-            said.contains(&format!("warning: {file} still says ")),
-            "{said}"
-        );
+            .says(&format!("warning: {file} still says "));
         fs::remove_file(place.path(file)).unwrap();
-        let said = place
-            .configure(&[&arguments[..], &["--remove"]].concat())
-            .ok()
-            .stdout;
+        let said = place.also(&arguments, &["--remove"]).ok().stdout;
         assert!(!said.contains("warning"), "{said}");
     };
     let podmans = "[engine]\nruntime = \"runmig\"\n";
@@ -226,10 +217,7 @@ fn works_beside_the_gpu_operator() {
     place.write("/etc/crio/crio.conf.d/99-nvidia.conf", &crio);
     place.there_and_back(&arguments, || {
         let ours = place.read("/etc/crio/crio.conf.d/20-runmig.conf");
-        assert!(
-            ours.contains("monitor_path = \"/usr/libexec/crio/conmon\""),
-            "{ours}"
-        );
+        has(&ours, "monitor_path = \"/usr/libexec/crio/conmon\"");
         assert!(!ours.contains("nvidia"), "{ours}");
     });
 }

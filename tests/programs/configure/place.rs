@@ -1,12 +1,6 @@
 //! A folder that is taken for /, with runmig installed in it.
 
-use std::collections::BTreeMap;
-use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use tempfile::TempDir;
-use testkit::{Said, said};
+use testkit::prelude::*;
 
 pub struct Place {
     dir: TempDir,
@@ -73,6 +67,12 @@ impl Place {
         said(&mut self.command(arguments))
     }
 
+    /// The same with more arguments.
+    #[track_caller]
+    pub fn also(&self, arguments: &[&str], more: &[&str]) -> Said {
+        self.configure(&[arguments, more].concat())
+    }
+
     /// Returns the files below /etc.
     pub fn files(&self) -> Files {
         let mut files = Files::new();
@@ -120,8 +120,7 @@ impl Place {
             "the dry run showed something else:\n{dry}"
         );
         let after = self.files();
-        let again = also(&[]);
-        assert!(again.contains("nothing to change"), "{again}");
+        has(&also(&[]), "nothing to change");
         assert_eq!(self.files(), after, "a second run changed something");
         look();
         let gone = also(&["--remove"]);
@@ -130,8 +129,7 @@ impl Place {
             "{gone}"
         );
         assert_eq!(self.files(), before, "--remove left something else");
-        let again = also(&["--remove"]);
-        assert!(again.contains("nothing to change"), "{again}");
+        has(&also(&["--remove"]), "nothing to change");
     }
 
     /// Returns the files after `patch` applied the output of a dry run.
@@ -158,8 +156,7 @@ impl Place {
     #[track_caller]
     pub fn refused(&self, arguments: &[&str], words: &str) {
         let before = self.files();
-        let line = self.configure(arguments).refused();
-        assert!(line.contains(words), "{line}");
+        self.configure(arguments).refused_for(words);
         assert_eq!(self.files(), before);
     }
 }

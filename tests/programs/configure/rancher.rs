@@ -1,8 +1,7 @@
 //! k3s and RKE2: the main file is made anew at each start, from a template that is not TOML.
 
 use crate::configure::place::{Place, RUNMIG};
-use std::fs;
-use testkit::runtimes::script;
+use testkit::prelude::*;
 
 const K3S: &str = "/var/lib/rancher/k3s";
 const RKE2: &str = "/var/lib/rancher/rke2";
@@ -38,9 +37,8 @@ fn adds_a_drop_in(place: &Place, arguments: &[&str], data: &str, more: &[&str]) 
     }
     assert_eq!(said.matches("created ").count(), 1, "{said}");
     assert!(!said.contains("changed "), "{said}");
-    let again = place.configure(arguments).ok().stdout;
-    assert!(again.contains("nothing to change"), "{again}");
-    place.configure(&[arguments, &["--remove"]].concat()).ok();
+    place.configure(arguments).ok().says("nothing to change");
+    place.also(arguments, &["--remove"]).ok();
     assert!(!place.path(&drop_in).exists());
 }
 
@@ -78,20 +76,16 @@ fn finds_the_only_containerd() {
         let place = Place::new();
         place.write(&files(data, "config-v3.toml"), &generated(data));
         adds_a_drop_in(&place, &["containerd"], data, &[]);
-        let said = place
+        place
             .configure(&["containerd", "--set-as-default"])
             .ok()
-            .stdout;
-        assert!(said.contains(restart), "{said}");
+            .says(restart);
         let text = place.read(&files(data, "config-v3.toml.d/runmig.toml"));
-        assert!(text.contains("default_runtime_name = \"runmig\""), "{text}");
+        has(&text, "default_runtime_name = \"runmig\"");
         let unit = format!("/etc/systemd/system/multi-user.target.wants/{agent}.service");
         place.write(&unit, "");
         let said = place.configure(&["containerd", "--remove"]).ok().stdout;
-        assert!(
-            said.contains(&format!("systemctl restart {agent}\n")),
-            "{said}"
-        );
+        has(&said, &format!("systemctl restart {agent}\n"));
     }
 }
 
@@ -102,25 +96,17 @@ fn containerd_1_gets_no_drop_in() {
     let template = files(K3S, "config.toml.tmpl");
     place.write(&template, "{{ template \"base\" . }}\n");
     let arguments = ["containerd", "--engine-config", &template];
-    place.refused(
-        &arguments,
-        "containerd 1 takes the CRI plugin from one file alone",
-    );
+    let refused = |words: &str| place.refused(&arguments, words);
+    refused("containerd 1 takes the CRI plugin from one file alone");
     let program = place.path(K3S).join("data/0123abcd/bin/containerd");
     fs::create_dir_all(program.parent().unwrap()).unwrap();
     let says = |version: &str| script(&program, &format!("echo containerd x {version} x"));
     says("v1.7.27-k3s1");
-    place.refused(
-        &arguments,
-        "containerd 1 takes the CRI plugin from one file alone",
-    );
+    refused("containerd 1 takes the CRI plugin from one file alone");
     says("v2.1.5-k3s1");
     place.configure(&arguments).ok();
     let drop_in = files(K3S, "config.toml.d/runmig.toml");
     assert!(place.read(&drop_in).contains("\nversion = 2\n"));
     place.write(&files(K3S, "config.toml"), "version = 9\n");
-    place.refused(
-        &arguments,
-        "migctl does not know version = 9 of containerd's files",
-    );
+    refused("migctl does not know version = 9 of containerd's files");
 }

@@ -1,10 +1,7 @@
 //! A runtime with a request: its file, its link and its registration come and go together.
 
 use crate::configure::place::{Place, RUNMIG};
-use std::fs;
-use std::path::Path;
-use testkit::runtimes::{built, on_path, script};
-use testkit::skip_until_full;
+use testkit::prelude::*;
 
 const FILE: &str = "/etc/runmig/1g.toml";
 const LINK: &str = "/usr/local/bin/runmig-1g";
@@ -13,28 +10,12 @@ const REMOVE: [&str; 3] = ["--name", "1g", "--remove"];
 
 /// Each engine that is here, with its program and the file that names the runtime.
 fn engines() -> Vec<(&'static str, String, &'static str)> {
-    let engines = [
-        (
-            "podman",
-            on_path("podman"),
-            "/etc/containers/containers.conf.d/50-runmig-1g.conf",
-        ),
-        (
-            "docker",
-            built("docker", "dockerd").or_else(|| on_path("dockerd")),
-            "/etc/docker/daemon.json",
-        ),
-        (
-            "containerd",
-            built("containerd", "containerd"),
-            "/etc/containerd/conf.d/runmig-1g.toml",
-        ),
-        (
-            "crio",
-            built("cri-o", "crio"),
-            "/etc/crio/crio.conf.d/20-runmig-1g.conf",
-        ),
-    ];
+    let engines = testkit::rows! {
+        "podman", on_path("podman") => "/etc/containers/containers.conf.d/50-runmig-1g.conf";
+        "docker", built("docker", "dockerd").or_else(|| on_path("dockerd")) => "/etc/docker/daemon.json";
+        "containerd", built("containerd", "containerd") => "/etc/containerd/conf.d/runmig-1g.toml";
+        "crio", built("cri-o", "crio") => "/etc/crio/crio.conf.d/20-runmig-1g.conf";
+    };
     let there = engines.into_iter().filter_map(|(engine, program, file)| {
         if program.is_none() {
             skip_until_full(&format!("no {engine}; run scripts/setup full"));
@@ -67,13 +48,13 @@ fn comes_and_goes_in_one_step() {
         let before = place.files();
         let dry = [&arguments[..], &["--dry-run"]].concat();
         let said = place.configure(&dry).ok().stdout;
-        assert!(said.contains("+++ b/etc/runmig/1g.toml"), "{said}");
-        assert!(said.contains("+slice = \"1g.10gb\""), "{said}");
+        has(&said, "+++ b/etc/runmig/1g.toml");
+        has(&said, "+slice = \"1g.10gb\"");
         assert_eq!(place.files(), before);
 
         let said = place.configure(&arguments).ok().stdout;
-        assert!(said.contains(&format!("created {FILE}")), "{said}");
-        assert!(said.contains(&format!("linked {LINK} to runmig")), "{said}");
+        has(&said, &format!("created {FILE}"));
+        has(&said, &format!("linked {LINK} to runmig"));
         assert!(
             place
                 .read(FILE)
@@ -83,10 +64,7 @@ fn comes_and_goes_in_one_step() {
         assert!(is_linked(&place));
         let after = place.files();
         let said = place.configure(&arguments).ok().stdout;
-        assert!(
-            said.contains("runmig-1g is registered, nothing to change"),
-            "{said}"
-        );
+        has(&said, "runmig-1g is registered, nothing to change");
         // It keeps its request.
         place.configure(&arguments[..5]).ok();
         assert_eq!(place.files(), after);
@@ -94,15 +72,14 @@ fn comes_and_goes_in_one_step() {
         // The engine need not start anew for another request.
         let other = [&arguments[..5], &["--request", "share=8Gi"]].concat();
         let said = place.configure(&other).ok().stdout;
-        assert!(said.contains(&format!("changed {FILE}")), "{said}");
+        has(&said, &format!("changed {FILE}"));
         assert!(!said.contains("systemctl"), "{said}");
 
         let said = place.configure(&remove).ok().stdout;
-        assert!(said.contains(&format!("removed {FILE}")), "{said}");
+        has(&said, &format!("removed {FILE}"));
         assert_eq!(place.files(), before, "{engine}");
         assert!(!is_linked(&place) && !place.path("/etc/runmig").exists());
-        let said = place.configure(&remove).ok().stdout;
-        assert!(said.contains("nothing to change"), "{said}");
+        place.configure(&remove).ok().says("nothing to change");
     }
 }
 
@@ -125,11 +102,11 @@ fn file_stays_for_another_engine() {
             place.configure(&arguments).ok().stdout
         };
         let said = remove(*first, &**first_program);
-        assert!(said.contains(&format!("kept the link {LINK}: ")), "{said}");
+        has(&said, &format!("kept the link {LINK}: "));
         assert!(!said.contains(&format!("kept {FILE}")), "{said}");
         assert!(place.path(FILE).exists());
         let said = remove(*second, &**second_program);
-        assert!(said.contains(&format!("removed {FILE}")), "{said}");
+        has(&said, &format!("removed {FILE}"));
         assert!(!is_linked(&place) && !place.path(FILE).exists());
     }
 }
@@ -152,10 +129,7 @@ fn keeps_what_others_wrote() {
         ),
     );
     let said = place.configure(&remove).ok().stdout;
-    assert!(
-        said.contains(&format!("kept {FILE}: somebody wrote or changed it")),
-        "{said}"
-    );
+    has(&said, &format!("kept {FILE}: somebody wrote or changed it"));
     assert!(!is_linked(&place) && place.path(FILE).exists());
     fs::remove_file(place.path(FILE)).unwrap();
     // The link alone tells the name where somebody has removed the file.
@@ -177,7 +151,7 @@ fn keeps_what_others_wrote() {
             place.refused(&arguments, &format!("cannot write {FILE}: {why}"));
         }
         let said = place.configure(&remove).ok().stdout;
-        assert!(said.contains(&format!("kept {FILE}: ")), "{said}");
+        has(&said, &format!("kept {FILE}: "));
         assert_eq!(place.read(FILE), changed);
         assert!(!is_linked(&place));
         fs::remove_file(place.path(FILE)).unwrap();
@@ -211,7 +185,7 @@ fn writes_every_key() {
         let text = place.read("/etc/runmig/q.toml");
         assert!(text.ends_with(&format!("\n[request]\n{lines}")), "{text}");
     }
-    place.configure(&[&base[..], &["--remove"]].concat()).ok();
+    place.also(&base, &["--remove"]).ok();
     assert!(place.files().is_empty());
 }
 
@@ -284,7 +258,7 @@ fn refuses_wrong_requests() {
         "cannot make runmig-1g the default",
     );
     // Also by another name.
-    std::os::unix::fs::symlink("runmig", place.path(LINK)).unwrap();
+    symlink("runmig", place.path(LINK)).unwrap();
     let other = [
         "--name",
         "small",

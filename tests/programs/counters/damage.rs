@@ -2,12 +2,10 @@
 
 use crate::counters::creates;
 use runmig_lease::counters::{LeaseKind, Outcome};
-use std::fs;
-use testkit::faults::World;
-use testkit::said;
+use testkit::prelude::*;
 
 fn complaints(world: &World) -> usize {
-    let log = fs::read_to_string(world.state().join("runmig.log")).unwrap_or_default();
+    let log = world.log();
     log.matches("nothing is counted").count()
 }
 
@@ -31,8 +29,7 @@ fn refusal_by_ledger_is_not_counted() {
         let damaged = text.replacen(from, to, 1);
         assert_ne!(damaged, text);
         fs::write(&file, &damaged).unwrap();
-        let line = refused(&world, "1g.6gb");
-        assert!(line.contains(why), "{line}");
+        has(&refused(&world, "1g.6gb"), why);
         assert_eq!(complaints(&world), 1);
         assert_eq!(fs::read_to_string(&file).unwrap(), damaged);
     }

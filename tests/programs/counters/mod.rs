@@ -7,8 +7,7 @@ mod storm;
 
 use runmig_lease::counters::{Actor, Counter, Counts, HolderKind, LeaseKind, Outcome};
 use runmig_lease::store::Store;
-use std::time::Duration;
-use testkit::faults::World;
+use testkit::prelude::*;
 
 fn counts(world: &World) -> Counts {
     let boot = runmig_lease::process::boot_id(&world.machine()).unwrap();

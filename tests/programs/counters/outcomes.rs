@@ -2,8 +2,7 @@
 
 use crate::counters::{counts, creates};
 use runmig_lease::counters::{BOUNDS_MS, LeaseKind, Outcome, Part, Times};
-use testkit::faults::World;
-use testkit::said;
+use testkit::prelude::*;
 
 fn asks(world: &World, id: &str, slice: &str) -> bool {
     world.bundle_asking(id, slice);

@@ -3,8 +3,7 @@
 use crate::counters::{counts, get, releases};
 use nvml_sim::fault::Outcome as Fault;
 use runmig_lease::counters::{Actor, Counter, DriverFailure, LeaseKind, ResourceKind, Times};
-use testkit::faults::World;
-use testkit::said;
+use testkit::prelude::*;
 
 fn last_collection(world: &World) -> u64 {
     counts(world).last_collection

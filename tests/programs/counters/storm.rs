@@ -1,13 +1,9 @@
 //! Many creates and deletes at once, some killed.
 
 use crate::counters::{creates, get};
-use nix::sys::signal::Signal;
 use runmig_lease::counters::{Actor, Counter, LeaseKind, Outcome};
 use runmig_lease::events::{Event, History};
-use std::process::{Command, Stdio};
-use testkit::faults::{BIG, World};
-use testkit::random::Random;
-use testkit::{Going, Said, going};
+use testkit::prelude::*;
 
 fn start(mut command: Command) -> Going {
     going(command.stdin(Stdio::null()))
@@ -46,8 +42,7 @@ fn counts_are_exact_under_200_creates() {
     let ended = all.into_iter().map(Going::end);
     let (made, refused): (Vec<Said>, Vec<Said>) = ended.partition(|said| said.status.success());
     for said in refused {
-        let line = said.refused();
-        assert!(line.contains("memory slices are free"), "{line}");
+        said.refused_for("memory slices are free");
     }
     let made = made.len() as u64;
     let expected = [(Outcome::Created, made), (Outcome::Full, 200 - made)];

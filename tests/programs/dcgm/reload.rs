@@ -2,15 +2,9 @@
 
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
-use serde_json::Value;
-use std::fs;
-use std::path::Path;
-use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use tempfile::TempDir;
-use testkit::faults::World;
-use testkit::process::{copy_program, until};
-use testkit::{Going, going, said};
+use testkit::prelude::*;
+use testkit::process::copy_program;
 
 /// The one exporter of all tests, which has the age that a reload wants. A reload finds the processes of the whole
 /// machine, so one test runs at a time.
@@ -90,7 +84,7 @@ impl Exporter {
 
 fn reload(world: &World, arguments: &[&str]) -> Vec<Value> {
     let all = [&["dcgm", "reload", "-o", "json"], arguments].concat();
-    let list = said(&mut world.migctl(&all)).ok().json();
+    let list = world.json(&all);
     assert_eq!(list["kind"], "ReloadList");
     list["items"].as_array().unwrap().clone()
 }
@@ -198,8 +192,7 @@ fn says_that_no_exporter_runs() {
     // The next test starts another.
     drop(shared.take());
     let world = World::small();
-    let said = said(&mut world.migctl(&["dcgm", "reload"])).refused();
-    assert!(said.contains("no process of that name runs"), "{said}");
+    said(&mut world.migctl(&["dcgm", "reload"])).refused_for("no process of that name runs");
     assert!(!world.state().exists());
 }
 

@@ -1,8 +1,7 @@
 //! Breaks one thing, sees that one check alone change, and repairs it.
 
 use super::Diagnosis;
-use std::collections::BTreeSet;
-use testkit::Setup;
+use testkit::prelude::*;
 use testkit::process::copy_program;
 
 pub fn ids<const N: usize>(ids: [&str; N]) -> BTreeSet<String> {
@@ -36,15 +35,14 @@ pub fn breaks(
 
 /// The same in a mount namespace: the scripts of a good and of a broken machine.
 #[track_caller]
-pub fn breaks_inside(
+pub fn breaks_inside<S: AsRef<str>>(
     setup: &Setup,
     status: &str,
     id: &str,
-    [good, bad]: [&str; 2],
+    worlds: [S; 2],
 ) -> (String, String) {
     let only = format!("--only={}", group(id));
-    let before = Diagnosis::inside(setup, good, &[&only]);
-    let seen = Diagnosis::inside(setup, bad, &[&only]);
+    let [before, seen] = worlds.map(|world| Diagnosis::inside(setup, world.as_ref(), &[&only]));
     changes(&before, &seen, status, id);
     seen.of_id(id)
 }
@@ -80,7 +78,7 @@ fn same(before: &Diagnosis, after: &Diagnosis) {
 
 /// A script that gives a mount namespace an `/etc` with little in it.
 pub fn etc(setup: &Setup) -> String {
-    let folder = setup.path(&format!("etc-{}", testkit::unique()));
+    let folder = setup.path(&format!("etc-{}", unique()));
     let folder = folder.display();
     format!(
         "mkdir {folder}

@@ -2,10 +2,8 @@
 
 use super::breaking::{breaks, breaks_inside, ids};
 use super::{Diagnosis, setup};
-use nvml_sim::engine::{Code, Mode, Unheld};
-use std::fs;
-use std::process::Command;
-use testkit::{Low, Machine, Setup};
+use nvml_sim::engine::{Code, Unheld};
+use testkit::prelude::*;
 
 /// The cause of the others is the first line, in the words of a create.
 #[test]
@@ -20,7 +18,7 @@ fn missing_driver_is_first() {
     );
     assert_eq!(seen.ids("fail"), ids(["driver.library"]));
     let bundle = setup.asking("1g.10gb", "true");
-    let create = setup.runmig(&["create", "-b", bundle.as_str(), "web"]);
+    let create = setup.try_create(&bundle, "web");
     let text = seen.items[0]["text"].as_str().unwrap();
     assert!(create.stderr.contains(text), "{text}\n{}", create.stderr);
 }
@@ -61,10 +59,10 @@ fn names_missing_function() {
 fn names_lost_gpu() {
     let Some(setup) = setup() else { return };
     let lose = ["--call", "nvmlDeviceGetMigMode", "--returns", "GPU_IS_LOST"];
-    let lose = || drop(setup.machine.sim("fault", &lose));
-    let mend = || drop(setup.machine.sim("fault", &["--clear"]));
+    let lose = || drop(setup.sim("fault", &lose));
+    let mend = || drop(setup.sim("fault", &["--clear"]));
     let (text, _) = breaks(&setup, "fail", "driver.gpus", lose, mend);
-    assert!(text.contains("GPU is lost"), "{text}");
+    has(&text, "GPU is lost");
 }
 
 /// With the program, the first create makes what is missing.
@@ -106,7 +104,7 @@ fn names_each_broken_node() {
             assert!(made.unwrap().success());
         };
         let (text, _) = breaks(&setup, "fail", id, number, put);
-        assert!(text.contains("has the number 1:3"), "{text}");
+        has(&text, "has the number 1:3");
         // A mount without devices: the node is there, with its number, and does not open.
         let bad = format!("mount --bind {shown} {shown}\nmount -o remount,bind,nodev {shown}");
         let (text, _) = breaks_inside(&setup, "fail", id, ["", &bad]);
@@ -127,7 +125,7 @@ fn names_missing_major() {
         || fs::write(&file, &good).unwrap(),
     );
     let (_, repair) = breaks(&setup, "fail", "nodes.devices", broken, repaired);
-    assert!(repair.contains("nvidia-uvm"), "{repair}");
+    has(&repair, "nvidia-uvm");
 }
 
 /// On Ampere a mode waits for the reset of its GPU.
@@ -144,7 +142,7 @@ fn names_pending_mode() {
         assert_eq!(pending, Some(Code::RESET_REQUIRED));
         locked.commit(None, false).unwrap();
     };
-    let reset = || drop(setup.machine.sim("reset", &["--gpu", "0"]));
+    let reset = || drop(setup.sim("reset", &["--gpu", "0"]));
     let (text, repair) = breaks(&setup, "warn", "mig.mode", set, reset);
     assert!(text.starts_with("the MIG mode of GPU 0"), "{text}");
     assert_eq!(repair, "nvidia-smi --gpu-reset -i 0");
@@ -155,23 +153,20 @@ fn names_foreign_instance() {
     let Some(setup) = setup() else { return };
     for more in [&[][..], &["--no-ci"]] {
         let make = [&["--gpu", "0", "--profile", "1g.10gb"], more].concat();
-        let create = || drop(setup.machine.sim("create", &make));
+        let create = || drop(setup.sim("create", &make));
         let destroy = || {
             let gi = setup.machine.the_instance().gi.to_string();
-            setup.machine.sim("destroy", &["--gpu", "0", "--gi", &gi]);
+            setup.sim("destroy", &["--gpu", "0", "--gi", &gi]);
         };
         let (text, repair) = breaks(&setup, "warn", "mig.foreign", create, destroy);
-        assert!(
-            text.starts_with("runmig did not make GPU instance"),
-            "{text}"
-        );
+        begins_with(&text, "runmig did not make GPU instance");
         assert!(repair.starts_with("nvidia-smi mig -i 0 -gi "), "{repair}");
     }
 }
 
 fn create(setup: &Setup, id: &str) {
     let bundle = setup.asking("1g.10gb", "true");
-    setup.runmig(&["create", "-b", bundle.as_str(), id]).ok();
+    setup.create(&bundle, id);
 }
 
 /// Makes the repair that a check names: a command after the words `then`.
@@ -191,7 +186,7 @@ fn names_slice_that_the_driver_lacks() {
         let destroy = ["--gpu", "0", "--gi", &gi, "--force"];
         let force = setup.machine.sim_command("destroy").args(destroy).output();
         if !force.unwrap().status.success() {
-            setup.machine.sim("destroy", &destroy[..4]);
+            setup.sim("destroy", &destroy[..4]);
         }
     };
     let end = || {
@@ -212,18 +207,16 @@ fn names_quarantined_slice() {
     create(&setup, "web");
     let busy = ["--call", "nvmlGpuInstanceDestroy", "--returns", "IN_USE"];
     let hold = || {
-        setup.machine.sim("fault", &busy);
+        setup.sim("fault", &busy);
         let _ = setup.command(&["delete", "--force", "web"]).output();
     };
     let free = || {
-        setup.machine.sim("fault", &["--clear"]);
+        setup.sim("fault", &["--clear"]);
         repair(&setup, "mig.records");
     };
     let (text, _) = breaks(&setup, "fail", "mig.records", hold, free);
-    assert!(
-        text.contains("1g.10gb") && text.contains("NVML 19"),
-        "{text}"
-    );
+    has(&text, "1g.10gb");
+    has(&text, "NVML 19");
     setup.nothing_is_left();
 }
 
@@ -240,8 +233,8 @@ fn names_machine_without_level() {
     write("\"none\"");
     let (broken, repaired) = (|| write("\"mps\""), || write("\"none\""));
     let (text, repair) = breaks(&setup, "warn", "sharing.levels", broken, repaired);
-    assert!(text.contains("(mps: "), "{text}");
-    assert!(repair.contains("nvidia-cuda-mps-control"), "{repair}");
+    has(&text, "(mps: ");
+    has(&repair, "nvidia-cuda-mps-control");
 }
 
 /// Failure: a GPU does not come back after a reboot

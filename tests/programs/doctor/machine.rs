@@ -2,12 +2,9 @@
 
 use super::breaking::{breaks, breaks_inside, etc, ids, repairs_inside};
 use super::{Diagnosis, setup};
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
-use std::process::Command;
+use std::fs::Permissions;
+use testkit::prelude::*;
 use testkit::process::copy_program;
-use testkit::runtimes::script;
-use testkit::{Low, Machine, Setup};
 
 #[test]
 fn names_untrusted_program() {
@@ -19,10 +16,7 @@ fn names_untrusted_program() {
     let mode = |mode| fs::set_permissions(&hook, Permissions::from_mode(mode)).unwrap();
     let (broken, repaired) = (|| mode(0o777), || mode(0o755));
     let (text, repair) = breaks(&setup, "fail", "programs.files", broken, repaired);
-    assert!(
-        text.starts_with(&format!("cannot trust {}", hook.display())),
-        "{text}"
-    );
+    begins_with(&text, &format!("cannot trust {}", hook.display()));
     assert!(repair.starts_with("install runmig again"), "{repair}");
 }
 
@@ -44,24 +38,18 @@ fn names_hook_that_does_not_run() {
     let Some(setup) = setup() else { return };
     let (hook, kept) = (setup.program("runmig-hook"), setup.path("kept"));
     let version = format!("echo 'runmig-hook {}: a hook'", env!("CARGO_PKG_VERSION"));
-    for (body, told) in [
-        ("echo 'runmig-hook 9.9.9: a hook'", "says runmig-hook 9.9.9"),
-        (
-            &format!("[ -n \"$HOME\" ] || exit 1; {version}"),
-            "exit status: 1",
-        ),
-        (
-            &format!("[ \"$PWD\" != / ] || exit 1; {version}"),
-            "exit status: 1",
-        ),
-    ] {
+    for (body, told) in testkit::rows! {
+        "echo 'runmig-hook 9.9.9: a hook'" => "says runmig-hook 9.9.9";
+        &format!("[ -n \"$HOME\" ] || exit 1; {version}") => "exit status: 1";
+        &format!("[ \"$PWD\" != / ] || exit 1; {version}") => "exit status: 1";
+    } {
         let broken = || {
             fs::rename(&hook, &kept).unwrap();
             script(&hook, body);
         };
         let repaired = || fs::rename(&kept, &hook).unwrap();
         let (text, _) = breaks(&setup, "fail", "programs.files", broken, repaired);
-        assert!(text.contains(told), "{text}");
+        has(&text, told);
     }
 }
 
@@ -78,10 +66,10 @@ fn names_broken_low_level_runtime() {
     let write = |text: &str| fs::write(setup.config(), text).unwrap();
     let (broken, repaired) = (|| write(&bad), || write(&good));
     let (text, _) = breaks(&setup, "fail", "programs.runtime", broken, repaired);
-    assert!(text.contains("/nowhere/runc"), "{text}");
+    has(&text, "/nowhere/runc");
     write(&bad);
     let bundle = setup.asking("1g.10gb", "true");
-    let create = setup.runmig(&["create", "-b", bundle.as_str(), "web"]);
+    let create = setup.try_create(&bundle, "web");
     let cause = text.split(": ").last().unwrap();
     assert!(create.stderr.contains(cause), "{text}\n{}", create.stderr);
 }
@@ -128,10 +116,7 @@ fn names_crun_of_an_engine() {
     let only = "--only=programs.runtime";
     let seen = Diagnosis::inside(&setup, &format!("{engine}\n{hide}"), &[only]);
     let (_, repair) = seen.of_id("programs.runtime");
-    assert!(
-        repair.starts_with("set runtime = \"/usr/libexec/crio/crun\""),
-        "{repair}"
-    );
+    begins_with(&repair, "set runtime = \"/usr/libexec/crio/crun\"");
     // Without the engine's crun the repair is another one.
     let seen = Diagnosis::inside(&setup, &format!("{}\n{hide}", etc(&setup)), &[only]);
     let (_, repair) = seen.of_id("programs.runtime");
@@ -150,13 +135,11 @@ fn names_broken_handler() {
     let good = || runtime(setup.runtime.to_str().unwrap());
     let bad = with("nonsense = 1");
     let (text, _) = breaks_inside(&setup, "fail", "configuration.files", [&good(), &bad]);
-    assert!(
-        text.contains("/etc/runmig/other.toml") && text.contains("nonsense"),
-        "{text}"
-    );
+    has(&text, "/etc/runmig/other.toml");
+    has(&text, "nonsense");
     let bad = runtime("/nowhere/crun");
     let (text, _) = breaks_inside(&setup, "fail", "programs.runtime", [&good(), &bad]);
-    assert!(text.contains("/nowhere/crun"), "{text}");
+    has(&text, "/nowhere/crun");
 }
 
 #[test]
@@ -167,33 +150,22 @@ fn names_broken_configuration() {
     let bad = format!("nonsense = 1\n{good}");
     let (broken, repaired) = (|| write(&bad), || write(&good));
     let (text, _) = breaks(&setup, "fail", "configuration.files", broken, repaired);
-    assert!(text.contains("nonsense"), "{text}");
+    has(&text, "nonsense");
     let uuid = setup.machine.gpu_uuid(0);
     let today = format!(
         "rules name GPUs by index, which may be another GPU after a reboot; today 0 is NVIDIA A100-SXM4-80GB ({uuid})"
     );
-    for (rule, told) in [
-        (
-            "[[policy.reserve]]\ngpus = [0]\npod = \"x\"",
-            today.as_str(),
-        ),
-        (
-            "[policy]\nexclude_gpus = [7]",
-            "rules name GPUs that this machine lacks: 7",
-        ),
-        (
-            "[policy]\nprofiles = [\"9g.*\"]",
-            "policy.profiles permits no profile that this machine offers, so it refuses every slice",
-        ),
-    ] {
+    for (rule, told) in testkit::rows! {
+        "[[policy.reserve]]\ngpus = [0]\npod = \"x\"" => today.as_str();
+        "[policy]\nexclude_gpus = [7]" => "rules name GPUs that this machine lacks: 7";
+        "[policy]\nprofiles = [\"9g.*\"]" =>
+            "policy.profiles permits no profile that this machine offers, so it refuses every slice";
+    } {
         let bad = format!("{good}\n{rule}\n");
         let (broken, repaired) = (|| write(&bad), || write(&good));
         let (text, repair) = breaks(&setup, "warn", "configuration.rules", broken, repaired);
         assert_eq!(text, told);
-        assert!(
-            repair.contains(setup.config().to_str().unwrap()),
-            "{repair}"
-        );
+        has(&repair, setup.config().to_str().unwrap());
     }
     write(&format!(
         "{good}\n[[policy.limit]]\nuser = \"*\"\nslices = 2\n"
@@ -218,7 +190,7 @@ fn names_state_directory_of_others() {
     let (text, repair) = look().of_id("state.folder");
     // The create's own words; the repair is a command.
     let bundle = setup.asking("1g.10gb", "true");
-    let create = setup.runmig(&["create", "-b", bundle.as_str(), "web"]);
+    let create = setup.try_create(&bundle, "web");
     assert!(create.stderr.contains(&text), "{text}\n{}", create.stderr);
     assert!(
         Command::new("sh")
@@ -253,7 +225,7 @@ fn names_full_file_system() {
 fn names_damaged_ledger() {
     let Some(setup) = setup() else { return };
     let bundle = setup.asking("1g.10gb", "true");
-    setup.runmig(&["create", "-b", bundle.as_str(), "web"]).ok();
+    setup.create(&bundle, "web");
     let ledger = setup.state().join("ledger.json");
     let good = fs::read(&ledger).unwrap();
     let (broken, repaired) = (
@@ -261,10 +233,8 @@ fn names_damaged_ledger() {
         || fs::write(&ledger, &good).unwrap(),
     );
     let (text, repair) = breaks(&setup, "fail", "state.records", broken, repaired);
-    assert!(
-        text.contains("the ledger in ") && text.contains("is damaged: "),
-        "{text}"
-    );
+    has(&text, "the ledger in ");
+    has(&text, "is damaged: ");
     assert_eq!(repair, "as root, migctl gc --repair");
     setup.runmig(&["delete", "--force", "web"]).ok();
 }

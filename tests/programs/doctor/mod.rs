@@ -7,10 +7,7 @@ mod output;
 mod surroundings;
 mod trial;
 
-use serde_json::Value;
-use std::collections::BTreeSet;
-use std::process::Command;
-use testkit::{Low, Machine, Setup};
+use testkit::prelude::*;
 
 pub fn setup() -> Option<Setup> {
     Setup::try_on(Low::Runc, Machine::new("A100-80GB", 1))
@@ -42,10 +39,8 @@ impl Diagnosis {
         let ended = migctl.output().unwrap();
         let said: Value = serde_json::from_slice(&ended.stdout)
             .unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&ended.stderr)));
-        assert_eq!(
-            (&said["apiVersion"], &said["kind"]),
-            (&"runmig.dev/v1".into(), &"Diagnosis".into())
-        );
+        assert_eq!(said["apiVersion"], "runmig.dev/v1");
+        assert_eq!(said["kind"], "Diagnosis");
         Diagnosis {
             code: ended.status.code(),
             items: said["items"].as_array().unwrap().clone(),
@@ -63,6 +58,13 @@ impl Diagnosis {
         let its = self.items.iter().filter(|item| item["status"] == status);
         its.map(|item| item["id"].as_str().unwrap().to_owned())
             .collect()
+    }
+
+    /// These checks and no others have a status.
+    #[track_caller]
+    pub fn has<const N: usize>(&self, status: &str, wanted: [&str; N]) {
+        let wanted = wanted.map(str::to_owned).into();
+        assert_eq!(self.ids(status), wanted, "{:?}", self.items);
     }
 
     /// Returns the text and the repair of the only item with an id that is not well.

@@ -1,17 +1,15 @@
 //! Nothing is wrong, or the call itself is.
 
 use super::{Diagnosis, setup};
-use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
 use std::time::SystemTime;
-use testkit::{Low, Machine, Setup};
+use testkit::prelude::*;
 
 /// Only what this machine lacks is told, and that fails nothing.
 #[test]
 fn nothing_fails_on_simulated_machine() {
     let Some(setup) = setup() else { return };
     let seen = Diagnosis::of(&setup, &[]);
-    assert_eq!(seen.ids("fail"), BTreeSet::new(), "{:?}", seen.items);
+    seen.has("fail", []);
     assert_eq!(seen.code, Some(0));
     assert_eq!(setup.machine.instances(), Vec::new());
     assert!(!setup.state().exists(), "it made a state directory");
@@ -31,9 +29,9 @@ fn nothing_fails_on_machines_of_demo() {
         };
         let bundle = setup.bundle("exec sleep 1000");
         bundle.annotate(key, value);
-        setup.runmig(&["create", "-b", bundle.as_str(), "web"]).ok();
+        setup.create(&bundle, "web");
         let seen = Diagnosis::of(&setup, &[]);
-        assert_eq!(seen.ids("fail"), BTreeSet::new(), "{:?}", seen.items);
+        seen.has("fail", []);
         assert_eq!(seen.code, Some(0));
         setup.runmig(&["delete", "--force", "web"]).ok();
     }
@@ -45,14 +43,14 @@ fn nothing_fails_on_machines_of_demo() {
 fn changes_nothing_and_waits_for_nothing() {
     let Some(setup) = setup() else { return };
     let bundle = setup.asking("1g.10gb", "true");
-    setup.runmig(&["create", "-b", bundle.as_str(), "web"]).ok();
-    std::fs::remove_file(setup.state().join("geometry")).unwrap();
-    let locks = std::fs::read_dir(setup.state()).unwrap().flatten();
+    setup.create(&bundle, "web");
+    fs::remove_file(setup.state().join("geometry")).unwrap();
+    let locks = fs::read_dir(setup.state()).unwrap().flatten();
     let locks = locks.map(|entry| entry.path());
     let locks = locks.filter(|path| path.extension().is_some_and(|e| e == "lock"));
-    let held: Vec<std::fs::File> = locks
+    let held: Vec<fs::File> = locks
         .map(|path| {
-            let file = std::fs::File::open(path).unwrap();
+            let file = fs::File::open(path).unwrap();
             fs2::FileExt::lock_exclusive(&file).unwrap();
             file
         })
@@ -60,7 +58,7 @@ fn changes_nothing_and_waits_for_nothing() {
     assert!(held.len() > 2, "{held:?}");
     let before = tree(&setup.state());
     let seen = Diagnosis::of(&setup, &[]);
-    assert_eq!(seen.ids("fail"), BTreeSet::new(), "{:?}", seen.items);
+    seen.has("fail", []);
     assert_eq!(tree(&setup.state()), before);
     drop(held);
     setup.runmig(&["delete", "--force", "web"]).ok();
@@ -69,11 +67,11 @@ fn changes_nothing_and_waits_for_nothing() {
 /// Returns every file below a folder with its time and bytes.
 fn tree(folder: &Path) -> Vec<(PathBuf, SystemTime, Vec<u8>)> {
     let mut all = Vec::new();
-    for entry in std::fs::read_dir(folder).unwrap().flatten() {
+    for entry in fs::read_dir(folder).unwrap().flatten() {
         let path = entry.path();
         let changed = entry.metadata().unwrap().modified().unwrap();
         let is_folder = path.is_dir();
-        let bytes = std::fs::read(&path).unwrap_or_default();
+        let bytes = fs::read(&path).unwrap_or_default();
         all.push((path.clone(), changed, bytes));
         if is_folder {
             all.extend(tree(&path));
@@ -91,9 +89,9 @@ fn every_check_has_a_finding() {
     let checks = named.iter().filter(|name| name.contains('.'));
     let checks: BTreeSet<String> = checks.cloned().collect();
     assert_eq!(Diagnosis::of(&setup, &[]).all_ids(), checks);
-    std::fs::remove_file(setup.machine.library()).unwrap();
+    fs::remove_file(setup.machine.library()).unwrap();
     assert_eq!(Diagnosis::of(&setup, &[]).all_ids(), checks);
-    std::fs::write(setup.config(), "nonsense = 1").unwrap();
+    fs::write(setup.config(), "nonsense = 1").unwrap();
     let seen = Diagnosis::of(&setup, &[]);
     assert_eq!(seen.all_ids(), checks);
     assert_eq!(seen.ids("fail"), ["configuration.files".to_owned()].into());
@@ -130,8 +128,7 @@ fn table_begins_with_problems() {
     let Some(setup) = setup() else { return };
     let quiet = setup.migctl(&["doctor", "--only=driver,host.boot", "--quiet"]);
     assert_eq!((quiet.ok().stdout.as_str(), ""), ("", ""));
-    let fault = ["--call", "nvmlInit_v2", "--returns", "DRIVER_NOT_LOADED"];
-    setup.machine.sim("fault", &fault);
+    setup.fault("nvmlInit_v2", "DRIVER_NOT_LOADED");
     let said = setup.migctl(&["doctor", "--only=host.boot,driver"]);
     assert_eq!(said.status.code(), Some(1));
     let lines: Vec<&str> = said.stdout.lines().collect();
@@ -164,7 +161,7 @@ fn waits_until_nothing_fails() {
         "--to",
         "2",
     ];
-    setup.machine.sim("fault", &call);
+    setup.sim("fault", &call);
     let seen = Diagnosis::of(&setup, &["--only=driver", "--wait=600s"]);
     assert_eq!(seen.code, Some(0), "{:?}", seen.items);
 }

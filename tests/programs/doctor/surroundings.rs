@@ -2,14 +2,9 @@
 
 use super::breaking::{breaks, breaks_inside, etc, ids, process, repairs_inside};
 use super::{Diagnosis, setup};
-use serde_json::{Value, json};
-use std::fs;
-use std::path::Path;
-use std::process::Command;
+use testkit::cdi;
+use testkit::prelude::*;
 use testkit::process::copy_program;
-use testkit::runtimes::{built, script};
-use testkit::{Setup, cdi, skip};
-use testkit::{has, said};
 
 #[test]
 fn names_missing_rights() {
@@ -63,7 +58,6 @@ fn names_enforcing_selinux() {
         )
     };
     let worlds = [with("0"), with("1")];
-    let worlds = worlds.each_ref().map(String::as_str);
     let (_, repair) = breaks_inside(&setup, "warn", "host.confinement", worlds);
     let narrow = "setsebool -P container_use_xserver_devices=true";
     assert!(repair.starts_with(narrow), "{repair}");
@@ -90,12 +84,8 @@ fn names_confined_engine() {
         with("unconfined", 0),
         with("snap.docker.dockerd (enforce)", 1),
     ];
-    let worlds = worlds.each_ref().map(String::as_str);
     let (text, _) = breaks_inside(&setup, "warn", "host.confinement", worlds);
-    assert!(
-        text.contains("by the profile snap.docker.dockerd"),
-        "{text}"
-    );
+    has(&text, "by the profile snap.docker.dockerd");
 }
 
 /// systemd that does not answer is unknown, and not well.
@@ -107,9 +97,9 @@ fn unanswered_systemd_is_not_well() {
     let booted = format!("mount --bind {} /run", run.display());
     let only = ["--only=host.gc"];
     let seen = Diagnosis::inside(&setup, &booted, &only);
-    assert_eq!(seen.ids("warn"), ids(["host.gc"]), "{:?}", seen.items);
+    seen.has("warn", ["host.gc"]);
     let seen = Diagnosis::inside(&setup, "mount -t tmpfs none /run", &only);
-    assert_eq!(seen.ids("skip"), ids(["host.gc"]), "{:?}", seen.items);
+    seen.has("skip", ["host.gc"]);
 }
 
 /// A create refuses in the same words.
@@ -127,39 +117,30 @@ fn names_missing_driver_files() {
     let id = "engines.files";
     let gone = with(&cdi::with_library(Path::new("/nowhere/libcuda.so.535")));
     let (text, repair) = breaks_inside(&setup, "fail", id, [&present(), &gone]);
-    assert!(
-        text.contains("/nowhere/libcuda.so.535 is missing"),
-        "{text}"
-    );
-    assert!(repair.contains("nvidia-ctk cdi generate"), "{repair}");
+    has(&text, "/nowhere/libcuda.so.535 is missing");
+    has(&repair, "nvidia-ctk cdi generate");
     let (text, repair) = breaks_inside(&setup, "fail", id, [&present(), &etc(&setup)]);
-    assert!(
-        text.starts_with("cannot find a CDI specification"),
-        "{text}"
-    );
-    assert!(repair.contains("nvidia-ctk cdi generate"), "{repair}");
+    begins_with(&text, "cannot find a CDI specification");
+    has(&repair, "nvidia-ctk cdi generate");
     let bare = with(&cdi::specification(
         "nvidia.com/gpu",
         &json!({"env": ["A=b"]}),
     ));
     let (text, _) = breaks_inside(&setup, "fail", id, [&present(), &bare]);
-    assert!(
-        text.starts_with("cannot find libcuda in CDI specification"),
-        "{text}"
-    );
+    begins_with(&text, "cannot find libcuda in CDI specification");
     let socket = json!({"hostPath": "/run/nvidia-persistenced/socket", "containerPath": "/s"});
     let top = json!({"mounts": [cdi::libcuda(&file), socket]});
     let without = with(&cdi::specification("nvidia.com/gpu", &top));
     let (text, _) = breaks_inside(&setup, "warn", id, [&present(), &without]);
-    assert!(text.contains("/run/nvidia-persistenced/socket"), "{text}");
+    has(&text, "/run/nvidia-persistenced/socket");
     let other = format!("{}\necho '{{' >/etc/cdi/other.yaml", present());
     let (text, _) = breaks_inside(&setup, "warn", id, [&present(), &other]);
-    assert!(text.contains("/etc/cdi/other.yaml"), "{text}");
+    has(&text, "/etc/cdi/other.yaml");
     // The operator's kind is as good, with libcuda at its device.
     let mut operator = cdi::specification("management.nvidia.com/gpu", &json!({}));
     operator["devices"][0]["containerEdits"]["mounts"] = json!([cdi::libcuda(&file)]);
     let seen = Diagnosis::inside(&setup, &with(&operator), &["--only=engines.files"]);
-    assert_eq!(seen.ids("ok"), ids([id]), "{:?}", seen.items);
+    seen.has("ok", [id]);
 }
 
 /// A script that registers runmig with containerd in an `/etc` of its own. None where the machine lacks it.
@@ -185,13 +166,13 @@ fn names_stale_registration() {
     let stale = "sed -i 's,/bin/runmig,/old/bin/runmig,' $(grep -rl bin/runmig /etc/containerd)";
     let worlds = [good.as_str(), &format!("{bad}\n{stale}")];
     let (text, repair) = breaks_inside(&setup, "warn", "engines.registered", worlds);
-    assert!(text.contains("is not that of this runmig"), "{text}");
+    has(&text, "is not that of this runmig");
     assert_eq!(repair, "migctl configure containerd");
 }
 
 /// A script that puts a stand-in for an engine, which says this, first on PATH.
 fn engine_says(setup: &Setup, program: &str, said: &str) -> String {
-    let folder = setup.path(&format!("says-{}", testkit::unique()));
+    let folder = setup.path(&format!("says-{}", unique()));
     fs::create_dir(&folder).unwrap();
     let reads = "for file; do [ ! -f \"$file\" ] || exec cat \"$file\"; done";
     script(
@@ -207,29 +188,14 @@ fn engine_says(setup: &Setup, program: &str, said: &str) -> String {
 fn names_overruled_registration() {
     let Some(setup) = setup() else { return };
     let id = "engines.registered";
-    for (engine, program, said, file, theirs) in [
-        (
-            "crio",
-            "crio",
-            "crio version 1.36.3",
-            "/etc/crio/crio.conf.d/99-nvidia.toml",
-            "[crio.runtime]\ndefault_runtime = \"nvidia\"\n",
-        ),
-        (
-            "podman",
-            "podman",
-            "podman version 4.3.1",
-            "/etc/containers/containers.conf.d/99-nvidia.conf",
-            "[engine]\nruntime = \"nvidia\"\n",
-        ),
-        (
-            "containerd",
-            "containerd",
-            "containerd x v2.3.2 x",
-            "/etc/containerd/nvidia/99-nvidia.toml",
-            "version = 4\n[plugins.\"io.containerd.cri.v1.runtime\".containerd]\ndefault_runtime_name = \"nvidia\"\n",
-        ),
-    ] {
+    for (engine, program, said, file, theirs) in testkit::rows! {
+        "crio", "crio", "crio version 1.36.3", "/etc/crio/crio.conf.d/99-nvidia.toml" =>
+            "[crio.runtime]\ndefault_runtime = \"nvidia\"\n";
+        "podman", "podman", "podman version 4.3.1", "/etc/containers/containers.conf.d/99-nvidia.conf" =>
+            "[engine]\nruntime = \"nvidia\"\n";
+        "containerd", "containerd", "containerd x v2.3.2 x", "/etc/containerd/nvidia/99-nvidia.toml" =>
+            "version = 4\n[plugins.\"io.containerd.cri.v1.runtime\".containerd]\ndefault_runtime_name = \"nvidia\"\n";
+    } {
         let world = |more: &str, default: &str| {
             let (etc, path) = (etc(&setup), engine_says(&setup, program, said));
             format!(
@@ -245,10 +211,9 @@ END
         let writes = format!("cat >{file} <<'END'\n{theirs}END");
         let default = "--set-as-default";
         let worlds = [world("", default), world(&writes, default)];
-        let worlds = worlds.each_ref().map(String::as_str);
         let (text, repair) = breaks_inside(&setup, "warn", id, worlds);
-        assert!(text.contains(&format!("{file} says ")), "{text}");
-        assert!(repair.contains("remove that line"), "{repair}");
+        has(&text, &format!("{file} says "));
+        has(&repair, "remove that line");
         let beside = Diagnosis::inside(&setup, &world(&writes, ""), &["--only=engines.registered"]);
         assert_eq!(beside.ids("warn"), ids([]), "{:?}", beside.items);
     }
@@ -279,15 +244,14 @@ fn names_engines_without_cdi_devices() {
         ("containerd x 1.6.20 x", "version = 2\n"),
     ] {
         let worlds = [false, true].map(|devices| world("containerd", said, toml, text, devices));
-        let worlds = worlds.each_ref().map(String::as_str);
         let (text, _) = breaks_inside(&setup, "warn", id, worlds);
-        assert!(text.contains("without the CDI devices"), "{text}");
+        has(&text, "without the CDI devices");
     }
     let good = || world("containerd", "containerd x v2.1.5 x", toml, two, true);
     let breaks = "sed -i 's,/bin/runmig-request,/old/bin/runmig-request,' /etc/cdi/runmig-gpu.yaml";
     let stale = format!("{}\n{breaks}", good());
     let (text, repair) = breaks_inside(&setup, "warn", id, [&good(), &stale]);
-    assert!(text.contains("/etc/cdi/runmig-gpu.yaml"), "{text}");
+    has(&text, "/etc/cdi/runmig-gpu.yaml");
     assert_eq!(repair, "migctl configure cdi");
 }
 
@@ -299,26 +263,11 @@ fn names_default_that_asks_for_all() {
     let small = "[engine]\nruntime = \"runmig-1g\"\n";
     let by_name = "{\"default-runtime\": \"small\", \"runtimes\": {\"small\": {\"path\": \"/usr/bin/runmig-1g\"}}}";
     let crio = "[crio.runtime]\ndefault_runtime = \"runmig-1g\"\n";
-    for (program, said, file, text) in [
-        (
-            "podman",
-            "podman version 5.8.3",
-            "/etc/containers/containers.conf",
-            small,
-        ),
-        (
-            "dockerd",
-            "Docker version 29.9.3, build x",
-            "/etc/docker/daemon.json",
-            by_name,
-        ),
-        (
-            "crio",
-            "crio version 1.36.3",
-            "/etc/crio/crio.conf.d/99-mine.conf",
-            crio,
-        ),
-    ] {
+    for (program, said, file, text) in testkit::rows! {
+        "podman", "podman version 5.8.3", "/etc/containers/containers.conf" => small;
+        "dockerd", "Docker version 29.9.3, build x", "/etc/docker/daemon.json" => by_name;
+        "crio", "crio version 1.36.3", "/etc/crio/crio.conf.d/99-mine.conf" => crio;
+    } {
         let world = |request: &str| {
             let (etc, path) = (etc(&setup), engine_says(&setup, program, said));
             format!(
@@ -329,7 +278,6 @@ fn names_default_that_asks_for_all() {
         };
         // A link without a request may be the default.
         let worlds = [world(""), world("[request]\nslice = \"1g.10gb\"")];
-        let worlds = worlds.each_ref().map(String::as_str);
         let (text, _) = breaks_inside(&setup, "fail", id, worlds);
         let engine = program.trim_end_matches('d');
         let wanted = format!(
@@ -347,18 +295,14 @@ fn names_wrong_request() {
         let etc = etc(&setup);
         format!("{etc}\nmkdir -p /etc/runmig\necho '{request}' >/etc/runmig/1g.toml")
     };
-    for (wrong, words) in [
-        (
-            "request.slice = \"huge\"",
-            "request.slice: \"huge\" is neither",
-        ),
-        ("request.gpus = 1", "unknown key gpus"),
-    ] {
+    for (wrong, words) in testkit::rows! {
+        "request.slice = \"huge\"" => "request.slice: \"huge\" is neither";
+        "request.gpus = 1" => "unknown key gpus";
+    } {
         let worlds = [world("request.gpu = 1"), world(wrong)];
-        let worlds = worlds.each_ref().map(String::as_str);
         let (text, _) = breaks_inside(&setup, "fail", "configuration.files", worlds);
-        assert!(text.contains("/etc/runmig/1g.toml"), "{text}");
-        assert!(text.contains(words), "{text}");
+        has(&text, "/etc/runmig/1g.toml");
+        has(&text, words);
     }
 }
 
@@ -370,11 +314,11 @@ fn names_podman_that_restores_images() {
     for version in ["4.4.0", "4.9.4-rhel", "5.8.7", "6.0.0-rc1", "6.1.2"] {
         let worlds = [good.as_str(), &world(version)];
         let (text, _) = breaks_inside(&setup, "warn", "engines.podman", worlds);
-        assert!(text.contains("CVE-2026-94603"), "{text}");
+        has(&text, "CVE-2026-94603");
     }
     for version in ["4.3.1", "5.8.8", "6.2.0"] {
         let seen = Diagnosis::inside(&setup, &world(version), &["--only=engines.podman"]);
-        assert_eq!(seen.ids("ok"), ids(["engines.podman"]), "{:?}", seen.items);
+        seen.has("ok", ["engines.podman"]);
     }
 }
 
@@ -407,12 +351,7 @@ fn names_runc_too_old_for_docker() {
     let told = "mkdir -p /etc/docker; echo '{\"features\": {\"time-namespaces\": false}}' >/etc/docker/daemon.json";
     let world = format!("{}\n{told}", world("29.5.0"));
     let seen = Diagnosis::inside(&setup, &world, &["--only=programs.runtime"]);
-    assert_eq!(
-        seen.ids("ok"),
-        ids(["programs.runtime"]),
-        "{:?}",
-        seen.items
-    );
+    seen.has("ok", ["programs.runtime"]);
 }
 
 #[test]
@@ -428,11 +367,8 @@ fn names_engine_older_than_its_files() {
         return;
     };
     let (text, repair) = breaks_inside(&setup, "warn", "engines.registered", [&good, &bad]);
-    assert!(
-        text.contains("has run since before /etc/containerd"),
-        "{text}"
-    );
-    assert!(repair.contains("restart containerd"), "{repair}");
+    has(&text, "has run since before /etc/containerd");
+    has(&repair, "restart containerd");
 }
 
 /// An engine in a container, or with folders that its unit hides.
@@ -464,15 +400,10 @@ fn names_engine_that_misses_the_hook() {
 #[test]
 fn names_each_other_program() {
     let Some(setup) = setup() else { return };
-    for name in [
-        "nvidia-mig-manager",
-        "nvidia-mig-parted",
-        "nvidia-device-plugin",
-        "gpu-kubelet-plugin",
-        "instaslice-daemonset",
-        "vgpu-device-plugin",
-        "nv-hostengine",
-    ] {
+    for name in "nvidia-mig-manager nvidia-mig-parted nvidia-device-plugin gpu-kubelet-plugin \
+             instaslice-daemonset vgpu-device-plugin nv-hostengine"
+        .split(' ')
+    {
         let running = process(&setup, name);
         let (text, _) = breaks_inside(&setup, "warn", "conflicts.programs", ["", &running]);
         assert!(text.starts_with(&format!("{name} runs")), "{text}");
@@ -483,9 +414,8 @@ fn names_each_other_program() {
         etc(&setup)
     );
     let worlds = [etc(&setup), bad];
-    let worlds = worlds.each_ref().map(String::as_str);
     let (text, repair) = breaks_inside(&setup, "warn", "conflicts.programs", worlds);
-    assert!(text.contains(link), "{text}");
+    has(&text, link);
     assert_eq!(repair, "systemctl disable nvidia-mig-manager.service");
 }
 
@@ -499,12 +429,7 @@ fn joins_findings_of_kubernetes_driver() {
     }
     let only = ["--only=host.boot", "--kubernetes"];
     let seen = Diagnosis::of(&setup, &only);
-    assert_eq!(
-        seen.ids("fail"),
-        ids(["kubernetes.driver"]),
-        "{:?}",
-        seen.items
-    );
+    seen.has("fail", ["kubernetes.driver"]);
     copy_program(&program, &setup.program("runmig-dra"));
     let seen = Diagnosis::of(&setup, &only);
     // It has no cluster here.

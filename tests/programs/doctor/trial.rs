@@ -5,7 +5,7 @@ use testkit::{Low, Machine, Setup};
 
 /// The calls that change a GPU, by their names.
 fn changing(setup: &Setup) -> Vec<String> {
-    let trace = setup.machine.sim("trace", &["show"]);
+    let trace = setup.sim("trace", &["show"]);
     let changes = |line: &&str| {
         ["Create", "Destroy", "Set"]
             .iter()
@@ -57,9 +57,7 @@ fn tells_why_a_trial_fails() {
     let (text, _) = seen.of_id("trial.lease");
     assert!(text.contains("9g.90gb"), "{text}");
     let call = "nvmlGpuInstanceCreateComputeInstance";
-    setup
-        .machine
-        .sim("fault", &["--call", call, "--returns", "UNKNOWN"]);
+    setup.fault(call, "UNKNOWN");
     let seen = Diagnosis::of(&setup, &["--only=host", "--slice=1g.10gb"]);
     assert!(
         seen.of_id("trial.lease")
@@ -90,7 +88,7 @@ fn takes_and_releases_a_gpu() {
 #[test]
 fn checks_alone_touch_no_gpu() {
     let Some(setup) = setup() else { return };
-    setup.machine.sim("trace", &["on"]);
+    setup.sim("trace", &["on"]);
     Diagnosis::of(&setup, &[]);
     assert_eq!(changing(&setup), Vec::<String>::new());
     Diagnosis::of(&setup, &["--only=host", "--slice=1g.10gb"]);

@@ -1,12 +1,7 @@
 //! No failure of the history reaches a create.
 
 use crate::events::{events, types};
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
-use std::process::Command;
-use testkit::faults::World;
-use testkit::said;
+use testkit::prelude::*;
 
 fn write_events_to(world: &World, file: &Path) {
     let config = world.path("config.toml");
@@ -17,7 +12,7 @@ fn write_events_to(world: &World, file: &Path) {
 
 /// The lines of the log about events.
 fn complaints(world: &World) -> Vec<String> {
-    let log = fs::read_to_string(world.state().join("runmig.log")).unwrap_or_default();
+    let log = world.log();
     let lines = log
         .lines()
         .filter(|line| line.contains("cannot write events"));
@@ -121,7 +116,7 @@ fn folder_of_others_takes_no_event() {
     assert_eq!(fs::read_dir(&open).unwrap().count(), 0);
     let (link, ours) = (world.path("link"), world.path("ours"));
     fs::create_dir(&ours).unwrap();
-    std::os::unix::fs::symlink(&ours, &link).unwrap();
+    symlink(&ours, &link).unwrap();
     let log = creates_anyway(&world, &link.join("events.jsonl"));
     assert!(log[0].contains("a link, or no folder"), "{log:?}");
     assert_eq!(fs::read_dir(&ours).unwrap().count(), 0);

@@ -4,10 +4,7 @@ mod failing;
 mod printed;
 mod written;
 
-use serde_json::Value;
-use std::path::PathBuf;
-use testkit::faults::World;
-use testkit::{Said, said};
+use testkit::prelude::*;
 
 fn file(world: &World) -> PathBuf {
     world.state().join("events.jsonl")

@@ -1,11 +1,8 @@
 //! `migctl events` chooses, follows, and passes over bad lines.
 
 use crate::events::{events, file, lines, printed, types};
-use nix::sys::signal::Signal;
-use std::fs::{self, OpenOptions};
-use std::io::Write;
-use testkit::faults::World;
-use testkit::{going, said};
+use std::fs::OpenOptions;
+use testkit::prelude::*;
 
 fn append(world: &World, bytes: &[u8]) {
     let mut file = OpenOptions::new().append(true).open(file(world)).unwrap();
@@ -29,11 +26,8 @@ fn chooses_events_by_time() {
         let chosen = lines(&printed(&world, &["--since", since]).ok());
         assert_eq!(types(&chosen), ["created", "released"], "{since}");
     }
-    let rows = said(&mut world.migctl(&["events"])).ok().stdout;
-    assert!(
-        rows.starts_with(&format!("{first} created 1g.6gb at ")),
-        "{rows}"
-    );
+    let rows = world.tells(&["events"]);
+    begins_with(&rows, &format!("{first} created 1g.6gb at "));
     let wrong = printed(&world, &["--since", "soon"]).exits(2);
     assert!(wrong.stderr.contains("neither a time"), "{}", wrong.stderr);
 }
@@ -152,7 +146,7 @@ fn following_ends_with_its_reader() {
     let mut first = [0];
     std::io::Read::read_exact(&mut &reader, &mut first).unwrap();
     drop(reader);
-    testkit::process::until("it has ended", || child.try_wait().unwrap().is_some());
+    until("it has ended", || child.try_wait().unwrap().is_some());
 }
 
 #[test]
@@ -163,11 +157,7 @@ fn names_events_that_are_off() {
     fs::write(&config, text).unwrap();
     world.create("one");
     assert!(!file(&world).exists());
-    let off = said(&mut world.migctl(&["events"])).exits(1);
-    assert!(
-        off.stderr
-            .contains("the configuration turns them off; hint: set events.file"),
-        "{}",
-        off.stderr
-    );
+    said(&mut world.migctl(&["events"]))
+        .exits(1)
+        .warns("the configuration turns them off; hint: set events.file");
 }

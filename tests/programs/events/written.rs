@@ -4,9 +4,7 @@ use crate::counters::{creates, releases};
 use crate::events::{events, types};
 use nvml_sim::fault::Outcome as Fault;
 use runmig_lease::counters::{Actor, LeaseKind, Outcome};
-use serde_json::{Value, json};
-use testkit::faults::World;
-use testkit::{going, said};
+use testkit::prelude::*;
 
 #[test]
 fn lease_is_that_of_list() {
@@ -19,10 +17,8 @@ fn lease_is_that_of_list() {
         panic!("{events:?}");
     };
     assert_eq!(ready["lease"], listed);
-    assert_eq!(
-        (&ready["apiVersion"], &ready["kind"]),
-        (&json!("runmig.dev/v1"), &json!("Event"))
-    );
+    assert_eq!(ready["apiVersion"], "runmig.dev/v1");
+    assert_eq!(ready["kind"], "Event");
     assert_eq!(ready["verdict"], "created");
     let seconds = &ready["seconds"];
     let part = |name: &str| {
@@ -90,9 +86,9 @@ fn tells_refusal_with_verdict() {
     world.bundle_asking("huge", "7g.80gb");
     said(&mut world.create_command("huge")).refused();
     let config = world.bundle("odd").join("config.json");
-    let text = std::fs::read_to_string(&config).unwrap();
+    let text = fs::read_to_string(&config).unwrap();
     let odd = text.replacen("\"linux\": {", "\"linux\": {\"devices\": 7, ", 1);
-    std::fs::write(&config, odd).unwrap();
+    fs::write(&config, odd).unwrap();
     world.delete("all");
     said(&mut world.create_command("odd")).refused();
     world.behave("create-fails-early");
@@ -181,11 +177,7 @@ fn tells_collection_quarantine_and_recovery() {
     assert_eq!(types(&all), expected);
     assert_eq!(all[2]["actor"], "gc");
     assert_eq!(all[5]["lease"]["container"], "two");
-    assert!(
-        all[5]["error"].as_str().unwrap().contains("999"),
-        "{}",
-        all[5]
-    );
+    has(all[5]["error"].as_str().unwrap(), "999");
     assert_eq!(all[7]["lease"]["gpuUUID"], all[3]["lease"]["gpuUUID"]);
 }
 
@@ -230,6 +222,6 @@ fn tells_life_of_claim() {
     for event in &all {
         assert_eq!(event["lease"]["claim"]["uid"], "u-1", "{event}");
     }
-    let rows = said(&mut world.migctl(&["events"])).ok().stdout;
+    let rows = world.tells(&["events"]);
     assert!(rows.lines().all(|row| row.contains(" claim ")), "{rows}");
 }

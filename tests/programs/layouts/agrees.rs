@@ -4,10 +4,8 @@
 use crate::layouts::draw;
 use crate::layouts::oracle::MigParted;
 use crate::layouts::ours::Ours;
-use std::fs;
-use testkit::Machine;
 use testkit::faults::machine::install_smi;
-use testkit::random::Random;
+use testkit::prelude::*;
 
 fn number(name: &str) -> Option<u64> {
     Some(std::env::var(name).ok()?.parse().expect(name))

@@ -1,11 +1,8 @@
 //! Files and contents that migctl refuses. It names object and remedy, and exits with 1.
 
 use crate::layouts::ours::Ours;
-use std::fs::{self, File, Permissions};
-use std::os::unix::fs::{PermissionsExt, symlink};
-use std::process::Stdio;
-use testkit::Machine;
-use testkit::process::going;
+use std::fs::Permissions;
+use testkit::prelude::*;
 
 /// A file with one entry.
 fn one(entry: &str) -> String {
@@ -44,20 +41,17 @@ fn refuses_bad_files() {
         bomb += &format!("a{n}: &a{n} [{before}]\n");
     }
     let line = ours.assert(&ours.file(&bomb), &[]).refused();
-    assert!(line.contains("more than 100000 values"), "{line}");
+    has(&line, "more than 100000 values");
     let large = one(EMPTY) + &"#".repeat(10 << 20);
     let line = ours.assert(&ours.file(&large), &[]).refused();
-    assert!(line.contains("longer than 1048576 bytes"), "{line}");
+    has(&line, "longer than 1048576 bytes");
     let piped = File::open(ours.file(&large)).unwrap();
     let mut command = ours.command(&["assert", "-f", "-"]);
     let line = going(command.stdin(Stdio::from(piped))).end().refused();
-    assert!(line.contains("longer than 1048576 bytes"), "{line}");
+    has(&line, "longer than 1048576 bytes");
     let deep = format!("version: v1\nmig-configs: {}", "[".repeat(5000));
     let line = ours.assert(&ours.file(&deep), &[]).refused();
-    assert!(
-        line.starts_with("migctl: cannot read configuration file /"),
-        "{line}"
-    );
+    begins_with(&line, "migctl: cannot read configuration file /");
 }
 
 /// Failure: users other than root can change the file, or a link to it
@@ -68,10 +62,7 @@ fn refuses_file_writable_by_others() {
     ours.assert(&file, &[]).ok();
     fs::set_permissions(&file, Permissions::from_mode(0o666)).unwrap();
     let line = ours.assert(&file, &[]).refused();
-    assert!(
-        line.contains("users other than root can write to it (mode 0666)"),
-        "{line}"
-    );
+    has(&line, "users other than root can write to it (mode 0666)");
     assert!(line.ends_with("hint: chmod go-w it"), "{line}");
     // A link that another user could turn.
     fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
@@ -82,14 +73,10 @@ fn refuses_file_writable_by_others() {
     ours.assert(&link, &[]).ok();
     fs::set_permissions(&open, Permissions::from_mode(0o777)).unwrap();
     let line = ours.assert(&link, &[]).refused();
-    assert!(
-        line.contains("/open: users other than root can write"),
-        "{line}"
-    );
+    has(&line, "/open: users other than root can write");
     std::os::unix::fs::lchown(&link, Some(65534), None).unwrap();
     fs::set_permissions(&open, Permissions::from_mode(0o755)).unwrap();
-    let line = ours.assert(&link, &[]).refused();
-    assert!(line.contains("belongs to user 65534"), "{line}");
+    ours.assert(&link, &[]).refused_for("belongs to user 65534");
 }
 
 /// Failure: a layout has a profile, a count or a device that the machine lacks, or two targets for a GPU
@@ -163,7 +150,7 @@ fn lost_gpu_ends_each_verb() {
         &["assert", "-f", file.to_str().unwrap()],
     ] {
         let line = ours.migctl(verb).refused();
-        assert!(line.contains("GPU is lost (NVML 15); hint: "), "{line}");
+        has(&line, "GPU is lost (NVML 15); hint: ");
     }
 }
 
@@ -191,17 +178,14 @@ fn refuses_before_any_change() {
     ours.migctl(&["apply", "-f", fine.to_str().unwrap()]).ok();
     let before = ours.machine.instances();
     let eight = entry("[1]", "1g.10gb: 8");
-    let cases = [
-        (vec![eight.clone()], "holds 7 of 1g.10gb, not 8"),
-        (vec![entry("all", "9g.90gb: 1")], "has no profile 9g.90gb"),
-        (vec![entry("[5]", "1g.10gb: 1")], "devices names GPU 5"),
-        (
-            vec![entry("[0]", "1g.10gb: 1"), entry("all", "1g.10gb: 2")],
-            "has two targets for GPU 0",
-        ),
+    let cases = testkit::rows! {
+        vec![eight.clone()] => "holds 7 of 1g.10gb, not 8";
+        vec![entry("all", "9g.90gb: 1")] => "has no profile 9g.90gb";
+        vec![entry("[5]", "1g.10gb: 1")] => "devices names GPU 5";
+        vec![entry("[0]", "1g.10gb: 1"), entry("all", "1g.10gb: 2")] => "has two targets for GPU 0";
         // The first GPU could have it.
-        (vec![entry("[0]", "7g.80gb: 1"), eight], "GPU 1"),
-    ];
+        vec![entry("[0]", "7g.80gb: 1"), eight] => "GPU 1";
+    };
     for (entries, word) in cases {
         let file = file(&entries);
         refused_call(&ours, &["apply", "-f", file.to_str().unwrap()], word);

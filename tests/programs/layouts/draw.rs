@@ -1,10 +1,8 @@
 //! Random machines, contents and configuration files.
 
-use nvml_sim::engine::{self, Mode, Unheld};
+use nvml_sim::engine::{self, Unheld};
 use nvml_sim::state::Store;
-use std::collections::BTreeMap;
-use testkit::Machine;
-use testkit::random::Random;
+use testkit::prelude::*;
 
 const MODELS: [&str; 5] = ["A30", "A100-80GB", "A100-80GB", "H100-80GB", "T4"];
 

@@ -1,12 +1,7 @@
 //! GPUs that an apply holds while it changes their MIG mode.
 
 use crate::layouts::modes::{ON, migctl, modes, world};
-use nvml_sim::engine::Mode;
-use std::fs;
-use std::path::PathBuf;
-use testkit::faults::World;
-use testkit::process::{going, until};
-use testkit::said;
+use testkit::prelude::*;
 
 /// A `nvidia-smi` that waits with its reset until it may go on.
 pub struct SlowReset {
@@ -68,8 +63,8 @@ fn hold_keeps_claims_and_counts_once() {
     let mut claim = world.program("stub-claims");
     claim.args(["prepare-at-once", "uid", &gpu, "1g.6gb", "3", "1"]);
     let line = said(&mut claim).refused();
-    assert!(line.contains("the apply of layout "), "{line}");
-    let shown = said(&mut world.migctl(&["metrics"])).ok().stdout;
+    has(&line, "the apply of layout ");
+    let shown = world.tells(&["metrics"]);
     let slices = |line: &str| -> Option<u64> {
         let of_gpu = line
             .strip_prefix("runmig_gpu_memory_slices{")?

@@ -1,11 +1,9 @@
 //! Records that a killed apply leaves, met by an administrator's work before the collector.
 
 use crate::layouts::leases::{apply, records, there};
-use nvml_sim::fault::{Moment, Outcome};
+use nvml_sim::fault::Moment;
 use runmig_lease::store::Store;
-use std::time::Duration;
-use testkit::faults::World;
-use testkit::said;
+use testkit::prelude::*;
 
 const WANTED: &str = r#"{"1g.6gb": 2}"#;
 

@@ -1,11 +1,6 @@
 //! `migctl apply` beside leases, idle slices and processes, on a machine with four places.
 
-use serde_json::Value;
-use std::fs;
-use std::process::Command;
-use testkit::faults::World;
-use testkit::process::{going, until};
-use testkit::said;
+use testkit::prelude::*;
 
 /// `migctl apply` of instances on GPU 0.
 pub fn apply(world: &World, instances: &str) -> Command {
@@ -157,9 +152,8 @@ fn takes_over_what_is_wanted() {
     let leases = world.leases();
     assert_eq!(fields(&leases, "layout"), ["wanted"; 3]);
     assert_eq!(fields(&leases, "state"), ["layout", "layout", "ready"]);
-    let table = said(&mut world.migctl(&["list"])).ok().stdout;
-    assert!(table.contains("ready, layout"), "{table}");
-    let drawn = said(&mut world.migctl(&["gpus"])).ok().stdout;
+    has(&world.tells(&["list"]), "ready, layout");
+    let drawn = world.tells(&["gpus"]);
     assert_eq!(drawn.matches("layout: wanted").count(), 2, "{drawn}");
     // The slice outlives its container, a collection and a release by hand.
     world.delete("train");
@@ -169,8 +163,7 @@ fn takes_over_what_is_wanted() {
         3
     );
     for id in fields(&world.leases(), "id") {
-        let line = said(&mut world.migctl(&["release", id])).refused();
-        assert!(line.contains("it belongs to layout wanted"), "{line}");
+        said(&mut world.migctl(&["release", id])).refused_for("it belongs to layout wanted");
     }
     assert_eq!(there(&world), before);
     world.create("late");
@@ -221,8 +214,7 @@ fn collection_forgets_destroyed_instance() {
     assert_eq!((there(&world).len(), world.records().len()), (2, 2));
     let gone = &world.instances()[0];
     world.admin_destroys(0, gone.gi);
-    let kept = said(&mut world.migctl(&["gc", "--dry-run"])).ok().stdout;
-    assert!(kept.contains("its instance is gone"), "{kept}");
+    has(&world.tells(&["gc", "--dry-run"]), "its instance is gone");
     assert_eq!(world.records().len(), 2);
     world.gc().ok();
     assert_eq!(world.records().len(), 1);
@@ -234,7 +226,7 @@ fn collection_forgets_destroyed_instance() {
 /// Failure: creates come while a layout is applied
 #[test]
 fn creates_get_no_planned_place() {
-    let world = World::of(testkit::faults::BIG, 1);
+    let world = World::of(BIG, 1);
     world.takes("nvmlDeviceCreateGpuInstanceWithPlacement", 400);
     let mut applying = going(&mut apply(&world, r#"{"2g.20gb": 2, "1g.10gb": 1}"#));
     let is_planned = || {
@@ -270,21 +262,17 @@ fn creates_get_no_planned_place() {
 fn failed_apply_keeps_every_record() {
     let world = World::small();
     let theirs = world.admin_creates(0, "1g.6gb", 3, true);
-    let in_use = nvml_sim::fault::Outcome::Return(19);
+    let in_use = Outcome::Return(19);
     world.fault("nvmlComputeInstanceDestroy", 1, None, in_use);
     let line = said(&mut apply(&world, r#"{"2g.12gb": 2}"#)).refused();
-    assert!(
-        line.contains("cannot destroy 1g.6gb at 3:1 on GPU 0"),
-        "{line}"
-    );
+    has(&line, "cannot destroy 1g.6gb at 3:1 on GPU 0");
     world.no_faults();
     // The instance is as foreign as before.
     assert_eq!(world.instances()[0].gi, theirs);
     assert_eq!(world.records(), [""; 0]);
-    let no_room = nvml_sim::fault::Outcome::Return(23);
+    let no_room = Outcome::Return(23);
     world.fault("nvmlDeviceCreateGpuInstanceWithPlacement", 2, None, no_room);
-    let line = said(&mut apply(&world, r#"{"2g.12gb": 2}"#)).refused();
-    assert!(line.contains("cannot create 2g.12gb at "), "{line}");
+    said(&mut apply(&world, r#"{"2g.12gb": 2}"#)).refused_for("cannot create 2g.12gb at ");
     world.no_faults();
     assert_eq!((there(&world).len(), world.records().len()), (1, 1));
     assert_eq!(fields(&world.leases(), "state"), ["layout"]);
@@ -296,8 +284,7 @@ fn failed_apply_keeps_every_record() {
 fn dry_run_makes_no_ledger() {
     let world = World::small();
     let mut command = apply(&world, r#"{"1g.6gb": 1}"#);
-    let plan = said(command.arg("--dry-run")).ok().stdout;
-    assert!(plan.contains("create"), "{plan}");
+    said(command.arg("--dry-run")).ok().says("create");
     assert!(!world.state().exists());
 }
 
@@ -316,14 +303,12 @@ fn dry_run_prints_plan() {
             ["GPU", "PLACEMENT", "PROFILE", "CHANGE", "HOLDERS"]
         );
         assert_eq!(lines.len(), 3, "{planned}");
-        assert!(planned.contains("keep     container train"), "{planned}");
-        assert!(planned.contains("2g.12gb (1c + 1c)   create"), "{planned}");
+        has(&planned, "keep     container train");
+        has(&planned, "2g.12gb (1c + 1c)   create");
         let json = said(command.args(["--output", "json"])).ok().json();
         assert_eq!(json["kind"], "LayoutPlan");
-        assert_eq!(
-            (&json["dryRun"], &json["applied"]),
-            (&true.into(), &false.into())
-        );
+        assert_eq!(json["dryRun"], true);
+        assert_eq!(json["applied"], false);
         let items = json["items"].as_array().unwrap();
         let created = items
             .iter()

@@ -3,15 +3,10 @@
 use crate::layouts::holds::SlowReset;
 use crate::layouts::leases::{records, there};
 use crate::layouts::ours::Ours;
-use nvml_sim::engine::{Code, Mode, Target};
-use nvml_sim::fault::Outcome;
+use nvml_sim::engine::{Code, Target};
 use nvml_sim::holders;
 use nvml_sim::state::Store;
-use std::fs;
-use std::process::Command;
-use testkit::faults::{SMALL, World};
-use testkit::process::{Going, going, until};
-use testkit::{Machine, Said, said};
+use testkit::prelude::*;
 
 pub const ON: &str = r#"{"devices": [1], "mig-enabled": true, "mig-devices": {"1g.6gb": 2}}"#;
 pub const OFF: &str = r#"{"devices": [0], "mig-enabled": false}"#;
@@ -43,7 +38,7 @@ fn refused(world: &World, entry: &str, words: &[&str]) {
     for word in words {
         assert!(line.contains(word), "{word}: {line}");
     }
-    assert!(line.contains("nothing has changed"), "{line}");
+    has(&line, "nothing has changed");
     assert_eq!((records(world), there(world), modes(world)), before);
 }
 
@@ -64,8 +59,7 @@ fn switches_mode_where_it_differs() {
     assert_eq!(dry["modes"][0]["gpuIndex"], 1, "{dry}");
     assert_eq!(dry["modes"][0]["migEnabled"], true);
     assert_eq!(dry["items"].as_array().unwrap().len(), 4);
-    let table = apply("two", &["--dry-run"]).ok().stdout;
-    assert!(table.contains("mig-on"), "{table}");
+    apply("two", &["--dry-run"]).ok().says("mig-on");
 
     let log = |ours: &Ours| nvml_sim::trace::read(&ours.machine.dir()).unwrap();
     nvml_sim::trace::on(&ours.machine.dir()).unwrap();
@@ -169,11 +163,8 @@ fn tells_busy_driver() {
     for outcome in busy {
         world.fault("nvmlDeviceSetMigMode", 1, Some(1), outcome);
         let line = said(&mut migctl(&world, ON, &[])).refused();
-        assert!(
-            line.contains("in use by another client (NVML 19)"),
-            "{line}"
-        );
-        assert!(line.contains("end what uses GPU 1"), "{line}");
+        has(&line, "in use by another client (NVML 19)");
+        has(&line, "end what uses GPU 1");
         world.no_faults();
         assert_eq!(modes(&world), [Mode::On, Mode::Off]);
         assert_eq!(records(&world).len(), 0);
@@ -224,8 +215,7 @@ fn second_apply_sees_change() {
     let first = going(&mut migctl(&world, OFF, &[]));
     slow.until_started();
     let on = r#"{"devices": [0], "mig-enabled": true, "mig-devices": {"1g.6gb": 1}}"#;
-    let line = said(&mut migctl(&world, on, &[])).refused();
-    assert!(line.contains("another apply has GPU 0"), "{line}");
+    said(&mut migctl(&world, on, &[])).refused_for("another apply has GPU 0");
     slow.go_on();
     first.end().ok();
     assert_eq!(modes(&world), [Mode::Off, Mode::Off]);
@@ -258,16 +248,11 @@ fn hold_lasts_as_long_as_reset() {
 fn ending_mig_takes_no_lease() {
     let world = world();
     said(&mut migctl(&world, OFF, &["--skip-reset"])).refused();
-    let line = said(&mut world.create_command("train")).refused();
-    assert!(line.contains("its next reset switches MIG off"), "{line}");
+    said(&mut world.create_command("train")).refused_for("its next reset switches MIG off");
     let line = said(&mut world.claims("promise", "uid")).refused();
-    assert!(
-        line.contains("the next reset of GPU 0 switches MIG off"),
-        "{line}"
-    );
+    has(&line, "the next reset of GPU 0 switches MIG off");
     let on = r#"{"devices": [0], "mig-enabled": true, "mig-devices": {"1g.6gb": 1}}"#;
-    let line = said(&mut migctl(&world, on, &[])).refused();
-    assert!(line.contains("nvidia-smi -i 0 -mig 1"), "{line}");
+    said(&mut migctl(&world, on, &[])).refused_for("nvidia-smi -i 0 -mig 1");
     world.change(|machine, holds| machine.set_mig_mode(0, Mode::On, holds).unwrap());
     world.create("train");
 }
@@ -303,8 +288,8 @@ fn refused_gpu_hides_no_pending_one() {
     world.fault("nvmlDeviceSetMigMode", 2, Some(2), busy);
     let all = r#"{"devices": "all", "mig-enabled": true, "mig-devices": {}}"#;
     let line = said(&mut migctl(&world, all, &[])).refused();
-    assert!(line.contains("end what uses GPU 1"), "{line}");
-    assert!(line.contains("nvidia-smi --gpu-reset -i 0"), "{line}");
+    has(&line, "end what uses GPU 1");
+    has(&line, "nvidia-smi --gpu-reset -i 0");
 }
 
 #[test]
@@ -349,7 +334,7 @@ fn sets_mode_back_without_reset() {
     let (world, tries) = without_reset();
     let line = said(&mut migctl(&world, ON, &[])).refused();
     for words in ["not supported", "a reboot is needed", "--pending"] {
-        assert!(line.contains(words), "{line}");
+        has(&line, words);
     }
     assert_eq!(mode_of_second(&world), (Mode::Off, Mode::Off));
     assert_eq!(fs::read_to_string(&tries).unwrap(), "\n", "one try");
@@ -364,15 +349,14 @@ fn tells_mode_that_stays_pending() {
     let lost = Outcome::Return(Code::GPU_IS_LOST.0);
     world.fault("nvmlDeviceSetMigMode", 2, Some(2), lost);
     let line = said(&mut migctl(&world, ON, &[])).refused();
-    assert!(line.contains("a reboot is needed"), "{line}");
-    assert!(line.contains("switch MIG off on GPU 1"), "{line}");
+    has(&line, "a reboot is needed");
+    has(&line, "switch MIG off on GPU 1");
 }
 
 #[test]
 fn pending_mode_waits_for_reboot() {
     let (world, _) = without_reset();
-    let line = said(&mut migctl(&world, ON, &["--pending"])).refused();
-    assert!(line.contains("hint: reboot, and apply again"), "{line}");
+    said(&mut migctl(&world, ON, &["--pending"])).refused_for("hint: reboot, and apply again");
     assert_eq!(mode_of_second(&world), (Mode::Off, Mode::On));
     world.change(|machine, _| machine.reboot());
     said(&mut migctl(&world, ON, &[])).ok();
@@ -386,11 +370,7 @@ fn names_what_blocks_reset() {
     use std::os::unix::fs::OpenOptionsExt;
     // Without its program no reset is tried.
     let world = world();
-    let line = said(&mut migctl(&world, ON, &[])).refused();
-    assert!(
-        line.contains("hint: run nvidia-smi --gpu-reset -i 1"),
-        "{line}"
-    );
+    said(&mut migctl(&world, ON, &[])).refused_for("hint: run nvidia-smi --gpu-reset -i 1");
     let mut options = fs::OpenOptions::new();
     options.read(true).custom_flags(libc::O_PATH);
     let _held = options.open(world.machine().join("dev/nvidia1")).unwrap();
@@ -398,7 +378,7 @@ fn names_what_blocks_reset() {
     fs::write(world.machine().join("proc/modules"), modules).unwrap();
     let line = said(&mut migctl(&world, ON, &[])).refused();
     let process = format!("hint: end process {} ", std::process::id());
-    assert!(line.contains(&process), "{line}");
+    has(&line, &process);
     let after = " and what displays by the module nvidia_drm, then run nvidia-smi --gpu-reset -i 1";
-    assert!(line.contains(after), "{line}");
+    has(&line, after);
 }

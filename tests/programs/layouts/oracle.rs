@@ -2,12 +2,10 @@
 //! PCI devices at fixed paths.
 
 use nvml_sim::state::Store;
-use std::fs;
-use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use tempfile::TempDir;
-use testkit::{Machine, runtimes, skip};
+use std::io::{BufRead, BufReader};
+use std::process::{ChildStdin, ChildStdout};
+use testkit::prelude::*;
+use testkit::runtimes;
 
 pub struct MigParted {
     program: PathBuf,

@@ -1,12 +1,6 @@
 //! migctl on a simulated machine, with a configuration of its own.
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use tempfile::TempDir;
-use testkit::process::{Said, said};
-use testkit::{Machine, unique};
+use testkit::prelude::*;
 
 pub struct Ours {
     pub machine: Machine,

@@ -1,12 +1,11 @@
 //! The plan of one GPU, carried out by the simulated driver, and against a search of all plans.
 
 use testkit::models;
+use testkit::prelude::*;
 
-use nvml_sim::engine::{self, GiProfile, Machine, Mode, Model, NewGpu, Unheld};
+use nvml_sim::engine::{self, GiProfile, Machine, Model, NewGpu, Unheld};
 use runmig_lease::model::Placement;
 use runmig_lease::placement::{LayoutObstacle, LayoutPlan, Standing, WantedParts, plan_layout};
-use std::collections::BTreeMap;
-use testkit::random::Random;
 
 fn empty(model: &'static Model) -> Machine {
     let gpu = NewGpu {

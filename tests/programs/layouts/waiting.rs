@@ -1,10 +1,9 @@
 //! `migctl apply --wait`, beside leases that are in the way.
 
 use crate::layouts::leases::{apply, fields, records, there};
-use testkit::faults::strace::{self, Point};
-use testkit::faults::{World, steps};
-use testkit::process::{going, until};
-use testkit::said;
+use testkit::faults::steps;
+use testkit::faults::strace::Point;
+use testkit::prelude::*;
 
 /// Failure: a lease is in the way of `migctl apply --wait`
 #[test]
@@ -18,10 +17,8 @@ fn waits_for_leases_in_the_way() {
         queued() || waiting.ended().is_some()
     });
     // Its GPU is reserved.
-    let line = said(&mut world.create_command("late")).refused();
-    assert!(line.contains("migctl apply"), "{line}");
-    let listed = said(&mut world.migctl(&["list"])).ok().stdout;
-    assert!(listed.contains("layout wanted"), "{listed}");
+    said(&mut world.create_command("late")).refused_for("migctl apply");
+    has(&world.tells(&["list"]), "layout wanted");
     world.delete("train");
     waiting.end().ok();
     assert_eq!(fields(&world.leases(), "state"), ["layout"]);
@@ -34,8 +31,7 @@ fn waits_no_longer_than_asked() {
     world.create("train");
     let before = (records(&world), there(&world));
     let mut command = apply(&world, r#"{"4g.24gb": 1}"#);
-    let line = said(command.args(["--wait", "100ms"])).refused();
-    assert!(line.contains("container train has 1g.6gb at "), "{line}");
+    said(command.args(["--wait", "100ms"])).refused_for("container train has 1g.6gb at ");
     assert_eq!((records(&world), there(&world)), before);
     let wrong = said(apply(&world, "{}").args(["--wait", "soon"]));
     assert_eq!(wrong.status.code(), Some(2));

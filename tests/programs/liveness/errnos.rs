@@ -5,7 +5,6 @@ use runmig_lease::process::{Reads, View};
 use runmig_lease::store::Lease;
 use std::cell::{Cell, RefCell};
 use std::ffi::OsString;
-use std::io;
 use testkit::prelude::*;
 
 const US: u32 = 10;

@@ -1,7 +1,5 @@
 //! A file system whose server does not answer blocks no call of runmig.
 
-use std::fs::File;
-use std::os::unix::fs::OpenOptionsExt;
 use testkit::fuse::{Fuse, Holder};
 use testkit::prelude::*;
 
@@ -19,11 +17,8 @@ fn file_on_hung_mount_blocks_nothing() {
     world.delete("a");
     // The search for holders of the idle slice passes every open file.
     world.create("b");
-    eprintln!(
-        "{}",
-        std::fs::read_to_string(world.state().join("runmig.log")).unwrap()
-    );
-    let log = std::fs::read_to_string(world.state().join("runmig.log")).unwrap();
+    eprintln!("{}", world.log());
+    let log = world.log();
     assert_eq!(world.the_instance(), made, "{log}");
     said(&mut world.runmig(&["start", "b"])).ok();
     world.delete("b");
@@ -52,7 +47,7 @@ fn hung_bundle_is_left_alone() {
     fuse.hang();
     world.gc().ok();
     assert!(world.leases().is_empty() && world.instances().is_empty());
-    let log = std::fs::read_to_string(world.state().join("runmig.log")).unwrap();
+    let log = world.log();
     let line = log.lines().find(|l| l.contains("does not answer")).unwrap();
     has(line, bundle.to_str().unwrap());
     assert!(fuse.asked() > 0);
@@ -63,19 +58,8 @@ fn hung_bundle_is_left_alone() {
 #[test]
 fn hung_runtime_record_counts_as_alive() {
     let world = World::small();
-    let fifo = world.path("fifo");
-    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
-    world.behave(&format!("create-waits {}", fifo.display()));
-    let create = going(world.create_command("a").stdin(Stdio::null()));
     // Open until the runtime is dead: at the end of the file it would fail, and the create would release the lease.
-    let mut gate = None;
-    until("the low-level runtime waits", || {
-        let mut options = File::options();
-        // Without a reader that fails.
-        options.write(true).custom_flags(libc::O_NONBLOCK);
-        gate = options.open(&fifo).ok();
-        gate.is_some()
-    });
+    let (create, gate) = world.halted("a", "create-waits");
     let runtime = children(create.pid());
     create.kill();
     runtime.into_iter().for_each(kill);
@@ -87,13 +71,10 @@ fn hung_runtime_record_counts_as_alive() {
     };
     fuse.hang();
     let gc = world.gc().ok().stdout;
-    assert!(
-        gc.contains("kept") && gc.contains("does not answer"),
-        "{gc}"
-    );
+    has(&gc, "kept");
+    has(&gc, "does not answer");
     fuse.nobody_was_stuck();
     drop(fuse);
     world.behave("");
-    world.gc().ok();
-    world.as_if_nothing_had_been().unwrap();
+    world.all_go(&[]);
 }

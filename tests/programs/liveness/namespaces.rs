@@ -43,8 +43,7 @@ fn keeps(world: &World, before: &[&str], why: &str) {
 
 #[track_caller]
 fn ends(world: &World) {
-    world.delete(ID);
-    world.as_if_nothing_had_been().unwrap();
+    world.ends(&[ID]);
 }
 
 /// Failure: `gc`, `release` or a create without room runs in another pid namespace than the container's engine
@@ -123,15 +122,14 @@ fn keeps_cgroups_of_other_namespace() {
         OTHER_CGROUPS,
         "its cgroups are of cgroup namespace ",
     );
-    world.gc().ok();
-    world.as_if_nothing_had_been().unwrap();
+    world.all_go(&[]);
 }
 
 /// The first pid namespace shows all others, so there the slices of one that has ended come back.
 /// Failure: the engine ran in a pid namespace that has ended
 #[test]
 fn collects_what_ended_pid_namespaces_held() {
-    let own = std::fs::read_link("/proc/self/ns/pid").unwrap();
+    let own = fs::read_link("/proc/self/ns/pid").unwrap();
     if own.to_str() != Some("pid:[4026531836]") {
         return skip("these tests do not run in the first pid namespace");
     }

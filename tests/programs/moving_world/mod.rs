@@ -3,12 +3,9 @@
 
 mod earlier_boot;
 
-use nvml_sim::engine::Mode;
-use nvml_sim::fault::{Moment, Outcome};
+use nvml_sim::fault::Moment;
 use runmig_lease::store::{Instance, Resource, Store};
-use std::io::Write;
-use testkit::faults::SMALL;
-use testkit::faults::strace::{Call, settled};
+use testkit::faults::strace::Call;
 use testkit::prelude::*;
 
 const ID: &str = "victim";
@@ -68,14 +65,11 @@ fn lost_gpu_keeps_its_leases() {
     let world = World::small();
     world.abandoned(ID);
     world.lose(0, true);
-    let gc = world.gc().exits(1);
-    has(&gc.stdout, "GPU is lost (NVML 15)");
+    world.gc().exits(1).says("GPU is lost (NVML 15)");
     assert_eq!(world.lease_of(ID)["state"], "quarantined");
-    let line = said(&mut world.create_command("other")).refused();
-    has(&line, "GPU");
+    said(&mut world.create_command("other")).refused_for("GPU");
     world.lose(0, false);
-    world.gc().ok();
-    world.as_if_nothing_had_been().unwrap();
+    world.all_go(&[]);
 }
 
 /// One call that fails hides neither its GPU nor the other.
@@ -140,16 +134,14 @@ fn survives_reset_under_container() {
     let leases = world.leases();
     assert_eq!(leases.len(), ids.len());
     assert!(leases.iter().all(|l| l["state"] == "ready"), "{leases:?}");
-    let line = said(&mut world.create_command("other")).refused();
-    has(&line, "cannot allocate 1g.6gb: ");
+    said(&mut world.create_command("other")).refused_for("cannot allocate 1g.6gb: ");
     for id in &ids {
         world.delete(id);
     }
     assert_eq!(world.leases().len(), 0);
     world.as_if_nothing_had_been().unwrap();
     world.create("other");
-    world.delete("other");
-    world.as_if_nothing_had_been().unwrap();
+    world.ends(&["other"]);
 }
 
 /// Failure: an administrator destroys an instance of runmig and creates another there
@@ -281,8 +273,7 @@ fn tidy_up(world: &World, theirs: &[testkit::faults::machine::Instance]) {
     if world.living_init(ID).is_some() {
         world.delete(ID);
     }
-    world.gc().ok();
-    world.as_if_nothing_had_been().unwrap();
+    world.all_go(&[]);
 }
 
 fn create(world: &World) -> Call {
@@ -294,23 +285,10 @@ fn hook(world: &World) -> Call {
     world.hook(ID, &lease)
 }
 
-/// Failure: an administrator takes the room between any two steps
-#[test]
-fn create_survives_taken_room() {
-    between_any_two_steps("create, room taken", create, takes_the_room);
-}
-
-#[test]
-fn hook_survives_taken_room() {
-    between_any_two_steps("poststop, room taken", hook, takes_the_room);
-}
-
-#[test]
-fn create_survives_replaced_instances() {
-    between_any_two_steps("create, replaced", create, replaces_everything);
-}
-
-#[test]
-fn hook_survives_replaced_instances() {
-    between_any_two_steps("poststop, replaced", hook, replaces_everything);
+testkit::tests! {
+    /// Failure: an administrator takes the room between any two steps
+    create_survives_taken_room: between_any_two_steps("create, room taken", create, takes_the_room);
+    hook_survives_taken_room: between_any_two_steps("poststop, room taken", hook, takes_the_room);
+    create_survives_replaced_instances: between_any_two_steps("create, replaced", create, replaces_everything);
+    hook_survives_replaced_instances: between_any_two_steps("poststop, replaced", hook, replaces_everything);
 }

@@ -1,7 +1,6 @@
 //! Instances that an administrator made.
 
-use crate::reuse::{abandon, changes, hold};
-use testkit::faults::strace::settled;
+use crate::reuse::{changes, hold};
 use testkit::prelude::*;
 
 fn adopting() -> World {
@@ -15,26 +14,18 @@ fn container_on_runc_returns_adopted_slice() {
     let setup = Setup::of(Low::Runc);
     setup.configure("adopt = true");
     let make = ["--gpu", "1", "--profile", "2g.20gb", "--start", "2"];
-    setup.machine.sim("create", &make);
+    setup.sim("create", &make);
     let theirs = setup.machine.the_instance();
     for _ in 0..2 {
         let bundle = setup.asking("2g.20gb", SHOW);
         let id = unique();
         let created = setup.create(&bundle, &id);
         let lease = setup.the_lease();
-        assert_eq!(
-            (&lease["adopted"], &lease["state"]),
-            (&true.into(), &"ready".into())
-        );
-        assert!(
-            setup
-                .migctl(&["list"])
-                .ok()
-                .stdout
-                .contains("ready, adopted")
-        );
+        assert_eq!(lease["adopted"], true);
+        assert_eq!(lease["state"], "ready");
+        has(&setup.tells(&["list"]), "ready, adopted");
         setup.runmig(&["start", &id]).ok();
-        testkit::process::until("it has ended", || {
+        until("it has ended", || {
             setup.runmig(&["state", &id]).ok().json()["status"] == "stopped"
         });
         let saw = created.stdout_now();
@@ -55,15 +46,15 @@ fn release_leaves_adopted_instance() {
     let ways: [(&str, Way); 5] = [
         ("delete", |w| drop(w.delete("a"))),
         ("the hook", |w| {
-            let lease = abandon(w, "a");
+            let lease = w.abandon("a");
             assert!(settled(&w.hook("a", &lease)).status.success());
         }),
         ("gc", |w| {
-            abandon(w, "a");
+            w.abandon("a");
             w.gc().ok();
         }),
         ("release", |w| {
-            abandon(w, "a");
+            w.abandon("a");
             said(&mut w.migctl(&["release", "a"])).ok();
         }),
         ("a create that fails", |w| {
@@ -118,7 +109,7 @@ fn adopts_whole_unused_matches_alone() {
         world.admin_leaves(0, world.profile, 1);
         let gi = world.the_instance().gi;
         let access = format!("proc/driver/nvidia/capabilities/gpu0/mig/gi{gi}/access");
-        let open = std::fs::File::open(world.machine().join(access)).unwrap();
+        let open = fs::File::open(world.machine().join(access)).unwrap();
         Some(Box::new(open))
     });
 }
@@ -159,8 +150,7 @@ fn first_theirs_then_ours() {
     let mut theirs = [one, two];
     theirs.sort();
     assert_eq!(first, theirs);
-    let refused = said(&mut world.create_command("e")).refused();
-    has(&refused, "memory slices are free");
+    said(&mut world.create_command("e")).refused_for("memory slices are free");
     ids.iter().for_each(|id| drop(world.delete(id)));
     world.as_if_nothing_had_been().unwrap();
 }
@@ -178,8 +168,7 @@ fn asks_driver_once_for_processes() {
     let asks = |id: &str, slice: &str| {
         world.bundle_asking(id, slice);
         let calls = world.driver_calls(|| {
-            let refused = said(&mut world.create_command(id)).refused();
-            has(&refused, "memory slices are free");
+            said(&mut world.create_command(id)).refused_for("memory slices are free");
         });
         let asks = calls
             .iter()

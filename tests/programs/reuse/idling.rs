@@ -1,8 +1,6 @@
 //! Slices that were released and wait for the next.
 
-use crate::reuse::{abandon, changes, hold};
-use nvml_sim::fault::Outcome;
-use testkit::faults::BIG;
+use crate::reuse::{changes, hold};
 use testkit::prelude::*;
 
 const KEPT: &str = "keep_idle = \"5m\"";
@@ -21,13 +19,6 @@ fn states(world: &World) -> Vec<String> {
         .collect()
 }
 
-/// Nothing is kept any more.
-fn tidy_up(world: &World) {
-    world.configure("");
-    world.gc().ok();
-    world.as_if_nothing_had_been().unwrap();
-}
-
 #[test]
 fn next_container_on_runc_reuses_it() {
     let setup = Setup::of(Low::Runc);
@@ -39,19 +30,15 @@ fn next_container_on_runc_reuses_it() {
     assert_eq!(bundle.names(), ["config.json", "rootfs"]);
 
     let lease = setup.the_lease();
-    assert_eq!(
-        (&lease["state"], &lease["container"]),
-        (&"idle".into(), &serde_json::Value::Null)
-    );
+    assert_eq!(lease["state"], "idle");
+    assert_eq!(lease["container"], Value::Null);
     assert!(lease["idleSince"].is_string(), "{lease}");
-    let table = setup.migctl(&["list"]).ok().stdout;
+    let table = setup.tells(&["list"]);
     let row = table.lines().nth(1).unwrap();
     assert!(row.starts_with("- ") && row.contains(" idle "), "{table}");
-    let gc = setup.migctl(&["gc"]).ok().stdout;
-    assert!(
-        gc.contains("kept") && gc.contains("it is idle, for "),
-        "{gc}"
-    );
+    let gc = setup.tells(&["gc"]);
+    has(&gc, "kept");
+    has(&gc, "it is idle, for ");
 
     // Another bundle and id; the same instance, sealed like a new one.
     let next = setup.asking("1g.10gb", SHOW);
@@ -64,8 +51,7 @@ fn next_container_on_runc_reuses_it() {
     setup.migctl(&["release", ""]).refused();
     setup.machine.the_instance();
     let lease = setup.the_lease()["id"].as_str().unwrap().to_owned();
-    let said = setup.migctl(&["release", &lease]).ok().stdout;
-    has(&said, "which was idle");
+    has(&setup.tells(&["release", &lease]), "which was idle");
     setup.nothing_is_left();
 }
 
@@ -84,10 +70,10 @@ fn reuses_slice_without_gpu_change() {
     world.create("b");
     assert_eq!(world.the_instance(), made);
     // Collected, it is kept like one that was released.
-    abandon(&world, "b");
+    world.abandon("b");
     world.gc().ok();
     assert_eq!(states(&world), ["idle"]);
-    tidy_up(&world);
+    world.tidy_up(&[]);
 }
 
 /// The last container has no say any more: its late hooks and deletes find nothing.
@@ -100,28 +86,23 @@ fn last_container_cannot_release_it() {
     world.delete("a");
     let calm = |what| {
         let call = world.hook("a", &lease);
-        assert!(testkit::faults::strace::settled(&call).status.success());
+        assert!(settled(&call).status.success());
         world.delete("a");
         assert_eq!(states(&world), [what]);
     };
     calm("idle");
     world.create("b");
     calm("ready");
-    world.delete("b");
-    tidy_up(&world);
+    world.tidy_up(&["b"]);
 }
 
 #[test]
 fn idle_slice_expires() {
-    let world = keeping();
-    world.create("a");
-    world.delete("a");
-    let made = world.the_instance();
+    let (world, made) = World::with_idle_slice();
     world.configure("keep_idle = \"20ms\"");
     until("its time is over", || {
-        said(&mut world.migctl(&["gc", "--dry-run"]))
-            .ok()
-            .stdout
+        world
+            .tells(&["gc", "--dry-run"])
             .contains("would be released")
     });
     // The next create destroys it, and makes one.
@@ -132,7 +113,7 @@ fn idle_slice_expires() {
         world.gc().ok();
         world.instances().is_empty()
     });
-    tidy_up(&world);
+    world.tidy_up(&[]);
 }
 
 /// Idle slices are room for others, and no more of them go than have to.
@@ -155,8 +136,7 @@ fn idle_slice_makes_room() {
     world.create("seven");
     assert_eq!(world.the_instance().size, 8);
     world.nothing_lost_nothing_given_twice().unwrap();
-    world.delete("seven");
-    tidy_up(&world);
+    world.tidy_up(&["seven"]);
 }
 
 /// Room is also media engines, which lie nowhere: one slice can have all of them.
@@ -171,17 +151,13 @@ fn idle_slice_frees_media_engines() {
     world.bundle_asking("b", "2g.48gb+me.all");
     world.create("b");
     assert_ne!(world.the_instance().profile_id, idle.profile_id);
-    world.delete("b");
-    tidy_up(&world);
+    world.tidy_up(&["b"]);
 }
 
 /// Failure: a process still computes on an idle slice, or has it open
 #[test]
 fn never_reuses_slice_in_use() {
-    let world = keeping();
-    world.create("a");
-    world.delete("a");
-    let made = world.the_instance();
+    let (world, made) = World::with_idle_slice();
     let held = hold(&world, 0, made.gi);
     world.create("b");
     let lease = world.lease_of("b");
@@ -191,8 +167,7 @@ fn never_reuses_slice_in_use() {
     states.sort();
     assert_eq!(states, ["quarantined", "ready"]);
     drop(held);
-    world.delete("b");
-    tidy_up(&world);
+    world.tidy_up(&["b"]);
 }
 
 /// Processes that were killed a moment ago are let go of a little late.
@@ -221,28 +196,23 @@ fn waits_for_recently_released_slice() {
     create.end().ok();
     world.nothing_lost_nothing_given_twice().unwrap();
     assert_eq!(states(&world), ["ready"]);
-    world.delete("seven");
-    tidy_up(&world);
+    world.tidy_up(&["seven"]);
 }
 
 /// The capability is open and nothing computes, so the driver lists no process.
 #[test]
 fn never_reuses_opened_slice() {
-    let world = keeping();
-    world.create("a");
-    world.delete("a");
-    let made = world.the_instance();
+    let (world, made) = World::with_idle_slice();
     let access = format!(
         "proc/driver/nvidia/capabilities/gpu0/mig/gi{}/ci0/access",
         made.gi
     );
-    let open = std::fs::File::open(world.machine().join(access)).unwrap();
+    let open = fs::File::open(world.machine().join(access)).unwrap();
     world.create("b");
     // Nothing keeps the driver from destroying it, so it made room for a new one.
     assert_ne!(world.the_instance().generation, made.generation);
     drop(open);
-    world.delete("b");
-    tidy_up(&world);
+    world.tidy_up(&["b"]);
 }
 
 /// An administrator destroyed it, or made another of it.
@@ -250,33 +220,26 @@ fn never_reuses_opened_slice() {
 #[test]
 fn drops_missing_or_changed_instance() {
     for start in [None, Some(0), Some(2)] {
-        let world = keeping();
-        world.create("a");
-        world.delete("a");
-        let ours = world.the_instance();
+        let (world, ours) = World::with_idle_slice();
         world.admin_destroys(0, ours.gi);
         let theirs = start.map(|start| world.admin_leaves(0, "2g.12gb", start));
         world.create("b");
         assert_ne!(world.uuid_in_bundle("b"), theirs);
         world.nothing_lost_nothing_given_twice().unwrap();
         assert_eq!(states(&world), ["ready"]);
-        world.delete("b");
-        tidy_up(&world);
+        world.tidy_up(&["b"]);
     }
 }
 
 #[test]
 fn reboot_ends_idle_slice() {
-    let world = keeping();
-    world.create("a");
-    world.delete("a");
+    let (world, _) = World::with_idle_slice();
     world.reboot();
     let theirs = world.admin_leaves(0, world.profile, 3);
     world.create("b");
     assert_ne!(world.uuid_in_bundle("b"), Some(theirs));
     assert_eq!(states(&world), ["ready"]);
-    world.delete("b");
-    tidy_up(&world);
+    world.tidy_up(&["b"]);
 }
 
 /// A disk on which nothing can be written any more keeps no slice back.
@@ -284,8 +247,7 @@ fn reboot_ends_idle_slice() {
 fn destroys_unkept_slices() {
     let world = World::small();
     world.create("a");
-    world.delete("a");
-    world.as_if_nothing_had_been().unwrap();
+    world.ends(&["a"]);
     // A slice that was half made is no slice.
     world.configure(KEPT);
     world.fault(

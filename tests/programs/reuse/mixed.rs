@@ -1,7 +1,7 @@
 //! All of it together, at random, with who dies and who comes late; after every step nothing is lost
 //! and nothing given twice.
 
-use crate::reuse::{abandon, create_in};
+use crate::reuse::create_in;
 use testkit::prelude::*;
 
 /// A generator of numbers that anybody can run again (xorshift).
@@ -50,7 +50,7 @@ fn walk(seed: u64) {
             }
             (7, Some(one)) => {
                 let id = living.swap_remove(one);
-                abandon(&world, &id);
+                world.abandon(&id);
                 format!("abandon {id}")
             }
             (8, _) => {

@@ -23,16 +23,7 @@ fn hold(world: &World, gpu: u32, gi: u32) -> Hold {
 }
 
 /// A container of the pod.
-fn create_in(world: &World, pod: &str, id: &str) -> testkit::Said {
+fn create_in(world: &World, pod: &str, id: &str) -> Said {
     world.bundle_in_pod(id, world.profile, pod);
     said(&mut world.create_command(id))
-}
-
-/// A container that is gone without anybody releasing its slice. Gives its lease.
-fn abandon(world: &World, id: &str) -> String {
-    let lease = world.lease_of(id)["id"].as_str().unwrap().to_owned();
-    world.behave("no-hooks");
-    said(&mut world.bare(&["delete", "--force", id])).ok();
-    world.behave("");
-    lease
 }

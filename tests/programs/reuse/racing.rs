@@ -1,10 +1,7 @@
 //! Two who are at the same slice at once, stopped where they meet.
 
-use crate::reuse::{abandon, create_in, hold};
+use crate::reuse::{create_in, hold};
 use fs2::FileExt;
-use nix::sys::signal::Signal;
-use std::fs::File;
-use testkit::faults::{BIG, strace};
 use testkit::prelude::*;
 
 /// A hook has marked the lease as *releasing* and is about to keep the slice; what is releasing is
@@ -17,50 +14,35 @@ fn never_keeps_instance_being_destroyed() {
     let world = World::small();
     world.configure("keep_idle = \"5m\"");
     world.create("a");
-    let lease = abandon(&world, "a");
-    let mut call = world.hook("a", &lease);
+    let lease = world.abandon("a");
     let (bundle, log) = (world.path("bundles").join("a"), world.path("log"));
-    let hook = call.command.get_program().to_owned();
     // Between the two it puts config.json back, which is its one rename in the bundle.
-    let traced = {
-        let mut strace = std::process::Command::new("strace");
-        strace.arg("-o").arg(&log).arg("-P").arg(&bundle);
-        strace.args(["-e", "inject=renameat:signal=STOP:when=1"]);
-        strace.arg(hook).args(call.command.get_args());
-        strace.stdin(File::open(call.stdin.take().unwrap()).unwrap());
-        going(&mut strace)
-    };
+    let within = ["-o", log.to_str().unwrap(), "-P", bundle.to_str().unwrap()];
+    let stops = ["-e", "inject=renameat:signal=STOP:when=1"];
+    let hook = world.hook("a", &lease);
+    let traced = strace::traced(&hook, &[&within[..], &stops].concat()).going();
     until("the hook stands still", || {
-        let log = std::fs::read_to_string(&log);
+        let log = fs::read_to_string(&log);
         log.is_ok_and(|log| log.contains("--- stopped by SIGSTOP ---"))
     });
     assert_eq!(world.lease_of("a")["state"], "releasing");
 
     world.takes("nvmlComputeInstanceDestroy", 1000);
     let gc = going(&mut world.migctl(&["gc"]));
-    let gpus = || std::fs::read_dir(world.state()).unwrap().flatten();
+    let gpus = || fs::read_dir(world.state()).unwrap().flatten();
     until("one of them has the GPU", || {
         { gpus() }.any(|f| {
             let is_gpu = f.file_name().to_string_lossy().starts_with("gpu-");
             is_gpu && File::open(f.path()).unwrap().try_lock_shared().is_err()
         })
     });
-    for hook in children(traced.pid()) {
-        let hook = nix::unistd::Pid::from_raw(hook);
-        nix::sys::signal::kill(hook, Signal::SIGCONT).unwrap();
-    }
+    strace::go_on(&traced);
     traced.end().ok();
     gc.end().ok();
     world.no_faults();
     let leases = world.leases();
     assert_eq!(leases.len(), world.instances().len(), "{leases:#?}");
-    world.configure("");
-    world.gc().ok();
-    world.as_if_nothing_had_been().unwrap();
-}
-
-fn creating(world: &World, id: &str) -> Going {
-    going(world.create_command(id).stdin(Stdio::null()))
+    world.tidy_up(&[]);
 }
 
 fn has_lease(world: &World, id: &str) -> bool {
@@ -71,19 +53,15 @@ fn has_lease(world: &World, id: &str) -> bool {
 /// the second does not have it either.
 #[test]
 fn never_shares_unvalidated_slice() {
-    let world = World::small();
-    world.configure("keep_idle = \"5m\"");
-    world.create("before");
-    world.delete("before");
-    let idle = world.the_instance();
+    let (world, idle) = World::with_idle_slice();
     let held = hold(&world, 0, idle.gi);
     world.takes("nvmlDeviceGetComputeRunningProcesses_v3", 500);
     for id in ["a", "b"] {
         world.bundle_in_pod(id, world.profile, "p");
     }
-    let first = creating(&world, "a");
+    let first = world.creating("a");
     until("it is handed out", || has_lease(&world, "a"));
-    creating(&world, "b").end().ok();
+    world.creating("b").end().ok();
     first.end().ok();
     world.no_faults();
     for id in ["a", "b"] {
@@ -93,8 +71,7 @@ fn never_shares_unvalidated_slice() {
     drop(held);
     world.configure("");
     ["a", "b"].iter().for_each(|id| drop(world.delete(id)));
-    world.gc().ok();
-    world.as_if_nothing_had_been().unwrap();
+    world.all_go(&[]);
 }
 
 /// The driver is asked GPU by GPU: what is made on the first while the second is asked is there.
@@ -106,9 +83,9 @@ fn shares_slice_created_meanwhile() {
     }
     world.takes("nvmlDeviceGetMigMode", 400);
     world.takes("nvmlDeviceCreateGpuInstanceWithPlacement", 600);
-    let first = creating(&world, "a");
+    let first = world.creating("a");
     until("it has begun", || has_lease(&world, "a"));
-    creating(&world, "b").end().ok();
+    world.creating("b").end().ok();
     first.end().ok();
     world.no_faults();
     assert_eq!(world.instances().len(), 1);
@@ -123,28 +100,23 @@ fn bounds_wait_for_sleeping_creator() {
     world.configure("lock_timeout = \"1s\"");
     create_in(&world, "other", "z").ok();
     world.delete("z");
-    let name = { std::fs::read_dir(world.state()).unwrap().flatten() }
+    let name = { fs::read_dir(world.state()).unwrap().flatten() }
         .map(|f| f.path())
         .find(|f| f.file_name().unwrap().to_string_lossy().starts_with("gpu-"))
         .unwrap();
     let gpu = File::open(&name).unwrap();
     gpu.lock_exclusive().unwrap();
     world.bundle_in_pod("a", world.profile, "p");
-    let first = creating(&world, "a");
+    let first = world.creating("a");
     until("it is on record", || has_lease(&world, "a"));
     first.waits_for(&name);
     first.stop();
     drop(gpu);
-    let line = create_in(&world, "p", "b").refused();
-    has(
-        &line,
-        "container a of the same pod makes the slice for all of them (process ",
-    );
+    create_in(&world, "p", "b")
+        .refused_for("container a of the same pod makes the slice for all of them (process ");
     first.signal(Signal::SIGCONT);
     first.end();
-    world.delete("a");
-    world.gc().ok();
-    world.as_if_nothing_had_been().unwrap();
+    world.all_go(&["a"]);
 }
 
 /// Each try of one that waits is a lease that comes and goes, and wakes the other.
@@ -166,7 +138,7 @@ fn failed_tries_let_waiters_sleep() {
         let waiting = ["1g.6gb", "2g.12gb"].map(|slice| {
             let wait = [("runmig.dev/slice", slice), ("runmig.dev/wait", "2s")];
             world.bundle_saying(slice, &wait);
-            creating(&world, slice)
+            world.creating(slice)
         });
         for one in waiting {
             one.end().refused();
@@ -190,10 +162,10 @@ fn releases_idle_slice_by_hand() {
     world.configure("keep_idle = \"5m\"");
     world.create("lives");
     world.create("dies");
-    abandon(&world, "dies");
+    world.abandon("dies");
     let wait = [("runmig.dev/slice", "4g.24gb"), ("runmig.dev/wait", "10m")];
     world.bundle_saying("waits", &wait);
-    let waits = creating(&world, "waits");
+    let waits = world.creating("waits");
     let idle = || {
         let leases = world.leases();
         let idle = leases.iter().find(|l| l["state"] == "idle")?;
@@ -203,10 +175,7 @@ fn releases_idle_slice_by_hand() {
     said(&mut world.migctl(&["release", &idle().unwrap()])).ok();
     world.delete("lives");
     waits.end().ok();
-    world.delete("waits");
-    world.configure("");
-    world.gc().ok();
-    world.as_if_nothing_had_been().unwrap();
+    world.tidy_up(&["waits"]);
 }
 
 /// An administrator's instance stays when its container goes, so no waiting request could have its
@@ -223,7 +192,7 @@ fn waits_for_no_adopted_instance() {
         "waits",
         &[("runmig.dev/slice", "7g.80gb"), ("runmig.dev/wait", "10m")],
     );
-    let waits = creating(&world, "waits");
+    let waits = world.creating("waits");
     until("it waits", || !world.queue().is_empty());
     world.create("passes");
     waits.signal(Signal::SIGTERM);
@@ -232,7 +201,7 @@ fn waits_for_no_adopted_instance() {
         .iter()
         .for_each(|id| drop(world.delete(id)));
     world.gc().ok();
-    let _ = std::fs::remove_dir_all(world.path("bundles").join("waits"));
+    let _ = fs::remove_dir_all(world.path("bundles").join("waits"));
     world.as_if_nothing_had_been().unwrap();
 }
 
@@ -245,8 +214,7 @@ fn adopts_nothing_above_limit() {
     world.bundle_asking("a", "2g.12gb, 1g.6gb");
     world.create("a");
     assert_eq!(world.lease_of("a")["profile"], "1g.6gb");
-    world.delete("a");
-    world.as_if_nothing_had_been().unwrap();
+    world.ends(&["a"]);
 }
 
 /// The users of an existing slice cannot be found out: a new one is made.
@@ -263,7 +231,7 @@ fn leaves_unreadable_instance() {
             world.delete("before");
         }
         let there = world.the_instance();
-        let fails = nvml_sim::fault::Outcome::Return(UNKNOWN);
+        let fails = Outcome::Return(UNKNOWN);
         world.fault("nvmlDeviceGetComputeRunningProcesses_v3", 1, None, fails);
         world.create("a");
         world.no_faults();
@@ -273,8 +241,6 @@ fn leaves_unreadable_instance() {
             .find(|i| i.generation != there.generation);
         assert_eq!(world.lease_of("a")["gpuInstanceID"], made.unwrap().gi);
         world.configure("");
-        world.delete("a");
-        world.gc().ok();
-        world.as_if_nothing_had_been().unwrap();
+        world.all_go(&["a"]);
     }
 }

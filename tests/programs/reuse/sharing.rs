@@ -1,7 +1,6 @@
 //! One slice for a pod.
 
-use crate::reuse::{abandon, changes, create_in};
-use std::os::unix::fs::OpenOptionsExt;
+use crate::reuse::{changes, create_in};
 use testkit::prelude::*;
 
 fn in_pod(setup: &Setup, slice: &str, pod: &str) -> testkit::Bundle {
@@ -23,14 +22,14 @@ fn two_containers_on_runc_share_it() {
     let instance = setup.machine.the_instance();
     for id in [&one, &two] {
         setup.runmig(&["start", id]).ok();
-        testkit::process::until("it has ended", || {
+        until("it has ended", || {
             setup.runmig(&["state", id]).ok().json()["status"] == "stopped"
         });
     }
     for said in &saw {
         assert_eq!(visible(&said.stdout_now()), Some(instance.uuid.as_str()));
     }
-    let table = setup.migctl(&["list"]).ok().stdout;
+    let table = setup.tells(&["list"]);
     assert_eq!(table.matches("ready, shared").count(), 2, "{table}");
     // A pod beside it has its own.
     let other = in_pod(&setup, "1g.10gb", "pod-2");
@@ -45,8 +44,7 @@ fn two_containers_on_runc_share_it() {
     );
     let alone = setup.asking("1g.10gb", SHOW);
     alone.annotate("runmig.dev/scope", "pod");
-    let words = setup.refused(&alone);
-    has(&words, "the engine names no pod");
+    has(&setup.refused(&alone), "the engine names no pod");
 
     setup.runmig(&["delete", &one]).ok();
     assert_eq!(setup.machine.the_instance(), instance);
@@ -69,10 +67,10 @@ fn last_holder_releases_it() {
         world.nothing_lost_nothing_given_twice().unwrap();
     }
     // Every way to release it.
-    abandon(&world, "a");
+    world.abandon("a");
     world.gc().ok();
     assert_eq!(world.the_instance(), made);
-    abandon(&world, "b");
+    world.abandon("b");
     said(&mut world.migctl(&["release", "b"])).ok();
     assert_eq!(world.the_instance(), made);
     let destroyed = changes(&world, || drop(world.delete("c")));
@@ -85,19 +83,8 @@ fn last_holder_releases_it() {
 #[test]
 fn second_keeps_it_after_failed_first() {
     let world = World::small();
-    let fifo = world.path("fifo");
-    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
-    world.behave(&format!("create-waits {}", fifo.display()));
     world.bundle_in_pod("a", world.profile, "p");
-    let first = going(world.create_command("a").stdin(Stdio::null()));
-    // Open as soon as the low-level runtime stands before it.
-    let mut opened = None;
-    testkit::process::until("the slice is there", || {
-        let mut options = std::fs::OpenOptions::new();
-        let options = options.write(true).custom_flags(libc::O_NONBLOCK);
-        opened = options.open(&fifo).ok();
-        opened.is_some()
-    });
+    let (first, opened) = world.halted("a", "create-waits");
     world.behave("");
     create_in(&world, "p", "b").ok();
     let made = world.the_instance();
@@ -107,9 +94,7 @@ fn second_keeps_it_after_failed_first() {
     world.gc().ok();
     assert_eq!(world.the_instance(), made);
     world.nothing_lost_nothing_given_twice().unwrap();
-    world.delete("b");
-    world.gc().ok();
-    world.as_if_nothing_had_been().unwrap();
+    world.all_go(&["b"]);
 }
 
 /// Eight containers of two pods at once, and back at once: two instances, each made and destroyed once.
@@ -122,7 +107,7 @@ fn shares_among_concurrent_creates() {
     world.takes("nvmlGpuInstanceDestroy", 50);
     for round in 0..3 {
         let ids: Vec<String> = (0..8).map(|n| format!("c{n}")).collect();
-        let every = |command: &dyn Fn(usize, &str) -> std::process::Command| {
+        let every = |command: &dyn Fn(usize, &str) -> Command| {
             let all: Vec<_> = ids
                 .iter()
                 .enumerate()
@@ -152,7 +137,7 @@ fn shares_among_concurrent_creates() {
 fn second_survives_killed_first() {
     let world = World::small();
     world.bundle_in_pod("a", world.profile, "p");
-    let kill = nvml_sim::fault::Outcome::Kill(nvml_sim::fault::Moment::After);
+    let kill = Outcome::Kill(nvml_sim::fault::Moment::After);
     world.fault("nvmlGpuInstanceCreateComputeInstance", 1, Some(1), kill);
     assert!(!said(&mut world.create_command("a")).status.success());
     world.no_faults();
@@ -161,7 +146,7 @@ fn second_survives_killed_first() {
     assert_eq!(world.leases().len(), 1);
     world.delete("b");
     world.gc().ok();
-    std::fs::remove_dir_all(world.path("bundles").join("a")).unwrap();
+    fs::remove_dir_all(world.path("bundles").join("a")).unwrap();
     world.as_if_nothing_had_been().unwrap();
 }
 
@@ -178,7 +163,5 @@ fn never_shares_instance_being_released() {
     assert_ne!(world.lease_of("b")["gpuInstanceID"], made.gi);
     world.nothing_lost_nothing_given_twice().unwrap();
     drop(held);
-    world.delete("b");
-    world.gc().ok();
-    world.as_if_nothing_had_been().unwrap();
+    world.all_go(&["b"]);
 }

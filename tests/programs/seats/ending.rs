@@ -2,8 +2,7 @@
 
 use super::*;
 use fs2::FileExt;
-use std::fs::File;
-use std::time::Instant;
+use testkit::prelude::*;
 
 /// The time for which a release tries again, with some to spare.
 const PATIENCE: Duration = Duration::from_millis(3100);
@@ -25,8 +24,7 @@ fn daemon_and_slice_share_patience() {
     setup.create(&bundle, &id);
     in_cgroup(&bundle.cgroup()).into_iter().for_each(kill);
     let call = "nvmlComputeInstanceDestroy";
-    let fault = ["--call", call, "--returns", "IN_USE"];
-    setup.machine.sim("fault", &fault);
+    setup.fault(call, "IN_USE");
     let path = gpu_lock(&setup);
     let gpu = File::open(&path).unwrap();
     gpu.lock_exclusive().unwrap();
@@ -36,12 +34,11 @@ fn daemon_and_slice_share_patience() {
     release.waits_for(&path);
     until("the patience is over", || begun.elapsed() > PATIENCE);
     drop(gpu);
-    let said = release.end().exits(1);
-    has(&said.stderr, "in use");
-    let rule: Value = serde_json::from_str(&setup.machine.sim("fault", &["--list"])).unwrap();
+    release.end().exits(1).warns("in use");
+    let rule: Value = serde_json::from_str(&setup.sim("fault", &["--list"])).unwrap();
     assert_eq!(rule["seen"], 1);
     assert_eq!(setup.daemons(), Vec::<String>::new());
-    setup.machine.sim("fault", &["--clear"]);
+    setup.sim("fault", &["--clear"]);
     setup.migctl(&["gc"]).ok();
     setup.ends(&[&id]);
 }

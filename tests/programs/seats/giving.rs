@@ -9,23 +9,18 @@ fn gives_seat(low: Low) {
     setup.create(&first, &one);
     let made = setup.machine.the_instance();
     let seat = setup.the_lease();
-    assert_eq!(
-        (&seat["kind"], &seat["state"], &seat["enforcement"]),
-        (&"seat".into(), &"ready".into(), &"none".into())
-    );
-    assert_eq!(
-        (&seat["profile"], &seat["migUUID"]),
-        (&"3g.40gb".into(), &made.uuid.as_str().into())
-    );
+    assert_eq!(seat["kind"], "seat");
+    assert_eq!(seat["state"], "ready");
+    assert_eq!(seat["enforcement"], "none");
+    assert_eq!(seat["profile"], "3g.40gb");
+    assert_eq!(seat["migUUID"], made.uuid.as_str());
     assert_eq!(seat["request"], "share of 1/4 of 3g.40gb");
     assert_eq!(seat["memoryBytes"], (MEMORY / 4) << 20);
     assert_eq!(seat["bookedBytes"], (MEMORY / 4) << 20);
     assert_eq!(seat["migPlacement"]["size"], made.size);
-    let table = setup.migctl(&["list", "-o", "wide"]).ok().stdout;
-    assert!(
-        table.contains("10048Mi of 3g.40gb") && table.contains(&made.uuid),
-        "{table}"
-    );
+    let table = setup.tells(&["list", "-o", "wide"]);
+    has(&table, "10048Mi of 3g.40gb");
+    has(&table, &made.uuid);
 
     // The next container gets a seat in the same slice.
     let second = setup.bundle(&format!("{SHOW}; env"));
@@ -48,14 +43,9 @@ fn gives_seat(low: Low) {
     assert_eq!(first.bytes(), before);
 }
 
-#[test]
-fn runc_gives_seat() {
-    gives_seat(Low::Runc);
-}
-
-#[test]
-fn crun_gives_seat() {
-    gives_seat(Low::Crun);
+testkit::tests! {
+    runc_gives_seat: gives_seat(Low::Runc);
+    crun_gives_seat: gives_seat(Low::Crun);
 }
 
 /// The slice goes with the last seat, in any order, and is never kept idle.
@@ -81,13 +71,9 @@ fn slice_ends_with_last_seat() {
 fn idle_slices_take_no_seats() {
     let setup = on(Low::Runc, "none");
     setup.configure(&format!("{NONE}\nkeep_idle = \"5m\"\nadopt = true"));
-    setup
-        .machine
-        .sim("create", &["--gpu", "0", "--profile", "3g.40gb"]);
+    setup.sim("create", &["--gpu", "0", "--profile", "3g.40gb"]);
     let theirs = setup.machine.the_instance();
-    let plain = setup.asking("2g.20gb", "exec sleep 1000");
-    let id = unique();
-    setup.create(&plain, &id);
+    let (_, id) = setup.made("2g.20gb", "exec sleep 1000");
     setup.delete(&id);
     let seat = create(&setup, "2g.20gb,3g.40gb", "1/2");
     let mine = setup.machine.instances();
@@ -109,17 +95,7 @@ fn idle_slices_take_no_seats() {
 /// Plain slices, seats, shares and whole GPUs work on one machine at once.
 #[test]
 fn every_kind_works_together() {
-    let machine = Machine::with(&[
-        "--gpu",
-        "A100-80GB",
-        "--gpu",
-        "H100-80GB",
-        "--gpu",
-        "L4",
-        "--mig",
-        "on",
-        "--mps",
-    ]);
+    let machine = Machine::of("--gpu A100-80GB --gpu H100-80GB --gpu L4 --mig on --mps");
     machine.sim("mig", &["--gpu", "1", "off"]);
     let setup = Setup::on(Low::Runc, machine);
     setup.configure("sharing.enforcement = [\"mps\", \"none\"]");
@@ -154,9 +130,9 @@ fn every_kind_works_together() {
         .map(|id| setup.lease(id)["gpuIndex"].as_u64().unwrap())
         .collect();
     assert_eq!(gpus, [0, 0, 0, 2, 1, 0]);
-    let inspected = setup.migctl(&["inspect", "-o", "json"]).ok().json();
+    let inspected = setup.json(&["inspect", "-o", "json"]);
     assert_eq!(inspected["items"][0]["leases"].as_array().unwrap().len(), 4);
-    let gpus = setup.migctl(&["gpus"]).ok().stdout;
+    let gpus = setup.tells(&["gpus"]);
     assert!(gpus.contains(&ids[0]) && gpus.contains(&ids[1]), "{gpus}");
     setup.migctl(&["gc"]).ok();
     assert_eq!(setup.leases().len(), 6);

@@ -3,7 +3,7 @@
 
 use testkit::faults::operations::{ID, PEER, named};
 use testkit::faults::steps::{Step, steps, waits};
-use testkit::faults::strace::{self, Call};
+use testkit::faults::strace::Call;
 use testkit::prelude::*;
 
 /// Stops an operation at each of its steps, and has another command meet it. The container `stays` then has its seat,
@@ -44,10 +44,8 @@ fn meet(operation: &str, stays: &str, other: fn(&World) -> Command) {
         is_well.unwrap_or_else(|what| panic!("{at}: {what}"));
         let leases = world.leases();
         assert_eq!(leases.len(), 1, "{at}: {leases:?}");
-        assert_eq!(
-            (&leases[0]["kind"], &leases[0]["state"]),
-            (&"seat".into(), &"ready".into())
-        );
+        assert_eq!(leases[0]["kind"], "seat");
+        assert_eq!(leases[0]["state"], "ready");
         match world.the_instance().generation == before {
             true => joined += 1,
             false => made += 1,
@@ -68,25 +66,12 @@ fn delete_peer(world: &World) -> Command {
     world.runmig(&["delete", "--force", PEER])
 }
 
-/// Failure: the last seat of a slice ends while a create joins the slice
-#[test]
-fn create_meets_last_release() {
-    meet("release-seat", PEER, create_peer);
-}
-
-#[test]
-fn create_meets_last_release_at_mps() {
-    meet("release-mps-seat", PEER, create_peer);
-}
-
-#[test]
-fn last_release_meets_create() {
-    meet("create-seat-beside", ID, delete_peer);
-}
-
-#[test]
-fn last_release_meets_create_at_mps() {
-    meet("create-mps-seat-beside", ID, delete_peer);
+testkit::tests! {
+    /// Failure: the last seat of a slice ends while a create joins the slice
+    create_meets_last_release: meet("release-seat", PEER, create_peer);
+    create_meets_last_release_at_mps: meet("release-mps-seat", PEER, create_peer);
+    last_release_meets_create: meet("create-seat-beside", ID, delete_peer);
+    last_release_meets_create_at_mps: meet("create-mps-seat-beside", ID, delete_peer);
 }
 
 /// The create has seen the last seat and is about to join its slice, while the release of that seat stands still at each
@@ -101,9 +86,7 @@ fn meet_halfway(operation: &str) {
     let begin = || {
         world.behave("");
         let create = operation.begin(&world);
-        world.behave("no-hooks");
-        said(&mut world.bare(&["delete", "--force", PEER])).ok();
-        world.behave("");
+        world.vanish(PEER);
         create
     };
     let release = || -> Call { world.migctl(&["release", PEER]).into() };
@@ -151,12 +134,7 @@ fn meet_halfway(operation: &str) {
     assert!(joined > 0 && made > 0, "{joined} joined, {made} did not");
 }
 
-#[test]
-fn create_meets_begun_release() {
-    meet_halfway("create-seat-beside");
-}
-
-#[test]
-fn create_meets_begun_release_at_mps() {
-    meet_halfway("create-mps-seat-beside");
+testkit::tests! {
+    create_meets_begun_release: meet_halfway("create-seat-beside");
+    create_meets_begun_release_at_mps: meet_halfway("create-mps-seat-beside");
 }

@@ -3,8 +3,7 @@
 use super::ending::gpu_lock;
 use super::*;
 use fs2::FileExt;
-use nix::sys::signal::Signal;
-use std::fs::File;
+use testkit::prelude::*;
 
 /// The time that a create waits for another.
 const TIMEOUT: &str = "lock_timeout = \"300ms\"";
@@ -23,10 +22,10 @@ fn begin(setup: &Setup, slice: &str, size: &str) -> (String, Going) {
 fn hangs(setup: &Setup, slice: &str, size: &str) -> (String, Going) {
     let call = "nvmlDeviceCreateGpuInstanceWithPlacement";
     let fault = ["--call", call, "--nth", "1", "--takes", "600s"];
-    setup.machine.sim("fault", &fault);
+    setup.sim("fault", &fault);
     let (id, maker) = begin(setup, slice, size);
     until("it calls the driver", || {
-        let rules = setup.machine.sim("fault", &["--list"]);
+        let rules = setup.sim("fault", &["--list"]);
         rules.contains("\"seen\":1")
     });
     (id, maker)

@@ -19,15 +19,7 @@ const MEMORY: u64 = 40_192;
 
 /// A machine with so many A100 in MIG mode, with MPS.
 fn machine(count: &str) -> Machine {
-    Machine::with(&[
-        "--gpu",
-        "A100-80GB",
-        "--count",
-        count,
-        "--mig",
-        "on",
-        "--mps",
-    ])
+    Machine::of(&format!("--gpu A100-80GB --count {count} --mig on --mps"))
 }
 
 /// One A100 with seats at a level.
@@ -38,10 +30,7 @@ fn on(low: Low, level: &str) -> Setup {
 }
 
 fn asking(setup: &Setup, slice: &str, size: &str) -> Bundle {
-    let bundle = setup.bundle("exec sleep 1000");
-    bundle.annotate(SLICE, slice);
-    bundle.annotate(SHARE, size);
-    bundle
+    setup.bundle_with(&[(SLICE, slice), (SHARE, size)])
 }
 
 /// Creates a container with a seat, and returns its id.

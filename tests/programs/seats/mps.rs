@@ -1,14 +1,7 @@
 //! Seats at `mps`: a daemon for each seat, in its slice.
 
 use super::*;
-use testkit::cuda::Client;
-
-/// The memory that a CUDA context takes on an A100, in MiB.
-fn free(client: &mut Client) -> u64 {
-    let said = client.say("info");
-    let last = said.rsplit(' ').next().and_then(|word| word.parse().ok());
-    last.unwrap_or_else(|| panic!("{said}"))
-}
+use testkit::cuda::{self, Client, free};
 
 fn total(client: &mut Client) -> u64 {
     let said = client.say("info");
@@ -23,10 +16,7 @@ fn daemon_pid(setup: &Setup, id: &str) -> i32 {
 
 /// Starts a container with a seat whose client takes commands.
 fn client(setup: &Setup, slice: &str, size: &str) -> (String, Client) {
-    let (id, bundle) = (unique(), asking(setup, slice, size));
-    let mut client = Client::run(setup, &bundle, &id);
-    free(&mut client);
-    until("the seat is ready", || setup.lease(&id)["state"] == "ready");
+    let (id, _, client) = cuda::client(setup, &[(SLICE, slice), (SHARE, size)]);
     (id, client)
 }
 
@@ -68,14 +58,9 @@ fn limits_seat(low: Low) {
     setup.nothing_is_left();
 }
 
-#[test]
-fn runc_limits_seat() {
-    limits_seat(Low::Runc);
-}
-
-#[test]
-fn crun_limits_seat() {
-    limits_seat(Low::Crun);
+testkit::tests! {
+    runc_limits_seat: limits_seat(Low::Runc);
+    crun_limits_seat: limits_seat(Low::Crun);
 }
 
 #[test]
@@ -85,8 +70,7 @@ fn gc_restarts_daemon_in_its_slice() {
     let held = free(&mut first);
     let slice = device(&setup, &id);
     kill(daemon_pid(&setup, &id));
-    let said = setup.migctl(&["gc"]).ok().stdout;
-    has(&said, "is restarted");
+    setup.migctl(&["gc"]).ok().says("is restarted");
     assert_eq!(device(&setup, &id), slice);
     let mut new = Client::exec(&setup, &id, &[]);
     assert_eq!((total(&mut new), free(&mut new)), (19_968, held));
@@ -103,7 +87,7 @@ fn gc_names_processes_of_seats() {
     assert!(free(&mut around) > 4096);
     let pids = setup.lease(&id)["around"].as_array().unwrap().clone();
     assert_eq!(pids.len(), 1, "{pids:?}");
-    let said = setup.migctl(&["gc"]).ok().stdout;
+    let said = setup.tells(&["gc"]);
     let told = format!("process {} bypasses MPS and has no memory limit", pids[0]);
     has(&said, &told);
     assert_eq!(around.say("sync"), "ok");

@@ -16,12 +16,10 @@ fn chooses_fullest_slice() {
         assert_eq!(device(&setup, &first), device(&setup, &fourth));
         // Another profile is another slice, for which nothing is left here.
         let line = setup.refused(&setup.bundle_with(&[(SLICE, "2g.20gb"), (SHARE, "1/4")]));
-        assert!(
-            line.starts_with(
-                "runmig: cannot allocate a share of 1/4 of 2g.20gb: it needs a new slice, and runmig cannot allocate \
-                 2g.20gb: "
-            ),
-            "{line}"
+        begins_with(
+            &line,
+            "runmig: cannot allocate a share of 1/4 of 2g.20gb: it needs a new slice, and runmig cannot allocate \
+                 2g.20gb: ",
         );
         let line = setup.refused(&setup.bundle_with(&[(SLICE, "3g.40gb"), (SHARE, "1/2")]));
         let start = "runmig: cannot allocate a share of 1/2 of 3g.40gb: no slice with seats has room for it (3g.40gb \
@@ -39,16 +37,13 @@ fn chooses_fullest_slice() {
             .unwrap();
         assert!(told.starts_with(&format!("full: {words}")), "{told}");
         setup.delete(&first);
-        let told = setup.migctl(&explain).ok().stdout;
+        let told = setup.tells(&explain);
         let memory = setup.lease(&fourth)["gpuIndex"].as_u64().unwrap();
-        assert!(
-            told.starts_with("fits: ") && told.contains(" of 3g.40gb at "),
-            "{told}"
-        );
+        begins_with(&told, "fits: ");
+        has(&told, " of 3g.40gb at ");
         has(&told, &format!("on GPU {memory}, level {level}"));
         setup.ends(&[&second, &third, &fourth]);
-        let new = setup.migctl(&explain).ok().stdout;
-        has(&new, "of a new 3g.40gb at ");
+        setup.migctl(&explain).ok().says("of a new 3g.40gb at ");
         setup.nothing_is_left();
     }
 }
@@ -72,16 +67,12 @@ fn parts_fill_slice() {
 #[test]
 fn takes_first_alternative_with_room() {
     let setup = on(Low::Runc, "none");
-    let whole = setup.asking("4g.40gb", "exec sleep 1000");
-    let plain = unique();
-    setup.create(&whole, &plain);
+    let (_, plain) = setup.made("4g.40gb", "exec sleep 1000");
     // Half of the GPU is left: neither 7g.80gb nor 30Gi of a smaller slice has a place.
     let first = create(&setup, "7g.80gb,2g.20gb,20Gi", "30Gi,10Gi");
     let seat = setup.lease(&first);
-    assert_eq!(
-        (&seat["profile"], &seat["memoryBytes"]),
-        (&"2g.20gb".into(), &(10u64 << 30).into())
-    );
+    assert_eq!(seat["profile"], "2g.20gb");
+    assert_eq!(seat["memoryBytes"], 10u64 << 30);
     assert_eq!(
         seat["request"],
         "share of 30Gi,10Gi of 7g.80gb,2g.20gb,20Gi"
@@ -201,9 +192,7 @@ fn seats_come_at_once() {
         };
         // The others come while the driver makes the slice.
         let call = "nvmlDeviceCreateGpuInstanceWithPlacement";
-        setup
-            .machine
-            .sim("fault", &["--call", call, "--takes", "2s"]);
+        setup.slow(call, "2s");
         let first = create(&ids[0]);
         until("the slice is on record", || !setup.leases().is_empty());
         let creates: Vec<Going> = ids[1..].iter().map(create).collect();
@@ -231,9 +220,7 @@ fn evicts_idle_slice_last() {
     let setup = on(Low::Runc, "none");
     setup.configure(&format!("{NONE}\nkeep_idle = \"10m\""));
     let first = create(&setup, "3g.40gb", "1/2");
-    let plain = setup.asking("4g.40gb", "exec sleep 1000");
-    let id = unique();
-    setup.create(&plain, &id);
+    let (_, id) = setup.made("4g.40gb", "exec sleep 1000");
     setup.delete(&id);
     let idle = || {
         let leases = setup.leases();

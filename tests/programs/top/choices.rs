@@ -35,10 +35,7 @@ fn chooses_by_gpu_namespace_state_kind() {
     assert_eq!(chosen(&setup, &["--gpu", &uuid]), team);
     assert_eq!(chosen(&setup, &["--state", "ready"]), having(&|_| true));
     assert!(chosen(&setup, &["--state", "idle"]).is_empty());
-    let json = setup
-        .migctl(&["list", "-o", "json", "--kind", "slice"])
-        .ok()
-        .json();
+    let json = setup.json(&["list", "-o", "json", "--kind", "slice"]);
     assert_eq!(json["items"].as_array().unwrap().len(), 1);
     assert_eq!(json["items"][0]["id"], team[0].as_str());
     let both = ["--namespace", "other", "--state", "ready", "--kind", "gpu"];
@@ -52,7 +49,7 @@ fn chooses_by_gpu_namespace_state_kind() {
 fn wide_adds_columns() {
     let Some(setup) = setup() else { return };
     claim(&setup, "train", 0);
-    let said = setup.migctl(&["list", "-o", "wide"]).ok().stdout;
+    let said = setup.tells(&["list", "-o", "wide"]);
     let lines: Vec<&str> = said.lines().collect();
     assert!(lines[0].ends_with("LEASE"), "{said}");
     assert!(lines[1].ends_with(&chosen(&setup, &[])[0]), "{said}");

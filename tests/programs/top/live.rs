@@ -4,14 +4,11 @@
 use super::{claim, create, setup};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::pty::openpty;
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::kill;
 use nix::sys::termios::{LocalFlags, tcgetattr};
 use nix::unistd::Pid;
-use std::fs::File;
-use std::io::Write;
-use std::process::{Child, Command, Stdio};
-use testkit::process::{going, stands_still, until};
-use testkit::{Setup, said, skip};
+use testkit::prelude::*;
+use testkit::process::stands_still;
 
 /// A server of its own, with a window in which a shell waits.
 struct Tmux<'a> {
@@ -26,7 +23,7 @@ impl<'a> Tmux<'a> {
         }
         let tmux = Tmux { setup };
         // The status line would take a row.
-        std::fs::write(setup.path("tmux.conf"), "set -g status off\n").unwrap();
+        fs::write(setup.path("tmux.conf"), "set -g status off\n").unwrap();
         let shell = "env PS1=ready: sh -i";
         tmux.ok(&["new-session", "-d", "-x", "80", "-y", "24", shell]);
         tmux.until_shown("ready:");
@@ -79,8 +76,8 @@ impl<'a> Tmux<'a> {
         let file = self.setup.path("modes");
         self.types(&format!("stty -g >{0}.new; mv {0}.new {0}", file.display()));
         until("stty has said it", || file.exists());
-        let modes = std::fs::read_to_string(&file).unwrap();
-        std::fs::remove_file(file).unwrap();
+        let modes = fs::read_to_string(&file).unwrap();
+        fs::remove_file(file).unwrap();
         modes
     }
 }
@@ -103,7 +100,7 @@ fn every_end_restores_terminal() {
         match end {
             "q" | "C-c" => drop(tmux.ok(&["send-keys", end])),
             signal => {
-                let pid = std::fs::read_to_string(setup.path("pid")).unwrap();
+                let pid = fs::read_to_string(setup.path("pid")).unwrap();
                 let pid = Pid::from_raw(pid.trim().parse().unwrap());
                 kill(pid, signal.parse::<Signal>().unwrap()).unwrap();
             }
@@ -118,22 +115,16 @@ fn every_end_restores_terminal() {
 fn follows_changes_and_resizes() {
     let Some(setup) = setup() else { return };
     claim(&setup, "first", 0);
-    setup.machine.sim("trace", &["on"]);
+    setup.sim("trace", &["on"]);
     let Some(tmux) = Tmux::of(&setup) else { return };
     tmux.top();
     let screen = tmux.until_shown("GPU 2:");
     assert_eq!(screen.lines().count(), 24, "{screen}");
-    assert!(
-        screen.contains("GPU 0: A  .  .  .  .  .  .  .   7 of 8 free"),
-        "{screen}"
-    );
-    assert!(screen.contains("GPU 1: free"), "{screen}");
-    assert!(
-        screen.contains("\nclaim team/first  slice  1g.10gb  0    0:1"),
-        "{screen}"
-    );
+    has(&screen, "GPU 0: A  .  .  .  .  .  .  .   7 of 8 free");
+    has(&screen, "GPU 1: free");
+    has(&screen, "\nclaim team/first  slice  1g.10gb  0    0:1");
     // An open session keeps an instance in use, so none stays between two pages.
-    let trace = setup.machine.sim("trace", &["show"]);
+    let trace = setup.sim("trace", &["show"]);
     let calls = |name: &str| trace.lines().filter(|call| call.contains(name)).count();
     assert_eq!(calls("nvmlInit"), calls("nvmlShutdown"), "{trace}");
     claim(&setup, "second", 1);
@@ -155,8 +146,7 @@ fn follows_changes_and_resizes() {
 fn driver_that_hangs_leaves_keys() {
     let Some(setup) = setup() else { return };
     claim(&setup, "train", 0);
-    let hang = ["--call", "nvmlDeviceGetCount_v2", "--takes", "600s"];
-    setup.machine.sim("fault", &hang);
+    setup.slow("nvmlDeviceGetCount_v2", "600s");
     let Some(tmux) = Tmux::of(&setup) else { return };
     tmux.top();
     tmux.until_shown("claim team/train");
@@ -246,7 +236,7 @@ fn shows_memory_and_processes() {
     let (gi, ci) = (slice.gi.to_string(), slice.ci.to_string());
     let _on_slice = hold(&["--gpu", "0", "--gi", &gi, "--ci", &ci], "3Gi");
     let _on_gpu = [hold(&["--gpu", "1"], "1Gi"), hold(&["--gpu", "1"], "1Gi")];
-    let page = setup.migctl(&["top"]).ok().stdout;
+    let page = setup.tells(&["top"]);
     // The memory in MiB and the number of processes: the last two columns.
     let used = |kind: &str| -> (u64, String) {
         let rows = page
@@ -268,11 +258,11 @@ fn pipe_gets_one_page() {
     let Some(setup) = setup() else { return };
     claim(&setup, "train", 0);
     let chosen = ["top", "--namespace", "team", "--gpu", "0"];
-    let page = setup.migctl(&chosen).ok().stdout;
+    let page = setup.tells(&chosen);
     assert!(!page.contains('\x1b') && !page.contains("GPU 1"), "{page}");
     assert!(page.contains(", only GPU 0, namespace team\n"), "{page}");
     assert!(page.contains("claim team/train  slice  1g.10gb"), "{page}");
-    std::fs::remove_file(setup.machine.library()).unwrap();
+    fs::remove_file(setup.machine.library()).unwrap();
     let said = setup.migctl(&["top"]).exits(1);
     assert!(said.stdout.contains("claim team/train"), "{}", said.stdout);
     let hint = "install the NVIDIA driver";

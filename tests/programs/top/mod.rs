@@ -8,8 +8,7 @@ use runmig_lease::config::Config;
 use runmig_lease::model::{GpuUuid, Placement};
 use runmig_lease::store::Claim;
 use runmig_lease::{ClaimPlace, Leases, NoBundles};
-use std::time::Duration;
-use testkit::{Low, Machine, Setup, unique};
+use testkit::prelude::*;
 
 /// A machine with a GPU in MIG mode and two without MIG.
 fn setup() -> Option<Setup> {
@@ -33,7 +32,7 @@ fn create(setup: &Setup, namespace: &str, asked: &[(&str, &str)]) -> String {
     for (key, value) in names.iter().chain(asked) {
         bundle.annotate(key, value);
     }
-    setup.runmig(&["create", "-b", bundle.as_str(), &id]).ok();
+    setup.create(&bundle, &id);
     id
 }
 

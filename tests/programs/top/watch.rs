@@ -2,13 +2,10 @@
 
 use super::{claim, create, setup};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::signal::Signal;
 use std::io::Read;
 use std::os::fd::AsFd;
-use std::process::{Child, Stdio};
-use std::time::Duration;
-use testkit::process::{Going, going, stands_still, until};
-use testkit::{Setup, unique};
+use testkit::prelude::*;
+use testkit::process::stands_still;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -38,7 +35,7 @@ fn reprints_at_change() {
     // It waits without an end: nothing but the kernel's reports wakes it.
     #[cfg(target_arch = "x86_64")]
     until("it waits without an end", || {
-        let call = std::fs::read_to_string(format!("/proc/{}/syscall", list.pid())).unwrap();
+        let call = fs::read_to_string(format!("/proc/{}/syscall", list.pid())).unwrap();
         let words: Vec<&str> = call.split_whitespace().collect();
         let Some(timeout) = words.get(3) else {
             return false; // it runs
@@ -100,7 +97,7 @@ fn follows_a_new_ledger() {
     let Some(setup) = setup() else { return };
     claim(&setup, "old", 0);
     let mut list = watch(&setup);
-    std::fs::rename(setup.state(), setup.path("moved")).unwrap();
+    fs::rename(setup.state(), setup.path("moved")).unwrap();
     until("it prints an empty ledger", || {
         let said = list.said_so_far();
         said.rsplit("CONTAINER")
@@ -127,7 +124,7 @@ fn ends_with_its_reader() {
     let mut bytes = [0; 4096];
     let length = output.read(&mut bytes).unwrap();
     let said = String::from_utf8_lossy(&bytes[..length]);
-    assert!(said.contains("claim team/train"), "{said}");
+    has(&said, "claim team/train");
     drop(output);
     let mut ended = None;
     until("it ends without a change", || {
