@@ -20,6 +20,7 @@ pub mod images;
 pub mod leftovers;
 pub mod machine;
 pub mod models;
+pub mod mounted;
 pub mod named;
 pub mod packages;
 pub mod pages;

@@ -3,6 +3,7 @@
 pub use crate::bundle::{Bundle, OPEN, SHOW, nodes, visible};
 pub use crate::faults::strace::{self, settled};
 pub use crate::faults::{BIG, SMALL, World};
+pub use crate::mounted::Mounted;
 pub use crate::process::{
     self, Going, Said, children, going, in_cgroup, kill, lives, names_in, said, until,
     with_argument,

@@ -132,25 +132,6 @@ fn mode(path: &Path, mode: u32) {
     fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
 }
 
-/// A file system of a test's own, unmounted when dropped.
-struct Mounted(PathBuf);
-
-impl Mounted {
-    fn tmpfs(at: &Path, options: &str) -> Mounted {
-        fs::create_dir_all(at).unwrap();
-        let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(at);
-        said(&mut mount).ok();
-        Mounted(at.to_owned())
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
-    }
-}
-
 #[test]
 fn refuses_bad_state_directory() {
     let setup = Setup::of(Low::Runc);

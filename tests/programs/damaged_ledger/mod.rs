@@ -233,10 +233,7 @@ fn repair_names_account_that_tells_nothing() {
 #[test]
 fn failed_repair_loses_nothing() {
     let world = World::small();
-    let state = world.state();
-    let Some(disk) = Small::mount(&state) else {
-        return;
-    };
+    let disk = Mounted::tmpfs(&world.state(), "size=64k,mode=700");
     let lease = running(&world);
     fs::write(ledger(&world), vec![b'x'; 3000]).unwrap();
     let ballast = disk.fill(0);
@@ -391,56 +388,12 @@ fn creates_race_with_repair() {
     }
 }
 
-/// A small file system in memory for the state directory; unmounted when dropped.
-struct Small<'a>(&'a Path);
-
-impl Small<'_> {
-    fn mount(at: &Path) -> Option<Small<'_>> {
-        fs::create_dir_all(at).unwrap();
-        let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", "size=64k,mode=700", "tmpfs"]);
-        if !mount.arg(at).output().is_ok_and(|o| o.status.success()) {
-            skip("no file system may be mounted here");
-            return None;
-        }
-        Some(Small(at))
-    }
-
-    fn remount(&self, how: &str) {
-        let mut mount = Command::new("mount");
-        mount.args(["-o", &format!("remount,{how}")]).arg(self.0);
-        assert!(mount.status().unwrap().success());
-    }
-
-    /// Leaves so many pages free.
-    fn fill(&self, free: usize) -> PathBuf {
-        let file = self.0.join("ballast");
-        let mut out = fs::File::create(&file).unwrap();
-        let mut pages = 0;
-        while out.write_all(&[1; 4096]).is_ok() {
-            pages += 1;
-        }
-        out.set_len(4096 * (pages - free.min(pages)) as u64)
-            .unwrap();
-        file
-    }
-}
-
-impl Drop for Small<'_> {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg(self.0).output();
-    }
-}
-
 /// Failure: the disk is full during a release
 /// Failure: the disk is full during a create
 #[test]
 fn survives_full_disk_at_every_write() {
     let world = World::small();
-    let state = world.state();
-    let Some(disk) = Small::mount(&state) else {
-        return;
-    };
+    let disk = Mounted::tmpfs(&world.state(), "size=64k,mode=700");
     // The history of all rounds would fill this disk by itself.
     let events = world.path("events.jsonl");
     world.configure(&format!("events.file = {events:?}"));
@@ -493,10 +446,7 @@ fn survives_full_disk_at_every_write() {
 #[test]
 fn reports_read_only_state_directory() {
     let world = World::small();
-    let state = world.state();
-    let Some(disk) = Small::mount(&state) else {
-        return;
-    };
+    let disk = Mounted::tmpfs(&world.state(), "size=64k,mode=700");
     world.create(ID);
     disk.remount("ro");
     let line = said(&mut world.create_command("other")).refused();

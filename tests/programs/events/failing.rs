@@ -57,29 +57,12 @@ fn missing_right_fails_no_create() {
     assert!(log[0].contains("no file with one name"), "{log:?}");
 }
 
-/// A file system of a test's own, unmounted when dropped.
-struct Mounted<'a>(&'a Path);
-
-impl Drop for Mounted<'_> {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(self.0).status();
-    }
-}
-
 /// Failure: the disk of the events is full
 #[test]
 fn full_disk_fails_no_create() {
     let world = World::small();
     let folder = world.path("disk");
-    fs::create_dir(&folder).unwrap();
-    let mut mount = Command::new("mount");
-    said(
-        mount
-            .args(["-t", "tmpfs", "-o", "size=8k,mode=755", "tmpfs"])
-            .arg(&folder),
-    )
-    .ok();
-    let _mounted = Mounted(&folder);
+    let disk = Mounted::tmpfs(&folder, "size=8k,mode=755");
     let file = folder.join("events.jsonl");
     // The next event finds less room than it needs.
     fs::write(&file, [&[b'x'; 8100][..], b"\n"].concat()).unwrap();
@@ -89,12 +72,7 @@ fn full_disk_fails_no_create() {
         "{log:?}"
     );
     // With room again, the event behind the cut one can be read.
-    said(
-        Command::new("mount")
-            .args(["-o", "remount,size=1m"])
-            .arg(&folder),
-    )
-    .ok();
+    disk.remount("size=1m");
     world.create("two");
     let all = events(&world);
     assert_eq!(types(&all), ["created", "ready"]);

@@ -17,7 +17,6 @@ fn file_on_hung_mount_blocks_nothing() {
     world.delete("a");
     // The search for holders of the idle slice passes every open file.
     world.create("b");
-    eprintln!("{}", world.log());
     let log = world.log();
     assert_eq!(world.the_instance(), made, "{log}");
     said(&mut world.runmig(&["start", "b"])).ok();

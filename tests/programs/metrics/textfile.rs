@@ -82,23 +82,14 @@ fn refuses_places_of_others() {
 
 #[test]
 fn full_folder_keeps_old_file() {
-    use nix::mount::{MntFlags, MsFlags, mount, umount2};
     let Some(setup) = setup() else { return };
     let folder = folder(&setup);
-    let options = Some("size=8k,mode=0755");
-    mount(
-        Some("tmpfs"),
-        &folder,
-        Some("tmpfs"),
-        MsFlags::empty(),
-        options,
-    )
-    .unwrap();
+    let mounted = Mounted::tmpfs(&folder, "size=8k,mode=0755");
     let file = folder.join("runmig.prom");
     fs::write(&file, "old\n").unwrap();
     let told = write(&setup, &file);
     let (kept, left) = (fs::read_to_string(&file).unwrap(), names_in(&folder));
-    umount2(&folder, MntFlags::MNT_DETACH).unwrap();
+    drop(mounted);
     told.exits(1).warns("No space left on device");
     assert_eq!(
         (kept.as_str(), left),

@@ -3,7 +3,6 @@
 use crate::POOL;
 use crate::calls::{delete_claim, devices, prepare, says, unprepare};
 use crate::cluster::Cluster;
-use crate::mounted::Mounted;
 use runmig_dra::kubelet::messages::Claim;
 use testkit::prelude::*;
 
@@ -30,7 +29,7 @@ async fn names_problems_of_cdi() {
 /// Prepare names folder and cause, leaves no half-written file, and succeeds after the repair.
 async fn names_folder(cluster: &Cluster, claim: &Claim, options: &str, cause: &str) {
     let mounted = Mounted::tmpfs(&cluster.at("cdi"), options);
-    let filler = (!options.starts_with("ro")).then(|| mounted.fill());
+    let filler = (!options.starts_with("ro")).then(|| mounted.fill(0));
     let file = cluster
         .at("cdi")
         .join(format!("gpu.runmig.dev-{}.json", claim.uid));

@@ -3,7 +3,6 @@
 use crate::POOL;
 use crate::calls::{devices, on_record, prepare, says, try_unprepare, unprepare};
 use crate::cluster::Cluster;
-use crate::mounted::Mounted;
 use testkit::prelude::*;
 
 /// The claim's Prepare says so, and succeeds after the repair.
@@ -19,7 +18,7 @@ async fn names_problems_of_ledger() {
     cluster.start_driver();
     let devices = devices(&cluster).await;
     let claim = cluster.claim("disk", &devices[1], POOL).await;
-    let filler = state.fill();
+    let filler = state.fill(0);
     for _ in 0..2 {
         let error = prepare(&cluster, &claim).await;
         begins_with(&error, "cannot prepare claim default/disk: ");
@@ -32,7 +31,7 @@ async fn names_problems_of_ledger() {
 
     // A writer without room takes that of the generation before.
     fs::remove_file(cluster.at("state/ledger.json.1")).unwrap();
-    let filler = state.fill();
+    let filler = state.fill(0);
     let error = try_unprepare(&cluster, &claim).await;
     let words = "cannot unprepare claim default/disk: record the lease of claim default/disk ";
     begins_with(&error, words);

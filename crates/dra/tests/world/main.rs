@@ -9,7 +9,6 @@ mod cdi;
 mod cluster;
 mod disk;
 mod many;
-mod mounted;
 mod older;
 mod others;
 #[path = "../support/proxy.rs"]

@@ -1,0 +1,42 @@
+//! Small file systems in memory, until they are dropped.
+
+use crate::prelude::*;
+
+pub struct Mounted(PathBuf);
+
+impl Mounted {
+    #[track_caller]
+    pub fn tmpfs(at: &Path, options: &str) -> Mounted {
+        fs::create_dir_all(at).unwrap();
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(at);
+        said(&mut mount).ok();
+        Mounted(at.to_owned())
+    }
+
+    #[track_caller]
+    pub fn remount(&self, how: &str) {
+        let mut mount = Command::new("mount");
+        mount.args(["-o", &format!("remount,{how}")]).arg(&self.0);
+        said(&mut mount).ok();
+    }
+
+    /// Leaves so many pages free. Returns the file that has the others.
+    pub fn fill(&self, free: usize) -> PathBuf {
+        let filler = self.0.join("filler");
+        let mut out = File::create(&filler).unwrap();
+        let mut pages = 0;
+        while out.write_all(&[1; 4096]).is_ok() {
+            pages += 1;
+        }
+        let left = 4096 * (pages - free.min(pages)) as u64;
+        out.set_len(left).unwrap();
+        filler
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("--lazy").arg(&self.0).status();
+    }
+}
