@@ -292,7 +292,10 @@ fn cuts_wait_to_engine_deadline() {
     until("it waits", || world.queue() == ["podman"]);
     assert_eq!(world.log().matches("at most").count(), 2);
     going.kill();
-    world.ends(&full);
+    for id in &full {
+        world.delete(id);
+    }
+    world.all_go(&[]);
 }
 
 /// A reader of the queue needs the files alone, not the driver.
