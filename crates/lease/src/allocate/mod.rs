@@ -32,7 +32,7 @@ use crate::model::Cgroup;
 use crate::placement::NoRoom;
 use crate::refusal;
 use crate::request::Request;
-use crate::store::{ClaimName, Container, Held, Holder, Operation};
+use crate::store::{ClaimName, Container, Held, Holder};
 pub use claim::{ClaimNews, ClaimPlace};
 pub use claimed::POD_PATIENCE;
 pub use limit::LimitState;
@@ -42,17 +42,9 @@ use denial::Denial;
 use levels::LazyLevels;
 pub use levels::levels;
 use provision::{Failed, Maker};
+pub use requester::Acquired;
 use requester::{Requester, Tried};
 use reserve::Outcome;
-
-/// The slices of a create.
-#[derive(Debug)]
-pub struct Acquired {
-    /// The leases, which are *pending*: the container is not made yet.
-    pub leases: Vec<Held>,
-    /// The operation of the create. No other process collects the leases before it is dropped.
-    pub operation: Operation,
-}
 
 impl Leases<'_> {
     /// Returns leases on slices that exist. A `count_` function, or `created`, tells the end of the create.
@@ -260,7 +252,7 @@ fn attempts(context: &Leases<'_>, requester: &Requester<'_>, turn: &mut Turn<'_>
                     }
                     Err(Failed { undo, error }) => {
                         let undone = record::roll_back(context, undo);
-                        joined(error, undone.err())?;
+                        record::joined(error, undone.err())?;
                         continue;
                     }
                 }
@@ -279,16 +271,6 @@ fn attempts(context: &Leases<'_>, requester: &Requester<'_>, turn: &mut Turn<'_>
             denial,
             woke_others,
         });
-    }
-}
-
-/// Fails with the first error and the one of its rollback. A create that could not release what it had
-/// goes no further: its container would have it.
-fn joined(error: Option<Error>, rollback: Option<Error>) -> Result<()> {
-    match (error, rollback) {
-        (None, None) => Ok(()),
-        (None, Some(e)) => Err(e),
-        (Some(e), rollback) => Err(e.and(rollback)),
     }
 }
 

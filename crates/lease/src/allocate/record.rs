@@ -5,7 +5,7 @@ use super::plan::Step;
 use super::requester::Recipient;
 use crate::counters::Outcome;
 use crate::draft;
-use crate::error::{self, Result};
+use crate::error::{self, Error, Result};
 use crate::leases::Leases;
 use crate::reclaim::{self, Patience};
 use crate::store::{Held, Instance, InstanceState, LeaseState, Origin, Portion, Resource};
@@ -77,6 +77,16 @@ pub(crate) fn roll_back(context: &Leases<'_>, leases: Vec<Undo>) -> Result<()> {
             Ok(())
         }
     }))
+}
+
+/// Fails with the first error and the one of its rollback. A create that could not release what it had
+/// goes no further: its container would have it.
+pub(super) fn joined(error: Option<Error>, rollback: Option<Error>) -> Result<()> {
+    match (error, rollback) {
+        (None, None) => Ok(()),
+        (None, Some(e)) => Err(e),
+        (Some(e), rollback) => Err(e.and(rollback)),
+    }
 }
 
 /// Releases a slice that no container had: it is not shown as this container's.

@@ -61,6 +61,15 @@ impl Recipient for Requester<'_> {
     }
 }
 
+/// The slices of a create.
+#[derive(Debug)]
+pub struct Acquired {
+    /// The leases, which are *pending*: the container is not made yet.
+    pub leases: Vec<Held>,
+    /// The operation of the create. No other process collects the leases before it is dropped.
+    pub operation: Operation,
+}
+
 /// Everything that a create has tried in vain since it last waited.
 #[derive(Debug, Default)]
 pub(crate) struct Tried {

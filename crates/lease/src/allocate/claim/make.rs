@@ -1,10 +1,9 @@
 //! Makes the slice of a claim's promise, and ends what is in its way.
 
 use super::place::{ClaimNews, ClaimPlace, End, Hear, Taken};
-use crate::allocate::joined;
 use crate::allocate::levels::LazyLevels;
 use crate::allocate::provision::Maker;
-use crate::allocate::record::{Part, Undo, roll_back};
+use crate::allocate::record::{Part, Undo, joined, roll_back};
 use crate::allocate::requester::{Recipient, Tried};
 use crate::counters::Outcome;
 use crate::error::{Error, Result};
