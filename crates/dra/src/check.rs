@@ -3,8 +3,8 @@
 
 use crate::api;
 use crate::api::probe::{self, Client, Right};
-use crate::layout::Published;
 use crate::options::{Options, hook};
+use crate::resource_slices::Published;
 use crate::room::Room;
 use runmig_lease::config::Config;
 use runmig_lease::error::{Context, Error, Result};

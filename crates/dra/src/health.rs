@@ -1,6 +1,6 @@
 //! The health of devices with claims: pure, from driver and ledger.
 
-use crate::layout::{Content, PublishedSlice, Taint};
+use crate::resource_slices::{Content, PublishedSlice, Taint};
 use runmig_lease::Inventory;
 use runmig_lease::model::{Closed, Gpu, GpuUuid, InstanceId, ListedInstance, MigMode, Placement};
 use runmig_lease::store::{Claim, Held, InstanceState, LeaseState, Slice};

@@ -2,7 +2,7 @@
 
 use crate::cdi;
 use crate::claim::{Allocated, Allocation, ClaimName};
-use crate::layout::DeviceName;
+use crate::resource_slices::DeviceName;
 use runmig_lease::config::Config;
 use runmig_lease::counters::Actor;
 use runmig_lease::error::{Context, Error, Result};

@@ -20,9 +20,9 @@
 //! rival       looks for other drivers on the node
 //! publish     keeps the ResourceSlices of this node in the API
 //! api         the API server: reads claims, and writes reports about them
-//! layout      pure: the ResourceSlices of a node
+//! resource_slices  pure: the ResourceSlices of a node
 //! host        the node's files, seen from a pod
-//! claim, pods, slices, cdi, health     pure: from claim, pod, layout, ledger and lease to data
+//! claim, pods, cdi, health     pure: from claim, pod, layout, ledger and lease to data
 //! memory      gives back what the process has freed
 //! log         standard error, and the ledger's log
 //! obstacle    says each obstacle once, and makes tries rarer
@@ -41,7 +41,6 @@ mod health;
 mod host;
 #[doc(hidden)]
 pub mod kubelet;
-pub mod layout;
 mod lead;
 mod ledger;
 mod log;
@@ -54,12 +53,12 @@ mod promise;
 #[doc(hidden)]
 pub mod publish;
 mod report;
+#[doc(hidden)]
+pub mod resource_slices;
 mod rival;
 mod room;
 mod run;
 mod show;
-#[doc(hidden)]
-pub mod slices;
 mod sweep;
 
 pub use run::run;

@@ -5,10 +5,10 @@ mod contest;
 
 use crate::api::{Event, Watch, in_time, probe, slices_of};
 use crate::driver::NAME as DRIVER;
-use crate::layout::pool;
 use crate::memory;
 use crate::obstacle::Obstacles;
-use crate::slices::{Times, Wanted, keep_times, times};
+use crate::resource_slices::objects::{Times, Wanted, keep_times, times};
+use crate::resource_slices::pool;
 use contest::Contest;
 use k8s_openapi::api::resource::v1::{ResourceSlice, ResourceSliceSpec};
 use kube::api::{DeleteParams, PostParams};

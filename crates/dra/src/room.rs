@@ -2,10 +2,10 @@
 
 use crate::changes::{Changes, changed};
 use crate::health::{self, DeviceHealth, Earlier, Sick};
-use crate::layout::{LeftOut, Node, Published, lay_out, pool, uses};
 use crate::memory;
 use crate::obstacle::Obstacles;
-use crate::slices::{Wanted, resource_slice};
+use crate::resource_slices::objects::{Wanted, resource_slice};
+use crate::resource_slices::{LeftOut, Node, Published, lay_out, pool, uses};
 use k8s_openapi::api::resource::v1::ResourceSlice;
 use runmig_lease::Inventory;
 use runmig_lease::config::Config;

@@ -9,11 +9,12 @@ use crate::prepare::{Claims, Node};
 use crate::promise::promise;
 use crate::publish::publish;
 use crate::report::{Healths, Inbox, report, reports};
+use crate::resource_slices::{self, objects};
 use crate::rival::Rivals;
 use crate::room::{Room, Told, follow};
 use crate::show::show;
 use crate::sweep::{end_left, sweep};
-use crate::{api, check, host, layout, log, memory, rival, slices};
+use crate::{api, check, host, log, memory, rival};
 use runmig_lease::config::Config;
 use runmig_lease::error::{Context, Error, Result};
 use runmig_lease::trust;
@@ -117,7 +118,7 @@ async fn until_signal(options: &Options, config: Config) -> Result<Instant> {
     let node = Node {
         client,
         config: config.clone(),
-        pool: layout::pool(&options.node),
+        pool: resource_slices::pool(&options.node),
         cdi: Folder::new(&options.cdi_dir),
         hook: hook(options)?,
         reports,
@@ -163,7 +164,7 @@ async fn work(
         rival::admitted(&client, node).await;
         looks.look().await;
         let slices = api::slices_at_last(&client, node).await;
-        let _ = earlier_told.send(slices::earlier(&slices));
+        let _ = earlier_told.send(objects::earlier(&slices));
         looks.follow().await;
     };
     // The kubelet is served while the API server is away, and hears of healths.

@@ -1,7 +1,7 @@
 //! `runmig-dra show`: the ResourceSlices that this node would publish, without a cluster.
 
-use crate::layout::Published;
 use crate::options::Options;
+use crate::resource_slices::Published;
 use crate::room::Room;
 use runmig_lease::config::Config;
 use runmig_lease::error::{Context, Result};

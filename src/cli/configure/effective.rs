@@ -1,7 +1,7 @@
 //! What an engine makes of all its files: for each key, the last file that sets it counts.
 
 use super::file::Change;
-use super::{Task, cdi, table};
+use super::{Task, cdi_folders, table};
 use runmig_lease::error::{Context, Error, Result};
 use std::path::{Path, PathBuf};
 use toml::Table;
@@ -36,8 +36,8 @@ impl Layers {
     }
 
     /// Returns what the files say of CDI.
-    pub fn cdi(&self) -> cdi::Said {
-        let mut said = cdi::Said::default();
+    pub fn cdi(&self) -> cdi_folders::Said {
+        let mut said = cdi_folders::Said::default();
         self.0.iter().for_each(|(_, table)| said.read(table));
         said
     }

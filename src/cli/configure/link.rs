@@ -1,7 +1,7 @@
 //! The link `runmig-NAME` beside runmig, through which an engine calls runmig with another configuration.
 
 use super::file::{self, Change};
-use super::{Task, named};
+use super::{Task, callers};
 use runmig_lease::error::{Context, Result};
 use runmig_lease::programs;
 use std::os::unix::fs::symlink;
@@ -35,7 +35,7 @@ impl Task<'_> {
         let folder = on_disk.parent().unwrap_or(Path::new("/"));
         file::below(&runmig_lease::paths::resolve(folder), self.root)
             .context(|| format!("use the folder of {}", path.display()))?;
-        let kept = || named::reason(self, self.name, changes);
+        let kept = || callers::reason(self, self.name, changes);
         let kept = self.remove.then(kept).flatten();
         let link = Link {
             path,

@@ -3,10 +3,12 @@
 //! It plans all changes before it writes the first file. Where an engine reads drop-ins, it writes one; other files it
 //! rewrites, and keeps the original.
 
-mod cdi;
+mod callers;
+mod cdi_devices;
+mod cdi_folders;
 mod containerd;
+mod containers;
 mod crio;
-mod devices;
 mod diff;
 mod docker;
 mod dockerd;
@@ -16,14 +18,12 @@ mod file;
 mod imports;
 mod inherit;
 mod link;
-mod named;
-mod needed;
+mod options;
 mod podman;
 mod rancher;
 mod request;
 mod rewrite;
 mod table;
-mod task;
 
 use super::json::{ChangeItem, Items};
 use super::output::{self, Format};
@@ -32,10 +32,10 @@ use effective::{Layers, Says};
 pub use engine::{search, version};
 use file::Change;
 use link::Link;
+use options::{MADE, Task};
 use runmig_lease::error::{Context, Error, Result};
 use runmig_lease::programs;
 use std::path::{Path, PathBuf};
-use task::{MADE, Task};
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Engine {
@@ -122,7 +122,7 @@ struct Plan {
     restart: Option<&'static str>,
     notes: Vec<String>,
     /// What the engine's files say of CDI.
-    cdi: cdi::Said,
+    cdi: cdi_folders::Said,
     /// The program of containers that name none, as the engine's files have it.
     default: Option<PathBuf>,
     /// Why the engine would not do with its files as the task wants; after a removal, what is left to do.
@@ -136,7 +136,7 @@ impl Plan {
             changes,
             restart: None,
             notes: Vec::new(),
-            cdi: cdi::Said::default(),
+            cdi: cdi_folders::Said::default(),
             default: None,
             obstacle: None,
         }
@@ -196,7 +196,7 @@ pub fn run(options: &Options, format: Format) -> Result<i32> {
     };
     task.check_paths()?;
     if task.remove && root == Path::new("/") && nix::unistd::geteuid().is_root() {
-        needed::check(options.engine, task.name)?;
+        containers::check(options.engine, task.name)?;
     }
     let request = task.request(&options.request)?;
     let mut plan = plan(options.engine, &task)?;
@@ -206,7 +206,7 @@ pub fn run(options: &Options, format: Format) -> Result<i32> {
         None => {}
     }
     if !task.remove {
-        let note = cdi::note(&plan.engine, &task, &plan.cdi.dirs);
+        let note = cdi_folders::note(&plan.engine, &task, &plan.cdi.dirs);
         plan.notes.extend(note);
     }
     let link = task.link(&plan.changes)?;
@@ -243,7 +243,7 @@ fn plan(engine: Engine, task: &Task<'_>) -> Result<Plan> {
         Engine::Crio => crio::plan(task),
         Engine::Podman => podman::plan(task),
         Engine::Docker => docker::plan(task),
-        Engine::Cdi => devices::plan(task),
+        Engine::Cdi => cdi_devices::plan(task),
     }
 }
 

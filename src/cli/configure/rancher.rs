@@ -4,7 +4,7 @@
 use super::containerd::{SAYS, drop_in_text, version};
 use super::effective::Layers;
 use super::engine::Found;
-use super::task::inside;
+use super::options::inside;
 use super::{Plan, Task, imports, table};
 use runmig_lease::error::{Context, Error, Result};
 use runmig_lease::paths;

@@ -2,8 +2,8 @@
 
 use super::file::{self, Change};
 use super::link::variant;
+use super::options::{HASH, MADE, Task, inside};
 use super::rewrite::hash;
-use super::task::{HASH, MADE, Task, inside};
 use runmig_lease::config::{Config, DIRECTORY};
 use runmig_lease::error::{Context, Error, Result};
 use runmig_lease::programs::FRONT;

@@ -1,8 +1,8 @@
 //! The devices of a node in ResourceSlices, in several ways. Pure.
 
 use k8s_openapi::api::resource::v1::{Device, ResourceSlice};
-use runmig_dra::layout::{DeviceName, PublishedSlice, pool};
-use runmig_dra::slices::resource_slice;
+use runmig_dra::resource_slices::objects::resource_slice;
+use runmig_dra::resource_slices::{DeviceName, PublishedSlice, pool};
 use std::collections::BTreeSet;
 
 /// A way to put the devices of a node into ResourceSlices.

@@ -12,7 +12,7 @@ use kube::api::{DeleteParams, PostParams};
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client};
-use runmig_dra::layout::{class_name, extended_resource};
+use runmig_dra::resource_slices::{class_name, extended_resource};
 use serde_json::json;
 use std::collections::HashMap;
 use std::pin::pin;

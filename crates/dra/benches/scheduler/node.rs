@@ -4,7 +4,9 @@
 use super::order::Order;
 use crate::packing::models;
 use nvml_sim::engine::{self, Machine, Mode, Model, NewGpu, Unheld};
-use runmig_dra::layout::{Content, DeviceName, Node as Facts, Published, Use, User, lay_out};
+use runmig_dra::resource_slices::{
+    Content, DeviceName, Node as Facts, Published, Use, User, lay_out,
+};
 use runmig_lease::model::{Gpu, GpuUuid, Placement, Profile, ProfileName, Snapshot};
 use runmig_lease::placement::{Constraints, Slot, choose};
 use runmig_lease::request::Slice;

@@ -4,7 +4,7 @@ use super::node::Node;
 use super::order::{Cluster, Order, Policy, Score};
 use crate::packing::workloads::Fleet;
 use crate::packing::world::{Kind, Random, packer};
-use runmig_dra::layout::DeviceName;
+use runmig_dra::resource_slices::DeviceName;
 use runmig_lease::request::Slice;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};

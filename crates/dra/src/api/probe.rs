@@ -2,7 +2,7 @@
 
 use super::in_time;
 use crate::driver;
-use crate::layout::{counter_slice, pool};
+use crate::resource_slices::{counter_slice, pool};
 use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::resource::v1::{DeviceClass, ResourceSlice};

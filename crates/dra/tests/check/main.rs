@@ -17,7 +17,7 @@ use kube::api::{
 };
 use runmig_dra::kubelet::messages::{PrepareRequest, UnprepareRequest};
 use runmig_dra::publish::publish;
-use runmig_dra::slices::Wanted;
+use runmig_dra::resource_slices::objects::Wanted;
 use std::fs::Permissions;
 use testkit::prelude::*;
 use tokio::sync::watch;

@@ -1,7 +1,7 @@
 //! kubernetes/dra/classes.yaml has a class for each profile of each model.
 
 use nvml_sim::engine::Model;
-use runmig_dra::layout::{class_name, extended_resource, manifest};
+use runmig_dra::resource_slices::{class_name, extended_resource, manifest};
 use runmig_lease::model::ProfileName;
 use testkit::prelude::*;
 

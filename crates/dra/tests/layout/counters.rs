@@ -5,7 +5,7 @@ use crate::world::{ALL, Card, IN_PLACE, World, models, steps};
 use nvml_sim::engine::Model;
 use proptest::prelude::*;
 use proptest::sample::Index;
-use runmig_dra::layout::{DeviceName, Published, Use, User};
+use runmig_dra::resource_slices::{DeviceName, Published, Use, User};
 use runmig_lease::model::{GpuInstance, Placement};
 use runmig_lease::placement::{Constraints, Slot, Verdict, explain};
 use runmig_lease::request::Slice;
@@ -193,7 +193,7 @@ fn claim_at_its_device_lowers_nothing() {
     let empty = world.lay_out(&Published::default());
     world.promise(&device("3g-40gb-4-4"));
     let promised = world.lay_out(&Published::default());
-    let set = |layout: &runmig_dra::layout::Layout| {
+    let set = |layout: &runmig_dra::resource_slices::Layout| {
         counters(&layout.published.slices, "gpu-0000-07-00-0").clone()
     };
     assert_eq!(set(&empty), set(&promised));

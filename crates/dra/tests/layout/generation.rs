@@ -1,7 +1,7 @@
 //! Only GPUs that come, go or change their MIG mode start a new generation.
 
 use crate::world::{Card, World};
-use runmig_dra::layout::{Layout, Published, Use, User};
+use runmig_dra::resource_slices::{Layout, Published, Use, User};
 use runmig_lease::model::{GpuInstance, MigMode, Placement};
 use runmig_lease::placement::Slot;
 

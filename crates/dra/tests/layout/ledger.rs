@@ -4,7 +4,9 @@ use crate::scheduler::counters;
 use nvml_sim::engine::{self, Machine, Model, NewGpu, Unheld};
 use nvml_sim::holders::hold;
 use nvml_sim::state::{self, Store};
-use runmig_dra::layout::{Amounts, DeviceName, Node, Published, User, lay_out, pool, uses};
+use runmig_dra::resource_slices::{
+    Amounts, DeviceName, Node, Published, User, lay_out, pool, uses,
+};
 use runmig_lease::config::Config;
 use runmig_lease::gpu::Queries;
 use runmig_lease::model::Cgroup;
@@ -256,7 +258,7 @@ fn driver_agrees_on_each_profile() {
     for gpu in driver.snapshot().unwrap().gpus {
         for profile in &gpu.profiles {
             let left = driver.free_instances(&gpu.uuid, profile.id).unwrap();
-            let label = runmig_dra::layout::profile_label(&profile.name);
+            let label = runmig_dra::resource_slices::profile_label(&profile.name);
             assert!(
                 u64::from(left) <= used[&format!("instances-{label}")],
                 "{}",

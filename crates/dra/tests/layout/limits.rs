@@ -2,7 +2,7 @@
 
 use crate::world::{Card, World};
 use nvml_sim::engine::Model;
-use runmig_dra::layout::{
+use runmig_dra::resource_slices::{
     Attribute, Content, Device, Layout, MAX_COUNTERS, MAX_DEVICES, MAX_SETS, Published, lay_out,
     pool, quantity,
 };
@@ -27,7 +27,7 @@ fn keeps_limits_of_the_api() {
         .collect();
     let world = World::new(&models);
     let name = format!("{}n", "n".repeat(62) + ".").repeat(3) + &"n".repeat(61);
-    let node = runmig_dra::layout::Node {
+    let node = runmig_dra::resource_slices::Node {
         name: &name[..253.min(name.len())],
         ..world.node()
     };

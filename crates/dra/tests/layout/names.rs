@@ -2,7 +2,7 @@
 
 use nvml_sim::engine::Model;
 use proptest::prelude::*;
-use runmig_dra::layout::{
+use runmig_dra::resource_slices::{
     DeviceName, MAX_LABEL, MAX_NAME, PciAddress, counter_slice, device_slice, pool,
 };
 use runmig_lease::model::Placement;

@@ -3,7 +3,7 @@
 use crate::scheduler::Scheduler;
 use crate::world::{ALL, Card, IN_PLACE, World, models, steps};
 use proptest::prelude::*;
-use runmig_dra::layout::{Content, DeviceName, Published, PublishedSlice, settle};
+use runmig_dra::resource_slices::{Content, DeviceName, Published, PublishedSlice, settle};
 use runmig_lease::placement::{Constraints, Slot, choose};
 use runmig_lease::request::Slice;
 

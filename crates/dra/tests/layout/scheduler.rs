@@ -1,6 +1,6 @@
 //! Kubernetes' scheduler, as far as it counts: devices in the order of the slices' names, and sums of counters.
 
-use runmig_dra::layout::{Amounts, Content, Device, DeviceName, PublishedSlice};
+use runmig_dra::resource_slices::{Amounts, Content, Device, DeviceName, PublishedSlice};
 use std::collections::{BTreeMap, HashSet};
 
 pub struct Scheduler<'s> {

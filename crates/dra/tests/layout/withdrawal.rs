@@ -2,7 +2,7 @@
 
 use crate::scheduler::Scheduler;
 use crate::world::{Card, World};
-use runmig_dra::layout::{Device, DeviceName, Layout, Published, Taint};
+use runmig_dra::resource_slices::{Device, DeviceName, Layout, Published, Taint};
 use runmig_lease::model::{Closed, Cordon, MigMode};
 use runmig_lease::policy::{GpuName, Policy, Reserve, Subject};
 use std::collections::HashSet;

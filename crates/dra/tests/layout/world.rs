@@ -5,7 +5,7 @@ use crate::models;
 use nvml_sim::engine::{self, Machine, Mode, Model, NewGpu, Unheld};
 use proptest::prelude::*;
 use proptest::sample::Index;
-use runmig_dra::layout::{DeviceName, Layout, Node, Published, Use, User, lay_out};
+use runmig_dra::resource_slices::{DeviceName, Layout, Node, Published, Use, User, lay_out};
 use runmig_lease::model::{Gpu, GpuInstance, GpuUuid, Placement, Profile, Snapshot};
 use runmig_lease::placement::Slot;
 use std::collections::{BTreeMap, HashSet};

@@ -2,7 +2,7 @@
 //! needs it.
 
 use crate::driver;
-use crate::layout::{
+use crate::resource_slices::{
     Amounts, Attribute, Content, CounterSet, Device, Published, PublishedSlice, Taint, quantity,
 };
 use k8s_openapi::api::resource::v1::{

@@ -1,6 +1,6 @@
 //! The DeviceClasses by which pods request devices.
 
-use super::slices::rank;
+use super::pool::rank;
 use crate::driver::NAME as DRIVER;
 use runmig_lease::model::ProfileName;
 use std::fmt::Write;

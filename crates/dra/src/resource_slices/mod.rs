@@ -5,7 +5,7 @@
 //! takes the first device that fits, chooses as runmig would. A reorder replaces one object under the same generation.
 //!
 //! ```text
-//! slices      all of it: counter sets, devices by profile, the generation
+//! pool        all of it: counter sets, devices by profile, the generation
 //! order       the order of a profile's devices
 //! devices     attributes, capacity and consumption of a device
 //! counters    the limits of a GPU, and the room that they leave
@@ -14,6 +14,7 @@
 //! classes     DeviceClasses
 //! names       names of devices, pools and ResourceSlices
 //! types       the content of ResourceSlices
+//! objects     from the content to the objects in the API, and back as far as the next layout needs it
 //! ```
 
 mod classes;
@@ -22,8 +23,9 @@ mod devices;
 mod gpus;
 mod names;
 mod node;
+pub mod objects;
 mod order;
-mod slices;
+mod pool;
 mod types;
 mod uses;
 
@@ -35,6 +37,6 @@ pub use names::{
 };
 pub use node::{Node, Use, User};
 pub use order::settle;
-pub use slices::{Layout, MAX_DEVICES, MAX_SETS, Published, lay_out};
+pub use pool::{Layout, MAX_DEVICES, MAX_SETS, Published, lay_out};
 pub use types::{Amounts, Attribute, Content, CounterSet, Device, PublishedSlice, Taint, quantity};
 pub use uses::{Uses, uses};
