@@ -87,6 +87,34 @@ fn believes_lists_of_driver_alone() {
     world.all_go(&[]);
 }
 
+/// A create whose compute instance the driver refuses is killed once it has destroyed its GPU instance. An instance of an
+/// administrator's at the place has the same ids.
+/// Failure: a kill between the end of a half-made slice and the end of its record
+#[test]
+fn spares_instance_at_place_of_half_made_slice() {
+    let world = World::small();
+    world.bundle_asking(ID, "1g.6gb");
+    world.fault(
+        "nvmlGpuInstanceCreateComputeInstance",
+        1,
+        None,
+        Outcome::Return(19),
+    );
+    let kill = Outcome::Kill(nvml_sim::fault::Moment::After);
+    world.fault("nvmlGpuInstanceDestroy", 1, Some(1), kill);
+    let killed = said(&mut world.create_command(ID));
+    assert_eq!(killed.status.code(), None, "{killed:?}");
+    world.no_faults();
+    assert!(world.instances().is_empty());
+    let slice = &world.lease_of(ID);
+    let start = slice["migPlacement"]["start"].as_u64().unwrap() as u32;
+    let gi = world.admin_creates(0, "1g.6gb", start, true);
+    assert_eq!(slice["gpuInstanceID"], gi);
+    world.gc().ok();
+    assert_eq!(world.the_instance().gi, gi);
+    assert_eq!(world.leases(), Vec::<Value>::new());
+}
+
 /// Failure: an instance to destroy is in use for a moment
 #[test]
 fn retries_destroy_while_in_use() {

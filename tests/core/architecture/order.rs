@@ -50,10 +50,16 @@ pub const ORDERS: &[(&str, &[&[&str]])] = &[
             &["prepare"],
             &["report"],
             &["api", "changes", "files", "lead", "ledger"],
-            &["slices", "health"],
+            &["health"],
             // pure
             &[
-                "cdi", "claim", "layout", "log", "obstacle", "options", "pods",
+                "cdi",
+                "claim",
+                "log",
+                "obstacle",
+                "options",
+                "pods",
+                "resource_slices",
             ],
             &["host"],
             &["driver", "memory"],

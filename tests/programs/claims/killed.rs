@@ -50,3 +50,22 @@ fn half_made_slice_is_undone() {
         }
     }
 }
+
+/// As `half_destroyed::spares_instance_at_place_of_half_made_slice`, for a claim, whose promise stays.
+/// Failure: a kill between the end of a half-made slice and the end of its record
+#[test]
+fn spares_instance_at_place_of_half_made_slice() {
+    let world = World::small();
+    world.fault(CI, 1, None, Outcome::Return(19));
+    let kill = Outcome::Kill(Moment::After);
+    world.fault("nvmlGpuInstanceDestroy", 1, Some(1), kill);
+    let killed = said(&mut world.claims("prepare", "a"));
+    assert_eq!(killed.status.code(), None, "{killed:?}");
+    world.no_faults();
+    assert!(world.instances().is_empty());
+    let start = the_lease(&world)["migPlacement"]["start"].as_u64().unwrap();
+    let gi = world.admin_creates(0, "1g.6gb", start as u32, true);
+    world.gc().ok();
+    assert_eq!(world.the_instance().gi, gi);
+    assert_eq!(the_lease(&world)["state"], "promised");
+}

@@ -11,7 +11,7 @@ use crate::leases::Leases;
 use crate::model::ListedInstance;
 use crate::observer::Ends;
 use crate::process::{self, Holders};
-use crate::store::{Attempt, Instance, InstanceState, Lease, Resource, Slice, State};
+use crate::store::{Attempt, Instance, InstanceState, Lease, Lock, Resource, Slice, State};
 use std::time::{Duration, Instant};
 
 /// The longest time between two tries to destroy an instance that is in use.
@@ -48,10 +48,11 @@ impl Target<'_> {
 }
 
 /// The outcome of a destroy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
 pub(crate) enum Ended {
-    /// The records may go.
-    Gone,
+    /// The records may go. Until they have gone nobody else works on the GPU: others may make an instance with the same ids
+    /// at the place, which a second release would take for this one.
+    Gone(Option<Lock>),
     /// Another process or another lease has the records.
     Elsewhere,
 }
@@ -66,7 +67,10 @@ pub(crate) fn destroy_instance(
     let instance = target.instance;
     let daemon = target.lease.filter(|lease| lease.daemon().is_some());
     if instance.outlives_leases() && daemon.is_none() {
-        return end_record(context, target);
+        return Ok(match is_last(context, target)? {
+            true => Ended::Gone(None),
+            false => Ended::Elsewhere,
+        });
     }
     let end = Instant::now() + patience.0;
     let mut gap = Duration::from_millis(10);
@@ -122,7 +126,7 @@ fn try_destroy<'a>(
 ) -> Result<std::result::Result<Ended, Refusal>> {
     let gpu = target.instance.resource.gpu_uuid();
     let by = target.lease.map_or("an instance", |l| l.holder.name());
-    let _lock = context.store.lock_gpu(gpu, &format!("release of {by}"))?;
+    let lock = context.store.lock_gpu(gpu, &format!("release of {by}"))?;
     if let Some(lease) = target.lease
         && let Some(lives) = daemon::end(context, lease, &target.instance.resource)?
     {
@@ -130,14 +134,17 @@ fn try_destroy<'a>(
     }
     // Another process may have released it while this one waited for the GPU.
     let Some(instance) = context.store.instance_now(target.instance)? else {
-        return Ok(Ok(end_record(context, target)?));
+        return Ok(Ok(match is_last(context, target)? {
+            true => Ended::Gone(Some(lock)),
+            false => Ended::Elsewhere,
+        }));
     };
-    if end_record(context, target)? == Ended::Elsewhere {
+    if !is_last(context, target)? {
         return Ok(Ok(Ended::Elsewhere));
     }
     // A layout may have taken it over meanwhile.
     if instance.outlives_leases() {
-        return Ok(Ok(Ended::Gone));
+        return Ok(Ok(Ended::Gone(Some(lock))));
     }
     // Prepare may have begun since the caller read the lease.
     let lease = target.lease.map(|lease| context.store.lease_now(lease));
@@ -168,7 +175,7 @@ fn try_destroy<'a>(
         // A GPU stays. Only its records go.
         Resource::Gpu(_) => Ok(()),
     };
-    Ok(destroyed.map(|()| Ended::Gone))
+    Ok(destroyed.map(|()| Ended::Gone(Some(lock))))
 }
 
 /// Returns whether the resource of an instance exists, and is the one on record.
@@ -195,7 +202,7 @@ pub(crate) fn is_whole(driver: &impl Queries, slice: &Slice) -> Result<bool> {
 }
 
 /// Destroys the instance of a slice if it exists: the compute instance, then the GPU instance. The driver's
-/// lists confirm that each is gone. `emptied` records the end of the compute instance.
+/// lists confirm that each is gone. `emptied` records that there is no compute instance any more.
 pub(crate) fn destroy(
     driver: &impl Mig,
     slice: &Slice,
@@ -213,6 +220,9 @@ pub(crate) fn destroy(
         if left.is_some_and(|i| compute_instance(slice, &i).is_some()) {
             return Err(still_there(&format!("compute instance {ci} of the"), slice));
         }
+    }
+    // A half-made slice too: what has a compute instance at its place from now on is another one.
+    if !slice.emptied {
         emptied()?;
     }
     let destroyed = driver.destroy_gpu_instance(gpu, instance.id);
@@ -307,9 +317,9 @@ fn compute_instance(slice: &Slice, instance: &ListedInstance) -> Option<u32> {
     }
 }
 
-/// Ends the lease alone if another lease names its instance. The instance ends with the last, and the
-/// ledger's lock decides which lease is the last.
-fn end_record(context: &Leases<'_>, target: Target<'_>) -> Result<Ended> {
+/// Returns whether the instance ends with this lease. If another lease names it, the lease ends alone. The ledger's lock
+/// decides which lease is the last.
+fn is_last(context: &Leases<'_>, target: Target<'_>) -> Result<bool> {
     let (id, its) = (&target.instance.id, target.lease.map(|lease| &lease.id));
     context.end(&context.store.lock("release")?, |state, ends| {
         let is_on_record = its.is_none_or(|its| state.lease(its).is_some());
@@ -317,10 +327,7 @@ fn end_record(context: &Leases<'_>, target: Target<'_>) -> Result<Ended> {
         if has_others {
             target.remove_lease(state, ends);
         }
-        Ok(match is_on_record && !has_others {
-            true => Ended::Gone,
-            false => Ended::Elsewhere,
-        })
+        Ok(is_on_record && !has_others)
     })
 }
 

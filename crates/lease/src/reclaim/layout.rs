@@ -70,7 +70,7 @@ pub(crate) fn destroy_unwanted(
         begun: Instant::now(),
     };
     match destroy::destroy_instance(context, target, patience)? {
-        Ended::Gone => context.store.lock("apply")?.change(|state| {
+        Ended::Gone(_lock) => context.store.lock("apply")?.change(|state| {
             // The last record of a create may be there although its write failed. Then the layout has the instance.
             let now = state.instance(&instance.id);
             if !now.is_some_and(Instance::outlives_leases) {

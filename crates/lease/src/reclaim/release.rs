@@ -242,7 +242,7 @@ fn end(context: &Leases<'_>, target: Target<'_>, patience: Patience) -> Result<(
     }
     match destroy::destroy_instance(context, target, patience) {
         Ok(Ended::Elsewhere) => Ok(()),
-        Ok(Ended::Gone) => {
+        Ok(Ended::Gone(_lock)) => {
             let id = &target.instance.id;
             context.end(&context.store.lock("release")?, |state, ends| {
                 target.remove_lease(state, ends);
