@@ -220,10 +220,13 @@ pub(crate) fn destroy(
         if left.is_some_and(|i| compute_instance(slice, &i).is_some()) {
             return Err(still_there(&format!("compute instance {ci} of the"), slice));
         }
-    }
-    // A half-made slice too: what has a compute instance at its place from now on is another one.
-    if !slice.emptied {
         emptied()?;
+    } else if slice.compute_instance.is_none() && !slice.emptied {
+        // Half-made: what has a compute instance at its place from now on is another one. One look alone may err.
+        let again = locate(driver, slice)?;
+        if again.is_some_and(|i| i.compute_instances.is_empty()) {
+            emptied()?;
+        }
     }
     let destroyed = driver.destroy_gpu_instance(gpu, instance.id);
     let left = match driver.instances_of(gpu, instance.profile_id) {
