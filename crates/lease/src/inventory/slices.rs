@@ -98,7 +98,12 @@ impl Inventory {
         let profile = profile.map_or_else(|| slot.profile_id.to_string(), |p| p.name.clone());
         let here = self.at(gpu, at);
         let others = here.len().saturating_sub(1);
-        match here.first() {
+        // A claim comes before its containers, and the order of the ledger is random.
+        let by_name = |entry: &&Entry| match entry {
+            Entry::Held(held) => (held.lease.claim().is_none(), held.lease.holder.title()),
+            Entry::Unleased(_) => (true, String::new()),
+        };
+        match here.iter().min_by_key(by_name) {
             Some(Entry::Held(held)) => {
                 let and = if others > 0 {
                     format!(" and {others} more")
