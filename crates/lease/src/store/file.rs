@@ -356,7 +356,11 @@ impl LedgerFile {
             }
             tell();
         });
-        files::put(&draft, &file, kept).context(what)?;
+        files::put(&draft, &file, kept).or_else(|e| match open(&file) {
+            // Since the look it became a folder, which no file replaces.
+            Ok(Err(look @ Look::Damaged(_))) => look.content(dir).map(drop),
+            _ => Err(e).context(what),
+        })?;
         // From here on all processes see the new ledger, so an error does not undo the change. A power cut ends the boot, and
         // all leases with it.
         if let Err(e) = durable::sync(dir).and_then(|()| lock.keep(header.generation)) {

@@ -56,6 +56,21 @@ fn assert_damaged(store: &Store, why: &str) {
     assert_eq!(before.ok(), after.ok());
 }
 
+/// Failure: the ledger is damaged while creates, deletes, claims and collections run
+#[test]
+fn tells_damage_during_a_change() {
+    let (_dir, store, file) = written(&["one"]);
+    let refused = store.lock("t").unwrap().change(|state| {
+        fs::remove_file(&file).unwrap();
+        fs::create_dir(&file).unwrap();
+        Ok(state.remove_lease(&"one".into()))
+    });
+    let line = refused.unwrap_err().line();
+    for words in ["is damaged: ", "not a regular file", "migctl gc --repair"] {
+        assert!(line.contains(words), "{line}");
+    }
+}
+
 #[test]
 fn tells_each_damage() {
     let damages: &[(&str, Damage)] = &[
