@@ -118,9 +118,9 @@ impl Slicing<'_> {
 
     /// Returns what a create needs beside its slices.
     fn prepare(&self) -> Result<Prepared> {
-        let (bundle, plain) = (&self.asking.bundle, self.asking.plain.as_deref());
-        let original = bundle.original(self.nodes.numbers(), plain)?;
-        let document = Document::seen(&original, plain)?;
+        let (bundle, unmarked) = (&self.asking.bundle, self.asking.unmarked.as_deref());
+        let original = bundle.original(self.nodes.numbers(), unmarked)?;
+        let document = Document::parse(&original)?;
         let driver = driver::find(self.front, &document)?;
         let hook = companion::program(programs::HOOK)?;
         let mut holder = self.holder(request::identity(&self.asking.annotations)?)?;

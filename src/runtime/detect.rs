@@ -31,8 +31,8 @@ pub struct Asking<'a> {
     /// The canonical path of the bundle.
     pub bundle_path: PathBuf,
     pub bundle: Bundle,
-    /// Its config.json, if it has no edit and every reader reads it alike. It may have changed since.
-    pub plain: Option<Vec<u8>>,
+    /// Its config.json, if it has no hook of runmig. It may have changed since.
+    pub unmarked: Option<Vec<u8>>,
 }
 
 /// The end of the low-level runtime: as soon as the container exists, or with the container.
@@ -138,7 +138,7 @@ pub fn request<'a>(front: &'a Front<'_>) -> Result<Option<Asking<'a>>> {
         name,
         bundle_path,
         bundle,
-        plain: seen.plain.filter(|_| !seen.marked),
+        unmarked: seen.unmarked,
     }))
 }
 

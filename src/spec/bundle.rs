@@ -147,12 +147,13 @@ impl Bundle {
         Ok((stat.st_dev, stat.st_ino))
     }
 
-    /// Returns the engine's file, also from under the edit of an earlier create. `plain`: bytes without an edit.
-    pub fn original(&self, numbers: &NvidiaNumbers, plain: Option<&[u8]>) -> Result<Vec<u8>> {
+    /// Returns the engine's file, also from under the edit of an earlier create. `unmarked`: bytes known to have no
+    /// hook of runmig.
+    pub fn original(&self, numbers: &NvidiaNumbers, unmarked: Option<&[u8]>) -> Result<Vec<u8>> {
         let (now, _, kept) = self.config_and_kept()?;
         match kept {
             Some(original) => Ok(original),
-            None if plain == Some(&now) => Ok(now),
+            None if unmarked == Some(&now) => Ok(now),
             None if peek(&now)?.marked => strip(&now, numbers),
             None => Ok(now),
         }

@@ -24,18 +24,11 @@ struct Layout {
 impl Document {
     /// Parses config.json. It refuses a file that low-level runtimes could read differently.
     pub fn parse(bytes: &[u8]) -> Result<Self> {
-        Self::seen(bytes, None)
-    }
-
-    /// Parses config.json. `plain`: bytes that every reader reads alike, so they need no other check.
-    pub fn seen(bytes: &[u8], plain: Option<&[u8]>) -> Result<Self> {
         let text = text(bytes)?;
         let root: Value = serde_json::from_str(text).map_err(not_json)?;
-        if plain != Some(bytes) {
-            reading::check(bytes)?;
-        }
+        reading::check(bytes)?;
         let Value::Object(root) = root else {
-            return Err(Error::new("config.json is no JSON object"));
+            return Err(Error::new("config.json is not a JSON object"));
         };
         Ok(Document {
             root,
@@ -147,7 +140,12 @@ pub fn array<'a>(
 }
 
 pub fn wrong_kind(at: &str, kind: &str) -> Error {
-    Error::new(format!("{at} in config.json is no {kind}"))
+    let article = if kind.starts_with(['a', 'o']) {
+        "an"
+    } else {
+        "a"
+    };
+    Error::new(format!("{at} in config.json is not {article} {kind}"))
 }
 
 #[cfg(test)]
@@ -189,7 +187,7 @@ mod tests {
             refused(b"not json"),
             "config.json is not JSON: expected ident at line 1 column 2"
         );
-        assert_eq!(refused(b"[]"), "config.json is no JSON object");
+        assert_eq!(refused(b"[]"), "config.json is not a JSON object");
         assert!(refused(b"{\"a\":\"\xff\"}").starts_with("config.json is not UTF-8: "));
         assert!(
             refused("[".repeat(100_000).as_bytes())

@@ -16,7 +16,7 @@ use std::collections::HashSet;
 const NUMBER_KEY: &str = "$serde_json::private::";
 
 /// An open object or array.
-pub struct Level<'a> {
+struct Level<'a> {
     keys: HashSet<Cow<'a, str>>,
     key: Option<Cow<'a, str>>,
     /// Says whether the low-level runtimes read it. They skip every value under an unknown key.
@@ -27,27 +27,22 @@ pub struct Level<'a> {
 
 /// Refuses a file that readers read differently. The bytes must be JSON.
 pub fn check(bytes: &[u8]) -> Result<()> {
-    let mut levels = Vec::new();
-    Tokens::new(bytes).try_for_each(|token| {
+    let mut levels: Vec<Level> = Vec::new();
+    for token in Tokens::new(bytes) {
         let token = token.map_err(|_| Error::new("config.json is not JSON"))?;
-        take(&mut levels, &token)
-    })
-}
-
-/// Refuses a token that readers read differently. `levels`: what the tokens before it left open.
-pub fn take<'a>(levels: &mut Vec<Level<'a>>, token: &Token<'a>) -> Result<()> {
-    match token {
-        Token::Object | Token::Array => levels.push(inside(levels.last())),
-        Token::End => drop(levels.pop()),
-        Token::Key(key) => take_key(levels, *key)?,
-        Token::Text(text) => {
-            let is_annotation =
-                levels.len() == 2 && levels[0].key.as_deref() == Some("annotations");
-            if is_read(levels) && !is_annotation && text.lossy().contains('\0') {
-                return Err(cut_short(&name(levels)));
+        match token {
+            Token::Object | Token::Array => levels.push(inside(levels.last())),
+            Token::End => drop(levels.pop()),
+            Token::Key(key) => take_key(&mut levels, key)?,
+            Token::Text(text) => {
+                let is_annotation =
+                    levels.len() == 2 && levels[0].key.as_deref() == Some("annotations");
+                if is_read(&levels) && !is_annotation && text.lossy().contains('\0') {
+                    return Err(cut_short(&name(&levels)));
+                }
             }
+            Token::Plain => {}
         }
-        Token::Plain => {}
     }
     Ok(())
 }
