@@ -11,7 +11,7 @@ use super::record::{Part, record};
 use super::requester::Recipient;
 use crate::counters::{LeaseKind, Outcome};
 use crate::draft;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::events::EventType;
 use crate::gpu::{Queries, Session};
 use crate::inventory::Inventory;
@@ -183,13 +183,13 @@ impl Work<'_, '_> {
             return Ok(Found::OnRecord(held));
         }
         let inventory = Inventory::locked(context, driver, Vec::new(), &lock)?;
-        let plan = match place::plan(&inventory, &self.claim, self.at, &self.tried)? {
+        let mut plan = match place::plan(&inventory, &self.claim, self.at, &self.tried)? {
             Err(taken) => return Ok(Found::Taken(taken)),
-            Ok(plan) if !plan.evict.is_empty() => return Ok(Found::Evict(plan.evict)),
             Ok(plan) => plan,
         };
-        let Some(step) = plan.steps.into_iter().next() else {
-            return Err(Error::new("the plan of a claim has no slice"));
+        let step = match plan.steps.pop() {
+            Some(step) if plan.evict.is_empty() => step,
+            _ => return Ok(Found::Evict(plan.evict)),
         };
         // None: the idle slice that it was to get has gone.
         let Some(part) = record(context, self, Piece::Slice(step))? else {

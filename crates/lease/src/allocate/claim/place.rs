@@ -46,7 +46,7 @@ pub(super) enum End {
 }
 
 /// Plans the slice of a claim's device. If a local slice has its place, that is another place of the profile on the same
-/// GPU. A plan without steps names idle slices that have to go before the choice. No limit of the policy and no earlier
+/// GPU. The idle slices of the plan go first, and then the place is chosen anew. No limit of the policy and no earlier
 /// request counts, since the scheduler has chosen the GPU.
 ///
 /// # Errors
@@ -65,21 +65,17 @@ pub(super) fn plan(
         return Ok(Ok(Plan { steps, evict }));
     }
     // The driver refused these alone: nothing is known to lie there.
+    let is_refused = |at: &Placement| {
+        let of_profile = |r: &&Slot| r.gpu == gpu.uuid && r.profile_id == profile.id;
+        { tried.refused.iter().filter(of_profile) }.any(|refused| refused.placement == *at)
+    };
     let mut free = profile.placements.clone();
-    free.retain(|at| !tried.refused.contains(&slot(gpu, profile, *at)));
+    free.retain(|at| !is_refused(at));
     let mut own = free.clone();
     own.retain(|at| *at == place.placement);
     let at = |places: &[Placement]| plan_at(inventory, gpu, profile, places, &tried.idle);
     let plan = at(&own).or_else(|| at(&free));
     Ok(plan.ok_or_else(|| taken(inventory, gpu, place.placement)))
-}
-
-fn slot(gpu: &Gpu, profile: &Profile, placement: Placement) -> Slot {
-    Slot {
-        gpu: gpu.uuid.clone(),
-        profile_id: profile.id,
-        placement,
-    }
 }
 
 /// Plans a slice on a machine that has this GPU alone, with the profile at these places alone. `stay`: idle slices that
