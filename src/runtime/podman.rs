@@ -194,7 +194,7 @@ impl Found {
             return Ok(Vec::new());
         }
         if !image.bytes().all(|c| c.is_ascii_alphanumeric()) {
-            return Err(Error::new(format!("{image:?} is no id of an image")));
+            return Err(Error::new(format!("{image:?} is not the id of an image")));
         }
         let mut dir = self.images.join(image);
         if !dir.exists() {
@@ -431,7 +431,7 @@ mod tests {
         assert!(storage.unknown().contains("containers.json"));
         let climbs = format!(r#"[{{"id":"{ID}","image":"../x"}}]"#);
         storage.write("vfs-containers/containers.json", &climbs);
-        assert!(storage.unknown().contains("is no id of an image"));
+        assert!(storage.unknown().contains("is not the id of an image"));
         use std::os::unix::fs::PermissionsExt;
         let storage = Storage::new(&[manifest]);
         let file = storage.0.path().join("vfs-images/f00/manifest");

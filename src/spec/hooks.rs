@@ -172,7 +172,7 @@ pub fn hook(
 ) -> Result<Hook> {
     if !path.is_absolute() {
         return Err(Error::new(format!(
-            "hook {} is no absolute path",
+            "hook {} is not an absolute path",
             path.display()
         )));
     }

@@ -205,7 +205,7 @@ fn allows_slices_up_to_number() {
     );
     for bad in ["0", "65"] {
         let line = refused(&format!("[policy]\nslices_per_container = {bad}"));
-        has(&line, &format!("{bad} is no number from 1 to 64"));
+        has(&line, &format!("{bad} is not a number from 1 to 64"));
     }
 }
 
@@ -255,10 +255,10 @@ fn names_what_is_wrong() {
         "[[policy.limit]]\nuser = 1\nslice = 4" => "unknown key slice; hint: write slices";
         "[[policy.limit]]\nnamespace = \"a\"" => "[[policy.limit]] 1 limits nothing";
         "[policy]\nkinds = [\"seat\"]" => "unknown value \"seat\"; hint: write one of slice, share, gpu";
-        "[policy]\ngpus_per_container = 65" => "policy.gpus_per_container = 65 is no number from 1 to 64";
-        "[[policy.limit]]\nmemory = \"40\"" => "\"40\" is no amount of memory such as 40Gi";
-        "[[policy.limit]]\nmemory = \"none\"" => "\"none\" is no amount of memory";
-        "[[policy.limit]]\nmemory = \"1g.10gb\"" => "\"1g.10gb\" is no amount of memory";
+        "[policy]\ngpus_per_container = 65" => "policy.gpus_per_container = 65 is not a number from 1 to 64";
+        "[[policy.limit]]\nmemory = \"40\"" => "\"40\" is not an amount of memory such as 40Gi";
+        "[[policy.limit]]\nmemory = \"none\"" => "\"none\" is not an amount of memory";
+        "[[policy.limit]]\nmemory = \"1g.10gb\"" => "\"1g.10gb\" is not an amount of memory";
         "[[policy.limit]]\nslices = -1" => "slices = -1 is not a whole number that fits; hint: write a whole number";
         "[[policy.limit]]\nuser = \"root\"\nslices = 1" => "a user is a number, or \"*\" for each";
         "[policy]\nexclude_gpus = [1.5]" => "a GPU is an index (0) or a UUID";
@@ -295,7 +295,7 @@ fn refuses_impossible_gpu_names() {
         } {
             let line = refused(&text);
             let words =
-                format!("{rule}: \"{name}\" is no GPU's UUID; hint: write it as nvidia-smi -L");
+                format!("{rule}: \"{name}\" is not a GPU's UUID; hint: write it as nvidia-smi -L");
             assert!(line.starts_with(&words), "{line}");
         }
     }

@@ -65,7 +65,7 @@ fn bad_requests_change_nothing() {
     for bad in ["0", "-1", "+1", "all", "1.5", "65", ""] {
         setup.refuses(
             &[(GPU, bad)],
-            &format!("annotation {GPU}: \"{bad}\" is no number of GPUs from 1 to 64"),
+            &format!("annotation {GPU}: \"{bad}\" is not a number of GPUs from 1 to 64"),
         );
     }
     let both = setup.refused(&setup.bundle_with(&[(GPU, "1"), ("runmig.dev/slice", "1g.10gb")]));

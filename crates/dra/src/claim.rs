@@ -41,7 +41,7 @@ impl ClaimName {
             return Ok(());
         }
         Err(
-            Error::new(format!("uid {:?} is no uid of Kubernetes", self.uid))
+            Error::new(format!("uid {:?} is not a uid of Kubernetes", self.uid))
                 .hint("look for another plugin that calls this driver's socket"),
         )
     }

@@ -116,7 +116,7 @@ pub(crate) fn parse(
         return Err(match options.node.as_str() {
             "" => Error::new("cannot find the name of this node")
                 .hint("name it with --node, or set NODE_NAME from spec.nodeName"),
-            name => wrong(format!("{name:?} is no name of a Node object")),
+            name => wrong(format!("{name:?} is not the name of a Node object")),
         });
     }
     Ok(match verb.as_ref().and_then(|verb| verb.to_str()) {
@@ -208,7 +208,7 @@ mod tests {
         let line = |args: &[&str]| parsed(args, None).unwrap_err();
         assert!(line(&[]).contains("hint: name it with --node"));
         assert!(line(&["--node"]).contains("option --node has no value"));
-        assert!(line(&["--node", "a_b"]).contains("\"a_b\" is no name of a Node object"));
+        assert!(line(&["--node", "a_b"]).contains("\"a_b\" is not the name of a Node object"));
         assert!(line(&["--nodes", "a"]).contains("argument \"--nodes\" is unknown"));
         let long = "a".repeat(254);
         for name in ["", "-a", "a..b", "A", long.as_str()] {

@@ -310,7 +310,9 @@ impl Edits {
         self.refuse_nul()?;
         let mut env = self.env.iter();
         if let Some(bad) = env.find(|e| e.find('=').is_none_or(|at| at == 0)) {
-            return Err(Error::new(format!("{bad:?} is no environment variable")));
+            return Err(Error::new(format!(
+                "{bad:?} is not an environment variable"
+            )));
         }
         let paths = { self.mounts.iter() }.flat_map(|m| [&m.host_path, &m.container_path]);
         if let Some(path) = paths.into_iter().find(|path| !path.is_absolute()) {
@@ -321,11 +323,14 @@ impl Edits {
         }
         for hook in &self.hooks {
             if !STAGES.contains(&hook.hook_name.as_str()) {
-                return Err(Error::new(format!("{:?} is no hook name", hook.hook_name)));
+                return Err(Error::new(format!(
+                    "{:?} is not a hook name",
+                    hook.hook_name
+                )));
             }
             if !hook.path.is_absolute() {
                 return Err(Error::new(format!(
-                    "hook {} is no absolute path",
+                    "hook {} is not an absolute path",
                     hook.path.display()
                 )));
             }

@@ -490,16 +490,18 @@ mod tests {
         );
         assert!(line("sharing.enforcement = []").contains("sharing.enforcement is empty"));
         assert!(line("sharing.enforcement = [\"none\", \"none\"]").contains("names none twice"));
-        assert!(line("sharing.mps_overhead = 5000").contains("is no number of MiB from 0 to 4096"));
+        assert!(
+            line("sharing.mps_overhead = 5000").contains("is not a number of MiB from 0 to 4096")
+        );
         assert!(line("sharing.mps_control = \"c\"").contains("is not an absolute path"));
         assert!(line("kubernetes.kubelet_dir = \"k\"").contains("is not an absolute path"));
         assert!(line("kubernetes.gpus = []").contains("kubernetes.gpus names no GPU"));
-        assert!(line("kubernetes.gpus = [\"GPU-1\"]").contains("\"GPU-1\" is no GPU's UUID"));
+        assert!(line("kubernetes.gpus = [\"GPU-1\"]").contains("\"GPU-1\" is not a GPU's UUID"));
         assert!(line("kubernetes.gpus = \"some\"").contains("the GPUs are \"all\" or a list"));
         assert!(
             line("kubernetes.local = \"own\"")
                 .contains("unknown value \"own\"; hint: write one of share, apart")
         );
-        assert!(line("sharing.shares_per_gpu = 49").contains("is no number from 1 to 48"));
+        assert!(line("sharing.shares_per_gpu = 49").contains("is not a number from 1 to 48"));
     }
 }

@@ -256,8 +256,8 @@ mod tests {
         assert_eq!(outer.to_string(), "read a");
         let passing = Error::failed("read a").caused_by(Error::new("b is locked").passing());
         assert!(passing.is_passing() && !outer.is_passing());
-        let both = Error::new("it is no text").and(Some(Error::failed("close a")));
-        assert_eq!(both.line(), "it is no text; and then: cannot close a");
+        let both = Error::new("it is not text").and(Some(Error::failed("close a")));
+        assert_eq!(both.line(), "it is not text; and then: cannot close a");
         let gone = || Error::new("b is gone").hint("make b");
         let twice = Error::failed("read a").caused_by(gone()).and(Some(gone()));
         let twice = twice.and(Some(Error::failed("close a").hint("make b")));

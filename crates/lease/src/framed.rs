@@ -41,7 +41,7 @@ impl Form {
             .split_once('\n')
             .ok_or_else(|| Error::new("it is cut off"))?;
         let header: Header =
-            serde_json::from_str(head).because(|| "the first line is no header")?;
+            serde_json::from_str(head).because(|| "the first line is not a header")?;
         if header.api_version != self.version || header.kind != self.kind {
             return Err(Error::new(format!(
                 "a {} of {}, and this program reads {} of {}",

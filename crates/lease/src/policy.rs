@@ -130,7 +130,7 @@ impl GpuName {
     fn check(&self, rule: &str) -> Result<()> {
         match self {
             GpuName::Uuid(uuid) if !is_uuid(uuid) => Err(Error::new(format!(
-                "{rule}: \"{}\" is no GPU's UUID",
+                "{rule}: \"{}\" is not a GPU's UUID",
                 printable(uuid)
             ))
             .hint(
@@ -166,14 +166,14 @@ impl Policy {
             && !(1..=MAX_COUNT).contains(&most)
         {
             return Err(Error::new(format!(
-                "policy.slices_per_container = {most} is no number from 1 to {MAX_COUNT}"
+                "policy.slices_per_container = {most} is not a number from 1 to {MAX_COUNT}"
             )));
         }
         if let Some(most) = self.gpus_per_container
             && !(1..=MAX_COUNT).contains(&most)
         {
             return Err(Error::new(format!(
-                "policy.gpus_per_container = {most} is no number from 1 to {MAX_COUNT}"
+                "policy.gpus_per_container = {most} is not a number from 1 to {MAX_COUNT}"
             )));
         }
         for gpu in &self.exclude_gpus {

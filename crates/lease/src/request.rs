@@ -229,7 +229,7 @@ fn scope(value: Option<&str>, who: &Identity) -> Result<Option<String>> {
             .hint("put the container into a pod, or take the annotation away")),
         },
         Some(other) => Err(Error::new(format!(
-            "annotation {SCOPE}: \"{}\" is no scope",
+            "annotation {SCOPE}: unknown scope \"{}\"",
             printable(other)
         ))
         .hint("write pod or container")),
@@ -241,7 +241,7 @@ fn compute(text: &str, key: &str, alternatives: &[Alternative]) -> Result<u32> {
     let least = text.trim().parse().ok().filter(|n| (1..=64).contains(n));
     let least: u32 = least.ok_or_else(|| {
         Error::new(format!(
-            "annotation {COMPUTE}: \"{}\" is no number of compute slices",
+            "annotation {COMPUTE}: \"{}\" is not a number of compute slices",
             printable(text)
         ))
         .hint("write it as a whole number: 2")

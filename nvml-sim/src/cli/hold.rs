@@ -35,7 +35,7 @@ fn bytes(text: &str) -> Result<u64, String> {
         let number: u64 = text.strip_suffix(unit)?.parse().ok()?;
         number.checked_mul(1 << shift)
     });
-    parsed.ok_or_else(|| format!("{text:?} is no size: write 512Mi or 3Gi"))
+    parsed.ok_or_else(|| format!("{text:?} is not a size: write 512Mi or 3Gi"))
 }
 
 impl Hold {

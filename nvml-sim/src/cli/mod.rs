@@ -93,7 +93,7 @@ fn run(verb: Verb, matches: Option<&ArgMatches>) -> Result<(), Failure> {
 }
 
 fn open(dir: &Path) -> Result<Store, Failure> {
-    Store::open(dir).map_err(|e| format!("{} is no machine: {e}", dir.display()).into())
+    Store::open(dir).map_err(|e| format!("{} is not a machine: {e}", dir.display()).into())
 }
 
 /// Changes a machine as its administrator; `gpu` says whose files can differ.

@@ -64,7 +64,7 @@ pub struct New {
 
 fn branch(text: &str) -> Result<Driver, String> {
     let driver = text.parse().ok().and_then(Driver::of_branch);
-    driver.ok_or_else(|| format!("{text:?} is no branch: write 550, 580 or 615"))
+    driver.ok_or_else(|| format!("{text:?} is not a branch: write 550, 580 or 615"))
 }
 
 impl New {

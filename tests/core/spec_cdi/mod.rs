@@ -273,15 +273,15 @@ fn bad_specifications_are_named() {
     let of = "CDI specification /etc/cdi/n.yaml: ";
     assert_eq!(
         message("{env: [A]}"),
-        format!("{of}\"A\" is no environment variable")
+        format!("{of}\"A\" is not an environment variable")
     );
     assert_eq!(
         message("{hooks: [{hookName: x, path: /h}]}"),
-        format!("{of}\"x\" is no hook name")
+        format!("{of}\"x\" is not a hook name")
     );
     assert_eq!(
         message("{hooks: [{hookName: poststop, path: h}]}"),
-        format!("{of}hook h is no absolute path")
+        format!("{of}hook h is not an absolute path")
     );
     assert_eq!(
         message("{mounts: [{hostPath: a, containerPath: /b}]}"),

@@ -171,11 +171,11 @@ fn refuses_config_without_sections() {
     );
     assert_eq!(
         refused(&json!({"process": {}, "linux": []})),
-        "linux in config.json is no object"
+        "linux in config.json is not an object"
     );
     assert_eq!(
         refused(&with(|c| c["process"]["env"] = json!(["A=1", 2]))),
-        "process.env in config.json is no array of strings"
+        "process.env in config.json is not an array of strings"
     );
 }
 

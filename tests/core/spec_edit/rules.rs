@@ -91,15 +91,15 @@ fn refuses_rules_that_deny_slice() {
 fn refuses_unreadable_rules() {
     for (rule, message) in testkit::rows! {
         json!({"allow": true, "type": "c", "major": 195.0, "access": "r"}) =>
-            "linux.resources.devices[0].major in config.json is no device number (or -1 for any)";
+            "linux.resources.devices[0].major in config.json is not a device number (or -1 for any)";
         json!({"allow": true, "type": "c", "minor": 4294967296u64}) =>
-            "linux.resources.devices[0].minor in config.json is no device number (or -1 for any)";
-        json!({"allow": "yes"}) => "linux.resources.devices[0].allow in config.json is no boolean";
+            "linux.resources.devices[0].minor in config.json is not a device number (or -1 for any)";
+        json!({"allow": "yes"}) => "linux.resources.devices[0].allow in config.json is not a boolean";
         json!({"allow": true, "type": "x"}) =>
             "linux.resources.devices[0].type in config.json is \"x\", not a, b or c";
         json!({"allow": true, "access": "rx"}) =>
             "linux.resources.devices[0].access in config.json holds 'x', not only r, w and m";
-        json!(3) => "linux.resources.devices[0] in config.json is no object";
+        json!(3) => "linux.resources.devices[0] in config.json is not an object";
     } {
         assert_eq!(refused(&with_rules(json!([rule]))), message);
     }

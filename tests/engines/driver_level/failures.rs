@@ -172,8 +172,8 @@ fn hook_refuses_foreign_states() {
 fn hook_limits_no_other_level() {
     let setup = on(Low::Runc, Keeper::Misc);
     for (key, value, words) in [
-        (SHARE, "2Gi", "is no share at the level driver"),
-        ("runmig.dev/gpu", "1", "is no share at the level driver"),
+        (SHARE, "2Gi", "is not a share at the level driver"),
+        ("runmig.dev/gpu", "1", "is not a share at the level driver"),
     ] {
         setup.configure("sharing.enforcement = [\"none\"]");
         let (id, bundle) = (unique(), setup.bundle("exec sleep 1000"));

@@ -16,7 +16,7 @@ fn requests() {
         "8g.80gb" =>
             "cannot allocate 8g.80gb: no GPU offers the profile; hint: request one of 7g.80gb, 4g.40gb, 3g.40gb, 2g.20gb, 1g.20gb, 1g.10gb, 1g.10gb+me (nearest first)";
         "0Gi" =>
-            r#"annotation runmig.dev/slice: "0Gi" is no memory at all; hint: ask for a profile (1g.10gb), an amount of memory (20Gi, 5000Mi) or none"#;
+            r#"annotation runmig.dev/slice: "0Gi" asks for no memory; hint: ask for a profile (1g.10gb), an amount of memory (20Gi, 5000Mi) or none"#;
         "-1" =>
             r#"annotation runmig.dev/slice: "-1" is neither a profile nor an amount of memory; hint: ask for a profile (1g.10gb), an amount of memory (20Gi, 5000Mi) or none"#;
         "20" => r#"annotation runmig.dev/slice: "20" has no unit; hint: write 20Gi"#;
@@ -69,7 +69,7 @@ fn annotations_that_contradict_each_other() {
         ),
         (
             &[("runmig.dev/slice", "20Gi"), ("runmig.dev/compute", "many")],
-            r#"annotation runmig.dev/compute: "many" is no number of compute slices; hint: write it as a whole number: 2"#,
+            r#"annotation runmig.dev/compute: "many" is not a number of compute slices; hint: write it as a whole number: 2"#,
         ),
         (
             &[("runmig.dev/slice", "1g.10gb"), ("runmig.dev/wait", "soon")],
@@ -142,10 +142,10 @@ fn config_json() {
         format!("{{{asks}}}") => "config.json has no process: no slice can be put into it";
         format!("{{{asks},\"linux\":{{}}}}") => "config.json has no process: no slice can be put into it";
         format!("{{{asks},\"process\":{{}}}}") => "config.json has no linux: no slice can be put into it";
-        format!("{{{asks},\"process\":[],\"linux\":{{}}}}") => "process in config.json is no object";
-        format!("{{{asks},\"process\":{{}},\"linux\":7}}") => "linux in config.json is no object";
+        format!("{{{asks},\"process\":[],\"linux\":{{}}}}") => "process in config.json is not an object";
+        format!("{{{asks},\"process\":{{}},\"linux\":7}}") => "linux in config.json is not an object";
         "{\"annotations\":{\"runmig.dev/slice\":1}}".to_owned() =>
-            "cannot tell from config.json whether the container asks for a slice: runmig.dev/slice is no string; hint: write each annotation once, as a string under the key annotations";
+            "cannot tell from config.json whether the container asks for a slice: runmig.dev/slice is not a string; hint: write each annotation once, as a string under the key annotations";
     } {
         let bundle = setup.bundle("true");
         std::fs::write(bundle.file(), text).unwrap();

@@ -54,7 +54,7 @@ fn missing_right_fails_no_create() {
     let log = creates_anyway(&world, Path::new("/proc/self/events.jsonl"));
     assert!(log[0].contains("hint: correct events.file"), "{log:?}");
     let log = creates_anyway(&world, Path::new("/dev/full"));
-    assert!(log[0].contains("no file with one name"), "{log:?}");
+    assert!(log[0].contains("not a file with one name"), "{log:?}");
 }
 
 /// Failure: the disk of the events is full

@@ -112,6 +112,6 @@ fn checks_uids_of_files() {
     let long = "a".repeat(65);
     for uid in ["", "-", "..", "a/b", "a b", long.as_str()] {
         let line = check(uid).unwrap_err().line();
-        assert!(line.contains("is no uid of Kubernetes"), "{line}");
+        assert!(line.contains("is not a uid of Kubernetes"), "{line}");
     }
 }

@@ -32,7 +32,9 @@ impl FromStr for PciAddress {
         };
         address.ok_or_else(|| {
             let text = printable(text);
-            Error::new(format!("\"{text}\" is no PCI address as 0000:07:00.0"))
+            Error::new(format!(
+                "\"{text}\" is not a PCI address such as 0000:07:00.0"
+            ))
         })
     }
 }

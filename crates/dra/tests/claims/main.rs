@@ -134,7 +134,7 @@ async fn refuses_stale_claims(cluster: &Cluster, devices: &[String]) {
     refused(
         cluster,
         &hostile,
-        "uid \"../../etc/x\" is no uid of Kubernetes",
+        "uid \"../../etc/x\" is not a uid of Kubernetes",
     )
     .await;
     let elsewhere = cluster

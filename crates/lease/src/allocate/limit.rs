@@ -44,7 +44,7 @@ fn set(context: &Leases<'_>, held: &Held, pid: i32) -> Result<LimitedCgroup> {
     let (Some(share), Some(Level::Driver)) = (held.lease.share(), held.lease.level()) else {
         let lease = &held.lease.id;
         return Err(Error::new(format!(
-            "lease {lease} is no share at the level driver"
+            "lease {lease} is not a share at the level driver"
         )));
     };
     let gpu = held.instance.resource.gpu_uuid();

@@ -185,7 +185,7 @@ fn log(held: &Held, fate: &str) {
     }
 }
 
-/// Hands an idle slice, or one of a layout, out; none where it has gone meanwhile. An idle one stays
+/// Hands out an idle slice, or one of a layout. Returns none if it has gone meanwhile. An idle one stays
 /// *idle* until it is validated, so that the other containers of the pod wait for that (`share`).
 fn take_over(context: &Leases<'_>, idle: &Instance, to: &impl Recipient) -> Result<Option<Held>> {
     let ledger = context.store.lock(&to.purpose())?;

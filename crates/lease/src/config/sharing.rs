@@ -56,14 +56,14 @@ impl Sharing {
         }
         if self.mps_overhead > MOST_OVERHEAD_MIB {
             return Err(Error::new(format!(
-                "sharing.mps_overhead = {} is no number of MiB from 0 to {MOST_OVERHEAD_MIB}",
+                "sharing.mps_overhead = {} is not a number of MiB from 0 to {MOST_OVERHEAD_MIB}",
                 self.mps_overhead
             )));
         }
         match (1..=MOST).contains(&self.shares_per_gpu) {
             true => Ok(()),
             false => Err(Error::new(format!(
-                "sharing.shares_per_gpu = {} is no number from 1 to {MOST}",
+                "sharing.shares_per_gpu = {} is not a number from 1 to {MOST}",
                 self.shares_per_gpu
             ))),
         }

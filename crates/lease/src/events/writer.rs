@@ -131,7 +131,7 @@ fn open_end(path: &Path) -> io::Result<File> {
     // A file with a second name could be another user's, linked to here.
     let meta = file.metadata()?;
     if !meta.is_file() || meta.nlink() != 1 {
-        return Err(io::Error::other("it is no file with one name"));
+        return Err(io::Error::other("it is not a file with one name"));
     }
     if meta.len() == 0 {
         // As for the folder.

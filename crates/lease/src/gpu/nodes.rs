@@ -206,7 +206,7 @@ impl Nodes {
             }
             if mode > 0o777 {
                 return Err(Error::new(format!(
-                    "DeviceFileMode {mode} in {} is no file mode",
+                    "DeviceFileMode {mode} in {} is not a file mode",
                     access.display()
                 )));
             }

@@ -38,7 +38,7 @@ fn check_one(node: &DeviceNode) -> Result<()> {
     let mode = meta.mode() & 0o777;
     let (major, minor) = (libc::major(meta.rdev()), libc::minor(meta.rdev()));
     let found = if !meta.file_type().is_char_device() {
-        "no character device".to_owned()
+        "not a character device".to_owned()
     } else if (major, minor) != (node.major, node.minor) || mode & node.mode != node.mode {
         format!("{major}:{minor} mode {mode:04o}")
     } else {
@@ -95,6 +95,6 @@ mod tests {
         );
         let file = node("/proc/self/stat", 1, 3, 0o444);
         let line = check(&[file]).unwrap_err().line();
-        assert!(line.contains("is no character device"), "{line}");
+        assert!(line.contains("is not a character device"), "{line}");
     }
 }

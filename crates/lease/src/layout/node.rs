@@ -160,7 +160,7 @@ impl<'de> Visitor<'de> for Seed<'_> {
         let mut keys = std::collections::BTreeSet::new();
         while let Some(key) = from.next_key_seed(Seed(self.0))? {
             let Some(key) = key.key() else {
-                return Err(de::Error::custom("a key is no text"));
+                return Err(de::Error::custom("a key is not text"));
             };
             let value = from.next_value_seed(Seed(self.0))?;
             if !keys.insert(key.clone()) {

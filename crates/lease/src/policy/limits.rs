@@ -257,7 +257,7 @@ fn memory<'de, D: serde::Deserializer<'de>>(d: D) -> Result<Option<u64>, D::Erro
     let text = String::deserialize(d)?;
     request::memory(&text).map(Some).map_err(|_| {
         D::Error::custom(format!(
-            "\"{}\" is no amount of memory such as 40Gi",
+            "\"{}\" is not an amount of memory such as 40Gi",
             printable(&text)
         ))
     })

@@ -202,7 +202,7 @@ pub(crate) fn is_whole(driver: &impl Queries, slice: &Slice) -> Result<bool> {
 }
 
 /// Destroys the instance of a slice if it exists: the compute instance, then the GPU instance. The driver's
-/// lists confirm that each is gone. `emptied` records that there is no compute instance any more.
+/// lists confirm that each is gone. `emptied` records that the compute instance is gone.
 pub(crate) fn destroy(
     driver: &impl Mig,
     slice: &Slice,

@@ -77,7 +77,7 @@ fn size(entry: &str) -> Result<ShareSize> {
     const FORMS: &str = "write an amount (8Gi, 5000Mi) or a fraction of a GPU (1/4)";
     if let Some((parts, of)) = text.split_once('/') {
         let (Some(parts), Some(of)) = (number(parts), number(of)) else {
-            return wrong("is no fraction of a GPU", FORMS);
+            return wrong("is not a fraction of a GPU", FORMS);
         };
         return match (parts, of) {
             (_, of) if !(2..=MAX_PARTS).contains(&of) && parts != of => {
@@ -112,7 +112,7 @@ fn size(entry: &str) -> Result<ShareSize> {
         ),
         Ok(bytes) if !bytes.is_multiple_of(1 << 20) => {
             let hint = format!("ask for {}Mi", bytes >> 20);
-            wrong("is no whole number of MiB", &hint)
+            wrong("is not a whole number of MiB", &hint)
         }
         Ok(bytes) => Ok(ShareSize::Memory(bytes >> 20)),
         Err(_) => {
@@ -214,7 +214,7 @@ mod tests {
             ),
             (
                 "8G",
-                "\"8G\" is no whole number of MiB; hint: ask for 7629Mi",
+                "\"8G\" is not a whole number of MiB; hint: ask for 7629Mi",
             ),
             (
                 "",
@@ -226,7 +226,7 @@ mod tests {
             ),
             (
                 "1/+4",
-                "\"1/+4\" is no fraction of a GPU; hint: write an amount (8Gi, 5000Mi) or a fraction of a GPU (1/4)",
+                "\"1/+4\" is not a fraction of a GPU; hint: write an amount (8Gi, 5000Mi) or a fraction of a GPU (1/4)",
             ),
             (
                 "8Gi,8192Mi",

@@ -126,7 +126,7 @@ pub fn written(alternatives: &[Alternative]) -> String {
 pub fn memory(value: &str) -> Result<u64> {
     match one(value)? {
         Slice::Memory(bytes) => Ok(bytes),
-        Slice::Profile(name) => Err(Error::new(format!("{name} is no amount of memory"))),
+        Slice::Profile(name) => Err(Error::new(format!("{name} is not an amount of memory"))),
     }
 }
 
@@ -177,7 +177,7 @@ fn one(value: &str) -> Result<Slice> {
         return Ok(Slice::Profile(name));
     }
     match amount(text) {
-        Ok(0) => Err(wrong("is no memory at all")),
+        Ok(0) => Err(wrong("asks for no memory")),
         Ok(bytes) => Ok(Slice::Memory(bytes)),
         Err(why) => Err(wrong(why)),
     }
@@ -217,7 +217,7 @@ pub(super) fn count(value: &str) -> Result<Option<u32>> {
     match number.filter(|_| is_plain) {
         Some(number) => Ok(Some(number)),
         None => Err(Error::new(format!(
-            "\"{}\" is no number of GPUs from 1 to {MAX_COUNT}",
+            "\"{}\" is not a number of GPUs from 1 to {MAX_COUNT}",
             printable(value)
         ))
         .hint(match near::other_key(text) {
@@ -375,7 +375,7 @@ mod tests {
         }
         assert_eq!(
             line("0Gi"),
-            "\"0Gi\" is no memory at all; hint: ask for a profile (1g.10gb), an amount of memory \
+            "\"0Gi\" asks for no memory; hint: ask for a profile (1g.10gb), an amount of memory \
              (20Gi, 5000Mi) or none"
         );
     }

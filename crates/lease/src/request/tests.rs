@@ -126,7 +126,7 @@ fn parses_least_compute_slices() {
     );
     for bad in ["", "0", "two", "-1", "1.5", "99", "99999999999999999999"] {
         assert!(
-            line("20Gi", bad).contains("is no number of compute slices"),
+            line("20Gi", bad).contains("is not a number of compute slices"),
             "{bad}"
         );
     }
@@ -192,7 +192,7 @@ fn refuses_scope_without_pod() {
     assert!(refused(&[pod]).contains("the engine names no pod"));
     let empty = ("io.kubernetes.cri-o.SandboxID", "");
     assert!(refused(&[pod, empty]).contains("the engine names no pod"));
-    assert!(refused(&[(SCOPE, "node")]).contains("\"node\" is no scope"));
+    assert!(refused(&[(SCOPE, "node")]).contains("unknown scope \"node\""));
     let two = parse_pairs(&[(SLICE, "7g.80gb,1g.10gb*2"), pod, sandbox]);
     assert_eq!(
         two.unwrap_err().line(),

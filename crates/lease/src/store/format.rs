@@ -26,5 +26,6 @@ pub(crate) fn encode<R: Record>(record: &R) -> Result<Vec<u8>> {
 
 /// Returns the record of these bytes.
 pub(crate) fn decode<R: Record>(bytes: &[u8]) -> Result<R> {
-    serde_json::from_str(R::FORM.body(bytes)?).because(|| format!("it is no {}", R::FORM.kind))
+    serde_json::from_str(R::FORM.body(bytes)?)
+        .because(|| format!("it is not of kind {}", R::FORM.kind))
 }
