@@ -23,6 +23,9 @@ pub struct Worker<'a> {
 struct Container {
     id: String,
     bundle: Bundle,
+    /// A start was killed. If its runc had opened the FIFO of init and not removed it, the next start of runc waits for a
+    /// second opener for ever.
+    start_was_cut: bool,
 }
 
 impl<'a> Worker<'a> {
@@ -30,6 +33,7 @@ impl<'a> Worker<'a> {
         let container = |name: String, script: &str| Container {
             bundle: soak.setup.asking("1g.10gb", script),
             id: name,
+            start_was_cut: false,
         };
         Worker {
             soak,
@@ -41,8 +45,8 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// A call, sometimes with a kill in its course.
-    fn call(&mut self, name: &str, mut command: Command, id: &str) {
+    /// A call, sometimes with a kill in its course: then it returns true.
+    fn call(&mut self, name: &str, mut command: Command, id: &str) -> bool {
         let going = going(command.stdin(Stdio::null()));
         let whom = match self.random.below(14) {
             0 | 1 => "front",
@@ -61,13 +65,15 @@ impl<'a> Worker<'a> {
         };
         let told = format!("{id} {}", said.stderr.trim());
         self.soak.note(&what, said.status.success(), &told);
+        !whom.is_empty()
     }
 
     fn create(&mut self, at: usize) {
         let profile = self.random.of(&PROFILES);
-        let container = &self.containers[at];
+        let container = &mut self.containers[at];
         if container.is_ours_to_change() {
             container.bundle.annotate("runmig.dev/slice", profile);
+            container.start_was_cut = false;
         }
         let id = container.id.clone();
         let verb: &[&str] = self.random.of(&[&["create"], &["run", "-d"]]);
@@ -87,12 +93,18 @@ impl<'a> Worker<'a> {
         self.call("delete", command, &id);
     }
 
-    fn on(&mut self, at: usize, name: &str, arguments: &[&str]) {
+    fn start(&mut self, at: usize) {
+        if !self.containers[at].start_was_cut {
+            self.containers[at].start_was_cut = self.on(at, "start", &["start"]);
+        }
+    }
+
+    fn on(&mut self, at: usize, name: &str, arguments: &[&str]) -> bool {
         let id = self.containers[at].id.clone();
         let mut all = arguments.to_vec();
         all.push(&id);
         let command = self.soak.setup.command(&all);
-        self.call(name, command, &id);
+        self.call(name, command, &id)
     }
 
     /// No process is told.
@@ -174,9 +186,11 @@ impl Actor for Worker<'_> {
         let at = self.random.below(IDS as u64) as usize;
         match self.random.below(20) {
             0..=6 => self.create(at),
-            7..=9 => self.on(at, "start", &["start"]),
-            10 => self.on(at, "delete", &["delete", "--force"]),
-            11 => self.on(at, "delete", &["delete"]),
+            7..=9 => self.start(at),
+            10 | 11 => {
+                let delete: &[&str] = self.random.of(&[&["delete"], &["delete", "--force"]]);
+                self.on(at, "delete", delete);
+            }
             12 => self.bare_delete(at),
             13 | 14 => self.kill_container(at),
             15 | 16 => self.foreground(),
