@@ -65,7 +65,7 @@ pub fn fewest_moves(
         .sum();
     // The last one comes first.
     let needs: Vec<Need> = (0..profiles.len()).rev().map(Need::Request).collect();
-    let mut left = steps;
+    let (mut left, mut trials) = (steps, steps / STEPS_OF_TRIAL);
     for moves in 0..=most {
         let mut search = Search {
             profiles: &profiles,
@@ -74,9 +74,10 @@ pub fn fewest_moves(
             moved: Vec::new(),
             best: None,
             left,
+            trials,
         };
         let done = search.place(&mut occupancies.clone(), needs.clone(), moves);
-        left = search.left;
+        (left, trials) = (search.left, search.trials);
         if let Some((_, plan)) = search.best {
             return SearchResult::Plan(plan);
         }
@@ -142,6 +143,8 @@ struct Search<'s, 'a> {
     /// The best plan so far, and the memory slices that it moves.
     best: Option<(u32, DefragPlan)>,
     left: u32,
+    /// How many more orders of moves may be tried of slices that are in nobody's way.
+    trials: u32,
 }
 
 impl<'a> Search<'_, 'a> {
@@ -154,7 +157,7 @@ impl<'a> Search<'_, 'a> {
     ) -> Option<()> {
         self.left = self.left.checked_sub(1)?;
         let Some(need) = needs.pop() else {
-            self.settle();
+            self.settle(budget, 0);
             return Some(());
         };
         let moving = |m: &[Moved]| m.iter().map(|m| m.from.size).sum::<u32>();
@@ -262,8 +265,9 @@ impl<'a> Search<'_, 'a> {
         Some(())
     }
 
-    /// Keeps the plan that the simulation makes of the moves, if it is the best so far.
-    fn settle(&mut self) {
+    /// Keeps the plan that the simulation makes of the moves, if it is the best so far. The request and the moved slices fit
+    /// together, but `choose` may not find it: then one more moved slice, from the `first` on, may change its choice.
+    fn settle(&mut self, budget: usize, first: usize) {
         let memory = self.moved.iter().map(|m| m.from.size).sum();
         if self
             .best
@@ -274,12 +278,35 @@ impl<'a> Search<'_, 'a> {
         }
         let mut in_order: Vec<&Moved> = self.moved.iter().collect();
         in_order.sort_by_key(|m| (std::cmp::Reverse(m.from.size), m.which));
-        let plan = (orders(in_order).iter()).find_map(|order| self.simulation.run(order));
+        let orders = orders(in_order);
+        if first > 0 {
+            let Some(left) = self.trials.checked_sub(orders.len() as u32) else {
+                return;
+            };
+            self.trials = left;
+        }
+        let plan = orders.iter().find_map(|order| self.simulation.run(order));
         if let Some(plan) = plan {
             self.best = Some((memory, plan));
+            return;
+        }
+        for which in first..self.movable.len() {
+            let is_moved = self.moved.iter().any(|m| m.which == which);
+            let left = budget.checked_sub(self.movable[which].containers);
+            let Some(left) = left.filter(|_| !is_moved) else {
+                continue;
+            };
+            if let Some(one) = self.simulation.moved(which) {
+                self.moved.push(one);
+                self.settle(left, which + 1);
+                self.moved.pop();
+            }
         }
     }
 }
+
+/// As many steps of the search take about as long as the simulation of one order of moves.
+const STEPS_OF_TRIAL: u32 = 20;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Moved {
@@ -300,6 +327,23 @@ pub(crate) struct Simulation<'a> {
 }
 
 impl Simulation<'_> {
+    /// Returns the move of a slice away from its place.
+    fn moved(&self, which: usize) -> Option<Moved> {
+        let Slot {
+            gpu,
+            profile_id,
+            placement,
+        } = &self.movable[which].slot;
+        let gpu = self.snapshot.gpus.iter().find(|g| g.uuid == *gpu)?;
+        Some(Moved {
+            which,
+            profile: gpu.profile(*profile_id)?.name.clone(),
+            gpu: gpu.index,
+            gpu_uuid: gpu.uuid.clone(),
+            from: *placement,
+        })
+    }
+
     /// Removes the moved slices, places the request, and places the moved slices again.
     pub(super) fn run(&self, moved: &[&Moved]) -> Option<DefragPlan> {
         let is_moved =
