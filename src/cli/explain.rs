@@ -2,7 +2,7 @@
 
 use super::asked::By;
 use super::completion;
-use super::explain_gpus;
+use super::explain_rows;
 use super::json::{
     Alternative, Explanation, GpuAnswer, PlaceItem, Placement, Restart, SliceSite, WaitingItem,
 };
@@ -12,15 +12,16 @@ use super::output::{self, Format};
 use super::world;
 use clap_complete::ArgValueCompleter;
 use runmig_lease::config::Config;
-use runmig_lease::error::{Result, printable};
+use runmig_lease::error::{Error, Result, printable};
 use runmig_lease::gpu::Queries;
+use runmig_lease::model::Nearness;
 use runmig_lease::placement::{
-    DefragPlan, GpuReport, MAX_STEPS, RejectionKind, Site, SlotCost, Verdict,
+    DefragPlan, GpuReport, MAX_STEPS, Rejection, RejectionKind, Site, SlotCost, Verdict,
 };
 use runmig_lease::refusal;
-use runmig_lease::request::{self, GPU, SHARE, SLICE, Wanted};
-use runmig_lease::store::{Container, Held, Lease};
-use runmig_lease::what_if::{Fit, Outcome, Source, WhatIf};
+use runmig_lease::request::{GPU, SHARE, SLICE, Wanted};
+use runmig_lease::store::{Container, Held, Lease, Resource, WholeGpu};
+use runmig_lease::what_if::{Answer, Fit, OnTrial, Outcome, Sited, Source, WhatIf};
 
 #[derive(clap::Args)]
 pub struct Asked {
@@ -66,36 +67,27 @@ impl From<&Site> for SliceSite {
 
 pub fn run(config: &Config, format: Format, asked: &Asked) -> Result<i32> {
     let is_json = asked.json || matches!(format, Format::Json);
-    let request = match asked.wanted()? {
-        Wanted::Slices(slices) => slices,
-        wanted => return explain_gpus::run(config, &asked.by, &wanted, is_json),
-    };
+    let wanted = asked.wanted()?;
     let (driver, world) = world::look(config, !is_json)?;
     let subject = asked.by.subject(&world);
-    let what_if = WhatIf::new(config, &driver, &world, &request, subject.clone())?;
-    let (_, holders) = world.movable();
-    let (mut outcomes, mut alternatives, mut fits) = (Vec::new(), Vec::new(), false);
-    for one in what_if.alternatives() {
-        let outcome = what_if.outcome(one, MAX_STEPS);
-        alternatives.push(look(&what_if, &holders, one, &outcome));
-        fits = matches!(outcome, Outcome::Fits(_));
-        outcomes.push(outcome);
-        if fits {
-            break;
-        }
-    }
-    if !fits {
-        for (request, answer) in mig_on::foresee(config, &driver, &world, &request, subject) {
-            let mut same = alternatives.iter_mut().filter(|a| a.request == request);
-            if let Some(one) = same.find(|one| answer.fits || one.why != answer.why) {
-                one.with_mig_on = Some(answer);
-            }
-        }
+    let then = world.without_idle_over();
+    let what_if = WhatIf::new(config, &driver, &then, &wanted, subject.clone());
+    let answers = what_if.answers(MAX_STEPS)?;
+    let (_, holders) = then.movable();
+    let each = answers.all.iter();
+    let mut alternatives: Vec<Alternative> = each
+        .map(|answer| look(&what_if, &holders, answer))
+        .collect();
+    let fits = answers.fit();
+    if let Wanted::Slices(slices) = &wanted
+        && !fits
+    {
+        mig_on::foresee(config, &driver, &world, slices, &subject, &mut alternatives);
     }
     let explanation = Explanation {
-        request: request::written(what_if.alternatives()),
+        request: answers.request.clone(),
         fits,
-        error: what_if.error(outcomes).map(|e| e.line()),
+        error: what_if.error(answers).map(|e| e.line()),
         ahead: world.waiting.iter().map(WaitingItem::from).collect(),
         alternatives,
     };
@@ -106,7 +98,7 @@ pub fn run(config: &Config, format: Format, asked: &Asked) -> Result<i32> {
             if i > 0 {
                 output::line("");
             }
-            show(alternative);
+            show(alternative, &wanted);
         }
     }
     let all_read = world::tell_unread(&world);
@@ -116,36 +108,44 @@ pub fn run(config: &Config, format: Format, asked: &Asked) -> Result<i32> {
 fn look(
     what_if: &WhatIf<'_, impl Queries>,
     holders: &[Vec<&Held>],
-    asked: &request::Alternative,
-    outcome: &Outcome,
+    answer: &Answer<'_>,
 ) -> Alternative {
     let (mut restarts, mut slices) = (Vec::new(), Vec::new());
-    let (verdict, why, hint) = match outcome {
+    let no = |verdict, e: &Error| (verdict, e.to_string(), e.advice().map(str::to_owned));
+    let (verdict, why, hint) = match &answer.outcome {
         Outcome::Fits(fit) => {
-            slices = fit.sites.iter().map(|(site, _)| site.into()).collect();
+            slices = sites(fit);
             ("fits", fits(fit), None)
         }
-        Outcome::Limited(e) => ("limited", e.to_string(), e.advice().map(str::to_owned)),
-        Outcome::No(diagnosis) => {
-            if let Some(plan) = diagnosis.rejection.plan() {
+        Outcome::Limited(e) => no("limited", e),
+        Outcome::No(room) => {
+            if let Some(plan) = room.no_slice.as_ref().and_then(Rejection::plan) {
                 slices = plan.sites.iter().map(SliceSite::from).collect();
                 restarts = self::restarts(plan, holders);
             }
-            let e = what_if.refusal(diagnosis.rejection.clone());
-            let hint = e.advice().map(str::to_owned);
-            (word(diagnosis.rejection.kind()), e.to_string(), hint)
+            no(word(room.kind()), &what_if.refusal(room))
         }
     };
-    let gpus = what_if.gpus(asked, outcome);
     Alternative {
-        request: asked.to_string(),
+        request: answer.request.clone(),
         verdict,
         why,
         hint,
         slices,
-        gpus: gpus.iter().map(|on| item(on, what_if)).collect(),
+        gpus: match &answer.on {
+            OnTrial::Slices(gpus) => gpus.iter().map(item).collect(),
+            OnTrial::Parts(parts) => parts.iter().map(explain_rows::item).collect(),
+        },
         restarts,
         with_mig_on: None,
+    }
+}
+
+/// Returns the places of slices that a create would get.
+pub fn sites(fit: &Fit) -> Vec<SliceSite> {
+    match fit {
+        Fit::Slices { sites, .. } => sites.iter().map(|of| (&of.site).into()).collect(),
+        Fit::Gpus { .. } | Fit::Share { .. } => Vec::new(),
     }
 }
 
@@ -159,25 +159,52 @@ pub fn word(kind: RejectionKind) -> &'static str {
 }
 
 pub fn fits(fit: &Fit) -> String {
-    let of = |(site, source): &(Site, Source)| {
-        let (profile, at, gpu) = (&site.profile, site.placement, site.gpu_index);
-        let how = match source {
-            Source::Made => "",
-            Source::Idle => ": an idle slice is handed out",
-            Source::Adopted => ": an administrator made it",
-        };
-        format!("{profile} at {at} on GPU {gpu}{how}")
-    };
-    let sites: Vec<String> = fit.sites.iter().map(of).collect();
-    let evicts = match fit.evicts {
-        0 => String::new(),
-        1 => ", for which an idle slice is destroyed".to_owned(),
-        n => format!(", for which {n} idle slices are destroyed"),
-    };
-    sites.join(" and ") + &evicts
+    match fit {
+        Fit::Slices { sites, evicts } => {
+            let sites: Vec<String> = sites.iter().map(site).collect();
+            let evicts = match evicts {
+                0 => String::new(),
+                1 => ", for which an idle slice is destroyed".to_owned(),
+                n => format!(", for which {n} idle slices are destroyed"),
+            };
+            sites.join(" and ") + &evicts
+        }
+        Fit::Gpus { gpus, farthest } => {
+            let names: Vec<String> = gpus.iter().map(gpu).collect();
+            let near = match farthest {
+                None => "",
+                Some(Nearness::Linked) => ", connected by NVLink",
+                Some(Nearness::SameNode) => ", on one NUMA node",
+                Some(Nearness::Apart) => ", not all near each other",
+            };
+            names.join(" and ") + near
+        }
+        Fit::Share { of, share, is_new } => {
+            let of = match &**of {
+                Resource::Gpu(on) => gpu(on),
+                Resource::Mig(slice) => format!("{}{slice}", if *is_new { "a new " } else { "" }),
+            };
+            let (memory, level) = (share.memory_mib, share.enforcement.level());
+            format!("{memory}Mi of {of}, level {level}")
+        }
+    }
 }
 
-fn item(on: &GpuReport<'_>, what_if: &WhatIf<'_, impl Queries>) -> GpuAnswer {
+fn site(Sited { site, source }: &Sited) -> String {
+    let (profile, at, gpu) = (&site.profile, site.placement, site.gpu_index);
+    let how = match source {
+        Source::Made => "",
+        Source::Idle => ": an idle slice is handed out",
+        Source::Adopted => ": an administrator made it",
+    };
+    format!("{profile} at {at} on GPU {gpu}{how}")
+}
+
+fn gpu(gpu: &WholeGpu) -> String {
+    format!("GPU {} ({})", gpu.gpu_index, printable(&gpu.model))
+}
+
+fn item(on: &GpuReport<'_>) -> GpuAnswer {
     let state = match &on.verdict {
         Verdict::Fits(_) => "fits",
         Verdict::Full => "full",
@@ -200,6 +227,7 @@ fn item(on: &GpuReport<'_>, what_if: &WhatIf<'_, impl Queries>) -> GpuAnswer {
         profile: on.profile.map(|p| p.name.clone()),
         mig_placement: None,
         seats: None,
+        shares: 0,
         state,
         memory_bytes: None,
         enforcement: None,
@@ -207,7 +235,7 @@ fn item(on: &GpuReport<'_>, what_if: &WhatIf<'_, impl Queries>) -> GpuAnswer {
         why,
         free_slices: on.free_slices,
         total_slices: on.total_slices,
-        quarantined_slices: what_if.quarantined_on(&on.gpu.uuid),
+        quarantined_slices: on.quarantined,
         places: match &on.verdict {
             Verdict::Fits(places) => places.iter().map(place_item).collect(),
             _ => Vec::new(),
@@ -233,24 +261,14 @@ fn place_item(place: &SlotCost) -> PlaceItem {
     }
 }
 
-fn show(alternative: &Alternative) {
+fn show(alternative: &Alternative, wanted: &Wanted) {
     let (verdict, why) = (alternative.verdict, printable(&alternative.why));
     output::line(&format!("{verdict}: {why}"));
-    let rows: Vec<Vec<String>> = alternative
-        .gpus
-        .iter()
-        .map(|gpu| {
-            let best = gpu.places.first();
-            vec![
-                gpu.index.to_string(),
-                best.map_or_else(|| "-".to_owned(), |p| p.mig_placement.to_string()),
-                best.map_or_else(|| "-".to_owned(), |p| format!("{:.2}", p.cost)),
-                format!("{}/{}", gpu.free_slices, gpu.total_slices),
-                gpu.why.clone(),
-            ]
-        })
-        .collect();
-    output::table(&["GPU", "PLACE", "COST", "FREE", "WHY"], &rows);
+    let columns = explain_rows::columns(wanted);
+    let head: Vec<&str> = columns.iter().map(|(name, _)| *name).collect();
+    let row = |gpu| columns.iter().map(|(_, cell)| cell(gpu)).collect();
+    let rows: Vec<Vec<String>> = alternative.gpus.iter().map(row).collect();
+    output::table(&head, &rows);
     show_restarts(alternative);
     if let Some(answer) = &alternative.with_mig_on {
         let how = answer.command.as_ref().map(|c| format!(" ({c})"));

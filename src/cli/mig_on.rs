@@ -1,15 +1,16 @@
 //! Answers a request as if an administrator had switched MIG on where it is off.
 
 use super::explain;
-use super::json::WithMigOn;
+use super::json::{Alternative, WithMigOn};
 use runmig_lease::Inventory;
 use runmig_lease::config::Config;
+use runmig_lease::error::Result;
 use runmig_lease::gpu::Queries;
 use runmig_lease::model::{Gpu, MigMode};
 use runmig_lease::placement::MAX_STEPS;
 use runmig_lease::policy::Subject;
-use runmig_lease::request::Slices;
-use runmig_lease::what_if::{Outcome, WhatIf};
+use runmig_lease::request::{Slices, Wanted};
+use runmig_lease::what_if::{Fit, Outcome, WhatIf};
 
 /// Returns the command that switches MIG on, or that puts a pending mode in force.
 pub fn command(gpus: &[&Gpu]) -> String {
@@ -22,49 +23,60 @@ pub fn command(gpus: &[&Gpu]) -> String {
     format!("nvidia-smi -i {} {what}", indices.join(","))
 }
 
-/// Returns each alternative of a request with its outcome as if MIG were on everywhere. Returns nothing if no
-/// GPU has MIG off.
+/// Adds to each alternative of a request its outcome as if MIG were on everywhere, if it is another one. Adds nothing if no GPU
+/// has MIG off.
 pub fn foresee(
     config: &Config,
     driver: &impl Queries,
-    world: &Inventory,
-    request: &Slices,
-    subject: Subject,
-) -> Vec<(String, WithMigOn)> {
-    let Some(switched) = world.with_mig_on(driver) else {
-        return Vec::new();
+    now: &Inventory,
+    slices: &Slices,
+    subject: &Subject,
+    alternatives: &mut [Alternative],
+) {
+    let Some(switched) = now.with_mig_on(driver) else {
+        return;
     };
-    let Ok(what_if) = WhatIf::new(config, driver, &switched, request, subject) else {
-        return Vec::new();
-    };
-    let alternatives = what_if.alternatives().iter();
-    let outcomes = alternatives.map(|asked| (asked, what_if.outcome(asked, MAX_STEPS)));
-    let told =
-        outcomes.map(|(asked, outcome)| (asked.to_string(), with_mig_on(&what_if, world, outcome)));
-    told.collect()
+    let switched = switched.without_idle_over();
+    for asked in &slices.alternatives {
+        let text = asked.to_string();
+        let Some(told) = alternatives.iter_mut().find(|a| a.request == text) else {
+            continue;
+        };
+        let wanted = Wanted::Slices(Slices {
+            alternatives: vec![asked.clone()],
+            min_compute: slices.min_compute,
+        });
+        let what_if = WhatIf::new(config, driver, &switched, &wanted, subject.clone());
+        let answer = with_mig_on(&what_if, now).ok().flatten();
+        told.with_mig_on = answer.filter(|answer| answer.fits || answer.why != told.why);
+    }
 }
 
-fn with_mig_on(what_if: &WhatIf<'_, impl Queries>, now: &Inventory, outcome: Outcome) -> WithMigOn {
-    let why = match outcome {
-        Outcome::Fits(fit) => {
-            let uuids: Vec<&str> = fit.sites.iter().map(|(s, _)| s.gpu_uuid.as_str()).collect();
-            let is_off = |gpu: &&Gpu| gpu.mig == MigMode::Disabled;
-            let gpus = now.snapshot.gpus.iter().filter(is_off);
-            let gpus: Vec<&Gpu> = gpus.filter(|g| uuids.contains(&g.uuid.as_str())).collect();
-            return WithMigOn {
-                fits: true,
-                why: explain::fits(&fit),
-                slices: fit.sites.iter().map(|(site, _)| site.into()).collect(),
-                command: (!gpus.is_empty()).then(|| command(&gpus)),
-            };
-        }
-        Outcome::Limited(e) => e,
-        Outcome::No(diagnosis) => what_if.refusal(diagnosis.rejection),
+fn with_mig_on(what_if: &WhatIf<'_, impl Queries>, now: &Inventory) -> Result<Option<WithMigOn>> {
+    let mut answers = what_if.answers(MAX_STEPS)?;
+    let why = match answers.all.pop().map(|answer| answer.outcome) {
+        Some(Outcome::Fits(fit)) => return Ok(Some(fits(&fit, now))),
+        Some(Outcome::Limited(e)) => e,
+        Some(Outcome::No(no)) => what_if.refusal(&no),
+        None => return Ok(None),
     };
-    WithMigOn {
+    Ok(Some(WithMigOn {
         fits: false,
         why: why.to_string(),
         slices: Vec::new(),
         command: None,
+    }))
+}
+
+fn fits(fit: &Fit, now: &Inventory) -> WithMigOn {
+    let slices = explain::sites(fit);
+    let is_there = |gpu: &&Gpu| slices.iter().any(|site| site.gpu_uuid == gpu.uuid.as_str());
+    let off = { now.snapshot.gpus.iter() }.filter(|gpu| gpu.mig == MigMode::Disabled);
+    let gpus: Vec<&Gpu> = off.filter(is_there).collect();
+    WithMigOn {
+        fits: true,
+        why: explain::fits(fit),
+        command: (!gpus.is_empty()).then(|| command(&gpus)),
+        slices,
     }
 }

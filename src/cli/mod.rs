@@ -17,7 +17,7 @@ mod draw;
 mod driver;
 mod events;
 mod explain;
-mod explain_gpus;
+mod explain_rows;
 mod export;
 mod filter;
 mod gc;

@@ -256,7 +256,7 @@ impl Inventory {
     }
 
     /// Returns the machine as it is once a create has destroyed the idle slices that are over.
-    pub(crate) fn without_idle_over(&self) -> Inventory {
+    pub fn without_idle_over(&self) -> Inventory {
         let mut snapshot = self.snapshot.clone();
         for slice in self.idle_over().filter_map(Instance::slice) {
             let is_it = |i: &GpuInstance| {

@@ -104,6 +104,9 @@ pub struct GpuAnswer {
     pub mig_placement: Option<Placement>,
     /// For a request of a seat: the number of seats in the slice; null for other requests.
     pub seats: Option<usize>,
+    /// The number of shares of the GPU or slice, for the table.
+    #[serde(skip)]
+    pub shares: usize,
     /// `fits`, `full`, `queued`, `noPlace`, `usedUp`, `noProfile`, `migOff`, `migPending`, `noMig` or `excluded`. For a request of
     /// a share or of whole GPUs: `fits`, `full`, `noPlace`, `queued`, `excluded`, or the GPU's use as in `migctl gpus`.
     pub state: &'static str,

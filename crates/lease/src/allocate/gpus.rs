@@ -132,7 +132,7 @@ fn near(driver: &impl Queries, one: &GpuUuid, other: &GpuUuid) -> Nearness {
 }
 
 /// Returns how near those two of several GPUs are that are the farthest apart.
-pub fn farthest(driver: &impl Queries, gpus: &[WholeGpu]) -> Option<Nearness> {
+pub(super) fn farthest(driver: &impl Queries, gpus: &[WholeGpu]) -> Option<Nearness> {
     let pairs =
         { gpus.iter().enumerate() }.flat_map(|(n, a)| gpus[..n].iter().map(move |b| (a, b)));
     { pairs.map(|(a, b)| near(driver, &a.gpu_uuid, &b.gpu_uuid)) }.min()

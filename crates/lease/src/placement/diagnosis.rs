@@ -130,9 +130,7 @@ pub(crate) fn no_slot(
         shortage.total_slices += occupancy.total_slices();
         shortage.most_free = shortage.most_free.max(free);
         shortage.needed = shortage.needed.min(profile.memory_slices());
-        let quarantined = constraints.quarantined.iter();
-        let here = quarantined.filter(|slot| slot.gpu == gpu.uuid);
-        shortage.quarantined += here.map(|slot| slot.placement.size).sum::<u32>();
+        shortage.quarantined += constraints.quarantined_on(gpu);
         let slot = |at: Placement, profile_id| Slot {
             gpu: gpu.uuid.clone(),
             profile_id,

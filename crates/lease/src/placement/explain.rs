@@ -20,6 +20,8 @@ pub struct GpuReport<'a> {
     pub free_slices: u32,
     /// All memory slices of the GPU.
     pub total_slices: u32,
+    /// Memory slices of instances that could not be released.
+    pub quarantined: u32,
     /// The answer.
     pub verdict: Verdict,
 }
@@ -105,6 +107,7 @@ fn on_gpu<'a>(
         profile,
         free_slices: occupancy.free_slices(),
         total_slices: occupancy.total_slices(),
+        quarantined: constraints.quarantined_on(gpu),
         verdict,
     }
 }

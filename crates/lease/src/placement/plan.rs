@@ -204,6 +204,12 @@ impl<'a> Constraints<'a> {
         Occupancy::without(gpu, self.evicted, reserved, self.idle)
     }
 
+    /// Returns the number of a GPU's memory slices whose instances could not be released.
+    pub(super) fn quarantined_on(&self, gpu: &Gpu) -> u32 {
+        let here = self.quarantined.iter().filter(|slot| slot.gpu == gpu.uuid);
+        here.map(|slot| slot.placement.size).sum()
+    }
+
     pub(super) fn exclusion(&self, gpu: &Gpu) -> Option<Exclusion> {
         let of = |list: &[(GpuUuid, String)]| {
             let found = list.iter().find(|(uuid, _)| *uuid == gpu.uuid);

@@ -221,6 +221,13 @@ impl NoRoom {
         no
     }
 
+    /// Joins the answers to two alternatives of a request for slices.
+    pub(crate) fn joined(mut self, other: NoRoom) -> NoRoom {
+        let both = self.no_slice.into_iter().chain(other.no_slice);
+        self.no_slice = Some(Rejection::of_all(both.collect()));
+        self
+    }
+
     fn new(wanted: Wanted) -> Box<NoRoom> {
         Box::new(NoRoom {
             wanted,

@@ -19,8 +19,8 @@ pub fn diagnose(
     request: &Alternative,
     constraints: &Constraints<'_>,
     steps: u32,
-) -> Option<Diagnosis> {
-    let mut diagnosis = *choose_several(snapshot, reserved, request, constraints).err()?;
+) -> Option<Box<Diagnosis>> {
+    let mut diagnosis = choose_several(snapshot, reserved, request, constraints).err()?;
     if let Some(shortage) = diagnosis.rejection.shortage_mut() {
         let alone = constraints.without_blockers();
         shortage.search = Some(Search {
