@@ -1,6 +1,7 @@
 //! The whole of it: who takes part, what they count, and what is shown when it goes wrong.
 
 use crate::soak::closer::Closer;
+use crate::soak::filler::Filler;
 use crate::soak::scraper::Scraper;
 use crate::soak::worker::Worker;
 use crate::soak::world::World;
@@ -12,6 +13,8 @@ use testkit::prelude::*;
 const WORKERS: u64 = 3;
 
 pub struct Soak {
+    /// The small file system of the ledger, if it has one of its own.
+    pub disk: Option<Mounted>,
     pub setup: Setup,
     /// Held to read while anything is done, to write when the machine goes down.
     pub power: RwLock<()>,
@@ -26,9 +29,12 @@ pub struct Soak {
 }
 
 impl Soak {
-    pub fn new(low: Low, seed: u64) -> Option<Soak> {
+    /// `disk`: the options of a tmpfs for the ledger.
+    pub fn new(low: Low, seed: u64, disk: Option<&str>) -> Option<Soak> {
+        let setup = Setup::on(low, Machine::new("A100-80GB", 2));
         Some(Soak {
-            setup: Setup::on(low, Machine::new("A100-80GB", 2)),
+            disk: disk.map(|of| Mounted::tmpfs(&setup.path("state"), &format!("mode=0755,{of}"))),
+            setup,
             power: RwLock::new(()),
             boots: AtomicU64::new(0),
             seed,
@@ -61,6 +67,8 @@ impl Soak {
                 scope.spawn(|| self.until(end, || Scraper::new(self)));
                 let closer = self.random(WORKERS + 1);
                 scope.spawn(|| self.until(end, || Closer::new(self, closer)));
+                let filler = self.random(WORKERS + 2);
+                scope.spawn(|| self.until(end, || Filler::new(self, filler)));
                 self.until(end, || World::new(self, self.random(WORKERS)));
             });
             crate::soak::judge::judge(self);

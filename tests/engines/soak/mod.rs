@@ -4,10 +4,12 @@
 //! machine reboots.
 //!
 //! `RUNMIG_SOAK_SECONDS` and `RUNMIG_SOAK_SEED` say how long and which; `scripts/soak` sets them. A
-//! seed gives the same calls in each thread, not the same order between threads.
+//! seed gives the same calls in each thread, not the same order between threads. With `RUNMIG_SOAK_DISK=size=2m` the ledger lies
+//! on a tmpfs of that size, which somebody fills up now and then.
 
 mod churn;
 mod closer;
+mod filler;
 mod judge;
 mod scraper;
 mod worker;
@@ -25,7 +27,8 @@ fn soak() {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         u64::from(now.unwrap().subsec_nanos())
     });
-    let Some(soak) = Soak::new(Low::Runc, seed) else {
+    let disk = std::env::var("RUNMIG_SOAK_DISK").ok();
+    let Some(soak) = Soak::new(Low::Runc, seed, disk.as_deref()) else {
         return;
     };
     soak.run(Duration::from_secs(seconds));

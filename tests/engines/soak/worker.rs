@@ -65,6 +65,9 @@ impl<'a> Worker<'a> {
         };
         let told = format!("{id} {}", said.stderr.trim());
         self.soak.note(&what, said.status.success(), &told);
+        if told.contains("No space left") {
+            self.soak.note("found no space on the disk", true, &what);
+        }
         !whom.is_empty()
     }
 
