@@ -16,7 +16,7 @@ fn reports_driver_errors() {
         "nvmlDeviceGetMigMode", "NOT_SUPPORTED" =>
             "cannot allocate 1g.10gb: no GPU supports MIG (the driver lists 2 GPUs); hint: use an A30, A100, H100 or a later data-centre GPU";
         "nvmlDeviceGetMigMode", "GPU_IS_LOST" =>
-            "cannot allocate 1g.10gb: no GPU supports MIG (the driver lists no GPU; cannot read GPU 0: GPU is lost (NVML 15); cannot read GPU 1: GPU is lost (NVML 15)); hint: run nvidia-smi, and check the kernel log for the GPU's state";
+            "cannot allocate 1g.10gb: no GPU can be read (cannot read GPU 0: GPU is lost (NVML 15); cannot read GPU 1: GPU is lost (NVML 15)); hint: run nvidia-smi, and check the kernel log for the GPU's state, or set runmig.dev/wait to wait";
         "nvmlDeviceCreateGpuInstanceWithPlacement", "NO_PERMISSION" =>
             "cannot create GPU instance 1g.10gb at 6:1 on GPU 0 ({gpu}): insufficient permissions (NVML 4); hint: run as root, outside of any user namespace";
         "nvmlGpuInstanceCreateComputeInstance", "UNKNOWN" =>

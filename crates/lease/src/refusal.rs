@@ -17,6 +17,9 @@ use crate::request::Slice;
 use crate::store::Waiting;
 use std::time::Duration;
 
+/// The way out where the driver cannot read a GPU.
+const UNREADABLE_HINT: &str = "run nvidia-smi, and check the kernel log for the GPU's state";
+
 /// A rejection, and the queue around it.
 pub(crate) struct Refusal<'a> {
     pub rejection: &'a Rejection,
@@ -80,8 +83,15 @@ impl Refusal<'_> {
                 },
                 all_of(left_out).join("; ")
             ),
+            Obstacle::NoMigGpu { gpus: 0, left_out } if !left_out.unreadable.is_empty() => {
+                format!("no GPU can be read ({})", all_of(left_out).join("; "))
+            }
             Obstacle::NoMigGpu { gpus, left_out } => format!(
-                "no GPU supports MIG ({})",
+                "no GPU{} supports MIG ({})",
+                match left_out.unreadable.is_empty() {
+                    true => "",
+                    false => " that can be read",
+                },
                 [
                     vec![format!("the driver lists {}", count(*gpus, "GPU"))],
                     all_of(left_out)
@@ -172,9 +182,7 @@ impl Refusal<'_> {
             Obstacle::NoMigGpu { left_out, .. } if left_out.unreadable.is_empty() => {
                 "use an A30, A100, H100 or a later data-centre GPU".to_owned()
             }
-            Obstacle::NoMigGpu { .. } => {
-                "run nvidia-smi, and check the kernel log for the GPU's state".to_owned()
-            }
+            Obstacle::NoMigGpu { .. } => self.see(UNREADABLE_HINT),
             Obstacle::MigOff { pending, .. } if !pending.is_empty() => format!(
                 "run nvidia-smi -i {} --gpu-reset, or reboot",
                 join(pending, ",")

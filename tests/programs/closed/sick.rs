@@ -210,6 +210,39 @@ fn waiter_goes_on_when_its_gpu_is_well() {
     world.all_go(&["w"]);
 }
 
+const SHARE: (&str, &str) = ("runmig.dev/share", "2Gi");
+
+/// Failure: no GPU can be read, and then it can, while creates of each kind wait
+#[test]
+fn waiter_goes_on_when_its_gpu_can_be_read() {
+    let slice = (SLICE, "2g.20gb");
+    reads_again("GPU_IS_LOST", [&[slice], &[slice, SHARE], &[SHARE]]);
+    let gpu = ("runmig.dev/gpu", "1");
+    reads_again("TIMEOUT", [&[(SLICE, "20Gi,1g.10gb")], &[slice], &[gpu]]);
+}
+
+/// The driver answers with a code when it is asked for a GPU, and then well.
+fn reads_again(code: &str, requests: [&[(&str, &str)]; 3]) {
+    let gpus = ["--gpu", "A100-80GB", "--gpu", "L4"];
+    let setup = Setup::on(Low::Runc, Machine::with(&gpus));
+    setup.configure("[sharing]\nenforcement = [\"none\"]\n");
+    setup.fault("nvmlDeviceGetUUID", code);
+    for asks in requests {
+        let line = setup.refuses(asks, "cannot read GPU 0: ");
+        has(
+            &line,
+            "run nvidia-smi, and check the kernel log for the GPU's state, or set runmig.dev/wait to wait",
+        );
+    }
+    let waiters = requests.map(|asks| setup.waits(asks));
+    setup.machine.sim("fault", &["--clear"]);
+    let ids = waiters.map(|(id, waiter)| {
+        waiter.end().ok();
+        id
+    });
+    setup.ends(&ids);
+}
+
 #[test]
 fn reset_heals_and_views_name_signs() {
     let world = World::small();

@@ -258,7 +258,6 @@ impl Rejection {
         let main = self.main_cause().map(|cause| &cause.obstacle);
         match main {
             Some(Obstacle::Reserved { .. }) => RejectionKind::Queued,
-            Some(of @ Obstacle::GpusExcluded(_)) if of.may_pass() => RejectionKind::Full,
             Some(Obstacle::NoSlot(shortage)) => match &shortage.search {
                 Some(Search {
                     result: SearchResult::Plan(_) | SearchResult::Beyond(_),
@@ -266,6 +265,7 @@ impl Rejection {
                 }) => RejectionKind::Fragmented,
                 _ => RejectionKind::Full,
             },
+            Some(of) if of.may_pass() => RejectionKind::Full,
             _ => RejectionKind::Unsatisfiable,
         }
     }
@@ -289,11 +289,15 @@ impl From<Cause> for Rejection {
 }
 
 impl Obstacle {
-    /// Says whether a slice that comes back may remove the obstacle.
+    /// Says whether a slice or a GPU that comes back may remove the obstacle.
     pub(crate) fn may_pass(&self) -> bool {
         match self {
             Obstacle::Reserved { .. } | Obstacle::NoSlot(_) => true,
-            Obstacle::GpusExcluded(left_out) => left_out.closed().is_some(),
+            Obstacle::GpusExcluded(left_out)
+            | Obstacle::NoMigGpu { left_out, .. }
+            | Obstacle::MigOff { left_out, .. } => {
+                left_out.closed().is_some() || !left_out.unreadable.is_empty()
+            }
             _ => false,
         }
     }

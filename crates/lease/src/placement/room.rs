@@ -265,10 +265,10 @@ impl NoRoom {
         self
     }
 
-    /// Returns how many GPUs are free or may become free.
+    /// Returns how many GPUs are free or may become free. One that cannot be read may be free once it can.
     pub fn within_reach(&self) -> usize {
         let passing = self.taken.iter().filter(|(_, why)| why.may_pass());
-        self.free.len() + passing.count()
+        self.free.len() + self.unreadable.len() + passing.count()
     }
 
     fn needed(&self) -> usize {

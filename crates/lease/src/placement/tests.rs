@@ -225,15 +225,19 @@ fn tells_mig_off_from_no_mig() {
     };
     assert_eq!(rejected(&m, &Constraints::one(&request)), off);
     m.gpus.iter_mut().for_each(|g| g.mig = MigMode::Unsupported);
+    let none = |left_out| Obstacle::NoMigGpu { gpus: 2, left_out };
+    let never = rejected(&m, &Constraints::one(&request));
+    assert_eq!(never, none(LeftOut::default()));
+    // What cannot be read may come back.
     m.unreadable.push((2, "GPU is lost".into()));
-    let none = Obstacle::NoMigGpu {
-        gpus: 2,
-        left_out: LeftOut {
-            excluded: Vec::new(),
-            unreadable: vec!["GPU is lost".into()],
-        },
+    let now = choose(&m, &[], &Constraints::one(&request)).unwrap_err();
+    assert!(matches!(now, Rejection::NoCapacity(_)), "{now:?}");
+    let unreadable = vec!["GPU is lost".into()];
+    let left_out = LeftOut {
+        excluded: Vec::new(),
+        unreadable,
     };
-    assert_eq!(rejected(&m, &Constraints::one(&request)), none);
+    assert_eq!(obstacle(now), none(left_out));
 }
 
 #[test]

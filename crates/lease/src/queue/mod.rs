@@ -103,10 +103,10 @@ impl LastLook {
     }
 
     pub(crate) fn new(snapshot: Snapshot, wants: Wants) -> LastLook {
-        // No event tells that a sick GPU has recovered.
+        // No event tells that a sick GPU has recovered, or that one can be read again.
         let is_sick = |closed: &Closed| !closed.signs.is_empty();
         let mut closed = snapshot.gpus.iter().filter_map(|gpu| gpu.closed.as_ref());
-        let has_sick = closed.any(is_sick);
+        let has_sick = closed.any(is_sick) || !snapshot.unreadable.is_empty();
         LastLook {
             at: Instant::now(),
             ask_again: match has_sick {

@@ -1,6 +1,6 @@
 //! The words for a request that finds no room: whole GPUs, a share, a seat.
 
-use super::{Refusal, Waited, count, queued_before, waited};
+use super::{Refusal, UNREADABLE_HINT, Waited, count, queued_before, waited};
 use crate::error::{Error, printable};
 use crate::model::Shut;
 use crate::placement::{GpuObstacle, GpuUse, NoRoom};
@@ -177,6 +177,7 @@ fn hint(no: &NoRoom, has_waited: bool) -> String {
         GpuObstacle::Closed(shut) => Some(shut.remedy.as_str()),
         _ => None,
     });
+    let remedy = remedy.or((!no.unreadable.is_empty()).then_some(UNREADABLE_HINT));
     if let Some(remedy) = remedy.filter(|_| no.may_pass()) {
         return see(remedy, has_waited);
     }

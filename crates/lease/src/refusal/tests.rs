@@ -130,8 +130,8 @@ fn names_obstacles_that_never_pass() {
                     left_out: left_out(&[], &["read GPU 0: GPU is lost"]),
                 },
             ),
-            "cannot allocate 1g.10gb: no GPU supports MIG (the driver lists no GPU; read GPU 0: \
-             GPU is lost); hint: run nvidia-smi, and check the kernel log for the GPU's state",
+            "cannot allocate 1g.10gb: no GPU can be read (read GPU 0: GPU is lost); hint: run \
+             nvidia-smi, and check the kernel log for the GPU's state, or set runmig.dev/wait to wait",
         ),
         (
             cause(
