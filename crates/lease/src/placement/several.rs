@@ -143,8 +143,11 @@ pub(crate) fn never_several(
     // What an amount of memory means may depend on the GPU.
     let is_sure = request.is_mixed() && names.len() == all.len();
     let empty: Vec<Occupancy<'_>> = usable.iter().map(|gpu| Occupancy::empty(gpu)).collect();
-    let holds = || Packer::new(&empty, MAX_STEPS).holds(names.into_iter());
-    if !is_sure || holds() != Some(false) {
+    // The packer first looks for all ways to fill each model.
+    if !is_sure || fit_in_turn(empty.clone(), &names) {
+        return None;
+    }
+    if Packer::new(&empty, MAX_STEPS).holds(names.into_iter()) != Some(false) {
         return None;
     }
     never(Obstacle::TooMany {
@@ -152,6 +155,22 @@ pub(crate) fn never_several(
         profile: request.to_string(),
         most: 0,
     })
+}
+
+/// Says whether slices of these profiles fit one after the other, each on the first GPU that has a place. If not, another order
+/// may do.
+fn fit_in_turn(mut gpus: Vec<Occupancy<'_>>, names: &[&str]) -> bool {
+    let mut takes = |name: &&str| {
+        gpus.iter_mut().any(|on| {
+            let profile = on.gpu.profiles.iter().find(|p| p.name == **name);
+            let found = profile.and_then(|p| Some((p, on.places(p).next()?)));
+            if let Some((profile, at)) = found {
+                *on = on.with(profile, at);
+            }
+            found.is_some()
+        })
+    };
+    names.iter().all(&mut takes)
 }
 
 /// How many of each profile, in the order of `Packer::names`.
