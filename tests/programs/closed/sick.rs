@@ -243,6 +243,30 @@ fn reads_again(code: &str, requests: [&[(&str, &str)]; 3]) {
     setup.ends(&ids);
 }
 
+/// Failure: the driver gives no answer at all for a while, and a create stands in the queue
+#[test]
+fn waiter_outlives_a_driver_without_an_answer() {
+    for (call, code) in [("nvmlInit_v2", 999), ("nvmlDeviceGetCount_v2", 10)] {
+        let world = World::small();
+        let mut ids = world.full();
+        let waiter = world.waits("w", &[(SLICE, world.profile)]);
+        world.fault(call, 1, None, Outcome::Return(code));
+        // A create that does not stand in the queue fails.
+        let line = refused(&world, "x", &[(SLICE, world.profile)]);
+        has(&line, &format!("(NVML {code})"));
+        // The change of a cordon has it look again.
+        let uuid = &world.engine().gpus[0].uuid;
+        migctl(&world, &["cordon", uuid]);
+        migctl(&world, &["uncordon", uuid]);
+        until("it looks in vain", || world.log().contains("waits on: "));
+        world.no_faults();
+        world.delete(&ids[0]);
+        waiter.end().ok();
+        ids[0] = "w".to_owned();
+        world.all_go(&ids.iter().map(String::as_str).collect::<Vec<_>>());
+    }
+}
+
 #[test]
 fn reset_heals_and_views_name_signs() {
     let world = World::small();

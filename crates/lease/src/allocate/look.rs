@@ -62,8 +62,9 @@ impl<'a> Ask<'a> {
 
     /// Returns what a waiter looks for after this answer.
     pub(super) fn wants(self, no: &NoRoom) -> Wants {
-        let gpus = |count| {
-            let of = no.awaited.clone();
+        let gpus = |count: u32| {
+            let (of, unreadable) = (no.awaited.clone(), no.unreadable.len() as u32);
+            let count = count.saturating_sub(unreadable);
             Wants::Gpus { count, of }
         };
         match self {

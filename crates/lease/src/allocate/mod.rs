@@ -92,6 +92,13 @@ fn leases_for(
                 context.observer.ends(end);
                 return Ok(Acquired { leases, operation });
             }
+            Ended::Unanswered(e) => {
+                tracing::warn!("waits on: {}", e.line());
+                if wait(context, &mut turn)? {
+                    continue;
+                }
+                return Err(e);
+            }
             Ended::Denied {
                 denial,
                 woke_others,
@@ -201,6 +208,8 @@ enum Ended {
         /// Whether tries in vain woke queued requests.
         woke_others: bool,
     },
+    /// The driver does not answer a request that stands in the queue.
+    Unanswered(Error),
 }
 
 /// Tries until the slices are there or there is no room, also after a collection.
@@ -258,6 +267,7 @@ fn attempts(context: &Leases<'_>, requester: &Requester<'_>, turn: &mut Turn<'_>
                 }
             }
             Outcome::Denied(denial) => denial,
+            Outcome::Unanswered(e) => return Ok(Ended::Unanswered(e)),
         };
         // A container that is gone counts for a limit too, until its lease is collected.
         if denial.may_pass() && !collected {

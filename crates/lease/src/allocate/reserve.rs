@@ -29,6 +29,8 @@ pub(super) enum Outcome {
     /// A create of the same id that ended meanwhile has left a lease, which has to go first.
     Left,
     Denied(Denial<Box<NoRoom>>),
+    /// The driver does not answer a request that stands in the queue.
+    Unanswered(Error),
 }
 
 /// Looks at the machine, chooses and puts the choice on record, under the plan's lock. The look at the
@@ -42,7 +44,9 @@ pub(super) fn reserve(
     turn: &mut Turn<'_>,
 ) -> Result<Outcome> {
     // The driver takes its time to start, and other creates can choose meanwhile.
-    driver.prepare()?;
+    if let Err(e) = driver.prepare() {
+        return unanswered(turn, e.into());
+    }
     if let Wanted::Share(_) | Wanted::Seat(_) = requester.request.wanted {
         requester.levels(context.config);
     }
@@ -67,6 +71,14 @@ pub(super) fn reserve(
         Choice::Outcome(outcome) => Ok(*outcome),
         Choice::Interrupted(parts, None) => undone(parts).map(|()| Outcome::Evict(Vec::new())),
         Choice::Interrupted(parts, Some(e)) => Err(e.and(undone(parts).err())),
+    }
+}
+
+/// A request that waited for its turn goes on to wait. Another one fails.
+fn unanswered(turn: &Turn<'_>, e: Error) -> Result<Outcome> {
+    match turn.is_in_queue() && e.is_of_driver() {
+        true => Ok(Outcome::Unanswered(e)),
+        false => Err(e),
     }
 }
 
@@ -97,7 +109,10 @@ impl<D: Queries> Chooser<'_, '_, D> {
         let (context, requester) = (self.context, self.requester);
         let (holder, operation) = (requester.holder, requester.operation.id());
         let earlier = self.turn.earlier()?;
-        let inventory = Inventory::locked(context, self.driver, earlier, self.plan)?;
+        let inventory = match Inventory::locked(context, self.driver, earlier, self.plan) {
+            Ok(inventory) => inventory,
+            Err(e) => return unanswered(self.turn, e).map(Choice::of),
+        };
         if occupied::by_same_id(context, holder, operation, &inventory.leases)? {
             return Ok(Choice::of(Outcome::Left));
         }

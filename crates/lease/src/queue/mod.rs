@@ -86,7 +86,7 @@ pub(crate) enum Wants {
         admitted: Admitted,
         ours: Vec<Slot>,
     },
-    /// So many of these GPUs.
+    /// So many of these GPUs, beside those that cannot be read.
     Gpus {
         count: u32,
         of: Vec<GpuUuid>,
@@ -168,6 +168,11 @@ impl<'a> Turn<'a> {
     /// Returns whether the request has time to wait at all.
     pub(crate) fn waits(&self) -> bool {
         !self.wait.is_zero()
+    }
+
+    /// Returns whether the request waits for its turn.
+    pub(crate) fn is_in_queue(&self) -> bool {
+        self.ticket.is_some()
     }
 
     /// Begins to watch, unless there is no time to wait. From here on it misses no event.
