@@ -7,6 +7,7 @@ use fs2::FileExt;
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag, openat};
 use nix::sys::stat::Mode;
+use nix::sys::statvfs::statvfs;
 use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind, Read, Take};
 use std::os::fd::AsFd;
@@ -19,6 +20,17 @@ pub enum Links {
     Follow,
     /// Fails with `ELOOP` at a link.
     Refuse,
+}
+
+/// Returns the size in bytes at which a log in a folder is rotated: `most`, but at most a sixteenth of its file system. So some
+/// logs and the files before them leave room for the ledger.
+pub(crate) fn log_size(folder: &Path, most: u64) -> u64 {
+    let size = statvfs(folder).map_or(0, |of| of.blocks() * of.fragment_size());
+    // Some file systems tell no size.
+    match size / 16 {
+        0 => most,
+        part => most.min(part),
+    }
 }
 
 /// A regular file that is open for reading.

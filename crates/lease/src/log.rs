@@ -1,7 +1,8 @@
 //! The log of actions and failures for people: `runmig.log` in the state directory.
 
 use crate::effect;
-use std::fs::{File, OpenOptions};
+use crate::files::log_size;
+use std::fs::{File, Metadata, OpenOptions};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
@@ -16,7 +17,10 @@ const MAX_SIZE: u64 = 1 << 20;
 /// fail.
 pub fn open(state_dir: &Path) -> Option<File> {
     let file = state_dir.join(NAME);
-    rotate(&file);
+    let is_large = |m: Metadata| m.len() > log_size(state_dir, MAX_SIZE);
+    if std::fs::symlink_metadata(&file).is_ok_and(is_large) {
+        let _ = effect::rename(&file, &file.with_extension("log.1"));
+    }
     let mut options = OpenOptions::new();
     options.append(true).create(true).mode(0o600);
     options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY);
@@ -24,10 +28,4 @@ pub fn open(state_dir: &Path) -> Option<File> {
     // A file with a second name could be another user's, linked to here.
     let is_ours = |file: &File| file.metadata().is_ok_and(|m| m.is_file() && m.nlink() == 1);
     opened.ok().filter(is_ours)
-}
-
-fn rotate(file: &Path) {
-    if std::fs::symlink_metadata(file).is_ok_and(|m| m.len() > MAX_SIZE) {
-        let _ = effect::rename(file, &file.with_extension("log.1"));
-    }
 }

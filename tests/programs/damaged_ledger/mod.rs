@@ -442,6 +442,34 @@ fn survives_full_disk_at_every_write() {
     assert!(made > 0 && refused > 0, "{made} made, {refused} refused");
 }
 
+/// Failure: log and history would fill the small disk of the ledger
+#[test]
+fn logs_leave_room_on_a_small_disk() {
+    let sizes = |world: &World, name: &str| {
+        [name.to_owned(), format!("{name}.1")]
+            .map(|name| fs::metadata(world.state().join(name)).map_or(0, |m| m.len()))
+    };
+    for small in [false, true] {
+        let world = World::small();
+        fs::create_dir(world.state()).unwrap();
+        let disk = small.then(|| Mounted::tmpfs(&world.state(), "size=2m,mode=700"));
+        // A sixteenth of the small disk is 128 KiB.
+        let line = "{}\n".repeat(50_000);
+        for name in ["runmig.log", "events.jsonl"] {
+            fs::write(world.state().join(name), &line).unwrap();
+        }
+        world.create(ID);
+        for name in ["runmig.log", "events.jsonl"] {
+            let [now, before] = sizes(&world, name);
+            let old = line.len() as u64;
+            let is_rotated = (now > 0 && now < old, before == old);
+            assert_eq!(is_rotated, (small, small), "{name}: {now}, {before}");
+        }
+        world.all_go(&[ID]);
+        drop(disk);
+    }
+}
+
 /// Failure: the state directory is read-only
 #[test]
 fn reports_read_only_state_directory() {

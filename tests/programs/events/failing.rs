@@ -62,17 +62,18 @@ fn missing_right_fails_no_create() {
 fn full_disk_fails_no_create() {
     let world = World::small();
     let folder = world.path("disk");
-    let disk = Mounted::tmpfs(&folder, "size=8k,mode=755");
+    let disk = Mounted::tmpfs(&folder, "size=1m,mode=755");
     let file = folder.join("events.jsonl");
     // The next event finds less room than it needs.
     fs::write(&file, [&[b'x'; 8100][..], b"\n"].concat()).unwrap();
+    let filler = disk.fill(0);
     let log = creates_anyway(&world, &file);
     assert!(
         log[0].to_lowercase().contains("no storage space"),
         "{log:?}"
     );
     // With room again, the event behind the cut one can be read.
-    disk.remount("size=1m");
+    fs::remove_file(filler).unwrap();
     world.create("two");
     let all = events(&world);
     assert_eq!(types(&all), ["created", "ready"]);

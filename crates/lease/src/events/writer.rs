@@ -3,7 +3,7 @@
 use super::event::Event;
 use super::{OLDER, line, numbered};
 use crate::effect;
-use crate::files::try_lock;
+use crate::files::{log_size, try_lock};
 use crate::trust;
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -69,7 +69,7 @@ impl Writer {
     fn open(&self) -> io::Result<File> {
         let file = self.open_or_make()?;
         let size = file.metadata()?.len();
-        if size < self.max_size {
+        if size < log_size(&self.file, self.max_size) {
             return Ok(file);
         }
         match self.rotate(&file) {
