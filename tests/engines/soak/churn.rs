@@ -1,5 +1,6 @@
 //! The whole of it: who takes part, what they count, and what is shown when it goes wrong.
 
+use crate::soak::claimer::Claimer;
 use crate::soak::closer::Closer;
 use crate::soak::filler::Filler;
 use crate::soak::scraper::Scraper;
@@ -31,7 +32,10 @@ pub struct Soak {
 impl Soak {
     /// `disk`: the options of a tmpfs for the ledger.
     pub fn new(low: Low, seed: u64, disk: Option<&str>) -> Option<Soak> {
-        let setup = Setup::on(low, Machine::new("A100-80GB", 2));
+        // The last two have no MIG.
+        let gpus = "--gpu A100-80GB --gpu A100-80GB --gpu L4 --gpu L4";
+        let setup = Setup::on(low, Machine::of(gpus));
+        setup.configure("sharing.enforcement = [\"none\"]\npolicy.gpus_per_container = 2");
         Some(Soak {
             disk: disk.map(|of| Mounted::tmpfs(&setup.path("state"), &format!("mode=0755,{of}"))),
             setup,
@@ -69,6 +73,8 @@ impl Soak {
                 scope.spawn(|| self.until(end, || Closer::new(self, closer)));
                 let filler = self.random(WORKERS + 2);
                 scope.spawn(|| self.until(end, || Filler::new(self, filler)));
+                let claimer = self.random(WORKERS + 3);
+                scope.spawn(|| self.until(end, || Claimer::new(self, claimer)));
                 self.until(end, || World::new(self, self.random(WORKERS)));
             });
             crate::soak::judge::judge(self);
@@ -116,6 +122,12 @@ impl Soak {
         println!("soak: the driver\n{}", self.setup.sim("show", &[]));
         println!("soak: seed {} FAILED", self.seed);
     }
+}
+
+/// Returns the device of a lease: its slice, or its GPU.
+pub fn device(lease: &Value) -> &str {
+    let uuid = lease["migUUID"].as_str().or(lease["gpuUUID"].as_str());
+    uuid.unwrap_or_default()
 }
 
 pub trait Actor {

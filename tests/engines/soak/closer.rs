@@ -5,12 +5,12 @@ use crate::soak::churn::{Actor, Soak};
 use std::sync::atomic::Ordering;
 use testkit::prelude::*;
 
-const GPUS: [&str; 2] = ["0", "1"];
+const GPUS: [&str; 4] = ["0", "1", "2", "3"];
 
 pub struct Closer<'a> {
     soak: &'a Soak,
     random: Random,
-    closed: [Option<Closed>; 2],
+    closed: [Option<Closed>; 4],
 }
 
 struct Closed {

@@ -1,6 +1,6 @@
 //! The invariants at the end.
 
-use crate::soak::churn::Soak;
+use crate::soak::churn::{Soak, device};
 use testkit::prelude::*;
 
 pub fn judge(soak: &Soak) {
@@ -17,13 +17,15 @@ pub fn judge(soak: &Soak) {
     });
     setup.nothing_is_left();
 
-    // Every slot of the machine can be had.
-    let ids: Vec<String> = (0..14).map(|n| format!("last-{n}")).collect();
+    // Every slot of the machine can be had, and every GPU.
+    let mut ids: Vec<String> = (0..14).map(|n| format!("last-{n}")).collect();
     for id in &ids {
         let bundle = setup.asking("1g.10gb", "true");
         setup.create(&bundle, id);
     }
     assert_eq!(setup.machine.instances().len(), ids.len());
+    ids.push("last-gpus".to_owned());
+    setup.create(&setup.bundle_with(&[("runmig.dev/gpu", "2")]), "last-gpus");
     setup.ends(&ids);
 }
 
@@ -37,9 +39,15 @@ fn collect(soak: &Soak) {
 fn with_survivors(soak: &Soak) {
     let instances = soak.setup.machine.instances();
     let leases = soak.setup.leases();
-    let uuid = |l: &Value| l["migUUID"].as_str().unwrap_or_default().to_owned();
-    let leased: BTreeSet<String> = leases.iter().map(uuid).collect();
-    assert_eq!(leased.len(), leases.len(), "one for two: {leases:#?}");
+    for lease in leases
+        .iter()
+        .filter(|l| l["kind"] == "slice" || l["kind"] == "gpu")
+    {
+        let same = leases.iter().filter(|l| device(l) == device(lease));
+        assert_eq!(same.count(), 1, "one for two: {leases:#?}");
+    }
+    let uuids = leases.iter().filter_map(|l| l["migUUID"].as_str());
+    let leased: BTreeSet<String> = uuids.map(str::to_owned).collect();
     let there: BTreeSet<String> = instances.iter().map(|i| i.uuid.clone()).collect();
     assert_eq!(leased, there, "{leases:#?}\n{instances:#?}");
     for lease in &leases {

@@ -1,5 +1,5 @@
-//! Random churn for a given time: containers that come and go on one simulated machine while their
-//! fronts, low-level runtimes, inits and hooks are killed, the driver fails, instances are held,
+//! Random churn for a given time: containers with slices, seats, shares and whole GPUs, and claims of Kubernetes, that come and
+//! go on one simulated machine while their fronts, low-level runtimes, inits and hooks are killed, the driver fails, instances are held,
 //! an administrator makes and destroys his own, GPUs fall sick and are cordoned, somebody collects, Prometheus scrapes, and the
 //! machine reboots.
 //!
@@ -8,6 +8,7 @@
 //! on a tmpfs of that size, which somebody fills up now and then.
 
 mod churn;
+mod claimer;
 mod closer;
 mod filler;
 mod judge;

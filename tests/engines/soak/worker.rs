@@ -1,16 +1,24 @@
 //! An engine without mercy: creates containers, ends them, and kills the processes at work on them.
 
-use crate::soak::churn::{Actor, Soak, kill_somewhere};
+use crate::soak::churn::{Actor, Soak, device, kill_somewhere};
 use testkit::prelude::*;
 
 const IDS: usize = 4;
-const PROFILES: [&str; 6] = [
-    "1g.10gb",
-    "1g.10gb",
-    "2g.20gb",
-    "3g.40gb",
-    "20Gi",
-    "1g.10gb+me",
+const SLICE: &str = "runmig.dev/slice";
+const SHARE: &str = "runmig.dev/share";
+const GPU: &str = "runmig.dev/gpu";
+/// What a container asks for: the first six of the GPUs in MIG mode, the others of those without.
+const ASKS: [&[(&str, &str)]; 10] = [
+    &[(SLICE, "1g.10gb")],
+    &[(SLICE, "2g.20gb")],
+    &[(SLICE, "3g.40gb")],
+    &[(SLICE, "20Gi")],
+    &[(SLICE, "1g.10gb+me")],
+    &[(SLICE, "1g.10gb"), (SHARE, "2Gi")],
+    &[(SHARE, "8Gi")],
+    &[(SHARE, "1/4")],
+    &[(GPU, "1")],
+    &[(GPU, "2")],
 ];
 
 pub struct Worker<'a> {
@@ -72,10 +80,11 @@ impl<'a> Worker<'a> {
     }
 
     fn create(&mut self, at: usize) {
-        let profile = self.random.of(&PROFILES);
+        let asks = self.random.of(&ASKS);
         let container = &mut self.containers[at];
         if container.is_ours_to_change() {
-            container.bundle.annotate("runmig.dev/slice", profile);
+            let annotations: BTreeMap<&str, &str> = asks.iter().copied().collect();
+            (container.bundle).edit(|config| config["annotations"] = json!(annotations));
             container.start_was_cut = false;
         }
         let id = container.id.clone();
@@ -148,11 +157,12 @@ impl<'a> Worker<'a> {
             let instances = self.soak.setup.machine.instances();
             let leased = leases.iter().any(|l| {
                 l["container"] == container.id.as_str()
-                    && l["migUUID"] == uuid.as_str()
+                    && device(l) == uuid
                     && l["state"] != "releasing"
                     && l["state"] != "quarantined"
             });
-            let exists = instances.iter().any(|i| i.uuid == uuid);
+            let is_gpu = uuid.starts_with("GPU-");
+            let exists = is_gpu || instances.iter().any(|i| i.uuid == uuid);
             // It may have died while we looked.
             assert!(
                 (leased && exists) || !lives(*witness),
@@ -166,13 +176,13 @@ impl<'a> Worker<'a> {
 }
 
 impl Container {
-    /// The slice in the bundle as it is now, which is that of its container if there is one.
+    /// The first device in the bundle as it is now, which is that of its container if there is one.
     fn visible(&self) -> Option<String> {
         let config = self.bundle.config();
         let env = config["process"]["env"].as_array()?;
         env.iter().find_map(|e| {
-            let uuid = e.as_str()?.strip_prefix("NVIDIA_VISIBLE_DEVICES=")?;
-            Some(uuid.to_owned())
+            let uuids = e.as_str()?.strip_prefix("NVIDIA_VISIBLE_DEVICES=")?;
+            Some(uuids.split(',').next().unwrap_or_default().to_owned())
         })
     }
 
