@@ -1,6 +1,5 @@
 //! The health of devices with claims: pure, from driver and ledger.
 
-use crate::resource_slices::{Content, PublishedSlice, Taint};
 use runmig_lease::Inventory;
 use runmig_lease::model::{Closed, Gpu, GpuUuid, InstanceId, ListedInstance, MigMode, Placement};
 use runmig_lease::store::{Claim, Held, InstanceState, LeaseState, Slice};
@@ -229,18 +228,9 @@ impl Sick {
         lasting.map(|(device, _)| device.clone()).collect()
     }
 
-    /// Taints the unhealthy devices.
-    pub(crate) fn taint(&self, slices: &mut [PublishedSlice]) {
-        for slice in slices {
-            let Content::Devices(devices) = &mut slice.content else {
-                continue;
-            };
-            for device in devices {
-                if let Some((_, why)) = self.0.get(&device.name.to_string()) {
-                    device.taint = Some(Taint::Unhealthy(why.clone()));
-                }
-            }
-        }
+    /// Returns the unhealthy devices.
+    pub(crate) fn devices(&self) -> BTreeSet<String> {
+        self.0.keys().cloned().collect()
     }
 }
 

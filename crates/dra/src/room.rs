@@ -4,7 +4,7 @@ use crate::changes::{Changes, changed};
 use crate::health::{self, DeviceHealth, Earlier, Sick};
 use crate::memory;
 use crate::obstacle::Obstacles;
-use crate::resource_slices::objects::{Wanted, resource_slice};
+use crate::resource_slices::objects::Wanted;
 use crate::resource_slices::{LeftOut, Node, Published, lay_out, pool, uses};
 use k8s_openapi::api::resource::v1::ResourceSlice;
 use runmig_lease::Inventory;
@@ -12,7 +12,7 @@ use runmig_lease::config::Config;
 use runmig_lease::error::Result;
 use runmig_lease::gpu::Queries;
 use runmig_lease::model::{Gpu, GpuUuid};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
 use tokio::sync::{oneshot, watch};
@@ -114,14 +114,21 @@ impl Room {
             Some((gpu.uuid.clone(), capability))
         });
         let policy = &self.config.policy;
-        let mut layout = lay_out(
+        let evicted = match self.config.kubernetes.evict {
+            true => { self.sick.lasting(Instant::now()).into_iter() }
+                .chain(health::drained(&inventory, &pool(&self.node)))
+                .collect(),
+            false => BTreeSet::new(),
+        };
+        let layout = lay_out(
             &Node {
                 name: &self.node,
                 snapshot: &inventory.snapshot,
                 compute_capabilities: &capabilities.collect(),
                 excluded: &self.excluded(gpus),
                 denied_profiles: &policy.denied_profiles(gpus),
-                unhealthy: &BTreeMap::new(),
+                sick: &self.sick.devices(),
+                evicted: &evicted,
                 uses: &uses.uses,
                 idle: &uses.idle,
                 allocated: &uses.allocated,
@@ -134,17 +141,8 @@ impl Room {
             }
             self.left_out = layout.left_out;
         }
-        self.sick.taint(&mut layout.published.slices);
-        let evicted = match self.config.kubernetes.evict {
-            true => { self.sick.lasting(Instant::now()).into_iter() }
-                .chain(health::drained(&inventory, &pool(&self.node)))
-                .collect(),
-            false => BTreeSet::new(),
-        };
-        let slices = { layout.published.slices.iter() }.map(|s| resource_slice(s, &evicted));
-        let slices = slices.collect();
         self.published = Some(layout.published);
-        Ok(Some(slices))
+        Ok(Some(layout.slices))
     }
 
     /// Notes the health of the devices with claims, and logs its changes.

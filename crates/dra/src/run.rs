@@ -9,7 +9,7 @@ use crate::prepare::{Claims, Node};
 use crate::promise::promise;
 use crate::publish::publish;
 use crate::report::{Healths, Inbox, report, reports};
-use crate::resource_slices::{self, objects};
+use crate::resource_slices::{self, Published};
 use crate::rival::Rivals;
 use crate::room::{Room, Told, follow};
 use crate::show::show;
@@ -164,7 +164,7 @@ async fn work(
         rival::admitted(&client, node).await;
         looks.look().await;
         let slices = api::slices_at_last(&client, node).await;
-        let _ = earlier_told.send(objects::earlier(&slices));
+        let _ = earlier_told.send(Published::of(&slices));
         looks.follow().await;
     };
     // The kubelet is served while the API server is away, and hears of healths.

@@ -1,9 +1,7 @@
 //! The devices of a node in ResourceSlices, in several ways. Pure.
 
 use k8s_openapi::api::resource::v1::{Device, ResourceSlice};
-use runmig_dra::resource_slices::objects::resource_slice;
-use runmig_dra::resource_slices::{DeviceName, PublishedSlice, pool};
-use std::collections::BTreeSet;
+use runmig_dra::resource_slices::{DeviceName, pool};
 
 /// A way to put the devices of a node into ResourceSlices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,16 +37,12 @@ impl Layout {
     }
 
     /// Returns the ResourceSlices of a node from those of `runmig-dra`.
-    pub fn arrange(self, node: &str, ours: &[PublishedSlice]) -> Vec<ResourceSlice> {
-        let ours: Vec<ResourceSlice> = ours
-            .iter()
-            .map(|slice| resource_slice(slice, &BTreeSet::new()))
-            .collect();
+    pub fn arrange(self, node: &str, ours: &[ResourceSlice]) -> Vec<ResourceSlice> {
         match self {
-            Layout::Ours => ours,
-            Layout::PoolPerGpu => pools(node, &ours),
-            Layout::Nvidia => by_gpu(node, &ours),
-            Layout::WithoutCounters => without_counters(&ours),
+            Layout::Ours => ours.to_vec(),
+            Layout::PoolPerGpu => pools(node, ours),
+            Layout::Nvidia => by_gpu(node, ours),
+            Layout::WithoutCounters => without_counters(ours),
         }
     }
 }

@@ -14,7 +14,7 @@ use kube::{Api, Client};
 use nvml_sim::engine::Model;
 use runmig_dra::publish::publish;
 use runmig_dra::resource_slices::objects::Wanted;
-use runmig_dra::resource_slices::{Content, DeviceName, Published, pool};
+use runmig_dra::resource_slices::{DeviceName, Published, pool};
 use serde_json::json;
 use std::collections::HashMap;
 use std::pin::pin;
@@ -127,12 +127,8 @@ impl Nodes {
 
     /// Returns the device that is the whole of a node's last GPU.
     fn last_gpu(&self, node: usize) -> DeviceName {
-        let slices = self.all[node].published.slices.iter();
-        let devices = slices.filter_map(|slice| match &slice.content {
-            Content::Devices(devices) => Some(devices),
-            Content::Counters(_) => None,
-        });
-        let names = devices.flatten().map(|device| &device.name);
+        let gpus = self.all[node].published.gpus.iter();
+        let names = gpus.flat_map(|gpu| &gpu.offers).map(|offer| &offer.name);
         let whole = names.filter(|name| *WHOLE == *name.profile());
         let last = whole.max_by_key(|name| name.to_string());
         last.expect("every GPU has it").clone()
@@ -153,7 +149,7 @@ impl Nodes {
             .node
             .lay_out(&publisher.name, &publisher.published);
         let slices = self.layout.arrange(&publisher.name, &layout.slices);
-        publisher.published = layout;
+        publisher.published = layout.published;
         publisher.wanted.send_if_modified(|last| {
             let is_new = *last != slices;
             *last = slices;

@@ -4,19 +4,18 @@
 use super::order::Order;
 use crate::packing::models;
 use nvml_sim::engine::{self, Machine, Mode, Model, NewGpu, Unheld};
-use runmig_dra::resource_slices::{
-    Content, DeviceName, Node as Facts, Published, Use, User, lay_out,
-};
+use runmig_dra::resource_slices::{DeviceName, Layout, Node as Facts, Published, Use, lay_out};
 use runmig_lease::model::{Gpu, GpuUuid, Placement, Profile, ProfileName, Snapshot};
 use runmig_lease::placement::{Constraints, Slot, choose};
 use runmig_lease::request::Slice;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 pub struct Node {
     snapshot: Snapshot,
     capabilities: BTreeMap<GpuUuid, (u32, u32)>,
-    unhealthy: BTreeMap<GpuUuid, String>,
+    /// The devices that are sick or evicted.
+    none: BTreeSet<String>,
     uses: Vec<Use>,
     allocated: HashSet<DeviceName>,
     machine: Machine,
@@ -42,7 +41,7 @@ impl Node {
         let capabilities = gpus.iter().map(|gpu| (gpu.uuid.clone(), (8, 0)));
         Node {
             capabilities: capabilities.collect(),
-            unhealthy: BTreeMap::new(),
+            none: BTreeSet::new(),
             snapshot: Snapshot {
                 gpus,
                 ..Snapshot::default()
@@ -111,7 +110,7 @@ impl Node {
 
     /// Does so, unless something is in the way.
     pub fn try_allocate(&mut self, device: &DeviceName) -> bool {
-        let made = self.make(device, User::Claim(device.clone()));
+        let made = self.make(device, Some(device.clone()));
         if made {
             self.allocated.insert(device.clone());
         }
@@ -120,12 +119,12 @@ impl Node {
 
     /// Makes a local slice.
     pub fn take(&mut self, device: &DeviceName) {
-        assert!(self.make(device, User::Other));
+        assert!(self.make(device, None));
     }
 
     /// Does so, unless something is in the way.
     pub fn try_take(&mut self, device: &DeviceName) -> bool {
-        self.make(device, User::Other)
+        self.make(device, None)
     }
 
     /// Removes all local slices.
@@ -149,8 +148,8 @@ impl Node {
     }
 
     /// Returns all that `runmig-dra` publishes.
-    pub fn lay_out(&self, name: &str, before: &Published) -> Published {
-        lay_out(&self.facts(name, &[]), before).published
+    pub fn lay_out(&self, name: &str, before: &Published) -> Layout {
+        lay_out(&self.facts(name, &[]), before)
     }
 
     fn facts<'a>(&'a self, name: &'a str, denied: &'a [String]) -> Facts<'a> {
@@ -160,14 +159,15 @@ impl Node {
             compute_capabilities: &self.capabilities,
             excluded: &[],
             denied_profiles: denied,
-            unhealthy: &self.unhealthy,
+            sick: &self.none,
+            evicted: &self.none,
             uses: &self.uses,
             idle: &[],
             allocated: &self.allocated,
         }
     }
 
-    fn make(&mut self, device: &DeviceName, user: User) -> bool {
+    fn make(&mut self, device: &DeviceName, claim: Option<DeviceName>) -> bool {
         let (gpu, profile) = device.find(&self.snapshot).expect("published");
         let made = self.machine.create_gpu_instance(
             gpu.index,
@@ -183,7 +183,7 @@ impl Node {
                 profile_id: profile.id,
                 placement: device.placement(),
             },
-            user,
+            claim,
         });
         true
     }
@@ -220,13 +220,13 @@ impl Node {
             .collect();
         let others: Vec<String> = others.into_iter().cloned().collect();
         let layout = lay_out(&self.facts("node", &others), &Published::default());
-        let slices = layout.published.slices.into_iter();
-        let devices = slices.flat_map(|slice| match slice.content {
-            Content::Devices(devices) => devices,
-            Content::Counters(_) => Vec::new(),
-        });
-        let names = devices.map(|device| device.name);
-        names.filter(|name| *profile == *name.profile()).collect()
+        let devices = { layout.slices.into_iter() }.flat_map(|slice| slice.spec.devices);
+        let names = devices
+            .flatten()
+            .filter_map(|device| device.name.parse().ok());
+        names
+            .filter(|name: &DeviceName| *profile == *name.profile())
+            .collect()
     }
 
     fn fixed(&self, profile: &str, order: Order) -> Vec<DeviceName> {

@@ -3,10 +3,12 @@
 use super::gpus::PublishedGpu;
 use super::names::profile_label;
 use super::node::Occupant;
-use super::types::{Amounts, CounterSet};
 use runmig_lease::model::{Gpu, Placement, Profile};
 use runmig_lease::placement::{Exhausted, Occupancy, PARTS, Parts, parts};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Amounts by name.
+pub type Amounts = BTreeMap<String, u64>;
 
 /// The most counters in a set.
 pub const MAX_COUNTERS: usize = 32;
@@ -36,9 +38,9 @@ pub fn consumption(profile: &Profile, at: Placement) -> Amounts {
     amounts
 }
 
-/// Returns the counter set of a GPU. Each use lowers the counters, but not by the amounts that the scheduler
+/// Returns the room on a GPU, by counter. Each use lowers the counters, but not by the amounts that the scheduler
 /// subtracts for the device of the use's claim. So both together count each use once.
-pub(super) fn counter_set(gpu: &PublishedGpu, occupants: &[Occupant<'_>]) -> CounterSet {
+pub(super) fn room(gpu: &PublishedGpu, occupants: &[Occupant<'_>]) -> Amounts {
     let mut counters = totals(&gpu.gpu);
     let mut devices = BTreeSet::new();
     for occupant in occupants {
@@ -60,10 +62,7 @@ pub(super) fn counter_set(gpu: &PublishedGpu, occupants: &[Occupant<'_>]) -> Cou
             }
         }
     }
-    CounterSet {
-        name: gpu.address.label(),
-        counters,
-    }
+    counters
 }
 
 /// The memory slices of a place. `placement` knows the first 64.

@@ -3,7 +3,6 @@
 use super::counters::{self, MAX_COUNTERS};
 use super::names::{DeviceName, PciAddress};
 use super::node::Node;
-use super::types::Taint;
 use runmig_lease::model::{Closed, Gpu, GpuUuid, MigMode, Placement, Profile};
 use std::collections::BTreeSet;
 
@@ -31,6 +30,17 @@ pub struct Offer {
     pub profile: Profile,
     /// The reason for which no other claim gets the device.
     pub taint: Option<Taint>,
+}
+
+/// A reason for which no other claim gets a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taint {
+    /// It does not work.
+    Unhealthy,
+    /// An administrator has cordoned the GPU.
+    Cordoned,
+    /// The device is published only until its claim ends.
+    Withdrawn,
 }
 
 /// A GPU, or a part of one, that the node does not publish.
@@ -86,7 +96,7 @@ impl Selection<'_> {
         }
         match self.obstacle(gpu) {
             Some(reason) => {
-                self.keep_claimed(address, Some(gpu), Taint::Withdrawn(reason.clone()));
+                self.keep_claimed(address, Some(gpu), Taint::Withdrawn);
                 self.leave_out(what, reason);
             }
             None => self.publish(address, gpu, &what),
@@ -124,10 +134,10 @@ impl Selection<'_> {
     }
 
     fn publish(&mut self, address: PciAddress, gpu: &Gpu, what: &str) {
-        let sick = gpu.closed.as_ref().and_then(Closed::sickness);
-        let unhealthy = sick.or_else(|| self.node.unhealthy.get(&gpu.uuid).cloned());
-        let cordoned = || Some(Taint::Cordoned(gpu.shut()?.why));
-        let taint = unhealthy.map(Taint::Unhealthy).or_else(cordoned);
+        let taint = match gpu.closed.as_ref().and_then(Closed::sickness) {
+            Some(_) => Some(Taint::Unhealthy),
+            None => gpu.shut().map(|_| Taint::Cordoned),
+        };
         let mut offers = Vec::new();
         for profile in &gpu.profiles {
             if self.node.denied_profiles.contains(&profile.name) {
@@ -137,7 +147,7 @@ impl Selection<'_> {
                 Ok(names) => offers.extend(names.into_iter().map(|name| Offer {
                     name,
                     profile: profile.clone(),
-                    taint: taint.clone(),
+                    taint,
                 })),
                 Err(reason) => {
                     let what = format!("profile {} of {what}", profile.name);
@@ -146,8 +156,7 @@ impl Selection<'_> {
             }
         }
         let published: BTreeSet<String> = offers.iter().map(|o| o.name.to_string()).collect();
-        let withdrawn = Taint::Withdrawn("the GPU does not offer it to new claims".to_owned());
-        let claimed = self.claimed(address, &gpu.profiles, &withdrawn);
+        let claimed = self.claimed(address, &gpu.profiles, Taint::Withdrawn);
         offers.extend({ claimed.into_iter() }.filter(|o| !published.contains(&o.name.to_string())));
         self.gpus.push(PublishedGpu {
             address,
@@ -161,25 +170,20 @@ impl Selection<'_> {
     /// Keeps the devices of GPUs that the driver does not show. If the driver fails to read some GPU, a missing one
     /// counts as lost and keeps all devices; otherwise it is gone and keeps those with claims.
     fn keep_missing(&mut self) {
-        let errors: Vec<&str> = { self.node.snapshot.unreadable.iter() }
-            .map(|(_, why)| why.as_str())
-            .collect();
-        for known in self.known {
-            if self.seen.contains(&known.address) || errors.is_empty() {
+        let is_lost = !self.node.snapshot.unreadable.is_empty();
+        for known in self.known.iter().filter(|_| is_lost) {
+            if !self.seen.insert(known.address) {
                 continue;
             }
-            let taint = Taint::Unhealthy(errors.join("; "));
             let stays = |o: &&Offer| {
-                !matches!(o.taint, Some(Taint::Withdrawn(_)))
-                    || self.node.allocated.contains(&o.name)
+                o.taint != Some(Taint::Withdrawn) || self.node.allocated.contains(&o.name)
             };
             let offers: Vec<Offer> = { known.offers.iter().filter(stays) }
                 .map(|offer| Offer {
-                    taint: Some(taint.clone()),
+                    taint: Some(Taint::Unhealthy),
                     ..offer.clone()
                 })
                 .collect();
-            self.seen.insert(known.address);
             if !offers.is_empty() {
                 self.gpus.push(PublishedGpu {
                     offers,
@@ -191,11 +195,7 @@ impl Selection<'_> {
         let claimed = self.node.allocated.iter().map(DeviceName::gpu);
         let missing: BTreeSet<PciAddress> = claimed.filter(|a| !self.seen.contains(a)).collect();
         for address in missing {
-            let why = match errors.is_empty() {
-                true => "the GPU is gone".to_owned(),
-                false => errors.join("; "),
-            };
-            self.keep_claimed(address, None, Taint::Unhealthy(why));
+            self.keep_claimed(address, None, Taint::Unhealthy);
         }
     }
 
@@ -205,7 +205,7 @@ impl Selection<'_> {
         let before = known.map(|known| known.gpu.profiles.as_slice());
         let now = gpu.map(|gpu| gpu.profiles.as_slice());
         let profiles = now.filter(|p| !p.is_empty()).or(before).unwrap_or_default();
-        let offers = self.claimed(address, profiles, &taint);
+        let offers = self.claimed(address, profiles, taint);
         if offers.is_empty() {
             return;
         }
@@ -226,7 +226,7 @@ impl Selection<'_> {
     }
 
     /// Returns the devices with claims on a GPU. The name alone tells about a profile that the GPU does not offer.
-    fn claimed(&self, address: PciAddress, profiles: &[Profile], taint: &Taint) -> Vec<Offer> {
+    fn claimed(&self, address: PciAddress, profiles: &[Profile], taint: Taint) -> Vec<Offer> {
         let here = { self.node.allocated.iter() }.filter(|name| name.gpu() == address);
         let mut here: Vec<&DeviceName> = here.collect();
         here.sort_by_key(|name| name.to_string());
@@ -235,7 +235,7 @@ impl Selection<'_> {
                 .cloned()
                 .unwrap_or_else(|| by_name(name)),
             name: name.clone(),
-            taint: Some(taint.clone()),
+            taint: Some(taint),
         };
         here.into_iter().map(offer).collect()
     }

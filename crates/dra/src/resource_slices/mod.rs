@@ -13,8 +13,7 @@
 //! node        the facts, with the used places; uses: those of an inventory
 //! classes     DeviceClasses
 //! names       names of devices, pools and ResourceSlices
-//! types       the content of ResourceSlices
-//! objects     from the content to the objects in the API, and back as far as the next layout needs it
+//! objects     quantities, texts and times of taints, as the API has them
 //! ```
 
 mod classes;
@@ -26,17 +25,15 @@ mod node;
 pub mod objects;
 mod order;
 mod pool;
-mod types;
 mod uses;
 
 pub use classes::{class_name, extended_resource, manifest};
-pub use counters::{MAX_COUNTERS, consumption, totals};
-pub use gpus::{LeftOut, Offer, PublishedGpu};
+pub use counters::{Amounts, MAX_COUNTERS, consumption, totals};
+pub use gpus::{LeftOut, Offer, PublishedGpu, Taint};
 pub use names::{
     DeviceName, MAX_LABEL, MAX_NAME, PciAddress, counter_slice, device_slice, pool, profile_label,
 };
-pub use node::{Node, Use, User};
+pub use node::{Node, Use};
 pub use order::settle;
 pub use pool::{Layout, MAX_DEVICES, MAX_SETS, Published, lay_out};
-pub use types::{Amounts, Attribute, Content, CounterSet, Device, PublishedSlice, Taint, quantity};
 pub use uses::{Uses, uses};

@@ -3,7 +3,7 @@
 use super::names::DeviceName;
 use runmig_lease::model::{Gpu, GpuUuid, Placement, Profile, Snapshot};
 use runmig_lease::placement::Slot;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// Everything from which the ResourceSlices of a node follow.
 #[derive(Clone, Debug)]
@@ -18,8 +18,10 @@ pub struct Node<'a> {
     pub excluded: &'a [(GpuUuid, String)],
     /// The names of the profiles that no container may have, as `Policy::denied_profiles` returns them.
     pub denied_profiles: &'a [String],
-    /// The GPUs that answer but do not work, each with the reason.
-    pub unhealthy: &'a BTreeMap<GpuUuid, String>,
+    /// The names of the devices that do not work.
+    pub sick: &'a BTreeSet<String>,
+    /// The names of the devices whose pods Kubernetes is to evict, if they are unhealthy or cordoned.
+    pub evicted: &'a BTreeSet<String>,
     /// The places that the ledger has promised. Instances that only the driver shows need no entry.
     pub uses: &'a [Use],
     /// The places of idle slices.
@@ -33,17 +35,9 @@ pub struct Node<'a> {
 pub struct Use {
     /// The place.
     pub slot: Slot,
-    /// The user.
-    pub user: User,
-}
-
-/// The user of a place.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum User {
-    /// A claim, with the device that the scheduler allocated to it. After a move, that names another place.
-    Claim(DeviceName),
-    /// Anything else: a container, an instance that is about to go, a record that cannot be read.
-    Other,
+    /// The device that the scheduler allocated to the claim that uses the place. After a move, that names another
+    /// place. None for anything else: a container, an instance that is about to go, a record that cannot be read.
+    pub claim: Option<DeviceName>,
 }
 
 /// A used place, with the profile if the GPU offers it.
@@ -79,10 +73,7 @@ impl Node<'_> {
             }
         }
         for used in uses {
-            let claim = match &used.user {
-                User::Claim(device) => Some(device),
-                User::Other => None,
-            };
+            let claim = used.claim.as_ref();
             match found.iter_mut().find(|o| o.at == used.slot.placement) {
                 Some(occupant) => occupant.claim = occupant.claim.or(claim),
                 None => found.push(Occupant {
@@ -97,18 +88,15 @@ impl Node<'_> {
 
     /// Says whether a use is that of the claim with a device.
     pub(super) fn is_used(&self, device: &DeviceName) -> bool {
-        let is_its = |used: &Use| matches!(&used.user, User::Claim(its) if its == device);
-        self.uses.iter().any(is_its)
+        { self.uses.iter() }.any(|used| used.claim.as_ref() == Some(device))
     }
 
     /// Returns the places that the scheduler counts as taken and no use covers: those that the devices of moved
     /// promises name.
     pub(super) fn vacated(&self) -> impl Iterator<Item = (&DeviceName, &GpuUuid)> {
-        self.uses.iter().filter_map(|used| match &used.user {
-            User::Claim(device) if device.placement() != used.slot.placement => {
-                Some((device, &used.slot.gpu))
-            }
-            _ => None,
+        self.uses.iter().filter_map(|Use { slot, claim }| {
+            let device = claim.as_ref()?;
+            (device.placement() != slot.placement).then_some((device, &slot.gpu))
         })
     }
 }

@@ -1,43 +1,27 @@
-//! The ResourceSlices of this node: pure, from the layout to the objects in the API, and back as far as the next layout
-//! needs it.
+//! The ResourceSlices of this node as the API has them: quantities, texts, and the times of taints.
 
-use crate::driver;
-use crate::resource_slices::{
-    Amounts, Attribute, Content, CounterSet, Device, Published, PublishedSlice, Taint, quantity,
-};
-use k8s_openapi::api::resource::v1::{
-    Counter, CounterSet as ApiCounterSet, Device as ApiDevice, DeviceAttribute, DeviceCapacity,
-    DeviceCounterConsumption, DeviceTaint, ResourcePool, ResourceSlice, ResourceSliceSpec,
-};
+use super::counters::Amounts;
+use k8s_openapi::api::resource::v1::{Counter, DeviceTaint, ResourceSlice};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-/// Returns the object of a ResourceSlice. Kubernetes evicts the pods with a device in `evicted`, if it is unhealthy or cordoned.
-pub fn resource_slice(slice: &PublishedSlice, evicted: &BTreeSet<String>) -> ResourceSlice {
-    let device = |device: &Device| self::device(device, evicted);
-    let (devices, shared_counters) = match &slice.content {
-        Content::Devices(devices) => (Some(devices.iter().map(device).collect()), None),
-        Content::Counters(sets) => (None, Some(sets.iter().map(counter_set).collect())),
+/// Returns an amount as a quantity of Kubernetes, in its canonical form.
+pub fn quantity(amount: u64) -> Quantity {
+    let units = [(40, "Ti"), (30, "Gi"), (20, "Mi"), (10, "Ki")];
+    let fits = |(bits, _): &&(u32, &str)| amount > 0 && amount.trailing_zeros() >= *bits;
+    Quantity(match units.iter().find(fits) {
+        Some((bits, unit)) => format!("{}{unit}", amount >> bits),
+        None => amount.to_string(),
+    })
+}
+
+/// Returns the counters of a set, or of what a device consumes.
+pub(super) fn quantities(amounts: &Amounts) -> BTreeMap<String, Counter> {
+    let counter = |(name, amount): (&String, &u64)| {
+        let value = quantity(*amount);
+        (name.clone(), Counter { value })
     };
-    ResourceSlice {
-        metadata: ObjectMeta {
-            name: Some(slice.name.clone()),
-            ..ObjectMeta::default()
-        },
-        spec: ResourceSliceSpec {
-            devices,
-            shared_counters,
-            driver: driver::NAME.to_owned(),
-            node_name: Some(slice.node.clone()),
-            pool: ResourcePool {
-                generation: slice.generation,
-                name: slice.pool.clone(),
-                resource_slice_count: slice.slice_count,
-            },
-            ..ResourceSliceSpec::default()
-        },
-    }
+    amounts.iter().map(counter).collect()
 }
 
 /// A ResourceSlice for the API, as text: it takes a fifth of the object's memory.
@@ -54,71 +38,6 @@ impl Wanted {
             name: slice.metadata.name.clone().unwrap_or_default(),
             text: serde_json::to_string(slice).unwrap_or_default(),
         }
-    }
-}
-
-fn counter_set(set: &CounterSet) -> ApiCounterSet {
-    ApiCounterSet {
-        name: set.name.clone(),
-        counters: counters(&set.counters),
-    }
-}
-
-fn counters(amounts: &Amounts) -> BTreeMap<String, Counter> {
-    let counter = |(name, amount): (&String, &u64)| {
-        let value = Quantity(quantity(*amount));
-        (name.clone(), Counter { value })
-    };
-    amounts.iter().map(counter).collect()
-}
-
-fn device(device: &Device, evicted: &BTreeSet<String>) -> ApiDevice {
-    let name = device.name.to_string();
-    let taint = device
-        .taint
-        .as_ref()
-        .map(|taint| vec![self::taint(taint, evicted.contains(&name))]);
-    let attributes = device.attributes.iter().map(|(name, value)| {
-        let mut attribute = DeviceAttribute::default();
-        match value {
-            Attribute::Text(text) => attribute.string = Some(text.clone()),
-            Attribute::Version(version) => attribute.version = Some(version.clone()),
-        }
-        ((*name).to_owned(), attribute)
-    });
-    let capacity = device.capacity.iter().map(|(name, amount)| {
-        let capacity = DeviceCapacity {
-            request_policy: None,
-            value: Quantity(quantity(*amount)),
-        };
-        ((*name).to_owned(), capacity)
-    });
-    ApiDevice {
-        name,
-        attributes: Some(attributes.collect()),
-        capacity: Some(capacity.collect()),
-        consumes_counters: Some(vec![DeviceCounterConsumption {
-            counter_set: device.counter_set.clone(),
-            counters: counters(&device.consumes),
-        }]),
-        taints: taint,
-        ..ApiDevice::default()
-    }
-}
-
-fn taint(taint: &Taint, is_evicted: bool) -> DeviceTaint {
-    let (key, effect) = match taint {
-        Taint::Unhealthy(_) if is_evicted => ("runmig.dev/unhealthy", "NoExecute"),
-        Taint::Unhealthy(_) => ("runmig.dev/unhealthy", "NoSchedule"),
-        Taint::Cordoned(_) if is_evicted => ("runmig.dev/cordoned", "NoExecute"),
-        Taint::Cordoned(_) => ("runmig.dev/cordoned", "NoSchedule"),
-        Taint::Withdrawn(_) => ("runmig.dev/withdrawn", "NoSchedule"),
-    };
-    DeviceTaint {
-        effect: effect.to_owned(),
-        key: key.to_owned(),
-        time_added: None,
-        value: None,
     }
 }
 
@@ -150,49 +69,6 @@ pub(crate) fn keep_times(slice: &mut ResourceSlice, present: &Times) {
     }
 }
 
-/// Returns what the next layout needs of the ResourceSlices that an earlier process wrote: their generation, their
-/// members and the order of those.
-pub(crate) fn earlier(slices: &[ResourceSlice]) -> Published {
-    let slices = slices.iter().map(|slice| {
-        let spec = &slice.spec;
-        let content = match &spec.shared_counters {
-            Some(sets) => Content::Counters(sets.iter().map(|set| named_set(&set.name)).collect()),
-            None => {
-                let devices = spec.devices.iter().flatten();
-                let names = devices.filter_map(|device| device.name.parse().ok());
-                let device = |name| Device {
-                    name,
-                    attributes: BTreeMap::new(),
-                    capacity: BTreeMap::new(),
-                    counter_set: String::new(),
-                    consumes: Amounts::new(),
-                    taint: None,
-                };
-                Content::Devices(names.map(device).collect())
-            }
-        };
-        PublishedSlice {
-            name: slice.metadata.name.clone().unwrap_or_default(),
-            pool: spec.pool.name.clone(),
-            node: spec.node_name.clone().unwrap_or_default(),
-            generation: spec.pool.generation,
-            slice_count: spec.pool.resource_slice_count,
-            content,
-        }
-    });
-    Published {
-        slices: slices.collect(),
-        gpus: Vec::new(),
-    }
-}
-
-fn named_set(name: &str) -> CounterSet {
-    CounterSet {
-        name: name.to_owned(),
-        counters: Amounts::new(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -220,21 +96,5 @@ mod tests {
         let mut harder = tainted("NoExecute", None);
         keep_times(&mut harder, &times(&present));
         assert_eq!(harder, tainted("NoExecute", None));
-    }
-
-    #[test]
-    fn lasting_illness_evicts() {
-        let effect = |taint: &Taint, is_evicted| super::taint(taint, is_evicted).effect;
-        let sick = Taint::Unhealthy("lost".to_owned());
-        assert_eq!(effect(&sick, false), "NoSchedule");
-        assert_eq!(effect(&sick, true), "NoExecute");
-        let cordoned = Taint::Cordoned("cordoned".to_owned());
-        assert_eq!(effect(&cordoned, false), "NoSchedule");
-        assert_eq!(effect(&cordoned, true), "NoExecute");
-        assert_eq!(super::taint(&cordoned, false).key, "runmig.dev/cordoned");
-        assert_eq!(
-            effect(&Taint::Withdrawn("policy".to_owned()), true),
-            "NoSchedule"
-        );
     }
 }

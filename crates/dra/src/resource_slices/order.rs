@@ -9,9 +9,6 @@ use runmig_lease::placement::{Constraints, Decision, Slot, choose};
 use runmig_lease::request::Slice;
 use std::collections::{BTreeMap, HashSet};
 
-/// The id of no profile. A slot with it takes memory slices alone.
-const NO_PROFILE: u32 = u32::MAX;
-
 /// Orders devices of all profiles on one node.
 pub(super) struct Orderer<'n> {
     node: &'n Node<'n>,
@@ -27,11 +24,6 @@ impl<'n> Orderer<'n> {
         let addresses: BTreeMap<_, _> = node.snapshot.gpus.iter().filter_map(address).collect();
         let usable = gpus.iter().filter(|gpu| gpu.is_usable);
         let mut reserved: Vec<Slot> = node.uses.iter().map(|used| used.slot.clone()).collect();
-        let shadow = |gpu: &GpuUuid, placement| Slot {
-            gpu: gpu.clone(),
-            profile_id: NO_PROFILE,
-            placement,
-        };
         let mut shadows: Vec<Slot> = { node.vacated() }
             .map(|(device, gpu)| shadow(gpu, device.placement()))
             .collect();
@@ -70,11 +62,7 @@ impl<'n> Orderer<'n> {
         let most: usize = most.sum();
         let mut found: Vec<(GpuUuid, Placement)> = Vec::new();
         while found.len() < most {
-            let passed = { found.iter() }.map(|(gpu, placement)| Slot {
-                gpu: gpu.clone(),
-                profile_id: NO_PROFILE,
-                placement: *placement,
-            });
+            let passed = { found.iter() }.map(|(gpu, placement)| shadow(gpu, *placement));
             let passed: Vec<Slot> = passed.collect();
             let before = found.len();
             self.repeat(&slice, most, &excluded, passed, &mut found);
@@ -124,6 +112,15 @@ impl<'n> Orderer<'n> {
             found.push((slot.gpu.clone(), slot.placement));
             reserved.push(slot);
         }
+    }
+}
+
+/// Returns a slot of no profile, which takes memory slices alone.
+fn shadow(gpu: &GpuUuid, placement: Placement) -> Slot {
+    Slot {
+        gpu: gpu.clone(),
+        profile_id: u32::MAX,
+        placement,
     }
 }
 

@@ -1,12 +1,15 @@
 //! The ResourceSlices of a node: counter sets by GPU, devices by profile, and the generation of their pool.
 
-use super::counters::counter_set;
+use super::counters::{self, Amounts};
 use super::devices::device;
 use super::gpus::{LeftOut, Offer, PublishedGpu, select};
 use super::names::{self, DeviceName, PciAddress};
 use super::node::Node;
+use super::objects::quantities;
 use super::order::{Orderer, settle};
-use super::types::{Amounts, Content, CounterSet, Device, PublishedSlice};
+use crate::driver;
+use k8s_openapi::api::resource::v1::{CounterSet, ResourcePool, ResourceSlice, ResourceSliceSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use runmig_lease::model::ProfileName;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,19 +18,59 @@ pub const MAX_DEVICES: usize = 64;
 /// The most counter sets in a ResourceSlice.
 pub const MAX_SETS: usize = 8;
 
-/// Everything that a node publishes.
+/// What the next layout needs of the last.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Published {
-    /// The ResourceSlices, sorted by name.
-    pub slices: Vec<PublishedSlice>,
+    /// The ResourceSlices, by name.
+    slices: BTreeMap<String, Members>,
     /// The GPUs behind them. A restart forgets them; then a lost GPU keeps only the devices with claims.
     pub gpus: Vec<PublishedGpu>,
 }
 
+/// The members of a ResourceSlice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Members {
+    /// The generation of the pool.
+    generation: i64,
+    /// The names of its counter sets, or of its devices in their order.
+    names: Vec<String>,
+}
+
+impl Published {
+    /// Reads ResourceSlices, also those that an earlier process wrote.
+    pub fn of(slices: &[ResourceSlice]) -> Published {
+        let members = |slice: &ResourceSlice| {
+            let spec = &slice.spec;
+            let sets = spec.shared_counters.iter().flatten().map(|set| &set.name);
+            let devices = spec.devices.iter().flatten().map(|device| &device.name);
+            let members = Members {
+                generation: spec.pool.generation,
+                names: sets.chain(devices).cloned().collect(),
+            };
+            (slice.metadata.name.clone().unwrap_or_default(), members)
+        };
+        Published {
+            slices: slices.iter().map(members).collect(),
+            gpus: Vec::new(),
+        }
+    }
+
+    /// Returns the devices of a profile in a ResourceSlice, in their order.
+    fn devices(&self, slice: &str, profile: &ProfileName) -> Vec<DeviceName> {
+        let names = self.slices.get(slice).map(|slice| slice.names.iter());
+        { names.into_iter().flatten() }
+            .filter_map(|name| name.parse().ok())
+            .filter(|name: &DeviceName| name.profile() == profile)
+            .collect()
+    }
+}
+
 /// The ResourceSlices of a node, and the GPUs that are not in them.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Layout {
-    /// The part that goes to the API.
+    /// The ResourceSlices, sorted by name.
+    pub slices: Vec<ResourceSlice>,
+    /// Their part for the next layout.
     pub published: Published,
     /// GPUs and profiles that are left out, each with the reason.
     pub left_out: Vec<LeftOut>,
@@ -37,86 +80,92 @@ pub struct Layout {
 /// and its generation as long as the ResourceSlices have the same members.
 pub fn lay_out(node: &Node<'_>, before: &Published) -> Layout {
     let (gpus, left_out) = select(node, &before.gpus);
-    let sets: Vec<CounterSet> = { gpus.iter() }
-        .map(|gpu| counter_set(gpu, &node.occupants(&gpu.gpu)))
+    let rooms: BTreeMap<PciAddress, Amounts> = { gpus.iter() }
+        .map(|gpu| (gpu.address, counters::room(gpu, &node.occupants(&gpu.gpu))))
         .collect();
-    let by_name: BTreeMap<&str, &Amounts> = { sets.iter() }
-        .map(|s| (s.name.as_str(), &s.counters))
+    let sets: Vec<CounterSet> = { rooms.iter() }
+        .map(|(address, room)| CounterSet {
+            name: address.label(),
+            counters: quantities(room),
+        })
         .collect();
     let orderer = Orderer::new(node, &gpus);
-    let mut contents: Vec<(String, Content)> = { sets.chunks(MAX_SETS).enumerate() }
+    let mut slices: Vec<ResourceSlice> = { sets.chunks(MAX_SETS).enumerate() }
         .map(|(part, sets)| {
-            let name = names::counter_slice(node.name, part);
-            (name, Content::Counters(sets.to_vec()))
+            let mut slice = empty(node, names::counter_slice(node.name, part));
+            slice.spec.shared_counters = Some(sets.to_vec());
+            slice
         })
         .collect();
     for (part, groups) in packed(&gpus).into_iter().enumerate() {
         let name = names::device_slice(node.name, part);
-        let stood = before.slices.iter().find(|slice| slice.name == name);
-        let stood = stood
-            .map(|slice| device_names(&slice.content))
-            .unwrap_or_default();
         let mut devices = Vec::new();
         for group in groups {
-            let ours = { stood.iter() }.filter(|name| *name.profile() == group.profile);
-            let ours: Vec<DeviceName> = ours.cloned().collect();
+            let stood = before.devices(&name, &group.profile);
             let available = orderer.available(&group.profile, &group.addresses());
             let offers = group.offers();
             let all = offers.iter().map(|(_, offer)| offer.name.clone()).collect();
-            devices.extend(settle(&ours, &available, all).iter().filter_map(|name| {
+            devices.extend(settle(&stood, &available, all).iter().filter_map(|name| {
                 let (gpu, offer) = offers.iter().find(|(_, offer)| offer.name == *name)?;
-                let set = by_name.get(gpu.address.label().as_str())?;
-                Some(device(gpu, offer, &node.snapshot.driver_version, set))
+                Some(device(node, gpu, offer, rooms.get(&gpu.address)?))
             }));
         }
-        contents.push((name, Content::Devices(devices)));
+        let mut slice = empty(node, name);
+        slice.spec.devices = Some(devices);
+        slices.push(slice);
     }
-    let generation = generation(&before.slices, &contents);
-    let slice_count = i64::try_from(contents.len()).unwrap_or(i64::MAX);
-    let slices = contents.into_iter().map(|(name, content)| PublishedSlice {
-        name,
-        pool: names::pool(node.name),
-        node: node.name.to_owned(),
-        generation,
-        slice_count,
-        content,
-    });
+    let generation = generation(before, &Published::of(&slices));
+    let count = i64::try_from(slices.len()).unwrap_or(i64::MAX);
+    for slice in &mut slices {
+        slice.spec.pool.generation = generation;
+        slice.spec.pool.resource_slice_count = count;
+    }
     Layout {
         published: Published {
-            slices: slices.collect(),
             gpus,
+            ..Published::of(&slices)
         },
+        slices,
         left_out,
     }
 }
 
+/// Returns a ResourceSlice of a node without content.
+fn empty(node: &Node<'_>, name: String) -> ResourceSlice {
+    ResourceSlice {
+        metadata: ObjectMeta {
+            name: Some(name),
+            ..ObjectMeta::default()
+        },
+        spec: ResourceSliceSpec {
+            driver: driver::NAME.to_owned(),
+            node_name: Some(node.name.to_owned()),
+            pool: ResourcePool {
+                name: names::pool(node.name),
+                ..ResourcePool::default()
+            },
+            ..ResourceSliceSpec::default()
+        },
+    }
+}
+
 /// Returns the generation of the pool: the one before, unless a ResourceSlice gets or loses a member.
-fn generation(before: &[PublishedSlice], now: &[(String, Content)]) -> i64 {
-    let members = |content: &Content| -> BTreeSet<String> {
-        match content {
-            Content::Counters(sets) => sets.iter().map(|set| set.name.clone()).collect(),
-            Content::Devices(devices) => devices.iter().map(|d| d.name.to_string()).collect(),
-        }
-    };
-    let newest = before.iter().map(|slice| slice.generation).max();
-    let were: BTreeMap<&str, BTreeSet<String>> = { before.iter() }
-        .filter(|slice| Some(slice.generation) == newest)
-        .map(|slice| (slice.name.as_str(), members(&slice.content)))
-        .collect();
-    let are: BTreeMap<&str, BTreeSet<String>> = { now.iter() }
-        .map(|(name, content)| (name.as_str(), members(content)))
-        .collect();
+fn generation(before: &Published, now: &Published) -> i64 {
+    let newest = before.slices.values().map(|slice| slice.generation).max();
+    let is_newest = |(_, slice): &(&String, &Members)| Some(slice.generation) == newest;
+    let were = sets(before.slices.iter().filter(is_newest));
     match newest {
-        Some(newest) if were == are => newest,
+        Some(newest) if were == sets(now.slices.iter()) => newest,
         newest => newest.unwrap_or(0) + 1,
     }
 }
 
-fn device_names(content: &Content) -> Vec<DeviceName> {
-    match content {
-        Content::Counters(_) => Vec::new(),
-        Content::Devices(devices) => devices.iter().map(|d: &Device| d.name.clone()).collect(),
-    }
+/// Returns the members of ResourceSlices, whatever their order.
+fn sets<'p>(
+    slices: impl Iterator<Item = (&'p String, &'p Members)>,
+) -> BTreeMap<&'p String, BTreeSet<&'p String>> {
+    let set = |(name, slice): (&'p String, &'p Members)| (name, slice.names.iter().collect());
+    slices.map(set).collect()
 }
 
 /// The devices of one profile on GPUs that fit into a ResourceSlice together.

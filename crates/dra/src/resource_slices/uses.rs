@@ -1,7 +1,7 @@
 //! The used places of an inventory.
 
 use super::names::{self, DeviceName};
-use super::node::{Use, User};
+use super::node::Use;
 use runmig_lease::Inventory;
 use runmig_lease::error::{Error, Result};
 use runmig_lease::placement::Slot;
@@ -42,16 +42,16 @@ pub fn uses(inventory: &Inventory, node: &str) -> Result<Uses> {
     });
     let claims: Vec<(Slot, DeviceName, bool)> = claims.collect();
     // Unprepare of a quarantined slice has failed, and its claim may have ended since.
-    let user = |slot: &Slot| {
+    let claim = |slot: &Slot| {
         let is_its = |(its, _, is_quarantined): &&_| its == slot && !is_quarantined;
-        let claim = claims.iter().find(is_its);
-        claim.map_or(User::Other, |(_, device, _)| User::Claim(device.clone()))
+        let (_, device, _) = claims.iter().find(is_its)?;
+        Some(device.clone())
     };
     let mut uses: Vec<Use> = Vec::new();
     for slot in inventory.reserved() {
         if uses.iter().all(|used| used.slot != slot) {
-            let user = user(&slot);
-            uses.push(Use { slot, user });
+            let claim = claim(&slot);
+            uses.push(Use { slot, claim });
         }
     }
     Ok(Uses {

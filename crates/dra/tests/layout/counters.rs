@@ -5,8 +5,8 @@ use crate::world::{ALL, Card, IN_PLACE, World, models, steps};
 use nvml_sim::engine::Model;
 use proptest::prelude::*;
 use proptest::sample::Index;
-use runmig_dra::resource_slices::{DeviceName, Published, Use, User};
-use runmig_lease::model::{GpuInstance, Placement};
+use runmig_dra::resource_slices::{DeviceName, Published};
+use runmig_lease::model::Placement;
 use runmig_lease::placement::{Constraints, Slot, Verdict, explain};
 use runmig_lease::request::Slice;
 
@@ -68,28 +68,28 @@ proptest! {
     ) {
         let world = World::filled(&models, &steps);
         let layout = world.lay_out(&Published::default());
-        let mut scheduler = Scheduler::new(&layout.published.slices, &world.allocated);
+        let mut scheduler = Scheduler::new(&layout.slices, &world.allocated);
         let (mut truth, mut reserved) = (world.truth.clone(), world.reserved());
         let mut made = Vec::new();
         for index in wanted {
-            let device = scheduler.devices()[index.index(scheduler.devices().len())];
-            let fits = scheduler.fits(device);
+            let device = scheduler.devices()[index.index(scheduler.devices().len())].clone();
+            let fits = scheduler.fits(&device);
             prop_assert_eq!(fits, world.makes(&mut truth, &device.name), "{}", device.name);
             prop_assert_eq!(fits, is_free(&world, &reserved, &device.name), "{}", device.name);
             if fits {
                 scheduler.allocate(&device.name);
                 reserved.push(slot(&world, &device.name));
-                made.push(&device.name);
+                made.push(device.name.clone());
             }
         }
-        let by_order = |name: &&DeviceName| {
+        let by_order = |name: &DeviceName| {
             let bytes = name.to_string();
             bytes.bytes().fold(order, |hash, b| (hash ^ u64::from(b)).wrapping_mul(0x100_0000_01b3))
         };
         made.sort_by_key(by_order);
         let mut truth = world.truth.clone();
         for name in made {
-            prop_assert!(world.makes(&mut truth, name), "{}", name);
+            prop_assert!(world.makes(&mut truth, &name), "{}", name);
         }
     }
 
@@ -101,11 +101,11 @@ proptest! {
     ) {
         let world = World::filled(&models, &steps);
         let layout = world.lay_out(&Published::default());
-        let mut scheduler = Scheduler::new(&layout.published.slices, &world.allocated);
+        let mut scheduler = Scheduler::new(&layout.slices, &world.allocated);
         let mut truth = world.truth.clone();
         for index in wanted {
-            let device = scheduler.devices()[index.index(scheduler.devices().len())];
-            if scheduler.fits(device) {
+            let device = scheduler.devices()[index.index(scheduler.devices().len())].clone();
+            if scheduler.fits(&device) {
                 prop_assert!(world.makes(&mut truth, &device.name), "{}", device.name);
                 scheduler.allocate(&device.name);
             }
@@ -142,11 +142,11 @@ proptest! {
             (profile.jpegs, profile.ofas) = (jpegs, ofas);
         }
         let layout = world.lay_out(&Published::default());
-        let mut scheduler = Scheduler::new(&layout.published.slices, &world.allocated);
+        let mut scheduler = Scheduler::new(&layout.slices, &world.allocated);
         let mut reserved = Vec::new();
         for index in wanted {
-            let device = scheduler.devices()[index.index(scheduler.devices().len())];
-            let fits = scheduler.fits(device);
+            let device = scheduler.devices()[index.index(scheduler.devices().len())].clone();
+            let fits = scheduler.fits(&device);
             prop_assert_eq!(fits, is_free(&world, &reserved, &device.name), "{}", device.name);
             if fits {
                 scheduler.allocate(&device.name);
@@ -156,84 +156,12 @@ proptest! {
     }
 }
 
-/// An A100-80GB with 25 places.
-fn a100() -> World {
-    World::new(&[Card::of("a100-80gb")])
-}
-
-fn device(text: &str) -> DeviceName {
-    format!("gpu-0000-07-00-0-mig-{text}").parse().unwrap()
-}
-
-fn of_set(world: &World, counter: &str) -> u64 {
-    let layout = world.lay_out(&Published::default());
-    counters(&layout.published.slices, "gpu-0000-07-00-0")[counter]
-}
-
-#[test]
-fn local_slice_lowers_counters() {
-    let mut world = a100();
-    let before = of_set(&world, "memory");
-    let name = device("3g-40gb-4-4");
-    let slot = slot(&world, &name);
-    let user = User::Other;
-    world.uses.push(Use { slot, user });
-    assert_eq!(of_set(&world, "memory-slice-3"), 1);
-    assert_eq!(of_set(&world, "memory-slice-4"), 0);
-    assert_eq!(of_set(&world, "compute-slices"), 4);
-    assert_eq!(of_set(&world, "copy-engines"), 4);
-    assert_eq!(of_set(&world, "instances-3g-40gb"), 1);
-    assert_eq!(of_set(&world, "instances-4g-40gb"), 1);
-    assert_eq!(of_set(&world, "memory"), before - (40192 << 20));
-}
-
-#[test]
-fn claim_at_its_device_lowers_nothing() {
-    let mut world = a100();
-    let empty = world.lay_out(&Published::default());
-    world.promise(&device("3g-40gb-4-4"));
-    let promised = world.lay_out(&Published::default());
-    let set = |layout: &runmig_dra::resource_slices::Layout| {
-        counters(&layout.published.slices, "gpu-0000-07-00-0").clone()
-    };
-    assert_eq!(set(&empty), set(&promised));
-}
-
-#[test]
-fn moved_claim_lowers_its_new_place() {
-    let mut world = a100();
-    let before = (of_set(&world, "memory"), of_set(&world, "compute-slices"));
-    world.promise(&device("3g-40gb-4-4"));
-    world.uses[0].slot.placement.start = 0;
-    assert_eq!(of_set(&world, "memory-slice-0"), 0);
-    assert_eq!(of_set(&world, "memory-slice-4"), 1);
-    assert_eq!(of_set(&world, "instances-3g-40gb"), 2);
-    assert_eq!(
-        (of_set(&world, "memory"), of_set(&world, "compute-slices")),
-        before
-    );
-}
-
-#[test]
-fn idle_slice_lowers_nothing() {
-    let mut world = a100();
-    let idle = slot(&world, &device("7g-80gb-0-8"));
-    world.snapshot.gpus[0].instances.push(GpuInstance {
-        id: 0,
-        profile_id: idle.profile_id,
-        placement: idle.placement,
-    });
-    assert_eq!(of_set(&world, "memory-slice-0"), 0, "an administrator's");
-    world.idle.push(idle);
-    assert_eq!(of_set(&world, "memory-slice-0"), 1);
-    assert_eq!(of_set(&world, "compute-slices"), 7);
-}
-
 #[test]
 fn memory_counter_never_limits() {
     for model in Model::with_mig() {
         let world = World::new(&[Card(model, false)]);
-        let total = of_set(&world, "memory");
+        let layout = world.lay_out(&Published::default());
+        let total = counters(&layout.slices, "gpu-0000-07-00-0")["memory"];
         let gpu = &world.snapshot.gpus[0];
         let most = gpu
             .profiles

@@ -1,7 +1,7 @@
 //! Only GPUs that come, go or change their MIG mode start a new generation.
 
 use crate::world::{Card, World};
-use runmig_dra::resource_slices::{Layout, Published, Use, User};
+use runmig_dra::resource_slices::{Layout, Published, Use};
 use runmig_lease::model::{GpuInstance, MigMode, Placement};
 use runmig_lease::placement::Slot;
 
@@ -10,7 +10,7 @@ fn a100s(count: usize) -> World {
 }
 
 fn generation(layout: &Layout) -> i64 {
-    let mut all = layout.published.slices.iter().map(|slice| slice.generation);
+    let mut all = layout.slices.iter().map(|slice| slice.spec.pool.generation);
     let first = all.next().unwrap();
     assert!(all.all(|generation| generation == first));
     first
@@ -27,10 +27,7 @@ fn slices_and_claims_keep_generation() {
         profile_id: 9,
         placement,
     };
-    world.uses.push(Use {
-        slot,
-        user: User::Other,
-    });
+    world.uses.push(Use { slot, claim: None });
     world.snapshot.gpus[0].instances.push(GpuInstance {
         id: 0,
         profile_id: 9,
@@ -41,8 +38,9 @@ fn slices_and_claims_keep_generation() {
     world.promise(&"gpu-0000-07-00-0-mig-1g-10gb-6-1".parse().unwrap());
     last = world.lay_out(&last.published);
     assert_eq!(generation(&last), 1);
-    let unhealthy = ("GPU-1".into(), "the GPU needs a reset".to_owned());
-    world.unhealthy.extend([unhealthy]);
+    world
+        .sick
+        .insert("gpu-0000-0f-00-0-mig-1g-10gb-6-1".to_owned());
     assert_eq!(generation(&world.lay_out(&last.published)), 1);
 }
 
@@ -57,7 +55,7 @@ fn gpus_and_mig_mode_start_generations() {
     off.snapshot.gpus[1].profiles.clear();
     let third = off.lay_out(&second.published);
     assert_eq!(generation(&third), 3);
-    assert_eq!(third.published.slices.len(), first.published.slices.len());
+    assert_eq!(third.slices.len(), first.slices.len());
     assert_eq!(generation(&off.lay_out(&third.published)), 3);
     assert_eq!(generation(&both.lay_out(&third.published)), 4);
 }
@@ -70,9 +68,6 @@ fn restart_changes_nothing() {
     world.promise(&"gpu-0000-07-00-0-mig-2g-20gb-0-2".parse().unwrap());
     let last = world.lay_out(&last.published);
     // A restart reads the ResourceSlices from the API, and knows no GPU.
-    let read = Published {
-        slices: last.published.slices.clone(),
-        gpus: Vec::new(),
-    };
-    assert_eq!(world.lay_out(&read).published, last.published);
+    let read = Published::of(&last.slices);
+    assert_eq!(world.lay_out(&read), last);
 }

@@ -1,14 +1,8 @@
 //! The used places of a real ledger over a simulated driver.
 
 use crate::scheduler::counters;
-use nvml_sim::engine::{self, Machine, Model, NewGpu, Unheld};
-use nvml_sim::holders::hold;
-use nvml_sim::state::{self, Store};
-use runmig_dra::resource_slices::{
-    Amounts, DeviceName, Node, Published, User, lay_out, pool, uses,
-};
+use runmig_dra::resource_slices::{Amounts, DeviceName, Node, Published, lay_out, pool, uses};
 use runmig_lease::config::Config;
-use runmig_lease::gpu::Queries;
 use runmig_lease::model::Cgroup;
 use runmig_lease::store::{Claim, Container, Held, Key};
 use runmig_lease::{ClaimPlace, Inventory, Leases, NoBundles, Patience, request};
@@ -17,28 +11,25 @@ use testkit::prelude::*;
 /// A machine with one A100 in MIG mode, and a state directory.
 struct Host {
     home: TempDir,
+    machine: Machine,
     config: Config,
 }
 
 impl Host {
     fn new() -> Host {
         let home = tempfile::tempdir().unwrap();
-        let machine = home.path().join("machine");
-        let gpu = NewGpu {
-            model: Model::find("a100-80gb").unwrap(),
-            floor_swept: false,
-            mode: Mode::On,
-        };
-        fs::create_dir_all(machine.join("lib")).unwrap();
-        state::create(&machine, &Machine::new("ledger", &[gpu])).unwrap();
+        let machine = Machine::new("A100-80GB", 1);
         let mut config = Config::default();
-        config.driver.library = machine.join("lib/libnvidia-ml.so.1");
-        fs::copy(library(), &config.driver.library).unwrap();
-        config.driver.root = machine;
+        config.driver.library = machine.library();
+        config.driver.root = machine.dir();
         config.state_dir = home.path().join("state");
         config.data_dir = home.path().join("data");
         config.keep_idle = Duration::from_secs(3600);
-        Host { home, config }
+        Host {
+            home,
+            machine,
+            config,
+        }
     }
 
     fn acquire(&self, profile: &str) -> Held {
@@ -105,29 +96,16 @@ impl Host {
                 compute_capabilities: &BTreeMap::new(),
                 excluded: &[],
                 denied_profiles: &[],
-                unhealthy: &BTreeMap::new(),
+                sick: &BTreeSet::new(),
+                evicted: &BTreeSet::new(),
                 uses: &ledger.uses,
                 idle: &ledger.idle,
                 allocated: &ledger.allocated,
             },
             &Published::default(),
         );
-        counters(&layout.published.slices, "gpu-0000-07-00-0").clone()
+        counters(&layout.slices, "gpu-0000-07-00-0")
     }
-}
-
-/// The newest build of the simulated driver, which cargo makes for this test.
-fn library() -> PathBuf {
-    let program = std::env::current_exe().unwrap();
-    let deps = program.parent().unwrap();
-    let folders: [&Path; 2] = [deps, deps.parent().unwrap()];
-    let built = folders.map(|folder| folder.join("libnvml_sim.so"));
-    let time = |file: &PathBuf| file.metadata().ok()?.modified().ok();
-    let built = built
-        .into_iter()
-        .filter(|file| time(file).is_some())
-        .max_by_key(time);
-    built.expect("cargo build -p nvml-sim makes the library")
 }
 
 #[test]
@@ -138,7 +116,13 @@ fn container_lowers_counters_until_idle() {
     let held = host.acquire("4g.40gb");
     let used = host.counters();
     assert_eq!((used["compute-slices"], used["memory-slice-0"]), (3, 0));
-    assert_eq!(used["instances-4g-40gb"], 0);
+    assert_eq!((used["memory-slice-3"], used["memory-slice-4"]), (0, 1));
+    assert_eq!(
+        (used["instances-3g-40gb"], used["instances-4g-40gb"]),
+        (2, 0)
+    );
+    assert_eq!(used["copy-engines"], empty["copy-engines"] - 4);
+    assert_eq!(used["memory"], empty["memory"] - (40192 << 20));
     host.release(&held);
     let inventory = host.inventory();
     assert_eq!(inventory.snapshot.gpus[0].instances.len(), 1);
@@ -149,14 +133,8 @@ fn container_lowers_counters_until_idle() {
 #[test]
 fn administrators_instance_lowers_counters() {
     let host = Host::new();
-    let store = Store::open(&host.config.driver.root).unwrap();
-    let mut locked = store.lock().unwrap();
-    let at = engine::Placement { start: 4, size: 4 };
-    locked
-        .machine
-        .create_gpu_instance(0, 9, Some(at), &Unheld)
-        .unwrap();
-    locked.commit(None, false).unwrap();
+    let place = ["--gpu", "0", "--profile", "3g.40gb", "--start", "4"];
+    host.machine.sim("create", &place);
     let used = host.counters();
     assert_eq!((used["compute-slices"], used["memory-slice-4"]), (4, 0));
     assert_eq!(used["instances-3g-40gb"], 1);
@@ -204,6 +182,7 @@ fn claim_of_another_pool_lowers_counters() {
 #[test]
 fn moved_promise_lowers_its_new_half() {
     let host = Host::new();
+    let empty = host.counters();
     let held = host.acquire("3g.40gb");
     let taken = held.instance.slice().unwrap().placement;
     let device = format!(
@@ -215,16 +194,10 @@ fn moved_promise_lowers_its_new_half() {
     let used = host.counters();
     assert_eq!((used["memory-slice-0"], used["memory-slice-4"]), (0, 0));
     assert_eq!((used["compute-slices"], used["instances-3g-40gb"]), (4, 1));
+    assert_eq!(used["memory"], empty["memory"] - (40192 << 20));
     let ledger = uses(&host.inventory(), "node-a").unwrap();
-    let is_claim = |user: &User| matches!(user, User::Claim(_));
-    assert_eq!(
-        ledger
-            .uses
-            .iter()
-            .filter(|used| is_claim(&used.user))
-            .count(),
-        1
-    );
+    let claims = ledger.uses.iter().filter(|used| used.claim.is_some());
+    assert_eq!(claims.count(), 1);
 }
 
 /// A quarantined slice stays, whatever becomes of its claim.
@@ -232,38 +205,12 @@ fn moved_promise_lowers_its_new_half() {
 fn quarantined_claim_lowers_counters() {
     let mut host = Host::new();
     host.config.keep_idle = Duration::ZERO;
-    let held = host.claim(HALF, &pool("node-a"), true);
-    let slice = held.instance.slice().unwrap();
-    let store = Store::open(&host.config.driver.root).unwrap();
-    let target = engine::Target {
-        gpu: 0,
-        gi: slice.gpu_instance,
-        ci: slice.compute_instance,
-    };
-    let _held = hold(&store, target, engine::context_bytes()).unwrap();
+    host.claim(HALF, &pool("node-a"), true);
+    let gi = host.machine.the_instance().gi.to_string();
+    let _hold = host.machine.hold(&["--gpu", "0", "--gi", &gi, "--ci", "0"]);
     let leases = Leases::open(&host.config, Box::new(NoBundles)).unwrap();
     leases
         .unprepare(&format!("uid-of-{HALF}"), Patience::NONE)
         .unwrap_err();
     assert_eq!(host.counters()["compute-slices"], 4);
-}
-
-/// The driver's own count of what is left agrees with the counters.
-#[test]
-fn driver_agrees_on_each_profile() {
-    let host = Host::new();
-    host.acquire("2g.20gb");
-    let driver = runmig_lease::driver(&host.config);
-    let used = host.counters();
-    for gpu in driver.snapshot().unwrap().gpus {
-        for profile in &gpu.profiles {
-            let left = driver.free_instances(&gpu.uuid, profile.id).unwrap();
-            let label = runmig_dra::resource_slices::profile_label(&profile.name);
-            assert!(
-                u64::from(left) <= used[&format!("instances-{label}")],
-                "{}",
-                profile.name
-            );
-        }
-    }
 }

@@ -1,21 +1,33 @@
 //! Limits of the API: sizes of ResourceSlices, and what a device tells.
 
+use crate::scheduler::Scheduler;
 use crate::world::{Card, World};
+use k8s_openapi::api::resource::v1::{Device, ResourceSlice};
 use nvml_sim::engine::Model;
+use runmig_dra::resource_slices::objects::quantity;
 use runmig_dra::resource_slices::{
-    Attribute, Content, Device, Layout, MAX_COUNTERS, MAX_DEVICES, MAX_SETS, Published, lay_out,
-    pool, quantity,
+    DeviceName, Layout, MAX_COUNTERS, MAX_DEVICES, MAX_SETS, Published, lay_out, pool,
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::HashSet;
+use testkit::prelude::*;
 
 fn devices(layout: &Layout) -> Vec<&Device> {
-    let slices = layout.published.slices.iter();
+    let slices = layout.slices.iter();
     slices
-        .flat_map(|slice| match &slice.content {
-            Content::Devices(devices) => devices.iter().collect::<Vec<_>>(),
-            Content::Counters(_) => Vec::new(),
-        })
+        .flat_map(|slice| slice.spec.devices.iter().flatten())
         .collect()
+}
+
+fn profile(device: &Device) -> String {
+    let name: DeviceName = device.name.parse().unwrap();
+    name.profile().to_string()
+}
+
+/// The profiles of devices, each where it begins.
+fn profiles<'d>(devices: impl IntoIterator<Item = &'d Device>) -> Vec<String> {
+    let mut names: Vec<String> = devices.into_iter().map(profile).collect();
+    names.dedup();
+    names
 }
 
 /// Sixteen GPUs of all models on a node with the longest name.
@@ -33,35 +45,41 @@ fn keeps_limits_of_the_api() {
     };
     let layout = lay_out(&node, &Published::default());
     assert!(layout.left_out.is_empty(), "{:?}", layout.left_out);
-    let slices = &layout.published.slices;
-    let mut sets = BTreeMap::new();
+    let slices = &layout.slices;
+    let mut sets = BTreeSet::new();
     for slice in slices {
-        assert!(slice.name.len() <= 253, "{}", slice.name);
-        assert_eq!(slice.pool, pool(node.name));
-        assert_eq!(slice.node, node.name);
-        assert_eq!(
-            (slice.generation, slice.slice_count),
-            (1, slices.len() as i64)
-        );
-        match &slice.content {
-            Content::Counters(counters) => {
+        let (object, spec) = (slice.metadata.name.as_deref().unwrap(), &slice.spec);
+        assert!(object.len() <= 253, "{object}");
+        assert_eq!(spec.pool.name, pool(node.name));
+        assert_eq!(spec.node_name.as_deref(), Some(node.name));
+        let counts = (spec.pool.generation, spec.pool.resource_slice_count);
+        assert_eq!(counts, (1, slices.len() as i64));
+        match (&spec.shared_counters, &spec.devices) {
+            (Some(counters), None) => {
                 assert!((1..=MAX_SETS).contains(&counters.len()));
                 for set in counters {
                     assert!(set.counters.len() <= MAX_COUNTERS, "{set:?}");
-                    sets.insert(&set.name, &set.counters);
+                    sets.insert(&set.name);
                 }
             }
-            Content::Devices(devices) => assert!((1..=MAX_DEVICES).contains(&devices.len())),
+            (None, Some(devices)) => assert!((1..=MAX_DEVICES).contains(&devices.len())),
+            both => panic!("{both:?}"),
         }
     }
     assert_eq!(sets.len(), 16);
-    assert!(slices.is_sorted_by_key(|slice| &slice.name));
+    assert!(slices.is_sorted_by_key(|slice| slice.metadata.name.as_deref()));
     for device in devices(&layout) {
-        assert!(device.name.to_string().len() <= 63);
-        assert!(device.attributes.len() + device.capacity.len() <= 32);
-        let set = sets[&device.counter_set];
-        let is_there = |(counter, n): (&String, &u64)| *n > 0 && set[counter] >= *n;
-        assert!(device.consumes.iter().all(is_there), "{device:?}");
+        assert!(device.name.len() <= 63);
+        let [attributes, capacity] = [
+            device.attributes.as_ref().unwrap().len(),
+            device.capacity.as_ref().unwrap().len(),
+        ];
+        assert!(attributes + capacity <= 32);
+    }
+    let scheduler = Scheduler::new(slices, &HashSet::new());
+    for device in scheduler.devices() {
+        assert!(scheduler.fits(device), "{device:?}");
+        assert!(device.consumes.values().all(|n| *n > 0), "{device:?}");
     }
 }
 
@@ -70,20 +88,11 @@ fn keeps_limits_of_the_api() {
 fn groups_devices_by_profile() {
     let world = World::new(&[Card::of("a100-80gb"); 8]);
     let layout = world.lay_out(&Published::default());
-    let profiles = |content: &Content| match content {
-        Content::Counters(sets) => vec![format!("{} sets", sets.len())],
-        Content::Devices(devices) => {
-            let mut names: Vec<String> = devices
-                .iter()
-                .map(|d| d.name.profile().to_string())
-                .collect();
-            names.dedup();
-            names
-        }
+    let told = |slice: &ResourceSlice| match &slice.spec.shared_counters {
+        Some(sets) => vec![format!("{} sets", sets.len())],
+        None => profiles(slice.spec.devices.iter().flatten()),
     };
-    let all: Vec<Vec<String>> = { layout.published.slices.iter() }
-        .map(|slice| profiles(&slice.content))
-        .collect();
+    let all: Vec<Vec<String>> = layout.slices.iter().map(told).collect();
     assert_eq!(
         all,
         [
@@ -103,13 +112,13 @@ fn splits_profile_by_gpu() {
     let world = World::new(&[Card::of("a100-80gb"); 12]);
     let layout = world.lay_out(&Published::default());
     let mut parts: Vec<BTreeSet<String>> = Vec::new();
-    for slice in &layout.published.slices {
-        if let Content::Devices(devices) = &slice.content {
-            let ours = devices.iter().filter(|d| *"1g.10gb" == *d.name.profile());
-            let gpus: BTreeSet<String> = ours.map(|d| d.counter_set.clone()).collect();
-            parts.extend((!gpus.is_empty()).then_some(gpus));
-        }
+    for slice in &layout.slices {
+        let devices = slice.spec.devices.iter().flatten();
+        let ours = devices.filter(|device| profile(device) == "1g.10gb");
+        let gpus = ours.map(|device| device.name.split("-mig-").next().unwrap().to_owned());
+        parts.push(gpus.collect());
     }
+    parts.retain(|gpus| !gpus.is_empty());
     assert_eq!(parts.iter().map(BTreeSet::len).collect::<Vec<_>>(), [9, 3]);
     assert!(parts[0].is_disjoint(&parts[1]));
 }
@@ -118,10 +127,7 @@ fn splits_profile_by_gpu() {
 fn small_profiles_come_first() {
     let world = World::new(&[Card::of("rtx-pro-6000")]);
     let layout = world.lay_out(&Published::default());
-    let mut names: Vec<String> = { devices(&layout).into_iter() }
-        .map(|d| d.name.profile().to_string())
-        .collect();
-    names.dedup();
+    let names = profiles(devices(&layout));
     assert_eq!(
         names,
         [
@@ -144,14 +150,11 @@ fn small_profiles_come_first() {
 fn device_tells_all_but_place() {
     let world = World::new(&[Card::of("h100-80gb")]);
     let layout = world.lay_out(&Published::default());
-    let text = |text: &str| Attribute::Text(text.to_owned());
-    let version = |text: &str| Attribute::Version(text.to_owned());
     let mut seen = BTreeMap::new();
     for device in devices(&layout) {
-        let profile = device.name.profile().to_string();
         let told = (&device.attributes, &device.capacity);
         assert_eq!(
-            *seen.entry(profile).or_insert(told),
+            *seen.entry(profile(device)).or_insert(told),
             told,
             "{}",
             device.name
@@ -159,30 +162,30 @@ fn device_tells_all_but_place() {
     }
     let (attributes, capacity) = seen["2g.20gb"];
     assert_eq!(
-        *attributes,
-        BTreeMap::from([
-            ("architecture", text("Hopper")),
-            ("cudaComputeCapability", version("9.0.0")),
-            ("driverVersion", version("570.86.5")),
-            ("parentUUID", text("GPU-0")),
-            ("productName", text("NVIDIA H100 80GB HBM3")),
-            ("profile", text("2g.20gb")),
-            ("resource.kubernetes.io/pciBusID", text("0000:07:00.0")),
-            ("type", text("mig")),
-        ])
+        json!(attributes),
+        json!({
+            "architecture": {"string": "Hopper"},
+            "cudaComputeCapability": {"version": "9.0.0"},
+            "driverVersion": {"version": "570.86.5"},
+            "parentUUID": {"string": "GPU-0"},
+            "productName": {"string": "NVIDIA H100 80GB HBM3"},
+            "profile": {"string": "2g.20gb"},
+            "resource.kubernetes.io/pciBusID": {"string": "0000:07:00.0"},
+            "type": {"string": "mig"},
+        })
     );
     assert_eq!(
-        *capacity,
-        BTreeMap::from([
-            ("computeSlices", 2),
-            ("copyEngines", 2),
-            ("decoders", 2),
-            ("encoders", 0),
-            ("jpegEngines", 2),
-            ("memory", 20096 << 20),
-            ("multiprocessors", 32),
-            ("ofaEngines", 0),
-        ])
+        json!(capacity),
+        json!({
+            "computeSlices": {"value": "2"},
+            "copyEngines": {"value": "2"},
+            "decoders": {"value": "2"},
+            "encoders": {"value": "0"},
+            "jpegEngines": {"value": "2"},
+            "memory": {"value": "20096Mi"},
+            "multiprocessors": {"value": "32"},
+            "ofaEngines": {"value": "0"},
+        })
     );
 }
 
@@ -192,14 +195,14 @@ fn long_values_are_cut() {
     world.snapshot.gpus[0].name = "ü".repeat(40);
     world.snapshot.driver_version = "615.01-beta".to_owned();
     let layout = world.lay_out(&Published::default());
-    let attributes = &devices(&layout)[0].attributes;
-    assert_eq!(attributes["productName"], Attribute::Text("ü".repeat(32)));
-    assert!(!attributes.contains_key("driverVersion"));
+    let attributes = json!(devices(&layout)[0].attributes);
+    assert_eq!(attributes["productName"]["string"], "ü".repeat(32));
+    assert_eq!(attributes["driverVersion"], Value::Null);
 }
 
 #[test]
 fn quantities_are_canonical() {
-    let all = [0, 7, 1023, 1024, 9728 << 20, 80 << 30, (80 << 30) + 1].map(quantity);
+    let all = [0, 7, 1023, 1024, 9728 << 20, 80 << 30, (80 << 30) + 1].map(|n| quantity(n).0);
     assert_eq!(
         all,
         ["0", "7", "1023", "1Ki", "9728Mi", "80Gi", "85899345921"]

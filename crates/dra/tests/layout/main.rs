@@ -5,8 +5,6 @@ mod counters;
 mod generation;
 mod ledger;
 mod limits;
-#[path = "../../../../testkit/src/models.rs"]
-mod models;
 mod names;
 mod order;
 mod scheduler;

@@ -1,32 +1,66 @@
 //! Kubernetes' scheduler, as far as it counts: devices in the order of the slices' names, and sums of counters.
 
-use runmig_dra::resource_slices::{Amounts, Content, Device, DeviceName, PublishedSlice};
+use k8s_openapi::api::resource::v1::{self as api, Counter, ResourceSlice};
+use runmig_dra::resource_slices::{Amounts, DeviceName};
 use std::collections::{BTreeMap, HashSet};
+use std::rc::Rc;
 
-pub struct Scheduler<'s> {
-    room: BTreeMap<&'s str, BTreeMap<&'s str, i128>>,
-    devices: Vec<&'s Device>,
+/// A published device, with its counters as numbers.
+#[derive(Debug, PartialEq)]
+pub struct Device {
+    pub name: DeviceName,
+    pub counter_set: String,
+    pub consumes: Amounts,
+    /// The key of its taint.
+    pub taint: Option<String>,
+}
+
+impl Device {
+    fn of(device: &api::Device) -> Device {
+        let [consumption] = &device.consumes_counters.as_deref().unwrap() else {
+            panic!("{device:?}");
+        };
+        let taint = device.taints.iter().flatten().next();
+        Device {
+            name: device.name.parse().unwrap(),
+            counter_set: consumption.counter_set.clone(),
+            consumes: amounts(&consumption.counters),
+            taint: taint.map(|taint| taint.key.clone()),
+        }
+    }
+}
+
+fn amounts(counters: &BTreeMap<String, Counter>) -> Amounts {
+    let amount = |counter: &Counter| {
+        let text = &counter.value.0;
+        let digits = text.trim_end_matches(char::is_alphabetic);
+        let bits = ["", "Ki", "Mi", "Gi", "Ti"]
+            .iter()
+            .position(|unit| *unit == &text[digits.len()..]);
+        digits.parse::<u64>().unwrap() << (10 * bits.unwrap())
+    };
+    let counters = counters.iter();
+    counters
+        .map(|(name, counter)| (name.clone(), amount(counter)))
+        .collect()
+}
+
+pub struct Scheduler {
+    room: BTreeMap<String, Amounts>,
+    devices: Vec<Rc<Device>>,
     allocated: HashSet<DeviceName>,
 }
 
-impl<'s> Scheduler<'s> {
-    pub fn new(slices: &'s [PublishedSlice], allocated: &HashSet<DeviceName>) -> Scheduler<'s> {
-        let mut slices: Vec<&PublishedSlice> = slices.iter().collect();
-        slices.sort_by_key(|slice| &slice.name);
-        let (mut room, mut devices) = (BTreeMap::new(), Vec::new());
-        for slice in slices {
-            match &slice.content {
-                Content::Counters(sets) => room.extend(sets.iter().map(|set| {
-                    let counters = set.counters.iter();
-                    let counters = counters.map(|(name, n)| (name.as_str(), i128::from(*n)));
-                    (set.name.as_str(), counters.collect())
-                })),
-                Content::Devices(ours) => devices.extend(ours),
-            }
-        }
+impl Scheduler {
+    pub fn new(slices: &[ResourceSlice], allocated: &HashSet<DeviceName>) -> Scheduler {
+        let mut slices: Vec<&ResourceSlice> = slices.iter().collect();
+        slices.sort_by_key(|slice| &slice.metadata.name);
+        let devices = slices
+            .iter()
+            .flat_map(|slice| slice.spec.devices.iter().flatten());
         let mut scheduler = Scheduler {
-            room,
-            devices,
+            room: rooms(slices.iter().copied()),
+            devices: devices.map(|device| Rc::new(Device::of(device))).collect(),
             allocated: HashSet::new(),
         };
         for name in allocated {
@@ -35,47 +69,52 @@ impl<'s> Scheduler<'s> {
         scheduler
     }
 
-    pub fn device(&self, name: &DeviceName) -> &'s Device {
+    pub fn device(&self, name: &DeviceName) -> Rc<Device> {
         let found = self.devices.iter().find(|device| device.name == *name);
-        found.unwrap_or_else(|| panic!("{name} is not published"))
+        found
+            .unwrap_or_else(|| panic!("{name} is not published"))
+            .clone()
     }
 
-    pub fn devices(&self) -> &[&'s Device] {
+    pub fn devices(&self) -> &[Rc<Device>] {
         &self.devices
     }
 
     /// Says whether the counters have room for a device.
     pub fn fits(&self, device: &Device) -> bool {
-        let room = &self.room[device.counter_set.as_str()];
-        let has_room = |(counter, n): (&String, &u64)| room[counter.as_str()] >= i128::from(*n);
+        let room = &self.room[&device.counter_set];
+        let has_room = |(counter, n): (&String, &u64)| room[counter] >= *n;
         !self.allocated.contains(&device.name) && device.consumes.iter().all(has_room)
     }
 
     pub fn allocate(&mut self, name: &DeviceName) {
         let device = self.device(name);
-        let room = self.room.get_mut(device.counter_set.as_str()).unwrap();
+        let room = self.room.get_mut(&device.counter_set).unwrap();
         for (counter, n) in &device.consumes {
-            *room.get_mut(counter.as_str()).unwrap() -= i128::from(*n);
+            // The device of a claim may consume more than is left, which is then nothing.
+            let left = room.get_mut(counter).unwrap();
+            *left = left.saturating_sub(*n);
         }
         self.allocated.insert(name.clone());
     }
 
     /// The first device of a profile that a claim can get.
-    pub fn first(&self, profile: &str) -> Option<&'s Device> {
-        let mut devices = self.devices.iter();
-        let fits = |device: &&&Device| {
+    pub fn first(&self, profile: &str) -> Option<&Device> {
+        let fits = |device: &&Rc<Device>| {
             *profile == *device.name.profile() && device.taint.is_none() && self.fits(device)
         };
-        devices.find(fits).copied()
+        self.devices.iter().find(fits).map(Rc::as_ref)
     }
 }
 
+fn rooms<'s>(slices: impl IntoIterator<Item = &'s ResourceSlice>) -> BTreeMap<String, Amounts> {
+    let slices = slices.into_iter();
+    let sets = slices.flat_map(|slice| slice.spec.shared_counters.iter().flatten());
+    sets.map(|set| (set.name.clone(), amounts(&set.counters)))
+        .collect()
+}
+
 /// The counter set of a GPU.
-pub fn counters<'s>(slices: &'s [PublishedSlice], set: &str) -> &'s Amounts {
-    let sets = slices.iter().flat_map(|slice| match &slice.content {
-        Content::Counters(sets) => sets.as_slice(),
-        Content::Devices(_) => &[],
-    });
-    let mut found = sets.filter(|s| s.name == set);
-    &found.next().unwrap().counters
+pub fn counters(slices: &[ResourceSlice], set: &str) -> Amounts {
+    rooms(slices).remove(set).unwrap()
 }

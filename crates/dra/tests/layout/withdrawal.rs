@@ -1,11 +1,12 @@
 //! GPUs that are left out, and the devices that claims keep.
 
-use crate::scheduler::Scheduler;
+use crate::scheduler::{Device, Scheduler};
 use crate::world::{Card, World};
-use runmig_dra::resource_slices::{Device, DeviceName, Layout, Published, Taint};
-use runmig_lease::model::{Closed, Cordon, MigMode};
+use runmig_dra::resource_slices::{DeviceName, Layout, Published};
+use runmig_lease::model::{Closed, Cordon, MigMode, Sign, SignKind};
 use runmig_lease::policy::{GpuName, Policy, Reserve, Subject};
 use std::collections::HashSet;
+use std::rc::Rc;
 
 fn h100s(count: usize) -> World {
     World::new(&vec![Card::of("h100-80gb"); count])
@@ -15,11 +16,21 @@ fn name(text: &str) -> DeviceName {
     text.parse().unwrap()
 }
 
-fn on<'l>(layout: &'l Layout, gpu: &str) -> Vec<&'l Device> {
-    let scheduler = Scheduler::new(&layout.published.slices, &HashSet::new());
-    let devices = scheduler.devices().iter().copied();
+fn on(layout: &Layout, gpu: &str) -> Vec<Rc<Device>> {
+    let scheduler = Scheduler::new(&layout.slices, &HashSet::new());
+    let devices = scheduler.devices().iter().cloned();
     devices.filter(|device| device.counter_set == gpu).collect()
 }
+
+fn are_tainted(devices: &[Rc<Device>], taint: Option<&str>) -> bool {
+    !devices.is_empty()
+        && devices
+            .iter()
+            .all(|device| device.taint.as_deref() == taint)
+}
+
+const UNHEALTHY: Option<&str> = Some("runmig.dev/unhealthy");
+const WITHDRAWN: Option<&str> = Some("runmig.dev/withdrawn");
 
 const FIRST: &str = "gpu-0000-07-00-0";
 const SECOND: &str = "gpu-0000-0f-00-0";
@@ -101,7 +112,7 @@ fn denied_profile_is_not_published() {
         .iter()
         .filter(|d| *"7g.80gb" == *d.name.profile())
         .collect();
-    assert!(matches!(large[..], [device] if matches!(device.taint, Some(Taint::Withdrawn(_)))));
+    assert!(matches!(large[..], [device] if device.taint.as_deref() == WITHDRAWN));
     world.allocated.clear();
     let layout = world.lay_out(&Published::default());
     assert!(
@@ -122,7 +133,7 @@ fn claim_keeps_device_without_mig() {
     world.snapshot.gpus[1].profiles.clear();
     let layout = world.lay_out(&before.published);
     let devices = on(&layout, SECOND);
-    let [device] = devices[..] else {
+    let [device] = &devices[..] else {
         panic!("{devices:?}");
     };
     let was = on(&before, SECOND)
@@ -130,10 +141,7 @@ fn claim_keeps_device_without_mig() {
         .find(|d| d.name == name(CLAIMED))
         .unwrap();
     assert_eq!(device.consumes, was.consumes);
-    assert_eq!(
-        device.taint,
-        Some(Taint::Withdrawn("its MIG mode is off".to_owned()))
-    );
+    assert_eq!(device.taint.as_deref(), WITHDRAWN);
     assert_eq!(on(&layout, FIRST).len(), 25);
 }
 
@@ -151,20 +159,15 @@ fn lost_gpu_keeps_devices_tainted() {
     let layout = world.lay_out(&before.published);
     let devices = on(&layout, SECOND);
     assert_eq!(devices.len(), 25);
-    let taint = Some(Taint::Unhealthy("GPU is lost (NVML 15)".to_owned()));
-    assert!(devices.iter().all(|device| device.taint == taint));
-    assert_eq!(layout.published.slices[0].generation, 1);
-    let scheduler = Scheduler::new(&layout.published.slices, &world.allocated);
+    assert!(are_tainted(&devices, UNHEALTHY));
+    assert_eq!(layout.slices[0].spec.pool.generation, 1);
+    let scheduler = Scheduler::new(&layout.slices, &world.allocated);
     assert_eq!(scheduler.first("7g.80gb").unwrap().counter_set, FIRST);
     world.snapshot.unreadable.clear();
     world.snapshot.gpus.push(lost);
     let back = world.lay_out(&layout.published);
-    assert!(
-        on(&back, SECOND)
-            .iter()
-            .all(|device| device.taint.is_none())
-    );
-    assert_eq!(back.published.slices[0].generation, 1);
+    assert!(are_tainted(&on(&back, SECOND), None));
+    assert_eq!(back.slices[0].spec.pool.generation, 1);
 }
 
 /// After a restart only the name of a device tells about a GPU that is gone.
@@ -174,18 +177,15 @@ fn claim_keeps_device_of_missing_gpu() {
     world.allocated.insert(name(CLAIMED));
     let layout = world.lay_out(&Published::default());
     let devices = on(&layout, SECOND);
-    let [device] = devices[..] else {
+    let [device] = &devices[..] else {
         panic!("{devices:?}");
     };
     assert_eq!(device.name, name(CLAIMED));
     assert_eq!(device.consumes["memory-slice-4"], 1);
     assert_eq!(device.consumes["compute-slices"], 3);
-    assert_eq!(
-        device.taint,
-        Some(Taint::Unhealthy("the GPU is gone".to_owned()))
-    );
+    assert_eq!(device.taint.as_deref(), UNHEALTHY);
     // The scheduler finds each counter in the set.
-    Scheduler::new(&layout.published.slices, &world.allocated);
+    Scheduler::new(&layout.slices, &world.allocated);
 }
 
 /// Another model in the slot does not offer the claim's profile.
@@ -201,24 +201,35 @@ fn claim_keeps_device_of_replaced_gpu() {
             .iter()
             .any(|device| device.name == claimed && device.taint.is_some())
     );
-    let scheduler = Scheduler::new(&layout.published.slices, &world.allocated);
+    let scheduler = Scheduler::new(&layout.slices, &world.allocated);
     assert_eq!(scheduler.first("1g.6gb"), None);
 }
 
 #[test]
 fn sick_gpu_is_tainted() {
     let mut world = h100s(2);
-    world
-        .unhealthy
-        .insert("GPU-0".into(), "the GPU needs a reset".to_owned());
+    world.snapshot.gpus[0].closed = Some(Closed {
+        signs: vec![Sign {
+            kind: SignKind::RecoveryAction,
+            amount: 1,
+        }],
+        ..Closed::default()
+    });
     let layout = world.lay_out(&Published::default());
-    assert!(
-        on(&layout, FIRST)
-            .iter()
-            .all(|device| device.taint.is_some())
-    );
-    let scheduler = Scheduler::new(&layout.published.slices, &world.allocated);
+    assert!(are_tainted(&on(&layout, FIRST), UNHEALTHY));
+    let scheduler = Scheduler::new(&layout.slices, &world.allocated);
     assert_eq!(scheduler.first("1g.10gb").unwrap().counter_set, SECOND);
+    // One that does not work may be alone on a GPU that does.
+    world.snapshot.gpus[0].closed = None;
+    world.sick.insert(CLAIMED.to_owned());
+    let layout = world.lay_out(&Published::default());
+    assert!(are_tainted(&on(&layout, FIRST), None));
+    let sick = |device: &&Rc<Device>| device.taint.as_deref() == UNHEALTHY;
+    let devices = on(&layout, SECOND);
+    let [device] = devices.iter().filter(sick).collect::<Vec<_>>()[..] else {
+        panic!("{devices:?}");
+    };
+    assert_eq!(device.name, name(CLAIMED));
 }
 
 #[test]
@@ -233,14 +244,15 @@ fn cordoned_gpu_is_tainted_and_keeps_its_devices() {
         ..Closed::default()
     });
     let layout = world.lay_out(&Published::default());
-    let taint = Some(Taint::Cordoned("cordoned since  (fan)".to_owned()));
-    let devices = on(&layout, FIRST);
-    assert!(!devices.is_empty() && devices.iter().all(|device| device.taint == taint));
-    let scheduler = Scheduler::new(&layout.published.slices, &world.allocated);
+    assert!(are_tainted(
+        &on(&layout, FIRST),
+        Some("runmig.dev/cordoned")
+    ));
+    let scheduler = Scheduler::new(&layout.slices, &world.allocated);
     assert_eq!(scheduler.first("1g.10gb").unwrap().counter_set, SECOND);
     world.snapshot.gpus[0].closed = None;
     let open = world.lay_out(&layout.published);
-    assert!(on(&open, FIRST).iter().all(|device| device.taint.is_none()));
+    assert!(are_tainted(&on(&open, FIRST), None));
 }
 
 #[test]

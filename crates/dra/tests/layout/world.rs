@@ -1,14 +1,14 @@
 //! A node with GPUs of any models, slices of every kind of user on them, and the truth about them in the simulated
 //! driver.
 
-use crate::models;
 use nvml_sim::engine::{self, Machine, Mode, Model, NewGpu, Unheld};
 use proptest::prelude::*;
 use proptest::sample::Index;
-use runmig_dra::resource_slices::{DeviceName, Layout, Node, Published, Use, User, lay_out};
+use runmig_dra::resource_slices::{DeviceName, Layout, Node, Published, Use, lay_out};
 use runmig_lease::model::{Gpu, GpuInstance, GpuUuid, Placement, Profile, Snapshot};
 use runmig_lease::placement::Slot;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use testkit::models;
 
 /// The user of a slice in a world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,12 +53,13 @@ pub struct World {
     pub uses: Vec<Use>,
     pub idle: Vec<Slot>,
     pub allocated: HashSet<DeviceName>,
-    pub unhealthy: BTreeMap<GpuUuid, String>,
+    pub sick: BTreeSet<String>,
     pub excluded: Vec<(GpuUuid, String)>,
     pub denied: Vec<String>,
     /// The driver with every slice that is held, made or not. Idle slices are not in it.
     pub truth: Machine,
     capabilities: BTreeMap<GpuUuid, (u32, u32)>,
+    evicted: BTreeSet<String>,
 }
 
 impl World {
@@ -77,6 +78,7 @@ impl World {
         let capabilities = gpus.iter().map(|gpu| (gpu.uuid.clone(), (9, 0)));
         World {
             capabilities: capabilities.collect(),
+            evicted: BTreeSet::new(),
             snapshot: Snapshot {
                 driver_version: "570.86.05".to_owned(),
                 gpus,
@@ -85,7 +87,7 @@ impl World {
             uses: Vec::new(),
             idle: Vec::new(),
             allocated: HashSet::new(),
-            unhealthy: BTreeMap::new(),
+            sick: BTreeSet::new(),
             excluded: Vec::new(),
             denied: Vec::new(),
             truth: Machine::new("layout", &new),
@@ -133,19 +135,17 @@ impl World {
             placement,
         };
         let name = |at| DeviceName::new(address, profile.name.parse().unwrap(), at).unwrap();
-        let user = match kind {
+        let claim = match kind {
             Kind::Idle => return self.idle.push(slot),
-            Kind::Foreign => None,
-            Kind::Local | Kind::Pending => Some(User::Other),
-            Kind::Promised | Kind::Prepared => Some(User::Claim(name(placement))),
-            Kind::Moved => Some(User::Claim(name(device))),
+            Kind::Foreign | Kind::Local | Kind::Pending => None,
+            Kind::Promised | Kind::Prepared => Some(name(placement)),
+            Kind::Moved => Some(name(device)),
         };
-        // Two claims never have one device.
-        let user = user.map(|user| match user {
-            User::Claim(device) if !self.allocated.insert(device.clone()) => User::Other,
-            user => user,
-        });
-        self.uses.extend(user.map(|user| Use { slot, user }));
+        if kind != Kind::Foreign {
+            // Two claims never have one device.
+            let claim = claim.filter(|device| self.allocated.insert(device.clone()));
+            self.uses.push(Use { slot, claim });
+        }
         assert!(make(&mut self.truth, at, profile.id, placement));
     }
 
@@ -156,7 +156,8 @@ impl World {
             compute_capabilities: &self.capabilities,
             excluded: &self.excluded,
             denied_profiles: &self.denied,
-            unhealthy: &self.unhealthy,
+            sick: &self.sick,
+            evicted: &self.evicted,
             uses: &self.uses,
             idle: &self.idle,
             allocated: &self.allocated,
@@ -181,7 +182,7 @@ impl World {
                 profile_id: profile.id,
                 placement: device.placement(),
             },
-            user: User::Claim(device.clone()),
+            claim: Some(device.clone()),
         });
         self.allocated.insert(device.clone());
     }
