@@ -5,6 +5,7 @@
 
 use runmig_lease::cdi::{CLAIM_FILE, Edits};
 use runmig_lease::error::{Context, Result};
+use runmig_lease::files::put;
 use runmig_lease::model::DeviceNode;
 use runmig_lease::trust;
 use serde_json::{Value, json};
@@ -158,12 +159,8 @@ impl Folder {
         // The engine runs a file's hooks as root.
         trust::folder(&self.0).context(what)?;
         let unfinished = unfinished(&file);
-        let written = write(&unfinished, specification.to_string().as_bytes())
-            .and_then(|()| fs::rename(&unfinished, &file));
-        if written.is_err() {
-            let _ = fs::remove_file(&unfinished);
-        }
-        written.context(what)
+        let written = write(&unfinished, specification.to_string().as_bytes());
+        put(&unfinished, &file, written).context(what)
     }
 
     /// Removes the file of a claim, and one that a killed process did not finish. A missing file is no error.

@@ -29,6 +29,16 @@ impl fmt::Display for ClaimName {
     }
 }
 
+impl From<&Claim> for ClaimName {
+    fn from(claim: &Claim) -> ClaimName {
+        ClaimName {
+            namespace: claim.namespace.clone(),
+            name: claim.name.clone(),
+            uid: claim.uid.clone(),
+        }
+    }
+}
+
 impl ClaimName {
     /// Checks that the uid can be a part of the name of a file.
     pub(crate) fn check(&self) -> Result<()> {
@@ -147,12 +157,7 @@ pub(crate) fn allocated(
 
 /// Returns the reason for which a claim on record has no right to its device any more. None while it has.
 pub(crate) fn withdrawn(found: Option<&ResourceClaim>, held: &Claim) -> Option<String> {
-    let asked = ClaimName {
-        namespace: held.namespace.clone(),
-        name: held.name.clone(),
-        uid: held.uid.clone(),
-    };
-    match allocated(found, &asked, &held.pool) {
+    match allocated(found, &held.into(), &held.pool) {
         Err(why) => Some(why.reason()),
         Ok(now) if now.devices.iter().any(|d| d.device == held.device) => None,
         Ok(_) => Some(format!("the claim has not device {} any more", held.device)),

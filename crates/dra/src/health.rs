@@ -32,13 +32,9 @@ pub(crate) struct Illness {
 /// A device with a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DeviceHealth {
-    /// The pool of the device.
-    pub(crate) pool: String,
-    /// The name of the device.
-    pub(crate) device: String,
-    /// The claim.
+    /// The claim, with the device.
     pub(crate) claim: Claim,
-    /// Its health.
+    /// The health of the device.
     pub(crate) health: Health,
 }
 
@@ -92,8 +88,6 @@ pub(crate) fn healths(inventory: &Inventory, pool: &str, earlier: &Earlier) -> V
         let claim = held.lease.claim().filter(|claim| claim.pool == pool)?;
         let slice = held.instance.slice()?;
         Some(DeviceHealth {
-            pool: claim.pool.clone(),
-            device: claim.device.clone(),
             claim: claim.clone(),
             health: health(inventory, held, slice, earlier),
         })
@@ -194,13 +188,8 @@ impl Sick {
     pub(crate) fn update(&mut self, healths: &[DeviceHealth], now: Instant) -> Vec<String> {
         let mut told = Vec::new();
         let mut sick = BTreeMap::new();
-        for DeviceHealth {
-            device,
-            claim,
-            health,
-            ..
-        } in healths
-        {
+        for DeviceHealth { claim, health } in healths {
+            let device = &claim.device;
             let before = self.0.get(device);
             match health {
                 Health::Unhealthy(Illness { why, .. }) => {

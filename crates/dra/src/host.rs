@@ -3,6 +3,7 @@
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
 use nix::sys::stat::Mode;
 use runmig_lease::error::{Context, Error, Result};
+use runmig_lease::files::put;
 use runmig_lease::{programs, trust};
 use std::fs::{self, Permissions};
 use std::io;
@@ -76,12 +77,8 @@ pub(crate) fn install_hook(folder: &Path) -> Result<PathBuf> {
     trust::folder(folder).context(what)?;
     let unfinished = installed.with_extension("new");
     let copied = fs::copy(&ours, &unfinished)
-        .and_then(|_| fs::set_permissions(&unfinished, Permissions::from_mode(0o755)))
-        .and_then(|()| fs::rename(&unfinished, &installed));
-    if copied.is_err() {
-        let _ = fs::remove_file(&unfinished);
-    }
-    copied.context(what)?;
+        .and_then(|_| fs::set_permissions(&unfinished, Permissions::from_mode(0o755)));
+    put(&unfinished, &installed, copied).context(what)?;
     Ok(installed)
 }
 

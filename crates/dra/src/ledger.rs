@@ -74,17 +74,20 @@ fn open(config: &Config) -> Result<Leases<'_>> {
     Ok(leases.acting_as(Actor::Claim))
 }
 
-fn existing(config: &Config) -> Result<Option<Leases<'_>>> {
-    let leases = Leases::existing(config, Box::new(NoBundles))?;
-    Ok(leases.map(|leases| leases.acting_as(Actor::Claim)))
+/// Does something with the leases on record. Without a ledger there is nothing to do.
+fn on_record<T: Default>(
+    config: &Config,
+    work: impl FnOnce(&Leases<'_>) -> Result<T>,
+) -> Result<T> {
+    match Leases::existing(config, Box::new(NoBundles))? {
+        Some(leases) => work(&leases.acting_as(Actor::Claim)),
+        None => Ok(T::default()),
+    }
 }
 
 /// Returns the leases of claims with their instances, one for each device.
 pub(crate) fn held(config: &Config) -> Result<Vec<Held>> {
-    match existing(config)? {
-        Some(leases) => leases.claims(),
-        None => Ok(Vec::new()),
-    }
+    on_record(config, |leases| leases.claims())
 }
 
 /// Returns the claims on record, one for each device.
@@ -97,18 +100,12 @@ pub(crate) fn claims(config: &Config) -> Result<Vec<Claim>> {
 
 /// Ends what containers of claims left.
 pub(crate) fn release_ended(config: &Config) -> Result<()> {
-    match existing(config)? {
-        Some(leases) => leases.release_ended(),
-        None => Ok(()),
-    }
+    on_record(config, |leases| leases.release_ended())
 }
 
 /// Names the container or the process that uses a device of a claim.
 pub(crate) fn user_of(config: &Config, claim: &Claim) -> Result<Option<String>> {
-    match existing(config)? {
-        Some(leases) => leases.user_of_device(&device_of(claim)),
-        None => Ok(None),
-    }
+    on_record(config, |leases| leases.user_of_device(&device_of(claim)))
 }
 
 /// Returns whether a claim has a lease on no other device.
@@ -119,10 +116,9 @@ pub(crate) fn is_last_device(config: &Config, claim: &Claim) -> Result<bool> {
 
 /// Ends the lease of one device of a claim.
 pub(crate) fn release_device(config: &Config, claim: &Claim) -> Result<()> {
-    match existing(config)? {
-        Some(leases) => leases.release_device(&device_of(claim), Patience::default()),
-        None => Ok(()),
-    }
+    on_record(config, |leases| {
+        leases.release_device(&device_of(claim), Patience::default())
+    })
 }
 
 fn device_of(claim: &Claim) -> LeasedDevice {
@@ -151,10 +147,7 @@ pub(crate) fn turn(config: &Config, uid: &str) -> Result<ClaimTurn> {
 
 /// Ends the leases of a claim. A claim without a lease has ended already.
 pub(crate) fn unprepare(config: &Config, uid: &str) -> Result<()> {
-    match existing(config)? {
-        Some(leases) => leases.unprepare(uid, Patience::default()),
-        None => Ok(()),
-    }
+    on_record(config, |leases| leases.unprepare(uid, Patience::default()))
 }
 
 /// Returns the place that a device names.

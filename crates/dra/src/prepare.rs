@@ -4,8 +4,8 @@
 
 mod serial;
 
-use crate::cdi::{self, Folder, Slice};
-use crate::claim::{Allocated, ClaimName, allocated, withdrawn};
+use crate::cdi::{self, Folder};
+use crate::claim::{Allocated, Allocation, ClaimName, allocated, withdrawn};
 use crate::report::{News, Reports};
 use crate::{api, files, ledger};
 use kube::Client;
@@ -25,37 +25,6 @@ use tokio::sync::watch;
 const ANSWER: Duration = Duration::from_secs(42);
 /// The time for an answer once the process has to end, which is within 5 seconds.
 const LAST_ANSWER: Duration = Duration::from_secs(4);
-
-/// A device that is ready for containers.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Ready {
-    /// The request of the claim, or `request/alternative`.
-    pub(crate) request: String,
-    /// The pool of the device.
-    pub(crate) pool: String,
-    /// The name of the device.
-    pub(crate) device: String,
-    /// The name by which the engine finds the edits of a container.
-    pub(crate) cdi_id: String,
-}
-
-/// The outcome of a sweep of one device.
-pub(crate) enum Swept {
-    /// The claim has the device.
-    Kept,
-    /// The claim has lost it, and something uses the slice.
-    Used {
-        /// The reason for which the claim has lost it.
-        why: String,
-        /// The user.
-        by: String,
-    },
-    /// The lease is gone.
-    Released {
-        /// The reason for which the claim has lost it.
-        why: String,
-    },
-}
 
 /// The claims of this node.
 pub(crate) struct Claims {
@@ -99,17 +68,17 @@ impl Claims {
         }
     }
 
-    /// Makes the slices of a claim and its CDI file. A repeated call gives the same answer.
-    pub(crate) async fn prepare(&self, claim: &ClaimName) -> Result<Vec<Ready>> {
+    /// Makes the slices of a claim and its CDI file. Returns the devices. A repeated call gives the same answer.
+    pub(crate) async fn prepare(&self, claim: &ClaimName) -> Result<Vec<Allocation>> {
         let (node, asked) = (self.node.clone(), claim.clone());
         let work = async move {
             let found = api::claim(&node.client, &asked.namespace, &asked.name).await?;
             let allocated = allocated(found.as_ref(), &asked, &node.pool)?;
             let (maker, claim) = (node.clone(), asked.clone());
-            let ready = blocking(move || make(&maker, &claim, &allocated)).await?;
+            let devices = blocking(move || make(&maker, &claim, allocated)).await?;
             tracing::info!("claim {asked} is prepared");
             node.reports.made(asked);
-            Ok(ready)
+            Ok(devices)
         };
         let answer = self.in_turn(claim, work).await;
         answer.context(|| format!("prepare claim {claim}"))
@@ -137,28 +106,31 @@ impl Claims {
     }
 
     /// Ends the lease of a device that the claim has lost, unless a container or a process uses its slice.
-    pub(crate) async fn sweep(&self, claim: &ClaimName, held: Claim) -> Result<Swept> {
+    pub(crate) async fn sweep(&self, held: Claim) -> Result<()> {
+        let claim = ClaimName::from(&held);
         let (node, asked) = (self.node.clone(), claim.clone());
         let work = async move {
             // Read in the turn: a pod may have got the claim since the first look.
             let found = api::claim(&node.client, &asked.namespace, &asked.name).await?;
             let Some(why) = withdrawn(found.as_ref(), &held) else {
-                return Ok(Swept::Kept);
+                return Ok(());
             };
             blocking(move || {
                 if let Some(by) = ledger::user_of(&node.config, &held)? {
-                    return Ok(Swept::Used { why, by });
+                    tracing::info!("{held} keeps its slice, although {why}: {by}");
+                    return Ok(());
                 }
                 // First: after the lease no record names the file to the next sweep.
                 if ledger::is_last_device(&node.config, &held)? {
                     node.cdi.remove(&held.uid)?;
                 }
                 ledger::release_device(&node.config, &held)?;
-                Ok(Swept::Released { why })
+                tracing::info!("{held} is released: {why}");
+                Ok(())
             })
             .await
         };
-        let answer = self.in_turn(claim, work).await;
+        let answer = self.in_turn(&claim, work).await;
         answer.context(|| format!("unprepare claim {claim}"))
     }
 
@@ -178,16 +150,16 @@ impl Claims {
         .await
     }
 
-    /// Removes the CDI file of a claim without a lease. Returns whether it has none.
-    pub(crate) async fn remove_left_file(&self, claim: &ClaimName) -> Result<bool> {
+    /// Removes the CDI file of a claim without a lease.
+    pub(crate) async fn remove_left_file(&self, claim: &ClaimName) -> Result<()> {
         let (node, uid) = (self.node.clone(), claim.uid.clone());
         let work = blocking(move || {
             // A Prepare may have come before this turn.
-            let is_left = ledger::claims(&node.config)?.iter().all(|c| c.uid != uid);
-            if is_left {
+            if ledger::claims(&node.config)?.iter().all(|c| c.uid != uid) {
                 node.cdi.remove(&uid)?;
+                tracing::info!("the CDI file of claim {uid} is removed: the claim has no lease");
             }
-            Ok(is_left)
+            Ok(())
         });
         self.in_turn(claim, work).await
     }
@@ -273,19 +245,13 @@ pub(crate) async fn blocking<T: Send + 'static>(
     done.because(|| "the driver failed at the claim")?
 }
 
-fn make(node: &Node, claim: &ClaimName, allocated: &Allocated) -> Result<Vec<Ready>> {
+fn make(node: &Node, claim: &ClaimName, allocated: Allocated) -> Result<Vec<Allocation>> {
     let files = files::edits(&node.config)?;
     let hear = |claim: &Claim, what| node.hear(claim, what);
-    let slices = ledger::prepare(&node.config, claim, allocated, &hear)?;
+    let slices = ledger::prepare(&node.config, claim, &allocated, &hear)?;
     node.cdi.write(
         &claim.uid,
         &cdi::specification(&claim.uid, &allocated.title, &slices, &files, &node.hook),
     )?;
-    let ready = |slice: Slice| Ready {
-        cdi_id: cdi::id(&claim.uid, &slice.device),
-        request: slice.request,
-        pool: node.pool.clone(),
-        device: slice.device,
-    };
-    Ok(slices.into_iter().map(ready).collect())
+    Ok(allocated.devices)
 }

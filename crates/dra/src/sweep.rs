@@ -5,7 +5,7 @@ use crate::changes::{Changes, changed};
 use crate::claim::{ClaimName, withdrawn};
 use crate::obstacle::Obstacles;
 use crate::pods::claims_of;
-use crate::prepare::{Claims, Swept, blocking};
+use crate::prepare::{Claims, blocking};
 use crate::{api, ledger};
 use runmig_lease::config::Config;
 use runmig_lease::error::Result;
@@ -69,22 +69,12 @@ pub(crate) async fn end_left(config: Arc<Config>) {
 
 /// Looks at one device of a claim on record. An API server that does not answer keeps it.
 async fn one(claims: &Claims, held: &Claim) -> Result<()> {
-    let name = ClaimName {
-        namespace: held.namespace.clone(),
-        name: held.name.clone(),
-        uid: held.uid.clone(),
-    };
     // The first look needs no turn. Most claims are in order.
-    let found = api::claim(claims.client(), &name.namespace, &name.name).await?;
-    if withdrawn(found.as_ref(), held).is_none() {
-        return Ok(());
+    let found = api::claim(claims.client(), &held.namespace, &held.name).await?;
+    match withdrawn(found.as_ref(), held) {
+        Some(_) => claims.sweep(held.clone()).await,
+        None => Ok(()),
     }
-    match claims.sweep(&name, held.clone()).await? {
-        Swept::Kept => {}
-        Swept::Used { why, by } => tracing::info!("{held} keeps its slice, although {why}: {by}"),
-        Swept::Released { why } => tracing::info!("{held} is released: {why}"),
-    }
-    Ok(())
 }
 
 /// Removes the CDI files of claims without a lease, which an operator released by hand. A pod that names the claim keeps
@@ -111,12 +101,7 @@ async fn remove_left_files(claims: &Claims, node: &str) -> Result<()> {
             name: String::new(),
             uid,
         };
-        if claims.remove_left_file(&claim).await? {
-            tracing::info!(
-                "the CDI file of claim {} is removed: the claim has no lease",
-                claim.uid
-            );
-        }
+        claims.remove_left_file(&claim).await?;
     }
     Ok(())
 }

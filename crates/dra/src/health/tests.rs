@@ -96,10 +96,8 @@ fn seen_after(inventory: &Inventory, earlier: &Earlier) -> Health {
     let [device] = &healths(inventory, POOL, earlier)[..] else {
         panic!("not one device");
     };
-    assert_eq!(
-        (device.pool.as_str(), device.device.as_str()),
-        (POOL, DEVICE)
-    );
+    let claim = &device.claim;
+    assert_eq!((claim.pool.as_str(), claim.device.as_str()), (POOL, DEVICE));
     device.health.clone()
 }
 
@@ -189,8 +187,6 @@ fn only_lasting_illness_evicts() {
     let (mut sick, now) = (Sick::default(), Instant::now());
     let look = |health: Health| {
         let device = DeviceHealth {
-            pool: POOL.to_owned(),
-            device: DEVICE.to_owned(),
             claim: held().lease.claim().unwrap().clone(),
             health,
         };

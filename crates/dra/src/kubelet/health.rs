@@ -65,8 +65,8 @@ fn response(healths: &[DeviceHealth]) -> WatchResponse {
         };
         messages::DeviceHealth {
             device: Some(DeviceIdentifier {
-                pool_name: device.pool.clone(),
-                device_name: device.device.clone(),
+                pool_name: device.claim.pool.clone(),
+                device_name: device.claim.device.clone(),
             }),
             health,
             last_updated_time: now.unwrap_or_default(),

@@ -5,8 +5,9 @@ use super::messages::{
     Unprepared,
 };
 use super::services::d_r_a_plugin_server::DRAPlugin;
-use crate::claim::ClaimName;
-use crate::prepare::{Claims, Ready};
+use crate::cdi;
+use crate::claim::{Allocation, ClaimName};
+use crate::prepare::Claims;
 use futures::future::join_all;
 use runmig_lease::error::{Error, Result};
 use std::sync::Arc;
@@ -30,8 +31,9 @@ impl DRAPlugin for Plugin {
     ) -> Result<Response<PrepareResponse>, Status> {
         let claims = request.into_inner().claims.into_iter().map(name);
         let answers = claims.map(async |claim| {
-            let ready = self.claims.prepare(&claim).await;
-            (claim.uid, prepared(ready))
+            let devices = self.claims.prepare(&claim).await;
+            let answer = prepared(&claim.uid, devices);
+            (claim.uid, answer)
         });
         let claims = join_all(answers).await.into_iter().collect();
         Ok(Response::new(PrepareResponse { claims }))
@@ -59,10 +61,10 @@ fn name(claim: messages::Claim) -> ClaimName {
     }
 }
 
-fn prepared(ready: Result<Vec<Ready>>) -> Prepared {
-    match ready {
-        Ok(ready) => Prepared {
-            devices: ready.into_iter().map(device).collect(),
+fn prepared(uid: &str, devices: Result<Vec<Allocation>>) -> Prepared {
+    match devices {
+        Ok(devices) => Prepared {
+            devices: devices.into_iter().map(|of| device(uid, of)).collect(),
             error: String::new(),
         },
         Err(e) => Prepared {
@@ -72,13 +74,13 @@ fn prepared(ready: Result<Vec<Ready>>) -> Prepared {
     }
 }
 
-fn device(ready: Ready) -> Device {
+fn device(uid: &str, of: Allocation) -> Device {
     Device {
         // A device of an alternative, `request/alternative`, is for the whole name.
-        request_names: vec![ready.request],
-        pool_name: ready.pool,
-        device_name: ready.device,
-        cdi_device_ids: vec![ready.cdi_id],
+        request_names: vec![of.request],
+        pool_name: of.pool,
+        cdi_device_ids: vec![cdi::id(uid, &of.device)],
+        device_name: of.device,
         share_id: None,
     }
 }

@@ -164,14 +164,6 @@ async fn report_slices(
     }
 }
 
-fn name(claim: &runmig_lease::store::Claim) -> ClaimName {
-    ClaimName {
-        namespace: claim.namespace.clone(),
-        name: claim.name.clone(),
-        uid: claim.uid.clone(),
-    }
-}
-
 struct Reporter {
     client: Client,
     config: Arc<Config>,
@@ -200,7 +192,7 @@ impl Reporter {
             last.any(|l| l.claim.is(&of.claim) && l.health == of.health)
         };
         let changed = healths.iter().filter(|of| !is_known(of));
-        let changed: Vec<ClaimName> = changed.map(|of| name(&of.claim)).collect();
+        let changed: Vec<ClaimName> = changed.map(|of| (&of.claim).into()).collect();
         changed.into_iter().for_each(|claim| self.add(claim));
         self.healths = healths;
     }

@@ -42,7 +42,8 @@ pub(super) fn devices(
         let mut its = healths
             .iter()
             .filter(|of| Some(of.claim.uid.as_str()) == uid);
-        let its = its.find(|of| (&of.pool, &of.device) == (&device.pool, &device.device));
+        let its =
+            its.find(|of| (&of.claim.pool, &of.claim.device) == (&device.pool, &device.device));
         let ready = ready(its.map(|of| &of.health), device, before, now);
         device.conditions = Some(vec![ready]);
         is_new |= before != Some(device);
