@@ -177,33 +177,26 @@ fn cdi(options: &Options) -> Found {
     let name = file.display();
     let text = trust::read_to_string(file, MAX_SIZE);
     let text = text.context(|| format!("read the configuration of containerd, {name}"));
-    let (fail, text, repair) = match setting(&text.map_err(warned)?, dir) {
+    Err(match setting(&text.map_err(warned)?, dir) {
         Cdi::On => return Ok(Vec::new()),
-        Cdi::Off => (
-            true,
+        Cdi::Off => Finding::fail(
             format!("cannot give slices to containers: {name} switches CDI off"),
             "remove enable_cdi = false and restart containerd",
         ),
-        Cdi::Elsewhere => (
-            true,
+        Cdi::Elsewhere => Finding::fail(
             format!(
                 "cannot give slices to containers: cdi_spec_dirs in {name} lacks {}",
                 dir.display()
             ),
             "add the folder to cdi_spec_dirs and restart containerd, or use --cdi-dir",
         ),
-        Cdi::Old => (
-            false,
+        Cdi::Old => Finding::warn(
             format!(
                 "cannot find out whether containerd has CDI: {name} is of version 1 or 2, and containerd 1 has CDI only \
                  with enable_cdi = true"
             ),
             "upgrade to containerd 2, or add enable_cdi = true",
         ),
-    };
-    Err(match fail {
-        true => Finding::fail(text, repair),
-        false => Finding::warn(text, repair),
     })
 }
 
@@ -257,14 +250,8 @@ fn kubelet(dir: &Path) -> Found {
 
 async fn reach(options: &Options) -> Result<Client> {
     let client = api::connect(options.kubeconfig.as_deref()).await?;
-    let version = probe::version(&client).await?;
-    match probe::is_new_enough(&version) {
-        true => Ok(client),
-        false => Err(Error::new(format!(
-            "cannot publish GPUs: the API server has version {version}"
-        ))
-        .hint("upgrade the cluster to Kubernetes 1.36")),
-    }
+    probe::require_version(&client).await?;
+    Ok(client)
 }
 
 async fn rights(client: &Client) -> Found {
@@ -365,20 +352,20 @@ async fn has_node(client: &Client, node: &str) -> Found {
 
 /// Names another driver on this node, and another program that publishes under this driver's name.
 async fn others(client: &Client, node: &str) -> Vec<Finding> {
-    let rival = match probe::rival(client, node).await {
-        Ok(rival) => rival.map(|rival| {
-            let repair = "remove the other driver from this node, or runmig-dra";
-            Finding::fail(format!("cannot publish GPUs: {rival}"), repair)
-        }),
+    let finding = |other: Result<Option<String>>, what, repair| match other {
+        Ok(other) => other.map(|other| Finding::fail(format!("{what}: {other}"), repair)),
         Err(e) => Some(warned(e)),
     };
-    let intruder = match probe::intruder_anywhere(client, node).await {
-        Ok(other) => other.map(|other| {
-            let repair = "delete the ResourceSlice, and end the program that wrote it";
-            Finding::fail(format!("cannot publish GPUs alone: {other}"), repair)
-        }),
-        Err(e) => Some(warned(e)),
-    };
+    let rival = finding(
+        probe::rival(client, node).await,
+        "cannot publish GPUs",
+        "remove the other driver from this node, or runmig-dra",
+    );
+    let intruder = finding(
+        probe::intruder_anywhere(client, node).await,
+        "cannot publish GPUs alone",
+        "delete the ResourceSlice, and end the program that wrote it",
+    );
     rival.into_iter().chain(intruder).collect()
 }
 

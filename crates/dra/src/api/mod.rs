@@ -11,6 +11,7 @@ use crate::obstacle::Obstacles;
 pub(crate) use events::create_event;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::resource::v1::{ResourceClaim, ResourceSlice};
+use k8s_openapi::serde::de::DeserializeOwned;
 pub(crate) use kube::Client;
 use kube::api::ListParams;
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -19,6 +20,7 @@ use kube::core::response::StatusDetails;
 use kube::{Api, Config};
 use runmig_lease::error::{Context, Error, Result};
 pub(crate) use status::{Written, set_devices};
+use std::fmt::Debug;
 use std::path::Path;
 use std::time::Duration;
 pub(crate) use watch::{Event, Watch};
@@ -83,12 +85,23 @@ pub(crate) async fn claim(
         .context(|| format!("read claim {namespace}/{name}"))
 }
 
+/// Returns the objects of a kind in all namespaces, or those with these fields.
+async fn list<K>(client: &Client, fields: Option<String>) -> Result<Vec<K>>
+where
+    K: kube::Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
+{
+    let api: Api<K> = Api::all(client.clone());
+    let selected = ListParams {
+        field_selector: fields,
+        ..ListParams::default()
+    };
+    Ok(in_time(api.list(&selected)).await?.items)
+}
+
 /// Returns the pods that are bound to a node.
 pub(crate) async fn pods(client: &Client, node: &str) -> Result<Vec<Pod>> {
-    let pods: Api<Pod> = Api::all(client.clone());
-    let here = ListParams::default().fields(&format!("spec.nodeName={node}"));
-    let list = in_time(pods.list(&here)).await;
-    Ok(list.context(|| "list the pods of this node")?.items)
+    let pods = list(client, Some(format!("spec.nodeName={node}"))).await;
+    pods.context(|| "list the pods of this node")
 }
 
 /// Returns whether the API server asks to try again soon.
@@ -102,16 +115,6 @@ fn is_without(status: &Status, claim: &str) -> bool {
     status.code == 404 && status.details.as_ref().is_some_and(named)
 }
 
-/// Returns the ResourceSlices of this driver on a node.
-pub(crate) async fn slices(client: &Client, node: &str) -> Result<Vec<ResourceSlice>> {
-    let slices: Api<ResourceSlice> = Api::all(client.clone());
-    let ours = ListParams::default().fields(&slices_of(node));
-    let list = in_time(slices.list(&ours)).await;
-    Ok(list
-        .context(|| "list the ResourceSlices of this node")?
-        .items)
-}
-
 /// Returns the selector of the ResourceSlices of this driver on a node.
 pub(crate) fn slices_of(node: &str) -> String {
     format!("spec.driver={},spec.nodeName={node}", driver::NAME)
@@ -121,7 +124,8 @@ pub(crate) fn slices_of(node: &str) -> String {
 pub(crate) async fn slices_at_last(client: &Client, node: &str) -> Vec<ResourceSlice> {
     let mut obstacles = Obstacles::default();
     loop {
-        let line = match slices(client, node).await {
+        let slices = list(client, Some(slices_of(node))).await;
+        let line = match slices.context(|| "list the ResourceSlices of this node") {
             Ok(slices) => return slices,
             Err(e) => e.line(),
         };

@@ -1,17 +1,19 @@
 //! Questions to the API server that change nothing: its version, its feature gates, rights, and other drivers.
 
-use super::in_time;
+use super::{in_time, list};
 use crate::driver;
 use crate::resource_slices::{counter_slice, pool};
 use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::resource::v1::{DeviceClass, ResourceSlice};
+use k8s_openapi::serde::{Serialize, de::DeserializeOwned};
 pub(crate) use kube::Client;
-use kube::api::{GetParams, ListParams, PostParams};
+use kube::api::{GetParams, PostParams};
 use kube::core::Request;
 use kube::{Api, ResourceExt};
 use runmig_lease::error::{Context, Error, Result};
-use serde_json::json;
+use serde_json::{Value, json};
+use std::fmt::Debug;
 
 /// The first version with the form of counters that this driver publishes.
 const MINOR: u32 = 36;
@@ -21,15 +23,25 @@ const PART: usize = 999;
 /// A right: the API group, the resource with its subresource, and the verb.
 pub(crate) type Right = (&'static str, &'static str, &'static str);
 
-/// Returns the version of the API server, as `1.36`.
-pub(crate) async fn version(client: &Client) -> Result<String> {
+/// Checks that the API server is new enough for counters.
+///
+/// # Errors
+/// It is too old, or does not answer in time.
+pub(crate) async fn require_version(client: &Client) -> Result<()> {
     let info = in_time(client.apiserver_version()).await;
     let info = info.context(|| "read the version of the API server")?;
-    Ok(format!("{}.{}", info.major, info.minor))
+    let version = format!("{}.{}", info.major, info.minor);
+    match is_new_enough(&version) {
+        true => Ok(()),
+        false => Err(Error::new(format!(
+            "cannot publish GPUs: the API server has version {version}, and counters need 1.{MINOR}"
+        ))
+        .hint(format!("upgrade the cluster to Kubernetes 1.{MINOR}"))),
+    }
 }
 
 /// Returns whether a version has the API that this driver needs. Vendors add a sign to the minor number.
-pub(crate) fn is_new_enough(version: &str) -> bool {
+fn is_new_enough(version: &str) -> bool {
     let (major, minor) = version.split_once('.').unwrap_or((version, "0"));
     let minor = minor.trim_end_matches(|c: char| !c.is_ascii_digit());
     let numbers = (major.parse::<u32>(), minor.parse::<u32>());
@@ -47,9 +59,7 @@ pub(crate) async fn keeps_counters(client: &Client, node: &str) -> Result<bool> 
             "sharedCounters": [{"name": "probe", "counters": {"memory": {"value": "1"}}}],
         },
     });
-    let slice: ResourceSlice = serde_json::from_value(slice).context(|| "write a ResourceSlice")?;
-    let slices: Api<ResourceSlice> = Api::all(client.clone());
-    let kept = in_time(slices.create(&dry_run(), &slice)).await;
+    let kept: Result<ResourceSlice> = create(client, true, slice).await;
     let kept = kept.context(|| "write a ResourceSlice with counters, as a dry run")?;
     Ok(kept.spec.shared_counters.is_some())
 }
@@ -61,18 +71,23 @@ pub(crate) async fn keeps_extended_resource(client: &Client) -> Result<bool> {
         "metadata": {"name": "probe.runmig.dev"},
         "spec": {"extendedResourceName": "runmig.dev/probe"},
     });
-    let class: DeviceClass = serde_json::from_value(class).context(|| "write a DeviceClass")?;
-    let classes: Api<DeviceClass> = Api::all(client.clone());
-    let kept = in_time(classes.create(&dry_run(), &class)).await;
+    let kept: Result<DeviceClass> = create(client, true, class).await;
     let kept = kept.context(|| "write a DeviceClass with an extended resource, as a dry run")?;
     Ok(kept.spec.extended_resource_name.is_some())
 }
 
-fn dry_run() -> PostParams {
-    PostParams {
-        dry_run: true,
+/// Creates an object. Returns what the API server keeps of it.
+async fn create<K>(client: &Client, dry_run: bool, object: Value) -> Result<K>
+where
+    K: kube::Resource<DynamicType = ()> + Clone + Serialize + DeserializeOwned + Debug,
+{
+    let object: K = serde_json::from_value(object).context(|| "write an object")?;
+    let api: Api<K> = Api::all(client.clone());
+    let how = PostParams {
+        dry_run,
         ..PostParams::default()
-    }
+    };
+    in_time(api.create(&how, &object)).await
 }
 
 /// Returns whether a feature gate is on, by the metrics of the API server. Returns none for an unknown gate.
@@ -103,27 +118,29 @@ pub(crate) async fn may(client: &Client, (group, resource, verb): Right) -> Resu
             "name": name,
         }},
     });
-    let what = || "read the rights of this account";
-    let review: SelfSubjectAccessReview = serde_json::from_value(review).context(what)?;
-    let reviews: Api<SelfSubjectAccessReview> = Api::all(client.clone());
-    let answer = in_time(reviews.create(&PostParams::default(), &review)).await;
-    Ok(answer.context(what)?.status.is_some_and(|s| s.allowed))
+    let answer: Result<SelfSubjectAccessReview> = create(client, false, review).await;
+    let answer = answer.context(|| "read the rights of this account")?;
+    Ok(answer.status.is_some_and(|status| status.allowed))
 }
 
 /// Returns the DeviceClasses with their extended resources.
 pub(crate) async fn classes(client: &Client) -> Result<Vec<(String, Option<String>)>> {
-    let classes: Api<DeviceClass> = Api::all(client.clone());
-    let list = in_time(classes.list(&ListParams::default())).await;
-    let list = list.context(|| "list the DeviceClasses")?;
+    let classes = list(client, None).await;
+    let classes: Vec<DeviceClass> = classes.context(|| "list the DeviceClasses")?;
     let one = |class: DeviceClass| (class.name_any(), class.spec.extended_resource_name);
-    Ok(list.items.into_iter().map(one).collect())
+    Ok(classes.into_iter().map(one).collect())
+}
+
+/// Returns the Node object with a name.
+async fn node_object(client: &Client, node: &str) -> Result<Option<Node>> {
+    let nodes: Api<Node> = Api::all(client.clone());
+    let read = in_time(nodes.get_opt(node)).await;
+    read.context(|| format!("read the Node {node}"))
 }
 
 /// Returns whether the cluster has a Node object with a name.
 pub(crate) async fn has_node(client: &Client, node: &str) -> Result<bool> {
-    let nodes: Api<Node> = Api::all(client.clone());
-    let read = in_time(nodes.get_opt(node)).await;
-    Ok(read.context(|| format!("read the Node {node}"))?.is_some())
+    Ok(node_object(client, node).await?.is_some())
 }
 
 /// Returns the other driver that gives out the GPUs of a node, in words.
@@ -131,14 +148,8 @@ pub(crate) async fn has_node(client: &Client, node: &str) -> Result<bool> {
 /// # Errors
 /// Neither the Node object nor the ResourceSlices tell of one, and one of them cannot be read.
 pub(crate) async fn rival(client: &Client, node: &str) -> Result<Option<String>> {
-    let nodes: Api<Node> = Api::all(client.clone());
-    let read = in_time(nodes.get_opt(node)).await;
-    let read = read.context(|| format!("read the Node {node}"));
-    let slices: Api<ResourceSlice> = Api::all(client.clone());
-    let theirs =
-        ListParams::default().fields(&format!("spec.driver={NVIDIA},spec.nodeName={node}"));
-    let listed = in_time(slices.list(&theirs)).await;
-    let listed = listed.context(|| format!("list the ResourceSlices of {NVIDIA}"));
+    let read = node_object(client, node).await;
+    let listed = published(client, NVIDIA, &format!(",spec.nodeName={node}")).await;
     let by_plugin = { read.as_ref().ok() }
         .and_then(Option::as_ref)
         .and_then(device_plugin);
@@ -147,7 +158,7 @@ pub(crate) async fn rival(client: &Client, node: &str) -> Result<Option<String>>
             "NVIDIA's device plugin gives out {resource} on this node"
         )));
     }
-    if listed.as_ref().is_ok_and(|list| !list.items.is_empty()) {
+    if listed.as_ref().is_ok_and(|list| !list.is_empty()) {
         return Ok(Some(format!(
             "NVIDIA's DRA driver {NVIDIA} publishes the GPUs of this node"
         )));
@@ -160,7 +171,7 @@ pub(crate) async fn rival(client: &Client, node: &str) -> Result<Option<String>>
 /// be of no use to any of them, since no driver prepares such a device.
 pub(crate) async fn intruder(client: &Client, node: &str) -> Result<Option<String>> {
     // A selector with an empty value finds those without a node.
-    Ok(published(client, ",spec.nodeName=")
+    Ok(published(client, driver::NAME, ",spec.nodeName=")
         .await?
         .iter()
         .find_map(|slice| intrudes(slice, node)))
@@ -168,37 +179,30 @@ pub(crate) async fn intruder(client: &Client, node: &str) -> Result<Option<Strin
 
 /// The same among all ResourceSlices of this driver, also those of other nodes.
 pub(crate) async fn intruder_anywhere(client: &Client, node: &str) -> Result<Option<String>> {
-    Ok(published(client, "")
+    Ok(published(client, driver::NAME, "")
         .await?
         .iter()
         .find_map(|slice| intrudes(slice, node)))
 }
 
-async fn published(client: &Client, more: &str) -> Result<Vec<ResourceSlice>> {
-    let slices: Api<ResourceSlice> = Api::all(client.clone());
-    let ours = ListParams::default().fields(&format!("spec.driver={}{more}", driver::NAME));
-    let listed = in_time(slices.list(&ours)).await;
-    let listed = listed.context(|| format!("list the ResourceSlices of {}", driver::NAME))?;
-    Ok(listed.items)
+async fn published(client: &Client, driver: &str, more: &str) -> Result<Vec<ResourceSlice>> {
+    let slices = list(client, Some(format!("spec.driver={driver}{more}"))).await;
+    slices.context(|| format!("list the ResourceSlices of {driver}"))
 }
 
 /// Returns why a ResourceSlice under this driver's name is not one of a `runmig-dra`, if it concerns this node.
 fn intrudes(slice: &ResourceSlice, node: &str) -> Option<String> {
     let (name, its) = (slice.name_any(), &slice.spec.pool.name);
-    let of = slice.spec.node_name.as_deref();
     let is_ours = *its == pool(node);
-    match of {
-        Some(of) if of == node && is_ours => None,
-        Some(of) if of != node && !is_ours => None,
-        Some(of) => Some(format!(
-            "another program publishes ResourceSlice {name} of pool {its} for node {of} under {}",
-            driver::NAME
-        )),
-        None => Some(format!(
-            "another program publishes ResourceSlice {name} of pool {its} for no single node under {}",
-            driver::NAME
-        )),
-    }
+    let of = match slice.spec.node_name.as_deref() {
+        Some(of) if (of == node) == is_ours => return None,
+        Some(of) => format!("node {of}"),
+        None => "no single node".to_owned(),
+    };
+    Some(format!(
+        "another program publishes ResourceSlice {name} of pool {its} for {of} under {}",
+        driver::NAME
+    ))
 }
 
 /// The name of NVIDIA's DRA driver.
@@ -219,13 +223,7 @@ fn device_plugin(node: &Node) -> Option<String> {
 /// # Errors
 /// It is too old, or a gate is off, or it does not answer in time.
 pub(crate) async fn require(client: &Client, node: &str) -> Result<()> {
-    let version = version(client).await?;
-    if !is_new_enough(&version) {
-        return Err(Error::new(format!(
-            "cannot publish GPUs: the API server has version {version}, and counters need 1.{MINOR}"
-        ))
-        .hint(format!("upgrade the cluster to Kubernetes 1.{MINOR}")));
-    }
+    require_version(client).await?;
     match keeps_counters(client, node).await? {
         true => Ok(()),
         false => Err(without_counters()),

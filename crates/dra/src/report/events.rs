@@ -53,57 +53,57 @@ impl News {
             ClaimNews::Moved { .. } => ("SliceMoved", "Promise"),
             ClaimNews::Waits { .. } => ("SliceWaits", "Prepare"),
         };
-        let namespace = self.claim.namespace.clone();
+        let regarding = ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Pod".to_owned()),
+            namespace: Some(self.claim.namespace.clone()),
+            name: Some(pod.name.clone()),
+            uid: Some(pod.uid.clone()),
+            ..ObjectReference::default()
+        };
         Event {
-            metadata: ObjectMeta {
-                // The API server shortens it and adds random digits.
-                generate_name: Some(format!("{}-", cut(pod.name.clone(), MAX_PREFIX))),
-                namespace: Some(namespace.clone()),
-                ..ObjectMeta::default()
-            },
-            regarding: Some(ObjectReference {
-                api_version: Some("v1".to_owned()),
-                kind: Some("Pod".to_owned()),
-                namespace: Some(namespace),
-                name: Some(pod.name.clone()),
-                uid: Some(pod.uid.clone()),
-                ..ObjectReference::default()
-            }),
-            event_time: Some(now),
             type_: Some("Normal".to_owned()),
             reason: Some(reason.to_owned()),
             action: Some(action.to_owned()),
             note: Some(self.note()),
-            reporting_controller: Some(DRIVER.to_owned()),
-            reporting_instance: Some(cut(node.to_owned(), MAX_INSTANCE)),
-            ..Event::default()
+            ..about(regarding, node, now)
         }
     }
 }
 
 /// Returns a warning about a node, where `kubectl describe node` finds it.
 pub(super) fn node_event(node: &str, note: &str, now: MicroTime) -> Event {
-    // Objects without a namespace have their events in this one.
-    let namespace = Some("default".to_owned());
+    let regarding = ObjectReference {
+        api_version: Some("v1".to_owned()),
+        kind: Some("Node".to_owned()),
+        name: Some(node.to_owned()),
+        // As the kubelet has it in its own events.
+        uid: Some(node.to_owned()),
+        ..ObjectReference::default()
+    };
     Event {
-        metadata: ObjectMeta {
-            generate_name: Some(format!("{}-", cut(node.to_owned(), MAX_PREFIX))),
-            namespace,
-            ..ObjectMeta::default()
-        },
-        regarding: Some(ObjectReference {
-            api_version: Some("v1".to_owned()),
-            kind: Some("Node".to_owned()),
-            name: Some(node.to_owned()),
-            // As the kubelet has it in its own events.
-            uid: Some(node.to_owned()),
-            ..ObjectReference::default()
-        }),
-        event_time: Some(now),
         type_: Some("Warning".to_owned()),
         reason: Some("OtherDriver".to_owned()),
         action: Some("Publish".to_owned()),
         note: Some(cut(note.to_owned(), MAX_NOTE)),
+        ..about(regarding, node, now)
+    }
+}
+
+/// Returns an event about an object, without its words.
+fn about(regarding: ObjectReference, node: &str, now: MicroTime) -> Event {
+    let name = regarding.name.clone().unwrap_or_default();
+    // Objects without a namespace have their events in this one.
+    let namespace = { regarding.namespace.clone() }.unwrap_or_else(|| "default".to_owned());
+    Event {
+        metadata: ObjectMeta {
+            // The API server shortens it and adds random digits.
+            generate_name: Some(format!("{}-", cut(name, MAX_PREFIX))),
+            namespace: Some(namespace),
+            ..ObjectMeta::default()
+        },
+        regarding: Some(regarding),
+        event_time: Some(now),
         reporting_controller: Some(DRIVER.to_owned()),
         reporting_instance: Some(cut(node.to_owned(), MAX_INSTANCE)),
         ..Event::default()
