@@ -45,20 +45,7 @@ impl ControlPlane {
                 "--kube-api-burst=500",
             ],
         );
-        let [port] = support::free_ports();
-        plane.run(
-            "kube-scheduler",
-            &[
-                "--kubeconfig=kubeconfig",
-                "--leader-elect=false",
-                "--bind-address=127.0.0.1",
-                &format!("--secure-port={port}"),
-                "--cert-dir=scheduler",
-                "--authorization-always-allow-paths=/metrics,/readyz",
-                "--kube-api-qps=500",
-                "--kube-api-burst=500",
-            ],
-        );
+        let port = plane.start_scheduler();
         let scheduler = plane.kubeconfig_for(port, "kubeconfig-scheduler", "secret");
         let plane = ControlPlane {
             scheduler: support::client(&scheduler).await,

@@ -1,21 +1,16 @@
 //! `runmig-dra check` and `show`, beside a real API server. Each case causes a finding.
 
-#[allow(dead_code)]
-#[path = "../claims/cluster.rs"]
+#[path = "../support/cluster.rs"]
 mod cluster;
 #[path = "../support/proxy.rs"]
 mod proxy;
 
 use cluster::support;
-use cluster::{Cluster, until};
+use cluster::{Cluster, POOL, create, until};
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::{Event, Node};
 use k8s_openapi::api::resource::v1::{DeviceClass, ResourceSlice};
-use kube::Api;
-use kube::api::{
-    DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams,
-};
-use runmig_dra::kubelet::messages::{PrepareRequest, UnprepareRequest};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, WatchEvent, WatchParams};
 use runmig_dra::publish::publish;
 use runmig_dra::resource_slices::objects::Wanted;
 use std::fs::Permissions;
@@ -74,12 +69,6 @@ fn fails(cluster: &Cluster, replaced: &[(&str, &Path)], config: &str, words: &st
     finds(cluster, replaced, config, ("fail", words));
 }
 
-async fn slices(cluster: &Cluster) -> Vec<ResourceSlice> {
-    let api: Api<ResourceSlice> = Api::all(cluster.client.clone());
-    let ours = ListParams::default().fields("spec.driver=gpu.runmig.dev");
-    api.list(&ours).await.unwrap().items
-}
-
 /// Nothing is published, and an account without rights is named.
 /// Failure: the API server is older than 1.36, or `DRAPartitionableDevices` is off
 #[tokio::test]
@@ -97,12 +86,8 @@ async fn names_gates_and_rights() {
         return;
     };
     let line = "cannot publish GPUs: the feature gate DRAPartitionableDevices is off";
-    until(line, async || {
-        let log = fs::read_to_string(cluster.at("driver.log")).unwrap_or_default();
-        log.contains(line)
-    })
-    .await;
-    assert_eq!(slices(&cluster).await, []);
+    cluster.says(0, line).await;
+    assert_eq!(cluster.published().await, []);
     takes_back_what_lost_its_counters(&cluster).await;
     names_gate_of_status(&cluster).await;
     for gate in ["DRAPartitionableDevices", "DRAExtendedResource"] {
@@ -140,7 +125,7 @@ async fn names_gates_and_rights() {
 /// An API server that had the gate at the driver's start may lose it later.
 /// Failure: the API server drops counters only after the driver's start
 async fn takes_back_what_lost_its_counters(cluster: &Cluster) {
-    let api: Api<ResourceSlice> = Api::all(cluster.client.clone());
+    let api = cluster.all::<ResourceSlice>();
     let consumes = json!([{"counterSet": "gpu", "counters": {"memory": {"value": "1"}}}]);
     let devices = json!([{"name": "a", "consumesCounters": consumes}]);
     let slice = json!({
@@ -176,22 +161,12 @@ async fn names_gate_of_status(cluster: &Cluster) {
     let mut words = shown.split_whitespace();
     let is_device = |word: &&str| word.starts_with("gpu-") && word.contains("-mig-1g-10gb-");
     let device = words.find(is_device).unwrap();
-    let claims = vec![cluster.claim("gate", device, "runmig.node").await];
-    let mut plugin = cluster.plugin().await;
-    let request = PrepareRequest {
-        claims: claims.clone(),
-    };
-    let answer = plugin.node_prepare_resources(request).await.unwrap();
-    assert_eq!(answer.into_inner().claims[&claims[0].uid].error, "");
+    let claim = cluster.claim("gate", device, POOL).await;
+    cluster.prepared(&claim).await;
     let line = "cannot write the status of claims: the API server drops status.devices; hint: turn on the feature gate \
                 DRAResourceClaimDeviceStatus";
-    until(line, async || {
-        let log = fs::read_to_string(cluster.at("driver.log")).unwrap();
-        log.contains(line)
-    })
-    .await;
-    let request = UnprepareRequest { claims };
-    plugin.node_unprepare_resources(request).await.unwrap();
+    cluster.says(0, line).await;
+    cluster.unprepare(&claim).await;
 }
 
 /// Failure: rights, CDI, the hook, the kubelet's folder or a DeviceClass are wrong
@@ -202,18 +177,16 @@ async fn names_problems_of_node() {
         return;
     };
     until("the ResourceSlices are published", async || {
-        slices(&cluster).await.len() > 1
+        cluster.published().await.len() > 1
     })
     .await;
-    fails(
-        &cluster,
-        &[],
-        "config.toml",
-        "cannot publish GPUs: the cluster has no Node node",
-    );
-    let nodes: Api<Node> = Api::all(cluster.client.clone());
-    let node: Node = serde_json::from_value(json!({"metadata": {"name": "node"}})).unwrap();
-    nodes.create(&PostParams::default(), &node).await.unwrap();
+    let none = "cannot publish GPUs: the cluster has no Node node";
+    fails(&cluster, &[], "config.toml", none);
+    create(
+        &cluster.all::<Node>(),
+        json!({"metadata": {"name": "node"}}),
+    )
+    .await;
     let (status, lines) = check(&cluster, &[], "config.toml");
     assert!(status == 0 && !lines.contains("fail  "), "{lines}");
     // For migctl doctor, which decides: data, and no failure.
@@ -269,42 +242,26 @@ fn names_files(cluster: &Cluster) {
 async fn names_classes(cluster: &Cluster) {
     let none = "the cluster has no DeviceClass with nvidia.com/mig-";
     finds(cluster, &[], "config.toml", ("warn", none));
-    let classes: Api<DeviceClass> = Api::all(cluster.client.clone());
-    for (name, finding) in [
-        (
-            "mig-1g.10gb",
-            ("ok", "each extended resource has one DeviceClass"),
-        ),
-        (
-            "other",
-            ("fail", "DeviceClass other has the same extended resource"),
-        ),
-    ] {
+    let classes = cluster.all::<DeviceClass>();
+    for (name, finding) in testkit::rows! {
+        "mig-1g.10gb" => ("ok", "each extended resource has one DeviceClass");
+        "other" => ("fail", "DeviceClass other has the same extended resource");
+    } {
         let class = json!({
             "metadata": {"name": name},
             "spec": {"extendedResourceName": "nvidia.com/mig-1g.10gb"},
         });
-        let class: DeviceClass = serde_json::from_value(class).unwrap();
-        classes
-            .create(&PostParams::default(), &class)
-            .await
-            .unwrap();
+        create(&classes, class).await;
         finds(cluster, &[], "config.toml", finding);
     }
 }
 
 async fn names_intruders(cluster: &Cluster) {
-    let slices: Api<ResourceSlice> = Api::all(cluster.client.clone());
-    for (of, words) in [
-        (
-            json!({"nodeName": "other"}),
-            "for node other under gpu.runmig.dev",
-        ),
-        (
-            json!({"allNodes": true}),
-            "for no single node under gpu.runmig.dev",
-        ),
-    ] {
+    let slices = cluster.all::<ResourceSlice>();
+    for (of, words) in testkit::rows! {
+        json!({"nodeName": "other"}) => "for node other under gpu.runmig.dev";
+        json!({"allNodes": true}) => "for no single node under gpu.runmig.dev";
+    } {
         let mut spec = json!({
             "driver": "gpu.runmig.dev", "devices": [{"name": "gpu-0"}],
             "pool": {"name": "runmig.node", "generation": 9, "resourceSliceCount": 1},
@@ -312,20 +269,12 @@ async fn names_intruders(cluster: &Cluster) {
         let all = spec.as_object_mut().unwrap();
         all.extend(of.as_object().unwrap().clone());
         let theirs = json!({"metadata": {"name": "intruder"}, "spec": spec});
-        let theirs: ResourceSlice = serde_json::from_value(theirs).unwrap();
-        slices
-            .create(&PostParams::default(), &theirs)
-            .await
-            .unwrap();
+        create(&slices, theirs).await;
         let line =
             format!("another program publishes ResourceSlice intruder of pool runmig.node {words}");
         fails(cluster, &[], "config.toml", &line);
         if words.contains("no single node") {
-            until("the driver names it too", async || {
-                let log = fs::read_to_string(cluster.at("driver.log"));
-                log.is_ok_and(|log| log.contains(&line))
-            })
-            .await;
+            cluster.says(0, &line).await;
         }
         let gone = slices.delete("intruder", &DeleteParams::default()).await;
         gone.unwrap();
@@ -369,7 +318,7 @@ async fn shows_what_it_publishes(cluster: &Cluster) {
     let shown: Vec<ResourceSlice> = { shown.split("\n---\n") }
         .map(|document| serde_saphyr::from_str(document).unwrap())
         .collect();
-    let mut published = slices(cluster).await;
+    let mut published = cluster.published().await;
     published.sort_by_key(|slice| slice.metadata.name.clone());
     let specs = |slices: &[ResourceSlice]| -> Vec<Value> {
         slices.iter().map(|slice| json!(slice.spec)).collect()
@@ -380,7 +329,7 @@ async fn shows_what_it_publishes(cluster: &Cluster) {
 /// NVIDIA's drivers come later, and go.
 /// Failure: NVIDIA's device plugin or DRA driver is on the node, or comes later
 async fn withdraws_beside_other_drivers(cluster: &mut Cluster) {
-    let nodes: Api<Node> = Api::all(cluster.client.clone());
+    let nodes = cluster.all::<Node>();
     let amount = async |amount: &str| {
         let status = json!({"status": {"allocatable": {"nvidia.com/gpu": amount}}});
         let patch = PatchParams::default();
@@ -393,15 +342,14 @@ async fn withdraws_beside_other_drivers(cluster: &mut Cluster) {
     let line = "NVIDIA's device plugin gives out nvidia.com/gpu on this node";
     fails(cluster, &[], "config.toml", line);
     until("the driver withdraws its devices", async || {
-        slices(cluster).await.is_empty()
+        cluster.published().await.is_empty()
     })
     .await;
-    let log = fs::read_to_string(cluster.at("driver.log")).unwrap();
-    assert!(log.contains(line), "{log}");
+    cluster.says(0, line).await;
     node_has_event(cluster, line).await;
 
     amount("0").await;
-    let api: Api<ResourceSlice> = Api::all(cluster.client.clone());
+    let api = cluster.all::<ResourceSlice>();
     let theirs = json!({
         "metadata": {"name": "theirs"},
         "spec": {
@@ -409,32 +357,26 @@ async fn withdraws_beside_other_drivers(cluster: &mut Cluster) {
             "pool": {"name": "node", "generation": 1, "resourceSliceCount": 1},
         },
     });
-    let theirs: ResourceSlice = serde_json::from_value(theirs).unwrap();
-    api.create(&PostParams::default(), &theirs).await.unwrap();
+    create(&api, theirs).await;
     let line = "NVIDIA's DRA driver gpu.nvidia.com publishes the GPUs of this node";
     fails(cluster, &[], "config.toml", line);
     // Also from its start on.
     cluster.start_driver();
-    until("the next process names it", async || {
-        fs::read_to_string(cluster.at("driver.log"))
-            .unwrap()
-            .contains(line)
-    })
-    .await;
-    assert_eq!(slices(cluster).await, []);
+    cluster.says(0, line).await;
+    assert_eq!(cluster.published().await, []);
     node_has_event(cluster, line).await;
     api.delete("theirs", &DeleteParams::default())
         .await
         .unwrap();
     until("the driver publishes again", async || {
-        slices(cluster).await.len() > 1
+        cluster.published().await.len() > 1
     })
     .await;
 }
 
 /// As `kubectl describe node` finds it.
 async fn node_has_event(cluster: &Cluster, line: &str) {
-    let events: Api<Event> = Api::default_namespaced(cluster.client.clone());
+    let events = cluster.here::<Event>();
     let its = "involvedObject.kind=Node,involvedObject.uid=node,reason=OtherDriver";
     let of_node = ListParams::default().fields(its);
     until("the node has an event", async || {

@@ -1,7 +1,7 @@
 //! The end of the driver by a signal, as in a rollover: calls at work get an answer.
 
-use crate::cluster::{Cluster, until};
-use crate::{POOL, health, prepared, unprepare};
+use crate::cluster::{Cluster, POOL, until};
+use crate::health;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use nvml_sim::fault::{self, Rule};
@@ -28,7 +28,7 @@ async fn ended_within(
     let claim = cluster.claim(name, device, POOL).await;
     let mut healths = health::watch(cluster).await;
     let pid = cluster.driver.as_ref().unwrap().id();
-    let (answer, ()) = tokio::join!(prepared(cluster, &claim), async {
+    let (answer, ()) = tokio::join!(cluster.prepare(&claim), async {
         until("the GPU driver is at work", async || {
             fault::list(&machine).unwrap()[0].seen > 0
         })
@@ -48,14 +48,13 @@ async fn ended_within(
 
     fault::clear(&machine).unwrap();
     cluster.start_driver();
-    let next = prepared(cluster, &claim).await;
-    assert_eq!(next.error, "");
+    let next = cluster.prepared(&claim).await;
     if answer.error.is_empty() {
         assert_eq!(next, answer);
     }
     assert_eq!(cluster.starts().len(), 1);
-    unprepare(cluster, &claim).await;
-    assert_eq!((cluster.starts(), cluster.cdi_files()), (vec![], vec![]));
+    cluster.unprepare(&claim).await;
+    cluster.is_empty();
     answer.error
 }
 

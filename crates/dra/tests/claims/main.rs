@@ -1,5 +1,6 @@
 //! The kubelet's calls for claims, over the driver's socket, beside a real API server.
 
+#[path = "../support/cluster.rs"]
 mod cluster;
 mod ending;
 mod health;
@@ -7,14 +8,9 @@ mod reported;
 mod successor;
 mod withdrawn;
 
-use cluster::{Cluster, until};
-use k8s_openapi::api::resource::v1::{ResourceClaim, ResourceSlice};
-use kube::Api;
-use kube::api::DeleteParams;
+use cluster::{Cluster, POOL};
 use runmig_dra::kubelet::messages::{Claim, PrepareRequest, Prepared, UnprepareRequest};
 use testkit::prelude::*;
-
-const POOL: &str = "runmig.node";
 
 /// One API server serves all cases, since it starts in seconds. Each leaves it as it was.
 #[tokio::test]
@@ -22,7 +18,7 @@ async fn answers_the_kubelet() {
     let Some(mut cluster) = Cluster::up().await else {
         return;
     };
-    let devices = devices(&cluster).await;
+    let devices = cluster.devices().await;
     assert_eq!(devices.len(), 7, "{devices:?}");
     repeats_its_answer(&mut cluster, &devices).await;
     serves_claims_at_once(&cluster, &devices).await;
@@ -50,8 +46,7 @@ async fn answers_the_kubelet() {
 /// Also after a restart of the driver, and it restores the CDI file.
 async fn repeats_its_answer(cluster: &mut Cluster, devices: &[String]) {
     let claim = cluster.claim("again", &devices[2], POOL).await;
-    let first = prepared(cluster, &claim).await;
-    assert_eq!(first.error, "");
+    let first = cluster.prepared(&claim).await;
     let device = &first.devices[0];
     assert_eq!((first.devices.len(), &device.device_name), (1, &devices[2]));
     assert_eq!(
@@ -59,25 +54,23 @@ async fn repeats_its_answer(cluster: &mut Cluster, devices: &[String]) {
         (POOL, &["slice".to_owned()][..])
     );
     assert_eq!(cluster.starts(), [2]);
-    let file = cluster
-        .at("cdi")
-        .join(format!("gpu.runmig.dev-{}.json", claim.uid));
+    let file = cluster.cdi_file(&claim);
     let text = fs::read(&file).unwrap();
     let written: Value = serde_json::from_slice(&text).unwrap();
     let name = written["devices"][0]["name"].as_str().unwrap();
     let id = format!("{}={name}", written["kind"].as_str().unwrap());
     assert_eq!(device.cdi_device_ids, [id]);
 
-    let (one, other) = tokio::join!(prepared(cluster, &claim), prepared(cluster, &claim));
+    let (one, other) = tokio::join!(cluster.prepare(&claim), cluster.prepare(&claim));
     assert_eq!((&one, &other), (&first, &first));
     fs::remove_file(&file).unwrap();
     cluster.start_driver();
-    assert_eq!(prepared(cluster, &claim).await, first);
+    assert_eq!(cluster.prepare(&claim).await, first);
     assert_eq!(fs::read(&file).unwrap(), text);
     assert_eq!(cluster.starts(), [2]);
 
-    unprepare(cluster, &claim).await;
-    assert_eq!((cluster.starts(), cluster.cdi_files()), (vec![], vec![]));
+    cluster.unprepare(&claim).await;
+    cluster.is_empty();
 }
 
 /// A call for several claims has an answer for each, and an error spares the others.
@@ -112,7 +105,7 @@ async fn serves_claims_at_once(cluster: &Cluster, devices: &[String]) {
         answers.len() == 7 && answers.values().all(|answer| answer.error.is_empty()),
         "{answers:?}"
     );
-    assert_eq!((cluster.starts(), cluster.cdi_files()), (vec![], vec![]));
+    cluster.is_empty();
 }
 
 async fn refuses_stale_claims(cluster: &Cluster, devices: &[String]) {
@@ -121,45 +114,15 @@ async fn refuses_stale_claims(cluster: &Cluster, devices: &[String]) {
         uid: "0b7d5d6c-1111-4222-8333-9c5a0ce4c3a2".to_owned(),
         ..claim.clone()
     };
-    refused(
-        cluster,
-        &replaced,
-        "and the pod wants an earlier claim with uid 0b7d5d6c-",
-    )
-    .await;
+    let words = "and the pod wants an earlier claim with uid 0b7d5d6c-";
+    refused(cluster, &replaced, words).await;
     let hostile = Claim {
         uid: "../../etc/x".to_owned(),
         ..claim.clone()
     };
-    refused(
-        cluster,
-        &hostile,
-        "uid \"../../etc/x\" is not a uid of Kubernetes",
-    )
-    .await;
-    let elsewhere = cluster
-        .claim("elsewhere", &devices[0], "runmig.other")
-        .await;
-    refused(
-        cluster,
-        &elsewhere,
-        "is in pool runmig.other, and this node's pool is runmig.node",
-    )
-    .await;
-    cluster
-        .set_status("stale", json!({"reservedFor": null}))
-        .await;
-    refused(cluster, &claim, "the claim is reserved for no pod").await;
-    cluster
-        .set_status("stale", json!({"allocation": null}))
-        .await;
-    refused(cluster, &claim, "the claim is not allocated").await;
-    let api: Api<ResourceClaim> = Api::default_namespaced(cluster.client.clone());
-    api.delete("stale", &DeleteParams::default()).await.unwrap();
-    until("the claim is gone", async || {
-        api.get_opt("stale").await.unwrap().is_none()
-    })
-    .await;
+    let words = "uid \"../../etc/x\" is not a uid of Kubernetes";
+    refused(cluster, &hostile, words).await;
+    cluster.delete_claim("stale").await;
     refused(cluster, &claim, "the claim does not exist any more").await;
 }
 
@@ -169,61 +132,16 @@ async fn accepts_unknown_claims(cluster: &Cluster) {
         name: "unknown".to_owned(),
         uid: "0b7d5d6c-1111-4222-8333-9c5a0ce4c3a2".to_owned(),
     };
-    unprepare(cluster, &claim).await;
-}
-
-/// The names of the devices in the ResourceSlices, once those are published.
-async fn devices(cluster: &Cluster) -> Vec<String> {
-    let api: Api<ResourceSlice> = Api::all(cluster.client.clone());
-    let mut names = Vec::new();
-    until("the ResourceSlices are published", async || {
-        let slices = api.list(&Default::default()).await.unwrap();
-        let devices = slices
-            .items
-            .into_iter()
-            .filter_map(|slice| slice.spec.devices);
-        names = devices.flatten().map(|device| device.name).collect();
-        !names.is_empty()
-    })
-    .await;
-    names.retain(|name| name.contains("-mig-1g-10gb-") && !name.contains("plus"));
-    names.sort();
-    names
-}
-
-async fn prepared(cluster: &Cluster, claim: &Claim) -> Prepared {
-    let claims = vec![claim.clone()];
-    let answer = cluster
-        .plugin()
-        .await
-        .node_prepare_resources(PrepareRequest { claims })
-        .await;
-    let mut answers = answer.unwrap().into_inner().claims;
-    assert_eq!(answers.len(), 1);
-    answers.remove(&claim.uid).unwrap()
+    cluster.unprepare(&claim).await;
 }
 
 async fn refused(cluster: &Cluster, claim: &Claim, words: &str) {
-    let Prepared { devices, error } = prepared(cluster, claim).await;
+    let Prepared { devices, error } = cluster.prepare(claim).await;
     assert!(devices.is_empty() && error.contains(words), "{error}");
     begins_with(
         &error,
         &format!("cannot prepare claim default/{}: ", claim.name),
     );
     assert!(error.contains("; hint: "), "{error}");
-    assert_eq!((cluster.starts(), cluster.cdi_files()), (vec![], vec![]));
-}
-
-/// Twice, since the kubelet repeats a call whose answer it lost.
-async fn unprepare(cluster: &Cluster, claim: &Claim) {
-    for _ in 0..2 {
-        let claims = vec![claim.clone()];
-        let answer = cluster
-            .plugin()
-            .await
-            .node_unprepare_resources(UnprepareRequest { claims })
-            .await;
-        let answers = answer.unwrap().into_inner().claims;
-        assert_eq!(answers[&claim.uid].error, "");
-    }
+    cluster.is_empty();
 }

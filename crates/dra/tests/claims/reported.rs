@@ -1,30 +1,23 @@
 //! Reports about claims in the API.
 
-use crate::cluster::{Cluster, sim, until};
-use crate::{POOL, health, prepared, unprepare};
+use crate::cluster::{Cluster, POOL, sim, until};
+use crate::health;
 use k8s_openapi::api::core::v1::Event;
 use k8s_openapi::api::resource::v1::ResourceClaim;
-use kube::Api;
-use kube::api::{ListParams, PostParams};
-use runmig_dra::kubelet::messages::Claim;
+use kube::api::ListParams;
 use testkit::prelude::*;
 
 /// The leases as `migctl list -o json` shows them.
 fn listed(cluster: &Cluster) -> Vec<Value> {
-    let program = Path::new(env!("CARGO_BIN_EXE_runmig-dra")).with_file_name("migctl");
-    let output = Command::new(program)
-        .args(["list", "-o", "json"])
-        .env("RUNMIG_CONFIG", cluster.at("config.toml"))
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{output:?}");
-    let list: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let mut migctl = Command::new(program("migctl"));
+    migctl.env("RUNMIG_CONFIG", cluster.at("config.toml"));
+    let list = said(migctl.args(["list", "-o", "json"])).ok().json();
     list["items"].as_array().unwrap().clone()
 }
 
 /// The devices in the status of a claim, as soon as it has so many.
 async fn status_devices(cluster: &Cluster, claim: &str, count: usize) -> Vec<Value> {
-    let api: Api<ResourceClaim> = Api::default_namespaced(cluster.client.clone());
+    let api = cluster.here::<ResourceClaim>();
     let mut devices = Vec::new();
     until("the status has the devices", async || {
         let status = api.get(claim).await.unwrap().status.unwrap_or_default();
@@ -39,41 +32,18 @@ async fn status_devices(cluster: &Cluster, claim: &str, count: usize) -> Vec<Val
     devices
 }
 
-/// A claim with a device of this driver and one of another driver, which has reported its own already.
-async fn claim_beside_other_driver(cluster: &Cluster, device: &str) -> Claim {
-    let api: Api<ResourceClaim> = Api::default_namespaced(cluster.client.clone());
-    let requests = ["slice", "nic"]
-        .map(|name| json!({"name": name, "exactly": {"deviceClassName": "mig-1g.10gb"}}));
-    let claim = json!({
-        "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
-        "metadata": {"name": "reported"},
-        "spec": {"devices": {"requests": requests}},
-    });
-    let claim: ResourceClaim = serde_json::from_value(claim).unwrap();
-    let made = api.create(&PostParams::default(), &claim).await.unwrap();
-    let results = json!([
+/// The words are those of migctl, and the entry of another driver stays. The next process writes what is missing.
+pub async fn status_agrees_with_migctl(cluster: &mut Cluster, device: &str) {
+    let devices = json!([
         {"driver": "gpu.runmig.dev", "pool": POOL, "device": device, "request": "slice"},
         {"driver": "net.example.com", "pool": "node", "device": "eth1", "request": "nic"},
     ]);
-    let status = json!({
-        "allocation": {"devices": {"results": results}},
-        "reservedFor": [{"resource": "pods", "name": "pod-of-reported", "uid": "p-1"}],
-        "devices": [{
-            "driver": "net.example.com", "pool": "node", "device": "eth1", "data": {"port": 1},
-        }],
-    });
-    cluster.set_status("reported", status).await;
-    Claim {
-        namespace: "default".to_owned(),
-        uid: made.metadata.uid.unwrap(),
-        name: "reported".to_owned(),
-    }
-}
-
-/// The words are those of migctl, and the entry of another driver stays. The next process writes what is missing.
-pub async fn status_agrees_with_migctl(cluster: &mut Cluster, device: &str) {
-    let claim = claim_beside_other_driver(cluster, device).await;
-    assert_eq!(prepared(cluster, &claim).await.error, "");
+    // The other driver has reported its own already.
+    let status = json!({"devices": [{
+        "driver": "net.example.com", "pool": "node", "device": "eth1", "data": {"port": 1},
+    }]});
+    let claim = cluster.claim_of("reported", devices, status).await;
+    cluster.prepared(&claim).await;
     let devices = status_devices(cluster, "reported", 2).await;
     let theirs = &devices[0];
     assert_eq!(
@@ -106,12 +76,12 @@ pub async fn status_agrees_with_migctl(cluster: &mut Cluster, device: &str) {
         panic!("not one device");
     };
     assert_eq!(again["data"], *data);
-    unprepare(cluster, &claim).await;
+    cluster.unprepare(&claim).await;
 }
 
 /// The text of the one event of a pod with a reason, as `kubectl describe pod` finds it.
 async fn event(cluster: &Cluster, pod: &str, reason: &str) -> String {
-    let api: Api<Event> = Api::default_namespaced(cluster.client.clone());
+    let api = cluster.here::<Event>();
     let its = format!("involvedObject.name={pod},involvedObject.uid=p-1,reason={reason}");
     let mut notes = Vec::new();
     until("the pod has an event", async || {
@@ -129,41 +99,33 @@ async fn event(cluster: &Cluster, pod: &str, reason: &str) -> String {
 pub async fn events_name_the_holder(cluster: &Cluster, device: &str) {
     let machine = cluster.at("machine");
     let machine = machine.to_str().unwrap();
-    sim(&[
-        "create",
-        machine,
-        "--gpu",
-        "0",
-        "--profile",
-        "1g.10gb",
-        "--start",
-        "0",
-    ]);
+    let place = ["--gpu", "0", "--profile", "1g.10gb", "--start", "0"];
+    sim(&[&["create", machine], &place[..]].concat());
     let claim = cluster.claim("moved", device, POOL).await;
     for _ in 0..2 {
-        assert_eq!(prepared(cluster, &claim).await.error, "");
+        cluster.prepared(&claim).await;
     }
     let note = event(cluster, "pod-of-moved", "SliceMoved").await;
     let words = format!("not at the place of device {device}: GPU instance ");
     has(&note, &words);
     ends_with(&note, "which runmig did not make");
-    unprepare(cluster, &claim).await;
+    cluster.unprepare(&claim).await;
     health::destroy(cluster);
 
     let whole = device.replace("1g-10gb-0-1", "7g-80gb-0-8");
     let first = cluster.claim("first", &whole, POOL).await;
-    assert_eq!(prepared(cluster, &first).await.error, "");
+    cluster.prepared(&first).await;
     let second = cluster.claim("second", &whole, POOL).await;
-    let (waited, ()) = tokio::join!(prepared(cluster, &second), async {
+    let (waited, ()) = tokio::join!(cluster.prepare(&second), async {
         let note = event(cluster, "pod-of-second", "SliceWaits").await;
         let words = format!(
             "default/second waits for {whole}: claim default/first (pod default/pod-of-first) has "
         );
         assert!(note.contains(&words), "{note}");
-        unprepare(cluster, &first).await;
+        cluster.unprepare(&first).await;
     });
     assert_eq!(waited.error, "");
-    unprepare(cluster, &second).await;
+    cluster.unprepare(&second).await;
 }
 
 /// The ledger's log has a line for each action on a claim of the cases before, as standard error has.

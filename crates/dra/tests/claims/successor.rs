@@ -1,9 +1,7 @@
 //! Two processes of the driver on one node, as in a rollover: one publishes, both serve the kubelet.
 
-use crate::cluster::{Cluster, Successor, until};
-use crate::{POOL, prepared, unprepare};
+use crate::cluster::{Cluster, POOL, Successor, until};
 use k8s_openapi::api::resource::v1::ResourceSlice;
-use kube::Api;
 use kube::api::DeleteParams;
 use runmig_dra::kubelet::messages::PrepareRequest;
 use std::fs;
@@ -48,29 +46,24 @@ pub async fn one_process_publishes(cluster: &mut Cluster, device: &str) {
         claims: vec![claim.clone()],
     };
     let (one, other) = tokio::join!(
-        prepared(cluster, &claim),
+        cluster.prepared(&claim),
         second_plugin.node_prepare_resources(request)
     );
-    assert_eq!(one.error, "");
     assert_eq!(other.unwrap().into_inner().claims[&claim.uid], one);
     assert_eq!(cluster.starts().len(), 1);
-    unprepare(cluster, &claim).await;
+    cluster.unprepare(&claim).await;
     assert_eq!(cluster.starts().len(), 0);
 
     // A ResourceSlice that goes after the first process is restored by its successor alone.
     cluster.end_driver();
     says("this process publishes for this node now").await;
-    let api: Api<ResourceSlice> = Api::all(cluster.client.clone());
-    let names = async || {
-        let list = api.list(&Default::default()).await.unwrap();
-        let names = list
-            .items
-            .into_iter()
-            .map(|slice| slice.metadata.name.unwrap());
-        names.collect::<Vec<String>>()
-    };
+    let names = async || cluster.slices().await.into_keys().collect::<Vec<_>>();
     let all = names().await;
-    api.delete(&all[0], &DeleteParams::default()).await.unwrap();
+    let slices = cluster.all::<ResourceSlice>();
+    slices
+        .delete(&all[0], &DeleteParams::default())
+        .await
+        .unwrap();
     until("the successor restores it", async || names().await == all).await;
 
     // The sockets of the first process are dead, and the next process takes their place beside the successor's.

@@ -1,7 +1,6 @@
 //! Killed anywhere: the points are found by running the work, so one that is added later is tried without anyone listing
 //! it. All of them take minutes, so CI tries a sample. `RUNMIG_DRA_POINTS=all` tries all.
 
-use crate::calls::devices;
 use crate::cluster::Cluster;
 use crate::phases::{PHASES, Phase, Run};
 use crate::tracer::Traced;
@@ -21,7 +20,7 @@ async fn survives_kill_at_system_calls() {
     let Some(mut cluster) = Cluster::up().await else {
         return;
     };
-    let devices = devices(&cluster).await;
+    let devices = cluster.devices().await;
     let places = [devices[2].as_str(), devices[5].as_str()];
     for phase in PHASES {
         let (seen, _) = traced(&mut cluster, phase, places, None).await;
@@ -76,7 +75,7 @@ async fn survives_kill_at_driver_calls() {
     let Some(mut cluster) = Cluster::up().await else {
         return;
     };
-    let devices = devices(&cluster).await;
+    let devices = cluster.devices().await;
     let places = [devices[2].as_str(), devices[5].as_str()];
     for phase in PHASES {
         let mut tried = 0;
@@ -159,13 +158,10 @@ fn sample(count: usize, salt: u64) -> Vec<usize> {
         return (1..=count).collect();
     }
     // One of each part, so that a sample meets the whole work.
-    let mut random = SEED.wrapping_add(salt);
+    let mut random = Random::new(SEED.wrapping_add(salt));
     let part = |at: usize| {
-        random = random
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
         let (from, to) = (at * count / SAMPLE, (at + 1) * count / SAMPLE);
-        1 + from + (random >> 33) as usize % (to - from)
+        1 + from + random.below((to - from) as u64) as usize
     };
     (0..SAMPLE).map(part).collect()
 }

@@ -1,9 +1,7 @@
 //! The driver beside a real API server, in bad conditions: killed at its own system calls and at its calls to the GPU
 //! driver. The test takes the kubelet's place.
 
-mod calls;
-#[path = "../claims/cluster.rs"]
-#[allow(dead_code)] // each test program uses its part
+#[path = "../support/cluster.rs"]
 mod cluster;
 mod killed;
 mod phases;

@@ -1,9 +1,8 @@
 //! The work of the driver that a kill may hit, and the checks after it.
 
-use crate::calls::*;
-use crate::cluster::{Cluster, until};
-use kube::api::DeleteParams;
+use crate::cluster::{Cluster, POOL, are_all, until};
 use runmig_dra::kubelet::messages::{Claim, Prepared};
+use runmig_lease::store::Store;
 use testkit::prelude::*;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,39 +47,29 @@ impl<'a> Run<'a> {
         }
         let claim = cluster.claim("hit", device, POOL).await;
         let mut kept = None;
-        let ready = async |cluster: &Cluster, claim: &Claim| {
-            let answer = prepare(cluster, claim).await;
-            assert_eq!(answer.error, "");
-            answer
-        };
         match phase {
             Phase::Prepare => drop(cluster.plugin().await),
             Phase::Promise => {
-                let uid = pod(cluster, "bound", "hit").await;
-                let pod = json!({"resource": "pods", "name": "bound", "uid": uid});
-                cluster
-                    .set_status("hit", json!({"reservedFor": [pod]}))
-                    .await;
+                let uid = cluster.pod("bound", "hit").await;
+                cluster.reserve("hit", &[("bound", &uid)]).await;
                 drop(cluster.plugin().await);
             }
-            Phase::Unprepare => drop(ready(cluster, &claim).await),
+            Phase::Unprepare => drop(cluster.prepared(&claim).await),
             Phase::Sweep => {
-                ready(cluster, &claim).await;
-                pod(cluster, "bound", "hit").await;
-                bind(cluster, "bound").await;
-                delete_claim(cluster, "hit").await;
+                cluster.prepared(&claim).await;
+                cluster.pod("bound", "hit").await;
+                cluster.bind("bound").await;
+                cluster.delete_claim("hit").await;
             }
             Phase::Start => {
                 let stays = cluster.claim("stays", other, POOL).await;
-                let answer = ready(cluster, &stays).await;
-                let file = fs::read(file_of(cluster, &stays)).unwrap();
+                let answer = cluster.prepared(&stays).await;
+                let file = fs::read(cluster.cdi_file(&stays)).unwrap();
                 kept = Some((stays, answer, file));
-                ready(cluster, &claim).await;
+                cluster.prepared(&claim).await;
                 cluster.end_driver();
-                delete_claim(cluster, "hit").await;
-                let slices = slices_api(&cluster.client);
-                let all = (DeleteParams::default(), Default::default());
-                slices.delete_collection(&all.0, &all.1).await.unwrap();
+                cluster.delete_claim("hit").await;
+                cluster.wipe().await;
             }
         }
         Run {
@@ -96,16 +85,16 @@ impl<'a> Run<'a> {
     pub async fn act(&self, cluster: &Cluster, mut is_dead: impl FnMut() -> bool) {
         match self.phase {
             Phase::Promise => {
-                bind(cluster, "bound").await;
+                cluster.bind("bound").await;
                 until("the claim is promised", async || {
-                    is_dead() || leases(cluster).len() == 1
+                    is_dead() || cluster.leases().len() == 1
                 })
                 .await;
             }
-            Phase::Prepare => drop(try_prepare(cluster, &self.claim).await),
-            Phase::Unprepare => drop(try_unprepare(cluster, &self.claim).await),
+            Phase::Prepare => drop(cluster.try_prepare(&self.claim).await),
+            Phase::Unprepare => drop(cluster.try_unprepare(&self.claim).await),
             Phase::Sweep => {
-                delete_pod(cluster, "bound").await;
+                cluster.delete_pod("bound").await;
                 until("the claim is swept", async || {
                     is_dead() || is_empty(cluster)
                 })
@@ -113,7 +102,7 @@ impl<'a> Run<'a> {
             }
             Phase::Start => {
                 until("the driver is at work", async || {
-                    is_dead() || leases(cluster).len() == 1 && has_slices(cluster).await
+                    is_dead() || cluster.leases().len() == 1 && has_slices(cluster).await
                 })
                 .await;
             }
@@ -125,13 +114,16 @@ impl<'a> Run<'a> {
     pub async fn judge(self, cluster: &mut Cluster, retries: bool) {
         // A claim keeps its place whatever happened, and no two have one slice.
         if let Some((stays, ..)) = &self.kept {
-            assert!(leases(cluster).iter().any(|held| of(held, stays)));
+            assert!(cluster.leases().iter().any(|held| of(held, stays)));
             assert!(cluster.starts().contains(&start(self.other)));
         }
         cluster.start_driver();
         match self.phase {
             Phase::Promise => {
-                until("the claim is promised", async || leases(cluster).len() == 1).await;
+                until("the claim is promised", async || {
+                    cluster.leases().len() == 1
+                })
+                .await;
                 self.prepared(cluster).await;
             }
             Phase::Prepare if retries => self.prepared(cluster).await,
@@ -141,10 +133,10 @@ impl<'a> Run<'a> {
             }
             Phase::Start => {
                 let (stays, answer, file) = self.kept.as_ref().unwrap();
-                assert_eq!(&prepare(cluster, stays).await, answer);
-                assert_eq!(&fs::read(file_of(cluster, stays)).unwrap(), file);
+                assert_eq!(&cluster.prepare(stays).await, answer);
+                assert_eq!(&fs::read(cluster.cdi_file(stays)).unwrap(), file);
                 until("the driver is at work", async || {
-                    leases(cluster).len() == 1 && has_slices(cluster).await
+                    cluster.leases().len() == 1 && has_slices(cluster).await
                 })
                 .await;
                 assert_eq!(cluster.starts(), [start(self.other)]);
@@ -152,25 +144,25 @@ impl<'a> Run<'a> {
         }
         let claims = self.kept.iter().map(|(stays, ..)| stays);
         for claim in claims.chain([&self.claim]) {
-            for _ in 0..2 {
-                assert_eq!(try_unprepare(cluster, claim).await.as_deref(), Some(""));
-            }
-            delete_claim(cluster, &claim.name).await;
+            cluster.unprepare(claim).await;
+            cluster.delete_claim(&claim.name).await;
         }
-        delete_pod(cluster, "bound").await;
-        assert_eq!(cluster.starts(), [0; 0]);
-        assert_eq!(cluster.cdi_files(), [""; 0]);
-        until("no record is left", async || records(cluster).is_empty()).await;
+        cluster.delete_pod("bound").await;
+        cluster.is_empty();
+        let store = Store::open(&cluster.at("state"), Duration::from_secs(10)).unwrap();
+        until("no record is left", async || {
+            store.list().unwrap().entries.is_empty()
+        })
+        .await;
     }
 
     async fn prepared(&self, cluster: &Cluster) {
-        let answer = prepare(cluster, &self.claim).await;
-        assert_eq!(answer.error, "");
+        let answer = cluster.prepared(&self.claim).await;
         assert_eq!(answer.devices[0].device_name, self.device);
         assert_eq!(cluster.starts(), [start(self.device)]);
-        assert_eq!(leases(cluster).len(), 1);
-        let file = fs::read(file_of(cluster, &self.claim)).unwrap();
-        let written: serde_json::Value = serde_json::from_slice(&file).unwrap();
+        assert_eq!(cluster.leases().len(), 1);
+        let file = fs::read(cluster.cdi_file(&self.claim)).unwrap();
+        let written: Value = serde_json::from_slice(&file).unwrap();
         let name = written["devices"][0]["name"].as_str().unwrap();
         let id = format!("gpu.runmig.dev/slice={name}");
         assert_eq!(answer.devices[0].cdi_device_ids, [id]);
@@ -181,25 +173,15 @@ fn of(held: &runmig_lease::store::Held, claim: &Claim) -> bool {
     held.lease.claim().is_some_and(|c| c.uid == claim.uid)
 }
 
-fn file_of(cluster: &Cluster, claim: &Claim) -> std::path::PathBuf {
-    let name = format!("gpu.runmig.dev-{}.json", claim.uid);
-    cluster.at("cdi").join(name)
-}
-
 /// The first memory slice of a device, which its name tells: `…-START-SIZE`.
 fn start(device: &str) -> u64 {
     device.rsplit('-').nth(1).unwrap().parse().unwrap()
 }
 
 fn is_empty(cluster: &Cluster) -> bool {
-    leases(cluster).is_empty() && cluster.cdi_files().is_empty()
+    cluster.leases().is_empty() && cluster.cdi_files().is_empty()
 }
 
 async fn has_slices(cluster: &Cluster) -> bool {
-    let slices = slices_api(&cluster.client).list(&Default::default()).await;
-    let slices = slices.unwrap().items;
-    let of_pool = slices
-        .first()
-        .map(|slice| slice.spec.pool.resource_slice_count);
-    of_pool.is_some_and(|count| count == slices.len() as i64)
+    are_all(&cluster.published().await)
 }

@@ -1,16 +1,18 @@
 //! The rights of the driver's account in `kubernetes/dra`, beside a real API server that checks them.
 
+#[path = "../support/cluster.rs"]
+mod cluster;
 mod servers;
 mod shipped;
 
+use cluster::support;
+use cluster::{create, until};
+use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::resource::v1::ResourceSlice;
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, PostParams};
-use runmig_dra::kubelet::messages::{Claim, PrepareRequest};
-use runmig_dra::kubelet::services::d_r_a_plugin_client::DRAPluginClient;
-use servers::{Servers, until};
+use servers::Servers;
 use testkit::prelude::*;
-use tonic::transport::Endpoint;
 
 /// A verb on a resource.
 type Right = (String, String);
@@ -22,11 +24,10 @@ async fn driver_uses_exactly_its_rights() {
         return;
     };
     servers.kubectl(&["apply", "-k", &kustomization()]);
-    let tokens = ["a", "b"].map(|node| token_of_node(&servers, node));
-    let [a, b] =
-        [("a", &tokens[0]), ("b", &tokens[1])].map(|(node, token)| servers.kubeconfig(node, token));
-    let admin = servers.slices(&servers.at("kubeconfig")).await;
-    servers.start_driver("a", &a);
+    let a = kubeconfig_of_node(&servers, "a").await;
+    let b = kubeconfig_of_node(&servers, "b").await;
+    let admin = servers.cluster.all::<ResourceSlice>();
+    servers.cluster.start_driver_of("a", &a);
     until("the ResourceSlices are published", async || {
         names(&admin).await.len() > 1
     })
@@ -72,53 +73,33 @@ async fn serves_a_claim(servers: &Servers, admin: &Api<ResourceSlice>) {
     let device = device.unwrap();
     // The place is taken, so the promise moves, and the pod gets an event.
     let start = device.rsplit('-').nth(1).unwrap();
-    let machine = servers.at("machine");
+    let cluster = &servers.cluster;
+    let machine = cluster.at("machine");
     let machine = machine.to_str().unwrap();
     let place = ["--profile", "1g.10gb", "--start", start];
-    servers::sim(&[&["create", machine, "--gpu", "0"], &place[..]].concat());
+    cluster::sim(&[&["create", machine, "--gpu", "0"], &place[..]].concat());
     servers.kubectl(&["create", "serviceaccount", "default"]);
-    servers.apply(&json!({
-        "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
-        "metadata": {"name": "c"},
-        "spec": {"devices": {"requests": [
-            {"name": "slice", "exactly": {"deviceClassName": "mig.runmig.dev"}},
-        ]}},
-    }));
-    servers.apply(&json!({
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"},
+    let device = json!({
+        "driver": "gpu.runmig.dev", "pool": "runmig.a", "device": device, "request": "slice",
+    });
+    // As the scheduler writes it: the right to the status holds for this node.
+    let selector = json!({"nodeSelectorTerms": [{"matchFields": [
+        {"key": "metadata.name", "operator": "In", "values": ["a"]},
+    ]}]});
+    let status = json!({"allocation": {"nodeSelector": selector}});
+    let claim = cluster.claim_of("c", json!([device]), status).await;
+    let pod = json!({
+        "metadata": {"name": "p"},
         "spec": {
             "nodeName": "a", "containers": [{"name": "c", "image": "none"}],
             "resourceClaims": [{"name": "gpu", "resourceClaimName": "c"}],
         },
-    }));
-    let uid = |what: &str| servers.kubectl(&["get", what, "-o", "jsonpath={.metadata.uid}"]);
-    let result = json!({
-        "driver": "gpu.runmig.dev", "pool": "runmig.a", "device": device, "request": "slice",
     });
-    let status = json!({"status": {
-        "allocation": {
-            "devices": {"results": [result]},
-            // As the scheduler writes it: the right to the status holds for this node.
-            "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [
-                {"key": "metadata.name", "operator": "In", "values": ["a"]},
-            ]}]},
-        },
-        "reservedFor": [{"resource": "pods", "name": "p", "uid": uid("pod/p")}],
-    }});
-    let patch = ["patch", "resourceclaim", "c", "--subresource=status"];
-    servers.kubectl(&[&patch[..], &["--type=merge", "-p", &status.to_string()]].concat());
-    let claim = Claim {
-        namespace: "default".to_owned(),
-        uid: uid("resourceclaim/c"),
-        name: "c".to_owned(),
-    };
-    let socket = servers.at("kubelet/plugins/gpu.runmig.dev/dra.sock");
-    let endpoint = Endpoint::from_shared(format!("unix:{}", socket.display())).unwrap();
-    let mut plugin = DRAPluginClient::new(endpoint.connect().await.unwrap());
-    let claims = vec![claim.clone()];
-    let answer = plugin.node_prepare_resources(PrepareRequest { claims });
-    let answers = answer.await.unwrap().into_inner().claims;
-    assert_eq!(answers[&claim.uid].error, "");
+    let pod = create(&cluster.here::<Pod>(), pod).await;
+    cluster
+        .reserve("c", &[("p", &pod.metadata.uid.unwrap())])
+        .await;
+    cluster.prepared(&claim).await;
 }
 
 /// The driver removes a ResourceSlice that is none of its own, and writes one back that another program has changed.
@@ -148,7 +129,7 @@ async fn writes_no_other_nodes_slices(
     admin: &Api<ResourceSlice>,
     kubeconfig: &Path,
 ) {
-    let b = servers.slices(kubeconfig).await;
+    let b: Api<ResourceSlice> = Api::all(support::client(kubeconfig).await);
     let write = PostParams::default();
     let driver = "gpu.runmig.dev";
     until("the policy is in force", async || {
@@ -191,7 +172,7 @@ async fn writes_no_other_nodes_slices(
 
     let token = servers.kubectl(&["create", "token", "runmig-dra", "--namespace=runmig"]);
     let no_pod = servers.kubeconfig("no-pod", token.trim());
-    let no_pod = servers.slices(&no_pod).await;
+    let no_pod: Api<ResourceSlice> = Api::all(support::client(&no_pod).await);
     let refused = no_pod.create(&write, &own).await.unwrap_err().to_string();
     let why = "the token of runmig-dra names no node";
     assert!(refused.contains(why), "{refused}");
@@ -201,32 +182,37 @@ fn kustomization() -> String {
     concat!(env!("CARGO_MANIFEST_DIR"), "/../../kubernetes/dra").to_owned()
 }
 
-/// Makes a node and a driver's pod on it. Returns the token that the kubelet gives the pod.
-fn token_of_node(servers: &Servers, node: &str) -> String {
-    servers.apply(&json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}}));
-    let pod = format!("driver-{node}");
-    servers.apply(&json!({
-        "apiVersion": "v1", "kind": "Pod",
-        "metadata": {"name": pod, "namespace": "runmig"},
+/// Makes a node and a driver's pod on it. Returns a kubeconfig with the token that the kubelet gives the pod.
+async fn kubeconfig_of_node(servers: &Servers, node: &str) -> PathBuf {
+    let cluster = &servers.cluster;
+    create(&cluster.all::<Node>(), json!({"metadata": {"name": node}})).await;
+    let name = format!("driver-{node}");
+    let pod = json!({
+        "metadata": {"name": name},
         "spec": {
             "nodeName": node, "serviceAccountName": "runmig-dra",
             "containers": [{"name": "c", "image": "none"}],
         },
-    }));
+    });
+    create(
+        &Api::<Pod>::namespaced(cluster.client.clone(), "runmig"),
+        pod,
+    )
+    .await;
     let token = servers.kubectl(&[
         "create",
         "token",
         "runmig-dra",
         "--namespace=runmig",
         "--bound-object-kind=Pod",
-        &format!("--bound-object-name={pod}"),
+        &format!("--bound-object-name={name}"),
     ]);
-    token.trim().to_owned()
+    servers.kubeconfig(node, token.trim())
 }
 
 /// The requests of the account in the audit log, each with its status.
 fn requests(servers: &Servers) -> BTreeSet<(Right, u64)> {
-    let log = fs::read_to_string(servers.at("audit.log")).unwrap();
+    let log = servers.audit_log();
     let request = |line: &str| {
         let event: Value = serde_json::from_str(line).ok()?;
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();

@@ -1,6 +1,6 @@
 //! The files in `kubernetes/dra` that follow from others.
 
-use crate::servers::programs;
+use crate::support::programs;
 use testkit::prelude::*;
 
 fn shipped(file: &str) -> PathBuf {

@@ -1,10 +1,7 @@
 //! Every bad answer of the API server.
 
-use crate::POOL;
-use crate::calls::{
-    delete_claim, devices, log, on_record, prepare, says, slices, unprepare, warns_once, wipe,
-};
-use crate::cluster::{Cluster, until};
+use crate::cluster::{Cluster, POOL, until};
+use crate::looks::{on_record, warns_once};
 use crate::proxy::{Fault, Proxy};
 use std::time::{Duration, Instant};
 
@@ -20,9 +17,9 @@ async fn survives_bad_answers() {
     };
     let proxy = Proxy::start(&mut cluster.plane).await;
     cluster.start_driver();
-    let devices = devices(&cluster).await;
+    let devices = cluster.devices().await;
     let running = cluster.claim("running", &devices[2], POOL).await;
-    assert_eq!(prepare(&cluster, &running).await, "");
+    cluster.prepared(&running).await;
     for status in [401, 403, 404, 409, 410, 422, 429, 500] {
         let words = format!("the API server has answered {status}: ");
         recovers(&cluster, &proxy, Fault::Status(status), &words, &devices[4]).await;
@@ -36,17 +33,17 @@ async fn survives_bad_answers() {
     }
     publishes_although_each_watch_ends(&cluster, &proxy).await;
     keeps_claims_at_its_start(&mut cluster, &proxy).await;
-    unprepare(&cluster, &running).await;
+    cluster.unprepare(&running).await;
     assert_eq!(cluster.starts(), [0; 0]);
 }
 
 async fn recovers(cluster: &Cluster, proxy: &Proxy, fault: Fault, words: &str, device: &str) {
-    let before = slices(cluster).await;
-    let from = log(cluster, 0).len();
+    let before = cluster.slices().await;
+    let from = cluster.log(0).len();
     let claim = cluster.claim("meanwhile", device, POOL).await;
     proxy.set(Some(fault));
-    wipe(cluster).await;
-    let error = prepare(cluster, &claim).await;
+    cluster.wipe().await;
+    let error = cluster.prepare(&claim).await.error;
     let object = "cannot prepare claim default/meanwhile: read claim default/meanwhile: ";
     assert!(
         error.starts_with(&format!("{object}{words}")),
@@ -61,36 +58,36 @@ async fn recovers(cluster: &Cluster, proxy: &Proxy, fault: Fault, words: &str, d
         (on_record(cluster), cluster.starts()),
         (["running".to_owned()].into(), vec![2])
     );
-    assert!(slices(cluster).await.is_empty());
+    assert!(cluster.slices().await.is_empty());
     for what in WATCHED {
         let line = format!("cannot watch {what}: {words}");
-        says(cluster, from, &line).await;
+        cluster.says(from, &line).await;
     }
-    warns_once(&log(cluster, from));
+    warns_once(&cluster.log(from));
 
     proxy.set(None);
-    assert_eq!(prepare(cluster, &claim).await, "", "{fault:?}");
-    unprepare(cluster, &claim).await;
+    cluster.prepared(&claim).await;
+    cluster.unprepare(&claim).await;
     until(
         &format!("the ResourceSlices are right again: {fault:?}"),
-        async || slices(cluster).await == before,
+        async || cluster.slices().await == before,
     )
     .await;
-    delete_claim(cluster, "meanwhile").await;
+    cluster.delete_claim("meanwhile").await;
     watches_again(cluster, from).await;
 }
 
 async fn watches_again(cluster: &Cluster, from: usize) {
     for what in WATCHED {
         let line = format!("the API server tells {what} again");
-        says(cluster, from, &line).await;
+        cluster.says(from, &line).await;
     }
 }
 
 /// The lists are right, and each watch ends without a word. The driver does not ask all the time.
 async fn publishes_although_each_watch_ends(cluster: &Cluster, proxy: &Proxy) {
-    let before = slices(cluster).await;
-    let from = log(cluster, 0).len();
+    let before = cluster.slices().await;
+    let from = cluster.log(0).len();
     let start = Instant::now();
     proxy.set(Some(Fault::Body("watch=true", 200, "")));
     until("each watch is tried for the third time", async || {
@@ -99,16 +96,16 @@ async fn publishes_although_each_watch_ends(cluster: &Cluster, proxy: &Proxy) {
     .await;
     // Before the third try are pauses of 0.7 s and 1.4 s at least.
     assert!(start.elapsed() > Duration::from_secs(2));
-    wipe(cluster).await;
+    cluster.wipe().await;
     until("the ResourceSlices are right again", async || {
-        slices(cluster).await == before
+        cluster.slices().await == before
     })
     .await;
     for what in WATCHED {
         let line = format!("cannot watch {what}: the API server has ended each watch at once");
-        says(cluster, from, &line).await;
+        cluster.says(from, &line).await;
     }
-    warns_once(&log(cluster, from));
+    warns_once(&cluster.log(from));
     proxy.set(None);
     watches_again(cluster, from).await;
 }
@@ -117,11 +114,11 @@ async fn publishes_although_each_watch_ends(cluster: &Cluster, proxy: &Proxy) {
 async fn keeps_claims_at_its_start(cluster: &mut Cluster, proxy: &Proxy) {
     for status in [404, 500] {
         proxy.set(Some(Fault::Status(status)));
-        let from = log(cluster, 0).len();
+        let from = cluster.log(0).len();
         cluster.start_driver();
         let line =
             format!("cannot read claim default/running: the API server has answered {status}");
-        says(cluster, from, &line).await;
+        cluster.says(from, &line).await;
         assert_eq!((on_record(cluster).len(), cluster.starts()), (1, vec![2]));
     }
     proxy.set(None);

@@ -1,8 +1,7 @@
 //! Boots with a GPU less, one more, and another model, under a claim.
 
-use crate::POOL;
-use crate::calls::{devices, on_record, prepare, slices, unprepare};
-use crate::cluster::{Cluster, sim, until};
+use crate::cluster::{Cluster, POOL, sim, until};
+use crate::looks::on_record;
 use testkit::prelude::*;
 
 /// A GPU of this model in each slot.
@@ -18,7 +17,7 @@ fn boot(cluster: &mut Cluster, models: &[&str]) {
 
 /// The published GPUs, each as the beginning of its devices' names, and the taint of a device that must be there.
 async fn published(cluster: &Cluster, device: &str) -> (BTreeSet<String>, Option<String>) {
-    let slices = slices(cluster).await;
+    let slices = cluster.slices().await;
     let devices = slices
         .values()
         .flat_map(|spec| spec.devices.iter().flatten());
@@ -43,16 +42,16 @@ async fn names_follow_the_slots() {
     let Some(mut cluster) = Cluster::up().await else {
         return;
     };
-    devices(&cluster).await;
+    cluster.devices().await;
     boot(&mut cluster, &["A100-80GB", "A100-80GB"]);
     until("both GPUs are published", async || {
         published(&cluster, "").await.0.len() == 2
     })
     .await;
     // Read only now: before, it may have been a device of the first GPU.
-    let last = devices(&cluster).await.last().unwrap().clone();
+    let last = cluster.devices().await.last().unwrap().clone();
     let claim = cluster.claim("boots", &last, POOL).await;
-    assert_eq!(prepare(&cluster, &claim).await, "");
+    cluster.prepared(&claim).await;
     let missing = "find device ";
     for (models, gpus, error) in [
         (&["A100-80GB"][..], 2, missing),
@@ -69,7 +68,7 @@ async fn names_follow_the_slots() {
             },
         )
         .await;
-        let told = prepare(&cluster, &claim).await;
+        let told = cluster.prepare(&claim).await.error;
         assert!(
             told.contains(error) && told.is_empty() == error.is_empty(),
             "{models:?}: {told}"
@@ -83,6 +82,6 @@ async fn names_follow_the_slots() {
             .await;
         }
     }
-    unprepare(&cluster, &claim).await;
+    cluster.unprepare(&claim).await;
     assert_eq!(on_record(&cluster).len(), 0);
 }

@@ -1,8 +1,6 @@
 //! Folders of CDI files that the driver cannot write, and CDI files of others that it cannot use.
 
-use crate::POOL;
-use crate::calls::{delete_claim, devices, prepare, says, unprepare};
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, POOL};
 use runmig_dra::kubelet::messages::Claim;
 use testkit::prelude::*;
 
@@ -12,29 +10,22 @@ async fn names_problems_of_cdi() {
     let Some(mut cluster) = Cluster::up().await else {
         return;
     };
-    let devices = devices(&cluster).await;
+    let devices = cluster.devices().await;
     let claim = cluster.claim("cdi", &devices[3], POOL).await;
     names_folder(&cluster, &claim, "ro,mode=0755", "Read-only file system").await;
-    names_folder(
-        &cluster,
-        &claim,
-        "size=4k,mode=0755",
-        "No space left on device",
-    )
-    .await;
+    let full = "No space left on device";
+    names_folder(&cluster, &claim, "size=4k,mode=0755", full).await;
     names_files_of_driver(&mut cluster, &claim).await;
-    delete_claim(&cluster, "cdi").await;
+    cluster.delete_claim("cdi").await;
 }
 
 /// Prepare names folder and cause, leaves no half-written file, and succeeds after the repair.
 async fn names_folder(cluster: &Cluster, claim: &Claim, options: &str, cause: &str) {
     let mounted = Mounted::tmpfs(&cluster.at("cdi"), options);
     let filler = (!options.starts_with("ro")).then(|| mounted.fill(0));
-    let file = cluster
-        .at("cdi")
-        .join(format!("gpu.runmig.dev-{}.json", claim.uid));
+    let file = cluster.cdi_file(claim);
     for _ in 0..2 {
-        let error = prepare(cluster, claim).await;
+        let error = cluster.prepare(claim).await.error;
         let object = format!(
             "cannot prepare claim default/cdi: write CDI file {}: ",
             file.display()
@@ -49,11 +40,11 @@ async fn names_folder(cluster: &Cluster, claim: &Claim, options: &str, cause: &s
         assert_eq!(cluster.cdi_files(), [""; 0]);
         drop(mounted);
     }
-    assert_eq!(prepare(cluster, claim).await, "");
+    cluster.prepared(claim).await;
     assert!(file.exists());
     assert_eq!(cluster.starts(), [3]);
-    unprepare(cluster, claim).await;
-    assert_eq!((cluster.starts(), cluster.cdi_files()), (vec![], vec![]));
+    cluster.unprepare(claim).await;
+    cluster.is_empty();
 }
 
 /// The driver sees the node's CDI specifications in a folder of this test.
@@ -74,17 +65,15 @@ async fn names_files_of_driver(cluster: &mut Cluster, claim: &Claim) {
     cluster.driver = Some(cluster.as_driver(command, "driver.log").spawn().unwrap());
 
     let files = |library: &str| {
-        let mount = format!(
-            "{{\"hostPath\": \"{library}\", \"containerPath\": \"/usr/lib/libcuda.so.1\"}}"
-        );
-        let text = format!(
-            "{{\"cdiVersion\": \"0.6.0\", \"kind\": \"nvidia.com/gpu\", \
-             \"devices\": [{{\"name\": \"all\", \"containerEdits\": {{\"env\": [\"A=b\"]}}}}], \
-             \"containerEdits\": {{\"mounts\": [{mount}]}}}}"
-        );
-        fs::write(vendor.join("nvidia.json"), text).unwrap();
+        let mount = json!({"hostPath": library, "containerPath": "/usr/lib/libcuda.so.1"});
+        let file = json!({
+            "cdiVersion": "0.6.0", "kind": "nvidia.com/gpu",
+            "devices": [{"name": "all", "containerEdits": {"env": ["A=b"]}}],
+            "containerEdits": {"mounts": [mount]},
+        });
+        fs::write(vendor.join("nvidia.json"), file.to_string()).unwrap();
     };
-    let error = prepare(cluster, claim).await;
+    let error = cluster.prepare(claim).await.error;
     let words = "cannot find a CDI specification of nvidia.com/gpu or ";
     assert!(error.contains(words), "{error}");
     files("/bin/sh");
@@ -94,18 +83,18 @@ async fn names_files_of_driver(cluster: &mut Cluster, claim: &Claim) {
         "{\"kind\": \"vendor.example.com/nic\"",
     )
     .unwrap();
-    assert_eq!(prepare(cluster, claim).await, "");
-    says(cluster, 0, "/var/run/cdi/other.json").await;
-    unprepare(cluster, claim).await;
+    cluster.prepared(claim).await;
+    cluster.says(0, "/var/run/cdi/other.json").await;
+    cluster.unprepare(claim).await;
 
     files("/nowhere/libcuda.so.570");
-    let error = prepare(cluster, claim).await;
+    let error = cluster.prepare(claim).await.error;
     let words =
         "cannot use CDI specification /var/run/cdi/nvidia.json: /nowhere/libcuda.so.570 is missing";
     has(&error, words);
     has(&error, "nvidia-ctk cdi generate");
-    assert_eq!((cluster.starts(), cluster.cdi_files()), (vec![], vec![]));
+    cluster.is_empty();
     files("/bin/sh");
-    assert_eq!(prepare(cluster, claim).await, "");
-    unprepare(cluster, claim).await;
+    cluster.prepared(claim).await;
+    cluster.unprepare(claim).await;
 }

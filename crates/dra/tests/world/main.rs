@@ -2,12 +2,11 @@
 
 mod answers;
 mod boots;
-mod calls;
 mod cdi;
-#[allow(dead_code)]
-#[path = "../claims/cluster.rs"]
+#[path = "../support/cluster.rs"]
 mod cluster;
 mod disk;
+mod looks;
 mod many;
 mod older;
 mod others;
@@ -15,5 +14,3 @@ mod others;
 mod proxy;
 
 use cluster::support;
-
-const POOL: &str = "runmig.node";

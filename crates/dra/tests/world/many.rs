@@ -1,12 +1,9 @@
 //! The largest nodes: 16 GPUs of several models, the longest node name, profiles with more places than a list takes.
 
-use crate::calls::{log, prepare, unprepare};
-use crate::cluster::{Cluster, sim, until};
-use crate::support::free_ports;
+use crate::cluster::{Cluster, are_all, create, sim, until};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::resource::v1::{DeviceClass, ResourceClaim, ResourceSlice};
-use kube::Api;
-use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::api::{ListParams, Patch, PatchParams};
 use runmig_dra::kubelet::messages::Claim;
 use testkit::prelude::*;
 
@@ -38,27 +35,27 @@ async fn serves_the_largest_node() {
     fs::remove_dir_all(&machine).unwrap();
     let _ = fs::remove_dir_all(cluster.at("state"));
     let models = [("A100-80GB", "10"), ("H100-80GB", "4"), ("A30", "2")];
-    let models = models
-        .iter()
-        .flat_map(|(model, count)| ["--gpu", model, "--count", count]);
-    let arguments: Vec<&str> = ["new", machine.to_str().unwrap()]
-        .into_iter()
-        .chain(models)
-        .collect();
-    sim(&arguments);
-    let driver = Command::new(env!("CARGO_BIN_EXE_runmig-dra"));
+    let models = models.map(|(model, count)| ["--gpu", model, "--count", count]);
+    sim(&[&["new", machine.to_str().unwrap()], models.as_flattened()].concat());
     let kubeconfig = cluster.at("kubeconfig");
-    let mut driver = cluster
-        .plane
-        .as_driver(driver, &name, &kubeconfig, "driver.log");
-    cluster.driver = Some(driver.spawn().unwrap());
+    cluster.start_driver_of(&name, &kubeconfig);
 
-    let slices = published(&cluster, &name).await;
-    assert!(
-        log(&cluster, 0)
-            .iter()
-            .all(|line| !line.contains("is not published"))
-    );
+    let mut slices = Vec::new();
+    until("the ResourceSlices are published", async || {
+        let here = ListParams::default().fields(&format!("spec.nodeName={name}"));
+        slices = cluster
+            .all::<ResourceSlice>()
+            .list(&here)
+            .await
+            .unwrap()
+            .items;
+        are_all(&slices)
+    })
+    .await;
+    for slice in &slices {
+        assert!(slice.spec.devices.iter().flatten().count() <= MAX_DEVICES);
+    }
+    lacks(&cluster.log(0).concat(), "is not published");
     let of_profile = |slice: &ResourceSlice| -> Vec<String> {
         let devices = slice.spec.devices.iter().flatten();
         let names = devices.map(|device| device.name.clone());
@@ -83,37 +80,15 @@ async fn serves_the_largest_node() {
     schedules_every_place(&mut cluster, &name, lists.concat().len()).await;
     let device = lists.last().unwrap().last().unwrap();
     let claim = claim_of(&cluster, device).await;
-    assert_eq!(prepare(&cluster, &claim).await, "");
-    unprepare(&cluster, &claim).await;
-}
-
-/// The ResourceSlices of a node, when all are there.
-async fn published(cluster: &Cluster, node: &str) -> Vec<ResourceSlice> {
-    let api: Api<ResourceSlice> = Api::all(cluster.client.clone());
-    let mut slices = Vec::new();
-    until("the ResourceSlices are published", async || {
-        let here = ListParams::default().fields(&format!("spec.nodeName={node}"));
-        slices = api.list(&here).await.unwrap().items;
-        let count = slices
-            .first()
-            .map(|slice| slice.spec.pool.resource_slice_count);
-        count == i64::try_from(slices.len()).ok()
-    })
-    .await;
-    for slice in &slices {
-        assert!(slice.spec.devices.iter().flatten().count() <= MAX_DEVICES);
-    }
-    slices
+    cluster.prepared(&claim).await;
+    cluster.unprepare(&claim).await;
 }
 
 /// Pods with the profile's extended resource, one more than there are places.
 async fn schedules_every_place(cluster: &mut Cluster, node: &str, places: usize) {
-    let write = PostParams::default();
-    let nodes: Api<Node> = Api::all(cluster.client.clone());
+    let nodes = cluster.all::<Node>();
     let amounts = json!({"cpu": "1000", "memory": "1Ti", "pods": "1000"});
-    let object = json!({"metadata": {"name": node}});
-    let object: Node = serde_json::from_value(object).unwrap();
-    nodes.create(&write, &object).await.unwrap();
+    create(&nodes, json!({"metadata": {"name": node}})).await;
     let status = json!({
         "capacity": amounts, "allocatable": amounts,
         "conditions": [{"type": "Ready", "status": "True"}],
@@ -123,7 +98,6 @@ async fn schedules_every_place(cluster: &mut Cluster, node: &str, places: usize)
         .patch_status(node, &PatchParams::default(), &status)
         .await
         .unwrap();
-    let classes: Api<DeviceClass> = Api::all(cluster.client.clone());
     let class = json!({
         "metadata": {"name": "mig-1g.10gb"},
         "spec": {
@@ -132,18 +106,16 @@ async fn schedules_every_place(cluster: &mut Cluster, node: &str, places: usize)
                 "device.driver == 'gpu.runmig.dev' && device.attributes['gpu.runmig.dev'].profile == '1g.10gb'"}}],
         },
     });
-    let class: DeviceClass = serde_json::from_value(class).unwrap();
-    classes.create(&write, &class).await.unwrap();
-    start_scheduler(cluster);
-    let pods: Api<Pod> = Api::default_namespaced(cluster.client.clone());
+    create(&cluster.all::<DeviceClass>(), class).await;
+    cluster.plane.start_scheduler();
+    let pods = cluster.here::<Pod>();
     for at in 0..=places {
         let resources = json!({"limits": {"nvidia.com/mig-1g.10gb": "1"}});
         let pod = json!({
             "metadata": {"name": format!("p-{at:03}")},
             "spec": {"containers": [{"name": "c", "image": "none", "resources": resources}]},
         });
-        let pod: Pod = serde_json::from_value(pod).unwrap();
-        pods.create(&write, &pod).await.unwrap();
+        create(&pods, pod).await;
     }
     let bound = async || {
         let list = pods.list(&ListParams::default()).await.unwrap().items;
@@ -155,43 +127,18 @@ async fn schedules_every_place(cluster: &mut Cluster, node: &str, places: usize)
     // The last one knows why.
     until("one pod has no place", async || {
         let list = pods.list(&ListParams::default()).await.unwrap().items;
-        list.iter().any(|pod| {
-            let conditions = pod
-                .status
-                .as_ref()
-                .and_then(|status| status.conditions.as_ref());
-            let mut conditions = conditions.into_iter().flatten();
-            let words = "cannot allocate all claims";
-            conditions.any(|c| {
-                c.message
-                    .as_ref()
-                    .is_some_and(|message| message.contains(words))
-            })
-        })
+        let conditions = list.into_iter().filter_map(|pod| pod.status?.conditions);
+        let mut messages = conditions.flatten().filter_map(|c| c.message);
+        messages.any(|message| message.contains("cannot allocate all claims"))
     })
     .await;
     assert_eq!(bound().await, places);
     cluster.plane.stop("kube-scheduler");
 }
 
-fn start_scheduler(cluster: &mut Cluster) {
-    let [port] = free_ports();
-    let port = format!("--secure-port={port}");
-    let flags = [
-        "--kubeconfig=kubeconfig",
-        "--leader-elect=false",
-        "--bind-address=127.0.0.1",
-        "--cert-dir=scheduler",
-        "--kube-api-qps=500",
-        "--kube-api-burst=500",
-        &port,
-    ];
-    cluster.plane.run("kube-scheduler", &flags);
-}
-
 /// The claim that the scheduler has made with a device.
 async fn claim_of(cluster: &Cluster, device: &str) -> Claim {
-    let api: Api<ResourceClaim> = Api::default_namespaced(cluster.client.clone());
+    let api = cluster.here::<ResourceClaim>();
     let claims = api.list(&ListParams::default()).await.unwrap().items;
     let has_it = |claim: &ResourceClaim| {
         let status = claim.status.as_ref();

@@ -1,24 +1,12 @@
 //! An API server whose place another one takes, with an older state, as after the restore of a backup.
 
-use crate::POOL;
-use crate::calls::{devices, log, on_record, prepare, says, slices, warns_once};
-use crate::cluster::{self, Cluster, sim, until};
+use crate::cluster::{self, Cluster, POOL, sim, until};
+use crate::looks::{on_record, warns_once};
 use crate::proxy::Proxy;
 use crate::support::{self, ControlPlane};
 use k8s_openapi::api::core::v1::Namespace;
-use kube::Api;
 use kube::api::{Patch, PatchParams};
 use testkit::prelude::*;
-
-/// A process that has an instance open.
-struct Holder(Child);
-
-impl Drop for Holder {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 fn names(names: &[&str]) -> BTreeSet<String> {
     names.iter().map(|&name| name.to_owned()).collect()
@@ -34,39 +22,31 @@ async fn survives_restored_backup() {
     };
     let proxy = Proxy::start(&mut cluster.plane).await;
     cluster.start_driver();
-    let devices = devices(&cluster).await;
+    let devices = cluster.devices().await;
     let kept = cluster.claim("kept", &devices[0], POOL).await;
-    assert_eq!(prepare(&cluster, &kept).await, "");
+    cluster.prepared(&kept).await;
 
     // Nothing of the driver's is under way now: all that follows is later than the backup.
     cluster.plane.stop("etcd");
     copy(&cluster.at("etcd"), &cluster.at("backup"));
     cluster.plane.start_again("etcd");
     support::answers(&cluster.client).await;
-    let before = slices(&cluster).await;
+    let before = cluster.slices().await;
     let lost = cluster.claim("lost", &devices[1], POOL).await;
     let used = cluster.claim("used", &devices[2], POOL).await;
     for claim in [&lost, &used] {
-        assert_eq!(prepare(&cluster, claim).await, "");
+        cluster.prepared(claim).await;
     }
     let machine = cluster.at("machine");
     let machine = machine.to_str().unwrap();
-    let [of_lost, of_used] = [1, 2].map(|start| hold(machine, start));
+    let [of_lost, of_used] = [1, 2].map(|start| hold(&cluster, start));
     // A foreign instance lowers counters, so the ResourceSlices of the backup are out of date.
-    sim(&[
-        "create",
-        machine,
-        "--gpu",
-        "0",
-        "--profile",
-        "1g.10gb",
-        "--start",
-        "6",
-    ]);
+    let place = ["--gpu", "0", "--profile", "1g.10gb", "--start", "6"];
+    sim(&[&["create", machine], &place[..]].concat());
     let mut now = before.clone();
     until("the counters follow the instance", async || {
         cluster.poke();
-        now = slices(&cluster).await;
+        now = cluster.slices().await;
         now != before
     })
     .await;
@@ -79,27 +59,27 @@ async fn survives_restored_backup() {
     older.start(cluster::TOKENS, &cluster::FLAGS);
     let client = support::client(&older.kubeconfig("kubeconfig", "secret")).await;
     support::answers(&client).await;
-    let from = log(&cluster, 0).len();
+    let from = cluster.log(0).len();
     cluster.client = client;
     // No request fails, and the versions that the driver has are those of the future.
     proxy.lead_to(&mut older).await;
 
     until("the ResourceSlices are those of now", async || {
-        slices(&cluster).await == now
+        cluster.slices().await == now
     })
     .await;
     for name in ["lost", "used"] {
         let kept = format!("claim default/{name} (pod default/pod-of-{name}) keeps its slice");
-        says(&cluster, from, &kept).await;
+        cluster.says(from, &kept).await;
     }
-    warns_once(&log(&cluster, from));
+    warns_once(&cluster.log(from));
     drop(of_lost);
     cluster.start_driver();
     let released = "claim default/lost (pod default/pod-of-lost) is released: the claim does not exist any more";
-    says(&cluster, from, released).await;
+    cluster.says(from, released).await;
     assert_eq!(on_record(&cluster), names(&["kept", "used"]));
     assert_eq!(cluster.starts(), [0, 2, 6]);
-    assert_eq!(prepare(&cluster, &kept).await, "");
+    cluster.prepared(&kept).await;
     drop(of_used);
     cluster.start_driver();
     until("the claim ends with its process", async || {
@@ -109,33 +89,27 @@ async fn survives_restored_backup() {
 }
 
 async fn write_often(cluster: &Cluster) {
-    let namespaces: Api<Namespace> = Api::all(cluster.client.clone());
+    let namespaces = cluster.all::<Namespace>();
     for at in 0..1000 {
-        let label = json!({"metadata": {"labels": {"at": at.to_string()}}});
-        let label = Patch::Merge(label);
+        let label = Patch::Merge(json!({"metadata": {"labels": {"at": at.to_string()}}}));
         let write = PatchParams::default();
         namespaces.patch("default", &write, &label).await.unwrap();
     }
 }
 
 fn copy(from: &Path, to: &Path) {
-    let copied = Command::new("cp").arg("-a").args([from, to]).status();
-    assert!(copied.unwrap().success());
+    said(Command::new("cp").arg("-a").args([from, to])).ok();
 }
 
-fn hold(machine: &str, start: u64) -> Holder {
-    let shown = sim(&["show", machine, "--json"]);
-    let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
-    let instances = shown["gpus"][0]["gpuInstances"].as_array().unwrap();
-    let at = |i: &&serde_json::Value| i["placement"]["start"] == start;
+/// Starts a process that has the instance at this place open.
+fn hold(cluster: &Cluster, start: u64) -> Going {
+    let instances = cluster.instances();
+    let at = |i: &&Value| i["placement"]["start"] == start;
     let id = instances.iter().find(at).unwrap()["id"].to_string();
-    let program = Path::new(env!("CARGO_BIN_EXE_runmig-dra")).with_file_name("nvml-sim");
-    let mut command = Command::new(program);
-    command.args(["hold", machine, "--gpu", "0", "--gi", &id, "--ci", "0"]);
-    let mut holder = command.stdout(Stdio::piped()).spawn().unwrap();
-    // Its first line comes when it holds the instance.
-    let mut line = String::new();
-    let stdout = holder.stdout.take().unwrap();
-    std::io::BufRead::read_line(&mut std::io::BufReader::new(stdout), &mut line).unwrap();
-    Holder(holder)
+    let mut command = Command::new(program("nvml-sim"));
+    command.arg("hold").arg(cluster.at("machine"));
+    command.args(["--gpu", "0", "--gi", &id, "--ci", "0"]);
+    let mut holder = going(command.stdin(Stdio::null()));
+    holder.until("holding");
+    holder
 }

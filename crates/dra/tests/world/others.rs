@@ -1,10 +1,8 @@
 //! Other programs that delete and change the driver's ResourceSlices, or publish under its name.
 
-use crate::calls::{devices, log, says, slices, wipe};
-use crate::cluster::{Cluster, until};
+use crate::cluster::{Cluster, create, until};
 use k8s_openapi::api::resource::v1::ResourceSlice;
-use kube::Api;
-use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::api::{Patch, PatchParams};
 use testkit::prelude::*;
 
 /// The time in which a restored ResourceSlice is there, with room for a busy machine: the driver needs 0.1 s.
@@ -16,21 +14,17 @@ async fn restores_what_others_change() {
     let Some(cluster) = Cluster::up().await else {
         return;
     };
-    devices(&cluster).await;
-    let before = slices(&cluster).await;
-    let api: Api<ResourceSlice> = Api::all(cluster.client.clone());
-    let is_restored = async || slices(&cluster).await == before;
+    cluster.devices().await;
+    let before = cluster.slices().await;
+    let api = cluster.all::<ResourceSlice>();
+    let is_restored = async || cluster.slices().await == before;
 
-    wipe(&cluster).await;
+    cluster.wipe().await;
     let start = Instant::now();
     until("all are there again", is_restored).await;
     assert!(start.elapsed() < SOON);
-    says(
-        &cluster,
-        0,
-        "is written again: another program has deleted it",
-    )
-    .await;
+    let line = "is written again: another program has deleted it";
+    cluster.says(0, line).await;
 
     let devices = { before.iter() }.find(|(_, spec)| spec.devices.is_some());
     let name = devices.unwrap().0;
@@ -43,7 +37,7 @@ async fn restores_what_others_change() {
     until("the changed one is restored", is_restored).await;
     let line =
         format!("ResourceSlice {name} is written again: another program (evil) has changed it");
-    says(&cluster, 0, &line).await;
+    cluster.says(0, &line).await;
 
     // A second pool, and a newer generation of the driver's own.
     for (theirs, pool, generation) in [("second", "other", 1), ("newer", "runmig.node", 99)] {
@@ -54,30 +48,23 @@ async fn restores_what_others_change() {
                 "pool": {"name": pool, "generation": generation, "resourceSliceCount": 1},
             },
         });
-        let slice: ResourceSlice = serde_json::from_value(slice).unwrap();
-        api.create(&PostParams::default(), &slice).await.unwrap();
+        create(&api, slice).await;
         until("the foreign one is removed", is_restored).await;
         let line = format!("ResourceSlice {theirs} of pool {pool} is removed: another program");
-        says(&cluster, 0, &line).await;
+        cluster.says(0, &line).await;
     }
     slows_down_a_contest(&cluster, name).await;
 }
 
 /// Another program that never stops gets one line, and does not make the driver write all the time.
 async fn slows_down_a_contest(cluster: &Cluster, name: &str) {
-    let api: Api<ResourceSlice> = Api::all(cluster.client.clone());
+    let api = cluster.all::<ResourceSlice>();
     let none = Patch::Merge(json!({"spec": {"devices": []}}));
-    let from = log(cluster, 0).len();
+    let from = cluster.log(0).len();
     let is_restored = async || {
-        let slice = api.list(&ListParams::default()).await.unwrap().items;
-        let mut slices = slice.into_iter();
-        let slice = slices.find(|slice| slice.metadata.name.as_deref() == Some(name));
-        slice.is_some_and(|slice| {
-            slice
-                .spec
-                .devices
-                .is_some_and(|devices| !devices.is_empty())
-        })
+        let slice = api.get_opt(name).await.unwrap();
+        let devices = slice.and_then(|slice| slice.spec.devices);
+        devices.is_some_and(|devices| !devices.is_empty())
     };
     let start = Instant::now();
     for _ in 0..2 {
@@ -92,7 +79,7 @@ async fn slows_down_a_contest(cluster: &Cluster, name: &str) {
         "{:?}",
         start.elapsed()
     );
-    let lines = log(cluster, from);
+    let lines = cluster.log(from);
     let line = format!("ResourceSlice {name} is written again: ");
     let told = lines.iter().filter(|l| l.contains(&line)).count();
     assert_eq!(told, 1, "{lines:#?}");
