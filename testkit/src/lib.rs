@@ -5,6 +5,7 @@ pub mod bundle;
 pub mod cases;
 pub mod cdi;
 pub mod cgroup2;
+pub mod claims;
 pub mod containerd;
 pub mod cri;
 pub mod crio;

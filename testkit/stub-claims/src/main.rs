@@ -7,12 +7,11 @@
 
 use runmig_lease::config::Config;
 use runmig_lease::error::{Error, Result};
-use runmig_lease::model::{GpuUuid, Placement};
-use runmig_lease::store::{Claim, ClaimPod};
 use runmig_lease::{ClaimPlace, Leases, NoBundles, Patience};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
+use testkit::claims::{claim, place};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -57,27 +56,6 @@ fn place_of(gpu: &str, profile: &str, placement: [&str; 2]) -> Result<ClaimPlace
         let number = text.parse();
         number.map_err(|e| Error::new(format!("cannot read {text}: {e}")))
     };
-    Ok(ClaimPlace {
-        gpu: GpuUuid::new(gpu),
-        profile: profile.to_owned(),
-        placement: Placement {
-            start: number(placement[0])?,
-            size: number(placement[1])?,
-        },
-    })
-}
-
-fn claim(uid: &str) -> Claim {
-    Claim {
-        uid: uid.to_owned(),
-        namespace: "team-a".to_owned(),
-        name: format!("{uid}-gpu"),
-        request: "slice".to_owned(),
-        pool: "runmig.node".to_owned(),
-        device: "device".to_owned(),
-        pods: vec![ClaimPod {
-            uid: "pod-uid".to_owned(),
-            name: "train".to_owned(),
-        }],
-    }
+    let [start, size] = placement;
+    Ok(place(gpu, profile, number(start)?, number(size)?))
 }

@@ -77,12 +77,17 @@ pub fn containers(world: &World) -> Vec<String> {
     ids.filter(|id| !id.is_empty()).map(str::to_owned).collect()
 }
 
+/// Returns a world with the slice of claim `a`, and the container on it.
+pub fn attached() -> (World, Init) {
+    let (world, init) = (prepared(), Init::new());
+    hook(&world, "attach", "a", Some(&init)).ok();
+    (world, init)
+}
+
 /// Failure: the claim ends while a container of its pod lives
 #[test]
 fn early_unprepare_spares_container() {
-    let world = prepared();
-    let init = Init::new();
-    hook(&world, "attach", "a", Some(&init)).ok();
+    let (world, init) = attached();
     hook(&world, "attach", "a", Some(&init)).ok();
     assert_eq!(world.leases().len(), 2);
     unprepare(&world, "a").unwrap();
@@ -102,9 +107,7 @@ fn early_unprepare_spares_container() {
 /// Failure: a container ends before its claim
 #[test]
 fn hook_leaves_slice_to_its_claim() {
-    let world = prepared();
-    let init = Init::new();
-    hook(&world, "attach", "a", Some(&init)).ok();
+    let (world, init) = attached();
     drop(init);
     for _ in 0..2 {
         hook(&world, "detach", "a", None).ok();
@@ -117,9 +120,7 @@ fn hook_leaves_slice_to_its_claim() {
 /// Failure: a container ends without its hook, or CRI-O deletes it late
 #[test]
 fn collection_removes_dead_container_alone() {
-    let world = prepared();
-    let init = Init::new();
-    hook(&world, "attach", "a", Some(&init)).ok();
+    let (world, init) = attached();
     world.gc().ok();
     assert_eq!(containers(&world), ["c"]);
     drop(init);
@@ -132,9 +133,7 @@ fn collection_removes_dead_container_alone() {
 /// The driver of the claims has the bundles of none, so it ends no other leases.
 #[test]
 fn sweep_ends_containers_of_claims_alone() {
-    let world = prepared();
-    let init = Init::new();
-    hook(&world, "attach", "a", Some(&init)).ok();
+    let (world, init) = attached();
     unprepare(&world, "a").unwrap();
     world.abandoned("other");
     let sweep = || with(&world, |leases| leases.release_ended()).unwrap();
@@ -171,9 +170,7 @@ fn names_user_of_claim() {
 /// CRI-O deletes a container after its pod.
 #[test]
 fn unprepare_ends_dead_containers() {
-    let world = prepared();
-    let init = Init::new();
-    hook(&world, "attach", "a", Some(&init)).ok();
+    let (world, init) = attached();
     drop(init);
     ends_last(&world, "a");
     hook(&world, "detach", "a", None).ok();

@@ -52,34 +52,28 @@ fn release_by_hand_spares_processes() {
 }
 
 /// Failure: an administrator destroyed the instance of a claim
-#[test]
-fn prepare_replaces_instance_that_went() {
-    let world = World::small();
-    let at = place(&world, "1g.6gb", 1, 1);
-    prepare(&world, "a", &at).unwrap();
-    world.admin_destroys(0, world.the_instance().gi);
-    let again = prepare(&world, "a", &at).unwrap();
-    assert_eq!(start(&again), 1);
-    let uuid = again.instance.slice().unwrap().mig_uuid.clone();
-    assert_eq!(uuid.as_ref(), world.the_instance().uuids.first());
-    ends_last(&world, "a");
-}
-
-/// An administrator destroyed the compute instance alone.
 /// Failure: an administrator destroyed the compute instance of a claim alone
 #[test]
-fn prepare_replaces_emptied_instance() {
-    let world = World::small();
-    let at = place(&world, "1g.6gb", 1, 1);
-    let first = prepare(&world, "a", &at).unwrap();
-    let gi = world.the_instance().gi;
-    world.change(|machine, holds| machine.destroy_compute_instance(0, gi, 0, holds).unwrap());
-    assert_eq!(world.the_instance().uuids, [""; 0]);
-    let again = prepare(&world, "a", &at).unwrap();
-    assert_ne!(again.instance.id, first.instance.id);
-    let uuid = again.instance.slice().unwrap().mig_uuid.clone();
-    assert_eq!(uuid.as_ref(), world.the_instance().uuids.first());
-    ends_last(&world, "a");
+fn prepare_replaces_instance_that_went() {
+    for is_emptied in [false, true] {
+        let world = World::small();
+        let at = place(&world, "1g.6gb", 1, 1);
+        let first = prepare(&world, "a", &at).unwrap();
+        let gi = world.the_instance().gi;
+        match is_emptied {
+            true => {
+                world.change(|m, holds| m.destroy_compute_instance(0, gi, 0, holds).unwrap());
+                assert_eq!(world.the_instance().uuids, [""; 0]);
+            }
+            false => world.admin_destroys(0, gi),
+        }
+        let again = prepare(&world, "a", &at).unwrap();
+        assert_ne!(again.instance.id, first.instance.id);
+        assert_eq!(start(&again), 1);
+        let uuid = again.instance.slice().unwrap().mig_uuid.clone();
+        assert_eq!(uuid.as_ref(), world.the_instance().uuids.first());
+        ends_last(&world, "a");
+    }
 }
 
 /// Between promise and Prepare an administrator made something there.

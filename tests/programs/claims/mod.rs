@@ -15,41 +15,20 @@ mod waits;
 
 use runmig_lease::config::Config;
 use runmig_lease::error::Result;
-use runmig_lease::model::{GpuUuid, Placement};
+use runmig_lease::model::GpuUuid;
 use runmig_lease::store::{Claim, ClaimPod, Held};
-use runmig_lease::{ClaimPlace, Leases, NoBundles, Patience};
+use runmig_lease::{ClaimPlace, Leases, Patience};
+use testkit::claims::claim;
 use testkit::prelude::*;
-
-/// Returns a claim of the pod `train`, by its UID.
-pub fn claim(uid: &str) -> Claim {
-    Claim {
-        uid: uid.to_owned(),
-        namespace: "team-a".to_owned(),
-        name: format!("{uid}-gpu"),
-        request: "slice".to_owned(),
-        pool: "runmig.node".to_owned(),
-        device: "device".to_owned(),
-        pods: vec![ClaimPod {
-            uid: "pod-uid".to_owned(),
-            name: "train".to_owned(),
-        }],
-    }
-}
 
 /// Returns a place on the first GPU.
 pub fn place(world: &World, profile: &str, start: u32, size: u32) -> ClaimPlace {
-    ClaimPlace {
-        gpu: GpuUuid::new(world.engine().gpus[0].uuid.as_str()),
-        profile: profile.to_owned(),
-        placement: Placement { start, size },
-    }
+    testkit::claims::place(&world.engine().gpus[0].uuid, profile, start, size)
 }
 
 /// Calls the ledger as `runmig-dra` does.
 fn with<T>(world: &World, call: impl FnOnce(&Leases<'_>) -> T) -> T {
-    let config = Config::read(&world.path("config.toml")).unwrap();
-    let manager = Leases::open(&config, Box::new(NoBundles)).unwrap();
-    call(&manager)
+    testkit::claims::with(&world.path("config.toml"), call)
 }
 
 pub fn promise(world: &World, uid: &str, at: &ClaimPlace) -> Result<Held> {

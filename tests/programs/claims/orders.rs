@@ -71,24 +71,29 @@ fn nothing(world: &World) {
     world.bundle_asking(ID, WHOLE.0);
 }
 
-fn call(world: &World, verb: &str, uid: &str) -> Call {
+/// A call for the claim with this UID, and the place that it wants.
+fn call(world: &World, verb: &str, uid: &str, place: &[&str]) -> Call {
     let mut command = world.program("stub-claims");
-    let (profile, size) = WHOLE;
-    command.args([verb, uid, &world.engine().gpus[0].uuid, profile, "0"]);
-    command.arg(size.to_string());
+    command.args([verb, uid]).args(place);
     command.into()
 }
 
+fn wants_whole(world: &World, verb: &str, uid: &str) -> Call {
+    let (profile, size) = WHOLE;
+    let gpu = &world.engine().gpus[0].uuid;
+    call(world, verb, uid, &[gpu, profile, "0", &size.to_string()])
+}
+
 fn prepares_a(world: &World) -> Call {
-    call(world, "prepare-at-once", "a")
+    wants_whole(world, "prepare-at-once", "a")
 }
 
 fn prepares_b(world: &World) -> Call {
-    call(world, "prepare-at-once", "b")
+    wants_whole(world, "prepare-at-once", "b")
 }
 
 fn promises(world: &World) -> Call {
-    call(world, "promise", "a")
+    wants_whole(world, "promise", "a")
 }
 
 fn creates(world: &World) -> Call {
@@ -158,11 +163,9 @@ fn promise_moves_from_local_create() {
     // The place that a local create takes first.
     const START: u32 = 3;
     fn promise(world: &World) -> Call {
-        let mut command = world.program("stub-claims");
         let gpu = &world.engine().gpus[0].uuid;
-        let start = START.to_string();
-        command.args(["promise", "a", gpu, world.profile, &start, "1"]);
-        command.into()
+        let place = [gpu, world.profile, &START.to_string(), "1"];
+        call(world, "promise", "a", &place)
     }
     fn both(world: &World, _: &Said, _: &Said) -> bool {
         let leases = world.leases();
@@ -203,9 +206,7 @@ fn attaches(world: &World) -> Call {
 }
 
 fn unprepares(world: &World) -> Call {
-    let mut command = world.program("stub-claims");
-    command.args(["unprepare", "a"]);
-    command.into()
+    call(world, "unprepare", "a", &[])
 }
 
 /// The container has the slice until its end, or does not start.

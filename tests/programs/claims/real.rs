@@ -1,25 +1,15 @@
 //! A claim's container on the real runc, by runmig.
 
-use super::claim;
-use runmig_lease::config::Config;
-use runmig_lease::model::{GpuUuid, Placement};
-use runmig_lease::{ClaimPlace, Leases, NoBundles, Patience};
+use runmig_lease::Patience;
+use testkit::claims::{claim, place, prepare, with};
 use testkit::prelude::*;
 
 /// The bundle has what a CDI file of the claim brings, and devices that the container shall not have.
 #[test]
 fn seals_container_on_runc() {
     let setup = Setup::on(Low::Runc, Machine::new("A100-80GB", 2));
-    let config = Config::read(&setup.config()).unwrap();
-    let leases = Leases::open(&config, Box::new(NoBundles)).unwrap();
-    let at = ClaimPlace {
-        gpu: GpuUuid::new(setup.machine.gpu_uuid(0)),
-        profile: "2g.20gb".to_owned(),
-        placement: Placement { start: 2, size: 2 },
-    };
-    leases
-        .prepare(claim("a"), &at, Duration::ZERO, &|_| ())
-        .unwrap();
+    let at = place(&setup.machine.gpu_uuid(0), "2g.20gb", 2, 2);
+    prepare(&setup.config(), claim("a"), &at);
     let instance = setup.machine.the_instance();
     let its = setup.machine.nodes_of(&instance);
 
@@ -64,6 +54,9 @@ fn seals_container_on_runc() {
     assert_eq!(bundle.bytes(), before);
     let lease: Value = setup.the_lease();
     assert_eq!(lease["claim"]["uid"], "a");
-    leases.unprepare("a", Patience::NONE).unwrap();
+    with(&setup.config(), |leases| {
+        leases.unprepare("a", Patience::NONE)
+    })
+    .unwrap();
     setup.nothing_is_left();
 }

@@ -12,10 +12,8 @@ mod rest;
 mod textfile;
 
 use reading::Exposition;
-use runmig_lease::config::Config;
-use runmig_lease::model::{GpuUuid, Placement};
 use runmig_lease::store::Claim;
-use runmig_lease::{ClaimPlace, Leases, NoBundles};
+use testkit::claims;
 use testkit::prelude::*;
 
 /// A machine with two GPUs in MIG mode and two without MIG.
@@ -46,20 +44,12 @@ fn create(setup: &Setup, pod: &str, name: &str, asked: &[(&str, &str)]) -> Strin
 
 /// Gives a claim of the pod `train` a slice of the second GPU, as runmig-dra does.
 fn claim(setup: &Setup) {
-    let config = Config::read(&setup.config()).unwrap();
     let claim = Claim {
         namespace: "team".to_owned(),
-        ..crate::claims::claim("train")
+        ..claims::claim("train")
     };
-    let place = ClaimPlace {
-        gpu: GpuUuid::new(setup.machine.gpu_uuid(1)),
-        profile: "2g.20gb".to_owned(),
-        placement: Placement { start: 0, size: 2 },
-    };
-    let manager = Leases::open(&config, Box::new(NoBundles)).unwrap();
-    manager
-        .prepare(claim, &place, Duration::ZERO, &|_| ())
-        .unwrap();
+    let at = claims::place(&setup.machine.gpu_uuid(1), "2g.20gb", 0, 2);
+    claims::prepare(&setup.config(), claim, &at);
 }
 
 /// Gives the machine a lease of every kind, and an instance of an administrator.

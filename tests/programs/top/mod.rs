@@ -4,10 +4,8 @@ mod choices;
 mod live;
 mod watch;
 
-use runmig_lease::config::Config;
-use runmig_lease::model::{GpuUuid, Placement};
 use runmig_lease::store::Claim;
-use runmig_lease::{ClaimPlace, Leases, NoBundles};
+use testkit::claims;
 use testkit::prelude::*;
 
 /// A machine with a GPU in MIG mode and two without MIG.
@@ -38,7 +36,6 @@ fn create(setup: &Setup, namespace: &str, asked: &[(&str, &str)]) -> String {
 
 /// Gives a claim of the namespace `team` a small slice, as runmig-dra does, without any engine.
 fn claim(setup: &Setup, name: &str, start: u32) {
-    let config = Config::read(&setup.config()).unwrap();
     let claim = Claim {
         uid: format!("uid-{name}"),
         namespace: "team".to_owned(),
@@ -46,13 +43,6 @@ fn claim(setup: &Setup, name: &str, start: u32) {
         device: format!("device-{name}"),
         ..Claim::default()
     };
-    let place = ClaimPlace {
-        gpu: GpuUuid::new(setup.machine.gpu_uuid(0)),
-        profile: "1g.10gb".to_owned(),
-        placement: Placement { start, size: 1 },
-    };
-    let manager = Leases::open(&config, Box::new(NoBundles)).unwrap();
-    manager
-        .prepare(claim, &place, Duration::ZERO, &|_| ())
-        .unwrap();
+    let at = claims::place(&setup.machine.gpu_uuid(0), "1g.10gb", start, 1);
+    claims::prepare(&setup.config(), claim, &at);
 }
