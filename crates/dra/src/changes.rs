@@ -1,8 +1,9 @@
 //! Tells when the ledger changes: a record comes, changes or goes.
 
 use runmig_lease::config::Config;
-use runmig_lease::error::{Context, Error, Result};
+use runmig_lease::error::{Context, Result};
 use runmig_lease::store;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 
@@ -13,57 +14,52 @@ const JOIN: Duration = Duration::from_millis(100);
 /// The time between two looks without a watch on the ledger.
 const BLIND: Duration = Duration::from_secs(5);
 
-/// A watch on the ledger. A thread of its own reads the kernel's events.
-pub(crate) struct Changes(mpsc::Receiver<()>);
+/// The changes of a ledger, also of one that the first create makes.
+pub(crate) struct Changes {
+    config: Arc<Config>,
+    /// None while no inotify instance is left.
+    watch: Option<mpsc::Receiver<()>>,
+}
 
 impl Changes {
-    /// Watches a ledger, also one that the first create makes.
-    ///
-    /// # Errors
-    /// No inotify instance is left.
-    pub(crate) fn of(config: &Config) -> Result<Changes> {
-        let watch = store::Changes::of(&config.state_dir)?;
-        let (told, changes) = mpsc::channel(1);
-        let read = move || tell(watch, &told);
-        let thread = std::thread::Builder::new().name("changes".to_owned());
-        let what = || format!("watch the ledger in {}", config.state_dir.display());
-        thread.spawn(read).context(what)?;
-        Ok(Changes(changes))
-    }
-
-    /// Returns after the next change. Changes since the last call count.
-    ///
-    /// # Errors
-    /// The watch is over.
-    pub(crate) async fn next(&mut self) -> Result<()> {
-        let next = self.0.recv().await;
-        next.ok_or_else(|| Error::new("cannot watch the ledger: the kernel ended the watch"))
-    }
-}
-
-/// Waits for a change of the ledger, and then for those that follow at once. Without a ledger to watch it only waits.
-pub(crate) async fn changed(config: &Config, changes: &mut Option<Changes>) {
-    if changes.is_none() {
-        // An inotify instance may be free now.
-        *changes = Changes::of(config).ok();
-    }
-    let Some(watch) = changes else {
-        return tokio::time::sleep(BLIND).await;
-    };
-    match tokio::time::timeout(LOOK, watch.next()).await {
-        Ok(Ok(())) => tokio::time::sleep(JOIN).await,
-        Ok(Err(e)) => {
-            tracing::warn!("{}", e.line());
-            *changes = None;
-            tokio::time::sleep(BLIND).await;
+    /// Watches a ledger from now on.
+    pub(crate) fn of(config: Arc<Config>) -> Changes {
+        Changes {
+            watch: watch(&config).ok(),
+            config,
         }
-        Err(_) => {}
+    }
+
+    /// Waits for a change since the last call, and then for those that follow at once. Without a watch it only waits.
+    pub(crate) async fn next(&mut self) {
+        if self.watch.is_none() {
+            // An inotify instance may be free now.
+            self.watch = watch(&self.config).ok();
+        }
+        let Some(watch) = &mut self.watch else {
+            return tokio::time::sleep(BLIND).await;
+        };
+        match tokio::time::timeout(LOOK, watch.recv()).await {
+            Ok(Some(())) => tokio::time::sleep(JOIN).await,
+            Ok(None) => {
+                tracing::warn!("cannot watch the ledger: the kernel ended the watch");
+                self.watch = None;
+                tokio::time::sleep(BLIND).await;
+            }
+            Err(_) => {}
+        }
     }
 }
 
-/// Tells each change until the watch fails, or nobody listens.
-fn tell(mut watch: store::Changes, told: &mpsc::Sender<()>) {
-    while watch.wait().is_ok() && told.blocking_send(()).is_ok() {}
+/// Starts a thread that reads the kernel's events, and tells each change until the watch fails, or nobody listens.
+fn watch(config: &Config) -> Result<mpsc::Receiver<()>> {
+    let mut watch = store::Changes::of(&config.state_dir)?;
+    let (told, changes) = mpsc::channel(1);
+    let tell = move || while watch.wait().is_ok() && told.blocking_send(()).is_ok() {};
+    let thread = std::thread::Builder::new().name("changes".to_owned());
+    let what = || format!("watch the ledger in {}", config.state_dir.display());
+    thread.spawn(tell).context(what)?;
+    Ok(changes)
 }
 
 #[cfg(test)]
@@ -78,19 +74,19 @@ mod tests {
             state_dir: dir.path().join("state"),
             ..Config::default()
         };
-        let mut changes = Changes::of(&config).unwrap();
+        let mut changes = watch(&config).unwrap();
         // The first create makes the ledger.
         std::fs::create_dir_all(&config.state_dir).unwrap();
-        changes.next().await.unwrap();
+        changes.recv().await.unwrap();
         let (new, ledger) = (
             config.state_dir.join(".ledger.json"),
             config.state_dir.join("ledger.json"),
         );
-        while changes.next().now_or_never().is_some() {}
+        while changes.recv().now_or_never().is_some() {}
         std::fs::write(&new, "").unwrap();
         std::fs::rename(new, &ledger).unwrap();
-        changes.next().await.unwrap();
+        changes.recv().await.unwrap();
         std::fs::remove_file(ledger).unwrap();
-        changes.next().await.unwrap();
+        changes.recv().await.unwrap();
     }
 }

@@ -1,6 +1,6 @@
 //! The room of the node: looks at driver and ledger, lays out the ResourceSlices, and tells the health of devices.
 
-use crate::changes::{Changes, changed};
+use crate::changes::Changes;
 use crate::health::{self, DeviceHealth, Earlier, Sick};
 use crate::memory;
 use crate::obstacle::Obstacles;
@@ -167,9 +167,8 @@ pub(crate) struct Told {
 /// kubelet forgets those that are not repeated. `earlier`: the ResourceSlices of an earlier process, once the API server
 /// has answered. The kubelet hears of healths before that.
 pub(crate) async fn follow(mut room: Room, told: Told, mut earlier: oneshot::Receiver<Published>) {
-    let config = room.config.clone();
     // Before the first look, so that no change is missed.
-    let mut changes = Changes::of(&config).ok();
+    let mut changes = Changes::of(room.config.clone());
     let mut obstacles = Obstacles::default();
     loop {
         let looking = tokio::task::spawn_blocking(move || {
@@ -202,7 +201,7 @@ pub(crate) async fn follow(mut room: Room, told: Told, mut earlier: oneshot::Rec
             }
         }
         tokio::select! {
-            () = changed(&config, &mut changes) => {}
+            () = changes.next() => {}
             () = room.rival_changes() => {}
             Ok(earlier) = &mut earlier, if room.published.is_none() => {
                 room = room.continuing(earlier);

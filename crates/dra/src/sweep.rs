@@ -1,7 +1,7 @@
 //! Ends the leases of devices that Kubernetes has taken from a claim without a word to this node, and removes CDI files that
 //! nobody uses: at the start, every minute, and when a pod of the node goes.
 
-use crate::changes::{Changes, changed};
+use crate::changes::Changes;
 use crate::claim::{ClaimName, withdrawn};
 use crate::obstacle::Obstacles;
 use crate::pods::claims_of;
@@ -57,9 +57,9 @@ pub(crate) async fn sweep(claims: Arc<Claims>, node: &str, wake: Arc<Notify>) {
 
 /// Ends what containers of claims left, whenever the ledger changes: the hook at their end only writes it.
 pub(crate) async fn end_left(config: Arc<Config>) {
-    let mut changes = Changes::of(&config).ok();
+    let mut changes = Changes::of(config.clone());
     loop {
-        changed(&config, &mut changes).await;
+        changes.next().await;
         let config = config.clone();
         if let Err(e) = blocking(move || ledger::release_ended(&config)).await {
             tracing::warn!("{}", e.line());
