@@ -16,3 +16,11 @@ pub fn commands() -> Vec<(i32, String)> {
     };
     pids.filter_map(command).collect()
 }
+
+/// Returns the processes with this command name.
+pub fn called(name: &str) -> Vec<i32> {
+    let all = commands().into_iter();
+    all.filter(|(_, command)| command == name)
+        .map(|(pid, _)| pid)
+        .collect()
+}

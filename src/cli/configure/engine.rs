@@ -121,9 +121,9 @@ impl Found {
 pub fn running(command: &str) -> Vec<i32> {
     let mounts = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/mnt")).ok();
     let ours = mounts("self");
-    let is_ours = |(pid, name): &(i32, String)| name == command && mounts(&pid.to_string()) == ours;
-    let all = processes::commands().into_iter().filter(is_ours);
-    all.map(|(pid, _)| pid).collect()
+    let mut all = processes::called(command);
+    all.retain(|pid| mounts(&pid.to_string()) == ours);
+    all
 }
 
 /// Returns the program of this name on PATH or in the usual folders.

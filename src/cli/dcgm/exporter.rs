@@ -12,14 +12,6 @@ const NAME: &str = "dcgm-exporter";
 const MAX_STATUS: u64 = 64 * 1024;
 /// The age at which dcgm-exporter waits for signals.
 const GROWN: Duration = Duration::from_secs(10);
-/// The clock ticks of a second in `/proc`: USER_HZ, on every architecture of runmig.
-const TICKS: u64 = 100;
-
-/// A process of dcgm-exporter.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Exporter {
-    pub pid: i32,
-}
 
 /// The end of a try to tell a process.
 #[derive(Debug, PartialEq, Eq)]
@@ -35,42 +27,29 @@ pub enum Told {
 }
 
 /// Returns the processes that run.
-pub fn running() -> Vec<Exporter> {
-    let all = processes::commands().into_iter();
-    all.filter(|(_, name)| name == NAME)
-        .map(|(pid, _)| Exporter { pid })
-        .collect()
+pub fn running() -> Vec<i32> {
+    processes::called(NAME)
 }
 
-impl Exporter {
-    /// Sends SIGHUP to a process that catches it. Go's runtime catches all signals from its start, and ends the process
-    /// until the program asks for this one.
-    pub fn reload(&self) -> Told {
-        match age(self.pid) {
-            Some(age) if age >= GROWN => {}
-            Some(_) => return Told::Starts,
-            None => return Told::Ended,
-        }
-        let status = Path::new("/proc").join(self.pid.to_string()).join("status");
-        match files::read_text(&status, MAX_STATUS).map(|text| catches(&text, Signal::SIGHUP)) {
-            Ok(true) => {}
-            Ok(false) => return Told::Starts,
-            Err(_) => return Told::Ended,
-        }
-        match kill(Pid::from_raw(self.pid), Signal::SIGHUP) {
-            Ok(()) => Told::Reloads,
-            Err(Errno::ESRCH) => Told::Ended,
-            Err(e) => Told::Failed(e.desc().to_owned()),
-        }
+/// Sends SIGHUP to a process that catches it. Go's runtime catches all signals from its start, and ends the process
+/// until the program asks for this one.
+pub fn reload(pid: i32) -> Told {
+    match process::age(pid) {
+        Some(age) if age >= GROWN => {}
+        Some(_) => return Told::Starts,
+        None => return Told::Ended,
     }
-}
-
-/// Returns the time since the start of a process.
-fn age(pid: i32) -> Option<Duration> {
-    let started = process::of(pid)?.start_time / TICKS;
-    let uptime = files::read_text(Path::new("/proc/uptime"), MAX_STATUS).ok()?;
-    let seconds: u64 = uptime.split(['.', ' ']).next()?.parse().ok()?;
-    Some(Duration::from_secs(seconds.saturating_sub(started)))
+    let status = Path::new("/proc").join(pid.to_string()).join("status");
+    match files::read_text(&status, MAX_STATUS).map(|text| catches(&text, Signal::SIGHUP)) {
+        Ok(true) => {}
+        Ok(false) => return Told::Starts,
+        Err(_) => return Told::Ended,
+    }
+    match kill(Pid::from_raw(pid), Signal::SIGHUP) {
+        Ok(()) => Told::Reloads,
+        Err(Errno::ESRCH) => Told::Ended,
+        Err(e) => Told::Failed(e.desc().to_owned()),
+    }
 }
 
 /// Returns whether the process with this `status` has a handler for a signal.

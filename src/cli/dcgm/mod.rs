@@ -11,7 +11,7 @@ use super::json::{Items, ReloadItem};
 use super::output::{self, Format};
 use super::world;
 use clap::Subcommand;
-use exporter::{Exporter, Told};
+use exporter::Told;
 use memory::Memory;
 use runmig_lease::config::Config;
 use runmig_lease::error::{Error, Result};
@@ -36,8 +36,8 @@ pub fn run(config: &Config, format: Format, verb: &Verb) -> Result<i32> {
         return Err(none_runs());
     }
     let memory = Memory::lock(config)?;
-    let targets = |instances: &BTreeSet<String>| -> Vec<Exporter> {
-        let is_due = |e: &Exporter| !*if_changed || !memory.knows(e.pid, instances);
+    let targets = |instances: &BTreeSet<String>| -> Vec<i32> {
+        let is_due = |pid: &i32| !*if_changed || !memory.knows(*pid, instances);
         exporter::running().into_iter().filter(is_due).collect()
     };
     let mut seen = None;
@@ -54,17 +54,16 @@ pub fn run(config: &Config, format: Format, verb: &Verb) -> Result<i32> {
         seen = None;
     }
     let instances = seen.unwrap_or_else(|| instances(config));
-    let told: Vec<(Exporter, Told)> = { targets(&instances).into_iter() }
-        .map(|exporter| (exporter, exporter.reload()))
+    let told: Vec<(i32, Told)> = { targets(&instances).into_iter() }
+        .map(|pid| (pid, exporter::reload(pid)))
         .collect();
     let still = told.iter().filter(|(_, told)| *told != Told::Reloads);
-    memory.note(instances, still.map(|(exporter, _)| exporter.pid).collect())?;
-    let items: Vec<ReloadItem> = told
-        .iter()
-        .map(|(exporter, told)| item(exporter, told))
+    memory.note(instances, still.map(|(pid, _)| *pid).collect())?;
+    let has_failed = told.iter().any(|(_, told)| matches!(told, Told::Failed(_)));
+    let items: Vec<ReloadItem> = { told.into_iter() }
+        .map(|(pid, told)| item(pid, told))
         .collect();
     print(format, &items);
-    let has_failed = told.iter().any(|(_, told)| matches!(told, Told::Failed(_)));
     Ok(i32::from(has_failed))
 }
 
@@ -92,23 +91,15 @@ fn instances(config: &Config) -> BTreeSet<String> {
     names.chain(unreadable).chain(ids).collect()
 }
 
-fn item(exporter: &Exporter, told: &Told) -> ReloadItem {
+fn item(pid: i32, told: Told) -> ReloadItem {
+    const STARTS: &str = "it may not wait for signals yet, and lists the instances at its start";
     let (outcome, why) = match told {
         Told::Reloads => ("reloads", None),
-        Told::Starts => (
-            "starts",
-            Some(
-                "it may not wait for signals yet, and lists the instances at its start".to_owned(),
-            ),
-        ),
+        Told::Starts => ("starts", Some(STARTS.to_owned())),
         Told::Ended => ("ended", None),
-        Told::Failed(why) => ("failed", Some(why.clone())),
+        Told::Failed(why) => ("failed", Some(why)),
     };
-    ReloadItem {
-        pid: exporter.pid,
-        outcome,
-        why,
-    }
+    ReloadItem { pid, outcome, why }
 }
 
 fn print(format: Format, items: &[ReloadItem]) {

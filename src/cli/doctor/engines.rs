@@ -124,9 +124,10 @@ fn newer(engine: Engine, files: &[PathBuf]) -> Option<PathBuf> {
 }
 
 /// Returns the process of an engine's server.
-fn server(engine: Engine) -> Option<(i32, String)> {
-    let all = processes::commands().into_iter();
-    { all }.find(|(_, name)| engine.process() == Some(name))
+fn server(engine: Engine) -> Option<(i32, &'static str)> {
+    let name = engine.process()?;
+    let pid = *processes::called(name).first()?;
+    Some((pid, name))
 }
 
 /// Looks through the mounts of each engine that calls runmig. It may be in a container, or its unit may hide folders.
