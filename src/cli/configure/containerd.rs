@@ -5,7 +5,7 @@
 //! the whole table of a plugin from the last file that has one. A drop-in would undo every other setting of the CRI plugin, so
 //! the handler goes into the main file. If that lists no runtimes, runmig adds runc too: a list hides containerd's own handler.
 
-use super::effective::{Layers, Says};
+use super::effective::Says;
 use super::engine::Found;
 use super::rewrite::{Rewrite, Which};
 use super::{MADE, Plan, Task, imports, inherit, is_runmig, rancher, table};
@@ -101,11 +101,10 @@ pub fn plan(task: &Task<'_>) -> Result<Plan> {
         changes.reverse();
     }
     changes.retain(|change| change.before.is_some() || change.after.is_some());
-    let layers =
-        imports::all(task, &changes, path).and_then(|files| Layers::of(task, &changes, files));
+    let files = imports::all(task, &changes, path);
     Ok(Plan::new(engine.name, changes)
         .restart("systemctl restart containerd")
-        .read_back(task, layers, &SAYS))
+        .read_back(task, files, &SAYS))
 }
 
 pub fn drop_in_text(task: &Task<'_>, effective: &Table, version: usize) -> String {

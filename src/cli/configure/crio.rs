@@ -40,10 +40,9 @@ pub fn plan(task: &Task<'_>) -> Result<Plan> {
         false => Some(drop_in_text(task, &default(task, &drop_in)?)),
     };
     let changes = vec![task.own_file(&drop_in, text)?];
-    let layers = files(task, &drop_in).and_then(|files| Layers::of(task, &changes, files));
     Ok(Plan::new(engine.name, changes)
         .restart("systemctl restart crio")
-        .read_back(task, layers, &SAYS))
+        .read_back(task, files(task, &drop_in), &SAYS))
 }
 
 /// Returns the main file, and every file in the folder and below it, in CRI-O's order.

@@ -1,7 +1,6 @@
 //! Copies settings from the default handler (systemd's cgroups, the monitor), so that runmig's handler differs from it
 //! in the program alone.
 
-use super::table;
 use toml::{Table, Value};
 
 /// Returns `key = value` lines of the wanted keys in `from`. An empty value is no setting.
@@ -9,7 +8,7 @@ pub fn lines(from: Option<&Table>, wanted: impl Fn(&str) -> bool) -> String {
     let mut lines = String::new();
     for (key, value) in from.into_iter().flatten() {
         if wanted(key) && says_something(value) {
-            lines.push_str(&format!("{key} = {}\n", table::value(value)));
+            lines.push_str(&format!("{key} = {value}\n"));
         }
     }
     lines

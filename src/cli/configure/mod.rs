@@ -147,9 +147,9 @@ impl Plan {
         self
     }
 
-    /// Holds the files that the engine then reads against the task.
-    fn read_back(mut self, task: &Task<'_>, layers: Result<Layers>, says: &Says) -> Plan {
-        match layers {
+    /// Holds the files that the engine then reads, in its order, against the task.
+    fn read_back(mut self, task: &Task<'_>, files: Result<Vec<PathBuf>>, says: &Says) -> Plan {
+        match files.and_then(|files| Layers::of(task, &self.changes, files)) {
             Ok(layers) => {
                 self.obstacle = layers.obstacle(task, &self.engine, says);
                 self.cdi = layers.cdi();
@@ -428,14 +428,8 @@ mod tests {
         }
         assert!(matches!(look("/usr/bin"), Ok(Registration::No)));
         let task = Task {
-            name: programs::FRONT,
-            runtime: "/usr/bin/runmig".into(),
             remove: false,
-            default: false,
-            engine_config: None,
-            drop_in: None,
-            executable: None,
-            root: root.path(),
+            ..removal(Path::new("/usr/bin"), root.path())
         };
         let changes = podman::plan(&task).unwrap().changes;
         changes.iter().for_each(|change| change.make().unwrap());

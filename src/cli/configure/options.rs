@@ -99,19 +99,14 @@ impl Task<'_> {
         inside(self.root, path)
     }
 
-    /// Plans the change of one file: `after` makes the new text from the old.
-    pub fn change(
-        &self,
-        path: &Path,
-        after: impl FnOnce(Option<&str>) -> Result<Option<String>>,
-    ) -> Result<Change> {
+    /// Reads a file whose change is to be planned.
+    pub fn unchanged(&self, path: &Path) -> Result<Change> {
         let before = self.read(path)?;
-        let after = after(before.as_deref())?;
         Ok(Change {
             path: path.to_owned(),
             on_disk: self.on_disk(path),
+            after: before.clone(),
             before,
-            after,
             kept: None,
             folders: Vec::new(),
         })
@@ -189,29 +184,26 @@ impl Task<'_> {
     /// Plans the change of a file that runmig makes, or its end. An administrator's file with the same values stays; any other
     /// is an error.
     pub fn own_file(&self, path: &Path, wanted: Option<String>) -> Result<Change> {
-        let mut folders = Vec::new();
-        let mut change = self.change(path, |before| {
-            let Some(text) = before.filter(|text| !is_made(text)) else {
-                let lines = match before {
-                    Some(ours) => { ours.lines() }
-                        .filter(|line| line.starts_with(FOLDER))
-                        .map(|line| format!("{line}\n"))
-                        .collect(),
-                    None => self.missing_folders(path),
-                };
-                folders = self.folders_in(&lines, path);
-                return Ok(wanted.map(|text| text.replacen(MADE, &format!("{MADE}{lines}"), 1)));
-            };
-            if wanted.is_none_or(|wanted| table::same(text, &wanted)) {
-                return Ok(Some(text.to_owned()));
+        let mut change = self.unchanged(path)?;
+        if let Some(theirs) = change.before.as_deref().filter(|text| !is_made(text)) {
+            if wanted.is_none_or(|wanted| table::same(theirs, &wanted)) {
+                return Ok(change);
             }
-            Err(Error::new(format!(
+            return Err(Error::new(format!(
                 "cannot write {}: it has other content than migctl configure gives it",
                 path.display()
             ))
-            .hint("remove the file, or name another with --drop-in"))
-        })?;
-        change.folders = folders;
+            .hint("remove the file, or name another with --drop-in"));
+        }
+        let lines = match &change.before {
+            Some(ours) => { ours.lines() }
+                .filter(|line| line.starts_with(FOLDER))
+                .map(|line| format!("{line}\n"))
+                .collect(),
+            None => self.missing_folders(path),
+        };
+        change.folders = self.folders_in(&lines, path);
+        change.after = wanted.map(|text| text.replacen(MADE, &format!("{MADE}{lines}"), 1));
         Ok(change)
     }
 }

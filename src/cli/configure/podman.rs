@@ -60,8 +60,8 @@ pub fn plan(task: &Task<'_>) -> Result<Plan> {
     });
     let text = format!("{MADE}{}", lines.collect::<String>());
     let changes = vec![task.own_file(&drop_in, (!task.remove).then_some(text))?];
-    let layers = files(task, &engine, &drop_in).and_then(|files| Layers::of(task, &changes, files));
-    Ok(Plan::new(engine.name, changes).read_back(task, layers, &SAYS))
+    let files = files(task, &engine, &drop_in);
+    Ok(Plan::new(engine.name, changes).read_back(task, files, &SAYS))
 }
 
 /// Returns podman's files in its order.

@@ -2,7 +2,6 @@
 //! main file imports a folder, where runmig's drop-in goes.
 
 use super::containerd::{SAYS, drop_in_text, version};
-use super::effective::Layers;
 use super::engine::Found;
 use super::options::inside;
 use super::{Plan, Task, imports, table};
@@ -87,10 +86,9 @@ impl Rancher {
         if !is_read {
             files.push(drop_in);
         }
-        let layers = Layers::of(task, &changes, files);
         let mut plan = Plan::new(engine.name, changes)
             .restart(self.restart(task))
-            .read_back(task, layers, &SAYS);
+            .read_back(task, Ok(files), &SAYS);
         if !is_read && text.is_some() && !task.remove {
             plan.notes.push(format!(
                 "{shown} does not import {} yet; if it does not after a restart, update {}",

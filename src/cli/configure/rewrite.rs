@@ -77,7 +77,7 @@ impl Kept {
 impl Task<'_> {
     /// Plans the change of a file with other content.
     pub fn rewrite(&self, path: &Path, rewrite: &Rewrite<'_>) -> Result<Change> {
-        let mut change = self.change(path, |before| Ok(before.map(str::to_owned)))?;
+        let mut change = self.unchanged(path)?;
         let mut kept = Kept::of(&change.on_disk);
         let what = || format!("change {}", path.display());
         let Some(now) = &change.before else {

@@ -39,8 +39,3 @@ pub fn strings(table: &Table, key: &str) -> Result<Vec<String>> {
     let strings = || -> Option<_> { value.as_array()?.iter().map(string).collect() };
     strings().ok_or_else(|| Error::new(format!("{key} is not an array of strings")))
 }
-
-/// Writes a value in one line, as it stands behind `key =`.
-pub fn value(value: &toml::Value) -> String {
-    value.to_string()
-}
