@@ -49,8 +49,7 @@ impl Filter {
 
     /// Returns whether the choice has instances on a GPU that have no holder and are not on record.
     pub fn has_foreign_on(&self, gpu: &Gpu) -> bool {
-        let is_here = |named: &GpuName| named.names(gpu.index, gpu.uuid.as_str());
-        self.gpu.as_ref().is_none_or(is_here)
+        self.has_gpu(gpu)
             && self.container.is_none()
             && self.namespace.is_none()
             && self.state.is_none()

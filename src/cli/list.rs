@@ -7,7 +7,6 @@ use super::driver;
 use super::filter::Filter;
 use super::json::{ForeignItem, InstanceItem, LeaseList, WaitingItem};
 use super::output::{self, Output};
-use super::seat;
 use super::shares;
 use super::world;
 use crate::bundles;
@@ -77,14 +76,14 @@ impl<'a> From<&'a Waiting> for WaitingItem<'a> {
     }
 }
 
-/// Returns the portion of an entry for people: `1g.10gb`, `share 8192Mi` or `gpu`.
+/// Returns the portion of an entry for people: `1g.10gb`, `share 8192Mi`, `10048Mi of 3g.40gb` or `gpu`.
 pub fn portion(entry: &Entry) -> String {
-    if let Some(seat) = seat::portion(entry) {
-        return seat;
-    }
-    match entry.lease().and_then(Lease::share) {
-        Some(share) => format!("share {}Mi", share.memory_mib),
-        None => entry.shown().name.to_owned(),
+    let shown = entry.shown();
+    let mib = shown.memory_bytes.unwrap_or_default() >> 20;
+    match shown.kind {
+        "seat" => format!("{mib}Mi of {}", shown.name),
+        "share" => format!("share {mib}Mi"),
+        _ => shown.name.to_owned(),
     }
 }
 
@@ -326,11 +325,7 @@ fn tell_attempts(entries: &[Entry]) {
             };
             output::eprint(&format!(
                 "{} could not be released{held}, {} tries so far: {}",
-                printable(&match (claims::of(entry), entry.lease()) {
-                    (Some(claim), _) => claim.to_string(),
-                    (None, Some(lease)) => lease.holder.shown(),
-                    (None, None) => "-".to_owned(),
-                }),
+                entry.lease().map_or("-".to_owned(), holder_name),
                 attempt.count,
                 printable(&attempt.error)
             ));

@@ -33,7 +33,6 @@ mod output;
 mod processes;
 mod release;
 mod release_claims;
-mod seat;
 mod shares;
 mod top;
 mod world;
@@ -218,27 +217,24 @@ Examples:
 }
 
 impl Verb {
-    /// Returns the name of a verb whose output has one form: a page, a language of its own, or code.
-    fn of_one_form(&self) -> Option<&'static str> {
-        match self {
-            Verb::Top(_) => Some("top"),
-            Verb::Metrics(_) => Some("metrics"),
-            Verb::Completion { .. } => Some("completion"),
-            Verb::Version => Some("version"),
-            _ => None,
-        }
-    }
-
     /// Says whether the verb shows or changes leases.
     fn needs_ledger(&self) -> bool {
         use Verb::*;
-        let is_own = matches!(
+        !matches!(
             self,
-            Completion { .. } | Version | AskDriver(_) | Man { .. }
-        );
-        !is_own && !matches!(self, Configure(_) | Doctor(_) | Metrics(_))
+            Completion { .. }
+                | Version
+                | AskDriver(_)
+                | Man { .. }
+                | Configure(_)
+                | Doctor(_)
+                | Metrics(_)
+        )
     }
 }
+
+/// The verbs whose output has one form: a page, a language of its own, or code.
+const OF_ONE_FORM: [&str; 4] = ["top", "metrics", "completion", "version"];
 
 /// Returns the command. `--output` stands where it has an effect, with the values that have one.
 fn command() -> clap::Command {
@@ -251,9 +247,8 @@ fn command() -> clap::Command {
             .value_parser(values);
         arg.help("The format of the output").default_value("table")
     };
-    let hidden = ["top", "metrics", "completion", "version"];
     let command = Arguments::command().mut_subcommand("list", |list| list.arg(output()));
-    hidden.iter().fold(command, |command, verb| {
+    OF_ONE_FORM.iter().fold(command, |command, verb| {
         command.mut_subcommand(verb, |verb| verb.arg(output().hide(true)))
     })
 }
@@ -262,8 +257,13 @@ pub fn main() -> i32 {
     signals::survive_file_limit();
     signals::wait_for_children();
     completion::answer(command);
-    let arguments = Arguments::from_arg_matches(&command().get_matches());
-    let arguments = arguments.unwrap_or_else(|e| e.exit());
+    let matches = command().get_matches();
+    let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|e| e.exit());
+    let verb = matches.subcommand_name().unwrap_or_default();
+    if arguments.output == Output::Json && OF_ONE_FORM.contains(&verb) {
+        let why = format!("migctl {verb} prints no JSON; leave out --output");
+        command().error(ErrorKind::ArgumentConflict, why).exit();
+    }
     match run(&arguments) {
         Ok(status) => status,
         Err(e) => {
@@ -286,14 +286,6 @@ fn run(arguments: &Arguments) -> Result<i32> {
         Ok(config)
     };
     let is_list = matches!(arguments.verb, Verb::List(_));
-    if let Some(verb) = arguments
-        .verb
-        .of_one_form()
-        .filter(|_| arguments.output == Output::Json)
-    {
-        let why = format!("migctl {verb} prints no JSON; leave out --output");
-        command().error(ErrorKind::ArgumentConflict, why).exit();
-    }
     let format = match arguments.output.format() {
         Ok(format) => format,
         Err(_) if is_list => Format::Table,

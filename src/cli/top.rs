@@ -5,6 +5,7 @@ mod page;
 
 use super::driver;
 use super::output;
+use super::world;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
@@ -16,7 +17,7 @@ use ratatui::crossterm::terminal::disable_raw_mode;
 use ratatui::text::Text;
 use runmig_lease::Inventory;
 use runmig_lease::config::Config;
-use runmig_lease::error::{Context, Error, Result, printable};
+use runmig_lease::error::{Context, Result};
 use runmig_lease::store::Changes;
 use std::io::{self, IsTerminal, stdin, stdout};
 use std::os::fd::AsFd;
@@ -141,14 +142,12 @@ fn look(config: &Config) -> Facts {
         Ok(inventory) => inventory,
         Err(e) => return of_ledger(config, Some(e.line())),
     };
-    let (gpus, lost) = (&inventory.snapshot.gpus, &inventory.snapshot.unreadable);
-    let lost = lost.iter().map(|(_, why)| printable(why));
-    let unread = inventory.unread.iter().map(Error::line);
-    let states = gpus.iter().map(|gpu| inventory.use_of(&driver, gpu));
+    let states = inventory.snapshot.gpus.iter();
+    let states = states.map(|gpu| inventory.use_of(&driver, gpu));
     Facts {
         gpus: states.collect(),
         uses: inventory.uses(&driver),
-        complaints: lost.chain(unread).collect(),
+        complaints: world::unread(&inventory),
         inventory,
     }
 }
@@ -156,9 +155,8 @@ fn look(config: &Config) -> Facts {
 /// Reads the ledger alone. `why`: the reason why the driver's part is missing.
 fn of_ledger(config: &Config, why: Option<String>) -> Facts {
     let inventory = Inventory::of_ledger(config);
-    let unread = inventory.unread.iter().map(Error::line);
     Facts {
-        complaints: why.into_iter().chain(unread).collect(),
+        complaints: why.into_iter().chain(world::unread(&inventory)).collect(),
         inventory,
         ..Facts::default()
     }

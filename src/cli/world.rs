@@ -31,13 +31,16 @@ pub fn look(config: &Config, is_table: bool) -> Result<(Driver, Inventory)> {
     Ok((driver, world))
 }
 
-/// Prints the errors of GPUs and records that migctl could not read. Returns whether it could read all.
+/// Returns the errors of GPUs and of the ledger that migctl could not read, a line each.
+pub fn unread(world: &Inventory) -> Vec<String> {
+    let lost = world.snapshot.unreadable.iter();
+    let lost = lost.map(|(_, why)| printable(why));
+    lost.chain(world.unread.iter().map(Error::line)).collect()
+}
+
+/// Prints these errors. Returns whether there is none.
 pub fn tell_unread(world: &Inventory) -> bool {
-    for (_, why) in &world.snapshot.unreadable {
-        output::eprint(&printable(why));
-    }
-    if let Some(e) = &world.unread {
-        output::eprint(&e.line());
-    }
-    world.snapshot.unreadable.is_empty() && world.unread.is_none()
+    let unread = unread(world);
+    unread.iter().for_each(|line| output::eprint(line));
+    unread.is_empty()
 }
