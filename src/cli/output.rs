@@ -2,7 +2,7 @@
 
 use super::json::{self, Kind};
 use clap::ValueEnum;
-use runmig_lease::error::{is_hidden, printable};
+use runmig_lease::error::{Error, is_hidden, printable};
 use std::io::{ErrorKind, Write};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -131,7 +131,8 @@ pub fn text(text: &str) {
     let mut out = std::io::stdout();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(e) if e.kind() != ErrorKind::BrokenPipe => {
-            eprint(&format!("write to standard output: {e}"));
+            let e = Error::new("cannot write to standard output").caused_by(e);
+            eprint(&e.line());
             std::process::exit(1);
         }
         _ => {}

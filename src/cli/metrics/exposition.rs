@@ -8,7 +8,7 @@ use super::text::Families;
 use super::{gpus, slices};
 use runmig_lease::counters::ResourceKind;
 use runmig_lease::model::Timestamp;
-use runmig_lease::policy::{LimitAccount, Policy};
+use runmig_lease::policy::{LimitAccount, Policy, Used};
 use runmig_lease::request::kind_of_written;
 use runmig_lease::store::{Entry, InstanceState, Shown};
 use std::collections::BTreeMap;
@@ -122,35 +122,17 @@ fn limit(families: &mut Families, account: &LimitAccount, facts: &Facts) {
     let labels = [&*number, &*namespace, &*pod, &*user];
     // Without the driver the memory of a slice is that of its name, which is a little more.
     let is_known = !facts.inventory.snapshot.driver_version.is_empty();
-    for (most, used, amounts, is_known) in [
-        (
-            &table::LIMIT_SLICES,
-            &table::LIMIT_USED_SLICES,
-            account.slices,
-            true,
-        ),
-        (
-            &table::LIMIT_SHARES,
-            &table::LIMIT_USED_SHARES,
-            account.shares,
-            true,
-        ),
-        (
-            &table::LIMIT_GPUS,
-            &table::LIMIT_USED_GPUS,
-            account.gpus,
-            true,
-        ),
-        (
-            &table::LIMIT_MEMORY,
-            &table::LIMIT_USED_MEMORY,
-            account.memory_bytes,
-            is_known,
-        ),
-    ] {
+    let mut add = |most, used, amounts: Option<Used>, is_known| {
         families.known(most, &labels, amounts.map(|a| a.most));
         families.known(used, &labels, amounts.filter(|_| is_known).map(|a| a.used));
-    }
+    };
+    use table::{LIMIT_GPUS, LIMIT_MEMORY, LIMIT_SHARES, LIMIT_SLICES};
+    use table::{LIMIT_USED_GPUS, LIMIT_USED_MEMORY, LIMIT_USED_SHARES, LIMIT_USED_SLICES};
+    add(&LIMIT_SLICES, &LIMIT_USED_SLICES, account.slices, true);
+    add(&LIMIT_SHARES, &LIMIT_USED_SHARES, account.shares, true);
+    add(&LIMIT_GPUS, &LIMIT_USED_GPUS, account.gpus, true);
+    let memory = account.memory_bytes;
+    add(&LIMIT_MEMORY, &LIMIT_USED_MEMORY, memory, is_known);
 }
 
 fn leases(families: &mut Families, facts: &Facts, entries: &[Entry]) {

@@ -17,8 +17,7 @@ use clap::{Args, ValueHint};
 use exposition::exposition;
 use facts::Facts;
 use runmig_lease::config::Config;
-use runmig_lease::error::{Context, Result};
-use std::io::{ErrorKind, Write};
+use runmig_lease::error::Result;
 use std::path::PathBuf;
 use std::time::Duration;
 use textfile::Textfile;
@@ -61,20 +60,11 @@ pub fn run(config: &Config, options: &Options) -> Result<i32> {
     let exposed = Exposed::now(config, (!options.no_driver).then(driver::limit));
     match &file {
         Some(file) => file.replace(&exposed.text)?,
-        None => print(&exposed.text)?,
+        None => output::text(&exposed.text),
     }
     for line in &exposed.complaints {
         output::eprint(line);
     }
     // A file tells of a driver that fails, so that is no failure.
     Ok(i32::from(file.is_none() && !exposed.complaints.is_empty()))
-}
-
-/// Prints an exposition. A reader that has gone misses nothing.
-fn print(text: &str) -> Result<()> {
-    let mut out = std::io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(e) if e.kind() == ErrorKind::BrokenPipe => Ok(()),
-        written => written.context(|| "write to standard output"),
-    }
 }
