@@ -1,6 +1,7 @@
 //! `migctl inspect`: the booked memory of each GPU, in the form of gpushare's `kubectl inspect gpushare`.
 
 use super::completion;
+use super::filter::namespace;
 use super::json::{BookingItem, GpuBookingItem, NodeBooking};
 use super::list::{self, holder_name};
 use super::output::{self, Format};
@@ -165,13 +166,10 @@ fn details(gpus: &[GpuBooking<'_>], unit: Unit) {
     let mut rows = Vec::new();
     for (n, on) in gpus.iter().enumerate() {
         for (held, mib) in &on.held {
-            let namespace = match held.lease.claim() {
-                Some(claim) => Some(claim.namespace.clone()),
-                None => held.lease.container().and_then(|c| c.namespace.clone()),
-            };
+            let namespace = namespace(&held.lease).filter(|name| !name.is_empty());
             let mut row = vec![
                 output::cut(&holder_name(&held.lease), NAME),
-                output::cut(&namespace.unwrap_or_else(|| "-".to_owned()), NAME),
+                output::cut(namespace.unwrap_or("-"), NAME),
             ];
             row.extend((0..gpus.len()).map(|at| match (at == n, *mib) {
                 // A GPU without a figure.

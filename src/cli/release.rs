@@ -81,7 +81,7 @@ fn waits(leases: &Leases<'_>, id: &str) -> Result<Option<Error>> {
     Ok(Some(error.hint(format!("end that process: kill {pid}"))))
 }
 
-fn json(leases: &Leases<'_>, released: &[Entry]) {
+pub(super) fn json(leases: &Leases<'_>, released: &[Entry]) {
     list::json(released, &[], &leases.store().waiting().unwrap_or_default());
 }
 
@@ -133,17 +133,10 @@ fn lives(container: &str, life: &str) -> Error {
 }
 
 pub(super) fn tell(entry: &Entry) {
-    if let Some(claim) = claims::of(entry) {
-        let (resource, claim) = (&entry.instance().resource, claim.to_string());
-        return output::line(&format!(
-            "released {resource} of {}",
-            error::printable(&claim)
-        ));
-    }
     let holder = match (entry.lease(), entry.idle_since()) {
+        (Some(lease), _) => format!(" of {}", error::printable(&lease.holder.title())),
         (None, Some(_)) => ", which was idle".to_owned(),
         (None, None) => String::new(),
-        (Some(lease), _) => format!(" of container {}", list::holder_name(lease)),
     };
     output::line(&format!("released {}{holder}", entry.instance().resource));
 }

@@ -277,29 +277,24 @@ fn quarantined(instance: &Instance) -> Option<Finding> {
 }
 
 fn levels(host: &Host) -> Found {
-    let levels = runmig_lease::levels(host.config()?);
+    let config = host.config()?;
+    let levels = runmig_lease::levels(config);
     if levels.iter().any(|(_, obstacle)| obstacle.is_none()) {
-        let of_program = levels.iter().find(|(level, _)| *level == Level::Mps);
-        let why = of_program.and_then(|(_, why)| why.as_ref());
-        let named = host.config()?.sharing.mps_control.is_some();
-        return Ok({ why.filter(|_| named) }
-            .map(|why| {
-                Finding::warn(
-                    format!("no share gets the level mps: {why}"),
-                    "correct sharing.mps_control",
-                )
-            })
-            .into_iter()
-            .collect());
+        let of_program = levels.into_iter().find(|(level, _)| *level == Level::Mps);
+        let why = of_program.and_then(|(_, why)| why);
+        let why = why.filter(|_| config.sharing.mps_control.is_some());
+        let warn = |why| {
+            let text = format!("no share gets the level mps: {why}");
+            Finding::warn(text, "correct sharing.mps_control")
+        };
+        return Ok(why.map(warn).into_iter().collect());
     }
-    let why = |(level, why): &(_, Option<String>)| {
-        format!("{level}: {}", why.clone().unwrap_or_default())
-    };
-    let why: Vec<String> = levels.iter().map(why).collect();
+    let why = levels.into_iter();
+    let why = why.map(|(level, why)| format!("{level}: {}", why.unwrap_or_default()));
     Err(Finding::warn(
         format!(
             "this machine refuses every share, since it has no permitted level ({})",
-            why.join("; ")
+            why.collect::<Vec<_>>().join("; ")
         ),
         "install nvidia-cuda-mps-control, or permit another level with sharing.enforcement",
     ))

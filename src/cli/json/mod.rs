@@ -97,24 +97,22 @@ pub struct Items<'a, T> {
     pub items: &'a [T],
 }
 
-/// Returns the text of an object.
-pub fn text<T: Kind>(fields: &T) -> String {
-    let object = Object {
+fn object<T: Kind>(fields: &T) -> Object<'_, T> {
+    Object {
         api_version: API_VERSION,
         kind: T::KIND,
         fields,
-    };
-    serde_json::to_string_pretty(&object).expect("only strings are keys")
+    }
+}
+
+/// Returns the text of an object.
+pub fn text<T: Kind>(fields: &T) -> String {
+    serde_json::to_string_pretty(&object(fields)).expect("only strings are keys")
 }
 
 /// Returns the text of an object on one line.
 pub fn line<T: Kind>(fields: &T) -> String {
-    let object = Object {
-        api_version: API_VERSION,
-        kind: T::KIND,
-        fields,
-    };
-    serde_json::to_string(&object).expect("only strings are keys")
+    serde_json::to_string(&object(fields)).expect("only strings are keys")
 }
 
 /// The memory slices that a MIG instance takes on its GPU.
