@@ -61,7 +61,7 @@ pub fn ask_within(config: &Config, limit: Duration) -> Driver {
         root: config.driver.root.clone(),
         state_dir: config.state_dir.clone(),
         limit,
-        state: RefCell::new(State::Unasked),
+        asked: RefCell::new(None),
     }
 }
 
@@ -71,14 +71,8 @@ pub struct Driver {
     root: PathBuf,
     state_dir: PathBuf,
     limit: Duration,
-    state: RefCell<State>,
-}
-
-enum State {
-    Unasked,
-    Asked(Asked),
-    /// The child did not answer. All questions have this answer from then on.
-    Silent(DriverError),
+    /// The child, once there was a question; or why it did not answer. All questions have this answer from then on.
+    asked: RefCell<Option<Result<Asked>>>,
 }
 
 struct Asked {
@@ -111,28 +105,23 @@ impl Driver {
 
     /// Returns why it does not answer any more, if it does not.
     pub fn silence(&self) -> Option<DriverError> {
-        match &*self.state.borrow() {
-            State::Silent(e) => Some(e.clone()),
-            State::Unasked | State::Asked(_) => None,
-        }
+        let asked = self.asked.borrow();
+        asked.as_ref()?.as_ref().err().cloned()
     }
 
     fn question<T: DeserializeOwned>(&self, question: &Question) -> Result<T> {
-        let mut state = self.state.borrow_mut();
-        if let State::Unasked = *state {
-            *state = match self.start() {
-                Ok(asked) => State::Asked(asked),
-                Err(e) => State::Silent(silent(format!("cannot start migctl for it: {e}"))),
-            };
-        }
-        let answer = match &mut *state {
-            State::Asked(asked) => asked.question(question),
-            State::Silent(e) => return Err(e.clone()),
-            State::Unasked => Err("nobody was asked".to_owned()),
+        let mut asked = self.asked.borrow_mut();
+        let start = || {
+            let started = self.start();
+            started.map_err(|e| silent(format!("cannot start migctl for it: {e}")))
+        };
+        let answer = match asked.get_or_insert_with(start) {
+            Ok(asked) => asked.question(question),
+            Err(e) => return Err(e.clone()),
         };
         answer.unwrap_or_else(|why| {
             let e = silent(why);
-            *state = State::Silent(e.clone());
+            *asked = Some(Err(e.clone()));
             Err(e)
         })
     }
