@@ -69,7 +69,7 @@ fn refuses_users_who_may_not_read_the_ledger() {
     };
     setup.create(&setup.asking("1g.10gb", "true"), "train");
     let migctl = setup.path("migctl");
-    fs::copy(setup.program("migctl"), &migctl).unwrap();
+    process::copy_program(&setup.program("migctl"), &migctl);
     let open = |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
     open(&migctl);
     open(&setup.path(""));

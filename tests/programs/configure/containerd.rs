@@ -37,7 +37,7 @@ impl Containerd {
         if program.is_none() {
             skip("containerd is not there; run scripts/setup");
         }
-        Containerd::of(program?, "io.containerd.grpc.v1.cri")
+        Some(Containerd::of(program?, "io.containerd.grpc.v1.cri"))
     }
 
     fn two() -> Option<Containerd> {
@@ -45,21 +45,20 @@ impl Containerd {
         if program.is_none() {
             skip_until_full("containerd 2 is not there; run scripts/engines containerd");
         }
-        Containerd::of(program?, "io.containerd.cri.v1.runtime")
+        Some(Containerd::of(program?, "io.containerd.cri.v1.runtime"))
     }
 
-    fn of(program: PathBuf, cri: &'static str) -> Option<Containerd> {
-        let place = Place::new();
-        Some(Containerd {
+    fn of(program: PathBuf, cri: &'static str) -> Containerd {
+        let place = Place::new().of("containerd", &program);
+        Containerd {
             place,
             program,
             cri,
-        })
+        }
     }
 
-    fn arguments<'a>(&'a self, more: &[&'a str]) -> Vec<&'a str> {
-        let program = self.program.to_str().unwrap();
-        [&["containerd", "--executable", program], more].concat()
+    fn all() -> impl Iterator<Item = Containerd> {
+        [Containerd::one(), Containerd::two()].into_iter().flatten()
     }
 
     /// `containerd config dump`, without what means nothing.
@@ -94,7 +93,7 @@ impl Containerd {
         let drop_ins = self.place.path("/etc/containerd/conf.d/");
         let before = self.dump();
         let mut after = Value::Null;
-        self.place.there_and_back(&self.arguments(&[]), || {
+        self.place.there_and_back(|| {
             let text = self.place.read(CONFIG);
             let seen = text.replace("/etc/containerd/conf.d/", drop_ins.to_str().unwrap());
             self.place.write(CONFIG, &seen);
@@ -121,11 +120,6 @@ impl Containerd {
         }
         fs::remove_file(self.place.path(CONFIG)).unwrap();
         self.adds_only_the_handler(None);
-    }
-
-    #[track_caller]
-    fn refused(&self, more: &[&str], words: &str) {
-        self.place.refused(&self.arguments(more), words);
     }
 }
 
@@ -175,7 +169,7 @@ fn containerd_2_gains_only_the_handler() {
 
 #[test]
 fn handler_inherits_the_defaults_settings() {
-    for containerd in [Containerd::one(), Containerd::two()].into_iter().flatten() {
+    for containerd in Containerd::all() {
         let handler = containerd.adds_only_the_handler(Some(SYSTEMD));
         assert_eq!(handler["options"]["SystemdCgroup"], true);
         assert_eq!(handler["base_runtime_spec"], "/etc/containerd/base.json");
@@ -188,23 +182,15 @@ fn removal_restores_the_old_default() {
                     default_runtime_name = 'runc' # c\nsnapshotter = 'native'\n";
     let header =
         "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\".containerd]\nsnapshotter = 'native'";
-    for containerd in [Containerd::one(), Containerd::two()].into_iter().flatten() {
+    for containerd in Containerd::all() {
         let default = config_default(&containerd.program);
-        let arguments = containerd.arguments(&[]);
+        let place = &containerd.place;
+        let configure = |more: &[&str]| place.configure(more).ok().stdout;
         for text in [DEBIANS, SYSTEMD, &default, explicit, header] {
-            containerd.place.write(CONFIG, text);
-            let before = containerd.place.files();
-            containerd
-                .place
-                .also(&arguments, &["--set-as-default"])
-                .ok();
-            let all = containerd
-                .place
-                .files()
-                .into_values()
-                .map(|(_, _, text)| text);
-            let all = all.collect::<Vec<_>>().join("\n");
-            assert!(all.contains("default_runtime_name = \"runmig\""), "{all}");
+            place.write(CONFIG, text);
+            let before = place.files();
+            configure(&["--set-as-default"]);
+            has(&place.texts(), "default_runtime_name = \"runmig\"");
             if containerd.cri == "io.containerd.grpc.v1.cri" {
                 let dump = containerd.dump();
                 assert_eq!(
@@ -212,19 +198,17 @@ fn removal_restores_the_old_default() {
                     "runmig"
                 );
             }
-            let after = containerd.place.files();
-            let again = [&arguments[..], &["--set-as-default"]].concat();
-            let again = containerd.place.configure(&again).ok().stdout;
-            has(&again, "nothing to change");
-            assert_eq!(containerd.place.files(), after);
+            let after = place.files();
+            has(&configure(&["--set-as-default"]), "nothing to change");
+            assert_eq!(place.files(), after);
             // A run without it takes that back, and no more.
-            containerd.place.configure(&arguments).ok();
-            let plain = containerd.place.files();
-            containerd.place.also(&arguments, &["--remove"]).ok();
-            assert_eq!(containerd.place.files(), before);
-            containerd.place.configure(&arguments).ok();
-            assert_eq!(containerd.place.files(), plain);
-            fs::remove_dir_all(containerd.place.path("/etc/containerd")).unwrap();
+            configure(&[]);
+            let plain = place.files();
+            configure(&["--remove"]);
+            assert_eq!(place.files(), before);
+            configure(&[]);
+            assert_eq!(place.files(), plain);
+            fs::remove_dir_all(place.path("/etc/containerd")).unwrap();
         }
     }
 }
@@ -235,49 +219,38 @@ fn imported_folder_needs_no_import() {
         return;
     };
     let text = "version = 2\nimports = [\"/etc/containerd/conf.d/*.toml\"]\n";
-    containerd.place.write(CONFIG, text);
-    containerd
-        .place
-        .there_and_back(&containerd.arguments(&[]), || {
-            assert_eq!(containerd.place.read(CONFIG), text);
-            // The drop-in has the main file's version: a later one would undo all that the main
-            // file says.
-            let drop_in = containerd.place.read("/etc/containerd/conf.d/runmig.toml");
-            assert!(drop_in.contains("\nversion = 2\n"), "{drop_in}");
-        });
+    let place = &containerd.place;
+    place.write(CONFIG, text);
+    place.there_and_back(|| {
+        assert_eq!(place.read(CONFIG), text);
+        // The drop-in has the main file's version: a later one would undo all that the main
+        // file says.
+        let drop_in = place.read("/etc/containerd/conf.d/runmig.toml");
+        has(&drop_in, "\nversion = 2\n");
+    });
 }
 
 #[test]
 fn changes_two_handlers_independently() {
-    for containerd in [Containerd::one(), Containerd::two()].into_iter().flatten() {
-        containerd.place.write(CONFIG, DEBIANS);
-        let configure = |more: &[&str]| {
-            containerd
-                .place
-                .configure(&containerd.arguments(more))
-                .ok()
-                .stdout
-        };
+    for containerd in Containerd::all() {
+        let place = &containerd.place;
+        place.write(CONFIG, DEBIANS);
+        let configure = |more: &[&str]| place.configure(more).ok().stdout;
         configure(&[]);
         let said = configure(&["--name", "runmig-a100"]);
         has(&said, "/usr/local/bin/runmig-a100");
-        let link = containerd.place.path("/usr/local/bin/runmig-a100");
+        let link = place.path("/usr/local/bin/runmig-a100");
         assert_eq!(fs::read_link(&link).unwrap(), Path::new("runmig"));
-        let both = containerd.place.files();
+        let both = place.files();
         for name in ["runmig", "runmig-a100"] {
             has(&configure(&["--name", name]), "nothing to change");
         }
-        assert_eq!(containerd.place.files(), both);
+        assert_eq!(place.files(), both);
         configure(&["--remove"]);
-        let left: String = containerd
-            .place
-            .files()
-            .into_values()
-            .map(|(_, _, text)| text)
-            .collect();
+        let left = place.texts();
         has(&left, "runtimes.runmig-a100.options]");
         has(&left, "BinaryName = \"/usr/local/bin/runmig-a100\"");
-        assert!(!left.contains("runtimes.runmig]"), "{left}");
+        lacks(&left, "runtimes.runmig]");
         if containerd.cri == "io.containerd.grpc.v1.cri" {
             assert_eq!(
                 containerd.runtime(&containerd.dump(), "runc")["runtime_type"],
@@ -285,7 +258,7 @@ fn changes_two_handlers_independently() {
             );
         }
         configure(&["--remove", "--name", "runmig-a100"]);
-        assert_eq!(containerd.place.read(CONFIG), DEBIANS);
+        assert_eq!(place.read(CONFIG), DEBIANS);
         assert!(!link.exists());
     }
 }
@@ -293,18 +266,18 @@ fn changes_two_handlers_independently() {
 /// An administrator changes the file after migctl has: the change stays, with its comment, and the entry alone goes.
 #[test]
 fn removal_keeps_later_changes() {
-    for containerd in [Containerd::one(), Containerd::two()].into_iter().flatten() {
-        let (place, arguments) = (&containerd.place, containerd.arguments(&[]));
+    for containerd in Containerd::all() {
+        let place = &containerd.place;
         place.write(CONFIG, SYSTEMD);
-        place.configure(&arguments).ok();
+        place.configure(&[]).ok();
         let change = "oom_score = -999 # theirs\n";
         let text = place.read(CONFIG);
         place.write(
             CONFIG,
             &text.replacen("version", &format!("{change}version"), 1),
         );
-        place.configure(&arguments).ok().says("nothing to change");
-        place.configure(&containerd.arguments(&["--remove"])).ok();
+        place.configure(&[]).ok().says("nothing to change");
+        place.configure(&["--remove"]).ok();
         let left = place.read(CONFIG);
         assert!(left.contains(change) && !left.contains("runmig"), "{left}");
         assert_eq!(place.files().len(), 1, "{:?}", place.files());
@@ -319,91 +292,89 @@ fn upgrade_of_containerd_moves_the_handler() {
     let (Some(one), Some(two)) = (Containerd::one(), Containerd::two()) else {
         return;
     };
-    one.place.write(CONFIG, DEBIANS);
-    one.place.configure(&one.arguments(&[])).ok();
-    one.place.configure(&two.arguments(&[])).ok();
-    let text = one.place.read(CONFIG);
+    let place = one.place;
+    place.write(CONFIG, DEBIANS);
+    place.configure(&[]).ok();
+    let place = place.of("containerd", &two.program);
+    place.configure(&[]).ok();
+    let text = place.read(CONFIG);
     let imports = "\nimports = [\"/etc/containerd/conf.d/runmig.toml\"]\n";
     has(&text, imports);
     lacks(&text, "runtimes");
-    one.place.configure(&two.arguments(&["--remove"])).ok();
-    assert_eq!(one.place.read(CONFIG), DEBIANS);
+    place.configure(&["--remove"]).ok();
+    assert_eq!(place.read(CONFIG), DEBIANS);
 }
 
 #[test]
 fn refuses_unusable_configurations() {
-    let Some(one) = Containerd::one() else { return };
-    let refused = |words: &str| one.refused(&[], words);
-    let imported = one.place.path("/etc/containerd/conf.d/kata.toml");
-    one.place.write(
+    let Some(Containerd { place, .. }) = Containerd::one() else {
+        return;
+    };
+    let refused = |words: &str| place.refused(&[], words);
+    place.write(
         "/etc/containerd/conf.d/kata.toml",
         "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.kata]\nruntime_type = \"x\"\n",
     );
     // The engine itself reads the real path, we the one below the root.
     let pattern = "/etc/containerd/conf.d/*.toml";
-    one.place
-        .write(CONFIG, &format!("version = 2\nimports = [\"{pattern}\"]\n"));
-    assert!(imported.exists());
+    place.write(CONFIG, &format!("version = 2\nimports = [\"{pattern}\"]\n"));
     refused(
         "it imports /etc/containerd/conf.d/kata.toml, and containerd 1 takes the CRI plugin from there alone",
     );
 
-    one.place.write(CONFIG, "disabled_plugins = [\"cri\"]\n");
+    place.write(CONFIG, "disabled_plugins = [\"cri\"]\n");
     refused(
         "is in disabled_plugins of /etc/containerd/config.toml; hint: use migctl configure docker for docker",
     );
-    one.place.write(CONFIG, "version = 2\n\n[plugins\n");
+    place.write(CONFIG, "version = 2\n\n[plugins\n");
     refused("read /etc/containerd/config.toml: line 3: ");
-    one.refused(&["--remove"], "read /etc/containerd/config.toml: line 3: ");
-    one.place.write(CONFIG, "version = 7\n");
+    place.refused(&["--remove"], "read /etc/containerd/config.toml: line 3: ");
+    place.write(CONFIG, "version = 7\n");
     refused("migctl does not know version = 7 of containerd's files, only those up to 4");
     let handler = "[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.runmig]\nruntime_type = \"x\"\n";
-    one.place.write(CONFIG, &format!("version = 2\n{handler}"));
+    place.write(CONFIG, &format!("version = 2\n{handler}"));
     refused(
         "cannot add the handler runmig: /etc/containerd/config.toml or one of its imports has one with no BinaryName that migctl configure did not make",
     );
     // A file that runmig cannot add to.
-    one.place.write(CONFIG, "version = 2\nplugins = {}\n");
+    place.write(CONFIG, "version = 2\nplugins = {}\n");
     refused("add the handler by hand");
 
-    let Some(two) = Containerd::two() else { return };
-    two.place.write(CONFIG, "oom_score = -999\n");
-    two.refused(
+    let Some(Containerd { place, .. }) = Containerd::two() else {
+        return;
+    };
+    place.write(CONFIG, "oom_score = -999\n");
+    place.refused(
         &[],
         "reads it as version 1 and ignores its plugins; hint: update the file",
     );
-    two.place.write(CONFIG, "version = 3\n");
-    two.place.write(
+    place.write(CONFIG, "version = 3\n");
+    place.write(
         "/etc/containerd/conf.d/runmig.toml",
         "version = 3\noom_score = 1\n",
     );
-    two.refused(
+    place.refused(
         &[],
         "cannot write /etc/containerd/conf.d/runmig.toml: it has other content",
     );
-    let program = two.program.to_str().unwrap();
-    two.place.refused(
-        &["containerd", "--executable", "/nonexistent"],
-        "run /nonexistent --version",
-    );
-    two.place.refused(
-        &["containerd", "--executable", program, "--name", "Runmig"],
+    place.refused(
+        &["--name", "Runmig"],
         "Kubernetes does not allow it as a handler",
     );
     let gone = ["--runtime-path", "/nowhere/runmig"];
-    two.refused(
+    place.refused(
         &gone,
         "cannot let an engine call /nowhere/runmig as root: no such file or directory; hint: install runmig",
     );
+    place
+        .of("containerd", Path::new("/nonexistent"))
+        .refused(&[], "run /nonexistent --version");
 }
 
 /// containerd 1.7 gives its own handler a `sandbox_mode`, which is gone as soon as the file lists handlers. This is a
 /// stand-in: no machine of the tests but the node has 1.7.
 #[test]
 fn second_call_keeps_sandbox_mode() {
-    let place = Place::new();
-    let program = place.path("/opt/containerd");
-    fs::create_dir_all(program.parent().unwrap()).unwrap();
     let own = "[plugins.\"io.containerd.grpc.v1.cri\".containerd]
 default_runtime_name = \"runc\"
 [plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.runc]
@@ -412,59 +383,43 @@ sandbox_mode = \"podsandbox\"
 snapshotter = \"\"";
     let listed = "[plugins.\"io.containerd.grpc.v1.cri\".containerd]
 default_runtime_name = \"runc\"";
-    script(
-        &program,
-        &format!(
-            "[ \"$1\" != --version ] || exec echo containerd github.com/containerd/containerd 1.7.24 x
-             cat \"$2\"
-             if grep -q runtimes.runc \"$2\"; then cat <<'END'\n{listed}\nEND\nelse cat <<'END'\n{own}\nEND\nfi"
-        ),
+    let dumps = format!(
+        "cat \"$2\"
+         if grep -q runtimes.runc \"$2\"; then cat <<'END'\n{listed}\nEND\nelse cat <<'END'\n{own}\nEND\nfi"
     );
+    let place = Place::stub_that("containerd", &version("1.7.24"), &dumps);
     place.write(CONFIG, DEBIANS);
-    let arguments = ["containerd", "--executable", program.to_str().unwrap()];
-    place.configure(&arguments).ok();
+    place.configure(&[]).ok();
     let first = place.read(CONFIG);
     assert_eq!(
         first.matches("sandbox_mode = \"podsandbox\"").count(),
         2,
         "{first}"
     );
-    place.configure(&arguments).ok().says("nothing to change");
-    place.also(&arguments, &["--remove"]).ok();
+    place.configure(&[]).ok().says("nothing to change");
+    place.configure(&["--remove"]).ok();
     assert_eq!(place.read(CONFIG), DEBIANS);
 }
 
 /// Failure: an engine's program that hangs, also where only its child does
 #[test]
 fn waits_for_no_program_without_end() {
-    for (version, hangs) in [
+    for (release, hangs) in [
         ("1.7.24", "exec sleep 600"),
         ("1.7.24", "sleep 600 &"),
         ("$(sleep 600)", "exit"),
     ] {
-        let (place, program) = stub_that(version, hangs);
-        let within = ["containerd", "--executable", &program, "--timeout", "150ms"];
-        place.refused(&within, "it does not end within 300ms");
+        let place = Place::stub_that("containerd", &version(release), hangs);
+        place.refused(&["--timeout", "150ms"], "it does not end within 300ms");
     }
 }
 
-/// A stand-in that reads one file alone.
-fn stub(version: &str) -> (Place, String) {
-    let says = "for file; do [ ! -f \"$file\" ] || exec cat \"$file\"; done";
-    stub_that(version, says)
+fn version(release: &str) -> String {
+    format!("containerd github.com/containerd/containerd {release} x")
 }
 
-/// A stand-in that prints its version, and otherwise does this.
-fn stub_that(version: &str, says: &str) -> (Place, String) {
-    let place = Place::new();
-    let program = place.path("/opt/containerd");
-    fs::create_dir_all(program.parent().unwrap()).unwrap();
-    let version = format!("echo containerd github.com/containerd/containerd {version} x");
-    script(
-        &program,
-        &format!("[ \"$1\" != --version ] || exec {version}\n{says}"),
-    );
-    (place, program.display().to_string())
+fn stub(release: &str) -> Place {
+    Place::stub("containerd", &version(release))
 }
 
 #[test]
@@ -476,11 +431,11 @@ fn knows_file_version_4() {
             Some("version = 4\nimports = ['/etc/containerd/conf.d/*.toml']\n[grpc]\ngid = 1\n"),
             Some("version = 4\nroot = '/data'\nimports = []\n"),
         ] {
-            let (place, program) = stub(release);
+            let place = stub(release);
             if let Some(text) = text {
                 place.write(CONFIG, text);
             }
-            place.there_and_back(&["containerd", "--executable", &program], || {
+            place.there_and_back(|| {
                 assert!(place.read(CONFIG).contains("version = 4\n"));
                 let drop_in = place.read("/etc/containerd/conf.d/runmig.toml");
                 let table: toml::Table = toml::from_str(&drop_in).unwrap();
@@ -503,18 +458,16 @@ fn asks_which_containerd_reads_a_file() {
         ("v2.2.1", "version = 4\nimports = []\n"),
         ("v2.3.2", "version = 0\n"),
     ] {
-        let (place, program) = stub(release);
+        let place = stub(release);
         place.write(CONFIG, text);
-        let arguments = ["containerd", "--executable", &program];
-        place.refused(&arguments, "does not read version = ");
-        place.refused(&arguments, ASKS);
+        place.refused(&[], "does not read version = ");
+        place.refused(&[], ASKS);
     }
     for (release, text) in [("v2.4.2", "version = 5\n"), ("v2.1.5", "version = 12\n")] {
-        let (place, program) = stub(release);
+        let place = stub(release);
         place.write(CONFIG, text);
-        let arguments = ["containerd", "--executable", &program];
-        place.refused(&arguments, "migctl does not know version = ");
-        place.refused(&arguments, "hint: use a newer migctl");
+        place.refused(&[], "migctl does not know version = ");
+        place.refused(&[], "hint: use a newer migctl");
     }
 }
 
@@ -527,13 +480,13 @@ fn reads_imports_in_circles_once() {
         "more.toml",
     ] {
         for release in ["1.7.24", "v2.1.5"] {
-            let (place, program) = stub(release);
+            let place = stub(release);
             place.write(CONFIG, &format!("version = 2\nimports = [\"{imports}\"]\n"));
             place.write(
                 "/etc/containerd/more.toml",
                 "version = 2\nimports = [\"*.toml\"]\n",
             );
-            place.there_and_back(&["containerd", "--executable", &program], || {});
+            place.there_and_back(|| {});
         }
     }
 }

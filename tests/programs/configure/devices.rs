@@ -11,12 +11,12 @@ fn file(kind: &str) -> String {
 
 #[test]
 fn writes_devices_and_takes_them_away() {
-    let place = Place::new();
+    let place = Place::new().calls(&["cdi"]);
     place.write("/etc/hostname", "node");
     let before = place.files();
-    place.configure(&["cdi", "--dry-run"]).ok().says("+++");
+    place.configure(&["--dry-run"]).ok().says("+++");
     assert_eq!(place.files(), before);
-    let said = place.configure(&["cdi"]).ok().stdout;
+    let said = place.configure(&[]).ok().stdout;
     for kind in FILES {
         has(&said, &format!("created /{}", file(kind)));
         let (_, mode, text) = &place.files()[&file(kind)];
@@ -25,51 +25,38 @@ fn writes_devices_and_takes_them_away() {
         has(text, "cdiVersion: \"0.5.0\"");
         has(text, &format!("\"path\":\"/usr/local/bin/{REQUEST_HOOK}\""));
     }
-    let slices = place.read(&file("slice"));
-    for (name, asked) in [
-        ("1g.10gb", "slice=1g.10gb"),
-        ("1g.10gb.me", "slice=1g.10gb+me"),
-        ("2x1g.10gb", "slice=1g.10gb*2"),
-        ("20Gi", "slice=20Gi"),
+    for (kind, name, asked) in [
+        ("slice", "1g.10gb", "slice=1g.10gb"),
+        ("slice", "1g.10gb.me", "slice=1g.10gb+me"),
+        ("slice", "2x1g.10gb", "slice=1g.10gb*2"),
+        ("slice", "20Gi", "slice=20Gi"),
+        ("share", "1:4", "share=1/4"),
+        ("share", "1of4", "share=1/4"),
     ] {
-        let line = slices
-            .lines()
-            .find(|line| line.contains(&format!("\"name\":\"{name}\"")));
-        has(
-            line.expect(name),
-            &format!("[\"runmig-request\",\"{asked}\"]"),
-        );
+        let devices = place.read(&file(kind));
+        let named = format!("\"name\":\"{name}\"");
+        let line = devices.lines().find(|line| line.contains(&named));
+        let words = format!("[\"runmig-request\",\"{asked}\"]");
+        has(line.expect(name), &words);
     }
-    let shares = place.read(&file("share"));
-    for name in ["1:4", "1of4"] {
-        let line = shares
-            .lines()
-            .find(|line| line.contains(&format!("\"name\":\"{name}\"")));
-        has(line.expect(name), "share=1/4");
-    }
-    has(&place.configure(&["cdi"]).ok().stdout, "nothing to change");
-    place.configure(&["cdi", "--remove"]).ok();
+    has(&place.configure(&[]).ok().stdout, "nothing to change");
+    place.configure(&["--remove"]).ok();
     assert_eq!(place.files(), before);
 }
 
 #[test]
 fn refuses_what_is_not_its_own() {
-    let place = Place::new();
+    let place = Place::new().calls(&["cdi"]);
     for option in [
         &["--set-as-default"][..],
         &["--name", "other"],
         &["--drop-in", "/x"],
     ] {
-        let said = place.configure(&[&["cdi"], option].concat());
-        has(&said.refused(), "belong to no engine");
+        place.refused(option, "belong to no engine");
     }
     place.write(&file("gpu"), "kind: example.com/gpu\n");
-    let before = place.files();
-    place
-        .configure(&["cdi"])
-        .refused_for("it has other content than migctl configure gives it");
-    assert_eq!(place.files(), before);
+    place.refused(&[], "it has other content than migctl configure gives it");
     std::fs::remove_file(place.path(&file("gpu"))).unwrap();
     std::fs::remove_file(place.path("/usr/local/bin").join(REQUEST_HOOK)).unwrap();
-    has(&place.configure(&["cdi"]).refused(), REQUEST_HOOK);
+    place.refused(&[], REQUEST_HOOK);
 }

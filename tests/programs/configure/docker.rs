@@ -5,12 +5,13 @@ use testkit::prelude::*;
 
 const CONFIG: &str = "/etc/docker/daemon.json";
 
-fn docker() -> Option<(Place, String)> {
+fn docker() -> Option<(Place, PathBuf)> {
     let program = built("docker", "dockerd").or_else(|| on_path("dockerd"));
     if program.is_none() {
         skip_until_full("dockerd is not there; run scripts/engines docker");
     }
-    Some((Place::new(), program?.display().to_string()))
+    let program = program?;
+    Some((Place::new().of("docker", &program), program))
 }
 
 // docs/engines.md: migctl configure docker
@@ -20,7 +21,6 @@ fn daemon_json_gains_only_the_runtime() {
     let Some((place, program)) = docker() else {
         return;
     };
-    let arguments = ["docker", "--executable", &program];
     for text in [
         None,
         Some(""),
@@ -44,12 +44,12 @@ fn daemon_json_gains_only_the_runtime() {
         if let Some(text) = text {
             place.write(CONFIG, text);
         }
-        place.there_and_back(&arguments, || {
+        place.there_and_back(|| {
             let file = place.path(CONFIG);
             let mut validate = Command::new(&program);
             validate.arg("--validate").arg("--config-file").arg(&file);
             // dockerd looks for its docker-proxy there.
-            validate.env("PATH", Path::new(&program).parent().unwrap());
+            validate.env("PATH", program.parent().unwrap());
             said(&mut validate).ok();
             let after: serde_json::Value = serde_json::from_str(&place.read(CONFIG)).unwrap();
             assert_eq!(after["runtimes"]["runmig"]["path"], RUNMIG);
@@ -63,16 +63,11 @@ fn daemon_json_gains_only_the_runtime() {
 
 #[test]
 fn removal_restores_daemon_json() {
-    let Some((place, program)) = docker() else {
+    let Some((place, _)) = docker() else {
         return;
     };
-    let arguments = ["docker", "--executable", &program];
-    let default = [&arguments[..], &["--set-as-default"]].concat();
-    let other = [
-        &arguments[..],
-        &["--runtime-path", "/usr/local/bin/runmig-x"],
-    ]
-    .concat();
+    let default = ["--set-as-default"];
+    let other = ["--runtime-path", "/usr/local/bin/runmig-x"];
     // A remove leaves nothing if nothing was there, whatever the settings in between.
     for text in [None, Some(""), Some("{}\n"), Some("{\"debug\": true}")] {
         if let Some(text) = text {
@@ -80,14 +75,12 @@ fn removal_restores_daemon_json() {
         }
         let before = place.files();
         symlink("runmig", place.path("/usr/local/bin/runmig-x")).unwrap();
-        for run in [&arguments[..], &default, &other, &default, &arguments] {
+        for run in [&[][..], &default, &other, &default, &[]] {
             place.configure(run).ok();
         }
-        let two = [&arguments[..], &["--name", "runmig-x"]].concat();
-        place.configure(&two).ok();
+        place.configure(&["--name", "runmig-x"]).ok();
         for name in ["runmig", "runmig-x"] {
-            let remove = ["--remove", "--name", name];
-            place.also(&arguments, &remove).ok();
+            place.configure(&["--remove", "--name", name]).ok();
         }
         assert_eq!(place.files(), before);
     }
@@ -99,26 +92,24 @@ fn removal_restores_daemon_json() {
     // Somebody changes the file meanwhile, and only the entry goes.
     place.write(CONFIG, &wanted.replace("true", "false"));
     place.configure(&default).ok().says("nothing to change");
-    place.also(&arguments, &["--remove"]).ok();
+    place.configure(&["--remove"]).ok();
     assert_eq!(place.read(CONFIG), "{\n  \"debug\": false\n}\n");
     place.write(CONFIG, "{\"debug\": true}");
-    place.configure(&arguments).ok();
+    place.configure(&[]).ok();
     assert_eq!(originals(&place.files()).len(), 1);
-    place.also(&arguments, &["--remove"]).ok();
+    place.configure(&["--remove"]).ok();
     assert_eq!(place.read(CONFIG), "{\"debug\": true}");
     assert_eq!(originals(&place.files()), [""; 0]);
 }
 
 #[test]
 fn refuses_to_replace_other_settings() {
-    let Some((place, program)) = docker() else {
+    let Some((place, _)) = docker() else {
         return;
     };
-    let arguments = ["docker", "--executable", &program];
-    let refused = |words: &str| place.refused(&arguments, words);
-    let default = [&arguments[..], &["--set-as-default"]].concat();
+    let refused = |words: &str| place.refused(&[], words);
     place.write(CONFIG, "{\"default-runtime\": \"nvidia\"}");
-    place.refused(&default, "its default-runtime is nvidia");
+    place.refused(&["--set-as-default"], "its default-runtime is nvidia");
     place.write(CONFIG, "{\n  \"runtimes\": {}\n  \"debug\": true }");
     refused("change /etc/docker/daemon.json: expected `,` or `}` at line 3");
     place.write(CONFIG, "[]");
@@ -132,36 +123,30 @@ fn refuses_to_replace_other_settings() {
         "{\"runtimes\": {\"runmig\": {\"path\": \"/opt/runmig\", \"runtimeArgs\": [\"--debug\"]}}}";
     place.write(CONFIG, more);
     refused("its runtime runmig is {\"path\":\"/opt/runmig\"");
-    let crun = [&arguments[..], &["--name", "crun"]].concat();
     place.refused(
-        &crun,
+        &["--name", "crun"],
         "cannot register --name crun: engines know it as a low-level runtime",
     );
-    let drop_in = [&arguments[..], &["--drop-in", "/etc/docker/x.json"]].concat();
-    place.refused(&drop_in, "docker reads one file and no drop-ins");
+    place.refused(
+        &["--drop-in", "/etc/docker/x.json"],
+        "docker reads one file and no drop-ins",
+    );
 }
 
 /// A stand-in whose `--validate` refuses a file with this word.
-fn stub(refuses: &str) -> (Place, String) {
-    let place = Place::new();
-    let program = place.path("/opt/dockerd");
-    fs::create_dir_all(program.parent().unwrap()).unwrap();
-    let says = format!(
-        "[ \"$1\" != --version ] || exec echo Docker version 29.9.3, build x
-         [ \"$1\" = --validate ] || exit 0
+fn stub(refuses: &str) -> Place {
+    let validates = format!(
+        "[ \"$1\" = --validate ] || exit 0
          ! grep -q '{refuses}' \"$3\" || {{ echo unable to configure: {refuses} >&2; exit 1; }}"
     );
-    script(&program, &says);
-    (place, program.display().to_string())
+    Place::stub_that("docker", "Docker version 29.9.3, build x", &validates)
 }
 
 /// dockerd would not start with a setting in both.
 #[test]
 fn refuses_what_flags_say_too() {
-    let (place, program) = stub("nothing");
-    let arguments = ["docker", "--executable", &program];
-    let refused = |words: &str| place.refused(&arguments, words);
-    let default = [&arguments[..], &["--set-as-default"]].concat();
+    let place = stub("nothing");
+    let refused = |words: &str| place.refused(&[], words);
     let vendor = "/usr/lib/systemd/system/docker.service";
     let drop_in = "/etc/systemd/system/docker.service.d/nvidia.conf";
     let start = "[Service]\nExecStart=/usr/bin/dockerd -H fd:// $DOCKER_OPTS";
@@ -175,7 +160,7 @@ fn refuses_what_flags_say_too() {
         refused(&format!("{vendor} starts dockerd with --add-runtime, and"));
         // The drop-in replaces the command.
         place.write(drop_in, &calls("--debug"));
-        place.there_and_back(&arguments, || {});
+        place.there_and_back(|| {});
         place.write(vendor, &format!("{start}\n"));
         place.write(drop_in, &calls(add));
         refused(&format!("{drop_in} starts dockerd with --add-runtime, and"));
@@ -185,7 +170,7 @@ fn refuses_what_flags_say_too() {
             &calls(add),
         );
         place.write(drop_in, "[Service]\n");
-        place.there_and_back(&arguments, || {});
+        place.there_and_back(|| {});
     }
     let options = "/etc/default/docker";
     place.write(drop_in, &format!("[Service]\nEnvironmentFile=-{options}\n"));
@@ -193,7 +178,7 @@ fn refuses_what_flags_say_too() {
         options,
         &format!("#DOCKER_OPTS=\"{add}\"\n#OTHER=\"{add}\"\n"),
     );
-    place.there_and_back(&arguments, || {});
+    place.there_and_back(|| {});
     place.write(options, &format!("DOCKER_OPTS=\"--debug {add}\"\n"));
     refused(&format!("{options} starts dockerd with --add-runtime"));
     place.write(options, "");
@@ -202,14 +187,14 @@ fn refuses_what_flags_say_too() {
         &format!("[Service]\nEnvironment=\"DOCKER_OPTS={theirs}\"\n"),
     );
     place.refused(
-        &default,
+        &["--set-as-default"],
         "cannot set \"default-runtime\" in /etc/docker/daemon.json",
     );
-    place.there_and_back(&arguments, || {});
+    place.there_and_back(|| {});
     place.write(drop_in, &calls("--config-file /srv/daemon.json"));
     refused("hint: add --engine-config /srv/daemon.json");
     place
-        .also(&arguments, &["--engine-config", "/srv/daemon.json"])
+        .configure(&["--engine-config", "/srv/daemon.json"])
         .ok();
     assert!(place.read("/srv/daemon.json").contains(RUNMIG));
 }
@@ -217,13 +202,13 @@ fn refuses_what_flags_say_too() {
 #[test]
 fn dockerd_validates_the_new_file() {
     for word in ["runmig", "default-runtime"] {
-        let (place, program) = stub(word);
-        let arguments = ["docker", "--set-as-default", "--executable", &program];
+        let place = stub(word);
         place.write(CONFIG, "{\"debug\": true}");
-        place.refused(&arguments, &format!("unable to configure: {word}"));
+        let words = format!("unable to configure: {word}");
+        place.refused(&["--set-as-default"], &words);
     }
     // A file that it refused before is not this verb's to repair.
-    let (place, program) = stub("debug");
+    let place = stub("debug");
     place.write(CONFIG, "{\"debug\": true}");
-    place.there_and_back(&["docker", "--executable", &program], || {});
+    place.there_and_back(|| {});
 }

@@ -10,10 +10,9 @@ fn crio_handler_has_the_nodes_monitor() {
     let Some(program) = built("cri-o", "crio") else {
         return skip_until_full("CRI-O is not there; run scripts/engines cri-o");
     };
-    let place = Place::new();
+    let place = Place::new().of("crio", &program);
     let config = || crio_says(&place, &program);
-    let arguments = ["crio", "--executable", program.to_str().unwrap()];
-    place.there_and_back(&arguments, || {
+    place.there_and_back(|| {
         let runmig = &config()["crio"]["runtime"]["runtimes"]["runmig"];
         assert_eq!(runmig["runtime_path"].as_str(), Some(RUNMIG));
     });
@@ -23,7 +22,7 @@ fn crio_handler_has_the_nodes_monitor() {
          runtime_path = \"/usr/libexec/crio/crun\"\nmonitor_path = \"/usr/libexec/crio/conmon\"\n\
          monitor_cgroup = \"pod\"\nallowed_annotations = [\"io.containers.trace-syscall\"]\n",
     );
-    place.there_and_back(&arguments, || {
+    place.there_and_back(|| {
         let config = config();
         let runtimes = &config["crio"]["runtime"]["runtimes"];
         assert_eq!(
@@ -48,14 +47,13 @@ fn crio_files_are_all_read() {
     let Some(program) = built("cri-o", "crio") else {
         return skip_until_full("CRI-O is not there; run scripts/engines cri-o");
     };
-    let arguments = ["crio", "--executable", program.to_str().unwrap()];
     for name in [".hidden", "plain", "old.conf~", "deeper/still/x.conf"] {
-        let place = Place::new();
+        let place = Place::new().of("crio", &program);
         let name = format!("/etc/crio/crio.conf.d/{name}");
         let default = "[crio.runtime]\ndefault_runtime = \"mine\"\n[crio.runtime.runtimes.mine]\n\
                        runtime_path = \"/usr/bin/mine\"\nmonitor_cgroup = \"pod\"\n";
         place.write(&name, default);
-        place.there_and_back(&arguments, || {
+        place.there_and_back(|| {
             let runmig = &crio_says(&place, &program)["crio"]["runtime"]["runtimes"]["runmig"];
             assert_eq!(runmig["monitor_cgroup"].as_str(), Some("pod"), "{name}");
         });
@@ -66,12 +64,10 @@ fn crio_files_are_all_read() {
             said["crio"]["runtime"]["runtimes"]["runmig"]["runtime_path"].as_str(),
             Some("/usr/bin/mine")
         );
-        place.refused(
-            &arguments,
-            &format!("cannot add the handler runmig: {name} has one"),
-        );
+        let words = format!("cannot add the handler runmig: {name} has one");
+        place.refused(&[], &words);
         place.write(&name, "no = [\n");
-        place.refused(&arguments, &format!("read {name}: line "));
+        place.refused(&[], &format!("read {name}: line "));
     }
 }
 
@@ -91,14 +87,8 @@ fn crio_default_is_set() {
     let Some(program) = built("cri-o", "crio") else {
         return skip_until_full("CRI-O is not there; run scripts/engines cri-o");
     };
-    let place = Place::new();
-    let arguments = [
-        "crio",
-        "--set-as-default",
-        "--executable",
-        program.to_str().unwrap(),
-    ];
-    place.configure(&arguments).ok();
+    let place = Place::new().of("crio", &program);
+    place.configure(&["--set-as-default"]).ok();
     let said = crio_says(&place, &program);
     assert_eq!(
         said["crio"]["runtime"]["default_runtime"].as_str(),
@@ -134,7 +124,7 @@ fn podman_knows_the_runtime_by_name() {
         skip_until_full("there are not both podmans; run scripts/setup and scripts/engines podman");
     }
     for program in podmans {
-        let place = Place::new();
+        let place = Place::new().of("podman", &program);
         // The settings that podman cannot do without.
         place.write(
             "/etc/containers/policy.json",
@@ -149,9 +139,7 @@ fn podman_knows_the_runtime_by_name() {
             &format!("[engine]\nhelper_binaries_dir = [{helpers:?}]\n"),
         );
         let runmig = place.path(RUNMIG).display().to_string();
-        let name = program.display().to_string();
-        let arguments = ["podman", "--executable", &name];
-        place.there_and_back(&arguments, || {
+        place.there_and_back(|| {
             let drop_in = "/etc/containers/containers.conf.d/50-runmig.conf";
             let text = place.read(drop_in);
             // The runtime is asked for its version, so it has to be there.
@@ -159,7 +147,7 @@ fn podman_knows_the_runtime_by_name() {
             assert_eq!(info(&place, &program, "--runtime=runmig").trim(), runmig);
             place.write(drop_in, &text);
         });
-        place.also(&arguments, &["--set-as-default"]).ok();
+        place.configure(&["--set-as-default"]).ok();
         let drop_in = "/etc/containers/containers.conf.d/50-runmig.conf";
         place.write(drop_in, &place.read(drop_in).replace(RUNMIG, &runmig));
         assert_eq!(info(&place, &program, "").trim(), runmig);
@@ -171,22 +159,19 @@ fn podman_keeps_its_runtime_list() {
     let Some(program) = on_path("podman") else {
         return skip("podman is not there; run scripts/setup");
     };
-    let place = Place::new();
+    let place = Place::new().of("podman", &program);
+    let mine = "/etc/containers/containers.conf.d/10-mine.conf";
     place.write(
-        "/etc/containers/containers.conf.d/10-mine.conf",
+        mine,
         "[engine]\nruntime_supports_json = [\"crun\", \"mine\"]\n",
     );
-    let name = program.display().to_string();
-    place.there_and_back(&["podman", "--executable", &name], || {
+    place.there_and_back(|| {
         let text = place.read("/etc/containers/containers.conf.d/50-runmig.conf");
         has(
             &text,
             "\nruntime_supports_json = [\"crun\", \"mine\", \"runmig\"]\n",
         );
     });
-    place.write(
-        "/etc/containers/containers.conf.d/10-mine.conf",
-        "[engine]\n\nx =\n",
-    );
-    place.refused(&["podman", "--executable", &name], "10-mine.conf: line 3: ");
+    place.write(mine, "[engine]\n\nx =\n");
+    place.refused(&[], "10-mine.conf: line 3: ");
 }

@@ -9,7 +9,7 @@ use testkit::prelude::*;
 const CONFIG: &str = "/etc/containerd/config.toml";
 const TEXT: &str = "version = 2\n";
 
-fn place() -> Option<(Place, String)> {
+fn place() -> Option<Place> {
     let Some(program) = on_path("containerd") else {
         skip("containerd is not there; run scripts/setup");
         return None;
@@ -18,23 +18,21 @@ fn place() -> Option<(Place, String)> {
         skip("owners are changed by root");
         return None;
     }
-    let place = Place::new();
+    let place = Place::new().of("containerd", &program);
     place.write(CONFIG, TEXT);
-    Some((place, program.display().to_string()))
+    Some(place)
 }
 
 #[test]
 fn keeps_mode_owner_and_links() {
-    let Some((place, program)) = place() else {
-        return;
-    };
+    let Some(place) = place() else { return };
     let real = place.path("/managed/config.toml");
     fs::create_dir(real.parent().unwrap()).unwrap();
     fs::rename(place.path(CONFIG), &real).unwrap();
     symlink("../../managed/config.toml", place.path(CONFIG)).unwrap();
     fs::set_permissions(&real, fs::Permissions::from_mode(0o640)).unwrap();
     chown(&real, None, Some(4)).unwrap();
-    place.there_and_back(&["containerd", "--executable", &program], || {
+    place.there_and_back(|| {
         let meta = fs::metadata(&real).unwrap();
         assert_eq!(
             (meta.mode() & 0o7777, meta.uid(), meta.gid()),
@@ -51,11 +49,8 @@ fn keeps_mode_owner_and_links() {
 
 #[test]
 fn refuses_writable_files_and_links_outside() {
-    let Some((place, program)) = place() else {
-        return;
-    };
-    let arguments = ["containerd", "--executable", &program];
-    let refused = |words: &str| place.refused(&arguments, words);
+    let Some(place) = place() else { return };
+    let refused = |words: &str| place.refused(&[], words);
     let config = place.path(CONFIG);
     fs::set_permissions(&config, fs::Permissions::from_mode(0o666)).unwrap();
     refused("config.toml: users other than root can write to it (mode 0666)");
@@ -65,28 +60,21 @@ fn refuses_writable_files_and_links_outside() {
     fs::remove_file(&config).unwrap();
     symlink("/nowhere", &config).unwrap();
     place
-        .configure(&arguments)
+        .configure(&[])
         .refused_for("cannot read /etc/containerd/config.toml: cannot follow its links");
 }
 
 #[test]
 fn refuses_writable_folders_and_folders_outside() {
-    let Some((place, program)) = place() else {
-        return;
-    };
+    let Some(place) = place() else { return };
     let outside = tempfile::tempdir().unwrap();
     let drop_ins = place.path("/etc/containerd/conf.d");
-    let arguments = ["containerd", "--executable", &program];
     symlink(outside.path(), &drop_ins).unwrap();
-    let line = place.configure(&arguments).refused();
-    has(&line, "which is outside --root");
+    place.configure(&[]).refused_for("which is outside --root");
     fs::remove_file(&drop_ins).unwrap();
     fs::create_dir(&drop_ins).unwrap();
     fs::set_permissions(&drop_ins, fs::Permissions::from_mode(0o777)).unwrap();
-    place.refused(
-        &arguments,
-        "users other than root can write to it (mode 0777)",
-    );
+    place.refused(&[], "users other than root can write to it (mode 0777)");
     fs::remove_dir(&drop_ins).unwrap();
 
     // The same for the link beside runmig.
@@ -98,7 +86,7 @@ fn refuses_writable_folders_and_folders_outside() {
     symlink(outside.path(), place.path("/opt")).unwrap();
     let named = ["--name", "runmig-x", "--runtime-path", "/opt/runmig-x"];
     place.refused(
-        &[&arguments[..], &named].concat(),
+        &named,
         "cannot use the folder of /opt/runmig-x: it leads to",
     );
     assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 1);
@@ -106,34 +94,29 @@ fn refuses_writable_folders_and_folders_outside() {
 
 #[test]
 fn refuses_programs_that_others_write() {
-    let Some((place, program)) = place() else {
-        return;
-    };
-    let arguments = ["containerd", "--executable", &program];
+    let Some(place) = place() else { return };
     let link = place.path("/usr/local/bin/runmig-x");
     fs::write(&link, "").unwrap();
     fs::set_permissions(&link, fs::Permissions::from_mode(0o777)).unwrap();
     place.refused(
-        &[&arguments[..], &["--name", "runmig-x"]].concat(),
+        &["--name", "runmig-x"],
         "cannot let an engine call /usr/local/bin/runmig-x as root: users other than root can write to it",
     );
     place.refused(
-        &[&arguments[..], &["--runtime-path", "/a\"b/runmig"]].concat(),
+        &["--runtime-path", "/a\"b/runmig"],
         "into an engine's configuration: it has quotes",
     );
 }
 
 #[test]
 fn tells_users_to_become_root() {
-    let Some((place, program)) = place() else {
-        return;
-    };
+    let Some(place) = place() else { return };
     let migctl = place.path("/usr/local/bin/migctl");
+    let program = on_path("containerd").unwrap();
     let as_nobody = |arguments: &[&str]| {
         let mut command = Command::new(&migctl);
-        command
-            .arg("configure")
-            .args(["containerd", "--executable", &program]);
+        command.args(["configure", "containerd", "--executable"]);
+        command.arg(&program);
         command.args(["--engine-config", "/nonexistent/config.toml"]);
         said(command.args(arguments).uid(65534).gid(65534))
     };
@@ -145,11 +128,8 @@ fn tells_users_to_become_root() {
 
 #[test]
 fn readers_see_whole_files() {
-    let Some((place, program)) = place() else {
-        return;
-    };
-    let arguments = ["containerd", "--executable", &program];
-    place.configure(&arguments).ok();
+    let Some(place) = place() else { return };
+    place.configure(&[]).ok();
     let configured = place.read(CONFIG);
     let over = AtomicBool::new(false);
     std::thread::scope(|threads| {
@@ -163,8 +143,8 @@ fn readers_see_whole_files() {
             seen
         });
         for _ in 0..10 {
-            place.also(&arguments, &["--remove"]).ok();
-            place.configure(&arguments).ok();
+            place.configure(&["--remove"]).ok();
+            place.configure(&[]).ok();
         }
         over.store(true, Ordering::Relaxed);
         assert!(reader.join().unwrap() > 0);
@@ -189,12 +169,11 @@ fn kill_leaves_whole_files() {
     else {
         return skip_until_full("containerd 2 or strace is not there; run scripts/setup");
     };
-    let place = Place::new();
+    let place = Place::new().of("containerd", &program);
     place.write(CONFIG, TEXT);
-    let arguments = ["containerd", "--executable", program.to_str().unwrap()];
-    let removes = [&arguments[..], &["--remove"]].concat();
+    let removes = &["--remove"][..];
     let before = place.files();
-    place.configure(&arguments).ok();
+    place.configure(&[]).ok();
     let after = place.files();
     let whole = |files: &Files| {
         for (name, file) in files {
@@ -208,22 +187,16 @@ fn kill_leaves_whole_files() {
         }
     };
     let mut killed = 0;
-    for (run, start, end) in [
-        (&removes[..], &after, &before),
-        (&arguments[..], &before, &after),
+    for (run, back, start, end) in [
+        (removes, &[][..], &after, &before),
+        (&[], removes, &before, &after),
     ] {
         for call in ["write", "fsync", "fchmod", "rename", "unlink"] {
             for when in 1.. {
                 let mut traced = Command::new(&strace);
                 let inject = format!("inject={call}:signal=KILL:when={when}");
-                traced.args([
-                    "-o",
-                    "/dev/null",
-                    "-e",
-                    &format!("trace={call}"),
-                    "-e",
-                    &inject,
-                ]);
+                traced.args(["-o", "/dev/null", "-e", &format!("trace={call}")]);
+                traced.args(["-e", &inject]);
                 let command = place.command(run);
                 traced.arg(command.get_program()).args(command.get_args());
                 let status = said(&mut traced).status;
@@ -242,11 +215,6 @@ fn kill_leaves_whole_files() {
                 {
                     fs::remove_file(place.path(name)).unwrap();
                 }
-                let back = if run.len() == removes.len() {
-                    &arguments[..]
-                } else {
-                    &removes
-                };
                 place.configure(back).ok();
                 assert_eq!(&place.files(), start);
                 if status.success() {
@@ -284,36 +252,29 @@ fn removal_takes_its_folders_along() {
         "containerd", "containerd x v2.3.2 x", "containerd/conf.d" => "containerd";
     };
     for (engine, version, folder, above) in engines {
-        let place = Place::new();
-        fs::create_dir_all(place.path("/opt")).unwrap();
+        let place = Place::stub(engine, version);
         fs::create_dir_all(place.path("/etc/other")).unwrap();
-        let program = place.path("/opt").join(engine);
-        script(
-            &program,
-            &format!("[ \"$1\" != --version ] || echo {version}"),
-        );
-        let arguments = [engine, "--executable", program.to_str().unwrap()];
-        let remove = [&arguments[..], &["--remove"]].concat();
+        let remove = &["--remove"];
         let before = folders(&place, "/etc");
         for _ in 0..2 {
-            place.configure(&arguments).ok();
+            place.configure(&[]).ok();
             assert!(place.path("/etc").join(folder).is_dir(), "{folder}");
-            place.configure(&arguments).ok();
-            place.configure(&remove).ok();
+            place.configure(&[]).ok();
+            place.configure(remove).ok();
             assert_eq!(folders(&place, "/etc"), before, "{engine}");
         }
         // A folder with a file of somebody else stays, whoever made it, and so does one that was there.
         let theirs = format!("/etc/{folder}/readme");
-        place.configure(&arguments).ok();
+        place.configure(&[]).ok();
         place.write(&theirs, "");
-        place.configure(&remove).ok();
+        place.configure(remove).ok();
         assert!(place.path(&theirs).exists());
         fs::remove_file(place.path(&theirs)).unwrap();
         place.write(&format!("/etc/{above}/theirs"), "");
         fs::remove_dir_all(place.path("/etc").join(folder)).unwrap();
         let before = folders(&place, "/etc");
-        place.configure(&arguments).ok();
-        place.configure(&remove).ok();
+        place.configure(&[]).ok();
+        place.configure(remove).ok();
         assert_eq!(folders(&place, "/etc"), before, "{engine}");
     }
 }

@@ -4,72 +4,54 @@
 use crate::configure::place::Place;
 use testkit::prelude::*;
 
-/// A place with a program that says this version.
-fn place(program: &str, version: &str) -> (Place, String) {
-    let place = Place::new();
-    let path = place.path("/opt").join(program);
-    fs::create_dir_all(path.parent().unwrap()).unwrap();
-    let says = format!(
-        "[ \"$1\" != --version ] || exec echo {version}
-         for file; do [ ! -f \"$file\" ] || exec cat \"$file\"; done"
-    );
-    script(&path, &says);
-    (place, path.display().to_string())
-}
-
 /// It becomes the default, and goes again.
 #[track_caller]
-fn becomes_the_default(place: &Place, arguments: &[&str]) {
+fn becomes_the_default(place: &Place, more: &[&str]) {
     let before = place.files();
-    let default = [arguments, &["--set-as-default"]].concat();
+    let default = [more, &["--set-as-default"]].concat();
     place.configure(&default).ok();
     place.configure(&default).ok().says("nothing to change");
-    place.also(arguments, &["--remove"]).ok();
+    place.configure(&[more, &["--remove"]].concat()).ok();
     assert_eq!(place.files(), before);
 }
 
 /// Another tool's file keeps runmig from the default alone; a plain registration works beside it.
 #[track_caller]
-fn keeps_the_default(place: &Place, arguments: &[&str], file: &str, text: &str) {
+fn keeps_the_default(place: &Place, file: &str, text: &str) {
     place.write(file, text);
-    let default = [arguments, &["--set-as-default"]].concat();
-    place.refused(
-        &default,
-        &format!("cannot make runmig the default: {file} says"),
-    );
-    place.there_and_back(arguments, || {});
+    let words = format!("cannot make runmig the default: {file} says");
+    place.refused(&["--set-as-default"], &words);
+    place.there_and_back(|| {});
     fs::remove_file(place.path(file)).unwrap();
 }
 
 /// Another tool's file has the name, whatever the options.
 #[track_caller]
-fn keeps_the_name(place: &Place, arguments: &[&str], file: &str, text: &str) {
+fn keeps_the_name(place: &Place, file: &str, text: &str) {
     place.write(file, text);
     for more in [&[][..], &["--set-as-default"]] {
-        let words = format!("{file} gives that name to /opt/other");
-        place.refused(&[arguments, more].concat(), &words);
+        place.refused(more, &format!("{file} gives that name to /opt/other"));
     }
     fs::remove_file(place.path(file)).unwrap();
 }
 
 #[test]
 fn later_crio_file_keeps_the_default() {
-    let (place, program) = place("crio", "crio version 1.36.3");
-    let arguments = ["crio", "--executable", &program];
+    let place = Place::stub("crio", "crio version 1.36.3");
     let theirs = "[crio.runtime]\ndefault_runtime = \"nvidia\"\n[crio.runtime.runtimes.nvidia]\n\
                   runtime_path = \"/usr/bin/nvidia-container-runtime\"\n";
     for file in ["99-nvidia.toml", "99-nvidia.conf", "21-tools/kata"] {
         let file = format!("/etc/crio/crio.conf.d/{file}");
-        keeps_the_default(&place, &arguments, &file, theirs);
+        keeps_the_default(&place, &file, theirs);
     }
     for file in ["crio.conf", "crio.conf.d/10-nvidia.toml"] {
         place.write(&format!("/etc/crio/{file}"), theirs);
     }
-    becomes_the_default(&place, &arguments);
+    becomes_the_default(&place, &[]);
     // Its own drop-in can come last.
     place.write("/etc/crio/crio.conf.d/99-nvidia.toml", theirs);
     let last = ["--drop-in", "/etc/crio/crio.conf.d/99-runmig.conf"];
-    becomes_the_default(&place, &[&arguments[..], &last].concat());
+    becomes_the_default(&place, &last);
 }
 
 #[test]
@@ -82,23 +64,22 @@ fn later_podman_file_keeps_name_and_default() {
         "/etc/containers/containers.rootful.conf.d/50-runmig2.conf",
     ];
     for version in ["4.3.1", "5.8.3", "6.1.3"] {
-        let (place, program) = place("podman", &format!("podman version {version}"));
-        let arguments = ["podman", "--executable", &program];
+        let place = Place::stub("podman", &format!("podman version {version}"));
         for file in ["60-machine.conf", "50-runmig.conf.conf"] {
             let file = format!("/etc/containers/containers.conf.d/{file}");
-            keeps_the_name(&place, &arguments, &file, name);
-            keeps_the_default(&place, &arguments, &file, default);
+            keeps_the_name(&place, &file, name);
+            keeps_the_default(&place, &file, default);
         }
         for file in six {
             if version == "6.1.3" {
-                keeps_the_name(&place, &arguments, file, name);
-                keeps_the_default(&place, &arguments, file, default);
+                keeps_the_name(&place, file, name);
+                keeps_the_default(&place, file, default);
             }
         }
         let hides = "/etc/containers/containers.rootful.conf.d/50-runmig.conf";
         if version == "6.1.3" {
             place.write(hides, default);
-            place.refused(&arguments, "hides its drop-in from podman 6.1.3");
+            place.refused(&[], "hides its drop-in from podman 6.1.3");
             fs::remove_file(place.path(hides)).unwrap();
         } else {
             [six[0], hides]
@@ -116,7 +97,7 @@ fn later_podman_file_keeps_name_and_default() {
         {
             place.write(file, &format!("{default}{name}"));
         }
-        becomes_the_default(&place, &arguments);
+        becomes_the_default(&place, &[]);
     }
 }
 
@@ -127,55 +108,40 @@ fn later_import_of_containerd_keeps_name_and_default() {
     let name = format!(
         "version = 3\n{containerd}.runtimes.runmig.options]\nBinaryName = \"/opt/other\"\n"
     );
-    let (place, program) = place("containerd", "containerd x v2.1.5 x");
-    let arguments = ["containerd", "--executable", &program];
+    let place = Place::stub("containerd", "containerd x v2.1.5 x");
     let main = "version = 3\nimports = [\"/etc/containerd/conf.d/*.toml\", \"../nvidia/*.toml\"]\n";
     place.write("/etc/containerd/config.toml", main);
     for file in ["containerd/conf.d/zz-site.toml", "nvidia/99-nvidia.toml"] {
         let file = format!("/etc/{file}");
-        keeps_the_name(&place, &arguments, &file, &name);
-        keeps_the_default(&place, &arguments, &file, &default);
+        keeps_the_name(&place, &file, &name);
+        keeps_the_default(&place, &file, &default);
     }
     // An import of an import comes after all of the main file's.
     place.write(
         "/etc/containerd/conf.d/10.toml",
         "version = 3\nimports = [\"/etc/deep.toml\"]\n",
     );
-    keeps_the_default(&place, &arguments, "/etc/deep.toml", &default);
+    keeps_the_default(&place, "/etc/deep.toml", &default);
     place.write("/etc/containerd/conf.d/99-nvidia.toml", &default);
-    becomes_the_default(&place, &arguments);
+    becomes_the_default(&place, &[]);
 }
 
 /// After a removal no container without a named runtime would start.
 #[test]
 fn removal_names_file_with_the_default() {
-    let left = |engine: &str, version: &str, file: &str, text: &str| {
-        let (place, program) = place(engine, version);
-        let arguments = [engine, "--executable", &program];
-        place.configure(&arguments).ok();
+    for (engine, version, file, text) in testkit::rows! {
+        "podman", "podman version 5.8.3", "/etc/containers/containers.conf" => "[engine]\nruntime = \"runmig\"\n";
+        "crio", "crio version 1.36.3", "/etc/crio/crio.conf.d/05-site" =>
+            "[crio.runtime]\ndefault_runtime = \"runmig\"\n";
+    } {
+        let place = Place::stub(engine, version);
+        let remove = || place.configure(&["--remove"]).ok().stdout;
+        place.configure(&[]).ok();
         place.write(file, text);
-        place
-            .also(&arguments, &["--remove"])
-            .ok()
-            .says(&format!("warning: {file} still says "));
+        has(&remove(), &format!("warning: {file} still says "));
         fs::remove_file(place.path(file)).unwrap();
-        let said = place.also(&arguments, &["--remove"]).ok().stdout;
-        assert!(!said.contains("warning"), "{said}");
-    };
-    let podmans = "[engine]\nruntime = \"runmig\"\n";
-    left(
-        "podman",
-        "podman version 5.8.3",
-        "/etc/containers/containers.conf",
-        podmans,
-    );
-    let crios = "[crio.runtime]\ndefault_runtime = \"runmig\"\n";
-    left(
-        "crio",
-        "crio version 1.36.3",
-        "/etc/crio/crio.conf.d/05-site",
-        crios,
-    );
+        lacks(&remove(), "warning");
+    }
 }
 
 /// The toolkit of the GPU Operator makes its own runtime the default, in a drop-in with a low place in the order of names.
@@ -196,26 +162,24 @@ fn works_beside_the_gpu_operator() {
         runtime("nvidia-cdi", ".cdi"),
         runtime("nvidia-legacy", ".legacy")
     );
-    let (place, program) = place("containerd", "containerd x v2.1.5 x");
-    let arguments = ["containerd", "--executable", &program];
+    let place = Place::stub("containerd", "containerd x v2.1.5 x");
     let main = "version = 3\nimports = [\"/etc/containerd/conf.d/*.toml\"]\n";
     place.write("/etc/containerd/config.toml", main);
     place.write("/etc/containerd/conf.d/99-nvidia.toml", &theirs);
-    place.there_and_back(&arguments, || {
+    place.there_and_back(|| {
         let ours = place.read("/etc/containerd/conf.d/runmig.toml");
         assert!(!ours.contains("default_runtime_name"), "{ours}");
         assert!(!ours.contains("nvidia"), "{ours}");
     });
-    becomes_the_default(&place, &arguments);
+    becomes_the_default(&place, &[]);
     assert_eq!(place.read("/etc/containerd/conf.d/99-nvidia.toml"), theirs);
     let crio = format!(
         "[crio]\n[crio.runtime]\ndefault_runtime = \"nvidia\"\n[crio.runtime.runtimes.nvidia]\n\
          runtime_path = \"{toolkit}\"\nruntime_type = \"oci\"\nmonitor_path = \"/usr/libexec/crio/conmon\"\n"
     );
-    let (place, program) = self::place("crio", "crio version 1.36.3");
-    let arguments = ["crio", "--executable", &program];
+    let place = Place::stub("crio", "crio version 1.36.3");
     place.write("/etc/crio/crio.conf.d/99-nvidia.conf", &crio);
-    place.there_and_back(&arguments, || {
+    place.there_and_back(|| {
         let ours = place.read("/etc/crio/crio.conf.d/20-runmig.conf");
         has(&ours, "monitor_path = \"/usr/libexec/crio/conmon\"");
         assert!(!ours.contains("nvidia"), "{ours}");

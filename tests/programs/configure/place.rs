@@ -1,9 +1,12 @@
 //! A folder that is taken for /, with runmig installed in it.
 
 use testkit::prelude::*;
+use testkit::process::copy_program;
 
 pub struct Place {
     dir: TempDir,
+    /// What each call begins with: an engine with its program, or with its file.
+    base: Vec<String>,
 }
 
 /// Every file: where it leads to, its mode and what is in it.
@@ -18,7 +21,10 @@ impl Place {
             .tempdir()
             .unwrap();
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        let place = Place { dir };
+        let place = Place {
+            dir,
+            base: Vec::new(),
+        };
         fs::create_dir_all(place.path("/usr/local/bin")).unwrap();
         for built in [
             env!("CARGO_BIN_EXE_runmig"),
@@ -27,11 +33,36 @@ impl Place {
         ] {
             let name = Path::new(built).file_name().unwrap();
             let here = place.path("/usr/local/bin").join(name);
-            fs::hard_link(built, &here)
-                .or_else(|_| fs::copy(built, &here).map(drop))
-                .unwrap();
+            fs::hard_link(built, &here).unwrap_or_else(|_| copy_program(Path::new(built), &here));
         }
         place
+    }
+
+    /// Has each call begin with these arguments.
+    pub fn calls(mut self, base: &[&str]) -> Place {
+        self.base = base.iter().map(|word| (*word).to_owned()).collect();
+        self
+    }
+
+    /// Has each call be for an engine with this program.
+    pub fn of(self, engine: &str, program: &Path) -> Place {
+        self.calls(&[engine, "--executable", program.to_str().unwrap()])
+    }
+
+    /// One with a stand-in for an engine, which prints its version and otherwise reads one file alone.
+    pub fn stub(engine: &str, version: &str) -> Place {
+        let reads = "for file; do [ ! -f \"$file\" ] || exec cat \"$file\"; done";
+        Place::stub_that(engine, version, reads)
+    }
+
+    /// The same, which otherwise does this.
+    pub fn stub_that(engine: &str, version: &str, does: &str) -> Place {
+        let place = Place::new();
+        let program = place.path("/opt").join(engine);
+        fs::create_dir_all(program.parent().unwrap()).unwrap();
+        let says = format!("[ \"$1\" != --version ] || exec echo {version}\n{does}");
+        script(&program, &says);
+        place.of(engine, &program)
     }
 
     pub fn root(&self) -> &Path {
@@ -52,12 +83,15 @@ impl Place {
         fs::read_to_string(self.path(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
     }
 
+    /// Says whether a path is a link to the runmig beside it.
+    pub fn is_linked(&self, path: &str) -> bool {
+        fs::read_link(self.path(path)).is_ok_and(|to| to == Path::new("runmig"))
+    }
+
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(self.path("/usr/local/bin/migctl"));
-        command
-            .args(["configure", "--root"])
-            .arg(self.root())
-            .args(arguments);
+        command.args(["configure", "--root"]).arg(self.root());
+        command.args(&self.base).args(arguments);
         command.env_remove("RUNMIG_CONFIG");
         command
     }
@@ -65,12 +99,6 @@ impl Place {
     #[track_caller]
     pub fn configure(&self, arguments: &[&str]) -> Said {
         said(&mut self.command(arguments))
-    }
-
-    /// The same with more arguments.
-    #[track_caller]
-    pub fn also(&self, arguments: &[&str], more: &[&str]) -> Said {
-        self.configure(&[arguments, more].concat())
     }
 
     /// Returns the files below /etc.
@@ -102,12 +130,18 @@ impl Place {
         files
     }
 
+    /// Returns the texts of all files below /etc.
+    pub fn texts(&self) -> String {
+        let texts = self.files().into_values().map(|(_, _, text)| text);
+        texts.collect()
+    }
+
     /// A dry run shows the very change that is then made; a second run changes nothing; `--remove`
     /// leaves what there was. In between it is looked at.
     #[track_caller]
-    pub fn there_and_back(&self, arguments: &[&str], look: impl FnOnce()) {
+    pub fn there_and_back(&self, look: impl FnOnce()) {
         let before = self.files();
-        let also = |more: &[&'static str]| self.configure(&[arguments, more].concat()).ok().stdout;
+        let also = |more: &[&str]| self.configure(more).ok().stdout;
         let dry = also(&["--dry-run"]);
         assert_eq!(self.files(), before, "a dry run changed something");
         assert_eq!(originals(&before), Vec::<String>::new());
@@ -136,6 +170,7 @@ impl Place {
     fn patched(&self, diff: &str) -> BTreeMap<String, String> {
         let copy = Place {
             dir: TempDir::new().unwrap(),
+            base: Vec::new(),
         };
         for (name, (_, _, text)) in self.files() {
             copy.write(&name, &text);
@@ -174,4 +209,22 @@ fn texts(files: &Files) -> BTreeMap<String, String> {
         .filter(|(name, _)| !kept.contains(name))
         .map(|(name, (_, _, text))| (name.clone(), text.clone()))
         .collect()
+}
+
+/// Each engine that is here, with its program and the file that names a runtime of this name.
+pub fn engines(name: &str) -> Vec<(&'static str, PathBuf, String)> {
+    let engines = testkit::rows! {
+        "podman", on_path("podman") => format!("/etc/containers/containers.conf.d/50-{name}.conf");
+        "containerd", on_path("containerd") => "/etc/containerd/config.toml".to_owned();
+        "containerd", built("containerd", "containerd") => format!("/etc/containerd/conf.d/{name}.toml");
+        "crio", built("cri-o", "crio") => format!("/etc/crio/crio.conf.d/20-{name}.conf");
+        "docker", built("docker", "dockerd").or_else(|| on_path("dockerd")) => "/etc/docker/daemon.json".to_owned();
+    };
+    let there = engines.into_iter().filter_map(|(engine, program, file)| {
+        if program.is_none() {
+            skip_until_full(&format!("no {engine}; run scripts/setup full"));
+        }
+        Some((engine, program?, file))
+    });
+    there.collect()
 }

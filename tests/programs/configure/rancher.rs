@@ -25,9 +25,9 @@ fn generated(data: &str) -> String {
 
 /// runmig's drop-in is the only change.
 #[track_caller]
-fn adds_a_drop_in(place: &Place, arguments: &[&str], data: &str, more: &[&str]) {
+fn adds_a_drop_in(place: &Place, data: &str, more: &[&str]) {
     let drop_in = files(data, "config-v3.toml.d/runmig.toml");
-    let said = place.configure(arguments).ok().stdout;
+    let said = place.configure(&[]).ok().stdout;
     let text = place.read(&drop_in);
     for part in ["\nversion = 3\n", &format!("BinaryName = \"{RUNMIG}\"")]
         .iter()
@@ -37,33 +37,32 @@ fn adds_a_drop_in(place: &Place, arguments: &[&str], data: &str, more: &[&str]) 
     }
     assert_eq!(said.matches("created ").count(), 1, "{said}");
     assert!(!said.contains("changed "), "{said}");
-    place.configure(arguments).ok().says("nothing to change");
-    place.also(arguments, &["--remove"]).ok();
+    place.configure(&[]).ok().says("nothing to change");
+    place.configure(&["--remove"]).ok();
     assert!(!place.path(&drop_in).exists());
 }
 
 #[test]
 fn template_gets_a_drop_in() {
     for data in [K3S, RKE2, "/srv/k3s-data"] {
-        let place = Place::new();
         let template = files(data, "config-v3.toml.tmpl");
-        let arguments = ["containerd", "--engine-config", &template];
+        let place = Place::new().calls(&["containerd", "--engine-config", &template]);
         place.write(&template, BASE);
-        adds_a_drop_in(&place, &arguments, data, &[]);
+        adds_a_drop_in(&place, data, &[]);
         assert_eq!(place.read(&template), BASE);
         place.write(&files(data, "config-v3.toml"), &generated(data));
-        adds_a_drop_in(&place, &arguments, data, &["SystemdCgroup = true"]);
+        adds_a_drop_in(&place, data, &["SystemdCgroup = true"]);
         let own = format!(
             "version = 3\nimports = [\"{}/*.toml\"]\n",
             files(data, "config-v3.toml.d")
         );
         place.write(&template, &own);
-        adds_a_drop_in(&place, &arguments, data, &[]);
+        adds_a_drop_in(&place, data, &[]);
         place.write(
             &template,
             "version = 3\n{{ if .Debug }}oom_score = 1{{ end }}\n",
         );
-        place.refused(&arguments, "neither takes over the base nor imports");
+        place.refused(&[], "neither takes over the base nor imports");
     }
 }
 
@@ -73,18 +72,15 @@ fn finds_the_only_containerd() {
         (K3S, "systemctl restart k3s\n", "k3s-agent"),
         (RKE2, "systemctl restart rke2-server\n", "rke2-agent"),
     ] {
-        let place = Place::new();
+        let place = Place::new().calls(&["containerd"]);
         place.write(&files(data, "config-v3.toml"), &generated(data));
-        adds_a_drop_in(&place, &["containerd"], data, &[]);
-        place
-            .configure(&["containerd", "--set-as-default"])
-            .ok()
-            .says(restart);
+        adds_a_drop_in(&place, data, &[]);
+        place.configure(&["--set-as-default"]).ok().says(restart);
         let text = place.read(&files(data, "config-v3.toml.d/runmig.toml"));
         has(&text, "default_runtime_name = \"runmig\"");
         let unit = format!("/etc/systemd/system/multi-user.target.wants/{agent}.service");
         place.write(&unit, "");
-        let said = place.configure(&["containerd", "--remove"]).ok().stdout;
+        let said = place.configure(&["--remove"]).ok().stdout;
         has(&said, &format!("systemctl restart {agent}\n"));
     }
 }
@@ -92,11 +88,10 @@ fn finds_the_only_containerd() {
 /// containerd 1 would lose every other setting of the CRI plugin.
 #[test]
 fn containerd_1_gets_no_drop_in() {
-    let place = Place::new();
     let template = files(K3S, "config.toml.tmpl");
+    let place = Place::new().calls(&["containerd", "--engine-config", &template]);
     place.write(&template, "{{ template \"base\" . }}\n");
-    let arguments = ["containerd", "--engine-config", &template];
-    let refused = |words: &str| place.refused(&arguments, words);
+    let refused = |words: &str| place.refused(&[], words);
     refused("containerd 1 takes the CRI plugin from one file alone");
     let program = place.path(K3S).join("data/0123abcd/bin/containerd");
     fs::create_dir_all(program.parent().unwrap()).unwrap();
@@ -104,7 +99,7 @@ fn containerd_1_gets_no_drop_in() {
     says("v1.7.27-k3s1");
     refused("containerd 1 takes the CRI plugin from one file alone");
     says("v2.1.5-k3s1");
-    place.configure(&arguments).ok();
+    place.configure(&[]).ok();
     let drop_in = files(K3S, "config.toml.d/runmig.toml");
     assert!(place.read(&drop_in).contains("\nversion = 2\n"));
     place.write(&files(K3S, "config.toml"), "version = 9\n");
