@@ -239,6 +239,16 @@ impl Going {
     }
 }
 
+/// A process with streams of its own, which a failed test leaves to nobody: killed when dropped.
+pub struct Killed(pub Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 impl Drop for Going {
     fn drop(&mut self) {
         if matches!(self.child.try_wait(), Ok(None)) {

@@ -247,6 +247,29 @@ impl Setup {
         id
     }
 
+    /// Creates a container of a pod that stays, as containerd marks it, and returns its id.
+    #[track_caller]
+    pub fn in_pod(
+        &self,
+        namespace: &str,
+        pod: &str,
+        name: &str,
+        annotations: &[(&str, &str)],
+    ) -> String {
+        let bundle = self.bundle_with(annotations);
+        for (key, value) in [
+            ("container-type", "container"),
+            ("container-name", name),
+            ("sandbox-name", pod),
+            ("sandbox-namespace", namespace),
+            ("sandbox-uid", pod),
+            ("sandbox-id", pod),
+        ] {
+            bundle.annotate(&format!("io.kubernetes.cri.{key}"), value);
+        }
+        self.create_new(&bundle)
+    }
+
     #[track_caller]
     pub fn delete(&self, id: &str) {
         self.runmig(&["delete", "--force", id]).ok();

@@ -1,8 +1,8 @@
 //! The board for Grafana: its schema accepts it, and Prometheus answers each of its queries with series, also where it has
 //! renamed pods, and without dcgm-exporter.
 
-use super::parsers::{there, tool};
-use super::prometheus::{Running, api, node_exporter, prometheus, query};
+use super::parsers::there;
+use super::prometheus::{answer, node_exporter, prometheus, query, tools};
 use super::reading::Series;
 use super::*;
 use testkit::prelude::*;
@@ -110,32 +110,28 @@ fn measure(setup: &Setup, file: &Path) {
     fs::rename(file.with_extension("new"), file).unwrap();
 }
 
-/// Starts a create that waits for room.
-pub fn queue(setup: &Setup) -> Running {
-    let (id, bundle) = (unique(), setup.bundle("exec sleep 1000"));
-    for (key, value) in [("runmig.dev/slice", "7g.80gb"), ("runmig.dev/wait", "10m")] {
-        bundle.annotate(key, value);
-    }
-    let mut waiter = setup.command(&["create", "-b", bundle.as_str(), &id]);
-    waiter
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
-    Running(waiter.spawn().unwrap())
+/// Returns a folder with the machine's textfile.
+fn collected(setup: &Setup) -> PathBuf {
+    let folder = setup.path("collector");
+    fs::create_dir(&folder).unwrap();
+    let file = folder.join("runmig.prom");
+    let file = file.to_str().unwrap();
+    setup.migctl(&["metrics", "--textfile", file]).ok();
+    folder
 }
 
 /// node_exporter with a folder of textfiles, and Prometheus with the rules, which scrapes it.
 struct Server {
     exporter: u16,
     port: u16,
-    _running: [Running; 2],
+    _running: [Going; 2],
 }
 
 impl Server {
     /// Scrapes as if node_exporter were a pod: Prometheus renames the labels of the exposition.
     fn of(setup: &Setup, [server, exporter]: &[PathBuf; 2], folder: &Path) -> Server {
         let labels = "namespace: monitoring, pod: exporter, container: exporter";
-        let (serving, exporter) = node_exporter(setup, exporter, folder);
+        let (serving, exporter) = node_exporter(exporter, folder);
         let config = format!(
             "global: {{scrape_interval: 2s, scrape_timeout: 2s, evaluation_interval: 500ms}}\n\
              rule_files: [{}/prometheus/runmig.rules.yml]\nscrape_configs:\n\
@@ -165,22 +161,9 @@ impl Server {
     /// A query without series is no error.
     #[track_caller]
     fn accepts(&self, one: &Query) {
-        let quoted: String = one
-            .text
-            .bytes()
-            .map(|byte| format!("%{byte:02X}"))
-            .collect();
-        let answer = api(self.port, &format!("query?query={quoted}"));
+        let answer = answer(self.port, &one.text);
         assert_eq!(answer["status"], "success", "{}: {answer}", one.panel);
     }
-}
-
-fn tools() -> Option<[PathBuf; 2]> {
-    let found = ["prometheus", "prometheus-node-exporter"].map(tool);
-    let [Some(prometheus), Some(node_exporter)] = found else {
-        return None;
-    };
-    Some([prometheus, node_exporter])
 }
 
 #[test]
@@ -193,19 +176,8 @@ fn board_queries_return_series() {
     );
     fill(&setup);
     setup.migctl(&["gc"]).ok();
-    let _waiter = queue(&setup);
-    let folder = setup.path("collector");
-    fs::create_dir(&folder).unwrap();
-    let file = folder.join("runmig.prom");
-    until("a create waits", || {
-        setup
-            .migctl(&["metrics", "--textfile", file.to_str().unwrap()])
-            .ok();
-        fs::read_to_string(&file)
-            .unwrap()
-            .contains("runmig_waiting_oldest_timestamp_seconds ")
-    });
-
+    let _waiter = setup.waits(&[("runmig.dev/slice", "7g.80gb")]);
+    let folder = collected(&setup);
     let server = Server::of(&setup, &tools, &folder);
     let board = board();
     let queries = queries(&board);
@@ -310,12 +282,7 @@ fn board_works_without_mig() {
     };
     setup.configure("sharing.enforcement = [\"none\"]");
     create(&setup, "infer", "a", &[("runmig.dev/share", "4Gi")]);
-    let folder = setup.path("collector");
-    fs::create_dir(&folder).unwrap();
-    let file = folder.join("runmig.prom");
-    setup
-        .migctl(&["metrics", "--textfile", file.to_str().unwrap()])
-        .ok();
+    let folder = collected(&setup);
     let server = Server::of(&setup, &tools, &folder);
     let queries = queries(&board());
     for (panel, value) in [

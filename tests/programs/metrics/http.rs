@@ -86,10 +86,7 @@ fn answers_get_and_head() {
         text.header("Content-Length"),
         Some(&*text.body.len().to_string())
     );
-    assert_eq!(
-        Exposition::read(&text.body).value("runmig_lease_info", &[("pod", "web")]),
-        1.0
-    );
+    Exposition::read(&text.body).has("runmig_lease_info", &[("pod", "web")], 1.0);
     let head = ask(&setup, b"HEAD /metrics HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_eq!((head.status(), head.body.as_str()), ("HTTP/1.1 200 OK", ""));
     assert!(
@@ -174,8 +171,8 @@ fn slow_driver_leaves_ledger_in_time() {
     let answer = ask(&setup, request);
     assert_eq!(answer.status(), "HTTP/1.1 200 OK");
     let seen = Exposition::read(&answer.body);
-    assert_eq!(seen.value("runmig_driver_up", &[]), 0.0);
-    assert_eq!(seen.value("runmig_lease_info", &[("pod", "web")]), 1.0);
+    seen.has("runmig_driver_up", &[], 0.0);
+    seen.has("runmig_lease_info", &[("pod", "web")], 1.0);
     let seconds = seen.value("runmig_exposition_seconds", &[]);
     assert!(
         seconds < 8.0,

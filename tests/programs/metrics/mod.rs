@@ -26,20 +26,7 @@ fn setup() -> Option<Setup> {
 
 /// Creates a container in a pod of the namespace `team`, and returns its id.
 fn create(setup: &Setup, pod: &str, name: &str, asked: &[(&str, &str)]) -> String {
-    let (id, bundle) = (unique(), setup.bundle("exec sleep 1000"));
-    let names = [
-        ("io.kubernetes.cri.container-type", "container"),
-        ("io.kubernetes.cri.container-name", name),
-        ("io.kubernetes.cri.sandbox-name", pod),
-        ("io.kubernetes.cri.sandbox-namespace", "team"),
-        ("io.kubernetes.cri.sandbox-uid", pod),
-        ("io.kubernetes.cri.sandbox-id", pod),
-    ];
-    for (key, value) in names.iter().chain(asked) {
-        bundle.annotate(key, value);
-    }
-    setup.create(&bundle, &id);
-    id
+    setup.in_pod("team", pod, name, asked)
 }
 
 /// Gives a claim of the pod `train` a slice of the second GPU, as runmig-dra does.

@@ -7,32 +7,18 @@ use std::io::Read;
 use std::net::{TcpListener, TcpStream};
 use testkit::prelude::*;
 
-/// A process that ends with the test.
-pub struct Running(pub Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// Starts a server that logs its address into a file. Returns its port.
-fn serve(command: &mut Command, log: &Path) -> (Running, u16) {
-    let file = fs::File::create(log).unwrap();
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(file);
-    let running = Running(command.spawn().unwrap());
+/// Starts a server that logs its address. Returns its port.
+fn serve(command: &mut Command) -> (Going, u16) {
+    let running = going(command.stdin(Stdio::null()));
     let port = || {
-        let text = fs::read_to_string(log).unwrap();
+        let text = running.said_so_far();
         let line = text.lines().find(|line| line.contains("Listening on"))?;
         let (_, rest) = line.split_once("address=127.0.0.1:")?;
         rest.split_whitespace().next()?.parse().ok()
     };
     until(&format!("{command:?} listens"), || port().is_some());
-    (running, port().unwrap())
+    let port = port().unwrap();
+    (running, port)
 }
 
 fn get(port: u16, path: &str) -> Option<String> {
@@ -43,19 +29,21 @@ fn get(port: u16, path: &str) -> Option<String> {
     text.split_once("\r\n\r\n").map(|(_, body)| body.to_owned())
 }
 
-pub fn api(port: u16, path: &str) -> Value {
+fn api(port: u16, path: &str) -> Value {
     let text = get(port, &format!("/api/v1/{path}")).unwrap_or_default();
     serde_json::from_str(&text).unwrap_or_default()
 }
 
+/// Returns the answer to an instant query.
+pub fn answer(port: u16, query: &str) -> Value {
+    let quoted: String = query.bytes().map(|byte| format!("%{byte:02X}")).collect();
+    api(port, &format!("query?query={quoted}"))
+}
+
 /// Returns the series of an instant query.
 pub fn query(port: u16, query: &str) -> Vec<Series> {
-    let quoted: String = query.bytes().map(|byte| format!("%{byte:02X}")).collect();
-    let answer = api(port, &format!("query?query={quoted}"));
-    let result = answer["data"]["result"]
-        .as_array()
-        .cloned()
-        .unwrap_or_default();
+    let answer = answer(port, query);
+    let result = answer["data"]["result"].as_array();
     let series = |value: &Value| {
         let labels = value["metric"].as_object().unwrap().iter();
         let mut labels: Labels = labels
@@ -67,7 +55,7 @@ pub fn query(port: u16, query: &str) -> Vec<Series> {
             value: value["value"][1].as_str().unwrap().parse().unwrap(),
         }
     };
-    result.iter().map(series).collect()
+    result.into_iter().flatten().map(series).collect()
 }
 
 /// Returns whether Prometheus has every lease of `migctl list -o json` in its state, and no other lease.
@@ -82,8 +70,14 @@ fn agrees(port: u16, job: &str, list: &[Value]) -> bool {
     seen.len() == list.len() && list.iter().all(has)
 }
 
+/// Returns the programs of Prometheus and of node_exporter.
+pub fn tools() -> Option<[PathBuf; 2]> {
+    let [prometheus, exporter] = ["prometheus", "prometheus-node-exporter"].map(tool);
+    Some([prometheus?, exporter?])
+}
+
 /// Starts node_exporter with a folder of textfiles alone.
-pub fn node_exporter(setup: &Setup, program: &Path, folder: &Path) -> (Running, u16) {
+pub fn node_exporter(program: &Path, folder: &Path) -> (Going, u16) {
     let mut exporter = Command::new(program);
     exporter.args([
         "--collector.disable-defaults",
@@ -92,22 +86,22 @@ pub fn node_exporter(setup: &Setup, program: &Path, folder: &Path) -> (Running, 
     ]);
     let folder = folder.display();
     exporter.arg(format!("--collector.textfile.directory={folder}"));
-    serve(&mut exporter, &setup.path("exporter.log"))
+    serve(&mut exporter)
 }
 
 /// Starts Prometheus with a configuration.
-pub fn prometheus(setup: &Setup, program: &Path, config: &str) -> (Running, u16) {
+pub fn prometheus(setup: &Setup, program: &Path, config: &str) -> (Going, u16) {
     let (file, data) = (setup.path("prometheus.yml"), setup.path("tsdb"));
     fs::write(&file, config).unwrap();
     let mut server = Command::new(program);
     server.arg("--web.listen-address=127.0.0.1:0");
     server.arg(format!("--config.file={}", file.display()));
     server.arg(format!("--storage.tsdb.path={}", data.display()));
-    serve(&mut server, &setup.path("prometheus.log"))
+    serve(&mut server)
 }
 
 /// Serves migctl's metrics as the units of systemd do: a process for each connection.
-fn endpoint(setup: &Setup) -> (Running, u16) {
+fn endpoint(setup: &Setup) -> (Going, u16) {
     // systemd-socket-activate wants a port that is free.
     let free = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = free.local_addr().unwrap().port();
@@ -118,23 +112,18 @@ fn endpoint(setup: &Setup) -> (Running, u16) {
     activate
         .arg(setup.program("migctl"))
         .args(["metrics", "--http"]);
-    activate
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
-    (Running(activate.spawn().unwrap()), port)
+    (going(activate.stdin(Stdio::null())), port)
 }
 
 #[test]
 fn prometheus_holds_values_of_list() {
-    let tools = ["prometheus", "prometheus-node-exporter"].map(tool);
-    let ([Some(prometheus), Some(node_exporter)], Some(setup)) = (tools, setup()) else {
+    let (Some([prometheus, node_exporter]), Some(setup)) = (tools(), setup()) else {
         return;
     };
     let folder = setup.path("collector");
     fs::create_dir(&folder).unwrap();
     let (_endpoint, port) = endpoint(&setup);
-    let (_exporter, exporter) = self::node_exporter(&setup, &node_exporter, &folder);
+    let (_exporter, exporter) = self::node_exporter(&node_exporter, &folder);
     let config = format!(
         "global: {{scrape_interval: 1s, scrape_timeout: 1s}}\nscrape_configs:\n\
          - {{job_name: endpoint, scrape_timeout: 1s, static_configs: [{{targets: ['127.0.0.1:{port}']}}]}}\n\

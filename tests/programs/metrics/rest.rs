@@ -1,6 +1,6 @@
 //! On a machine on which everything happens, no family is at rest.
 
-use super::board::queue;
+use super::parsers::accepted;
 use super::*;
 use testkit::prelude::*;
 use testkit::process::move_beside;
@@ -26,19 +26,12 @@ fn every_family_leaves_its_rest() {
     let share = { setup.leases().into_iter() }
         .find(|lease| lease["kind"] == "share")
         .unwrap();
-    let holds = |gpu: &str, gi: Option<&str>| {
-        let mut hold = setup.machine.sim_command("hold");
-        hold.args(["--gpu", gpu, "--memory", "1Gi"]);
-        hold.args(gi.map(|gi| ["--gi", gi]).into_iter().flatten());
-        let mut hold = going(hold.stdin(Stdio::null()));
-        hold.until("holding");
-        hold
-    };
+    let hold = |place: &[&str]| setup.machine.hold(&[place, &["--memory", "1Gi"]].concat());
     let on = share["gpuIndex"].to_string();
-    let first = holds(&on, None);
+    let first = hold(&["--gpu", &on]);
     move_beside(first.pid(), share["initPid"].as_u64().unwrap());
     let instances = setup.machine.instances();
-    let second = holds("0", Some(&instances[0].gi.to_string()));
+    let second = hold(&["--gpu", "0", "--gi", &instances[0].gi.to_string()]);
     // A destroy that succeeds later, and one that never does.
     let fault = |to: &[&str]| {
         let rule = [
@@ -51,20 +44,15 @@ fn every_family_leaves_its_rest() {
     };
     let id = create(&setup, "late", "main", &[("runmig.dev/slice", "1g.10gb")]);
     fault(&["--to", "1"]);
-    setup.runmig(&["delete", "--force", &id]).ok();
+    setup.delete(&id);
     let id = create(&setup, "never", "main", &[("runmig.dev/slice", "1g.10gb")]);
     fault(&[]);
     let _ = setup.runmig(&["delete", "--force", &id]);
     setup.sim("fault", &["--clear"]);
     let _ = setup.migctl(&["gc"]);
-    let _waiter = queue(&setup);
-    until("it waits", || {
-        !metrics(&setup, &[])
-            .of("runmig_waiting_oldest_timestamp_seconds")
-            .is_empty()
-    });
+    let _waiter = setup.waits(&[("runmig.dev/slice", "7g.80gb")]);
 
-    let text = setup.tells(&["metrics"]);
+    let text = accepted(setup.migctl(&["metrics"]).ok()).stdout;
     let seen = Exposition::read(&text);
     let at_rest = |name: &String, kind: &String| {
         let all = match kind.as_str() {

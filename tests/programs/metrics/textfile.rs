@@ -35,7 +35,7 @@ fn writes_readable_file() {
     let text = fs::read_to_string(&file).unwrap();
     assert!(text.starts_with("# HELP runmig_build_info "), "{text}");
     let seen = Exposition::read(&text);
-    assert_eq!(seen.value("runmig_lease_info", &[("pod", "web")]), 1.0);
+    seen.has("runmig_lease_info", &[("pod", "web")], 1.0);
 }
 
 /// The file of a driver that fails says so, and does not grow old.
@@ -47,7 +47,7 @@ fn writes_file_without_driver() {
     let told = write(&setup, &file).ok();
     has(&told.stderr, "hint: install the NVIDIA driver");
     let seen = Exposition::read(&fs::read_to_string(&file).unwrap());
-    assert_eq!(seen.value("runmig_driver_up", &[]), 0.0);
+    seen.has("runmig_driver_up", &[], 0.0);
 }
 
 /// Failure: the folder of the textfile is missing, a link, or open to others

@@ -8,7 +8,7 @@ use nix::sys::signal::kill;
 use nix::sys::termios::{LocalFlags, tcgetattr};
 use nix::unistd::Pid;
 use testkit::prelude::*;
-use testkit::process::stands_still;
+use testkit::process::{Killed, stands_still};
 
 /// A server of its own, with a window in which a shell waits.
 struct Tmux<'a> {
@@ -155,29 +155,18 @@ fn driver_that_hangs_leaves_keys() {
     tmux.until_shown("before");
 }
 
-/// A process that a failed test leaves to nobody.
-struct Top(Child);
-
-impl Top {
-    fn on(setup: &Setup, terminal: &File) -> Top {
-        let mut top = setup.plain(&setup.program("migctl"));
-        let end = || terminal.try_clone().unwrap();
-        top.args(["top", "--delay", "1h"]).env("TERM", "xterm");
-        top.stdin(end()).stdout(end()).stderr(end());
-        Top(top.spawn().unwrap())
-    }
-
-    fn ends(&mut self) {
-        until("migctl top ends", || self.0.try_wait().unwrap().is_some());
-        assert_eq!(self.0.wait().unwrap().code(), Some(0));
-    }
+/// Starts the page on a terminal.
+fn on(setup: &Setup, terminal: &File) -> Killed {
+    let mut top = setup.plain(&setup.program("migctl"));
+    let end = || terminal.try_clone().unwrap();
+    top.args(["top", "--delay", "1h"]).env("TERM", "xterm");
+    top.stdin(end()).stdout(end()).stderr(end());
+    Killed(top.spawn().unwrap())
 }
 
-impl Drop for Top {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+fn ends(top: &mut Killed) {
+    until("migctl top ends", || top.0.try_wait().unwrap().is_some());
+    assert_eq!(top.0.wait().unwrap().code(), Some(0));
 }
 
 /// The user's terminal may be stopped, or behind a connection that hangs.
@@ -195,10 +184,10 @@ fn stuck_terminal_delays_no_signal() {
             .local_flags
             .contains(LocalFlags::ICANON)
     };
-    let mut top = Top::on(&setup, &slave);
+    let mut top = on(&setup, &slave);
     until("it takes the terminal", is_raw);
     kill(Pid::from_raw(top.0.id() as i32), Signal::SIGTERM).unwrap();
-    top.ends();
+    ends(&mut top);
     assert!(!is_raw());
     drop(pty.master);
 }
@@ -214,10 +203,10 @@ fn ends_with_its_terminal() {
         FcntlArg::F_SETFD(nix::fcntl::FdFlag::FD_CLOEXEC),
     )
     .unwrap();
-    let mut top = Top::on(&setup, &slave);
+    let mut top = on(&setup, &slave);
     stands_still(top.0.id() as i32);
     drop((pty.master, slave));
-    top.ends();
+    ends(&mut top);
 }
 
 #[test]
@@ -227,11 +216,8 @@ fn shows_memory_and_processes() {
     create(&setup, "team", &[("runmig.dev/gpu", "1")]);
     let slice = setup.machine.the_instance();
     let hold = |place: &[&str], memory: &str| {
-        let mut hold = setup.machine.sim_command("hold");
-        hold.args(place).args(["--memory", memory]);
-        let mut hold = going(hold.stdin(Stdio::piped()));
-        hold.until("holding");
-        hold
+        let memory = ["--memory", memory];
+        setup.machine.hold(&[place, &memory].concat())
     };
     let (gi, ci) = (slice.gi.to_string(), slice.ci.to_string());
     let _on_slice = hold(&["--gpu", "0", "--gi", &gi, "--ci", &ci], "3Gi");

@@ -18,23 +18,10 @@ fn setup() -> Option<Setup> {
 
 /// Creates a container in a pod of a namespace, and returns its id.
 fn create(setup: &Setup, namespace: &str, asked: &[(&str, &str)]) -> String {
-    let (id, bundle) = (unique(), setup.bundle("exec sleep 1000"));
-    let names = [
-        ("io.kubernetes.cri.container-type", "container"),
-        ("io.kubernetes.cri.container-name", "main"),
-        ("io.kubernetes.cri.sandbox-name", "pod"),
-        ("io.kubernetes.cri.sandbox-namespace", namespace),
-        ("io.kubernetes.cri.sandbox-uid", &id),
-        ("io.kubernetes.cri.sandbox-id", &id),
-    ];
-    for (key, value) in names.iter().chain(asked) {
-        bundle.annotate(key, value);
-    }
-    setup.create(&bundle, &id);
-    id
+    setup.in_pod(namespace, "pod", "main", asked)
 }
 
-/// Gives a claim of the namespace `team` a small slice, as runmig-dra does, without any engine.
+/// Gives a claim of the namespace `team` a small slice.
 fn claim(setup: &Setup, name: &str, start: u32) {
     let claim = Claim {
         uid: format!("uid-{name}"),

@@ -5,7 +5,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::io::Read;
 use std::os::fd::AsFd;
 use testkit::prelude::*;
-use testkit::process::stands_still;
+use testkit::process::{Killed, stands_still};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -53,17 +53,13 @@ fn shows_requests_that_wait() {
     let Some(setup) = setup() else { return };
     let holder = create(&setup, "team", &[("runmig.dev/slice", "7g.80gb")]);
     let mut list = watch(&setup);
-    let bundle = setup.bundle("exec sleep 1000");
-    bundle.annotate("runmig.dev/slice", "3g.40gb");
-    bundle.annotate("runmig.dev/wait", "5m");
-    let id = unique();
-    let waiter = going(&mut setup.command(&["create", "-b", bundle.as_str(), &id]));
+    let (id, waiter) = setup.waits(&[("runmig.dev/slice", "3g.40gb")]);
     list.until("3g.40gb");
     let queue = list.said_so_far();
     let queue = queue.rsplit("WAITING").next().unwrap();
     assert!(queue.contains(&id) && queue.contains("3g.40gb"), "{queue}");
     stands_still(list.pid());
-    setup.runmig(&["delete", "--force", &holder]).ok();
+    setup.delete(&holder);
     waiter.end().ok();
     until("it lists the container, and no queue", || {
         let said = list.said_so_far();
@@ -132,14 +128,4 @@ fn ends_with_its_reader() {
         ended.is_some()
     });
     assert_eq!(ended.unwrap().code(), Some(0));
-}
-
-/// A process that a failed test leaves to nobody.
-struct Killed(Child);
-
-impl Drop for Killed {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
