@@ -89,20 +89,6 @@ fn reload(world: &World, arguments: &[&str]) -> Vec<Value> {
     list["items"].as_array().unwrap().clone()
 }
 
-#[test]
-fn tells_exporter_to_reload() {
-    let mut shared = shared();
-    let exporter = Exporter::grown(&mut shared);
-    let world = World::small();
-    let told = reload(&world, &[]);
-    let pid = exporter.going.pid();
-    assert!(
-        matches!(&told[..], [one] if one["pid"] == pid && one["outcome"] == "reloads"),
-        "{told:?}"
-    );
-    exporter.until_signals(1);
-}
-
 /// The exporter drops a signal that comes too soon, so the second one waits; it is not lost.
 /// Failure: two reloads at once, or a killed one
 #[test]

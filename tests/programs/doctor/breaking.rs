@@ -33,6 +33,23 @@ pub fn breaks(
     seen.of_id(id)
 }
 
+/// The same for a file that has other bytes.
+#[track_caller]
+pub fn breaks_file(
+    setup: &Setup,
+    status: &str,
+    id: &str,
+    file: &Path,
+    bad: impl AsRef<[u8]>,
+) -> (String, String) {
+    let good = fs::read(file).unwrap();
+    let (broken, repaired) = (
+        || fs::write(file, &bad).unwrap(),
+        || fs::write(file, &good).unwrap(),
+    );
+    breaks(setup, status, id, broken, repaired)
+}
+
 /// The same in a mount namespace: the scripts of a good and of a broken machine.
 #[track_caller]
 pub fn breaks_inside<S: AsRef<str>>(

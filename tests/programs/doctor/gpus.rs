@@ -1,6 +1,6 @@
 //! The driver, its nodes, MIG and shares.
 
-use super::breaking::{breaks, breaks_inside, ids};
+use super::breaking::{breaks, breaks_file, breaks_inside, ids};
 use super::{Diagnosis, setup};
 use nvml_sim::engine::{Code, Unheld};
 use testkit::prelude::*;
@@ -58,8 +58,7 @@ fn names_missing_function() {
 #[test]
 fn names_lost_gpu() {
     let Some(setup) = setup() else { return };
-    let lose = ["--call", "nvmlDeviceGetMigMode", "--returns", "GPU_IS_LOST"];
-    let lose = || drop(setup.sim("fault", &lose));
+    let lose = || setup.fault("nvmlDeviceGetMigMode", "GPU_IS_LOST");
     let mend = || drop(setup.sim("fault", &["--clear"]));
     let (text, _) = breaks(&setup, "fail", "driver.gpus", lose, mend);
     has(&text, "GPU is lost");
@@ -120,12 +119,16 @@ fn names_missing_major() {
     let good = fs::read_to_string(&file).unwrap();
     let lines = good.lines().filter(|line| !line.ends_with("nvidia-uvm"));
     let bad: String = lines.map(|line| format!("{line}\n")).collect();
-    let (broken, repaired) = (
-        || fs::write(&file, &bad).unwrap(),
-        || fs::write(&file, &good).unwrap(),
-    );
-    let (_, repair) = breaks(&setup, "fail", "nodes.devices", broken, repaired);
+    let (_, repair) = breaks_file(&setup, "fail", "nodes.devices", &file, bad);
     has(&repair, "nvidia-uvm");
+}
+
+/// Changes the simulated machine.
+fn change(setup: &Setup, change: impl FnOnce(&mut nvml_sim::engine::Machine)) {
+    let store = nvml_sim::state::Store::open(&setup.machine.dir()).unwrap();
+    let mut locked = store.lock().unwrap();
+    change(&mut locked.machine);
+    locked.commit(None, false).unwrap();
 }
 
 /// On Ampere a mode waits for the reset of its GPU.
@@ -136,11 +139,10 @@ fn names_pending_mode() {
         return;
     };
     let set = || {
-        let store = nvml_sim::state::Store::open(&setup.machine.dir()).unwrap();
-        let mut locked = store.lock().unwrap();
-        let pending = locked.machine.set_mig_mode(0, Mode::On, &Unheld).unwrap();
-        assert_eq!(pending, Some(Code::RESET_REQUIRED));
-        locked.commit(None, false).unwrap();
+        change(&setup, |machine| {
+            let pending = machine.set_mig_mode(0, Mode::On, &Unheld).unwrap();
+            assert_eq!(pending, Some(Code::RESET_REQUIRED));
+        });
     };
     let reset = || drop(setup.sim("reset", &["--gpu", "0"]));
     let (text, repair) = breaks(&setup, "warn", "mig.mode", set, reset);
@@ -205,9 +207,8 @@ fn names_slice_that_the_driver_lacks() {
 fn names_quarantined_slice() {
     let Some(setup) = setup() else { return };
     create(&setup, "web");
-    let busy = ["--call", "nvmlGpuInstanceDestroy", "--returns", "IN_USE"];
     let hold = || {
-        setup.sim("fault", &busy);
+        setup.fault("nvmlGpuInstanceDestroy", "IN_USE");
         let _ = setup.command(&["delete", "--force", "web"]).output();
     };
     let free = || {
@@ -224,15 +225,12 @@ fn names_quarantined_slice() {
 fn names_machine_without_level() {
     let Some(setup) = setup() else { return };
     let base = fs::read_to_string(setup.config()).unwrap();
-    let write = |levels: &str| {
-        let text = format!(
-            "{base}\n[sharing]\nenforcement = [{levels}]\nmps_control = \"/nowhere/mps\"\n"
-        );
-        fs::write(setup.config(), text).unwrap();
+    let with = |levels: &str| {
+        format!("{base}\n[sharing]\nenforcement = [{levels}]\nmps_control = \"/nowhere/mps\"\n")
     };
-    write("\"none\"");
-    let (broken, repaired) = (|| write("\"mps\""), || write("\"none\""));
-    let (text, repair) = breaks(&setup, "warn", "sharing.levels", broken, repaired);
+    let (id, file) = ("sharing.levels", setup.config());
+    fs::write(&file, with("\"none\"")).unwrap();
+    let (text, repair) = breaks_file(&setup, "warn", id, &file, with("\"mps\""));
     has(&text, "(mps: ");
     has(&repair, "nvidia-cuda-mps-control");
 }
@@ -245,18 +243,12 @@ fn names_gpu_of_last_boot_that_is_missing() {
         return;
     };
     let lost = setup.machine.gpu_uuid(1);
-    let change = |change: &dyn Fn(&mut nvml_sim::engine::Machine)| {
-        let store = nvml_sim::state::Store::open(&setup.machine.dir()).unwrap();
-        let mut locked = store.lock().unwrap();
-        change(&mut locked.machine);
-        locked.commit(None, false).unwrap();
-    };
     let id = setup.gives(&[("runmig.dev/slice", "1g.10gb")]);
     setup.ends(&[&id]);
     setup.migctl(&["gc"]).ok();
     let only = ["--only", "driver.missing"];
     assert!(Diagnosis::of(&setup, &only).ids("warn").is_empty());
-    change(&|machine| {
+    change(&setup, |machine| {
         machine.gpus.truncate(1);
         machine.reboot();
     });
@@ -269,7 +261,7 @@ fn names_gpu_of_last_boot_that_is_missing() {
         );
         setup.migctl(&["gc"]).ok();
     }
-    change(&|machine| machine.reboot());
+    change(&setup, |machine| machine.reboot());
     setup.migctl(&["gc"]).ok();
     assert!(Diagnosis::of(&setup, &only).ids("warn").is_empty());
 }

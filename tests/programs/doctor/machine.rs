@@ -1,6 +1,6 @@
 //! Programs, configuration, the state directory and the ledger.
 
-use super::breaking::{breaks, breaks_inside, etc, ids, repairs_inside};
+use super::breaking::{breaks, breaks_file, breaks_inside, etc, ids, repairs_inside};
 use super::{Diagnosis, setup};
 use std::fs::Permissions;
 use testkit::prelude::*;
@@ -53,21 +53,21 @@ fn names_hook_that_does_not_run() {
     }
 }
 
+/// Returns the configuration without a low-level runtime.
+fn without_runtime(setup: &Setup) -> String {
+    let text = fs::read_to_string(setup.config()).unwrap();
+    let lines = text.lines().filter(|line| !line.starts_with("runtime"));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
 /// The create has the same words.
 #[test]
 fn names_broken_low_level_runtime() {
     let Some(setup) = setup() else { return };
-    let good = fs::read_to_string(setup.config()).unwrap();
-    let lines = good.lines().filter(|line| !line.starts_with("runtime"));
-    let bad = format!(
-        "runtime = \"/nowhere/runc\"\n{}\n",
-        lines.collect::<Vec<_>>().join("\n")
-    );
-    let write = |text: &str| fs::write(setup.config(), text).unwrap();
-    let (broken, repaired) = (|| write(&bad), || write(&good));
-    let (text, _) = breaks(&setup, "fail", "programs.runtime", broken, repaired);
+    let bad = format!("runtime = \"/nowhere/runc\"\n{}\n", without_runtime(&setup));
+    let (text, _) = breaks_file(&setup, "fail", "programs.runtime", &setup.config(), &bad);
     has(&text, "/nowhere/runc");
-    write(&bad);
+    fs::write(setup.config(), &bad).unwrap();
     let bundle = setup.asking("1g.10gb", "true");
     let create = setup.try_create(&bundle, "web");
     let cause = text.split(": ").last().unwrap();
@@ -84,9 +84,8 @@ fn names_old_crun() {
     };
     let [old_path, new_path] = [&old, &new].map(|setup| setup.runtime.to_str().unwrap());
     let named = fs::read_to_string(new.config()).unwrap();
-    let broken = || fs::write(new.config(), named.replace(new_path, old_path)).unwrap();
-    let id = "programs.runtime";
-    let (text, repair) = breaks(&new, "warn", id, broken, || new.configure(""));
+    let bad = named.replace(new_path, old_path);
+    let (text, repair) = breaks_file(&new, "warn", "programs.runtime", &new.config(), bad);
     assert!(text.starts_with("crun version 1.8"), "{text}");
     assert!(repair.starts_with("install crun 1.21"), "{repair}");
 }
@@ -97,9 +96,7 @@ fn names_crun_of_an_engine() {
     let (Some(setup), Some(crun)) = (setup(), Low::Crun.find()) else {
         return;
     };
-    let text = fs::read_to_string(setup.config()).unwrap();
-    let without = text.lines().filter(|line| !line.starts_with("runtime"));
-    fs::write(setup.config(), without.collect::<Vec<_>>().join("\n")).unwrap();
+    fs::write(setup.config(), without_runtime(&setup)).unwrap();
     let there = setup.path("libexec");
     fs::create_dir_all(there.join("crio")).unwrap();
     copy_program(&crun, &there.join("crio/crun"));
@@ -145,11 +142,10 @@ fn names_broken_handler() {
 #[test]
 fn names_broken_configuration() {
     let Some(setup) = setup() else { return };
-    let good = fs::read_to_string(setup.config()).unwrap();
-    let write = |text: &str| fs::write(setup.config(), text).unwrap();
+    let config = setup.config();
+    let good = fs::read_to_string(&config).unwrap();
     let bad = format!("nonsense = 1\n{good}");
-    let (broken, repaired) = (|| write(&bad), || write(&good));
-    let (text, _) = breaks(&setup, "fail", "configuration.files", broken, repaired);
+    let (text, _) = breaks_file(&setup, "fail", "configuration.files", &config, bad);
     has(&text, "nonsense");
     let uuid = setup.machine.gpu_uuid(0);
     let today = format!(
@@ -162,14 +158,12 @@ fn names_broken_configuration() {
             "policy.profiles permits no profile that this machine offers, so it refuses every slice";
     } {
         let bad = format!("{good}\n{rule}\n");
-        let (broken, repaired) = (|| write(&bad), || write(&good));
-        let (text, repair) = breaks(&setup, "warn", "configuration.rules", broken, repaired);
+        let (text, repair) = breaks_file(&setup, "warn", "configuration.rules", &config, bad);
         assert_eq!(text, told);
-        has(&repair, setup.config().to_str().unwrap());
+        has(&repair, config.to_str().unwrap());
     }
-    write(&format!(
-        "{good}\n[[policy.limit]]\nuser = \"*\"\nslices = 2\n"
-    ));
+    let limited = format!("{good}\n[[policy.limit]]\nuser = \"*\"\nslices = 2\n");
+    fs::write(&config, limited).unwrap();
     let empty = setup.path("empty");
     fs::write(&empty, "").unwrap();
     let bad = format!("mount --bind {} /proc/$$/loginuid", empty.display());
@@ -227,14 +221,9 @@ fn names_damaged_ledger() {
     let bundle = setup.asking("1g.10gb", "true");
     setup.create(&bundle, "web");
     let ledger = setup.state().join("ledger.json");
-    let good = fs::read(&ledger).unwrap();
-    let (broken, repaired) = (
-        || fs::write(&ledger, b"x").unwrap(),
-        || fs::write(&ledger, &good).unwrap(),
-    );
-    let (text, repair) = breaks(&setup, "fail", "state.records", broken, repaired);
+    let (text, repair) = breaks_file(&setup, "fail", "state.records", &ledger, "x");
     has(&text, "the ledger in ");
     has(&text, "is damaged: ");
     assert_eq!(repair, "as root, migctl gc --repair");
-    setup.runmig(&["delete", "--force", "web"]).ok();
+    setup.delete("web");
 }
