@@ -5,8 +5,8 @@
 use super::file::Change;
 use super::{MADE, Task};
 use runmig_lease::error::{Context, Result};
+use runmig_lease::framed::sha256;
 use runmig_lease::paths;
-use sha2::{Digest, Sha256};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -14,8 +14,9 @@ use std::path::{Path, PathBuf};
 const ABSENT: &str = MADE;
 
 pub fn hash(text: &str) -> String {
-    let digest = Sha256::digest(text);
-    digest[..8].iter().map(|b| format!("{b:02x}")).collect()
+    let mut hash = sha256(text.as_bytes());
+    hash.truncate(16);
+    hash
 }
 
 fn is_absent(original: &str) -> bool {
