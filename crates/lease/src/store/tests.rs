@@ -82,6 +82,99 @@ fn store() -> (tempfile::TempDir, Store) {
     (dir, store)
 }
 
+/// A name of another file is no change, and each change is told once.
+#[test]
+fn tells_changes_of_ledger_from_before_it_is_there() {
+    let (dir, _) = store();
+    let home = dir.path().join("not").join("yet");
+    let mut changes = Changes::of(&home).unwrap();
+    std::fs::write(dir.path().join("other"), "").unwrap();
+    assert!(!changes.take().unwrap());
+    std::fs::create_dir_all(&home).unwrap();
+    assert!(changes.take().unwrap());
+    let store = Store::open(&home, Duration::from_millis(50)).unwrap();
+    store.lock("t").unwrap().put_new(&held("one")).unwrap();
+    assert!(changes.take().unwrap());
+    assert!(!changes.take().unwrap());
+    std::fs::write(home.join("runmig.log"), "a line").unwrap();
+    assert!(!changes.take().unwrap());
+    store.lock("t").unwrap().put_new(&held("two")).unwrap();
+    assert!(changes.take().unwrap());
+    std::fs::remove_dir_all(&home).unwrap();
+    assert!(changes.take().unwrap());
+}
+
+#[test]
+fn shows_state_of_lease_before_that_of_its_instance() {
+    let failed = Attempt {
+        count: 1,
+        error: "in use".to_owned(),
+        held_by: Vec::new(),
+        next: "2026-01-01T00:00:00Z".into(),
+    };
+    let since = "2026-01-01T00:00:00Z".into();
+    let of_lease = |state: LeaseState, instance: InstanceState, holder: Option<Claim>| {
+        let mut held = held("one");
+        (held.lease.state, held.instance.state) = (state, instance);
+        if let Some(claim) = holder {
+            held.lease.holder = Holder::Claim(claim);
+        }
+        Entry::Held(held).shown_state()
+    };
+    let alone = |state: InstanceState, layout: Option<&str>| {
+        let layout = layout.map(str::to_owned);
+        let instance = Instance {
+            state,
+            layout,
+            ..instance("one")
+        };
+        Entry::Unleased(instance).shown_state()
+    };
+    use InstanceState as I;
+    use LeaseState::{Pending, Ready, Releasing};
+    let shown = [
+        of_lease(Pending, I::Creating, Some(Claim::default())),
+        of_lease(Pending, I::Creating, None),
+        of_lease(Ready, I::Ready, None),
+        of_lease(Ready, I::Ready, Some(Claim::default())),
+        of_lease(Releasing, I::Ready, None),
+        of_lease(Releasing, I::Quarantined(failed.clone()), None),
+        alone(I::Idle { since }, None),
+        alone(I::Ready, Some("small")),
+        alone(I::Creating, None),
+        alone(I::Quarantined(failed), None),
+        alone(I::Releasing, None),
+    ];
+    assert_eq!(
+        shown,
+        [
+            "promised",
+            "creating",
+            "ready",
+            "ready",
+            "releasing",
+            "quarantined",
+            "idle",
+            "layout",
+            "creating",
+            "quarantined",
+            "releasing",
+        ]
+    );
+}
+
+#[test]
+fn note_of_reload_outlives_its_turn() {
+    let (_dir, store) = store();
+    let turn = || store.reload_turn(Duration::from_millis(50));
+    let first = turn().unwrap();
+    assert_eq!(first.note(), None);
+    first.set_note(b"told").unwrap();
+    turn().unwrap_err();
+    drop(first);
+    assert_eq!(turn().unwrap().note().as_deref(), Some(&b"told"[..]));
+}
+
 /// A claim may come before anybody restores the bundles.
 #[test]
 fn leases_of_earlier_boot_stay_for_their_bundles() {
