@@ -34,9 +34,9 @@ pub const ORDERS: &[(&str, &[&[&str]])] = &[
             &["placement", "store", "gpu", "config", "mps", "cdi"],
             &["policy", "counters"],
             &[
-                "request", "process", "trust", "finding", "framed", "programs",
+                "request", "process", "trust", "finding", "framed", "programs", "log",
             ],
-            &["model", "error", "paths", "files", "log"],
+            &["model", "error", "paths", "files"],
             &["effect"],
         ],
     ),
