@@ -82,7 +82,7 @@ fn store() -> (tempfile::TempDir, Store) {
     (dir, store)
 }
 
-/// A name of another file is no change, and each change is told once.
+/// Another file in the folder is not a change. Each change is reported once.
 #[test]
 fn tells_changes_of_ledger_from_before_it_is_there() {
     let (dir, _) = store();
