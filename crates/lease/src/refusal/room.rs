@@ -177,7 +177,9 @@ fn hint(no: &NoRoom, has_waited: bool) -> String {
         GpuObstacle::Closed(shut) => Some(shut.remedy.as_str()),
         _ => None,
     });
-    let remedy = remedy.or((!no.unreadable.is_empty()).then_some(UNREADABLE_HINT));
+    // Where another obstacle may pass, its hint helps more.
+    let only_unreadable = no.within_reach() == no.unreadable.len();
+    let remedy = remedy.or(only_unreadable.then_some(UNREADABLE_HINT));
     if let Some(remedy) = remedy.filter(|_| no.may_pass()) {
         return see(remedy, has_waited);
     }
@@ -218,16 +220,34 @@ mod tests {
     use super::*;
 
     fn line(count: u32, free: &[u32], taken: &[(u32, GpuObstacle)]) -> String {
+        error(&no_room(count, free, taken), &[], None).line()
+    }
+
+    fn no_room(count: u32, free: &[u32], taken: &[(u32, GpuObstacle)]) -> NoRoom {
         let named = |(n, why): &(u32, GpuObstacle)| (format!("GPU {n}"), why.clone());
-        let no = NoRoom {
+        NoRoom {
             wanted: Wanted::Gpus(count),
             free: free.to_vec(),
             taken: taken.iter().map(named).collect(),
             unreadable: Vec::new(),
             awaited: Vec::new(),
             no_slice: None,
+        }
+    }
+
+    /// A GPU that cannot be read may be free, but who holds the others is the better answer.
+    #[test]
+    fn hint_fits_what_may_pass() {
+        let holder = Some("web".to_owned());
+        let held = (0, GpuObstacle::Used(GpuUse::Exclusive { holder }));
+        let hint = |taken: &[(u32, GpuObstacle)]| {
+            let mut no = no_room(1, &[], taken);
+            no.unreadable
+                .push("cannot read GPU 1: GPU is lost".to_owned());
+            error(&no, &[], None).advice().unwrap().to_owned()
         };
-        error(&no, &[], None).line()
+        assert!(hint(&[]).starts_with(UNREADABLE_HINT));
+        assert!(hint(&[held]).starts_with("run migctl list to see who holds the GPUs"));
     }
 
     #[test]
