@@ -249,8 +249,17 @@ impl Drop for Killed {
     }
 }
 
+/// Lines of a process that a failed test shows.
+const LAST_LINES: usize = 20;
+
 impl Drop for Going {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            let said = self.said_so_far();
+            let lines: Vec<&str> = said.lines().collect();
+            let last = lines[lines.len().saturating_sub(LAST_LINES)..].join("\n");
+            eprintln!("{}\nsaid last:\n{last}", self.command);
+        }
         if matches!(self.child.try_wait(), Ok(None)) {
             let _ = self.child.kill();
             let _ = self.child.wait();

@@ -119,7 +119,8 @@ fn podman_and_its_clients() {
     });
 }
 
-/// Routes nothing, so the Hub needs no proxy. Servers may be asked for by a service of the test alone.
+/// Routes nothing, so the Hub needs no proxy. Servers may be asked for by a service of the test alone. None ever answers, since
+/// the containers hold no notebook server: the Hub would stop each after `http_timeout`.
 const HUB: &str = r#"
 from jupyterhub.proxy import Proxy
 
@@ -154,6 +155,8 @@ c.JupyterHub.tornado_settings = {"slow_spawn_timeout": 0}
 c.DockerSpawner.image = "runmig:e2e"
 c.DockerSpawner.cmd = ["sleep", "1000"]
 c.DockerSpawner.network_name = "none"
+c.Spawner.start_timeout = 3600
+c.Spawner.http_timeout = 3600
 "#;
 
 #[test]
