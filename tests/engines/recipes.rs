@@ -119,10 +119,18 @@ fn podman_and_its_clients() {
     });
 }
 
-/// Routes nothing, so the Hub needs no proxy. Servers may be asked for by a service of the test alone. None ever answers, since
-/// the containers hold no notebook server: the Hub would stop each after `http_timeout`.
+/// Routes nothing, so the Hub needs no proxy. Servers may be asked for by a service of the test alone. None has a network and
+/// none ever answers, since the containers hold no notebook server: the Hub would stop each at once.
 const HUB: &str = r#"
+from dockerspawner import DockerSpawner
 from jupyterhub.proxy import Proxy
+
+
+async def nowhere(self):
+    return "127.0.0.1", 1
+
+
+DockerSpawner.get_ip_and_port = nowhere
 
 
 class Nowhere(Proxy):
