@@ -89,16 +89,6 @@ impl Session<'_> {
         Ok(unsafe { Device::new(gpu.handle, self.nvml()?) })
     }
 
-    /// Returns the device of a GPU. The driver is asked only for one that no snapshot has shown.
-    pub(super) fn known_device(&self, uuid: &GpuUuid) -> Result<Device<'_>> {
-        let is_it = |gpu: &&Rc<Identity>| gpu.uuid == *uuid;
-        let known = self.known.borrow().gpus.values().find(is_it).cloned();
-        match known {
-            Some(identity) => self.device_of(&identity),
-            None => self.device(uuid),
-        }
-    }
-
     /// Returns the mode, and the one after the next reset where that differs.
     pub(super) fn mig_mode(&self, gpu: &Identity) -> Result<(MigMode, Option<MigMode>)> {
         let word = |mode| match mode {

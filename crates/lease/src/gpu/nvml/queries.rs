@@ -151,7 +151,7 @@ impl Queries for Session<'_> {
     }
 
     fn nearness(&self, gpu: &GpuUuid, other: GpuUuid) -> Result<Nearness> {
-        let (one, two) = (self.known_device(gpu)?, self.known_device(&other)?);
+        let (one, two) = (self.device(gpu)?, self.device(&other)?);
         let what = || format!("read how near GPU {other} is to GPU {}", self.called(gpu));
         let (index, mut status, mut level) = (NVLINK, 0, 0);
         let linked = call!(

@@ -1,6 +1,6 @@
 //! A session with the library, and what is read and checked through it.
 
-use super::gpus::Known;
+use super::gpus::{Identity, Known};
 use super::profiles::MAX_PROFILES;
 use crate::gpu::geometry::Cache;
 use crate::gpu::{
@@ -15,6 +15,7 @@ use nvml_wrapper_sys::bindings as sys;
 use std::cell::{OnceCell, RefCell};
 use std::ffi::{CStr, CString, c_char, c_uint};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 pub(super) type ComputeProfile = sys::nvmlComputeInstanceProfileInfo_t;
@@ -195,7 +196,13 @@ impl Session<'_> {
         index.map_or_else(|| uuid.to_string(), |index| format!("{index} ({uuid})"))
     }
 
+    /// Returns the device of a GPU. The driver is asked only for one that no snapshot has shown.
     pub(super) fn device(&self, uuid: &GpuUuid) -> Result<Device<'_>> {
+        let is_it = |gpu: &&Rc<Identity>| gpu.uuid == *uuid;
+        let known = self.known.borrow().gpus.values().find(is_it).cloned();
+        if let Some(identity) = known {
+            return self.device_of(&identity);
+        }
         let (nvml, what) = (self.nvml()?, || format!("find GPU {uuid}"));
         self.call("nvmlDeviceGetHandleByUUID", &[], &what, || {
             nvml.device_by_uuid(uuid.as_str())

@@ -28,7 +28,7 @@ const FIELDS: [(SignKind, u32); 5] = {
 
 impl Session<'_> {
     pub(super) fn read_signs(&self, uuid: &GpuUuid, fabric: bool) -> Result<Vec<Sign>> {
-        let device = self.known_device(uuid)?;
+        let device = self.device(uuid)?;
         let mut signs = self.signs_in_fields(&device, uuid);
         if fabric && self.fabric_is_down(&device, uuid)? {
             signs.push(sign(SignKind::FabricDown, 1));
