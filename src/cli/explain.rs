@@ -1,6 +1,5 @@
 //! `migctl explain`: whether a request would find room, where and why there, or why not.
 
-use super::asked::By;
 use super::completion;
 use super::explain_rows;
 use super::json::{
@@ -9,6 +8,7 @@ use super::json::{
 use super::list::holder_name;
 use super::mig_on;
 use super::output::{self, Format};
+use super::request_options::By;
 use super::world;
 use clap_complete::ArgValueCompleter;
 use runmig_lease::config::Config;

@@ -8,7 +8,7 @@ use crate::bundles;
 use runmig_lease::config::Config;
 use runmig_lease::counters::Actor;
 use runmig_lease::error::{Result, printable};
-use runmig_lease::last_boot;
+use runmig_lease::known_gpus;
 use runmig_lease::store::Claim;
 use runmig_lease::{Collection, Finding, Outcome, Repair};
 
@@ -23,7 +23,7 @@ pub fn run(config: &Config, format: Format, dry_run: bool) -> Result<i32> {
             let is_quiet = |one: &Finding| matches!(one.outcome, Outcome::Kept(_));
             if !dry_run
                 && found.leases.iter().all(is_quiet)
-                && let Err(e) = last_boot::note(config, &driver::ask(config))
+                && let Err(e) = known_gpus::note(config, &driver::ask(config))
             {
                 tracing::warn!("{}", e.line());
             }

@@ -1,6 +1,5 @@
 //! `migctl list`: the containers with their slices, and the queue.
 
-use super::again;
 use super::claims;
 use super::daemons;
 use super::driver;
@@ -8,6 +7,7 @@ use super::filter::Filter;
 use super::json::{ForeignItem, InstanceItem, LeaseList, WaitingItem};
 use super::output::{self, Output};
 use super::shares;
+use super::watch;
 use super::world;
 use crate::bundles;
 use clap::ValueEnum;
@@ -169,7 +169,7 @@ pub struct Options {
 pub fn run(config: &Config, output: Output, options: &Options) -> Result<i32> {
     let output = if options.quiet { Output::Name } else { output };
     match options.watch {
-        true => again::at_each_change(config, output, || once(config, output, options)),
+        true => watch::at_each_change(config, output, || once(config, output, options)),
         false => once(config, output, options),
     }
 }

@@ -1,9 +1,7 @@
 //! `migctl`, with a file for each verb. It exits with 0, with 1 after a failure, and with 2 after a wrong
 //! call.
 
-mod again;
 mod apply;
-mod asked;
 mod assert;
 mod claims;
 mod command;
@@ -33,8 +31,10 @@ mod output;
 mod processes;
 mod release;
 mod release_claims;
+mod request_options;
 mod shares;
 mod top;
+mod watch;
 mod world;
 
 use clap::error::ErrorKind;

@@ -5,14 +5,14 @@ mod edit;
 use super::args::Family;
 use super::detect::{Asking, Stays};
 use super::spawn::{self, Inherited, Meanwhile};
-use super::{Front, companion, driver, key, mps, name, report};
+use super::{Front, companion, container_name, driver, mps, name, report};
 use crate::bundles;
 use crate::spec::bundle::Bundle;
 use crate::spec::{self, CgroupManager, Document};
 use runmig_lease::cdi::Specification;
 use runmig_lease::counters::Outcome;
 use runmig_lease::error::{self, Context, Error, Result};
-use runmig_lease::gpu::nodes::Nodes;
+use runmig_lease::gpu::device_nodes::Nodes;
 use runmig_lease::gpu::uvm;
 use runmig_lease::model::{Cgroup, LeaseId};
 use runmig_lease::process;
@@ -368,13 +368,13 @@ impl Slicing<'_> {
     }
 
     fn holder(&self, who: request::Identity) -> Result<Container> {
-        let key = key::of(self.front, self.asking.id)?;
+        let key = container_name::of(self.front, self.asking.id)?;
         // Records are JSON, and so are the hook's arguments in `config.json`.
         let runtime = &self.front.runtime.path;
         for path in [runtime, &key.root, &self.asking.bundle_path] {
             utf8(path)?;
         }
-        key::check(&key)?;
+        container_name::check(&key)?;
         Ok(Container {
             key,
             runtime: runtime.to_owned(),

@@ -2,7 +2,7 @@
 //! is often the engine's last call.
 
 use super::spawn::{self, Ended, Inherited, Meanwhile};
-use super::{Front, companion, key, report};
+use super::{Front, companion, container_name, report};
 use crate::bundles;
 use runmig_lease::counters::Actor;
 use runmig_lease::error::Result;
@@ -21,7 +21,7 @@ pub fn lease_of(front: &Front<'_>, id: &OsStr) -> Result<Option<Key>> {
     if id.to_str().is_none() {
         return Ok(None);
     }
-    let key = key::of(front, id)?;
+    let key = container_name::of(front, id)?;
     Ok(store.has(&key).then_some(key))
 }
 

@@ -8,13 +8,13 @@
 
 pub mod args;
 mod companion;
+mod container_name;
 mod create;
 mod delete;
 mod detect;
 mod driver;
 mod features;
 mod image;
-mod key;
 mod lowlevel;
 mod mps;
 mod name;

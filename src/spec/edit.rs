@@ -2,7 +2,7 @@
 
 use super::document::Document;
 use super::host::HostView;
-use super::{HookCommand, annotations, devices, env, gids, hooks, marks, mounts};
+use super::{HookCommand, annotations, cdi_hooks, devices, env, gids, hooks, mounts};
 use oci_spec::runtime::{Hook, Mount};
 use runmig_lease::error::Result;
 use runmig_lease::model::{DeviceNode, NvidiaNumbers};
@@ -54,7 +54,7 @@ pub struct Edited {
 pub fn edit(mut original: Document, grant: &Grant, host: &dyn HostView) -> Result<Edited> {
     let document = &mut original;
     hooks::take_out(document)?;
-    let asked = marks::take_out(document)?;
+    let asked = cdi_hooks::take_out(document)?;
     if !asked.is_empty() {
         env::check_for_devices(document)?;
     }

@@ -8,33 +8,33 @@
 mod annotations;
 pub mod bundle;
 pub mod cdi;
+mod cdi_hooks;
 mod cgroups;
 mod devices;
 mod document;
-mod door;
 mod edit;
 mod env;
 mod gids;
 mod hooks;
 mod host;
-mod marks;
+mod lenient_json;
 mod mounts;
+mod mps_socket;
 mod oci;
 mod paths;
 mod peek;
 mod reading;
 mod rules;
 mod sidecar;
-mod tokens;
 
+pub use cdi_hooks::{Mark, Marked};
 pub use cgroups::{CgroupManager, cgroup};
 pub use document::Document;
-pub use door::{Door, door};
 pub use edit::{DriverFiles, Edited, Grant, MemoryShare, edit, strip, uses_user_namespace};
 pub use hooks::{ASKED_FLAG, HookCommand};
 pub use host::{Host, HostView, Source};
-pub use marks::{Mark, Marked};
 pub use mounts::{MPS, check_dev, has_libcuda};
+pub use mps_socket::{Door, door};
 pub use paths::clean;
 pub use peek::{Peek, peek};
 

@@ -5,10 +5,10 @@
 //! slice. This includes keys in another case, each of two equal keys, and text that is not UTF-8. runmig
 //! refuses a request that readers could read differently. Without a request it refuses nothing.
 
+use super::cdi_hooks::Mark;
 use super::document::{LIMIT, not_json};
-use super::marks::Mark;
+use super::lenient_json::{Malformed, Text, Token, Tokens};
 use super::oci::is_same;
-use super::tokens::{Malformed, Text, Token, Tokens};
 use memchr::memmem;
 use runmig_lease::error::{Error, Result, printable};
 use runmig_lease::files;

@@ -5,8 +5,8 @@
 //! runmig's own tree keeps the last of two. If these differ, the seal would hold for another container than
 //! the one that starts. So runmig gives such a file no slice.
 
+use super::lenient_json::{Text, Token, Tokens};
 use super::oci::{is_map, known_name};
-use super::tokens::{Text, Token, Tokens};
 use runmig_lease::error::{Error, Result, printable};
 use std::borrow::Cow;
 use std::collections::HashSet;

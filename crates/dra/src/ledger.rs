@@ -7,7 +7,7 @@ use runmig_lease::config::Config;
 use runmig_lease::counters::Actor;
 use runmig_lease::error::{Context, Error, Result};
 use runmig_lease::gpu::Queries;
-use runmig_lease::gpu::nodes::Nodes;
+use runmig_lease::gpu::device_nodes::Nodes;
 use runmig_lease::gpu::uvm;
 use runmig_lease::model::Snapshot;
 use runmig_lease::store::{Claim, ClaimName as LeasedDevice, ClaimTurn, Held, Store};

@@ -41,7 +41,7 @@ mod health;
 mod host;
 #[doc(hidden)]
 pub mod kubelet;
-mod lead;
+mod leader;
 mod ledger;
 mod log;
 mod memory;

@@ -3,7 +3,7 @@
 use crate::cdi::Folder;
 use crate::health::DeviceHealth;
 use crate::kubelet::Sockets;
-use crate::lead::lead;
+use crate::leader::lead;
 use crate::options::{self, Call, HELP, Options, hook};
 use crate::prepare::{Claims, Node};
 use crate::promise::promise;

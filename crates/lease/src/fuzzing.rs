@@ -2,7 +2,7 @@
 //! the files around it. No part of the API.
 
 use crate::error::Result;
-use crate::gpu::nodes;
+use crate::gpu::device_nodes;
 use crate::model::Process;
 use crate::process::{self, Reads, View};
 use crate::reclaim::liveness::Liveness;
@@ -53,12 +53,12 @@ pub fn ledger_of_body(body: &str) -> Vec<u8> {
 
 /// Returns the majors and names of the character devices in a text like `/proc/devices`.
 pub fn devices(text: &str) -> Vec<(u32, String)> {
-    nodes::character_majors(text)
+    device_nodes::character_majors(text)
 }
 
 /// Returns the number of a line in a text like a capability's access file.
 pub fn access_field(text: &str, name: &str) -> Result<u32> {
-    nodes::field(text, name, Path::new("access"))
+    device_nodes::field(text, name, Path::new("access"))
 }
 
 /// A `/proc` of two processes, this one and another, whose files hold given bytes.

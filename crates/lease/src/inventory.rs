@@ -19,7 +19,7 @@ pub(crate) use slices::SeatSlice;
 pub use slices::{Size, SliceView};
 
 use super::bundles::NoBundles;
-use super::closed;
+use super::cordons;
 use super::draft::{footprint, slot_of};
 use super::idle;
 use super::leases::Leases;
@@ -111,7 +111,7 @@ impl Inventory {
 
     fn without_ledger(config: &Config, driver: &impl Queries) -> Result<Inventory> {
         let mut snapshot = driver.snapshot()?;
-        closed::mark(config, driver, &mut snapshot);
+        cordons::mark(config, driver, &mut snapshot);
         Ok(Inventory {
             snapshot,
             ..Inventory::default()

@@ -111,8 +111,8 @@ mod allocate;
 mod apply;
 mod bundles;
 pub mod cdi;
-mod closed;
 pub mod config;
+mod cordons;
 pub mod counters;
 mod draft;
 pub mod driver_files;
@@ -127,7 +127,7 @@ pub mod fuzzing;
 pub mod gpu;
 mod idle;
 mod inventory;
-pub mod last_boot;
+pub mod known_gpus;
 pub mod layout;
 mod leases;
 mod limit;
@@ -151,13 +151,13 @@ mod view;
 pub use allocate::{Acquired, ClaimNews, ClaimPlace, LimitState, POD_PATIENCE, levels, what_if};
 pub use apply::{Applied, ApplyOptions, Made, PlannedInstance, PlannedMode};
 pub use bundles::{Author, Bundles, NoBundles};
-pub use closed::MAX_REASON;
+pub use cordons::MAX_REASON;
 pub use inventory::{
     GpuBooking, GpuParts, GpuState, Inventory, LeaseUse, ObservedShare, Size, SliceView, observe,
     used_memory,
 };
 pub use leases::{Leases, driver};
 pub use reclaim::liveness::{Liveness, UNSEEN_HINT, container_lives, unseen};
-pub use reclaim::lost::BundleAccount;
+pub use reclaim::lost_leases::BundleAccount;
 pub use reclaim::{Collection, Finding, Outcome, Patience, Repair, Returned};
 pub use view::{DaemonView, LeaseView};

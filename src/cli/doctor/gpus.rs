@@ -5,9 +5,9 @@ use super::host::{Host, Seen};
 use nix::errno::Errno;
 use runmig_lease::error::printable;
 use runmig_lease::finding::{Finding, Found, Status};
-use runmig_lease::gpu::nodes::Nodes;
+use runmig_lease::gpu::device_nodes::Nodes;
 use runmig_lease::gpu::uvm;
-use runmig_lease::last_boot;
+use runmig_lease::known_gpus;
 use runmig_lease::model::{DeviceNode, Gpu, Level, MigMode, Shut};
 use runmig_lease::store::{Held, Instance, InstanceState};
 use std::fs::{self, OpenOptions};
@@ -100,7 +100,7 @@ fn gpus(host: &Host) -> Found {
 
 fn missing(host: &Host) -> Found {
     let gpus = &host.seen()?.inventory.snapshot.gpus;
-    let missing = last_boot::missing(host.config()?, gpus)?;
+    let missing = known_gpus::missing(host.config()?, gpus)?;
     let repair = "dmesg and lspci -d 10de: show whether it failed; a GPU that was removed is forgotten at the next boot";
     let warn = |gpu: String| {
         Finding::warn(

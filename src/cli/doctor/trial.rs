@@ -6,7 +6,7 @@ use crate::bundles;
 use runmig_lease::counters::Actor;
 use runmig_lease::error::{Error, Result};
 use runmig_lease::finding::{self, Finding, Found};
-use runmig_lease::gpu::nodes::Nodes;
+use runmig_lease::gpu::device_nodes::Nodes;
 use runmig_lease::model::Cgroup;
 use runmig_lease::request::{self, GPU, SHARE, SLICE};
 use runmig_lease::store::{Container, Held, Key};

@@ -68,7 +68,7 @@ const UNSAFE: &[(&str, &str)] = &testkit::rows! {
     "crates/lease/src/gpu/nvml/signs.rs" => "NVML's C ABI";
     "crates/lease/src/gpu/uvm.rs" => "a program of the node starts in the node's root folder";
     "crates/lease/src/mps/launch.rs" => "fork and execve for a child that waits until it is on record";
-    "crates/lease/src/process/look.rs" =>
+    "crates/lease/src/process/in_child.rs" =>
         "fork for calls that may never end, the memory that the child answers in, statx and kcmp";
     "crates/lease/src/process/mod.rs" => "a signal through a descriptor, which the standard library does not send";
     "crates/lease/src/process/signals.rs" => "dispositions of signals, of which none runs code of ours";
@@ -271,7 +271,7 @@ fn trust_alone_judges_owners() {
     // Another file may ask who this process is, for these reasons.
     let reasons = testkit::rows! {
         "src/cli/configure/mod.rs" => "tells users early that engines are root's";
-        "src/runtime/key.rs" => "finds the low-level runtime's default --root";
+        "src/runtime/container_name.rs" => "finds the low-level runtime's default --root";
     };
     let judges = |file: &PathBuf| {
         let code = code(file);

@@ -24,7 +24,7 @@ pub const ORDERS: &[(&str, &[&[&str]])] = &[
             &["queue", "reclaim"],
             &["admitted", "inventory"],
             &["idle"],
-            &["closed", "draft", "last_boot"],
+            &["cordons", "draft", "known_gpus"],
             &["leases", "refusal"],
             &["bundles"],
             // values in, values out: the parts know neither the configuration nor each other
@@ -49,7 +49,7 @@ pub const ORDERS: &[(&str, &[&[&str]])] = &[
             &["kubelet", "promise", "publish", "rival", "room", "sweep"],
             &["prepare"],
             &["report"],
-            &["api", "changes", "files", "lead", "ledger"],
+            &["api", "changes", "files", "leader", "ledger"],
             &["health"],
             // pure
             &[
@@ -76,7 +76,7 @@ const ALLOCATE: (&str, &[&[&str]]) = (
     &[
         &["mod"],
         &["attach", "claim/mod", "what_if"],
-        &["claim/make", "claimed"],
+        &["claim/make", "slices_of_claims"],
         &["provision"],
         &["claim/place"],
         &["reserve"],
@@ -97,9 +97,9 @@ const RECLAIM: (&str, &[&[&str]]) = (
     "crates/lease/src/reclaim",
     &[
         &["mod"],
-        &["left"],
+        &["left_by_claims"],
         &["gc", "repair"],
-        &["lost", "ready"],
+        &["lost_leases", "ready"],
         &["claim", "limits", "revive"],
         &["earlier_boot", "release"],
         &["layout"],

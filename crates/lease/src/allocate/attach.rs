@@ -1,9 +1,9 @@
 //! The lease of a container on the slice of its claim. The slice stays as long as one of them runs, also after the end
 //! of the claim.
 
-use super::claimed::{Claimed, on_claims};
 use super::occupied;
 use super::requester::Acquired;
+use super::slices_of_claims::{Claimed, on_claims};
 use crate::counters::{LeaseKind, Outcome};
 use crate::draft;
 use crate::error::{Error, Result, printable};

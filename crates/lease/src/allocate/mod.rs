@@ -3,7 +3,6 @@
 mod admit;
 mod attach;
 mod claim;
-mod claimed;
 mod denial;
 mod found;
 mod gpus;
@@ -18,6 +17,7 @@ mod record;
 mod requester;
 mod reserve;
 mod seats;
+mod slices_of_claims;
 mod usable_plan;
 pub mod what_if;
 
@@ -34,8 +34,8 @@ use crate::refusal;
 use crate::request::Request;
 use crate::store::{ClaimName, Container, Held, Holder};
 pub use claim::{ClaimNews, ClaimPlace};
-pub use claimed::POD_PATIENCE;
 pub use limit::LimitState;
+pub use slices_of_claims::POD_PATIENCE;
 use std::time::{Duration, Instant};
 
 use denial::Denial;

@@ -2,7 +2,7 @@
 
 use crate::error::printable;
 use crate::files;
-use crate::gpu::nodes::Nodes;
+use crate::gpu::device_nodes::Nodes;
 use crate::model::Gpu;
 use crate::process;
 use std::path::Path;

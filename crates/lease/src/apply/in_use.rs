@@ -1,6 +1,6 @@
 //! The processes that are in the way of a plan.
 
-use super::look::Present;
+use super::occupants::Present;
 use super::plan::GpuPlan;
 use crate::draft;
 use crate::error::{Result, printable};

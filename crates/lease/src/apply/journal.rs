@@ -1,7 +1,7 @@
 //! Puts the changes of an apply on record before they begin, and takes back those that never began.
 
-use super::look::Present;
 use super::modes::Holds;
+use super::occupants::Present;
 use super::plan::GpuPlan;
 use crate::draft;
 use crate::error::{Error, Result};

@@ -8,8 +8,8 @@ mod blockers;
 mod carry;
 mod in_use;
 mod journal;
-mod look;
 mod modes;
+mod occupants;
 mod outcome;
 mod plan;
 mod wait;
@@ -173,7 +173,7 @@ impl Attempt<'_> {
 
     /// Looks at driver and ledger, and plans. Returns none if an instance ended meanwhile.
     fn look(&mut self, driver: &Session<'_>) -> Result<Option<Vec<GpuPlan>>> {
-        let Some((gpus, listing)) = look::read(self.context, driver)? else {
+        let Some((gpus, listing)) = occupants::read(self.context, driver)? else {
             return Ok(None);
         };
         // A GPU without MIG has a layout with MIG off, so an answer that cannot be true must not end the apply.
@@ -187,7 +187,7 @@ impl Attempt<'_> {
             }
         }
         let own = self.operation.as_ref().map(Operation::id);
-        let states = look::look(self.context, gpus, listing, &self.in_use, own);
+        let states = occupants::look(self.context, gpus, listing, &self.in_use, own);
         let mut plans = plan::plan(self.layout, states)?;
         // All other GPUs have the layout.
         plans.retain(|gpu| self.holds.is_empty() || self.holds.has(gpu.uuid()));

@@ -1,6 +1,6 @@
 //! What an apply changes, in the words of its callers.
 
-use super::look::Present;
+use super::occupants::Present;
 use super::plan::GpuPlan;
 use crate::error::printable;
 use crate::model::{GpuUuid, Placement};

@@ -1,6 +1,6 @@
 //! From the state of each GPU and the layout to the changes. Pure.
 
-use super::look::{GpuState, Present};
+use super::occupants::{GpuState, Present};
 use crate::error::{Context, Error, Result};
 use crate::layout::{self, Configuration, Target};
 use crate::model::{Gpu, GpuUuid, MigMode};

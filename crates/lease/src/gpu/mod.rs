@@ -2,8 +2,8 @@
 //! behind them (`nvml/`, with all its unsafe code). `geometry` keeps the answers that do not change, `nodes`
 //! reads the device numbers from `/proc`, and `on_host` looks at the nodes of the host.
 
+pub mod device_nodes;
 pub mod geometry;
-pub mod nodes;
 pub mod nvml;
 pub mod on_host;
 pub(crate) mod reset;

@@ -53,7 +53,7 @@ fn check_one(node: &DeviceNode) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gpu::nodes::node;
+    use crate::gpu::device_nodes::node;
 
     #[test]
     fn finds_node_with_its_numbers() {

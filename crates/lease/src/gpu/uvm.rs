@@ -1,6 +1,6 @@
 //! Loads the module `nvidia-uvm`. On a server without a display nothing else does before the first program of CUDA.
 
-use super::nodes::Nodes;
+use super::device_nodes::Nodes;
 use super::on_host;
 use crate::error::{Context, Error, Result};
 use crate::process::program::{self, shown};

@@ -1,7 +1,7 @@
 //! Tells from the cgroup file systems that a cgroup does not exist. No process can be in such a cgroup, and
 //! runmig need not ask every process of the machine.
 
-use super::look::{Look, Seen, look};
+use super::in_child::{Look, Seen, look};
 use super::{Host, PROC, Reads};
 use std::ffi::{CString, OsStr};
 use std::io;

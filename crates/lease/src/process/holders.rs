@@ -1,6 +1,6 @@
 //! Finds the processes that have a file or device open, without asking a file server about any open file.
 
-use super::look::{Look, Seen, look};
+use super::in_child::{Look, Seen, look};
 use super::{Host, Reads, all, dir, name};
 use nix::errno::Errno;
 use std::collections::BTreeSet;
@@ -151,7 +151,7 @@ fn tables() -> io::Result<Vec<(i32, PathBuf)>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::process::look::File;
+    use crate::process::in_child::File;
 
     fn judged(seen: Seen) -> io::Result<Holders> {
         let wanted = Wanted {

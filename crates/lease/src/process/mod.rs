@@ -3,20 +3,20 @@
 mod cgroup;
 mod hierarchies;
 mod holders;
-mod look;
+mod in_child;
+mod namespaces;
 pub(crate) mod program;
 pub mod signals;
-mod view;
 
 pub use cgroup::{OwnCgroup, cgroups, in_cgroup, own_cgroup};
 pub(crate) use cgroup::{is_in_cgroup, systemd_cgroup, unified_cgroup};
 pub(crate) use hierarchies::hierarchies;
 pub use hierarchies::{answers, unanswered};
 pub(crate) use holders::{Holders, holders_of};
-pub use look::renew_patience;
+pub use in_child::renew_patience;
+pub(crate) use namespaces::Sight;
+pub use namespaces::View;
 pub use program::{output, wait_until};
-pub(crate) use view::Sight;
-pub use view::View;
 
 use crate::effect::{self, Kind};
 use crate::files::{self, Links};

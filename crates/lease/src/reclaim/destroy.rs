@@ -5,7 +5,7 @@ use super::daemon;
 use super::finding::Patience;
 use crate::counters::ResourceKind;
 use crate::error::{Error, Result};
-use crate::gpu::{DriverError, Mig, Queries, Session, nodes};
+use crate::gpu::{DriverError, Mig, Queries, Session, device_nodes};
 use crate::idle;
 use crate::leases::Leases;
 use crate::model::ListedInstance;
@@ -340,7 +340,7 @@ pub(crate) fn holders(context: &Leases<'_>, instance: &Instance) -> Holders {
         return Holders::default();
     };
     let root = &context.config.driver.root;
-    let (files, devices) = nodes::capabilities_of(root, slice.gpu_minor, gi);
+    let (files, devices) = device_nodes::capabilities_of(root, slice.gpu_minor, gi);
     process::holders_of(&files, &devices)
 }
 

@@ -9,7 +9,7 @@ use super::holder;
 use super::layout;
 use super::limits;
 use super::liveness;
-use super::lost;
+use super::lost_leases;
 use super::ready;
 use super::release::{self, Dead, Returned, is_due};
 use super::revive;
@@ -81,7 +81,7 @@ fn look_through(
         revive::look_for(context, &mut findings, dry_run);
     }
     if all && !dry_run {
-        lost::sweep_accounts(context)?;
+        lost_leases::sweep_accounts(context)?;
         remove_lost_homes(context)?;
     }
     Ok(Collection { leases: findings })

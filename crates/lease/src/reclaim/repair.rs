@@ -1,7 +1,7 @@
 //! Replaces a damaged ledger, for an operator: by the generation before, the accounts of living containers, and the driver.
 
 use super::finding::{Finding, Outcome};
-use super::lost;
+use super::lost_leases;
 use crate::draft::footprint;
 use crate::error::{Error, Result};
 use crate::gpu::Queries;
@@ -41,7 +41,7 @@ impl Leases<'_> {
             let mut leases: Vec<Finding> = leases
                 .map(|held| finding(held, "in the generation before"))
                 .collect();
-            let living = lost::living(self, &state.leases);
+            let living = lost_leases::living(self, &state.leases);
             for held in living.leases {
                 if state.instance(&held.instance.id).is_none() {
                     state.put_instance(&held.instance)?;

@@ -27,12 +27,12 @@ mod instance;
 mod lease;
 mod ledger;
 mod lock;
-mod look;
 mod operation;
 mod queue;
+mod read;
 mod reload;
 mod resource;
-mod shown;
+mod words;
 
 pub use bundles::{BundleId, BundleLock};
 pub use changes::Changes;
@@ -49,15 +49,15 @@ pub use lease::{
 };
 pub use ledger::Ledger;
 pub(crate) use lock::Lock;
-pub use look::Listing;
 pub use operation::Operation;
 pub(crate) use operation::killed;
 pub(crate) use queue::Ticket;
 pub use queue::{Waiter, Waiting};
+pub use read::Listing;
 pub use reload::ReloadTurn;
 pub(crate) use resource::WHOLE_GPU;
 pub use resource::{Resource, Slice, WholeGpu};
-pub use shown::{HolderNames, Shown};
+pub use words::{HolderNames, Shown};
 
 use crate::counters::Counts;
 use crate::error::{Context, Error, Result};

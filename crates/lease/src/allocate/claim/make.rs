@@ -12,7 +12,7 @@ use crate::leases::Leases;
 use crate::model::{Closed, MigMode, Placement};
 use crate::reclaim::{self, Patience, Returned};
 use crate::store::{Claim, Entry, Held, Holder, InstanceState, LeaseState, Operation};
-use crate::{closed, process};
+use crate::{cordons, process};
 
 /// The outcome of one try to make the slice of a promise.
 pub(super) enum Made {
@@ -108,7 +108,7 @@ impl Work<'_, '_> {
         let slice = held.instance.slice().filter(|_| is_new)?;
         let mig = MigMode::Enabled;
         let closed = Closed {
-            signs: closed::signs(self.context.config, driver, &slice.gpu_uuid, mig),
+            signs: cordons::signs(self.context.config, driver, &slice.gpu_uuid, mig),
             ..Closed::default()
         };
         Some(Taken {
