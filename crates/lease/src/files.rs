@@ -4,6 +4,7 @@
 
 use crate::effect;
 use fs2::FileExt;
+use memchr::memmem::Finder;
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag, openat};
 use nix::sys::stat::Mode;
@@ -32,6 +33,9 @@ pub(crate) fn log_size(folder: &Path, most: u64) -> u64 {
         part => most.min(part),
     }
 }
+
+/// The bytes of a file that a search has in memory.
+const SEARCHED: usize = 32 * 1024;
 
 /// A regular file that is open for reading.
 #[derive(Debug)]
@@ -123,6 +127,29 @@ impl Opened {
         all(&self.file, bytes, max)
     }
 
+    /// Returns whether a text is in the first `max` bytes. No more than a part of them is in memory, since each new page costs
+    /// more than to search it.
+    pub(crate) fn contains(self, text: &[u8], max: u64) -> io::Result<bool> {
+        let (finder, mut from) = (Finder::new(text), limited(self.file, max));
+        let mut part = vec![0; SEARCHED.max(2 * text.len())];
+        let mut filled = 0;
+        loop {
+            match from.read(&mut part[filled..]) {
+                Ok(0) => return Ok(false),
+                Ok(length) => filled += length,
+                Err(e) if e.kind() == ErrorKind::Interrupted => continue,
+                Err(e) => return Err(e),
+            }
+            if finder.find(&part[..filled]).is_some() {
+                return Ok(true);
+            }
+            // It may begin at the end of this part.
+            let kept = filled.min(text.len().saturating_sub(1));
+            part.copy_within(filled - kept..filled, 0);
+            filled = kept;
+        }
+    }
+
     /// The same, as text.
     pub(crate) fn read_text(self, max: u64) -> io::Result<String> {
         let not_text = |e| io::Error::new(ErrorKind::InvalidData, e);
@@ -205,6 +232,27 @@ mod tests {
         fs::write(&path, b"\xff").unwrap();
         let e = read_text(&path, 1).unwrap_err();
         assert_eq!(e.kind(), ErrorKind::InvalidData);
+    }
+
+    #[test]
+    fn finds_text_across_parts() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        let long = vec![b'k'; 2 * SEARCHED];
+        for text in [b"a key of some bytes".as_slice(), b"k", &long] {
+            for before in [0, SEARCHED - 3, SEARCHED, 3 * SEARCHED - 1] {
+                let whole = [&vec![b'x'; before], text, b"yz"].concat();
+                fs::write(&path, &whole).unwrap();
+                let searched = |text: &[u8], max| {
+                    let opened = open(&path, Links::Refuse).unwrap();
+                    opened.contains(text, max as u64)
+                };
+                assert!(searched(text, whole.len()).unwrap());
+                assert!(!searched(&[text, b"z"].concat(), whole.len()).unwrap());
+                let e = searched(b"none", whole.len() - 1).unwrap_err();
+                assert_eq!(e.kind(), ErrorKind::FileTooLarge);
+            }
+        }
     }
 
     #[test]

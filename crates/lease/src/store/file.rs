@@ -271,10 +271,9 @@ impl LedgerFile {
     /// Returns whether the bytes of the file contain a text, also those of a damaged one. A file that the system does not let
     /// read may contain it.
     pub(super) fn may_contain(&self, text: &str) -> bool {
-        let read =
-            files::open(&self.dir.join(FILE), Links::Refuse).and_then(|file| file.read(MAX_SIZE));
-        match read {
-            Ok(bytes) => memchr::memmem::find(&bytes, text.as_bytes()).is_some(),
+        let opened = files::open(&self.dir.join(FILE), Links::Refuse);
+        match opened.and_then(|file| file.contains(text.as_bytes(), MAX_SIZE)) {
+            Ok(contains) => contains,
             // It is a link, a folder or too large, so it is not what runmig wrote.
             Err(e) => {
                 { e.raw_os_error() }.is_some_and(|e| ![libc::ENOENT, libc::ELOOP].contains(&e))
