@@ -117,7 +117,7 @@ impl<'a> Leases<'a> {
             Ok((changed, ends.events))
         };
         let (changed, _) = ledger.change_telling(change, |(_, events)| {
-            events.iter().for_each(|event| self.observer.write(event));
+            self.observer.write_all(events);
         })?;
         Ok(changed)
     }

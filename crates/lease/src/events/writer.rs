@@ -16,6 +16,9 @@ const MAX_SIZE: u64 = 8 << 20;
 /// The size at which a file that cannot be rotated takes no more events.
 const MOST: u64 = 2 * MAX_SIZE;
 
+/// The size in bytes beyond which no more events go into one write.
+pub(super) const AT_ONCE: usize = 16 * 1024;
+
 /// The mode of the file.
 const MODE: u32 = 0o640;
 
@@ -41,11 +44,29 @@ impl Writer {
         Writer { file, max_size }
     }
 
-    /// Appends an event in one write. Without a file to write to, the log has one line, and the event is lost.
-    pub(crate) fn write(&self, event: &Event) {
-        if let Err(e) = self.append(event)
-            && !IS_TOLD.swap(true, Ordering::Relaxed)
-        {
+    /// Appends events, several in one write. Without a file to write to, the log has one line, and the events are lost.
+    pub(crate) fn write(&self, events: &[Event]) {
+        let mut lines = Vec::new();
+        for event in events {
+            match line::encode(event) {
+                Ok(line) => lines.extend(line),
+                Err(e) => self.tell(&e.into()),
+            }
+            if lines.len() >= AT_ONCE {
+                self.append(std::mem::take(&mut lines));
+            }
+        }
+        self.append(lines);
+    }
+
+    fn append(&self, lines: Vec<u8>) {
+        if let Err(e) = self.try_append(lines) {
+            self.tell(&e);
+        }
+    }
+
+    fn tell(&self, e: &io::Error) {
+        if !IS_TOLD.swap(true, Ordering::Relaxed) {
             let file = self.file.display();
             tracing::warn!(
                 "cannot write events to {file}: {e}; hint: correct events.file in the configuration"
@@ -53,14 +74,16 @@ impl Writer {
         }
     }
 
-    fn append(&self, event: &Event) -> io::Result<()> {
-        let mut line = line::encode(event)?;
+    fn try_append(&self, mut lines: Vec<u8>) -> io::Result<()> {
+        if lines.is_empty() {
+            return Ok(());
+        }
         let mut file = self.open()?;
         if is_cut(&file)? {
-            line.insert(0, b'\n');
+            lines.insert(0, b'\n');
         }
-        match effect::write_some(&mut file, &line)? {
-            all if all == line.len() => Ok(()),
+        match effect::write_some(&mut file, &lines)? {
+            all if all == lines.len() => Ok(()),
             _ => Err(ErrorKind::StorageFull.into()),
         }
     }

@@ -246,16 +246,17 @@ impl Observer {
         self.counts().last_collection = now.map_or(0, |now| now.as_secs());
     }
 
-    pub(crate) fn write(&self, event: &Event) {
-        let Some(events) = &self.events else {
-            return;
-        };
-        match event.id {
-            Some(_) => events.write(event),
-            None => events.write(&Event {
-                id: random_id().ok(),
+    fn write(&self, event: &Event) {
+        self.write_all(std::slice::from_ref(event));
+    }
+
+    pub(crate) fn write_all(&self, events: &[Event]) {
+        if let Some(file) = &self.events {
+            let with_id = |event: &Event| Event {
+                id: event.id.clone().or_else(|| random_id().ok()),
                 ..event.clone()
-            }),
+            };
+            file.write(&events.iter().map(with_id).collect::<Vec<_>>());
         }
     }
 
