@@ -1,6 +1,6 @@
 //! Brings GPUs to a layout: destroys what it does not want, creates what is missing, and leaves every lease alone.
 //!
-//! `look` reads driver and ledger, `in_use` the processes, `plan` decides, `journal` puts the changes on record, `carry`
+//! `occupants` reads driver and ledger, `in_use` the processes, `plan` decides, `journal` puts the changes on record, `carry`
 //! makes them, `modes` switches MIG on and off, and `wait` waits for leases that are in the way. A kill leaves instances that
 //! are whole, or records that a collector or the next apply ends.
 
