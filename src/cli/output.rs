@@ -71,9 +71,7 @@ fn inert(json: &str) -> String {
 
 /// Prints a table.
 pub fn table(head: &[&str], rows: &[Vec<String>]) {
-    table_lines(head, rows, 3, usize::MAX)
-        .iter()
-        .for_each(|text| line(text));
+    line(&table_lines(head, rows, 3, usize::MAX).join("\n"));
 }
 
 /// Cuts a text to a number of characters, and ends a cut one with `…`.

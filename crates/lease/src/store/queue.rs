@@ -144,8 +144,12 @@ impl Store {
         })
     }
 
-    /// Removes the tickets of killed waiters.
+    /// Removes the tickets of killed waiters, if there are any.
     pub(crate) fn sweep_queue(&self) -> Result<()> {
+        let waits = |t: &Waiting| self.is_at_work(&t.operation);
+        if self.state()?.queue.tickets.iter().all(waits) {
+            return Ok(());
+        }
         self.change_queue(|state| {
             state.queue.sweep(self);
             Ok(())
