@@ -82,430 +82,141 @@ pub const EMPTY: &str = "{}";
 const KEPT: &str = "keep_idle = \"5m\"";
 const NONE: &str = "sharing.enforcement = [\"none\"]";
 const MPS: &str = "sharing.enforcement = [\"mps\"]";
-
-const fn operation(
-    name: &'static str,
-    config: &'static str,
-    before: fn(&World, Inits),
-    act: Act,
-) -> Operation {
-    Operation {
-        name,
-        gpus: 0,
-        config,
-        is_fresh: false,
-        before,
-        act,
-    }
-}
-
-const fn on_gpus(operation: Operation) -> Operation {
-    Operation {
-        gpus: 2,
-        ..operation
-    }
-}
-
-const fn fresh(operation: Operation) -> Operation {
-    Operation {
-        is_fresh: true,
-        ..operation
-    }
-}
-
-pub const ALL: &[Operation] = &[
-    operation("create", "", |w, _| slice(w, ID), create_victim),
-    operation(
-        "create-again",
-        "",
-        |w, i| made(w, i, &[ID], slice),
-        create_victim,
-    ),
-    operation(
-        "create-from-idle",
-        KEPT,
-        |w, i| idle(w, i, &[ID]),
-        create_victim,
-    ),
-    operation(
-        "create-evicting",
-        KEPT,
-        |w, i| {
-            idle(w, i, &[ID, PEER]);
-            w.ask(ID, &[("runmig.dev/slice", WHOLE)]);
-        },
-        create_victim,
-    ),
-    operation(
-        "create-adopting",
-        "adopt = true",
-        |w, _| {
-            w.admin_leaves(2);
-            slice(w, ID);
-        },
-        create_victim,
-    ),
-    operation(
-        "create-shared",
-        "",
-        |w, i| {
-            made(w, i, &[PEER], in_pod);
-            in_pod(w, ID);
-        },
-        create_victim,
-    ),
-    operation(
-        "create-two",
-        "policy.slices_per_container = 2",
-        |w, _| two(w),
-        create_victim,
-    ),
-    operation("create-seat", NONE, |w, _| seat(w, ID), create_victim),
-    operation(
-        "create-seat-beside",
-        NONE,
-        |w, i| {
-            made(w, i, &[PEER], seat);
-            seat(w, ID);
-        },
-        create_victim,
-    ),
-    operation(
-        "wait",
-        "",
-        |w, i| {
-            w.ask(PEER, &[("runmig.dev/slice", WHOLE)]);
-            create(w, PEER, i.others).unwrap();
-            w.ask(
-                ID,
-                &[("runmig.dev/slice", PROFILE), ("runmig.dev/wait", "10m")],
-            );
-        },
-        create_victim,
-    ),
-    operation(
-        "wait-in-vain",
-        "",
-        |w, i| {
-            w.ask(PEER, &[("runmig.dev/slice", WHOLE)]);
-            create(w, PEER, i.others).unwrap();
-            w.ask(
-                ID,
-                &[("runmig.dev/slice", PROFILE), ("runmig.dev/wait", "1ms")],
-            );
-        },
-        create_victim,
-    ),
-    operation(
-        "delete",
-        "",
-        |w, i| made(w, i, &[ID], slice),
-        |w, _| delete(w, ID),
-    ),
-    operation(
-        "delete-to-idle",
-        KEPT,
-        |w, i| made(w, i, &[ID], slice),
-        |w, _| delete(w, ID),
-    ),
-    operation(
-        "delete-adopted",
-        "adopt = true",
-        |w, i| {
-            w.admin_leaves(2);
-            made(w, i, &[ID], slice);
-        },
-        |w, _| delete(w, ID),
-    ),
-    operation(
-        "delete-shared",
-        "",
-        |w, i| made(w, i, &[PEER, ID], in_pod),
-        |w, _| delete(w, ID),
-    ),
-    operation(
-        "delete-last-shared",
-        "",
-        |w, i| {
-            made(w, i, &[PEER, ID], in_pod);
-            end(w, PEER).unwrap();
-        },
-        |w, _| delete(w, ID),
-    ),
-    operation(
-        "gc-of-shared",
-        "",
-        |w, i| made(w, i, &[ID, OTHER], in_pod),
-        gc,
-    ),
-    operation(
-        "delete-two",
-        "policy.slices_per_container = 2",
-        |w, i| {
-            two(w);
-            create(w, ID, i.victim).unwrap();
-        },
-        |w, _| delete(w, ID),
-    ),
-    operation(
-        "delete-seat",
-        NONE,
-        |w, i| made(w, i, &[ID], seat),
-        |w, _| delete(w, ID),
-    ),
-    operation(
-        "delete-seat-beside",
-        NONE,
-        |w, i| made(w, i, &[PEER, ID], seat),
-        |w, _| delete(w, ID),
-    ),
-    operation("poststop", "", |w, i| made(w, i, &[ID], slice), poststop),
-    operation(
-        "poststop-seat",
-        NONE,
-        |w, i| made(w, i, &[ID], seat),
-        poststop,
-    ),
-    operation("gc", "", |w, i| made(w, i, &[ID], slice), gc),
-    operation(
-        "gc-of-seats",
-        NONE,
-        |w, i| made(w, i, &[ID, OTHER], seat),
-        gc,
-    ),
-    operation(
-        "gc-of-idle",
-        "keep_idle = \"1ns\"",
-        |w, i| idle(w, i, &[ID]),
-        gc,
-    ),
-    operation(
-        "gc-of-earlier-boot",
-        "",
-        |w, i| {
-            made(w, i, &[ID], slice);
-            w.reboot();
-        },
-        gc,
-    ),
-    operation("promise", "", |_, _| (), |w, _| promise(w)),
-    operation("prepare", "", |_, _| (), |w, _| prepare(w)),
-    operation(
-        "prepare-promised",
-        "",
-        |w, _| promise(w).unwrap(),
-        |w, _| prepare(w),
-    ),
-    operation(
-        "unprepare",
-        "",
-        |w, _| prepare(w).unwrap(),
-        |w, _| unprepare(w),
-    ),
-    operation(
-        "unprepare-to-idle",
-        KEPT,
-        |w, _| prepare(w).unwrap(),
-        |w, _| unprepare(w),
-    ),
-    operation(
-        "unprepare-promise",
-        "",
-        |w, _| promise(w).unwrap(),
-        |w, _| unprepare(w),
-    ),
-    on_gpus(operation(
-        "create-gpu",
-        GPUS,
-        |w, _| gpu(w, ID),
-        create_victim,
-    )),
-    on_gpus(operation(
-        "create-two-gpus",
-        GPUS,
-        |w, _| w.ask(ID, &[("runmig.dev/gpu", "2")]),
-        create_victim,
-    )),
-    on_gpus(operation(
-        "delete-gpu",
-        GPUS,
-        |w, i| made(w, i, &[ID], gpu),
-        |w, _| delete(w, ID),
-    )),
-    on_gpus(operation(
-        "gc-of-gpu",
-        GPUS,
-        |w, i| made(w, i, &[ID], gpu),
-        gc,
-    )),
-    on_gpus(operation(
-        "create-share",
-        NONE,
-        |w, _| share(w, ID),
-        create_victim,
-    )),
-    on_gpus(operation(
-        "create-share-beside",
-        NONE,
-        |w, i| {
-            made(w, i, &[PEER], share);
-            share(w, ID);
-        },
-        create_victim,
-    )),
-    on_gpus(operation(
-        "delete-share-beside",
-        NONE,
-        |w, i| made(w, i, &[PEER, ID], share),
-        |w, _| delete(w, ID),
-    )),
-    on_gpus(operation(
-        "gc-of-share",
-        NONE,
-        |w, i| made(w, i, &[ID], share),
-        gc,
-    )),
-    on_gpus(operation(
-        "poststop-gpu",
-        GPUS,
-        |w, i| made(w, i, &[ID], gpu),
-        poststop,
-    )),
-    on_gpus(operation(
-        "poststop-share",
-        NONE,
-        |w, i| made(w, i, &[ID], share),
-        poststop,
-    )),
-    on_gpus(operation(
-        "delete-share",
-        NONE,
-        |w, i| made(w, i, &[ID], share),
-        |w, _| delete(w, ID),
-    )),
-    on_gpus(operation(
-        "wait-for-gpu",
-        GPUS,
-        |w, i| {
-            all_gpus(w, i);
-            w.ask(ID, &[("runmig.dev/gpu", "1"), ("runmig.dev/wait", "10m")]);
-        },
-        create_victim,
-    )),
-    on_gpus(operation(
-        "wait-for-share",
-        "policy.gpus_per_container = 2\nsharing.enforcement = [\"none\"]",
-        |w, i| {
-            all_gpus(w, i);
-            w.ask(
-                ID,
-                &[("runmig.dev/share", "1/2"), ("runmig.dev/wait", "10m")],
-            );
-        },
-        create_victim,
-    )),
-    operation(
-        "prepare-from-idle",
-        KEPT,
-        |w, _| {
-            prepare(w).unwrap();
-            unprepare(w).unwrap();
-        },
-        |w, _| prepare(w),
-    ),
-    operation(
-        "cordon",
-        "",
-        |w, i| made(w, i, &[PEER], slice),
-        |w, _| cordon(w),
-    ),
-    operation(
-        "cordon-and-drain",
-        KEPT,
-        |w, i| {
-            idle(w, i, &[ID]);
-            made(w, i, &[PEER], slice);
-        },
-        |w, _| drain(w),
-    ),
-    operation(
-        "uncordon",
-        "",
-        |w, _| cordon(w).unwrap(),
-        |w, _| uncordon(w).map(drop),
-    ),
-    operation(
-        "apply",
-        KEPT,
-        |w, i| idle(w, i, &[ID]),
-        |w, _| apply(w, WANTED),
-    ),
-    fresh(on_gpus(operation(
-        "create-mps-beside",
-        MPS,
-        |w, i| {
-            made(w, i, &[PEER], mps);
-            mps(w, ID);
-        },
-        create_victim,
-    ))),
-    fresh(on_gpus(operation(
-        "gc-restarting-mps",
-        MPS,
-        |w, i| {
-            made(w, i, &[PEER], mps);
-            kill_daemons(w);
-        },
-        gc,
-    ))),
-    fresh(operation(
-        "gc-restarting-mps-seat",
-        MPS,
-        |w, i| {
-            made(w, i, &[PEER], mps_seat);
-            kill_daemons(w);
-        },
-        gc,
-    )),
-    fresh(on_gpus(operation(
-        "create-mps",
-        MPS,
-        |w, _| mps(w, ID),
-        create_victim,
-    ))),
-    fresh(on_gpus(operation(
-        "delete-mps",
-        MPS,
-        |w, i| made(w, i, &[ID], mps),
-        |w, _| delete(w, ID),
-    ))),
-    fresh(on_gpus(operation(
-        "gc-of-mps",
-        MPS,
-        |w, i| made(w, i, &[ID], mps),
-        gc,
-    ))),
-    fresh(operation(
-        "create-mps-seat",
-        MPS,
-        |w, _| mps_seat(w, ID),
-        create_victim,
-    )),
-    fresh(operation(
-        "delete-mps-seat",
-        MPS,
-        |w, i| made(w, i, &[ID], mps_seat),
-        |w, _| delete(w, ID),
-    )),
-    fresh(operation(
-        "delete-mps-seat-beside",
-        MPS,
-        |w, i| made(w, i, &[PEER, ID], mps_seat),
-        |w, _| delete(w, ID),
-    )),
-];
-
+const ADOPT: &str = "adopt = true";
+const TWO: &str = "policy.slices_per_container = 2";
 const GPUS: &str = "policy.gpus_per_container = 2";
+
+/// Makes the operations of a table: `NAME, CONFIGURATION => BEFORE, ACT;`, in groups by their GPUs without MIG and whether
+/// they need a fresh world.
+macro_rules! operations {
+    ($([$gpus:literal, $is_fresh:literal] $($name:literal, $config:expr => $before:expr, $act:expr;)+)+) => {[$($(
+        Operation {
+            name: $name,
+            gpus: $gpus,
+            config: $config,
+            is_fresh: $is_fresh,
+            before: $before,
+            act: $act,
+        }
+    ),+),+]};
+}
+
+pub const ALL: &[Operation] = &operations! {
+    [0, false]
+    "create", "" => |w, _| slice(w, ID), create_victim;
+    "create-again", "" => |w, i| made(w, i, &[ID], slice), create_victim;
+    "create-from-idle", KEPT => |w, i| idle(w, i, &[ID]), create_victim;
+    "create-evicting", KEPT => |w, i| {
+        idle(w, i, &[ID, PEER]);
+        w.ask(ID, &[("runmig.dev/slice", WHOLE)]);
+    }, create_victim;
+    "create-adopting", ADOPT => |w, _| {
+        w.admin_leaves(2);
+        slice(w, ID);
+    }, create_victim;
+    "create-shared", "" => |w, i| {
+        made(w, i, &[PEER], in_pod);
+        in_pod(w, ID);
+    }, create_victim;
+    "create-two", TWO => |w, _| two(w), create_victim;
+    "create-seat", NONE => |w, _| seat(w, ID), create_victim;
+    "create-seat-beside", NONE => |w, i| {
+        made(w, i, &[PEER], seat);
+        seat(w, ID);
+    }, create_victim;
+    "wait", "" => |w, i| wait(w, i, "10m"), create_victim;
+    "wait-in-vain", "" => |w, i| wait(w, i, "1ms"), create_victim;
+    "delete", "" => |w, i| made(w, i, &[ID], slice), delete_victim;
+    "delete-to-idle", KEPT => |w, i| made(w, i, &[ID], slice), delete_victim;
+    "delete-adopted", ADOPT => |w, i| {
+        w.admin_leaves(2);
+        made(w, i, &[ID], slice);
+    }, delete_victim;
+    "delete-shared", "" => |w, i| made(w, i, &[PEER, ID], in_pod), delete_victim;
+    "delete-last-shared", "" => |w, i| {
+        made(w, i, &[PEER, ID], in_pod);
+        end(w, PEER).unwrap();
+    }, delete_victim;
+    "gc-of-shared", "" => |w, i| made(w, i, &[ID, OTHER], in_pod), gc;
+    "delete-two", TWO => |w, i| {
+        two(w);
+        create(w, ID, i.victim).unwrap();
+    }, delete_victim;
+    "delete-seat", NONE => |w, i| made(w, i, &[ID], seat), delete_victim;
+    "delete-seat-beside", NONE => |w, i| made(w, i, &[PEER, ID], seat), delete_victim;
+    "poststop", "" => |w, i| made(w, i, &[ID], slice), poststop;
+    "poststop-seat", NONE => |w, i| made(w, i, &[ID], seat), poststop;
+    "gc", "" => |w, i| made(w, i, &[ID], slice), gc;
+    "gc-of-seats", NONE => |w, i| made(w, i, &[ID, OTHER], seat), gc;
+    "gc-of-idle", "keep_idle = \"1ns\"" => |w, i| idle(w, i, &[ID]), gc;
+    "gc-of-earlier-boot", "" => |w, i| {
+        made(w, i, &[ID], slice);
+        w.reboot();
+    }, gc;
+    "promise", "" => |_, _| (), |w, _| promise(w);
+    "prepare", "" => |_, _| (), |w, _| prepare(w);
+    "prepare-promised", "" => |w, _| promise(w).unwrap(), |w, _| prepare(w);
+    "unprepare", "" => |w, _| prepare(w).unwrap(), |w, _| unprepare(w);
+    "unprepare-to-idle", KEPT => |w, _| prepare(w).unwrap(), |w, _| unprepare(w);
+    "unprepare-promise", "" => |w, _| promise(w).unwrap(), |w, _| unprepare(w);
+    "prepare-from-idle", KEPT => |w, _| {
+        prepare(w).unwrap();
+        unprepare(w).unwrap();
+    }, |w, _| prepare(w);
+    "cordon", "" => |w, i| made(w, i, &[PEER], slice), |w, _| cordon(w);
+    "cordon-and-drain", KEPT => |w, i| {
+        idle(w, i, &[ID]);
+        made(w, i, &[PEER], slice);
+    }, |w, _| drain(w);
+    "uncordon", "" => |w, _| cordon(w).unwrap(), |w, _| uncordon(w).map(drop);
+    "apply", KEPT => |w, i| idle(w, i, &[ID]), |w, _| apply(w, WANTED);
+
+    [2, false]
+    "create-gpu", GPUS => |w, _| gpu(w, ID), create_victim;
+    "create-two-gpus", GPUS => |w, _| w.ask(ID, &[("runmig.dev/gpu", "2")]), create_victim;
+    "delete-gpu", GPUS => |w, i| made(w, i, &[ID], gpu), delete_victim;
+    "gc-of-gpu", GPUS => |w, i| made(w, i, &[ID], gpu), gc;
+    "create-share", NONE => |w, _| share(w, ID), create_victim;
+    "create-share-beside", NONE => |w, i| {
+        made(w, i, &[PEER], share);
+        share(w, ID);
+    }, create_victim;
+    "delete-share-beside", NONE => |w, i| made(w, i, &[PEER, ID], share), delete_victim;
+    "gc-of-share", NONE => |w, i| made(w, i, &[ID], share), gc;
+    "poststop-gpu", GPUS => |w, i| made(w, i, &[ID], gpu), poststop;
+    "poststop-share", NONE => |w, i| made(w, i, &[ID], share), poststop;
+    "delete-share", NONE => |w, i| made(w, i, &[ID], share), delete_victim;
+    "wait-for-gpu", GPUS => |w, i| {
+        all_gpus(w, i);
+        w.ask(ID, &[("runmig.dev/gpu", "1"), ("runmig.dev/wait", "10m")]);
+    }, create_victim;
+    "wait-for-share", "policy.gpus_per_container = 2\nsharing.enforcement = [\"none\"]" => |w, i| {
+        all_gpus(w, i);
+        w.ask(ID, &[("runmig.dev/share", "1/2"), ("runmig.dev/wait", "10m")]);
+    }, create_victim;
+
+    [2, true]
+    "create-mps-beside", MPS => |w, i| {
+        made(w, i, &[PEER], mps);
+        mps(w, ID);
+    }, create_victim;
+    "gc-restarting-mps", MPS => |w, i| {
+        made(w, i, &[PEER], mps);
+        kill_daemons(w);
+    }, gc;
+    "create-mps", MPS => |w, _| mps(w, ID), create_victim;
+    "delete-mps", MPS => |w, i| made(w, i, &[ID], mps), delete_victim;
+    "gc-of-mps", MPS => |w, i| made(w, i, &[ID], mps), gc;
+
+    [0, true]
+    "gc-restarting-mps-seat", MPS => |w, i| {
+        made(w, i, &[PEER], mps_seat);
+        kill_daemons(w);
+    }, gc;
+    "create-mps-seat", MPS => |w, _| mps_seat(w, ID), create_victim;
+    "delete-mps-seat", MPS => |w, i| made(w, i, &[ID], mps_seat), delete_victim;
+    "delete-mps-seat-beside", MPS => |w, i| made(w, i, &[PEER, ID], mps_seat), delete_victim;
+};
 
 pub fn named(name: &str) -> Option<&'static Operation> {
     ALL.iter().find(|operation| operation.name == name)
@@ -639,8 +350,22 @@ fn idle(w: &World, inits: Inits, ids: &[&str]) {
     slice(w, ID);
 }
 
+/// Another container has the whole GPU, and the victim waits this long for a slice.
+fn wait(w: &World, inits: Inits, wait: &str) {
+    w.ask(PEER, &[("runmig.dev/slice", WHOLE)]);
+    create(w, PEER, inits.others).unwrap();
+    w.ask(
+        ID,
+        &[("runmig.dev/slice", PROFILE), ("runmig.dev/wait", wait)],
+    );
+}
+
 fn create_victim(w: &World, inits: Inits) -> Result<()> {
     create(w, ID, inits.victim)
+}
+
+fn delete_victim(w: &World, _: Inits) -> Result<()> {
+    delete(w, ID)
 }
 
 /// The holder of all room ends once a create waits, or the test is over.
