@@ -14,8 +14,9 @@ pub fn configure(cri: &Cri) {
         Engine::Containerd1 => {
             let text = shipped("runmig-v2.toml").replace("\n#[plugins.", "\n[plugins.");
             let text = text.replace("\n#runtime_type", "\nruntime_type");
-            assert!(
-                text.contains("\n[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.runc]")
+            has(
+                &text,
+                "\n[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.runc]",
             );
             (String::new(), text)
         }

@@ -236,9 +236,9 @@ fn podman_is(program: Option<PathBuf>) {
     is_a_slice(printed(&said, "podman --runtime runmig run"));
     let list = printed(&said, "migctl list");
     assert_eq!(list.lines().count(), 1, "the slice is back: {list}");
-    assert!(
-        printed(&said, "--remove")
-            .contains("removed /etc/containers/containers.conf.d/50-runmig.conf")
+    has(
+        printed(&said, "--remove"),
+        "removed /etc/containers/containers.conf.d/50-runmig.conf",
     );
     world.machine.is_empty();
 }

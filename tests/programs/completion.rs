@@ -3,12 +3,12 @@
 use testkit::prelude::*;
 
 /// A machine with a container, and thus with an id and the profiles on record.
-fn with_container() -> Option<Setup> {
-    let setup = Setup::try_on(Low::Runc, Machine::new("A100-80GB", 1))?;
+fn with_container() -> Setup {
+    let setup = Setup::on(Low::Runc, Machine::new("A100-80GB", 1));
     let bundle = setup.asking("1g.10gb", "true");
     bundle.annotate("io.kubernetes.cri.sandbox-namespace", "team-a");
     setup.create(&bundle, "train-7");
-    Some(setup)
+    setup
 }
 
 /// Returns the words that bash suggests after these words, the last of which is unfinished.
@@ -36,9 +36,7 @@ fn suggested(setup: &Setup, words: &[&str]) -> String {
 
 #[test]
 fn completes_words_of_the_moment() {
-    let Some(setup) = with_container() else {
-        return;
-    };
+    let setup = with_container();
     for (words, wanted) in [
         (&["migctl", "exp"][..], "explain"),
         (&["migctl", "configure", "po"], "podman"),
@@ -60,9 +58,7 @@ fn completes_words_of_the_moment() {
 /// A suggestion is untrusted text in a shell.
 #[test]
 fn suggests_plain_names_alone() {
-    let Some(setup) = Setup::try_on(Low::Runc, Machine::new("A100-80GB", 1)) else {
-        return;
-    };
+    let setup = Setup::on(Low::Runc, Machine::new("A100-80GB", 1));
     let bundle = setup.asking("1g.10gb", "true");
     bundle.annotate("io.kubernetes.cri.sandbox-namespace", "team$(reboot)");
     setup.create(&bundle, "train-7");

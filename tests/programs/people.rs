@@ -3,8 +3,8 @@
 use std::os::unix::process::CommandExt;
 use testkit::prelude::*;
 
-fn setup(gpu: &str, count: u32) -> Option<Setup> {
-    Setup::try_on(Low::Runc, Machine::new(gpu, count))
+fn setup(gpu: &str, count: u32) -> Setup {
+    Setup::on(Low::Runc, Machine::new(gpu, count))
 }
 
 /// Returns an id as engines make them.
@@ -15,9 +15,7 @@ fn engine_id(digit: char) -> String {
 /// Failure: a key or a value of a request is misspelt, and another project's key looks like one
 #[test]
 fn never_starts_a_misspelt_request_without_its_slice() {
-    let Some(setup) = setup("H100-80GB", 1) else {
-        return;
-    };
+    let setup = setup("H100-80GB", 1);
     for (key, value, hint) in testkit::rows! {
         "runmig.dev/slices", "1g.10gb" => "write runmig.dev/slice";
         "runmig.dev/slcie", "1g.10gb" => "write runmig.dev/slice";
@@ -64,9 +62,7 @@ fn never_starts_a_misspelt_request_without_its_slice() {
 /// Failure: a user who is not root asks migctl
 #[test]
 fn refuses_users_who_may_not_read_the_ledger() {
-    let Some(setup) = setup("A100-80GB", 1) else {
-        return;
-    };
+    let setup = setup("A100-80GB", 1);
     setup.create(&setup.asking("1g.10gb", "true"), "train");
     let migctl = setup.path("migctl");
     process::copy_program(&setup.program("migctl"), &migctl);
@@ -105,7 +101,7 @@ fn refuses_users_who_may_not_read_the_ledger() {
 
 #[test]
 fn shows_names_of_docker_beside_short_ids() {
-    let Some(setup) = setup("L4", 2) else { return };
+    let setup = setup("L4", 2);
     for (digit, name) in [('a', "/web"), ('b', "/db_1.x")] {
         let id = engine_id(digit);
         let folder = setup.path("containers").join(&id);
@@ -164,9 +160,7 @@ fn shows_names_of_docker_beside_short_ids() {
 
 #[test]
 fn fits_into_a_hundred_columns() {
-    let Some(setup) = setup("A100-80GB", 8) else {
-        return;
-    };
+    let setup = setup("A100-80GB", 8);
     for (n, slice) in ["3g.40gb", "1g.10gb"].into_iter().enumerate() {
         let bundle = setup.asking(slice, "true");
         let long = format!("{}-{n}", "very-long-name".repeat(4));
@@ -201,9 +195,7 @@ fn fits_into_a_hundred_columns() {
 
 #[test]
 fn orders_and_shortens_lists() {
-    let Some(setup) = setup("A100-80GB", 2) else {
-        return;
-    };
+    let setup = setup("A100-80GB", 2);
     for (id, slice) in [("c1", "2g.20gb"), ("c3", "1g.10gb"), ("c2", "3g.40gb")] {
         setup.create(&setup.asking(slice, "true"), id);
     }

@@ -38,11 +38,7 @@ fn keeps_mode_owner_and_links() {
             (meta.mode() & 0o7777, meta.uid(), meta.gid()),
             (0o640, 0, 4)
         );
-        assert!(
-            fs::read_to_string(&real)
-                .unwrap()
-                .contains("runtimes.runmig]")
-        );
+        has(&fs::read_to_string(&real).unwrap(), "runtimes.runmig]");
     });
     assert_eq!(fs::metadata(&real).unwrap().gid(), 4);
 }

@@ -2,65 +2,44 @@
 
 use testkit::prelude::*;
 
-/// An engine, the root and the bundle of a container of its, and the file of the registration.
-struct Case {
-    engine: &'static str,
-    version: &'static str,
-    root: &'static str,
-    bundle: &'static str,
-}
+/// An engine with its version, and the root and the bundle of a container of its.
+type Case = (&'static str, &'static str, &'static str, &'static str);
 
-const CASES: [Case; 3] = [
-    Case {
-        engine: "crio",
-        version: "crio version 1.36.3",
-        root: "runmig-oci",
-        bundle: "overlay-containers/c/userdata",
-    },
-    Case {
-        engine: "podman",
-        version: "podman version 5.8.3",
-        root: "runc",
-        bundle: "vfs-containers/c/userdata",
-    },
-    Case {
-        engine: "containerd",
-        version: "containerd x v2.3.2 x",
-        root: "k8s.io",
-        bundle: "io.containerd.runtime.v2.task/k8s.io/c",
-    },
-];
+const CASES: [Case; 3] = testkit::rows! {
+    "crio", "crio version 1.36.3", "runmig-oci" => "overlay-containers/c/userdata";
+    "podman", "podman version 5.8.3", "runc" => "vfs-containers/c/userdata";
+    "containerd", "containerd x v2.3.2 x", "k8s.io" => "io.containerd.runtime.v2.task/k8s.io/c";
+};
 
 /// Failure: a handler is removed while its engine runs a container with a slice
 #[test]
 fn removal_refuses_under_containers() {
-    let Some(setup) = Setup::try_on(Low::Runc, Machine::new("A100-80GB", 1)) else {
-        return;
-    };
+    let setup = Setup::on(Low::Runc, Machine::new("A100-80GB", 1));
     fs::create_dir_all(setup.path("engines")).unwrap();
-    let configure = |case: &Case, more: &[&str]| {
+    let configure = |(engine, version, ..): Case, more: &[&str]| {
         let path = |name: &str| setup.path("engines").join(name).display().to_string();
-        let (program, main) = (path(case.engine), path(&format!("{}.main", case.engine)));
-        let drop_in = path(&format!("{}.conf", case.engine));
-        let says = format!("[ \"$1\" != --version ] || exec echo {}", case.version);
+        let (program, main) = (path(engine), path(&format!("{engine}.main")));
+        let drop_in = path(&format!("{engine}.conf"));
+        let says = format!("[ \"$1\" != --version ] || exec echo {version}");
         script(program.as_ref(), &says);
         let arguments = [
-            &["configure", case.engine, "--executable", &program][..],
+            &["configure", engine, "--executable", &program][..],
             &["--engine-config", &main, "--drop-in", &drop_in],
             more,
         ];
         (setup.migctl(&arguments.concat()), drop_in)
     };
-    for case in &CASES {
-        let bundle = Bundle::new(&setup.path(case.bundle), "exec sleep 1000");
+    for case in CASES {
+        let (engine, _, root, bundle) = case;
+        let bundle = Bundle::new(&setup.path(bundle), "exec sleep 1000");
         bundle.annotate("runmig.dev/slice", "1g.10gb");
         let id = unique();
         let create = ["create", "-b", bundle.as_str(), &id];
-        said(&mut setup.under(case.root, &create)).ok();
-        for other in &CASES {
+        said(&mut setup.under(root, &create)).ok();
+        for other in CASES {
             configure(other, &[]).0.ok();
             let (said, drop_in) = configure(other, &["--remove"]);
-            if other.engine != case.engine {
+            if other.0 != engine {
                 said.ok();
                 continue;
             }
@@ -69,7 +48,7 @@ fn removal_refuses_under_containers() {
             has(&line, &words);
             assert!(fs::exists(drop_in).unwrap());
         }
-        said(&mut setup.under(case.root, &["delete", "--force", &id])).ok();
+        said(&mut setup.under(root, &["delete", "--force", &id])).ok();
         let (said, drop_in) = configure(case, &["--remove"]);
         said.ok();
         assert!(!fs::exists(drop_in).unwrap());

@@ -8,7 +8,7 @@ use testkit::prelude::*;
 /// The cause of the others is the first line, in the words of a create.
 #[test]
 fn missing_driver_is_first() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     fs::remove_file(setup.machine.library()).unwrap();
     let seen = Diagnosis::of(&setup, &[]);
     assert_eq!(seen.items[0]["id"], "driver.library");
@@ -26,7 +26,7 @@ fn missing_driver_is_first() {
 /// A library in which the loader does not find a function: its name is another one.
 #[test]
 fn names_missing_function() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     let library = setup.machine.library();
     let good = fs::read(&library).unwrap();
     // Only a create calls it, and no check does.
@@ -57,7 +57,7 @@ fn names_missing_function() {
 
 #[test]
 fn names_lost_gpu() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     let lose = || setup.fault("nvmlDeviceGetMigMode", "GPU_IS_LOST");
     let mend = || drop(setup.sim("fault", &["--clear"]));
     let (text, _) = breaks(&setup, "fail", "driver.gpus", lose, mend);
@@ -71,7 +71,7 @@ fn without_modprobe(setup: &Setup) {
 
 #[test]
 fn names_each_broken_node() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     without_modprobe(&setup);
     let dev = setup.machine.dir().join("dev");
     for (id, name) in [
@@ -113,7 +113,7 @@ fn names_each_broken_node() {
 
 #[test]
 fn names_missing_major() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     without_modprobe(&setup);
     let file = setup.machine.dir().join("proc/devices");
     let good = fs::read_to_string(&file).unwrap();
@@ -135,9 +135,7 @@ fn change(setup: &Setup, change: impl FnOnce(&mut nvml_sim::engine::Machine)) {
 #[test]
 fn names_pending_mode() {
     let machine = Machine::with(&["--gpu", "A100-80GB", "--count", "1", "--mig", "off"]);
-    let Some(setup) = Setup::try_on(Low::Runc, machine) else {
-        return;
-    };
+    let setup = Setup::on(Low::Runc, machine);
     let set = || {
         change(&setup, |machine| {
             let pending = machine.set_mig_mode(0, Mode::On, &Unheld).unwrap();
@@ -152,7 +150,7 @@ fn names_pending_mode() {
 
 #[test]
 fn names_foreign_instance() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     for more in [&[][..], &["--no-ci"]] {
         let make = [&["--gpu", "0", "--profile", "1g.10gb"], more].concat();
         let create = || drop(setup.sim("create", &make));
@@ -181,7 +179,7 @@ fn repair(setup: &Setup, id: &str) {
 
 #[test]
 fn names_slice_that_the_driver_lacks() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     create(&setup, "web");
     let gi = setup.machine.the_instance().gi.to_string();
     let lose = || {
@@ -205,7 +203,7 @@ fn names_slice_that_the_driver_lacks() {
 
 #[test]
 fn names_quarantined_slice() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     create(&setup, "web");
     let hold = || {
         setup.fault("nvmlGpuInstanceDestroy", "IN_USE");
@@ -223,7 +221,7 @@ fn names_quarantined_slice() {
 
 #[test]
 fn names_machine_without_level() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     let base = fs::read_to_string(setup.config()).unwrap();
     let with = |levels: &str| {
         format!("{base}\n[sharing]\nenforcement = [{levels}]\nmps_control = \"/nowhere/mps\"\n")
@@ -239,9 +237,7 @@ fn names_machine_without_level() {
 #[test]
 fn names_gpu_of_last_boot_that_is_missing() {
     let machine = Machine::with(&["--gpu", "A100-80GB", "--gpu", "L4"]);
-    let Some(setup) = Setup::try_on(Low::Runc, machine) else {
-        return;
-    };
+    let setup = Setup::on(Low::Runc, machine);
     let lost = setup.machine.gpu_uuid(1);
     let id = setup.gives(&[("runmig.dev/slice", "1g.10gb")]);
     setup.ends(&[&id]);

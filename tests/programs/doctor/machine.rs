@@ -8,7 +8,7 @@ use testkit::process::copy_program;
 
 #[test]
 fn names_untrusted_program() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     // The setup's hook is a link to the built one.
     let (hook, built) = (setup.program("runmig-hook"), setup.path("built-hook"));
     fs::rename(&hook, &built).unwrap();
@@ -22,7 +22,7 @@ fn names_untrusted_program() {
 
 #[test]
 fn names_noexec_mount() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     let hook = setup.program("runmig-hook");
     let hook = hook.display();
     let bad = format!("mount --bind {hook} {hook}\nmount -o remount,bind,noexec {hook}");
@@ -35,7 +35,7 @@ fn names_noexec_mount() {
 /// A hook of another version, and hooks that work in the administrator's shell but not as an engine starts them.
 #[test]
 fn names_hook_that_does_not_run() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     let (hook, kept) = (setup.program("runmig-hook"), setup.path("kept"));
     let version = format!("echo 'runmig-hook {}: a hook'", env!("CARGO_PKG_VERSION"));
     for (body, told) in testkit::rows! {
@@ -63,7 +63,7 @@ fn without_runtime(setup: &Setup) -> String {
 /// The create has the same words.
 #[test]
 fn names_broken_low_level_runtime() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     let bad = format!("runtime = \"/nowhere/runc\"\n{}\n", without_runtime(&setup));
     let (text, _) = breaks_file(&setup, "fail", "programs.runtime", &setup.config(), &bad);
     has(&text, "/nowhere/runc");
@@ -76,10 +76,8 @@ fn names_broken_low_level_runtime() {
 
 #[test]
 fn names_old_crun() {
-    let (Some(old), Some(new)) = (
-        Setup::try_on(Low::Crun, Machine::new("A100-80GB", 1)),
-        Setup::try_on(Low::NewCrun, Machine::new("A100-80GB", 1)),
-    ) else {
+    let old = Setup::on(Low::Crun, Machine::new("A100-80GB", 1));
+    let Some(new) = Setup::try_on(Low::NewCrun, Machine::new("A100-80GB", 1)) else {
         return;
     };
     let [old_path, new_path] = [&old, &new].map(|setup| setup.runtime.to_str().unwrap());
@@ -93,9 +91,7 @@ fn names_old_crun() {
 /// The crun of CRI-O lies where runmig does not look.
 #[test]
 fn names_crun_of_an_engine() {
-    let (Some(setup), Some(crun)) = (setup(), Low::Crun.find()) else {
-        return;
-    };
+    let (setup, crun) = (setup(), Low::Crun.find().unwrap());
     fs::write(setup.config(), without_runtime(&setup)).unwrap();
     let there = setup.path("libexec");
     fs::create_dir_all(there.join("crio")).unwrap();
@@ -123,7 +119,7 @@ fn names_crun_of_an_engine() {
 /// Another handler has a configuration and a low-level runtime of its own.
 #[test]
 fn names_broken_handler() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     let with = |text: &str| {
         let etc = etc(&setup);
         format!("{etc}\nmkdir /etc/runmig; echo '{text}' >/etc/runmig/other.toml")
@@ -141,7 +137,7 @@ fn names_broken_handler() {
 
 #[test]
 fn names_broken_configuration() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     let config = setup.config();
     let good = fs::read_to_string(&config).unwrap();
     let bad = format!("nonsense = 1\n{good}");
@@ -173,7 +169,7 @@ fn names_broken_configuration() {
 
 #[test]
 fn names_state_directory_of_others() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     let state = setup.state();
     fs::create_dir_all(&state).unwrap();
     let mode = |mode| fs::set_permissions(&state, Permissions::from_mode(mode)).unwrap();
@@ -198,7 +194,7 @@ fn names_state_directory_of_others() {
 
 #[test]
 fn names_full_file_system() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     fs::create_dir(setup.state()).unwrap();
     let mount = |options: &str| {
         let state = setup.state();
@@ -217,7 +213,7 @@ fn names_full_file_system() {
 
 #[test]
 fn names_damaged_ledger() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     let bundle = setup.asking("1g.10gb", "true");
     setup.create(&bundle, "web");
     let ledger = setup.state().join("ledger.json");

@@ -9,8 +9,8 @@ mod trial;
 
 use testkit::prelude::*;
 
-pub fn setup() -> Option<Setup> {
-    Setup::try_on(Low::Runc, Machine::new("A100-80GB", 1))
+pub fn setup() -> Setup {
+    Setup::on(Low::Runc, Machine::new("A100-80GB", 1))
 }
 
 /// The findings of one call.

@@ -13,9 +13,7 @@ fn nothing_fails_on_machines_of_demo() {
         (&slices[..], "runmig.dev/slice", "3g.40gb"),
         (&shares[..], "runmig.dev/share", "8Gi"),
     ] {
-        let Some(setup) = Setup::try_on(Low::Runc, Machine::with(machine)) else {
-            return;
-        };
+        let setup = Setup::on(Low::Runc, Machine::with(machine));
         let bundle = setup.bundle("exec sleep 1000");
         bundle.annotate(key, value);
         setup.create(&bundle, "web");
@@ -30,7 +28,7 @@ fn nothing_fails_on_machines_of_demo() {
 /// test holds each of them.
 #[test]
 fn changes_nothing_and_waits_for_nothing() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     let bundle = setup.asking("1g.10gb", "true");
     setup.create(&bundle, "web");
     fs::remove_file(setup.state().join("geometry")).unwrap();
@@ -74,7 +72,7 @@ fn tree(folder: &Path) -> Vec<(PathBuf, SystemTime, Vec<u8>)> {
 /// lacks is told, and that fails nothing.
 #[test]
 fn every_check_has_a_finding() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     let named = names(&setup);
     let checks = named.iter().filter(|name| name.contains('.'));
     let checks: BTreeSet<String> = checks.cloned().collect();
@@ -104,7 +102,7 @@ fn names(setup: &Setup) -> Vec<String> {
 
 #[test]
 fn chooses_groups_and_checks() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     let ids = |arguments: &[&str]| Diagnosis::of(&setup, arguments).all_ids();
     let of = |ids: &[&str]| -> BTreeSet<String> { ids.iter().map(|id| (*id).to_owned()).collect() };
     assert_eq!(
@@ -120,7 +118,7 @@ fn chooses_groups_and_checks() {
 /// Problems come first, with their repairs; a summary ends the list; `--quiet` leaves out the rest.
 #[test]
 fn table_begins_with_problems() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     let quiet = setup.migctl(&["doctor", "--only=driver,host.boot", "--quiet"]);
     assert_eq!((quiet.ok().stdout.as_str(), ""), ("", ""));
     setup.fault("nvmlInit_v2", "DRIVER_NOT_LOADED");
@@ -147,7 +145,7 @@ fn table_begins_with_problems() {
 /// A unit waits for the driver.
 #[test]
 fn waits_until_nothing_fails() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     let call = [
         "--call",
         "nvmlInit_v2",

@@ -8,7 +8,7 @@ use testkit::process::copy_program;
 
 #[test]
 fn names_missing_rights() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     let mut other = setup.plain("setpriv".as_ref());
     other.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
     let only = ["--only=host.rights"];
@@ -20,7 +20,7 @@ fn names_missing_rights() {
 
 #[test]
 fn names_unreadable_boot_id() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     let file = setup.machine.dir().join("proc/sys/kernel/random/boot_id");
     fs::create_dir_all(file.parent().unwrap()).unwrap();
     let kept = fs::read(&file).ok();
@@ -35,7 +35,7 @@ fn names_unreadable_boot_id() {
 
 #[test]
 fn names_missing_cgroups() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     let worlds = ["", "mount -t tmpfs none /sys/fs/cgroup"];
     let (text, _) = breaks_inside(&setup, "fail", "host.cgroups", worlds);
     assert!(text.starts_with("no devices controller"), "{text}");
@@ -46,7 +46,7 @@ fn names_missing_cgroups() {
 
 #[test]
 fn names_enforcing_selinux() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     let with = |enforces: &str| {
         let there = setup.path(&format!("fs-{enforces}"));
         let there = there.display();
@@ -66,7 +66,7 @@ fn names_enforcing_selinux() {
 /// As snap confines docker.
 #[test]
 fn names_confined_engine() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     let engine = process(&setup, "dockerd");
     let with = |profile: &str, n: u32| {
         let there = setup.path(&format!("modules-{n}"));
@@ -91,7 +91,7 @@ fn names_confined_engine() {
 /// systemd that does not answer is unknown, and not well.
 #[test]
 fn unanswered_systemd_is_not_well() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     let run = setup.path("run");
     fs::create_dir_all(run.join("systemd/system")).unwrap();
     let booted = format!("mount --bind {} /run", run.display());
@@ -105,7 +105,7 @@ fn unanswered_systemd_is_not_well() {
 /// A create refuses in the same words.
 #[test]
 fn names_missing_driver_files() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     setup.configure_files("auto", "");
     let file = setup.path("libcuda.so.1");
     fs::write(&file, "").unwrap();
@@ -160,7 +160,7 @@ fn registered(setup: &Setup) -> Option<String> {
 
 #[test]
 fn names_stale_registration() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     let two = [(); 2].map(|()| registered(&setup));
     let [Some(good), Some(bad)] = two else { return };
     let stale = "sed -i 's,/bin/runmig,/old/bin/runmig,' $(grep -rl bin/runmig /etc/containerd)";
@@ -186,7 +186,7 @@ fn engine_says(setup: &Setup, program: &str, said: &str) -> String {
 /// As NVIDIA's toolkit and the GPU Operator leave their files: runmig's name works beside them, and the default does not.
 #[test]
 fn names_overruled_registration() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     let id = "engines.registered";
     for (engine, program, said, file, theirs) in testkit::rows! {
         "crio", "crio", "crio version 1.36.3", "/etc/crio/crio.conf.d/99-nvidia.toml" =>
@@ -222,7 +222,7 @@ END
 /// An engine that drops a CDI device starts its container without the GPU.
 #[test]
 fn names_engines_without_cdi_devices() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     let id = "engines.registered";
     let world = |engine: &str, said: &str, file: &str, text: &str, devices: bool| {
         let engine_is_there = engine_says(&setup, engine, said);
@@ -258,7 +258,7 @@ fn names_engines_without_cdi_devices() {
 /// As an administrator writes it by hand, or as it was before the file had a request.
 #[test]
 fn names_default_that_asks_for_all() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     let id = "engines.default";
     let small = "[engine]\nruntime = \"runmig-1g\"\n";
     let by_name = "{\"default-runtime\": \"small\", \"runtimes\": {\"small\": {\"path\": \"/usr/bin/runmig-1g\"}}}";
@@ -290,7 +290,7 @@ fn names_default_that_asks_for_all() {
 /// A request that cannot be read stops every container of its runtime.
 #[test]
 fn names_wrong_request() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     let world = |request: &str| {
         let etc = etc(&setup);
         format!("{etc}\nmkdir -p /etc/runmig\necho '{request}' >/etc/runmig/1g.toml")
@@ -308,7 +308,7 @@ fn names_wrong_request() {
 
 #[test]
 fn names_podman_that_restores_images() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     let world = |version: &str| engine_says(&setup, "podman", &format!("podman version {version}"));
     for version in ["4.4.0", "4.9.4-rhel", "5.8.7", "6.0.0-rc1", "6.1.2"] {
         let worlds = [world("6.1.3"), world(version)];
@@ -324,7 +324,7 @@ fn names_podman_that_restores_images() {
 /// docker 29.5 writes time namespaces, which Debian's runc does not know.
 #[test]
 fn names_runc_too_old_for_docker() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     let runc = said(Command::new(&setup.runtime).arg("--version"))
         .ok()
         .stdout;
@@ -353,7 +353,7 @@ fn names_runc_too_old_for_docker() {
 
 #[test]
 fn names_engine_older_than_its_files() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     let engine = process(&setup, "containerd");
     let with = |time: &str| {
         let registered = registered(&setup)?;
@@ -371,7 +371,7 @@ fn names_engine_older_than_its_files() {
 /// An engine in a container, or with folders that its unit hides.
 #[test]
 fn names_engine_that_misses_the_hook() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     let engine = process(&setup, "containerd");
     let (bin, program) = (setup.path("bin"), setup.path("containerd"));
     let (bin, program) = (bin.display(), program.display());
@@ -396,7 +396,7 @@ fn names_engine_that_misses_the_hook() {
 
 #[test]
 fn names_each_other_program() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     for name in "nvidia-mig-manager nvidia-mig-parted nvidia-device-plugin gpu-kubelet-plugin \
              instaslice-daemonset vgpu-device-plugin nv-hostengine"
         .split(' ')
@@ -419,7 +419,7 @@ fn names_each_other_program() {
 /// runmig-dra's findings join the others; without it, its absence is one.
 #[test]
 fn joins_findings_of_kubernetes_driver() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     let program = Path::new(env!("CARGO_BIN_EXE_runmig")).with_file_name("runmig-dra");
     if !program.exists() {
         return skip("runmig-dra is not built: cargo build --workspace");

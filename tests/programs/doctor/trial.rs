@@ -24,7 +24,7 @@ fn trial(seen: &Diagnosis) -> &str {
 /// A node of the slice that does not open is the finding, and the slice goes all the same.
 #[test]
 fn names_missing_node_of_slice() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     let caps = setup.machine.dir().join("dev/nvidia-caps");
     let bad = format!("mount -t tmpfs -o nodev none {}", caps.display());
     let seen = Diagnosis::inside(&setup, &bad, &["--only=host", "--slice=1g.10gb"]);
@@ -40,7 +40,7 @@ fn names_missing_node_of_slice() {
 
 #[test]
 fn tells_why_a_trial_fails() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     let seen = Diagnosis::of(&setup, &["--only=host", "--slice=9g.90gb"]);
     assert_eq!(seen.code, Some(1));
     let (text, _) = seen.of_id("trial.lease");
@@ -56,9 +56,7 @@ fn tells_why_a_trial_fails() {
 #[test]
 fn takes_and_releases_a_gpu() {
     let machine = Machine::with(&["--gpu", "A100-80GB", "--count", "1", "--mig", "off"]);
-    let Some(setup) = Setup::try_on(Low::Runc, machine) else {
-        return;
-    };
+    let setup = Setup::on(Low::Runc, machine);
     let seen = Diagnosis::of(&setup, &["--only=host", "--gpu=1"]);
     assert_eq!(seen.code, Some(0), "{:?}", seen.items);
     begins_with(trial(&seen), "1 was made in ");
@@ -68,7 +66,7 @@ fn takes_and_releases_a_gpu() {
 /// The checks alone touch no GPU.
 #[test]
 fn makes_and_releases_a_slice() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     setup.sim("trace", &["on"]);
     Diagnosis::of(&setup, &[]);
     assert_eq!(changing(&setup), Vec::<String>::new());

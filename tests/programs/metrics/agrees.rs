@@ -73,7 +73,7 @@ pub fn leases_agree(list: &[Value], seen: &Exposition) {
 
 #[test]
 fn leases_are_those_of_list() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     fill(&setup);
     let list = setup.leases();
     let kinds: BTreeSet<String> = list.iter().map(|lease| text(&lease["kind"])).collect();
@@ -91,7 +91,7 @@ fn leases_are_those_of_list() {
 /// The states of memory slices are those of `gpus`, and each kind of amount adds up to the GPU's.
 #[test]
 fn amounts_are_those_of_gpus() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     fill(&setup);
     let seen = metrics(&setup, &[]);
     let gpus = gpus(&setup);
@@ -177,7 +177,7 @@ fn amounts_are_those_of_gpus() {
 /// A join needs one series for each GPU instance, whoever shares it.
 #[test]
 fn each_slice_has_one_series() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     fill(&setup);
     let seen = metrics(&setup, &[]);
     let infos = seen.of("runmig_slice_info");
@@ -244,7 +244,7 @@ fn each_slice_has_one_series() {
 /// The reuse of an id, and a record whose instance is gone, name no wrong container.
 #[test]
 fn reused_id_names_its_container() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     let first = create(&setup, "old", "main", &[("runmig.dev/slice", "1g.10gb")]);
     let id = setup.the_lease()["gpuInstanceID"].to_string();
     setup.delete(&first);
@@ -258,7 +258,7 @@ fn reused_id_names_its_container() {
 
 #[test]
 fn limits_count_their_groups() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     setup.configure(
         "sharing.enforcement = [\"none\"]\n[[policy.limit]]\nnamespace = \"*\"\nslices = 5\nshares = 9\n\
          [[policy.limit]]\nmemory = \"64Gi\"\n[[policy.limit]]\nnamespace = \"nobody\"\ngpus = 1\n",

@@ -9,7 +9,7 @@ const UP: &str = "runmig_driver_up";
 /// A container chooses its names. They are cut where they are too long, and each slice keeps its series.
 #[test]
 fn hostile_names_keep_exposition_valid() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     let long = "x".repeat(4 << 10);
     let names = [
         "a\"b\\c\nd",
@@ -36,7 +36,7 @@ fn hostile_names_keep_exposition_valid() {
 /// Failure: the driver fails or hangs during `migctl metrics`
 #[test]
 fn ledger_stays_without_driver() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     create(&setup, "web", "main", &[("runmig.dev/slice", "1g.10gb")]);
     fs::rename(
         setup.machine.library(),
@@ -61,7 +61,7 @@ fn ledger_stays_without_driver() {
 
 #[test]
 fn names_gpus_beside_lost_one() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     create(&setup, "web", "main", &[("runmig.dev/slice", "1g.10gb")]);
     let uuid = setup.the_lease()["gpuUUID"].as_str().unwrap().to_owned();
     let index = setup.the_lease()["gpuIndex"].to_string();
@@ -77,7 +77,7 @@ fn names_gpus_beside_lost_one() {
 /// of one moment, so it has no counters either.
 #[test]
 fn unreadable_ledger_leaves_its_families_out() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     create(&setup, "web", "main", &[("runmig.dev/slice", "1g.10gb")]);
     let count = |seen: &Exposition| seen.value("runmig_records_unreadable", &[]);
     assert_eq!(count(&metrics(&setup, &[])), 0.0);
@@ -106,12 +106,10 @@ fn unreadable_ledger_leaves_its_families_out() {
 /// Neither a ledger nor a GPU is a failure.
 #[test]
 fn new_machine_has_zeros() {
-    let Some(setup) = Setup::try_on(
+    let setup = Setup::on(
         Low::Runc,
         Machine::with(&["--gpu", "H100-80GB", "--mig", "off"]),
-    ) else {
-        return;
-    };
+    );
     let seen = Exposition::read(&accepted(setup.migctl(&["metrics"]).ok()).stdout);
     assert!(!setup.state().exists());
     seen.has(UP, &[], 1.0);

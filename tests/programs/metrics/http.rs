@@ -70,7 +70,7 @@ fn ask(setup: &Setup, request: &[u8]) -> Answer {
 
 #[test]
 fn answers_get_and_head() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     create(&setup, "web", "main", &[("runmig.dev/slice", "1g.10gb")]);
     let text = ask(
         &setup,
@@ -101,7 +101,7 @@ fn answers_get_and_head() {
 /// Failure: a request to the endpoint that is not HTTP/1, too long, too slow or half
 #[test]
 fn refuses_other_requests() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     let long = format!(
         "GET /metrics HTTP/1.1\r\nX: {}\r\n\r\n",
         "x".repeat(1 << 20)
@@ -137,7 +137,7 @@ fn refuses_other_requests() {
 /// A client that sends a byte now and then holds no process for ever.
 #[test]
 fn slow_request_ends() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     let connection = connect(&setup);
     let mut slow = connection.stream.try_clone().unwrap();
     let dripping = std::thread::spawn(move || {
@@ -152,7 +152,7 @@ fn slow_request_ends() {
 
 #[test]
 fn client_gone_early_is_no_error() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     let Connection { mut stream, child } = connect(&setup);
     stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
     drop(stream);
@@ -164,7 +164,7 @@ fn client_gone_early_is_no_error() {
 /// Failure: the driver is slower than a scrape
 #[test]
 fn slow_driver_leaves_ledger_in_time() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     create(&setup, "web", "main", &[("runmig.dev/slice", "1g.10gb")]);
     setup.slow("nvmlDeviceGetCount_v2", "600s");
     let request = b"GET /metrics HTTP/1.1\r\nX-Prometheus-Scrape-Timeout-Seconds: 1\r\n\r\n";

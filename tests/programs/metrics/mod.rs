@@ -17,11 +17,11 @@ use testkit::claims;
 use testkit::prelude::*;
 
 /// A machine with two GPUs in MIG mode and two without MIG.
-fn setup() -> Option<Setup> {
+fn setup() -> Setup {
     let machine = Machine::of("--gpu A100-80GB --count 2 --gpu L4 --count 2 --mps");
-    let setup = Setup::try_on(Low::Runc, machine)?;
+    let setup = Setup::on(Low::Runc, machine);
     setup.configure("sharing.enforcement = [\"none\"]");
-    Some(setup)
+    setup
 }
 
 /// Creates a container in a pod of the namespace `team`, and returns its id.

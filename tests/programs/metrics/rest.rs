@@ -16,7 +16,7 @@ fn families(text: &str) -> BTreeMap<String, String> {
 
 #[test]
 fn every_family_leaves_its_rest() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     setup.configure(
         "sharing.enforcement = [\"none\"]\n[[policy.limit]]\nnamespace = \"*\"\nslices = 50\nshares = 9\n\
          gpus = 3\nmemory = \"300Gi\"\n",

@@ -16,7 +16,7 @@ fn write(setup: &Setup, file: &Path) -> Said {
 
 #[test]
 fn writes_readable_file() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     create(&setup, "web", "main", &[("runmig.dev/slice", "1g.10gb")]);
     let file = folder(&setup).join("runmig.prom");
     let mut shell = setup.plain("/bin/sh".as_ref());
@@ -41,7 +41,7 @@ fn writes_readable_file() {
 /// The file of a driver that fails says so, and does not grow old.
 #[test]
 fn writes_file_without_driver() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     let file = folder(&setup).join("runmig.prom");
     fs::remove_file(setup.machine.library()).unwrap();
     let told = write(&setup, &file).ok();
@@ -53,7 +53,7 @@ fn writes_file_without_driver() {
 /// Failure: the folder of the textfile is missing, a link, or open to others
 #[test]
 fn refuses_places_of_others() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     let folder = folder(&setup);
     let old = folder.join("runmig.prom");
     fs::write(&old, "old\n").unwrap();
@@ -82,7 +82,7 @@ fn refuses_places_of_others() {
 
 #[test]
 fn full_folder_keeps_old_file() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     let folder = folder(&setup);
     let mounted = Mounted::tmpfs(&folder, "size=8k,mode=0755");
     let file = folder.join("runmig.prom");
@@ -100,7 +100,7 @@ fn full_folder_keeps_old_file() {
 /// Failure: a kill or a full disk while `migctl metrics --textfile` writes
 #[test]
 fn killed_writer_keeps_old_file() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     let file = folder(&setup).join("runmig.prom");
     fs::write(&file, "old\n").unwrap();
     let mut strace = setup.plain("/usr/bin/strace".as_ref());
@@ -133,7 +133,7 @@ fn killed_writer_keeps_old_file() {
 
 #[test]
 fn writers_at_once_leave_whole_file() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     let file = folder(&setup).join("runmig.prom");
     write(&setup, &file).ok();
     let length = |text: &str| text.lines().count();
@@ -161,7 +161,7 @@ fn writers_at_once_leave_whole_file() {
 /// Failure: a writer of the textfile is stopped
 #[test]
 fn gives_up_on_stopped_writer() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     let file = folder(&setup).join("runmig.prom");
     write(&setup, &file).ok();
     let before = fs::read(&file).unwrap();

@@ -11,7 +11,7 @@ fn chosen(setup: &Setup, choice: &[&str]) -> Vec<String> {
 
 #[test]
 fn chooses_by_gpu_namespace_state_kind() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     claim(&setup, "train", 0);
     create(&setup, "other", &[("runmig.dev/share", "4Gi")]);
     create(&setup, "other", &[("runmig.dev/gpu", "1")]);
@@ -47,7 +47,7 @@ fn chooses_by_gpu_namespace_state_kind() {
 
 #[test]
 fn wide_adds_columns() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     claim(&setup, "train", 0);
     let said = setup.tells(&["list", "-o", "wide"]);
     let lines: Vec<&str> = said.lines().collect();
@@ -58,7 +58,7 @@ fn wide_adds_columns() {
 
 #[test]
 fn refuses_unknown_choices() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     for (call, word) in [
         (&["gpus", "-o", "name"][..], "migctl list"),
         (&["list", "--gpu", "A100"], "its index (0) or its UUID"),

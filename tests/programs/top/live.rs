@@ -90,7 +90,7 @@ impl Drop for Tmux<'_> {
 
 #[test]
 fn every_end_restores_terminal() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     claim(&setup, "first", 0);
     let Some(tmux) = Tmux::of(&setup) else { return };
     let before = tmux.modes();
@@ -113,7 +113,7 @@ fn every_end_restores_terminal() {
 
 #[test]
 fn follows_changes_and_resizes() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     claim(&setup, "first", 0);
     setup.sim("trace", &["on"]);
     let Some(tmux) = Tmux::of(&setup) else { return };
@@ -144,7 +144,7 @@ fn follows_changes_and_resizes() {
 
 #[test]
 fn driver_that_hangs_leaves_keys() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     claim(&setup, "train", 0);
     setup.slow("nvmlDeviceGetCount_v2", "600s");
     let Some(tmux) = Tmux::of(&setup) else { return };
@@ -172,7 +172,7 @@ fn ends(top: &mut Killed) {
 /// The user's terminal may be stopped, or behind a connection that hangs.
 #[test]
 fn stuck_terminal_delays_no_signal() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     let pty = openpty(None, None).unwrap();
     let mut slave = File::from(pty.slave);
     fcntl(&slave, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).unwrap();
@@ -194,7 +194,7 @@ fn stuck_terminal_delays_no_signal() {
 
 #[test]
 fn ends_with_its_terminal() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     let pty = openpty(None, None).unwrap();
     let slave = File::from(pty.slave);
     // No program that another test starts may keep the master open.
@@ -211,7 +211,7 @@ fn ends_with_its_terminal() {
 
 #[test]
 fn shows_memory_and_processes() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     create(&setup, "team", &[("runmig.dev/slice", "1g.10gb")]);
     create(&setup, "team", &[("runmig.dev/gpu", "1")]);
     let slice = setup.machine.the_instance();
@@ -241,7 +241,7 @@ fn shows_memory_and_processes() {
 
 #[test]
 fn pipe_gets_one_page() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     claim(&setup, "train", 0);
     let chosen = ["top", "--namespace", "team", "--gpu", "0"];
     let page = setup.tells(&chosen);

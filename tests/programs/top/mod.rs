@@ -9,11 +9,11 @@ use testkit::claims;
 use testkit::prelude::*;
 
 /// A machine with a GPU in MIG mode and two without MIG.
-fn setup() -> Option<Setup> {
+fn setup() -> Setup {
     let gpus = ["--gpu", "A100-80GB", "--gpu", "L4", "--count", "2"];
-    let setup = Setup::try_on(Low::Runc, Machine::with(&gpus))?;
+    let setup = Setup::on(Low::Runc, Machine::with(&gpus));
     setup.configure("sharing.enforcement = [\"none\"]");
-    Some(setup)
+    setup
 }
 
 /// Creates a container in a pod of a namespace, and returns its id.

@@ -23,7 +23,7 @@ fn tables(going: &Going) -> usize {
 
 #[test]
 fn reprints_at_change() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     // The first create makes the ledger.
     let mut list = watch(&setup);
     assert!(!setup.state().exists());
@@ -50,7 +50,7 @@ fn reprints_at_change() {
 
 #[test]
 fn shows_requests_that_wait() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     let holder = create(&setup, "team", &[("runmig.dev/slice", "7g.80gb")]);
     let mut list = watch(&setup);
     let (id, waiter) = setup.waits(&[("runmig.dev/slice", "3g.40gb")]);
@@ -70,7 +70,7 @@ fn shows_requests_that_wait() {
 
 #[test]
 fn joins_a_burst() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     claim(&setup, "first", 0);
     let mut list = watch(&setup);
     assert_eq!(tables(&list), 1);
@@ -90,7 +90,7 @@ fn joins_a_burst() {
 
 #[test]
 fn follows_a_new_ledger() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     claim(&setup, "old", 0);
     let mut list = watch(&setup);
     fs::rename(setup.state(), setup.path("moved")).unwrap();
@@ -107,7 +107,7 @@ fn follows_a_new_ledger() {
 /// Failure: the reader of `migctl list --watch` ends, or the state directory is replaced
 #[test]
 fn ends_with_its_reader() {
-    let Some(setup) = setup() else { return };
+    let setup = setup();
     claim(&setup, "train", 0);
     let mut list = setup.plain(&setup.program("migctl"));
     list.args(["list", "-w"]).stdout(Stdio::piped());
