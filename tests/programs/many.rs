@@ -1,10 +1,29 @@
 //! Many at once.
 
+use crate::counters::creates;
+use crate::counters::storm::all_releases;
+use runmig_lease::counters::{LeaseKind, Outcome};
+use runmig_lease::events::{Event, History};
 use testkit::prelude::*;
 
 /// Without standard input, as `said` has it.
 fn start(mut command: Command) -> testkit::Going {
     going(command.stdin(Stdio::null()))
+}
+
+/// The events of creates and releases, which equal the counters.
+fn written(world: &World) -> Vec<(&'static str, u64)> {
+    let mut history = History::new(&world.state().join("events.jsonl"));
+    let mut counts = [("ready", 0), ("refused", 0), ("released", 0)];
+    let mut count = |event: Event| {
+        let word = event.event_type.word();
+        for (_, n) in counts.iter_mut().filter(|(of, _)| *of == word) {
+            *n += 1;
+        }
+    };
+    history.read(true, &mut count).unwrap();
+    assert_eq!(history.unreadable(), 0);
+    counts.into_iter().filter(|(_, n)| *n > 0).collect()
 }
 
 /// Failure: more creates than slots
@@ -20,6 +39,9 @@ fn serves_200_creates_on_56_slots() {
     assert!(unclear.is_empty(), "made {made:?}: {unclear:#?}");
     assert_eq!((made.len(), refused.len()), (56, 144));
     assert_eq!(world.instances().len(), 56);
+    let counted = [(Outcome::Created, 56), (Outcome::Full, 144)];
+    assert_eq!(creates(&world, LeaseKind::Slice), counted);
+    assert_eq!(written(&world), [("ready", 56), ("refused", 144)]);
     world.nothing_lost_nothing_given_twice().unwrap();
     let mut uuids: Vec<_> = ids
         .iter()
@@ -30,6 +52,8 @@ fn serves_200_creates_on_56_slots() {
     assert_eq!(uuids.len(), 56);
     // And back, all at once.
     world.delete_at_once(&made);
+    assert_eq!(all_releases(&world), 56);
+    assert_eq!(written(&world).last(), Some(&("released", 56)));
     world.as_if_nothing_had_been().unwrap();
 }
 

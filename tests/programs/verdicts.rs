@@ -267,6 +267,8 @@ fn limited() {
     assert_eq!(told["alternatives"][1]["verdict"], "full");
 }
 
+/// A small request would delay the large one that waits, so it does not even get what is free.
+/// Failure: a small request comes while a large one waits
 #[test]
 fn kept_for_who_waits() {
     let world = World::small();

@@ -48,20 +48,11 @@ fn refusal_names_foreign_instance() {
 #[test]
 fn refuses_places_that_gpu_lacks() {
     let world = World::small();
-    for (at, why) in [
-        (place(&world, "1g.6gb", 9, 1), "GPU 0 has no 1g.6gb at 9:1"),
-        (
-            place(&world, "3g.40gb", 0, 4),
-            "GPU 0 has no 3g.40gb at 0:4",
-        ),
-        (
-            ClaimPlace {
-                gpu: GpuUuid::new("GPU-other"),
-                ..place(&world, "1g.6gb", 0, 1)
-            },
-            "GPU GPU-other is not there",
-        ),
-    ] {
+    for (at, why) in testkit::rows! {
+        place(&world, "1g.6gb", 9, 1) => "GPU 0 has no 1g.6gb at 9:1";
+        place(&world, "3g.40gb", 0, 4) => "GPU 0 has no 3g.40gb at 0:4";
+        testkit::claims::place("GPU-other", "1g.6gb", 0, 1) => "GPU GPU-other is not there";
+    } {
         for outcome in [promise(&world, "a", &at), prepare(&world, "a", &at)] {
             let line = outcome.unwrap_err().line();
             has(&line, why);

@@ -2,14 +2,10 @@
 
 use super::*;
 
-/// A machine, the options that make its GPU sick, the reason, the sign to ignore, and a request.
-struct Case {
-    gpu: &'static [&'static str],
-    sign: &'static [&'static str],
-    why: &'static str,
-    off: &'static str,
-    asks: &'static [(&'static str, &'static str)],
-}
+/// A machine, the options that make its GPU sick, a request, the reason, and the sign to ignore.
+type Case = (Options, Options, Asks, (&'static str, &'static str));
+type Options = &'static [&'static str];
+type Asks = &'static [(&'static str, &'static str)];
 
 const A100: &[&str] = &["--gpu", "A100-80GB"];
 const T4: &[&str] = &["--gpu", "T4"];
@@ -19,78 +15,33 @@ const A_GPU: &[(&str, &str)] = &[("runmig.dev/gpu", "1")];
 const A_SHARE: &[(&str, &str)] = &[("runmig.dev/share", "2Gi")];
 const A_SEAT: &[(&str, &str)] = &[(SLICE, "1g.10gb"), ("runmig.dev/share", "2Gi")];
 
-const CASES: &[Case] = &[
-    Case {
-        gpu: A100,
-        sign: &["--remap-pending"],
-        why: "rows of its memory wait for a reset to be remapped",
-        off: "row-remap-pending",
-        asks: A_SLICE,
-    },
-    Case {
-        gpu: A100,
-        sign: &["--remap-failed"],
-        why: "a row of its memory could not be remapped",
-        off: "row-remap-failed",
-        asks: A_SEAT,
-    },
-    Case {
-        gpu: T4,
-        sign: &["--retirement-pending"],
-        why: "pages of its memory wait to be retired",
-        off: "page-retirement-pending",
-        asks: A_SHARE,
-    },
-    Case {
-        gpu: A100,
-        sign: &["--recovery-action", "2"],
-        why: "the driver asks for a reboot",
-        off: "recovery-action",
-        asks: A_SLICE,
-    },
-    Case {
-        gpu: T4,
-        sign: &["--uncorrectable-errors", "2"],
-        why: "uncorrectable memory errors: 2",
-        off: "uncorrectable-errors",
-        asks: A_GPU,
-    },
-    Case {
-        gpu: H100,
-        sign: &["--fabric", "1"],
-        why: "its NVLink fabric is not up",
-        off: "fabric-down",
-        asks: A_GPU,
-    },
-    Case {
-        gpu: H100,
-        sign: &["--fabric", "2"],
-        why: "its NVLink fabric is not up",
-        off: "fabric-down",
-        asks: A_SHARE,
-    },
-    Case {
-        gpu: H100,
-        sign: &["--fabric", "3", "--fabric-status", "999"],
-        why: "its NVLink fabric is not up",
-        off: "fabric-down",
-        asks: A_GPU,
-    },
-];
+const FABRIC: (&str, &str) = ("its NVLink fabric is not up", "fabric-down");
+
+const CASES: [Case; 8] = testkit::rows! {
+    A100, &["--remap-pending"], A_SLICE =>
+        ("rows of its memory wait for a reset to be remapped", "row-remap-pending");
+    A100, &["--remap-failed"], A_SEAT => ("a row of its memory could not be remapped", "row-remap-failed");
+    T4, &["--retirement-pending"], A_SHARE =>
+        ("pages of its memory wait to be retired", "page-retirement-pending");
+    A100, &["--recovery-action", "2"], A_SLICE => ("the driver asks for a reboot", "recovery-action");
+    T4, &["--uncorrectable-errors", "2"], A_GPU => ("uncorrectable memory errors: 2", "uncorrectable-errors");
+    H100, &["--fabric", "1"], A_GPU => FABRIC;
+    H100, &["--fabric", "2"], A_SHARE => FABRIC;
+    H100, &["--fabric", "3", "--fabric-status", "999"], A_GPU => FABRIC;
+};
 
 const NONE: &str = "[sharing]\nenforcement = [\"none\"]\n";
 
 /// Failure: a GPU answers the driver well, and fails every CUDA program
 #[test]
 fn each_sign_is_an_obstacle_until_it_is_gone_or_off() {
-    for case in CASES {
-        let setup = Setup::on(Low::Runc, Machine::with(case.gpu));
+    for (gpu, sign, asks, (why, off)) in CASES {
+        let setup = Setup::on(Low::Runc, Machine::with(gpu));
         setup.configure(NONE);
         let health = |sign: &[&str]| {
-            let gpu = [&["--gpu", "0"], sign].concat();
-            setup.sim("health", &gpu);
+            setup.sim("health", &[&["--gpu", "0"], sign].concat());
         };
-        let asked: Vec<String> = { case.asks.iter() }
+        let asked: Vec<String> = { asks.iter() }
             .flat_map(|(key, value)| [format!("--{}", &key[11..]), (*value).to_owned()])
             .collect();
         let mut explain = vec!["explain"];
@@ -103,20 +54,20 @@ fn each_sign_is_an_obstacle_until_it_is_gone_or_off() {
         );
         let is_given = || setup.migctl(&explain).status.success();
         assert!(is_given(), "{explain:?}");
-        health(case.sign);
-        has(&setup.migctl(&explain).exits(1).stdout, case.why);
-        setup.refuses(case.asks, case.why);
-        has(&setup.tells(&["gpus"]), case.why);
+        health(sign);
+        has(&setup.migctl(&explain).exits(1).stdout, why);
+        setup.refuses(asks, why);
+        has(&setup.tells(&["gpus"]), why);
         setup
             .migctl(&["doctor", "--only", "driver"])
             .exits(1)
-            .says(case.why);
-        setup.configure(&format!("{NONE}[health]\nignore = [\"{}\"]\n", case.off));
-        assert!(is_given(), "{} is off", case.off);
+            .says(why);
+        setup.configure(&format!("{NONE}[health]\nignore = [\"{}\"]\n", off));
+        assert!(is_given(), "{} is off", off);
         setup.configure(NONE);
         assert!(!is_given());
         health(&[]);
-        assert!(is_given(), "{explain:?} after {:?}", case.sign);
+        assert!(is_given(), "{explain:?} after {:?}", sign);
         setup.nothing_is_left();
     }
 }

@@ -3,7 +3,7 @@
 mod damage;
 mod outcomes;
 mod releases;
-mod storm;
+pub mod storm;
 
 use runmig_lease::counters::{Actor, Counter, Counts, HolderKind, LeaseKind, Outcome};
 use runmig_lease::store::Store;

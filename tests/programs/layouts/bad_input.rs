@@ -79,62 +79,50 @@ fn refuses_file_writable_by_others() {
     ours.assert(&link, &[]).refused_for("belongs to user 65534");
 }
 
+/// Neither a look nor an apply changes anything then.
 /// Failure: a layout has a profile, a count or a device that the machine lacks, or two targets for a GPU
 #[test]
 fn refuses_content_that_gpus_lack() {
     let gpus = ["--gpu", "A100-80GB", "--gpu", "A30", "--gpu", "T4"];
     let ours = Ours::on(Machine::with(&gpus));
-    let of = |devices: &str, instances: &str| {
-        one(&format!(
-            "{{devices: {devices}, mig-enabled: true, mig-devices: {{{instances}}}}}"
-        ))
+    let entry = |devices: &str, instances: &str| {
+        format!("{{devices: {devices}, mig-enabled: true, mig-devices: {{{instances}}}}}")
     };
-    let cases = [
-        (
-            of("[0]", "9g.90gb: 1"),
-            "has no profile 9g.90gb; hint: use 1g.10gb, ",
-        ),
-        (
-            of("[1]", "1g.10gb: 1"),
-            "GPU 1: NVIDIA A30 has no profile 1g.10gb",
-        ),
-        (of("[0]", "5c.4g.40gb: 1"), "has no profile 5c.4g.40gb"),
-        (of("[0]", "2c.2g.20gb: 1"), "has no profile 2c.2g.20gb"),
-        (of("[2]", ""), "GPU 2: Tesla T4 has no MIG"),
-        (
-            of("[0]", "1g.10gb: 8"),
-            "holds 7 of 1g.10gb, not 8; hint: write 7 or less",
-        ),
-        (of("[0]", "1c.3g.40gb: 7"), "holds 6 of 1c.3g.40gb, not 7"),
-        (
-            of("[0]", "4g.40gb: 1, 3g.40gb: 1, 1g.10gb: 1"),
-            "cannot hold 1 × 1g.10gb, 1 × 3g.40gb, 1 × 4g.40gb; hint: want fewer",
-        ),
-        (of("[0]", "1g.10gb: 1099511627776"), "not 1099511627776"),
-        (
-            of("[0]", "1g.10gb: 1, 2g.20gb: 0"),
-            "2g.20gb has the count 0; hint: remove 2g.20gb",
-        ),
-        (of("[0]", "1g.10gb: -1"), "1g.10gb has the count -1"),
-        (of("[0]", "1g.10gb: 0"), "every count is 0"),
-        (
-            of("[3]", ""),
-            "devices names GPU 3, and the machine has 3; hint: use 0 to 2",
-        ),
-        (of("[-1]", ""), "devices names GPU -1"),
-        (
-            one("{devices: all, device-filter: A100, mig-enabled: false}"),
-            "device-filter \"A100\" is not the number",
-        ),
-        (
-            one(
-                "{devices: all, mig-enabled: false}\n  - {devices: [1], mig-enabled: true, mig-devices: {}}",
-            ),
-            "configuration one has two targets for GPU 1, in the entries 1 and 2; hint: leave",
-        ),
-    ];
-    for (text, expected) in cases {
-        refuses(&ours, &text, &[expected]);
+    let of = |devices: &str, instances: &str| one(&entry(devices, instances));
+    let fine = ours.file(&of("[0]", "1g.10gb: 3"));
+    ours.migctl(&["apply", "-f", fine.to_str().unwrap()]).ok();
+    let before = ours.machine.instances();
+    for (text, words) in testkit::rows! {
+        of("[0]", "9g.90gb: 1") => "has no profile 9g.90gb; hint: use 1g.10gb, ";
+        of("[1]", "1g.10gb: 1") => "GPU 1: NVIDIA A30 has no profile 1g.10gb";
+        of("[0]", "5c.4g.40gb: 1") => "has no profile 5c.4g.40gb";
+        of("[0]", "2c.2g.20gb: 1") => "has no profile 2c.2g.20gb";
+        of("[2]", "") => "GPU 2: Tesla T4 has no MIG";
+        of("[0]", "1g.10gb: 8") => "holds 7 of 1g.10gb, not 8; hint: write 7 or less";
+        of("[0]", "1c.3g.40gb: 7") => "holds 6 of 1c.3g.40gb, not 7";
+        of("[0]", "4g.40gb: 1, 3g.40gb: 1, 1g.10gb: 1") =>
+            "cannot hold 1 × 1g.10gb, 1 × 3g.40gb, 1 × 4g.40gb; hint: want fewer";
+        of("[0]", "1g.10gb: 1099511627776") => "not 1099511627776";
+        of("[0]", "1g.10gb: 1, 2g.20gb: 0") => "2g.20gb has the count 0; hint: remove 2g.20gb";
+        of("[0]", "1g.10gb: -1") => "1g.10gb has the count -1";
+        of("[0]", "1g.10gb: 0") => "every count is 0";
+        of("[3]", "") => "devices names GPU 3, and the machine has 3; hint: use 0 to 2";
+        of("[-1]", "") => "devices names GPU -1";
+        one("{devices: all, device-filter: A100, mig-enabled: false}") => "device-filter \"A100\" is not the number";
+        one(&format!("{{devices: all, mig-enabled: false}}\n  - {}", entry("[1]", ""))) =>
+            "configuration one has two targets for GPU 1, in the entries 1 and 2; hint: leave";
+        // The first GPU could have it.
+        one(&format!("{}\n  - {}", entry("[0]", "7g.80gb: 1"), entry("[1]", "1g.6gb: 5"))) => "GPU 1";
+    } {
+        refuses(&ours, &text, &[words]);
+        let line = ours
+            .migctl(&["apply", "-f", ours.file(&text).to_str().unwrap()])
+            .refused();
+        assert!(
+            line.contains(words) && line.contains("; hint: "),
+            "{words}: {line}"
+        );
+        assert_eq!(ours.machine.instances(), before, "{words}");
     }
 }
 
@@ -151,44 +139,5 @@ fn lost_gpu_ends_each_verb() {
     ] {
         let line = ours.migctl(verb).refused();
         has(&line, "GPU is lost (NVML 15); hint: ");
-    }
-}
-
-/// The call fails with a line that has this word and a hint.
-#[track_caller]
-fn refused_call(ours: &Ours, call: &[&str], word: &str) {
-    let line = ours.migctl(call).refused();
-    let is_told = line.contains(word) && line.contains("; hint: ");
-    assert!(is_told, "{word}: {line}");
-}
-
-#[test]
-fn refuses_before_any_change() {
-    let ours = Ours::on(Machine::new("A100-80GB", 2));
-    let entry = |devices: &str, wanted: &str| {
-        format!("  - {{devices: {devices}, mig-enabled: true, mig-devices: {{{wanted}}}}}\n")
-    };
-    let file = |entries: &[String]| {
-        ours.file(&format!(
-            "version: v1\nmig-configs:\n  one:\n{}",
-            entries.concat()
-        ))
-    };
-    let fine = file(&[entry("all", "1g.10gb: 3")]);
-    ours.migctl(&["apply", "-f", fine.to_str().unwrap()]).ok();
-    let before = ours.machine.instances();
-    let eight = entry("[1]", "1g.10gb: 8");
-    let cases = testkit::rows! {
-        vec![eight.clone()] => "holds 7 of 1g.10gb, not 8";
-        vec![entry("all", "9g.90gb: 1")] => "has no profile 9g.90gb";
-        vec![entry("[5]", "1g.10gb: 1")] => "devices names GPU 5";
-        vec![entry("[0]", "1g.10gb: 1"), entry("all", "1g.10gb: 2")] => "has two targets for GPU 0";
-        // The first GPU could have it.
-        vec![entry("[0]", "7g.80gb: 1"), eight] => "GPU 1";
-    };
-    for (entries, word) in cases {
-        let file = file(&entries);
-        refused_call(&ours, &["apply", "-f", file.to_str().unwrap()], word);
-        assert_eq!(ours.machine.instances(), before, "{word}");
     }
 }

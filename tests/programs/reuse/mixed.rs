@@ -4,22 +4,10 @@
 use crate::reuse::create_in;
 use testkit::prelude::*;
 
-/// A generator of numbers that anybody can run again (xorshift).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % n
-    }
-}
-
 const STEPS: usize = 60;
 
 fn walk(seed: u64) {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let world = World::small();
     world.configure("keep_idle = \"5m\"\nadopt = true");
     world.admin_leaves(0, world.profile, 0);
@@ -31,7 +19,7 @@ fn walk(seed: u64) {
         let step = match (pick, one) {
             (0..=2, _) => {
                 let id = format!("c{next}");
-                let profile = ["1g.6gb", "1g.6gb", "2g.12gb"][random.below(3) as usize];
+                let profile = random.of(&["1g.6gb", "1g.6gb", "2g.12gb"]);
                 world.bundle_asking(&id, profile);
                 let made = said(&mut world.create_command(&id)).status.success();
                 made.then(|| living.push(id.clone()));
@@ -58,7 +46,7 @@ fn walk(seed: u64) {
                 "gc".to_owned()
             }
             _ => {
-                let keep = ["0s", "5m", "5m"][random.below(3) as usize];
+                let keep = random.of(&["0s", "5m", "5m"]);
                 world.configure(&format!("keep_idle = \"{keep}\"\nadopt = true"));
                 format!("keep_idle = {keep}")
             }

@@ -32,11 +32,7 @@ fn limits_seat(low: Low) {
     assert_eq!(booked, [4096 + 128, MEMORY / 2]);
     let (mine, theirs) = (free(&mut first), free(&mut second));
     assert!(mine < 4096 && theirs < MEMORY / 2 - 128, "{mine} {theirs}");
-    assert!(
-        first
-            .say(&format!("alloc {}", mine + 1))
-            .starts_with("error")
-    );
+    begins_with(&first.say(&format!("alloc {}", mine + 1)), "error");
     assert_eq!(first.say(&format!("alloc {mine}")), "ok");
     assert_eq!(free(&mut second), theirs);
     let used = |id: &str| {

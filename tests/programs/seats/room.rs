@@ -87,65 +87,30 @@ fn takes_first_alternative_with_room() {
 #[test]
 fn bad_requests_change_nothing() {
     let setup = on(Low::Runc, "none");
-    let cases: [(&[(&str, &str)], &str); 9] = [
-        (
-            &[(SLICE, "1g.10gb*2"), (SHARE, "1/2")],
-            "runmig.dev/slice asks for several slices (1g.10gb*2), and runmig.dev/share for a share of one; hint: ask \
-             for a share of one slice, or for several slices without a share",
-        ),
-        (
-            &[(SLICE, "1g.10gb"), (SHARE, "1/2"), ("runmig.dev/gpu", "1")],
-            "annotation runmig.dev/slice cannot stand beside runmig.dev/gpu",
-        ),
-        (
-            &[
-                (SLICE, "3g.40gb"),
-                (SHARE, "1/2"),
-                ("runmig.dev/scope", "pod"),
-                ("io.kubernetes.cri.sandbox-id", "p"),
-            ],
-            "annotation runmig.dev/scope: \"pod\" shares one slice or GPU, and runmig.dev/share asks for a share of a \
-             slice; hint: take the scope away: each container has a share of its own",
-        ),
-        (
-            &[
-                (SLICE, "2g.20gb"),
-                (SHARE, "1/2"),
-                ("runmig.dev/compute", "3"),
-            ],
-            "annotation runmig.dev/compute asks for at least 3 compute slices, and 2g.20gb in runmig.dev/slice has 2",
-        ),
-        (
-            &[(SLICE, "1g.10gb"), (SHARE, "1/1")],
-            "annotation runmig.dev/share: \"1/1\" is a whole GPU",
-        ),
-        (
-            &[(SLICE, "9g.90gb"), (SHARE, "1/2")],
-            "cannot allocate a share of 1/2 of 9g.90gb: it needs a new slice, and runmig cannot allocate 9g.90gb: no \
-             GPU offers the profile",
-        ),
-        (
-            &[
-                (SLICE, "3g.40gb"),
-                (SHARE, "50Gi"),
-                ("runmig.dev/wait", "10m"),
-            ],
-            "no GPU in MIG mode can take it (GPU 0: it gives out 40192Mi); hint: ask for less, or for a larger slice",
-        ),
-        (
-            &[
-                (SLICE, "1g.10gb"),
-                (SHARE, "1/64"),
-                ("runmig.dev/wait", "10m"),
-            ],
-            "(GPU 0: the fraction is 152Mi there, less than 1Gi)",
-        ),
-        (
-            &[(SLICE, "3g.40gb"), (SHARE, "0.25")],
-            "annotation runmig.dev/share: \"0.25\" is not a share of a GPU",
-        ),
-    ];
-    for (annotations, words) in cases {
+    let (wait, pod) = (
+        ("runmig.dev/wait", "10m"),
+        ("io.kubernetes.cri.sandbox-id", "p"),
+    );
+    for (annotations, words) in testkit::rows! {
+        &[(SLICE, "1g.10gb*2"), (SHARE, "1/2")][..] =>
+            "runmig.dev/slice asks for several slices (1g.10gb*2), and runmig.dev/share for a share of one; hint: ask for a share of \
+             one slice, or for several slices without a share";
+        &[(SLICE, "1g.10gb"), (SHARE, "1/2"), ("runmig.dev/gpu", "1")] =>
+            "annotation runmig.dev/slice cannot stand beside runmig.dev/gpu";
+        &[(SLICE, "3g.40gb"), (SHARE, "1/2"), ("runmig.dev/scope", "pod"), pod] =>
+            "annotation runmig.dev/scope: \"pod\" shares one slice or GPU, and runmig.dev/share asks for a share of a slice; hint: take \
+             the scope away: each container has a share of its own";
+        &[(SLICE, "2g.20gb"), (SHARE, "1/2"), ("runmig.dev/compute", "3")] =>
+            "annotation runmig.dev/compute asks for at least 3 compute slices, and 2g.20gb in runmig.dev/slice has 2";
+        &[(SLICE, "1g.10gb"), (SHARE, "1/1")] => "annotation runmig.dev/share: \"1/1\" is a whole GPU";
+        &[(SLICE, "9g.90gb"), (SHARE, "1/2")] =>
+            "cannot allocate a share of 1/2 of 9g.90gb: it needs a new slice, and runmig cannot allocate 9g.90gb: no GPU offers the \
+             profile";
+        &[(SLICE, "3g.40gb"), (SHARE, "50Gi"), wait] =>
+            "no GPU in MIG mode can take it (GPU 0: it gives out 40192Mi); hint: ask for less, or for a larger slice";
+        &[(SLICE, "1g.10gb"), (SHARE, "1/64"), wait] => "(GPU 0: the fraction is 152Mi there, less than 1Gi)";
+        &[(SLICE, "3g.40gb"), (SHARE, "0.25")] => "annotation runmig.dev/share: \"0.25\" is not a share of a GPU";
+    } {
         let line = setup.refused(&setup.bundle_with(annotations));
         assert!(line.contains(words) && line.contains("; hint: "), "{line}");
         setup.nothing_is_left();

@@ -230,23 +230,6 @@ fn expired_wait_says_why() {
     world.all_go(&["after"]);
 }
 
-/// A small one would delay the large one that waits, so it does not even get what is free.
-/// Failure: a small request comes while a large one waits
-#[test]
-fn never_overtakes_earlier_request() {
-    let world = World::small();
-    world.create("small");
-    let large = waiting(&world, "large", "4g.24gb");
-    let line = refused(create(&world, "late", world.profile, &[]));
-    has(
-        &line,
-        "cannot allocate 1g.6gb: the free slots are reserved for 1 earlier request (container large, 4g.24gb)",
-    );
-    world.delete("small");
-    large.end().ok();
-    world.all_go(&["large"]);
-}
-
 /// If the large request could never go there, the small one delays nothing.
 #[test]
 fn backfills_harmless_requests() {
