@@ -52,9 +52,7 @@ macro_rules! every_case {
     ($low:ident) => {
         $crate::cases! {
             $low;
-            asking: gets_a_profile, gets_profile_with_media_engines, gets_an_amount_of_memory, gets_first_of_a_list, gets_least_compute_slices, none_gets_no_slice,
-                gets_slice_by_container_name, own_key_of_container_wins, gives_sandbox_nothing,
-                records_the_pod, image_cannot_ask;
+            asking: gets_what_it_asks_for, gets_first_of_a_list, records_the_pod, image_cannot_ask;
             life: create_start_delete, changes_listed_fields_of_config, delete_releases_without_hook,
                 hook_releases_alone, deletes_without_slice_program, gc_finds_forgotten_leases,
                 running_container_keeps_its_slice, reuses_the_bundle, tells_roots_of_id_apart, gives_no_slice_twice;
@@ -64,7 +62,7 @@ macro_rules! every_case {
                 runs_detached;
             passing: answers_like_the_runtime, leaves_others_alone,
                 refuses_words_that_may_name_a_bundle_that_asks, answers_features, works_without_a_driver;
-            failing: releases_when_runtime_fails, releases_without_executable, releases_without_rootfs,
+            failing: releases_when_runtime_fails, releases_without_executable,
                 creates_again_after_failure, refuses_restore_with_slice;
             cgroups: refuses_path_of_live_container, refuses_id_under_second_root, passes_neighbours,
                 admits_one_of_two_at_once;

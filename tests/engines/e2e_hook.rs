@@ -73,49 +73,22 @@ fn refuses_what_is_no_state() {
     let lease = setup.the_lease()["id"].as_str().unwrap().to_owned();
     let read = "runmig-hook: cannot read the container's state from standard input";
     let other = unique();
-    let huge = vec![0; (97 << 20) + 1];
-    let table: &[(&[&str], Vec<u8>, String)] = &[
-        (&[], vec![], format!("{read}: it is empty\n")),
-        (&[], huge, format!("{read}: longer than 101711872 bytes\n")),
-        (
-            &[],
-            b"not json".to_vec(),
-            format!("{read}: expected ident at line 1 column 2\n"),
-        ),
-        (
-            &[],
-            b"{\"id\":\"c\"".to_vec(),
-            format!("{read}: EOF while parsing an object at line 1 column 9\n"),
-        ),
-        (
-            &[],
-            b"{\"id\":\"c\"}".to_vec(),
-            format!("{read}: missing field `bundle` at line 1 column 10\n"),
-        ),
+    for (arguments, state, line) in testkit::rows! {
+        &[][..], vec![] => format!("{read}: it is empty\n");
+        &[], vec![0; (97 << 20) + 1] => format!("{read}: longer than 101711872 bytes\n");
+        &[], b"not json".to_vec() => format!("{read}: expected ident at line 1 column 2\n");
+        &[], b"{\"id\":\"c\"".to_vec() => format!("{read}: EOF while parsing an object at line 1 column 9\n");
+        &[], b"{\"id\":\"c\"}".to_vec() => format!("{read}: missing field `bundle` at line 1 column 10\n");
         // Foreign, and there is nothing of ours to do.
-        (&[], state(&other, bundle.as_str()), String::new()),
-        (&[], state(&id, "/elsewhere"), String::new()),
-        (
-            &["--lease", "0123456789abcdef"],
-            state(&id, "/"),
-            String::new(),
-        ),
-        (
-            &["--lease", &lease],
-            state(&other, bundle.as_str()),
-            format!(
-                "runmig-hook: the state is of container {other}, the lease of container {id}\n"
-            ),
-        ),
-        (
-            &["--rubbish"],
-            state(&id, bundle.as_str()),
-            "runmig-hook: argument --rubbish is unknown\n".into(),
-        ),
-    ];
-    for (arguments, state, line) in table {
-        let said = hook(&setup, arguments, state);
-        assert_eq!(said.stderr, *line, "{arguments:?}");
+        &[], state(&other, bundle.as_str()) => String::new();
+        &[], state(&id, "/elsewhere") => String::new();
+        &["--lease", "0123456789abcdef"], state(&id, "/") => String::new();
+        &["--lease", &lease], state(&other, bundle.as_str()) =>
+            format!("runmig-hook: the state is of container {other}, the lease of container {id}\n");
+        &["--rubbish"], state(&id, bundle.as_str()) => "runmig-hook: argument --rubbish is unknown\n".to_owned();
+    } {
+        let said = hook(&setup, arguments, &state);
+        assert_eq!(said.stderr, line, "{arguments:?}");
         assert_eq!(said.stdout, "");
         assert_eq!(setup.the_lease()["id"], lease);
         setup.machine.the_instance();

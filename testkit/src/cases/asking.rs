@@ -26,31 +26,46 @@ fn given(setup: &Setup, bundle: &Bundle) -> Option<String> {
     profile
 }
 
-#[track_caller]
-fn of_slice(setup: &Setup, slice: &str) -> Option<String> {
-    given(setup, &setup.asking(slice, "true"))
-}
-
-pub fn gets_a_profile(setup: &Setup) {
-    assert_eq!(of_slice(setup, "1g.10gb").as_deref(), Some("1g.10gb"));
-    assert_eq!(of_slice(setup, "3g.40gb").as_deref(), Some("3g.40gb"));
-}
-
-pub fn gets_profile_with_media_engines(setup: &Setup) {
-    assert_eq!(of_slice(setup, "1g.10gb+me").as_deref(), Some("1g.10gb+me"));
-}
-
-/// The smallest that has so much: 2g.20gb has 19.5 GiB.
-pub fn gets_an_amount_of_memory(setup: &Setup) {
-    assert_eq!(of_slice(setup, "5000Mi").as_deref(), Some("1g.10gb"));
-    assert_eq!(of_slice(setup, "20Gi").as_deref(), Some("3g.40gb"));
-    assert_eq!(of_slice(setup, "40Gi").as_deref(), Some("7g.80gb"));
+/// An amount gets the smallest that has so much: 2g.20gb has 19.5 GiB. A sandbox carries the annotations of its pod and gets
+/// nothing, whatever they say.
+pub fn gets_what_it_asks_for(setup: &Setup) {
+    const SLICE: &str = "runmig.dev/slice";
+    const COMPUTE: &str = "runmig.dev/compute";
+    const OF_POD: [(&str, &str); 3] = [
+        (SLICE, "1g.10gb"),
+        ("slice.runmig.dev/web", "20Gi"),
+        ("slice.runmig.dev/proxy", "none"),
+    ];
+    let small = (SLICE, "1g.10gb");
+    let in_pod = |name| [&OF_POD[..], &[("io.kubernetes.cri.container-name", name)]].concat();
+    for (asks, profile) in crate::rows! {
+        vec![small] => Some("1g.10gb");
+        vec![(SLICE, "3g.40gb")] => Some("3g.40gb");
+        vec![(SLICE, "1g.10gb+me")] => Some("1g.10gb+me");
+        vec![(SLICE, "5000Mi")] => Some("1g.10gb");
+        vec![(SLICE, "20Gi")] => Some("3g.40gb");
+        vec![(SLICE, "40Gi")] => Some("7g.80gb");
+        vec![(SLICE, "10Gi"), (COMPUTE, "1")] => Some("1g.20gb");
+        vec![(SLICE, "10Gi"), (COMPUTE, "2")] => Some("2g.20gb");
+        vec![(SLICE, "5Gi"), (COMPUTE, "4")] => Some("4g.40gb");
+        vec![(SLICE, "none")] => None;
+        in_pod("web") => Some("3g.40gb");
+        in_pod("proxy") => None;
+        in_pod("db") => Some("1g.10gb");
+        vec![OF_POD[1], ("io.kubernetes.cri.container-name", "db")] => None;
+        vec![small, ("io.kubernetes.cri.container-type", "sandbox")] => None;
+        vec![small, ("io.kubernetes.cri-o.ContainerType", "sandbox")] => None;
+    } {
+        let given = given(setup, &setup.bundle_with(&asks));
+        assert_eq!(given.as_deref(), profile, "{asks:?}");
+    }
 }
 
 /// The first that can be had, of those that the machine has.
 pub fn gets_first_of_a_list(setup: &Setup) {
     let list = "7g.999gb,3g.40gb,1g.10gb";
-    assert_eq!(of_slice(setup, list).as_deref(), Some("3g.40gb"));
+    let given = given(setup, &setup.asking(list, "true"));
+    assert_eq!(given.as_deref(), Some("3g.40gb"));
     for gpu in ["0", "1"] {
         let profile = ["--gpu", gpu, "--profile", "4g.40gb", "--start", "0"];
         setup.sim("create", &profile);
@@ -64,72 +79,9 @@ pub fn gets_first_of_a_list(setup: &Setup) {
     setup.runmig(&["delete", "--force", &id]).ok();
 }
 
-pub fn gets_least_compute_slices(setup: &Setup) {
-    for (slice, compute, profile) in [
-        ("10Gi", "1", "1g.20gb"),
-        ("10Gi", "2", "2g.20gb"),
-        ("5Gi", "4", "4g.40gb"),
-    ] {
-        let bundle = setup.asking(slice, "true");
-        bundle.annotate("runmig.dev/compute", compute);
-        assert_eq!(given(setup, &bundle).as_deref(), Some(profile));
-    }
-}
-
-pub fn none_gets_no_slice(setup: &Setup) {
-    assert_eq!(of_slice(setup, "none"), None);
-}
-
-/// As containerd marks the containers of a pod.
-fn in_a_pod(setup: &Setup, name: &str, asks: &[(&str, &str)]) -> Bundle {
-    let bundle = setup.bundle("true");
-    bundle.annotate("io.kubernetes.cri.container-type", "container");
-    bundle.annotate("io.kubernetes.cri.container-name", name);
-    bundle.annotate("io.kubernetes.cri.sandbox-name", "pod");
-    bundle.annotate("io.kubernetes.cri.sandbox-namespace", "team");
-    for (key, value) in asks {
-        bundle.annotate(key, value);
-    }
-    bundle
-}
-
-pub fn gets_slice_by_container_name(setup: &Setup) {
-    let asks = [("slice.runmig.dev/web", "2g.20gb")];
-    let web = in_a_pod(setup, "web", &asks);
-    assert_eq!(given(setup, &web).as_deref(), Some("2g.20gb"));
-    let db = in_a_pod(setup, "db", &asks);
-    assert_eq!(given(setup, &db), None);
-}
-
-pub fn own_key_of_container_wins(setup: &Setup) {
-    let asks = [
-        ("runmig.dev/slice", "1g.10gb"),
-        ("slice.runmig.dev/web", "20Gi"),
-        ("slice.runmig.dev/proxy", "none"),
-    ];
-    let profile = |name| given(setup, &in_a_pod(setup, name, &asks));
-    assert_eq!(profile("web").as_deref(), Some("3g.40gb"));
-    assert_eq!(profile("proxy"), None);
-    assert_eq!(profile("db").as_deref(), Some("1g.10gb"));
-}
-
-/// It carries the annotations of its pod and gets nothing, whatever they say.
-pub fn gives_sandbox_nothing(setup: &Setup) {
-    for key in [
-        "io.kubernetes.cri.container-type",
-        "io.kubernetes.cri-o.ContainerType",
-    ] {
-        let bundle = setup.asking("1g.10gb", "true");
-        bundle.annotate(key, "sandbox");
-        assert_eq!(given(setup, &bundle), None);
-    }
-}
-
 /// The ledger knows the pod as the engine called it.
 pub fn records_the_pod(setup: &Setup) {
-    let bundle = in_a_pod(setup, "web", &[("runmig.dev/slice", "1g.10gb")]);
-    let id = unique();
-    setup.create(&bundle, &id);
+    let id = setup.in_pod("team", "pod", "web", &[("runmig.dev/slice", "1g.10gb")]);
     let (lease, instance) = (setup.the_lease(), setup.machine.the_instance());
     assert_eq!(lease["pod"], "pod");
     assert_eq!(lease["namespace"], "team");

@@ -54,12 +54,6 @@ pub fn releases_without_executable(setup: &Setup) {
     setup.nothing_is_left();
 }
 
-pub fn releases_without_rootfs(setup: &Setup) {
-    let bundle = setup.asking("1g.10gb", "true");
-    bundle.edit(|config| config["root"]["path"] = serde_json::json!("nowhere"));
-    fails(setup, &bundle);
-}
-
 /// A failed create, then the same bundle put right: as if the first had never been.
 pub fn creates_again_after_failure(setup: &Setup) {
     let bundle = setup.asking("1g.10gb", "true");
