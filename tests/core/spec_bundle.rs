@@ -319,6 +319,9 @@ fn refuses_what_is_no_config() {
         "cannot read /b/config.json: not a regular file"
     );
     fs::remove_file(&config).unwrap();
+    fs::create_dir(&config).unwrap();
+    ends_with(&place.error(), "config.json: not a regular file");
+    fs::remove_dir(&config).unwrap();
     fs::write(place.path("elsewhere"), ORIGINAL).unwrap();
     symlink("elsewhere", &config).unwrap();
     assert_eq!(

@@ -14,15 +14,11 @@ struct World {
 
 /// Two A100 and a folder of CDI files beside the usual ones.
 fn world() -> World {
-    world_with("")
-}
-
-fn world_with(more: &str) -> World {
     let setup = Setup::of(Low::Runc);
     let (cdi, library) = (setup.path("cdi"), setup.path("libcuda.so.570"));
     fs::create_dir(&cdi).unwrap();
     fs::write(&library, "the driver's\n").unwrap();
-    setup.configure_files("auto", &format!("cdi_dirs = [{cdi:?}]\n{more}"));
+    setup.configure_files("auto", &format!("cdi_dirs = [{cdi:?}]"));
     setup.sim("trace", &["on"]);
     World {
         setup,
@@ -137,120 +133,6 @@ fn names_file_system_that_does_not_answer() {
 }
 
 #[test]
-fn takes_kinds_of_operator() {
-    let world = world();
-    for kind in [
-        "management.nvidia.com/gpu",
-        "k8s.device-plugin.nvidia.com/gpu",
-        "runtime.nvidia.com/gpu",
-    ] {
-        world.write(&specification(
-            kind,
-            &json!({"mounts": [libcuda(&world.library)]}),
-        ));
-        has(&world.prints(), "the driver's\n");
-    }
-    world.write(&specification(
-        "example.com/gpu",
-        &json!({"mounts": [libcuda(&world.library)]}),
-    ));
-    has(&world.refused(), "cannot find a CDI specification");
-    let more = format!(
-        "cdi_dirs = [{:?}]\ncdi_kinds = [\"example.com/gpu\"]",
-        world.cdi
-    );
-    world.setup.configure_files("auto", &more);
-    has(&world.prints(), "the driver's\n");
-}
-
-impl World {
-    /// A specification whose devices alone have the driver's files, each a library of its own.
-    fn devices(&self, names: &[&str]) -> Value {
-        let mut all = specification("nvidia.com/gpu", &json!({"env": ["A=b"]}));
-        let devices = names.iter().map(|name| {
-            let library = self.setup.path(&format!("libcuda.so.{name}"));
-            fs::write(&library, format!("of {name}\n")).unwrap();
-            // The device nodes are another GPU's.
-            json!({"name": name, "containerEdits": {
-                "env": [format!("DEVICE={name}")],
-                "mounts": [libcuda(&library)],
-                "deviceNodes": [{"path": "/dev/nvidia7", "type": "c", "major": 195, "minor": 7}],
-            }})
-        });
-        all["devices"] = devices.collect();
-        all
-    }
-}
-
-/// As nvidia-ctk writes in csv mode.
-#[test]
-fn takes_files_of_devices() {
-    let world = world_with("[policy]\nexclude_gpus = [0]");
-    let uuid = world.setup.machine.gpu_uuid(1);
-    for (names, expected) in [
-        (&["0", "all", "1"][..], "all"),
-        (&["0", "1"], "1"),
-        (&["0", uuid.as_str()], &uuid),
-        (&["gpu0", "gpu1"], "gpu1"),
-        // The granted GPU is not there; its driver is that of the others.
-        (&["0"], "0"),
-    ] {
-        world.write(&world.devices(names));
-        let said = world
-            .setup
-            .run(&world.setup.asking("1g.10gb", &format!("{CAT}; {SHOW}")));
-        has(&said.stdout, &format!("of {expected}\n"));
-        has(&said.stdout, &format!("DEVICE={expected} "));
-        assert!(!nodes(&said.stdout).contains_key("nvidia7"), "{said:?}");
-    }
-    world.setup.nothing_is_left();
-}
-
-/// Failure: the CDI specification is older than the driver, and names files that are gone
-#[test]
-fn refuses_missing_files_before_slice() {
-    let world = world();
-    let gone = world.setup.path("libnvidia-ml.so.535");
-    let mount = json!({"hostPath": gone, "containerPath": "/usr/lib/libnvidia-ml.so.1"});
-    let hook = json!({"hookName": "createContainer", "path": world.setup.path("nvidia-cdi-hook")});
-    let library = libcuda(&world.library);
-    for (top, missing) in testkit::rows! {
-        json!({"mounts": [library, mount]}) => "libnvidia-ml.so.535";
-        json!({"mounts": [library], "hooks": [hook]}) => "nvidia-cdi-hook";
-        with_library(&world.setup.path("libcuda.so.535"))["containerEdits"].clone() => "libcuda.so.535";
-    } {
-        let file = world.write(&specification("nvidia.com/gpu", &top));
-        let line = world.refused();
-        let path = world.setup.path(missing);
-        has(
-            &line,
-            &format!(
-                "cannot use CDI specification {}: {} is missing",
-                file.display(),
-                path.display()
-            ),
-        );
-        has(
-            &line,
-            &format!(
-                "nvidia-ctk cdi generate --format=json --output={}",
-                file.display()
-            ),
-        );
-    }
-    let mut devices = world.devices(&["all"]);
-    fs::remove_file(world.setup.path("libcuda.so.all")).unwrap();
-    world.write(&devices);
-    has(&world.refused(), "libcuda.so.all is missing");
-    devices["kind"] = json!("management.nvidia.com/gpu");
-    world.write(&devices);
-    has(
-        &world.refused(),
-        "hint: write it anew: nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
-    );
-}
-
-#[test]
 fn leaves_out_missing_sockets() {
     let world = world();
     let sockets = [
@@ -295,60 +177,29 @@ fn skips_named_hooks() {
     }
 }
 
-/// As docker leaves it for `--gpus` where NVIDIA's toolkit is in CDI mode: the hook fails on purpose.
+/// docker's `--gpus` adds a hook which fails on purpose where NVIDIA's toolkit is in CDI mode.
 /// Failure: docker's `--gpus` adds NVIDIA's prestart hook, which fails beside a request
-#[test]
-fn takes_out_nvidias_hook() {
-    let setup = Setup::of(Low::Runc);
-    for (stage, name) in [
-        ("prestart", "nvidia-container-runtime-hook"),
-        ("createRuntime", "nvidia-container-toolkit"),
-    ] {
-        let program = setup.path(name);
-        fs::write(
-            &program,
-            "#!/bin/sh\necho 'run it with --device' >&2\nexit 1\n",
-        )
-        .unwrap();
-        fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
-        let hook = json!({"path": program, "args": [name, "prestart"]});
-        let with_hook = |bundle: Bundle| {
-            bundle.edit(|config| config["hooks"][stage] = json!([hook]));
-            bundle
-        };
-        let plain = with_hook(setup.bundle("true"));
-        let failed = setup.try_run(&plain);
-        has(&failed.refused(), "run it with --device");
-
-        let bundle = with_hook(setup.asking("1g.10gb", "exec sleep 1000"));
-        let (before, id) = (bundle.bytes(), unique());
-        setup.create(&bundle, &id);
-        assert_eq!(bundle.config()["hooks"][stage], Value::Null);
-        let log = fs::read_to_string(setup.state().join("runmig.log")).unwrap();
-        has(&log, &format!("removed hook {}", program.display()));
-        setup.delete(&id);
-        assert!(bundle.bytes() == before, "{}", bundle.config());
-    }
-    setup.nothing_is_left();
-}
-
 /// Failure: `CUDA_VISIBLE_DEVICES` of an image or a compose file names a device that the container does not have
 #[test]
 fn program_sees_its_device() {
     let setup = Setup::of(Low::Runc);
+    let log = || fs::read_to_string(setup.state().join("runmig.log")).unwrap();
+    let hook = setup.path("nvidia-container-runtime-hook");
+    script(&hook, "exit 1");
     let seen = |value: &str| {
         let bundle = setup.asking("1g.10gb", "echo CUDA=${CUDA_VISIBLE_DEVICES-none}");
         bundle.edit(|config| {
             let env = config["process"]["env"].as_array_mut().unwrap();
             env.push(json!(format!("CUDA_VISIBLE_DEVICES={value}")));
+            config["hooks"]["prestart"] = json!([{"path": hook}]);
         });
         setup.run(&bundle).stdout
     };
     has(&seen("0"), "CUDA=0\n");
+    has(&log(), &format!("removed hook {}", hook.display()));
     for value in ["1", "0,7", "", "-1", "MIG-GPU-5/1/0"] {
         has(&seen(value), "CUDA=none\n");
-        let log = fs::read_to_string(setup.state().join("runmig.log")).unwrap();
-        has(&log, &format!("removed CUDA_VISIBLE_DEVICES={value}:"));
+        has(&log(), &format!("removed CUDA_VISIBLE_DEVICES={value}:"));
     }
 }
 

@@ -131,32 +131,3 @@ fn mode(path: &Path, mode: u32) {
     fs::write(path, bytes).unwrap();
     fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
 }
-
-#[test]
-fn refuses_bad_state_directory() {
-    let setup = Setup::of(Low::Runc);
-    let bundle = setup.asking("1g.10gb", "true");
-    let refused = |line: &str| testkit::refusal::refused(&setup, &bundle, line);
-    {
-        let _read_only = Mounted::tmpfs(&setup.state(), "ro,mode=0700");
-        refused(
-            "cannot open state directory {state}: Read-only file system; hint: mount it writable, or set state_dir to a folder of another file system",
-        );
-    }
-    {
-        let _full = Mounted::tmpfs(&setup.state(), "size=4k,mode=0700");
-        fs::write(setup.state().join("ballast"), [0; 4096]).unwrap();
-        refused(
-            "cannot record the lease of container {id}: write the ledger {state}/ledger.json: No space left on device (os error 28)",
-        );
-    }
-    {
-        let _others = Mounted::tmpfs(&setup.state(), "mode=0777");
-        refused(
-            "cannot open state directory {state}: users other than root can write to it (mode 0777); hint: chmod go-w it",
-        );
-    }
-    fs::remove_dir(setup.state()).unwrap();
-    fs::write(setup.state(), "").unwrap();
-    refused("cannot open state directory {state}: Not a directory (os error 20)");
-}

@@ -23,8 +23,12 @@ fn dir_of(files: &[(&str, &str)]) -> TempDir {
 }
 
 fn found(dirs: &[&TempDir]) -> Result<Found> {
+    found_of(&Config::default().cdi_kinds, dirs)
+}
+
+fn found_of(kinds: &[String], dirs: &[&TempDir]) -> Result<Found> {
     let dirs: Vec<PathBuf> = dirs.iter().map(|dir| dir.path().to_owned()).collect();
-    cdi::read(&dirs, &Config::default().cdi_kinds, &|_| false)
+    cdi::read(&dirs, kinds, &|_| false)
 }
 
 fn read(dirs: &[&TempDir]) -> Result<Option<DriverFiles>> {
@@ -187,12 +191,14 @@ fn finds_libcuda_wherever_it_is() {
         let files = [("x.yaml", text.as_str()), ("a.yaml", bare)];
         assert_eq!(taken(&files, &[]).as_deref(), Some("A=all"), "{kind}");
     }
-    assert_eq!(
-        taken(
-            &[("x.yaml", &spec("example.com/gpu", &device("all", "1")))],
-            &[]
-        ),
-        None
+    let files = [("x.yaml", &*spec("example.com/gpu", &device("all", "1")))];
+    assert_eq!(taken(&files, &[]), None);
+    let kinds = ["example.com/gpu".to_owned()];
+    assert!(
+        found_of(&kinds, &[&dir_of(&files)])
+            .unwrap()
+            .files
+            .is_some()
     );
 
     let own = [
@@ -431,6 +437,7 @@ fn said(config: &Config, edits: &str, gone: &[&str]) -> (Result<DriverFiles>, Ve
     }
 }
 
+/// Failure: the CDI specification is older than the driver, and names files that are gone
 #[test]
 fn refuses_files_that_are_gone() {
     let edits = "containerEdits:\n  mounts:\n    - {hostPath: /lib/libcuda.so.570, containerPath: /lib/libcuda.so.570}\n    \
@@ -464,6 +471,23 @@ fn refuses_files_that_are_gone() {
         .0
         .unwrap_err();
     has(&line.line(), "/usr/bin/nvidia-smi is missing");
+    for (name, kind, command) in testkit::rows! {
+        "n.json", "nvidia.com/gpu" => "nvidia-ctk cdi generate --format=json --output=/etc/cdi/n.json";
+        "n.yaml", "management.nvidia.com/gpu" => "nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml";
+    } {
+        let libcuda = "/lib/libcuda.so.570";
+        let mounts = serde_json::json!([{"hostPath": libcuda, "containerPath": libcuda}]);
+        let text = serde_json::json!({"kind": kind, "containerEdits": {"mounts": mounts}});
+        let dir = dir_of(&[(name, &text.to_string())]);
+        let found = find_in(&[dir.path().to_owned()], &Config::default(), false, &|_| {
+            false
+        });
+        let line = found
+            .unwrap_err()
+            .line()
+            .replace(dir.path().to_str().unwrap(), "/etc/cdi");
+        ends_with(&line, &format!("hint: write it anew: {command}"));
+    }
 }
 
 /// Failure: the CDI specification names the socket of a daemon that does not run: persistenced, fabric manager, MPS

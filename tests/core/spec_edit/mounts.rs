@@ -64,6 +64,10 @@ fn refuses_mounted_host_dev() {
         json!({"destination": "/../dev/", "source": "/srv", "type": "bind"}),
     ] {
         let line = refused(&with_mount(mount));
-        has(&line, "gives the container the devices of the host; hint: ");
+        let hint = "mount the devices that it needs, not /dev";
+        has(
+            &line,
+            &format!("gives the container the devices of the host; hint: {hint}"),
+        );
     }
 }

@@ -55,6 +55,13 @@ fn judges_rules_by_their_effect() {
         // Taken back by a deny-all, it allows nothing.
         done(&with_rules(json!([rule, deny_all])));
     }
+    // taken away for one major by a later rule, it is still there for those who read the first match
+    let later = json!({"allow": false, "type": "c", "major": 195, "access": "rw"});
+    let all = json!({"allow": true, "type": "c", "access": "rw"});
+    has(
+        &refused(&with_rules(json!([deny_all, all, later]))),
+        "[1] (allow c *:* rw)",
+    );
     // to read and write at once is neither to read nor to write
     let halves = json!([
         deny_all,

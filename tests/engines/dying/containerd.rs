@@ -117,18 +117,3 @@ fn kills_the_shim() {
         setup.nothing_is_left();
     });
 }
-
-/// The shim stays, and so does all else.
-#[test]
-fn containerd_is_killed_and_comes_back() {
-    with(|setup, containerd| {
-        let (id, _, shim) = containerd.run();
-        containerd.cri.kill();
-        keeps_its_slice(setup, &id);
-        containerd.cri.up();
-        assert!(lives(shim));
-        keeps_its_slice(setup, &id);
-        ctr(&containerd.cri, &["task", "rm", "--force", &id]).ok();
-        setup.nothing_is_left();
-    });
-}

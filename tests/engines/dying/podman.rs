@@ -35,42 +35,6 @@ fn removed_without_a_delete() {
     });
 }
 
-#[test]
-fn container_outlives_killed_conmon() {
-    on_each(setup, |setup, podman| {
-        let id = detached(podman);
-        let init = podman.pid(&id, "Pid");
-        kill(podman.pid(&id, "ConmonPid"));
-        keeps_its_slice(setup, &id);
-        assert!(lives(init));
-        podman.remove(&id);
-        until("it is dead", || !lives(init));
-        setup.migctl(&["gc"]).ok();
-        setup.nothing_is_left();
-    });
-}
-
-#[test]
-fn paused_stopped_and_started_again() {
-    on_each(setup, |setup, podman| {
-        let id = detached(podman);
-        podman.podman(&["pause", &id]).ok();
-        keeps_its_slice(setup, &id);
-        podman.podman(&["unpause", &id]).ok();
-        keeps_its_slice(setup, &id);
-        for _ in 0..2 {
-            podman.podman(&["stop", "--time=0", &id]).ok();
-            until("the slice is back", || setup.leases().is_empty());
-            podman.podman(&["start", &id]).ok();
-            keeps_its_slice(setup, &id);
-            podman.podman(&["restart", "--time=0", &id]).ok();
-            keeps_its_slice(setup, &id);
-        }
-        podman.remove(&id);
-        setup.nothing_is_left();
-    });
-}
-
 /// Whether this machine can or not: the container that runs on keeps what it has.
 #[test]
 fn checkpoints_and_restores() {

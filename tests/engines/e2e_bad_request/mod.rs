@@ -15,27 +15,9 @@ fn requests() {
             "cannot allocate 1g.5gb: no GPU offers the profile; hint: request one of 1g.10gb, 1g.10gb+me, 1g.20gb, 2g.20gb, 3g.40gb, 4g.40gb, 7g.80gb (nearest first)";
         "8g.80gb" =>
             "cannot allocate 8g.80gb: no GPU offers the profile; hint: request one of 7g.80gb, 4g.40gb, 3g.40gb, 2g.20gb, 1g.20gb, 1g.10gb, 1g.10gb+me (nearest first)";
-        "0Gi" =>
-            r#"annotation runmig.dev/slice: "0Gi" asks for no memory; hint: ask for a profile (1g.10gb), an amount of memory (20Gi, 5000Mi) or none"#;
-        "-1" =>
-            r#"annotation runmig.dev/slice: "-1" is neither a profile nor an amount of memory; hint: ask for a profile (1g.10gb), an amount of memory (20Gi, 5000Mi) or none"#;
         "20" => r#"annotation runmig.dev/slice: "20" has no unit; hint: write 20Gi"#;
-        "1.5Gi" =>
-            r#"annotation runmig.dev/slice: "1.5Gi" is neither a profile nor an amount of memory; hint: write 1536Mi"#;
-        "" =>
-            r#"annotation runmig.dev/slice: "" asks for nothing; hint: ask for a profile (1g.10gb), an amount of memory (20Gi, 5000Mi) or none"#;
-        "all" =>
-            r#"annotation runmig.dev/slice: "all" is neither a profile nor an amount of memory; hint: ask for a profile (1g.10gb), an amount of memory (20Gi, 5000Mi) or none"#;
-        "1g.10gb,1g.10gb" =>
-            "annotation runmig.dev/slice: 1g.10gb stands there twice, and a list names alternatives to one slice; hint: ask for one larger slice, or run a container for each";
         "90Gi" =>
             "cannot allocate 90Gi: no profile has 90Gi of memory; hint: request at most 7g.80gb, which has 80640 MiB";
-        "99999999999999999999Gi" =>
-            r#"annotation runmig.dev/slice: "99999999999999999999Gi" is more memory than can be counted; hint: ask for a profile (1g.10gb), an amount of memory (20Gi, 5000Mi) or none"#;
-        "1g.10gb," =>
-            r#"annotation runmig.dev/slice: "" asks for nothing; hint: ask for a profile (1g.10gb), an amount of memory (20Gi, 5000Mi) or none"#;
-        "1g.10gb*0" =>
-            r#"annotation runmig.dev/slice: "1g.10gb*0" asks for no number of slices from 1 to 64; hint: write it behind the slice: 1g.10gb*2"#;
         "1g.10gb*2" =>
             "1g.10gb*2 asks for several slices, and CUDA uses one MIG device in a process; hint: ask for one larger slice, or run a container for each; where a container's processes share them out, policy.slices_per_container allows several";
         "\u{1b}[2J" =>
@@ -45,64 +27,6 @@ fn requests() {
     }
     let words = "annotation runmig.dev/slice is 10485760 bytes long, more than 256";
     refused(&setup, &setup.asking(&"x".repeat(10 << 20), "true"), words);
-}
-
-#[test]
-fn annotations_that_contradict_each_other() {
-    let setup = Setup::of(Low::Runc);
-    type Annotations<'a> = &'a [(&'a str, &'a str)];
-    let table: [(Annotations, &str); 8] = [
-        (
-            &[("runmig.dev/slcie", "1g.10gb")],
-            "annotation runmig.dev/slcie is unknown; hint: write runmig.dev/slice",
-        ),
-        (
-            &[("runmig.dev/wait", "30s")],
-            "annotation runmig.dev/wait needs runmig.dev/slice, runmig.dev/share or runmig.dev/gpu; hint: add runmig.dev/slice, runmig.dev/share or runmig.dev/gpu, or remove runmig.dev/wait",
-        ),
-        (
-            &[
-                ("runmig.dev/slice", "3g.40gb,1g.10gb"),
-                ("runmig.dev/compute", "2"),
-            ],
-            "annotation runmig.dev/compute asks for at least 2 compute slices, and 1g.10gb in runmig.dev/slice has 1; hint: ask for a larger profile, or take runmig.dev/compute away",
-        ),
-        (
-            &[("runmig.dev/slice", "20Gi"), ("runmig.dev/compute", "many")],
-            r#"annotation runmig.dev/compute: "many" is not a number of compute slices; hint: write it as a whole number: 2"#,
-        ),
-        (
-            &[("runmig.dev/slice", "1g.10gb"), ("runmig.dev/wait", "soon")],
-            r#"annotation runmig.dev/wait: "soon" is not a duration; hint: write it as 30s or 2m"#,
-        ),
-        (
-            &[("slice.runmig.dev/web", "1g.10gb")],
-            "annotation slice.runmig.dev/web is for a container by name, but the engine gave this one no name; hint: use runmig.dev/slice",
-        ),
-        (
-            &[
-                ("runmig.dev/slice", "1g.10gb"),
-                ("io.kubernetes.cri.container-name", "web"),
-                ("io.kubernetes.container.name", "db"),
-            ],
-            r#"annotations io.kubernetes.container.name and io.kubernetes.cri.container-name contradict each other: "db" and "web""#,
-        ),
-        (
-            &[
-                ("runmig.dev/slice", "1g.10gb"),
-                ("io.kubernetes.cri.container-type", "sandbox"),
-                ("io.kubernetes.cri-o.ContainerType", "container"),
-            ],
-            r#"annotations io.kubernetes.cri-o.ContainerType and io.kubernetes.cri.container-type contradict each other: "container" and "sandbox""#,
-        ),
-    ];
-    for (annotations, line) in table {
-        let bundle = setup.bundle("true");
-        for (key, value) in annotations {
-            bundle.annotate(key, value);
-        }
-        refused(&setup, &bundle, line);
-    }
 }
 
 #[test]
@@ -174,34 +98,6 @@ fn config_json() {
     let bundle = setup.asking("1g.10gb", "true");
     std::fs::remove_file(bundle.file()).unwrap();
     let words = "cannot find config.json in bundle {bundle}";
-    refused(&setup, &bundle, words);
-}
-
-#[test]
-fn refuses_containers_that_see_more() {
-    let setup = Setup::of(Low::Runc);
-    let rules = |rules: Value| {
-        let bundle = setup.asking("1g.10gb", "true");
-        bundle.edit(|config| config["linux"]["resources"]["devices"] = rules);
-        bundle
-    };
-    let everything = json!([{"allow": true, "access": "rwm"}]);
-    let words = "device rule linux.resources.devices[0] (allow a *:* rwm) lets the container open NVIDIA devices that are not in its slice, 195:1 for one; hint: run it unprivileged, with rules for the devices that it needs";
-    refused(&setup, &rules(everything), words);
-    let characters = json!([
-        {"allow": false, "access": "rwm"},
-        {"allow": true, "type": "c", "access": "rw"},
-    ]);
-    let words = "device rule linux.resources.devices[1] (allow c *:* rw) lets the container open NVIDIA devices that are not in its slice, 195:1 for one; hint: run it unprivileged, with rules for the devices that it needs";
-    refused(&setup, &rules(characters), words);
-    let bundle = setup.asking("1g.10gb", "true");
-    bundle.edit(|config| {
-        let options = ["rbind"];
-        let mount =
-            json!({"destination": "/host", "type": "bind", "source": "/dev", "options": options});
-        config["mounts"].as_array_mut().unwrap().push(mount);
-    });
-    let words = "mount of /dev at /host gives the container the devices of the host; hint: mount the devices that it needs, not /dev";
     refused(&setup, &bundle, words);
 }
 

@@ -9,20 +9,15 @@ use testkit::prelude::*;
 fn prints_one_line() {
     on_each(Setup::of, |setup, podman| {
         let (path, rootfs) = (podman.path().to_str().unwrap(), podman.rootfs());
-        for (options, line) in [
-            (
-                // podman tells the runtime no name, not even one that was given.
-                ["--name=main", "--annotation=slice.runmig.dev/main=1g.10gb"],
-                "annotation slice.runmig.dev/main is for a container by name, but the engine gave this \
-                 one no name; hint: use runmig.dev/slice",
-            ),
-            (
-                ["--privileged", crate::e2e_podman::ASK],
-                "device rule linux.resources.devices[0] (allow a *:* rwm) lets the container open \
-                 NVIDIA devices that are not in its slice, 195:1 for one; hint: run it unprivileged, \
-                 with rules for the devices that it needs",
-            ),
-        ] {
+        for (options, line) in testkit::rows! {
+            // podman tells the runtime no name, not even one that was given.
+            ["--name=main", "--annotation=slice.runmig.dev/main=1g.10gb"] =>
+                "annotation slice.runmig.dev/main is for a container by name, but the engine gave this one no name; hint: use \
+                 runmig.dev/slice";
+            ["--privileged", crate::e2e_podman::ASK] =>
+                "device rule linux.resources.devices[0] (allow a *:* rwm) lets the container open NVIDIA devices that are not in its \
+                 slice, 195:1 for one; hint: run it unprivileged, with rules for the devices that it needs";
+        } {
             for runtime in ["runmig", path] {
                 let mut run = podman.command(&["--runtime", runtime, "run", "--rm"]);
                 run.args(options).args(["--rootfs", &rootfs, "true"]);

@@ -47,25 +47,6 @@ fn restarted_without_live_restore() {
     });
 }
 
-#[test]
-fn killed_with_live_restore() {
-    with(true, |setup, docker| {
-        let id = docker.sleeping("1g.10gb");
-        let before = setup.the_lease();
-        docker.kill_dockerd();
-        docker.kill_containerd();
-        setup.migctl(&["gc"]).ok();
-        assert_eq!(setup.the_lease()["id"], before["id"]);
-        docker.start_containerd();
-        docker.start_dockerd();
-        has_the_slice(setup, docker, &id);
-        assert_eq!(setup.the_lease()["id"], before["id"]);
-        docker.remove(&id);
-        setup.nothing_is_left();
-        table::passed(&docker.name(), "the engine is killed");
-    });
-}
-
 /// When it comes back it ends what runs on from before.
 #[test]
 fn killed_without_live_restore() {

@@ -65,29 +65,14 @@ fn refuses_keys_that_go_reads() {
 fn refuses_requests_that_only_go_reads() {
     on_each(|setup| {
         let ours = r#"{"runmig.dev/slice":"1g.10gb"}"#;
-        for (text, words) in [
-            (
-                format!(r#""Annotations":{ours}"#),
-                "Annotations is annotations in",
-            ),
-            (
-                format!("\"annotation\u{17f}\":{ours}"),
-                "is annotations in another case",
-            ),
-            (
-                format!(r#""annotations":{ours},"annotations":{{}}"#),
-                "annotations occurs twice",
-            ),
-            (
-                format!(r#""annotations":{{}},"annotations":{ours}"#),
-                "annotations occurs twice",
-            ),
-            (
-                r#""annotations":{"\u0072unmig.dev/slice":"1g.10gb","runmig.dev/slice":"none"}"#
-                    .into(),
-                "runmig.dev/slice occurs twice",
-            ),
-        ] {
+        for (text, words) in testkit::rows! {
+            format!(r#""Annotations":{ours}"#) => "Annotations is annotations in";
+            format!("\"annotation\u{17f}\":{ours}") => "is annotations in another case";
+            format!(r#""annotations":{ours},"annotations":{{}}"#) => "annotations occurs twice";
+            format!(r#""annotations":{{}},"annotations":{ours}"#) => "annotations occurs twice";
+            r#""annotations":{"\u0072unmig.dev/slice":"1g.10gb","runmig.dev/slice":"none"}"#.to_owned() =>
+                "runmig.dev/slice occurs twice";
+        } {
             let bundle = setup.bundle("true");
             insert(&bundle, &[], &text);
             refused(setup, &bundle, words);

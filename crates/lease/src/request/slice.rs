@@ -378,6 +378,8 @@ mod tests {
             "\"0Gi\" asks for no memory; hint: ask for a profile (1g.10gb), an amount of memory \
              (20Gi, 5000Mi) or none"
         );
+        assert!(line("all").starts_with("\"all\" is neither a profile nor an amount of memory; "));
+        assert!(line("99999999999999999999Gi").contains(" is more memory than can be counted; "));
     }
 
     proptest::proptest! {

@@ -96,7 +96,16 @@ fn never_ignores_a_likely_request() {
         ("io.kubernetes.cri.container-name", "a"),
         ("io.kubernetes.container.name", "b"),
     ];
-    assert!(refused(&names).contains("contradict each other"));
+    assert_eq!(
+        refused(&names),
+        "annotations io.kubernetes.cri.container-name and io.kubernetes.container.name contradict each other: \"a\" and \"b\""
+    );
+    let kinds = [
+        (SLICE, "1g.10gb"),
+        ("io.kubernetes.cri.container-type", "sandbox"),
+        ("io.kubernetes.cri-o.ContainerType", "container"),
+    ];
+    assert!(refused(&kinds).contains("contradict each other: \"sandbox\" and \"container\""));
     let huge = "x".repeat(10 << 20);
     assert!(refused(&[(SLICE, &huge)]).len() < 200);
     let long_key = format!("slice.runmig.dev/{huge}");
