@@ -60,6 +60,28 @@ pub struct Plan {
 }
 
 impl Rule {
+    /// For every call of a function, and without effect.
+    pub fn every(call: &str) -> Rule {
+        Rule {
+            call: call.to_owned(),
+            from: 1,
+            to: None,
+            takes_ms: 0,
+            outcome: None,
+            seen: 0,
+        }
+    }
+
+    /// For the n-th call of a function alone.
+    pub fn nth(call: &str, n: u64, outcome: Outcome) -> Rule {
+        Rule {
+            from: n,
+            to: Some(n),
+            outcome: Some(outcome),
+            ..Rule::every(call)
+        }
+    }
+
     fn covers(&self, number: u64) -> bool {
         number >= self.from && self.to.is_none_or(|to| number <= to)
     }

@@ -20,6 +20,7 @@ use fs2::FileExt;
 
 use crate::driver_root;
 use crate::engine::Machine;
+use crate::holders::Files;
 use crate::sys;
 
 /// The name of the file with the machine.
@@ -48,6 +49,20 @@ pub fn create(dir: &Path, machine: &Machine) -> io::Result<()> {
     }
     driver_root::create(dir, machine)?;
     replace(&dir.join(FILE), &serde_json::to_vec(machine)?)
+}
+
+/// Changes the machine in a directory at once, as an administrator does.
+pub fn change<T>(dir: &Path, change: impl FnOnce(&mut Machine, &Files<'_>) -> T) -> io::Result<T> {
+    let store = Store::open(dir)?;
+    let mut locked = store.lock()?;
+    let before = locked.machine.clone();
+    let files = Files {
+        dir,
+        machine: &before,
+    };
+    let answer = change(&mut locked.machine, &files);
+    locked.commit(None, false)?;
+    Ok(answer)
 }
 
 /// Replaces a file at once: a reader sees the old or the new one, also after a kill.

@@ -1,6 +1,9 @@
 //! A simulated machine with GPUs, gone when dropped.
 
 use crate::prelude::*;
+use nvml_sim::engine;
+use nvml_sim::state::{self, Store};
+use std::sync::Arc;
 
 pub struct Machine {
     home: TempDir,
@@ -49,6 +52,16 @@ impl Machine {
 
     pub fn dir(&self) -> PathBuf {
         self.home.path().join("machine")
+    }
+
+    /// What the simulation keeps of it.
+    pub fn state(&self) -> Arc<engine::Machine> {
+        Store::open(&self.dir()).unwrap().load().unwrap()
+    }
+
+    /// Does what neither the driver nor nvidia-smi does.
+    pub fn change<T>(&self, change: impl FnOnce(&mut engine::Machine) -> T) -> T {
+        state::change(&self.dir(), |machine, _| change(machine)).unwrap()
     }
 
     pub fn library(&self) -> PathBuf {

@@ -1,7 +1,6 @@
 //! Compute instance profiles of one size: the plain one is made, and another where the driver refuses it.
 
 use nvml_sim::engine::NvlProfile;
-use nvml_sim::state::Store;
 use testkit::prelude::*;
 
 const PLAIN: u64 = 4;
@@ -15,7 +14,7 @@ fn setup(gpu: &str) -> Setup {
 
 /// Returns the compute instance profile of the only instance.
 fn made(setup: &Setup) -> u64 {
-    let machine = Store::open(&setup.machine.dir()).unwrap().load().unwrap();
+    let machine = setup.machine.state();
     let [gi] = &machine.gpus[0].gpu_instances[..] else {
         panic!("{machine:?}")
     };
@@ -80,10 +79,8 @@ fn first_refusal_is_told() {
 #[test]
 fn profile_of_count_0_is_none() {
     let setup = setup("H100-80GB");
-    let store = Store::open(&setup.machine.dir()).unwrap();
-    let mut locked = store.lock().unwrap();
-    locked.machine.gpus[0].nvl = Some(NvlProfile::Empty);
-    locked.commit(None, false).unwrap();
+    let machine = &setup.machine;
+    machine.change(|machine| machine.gpus[0].nvl = Some(NvlProfile::Empty));
     setup.sim("trace", &["on"]);
     refuse_first(&setup, "NOT_SUPPORTED");
     let line = setup.refused(&setup.bundle_with(&[("runmig.dev/slice", "7g.80gb")]));

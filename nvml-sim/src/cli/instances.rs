@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::{Failure, change};
-use crate::engine::{Code, Machine, Placement, mig_uuid};
+use crate::engine::{Placement, mig_uuid};
 
 #[derive(Args)]
 pub struct Create {
@@ -82,27 +82,14 @@ pub struct Destroy {
 
 impl Destroy {
     pub fn run(self) -> Result<(), Failure> {
-        let compute_instances = |machine: &Machine| -> Result<Vec<u32>, Code> {
-            let gi = machine.gpu(self.gpu)?.gpu_instance(self.gi)?;
-            Ok(gi.compute_instances.iter().map(|ci| ci.id).collect())
-        };
         change(&self.dir, Some(self.gpu), |machine, holds| {
-            let fail = |code| format!("destroy GI {} on GPU {}: {code}", self.gi, self.gpu);
-            let doomed = match self.ci {
-                Some(ci) => vec![ci],
-                None => compute_instances(machine).map_err(fail)?,
+            let gone = match self.ci {
+                Some(ci) => machine.destroy_compute_instance(self.gpu, self.gi, ci, holds),
+                None => machine.destroy_whole(self.gpu, self.gi, holds),
             };
-            for ci in doomed {
-                machine
-                    .destroy_compute_instance(self.gpu, self.gi, ci, holds)
-                    .map_err(fail)?;
-            }
-            if self.ci.is_none() {
-                machine
-                    .destroy_gpu_instance(self.gpu, self.gi, holds)
-                    .map_err(fail)?;
-            }
-            Ok(())
+            gone.map_err(|code| {
+                format!("destroy GI {} on GPU {}: {code}", self.gi, self.gpu).into()
+            })
         })
     }
 }

@@ -166,4 +166,14 @@ impl Machine {
         self.gpu_mut(gpu)?.gpu_instances.retain(|it| it.id != gi);
         Ok(())
     }
+
+    /// Destroys a GPU instance and its compute instances.
+    pub fn destroy_whole(&mut self, gpu: u32, gi: u32, holds: &dyn Holds) -> Result<(), Code> {
+        let it = self.gpu(gpu)?.gpu_instance(gi)?;
+        let parts: Vec<u32> = it.compute_instances.iter().map(|ci| ci.id).collect();
+        for ci in parts {
+            self.destroy_compute_instance(gpu, gi, ci, holds)?;
+        }
+        self.destroy_gpu_instance(gpu, gi, holds)
+    }
 }

@@ -144,16 +144,7 @@ impl World {
     /// Does an administrator's work with nvidia-smi.
     #[track_caller]
     pub fn change<T>(&self, change: impl FnOnce(&mut Engine, &Files<'_>) -> T) -> T {
-        let store = Store::open(&self.machine()).unwrap();
-        let mut locked = store.lock().unwrap();
-        let before = locked.machine.clone();
-        let files = Files {
-            dir: store.dir(),
-            machine: &before,
-        };
-        let answer = change(&mut locked.machine, &files);
-        locked.commit(None, false).unwrap();
-        answer
+        state::change(&self.machine(), change).unwrap()
     }
 
     /// Makes an instance at a place, with or without the compute instance that fills it.
@@ -213,14 +204,7 @@ impl World {
     #[track_caller]
     pub fn admin_destroys(&self, gpu: u32, gi: u32) {
         self.change(|machine, holds| {
-            let instance = machine.gpu(gpu).unwrap().gpu_instance(gi).unwrap();
-            let cis: Vec<u32> = instance.compute_instances.iter().map(|c| c.id).collect();
-            for ci in cis {
-                machine
-                    .destroy_compute_instance(gpu, gi, ci, holds)
-                    .unwrap();
-            }
-            machine.destroy_gpu_instance(gpu, gi, holds).unwrap();
+            machine.destroy_whole(gpu, gi, holds).unwrap();
         });
     }
 
@@ -250,24 +234,16 @@ impl World {
     /// The driver's answer to the calls `from` to `to` of a function.
     pub fn fault(&self, call: &str, from: u64, to: Option<u64>, outcome: Outcome) {
         let rule = Rule {
-            call: call.to_owned(),
-            from,
             to,
-            takes_ms: 0,
-            outcome: Some(outcome),
-            seen: 0,
+            ..Rule::nth(call, from, outcome)
         };
         fault::add(&self.machine(), rule).unwrap();
     }
 
     pub fn takes(&self, call: &str, takes_ms: u64) {
         let rule = Rule {
-            call: call.to_owned(),
-            from: 1,
-            to: None,
             takes_ms,
-            outcome: None,
-            seen: 0,
+            ..Rule::every(call)
         };
         fault::add(&self.machine(), rule).unwrap();
     }

@@ -2,17 +2,15 @@
 
 use super::*;
 use nvml_sim::engine::UNLIMITED;
-use nvml_sim::state::Store;
 use testkit::has;
 
 /// Changes the limit of the only limited cgroup, as root of the host can.
 fn change(setup: &Setup, mib: Option<u64>) {
-    let store = Store::open(&setup.machine.dir()).unwrap();
-    let mut locked = store.lock().unwrap();
-    let mut limit = locked.machine.memory_limits[0].clone();
-    limit.hard = mib.map_or(UNLIMITED, |mib| mib * MIB);
-    locked.machine.set_memory_limit(limit);
-    locked.commit(None, false).unwrap();
+    setup.machine.change(|machine| {
+        let mut limit = machine.memory_limits[0].clone();
+        limit.hard = mib.map_or(UNLIMITED, |mib| mib * MIB);
+        machine.set_memory_limit(limit);
+    });
 }
 
 fn sets_raised_limit_back(keeper: Keeper) {

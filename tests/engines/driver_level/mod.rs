@@ -56,8 +56,7 @@ fn client(setup: &Setup, size: &str) -> (String, Bundle, Client) {
 
 /// Returns the driver's limits on cgroups that exist, each with its cgroup and its bytes.
 fn limits(setup: &Setup) -> Vec<(String, u64)> {
-    let store = nvml_sim::state::Store::open(&setup.machine.dir()).unwrap();
-    let machine = store.load().unwrap();
+    let machine = setup.machine.state();
     let exists = |limit: &&MemoryLimit| {
         let dir = format!("{}{}", cgroup2::ROOT, limit.cgroup);
         fs::metadata(dir).is_ok_and(|meta| meta.ino() == limit.inode)

@@ -16,21 +16,16 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::SeqCst};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plan {
     Run,
-    /// The child ends before its n-th effect, or in the middle of it: a call of the driver has a middle.
-    Die {
-        at: usize,
-        is_within: bool,
-    },
-    /// The n-th effect fails: with an errno, or with a code of the driver, which may have done the work all the same.
-    Fail {
-        at: usize,
-        code: i32,
-        after: bool,
-    },
+    /// The child ends before its n-th effect.
+    Die(usize),
+    /// The child ends in the middle of its n-th effect: a call of the driver has a middle.
+    DieWithin(usize),
+    /// The n-th effect fails: with an errno, or with a code of the driver.
+    Fail(usize, i32),
+    /// The driver does the work of the n-th effect, and returns the code all the same.
+    FailAfter(usize, i32),
     /// The child stops before its n-th effect, says so, and goes on when it is told.
-    Stop {
-        at: usize,
-    },
+    Stop(usize),
     /// The child says when it waits for another process.
     Tell,
     /// Each effect of the child makes a system call that names it.
@@ -241,18 +236,18 @@ fn hear(kind: Kind, what: &str) -> io::Result<()> {
     }
     match *plan {
         Plan::Mark => mark(&format!("{kind:?}")),
-        Plan::Die { at, is_within } if at == number => match is_within {
-            true => add_rule(machine, what, Outcome::Kill(Moment::During)),
-            // SAFETY: the end that is wanted here: no destructor runs.
-            false => unsafe { libc::_exit(DIED) },
-        },
-        Plan::Fail { at, code, after } if at == number => match kind {
-            Kind::Driver if after => add_rule(machine, what, Outcome::ReturnAfter(code as u32)),
-            Kind::Driver => add_rule(machine, what, Outcome::Return(code as u32)),
+        // SAFETY: the end that is wanted here: no destructor runs.
+        Plan::Die(at) if at == number => unsafe { libc::_exit(DIED) },
+        Plan::DieWithin(at) if at == number => {
+            add_rule(machine, what, Outcome::Kill(Moment::During));
+        }
+        Plan::Fail(at, code) | Plan::FailAfter(at, code) if at == number => match (kind, plan) {
+            (Kind::Driver, Plan::Fail(..)) => add_rule(machine, what, Outcome::Return(code as u32)),
+            (Kind::Driver, _) => add_rule(machine, what, Outcome::ReturnAfter(code as u32)),
             _ => return Err(io::Error::from_raw_os_error(code)),
         },
         // The other process counts its effects in the same page, so the number may come again.
-        Plan::Stop { at } if at == number && !HAS_STOPPED.swap(true, SeqCst) => {
+        Plan::Stop(at) if at == number && !HAS_STOPPED.swap(true, SeqCst) => {
             talk::say(b'S');
             talk::wait();
         }
@@ -337,13 +332,5 @@ fn mark(name: &str) {
 }
 
 fn add_rule(machine: &Path, call: &str, outcome: Outcome) {
-    let rule = Rule {
-        call: call.to_owned(),
-        from: 1,
-        to: Some(1),
-        takes_ms: 0,
-        outcome: Some(outcome),
-        seen: 0,
-    };
-    fault::add(machine, rule).expect("a rule");
+    fault::add(machine, Rule::nth(call, 1, outcome)).expect("a rule");
 }

@@ -24,6 +24,7 @@ mod world;
 use child::{Ended, Plan, talk};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{ForkResult, Pid, fork};
+use nvml_sim::fault::{self, Outcome, Rule};
 use operations::{Act, Inits, Operation};
 use runmig_lease::effect::Kind;
 use std::cell::Cell;
@@ -62,37 +63,39 @@ const BESIDE: &[(&str, Act)] = &[
 
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    Death { at: usize },
-    Within { at: usize },
-    Error { at: usize, code: i32, late: bool },
-    Answer { at: usize, code: i32 },
-    Twice { at: usize, by: usize, then: usize },
-    Beside { at: usize, other: usize },
+    Death(usize),
+    Within(usize),
+    Error(usize, i32),
+    LateError(usize, i32),
+    Answer(usize, i32),
+    /// A death, what recovers, and its death.
+    Twice(usize, usize, usize),
+    /// The effect, and what runs meanwhile.
+    Beside(usize, usize),
 }
 
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Event::Death { at } => write!(f, "death/{at}"),
-            Event::Within { at } => write!(f, "within/{at}"),
-            Event::Error {
-                at,
-                code,
-                late: false,
-            } => write!(f, "error/{at}/{code}"),
-            Event::Error {
-                at,
-                code,
-                late: true,
-            } => write!(f, "late-error/{at}/{code}"),
-            Event::Answer { at, code } => write!(f, "answer/{at}/{code}"),
-            Event::Twice { at, by, then } => write!(f, "twice/{at}/{}/{then}", RECOVERIES[*by].0),
-            Event::Beside { at, other } => write!(f, "beside/{at}/{}", BESIDE[*other].0),
+            Event::Death(at) => write!(f, "death/{at}"),
+            Event::Within(at) => write!(f, "within/{at}"),
+            Event::Error(at, code) => write!(f, "error/{at}/{code}"),
+            Event::LateError(at, code) => write!(f, "late-error/{at}/{code}"),
+            Event::Answer(at, code) => write!(f, "answer/{at}/{code}"),
+            Event::Twice(at, by, then) => write!(f, "twice/{at}/{}/{then}", RECOVERIES[*by].0),
+            Event::Beside(at, other) => write!(f, "beside/{at}/{}", BESIDE[*other].0),
         }
     }
 }
 
 impl Event {
+    fn is_failure(self) -> bool {
+        matches!(
+            self,
+            Event::Error(..) | Event::LateError(..) | Event::Answer(..)
+        )
+    }
+
     fn parse(text: &str) -> Option<Event> {
         let parts: Vec<&str> = text.split('/').collect();
         let number = |n: usize| parts.get(n)?.parse::<usize>().ok();
@@ -100,28 +103,13 @@ impl Event {
             |all: &[(&str, Act)]| all.iter().position(|(name, _)| Some(name) == parts.get(2));
         let (at, code) = (number(1)?, number(2).unwrap_or_default() as i32);
         Some(match parts[0] {
-            "death" => Event::Death { at },
-            "within" => Event::Within { at },
-            "error" => Event::Error {
-                at,
-                code,
-                late: false,
-            },
-            "late-error" => Event::Error {
-                at,
-                code,
-                late: true,
-            },
-            "answer" => Event::Answer { at, code },
-            "twice" => Event::Twice {
-                at,
-                by: named(RECOVERIES)?,
-                then: number(3)?,
-            },
-            "beside" => Event::Beside {
-                at,
-                other: named(BESIDE)?,
-            },
+            "death" => Event::Death(at),
+            "within" => Event::Within(at),
+            "error" => Event::Error(at, code),
+            "late-error" => Event::LateError(at, code),
+            "answer" => Event::Answer(at, code),
+            "twice" => Event::Twice(at, named(RECOVERIES)?, number(3)?),
+            "beside" => Event::Beside(at, named(BESIDE)?),
             _ => return None,
         })
     }
@@ -231,7 +219,7 @@ impl<'a> Stage<'a> {
 
     fn judge(&self, number: usize, has_failed: bool) -> Result<(), String> {
         let world = self.world;
-        nvml_sim::fault::clear(&world.path("machine")).unwrap();
+        fault::clear(&world.path("machine")).unwrap();
         let judge = || {
             check::judge(
                 world,
@@ -257,45 +245,22 @@ impl<'a> Stage<'a> {
             Ended::Done(_) => Ok(false),
             Ended::Broken(how) => Err(how),
         };
+        let done = |ended: Ended| match ended {
+            Ended::Done(_) => Ok(true),
+            other => Err(format!("{other:?}")),
+        };
         let reached = match event {
-            Event::Death { at } => died(self.operate(Plan::Die {
-                at,
-                is_within: false,
-            }))?,
-            Event::Within { at } => died(self.operate(Plan::Die {
-                at,
-                is_within: true,
-            }))?,
-            Event::Error { at, code, late } => {
-                match self.operate(Plan::Fail {
-                    at,
-                    code,
-                    after: late,
-                }) {
-                    Ended::Done(_) => true,
-                    other => return Err(format!("{other:?}")),
-                }
+            Event::Death(at) => died(self.operate(Plan::Die(at)))?,
+            Event::Within(at) => died(self.operate(Plan::DieWithin(at)))?,
+            Event::Error(at, code) => done(self.operate(Plan::Fail(at, code)))?,
+            Event::LateError(at, code) => done(self.operate(Plan::FailAfter(at, code)))?,
+            Event::Answer(at, code) => {
+                let rule = Rule::nth("*", at as u64, Outcome::Return(code as u32));
+                fault::add(&self.world.path("machine"), rule).unwrap();
+                done(self.operate(Plan::Run))?
             }
-            Event::Answer { at, code } => {
-                let rule = nvml_sim::fault::Rule {
-                    call: "*".to_owned(),
-                    from: at as u64,
-                    to: Some(at as u64),
-                    takes_ms: 0,
-                    outcome: Some(nvml_sim::fault::Outcome::Return(code as u32)),
-                    seen: 0,
-                };
-                nvml_sim::fault::add(&self.world.path("machine"), rule).unwrap();
-                match self.operate(Plan::Run) {
-                    Ended::Done(_) => true,
-                    other => return Err(format!("{other:?}")),
-                }
-            }
-            Event::Twice { at, by, then } => {
-                let _ = died(self.operate(Plan::Die {
-                    at,
-                    is_within: false,
-                }))?;
+            Event::Twice(at, by, then) => {
+                let _ = died(self.operate(Plan::Die(at)))?;
                 if RECOVERIES[by].0 == "delete" && self.world.has_container(ID) {
                     // An engine kills the container first.
                     let inits = self.inits.get();
@@ -306,26 +271,19 @@ impl<'a> Stage<'a> {
                 }
                 let recover =
                     || RECOVERIES[by].1(self.world, self.inits.get()).map_err(|e| e.line());
-                died(self.run(
-                    Plan::Die {
-                        at: then,
-                        is_within: false,
-                    },
-                    recover,
-                ))?
+                died(self.run(Plan::Die(then), recover))?
             }
-            Event::Beside { at, other } => self.beside(at, BESIDE[other].1)?,
+            Event::Beside(at, other) => self.beside(at, BESIDE[other].1)?,
         };
         child::reap_orphans();
-        let has_failed = matches!(event, Event::Error { .. } | Event::Answer { .. });
-        self.judge(number, has_failed).map(|()| reached)
+        self.judge(number, event.is_failure()).map(|()| reached)
     }
 
     /// Lets another process run while the operation stands still. One that waits for it lets it go on.
     fn beside(&self, at: usize, other: Act) -> Result<bool, String> {
         talk::drain();
         let (note, other_note) = (self.world.note("verdict"), self.world.note("other-verdict"));
-        let first = self.start(Plan::Stop { at }, self.act());
+        let first = self.start(Plan::Stop(at), self.act());
         let mut ended = [None, None];
         let mut stands = false;
         while ended[0].is_none() && !stands {
@@ -405,43 +363,28 @@ fn points(operation: &Operation, effects: &Effects) -> Vec<Event> {
     for at in 1..=calls {
         // One of NVML's 30 codes after the other, and those that the product tells apart.
         let codes = CODES.into_iter().chain([1 + at as i32 % 30]);
-        all.extend(codes.map(|code| Event::Answer { at, code }));
+        all.extend(codes.map(|code| Event::Answer(at, code)));
     }
     for (n, kind) in effects.kinds.iter().enumerate() {
         let at = n + 1;
-        all.push(Event::Death { at });
+        all.push(Event::Death(at));
         match kind {
             Kind::Driver => {
-                all.push(Event::Within { at });
-                for code in CODES {
-                    all.push(Event::Error {
-                        at,
-                        code,
-                        late: false,
-                    });
-                    // A driver that says "no room" has made nothing: that much it is trusted.
-                    if code != NO_ROOM {
-                        all.push(Event::Error {
-                            at,
-                            code,
-                            late: true,
-                        });
-                    }
-                }
+                all.push(Event::Within(at));
+                all.extend(CODES.map(|code| Event::Error(at, code)));
+                // A driver that says "no room" has made nothing: that much it is trusted.
+                let late = CODES.into_iter().filter(|code| *code != NO_ROOM);
+                all.extend(late.map(|code| Event::LateError(at, code)));
             }
             // These never fail so.
             Kind::Kill => {}
-            _ => all.extend(ERRNOS.map(|code| Event::Error {
-                at,
-                code,
-                late: false,
-            })),
+            _ => all.extend(ERRNOS.map(|code| Event::Error(at, code))),
         }
         if operation.meets_others() {
             // No engine deletes a container that it is making.
             let makes = operation.name.contains("create");
             let others = (0..BESIDE.len()).filter(|other| !(makes && BESIDE[*other].0 == "delete"));
-            all.extend(others.map(|other| Event::Beside { at, other }));
+            all.extend(others.map(|other| Event::Beside(at, other)));
         }
     }
     all
@@ -601,9 +544,9 @@ fn run(options: &Options) -> Result<(), String> {
             };
             number += 1;
             // After a failed release an instance waits for its next try, for which only a collection does not wait.
-            let choice = match event {
-                Event::Error { .. } | Event::Answer { .. } => 2 * draw.below(3),
-                _ => draw.below(6),
+            let choice = match event.is_failure() {
+                true => 2 * draw.below(3),
+                false => draw.below(6),
             };
             let clock = Instant::now();
             let judged = stage.point(event, choice);
@@ -666,12 +609,12 @@ impl Twice {
         self.then += 1;
         let (at, by, then) = (self.at + 1, self.by, self.then);
         let is_there = operation.meets_others() && at <= effects.kinds.len();
-        is_there.then_some(Event::Twice { at, by, then })
+        is_there.then_some(Event::Twice(at, by, then))
     }
 
     /// Goes on with the next recovery if this one ended before it was to die.
     fn is_over(&mut self, event: Event) -> bool {
-        let is_over = self.then > 0 && matches!(event, Event::Twice { .. });
+        let is_over = self.then > 0 && matches!(event, Event::Twice(..));
         if is_over {
             self.then = 0;
             self.by = (self.by + 1) % RECOVERIES.len();
@@ -686,17 +629,13 @@ fn drawn(draw: &mut Draw, operation: &Operation, all: &[Event], effects: usize) 
     let kind = draw.below(4);
     if kind == 3 && operation.meets_others() {
         let (at, by) = (1 + draw.below(effects), draw.below(RECOVERIES.len()));
-        return Event::Twice {
-            at,
-            by,
-            then: 1 + draw.below(60),
-        };
+        return Event::Twice(at, by, 1 + draw.below(60));
     }
     let is_of = |event: &Event| match event {
-        Event::Death { .. } | Event::Within { .. } => kind == 0,
-        Event::Error { .. } | Event::Answer { .. } => kind == 1,
-        Event::Beside { .. } => kind == 2,
-        Event::Twice { .. } => kind == 3,
+        Event::Death(..) | Event::Within(..) => kind == 0,
+        Event::Error(..) | Event::LateError(..) | Event::Answer(..) => kind == 1,
+        Event::Beside(..) => kind == 2,
+        Event::Twice(..) => kind == 3,
     };
     let of_kind: Vec<Event> = all.iter().copied().filter(is_of).collect();
     match of_kind.is_empty() {

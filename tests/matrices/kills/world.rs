@@ -242,16 +242,7 @@ impl World {
 
     /// Does an administrator's work.
     pub fn change<T>(&self, change: impl FnOnce(&mut Machine, &Files<'_>) -> T) -> T {
-        let store = Sim::open(&self.path("machine")).unwrap();
-        let mut locked = store.lock().unwrap();
-        let before = locked.machine.clone();
-        let files = Files {
-            dir: store.dir(),
-            machine: &before,
-        };
-        let answer = change(&mut locked.machine, &files);
-        locked.commit(None, false).unwrap();
-        answer
+        state::change(&self.path("machine"), change).unwrap()
     }
 
     /// An administrator's slice, which has to stay.
@@ -286,14 +277,7 @@ impl World {
             .filter(|i| theirs.contains(&i.generation))
         {
             self.change(|machine, holds| {
-                let gi = machine.gpu(0).unwrap().gpu_instance(i.gi).unwrap();
-                let parts: Vec<u32> = gi.compute_instances.iter().map(|c| c.id).collect();
-                for ci in parts {
-                    machine
-                        .destroy_compute_instance(0, i.gi, ci, holds)
-                        .unwrap();
-                }
-                machine.destroy_gpu_instance(0, i.gi, holds).unwrap();
+                machine.destroy_whole(0, i.gi, holds).unwrap();
             });
         }
     }

@@ -123,21 +123,13 @@ fn names_missing_major() {
     has(&repair, "nvidia-uvm");
 }
 
-/// Changes the simulated machine.
-fn change(setup: &Setup, change: impl FnOnce(&mut nvml_sim::engine::Machine)) {
-    let store = nvml_sim::state::Store::open(&setup.machine.dir()).unwrap();
-    let mut locked = store.lock().unwrap();
-    change(&mut locked.machine);
-    locked.commit(None, false).unwrap();
-}
-
 /// On Ampere a mode waits for the reset of its GPU.
 #[test]
 fn names_pending_mode() {
     let machine = Machine::with(&["--gpu", "A100-80GB", "--count", "1", "--mig", "off"]);
     let setup = Setup::on(Low::Runc, machine);
     let set = || {
-        change(&setup, |machine| {
+        setup.machine.change(|machine| {
             let pending = machine.set_mig_mode(0, Mode::On, &Unheld).unwrap();
             assert_eq!(pending, Some(Code::RESET_REQUIRED));
         });
@@ -244,7 +236,7 @@ fn names_gpu_of_last_boot_that_is_missing() {
     setup.migctl(&["gc"]).ok();
     let only = ["--only", "driver.missing"];
     assert!(Diagnosis::of(&setup, &only).ids("warn").is_empty());
-    change(&setup, |machine| {
+    setup.machine.change(|machine| {
         machine.gpus.truncate(1);
         machine.reboot();
     });
@@ -257,7 +249,7 @@ fn names_gpu_of_last_boot_that_is_missing() {
         );
         setup.migctl(&["gc"]).ok();
     }
-    change(&setup, |machine| machine.reboot());
+    setup.machine.change(|machine| machine.reboot());
     setup.migctl(&["gc"]).ok();
     assert!(Diagnosis::of(&setup, &only).ids("warn").is_empty());
 }

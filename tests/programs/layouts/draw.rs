@@ -1,7 +1,6 @@
 //! Random machines, contents and configuration files.
 
 use nvml_sim::engine::{self, Unheld};
-use nvml_sim::state::Store;
 use testkit::prelude::*;
 
 const MODELS: [&str; 5] = ["A30", "A100-80GB", "A100-80GB", "H100-80GB", "T4"];
@@ -23,15 +22,14 @@ pub fn machine(random: &mut Random) -> Machine {
         .collect();
     let arguments: Vec<&str> = models.iter().flat_map(|model| ["--gpu", model]).collect();
     let machine = Machine::with(&arguments);
-    let store = Store::open(&machine.dir()).unwrap();
-    let mut locked = store.lock().unwrap();
-    for gpu in 0..locked.machine.gpus.len() as u32 {
-        if random.one_in(4) {
-            locked.machine.gpus[gpu as usize].mode = Mode::Off;
+    machine.change(|machine| {
+        for gpu in 0..machine.gpus.len() as u32 {
+            if random.one_in(4) {
+                machine.gpus[gpu as usize].mode = Mode::Off;
+            }
+            fill(machine, gpu, random);
         }
-        fill(&mut locked.machine, gpu, random);
-    }
-    locked.commit(None, false).unwrap();
+    });
     machine
 }
 
@@ -61,7 +59,7 @@ fn fill(machine: &mut engine::Machine, gpu: u32, random: &mut Random) {
 
 /// Returns what a layout says of a machine, by the simulation's own words.
 pub fn contents(machine: &Machine) -> Vec<Content> {
-    contents_of(&Store::open(&machine.dir()).unwrap().load().unwrap())
+    contents_of(&machine.state())
 }
 
 fn contents_of(machine: &engine::Machine) -> Vec<Content> {
@@ -89,20 +87,16 @@ fn contents_of(machine: &engine::Machine) -> Vec<Content> {
 
 /// Returns another machine in the same state.
 pub fn twin(machine: &Machine) -> Machine {
-    let state = Store::open(&machine.dir()).unwrap().load().unwrap();
+    let state = machine.state();
     let count = state.gpus.len().to_string();
     let twin = Machine::with(&["--gpu", "A30", "--count", &count]);
-    let store = Store::open(&twin.dir()).unwrap();
-    let mut locked = store.lock().unwrap();
-    locked.machine = engine::Machine::clone(&state);
-    locked.commit(None, false).unwrap();
+    twin.change(|twin| twin.clone_from(&state));
     twin
 }
 
 /// Draws a file with other instances for the GPUs of a machine, some of them in the other mode.
 pub fn target(machine: &Machine, random: &mut Random) -> String {
-    let state = Store::open(&machine.dir()).unwrap().load().unwrap();
-    let mut wanted = engine::Machine::clone(&state);
+    let mut wanted = engine::Machine::clone(&machine.state());
     for gpu in 0..wanted.gpus.len() as u32 {
         // Sometimes the wanted ones are near those that are there.
         let switches = wanted.gpus[gpu as usize].model().has_mig() && random.one_in(5);

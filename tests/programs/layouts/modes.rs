@@ -73,7 +73,7 @@ fn switches_mode_where_it_differs() {
     apply("none", &[]).ok();
     let said = ours.assert(&file, &["-c", "none"]).exits(1);
     assert_eq!(said.stderr, "migctl: GPU 1: no entry names it\n");
-    let state = Store::open(&ours.machine.dir()).unwrap().load().unwrap();
+    let state = ours.machine.state();
     let left: Vec<usize> = state.gpus.iter().map(|g| g.gpu_instances.len()).collect();
     assert_eq!(left, [0, 2]);
     assert_eq!(state.gpus[0].mode, Mode::Off);

@@ -1,7 +1,6 @@
 //! mig-parted 0.10.0 over the simulated driver, in a mount namespace of its own: it reads the driver's modules and the
 //! PCI devices at fixed paths.
 
-use nvml_sim::state::Store;
 use std::io::{BufRead, BufReader};
 use std::process::{ChildStdin, ChildStdout};
 use testkit::prelude::*;
@@ -98,7 +97,7 @@ impl MigParted {
         let devices = self.home.path().join("pci/devices");
         let _ = fs::remove_dir_all(&devices);
         fs::create_dir_all(&devices).unwrap();
-        let machine = Store::open(&machine.dir()).unwrap().load().unwrap();
+        let machine = machine.state();
         for gpu in &machine.gpus {
             let device = devices.join(gpu.pci_address());
             fs::create_dir(&device).unwrap();

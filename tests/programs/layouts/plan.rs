@@ -84,11 +84,7 @@ fn carry_out(machine: &Machine, plan: &LayoutPlan, about: &str) -> WantedParts {
     let model = machine.gpus[0].model();
     let before = machine.gpus[0].gpu_instances.clone();
     for n in &plan.destroy {
-        for ci in &before[*n].compute_instances {
-            let gone = machine.destroy_compute_instance(0, before[*n].id, ci.id, &Unheld);
-            gone.unwrap_or_else(|e| panic!("{e}: {about}"));
-        }
-        let gone = machine.destroy_gpu_instance(0, before[*n].id, &Unheld);
+        let gone = machine.destroy_whole(0, before[*n].id, &Unheld);
         gone.unwrap_or_else(|e| panic!("{e}: {about}"));
     }
     for new in &plan.create {

@@ -17,12 +17,8 @@ async fn ended_within(
 ) -> String {
     let machine = cluster.at("machine");
     let rule = Rule {
-        call: CREATE.to_owned(),
-        from: 1,
-        to: None,
         takes_ms,
-        outcome: None,
-        seen: 0,
+        ..Rule::every(CREATE)
     };
     fault::add(&machine, rule).unwrap();
     let claim = cluster.claim(name, device, POOL).await;

@@ -128,15 +128,7 @@ async fn faulty(
 ) -> (u64, bool) {
     let run = Run::begin(cluster, phase, places).await;
     let machine = cluster.at("machine");
-    let rule = Rule {
-        call: call.to_owned(),
-        from: at,
-        to: Some(at),
-        takes_ms: 0,
-        outcome: Some(Outcome::Kill(moment)),
-        seen: 0,
-    };
-    fault::add(&machine, rule).unwrap();
+    fault::add(&machine, Rule::nth(call, at, Outcome::Kill(moment))).unwrap();
     if phase == Phase::Start {
         cluster.start_driver();
     }
