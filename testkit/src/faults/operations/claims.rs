@@ -3,44 +3,35 @@
 use super::*;
 use nvml_sim::fault::{Moment, Outcome};
 
-pub const ALL: &[Operation] = &[
-    operation("prepare-claim", Kind::Collect, |world| {
-        call(world, "prepare")
-    }),
-    operation("prepare-half-made-claim", Kind::Collect, |world| {
-        half_made(world);
-        call(world, "prepare")
-    }),
-    operation("gc-of-half-made-claim", Kind::Collect, |world| {
-        half_made(world);
-        world.note_claims();
-        world.migctl(&["gc"]).into()
-    }),
-    operation("release-claim", Kind::Collect, |world| {
-        made(world, ID);
-        world.note_claims();
-        world.migctl(&["release", ID]).into()
-    }),
-    operation("release-claims", Kind::Collect, |world| {
-        made(world, ID);
-        said(&mut world.claims("promise", PEER)).ok();
-        world.note_claims();
-        world.migctl(&["release", "--claims"]).into()
-    }),
-    operation("create-with-claim", Kind::Create, |world| {
-        made(world, ID);
-        world.note_claims();
-        world.bundle_with_claims(ID, &[ID]);
-        world.create_command(ID).into()
-    }),
-];
+pub const ALL: &[Operation] = operations! {
+    "prepare-claim", Collect: |_| () => prepare;
+    "prepare-half-made-claim", Collect: half_made => prepare;
+    "gc-of-half-made-claim", Collect: half_made => |w| noted(w, &["gc"]);
+    "release-claim", Collect: |w| made(w, ID) => |w| noted(w, &["release", ID]);
+    "release-claims", Collect: |w| {
+        made(w, ID);
+        said(&mut w.claims("promise", PEER)).ok();
+    } => |w| noted(w, &["release", "--claims"]);
+    "create-with-claim", Create: |w| made(w, ID) => create_with_claim;
+};
 
 /// A file that says that the world has claims.
 const CLAIMS: &str = "claims";
 
-fn call(world: &World, verb: &str) -> Call {
+fn prepare(world: &World) -> Call {
     world.note_claims();
-    world.claims(verb, ID).into()
+    world.claims("prepare", ID).into()
+}
+
+fn noted(world: &World, verb: &[&str]) -> Call {
+    world.note_claims();
+    world.migctl(verb).into()
+}
+
+fn create_with_claim(world: &World) -> Call {
+    world.note_claims();
+    world.bundle_with_claims(ID, &[ID]);
+    create(world)
 }
 
 fn made(world: &World, uid: &str) {

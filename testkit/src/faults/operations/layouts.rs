@@ -9,46 +9,50 @@ const BEGUN: &str = "layout-begun";
 /// A file with the generations of instances that an apply may destroy although nobody has them on record.
 const FORGONE: &str = "forgone";
 
-pub const ALL: &[Operation] = &[
-    // Beside a leased slice: replaces one without compute instances, destroys an idle one, and creates one with two.
-    operation("apply", Kind::Apply, |world| {
-        world.create(PEER);
-        let half = world.the_instance().start ^ 1;
-        world.admin_forgoes(world.profile, half);
-        leave_idle(world);
-        let wanted = r#"{"1g.6gb": 2, "1c.2g.12gb": 2}"#;
-        let entry = |instances: &str| {
-            format!(r#"[{{"devices": [0], "mig-enabled": true, "mig-devices": {instances}}}]"#)
-        };
-        let text = format!(
-            r#"{{"version": "v1", "mig-configs": {{"wanted": {}}}}}"#,
-            entry(wanted)
-        );
-        let file = world.path(FILE);
-        fs::write(&file, text).unwrap();
-        begun(
-            world,
-            &["apply", "-f", file.to_str().unwrap(), "-c", "wanted"],
-        )
-    }),
-    // Switches MIG off on a GPU with an idle slice, and on on the other, which needs a reset on this model.
-    operation("apply-modes", Kind::Apply, |world| {
-        world.install_smi();
-        world.change(|machine, _| {
-            let modes = [Mode::On, Mode::Off];
-            for (gpu, mode) in machine.gpus.iter_mut().zip(modes) {
-                (gpu.mode, gpu.pending) = (mode, mode);
-            }
-        });
-        leave_idle(world);
-        let text = r#"{"version": "v1", "mig-configs": {"wanted": [
-            {"devices": [0], "mig-enabled": false},
-            {"devices": [1], "mig-enabled": true, "mig-devices": {"1g.6gb": 1}}]}}"#;
-        let file = world.path(FILE);
-        fs::write(&file, text).unwrap();
-        begun(world, &["apply", "-f", file.to_str().unwrap()])
-    }),
-];
+pub const ALL: &[Operation] = operations! {
+    "apply", Apply: |_| () => apply;
+    "apply-modes", Apply: |_| () => apply_modes;
+};
+
+/// Beside a leased slice: replaces one without compute instances, destroys an idle one, and creates one with two.
+fn apply(world: &World) -> Call {
+    world.create(PEER);
+    let half = world.the_instance().start ^ 1;
+    world.admin_forgoes(world.profile, half);
+    leave_idle(world);
+    let wanted = r#"{"1g.6gb": 2, "1c.2g.12gb": 2}"#;
+    let entry = |instances: &str| {
+        format!(r#"[{{"devices": [0], "mig-enabled": true, "mig-devices": {instances}}}]"#)
+    };
+    let text = format!(
+        r#"{{"version": "v1", "mig-configs": {{"wanted": {}}}}}"#,
+        entry(wanted)
+    );
+    let file = world.path(FILE);
+    fs::write(&file, text).unwrap();
+    begun(
+        world,
+        &["apply", "-f", file.to_str().unwrap(), "-c", "wanted"],
+    )
+}
+
+/// Switches MIG off on a GPU with an idle slice, and on on the other, which needs a reset on this model.
+fn apply_modes(world: &World) -> Call {
+    world.install_smi();
+    world.change(|machine, _| {
+        let modes = [Mode::On, Mode::Off];
+        for (gpu, mode) in machine.gpus.iter_mut().zip(modes) {
+            (gpu.mode, gpu.pending) = (mode, mode);
+        }
+    });
+    leave_idle(world);
+    let text = r#"{"version": "v1", "mig-configs": {"wanted": [
+        {"devices": [0], "mig-enabled": false},
+        {"devices": [1], "mig-enabled": true, "mig-devices": {"1g.6gb": 1}}]}}"#;
+    let file = world.path(FILE);
+    fs::write(&file, text).unwrap();
+    begun(world, &["apply", "-f", file.to_str().unwrap()])
+}
 
 fn leave_idle(world: &World) {
     world.configure("keep_idle = \"5m\"");

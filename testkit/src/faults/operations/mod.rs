@@ -1,6 +1,21 @@
 //! Everything that makes a slice, a share or a GPU of a container, or releases one, as the matrices break it: the world
 //! before, and the command.
 
+/// Operations: the name and the kind of each, what makes the world, and the command.
+macro_rules! operations {
+    ($($name:expr, $kind:ident: $before:expr => $act:expr;)*) => {
+        &[$(Operation {
+            name: $name,
+            kind: Kind::$kind,
+            begin: |world| {
+                let (before, act): (fn(&World), fn(&World) -> Call) = ($before, $act);
+                before(world);
+                act(world)
+            },
+        }),*]
+    };
+}
+
 mod claims;
 mod layouts;
 mod seats;
@@ -96,10 +111,6 @@ fn all() -> impl Iterator<Item = &'static Operation> {
     all.into_iter().flatten()
 }
 
-const fn operation(name: &'static str, kind: Kind, begin: fn(&World) -> Call) -> Operation {
-    Operation { name, kind, begin }
-}
-
 pub fn named(name: &str) -> &'static Operation {
     let mut all = all().chain(seats::MET);
     all.find(|o| o.name == name).expect("an operation")
@@ -125,6 +136,21 @@ fn release(world: &World) -> Call {
 fn delete(world: &World) -> Call {
     world.behave("no-hooks");
     world.runmig(&["delete", "--force", ID]).into()
+}
+
+/// By the engine, of a container that is gone.
+fn poststop(world: &World) -> Call {
+    let lease = world.abandoned(ID);
+    world.hook(ID, &lease)
+}
+
+fn gc(world: &World) -> Call {
+    world.migctl(&["gc"]).into()
+}
+
+fn repair(world: &World) -> Call {
+    abandoned_and_damaged(world);
+    world.migctl(&["gc", "--repair"]).into()
 }
 
 fn abandoned_and_damaged(world: &World) -> String {

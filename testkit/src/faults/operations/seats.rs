@@ -2,59 +2,39 @@
 
 use super::*;
 
-pub const ALL: &[Operation] = &[
-    operation("create-mps-seat", Kind::Create, |world| {
-        mps_seat(world, ID);
-        create(world)
-    }),
-    operation("delete-mps-seat", Kind::Delete, |world| {
-        mps_seats(world, &[ID]);
-        delete(world)
-    }),
-    operation("poststop-mps-seat", Kind::Delete, |world| {
-        mps_seat(world, ID);
-        let lease = world.abandoned(ID);
-        world.hook(ID, &lease)
-    }),
-    operation("repair-mps-seat", Kind::Collect, |world| {
-        mps_seat(world, ID);
-        abandoned_and_damaged(world);
-        world.migctl(&["gc", "--repair"]).into()
-    }),
-    operation("gc-restarting-mps-seat", Kind::Collect, |world| {
-        mps_seats(world, &[PEER]);
-        world.kill_daemon(PEER);
-        world.migctl(&["gc"]).into()
-    }),
-];
+pub const ALL: &[Operation] = operations! {
+    "create-mps-seat", Create: |w| mps_seat(w, ID) => create;
+    "delete-mps-seat", Delete: |w| mps_seats(w, &[ID]) => delete;
+    "poststop-mps-seat", Delete: |w| mps_seat(w, ID) => poststop;
+    "repair-mps-seat", Collect: |w| mps_seat(w, ID) => repair;
+    "gc-restarting-mps-seat", Collect: |w| {
+        mps_seats(w, &[PEER]);
+        w.kill_daemon(PEER);
+    } => gc;
+};
 
 /// Those that another process meets at each of their steps. The forks kill and fail them.
-pub const MET: &[Operation] = &[
-    operation("create-seat-beside", Kind::Create, |world| {
-        seat(world, PEER);
-        world.create(PEER);
-        seat(world, ID);
-        create(world)
-    }),
-    operation("create-mps-seat-beside", Kind::Create, |world| {
-        mps_seats(world, &[PEER]);
-        mps_seat(world, ID);
-        create(world)
-    }),
-    operation("release-seat", Kind::Collect, |world| {
-        seat(world, ID);
-        release(world)
-    }),
-    operation("release-mps-seat", Kind::Collect, |world| {
-        mps_seat(world, ID);
-        release(world)
-    }),
-];
+pub const MET: &[Operation] = operations! {
+    "create-seat-beside", Create: seats => create;
+    "create-mps-seat-beside", Create: |w| {
+        mps_seats(w, &[PEER]);
+        mps_seat(w, ID);
+    } => create;
+    "release-seat", Collect: |w| seat(w, ID) => release;
+    "release-mps-seat", Collect: |w| mps_seat(w, ID) => release;
+};
 
 /// A seat for a container.
 fn seat(world: &World, id: &str) {
     world.configure("sharing.enforcement = [\"none\"]");
     world.bundle_saying(id, &seat_asks(world));
+}
+
+/// The same, beside another that is taken.
+fn seats(world: &World) {
+    seat(world, PEER);
+    world.create(PEER);
+    seat(world, ID);
 }
 
 /// A seat at `mps` for a container.

@@ -2,62 +2,42 @@
 
 use super::*;
 
-pub const ALL: &[Operation] = &[
-    operation("create-mps", Kind::Create, |world| {
-        mps(world, ID);
-        create(world)
-    }),
-    operation("poststop-mps", Kind::Delete, |world| {
-        mps(world, ID);
-        let lease = world.abandoned(ID);
-        world.hook(ID, &lease)
-    }),
-    operation("gc-restarting-mps", Kind::Collect, |world| {
-        mps(world, PEER);
-        world.create(PEER);
-        world.kill_daemon(PEER);
-        world.migctl(&["gc"]).into()
-    }),
-    operation("create-limited", Kind::Create, |world| {
-        limited(world, ID);
-        create(world)
-    }),
-    operation("create-limited-beside", Kind::Create, |world| {
-        limited(world, PEER);
-        world.create(PEER);
-        limited(world, ID);
-        create(world)
-    }),
-    // The low-level runtime's createRuntime hook, once more.
-    operation("limit", Kind::Limit, |world| {
-        limited(world, ID);
-        world.create(ID);
-        let lease = world.lease_of(ID)["id"].as_str().unwrap().to_owned();
-        world.forget_memory_limits();
-        world.limit_hook(ID, &lease)
-    }),
-    operation("delete-limited", Kind::Delete, |world| {
-        for id in [PEER, ID] {
-            limited(world, id);
-            world.create(id);
-        }
-        delete(world)
-    }),
-    operation("gc-setting-limit-back", Kind::Collect, |world| {
-        mps(world, PEER);
-        world.create(PEER);
-        world.raise_limit(PEER);
-        world.migctl(&["gc"]).into()
-    }),
-    operation("run-limited", Kind::Create, |world| {
-        limited(world, ID);
-        run(world)
-    }),
-    operation("release-limited", Kind::Collect, |world| {
-        limited(world, ID);
-        release(world)
-    }),
-];
+pub const ALL: &[Operation] = operations! {
+    "create-mps", Create: |w| mps(w, ID) => create;
+    "poststop-mps", Delete: |w| mps(w, ID) => poststop;
+    "gc-restarting-mps", Collect: |w| {
+        held(w, mps, &[PEER]);
+        w.kill_daemon(PEER);
+    } => gc;
+    "create-limited", Create: |w| limited(w, ID) => create;
+    "create-limited-beside", Create: |w| {
+        held(w, limited, &[PEER]);
+        limited(w, ID);
+    } => create;
+    "limit", Limit: |w| held(w, limited, &[ID]) => limit;
+    "delete-limited", Delete: |w| held(w, limited, &[PEER, ID]) => delete;
+    "gc-setting-limit-back", Collect: |w| {
+        held(w, mps, &[PEER]);
+        w.raise_limit(PEER);
+    } => gc;
+    "run-limited", Create: |w| limited(w, ID) => run;
+    "release-limited", Collect: |w| limited(w, ID) => release;
+};
+
+/// The low-level runtime's createRuntime hook, once more.
+fn limit(world: &World) -> Call {
+    let lease = world.lease_of(ID)["id"].as_str().unwrap().to_owned();
+    world.forget_memory_limits();
+    world.limit_hook(ID, &lease)
+}
+
+/// Containers with such a share.
+fn held(world: &World, share: fn(&World, &str), ids: &[&str]) {
+    for id in ids {
+        share(world, id);
+        world.create(id);
+    }
+}
 
 /// A share at `mps` for a container.
 fn mps(world: &World, id: &str) {

@@ -7,50 +7,32 @@ const WHOLE: &str = "4g.24gb";
 
 const KEPT: &str = "keep_idle = \"5m\"";
 
-pub const ALL: &[Operation] = &[
-    operation("create", Kind::Create, create),
-    operation(FROM_CACHE, Kind::Create, |world| {
-        world.create(ID);
-        world.delete(ID);
-        create(world)
-    }),
-    operation("create-that-fails", Kind::Refused, |world| {
-        world.behave("create-fails-early");
-        create(world)
-    }),
-    operation("run", Kind::Create, run),
-    operation("poststop", Kind::Delete, |world| {
-        let lease = world.abandoned(ID);
-        world.hook(ID, &lease)
-    }),
-    operation("delete", Kind::Delete, |world| {
-        world.create(ID);
-        delete(world)
-    }),
-    operation("gc", Kind::Collect, |world| {
-        world.abandoned(ID);
-        world.migctl(&["gc"]).into()
-    }),
-    operation("release", Kind::Collect, release),
-    operation("poststop-damaged", Kind::Delete, |world| {
-        let lease = abandoned_and_damaged(world);
-        world.hook(ID, &lease)
-    }),
-    operation("repair", Kind::Collect, |world| {
-        abandoned_and_damaged(world);
-        world.migctl(&["gc", "--repair"]).into()
-    }),
-    operation("repair-beside-idle", Kind::Collect, |world| {
-        idle(world, &["before"]);
-        world.damage_all();
-        world.migctl(&["gc", "--repair"]).into()
-    }),
-    operation("wait", Kind::Create, |world| {
-        waiting(world, "10m");
-        makes_way(world);
-        create(world)
-    }),
-];
+pub const ALL: &[Operation] = operations! {
+    "create", Create: |_| () => create;
+    FROM_CACHE, Create: |w| {
+        w.create(ID);
+        w.delete(ID);
+    } => create;
+    "create-that-fails", Refused: |w| w.behave("create-fails-early") => create;
+    "run", Create: |_| () => run;
+    "poststop", Delete: |_| () => poststop;
+    "delete", Delete: |w| drop(w.create(ID)) => delete;
+    "gc", Collect: |w| drop(w.abandoned(ID)) => gc;
+    "release", Collect: |_| () => release;
+    "poststop-damaged", Delete: |_| () => |w| w.hook(ID, &abandoned_and_damaged(w));
+    "repair", Collect: |_| () => repair;
+    "repair-beside-idle", Collect: |w| idle(w, &["before"]) => repair_alone;
+    "wait", Create: |w| {
+        waiting(w, "10m");
+        makes_way(w);
+    } => create;
+};
+
+/// No container is gone.
+fn repair_alone(world: &World) -> Call {
+    world.damage_all();
+    world.migctl(&["gc", "--repair"]).into()
+}
 
 /// Idle slices.
 fn idle(world: &World, ids: &[&str]) {
