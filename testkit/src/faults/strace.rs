@@ -95,6 +95,16 @@ impl Call {
         going(self.command.stdin(stdin))
     }
 
+    /// Gives another command the arguments, the environment and the directory of this one.
+    fn complete(&self, other: &mut Command) {
+        other.args(self.command.get_args()).env_clear();
+        let all = self.command.get_envs();
+        other.envs(all.filter_map(|(name, value)| Some((name, value?))));
+        if let Some(dir) = self.command.get_current_dir() {
+            other.current_dir(dir);
+        }
+    }
+
     fn stdin(&self) -> Stdio {
         match &self.stdin {
             Some(file) => fs::File::open(file).unwrap().into(),
@@ -221,19 +231,10 @@ fn under_strace_at(path: Option<&Path>, call: &Call, log: &Path, expressions: &[
 
 /// `strace OPTIONS` of a command, with its environment.
 pub fn traced(call: &Call, options: &[&str]) -> Call {
-    let command = &call.command;
     let mut traced = Command::new("strace");
-    traced.args(options).arg(command.get_program());
-    traced.args(command.get_args()).env_clear();
-    for (name, value) in command.get_envs() {
-        if let Some(value) = value {
-            traced.env(name, value);
-        }
-    }
+    traced.args(options).arg(call.command.get_program());
+    call.complete(&mut traced);
     traced.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
-    if let Some(dir) = command.get_current_dir() {
-        traced.current_dir(dir);
-    }
     Call {
         command: traced,
         stdin: call.stdin.clone(),
@@ -245,15 +246,7 @@ pub fn traced(call: &Call, options: &[&str]) -> Call {
 /// closed the pipe and are not yet gone.
 pub fn settled(call: &Call) -> Said {
     let mut command = Command::new(call.command.get_program());
-    command.args(call.command.get_args()).env_clear();
-    for (name, value) in call.command.get_envs() {
-        if let Some(value) = value {
-            command.env(name, value);
-        }
-    }
-    if let Some(dir) = call.command.get_current_dir() {
-        command.current_dir(dir);
-    }
+    call.complete(&mut command);
     command.stdin(call.stdin());
     let (mut read, write) = std::io::pipe().unwrap();
     let write = OwnedFd::from(write);

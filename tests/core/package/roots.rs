@@ -291,11 +291,7 @@ fn killed_dpkg_is_repeated() {
         ),
     );
     root.kill_dpkg_at_gate("--install /packages/new.deb");
-    assert!(
-        root.dpkg_status().contains("half-installed"),
-        "{}",
-        root.dpkg_status()
-    );
+    has(&root.dpkg_status(), "half-installed");
     let half = root.ok("find / -xdev -name '*.dpkg-new'");
     has(&half, "/usr/bin/");
     // All programs are still those of one version, and work.
@@ -305,11 +301,7 @@ fn killed_dpkg_is_repeated() {
     // The next one dies between the files and the end of postinst.
     root.gate("deb-systemd-helper", STAYS);
     root.kill_dpkg_at_gate("--install /packages/new.deb");
-    assert!(
-        root.dpkg_status().contains("half-configured"),
-        "{}",
-        root.dpkg_status()
-    );
+    has(&root.dpkg_status(), "half-configured");
     assert_eq!(root.earlier(), [false; PROGRAMS.len()]);
     assert_eq!(root.ok("find / -xdev -name '*.dpkg-new'"), "");
 
@@ -337,11 +329,7 @@ fn upgrade_asks_about_changed_configuration() {
     assert_eq!(root.read(CONFIG), changed);
     root.ok("dpkg --force-confold --configure runmig");
     assert_eq!(root.read(CONFIG), changed);
-    assert!(
-        !root
-            .read(&format!("{CONFIG}.dpkg-dist"))
-            .contains(EARLIER_LINE)
-    );
+    lacks(&root.read(&format!("{CONFIG}.dpkg-dist")), EARLIER_LINE);
     root.ok("dpkg --purge runmig");
     assert!(!root.at("etc/runmig").exists());
 
@@ -493,11 +481,7 @@ fn rpm_upgrades_and_refuses_removal() {
     leased.release(&root);
     fs::remove_dir_all(root.at("run/runmig")).unwrap();
     root.rpm("-e runmig").ok();
-    assert!(
-        told().ends_with("disable --now runmig-gc.timer\ndaemon-reload\n"),
-        "{}",
-        told()
-    );
+    ends_with(&told(), "disable --now runmig-gc.timer\ndaemon-reload\n");
     packages::same_files(&before, &root.files());
 
     // An upgrade keeps a changed configuration, also while leases are held.
@@ -514,10 +498,6 @@ fn rpm_upgrades_and_refuses_removal() {
         .ok();
     assert_eq!(root.earlier(), [false; PROGRAMS.len()]);
     assert_eq!(root.read(CONFIG), changed);
-    assert!(
-        !root
-            .read(&format!("{CONFIG}.rpmnew"))
-            .contains(EARLIER_LINE)
-    );
+    lacks(&root.read(&format!("{CONFIG}.rpmnew")), EARLIER_LINE);
     assert_eq!(told(), "daemon-reload\n");
 }

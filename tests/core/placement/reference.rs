@@ -16,34 +16,17 @@ pub struct Place {
 
 type There = (u32, Placement);
 
+/// How much of something a profile has.
+type Part = Box<dyn Fn(&Profile) -> u32>;
+
 fn span(at: Placement) -> BTreeSet<u32> {
     (at.start..at.start + at.size).collect()
 }
 
 /// Whether a profile fits beside what is there.
 pub fn fits(gpu: &Gpu, there: &[There], profile: &Profile, at: Placement) -> bool {
-    let same = there.iter().filter(|(id, _)| *id == profile.id).count();
-    let parts: [fn(&Profile) -> u32; 6] = [
-        |p| p.compute_slices,
-        |p| p.copy_engines,
-        |p| p.decoders,
-        |p| p.encoders,
-        |p| p.jpegs,
-        |p| p.ofas,
-    ];
-    let enough = parts.iter().all(|part| {
-        let all = gpu.profiles.iter().map(part).max().unwrap();
-        let used: u32 = there
-            .iter()
-            .map(|(id, _)| part(gpu.profile(*id).unwrap()))
-            .sum();
-        used + part(profile) <= all
-    });
-    (same as u32) < profile.max_instances
-        && enough
-        && there
-            .iter()
-            .all(|(_, other)| span(*other).is_disjoint(&span(at)))
+    let mut others = there.iter().map(|(_, other)| span(*other));
+    first_lack(gpu, there, profile).is_none() && others.all(|other| other.is_disjoint(&span(at)))
 }
 
 fn free(gpu: &Gpu, there: &[There]) -> BTreeSet<u32> {
@@ -214,10 +197,9 @@ fn evictions(gpu: &Gpu, there: &[There], idle: &[There], profile: &Profile, at: 
     let going = idle.iter().filter(in_way).count();
     let mut staying: Vec<There> = idle.iter().filter(|i| !in_way(i)).copied().collect();
     let mut more = 0;
-    while !fits(gpu, &[there, &staying].concat(), profile, at) {
+    while let Some(lack) = first_lack(gpu, &[there, &staying].concat(), profile) {
         // The first that lets it have more of what it lacks; that is for the product to know, and
         // here it is enough that each idle one that goes helps.
-        let lack = first_lack(gpu, &[there, &staying].concat(), profile);
         let helps = staying
             .iter()
             .position(|i| lack(gpu.profile(i.0).unwrap()) > 0);
@@ -227,11 +209,12 @@ fn evictions(gpu: &Gpu, there: &[There], idle: &[There], profile: &Profile, at: 
     (going + more) as i64
 }
 
-fn first_lack(gpu: &Gpu, there: &[There], profile: &Profile) -> Box<dyn Fn(&Profile) -> u32> {
+/// Returns what a profile lacks first beside what is there: how much of it another one has.
+fn first_lack(gpu: &Gpu, there: &[There], profile: &Profile) -> Option<Part> {
     let same = there.iter().filter(|(id, _)| *id == profile.id).count();
     if same as u32 >= profile.max_instances {
         let id = profile.id;
-        return Box::new(move |p| u32::from(p.id == id));
+        return Some(Box::new(move |p| u32::from(p.id == id)));
     }
     let parts: [fn(&Profile) -> u32; 6] = [
         |p| p.compute_slices,
@@ -241,17 +224,13 @@ fn first_lack(gpu: &Gpu, there: &[There], profile: &Profile) -> Box<dyn Fn(&Prof
         |p| p.jpegs,
         |p| p.ofas,
     ];
-    for part in parts {
+    let is_short = |part: &fn(&Profile) -> u32| {
         let all = gpu.profiles.iter().map(part).max().unwrap();
-        let used: u32 = there
-            .iter()
-            .map(|(id, _)| part(gpu.profile(*id).unwrap()))
-            .sum();
-        if used + part(profile) > all {
-            return Box::new(part);
-        }
-    }
-    unreachable!("it lacks something")
+        let of = |(id, _): &There| part(gpu.profile(*id).unwrap());
+        there.iter().map(of).sum::<u32>() + part(profile) > all
+    };
+    let part = parts.into_iter().find(is_short)?;
+    Some(Box::new(part))
 }
 
 fn meant<'a>(gpu: &'a Gpu, slice: &Slice, wanted: &Constraints<'_>) -> Option<&'a Profile> {

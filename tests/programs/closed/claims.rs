@@ -16,13 +16,13 @@ fn prepare(world: &World) -> Result<Held> {
 #[test]
 fn gets_no_promise_on_a_closed_gpu() {
     let world = World::small();
-    migctl(&world, &["cordon", "0"]);
+    world.tells(&["cordon", "0"]);
     for refused in [promise(&world), prepare(&world)] {
         let line = refused.unwrap_err().line();
         has(&line, "GPU 0 gives nothing new: cordoned since");
         has(&line, "hint: run migctl uncordon 0, or delete the pod");
     }
-    migctl(&world, &["uncordon", "0"]);
+    world.tells(&["uncordon", "0"]);
     health(&world, 0, sick());
     has(
         &promise(&world).unwrap_err().line(),
@@ -42,7 +42,7 @@ fn promise_before_a_cordon_is_kept() {
     has(&line, "hint: run migctl drain 0 --wait");
     assert!(world.instances().is_empty());
     health(&world, 0, Health::default());
-    migctl(&world, &["cordon", "0"]);
+    world.tells(&["cordon", "0"]);
     prepare(&world).unwrap();
     // What is there stays, whatever comes.
     health(&world, 0, sick());

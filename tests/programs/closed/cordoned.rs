@@ -3,7 +3,7 @@
 use super::*;
 
 fn cordon(world: &World) {
-    migctl(world, &["cordon", "0", "--reason", "fan fails"]);
+    world.tells(&["cordon", "0", "--reason", "fan fails"]);
 }
 
 #[test]
@@ -44,16 +44,16 @@ fn views_name_it_and_history_has_it() {
     let world = World::small();
     cordon(&world);
     // Again, it changes nothing.
-    migctl(&world, &["cordon", "0"]);
+    world.tells(&["cordon", "0"]);
     has(
-        &migctl(&world, &["gpus"]),
+        &world.tells(&["gpus"]),
         "gives nothing new: cordoned since 20",
     );
     let closed = gpu(&world)["closed"].clone();
     assert_eq!(closed["reasons"], json!(["cordoned"]));
     assert_eq!(closed["remedy"], "run migctl uncordon 0");
     has(
-        &migctl(&world, &["metrics"]),
+        &world.tells(&["metrics"]),
         "gpu=\"0\",reason=\"cordoned\"} 1",
     );
     let doctor = said(&mut world.migctl(&["doctor", "--only", "driver"])).stdout;
@@ -62,13 +62,10 @@ fn views_name_it_and_history_has_it() {
         "warn  driver.gpus              GPU 0 gives nothing new: cordoned",
     );
     has(&doctor, "repair: run migctl uncordon 0");
-    has(&migctl(&world, &["uncordon", "0"]), "GPU 0 is open again");
-    has(
-        &migctl(&world, &["uncordon", "0"]),
-        "GPU 0 was not cordoned",
-    );
+    has(&world.tells(&["uncordon", "0"]), "GPU 0 is open again");
+    has(&world.tells(&["uncordon", "0"]), "GPU 0 was not cordoned");
     let uuid = &world.engine().gpus[0].uuid;
-    let events = migctl(&world, &["events"]);
+    let events = world.tells(&["events"]);
     let told: Vec<&str> = events
         .lines()
         .filter_map(|line| line.split_once(' '))
@@ -88,8 +85,7 @@ fn json_has_the_leases_that_stay() {
     let world = World::small();
     world.create("a");
     let stay = |arguments: &[&str]| {
-        let list = migctl(&world, &[arguments, &["-o", "json"]].concat());
-        let list: Value = serde_json::from_str(&list).unwrap();
+        let list = world.json(&[arguments, &["-o", "json"]].concat());
         assert_eq!(list["kind"], "LeaseList");
         list["items"].as_array().unwrap().clone()
     };
@@ -107,14 +103,14 @@ fn hands_out_no_instance_that_is_there() {
     let (world, _) = World::with_idle_slice();
     cordon(&world);
     has(&refused(&world, "b", &[(SLICE, world.profile)]), "cordoned");
-    migctl(&world, &["uncordon", "0"]);
+    world.tells(&["uncordon", "0"]);
     world.configure("");
     world.gc().ok();
     world.configure("adopt = true");
     world.admin_creates(0, world.profile, 0, true);
     cordon(&world);
     has(&refused(&world, "c", &[(SLICE, world.profile)]), "cordoned");
-    migctl(&world, &["uncordon", "0"]);
+    world.tells(&["uncordon", "0"]);
     world.create("c");
     assert_eq!(world.instances().len(), 1);
     world.delete("c").ok();
@@ -130,7 +126,7 @@ fn seats_are_new_and_pods_go_on() {
     world.create("seat");
     cordon(&world);
     has(&refused(&world, "late", &seat), "cordoned");
-    migctl(&world, &["uncordon", "0"]);
+    world.tells(&["uncordon", "0"]);
     world.delete("seat");
     world.bundle_in_pod("first", world.profile, "pod");
     world.create("first");
@@ -142,7 +138,7 @@ fn seats_are_new_and_pods_go_on() {
         &refused(&world, "other", &[(SLICE, world.profile)]),
         "cordoned",
     );
-    migctl(&world, &["uncordon", "0"]);
+    world.tells(&["uncordon", "0"]);
     world.all_go(&["first", "second"]);
 }
 
@@ -179,10 +175,9 @@ fn refuses_at_once_what_never_fits() {
     assert_eq!(verdict(&[world.profile]), "full");
     let world = World::with_whole_gpus();
     world.configure("[sharing]\nenforcement = [\"none\"]\n");
-    let gpus = migctl(&world, &["gpus", "-o", "json"]);
-    let gpus: Value = serde_json::from_str(&gpus).unwrap();
+    let gpus = world.json(&["gpus", "-o", "json"]);
     for n in 0..gpus["items"].as_array().unwrap().len() {
-        migctl(&world, &["cordon", &n.to_string()]);
+        world.tells(&["cordon", &n.to_string()]);
     }
     let share = |size: &str| {
         let told = said(&mut world.migctl(&["explain", "--share", size, "-o", "json"]));
@@ -215,7 +210,7 @@ fn survives_reboot_and_repair() {
         &refused(&world, "b", &[(SLICE, world.profile)]),
         "(fan fails)",
     );
-    migctl(&world, &["uncordon", "0"]);
+    world.tells(&["uncordon", "0"]);
     world.create("b");
     world.all_go(&["b"]);
 }
@@ -250,10 +245,10 @@ fn lost_gpu_is_cordoned_by_its_uuid() {
     let uuid = world.engine().gpus[0].uuid.clone();
     world.lose(0, true);
     said(&mut world.migctl(&["cordon", "0"])).refused_for("hint: name it by its full UUID");
-    migctl(&world, &["cordon", &uuid]);
+    world.tells(&["cordon", &uuid]);
     world.lose(0, false);
     has(&refused(&world, "a", &[(SLICE, world.profile)]), "cordoned");
-    migctl(&world, &["uncordon", "0"]);
+    world.tells(&["uncordon", "0"]);
     world.create("a");
     world.all_go(&["a"]);
 }
@@ -264,7 +259,7 @@ fn waiter_goes_on_at_uncordon_and_keeps_its_turn() {
     cordon(&world);
     let first = world.waits("first", &[(SLICE, "4g.24gb")]);
     let second = world.waits("second", &[(SLICE, "4g.24gb")]);
-    migctl(&world, &["uncordon", "0"]);
+    world.tells(&["uncordon", "0"]);
     first.end().ok();
     assert_eq!(world.queue(), ["second"]);
     world.delete("first");
@@ -285,8 +280,7 @@ fn no_create_chooses_by_a_look_before_the_cordon() {
     };
     until("it looks", || held(&world) || create.ended().is_some());
     world.no_faults();
-    let listed: Value =
-        serde_json::from_str(&migctl(&world, &["cordon", "0", "-o", "json"])).unwrap();
+    let listed = world.json(&["cordon", "0", "-o", "json"]);
     let leases = listed["items"].as_array().unwrap().len();
     let ended = create.end();
     // The create was past its look, or it was not.

@@ -8,7 +8,7 @@ fn names_what_is_left_and_ends_with_a_free_gpu() {
     world.configure("keep_idle = \"5m\"");
     world.create("a");
     world.create("b");
-    let said_now = migctl(&world, &["drain", "0", "--reason", "repair"]);
+    let said_now = world.tells(&["drain", "0", "--reason", "repair"]);
     has(&said_now, "GPU 0 has 1g.6gb");
     has(&said_now, "of a\n");
     has(
@@ -29,7 +29,7 @@ fn names_what_is_left_and_ends_with_a_free_gpu() {
     // An idle slice is nobody's.
     assert!(world.instances().is_empty(), "{:?}", world.instances());
     assert_eq!(world.leases(), Vec::<Value>::new());
-    migctl(&world, &["uncordon", "0"]);
+    world.tells(&["uncordon", "0"]);
     world.configure("");
     world.create("c");
     world.all_go(&["c"]);
@@ -43,7 +43,7 @@ fn fails_when_its_time_is_over_and_keeps_the_living() {
     line.exits(1)
         .warns("cannot drain GPU 0 in time: leases on it: 1; hint: end their containers");
     world.has_its_slices("a").unwrap();
-    migctl(&world, &["uncordon", "0"]);
+    world.tells(&["uncordon", "0"]);
     world.all_go(&["a"]);
 }
 
@@ -53,7 +53,7 @@ fn collects_the_dead_and_leaves_administrators_instances() {
     let world = World::small();
     world.admin_creates(0, world.profile, 3, true);
     world.abandoned("dead");
-    has(&migctl(&world, &["drain", "0", "--wait"]), "GPU 0 is free");
+    has(&world.tells(&["drain", "0", "--wait"]), "GPU 0 is free");
     assert_eq!(world.instances().len(), 1);
     assert_eq!(world.leases(), Vec::<Value>::new());
 }

@@ -30,13 +30,7 @@ fn refused(world: &World, id: &str, asks: &[(&str, &str)]) -> String {
     said(&mut world.create_command(id)).refused()
 }
 
-#[track_caller]
-fn migctl(world: &World, arguments: &[&str]) -> String {
-    world.tells(arguments)
-}
-
 /// Returns the first GPU of `migctl gpus -o json`.
 fn gpu(world: &World) -> Value {
-    let list: Value = serde_json::from_str(&migctl(world, &["gpus", "-o", "json"])).unwrap();
-    list["items"][0].clone()
+    world.json(&["gpus", "-o", "json"])["items"][0].clone()
 }

@@ -99,7 +99,7 @@ fn unsupported_sign_is_no_sign() {
     for code in [3, 13] {
         world.no_faults();
         world.fault("nvmlDeviceGetFieldValues", 1, None, Outcome::Return(code));
-        migctl(&world, &["explain", world.profile]);
+        world.tells(&["explain", world.profile]);
     }
     // It fell off the bus between two calls.
     world.no_faults();
@@ -207,8 +207,8 @@ fn waiter_outlives_a_driver_without_an_answer() {
         has(&line, &format!("(NVML {code})"));
         // The change of a cordon has it look again.
         let uuid = &world.engine().gpus[0].uuid;
-        migctl(&world, &["cordon", uuid]);
-        migctl(&world, &["uncordon", uuid]);
+        world.tells(&["cordon", uuid]);
+        world.tells(&["uncordon", uuid]);
         until("it looks in vain", || world.log().contains("waits on: "));
         world.no_faults();
         world.delete(&ids[0]);
@@ -233,7 +233,7 @@ fn reset_heals_and_views_name_signs() {
         json!(["row-remap-failed", "row-remap-pending"])
     );
     assert_eq!(closed["remedy"], "replace GPU 0");
-    let metrics = migctl(&world, &["metrics"]);
+    let metrics = world.tells(&["metrics"]);
     for reason in ["row-remap-failed", "row-remap-pending"] {
         has(&metrics, &format!("gpu=\"0\",reason=\"{reason}\"}} 1"));
     }
@@ -244,5 +244,5 @@ fn reset_heals_and_views_name_signs() {
     );
     health(&world, 0, Health::default());
     assert_eq!(gpu(&world)["closed"], Value::Null);
-    assert!(!migctl(&world, &["metrics"]).contains("runmig_gpu_closed{"));
+    assert!(!world.tells(&["metrics"]).contains("runmig_gpu_closed{"));
 }

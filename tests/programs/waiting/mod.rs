@@ -61,16 +61,14 @@ fn lists_waiting_requests() {
     let row = table.lines().find(|line| line.starts_with("w ")).unwrap();
     let pid = waiter.pid();
     assert!(row.ends_with(&format!(" {pid}")), "{table}");
-    let json = world.tells(&["list", "-o", "json"]);
-    let list: Value = serde_json::from_str(&json).unwrap();
+    let list = world.json(&["list", "-o", "json"]);
     assert_eq!(list["items"].as_array().unwrap().len(), full.len());
     assert_eq!(list["waiting"][0]["container"], "w");
     assert_eq!(list["waiting"][0]["request"], world.profile);
     assert_eq!(list["waiting"][0]["pid"], pid);
     world.delete(&full[0]);
     waiter.end().ok();
-    let json = world.tells(&["list", "-o", "json"]);
-    let list: Value = serde_json::from_str(&json).unwrap();
+    let list = world.json(&["list", "-o", "json"]);
     assert_eq!(list["waiting"].as_array().unwrap().len(), 0);
 }
 
