@@ -45,6 +45,25 @@ impl Bundle {
         self.edit(|config| config["annotations"][key] = json!(value));
     }
 
+    /// Its container is in a user namespace with shifted ids.
+    pub fn shift_ids(&self) {
+        self.edit(|config| {
+            let mapping = json!([{"containerID": 0, "hostID": 100_000, "size": 65536}]);
+            config["linux"]["uidMappings"] = mapping.clone();
+            config["linux"]["gidMappings"] = mapping;
+            let namespaces = config["linux"]["namespaces"].as_array_mut().unwrap();
+            namespaces.push(json!({"type": "user"}));
+        });
+    }
+
+    pub fn set_env(&self, variables: &[&str]) {
+        self.edit(|config| set_env(config, variables));
+    }
+
+    pub fn mount(&self, mounts: impl IntoIterator<Item = Value>) {
+        self.edit(|config| config["mounts"].as_array_mut().unwrap().extend(mounts));
+    }
+
     /// The name of its cgroup, which no other has.
     pub fn cgroup(&self) -> String {
         let config = self.config();
@@ -60,6 +79,17 @@ impl Bundle {
     pub fn names(&self) -> Vec<String> {
         names_in(&self.path)
     }
+}
+
+/// Adds variables to the environment of a config.json.
+pub fn set_env(config: &mut Value, variables: &[&str]) {
+    let env = config["process"]["env"].as_array_mut().unwrap();
+    env.extend(variables.iter().map(|variable| json!(variable)));
+}
+
+/// A bind mount, as an engine writes it.
+pub fn bind(source: impl AsRef<Path>, to: &str, options: &[&str]) -> Value {
+    json!({"destination": to, "type": "bind", "source": source.as_ref(), "options": options})
 }
 
 /// A root filesystem that has a shell.

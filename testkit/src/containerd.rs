@@ -54,21 +54,9 @@ pub fn configure(cri: &Cri) {
     cri.write("config.toml", &format!("{common}{own}{more}"));
 }
 
-/// containerd 2 always gives a sandbox a share of the processors. Called by runmig in the low-level runtime's place.
+/// containerd 2 always gives a sandbox a share of the processors.
 pub fn without_processor_shares(setup: &Setup) {
-    let low = setup.runtime.display();
-    let front = setup.path("cri").join(setup.low.name());
-    script(
-        &front,
-        &format!(
-            "for word; do\n\
-             [ \"$last\" != --bundle ] || sed -i 's/\"shares\": *[0-9]*/\"shares\": null/' \"$word/config.json\"\n\
-             last=$word\n\
-             done\n\
-             exec {low} \"$@\""
-        ),
-    );
-    setup.put_before(&front);
+    setup.edit_bundles(r#"s/"shares": *[0-9]*/"shares": null/"#);
 }
 
 pub fn command(cri: &Cri) -> Command {

@@ -82,20 +82,7 @@ pub fn import(cri: &Cri, image: &Path) {
 }
 
 /// A sandbox is to have a negative score for the kernel's out-of-memory killer, which takes
-/// CAP_SYS_RESOURCE. Called by runmig in the low-level runtime's place.
+/// CAP_SYS_RESOURCE.
 pub fn without_oom_scores(setup: &Setup) {
-    let low = setup.runtime.display();
-    let front = setup.path("cri").join(setup.low.name());
-    let score = r#""oomScoreAdj": *-[0-9]*"#;
-    script(
-        &front,
-        &format!(
-            "for word; do\n\
-             [ \"$last\" != --bundle ] || sed -i 's/{score}/\"oomScoreAdj\": 0/' \"$word/config.json\"\n\
-             last=$word\n\
-             done\n\
-             exec {low} \"$@\""
-        ),
-    );
-    setup.put_before(&front);
+    setup.edit_bundles(r#"s/"oomScoreAdj": *-[0-9]*/"oomScoreAdj": 0/"#);
 }

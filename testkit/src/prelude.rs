@@ -1,6 +1,6 @@
 //! The names that most tests use.
 
-pub use crate::bundle::{Bundle, OPEN, SHOW, nodes, visible};
+pub use crate::bundle::{Bundle, OPEN, SHOW, bind, nodes, set_env, visible};
 pub use crate::faults::strace::{self, settled};
 pub use crate::faults::{BIG, SMALL, World};
 pub use crate::mounted::Mounted;

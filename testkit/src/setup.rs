@@ -93,6 +93,21 @@ impl Setup {
         fs::write(self.config(), text).unwrap();
     }
 
+    /// runmig calls a program in the low-level runtime's place, which changes each config.json by this command of sed.
+    pub fn edit_bundles(&self, sed: &str) {
+        let low = self.runtime.display();
+        let front = self.path("cri").join(self.low.name());
+        let body = format!(
+            "for word; do\n\
+             [ \"$last\" != --bundle ] || sed -i '{sed}' \"$word/config.json\"\n\
+             last=$word\n\
+             done\n\
+             exec {low} \"$@\""
+        );
+        script(&front, &body);
+        self.put_before(&front);
+    }
+
     /// Has a program called in the low-level runtime's place, which it is to call in turn.
     pub fn put_before(&self, front: &Path) {
         let config = fs::read_to_string(self.config()).unwrap();
@@ -198,6 +213,24 @@ impl Setup {
             bundle.annotate(key, value);
         }
         bundle
+    }
+
+    /// A command of the runtime where the nodes of the simulated machine are the host's. A low-level runtime binds
+    /// those into a user namespace.
+    pub fn on_its_dev(&self, arguments: &[&str]) -> Command {
+        let dev = self.machine.dir().join("dev");
+        for node in ["null", "zero", "full", "random", "urandom", "tty"] {
+            let mut copy = Command::new("cp");
+            said(copy.arg("-a").arg(format!("/dev/{node}")).arg(&dev)).ok();
+        }
+        let call = self.command(arguments);
+        let mut inside = Command::new("unshare");
+        inside.args(["--mount", "sh", "-c"]);
+        inside.arg("mount --bind \"$0\" /dev && exec \"$@\"");
+        inside.arg(&dev).arg(call.get_program());
+        inside.args(call.get_args());
+        inside.env("RUNMIG_CONFIG", self.config());
+        inside
     }
 
     #[track_caller]
@@ -343,6 +376,12 @@ impl Setup {
         found
             .unwrap_or_else(|| panic!("no lease of {id}: {leases:?}"))
             .clone()
+    }
+
+    /// Returns the process of the MPS daemon of a container.
+    #[track_caller]
+    pub fn daemon(&self, id: &str) -> i32 {
+        crate::sharing::daemon(&self.lease(id)).expect("a daemon")
     }
 
     /// Returns the output of `migctl list -o json`.

@@ -126,10 +126,7 @@ fn refuses_what_contradicts_a_device() {
         "annotation runmig.dev/slice: \"none\"",
     );
     let named = asking(&setup, &["slice=1g.10gb"]);
-    named.edit(|config| {
-        let env = config["process"]["env"].as_array_mut().unwrap();
-        env.push(json!("NVIDIA_VISIBLE_DEVICES=runmig.dev/slice=1g.10gb"));
-    });
+    named.set_env(&["NVIDIA_VISIBLE_DEVICES=runmig.dev/slice=1g.10gb"]);
     has(
         &setup.refused(&named),
         "cannot tell whether the user or the image asks",
@@ -385,10 +382,7 @@ fn image_names_no_device_to_docker() {
         let id = docker.create_with(&[], "", json!({"Runtime": "runmig"}));
         docker.post(&id, "start").ok();
         let saw = docker.exec(&id, SHOW);
-        assert!(
-            saw.contains("VISIBLE=runmig.dev/slice"),
-            "the image is the one"
-        );
+        has(&saw, "VISIBLE=runmig.dev/slice");
         got_nothing(setup, &saw);
         docker.remove(&id);
     });
@@ -408,10 +402,7 @@ fn image_names_no_device_in_a_pod() {
         let pod = cri.pod(&[]);
         let id = cri.run(&pod, "web", &format!("{SHOW}; exec sleep 1000"));
         until("it printed", || cri.logs(&id).contains("VISIBLE="));
-        assert!(
-            cri.logs(&id).contains("VISIBLE=runmig.dev/slice"),
-            "the image is the one"
-        );
+        has(&cri.logs(&id), "VISIBLE=runmig.dev/slice");
         got_nothing(&setup, &cri.logs(&id));
         cri.remove_all();
     }

@@ -44,31 +44,13 @@ fn grants_optional_nodes_the_host_has() {
 
 fn in_user_namespace(setup: &Setup) -> Bundle {
     let bundle = setup.asking("1g.10gb", SHOW);
-    bundle.edit(|config| {
-        let mapping = json!([{"containerID": 0, "hostID": 100_000, "size": 65536}]);
-        config["linux"]["uidMappings"] = mapping.clone();
-        config["linux"]["gidMappings"] = mapping;
-        let namespaces = config["linux"]["namespaces"].as_array_mut().unwrap();
-        namespaces.push(json!({"type": "user"}));
-    });
+    bundle.shift_ids();
     bundle
 }
 
 /// Runs the bundle where the simulated machine's nodes are the host's.
 fn run_on_its_dev(setup: &Setup, bundle: &Bundle) -> Said {
-    let dev = setup.machine.dir().join("dev");
-    for node in ["null", "zero", "full", "random", "urandom", "tty"] {
-        let mut copy = Command::new("cp");
-        said(copy.arg("-a").arg(format!("/dev/{node}")).arg(&dev)).ok();
-    }
-    let call = setup.command(&["run", "-b", bundle.as_str(), &unique()]);
-    let mut inside = Command::new("unshare");
-    inside.args(["--mount", "sh", "-c"]);
-    inside.arg("mount --bind \"$0\" /dev && exec \"$@\"");
-    inside.arg(&dev).arg(call.get_program());
-    inside.args(call.get_args());
-    inside.env("RUNMIG_CONFIG", setup.config());
-    said(&mut inside)
+    said(&mut setup.on_its_dev(&["run", "-b", bundle.as_str(), &unique()]))
 }
 
 #[test]

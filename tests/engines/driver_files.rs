@@ -79,13 +79,8 @@ fn refuses_container_without_libcuda() {
     has(&line, remedy);
     // The user's own mount is as good, and a container that asks for nothing needs none.
     let bundle = world.setup.asking("1g.10gb", CAT);
-    bundle.edit(|config| {
-        let mounts = config["mounts"].as_array_mut().unwrap();
-        mounts.push(
-            json!({"destination": "/usr/lib/libcuda.so.1", "type": "bind",
-            "source": world.library, "options": ["bind", "ro"]}),
-        );
-    });
+    let options = ["bind", "ro"];
+    bundle.mount([bind(&world.library, "/usr/lib/libcuda.so.1", &options)]);
     has(&world.setup.run(&bundle).stdout, "the driver's");
     world.setup.run(&world.setup.bundle("true"));
     world.setup.configure("");
@@ -188,11 +183,8 @@ fn program_sees_its_device() {
     script(&hook, "exit 1");
     let seen = |value: &str| {
         let bundle = setup.asking("1g.10gb", "echo CUDA=${CUDA_VISIBLE_DEVICES-none}");
-        bundle.edit(|config| {
-            let env = config["process"]["env"].as_array_mut().unwrap();
-            env.push(json!(format!("CUDA_VISIBLE_DEVICES={value}")));
-            config["hooks"]["prestart"] = json!([{"path": hook}]);
-        });
+        bundle.set_env(&[&format!("CUDA_VISIBLE_DEVICES={value}")]);
+        bundle.edit(|config| config["hooks"]["prestart"] = json!([{"path": hook}]));
         setup.run(&bundle).stdout
     };
     has(&seen("0"), "CUDA=0\n");

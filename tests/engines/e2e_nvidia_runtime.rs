@@ -140,24 +140,21 @@ fn slice_overrules(world: &World, ask: impl Fn(&mut Value)) {
     world.setup.nothing_is_left();
 }
 
-fn adds_variable(variable: &str) -> impl Fn(&mut Value) {
-    move |config| {
-        let env = config["process"]["env"].as_array_mut().unwrap();
-        env.push(json!(variable));
-    }
-}
-
 #[test]
 fn image_cannot_ask() {
     let Some(world) = World::new() else { return };
-    slice_overrules(&world, adds_variable("NVIDIA_VISIBLE_DEVICES=all"));
+    slice_overrules(&world, |config| {
+        set_env(config, &["NVIDIA_VISIBLE_DEVICES=all"])
+    });
 }
 
 /// Under Docker Swarm, which hands out GPUs, its variable goes before NVIDIA_VISIBLE_DEVICES.
 #[test]
 fn overrules_swarm_resources_of_images() {
     let Some(world) = World::new() else { return };
-    slice_overrules(&world, adds_variable("DOCKER_RESOURCE_GPU=all"));
+    slice_overrules(&world, |config| {
+        set_env(config, &["DOCKER_RESOURCE_GPU=all"])
+    });
 }
 
 /// It takes a mount for a request by how the text of its destination begins, in any folder.
@@ -168,8 +165,7 @@ fn overrules_devices_asked_by_mount() {
     for destination in [format!("{list}/all"), format!("{list}all")] {
         slice_overrules(&world, |config| {
             let mounts = config["mounts"].as_array_mut().unwrap();
-            mounts.push(json!({"destination": destination, "type": "bind",
-                "source": "/dev/null", "options": ["bind"]}));
+            mounts.push(bind("/dev/null", &destination, &["bind"]));
         });
     }
 }

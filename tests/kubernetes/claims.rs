@@ -182,24 +182,6 @@ pub fn counters_follow_local_slices(node: &Node) {
     is_over(node);
 }
 
-/// Others may delete and change ResourceSlices; the driver restores them.
-/// Failure: another program deletes or changes ResourceSlices
-pub fn restores_resource_slices(node: &Node) {
-    let before = resource_slices(node);
-    let all = ["delete", "resourceslices", "--all"];
-    node.kubectl(&all).ok();
-    eventually("the ResourceSlices are back", || {
-        resource_slices(node) == before
-    });
-    let (name, _) = before.last().unwrap();
-    let none = r#"{"spec": {"devices": []}}"#;
-    node.kubectl(&["patch", "resourceslice", name, "--type=merge", "-p", none])
-        .ok();
-    eventually("the ResourceSlice is as before", || {
-        resource_slices(node) == before
-    });
-}
-
 /// A cordon keeps pods from the GPU and leaves those on it; a drain has Kubernetes evict them. A pod that came meanwhile
 /// runs after the end of the cordon.
 pub fn a_drained_gpu(node: &Node) {

@@ -22,7 +22,7 @@ fn every_case(engine: &'static str) {
         return;
     };
     eprintln!("{engine}: up: {:.0} s", begun.elapsed().as_secs_f64());
-    let cases: [(&str, Case); 23] = testkit::rows! {
+    let cases: [(&str, Case); 22] = testkit::rows! {
         "a pod by annotation" => cases::a_pod_by_annotation;
         "the pod that is shipped" => cases::the_pod_that_is_shipped;
         "a class by size" => cases::class_by_size;
@@ -39,7 +39,6 @@ fn every_case(engine: &'static str) {
         "a reboot under a claim" => claims::a_reboot_under_a_claim;
         "pods fill the GPU" => claims::pods_fill_the_gpu;
         "counters follow local slices" => claims::counters_follow_local_slices;
-        "restores ResourceSlices" => claims::restores_resource_slices;
         "a drained GPU" => claims::a_drained_gpu;
         "several claims in a pod" => several::several_claims_in_a_pod;
         "several pods on a claim" => several::several_pods_on_a_claim;

@@ -89,11 +89,7 @@ fn refuses_users_who_may_not_read_the_ledger() {
             setup.state().display()
         );
         assert!(said.stderr.starts_with(&line), "{verb:?}: {}", said.stderr);
-        assert!(
-            said.stderr.ends_with("hint: run it with sudo\n"),
-            "{verb:?}: {}",
-            said.stderr
-        );
+        ends_with(&said.stderr, "hint: run it with sudo\n");
     }
     said(setup.plain(&migctl).arg("version").uid(65534).gid(65534)).ok();
     setup.delete("train");
@@ -111,12 +107,8 @@ fn shows_names_of_docker_beside_short_ids() {
         fs::write(folder.join("hostname"), "").unwrap();
         let bundle = setup.bundle("sleep 1000");
         bundle.annotate("runmig.dev/gpu", "1");
-        bundle.edit(|config| {
-            config["mounts"].as_array_mut().unwrap().push(json!({
-                "destination": "/etc/hostname", "type": "bind",
-                "source": folder.join("hostname"), "options": ["rbind"],
-            }));
-        });
+        let source = folder.join("hostname");
+        bundle.mount([bind(source, "/etc/hostname", &["rbind"])]);
         setup.create(&bundle, &id);
     }
     let table = setup.tells(&["list"]);

@@ -31,17 +31,11 @@ fn gives_share(low: Low) {
     // The next container shares the GPU, and sees its share.
     let second = setup.bundle(&format!("{SHOW}; env"));
     second.annotate(SHARE, "1/4");
-    let process = |json: &mut Value| {
-        let env = json["process"]["env"].as_array_mut().unwrap();
-        for entry in [
-            "CUDA_MPS_PIPE_DIRECTORY=/x",
-            "NVIDIA_GPU_MEMORY_LIMIT=9",
-            "RUNMIG_GPU_MEMORY=1",
-        ] {
-            env.push(entry.into());
-        }
-    };
-    second.edit(process);
+    second.set_env(&[
+        "CUDA_MPS_PIPE_DIRECTORY=/x",
+        "NVIDIA_GPU_MEMORY_LIMIT=9",
+        "RUNMIG_GPU_MEMORY=1",
+    ]);
     let said = setup.run(&second);
     let uuid = setup.machine.gpu_uuid(1);
     assert_eq!(visible(&said.stdout), Some(uuid.as_str()));

@@ -1,7 +1,7 @@
 //! Every form in which a container can ask.
 
 use crate::bundle::{SHOW, visible};
-use crate::{Bundle, Setup, unique};
+use crate::{Bundle, Setup, begins_with, unique};
 
 /// The profile that a container gets for what its bundle says; none when it gets nothing.
 #[track_caller]
@@ -97,18 +97,11 @@ pub fn records_the_pod(setup: &Setup) {
 
 /// Only annotations ask: what an image sets is overwritten, or stays nothing.
 pub fn image_cannot_ask(setup: &Setup) {
-    let all = serde_json::json!("NVIDIA_VISIBLE_DEVICES=all");
+    let all = "NVIDIA_VISIBLE_DEVICES=all";
     let bundle = setup.asking("1g.10gb", SHOW);
-    bundle.edit(|config| {
-        let env = config["process"]["env"].as_array_mut().unwrap();
-        env.push(all.clone());
-    });
+    bundle.set_env(&[all]);
     let said = setup.run(&bundle);
-    assert!(
-        visible(&said.stdout).unwrap().starts_with("MIG-"),
-        "{}",
-        said.stdout
-    );
+    begins_with(visible(&said.stdout).unwrap(), "MIG-");
 
     let bundle = setup.bundle("true");
     bundle.edit(|config| config["process"]["env"] = serde_json::json!([all]));

@@ -39,7 +39,7 @@ fn client_after(setup: &Setup, holder: &Holder, script: &str) -> Client {
 
 #[test]
 fn environment_lifts_limit_by_two_variables() {
-    let setup = Setup::on(Low::Runc, machine(&["L4", "L4"]));
+    let setup = on_two(Low::Runc);
     let holder = Holder::start(&setup);
     for (variable, expected, is_around) in testkit::rows! {
         "CUDA_MPS_PIPE_DIRECTORY=/nowhere", None => true;
@@ -132,10 +132,7 @@ fn another_uid_only_looks() {
         format!("terminate_client {server} {pid}"),
     ] {
         let said = tell(&refused);
-        assert!(
-            said.starts_with("Insufficient privileges for UID 1000."),
-            "{refused}: {said}"
-        );
+        begins_with(&said, "Insufficient privileges for UID 1000.");
     }
     assert!(tell("quit").starts_with("Not enough privilege"));
     holder.shows(&setup, &[], None, false);
@@ -152,37 +149,12 @@ fn shifted_root_raises_no_limit() {
     let (id, bundle) = (unique(), setup.bundle("exec sleep 1000"));
     bundle.annotate(SHARE, "4Gi");
     cuda::put(&bundle, &setup.machine, &["-"]);
-    bundle.edit(|config| {
-        let mapping = json!([{"containerID": 0, "hostID": 100_000, "size": 65536}]);
-        config["linux"]["uidMappings"] = mapping.clone();
-        config["linux"]["gidMappings"] = mapping;
-        let namespaces = config["linux"]["namespaces"].as_array_mut().unwrap();
-        namespaces.push(json!({"type": "user"}));
-    });
+    bundle.shift_ids();
     let mut shift = Command::new("chown");
     shift.args(["-R", "100000:100000"]);
     said(shift.arg(bundle.path.join("rootfs"))).ok();
-    // The low-level runtime binds the host's nodes there, and the machine's are to be the host's.
-    let dev = setup.machine.dir().join("dev");
-    for node in ["null", "zero", "full", "random", "urandom", "tty"] {
-        let mut copy = Command::new("cp");
-        said(copy.arg("-a").arg(format!("/dev/{node}")).arg(&dev)).ok();
-    }
-    let call = setup.command(&["run", "-b", bundle.as_str(), &id]);
-    let mut run = Command::new("unshare");
-    run.args([
-        "--mount",
-        "sh",
-        "-c",
-        "mount --bind \"$0\" /dev && exec \"$@\"",
-    ]);
-    run.arg(&dev).arg(call.get_program()).args(call.get_args());
-    let mut first = Client::of(run.env("RUNMIG_CONFIG", setup.config()));
-    assert_eq!(free(&mut first), HELD);
-    let holder = Holder { id, bundle, first };
-    until("the share is ready", || {
-        holder.lease(&setup)["state"] == "ready"
-    });
+    let first = Client::of(&mut setup.on_its_dev(&["run", "-b", bundle.as_str(), &id]));
+    let holder = Holder::of(&setup, id, bundle, first);
     let raise = format!(
         "set_device_pinned_mem_limit {} 0 16G",
         holder.server(&setup)
@@ -281,7 +253,7 @@ fn mount_over_socket_is_around() {
 
 #[test]
 fn nodes_of_other_gpus_stay_shut() {
-    let setup = Setup::on(Low::Runc, machine(&["L4", "L4"]));
+    let setup = on_two(Low::Runc);
     let devices = fs::read_to_string(setup.machine.dir().join("proc/devices")).unwrap();
     let major = devices
         .lines()
@@ -354,12 +326,7 @@ fn process_outside_its_cgroup_is_foreign() {
     let setup = on(Low::Runc);
     let mut holder = Holder::with(&setup, |bundle| {
         with_rights(bundle, &[]);
-        bundle.edit(|config| {
-            let mounts = config["mounts"].as_array_mut().unwrap();
-            mounts.push(json!({
-                "destination": "/cgroups", "type": "bind", "source": "/sys/fs/cgroup", "options": ["rbind", "rw"],
-            }));
-        });
+        bundle.mount([bind("/sys/fs/cgroup", "/cgroups", &["rbind", "rw"])]);
     });
     let script = "for at in /cgroups /cgroups/*; do [ ! -e $at/cgroup.procs ] || echo 0 >$at/cgroup.procs; done 2>/dev/null
         export CUDA_MPS_PIPE_DIRECTORY=/nowhere";

@@ -1,5 +1,5 @@
-//! Each row of the table of levels for `mps`: the sum of several processes, a bad entry, another pipe directory, the
-//! socket in the hands of root, and a dead daemon.
+//! Each row of the table of levels for `mps`: the sum of several processes, a bad entry, the socket in the hands of root, and
+//! a dead daemon.
 
 use super::*;
 use testkit::has;
@@ -20,39 +20,6 @@ fn sum_shows_in_memory_alone() {
     assert!(!said.contains("MPS"), "{said}");
     second.end();
     holder.end(&setup);
-}
-
-fn other_pipe_directory_is_around(low: Low) {
-    let setup = on(low);
-    let mut holder = Holder::start(&setup);
-    let mut neighbour = Holder::start(&setup);
-    holder.shows(&setup, &[], None, false);
-    let (mut unheld, pid) = holder.exec(&setup, &ELSEWHERE);
-    assert!(free(&mut unheld) > MEMORY);
-    holder.shows(&setup, &[pid], None, false);
-    neighbour.shows(&setup, &[], None, false);
-    assert_eq!(unheld.say("alloc 5000"), "ok");
-    holder.shows(&setup, &[pid], None, true);
-    let said = setup.tells(&["gc"]);
-    let told = format!("process {pid} bypasses MPS and has no memory limit");
-    assert!(row(&said, &holder.id).contains(&told), "{said}");
-    assert!(!row(&said, &neighbour.id).contains("MPS"), "{said}");
-    let log = std::fs::read_to_string(setup.state().join("runmig.log")).unwrap();
-    has(&log, &told);
-    // By default it is only told.
-    assert_eq!(unheld.say("launch 1"), "ok");
-    unheld.end();
-    holder.shows(&setup, &[], None, false);
-    assert_eq!(holder.first.say("launch 1"), "ok");
-    assert_eq!(neighbour.first.say("launch 1"), "ok");
-    neighbour.first.end();
-    holder.end(&setup);
-}
-
-testkit::tests! {
-    /// Failure: a process of a container bypasses MPS: another pipe directory, a start while the daemon is dead, a daemon of its own, a mount over the socket
-    runc_other_pipe_directory_is_around: other_pipe_directory_is_around(Low::Runc);
-    crun_other_pipe_directory_is_around: other_pipe_directory_is_around(Low::Crun);
 }
 
 /// Failure: root of a container raises or removes its limit

@@ -18,15 +18,12 @@ const HELD: u64 = MEMORY - CONTEXT;
 /// A variable that leads CUDA past the socket of the container's daemon.
 const ELSEWHERE: [&str; 2] = ["--env", "CUDA_MPS_PIPE_DIRECTORY=/nowhere"];
 
-/// A machine with these GPUs, MPS and no MIG.
-fn machine(gpus: &[&str]) -> Machine {
-    let each = gpus.iter().flat_map(|gpu| ["--gpu", gpu]);
-    let all: Vec<&str> = each.chain(["--mig", "off", "--mps"]).collect();
-    Machine::with(&all)
+fn on(low: Low) -> Setup {
+    Setup::on(low, Machine::of("--gpu L4 --mig off --mps"))
 }
 
-fn on(low: Low) -> Setup {
-    Setup::on(low, machine(&["L4"]))
+fn on_two(low: Low) -> Setup {
+    Setup::on(low, Machine::of("--gpu L4 --count 2 --mig off --mps"))
 }
 
 /// A container with a share whose init is a client that takes commands.
@@ -46,13 +43,17 @@ impl Holder {
         let (id, bundle) = (unique(), setup.bundle("exec sleep 1000"));
         bundle.annotate(SHARE, "4Gi");
         change(&bundle);
-        let mut first = Client::run(setup, &bundle, &id);
+        let first = Client::run(setup, &bundle, &id);
+        Holder::of(setup, id, bundle, first)
+    }
+
+    /// The same, of a container that runs.
+    fn of(setup: &Setup, id: String, bundle: Bundle, mut first: Client) -> Holder {
         assert_eq!(free(&mut first), HELD);
-        let holder = Holder { id, bundle, first };
         until("the share is ready", || {
-            holder.lease(setup)["state"] == "ready"
+            setup.lease(&id)["state"] == "ready"
         });
-        holder
+        Holder { id, bundle, first }
     }
 
     /// Starts a client beside the first. Returns it with its pid on the host.
@@ -73,11 +74,7 @@ impl Holder {
 
     #[track_caller]
     fn lease(&self, setup: &Setup) -> Value {
-        let leases = setup.leases();
-        let found = leases
-            .iter()
-            .find(|lease| lease["container"] == self.id.as_str());
-        found.unwrap_or_else(|| panic!("{leases:?}")).clone()
+        setup.lease(&self.id)
     }
 
     /// Fails unless the operator sees these gaps in the limit of the container, and no other.
@@ -114,8 +111,7 @@ impl Holder {
     }
 
     fn daemon(&self, setup: &Setup) -> i32 {
-        let pid = self.lease(setup)["daemon"]["pid"].as_i64();
-        i32::try_from(pid.expect("a daemon")).unwrap()
+        setup.daemon(&self.id)
     }
 
     /// Returns the pid of the daemon's server.

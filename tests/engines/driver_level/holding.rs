@@ -105,16 +105,11 @@ fn limit_is_there_before_start() {
 fn other_users_and_environment_are_held() {
     let setup = on(Low::Runc, Keeper::Misc);
     let (id, bundle) = (unique(), asking(&setup, "4Gi"));
-    bundle.edit(|config| {
-        let env = config["process"]["env"].as_array_mut().unwrap();
-        for entry in [
-            "CUDA_MPS_PIPE_DIRECTORY=/elsewhere",
-            "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=60G",
-            "NVIDIA_GPU_MEMORY_LIMIT=60000",
-        ] {
-            env.push(entry.into());
-        }
-    });
+    bundle.set_env(&[
+        "CUDA_MPS_PIPE_DIRECTORY=/elsewhere",
+        "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=60G",
+        "NVIDIA_GPU_MEMORY_LIMIT=60000",
+    ]);
     let mut first = Client::run(&setup, &bundle, &id);
     assert_eq!(free(&mut first), (4096, 4096 - CONTEXT));
     let env = bundle.config()["process"]["env"].to_string();

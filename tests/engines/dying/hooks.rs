@@ -48,10 +48,7 @@ fn releases_after_late_failure(setup: &Setup) {
     for verb in [&["create"][..], &["run"], &["run", "-d"]] {
         fails_and_leaves_nothing(setup, "mount", verb, |config| {
             let mounts = config["mounts"].as_array_mut().unwrap();
-            mounts.push(
-                json!({"destination": "/mnt", "source": "/nowhere", "type": "bind",
-                               "options": ["bind"]}),
-            );
+            mounts.push(bind("/nowhere", "/mnt", &["bind"]));
         });
         for hook in ["prestart", "createRuntime", "createContainer"] {
             fails_and_leaves_nothing(setup, hook, verb, |config| {

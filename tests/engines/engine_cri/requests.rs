@@ -6,20 +6,8 @@ use testkit::cri::{Cri, Pod};
 use testkit::prelude::*;
 
 crate::on_every_engine! {
-    gets_slice_by_annotation, gives_pod_two_slices, none_gets_no_slice, per_container_key, container_annotation,
+    gives_pod_two_slices, none_gets_no_slice, per_container_key, container_annotation,
     shares_slice_in_pod, next_pod_gets_idle_slice, runtime_gives_each_container_a_slice,
-}
-
-fn gets_slice_by_annotation(cri: &mut Cri) {
-    let pod = cri.pod(&[("runmig.dev/slice", "1g.10gb")]);
-    cri.setup.nothing_is_left();
-    let id = cri.run(&pod, "web", &shows());
-    has(cri, &id, "1g.10gb");
-    let lease = cri.setup.the_lease();
-    assert_eq!(lease["namespace"], "default");
-    assert_eq!(lease["pod"], pod.name());
-    assert_eq!(lease["containerName"], "web");
-    passed(cri, "a slice by annotation");
 }
 
 /// The container has a slice of this profile, and sees that one and no other.
@@ -117,6 +105,11 @@ fn none_gets_no_slice(cri: &mut Cri) {
     cri.setup.nothing_is_left();
     let web = cri.run(&pod, "web", &shows());
     has(cri, &web, "1g.10gb");
+    let lease = cri.setup.the_lease();
+    assert_eq!(lease["namespace"], "default");
+    assert_eq!(lease["pod"], pod.name());
+    assert_eq!(lease["containerName"], "web");
+    passed(cri, "a slice by annotation");
     passed(cri, "none");
 }
 

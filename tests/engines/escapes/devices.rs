@@ -132,7 +132,7 @@ fn mounts_of_nodes_under_other_names() {
                 (source, format!("/dev/m{at}")),
                 (&link, format!("/tmp/l{at}")),
             ] {
-                mounts.push(json!({"destination": to, "source": source, "type": "bind", "options": ["bind", "rw"]}));
+                mounts.push(bind(source, &to, &["bind", "rw"]));
                 paths.push(to);
             }
         }
@@ -158,10 +158,9 @@ fn mounts_of_folders_that_hold_nodes() {
             paths.push(format!("/tmp/root{}", path.display()));
         }
         gets_only_its_slice(setup, &shared, &paths, |config| {
-            let bind = |source: &str, to: &str| json!({"destination": to, "source": source, "type": "bind", "options": ["rbind", "rw"]});
             let mounts = config["mounts"].as_array_mut().unwrap();
-            mounts.push(bind(dir.to_str().unwrap(), "/tmp/folder"));
-            mounts.push(bind("/", "/tmp/root"));
+            mounts.push(bind(dir, "/tmp/folder", &["rbind", "rw"]));
+            mounts.push(bind("/", "/tmp/root", &["rbind", "rw"]));
         });
     });
 }
@@ -172,31 +171,20 @@ fn mounts_of_dev() {
         let link = setup.path("to-dev");
         symlink("/dev", &link).unwrap();
         let machine = setup.machine.dir().join("dev");
-        for source in [
-            link.to_str().unwrap(),
-            "/dev",
-            "/dev/.",
-            "/proc/self/root/dev",
-            machine.to_str().unwrap(),
+        let innocent = |source: &Path| bind(source, "/innocent", &["rbind"]);
+        for mount in [
+            innocent(&link),
+            innocent("/dev".as_ref()),
+            innocent("/dev/.".as_ref()),
+            innocent("/proc/self/root/dev".as_ref()),
+            innocent(&machine),
+            json!({"destination": "/x", "source": "devtmpfs", "type": "devtmpfs"}),
         ] {
-            is_refused(
-                setup,
-                "gives the container the devices of the host",
-                |config| {
-                    config["mounts"].as_array_mut().unwrap().push(
-                    json!({"destination": "/innocent", "source": source, "type": "bind", "options": ["rbind"]}),
-                );
-                },
-            );
+            let words = "gives the container the devices of the host";
+            is_refused(setup, words, |config| {
+                config["mounts"].as_array_mut().unwrap().push(mount);
+            });
         }
-        is_refused(
-            setup,
-            "gives the container the devices of the host",
-            |config| {
-                let mounts = config["mounts"].as_array_mut().unwrap();
-                mounts.push(json!({"destination": "/x", "source": "devtmpfs", "type": "devtmpfs"}));
-            },
-        );
         setup.nothing_is_left();
     });
 }
@@ -210,16 +198,15 @@ fn mounts_of_the_driver_s_files() {
         symlink(root.join("proc/driver/nvidia"), &link).unwrap();
         let script = "ls /tmp/a /tmp/b /tmp/c; echo end";
         let bundle = setup.asking("1g.10gb", script);
-        bundle.edit(|config| {
-            let mounts = config["mounts"].as_array_mut().unwrap();
-            for (source, to) in [
-                (root.join("proc/driver/nvidia"), "/tmp/a"),
-                (root.join("proc/driver/nvidia/capabilities"), "/tmp/b"),
-                (link, "/tmp/c"),
-            ] {
-                mounts.push(json!({"destination": to, "source": source, "type": "bind", "options": ["bind"]}));
-            }
-        });
+        bundle.mount([
+            bind(root.join("proc/driver/nvidia"), "/tmp/a", &["bind"]),
+            bind(
+                root.join("proc/driver/nvidia/capabilities"),
+                "/tmp/b",
+                &["bind"],
+            ),
+            bind(link, "/tmp/c", &["bind"]),
+        ]);
         let out = run(setup, &bundle);
         assert_eq!(out, "end\n", "none of them is there");
         setup.nothing_is_left();
@@ -233,16 +220,11 @@ fn mounts_over_our_own_nodes() {
         let shared = Shared::new(setup);
         let nodes = shared.nodes_on_host(&setup.path("host"));
         let bundle = asking(setup, &format!("{}; {SHOW}", script(&shared, &[])));
-        bundle.edit(|config| {
-            let mounts = config["mounts"].as_array_mut().unwrap();
-            for (source, to) in [
-                (nodes[2].0.clone(), "/dev/nvidia0"),
-                ("/dev/zero".into(), "/dev/nvidiactl"),
-                (setup.path("host"), "/dev/nvidia-caps"),
-            ] {
-                mounts.push(json!({"destination": to, "source": source, "type": "bind", "options": ["bind"]}));
-            }
-        });
+        bundle.mount([
+            bind(&nodes[2].0, "/dev/nvidia0", &["bind"]),
+            bind("/dev/zero", "/dev/nvidiactl", &["bind"]),
+            bind(setup.path("host"), "/dev/nvidia-caps", &["bind"]),
+        ]);
         let out = run(setup, &bundle);
         none_opens(&shared, &out, &[]);
         let seen = testkit::bundle::nodes(&out);

@@ -76,25 +76,16 @@ fn host_ignores_library_of_image() {
         fs::create_dir_all(inside.parent().unwrap()).unwrap();
         fs::copy(&library, &inside).unwrap();
         let mark_to = setup.path("marks");
-        bundle.edit(|config| {
-            let env = config["process"]["env"].as_array_mut().unwrap();
-            for (name, value) in [
-                ("LD_PRELOAD", library.to_str().unwrap()),
-                ("LD_LIBRARY_PATH", "/"),
-                ("MARK_TO", mark_to.to_str().unwrap()),
-                ("RUNMIG_CONFIG", "/tmp/mine.toml"),
-                ("PATH", "/tmp:/bin"),
-                ("NVIDIA_VISIBLE_DEVICES", "all"),
-            ] {
-                env.push(json!(format!("{name}={value}")));
-            }
-        });
+        bundle.set_env(&[
+            &format!("LD_PRELOAD={}", library.display()),
+            "LD_LIBRARY_PATH=/",
+            &format!("MARK_TO={}", mark_to.display()),
+            "RUNMIG_CONFIG=/tmp/mine.toml",
+            "PATH=/tmp:/bin",
+            "NVIDIA_VISIBLE_DEVICES=all",
+        ]);
         let said = setup.run(&bundle);
-        assert!(
-            visible(&said.stdout).unwrap().starts_with("MIG-"),
-            "{}",
-            said.stdout
-        );
+        begins_with(visible(&said.stdout).unwrap(), "MIG-");
         assert_eq!(marks(setup), "", "nobody on the host loaded it");
         setup.nothing_is_left();
     });
@@ -105,10 +96,7 @@ fn host_ignores_library_of_image() {
 fn hook_gets_our_environment_alone() {
     on_each(|setup| {
         let bundle = setup.asking("1g.10gb", "true");
-        bundle.edit(|config| {
-            let env = config["process"]["env"].as_array_mut().unwrap();
-            env.push(json!("OF_THE_IMAGE=1"));
-        });
+        bundle.set_env(&["OF_THE_IMAGE=1"]);
         let id = unique();
         setup.create(&bundle, &id);
         let hook: Value = bundle.config()["hooks"]["poststop"][0].clone();

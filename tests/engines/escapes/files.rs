@@ -201,10 +201,7 @@ fn tolerates_any_log_of_engine() {
         let line = setup
             .runmig(&["--log", log, "create", "-b", bundle.as_str(), &unique()])
             .refused();
-        assert!(
-            line.contains("neither a profile nor an amount"),
-            "{log}: {line}"
-        );
+        has(&line, "neither a profile nor an amount");
     }
     setup.machine.is_empty();
 }

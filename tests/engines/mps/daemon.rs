@@ -13,7 +13,7 @@ fn status(pid: i32, field: &str) -> String {
 fn daemon_has_nothing_of_its_caller() {
     let setup = on(Low::Runc);
     let (id, bundle, client) = client(&setup, "4Gi");
-    let pid = daemon_pid(&setup, &id);
+    let pid = setup.daemon(&id);
     // The container's cgroup has no process of it.
     assert!(!in_cgroup(&bundle.cgroup()).contains(&pid));
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
@@ -63,7 +63,7 @@ fn gc_restarts_daemon_of_living_container() {
     let setup = on(Low::Runc);
     let (id, _, mut first) = client(&setup, "4Gi");
     let held = free(&mut first);
-    let pid = daemon_pid(&setup, &id);
+    let pid = setup.daemon(&id);
     kill(pid);
     let list = setup.migctl(&["list"]).ok();
     has(&list.stdout, "ready, daemon ended");
@@ -78,7 +78,7 @@ fn gc_restarts_daemon_of_living_container() {
 
     let dry = setup.tells(&["gc", "--dry-run"]);
     has(&dry, "its MPS daemon has ended");
-    assert_eq!(daemon_pid(&setup, &id), pid);
+    assert_eq!(setup.daemon(&id), pid);
     let said = setup.tells(&["gc"]);
     has(&said, "its MPS daemon had ended and is restarted");
     let again = setup.lease(&id);
@@ -91,14 +91,9 @@ fn gc_restarts_daemon_of_living_container() {
     // A daemon that lives is left alone.
     setup.migctl(&["gc"]).ok();
     assert_eq!(setup.lease(&id)["daemon"], again["daemon"]);
-    kill(daemon_pid(&setup, &id));
+    kill(setup.daemon(&id));
     let refused = setup.migctl(&["gc"]).exits(1);
-    assert!(
-        refused.stdout.contains("ended again after a restart"),
-        "{}{}",
-        refused.stdout,
-        refused.stderr
-    );
+    has(&refused.stdout, "ended again after a restart");
     first.end();
     setup.nothing_is_left();
 }
@@ -110,7 +105,7 @@ fn restart_without_program_names_container() {
     let program = setup.machine.dir().join("usr/bin/nvidia-cuda-mps-control");
     let aside = program.with_extension("aside");
     fs::rename(&program, &aside).unwrap();
-    kill(daemon_pid(&setup, &id));
+    kill(setup.daemon(&id));
     let refused = setup.migctl(&["gc"]).exits(1);
     let all = format!("{}{}", refused.stdout, refused.stderr);
     let told = format!("cannot restart the MPS daemon of container {id}");

@@ -110,9 +110,8 @@ fn container_gets_socket_alone() {
     bundle.edit(|config| {
         config["process"]["args"] = serde_json::json!(["/bin/sh", "-c", script]);
         config["root"]["readonly"] = false.into();
-        let env = config["process"]["env"].as_array_mut().unwrap();
-        env.push("CUDA_MPS_PIPE_DIRECTORY=/elsewhere".into());
     });
+    bundle.set_env(&["CUDA_MPS_PIPE_DIRECTORY=/elsewhere"]);
     let said = setup.run(&bundle);
     begins_with(&said.stdout, "SOCKET control\n");
     has(&said.stderr, "Read-only file system");

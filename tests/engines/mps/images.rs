@@ -19,31 +19,20 @@ fn is_held(change: impl FnOnce(&Bundle, &Path)) {
     assert_eq!(seen(change), 4096 - CONTEXT);
 }
 
-fn mount(bundle: &Bundle, mount: Value) {
-    bundle.edit(|config| config["mounts"].as_array_mut().unwrap().push(mount));
-}
-
 #[test]
 fn mount_of_engine_gives_way() {
     is_held(|bundle, _| {
         // nvidia-container-runtime mounts the host's directory there.
         fs::create_dir(bundle.path.join("pipes")).unwrap();
         let source = bundle.path.join("pipes");
-        let options = json!(["rbind", "rw"]);
-        mount(
-            bundle,
-            json!({"destination": "/tmp/nvidia-mps", "source": source, "type": "bind", "options": options}),
-        );
+        bundle.mount([bind(source, "/tmp/nvidia-mps", &["rbind", "rw"])]);
     });
 }
 
 #[test]
 fn mount_on_tmp_keeps_limit() {
     is_held(|bundle, _| {
-        mount(
-            bundle,
-            json!({"destination": "/tmp", "source": "tmpfs", "type": "tmpfs"}),
-        );
+        bundle.mount([json!({"destination": "/tmp", "source": "tmpfs", "type": "tmpfs"})]);
     });
 }
 
@@ -84,12 +73,7 @@ fn image_cannot_lift_limit() {
         "CUDA_MPS_PIPE_DIRECTORY=/nowhere",
     ] {
         let (id, bundle) = (unique(), asking(&setup, "4Gi"));
-        bundle.edit(|config| {
-            config["process"]["env"]
-                .as_array_mut()
-                .unwrap()
-                .push(entry.into())
-        });
+        bundle.set_env(&[entry]);
         let mut client = Client::run(&setup, &bundle, &id);
         assert_eq!(free(&mut client), 4096 - CONTEXT, "{entry}");
         client.end();
@@ -112,12 +96,8 @@ fn refusal(setup: &Setup, change: impl FnOnce(&Bundle)) -> String {
 fn refuses_containers_that_miss_socket() {
     let setup = on(Low::Runc);
     let line = refusal(&setup, |bundle| {
-        let options = json!(["rbind", "rw", "rshared"]);
         let source = bundle.path.join("rootfs/etc");
-        mount(
-            bundle,
-            json!({"destination": "/tmp", "source": source, "type": "bind", "options": options}),
-        );
+        bundle.mount([bind(source, "/tmp", &["rbind", "rw", "rshared"])]);
     });
     has(&line, "mps: mount /tmp is shared with the host");
     for (to, from, shown) in [
@@ -127,17 +107,10 @@ fn refuses_containers_that_miss_socket() {
         ("/tmp/../tmp/", "rootfs/tmp", "/tmp"),
     ] {
         let line = refusal(&setup, |bundle| {
-            let source = bundle.path.join(from);
-            let options = json!(["rbind"]);
-            mount(
-                bundle,
-                json!({"destination": to, "source": source, "type": "bind", "options": options}),
-            );
+            bundle.mount([bind(bundle.path.join(from), to, &["rbind"])]);
         });
-        has(
-            &line,
-            &format!("mps: mount {shown} is from outside of the container"),
-        );
+        let words = format!("mps: mount {shown} is from outside of the container");
+        has(&line, &words);
     }
     // The host's directory belongs to nobody in this test. NVIDIA's hook is taken out, so it is not an obstacle.
     if !Path::new("/tmp/nvidia-mps").exists() {
@@ -171,10 +144,10 @@ fn refuses_link_into_volume() {
             symlink(to, link).unwrap();
             let source = bundle.path.join("volume");
             fs::create_dir(&source).unwrap();
-            mount(
-                bundle,
-                json!({"destination": "/data", "source": source, "type": "none", "options": ["bind"]}),
-            );
+            let options = ["bind"];
+            bundle.mount([
+                json!({"destination": "/data", "source": source, "type": "none", "options": options}),
+            ]);
         });
         has(&line, words);
     }

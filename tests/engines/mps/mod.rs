@@ -14,15 +14,8 @@ const SHARE: &str = "runmig.dev/share";
 /// The memory that a CUDA context takes of a share on an L4, in MiB.
 const CONTEXT: u64 = 250;
 
-/// A machine with these GPUs, MPS and no MIG.
-fn machine(gpus: &[&str]) -> Machine {
-    let each = gpus.iter().flat_map(|gpu| ["--gpu", gpu]);
-    let all: Vec<&str> = each.chain(["--mig", "off", "--mps"]).collect();
-    Machine::with(&all)
-}
-
 fn on(low: Low) -> Setup {
-    Setup::on(low, machine(&["L4"]))
+    Setup::on(low, Machine::of("--gpu L4 --mig off --mps"))
 }
 
 fn asking(setup: &Setup, size: &str) -> Bundle {
@@ -32,9 +25,4 @@ fn asking(setup: &Setup, size: &str) -> Bundle {
 /// Starts a container with a share whose client takes commands. Returns its id, its bundle and the client.
 fn client(setup: &Setup, size: &str) -> (String, Bundle, Client) {
     cuda::client(setup, &[(SHARE, size)])
-}
-
-#[track_caller]
-fn daemon_pid(setup: &Setup, id: &str) -> i32 {
-    testkit::sharing::daemon(&setup.lease(id)).expect("a daemon")
 }

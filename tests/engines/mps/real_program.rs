@@ -27,7 +27,7 @@ fn real_program_starts_holds_and_ends() {
     setup.configure(&format!("sharing.mps_control = \"{}\"", front.display()));
     let (id, bundle) = (unique(), asking(&setup, "5000Mi"));
     setup.create(&bundle, &id);
-    let pid = daemon_pid(&setup, &id);
+    let pid = setup.daemon(&id);
     assert_eq!(fs::read_link(format!("/proc/{pid}/exe")).unwrap(), real);
     let home = fs::read_dir(setup.state().join("mps")).unwrap().next();
     let home = home.unwrap().unwrap().path();
@@ -48,7 +48,7 @@ fn real_program_starts_holds_and_ends() {
     let old = inode("door/control");
     kill(pid);
     setup.migctl(&["gc"]).ok();
-    let again = daemon_pid(&setup, &id);
+    let again = setup.daemon(&id);
     assert!(again != pid && lives(again));
     assert_eq!(limit(&home).trim(), "4G");
     assert_eq!(inode("door/control"), inode("pipes/control"));

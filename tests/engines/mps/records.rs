@@ -8,7 +8,7 @@ fn gc_ends_daemon_without_record() {
     let setup = on(Low::Runc);
     let (id, bundle) = (unique(), asking(&setup, "4Gi"));
     setup.create(&bundle, &id);
-    let pid = daemon_pid(&setup, &id);
+    let pid = setup.daemon(&id);
     testkit::faults::check::rewrite(&setup.state(), |_, body| {
         for kind in ["leases", "instances"] {
             body[kind] = serde_json::json!([]);
@@ -32,7 +32,7 @@ fn gc_removes_old_empty_cgroups() {
     // A hook that does not see a hierarchy leaves the cgroup there.
     let (id, bundle) = (unique(), asking(&setup, "4Gi"));
     setup.create(&bundle, &id);
-    let pid = daemon_pid(&setup, &id);
+    let pid = setup.daemon(&id);
     let cgroups = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap();
     let name = cgroups.lines().next().unwrap().rsplit('/').next().unwrap();
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap();

@@ -31,9 +31,8 @@ fn seals_container_on_runc() {
         config["linux"]["devices"] = all.iter().map(node).collect();
         let rules = config["linux"]["resources"]["devices"].as_array_mut().unwrap();
         rules.extend(all.iter().map(rule));
-        let env = config["process"]["env"].as_array_mut().unwrap();
-        env.push(json!("NVIDIA_VISIBLE_DEVICES=void"));
-        env.push(json!(format!("RUNMIG_SLICE_SLICE={}", instance.uuid)));
+        let slice = format!("RUNMIG_SLICE_SLICE={}", instance.uuid);
+        set_env(config, &["NVIDIA_VISIBLE_DEVICES=void", &slice]);
         let path = setup.program("runmig-claim");
         let hook = |verb: &str| json!({
             "path": path,

@@ -9,11 +9,6 @@ fn total(client: &mut Client) -> u64 {
     second.unwrap_or_else(|| panic!("{said}"))
 }
 
-fn daemon_pid(setup: &Setup, id: &str) -> i32 {
-    let pid = setup.lease(id)["daemon"]["pid"].as_i64();
-    i32::try_from(pid.expect("a daemon")).unwrap()
-}
-
 /// Starts a container with a seat whose client takes commands.
 fn client(setup: &Setup, slice: &str, size: &str) -> (String, Client) {
     let (id, _, client) = cuda::client(setup, &[(SLICE, slice), (SHARE, size)]);
@@ -43,10 +38,10 @@ fn limits_seat(low: Low) {
     assert_eq!(used(&one), Some(4096));
     assert!(used(&two).is_some_and(|mib| mib < 4096));
     // The daemon serves the MIG device alone.
-    let environment = fs::read(format!("/proc/{}/environ", daemon_pid(&setup, &one))).unwrap();
+    let environment = fs::read(format!("/proc/{}/environ", setup.daemon(&one))).unwrap();
     let visible = format!("CUDA_VISIBLE_DEVICES={}\0", device(&setup, &one));
     assert!(String::from_utf8_lossy(&environment).contains(&visible));
-    assert_ne!(daemon_pid(&setup, &one), daemon_pid(&setup, &two));
+    assert_ne!(setup.daemon(&one), setup.daemon(&two));
     first.end();
     assert_eq!(setup.machine.instances().len(), 1);
     assert_eq!(second.say("sync"), "ok");
@@ -65,7 +60,7 @@ fn gc_restarts_daemon_in_its_slice() {
     let (id, mut first) = client(&setup, "2g.20gb", "4Gi");
     let held = free(&mut first);
     let slice = device(&setup, &id);
-    kill(daemon_pid(&setup, &id));
+    kill(setup.daemon(&id));
     setup.migctl(&["gc"]).ok().says("is restarted");
     assert_eq!(device(&setup, &id), slice);
     let mut new = Client::exec(&setup, &id, &[]);

@@ -2,11 +2,6 @@
 
 use super::*;
 
-fn pid(setup: &Setup, id: &str) -> Option<i32> {
-    let pid = setup.lease(id)["daemon"]["pid"].as_i64()?;
-    i32::try_from(pid).ok()
-}
-
 /// The hook ends the daemon of a lost ledger. The slice stays, since others may have seats in it, and the error names
 /// the command that frees it.
 /// Failure: the ledger of a seat at `mps` is lost
@@ -14,7 +9,7 @@ fn pid(setup: &Setup, id: &str) -> Option<i32> {
 fn hook_of_lost_ledger_ends_daemon() {
     let setup = on(Low::Runc, "mps");
     let id = create(&setup, "3g.40gb", "1/2");
-    let daemon = pid(&setup, &id).unwrap();
+    let daemon = setup.daemon(&id);
     let slice = setup.machine.the_instance();
     fs::remove_dir_all(setup.state()).unwrap();
     let said = setup.runmig(&["delete", "--force", &id]);

@@ -8,6 +8,7 @@ use testkit::prelude::*;
 /// The time in which a restored ResourceSlice is there, with room for a busy machine: the driver needs 0.1 s.
 const SOON: Duration = Duration::from_secs(20);
 
+/// Failure: another program deletes or changes ResourceSlices
 /// Failure: another program publishes for the node under the driver's name, or never stops to change ResourceSlices
 #[tokio::test]
 async fn restores_what_others_change() {
