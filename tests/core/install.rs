@@ -1,6 +1,5 @@
 //! `scripts/install`: what it puts where, and that it takes away no more than that.
 
-use std::process::Output;
 use testkit::prelude::*;
 
 struct Place {
@@ -13,8 +12,8 @@ impl Place {
         Place { root }
     }
 
-    fn install(&self, arguments: &[&str]) -> Output {
-        self.command(arguments).output().unwrap()
+    fn install(&self, arguments: &[&str]) -> Said {
+        said(&mut self.command(arguments))
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
@@ -26,9 +25,7 @@ impl Place {
 
     #[track_caller]
     fn ok(&self, arguments: &[&str]) {
-        let output = self.install(arguments);
-        assert!(output.status.success(), "{output:?}");
-        assert!(output.stdout.is_empty(), "{output:?}");
+        assert_eq!(self.install(arguments).ok().stdout, "");
     }
 
     /// Every file, with its mode.
@@ -50,6 +47,10 @@ impl Place {
         }
         files.sort();
         files
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.files().into_iter().map(|(name, _)| name).collect()
     }
 
     fn name(&self, path: &Path) -> String {
@@ -108,14 +109,7 @@ fn installed(prefix: &str) -> Vec<(String, u32)> {
     }
     let pages = TempDir::new().unwrap();
     let mut migctl = Command::new(env!("CARGO_BIN_EXE_migctl"));
-    assert!(
-        migctl
-            .arg("man")
-            .arg(pages.path())
-            .status()
-            .unwrap()
-            .success()
-    );
+    said(migctl.arg("man").arg(pages.path())).ok();
     for page in fs::read_dir(pages.path()).unwrap() {
         let page = page.unwrap().file_name().into_string().unwrap();
         files.push((format!("{prefix}/share/man/man1/{page}"), 0o644));
@@ -173,8 +167,7 @@ fn another_prefix() {
 #[test]
 fn installs_without_home() {
     let place = Place::new();
-    let output = place.command(&[]).env_remove("HOME").output().unwrap();
-    assert!(output.status.success(), "{output:?}");
+    said(place.command(&[]).env_remove("HOME")).ok();
     assert_eq!(place.files(), installed("usr/local"));
 }
 
@@ -189,14 +182,10 @@ fn keeps_files_of_the_user() {
     fs::write(place.at("usr/local/bin/other"), "").unwrap();
     fs::write(place.at("etc/runmig/crun.toml"), "").unwrap();
     place.ok(&["--uninstall"]);
-    let left: Vec<String> = place.files().into_iter().map(|(name, _)| name).collect();
+    let configs = ["etc/runmig/config.toml", "etc/runmig/crun.toml"];
     assert_eq!(
-        left,
-        [
-            "etc/runmig/config.toml",
-            "etc/runmig/crun.toml",
-            "usr/local/bin/other"
-        ]
+        place.names(),
+        [&configs[..], &["usr/local/bin/other"]].concat()
     );
 }
 
@@ -217,20 +206,17 @@ fn removes_its_links_alone() {
     }
     fs::write(bin.join("runmig-script"), "").unwrap();
     place.ok(&["--uninstall"]);
-    let left = place.files().into_iter().map(|(name, _)| name);
-    let left: Vec<String> = left.collect();
     let names = ["other", "runmig-ctl", "runmig-mine", "runmig-script"];
-    assert_eq!(left, names.map(|name| format!("usr/local/bin/{name}")));
+    assert_eq!(
+        place.names(),
+        names.map(|name| format!("usr/local/bin/{name}"))
+    );
 }
 
 #[test]
 fn purge_takes_what_runmig_wrote() {
     let place = Place::new();
-    let says = |arguments: &[&str]| {
-        let output = place.install(arguments);
-        assert!(output.status.success(), "{output:?}");
-        String::from_utf8(output.stderr).unwrap()
-    };
+    let says = |arguments: &[&str]| place.install(arguments).ok().stderr;
     place.ok(&[]);
     let written = [
         "run/runmig/boot/x",
@@ -252,8 +238,8 @@ fn purge_takes_what_runmig_wrote() {
     assert_eq!(place.files(), []);
     let left = ["etc/runmig", "run/runmig", "var/log/runmig"].map(|dir| place.at(dir).exists());
     assert_eq!(left, [false; 3]);
-    let output = place.install(&["--purge"]);
-    assert!(!output.status.success(), "{output:?}");
+    let alone = place.install(&["--purge"]);
+    assert!(!alone.status.success(), "{alone:?}");
 }
 
 #[test]
@@ -262,10 +248,9 @@ fn uninstall_names_engines_that_call_runmig() {
     let said = |file: &str, text: &str| {
         fs::create_dir_all(place.at(file).parent().unwrap()).unwrap();
         fs::write(place.at(file), text).unwrap();
-        let output = place.install(&["--uninstall"]);
+        let uninstalled = place.install(&["--uninstall"]);
         fs::remove_file(place.at(file)).unwrap();
-        assert!(output.status.success(), "{output:?}");
-        String::from_utf8(output.stderr).unwrap()
+        uninstalled.ok().stderr
     };
     for (file, text) in testkit::rows! {
         "etc/docker/daemon.json" => "{\"default-runtime\": \"runmig\"}";
@@ -273,10 +258,8 @@ fn uninstall_names_engines_that_call_runmig() {
         "etc/containers/containers.conf" => "[engine]\n  runtime = \"runmig\"\n";
         "etc/containerd/conf.d/runmig.toml" => "default_runtime_name = \"runmig-a100\"\n";
     } {
-        has(
-            &said(file, text),
-            &format!("{file} makes runmig the default"),
-        );
+        let words = format!("{file} makes runmig the default");
+        has(&said(file, text), &words);
     }
     for (file, text) in testkit::rows! {
         "etc/docker/daemon.json" => "{\"runtimes\": {\"r\": {\"path\": \"/usr/local/bin/runmig\"}}}";
@@ -318,27 +301,19 @@ fn configuration_names_the_defaults() {
     });
     let uncommented: Vec<&str> = keys.collect();
     let uncommented = uncommented.join("\n");
-    assert_eq!(
-        uncommented.matches("\n# ").count(),
-        text.matches("\n# ").count() - KEYS
-    );
-    assert_eq!(
-        runmig_lease::config::Config::parse(&uncommented).unwrap(),
-        default
-    );
+    let comments = |text: &str| text.matches("\n# ").count();
+    assert_eq!(comments(&uncommented), comments(text) - KEYS);
+    let parsed = runmig_lease::config::Config::parse(&uncommented);
+    assert_eq!(parsed.unwrap(), default);
 }
 
 #[test]
 fn bad_options_change_nothing() {
     let place = Place::new();
-    for arguments in [
-        &["--nonsense"][..],
-        &["--prefix"],
-        &["--prefix", "relative"],
-    ] {
-        let output = place.install(arguments);
-        assert_eq!(output.status.code(), Some(1), "{output:?}");
-        assert!(output.stderr.starts_with(b"install: "), "{output:?}");
+    let relative = ["--prefix", "relative"];
+    for arguments in [&["--nonsense"][..], &relative[..1], &relative] {
+        let said = place.install(arguments).exits(1);
+        begins_with(&said.stderr, "install: ");
     }
     assert_eq!(place.files(), []);
 }

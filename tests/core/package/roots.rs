@@ -139,34 +139,23 @@ fn archive() -> Option<PathBuf> {
 const STAYS: &str = "touch /gate/reached; exec sleep 600";
 
 /// A container with a lease, on a simulated machine outside the root.
-struct Leased {
-    setup: Setup,
-    _bundle: Bundle,
+fn leased(root: &Root) -> Setup {
+    let setup = Setup::on(Low::Runc, Machine::new("A100-80GB", 1));
+    setup.create(&setup.asking("1g.10gb", "true"), "web");
+    copy_ledger(&setup, root);
+    setup
 }
 
-impl Leased {
-    fn new(root: &Root) -> Option<Leased> {
-        let setup = Setup::on(Low::Runc, Machine::new("A100-80GB", 1));
-        let bundle = setup.asking("1g.10gb", "true");
-        setup.create(&bundle, "web");
-        copy_ledger(&setup, root);
-        Some(Leased {
-            setup,
-            _bundle: bundle,
-        })
-    }
-
-    fn release(self, root: &Root) {
-        self.setup.runmig(&["delete", "--force", "web"]).ok();
-        // An instance of a layout needs no hook.
-        let layout = "version: v1\nmig-configs: {one: [{devices: all, mig-enabled: true, mig-devices: {2g.20gb: 1}}]}\n";
-        let file = tempfile::NamedTempFile::new().unwrap();
-        fs::write(file.path(), layout).unwrap();
-        let file = file.path().to_str().unwrap();
-        self.setup.migctl(&["apply", "-f", file]).ok();
-        fs::remove_dir_all(root.at("run/runmig")).unwrap();
-        copy_ledger(&self.setup, root);
-    }
+fn release(setup: &Setup, root: &Root) {
+    setup.runmig(&["delete", "--force", "web"]).ok();
+    // An instance of a layout needs no hook.
+    let layout = "version: v1\nmig-configs: {one: [{devices: all, mig-enabled: true, mig-devices: {2g.20gb: 1}}]}\n";
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(file.path(), layout).unwrap();
+    let file = file.path().to_str().unwrap();
+    setup.migctl(&["apply", "-f", file]).ok();
+    fs::remove_dir_all(root.at("run/runmig")).unwrap();
+    copy_ledger(setup, root);
 }
 
 /// Copies a ledger to where the programs in a root look for it, as one of this machine's boot.
@@ -254,16 +243,14 @@ fn deb_stays_while_leases_are_held() {
         return;
     };
     root.ok("dpkg --install /packages/new.deb");
-    let Some(leased) = Leased::new(&root) else {
-        return;
-    };
+    let setup = leased(&root);
     let refused = root.run("dpkg --remove runmig").exits(1);
     has(&refused.stderr, "slices, shares or GPUs are leased");
     assert_eq!(
         root.dpkg_status(),
         concat!("installed ", env!("CARGO_PKG_VERSION"), "-1")
     );
-    leased.release(&root);
+    release(&setup, &root);
     assert!(root.ok("migctl list").contains("layout"));
     // A ledger that cannot be read may have leases.
     let config = root.read(CONFIG);
@@ -471,14 +458,12 @@ fn rpm_upgrades_and_refuses_removal() {
     programs_start(&root, "/usr/bin");
     has(&root.read(DEVICES), "\"/usr/bin/runmig-request");
     assert_eq!(told(), "daemon-reload\nenable --now runmig-gc.timer\n");
-    let Some(leased) = Leased::new(&root) else {
-        return;
-    };
+    let setup = leased(&root);
     let refused = root.rpm("-e runmig");
     assert!(!refused.status.success(), "{refused:?}");
     has(&refused.stderr, "slices, shares or GPUs are leased");
     assert!(root.at("usr/bin/runmig").exists());
-    leased.release(&root);
+    release(&setup, &root);
     fs::remove_dir_all(root.at("run/runmig")).unwrap();
     root.rpm("-e runmig").ok();
     ends_with(&told(), "disable --now runmig-gc.timer\ndaemon-reload\n");
@@ -490,9 +475,7 @@ fn rpm_upgrades_and_refuses_removal() {
     assert_eq!(root.earlier(), [true; PROGRAMS.len()]);
     let changed = root.read(CONFIG) + "# mine\n";
     fs::write(root.at(CONFIG), &changed).unwrap();
-    let Some(_leased) = Leased::new(&root) else {
-        return;
-    };
+    let _leased = leased(&root);
     fs::remove_file(root.at("packages/systemctl")).unwrap();
     root.rpm(&format!("--nodeps -U {}/new.rpm", packages.display()))
         .ok();

@@ -31,12 +31,12 @@ pub struct Soak {
 
 impl Soak {
     /// `disk`: the options of a tmpfs for the ledger.
-    pub fn new(low: Low, seed: u64, disk: Option<&str>) -> Option<Soak> {
+    pub fn new(low: Low, seed: u64, disk: Option<&str>) -> Soak {
         // The last two have no MIG.
         let gpus = "--gpu A100-80GB --gpu A100-80GB --gpu L4 --gpu L4";
         let setup = Setup::on(low, Machine::of(gpus));
         setup.configure("sharing.enforcement = [\"none\"]\npolicy.gpus_per_container = 2");
-        Some(Soak {
+        Soak {
             disk: disk.map(|of| Mounted::tmpfs(&setup.path("state"), &format!("mode=0755,{of}"))),
             setup,
             power: RwLock::new(()),
@@ -46,7 +46,7 @@ impl Soak {
             over: AtomicBool::new(false),
             counts: Mutex::default(),
             log: Mutex::default(),
-        })
+        }
     }
 
     pub fn note(&self, what: &str, well: bool, detail: &str) {

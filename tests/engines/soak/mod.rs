@@ -29,8 +29,6 @@ fn soak() {
         u64::from(now.unwrap().subsec_nanos())
     });
     let disk = std::env::var("RUNMIG_SOAK_DISK").ok();
-    let Some(soak) = Soak::new(Low::Runc, seed, disk.as_deref()) else {
-        return;
-    };
+    let soak = Soak::new(Low::Runc, seed, disk.as_deref());
     soak.run(Duration::from_secs(seconds));
 }
