@@ -112,25 +112,19 @@ fn refuses_what_contradicts_a_device() {
         let said = setup.refused(&bundle);
         has(&said, &format!("{two}annotation {key}: \"{value}\""));
     }
-    let both = asking(&setup, &["gpu=1", "gpu=2"]);
-    has(
-        &setup.refused(&both),
-        "two requests: device runmig.dev/gpu=1, and device runmig.dev/gpu=2",
-    );
-    let lone = asking(&setup, &["wait=1m"]);
-    has(&setup.refused(&lone), "annotation runmig.dev/wait needs");
     let lone = asking(&setup, &["wait=1m"]);
     lone.annotate("runmig.dev/slice", "none");
-    has(
-        &setup.refused(&lone),
-        "annotation runmig.dev/slice: \"none\"",
-    );
     let named = asking(&setup, &["slice=1g.10gb"]);
     named.set_env(&["NVIDIA_VISIBLE_DEVICES=runmig.dev/slice=1g.10gb"]);
-    has(
-        &setup.refused(&named),
-        "cannot tell whether the user or the image asks",
-    );
+    for (bundle, words) in testkit::rows! {
+        asking(&setup, &["gpu=1", "gpu=2"]) =>
+            "two requests: device runmig.dev/gpu=1, and device runmig.dev/gpu=2";
+        asking(&setup, &["wait=1m"]) => "annotation runmig.dev/wait needs";
+        lone => "annotation runmig.dev/slice: \"none\"";
+        named => "cannot tell whether the user or the image asks";
+    } {
+        has(&setup.refused(&bundle), words);
+    }
     setup.nothing_is_left();
 }
 
@@ -159,19 +153,14 @@ fn different_slices_are_given_together() {
                 "{saw}"
             );
             // A node of each GPU instance, and of each compute instance.
-            let caps = nodes(&saw)
-                .keys()
-                .filter(|name| name.contains("cap"))
-                .count();
-            assert_eq!(caps, 4, "{saw}");
+            let seen = nodes(&saw);
+            let caps = seen.keys().filter(|name| name.contains("cap"));
+            assert_eq!(caps.count(), 4, "{saw}");
             setup.nothing_is_left();
         }
         let (_, id) = setup.made("7g.80gb*2", "exec sleep 1000");
-        let line = setup.refused(&by_device);
-        has(
-            &line,
-            "cannot allocate 2g.20gb&1g.10gb: none for 2g.20gb: too few",
-        );
+        let words = "cannot allocate 2g.20gb&1g.10gb: none for 2g.20gb: too few";
+        has(&setup.refused(&by_device), words);
         setup.ends(&[id]);
     }
 }
@@ -216,10 +205,8 @@ fn accepts_no_other_hook() {
     {
         let bundle = setup.bundle("true");
         bundle.edit(|config| config["hooks"][stage] = json!([good]));
-        has(
-            &setup.refused(&bundle),
-            &format!("in {stage} of config.json"),
-        );
+        let words = format!("in {stage} of config.json");
+        has(&setup.refused(&bundle), &words);
     }
     setup.nothing_is_left();
 }

@@ -19,6 +19,11 @@ fn waiting(world: &World, id: &str, slice: &str) -> Going {
     world.waits(id, &[("runmig.dev/slice", slice)])
 }
 
+fn two_models() -> Setup {
+    let machine = Machine::of("--gpu A30-24GB --gpu A100-80GB --mig on");
+    Setup::on(Low::Runc, machine)
+}
+
 /// The GPUs of a container's slices, in order.
 fn gpus(world: &World, id: &str) -> Vec<u64> {
     let of_it = world.leases().into_iter().filter(|l| l["container"] == id);
@@ -43,11 +48,6 @@ fn warns_once_for_living_container() {
 fn container_on_runc_has_two() {
     let setup = Setup::of(Low::Runc);
     let bundle = setup.asking("1g.10gb*2", SHOW);
-    let line = setup.refused(&bundle);
-    has(
-        &line,
-        "1g.10gb*2 asks for several slices, and CUDA uses one MIG device in a process",
-    );
     setup.configure("policy.slices_per_container = 2");
     let id = unique();
     let created = setup.create(&bundle, &id);
@@ -139,50 +139,31 @@ fn creates_different_slices_or_none() {
     // The next alternative, if not the first.
     create(&world, "list", "2g.12gb&1g.6gb,1g.6gb").ok();
     world.ends(&["both", "list"]);
-    let said = said_fits(&world, "1g.6gb*2&2g.12gb");
-    has(
-        &said,
-        "fits: 2g.12gb at 2:2 on GPU 0 and 1g.6gb at 1:1 on GPU 0 and 1g.6gb at 0:1",
-    );
+    let words = "fits: 2g.12gb at 2:2 on GPU 0 and 1g.6gb at 1:1 on GPU 0 and 1g.6gb at 0:1";
+    has(&world.tells(&["explain", "1g.6gb*2&2g.12gb"]), words);
     create(&world, "all", "4g.24gb&1g.6gb").refused_for("cannot allocate 4g.24gb&1g.6gb: 1 GPU cannot hold 4g.24gb&1g.6gb together; hint: request fewer");
     create(&world, "unknown", "3g.24gb&1g.6gb")
         .refused_for("cannot allocate 3g.24gb&1g.6gb: none for 3g.24gb: no GPU offers the profile");
-}
-
-fn said_fits(world: &World, slice: &str) -> String {
-    world.tells(&["explain", slice])
 }
 
 /// Each slice of a list counts, and must be allowed.
 #[test]
 fn policy_counts_different_slices() {
     let world = World::of(SMALL, 2);
-    let refused = |rules: &str, slice: &str| {
-        world.configure(rules);
-        create(&world, &unique(), slice).refused()
-    };
-    has(
-        &refused("", "1g.6gb&2g.12gb"),
-        "2g.12gb&1g.6gb asks for several slices, and CUDA uses one MIG device in a process",
-    );
-    has(
-        &refused("policy.slices_per_container = 2", "1g.6gb*2&2g.12gb"),
-        "2g.12gb&1g.6gb*2 asks for more than 2 slices (policy.slices_per_container)",
-    );
     const LIMIT: &str = "policy.slices_per_container = 4\n[[policy.limit]]\n";
-    has(
-        &refused(&format!("{LIMIT}slices = 2"), "1g.6gb*2&2g.12gb"),
-        "the machine has 0 of 2 slices, and 3 are asked for",
-    );
-    has(
-        &refused(&format!("{LIMIT}memory = \"14Gi\""), "1g.6gb&2g.12gb"),
-        "of memory, and ",
-    );
-    let allowed = "[policy]\nslices_per_container = 4\nprofiles = [\"1g.*\"]";
-    has(
-        &refused(allowed, "1g.6gb&2g.12gb"),
-        "2g.12gb&1g.6gb is not allowed (policy.profiles)",
-    );
+    for (rules, slice, words) in testkit::rows! {
+        "", "1g.6gb*2" => "1g.6gb*2 asks for several slices, and CUDA uses one MIG device in a process";
+        "", "1g.6gb&2g.12gb" => "2g.12gb&1g.6gb asks for several slices, and CUDA uses one MIG device in a process";
+        "policy.slices_per_container = 2", "1g.6gb*2&2g.12gb" =>
+            "2g.12gb&1g.6gb*2 asks for more than 2 slices (policy.slices_per_container)";
+        &format!("{LIMIT}slices = 2"), "1g.6gb*2&2g.12gb" => "the machine has 0 of 2 slices, and 3 are asked for";
+        &format!("{LIMIT}memory = \"14Gi\""), "1g.6gb&2g.12gb" => "of memory, and ";
+        "[policy]\nslices_per_container = 4\nprofiles = [\"1g.*\"]", "1g.6gb&2g.12gb" =>
+            "2g.12gb&1g.6gb is not allowed (policy.profiles)";
+    } {
+        world.configure(rules);
+        create(&world, &unique(), slice).refused_for(words);
+    }
     world.configure(&format!("{LIMIT}slices = 3\nmemory = \"24Gi\""));
     create(&world, "a", "1g.6gb*2&2g.12gb").ok();
     create(&world, "b", "1g.6gb").refused_for("has 3 of 3 slices");
@@ -271,8 +252,7 @@ fn prefers_own_gpu_to_idle_slice() {
 /// Models differ in what an amount of memory means.
 #[test]
 fn limits_memory_of_all() {
-    let machine = Machine::with(&["--gpu", "A30-24GB", "--gpu", "A100-80GB", "--mig", "on"]);
-    let setup = Setup::on(Low::Runc, machine);
+    let setup = two_models();
     let gpus = |most: &str| {
         setup.configure(&format!("{ALLOWED}[[policy.limit]]\nmemory = \"{most}\"\n"));
         let bundle = setup.asking("10Gi*2", SHOW);
@@ -295,8 +275,7 @@ fn limits_memory_of_all() {
 /// now.
 #[test]
 fn waits_within_a_limit() {
-    let machine = Machine::with(&["--gpu", "A30-24GB", "--gpu", "A100-80GB", "--mig", "on"]);
-    let setup = Setup::on(Low::Runc, machine);
+    let setup = two_models();
     // 1g.10gb of the A100 has 9728 MiB, and 2g.12gb of the A30 11968.
     let limit = "[[policy.limit]]\nnamespace = \"*\"\nmemory = \"9728Mi\"\n";
     setup.configure(limit);
@@ -324,8 +303,7 @@ fn waits_within_a_limit() {
 /// Places have room where the limit does not reach: nothing that moves would help.
 #[test]
 fn limit_counts_as_no_fragmentation() {
-    let machine = Machine::with(&["--gpu", "A30-24GB", "--gpu", "A100-80GB", "--mig", "on"]);
-    let setup = Setup::on(Low::Runc, machine);
+    let setup = two_models();
     let limit = "[[policy.limit]]\nnamespace = \"*\"\nmemory = \"31936Mi\"\n";
     setup.configure(&format!("{ALLOWED}{limit}"));
     let (_, first) = setup.made("4g.24gb", SHOW);

@@ -310,62 +310,47 @@ fn refuses_unusable_configurations() {
     let Some(Containerd { place, .. }) = Containerd::one() else {
         return;
     };
-    let refused = |words: &str| place.refused(&[], words);
     place.write(
         "/etc/containerd/conf.d/kata.toml",
         "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.kata]\nruntime_type = \"x\"\n",
     );
-    // The engine itself reads the real path, we the one below the root.
-    let pattern = "/etc/containerd/conf.d/*.toml";
-    place.write(CONFIG, &format!("version = 2\nimports = [\"{pattern}\"]\n"));
-    refused(
-        "it imports /etc/containerd/conf.d/kata.toml, and containerd 1 takes the CRI plugin from there alone",
-    );
-
-    place.write(CONFIG, "disabled_plugins = [\"cri\"]\n");
-    refused(
-        "is in disabled_plugins of /etc/containerd/config.toml; hint: use migctl configure docker for docker",
-    );
-    place.write(CONFIG, "version = 2\n\n[plugins\n");
-    refused("read /etc/containerd/config.toml: line 3: ");
-    place.refused(&["--remove"], "read /etc/containerd/config.toml: line 3: ");
-    place.write(CONFIG, "version = 7\n");
-    refused("migctl does not know version = 7 of containerd's files, only those up to 4");
     let handler = "[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.runmig]\nruntime_type = \"x\"\n";
-    place.write(CONFIG, &format!("version = 2\n{handler}"));
-    refused(
-        "cannot add the handler runmig: /etc/containerd/config.toml or one of its imports has one with no BinaryName that migctl configure did not make",
-    );
-    // A file that runmig cannot add to.
-    place.write(CONFIG, "version = 2\nplugins = {}\n");
-    refused("add the handler by hand");
+    for (text, words) in testkit::rows! {
+        // The engine itself reads the real path, we the one below the root.
+        "version = 2\nimports = [\"/etc/containerd/conf.d/*.toml\"]\n" =>
+            "it imports /etc/containerd/conf.d/kata.toml, and containerd 1 takes the CRI plugin from there alone";
+        "disabled_plugins = [\"cri\"]\n" =>
+            "is in disabled_plugins of /etc/containerd/config.toml; hint: use migctl configure docker for docker";
+        "version = 7\n" => "migctl does not know version = 7 of containerd's files, only those up to 4";
+        &format!("version = 2\n{handler}") =>
+            "cannot add the handler runmig: /etc/containerd/config.toml or one of its imports has one with no BinaryName \
+             that migctl configure did not make";
+        // A file that runmig cannot add to.
+        "version = 2\nplugins = {}\n" => "add the handler by hand";
+        "version = 2\n\n[plugins\n" => "read /etc/containerd/config.toml: line 3: ";
+    } {
+        place.write(CONFIG, text);
+        place.refused(&[], words);
+    }
+    place.refused(&["--remove"], "read /etc/containerd/config.toml: line 3: ");
 
     let Some(Containerd { place, .. }) = Containerd::two() else {
         return;
     };
     place.write(CONFIG, "oom_score = -999\n");
-    place.refused(
-        &[],
-        "reads it as version 1 and ignores its plugins; hint: update the file",
-    );
+    let ignored = "reads it as version 1 and ignores its plugins; hint: update the file";
+    place.refused(&[], ignored);
     place.write(CONFIG, "version = 3\n");
-    place.write(
-        "/etc/containerd/conf.d/runmig.toml",
-        "version = 3\noom_score = 1\n",
-    );
-    place.refused(
-        &[],
-        "cannot write /etc/containerd/conf.d/runmig.toml: it has other content",
-    );
-    place.refused(
-        &["--name", "Runmig"],
-        "Kubernetes does not allow it as a handler",
-    );
-    let gone = ["--runtime-path", "/nowhere/runmig"];
-    place.refused(
-        &gone,
-        "cannot let an engine call /nowhere/runmig as root: no such file or directory; hint: install runmig",
-    );
+    let drop_in = "/etc/containerd/conf.d/runmig.toml";
+    place.write(drop_in, "version = 3\noom_score = 1\n");
+    for (more, words) in testkit::rows! {
+        &[][..] => "cannot write /etc/containerd/conf.d/runmig.toml: it has other content";
+        &["--name", "Runmig"] => "Kubernetes does not allow it as a handler";
+        &["--runtime-path", "/nowhere/runmig"] =>
+            "cannot let an engine call /nowhere/runmig as root: no such file or directory; hint: install runmig";
+    } {
+        place.refused(more, words);
+    }
     place
         .of("containerd", Path::new("/nonexistent"))
         .refused(&[], "run /nonexistent --version");

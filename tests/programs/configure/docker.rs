@@ -107,22 +107,20 @@ fn refuses_to_replace_other_settings() {
     let Some((place, _)) = docker() else {
         return;
     };
-    let refused = |words: &str| place.refused(&[], words);
     place.write(CONFIG, "{\"default-runtime\": \"nvidia\"}");
     place.refused(&["--set-as-default"], "its default-runtime is nvidia");
-    place.write(CONFIG, "{\n  \"runtimes\": {}\n  \"debug\": true }");
-    refused("change /etc/docker/daemon.json: expected `,` or `}` at line 3");
-    place.write(CONFIG, "[]");
-    refused("is not a JSON object");
-    place.write(
-        CONFIG,
-        "{\"runtimes\": {\"runmig\": {\"path\": \"/usr/bin/kata\"}}}",
-    );
-    refused("its runtime runmig is {\"path\":\"/usr/bin/kata\"}; hint: choose another name");
-    let more =
-        "{\"runtimes\": {\"runmig\": {\"path\": \"/opt/runmig\", \"runtimeArgs\": [\"--debug\"]}}}";
-    place.write(CONFIG, more);
-    refused("its runtime runmig is {\"path\":\"/opt/runmig\"");
+    for (text, words) in testkit::rows! {
+        "{\n  \"runtimes\": {}\n  \"debug\": true }" =>
+            "change /etc/docker/daemon.json: expected `,` or `}` at line 3";
+        "[]" => "is not a JSON object";
+        "{\"runtimes\": {\"runmig\": {\"path\": \"/usr/bin/kata\"}}}" =>
+            "its runtime runmig is {\"path\":\"/usr/bin/kata\"}; hint: choose another name";
+        "{\"runtimes\": {\"runmig\": {\"path\": \"/opt/runmig\", \"runtimeArgs\": [\"--debug\"]}}}" =>
+            "its runtime runmig is {\"path\":\"/opt/runmig\"";
+    } {
+        place.write(CONFIG, text);
+        place.refused(&[], words);
+    }
     place.refused(
         &["--name", "crun"],
         "cannot register --name crun: engines know it as a low-level runtime",
