@@ -81,7 +81,11 @@ fn takes_first_alternative_with_room() {
     let second = create(&setup, "18Gi", "1Gi");
     assert_ne!(setup.lease(&second)["migUUID"], seat["migUUID"]);
     assert_eq!(setup.lease(&second)["profile"], "1g.20gb");
-    setup.ends(&[&first, &second, &plain]);
+    setup.delete(&second);
+    // A new slice for the first alternative comes before a seat in a slice of a later one.
+    let third = create(&setup, "1g.20gb,2g.20gb", "5Gi");
+    assert_eq!(setup.lease(&third)["profile"], "1g.20gb");
+    setup.ends(&[&first, &third, &plain]);
 }
 
 #[test]
