@@ -30,6 +30,7 @@ pub struct Options {
 
 fn reason(text: &str) -> std::result::Result<String, String> {
     match text.chars().count() {
+        0 => Err("it is empty".to_owned()),
         n if n > MAX_REASON => Err(format!("it has {n} characters, more than {MAX_REASON}")),
         _ => Ok(text.to_owned()),
     }
@@ -38,7 +39,7 @@ fn reason(text: &str) -> std::result::Result<String, String> {
 pub fn cordon(config: &Config, format: Format, options: &Options) -> Result<i32> {
     let (named, leases) = Named::find(config, &options.gpu)?;
     leases.cordon(&named.uuid, options.reason.as_deref(), false)?;
-    let left = on(&leases, &named)?;
+    let left = named.left(&leases, "cordoned")?;
     let said = format!("{} is cordoned; leases on it: {}", named.title, left.len());
     tell(format, &left, &said);
     Ok(0)
@@ -50,7 +51,7 @@ pub fn uncordon(config: &Config, format: Format, gpu: &GpuName) -> Result<i32> {
         true => format!("{} is open again", named.title),
         false => format!("{} was not cordoned", named.title),
     };
-    tell(format, &on(&leases, &named)?, &said);
+    tell(format, &named.left(&leases, "open")?, &said);
     Ok(0)
 }
 
@@ -64,6 +65,7 @@ pub fn drain(
     let (named, leases) = Named::find(config, &options.gpu)?;
     leases.cordon(&named.uuid, options.reason.as_deref(), true)?;
     let begun = Instant::now();
+    named.left(&leases, "cordoned")?;
     let mut changes = Changes::of(&config.state_dir)?;
     let mut told = Vec::new();
     loop {
@@ -124,12 +126,27 @@ impl Named {
             Some((GpuUuid::new(uuid.clone()), uuid))
         };
         let Some((uuid, title)) = found.or_else(by_uuid) else {
-            let why = format!("cannot find GPU {name}: none that answers has this name");
+            let silent = snapshot?.unreadable;
+            let why = match silent.first() {
+                Some((_, why)) => format!("cannot find GPU {name}, and {why}"),
+                None => format!("cannot find GPU {name}: none that answers has this name"),
+            };
             return Err(Error::new(why).hint("name it by its full UUID, which nvidia-smi -L shows"));
         };
         let (leases, _) = bundles::existing_or_new(config, Actor::Operator)?;
         crate::log::start(config);
         Ok((Named { uuid, title }, leases))
+    }
+
+    /// Returns what is on record on it, now that it is `done`.
+    fn left(&self, leases: &Leases<'_>, done: &str) -> Result<Vec<Entry>> {
+        let left = on(leases, self);
+        left.inspect_err(|_| {
+            let title = &self.title;
+            output::eprint(&format!(
+                "{title} is {done}, and nobody knows what is on it"
+            ));
+        })
     }
 
     fn has(&self, entry: &Entry) -> String {

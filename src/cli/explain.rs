@@ -68,7 +68,11 @@ impl From<&Site> for SliceSite {
 pub fn run(config: &Config, format: Format, asked: &Asked) -> Result<i32> {
     let is_json = asked.json || matches!(format, Format::Json);
     let wanted = asked.wanted()?;
-    let (driver, world) = world::look(config, !is_json)?;
+    let (driver, mut world) = world::look(config, !is_json)?;
+    // Without the ledger nobody knows what a create would get.
+    if let Some(e) = world.unread.take() {
+        return Err(e);
+    }
     let subject = asked.by.subject(&world);
     let then = world.without_idle_over();
     let what_if = WhatIf::new(config, &driver, &then, &wanted, subject.clone());

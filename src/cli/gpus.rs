@@ -52,7 +52,7 @@ pub fn run(config: &Config, format: Format, options: &Options) -> Result<i32> {
                 }
                 show(&world, gpu, free);
             }
-            if gpus.is_empty() {
+            if gpus.is_empty() && world.snapshot.unreadable.is_empty() {
                 output::line("the driver has no GPUs");
             }
         }

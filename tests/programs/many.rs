@@ -100,10 +100,45 @@ fn bounds_lock_wait_and_names_holder() {
         holder.pid()
     );
     assert!(line.contains(&who) && line.contains("50ms"), "{line}");
-    // A lease without an instance stays on record until a call can lock the GPU.
+    assert_eq!(world.leases().len(), 1, "nothing was begun for the second");
     holder.signal(Signal::SIGKILL);
     holder.end();
     world.no_faults();
     world.all_go(&[]);
     world.create("third");
+}
+
+/// Failure: a slow driver keeps a GPU locked while others create
+#[test]
+fn locked_gpu_gives_way_or_is_waited_for() {
+    let world = World::of(BIG, 2);
+    world.configure("lock_timeout = \"50ms\"\n[policy]\nslices_per_container = 2");
+    world.create("before");
+    world.delete("before");
+    let index = |id: &str| {
+        let mut leases = world.leases().into_iter();
+        let lease = leases.find(|lease| lease["container"] == id);
+        lease.unwrap()["gpuIndex"].as_u64().unwrap()
+    };
+    let gpu = &world.engine().gpus[0].uuid;
+    let lock = fs::File::create(world.state().join(format!("gpu-{gpu}.lock"))).unwrap();
+    fs2::FileExt::lock_exclusive(&lock).unwrap();
+    for (id, slice) in [
+        ("small", "1g.10gb"),
+        ("two", "1g.10gb*2"),
+        ("rest", "4g.40gb"),
+    ] {
+        world.bundle_asking(id, slice);
+        said(&mut world.create_command(id)).ok();
+        assert_eq!(index(id), 1);
+    }
+    world.bundle_asking("none", "7g.80gb");
+    let line = said(&mut world.create_command("none")).refused();
+    has(&line, "; GPU 0: cannot lock GPU ");
+    let waiter = world.waits("waits", &[("runmig.dev/slice", "4g.40gb")]);
+    fs2::FileExt::unlock(&lock).unwrap();
+    world.delete("small");
+    waiter.end().ok();
+    assert_eq!(index("waits"), 0);
+    world.all_go(&["two", "rest", "waits"]);
 }

@@ -67,6 +67,10 @@ fn names_call_that_hangs() {
         "cannot ask the NVIDIA driver: nvmlInit_v2 did not answer within 1s",
     );
     knows(&setup, &[&slice, &share]);
+    for verb in ["cordon", "uncordon", "drain"] {
+        let said = setup.migctl(&[verb, "1", "--timeout", "1s"]).exits(1);
+        has(&said.stderr, "nvmlInit_v2 did not answer within 1s");
+    }
     let doctor = setup.migctl(&["doctor", "--timeout", "1s", "-o", "json"]);
     let found = serde_json::from_str::<Value>(&doctor.stdout).unwrap();
     let items = found["items"].as_array().unwrap();
@@ -133,4 +137,23 @@ fn never_loads_library_of_others() {
     fs::rename(&aside, &library).unwrap();
     let id = setup.gives(&[("runmig.dev/slice", "1g.10gb")]);
     setup.ends(&[&id]);
+}
+
+/// Failure: every GPU falls off the bus
+#[test]
+fn lost_gpus_are_not_none() {
+    let (setup, slice, share) = setup();
+    for gpu in ["0", "1"] {
+        setup.sim("lose", &["--gpu", gpu]);
+    }
+    let said = setup.migctl(&["gpus"]).exits(1);
+    assert_eq!(said.stdout, "");
+    has(&said.stderr, "GPU is lost");
+    let said = setup.migctl(&["cordon", "1"]).exits(1);
+    has(&said.stderr, "cannot find GPU 1, and cannot ");
+    let listed = setup.migctl(&["list"]).stdout;
+    assert!(
+        listed.contains(&slice) && listed.contains(&share),
+        "{listed}"
+    );
 }

@@ -32,7 +32,15 @@ fn read(config: &Config) -> Result<Cordons> {
     let file = config.data_dir.join(FILE);
     let what = || format!("read the cordons in {}", file.display());
     match std::fs::symlink_metadata(&file) {
-        Err(e) if e.kind() == ErrorKind::NotFound => Ok(Cordons::new()),
+        // Whoever can write to the folder may have removed the file.
+        Err(e) if e.kind() == ErrorKind::NotFound => {
+            let checked = if config.data_dir.exists() {
+                trust::folder(&config.data_dir)
+            } else {
+                Ok(())
+            };
+            checked.map(|()| Cordons::new()).context(what)
+        }
         _ => {
             let text = trust::read_to_string(&file, MAX_SIZE).context(what)?;
             serde_json::from_str(&text).context(what)
@@ -49,6 +57,7 @@ pub(crate) fn mark(config: &Config, driver: &impl Queries, snapshot: &mut Snapsh
             signs: signs(config, driver, &gpu.uuid, gpu.mig),
             cordon: { cordons.as_ref().ok() }.and_then(|all| all.get(gpu.uuid.as_str()).cloned()),
             unread: cordons.as_ref().err().map(Error::reason),
+            locked: None,
         };
         gpu.closed = (!found.reasons().is_empty()).then_some(found);
     }
@@ -63,7 +72,10 @@ pub(crate) fn signs(
 ) -> Vec<Sign> {
     let health = &config.health;
     let fabric = mig != MigMode::Enabled && !health.ignore.contains(&SignKind::FabricDown);
-    let mut signs = driver.signs(gpu, fabric).unwrap_or_default();
+    let mut signs = driver.signs(gpu, fabric).unwrap_or_else(|e| {
+        tracing::warn!("nobody knows whether GPU {gpu} is sick: {e}");
+        Vec::new()
+    });
     signs.retain(|sign| health.counts(sign));
     signs
 }

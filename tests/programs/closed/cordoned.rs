@@ -227,13 +227,24 @@ fn unreadable_cordons_close_every_gpu() {
     let line = refused(&world, "a", &asks);
     has(&line, "cannot read the cordons in");
     has(&line, "users other than root can write to it (mode 0666)");
-    has(&line, "hint: repair the file, or remove it");
+    has(
+        &line,
+        "hint: make the file and its folder writable by root alone, or mend the file",
+    );
     said(&mut world.migctl(&["uncordon", "0"])).refused();
     mode(0o600);
     fs::write(&file, "{").unwrap();
     has(&refused(&world, "b", &asks), "cannot read the cordons in");
     assert_eq!(gpu(&world)["closed"]["reasons"], json!(["cordoned"]));
+    // Who can write to the folder may have removed the file.
     fs::remove_file(&file).unwrap();
+    let folder = |mode| {
+        let permissions = fs::Permissions::from_mode(mode);
+        fs::set_permissions(world.path("data"), permissions).unwrap();
+    };
+    folder(0o777);
+    has(&refused(&world, "b", &asks), "cannot read the cordons in");
+    folder(0o700);
     world.create("c");
     world.all_go(&["c"]);
 }
@@ -293,4 +304,6 @@ fn reason_has_a_limit() {
     let long = "x".repeat(257);
     let said = said(&mut world.migctl(&["cordon", "0", "--reason", &long])).exits(2);
     has(&said.stderr, "it has 257 characters, more than 256");
+    let said = testkit::process::said(&mut world.migctl(&["cordon", "0", "--reason="])).exits(2);
+    has(&said.stderr, "it is empty");
 }

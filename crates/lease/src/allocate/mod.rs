@@ -38,10 +38,15 @@ pub use limit::LimitState;
 pub use slices_of_claims::POD_PATIENCE;
 use std::time::{Duration, Instant};
 
+/// A refusal is worded by another look at the machine only if the last attempt took no longer: a slow driver would keep a create
+/// far beyond its time to wait.
+const MAY_LOOK_AGAIN: Duration = Duration::from_secs(1);
+
 use denial::Denial;
 use levels::LazyLevels;
 pub use levels::levels;
 use provision::{Failed, Maker};
+use record::Undo;
 pub use requester::Acquired;
 use requester::{Requester, Tried};
 use reserve::Outcome;
@@ -87,6 +92,7 @@ fn leases_for(
     let (store, config) = (&context.store, context.config);
     let mut turn = Turn::new(store, operation.id(), config, request, &holder);
     loop {
+        let begun = Instant::now();
         let (denial, woke_others) = match attempts(context, &requester, &mut turn)? {
             Ended::Ready(leases, end) => {
                 context.observer.ends(end);
@@ -94,7 +100,11 @@ fn leases_for(
             }
             Ended::Unanswered(e) => {
                 tracing::warn!("waits on: {}", e.line());
-                if wait(context, &mut turn)? {
+                let since = Instant::now();
+                context.observer.waits();
+                let goes_on = wait(context, &mut turn)?;
+                context.observer.waited(since);
+                if goes_on {
                     continue;
                 }
                 return Err(e);
@@ -115,6 +125,7 @@ fn leases_for(
             context.observer.ends(End::Unsatisfiable);
             return Err(refusal::error(&no, &[], None));
         }
+        let is_quick = begun.elapsed() <= MAY_LOOK_AGAIN;
         let since = Instant::now();
         if turn.waits() {
             context.observer.waits();
@@ -123,7 +134,10 @@ fn leases_for(
         let goes_on = wait(context, &mut turn)?;
         context.observer.waited(since);
         if !goes_on {
-            let no = what_if::explained(context, &requester, &mut turn, no);
+            let no = match is_quick {
+                true => what_if::explained(context, &requester, &mut turn, no),
+                false => no,
+            };
             context.observer.ends(match turn.waits() {
                 true => End::TimedOut,
                 false => denial::end(&no),
@@ -260,6 +274,9 @@ fn attempts(context: &Leases<'_>, requester: &Requester<'_>, turn: &mut Turn<'_>
                         return Ok(Ended::Ready(leases, end));
                     }
                     Err(Failed { undo, error }) => {
+                        // The next choice leaves out a GPU that another process keeps locked.
+                        let is_locked = |undo: &Undo| matches!(undo, Undo::NotBegun(_));
+                        let error = error.filter(|_| !undo.iter().any(is_locked));
                         let undone = record::roll_back(context, undo);
                         record::joined(error, undone.err())?;
                         continue;

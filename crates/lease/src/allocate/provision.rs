@@ -8,7 +8,7 @@ use crate::error::{Context, Error, Result};
 use crate::events::EventType;
 use crate::gpu::{DriverError, INSUFFICIENT_RESOURCES, Mig, Queries};
 use crate::leases::Leases;
-use crate::model::Profile;
+use crate::model::{GpuUuid, Profile};
 use crate::reclaim;
 use crate::store::{Held, InstanceState, Resource, Slice};
 
@@ -87,6 +87,10 @@ impl<D: Mig> Maker<'_, D> {
                     stopped(Undo::Forget(lease), None)
                 }
                 Err(Trouble::Refused(e)) => stopped(Undo::Forget(lease), Some(e)),
+                Err(Trouble::Locked(gpu, e)) => {
+                    tried.locked.push((gpu, e.reason()));
+                    stopped(Undo::NotBegun(lease), Some(e))
+                }
                 Err(Trouble::Other(e)) => stopped(Undo::Release(lease), Some(e)),
             },
         }
@@ -139,7 +143,8 @@ fn create_slice(
 ) -> std::result::Result<Held, Trouble> {
     let gpu = &slice.gpu_uuid;
     let why = format!("create of {}", held.lease.holder.name());
-    let _lock = context.store.lock_gpu(gpu, &why)?;
+    let locked = context.store.lock_gpu(gpu, &why);
+    let _lock = locked.map_err(|e| Trouble::Locked(gpu.clone(), e))?;
     let profile = Profile {
         name: slice.profile.clone(),
         id: slice.profile_id,
@@ -187,6 +192,8 @@ fn destroy_unrecorded(driver: &impl Mig, slice: &Slice, error: Error) -> Trouble
 enum Trouble {
     /// The driver created nothing.
     Refused(Error),
+    /// Another process keeps the GPU locked. The driver was not asked.
+    Locked(GpuUuid, Error),
     Other(Error),
 }
 

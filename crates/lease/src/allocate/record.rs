@@ -45,6 +45,8 @@ pub(crate) enum Part {
 pub(super) enum Undo {
     /// The driver created nothing: an instance at that place is foreign.
     Forget(Held),
+    /// The driver was not asked, since another process keeps the GPU locked.
+    NotBegun(Held),
     Release(Held),
     /// The slice existed, and the container never had it.
     GiveUp(Held, Patience),
@@ -63,7 +65,7 @@ impl Part {
 /// Undoes all of these, whichever fail.
 pub(crate) fn roll_back(context: &Leases<'_>, leases: Vec<Undo>) -> Result<()> {
     error::all(leases.into_iter().map(|undo| match undo {
-        Undo::Forget(lease) => {
+        Undo::Forget(lease) | Undo::NotBegun(lease) => {
             let ledger = context.store.lock("refused create")?;
             let removed = ledger.change(|state| Ok(state.remove_all(&[lease])));
             removed.map(drop)

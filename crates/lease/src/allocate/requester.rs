@@ -6,7 +6,7 @@ use crate::draft;
 use crate::error::Result;
 use crate::inventory::Inventory;
 use crate::leases::Leases;
-use crate::model::{Cgroup, GpuUuid, InstanceId};
+use crate::model::{Cgroup, GpuUuid, InstanceId, Snapshot};
 use crate::placement::{GpuObstacle, GpuUse, Slot};
 use crate::reclaim::{self, liveness};
 use crate::request::Request;
@@ -83,6 +83,8 @@ pub(crate) struct Tried {
     pub idle: Vec<InstanceId>,
     /// Slices for seats whose makers took too long.
     pub late: Vec<Late>,
+    /// GPUs that other processes kept locked, with the error in words.
+    pub locked: Vec<(GpuUuid, String)>,
 }
 
 /// A slice for seats whose maker took too long.
@@ -118,6 +120,15 @@ impl Tried {
         for instance in idle {
             reclaim::discard_idle(context, &instance);
             self.idle.push(instance.id);
+        }
+    }
+
+    /// Closes the GPUs that other processes kept locked.
+    pub(super) fn close_locked(&self, snapshot: &mut Snapshot) {
+        for gpu in &mut snapshot.gpus {
+            if let Some((_, why)) = self.locked.iter().find(|(uuid, _)| *uuid == gpu.uuid) {
+                gpu.closed.get_or_insert_default().locked = Some(why.clone());
+            }
         }
     }
 

@@ -109,10 +109,11 @@ impl<D: Queries> Chooser<'_, '_, D> {
         let (context, requester) = (self.context, self.requester);
         let (holder, operation) = (requester.holder, requester.operation.id());
         let earlier = self.turn.earlier()?;
-        let inventory = match Inventory::locked(context, self.driver, earlier, self.plan) {
+        let mut inventory = match Inventory::locked(context, self.driver, earlier, self.plan) {
             Ok(inventory) => inventory,
             Err(e) => return unanswered(self.turn, e).map(Choice::of),
         };
+        self.tried.close_locked(&mut inventory.snapshot);
         if occupied::by_same_id(context, holder, operation, &inventory.leases)? {
             return Ok(Choice::of(Outcome::Left));
         }

@@ -85,6 +85,9 @@ pub struct Closed {
     pub cordon: Option<Cordon>,
     /// Why nobody knows whether it is cordoned.
     pub unread: Option<String>,
+    /// Why a create left it out: another process kept it locked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub locked: Option<String>,
 }
 
 /// A closed GPU in words.
@@ -99,10 +102,15 @@ pub struct Shut {
 impl Closed {
     /// Returns the administrator's next step.
     pub(crate) fn remedy(&self, gpu: u32) -> String {
-        match (self.signs.first(), &self.unread) {
-            (Some(sign), _) => sign.remedy(gpu),
-            (None, Some(_)) => "repair the file, or remove it".to_owned(),
-            (None, None) => format!("run migctl uncordon {gpu}"),
+        match (self.signs.first(), &self.unread, &self.cordon) {
+            (Some(sign), ..) => sign.remedy(gpu),
+            (None, Some(_), _) => {
+                "make the file and its folder writable by root alone, or mend the file".to_owned()
+            }
+            (None, None, None) if self.locked.is_some() => {
+                "let it end, or set a longer lock_timeout".to_owned()
+            }
+            (None, None, _) => format!("run migctl uncordon {gpu}"),
         }
     }
 
@@ -142,7 +150,8 @@ impl Gpu {
                 reason.unwrap_or_default()
             )
         });
-        let why = [closed.sickness(), cordon, closed.unread.clone()];
+        let (unread, locked) = (closed.unread.clone(), closed.locked.clone());
+        let why = [closed.sickness(), cordon, unread, locked];
         Some(Shut {
             why: why.into_iter().flatten().collect::<Vec<_>>().join("; "),
             remedy: closed.remedy(self.index),

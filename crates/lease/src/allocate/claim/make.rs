@@ -92,7 +92,9 @@ impl Work<'_, '_> {
                 let (undo, error) = *stopped;
                 let undone = match undo {
                     // The promise outlives an error of the driver.
-                    Undo::Release(held) => reclaim::undo_half_made(context, &held),
+                    Undo::Release(held) | Undo::NotBegun(held) => {
+                        reclaim::undo_half_made(context, &held)
+                    }
                     undo => roll_back(context, vec![undo]),
                 };
                 joined(error, undone.err()).map(|()| Made::Again)

@@ -1,7 +1,7 @@
 //! The signs that a GPU is sick, as NVML tells them. A driver without a function, or without an answer, gives no sign.
 
 use super::session::{Session, call, raw};
-use crate::gpu::{GPU_IS_LOST, RESET_REQUIRED, Reason, Result};
+use crate::gpu::{FUNCTION_NOT_FOUND, GPU_IS_LOST, NOT_SUPPORTED, RESET_REQUIRED, Reason, Result};
 use crate::model::{GpuUuid, Sign, SignKind};
 use nvml_wrapper::Device;
 use nvml_wrapper::enums::device::SampleValue;
@@ -48,7 +48,11 @@ impl Session<'_> {
                 Some(code @ (GPU_IS_LOST | RESET_REQUIRED)) => {
                     return vec![sign(SignKind::Lost, code)];
                 }
-                _ => return Vec::new(),
+                Some(NOT_SUPPORTED | FUNCTION_NOT_FOUND) => return Vec::new(),
+                _ => {
+                    tracing::warn!("nobody knows whether it is sick: cannot {e}");
+                    return Vec::new();
+                }
             },
         };
         let mut signs = Vec::new();
