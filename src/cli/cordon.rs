@@ -96,9 +96,13 @@ pub fn drain(
             tell(format, &left, &format!("{} is free", named.title));
         }
         if wait.is_some() && !left.is_empty() {
-            let (title, left) = (&named.title, left.len());
-            let why = format!("cannot drain {title} in time: leases on it: {left}");
-            return Err(Error::new(why).hint("end their containers, or wait longer with --wait"));
+            let (title, count) = (&named.title, left.len());
+            let why = format!("cannot drain {title} in time: leases on it: {count}");
+            let hint = match left.iter().all(is_stuck) {
+                true => "run migctl gc to see what keeps them",
+                false => "end their containers, or wait longer with --wait",
+            };
+            return Err(Error::new(why).hint(hint));
         }
         return Ok(0);
     }
@@ -152,10 +156,19 @@ impl Named {
     fn has(&self, entry: &Entry) -> String {
         let (title, resource) = (&self.title, &entry.instance().resource);
         match entry.lease() {
+            Some(lease) if is_stuck(entry) => {
+                let (holder, state) = (holder_name(lease), entry.shown_state());
+                format!("{title} has {resource} of {holder}, which is {state}")
+            }
             Some(lease) => format!("{title} has {resource} of {}", holder_name(lease)),
             None => format!("{title} has {resource}, which is {}", entry.shown_state()),
         }
     }
+}
+
+/// Whether its container is gone, and something keeps it.
+fn is_stuck(entry: &Entry) -> bool {
+    ["quarantined", "releasing"].contains(&entry.shown_state())
 }
 
 /// Returns what is on record on a GPU, but for the instances of administrators and layouts, which stay.

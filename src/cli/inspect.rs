@@ -66,7 +66,11 @@ pub fn run(config: &Config, format: Format, options: &Options) -> Result<i32> {
     if let Some(id) = &options.id {
         return one(config, format, id);
     }
-    let (driver, world) = world::look(config, matches!(format, Format::Table))?;
+    let (driver, mut world) = world::look(config, matches!(format, Format::Table))?;
+    // Without the ledger nobody knows what is booked.
+    if let Some(e) = world.unread.take() {
+        return Err(e);
+    }
     let gpus = world.bookings(&driver);
     match (format, options.detail) {
         (Format::Json, _) => output::json(&node(&gpus)),

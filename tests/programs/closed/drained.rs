@@ -57,3 +57,17 @@ fn collects_the_dead_and_leaves_administrators_instances() {
     assert_eq!(world.instances().len(), 1);
     assert_eq!(world.leases(), Vec::<Value>::new());
 }
+
+/// Failure: a slice of a dead container is in use, and its GPU is drained
+#[test]
+fn names_what_keeps_slices_of_the_dead() {
+    let world = World::small();
+    world.abandoned("dead");
+    let slice = world.instances().remove(0);
+    let holder = world.hold(slice.gpu, slice.gi, Some(0));
+    let said = said(&mut world.migctl(&["drain", "0", "--wait=1ms"])).exits(1);
+    has(&said.stdout, " of dead, which is quarantined\n");
+    has(&said.stderr, "hint: run migctl gc to see what keeps them");
+    drop(holder);
+    has(&world.tells(&["drain", "0", "--wait"]), "GPU 0 is free");
+}

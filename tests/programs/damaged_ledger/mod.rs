@@ -76,6 +76,7 @@ fn is_refused(world: &World, why: &str) {
         said(&mut world.migctl(&["list"])).refused(),
         said(&mut world.migctl(&["gc"])).refused(),
         said(&mut world.migctl(&["explain", world.profile])).refused(),
+        said(&mut world.migctl(&["inspect"])).refused(),
         said(&mut world.migctl(&["release", ID])).refused(),
     ] {
         has(&line, "is damaged: ");

@@ -38,10 +38,6 @@ pub use limit::LimitState;
 pub use slices_of_claims::POD_PATIENCE;
 use std::time::{Duration, Instant};
 
-/// A refusal is worded by another look at the machine only if the last attempt took no longer: a slow driver would keep a create
-/// far beyond its time to wait.
-const MAY_LOOK_AGAIN: Duration = Duration::from_secs(1);
-
 use denial::Denial;
 use levels::LazyLevels;
 pub use levels::levels;
@@ -50,6 +46,10 @@ use record::Undo;
 pub use requester::Acquired;
 use requester::{Requester, Tried};
 use reserve::Outcome;
+
+/// A refusal is worded by another look at the machine only if the last attempt took no longer: a slow driver would keep a create
+/// far beyond its time to wait.
+const MAY_LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 impl Leases<'_> {
     /// Returns leases on slices that exist. A `count_` function, or `created`, tells the end of the create.
