@@ -71,6 +71,15 @@ pub fn run(config: &Config, format: Format, asked: &Asked) -> Result<i32> {
     let (driver, mut world) = world::look(config, !is_json)?;
     // Without the ledger nobody knows what a create would get.
     if let Some(e) = world.unread.take() {
+        if is_json {
+            output::json(&Explanation {
+                request: wanted.written(),
+                fits: false,
+                error: Some(e.line()),
+                ahead: Vec::new(),
+                alternatives: Vec::new(),
+            });
+        }
         return Err(e);
     }
     let subject = asked.by.subject(&world);

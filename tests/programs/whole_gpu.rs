@@ -176,8 +176,12 @@ fn unreadable_ledger_leaves_no_gpu_free() {
         .exits(1)
         .json();
     assert_eq!(gpus["items"][1]["use"], "unknown");
-    let explained = said(&mut world.migctl(&["explain", "--gpu", "1", "--json"])).exits(1);
-    assert_eq!(explained.json()["fits"], false);
+    for asked in [["--gpu=1", "--json"], ["1g.10gb", "--json"]] {
+        let explain = [&["explain"], &asked[..]].concat();
+        let explained = said(&mut world.migctl(&explain)).exits(1).json();
+        assert_eq!(explained["fits"], false);
+        has(explained["error"].as_str().unwrap(), "is damaged");
+    }
 }
 
 /// No event tells that a process without a lease ends.

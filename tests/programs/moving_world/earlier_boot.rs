@@ -49,17 +49,13 @@ fn collects_earlier_boots_in_linear_work() {
     }
     let world = World::small();
     let (few, many) = (calls_for(&world, 10), calls_for(&world, 60));
-    let more: BTreeMap<&str, usize> = { many.iter() }
+    let mut more: BTreeMap<&str, usize> = { many.iter() }
         .map(|(call, count)| (call.as_str(), count - few[call]))
         .collect();
-    let expected = [
-        ("flock", 0),
-        ("fsync", 0),
-        ("getdents64", 0),
-        // For the event of each lease.
-        ("openat", 50),
-        ("unlink", 0),
-    ];
+    // Events of one change are written together.
+    let files = more.remove("openat");
+    assert!(files.is_some_and(|files| files <= 5), "{many:?}");
+    let expected = [("flock", 0), ("fsync", 0), ("getdents64", 0), ("unlink", 0)];
     assert_eq!(more, BTreeMap::from(expected), "{many:?}");
 }
 
