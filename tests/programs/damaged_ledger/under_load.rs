@@ -66,7 +66,8 @@ fn round(world: &World, (why, damage): (&str, Damage), changes: u64) {
         }
     }
     for (name, said) in &ended {
-        let line = printable(&said.stderr);
+        // A collection tells in its table what it could not release.
+        let line = printable(&(said.stdout.clone() + &said.stderr));
         assert!(
             said.status.success()
                 || line.contains("is damaged: ")
