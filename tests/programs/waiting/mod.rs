@@ -228,6 +228,30 @@ fn expired_wait_says_why() {
     world.all_go(&["after"]);
 }
 
+/// A refusal names less where another look would keep the create far beyond its time.
+#[test]
+fn expired_wait_asks_no_slow_driver_again() {
+    let world = World::small();
+    let full = world.full();
+    world.takes("nvmlInit_v2", 1100);
+    let calls = world.driver_calls(|| {
+        refused(create(
+            &world,
+            "waiter",
+            world.profile,
+            &[("runmig.dev/wait", "50ms")],
+        ));
+    });
+    let starts = calls
+        .iter()
+        .filter(|call| call.contains("nvmlInit"))
+        .count();
+    assert_eq!(starts, 1, "{calls:?}");
+    world.no_faults();
+    let ids: Vec<&str> = full.iter().map(String::as_str).collect();
+    world.all_go(&ids);
+}
+
 /// If the large request could never go there, the small one delays nothing.
 #[test]
 fn backfills_harmless_requests() {
