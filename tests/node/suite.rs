@@ -22,7 +22,7 @@ pub fn e2e_runc(node: &Node) {
         .lines()
         .filter(|line| line.ends_with(": test"))
         .count();
-    assert!(count > 30, "{}", list.stdout);
+    assert!(count >= 40, "{}", list.stdout);
     let said = node.run_within(
         &format!("cd / && RUNMIG_REQUIRE_ALL=1 {} {SUITE}", program.display()),
         LIMIT,

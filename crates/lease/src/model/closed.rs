@@ -86,7 +86,6 @@ pub struct Closed {
     /// Why nobody knows whether it is cordoned.
     pub unread: Option<String>,
     /// Why a create left it out: another process kept it locked.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub locked: Option<String>,
 }
 
