@@ -312,7 +312,9 @@ fn print([leases, queue]: &[Rows; 2], output: Output, no_headers: bool) {
         all.push(String::new());
         all.extend(lines(queue));
     }
-    all.iter().for_each(|line| output::line(line));
+    if !all.is_empty() {
+        output::line(&all.join("\n"));
+    }
 }
 
 /// Names on standard error the leases that could not be released.

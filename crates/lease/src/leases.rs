@@ -117,7 +117,7 @@ impl<'a> Leases<'a> {
             Ok((changed, ends.events))
         };
         let (changed, _) = ledger.change_telling(change, |(_, events)| {
-            self.observer.write_all(events);
+            self.observer.write_all(std::mem::take(events));
         })?;
         Ok(changed)
     }

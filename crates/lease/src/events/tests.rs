@@ -51,7 +51,7 @@ fn append(file: &Path, bytes: &[u8]) {
 
 /// The size of `count` events.
 fn size(count: u64) -> u64 {
-    encode(&event("000")).unwrap().len() as u64 * count
+    encode(event("000")).unwrap().len() as u64 * count
 }
 
 fn numbers(range: std::ops::Range<usize>) -> Vec<String> {
@@ -63,7 +63,7 @@ fn keeps_four_older_files() {
     let (_dir, file) = home();
     let writer = Writer::with_size(file.clone(), size(10));
     for name in numbers(0..63) {
-        writer.write(&[event(&name)]);
+        writer.write(vec![event(&name)]);
     }
     // Six full files, of which one is gone, and a begun one.
     assert_eq!(read(&file), (numbers(20..63), 0));
@@ -73,13 +73,13 @@ fn keeps_four_older_files() {
 #[test]
 fn writes_many_at_once() {
     let (_dir, file) = home();
-    let events: Vec<Event> = numbers(0..700).iter().map(|name| event(name)).collect();
+    let events: Vec<Event> = numbers(0..3_000).iter().map(|name| event(name)).collect();
     let size = events.len() as u64 * size(1);
     assert!(size > 4 * AT_ONCE as u64);
     let writer = Writer::with_size(file.clone(), size / 2);
-    writer.write(&events);
-    writer.write(&[]);
-    assert_eq!(read(&file), (numbers(0..700), 0));
+    writer.write(events);
+    writer.write(vec![]);
+    assert_eq!(read(&file), (numbers(0..3_000), 0));
     assert!(numbered(&file, 1).exists());
 }
 
@@ -93,7 +93,7 @@ fn concurrent_rotations_lose_no_event() {
             let writer = Writer::with_size(file.clone(), size(100));
             scope.spawn(move || {
                 for name in numbers(50 * n..50 * (n + 1)) {
-                    writer.write(&[event(&name)]);
+                    writer.write(vec![event(&name)]);
                 }
             });
         }
@@ -125,7 +125,7 @@ fn reads_repeated_id_once() {
         ("not", Some("end-b")),
         ("004", Some("recovered-a")),
     ] {
-        writer.write(&[with_id(name, id)]);
+        writer.write(vec![with_id(name, id)]);
     }
     assert!(numbered(&file, 1).exists());
     assert_eq!(read(&file), (numbers(0..5), 0));
@@ -139,12 +139,12 @@ fn reader_forgets_old_and_long_ids() {
     let mut history = History::new(&file);
     let long = "x".repeat(1 << 10);
     for id in ["end-a", &long, &long] {
-        writer.write(&[with_id("", Some(id))]);
+        writer.write(vec![with_id("", Some(id))]);
     }
     let many = 2 * history::MOST_IDS;
-    let lines = (0..many).map(|n| encode(&with_id("", Some(&n.to_string()))).unwrap());
+    let lines = (0..many).map(|n| encode(with_id("", Some(&n.to_string()))).unwrap());
     append(&file, &lines.collect::<Vec<_>>().concat());
-    writer.write(&[with_id("", Some("end-a"))]);
+    writer.write(vec![with_id("", Some("end-a"))]);
     let mut read = 0;
     history.read(true, &mut |_| read += 1).unwrap();
     assert_eq!(read, 3 + many + 1);
@@ -156,13 +156,13 @@ fn writes_while_another_rotates() {
     let writer = Writer::with_size(file.clone(), size(2));
     numbers(0..2)
         .iter()
-        .for_each(|name| writer.write(&[event(name)]));
+        .for_each(|name| writer.write(vec![event(name)]));
     let other = File::open(&file).unwrap();
     assert!(crate::files::try_lock(&other).unwrap());
-    writer.write(&[event("002")]);
+    writer.write(vec![event("002")]);
     assert!(!numbered(&file, 1).exists());
     drop(other);
-    writer.write(&[event("003")]);
+    writer.write(vec![event("003")]);
     assert_eq!(read(&numbered(&file, 1)).0, numbers(0..3));
     assert_eq!(read(&file), (numbers(0..4), 0));
 }
@@ -172,20 +172,20 @@ fn unusable_file_stays_as_it_is() {
     let (dir, file) = home();
     // The folder of the folder is missing: a file system that is not mounted.
     let far = dir.path().join("disk/log/events.jsonl");
-    Writer::new(far).write(&[event("a")]);
+    Writer::new(far).write(vec![event("a")]);
     assert!(!dir.path().join("disk").exists());
     fs::create_dir(file.parent().unwrap()).unwrap();
     let other = dir.path().join("other");
     fs::write(&other, "kept").unwrap();
     symlink(&other, &file).unwrap();
-    Writer::new(file.clone()).write(&[event("a")]);
+    Writer::new(file.clone()).write(vec![event("a")]);
     fs::remove_file(&file).unwrap();
     fs::hard_link(&other, &file).unwrap();
-    Writer::new(file.clone()).write(&[event("a")]);
+    Writer::new(file.clone()).write(vec![event("a")]);
     assert_eq!(fs::read_to_string(&other).unwrap(), "kept");
     fs::remove_file(&file).unwrap();
     nix::unistd::mkfifo(&file, nix::sys::stat::Mode::S_IRWXU).unwrap();
-    Writer::new(file.clone()).write(&[event("a")]);
+    Writer::new(file.clone()).write(vec![event("a")]);
     assert!(History::new(&file).read(true, &mut |_| {}).is_err());
 }
 
@@ -193,8 +193,8 @@ fn unusable_file_stays_as_it_is() {
 fn counts_lines_that_it_cannot_read() {
     let (_dir, file) = home();
     let writer = Writer::new(file.clone());
-    writer.write(&[event("000")]);
-    let line = encode(&event("newer")).unwrap();
+    writer.write(vec![event("000")]);
+    let line = encode(event("newer")).unwrap();
     let newer = String::from_utf8(line.clone())
         .unwrap()
         .replace("/v1", "/v2");
@@ -203,7 +203,7 @@ fn counts_lines_that_it_cannot_read() {
     append(&file, b"\n\n\xff\xfe\n");
     // A full disk cut the line.
     append(&file, &line[..line.len() / 2]);
-    writer.write(&[event("001")]);
+    writer.write(vec![event("001")]);
     append(&file, &line[..line.len() / 2]);
     assert_eq!(read(&file), (numbers(0..2), 5));
 }
@@ -214,7 +214,7 @@ fn later_reads_cross_rotations() {
     let (mut history, mut names) = (History::new(&file), Vec::new());
     let writer = Writer::with_size(file.clone(), size(4));
     for n in 0..12 {
-        writer.write(&[event(&format!("{n:03}"))]);
+        writer.write(vec![event(&format!("{n:03}"))]);
         // Some looks miss a rotation.
         if n % 5 == 0 {
             history
@@ -227,7 +227,7 @@ fn later_reads_cross_rotations() {
         .unwrap();
     assert_eq!(names, numbers(0..12));
     fs::write(&file, "").unwrap();
-    writer.write(&[event("new")]);
+    writer.write(vec![event("new")]);
     history
         .read(false, &mut |event| names.push(name(&event)))
         .unwrap();

@@ -17,7 +17,7 @@ const MAX_SIZE: u64 = 8 << 20;
 const MOST: u64 = 2 * MAX_SIZE;
 
 /// The size in bytes beyond which no more events go into one write.
-pub(super) const AT_ONCE: usize = 16 * 1024;
+pub(super) const AT_ONCE: usize = 64 * 1024;
 
 /// The mode of the file.
 const MODE: u32 = 0o640;
@@ -45,7 +45,7 @@ impl Writer {
     }
 
     /// Appends events, several in one write. Without a file to write to, the log has one line, and the events are lost.
-    pub(crate) fn write(&self, events: &[Event]) {
+    pub(crate) fn write(&self, events: Vec<Event>) {
         let mut lines = Vec::new();
         for event in events {
             match line::encode(event) {

@@ -93,7 +93,7 @@ impl Observer {
         if let Some(create) = self.create.borrow_mut().as_mut()
             && !std::mem::replace(&mut create.waits, true)
         {
-            self.write(&of_create(EventType::WaitBegun, create));
+            self.write(of_create(EventType::WaitBegun, create));
         }
     }
 
@@ -106,7 +106,7 @@ impl Observer {
                 wait: EventSeconds::of(create.wait),
                 ..EventSeconds::default()
             };
-            self.write(&Event {
+            self.write(Event {
                 seconds: Some(seconds),
                 ..of_create(EventType::WaitEnded, create)
             });
@@ -146,7 +146,7 @@ impl Observer {
         };
         let seconds = seconds(self.times_of(&create, runtime));
         for held in leases {
-            self.write(&Event {
+            self.write(Event {
                 verdict: Some(create.made().word().to_owned()),
                 seconds: Some(seconds),
                 ..of_held(EventType::Ready, held)
@@ -168,7 +168,7 @@ impl Observer {
             return;
         };
         self.count(Counter::Creates(create.kind, create.holder_kind(), outcome));
-        self.write(&Event {
+        self.write(Event {
             verdict: Some(outcome.word().to_owned()),
             seconds: Some(seconds(self.times_of(create, None))),
             error: error.map(Error::line),
@@ -185,7 +185,7 @@ impl Observer {
 
     /// Hears that a lease has its instance, and how: promised, made, reused, adopted or shared.
     pub(crate) fn placed(&self, held: &Held, how: EventType) {
-        self.write(&of_held(how, held));
+        self.write(of_held(how, held));
     }
 
     /// Hears that one more try to destroy an instance, or to end a daemon, begins.
@@ -202,7 +202,7 @@ impl Observer {
         error: &Error,
     ) {
         self.count(Counter::Quarantines(kind));
-        self.write(&Event {
+        self.write(Event {
             error: Some(error.line()),
             ..of(EventType::Quarantined, lease, instance)
         });
@@ -210,7 +210,7 @@ impl Observer {
 
     /// Hears that a repair replaced a damaged ledger.
     pub(crate) fn repaired(&self, ledger: &Path, why: &Error) {
-        self.write(&Event {
+        self.write(Event {
             record: Some(printable(&ledger.to_string_lossy())),
             error: Some(why.line()),
             ..Event::now(EventType::RecordDamaged)
@@ -219,7 +219,7 @@ impl Observer {
 
     /// Hears that all changes of a layout are made.
     pub(crate) fn applied(&self, layout: &str) {
-        self.write(&Event {
+        self.write(Event {
             lease: Some(LeaseView {
                 layout: Some(layout.to_owned()),
                 ..LeaseView::default()
@@ -230,7 +230,7 @@ impl Observer {
 
     /// Hears that a GPU was cordoned, or opened again.
     pub(crate) fn closed(&self, how: EventType, gpu: &GpuUuid, cordon: Option<&Cordon>) {
-        self.write(&Event {
+        self.write(Event {
             lease: Some(LeaseView {
                 gpu_uuid: Some(gpu.to_string()),
                 ..LeaseView::default()
@@ -246,17 +246,16 @@ impl Observer {
         self.counts().last_collection = now.map_or(0, |now| now.as_secs());
     }
 
-    fn write(&self, event: &Event) {
-        self.write_all(std::slice::from_ref(event));
+    fn write(&self, event: Event) {
+        self.write_all(vec![event]);
     }
 
-    pub(crate) fn write_all(&self, events: &[Event]) {
+    pub(crate) fn write_all(&self, mut events: Vec<Event>) {
         if let Some(file) = &self.events {
-            let with_id = |event: &Event| Event {
-                id: event.id.clone().or_else(|| random_id().ok()),
-                ..event.clone()
-            };
-            file.write(&events.iter().map(with_id).collect::<Vec<_>>());
+            for event in events.iter_mut().filter(|event| event.id.is_none()) {
+                event.id = random_id().ok();
+            }
+            file.write(events);
         }
     }
 

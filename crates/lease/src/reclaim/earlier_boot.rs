@@ -14,7 +14,8 @@ use std::collections::HashSet;
 /// # Errors
 /// The ledger cannot be read or written.
 pub(crate) fn end_earlier_boot(context: &Leases<'_>, dry_run: bool) -> Result<Vec<Finding>> {
-    let leases = context.store.state()?.earlier.clone();
+    let content = context.store.state()?;
+    let leases = &content.earlier;
     let finding = |held: &Held, ended: Result<()>| Finding {
         entry: Entry::Held(held.clone()),
         outcome: match ended {

@@ -19,10 +19,11 @@ use crate::counters::Counts;
 use crate::effect;
 use crate::error::{Context, Error, Result, printable};
 use crate::files::{self, Links, Opened};
-use crate::framed::sha256;
+use crate::framed::hex;
 use crate::model::{BootId, InstanceId, LeaseId};
 use crate::trust;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 use std::collections::BTreeSet;
 use std::fs::Metadata;
 use std::io::{self, ErrorKind};
@@ -89,7 +90,7 @@ struct AnyHeader {
 }
 
 /// The ledger of one moment.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Content {
     pub(super) header: Header,
     pub(super) state: State,
@@ -185,19 +186,21 @@ impl LedgerFile {
     /// # Errors
     /// Those of `look`, and a damaged ledger.
     pub(super) fn content(&self) -> Result<Arc<Content>> {
-        let content = self.look()?.content(&self.dir)?;
-        Ok(match self.is_of_earlier_boot(&content) {
-            true => Arc::new(Content {
-                header: content.header.clone(),
-                state: content.state.after_boot(),
-            }),
-            false => content,
-        })
+        self.look()?.content(&self.dir)
     }
 
     pub(super) fn is_of_earlier_boot(&self, content: &Content) -> bool {
         let is_other = |boot: &BootId| *boot != content.header.boot;
         content.header.generation > 0 && self.boot.as_ref().is_some_and(is_other)
+    }
+
+    fn in_this_boot(&self, content: Arc<Content>) -> Arc<Content> {
+        if !self.is_of_earlier_boot(&content) {
+            return content;
+        }
+        let Content { header, state } = Arc::unwrap_or_clone(content);
+        let state = state.after_boot();
+        Arc::new(Content { header, state })
     }
 
     fn look_once(&self) -> Result<Look> {
@@ -226,6 +229,7 @@ impl LedgerFile {
                 content.header.generation
             ))),
             Look::Whole(content) => {
+                let content = self.in_this_boot(content);
                 self.see(mark, &content);
                 Look::Whole(content)
             }
@@ -244,7 +248,7 @@ impl LedgerFile {
         *self.seen.lock().expect("no holder panics") = Some((mark, Arc::clone(content)));
     }
 
-    /// Returns the latest ledger that is whole, for a repair: the file itself or the generation before.
+    /// Returns the latest ledger that is whole, for a repair, as this boot sees it: the file itself or the generation before.
     pub(super) fn latest_whole(&self) -> Option<Arc<Content>> {
         let mut found: Option<Arc<Content>> = None;
         for file in [BEFORE, FILE].map(|name| self.dir.join(name)) {
@@ -257,7 +261,7 @@ impl LedgerFile {
                     .or(Some(content));
             }
         }
-        found
+        found.map(|content| self.in_this_boot(content))
     }
 
     /// Returns the header, and reads no more than that.
@@ -467,8 +471,9 @@ pub(crate) fn ledger_of_body(body: &str) -> Vec<u8> {
 /// Returns the hash of a ledger whose first line has this one.
 fn hash(head: &str, its: &str, rest: &str) -> String {
     let field = |hash: &str| format!("\"sha256\":\"{hash}\"");
-    let unhashed = head.replacen(&field(its), &field(""), 1);
-    sha256(format!("{unhashed}\n{rest}").as_bytes())
+    let unhashed = head.replacen(&field(its), &field(""), 1) + "\n";
+    let digest = Sha256::new().chain_update(unhashed).chain_update(rest);
+    hex(&digest.finalize())
 }
 
 fn line(header: &Header) -> String {
@@ -588,10 +593,11 @@ impl State {
     }
 
     /// Returns the state as the next boot sees it.
-    pub(super) fn after_boot(&self) -> State {
+    fn after_boot(mut self) -> State {
         let held = self.all_held();
+        self.earlier.extend(held);
         State {
-            earlier: self.earlier.iter().cloned().chain(held).collect(),
+            earlier: self.earlier,
             ..State::default()
         }
     }

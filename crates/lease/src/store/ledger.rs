@@ -79,16 +79,16 @@ impl Ledger<'_> {
     pub(crate) fn change_telling<T>(
         &self,
         change: impl FnOnce(&mut State) -> Result<T>,
-        tell: impl FnOnce(&T),
+        tell: impl FnOnce(&mut T),
     ) -> Result<T> {
         let file = &self.store.file;
         let before = file.content()?;
         let mut state = before.state.clone();
-        let changed = change(&mut state)?;
+        let mut changed = change(&mut state)?;
         if state != before.state || file.is_of_earlier_boot(&before) {
             state.counters.add(&self.store.counts());
             state.check().context(|| "change the ledger")?;
-            file.write(&self.lock, &before, state, || tell(&changed))?;
+            file.write(&self.lock, &before, state, || tell(&mut changed))?;
             *self.store.counts() = Counts::default();
         }
         Ok(changed)
@@ -152,11 +152,7 @@ impl Ledger<'_> {
             return Ok(None);
         };
         let before = file.latest_whole();
-        let mut state = match &before {
-            Some(before) if file.is_of_earlier_boot(before) => before.state.after_boot(),
-            Some(before) => before.state.clone(),
-            None => State::default(),
-        };
+        let mut state = { before.as_ref() }.map_or_else(State::default, |its| its.state.clone());
         let done = complete(&mut state, why)?;
         state.check().context(|| "repair the ledger")?;
         file.replace(&self.lock, before.as_deref(), state)?;
