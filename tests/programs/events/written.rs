@@ -175,6 +175,11 @@ fn tells_collection_quarantine_and_recovery() {
     assert_eq!(all[2]["actor"], "gc");
     assert_eq!(all[5]["lease"]["container"], "two");
     has(all[5]["error"].as_str().unwrap(), "999");
+    assert!(
+        all[6..]
+            .iter()
+            .all(|event| event["lease"]["error"].is_null())
+    );
     assert_eq!(all[7]["lease"]["gpuUUID"], all[3]["lease"]["gpuUUID"]);
 }
 

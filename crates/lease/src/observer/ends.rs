@@ -50,7 +50,7 @@ impl Ends<'_> {
             seconds: Some(seconds([Some(time), None, None, None])),
             ..event
         };
-        self.events.push(event.once("end"));
+        self.push(event, "end");
     }
 
     /// The change removes a lease of an earlier boot.
@@ -60,13 +60,19 @@ impl Ends<'_> {
             error: Some("its boot is over".to_owned()),
             ..of_held(EventType::Collected, held)
         };
-        self.events.push(event.once("end"));
+        self.push(event, "end");
     }
 
     /// A quarantined instance is destroyed, or the quarantined daemon of a lease has ended.
     pub(crate) fn recovered(&mut self, lease: Option<&Lease>, instance: &Instance) {
         let event = of(EventType::Recovered, lease, instance);
-        self.events.push(event.once("recovered"));
+        self.push(event, "recovered");
+    }
+
+    fn push(&mut self, mut event: Event, kind: &str) {
+        // Whatever kept it until now keeps it no longer.
+        event.lease.iter_mut().for_each(|lease| lease.error = None);
+        self.events.push(event.once(kind));
     }
 }
 

@@ -1,10 +1,11 @@
 //! What a container asks for by CDI devices, such as `runmig.dev/slice=1g.10gb`.
 
 use super::{
-    DOMAIN, GPU, MAX_VALUE, SEPARATORS, SHARE, SLICE, WAIT, for_container, identity, ours, shorten,
-    slice,
+    DOMAIN, GPU, MAX_VALUE, SEPARATORS, SHARE, SLICE, ShareSize, WAIT, duration, for_container,
+    identity, ours, share, shorten, slice,
 };
 use crate::error::{Error, Result, printable};
+use humantime::format_duration;
 use std::collections::BTreeSet;
 use std::fmt;
 
@@ -20,13 +21,26 @@ pub struct DeviceRequest {
 }
 
 impl DeviceRequest {
-    /// Returns the request with a value that is the same for all that mean the same slices.
+    /// Returns the request with a value that is the same for all that mean the same.
     fn plain(key: &'static str, value: &str) -> DeviceRequest {
-        let value = match slice::alternatives(value) {
-            Ok(Some(slices)) if key == SLICE => slice::written(&slices),
-            _ => value.trim().to_owned(),
+        let plain = match key {
+            SLICE => { slice::alternatives(value).ok().flatten() }.map(|all| slice::written(&all)),
+            SHARE => { share::sizes(value).ok() }
+                .filter(|sizes| !sizes.is_empty())
+                .map(|sizes| {
+                    sizes
+                        .iter()
+                        .map(ShareSize::to_string)
+                        .collect::<Vec<_>>()
+                        .join(",")
+                }),
+            WAIT => { duration(value).ok() }.map(|time| format_duration(time).to_string()),
+            _ => None,
         };
-        DeviceRequest { key, value }
+        DeviceRequest {
+            key,
+            value: plain.unwrap_or_else(|| value.trim().to_owned()),
+        }
     }
 
     /// Returns the argument of the device's hook, as `device_request` reads it.
@@ -207,6 +221,12 @@ mod tests {
             (&[(SLICE, "1g.10gb ")], &["slice=1g.10gb"], "1g.10gb"),
             (&[(SLICE, "1g.10gb")], &["wait=30s"], "1g.10gb for 30s"),
             (&[(WAIT, "30s")], &["slice=1g.10gb"], "1g.10gb for 30s"),
+            (
+                &[(SLICE, "1g.10gb"), (WAIT, "60s")],
+                &["slice=1g.10gb", "wait=1m"],
+                "1g.10gb for 60s",
+            ),
+            (&[(SHARE, "8192Mi,1/4")], &["share=8Gi|1/4"], "8Gi"),
             (
                 &[NAME, ("slice.runmig.dev/web", "1g.10gb")],
                 &["slice=1g.10gb"],
