@@ -2,16 +2,15 @@
 
 use super::Front;
 use crate::spec::{self, Document, DriverFiles};
-use runmig_lease::cdi::Specification;
+use runmig_lease::cdi::{Node, Specification};
 use runmig_lease::driver_files::{self, is_nvidia};
 use runmig_lease::error::Result;
-use runmig_lease::paths;
 use runmig_lease::store::Held;
 
 /// Returns the specification that brings libcuda, with files that the node has. None where runmig adds nothing.
 pub fn find(front: &Front<'_>, original: &Document) -> Result<Option<Specification>> {
     let others_bring = is_nvidia(&front.runtime.path) || spec::has_libcuda(original);
-    let source = driver_files::find(front.config, others_bring, &paths::is_there)?;
+    let source = driver_files::find(front.config, others_bring, Node::HERE)?;
     for why in &source.warnings {
         tracing::warn!("{}", why.line());
     }

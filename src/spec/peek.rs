@@ -18,13 +18,15 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
 
-/// The word in every annotation key of runmig, and in the name of its hook.
+/// The word in every annotation key of runmig, and in the name of its hook. The search ignores case.
 const WORD: &[u8] = b"runmig";
 /// The end of the domain in keys that name runmig with a wrong letter, as `runmg.dev/slice`.
-const DOMAIN: &[u8] = b".dev/";
+const DOMAIN: &[u8] = b".dev";
 /// The start of an escaped letter of the word; two digits follow.
 const ESCAPE: &[u8] = b"\\u00";
-const ESCAPED_LETTERS: [&[u8; 2]; 6] = [b"72", b"75", b"6e", b"6d", b"69", b"67"];
+const ESCAPED_LETTERS: [&[u8; 2]; 12] = [
+    b"72", b"75", b"6e", b"6d", b"69", b"67", b"52", b"55", b"4e", b"4d", b"49", b"47",
+];
 /// The length of the longest form of the word or of an escaped letter: both have this length.
 const LONGEST: usize = 6;
 
@@ -51,8 +53,9 @@ pub fn peek(bytes: &[u8]) -> Result<Peek> {
 
 pub(super) fn peek_for(bytes: &[u8], reads_all: bool) -> Result<Peek> {
     let mut seen = Seen::default();
-    let names_us = reads_all || could_name_us(bytes);
-    if names_us || could_mean_us(bytes) {
+    let lower = bytes.to_ascii_lowercase();
+    let names_us = reads_all || could_name_us(&lower);
+    if names_us || could_mean_us(&lower) {
         for token in Tokens::new(bytes) {
             match token {
                 Ok(token) => seen.take(&token),
@@ -74,7 +77,8 @@ pub fn peek_file(mut file: &File, reads_all: bool) -> io::Result<Result<Peek>> {
         }));
     }
     let is_searched = !reads_all && file.metadata()?.len() <= SEARCH_LIMIT;
-    if is_searched && !could_name_us(&bytes) && !rest_could_name_us(&mut file, bytes)? {
+    let lower = bytes.to_ascii_lowercase();
+    if is_searched && !could_name_us(&lower) && !rest_could_name_us(&mut file, lower)? {
         return Ok(Ok(Peek::default()));
     }
     let line = format!(
@@ -84,20 +88,20 @@ pub fn peek_file(mut file: &File, reads_all: bool) -> io::Result<Result<Peek>> {
 }
 
 /// Returns whether a domain comes near runmig's, with a wrong letter in the word.
-fn could_mean_us(bytes: &[u8]) -> bool {
-    memmem::find_iter(bytes, DOMAIN).any(|end| {
+fn could_mean_us(lower: &[u8]) -> bool {
+    memmem::find_iter(lower, DOMAIN).any(|end| {
         let lengths = WORD.len() - 1..=WORD.len() + 1;
-        let mut words = lengths.filter_map(|length| bytes.get(end.checked_sub(length)?..end));
+        let mut words = lengths.filter_map(|length| lower.get(end.checked_sub(length)?..end));
         words.any(|word| std::str::from_utf8(word).is_ok_and(request::is_near_word))
     })
 }
 
-fn could_name_us(bytes: &[u8]) -> bool {
+fn could_name_us(lower: &[u8]) -> bool {
     let is_letter = |at: usize| {
-        let digits = bytes[at + ESCAPE.len()..].get(..2);
-        digits.is_some_and(|d| ESCAPED_LETTERS.iter().any(|l| d.eq_ignore_ascii_case(*l)))
+        let digits = lower[at + ESCAPE.len()..].get(..2);
+        digits.is_some_and(|d| ESCAPED_LETTERS.iter().any(|l| d == *l))
     };
-    memmem::find(bytes, WORD).is_some() || memmem::find_iter(bytes, ESCAPE).any(is_letter)
+    memmem::find(lower, WORD).is_some() || memmem::find_iter(lower, ESCAPE).any(is_letter)
 }
 
 /// Searches in pieces that overlap, because a boundary could cut the word in two. A file that grows
@@ -110,7 +114,7 @@ fn rest_could_name_us(file: &mut impl Read, mut piece: Vec<u8>) -> io::Result<bo
         if next.is_empty() {
             return Ok(false);
         }
-        piece.extend(next);
+        piece.extend(next.to_ascii_lowercase());
         if could_name_us(&piece) {
             return Ok(true);
         }
@@ -450,9 +454,17 @@ mod tests {
 
     #[test]
     fn reads_annotations_whose_domain_comes_near() {
-        for key in ["runmg.dev/slice", "Runmig.dev/gpu"] {
+        for key in [
+            "runmg.dev/slice",
+            "Runmig.dev/gpu",
+            "RUNMIG.DEV/slice",
+            "RUNMG.Dev/slice",
+            "slice-runmig.dev/web",
+            r"runmg.dev\/slice",
+            r"\u0052UNMIG.DEV/slice",
+        ] {
             let seen = peek(format!(r#"{{"annotations":{{"{key}":"1"}}}}"#).as_bytes()).unwrap();
-            assert!(seen.annotations.contains_key(key), "{key}");
+            assert_eq!(seen.annotations.len(), 1, "{key}");
         }
         // Somebody else's domain is not read at all.
         for key in ["tekton.dev/slice", "kubevirt.dev/owner"] {

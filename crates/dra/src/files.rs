@@ -2,10 +2,12 @@
 
 use crate::host;
 use nix::errno::Errno;
-use runmig_lease::cdi::Edits;
+use runmig_lease::cdi::{Edits, Node};
 use runmig_lease::config::Config;
 use runmig_lease::driver_files::{self, is_nvidia};
-use runmig_lease::error::Result;
+use runmig_lease::error::{Context, Result};
+use runmig_lease::trust;
+use std::fs::File;
 use std::path::Path;
 
 /// The root of the host, also for a driver in a container that sees the host's processes.
@@ -20,8 +22,11 @@ const VISIBLE: &str = "NVIDIA_VISIBLE_DEVICES=";
 /// Nothing brings libcuda, or a CDI specification cannot be used or names a file that is not there.
 pub(crate) fn edits(config: &Config) -> Result<Edits> {
     let others_bring = config.runtime.as_deref().is_some_and(is_nvidia);
-    let on_host = |file: &Path| is_there(Path::new(HOST), file);
-    let source = driver_files::find(config, others_bring, &on_host)?;
+    let node = Node {
+        is_there: &|file| is_there(Path::new(HOST), file),
+        check_program: &|file| check_program(Path::new(HOST), file),
+    };
+    let source = driver_files::find(config, others_bring, node)?;
     for why in &source.warnings {
         tracing::warn!("{}", why.line());
     }
@@ -35,6 +40,14 @@ pub(crate) fn edits(config: &Config) -> Result<Edits> {
 fn is_there(root: &Path, file: &Path) -> bool {
     let found = host::find(root, file);
     !matches!(found, Err(Errno::ENOENT | Errno::ENOTDIR))
+}
+
+/// Fails for a program that users other than root can write to. The node's engine runs it as root.
+fn check_program(root: &Path, file: &Path) -> Result<()> {
+    let meta = host::find(root, file)
+        .map(File::from)
+        .because(|| "open it")?;
+    trust::check_metadata(&meta.metadata().because(|| "open it")?)
 }
 
 #[cfg(test)]

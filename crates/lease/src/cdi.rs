@@ -10,7 +10,7 @@ mod specification;
 pub use specification::Specification;
 
 use crate::error::{Context, Error, Result};
-use crate::trust;
+use crate::{paths, trust};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io::ErrorKind;
@@ -22,8 +22,22 @@ pub const DIRS: [&str; 2] = ["/etc/cdi", "/var/run/cdi"];
 /// The command that writes a specification.
 pub const GENERATE: &str = "nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml";
 
-/// Says whether the node has a file at a path. A path that cannot be looked at counts as there.
-pub type IsThere<'a> = &'a dyn Fn(&Path) -> bool;
+/// How to look at the files of the node.
+#[derive(Clone, Copy)]
+pub struct Node<'a> {
+    /// Says whether the node has a file at a path. A path that cannot be looked at counts as there.
+    pub is_there: &'a dyn Fn(&Path) -> bool,
+    /// Fails for a program that root should not run.
+    pub check_program: &'a dyn Fn(&Path) -> Result<()>,
+}
+
+impl Node<'_> {
+    /// The node, for a process that sees its files at their own paths.
+    pub const HERE: Node<'static> = Node {
+        is_there: &paths::is_there,
+        check_program: &|path| trust::program(path).map(drop),
+    };
+}
 
 const LIMIT: u64 = 4 * 1024 * 1024;
 const FILES_LIMIT: usize = 256;
@@ -58,7 +72,7 @@ pub struct Found {
 ///
 /// # Errors
 /// Two specifications that differ, and one that cannot be used, or names a file system that does not answer.
-pub fn read(dirs: &[PathBuf], kinds: &[String], is_there: IsThere) -> Result<Found> {
+pub fn read(dirs: &[PathBuf], kinds: &[String], node: Node<'_>) -> Result<Found> {
     let mut found = Found::default();
     let mut refused = None;
     let mut refuse = |found: &mut Found, why: Error| match refused {
@@ -85,7 +99,7 @@ pub fn read(dirs: &[PathBuf], kinds: &[String], is_there: IsThere) -> Result<Fou
             let mut first: Option<Specification> = None;
             for specification in folder.iter().filter(|one| one.kind == *kind) {
                 specification.answers()?;
-                match (specification.with_libcuda(is_there), &mut first) {
+                match (specification.with_libcuda(node.is_there), &mut first) {
                     (None, _) => found.without.push(specification.file.clone()),
                     (Some(next), Some(first)) => first.join(next)?,
                     (next, first) => *first = next,
@@ -151,25 +165,25 @@ fn read_file(path: &Path, kinds: &[String]) -> Result<Option<Specification>, Unu
     let what = || format!("read CDI specification {}", path.display());
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let is_named = name.contains("nvidia");
-    let text = trust::read_to_string(path, LIMIT)
-        .context(what)
-        .map_err(|why| Unusable {
-            why,
-            is_ours: is_named,
-        })?;
-    let written = written(&text, path.extension().is_some_and(|e| e == "json"));
-    let written = written.context(what).map_err(|why| Unusable {
-        why,
-        is_ours: is_named || kinds.iter().any(|kind| text.contains(kind)),
+    let unusable = |why: Error, is_ours: bool| Unusable {
+        why: why.hint(format!("remove it, or write it anew: {GENERATE}")),
+        is_ours,
+    };
+    let text = trust::read_to_string(path, LIMIT).context(what);
+    let text = text.map_err(|why| unusable(why, is_named))?;
+    // An editor of another system may have written it.
+    let text = text.trim_start_matches('\u{feff}');
+    let written = written(text, path.extension().is_some_and(|e| e == "json"));
+    let written = written.context(what).map_err(|why| {
+        let is_ours = is_named || kinds.iter().any(|kind| text.contains(kind));
+        unusable(why, is_ours)
     })?;
     if !kinds.contains(&written.kind) {
         return Ok(None);
     }
     let checked = Specification::new(path.to_owned(), written);
     let checked = checked.because(|| format!("CDI specification {}", path.display()));
-    checked
-        .map(Some)
-        .map_err(|why| Unusable { why, is_ours: true })
+    checked.map(Some).map_err(|why| unusable(why, true))
 }
 
 /// Parses a specification. JSON is YAML, but the JSON parser is stricter.
@@ -244,6 +258,12 @@ pub struct Mount {
     pub typ: Option<String>,
 }
 
+impl Mount {
+    pub(crate) fn is_bind(&self) -> bool {
+        matches!(self.typ.as_deref(), None | Some("" | "bind" | "none"))
+    }
+}
+
 /// A hook.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -314,8 +334,10 @@ impl Edits {
                 "{bad:?} is not an environment variable"
             )));
         }
-        let paths = { self.mounts.iter() }.flat_map(|m| [&m.host_path, &m.container_path]);
-        if let Some(path) = paths.into_iter().find(|path| !path.is_absolute()) {
+        let sources = self.mounts.iter().filter(|m| m.is_bind());
+        let targets = self.mounts.iter().map(|m| &m.container_path);
+        let mut paths = sources.map(|m| &m.host_path).chain(targets);
+        if let Some(path) = paths.find(|path| !path.is_absolute()) {
             return Err(Error::new(format!(
                 "mount path {} is not absolute",
                 path.display()

@@ -1,7 +1,7 @@
 //! The driver's files for containers, by the configuration: which CDI specification brings libcuda, and whether the node
 //! has the files that it names.
 
-use crate::cdi::{self, Edits, IsThere, Mount, Specification};
+use crate::cdi::{self, Edits, Node, Specification};
 use crate::config::{Config, DriverFiles};
 use crate::error::{Error, Result};
 use crate::paths::shown;
@@ -28,10 +28,10 @@ pub fn is_nvidia(runtime: &Path) -> bool {
 ///
 /// # Errors
 /// Nothing brings libcuda, or a specification names files that the node lacks.
-pub fn find(config: &Config, others_bring: bool, is_there: IsThere) -> Result<Source> {
+pub fn find(config: &Config, others_bring: bool, node: Node<'_>) -> Result<Source> {
     let mut dirs: Vec<PathBuf> = cdi::DIRS.map(PathBuf::from).into();
     dirs.extend_from_slice(&config.cdi_dirs);
-    find_in(&dirs, config, others_bring, is_there)
+    find_in(&dirs, config, others_bring, node)
 }
 
 /// The same in these folders.
@@ -42,14 +42,14 @@ pub fn find_in(
     dirs: &[PathBuf],
     config: &Config,
     others_bring: bool,
-    is_there: IsThere,
+    node: Node<'_>,
 ) -> Result<Source> {
     let may_lack = match config.driver_files {
         DriverFiles::None | DriverFiles::NvidiaRuntime => return Ok(Source::default()),
         DriverFiles::Auto => others_bring,
         DriverFiles::Cdi => false,
     };
-    let found = match cdi::read(dirs, &config.cdi_kinds, is_there) {
+    let found = match cdi::read(dirs, &config.cdi_kinds, node) {
         Err(why) if may_lack => cdi::Found {
             skipped: vec![why],
             ..cdi::Found::default()
@@ -68,7 +68,7 @@ pub fn find_in(
         return Err(warnings.into_iter().fold(none, |e, why| e.and(Some(why))));
     };
     let unwanted = &config.driver_hooks_skip;
-    warnings.extend(check(&mut specification, unwanted, is_there)?);
+    warnings.extend(check(&mut specification, unwanted, node)?);
     Ok(Source {
         specification: Some(specification),
         warnings,
@@ -100,14 +100,24 @@ fn lacks(kinds: &[String], dirs: &[PathBuf], without: &[PathBuf]) -> Error {
 fn check(
     specification: &mut Specification,
     unwanted: &[String],
-    is_there: IsThere,
+    Node {
+        is_there,
+        check_program,
+    }: Node<'_>,
 ) -> Result<Vec<Error>> {
     let (mut missing, mut left_out) = (BTreeSet::new(), BTreeSet::new());
+    let mut unfit = None;
     let mut look = |edits: &mut Edits| {
         let is_unwanted = |hook: &cdi::Hook| unwanted.iter().any(|name| hook.is_called(name));
         edits.hooks.retain(|hook| !is_unwanted(hook));
-        let paths = edits.hooks.iter().map(|hook| hook.path.clone());
-        missing.extend(paths.filter(|path| !is_there(path)));
+        for path in edits.hooks.iter().map(|hook| &hook.path) {
+            if !is_there(path) {
+                missing.insert(path.clone());
+            } else if let Err(why) = check_program(path) {
+                // A low-level runtime runs it as root.
+                unfit.get_or_insert((path.clone(), why));
+            }
+        }
         edits.mounts.retain(|mount| {
             let lacks = mount.is_bind() && !is_there(&mount.host_path);
             let is_of_daemon = is_of_daemon(&mount.host_path);
@@ -134,6 +144,13 @@ fn check(
         ))
         .hint(hint));
     }
+    if let Some((hook, why)) = unfit {
+        let what = format!(
+            "cannot use CDI specification {file}: hook {}",
+            hook.display()
+        );
+        return Err(Error::new(what).caused_by(why).hint(hint));
+    }
     let warning = |path: &PathBuf| {
         let text = format!(
             "containers do not get {}, which CDI specification {file} names: it is missing",
@@ -150,21 +167,19 @@ fn is_of_daemon(path: &Path) -> bool {
     let parts: Vec<&str> = path.iter().filter_map(|part| part.to_str()).collect();
     let name = parts.last().copied().unwrap_or_default();
     let is_socket = name == "socket" || name.ends_with(".sock") || name.ends_with(".socket");
-    let below = |pair: &[&str]| pair[0] == "run" && pair[1].starts_with("nvidia-");
+    let below = |pair: &[&str]| {
+        let daemons = ["nvidia-persistenced", "nvidia-fabricmanager", "mps"];
+        pair[0] == "run" && daemons.contains(&pair[1]) || pair == ["nvidia", "mps"]
+    };
     let is_run = parts.windows(2).any(below) || parts.contains(&"nvidia-mps");
     is_socket || (is_run && !name.contains(".so"))
 }
 
-impl Mount {
-    fn is_bind(&self) -> bool {
-        matches!(self.typ.as_deref(), None | Some("" | "bind" | "none"))
-    }
-}
-
 impl cdi::Hook {
-    /// Returns whether this is the name of the program or of its command: `nvidia-ctk`, `update-ldcache`.
+    /// Returns whether this is the name or the path of the program, or the name of its command: `nvidia-ctk`,
+    /// `update-ldcache`.
     fn is_called(&self, name: &str) -> bool {
         let mut words = self.args.iter().take_while(|word| !word.starts_with('-'));
-        self.path.file_name().is_some_and(|file| file == name) || words.any(|word| word == name)
+        self.path.ends_with(name) || words.any(|word| word == name)
     }
 }

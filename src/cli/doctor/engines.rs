@@ -5,6 +5,7 @@ use super::host::Host;
 use crate::cli::command;
 use crate::cli::configure::{self, Engine, Registration};
 use crate::cli::processes;
+use runmig_lease::cdi::Node;
 use runmig_lease::config::{Config, DriverFiles};
 use runmig_lease::driver_files::{self, is_nvidia};
 use runmig_lease::finding::{Finding, Found};
@@ -195,7 +196,7 @@ fn driver_files(host: &Host) -> Found {
     }
     let below = config.runtime.as_ref().map(|path| paths::resolve(path));
     let others_bring = below.as_deref().is_some_and(is_nvidia);
-    let source = driver_files::find(config, others_bring, &paths::is_there)?;
+    let source = driver_files::find(config, others_bring, Node::HERE)?;
     Ok(source.warnings.iter().map(Finding::warned).collect())
 }
 

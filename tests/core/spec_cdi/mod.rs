@@ -2,7 +2,7 @@
 
 use runmig::spec::cdi::driver_files;
 use runmig::spec::{Document, DriverFiles, Grant, HookCommand, HostView, Source, edit};
-use runmig_lease::cdi::{self, Found};
+use runmig_lease::cdi::{self, Found, Node};
 use runmig_lease::config::Config;
 use runmig_lease::driver_files::find_in;
 use runmig_lease::error::Result;
@@ -28,7 +28,15 @@ fn found(dirs: &[&TempDir]) -> Result<Found> {
 
 fn found_of(kinds: &[String], dirs: &[&TempDir]) -> Result<Found> {
     let dirs: Vec<PathBuf> = dirs.iter().map(|dir| dir.path().to_owned()).collect();
-    cdi::read(&dirs, kinds, &|_| false)
+    cdi::read(&dirs, kinds, node(&|_| false))
+}
+
+/// A node with these files, each of which root may run.
+fn node(is_there: &dyn Fn(&Path) -> bool) -> Node<'_> {
+    Node {
+        is_there,
+        check_program: &|_| Ok(()),
+    }
 }
 
 fn read(dirs: &[&TempDir]) -> Result<Option<DriverFiles>> {
@@ -277,27 +285,28 @@ fn bad_specifications_are_named() {
         refused(&dir_of(&[("n.yaml", &text)]))
     };
     let of = "CDI specification /etc/cdi/n.yaml: ";
+    let hint = "; hint: remove it, or write it anew: nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml";
     assert_eq!(
         message("{env: [A]}"),
-        format!("{of}\"A\" is not an environment variable")
+        format!("{of}\"A\" is not an environment variable{hint}")
     );
     assert_eq!(
         message("{hooks: [{hookName: x, path: /h}]}"),
-        format!("{of}\"x\" is not a hook name")
+        format!("{of}\"x\" is not a hook name{hint}")
     );
     assert_eq!(
         message("{hooks: [{hookName: poststop, path: h}]}"),
-        format!("{of}hook h is not an absolute path")
+        format!("{of}hook h is not an absolute path{hint}")
     );
     assert_eq!(
         message("{mounts: [{hostPath: a, containerPath: /b}]}"),
-        format!("{of}mount path a is not absolute")
+        format!("{of}mount path a is not absolute{hint}")
     );
     assert!(message("{mounts: [{hostPath: /a}]}").contains("missing field `containerPath`"));
     let big = dir_of(&[("nvidia.yaml", &" ".repeat((4 << 20) + 1))]);
     assert_eq!(
         refused(&big),
-        "cannot read CDI specification /etc/cdi/nvidia.yaml: longer than 4194304 bytes"
+        "cannot read CDI specification /etc/cdi/nvidia.yaml: longer than 4194304 bytes; hint: remove it, or write it anew: nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
     );
     let mut laughs = "a0: &a0 [x]\n".to_owned();
     for i in 1..40 {
@@ -342,7 +351,7 @@ fn follows_links_to_roots_files() {
     fs::remove_file(elsewhere.path().join("generated")).unwrap();
     assert_eq!(
         refused(&dir),
-        "cannot read CDI specification /etc/cdi/nvidia.yaml: no such file or directory"
+        "cannot read CDI specification /etc/cdi/nvidia.yaml: no such file or directory; hint: remove it, or write it anew: nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
     );
 }
 
@@ -377,7 +386,7 @@ fn passes_over_broken_files_of_others() {
     // a create that needs them learns what could not be read
     let config = Config::default();
     let dirs = [dir.path().to_owned()];
-    let line = find_in(&dirs, &config, false, &|_| true)
+    let line = find_in(&dirs, &config, false, node(&|_| true))
         .unwrap_err()
         .line();
     let words =
@@ -416,7 +425,7 @@ fn refuses_broken_files_of_nvidia() {
 fn said(config: &Config, edits: &str, gone: &[&str]) -> (Result<DriverFiles>, Vec<String>) {
     let dir = dir_of(&[("n.yaml", &format!("kind: nvidia.com/gpu\n{edits}"))]);
     let is_there = |path: &Path| !gone.iter().any(|gone| path == Path::new(gone));
-    let found = find_in(&[dir.path().to_owned()], config, false, &is_there);
+    let found = find_in(&[dir.path().to_owned()], config, false, node(&is_there));
     let shown = |line: String| line.replace(dir.path().to_str().unwrap(), "/etc/cdi");
     match found {
         Err(e) => (
@@ -442,7 +451,8 @@ fn said(config: &Config, edits: &str, gone: &[&str]) -> (Result<DriverFiles>, Ve
 fn refuses_files_that_are_gone() {
     let edits = "containerEdits:\n  mounts:\n    - {hostPath: /lib/libcuda.so.570, containerPath: /lib/libcuda.so.570}\n    \
                  - {hostPath: /usr/bin/nvidia-smi, containerPath: /usr/bin/nvidia-smi, type: bind}\n    \
-                 - {hostPath: /tmpfs, containerPath: /x, type: tmpfs}\n  \
+                 - {hostPath: /tmpfs, containerPath: /x, type: tmpfs}\n    \
+                 - {hostPath: tmpfs, containerPath: /y, type: tmpfs}\n  \
                  hooks: [{hookName: createContainer, path: /usr/bin/nvidia-cdi-hook}]\n";
     let line = |gone: &[&str]| said(&Config::default(), edits, gone).0.unwrap_err().line();
     let hint = "; hint: write it anew: nvidia-ctk cdi generate --output=/etc/cdi/n.yaml";
@@ -479,15 +489,69 @@ fn refuses_files_that_are_gone() {
         let mounts = serde_json::json!([{"hostPath": libcuda, "containerPath": libcuda}]);
         let text = serde_json::json!({"kind": kind, "containerEdits": {"mounts": mounts}});
         let dir = dir_of(&[(name, &text.to_string())]);
-        let found = find_in(&[dir.path().to_owned()], &Config::default(), false, &|_| {
-            false
-        });
+        let dirs = [dir.path().to_owned()];
+        let found = find_in(&dirs, &Config::default(), false, node(&|_| false));
         let line = found
             .unwrap_err()
             .line()
             .replace(dir.path().to_str().unwrap(), "/etc/cdi");
         ends_with(&line, &format!("hint: write it anew: {command}"));
     }
+}
+
+#[test]
+fn reads_specification_after_byte_order_mark() {
+    for (name, text) in [
+        ("n.yaml", one("1")),
+        ("n.json", r#"{"kind":"nvidia.com/gpu","containerEdits":{"env":["A=1"],"mounts":[{"hostPath":"/libcuda.so.1","containerPath":"/libcuda.so.1"}]}}"#.to_owned()),
+    ] {
+        let dir = dir_of(&[(name, &format!("\u{feff}{text}"))]);
+        assert_eq!(read(&[&dir]).unwrap().unwrap().env, ["A=1"], "{name}");
+    }
+}
+
+/// Failure: users other than root can write to a hook, which would run as root
+#[test]
+fn refuses_hooks_that_others_can_write() {
+    let dir = dir_of(&[("hook", "#!/bin/sh\n")]);
+    let hook = dir.path().join("hook");
+    let edits = format!(
+        "{LIBCUDA}, hooks: [{{hookName: createContainer, path: {}}}]",
+        hook.display()
+    );
+    let text = format!("kind: nvidia.com/gpu\ncontainerEdits: {{{edits}}}\n");
+    let file = dir_of(&[("n.yaml", &text)]);
+    let here = Node {
+        is_there: &|_| true,
+        ..Node::HERE
+    };
+    let find = || {
+        let dirs = [file.path().to_owned()];
+        find_in(&dirs, &Config::default(), false, here)
+    };
+    for (mode, why) in [
+        (0o755, None),
+        (
+            0o777,
+            Some("users other than root can write to it (mode 0777); hint: chmod go-w it"),
+        ),
+        (
+            0o644,
+            Some("it is not an executable file; hint: write it anew: "),
+        ),
+    ] {
+        fs::set_permissions(&hook, fs::Permissions::from_mode(mode)).unwrap();
+        match (find(), why) {
+            (found, None) => assert!(found.is_ok()),
+            (found, Some(why)) => has(
+                &found.unwrap_err().line(),
+                &format!("hook {}: {why}", hook.display()),
+            ),
+        }
+    }
+    fs::set_permissions(&hook, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    has(&find().unwrap_err().line(), "chmod go-w it");
 }
 
 /// Failure: the CDI specification names the socket of a daemon that does not run: persistenced, fabric manager, MPS
@@ -498,6 +562,8 @@ fn leaves_out_missing_sockets() {
         "/var/run/nvidia-fabricmanager/socket",
         "/run/nvidia/driver/run/nvidia-persistenced",
         "/tmp/nvidia-mps",
+        "/run/nvidia/mps/0/pipe/control",
+        "/run/mps/shm",
         "/srv/x.sock",
     ] {
         let edits = format!(
@@ -520,6 +586,7 @@ fn leaves_out_missing_sockets() {
     for library in [
         "/run/nvidia/driver/lib/libx.so.1",
         "/run/nvidia-driver/lib/libx.so.1",
+        "/run/nvidia-driver/bin/nvidia-smi",
         "/usr/bin/nvidia-persistenced",
     ] {
         let edits = format!(
@@ -553,6 +620,11 @@ fn skips_hooks_by_name() {
     assert_eq!(left(&[]).unwrap(), 2);
     assert_eq!(left(&["chmod"]).unwrap(), 1);
     assert_eq!(left(&["nvidia-cdi-hook", "update-ldcache"]).unwrap(), 0);
+    assert_eq!(left(&["/usr/bin/nvidia-cdi-hook"]).unwrap(), 1);
+    assert!(
+        left(&["/opt/nvidia-cdi-hook"]).is_err(),
+        "it is another program"
+    );
     assert!(left(&["chown"]).is_err(), "it is the value of an option");
     assert!(left(&["nvidia-ctk"]).is_err(), "another program is missing");
 }
@@ -566,7 +638,12 @@ fn container_may_have_libcuda_already() {
     let broken = dir_of(&[("nvidia.yaml", "kind: [")]);
     let find = |dir: &TempDir, choice: &str, others_bring| {
         let config = Config::parse(&format!("driver_files = \"{choice}\"")).unwrap();
-        let found = find_in(&[dir.path().to_owned()], &config, others_bring, &|_| false);
+        let found = find_in(
+            &[dir.path().to_owned()],
+            &config,
+            others_bring,
+            node(&|_| false),
+        );
         found
             .map(|source| source.warnings.len())
             .map_err(|e| e.line())

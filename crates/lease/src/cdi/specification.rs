@@ -1,15 +1,26 @@
 //! One specification, and what a container takes of it.
 
-use super::{Edits, GENERATE, IsThere, Mount, Written, is_libcuda};
+use super::{Edits, GENERATE, Mount, Written, is_libcuda};
 use crate::error::{Error, Result};
 use crate::process;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The kind that `nvidia-ctk` writes.
 const KIND: &str = "nvidia.com/gpu";
 
 /// The device that stands for every GPU.
 const ALL: &str = "all";
+
+/// The folders in which a mounted folder may hold libcuda: one for libraries, or the root of a driver.
+const FOLDERS: [&str; 7] = [
+    "",
+    "lib",
+    "lib64",
+    "usr/lib",
+    "usr/lib64",
+    "usr/lib/x86_64-linux-gnu",
+    "usr/lib/aarch64-linux-gnu",
+];
 
 /// A specification of NVIDIA's.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,7 +50,7 @@ impl Specification {
 
     /// Returns it with the devices alone that bring libcuda; none where the top has it. Returns none if nothing in it has
     /// libcuda.
-    pub(super) fn with_libcuda(&self, is_there: IsThere) -> Option<Self> {
+    pub(super) fn with_libcuda(&self, is_there: &dyn Fn(&Path) -> bool) -> Option<Self> {
         let is_common = self.common.has_libcuda(is_there);
         let mut this = self.clone();
         this.devices
@@ -127,11 +138,11 @@ impl Specification {
 
 impl Edits {
     /// Returns whether a mount brings libcuda: the library, or a folder that holds it.
-    fn has_libcuda(&self, is_there: IsThere) -> bool {
+    fn has_libcuda(&self, is_there: &dyn Fn(&Path) -> bool) -> bool {
         let is_file = |mount: &Mount| is_libcuda(&mount.container_path);
         let holds = |mount: &Mount| {
-            let mut folders = ["", "lib", "lib64"].into_iter();
-            folders.any(|folder| is_there(&mount.host_path.join(folder).join("libcuda.so.1")))
+            { FOLDERS.iter() }
+                .any(|folder| is_there(&mount.host_path.join(folder).join("libcuda.so.1")))
         };
         self.mounts.iter().any(is_file) || self.mounts.iter().any(holds)
     }

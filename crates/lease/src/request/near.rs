@@ -1,8 +1,8 @@
 //! Near misses: the key or the value that its author meant.
 //!
 //! A key comes near if its domain is `runmig.dev` with one wrong, missing, extra or swapped letter, or `runmig` with
-//! another ending, and the rest is a word of runmig, also with one wrong letter. So `runmg.dev/slice` and
-//! `runmig.io/gpu` come near, and `rundig.dev/owner` is somebody else's.
+//! another ending, and the rest is a word of runmig, also with one wrong letter; or if one letter alone keeps it from
+//! a key of runmig. So `runmg.dev/slice`, `runmig.io/gpu` and `slice-runmig.dev/web` come near, and `rundig.dev/owner` is somebody else's.
 
 use super::{DOMAIN, KEYS, KINDS, Kind, SHARE, SLICE, slice};
 use crate::model::ProfileName;
@@ -21,11 +21,27 @@ pub(super) fn is_near(key: &str) -> bool {
     let (host, name) = parts(key);
     let (label, domain) = labels(&host);
     let text = label.unwrap_or(&name);
-    is_domain(domain) && names().any(|word| is_one_off(text, word))
+    (is_domain(domain) && names().any(|word| is_one_off(text, word)))
+        || one_letter_off(key).is_some()
+}
+
+/// Returns the key from which one letter keeps this one, as `slice-runmig.dev/web` and `runmig.devgpu`.
+fn one_letter_off(key: &str) -> Option<String> {
+    let whole = key.to_ascii_lowercase();
+    if let Some(our) = KEYS.iter().find(|our| is_one_off(&whole, our)) {
+        return Some((*our).to_owned());
+    }
+    let (host, container) = key.split_once('/')?;
+    let host = format!("{}/", host.to_ascii_lowercase());
+    let kind = { KINDS.iter() }.find(|kind| is_one_off(&host, kind.prefix()))?;
+    Some(format!("{}{container}", kind.prefix()))
 }
 
 /// Returns the keys that the author of an unknown key may mean.
 pub(super) fn meant(key: &str) -> Vec<String> {
+    if let Some(right) = one_letter_off(key) {
+        return vec![right];
+    }
     let (host, name) = parts(key);
     let container = key.split_once('/').map_or("", |(_, name)| name);
     let kinds = KINDS.map(|kind| kind.key().trim_start_matches(DOMAIN));
@@ -180,6 +196,12 @@ mod tests {
             "slices.runmg.dev/web",
             "slice.runmig.de/web",
             "Runmg.dev/Slice",
+            "RUNMIG.DEV/SLICE",
+            "slice.RUNMIG.DEV/web",
+            "slice-runmig.dev/web",
+            "sharerunmig.dev/web",
+            "runmig.devgpu",
+            "runmig.dev\\slice",
         ] {
             assert!(is_near(near), "{near}");
             assert!(!meant(near).is_empty(), "{near}");
