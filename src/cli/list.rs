@@ -2,7 +2,6 @@
 
 use super::claims;
 use super::daemons;
-use super::driver;
 use super::filter::Filter;
 use super::json::{ForeignItem, InstanceItem, LeaseList, WaitingItem};
 use super::output::{self, Output};
@@ -16,7 +15,7 @@ use runmig_lease::counters::Actor;
 use runmig_lease::error::{Error, Result, printable, short_id};
 use runmig_lease::model::Timestamp;
 use runmig_lease::store::{Entry, Lease, Listing, Waiting};
-use runmig_lease::{Inventory, LeaseView, ObservedShare, UNSEEN_HINT, unseen};
+use runmig_lease::{LeaseView, ObservedShare, UNSEEN_HINT, unseen};
 use serde_json::Value;
 use std::cmp::Reverse;
 use std::time::{Duration, SystemTime};
@@ -177,7 +176,7 @@ pub fn run(config: &Config, output: Output, options: &Options) -> Result<i32> {
 /// Prints the chosen leases once. Returns the status.
 fn once(config: &Config, output: Output, options: &Options) -> Result<i32> {
     let foreign = match options.all {
-        true => Some(foreign(config, &options.filter)?),
+        true => Some(foreign(config, &options.filter, output != Output::Json)?),
         false => None,
     };
     let (listing, waiting) = match bundles::existing(config, Actor::Operator)? {
@@ -217,8 +216,8 @@ fn once(config: &Config, output: Output, options: &Options) -> Result<i32> {
 }
 
 /// Returns the GPU instances that nothing in the ledger tells of.
-fn foreign(config: &Config, filter: &Filter) -> Result<Vec<ForeignItem>> {
-    let world = Inventory::look(config, &driver::ask(config))?;
+fn foreign(config: &Config, filter: &Filter, is_table: bool) -> Result<Vec<ForeignItem>> {
+    let (_, world) = world::look(config, is_table)?;
     world::tell_unread(&world);
     let mut all = Vec::new();
     for gpu in { world.snapshot.gpus.iter() }.filter(|gpu| filter.has_foreign_on(gpu)) {

@@ -222,14 +222,8 @@ impl Verb {
         use Verb::*;
         !matches!(
             self,
-            Completion { .. }
-                | Version
-                | AskDriver(_)
-                | Man { .. }
-                | Configure(_)
-                | Doctor(_)
-                | Metrics(_)
-        )
+            Completion { .. } | Version | AskDriver(_) | Man { .. } | Configure(_) | Doctor(_)
+        ) && !matches!(self, Metrics(options) if options.http)
     }
 }
 

@@ -166,7 +166,7 @@ pub fn parse(family: Family, args: &[OsString]) -> Call {
         Stop::Word => match rest.first().and_then(|word| command(word)) {
             Some("features") => Verb::Features,
             Some("update") if family == Family::Runc => Verb::Other,
-            Some("checkpoint") if rest.iter().any(leaves_running) => Verb::Other,
+            Some("checkpoint") if leaves_running(&rest[1..]) => Verb::Other,
             Some("checkpoint") => Verb::Checkpoint(rest[1..].to_vec()),
             Some(command) if rest.len() > 1 => given.command(family, command, args, at + 1),
             _ => Verb::Other,
@@ -190,13 +190,49 @@ fn command(word: &OsStr) -> Option<&'static str> {
     .find(|name| word == *name)
 }
 
-/// Returns whether an option of a checkpoint lets the container go on. crun takes an abbreviation.
-fn leaves_running(word: &OsString) -> bool {
-    let word = word.to_string_lossy();
-    let names = ["--leave", "-leave", "--pre-d", "-pre-d", "-R"];
-    names.iter().any(|name| word.starts_with(name))
-        && (!word.contains('=') || word.ends_with("=true"))
+/// Returns whether the options of a checkpoint let the container go on. Of an option that stands there twice the last counts.
+/// crun takes abbreviations.
+fn leaves_running(words: &[OsString]) -> bool {
+    let (mut leave, mut pre_dump) = (false, false);
+    let mut words = words.iter().map(|word| word.to_string_lossy());
+    while let Some(word) = words.next() {
+        let Some(option) = word.strip_prefix('-') else {
+            continue;
+        };
+        let option = option.strip_prefix('-').unwrap_or(option);
+        let (name, value) = match option.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (option, None),
+        };
+        let is_set = matches!(
+            value,
+            None | Some("1" | "t" | "T" | "true" | "TRUE" | "True")
+        );
+        match name {
+            "R" => leave = is_set,
+            _ if name.starts_with("leave") => leave = is_set,
+            _ if name.starts_with("pre-d") => pre_dump = is_set,
+            // The next word is its value.
+            _ if value.is_none() && CHECKPOINT_VALUES.iter().any(|its| its.starts_with(name)) => {
+                words.next();
+            }
+            _ => {}
+        }
+    }
+    leave || pre_dump
 }
+
+/// The options of a checkpoint that have a value, of both families.
+const CHECKPOINT_VALUES: [&str; 8] = [
+    "image-path",
+    "work-path",
+    "parent-path",
+    "page-server",
+    "status-fd",
+    "manage-cgroups-mode",
+    "network-lock",
+    "lsm-profile",
+];
 
 fn unclear(command: &'static str, why: String, words: &[OsString]) -> Verb {
     let words = words.to_vec();

@@ -51,13 +51,13 @@ impl Boot {
     }
 
     #[track_caller]
-    fn refuses(&self) {
+    fn refuses(&self, remedy: &str) {
         let line = said(&mut self.world.create_command("one")).refused();
         has(
             &line,
             "cannot find the driver nvidia-uvm: no line nvidia-uvm in ",
         );
-        assert!(line.ends_with("nvidia-modprobe -u -c 0"), "{line}");
+        assert!(line.ends_with(remedy), "{line}");
         self.world.as_if_nothing_had_been().unwrap();
     }
 
@@ -90,7 +90,10 @@ fn create_has_missing_node_made() {
     boot.world.create("two");
     assert_eq!(boot.asked(), ["-u -c 0", "-u -c 0"]);
     assert!(boot.world.machine().join("dev/nvidia-uvm").exists());
-    boot.world.all_go(&["one", "two"]);
+    fs::remove_file(boot.world.machine().join("dev/nvidiactl")).unwrap();
+    boot.world.create("three");
+    assert_eq!(boot.asked().len(), 3);
+    boot.world.all_go(&["one", "two", "three"]);
 }
 
 #[test]
@@ -109,10 +112,14 @@ fn configured_program_comes_first() {
 #[test]
 fn refuses_where_nothing_helps() {
     let boot = Boot::new();
-    boot.refuses();
+    boot.refuses("nvidia-modprobe -u -c 0");
     script(&boot.place(), "echo no such module >&2; exit 1");
-    boot.refuses();
+    boot.refuses("nvidia-modprobe -u -c 0");
     has(&boot.world.log(), "no such module");
+    script(&boot.place(), "exit 0");
+    boot.refuses("nvidia-modprobe -u -c 0");
+    has(&boot.world.log(), "nvidia-modprobe -u -c 0 did not help");
+    assert!(!boot.world.log().contains("makes them so"));
 }
 
 /// It runs as root.
@@ -122,7 +129,9 @@ fn never_runs_program_of_others() {
     boot.install(&boot.place());
     for mode in [0o777, 0o775] {
         fs::set_permissions(boot.place(), fs::Permissions::from_mode(mode)).unwrap();
-        boot.refuses();
+        boot.refuses("chmod go-w it");
+        let doctor = said(&mut boot.world.migctl(&["doctor", "--only", "nodes.devices"]));
+        has(&doctor.exits(1).stdout, "chmod go-w it");
     }
     assert_eq!(boot.asked(), [""; 0]);
 }

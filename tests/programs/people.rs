@@ -81,6 +81,7 @@ fn refuses_users_who_may_not_read_the_ledger() {
         &["release", "train"],
         &["gc", "--dry-run"],
         &["events"],
+        &["metrics"],
     ] {
         let said = said(setup.plain(&migctl).args(verb).uid(65534).gid(65534)).exits(1);
         assert_eq!(said.stdout, "", "{verb:?}");
@@ -92,6 +93,10 @@ fn refuses_users_who_may_not_read_the_ledger() {
         ends_with(&said.stderr, "hint: run it with sudo\n");
     }
     said(setup.plain(&migctl).arg("version").uid(65534).gid(65534)).ok();
+    let mut doctor = setup.plain(&migctl);
+    doctor.args(["doctor", "--only", "mig"]);
+    let doctor = said(doctor.uid(65534).gid(65534));
+    assert!(!doctor.stdout.contains("runmig did not make"), "{doctor:?}");
     setup.delete("train");
 }
 

@@ -35,8 +35,8 @@ fn looks(setup: &Setup, words: &str) {
 }
 
 fn knows(setup: &Setup, ids: &[&str]) {
-    for verb in ["list", "gpus", "inspect"] {
-        let said = setup.migctl(&[verb, "--timeout", "1s"]);
+    for verb in [&["list"][..], &["list", "--all"], &["gpus"], &["inspect"]] {
+        let said = setup.migctl(&[verb, &["--timeout", "1s"]].concat());
         for id in ids {
             has(&said.stdout, id);
         }

@@ -22,6 +22,7 @@ pub use request::Requested;
 pub use sharing::Sharing;
 
 use crate::error::{Context, Error, Result};
+use crate::paths;
 use crate::policy::{Gpus, Policy};
 use crate::programs;
 use crate::trust;
@@ -288,9 +289,11 @@ impl Config {
                 )));
             }
         }
-        if config.state_dir.components().count() == 1 {
-            return Err(Error::new("state_dir = \"/\" is not a folder of its own")
-                .hint("leave it out, or set it to a new folder"));
+        // Those at the root belong to the system.
+        if paths::resolve(&config.state_dir).components().count() <= 2 {
+            let dir = config.state_dir.display();
+            let why = format!("state_dir = \"{dir}\" is not a folder of runmig's own");
+            return Err(Error::new(why).hint("leave it out, or set it to a new folder below"));
         }
         let library = &config.driver.library;
         if !library.is_absolute() && library.components().count() != 1 {
@@ -469,9 +472,14 @@ mod tests {
             ),
             (
                 "state_dir = \"/\"",
-                "state_dir = \"/\" is not a folder of its own; hint: leave it out",
+                "state_dir = \"/\" is not a folder of runmig's own; hint: leave it out",
             ),
-            ("state_dir = \"//.\"", "is not a folder of its own"),
+            ("state_dir = \"//.\"", "is not a folder of runmig's own"),
+            ("state_dir = \"/etc\"", "is not a folder of runmig's own"),
+            (
+                "state_dir = \"/var/../run/\"",
+                "is not a folder of runmig's own",
+            ),
         ] {
             assert!(line(text).contains(words), "{text}: {}", line(text));
         }

@@ -3,6 +3,7 @@
 use super::Check;
 use super::host::{Host, Seen};
 use nix::errno::Errno;
+use runmig_lease::Inventory;
 use runmig_lease::error::printable;
 use runmig_lease::finding::{Finding, Found, Status};
 use runmig_lease::gpu::device_nodes::Nodes;
@@ -119,6 +120,7 @@ fn devices(host: &Host) -> Found {
     if Nodes::lacks_uvm(root)
         && let Some(loader) = loaders.find(uvm::Loader::makes_nodes)
     {
+        loader.check()?;
         let text = "the module nvidia-uvm is not loaded; the first create of a slice, share or GPU loads it";
         return Err(Finding::warn(text, loader.command()));
     }
@@ -212,6 +214,7 @@ fn mode(host: &Host) -> Found {
 /// Instances that an administrator or another tool made, some without a compute instance.
 fn foreign(host: &Host) -> Found {
     let inventory = &host.seen()?.inventory;
+    check_read(inventory)?;
     let mut found = Vec::new();
     for gpu in &inventory.snapshot.gpus {
         let is_foreign = |at| inventory.at(gpu, at).is_empty();
@@ -227,14 +230,17 @@ fn foreign(host: &Host) -> Found {
     Ok(found)
 }
 
+/// Without the ledger nobody knows which instance is whose.
+fn check_read(inventory: &Inventory) -> Result<(), Finding> {
+    let why = "the ledger cannot be read, see state.records";
+    let unread = inventory.unread.as_ref();
+    unread.map_or(Ok(()), |_| Err(Finding::skip(why)))
+}
+
 fn records(host: &Host) -> Found {
     let seen = host.seen()?;
     let inventory = &seen.inventory;
-    if inventory.unread.is_some() {
-        return Err(Finding::skip(
-            "the ledger cannot be read, see state.records",
-        ));
-    }
+    check_read(inventory)?;
     let lost = inventory.leases.iter().filter(|held| is_lost(seen, held));
     let mut found: Vec<Finding> = lost.map(lost_slice).collect();
     let leased = inventory.leases.iter().map(|held| &held.instance);
@@ -296,6 +302,6 @@ fn levels(host: &Host) -> Found {
             "this machine refuses every share, since it has no permitted level ({})",
             why.collect::<Vec<_>>().join("; ")
         ),
-        "install nvidia-cuda-mps-control, or permit another level with sharing.enforcement",
+        "correct what stands there (mps needs nvidia-cuda-mps-control), or permit another level with sharing.enforcement",
     ))
 }

@@ -80,11 +80,11 @@ fn answer(config: &Config, request: &Request, begun: Instant) -> (&'static str, 
 
 /// Returns the time for the driver. The rest of the scrape's is for the ledger and the way back.
 fn driver_limit(scrape: Option<Duration>, spent: Duration) -> Duration {
-    let scrape = scrape.unwrap_or(driver::LIMIT.mul_f64(4.0 / 3.0));
+    let scrape = scrape.unwrap_or(driver::limit().mul_f64(4.0 / 3.0));
     scrape
         .mul_f64(0.75)
         .saturating_sub(spent)
-        .min(driver::LIMIT)
+        .min(driver::limit())
 }
 
 /// Reads a request: none if the client sent nothing. The error is the status of the answer.

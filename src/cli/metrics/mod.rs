@@ -32,7 +32,7 @@ pub struct Options {
     textfile: Option<PathBuf>,
     /// Answer one HTTP request from standard input on standard output
     #[arg(long, conflicts_with_all = ["no_driver", "textfile"])]
-    http: bool,
+    pub(super) http: bool,
 }
 
 /// One exposition, and the lines about everything that it lacks.

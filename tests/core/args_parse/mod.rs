@@ -77,6 +77,12 @@ const BOTH: &str = "
     checkpoint --leave-running c        > other
     checkpoint c --leave-running=true   > other
     checkpoint --pre-dump c             > other
+    checkpoint -leave-running=1 c       > other
+    checkpoint --leave-running --leave-running=false c > checkpoint --leave-running --leave-running=false c
+    checkpoint --pre-dump --pre-dump=0 c > checkpoint --pre-dump --pre-dump=0 c
+    checkpoint --image-path --leave-running c > checkpoint --image-path --leave-running c
+    checkpoint --work-path -R c         > checkpoint --work-path -R c
+    checkpoint --leave-running --image-path /x c > other
     features                            > features
     --debug features                    > features
 

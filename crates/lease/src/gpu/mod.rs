@@ -227,9 +227,9 @@ impl DriverError {
             Reason::Code(IN_USE) => Some(
                 "nvidia-smi shows what holds the GPU; a monitoring agent (DCGM) counts as well",
             ),
-            Reason::Silent(_) => {
-                Some("run dmesg to see what the driver says, or wait longer with --timeout")
-            }
+            Reason::Silent(_) => Some(
+                "run dmesg to see what the driver says; for one that is slow, wait longer with --timeout",
+            ),
             Reason::Code(_) | Reason::Answer(_) => None,
         }
     }

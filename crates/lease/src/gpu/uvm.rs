@@ -36,9 +36,20 @@ impl Loader {
         self.arguments[0] == "-u"
     }
 
+    /// Fails for a program that users other than root can write to.
+    ///
+    /// # Errors
+    /// As said, and a program that is not there.
+    pub fn check(&self) -> Result<()> {
+        let program = below(&self.host_root, &self.path);
+        trust::program(&program)
+            .map(drop)
+            .context(|| format!("run {}", self.command()))
+    }
+
     fn run(&self) -> Result<()> {
+        self.check()?;
         let what = || format!("run {}", self.command());
-        trust::program(&below(&self.host_root, &self.path)).context(what)?;
         let mut command = Command::new(&self.path);
         command
             .env_clear()
@@ -94,14 +105,15 @@ fn below(host_root: &Path, path: &Path) -> PathBuf {
     host_root.join(path.strip_prefix("/").unwrap_or(path))
 }
 
-/// Reads the driver's numbers. If the module or its node is missing, the programs have their turn first, once each.
+/// Reads the driver's numbers. If the module or a node that every container needs is missing, the programs have their turn
+/// first, once each.
 ///
 /// # Errors
 /// The driver is not loaded, and no program helps.
 pub fn nodes(configured: Option<&Path>, driver_root: &Path, host_root: &Path) -> Result<Nodes> {
     let is_whole = |nodes: &Nodes| {
-        let [_, uvm] = nodes.required_nodes();
-        on_host::exists(driver_root, &uvm)
+        let mut wanted = nodes.required_nodes().into_iter();
+        wanted.all(|node| on_host::exists(driver_root, &node))
     };
     let mut found = Nodes::read(driver_root);
     let is_fine = match &found {
@@ -111,19 +123,28 @@ pub fn nodes(configured: Option<&Path>, driver_root: &Path, host_root: &Path) ->
     if is_fine {
         return found;
     }
+    let mut failed = None;
     for loader in loaders(configured, driver_root, host_root) {
         // A module alone makes no node, and a container gets a node of its own.
         if found.is_ok() && !loader.makes_nodes() {
             break;
         }
-        match loader.run() {
-            Ok(()) => tracing::info!("nvidia-uvm was missing, and {} loads it", loader.command()),
-            Err(e) => tracing::warn!("{}", e.line()),
-        }
+        let ran = loader.run();
         found = Nodes::read(driver_root);
         if found.as_ref().is_ok_and(is_whole) {
-            break;
+            tracing::info!(
+                "the driver's nodes were not whole, and {} makes them so",
+                loader.command()
+            );
+            return found;
         }
+        let without_effect = || Error::new(format!("{} did not help", loader.command()));
+        let why = ran.err().unwrap_or_else(without_effect);
+        tracing::warn!("{}", why.line());
+        failed.get_or_insert(why);
     }
-    found
+    found.map_err(|e| match failed {
+        Some(why) => e.caused_by(why),
+        None => e,
+    })
 }

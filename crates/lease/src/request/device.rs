@@ -103,7 +103,10 @@ pub fn with_devices(
         ))
         .hint("give the device to a container"));
     }
-    let is_in_pod = who.pod.is_some() || who.pod_uid.is_some();
+    let of_pod = |(key, _): &(String, String)| {
+        key.starts_with("io.kubernetes.cri.") || key.starts_with("io.kubernetes.pod.")
+    };
+    let is_in_pod = who.pod.is_some() || who.pod_uid.is_some() || annotations.iter().any(of_pod);
     if is_in_pod && !in_pods {
         return Err(Error::new(format!(
             "a container of a pod asks by device {first}, which the pod's author cannot have named"
