@@ -37,6 +37,12 @@ use std::time::Duration;
 pub const DIRECTORY: &str = "/etc/runmig";
 const MAX_SIZE: u64 = 64 * 1024;
 
+/// Folders that have files of others.
+const SYSTEM: [&str; 18] = [
+    "/", "/boot", "/dev", "/etc", "/home", "/opt", "/proc", "/root", "/run", "/srv", "/sys",
+    "/tmp", "/usr", "/usr/lib", "/var", "/var/lib", "/var/log", "/var/tmp",
+];
+
 /// What `nvidia-ctk cdi generate` writes, and the GPU Operator.
 const CDI_KINDS: [&str; 4] = [
     "nvidia.com/gpu",
@@ -289,11 +295,11 @@ impl Config {
                 )));
             }
         }
-        // Those at the root belong to the system.
-        if paths::resolve(&config.state_dir).components().count() <= 2 {
+        let resolved = paths::resolve(&config.state_dir);
+        if SYSTEM.iter().any(|folder| resolved == Path::new(folder)) {
             let dir = config.state_dir.display();
             let why = format!("state_dir = \"{dir}\" is not a folder of runmig's own");
-            return Err(Error::new(why).hint("leave it out, or set it to a new folder below"));
+            return Err(Error::new(why).hint("leave it out, or set it to a new folder"));
         }
         let library = &config.driver.library;
         if !library.is_absolute() && library.components().count() != 1 {
@@ -306,6 +312,9 @@ impl Config {
             let parts = kind.split_once('/');
             parts.is_some_and(|(vendor, class)| !vendor.is_empty() && !class.is_empty())
         };
+        if config.cdi_kinds.is_empty() {
+            return Err(Error::new("cdi_kinds is empty").hint("leave it out"));
+        }
         if let Some(kind) = config.cdi_kinds.iter().find(|kind| !is_kind(kind)) {
             return Err(Error::new(format!(
                 "cdi_kinds: \"{kind}\" is not a kind of CDI devices"
@@ -441,6 +450,24 @@ mod tests {
             (
                 "wait = true",
                 "line 1: wait = true is not a duration; hint: write it as \"30s\"",
+            ),
+            (
+                "adopt = yes",
+                "line 1: adopt = yes is neither true nor false; hint: write true or false",
+            ),
+            (
+                "driver_files = none",
+                "line 1: driver_files = none is not in quotes; hint: write \"none\"",
+            ),
+            ("driver_hooks = []", "hint: write driver_hooks_skip"),
+            ("cdi_kinds = []", "cdi_kinds is empty; hint: leave it out"),
+            (
+                "[policy.limit]\nslices = 1",
+                "line 1: [policy.limit] is not a list; hint: write [[policy.limit]]",
+            ),
+            (
+                "policy.profiles = [\"1g.10GB\"]",
+                "has capital letters, and no profile has; hint: write \"1g.10gb\"",
             ),
             (
                 "adopt = \"yes\"",

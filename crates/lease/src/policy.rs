@@ -181,6 +181,13 @@ impl Policy {
         }
         for pattern in self.profiles.iter().flatten() {
             not_empty("policy.profiles", pattern)?;
+            let small = pattern.to_ascii_lowercase();
+            if *pattern != small {
+                let why = format!(
+                    "policy.profiles: \"{pattern}\" has capital letters, and no profile has"
+                );
+                return Err(Error::new(why).hint(format!("write \"{small}\"")));
+            }
         }
         for (n, limit) in numbered(&self.limit) {
             limit.subjects().check(&format!("[[policy.limit]] {n}"))?;

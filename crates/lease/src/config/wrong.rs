@@ -26,7 +26,13 @@ fn why(message: &str, key: &str, value: &str) -> (String, Option<String>) {
     let mut words = message.split('`').skip(1).step_by(2);
     let found = words.next().unwrap_or_default();
     let known: Vec<&str> = words.collect();
-    let right = nearest(found, known.iter().copied());
+    // Somebody may have left out the end of a long key.
+    let begun = known
+        .iter()
+        .find(|key| found.len() > 6 && key.starts_with(found));
+    let right = begun
+        .copied()
+        .or_else(|| nearest(found, known.iter().copied()));
     if message.starts_with("unknown field") {
         let hint = right.map(|right| format!("write {right}"));
         return (format!("unknown key {found}"), hint);
@@ -38,9 +44,17 @@ fn why(message: &str, key: &str, value: &str) -> (String, Option<String>) {
         };
         return (format!("unknown value \"{found}\""), Some(hint));
     }
-    if message.starts_with("string values must be quoted") {
-        let why = format!("{key} = {value} is not in quotes");
-        return (why, Some(format!("write \"{value}\"")));
+    const BOOLEAN: (&str, &str) = (
+        "is neither true nor false",
+        "write true or false without quotes",
+    );
+    let is_bare = value.bytes().all(|b| b.is_ascii_alphabetic());
+    if message.starts_with("string values must be quoted") || is_bare && message.contains("`nan`") {
+        let (is, hint) = match value.to_ascii_lowercase().as_str() {
+            "yes" | "no" | "on" | "off" | "true" | "false" => (BOOLEAN.0, BOOLEAN.1.to_owned()),
+            _ => ("is not in quotes", format!("write \"{value}\"")),
+        };
+        return (format!("{key} = {value} {is}"), Some(hint));
     }
     if message.ends_with(" is not a duration") || message.ends_with(" has no unit") {
         return (message.to_owned(), Some("write it as \"30s\"".to_owned()));
@@ -64,10 +78,7 @@ fn why(message: &str, key: &str, value: &str) -> (String, Option<String>) {
             let text = value.trim_matches('"');
             ("is not in quotes".to_owned(), format!("write \"{text}\""))
         }
-        "a boolean" => (
-            "is neither true nor false".to_owned(),
-            "write true or false without quotes".to_owned(),
-        ),
+        "a boolean" => (BOOLEAN.0.to_owned(), BOOLEAN.1.to_owned()),
         "a sequence" => ("is not a list".to_owned(), format!("write [{value}]")),
         number if is_number(&number) => (
             "is not a whole number that fits".to_owned(),
@@ -78,5 +89,10 @@ fn why(message: &str, key: &str, value: &str) -> (String, Option<String>) {
         }
         other => (format!("is not {other}"), KEYS.to_owned()),
     };
-    (format!("{key} = {value} {is}"), Some(hint))
+    let what = if key.is_empty() {
+        value.to_owned()
+    } else {
+        format!("{key} = {value}")
+    };
+    (format!("{what} {is}"), Some(hint))
 }
