@@ -1,5 +1,5 @@
 //! The worlds, a line each: its name, what is different there, how an error names that (none: all
-//! works), and the way in. scripts/failure-index lists each in docs/failures.md.
+//! works), and the way in. scripts/failure-index lists each in tests/failures.md.
 
 use crate::world_matrix::cell::{World, every_operation};
 use crate::world_matrix::enter::{
