@@ -133,6 +133,11 @@ fn names_damaged_table_of_capabilities() {
         has(&doctor.stdout, "mig-minors has no line gpu0/gi");
         has(&doctor.stdout, "load the module nvidia again, or reboot");
     }
+    fs::remove_file(&table).unwrap();
+    let hint = "load the module nvidia again, or reboot";
+    has(&said(&mut world.create_command("one")).refused(), hint);
+    let doctor = said(&mut world.migctl(&["doctor", "--only", "nodes.mig"])).exits(1);
+    has(&doctor.stdout, hint);
     fs::write(&table, whole).unwrap();
     said(&mut world.migctl(&["doctor", "--only", "nodes.mig"])).ok();
     world.create("one");

@@ -127,7 +127,12 @@ pub fn folder(path: &Path) -> Result<()> {
 pub fn room_for(path: &Path) -> Result<()> {
     let resolved = crate::paths::resolve(path);
     let there = |at: &&Path| std::fs::symlink_metadata(at).is_ok();
-    check_path(resolved.ancestors().find(there).unwrap_or(Path::new("/")))
+    let last = resolved.ancestors().find(there).unwrap_or(Path::new("/"));
+    if last.is_symlink() {
+        let why = format!("{} is a link that leads nowhere", last.display());
+        return Err(Error::new(why).hint("remove it"));
+    }
+    check_path(last)
 }
 
 /// Checks the owner and the mode of an open file or folder.

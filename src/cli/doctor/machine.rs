@@ -154,7 +154,8 @@ fn folder(host: &Host) -> Found {
     let dir = &host.config()?.state_dir;
     let what = format!("cannot open state directory {}", dir.display());
     let repair = match dir.exists() {
-        true => format!("chown root: {0} && chmod go-w {0}", dir.display()),
+        true if dir.is_dir() => format!("chown root: {0} && chmod go-w {0}", dir.display()),
+        true => "set state_dir to a folder".to_owned(),
         false => "give the folders above it to root alone, or set state_dir".to_owned(),
     };
     let trusted = match dir.exists() {

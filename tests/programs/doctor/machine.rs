@@ -190,6 +190,23 @@ fn names_state_directory_of_others() {
             .success()
     );
     assert_eq!(look().ids("ok"), ids(["state.folder"]));
+    fs::remove_dir_all(&state).unwrap();
+    fs::write(&state, "").unwrap();
+    let create = setup.try_create(&bundle, "web");
+    has(
+        &create.stderr,
+        "it is not a folder; hint: set state_dir to a folder",
+    );
+    let (text, repair) = look().of_id("state.folder");
+    has(&text, "it is not a folder");
+    assert_eq!(repair, "set state_dir to a folder");
+    fs::remove_file(&state).unwrap();
+    symlink("/nowhere", &state).unwrap();
+    let create = setup.try_create(&bundle, "web");
+    has(
+        &create.stderr,
+        "is a link that leads nowhere; hint: remove it",
+    );
 }
 
 #[test]

@@ -164,7 +164,7 @@ impl Nodes {
     /// Fails if the driver's table of capabilities lacks one of a GPU. No slice of that GPU could be opened.
     pub fn check_table(&self, gpu: u32) -> Result<()> {
         let path = self.root.join(TABLE);
-        let table = read_text(&path, MINORS_LIMIT)?;
+        let table = read_text(&path, MINORS_LIMIT).map_err(|e| e.hint(RELOAD))?;
         let names: HashSet<&str> = { table.lines() }
             .filter_map(|line| Some(line.split_once(' ')?.0))
             .collect();
@@ -181,7 +181,7 @@ impl Nodes {
     /// The two nodes that open a slice: its GPU instance's and its compute instance's.
     pub fn capability_nodes(&self, gpu: u32, gi: u32, ci: u32) -> Result<[DeviceNode; 2]> {
         let table_path = self.root.join(TABLE);
-        let table = read_text(&table_path, MINORS_LIMIT)?;
+        let table = read_text(&table_path, MINORS_LIMIT).map_err(|e| e.hint(RELOAD))?;
         let one = |name: String, file: String| {
             let access = self
                 .root
@@ -247,9 +247,10 @@ pub(crate) fn capabilities_of(root: &Path, gpu: u32, gi: u32) -> (Vec<PathBuf>, 
     (files, minors.map(|minor| (major, minor)).collect())
 }
 
+const RELOAD: &str = "the driver writes this table: load the module nvidia again, or reboot";
+
 fn no_line(table: &Path, name: &str) -> Error {
-    Error::new(format!("{} has no line {name}", table.display()))
-        .hint("the driver writes this table: load the module nvidia again, or reboot")
+    Error::new(format!("{} has no line {name}", table.display())).hint(RELOAD)
 }
 
 pub(super) fn node(path: impl Into<PathBuf>, major: u32, minor: u32, mode: u32) -> DeviceNode {

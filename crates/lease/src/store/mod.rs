@@ -99,6 +99,10 @@ impl Store {
         // The check precedes every creation. Through another user's link, runmig would create files where
         // that user likes.
         trust::room_for(dir).context(what)?;
+        if dir.exists() && !dir.is_dir() {
+            let no_folder = Error::new("it is not a folder").hint("set state_dir to a folder");
+            return Err(no_folder).context(what);
+        }
         Store::check_writable(dir).context(what)?;
         make_folder(&store.operations()).context(what)?;
         store.check()?;
