@@ -459,6 +459,7 @@ mod tests {
             "Runmig.dev/gpu",
             "RUNMIG.DEV/slice",
             "RUNMG.Dev/slice",
+            "RUNMIG/SLICE",
             "slice-runmig.dev/web",
             r"runmg.dev\/slice",
             r"\u0052UNMIG.DEV/slice",
