@@ -46,14 +46,17 @@ pub fn run(config: &Config, format: Format, options: &Options) -> Result<i32> {
     let applied = leases.apply(&layout, how)?;
     let refusal = applied.refusal();
     match format {
-        Format::Json => output::json(&LayoutPlan {
-            configuration: &applied.layout,
-            dry_run,
-            applied: applied.made == Made::All,
-            error: refusal.clone(),
-            modes: &applied.modes,
-            items: &applied.instances,
-        }),
+        Format::Json => output::json(
+            "LayoutPlan",
+            &LayoutPlan {
+                configuration: &applied.layout,
+                dry_run,
+                applied: applied.made == Made::All,
+                error: refusal.clone(),
+                modes: &applied.modes,
+                items: &applied.instances,
+            },
+        ),
         Format::Table if dry_run => table(&applied),
         Format::Table if refusal.is_some() => {}
         Format::Table => output::line(&format!("layout {} is applied", printable(&layout.name))),

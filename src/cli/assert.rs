@@ -29,7 +29,7 @@ pub fn run(config: &Config, format: Format, source: &Source) -> Result<i32> {
         gpus,
     };
     match format {
-        Format::Json => output::json(&assertion),
+        Format::Json => output::json("LayoutAssertion", &assertion),
         Format::Table if assertion.applied => {
             let name = printable(&assertion.configuration);
             output::line(&format!("the machine has layout {name}"));

@@ -53,7 +53,7 @@ pub fn run(config: &Config, format: Format, options: &Options) -> Result<i32> {
     let mut print = |event: Event| match format {
         _ if !options.since.is_none_or(|since| is_new(&event, since)) => {}
         _ if !{ options.container.iter() }.all(|name| is_of(&event, name)) => {}
-        Format::Json => output::json_line(&event),
+        Format::Json => output::json_line("Event", &event),
         _ => output::line(&printable(&event.to_string())),
     };
     let (mut history, mut told) = (History::new(&file), 0);

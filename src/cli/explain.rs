@@ -3,7 +3,7 @@
 use super::completion;
 use super::explain_rows;
 use super::json::{
-    Alternative, Explanation, GpuAnswer, PlaceItem, Placement, Restart, SliceSite, WaitingItem,
+    Alternative, Explanation, GpuAnswer, PlaceItem, Restart, SliceSite, WaitingItem,
 };
 use super::list::holder_name;
 use super::mig_on;
@@ -14,7 +14,7 @@ use clap_complete::ArgValueCompleter;
 use runmig_lease::config::Config;
 use runmig_lease::error::{Error, Result, printable};
 use runmig_lease::gpu::Queries;
-use runmig_lease::model::Nearness;
+use runmig_lease::model::{Nearness, Placement};
 use runmig_lease::placement::{
     DefragPlan, GpuReport, MAX_STEPS, Rejection, RejectionKind, Site, SlotCost, Verdict,
 };
@@ -60,7 +60,7 @@ impl From<&Site> for SliceSite {
             profile: site.profile.clone(),
             gpu_uuid: site.gpu_uuid.to_string(),
             gpu_index: site.gpu_index,
-            mig_placement: site.placement.into(),
+            mig_placement: site.placement,
         }
     }
 }
@@ -72,13 +72,16 @@ pub fn run(config: &Config, format: Format, asked: &Asked) -> Result<i32> {
     // Without the ledger nobody knows what a create would get.
     if let Some(e) = world.unread.take() {
         if is_json {
-            output::json(&Explanation {
-                request: wanted.written(),
-                fits: false,
-                error: Some(e.line()),
-                ahead: Vec::new(),
-                alternatives: Vec::new(),
-            });
+            output::json(
+                "Explanation",
+                &Explanation {
+                    request: wanted.written(),
+                    fits: false,
+                    error: Some(e.line()),
+                    ahead: Vec::new(),
+                    alternatives: Vec::new(),
+                },
+            );
         }
         return Err(e);
     }
@@ -105,7 +108,7 @@ pub fn run(config: &Config, format: Format, asked: &Asked) -> Result<i32> {
         alternatives,
     };
     if is_json {
-        output::json(&explanation);
+        output::json("Explanation", &explanation);
     } else {
         for (i, alternative) in explanation.alternatives.iter().enumerate() {
             if i > 0 {
@@ -266,7 +269,7 @@ fn after(place: &SlotCost) -> String {
 
 fn place_item(place: &SlotCost) -> PlaceItem {
     PlaceItem {
-        mig_placement: place.placement.into(),
+        mig_placement: place.placement,
         cost: (place.cost * 100.0).round() / 100.0,
         closes: place.closes.clone(),
         reuses_idle: place.reuses,
@@ -312,9 +315,9 @@ fn restarts(plan: &DefragPlan, holders: &[Vec<&Held>]) -> Vec<Restart> {
                 namespace: of(lease, |c| &c.namespace),
                 profile: m.profile.clone(),
                 from_gpu: m.from_gpu,
-                from_placement: m.from.into(),
+                from_placement: m.from,
                 to_gpu: m.to_gpu,
-                to_placement: m.to.into(),
+                to_placement: m.to,
                 name: holder_name(lease),
             })
     });

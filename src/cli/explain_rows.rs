@@ -70,7 +70,7 @@ pub fn item(on: &Part) -> GpuAnswer {
         seats: profile.as_ref().map(|_| on.shares),
         shares: on.shares,
         profile,
-        mig_placement: place.map(Into::into),
+        mig_placement: place,
         state: on.obstacle.as_ref().map_or("fits", state),
         memory_bytes: on.memory_mib.map(bytes),
         free_bytes: on.free_mib.map(bytes),

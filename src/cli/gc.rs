@@ -50,7 +50,10 @@ pub fn repair(config: &Config, format: Format) -> Result<i32> {
     }) = repaired
     else {
         match format {
-            Format::Json => output::json(&Items::<CollectionItem<'_>> { items: &[] }),
+            Format::Json => output::json(
+                "CollectionList",
+                &Items::<CollectionItem<'_>> { items: &[] },
+            ),
             Format::Table => output::line("the ledger is whole"),
         }
         return Ok(0);
@@ -96,7 +99,7 @@ pub fn repair(config: &Config, format: Format) -> Result<i32> {
 
 fn print(format: Format, items: &[CollectionItem<'_>], dry_run: bool) {
     match format {
-        Format::Json => output::json(&Items { items }),
+        Format::Json => output::json("CollectionList", &Items { items }),
         // A timer calls this, and must not fill its journal with empty tables.
         Format::Table if items.is_empty() => {}
         Format::Table => {

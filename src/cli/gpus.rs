@@ -43,7 +43,7 @@ pub fn run(config: &Config, format: Format, options: &Options) -> Result<i32> {
             let items = gpus.iter().zip(&free);
             let items: Vec<GpuItem<'_>> =
                 items.map(|(gpu, free)| item(&world, gpu, free)).collect();
-            output::json(&Items { items: &items });
+            output::json("GpuList", &Items { items: &items });
         }
         Format::Table => {
             for (i, (gpu, free)) in gpus.iter().zip(&free).enumerate() {

@@ -73,7 +73,7 @@ pub fn run(config: &Config, format: Format, options: &Options) -> Result<i32> {
     }
     let gpus = world.bookings(&driver);
     match (format, options.detail) {
-        (Format::Json, _) => output::json(&node(&gpus)),
+        (Format::Json, _) => output::json("NodeBooking", &node(&gpus)),
         (Format::Table, false) => summary(&gpus, options.unit),
         (Format::Table, true) => details(&gpus, options.unit),
     }

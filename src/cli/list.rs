@@ -112,7 +112,7 @@ pub fn fields(entries: &[Entry], seen: &[ObservedShare]) -> Vec<String> {
 
 /// Prints the leases and the queue for programs. `seen` has the observations of the first entries.
 pub fn json(entries: &[Entry], seen: &[ObservedShare], waiting: &[Waiting]) {
-    output::json(&lease_list(entries, seen, waiting));
+    output::json("LeaseList", &lease_list(entries, seen, waiting));
 }
 
 fn lease_list<'a>(
@@ -198,10 +198,13 @@ fn once(config: &Config, output: Output, options: &Options) -> Result<i32> {
     let (entries, seen): (Vec<_>, Vec<_>) = both.into_iter().unzip();
     match output {
         Output::Name => entries.iter().for_each(|entry| output::line(entry.id())),
-        Output::Json => output::json(&LeaseList {
-            foreign,
-            ..lease_list(&entries, &seen, &waiting)
-        }),
+        Output::Json => output::json(
+            "LeaseList",
+            &LeaseList {
+                foreign,
+                ..lease_list(&entries, &seen, &waiting)
+            },
+        ),
         Output::Table | Output::Wide => {
             let mut leases = leases(&entries, &seen, output == Output::Wide);
             leases.1.extend(foreign.iter().flatten().map(foreign_row));

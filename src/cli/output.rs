@@ -1,8 +1,9 @@
 //! Prints tables for people, and one object in Kubernetes' form for programs.
 
-use super::json::{self, Kind};
+use super::json;
 use clap::ValueEnum;
 use runmig_lease::error::{Error, is_hidden, printable};
+use serde::Serialize;
 use std::io::{ErrorKind, Write};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -42,13 +43,13 @@ impl Output {
 }
 
 /// Prints one object for programs.
-pub fn json<T: Kind>(fields: &T) {
-    line(&inert(&json::text(fields)));
+pub fn json(kind: &'static str, fields: &impl Serialize) {
+    line(&inert(&json::text(kind, fields)));
 }
 
 /// Prints one object for programs, on a line of its own.
-pub fn json_line<T: Kind>(fields: &T) {
-    line(&inert(&json::line(fields)));
+pub fn json_line(kind: &'static str, fields: &impl Serialize) {
+    line(&inert(&json::line(kind, fields)));
 }
 
 /// Escapes the characters that a terminal obeys. JSON escapes only the first 32 control characters. A

@@ -344,7 +344,7 @@ fn show(plan: &Plan, name: &str, options: &Options, format: Format) {
                 restart,
             })
             .collect();
-        output::json(&Items { items: &items });
+        output::json("ChangeList", &Items { items: &items });
         return;
     }
     if !changed {

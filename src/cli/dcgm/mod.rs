@@ -104,7 +104,7 @@ fn item(pid: i32, told: Told) -> ReloadItem {
 
 fn print(format: Format, items: &[ReloadItem]) {
     match format {
-        Format::Json => output::json(&Items { items }),
+        Format::Json => output::json("ReloadList", &Items { items }),
         // A unit calls this: no line about nothing.
         Format::Table if items.is_empty() => {}
         Format::Table => {

@@ -134,7 +134,7 @@ fn json(findings: &[Finding], quiet: bool) {
             repair: finding.repair.as_deref(),
         })
         .collect();
-    output::json(&Items { items: &items });
+    output::json("Diagnosis", &Items { items: &items });
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! `migctl explain`: an `Explanation`.
 
-use super::{Placement, WaitingItem};
+use super::WaitingItem;
+use runmig_lease::model::Placement;
 use serde::Serialize;
 
 /// A create's answer to a request, if it came now.

@@ -1,7 +1,6 @@
 //! `migctl gpus`: a `GpuList`.
 
-use super::Placement;
-use runmig_lease::model::{Gpu, GpuInstance};
+use runmig_lease::model::{Gpu, GpuInstance, Placement};
 use serde::Serialize;
 
 /// A GPU with its MIG mode, its profiles and what lies on it.
@@ -127,7 +126,7 @@ impl InstanceItem {
         InstanceItem {
             id: instance.id,
             profile: (gpu.profile(id)).map_or_else(|| id.to_string(), |p| p.name.clone()),
-            mig_placement: instance.placement.into(),
+            mig_placement: instance.placement,
         }
     }
 }
