@@ -6,7 +6,7 @@ use super::Store;
 use super::lock::{self, Lock};
 use crate::effect;
 use crate::error::{Context, Result};
-use sha2::{Digest, Sha256};
+use std::convert::Infallible;
 use std::fs::File;
 use std::path::PathBuf;
 
@@ -52,28 +52,17 @@ impl Store {
     /// The lock file cannot be used.
     pub fn claim_turn(&self, uid: &str) -> Result<ClaimTurn> {
         let path = self.driver_file();
-        let what = || format!("lock {}", path.display());
-        for _ in 0..lock::MAX_REPLACED {
-            let file = lock::open(&path)?;
-            effect::lock_byte(&file, offset(uid), true).context(what)?;
-            if lock::is_still(&file, &path).context(what)? {
-                return Ok(ClaimTurn { _file: file });
-            }
-        }
-        Err(lock::replaced(&path))
+        let Ok(file) = lock::hold::<Infallible>(&path, |file| {
+            effect::lock_byte(&file, lock::byte_of(uid.as_bytes()), true)
+                .context(|| format!("lock {}", path.display()))?;
+            Ok(Ok(file))
+        })?;
+        Ok(ClaimTurn { _file: file })
     }
 
     fn driver_file(&self) -> PathBuf {
         self.dir().join(FILE)
     }
-}
-
-/// Returns the position of a claim's byte. Two claims at one position would only wait for each other.
-fn offset(uid: &str) -> i64 {
-    let mut first = [0; 8];
-    first.copy_from_slice(&Sha256::digest(uid)[..8]);
-    // The last position is left out, because a lock there would overflow.
-    i64::from_le_bytes(first) & (i64::MAX >> 1)
 }
 
 #[cfg(test)]

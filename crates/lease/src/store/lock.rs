@@ -7,6 +7,8 @@ use crate::files;
 use crate::model::Process;
 use crate::process;
 use nix::sys::signal::SigSet;
+use sha2::{Digest, Sha256};
+use std::convert::Infallible;
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Seek, SeekFrom};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -20,7 +22,6 @@ const MAX_SIGNATURE: u64 = 4096;
 /// The number of replacements of a lock file that runmig tolerates while it locks. No part of runmig
 /// replaces one.
 pub(super) const MAX_REPLACED: usize = 100;
-const NOBODY: &str = "a process that cannot be named";
 
 /// A held lock, until it is dropped.
 #[derive(Debug)]
@@ -53,71 +54,78 @@ impl Lock {
 
     pub(crate) fn take(path: &Path, timeout: Duration, why: &str) -> Result<Lock> {
         let what = || format!("lock {}", path.display());
-        for _ in 0..MAX_REPLACED {
-            let file = open(path)?;
-            let locked = match try_lock(&file) {
-                Ok(true) => Some(Ok(file)),
-                Ok(false) => wait(file, path, timeout)?,
-                Err(e) => Some(Err(e)),
-            };
-            match locked.transpose().context(what)? {
-                Some(mut file) if is_still(&file, path).context(what)? => {
-                    let kept = kept(path);
-                    sign(&mut file, kept, why);
-                    return Ok(Lock { file, kept });
-                }
-                // Another process removed the file during the wait, so lock the new one.
-                Some(_) => {}
-                None => {
-                    return Err(Error::new(format!(
-                        "{} is held by {}, waited {}",
-                        path.display(),
-                        named(&signature(path)?).as_deref().unwrap_or(NOBODY),
-                        humantime::format_duration(timeout)
-                    ))
-                    .hint("let it end, or set a longer lock_timeout in the configuration")
-                    .passing());
-                }
+        let Ok(file) = hold::<Infallible>(path, |file| {
+            if try_lock(&file).context(what)? {
+                return Ok(Ok(file));
             }
-        }
-        Err(replaced(path))
+            match wait(file, path, timeout)?.transpose().context(what)? {
+                Some(file) => Ok(Ok(file)),
+                None => Err(Error::new(format!(
+                    "{} is held by {}, waited {}",
+                    path.display(),
+                    holder(path)?,
+                    humantime::format_duration(timeout)
+                ))
+                .hint("let it end, or set a longer lock_timeout in the configuration")
+                .passing()),
+            }
+        })?;
+        Ok(Lock::signed(file, path, why))
     }
 
     /// Takes a lock without waiting. Returns the holder in words if another process has it.
     pub(super) fn try_take(path: &Path, why: &str) -> Result<Result<Lock, String>> {
         let what = || format!("lock {}", path.display());
-        for _ in 0..MAX_REPLACED {
-            let mut file = open(path)?;
-            if !try_lock(&file).context(what)? {
-                let holder = named(&signature(path)?);
-                return Ok(Err(holder.unwrap_or_else(|| NOBODY.to_owned())));
-            }
-            if is_still(&file, path).context(what)? {
-                let kept = kept(path);
-                sign(&mut file, kept, why);
-                return Ok(Ok(Lock { file, kept }));
-            }
-        }
-        Err(replaced(path))
+        let locked = hold(path, |file| match try_lock(&file).context(what)? {
+            true => Ok(Ok(file)),
+            false => holder(path).map(Err),
+        })?;
+        Ok(locked.map(|file| Lock::signed(file, path, why)))
     }
 
     /// Waits for a lock without a limit.
     pub(super) fn take_at_last(path: &Path, why: &str) -> Result<Lock> {
         let what = || format!("lock {}", path.display());
-        for _ in 0..MAX_REPLACED {
-            let mut file = open(path)?;
+        let Ok(file) = hold::<Infallible>(path, |file| {
             if !try_lock(&file).context(what)? {
                 effect::wait(path);
                 effect::lock(&file).context(what)?;
             }
-            if is_still(&file, path).context(what)? {
-                let kept = kept(path);
-                sign(&mut file, kept, why);
-                return Ok(Lock { file, kept });
-            }
-        }
-        Err(replaced(path))
+            Ok(Ok(file))
+        })?;
+        Ok(Lock::signed(file, path, why))
     }
+
+    fn signed(mut file: File, path: &Path, why: &str) -> Lock {
+        let kept = kept(path);
+        sign(&mut file, kept, why);
+        Lock { file, kept }
+    }
+}
+
+/// Locks the file at a path by a function that returns the locked file, or why it is not locked. If another process
+/// removed the file meanwhile, locks the new one.
+pub(super) fn hold<N>(
+    path: &Path,
+    lock: impl Fn(File) -> Result<Result<File, N>>,
+) -> Result<Result<File, N>> {
+    let what = || format!("lock {}", path.display());
+    for _ in 0..MAX_REPLACED {
+        match lock(open(path)?)? {
+            Ok(file) if !is_still(&file, path).context(what)? => {}
+            locked => return Ok(locked),
+        }
+    }
+    Err(replaced(path))
+}
+
+/// Returns the position of the byte that stands for a name in a file of which each byte is a lock. Two names at one
+/// position would only wait for each other.
+pub(super) fn byte_of(name: &[u8]) -> i64 {
+    let mut first = [0; 8];
+    first.copy_from_slice(&Sha256::digest(name)[..8]);
+    // The last position is left out, because a lock there would overflow.
+    i64::from_le_bytes(first) & (i64::MAX >> 1)
 }
 
 pub(super) use crate::effect::try_lock;
@@ -154,7 +162,7 @@ fn wait(file: File, path: &Path, timeout: Duration) -> Result<Option<std::io::Re
     }
 }
 
-pub(super) fn open(path: &Path) -> Result<File> {
+fn open(path: &Path) -> Result<File> {
     let what = || format!("open {}", path.display());
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
@@ -217,6 +225,11 @@ fn signature(path: &Path) -> Result<String> {
     let _ = file.seek(SeekFrom::Start(kept(path)));
     let text = files::read_start(file, MAX_SIGNATURE).unwrap_or_default();
     Ok(String::from_utf8(text).unwrap_or_default())
+}
+
+fn holder(path: &Path) -> Result<String> {
+    let named = named(&signature(path)?);
+    Ok(named.unwrap_or_else(|| "a process that cannot be named".to_owned()))
 }
 
 /// Names the holder. Returns none if the signing process has ended: the next holder has the lock and has
