@@ -39,6 +39,14 @@ fn usage(subject: Subject, gib: u64) -> Usage {
     }
 }
 
+fn slices(count: u32, memory_mib: u64) -> More {
+    More {
+        kind: Kind::Slice,
+        count,
+        memory_mib,
+    }
+}
+
 fn asked(text: &str) -> Vec<Alternative> {
     alternatives(text).unwrap().unwrap()
 }
@@ -140,7 +148,7 @@ fn limits_each_namespace_alone() {
         "[[policy.limit]]\nslices = 9\n[[policy.limit]]\nnamespace = \"team-*\"\nslices = 2\n",
     );
     let a = |pod| usage(subject("team-a", pod), 10);
-    let check = |s: &Subject, usage: &[Usage]| policy.check_limits(s, More::slices(1, 1), usage);
+    let check = |s: &Subject, usage: &[Usage]| policy.check_limits(s, slices(1, 1), usage);
     let both = [a("p"), a("q"), usage(subject("team-b", "p"), 10)];
     assert_eq!(
         check(&subject("team-a", "r"), &both).unwrap_err().line(),
@@ -159,8 +167,8 @@ fn limits_each_namespace_alone() {
 fn counts_several_slices_together() {
     let policy = policy("[[policy.limit]]\nslices = 3\n[[policy.limit]]\nmemory = \"40Gi\"\n");
     let has = [usage(user(1), 10)];
-    let line = |slices, gib: u64| {
-        let checked = policy.check_limits(&user(2), More::slices(slices, gib << 10), &has);
+    let line = |count, gib: u64| {
+        let checked = policy.check_limits(&user(2), slices(count, gib << 10), &has);
         checked.map_err(|e| e.line())
     };
     line(2, 30).unwrap();
@@ -173,7 +181,7 @@ fn counts_several_slices_together() {
     let none = self::policy("[[policy.limit]]\nslices = 0\n");
     for count in [1, 3] {
         let line = none
-            .check_limits(&user(2), More::slices(count, 0), &[])
+            .check_limits(&user(2), slices(count, 0), &[])
             .unwrap_err()
             .line();
         ends_with(&line, "hint: have the administrator raise the limit");
@@ -213,7 +221,7 @@ fn allows_slices_up_to_number() {
 fn counts_memory_with_the_request() {
     let policy = policy("[[policy.limit]]\nuser = \"*\"\nmemory = \"40Gi\"\n");
     let has = [usage(user(1000), 30), usage(user(2000), 40)];
-    let check = |id, gib: u64| policy.check_limits(&user(id), More::slices(1, gib << 10), &has);
+    let check = |id, gib: u64| policy.check_limits(&user(id), slices(1, gib << 10), &has);
     check(1000, 10).unwrap();
     check(3000, 40).unwrap();
     begins_with(
@@ -223,7 +231,7 @@ fn counts_memory_with_the_request() {
     check(2000, 0).unwrap();
     // A container that the rule does not name is not counted.
     policy
-        .check_limits(&Subject::default(), More::slices(1, 1 << 20), &has)
+        .check_limits(&Subject::default(), slices(1, 1 << 20), &has)
         .unwrap();
 }
 
@@ -234,17 +242,15 @@ fn tells_pods_of_one_name_apart() {
     let mut again = subject("team-a", "p");
     begins_with(
         &policy
-            .check_limits(&again, More::slices(1, 0), &has)
+            .check_limits(&again, slices(1, 0), &has)
             .unwrap_err()
             .line(),
         "namespace team-a, pod p has 1 of 1 slices",
     );
     again.pod_uid = Some("another".into());
+    policy.check_limits(&again, slices(1, 0), &has).unwrap();
     policy
-        .check_limits(&again, More::slices(1, 0), &has)
-        .unwrap();
-    policy
-        .check_limits(&subject("team-b", "p"), More::slices(1, 0), &has)
+        .check_limits(&subject("team-b", "p"), slices(1, 0), &has)
         .unwrap();
 }
 

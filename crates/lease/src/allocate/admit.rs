@@ -9,7 +9,7 @@ use crate::inventory::{Inventory, memory_on};
 pub(crate) use crate::inventory::{holder_subject, subject_of};
 use crate::model::{GpuUuid, Snapshot};
 use crate::placement::{self, Constraints, NoRoom, Over, Rejection, Reservation, Slot};
-use crate::policy::{More, Policy, Subject, Usage};
+use crate::policy::{Kind, More, Policy, Subject, Usage};
 use crate::queue;
 use crate::request::{Alternative, Slices};
 use std::cell::RefCell;
@@ -127,24 +127,14 @@ impl<'a> Limits<'a> {
         }
     }
 
-    /// Returns the same limits for a subject that holds nothing.
-    pub(super) fn of_nobody(&self) -> Limits<'a> {
-        Limits::without_usage(self.policy, self.subject.clone())
-    }
-
-    /// Checks whether the subject may hold so many more slices, with so much memory together.
-    pub(super) fn allow(&self, slices: u32, memory_mib: u64) -> Result<()> {
-        self.check(More::slices(slices, memory_mib))
-    }
-
-    /// Checks whether the subject may hold so many more whole GPUs, with so much memory together.
-    pub(super) fn allow_gpus(&self, gpus: u32, memory_mib: u64) -> Result<()> {
-        self.check(More::gpus(gpus, memory_mib))
-    }
-
-    /// Checks whether the subject may hold one more share of so much memory.
-    pub(super) fn allow_share(&self, memory_mib: u64) -> Result<()> {
-        self.check(More::share(memory_mib))
+    /// Checks whether the subject may hold so many more of a kind, with so much memory together.
+    pub(super) fn allow(&self, kind: Kind, count: u32, memory_mib: u64) -> Result<()> {
+        let more = More {
+            kind,
+            count,
+            memory_mib,
+        };
+        self.policy.check_limits(&self.subject, more, &self.usage)
     }
 
     /// Returns the limits on one share, or seat, of any size.
@@ -152,15 +142,11 @@ impl<'a> Limits<'a> {
     /// # Errors
     /// A limit forbids one more share.
     pub(super) fn for_share(&self) -> Result<ShareLimits<'_>> {
-        self.allow_share(0)?;
+        self.allow(Kind::Share, 1, 0)?;
         Ok(ShareLimits {
             limits: self,
             hit: RefCell::default(),
         })
-    }
-
-    fn check(&self, more: More) -> Result<()> {
-        self.policy.check_limits(&self.subject, more, &self.usage)
     }
 
     /// Returns the GPUs that rules exclude, and those on which the wanted slice of a request is more than a limit allows,
@@ -179,7 +165,7 @@ impl<'a> Limits<'a> {
         let others = all.saturating_sub(self.least_memory(snapshot, wanted));
         for one in placement::could_use(snapshot, wanted) {
             let memory = memory_on(&snapshot.gpus, &one.gpu, one.profile_id).unwrap_or(0);
-            if let Err(over) = self.allow(asked.count(), others + memory) {
+            if let Err(over) = self.allow(Kind::Slice, asked.count(), others + memory) {
                 left_out.push((one.gpu, over.to_string()));
             }
         }
@@ -219,10 +205,11 @@ pub(super) struct ShareLimits<'a> {
 impl ShareLimits<'_> {
     /// Returns the limit that forbids so many MiB more.
     pub(super) fn over(&self, mib: u64) -> Option<Over> {
-        let over = self.limits.allow_share(mib).err()?;
+        let over = self.limits.allow(Kind::Share, 1, mib).err()?;
         let words = over.to_string();
         self.hit.borrow_mut().get_or_insert(over);
-        let is_final = self.limits.of_nobody().allow_share(mib).is_err();
+        let nobody = Limits::without_usage(self.limits.policy, self.limits.subject.clone());
+        let is_final = nobody.allow(Kind::Share, 1, mib).is_err();
         Some(Over { words, is_final })
     }
 

@@ -8,6 +8,7 @@ use crate::gpu::Queries;
 use crate::inventory::GpuState;
 use crate::model::{ComputeMode, Gpu, GpuUuid, Nearness};
 use crate::placement::{self, Candidate, GpuObstacle, GpuUse, NoRoom};
+use crate::policy::Kind;
 use crate::queue;
 use crate::request::ShareSize;
 use crate::store::{Resource, WholeGpu};
@@ -49,13 +50,12 @@ pub(super) fn candidates<'a>(
 fn for_all(machine: &Machine<'_, impl Queries>, on: &mut Candidate<'_>, state: GpuState) {
     // A GPU that is too large for a subject that holds nothing is not worth a wait.
     let nobody = machine.limits_of_nobody();
-    let over = on
-        .memory_mib
-        .and_then(|mib| nobody.allow_gpus(1, mib).err());
+    let over = |mib| nobody.allow(Kind::Gpu, 1, mib).err();
+    let too_large = on.memory_mib.and_then(over);
     on.obstacle = match state.usage {
         GpuUse::Mig { .. } | GpuUse::Prohibited => Some(GpuObstacle::Used(state.usage)),
-        _ if over.is_some() => over.map(|e| GpuObstacle::Excluded(e.to_string())),
-        GpuUse::Free if on.memory_mib.is_none() && nobody.allow_gpus(1, u64::MAX).is_err() => {
+        _ if too_large.is_some() => too_large.map(|e| GpuObstacle::Excluded(e.to_string())),
+        GpuUse::Free if on.memory_mib.is_none() && over(u64::MAX).is_some() => {
             let rule = "a limit counts memory, and the driver does not tell how much this GPU has";
             Some(GpuObstacle::Excluded(rule.to_owned()))
         }
@@ -109,10 +109,10 @@ pub(super) fn plan<'a>(
     count: u32,
 ) -> Result<Found<'a>, Denial<Box<NoRoom>>> {
     let limits = machine.limits();
-    limits.allow_gpus(count, 0)?;
+    limits.allow(Kind::Gpu, count, 0)?;
     let allowed = |chosen: &[Candidate<'_>]| {
         let memory = chosen.iter().filter_map(|on| on.memory_mib).sum();
-        limits.allow_gpus(count, memory)
+        limits.allow(Kind::Gpu, count, memory)
     };
     let near = |one: &GpuUuid, other: &GpuUuid| near(machine.driver, one, other);
     let chosen = placement::choose_whole(candidates, count, &near);

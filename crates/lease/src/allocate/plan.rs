@@ -9,6 +9,7 @@ use crate::draft::slot_of;
 use crate::inventory::{Inventory, memory_of};
 use crate::model::GpuUuid;
 use crate::placement::{self, Constraints, Decision, Rejection, Selection, Slot};
+use crate::policy::Kind;
 use crate::request::Alternative;
 use crate::store::{Instance, Slice};
 
@@ -68,7 +69,7 @@ impl Planner<'_> {
     pub(crate) fn plan_one(&self, asked: &Alternative) -> Result<Plan, Denial> {
         let (snapshot, count) = (&self.inventory.snapshot, asked.count());
         let least = self.limits.least_of(snapshot, asked, self.wanted);
-        self.limits.allow(count, least)?;
+        self.limits.allow(Kind::Slice, count, least)?;
         if let Some(never) = placement::never_several(snapshot, asked, self.wanted) {
             return Err(never.into());
         }
@@ -148,7 +149,7 @@ impl Planner<'_> {
             };
             // A slice that is too large on one model of GPU may be allowed on another.
             let all = memory + decision.profile.memory_mib;
-            let Err(too_much) = self.limits.allow(count, all) else {
+            let Err(too_much) = self.limits.allow(Kind::Slice, count, all) else {
                 return Ok(decision);
             };
             excluded.push((decision.gpu.uuid.clone(), too_much.to_string()));
@@ -177,7 +178,7 @@ impl Planner<'_> {
             !is_nearer
                 && !tried.unfit.contains(&slot_of(slice))
                 && !tried.unusable.contains(&slot_of(slice))
-                && self.limits.allow(count, memory).is_ok()
+                && self.limits.allow(Kind::Slice, count, memory).is_ok()
         };
         pod::candidate(snapshot, ours, wanted, may, best)
     }

@@ -16,7 +16,7 @@ use crate::placement::{
     Candidate, CandidateSlice, Constraints, GpuObstacle, GpuUse, NoRoom, Over, Rejection,
     ShareLevel, ShareMemory, ShareTerms,
 };
-use crate::policy::Policy;
+use crate::policy::{Kind, Policy};
 use crate::refusal;
 use crate::request::{Alternative, Seat, ShareSize};
 use crate::store::{InstanceState, Resource};
@@ -117,7 +117,7 @@ impl<'a, D: Queries> Seats<'a, D> {
         let snapshot = &self.machine.inventory.snapshot;
         let nobody = self.machine.limits_of_nobody();
         let limit = |mib: u64| {
-            let words = nobody.allow_share(mib).err()?.to_string();
+            let words = nobody.allow(Kind::Share, 1, mib).err()?.to_string();
             let is_final = true;
             Some(Over { words, is_final })
         };

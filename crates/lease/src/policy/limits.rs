@@ -51,38 +51,6 @@ pub struct More {
     pub memory_mib: u64,
 }
 
-impl More {
-    /// More slices, with the memory of all of them in MiB.
-    pub fn slices(count: u32, memory_mib: u64) -> More {
-        let kind = Kind::Slice;
-        More {
-            kind,
-            count,
-            memory_mib,
-        }
-    }
-
-    /// One more share, with its memory in MiB.
-    pub fn share(memory_mib: u64) -> More {
-        let (kind, count) = (Kind::Share, 1);
-        More {
-            kind,
-            count,
-            memory_mib,
-        }
-    }
-
-    /// More whole GPUs, with the memory of all of them in MiB.
-    pub fn gpus(count: u32, memory_mib: u64) -> More {
-        let kind = Kind::Gpu;
-        More {
-            kind,
-            count,
-            memory_mib,
-        }
-    }
-}
-
 /// The nouns of the counts.
 const SLICES: &str = "slices";
 const SHARES: &str = "shares";
