@@ -7,6 +7,7 @@
 mod limits;
 mod subjects;
 
+pub use crate::request::Kind;
 pub use limits::{Limit, LimitAccount, More, Usage, Used};
 pub use subjects::{Each, Subject, User};
 
@@ -48,18 +49,6 @@ pub struct Policy {
     /// GPUs that containers without a claim may not use. The section `kubernetes` sets it.
     #[serde(skip)]
     pub apart: Option<Gpus>,
-}
-
-/// A kind of request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Kind {
-    /// MIG slices.
-    Slice,
-    /// Shares of the memory of a GPU.
-    Share,
-    /// Whole GPUs.
-    Gpu,
 }
 
 impl Kind {
@@ -162,19 +151,14 @@ impl Policy {
     /// # Errors
     /// A rule that could match nothing or limits nothing. The error names it.
     pub fn check(&self) -> Result<()> {
-        if let Some(most) = self.slices_per_container
-            && !(1..=MAX_COUNT).contains(&most)
-        {
-            return Err(Error::new(format!(
-                "policy.slices_per_container = {most} is not a number from 1 to {MAX_COUNT}"
-            )));
-        }
-        if let Some(most) = self.gpus_per_container
-            && !(1..=MAX_COUNT).contains(&most)
-        {
-            return Err(Error::new(format!(
-                "policy.gpus_per_container = {most} is not a number from 1 to {MAX_COUNT}"
-            )));
+        for (key, most) in [
+            ("slices_per_container", self.slices_per_container),
+            ("gpus_per_container", self.gpus_per_container),
+        ] {
+            if let Some(most) = most.filter(|most| !(1..=MAX_COUNT).contains(most)) {
+                let why = format!("policy.{key} = {most} is not a number from 1 to {MAX_COUNT}");
+                return Err(Error::new(why));
+            }
         }
         for gpu in &self.exclude_gpus {
             gpu.check("policy.exclude_gpus")?;
@@ -367,10 +351,8 @@ impl Reserve {
 
 /// A choice of GPUs.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(
-    untagged,
-    expecting = "the GPUs are \"all\" or a list of indexes and UUIDs"
-)]
+#[serde(untagged)]
+#[serde(expecting = "the GPUs are \"all\" or a list of indexes and UUIDs")]
 pub enum Gpus {
     /// All of them.
     All(All),

@@ -22,6 +22,7 @@ pub use slice::{Alternative, Slice, alternatives, memory, written};
 pub use wanted::{Seat, Slices, Wanted, kind_of_written};
 
 use crate::error::{Error, Result, printable};
+use serde::Deserialize;
 use std::time::Duration;
 
 /// The annotation with the requested slices, such as `1g.10gb` or `10Gi`.
@@ -345,10 +346,14 @@ fn get<'a>(ours: &[(&'a str, &'a str)], key: &str) -> Result<Option<&'a str>> {
 mod tests;
 
 /// A kind of request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// MIG slices.
     Slice,
+    /// Shares of the memory of a GPU.
     Share,
+    /// Whole GPUs.
     Gpu,
 }
 
