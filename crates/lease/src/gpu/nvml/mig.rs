@@ -67,8 +67,7 @@ impl Mig for Session<'_> {
                 self.called(gpu)
             )
         };
-        let device = self.device(gpu)?;
-        let handle = self.existing_gpu_instance(&device, gpu, gpu_instance)?;
+        let handle = self.existing_gpu_instance(gpu, gpu_instance)?;
         let full = self.filling_profiles(gpu, gpu_instance, handle)?;
         let none = || {
             let why = format!(
@@ -87,8 +86,7 @@ impl Mig for Session<'_> {
                 self.called(gpu)
             )
         };
-        let device = self.device(gpu)?;
-        let handle = self.existing_gpu_instance(&device, gpu, gpu_instance)?;
+        let handle = self.existing_gpu_instance(gpu, gpu_instance)?;
         let profiles = self.compute_profiles(gpu, gpu_instance, handle)?;
         let found = { profiles.iter() }.filter(|profile| profile.sliceCount == slices);
         let found: Vec<u32> = found.map(|profile| profile.id).collect();
@@ -108,8 +106,7 @@ impl Mig for Session<'_> {
                 self.called(gpu)
             )
         };
-        let device = self.device(gpu)?;
-        let Some(gi) = self.gpu_instance(&device, gpu, gpu_instance)? else {
+        let Some(gi) = self.gpu_instance(gpu, gpu_instance)? else {
             return Ok(());
         };
         let mut ci = std::ptr::null_mut();
@@ -125,8 +122,7 @@ impl Mig for Session<'_> {
     }
 
     fn destroy_gpu_instance(&self, gpu: &GpuUuid, gpu_instance: u32) -> Result<()> {
-        let device = self.device(gpu)?;
-        let Some(gi) = self.gpu_instance(&device, gpu, gpu_instance)? else {
+        let Some(gi) = self.gpu_instance(gpu, gpu_instance)? else {
             return Ok(());
         };
         let what = || {

@@ -218,8 +218,7 @@ impl Queries for Session<'_> {
     }
 
     fn is_filled_by(&self, gpu: &GpuUuid, gpu_instance: u32, ci: &ComputeInstance) -> Result<bool> {
-        let device = self.device(gpu)?;
-        let handle = self.existing_gpu_instance(&device, gpu, gpu_instance)?;
+        let handle = self.existing_gpu_instance(gpu, gpu_instance)?;
         let full = self.filling_profiles(gpu, gpu_instance, handle)?;
         Ok(full.contains(&ci.profile_id))
     }

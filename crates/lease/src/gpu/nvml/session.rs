@@ -221,31 +221,27 @@ impl Session<'_> {
 
     pub(super) fn gpu_instance(
         &self,
-        device: &Device<'_>,
         gpu: &GpuUuid,
         id: u32,
     ) -> Result<Option<sys::nvmlGpuInstance_t>> {
+        let device = self.device(gpu)?;
         let what = || format!("find GPU instance {id} on GPU {gpu}");
         let mut handle = std::ptr::null_mut();
         let found = call!(
             self,
             what,
-            nvmlDeviceGetGpuInstanceById(raw(device), id, &mut handle)
+            nvmlDeviceGetGpuInstanceById(raw(&device), id, &mut handle)
         );
-        match gone(found)? {
-            Some(()) => Ok(Some(handle)),
-            None => Ok(None),
-        }
+        Ok(gone(found)?.map(|()| handle))
     }
 
     /// A GPU instance that must be there.
     pub(super) fn existing_gpu_instance(
         &self,
-        device: &Device<'_>,
         gpu: &GpuUuid,
         id: u32,
     ) -> Result<sys::nvmlGpuInstance_t> {
-        self.gpu_instance(device, gpu, id)?.ok_or_else(|| {
+        self.gpu_instance(gpu, id)?.ok_or_else(|| {
             let what = || format!("find GPU instance {id} on GPU {gpu}");
             self.failure(&what, Reason::Code(NOT_FOUND))
         })
