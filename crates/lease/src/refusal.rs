@@ -67,7 +67,7 @@ impl Refusal<'_> {
         }
         let is_reserved = |c: &Cause| matches!(c.obstacle, Obstacle::Reserved { .. });
         if main.obstacle.may_pass() && !self.rejection.causes().iter().any(is_reserved) {
-            text.extend(self.blockers());
+            text.extend(queued_before(self.blockers));
         }
         text.extend(self.waited.as_ref().map(waited));
         Error::new(text.join("; ")).hint(self.hint(main))
@@ -155,15 +155,6 @@ impl Refusal<'_> {
         match cause.found {
             0 => what,
             found => format!("after {found} of {} slices, {what}", cause.request.count()),
-        }
-    }
-
-    fn blockers(&self) -> Option<String> {
-        let (earlier, containers) = (earlier(self.blockers), containers(self.blockers));
-        match self.blockers {
-            [] => None,
-            [_] => Some(format!("{earlier} waits ({containers})")),
-            _ => Some(format!("{earlier} wait ({containers})")),
         }
     }
 

@@ -126,16 +126,19 @@ sparse! {
 impl LeaseView {
     /// Says whether a user means the holder, as `Holder::is_called` does.
     pub fn is_called(&self, name: &str) -> bool {
-        let id = self.container.clone().unwrap_or_default();
-        let container = Container {
-            key: Key::new(PathBuf::new(), id),
+        let claim = self.claim.clone().map(Holder::Claim);
+        self.named().is_called(name) || claim.is_some_and(|claim| claim.is_called(name))
+    }
+
+    /// Returns the container by its names alone.
+    fn named(&self) -> Container {
+        Container {
+            key: Key::new(PathBuf::new(), self.container.clone().unwrap_or_default()),
             namespace: self.namespace.clone(),
             pod: self.pod.clone(),
             container_name: self.container_name.clone(),
             ..Container::default()
-        };
-        let claim = self.claim.clone().map(Holder::Claim);
-        container.is_called(name) || claim.is_some_and(|claim| claim.is_called(name))
+        }
     }
 
     /// Adds the place of an instance, and the ids that the driver gave it.
@@ -223,14 +226,7 @@ impl LeaseView {
         if let Some(claim) = &self.claim {
             return format!("claim {}", claim.full_name());
         }
-        let container = Container {
-            key: Key::new(PathBuf::new(), self.container.clone().unwrap_or_default()),
-            namespace: self.namespace.clone(),
-            pod: self.pod.clone(),
-            container_name: self.container_name.clone(),
-            ..Container::default()
-        };
-        Holder::Container(container).shown()
+        Holder::Container(self.named()).shown()
     }
 
     /// Returns the portion for people: `1g.10gb at 4:1 on GPU 0`, `share of GPU 1`, or the request.
