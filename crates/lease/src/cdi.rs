@@ -273,18 +273,12 @@ pub struct Hook {
     /// The program.
     pub path: PathBuf,
     /// The arguments, with the program's name.
-    #[serde(
-        deserialize_with = "list",
-        default,
-        skip_serializing_if = "Vec::is_empty"
-    )]
+    #[serde(default, deserialize_with = "list")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub args: Vec<String>,
     /// The environment.
-    #[serde(
-        deserialize_with = "list",
-        default,
-        skip_serializing_if = "Vec::is_empty"
-    )]
+    #[serde(default, deserialize_with = "list")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub env: Vec<String>,
     /// The longest time in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -99,18 +99,12 @@ pub struct Slice {
     #[serde(rename = "memoryMiB")]
     pub memory_mib: u64,
     /// The id of the GPU instance, once it exists.
-    #[serde(
-        rename = "gpuInstanceID",
-        default,
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(rename = "gpuInstanceID")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu_instance: Option<u32>,
     /// The id of the compute instance, once it exists.
-    #[serde(
-        rename = "computeInstanceID",
-        default,
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(rename = "computeInstanceID")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compute_instance: Option<u32>,
     /// The UUID of the MIG device, once it exists.
     #[serde(rename = "migUUID", default, skip_serializing_if = "Option::is_none")]
