@@ -226,9 +226,8 @@ impl ShareLimits<'_> {
 /// Joins the denials of all alternatives. A limit counts where no alternative can be had one day, since a
 /// request above a limit is not queued.
 pub(crate) fn all_denied(noes: Vec<Rejection>, over: Option<Error>) -> Denial {
-    let is_never = |no: &Rejection| matches!(no, Rejection::Unsatisfiable { .. });
     match over {
-        Some(e) if noes.iter().all(is_never) => Denial::Limit(e),
+        Some(e) if !noes.iter().any(Rejection::may_pass) => Denial::Limit(e),
         _ => Denial::Room(Rejection::of_all(noes)),
     }
 }

@@ -8,7 +8,7 @@ use super::requester::Tried;
 use crate::draft::slot_of;
 use crate::inventory::{Inventory, memory_of};
 use crate::model::GpuUuid;
-use crate::placement::{self, Constraints, Decision, Rejection, Selection, Slot};
+use crate::placement::{self, Constraints, Decision, Selection, Slot};
 use crate::policy::Kind;
 use crate::request::Alternative;
 use crate::store::{Instance, Slice};
@@ -141,7 +141,7 @@ impl Planner<'_> {
             let snapshot = &self.inventory.snapshot;
             let decision = match placement::choose(snapshot, &taken.reserved, &left) {
                 Ok(decision) => decision,
-                Err(never @ Rejection::Unsatisfiable { .. }) => {
+                Err(never) if !never.may_pass() => {
                     return Err(over.unwrap_or_else(|| never.into()));
                 }
                 // The GPUs that a limit leaves have no room yet.

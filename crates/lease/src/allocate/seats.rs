@@ -96,7 +96,7 @@ impl<'a, D: Queries> Seats<'a, D> {
                     }
                     Ok(found) => return Ok(found),
                     // The first size that may be had one day tells more than one that may not.
-                    Err(Denial::Room(_)) if matches!(no, Some(Rejection::NoCapacity(_))) => {}
+                    Err(Denial::Room(_)) if no.as_ref().is_some_and(Rejection::may_pass) => {}
                     Err(Denial::Room(why)) => no = Some(why),
                     Err(Denial::Limit(over)) => return Err(Denial::Limit(over)),
                 }

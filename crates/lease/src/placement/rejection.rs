@@ -7,11 +7,8 @@ use crate::request::{Alternative, Slice};
 
 /// A request that gets no slot, with a cause for each of its alternatives.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Rejection {
-    /// No wait helps: the machine, the rules or the request exclude every alternative for good.
-    Unsatisfiable(Vec<Cause>),
-    /// A slot of at least one alternative may become free.
-    NoCapacity(Vec<Cause>),
+pub struct Rejection {
+    causes: Vec<Cause>,
 }
 
 /// The obstacle of one alternative.
@@ -189,38 +186,30 @@ impl Cause {
 impl Rejection {
     /// Joins the rejections of several alternatives. Waiting helps where it helps one of them.
     pub fn of_all(rejections: Vec<Rejection>) -> Rejection {
-        let is_capacity = |r: &Rejection| matches!(r, Rejection::NoCapacity(_));
-        let may_pass = rejections.iter().any(is_capacity);
-        let causes = rejections.into_iter().flat_map(Rejection::into_causes);
-        match may_pass {
-            true => Rejection::NoCapacity(causes.collect()),
-            false => Rejection::Unsatisfiable(causes.collect()),
+        let causes = rejections.into_iter().flat_map(|one| one.causes);
+        Rejection {
+            causes: causes.collect(),
         }
     }
 
     /// Says for which request a single slice was chosen, and how many of its slices found a slot before.
-    pub(crate) fn for_request(self, request: &Alternative, found: usize) -> Rejection {
-        let again = |cause: Cause| Cause {
-            request: request.clone(),
-            found,
-            ..cause
-        };
-        let again = |causes: Vec<Cause>| causes.into_iter().map(again).collect();
-        match self {
-            Rejection::Unsatisfiable(causes) => Rejection::Unsatisfiable(again(causes)),
-            Rejection::NoCapacity(causes) => Rejection::NoCapacity(again(causes)),
+    pub(crate) fn for_request(mut self, request: &Alternative, found: usize) -> Rejection {
+        for cause in &mut self.causes {
+            cause.request = request.clone();
+            cause.found = found;
         }
+        self
     }
 
     /// Returns the causes, one for each rejected alternative.
     pub fn causes(&self) -> &[Cause] {
-        let (Rejection::Unsatisfiable(causes) | Rejection::NoCapacity(causes)) = self;
-        causes
+        &self.causes
     }
 
-    fn into_causes(self) -> Vec<Cause> {
-        let (Rejection::Unsatisfiable(causes) | Rejection::NoCapacity(causes)) = self;
-        causes
+    /// Says whether a slot of at least one alternative may become free. Else the machine, the rules or the request exclude
+    /// every alternative for good, and no wait helps.
+    pub fn may_pass(&self) -> bool {
+        self.causes.iter().any(|cause| cause.obstacle.may_pass())
     }
 
     /// Returns the cause to act on: the first that may pass, or else the first.
@@ -232,19 +221,16 @@ impl Rejection {
 
     /// Returns the shortage of a rejected alternative, for a search to complete.
     pub(super) fn shortage_mut(&mut self) -> Option<&mut Shortage> {
-        let (Rejection::Unsatisfiable(causes) | Rejection::NoCapacity(causes)) = self;
-        causes
-            .iter_mut()
-            .find_map(|cause| match &mut cause.obstacle {
-                Obstacle::NoSlot(shortage) => Some(&mut **shortage),
-                _ => None,
-            })
+        let mut causes = self.causes.iter_mut();
+        causes.find_map(|cause| match &mut cause.obstacle {
+            Obstacle::NoSlot(shortage) => Some(&mut **shortage),
+            _ => None,
+        })
     }
 
     /// Names the instances in the way.
     pub(crate) fn name(&mut self, name: impl Fn(&Slot) -> String) {
-        let (Rejection::Unsatisfiable(causes) | Rejection::NoCapacity(causes)) = self;
-        for cause in causes {
+        for cause in &mut self.causes {
             if let Obstacle::NoSlot(shortage) = &mut cause.obstacle {
                 for one in &mut shortage.in_the_way {
                     one.names = one.slots.iter().map(&name).collect();
@@ -281,9 +267,8 @@ impl Rejection {
 
 impl From<Cause> for Rejection {
     fn from(cause: Cause) -> Rejection {
-        match cause.obstacle.may_pass() {
-            true => Rejection::NoCapacity(vec![cause]),
-            false => Rejection::Unsatisfiable(vec![cause]),
+        Rejection {
+            causes: vec![cause],
         }
     }
 }

@@ -280,7 +280,7 @@ impl NoRoom {
 
     /// Says whether a wait may help.
     pub fn may_pass(&self) -> bool {
-        matches!(self.no_slice, Some(Rejection::NoCapacity(_)))
+        self.no_slice.as_ref().is_some_and(Rejection::may_pass)
             || self.within_reach() >= self.needed()
     }
 

@@ -374,7 +374,7 @@ fn joins_alternatives_with_equal_obstacles() {
         cause("9g.10gb", unknown()).into(),
         cause("3g.40gb", Obstacle::NoSlot(Box::new(shortage()))).into(),
     ]);
-    assert!(matches!(second, Rejection::NoCapacity(_)));
+    assert!(second.may_pass());
     assert_eq!(
         Error::from(second).line(),
         format!(
