@@ -2,9 +2,7 @@
 
 use super::completion;
 use super::explain_rows;
-use super::json::{
-    Alternative, Explanation, GpuAnswer, PlaceItem, Restart, SliceSite, WaitingItem,
-};
+use super::json::{Alternative, Explanation, GpuAnswer, PlaceItem, Restart, WaitingItem};
 use super::list::holder_name;
 use super::mig_on;
 use super::output::{self, Format};
@@ -51,17 +49,6 @@ impl Asked {
         let pairs = keys.into_iter();
         let pairs = pairs.filter_map(|(key, value)| Some((key, value.as_deref()?)));
         self.by.wanted(&pairs.collect::<Vec<_>>())
-    }
-}
-
-impl From<&Site> for SliceSite {
-    fn from(site: &Site) -> Self {
-        SliceSite {
-            profile: site.profile.clone(),
-            gpu_uuid: site.gpu_uuid.to_string(),
-            gpu_index: site.gpu_index,
-            mig_placement: site.placement,
-        }
     }
 }
 
@@ -136,7 +123,7 @@ fn look(
         Outcome::Limited(e) => no("limited", e),
         Outcome::No(room) => {
             if let Some(plan) = room.no_slice.as_ref().and_then(Rejection::plan) {
-                slices = plan.sites.iter().map(SliceSite::from).collect();
+                slices = plan.sites.clone();
                 restarts = self::restarts(plan, holders);
             }
             no(word(room.kind()), &what_if.refusal(room))
@@ -158,9 +145,9 @@ fn look(
 }
 
 /// Returns the places of slices that a create would get.
-pub fn sites(fit: &Fit) -> Vec<SliceSite> {
+pub fn sites(fit: &Fit) -> Vec<Site> {
     match fit {
-        Fit::Slices { sites, .. } => sites.iter().map(|of| (&of.site).into()).collect(),
+        Fit::Slices { sites, .. } => sites.iter().map(|of| of.site.clone()).collect(),
         Fit::Gpus { .. } | Fit::Share { .. } => Vec::new(),
     }
 }
@@ -341,12 +328,7 @@ fn show_restarts(alternative: &Alternative) {
     };
     let rows: Vec<Vec<String>> = alternative.restarts.iter().map(row).collect();
     output::table(&["CONTAINER", "PROFILE", "FROM", "TO"], &rows);
-    let of = |s: &SliceSite| {
-        format!(
-            "{} at {} on GPU {}",
-            s.profile, s.mig_placement, s.gpu_index
-        )
-    };
+    let of = |s: &Site| format!("{} at {} on GPU {}", s.profile, s.placement, s.gpu_index);
     let sites: Vec<String> = alternative.slices.iter().map(of).collect();
     output::line(&format!("fits then: {}", sites.join(" and ")));
 }

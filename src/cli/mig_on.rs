@@ -70,7 +70,7 @@ fn with_mig_on(what_if: &WhatIf<'_, impl Queries>, now: &Inventory) -> Result<Op
 
 fn fits(fit: &Fit, now: &Inventory) -> WithMigOn {
     let slices = explain::sites(fit);
-    let is_there = |gpu: &&Gpu| slices.iter().any(|site| site.gpu_uuid == gpu.uuid.as_str());
+    let is_there = |gpu: &&Gpu| slices.iter().any(|site| site.gpu_uuid == gpu.uuid);
     let off = { now.snapshot.gpus.iter() }.filter(|gpu| gpu.mig == MigMode::Disabled);
     let gpus: Vec<&Gpu> = off.filter(is_there).collect();
     WithMigOn {

@@ -2,6 +2,7 @@
 
 use super::WaitingItem;
 use runmig_lease::model::Placement;
+use runmig_lease::placement::Site;
 use serde::Serialize;
 
 /// A create's answer to a request, if it came now.
@@ -34,7 +35,7 @@ pub struct Alternative {
     /// A step that helps; null where it fits or none is known.
     pub hint: Option<String>,
     /// The place of each slice, where the restarts make room their places after these; empty where it does not fit.
-    pub slices: Vec<SliceSite>,
+    pub slices: Vec<Site>,
     /// The GPUs in the order in which a create would take them.
     pub gpus: Vec<GpuAnswer>,
     /// The fewest containers to restart where the verdict is `fragmented`: stop all, start the request's, then start these in
@@ -74,21 +75,6 @@ pub struct Restart {
     /// The name for the table.
     #[serde(skip)]
     pub name: String,
-}
-
-/// The place of a slice that a create would make.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct SliceSite {
-    /// The MIG profile.
-    pub profile: String,
-    /// The GPU's UUID.
-    #[serde(rename = "gpuUUID")]
-    pub gpu_uuid: String,
-    /// The GPU's index in NVML, counted from 0.
-    pub gpu_index: u32,
-    /// The memory slices that it would take.
-    pub mig_placement: Placement,
 }
 
 /// The answer of one GPU.
@@ -154,7 +140,7 @@ pub struct WithMigOn {
     /// The reason, in words.
     pub why: String,
     /// The place of each slice; empty where it would not fit.
-    pub slices: Vec<SliceSite>,
+    pub slices: Vec<Site>,
     /// The command that switches MIG on where those slices would lie; null where it would not fit.
     pub command: Option<String>,
 }

@@ -14,7 +14,7 @@ pub use booking::{BookingItem, GpuBookingItem, NodeBooking};
 pub use collection::CollectionItem;
 pub use configure::ChangeItem;
 pub use diagnosis::DiagnosisItem;
-pub use explain::{Alternative, Explanation, GpuAnswer, PlaceItem, Restart, SliceSite, WithMigOn};
+pub use explain::{Alternative, Explanation, GpuAnswer, PlaceItem, Restart, WithMigOn};
 pub use gpus::{ClosedItem, GpuItem, InstanceItem, MemorySlice, ProfileItem};
 pub use layouts::{AssertedGpu, LayoutAssertion, LayoutPlan};
 pub use leases::{ForeignItem, LeaseList, WaitingItem};

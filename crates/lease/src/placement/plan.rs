@@ -3,6 +3,7 @@
 use super::occupancy::{Occupancy, Slot};
 use crate::model::{Gpu, GpuUuid, MigMode, Placement, Profile, Shut, Snapshot};
 use crate::request::Slice;
+use serde::Serialize;
 
 /// A chosen slot.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,16 +71,19 @@ pub struct DefragPlan {
     pub moves: Vec<Move>,
 }
 
-/// The slot of one slice, with the names that people know.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The slot of one slice, with the names that people know, as `migctl explain -o json` shows it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Site {
-    /// The UUID of the GPU.
-    pub gpu_uuid: GpuUuid,
-    /// The driver's index of the GPU.
-    pub gpu_index: u32,
-    /// The name of the profile.
+    /// The MIG profile.
     pub profile: String,
-    /// The memory slices of the slot.
+    /// The GPU's UUID.
+    #[serde(rename = "gpuUUID")]
+    pub gpu_uuid: GpuUuid,
+    /// The GPU's index in NVML, counted from 0.
+    pub gpu_index: u32,
+    /// The memory slices that it would take.
+    #[serde(rename = "migPlacement")]
     pub placement: Placement,
 }
 
