@@ -3,6 +3,7 @@
 //! The kubelet keeps the names of earlier answers and adds new ones to them, so a name follows from the claim's uid and
 //! the device alone.
 
+use crate::host::remove;
 use runmig_lease::cdi::{CLAIM_FILE, Edits};
 use runmig_lease::error::{Context, Result};
 use runmig_lease::files::put;
@@ -199,13 +200,6 @@ fn uid_of(name: &OsStr) -> Option<String> {
     let uid = name.to_str()?.strip_prefix(CLAIM_FILE)?;
     let uid = { uid.strip_suffix(".json") }.or_else(|| uid.strip_suffix(".new"));
     uid.map(str::to_owned)
-}
-
-fn remove(file: &Path) -> std::io::Result<()> {
-    match fs::remove_file(file) {
-        Err(e) if e.kind() != ErrorKind::NotFound => Err(e),
-        _ => Ok(()),
-    }
 }
 
 fn write(file: &Path, bytes: &[u8]) -> std::io::Result<()> {

@@ -49,6 +49,14 @@ pub(crate) fn library(root: &Path, library: &Path) -> Result<PathBuf> {
     })
 }
 
+/// Removes a file. A missing one is no error.
+pub(crate) fn remove(file: &Path) -> io::Result<()> {
+    match fs::remove_file(file) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+        _ => Ok(()),
+    }
+}
+
 fn resolved(root: &Path, inside: &Path) -> io::Result<PathBuf> {
     let file = find(root, inside)?;
     fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))

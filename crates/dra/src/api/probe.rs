@@ -171,18 +171,17 @@ pub(crate) async fn rival(client: &Client, node: &str) -> Result<Option<String>>
 /// be of no use to any of them, since no driver prepares such a device.
 pub(crate) async fn intruder(client: &Client, node: &str) -> Result<Option<String>> {
     // A selector with an empty value finds those without a node.
-    Ok(published(client, driver::NAME, ",spec.nodeName=")
-        .await?
-        .iter()
-        .find_map(|slice| intrudes(slice, node)))
+    first_intruder(client, node, ",spec.nodeName=").await
 }
 
 /// The same among all ResourceSlices of this driver, also those of other nodes.
 pub(crate) async fn intruder_anywhere(client: &Client, node: &str) -> Result<Option<String>> {
-    Ok(published(client, driver::NAME, "")
-        .await?
-        .iter()
-        .find_map(|slice| intrudes(slice, node)))
+    first_intruder(client, node, "").await
+}
+
+async fn first_intruder(client: &Client, node: &str, more: &str) -> Result<Option<String>> {
+    let slices = published(client, driver::NAME, more).await?;
+    Ok(slices.iter().find_map(|slice| intrudes(slice, node)))
 }
 
 async fn published(client: &Client, driver: &str, more: &str) -> Result<Vec<ResourceSlice>> {

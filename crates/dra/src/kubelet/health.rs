@@ -3,11 +3,11 @@
 use super::messages::{self, DeviceIdentifier, WatchRequest, WatchResponse};
 use super::services::d_r_a_resource_health_server::DRAResourceHealth;
 use crate::health::{DeviceHealth, Health};
+use crate::report::Healths;
 use futures::Stream;
 use futures::stream::unfold;
 use std::pin::Pin;
 use std::time::{SystemTime, UNIX_EPOCH};
-use tokio::sync::watch;
 use tonic::{Request, Response, Status};
 
 /// The time after which the kubelet counts a health as unknown: that of three looks.
@@ -15,17 +15,7 @@ const TIMEOUT: i64 = 90;
 
 /// The service.
 pub(super) struct Watch {
-    healths: Told,
-}
-
-/// The healths of the last look. None before the first.
-type Told = watch::Receiver<Option<Vec<DeviceHealth>>>;
-
-impl Watch {
-    /// Streams the healths that this channel tells.
-    pub(super) fn new(healths: Told) -> Watch {
-        Watch { healths }
-    }
+    pub(super) healths: Healths,
 }
 
 #[tonic::async_trait]
@@ -44,7 +34,7 @@ impl DRAResourceHealth for Watch {
     }
 }
 
-async fn next(mut healths: Told) -> Option<(Result<WatchResponse, Status>, Told)> {
+async fn next(mut healths: Healths) -> Option<(Result<WatchResponse, Status>, Healths)> {
     loop {
         healths.changed().await.ok()?;
         let response = healths.borrow_and_update().as_deref().map(response);

@@ -23,8 +23,8 @@ pub mod services {
     include!(concat!(env!("OUT_DIR"), "/v1alpha1.DRAResourceHealth.rs"));
 }
 
-use crate::health::DeviceHealth;
 use crate::prepare::Claims;
+use crate::report::Healths;
 use runmig_lease::error::{Context, Result};
 use services::d_r_a_plugin_server::DRAPluginServer;
 use services::d_r_a_resource_health_server::DRAResourceHealthServer;
@@ -73,7 +73,7 @@ impl Sockets {
     pub(crate) async fn serve(
         &mut self,
         claims: Arc<Claims>,
-        healths: watch::Receiver<Option<Vec<DeviceHealth>>>,
+        healths: Healths,
         ending: watch::Receiver<bool>,
     ) -> Result<()> {
         let end = || {
@@ -85,8 +85,8 @@ impl Sockets {
             .add_service(RegistrationServer::new(registration))
             .serve_with_incoming_shutdown(self.registration.connections()?, end());
         let serving = Server::builder()
-            .add_service(DRAPluginServer::new(plugin::Plugin::new(claims)))
-            .add_service(DRAResourceHealthServer::new(health::Watch::new(healths)))
+            .add_service(DRAPluginServer::new(plugin::Plugin { claims }))
+            .add_service(DRAResourceHealthServer::new(health::Watch { healths }))
             .serve_with_incoming_shutdown(self.plugin.connections()?, end());
         let ended = tokio::try_join!(registering, serving);
         ended.context(|| "serve the kubelet").map(drop)

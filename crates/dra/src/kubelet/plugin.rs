@@ -14,13 +14,7 @@ use std::sync::Arc;
 use tonic::{Request, Response, Status};
 
 pub(super) struct Plugin {
-    claims: Arc<Claims>,
-}
-
-impl Plugin {
-    pub(super) fn new(claims: Arc<Claims>) -> Plugin {
-        Plugin { claims }
-    }
+    pub(super) claims: Arc<Claims>,
 }
 
 #[tonic::async_trait]

@@ -1,5 +1,6 @@
 //! Sockets that belong to root alone. Two processes of the driver have sockets side by side, while one takes over.
 
+use crate::host::remove;
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use runmig_lease::error::{Context, Error, Result};
@@ -128,13 +129,6 @@ pub(super) async fn is_live(path: &Path) -> bool {
 
 fn inode(path: &Path) -> std::io::Result<u64> {
     Ok(fs::symlink_metadata(path)?.ino())
-}
-
-fn remove(path: &Path) -> std::io::Result<()> {
-    match fs::remove_file(path) {
-        Err(e) if e.kind() != ErrorKind::NotFound => Err(e),
-        _ => Ok(()),
-    }
 }
 
 #[cfg(test)]
