@@ -22,7 +22,7 @@ pub struct Inherited(Vec<i32>);
 impl Inherited {
     /// Returns all descriptors that are open now, except those of runmig in `ours`.
     pub fn now(ours: &[&dyn AsFd]) -> Result<Inherited> {
-        let mut all = open_descriptors()?;
+        let mut all = process::descriptors().context(|| "read /proc/self/fd")?;
         // The listing used a descriptor itself, and a library could get its number next.
         all.retain(|fd| is_open(*fd) && !ours.iter().any(|o| o.as_fd().as_raw_fd() == *fd));
         Ok(Inherited(all))
@@ -30,7 +30,7 @@ impl Inherited {
 
     /// Sets close-on-exec on all other descriptors, since a library may have opened some without it.
     fn close_all_others_on_exec(&self) -> Result<()> {
-        for fd in open_descriptors()? {
+        for fd in process::descriptors().context(|| "read /proc/self/fd")? {
             if !self.0.contains(&fd) {
                 // SAFETY: the number is only used within this statement; if it was closed since it
                 // was listed, the call fails with EBADF and nothing happens.
@@ -69,15 +69,6 @@ fn is_open(fd: i32) -> bool {
     // SAFETY: the number is only used within this statement, and a closed descriptor gives EBADF.
     let fd = unsafe { BorrowedFd::borrow_raw(fd) };
     nix::fcntl::fcntl(fd, FcntlArg::F_GETFD).is_ok()
-}
-
-fn open_descriptors() -> Result<Vec<i32>> {
-    const DIR: &str = "/proc/self/fd";
-    let entries = std::fs::read_dir(DIR).context(|| format!("read {DIR}"))?;
-    Ok(entries
-        .flatten()
-        .filter_map(|e| e.file_name().to_str()?.parse().ok())
-        .collect())
 }
 
 /// The end of the low-level runtime.

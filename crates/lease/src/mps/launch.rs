@@ -57,7 +57,7 @@ pub(super) fn fork_waiting(image: &Image) -> Result<Waiting> {
     };
     let (arguments, environment) = (pointers(&image.arguments), pointers(&image.environment));
     let (wait, go) = pipe2(OFlag::O_CLOEXEC).context(what)?;
-    let open = open_descriptors().context(what)?;
+    let open = process::descriptors().context(what)?;
     effect::effect(Kind::Start, "").context(what)?;
     // SAFETY: until its exec the child only makes system calls, and the parent made all that it needs before.
     match unsafe { fork() }.context(what)? {
@@ -116,13 +116,6 @@ pub(super) fn leave_descriptors(command: &mut Command) {
     };
     // SAFETY: two system calls between fork and exec.
     unsafe { command.pre_exec(end_and_close) };
-}
-
-fn open_descriptors() -> std::io::Result<Vec<i32>> {
-    let entries = std::fs::read_dir("/proc/self/fd")?.flatten();
-    Ok(entries
-        .filter_map(|e| e.file_name().to_str()?.parse().ok())
-        .collect())
 }
 
 impl Waiting {

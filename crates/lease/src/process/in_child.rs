@@ -98,7 +98,7 @@ pub(super) fn look(looks: &[Look]) -> io::Result<Vec<Seen>> {
 fn run(looks: &[Look], slots: &[Slot]) -> io::Result<()> {
     let (ends, end) = io::pipe()?;
     // The child closes this process's files, which include locks and the engine's pipes.
-    let mut ours = descriptors()?;
+    let mut ours = super::descriptors()?;
     ours.retain(|fd| *fd != end.as_raw_fd());
     // SAFETY: until it exits, the child makes only system calls, on memory that the parent prepared. So
     // threads that a library may have started do no harm.
@@ -170,12 +170,6 @@ fn made(slots: &[Slot]) -> usize {
 fn is_blocked(pid: i32) -> bool {
     let stat = read_stat(&Host, &dir(pid)).ok().flatten();
     stat.is_none_or(|stat| stat.state != 'R')
-}
-
-fn descriptors() -> io::Result<Vec<i32>> {
-    let names = super::Reads::names(&Host, std::path::Path::new("/proc/self/fd"))?;
-    let number = |name: std::ffi::OsString| name.to_str()?.parse().ok();
-    Ok(names.into_iter().filter_map(number).collect())
 }
 
 impl Look {

@@ -167,10 +167,19 @@ fn parse_stat(stat: &str) -> Option<Stat> {
     })
 }
 
+/// Returns the open file descriptors of this process, one of which was that of the list itself.
+pub fn descriptors() -> io::Result<Vec<i32>> {
+    numbers(&Host, Path::new("/proc/self/fd"))
+}
+
 fn all(reads: &dyn Reads) -> io::Result<Vec<i32>> {
-    let names = reads.names(Path::new(PROC))?;
-    let pid = |name: std::ffi::OsString| name.to_str()?.parse().ok();
-    Ok(names.into_iter().filter_map(pid).collect())
+    numbers(reads, Path::new(PROC))
+}
+
+/// Returns the names in a folder that are numbers.
+fn numbers(reads: &dyn Reads, dir: &Path) -> io::Result<Vec<i32>> {
+    let number = |name: OsString| name.to_str()?.parse().ok();
+    Ok(reads.names(dir)?.into_iter().filter_map(number).collect())
 }
 
 pub(crate) fn name(pid: i32) -> String {
