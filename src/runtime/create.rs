@@ -162,23 +162,16 @@ impl Slicing<'_> {
 
     fn make(&self, prepared: Prepared) -> Result<spawn::Ended> {
         let stays = self.asking.stays;
-        let Prepared {
-            original,
-            document,
-            driver,
-            hook,
-            holder,
-            cgroup,
-        } = prepared;
-        let Acquired { leases, operation } = self.acquire(holder, &document, cgroup)?;
+        let Acquired { leases, operation } =
+            self.acquire(prepared.holder, &prepared.document, prepared.cgroup)?;
         let made = self
-            .check_door(&leases, &document)
-            .and_then(|()| driver::files(driver.as_ref(), &leases))
-            .and_then(|driver| self.edit(&leases, document, driver, hook))
+            .check_door(&leases, &prepared.document)
+            .and_then(|()| driver::files(prepared.driver.as_ref(), &leases))
+            .and_then(|driver| self.edit(&leases, prepared.document, driver, prepared.hook))
             .and_then(|edited| {
                 let bundle = &self.asking.bundle;
                 self.leases.put_accounts(&leases)?;
-                bundle.install(self.leases.author(&leases)?, &original, &edited)?;
+                bundle.install(self.leases.author(&leases)?, &prepared.original, &edited)?;
                 self.hand_over(&leases, stays)
             });
         let ended = match made {

@@ -4,6 +4,7 @@
 use super::lowlevel::LowLevel;
 use runmig_lease::error::{Context, Result};
 use std::ffi::{CString, OsString, c_char};
+use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 
 pub struct Image {
@@ -74,21 +75,8 @@ impl Image {
 }
 
 /// Writes a number in decimal, with a NUL after it.
-fn write_number(out: &mut [u8], number: u32) {
-    let mut digits = [0u8; 10];
-    let mut at = digits.len();
-    let mut left = number;
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (left % 10) as u8;
-        left /= 10;
-        if left == 0 {
-            break;
-        }
-    }
-    let len = digits.len() - at;
-    out[..len].copy_from_slice(&digits[at..]);
-    out[len] = 0;
+fn write_number(mut out: &mut [u8], number: u32) {
+    let _ = write!(out, "{number}\0");
 }
 
 #[cfg(test)]

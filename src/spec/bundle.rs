@@ -25,7 +25,7 @@ use runmig_lease::effect;
 use runmig_lease::error::{Context, Error, Result};
 use runmig_lease::files::{self, Links, Opened};
 use runmig_lease::model::{LeaseId, NvidiaNumbers};
-use runmig_lease::trust;
+use runmig_lease::{paths, trust};
 use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, AsRawFd};
@@ -81,9 +81,7 @@ pub fn is_gone(bundle: &Path) -> bool {
 
 /// Returns whether the path has no bundle any more. In doubt it returns false.
 pub fn is_removed(bundle: &Path) -> bool {
-    use std::io::ErrorKind::{NotADirectory, NotFound};
-    let looked = std::fs::metadata(bundle);
-    looked.is_err_and(|e| matches!(e.kind(), NotFound | NotADirectory))
+    !paths::is_there(bundle)
 }
 
 impl AsFd for Bundle {

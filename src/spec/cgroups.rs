@@ -16,11 +16,8 @@ pub struct CgroupManager {
 
 /// Returns the cgroup that the low-level runtime will make for a container.
 pub fn cgroup(document: &Document, id: &str, manager: &CgroupManager) -> Cgroup {
-    let given = document
-        .root
-        .get("linux")
-        .and_then(|linux| linux.get("cgroupsPath"))
-        .and_then(|path| path.as_str());
+    let given = || document.root.get("linux")?.get("cgroupsPath")?.as_str();
+    let given = given();
     Cgroup {
         names: names(given.unwrap_or_default(), id),
         path: path(given, id, manager),
