@@ -3,7 +3,7 @@
 use super::lowlevel::LowLevel;
 use crate::spec::{self, Document, Door, MPS};
 use runmig_lease::driver_files::is_nvidia;
-use runmig_lease::files;
+use runmig_lease::{files, paths};
 use std::path::{Path, PathBuf};
 
 /// Says `1` on a machine whose SELinux enforces.
@@ -52,7 +52,7 @@ pub fn obstacle(runtime: &LowLevel, original: &Document, bundle: &Path) -> Optio
 /// Returns the path in the container at which the low-level runtime mounts the directory of the socket: none if a link of
 /// the image leads to further links.
 fn place(rootfs: &Path) -> Option<PathBuf> {
-    let on_host = |path: &Path| rootfs.join(path.strip_prefix("/").unwrap_or(path));
+    let on_host = |path: &Path| paths::inside(rootfs, path);
     let mut place = PathBuf::from("/");
     for part in Path::new(&MPS[1..]) {
         let Ok(target) = std::fs::read_link(on_host(&place.join(part))) else {

@@ -4,7 +4,7 @@ use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
 use nix::sys::stat::Mode;
 use runmig_lease::error::{Context, Error, Result};
 use runmig_lease::files::put;
-use runmig_lease::{programs, trust};
+use runmig_lease::{paths, programs, trust};
 use std::fs::{self, Permissions};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -102,7 +102,7 @@ pub(crate) fn hook(root: &Path, hook: &Path) -> Result<PathBuf> {
         found.map(|(found, _)| found).map_err(|e| e.hint(hint))
     };
     if root != Path::new("/") {
-        check(&root.join(hook.strip_prefix("/").unwrap_or(hook)))?;
+        check(&paths::inside(root, hook))?;
     }
     check(hook)
 }

@@ -22,6 +22,11 @@ pub fn resolve(path: &Path) -> PathBuf {
     clean
 }
 
+/// Returns where a path that is absolute below a root lies.
+pub fn inside(root: &Path, path: &Path) -> PathBuf {
+    root.join(path.strip_prefix("/").unwrap_or(path))
+}
+
 /// Returns whether something is at a path, or where its link leads. What cannot be looked at counts as there.
 pub fn is_there(path: &Path) -> bool {
     let found = std::fs::metadata(path);

@@ -3,6 +3,7 @@
 use super::file::{self, Change};
 use super::table;
 use runmig_lease::error::{Context, Error, Result};
+use runmig_lease::paths::inside;
 use runmig_lease::programs;
 use runmig_lease::trust;
 use std::collections::BTreeMap;
@@ -42,11 +43,6 @@ pub struct Task<'a> {
     pub drop_in: Option<&'a Path>,
     pub executable: Option<&'a Path>,
     pub root: &'a Path,
-}
-
-/// Returns a path with a directory in place of /.
-pub fn inside(root: &Path, path: &Path) -> PathBuf {
-    root.join(path.strip_prefix("/").unwrap_or(path))
 }
 
 impl Task<'_> {

@@ -3,10 +3,9 @@
 
 use super::containerd::{SAYS, drop_in_text, version};
 use super::engine::Found;
-use super::options::inside;
 use super::{Plan, Task, imports, table};
 use runmig_lease::error::{Context, Error, Result};
-use runmig_lease::paths;
+use runmig_lease::paths::{self, inside};
 use std::path::{Path, PathBuf};
 use toml::Table;
 

@@ -2,10 +2,11 @@
 
 use super::file::{self, Change};
 use super::link::variant;
-use super::options::{HASH, MADE, Task, inside};
+use super::options::{HASH, MADE, Task};
 use super::rewrite::hash;
 use runmig_lease::config::{Config, DIRECTORY};
 use runmig_lease::error::{Context, Error, Result};
+use runmig_lease::paths::inside;
 use runmig_lease::programs::FRONT;
 use std::path::{Path, PathBuf};
 use toml::Value;

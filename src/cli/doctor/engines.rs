@@ -145,7 +145,7 @@ fn hook(host: &Host) -> Found {
             let text = format!("cannot read the mounts of {name} (process {pid}): {e}");
             return Some(Finding::skip(text));
         }
-        let inside = root.join(hook.strip_prefix("/").unwrap_or(&hook));
+        let inside = paths::inside(&root, &hook);
         (!inside.is_file()).then(|| {
             Finding::fail(
                 format!(

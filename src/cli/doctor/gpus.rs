@@ -8,9 +8,9 @@ use runmig_lease::error::printable;
 use runmig_lease::finding::{Finding, Found, Status};
 use runmig_lease::gpu::device_nodes::Nodes;
 use runmig_lease::gpu::uvm;
-use runmig_lease::known_gpus;
 use runmig_lease::model::{DeviceNode, Gpu, Level, MigMode, Shut};
 use runmig_lease::store::{Held, Instance, InstanceState};
+use runmig_lease::{known_gpus, paths};
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
@@ -153,7 +153,7 @@ fn capabilities(host: &Host) -> Found {
 
 /// Returns what keeps a node from being opened.
 pub fn unusable(root: &Path, node: &DeviceNode) -> Option<Finding> {
-    let path = root.join(node.path.strip_prefix("/").unwrap_or(&node.path));
+    let path = paths::inside(root, &node.path);
     let (shown, wanted) = (path.display(), format!("{}:{}", node.major, node.minor));
     let meta = match fs::metadata(&path) {
         Ok(meta) => meta,

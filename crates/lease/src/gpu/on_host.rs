@@ -2,14 +2,14 @@
 
 use crate::error::{Error, Result};
 use crate::model::DeviceNode;
+use crate::paths::inside;
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
 /// Whether the host has a node below the driver root: a character device with its numbers.
 pub fn exists(root: &Path, node: &DeviceNode) -> bool {
-    let path = node.path.strip_prefix("/").unwrap_or(&node.path);
-    fs::metadata(root.join(path)).is_ok_and(|meta| {
+    fs::metadata(inside(root, &node.path)).is_ok_and(|meta| {
         let (major, minor) = (libc::major(meta.rdev()), libc::minor(meta.rdev()));
         meta.file_type().is_char_device() && (major, minor) == (node.major, node.minor)
     })

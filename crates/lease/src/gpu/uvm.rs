@@ -3,6 +3,7 @@
 use super::device_nodes::Nodes;
 use super::on_host;
 use crate::error::{Context, Error, Result};
+use crate::paths::inside;
 use crate::process::program::{self, shown};
 use crate::trust;
 use std::ffi::CString;
@@ -41,7 +42,7 @@ impl Loader {
     /// # Errors
     /// As said, and a program that is not there.
     pub fn check(&self) -> Result<()> {
-        let program = below(&self.host_root, &self.path);
+        let program = inside(&self.host_root, &self.path);
         trust::program(&program)
             .map(drop)
             .context(|| format!("run {}", self.command()))
@@ -77,7 +78,7 @@ impl Loader {
 /// Returns the programs that load the module: the configured nvidia-modprobe, else the one below the driver's root or of
 /// the machine; then modprobe.
 pub fn loaders(configured: Option<&Path>, driver_root: &Path, host_root: &Path) -> Vec<Loader> {
-    let is_there = |path: &PathBuf| below(host_root, path).exists();
+    let is_there = |path: &PathBuf| inside(host_root, path).exists();
     let roots = [driver_root, Path::new("/")];
     let usual = roots.map(|root| root.join("usr/bin/nvidia-modprobe"));
     let nvidia = match configured {
@@ -98,11 +99,6 @@ pub fn loaders(configured: Option<&Path>, driver_root: &Path, host_root: &Path) 
         .into_iter()
         .chain(plain.map(loader(&["nvidia-uvm"])))
         .collect()
-}
-
-/// Returns where this process sees a file of the node.
-fn below(host_root: &Path, path: &Path) -> PathBuf {
-    host_root.join(path.strip_prefix("/").unwrap_or(path))
 }
 
 /// Reads the driver's numbers. If the module or a node that every container needs is missing, the programs have their turn
