@@ -9,12 +9,12 @@ mod slices;
 
 pub(crate) use around::AroundMps;
 pub use booking::GpuBooking;
-pub use booking::LeaseUse;
+pub use booking::{LeaseUse, used_memory};
 pub(crate) use booking::{holder_subject, subject_of};
 pub(crate) use booking::{memory_of, memory_on};
 pub use gpu_use::GpuParts;
 pub use gpu_use::GpuState;
-pub use observe::{ObservedShare, observe, used_memory};
+pub use observe::{ObservedShare, observe};
 pub(crate) use slices::SeatSlice;
 pub use slices::{Size, SliceView};
 

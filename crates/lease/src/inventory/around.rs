@@ -1,7 +1,7 @@
 //! The leases of the processes on a GPU, and those processes that bypass MPS and so have no memory limit.
 
 use crate::gpu::{DriverError, Queries};
-use crate::model::{GpuLoad, GpuProcess, GpuUuid};
+use crate::model::GpuUuid;
 use crate::mps::Home;
 use crate::process::{self, Host, Sight, View};
 use crate::store::{Held, Lease};
@@ -109,22 +109,4 @@ impl Owners {
         let pid = i32::try_from(pid);
         self.tells(lease) && pid.is_ok_and(|pid| process::is_in_cgroup(&Host, pid, &lease.cgroups))
     }
-}
-
-/// Returns the GPU memory that the processes of each lease use on its GPU, in bytes. None where it cannot be
-/// found out.
-pub(super) fn used_by(driver: &impl Queries, held: &[&Held]) -> Vec<Option<u64>> {
-    let (owners, mut loads) = (Owners::new(), Vec::<(GpuUuid, Option<GpuLoad>)>::new());
-    let used = |held: &&Held| {
-        let uuid = held.instance.resource.gpu_uuid();
-        if !loads.iter().any(|(known, _)| known == uuid) {
-            loads.push((uuid.clone(), driver.load(uuid).ok()));
-        }
-        let (_, load) = loads.iter().find(|(known, _)| known == uuid)?;
-        let load = load.as_ref().filter(|_| owners.tells(&held.lease))?;
-        let all = load.processes.iter().chain(&load.graphics);
-        let its = all.filter(|p: &&GpuProcess| owners.is_of(p.pid, &held.lease));
-        its.map(|p| p.used_bytes).sum()
-    };
-    held.iter().map(used).collect()
 }

@@ -203,6 +203,17 @@ impl Inventory {
     }
 }
 
+/// Returns the GPU memory that the processes of each lease use on its GPU, in bytes. None where it cannot be
+/// found out.
+pub fn used_memory(driver: &impl Queries, held: &[&Held]) -> Vec<Option<u64>> {
+    let (owners, mut loads) = (Owners::new(), BTreeMap::new());
+    let used = held.iter().map(|held| {
+        let load = load_of(&mut loads, driver, held.instance.resource.gpu_uuid())?;
+        of_processes(load, &owners, held).used_bytes
+    });
+    used.collect()
+}
+
 /// Returns the use of a GPU as a whole, for which the driver is asked once.
 fn load_of<'l, 'a>(
     loads: &'l mut BTreeMap<&'a GpuUuid, Option<GpuLoad>>,

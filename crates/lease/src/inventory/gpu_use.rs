@@ -22,10 +22,10 @@ pub struct GpuState {
 }
 
 impl GpuState {
-    fn of(usage: GpuUse) -> GpuState {
+    fn of(usage: GpuUse, memory_mib: Option<u64>) -> GpuState {
         GpuState {
             usage,
-            memory_mib: None,
+            memory_mib,
             foreign_mib: None,
             compute_mode: None,
         }
@@ -46,7 +46,7 @@ impl Inventory {
     pub fn use_of(&self, driver: &impl Queries, gpu: &Gpu) -> GpuState {
         let is_on = gpu.mig == MigMode::Enabled;
         if is_on || gpu.mig_pending == Some(MigMode::Enabled) {
-            return GpuState::of(GpuUse::Mig { pending: !is_on });
+            return GpuState::of(GpuUse::Mig { pending: !is_on }, None);
         }
         let shared = self.shares_on(&gpu.uuid);
         let on_record = self.instances().find_map(|i| match &i.resource {
@@ -56,23 +56,17 @@ impl Inventory {
         if shared.is_none()
             && let Some(holder) = self.holder_on(&gpu.uuid)
         {
-            return GpuState {
-                memory_mib: on_record,
-                ..GpuState::of(GpuUse::Exclusive { holder })
-            };
+            return GpuState::of(GpuUse::Exclusive { holder }, on_record);
         }
         if self.unread.is_some() {
             let why = "runmig cannot read its ledger".to_owned();
-            return GpuState::of(GpuUse::Unknown { why });
+            return GpuState::of(GpuUse::Unknown { why }, None);
         }
         let load = match driver.load(&gpu.uuid) {
             Ok(load) => load,
             Err(e) => {
                 let why = format!("cannot {e}");
-                return GpuState {
-                    memory_mib: on_record,
-                    ..GpuState::of(shared.unwrap_or(GpuUse::Unknown { why }))
-                };
+                return GpuState::of(shared.unwrap_or(GpuUse::Unknown { why }), on_record);
             }
         };
         let owners = Owners::new();

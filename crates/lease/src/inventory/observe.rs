@@ -1,7 +1,7 @@
 //! Shares as they are now, beside what is on record: their memory, and the gaps in their limits.
 
 use super::around::AroundMps;
-use super::around::used_by;
+use super::booking::used_memory;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::gpu::Queries;
@@ -36,7 +36,7 @@ pub struct ObservedShare {
 pub fn observe(config: &Config, driver: &impl Queries, held: &[&Held]) -> Vec<ObservedShare> {
     let mut around = AroundMps::new();
     let mut talks: Option<Result<Talks>> = None;
-    let used = used_by(driver, held);
+    let used = used_memory(driver, held);
     let observed = held.iter().zip(used).map(|(held, used_bytes)| {
         let mut seen = ObservedShare {
             used_bytes,
@@ -65,12 +65,6 @@ pub fn observe(config: &Config, driver: &impl Queries, held: &[&Held]) -> Vec<Ob
         seen
     });
     observed.collect()
-}
-
-/// Returns the GPU memory that the processes of each lease's container use, in bytes. None where it cannot be found
-/// out.
-pub fn used_memory(driver: &impl Queries, held: &[&Held]) -> Vec<Option<u64>> {
-    used_by(driver, held)
 }
 
 /// Returns the limit of a share's server if it is not that of the share. A daemon that has ended has no server.

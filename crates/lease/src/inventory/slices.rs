@@ -39,16 +39,27 @@ pub struct Size {
     pub compute_slices: u32,
 }
 
-impl SliceView<'_> {
+impl<'a> SliceView<'a> {
+    /// Returns what the entries of one place tell of it.
+    fn of(gpu_uuid: &'a GpuUuid, gpu_index: u32, entries: Vec<&'a Entry>) -> SliceView<'a> {
+        let slice = entries.iter().find_map(|entry| entry.instance().slice());
+        SliceView {
+            gpu_uuid,
+            gpu_index,
+            gpu_instance: slice.and_then(|s| s.gpu_instance),
+            compute_instance: slice.and_then(|s| s.compute_instance),
+            mig_uuid: slice.and_then(|s| s.mig_uuid.as_deref()),
+            profile: slice.map(|s| s.profile.clone()),
+            placement: slice.map(|s| s.placement),
+            state: state_of(entries.first().copied()),
+            size: None,
+            entries,
+        }
+    }
+
     /// Returns the kind of the portions. Empty without one, and where they differ.
     pub fn kind(&self) -> &'static str {
-        let mut kinds = self.entries.iter().map(|entry| entry.shown().kind);
-        let first = kinds.next().unwrap_or_default();
-        if kinds.all(|kind| kind == first) {
-            first
-        } else {
-            ""
-        }
+        alike(self.entries.iter().map(|entry| entry.shown().kind))
     }
 
     /// Returns the id of the lease. Empty without one, and with several.
@@ -64,13 +75,16 @@ impl SliceView<'_> {
     /// such name does not count: a claim does not contradict its container.
     pub fn holder(&self, name: impl Fn(&HolderNames<'_>) -> Option<String>) -> String {
         let leases = self.entries.iter().filter_map(|entry| entry.lease());
-        let mut names = leases.filter_map(|lease| name(&lease.holder.names()));
-        let first = names.next().unwrap_or_default();
-        if names.all(|name| name == first) {
-            first
-        } else {
-            String::new()
-        }
+        alike(leases.filter_map(|lease| name(&lease.holder.names())))
+    }
+}
+
+/// Returns the word that all of these are. Empty without one, and where they differ.
+fn alike<T: Default + PartialEq>(mut words: impl Iterator<Item = T>) -> T {
+    let first = words.next().unwrap_or_default();
+    match words.all(|word| word == first) {
+        true => first,
+        false => T::default(),
     }
 }
 
@@ -158,18 +172,10 @@ impl Inventory {
                     view.entries.insert(0, entry);
                 }
                 Some(_) => {}
-                None => views.push(SliceView {
-                    gpu_uuid: resource.gpu_uuid(),
-                    gpu_index: resource.gpu_index(),
-                    gpu_instance: id,
-                    compute_instance: slice.and_then(|s| s.compute_instance),
-                    mig_uuid: slice.and_then(|s| s.mig_uuid.as_deref()),
-                    profile: slice.map(|s| s.profile.clone()),
-                    placement: slice.map(|s| s.placement),
-                    state: state_of(Some(entry)),
-                    size: None,
-                    entries: vec![entry],
-                }),
+                None => {
+                    let (uuid, index) = (resource.gpu_uuid(), resource.gpu_index());
+                    views.push(SliceView::of(uuid, index, vec![entry]));
+                }
             }
         }
         views
@@ -190,15 +196,9 @@ impl Inventory {
                 })
             };
             let here = entries.iter().filter(|entry| is_it(entry.instance()));
-            let here: Vec<&Entry> = here.collect();
-            let slice = here.iter().find_map(|entry| entry.instance().slice());
             let profile = gpu.profile(listed.profile_id);
             SliceView {
-                gpu_uuid: &gpu.uuid,
-                gpu_index: gpu.index,
                 gpu_instance: Some(listed.id),
-                compute_instance: slice.and_then(|s| s.compute_instance),
-                mig_uuid: slice.and_then(|s| s.mig_uuid.as_deref()),
                 profile: Some(profile.map_or(listed.profile_id.to_string(), |p| p.name.clone())),
                 placement: Some(listed.placement),
                 state: Some(self.state_at(gpu, listed.placement)),
@@ -206,7 +206,7 @@ impl Inventory {
                     memory_mib: p.memory_mib,
                     compute_slices: p.compute_slices,
                 }),
-                entries: here,
+                ..SliceView::of(&gpu.uuid, gpu.index, here.collect())
             }
         };
         gpu.instances.iter().map(view).collect()
@@ -217,19 +217,7 @@ impl Inventory {
             let instance = entry.instance();
             instance.slice().is_none() && *instance.resource.gpu_uuid() == gpu.uuid
         });
-        let here: Vec<&Entry> = here.collect();
-        SliceView {
-            gpu_uuid: &gpu.uuid,
-            gpu_index: gpu.index,
-            gpu_instance: None,
-            compute_instance: None,
-            mig_uuid: None,
-            profile: None,
-            placement: None,
-            state: state_of(here.first().copied()),
-            size: None,
-            entries: here,
-        }
+        SliceView::of(&gpu.uuid, gpu.index, here.collect())
     }
 }
 
