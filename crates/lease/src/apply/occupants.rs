@@ -211,7 +211,17 @@ impl<'l> Records<'l> {
         place: (u32, Placement),
         is_it: impl Fn(&Instance) -> bool,
     ) -> Present {
-        let mut present = Present::at(place.0, place.1);
+        let mut present = Present {
+            profile_id: place.0,
+            placement: place.1,
+            id: None,
+            compute: Vec::new(),
+            record: None,
+            holders: Vec::new(),
+            has_seats: false,
+            is_going: false,
+            is_unread: false,
+        };
         let (mut is_leased, mut stays) = (false, false);
         for entry in &self.entries {
             let instance = entry.instance();
@@ -228,7 +238,7 @@ impl<'l> Records<'l> {
                 None => present.holders.extend(at_work(context, instance)),
             }
             present.is_going = match entry.lease() {
-                Some(_) => is_released(instance),
+                Some(_) => instance.is_ending(),
                 None => is_going(instance),
             };
             present.record = Some(instance.clone());
@@ -236,22 +246,6 @@ impl<'l> Records<'l> {
         // A release that has begun may be destroying it.
         present.is_going |= is_leased && !stays;
         present
-    }
-}
-
-impl Present {
-    fn at(profile_id: u32, placement: Placement) -> Present {
-        Present {
-            profile_id,
-            placement,
-            id: None,
-            compute: Vec::new(),
-            record: None,
-            holders: Vec::new(),
-            has_seats: false,
-            is_going: false,
-            is_unread: false,
-        }
     }
 }
 
@@ -268,12 +262,4 @@ fn is_going(instance: &Instance) -> bool {
         InstanceState::Idle { .. } => false,
         _ => !instance.outlives_leases(),
     }
-}
-
-/// Returns whether runmig destroys an instance.
-fn is_released(instance: &Instance) -> bool {
-    matches!(
-        instance.state,
-        InstanceState::Releasing | InstanceState::Quarantined(_)
-    )
 }

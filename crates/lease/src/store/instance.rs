@@ -125,6 +125,11 @@ impl Instance {
         }
     }
 
+    /// Returns whether runmig destroys the instance.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.state == InstanceState::Releasing || self.attempt().is_some()
+    }
+
     /// Returns the time since which the instance waits for a request. It is idle only while no lease names
     /// it.
     pub fn idle_since(&self) -> Option<&Timestamp> {

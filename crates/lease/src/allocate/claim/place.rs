@@ -10,7 +10,7 @@ use crate::model::{Gpu, GpuUuid, InstanceId, MigMode, Placement, Profile, Shut};
 use crate::placement::{Constraints, Slot};
 use crate::policy::{Policy, Subject};
 use crate::request::{self, Alternative};
-use crate::store::{Claim, Entry, Instance, InstanceState, LeaseState};
+use crate::store::{Claim, Entry, Instance, LeaseState};
 
 /// The place that a device of a ResourceClaim names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -176,73 +176,43 @@ fn taken(inventory: &Inventory, gpu: &Gpu, at: Placement) -> Taken {
         let slot = footprint(i);
         slot.gpu == gpu.uuid && slot.placement.overlaps(at)
     };
-    let is_going = |i: &Instance| {
-        matches!(
-            i.state,
-            InstanceState::Releasing | InstanceState::Quarantined(_)
-        )
-    };
     if let Some(held) = inventory.leases.iter().find(|h| overlaps(&h.instance)) {
-        return Taken {
-            by: format!(
-                "{} has {}",
-                held.lease.holder.title(),
-                held.instance.resource
-            ),
-            end: match &held.lease {
-                lease if lease.state == LeaseState::Releasing || is_going(&held.instance) => {
-                    End::Due(Box::new(Entry::Held(held.clone())))
-                }
-                lease if lease.claim().is_some() => End::Near,
-                // The container of a claim that has ended.
-                lease if lease.is_of_claim() => End::Due(Box::new(Entry::Held(held.clone()))),
-                _ => End::Open,
-            },
+        let (lease, instance) = (&held.lease, &held.instance);
+        let due = || End::Due(Box::new(Entry::Held(held.clone())));
+        let end = match lease {
+            _ if lease.state == LeaseState::Releasing || instance.is_ending() => due(),
+            _ if lease.claim().is_some() => End::Near,
+            // The container of a claim that has ended.
+            _ if lease.is_of_claim() => due(),
+            _ => End::Open,
         };
+        let by = format!("{} has {}", lease.holder.title(), instance.resource);
+        return Taken { by, end };
     }
     let mut unleased = inventory.unleased.iter().filter(|i| overlaps(i));
     if let Some(instance) = unleased.next() {
-        if let Some(layout) = instance.layout.as_ref().filter(|_| instance.is_of_layout()) {
-            return Taken {
-                by: format!("{} belongs to layout {layout}", instance.resource),
-                end: End::Open,
-            };
-        }
-        if instance.idle_since().is_some() {
-            return Taken {
-                by: format!("idle {} cannot be destroyed", instance.resource),
-                end: End::Healed(format!(
-                    "see migctl list, then migctl release {}",
-                    instance.id
-                )),
-            };
-        }
-        let by = match &instance.layout {
-            Some(layout) => format!(
-                "the apply of layout {layout} works on {}",
-                instance.resource
+        let (id, on) = (&instance.id, &instance.resource);
+        let due = || End::Due(Box::new(Entry::Unleased(instance.clone())));
+        let (by, end) = match &instance.layout {
+            Some(layout) if instance.is_of_layout() => {
+                (format!("{on} belongs to layout {layout}"), End::Open)
+            }
+            _ if instance.idle_since().is_some() => (
+                format!("idle {on} cannot be destroyed"),
+                End::Healed(format!("see migctl list, then migctl release {id}")),
             ),
-            None => format!("{} is being released", instance.resource),
+            Some(layout) => (format!("the apply of layout {layout} works on {on}"), due()),
+            None => (format!("{on} is being released"), due()),
         };
-        return Taken {
-            by,
-            end: End::Due(Box::new(Entry::Unleased(instance.clone()))),
-        };
+        return Taken { by, end };
     }
     let foreign = gpu.instances.iter().find(|i| i.placement.overlaps(at));
-    Taken {
-        by: match foreign {
-            Some(i) => format!(
-                "GPU instance {} on GPU {}, which runmig did not make",
-                i.id, gpu.index
-            ),
-            None => format!(
-                "the other slices leave GPU {} no compute slices or engines",
-                gpu.index
-            ),
-        },
-        end: End::Open,
-    }
+    let (foreign, gpu, end) = (foreign.map(|i| i.id), gpu.index, End::Open);
+    let by = match foreign {
+        Some(id) => format!("GPU instance {id} on GPU {gpu}, which runmig did not make"),
+        None => format!("the other slices leave GPU {gpu} no compute slices or engines"),
+    };
+    Taken { by, end }
 }
 
 /// An event in the work on one device of a claim that its user should know.
