@@ -138,8 +138,8 @@ fn warned(e: Error) -> Finding {
 }
 
 fn gpus(options: &Options, config: &Config) -> Found {
-    let room = Room::new(Arc::new(config.clone()), &options.node);
-    let mut room = room.continuing(Published::default());
+    let earlier = Some(Published::default());
+    let mut room = Room::new(Arc::new(config.clone()), &options.node, earlier, None);
     let slices = room.look()?.unwrap_or_default();
     let left_out = room.left_out().iter().map(|left_out| {
         let text = format!("cannot publish {}: {}", left_out.what, left_out.reason);

@@ -33,33 +33,23 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    /// Lays out nothing until the API server has answered.
-    pub(crate) fn new(config: Arc<Config>, node: &str) -> Room {
+    /// `published`: the layout to continue from. Without one it lays out nothing. As long as `rival` tells of another driver
+    /// that gives out the GPUs, nothing free is published.
+    pub(crate) fn new(
+        config: Arc<Config>,
+        node: &str,
+        published: Option<Published>,
+        rival: Option<watch::Receiver<Option<String>>>,
+    ) -> Room {
         Room {
             config,
             node: node.to_owned(),
-            published: None,
+            published,
             left_out: Vec::new(),
             healths: Vec::new(),
             earlier: Earlier::default(),
             sick: Sick::default(),
-            rival: None,
-        }
-    }
-
-    /// Continues from the ResourceSlices of an earlier process.
-    pub(crate) fn continuing(self, earlier: Published) -> Room {
-        Room {
-            published: Some(earlier),
-            ..self
-        }
-    }
-
-    /// Publishes nothing free as long as another driver gives out the GPUs.
-    pub(crate) fn beside(self, rival: watch::Receiver<Option<String>>) -> Room {
-        Room {
-            rival: Some(rival),
-            ..self
+            rival,
         }
     }
 
@@ -204,7 +194,7 @@ pub(crate) async fn follow(mut room: Room, told: Told, mut earlier: oneshot::Rec
             () = changes.next() => {}
             () = room.rival_changes() => {}
             Ok(earlier) = &mut earlier, if room.published.is_none() => {
-                room = room.continuing(earlier);
+                room.published = Some(earlier);
             }
         }
     }

@@ -169,9 +169,9 @@ async fn work(
     };
     // The kubelet is served while the API server is away, and hears of healths.
     let look = async {
-        let room = Room::new(config.clone(), node);
+        let room = Room::new(config.clone(), node, None, Some(rivals));
         tokio::select! {
-            () = follow(room.beside(rivals), told, earlier) => {}
+            () = follow(room, told, earlier) => {}
             () = ask => {}
         }
     };

@@ -12,8 +12,9 @@ use std::sync::Arc;
 /// # Errors
 /// The GPU driver or the ledger cannot be read.
 pub(crate) fn show(options: &Options, config: Config) -> Result<String> {
-    let room = Room::new(Arc::new(config), &options.node);
-    let slices = room.continuing(Published::default()).look()?;
+    let earlier = Some(Published::default());
+    let mut room = Room::new(Arc::new(config), &options.node, earlier, None);
+    let slices = room.look()?;
     serde_saphyr::to_string_multiple(&slices.unwrap_or_default())
         .context(|| "write the ResourceSlices as YAML")
 }
