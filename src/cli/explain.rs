@@ -228,13 +228,7 @@ fn item(on: &GpuReport<'_>) -> GpuAnswer {
         index: on.gpu.index,
         uuid: on.gpu.uuid.to_string(),
         profile: on.profile.map(|p| p.name.clone()),
-        mig_placement: None,
-        seats: None,
-        shares: 0,
         state,
-        memory_bytes: None,
-        enforcement: None,
-        free_bytes: None,
         why,
         free_slices: on.free_slices,
         total_slices: on.total_slices,
@@ -243,6 +237,7 @@ fn item(on: &GpuReport<'_>) -> GpuAnswer {
             Verdict::Fits(places) => places.iter().map(place_item).collect(),
             _ => Vec::new(),
         },
+        ..GpuAnswer::default()
     }
 }
 

@@ -76,10 +76,7 @@ pub fn item(on: &Part) -> GpuAnswer {
         free_bytes: on.free_mib.map(bytes),
         enforcement: on.level.map(Level::name),
         why: { on.obstacle.as_ref() }.map_or_else(|| "free".to_owned(), refusal::gpu_obstacle),
-        free_slices: 0,
-        total_slices: 0,
-        quarantined_slices: 0,
-        places: Vec::new(),
+        ..GpuAnswer::default()
     }
 }
 

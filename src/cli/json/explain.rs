@@ -78,7 +78,7 @@ pub struct Restart {
 }
 
 /// The answer of one GPU.
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GpuAnswer {
     /// The index in NVML, counted from 0.
