@@ -53,19 +53,11 @@ pub(crate) fn lease(instance: &Instance, holder: Holder, request: String) -> Res
 pub(crate) fn footprint(instance: &Instance) -> Slot {
     match &instance.resource {
         Resource::Mig(slice) => slot_of(slice),
-        Resource::Gpu(gpu) => Slot {
-            gpu: gpu.gpu_uuid.clone(),
-            profile_id: 0,
-            placement: WHOLE_GPU,
-        },
+        Resource::Gpu(gpu) => Slot::new(&gpu.gpu_uuid, 0, WHOLE_GPU),
     }
 }
 
 /// Returns the place of a slice.
 pub(crate) fn slot_of(slice: &Slice) -> Slot {
-    Slot {
-        gpu: slice.gpu_uuid.clone(),
-        profile_id: slice.profile_id,
-        placement: slice.placement,
-    }
+    Slot::new(&slice.gpu_uuid, slice.profile_id, slice.placement)
 }

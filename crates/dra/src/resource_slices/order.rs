@@ -28,11 +28,9 @@ impl<'n> Orderer<'n> {
             .map(|(device, gpu)| shadow(gpu, device.placement()))
             .collect();
         for device in node.allocated.iter().filter(|device| !node.is_used(device)) {
-            reserved.extend(device.find(node.snapshot).map(|(gpu, profile)| Slot {
-                gpu: gpu.uuid.clone(),
-                profile_id: profile.id,
-                placement: device.placement(),
-            }));
+            let promised = device.find(node.snapshot);
+            reserved
+                .extend(promised.map(|(gpu, p)| Slot::new(&gpu.uuid, p.id, device.placement())));
         }
         // A use of the place by another is enough.
         shadows.retain(|slot| !reserved.iter().any(|other| is_at(slot, other)));
@@ -117,11 +115,7 @@ impl<'n> Orderer<'n> {
 
 /// Returns a slot of no profile, which takes memory slices alone.
 fn shadow(gpu: &GpuUuid, placement: Placement) -> Slot {
-    Slot {
-        gpu: gpu.clone(),
-        profile_id: u32::MAX,
-        placement,
-    }
+    Slot::new(gpu, u32::MAX, placement)
 }
 
 fn is_at(one: &Slot, other: &Slot) -> bool {

@@ -33,11 +33,7 @@ pub fn uses(inventory: &Inventory, node: &str) -> Result<Uses> {
     let claims = inventory.leases.iter().filter_map(|held| {
         let device = device(held, &pool)?;
         let slice = held.instance.slice()?;
-        let slot = Slot {
-            gpu: slice.gpu_uuid.clone(),
-            profile_id: slice.profile_id,
-            placement: slice.placement,
-        };
+        let slot = Slot::new(&slice.gpu_uuid, slice.profile_id, slice.placement);
         Some((slot, device, held.instance.attempt().is_some()))
     });
     let claims: Vec<(Slot, DeviceName, bool)> = claims.collect();

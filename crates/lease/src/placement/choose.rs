@@ -5,7 +5,7 @@ use super::diagnosis;
 use super::occupancy::{Occupancy, SliceSet, Slot, slice_set};
 use super::plan::Decision;
 use super::plan::{Constraints, fitting, usable};
-use super::rejection::{Cause, Obstacle, Rejection};
+use super::rejection::{Obstacle, Rejection};
 use crate::model::{Gpu, GpuInstance, Placement, Profile, Snapshot};
 use crate::request::{Alternative, Slice};
 use std::cmp::Reverse;
@@ -21,11 +21,10 @@ pub fn choose<'a>(
     for slice in constraints.alternatives {
         match choose_one(snapshot, reserved, slice, constraints) {
             Ok(decision) => return Ok(decision),
-            Err(obstacle) => rejections.push(Rejection::from(Cause {
-                request: Alternative::one(slice.clone()),
-                found: 0,
-                obstacle,
-            })),
+            Err(obstacle) => {
+                let request = Alternative::one(slice.clone());
+                rejections.push(Rejection::of(&request, 0, obstacle));
+            }
         }
     }
     Err(Rejection::of_all(rejections))

@@ -4,7 +4,7 @@ use super::in_the_way::in_the_way;
 use super::occupancy::{Occupant, Slot};
 use super::plan::{Constraints, Exclusion};
 use super::rejection::{Exhaustion, InTheWay, Largest, LeftOut, Obstacle, Shortage};
-use crate::model::{Gpu, MigMode, Placement, Profile, Snapshot};
+use crate::model::{Gpu, MigMode, Profile, Snapshot};
 use crate::request::Slice;
 
 fn left_out(snapshot: &Snapshot, constraints: &Constraints<'_>) -> LeftOut {
@@ -113,15 +113,9 @@ pub(crate) fn no_slot(
     let mut shortage = Shortage {
         profile: first_profile(fitting),
         gpus: fitting.len(),
-        free_slices: 0,
-        total_slices: 0,
-        most_free: 0,
         needed: u32::MAX,
-        exhausted: Vec::new(),
-        quarantined: 0,
         left_out: left_out(snapshot, constraints),
-        in_the_way: Vec::new(),
-        search: None,
+        ..Shortage::default()
     };
     for (gpu, profile) in fitting {
         let occupancy = constraints.occupancy(gpu, reserved);
@@ -131,11 +125,7 @@ pub(crate) fn no_slot(
         shortage.most_free = shortage.most_free.max(free);
         shortage.needed = shortage.needed.min(profile.memory_slices());
         shortage.quarantined += constraints.quarantined_on(gpu);
-        let slot = |at: Placement, profile_id| Slot {
-            gpu: gpu.uuid.clone(),
-            profile_id,
-            placement: at,
-        };
+        let slot = |l: &Occupant| Slot::new(&gpu.uuid, l.profile_id, l.at);
         let ends = |l: &Occupant| {
             let mut ours = constraints.ours.iter();
             ours.any(|r| r.gpu == gpu.uuid && r.placement == l.at)
@@ -144,7 +134,7 @@ pub(crate) fn no_slot(
         if !going.is_empty() {
             shortage.in_the_way.push(InTheWay {
                 gpu: gpu.index,
-                slots: { going.iter() }.map(|l| slot(l.at, l.profile_id)).collect(),
+                slots: going.iter().map(slot).collect(),
                 names: Vec::new(),
                 ends: going.iter().all(ends),
             });

@@ -14,6 +14,17 @@ pub struct Slot {
     pub placement: Placement,
 }
 
+impl Slot {
+    /// Returns a place on a GPU.
+    pub fn new(gpu: &GpuUuid, profile_id: u32, placement: Placement) -> Slot {
+        Slot {
+            gpu: gpu.clone(),
+            profile_id,
+            placement,
+        }
+    }
+}
+
 /// A set of memory slices.
 pub(crate) type SliceSet = u64;
 

@@ -22,11 +22,7 @@ pub struct Decision<'a> {
 impl Decision<'_> {
     /// Returns the chosen slot without the evictions.
     pub fn slot(&self) -> Slot {
-        Slot {
-            gpu: self.gpu.uuid.clone(),
-            profile_id: self.profile.id,
-            placement: self.placement,
-        }
+        Slot::new(&self.gpu.uuid, self.profile.id, self.placement)
     }
 }
 

@@ -103,7 +103,7 @@ pub struct Largest {
 }
 
 /// The state of the GPUs that offer the profile.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Shortage {
     /// The profile that the request stands for on the first of these GPUs.
     pub profile: String,
@@ -184,6 +184,16 @@ impl Cause {
 }
 
 impl Rejection {
+    /// Returns the rejection of a request of whose slices so many found a slot.
+    pub(super) fn of(request: &Alternative, found: usize, obstacle: Obstacle) -> Rejection {
+        let request = request.clone();
+        Rejection::from(Cause {
+            request,
+            found,
+            obstacle,
+        })
+    }
+
     /// Joins the rejections of several alternatives. Waiting helps where it helps one of them.
     pub fn of_all(rejections: Vec<Rejection>) -> Rejection {
         let causes = rejections.into_iter().flat_map(|one| one.causes);

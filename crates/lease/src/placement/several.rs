@@ -4,7 +4,7 @@ use super::choose::choose_one;
 use super::diagnosis;
 use super::occupancy::{Occupancy, Slot};
 use super::plan::{Constraints, Decision, MAX_STEPS, fitting, usable};
-use super::rejection::{Cause, Obstacle, Rejection};
+use super::rejection::{Obstacle, Rejection};
 use crate::model::{Gpu, GpuUuid, Placement, Snapshot};
 use crate::request::{Alternative, Slice};
 use std::collections::{HashMap, HashSet};
@@ -85,12 +85,7 @@ pub(crate) fn choose_several<'a>(
                 found.push(decision);
             }
             Err(obstacle) => {
-                let cause = Cause {
-                    request: request.clone(),
-                    found: found.len(),
-                    obstacle,
-                };
-                let rejection = cause.into();
+                let rejection = Rejection::of(request, found.len(), obstacle);
                 return Err(Box::new(Diagnosis {
                     selection,
                     rejection,
@@ -118,15 +113,7 @@ pub(crate) fn never_several(
     if request.others.is_empty() || is_unsure {
         return None;
     }
-    let never = |obstacle| {
-        let (request, found) = (request.clone(), 0);
-        let cause = Cause {
-            request,
-            found,
-            obstacle,
-        };
-        Some(cause.into())
-    };
+    let never = |obstacle| Some(Rejection::of(request, 0, obstacle));
     let usable = usable(snapshot, constraints);
     let (all, mut names): (Vec<&Slice>, _) = (request.all().collect(), Vec::new());
     for alike in all.chunk_by(|a, b| a == b) {
@@ -386,13 +373,7 @@ mod tests {
             profile: "4g.40gb".into(),
             most: 2,
         };
-        let cause = |request: &Alternative, found, obstacle| Cause {
-            request: request.clone(),
-            found,
-            obstacle,
-        };
-        let expected = Rejection::from(cause(&request, 0, too_many));
-        assert_eq!(never.rejection, expected);
+        assert_eq!(never.rejection, Rejection::of(&request, 0, too_many));
         let request = several("4g.40gb*2");
         let half = Slot {
             gpu: "GPU-0".into(),
