@@ -16,7 +16,7 @@ use std::cell::OnceCell;
 const MPS_CAPABILITY: (u32, u32) = (7, 0);
 
 /// The permitted levels, best first, each possible here or with the reason why not.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Levels {
     all: Vec<(Level, Option<String>)>,
     /// The control program, if `mps` is possible.
@@ -41,11 +41,7 @@ impl Levels {
     }
 
     fn new(config: &Config, no_mps: Option<&str>) -> Levels {
-        let mut levels = Levels {
-            all: Vec::new(),
-            program: None,
-            failed: None,
-        };
+        let mut levels = Levels::default();
         for level in &config.sharing.enforcement {
             let reason = match level {
                 Level::None => None,
@@ -112,7 +108,7 @@ impl Levels {
             let reason = match (reason, level) {
                 (Some(reason), _) => Some(reason.clone()),
                 (None, Level::Mps) => mps_obstacle(driver, gpu)?,
-                (None, Level::Driver) => limit_obstacle(driver, gpu)?,
+                (None, Level::Driver) => limit::gpu_obstacle(driver, &gpu.uuid).map_err(unknown)?,
                 (None, Level::None) => None,
             };
             match reason {
@@ -143,13 +139,6 @@ fn program(config: &Config, no_mps: Option<&str>) -> Result<std::result::Result<
     let configured = config.sharing.mps_control.as_deref();
     let found = mps::find(configured, &config.driver.root)?;
     Ok(found.map_err(|unfit| unfit.reason()))
-}
-
-fn limit_obstacle(
-    driver: &impl Queries,
-    gpu: &Gpu,
-) -> std::result::Result<Option<String>, GpuObstacle> {
-    limit::gpu_obstacle(driver, &gpu.uuid).map_err(unknown)
 }
 
 fn mps_obstacle(

@@ -109,7 +109,8 @@ impl Planner<'_> {
                         _ => {
                             plan.evict.extend(evicted(&idle, &decision));
                             evicts.clone_from(&decision.evicts);
-                            Step::Create(to_be_created(&decision))
+                            let (gpu, profile) = (decision.gpu, decision.profile);
+                            Step::Create(Slice::planned(gpu, profile, decision.placement))
                         }
                     }
                 }
@@ -189,10 +190,6 @@ fn evicted(idle: &[(&Instance, &Slice)], decision: &Decision<'_>) -> Vec<Instanc
     let is_here = |s: &Slice| s.gpu_uuid == *gpu && evicts.contains(&s.placement);
     let here = idle.iter().filter(|(_, slice)| is_here(slice));
     here.map(|(instance, _)| (*instance).clone()).collect()
-}
-
-fn to_be_created(decision: &Decision<'_>) -> Slice {
-    Slice::planned(decision.gpu, decision.profile, decision.placement)
 }
 
 #[cfg(test)]
