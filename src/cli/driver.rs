@@ -144,10 +144,7 @@ impl Driver {
 }
 
 fn silent(why: String) -> DriverError {
-    DriverError {
-        what: "ask the NVIDIA driver".to_owned(),
-        reason: Reason::Silent(why),
-    }
+    DriverError::new("ask the NVIDIA driver".to_owned(), Reason::Silent(why))
 }
 
 impl Asked {

@@ -175,6 +175,11 @@ pub(crate) const IN_USE: u32 = 19;
 pub(crate) const INSUFFICIENT_RESOURCES: u32 = 23;
 
 impl DriverError {
+    /// Returns an error of an operation, which `cannot` precedes.
+    pub fn new(what: String, reason: Reason) -> DriverError {
+        DriverError { what, reason }
+    }
+
     /// Returns NVML's return code, if the driver gave one.
     pub fn code(&self) -> Option<u32> {
         match self.reason {

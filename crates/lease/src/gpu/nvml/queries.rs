@@ -15,7 +15,7 @@ use nvml_wrapper::enums::device::UsedGpuMemory;
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::struct_wrappers::device::ProcessInfo;
 use nvml_wrapper_sys::bindings as sys;
-use std::ffi::{CStr, CString, c_char, c_uint, c_void};
+use std::ffi::{CStr, CString, NulError, c_char, c_uint, c_void};
 use std::marker::PhantomData;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -382,20 +382,16 @@ impl Session<'_> {
     /// NVML says it of functions that its kernel module lacks.
     fn function<F: Copy>(&self, name: Name<F>, what: &impl Fn() -> String) -> Result<F> {
         const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
-        let symbol = self.symbol(name.0, what)?.ok_or_else(|| DriverError {
-            what: what(),
-            reason: Reason::Code(FUNCTION_NOT_FOUND),
-        })?;
+        let missing = || DriverError::new(what(), Reason::Code(FUNCTION_NOT_FOUND));
+        let symbol = self.symbol(name.0, what)?.ok_or_else(missing)?;
         // SAFETY: F has the size of a pointer, and is the type that NVML's header gives the function of this name.
         Ok(unsafe { std::mem::transmute_copy::<*mut c_void, F>(&symbol.as_ptr()) })
     }
 }
 
 fn path(cgroup: &Path, what: &impl Fn() -> String) -> Result<CString> {
-    CString::new(cgroup.as_os_str().as_bytes()).map_err(|e| DriverError {
-        what: what(),
-        reason: Reason::Answer(e.to_string()),
-    })
+    let wrong = |e: NulError| DriverError::new(what(), Reason::Answer(e.to_string()));
+    CString::new(cgroup.as_os_str().as_bytes()).map_err(wrong)
 }
 
 #[cfg(test)]

@@ -144,10 +144,9 @@ impl Session<'_> {
         let answer = call();
         self.hear(|listener| listener.returned(begun.elapsed()));
         answer.map_err(|e| match e.into() {
-            Reason::Code(code) if answers.contains(&code) => DriverError {
-                what: what(),
-                reason: Reason::Code(code),
-            },
+            Reason::Code(code) if answers.contains(&code) => {
+                DriverError::new(what(), Reason::Code(code))
+            }
             reason => self.failure(what, reason),
         })
     }
@@ -165,10 +164,7 @@ impl Session<'_> {
     /// Returns a failure of the driver, of which the listener hears.
     pub(super) fn failure(&self, what: &impl Fn() -> String, reason: Reason) -> DriverError {
         self.hear(|listener| listener.failed(&reason));
-        DriverError {
-            what: what(),
-            reason,
-        }
+        DriverError::new(what(), reason)
     }
 
     /// The same, of an unusable answer.
