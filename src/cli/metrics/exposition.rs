@@ -142,10 +142,8 @@ fn leases(families: &mut Families, facts: &Facts, entries: &[Entry]) {
         };
         let (shown, names) = (entry.shown(), lease.holder.names());
         let resource = &entry.instance().resource;
-        let instance = entry
-            .instance()
-            .slice()
-            .and_then(|slice| slice.gpu_instance);
+        let slice = entry.instance().slice();
+        let instance = slice.and_then(|slice| slice.gpu_instance);
         let instance = instance.map(|id| id.to_string()).unwrap_or_default();
         let id = lease.id.as_str();
         families.info(

@@ -33,11 +33,15 @@ pub fn levels(config: &Config) -> Vec<(Level, Option<String>)> {
 impl Levels {
     /// Looks at the machine for a request. `no_mps`: why the container cannot have an MPS daemon.
     pub(super) fn of_wanted(config: &Config, no_mps: Option<&str>, wanted: &Wanted) -> Levels {
-        let levels = Levels::new(config, no_mps);
-        match wanted {
-            Wanted::Seat(_) => levels.for_seats(),
-            Wanted::Share(_) | Wanted::Slices(_) | Wanted::Gpus(_) => levels,
+        let mut levels = Levels::new(config, no_mps);
+        if let Wanted::Seat(_) = wanted {
+            // The driver has no limits in a slice.
+            let of_driver = levels.all.iter_mut().filter(|l| l.0 == Level::Driver);
+            for (_, reason) in of_driver {
+                *reason = Some("NVML refuses memory limits on MIG devices".to_owned());
+            }
         }
+        levels
     }
 
     fn new(config: &Config, no_mps: Option<&str>) -> Levels {
@@ -65,16 +69,6 @@ impl Levels {
             levels.all.push((*level, reason));
         }
         levels
-    }
-
-    /// Returns the same for seats: the driver has no limits in a slice.
-    fn for_seats(mut self) -> Levels {
-        for (level, reason) in &mut self.all {
-            if *level == Level::Driver {
-                *reason = Some("NVML refuses memory limits on MIG devices".to_owned());
-            }
-        }
-        self
     }
 
     /// Fails if no permitted level is possible here, or if that cannot be found out.

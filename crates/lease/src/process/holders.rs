@@ -23,10 +23,10 @@ pub(crate) struct Holders {
 }
 
 impl Holders {
-    /// Returns one process as the holder, if there is one.
-    pub(crate) fn of(pid: Option<i32>) -> Holders {
+    /// Returns these processes as the holders.
+    pub(crate) fn of(pids: impl IntoIterator<Item = i32>) -> Holders {
         Holders {
-            seen: pid.into_iter().map(|pid| (pid, name(pid))).collect(),
+            seen: pids.into_iter().map(|pid| (pid, name(pid))).collect(),
             unseen: None,
         }
     }
@@ -54,10 +54,8 @@ pub(crate) fn holders_of(files: &[PathBuf], devices: &[(u32, u32)]) -> Holders {
     if wanted.files.is_empty() && wanted.devices.is_empty() {
         return Holders::default();
     }
-    search(&wanted).unwrap_or_else(|e| Holders {
-        seen: Vec::new(),
-        unseen: Some(format!("open files cannot be looked at: {e}")),
-    })
+    let failed = |e| Holders::unseen(format!("open files cannot be looked at: {e}"));
+    search(&wanted).unwrap_or_else(failed)
 }
 
 struct Wanted {
@@ -110,13 +108,11 @@ impl Wanted {
             }
         }
         Ok(Holders {
-            seen: { holders.into_iter() }
-                .map(|pid| (pid, name(pid)))
-                .collect(),
             unseen: unseen.map(|(pid, why)| {
                 let name = name(pid);
                 format!("a file that process {pid} {name} has open cannot be looked at: {why}")
             }),
+            ..Holders::of(holders)
         })
     }
 }

@@ -98,8 +98,7 @@ fn would_set_back(
     held: &Held,
     talks: &Result<Talks>,
 ) -> Result<Option<String>> {
-    let look = |talks: &Talks, home: &Home, mib| talks.changed(home, mib);
-    let found = talk(context, held, talks, "read", look)?.flatten();
+    let found = talk(context, held, talks, "read", Talks::changed)?.flatten();
     let raised = found.filter(|limit| limit.is_raised());
     Ok(raised.map(would_be_set_back))
 }
@@ -109,11 +108,8 @@ fn would_be_set_back(limit: ChangedLimit) -> String {
 }
 
 fn set_back(context: &Leases<'_>, held: &Held, talks: &Result<Talks>) -> Result<Option<String>> {
-    let set = |talks: &Talks, home: &Home, mib| talks.set_back(home, mib);
-    let Some(found) = talk(context, held, talks, "set back", set)?.flatten() else {
-        return Ok(None);
-    };
-    Ok(Some(is_set_back(held, &found)))
+    let found = talk(context, held, talks, "set back", Talks::set_back)?.flatten();
+    Ok(found.map(|found| is_set_back(held, &found)))
 }
 
 /// Returns the words for a limit that is set back, which are in the log as well.
