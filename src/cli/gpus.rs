@@ -180,6 +180,9 @@ fn row(p: &Profile, free: Option<u32>) -> Vec<String> {
 
 fn item<'a>(world: &Inventory, gpu: &'a Gpu, free: &'a Free) -> GpuItem<'a> {
     let room = world.room(gpu);
+    let profiles = gpu.profiles.iter().zip(&free.instances);
+    let with_mig_on = free.offered.iter();
+    let instances = gpu.instances.iter();
     GpuItem {
         index: gpu.index,
         minor: gpu.minor,
@@ -188,22 +191,9 @@ fn item<'a>(world: &Inventory, gpu: &'a Gpu, free: &'a Free) -> GpuItem<'a> {
         pci_bus_id: &gpu.pci_bus_id,
         mig_mode: mode_word(gpu.mig),
         mig_mode_pending: gpu.mig_pending.map(mode_word),
-        profiles: gpu
-            .profiles
-            .iter()
-            .zip(&free.instances)
-            .map(|(p, free)| profile_item(p, *free))
-            .collect(),
-        profiles_with_mig_on: free
-            .offered
-            .iter()
-            .map(|p| profile_item(p, Some(0)))
-            .collect(),
-        instances: gpu
-            .instances
-            .iter()
-            .map(|i| InstanceItem::new(gpu, i))
-            .collect(),
+        profiles: profiles.map(|(p, free)| profile_item(p, *free)).collect(),
+        profiles_with_mig_on: with_mig_on.map(|p| profile_item(p, Some(0))).collect(),
+        instances: instances.map(|i| InstanceItem::new(gpu, i)).collect(),
         free_slices: room.free_slices(),
         fragmentation_percent: match gpu.mig {
             MigMode::Enabled => placement::fragmentation(&room),

@@ -88,11 +88,8 @@ async fn remove_left_files(claims: &Claims, node: &str) -> Result<()> {
         let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
         for name in claims_of(&pod) {
             let found = api::claim(claims.client(), namespace, &name).await?;
-            left.remove(
-                &found
-                    .and_then(|claim| claim.metadata.uid)
-                    .unwrap_or_default(),
-            );
+            let uid = found.and_then(|claim| claim.metadata.uid);
+            left.remove(&uid.unwrap_or_default());
         }
     }
     for uid in left {
