@@ -115,7 +115,7 @@ impl<D: Queries> Draft<'_, D> {
             });
             records.push(Entry { instance, before });
         }
-        for present in plan.keep.iter().map(|n| &state.present[*n]) {
+        for present in plan.changes.keep.iter().map(|n| &state.present[*n]) {
             if !is_marked(present) {
                 continue;
             }
@@ -129,7 +129,7 @@ impl<D: Queries> Draft<'_, D> {
             // The new ones come once the mode is set.
             return Ok(());
         }
-        for new in &plan.create {
+        for new in &plan.changes.create {
             let none = || Error::new("the GPU has no such profile");
             let profile = state.gpu.offered(new.profile_id).ok_or_else(none)?;
             let slice = Slice::planned(&state.gpu.gpu, profile, new.placement);

@@ -138,9 +138,9 @@ fn planned(gpu: &GpuPlan) -> Vec<PlannedInstance> {
         let parts = one.standing(&gpu.state.gpu).parts;
         item(change, one.placement, one.profile_id, &parts, &one.holders)
     };
-    let keep = gpu.keep.iter().map(|n| there("keep", *n));
-    let destroy = gpu.destroy.iter().map(|n| there("destroy", *n));
-    let create = gpu.create.iter();
+    let keep = gpu.changes.keep.iter().map(|n| there("keep", *n));
+    let destroy = gpu.changes.destroy.iter().map(|n| there("destroy", *n));
+    let create = gpu.changes.create.iter();
     let create = create.map(|new| item("create", new.placement, new.profile_id, &new.parts, &[]));
     let mut all: Vec<PlannedInstance> = keep.chain(destroy).chain(create).collect();
     all.sort_by_key(|one| (one.mig_placement.start, one.change == "create"));

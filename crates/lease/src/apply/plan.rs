@@ -4,7 +4,7 @@ use super::occupants::{GpuState, Present};
 use crate::error::{Context, Error, Result};
 use crate::layout::{self, Configuration, Target};
 use crate::model::{Gpu, GpuUuid, MigMode};
-use crate::placement::{self, LayoutObstacle, NewInstance, Standing, WantedParts};
+use crate::placement::{self, LayoutObstacle, LayoutPlan, Standing, WantedParts};
 
 /// A GPU that the layout names, and the changes on it.
 pub(super) struct GpuPlan {
@@ -13,12 +13,8 @@ pub(super) struct GpuPlan {
     pub mode: Option<bool>,
     /// The holders of the GPU as a whole that are in the way: leases, processes and another apply.
     pub busy: Vec<String>,
-    /// The instances that stay, by their position.
-    pub keep: Vec<usize>,
-    /// The instances that go, by their position.
-    pub destroy: Vec<usize>,
-    /// The new instances.
-    pub create: Vec<NewInstance>,
+    /// The changes of its instances.
+    pub changes: LayoutPlan,
 }
 
 impl GpuPlan {
@@ -27,9 +23,7 @@ impl GpuPlan {
             state,
             mode: None,
             busy: Vec::new(),
-            keep: Vec::new(),
-            destroy: Vec::new(),
-            create: Vec::new(),
+            changes: LayoutPlan::default(),
         }
     }
 
@@ -43,7 +37,7 @@ impl GpuPlan {
 
     /// Returns the instances that go.
     pub(super) fn doomed(&self) -> impl Iterator<Item = &Present> {
-        self.destroy.iter().map(|n| &self.state.present[*n])
+        self.changes.destroy.iter().map(|n| &self.state.present[*n])
     }
 
     /// Returns those of them that leases or processes hold.
@@ -86,7 +80,7 @@ fn on_gpu(state: GpuState, target: &Target) -> Result<GpuPlan> {
     match (gpu.mig, target.mig_enabled) {
         (MigMode::Enabled, false) => {
             plan.mode = Some(false);
-            plan.destroy = (0..plan.state.present.len()).collect();
+            plan.changes.destroy = (0..plan.state.present.len()).collect();
         }
         (MigMode::Enabled, true) if gpu.ends_mig() => {
             let hint = format!("keep MIG on: nvidia-smi -i {} -mig 1", gpu.index);
@@ -100,7 +94,8 @@ fn on_gpu(state: GpuState, target: &Target) -> Result<GpuPlan> {
         }
         (MigMode::Disabled | MigMode::Unsupported, false) => {}
     }
-    if plan.mode.is_some() || !plan.destroy.is_empty() || !plan.create.is_empty() {
+    let changes = &plan.changes;
+    if plan.mode.is_some() || !changes.destroy.is_empty() || !changes.create.is_empty() {
         plan.busy.extend(plan.state.holders.iter().cloned());
     }
     Ok(plan)
@@ -115,9 +110,7 @@ fn switch_on(plan: &mut GpuPlan, wanted: &WantedParts) -> Result<()> {
         profiles: offers.map(|offer| offer.profile.clone()).collect(),
         ..state.gpu.gpu.clone()
     };
-    plan.create = placement::plan_layout(&empty, &[], wanted)
-        .map_err(impossible)?
-        .create;
+    plan.changes = placement::plan_layout(&empty, &[], wanted).map_err(impossible)?;
     plan.mode = Some(true);
     // A lease on a slice outlives a mode that was switched off under it.
     let left = state.present.iter().flat_map(|present| &present.holders);
@@ -138,10 +131,12 @@ fn change_instances(plan: &mut GpuPlan, wanted: &WantedParts) -> Result<()> {
         Ok(found) | Err(LayoutObstacle::Held(found)) => found,
         Err(other) => return Err(impossible(other)),
     };
-    plan.keep = found.keep.iter().map(|n| staying[*n]).collect();
     let destroy = found.destroy.iter().map(|n| staying[*n]);
-    plan.destroy = destroy.chain(going).collect();
-    plan.create = found.create;
+    plan.changes = LayoutPlan {
+        keep: found.keep.iter().map(|n| staying[*n]).collect(),
+        destroy: destroy.chain(going).collect(),
+        create: found.create,
+    };
     Ok(())
 }
 
