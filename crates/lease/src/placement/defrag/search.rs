@@ -160,12 +160,7 @@ impl<'a> Search<'_, 'a> {
             self.settle(budget, 0);
             return Some(());
         };
-        let moving = |m: &[Moved]| m.iter().map(|m| m.from.size).sum::<u32>();
-        if self
-            .best
-            .as_ref()
-            .is_some_and(|(least, _)| moving(&self.moved) >= *least)
-        {
+        if self.is_beaten() {
             return Some(());
         }
         for g in 0..occupancies.len() {
@@ -265,15 +260,20 @@ impl<'a> Search<'_, 'a> {
         Some(())
     }
 
+    /// Returns the memory slices that the moves take.
+    fn memory(&self) -> u32 {
+        self.moved.iter().map(|m| m.from.size).sum()
+    }
+
+    /// Returns whether the best plan so far moves no more than these moves.
+    fn is_beaten(&self) -> bool {
+        { self.best.as_ref() }.is_some_and(|(least, _)| *least <= self.memory())
+    }
+
     /// Keeps the plan that the simulation makes of the moves, if it is the best so far. The request and the moved slices fit
     /// together, but `choose` may not find it: then one more moved slice, from the `first` on, may change its choice.
     fn settle(&mut self, budget: usize, first: usize) {
-        let memory = self.moved.iter().map(|m| m.from.size).sum();
-        if self
-            .best
-            .as_ref()
-            .is_some_and(|(least, _)| *least <= memory)
-        {
+        if self.is_beaten() {
             return;
         }
         let mut in_order: Vec<&Moved> = self.moved.iter().collect();
@@ -287,7 +287,7 @@ impl<'a> Search<'_, 'a> {
         }
         let plan = orders.iter().find_map(|order| self.simulation.run(order));
         if let Some(plan) = plan {
-            self.best = Some((memory, plan));
+            self.best = Some((self.memory(), plan));
             return;
         }
         for which in first..self.movable.len() {
@@ -329,18 +329,14 @@ pub(crate) struct Simulation<'a> {
 impl Simulation<'_> {
     /// Returns the move of a slice away from its place.
     fn moved(&self, which: usize) -> Option<Moved> {
-        let Slot {
-            gpu,
-            profile_id,
-            placement,
-        } = &self.movable[which].slot;
-        let gpu = self.snapshot.gpus.iter().find(|g| g.uuid == *gpu)?;
+        let slot = &self.movable[which].slot;
+        let gpu = self.snapshot.gpus.iter().find(|g| g.uuid == slot.gpu)?;
         Some(Moved {
             which,
-            profile: gpu.profile(*profile_id)?.name.clone(),
+            profile: gpu.profile(slot.profile_id)?.name.clone(),
             gpu: gpu.index,
             gpu_uuid: gpu.uuid.clone(),
-            from: *placement,
+            from: slot.placement,
         })
     }
 
