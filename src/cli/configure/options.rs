@@ -108,12 +108,12 @@ impl Task<'_> {
         })
     }
 
-    /// Returns a line for each folder that a new file needs, for `folders_in`. An empty one is that of a run that was killed.
+    /// Returns a line for each folder that a new file needs, for `folders_in`. One that is there stays, even if a killed run made it.
     pub fn missing_folders(&self, path: &Path) -> String {
         let folders = path.ancestors().skip(1);
-        let missing = folders.filter(|folder| match std::fs::read_dir(self.on_disk(folder)) {
-            Ok(mut entries) => entries.next().is_none(),
-            Err(e) => e.kind() == ErrorKind::NotFound,
+        let missing = folders.filter(|folder| {
+            let there = std::fs::symlink_metadata(self.on_disk(folder));
+            there.is_err_and(|e| e.kind() == ErrorKind::NotFound)
         });
         missing
             .map(|folder| format!("{FOLDER}{}\n", folder.display()))
