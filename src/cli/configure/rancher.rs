@@ -72,7 +72,7 @@ impl Rancher {
         }
         let folder = PathBuf::from(format!("{shown}.d"));
         let drop_in = task.drop_in_or(folder.join(format!("{}.toml", task.name)));
-        self.check_template(task, &folder)?;
+        self.check_template(task, &folder, &drop_in)?;
         let effective = match &text {
             Some(text) => table::parse(text).context(|| format!("read {shown}"))?,
             None => Table::new(),
@@ -99,13 +99,16 @@ impl Rancher {
     }
 
     /// Checks that the main file that a template gives will import the drop-in's folder.
-    fn check_template(&self, task: &Task<'_>, folder: &Path) -> Result<()> {
+    fn check_template(&self, task: &Task<'_>, folder: &Path, drop_in: &Path) -> Result<()> {
         let template = PathBuf::from(format!("{}.tmpl", self.main.display()));
         let text = task.read(&template)?.unwrap_or_default();
         let folder = folder.display().to_string();
-        // k3s's own template has the import.
-        let is_own = text.is_empty() || text.contains("template \"base\"");
-        if task.remove || is_own || text.contains(&folder) {
+        // k3s's own template has the import. Go quotes by backquotes too.
+        let words: String = text.replace('`', "\"").split_whitespace().collect();
+        let is_own = text.is_empty() || words.contains("template\"base\"");
+        let imports = |word: &str| imports::matches(&imports::beside(&self.main, word), drop_in);
+        let is_imported = text.contains(&folder) || text.split(['"', '\'']).any(imports);
+        if task.remove || is_own || is_imported {
             return Ok(());
         }
         Err(Error::new(format!(

@@ -56,8 +56,21 @@ fn template_gets_a_drop_in() {
             "version = 3\nimports = [\"{}/*.toml\"]\n",
             files(data, "config-v3.toml.d")
         );
-        place.write(&template, &own);
-        adds_a_drop_in(&place, data, &[]);
+        let beside = "imports = ['config-v3.toml.d/*.toml']\n";
+        for text in [
+            own.as_str(),
+            beside,
+            "{{- template `base` . -}}\n",
+            "{{ template  \"base\" . }}",
+        ] {
+            place.write(&template, text);
+            adds_a_drop_in(&place, data, &[]);
+        }
+        place.write(
+            &template,
+            "imports = ['other.d/*.toml', '/srv/config-v3.toml.d/*.toml']\n",
+        );
+        place.refused(&[], "neither takes over the base nor imports");
         place.write(
             &template,
             "version = 3\n{{ if .Debug }}oom_score = 1{{ end }}\n",
