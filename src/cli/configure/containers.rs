@@ -1,15 +1,19 @@
 //! Finds the containers that need a handler: without it their engine cannot end them.
 
-use super::Engine;
+use super::{Engine, Task, is_runmig};
 use runmig_lease::config::Config;
 use runmig_lease::error::{Error, Result};
 use runmig_lease::store::{Container, Holder, Store};
+use runmig_lease::trust;
+use std::ffi::OsStr;
+use std::path::Path;
 
 /// Where containerd keeps the bundles of a namespace.
 const TASKS: &str = "/io.containerd.runtime.v2.task/";
 
 /// Refuses the end of a handler that a container with a lease needs.
-pub fn check(engine: Engine, name: &str) -> Result<()> {
+pub fn check(engine: Engine, task: &Task<'_>) -> Result<()> {
+    let name = task.name;
     let own = Config::for_program(Some(name.as_ref()));
     let config = own.or_else(|_| Config::for_program(None))?;
     let Some(store) = Store::existing(&config.state_dir, config.lock_timeout)? else {
@@ -17,17 +21,34 @@ pub fn check(engine: Engine, name: &str) -> Result<()> {
     };
     let listing = store.list()?;
     let held = listing.held().find(|held| match &held.lease.holder {
-        Holder::Container(container) => is_of(engine, name, container),
+        Holder::Container(container) => {
+            is_of(engine, name, container) && !is_of_another(task, container)
+        }
         Holder::Claim(_) => false,
     });
     let Some(held) = held else { return Ok(()) };
     Err(Error::new(format!(
-        "cannot remove the handler {name}: {} has {}, and {} ends it through this handler",
+        "cannot remove the handler {name}: {} has {}, and {} may need this handler to end it",
         held.lease.holder.title(),
         held.lease.request,
         engine.name()
     ))
     .hint("stop the containers that migctl list names, run migctl gc, and try again"))
+}
+
+/// Says whether another handler made a container: a shim of containerd writes the program that it calls into the bundle, and
+/// `configure` gives each handler of CRI-O a root of its own. podman's containers do not tell.
+fn is_of_another(task: &Task<'_>, container: &Container) -> bool {
+    const MAX_PATH: u64 = 4096;
+    let program = trust::read_to_string(&container.bundle.join("runtime"), MAX_PATH);
+    let other = |name: &str, own: Option<&str>| {
+        is_runmig(Path::new(name)) && Path::new(name).file_name().and_then(OsStr::to_str) != own
+    };
+    let own = task.runtime.file_name().and_then(OsStr::to_str);
+    let root = container.key.root.to_str();
+    let root = root.and_then(|root| root.strip_suffix("-oci"));
+    program.is_ok_and(|program| other(&program, own))
+        || root.is_some_and(|root| other(root, Some(task.name)))
 }
 
 /// Says whether an engine made a container, by the places of its bundle and of its state.
@@ -49,7 +70,6 @@ fn is_of(engine: Engine, name: &str, container: &Container) -> bool {
 mod tests {
     use super::*;
     use runmig_lease::store::Key;
-    use std::path::Path;
 
     #[test]
     fn knows_engines_by_their_places() {

@@ -196,7 +196,7 @@ pub fn run(options: &Options, format: Format) -> Result<i32> {
     };
     task.check_paths()?;
     if task.remove && root == Path::new("/") && nix::unistd::geteuid().is_root() {
-        containers::check(options.engine, task.name)?;
+        containers::check(options.engine, &task)?;
     }
     let request = task.request(&options.request)?;
     let mut plan = plan(options.engine, &task)?;

@@ -53,5 +53,35 @@ fn removal_refuses_under_containers() {
         said.ok();
         assert!(!fs::exists(drop_in).unwrap());
     }
+    // A shim of containerd writes down the program that it calls, and CRI-O has a root for each handler.
+    let [crio, _, containerd] = CASES;
+    for (case, root, needs) in [
+        (containerd, "k8s.io", "runmig-1g"),
+        (crio, "runmig-1g-oci", "runmig-1g"),
+        (containerd, "k8s.io", ""),
+    ] {
+        let id = unique();
+        let bundle = Bundle::new(&setup.path(&format!("{id}/{}", case.3)), "exec sleep 1000");
+        bundle.annotate("runmig.dev/slice", "1g.10gb");
+        if case == containerd {
+            let program = format!("/usr/local/bin/{needs}");
+            fs::write(bundle.path.join("runtime"), program).unwrap();
+        }
+        said(&mut setup.under(root, &["create", "-b", bundle.as_str(), &id])).ok();
+        for name in ["runmig", "runmig-1g", "runmig-2g"] {
+            let (said, _) = configure(case, &["--remove", "--name", name]);
+            if needs.is_empty() || name == needs {
+                let line = said.refused();
+                has(
+                    &line,
+                    &format!("cannot remove the handler {name}: container {id} has 1g.10gb"),
+                );
+                has(&line, "may need this handler to end it");
+            } else {
+                said.ok();
+            }
+        }
+        said(&mut setup.under(root, &["delete", "--force", &id])).ok();
+    }
     setup.nothing_is_left();
 }
