@@ -88,19 +88,25 @@ fn unit(task: &Task<'_>) -> Vec<Call> {
     let folders = UNITS.map(Path::new);
     let units = folders.map(|folder| folder.join("docker.service"));
     let unit = units.iter().rev().find(|unit| task.on_disk(unit).exists());
-    let dropped = task.conf_files(&folders.map(|folder| folder.join("docker.service.d")), None);
+    // docker's own drop-ins count over those for all services.
+    let dirs = ["service.d", "docker.service.d"].map(|dir| folders.map(|folder| folder.join(dir)));
+    let dropped = task.conf_files(dirs.as_flattened(), None);
+    let is_comment = |line: &&str| line.trim_start().starts_with(['#', ';']);
     let read = |path: &Path| task.read(path).ok().flatten().unwrap_or_default();
     let (mut calls, mut variables) = (Vec::new(), Vec::new());
     for file in unit.cloned().into_iter().chain(dropped.unwrap_or_default()) {
-        for line in read(&file).replace("\\\n", " ").lines() {
-            match line.trim().split_once('=') {
+        // systemd skips a comment between continued lines too.
+        let text = read(&file);
+        let lines: Vec<&str> = text.lines().filter(|line| !is_comment(line)).collect();
+        for line in lines.join("\n").replace("\\\n", " ").lines() {
+            let setting = line.split_once('=');
+            match setting.map(|(key, value)| (key.trim(), value.trim())) {
                 Some(("ExecStart", "")) => calls.clear(),
                 Some(("ExecStart", text)) => calls.push(Call::of(file.display(), text)),
                 Some(("Environment", text)) => variables.push(Call::of(file.display(), text)),
                 Some(("EnvironmentFile", path)) => {
                     let path = path.trim_start_matches('-');
                     let text = read(path.as_ref());
-                    let is_comment = |line: &&str| line.trim_start().starts_with('#');
                     let lines = text.lines().filter(|line| !is_comment(line));
                     variables.extend(lines.map(|line| Call::of(path, line)));
                 }

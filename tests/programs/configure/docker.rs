@@ -197,6 +197,32 @@ fn refuses_what_flags_say_too() {
     assert!(place.read("/srv/daemon.json").contains(RUNMIG));
 }
 
+/// Blanks around the equals sign, comments between continued lines, and drop-ins for all services.
+#[test]
+fn reads_units_as_systemd_does() {
+    let place = stub("nothing");
+    for (file, text) in testkit::rows! {
+        "/usr/lib/systemd/system/docker.service" =>
+            "[Service]\nExecStart = /usr/bin/dockerd --add-runtime a=/b\n";
+        "/etc/systemd/system/docker.service.d/x.conf" =>
+            "[Service]\nExecStart =\nExecStart=/usr/bin/dockerd \\\n  # that one\n; and\n  --add-runtime a=/b\n";
+        "/etc/systemd/system/service.d/y.conf" =>
+            "[Service]\nExecStart=\nExecStart=/usr/bin/dockerd --add-runtime a=/b\n";
+    } {
+        place.write(file, text);
+        place.refused(
+            &[],
+            &format!("{file} starts dockerd with --add-runtime, and"),
+        );
+        place.write(file, &text.replace("--add-runtime", "--debug"));
+        place.there_and_back(|| {});
+    }
+    // docker's own drop-in hides one of the same name for all services.
+    let add = "[Service]\nExecStart=\nExecStart=/usr/bin/dockerd --add-runtime a=/b\n";
+    place.write("/etc/systemd/system/service.d/x.conf", add);
+    place.there_and_back(|| {});
+}
+
 #[test]
 fn dockerd_validates_the_new_file() {
     for word in ["runmig", "default-runtime"] {
