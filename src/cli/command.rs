@@ -4,7 +4,7 @@ use super::driver;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use runmig_lease::error::{Context, Error, Result};
-use runmig_lease::files;
+use runmig_lease::{files, trust};
 use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -45,12 +45,15 @@ pub fn run(
 /// Runs a program to its end, and returns its exit status, standard output and standard error.
 ///
 /// # Errors
-/// It does not end in time, and is killed. It has twice the time of the driver: an engine of Go prints its version within
-/// 0.2 s, on a busy machine within seconds.
+/// Users could change the program that root is about to run, or it does not end in time, and is killed. It has twice the time of
+/// the driver: an engine of Go prints its version within 0.2 s, on a busy machine within seconds.
 pub fn finish<W: Into<String>>(
     mut command: Command,
     what: impl Fn() -> W,
 ) -> Result<(ExitStatus, String, String)> {
+    if trust::is_host_root() {
+        trust::program(command.get_program().as_ref()).context(&what)?;
+    }
     let patience = driver::limit() * 2;
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.process_group(0).spawn().context(&what)?;

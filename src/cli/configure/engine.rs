@@ -24,6 +24,10 @@ const USUAL: [&str; 4] = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/us
 impl Found {
     pub fn of(task: &Task<'_>, engine: &str, program: &str) -> Result<Found> {
         let program = match task.executable {
+            // A name alone is one on PATH.
+            Some(given) if given.file_name() == Some(given.as_os_str()) => {
+                search(&given.to_string_lossy()).unwrap_or_else(|| given.to_owned())
+            }
             Some(given) => given.to_owned(),
             None => search(program).ok_or_else(|| {
                 Error::new(format!("cannot find {engine}: no {program} on PATH"))

@@ -288,3 +288,29 @@ fn removal_takes_its_folders_along() {
         }
     }
 }
+
+/// migctl runs an engine's program as root.
+#[test]
+fn runs_no_program_that_others_can_write() {
+    for (engine, version) in testkit::rows! {
+        "podman" => "podman version 5.8.3";
+        "docker" => "Docker version 29.9.3, build x";
+    } {
+        let place = Place::stub(engine, version);
+        let (program, ran) = (place.path("/opt").join(engine), place.path("/ran"));
+        script(
+            &program,
+            &format!("touch {}; echo {version}", ran.display()),
+        );
+        place.configure(&["--dry-run"]).ok();
+        fs::remove_file(&ran).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o777)).unwrap();
+        let why =
+            "--version: users other than root can write to it (mode 0777); hint: chmod go-w it";
+        place.refused(&[], &format!("cannot run {} {why}", program.display()));
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        std::os::unix::fs::chown(&program, Some(65534), None).unwrap();
+        place.refused(&["--remove"], "belongs to user 65534, not to root");
+        assert!(!ran.exists());
+    }
+}

@@ -219,6 +219,21 @@ END
     }
 }
 
+/// root runs no engine's program that users can write to.
+#[test]
+fn names_engine_that_others_can_write() {
+    let setup = setup();
+    let good = engine_says(&setup, "dockerd", "Docker version 29.9.3, build x");
+    let bad = engine_says(&setup, "dockerd", "Docker version 29.9.3, build x");
+    let bad = format!("{bad}\nchmod 777 $(command -v dockerd)");
+    let (text, repair) = breaks_inside(&setup, "warn", "engines.registered", [good, bad]);
+    has(
+        &text,
+        "dockerd --version: users other than root can write to it (mode 0777)",
+    );
+    assert_eq!(repair, "chmod go-w it");
+}
+
 /// An engine that drops a CDI device starts its container without the GPU.
 #[test]
 fn names_engines_without_cdi_devices() {
