@@ -2,7 +2,7 @@
 
 use super::engine::Found;
 use super::rewrite::{Rewrite, Which};
-use super::{Plan, Task, dockerd, is_runmig};
+use super::{Plan, Task, dockerd, effective, is_runmig};
 use runmig_lease::error::{Context, Error, Result};
 use serde_json::{Map, Value, json};
 use std::path::Path;
@@ -46,15 +46,26 @@ pub fn plan(task: &Task<'_>) -> Result<Plan> {
     let mut plan = Plan::new(engine.name, vec![change]).restart("systemctl restart docker");
     plan.notes.extend((too_old && !task.remove).then_some(note));
     plan.cdi.read(&root);
-    let default = dockerd::default(task).or_else(|| Some(root.get(DEFAULT)?.as_str()?.to_owned()));
-    plan.default = default.map(|name| {
-        let path = root
-            .get(RUNTIMES)
-            .and_then(|all| all.get(&name)?.get("path")?.as_str());
-        path.map_or_else(|| name.clone(), str::to_owned).into()
-    });
+    let program = |name: &str| {
+        let path = root.get(RUNTIMES)?.get(name)?.get("path")?;
+        Some(path.as_str()?.to_owned())
+    };
+    let named = default(&root);
+    let name = dockerd::default(task).or_else(|| named.map(str::to_owned));
+    plan.default = name.map(|name| program(&name).unwrap_or(name).into());
     plan.obstacle = dockerd::obstacle(task, file);
+    if task.remove && plan.obstacle.is_none() {
+        let default = named.filter(|name| *name == task.name).map(|_| file);
+        let program = program(task.name).map(|program| (file, program));
+        plan.obstacle = effective::left(task, &plan.engine, DEFAULT, default, program);
+    }
     Ok(plan)
+}
+
+/// Returns the default runtime, if the file names one.
+fn default(root: &Map<String, Value>) -> Option<&str> {
+    let name = root.get(DEFAULT).and_then(Value::as_str);
+    name.filter(|name| !name.is_empty())
 }
 
 /// Parses daemon.json. docker reads a blank file as one without settings, and skips a byte order mark.
@@ -97,8 +108,7 @@ fn without(task: &Task<'_>, text: &str, which: Which) -> Result<String> {
     if left.len() == runtimes(&root).len() {
         return Ok(text.to_owned());
     }
-    let default = root.get(DEFAULT).and_then(Value::as_str);
-    if default.is_some_and(|name| goes(name) && !left.contains_key(name) && name != "runc") {
+    if default(&root).is_some_and(|name| goes(name) && !left.contains_key(name) && name != "runc") {
         root.shift_remove(DEFAULT);
     }
     match left.is_empty() {
@@ -121,8 +131,7 @@ fn with(task: &Task<'_>, text: &str) -> Result<String> {
     );
     root.insert(RUNTIMES.to_owned(), more.into());
     if task.default {
-        let theirs = root.get(DEFAULT).and_then(Value::as_str);
-        if let Some(other) = theirs.filter(|name| *name != "runc") {
+        if let Some(other) = default(&root).filter(|name| *name != "runc") {
             return Err(Error::new(format!("its {DEFAULT} is {other}"))
                 .hint("remove that member, or omit --set-as-default"));
         }

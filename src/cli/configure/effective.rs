@@ -1,7 +1,7 @@
 //! What an engine makes of all its files: for each key, the last file that sets it counts.
 
 use super::file::Change;
-use super::{Task, cdi_folders, table};
+use super::{Task, cdi_folders, is_runmig, table};
 use runmig_lease::error::{Context, Error, Result};
 use std::path::{Path, PathBuf};
 use toml::Table;
@@ -58,17 +58,16 @@ impl Layers {
     }
 
     /// Returns why the engine would not do as the task wants: a file that it reads later gives the name or the default to
-    /// another runtime. After a removal, the file that still makes the removed runtime the default.
+    /// another runtime. After a removal, what is left to do.
     pub fn obstacle(&self, task: &Task<'_>, engine: &str, says: &Says) -> Option<Error> {
         let (name, key, default) = (task.name, says.key, self.last(says.default));
         let obstacle = |why: String, hint: &str| Some(Error::new(why).hint(hint));
+        let program = self.last(|table| (says.program)(table, name));
         if task.remove {
-            let (file, _) = default.filter(|(_, theirs)| *theirs == name)?;
-            let line = format!("{} still says {key} = \"{name}\"", file.display());
-            let why = format!("{line}, so {engine} starts no container that names no runtime");
-            return obstacle(why, "remove that line");
+            let default = default.filter(|(_, theirs)| *theirs == name);
+            return left(task, engine, key, default.map(|(file, _)| file), program);
         }
-        let Some((file, theirs)) = self.last(|table| (says.program)(table, name)) else {
+        let Some((file, theirs)) = program else {
             let why = format!(
                 "cannot register {name}: a file of the same name in a later folder hides its drop-in from {engine}"
             );
@@ -93,4 +92,34 @@ impl Layers {
             "remove that line, or write a later file with --drop-in",
         )
     }
+}
+
+/// Returns what is left to do after a removal: a file still makes the removed runtime the default, or gives its name to a runmig.
+pub fn left(
+    task: &Task<'_>,
+    engine: &str,
+    key: &str,
+    default: Option<&Path>,
+    program: Option<(&Path, String)>,
+) -> Option<Error> {
+    let name = task.name;
+    let program = program.filter(|(_, program)| !program.is_empty());
+    let (file, says) = match (default, program) {
+        (Some(file), program) => {
+            let does = match program {
+                Some((_, program)) => format!("calls {program} for containers that name"),
+                None => "starts no container that names".to_owned(),
+            };
+            (
+                file,
+                format!("says {key} = \"{name}\", so {engine} {does} no runtime"),
+            )
+        }
+        (None, Some((file, program))) if is_runmig(program.as_ref()) => {
+            (file, format!("gives the name {name} to {program}"))
+        }
+        _ => return None,
+    };
+    let why = format!("{} still {says}", file.display());
+    Some(Error::new(why).hint("remove that setting"))
 }

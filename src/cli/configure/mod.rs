@@ -280,7 +280,21 @@ pub fn registration(engine: Engine, folder: &Path, root: &Path) -> Result<Regist
         plan(engine, &task)
     };
     let changes = |plan: &Plan| plan.changes.iter().any(Change::changes);
-    if !changes(&planned(true, false)?) {
+    let gone = planned(true, false)?;
+    let is_registered = changes(&gone);
+    let dangles = |name: &&Path| {
+        let is_name = is_runmig(name) && name.file_name() == Some(name.as_os_str());
+        is_name && !(is_registered && *name == Path::new(programs::FRONT))
+    };
+    if let Some(name) = gone.default.as_deref().filter(dangles) {
+        let (version, name, engine) = (gone.engine, name.display(), engine.name());
+        let why = format!(
+            "{version} has {name} as its default and no program of that name, so it starts no container that names no runtime"
+        );
+        let hint = format!("migctl configure {engine} --name {name}, or remove that default");
+        return Err(Error::new(why).hint(hint));
+    }
+    if !is_registered {
         return Ok(Registration::No);
     }
     let mut plan = planned(false, false)?;

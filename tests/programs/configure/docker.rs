@@ -224,6 +224,16 @@ fn reads_units_as_systemd_does() {
 }
 
 #[test]
+fn empty_default_is_none() {
+    let place = stub("nothing");
+    place.write(CONFIG, "{\"default-runtime\": \"\"}");
+    place.configure(&["--set-as-default"]).ok();
+    has(&place.read(CONFIG), "\"default-runtime\": \"runmig\"");
+    place.configure(&["--remove"]).ok();
+    assert_eq!(place.read(CONFIG), "{\"default-runtime\": \"\"}");
+}
+
+#[test]
 fn dockerd_validates_the_new_file() {
     for word in ["runmig", "default-runtime"] {
         let place = stub(word);

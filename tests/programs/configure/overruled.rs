@@ -133,14 +133,43 @@ fn removal_names_file_with_the_default() {
         "podman", "podman version 5.8.3", "/etc/containers/containers.conf" => "[engine]\nruntime = \"runmig\"\n";
         "crio", "crio version 1.36.3", "/etc/crio/crio.conf.d/05-site" =>
             "[crio.runtime]\ndefault_runtime = \"runmig\"\n";
+        "docker", "Docker version 29.9.3, build x", "/etc/docker/daemon.json" => "{\"default-runtime\": \"runmig\"}";
     } {
         let place = Place::stub(engine, version);
         let remove = || place.configure(&["--remove"]).ok().stdout;
         place.configure(&[]).ok();
         place.write(file, text);
-        has(&remove(), &format!("warning: {file} still says "));
+        let said = remove();
+        has(&said, &format!("warning: {file} still says "));
+        has(&said, "starts no container that names no runtime");
         fs::remove_file(place.path(file)).unwrap();
         lacks(&remove(), "warning");
+    }
+}
+
+/// A registration that somebody made by hand stays.
+#[test]
+fn removal_names_file_with_the_name() {
+    let path = "/usr/local/bin/runmig";
+    for (engine, version, file, text, default) in testkit::rows! {
+        "podman", "podman version 5.8.3", "/etc/containers/containers.conf",
+            format!("[engine.runtimes]\nrunmig = [\"{path}\"]\n") => "[engine]\nruntime = \"runmig\"\n";
+        "docker", "Docker version 29.9.3, build x", "/etc/docker/daemon.json",
+            format!("{{\"runtimes\": {{\"runmig\": {{\"path\": \"{path}\", \"runtimeArgs\": [\"--debug\"]}}}}}}") =>
+            "{\"default-runtime\": \"runmig\", ";
+    } {
+        let place = Place::stub(engine, version);
+        let remove = || place.configure(&["--remove"]).ok().stdout;
+        place.write(file, &text);
+        has(
+            &remove(),
+            &format!("warning: {file} still gives the name runmig to {path}; hint: remove"),
+        );
+        place.write(file, &format!("{default}{}", text.trim_start_matches('{')));
+        has(
+            &remove(),
+            &format!("calls {path} for containers that name no runtime"),
+        );
     }
 }
 

@@ -219,6 +219,27 @@ END
     }
 }
 
+/// As a removal leaves them beside a file of somebody else.
+#[test]
+fn names_default_without_a_program() {
+    let setup = setup();
+    for (program, said, file, text) in testkit::rows! {
+        "podman", "podman version 5.8.3", "/etc/containers/containers.conf" => "[engine]\nruntime = \"runmig\"\n";
+        "dockerd", "Docker version 29.9.3, build x", "/etc/docker/daemon.json" =>
+            "{\"default-runtime\": \"runmig-2g\"}";
+    } {
+        let world = |text: &str| {
+            let engine_is_there = engine_says(&setup, program, said);
+            format!("{engine_is_there}\nmkdir -p $(dirname {file})\necho '{text}' >{file}")
+        };
+        let empty = if program == "dockerd" { "{}" } else { "" };
+        let worlds = [world(empty), world(text)];
+        let (text, repair) = breaks_inside(&setup, "warn", "engines.registered", worlds);
+        has(&text, "starts no container that names no runtime");
+        has(&repair, "migctl configure ");
+    }
+}
+
 /// root runs no engine's program that users can write to.
 #[test]
 fn names_engine_that_others_can_write() {
