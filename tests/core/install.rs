@@ -238,6 +238,28 @@ fn purge_takes_what_runmig_wrote() {
     assert_eq!(place.files(), []);
     let left = ["etc/runmig", "run/runmig", "var/log/runmig"].map(|dir| place.at(dir).exists());
     assert_eq!(left, [false; 3]);
+    // Directories of its own choice stay, and it says so.
+    fs::create_dir_all(place.at("etc/runmig")).unwrap();
+    fs::create_dir_all(place.at("srv/state")).unwrap();
+    let one = place.at("etc/runmig/1g.toml");
+    for arguments in [&["--uninstall"][..], &["--uninstall", "--purge"]] {
+        fs::write(&one, "state_dir = \"/srv/state\" # ours\n").unwrap();
+        let said = says(arguments);
+        let file = one.display();
+        assert_eq!(
+            said.contains(&format!("{file} stay")),
+            arguments.len() == 1,
+            "{said}"
+        );
+        has(
+            &said,
+            &format!(
+                "{} stays; hint: remove it by hand",
+                place.at("srv/state").display()
+            ),
+        );
+        assert!(place.at("srv/state").exists());
+    }
     let alone = place.install(&["--purge"]);
     assert!(!alone.status.success(), "{alone:?}");
 }
@@ -256,6 +278,9 @@ fn uninstall_names_engines_that_call_runmig() {
         "etc/docker/daemon.json" => "{\"default-runtime\": \"runmig\"}";
         "etc/crio/crio.conf.d/20-runmig.conf" => "[crio.runtime]\ndefault_runtime='runmig'\n";
         "etc/containers/containers.conf" => "[engine]\n  runtime = \"runmig\"\n";
+        "etc/containers/containers.rootful.conf.d/x.conf" => "engine.runtime = \"runmig\"\n";
+        "etc/systemd/system/docker.service.d/x.conf" => "ExecStart=/usr/bin/dockerd --default-runtime=runmig-1g\n";
+        "etc/default/docker" => "DOCKER_OPTS=\"--default-runtime runmig\"\n";
         "etc/containerd/conf.d/runmig.toml" => "default_runtime_name = \"runmig-a100\"\n";
     } {
         let words = format!("{file} makes runmig the default");
@@ -265,7 +290,16 @@ fn uninstall_names_engines_that_call_runmig() {
         "etc/docker/daemon.json" => "{\"runtimes\": {\"r\": {\"path\": \"/usr/local/bin/runmig\"}}}";
         "var/lib/rancher/k3s/agent/etc/containerd/config-v3.toml.d/x.toml" =>
             "BinaryName = \"/usr/local/bin/runmig-a100\"\n";
+        "etc/systemd/system/docker.service" => "ExecStart=/usr/bin/dockerd --add-runtime r=/usr/local/bin/runmig\n";
     } {
+        has(&said(file, text), &format!("{file} still names runmig"));
+    }
+    // Files that containerd imports from elsewhere.
+    let main = place.at("etc/containerd/config.toml");
+    fs::create_dir_all(main.parent().unwrap()).unwrap();
+    fs::write(&main, "imports = [\"/srv/c/*.toml\", 'more.d/*.toml']\n").unwrap();
+    let text = "BinaryName = '/usr/local/bin/runmig'\n";
+    for file in ["srv/c/1.toml", "etc/containerd/more.d/1.toml"] {
         has(&said(file, text), &format!("{file} still names runmig"));
     }
     let others = "{\"default-runtime\": \"nvidia\", \"runtimes\": {\"x\": {\"path\": \"/opt/runmig-like\"}}}";
