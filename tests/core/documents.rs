@@ -2,8 +2,6 @@
 
 use testkit::prelude::*;
 
-/// Pages that a program writes.
-
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
