@@ -38,7 +38,8 @@ impl Requested {
     /// # Errors
     /// It asks itself, and the request is fixed. The error names the key.
     pub fn add_to(&self, annotations: &mut Vec<(String, String)>, is_claimed: bool) -> Result<()> {
-        if request::identity(annotations)?.sandbox {
+        let who = request::identity(annotations)?;
+        if who.sandbox {
             return Ok(());
         }
         let claim = is_claimed.then(|| "a ResourceClaim".to_owned());
@@ -51,7 +52,7 @@ impl Requested {
                     .hint("remove that request, or use a runtime without a fixed one"),
             );
         }
-        if own.is_none() {
+        if own.is_none() && !who.container_name.as_deref().is_some_and(is_ephemeral) {
             let more: Vec<_> = self.annotations().filter(|(key, _)| !has(key)).collect();
             annotations.extend(more);
         }
@@ -70,6 +71,15 @@ impl Requested {
                 .hint("give it slice = \"1g.10gb\", share = \"8Gi\" or gpu = 1")),
         }
     }
+}
+
+/// Returns whether `kubectl debug` made the name of a container: `debugger-x7k2p`. The kubelet tells an engine no more than
+/// the name of an ephemeral container.
+fn is_ephemeral(name: &str) -> bool {
+    // Without letters and digits that make words or look alike, as Kubernetes draws names.
+    const LETTERS: &str = "bcdfghjklmnpqrstvwxz2456789";
+    let drawn = name.strip_prefix("debugger-");
+    drawn.is_some_and(|drawn| drawn.len() == 5 && drawn.chars().all(|c| LETTERS.contains(c)))
 }
 
 #[cfg(test)]
@@ -124,6 +134,21 @@ mod tests {
         ] {
             assert_eq!(own(&[(key, "sandbox")]), "none");
         }
+        for (name, is_ephemeral) in [
+            ("debugger-x7k2p", true),
+            ("debugger-x7k2", false),
+            ("debugger-alone", false),
+            ("debugger", false),
+            ("my-debugger-x7k2p", false),
+        ] {
+            let got = own(&[("io.kubernetes.container.name", name)]);
+            assert_eq!(got == "none", is_ephemeral, "{name}: {got}");
+        }
+        let of_its_own = [
+            ("io.kubernetes.container.name", "debugger-x7k2p"),
+            (SLICE, "2g.20gb"),
+        ];
+        assert_eq!(own(&of_its_own), "2g.20gb 0 None");
         let least = asked("slice = \"10Gi\"\ncompute = 1", &[(COMPUTE, "2")]);
         assert_eq!(least.unwrap(), "10Gi 2 None");
         let line = |own| asked("share = \"8Gi\"", own).unwrap_err().line();
