@@ -1,13 +1,10 @@
 //! `migctl explain`: whether a request would find room, where and why there, or why not.
 
-use super::completion;
-use super::explain_rows;
 use super::json::{Alternative, Explanation, GpuAnswer, PlaceItem, Restart, WaitingItem};
 use super::list::holder_name;
-use super::mig_on;
 use super::output::{self, Format};
 use super::request_options::By;
-use super::world;
+use super::{completion, explain_rows, mig_on, world};
 use clap_complete::ArgValueCompleter;
 use runmig_lease::config::Config;
 use runmig_lease::error::{Error, Result, printable};

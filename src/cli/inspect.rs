@@ -1,12 +1,10 @@
 //! `migctl inspect`: the booked memory of each GPU, in the form of gpushare's `kubectl inspect gpushare`.
 
-use super::completion;
 use super::filter::namespace;
 use super::json::{BookingItem, GpuBookingItem, NodeBooking};
 use super::list::{self, holder_name};
 use super::output::{self, Format};
-use super::shares;
-use super::world;
+use super::{completion, shares, world};
 use crate::bundles;
 use clap::ValueEnum;
 use clap_complete::ArgValueCompleter;

@@ -1,13 +1,9 @@
 //! `migctl list`: the containers with their slices, and the queue.
 
-use super::claims;
-use super::daemons;
 use super::filter::Filter;
 use super::json::{ForeignItem, InstanceItem, LeaseList, WaitingItem};
 use super::output::{self, Output};
-use super::shares;
-use super::watch;
-use super::world;
+use super::{claims, daemons, shares, watch, world};
 use crate::bundles;
 use clap::ValueEnum;
 use runmig_lease::config::Config;

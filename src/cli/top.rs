@@ -3,9 +3,7 @@
 
 mod page;
 
-use super::driver;
-use super::output;
-use super::world;
+use super::{driver, output, world};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};

@@ -2,9 +2,8 @@
 
 use super::Check;
 use super::host::Host;
-use crate::cli::command;
 use crate::cli::configure::{self, Engine, Registration};
-use crate::cli::processes;
+use crate::cli::{command, processes};
 use runmig_lease::cdi::Node;
 use runmig_lease::config::{Config, DriverFiles};
 use runmig_lease::driver_files::{self, is_nvidia};

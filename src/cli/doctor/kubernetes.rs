@@ -1,8 +1,7 @@
 //! The checks of `runmig-dra`, which knows the cluster. It prints its findings as data, and they join those of the node.
 
 use super::host::Host;
-use crate::cli::command;
-use crate::cli::configure;
+use crate::cli::{command, configure};
 use runmig_lease::error::{Context, Result};
 use runmig_lease::finding::{self, Finding};
 use runmig_lease::programs::DRA;

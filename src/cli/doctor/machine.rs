@@ -2,9 +2,8 @@
 
 use super::Check;
 use super::host::Host;
-use crate::cli::command;
 use crate::cli::configure::{self, Engine};
-use crate::cli::processes;
+use crate::cli::{command, processes};
 use nix::sys::statvfs::statvfs;
 use runmig_lease::error::Context;
 use runmig_lease::files;

@@ -8,8 +8,9 @@ mod cgroup;
 mod dmem;
 
 use crate::error::{Error, Result};
-use crate::gpu::{DriverError, FUNCTION_NOT_FOUND, MemoryLimits, Queries, Session};
-use crate::gpu::{NOT_FOUND, NOT_SUPPORTED};
+use crate::gpu::{
+    DriverError, FUNCTION_NOT_FOUND, MemoryLimits, NOT_FOUND, NOT_SUPPORTED, Queries, Session,
+};
 use crate::model::{ChangedLimit, GpuUuid};
 use crate::process;
 use crate::store::{Enforcement, Held, Limit, LimitedCgroup, Share};

@@ -4,8 +4,7 @@
 //! overlaps a slot that the request could use. Instances that runmig did not make count as permanent.
 
 use super::occupancy::{Occupancy, Parts, parts};
-use super::plan::Reservation;
-use super::plan::{Constraints, is_on};
+use super::plan::{Constraints, Reservation, is_on};
 use crate::model::{Gpu, Placement, Profile, Snapshot};
 
 /// Returns every profile on every GPU that could ever satisfy a request, by the rules and by the driver.

@@ -3,8 +3,7 @@
 use super::backfill::Backfill;
 use super::diagnosis;
 use super::occupancy::{Occupancy, SliceSet, Slot, slice_set};
-use super::plan::Decision;
-use super::plan::{Constraints, fitting, usable};
+use super::plan::{Constraints, Decision, fitting, usable};
 use super::rejection::{Obstacle, Rejection};
 use crate::model::{Gpu, GpuInstance, Placement, Profile, Snapshot};
 use crate::request::{Alternative, Slice};

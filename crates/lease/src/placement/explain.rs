@@ -3,8 +3,7 @@
 use super::choose;
 use super::choose::{Rank, each_candidate};
 use super::occupancy::{Exhausted, Occupancy, Slot};
-use super::plan::Constraints;
-use super::plan::MAX_STEPS;
+use super::plan::{Constraints, MAX_STEPS};
 use super::several::Packer;
 use crate::model::{Gpu, MigMode, Placement, Profile, Snapshot};
 use crate::request::Slice;

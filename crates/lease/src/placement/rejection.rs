@@ -1,8 +1,7 @@
 //! The answer to a request that gets no slot, as data. `lease::refusal` renders it to words.
 
 use super::occupancy::{Exhausted, Slot};
-use super::plan::Exclusion;
-use super::plan::{DefragPlan, SearchResult};
+use super::plan::{DefragPlan, Exclusion, SearchResult};
 use crate::request::{Alternative, Slice};
 
 /// A request that gets no slot, with a cause for each of its alternatives.

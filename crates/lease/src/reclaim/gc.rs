@@ -1,18 +1,10 @@
 //! Collects the leases that no process released.
 
-use super::claim;
-use super::daemon;
-use super::earlier_boot;
-use super::finding::Patience;
-use super::finding::{Collection, Finding, Outcome};
-use super::holder;
-use super::layout;
-use super::limits;
-use super::liveness;
-use super::lost_leases;
-use super::ready;
+use super::finding::{Collection, Finding, Outcome, Patience};
 use super::release::{self, Dead, Returned, is_due};
-use super::revive;
+use super::{
+    claim, daemon, earlier_boot, holder, layout, limits, liveness, lost_leases, ready, revive,
+};
 use crate::counters::Actor;
 use crate::error::{Error, Result};
 use crate::idle;

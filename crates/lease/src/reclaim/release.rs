@@ -1,11 +1,9 @@
 //! Releases a lease, or an instance without one. It ends the MPS daemon of the lease, destroys the instance after the
 //! last lease, has the driver confirm the end, and only then removes the records.
 
-use super::daemon;
 use super::destroy::{self, Ended, Target};
 use super::finding::{Finding, Outcome, Patience};
-use super::holder;
-use super::layout;
+use super::{daemon, holder, layout};
 use crate::counters::ResourceKind;
 use crate::error::{self, Error, Result};
 use crate::leases::{Leases, now};

@@ -1,8 +1,7 @@
 //! The record of a lease: a holder's portion of an instance.
 
 use super::format::{self, Record};
-use super::holder::{Claim, is_mark};
-use super::holder::{Container, Holder, Key};
+use super::holder::{Claim, Container, Holder, Key, is_mark};
 use super::instance::{Attempt, Instance, InstanceState};
 use crate::framed::Form;
 use crate::model::{InstanceId, LeaseId, Level, Namespaces, OperationId, Process, Timestamp};

@@ -4,8 +4,7 @@
 use super::search::fewest_moves;
 use crate::model::Snapshot;
 use crate::placement::occupancy::Slot;
-use crate::placement::plan::Constraints;
-use crate::placement::plan::Movable;
+use crate::placement::plan::{Constraints, Movable};
 use crate::placement::rejection::Search;
 use crate::placement::several::{Diagnosis, choose_several};
 use crate::request::Alternative;

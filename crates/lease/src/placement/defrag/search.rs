@@ -5,8 +5,7 @@ use crate::placement::occupancy::{Occupancy, Occupant, Slot};
 use crate::placement::plan::{
     Constraints, Decision, DefragPlan, Movable, Move, SearchResult, Site, is_on,
 };
-use crate::placement::several::Packer;
-use crate::placement::several::choose_several;
+use crate::placement::several::{Packer, choose_several};
 use crate::request::{Alternative, Slice};
 
 /// Finds the fewest containers of `movable` to restart for the request to fit; of several such sets, the one
