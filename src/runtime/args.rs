@@ -209,6 +209,7 @@ fn leaves_running(words: &[OsString]) -> bool {
             None | Some("1" | "t" | "T" | "true" | "TRUE" | "True")
         );
         match name {
+            "" => break,
             "R" => leave = is_set,
             _ if name.starts_with("leave") => leave = is_set,
             _ if name.starts_with("pre-d") => pre_dump = is_set,

@@ -101,7 +101,11 @@ fn could_name_us(lower: &[u8]) -> bool {
         let digits = lower[at + ESCAPE.len()..].get(..2);
         digits.is_some_and(|d| ESCAPED_LETTERS.iter().any(|l| d == *l))
     };
-    memmem::find(lower, WORD).is_some() || memmem::find_iter(lower, ESCAPE).any(is_letter)
+    // The one wrong letter that breaks both the word and the domain's end.
+    let is_swapped = || memmem::find(lower, b"runmi.gdev").is_some();
+    memmem::find(lower, WORD).is_some()
+        || memmem::find_iter(lower, ESCAPE).any(is_letter)
+        || is_swapped()
 }
 
 /// Searches in pieces that overlap, because a boundary could cut the word in two. A file that grows
@@ -461,6 +465,7 @@ mod tests {
             "RUNMG.Dev/slice",
             "RUNMIG/SLICE",
             "slice-runmig.dev/web",
+            "runmi.gdev/slice",
             r"runmg.dev\/slice",
             r"\u0052UNMIG.DEV/slice",
         ] {

@@ -51,7 +51,7 @@ impl Boot {
     }
 
     #[track_caller]
-    fn refuses(&self, remedy: &str) {
+    fn refuses(&self, remedy: &str) -> String {
         let line = said(&mut self.world.create_command("one")).refused();
         has(
             &line,
@@ -59,6 +59,7 @@ impl Boot {
         );
         assert!(line.ends_with(remedy), "{line}");
         self.world.as_if_nothing_had_been().unwrap();
+        line
     }
 
     fn with_driver_key(&self, line: &str) {
@@ -114,12 +115,12 @@ fn refuses_where_nothing_helps() {
     let boot = Boot::new();
     boot.refuses("nvidia-modprobe -u -c 0");
     script(&boot.place(), "echo no such module >&2; exit 1");
-    boot.refuses("nvidia-modprobe -u -c 0");
+    has(&boot.refuses("nvidia-modprobe -u -c 0"), "no such module");
     has(&boot.world.log(), "no such module");
     script(&boot.place(), "exit 0");
-    boot.refuses("nvidia-modprobe -u -c 0");
-    has(&boot.world.log(), "nvidia-modprobe -u -c 0 did not help");
-    assert!(!boot.world.log().contains("makes them so"));
+    let line = boot.refuses("nvidia-modprobe -u -c 0");
+    has(&line, "nvidia-modprobe -u -c 0 did not help");
+    assert!(!boot.world.log().contains("helped"));
 }
 
 /// It runs as root.

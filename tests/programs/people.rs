@@ -97,6 +97,10 @@ fn refuses_users_who_may_not_read_the_ledger() {
     doctor.args(["doctor", "--only", "mig"]);
     let doctor = said(doctor.uid(65534).gid(65534));
     assert!(!doctor.stdout.contains("runmig did not make"), "{doctor:?}");
+    has(
+        &doctor.stdout,
+        "the ledger cannot be read, see state.records",
+    );
     setup.delete("train");
 }
 

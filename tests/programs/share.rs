@@ -133,7 +133,7 @@ fn bad_requests_change_nothing() {
     let control = setup.machine.dir().join("usr/bin/nvidia-cuda-mps-control");
     let wanted = format!(
         "runmig: no permitted level can hold the memory limit of a share (mps: there is no control \
-         program {}); hint: correct what stands there, or add none to sharing.enforcement: then runmig books the memory, and \
+         program {}); hint: as the administrator, fix one of these causes, or add none to sharing.enforcement: then runmig books the memory, and \
          nothing limits it",
         control.display()
     );

@@ -5,7 +5,7 @@ use nix::errno::Errno;
 use runmig_lease::cdi::{Edits, Node};
 use runmig_lease::config::Config;
 use runmig_lease::driver_files::{self, is_nvidia};
-use runmig_lease::error::{Context, Result};
+use runmig_lease::error::{Context, Error, Result};
 use runmig_lease::trust;
 use std::fs::File;
 use std::path::Path;
@@ -42,19 +42,22 @@ fn is_there(root: &Path, file: &Path) -> bool {
     !matches!(found, Err(Errno::ENOENT | Errno::ENOTDIR))
 }
 
-/// Fails for a program that users other than root can write to. The node's engine runs it as root.
-fn check_program(root: &Path, file: &Path) -> Result<()> {
-    let meta = host::find(root, file)
-        .map(File::from)
-        .because(|| "open it")?;
-    trust::check_metadata(&meta.metadata().because(|| "open it")?)
+/// Fails for a program that users other than root can write to, or one of the folders of its path. The node's engine runs it as
+/// root.
+fn check_program(root: &Path, path: &Path) -> Result<()> {
+    path.ancestors().try_for_each(|at| {
+        let found = host::find(root, at).map(File::from);
+        let meta = found.because(|| "open it")?.metadata();
+        trust::check_metadata(&meta.because(|| "open it")?)
+            .map_err(|e| Error::new(at.display().to_string()).caused_by(e))
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::fs;
-    use std::os::unix::fs::symlink;
+    use std::os::unix::fs::{PermissionsExt, symlink};
 
     #[test]
     fn finds_missing_files_of_host() {
@@ -69,6 +72,26 @@ mod tests {
         }
         for gone in ["/lib/libcuda.so.565", "/lib/libcuda.so.570/x"] {
             assert!(!is_there(root, Path::new(gone)), "{gone}");
+        }
+    }
+
+    #[test]
+    fn refuses_programs_that_users_can_write() {
+        let dir = tempfile::tempdir().unwrap();
+        let (folder, hook) = (dir.path().join("bin"), Path::new("/bin/hook"));
+        fs::create_dir(&folder).unwrap();
+        fs::write(folder.join("hook"), "").unwrap();
+        let mode = |path: &Path, mode| {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        };
+        mode(&folder.join("hook"), 0o755);
+        check_program(dir.path(), hook).unwrap();
+        for (path, shown) in [(folder.join("hook"), "/bin/hook"), (folder, "/bin")] {
+            mode(&path, 0o777);
+            let line = check_program(dir.path(), hook).unwrap_err().line();
+            let words = format!("{shown}: users other than root can write to it");
+            assert!(line.starts_with(&words), "{line}");
+            mode(&path, 0o755);
         }
     }
 }

@@ -165,9 +165,13 @@ fn read_file(path: &Path, kinds: &[String]) -> Result<Option<Specification>, Unu
     let what = || format!("read CDI specification {}", path.display());
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let is_named = name.contains("nvidia");
-    let unusable = |why: Error, is_ours: bool| Unusable {
-        why: why.hint(format!("remove it, or write it anew: {GENERATE}")),
-        is_ours,
+    let unusable = |why: Error, is_ours: bool| {
+        let command = specification::command(path);
+        let why = match is_ours && trust::is_host_root() {
+            true => why.hint(format!("remove it, or write it anew: {command}")),
+            false => why,
+        };
+        Unusable { why, is_ours }
     };
     let text = trust::read_to_string(path, LIMIT).context(what);
     let text = text.map_err(|why| unusable(why, is_named))?;

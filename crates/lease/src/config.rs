@@ -22,7 +22,6 @@ pub use request::Requested;
 pub use sharing::Sharing;
 
 use crate::error::{Context, Error, Result};
-use crate::paths;
 use crate::policy::{Gpus, Policy};
 use crate::programs;
 use crate::trust;
@@ -38,9 +37,31 @@ pub const DIRECTORY: &str = "/etc/runmig";
 const MAX_SIZE: u64 = 64 * 1024;
 
 /// Folders that have files of others.
-const SYSTEM: [&str; 18] = [
-    "/", "/boot", "/dev", "/etc", "/home", "/opt", "/proc", "/root", "/run", "/srv", "/sys",
-    "/tmp", "/usr", "/usr/lib", "/var", "/var/lib", "/var/log", "/var/tmp",
+const SYSTEM: [&str; 24] = [
+    "/",
+    "/boot",
+    "/dev",
+    "/etc",
+    "/home",
+    "/media",
+    "/mnt",
+    "/opt",
+    "/proc",
+    "/root",
+    "/run",
+    "/srv",
+    "/sys",
+    "/tmp",
+    "/usr",
+    "/usr/bin",
+    "/usr/lib",
+    "/usr/local",
+    "/usr/sbin",
+    "/usr/share",
+    "/var",
+    "/var/lib",
+    "/var/log",
+    "/var/tmp",
 ];
 
 /// What `nvidia-ctk cdi generate` writes, and the GPU Operator.
@@ -295,10 +316,14 @@ impl Config {
                 )));
             }
         }
-        let resolved = paths::resolve(&config.state_dir);
-        if SYSTEM.iter().any(|folder| resolved == Path::new(folder)) {
-            let dir = config.state_dir.display();
-            let why = format!("state_dir = \"{dir}\" is not a folder of runmig's own");
+        let dirs = [
+            ("state_dir", &config.state_dir),
+            ("data_dir", &config.data_dir),
+        ];
+        let of_others = |dir: &Path| SYSTEM.iter().any(|folder| dir == Path::new(folder));
+        if let Some((key, dir)) = dirs.into_iter().find(|(_, dir)| of_others(dir)) {
+            let shown = dir.display();
+            let why = format!("{key} = \"{shown}\" is not a folder of runmig's own");
             return Err(Error::new(why).hint("leave it out, or set it to a new folder"));
         }
         let library = &config.driver.library;
@@ -467,7 +492,7 @@ mod tests {
             ),
             (
                 "policy.profiles = [\"1g.10GB\"]",
-                "has capital letters, and no profile has; hint: write \"1g.10gb\"",
+                "policy.profiles: unknown profile \"1g.10GB\"; hint: write \"1g.10gb\"",
             ),
             (
                 "adopt = \"yes\"",
@@ -504,8 +529,12 @@ mod tests {
             ("state_dir = \"//.\"", "is not a folder of runmig's own"),
             ("state_dir = \"/etc\"", "is not a folder of runmig's own"),
             (
-                "state_dir = \"/var/../run/\"",
-                "is not a folder of runmig's own",
+                "data_dir = \"/var/lib/\"",
+                "data_dir = \"/var/lib/\" is not a folder of runmig's own",
+            ),
+            (
+                "adopt = True",
+                "line 1: adopt = True is neither true nor false; hint: write true or false, or a text in quotes",
             ),
         ] {
             assert!(line(text).contains(words), "{text}: {}", line(text));

@@ -100,11 +100,9 @@ fn lacks(kinds: &[String], dirs: &[PathBuf], without: &[PathBuf]) -> Error {
 fn check(
     specification: &mut Specification,
     unwanted: &[String],
-    Node {
-        is_there,
-        check_program,
-    }: Node<'_>,
+    node: Node<'_>,
 ) -> Result<Vec<Error>> {
+    let is_there = node.is_there;
     let (mut missing, mut left_out) = (BTreeSet::new(), BTreeSet::new());
     let mut unfit = None;
     let mut look = |edits: &mut Edits| {
@@ -113,7 +111,7 @@ fn check(
         for path in edits.hooks.iter().map(|hook| &hook.path) {
             if !is_there(path) {
                 missing.insert(path.clone());
-            } else if let Err(why) = check_program(path) {
+            } else if let Err(why) = (node.check_program)(path) {
                 // A low-level runtime runs it as root.
                 unfit.get_or_insert((path.clone(), why));
             }
@@ -180,6 +178,7 @@ impl cdi::Hook {
     /// `update-ldcache`.
     fn is_called(&self, name: &str) -> bool {
         let mut words = self.args.iter().take_while(|word| !word.starts_with('-'));
-        self.path.ends_with(name) || words.any(|word| word == name)
+        let is_file = self.path.file_name().is_some_and(|file| file == name);
+        is_file || self.path == Path::new(name) || words.any(|word| word == name)
     }
 }

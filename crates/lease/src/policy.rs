@@ -167,9 +167,7 @@ impl Policy {
             not_empty("policy.profiles", pattern)?;
             let small = pattern.to_ascii_lowercase();
             if *pattern != small {
-                let why = format!(
-                    "policy.profiles: \"{pattern}\" has capital letters, and no profile has"
-                );
+                let why = format!("policy.profiles: unknown profile \"{pattern}\"");
                 return Err(Error::new(why).hint(format!("write \"{small}\"")));
             }
         }

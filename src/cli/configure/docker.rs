@@ -52,7 +52,11 @@ pub fn plan(task: &Task<'_>) -> Result<Plan> {
     };
     let named = default(&root);
     let name = dockerd::default(task).or_else(|| named.map(str::to_owned));
-    plan.default = name.map(|name| program(&name).unwrap_or(name).into());
+    let by_flag = |name: &str| dockerd::program(task, name);
+    plan.default = name.map(|name| {
+        let its = program(&name).or_else(|| by_flag(&name));
+        its.unwrap_or(name).into()
+    });
     plan.obstacle = dockerd::obstacle(task, file);
     if task.remove && plan.obstacle.is_none() {
         let default = named.filter(|name| *name == task.name).map(|_| file);

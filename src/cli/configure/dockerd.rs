@@ -44,6 +44,15 @@ pub fn default(task: &Task<'_>) -> Option<String> {
     { calls }.find_map(|call| call.value("--default-runtime").map(str::to_owned))
 }
 
+/// Returns the program that a flag of dockerd gives to the name of a runtime.
+pub fn program(task: &Task<'_>, name: &str) -> Option<String> {
+    unit(task).iter().chain(&running(task)).find_map(|call| {
+        let mut words = call.words.windows(3);
+        let added = words.find(|words| words[..2] == ["--add-runtime", name])?;
+        Some(added[2].clone())
+    })
+}
+
 /// Returns why dockerd would not do with `file` as the task wants.
 pub fn obstacle(task: &Task<'_>, file: &Path) -> Option<Error> {
     let (shown, name) = (file.display(), task.name);

@@ -107,13 +107,13 @@ pub fn left(
     let (file, says) = match (default, program) {
         (Some(file), program) => {
             let does = match program {
-                Some((_, program)) => format!("calls {program} for containers that name"),
-                None => "starts no container that names".to_owned(),
+                Some((_, program)) => format!("calls {program} for"),
+                None => "cannot start".to_owned(),
             };
-            (
-                file,
-                format!("says {key} = \"{name}\", so {engine} {does} no runtime"),
-            )
+            let says = format!(
+                "says {key} = \"{name}\", so {engine} {does} a container that does not name a runtime"
+            );
+            (file, says)
         }
         (None, Some((file, program))) if is_runmig(program.as_ref()) => {
             (file, format!("gives the name {name} to {program}"))

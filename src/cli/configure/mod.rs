@@ -281,21 +281,23 @@ pub fn registration(engine: Engine, folder: &Path, root: &Path) -> Result<Regist
     };
     let changes = |plan: &Plan| plan.changes.iter().any(Change::changes);
     let gone = planned(true, false)?;
-    let is_registered = changes(&gone);
-    let dangles = |name: &&Path| {
-        let is_name = is_runmig(name) && name.file_name() == Some(name.as_os_str());
-        is_name && !(is_registered && *name == Path::new(programs::FRONT))
-    };
-    if let Some(name) = gone.default.as_deref().filter(dangles) {
-        let (version, name, engine) = (gone.engine, name.display(), engine.name());
-        let why = format!(
-            "{version} has {name} as its default and no program of that name, so it starts no container that names no runtime"
-        );
-        let hint = format!("migctl configure {engine} --name {name}, or remove that default");
-        return Err(Error::new(why).hint(hint));
-    }
-    if !is_registered {
-        return Ok(Registration::No);
+    if !changes(&gone) {
+        // Other engines find a program for such a name.
+        let dangles = |name: &&Path| {
+            let is_name = name.file_name() == Some(name.as_os_str());
+            engine == Engine::Docker && is_name && is_runmig(name)
+        };
+        return match gone.default.as_deref().filter(dangles) {
+            None => Ok(Registration::No),
+            Some(name) => {
+                let (version, name) = (gone.engine, name.display());
+                let why = format!(
+                    "{version} cannot start a container that does not name a runtime: its default, {name}, is not registered"
+                );
+                let hint = format!("migctl configure docker --name {name}, or remove that default");
+                Err(Error::new(why).hint(hint))
+            }
+        };
     }
     let mut plan = planned(false, false)?;
     if changes(&plan) {

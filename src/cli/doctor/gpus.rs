@@ -302,6 +302,6 @@ fn levels(host: &Host) -> Found {
             "this machine refuses every share, since it has no permitted level ({})",
             why.collect::<Vec<_>>().join("; ")
         ),
-        "correct what stands there (mps needs nvidia-cuda-mps-control), or permit another level with sharing.enforcement",
+        "fix one of these causes (mps needs nvidia-cuda-mps-control), or permit another level with sharing.enforcement",
     ))
 }

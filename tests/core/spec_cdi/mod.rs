@@ -285,7 +285,8 @@ fn bad_specifications_are_named() {
         refused(&dir_of(&[("n.yaml", &text)]))
     };
     let of = "CDI specification /etc/cdi/n.yaml: ";
-    let hint = "; hint: remove it, or write it anew: nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml";
+    let hint =
+        "; hint: remove it, or write it anew: nvidia-ctk cdi generate --output=/etc/cdi/n.yaml";
     assert_eq!(
         message("{env: [A]}"),
         format!("{of}\"A\" is not an environment variable{hint}")

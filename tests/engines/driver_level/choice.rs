@@ -96,7 +96,7 @@ fn refuses_hybrid_cgroups() {
         &setup,
         &asking(&setup, "2Gi"),
         "no permitted level can hold the memory limit of a share (driver: /sys/fs/cgroup is not cgroup v2; mps: there is \
-         no control program {machine}/usr/bin/nvidia-cuda-mps-control); hint: correct what stands there, or add none to \
+         no control program {machine}/usr/bin/nvidia-cuda-mps-control); hint: as the administrator, fix one of these causes, or add none to \
          sharing.enforcement: then runmig books the memory, and nothing limits it",
     );
     setup.nothing_is_left();

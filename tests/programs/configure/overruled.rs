@@ -141,7 +141,10 @@ fn removal_names_file_with_the_default() {
         place.write(file, text);
         let said = remove();
         has(&said, &format!("warning: {file} still says "));
-        has(&said, "starts no container that names no runtime");
+        has(
+            &said,
+            "cannot start a container that does not name a runtime",
+        );
         fs::remove_file(place.path(file)).unwrap();
         lacks(&remove(), "warning");
     }
@@ -168,7 +171,7 @@ fn removal_names_file_with_the_name() {
         place.write(file, &format!("{default}{}", text.trim_start_matches('{')));
         has(
             &remove(),
-            &format!("calls {path} for containers that name no runtime"),
+            &format!("calls {path} for a container that does not name a runtime"),
         );
     }
 }

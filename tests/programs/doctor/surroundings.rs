@@ -223,20 +223,28 @@ END
 #[test]
 fn names_default_without_a_program() {
     let setup = setup();
-    for (program, said, file, text) in testkit::rows! {
-        "podman", "podman version 5.8.3", "/etc/containers/containers.conf" => "[engine]\nruntime = \"runmig\"\n";
-        "dockerd", "Docker version 29.9.3, build x", "/etc/docker/daemon.json" =>
-            "{\"default-runtime\": \"runmig-2g\"}";
-    } {
-        let world = |text: &str| {
-            let engine_is_there = engine_says(&setup, program, said);
-            format!("{engine_is_there}\nmkdir -p $(dirname {file})\necho '{text}' >{file}")
-        };
-        let empty = if program == "dockerd" { "{}" } else { "" };
-        let worlds = [world(empty), world(text)];
-        let (text, repair) = breaks_inside(&setup, "warn", "engines.registered", worlds);
-        has(&text, "starts no container that names no runtime");
-        has(&repair, "migctl configure ");
+    let world = |text: &str, flags: &str| {
+        let engine_is_there = engine_says(&setup, "dockerd", "Docker version 29.9.3, build x");
+        let unit = format!("[Service]\\nExecStart=/usr/bin/dockerd {flags}");
+        format!(
+            "{engine_is_there}\nmkdir -p /etc/docker /etc/systemd/system\necho '{text}' >/etc/docker/daemon.json\n\
+             printf '{unit}\\n' >/etc/systemd/system/docker.service"
+        )
+    };
+    let flags = "--add-runtime runmig-2g=/usr/bin/runmig-2g --default-runtime runmig-2g";
+    for (good, bad) in [
+        (
+            world("{}", ""),
+            world("{\"default-runtime\": \"runmig-2g\"}", ""),
+        ),
+        (
+            world("{}", flags),
+            world("{}", "--default-runtime runmig-2g"),
+        ),
+    ] {
+        let (text, repair) = breaks_inside(&setup, "warn", "engines.registered", [good, bad]);
+        has(&text, "its default, runmig-2g, is not registered");
+        has(&repair, "migctl configure docker --name runmig-2g");
     }
 }
 

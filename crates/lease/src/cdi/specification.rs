@@ -125,15 +125,23 @@ impl Specification {
 
     /// Returns the command that writes the file anew, or one that is preferred to it.
     pub fn command(&self) -> String {
-        let file = self.file.display();
-        match self.file.extension() {
-            _ if self.kind != KIND => GENERATE.to_owned(),
-            Some(json) if json == "json" => {
-                format!("nvidia-ctk cdi generate --format=json --output={file}")
-            }
-            _ => format!("nvidia-ctk cdi generate --output={file}"),
+        match self.kind == KIND {
+            true => command(&self.file),
+            false => GENERATE.to_owned(),
         }
     }
+}
+
+/// Returns the command that writes a file of NVIDIA's anew.
+pub(super) fn command(file: &Path) -> String {
+    let format = match file.extension() {
+        Some(json) if json == "json" => "--format=json ",
+        _ => "",
+    };
+    format!(
+        "nvidia-ctk cdi generate {format}--output={}",
+        file.display()
+    )
 }
 
 impl Edits {

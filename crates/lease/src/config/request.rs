@@ -52,7 +52,10 @@ impl Requested {
                     .hint("remove that request, or use a runtime without a fixed one"),
             );
         }
-        if own.is_none() && !who.container_name.as_deref().is_some_and(is_ephemeral) {
+        let in_pod = who.pod.is_some() || who.pod_uid.is_some();
+        let name = who.container_name.as_deref().filter(|_| in_pod);
+        let ephemeral = !self.fixed && name.is_some_and(is_ephemeral);
+        if own.is_none() && !ephemeral {
             let more: Vec<_> = self.annotations().filter(|(key, _)| !has(key)).collect();
             annotations.extend(more);
         }
@@ -73,7 +76,7 @@ impl Requested {
     }
 }
 
-/// Returns whether `kubectl debug` made the name of a container: `debugger-x7k2p`. The kubelet tells an engine no more than
+/// Returns whether `kubectl debug` generated the name of a container: `debugger-x7k2p`. The kubelet tells an engine no more than
 /// the name of an ephemeral container.
 fn is_ephemeral(name: &str) -> bool {
     // Without letters and digits that make words or look alike, as Kubernetes draws names.
@@ -88,6 +91,7 @@ mod tests {
     use crate::config::Config;
     use crate::request::{Wanted, written};
 
+    const POD: (&str, &str) = ("io.kubernetes.pod.uid", "u");
     const WEB: (&str, &str) = ("io.kubernetes.container.name", "web");
 
     /// Returns the request that a container with these annotations has under `[request]`, in words.
@@ -141,14 +145,15 @@ mod tests {
             ("debugger", false),
             ("my-debugger-x7k2p", false),
         ] {
-            let got = own(&[("io.kubernetes.container.name", name)]);
+            let named = ("io.kubernetes.container.name", name);
+            let got = own(&[POD, named]);
             assert_eq!(got == "none", is_ephemeral, "{name}: {got}");
+            assert_ne!(own(&[named]), "none", "it is in no pod");
+            let fixed = asked(&format!("{FILE}\nfixed = true"), &[POD, named]);
+            assert_ne!(fixed.unwrap(), "none");
         }
-        let of_its_own = [
-            ("io.kubernetes.container.name", "debugger-x7k2p"),
-            (SLICE, "2g.20gb"),
-        ];
-        assert_eq!(own(&of_its_own), "2g.20gb 0 None");
+        let named = ("io.kubernetes.container.name", "debugger-x7k2p");
+        assert_eq!(own(&[POD, named, (SLICE, "2g.20gb")]), "2g.20gb 0 None");
         let least = asked("slice = \"10Gi\"\ncompute = 1", &[(COMPUTE, "2")]);
         assert_eq!(least.unwrap(), "10Gi 2 None");
         let line = |own| asked("share = \"8Gi\"", own).unwrap_err().line();

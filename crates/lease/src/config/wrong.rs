@@ -44,14 +44,17 @@ fn why(message: &str, key: &str, value: &str) -> (String, Option<String>) {
         };
         return (format!("unknown value \"{found}\""), Some(hint));
     }
-    const BOOLEAN: (&str, &str) = (
-        "is neither true nor false",
-        "write true or false without quotes",
-    );
+    const NO_BOOLEAN: &str = "is neither true nor false";
     let is_bare = value.bytes().all(|b| b.is_ascii_alphabetic());
-    if message.starts_with("string values must be quoted") || is_bare && message.contains("`nan`") {
+    // The parser took it for the start of such a word.
+    let is_cut = { ["nan", "true", "false"].iter() }
+        .any(|word| message.contains(&format!("expected `{word}`")));
+    if message.starts_with("string values must be quoted") || is_bare && is_cut {
         let (is, hint) = match value.to_ascii_lowercase().as_str() {
-            "yes" | "no" | "on" | "off" | "true" | "false" => (BOOLEAN.0, BOOLEAN.1.to_owned()),
+            "yes" | "no" | "on" | "off" | "true" | "false" => (
+                NO_BOOLEAN,
+                format!("write true or false, or a text in quotes: \"{value}\""),
+            ),
             _ => ("is not in quotes", format!("write \"{value}\"")),
         };
         return (format!("{key} = {value} {is}"), Some(hint));
@@ -78,7 +81,10 @@ fn why(message: &str, key: &str, value: &str) -> (String, Option<String>) {
             let text = value.trim_matches('"');
             ("is not in quotes".to_owned(), format!("write \"{text}\""))
         }
-        "a boolean" => (BOOLEAN.0.to_owned(), BOOLEAN.1.to_owned()),
+        "a boolean" => (
+            NO_BOOLEAN.to_owned(),
+            "write true or false without quotes".to_owned(),
+        ),
         "a sequence" => ("is not a list".to_owned(), format!("write [{value}]")),
         number if is_number(&number) => (
             "is not a whole number that fits".to_owned(),

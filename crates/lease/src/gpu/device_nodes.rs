@@ -451,7 +451,7 @@ mod tests {
         fs::remove_file(root.path().join("proc/driver/nvidia-caps/mig-minors")).unwrap();
         assert_eq!(
             refused(&root),
-            "cannot read /proc/driver/nvidia-caps/mig-minors: No such file or directory (os error 2)"
+            "cannot read /proc/driver/nvidia-caps/mig-minors: No such file or directory (os error 2); hint: the driver writes this table: load the module nvidia again, or reboot"
         );
 
         let root = machine();

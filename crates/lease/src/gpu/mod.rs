@@ -232,9 +232,9 @@ impl DriverError {
             Reason::Code(IN_USE) => Some(
                 "nvidia-smi shows what holds the GPU; a monitoring agent (DCGM) counts as well",
             ),
-            Reason::Silent(_) => Some(
-                "run dmesg to see what the driver says; for one that is slow, wait longer with --timeout",
-            ),
+            Reason::Silent(_) => {
+                Some("run dmesg to see what the driver says; if it is only slow, raise --timeout")
+            }
             Reason::Code(_) | Reason::Answer(_) => None,
         }
     }

@@ -129,7 +129,7 @@ pub fn nodes(configured: Option<&Path>, driver_root: &Path, host_root: &Path) ->
         found = Nodes::read(driver_root);
         if found.as_ref().is_ok_and(is_whole) {
             tracing::info!(
-                "the driver's nodes were not whole, and {} makes them so",
+                "nvidia-uvm or a node was missing, and {} helped",
                 loader.command()
             );
             return found;

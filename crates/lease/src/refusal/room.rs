@@ -8,8 +8,8 @@ use crate::request::{self, Wanted};
 use crate::store::Waiting;
 
 /// The way out where no permitted level can hold the limit of a share.
-pub(crate) const NO_LEVEL_HINT: &str = "correct what stands there, or add none to sharing.enforcement: then runmig books \
-                                        the memory, and nothing limits it";
+pub(crate) const NO_LEVEL_HINT: &str = "as the administrator, fix one of these causes, or add none to sharing.enforcement: \
+                                        then runmig books the memory, and nothing limits it";
 
 /// Returns the error of a create. `blockers` are the earlier requests in the queue.
 pub(crate) fn error(no: &NoRoom, blockers: &[Waiting], time: Option<Waited>) -> Error {

@@ -1,8 +1,9 @@
 //! Near misses: the key or the value that its author meant.
 //!
 //! A key comes near if its domain is `runmig.dev` with one wrong, missing, extra or swapped letter, or `runmig` with
-//! another ending, and the rest is a word of runmig, also with one wrong letter; or if one letter alone keeps it from
-//! a key of runmig. So `runmg.dev/slice`, `runmig.io/gpu` and `slice-runmig.dev/web` come near, and `rundig.dev/owner` is somebody else's.
+//! another ending, and the rest is a word of runmig, also with one wrong letter; or if it differs from a key of runmig
+//! in one letter. So `runmg.dev/slice`, `runmig.io/gpu` and `slice-runmig.dev/web` come near, and `rundig.dev/owner` is
+//! somebody else's.
 
 use super::{DOMAIN, KEYS, KINDS, Kind, SHARE, SLICE, slice};
 use crate::model::ProfileName;
@@ -25,7 +26,7 @@ pub(super) fn is_near(key: &str) -> bool {
         || one_letter_off(key).is_some()
 }
 
-/// Returns the key from which one letter keeps this one, as `slice-runmig.dev/web` and `runmig.devgpu`.
+/// Returns the key of runmig that differs in one letter, as for `slice-runmig.dev/web` and `runmig.devgpu`.
 fn one_letter_off(key: &str) -> Option<String> {
     let whole = key.to_ascii_lowercase();
     if let Some(our) = KEYS.iter().find(|our| is_one_off(&whole, our)) {
@@ -199,6 +200,7 @@ mod tests {
             "RUNMIG.DEV/SLICE",
             "slice.RUNMIG.DEV/web",
             "slice-runmig.dev/web",
+            "runmi.gdev/slice",
             "sharerunmig.dev/web",
             "runmig.devgpu",
             "runmig.dev\\slice",
