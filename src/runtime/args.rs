@@ -200,18 +200,15 @@ fn leaves_running(words: &[OsString]) -> bool {
             continue;
         };
         let option = option.strip_prefix('-').unwrap_or(option);
-        let (name, value) = match option.split_once('=') {
-            Some((name, value)) => (name, Some(value)),
-            None => (option, None),
-        };
+        let split = option.split_once('=');
+        let (name, value) = split.map_or((option, None), |(name, value)| (name, Some(value)));
         let is_set = matches!(
             value,
             None | Some("1" | "t" | "T" | "true" | "TRUE" | "True")
         );
         match name {
             "" => break,
-            "R" => leave = is_set,
-            _ if name.starts_with("leave") => leave = is_set,
+            _ if name == "R" || name.starts_with("leave") => leave = is_set,
             _ if name.starts_with("pre-d") => pre_dump = is_set,
             // The next word is its value.
             _ if value.is_none() && CHECKPOINT_VALUES.iter().any(|its| its.starts_with(name)) => {

@@ -4,24 +4,13 @@ use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
 use nix::sys::stat::Mode;
 use runmig_lease::error::{Context, Error, Result};
 use runmig_lease::files::put;
-use runmig_lease::{paths, programs, trust};
+use runmig_lease::paths::{self, LIBRARIES};
+use runmig_lease::{programs, trust};
 use std::fs::{self, Permissions};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-
-/// The folders in which distributions keep NVIDIA's library.
-const LIBRARIES: [&str; 8] = [
-    "usr/lib/x86_64-linux-gnu",
-    "usr/lib/aarch64-linux-gnu",
-    "usr/lib64",
-    "usr/lib",
-    "lib/x86_64-linux-gnu",
-    "lib/aarch64-linux-gnu",
-    "lib64",
-    "lib",
-];
 
 /// Returns the path of the driver's library for this process. `root` is the path at which the process sees the node's
 /// root folder.

@@ -166,11 +166,12 @@ fn read_file(path: &Path, kinds: &[String]) -> Result<Option<Specification>, Unu
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let is_named = name.contains("nvidia");
     let unusable = |why: Error, is_ours: bool| {
-        let command = specification::command(path);
-        let why = match is_ours && trust::is_host_root() {
-            true => why.hint(format!("remove it, or write it anew: {command}")),
-            false => why,
-        };
+        let hint = format!(
+            "remove it, or write it anew: {}",
+            specification::command(path)
+        );
+        let is_told = is_ours && trust::is_host_root();
+        let why = if is_told { why.hint(hint) } else { why };
         Unusable { why, is_ours }
     };
     let text = trust::read_to_string(path, LIMIT).context(what);

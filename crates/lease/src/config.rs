@@ -37,32 +37,8 @@ pub const DIRECTORY: &str = "/etc/runmig";
 const MAX_SIZE: u64 = 64 * 1024;
 
 /// Folders that have files of others.
-const SYSTEM: [&str; 24] = [
-    "/",
-    "/boot",
-    "/dev",
-    "/etc",
-    "/home",
-    "/media",
-    "/mnt",
-    "/opt",
-    "/proc",
-    "/root",
-    "/run",
-    "/srv",
-    "/sys",
-    "/tmp",
-    "/usr",
-    "/usr/bin",
-    "/usr/lib",
-    "/usr/local",
-    "/usr/sbin",
-    "/usr/share",
-    "/var",
-    "/var/lib",
-    "/var/log",
-    "/var/tmp",
-];
+const SYSTEM: &str = "/ /boot /dev /etc /home /media /mnt /opt /proc /root /run /srv /sys /tmp /usr /usr/bin /usr/lib \
+                      /usr/local /usr/sbin /usr/share /var /var/lib /var/log /var/tmp";
 
 /// What `nvidia-ctk cdi generate` writes, and the GPU Operator.
 const CDI_KINDS: [&str; 4] = [
@@ -309,22 +285,16 @@ impl Config {
                 Some(config.kubernetes.kubelet_dir.as_path()),
             ),
         ]) {
-            if let Some(path) = path.filter(|p| !p.is_absolute()) {
-                return Err(Error::new(format!(
-                    "{key} = \"{}\" is not an absolute path",
-                    path.display()
-                )));
+            let shown = path.unwrap_or(Path::new("")).display();
+            if path.is_some_and(|path| !path.is_absolute()) {
+                let why = format!("{key} = \"{shown}\" is not an absolute path");
+                return Err(Error::new(why));
             }
-        }
-        let dirs = [
-            ("state_dir", &config.state_dir),
-            ("data_dir", &config.data_dir),
-        ];
-        let of_others = |dir: &Path| SYSTEM.iter().any(|folder| dir == Path::new(folder));
-        if let Some((key, dir)) = dirs.into_iter().find(|(_, dir)| of_others(dir)) {
-            let shown = dir.display();
-            let why = format!("{key} = \"{shown}\" is not a folder of runmig's own");
-            return Err(Error::new(why).hint("leave it out, or set it to a new folder"));
+            let is_of_system = |path| SYSTEM.split(' ').any(|folder| path == Path::new(folder));
+            if ["state_dir", "data_dir"].contains(&key) && path.is_some_and(is_of_system) {
+                let why = format!("{key} = \"{shown}\" is not a folder of runmig's own");
+                return Err(Error::new(why).hint("leave it out, or set it to a new folder"));
+            }
         }
         let library = &config.driver.library;
         if !library.is_absolute() && library.components().count() != 1 {

@@ -3,6 +3,18 @@
 use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};
 
+/// The folders in which distributions keep NVIDIA's library.
+pub const LIBRARIES: [&str; 8] = [
+    "usr/lib/x86_64-linux-gnu",
+    "usr/lib/aarch64-linux-gnu",
+    "usr/lib64",
+    "usr/lib",
+    "lib/x86_64-linux-gnu",
+    "lib/aarch64-linux-gnu",
+    "lib64",
+    "lib",
+];
+
 /// Follows links as far as the path exists; the rest is taken as it is written, without `.` and
 /// `..`. For an absolute path.
 pub fn resolve(path: &Path) -> PathBuf {

@@ -52,9 +52,8 @@ pub fn plan(task: &Task<'_>) -> Result<Plan> {
     };
     let named = default(&root);
     let name = dockerd::default(task).or_else(|| named.map(str::to_owned));
-    let by_flag = |name: &str| dockerd::program(task, name);
     plan.default = name.map(|name| {
-        let its = program(&name).or_else(|| by_flag(&name));
+        let its = program(&name).or_else(|| dockerd::program(task, &name));
         its.unwrap_or(name).into()
     });
     plan.obstacle = dockerd::obstacle(task, file);

@@ -106,10 +106,8 @@ pub fn left(
     let program = program.filter(|(_, program)| !program.is_empty());
     let (file, says) = match (default, program) {
         (Some(file), program) => {
-            let does = match program {
-                Some((_, program)) => format!("calls {program} for"),
-                None => "cannot start".to_owned(),
-            };
+            let does = program.map(|(_, program)| format!("calls {program} for"));
+            let does = does.unwrap_or("cannot start".to_owned());
             let says = format!(
                 "says {key} = \"{name}\", so {engine} {does} a container that does not name a runtime"
             );

@@ -287,17 +287,15 @@ pub fn registration(engine: Engine, folder: &Path, root: &Path) -> Result<Regist
             let is_name = name.file_name() == Some(name.as_os_str());
             engine == Engine::Docker && is_name && is_runmig(name)
         };
-        return match gone.default.as_deref().filter(dangles) {
-            None => Ok(Registration::No),
-            Some(name) => {
-                let (version, name) = (gone.engine, name.display());
-                let why = format!(
-                    "{version} cannot start a container that does not name a runtime: its default, {name}, is not registered"
-                );
-                let hint = format!("migctl configure docker --name {name}, or remove that default");
-                Err(Error::new(why).hint(hint))
-            }
+        let Some(name) = gone.default.as_deref().filter(dangles) else {
+            return Ok(Registration::No);
         };
+        let (version, name) = (gone.engine, name.display());
+        let why = format!(
+            "{version} cannot start a container that does not name a runtime: its default, {name}, is not registered"
+        );
+        let hint = format!("migctl configure docker --name {name}, or remove that default");
+        return Err(Error::new(why).hint(hint));
     }
     let mut plan = planned(false, false)?;
     if changes(&plan) {

@@ -2,6 +2,7 @@
 
 use super::{Edits, GENERATE, Mount, Written, is_libcuda};
 use crate::error::{Error, Result};
+use crate::paths::LIBRARIES;
 use crate::process;
 use std::path::{Path, PathBuf};
 
@@ -10,17 +11,6 @@ const KIND: &str = "nvidia.com/gpu";
 
 /// The device that stands for every GPU.
 const ALL: &str = "all";
-
-/// The folders in which a mounted folder may hold libcuda: one for libraries, or the root of a driver.
-const FOLDERS: [&str; 7] = [
-    "",
-    "lib",
-    "lib64",
-    "usr/lib",
-    "usr/lib64",
-    "usr/lib/x86_64-linux-gnu",
-    "usr/lib/aarch64-linux-gnu",
-];
 
 /// A specification of NVIDIA's.
 #[derive(Clone, Debug, PartialEq)]
@@ -149,8 +139,9 @@ impl Edits {
     fn has_libcuda(&self, is_there: &dyn Fn(&Path) -> bool) -> bool {
         let is_file = |mount: &Mount| is_libcuda(&mount.container_path);
         let holds = |mount: &Mount| {
-            { FOLDERS.iter() }
-                .any(|folder| is_there(&mount.host_path.join(folder).join("libcuda.so.1")))
+            // A folder of libraries, or the root of a driver.
+            let mut folders = [""].iter().chain(&LIBRARIES);
+            folders.any(|folder| is_there(&mount.host_path.join(folder).join("libcuda.so.1")))
         };
         self.mounts.iter().any(is_file) || self.mounts.iter().any(holds)
     }

@@ -52,8 +52,7 @@ impl Requested {
                     .hint("remove that request, or use a runtime without a fixed one"),
             );
         }
-        let in_pod = who.pod.is_some() || who.pod_uid.is_some();
-        let name = who.container_name.as_deref().filter(|_| in_pod);
+        let name = { who.container_name.as_deref() }.filter(|_| who.pod_key.is_some());
         let ephemeral = !self.fixed && name.is_some_and(is_ephemeral);
         if own.is_none() && !ephemeral {
             let more: Vec<_> = self.annotations().filter(|(key, _)| !has(key)).collect();

@@ -42,10 +42,8 @@ impl Loader {
     /// # Errors
     /// As said, and a program that is not there.
     pub fn check(&self) -> Result<()> {
-        let program = inside(&self.host_root, &self.path);
-        trust::program(&program)
-            .map(drop)
-            .context(|| format!("run {}", self.command()))
+        let found = trust::program(&inside(&self.host_root, &self.path));
+        { found.map(drop) }.context(|| format!("run {}", self.command()))
     }
 
     fn run(&self) -> Result<()> {
@@ -125,16 +123,13 @@ pub fn nodes(configured: Option<&Path>, driver_root: &Path, host_root: &Path) ->
         if found.is_ok() && !loader.makes_nodes() {
             break;
         }
-        let ran = loader.run();
+        let (command, ran) = (loader.command(), loader.run());
         found = Nodes::read(driver_root);
         if found.as_ref().is_ok_and(is_whole) {
-            tracing::info!(
-                "nvidia-uvm or a node was missing, and {} helped",
-                loader.command()
-            );
+            tracing::info!("nvidia-uvm or a node was missing, and {command} helped");
             return found;
         }
-        let without_effect = || Error::new(format!("{} did not help", loader.command()));
+        let without_effect = || Error::new(format!("{command} did not help"));
         let why = ran.err().unwrap_or_else(without_effect);
         tracing::warn!("{}", why.line());
         failed.get_or_insert(why);
