@@ -92,7 +92,10 @@ fn refuses_link_to_foreign_directory() {
 
     fs::remove_file(setup.state()).unwrap();
     fs::write(setup.state(), "").unwrap();
-    create_is_refused(&setup, "Not a directory (os error 20)");
+    create_is_refused(
+        &setup,
+        "it is not a folder; hint: set state_dir to a folder",
+    );
     fs::remove_file(setup.state()).unwrap();
     let real = setup.path("real");
     fs::create_dir(&real).unwrap();

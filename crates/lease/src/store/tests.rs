@@ -54,7 +54,7 @@ fn instance(id: &str) -> Instance {
             profile_id: 19,
             gpu_uuid: "GPU-1".into(),
             gpu_index: 0,
-            gpu_minor: 0,
+            gpu_minor: 2,
             placement: Placement { start: 3, size: 1 },
             memory_mib: 9_728,
             gpu_instance: Some(10),
@@ -80,6 +80,13 @@ fn store() -> (tempfile::TempDir, Store) {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(&dir.path().join("state"), Duration::from_millis(50)).unwrap();
     (dir, store)
+}
+
+#[test]
+fn lease_tells_its_container_and_the_node_of_its_gpu() {
+    let held = held("a");
+    assert_eq!(held.lease.holder.name(), "c1");
+    assert_eq!(held.instance.resource.gpu_minor(), 2);
 }
 
 /// Another file in the folder is not a change. Each change is reported once.
