@@ -53,8 +53,8 @@ fn older_driver_has_no_limits() {
         &setup,
         &asking(&setup, "2Gi"),
         "cannot allocate a share of 2Gi: no GPU has room for it (GPU 0: no permitted level can hold the limit there \
-         (driver: its driver has no memory limits by cgroup, which came with release 615)); hint: the administrator may \
-         add none to sharing.enforcement: then runmig books the memory, and nothing limits it",
+         (driver: its driver has no memory limits by cgroup, which came with release 615)); hint: as the administrator, \
+         fix one of these causes, or add none to sharing.enforcement: then runmig books the memory, and nothing limits it",
     );
     setup.nothing_is_left();
 }
@@ -86,8 +86,8 @@ fn refuses_hybrid_cgroups() {
     refused(
         &setup,
         &asking(&setup, "2Gi"),
-        "no permitted level can hold the memory limit of a share (driver: /sys/fs/cgroup is not cgroup v2); hint: the \
-         administrator may add none to sharing.enforcement: then runmig books the memory, and nothing limits it",
+        "no permitted level can hold the memory limit of a share (driver: /sys/fs/cgroup is not cgroup v2); hint: as the administrator, \
+         fix one of these causes, or add none to sharing.enforcement: then runmig books the memory, and nothing limits it",
     );
     // Each level has its reason.
     setup.configure("");
