@@ -27,8 +27,10 @@ const ESCAPE: &[u8] = b"\\u00";
 const ESCAPED_LETTERS: [&[u8; 2]; 12] = [
     b"72", b"75", b"6e", b"6d", b"69", b"67", b"52", b"55", b"4e", b"4d", b"49", b"47",
 ];
-/// The length of the longest form of the word or of an escaped letter: both have this length.
-const LONGEST: usize = 6;
+/// The one wrong letter that breaks both the word and the end of the domain: two are swapped.
+const SWAPPED: &[u8] = b"runmi.gdev";
+/// The length of the longest of these.
+const LONGEST: usize = SWAPPED.len();
 
 /// The longest file that runmig searches, in bytes. No engine writes a thousandth of it.
 const SEARCH_LIMIT: u64 = 1024 * 1024 * 1024;
@@ -55,7 +57,9 @@ pub(super) fn peek_for(bytes: &[u8], reads_all: bool) -> Result<Peek> {
     let mut seen = Seen::default();
     let lower = bytes.to_ascii_lowercase();
     let names_us = reads_all || could_name_us(&lower);
-    if names_us || could_mean_us(&lower) {
+    let means_us = names_us || could_mean_us(&lower);
+    drop(lower);
+    if means_us {
         for token in Tokens::new(bytes) {
             match token {
                 Ok(token) => seen.take(&token),
@@ -101,11 +105,8 @@ fn could_name_us(lower: &[u8]) -> bool {
         let digits = lower[at + ESCAPE.len()..].get(..2);
         digits.is_some_and(|d| ESCAPED_LETTERS.iter().any(|l| d == *l))
     };
-    // The one wrong letter that breaks both the word and the domain's end.
-    let is_swapped = || memmem::find(lower, b"runmi.gdev").is_some();
-    memmem::find(lower, WORD).is_some()
-        || memmem::find_iter(lower, ESCAPE).any(is_letter)
-        || is_swapped()
+    let has = |text| memmem::find(lower, text).is_some();
+    has(WORD) || has(SWAPPED) || memmem::find_iter(lower, ESCAPE).any(is_letter)
 }
 
 /// Searches in pieces that overlap, because a boundary could cut the word in two. A file that grows

@@ -1,8 +1,8 @@
 //! What a container asks for by CDI devices, such as `runmig.dev/slice=1g.10gb`.
 
 use super::{
-    DOMAIN, GPU, MAX_VALUE, SEPARATORS, SHARE, SLICE, ShareSize, WAIT, duration, for_container,
-    identity, ours, share, shorten, slice,
+    DOMAIN, GPU, MAX_VALUE, SEPARATORS, SHARE, SLICE, WAIT, duration, for_container, identity,
+    ours, share, shorten, slice, wanted,
 };
 use crate::error::{Error, Result, printable};
 use humantime::format_duration;
@@ -27,13 +27,7 @@ impl DeviceRequest {
             SLICE => { slice::alternatives(value).ok().flatten() }.map(|all| slice::written(&all)),
             SHARE => { share::sizes(value).ok() }
                 .filter(|sizes| !sizes.is_empty())
-                .map(|sizes| {
-                    sizes
-                        .iter()
-                        .map(ShareSize::to_string)
-                        .collect::<Vec<_>>()
-                        .join(",")
-                }),
+                .map(|sizes| wanted::sizes(&sizes)),
             WAIT => { duration(value).ok() }.map(|time| format_duration(time).to_string()),
             _ => None,
         };

@@ -44,7 +44,8 @@ impl Seat {
     }
 }
 
-fn sizes(sizes: &[ShareSize]) -> String {
+/// Returns the sizes as an annotation has them.
+pub(super) fn sizes(sizes: &[ShareSize]) -> String {
     let sizes: Vec<String> = sizes.iter().map(ShareSize::to_string).collect();
     sizes.join(",")
 }
