@@ -38,7 +38,7 @@ pub(crate) fn library(root: &Path, library: &Path) -> Result<PathBuf> {
     })
 }
 
-/// Removes a file. A missing one is no error.
+/// Removes a file if it is there.
 pub(crate) fn remove(file: &Path) -> io::Result<()> {
     match fs::remove_file(file) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),

@@ -179,12 +179,15 @@ fn taken(inventory: &Inventory, gpu: &Gpu, at: Placement) -> Taken {
     if let Some(held) = inventory.leases.iter().find(|h| overlaps(&h.instance)) {
         let (lease, instance) = (&held.lease, &held.instance);
         let due = || End::Due(Box::new(Entry::Held(held.clone())));
-        let end = match lease {
-            _ if lease.state == LeaseState::Releasing || instance.is_ending() => due(),
-            _ if lease.claim().is_some() => End::Near,
+        let end = if lease.state == LeaseState::Releasing || instance.is_ending() {
+            due()
+        } else if lease.claim().is_some() {
+            End::Near
+        } else if lease.is_of_claim() {
             // The container of a claim that has ended.
-            _ if lease.is_of_claim() => due(),
-            _ => End::Open,
+            due()
+        } else {
+            End::Open
         };
         let by = format!("{} has {}", lease.holder.title(), instance.resource);
         return Taken { by, end };
