@@ -543,6 +543,8 @@ mod tests {
         for (before, word, after) in [
             (0, "runmig", limit),
             (limit - 2, "runmig", 0),
+            (limit - 2, "RUNMIG", limit),
+            (limit - 8, "runmi.gdev", limit),
             (limit + (1 << 20) - 3, "runmig", 9),
             (limit + (1 << 20) - 1, "\\u006D", 9),
         ] {
