@@ -2,13 +2,15 @@
 //! runmig need not ask every process of the machine.
 
 use super::in_child::{Look, Seen, look};
-use super::{Host, PROC, Reads};
+use super::{Host, MOUNTINFO, Reads};
 use std::ffi::{CString, OsStr};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+const OWN_CGROUP: &str = "/proc/self/cgroup";
 
 /// A mounted hierarchy of cgroups.
 #[derive(Debug, PartialEq, Eq)]
@@ -29,11 +31,9 @@ pub(super) fn have_none(reads: &dyn Reads, cgroups: &[String]) -> bool {
     let Some(cgroups) = cgroups.iter().map(below).collect::<Option<Vec<_>>>() else {
         return false;
     };
-    let text = |name: &str| {
-        let bytes = reads.file(&Path::new(PROC).join("self").join(name)).ok()?;
-        String::from_utf8(bytes).ok()
-    };
-    let (Some(own), Some(mounts)) = (text("cgroup"), text("mountinfo")) else {
+    let text = |bytes: io::Result<Vec<u8>>| String::from_utf8(bytes.ok()?).ok();
+    let (own, mounts) = (reads.file(Path::new(OWN_CGROUP)), reads.mounts());
+    let (Some(own), Some(mounts)) = (text(own), text(mounts)) else {
         return false;
     };
     let Some(hierarchies) = mounted(&own, &mounts) else {
@@ -56,11 +56,11 @@ fn is_there(reads: &dyn Reads, hierarchy: &Hierarchy) -> bool {
 
 /// Returns the mount points of the hierarchies that are mounted here, each with its root. Another mount may cover one.
 pub(crate) fn hierarchies() -> Vec<PathBuf> {
-    let text = |name: &str| {
-        let bytes = Host.file(&Path::new(PROC).join("self").join(name));
+    let text = |bytes: io::Result<Vec<u8>>| {
         String::from_utf8(bytes.unwrap_or_default()).unwrap_or_default()
     };
-    let (own, mounts) = (text("cgroup"), text("mountinfo"));
+    let own = text(Host.file(Path::new(OWN_CGROUP)));
+    let mounts = text(Host.mounts());
     let last = |line: &str| {
         let all = mounts_of(line, &mounts)?;
         all.into_iter()
@@ -89,8 +89,14 @@ fn mounts_of(line: &str, mountinfo: &str) -> Option<Vec<Hierarchy>> {
             dev: libc::makedev(major.parse().ok()?, minor.parse().ok()?),
         })
     };
+    // A part of a hierarchy has its device number too, and may cover it.
+    let is_latest = |line: &&str| {
+        let at = line.split(' ').nth(4);
+        let mut lines = mountinfo.lines();
+        lines.rfind(|other| other.split(' ').nth(4) == at) == Some(*line)
+    };
     let shown = mountinfo.lines().filter(|line| shows(line, controllers));
-    shown.map(mount).collect()
+    shown.filter(is_latest).map(mount).collect()
 }
 
 /// Returns whether a line of `/proc/PID/mountinfo` is of the hierarchy with these controllers, with its root.
@@ -115,24 +121,39 @@ const LOCAL: &[&str] = &[
     "tmpfs", "ramfs", "devtmpfs", "ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "bcachefs",
 ];
 
-/// The largest age of a list of mounts. One list serves a pass over thousands of leases.
+/// The largest age of a list of mounts: one serves a pass over thousands of leases. The kernel writes a line for each mount at
+/// each read, and a machine with many containers has thousands.
 const AGE: Duration = Duration::from_secs(1);
+
+/// Looks at a list of mounts, as text and parsed.
+fn recent<T>(see: impl FnOnce(&[u8], &Mounts) -> T) -> io::Result<T> {
+    static KNOWN: Mutex<Option<(Instant, Vec<u8>, Mounts)>> = Mutex::new(None);
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let (_, text, mounts) = match known.take() {
+        Some(fresh) if fresh.0.elapsed() < AGE => known.insert(fresh),
+        _ => {
+            let begun = Instant::now();
+            let text = Host.file(Path::new(MOUNTINFO))?;
+            let mounts = Mounts::new(&text);
+            known.insert((begun, text, mounts))
+        }
+    };
+    Ok(see(text, mounts))
+}
+
+/// Returns a text of `MOUNTINFO` that is not older than `AGE`.
+pub(super) fn recent_mounts() -> io::Result<Vec<u8>> {
+    recent(|text, _| text.to_vec())
+}
 
 /// Returns false if the file system of one of these canonical paths does not answer in time. An absent path
 /// counts as an answer.
 pub fn answers(paths: &[PathBuf]) -> bool {
-    static MOUNTS: Mutex<Option<(Instant, Mounts)>> = Mutex::new(None);
-    let mut known = MOUNTS.lock().unwrap_or_else(PoisonError::into_inner);
-    let (_, mounts) = match known.take() {
-        Some((read, mounts)) if read.elapsed() < AGE => known.insert((read, mounts)),
-        _ => {
-            let text = Host.file(Path::new("/proc/self/mountinfo"));
-            let mounts = Mounts::new(&text.unwrap_or_default());
-            known.insert((Instant::now(), mounts))
-        }
-    };
-    let remote = paths.iter().filter(|path| !mounts.is_local(path));
-    unanswered(remote.map(PathBuf::as_path)).is_none()
+    let all = || paths.iter().map(PathBuf::as_path);
+    let remote = recent(|_, mounts| all().filter(|path| !mounts.is_local(path)).collect());
+    // Without a list, each may be remote.
+    let remote: Vec<&Path> = remote.unwrap_or_else(|_| all().collect());
+    unanswered(remote.into_iter()).is_none()
 }
 
 /// Returns the first of these paths that cannot be looked at in time, for the file system there or where its links lead.
@@ -232,6 +253,8 @@ mod tests {
         40 31 0:37 / /sys/fs/cgroup/systemd rw - cgroup cgroup rw,name=systemd\n\
         41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n";
 
+    const COVERED: &str = "42 41 0:38 /part /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n";
+
     #[test]
     fn finds_the_mount_of_each_hierarchy() {
         let at = |point: &str, minor| Hierarchy {
@@ -252,6 +275,7 @@ mod tests {
             ("4:pids:/\n0::/\n", MOUNTS.to_owned()),
             ("0::/\n", MOUNTS.replace("0:38 /", "0:38 /../x")),
             ("0::/\n", MOUNTS.replace("cgroup2 ", "tmpfs ")),
+            ("0::/\n", format!("{MOUNTS}{COVERED}")),
             ("", MOUNTS.to_owned()),
             ("0\n", MOUNTS.to_owned()),
         ] {

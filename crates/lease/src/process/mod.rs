@@ -29,6 +29,7 @@ use std::time::Duration;
 use std::{fs, io};
 
 const PROC: &str = "/proc";
+const MOUNTINFO: &str = "/proc/self/mountinfo";
 /// The limit for a file with one number or identifier, in bytes. No such file is this long.
 const MAX_LINE: u64 = 256;
 
@@ -182,6 +183,19 @@ fn numbers(reads: &dyn Reads, dir: &Path) -> io::Result<Vec<i32>> {
     Ok(reads.names(dir)?.into_iter().filter_map(number).collect())
 }
 
+/// Returns the processes of this machine with their command names. That of one that has just ended is empty.
+pub fn commands() -> Vec<(i32, String)> {
+    let all = all(&Host).unwrap_or_default().into_iter();
+    all.map(|pid| (pid, name(pid))).collect()
+}
+
+/// Returns the processes with this command name.
+pub fn called(command: &str) -> Vec<i32> {
+    let mut all = all(&Host).unwrap_or_default();
+    all.retain(|pid| name(*pid) == command);
+    all
+}
+
 pub(crate) fn name(pid: i32) -> String {
     let name = read_text(&Host, &dir(pid).join("comm"));
     let name = name.ok().flatten().unwrap_or_default();
@@ -277,6 +291,10 @@ impl PidFd {
 pub trait Reads {
     /// Returns all bytes of a file. More than 16 MiB are an error.
     fn file(&self, path: &Path) -> io::Result<Vec<u8>>;
+    /// Returns the list of mounts, at most a second old.
+    fn mounts(&self) -> io::Result<Vec<u8>> {
+        self.file(Path::new(MOUNTINFO))
+    }
     /// Returns the names in a folder.
     fn names(&self, dir: &Path) -> io::Result<Vec<OsString>>;
     /// Returns the target of a link.
@@ -298,6 +316,10 @@ pub struct Host;
 impl Reads for Host {
     fn file(&self, path: &Path) -> io::Result<Vec<u8>> {
         files::read(path, MAX)
+    }
+
+    fn mounts(&self) -> io::Result<Vec<u8>> {
+        hierarchies::recent_mounts()
     }
 
     fn names(&self, dir: &Path) -> io::Result<Vec<OsString>> {

@@ -202,13 +202,16 @@ fn obstacle(reads: &dyn Reads, pid: u32) -> Option<String> {
         let bytes = reads.file(&Path::new(PROC).join("self").join(name));
         bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
     };
-    match (text("mountinfo"), text("status")) {
-        (Ok(mounts), Ok(status)) if hides_others(&mounts) && !may_trace(&status) => Some(
+    let hidden = || -> io::Result<bool> {
+        Ok(!may_trace(&text("status")?) && hides_others(&text("mountinfo")?))
+    };
+    match hidden() {
+        Ok(false) => None,
+        Ok(true) => Some(
             "/proc is mounted with hidepid, and this process has no CAP_SYS_PTRACE to see others"
                 .to_owned(),
         ),
-        (Ok(_), Ok(_)) => None,
-        (Err(e), _) | (_, Err(e)) => Some(format!("/proc/self cannot be read: {e}")),
+        Err(e) => Some(format!("/proc/self cannot be read: {e}")),
     }
 }
 
