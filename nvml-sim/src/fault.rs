@@ -8,9 +8,9 @@ use std::time::Duration;
 use fs2::FileExt;
 use serde::{Deserialize, Serialize};
 
-use crate::state::replace;
+use crate::state::{self, replace};
 
-const FILE: &str = "faults.json";
+pub const FILE: &str = "faults.json";
 const LOCK: &str = "faults.lock";
 
 /// A rule for calls of one function, or of all (`*`), counted over all processes from when the
@@ -105,7 +105,8 @@ pub fn add(dir: &Path, rule: Rule) -> io::Result<()> {
     let _lock = lock(dir)?;
     let mut rules = list(dir)?;
     rules.push(rule);
-    replace(&dir.join(FILE), &serde_json::to_vec_pretty(&rules)?)
+    replace(&dir.join(FILE), &serde_json::to_vec_pretty(&rules)?)?;
+    state::renew(dir)
 }
 
 pub fn clear(dir: &Path) -> io::Result<()> {

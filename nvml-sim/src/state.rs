@@ -1,8 +1,9 @@
 //! One machine in a directory, shared by processes.
 //!
 //! ```text
-//! DIR/state.json    the machine; replaced as a whole, so that readers need no lock
+//! DIR/state.json    the machine; replaced as a whole, so that readers need no lock, also when faults or a trace begin
 //! DIR/lock          held (flock) while the machine changes
+//! DIR/session       open in each process with a session
 //! DIR/locks/gpuN    held while a call changes GPU N, the simulated time it takes included
 //! DIR/unsettled     the machine changed but the driver root may not show it yet
 //! DIR/lib, DIR/proc, DIR/dev, DIR/faults.json, DIR/trace.log
@@ -11,8 +12,9 @@
 //! A process killed between a change and its files leaves `unsettled` behind, and the next one that
 //! takes the lock settles it.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -21,16 +23,32 @@ use fs2::FileExt;
 use crate::driver_root;
 use crate::engine::Machine;
 use crate::holders::Files;
-use crate::sys;
+use crate::{fault, sys, trace};
 
 /// The name of the file with the machine.
 pub const FILE: &str = "state.json";
+/// An empty file that each session has open. A real one has the device nodes open.
+pub const SESSION: &str = "session";
 const UNSETTLED: &str = "unsettled";
 
 pub struct Store {
     dir: PathBuf,
-    /// The bytes of the file at its last read, and their meaning: most calls change nothing.
-    cache: Mutex<Option<(Vec<u8>, Arc<Machine>)>>,
+    cache: Mutex<Option<Seen>>,
+}
+
+/// What the last look at the machine saw: most calls change nothing.
+struct Seen {
+    /// While it is open, no file that replaces it has its inode, so that none goes unnoticed, however fast they follow.
+    _file: File,
+    mark: [u64; 5],
+    machine: Arc<Machine>,
+    is_watched: bool,
+}
+
+/// What tells a file from one that replaces it, and from itself after a write by a careless test.
+fn mark(file: &Metadata) -> [u64; 5] {
+    let written = [file.mtime() as u64, file.mtime_nsec() as u64];
+    [file.dev(), file.ino(), file.len(), written[0], written[1]]
 }
 
 /// The machine, locked against changes by other processes.
@@ -44,6 +62,7 @@ pub struct Locked<'a> {
 pub fn create(dir: &Path, machine: &Machine) -> io::Result<()> {
     fs::create_dir_all(dir.join("locks"))?;
     File::create(dir.join("lock"))?;
+    File::create(dir.join(SESSION))?;
     for index in 0..machine.gpus.len() {
         File::create(gpu_lock_path(dir, index as u32))?;
     }
@@ -63,6 +82,13 @@ pub fn change<T>(dir: &Path, change: impl FnOnce(&mut Machine, &Files<'_>) -> T)
     let answer = change(&mut locked.machine, &files);
     locked.commit(None, false)?;
     Ok(answer)
+}
+
+/// Lets every process look at the machine again, after new faults or a new trace.
+pub fn renew(dir: &Path) -> io::Result<()> {
+    let lock = File::open(dir.join("lock"))?;
+    FileExt::lock_exclusive(&lock)?;
+    replace(&dir.join(FILE), &fs::read(dir.join(FILE))?)
 }
 
 /// Replaces a file at once: a reader sees the old or the new one, also after a kill.
@@ -94,16 +120,29 @@ impl Store {
 
     /// The machine as it is now.
     pub fn load(&self) -> io::Result<Arc<Machine>> {
-        let bytes = fs::read(self.dir.join(FILE))?;
+        self.look(|seen| seen.machine.clone())
+    }
+
+    /// Whether there may be faults or a trace.
+    pub fn is_watched(&self) -> bool {
+        self.look(|seen| seen.is_watched).unwrap_or(true)
+    }
+
+    fn look<T>(&self, see: impl FnOnce(&Seen) -> T) -> io::Result<T> {
+        let path = self.dir.join(FILE);
         let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*cache {
-            Some((known, machine)) if *known == bytes => Ok(machine.clone()),
-            _ => {
-                let machine = Arc::new(serde_json::from_slice::<Machine>(&bytes)?);
-                *cache = Some((bytes, machine.clone()));
-                Ok(machine)
-            }
+        if let Some(seen) = &*cache
+            && seen.mark == mark(&path.metadata()?)
+        {
+            return Ok(see(seen));
         }
+        let file = File::open(path)?;
+        Ok(see(cache.insert(Seen {
+            mark: mark(&file.metadata()?),
+            machine: Arc::new(serde_json::from_str(&io::read_to_string(&file)?)?),
+            is_watched: self.dir.join(fault::FILE).exists() || trace::is_on(&self.dir),
+            _file: file,
+        })))
     }
 
     /// Keeps other changes of a GPU out until the file is dropped.
@@ -130,10 +169,9 @@ impl Store {
 
     /// Completes the driver root after a process that was killed before it could.
     pub fn settle(&self) -> io::Result<()> {
-        if self.dir.join(UNSETTLED).exists() {
-            self.lock().map(drop)
-        } else {
-            Ok(())
+        match self.dir.join(UNSETTLED).exists() {
+            true => self.lock().map(drop),
+            false => Ok(()),
         }
     }
 }

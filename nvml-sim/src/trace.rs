@@ -6,6 +6,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
+use crate::{state, sys};
+
 const SWITCH: &str = "trace.on";
 const LOG: &str = "trace.log";
 
@@ -13,7 +15,8 @@ pub fn on(dir: &Path) -> io::Result<()> {
     let log = File::create(dir.join(LOG))?;
     // Calls of other users are traced too.
     log.set_permissions(Permissions::from_mode(0o666))?;
-    File::create(dir.join(SWITCH)).map(drop)
+    File::create(dir.join(SWITCH))?;
+    state::renew(dir)
 }
 
 pub fn off(dir: &Path) -> io::Result<()> {
@@ -30,13 +33,18 @@ pub fn read(dir: &Path) -> io::Result<String> {
     }
 }
 
+pub fn is_on(dir: &Path) -> bool {
+    dir.join(SWITCH).exists()
+}
+
 /// Adds a line `PID FUNCTION NANOSECONDS END`. The time is the call's own CPU time, without this line's.
 /// END is the return code or the way in which the process was killed. A line that cannot be written
-/// is lost: a call does not fail for its trace.
-pub fn add(dir: &Path, function: &str, cpu: Duration, end: &str) {
-    if !dir.join(SWITCH).exists() {
+/// is lost: a call does not fail for its trace. A call without a beginning is not traced.
+pub fn add(dir: &Path, function: &str, began: Option<Duration>, end: &str) {
+    let Some(began) = began else {
         return;
-    }
+    };
+    let cpu = sys::thread_cpu().saturating_sub(began);
     if let Ok(mut log) = OpenOptions::new().append(true).open(dir.join(LOG)) {
         let (pid, cpu) = (std::process::id(), cpu.as_nanos());
         let line = format!("{pid} {function} {cpu} {end}\n");

@@ -43,9 +43,12 @@ fn run_with(
     body: impl FnOnce(&Call) -> Result<(), Code>,
 ) -> u32 {
     let began = sys::thread_cpu();
-    let trace = |end: &str| trace::add(dir, name, sys::thread_cpu().saturating_sub(began), end);
+    let is_watched = store.as_ref().is_none_or(|store| store.is_watched());
+    let began = (is_watched && trace::is_on(dir)).then_some(began);
+    let trace = |end: &str| trace::add(dir, name, began, end);
     // Unreadable rules count as none, since a user without write access must not fail for them.
-    let plan = fault::plan(dir, name).unwrap_or_default();
+    let plan = is_watched.then(|| fault::plan(dir, name).unwrap_or_default());
+    let plan = plan.unwrap_or_default();
     if plan.outcome == Some(Outcome::Kill(Moment::Before)) {
         trace("killed before");
         sys::kill_self();

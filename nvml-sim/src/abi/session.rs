@@ -1,4 +1,4 @@
-//! `nvmlInit` and `nvmlShutdown`: counted, and with the machine's file open in between, since a
+//! `nvmlInit` and `nvmlShutdown`: counted, and with a file of the machine open in between, since a
 //! client's descriptors are what others must not inherit.
 
 use std::fs::File;
@@ -51,11 +51,10 @@ fn open(dir: &Path) -> Result<(), Code> {
     })?;
     // A caller that may not write leaves that to the next one that may.
     let _ = store.settle();
-    let file = File::open(dir.join(state::FILE)).ok();
     *session = Some(Session {
         store: Arc::new(store),
         count: 1,
-        _file: file,
+        _file: File::open(dir.join(state::SESSION)).ok(),
     });
     Ok(())
 }

@@ -74,15 +74,10 @@ fn machine_dir() -> Result<PathBuf, Failure> {
     Ok(dir.to_owned())
 }
 
-/// Whether a process has a session with the machine's driver. A real one has the nodes open; here it is the file of the
-/// machine, which a change replaces.
+/// Whether a process has a session with the machine's driver.
 fn has_client(dir: &Path) -> Result<bool, Failure> {
-    let file = dir.join(state::FILE);
-    let is_it = |fd: fs::DirEntry| {
-        let link = fs::read_link(fd.path()).unwrap_or_default();
-        let link = link.to_string_lossy();
-        link.strip_suffix(" (deleted)").unwrap_or(&link) == file.to_string_lossy()
-    };
+    let file = dir.join(state::SESSION);
+    let is_it = |fd: fs::DirEntry| fs::read_link(fd.path()).is_ok_and(|link| link == file);
     let mut processes = fs::read_dir("/proc")?.flatten();
     Ok(processes.any(|process| {
         let fds = fs::read_dir(process.path().join("fd"));

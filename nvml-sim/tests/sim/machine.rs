@@ -2,6 +2,8 @@
 
 use crate::common::Sim;
 use crate::library::ONE_G;
+use nvml_sim::state::{self, Store};
+use std::process::Command;
 
 #[test]
 fn mig_mode_by_architecture() {
@@ -84,4 +86,38 @@ fn lost_gpu_answers_nothing_else() {
     assert!(nvml.create_gi(nvml.gpu(0), ONE_G).is_ok());
     sim.run("restore", "--gpu 1");
     assert!(nvml.create_gi(gpu, ONE_G).is_ok());
+}
+
+/// Changes that follow one another at once, in files of one length: neither a time nor a length tells them apart.
+#[test]
+fn sees_each_of_many_quick_changes() {
+    let sim = Sim::new("--gpu A30");
+    let reader = Store::open(sim.dir()).unwrap();
+    for bus in 100..400 {
+        for bus in [bus, bus + 100] {
+            state::change(sim.dir(), |machine, _| machine.gpus[0].pci_bus = bus).unwrap();
+        }
+        assert_eq!(reader.load().unwrap().gpus[0].pci_bus, bus + 100);
+    }
+}
+
+/// What reads the machine without a session, as an MPS daemon does, keeps no GPU from its reset.
+#[test]
+fn sessions_alone_keep_gpus_from_resets() {
+    let sim = Sim::new("--gpu A30");
+    let program = sim.dir().join("usr/bin/nvidia-smi");
+    std::fs::create_dir_all(program.parent().unwrap()).unwrap();
+    std::fs::copy(env!("CARGO_BIN_EXE_nvidia-smi"), &program).unwrap();
+    let resets = || {
+        let mut reset = Command::new(&program);
+        let said = reset.args(["--gpu-reset", "-i", "0"]).output().unwrap();
+        said.status.success()
+    };
+    let reader = Store::open(sim.dir()).unwrap();
+    reader.load().unwrap();
+    assert!(resets());
+    let session = sim.init();
+    assert!(!resets());
+    assert_eq!(session.call("nvmlShutdown", &[]), 0);
+    assert!(resets());
 }
