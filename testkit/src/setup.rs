@@ -445,6 +445,15 @@ impl Drop for Setup {
                 let _ = delete.output();
             }
         }
+        // A low-level runtime that was killed leaves them.
+        for bundle in entries(&self.path("bundles")) {
+            let config = fs::read(bundle.join("config.json")).unwrap_or_default();
+            let config: Value = serde_json::from_slice(&config).unwrap_or_default();
+            let path = config["linux"]["cgroupsPath"].as_str();
+            if let Some(name) = path.filter(|path| path.starts_with("/runmig-e2e-")) {
+                super::leftovers::remove_cgroup(&name[1..]);
+            }
+        }
     }
 }
 

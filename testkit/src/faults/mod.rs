@@ -387,8 +387,9 @@ impl World {
         let dir = self.path("bundles").join(id);
         if !dir.join("config.json").exists() {
             fs::create_dir_all(dir.join("rootfs")).unwrap();
-            fs::write(dir.join("config.json"), config(annotations)).unwrap();
-            fs::write(dir.join("original"), config(annotations)).unwrap();
+            let config = config(&cgroup_of(self, id), annotations);
+            fs::write(dir.join("config.json"), &config).unwrap();
+            fs::write(dir.join("original"), config).unwrap();
         }
         dir
     }
@@ -441,20 +442,6 @@ impl World {
         self.all_go(&[]);
     }
 
-    /// Gives the container of a bundle a cgroup of its own.
-    pub fn bundle_with_cgroup(&self, id: &str) {
-        let dir = self.path("bundles").join(id);
-        let text = fs::read_to_string(dir.join("original")).unwrap();
-        let path = cgroup_of(self, id);
-        let name = path.file_name().unwrap().to_string_lossy();
-        let section = format!("\"linux\": {{\"cgroupsPath\": \"/{name}\", ");
-        if !text.contains("cgroupsPath") {
-            let text = text.replace("\"linux\": {", &section);
-            fs::write(dir.join("config.json"), &text).unwrap();
-            fs::write(dir.join("original"), &text).unwrap();
-        }
-    }
-
     #[track_caller]
     pub fn leases(&self) -> Vec<Value> {
         let list = said(&mut self.migctl(&["list", "-o", "json"])).json();
@@ -484,27 +471,33 @@ impl Drop for World {
         if self.machine().join("usr").exists() {
             self.end_daemons();
         }
-        for id in [operations::ID, operations::PEER] {
-            crate::leftovers::remove_cgroup(&cgroup_of(self, id).to_string_lossy());
-        }
         // Those who wait in vain for a pipe, and the containers.
         for entry in fs::read_dir(self.root()).into_iter().flatten().flatten() {
             if let Some(pid) = self.living_init(&entry.file_name().to_string_lossy()) {
-                let pid = nix::unistd::Pid::from_raw(pid);
-                let _ = nix::sys::signal::kill(pid, nix::sys::signal::SIGKILL);
+                crate::process::kill(pid);
             }
+        }
+        for entry in fs::read_dir(self.path("bundles"))
+            .into_iter()
+            .flatten()
+            .flatten()
+        {
+            let cgroup = cgroup_of(self, &entry.file_name().to_string_lossy());
+            crate::leftovers::remove_cgroup(&cgroup.to_string_lossy());
         }
     }
 }
 
-/// Returns the directory of the cgroup that a container has if its bundle names one.
+/// Returns the directory of a bundle's cgroup.
 pub fn cgroup_of(world: &World, id: &str) -> PathBuf {
     let name = world.dir.path().file_name().unwrap().to_string_lossy();
     Path::new(crate::cgroup2::ROOT).join(format!("{name}-{id}"))
 }
 
-/// Spaces, an unknown field and a number that a double cannot hold: what a rewrite would lose.
-fn config(annotations: &[(&str, &str)]) -> String {
+/// Spaces, an unknown field and a number that a double cannot hold: what a rewrite would lose. The cgroup is its own, since
+/// another container of the machine may have the one that an id stands for.
+fn config(cgroup: &Path, annotations: &[(&str, &str)]) -> String {
+    let cgroup = cgroup.file_name().unwrap().to_string_lossy();
     let annotations: Vec<String> = annotations
         .iter()
         .map(|(key, value)| format!("\"{key}\": \"{value}\""))
@@ -515,7 +508,7 @@ fn config(annotations: &[(&str, &str)]) -> String {
   "process": {{"args": ["sh"], "cwd": "/", "env": ["PATH=/bin"]}}, "root": {{"path": "rootfs"}},
   "annotations": {{{annotations}}},
   "mounts": [{{"destination": "/dev", "type": "tmpfs", "source": "tmpfs"}}],
-  "linux": {{"resources": {{"devices": [{{"allow": false, "access": "rwm"}}]}}}}}}
+  "linux": {{"cgroupsPath": "/{cgroup}", "resources": {{"devices": [{{"allow": false, "access": "rwm"}}]}}}}}}
 "#
     )
 }

@@ -258,6 +258,8 @@ fn hear(kind: Kind, what: &str) -> io::Result<()> {
 
 /// Two pipes between a parent and its children, which all of them have open.
 pub mod talk {
+    use nix::unistd::Pid;
+    use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
     use std::sync::OnceLock;
 
     static PIPES: OnceLock<[i32; 4]> = OnceLock::new();
@@ -298,17 +300,30 @@ pub mod talk {
         write(1, byte);
     }
 
-    /// Returns what a child said, after a moment at most.
-    pub fn heard() -> Option<u8> {
-        let fd = PIPES.get().expect("pipes")[0];
-        let mut fds = libc::pollfd {
-            fd,
-            events: libc::POLLIN,
-            revents: 0,
-        };
-        // SAFETY: one live struct, and a millisecond.
-        unsafe { libc::poll(&raw mut fds, 1, 1) };
+    /// Waits until one of these children says something or ends. Returns what it said.
+    pub fn heard(children: &[Pid]) -> Option<u8> {
+        let ends: Vec<OwnedFd> = children.iter().map(|child| end_of(*child)).collect();
+        let pipe = PIPES.get().expect("pipes")[0];
+        let all = ends.iter().map(AsRawFd::as_raw_fd).chain([pipe]);
+        let mut fds: Vec<libc::pollfd> = all
+            .map(|fd| libc::pollfd {
+                fd,
+                events: libc::POLLIN,
+                revents: 0,
+            })
+            .collect();
+        // SAFETY: so many live structs. The alarm of a child ends the wait.
+        unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, -1) };
         read(0)
+    }
+
+    /// Returns a descriptor that can be read once a child has ended.
+    fn end_of(child: Pid) -> OwnedFd {
+        // SAFETY: the call takes numbers, and returns a new descriptor or -1.
+        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, child.as_raw(), 0) };
+        assert!(fd >= 0, "pidfd_open: {}", std::io::Error::last_os_error());
+        // SAFETY: the descriptor is new, so nobody else owns it.
+        unsafe { OwnedFd::from_raw_fd(fd as i32) }
     }
 
     pub fn drain() {

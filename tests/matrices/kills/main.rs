@@ -4,8 +4,9 @@
 //! ```text
 //! cargo test --workspace --test kills -- OPTIONS
 //!       [--sample N | --minutes M | --all] [--seed S] [--operation NAME]…   draws points, or takes all
+//!       --all [--kind KIND]…                                                takes all points of these kinds, such as twice
 //!       --point OPERATION/death/17                                          repeats one point
-//!       --list                                                              lists operations and their effects
+//!       --list                                                              lists operations, their effects and points
 //! ```
 //!
 //! Points: `death/N` before the N-th effect, `within/N` in the middle of a call of the driver, `error/N/CODE` and
@@ -33,6 +34,16 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use world::{ID, OTHER, World};
 
+/// The kinds of points.
+const KINDS: [&str; 7] = [
+    "death",
+    "within",
+    "error",
+    "late-error",
+    "answer",
+    "twice",
+    "beside",
+];
 /// The start of a command that repeats a point.
 const AGAIN: &str = "cargo test --workspace --test kills --";
 /// The points that a plain run draws.
@@ -287,7 +298,7 @@ impl<'a> Stage<'a> {
         let mut ended = [None, None];
         let mut stands = false;
         while ended[0].is_none() && !stands {
-            stands = talk::heard() == Some(b'S');
+            stands = talk::heard(&[first]) == Some(b'S');
             ended[0] = child::ended(first, &note);
         }
         let machine = self.world.path("machine");
@@ -295,13 +306,17 @@ impl<'a> Stage<'a> {
         let second = child::start(&machine, &other_note, Plan::Tell, act);
         let mut goes_on = !stands;
         while ended.iter().any(Option::is_none) {
+            let running = [first, second].into_iter().zip(&ended);
+            let running: Vec<Pid> = { running.filter(|(_, end)| end.is_none()) }
+                .map(|(child, _)| child)
+                .collect();
+            let waits = talk::heard(&running) == Some(b'W');
             if ended[0].is_none() {
                 ended[0] = child::ended(first, &note);
             }
             if ended[1].is_none() {
                 ended[1] = child::ended(second, &other_note);
             }
-            let waits = talk::heard() == Some(b'W');
             if !goes_on && (waits || ended[1].is_some()) {
                 goes_on = true;
                 talk::tell();
@@ -398,6 +413,7 @@ struct Options {
     is_list: bool,
     seed: u64,
     operations: Vec<String>,
+    kinds: Vec<String>,
     point: Option<String>,
     marked: Option<String>,
 }
@@ -422,6 +438,7 @@ fn options() -> Result<Options, String> {
             "--all" => options.is_all = true,
             "--list" => options.is_list = true,
             "--operation" => options.operations.push(value()?),
+            "--kind" => options.kinds.push(value()?),
             "--point" => options.point = Some(value()?),
             // For strace, see calls.rs.
             "--marked" => options.marked = Some(value()?),
@@ -429,6 +446,12 @@ fn options() -> Result<Options, String> {
             "--nocapture" | "--test-threads" | "--quiet" => {}
             other => return Err(format!("unknown option {other}")),
         }
+    }
+    if let Some(kind) = { options.kinds.iter() }.find(|kind| !KINDS.contains(&kind.as_str())) {
+        return Err(format!("no kind {kind}: there are {}", KINDS.join(", ")));
+    }
+    if !options.kinds.is_empty() && !options.is_all && !options.is_list {
+        return Err("--kind wants --all: a draw takes each kind".to_owned());
     }
     if std::env::var("RUNMIG_TIER").is_ok_and(|tier| tier == "exhaustive") {
         options.is_all = options.sample.is_none() && options.minutes.is_none();
@@ -480,6 +503,11 @@ fn run(options: &Options) -> Result<(), String> {
     let chosen: Vec<&'static Operation> = operations::ALL.iter().filter(is_wanted).collect();
     let begun = Instant::now();
     println!("kills: seed {}", options.seed);
+    let is_kind = |event: &Event| {
+        let name = event.to_string();
+        let kind = name.split('/').next().unwrap_or_default();
+        options.kinds.is_empty() || options.kinds.iter().any(|wanted| wanted == kind)
+    };
     let (mut tried, mut missed, mut wrong) = (0, 0, Vec::new());
     let end = options
         .minutes
@@ -495,12 +523,15 @@ fn run(options: &Options) -> Result<(), String> {
         let effects = stage
             .effects()
             .map_err(|e| format!("{}: {e}", operation.name))?;
+        let mut all = points(operation, &effects);
+        all.retain(is_kind);
         if options.is_list {
             println!(
-                "{}: {} effects, {} calls of the driver",
+                "{}: {} effects, {} calls of the driver, {} points without those that die twice",
                 operation.name,
                 effects.kinds.len(),
-                effects.calls
+                effects.calls,
+                all.len()
             );
             continue;
         }
@@ -516,7 +547,6 @@ fn run(options: &Options) -> Result<(), String> {
                 }
             }
         }
-        let all = points(operation, &effects);
         let share = end.map(|end| {
             let left = end.saturating_duration_since(Instant::now());
             Instant::now() + left / (chosen.len() - turn) as u32
@@ -529,7 +559,7 @@ fn run(options: &Options) -> Result<(), String> {
                 match all
                     .get(number)
                     .copied()
-                    .or_else(|| twice.next(operation, &effects))
+                    .or_else(|| twice.next(operation, &effects).filter(is_kind))
                 {
                     Some(event) => event,
                     None => break,

@@ -315,7 +315,8 @@ fn built(name: &str) -> PathBuf {
     found.unwrap_or_else(|| panic!("{name} is not built: cargo build --workspace --all-targets"))
 }
 
-/// Makes a folder like another. Files that are the same stay, and the driver's library always does.
+/// Makes a folder like another. Files that are the same stay, and large ones always do: the driver's programs, and its table of
+/// all minors, which never changes.
 fn mirror(from: &Path, to: &Path) {
     let names = |dir: &Path| -> Vec<_> {
         let entries = fs::read_dir(dir).into_iter().flatten().flatten();
@@ -343,7 +344,7 @@ fn mirror(from: &Path, to: &Path) {
             }
             mirror(&source, &target);
         } else if kind.is_file() {
-            let is_large = source.metadata().unwrap().len() > 1 << 20;
+            let is_large = source.metadata().unwrap().len() > 1 << 16;
             let is_same = match is_large {
                 true => target.exists(),
                 false => fs::read(&target).ok() == fs::read(&source).ok(),

@@ -51,5 +51,4 @@ fn limited(world: &World, id: &str) {
     world.configure("sharing.enforcement = [\"driver\"]");
     world.install_limits();
     world.bundle_saying(id, &[("runmig.dev/share", "1/2")]);
-    world.bundle_with_cgroup(id);
 }

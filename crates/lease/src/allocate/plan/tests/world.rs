@@ -154,7 +154,8 @@ prop_compose! {
     }
 }
 
-fn picked(world: &World, (filled, gpu, profile): &Pick) -> (GpuUuid, Profile) {
+fn picked(world: &World, pick: &Pick) -> (GpuUuid, Profile) {
+    let (filled, gpu, profile) = pick;
     let gpus = &world.inventory.snapshot.gpus;
     let filled = filled.and_then(|which| {
         let all = gpus
