@@ -1,8 +1,12 @@
 //! Texts of the kernel, of low-level runtimes and of other versions of runmig.
 
 use super::{or_told, told};
-use runmig::fuzzing::{self, Proc};
+use runmig::fuzzing;
 use runmig_lease::model::Process;
+use runmig_lease::process::{Reads, in_cgroup};
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
 
 /// The process that the texts are about.
 const OTHER: Process = Process {
@@ -10,6 +14,8 @@ const OTHER: Process = Process {
     start_time: 12345,
 };
 const CGROUP: &str = "/a/b";
+/// This process.
+const OWN: u32 = 1;
 
 /// Divides the input: `stat`, `cgroup`, `status`, `mountinfo`, a runtime's `state.json`, `/proc/devices`,
 /// an access file.
@@ -45,6 +51,52 @@ pub fn machine(bytes: &[u8]) {
     or_told(fuzzing::access_field(&access, "DeviceFileMinor"));
 }
 
+/// A `/proc` of two processes, this one and another, whose files hold given bytes.
+struct Proc<'a> {
+    other: Process,
+    stat: &'a [u8],
+    cgroup: &'a [u8],
+    status: &'a [u8],
+    mountinfo: &'a [u8],
+    /// The low-level runtime's own record of a container.
+    state: &'a [u8],
+}
+
+impl Reads for Proc<'_> {
+    fn file(&self, path: &Path) -> io::Result<Vec<u8>> {
+        let name = path.file_name().and_then(|name| name.to_str());
+        let bytes = match name.unwrap_or_default() {
+            "stat" => self.stat,
+            "cgroup" => self.cgroup,
+            "status" if path.starts_with("/proc") => self.status,
+            "mountinfo" => self.mountinfo,
+            "state.json" => self.state,
+            _ => return Err(io::Error::from_raw_os_error(libc::ENOENT)),
+        };
+        Ok(bytes.to_vec())
+    }
+
+    fn names(&self, _dir: &Path) -> io::Result<Vec<OsString>> {
+        Ok(vec![self.other.pid.to_string().into()])
+    }
+
+    fn link(&self, _path: &Path) -> io::Result<PathBuf> {
+        Ok(OWN.to_string().into())
+    }
+
+    fn identity(&self, _path: &Path) -> io::Result<(u64, u64)> {
+        Ok((4, 1))
+    }
+
+    fn is_locked(&self, _path: &Path) -> io::Result<bool> {
+        Ok(false)
+    }
+
+    fn answers(&self, _paths: &[PathBuf]) -> bool {
+        true
+    }
+}
+
 /// A text that is cut off or is no text of the kernel's never says that a process is dead.
 fn liveness(proc: &Proc<'_>) {
     let stat = String::from_utf8_lossy(proc.stat);
@@ -53,7 +105,7 @@ fn liveness(proc: &Proc<'_>) {
     let state = fields.next().unwrap_or_default();
     let start_time: Option<u64> = fields.nth(18).and_then(|field| field.parse().ok());
     let has_ended = state.starts_with(['Z', 'X', 'x']);
-    let is_alive = proc.is_alive();
+    let is_alive = fuzzing::is_alive(proc, &OTHER);
     match start_time {
         None => assert!(is_alive, "no start time, and counted as dead"),
         Some(OTHER_START) if !has_ended => assert!(is_alive, "it runs, and counted as dead"),
@@ -62,10 +114,10 @@ fn liveness(proc: &Proc<'_>) {
     let cgroups = String::from_utf8_lossy(proc.cgroup);
     let is_in = { cgroups.lines() }.any(|line| line.splitn(3, ':').nth(2) == Some(CGROUP));
     if is_in && start_time.is_some() && !has_ended {
-        let found = proc.in_cgroup(CGROUP);
+        let found = in_cgroup(proc, &[CGROUP.to_owned()]);
         assert!(!matches!(found, Ok(None)), "its cgroup counted as empty");
     }
-    let (init, obstacle) = proc.recorded_init();
+    let (init, obstacle) = fuzzing::recorded_init(proc, OWN);
     if let Ok(Some(init)) = init {
         let state = String::from_utf8_lossy(proc.state);
         assert!(state.contains("init_process_pid"), "{init:?}");

@@ -78,10 +78,7 @@ fn run(args: &[OsString]) -> Result<()> {
     // pipe.
     let state = read_state(std::io::stdin().lock());
     let arguments = parse(args)?;
-    let config = match &arguments.config {
-        Some(file) => Config::read(file)?,
-        None => Config::for_program(None)?,
-    };
+    let config = Config::named(arguments.config.as_deref())?;
     if arguments.limit {
         return limit::limit(&config, &arguments.leases, &state?);
     }

@@ -39,6 +39,16 @@ const AFTER_KILL: Duration = Duration::from_millis(250);
 
 static CHOSEN: OnceLock<Duration> = OnceLock::new();
 
+/// Parses the longest wait for the driver.
+pub fn parse_limit(text: &str) -> AnyResult<Duration, String> {
+    match humantime::parse_duration(text) {
+        Ok(Duration::ZERO) => {
+            Err("0 leaves the driver no time; write a time such as 8s".to_owned())
+        }
+        parsed => parsed.map_err(|e| e.to_string()),
+    }
+}
+
 /// Sets the longest wait for the driver.
 pub fn set_limit(limit: Duration) {
     let _ = CHOSEN.set(limit);

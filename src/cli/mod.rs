@@ -28,7 +28,6 @@ mod list;
 mod metrics;
 mod mig_on;
 mod output;
-mod processes;
 mod release;
 mod release_claims;
 mod request_options;
@@ -64,7 +63,7 @@ struct Arguments {
     #[arg(short, long, global = true, value_enum, default_value_t = Output::Table, hide_possible_values = true)]
     output: Output,
     /// The longest wait for the driver, for verbs that only look; engines have twice as long
-    #[arg(long, global = true, value_name = "TIME", default_value = "8s", value_parser = humantime::parse_duration)]
+    #[arg(long, global = true, value_name = "TIME", default_value = "8s", value_parser = driver::parse_limit)]
     timeout: Duration,
     #[command(subcommand)]
     verb: Verb,
@@ -270,10 +269,7 @@ pub fn main() -> i32 {
 fn run(arguments: &Arguments) -> Result<i32> {
     driver::set_limit(arguments.timeout);
     let config = || {
-        let config = match &arguments.config {
-            Some(file) => Config::read(file),
-            None => Config::for_program(None),
-        }?;
+        let config = Config::named(arguments.config.as_deref())?;
         if arguments.verb.needs_ledger() {
             world::check_reader(&config)?;
         }

@@ -67,10 +67,7 @@ fn run(args: &[OsString]) -> Result<()> {
     let state: Result<OciState> = read_state(std::io::stdin().lock());
     let arguments = parse(args)?;
     let state = state?;
-    let config = match &arguments.config {
-        Some(file) => Config::read(file)?,
-        None => Config::for_program(None)?,
-    };
+    let config = Config::named(arguments.config.as_deref())?;
     let leases = Leases::existing(&config, Box::new(NoBundles))?;
     let Some(leases) = leases.map(|leases| leases.acting_as(Actor::Hook)) else {
         return match arguments.verb {

@@ -15,20 +15,14 @@ pub enum Family {
     Crun,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LogFormat {
-    Text,
-    Json,
-}
-
 /// The arguments of a call. Paths stay as given, and relative ones start at `Call::stands_in`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
     pub root: Option<PathBuf>,
     /// The log file for errors. crun's `syslog:` and `journald:` are not files.
     pub log: Option<PathBuf>,
-    pub log_format: Option<LogFormat>,
-    pub debug: bool,
+    /// Says whether each line of the log is a JSON object.
+    pub logs_json: bool,
     pub systemd_cgroup: bool,
     /// Set by crun's `--cgroup-manager=disabled`: the kernel then enforces no device rule.
     pub no_cgroup: bool,
@@ -38,15 +32,13 @@ pub struct Call {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verb {
     Create(Create),
-    Run(Run),
-    Restore {
-        id: OsString,
-        bundle: Option<PathBuf>,
+    Run {
+        create: Create,
+        detach: bool,
     },
-    Delete {
-        id: OsString,
-        force: bool,
-    },
+    Restore(Create),
+    /// A delete of the container with this id.
+    Delete(OsString),
     /// A checkpoint that ends its container, one of these words.
     Checkpoint(Vec<OsString>),
     /// An update on crun. runc's update leaves the devices as they are.
@@ -66,15 +58,6 @@ pub struct Create {
     /// crun's `--config`, relative to the caller's working directory and not to the bundle. The default is
     /// `config.json` in the bundle.
     pub config: Option<PathBuf>,
-    pub pid_file: Option<PathBuf>,
-    pub preserve_fds: Option<u32>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Run {
-    pub create: Create,
-    pub detach: bool,
-    pub keep: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -127,12 +110,13 @@ impl Family {
 }
 
 impl Call {
-    /// Returns the directory at which relative `root`, `log` and `pid_file` start. crun enters the bundle
+    /// Returns the directory at which relative `root` and `log` start. crun enters the bundle
     /// before it looks at them, and runc resolves them before.
     pub fn stands_in(&self, family: Family, cwd: &Path) -> PathBuf {
         let bundle = match &self.verb {
-            Verb::Create(create) | Verb::Run(Run { create, .. }) => &create.bundle,
-            Verb::Restore { bundle, .. } => bundle,
+            Verb::Create(create) | Verb::Run { create, .. } | Verb::Restore(create) => {
+                &create.bundle
+            }
             _ => &None,
         };
         match (family, bundle) {
@@ -452,44 +436,32 @@ impl<'a> Given<'a> {
             let path = self.value(name).filter(|path| !path.is_empty());
             path.map(PathBuf::from)
         };
-        let id = id.to_owned();
-        let preserve_fds = match self
-            .value("preserve-fds")
-            .map(|n| (n, n.to_str().and_then(|n| n.parse::<u32>().ok())))
-        {
-            None => None,
-            // runc takes a leading zero for base 8.
-            Some((given, Some(n))) if given == n.to_string().as_str() => Some(n),
-            Some((given, _)) => {
-                return Err(format!(
-                    "unknown number in --preserve-fds {}",
-                    given.display()
-                ));
-            }
+        // runc takes a leading zero for base 8.
+        let is_plain = |given: &&OsStr| {
+            let number = given.to_str().and_then(|text| text.parse::<u32>().ok());
+            number.is_some_and(|number| *given == number.to_string().as_str())
         };
-        let bundle = path("bundle");
+        let given = self.value("preserve-fds");
+        if let Some(given) = given.filter(|given| !is_plain(given)) {
+            let given = given.display();
+            return Err(format!("unknown number in --preserve-fds {given}"));
+        }
         let create = Create {
-            id: id.clone(),
-            bundle: bundle.clone(),
+            id: id.to_owned(),
+            bundle: path("bundle"),
             config: path("config"),
-            pid_file: path("pid-file"),
-            preserve_fds,
         };
         Ok(match command {
-            "delete" => Verb::Delete {
-                id,
-                force: self.has("force"),
-            },
-            "restore" => Verb::Restore { id, bundle },
+            "delete" => Verb::Delete(create.id),
+            "restore" => Verb::Restore(create),
             "create" => Verb::Create(create),
-            "run" => Verb::Run(Run {
+            "run" => Verb::Run {
                 create,
-                detach: self.has("detach"),
-                keep: self.has("keep"),
-            }),
+                detach: self.value("detach").is_some(),
+            },
             _ => match path("resources") {
                 Some(resources) => Verb::Update(Update {
-                    id,
+                    id: create.id,
                     resources,
                     options_end,
                 }),
@@ -501,10 +473,6 @@ impl<'a> Given<'a> {
     fn value(&self, name: &str) -> Option<&'a OsStr> {
         let mut latest = self.0.iter().rev();
         latest.find_map(|(known, value)| (*known == name).then_some(*value))
-    }
-
-    fn has(&self, name: &str) -> bool {
-        self.value(name).is_some()
     }
 
     fn call(&self, family: Family, verb: Verb) -> Call {
@@ -519,15 +487,7 @@ impl<'a> Given<'a> {
                 .value("log")
                 .filter(|log| !log.is_empty())
                 .and_then(|log| log_file(family, log)),
-            log_format: match self.value("log-format").map(OsStr::as_bytes) {
-                Some(b"json") => Some(LogFormat::Json),
-                Some(b"text") => Some(LogFormat::Text),
-                _ => None,
-            },
-            debug: self.has("debug")
-                || self
-                    .value("log-level")
-                    .is_some_and(|level| level == "debug"),
+            logs_json: self.value("log-format").is_some_and(|form| form == "json"),
             systemd_cgroup: manager
                 .is_some_and(|(name, value)| *name == "systemd-cgroup" || *value == "systemd"),
             no_cgroup: manager.is_some_and(|(_, value)| *value == "disabled"),

@@ -1,6 +1,6 @@
 //! Detects a request for slices. For a container without a request, runmig reads only the annotations.
 
-use super::args::{Run, Unclear, Verb};
+use super::args::{Unclear, Verb};
 use super::{Front, companion, delete, podman};
 use crate::spec::bundle::{self, Bundle, peek_config};
 use crate::spec::{Mark, Marked, Peek};
@@ -43,18 +43,18 @@ pub enum Stays {
 }
 
 pub fn request<'a>(front: &'a Front<'_>) -> Result<Option<Asking<'a>>> {
-    let (id, bundle, config, stays) = match &front.call.verb {
-        Verb::Create(c) => (&c.id, &c.bundle, c.config.as_deref(), Stays::Until),
-        Verb::Run(Run {
-            create: c, detach, ..
-        }) => {
-            let stays = if *detach { Stays::Until } else { Stays::While };
-            (&c.id, &c.bundle, c.config.as_deref(), stays)
+    let (create, stays) = match &front.call.verb {
+        Verb::Run {
+            create,
+            detach: false,
+        } => (create, Stays::While),
+        Verb::Create(create) | Verb::Run { create, .. } | Verb::Restore(create) => {
+            (create, Stays::Until)
         }
-        Verb::Restore { id, bundle } => (id, bundle, None, Stays::Until),
         _ => return Ok(None),
     };
-    let (shown, given) = (id.display(), bundle.as_deref().unwrap_or(Path::new(".")));
+    let given = create.bundle.as_deref().unwrap_or(Path::new("."));
+    let (shown, config) = (create.id.display(), create.config.as_deref());
     let bundle = Bundle::open(given)?;
     // Then the runtime itself asks, for each container.
     let by_runtime = front.config.request.is_some();
@@ -109,7 +109,7 @@ pub fn request<'a>(front: &'a Front<'_>) -> Result<Option<Asking<'a>>> {
         ))
         .hint("use runc or crun without such a handler, or remove the request"));
     }
-    if let Verb::Restore { .. } = front.call.verb {
+    if let Verb::Restore(_) = front.call.verb {
         return Err(Error::new(format!(
             "container {shown} asks for a GPU slice and cannot be restored: CUDA keeps state on the GPU it was saved on"
         ))
@@ -129,7 +129,7 @@ pub fn request<'a>(front: &'a Front<'_>) -> Result<Option<Asking<'a>>> {
         .hint("take --cgroup-manager=disabled (podman: --cgroups=disabled) away"));
     }
     Ok(Some(Asking {
-        id,
+        id: &create.id,
         stays,
         request,
         devices,

@@ -111,7 +111,7 @@ fn dispatch(
     let runtime = LowLevel::find(&config)?;
     let call = args::parse(runtime.family, args);
     *log = report::Log::of(&call);
-    if ended.is_some() && !matches!(call.verb, Verb::Delete { .. }) {
+    if ended.is_some() && !matches!(call.verb, Verb::Delete(_)) {
         let e = Error::new("the argument --low-level-runtime-ended is for a delete alone")
             .hint("call runmig, which calls this program");
         report::error(&e, log.as_ref());
@@ -126,8 +126,8 @@ fn dispatch(
         ended,
     };
     let asks = match &call.verb {
-        Verb::Create(_) | Verb::Run(_) | Verb::Restore { .. } => detect::request(&front)?,
-        Verb::Delete { id, .. } => match (delete::lease_of(&front, id)?, ended) {
+        Verb::Create(_) | Verb::Run { .. } | Verb::Restore(_) => detect::request(&front)?,
+        Verb::Delete(id) => match (delete::lease_of(&front, id)?, ended) {
             (Some(key), _) => return (slicer.delete)(&front, key),
             (None, Some(ended)) => return Ok(ended.propagate()),
             (None, None) => None,

@@ -11,8 +11,10 @@
 //! podman replaces these files atomically, so a reader needs no lock. CRI-O keeps its bundles below another
 //! directory, which has no such records.
 
+use crate::spec::is_same;
 use runmig_lease::error::{Context, Error, Result};
-use runmig_lease::request::{Engine, Image, podman_version};
+use runmig_lease::programs::podman_version;
+use runmig_lease::request::{Engine, Image};
 use runmig_lease::{files, process, trust};
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
@@ -31,7 +33,7 @@ const MAX_FILES: usize = 256;
 const MAX_COMMAND: u64 = 1 << 20;
 const MAX_STORAGE_CONF: u64 = 1 << 20;
 /// The first podman that keeps an image's annotations apart.
-const APART: [u32; 3] = [4, 5, 1];
+const APART: (u32, u32, u32) = (4, 5, 1);
 /// For `podman --version`, which takes some 0.1 s.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Begins the name of a manifest's file by digest: the base64 of `manifest-`.
@@ -222,7 +224,7 @@ impl Found {
                 )));
             }
             let text = read(&entry.path(), MAX_MANIFEST)?;
-            let manifest: Manifest = serde_json::from_str(&text)
+            let manifest: Annotations<true> = serde_json::from_str(&text)
                 .context(|| format!("read {}", entry.path().display()))?;
             annotations.extend(manifest.0);
         }
@@ -240,64 +242,41 @@ fn read(file: &Path, max: u64) -> Result<String> {
     trust::read_to_string(file, max).context(|| format!("read {}", file.display()))
 }
 
-/// The annotations of a manifest as podman reads them, with Go's decoder. A key matches in any case, and a
-/// repeated object is merged. A repeated key keeps all its values.
-struct Manifest(Vec<(String, String)>);
+/// The annotations of a manifest, or of its object `annotations`, as podman reads them, with Go's decoder. A key of the manifest
+/// matches in any case, and a repeated object is merged. A repeated key keeps all its values.
+struct Annotations<const OF_MANIFEST: bool>(Vec<(String, String)>);
 
-impl<'de> Deserialize<'de> for Manifest {
+impl<'de, const OF_MANIFEST: bool> Deserialize<'de> for Annotations<OF_MANIFEST> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
-        struct Keys;
-        impl<'de> Visitor<'de> for Keys {
-            type Value = Manifest;
+        struct Each<const OF_MANIFEST: bool>;
+        impl<'de, const OF_MANIFEST: bool> Visitor<'de> for Each<OF_MANIFEST> {
+            type Value = Annotations<OF_MANIFEST>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a manifest")
+                f.write_str(if OF_MANIFEST {
+                    "a manifest"
+                } else {
+                    "annotations"
+                })
             }
 
             fn visit_map<A: MapAccess<'de>>(
                 self,
                 mut map: A,
-            ) -> std::result::Result<Manifest, A::Error> {
+            ) -> std::result::Result<Self::Value, A::Error> {
                 let mut all = Vec::new();
                 while let Some(key) = map.next_key::<String>()? {
-                    if key
-                        .replace('\u{17f}', "s")
-                        .eq_ignore_ascii_case("annotations")
-                    {
-                        let pairs = map.next_value::<Option<Pairs>>()?;
-                        all.extend(pairs.map(|pairs| pairs.0).unwrap_or_default());
+                    if !OF_MANIFEST {
+                        let value = map.next_value::<Option<String>>()?;
+                        all.push((key, value.unwrap_or_default()));
+                    } else if is_same(&key, "annotations") {
+                        let its = map.next_value::<Option<Annotations<false>>>()?;
+                        all.extend(its.into_iter().flat_map(|its| its.0));
                     } else {
                         map.next_value::<IgnoredAny>()?;
                     }
                 }
-                Ok(Manifest(all))
-            }
-        }
-        deserializer.deserialize_map(Keys)
-    }
-}
-
-struct Pairs(Vec<(String, String)>);
-
-impl<'de> Deserialize<'de> for Pairs {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
-        struct Each;
-        impl<'de> Visitor<'de> for Each {
-            type Value = Pairs;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("annotations")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(
-                self,
-                mut map: A,
-            ) -> std::result::Result<Pairs, A::Error> {
-                let mut all = Vec::new();
-                while let Some((key, value)) = map.next_entry::<String, Option<String>>()? {
-                    all.push((key, value.unwrap_or_default()));
-                }
-                Ok(Pairs(all))
+                Ok(Annotations(all))
             }
         }
         deserializer.deserialize_map(Each)
@@ -459,6 +438,7 @@ mod tests {
         for older in [
             "podman version 4.3.1",
             "podman version 4.5.0",
+            "podman version unknown (engine 5.1.0)",
             "podman version 3.4.4+ds1",
         ] {
             assert!(!is_apart(older), "{older}");

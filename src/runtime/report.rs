@@ -1,7 +1,7 @@
 //! Writes errors where the engine looks for them: to standard error, and to its log file in runc's form.
 //! Standard output belongs to the low-level runtime.
 
-use super::args::{Call, LogFormat};
+use super::args::Call;
 use runmig_lease::error::Error;
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -15,8 +15,8 @@ pub struct Log {
 
 impl Log {
     pub fn of(call: &Call) -> Option<Log> {
-        let json = call.log_format == Some(LogFormat::Json);
-        call.log.clone().map(|file| Log { file, json })
+        let (file, json) = (call.log.clone()?, call.logs_json);
+        Some(Log { file, json })
     }
 
     fn write(&self, message: &str) -> std::io::Result<()> {

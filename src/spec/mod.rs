@@ -35,6 +35,7 @@ pub use hooks::{ASKED_FLAG, HookCommand};
 pub use host::{Host, HostView, Source};
 pub use mounts::{MPS, check_dev, has_libcuda};
 pub use mps_socket::{Door, door};
+pub use oci::is_same;
 pub use paths::clean;
 pub use peek::{Peek, peek};
 

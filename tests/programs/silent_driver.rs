@@ -67,6 +67,11 @@ fn names_call_that_hangs() {
         "cannot ask the NVIDIA driver: nvmlInit_v2 did not answer within 1s",
     );
     knows(&setup, &[&slice, &share]);
+    let said = setup.migctl(&["gpus", "--timeout", "0"]).exits(2);
+    has(
+        &said.stderr,
+        "0 leaves the driver no time; write a time such as 8s",
+    );
     for verb in ["cordon", "uncordon", "drain"] {
         let said = setup.migctl(&[verb, "1", "--timeout", "1s"]).exits(1);
         has(&said.stderr, "nvmlInit_v2 did not answer within 1s");

@@ -8,12 +8,12 @@ use runmig_lease::cdi::{CLAIM_FILE, Edits};
 use runmig_lease::error::{Context, Result};
 use runmig_lease::files::put;
 use runmig_lease::model::DeviceNode;
-use runmig_lease::trust;
+use runmig_lease::{paths, trust};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fs::{self, OpenOptions};
-use std::io::{ErrorKind, Write};
+use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -176,13 +176,9 @@ impl Folder {
     /// Returns the uids of the claims that have a file, or an unfinished one.
     pub(crate) fn claims(&self) -> Result<BTreeSet<String>> {
         let what = || format!("list the CDI files in {}", self.0.display());
-        let files = match fs::read_dir(&self.0) {
-            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(BTreeSet::new()),
-            files => files.context(what)?,
-        };
-        let names = files.map(|file| Ok(file?.file_name()));
-        let names: Vec<OsString> = names.collect::<std::io::Result<_>>().context(what)?;
-        Ok(names.iter().filter_map(|name| uid_of(name)).collect())
+        let files = paths::list(&self.0).context(what)?;
+        let uids = { files.iter() }.filter_map(|file| uid_of(file.file_name()?));
+        Ok(uids.collect())
     }
 
     fn file(&self, uid: &str) -> PathBuf {

@@ -19,27 +19,34 @@ const MAX_SIZE: u64 = 1 << 20;
 
 /// The rights without which no claim works.
 const NEEDED: &[Right] = &[
-    ("resource.k8s.io", "resourceslices", "list"),
-    ("resource.k8s.io", "resourceslices", "watch"),
-    ("resource.k8s.io", "resourceslices", "create"),
-    ("resource.k8s.io", "resourceslices", "update"),
-    ("resource.k8s.io", "resourceslices", "delete"),
-    ("resource.k8s.io", "resourceclaims", "get"),
-    ("", "pods", "list"),
-    ("", "pods", "watch"),
+    right("list", "resource.k8s.io", "resourceslices"),
+    right("watch", "resource.k8s.io", "resourceslices"),
+    right("create", "resource.k8s.io", "resourceslices"),
+    right("update", "resource.k8s.io", "resourceslices"),
+    right("delete", "resource.k8s.io", "resourceslices"),
+    right("get", "resource.k8s.io", "resourceclaims"),
+    right("list", "", "pods"),
+    right("watch", "", "pods"),
 ];
 
 /// The rights without which the driver serves claims, but reports nothing, or does not see other drivers on the node.
 const USEFUL: &[Right] = &[
-    ("resource.k8s.io", "resourceclaims/status", "patch"),
-    (
-        "resource.k8s.io",
-        "resourceclaims/driver",
-        "associated-node:patch",
-    ),
-    ("events.k8s.io", "events", "create"),
-    ("", "nodes", "get"),
+    right("patch", "resource.k8s.io", "resourceclaims/status"),
+    right(DRIVERS, "resource.k8s.io", "resourceclaims/driver"),
+    right("create", "events.k8s.io", "events"),
+    right("get", "", "nodes"),
 ];
+
+/// A verb of Kubernetes for drivers alone.
+const DRIVERS: &str = "associated-node:patch";
+
+const fn right(verb: &'static str, group: &'static str, resource: &'static str) -> Right {
+    Right {
+        verb,
+        group,
+        resource,
+    }
+}
 
 /// The hint where only an administrator may look.
 const ADMINISTRATOR: &str = "run runmig-dra check with an administrator's --kubeconfig";
@@ -258,12 +265,12 @@ async fn rights(client: &Client) -> Found {
     let mut found = Vec::new();
     let needed = NEEDED.iter().map(|right| (right, true));
     for (right, is_needed) in needed.chain(USEFUL.iter().map(|right| (right, false))) {
-        if probe::may(client, *right).await? {
+        if probe::may(client, right).await? {
             continue;
         }
         let text = format!(
             "cannot {} {}: this account lacks the right",
-            right.2, right.1
+            right.verb, right.resource
         );
         let repair = "apply the ClusterRole of runmig-dra, or use its account";
         found.push(match is_needed {
@@ -400,12 +407,10 @@ mod tests {
                 }
             }
         }
-        let asked = NEEDED.iter().chain(USEFUL).map(|(group, resource, verb)| {
-            (
-                (*group).to_owned(),
-                (*resource).to_owned(),
-                (*verb).to_owned(),
-            )
+        let asked = NEEDED.iter().chain(USEFUL).map(|right| {
+            let [group, resource, verb] =
+                [right.group, right.resource, right.verb].map(str::to_owned);
+            (group, resource, verb)
         });
         assert_eq!(asked.collect::<BTreeSet<_>>(), shipped);
     }

@@ -1,4 +1,4 @@
 //! The name of the driver.
 
 /// The driver's name in claims, in ResourceSlices and at the kubelet.
-pub(crate) const NAME: &str = "gpu.runmig.dev";
+pub const NAME: &str = "gpu.runmig.dev";

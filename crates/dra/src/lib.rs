@@ -35,7 +35,8 @@ mod cdi;
 mod changes;
 mod check;
 mod claim;
-mod driver;
+#[doc(hidden)]
+pub mod driver;
 mod files;
 mod health;
 mod host;

@@ -12,6 +12,7 @@ pub use specification::Specification;
 use crate::error::{Context, Error, Result};
 use crate::{paths, trust};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -302,26 +303,21 @@ where
 impl Edits {
     /// Fails for a NUL in a text: some low-level runtimes end a text there, and others do not.
     fn refuse_nul(&self) -> Result<()> {
-        let path = |path: &PathBuf| path.as_os_str().as_encoded_bytes().contains(&0);
-        let texts = |texts: &[String]| texts.iter().any(|t| t.contains('\0'));
-        let mounts = self.mounts.iter().any(|m| {
-            let options = m.options.as_ref().is_some_and(|o| texts(o));
-            let typ = m.typ.as_ref().is_some_and(|t| t.contains('\0'));
-            path(&m.host_path) || path(&m.container_path) || options || typ
-        });
-        let mut hooks = self.hooks.iter();
-        let hooks = hooks.any(|h| path(&h.path) || texts(&h.args) || texts(&h.env));
-        for (has_nul, key) in [
-            (texts(&self.env), "env"),
-            (mounts, "mounts"),
-            (hooks, "hooks"),
-        ] {
-            if has_nul {
-                return Err(Error::new(format!("containerEdits.{key} has a NUL"))
-                    .hint("remove the NUL from the specification"));
+        fn has_nul(value: &Value) -> bool {
+            match value {
+                Value::String(text) => text.contains('\0'),
+                Value::Array(all) => all.iter().any(has_nul),
+                Value::Object(all) => all.values().any(has_nul),
+                _ => false,
             }
         }
-        Ok(())
+        let edits = serde_json::to_value(self).context(|| "look for a NUL")?;
+        let mut edits = edits.as_object().into_iter().flatten();
+        match edits.find(|(_, value)| has_nul(value)) {
+            None => Ok(()),
+            Some((key, _)) => Err(Error::new(format!("containerEdits.{key} has a NUL"))
+                .hint("remove the NUL from the specification")),
+        }
     }
 
     /// Returns the edits that every low-level runtime understands alike.

@@ -218,6 +218,14 @@ impl Config {
         }
     }
 
+    /// Reads the file that an argument names, or without one the configuration of the program itself.
+    ///
+    /// # Errors
+    /// As those of `read`.
+    pub fn named(file: Option<&Path>) -> Result<Config> {
+        file.map_or_else(|| Config::for_program(None), Config::read)
+    }
+
     /// Reads a configuration file.
     ///
     /// # Errors

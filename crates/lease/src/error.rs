@@ -12,6 +12,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// An error with an optional hint, a cause, and later failures.
 pub struct Error(Box<Inner>);
 
+#[derive(Default)]
 struct Inner {
     what: String,
     /// Says whether `what` names an operation, as `read /etc/x`. A line that begins with it says `cannot`.
@@ -30,12 +31,7 @@ impl Error {
     pub fn new(what: impl Into<String>) -> Self {
         Error(Box::new(Inner {
             what: what.into(),
-            is_operation: false,
-            hint: None,
-            is_passing: false,
-            is_of_driver: false,
-            source: None,
-            also: Vec::new(),
+            ..Inner::default()
         }))
     }
 

@@ -7,9 +7,7 @@ use crate::model::Process;
 use crate::process::{self, Reads, View};
 use crate::reclaim::liveness::Liveness;
 use crate::store::{self, Instance, Key, Lease, Record, decode, encode};
-use std::ffi::OsString;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// A record of either kind.
 #[derive(Debug, PartialEq)]
@@ -61,68 +59,19 @@ pub fn access_field(text: &str, name: &str) -> Result<u32> {
     device_nodes::field(text, name, Path::new("access"))
 }
 
-/// A `/proc` of two processes, this one and another, whose files hold given bytes.
-pub struct Proc<'a> {
-    pub other: Process,
-    pub stat: &'a [u8],
-    pub cgroup: &'a [u8],
-    pub status: &'a [u8],
-    pub mountinfo: &'a [u8],
-    /// The low-level runtime's own record of a container.
-    pub state: &'a [u8],
+/// Says whether a process lives, by these reads.
+pub fn is_alive(reads: &dyn Reads, process: &Process) -> bool {
+    process::is_alive_by(reads, process)
 }
 
-impl Proc<'_> {
-    const OWN: u32 = 1;
-
-    pub fn is_alive(&self) -> bool {
-        process::is_alive_by(self, &self.other)
-    }
-
-    pub fn in_cgroup(&self, cgroup: &str) -> io::Result<Option<i32>> {
-        process::in_cgroup(self, &[cgroup.to_owned()])
-    }
-
-    /// Returns init as the low-level runtime's record has it, and the obstacle to a judgement here.
-    pub fn recorded_init(&self) -> (std::result::Result<Option<Process>, String>, Option<String>) {
-        let view = View::new(self, Self::OWN, true);
-        let key = Key::new("/run/runc".into(), "c".to_owned());
-        let init = Liveness::new(self, &view).recorded_init(&key);
-        (init, view.obstacle)
-    }
-}
-
-impl Reads for Proc<'_> {
-    fn file(&self, path: &Path) -> io::Result<Vec<u8>> {
-        let name = path.file_name().and_then(|name| name.to_str());
-        let bytes = match name.unwrap_or_default() {
-            "stat" => self.stat,
-            "cgroup" => self.cgroup,
-            "status" if path.starts_with("/proc") => self.status,
-            "mountinfo" => self.mountinfo,
-            "state.json" => self.state,
-            _ => return Err(io::Error::from_raw_os_error(libc::ENOENT)),
-        };
-        Ok(bytes.to_vec())
-    }
-
-    fn names(&self, _dir: &Path) -> io::Result<Vec<OsString>> {
-        Ok(vec![self.other.pid.to_string().into()])
-    }
-
-    fn link(&self, _path: &Path) -> io::Result<PathBuf> {
-        Ok(Self::OWN.to_string().into())
-    }
-
-    fn identity(&self, _path: &Path) -> io::Result<(u64, u64)> {
-        Ok((4, 1))
-    }
-
-    fn is_locked(&self, _path: &Path) -> io::Result<bool> {
-        Ok(false)
-    }
-
-    fn answers(&self, _paths: &[PathBuf]) -> bool {
-        true
-    }
+/// Returns init as the low-level runtime's record of container `c` has it, and the obstacle to a judgement here. `own`: this
+/// process.
+pub fn recorded_init(
+    reads: &dyn Reads,
+    own: u32,
+) -> (std::result::Result<Option<Process>, String>, Option<String>) {
+    let view = View::new(reads, own, true);
+    let key = Key::new("/run/runc".into(), "c".to_owned());
+    let init = Liveness::new(reads, &view).recorded_init(&key);
+    (init, view.obstacle)
 }

@@ -45,6 +45,17 @@ pub fn is_there(path: &Path) -> bool {
     !matches!(found, Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory))
 }
 
+/// Returns what is in a folder; nothing where it is missing.
+///
+/// # Errors
+/// The folder cannot be read.
+pub fn list(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
+    match std::fs::read_dir(folder) {
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+        entries => entries?.map(|entry| Ok(entry?.path())).collect(),
+    }
+}
+
 /// Returns what is in a folder; nothing where it cannot be read.
 pub fn entries(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();

@@ -31,9 +31,56 @@ pub fn configuration_of(link: &Path) -> Option<&str> {
     is_name.then_some(name)
 }
 
+/// Returns the first version in what a program says of itself, as in `v2.1.5`, `1.6.20~ds1` or `28.2.2,`: as text, and its
+/// numbers.
+pub fn version(said: &str) -> Option<(&str, (u32, u32, u32))> {
+    said.split_whitespace().find_map(|word| {
+        let word = word.strip_prefix('v').unwrap_or(word);
+        let end = word.find(|c: char| !c.is_ascii_digit() && c != '.');
+        let shown = &word[..end.unwrap_or(word.len())];
+        let mut parts = shown.split('.').map(|part| part.parse().ok());
+        let (major, minor) = (parts.next()??, parts.next()??);
+        Some((shown, (major, minor, parts.next().flatten().unwrap_or(0))))
+    })
+}
+
+/// Returns the numbers in `podman version 5.8.3` or `podman version 6.1.0-rc1`; none in what another program says.
+pub fn podman_version(said: &str) -> Option<(u32, u32, u32)> {
+    let its = said.trim().strip_prefix("podman version ")?;
+    let (_, numbers) = version(its.split_whitespace().next()?)?;
+    Some(numbers)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn finds_version_in_engine_output() {
+        for (said, expected) in [
+            (
+                "containerd github.com/containerd/containerd 1.6.20~ds1 1.6.20~ds1-1+deb12u3",
+                ("1.6.20", (1, 6, 20)),
+            ),
+            (
+                "containerd github.com/containerd/containerd/v2 v2.1.5 fcd43222d6b0",
+                ("2.1.5", (2, 1, 5)),
+            ),
+            (
+                "crio version 1.36.3\n   GitCommit: unknown",
+                ("1.36.3", (1, 36, 3)),
+            ),
+            (
+                "Docker version 28.2.2, build e6534b4",
+                ("28.2.2", (28, 2, 2)),
+            ),
+            ("podman version 4.3.1", ("4.3.1", (4, 3, 1))),
+            ("runc version 1.2", ("1.2", (1, 2, 0))),
+        ] {
+            assert_eq!(version(said), Some(expected), "{said}");
+        }
+        assert_eq!(version("unknown"), None);
+    }
 
     #[test]
     fn links_name_configurations() {

@@ -10,8 +10,8 @@ pub use room::{obstacle as gpu_obstacle, used as gpu_use};
 
 use crate::error::{Error, printable};
 use crate::placement::{
-    Cause, Exclusion, Exhausted, Exhaustion, GpuReport, InTheWay, LeftOut, Move, Obstacle,
-    Rejection, SearchResult, Shortage, Verdict,
+    Cause, Exhausted, Exhaustion, GpuReport, InTheWay, LeftOut, Move, Obstacle, Rejection,
+    SearchResult, Shortage, Verdict,
 };
 use crate::request::Slice;
 use crate::store::Waiting;
@@ -77,7 +77,7 @@ impl Refusal<'_> {
         let what = match &cause.obstacle {
             Obstacle::GpusExcluded(left_out) => format!(
                 "{} ({})",
-                match left_out.excluded.iter().any(is_rule) {
+                match left_out.has_rule() {
                     true => "every GPU in MIG mode is excluded",
                     false => "no GPU in MIG mode can take it",
                 },
@@ -163,10 +163,10 @@ impl Refusal<'_> {
             Obstacle::GpusExcluded(left_out) if left_out.closed().is_some() => {
                 self.see(left_out.closed().unwrap_or_default())
             }
-            Obstacle::GpusExcluded(left_out) if left_out.excluded.iter().any(is_rule) => {
+            Obstacle::GpusExcluded(left_out) if left_out.has_rule() => {
                 "check [policy] and [kubernetes] in the configuration".to_owned()
             }
-            Obstacle::GpusExcluded(left_out) if left_out.excluded.iter().all(ends_mig) => {
+            Obstacle::GpusExcluded(left_out) if left_out.ends_mig() => {
                 "run one of these commands for the GPU".to_owned()
             }
             Obstacle::GpusExcluded(_) => "ask for less, or for a larger slice".to_owned(),
@@ -390,14 +390,6 @@ fn exhausted(what: Exhausted, profile: &str) -> String {
         Exhausted::OpticalFlowAccelerators => "optical flow accelerators",
     };
     what.to_owned()
-}
-
-fn is_rule((_, why): &(u32, Exclusion)) -> bool {
-    matches!(why, Exclusion::Rule(_))
-}
-
-fn ends_mig((_, why): &(u32, Exclusion)) -> bool {
-    *why == Exclusion::EndsMig
 }
 
 fn all_of(left_out: &LeftOut) -> Vec<String> {

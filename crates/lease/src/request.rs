@@ -10,9 +10,7 @@ mod wanted;
 pub use device::{DEVICE_KINDS, DeviceRequest, device_name, device_request, with_devices};
 pub use engine::{
     Besides, Deadline, Engine, Identity, Image, ImageAnnotations, believed, deadline, identity,
-    podman_version,
 };
-
 pub use near::is_near_word;
 pub(crate) use near::nearest;
 pub(crate) use share::LEAST_MIB;
@@ -118,7 +116,7 @@ pub fn parse(annotations: &[(String, String)]) -> Result<Option<Request>> {
     if let (Some(_), Wanted::Share(_) | Wanted::Seat(_)) = (&shared_in, &wanted) {
         return Err(Error::new(format!(
             "annotation {SCOPE}: \"pod\" shares one slice or GPU, and {} asks for a share of a {}",
-            printable(&shorten(key)),
+            shown(key),
             if let Wanted::Seat(_) = wanted {
                 "slice"
             } else {
@@ -131,7 +129,7 @@ pub fn parse(annotations: &[(String, String)]) -> Result<Option<Request>> {
         return Err(Error::new(format!(
             "annotation {SCOPE}: \"pod\" shares one {}, and {several} in {} asks for several",
             wanted.noun(),
-            printable(&shorten(key))
+            shown(key)
         ))
         .hint(match wanted {
             Wanted::Slices(_) => "ask for one larger slice, or take the scope away",
@@ -180,10 +178,9 @@ fn seat(
         return Ok(None);
     };
     if let Some(several) = slices.alternatives.iter().find(|a| a.count() > 1) {
+        let (slice, share) = (shown(&slice.key), shown(&share.key));
         return Err(Error::new(format!(
-            "{} asks for several slices ({several}), and {} for a share of one",
-            printable(&shorten(&slice.key)),
-            printable(&shorten(&share.key))
+            "{slice} asks for several slices ({several}), and {share} for a share of one"
         ))
         .hint("ask for a share of one slice, or for several slices without a share"));
     }
@@ -195,12 +192,10 @@ fn share(key: &str, value: &str, compute_slices: Option<&str>) -> Result<Option<
     match compute_slices {
         _ if sizes.is_empty() => Ok(None),
         None => Ok(Some(Wanted::Share(sizes))),
-        Some(_) => Err(Error::new(format!(
-            "annotation {COMPUTE} counts compute slices, and {} asks for a share of a GPU: shares take turns, \
-             each with the whole GPU",
-            printable(&shorten(key))
-        ))
-        .hint(format!("take {COMPUTE} away"))),
+        Some(_) => Err(without_compute(
+            key,
+            "a share of a GPU: shares take turns, each with the whole GPU",
+        )),
     }
 }
 
@@ -210,12 +205,15 @@ fn gpus(key: &str, value: &str, compute_slices: Option<&str>) -> Result<Option<W
     };
     match compute_slices {
         None => Ok(Some(Wanted::Gpus(count))),
-        Some(_) => Err(Error::new(format!(
-            "annotation {COMPUTE} counts compute slices, and {} asks for a whole GPU",
-            printable(&shorten(key))
-        ))
-        .hint(format!("take {COMPUTE} away"))),
+        Some(_) => Err(without_compute(key, "a whole GPU")),
     }
+}
+
+/// Returns the error of a number of compute slices beside a request that has none.
+fn without_compute(key: &str, what: &str) -> Error {
+    let key = shown(key);
+    let why = format!("annotation {COMPUTE} counts compute slices, and {key} asks for {what}");
+    Error::new(why).hint(format!("take {COMPUTE} away"))
 }
 
 /// Returns the pod that shares the slice, or none if it is the container's alone.
@@ -252,7 +250,7 @@ fn compute(text: &str, key: &str, alternatives: &[Alternative]) -> Result<u32> {
         None => Ok(least),
         Some(name) => Err(Error::new(format!(
             "annotation {COMPUTE} asks for at least {least} compute slices, and {name} in {} has {}",
-            printable(&shorten(key)),
+            shown(key),
             name.gpu_slices
         ))
         .hint(format!("ask for a larger profile, or take {COMPUTE} away"))),
@@ -295,34 +293,35 @@ pub fn own_key(annotations: &[(String, String)]) -> Result<Option<String>> {
 }
 
 fn named(key: &str, e: Error) -> Error {
-    Error::new(format!("annotation {}", printable(&shorten(key)))).caused_by(e)
+    Error::new(format!("annotation {}", shown(key))).caused_by(e)
 }
 
 fn check(key: &str, value: &str) -> Result<()> {
-    if !KEYS.contains(&key) && !KINDS.iter().any(|kind| key.starts_with(kind.prefix())) {
+    if !KEYS.contains(&key) && Kind::of_one(key).is_none() {
         let meant = near::meant(key);
         let hint = match meant.is_empty() {
-            false => format!("write {}", printable(&shorten(&meant.join(" or ")))),
+            false => format!("write {}", shown(&meant.join(" or "))),
             true => format!(
                 "this version knows {}, and slice., share. or gpu.{DOMAIN}<container>",
                 KEYS.join(", ")
             ),
         };
-        let unknown = format!("annotation {} is unknown", printable(&shorten(key)));
+        let unknown = format!("annotation {} is unknown", shown(key));
         return Err(Error::new(unknown).hint(hint));
     }
     if value.len() > MAX_VALUE {
         return Err(Error::new(format!(
             "annotation {} is {} bytes long, more than {MAX_VALUE}",
-            printable(&shorten(key)),
+            shown(key),
             value.len()
         )));
     }
     Ok(())
 }
 
-fn shorten(text: &str) -> String {
-    text.chars().take(80).collect()
+/// Returns the start of somebody else's text, for an error.
+fn shown(text: &str) -> String {
+    printable(&text.chars().take(80).collect::<String>())
 }
 
 /// The value of a key; a key that stands there twice must say the same twice.
@@ -332,11 +331,9 @@ fn get<'a>(ours: &[(&'a str, &'a str)], key: &str) -> Result<Option<&'a str>> {
         return Ok(None);
     };
     if let Some(other) = values.find(|v| *v != first) {
+        let (key, first, other) = (shown(key), printable(first), printable(other));
         return Err(Error::new(format!(
-            "annotation {} contradicts itself: \"{}\" and \"{}\"",
-            printable(&shorten(key)),
-            printable(first),
-            printable(other)
+            "annotation {key} contradicts itself: \"{first}\" and \"{other}\""
         )));
     }
     Ok(Some(first))
@@ -367,6 +364,13 @@ impl Kind {
             Kind::Share => SHARE,
             Kind::Gpu => GPU,
         }
+    }
+
+    /// Returns the kind of a key for one container of a pod.
+    fn of_one(key: &str) -> Option<Kind> {
+        KINDS
+            .into_iter()
+            .find(|kind| key.starts_with(kind.prefix()))
     }
 
     /// Returns the prefix of the keys for one container of a pod.
@@ -405,17 +409,15 @@ fn applicable<'a>(
     ours: &[(&'a str, &'a str)],
     name: Option<&str>,
 ) -> Result<Option<Applicable<'a>>> {
-    let is_per_container = |key: &str| KINDS.iter().any(|kind| key.starts_with(kind.prefix()));
-    let per_container = ours.iter().find(|(key, _)| is_per_container(key));
-    if let (Some((key, _)), None) = (per_container, name) {
-        let kind = KINDS
-            .into_iter()
-            .find(|kind| key.starts_with(kind.prefix()));
+    let per_container = ours
+        .iter()
+        .find_map(|(key, _)| Some((key, Kind::of_one(key)?)));
+    if let (Some((key, kind)), None) = (per_container, name) {
+        let key = shown(key);
         return Err(Error::new(format!(
-            "annotation {} is for a container by name, but the engine gave this one no name",
-            printable(&shorten(key))
+            "annotation {key} is for a container by name, but the engine gave this one no name"
         ))
-        .hint(format!("use {}", kind.map_or(SLICE, Kind::key))));
+        .hint(format!("use {}", kind.key())));
     }
     let (is_own, all) = for_container(ours, name)?;
     if all.is_empty() && per_container.is_none() {
@@ -444,10 +446,9 @@ fn applicable<'a>(
 }
 
 fn beside(one: &Asked<'_>, other: &Asked<'_>, is_own: bool) -> Error {
+    let (one, other) = (shown(&one.key), shown(&other.key));
     Error::new(format!(
-        "annotation {} cannot stand beside {}: one container gets one kind of GPU",
-        printable(&shorten(&one.key)),
-        printable(&shorten(&other.key))
+        "annotation {one} cannot stand beside {other}: one container gets one kind of GPU"
     ))
     .hint(match is_own {
         true => "take one of them away",

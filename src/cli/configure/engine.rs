@@ -1,10 +1,10 @@
 //! The installed engine: its program, its version and its effective configuration.
 
 use super::Task;
-use crate::cli::{command, processes};
+use crate::cli::command;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use runmig_lease::error::{Context, Error, Result};
-use runmig_lease::trust;
+use runmig_lease::{process, programs, trust};
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -56,9 +56,9 @@ impl Found {
             version: None,
         };
         let said = found.says(&["--version"])?;
-        if let Some((word, version)) = version(&said) {
+        if let Some((word, (major, minor, _))) = programs::version(&said) {
             found.name = format!("{engine} {word}");
-            found.version = Some(version);
+            found.version = Some((major, minor));
         }
         Ok(found)
     }
@@ -125,7 +125,7 @@ impl Found {
 pub fn running(command: &str) -> Vec<i32> {
     let mounts = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/mnt")).ok();
     let ours = mounts("self");
-    let mut all = processes::called(command);
+    let mut all = process::called(command);
     all.retain(|pid| mounts(&pid.to_string()) == ours);
     all
 }
@@ -138,44 +138,4 @@ pub fn search(program: &str) -> Option<PathBuf> {
         .filter(|dir| dir.is_absolute())
         .map(|dir| dir.join(program))
         .find(|path| Path::is_file(path))
-}
-
-/// Returns the first version in a text, and its first two numbers.
-pub fn version(said: &str) -> Option<(&str, (u32, u32))> {
-    said.split_whitespace().find_map(version_of)
-}
-
-/// Returns the version in `v2.1.5`, `1.6.20~ds1` or `28.2.2,` as text, and its first two numbers.
-fn version_of(word: &str) -> Option<(&str, (u32, u32))> {
-    let word = word.strip_prefix('v').unwrap_or(word);
-    let numbers = |c: char| c.is_ascii_digit() || c == '.';
-    let shown = &word[..word.find(|c| !numbers(c)).unwrap_or(word.len())];
-    let mut parts = shown.split('.');
-    let major = parts.next()?.parse().ok()?;
-    let minor = parts.next()?.parse().ok()?;
-    Some((shown, (major, minor)))
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn finds_version_in_engine_output() {
-        for (said, expected) in [
-            (
-                "containerd github.com/containerd/containerd 1.6.20~ds1 1.6.20~ds1-1+deb12u3",
-                "1.6.20",
-            ),
-            (
-                "containerd github.com/containerd/containerd/v2 v2.1.5 fcd43222d6b0",
-                "2.1.5",
-            ),
-            ("crio version 1.36.3\n   GitCommit: unknown", "1.36.3"),
-            ("Docker version 28.2.2, build e6534b4", "28.2.2"),
-            ("podman version 4.3.1", "4.3.1"),
-        ] {
-            let found = super::version(said);
-            assert_eq!(found.unwrap().0, expected, "{said}");
-        }
-        assert_eq!(super::version("unknown"), None);
-    }
 }

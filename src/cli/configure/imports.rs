@@ -2,10 +2,11 @@
 
 use super::file::Change;
 use super::{Task, table};
+use crate::spec::clean;
 use runmig_lease::error::{Context, Error, Result};
 use runmig_lease::paths;
 use std::collections::{BTreeSet, VecDeque};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 /// Returns containerd's main file and all that it and its imports import, in the order in which containerd reads them after
 /// the changes. Each file counts once.
@@ -36,15 +37,7 @@ pub fn all(task: &Task<'_>, changes: &[Change], main: &Path) -> Result<Vec<PathB
 
 /// Returns the path of an import, which may be relative to the file.
 pub fn beside(file: &Path, pattern: &str) -> PathBuf {
-    let mut path = PathBuf::new();
-    let folder = file.parent().unwrap_or(Path::new("/"));
-    for part in folder.join(pattern).components() {
-        match part {
-            Component::ParentDir => drop(path.pop()),
-            part => path.push(part),
-        }
-    }
-    path
+    clean(file.parent().unwrap_or(Path::new("/")).join(pattern))
 }
 
 /// Returns the files that match a pattern, sorted.

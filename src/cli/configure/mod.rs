@@ -29,7 +29,7 @@ use super::json::{ChangeItem, Items};
 use super::output::{self, Format};
 use clap::{Args, ValueEnum};
 use effective::{Layers, Says};
-pub use engine::{search, version};
+pub use engine::search;
 use file::Change;
 use link::Link;
 use options::{MADE, Task};
@@ -113,6 +113,7 @@ impl Engine {
 }
 
 /// The changes that register runmig with one engine.
+#[derive(Default)]
 struct Plan {
     /// The engine and its version: `containerd 1.6.20`.
     engine: String,
@@ -134,11 +135,7 @@ impl Plan {
         Plan {
             engine,
             changes,
-            restart: None,
-            notes: Vec::new(),
-            cdi: cdi_folders::Said::default(),
-            default: None,
-            obstacle: None,
+            ..Plan::default()
         }
     }
 
@@ -247,29 +244,29 @@ fn plan(engine: Engine, task: &Task<'_>) -> Result<Plan> {
     }
 }
 
-/// The state of runmig at an engine of this machine.
-pub enum Registration {
-    NoEngine,
-    No,
-    /// `migctl configure` would change these files.
-    Stale {
-        version: String,
-        files: Vec<PathBuf>,
-    },
-    Yes {
-        version: String,
-        files: Vec<PathBuf>,
-        restart: Option<&'static str>,
-        /// Says whether the engine starts a container without the CDI devices that it names.
-        loses_devices: bool,
-    },
+/// A registration with an engine of this machine.
+pub struct Registration {
+    pub version: String,
+    /// Says whether it is that of another runmig, so that `migctl configure` would change its files.
+    pub is_stale: bool,
+    /// The files that would change; of one that is not stale all of them.
+    pub files: Vec<PathBuf>,
+    pub restart: Option<&'static str>,
+    /// Says whether the engine starts a container without the CDI devices that it names.
+    pub loses_devices: bool,
 }
 
-/// Returns whether the engine calls the runmig of a folder. `root`: the directory that stands for /. Changes nothing.
-pub fn registration(engine: Engine, folder: &Path, root: &Path) -> Result<Registration> {
+/// Says whether this machine has an engine. `root`: the directory that stands for /.
+pub fn is_there(engine: Engine, root: &Path) -> bool {
     let is_rancher = engine == Engine::Containerd && rancher::main(root).is_some();
-    if engine != Engine::Cdi && search(engine.program()).is_none() && !is_rancher {
-        return Ok(Registration::NoEngine);
+    engine == Engine::Cdi || is_rancher || search(engine.program()).is_some()
+}
+
+/// Returns the registration of the runmig of a folder, or of one that the engine called before. None where the engine is not
+/// there, or calls neither. Changes nothing. `root`: the directory that stands for /.
+pub fn registration(engine: Engine, folder: &Path, root: &Path) -> Result<Option<Registration>> {
+    if !is_there(engine, root) {
+        return Ok(None);
     }
     let planned = |remove, default| {
         let task = Task {
@@ -288,7 +285,7 @@ pub fn registration(engine: Engine, folder: &Path, root: &Path) -> Result<Regist
             engine == Engine::Docker && is_name && is_runmig(name)
         };
         let Some(name) = gone.default.as_deref().filter(dangles) else {
-            return Ok(Registration::No);
+            return Ok(None);
         };
         let (version, name) = (gone.engine, name.display());
         let why = format!(
@@ -303,24 +300,19 @@ pub fn registration(engine: Engine, folder: &Path, root: &Path) -> Result<Regist
         let default = planned(false, true).ok();
         plan = default.filter(|plan| !changes(plan)).unwrap_or(plan);
     }
-    let files = |changed: bool| -> Vec<PathBuf> {
-        let those = plan.changes.iter().filter(|c| c.changes() == changed);
-        those.map(|change| change.path.clone()).collect()
-    };
-    if changes(&plan) {
-        return Ok(Registration::Stale {
-            files: files(true),
-            version: plan.engine,
-        });
-    }
+    let is_stale = changes(&plan);
     match plan.obstacle {
-        Some(e) => Err(e),
-        None => Ok(Registration::Yes {
-            files: files(false),
-            loses_devices: plan.cdi.loses_devices(&plan.engine),
-            version: plan.engine,
-            restart: plan.restart,
-        }),
+        Some(e) if !is_stale => Err(e),
+        _ => {
+            let files = { plan.changes.iter() }.filter(|c| c.changes() == is_stale);
+            Ok(Some(Registration {
+                files: files.map(|change| change.path.clone()).collect(),
+                loses_devices: plan.cdi.loses_devices(&plan.engine),
+                version: plan.engine,
+                is_stale,
+                restart: plan.restart,
+            }))
+        }
     }
 }
 
@@ -437,24 +429,21 @@ mod tests {
         std::fs::copy("/bin/true", bin.join("runmig")).unwrap();
         let look = |folder: &str| registration(Engine::Podman, Path::new(folder), root.path());
         if search("podman").is_none() {
-            assert!(matches!(look("/usr/bin"), Ok(Registration::NoEngine)));
+            assert!(matches!(look("/usr/bin"), Ok(None)));
             return;
         }
-        assert!(matches!(look("/usr/bin"), Ok(Registration::No)));
+        assert!(matches!(look("/usr/bin"), Ok(None)));
         let task = Task {
             remove: false,
             ..removal(Path::new("/usr/bin"), root.path())
         };
         let changes = podman::plan(&task).unwrap().changes;
         changes.iter().for_each(|change| change.make().unwrap());
-        let Ok(Registration::Yes { version, files, .. }) = look("/usr/bin") else {
-            panic!("it is registered");
-        };
-        assert!(version.starts_with("podman "), "{version}");
-        assert_eq!(files, [changes[0].path.clone()]);
-        let Ok(Registration::Stale { files, .. }) = look("/opt/bin") else {
-            panic!("another runmig is registered");
-        };
-        assert_eq!(files, [changes[0].path.clone()]);
+        for (folder, is_stale) in [("/usr/bin", false), ("/opt/bin", true)] {
+            let found = look(folder).unwrap().expect("runmig is registered");
+            assert!(found.version.starts_with("podman "), "{}", found.version);
+            assert_eq!(found.files, [changes[0].path.clone()]);
+            assert_eq!(found.is_stale, is_stale);
+        }
     }
 }

@@ -3,7 +3,7 @@
 use super::file::{self, Change};
 use super::table;
 use runmig_lease::error::{Context, Error, Result};
-use runmig_lease::paths::inside;
+use runmig_lease::paths::{self, inside};
 use runmig_lease::programs;
 use runmig_lease::trust;
 use std::collections::BTreeMap;
@@ -144,15 +144,14 @@ impl Task<'_> {
     /// Returns every file below a folder, in the order of their names.
     pub fn below(&self, dir: &Path) -> Result<Vec<PathBuf>> {
         let look = || format!("list folder {}", dir.display());
-        let entries = match std::fs::read_dir(self.on_disk(dir)) {
-            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-            entries => entries.context(look)?,
-        };
         let mut found = Vec::new();
-        for entry in entries {
-            let entry = entry.context(look)?;
-            let path = dir.join(entry.file_name());
-            match entry.file_type().context(look)?.is_dir() {
+        for entry in paths::list(&self.on_disk(dir)).context(look)? {
+            let path = dir.join(entry.file_name().unwrap_or_default());
+            let is_folder = match entry.symlink_metadata() {
+                Err(e) if e.kind() == ErrorKind::NotFound => continue,
+                entry => entry.context(look)?.is_dir(),
+            };
+            match is_folder {
                 true => found.extend(self.below(&path)?),
                 false => found.push(path),
             }

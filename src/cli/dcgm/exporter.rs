@@ -1,6 +1,5 @@
 //! The processes of dcgm-exporter, on the host or in a pod.
 
-use crate::cli::processes;
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -28,7 +27,7 @@ pub enum Told {
 
 /// Returns the processes that run.
 pub fn running() -> Vec<i32> {
-    processes::called(NAME)
+    process::called(NAME)
 }
 
 /// Sends SIGHUP to a process that catches it. Go's runtime catches all signals from its start, and ends the process

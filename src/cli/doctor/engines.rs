@@ -1,91 +1,73 @@
 //! The engines that call runmig, the driver's files for their containers, and other programs at the same GPUs.
 
-use super::Check;
 use super::host::Host;
-use crate::cli::configure::{self, Engine, Registration};
-use crate::cli::{command, processes};
+use crate::cli::command;
+use crate::cli::configure::{self, Engine};
 use runmig_lease::cdi::Node;
 use runmig_lease::config::{Config, DriverFiles};
 use runmig_lease::driver_files::{self, is_nvidia};
 use runmig_lease::finding::{Finding, Found};
 use runmig_lease::paths;
 use runmig_lease::process;
-use runmig_lease::programs::HOOK;
-use runmig_lease::request::podman_version;
+use runmig_lease::programs::{HOOK, podman_version};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-pub const CHECKS: &[Check] = &[
-    Check {
-        id: "engines.registered",
-        what: "each engine that calls runmig calls this one, and has started since its configuration changed",
-        run: registered,
-    },
-    Check {
-        id: "engines.default",
-        what: "no engine gives the request of a configuration to all containers that name no runtime",
-        run: default,
-    },
-    Check {
-        id: "engines.hook",
-        what: "each engine that calls runmig finds runmig-hook among its mounts",
-        run: hook,
-    },
-    Check {
-        id: "engines.podman",
-        what: "podman does not restore a checkpoint image with the image's own settings (CVE-2026-94603)",
-        run: podman,
-    },
-    Check {
-        id: "engines.files",
-        what: "containers get libcuda, and every file of the CDI specification exists",
-        run: driver_files,
-    },
-    Check {
-        id: "conflicts.programs",
-        what: "no other program makes, holds or gives out MIG instances, now or at the boot",
-        run: conflicts,
-    },
-];
+checks! {
+    "engines.registered" registered
+        "each engine that calls runmig calls this one, and has started since its configuration changed"
+    "engines.default" default
+        "no engine gives the request of a configuration to all containers that name no runtime"
+    "engines.hook" hook
+        "each engine that calls runmig finds runmig-hook among its mounts"
+    "engines.podman" podman
+        "podman does not restore a checkpoint image with the image's own settings (CVE-2026-94603)"
+    "engines.files" driver_files
+        "containers get libcuda, and every file of the CDI specification exists"
+    "conflicts.programs" conflicts
+        "no other program makes, holds or gives out MIG instances, now or at the boot"
+}
 
 fn registered(host: &Host) -> Found {
+    let root = Path::new("/");
     let (mut found, mut unknown, mut has_devices) = (Vec::new(), Vec::new(), false);
-    for engine in [Engine::Cdi].into_iter().chain(Engine::all()) {
-        let name = engine.name();
-        match configure::registration(engine, &host.folder, Path::new("/")) {
-            Err(e) => found.push(Finding::warned(&e)),
-            Ok(Registration::NoEngine) => {}
-            Ok(Registration::No) if engine == Engine::Cdi => {}
-            Ok(Registration::No) => unknown.push(name),
-            Ok(Registration::Stale { version, files }) => found.push(Finding::warn(
-                format!(
-                    "the registration with {version} is not that of this runmig: {}",
-                    paths::shown(&files, ", ")
-                ),
-                format!("migctl configure {name}"),
-            )),
-            Ok(Registration::Yes {
-                version,
-                files,
-                restart,
-                loses_devices,
-            }) => {
-                has_devices |= engine == Engine::Cdi;
-                if loses_devices && has_devices {
-                    let of = match engine {
-                        Engine::Podman => "kube play of ",
-                        _ => "",
-                    };
-                    found.push(Finding::warn(
-                        format!("{of}{version} starts a container without the CDI devices that it names, and says nothing"),
-                        "set enable_cdi = true in containerd 1.7 or later, or ask by annotation there",
-                    ));
-                }
-                if let (Some(restart), Some(file)) = (restart, newer(engine, &files)) {
-                    let text = format!("{version} has run since before {} changed", file.display());
-                    found.push(Finding::warn(text, restart));
-                }
+    let all = [Engine::Cdi].into_iter().chain(Engine::all());
+    for engine in all.filter(|engine| configure::is_there(*engine, root)) {
+        let (name, is_cdi) = (engine.name(), engine == Engine::Cdi);
+        let its = match configure::registration(engine, &host.folder, root) {
+            Ok(Some(its)) => its,
+            Ok(None) => {
+                unknown.extend((!is_cdi).then_some(name));
+                continue;
             }
+            Err(e) => {
+                found.push(Finding::warned(&e));
+                continue;
+            }
+        };
+        let version = &its.version;
+        if its.is_stale {
+            let files = paths::shown(&its.files, ", ");
+            found.push(Finding::warn(
+                format!("the registration with {version} is not that of this runmig: {files}"),
+                format!("migctl configure {name}"),
+            ));
+            continue;
+        }
+        has_devices |= is_cdi;
+        if its.loses_devices && has_devices {
+            let of = match engine {
+                Engine::Podman => "kube play of ",
+                _ => "",
+            };
+            found.push(Finding::warn(
+                format!("{of}{version} starts a container without the CDI devices that it names, and says nothing"),
+                "set enable_cdi = true in containerd 1.7 or later, or ask by annotation there",
+            ));
+        }
+        if let (Some(restart), Some(file)) = (its.restart, newer(engine, &its.files)) {
+            let text = format!("{version} has run since before {} changed", file.display());
+            found.push(Finding::warn(text, restart));
         }
     }
     if found.is_empty() && !unknown.is_empty() {
@@ -126,7 +108,7 @@ fn newer(engine: Engine, files: &[PathBuf]) -> Option<PathBuf> {
 /// Returns the process of an engine's server.
 fn server(engine: Engine) -> Option<(i32, &'static str)> {
     let name = engine.process()?;
-    let pid = *processes::called(name).first()?;
+    let pid = *process::called(name).first()?;
     Some((pid, name))
 }
 
@@ -135,10 +117,7 @@ fn hook(host: &Host) -> Found {
     let hook = host.folder.join(HOOK);
     let misses = |engine: Engine| {
         let (pid, name) = server(engine)?;
-        match configure::registration(engine, &host.folder, Path::new("/")) {
-            Ok(Registration::Yes { .. } | Registration::Stale { .. }) => {}
-            Ok(Registration::No | Registration::NoEngine) | Err(_) => return None,
-        }
+        configure::registration(engine, &host.folder, Path::new("/")).ok()??;
         let root = PathBuf::from(format!("/proc/{pid}/root"));
         if let Err(e) = root.read_dir() {
             let text = format!("cannot read the mounts of {name} (process {pid}): {e}");
@@ -159,7 +138,7 @@ fn hook(host: &Host) -> Found {
 }
 
 /// podman's versions with CVE-2026-94603.
-const RESTORES: [[[u32; 3]; 2]; 2] = [[[4, 4, 0], [5, 8, 7]], [[6, 0, 0], [6, 1, 2]]];
+const RESTORES: [[(u32, u32, u32); 2]; 2] = [[(4, 4, 0), (5, 8, 7)], [(6, 0, 0), (6, 1, 2)]];
 
 fn podman(_: &Host) -> Found {
     let Some(podman) = configure::search("podman") else {
@@ -171,8 +150,8 @@ fn podman(_: &Host) -> Found {
             "cannot tell podman's version: {said}"
         )));
     };
-    let has_it = |[first, last]: &[[u32; 3]; 2]| (first..=last).contains(&&version);
-    if !RESTORES.iter().any(has_it) {
+    let mut ranges = RESTORES.iter();
+    if !ranges.any(|[first, last]| (first..=last).contains(&&version)) {
         return Ok(Vec::new());
     }
     let text = format!(
@@ -242,7 +221,7 @@ fn conflicts(_: &Host) -> Found {
     /// The longest command name that the kernel keeps.
     const COMM: usize = 15;
     const UNIT: &str = "nvidia-mig-manager.service";
-    let running = processes::commands();
+    let running = process::commands();
     let mut found = Vec::new();
     for [program, why, repair] in OTHERS {
         let short = &program[..program.len().min(COMM)];

@@ -1,6 +1,5 @@
 //! The driver, its GPUs and their device nodes, MIG, and shares.
 
-use super::Check;
 use super::host::{Host, Seen};
 use nix::errno::Errno;
 use runmig_lease::Inventory;
@@ -16,53 +15,26 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-pub const CHECKS: &[Check] = &[
-    Check {
-        id: "driver.library",
-        what: "the NVIDIA driver's library answers, and has every function that runmig calls",
-        run: library,
-    },
-    Check {
-        id: "driver.gpus",
-        what: "each GPU answers, and none is sick or cordoned",
-        run: gpus,
-    },
-    Check {
-        id: "driver.missing",
-        what: "every GPU of the last boot is there",
-        run: missing,
-    },
-    Check {
-        id: "nodes.devices",
-        what: "nvidiactl, nvidia-uvm and the node of each GPU exist, have their numbers and open",
-        run: devices,
-    },
-    Check {
-        id: "nodes.mig",
-        what: "the capability nodes by which root makes and watches instances exist and open",
-        run: capabilities,
-    },
-    Check {
-        id: "mig.mode",
-        what: "no MIG mode waits for a reset",
-        run: mode,
-    },
-    Check {
-        id: "mig.foreign",
-        what: "runmig made every GPU instance",
-        run: foreign,
-    },
-    Check {
-        id: "mig.records",
-        what: "the driver has every slice on record, and has destroyed every released one",
-        run: records,
-    },
-    Check {
-        id: "sharing.levels",
-        what: "shares may hold at a level",
-        run: levels,
-    },
-];
+checks! {
+    "driver.library" library
+        "the NVIDIA driver's library answers, and has every function that runmig calls"
+    "driver.gpus" gpus
+        "each GPU answers, and none is sick or cordoned"
+    "driver.missing" missing
+        "every GPU of the last boot is there"
+    "nodes.devices" devices
+        "nvidiactl, nvidia-uvm and the node of each GPU exist, have their numbers and open"
+    "nodes.mig" capabilities
+        "the capability nodes by which root makes and watches instances exist and open"
+    "mig.mode" mode
+        "no MIG mode waits for a reset"
+    "mig.foreign" foreign
+        "runmig made every GPU instance"
+    "mig.records" records
+        "the driver has every slice on record, and has destroyed every released one"
+    "sharing.levels" levels
+        "shares may hold at a level"
+}
 
 const MAKE: &str = "nvidia-modprobe -u -c 0";
 

@@ -1,9 +1,8 @@
 //! The state directory, and what the kernel and systemd have to offer.
 
-use super::Check;
 use super::host::Host;
+use crate::cli::command;
 use crate::cli::configure::{self, Engine};
-use crate::cli::{command, processes};
 use nix::sys::statvfs::statvfs;
 use runmig_lease::error::Context;
 use runmig_lease::files;
@@ -13,48 +12,24 @@ use runmig_lease::store::Store;
 use runmig_lease::trust;
 use std::path::Path;
 
-pub const CHECKS: &[Check] = &[
-    Check {
-        id: "host.rights",
-        what: "migctl runs as root on the host",
-        run: rights,
-    },
-    Check {
-        id: "host.boot",
-        what: "the boot id is readable",
-        run: boot,
-    },
-    Check {
-        id: "host.cgroups",
-        what: "cgroups can hold device rules",
-        run: cgroups,
-    },
-    Check {
-        id: "host.confinement",
-        what: "neither SELinux nor AppArmor keeps engines from runmig, or containers from devices",
-        run: confinement,
-    },
-    Check {
-        id: "host.gc",
-        what: "runmig-gc.timer is active, and its last run succeeded",
-        run: gc,
-    },
-    Check {
-        id: "state.folder",
-        what: "the state directory and the folders above it belong to root alone",
-        run: folder,
-    },
-    Check {
-        id: "state.space",
-        what: "the file system of the state directory has 16 MiB and 1000 inodes left",
-        run: space,
-    },
-    Check {
-        id: "state.records",
-        what: "the ledger is whole",
-        run: records,
-    },
-];
+checks! {
+    "host.rights" rights
+        "migctl runs as root on the host"
+    "host.boot" boot
+        "the boot id is readable"
+    "host.cgroups" cgroups
+        "cgroups can hold device rules"
+    "host.confinement" confinement
+        "neither SELinux nor AppArmor keeps engines from runmig, or containers from devices"
+    "host.gc" gc
+        "runmig-gc.timer is active, and its last run succeeded"
+    "state.folder" folder
+        "the state directory and the folders above it belong to root alone"
+    "state.space" space
+        "the file system of the state directory has 16 MiB and 1000 inodes left"
+    "state.records" records
+        "the ledger is whole"
+}
 
 /// Room for some thousand records.
 const LEAST_BYTES: u64 = 16 << 20;
@@ -102,7 +77,7 @@ fn confinement(_: &Host) -> Found {
         return Ok(found);
     }
     let engines: Vec<&str> = Engine::all().filter_map(Engine::process).collect();
-    for (pid, name) in processes::commands() {
+    for (pid, name) in process::commands() {
         let file = format!("/proc/{pid}/attr/current");
         let text = files::read_text(Path::new(&file), MAX_VALUE).unwrap_or_default();
         let (true, Some(profile)) = (

@@ -3,6 +3,15 @@
 //! A check is a function that returns the problems it found, and a line in the table of its group. Where a create would fail
 //! with an error, the check calls the same code and has its words. A check that cannot be made is skipped, never well.
 
+/// Writes the table of a file's checks: the id of each, its function, and what holds where all is well.
+macro_rules! checks {
+    ($($id:literal $run:ident $what:literal)*) => {
+        pub const CHECKS: &[super::Check] = &[
+            $(super::Check { id: $id, what: $what, run: $run },)*
+        ];
+    };
+}
+
 mod engines;
 mod gpus;
 mod host;

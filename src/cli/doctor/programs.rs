@@ -1,6 +1,5 @@
 //! The programs of runmig, the low-level runtime, and the configuration.
 
-use super::Check;
 use super::host::Host;
 use crate::cli::{command, configure};
 use nix::sys::statvfs::{FsFlags, statvfs};
@@ -11,34 +10,22 @@ use runmig_lease::finding::{Finding, Found, Status};
 use runmig_lease::model::Gpu;
 use runmig_lease::paths;
 use runmig_lease::policy::GpuName;
-use runmig_lease::programs::{FRONT, HOOK, SLICE};
+use runmig_lease::programs::{self, FRONT, HOOK, SLICE};
 use runmig_lease::trust;
 use std::path::{Path, PathBuf};
 
 const MAX_FEATURES: u64 = 1 << 20;
 
-pub const CHECKS: &[Check] = &[
-    Check {
-        id: "programs.files",
-        what: "runmig, runmig-slice, runmig-hook and migctl are root's alone, in one folder, of one version, and run",
-        run: programs,
-    },
-    Check {
-        id: "programs.runtime",
-        what: "each configuration has a low-level runtime that answers and takes the specifications of current engines",
-        run: runtimes,
-    },
-    Check {
-        id: "configuration.files",
-        what: "runmig reads its configuration, and the files of other handlers",
-        run: configurations,
-    },
-    Check {
-        id: "configuration.rules",
-        what: "the rules fit the GPUs of this machine, and leave some room for slices",
-        run: rules,
-    },
-];
+checks! {
+    "programs.files" programs
+        "runmig, runmig-slice, runmig-hook and migctl are root's alone, in one folder, of one version, and run"
+    "programs.runtime" runtimes
+        "each configuration has a low-level runtime that answers and takes the specifications of current engines"
+    "configuration.files" configurations
+        "runmig reads its configuration, and the files of other handlers"
+    "configuration.rules" rules
+        "the rules fit the GPUs of this machine, and leave some room for slices"
+}
 
 const INSTALL: &str = "install runmig again: its package, or scripts/install";
 /// CRI-O brings a crun of its own, in a folder where runmig does not look.
@@ -115,7 +102,7 @@ fn runtimes(host: &Host) -> Found {
                 "install crun 1.21 or newer, or set runtime to runc",
             ));
         } else if version.starts_with("runc")
-            && configure::version(version).is_some_and(|(_, its)| its < (1, 2))
+            && programs::version(version).is_some_and(|(_, its)| its < (1, 2, 0))
             && has_time_namespaces()
         {
             let text = format!("docker gives containers time namespaces, which {version} refuses");
@@ -131,10 +118,10 @@ fn runtimes(host: &Host) -> Found {
 /// Says whether docker gives containers time namespaces of their own, as from 29.5 on, and no feature says otherwise.
 fn has_time_namespaces() -> bool {
     let said = configure::search("dockerd").map(|it| command::output(&it, &["--version"], &[]));
-    let version = said.and_then(|said| Some(configure::version(&said.ok()?)?.1));
+    let version = said.and_then(|said| Some(programs::version(&said.ok()?)?.1));
     let features = files::read_text("/etc/docker/daemon.json".as_ref(), MAX_FEATURES);
     let is_told = features.is_ok_and(|text| text.contains("time-namespaces"));
-    version.is_some_and(|version| version >= (29, 5)) && !is_told
+    version.is_some_and(|version| version >= (29, 5, 0)) && !is_told
 }
 
 /// Returns a failure in the words that runmig itself has printed.

@@ -5,7 +5,7 @@ mod hostile;
 use std::ffi::OsString;
 use testkit::prelude::*;
 
-use runmig::runtime::args::{Call, Create, Family, LogFormat, Run, Verb, parse};
+use runmig::runtime::args::{Call, Create, Family, Verb, parse};
 
 fn words(line: &str) -> Vec<OsString> {
     let words = line.split_whitespace();
@@ -23,10 +23,9 @@ fn short(call: &Call) -> String {
     let create = |c: &Create| format!("{} {}", c.id.display(), path(&c.bundle));
     let verb = match &call.verb {
         Verb::Create(c) => format!("create {}", create(c)),
-        Verb::Run(r) => format!("run {}", create(&r.create)),
-        Verb::Restore { id, bundle } => format!("restore {} {}", id.display(), path(bundle)),
-        Verb::Delete { id, force: true } => format!("kill {} _", id.display()),
-        Verb::Delete { id, force: false } => format!("delete {} _", id.display()),
+        Verb::Run { create: c, .. } => format!("run {}", create(c)),
+        Verb::Restore(c) => format!("restore {}", create(c)),
+        Verb::Delete(id) => format!("delete {} _", id.display()),
         Verb::Update(u) => format!(
             "update@{} {} {}",
             u.options_end,
@@ -68,8 +67,8 @@ const BOTH: &str = "
     --unknown=value --root r create c   > create c _ r
     restore --image-path i -b b c       > restore c b _
     delete c                            > delete c _ _
-    --root r delete --force c           > kill c _ r
-    delete -f c                         > kill c _ _
+    --root r delete --force c           > delete c _ r
+    delete -f c                         > delete c _ _
     checkpoint c                        > checkpoint c
     checkpoint --image-path /i c        > checkpoint --image-path /i c
     checkpoint c --shell-job=true       > checkpoint c --shell-job=true
@@ -181,27 +180,23 @@ fn reads_arguments_for_crun() {
 }
 
 #[test]
-fn everything_that_is_said_is_kept() {
+fn keeps_what_runmig_needs() {
     let line = "--debug --log l --log-format json --systemd-cgroup \
                 run --pid-file p --preserve-fds 16 --detach --keep c";
     let want = Call {
         root: None,
         log: Some("l".into()),
-        log_format: Some(LogFormat::Json),
-        debug: true,
+        logs_json: true,
         systemd_cgroup: true,
         no_cgroup: false,
-        verb: Verb::Run(Run {
+        verb: Verb::Run {
             create: Create {
                 id: "c".into(),
                 bundle: None,
                 config: None,
-                pid_file: Some("p".into()),
-                preserve_fds: Some(16),
             },
             detach: true,
-            keep: true,
-        }),
+        },
     };
     assert_eq!(parse(Family::Runc, &words(line)), want);
     let line = "--log-level=debug --log=file:l --log-format=json --cgroup-manager=systemd \

@@ -10,7 +10,7 @@ use testkit::prelude::*;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
-use runmig::runtime::args::{Family, Run, Verb, parse};
+use runmig::runtime::args::{Family, Verb, parse};
 
 mod args_world;
 use args_world::{Seen, World, vectors};
@@ -76,8 +76,9 @@ fn agree(
 ) -> Result<(), TestCaseError> {
     let call = parse(family, args);
     let (id, bundle, config) = match &call.verb {
-        Verb::Create(c) | Verb::Run(Run { create: c, .. }) => (&c.id, &c.bundle, &c.config),
-        Verb::Restore { id, bundle } => (id, bundle, &None),
+        Verb::Create(c) | Verb::Run { create: c, .. } | Verb::Restore(c) => {
+            (&c.id, &c.bundle, &c.config)
+        }
         // Whatever configuration it opens is one that runmig looks into, before it lets the call pass.
         Verb::Unclear(unclear) => {
             let named = |path: &Path| {
@@ -165,72 +166,9 @@ fn reads_deletes_like_runc() {
             .output();
         output.unwrap();
         let ours = parse(family, &words);
-        let deletes = matches!(&ours.verb, Verb::Delete { id, .. } if id == "c1");
+        let deletes = matches!(&ours.verb, Verb::Delete(id) if id == "c1");
         assert_eq!(deletes, is_read, "{program} {call}: {ours:?}");
         // The container's hook releases after a delete that runmig does not read.
         assert!(!deletes || !state.exists(), "{program} {call}");
     }
-}
-
-#[test]
-fn finds_path_of_pid_file() {
-    for (program, family) in [(RUNC, Family::Runc), (CRUN, Family::Crun)] {
-        if !Path::new(program).exists() {
-            skip(&format!("{program} is not there; run scripts/setup"));
-            continue;
-        }
-        for option in ["--pid-file p", "--pid-file=bundle/p", "--pid-file @/q"] {
-            let dir = tempfile::tempdir().unwrap();
-            let (top, root) = (dir.path(), dir.path().join("root"));
-            let rootfs = top.join("bundle/rootfs");
-            fs::create_dir_all(rootfs.join("bundle")).unwrap();
-            fs::create_dir_all(top.join("bundle/bundle")).unwrap();
-            fs::copy("/bin/busybox", rootfs.join("busybox")).unwrap();
-            fs::write(top.join("bundle/config.json"), RUNS).unwrap();
-            let id = format!("runmig-args-{}", std::process::id());
-            let line = format!(
-                "--root {} create --bundle bundle {option} {id}",
-                root.display()
-            );
-            let line = line.replace('@', top.to_str().unwrap());
-            let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
-            let call = parse(family, &words);
-            let Verb::Create(create) = &call.verb else {
-                panic!("{call:?}");
-            };
-            let file = call
-                .stands_in(family, top)
-                .join(create.pid_file.as_deref().unwrap());
-            let status = real(program, family).args(&words).current_dir(top).status();
-            let pid = fs::read_to_string(&file);
-            let delete = ["--root", root.to_str().unwrap(), "delete", "--force", &id];
-            real(program, family).args(delete).status().unwrap();
-            assert!(status.unwrap().success(), "{program} {line}");
-            let pid = pid.unwrap_or_else(|e| panic!("{program} {line}: {}: {e}", file.display()));
-            assert!(pid.trim().parse::<u32>().is_ok(), "{pid}");
-        }
-    }
-}
-
-const RUNS: &str = r#"{"ociVersion":"1.0.2","root":{"path":"rootfs"},
-"mounts":[{"destination":"/proc","type":"proc","source":"proc"},
-{"destination":"/dev","type":"tmpfs","source":"tmpfs"}],
-"process":{"args":["/busybox","true"],"cwd":"/","user":{"uid":0,"gid":0}},
-"linux":{"namespaces":[{"type":"mount"},{"type":"pid"}]}}"#;
-
-/// crun makes no containers where both versions of cgroups are mounted: it is not shown the second.
-/// The container has the runtime's standard streams, so a reader of ours would wait for it.
-fn real(program: &str, family: Family) -> Command {
-    let hybrid = Path::new("/sys/fs/cgroup/unified").exists();
-    let mut command = if family == Family::Crun && hybrid {
-        let hide = r#"umount /sys/fs/cgroup/unified && exec "$0" "$@""#;
-        let mut command = Command::new("unshare");
-        command.args(["--mount", "sh", "-c", hide, program]);
-        command
-    } else {
-        Command::new(program)
-    };
-    let (stdin, stdout, stderr) = (Stdio::null(), Stdio::null(), Stdio::null());
-    command.stdin(stdin).stdout(stdout).stderr(stderr);
-    command
 }

@@ -12,13 +12,16 @@ use kube::api::{DeleteParams, PostParams};
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client};
-use runmig_dra::resource_slices::{class_name, extended_resource};
 use serde_json::json;
 use std::collections::HashMap;
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+
+#[path = "../../tests/support/class_names.rs"]
+mod class_names;
+use class_names::{class_name, extended_resource};
 
 /// The profiles of the load, each with its weight.
 const PROFILES: [(&str, u64); 4] = [

@@ -20,8 +20,12 @@ const MINOR: u32 = 36;
 /// The number of a part that no node needs, so that the probe names no ResourceSlice of the driver.
 const PART: usize = 999;
 
-/// A right: the API group, the resource with its subresource, and the verb.
-pub(crate) type Right = (&'static str, &'static str, &'static str);
+/// A right to do something with a resource, or a subresource of it.
+pub(crate) struct Right {
+    pub verb: &'static str,
+    pub group: &'static str,
+    pub resource: &'static str,
+}
 
 /// Checks that the API server is new enough for counters.
 ///
@@ -103,7 +107,12 @@ pub(crate) async fn gate(client: &Client, gate: &str) -> Result<Option<bool>> {
 }
 
 /// Returns whether this account has a right in all namespaces.
-pub(crate) async fn may(client: &Client, (group, resource, verb): Right) -> Result<bool> {
+pub(crate) async fn may(client: &Client, right: &Right) -> Result<bool> {
+    let Right {
+        verb,
+        group,
+        resource,
+    } = right;
     let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
     // This right is one to a driver's name.
     let name = if subresource == "driver" {

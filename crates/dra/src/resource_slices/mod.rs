@@ -11,12 +11,10 @@
 //! counters    the limits of a GPU, and the room that they leave
 //! gpus        the GPUs and devices to publish, and the reasons against others
 //! node        the facts, with the used places; uses: those of an inventory
-//! classes     DeviceClasses
 //! names       names of devices, pools and ResourceSlices
 //! objects     quantities, texts and times of taints, as the API has them
 //! ```
 
-mod classes;
 mod counters;
 mod devices;
 mod gpus;
@@ -27,7 +25,6 @@ mod order;
 mod pool;
 mod uses;
 
-pub use classes::{class_name, extended_resource, manifest};
 pub use counters::{Amounts, MAX_COUNTERS, consumption, totals};
 pub use gpus::{LeftOut, Offer, PublishedGpu, Taint};
 pub use names::{
@@ -35,5 +32,5 @@ pub use names::{
 };
 pub use node::{Node, Use};
 pub use order::settle;
-pub use pool::{Layout, MAX_DEVICES, MAX_SETS, Published, lay_out};
+pub use pool::{Layout, MAX_DEVICES, MAX_SETS, Published, lay_out, rank};
 pub use uses::{Uses, uses};

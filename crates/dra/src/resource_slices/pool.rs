@@ -248,7 +248,7 @@ fn profiles(gpus: &[PublishedGpu]) -> Vec<ProfileName> {
 }
 
 /// Returns the key by which profiles sort: as `placement` compares them for an amount of memory, `+me` last.
-pub(super) fn rank(profile: &ProfileName) -> (bool, u32, u32, bool, String) {
+pub fn rank(profile: &ProfileName) -> (bool, u32, u32, bool, String) {
     let name = profile.to_string();
     let is_plain = !name.contains(['+', '-']);
     let (gigabytes, compute) = (profile.gigabytes, profile.gpu_slices);

@@ -1,9 +1,55 @@
 //! kubernetes/dra/classes.yaml has a class for each profile of each model.
 
 use nvml_sim::engine::Model;
-use runmig_dra::resource_slices::{class_name, extended_resource, manifest};
+use runmig_dra::driver::NAME as DRIVER;
+use runmig_dra::resource_slices::rank;
 use runmig_lease::model::ProfileName;
+use std::fmt::Write;
 use testkit::prelude::*;
+
+#[path = "../support/class_names.rs"]
+mod class_names;
+use class_names::{class_name, extended_resource};
+
+/// Returns the manifest of all classes: one for any slice, and one for each profile.
+fn manifest(profiles: &[ProfileName]) -> String {
+    let mut profiles: Vec<&ProfileName> = profiles.iter().collect();
+    profiles.sort_by_key(|profile| rank(profile));
+    profiles.dedup();
+    let mut text = String::from(
+        "# The DeviceClasses of runmig-dra. scripts/device-classes writes this file from the GPU models.\n",
+    );
+    let any = format!(
+        "{} && device.attributes[\"{DRIVER}\"].type == \"mig\"",
+        is_ours()
+    );
+    class(&mut text, "mig.runmig.dev", &any, None);
+    for profile in profiles {
+        let its = format!(
+            "{} && device.attributes[\"{DRIVER}\"].profile == \"{profile}\"",
+            is_ours()
+        );
+        let resource = extended_resource(profile);
+        class(&mut text, &class_name(profile), &its, Some(&resource));
+    }
+    text
+}
+
+fn is_ours() -> String {
+    format!("device.driver == \"{DRIVER}\"")
+}
+
+fn class(text: &mut String, name: &str, expression: &str, resource: Option<&str>) {
+    let resource = resource.map_or_else(String::new, |resource| {
+        format!("  extendedResourceName: {resource}\n")
+    });
+    // Writing to a text cannot fail.
+    let _ = write!(
+        text,
+        "---\napiVersion: resource.k8s.io/v1\nkind: DeviceClass\nmetadata:\n  name: {name}\nspec:\n{resource}  \
+         selectors:\n  - cel:\n      expression: '{expression}'\n"
+    );
+}
 
 fn profiles() -> Vec<ProfileName> {
     let all = Model::with_mig().iter().flat_map(|model| &model.profiles);

@@ -4,8 +4,8 @@
 
 use super::on_host;
 use crate::error::{Context, Error, Result};
-use crate::files;
 use crate::model::{DeviceNode, NvidiaNumbers};
+use crate::{files, paths};
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs;
@@ -151,12 +151,21 @@ impl Nodes {
 
     /// The node that opens a right of the driver as a whole: `config` makes instances, `monitor` watches all of them.
     pub fn mig_node(&self, right: &str) -> Result<DeviceNode> {
-        let access = { &self.root }
-            .join("proc/driver/nvidia/capabilities/mig")
-            .join(right);
-        let text = read_text(&access, ACCESS_LIMIT)?;
-        let minor = field(&text, "DeviceFileMinor", &access)?;
-        let mode = field(&text, "DeviceFileMode", &access)?;
+        let folder = self.root.join("proc/driver/nvidia/capabilities/mig");
+        self.capability(&folder.join(right))
+    }
+
+    /// Returns the node of a right, by its file in `proc/`.
+    fn capability(&self, access: &Path) -> Result<DeviceNode> {
+        let text = read_text(access, ACCESS_LIMIT)?;
+        let minor = field(&text, "DeviceFileMinor", access)?;
+        let mode = field(&text, "DeviceFileMode", access)?;
+        if mode > 0o777 {
+            return Err(Error::new(format!(
+                "DeviceFileMode {mode} in {} is not a file mode",
+                access.display()
+            )));
+        }
         let path = format!("/dev/nvidia-caps/nvidia-cap{minor}");
         Ok(node(path, self.caps_major, minor, mode))
     }
@@ -182,43 +191,30 @@ impl Nodes {
     pub fn capability_nodes(&self, gpu: u32, gi: u32, ci: u32) -> Result<[DeviceNode; 2]> {
         let table_path = self.root.join(TABLE);
         let table = read_text(&table_path, MINORS_LIMIT).map_err(|e| e.hint(RELOAD))?;
-        let one = |name: String, file: String| {
-            let access = self
-                .root
-                .join("proc/driver/nvidia/capabilities")
-                .join(format!("gpu{gpu}/mig"))
-                .join(file);
-            let text = read_text(&access, ACCESS_LIMIT)?;
-            let minor = field(&text, "DeviceFileMinor", &access)?;
-            let mode = field(&text, "DeviceFileMode", &access)?;
+        let folder = format!("proc/driver/nvidia/capabilities/gpu{gpu}/mig");
+        let folder = self.root.join(folder);
+        let one = |file: String| {
+            let (name, access) = (format!("gpu{gpu}/{file}"), folder.join(file));
+            let node = self.capability(&access)?;
             let listed = table
                 .lines()
                 .filter_map(|line| line.split_once(' '))
                 .find(|(key, _)| *key == name)
                 .and_then(|(_, value)| value.trim().parse::<u32>().ok())
                 .ok_or_else(|| no_line(&table_path, &name))?;
-            if listed != minor {
+            if listed != node.minor {
                 return Err(Error::new(format!(
-                    "{} says capability minor {minor}, {} says {listed} for {name}",
+                    "{} says capability minor {}, {} says {listed} for {name}",
                     access.display(),
+                    node.minor,
                     table_path.display()
                 )));
             }
-            if mode > 0o777 {
-                return Err(Error::new(format!(
-                    "DeviceFileMode {mode} in {} is not a file mode",
-                    access.display()
-                )));
-            }
-            let path = format!("/dev/nvidia-caps/nvidia-cap{minor}");
-            Ok(node(path, self.caps_major, minor, mode))
+            Ok(node)
         };
         Ok([
-            one(format!("gpu{gpu}/gi{gi}/access"), format!("gi{gi}/access"))?,
-            one(
-                format!("gpu{gpu}/gi{gi}/ci{ci}/access"),
-                format!("gi{gi}/ci{ci}/access"),
-            )?,
+            one(format!("gi{gi}/access"))?,
+            one(format!("gi{gi}/ci{ci}/access"))?,
         ])
     }
 }
@@ -276,14 +272,8 @@ pub(crate) fn character_majors(text: &str) -> Vec<(u32, String)> {
 
 /// Returns the DRM nodes whose PCI device is NVIDIA's. A host without DRM has none.
 fn drm_nodes(dir: &Path) -> Result<Vec<DrmNode>> {
-    let entries = match fs::read_dir(dir) {
-        Ok(entries) => entries,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(e) => return Err(e).context(|| format!("read {}", dir.display())),
-    };
     let mut found = Vec::new();
-    for entry in entries {
-        let entry = entry.context(|| format!("read {}", dir.display()))?.path();
+    for entry in paths::list(dir).context(|| format!("read {}", dir.display()))? {
         // Connectors (card0-DP-1) and virtual devices have no device/vendor or no dev.
         let read = |name: &str| read_text(&entry.join(name), ACCESS_LIMIT).ok();
         if read("device/vendor").is_none_or(|vendor| vendor.trim() != "0x10de") {

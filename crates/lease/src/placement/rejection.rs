@@ -305,6 +305,18 @@ impl LeftOut {
             _ => None,
         })
     }
+
+    /// Says whether a rule leaves out a GPU.
+    pub(crate) fn has_rule(&self) -> bool {
+        let mut excluded = self.excluded.iter();
+        excluded.any(|(_, why)| matches!(why, Exclusion::Rule(_)))
+    }
+
+    /// Says whether the next reset switches MIG off on all of them.
+    pub(crate) fn ends_mig(&self) -> bool {
+        let mut excluded = self.excluded.iter();
+        excluded.all(|(_, why)| *why == Exclusion::EndsMig)
+    }
 }
 
 impl Shortage {

@@ -1,5 +1,6 @@
 use super::*;
 use crate::model::{OperationId, Placement};
+use crate::placement::Exclusion;
 use crate::placement::{DefragPlan, Exhaustion, Largest, Search};
 use crate::request;
 use crate::request::Alternative;

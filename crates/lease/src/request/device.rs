@@ -2,9 +2,9 @@
 
 use super::{
     DOMAIN, GPU, MAX_VALUE, SEPARATORS, SHARE, SLICE, WAIT, duration, for_container, identity,
-    ours, share, shorten, slice, wanted,
+    ours, share, shown, slice,
 };
-use crate::error::{Error, Result, printable};
+use crate::error::{Error, Result};
 use humantime::format_duration;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -27,7 +27,7 @@ impl DeviceRequest {
             SLICE => { slice::alternatives(value).ok().flatten() }.map(|all| slice::written(&all)),
             SHARE => { share::sizes(value).ok() }
                 .filter(|sizes| !sizes.is_empty())
-                .map(|sizes| wanted::sizes(&sizes)),
+                .map(|sizes| slice::written(&sizes)),
             WAIT => { duration(value).ok() }.map(|time| format_duration(time).to_string()),
             _ => None,
         };
@@ -46,12 +46,7 @@ impl DeviceRequest {
 
 impl fmt::Display for DeviceRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{}={}",
-            self.key,
-            device_name(&printable(&shorten(&self.value)))
-        )
+        write!(f, "{}={}", self.key, device_name(&shown(&self.value)))
     }
 }
 
@@ -118,7 +113,7 @@ pub fn with_devices(
     if let (Some((key, _)), false) = (annotations.iter().find(names), is_in_pod) {
         return Err(Error::new(format!(
             "cannot tell whether the user or the image asks: annotation {} names a CDI device of runmig",
-            printable(&shorten(key))
+            shown(key)
         ))
         .hint("remove the annotation, and let the engine call runmig without nvidia-container-runtime"));
     }
@@ -141,7 +136,7 @@ pub fn with_devices(
         };
         if let (Some(other), true) = (by_annotation.first(), differ) {
             let device = by_device.first().copied().unwrap_or(first).to_string();
-            let said = printable(&shorten(&other.value));
+            let said = shown(&other.value);
             return Err(two(
                 &device,
                 &format!("annotation {}: \"{said}\"", other.key),

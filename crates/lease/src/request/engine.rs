@@ -1,8 +1,8 @@
 //! The engine's description of a container beside its request: its identity, and the time that its
 //! create may take. The keys are the engines' own (containerd, CRI-O, podman, nerdctl).
 
-use super::{GPU, GPU_OF, MAX_VALUE, SHARE, SHARE_OF, SLICE, SLICE_OF, is_ours, may_ask, shorten};
-use crate::error::{Error, Result, printable};
+use super::{GPU, Kind, MAX_VALUE, SHARE, SLICE, is_ours, may_ask, shown};
+use crate::error::{Error, Result};
 use serde::Deserialize;
 use std::time::Duration;
 
@@ -95,12 +95,7 @@ fn podman(
         SANDBOX_ID => !image.carries(key, value),
         MANAGER => false,
         key if key.starts_with("io.kubernetes.") || key.starts_with("nerdctl/") => false,
-        key if [SLICE_OF, SHARE_OF, GPU_OF]
-            .iter()
-            .any(|of| key.starts_with(of)) =>
-        {
-            !image.carries(key, value)
-        }
+        key if Kind::of_one(key).is_some() => !image.carries(key, value),
         // It gives nothing, and its image may not have meant runmig at all.
         key if may_ask(key) && !is_ours(key) => !image.carries(key, value),
         _ => true,
@@ -163,18 +158,6 @@ fn refused(key: &str, value: &str, image: Image) -> Error {
         ))
         .caused_by(why),
     }
-}
-
-fn shown(text: &str) -> String {
-    printable(&shorten(text))
-}
-
-/// Returns the version in `podman version 5.8.3` or `podman version 6.1.0-rc1`.
-pub fn podman_version(said: &str) -> Option<[u32; 3]> {
-    let said = said.trim().strip_prefix("podman version ")?;
-    let mut parts = said.split(['.', '-', '+', '~']).map(str::parse);
-    let mut part = || parts.next()?.ok();
-    Some([part()?, part()?, part()?])
 }
 
 /// The time that an engine waits for a create, as far as it is known.
@@ -260,10 +243,9 @@ pub fn identity(annotations: &[(String, String)]) -> Result<Identity> {
         for (key, value) in named.filter(|(k, _)| keys.contains(&k.as_str())) {
             match found {
                 Some((first, text)) if text != value => {
+                    let (one, other) = (shown(text), shown(value));
                     return Err(Error::new(format!(
-                        "annotations {first} and {key} contradict each other: \"{}\" and \"{}\"",
-                        printable(&shorten(text)),
-                        printable(&shorten(value))
+                        "annotations {first} and {key} contradict each other: \"{one}\" and \"{other}\""
                     )));
                 }
                 _ => found = Some((key, value)),

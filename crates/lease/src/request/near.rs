@@ -5,7 +5,7 @@
 //! in one letter. So `runmg.dev/slice`, `runmig.io/gpu` and `slice-runmig.dev/web` come near, and `rundig.dev/owner` is
 //! somebody else's.
 
-use super::{DOMAIN, KEYS, KINDS, Kind, SHARE, SLICE, slice};
+use super::{DOMAIN, KEYS, KINDS, SHARE, SLICE, slice};
 use crate::model::ProfileName;
 use strsim::osa_distance;
 
@@ -46,19 +46,15 @@ pub(super) fn meant(key: &str) -> Vec<String> {
     let (host, name) = parts(key);
     let container = key.split_once('/').map_or("", |(_, name)| name);
     let kinds = KINDS.map(|kind| kind.key().trim_start_matches(DOMAIN));
-    let of_kind = |kind: Kind| format!("{}{container}", kind.prefix());
-    match (labels(&host).0, nearest(&name, names())) {
-        (Some(label), word) => match (nearest(label, kinds), word) {
-            (Some(word), _) if container.is_empty() => vec![format!("{DOMAIN}{word}")],
-            (Some(word), _) => vec![format!("{word}.{DOMAIN}{container}")],
-            (None, Some(word)) => vec![format!("{DOMAIN}{word}")],
-            (None, None) if !container.is_empty() => KINDS.map(of_kind).into(),
-            (None, None) => Vec::new(),
-        },
-        (None, word) => word
-            .map(|word| format!("{DOMAIN}{word}"))
-            .into_iter()
-            .collect(),
+    let label = labels(&host).0;
+    let kind = label.and_then(|label| nearest(label, kinds));
+    match (kind, nearest(&name, names())) {
+        (Some(kind), _) if !container.is_empty() => vec![format!("{kind}.{DOMAIN}{container}")],
+        (Some(word), _) | (None, Some(word)) => vec![format!("{DOMAIN}{word}")],
+        (None, None) if label.is_some() && !container.is_empty() => KINDS
+            .map(|kind| format!("{}{container}", kind.prefix()))
+            .into(),
+        (None, None) => Vec::new(),
     }
 }
 

@@ -57,15 +57,8 @@ pub(super) fn sizes(value: &str) -> Result<Vec<ShareSize>> {
     if value.trim() == "none" {
         return Ok(Vec::new());
     }
-    let all: Vec<ShareSize> = value.split(SEPARATORS).map(size).collect::<Result<_>>()?;
-    if let Some(twice) = (1..all.len()).find(|n| all[..*n].contains(&all[*n])) {
-        return Err(Error::new(format!(
-            "{} stands there twice, and a list names alternatives to one share",
-            all[twice]
-        ))
-        .hint("ask for one larger share, or run a container for each"));
-    }
-    Ok(all)
+    let all: Result<Vec<_>> = value.split(SEPARATORS).map(size).collect();
+    slice::each_once(all?, "share")
 }
 
 fn size(entry: &str) -> Result<ShareSize> {

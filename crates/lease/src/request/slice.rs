@@ -104,22 +104,27 @@ pub fn alternatives(value: &str) -> Result<Option<Vec<Alternative>>> {
         return Ok(None);
     }
     let all: Result<Vec<_>> = value.split(SEPARATORS).map(several).collect();
-    let all = all?;
-    // Its author may mean two slices.
-    if let Some(twice) = (1..all.len()).find(|n| all[..*n].contains(&all[*n])) {
-        return Err(Error::new(format!(
-            "{} stands there twice, and a list names alternatives to one slice",
-            all[twice]
-        ))
-        .hint("ask for one larger slice, or run a container for each"));
-    }
-    Ok(Some(all))
+    each_once(all?, "slice").map(Some)
 }
 
-/// As it can be read again.
-pub fn written(alternatives: &[Alternative]) -> String {
-    let all: Vec<String> = alternatives.iter().map(Alternative::to_string).collect();
+/// Returns alternatives as an annotation has them.
+pub fn written(alternatives: &[impl ToString]) -> String {
+    let all: Vec<String> = alternatives.iter().map(ToString::to_string).collect();
     all.join(",")
+}
+
+/// Refuses a list in which one alternative stands twice. Its author may mean two slices, or two shares.
+pub(super) fn each_once<T: PartialEq + fmt::Display>(all: Vec<T>, noun: &str) -> Result<Vec<T>> {
+    match (1..all.len()).find(|n| all[..*n].contains(&all[*n])) {
+        None => Ok(all),
+        Some(twice) => Err(Error::new(format!(
+            "{} stands there twice, and a list names alternatives to one {noun}",
+            all[twice]
+        ))
+        .hint(format!(
+            "ask for one larger {noun}, or run a container for each"
+        ))),
+    }
 }
 
 /// An amount of memory that is no request, for a configuration.

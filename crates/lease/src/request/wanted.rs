@@ -40,14 +40,8 @@ impl Seat {
     /// Returns the request for people: `share of 1/4 of 3g.40gb`.
     pub fn written(&self) -> String {
         let slices = slice::written(&self.slices.alternatives);
-        format!("share of {} of {slices}", sizes(&self.sizes))
+        format!("share of {} of {slices}", slice::written(&self.sizes))
     }
-}
-
-/// Returns the sizes as an annotation has them.
-pub(super) fn sizes(sizes: &[ShareSize]) -> String {
-    let sizes: Vec<String> = sizes.iter().map(ShareSize::to_string).collect();
-    sizes.join(",")
 }
 
 impl Wanted {
@@ -55,7 +49,7 @@ impl Wanted {
     pub fn written(&self) -> String {
         match self {
             Wanted::Slices(slices) => slice::written(&slices.alternatives),
-            Wanted::Share(all) => format!("share of {}", sizes(all)),
+            Wanted::Share(sizes) => format!("share of {}", slice::written(sizes)),
             Wanted::Seat(seat) => seat.written(),
             Wanted::Gpus(1) => "1 GPU".to_owned(),
             Wanted::Gpus(n) => format!("{n} GPUs"),

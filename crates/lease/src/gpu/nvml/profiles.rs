@@ -97,31 +97,18 @@ impl Session<'_> {
         profile: u32,
     ) -> Result<Vec<Placement>> {
         let what = || format!("read placements of profile {profile} on GPU {gpu}");
+        let ask = |list: *mut sys::nvmlGpuInstancePlacement_t, count: &mut c_uint| {
+            call!(
+                self,
+                what,
+                nvmlDeviceGetGpuInstancePossiblePlacements_v2(raw(device), profile, list, count)
+            )
+        };
         let mut count: c_uint = 0;
-        call!(
-            self,
-            what,
-            nvmlDeviceGetGpuInstancePossiblePlacements_v2(
-                raw(device),
-                profile,
-                std::ptr::null_mut(),
-                &mut count
-            )
-        )?;
-        let mut list = vec![
-            sys::nvmlGpuInstancePlacement_t { start: 0, size: 0 };
-            self.bounded(&what, count)?
-        ];
-        call!(
-            self,
-            what,
-            nvmlDeviceGetGpuInstancePossiblePlacements_v2(
-                raw(device),
-                profile,
-                list.as_mut_ptr(),
-                &mut count
-            )
-        )?;
+        ask(std::ptr::null_mut(), &mut count)?;
+        let none = sys::nvmlGpuInstancePlacement_t { start: 0, size: 0 };
+        let mut list = vec![none; self.bounded(&what, count)?];
+        ask(list.as_mut_ptr(), &mut count)?;
         list.truncate(count as usize);
         Ok(list
             .iter()
