@@ -1,7 +1,7 @@
 //! Detects a request for slices. For a container without a request, runmig reads only the annotations.
 
 use super::args::{Unclear, Verb};
-use super::{Front, companion, delete, podman};
+use super::{Front, companion, debugger, delete, podman};
 use crate::spec::bundle::{self, Bundle, peek_config};
 use crate::spec::{Mark, Marked, Peek};
 use runmig_lease::error::{Context, Error, Result};
@@ -93,7 +93,8 @@ pub fn request<'a>(front: &'a Front<'_>) -> Result<Option<Asking<'a>>> {
     };
     let annotations = request::believed(annotations, engine, policy.image_annotations, besides)?;
     let annotations = request::with_devices(annotations, &devices, policy.cdi_in_pods)?;
-    let request = asked(front, &annotations, !claims.is_empty(), is_podmans)?;
+    let debugs = debugger::joins_container(&seen.namespaces);
+    let request = asked(front, &annotations, !claims.is_empty(), is_podmans, debugs)?;
     if request.is_none() && !is_told {
         return Ok(None);
     }
@@ -257,6 +258,7 @@ fn asked(
     annotations: &[(String, String)],
     is_claimed: bool,
     is_podmans: bool,
+    debugs: bool,
 ) -> Result<Option<Request>> {
     let Some(of_runtime) = &front.config.request else {
         return request::parse(annotations);
@@ -264,7 +266,9 @@ fn asked(
     let file = front.config.file.clone().unwrap_or_default();
     let what = || format!("give the container the request of {}", file.display());
     let mut all = annotations.to_vec();
-    of_runtime.add_to(&mut all, is_claimed).context(what)?;
+    of_runtime
+        .add_to(&mut all, is_claimed, debugs)
+        .context(what)?;
     if is_podmans || all == annotations {
         return request::parse(annotations);
     }

@@ -10,6 +10,7 @@ pub mod args;
 mod companion;
 mod container_name;
 mod create;
+mod debugger;
 mod delete;
 mod detect;
 mod driver;

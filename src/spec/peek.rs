@@ -43,6 +43,8 @@ pub struct Peek {
     pub marked: bool,
     /// The hooks by which CDI devices mark the container, and those of the edit.
     pub marks: Vec<Mark>,
+    /// The paths of the namespaces that the container joins, by type.
+    pub namespaces: BTreeMap<String, String>,
     /// Why readers could read the annotations differently.
     pub doubt: Option<String>,
     /// The bytes of a file without the hook.
@@ -142,6 +144,8 @@ struct Seen {
     /// The latest key of each open object; none for an open array.
     path: Vec<Option<String>>,
     hook: Mark,
+    /// The type of the current namespace, which engines write first.
+    namespace: String,
     has_annotations: bool,
 }
 
@@ -168,9 +172,27 @@ impl Seen {
             self.take_annotation(key, text);
         }
         self.take_hook(token, text);
+        self.take_namespace(text);
         match token {
             Token::Object => self.path.push(Some(String::new())),
             Token::Array => self.path.push(None),
+            _ => {}
+        }
+    }
+
+    fn take_namespace(&mut self, text: Option<Text<'_>>) {
+        let [Some(linux), Some(namespaces), None, Some(key)] = &self.path[..] else {
+            return;
+        };
+        let text = text
+            .map(|text| text.lossy().into_owned())
+            .unwrap_or_default();
+        match [linux, namespaces, key].map(String::as_str) {
+            ["linux", "namespaces", "type"] => self.namespace = text,
+            ["linux", "namespaces", "path"] => {
+                let kind = std::mem::take(&mut self.namespace);
+                self.peek.namespaces.insert(kind, text);
+            }
             _ => {}
         }
     }
@@ -293,6 +315,14 @@ mod tests {
             let seen = peek(plain.as_bytes()).unwrap();
             assert!(seen.annotations.is_empty() && !seen.marked, "{plain}");
         }
+    }
+
+    #[test]
+    fn reads_joined_namespaces() {
+        let seen = peek(br#"{"linux":{"namespaces":[{"type":"mount"},{"type":"pid","path":"/proc/7/ns/pid"},{"path":"/x"}],"x":[{"type":"uts","path":"/y"}]},"annotations":{"runmig.dev/slice":"1g.10gb"}}"#).unwrap();
+        let pid = ("pid".to_owned(), "/proc/7/ns/pid".to_owned());
+        let odd = (String::new(), "/x".to_owned());
+        assert_eq!(seen.namespaces, BTreeMap::from([pid, odd]));
     }
 
     #[test]

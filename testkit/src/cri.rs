@@ -59,9 +59,8 @@ pub struct Cri<'a> {
 pub struct Pod {
     pub id: String,
     config: PathBuf,
-    /// The namespace of process ids: 0 for one of the pod, 1 for one of each container, which is
-    /// the kubelet's own.
-    pids: u8,
+    /// The namespaces of its next containers.
+    namespaces: Value,
 }
 
 impl<'a> Cri<'a> {
@@ -227,6 +226,8 @@ impl<'a> Cri<'a> {
     fn pod_with(&self, annotations: &[(&str, &str)], pids: u8) -> Pod {
         let name = format!("pod-{}", unique());
         let config = self.path(&format!("{name}.json"));
+        // 0 for one of the pod, 1 for one of each container, which is the kubelet's own.
+        let namespaces = json!({"namespace_options": {"network": 2, "pid": pids}});
         let text = json!({
             "metadata": {"name": name, "namespace": "default", "uid": name, "attempt": 0},
             "log_directory": self.path("logs").join(&name),
@@ -236,14 +237,18 @@ impl<'a> Cri<'a> {
                 "io.kubernetes.pod.namespace": "default",
                 "io.kubernetes.pod.uid": name,
             },
-            "linux": {"cgroup_parent": self.cgroup, "security_context": namespaces(pids)},
+            "linux": {"cgroup_parent": self.cgroup, "security_context": namespaces},
         });
         fs::write(&config, text.to_string()).unwrap();
         let config_name = config.to_str().unwrap();
         let said = self.crictl(&["runp", "--runtime=runmig", config_name]).ok();
         let id = said.stdout.trim().to_owned();
         self.pods.borrow_mut().push(id.clone());
-        Pod { id, config, pids }
+        Pod {
+            id,
+            config,
+            namespaces,
+        }
     }
 
     /// Creates a container of a pod through crictl, as the kubelet has it made: `name` or, made
@@ -271,7 +276,7 @@ impl<'a> Cri<'a> {
                 "io.kubernetes.pod.namespace": "default",
                 "io.kubernetes.pod.uid": pod.name(),
             },
-            "linux": {"security_context": namespaces(pod.pids)},
+            "linux": {"security_context": pod.namespaces},
         });
         fs::write(&config, text.to_string()).unwrap();
         let path = |path: &Path| path.display().to_string();
@@ -360,6 +365,12 @@ impl Pod {
     pub fn name(&self) -> &str {
         self.config.file_stem().unwrap().to_str().unwrap()
     }
+
+    /// Lets its next containers join the processes of one, as `kubectl debug --target` has it.
+    pub fn target(&mut self, id: &str) {
+        let options = json!({"network": 2, "pid": 3, "target_id": id});
+        self.namespaces = json!({ "namespace_options": options });
+    }
 }
 
 fn map(pairs: &[(&str, &str)]) -> Value {
@@ -370,10 +381,6 @@ fn mounted(mount: &Mount) -> Value {
     json!({
         "host_path": mount.host, "container_path": mount.inside, "readonly": mount.read_only,
     })
-}
-
-fn namespaces(pids: u8) -> Value {
-    json!({"namespace_options": {"network": 2, "pid": pids}})
 }
 
 impl Drop for Cri<'_> {

@@ -150,16 +150,20 @@ fn container_annotation(cri: &mut Cri) {
 }
 
 /// As a RuntimeClass by size does it: nothing in the pod asks. The kubelet has an init container and an ephemeral one made as
-/// any other; that one has a name by `kubectl debug`.
+/// any other; that one has a name by `kubectl debug`, or another one and a target.
 fn runtime_gives_each_container_a_slice(cri: &mut Cri) {
     cri.runtime.ask(cri.setup, "slice = \"1g.10gb\"");
     // A sandbox has nothing, whatever its pod asks for; on CRI-O only this one is a container.
     let other = cri.pod_with_common_pids(&[("runmig.dev/slice", "2g.20gb")]);
-    let pod = cri.pod(&[("slice.runmig.dev/log", "none")]);
+    let mut pod = cri.pod(&[("slice.runmig.dev/log", "none")]);
     cri.setup.nothing_is_left();
     let own = cri.run(&other, "web", &shows());
     has(cri, &own, "2g.20gb");
     cri.crictl(&["rmp", "--force", &other.id]).ok();
+    let common = cri.pod_with_common_pids(&[]);
+    let own = cri.run(&common, "web", &shows());
+    has(cri, &own, "1g.10gb");
+    cri.crictl(&["rmp", "--force", &common.id]).ok();
 
     let init = cri.run(&pod, "init", SHOW);
     until("it has ended", || cri.state(&init) == "CONTAINER_EXITED");
@@ -174,9 +178,12 @@ fn runtime_gives_each_container_a_slice(cri: &mut Cri) {
     let two = cri.run(&pod, "two", &shows());
     let log = cri.run(&pod, "log", &shows());
     let ephemeral = cri.run(&pod, "debugger-x7k2p", &shows());
+    pod.target(&one);
+    let named = cri.run(&pod, "look", &shows());
     let slices = [&one, &two].map(|id| has(cri, id, "1g.10gb").uuid);
     assert_eq!(BTreeSet::from(slices).len(), 2);
     has_none(cri, &log);
     has_none(cri, &ephemeral);
+    has_none(cri, &named);
     passed(cri, "a slice by the runtime's request");
 }

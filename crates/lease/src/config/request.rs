@@ -34,10 +34,16 @@ impl Requested {
     }
 
     /// Adds the request to the annotations of a container, unless it asks itself. `is_claimed`: it has a claim of Kubernetes.
+    /// `debugs`: it joins the processes of another container of its pod.
     ///
     /// # Errors
     /// It asks itself, and the request is fixed. The error names the key.
-    pub fn add_to(&self, annotations: &mut Vec<(String, String)>, is_claimed: bool) -> Result<()> {
+    pub fn add_to(
+        &self,
+        annotations: &mut Vec<(String, String)>,
+        is_claimed: bool,
+        debugs: bool,
+    ) -> Result<()> {
         let who = request::identity(annotations)?;
         if who.sandbox {
             return Ok(());
@@ -52,8 +58,8 @@ impl Requested {
                     .hint("remove that request, or use a runtime without a fixed one"),
             );
         }
-        let name = { who.container_name.as_deref() }.filter(|_| who.pod_key.is_some());
-        let ephemeral = !self.fixed && name.is_some_and(is_ephemeral);
+        let is_drawn = who.container_name.as_deref().is_some_and(is_ephemeral);
+        let ephemeral = !self.fixed && who.pod_key.is_some() && (debugs || is_drawn);
         if own.is_none() && !ephemeral {
             let more: Vec<_> = self.annotations().filter(|(key, _)| !has(key)).collect();
             annotations.extend(more);
@@ -76,7 +82,7 @@ impl Requested {
 }
 
 /// Returns whether `kubectl debug` generated the name of a container: `debugger-x7k2p`. The kubelet tells an engine no more than
-/// the name of an ephemeral container.
+/// the name of an ephemeral container, and its target if it has one.
 fn is_ephemeral(name: &str) -> bool {
     // Without letters and digits that make words or look alike, as Kubernetes draws names.
     const LETTERS: &str = "bcdfghjklmnpqrstvwxz2456789";
@@ -95,10 +101,14 @@ mod tests {
 
     /// Returns the request that a container with these annotations has under `[request]`, in words.
     fn asked(text: &str, own: &[(&str, &str)]) -> Result<String> {
+        asked_of(text, own, false)
+    }
+
+    fn asked_of(text: &str, own: &[(&str, &str)], debugs: bool) -> Result<String> {
         let config = Config::parse(&format!("[request]\n{text}"))?;
         let owned = |(k, v): &(&str, &str)| ((*k).to_owned(), (*v).to_owned());
         let mut all: Vec<_> = own.iter().map(owned).collect();
-        config.request.unwrap().add_to(&mut all, false)?;
+        { config.request.unwrap() }.add_to(&mut all, false, debugs)?;
         let Some(request) = request::parse(&all)? else {
             return Ok("none".to_owned());
         };
@@ -151,6 +161,9 @@ mod tests {
             let fixed = asked(&format!("{FILE}\nfixed = true"), &[POD, named]);
             assert_ne!(fixed.unwrap(), "none");
         }
+        let debugs = |own| asked_of(FILE, own, true).unwrap();
+        assert_eq!(debugs(&[POD, WEB]), "none");
+        assert_ne!(debugs(&[WEB]), "none", "it is in no pod");
         let named = ("io.kubernetes.container.name", "debugger-x7k2p");
         assert_eq!(own(&[POD, named, (SLICE, "2g.20gb")]), "2g.20gb 0 None");
         let least = asked("slice = \"10Gi\"\ncompute = 1", &[(COMPUTE, "2")]);
