@@ -37,6 +37,7 @@ mod watch;
 mod world;
 
 use clap::error::ErrorKind;
+use clap::parser::ValueSource;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueHint};
 use clap_complete::ArgValueCompleter;
 use output::{Format, Output};
@@ -226,10 +227,22 @@ impl Verb {
     }
 }
 
-/// The verbs whose output has one form: a page, a language of its own, or code.
-const OF_ONE_FORM: [&str; 4] = ["top", "metrics", "completion", "version"];
+/// The options of all verbs, each with the verbs that it has no effect on, and why.
+const WITHOUT_EFFECT: [(&str, &[&str], &str); 3] = [
+    (
+        "output",
+        &["top", "metrics", "completion", "version"],
+        "prints in one form",
+    ),
+    (
+        "config",
+        &["configure", "completion", "version"],
+        "reads no configuration",
+    ),
+    ("timeout", &["completion", "version"], "asks no driver"),
+];
 
-/// Returns the command. `--output` stands where it has an effect, with the values that have one.
+/// Returns the command. An option of all verbs stands where it has an effect, `--output` with the values that have one.
 fn command() -> clap::Command {
     let output = || {
         let values = clap::builder::EnumValueParser::<Output>::new();
@@ -241,9 +254,15 @@ fn command() -> clap::Command {
         arg.help("The format of the output").default_value("table")
     };
     let command = Arguments::command().mut_subcommand("list", |list| list.arg(output()));
-    OF_ONE_FORM.iter().fold(command, |command, verb| {
-        command.mut_subcommand(verb, |verb| verb.arg(output().hide(true)))
-    })
+    let hide = |command: clap::Command, (option, verbs, _): &(&'static str, &[&str], &str)| {
+        let all = command.get_arguments();
+        let hidden = { all.filter(|arg| arg.get_id() == option) }.map(|arg| arg.clone().hide(true));
+        let hidden: Vec<clap::Arg> = hidden.collect();
+        verbs.iter().fold(command, |command, verb| {
+            command.mut_subcommand(verb, |verb| verb.args(&hidden))
+        })
+    };
+    WITHOUT_EFFECT.iter().fold(command, hide)
 }
 
 pub fn main() -> i32 {
@@ -253,9 +272,12 @@ pub fn main() -> i32 {
     let matches = command().get_matches();
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|e| e.exit());
     let verb = matches.subcommand_name().unwrap_or_default();
-    if arguments.output == Output::Json && OF_ONE_FORM.contains(&verb) {
-        let why = format!("migctl {verb} prints no JSON; leave out --output");
-        command().error(ErrorKind::ArgumentConflict, why).exit();
+    for (option, verbs, why) in WITHOUT_EFFECT {
+        let is_given = matches.value_source(option) == Some(ValueSource::CommandLine);
+        if is_given && verbs.contains(&verb) {
+            let why = format!("migctl {verb} {why}; leave out --{option}");
+            command().error(ErrorKind::ArgumentConflict, why).exit();
+        }
     }
     match run(&arguments) {
         Ok(status) => status,

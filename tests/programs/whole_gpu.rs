@@ -176,6 +176,8 @@ fn unreadable_ledger_leaves_no_gpu_free() {
         .exits(1)
         .json();
     assert_eq!(gpus["items"][1]["use"], "unknown");
+    let page = said(&mut world.migctl(&["top", "--once"])).exits(1);
+    has(&page.stdout, "leases -, waiting -, ");
     for asked in [["--gpu=1", "--json"], ["1g.10gb", "--json"]] {
         let explain = [&["explain"], &asked[..]].concat();
         let explained = said(&mut world.migctl(&explain)).exits(1).json();

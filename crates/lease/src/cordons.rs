@@ -82,7 +82,7 @@ pub(crate) fn signs(
 
 impl Leases<'_> {
     /// Closes a GPU for new leases of any kind. When it returns, no create chooses by an earlier look. A second cordon
-    /// keeps the time of the first, and its reason if it has none itself.
+    /// keeps the time of the first, and its reason if it has none itself. The latest says whether the GPU drains.
     ///
     /// # Errors
     /// The file cannot be read or written, or users other than root can write to it.
@@ -93,7 +93,7 @@ impl Leases<'_> {
                 since: now(),
                 ..Cordon::default()
             });
-            cordon.drains |= drains;
+            cordon.drains = drains;
             cordon.reason = reason.map(printable).or(cordon.reason);
             all.insert(gpu.to_string(), cordon.clone());
             (before, cordon)

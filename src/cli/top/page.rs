@@ -147,10 +147,19 @@ pub fn page(facts: &Facts, view: &View, size: Option<Size>, now: SystemTime) -> 
 
 fn title(facts: &Facts, view: &View, leases: usize, now: SystemTime) -> String {
     let only = view.filter.words();
+    let unread = facts.inventory.unread.is_some();
+    let count = |n: usize| {
+        if unread {
+            "-".to_owned()
+        } else {
+            n.to_string()
+        }
+    };
     format!(
-        "migctl top {}: leases {leases}, waiting {}, by {}{}{only}",
+        "migctl top {}: leases {}, waiting {}, by {}{}{only}",
         Timestamp::seconds(now),
-        facts.inventory.waiting.len(),
+        count(leases),
+        count(facts.inventory.waiting.len()),
         HEADS[view.sort as usize],
         if only.is_empty() { "" } else { ", only " },
     )

@@ -43,6 +43,12 @@ fn fails_when_its_time_is_over_and_keeps_the_living() {
     line.exits(1)
         .warns("cannot drain GPU 0 in time: leases on it: 1; hint: end their containers");
     world.has_its_slices("a").unwrap();
+    // What is on a GPU that is cordoned is to stay.
+    world.tells(&["cordon", "0"]);
+    has(
+        &refused(&world, "b", &[(SLICE, world.profile)]),
+        "GPU 0: cordoned since 20",
+    );
     world.tells(&["uncordon", "0"]);
     world.all_go(&["a"]);
 }

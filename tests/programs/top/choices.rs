@@ -65,9 +65,18 @@ fn refuses_unknown_choices() {
         (&["list", "--kind", "card"], "slice, share, gpu, seat"),
         (&["list", "--state", "gone"], "quarantined"),
         (&["top", "--delay", "soon"], "--delay"),
-        (&["top", "-o", "json"], "migctl top prints no JSON"),
-        (&["metrics", "-o", "json"], "migctl metrics prints no JSON"),
+        (&["top", "-o", "json"], "migctl top prints in one form"),
+        (
+            &["metrics", "-o", "json"],
+            "migctl metrics prints in one form",
+        ),
         (&["completion", "bash", "-o", "json"], "leave out --output"),
+        (&["version", "--config", "x"], "leave out --config"),
+        (
+            &["--config", "x", "configure", "podman"],
+            "leave out --config",
+        ),
+        (&["--timeout", "9s", "version"], "leave out --timeout"),
     ] {
         let said = setup.migctl(call).exits(2);
         assert!(said.stderr.contains(word), "{call:?}: {}", said.stderr);
