@@ -3,10 +3,10 @@
 //! placement and the queue return data. This file turns it into English, and `room` that of requests outside of new
 //! slices.
 
-mod room;
+mod no_room;
 
-pub(crate) use room::{NO_LEVEL_HINT, error};
-pub use room::{obstacle as gpu_obstacle, used as gpu_use};
+pub(crate) use no_room::{NO_LEVEL_HINT, error};
+pub use no_room::{obstacle as gpu_obstacle, used as gpu_use};
 
 use crate::error::{Error, printable};
 use crate::placement::{
@@ -228,7 +228,7 @@ impl Refusal<'_> {
 
     /// Returns the hint to do something, and to wait if the create has not waited.
     fn see(&self, act: &str) -> String {
-        room::see(act, self.waited.is_some())
+        no_room::see(act, self.waited.is_some())
     }
 }
 

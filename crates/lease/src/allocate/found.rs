@@ -10,18 +10,18 @@ pub(super) enum Found<'a> {
     /// All of these, once the idle slices that lie in their places are destroyed.
     Pieces(Vec<Piece<'a>>, Vec<Instance>),
     /// A seat in a slice that another create makes now, which has this lease.
-    PeerCreates(Box<SharePlace<'a>>, &'a Held),
+    PeerCreates(Box<PlacedShare<'a>>, &'a Held),
 }
 
 /// One slice, GPU or share.
 pub(super) enum Piece<'a> {
     Slice(Step),
     Whole(WholeGpu),
-    Share(SharePlace<'a>),
+    Share(PlacedShare<'a>),
 }
 
 /// A share or a seat, and where it lies.
-pub(super) struct SharePlace<'a> {
+pub(super) struct PlacedShare<'a> {
     pub share: Share,
     pub on: Resource,
     /// Leases, beside one of which it may lie.

@@ -4,8 +4,8 @@
 use super::admit::{Admission, Machine};
 use super::denial::Denial;
 use super::found::{Found, Piece};
-use super::gpus;
 use super::levels::{Levels, Terms};
+use super::outside_mig;
 use super::requester::Tried;
 use super::seats::Seats;
 use super::usable_plan::{self, usable_plan};
@@ -96,9 +96,9 @@ impl<'a, D: Queries> Look<'a, D> {
     pub(super) fn new(machine: &'a Machine<'a, D>, ask: &'a Ask<'a>) -> Self {
         match ask {
             Ask::Slices(asked) => Look::Slices(machine, asked),
-            Ask::Gpus(count) => Look::Gpus(machine, *count, gpus::candidates(machine, None)),
+            Ask::Gpus(count) => Look::Gpus(machine, *count, outside_mig::candidates(machine, None)),
             Ask::Share(sizes, terms) => {
-                let on = gpus::candidates(machine, Some(terms));
+                let on = outside_mig::candidates(machine, Some(terms));
                 Look::Share(machine, sizes, *terms, on)
             }
             Ask::Seat(seat, asked, terms) => Look::Seat(Seats::new(machine, seat, asked, *terms)),
@@ -122,8 +122,10 @@ impl<'a, D: Queries> Look<'a, D> {
                 let pieces = plan.steps.into_iter().map(Piece::Slice).collect();
                 Ok(Found::Pieces(pieces, plan.evict))
             }
-            Look::Gpus(machine, count, on) => gpus::plan(machine, on, *count),
-            Look::Share(machine, sizes, terms, on) => gpus::plan_share(machine, on, sizes, *terms),
+            Look::Gpus(machine, count, on) => outside_mig::plan(machine, on, *count),
+            Look::Share(machine, sizes, terms, on) => {
+                outside_mig::plan_share(machine, on, sizes, *terms)
+            }
             Look::Seat(seats) => seats.plan(tried),
         }
     }

@@ -1,6 +1,6 @@
 //! Puts the choice of a create on record, and takes it back.
 
-use super::found::{Piece, SharePlace};
+use super::found::{Piece, PlacedShare};
 use super::plan::Step;
 use super::requester::Recipient;
 use crate::counters::Outcome;
@@ -145,7 +145,7 @@ pub(super) fn record(
 fn record_share(
     context: &Leases<'_>,
     to: &impl Recipient,
-    place: SharePlace<'_>,
+    place: PlacedShare<'_>,
 ) -> Result<Option<Part>> {
     let ledger = context.store.lock(&to.purpose())?;
     let mut beside = place.beside.into_iter();

@@ -2,7 +2,7 @@
 
 use super::admit::{Admission, Limits, Machine};
 use super::denial::Denial;
-use super::found::{Found, Piece, SharePlace, share};
+use super::found::{Found, Piece, PlacedShare, share};
 use super::levels::Terms;
 use super::plan::{Planner, Step};
 use super::requester::{Late, Tried};
@@ -168,7 +168,7 @@ impl<'a, D: Queries> Seats<'a, D> {
 
     fn join(&self, n: usize, memory: ShareMemory) -> Found<'a> {
         let on = &self.slices[n];
-        let place = SharePlace {
+        let place = PlacedShare {
             share: share(memory, on.level),
             on: on.instance.resource.clone(),
             beside: self.machine.inventory.leases_on(&on.instance.id).collect(),
@@ -234,7 +234,7 @@ impl<'a, D: Queries> Seats<'a, D> {
         let Some(share) = share else {
             return Err(Rejection::of_all(Vec::new()).into());
         };
-        let place = SharePlace {
+        let place = PlacedShare {
             share,
             on: Resource::Mig(slice),
             beside: Vec::new(),

@@ -2,10 +2,10 @@
 
 use super::admit::{Admission, Machine, all_denied, holder_subject, subject_of};
 use super::denial::Denial;
-use super::found::{Found, Piece, SharePlace};
-use super::gpus;
+use super::found::{Found, Piece, PlacedShare};
 use super::levels::Levels;
 use super::look::{Ask, Look};
+use super::outside_mig;
 use super::plan::{Plan, Step};
 use super::requester::{Requester, Tried};
 use super::usable_plan::usable_plan;
@@ -224,7 +224,7 @@ impl<'a, D: Queries> WhatIf<'a, D> {
                 Piece::Slice(_) => {}
             }
         }
-        let farthest = gpus::farthest(self.machine.driver, &gpus);
+        let farthest = outside_mig::farthest(self.machine.driver, &gpus);
         Fit::Gpus { gpus, farthest }
     }
 
@@ -274,7 +274,7 @@ fn of_slices(plan: &Plan) -> Fit {
     }
 }
 
-fn of_share(place: SharePlace<'_>) -> Fit {
+fn of_share(place: PlacedShare<'_>) -> Fit {
     Fit::Share {
         is_new: place.may_make && matches!(place.on, Resource::Mig(_)),
         of: Box::new(place.on),

@@ -11,10 +11,10 @@ mod explain;
 mod in_the_way;
 mod layout;
 mod near;
+mod no_room;
 mod occupancy;
 mod plan;
 mod rejection;
-mod room;
 mod seat;
 mod several;
 mod share;
@@ -30,6 +30,7 @@ pub use explain::{GpuReport, SlotCost, Verdict, explain, fragmentation};
 pub use layout::{
     LayoutObstacle, LayoutPlan, NewInstance, Standing, WantedParts, is_part, plan_layout,
 };
+pub use no_room::{Candidate, CandidateSlice, GpuObstacle, GpuUse, NoRoom, ShareLevel};
 pub use occupancy::{Exhausted, Occupancy, Occupant, PARTS, Parts, Slot, parts};
 pub use plan::{Constraints, Exclusion};
 pub use plan::{Decision, DefragPlan, MAX_STEPS, Movable, Move, Reservation, SearchResult, Site};
@@ -37,7 +38,6 @@ pub use rejection::{
     Cause, Exhaustion, InTheWay, Largest, LeftOut, Obstacle, Rejection, RejectionKind, Search,
     Shortage,
 };
-pub use room::{Candidate, CandidateSlice, GpuObstacle, GpuUse, NoRoom, ShareLevel};
 pub use several::Diagnosis;
 pub use several::Packer;
 pub(crate) use several::{Selection, never_several};

@@ -1,9 +1,9 @@
 //! Chooses the slice of a seat: a pure function of the slices with seats, and of what is booked in each.
 
 use super::backfill::Backfill;
+use super::no_room::{Candidate, CandidateSlice, GpuObstacle, NoRoom, ShareLevel};
 use super::plan::{Constraints, fitting, usable};
 use super::rejection::Rejection;
-use super::room::{Candidate, CandidateSlice, GpuObstacle, NoRoom, ShareLevel};
 use super::share::{ShareMemory, ShareTerms};
 use crate::model::{Gpu, GpuUuid, Profile, Snapshot};
 use crate::request::{Seat, ShareSize, Slice, Wanted};

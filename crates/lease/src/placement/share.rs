@@ -1,6 +1,6 @@
 //! Chooses the GPU of a share: a pure function of the GPUs and of what is booked on each.
 
-use super::room::{Candidate, GpuObstacle, GpuUse, NoRoom};
+use super::no_room::{Candidate, GpuObstacle, GpuUse, NoRoom};
 use crate::model::{Gpu, Level, MigMode};
 use crate::request::{LEAST_MIB, ShareSize, Wanted};
 

@@ -1,7 +1,7 @@
 //! Chooses whole GPUs: a pure function of the GPUs and of what is known of each.
 
 use super::near::nearest;
-use super::room::{Candidate, NoRoom};
+use super::no_room::{Candidate, NoRoom};
 use crate::model::{GpuUuid, MigMode, Nearness};
 use crate::request::Wanted;
 

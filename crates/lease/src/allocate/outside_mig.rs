@@ -2,7 +2,7 @@
 
 use super::admit::Machine;
 use super::denial::Denial;
-use super::found::{Found, Piece, SharePlace, share};
+use super::found::{Found, Piece, PlacedShare, share};
 use super::levels::Terms;
 use crate::gpu::Queries;
 use crate::inventory::GpuState;
@@ -151,7 +151,7 @@ pub(super) fn plan_share<'a>(
     let place = placement::choose_share(candidates, &terms.of_sizes(sizes, &limit));
     let place = place.map_err(|no| limits.denial(machine.with_unreadable(no)))?;
     let beside = machine.inventory.sharers(&place.gpu.uuid, place.level);
-    let place = SharePlace {
+    let place = PlacedShare {
         share: share(place.memory, place.level),
         on: Resource::Gpu(WholeGpu::of(place.gpu, place.gives_out_mib)),
         beside: beside.collect(),
