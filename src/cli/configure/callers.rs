@@ -1,7 +1,7 @@
 //! Finds the engines' files that name a program. While one does, the program has to stay.
 
 use super::file::Change;
-use super::{Task, containerd, crio, docker, imports, podman, rancher};
+use super::{Task, containerd, crio, docker, imports, is_runmig, podman, rancher};
 use runmig_lease::error::{Error, Result};
 use std::path::{Path, PathBuf};
 
@@ -27,6 +27,21 @@ pub fn reason(task: &Task<'_>, name: &str, changes: &[Change]) -> Option<String>
         }
     }
     unknown
+}
+
+/// Returns the absolute paths in the files that are those of a runmig, each with its file.
+pub fn programs(task: &Task<'_>) -> Result<Vec<(PathBuf, PathBuf)>> {
+    let mut all = Vec::new();
+    for file in files(task)? {
+        let text = task.read(&file)?.unwrap_or_default();
+        let lines = { text.lines() }.filter(|line| !line.trim_start().starts_with('#'));
+        let words = lines
+            .flat_map(|line| line.split(['"', '\'']))
+            .map(Path::new);
+        let programs = words.filter(|word| word.is_absolute() && is_runmig(word));
+        all.extend(programs.map(|program| (file.clone(), program.to_owned())));
+    }
+    Ok(all)
 }
 
 /// Returns the files in which engines look for runtimes: the default ones, and those of this run.

@@ -318,7 +318,16 @@ pub fn registration(engine: Engine, folder: &Path, root: &Path) -> Result<Option
 
 /// Returns the configuration of the containers of an engine that name no runtime, where that is a link to runmig.
 pub fn default_configuration(engine: Engine, root: &Path) -> Option<PathBuf> {
-    let program = plan(engine, &removal(Path::new(""), root)).ok()?.default?;
+    configuration(&plan(engine, &removal(Path::new(""), root)).ok()?.default?)
+}
+
+/// Returns the runmigs that engines' files of this machine name, each with its file.
+pub fn programs() -> Result<Vec<(PathBuf, PathBuf)>> {
+    callers::programs(&removal(Path::new(""), Path::new("/")))
+}
+
+/// Returns the configuration that a runmig of this name reads, where it is not runmig's own.
+pub fn configuration(program: &Path) -> Option<PathBuf> {
     let name = program.file_name()?.to_str()?;
     link::variant(name).map(request::file_of)
 }

@@ -10,12 +10,15 @@ use runmig_lease::finding::{Finding, Found};
 use runmig_lease::paths;
 use runmig_lease::process;
 use runmig_lease::programs::{HOOK, podman_version};
+use runmig_lease::trust;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 checks! {
     "engines.registered" registered
         "each engine that calls runmig calls this one, and has started since its configuration changed"
+    "engines.programs" programs
+        "each runmig that a file of an engine names is there, with its configuration"
     "engines.default" default
         "no engine gives the request of a configuration to all containers that name no runtime"
     "engines.hook" hook
@@ -62,7 +65,10 @@ fn registered(host: &Host) -> Found {
             };
             found.push(Finding::warn(
                 format!("{of}{version} starts a container without the CDI devices that it names, and says nothing"),
-                "set enable_cdi = true in containerd 1.7 or later, or ask by annotation there",
+                match engine {
+                    Engine::Podman => "ask by annotation there, or update podman",
+                    _ => "set enable_cdi = true in containerd 1.7 or later, or ask by annotation there",
+                },
             ));
         }
         if let (Some(restart), Some(file)) = (its.restart, newer(engine, &its.files)) {
@@ -77,6 +83,25 @@ fn registered(host: &Host) -> Found {
         ))]);
     }
     Ok(found)
+}
+
+fn programs(_: &Host) -> Found {
+    let wrong = |(file, program): &(PathBuf, PathBuf)| {
+        let configuration = configure::configuration(program);
+        let read = configuration.map_or(Ok(()), |file| Config::read(&file).map(drop));
+        let e = { trust::program(program).map(drop) }.and(read).err()?;
+        let text = format!(
+            "{} calls {}: {}",
+            file.display(),
+            program.display(),
+            e.reason()
+        );
+        Some(Finding::fail(
+            text,
+            "migctl configure ENGINE --name NAME, for the handler of this file, or take it out of the file",
+        ))
+    };
+    Ok(configure::programs()?.iter().filter_map(wrong).collect())
 }
 
 fn default(_: &Host) -> Found {

@@ -163,7 +163,8 @@ fn names_stale_registration() {
     let setup = setup();
     let two = [(); 2].map(|()| registered(&setup));
     let [Some(good), Some(bad)] = two else { return };
-    let stale = "sed -i 's,/bin/runmig,/old/bin/runmig,' $(grep -rl bin/runmig /etc/containerd)";
+    let stale = "cp -r $(dirname $0) $(dirname $0)-old
+        sed -i 's,/bin/runmig,/bin-old/runmig,' $(grep -rl bin/runmig /etc/containerd)";
     let worlds = [good.as_str(), &format!("{bad}\n{stale}")];
     let (text, repair) = breaks_inside(&setup, "warn", "engines.registered", worlds);
     has(&text, "is not that of this runmig");
@@ -245,6 +246,36 @@ fn names_default_without_a_program() {
         let (text, repair) = breaks_inside(&setup, "warn", "engines.registered", [good, bad]);
         has(&text, "its default, runmig-2g, is not registered");
         has(&repair, "migctl configure docker --name runmig-2g");
+    }
+}
+
+/// As an administrator's own line, a removed folder and a removed file of a request leave them.
+#[test]
+fn names_runmigs_that_are_gone() {
+    let setup = setup();
+    let world = |path: &str, more: &str| {
+        let engine_is_there = engine_says(&setup, "dockerd", "Docker version 29.9.3, build x");
+        let text = format!("{{\"runtimes\": {{\"a\": {{\"path\": \"'{path}'\"}}}}}}");
+        format!(
+            "{engine_is_there}\nmkdir -p /etc/docker /etc/runmig\necho '{text}' >/etc/docker/daemon.json
+             ln -sf runmig $(dirname $0)/runmig-9g\necho '[request]\nslice = \"1g.10gb\"' >/etc/runmig/9g.toml\n{more}"
+        )
+    };
+    let (own, link) = ("$(dirname $0)/runmig", "$(dirname $0)/runmig-9g");
+    for (path, more, words) in [
+        (
+            "/opt/gone/runmig",
+            "",
+            "/etc/docker/daemon.json calls /opt/gone/runmig: no such file or directory",
+        ),
+        (link, "rm /etc/runmig/9g.toml", "/etc/runmig/9g.toml"),
+        (link, "echo no >/etc/runmig/9g.toml", "/etc/runmig/9g.toml"),
+    ] {
+        let good = if path == link { link } else { own };
+        let worlds = [world(good, ""), world(path, more)];
+        let (text, repair) = breaks_inside(&setup, "fail", "engines.programs", worlds);
+        has(&text, words);
+        has(&repair, "migctl configure ENGINE --name NAME");
     }
 }
 
