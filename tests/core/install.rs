@@ -182,6 +182,13 @@ fn keeps_files_of_the_user() {
     fs::write(place.at("usr/local/bin/other"), "").unwrap();
     fs::write(place.at("etc/runmig/crun.toml"), "").unwrap();
     place.ok(&["--uninstall"]);
+    let (kept, target) = (place.at("etc/runmig/kept"), place.at("srv/config.toml"));
+    fs::rename(&config, &kept).unwrap();
+    symlink(&target, &config).unwrap();
+    place.ok(&[]);
+    assert_eq!(fs::read_link(&config).unwrap(), target);
+    fs::rename(&kept, &config).unwrap();
+    place.ok(&["--uninstall"]);
     let configs = ["etc/runmig/config.toml", "etc/runmig/crun.toml"];
     assert_eq!(
         place.names(),
@@ -236,6 +243,8 @@ fn purge_takes_what_runmig_wrote() {
     assert_eq!(place.files().len(), 4);
     has(&says(&["--uninstall", "--purge"]), "removed ");
     assert_eq!(place.files(), []);
+    let again = says(&["--uninstall", "--purge"]);
+    assert!(!again.contains("removed"), "{again}");
     let left = ["etc/runmig", "run/runmig", "var/log/runmig"].map(|dir| place.at(dir).exists());
     assert_eq!(left, [false; 3]);
     // Directories of its own choice stay, and it says so.
@@ -344,10 +353,17 @@ fn configuration_names_the_defaults() {
 #[test]
 fn bad_options_change_nothing() {
     let place = Place::new();
-    let relative = ["--prefix", "relative"];
-    for arguments in [&["--nonsense"][..], &relative[..1], &relative] {
+    for (arguments, words) in testkit::rows! {
+        &["--nonsense"][..] => "unknown argument --nonsense";
+        &["--prefix"] => "--prefix wants a directory";
+        &["--prefix", "relative"] => "--prefix relative is not an absolute path";
+        &["--prefix", "/opt/a|b"] => "--prefix /opt/a|b has characters";
+        &["--prefix", "/opt/a b"] => "--prefix /opt/a b has characters";
+        &["--force"] => "--force and --purge have an effect only with --uninstall";
+        &["--purge"] => "--force and --purge have an effect only";
+    } {
         let said = place.install(arguments).exits(1);
-        begins_with(&said.stderr, "install: ");
+        begins_with(&said.stderr, &format!("install: {words}"));
     }
     assert_eq!(place.files(), []);
 }
