@@ -34,7 +34,9 @@ pub fn put_nodes(
     nodes: &[DeviceNode],
     numbers: &NvidiaNumbers,
 ) -> Result<()> {
-    let devices = array(linux(document)?, "devices", "linux.devices")?;
+    let linux = linux(document)?;
+    check_masks(linux.get("maskedPaths"), nodes)?;
+    let devices = array(linux, "devices", "linux.devices")?;
     retain_nodes(devices, |path, number| {
         let foreign =
             number.is_some_and(|(ma, mi)| is_nvidia(numbers, ma, mi) && !is_granted(nodes, ma, mi));
@@ -52,6 +54,21 @@ pub fn put_nodes(
         devices.push(serde_json::to_value(device).context(|| "write a device as JSON")?);
     }
     Ok(())
+}
+
+/// Refuses masks over granted nodes, with which the container would start without its device.
+fn check_masks(masked: Option<&Value>, nodes: &[DeviceNode]) -> Result<()> {
+    let mut paths =
+        { masked.and_then(Value::as_array).into_iter().flatten() }.filter_map(Value::as_str);
+    let hides = |path: &&str| {
+        nodes
+            .iter()
+            .any(|node| clean(&node.path).starts_with(clean(path)))
+    };
+    paths.find(hides).map_or(Ok(()), |path| {
+        let why = format!("linux.maskedPaths hides {path}, where the container has its GPU");
+        Err(Error::new(why).hint("take this path out of the engine's list of masked paths"))
+    })
 }
 
 /// Keeps the nodes for which `keep` returns true. `keep` gets the path, and the number of a character

@@ -96,7 +96,8 @@ pub fn peek_file(mut file: &File, reads_all: bool) -> io::Result<Result<Peek>> {
 /// Returns whether a domain comes near runmig's, with a wrong letter in the word.
 fn could_mean_us(lower: &[u8]) -> bool {
     memmem::find_iter(lower, DOMAIN).any(|end| {
-        let lengths = WORD.len() - 1..=WORD.len() + 1;
+        // A character of UTF-8 has at most 4 bytes.
+        let lengths = WORD.len() - 1..=WORD.len() + 4;
         let mut words = lengths.filter_map(|length| lower.get(end.checked_sub(length)?..end));
         words.any(|word| std::str::from_utf8(word).is_ok_and(request::is_near_word))
     })
@@ -498,6 +499,8 @@ mod tests {
             "slice-runmig.dev/web",
             "runmi.gdev/slice",
             r"runmg.dev\/slice",
+            "runm\u{ff49}g.dev/slice",
+            "runmig\u{1f600}.dev/slice",
             r"\u0052UNMIG.DEV/slice",
         ] {
             let seen = peek(format!(r#"{{"annotations":{{"{key}":"1"}}}}"#).as_bytes()).unwrap();

@@ -95,6 +95,23 @@ fn refuses_rules_that_deny_slice() {
 }
 
 #[test]
+fn refuses_masks_over_granted_nodes() {
+    let masked = |path: &str| with(|c| c["linux"]["maskedPaths"] = json!(["/proc/kcore", path]));
+    for path in [
+        "/dev/nvidia0",
+        "/dev/nvidia-caps/",
+        "/dev/./nvidiactl",
+        "/dev",
+    ] {
+        let line = refused(&masked(path));
+        begins_with(&line, &format!("linux.maskedPaths hides {path}, where"));
+    }
+    for path in ["/dev/nvidia1", "/dev/nvidia", "/sys/firmware"] {
+        done(&masked(path));
+    }
+}
+
+#[test]
 fn refuses_unreadable_rules() {
     for (rule, message) in testkit::rows! {
         json!({"allow": true, "type": "c", "major": 195.0, "access": "r"}) =>
