@@ -184,6 +184,10 @@ fn read_file(path: &Path, kinds: &[String]) -> Result<Option<Specification>, Unu
         let is_ours = is_named || kinds.iter().any(|kind| text.contains(kind));
         unusable(why, is_ours)
     })?;
+    if written.kind.is_empty() && is_named {
+        let none: Result<()> = Err(Error::new("it has no kind")).context(what);
+        none.map_err(|why| unusable(why, true))?;
+    }
     if !kinds.contains(&written.kind) {
         return Ok(None);
     }

@@ -406,6 +406,8 @@ fn passes_over_broken_files_of_others() {
 fn refuses_broken_files_of_nvidia() {
     for (name, text) in [
         ("nvidia.yaml", "kind: ["),
+        ("nvidia.yaml", ""),
+        ("nvidia.json", "{}"),
         ("gpus.yaml", "kind: nvidia.com/gpu\ncontainerEdits: ["),
     ] {
         let broken = dir_of(&[(name, text)]);
