@@ -111,6 +111,8 @@ fn refuses_content_that_gpus_lack() {
         one("{devices: all, device-filter: A100, mig-enabled: false}") => "device-filter \"A100\" is not the number";
         one(&format!("{{devices: all, mig-enabled: false}}\n  - {}", entry("[1]", ""))) =>
             "configuration one has two targets for GPU 1, in the entries 1 and 2; hint: leave";
+        of("[]", "") => "configuration one names no GPU of this machine; hint: see the models";
+        one("{devices: all, device-filter: \"0x233010DE\", mig-enabled: false}") => "names no GPU of this machine";
         // The first GPU could have it.
         one(&format!("{}\n  - {}", entry("[0]", "7g.80gb: 1"), entry("[1]", "1g.6gb: 5"))) => "GPU 1";
     } {

@@ -293,6 +293,22 @@ fn refused_gpu_hides_no_pending_one() {
 }
 
 #[test]
+fn mode_that_goes_is_no_layout() {
+    let world = world();
+    let file = world.path("modes.json");
+    let on = r#"{"devices": [0], "mig-enabled": true, "mig-devices": {}}"#;
+    let entries = format!(r#"{on}, {{"devices": [1], "mig-enabled": false}}"#);
+    let text = format!(r#"{{"version": "v1", "mig-configs": {{"now": [{entries}]}}}}"#);
+    fs::write(&file, text).unwrap();
+    let assert = || said(&mut world.migctl(&["assert", "-f", file.to_str().unwrap()]));
+    assert().ok();
+    world.change(|machine, _| machine.gpus[0].pending = Mode::Off);
+    assert()
+        .exits(1)
+        .warns("GPU 0: its next reset switches MIG off");
+}
+
+#[test]
 fn limits_leave_out_gpu_that_changes() {
     let world = World::with_whole_gpus();
     world.configure("[[policy.limit]]\ngpus = 1\n");

@@ -60,6 +60,9 @@ pub fn difference(target: Option<&Target>, gpu: &DetailedGpu) -> Option<String> 
         let (is, wanted) = (word(is_on), word(target.mig_enabled));
         return Some(format!("MIG is {is}, not {wanted}"));
     }
+    if is_on && gpu.gpu.mig_pending == Some(MigMode::Disabled) {
+        return Some("its next reset switches MIG off".to_owned());
+    }
     (is_on && target.instances != there).then(|| {
         let (is, wanted) = (in_words(&there), in_words(&target.instances));
         format!("it has {is}, and the layout has {wanted}")

@@ -47,6 +47,10 @@ pub fn resolve(configuration: &Configuration, gpus: &[DetailedGpu]) -> Result<Ta
             }
         }
     }
+    if targets.iter().all(Option::is_none) {
+        let why = format!("configuration {name} names no GPU of this machine");
+        return Err(Error::new(why).hint("see the models of its GPUs with migctl export"));
+    }
     Ok(targets.into_iter().map(|t| t.map(|(_, t)| t)).collect())
 }
 
