@@ -12,7 +12,7 @@ use runmig_lease::error::{Error, Result};
 use runmig_lease::gpu::Queries;
 use runmig_lease::model::GpuUuid;
 use runmig_lease::policy::GpuName;
-use runmig_lease::store::{Changes, Entry};
+use runmig_lease::store::{Changes, Entry, Resource};
 use runmig_lease::{Leases, MAX_REASON};
 use std::time::{Duration, Instant};
 
@@ -160,7 +160,14 @@ impl Named {
                 let (holder, state) = (holder_name(lease), entry.shown_state());
                 format!("{title} has {resource} of {holder}, which is {state}")
             }
-            Some(lease) => format!("{title} has {resource} of {}", holder_name(lease)),
+            Some(lease) => {
+                let what = match (&entry.instance().resource, lease.share()) {
+                    (Resource::Mig(_), _) => resource.to_string(),
+                    (Resource::Gpu(_), Some(_)) => "a share".to_owned(),
+                    (Resource::Gpu(_), None) => "the lease".to_owned(),
+                };
+                format!("{title} has {what} of {}", holder_name(lease))
+            }
             None => format!("{title} has {resource}, which is {}", entry.shown_state()),
         }
     }

@@ -60,6 +60,7 @@ pub fn lying(world: &Inventory, gpu: &Gpu, lying: &Occupant) -> (&'static str, S
         "quarantined" => format!("{names}, could not be released"),
         "idle" => "kept for the next".to_owned(),
         "foreign" => "made by others".to_owned(),
+        "unknown" => "the ledger cannot be read".to_owned(),
         "layout" => { entries.first() }
             .and_then(|entry| entry.instance().layout.as_deref())
             .map_or(names, printable),

@@ -60,10 +60,13 @@ pub fn repair(config: &Config, format: Format) -> Result<i32> {
     };
     let items: Vec<CollectionItem<'_>> = leases.iter().map(item).collect();
     print(format, &items, false);
-    output::eprint(&format!(
-        "the ledger was damaged: {}; it has the leases of its last whole copy and of living containers now",
-        why.line()
-    ));
+    let has = match leases.is_empty() {
+        true => {
+            "neither a whole copy nor an account told of a lease; hint: end all containers with a share or a GPU before others start"
+        }
+        false => "it has the leases of its last whole copy and of living containers now",
+    };
+    output::eprint(&format!("the ledger was damaged: {}; {has}", why.line()));
     for (lease, why) in &untold {
         output::eprint(&format!(
             "lease {} may have a living container, and cannot be brought back: {}; hint: end that container before others \

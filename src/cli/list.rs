@@ -154,7 +154,7 @@ pub struct Options {
     #[arg(long)]
     no_headers: bool,
     /// Print the ids of the leases alone, as -o name
-    #[arg(short, long)]
+    #[arg(short, long, conflicts_with = "output")]
     quiet: bool,
     /// Print all again at each change of the ledger
     #[arg(short, long)]

@@ -170,7 +170,7 @@ Examples:
         /// The GPU, by its index or its UUID
         gpu: GpuName,
     },
-    /// Cordon a GPU, and wait until nothing is on it
+    /// Cordon a GPU, and name what is on it, or wait for its end with --wait
     #[command(after_help = "\
 Examples:
   migctl drain 0              lets GPU 0 give nothing new, and names what is on it

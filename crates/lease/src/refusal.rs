@@ -20,6 +20,9 @@ use std::time::Duration;
 /// The way out where the driver cannot read a GPU.
 const UNREADABLE_HINT: &str = "run nvidia-smi, and check the kernel log for the GPU's state";
 
+/// The words in the name of an instance of a layout before the layout's.
+pub(crate) const OF_LAYOUT: &str = " of layout ";
+
 /// A rejection, and the queue around it.
 pub(crate) struct Refusal<'a> {
     pub rejection: &'a Rejection,
@@ -218,9 +221,13 @@ impl Refusal<'_> {
                 }
             )),
             Obstacle::NoSlot(shortage) if needs_administrator(shortage) => {
-                "run migctl list --all to see the instances that runmig did not make, and destroy them \
-                 with nvidia-smi mig -dci, then -dgi"
-                    .to_owned()
+                let mut names = shortage.in_the_way.iter().flat_map(|one| &one.names);
+                match names.all(|name| name.contains(OF_LAYOUT)) {
+                    true => "set adopt = true to let containers have instances of a layout, or run migctl apply for another",
+                    false => "run migctl list --all to see the instances that runmig did not make, and destroy them \
+                              with nvidia-smi mig -dci, then -dgi",
+                }
+                .to_owned()
             }
             Obstacle::NoSlot(_) => self.see("run migctl list to see who holds the slices"),
         }
@@ -347,7 +354,8 @@ fn in_the_way(all: &[InTheWay]) -> Option<String> {
         }
         let are = if one.names.len() == 1 { "is" } else { "are" };
         // A relative clause ends with a comma before other words.
-        let comma = |name: &String| if name.ends_with(')') { "" } else { "," };
+        let has_clause = |name: &String| name.contains(", which ") && !name.ends_with(')');
+        let comma = |name: &String| if has_clause(name) { "," } else { "" };
         let (last, init) = names.split_last()?;
         let before = match init {
             [] => String::new(),

@@ -78,6 +78,7 @@ fn is_refused(world: &World, why: &str) {
         said(&mut world.migctl(&["explain", world.profile])).refused(),
         said(&mut world.migctl(&["inspect"])).refused(),
         said(&mut world.migctl(&["release", ID])).refused(),
+        said(&mut world.migctl(&["gpus"])).exits(1).stderr,
     ] {
         has(&line, "is damaged: ");
         has(&line, why);
@@ -194,8 +195,16 @@ fn repairs_without_any_account() {
     let lease = running(&world);
     let ours = world.the_instance();
     damage_both(&world);
+    has(
+        &said(&mut world.migctl(&["gpus"])).exits(1).stdout,
+        "unknown: the ledger cannot be read",
+    );
     fs::remove_dir_all(world.state().join("accounts")).unwrap();
     let repaired = repair(&world);
+    has(
+        &repaired.stderr,
+        "neither a whole copy nor an account told of a lease; hint: end all containers",
+    );
     let (gi, gpu) = (ours.gi, &ours.gpu_uuid);
     has(&repaired.stderr, &format!("GPU instance {gi} ("));
     has(&repaired.stderr, "has no owner on record");

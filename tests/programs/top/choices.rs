@@ -77,6 +77,8 @@ fn refuses_unknown_choices() {
             "leave out --config",
         ),
         (&["--timeout", "9s", "version"], "leave out --timeout"),
+        (&["top", "--delay", "1ms"], "write 100ms or more"),
+        (&["list", "--quiet", "-o", "json"], "--output"),
     ] {
         let said = setup.migctl(call).exits(2);
         assert!(said.stderr.contains(word), "{call:?}: {}", said.stderr);

@@ -3,6 +3,7 @@
 use super::Inventory;
 use crate::model::{Gpu, GpuUuid, InstanceId, Level, MigMode, Placement};
 use crate::placement::Slot;
+use crate::refusal::OF_LAYOUT;
 use crate::store::{Entry, Held, HolderNames, Instance, InstanceState, LeaseState, Slice};
 
 /// A GPU instance, or a GPU outside of MIG mode, with all that is on record there.
@@ -96,10 +97,14 @@ impl Inventory {
         leased.chain(unleased).collect()
     }
 
-    /// Returns the state of the memory slices at a place that is not free: `leased`, `idle`, `quarantined`, `layout`
-    /// or `foreign`.
+    /// Returns the state of the memory slices at a place that is not free: `leased`, `idle`, `quarantined`, `layout`,
+    /// `foreign`, or `unknown` without the ledger.
     pub fn state_at(&self, gpu: &Gpu, at: Placement) -> &'static str {
-        state_of(self.at(gpu, at).first()).unwrap_or("foreign")
+        let nobodys = match self.unread {
+            Some(_) => "unknown",
+            None => "foreign",
+        };
+        state_of(self.at(gpu, at).first()).unwrap_or(nobodys)
     }
 
     /// Names the instance at a place with its holder, for people: `container train (3g.40gb)`.
@@ -128,10 +133,16 @@ impl Inventory {
                     true => ", which runmig did not make",
                     false => "",
                 };
-                format!("{}{and} ({profile}{whose})", held.lease.holder.title())
+                // Its GPU was outside of MIG mode.
+                let what = match (held.instance.slice(), held.lease.share()) {
+                    (Some(_), _) => profile,
+                    (None, Some(_)) => "a share of the GPU".to_owned(),
+                    (None, None) => "the whole GPU".to_owned(),
+                };
+                format!("{}{and} ({what}{whose})", held.lease.holder.title())
             }
             Some(Entry::Unleased(instance)) => match &instance.layout {
-                Some(layout) => format!("{profile} at {at} of layout {layout}"),
+                Some(layout) => format!("{profile} at {at}{OF_LAYOUT}{layout}"),
                 None if instance.attempt().is_some() => {
                     format!("the quarantined {profile} at {at}")
                 }

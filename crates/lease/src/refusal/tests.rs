@@ -301,6 +301,9 @@ fn names_what_is_in_the_way() {
     );
     assert!(!line.contains("wait"), "{line}");
     assert!(line.contains("list --all"), "{line}");
+    let line = said(vec![one(1, &["3g.40gb at 0:4 of layout a"], false)]);
+    let words = "3g.40gb at 0:4 of layout a is in the way; hint: set adopt = true to let";
+    assert!(line.contains(words), "{line}");
     let many = (0..5).map(|gpu| one(gpu, &["a (x)", "b", "c", "d", "e"], true));
     let line = said(many.collect());
     assert!(
