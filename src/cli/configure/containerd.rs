@@ -5,7 +5,7 @@
 //! the whole table of a plugin from the last file that has one. A drop-in would undo every other setting of the CRI plugin, so
 //! the handler goes into the main file. If that lists no runtimes, runmig adds runc too: a list hides containerd's own handler.
 
-use super::effective::Says;
+use super::effective::{Layers, Says};
 use super::engine::Found;
 use super::rewrite::{Rewrite, Which};
 use super::{MADE, Plan, Task, imports, inherit, is_runmig, rancher, table};
@@ -70,6 +70,7 @@ pub fn plan(task: &Task<'_>) -> Result<Plan> {
     let empty = format!("{MADE}version = {version}\n");
     let mut text = None;
     if !task.remove {
+        let beneath = default_without(task, path, &drop_in);
         let effective = effective(task, &engine, before.as_ref().map(|_| path))?;
         main.check(&effective, &drop_in)?;
         if is_one {
@@ -79,9 +80,9 @@ pub fn plan(task: &Task<'_>) -> Result<Plan> {
                 main.cri,
                 runc(&effective)
             );
-            main.tables = Some([handler(task, &effective, version), runc]);
+            main.tables = Some([handler(task, &effective, version, beneath), runc]);
         } else {
-            text = Some(drop_in_text(task, &effective, version));
+            text = Some(drop_in_text(task, &effective, version, beneath));
         }
     }
     // A drop-in for containerd 2 goes with the handler, and where that moves into the main file.
@@ -107,7 +108,20 @@ pub fn plan(task: &Task<'_>) -> Result<Plan> {
         .read_back(task, files, &SAYS))
 }
 
-pub fn drop_in_text(task: &Task<'_>, effective: &Table, version: usize) -> String {
+/// Returns the default handler that the files name without runmig's drop-in.
+fn default_without(task: &Task<'_>, main: &Path, ours: &Path) -> Option<String> {
+    let files = imports::all(task, &[], main).ok()?.into_iter();
+    let layers = Layers::of(task, &[], files.filter(|file| file != ours)).ok()?;
+    let (_, name) = layers.last(SAYS.default)?;
+    (name != task.name).then(|| name.to_owned())
+}
+
+pub fn drop_in_text(
+    task: &Task<'_>,
+    effective: &Table,
+    version: usize,
+    beneath: Option<String>,
+) -> String {
     let default = match task.default {
         true => format!(
             "\n[plugins.'{}'.containerd]\n{DEFAULT} = \"{}\"\n",
@@ -116,7 +130,7 @@ pub fn drop_in_text(task: &Task<'_>, effective: &Table, version: usize) -> Strin
         ),
         false => String::new(),
     };
-    let handler = handler(task, effective, version);
+    let handler = handler(task, effective, version, beneath);
     format!("{MADE}version = {version}\n\n{handler}{default}")
 }
 
@@ -367,8 +381,8 @@ fn runc(effective: &Table) -> String {
     format!("{TYPE} = \"io.containerd.runc.v2\"\n{lines}")
 }
 
-/// Returns the tables of the shipped file for this handler and machine.
-fn handler(task: &Task<'_>, effective: &Table, version: usize) -> String {
+/// Returns the tables of the shipped file for this handler and machine. `beneath`: the default handler without runmig's.
+fn handler(task: &Task<'_>, effective: &Table, version: usize, beneath: Option<String>) -> String {
     let shipped = if version > 2 { SHIPPED_V3 } else { SHIPPED_V2 };
     let tables = shipped.find("\n[").map_or(shipped, |at| &shipped[at + 1..]);
     let text = tables
@@ -379,10 +393,10 @@ fn handler(task: &Task<'_>, effective: &Table, version: usize) -> String {
         _ => text,
     };
     let named = cri(effective, &[DEFAULT]).and_then(Value::as_str);
-    // runmig's handler copied runc's settings.
-    let named = named.filter(|name| *name != task.name).unwrap_or("runc");
-    let default = Some(named)
-        .and_then(|name| cri(effective, &["runtimes", name]))
+    // runmig's handler copied the settings of the one before.
+    let others = named.filter(|name| *name != task.name);
+    let named = others.or(beneath.as_deref());
+    let default = cri(effective, &["runtimes", named.unwrap_or("runc")])
         .and_then(Value::as_table)
         .filter(|t| t.get("runtime_type").and_then(Value::as_str) == Some("io.containerd.runc.v2"));
     let own = [

@@ -77,7 +77,7 @@ impl Rancher {
             Some(text) => table::parse(text).context(|| format!("read {shown}"))?,
             None => Table::new(),
         };
-        let wanted = (!task.remove).then(|| drop_in_text(task, &effective, version));
+        let wanted = (!task.remove).then(|| drop_in_text(task, &effective, version, None));
         let mut changes = vec![task.own_file(&drop_in, wanted)?];
         changes.retain(|change| change.before.is_some() || change.after.is_some());
         let mut files = imports::all(task, &changes, &self.main)?;

@@ -194,16 +194,25 @@ fn works_beside_the_gpu_operator() {
         runtime("nvidia-cdi", ".cdi"),
         runtime("nvidia-legacy", ".legacy")
     );
-    let place = Place::stub("containerd", "containerd x v2.1.5 x");
+    // The engine joins the files, so runmig hides the default whose settings its handler copied.
+    let joins = "cd \"${2%/*}/conf.d\"; name=nvidia; ! grep -qs default_runtime_name runmig.toml || name=runmig
+                 sed \"s/^\\(default_runtime_name = \\).*/\\1'$name'/\" 99-nvidia.toml";
+    let place = Place::stub_that("containerd", "containerd x v2.1.5 x", joins);
     let main = "version = 3\nimports = [\"/etc/containerd/conf.d/*.toml\"]\n";
     place.write("/etc/containerd/config.toml", main);
     place.write("/etc/containerd/conf.d/99-nvidia.toml", &theirs);
+    let ours = || place.read("/etc/containerd/conf.d/runmig.toml");
     place.there_and_back(|| {
-        let ours = place.read("/etc/containerd/conf.d/runmig.toml");
+        let ours = ours();
         assert!(!ours.contains("default_runtime_name"), "{ours}");
         assert!(!ours.contains("nvidia"), "{ours}");
     });
     becomes_the_default(&place, &[]);
+    for more in [&["--set-as-default"][..], &["--set-as-default"], &[]] {
+        place.configure(more).ok();
+        has(&ours(), "SystemdCgroup = true");
+    }
+    place.configure(&["--remove"]).ok();
     assert_eq!(place.read("/etc/containerd/conf.d/99-nvidia.toml"), theirs);
     let crio = format!(
         "[crio]\n[crio.runtime]\ndefault_runtime = \"nvidia\"\n[crio.runtime.runtimes.nvidia]\n\
