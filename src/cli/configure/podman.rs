@@ -2,7 +2,7 @@
 
 use super::effective::{Layers, Says};
 use super::engine::Found;
-use super::{MADE, Plan, Task, table};
+use super::{MADE, Plan, Task, is_runmig, table};
 use runmig_lease::error::Result;
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
@@ -93,7 +93,7 @@ fn listed(task: &Task<'_>, engine: &Found, ours: &Path) -> Result<Vec<Value>> {
     let list = others.last(list).map(|(_, list)| list);
     let list = list.or_else(|| self::list(&shipped)).cloned();
     let mut list = list.unwrap_or_default();
-    list.retain(|name| name.as_str() != Some("runmig"));
+    list.retain(|name| !name.as_str().is_some_and(|name| is_runmig(name.as_ref())));
     Ok(list)
 }
 

@@ -77,6 +77,23 @@ fn link_and_file_stay_for_another_engine() {
     }
 }
 
+/// Before version 5 each drop-in has the whole list of runtimes, which would keep the link of another.
+#[test]
+fn second_name_of_podman_4_leaves_nothing() {
+    let place = Place::stub("podman", "podman version 4.3.1");
+    let before = place.files();
+    let (plain, mut after) = (&[][..], Vec::new());
+    for arguments in [plain, &ONE, plain, &ONE] {
+        place.configure(arguments).ok();
+        after.push(place.files());
+    }
+    assert_eq!(after[1], after[3]);
+    place.configure(&["--remove"]).ok();
+    place.configure(&REMOVE).ok();
+    assert_eq!(place.files(), before);
+    assert!(!place.is_linked(LINK));
+}
+
 #[test]
 fn keeps_what_others_wrote() {
     let place = podman();
