@@ -12,7 +12,7 @@ use super::{MADE, Plan, Task, imports, inherit, is_runmig, rancher, table};
 use runmig_lease::error::{Context, Error, Result};
 use std::path::Path;
 use toml::{Table, Value};
-use toml_edit::{DocumentMut, Item};
+use toml_edit::{DocumentMut, Item, RawString, TableLike};
 
 const SHIPPED_V2: &str = include_str!("../../../containerd-config/runmig-v2.toml");
 const SHIPPED_V3: &str = include_str!("../../../containerd-config/runmig.toml");
@@ -205,7 +205,8 @@ impl Main<'_> {
             let count = imports.len();
             imports.retain(|import| !import.as_str().is_some_and(|file| self.goes(file, which)));
             is_changed = imports.len() < count;
-            if imports.is_empty() && is_changed {
+            let is_over = is_changed && imports.is_empty();
+            if is_over && !has_comment(document.as_table(), IMPORTS) {
                 document.remove(IMPORTS);
             }
         }
@@ -224,7 +225,10 @@ impl Main<'_> {
             }
             let default = containerd.get(DEFAULT).and_then(Item::as_str);
             if default.is_some_and(|default| ours.iter().any(|key| key == default)) {
-                containerd.remove(DEFAULT);
+                match has_comment(containerd, DEFAULT) {
+                    true => set(containerd, DEFAULT, "runc"),
+                    false => drop(containerd.remove(DEFAULT)),
+                }
             }
         }
         Ok(match is_changed {
@@ -254,11 +258,19 @@ impl Main<'_> {
         let has_list = containerd.is_some_and(|all| all.get("runtimes").is_some());
         // TOML takes a table at the end of any file, but for one that an inline table has closed.
         let runc = if has_list { "" } else { runc };
-        let more = format!("{}\n\n{runc}\n{handler}", text.trim_end());
+        // A comment at the end would go with the table below it.
+        let end = document.trailing().as_str().unwrap_or_default();
+        let (text, end) = { text.strip_suffix(end) }.map_or((text, ""), |text| (text, end));
+        let more = format!("{}\n\n{runc}\n{handler}{end}", text.trim_end());
         let by_hand = |e: Error| e.hint("add the handler by hand");
         let mut document = Main::parse(&more).map_err(by_hand)?;
         if let Some(containerd) = self.containerd(&mut document).filter(|_| self.task.default) {
-            containerd.insert(DEFAULT, toml_edit::value(self.task.name));
+            let other = containerd.get(DEFAULT).and_then(Item::as_str);
+            if let Some(other) = other.filter(|name| !["", "runc", self.task.name].contains(name)) {
+                return Err(Error::new(format!("its {DEFAULT} is {other}"))
+                    .hint("remove that line, or omit --set-as-default"));
+            }
+            set(containerd, DEFAULT, self.task.name);
         }
         Ok(document.to_string())
     }
@@ -282,10 +294,7 @@ impl Main<'_> {
         Ok(document.to_string())
     }
 
-    fn containerd<'d>(
-        &self,
-        document: &'d mut DocumentMut,
-    ) -> Option<&'d mut dyn toml_edit::TableLike> {
+    fn containerd<'d>(&self, document: &'d mut DocumentMut) -> Option<&'d mut dyn TableLike> {
         let plugins = document.get_mut("plugins")?.as_table_like_mut()?;
         let cri = plugins.get_mut(self.cri)?.as_table_like_mut()?;
         cri.get_mut("containerd")?.as_table_like_mut()
@@ -333,6 +342,24 @@ impl Main<'_> {
         ))
         .hint("remove that handler, or choose another name with --name"))
     }
+}
+
+/// Sets a value, and keeps the comments around an earlier one.
+fn set(table: &mut dyn TableLike, key: &str, text: &str) {
+    let item = table.entry(key).or_insert(toml_edit::value(text));
+    if let Some(value) = item.as_value_mut() {
+        let decor = value.decor().clone();
+        *value = text.into();
+        *value.decor_mut() = decor;
+    }
+}
+
+/// Says whether a comment would go with a key.
+fn has_comment(table: &dyn TableLike, key: &str) -> bool {
+    let above = table.key(key).and_then(|key| key.leaf_decor().prefix());
+    let beside = { table.get(key) }.and_then(|item| item.as_value()?.decor().suffix());
+    let mut texts = { [above, beside].into_iter().flatten() }.filter_map(RawString::as_str);
+    texts.any(|text| text.contains('#'))
 }
 
 /// Says whether two files have the same values, and the same imports in any order.

@@ -287,6 +287,53 @@ fn removal_keeps_later_changes() {
     }
 }
 
+/// After such a change the original does not come back, and the comments of the file stay all the same.
+#[test]
+fn removal_keeps_comments() {
+    let one = "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\".containerd]\n# why\ndefault_runtime_name = 'runc' # c\n\
+               [plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.runc]\nruntime_type = 'io.containerd.runc.v2'\n\n\
+               # the end\n#[debug]\n";
+    for (release, text) in [
+        ("1.7.24", one),
+        ("v2.1.5", "version = 3\nimports = [] # note\n\n# the end\n"),
+        ("v2.1.5", "version = 3\n# above\nimports = []\n"),
+    ] {
+        let place = stub(release);
+        place.write(CONFIG, text);
+        place.configure(&["--set-as-default"]).ok();
+        let change = |text: &str| text.replacen('\n', "\noom_score = -999\n", 1);
+        place.write(CONFIG, &change(&place.read(CONFIG)));
+        place
+            .configure(&["--set-as-default"])
+            .ok()
+            .says("nothing to change");
+        place.configure(&["--remove"]).ok();
+        assert_eq!(
+            place.read(CONFIG).replace('"', "'"),
+            change(text).replace('"', "'")
+        );
+    }
+}
+
+/// As docker's: in one file with others' settings there is no later file that would bring the old default back.
+#[test]
+fn containerd_1_keeps_the_default_of_others() {
+    let place = stub("1.7.24");
+    let theirs = SYSTEMD.replace("runtimes.runc", "runtimes.nvidia");
+    let default =
+        "[plugins.\"io.containerd.grpc.v1.cri\".containerd]\ndefault_runtime_name = \"nvidia\"\n";
+    place.write(CONFIG, &format!("{theirs}{default}"));
+    let words =
+        "its default_runtime_name is nvidia; hint: remove that line, or omit --set-as-default";
+    place.refused(&["--set-as-default"], words);
+    place.there_and_back(|| {
+        assert_eq!(
+            place.read(CONFIG).matches("SystemdCgroup = true").count(),
+            2
+        );
+    });
+}
+
 #[test]
 fn upgrade_of_containerd_moves_the_handler() {
     let (Some(one), Some(two)) = (Containerd::one(), Containerd::two()) else {
