@@ -181,6 +181,13 @@ pub fn run(options: &Options, format: Format) -> Result<i32> {
     let links = migctl.parent().unwrap_or(Path::new("/"));
     let name = request::handler(&options.name, !options.request.is_empty(), &root, links);
     check_name(&name)?;
+    let is_common = request::file_of(&name) == request::file_of("config");
+    if is_common && !options.remove {
+        return Err(Error::new(format!(
+            "cannot register --name {name}: runmig-config would read /etc/runmig/config.toml, as runmig itself does"
+        ))
+        .hint("choose another name"));
+    }
     let task = Task {
         name: &name,
         runtime: runtime(options, &name, &root, &migctl),

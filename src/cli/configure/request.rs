@@ -4,6 +4,7 @@ use super::file::{self, Change};
 use super::link::variant;
 use super::options::{HASH, MADE, Task};
 use super::rewrite::hash;
+use super::table;
 use runmig_lease::config::{Config, DIRECTORY};
 use runmig_lease::error::{Context, Error, Result};
 use runmig_lease::paths::inside;
@@ -16,9 +17,11 @@ use toml::Value;
 pub fn handler(name: &str, has_request: bool, root: &Path, folder: &Path) -> String {
     let link = std::fs::read_link(folder.join(format!("{FRONT}-{name}")));
     let text = file::read(&inside(root, &file_of(name)), root);
-    let is_made = matches!(text, Ok(Some(text)) if text.starts_with(MADE));
+    // Whoever wrote it.
+    let table = text.and_then(|text| table::parse(&text.unwrap_or_default()));
+    let asks = table.is_ok_and(|table| table.contains_key("request"));
     let is_linked = link.is_ok_and(|to| to == Path::new(FRONT));
-    match variant(name).is_none() && name != FRONT && (has_request || is_made || is_linked) {
+    match variant(name).is_none() && name != FRONT && (has_request || asks || is_linked) {
         true => format!("{FRONT}-{name}"),
         false => name.to_owned(),
     }

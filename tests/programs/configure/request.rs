@@ -99,6 +99,10 @@ fn keeps_what_others_wrote() {
     let place = podman();
     // By hand, with the same request, and with another.
     place.write(FILE, "[request]\nslice = \"1g.10gb\" # small\n");
+    // The name alone finds it too: plain runmig would give such a container no slice.
+    place.configure(&ONE[..2]).ok();
+    assert!(place.is_linked(LINK));
+    place.configure(&REMOVE).ok();
     place.configure(&ONE).ok();
     assert!(place.read(FILE).ends_with("# small\n"));
     place.write(FILE, "wait = \"5s\"\n[request]\nslice = \"2g.20gb\"\n");
@@ -173,6 +177,9 @@ fn refuses_wrong_requests() {
     for (more, words) in testkit::rows! {
         "--request slice=1g.10gb" =>
             "cannot give runmig a request: no link runmig-NAME of that name is its runtime; hint: name one with --name";
+        "--name config --request slice=1g.10gb" =>
+            "cannot register --name runmig-config: runmig-config would read /etc/runmig/config.toml, as runmig itself does; hint: choose another name";
+        "--name config" => "cannot register --name config: ";
         "--name 1g --request slise=1g.10gb" => "cannot use --request: line 2: unknown key slise; hint: write slice";
         "--name 1g --request slice" => "cannot use --request: \"slice\" has no value; hint: write KEY=VALUE";
         "--name 1g --request slice=1g.10gb --request slice=2g.20gb" => "cannot use --request: line 3: duplicate key";
