@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::files::{self, Links};
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 /// Reads a file that only root and this process's user can write to.
 ///
@@ -83,22 +83,14 @@ fn follow(path: &Path) -> Result<(PathBuf, Metadata)> {
     Ok((at, meta))
 }
 
-/// Checks a canonical path and all folders above it. In a folder with the sticky bit (`/tmp`) users cannot
+/// Checks all folders above a canonical path but `/`. In a folder with the sticky bit (`/tmp`) users cannot
 /// replace each other's files, so such a folder may be above it.
-pub(crate) fn check_path(canonical: &Path) -> Result<()> {
-    let mut at = PathBuf::new();
-    for part in canonical.components() {
-        at.push(part);
-        if matches!(part, Component::RootDir) {
-            continue;
-        }
-        let meta = std::fs::symlink_metadata(&at).map_err(plain)?;
-        if at == canonical {
-            return check_metadata(&meta);
-        }
-        check_folder(&at, &meta)?;
-    }
-    Ok(())
+fn check_above(canonical: &Path) -> Result<()> {
+    let mut at = canonical.ancestors().skip(1);
+    at.try_for_each(|folder| match folder.parent() {
+        None => Ok(()),
+        Some(_) => check_folder(folder, &std::fs::symlink_metadata(folder).map_err(plain)?),
+    })
 }
 
 /// Checks a folder above a trusted file.
@@ -115,7 +107,7 @@ fn check_folder(path: &Path, meta: &Metadata) -> Result<()> {
 /// # Errors
 /// The path is not a folder, or users other than root can write to it or to a folder above it.
 pub fn folder(path: &Path) -> Result<()> {
-    check_path(&std::fs::canonicalize(path).map_err(plain)?)?;
+    check_above(&std::fs::canonicalize(path).map_err(plain)?)?;
     let meta = std::fs::metadata(path).map_err(plain)?;
     if !meta.is_dir() {
         return Err(Error::new("it is not a folder"));
@@ -132,7 +124,12 @@ pub fn room_for(path: &Path) -> Result<()> {
         let why = format!("{} is a link that leads nowhere", last.display());
         return Err(Error::new(why).hint("remove it"));
     }
-    check_path(last)
+    check_above(last)?;
+    let meta = std::fs::symlink_metadata(last).map_err(plain)?;
+    check_metadata(&meta).map_err(|e| match last == resolved {
+        true => e,
+        false => Error::new(last.display().to_string()).caused_by(e),
+    })
 }
 
 /// Checks the owner and the mode of an open file or folder.

@@ -69,8 +69,13 @@ fn refuses_writable_folders_and_folders_outside() {
     place.configure(&[]).refused_for("which is outside --root");
     fs::remove_file(&drop_ins).unwrap();
     fs::create_dir(&drop_ins).unwrap();
-    fs::set_permissions(&drop_ins, fs::Permissions::from_mode(0o777)).unwrap();
-    place.refused(&[], "users other than root can write to it (mode 0777)");
+    for mode in [0o777, 0o1777] {
+        fs::set_permissions(&drop_ins, fs::Permissions::from_mode(mode)).unwrap();
+        let why = format!(
+            "/etc/containerd/conf.d: users other than root can write to it (mode {mode:04o})"
+        );
+        place.refused(&[], &why);
+    }
     fs::remove_dir(&drop_ins).unwrap();
 
     // The same for the link beside runmig.
