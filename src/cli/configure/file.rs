@@ -90,15 +90,18 @@ impl Change {
             _ => None,
         };
         if self.changes() {
-            if let Some((file, original)) = &beside {
+            let keep = |(file, original): &(PathBuf, &String)| {
                 let what = || format!("keep the original as {}", file.display());
-                self.replace(file, original).context(what)?;
-            }
-            let done = match &self.after {
-                Some(text) => self.replace(&self.on_disk, text),
-                None => self.remove(),
+                self.replace(file, original).context(what)
             };
-            done.context(what)?;
+            let done = { beside.iter().try_for_each(keep) }.and_then(|()| match &self.after {
+                Some(text) => self.replace(&self.on_disk, text).context(what),
+                None => self.remove().context(what),
+            });
+            if let (Err(_), Some((file, _))) = (&done, &beside) {
+                let _ = fs::remove_file(file);
+            }
+            done?;
         }
         if let Some(kept) = &self.kept {
             let remove = |file: &PathBuf| {

@@ -13,9 +13,12 @@ use std::path::{Path, PathBuf};
 /// Stands for the original of a file that was not there.
 const ABSENT: &str = MADE;
 
+/// The length of a hash, in hexadecimal digits.
+const HASH: usize = 16;
+
 pub fn hash(text: &str) -> String {
     let mut hash = sha256(text.as_bytes());
-    hash.truncate(16);
+    hash.truncate(HASH);
     hash
 }
 
@@ -67,8 +70,11 @@ impl Kept {
     /// Returns all originals beside the file but one.
     pub fn stale(&self, except: Option<&Path>) -> Vec<PathBuf> {
         let stem = self.stem.as_os_str().as_bytes();
+        // An administrator may keep copies of such names too.
+        let is_hash = |end: &[u8]| end.len() == HASH && end.iter().all(u8::is_ascii_hexdigit);
         let is_ours = |path: &PathBuf| {
-            path.as_os_str().as_bytes().starts_with(stem) && Some(path.as_path()) != except
+            let end = path.as_os_str().as_bytes().strip_prefix(stem);
+            end.is_some_and(is_hash) && Some(path.as_path()) != except
         };
         let folder = self.stem.parent().unwrap_or(Path::new("/"));
         paths::entries(folder).filter(is_ours).collect()
@@ -92,12 +98,14 @@ impl Task<'_> {
         let without = |text: &str, which| (rewrite.without)(text, which).context(what);
         let plain = without(now, Which::This)?;
         let has_others = plain != without(&plain, Which::All)?;
-        let original = super::file::read(&kept.beside(now), self.root)
-            .context(|| format!("read the original of {}", path.display()))?;
-        let original = match original {
-            Some(text) if !is_absent(&text) => Some(without(&text, Which::This)?),
-            original => original,
-        };
+        let beside = kept.beside(now);
+        let original = super::file::read(&beside, self.root).and_then(|original| match original {
+            Some(text) if !is_absent(&text) => (rewrite.without)(&text, Which::This).map(Some),
+            original => Ok(original),
+        });
+        let original = original
+            .context(|| format!("read the original {}", beside.display()))
+            .map_err(|e| e.hint("correct or remove that file"))?;
         let base = match &original {
             Some(text) if !has_others && is_absent(text) => rewrite.empty,
             Some(text) if !has_others => text,

@@ -127,6 +127,47 @@ fn tells_users_to_become_root() {
     has(&dry, "+++ b/nonexistent/config.toml");
 }
 
+/// An original that an administrator kept under such a name stays, and an error names one of migctl's.
+#[test]
+fn names_originals_and_keeps_those_of_others() {
+    let place = Place::stub("docker", "Docker version 29.9.3, build x");
+    let file = "/etc/docker/daemon.json";
+    place.write(file, "{\"debug\": true}");
+    let theirs = format!("{file}.before-runmig-2026-11-28");
+    place.write(&theirs, "{}");
+    let before = place.files();
+    place.configure(&[]).ok();
+    place.configure(&["--remove"]).ok();
+    assert_eq!(place.files(), before);
+    place.configure(&[]).ok();
+    let kept = originals(&place.files());
+    let kept = kept.iter().find(|name| !theirs.ends_with(*name)).unwrap();
+    place.write(kept, "{");
+    let words = format!("cannot read the original {}: ", place.path(kept).display());
+    place.refused(&["--remove"], &words);
+    fs::set_permissions(place.path(kept), fs::Permissions::from_mode(0o666)).unwrap();
+    place.refused(
+        &["--remove"],
+        &format!("{words}users other than root can write to it"),
+    );
+}
+
+/// Failure: an engine's file cannot be replaced, since it is a bind mount
+#[test]
+fn keeps_no_original_of_an_unchanged_file() {
+    let place = Place::stub("docker", "Docker version 29.9.3, build x");
+    let file = "/etc/docker/daemon.json";
+    place.write(file, "{}");
+    let before = place.files();
+    let mut command = Command::new("unshare");
+    let script = "mount --bind \"$1\" \"$1\" && shift && exec \"$@\"";
+    command.args(["--mount", "sh", "-c", script, "sh"]);
+    let configure = place.command(&[]);
+    command.arg(place.path(file)).arg(configure.get_program());
+    said(command.args(configure.get_args())).refused_for(&format!("cannot write {file}: "));
+    assert_eq!(place.files(), before);
+}
+
 #[test]
 fn readers_see_whole_files() {
     let Some(place) = place() else { return };
