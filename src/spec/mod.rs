@@ -33,6 +33,7 @@ pub use document::Document;
 pub use edit::{DriverFiles, Edited, Grant, MemoryShare, edit, strip, uses_user_namespace};
 pub use hooks::{ASKED_FLAG, HookCommand};
 pub use host::{Host, HostView, Source};
+pub use lenient_json::{Token, Tokens};
 pub use mounts::{MPS, check_dev, has_libcuda};
 pub use mps_socket::{Door, door};
 pub use oci::is_same;

@@ -3,8 +3,10 @@
 use super::engine::Found;
 use super::rewrite::{Rewrite, Which};
 use super::{Plan, Task, dockerd, effective, is_runmig};
+use crate::spec::{Token, Tokens};
 use runmig_lease::error::{Context, Error, Result};
 use serde_json::{Map, Value, json};
+use std::collections::HashSet;
 use std::path::Path;
 
 pub const CONFIG: &str = "/etc/docker/daemon.json";
@@ -76,6 +78,7 @@ fn read(text: &str) -> Result<Map<String, Value>> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let text = if text.trim().is_empty() { "{}" } else { text };
     let correct = |e: Error| e.hint("correct the file; migctl changed nothing");
+    check_keys(text).map_err(correct)?;
     let root = serde_json::from_str(text).map_err(|e| correct(Error::new(e.to_string())))?;
     let is_object = |value: Option<&Value>| value.is_none_or(|v| v.is_object() || v.is_null());
     match root {
@@ -84,6 +87,26 @@ fn read(text: &str) -> Result<Map<String, Value>> {
             "the file or its \"runtimes\" is not a JSON object",
         ))),
     }
+}
+
+/// Refuses a key that an object has twice. docker joins the two values, and the reader here keeps one.
+fn check_keys(text: &str) -> Result<()> {
+    let mut levels: Vec<HashSet<_>> = Vec::new();
+    for token in Tokens::new(text.as_bytes()).map_while(Result::ok) {
+        match token {
+            Token::Object | Token::Array => levels.push(HashSet::new()),
+            Token::End => drop(levels.pop()),
+            Token::Key(key) => {
+                let is_new = levels
+                    .last_mut()
+                    .is_none_or(|keys| keys.insert(key.lossy()));
+                let twice = || Error::new(format!("{:?} occurs twice", key.lossy()));
+                is_new.then_some(()).ok_or_else(twice)?;
+            }
+            Token::Text(_) | Token::Plain => {}
+        }
+    }
+    Ok(())
 }
 
 fn write(root: &Map<String, Value>) -> Result<String> {

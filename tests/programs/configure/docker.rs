@@ -113,6 +113,8 @@ fn refuses_to_replace_other_settings() {
         "{\n  \"runtimes\": {}\n  \"debug\": true }" =>
             "change /etc/docker/daemon.json: expected `,` or `}` at line 3";
         "[]" => "is not a JSON object";
+        "{\"runtimes\": {\"a\": {\"path\": \"/a\"}}, \"runtimes\": {\"b\": {\"path\": \"/b\"}}}" =>
+            "change /etc/docker/daemon.json: \"runtimes\" occurs twice; hint: correct the file";
         "{\"runtimes\": {\"runmig\": {\"path\": \"/usr/bin/kata\"}}}" =>
             "its runtime runmig is {\"path\":\"/usr/bin/kata\"}; hint: choose another name";
         "{\"runtimes\": {\"runmig\": {\"path\": \"/opt/runmig\", \"runtimeArgs\": [\"--debug\"]}}}" =>
