@@ -29,6 +29,14 @@ impl Found {
                 search(&given.to_string_lossy()).unwrap_or_else(|| given.to_owned())
             }
             Some(given) => given.to_owned(),
+            // Its files go whatever its version, but for containerd's.
+            None if task.remove && program != "containerd" && search(program).is_none() => {
+                return Ok(Found {
+                    name: engine.to_owned(),
+                    program: program.into(),
+                    version: None,
+                });
+            }
             None => search(program).ok_or_else(|| {
                 Error::new(format!("cannot find {engine}: no {program} on PATH"))
                     .hint("install it, or name the program with --executable")

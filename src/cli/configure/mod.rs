@@ -325,7 +325,8 @@ pub fn registration(engine: Engine, folder: &Path, root: &Path) -> Result<Option
 
 /// Returns the configuration of the containers of an engine that name no runtime, where that is a link to runmig.
 pub fn default_configuration(engine: Engine, root: &Path) -> Option<PathBuf> {
-    configuration(&plan(engine, &removal(Path::new(""), root)).ok()?.default?)
+    let plan = is_there(engine, root).then(|| plan(engine, &removal(Path::new(""), root)));
+    configuration(&plan?.ok()?.default?)
 }
 
 /// Returns the runmigs that engines' files of this machine name, each with its file.

@@ -340,6 +340,31 @@ fn removal_takes_its_folders_along() {
     }
 }
 
+/// An engine that is gone leaves its files behind, and has no version to ask for.
+#[test]
+fn removal_needs_no_engine() {
+    let gone = testkit::rows! {
+        "crio" => "crio version 1.36.3";
+        "podman" => "podman version 5.8.3";
+        "docker" => "Docker version 29.9.3, build x";
+    };
+    for (engine, version) in gone {
+        let place = Place::stub(engine, version);
+        place.configure(&[]).ok();
+        let place = place.calls(&[engine]);
+        // Where this machine has one.
+        let script = "for d in local/sbin local/bin sbin bin; do mount --bind \"$1\" /usr/$d; done
+                      shift; PATH=/none exec \"$@\"";
+        let mut command = Command::new("unshare");
+        let remove = place.command(&["--remove"]);
+        fs::create_dir(place.path("/none")).unwrap();
+        command.args(["--mount", "sh", "-c", script, "sh"]);
+        command.arg(place.path("/none")).arg(remove.get_program());
+        said(command.args(remove.get_args())).ok();
+        assert!(place.files().is_empty());
+    }
+}
+
 /// migctl runs an engine's program as root.
 #[test]
 fn runs_no_program_that_others_can_write() {
