@@ -10,6 +10,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver};
+use std::time::Instant;
 
 const MAX_OUTPUT: u64 = 1024 * 1024;
 
@@ -58,8 +59,10 @@ pub fn finish<W: Into<String>>(
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.process_group(0).spawn().context(&what)?;
     let (out, err) = (read(child.stdout.take()), read(child.stderr.take()));
+    let start = Instant::now();
+    let hear = |from: Receiver<String>| from.recv_timeout(patience.saturating_sub(start.elapsed()));
     // Its output ends with it, unless a child of it has the pipe.
-    let (Ok(said), Ok(complaint)) = (out.recv_timeout(patience), err.recv_timeout(patience)) else {
+    let (Ok(said), Ok(complaint)) = (hear(out), hear(err)) else {
         let group = i32::try_from(child.id()).map(Pid::from_raw);
         let _ = group.map(|group| killpg(group, Signal::SIGKILL));
         let _ = child.wait();

@@ -174,8 +174,12 @@ pub fn version(text: Option<&str>, engine: &Found, release: (u32, u32)) -> Resul
 fn told_version(text: &str) -> Result<i64> {
     let table =
         table::parse(text).map_err(|e| e.hint("correct the file; migctl changed nothing"))?;
+    let wrong = |version: &Value| {
+        Error::new(format!("version = {version} is not a whole number"))
+            .hint("write the number alone, as in version = 2")
+    };
     let version = table.get("version");
-    Ok(version.map_or(1, |version| version.as_integer().unwrap_or_default()))
+    version.map_or(Ok(1), |it| it.as_integer().ok_or_else(|| wrong(it)))
 }
 
 /// The changes of the main file.

@@ -61,12 +61,14 @@ fn default(task: &Task<'_>, ours: &Path) -> Result<Table> {
     let others = files(task, ours)?.into_iter();
     let others = Layers::of(task, &[], others.filter(|file| file != ours))?;
     if let Some((file, _)) = others.last(|table| runtimes(table, task.name)) {
-        return Err(Error::new(format!(
-            "cannot add the handler {}: {} has one that migctl configure did not make",
-            task.name,
-            file.display()
-        ))
-        .hint("remove that handler, or choose another name with --name"));
+        let is_ours = task.read(file)?.is_some_and(|text| text.starts_with(MADE));
+        let (name, file) = (task.name, file.display());
+        let hint = match is_ours {
+            true => format!("add --drop-in {file}, or remove it with that first"),
+            false => "remove that handler, or choose another name with --name".to_owned(),
+        };
+        let why = format!("cannot add the handler {name}: {file} has one already");
+        return Err(Error::new(why).hint(hint));
     }
     let of = |name: &str| -> Table {
         let tables = { others.0.iter() }.filter_map(|(_, table)| runtimes(table, name));

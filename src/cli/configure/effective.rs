@@ -68,9 +68,17 @@ impl Layers {
             return left(task, engine, key, default.map(|(file, _)| file), program);
         }
         let Some((file, theirs)) = program else {
-            let why = format!(
-                "cannot register {name}: a file of the same name in a later folder hides its drop-in from {engine}"
-            );
+            let is_unread = |file: &&Path| file.extension().is_none_or(|e| e != "conf");
+            let why = match task.drop_in.filter(is_unread) {
+                Some(file) => format!(
+                    "{engine} does not read {}, since its name does not end in .conf",
+                    file.display()
+                ),
+                None => format!(
+                    "a file of the same name in a later folder hides its drop-in from {engine}"
+                ),
+            };
+            let why = format!("cannot register {name}: {why}");
             return obstacle(why, "write a file of another name with --drop-in");
         };
         let read_later = |file: &Path, says: String| {

@@ -495,6 +495,12 @@ fn asks_which_containerd_reads_a_file() {
         place.refused(&[], "does not read version = ");
         place.refused(&[], ASKS);
     }
+    for (release, version) in [("1.7.24", "\"2\""), ("v2.3.2", "2.0")] {
+        let place = stub(release);
+        place.write(CONFIG, &format!("version = {version}\n"));
+        let why = "is not a whole number; hint: write the number alone, as in version = 2";
+        place.refused(&[], &format!("version = {version} {why}"));
+    }
     for (release, text) in [("v2.4.2", "version = 5\n"), ("v2.1.5", "version = 12\n")] {
         let place = stub(release);
         place.write(CONFIG, text);

@@ -52,6 +52,12 @@ fn later_crio_file_keeps_the_default() {
     place.write("/etc/crio/crio.conf.d/99-nvidia.toml", theirs);
     let last = ["--drop-in", "/etc/crio/crio.conf.d/99-runmig.conf"];
     becomes_the_default(&place, &last);
+    place.configure(&last).ok();
+    let words = format!(
+        "{} has one already; hint: add --drop-in {}",
+        last[1], last[1]
+    );
+    place.refused(&[], &words);
 }
 
 #[test]
@@ -76,6 +82,12 @@ fn later_podman_file_keeps_name_and_default() {
                 keeps_the_default(&place, file, default);
             }
         }
+        let named = ["--drop-in", "/etc/containers/containers.conf.d/50-runmig"];
+        let why = format!(
+            "podman {version} does not read {}, since its name does not end in .conf",
+            named[1]
+        );
+        place.refused(&named, &why);
         let hides = "/etc/containers/containers.rootful.conf.d/50-runmig.conf";
         if version == "6.1.3" {
             place.write(hides, default);
