@@ -2,6 +2,8 @@
 
 use super::diff::diff;
 use super::rewrite::Kept;
+use crate::cli::driver;
+use nix::fcntl::{Flock, FlockArg};
 use runmig_lease::error::{Context, Error, Result};
 use runmig_lease::files;
 use runmig_lease::trust;
@@ -9,9 +11,13 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
 
 /// Longest configuration of an engine that migctl reads, in bytes.
 const LIMIT: u64 = 4 << 20;
+
+/// The lock of the runs that change files of this machine.
+const LOCK: &str = "/run/runmig-configure.lock";
 
 /// A planned change of a file. `None` stands for a missing file.
 pub struct Change {
@@ -24,6 +30,27 @@ pub struct Change {
     pub kept: Option<Kept>,
     /// Folders that go with the file, the deepest first.
     pub folders: Vec<PathBuf>,
+}
+
+/// Waits until no other run changes files below a root: each reads files, and writes them anew.
+pub fn lock(root: &Path) -> Result<Flock<File>> {
+    let is_image = root != Path::new("/");
+    let path = if is_image { root } else { Path::new(LOCK) };
+    let mut open = OpenOptions::new();
+    // Users cannot open this file, and so cannot keep the lock.
+    open.read(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
+    let what = || format!("lock {}", path.display());
+    let file = open.write(!is_image).create(!is_image).open(path);
+    let file = file.context(what)?;
+    let (told, hears) = mpsc::channel();
+    std::thread::spawn(move || told.send(Flock::lock(file, FlockArg::LockExclusive)));
+    match hears.recv_timeout(driver::limit() * 4) {
+        Ok(lock) => lock.map_err(|(_, e)| e).context(what),
+        Err(_) => {
+            let busy = Error::new("another migctl configure holds it");
+            Err(busy.hint("let it end, and try again")).context(what)
+        }
+    }
 }
 
 /// Reads a file; `None` where it is missing. It follows links, but not out of the root.
@@ -104,8 +131,9 @@ impl Change {
             done?;
         }
         if let Some(kept) = &self.kept {
-            let remove = |file: &PathBuf| {
-                fs::remove_file(file).context(|| format!("remove {}", file.display()))
+            let remove = |file: &PathBuf| match fs::remove_file(file) {
+                Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
+                removed => removed.context(|| format!("remove {}", file.display())),
             };
             let stays = beside.as_ref().map(|(file, _)| file.as_path());
             kept.stale(stays).iter().try_for_each(remove)?;
