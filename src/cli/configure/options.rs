@@ -190,12 +190,19 @@ impl Task<'_> {
             ))
             .hint("remove the file, or name another with --drop-in"));
         }
+        let lines_of = |ours: &str| -> String {
+            let lines = ours.split_inclusive('\n');
+            lines.filter(|line| line.starts_with(FOLDER)).collect()
+        };
         let lines = match &change.before {
-            Some(ours) => { ours.lines() }
-                .filter(|line| line.starts_with(FOLDER))
-                .map(|line| format!("{line}\n"))
-                .collect(),
-            None => self.missing_folders(path),
+            Some(ours) => lines_of(ours),
+            // The last of several files in a folder takes it along.
+            None => {
+                let folder = paths::entries(change.on_disk.parent().unwrap_or(Path::new("/")));
+                let texts = folder.filter_map(|file| file::read(&file, self.root).ok()?);
+                let lines = texts.map(|text| lines_of(&text)).max_by_key(String::len);
+                lines.unwrap_or_default() + &self.missing_folders(path)
+            }
         };
         change.folders = self.folders_in(&lines, path);
         change.after = wanted.map(|text| text.replacen(MADE, &format!("{MADE}{lines}"), 1));

@@ -103,11 +103,19 @@ impl Rancher {
         let template = PathBuf::from(format!("{}.tmpl", self.main.display()));
         let text = task.read(&template)?.unwrap_or_default();
         let folder = folder.display().to_string();
+        // A comment of Go reaches no file.
+        let mut text = text.replace("{{- /*", "{{/*");
+        while let Some((head, rest)) = text.split_once("{{/*") {
+            text = head.to_owned() + rest.split_once("*/").map_or("", |(_, rest)| rest);
+        }
         // k3s's own template has the import. Go quotes by backquotes too.
         let words: String = text.replace('`', "\"").split_whitespace().collect();
         let is_own = text.is_empty() || words.contains("template\"base\"");
         let imports = |word: &str| imports::matches(&imports::beside(&self.main, word), drop_in);
-        let is_imported = text.contains(&folder) || text.split(['"', '\'']).any(imports);
+        let is_imported =
+            |line: &str| line.contains(&folder) || line.split(['"', '\'']).any(imports);
+        let is_imported =
+            { text.lines().filter_map(|line| line.split('#').next()) }.any(is_imported);
         if task.remove || is_own || is_imported {
             return Ok(());
         }

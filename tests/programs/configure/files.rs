@@ -353,6 +353,18 @@ fn removal_takes_its_folders_along() {
             place.configure(remove).ok();
             assert_eq!(folders(&place, "/etc"), before, "{engine}");
         }
+        // The last of two handlers takes them along.
+        let names = [
+            ["--name", "1g", "--request", "slice=1g.10gb"],
+            ["--name", "2g", "--request", "slice=2g.20gb"],
+        ];
+        names
+            .iter()
+            .for_each(|name| drop(place.configure(name).ok()));
+        for name in names {
+            place.configure(&[&name[..2], remove].concat()).ok();
+        }
+        assert_eq!(folders(&place, "/etc"), before, "{engine}");
         // A folder with a file of somebody else stays, whoever made it, and so does one that was there.
         let theirs = format!("/etc/{folder}/readme");
         place.configure(&[]).ok();

@@ -60,6 +60,7 @@ fn template_gets_a_drop_in() {
         for text in [
             own.as_str(),
             beside,
+            &format!("{{{{/* a */}}}}\n{own}{{{{- /* b */ -}}}}\n"),
             "{{- template `base` . -}}\n",
             "{{ template  \"base\" . }}",
         ] {
@@ -71,6 +72,14 @@ fn template_gets_a_drop_in() {
             "imports = ['other.d/*.toml', '/srv/config-v3.toml.d/*.toml']\n",
         );
         place.refused(&[], "neither takes over the base nor imports");
+        for comment in [
+            "{{/* {{ template \"base\" . }} */}}\nversion = 3\n",
+            "{{- /* a */ -}}\n{{/* template \"base\" . */}}\nversion = 3\n",
+            &format!("# {beside}"),
+        ] {
+            place.write(&template, comment);
+            place.refused(&[], "neither takes over the base nor imports");
+        }
         place.write(
             &template,
             "version = 3\n{{ if .Debug }}oom_score = 1{{ end }}\n",
