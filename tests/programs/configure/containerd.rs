@@ -440,9 +440,10 @@ fn waits_for_no_program_without_end() {
         ("1.7.24", "exec sleep 600"),
         ("1.7.24", "sleep 600 &"),
         ("$(sleep 600)", "exit"),
+        ("1.7.24", "exec sleep 600 >&- 2>&-"),
     ] {
         let place = Place::stub_that("containerd", &version(release), hangs);
-        place.refused(&["--timeout", "150ms"], "it does not end within 300ms");
+        place.refused(&["--timeout", "150ms"], "containerd did not end in time");
     }
 }
 

@@ -16,7 +16,7 @@ pub(crate) use holders::{Holders, holders_of};
 pub use in_child::renew_patience;
 pub(crate) use namespaces::Sight;
 pub use namespaces::View;
-pub use program::{output, wait_until};
+pub use program::{output, run_apart, wait_until};
 
 use crate::effect::{self, Kind};
 use crate::files::{self, Links};

@@ -13,15 +13,18 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// The most of an answer that runmig reads, in bytes.
-const MAX_ANSWER: usize = 64 * 1024;
+/// The most of an output that runmig reads, in bytes. containerd prints its configuration in some 10 KiB.
+const MAX_ANSWER: usize = 1024 * 1024;
 
 /// The answer of a program.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub struct Answer {
+    /// Its exit status.
     pub status: ExitStatus,
-    /// Its standard output and standard error.
+    /// Its standard output, and its standard error unless that is apart.
     pub text: String,
+    /// Its standard error, if that is apart.
+    pub complaint: String,
 }
 
 /// Returns the output of a program that succeeds within a time.
@@ -58,39 +61,75 @@ pub(crate) fn run(
     stdin: impl Into<Stdio>,
     end: Instant,
 ) -> std::io::Result<std::result::Result<Answer, String>> {
+    let (output, both) = std::io::pipe()?;
+    command.stdout(both.try_clone()?).stderr(both).stdin(stdin);
+    finish(command, &[output], end, |_| true)
+}
+
+/// Runs a program as `run`, with its standard error apart, and the standard input of the command.
+pub fn run_apart(
+    mut command: Command,
+    end: Instant,
+) -> std::io::Result<std::result::Result<Answer, String>> {
+    let ((output, out), (complaint, err)) = (std::io::pipe()?, std::io::pipe()?);
+    command.stdout(out).stderr(err);
+    // A child of it that goes on has the pipes.
+    finish(command, &[output, complaint], end, |is_read| is_read)
+}
+
+fn finish(
+    mut command: Command,
+    outputs: &[PipeReader],
+    end: Instant,
+    suffices: impl FnOnce(bool) -> bool,
+) -> std::io::Result<std::result::Result<Answer, String>> {
     let name = command.get_program().to_string_lossy().into_owned();
     signals::wait_for_children();
-    // One pipe takes both outputs.
-    let (mut output, both) = std::io::pipe()?;
-    command.stdin(stdin).stdout(both.try_clone()?).stderr(both);
     command.current_dir("/").process_group(0);
     let mut child = effect::spawn(&mut command)?;
-    // The command holds the pipe open as well.
+    // The command holds the pipes open as well.
     drop(command);
-    let read = read_until(&mut output, end);
-    let text = match read.and_then(|text| Ok((text, wait_until(&mut child, end)?))) {
-        Ok((text, Some(status))) => return Ok(Ok(Answer { status, text })),
-        Ok((text, None)) => text,
+    let read = read_until(outputs, end);
+    let ended = read.and_then(|(texts, is_read)| {
+        let ended = wait_until(&mut child, end)?;
+        Ok((texts, ended.filter(|_| suffices(is_read))))
+    });
+    let mut texts = match ended {
+        Ok((texts, Some(status))) => {
+            let mut texts = texts.into_iter();
+            let (text, complaint) = (texts.next(), texts.next());
+            return Ok(Ok(Answer {
+                status,
+                text: text.unwrap_or_default(),
+                complaint: complaint.unwrap_or_default(),
+            }));
+        }
+        Ok((texts, None)) => texts,
         Err(e) => {
             stop(&mut child);
             return Err(e);
         }
     };
     stop(&mut child);
+    texts.retain(|text| !text.trim().is_empty());
     Ok(Err(format!(
         "{name} did not end in time{}",
-        match text.trim() {
-            "" => String::new(),
-            text => format!(": {}", printable(text)),
+        match texts.last() {
+            None => String::new(),
+            Some(text) => format!(": {}", printable(text.trim())),
         }
     )))
 }
 
-fn read_until(output: &mut std::io::PipeReader, end: Instant) -> std::io::Result<String> {
-    let (mut bytes, mut part) = (Vec::new(), [0u8; 4096]);
-    while bytes.len() < MAX_ANSWER {
+/// Reads each output to its end. Returns whether it came to that.
+fn read_until(outputs: &[PipeReader], end: Instant) -> std::io::Result<(Vec<String>, bool)> {
+    let mut texts = vec![Vec::new(); outputs.len()];
+    let mut open: Vec<usize> = (0..outputs.len()).collect();
+    let mut part = [0u8; 4096];
+    while !open.is_empty() {
         let left = end.saturating_duration_since(Instant::now());
-        let mut fds = [PollFd::new(output.as_fd(), PollFlags::POLLIN)];
+        let fd = |n: &usize| PollFd::new(outputs[*n].as_fd(), PollFlags::POLLIN);
+        let mut fds: Vec<PollFd<'_>> = open.iter().map(fd).collect();
         let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
         match nix::poll::poll(&mut fds, timeout) {
             Ok(0) => break,
@@ -98,14 +137,21 @@ fn read_until(output: &mut std::io::PipeReader, end: Instant) -> std::io::Result
             Err(nix::errno::Errno::EINTR) => continue,
             Err(e) => return Err(e.into()),
         }
-        match output.read(&mut part) {
-            Ok(0) => break,
-            Ok(count) => bytes.extend(&part[..count]),
-            Err(e) if e.kind() == ErrorKind::Interrupted => {}
-            Err(e) => return Err(e),
+        let ready = { open.iter().zip(&fds) }.filter(|(_, fd)| fd.any() == Some(true));
+        for n in ready.map(|(n, _)| *n).collect::<Vec<_>>() {
+            let is_over = match (&outputs[n]).read(&mut part) {
+                Ok(count) => {
+                    texts[n].extend(&part[..count]);
+                    count == 0 || texts[n].len() >= MAX_ANSWER
+                }
+                Err(e) if e.kind() == ErrorKind::Interrupted => false,
+                Err(e) => return Err(e),
+            };
+            open.retain(|other| *other != n || !is_over);
         }
     }
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    Ok((texts.into_iter().map(text).collect(), open.is_empty()))
 }
 
 /// Returns the status of a child that ends in time.
