@@ -7,7 +7,7 @@ use crate::spec::{Token, Tokens};
 use runmig_lease::error::{Context, Error, Result};
 use serde_json::{Map, Value, json};
 use std::collections::HashSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 pub const CONFIG: &str = "/etc/docker/daemon.json";
 const DEFAULT: &str = "default-runtime";
@@ -43,21 +43,25 @@ pub fn plan(task: &Task<'_>) -> Result<Plan> {
         let checked = dockerd::validate(&engine, change.before.as_deref(), after);
         checked.context(|| format!("change {}", file.display()))?;
     }
-    let text = change.after.as_deref().unwrap_or_default();
-    let root = read(text).unwrap_or_default();
+    let root =
+        |text: &Option<String>| read(text.as_deref().unwrap_or_default()).unwrap_or_default();
+    let (now, root) = (root(&change.before), root(&change.after));
     let mut plan = Plan::new(engine.name, vec![change]).restart("systemctl restart docker");
     plan.notes.extend((too_old && !task.remove).then_some(note));
     plan.cdi.read(&root);
-    let program = |name: &str| {
+    let named = default(&root);
+    let program_of = |root: &Map<String, Value>, name: &str| {
         let path = root.get(RUNTIMES)?.get(name)?.get("path")?;
         Some(path.as_str()?.to_owned())
     };
-    let named = default(&root);
-    let name = dockerd::default(task).or_else(|| named.map(str::to_owned));
-    plan.default = name.map(|name| {
-        let its = program(&name).or_else(|| dockerd::program(task, &name));
-        its.unwrap_or(name).into()
-    });
+    let program = |name: &str| program_of(&root, name);
+    let of_all = |root: &Map<String, Value>| -> Option<PathBuf> {
+        let name = dockerd::default(task).or_else(|| default(root).map(str::to_owned))?;
+        let its = program_of(root, &name).or_else(|| dockerd::program(task, &name));
+        Some(its.unwrap_or(name).into())
+    };
+    plan.default = of_all(&root);
+    plan.is_default = of_all(&now).is_some_and(|program| is_runmig(&program));
     plan.obstacle = dockerd::obstacle(task, file);
     if task.remove && plan.obstacle.is_none() {
         let default = named.filter(|name| *name == task.name).map(|_| file);

@@ -124,8 +124,10 @@ struct Plan {
     notes: Vec<String>,
     /// What the engine's files say of CDI.
     cdi: cdi_folders::Said,
-    /// The program of containers that name none, as the engine's files have it.
+    /// The program of containers that name none, as the engine's files then have it.
     default: Option<PathBuf>,
+    /// Says whether that is a runmig before the changes.
+    is_default: bool,
     /// Why the engine would not do with its files as the task wants; after a removal, what is left to do.
     obstacle: Option<Error>,
 }
@@ -146,7 +148,13 @@ impl Plan {
 
     /// Holds the files that the engine then reads, in its order, against the task.
     fn read_back(mut self, task: &Task<'_>, files: Result<Vec<PathBuf>>, says: &Says) -> Plan {
-        match files.and_then(|files| Layers::of(task, &self.changes, files)) {
+        let of = |changes, files| Layers::of(task, changes, files);
+        let now = files
+            .as_ref()
+            .ok()
+            .and_then(|files| of(&[], files.clone()).ok()?.default(says));
+        self.is_default = now.is_some_and(|program| is_runmig(&program));
+        match files.and_then(|files| of(&self.changes, files)) {
             Ok(layers) => {
                 self.obstacle = layers.obstacle(task, &self.engine, says);
                 self.cdi = layers.cdi();
@@ -214,6 +222,11 @@ pub fn run(options: &Options, format: Format) -> Result<i32> {
         let note = cdi_folders::note(&plan.engine, &task, &plan.cdi.dirs);
         plan.notes.extend(note);
     }
+    if plan.is_default && !task.remove && !plan.default.as_deref().is_some_and(is_runmig) {
+        let note =
+            "containers that name no runtime get runmig no longer; hint: --set-as-default keeps it";
+        plan.notes.push(format!("{}: {note}", plan.engine));
+    }
     let link = task.link(&plan.changes)?;
     // The link exists as long as an engine calls it, and its file as long as the link.
     let stays = link.as_ref().is_some_and(|link| link.kept.is_some());
@@ -257,6 +270,8 @@ pub struct Registration {
     pub version: String,
     /// Says whether it is that of another runmig, so that `migctl configure` would change its files.
     pub is_stale: bool,
+    /// Says whether it is the default.
+    pub is_default: bool,
     /// The files that would change; of one that is not stale all of them.
     pub files: Vec<PathBuf>,
     pub restart: Option<&'static str>,
@@ -317,6 +332,7 @@ pub fn registration(engine: Engine, folder: &Path, root: &Path) -> Result<Option
                 files: files.map(|change| change.path.clone()).collect(),
                 loses_devices: plan.cdi.loses_devices(&plan.engine),
                 version: plan.engine,
+                is_default: plan.is_default,
                 is_stale,
                 restart: plan.restart,
             }))

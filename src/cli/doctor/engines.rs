@@ -53,7 +53,10 @@ fn registered(host: &Host) -> Found {
             let files = paths::shown(&its.files, ", ");
             found.push(Finding::warn(
                 format!("the registration with {version} is not that of this runmig: {files}"),
-                format!("migctl configure {name}"),
+                match its.is_default {
+                    true => format!("migctl configure {name} --set-as-default"),
+                    false => format!("migctl configure {name}"),
+                },
             ));
             continue;
         }

@@ -201,8 +201,10 @@ fn removal_restores_the_old_default() {
             let after = place.files();
             has(&configure(&["--set-as-default"]), "nothing to change");
             assert_eq!(place.files(), after);
-            // A run without it takes that back, and no more.
-            configure(&[]);
+            // A run without it takes that back, says so, and no more.
+            let keeps = "no longer; hint: --set-as-default keeps it";
+            has(&configure(&[]), keeps);
+            assert!(!configure(&[]).contains(keeps));
             let plain = place.files();
             configure(&["--remove"]);
             assert_eq!(place.files(), before);

@@ -231,7 +231,10 @@ fn empty_default_is_none() {
     place.write(CONFIG, "{\"default-runtime\": \"\"}");
     place.configure(&["--set-as-default"]).ok();
     has(&place.read(CONFIG), "\"default-runtime\": \"runmig\"");
-    place.configure(&["--remove"]).ok();
+    let words = "get runmig no longer; hint: --set-as-default keeps it";
+    place.configure(&["--dry-run"]).ok().says(words);
+    let removed = place.configure(&["--remove"]).ok();
+    assert!(!removed.stdout.contains(words), "{removed:?}");
     assert_eq!(place.read(CONFIG), "{\"default-runtime\": \"\"}");
 }
 

@@ -11,6 +11,10 @@ fn becomes_the_default(place: &Place, more: &[&str]) {
     let default = [more, &["--set-as-default"]].concat();
     place.configure(&default).ok();
     place.configure(&default).ok().says("nothing to change");
+    place
+        .configure(more)
+        .ok()
+        .says("runmig no longer; hint: --set");
     place.configure(&[more, &["--remove"]].concat()).ok();
     assert_eq!(place.files(), before);
 }

@@ -161,14 +161,20 @@ fn registered(setup: &Setup) -> Option<String> {
 #[test]
 fn names_stale_registration() {
     let setup = setup();
-    let two = [(); 2].map(|()| registered(&setup));
-    let [Some(good), Some(bad)] = two else { return };
-    let stale = "cp -r $(dirname $0) $(dirname $0)-old
-        sed -i 's,/bin/runmig,/bin-old/runmig,' $(grep -rl bin/runmig /etc/containerd)";
-    let worlds = [good.as_str(), &format!("{bad}\n{stale}")];
-    let (text, repair) = breaks_inside(&setup, "warn", "engines.registered", worlds);
-    has(&text, "is not that of this runmig");
-    assert_eq!(repair, "migctl configure containerd");
+    for repair in [
+        "migctl configure containerd",
+        "migctl configure containerd --set-as-default",
+    ] {
+        let two = [(); 2].map(|()| registered(&setup));
+        let two = two.map(|world| Some(format!("{}\n{repair} >/dev/null", world?)));
+        let [Some(good), Some(bad)] = two else { return };
+        let stale = "cp -r $(dirname $0) $(dirname $0)-old
+            sed -i 's,/bin/runmig,/bin-old/runmig,' $(grep -rl bin/runmig /etc/containerd)";
+        let worlds = [good.as_str(), &format!("{bad}\n{stale}")];
+        let (text, told) = breaks_inside(&setup, "warn", "engines.registered", worlds);
+        has(&text, "is not that of this runmig");
+        assert_eq!(told, repair);
+    }
 }
 
 /// A script that puts a stand-in for an engine, which says this, first on PATH, and gives it an `/etc` of its own.
