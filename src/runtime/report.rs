@@ -3,6 +3,7 @@
 
 use super::args::Call;
 use runmig_lease::error::Error;
+use runmig_lease::model::Timestamp;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
@@ -20,7 +21,8 @@ impl Log {
     }
 
     fn write(&self, message: &str) -> std::io::Result<()> {
-        let time = humantime::format_rfc3339_seconds(std::time::SystemTime::now()).to_string();
+        let time = Timestamp::seconds(std::time::SystemTime::now());
+        let time = time.as_str();
         let line = if self.json {
             serde_json::json!({"level": "error", "msg": message, "time": time}).to_string()
         } else {

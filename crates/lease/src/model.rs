@@ -354,13 +354,15 @@ impl fmt::Display for Level {
 pub struct Timestamp(String);
 
 impl Timestamp {
-    /// Creates a timestamp with the precision of a second.
+    /// Creates a timestamp with the precision of a second. A time before 1970 has no form, and is that of 1970.
     pub fn seconds(time: SystemTime) -> Timestamp {
+        let time = time.max(SystemTime::UNIX_EPOCH);
         Timestamp(humantime::format_rfc3339_seconds(time).to_string())
     }
 
     /// Creates a timestamp with the precision of a millisecond.
     pub fn millis(time: SystemTime) -> Timestamp {
+        let time = time.max(SystemTime::UNIX_EPOCH);
         Timestamp(humantime::format_rfc3339_millis(time).to_string())
     }
 
@@ -459,6 +461,9 @@ mod tests {
         assert_eq!(Timestamp::seconds(time).as_str(), "1970-01-01T00:00:01Z");
         assert_eq!(Timestamp::millis(time).as_str(), "1970-01-01T00:00:01.500Z");
         assert_eq!(Timestamp::millis(time).time(), Some(time));
+        // The clock of a node whose battery is empty.
+        let before = UNIX_EPOCH - Duration::from_secs(1);
+        assert_eq!(Timestamp::seconds(before).time(), Some(UNIX_EPOCH));
         let odd: Timestamp = serde_json::from_str("\"soon\"").unwrap();
         assert_eq!(odd.time(), None);
         assert_eq!(serde_json::to_string(&odd).unwrap(), "\"soon\"");
