@@ -4,7 +4,6 @@
 //! answer to standard output. Before each function of NVML it writes the name, so that the last one is known.
 
 use clap::Args;
-use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::{Signal, killpg};
@@ -23,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
 use std::fs::File;
 use std::io::{self, BufRead, Read, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -190,20 +189,10 @@ impl Asked {
         let Some(output) = self.child.stdout.as_mut() else {
             return Err("it has no output".to_owned());
         };
-        let left = end.saturating_duration_since(Instant::now());
-        let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
-        match poll(
-            &mut [PollFd::new(output.as_fd(), PollFlags::POLLIN)],
-            timeout,
-        ) {
-            Err(Errno::EINTR) => return Ok(()),
-            Ok(0) if Instant::now() < end => return Ok(()),
-            Ok(0) => {
-                self.left = Duration::ZERO;
-                let limit = humantime::format_duration(self.limit);
-                return Err(format!("{} did not answer within {limit}", self.call));
-            }
-            _ => {}
+        if !is_ready(output.as_fd(), PollFlags::POLLIN, end) {
+            self.left = Duration::ZERO;
+            let limit = humantime::format_duration(self.limit);
+            return Err(format!("{} did not answer within {limit}", self.call));
         }
         let mut part = vec![0; 1 << 16];
         let length = output.read(&mut part).map_err(|e| e.to_string())?;
@@ -218,6 +207,20 @@ impl Asked {
             }
             _ if self.read.len() > MAX_ANSWER => Err("its answer is too long".to_owned()),
             _ => Ok(()),
+        }
+    }
+}
+
+/// Waits until a descriptor is ready. Returns false at the end of the time.
+pub fn is_ready(fd: BorrowedFd<'_>, flags: PollFlags, end: Instant) -> bool {
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        // Rounded up, so that the wait does not become a busy one.
+        let left = u16::try_from(left.as_millis() + 1).unwrap_or(u16::MAX);
+        match poll(&mut [PollFd::new(fd, flags)], PollTimeout::from(left)) {
+            Ok(1..) => return true,
+            _ if Instant::now() >= end => return false,
+            _ => {}
         }
     }
 }

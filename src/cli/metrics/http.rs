@@ -2,14 +2,17 @@
 //! the socket and starts migctl for each connection, so no process of runmig listens. Every wait ends, and every size has
 //! a limit.
 
-use super::{Exposed, driver, text};
+use super::exposition::exposition;
+use super::facts::Facts;
+use super::{driver, text};
+use crate::cli::driver::is_ready;
 use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::poll::PollFlags;
 use nix::unistd::{read, write};
 use runmig_lease::config::Config;
 use runmig_lease::error::Result;
 use std::net::{Shutdown, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 /// The longest wait for a request, for a reader of the answer, and for its end of the connection.
@@ -71,7 +74,8 @@ fn answer(config: &Config, request: &Request, begun: Instant) -> (&'static str, 
     match (request.path.as_str(), request.method.as_str()) {
         ("/metrics", "GET" | "HEAD") => {
             let limit = driver_limit(request.scrape_timeout, begun.elapsed());
-            ("200 OK", Some(Exposed::now(config, Some(limit)).text))
+            let facts = Facts::now(config, Some(limit));
+            ("200 OK", Some(exposition(&facts, &config.policy).text()))
         }
         ("/metrics", _) => ("405 Method Not Allowed", None),
         _ => ("404 Not Found", None),
@@ -148,20 +152,6 @@ fn next(end: Instant) -> Option<Vec<u8>> {
         return Some(buffer);
     }
     None
-}
-
-/// Waits until a descriptor is ready. Returns false at the end of the time.
-fn is_ready(fd: BorrowedFd<'_>, flags: PollFlags, end: Instant) -> bool {
-    loop {
-        let left = end.saturating_duration_since(Instant::now());
-        // Rounded up, so that the wait does not become a busy one.
-        let left = u16::try_from(left.as_millis() + 1).unwrap_or(u16::MAX);
-        match poll(&mut [PollFd::new(fd, flags)], PollTimeout::from(left)) {
-            Ok(1..) => return true,
-            _ if Instant::now() >= end => return false,
-            _ => {}
-        }
-    }
 }
 
 /// Sends an answer. A client that has gone, or reads too slowly, gets no more of it.

@@ -19,7 +19,6 @@ use facts::Facts;
 use runmig_lease::config::Config;
 use runmig_lease::error::Result;
 use std::path::PathBuf;
-use std::time::Duration;
 use textfile::Textfile;
 
 #[derive(Args)]
@@ -35,36 +34,19 @@ pub struct Options {
     pub(super) http: bool,
 }
 
-/// One exposition, and the lines about everything that it lacks.
-struct Exposed {
-    text: String,
-    complaints: Vec<String>,
-}
-
-impl Exposed {
-    /// Makes an exposition. Without a limit it asks no driver.
-    fn now(config: &Config, driver_limit: Option<Duration>) -> Exposed {
-        let facts = Facts::now(config, driver_limit);
-        Exposed {
-            text: exposition(&facts, &config.policy).text(),
-            complaints: facts.complaints(),
-        }
-    }
-}
-
 pub fn run(config: &Config, options: &Options) -> Result<i32> {
     if options.http {
         return http::run(config);
     }
     let file = options.textfile.as_deref().map(Textfile::at).transpose()?;
-    let exposed = Exposed::now(config, (!options.no_driver).then(driver::limit));
+    let facts = Facts::now(config, (!options.no_driver).then(driver::limit));
+    let text = exposition(&facts, &config.policy).text();
     match &file {
-        Some(file) => file.replace(&exposed.text)?,
-        None => output::text(&exposed.text),
+        Some(file) => file.replace(&text)?,
+        None => output::text(&text),
     }
-    for line in &exposed.complaints {
-        output::eprint(line);
-    }
+    let complaints = facts.complaints();
+    complaints.iter().for_each(|line| output::eprint(line));
     // A file tells of a driver that fails, so that is no failure.
-    Ok(i32::from(file.is_none() && !exposed.complaints.is_empty()))
+    Ok(i32::from(file.is_none() && !complaints.is_empty()))
 }
