@@ -116,13 +116,8 @@ fn memory(state: &GpuState) -> Option<String> {
     };
     let (booked, foreign) = (state.booked_mib(), state.foreign_mib.unwrap_or_default());
     let marks = |mib: u64| (mib * MARKS).div_ceil(all.max(1)) as usize;
-    let mut bar = "#".repeat(marks(booked));
-    bar.push_str(&"x".repeat(marks(foreign)));
-    let bar: String = bar
-        .chars()
-        .chain(std::iter::repeat('.'))
-        .take(MARKS as usize)
-        .collect();
+    let bar = "#".repeat(marks(booked)) + &"x".repeat(marks(foreign));
+    let bar = format!("{bar:.<most$.most$}", most = MARKS as usize);
     let shares = match holders.len() {
         1 => "1 share".to_owned(),
         n => format!("{n} shares"),

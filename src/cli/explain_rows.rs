@@ -2,6 +2,7 @@
 
 use super::gpus::use_word;
 use super::json::GpuAnswer;
+use super::output::dash;
 use runmig_lease::model::Level;
 use runmig_lease::placement::GpuObstacle;
 use runmig_lease::refusal;
@@ -55,10 +56,6 @@ pub fn columns(wanted: &Wanted) -> Vec<Column> {
         }
         Wanted::Gpus(_) => vec![gpu, memory, why],
     }
-}
-
-fn dash(cell: Option<String>) -> String {
-    cell.unwrap_or_else(|| "-".to_owned())
 }
 
 pub fn item(on: &Part) -> GpuAnswer {

@@ -49,11 +49,8 @@ impl Filter {
 
     /// Returns whether the choice has instances on a GPU that have no holder and are not on record.
     pub fn has_foreign_on(&self, gpu: &Gpu) -> bool {
-        self.has_gpu(gpu)
-            && self.container.is_none()
-            && self.namespace.is_none()
-            && self.state.is_none()
-            && self.kind.is_none()
+        let of_leases = [&self.container, &self.namespace, &self.state, &self.kind];
+        self.has_gpu(gpu) && of_leases.iter().all(|wanted| wanted.is_none())
     }
 
     /// Returns the choice in words: `GPU 0, kind share`. Empty for all leases.

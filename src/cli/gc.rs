@@ -10,7 +10,7 @@ use runmig_lease::counters::Actor;
 use runmig_lease::error::{Result, printable};
 use runmig_lease::known_gpus;
 use runmig_lease::store::Claim;
-use runmig_lease::{Collection, Finding, Outcome, Repair};
+use runmig_lease::{Collection, Finding, Outcome};
 
 pub fn run(config: &Config, format: Format, dry_run: bool) -> Result<i32> {
     let found = match bundles::existing(config, Actor::Gc)? {
@@ -41,33 +41,24 @@ pub fn repair(config: &Config, format: Format) -> Result<i32> {
     crate::log::start(config);
     let leases = bundles::existing(config, Actor::Operator)?;
     let repaired = leases.map_or(Ok(None), |leases| leases.repair())?;
-    let Some(Repair {
-        why,
-        leases,
-        untold,
-        without_owner,
-        unseen,
-    }) = repaired
-    else {
+    let Some(repair) = repaired else {
         match format {
-            Format::Json => output::json(
-                "CollectionList",
-                &Items::<CollectionItem<'_>> { items: &[] },
-            ),
+            Format::Json => print(format, &[], false),
             Format::Table => output::line("the ledger is whole"),
         }
         return Ok(0);
     };
-    let items: Vec<CollectionItem<'_>> = leases.iter().map(item).collect();
+    let items: Vec<CollectionItem<'_>> = repair.leases.iter().map(item).collect();
     print(format, &items, false);
-    let has = match leases.is_empty() {
+    let has = match items.is_empty() {
         true => {
             "neither a whole copy nor an account told of a lease; hint: end all containers with a share or a GPU before others start"
         }
         false => "it has the leases of its last whole copy and of living containers now",
     };
-    output::eprint(&format!("the ledger was damaged: {}; {has}", why.line()));
-    for (lease, why) in &untold {
+    let why = repair.why.line();
+    output::eprint(&format!("the ledger was damaged: {why}; {has}"));
+    for (lease, why) in &repair.untold {
         output::eprint(&format!(
             "lease {} may have a living container, and cannot be brought back: {}; hint: end that container before others \
              start",
@@ -75,7 +66,7 @@ pub fn repair(config: &Config, format: Format) -> Result<i32> {
             why.line()
         ));
     }
-    for (gpu, instance) in &without_owner {
+    for (gpu, instance) in &repair.without_owner {
         let profile = gpu
             .profile(instance.profile_id)
             .map_or("?", |p| p.name.as_str());
@@ -90,7 +81,7 @@ pub fn repair(config: &Config, format: Format) -> Result<i32> {
             uuid = gpu.uuid,
         ));
     }
-    for (gpu, why) in &unseen {
+    for (gpu, why) in &repair.unseen {
         output::eprint(&format!(
             "GPU {gpu} may have instances without an owner, and does not answer: {}; hint: compare nvidia-smi mig -lgi with migctl \
              list once it does",
@@ -122,15 +113,15 @@ fn words(outcome: &Outcome) -> (&'static str, String) {
 
 fn item(finding: &Finding) -> CollectionItem<'_> {
     let (outcome, why) = words(&finding.outcome);
-    let resource = &finding.entry.instance().resource;
+    let (claim, resource) = (
+        claims::of(&finding.entry),
+        &finding.entry.instance().resource,
+    );
     CollectionItem {
         id: finding.entry.id(),
-        container: match claims::of(&finding.entry) {
-            Some(_) => "",
-            None => finding.entry.holder(),
-        },
-        claim: claims::of(&finding.entry).map(Claim::full_name),
-        holder: match (claims::of(&finding.entry), finding.entry.lease()) {
+        container: claim.map_or_else(|| finding.entry.holder(), |_| ""),
+        claim: claim.map(Claim::full_name),
+        holder: match (claim, finding.entry.lease()) {
             (Some(claim), _) => claims::name(claim),
             (None, Some(lease)) => lease.holder.shown(),
             (None, None) => "-".to_owned(),

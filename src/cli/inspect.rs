@@ -91,9 +91,7 @@ fn one(config: &Config, format: Format, id: &str) -> Result<i32> {
     let seen = shares::observe(config, &entries);
     match format {
         Format::Json => list::json(&entries, &seen, &[]),
-        Format::Table => list::fields(&entries, &seen)
-            .iter()
-            .for_each(|line| output::line(line)),
+        Format::Table => output::line(&list::fields(&entries, &seen).join("\n")),
     }
     Ok(0)
 }

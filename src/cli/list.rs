@@ -2,7 +2,7 @@
 
 use super::filter::Filter;
 use super::json::{ForeignItem, InstanceItem, LeaseList, WaitingItem};
-use super::output::{self, Output};
+use super::output::{self, Output, dash};
 use super::{claims, daemons, shares, watch, world};
 use crate::bundles;
 use clap::ValueEnum;
@@ -182,9 +182,7 @@ fn once(config: &Config, output: Output, options: &Options) -> Result<i32> {
     let mut entries = listing.entries;
     entries.retain(|entry| options.filter.has(entry));
     let seen = match (output, options.sort) {
-        (Output::Name, by) if by != Some(By::Used) => {
-            entries.iter().map(|_| <_>::default()).collect()
-        }
+        (Output::Name, by) if by != Some(By::Used) => vec![<_>::default(); entries.len()],
         _ => shares::observe(config, &entries),
     };
     let mut both: Vec<(Entry, ObservedShare)> = entries.into_iter().zip(seen).collect();
@@ -335,7 +333,6 @@ fn tell_attempts(entries: &[Entry]) {
 
 fn row(entry: &Entry, seen: &ObservedShare) -> Vec<String> {
     let slice = entry.instance().slice();
-    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     let mut state = entry.shown_state().to_owned();
     let is_leased = entry.lease().is_some();
     match entry.instance() {
@@ -361,9 +358,9 @@ fn row(entry: &Entry, seen: &ObservedShare) -> Vec<String> {
         entry.lease().map_or("-".to_owned(), name),
         portion(entry),
         entry.instance().resource.gpu_index().to_string(),
-        or_dash(slice.map(|s| s.placement.to_string())),
+        dash(slice.map(|s| s.placement.to_string())),
         entry.shown().enforcement.unwrap_or("-").to_owned(),
-        or_dash(
+        dash(
             seen.used_bytes
                 .map(|bytes| format!("{}Mi", bytes.div_ceil(1 << 20))),
         ),
@@ -379,7 +376,7 @@ fn wide(entry: &Entry) -> [String; 6] {
     let mig_uuid = slice.and_then(|s| s.mig_uuid.clone());
     let init = entry.lease().and_then(|lease| lease.init);
     [
-        mig_uuid.unwrap_or_else(|| "-".to_owned()),
+        dash(mig_uuid),
         shown.kind.to_owned(),
         { entry.lease() }.map_or("-".to_owned(), |lease| lease.request.clone()),
         entry.instance().resource.gpu_uuid().as_str().to_owned(),
@@ -391,7 +388,7 @@ fn wide(entry: &Entry) -> [String; 6] {
 fn name(lease: &Lease) -> String {
     let of_container = || lease.container()?.full_name();
     let name = lease.claim().map_or_else(of_container, claims::pod);
-    name.unwrap_or_else(|| "-".to_owned())
+    dash(name)
 }
 
 /// Returns the lease's holder, as people know it: `default/web-0/main`, `web (4f2a9c1d03be)`, or

@@ -86,17 +86,12 @@ pub fn cut(text: &str, most: usize) -> String {
 /// Returns the lines of a table with columns as wide as their cells. In a table with longer lines than `most` the widest
 /// columns are cut. Cells hold text of others, so it escapes every character that controls a terminal.
 pub fn table_lines(head: &[&str], rows: &[Vec<String>], gap: usize, most: usize) -> Vec<String> {
-    let rows: Vec<Vec<String>> = rows
-        .iter()
-        .map(|row| row.iter().map(|cell| printable(cell)).collect())
-        .collect();
+    let head_row: Vec<String> = head.iter().map(ToString::to_string).collect();
+    let inert = |row: &Vec<String>| row.iter().map(|cell| printable(cell)).collect();
+    let rows: Vec<Vec<String>> = [&head_row].into_iter().chain(rows).map(inert).collect();
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column));
-        cells
-            .map(|c| c.chars().count())
-            .chain([head[column].len()])
-            .max()
-            .unwrap_or(0)
+        cells.map(|c| c.chars().count()).max().unwrap_or(0)
     };
     let mut widths: Vec<usize> = (0..head.len()).map(width).collect();
     while widths.iter().sum::<usize>() + gap * (widths.len() - 1) > most {
@@ -105,18 +100,19 @@ pub fn table_lines(head: &[&str], rows: &[Vec<String>], gap: usize, most: usize)
             _ => break,
         }
     }
-    let show = |cells: &mut dyn Iterator<Item = &str>| {
+    let show = |cells: &Vec<String>| {
         let mut out = String::new();
-        for (cell, width) in cells.zip(&widths) {
+        for (cell, width) in cells.iter().zip(&widths) {
             out.push_str(&format!("{:width$}{:gap$}", cut(cell, *width), ""));
         }
         out.trim_end().to_owned()
     };
-    let head = show(&mut head.iter().copied());
-    let rows = rows
-        .iter()
-        .map(|row| show(&mut row.iter().map(String::as_str)));
-    [head].into_iter().chain(rows).collect()
+    rows.iter().map(show).collect()
+}
+
+/// Returns a cell's text, or a dash for none.
+pub fn dash(cell: Option<String>) -> String {
+    cell.unwrap_or_else(|| "-".to_owned())
 }
 
 /// Prints a line. A closed pipe (`migctl list | head -1`) is no error. A full disk is an error: a reader

@@ -109,7 +109,7 @@ fn print(format: Format, items: &[ReloadItem]) {
         Format::Table if items.is_empty() => {}
         Format::Table => {
             let row = |item: &ReloadItem| {
-                let why = item.why.clone().unwrap_or_else(|| "-".to_owned());
+                let why = output::dash(item.why.clone());
                 vec![item.pid.to_string(), item.outcome.to_owned(), why]
             };
             let rows: Vec<Vec<String>> = items.iter().map(row).collect();

@@ -105,9 +105,7 @@ pub fn run(config: &dyn Fn() -> Result<Config>, format: Format, options: &Option
     };
     match format {
         Format::Json => json(&findings, options.quiet),
-        Format::Table => finding::table(&findings, options.quiet)
-            .lines()
-            .for_each(output::line),
+        Format::Table => output::text(&finding::table(&findings, options.quiet)),
     }
     match finding::count(&findings, Status::Fail) {
         0 => Ok(0),

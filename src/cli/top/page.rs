@@ -3,7 +3,7 @@
 use crate::cli::draw;
 use crate::cli::filter::Filter;
 use crate::cli::list::{QUEUE, age, holder_name, portion, waits};
-use crate::cli::output::{cut, table_lines};
+use crate::cli::output::{cut, dash, table_lines};
 use clap::ValueEnum;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::layout::Size;
@@ -147,14 +147,8 @@ pub fn page(facts: &Facts, view: &View, size: Option<Size>, now: SystemTime) -> 
 
 fn title(facts: &Facts, view: &View, leases: usize, now: SystemTime) -> String {
     let only = view.filter.words();
-    let unread = facts.inventory.unread.is_some();
-    let count = |n: usize| {
-        if unread {
-            "-".to_owned()
-        } else {
-            n.to_string()
-        }
-    };
+    let is_read = facts.inventory.unread.is_none();
+    let count = |n: usize| dash(is_read.then(|| n.to_string()));
     format!(
         "migctl top {}: leases {}, waiting {}, by {}{}{only}",
         Timestamp::seconds(now),
@@ -187,13 +181,9 @@ fn rows(facts: &Facts, view: &View, width: usize, now: SystemTime) -> Vec<Vec<St
     let uses = uses.chain(std::iter::repeat(LeaseUse::default()));
     let entries = facts.inventory.entries();
     let chosen = { entries.iter().zip(uses) }.filter(|(entry, _)| view.filter.has(entry));
+    let width = width.saturating_sub(OTHERS).max(SHORTEST_NAME);
     let row = |(entry, used)| {
-        let cells = cells(
-            entry,
-            used,
-            width.saturating_sub(OTHERS).max(SHORTEST_NAME),
-            now,
-        );
+        let cells = cells(entry, used, width, now);
         (key(entry, used, view.sort, &cells), cells)
     };
     let mut rows: Vec<_> = chosen.map(row).collect();
@@ -203,19 +193,18 @@ fn rows(facts: &Facts, view: &View, width: usize, now: SystemTime) -> Vec<Vec<St
 
 fn cells(entry: &Entry, used: LeaseUse, width: usize, now: SystemTime) -> Vec<String> {
     let instance = entry.instance();
-    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     let mib = |bytes: u64| format!("{}Mi", bytes.div_ceil(1 << 20));
     let name = |lease: &Lease| cut(&holder_name(lease), width);
     let cells = [
-        or_dash(entry.lease().map(name)),
+        dash(entry.lease().map(name)),
         entry.shown().kind.to_owned(),
         portion(entry),
         instance.resource.gpu_index().to_string(),
-        or_dash(instance.slice().map(|s| s.placement.to_string())),
+        dash(instance.slice().map(|s| s.placement.to_string())),
         entry.shown_state().to_owned(),
         age(entry.created(), now),
-        or_dash(used.used_bytes.map(mib)),
-        or_dash(used.processes.map(|n| n.to_string())),
+        dash(used.used_bytes.map(mib)),
+        dash(used.processes.map(|n| n.to_string())),
     ];
     cells.map(|cell| printable(&cell)).into()
 }
