@@ -2,10 +2,7 @@
 
 use runmig_lease::config::Config;
 use runmig_lease::log;
-use std::fs::File;
-use std::path::PathBuf;
 use tracing::Metadata;
-use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::writer::{MakeWriterExt, OptionalWriter};
 
 /// The module whose lines are about ResourceSlices alone. They would push the actions out of the ledger's log.
@@ -13,13 +10,15 @@ const PUBLISH: &str = "runmig_dra::publish";
 
 /// Starts the log.
 pub(crate) fn start(config: &Config) {
-    let ledger = Ledger {
-        state_dir: config.state_dir.clone(),
-    };
+    let state_dir = config.state_dir.clone();
+    // Each line opens it anew, since runmig begins a new one while this process runs.
+    let ledger =
+        move || log::open(&state_dir).map_or_else(OptionalWriter::none, OptionalWriter::some);
+    let actions = ledger.with_filter(|line| is_action(line.target()));
     tracing_subscriber::fmt()
         .with_ansi(false)
         .with_target(false)
-        .with_writer(std::io::stderr.with_filter(is_ours).and(ledger))
+        .with_writer(std::io::stderr.with_filter(is_ours).and(actions))
         .init();
 }
 
@@ -30,26 +29,6 @@ pub(crate) fn start_on_stderr() {
         .with_target(false)
         .with_writer(std::io::stderr)
         .init();
-}
-
-/// The ledger's log. Each line opens it anew, since runmig begins a new one while this process runs.
-struct Ledger {
-    state_dir: PathBuf,
-}
-
-impl<'a> MakeWriter<'a> for Ledger {
-    type Writer = OptionalWriter<File>;
-
-    fn make_writer(&'a self) -> Self::Writer {
-        log::open(&self.state_dir).map_or_else(OptionalWriter::none, OptionalWriter::some)
-    }
-
-    fn make_writer_for(&'a self, line: &Metadata<'_>) -> Self::Writer {
-        match is_action(line.target()) {
-            true => self.make_writer(),
-            false => OptionalWriter::none(),
-        }
-    }
 }
 
 /// The libraries have a line for each try. Ours is in `obstacle`.

@@ -1,5 +1,6 @@
 //! Obstacles to work that is tried again and again: each gets one line in the log, and the tries become rarer.
 
+use runmig_lease::error::Error;
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
@@ -21,6 +22,14 @@ impl Obstacles {
     pub(crate) fn is_new(&mut self, line: &str) -> bool {
         self.tries = self.tries.saturating_add(1);
         self.said.len() < MAX_LINES && self.said.insert(line.to_owned())
+    }
+
+    /// Notes a failed try, with its line in the log where that needs it.
+    pub(crate) fn warn(&mut self, e: &Error) {
+        let line = e.line();
+        if self.is_new(&line) {
+            tracing::warn!("{line}");
+        }
     }
 
     /// Notes a success. Returns whether it follows a failure.

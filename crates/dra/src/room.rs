@@ -183,12 +183,7 @@ pub(crate) async fn follow(mut room: Room, told: Told, mut earlier: oneshot::Rec
                     });
                 }
             }
-            Err(e) => {
-                let line = e.line();
-                if obstacles.is_new(&line) {
-                    tracing::warn!("{line}");
-                }
-            }
+            Err(e) => obstacles.warn(&e),
         }
         tokio::select! {
             () = changes.next() => {}

@@ -125,12 +125,9 @@ pub(crate) async fn slices_at_last(client: &Client, node: &str) -> Vec<ResourceS
     let mut obstacles = Obstacles::default();
     loop {
         let slices = list(client, Some(slices_of(node))).await;
-        let line = match slices.context(|| "list the ResourceSlices of this node") {
+        match slices.context(|| "list the ResourceSlices of this node") {
             Ok(slices) => return slices,
-            Err(e) => e.line(),
-        };
-        if obstacles.is_new(&line) {
-            tracing::warn!("{line}");
+            Err(e) => obstacles.warn(&e),
         }
         tokio::time::sleep(obstacles.pause()).await;
     }

@@ -110,11 +110,8 @@ where
     }
 
     fn fail(&mut self, e: Error) {
-        let line = Error::new(format!("cannot watch {}", self.what)).caused_by(e);
-        let line = line.line();
-        if self.obstacles.is_new(&line) {
-            tracing::warn!("{line}");
-        }
+        let e = Error::new(format!("cannot watch {}", self.what)).caused_by(e);
+        self.obstacles.warn(&e);
         self.next_try = Instant::now() + self.obstacles.pause();
     }
 }

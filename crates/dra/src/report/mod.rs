@@ -21,6 +21,7 @@ use runmig_lease::config::Config;
 use runmig_lease::error::{Error, Result};
 use runmig_lease::store::Held;
 use std::collections::VecDeque;
+use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
@@ -112,10 +113,9 @@ async fn report_news(client: Client, node: &str, mut inbox: mpsc::Receiver<News>
                 Ok(()) => is_failing = false,
                 Err(e) => {
                     told.forget(&pod.uid, &note);
-                    if !is_failing {
+                    if !mem::replace(&mut is_failing, true) {
                         tracing::warn!("{}", e.line());
                     }
-                    is_failing = true;
                 }
             }
         }
@@ -209,10 +209,9 @@ impl Reporter {
             }
             Err(e) => {
                 // Once, until a write succeeds: the pods run.
-                if !self.is_told {
+                if !mem::replace(&mut self.is_told, true) {
                     tracing::warn!("{}", e.line());
                 }
-                self.is_told = true;
                 self.waiting.push_back(claim);
                 false
             }
@@ -234,10 +233,9 @@ impl Reporter {
             Written::Done => self.is_dropped = false,
             Written::Lost => {}
             Written::Dropped => {
-                if !self.is_dropped {
+                if !mem::replace(&mut self.is_dropped, true) {
                     tracing::warn!("{}", dropped().line());
                 }
-                self.is_dropped = true;
             }
         }
         Ok(())
