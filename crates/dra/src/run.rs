@@ -23,6 +23,7 @@ use std::pin::pin;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, oneshot, watch};
 
@@ -69,14 +70,17 @@ fn configuration(options: &Options) -> Result<Config> {
 /// Prints the findings of all checks.
 fn look_over(options: &Options) -> Result<()> {
     let config = configuration(options)?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
+    let findings = runtime()?.block_on(check::check(options, &config));
+    check::print(&findings, options.json)
+}
+
+/// Returns a runtime on this thread. Work that blocks has threads of its own.
+fn runtime() -> Result<Runtime> {
+    Builder::new_current_thread()
+        .thread_keep_alive(IDLE)
         .enable_all()
         .build()
-        .context(|| "start the runtime")?;
-    check::print(
-        &runtime.block_on(check::check(options, &config)),
-        options.json,
-    )
+        .context(|| "start the runtime")
 }
 
 fn serve(options: &Options) -> Result<()> {
@@ -89,12 +93,7 @@ fn serve(options: &Options) -> Result<()> {
     let config = configuration(options)?;
     log::start(&config);
     memory::share();
-    // Work that blocks has threads of its own.
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .thread_keep_alive(IDLE)
-        .enable_all()
-        .build()
-        .context(|| "start the runtime")?;
+    let runtime = runtime()?;
     let ended = runtime.block_on(until_signal(options, config));
     let (ended, end) = match ended {
         Ok(end) => (Ok(()), end),

@@ -113,9 +113,10 @@ pub struct ListedInstance {
 }
 
 /// The MIG mode of a GPU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MigMode {
     /// The GPU does not support MIG.
+    #[default]
     Unsupported,
     /// MIG is off.
     Disabled,
@@ -124,7 +125,7 @@ pub enum MigMode {
 }
 
 /// A GPU as the driver describes it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gpu {
     /// The driver's index, which may change with a reboot.
     pub index: u32,

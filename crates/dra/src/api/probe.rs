@@ -108,22 +108,19 @@ pub(crate) async fn gate(client: &Client, gate: &str) -> Result<Option<bool>> {
 
 /// Returns whether this account has a right in all namespaces.
 pub(crate) async fn may(client: &Client, right: &Right) -> Result<bool> {
-    let Right {
-        verb,
-        group,
-        resource,
-    } = right;
-    let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
+    let (resource, subresource) = right
+        .resource
+        .split_once('/')
+        .unwrap_or((right.resource, ""));
     // This right is one to a driver's name.
-    let name = if subresource == "driver" {
-        driver::NAME
-    } else {
-        ""
+    let name = match subresource {
+        "driver" => driver::NAME,
+        _ => "",
     };
     let review = json!({
         "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
         "spec": {"resourceAttributes": {
-            "group": group, "resource": resource, "subresource": subresource, "verb": verb,
+            "group": right.group, "resource": resource, "subresource": subresource, "verb": right.verb,
             "name": name,
         }},
     });

@@ -3,7 +3,7 @@
 use super::counters::{self, MAX_COUNTERS};
 use super::names::{DeviceName, PciAddress};
 use super::node::Node;
-use runmig_lease::model::{Closed, Gpu, GpuUuid, MigMode, Placement, Profile};
+use runmig_lease::model::{Closed, Gpu, MigMode, Placement, Profile};
 use std::collections::BTreeSet;
 
 /// A GPU with the devices that the node publishes for it.
@@ -267,13 +267,8 @@ fn unknown(address: PciAddress) -> Gpu {
     Gpu {
         index: u32::MAX,
         minor: u32::MAX,
-        uuid: GpuUuid::default(),
-        name: String::new(),
         pci_bus_id: address.to_string(),
         mig: MigMode::Disabled,
-        mig_pending: None,
-        closed: None,
-        profiles: Vec::new(),
-        instances: Vec::new(),
+        ..Gpu::default()
     }
 }

@@ -1,6 +1,7 @@
 //! The names of devices, counters, pools and ResourceSlices: pure functions, and the inverse for devices.
 
 use runmig_lease::error::{Context, Error, Result, printable};
+use runmig_lease::framed::hex;
 use runmig_lease::model::{Gpu, Placement, Profile, ProfileName, Snapshot};
 use sha2::{Digest, Sha256};
 use std::fmt;
@@ -26,11 +27,7 @@ impl FromStr for PciAddress {
     /// Parses NVML's form, `00000000:07:00.0`, or the kernel's, `0000:07:00.0`.
     fn from_str(text: &str) -> Result<Self> {
         let parts: Vec<&str> = text.split([':', '.']).collect();
-        let address = match parts[..] {
-            [domain, bus, device, function] => PciAddress::of([domain, bus, device, function]),
-            _ => None,
-        };
-        address.ok_or_else(|| {
+        PciAddress::of(&parts).ok_or_else(|| {
             let text = printable(text);
             Error::new(format!(
                 "\"{text}\" is not a PCI address such as 0000:07:00.0"
@@ -40,7 +37,10 @@ impl FromStr for PciAddress {
 }
 
 impl PciAddress {
-    fn of([domain, bus, device, function]: [&str; 4]) -> Option<PciAddress> {
+    fn of(parts: &[&str]) -> Option<PciAddress> {
+        let [domain, bus, device, function] = parts else {
+            return None;
+        };
         let hex = |text: &str, digits: std::ops::RangeInclusive<usize>| {
             let is_hex = text.bytes().all(|b| b.is_ascii_hexdigit());
             (is_hex && digits.contains(&text.len())).then(|| u32::from_str_radix(text, 16).ok())?
@@ -66,13 +66,12 @@ impl PciAddress {
 /// Writes the kernel's form, which the attribute `resource.kubernetes.io/pciBusID` has too.
 impl fmt::Display for PciAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let PciAddress {
-            domain,
-            bus,
-            device,
-            function,
-        } = self;
-        write!(f, "{domain:04x}:{bus:02x}:{device:02x}.{function:x}")
+        let (bus, device) = (self.bus, self.device);
+        write!(
+            f,
+            "{:04x}:{bus:02x}:{device:02x}.{:x}",
+            self.domain, self.function
+        )
     }
 }
 
@@ -166,20 +165,8 @@ impl FromStr for DeviceName {
 
 fn parse(text: &str) -> Option<DeviceName> {
     let parts: Vec<&str> = text.strip_prefix("gpu-")?.split('-').collect();
-    let [
-        domain,
-        bus,
-        device,
-        function,
-        "mig",
-        compute,
-        memory,
-        rest @ ..,
-    ] = &parts[..]
-    else {
-        return None;
-    };
-    let [attributes @ .., start, size] = rest else {
+    let (address, rest) = parts.split_at_checked(4)?;
+    let ["mig", compute, memory, attributes @ .., start, size] = rest else {
         return None;
     };
     let mut profile = format!("{compute}.{memory}");
@@ -190,7 +177,7 @@ fn parse(text: &str) -> Option<DeviceName> {
         profile.push_str(word);
     }
     Some(DeviceName {
-        gpu: PciAddress::of([domain, bus, device, function])?,
+        gpu: PciAddress::of(address)?,
         profile: profile.parse().ok()?,
         placement: Placement {
             start: start.parse().ok()?,
@@ -245,8 +232,7 @@ fn of_node(node: &str, room: usize) -> String {
     if whole.len() <= room {
         return whole;
     }
-    let hash = Sha256::digest(node.as_bytes());
-    let hash: String = hash[..16].iter().map(|b| format!("{b:02x}")).collect();
+    let hash = hex(&Sha256::digest(node.as_bytes())[..16]);
     let left = room.saturating_sub("runmig-long.-".len() + hash.len());
     let cut: String = node.chars().take(left).collect();
     let cut = cut.trim_end_matches(|c: char| !c.is_ascii_alphanumeric());

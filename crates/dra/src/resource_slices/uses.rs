@@ -24,9 +24,8 @@ pub struct Uses {
 /// # Errors
 /// The ledger could not be read, so nothing tells which places are taken. The node should keep its last layout.
 pub fn uses(inventory: &Inventory, node: &str) -> Result<Uses> {
-    if inventory.unread.is_some() {
-        let why = inventory.unread.as_ref().map(Error::reason);
-        let why = why.unwrap_or_default();
+    if let Some(e) = &inventory.unread {
+        let why = e.reason();
         return Err(Error::new(format!("cannot read the used places: {why}")));
     }
     let pool = names::pool(node);
