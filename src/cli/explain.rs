@@ -3,7 +3,6 @@
 use super::json::{Alternative, Explanation, GpuAnswer, PlaceItem, Restart, WaitingItem};
 use super::list::holder_name;
 use super::output::{self, Format};
-use super::request_options::By;
 use super::{completion, explain_rows, mig_on, world};
 use clap_complete::ArgValueCompleter;
 use runmig_lease::config::Config;
@@ -13,10 +12,11 @@ use runmig_lease::model::{Nearness, Placement};
 use runmig_lease::placement::{
     DefragPlan, GpuReport, MAX_STEPS, Rejection, RejectionKind, Site, SlotCost, Verdict,
 };
-use runmig_lease::refusal;
-use runmig_lease::request::{GPU, SHARE, SLICE, Wanted};
+use runmig_lease::policy::Subject;
+use runmig_lease::request::{self, COMPUTE, GPU, SHARE, SLICE, Wanted};
 use runmig_lease::store::{Container, Held, Lease, Resource, WholeGpu};
 use runmig_lease::what_if::{Answer, Fit, OnTrial, Outcome, Sited, Source, WhatIf};
+use runmig_lease::{Inventory, refusal};
 
 #[derive(clap::Args)]
 pub struct Asked {
@@ -29,23 +29,59 @@ pub struct Asked {
     /// As in runmig.dev/gpu: a number of whole GPUs
     #[arg(long, value_name = "N", conflicts_with = "request")]
     gpu: Option<String>,
-    #[command(flatten)]
-    by: By,
+    /// The least number of compute slices, as in runmig.dev/compute
+    #[arg(long, value_name = "N")]
+    compute: Option<u32>,
+    /// Asked for by a container of this Kubernetes namespace, for rules about such
+    #[arg(long)]
+    namespace: Option<String>,
+    /// Asked for by this pod
+    #[arg(long)]
+    pod: Option<String>,
+    /// Asked for by this user
+    #[arg(long, value_name = "UID")]
+    user: Option<u32>,
     /// The same as -o json
     #[arg(long)]
     json: bool,
 }
 
 impl Asked {
+    /// Parses the request as a create does, and refuses it as a create does.
     fn wanted(&self) -> Result<Wanted> {
+        let (slice, share, gpu) = (&self.request, &self.share, &self.gpu);
+        let compute = self.compute.map(|n| n.to_string());
         let keys = [
-            (SLICE, &self.request),
-            (SHARE, &self.share),
-            (GPU, &self.gpu),
+            (SLICE, slice),
+            (SHARE, share),
+            (GPU, gpu),
+            (COMPUTE, &compute),
         ];
-        let pairs = keys.into_iter();
-        let pairs = pairs.filter_map(|(key, value)| Some((key, value.as_deref()?)));
-        self.by.wanted(&pairs.collect::<Vec<_>>())
+        let given =
+            { keys.into_iter() }.filter_map(|(key, it)| Some((key.to_owned(), it.clone()?)));
+        let request = request::parse(&given.collect::<Vec<_>>())?;
+        request.map(|r| r.wanted).ok_or_else(|| {
+            Error::new("the request none asks for nothing").hint(match (slice, share, gpu) {
+                (Some(_), None, None) => "name a profile or an amount of memory",
+                (None, Some(_), None) => "name an amount of memory or a fraction",
+                (None, None, Some(_)) => "name a number of GPUs",
+                _ => "name a slice and the size of the share",
+            })
+        })
+    }
+
+    fn subject(&self, world: &Inventory) -> Subject {
+        let is_its = |c: &Container| c.pod == self.pod && c.namespace == self.namespace;
+        let its = world.leases.iter().map(|h| &h.lease);
+        let its = its.filter(|l| l.container().is_some_and(is_its));
+        // A limit counts for each pod. A pod that was made again under its name is another pod.
+        let latest = self.pod.as_ref().and(its.max_by_key(|l| &l.created));
+        Subject {
+            namespace: self.namespace.clone(),
+            pod: self.pod.clone(),
+            pod_uid: latest.and_then(|l| l.container()?.pod_uid.clone()),
+            user: self.user,
+        }
     }
 }
 
@@ -60,16 +96,14 @@ pub fn run(config: &Config, format: Format, asked: &Asked) -> Result<i32> {
                 "Explanation",
                 &Explanation {
                     request: wanted.written(),
-                    fits: false,
                     error: Some(e.line()),
-                    ahead: Vec::new(),
-                    alternatives: Vec::new(),
+                    ..Explanation::default()
                 },
             );
         }
         return Err(e);
     }
-    let subject = asked.by.subject(&world);
+    let subject = asked.subject(&world);
     let then = world.without_idle_over();
     let what_if = WhatIf::new(config, &driver, &then, &wanted, subject.clone());
     let answers = what_if.answers(MAX_STEPS)?;

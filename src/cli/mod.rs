@@ -30,7 +30,6 @@ mod mig_on;
 mod output;
 mod release;
 mod release_claims;
-mod request_options;
 mod shares;
 mod top;
 mod watch;
