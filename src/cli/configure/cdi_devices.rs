@@ -42,7 +42,7 @@ pub fn plan(task: &Task<'_>) -> Result<Plan> {
     });
     let changes: Result<Vec<_>> = changes.into_iter().collect();
     let changes = changes.map_err(|e| e.hint("move that file or folder away"));
-    Ok(Plan::new("CDI files".to_owned(), changes?))
+    Ok(Plan::new("CDI files".to_owned(), changes?, None))
 }
 
 /// Returns the path of the hook without links: a create believes no other.

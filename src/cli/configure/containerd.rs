@@ -103,9 +103,10 @@ pub fn plan(task: &Task<'_>) -> Result<Plan> {
     }
     changes.retain(|change| change.before.is_some() || change.after.is_some());
     let files = imports::all(task, &changes, path);
-    Ok(Plan::new(engine.name, changes)
-        .restart("systemctl restart containerd")
-        .read_back(task, files, &SAYS))
+    Ok(
+        Plan::new(engine.name, changes, Some("systemctl restart containerd"))
+            .read_back(task, files, &SAYS),
+    )
 }
 
 /// Returns the default handler that the files name without runmig's drop-in.
@@ -122,14 +123,9 @@ pub fn drop_in_text(
     version: usize,
     beneath: Option<String>,
 ) -> String {
-    let default = match task.default {
-        true => format!(
-            "\n[plugins.'{}'.containerd]\n{DEFAULT} = \"{}\"\n",
-            cri_of(version),
-            task.name
-        ),
-        false => String::new(),
-    };
+    let (cri, name) = (cri_of(version), task.name);
+    let default = || format!("\n[plugins.'{cri}'.containerd]\n{DEFAULT} = \"{name}\"\n");
+    let default = task.default.then(default).unwrap_or_default();
     let handler = handler(task, effective, version, beneath);
     format!("{MADE}version = {version}\n\n{handler}{default}")
 }

@@ -40,9 +40,13 @@ pub fn plan(task: &Task<'_>) -> Result<Plan> {
         false => Some(drop_in_text(task, &default(task, &drop_in)?)),
     };
     let changes = vec![task.own_file(&drop_in, text)?];
-    Ok(Plan::new(engine.name, changes)
-        .restart("systemctl restart crio")
-        .read_back(task, files(task, &drop_in), &SAYS))
+    Ok(
+        Plan::new(engine.name, changes, Some("systemctl restart crio")).read_back(
+            task,
+            files(task, &drop_in),
+            &SAYS,
+        ),
+    )
 }
 
 /// Returns the main file, and every file in the folder and below it, in CRI-O's order.
@@ -98,9 +102,7 @@ fn drop_in_text(task: &Task<'_>, default: &Table) -> String {
         .replace("/run/runmig-oci", &format!("/run/{}-oci", task.name))
         .replace("/usr/local/bin/runmig", &task.runtime.display().to_string());
     let inherited = inherit::lines(Some(default), |key| INHERITED.contains(&key));
-    let default = match task.default {
-        true => format!("\n[crio.runtime]\ndefault_runtime = \"{}\"\n", task.name),
-        false => String::new(),
-    };
+    let default = || format!("\n[crio.runtime]\ndefault_runtime = \"{}\"\n", task.name);
+    let default = task.default.then(default).unwrap_or_default();
     format!("{MADE}{text}{inherited}{default}")
 }

@@ -46,7 +46,8 @@ pub fn plan(task: &Task<'_>) -> Result<Plan> {
     let root =
         |text: &Option<String>| read(text.as_deref().unwrap_or_default()).unwrap_or_default();
     let (now, root) = (root(&change.before), root(&change.after));
-    let mut plan = Plan::new(engine.name, vec![change]).restart("systemctl restart docker");
+    let restart = Some("systemctl restart docker");
+    let mut plan = Plan::new(engine.name, vec![change], restart);
     plan.notes.extend((too_old && !task.remove).then_some(note));
     plan.cdi.read(&root);
     let named = default(&root);

@@ -31,11 +31,7 @@ impl Found {
             Some(given) => given.to_owned(),
             // Its files go whatever its version, but for containerd's.
             None if task.remove && program != "containerd" && search(program).is_none() => {
-                return Ok(Found {
-                    name: engine.to_owned(),
-                    program: program.into(),
-                    version: None,
-                });
+                return Ok(Found::without_version(engine, program.into()));
             }
             None => search(program).ok_or_else(|| {
                 Error::new(format!("cannot find {engine}: no {program} on PATH"))
@@ -57,12 +53,16 @@ impl Found {
         Ok(found)
     }
 
-    pub fn at(engine: &str, program: PathBuf) -> Result<Found> {
-        let mut found = Found {
+    pub fn without_version(engine: &str, program: PathBuf) -> Found {
+        Found {
             name: engine.to_owned(),
             program,
             version: None,
-        };
+        }
+    }
+
+    pub fn at(engine: &str, program: PathBuf) -> Result<Found> {
+        let mut found = Found::without_version(engine, program);
         let said = found.says(&["--version"])?;
         if let Some((word, (major, minor, _))) = programs::version(&said) {
             found.name = format!("{engine} {word}");

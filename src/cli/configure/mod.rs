@@ -96,11 +96,6 @@ impl Engine {
         value.map_or_else(String::new, |value| value.get_name().to_owned())
     }
 
-    /// Returns the name of the program, whose version decides about the files.
-    fn program(self) -> &'static str {
-        self.process().unwrap_or("podman")
-    }
-
     /// Returns the command name of the server; none for podman, which has none.
     pub fn process(self) -> Option<&'static str> {
         match self {
@@ -133,17 +128,13 @@ struct Plan {
 }
 
 impl Plan {
-    fn new(engine: String, changes: Vec<Change>) -> Plan {
+    fn new(engine: String, changes: Vec<Change>, restart: Option<&'static str>) -> Plan {
         Plan {
             engine,
             changes,
+            restart,
             ..Plan::default()
         }
-    }
-
-    fn restart(mut self, command: &'static str) -> Plan {
-        self.restart = Some(command);
-        self
     }
 
     /// Holds the files that the engine then reads, in its order, against the task.
@@ -282,7 +273,8 @@ pub struct Registration {
 /// Says whether this machine has an engine. `root`: the directory that stands for /.
 pub fn is_there(engine: Engine, root: &Path) -> bool {
     let is_rancher = engine == Engine::Containerd && rancher::main(root).is_some();
-    engine == Engine::Cdi || is_rancher || search(engine.program()).is_some()
+    let program = engine.process().unwrap_or("podman");
+    engine == Engine::Cdi || is_rancher || search(program).is_some()
 }
 
 /// Returns the registration of the runmig of a folder, or of one that the engine called before. None where the engine is not

@@ -46,10 +46,8 @@ pub fn plan(task: &Task<'_>) -> Result<Plan> {
             Value::Array(names).to_string()
         }
     };
-    let default = match task.default {
-        true => format!("runtime = \"{}\"\n", task.name),
-        false => String::new(),
-    };
+    let default = || format!("runtime = \"{}\"\n", task.name);
+    let default = task.default.then(default).unwrap_or_default();
     let lines = SHIPPED.lines().map(|line| match line.split_once(" = ") {
         Some((key, _)) if key == LIST => format!("{LIST} = {list}\n{default}"),
         Some(("runmig", _)) => format!("{} = [\"{}\"]\n", task.name, task.runtime.display()),
@@ -61,7 +59,7 @@ pub fn plan(task: &Task<'_>) -> Result<Plan> {
     let text = format!("{MADE}{}", lines.collect::<String>());
     let changes = vec![task.own_file(&drop_in, (!task.remove).then_some(text))?];
     let files = files(task, &engine, &drop_in);
-    Ok(Plan::new(engine.name, changes).read_back(task, files, &SAYS))
+    Ok(Plan::new(engine.name, changes, None).read_back(task, files, &SAYS))
 }
 
 /// Returns podman's files in its order.

@@ -85,9 +85,11 @@ impl Rancher {
         if !is_read {
             files.push(drop_in);
         }
-        let mut plan = Plan::new(engine.name, changes)
-            .restart(self.restart(task))
-            .read_back(task, Ok(files), &SAYS);
+        let mut plan = Plan::new(engine.name, changes, Some(self.restart(task))).read_back(
+            task,
+            Ok(files),
+            &SAYS,
+        );
         if !is_read && text.is_some() && !task.remove {
             plan.notes.push(format!(
                 "{shown} does not import {} yet; if it does not after a restart, update {}",
@@ -137,11 +139,7 @@ impl Rancher {
         let name = format!("containerd of {}", self.product());
         match task.executable.map(Path::to_owned).or(program) {
             Some(program) => Found::at(&name, program),
-            None => Ok(Found {
-                name,
-                program: "containerd".into(),
-                version: None,
-            }),
+            None => Ok(Found::without_version(&name, "containerd".into())),
         }
     }
 

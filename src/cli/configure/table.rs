@@ -23,11 +23,8 @@ pub fn same(a: &str, b: &str) -> bool {
 /// Returns the value at `keys`, tables in tables.
 pub fn at<'a>(table: &'a Table, keys: &[&str]) -> Option<&'a toml::Value> {
     let (first, rest) = keys.split_first()?;
-    let value = table.get(*first)?;
-    match rest {
-        [] => Some(value),
-        rest => at(value.as_table()?, rest),
-    }
+    rest.iter()
+        .try_fold(table.get(*first)?, |value, key| value.get(key))
 }
 
 /// Returns the strings of the array at a key; none where the key is missing.
