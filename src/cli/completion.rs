@@ -12,7 +12,7 @@ use clap_complete::{CompleteEnv, CompletionCandidate, Shell};
 use runmig_lease::config::Config;
 use runmig_lease::error::{Context, Result, printable};
 use runmig_lease::gpu::geometry::Cache;
-use runmig_lease::store::{Container, Entry, Store};
+use runmig_lease::store::{Claim, Container, Entry, Store};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 
@@ -79,10 +79,8 @@ fn names(entry: &Entry) -> Vec<(String, String)> {
         return vec![(entry.id().to_owned(), what.to_owned())];
     };
     let holder = holder_name(lease);
-    let mut names = match lease.claim() {
-        Some(claim) => vec![claim.full_name()],
-        None => vec![lease.holder.name().to_owned()],
-    };
+    let of_container = || lease.holder.name().to_owned();
+    let mut names = vec![{ lease.claim() }.map_or_else(of_container, Claim::full_name)];
     names.extend(lease.container().and_then(Container::full_name));
     let of_lease = (
         entry.id().to_owned(),

@@ -30,11 +30,8 @@ pub fn add(families: &mut Families, counts: &Counts) {
         }
         for by in Actor::ALL {
             let labels = [kind.word(), by.word()];
-            families.add(
-                &table::RELEASES,
-                &labels,
-                get(Counter::Releases(*kind, *by)),
-            );
+            let count = get(Counter::Releases(*kind, *by));
+            families.add(&table::RELEASES, &labels, count);
         }
         if let Some(times) = counts.times(Times::Release(*kind)) {
             families.histogram(&table::RELEASE_SECONDS, &[kind.word()], times);
@@ -42,11 +39,8 @@ pub fn add(families: &mut Families, counts: &Counts) {
     }
     for of in ResourceKind::ALL {
         let labels = [of.word()];
-        families.add(
-            &table::DESTROY_RETRIES,
-            &labels,
-            get(Counter::DestroyRetries(*of)),
-        );
+        let retries = get(Counter::DestroyRetries(*of));
+        families.add(&table::DESTROY_RETRIES, &labels, retries);
         families.add(&table::QUARANTINES, &labels, get(Counter::Quarantines(*of)));
     }
     for (code, count) in counts.driver_errors() {

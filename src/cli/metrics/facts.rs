@@ -47,7 +47,10 @@ impl Facts {
     pub fn now(config: &Config, driver_limit: Option<Duration>) -> Facts {
         let begun = Instant::now();
         let (inventory, driver) = match driver_limit {
-            Some(limit) => ask(config, limit),
+            Some(limit) => {
+                let (inventory, answers) = ask(config, limit);
+                (inventory, Some(answers))
+            }
             None => (Inventory::of_ledger(config), None),
         };
         Facts {
@@ -66,28 +69,19 @@ impl Facts {
     }
 }
 
-type Look = (Inventory, Option<Answers>);
-
-fn without_driver(config: &Config, failure: String) -> Look {
-    let answers = Answers {
-        failures: vec![failure],
-        ..Answers::default()
-    };
-    (Inventory::of_ledger(config), Some(answers))
-}
-
 /// Asks the driver, too. One that does not answer in time counts as failed.
-fn ask(config: &Config, limit: Duration) -> Look {
+fn ask(config: &Config, limit: Duration) -> (Inventory, Answers) {
     let driver = driver::ask_within(config, limit);
+    let mut answers = Answers::default();
     let inventory = match Inventory::look(config, &driver) {
         Ok(inventory) => inventory,
-        Err(e) => return without_driver(config, e.line()),
+        Err(e) => {
+            answers.failures.push(e.line());
+            return (Inventory::of_ledger(config), answers);
+        }
     };
     let unreadable = inventory.snapshot.unreadable.iter();
-    let mut answers = Answers {
-        failures: unreadable.map(|(_, why)| why.clone()).collect(),
-        ..Answers::default()
-    };
+    answers.failures = unreadable.map(|(_, why)| why.clone()).collect();
     let gpus = &inventory.snapshot.gpus;
     answers.gpus = gpus
         .iter()
@@ -101,7 +95,7 @@ fn ask(config: &Config, limit: Duration) -> Look {
     let known = known.filter_map(|(held, used)| Some((held.lease.id.as_str().to_owned(), used?)));
     answers.used_by_lease = known.collect();
     answers.used_on_slice = used_on_slices(&driver, &inventory, &mut answers.failures);
-    (inventory, Some(answers))
+    (inventory, answers)
 }
 
 fn of_gpu(driver: &Driver, gpu: &Gpu, world: &Inventory, failures: &mut Vec<String>) -> OfGpu {

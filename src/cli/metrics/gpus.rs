@@ -52,19 +52,13 @@ pub fn add(families: &mut Families, facts: &Facts) {
 fn parts(families: &mut Families, facts: &Facts, gpu: &Gpu, of: &OfGpu) {
     let (uuid, index) = (gpu.uuid.as_str(), gpu.index.to_string());
     let parts = facts.inventory.parts(gpu, &of.state, of.total_mib);
-    for (at, state) in GpuParts::STATES.iter().enumerate() {
-        let labels = [uuid, &index, state];
-        let part = |amounts: Option<[u64; 5]>| amounts.map(|amounts| amounts[at]);
-        families.known(&table::GPU_MEMORY, &labels, part(parts.memory_bytes));
-        families.known(
-            &table::GPU_MEMORY_SLICES,
-            &labels,
-            part(Some(parts.memory_slices)),
-        );
-        families.known(
-            &table::GPU_COMPUTE_SLICES,
-            &labels,
-            part(parts.compute_slices),
-        );
+    for (family, amounts) in [
+        (&table::GPU_MEMORY, parts.memory_bytes),
+        (&table::GPU_MEMORY_SLICES, Some(parts.memory_slices)),
+        (&table::GPU_COMPUTE_SLICES, parts.compute_slices),
+    ] {
+        for (state, amount) in GpuParts::STATES.iter().zip(amounts.into_iter().flatten()) {
+            families.known(family, &[uuid, &index, state], Some(amount));
+        }
     }
 }
