@@ -187,7 +187,7 @@ impl Slicing<'_> {
                 };
                 if let Some((held, why)) = self.unlimited(&leases) {
                     ready();
-                    let e = self.end_unlimited(held, why);
+                    let e = why.and(self.leases.end_unlimited(&held.lease).err());
                     self.leases.count_failed(Outcome::Driver, Some(&e));
                     return Err(e.and(self.over(&leases).err()));
                 }
@@ -198,9 +198,8 @@ impl Slicing<'_> {
                 // The low-level runtime failed and reported why, or a foreground run is over and its hook may
                 // have run. crun discards the words of a hook.
                 let has_run = ended.succeeded() || self.has_run(&leases);
-                let limit = { !ended.succeeded() }
-                    .then(|| self.limit_error(&leases))
-                    .flatten();
+                let failed = |held: &Held| self.leases.limit_state(held).ok()?.failure();
+                let limit = { leases.iter().filter(|_| !ended.succeeded()) }.find_map(failed);
                 match has_run {
                     true => self.count_created(&leases, || ()),
                     false => self.leases.count_failed(Outcome::Runtime, limit.as_ref()),
@@ -250,20 +249,9 @@ impl Slicing<'_> {
         leases.iter().find_map(missing)
     }
 
-    /// Ends the container, and returns the error.
-    fn end_unlimited(&self, held: &Held, why: Error) -> Error {
-        why.and(self.leases.end_unlimited(&held.lease).err())
-    }
-
     /// Reports an error to the engine beside that of the low-level runtime.
     fn report(&self, e: &Error) {
         report::error(e, report::Log::of(self.front.call).as_ref());
-    }
-
-    /// Returns the error of the hook that limits the container's memory.
-    fn limit_error(&self, leases: &[Held]) -> Option<Error> {
-        let failed = |held: &Held| self.leases.limit_state(held).ok()?.failure();
-        leases.iter().find_map(failed)
     }
 
     /// Releases the leases of a container that is gone, and restores its bundle. A container may survive the
@@ -351,7 +339,7 @@ impl Slicing<'_> {
         match self.unlimited(leases) {
             None => self.count_created(leases, || ()),
             Some((held, why)) => {
-                let e = self.end_unlimited(held, why);
+                let e = why.and(self.leases.end_unlimited(&held.lease).err());
                 self.report(&e);
                 self.leases.count_failed(Outcome::Driver, Some(&e));
             }

@@ -69,10 +69,8 @@ impl LowLevel {
 
     /// Replaces this process with the low-level runtime. Returns only the error if that fails.
     pub fn exec(&self, args: &[OsString]) -> Error {
-        match self.try_exec(args) {
-            Ok(never) => match never {},
-            Err(e) => e,
-        }
+        let Err(e) = self.try_exec(args);
+        e
     }
 
     fn try_exec(&self, args: &[OsString]) -> Result<Infallible> {

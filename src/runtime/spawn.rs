@@ -151,9 +151,8 @@ pub struct Waiting {
     signals: SignalFd,
 }
 
-/// Signals about runmig itself, which it does not pass on.
-const OWN: [Signal; 7] = [
-    Signal::SIGCHLD,
+/// Signals about runmig itself, which it does not catch. SIGCHLD it catches, and does not pass on.
+const OWN: [Signal; 6] = [
     Signal::SIGSEGV,
     Signal::SIGBUS,
     Signal::SIGFPE,
@@ -176,8 +175,8 @@ pub fn spawn(
 
     signals::wait_for_children();
     let mut caught = SigSet::all();
-    for own in OWN.iter().skip(1) {
-        caught.remove(*own);
+    for own in OWN {
+        caught.remove(own);
     }
     let mut before = SigSet::empty();
     signal::sigprocmask(SigmaskHow::SIG_BLOCK, Some(&caught), Some(&mut before)).context(what)?;
