@@ -67,10 +67,8 @@ fn device(held: &Held, node: &str) -> Option<AllocatedDeviceStatus> {
         driver: DRIVER.to_owned(),
         pool: claim.pool.clone(),
         device: claim.device.clone(),
-        conditions: None,
         data: Some(RawExtension(data)),
-        network_data: None,
-        share_id: None,
+        ..AllocatedDeviceStatus::default()
     })
 }
 

@@ -65,8 +65,7 @@ fn taint(taint: Taint, is_evicted: bool) -> DeviceTaint {
     DeviceTaint {
         effect: effect.to_owned(),
         key: key.to_owned(),
-        time_added: None,
-        value: None,
+        ..DeviceTaint::default()
     }
 }
 
