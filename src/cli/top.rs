@@ -83,7 +83,7 @@ fn end_in_time() -> Result<()> {
     // The threads to come inherit the blocked signals.
     ends.thread_block().context(what)?;
     let signals = SignalFd::new(&ends).context(what)?;
-    thread::spawn(move || {
+    let waits = move || {
         let stdin = stdin();
         let mut fds = [
             PollFd::new(signals.as_fd(), PollFlags::POLLIN),
@@ -94,7 +94,8 @@ fn end_in_time() -> Result<()> {
         thread::sleep(LAST_WORDS);
         let _ = disable_raw_mode();
         std::process::exit(0);
-    });
+    };
+    thread::Builder::new().spawn(waits).context(what)?;
     Ok(())
 }
 
@@ -134,8 +135,12 @@ fn show(config: &Config, options: &Options, terminal: &mut DefaultTerminal) -> i
 
 /// Looks at the machine in a thread of its own, so that a driver that hangs leaves the keys alone.
 fn look_aside(config: &Config, answer: &Sender<Facts>) {
-    let (config, answer) = (config.clone(), answer.clone());
-    thread::spawn(move || drop(answer.send(look(&config))));
+    let (its, told) = (config.clone(), answer.clone());
+    let looks = move || drop(told.send(look(&its)));
+    if let Err(e) = thread::Builder::new().spawn(looks) {
+        let why = format!("cannot look at the driver: {e}");
+        drop(answer.send(of_ledger(config, Some(why))));
+    }
 }
 
 /// Asks the driver and reads the ledger. The session with the driver ends with this call, since an open one may keep an

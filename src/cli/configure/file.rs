@@ -3,15 +3,17 @@
 use super::diff::diff;
 use super::rewrite::Kept;
 use crate::cli::driver;
+use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use runmig_lease::error::{Context, Error, Result};
 use runmig_lease::files;
 use runmig_lease::trust;
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{ErrorKind, Write};
+use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
+use std::thread;
 
 /// Longest configuration of an engine that migctl reads, in bytes.
 const LIMIT: u64 = 4 << 20;
@@ -42,10 +44,16 @@ pub fn lock(root: &Path) -> Result<Flock<File>> {
     let what = || format!("lock {}", path.display());
     let file = open.write(!is_image).create(!is_image).open(path);
     let file = file.context(what)?;
+    let file = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+        Err((file, Errno::EWOULDBLOCK)) => file,
+        locked => return locked.map_err(|(_, e)| io::Error::from(e)).context(what),
+    };
+    // The kernel's wait has no end. A thread that waits on ends with the process.
     let (told, hears) = mpsc::channel();
-    std::thread::spawn(move || told.send(Flock::lock(file, FlockArg::LockExclusive)));
+    let wait = move || told.send(Flock::lock(file, FlockArg::LockExclusive));
+    thread::Builder::new().spawn(wait).context(what)?;
     match hears.recv_timeout(driver::limit() * 4) {
-        Ok(lock) => lock.map_err(|(_, e)| e).context(what),
+        Ok(lock) => lock.map_err(|(_, e)| io::Error::from(e)).context(what),
         Err(_) => {
             let busy = Error::new("another migctl configure holds it");
             Err(busy.hint("let it end, and try again")).context(what)
