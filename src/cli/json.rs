@@ -113,7 +113,7 @@ pub struct ClosedItem {
 #[derive(Serialize, Clone)]
 #[serde(rename_all = "camelCase")]
 pub struct MemorySlice {
-    /// `free`, `leased`, `idle`, `quarantined`, `layout` or `foreign`.
+    /// `free`, `leased`, `idle`, `quarantined`, `layout`, `foreign`, or `unknown` without the ledger.
     pub state: &'static str,
     /// The profile of the instance on it; null where the slice is free.
     pub profile: Option<String>,
