@@ -226,19 +226,11 @@ impl Verb {
     }
 }
 
-/// The options of all verbs, each with the verbs that it has no effect on, and why.
-const WITHOUT_EFFECT: [(&str, &[&str], &str); 3] = [
-    (
-        "output",
-        &["top", "metrics", "completion", "version"],
-        "prints in one form",
-    ),
-    (
-        "config",
-        &["configure", "completion", "version"],
-        "reads no configuration",
-    ),
-    ("timeout", &["completion", "version"], "asks no driver"),
+/// The options of all verbs, each with the verbs that it has no effect on.
+const WITHOUT_EFFECT: [(&str, &[&str]); 3] = [
+    ("output", &["top", "metrics", "completion", "version"]),
+    ("config", &["configure", "completion", "version"]),
+    ("timeout", &["completion", "version"]),
 ];
 
 /// Returns the command. An option of all verbs stands where it has an effect, `--output` with the values that have one.
@@ -253,7 +245,7 @@ fn command() -> clap::Command {
         arg.help("The format of the output").default_value("table")
     };
     let command = Arguments::command().mut_subcommand("list", |list| list.arg(output()));
-    let hide = |command: clap::Command, (option, verbs, _): &(&'static str, &[&str], &str)| {
+    let hide = |command: clap::Command, (option, verbs): &(&'static str, &[&str])| {
         let all = command.get_arguments();
         let hidden = { all.filter(|arg| arg.get_id() == option) }.map(|arg| arg.clone().hide(true));
         let hidden: Vec<clap::Arg> = hidden.collect();
@@ -271,10 +263,10 @@ pub fn main() -> i32 {
     let matches = command().get_matches();
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|e| e.exit());
     let verb = matches.subcommand_name().unwrap_or_default();
-    for (option, verbs, why) in WITHOUT_EFFECT {
+    for (option, verbs) in WITHOUT_EFFECT {
         let is_given = matches.value_source(option) == Some(ValueSource::CommandLine);
         if is_given && verbs.contains(&verb) {
-            let why = format!("migctl {verb} {why}; leave out --{option}");
+            let why = format!("--{option} has no effect on migctl {verb}; leave it out");
             command().error(ErrorKind::ArgumentConflict, why).exit();
         }
     }

@@ -36,18 +36,11 @@ pub struct Options {
     #[command(flatten)]
     view: View,
     /// The time between two looks at the driver while the ledger does not change: at least 100ms
-    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = delay)]
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = humantime::parse_duration)]
     delay: Duration,
     /// Print one page and end
     #[arg(long)]
     once: bool,
-}
-
-fn delay(text: &str) -> Result<Duration, String> {
-    match humantime::parse_duration(text) {
-        Ok(time) if time < TICK => Err("write 100ms or more".to_owned()),
-        parsed => parsed.map_err(|e| e.to_string()),
-    }
 }
 
 pub fn run(config: &Config, options: &Options) -> Result<i32> {
@@ -102,6 +95,7 @@ fn end_in_time() -> Result<()> {
 /// Shows the page until the user, a signal or the terminal ends it.
 fn show(config: &Config, options: &Options, terminal: &mut DefaultTerminal) -> io::Result<()> {
     let (mut view, mut shown) = (options.view.clone(), Page::default());
+    let delay = options.delay.max(TICK);
     // Without the kernel's reports time alone draws again.
     let mut changes = Changes::of(&config.state_dir).ok();
     let (answer, looked) = mpsc::channel();
@@ -125,7 +119,7 @@ fn show(config: &Config, options: &Options, terminal: &mut DefaultTerminal) -> i
         has_changed |= matches!(change, Some(Ok(true)));
         if let Ok(new) = looked.try_recv() {
             (facts, is_looking, is_new) = (new, false, true);
-        } else if !is_looking && (has_changed || began.elapsed() >= options.delay) {
+        } else if !is_looking && (has_changed || began.elapsed() >= delay) {
             (has_changed, is_looking, began) = (false, true, Instant::now());
             look_aside(config, &answer);
         }

@@ -55,7 +55,6 @@ pub fn plan(task: &Task<'_>) -> Result<Plan> {
         let path = root.get(RUNTIMES)?.get(name)?.get("path")?;
         Some(path.as_str()?.to_owned())
     };
-    let program = |name: &str| program_of(&root, name);
     let of_all = |root: &Map<String, Value>| -> Option<PathBuf> {
         let name = dockerd::default(task).or_else(|| default(root).map(str::to_owned))?;
         let its = program_of(root, &name).or_else(|| dockerd::program(task, &name));
@@ -66,7 +65,7 @@ pub fn plan(task: &Task<'_>) -> Result<Plan> {
     plan.obstacle = dockerd::obstacle(task, file);
     if task.remove && plan.obstacle.is_none() {
         let default = named.filter(|name| *name == task.name).map(|_| file);
-        let program = program(task.name).map(|program| (file, program));
+        let program = program_of(&root, task.name).map(|program| (file, program));
         plan.obstacle = effective::left(task, &plan.engine, DEFAULT, default, program);
     }
     Ok(plan)

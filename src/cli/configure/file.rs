@@ -44,21 +44,21 @@ pub fn lock(root: &Path) -> Result<Flock<File>> {
     let what = || format!("lock {}", path.display());
     let file = open.write(!is_image).create(!is_image).open(path);
     let file = file.context(what)?;
-    let file = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-        Err((file, Errno::EWOULDBLOCK)) => file,
-        locked => return locked.map_err(|(_, e)| io::Error::from(e)).context(what),
-    };
-    // The kernel's wait has no end. A thread that waits on ends with the process.
-    let (told, hears) = mpsc::channel();
-    let wait = move || told.send(Flock::lock(file, FlockArg::LockExclusive));
-    thread::Builder::new().spawn(wait).context(what)?;
-    match hears.recv_timeout(driver::limit() * 4) {
-        Ok(lock) => lock.map_err(|(_, e)| io::Error::from(e)).context(what),
-        Err(_) => {
-            let busy = Error::new("another migctl configure holds it");
-            Err(busy.hint("let it end, and try again")).context(what)
+    let locked = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+        Err((file, Errno::EWOULDBLOCK)) => {
+            // The kernel's wait has no end. A thread that waits on ends with the process.
+            let (told, hears) = mpsc::channel();
+            let wait = move || told.send(Flock::lock(file, FlockArg::LockExclusive));
+            thread::Builder::new().spawn(wait).context(what)?;
+            let heard = hears.recv_timeout(driver::limit() * 4);
+            let busy = |_| {
+                Error::new("another migctl configure holds it").hint("let it end, and try again")
+            };
+            heard.map_err(busy).context(what)?
         }
-    }
+        locked => locked,
+    };
+    locked.map_err(|(_, e)| io::Error::from(e)).context(what)
 }
 
 /// Reads a file; `None` where it is missing. It follows links, but not out of the root.

@@ -65,19 +65,27 @@ fn refuses_unknown_choices() {
         (&["list", "--kind", "card"], "slice, share, gpu, seat"),
         (&["list", "--state", "gone"], "quarantined"),
         (&["top", "--delay", "soon"], "--delay"),
-        (&["top", "-o", "json"], "migctl top prints in one form"),
+        (
+            &["top", "-o", "json"],
+            "--output has no effect on migctl top",
+        ),
         (
             &["metrics", "-o", "json"],
-            "migctl metrics prints in one form",
+            "--output has no effect on migctl metrics",
         ),
-        (&["completion", "bash", "-o", "json"], "leave out --output"),
-        (&["version", "--config", "x"], "leave out --config"),
+        (
+            &["completion", "bash", "-o", "json"],
+            "--output has no effect",
+        ),
+        (
+            &["version", "--config", "x"],
+            "--config has no effect on migctl version",
+        ),
         (
             &["--config", "x", "configure", "podman"],
-            "leave out --config",
+            "--config has no effect",
         ),
-        (&["--timeout", "9s", "version"], "leave out --timeout"),
-        (&["top", "--delay", "1ms"], "write 100ms or more"),
+        (&["--timeout", "9s", "version"], "--timeout has no effect"),
         (&["list", "--quiet", "-o", "json"], "--output"),
     ] {
         let said = setup.migctl(call).exits(2);
