@@ -2,24 +2,16 @@
 
 use super::diff::diff;
 use super::rewrite::Kept;
-use crate::cli::driver;
-use nix::errno::Errno;
-use nix::fcntl::{Flock, FlockArg};
 use runmig_lease::error::{Context, Error, Result};
 use runmig_lease::files;
 use runmig_lease::trust;
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, ErrorKind, Write};
+use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
-use std::thread;
 
 /// Longest configuration of an engine that migctl reads, in bytes.
 const LIMIT: u64 = 4 << 20;
-
-/// The lock of the runs that change files of this machine.
-const LOCK: &str = "/run/runmig-configure.lock";
 
 /// A planned change of a file. `None` stands for a missing file.
 pub struct Change {
@@ -32,33 +24,6 @@ pub struct Change {
     pub kept: Option<Kept>,
     /// Folders that go with the file, the deepest first.
     pub folders: Vec<PathBuf>,
-}
-
-/// Waits until no other run changes files below a root: each reads files, and writes them anew.
-pub fn lock(root: &Path) -> Result<Flock<File>> {
-    let is_image = root != Path::new("/");
-    let path = if is_image { root } else { Path::new(LOCK) };
-    let mut open = OpenOptions::new();
-    // Users cannot open this file, and so cannot keep the lock.
-    open.read(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
-    let what = || format!("lock {}", path.display());
-    let file = open.write(!is_image).create(!is_image).open(path);
-    let file = file.context(what)?;
-    let locked = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-        Err((file, Errno::EWOULDBLOCK)) => {
-            // The kernel's wait has no end. A thread that waits on ends with the process.
-            let (told, hears) = mpsc::channel();
-            let wait = move || told.send(Flock::lock(file, FlockArg::LockExclusive));
-            thread::Builder::new().spawn(wait).context(what)?;
-            let heard = hears.recv_timeout(driver::limit() * 4);
-            let busy = |_| {
-                Error::new("another migctl configure holds it").hint("let it end, and try again")
-            };
-            heard.map_err(busy).context(what)?
-        }
-        locked => locked,
-    };
-    locked.map_err(|(_, e)| io::Error::from(e)).context(what)
 }
 
 /// Reads a file; `None` where it is missing. It follows links, but not out of the root.

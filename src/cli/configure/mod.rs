@@ -187,7 +187,6 @@ pub fn run(options: &Options, format: Format) -> Result<i32> {
         ))
         .hint("choose another name"));
     }
-    let _lock = (!options.dry_run).then(|| file::lock(&root)).transpose()?;
     let task = Task {
         name: &name,
         runtime: runtime(options, &name, &root, &migctl),

@@ -198,40 +198,6 @@ fn readers_see_whole_files() {
     assert_eq!(names, ["etc/containerd/config.toml", &kept[0]]);
 }
 
-/// Failure: several migctl configure change one file at once
-#[test]
-fn runs_at_once_wait_for_each_other() {
-    let place = Place::stub("docker", "Docker version 29.9.3, build x");
-    place.write("/etc/docker/daemon.json", "{}");
-    let names: Vec<String> = (0..8).map(|n| format!("runmig-{n}")).collect();
-    let (at, names) = (&place, &names);
-    let configure = |more: &[&str]| {
-        std::thread::scope(|threads| {
-            for name in names {
-                let arguments = [&["--name", name][..], more].concat();
-                threads.spawn(move || at.configure(&arguments).ok());
-            }
-        });
-    };
-    let before = place.files();
-    configure(&[]);
-    let text = place.read("/etc/docker/daemon.json");
-    names
-        .iter()
-        .for_each(|name| has(&text, &format!("\"{name}\"")));
-    configure(&["--remove"]);
-    assert_eq!(place.files(), before);
-    // One that does not end.
-    let root = fs::File::open(place.root()).unwrap();
-    root.lock().unwrap();
-    let words = format!(
-        "cannot lock {}: another migctl configure holds it",
-        place.root().display()
-    );
-    place.refused(&["--timeout", "10ms"], &words);
-    place.configure(&["--dry-run"]).ok();
-}
-
 /// Says whether no engine reads a file: it is unfinished, or an original.
 fn is_unread(name: &str) -> bool {
     name.starts_with("etc/containerd/.") || name.contains(".before-runmig-")
