@@ -13,8 +13,10 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// The most of an output that runmig reads, in bytes. containerd prints its configuration in some 10 KiB.
-const MAX_ANSWER: usize = 1024 * 1024;
+/// The most of an answer in one text that runmig reads, in bytes.
+const MAX_ANSWER: usize = 64 * 1024;
+/// The most of an output that is apart, in bytes. containerd prints its configuration in some 10 KiB.
+const MAX_APART: usize = 1024 * 1024;
 
 /// The answer of a program.
 #[derive(Debug)]
@@ -63,7 +65,7 @@ pub(crate) fn run(
 ) -> std::io::Result<std::result::Result<Answer, String>> {
     let (output, both) = std::io::pipe()?;
     command.stdout(both.try_clone()?).stderr(both).stdin(stdin);
-    finish(command, &[output], end, |_| true)
+    finish(command, &[output], MAX_ANSWER, end, |_| true)
 }
 
 /// Runs a program as `run`, with its standard error apart, and the standard input of the command.
@@ -74,12 +76,15 @@ pub fn run_apart(
     let ((output, out), (complaint, err)) = (std::io::pipe()?, std::io::pipe()?);
     command.stdout(out).stderr(err);
     // A child of it that goes on has the pipes.
-    finish(command, &[output, complaint], end, |is_read| is_read)
+    finish(command, &[output, complaint], MAX_APART, end, |is_read| {
+        is_read
+    })
 }
 
 fn finish(
     mut command: Command,
     outputs: &[PipeReader],
+    most: usize,
     end: Instant,
     suffices: impl FnOnce(bool) -> bool,
 ) -> std::io::Result<std::result::Result<Answer, String>> {
@@ -89,7 +94,7 @@ fn finish(
     let mut child = effect::spawn(&mut command)?;
     // The command holds the pipes open as well.
     drop(command);
-    let read = read_until(outputs, end);
+    let read = read_until(outputs, most, end);
     let ended = read.and_then(|(texts, is_read)| {
         let ended = wait_until(&mut child, end)?;
         Ok((texts, ended.filter(|_| suffices(is_read))))
@@ -122,7 +127,11 @@ fn finish(
 }
 
 /// Reads each output to its end. Returns whether it came to that.
-fn read_until(outputs: &[PipeReader], end: Instant) -> std::io::Result<(Vec<String>, bool)> {
+fn read_until(
+    outputs: &[PipeReader],
+    most: usize,
+    end: Instant,
+) -> std::io::Result<(Vec<String>, bool)> {
     let mut texts = vec![Vec::new(); outputs.len()];
     let mut open: Vec<usize> = (0..outputs.len()).collect();
     let mut part = [0u8; 4096];
@@ -142,7 +151,7 @@ fn read_until(outputs: &[PipeReader], end: Instant) -> std::io::Result<(Vec<Stri
             let is_over = match (&outputs[n]).read(&mut part) {
                 Ok(count) => {
                     texts[n].extend(&part[..count]);
-                    count == 0 || texts[n].len() >= MAX_ANSWER
+                    count == 0 || texts[n].len() >= most
                 }
                 Err(e) if e.kind() == ErrorKind::Interrupted => false,
                 Err(e) => return Err(e),
