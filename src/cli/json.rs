@@ -80,7 +80,7 @@ pub struct GpuItem<'a> {
     pub fragmentation_percent: Option<u32>,
     /// The use: `mig`, `free`, `exclusive`, `shared`, `foreign`, `unusable` or `unknown`.
     pub r#use: &'static str,
-    /// The use in words: the holder, the process, or the reason.
+    /// What uses it: the holder, the process, or the reason.
     pub use_reason: String,
     /// The memory in bytes that the GPU gives out; null where it is not known, and in MIG mode.
     pub memory_bytes: Option<u64>,
@@ -103,7 +103,7 @@ pub struct ClosedItem {
     /// `cordoned`, and the driver's signs: `lost`, `row-remap-failed`, `row-remap-pending`, `page-retirement-pending`,
     /// `uncorrectable-errors`, `recovery-action`, `fabric-down`.
     pub reasons: Vec<String>,
-    /// All of them in words.
+    /// A sentence with all of them.
     pub why: String,
     /// The administrator's next step.
     pub remedy: String,
@@ -250,7 +250,7 @@ pub struct Alternative {
     /// `fits`, `full`, `fragmented`, `queued` (earlier requests wait for the room), `limited`, or `unsatisfiable`:
     /// no wait helps.
     pub verdict: &'static str,
-    /// The reason of the verdict, in words.
+    /// Why this verdict.
     pub why: String,
     /// A step that helps; null where it fits or none is known.
     pub hint: Option<String>,
@@ -323,7 +323,7 @@ pub struct GpuAnswer {
     pub free_bytes: Option<u64>,
     /// The level that a share would have there: `driver`, `mps` or `none`; null for other requests, and without a level.
     pub enforcement: Option<&'static str>,
-    /// The reason of the state, in words.
+    /// Why this state.
     pub why: String,
     /// The number of free memory slices.
     pub free_slices: u32,
@@ -357,7 +357,7 @@ pub struct PlaceItem {
 pub struct WithMigOn {
     /// Whether the request would fit.
     pub fits: bool,
-    /// The reason, in words.
+    /// The reason.
     pub why: String,
     /// The place of each slice; empty where it would not fit.
     pub slices: Vec<Site>,
@@ -433,7 +433,7 @@ pub struct CollectionItem<'a> {
     pub gpu_uuid: &'a str,
     /// `kept`, `released` or `failed`. A dry run says the outcome that a run would have.
     pub outcome: &'static str,
-    /// The reason of the outcome, in words.
+    /// Why this outcome.
     pub why: String,
 }
 
@@ -447,7 +447,7 @@ pub struct ReloadItem {
     pub pid: i32,
     /// `reloads`; `starts` for a process that lists the instances at its start anyway; `ended` or `failed`.
     pub outcome: &'static str,
-    /// The reason of the outcome, in words; null where there is none to tell.
+    /// Why this outcome; null where there is nothing to tell.
     pub why: Option<String>,
 }
 
@@ -477,7 +477,7 @@ pub struct AssertedGpu {
     pub gpu_uuid: String,
     /// Whether the GPU is as the configuration says.
     pub applied: bool,
-    /// The difference, in words; null where there is none.
+    /// The difference; null where there is none.
     pub difference: Option<String>,
 }
 
@@ -491,7 +491,7 @@ pub struct LayoutPlan<'a> {
     pub dry_run: bool,
     /// Whether the changes are made.
     pub applied: bool,
-    /// The leases and processes that have to end first, in words; null where nothing blocks the plan.
+    /// The leases and processes that have to end first; null where nothing blocks the plan.
     pub error: Option<String>,
     /// The GPUs whose MIG mode changes: `gpuIndex`, `gpuUUID`, `migEnabled`, `holders`.
     pub modes: &'a [PlannedMode],
@@ -512,7 +512,7 @@ pub struct DiagnosisItem<'a> {
     pub group: &'a str,
     /// `ok`, `warn`, `fail` or `skip`.
     pub status: &'static str,
-    /// The finding, in words.
+    /// What was found.
     pub text: &'a str,
     /// The repair, a command where one exists; null where all is well.
     pub repair: Option<&'a str>,

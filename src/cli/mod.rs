@@ -230,7 +230,10 @@ impl Verb {
 const WITHOUT_EFFECT: [(&str, &[&str]); 3] = [
     ("output", &["top", "metrics", "completion", "version"]),
     ("config", &["configure", "completion", "version"]),
-    ("timeout", &["completion", "version"]),
+    (
+        "timeout",
+        &["apply", "completion", "events", "release", "version"],
+    ),
 ];
 
 /// Returns the command. An option of all verbs stands where it has an effect, `--output` with the values that have one.

@@ -317,7 +317,7 @@ fn removal_keeps_comments() {
     }
 }
 
-/// As docker's: in one file with others' settings there is no later file that would bring the old default back.
+/// Its one file has everybody's settings, so no later file brings the old default back. docker is the same.
 #[test]
 fn containerd_1_keeps_the_default_of_others() {
     let place = stub("1.7.24");

@@ -86,6 +86,14 @@ fn refuses_unknown_choices() {
             "--config has no effect",
         ),
         (&["--timeout", "9s", "version"], "--timeout has no effect"),
+        (
+            &["events", "--timeout", "9s"],
+            "--timeout has no effect on migctl events",
+        ),
+        (
+            &["release", "x", "--timeout", "9s"],
+            "--timeout has no effect",
+        ),
         (&["list", "--quiet", "-o", "json"], "--output"),
     ] {
         let said = setup.migctl(call).exits(2);
