@@ -1,9 +1,10 @@
 //! Doors for the fuzz targets (`fuzz/targets.rs`) to private functions: every parser of
 //! what others wrote, without the files and pipes around it. No part of the API.
 
-use crate::spec::{DriverFiles, cdi};
-use runmig_lease::error::Result;
 pub use runmig_lease::fuzzing::*;
+
+use crate::spec::{self, DriverFiles};
+use runmig_lease::error::Result;
 use runmig_lease::model::LeaseId;
 use std::ffi::OsString;
 
@@ -15,7 +16,7 @@ pub fn hook(args: &[OsString], state: &[u8]) -> Result<(Vec<LeaseId>, String)> {
 /// None where the specification is another vendor's.
 pub fn cdi_specification(text: &str, json: bool) -> Result<Option<DriverFiles>> {
     let specification = runmig_lease::cdi::parse(text, json, "nvidia.com/gpu")?;
-    { specification.map(|it| cdi::driver_files(it.edits(&[(0, "GPU-1")]))) }.transpose()
+    { specification.map(|it| spec::driver_files(it.edits(&[(0, "GPU-1")]))) }.transpose()
 }
 
 /// The original that a file beside config.json says it has kept.

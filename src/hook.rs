@@ -6,19 +6,14 @@
 //! cannot, so that the create fails.
 
 pub mod claim;
-mod limit;
 
-use crate::bundles;
-use crate::log;
-use runmig_lease::BundleAccount;
+use crate::{bundles, log};
 use runmig_lease::config::Config;
 use runmig_lease::counters::Actor;
-use runmig_lease::error::{self, Context, Error, Result};
-use runmig_lease::files;
+use runmig_lease::error::{self, Context, Error, Result, printable};
 use runmig_lease::model::LeaseId;
-use runmig_lease::process::signals;
 use runmig_lease::store::{Held, Lease, LeaseState};
-use runmig_lease::{Leases, Patience, Returned};
+use runmig_lease::{BundleAccount, Leases, Patience, Returned, files, process};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::ffi::OsString;
@@ -50,7 +45,7 @@ struct OciState {
 }
 
 pub fn main() {
-    signals::survive_file_limit();
+    process::survive_file_limit();
     let args: Vec<OsString> = std::env::args_os().skip(1).collect();
     if args.iter().any(|a| a == "--help" || a == "--version") {
         println!(
@@ -80,7 +75,7 @@ fn run(args: &[OsString]) -> Result<()> {
     let arguments = parse(args)?;
     let config = Config::named(arguments.config.as_deref())?;
     if arguments.limit {
-        return limit::limit(&config, &arguments.leases, &state?);
+        return limit(&config, &arguments.leases, &state?);
     }
     if arguments.leases.is_empty() {
         let Some(leases) = bundles::existing(&config, Actor::Hook)? else {
@@ -277,6 +272,25 @@ fn life(leases: &Leases<'_>, lease: &Lease, is_told: bool) -> Option<String> {
             leases.is_made_by_others(lease)
         }
     })
+}
+
+/// Limits the memory of the container in the state to the share of its lease, before any process of the image runs.
+fn limit(config: &Config, leases: &[LeaseId], state: &OciState) -> Result<()> {
+    let what = || format!("limit the GPU memory of container {}", printable(&state.id));
+    let [lease] = leases else {
+        return Err(Error::new("--limit needs one --lease ID")).context(what);
+    };
+    let Some(ledger) = bundles::existing(config, Actor::Hook)? else {
+        let dir = config.state_dir.display();
+        let why = Error::new(format!("there is no ledger in {dir}"));
+        return Err(why.hint("create the container again: its lease is gone")).context(what);
+    };
+    log::start(config);
+    let pid = state.pid.as_i64().and_then(|pid| i32::try_from(pid).ok());
+    match pid.filter(|pid| *pid > 0) {
+        Some(pid) => ledger.limit_memory(lease, &state.id, pid),
+        None => Err(Error::new("the container's state has no process")).context(what),
+    }
 }
 
 #[cfg(test)]

@@ -19,18 +19,14 @@ pub struct Size {
 }
 
 impl Size {
-    pub fn plain(bytes: u64) -> Size {
-        Size {
-            plain: bytes,
-            managed: 0,
-        }
+    pub fn plain(plain: u64) -> Size {
+        let managed = 0;
+        Size { plain, managed }
     }
 
-    pub fn managed(bytes: u64) -> Size {
-        Size {
-            plain: 0,
-            managed: bytes,
-        }
+    pub fn managed(managed: u64) -> Size {
+        let plain = 0;
+        Size { plain, managed }
     }
 
     pub fn total(self) -> u64 {

@@ -97,10 +97,8 @@ fn by_path(proc_dir: &Path, pid: u32) -> Option<Vec<u64>> {
     if !Path::new(path).components().all(is_normal) {
         return None;
     }
-    let mount = MOUNTS
-        .map(Path::new)
-        .into_iter()
-        .find(|m| sys::is_cgroup2(m))?;
+    let mut mounts = MOUNTS.iter().map(Path::new);
+    let mount = mounts.find(|m| sys::is_cgroup2(m))?;
     let dir = mount.join(path);
     let above = dir.ancestors().take_while(|dir| dir.starts_with(mount));
     above.map(|dir| Some(dir.metadata().ok()?.ino())).collect()

@@ -47,15 +47,12 @@ pub fn access_path(dir: &Path, machine: &Machine, target: Target) -> Option<Path
 }
 
 fn information_path(dir: &Path, pci: &str) -> PathBuf {
-    dir.join("proc/driver/nvidia/gpus")
-        .join(pci)
-        .join("information")
+    dir.join(format!("proc/driver/nvidia/gpus/{pci}/information"))
 }
 
 fn mig_dir(dir: &Path, gpu_minor: u32) -> PathBuf {
-    dir.join(format!(
-        "proc/driver/nvidia/capabilities/gpu{gpu_minor}/mig"
-    ))
+    let path = format!("proc/driver/nvidia/capabilities/gpu{gpu_minor}/mig");
+    dir.join(path)
 }
 
 fn write(path: &Path, text: &str, mode: u32) -> io::Result<()> {
@@ -108,27 +105,16 @@ pub fn create(dir: &Path, machine: &Machine) -> io::Result<()> {
         );
         write(&information_path(dir, &gpu.pci_address()), &text, READ_ALL)?;
     }
-    let mig = nvidia.join("capabilities/mig");
-    write(
-        &mig.join("config"),
-        &access_text(CONFIG, READ_ROOT),
-        READ_ROOT,
-    )?;
-    write(
-        &mig.join("monitor"),
-        &access_text(MONITOR, READ_ALL),
-        READ_ALL,
-    )?;
-    write(
-        &nvidia.join("capabilities/fabric-imex-mgmt"),
-        &access_text(FABRIC_IMEX_MGMT, READ_ROOT),
-        READ_ROOT,
-    )?;
-    write(
-        &dir.join("proc/driver/nvidia-caps/mig-minors"),
-        &mig_minors(),
-        READ_ALL,
-    )?;
+    for (name, minor, mode) in [
+        ("mig/config", CONFIG, READ_ROOT),
+        ("mig/monitor", MONITOR, READ_ALL),
+        ("fabric-imex-mgmt", FABRIC_IMEX_MGMT, READ_ROOT),
+    ] {
+        let path = nvidia.join("capabilities").join(name);
+        write(&path, &access_text(minor, mode), mode)?;
+    }
+    let minors = dir.join("proc/driver/nvidia-caps/mig-minors");
+    write(&minors, &mig_minors(), READ_ALL)?;
     settle(dir, machine, None)
 }
 
@@ -154,10 +140,10 @@ fn boot(dir: &Path, machine: &Machine) -> io::Result<()> {
         true => format!("{NVIDIA_MAJOR} nvidia-modeset\n"),
         false => String::new(),
     };
-    let given: String = majors
-        .iter()
-        .zip(DRIVERS)
-        .filter(|(_, driver)| machine.has_uvm() || *driver != "nvidia-uvm")
+    let is_loaded = |driver: &str| machine.has_uvm() || driver != "nvidia-uvm";
+    let given = majors.iter().zip(DRIVERS);
+    let given = given.filter(|(_, driver)| is_loaded(driver));
+    let given: String = given
         .map(|(major, driver)| format!("{major} {driver}\n"))
         .collect();
     let devices = format!(
@@ -172,37 +158,26 @@ fn boot(dir: &Path, machine: &Machine) -> io::Result<()> {
         fs::remove_dir_all(&dev)?;
     }
     fs::create_dir_all(dev.join("nvidia-caps"))?;
-    node(&dev.join("nvidiactl"), 0o666, NVIDIA_MAJOR, 255)?;
+    let open = |name: &str, major, minor| node(&dev.join(name), 0o666, major, minor);
+    open("nvidiactl", NVIDIA_MAJOR, 255)?;
     if machine.modeset {
-        node(&dev.join("nvidia-modeset"), 0o666, NVIDIA_MAJOR, 254)?;
+        open("nvidia-modeset", NVIDIA_MAJOR, 254)?;
     }
     if machine.has_uvm() {
-        node(&dev.join("nvidia-uvm"), 0o666, uvm, 0)?;
-        node(&dev.join("nvidia-uvm-tools"), 0o666, uvm, 1)?;
+        open("nvidia-uvm", uvm, 0)?;
+        open("nvidia-uvm-tools", uvm, 1)?;
     }
     write(&dir.join("usr/bin/nvidia-modprobe"), &modprobe(uvm), 0o755)?;
     for gpu in &machine.gpus {
-        let path = dev.join(format!("nvidia{}", gpu.minor));
-        node(&path, 0o666, NVIDIA_MAJOR, gpu.minor)?;
+        open(&format!("nvidia{}", gpu.minor), NVIDIA_MAJOR, gpu.minor)?;
     }
-    node(
-        &dev.join("nvidia-caps/nvidia-cap1"),
-        READ_ROOT,
-        caps,
-        CONFIG,
-    )?;
-    node(
-        &dev.join("nvidia-caps/nvidia-cap2"),
-        READ_ALL,
-        caps,
-        MONITOR,
-    )?;
+    for (minor, mode) in [(CONFIG, READ_ROOT), (MONITOR, READ_ALL)] {
+        let path = dev.join(format!("nvidia-caps/nvidia-cap{minor}"));
+        node(&path, mode, caps, minor)?;
+    }
     // Last: it says that the boot is done.
-    write(
-        &boot_id_path(dir),
-        &format!("{}\n", machine.boot_id()),
-        READ_ALL,
-    )
+    let boot_id = format!("{}\n", machine.boot_id());
+    write(&boot_id_path(dir), &boot_id, READ_ALL)
 }
 
 fn boot_id_path(dir: &Path) -> PathBuf {
@@ -222,10 +197,8 @@ const DRIVERS: [&str; 5] = [
 /// gives out itself and has given to no driver of the host: a node of ours must not lead to one.
 fn free_majors(boots: u64) -> [u32; DRIVERS.len()] {
     let host = fs::read_to_string("/proc/devices").unwrap_or_default();
-    let used: BTreeSet<u32> = host
-        .lines()
-        .filter_map(|l| l.split_whitespace().next()?.parse().ok())
-        .collect();
+    let major = |line: &str| line.split_whitespace().next()?.parse().ok();
+    let used: BTreeSet<u32> = host.lines().filter_map(major).collect();
     let free: Vec<u32> = (384..512).rev().filter(|m| !used.contains(m)).collect();
     let first = boots as usize * DRIVERS.len();
     let mut majors = std::array::from_fn(|offset| free[(first + offset) % free.len()]);
@@ -253,10 +226,10 @@ fn mig_minors() -> String {
 fn major(dir: &Path, driver: &str) -> io::Result<u32> {
     let text = fs::read_to_string(dir.join("proc/devices"))?;
     let mut lines = text.lines().filter_map(|l| l.trim().split_once(' '));
-    lines
-        .find(|(_, name)| *name == driver)
-        .and_then(|(major, _)| major.parse().ok())
-        .ok_or_else(|| io::Error::other(format!("no {driver} in {}/proc/devices", dir.display())))
+    let found = lines.find(|(_, name)| *name == driver);
+    let major = found.and_then(|(major, _)| major.parse().ok());
+    let missing = || format!("no {driver} in {}/proc/devices", dir.display());
+    major.ok_or_else(|| io::Error::other(missing()))
 }
 
 /// Makes the capability files and nodes of one GPU those of its instances; without one those of
@@ -270,29 +243,20 @@ pub fn settle(dir: &Path, machine: &Machine, gpu: Option<u32>) -> io::Result<()>
         }
     }
     let one = |index: u32| gpu.is_none_or(|wanted| wanted == index);
-    for (index, gpu) in machine
-        .gpus
-        .iter()
-        .enumerate()
-        .filter(|(i, _)| one(*i as u32))
-    {
+    for (index, gpu) in (0..).zip(&machine.gpus).filter(|(i, _)| one(*i)) {
         let mut files = BTreeSet::new();
         let mut minors = BTreeSet::new();
         let mut want = |gi, ci| {
-            let target = Target {
-                gpu: index as u32,
-                gi: Some(gi),
-                ci,
-            };
+            let target = Target::new(index, Some(gi), ci);
             let minor = capability_minor(gpu.minor, gi, ci);
             files.extend(access_path(dir, machine, target).map(|path| (path, minor)));
             minors.insert(minor);
         };
         for gi in &gpu.gpu_instances {
             want(gi.id, None);
-            gi.compute_instances
-                .iter()
-                .for_each(|ci| want(gi.id, Some(ci.id)));
+            for ci in &gi.compute_instances {
+                want(gi.id, Some(ci.id));
+            }
         }
         settle_files(&mig_dir(dir, gpu.minor), gpu.mode, &files)?;
         settle_nodes(dir, gpu.minor, &minors)?;
@@ -302,27 +266,24 @@ pub fn settle(dir: &Path, machine: &Machine, gpu: Option<u32>) -> io::Result<()>
 
 fn settle_files(mig: &Path, mode: Mode, files: &BTreeSet<(PathBuf, u32)>) -> io::Result<()> {
     if mode == Mode::Off {
-        return if mig.exists() {
-            fs::remove_dir_all(mig)
-        } else {
-            Ok(())
+        return match mig.exists() {
+            true => fs::remove_dir_all(mig),
+            false => Ok(()),
         };
     }
     fs::create_dir_all(mig)?;
     for (path, minor) in files.iter().filter(|(path, _)| !path.exists()) {
         write(path, &access_text(*minor, READ_ALL), READ_ALL)?;
     }
-    remove_directories(mig, &|path| {
-        files.iter().any(|(f, _)| *f == path.join("access"))
-    })
+    let is_wanted = |path: &Path| files.iter().any(|(f, _)| *f == path.join("access"));
+    remove_directories(mig, &is_wanted)
 }
 
 /// Removes the directories below one that stand for no instance. A caller may have few descriptors left, so none stays open
 /// over another directory.
 fn remove_directories(parent: &Path, wanted: &dyn Fn(&Path) -> bool) -> io::Result<()> {
-    let below: Vec<PathBuf> = fs::read_dir(parent)?
-        .map(|entry| Ok(entry?.path()))
-        .collect::<io::Result<_>>()?;
+    let below = fs::read_dir(parent)?.map(|entry| Ok(entry?.path()));
+    let below: Vec<PathBuf> = below.collect::<io::Result<_>>()?;
     for path in below.iter().filter(|path| path.is_dir()) {
         remove_directories(path, wanted)?;
         if !wanted(path) {
@@ -338,9 +299,8 @@ fn settle_nodes(dir: &Path, gpu_minor: u32, wanted: &BTreeSet<u32>) -> io::Resul
     let mut there = BTreeSet::new();
     for entry in fs::read_dir(&caps)? {
         let name = entry?.file_name();
-        let minor = name
-            .to_str()
-            .and_then(|n| n.strip_prefix("nvidia-cap")?.parse().ok());
+        let name = name.to_str().and_then(|n| n.strip_prefix("nvidia-cap"));
+        let minor = name.and_then(|minor| minor.parse().ok());
         there.extend(minor.filter(|m| (first..first + MINORS_PER_GPU).contains(m)));
     }
     let path = |minor: &u32| caps.join(format!("nvidia-cap{minor}"));

@@ -111,10 +111,7 @@ pub fn add(dir: &Path, rule: Rule) -> io::Result<()> {
 
 pub fn clear(dir: &Path) -> io::Result<()> {
     let _lock = lock(dir)?;
-    match fs::remove_file(dir.join(FILE)) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
-        other => other,
-    }
+    state::remove(&dir.join(FILE))
 }
 
 /// Counts a call and says what shall become of it. The times of all rules that cover it add up;

@@ -52,7 +52,7 @@ impl Drop for Hold {
     }
 }
 
-/// The reason why a process may not compute on a GPU.
+/// Why a process may not compute on a GPU.
 #[derive(Debug)]
 pub enum Refusal {
     /// The GPU or the instance does not exist, or does not answer.

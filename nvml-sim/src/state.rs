@@ -72,16 +72,7 @@ pub fn create(dir: &Path, machine: &Machine) -> io::Result<()> {
 
 /// Changes the machine in a directory at once, as an administrator does.
 pub fn change<T>(dir: &Path, change: impl FnOnce(&mut Machine, &Files<'_>) -> T) -> io::Result<T> {
-    let store = Store::open(dir)?;
-    let mut locked = store.lock()?;
-    let before = locked.machine.clone();
-    let files = Files {
-        dir,
-        machine: &before,
-    };
-    let answer = change(&mut locked.machine, &files);
-    locked.commit(None, false)?;
-    Ok(answer)
+    Store::open(dir)?.change(None, false, |machine, files| Ok(change(machine, files)))
 }
 
 /// Lets every process look at the machine again, after new faults or a new trace.
@@ -99,6 +90,14 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     fs::rename(&temporary, path)
 }
 
+/// Removes a file, which may be missing.
+pub fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}
+
 fn gpu_lock_path(dir: &Path, gpu: u32) -> PathBuf {
     dir.join("locks").join(format!("gpu{gpu}"))
 }
@@ -106,10 +105,8 @@ fn gpu_lock_path(dir: &Path, gpu: u32) -> PathBuf {
 impl Store {
     /// The machine in a directory; an error if there is none.
     pub fn open(dir: &Path) -> io::Result<Store> {
-        let store = Store {
-            dir: dir.to_path_buf(),
-            cache: Mutex::new(None),
-        };
+        let (dir, cache) = (dir.to_path_buf(), Mutex::new(None));
+        let store = Store { dir, cache };
         store.load()?;
         Ok(store)
     }
@@ -150,6 +147,20 @@ impl Store {
         let file = File::open(gpu_lock_path(&self.dir, gpu))?;
         FileExt::lock_exclusive(&file)?;
         Ok(file)
+    }
+
+    /// Changes the machine unless the change fails. See [`Locked::commit`] for `gpu` and `killed`.
+    pub fn change<T, E: From<io::Error>>(
+        &self,
+        gpu: Option<u32>,
+        killed: bool,
+        change: impl FnOnce(&mut Machine, &Files<'_>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let mut locked = self.lock()?;
+        let (dir, machine) = (self.dir(), &locked.machine.clone());
+        let answer = change(&mut locked.machine, &Files { dir, machine })?;
+        locked.commit(gpu, killed)?;
+        Ok(answer)
     }
 
     pub fn lock(&self) -> io::Result<Locked<'_>> {

@@ -20,10 +20,7 @@ pub fn on(dir: &Path) -> io::Result<()> {
 }
 
 pub fn off(dir: &Path) -> io::Result<()> {
-    match fs::remove_file(dir.join(SWITCH)) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
-        other => other,
-    }
+    state::remove(&dir.join(SWITCH))
 }
 
 pub fn read(dir: &Path) -> io::Result<String> {

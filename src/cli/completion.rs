@@ -1,4 +1,4 @@
-//! `migctl completion`: prints the code by which a shell completes migctl's words.
+//! `migctl completion`: prints the completion code for a shell.
 //!
 //! The code asks migctl at each TAB, by an environment variable, so that it also completes the ids and profiles of the
 //! moment. A suggestion must not fail, wait for the driver or change a file: it is empty where something cannot be read.

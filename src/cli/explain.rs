@@ -1,21 +1,23 @@
 //! `migctl explain`: whether a request would find room, where and why there, or why not.
 
+use super::gpus::use_word;
 use super::json::{Alternative, Explanation, GpuAnswer, PlaceItem, Restart, WaitingItem};
 use super::list::holder_name;
-use super::output::{self, Format};
-use super::{completion, explain_rows, mig_on, world};
+use super::output::{self, Format, dash};
+use super::{completion, mig_on, world};
 use clap_complete::ArgValueCompleter;
 use runmig_lease::config::Config;
 use runmig_lease::error::{Error, Result, printable};
 use runmig_lease::gpu::Queries;
-use runmig_lease::model::{Nearness, Placement};
+use runmig_lease::model::{Level, Nearness, Placement};
 use runmig_lease::placement::{
-    DefragPlan, GpuReport, MAX_STEPS, Rejection, RejectionKind, Site, SlotCost, Verdict,
+    DefragPlan, GpuObstacle, GpuReport, MAX_STEPS, Rejection, RejectionKind, Site, SlotCost,
+    Verdict,
 };
 use runmig_lease::policy::Subject;
 use runmig_lease::request::{self, COMPUTE, GPU, SHARE, SLICE, Wanted};
 use runmig_lease::store::{Container, Held, Lease, Resource, WholeGpu};
-use runmig_lease::what_if::{Answer, Fit, OnTrial, Outcome, Sited, Source, WhatIf};
+use runmig_lease::what_if::{Answer, Fit, OnTrial, Outcome, Part, Sited, Source, WhatIf};
 use runmig_lease::{Inventory, refusal};
 
 #[derive(clap::Args)]
@@ -168,7 +170,7 @@ fn look(
         slices,
         gpus: match &answer.on {
             OnTrial::Slices(gpus) => gpus.iter().map(item).collect(),
-            OnTrial::Parts(parts) => parts.iter().map(explain_rows::item).collect(),
+            OnTrial::Parts(parts) => parts.iter().map(part_item).collect(),
         },
         restarts,
         with_mig_on: None,
@@ -198,8 +200,8 @@ pub fn fits(fit: &Fit) -> String {
             let sites: Vec<String> = sites.iter().map(site).collect();
             let evicts = match evicts {
                 0 => String::new(),
-                1 => ", for which an idle slice is destroyed".to_owned(),
-                n => format!(", for which {n} idle slices are destroyed"),
+                1 => "; that destroys an idle slice".to_owned(),
+                n => format!("; that destroys {n} idle slices"),
             };
             sites.join(" and ") + &evicts
         }
@@ -293,7 +295,7 @@ fn place_item(place: &SlotCost) -> PlaceItem {
 fn show(alternative: &Alternative, wanted: &Wanted) {
     let (verdict, why) = (alternative.verdict, printable(&alternative.why));
     output::line(&format!("{verdict}: {why}"));
-    let columns = explain_rows::columns(wanted);
+    let columns = columns(wanted);
     let head: Vec<&str> = columns.iter().map(|(name, _)| *name).collect();
     let row = |gpu| columns.iter().map(|(_, cell)| cell(gpu)).collect();
     let rows: Vec<Vec<String>> = alternative.gpus.iter().map(row).collect();
@@ -357,4 +359,85 @@ fn show_restarts(alternative: &Alternative) {
     let of = |s: &Site| format!("{} at {} on GPU {}", s.profile, s.placement, s.gpu_index);
     let sites: Vec<String> = alternative.slices.iter().map(of).collect();
     output::line(&format!("fits then: {}", sites.join(" and ")));
+}
+
+fn gib(bytes: Option<u64>) -> String {
+    let gib = |bytes: u64| format!("{:.2}", bytes as f64 / f64::from(1 << 30));
+    dash(bytes.map(gib))
+}
+
+/// A column of a table: its head, and the cell of a GPU or a slice.
+type Column = (&'static str, fn(&GpuAnswer) -> String);
+
+fn columns(wanted: &Wanted) -> Vec<Column> {
+    let gpu: Column = ("GPU", |gpu| gpu.index.to_string());
+    let free: Column = ("FREE GiB", |gpu| gib(gpu.free_bytes));
+    let memory: Column = ("MEMORY GiB", |gpu| gib(gpu.memory_bytes));
+    let level: Column = ("LEVEL", |gpu| gpu.enforcement.unwrap_or("-").to_owned());
+    let why: Column = ("WHY", |gpu| gpu.why.clone());
+    let shares = |gpu: &GpuAnswer| gpu.shares.to_string();
+    match wanted {
+        Wanted::Slices(_) => {
+            let place: Column = ("PLACE", |gpu| {
+                dash(gpu.places.first().map(|p| p.mig_placement.to_string()))
+            });
+            let cost: Column = ("COST", |gpu| {
+                dash(gpu.places.first().map(|p| format!("{:.2}", p.cost)))
+            });
+            let free: Column = ("FREE", |gpu| {
+                format!("{}/{}", gpu.free_slices, gpu.total_slices)
+            });
+            vec![gpu, place, cost, free, why]
+        }
+        Wanted::Share(_) => vec![gpu, free, memory, ("SHARES", shares), level, why],
+        Wanted::Seat(_) => {
+            let profile: Column = ("PROFILE", |gpu| gpu.profile.clone().unwrap_or_default());
+            let place: Column = ("PLACE", |gpu| {
+                { gpu.mig_placement }.map_or_else(String::new, |at| at.to_string())
+            });
+            vec![
+                gpu,
+                profile,
+                place,
+                free,
+                memory,
+                ("SEATS", shares),
+                level,
+                why,
+            ]
+        }
+        Wanted::Gpus(_) => vec![gpu, memory, why],
+    }
+}
+
+fn part_item(on: &Part) -> GpuAnswer {
+    let bytes = |mib: u64| mib << 20;
+    let (profile, place) = on.slice.clone().unzip();
+    GpuAnswer {
+        index: on.gpu_index,
+        uuid: on.gpu_uuid.to_string(),
+        seats: profile.as_ref().map(|_| on.shares),
+        shares: on.shares,
+        profile,
+        mig_placement: place,
+        state: on.obstacle.as_ref().map_or("fits", state),
+        memory_bytes: on.memory_mib.map(bytes),
+        free_bytes: on.free_mib.map(bytes),
+        enforcement: on.level.map(Level::name),
+        why: { on.obstacle.as_ref() }.map_or_else(|| "free".to_owned(), refusal::gpu_obstacle),
+        ..GpuAnswer::default()
+    }
+}
+
+fn state(obstacle: &GpuObstacle) -> &'static str {
+    match obstacle {
+        GpuObstacle::Queued => "queued",
+        GpuObstacle::Excluded(_) => "excluded",
+        GpuObstacle::Closed(_) => "closed",
+        GpuObstacle::Used(usage) => use_word(usage),
+        GpuObstacle::Full { .. } | GpuObstacle::Crowded { .. } => "full",
+        GpuObstacle::TooLarge { .. } | GpuObstacle::TooSmall { .. } => "noPlace",
+        GpuObstacle::NoFigure | GpuObstacle::OneProcess | GpuObstacle::NoLevel(_) => "unusable",
+        GpuObstacle::OtherLevel(_) => "shared",
+    }
 }

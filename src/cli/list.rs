@@ -3,7 +3,7 @@
 use super::filter::Filter;
 use super::json::{ForeignItem, InstanceItem, LeaseList, WaitingItem};
 use super::output::{self, Output, dash};
-use super::{claims, daemons, shares, watch, world};
+use super::{claims, shares, watch, world};
 use crate::bundles;
 use clap::ValueEnum;
 use runmig_lease::config::Config;
@@ -129,7 +129,7 @@ fn views(entries: &[Entry], seen: &[ObservedShare]) -> Vec<LeaseView> {
         let seen: ObservedShare = seen.get(n).cloned().unwrap_or_default();
         let over = seen.used_bytes.zip(item.memory_bytes);
         LeaseView {
-            daemon: daemons::of(entry),
+            daemon: shares::daemon_of(entry),
             used_bytes: seen.used_bytes,
             over_bytes: over.map(|(used, memory)| used.saturating_sub(memory)),
             around: seen.around,
@@ -254,7 +254,7 @@ pub fn without_driver(config: &Config) {
 
 /// Names on standard error the leases that need an administrator.
 fn tell(entries: &[Entry], seen: &[ObservedShare]) {
-    daemons::tell(entries);
+    shares::tell_lost_daemons(entries);
     shares::tell(entries, seen);
     for lease in entries.iter().filter_map(Entry::lease) {
         if let Some(why) = unseen(lease) {
@@ -344,7 +344,7 @@ fn row(entry: &Entry, seen: &ObservedShare) -> Vec<String> {
     if entry.lease().is_some_and(|l| l.shared_in.is_some()) {
         state.push_str(", shared");
     }
-    if daemons::has_ended(entry) {
+    if shares::lost_daemon(entry) {
         state.push_str(", daemon ended");
     }
     if seen.limit_changed.is_some() {

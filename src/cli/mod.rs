@@ -8,14 +8,12 @@ mod command;
 mod completion;
 mod configure;
 mod cordon;
-mod daemons;
 mod dcgm;
 mod doctor;
 mod draw;
 mod driver;
 mod events;
 mod explain;
-mod explain_rows;
 mod export;
 mod filter;
 mod gc;
@@ -29,7 +27,6 @@ mod metrics;
 mod mig_on;
 mod output;
 mod release;
-mod release_claims;
 mod shares;
 mod top;
 mod watch;
@@ -37,13 +34,13 @@ mod world;
 
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueHint};
+use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueHint};
 use clap_complete::ArgValueCompleter;
 use output::{Format, Output};
 use runmig_lease::config::Config;
 use runmig_lease::error::{Context, Result};
 use runmig_lease::policy::GpuName;
-use runmig_lease::process::signals;
+use runmig_lease::process;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -79,18 +76,18 @@ Examples:
   migctl configure crio --remove       removes the registration
   migctl configure docker --name 1g --request slice=1g.10gb
                                        makes the runtime runmig-1g, whose containers get a slice")]
-    Configure(configure::Options),
+    Configure(Late<configure::Options>),
     /// Check all that an allocation needs, and name each repair
     #[command(after_help = "\
 Examples:
   migctl doctor                                checks the machine, and names a repair for each failure
   migctl doctor --wait 60s --quiet             waits until nothing fails, as in a unit")]
-    Doctor(doctor::Options),
-    /// Print the code by which a shell completes migctl's words
+    Doctor(Late<doctor::Options>),
+    /// Print the completion code for a shell
     #[command(after_help = completion::HELP)]
     Completion { shell: clap_complete::Shell },
     /// Show the GPUs, their MIG mode, and the profiles with free and total instances
-    Gpus(gpus::Options),
+    Gpus(Late<gpus::Options>),
     /// Show which container has which slice, share or GPU, and the queue
     #[command(after_help = format!("\
 Examples:
@@ -99,16 +96,16 @@ Examples:
   migctl list --watch --namespace team-a         prints the leases of a namespace at each change
 
 {}", levels::help()))]
-    List(list::Options),
+    List(Late<list::Options>),
     /// Show GPUs, queue and leases on one page, drawn again at each change
     #[command(after_help = "\
 Examples:
   migctl top                            shows GPUs, queue and leases until q is pressed
   migctl top --sort used --kind share   shows the shares, those that use most first
   migctl top --once                     prints one page")]
-    Top(top::Options),
+    Top(Late<top::Options>),
     /// Show the booked memory of each GPU, or all of one lease
-    Inspect(inspect::Options),
+    Inspect(Late<inspect::Options>),
     /// Say whether a request would find room, where and why, or why not, and which restarts make room
     #[command(after_help = format!("\
 Examples:
@@ -116,20 +113,20 @@ Examples:
   migctl explain --share 8Gi --namespace team-a     asks for a share, under the rules of a namespace
 
 {}", levels::help()))]
-    Explain(explain::Asked),
+    Explain(Late<explain::Asked>),
     /// Print what happened to creates, leases and instances
     #[command(after_help = "\
 Examples:
   migctl events --since 1h                        prints what happened in the last hour
   migctl events --follow -o json                  prints events as they come, for programs")]
-    Events(events::Options),
+    Events(Late<events::Options>),
     /// Print the state of the machine for Prometheus
     #[command(after_help = "\
 Examples:
   migctl metrics                                    prints one exposition for Prometheus
   migctl metrics --no-driver                        prints the ledger alone
   migctl metrics --textfile FILE.prom               writes a file for node_exporter")]
-    Metrics(metrics::Options),
+    Metrics(Late<metrics::Options>),
     /// Release the slice of a container that is gone
     #[command(after_help = "\
 Examples:
@@ -160,7 +157,7 @@ Examples:
     #[command(after_help = "\
 Examples:
   migctl cordon 0 --reason fan   lets GPU 0 give nothing new, also after a reboot")]
-    Cordon(cordon::Options),
+    Cordon(Late<cordon::Options>),
     /// Let a cordoned or drained GPU give again
     #[command(after_help = "\
 Examples:
@@ -194,17 +191,17 @@ Examples:
   migctl apply --dry-run -f layouts.yaml -c balanced    prints the changes to this layout
   migctl apply -f layouts.yaml -c balanced              makes them, unless a lease is in the way
   migctl apply --wait 10m -f layouts.yaml -c balanced   waits for leases in the way")]
-    Apply(apply::Options),
+    Apply(Late<apply::Options>),
     /// Say whether the MIG layout of a file is in place
     #[command(after_help = "\
 Examples:
   migctl assert -f layouts.yaml -c balanced   says whether the machine has this layout")]
-    Assert(layout_options::Source),
+    Assert(Late<layout_options::Source>),
     /// Print the MIG layout of the machine as a file
     #[command(after_help = "\
 Examples:
   migctl export -l today   prints the layout of the machine under a name")]
-    Export(export::Options),
+    Export(Late<export::Options>),
     /// Print the version of migctl
     Version,
     /// Write the manual pages into a folder, for scripts/install
@@ -212,7 +209,34 @@ Examples:
     Man { folder: PathBuf },
     /// Answer the questions of another migctl about the driver
     #[command(hide = true)]
-    AskDriver(driver::Asking),
+    AskDriver(Late<driver::Asking>),
+}
+
+/// Options that clap builds only for the verb that is called. Otherwise each call builds those of all verbs.
+struct Late<T>(T);
+
+impl<T: Args> Args for Late<T> {
+    fn augment_args(command: clap::Command) -> clap::Command {
+        command.defer(|verb| {
+            // clap would put the doc comment of the options in its place.
+            let about = verb.get_about().cloned().unwrap_or_default();
+            T::augment_args(verb).about(about).long_about(None)
+        })
+    }
+
+    fn augment_args_for_update(command: clap::Command) -> clap::Command {
+        Self::augment_args(command)
+    }
+}
+
+impl<T: FromArgMatches> FromArgMatches for Late<T> {
+    fn from_arg_matches(matches: &ArgMatches) -> clap::error::Result<Self> {
+        T::from_arg_matches(matches).map(Late)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> clap::error::Result<()> {
+        self.0.update_from_arg_matches(matches)
+    }
 }
 
 impl Verb {
@@ -222,7 +246,7 @@ impl Verb {
         !matches!(
             self,
             Completion { .. } | Version | AskDriver(_) | Man { .. } | Configure(_) | Doctor(_)
-        ) && !matches!(self, Metrics(options) if options.http)
+        ) && !matches!(self, Metrics(Late(options)) if options.http)
     }
 }
 
@@ -260,8 +284,8 @@ fn command() -> clap::Command {
 }
 
 pub fn main() -> i32 {
-    signals::survive_file_limit();
-    signals::wait_for_children();
+    process::survive_file_limit();
+    process::wait_for_children();
     completion::answer(command);
     let matches = command().get_matches();
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|e| e.exit());
@@ -298,29 +322,29 @@ fn run(arguments: &Arguments) -> Result<i32> {
         Err(why) => command().error(ErrorKind::InvalidValue, why).exit(),
     };
     match &arguments.verb {
-        Verb::Gpus(options) => gpus::run(&config()?, format, options),
-        Verb::Inspect(options) => inspect::run(&config()?, format, options),
-        Verb::List(options) => list::run(&config()?, arguments.output, options),
-        Verb::Top(options) => top::run(&config()?, options),
-        Verb::Explain(asked) => explain::run(&config()?, format, asked),
+        Verb::Gpus(Late(options)) => gpus::run(&config()?, format, options),
+        Verb::Inspect(Late(options)) => inspect::run(&config()?, format, options),
+        Verb::List(Late(options)) => list::run(&config()?, arguments.output, options),
+        Verb::Top(Late(options)) => top::run(&config()?, options),
+        Verb::Explain(Late(asked)) => explain::run(&config()?, format, asked),
         Verb::Release { id: Some(id), .. } => release::run(&config()?, format, id),
-        Verb::Release { id: None, .. } => release_claims::run(&config()?, format),
+        Verb::Release { id: None, .. } => release::run_claims(&config()?, format),
         Verb::Gc { repair: true, .. } => gc::repair(&config()?, format),
         Verb::Gc { dry_run, .. } => gc::run(&config()?, format, *dry_run),
-        Verb::Cordon(options) => cordon::cordon(&config()?, format, options),
+        Verb::Cordon(Late(options)) => cordon::cordon(&config()?, format, options),
         Verb::Uncordon { gpu } => cordon::uncordon(&config()?, format, gpu),
         Verb::Drain { of, wait } => cordon::drain(&config()?, format, of, *wait),
-        Verb::Apply(options) => apply::run(&config()?, format, options),
-        Verb::Assert(source) => assert::run(&config()?, format, source),
-        Verb::Export(options) => export::run(&config()?, format, options),
+        Verb::Apply(Late(options)) => apply::run(&config()?, format, options),
+        Verb::Assert(Late(source)) => assert::run(&config()?, format, source),
+        Verb::Export(Late(options)) => export::run(&config()?, format, options),
         // This verb concerns the engine's configuration. runmig's own may not exist yet.
-        Verb::Configure(options) => configure::run(options, format),
-        Verb::Doctor(options) => doctor::run(&config, format, options),
+        Verb::Configure(Late(options)) => configure::run(options, format),
+        Verb::Doctor(Late(options)) => doctor::run(&config, format, options),
         Verb::Dcgm(verb) => dcgm::run(&config()?, format, verb),
-        Verb::Events(options) => events::run(&config()?, format, options),
-        Verb::Metrics(options) => metrics::run(&config()?, options),
+        Verb::Events(Late(options)) => events::run(&config()?, format, options),
+        Verb::Metrics(Late(options)) => metrics::run(&config()?, options),
         Verb::Completion { shell } => completion::run(*shell),
-        Verb::AskDriver(asking) => driver::answer_all(asking),
+        Verb::AskDriver(Late(asking)) => driver::answer_all(asking),
         Verb::Version => {
             output::line(concat!("migctl ", env!("CARGO_PKG_VERSION")));
             Ok(0)

@@ -1,8 +1,7 @@
 //! `migctl release ID`: releases a slice by hand that no other call released.
 
-use super::claims;
-use super::list;
 use super::output::{self, Format};
+use super::{claims, list};
 use crate::bundles;
 use runmig_lease::config::Config;
 use runmig_lease::counters::Actor;
@@ -139,4 +138,40 @@ pub(super) fn tell(entry: &Entry) {
         (None, None) => String::new(),
     };
     output::line(&format!("released {}{holder}", entry.instance().resource));
+}
+
+const NO_CLAIMS: &str = "no claim has a lease";
+
+/// Ends the leases of all claims, before the Kubernetes driver goes for good.
+pub fn run_claims(config: &Config, format: Format) -> Result<i32> {
+    let Some(leases) = bundles::existing(config, Actor::Operator)? else {
+        match format {
+            Format::Json => list::json(&[], &[], &[]),
+            Format::Table => output::line(NO_CLAIMS),
+        }
+        return Ok(0);
+    };
+    // Held until the end, so that no driver takes a claim again meanwhile.
+    let _lock = leases.store().try_lock_driver()?.map_err(|by| {
+        Error::new(format!(
+            "cannot release the claims: runmig-dra runs on this node, {by}, and would take them again"
+        ))
+        .hint("remove its DaemonSet or end the process, then try again")
+    })?;
+    crate::log::start(config);
+    let mut entries = leases.store().list()?.entries;
+    entries.retain(|entry| claims::of(entry).is_some());
+    let (mut released, mut failed): (Vec<Entry>, Vec<Error>) = Default::default();
+    for entry in entries {
+        match release(&leases, &entry) {
+            Ok(()) => released.push(entry),
+            Err(e) => failed.push(e),
+        }
+    }
+    match format {
+        Format::Json => json(&leases, &released),
+        Format::Table if released.is_empty() && failed.is_empty() => output::line(NO_CLAIMS),
+        Format::Table => released.iter().for_each(tell),
+    }
+    error::all(failed.into_iter().map(Err)).map(|()| 0)
 }

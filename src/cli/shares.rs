@@ -1,12 +1,11 @@
-//! Shares as they are now, as `migctl list` shows them: their memory, and the gaps in their limits.
+//! Shares as they are now, as `migctl list` shows them: their memory, the gaps in their limits, and their MPS daemons.
 
-use super::driver;
 use super::list::holder_name;
-use super::output;
-use runmig_lease::ObservedShare;
+use super::{driver, output};
 use runmig_lease::config::Config;
 use runmig_lease::error::{Error, printable};
-use runmig_lease::store::{Entry, Held, Lease};
+use runmig_lease::store::{Entry, Held, Lease, LeaseState};
+use runmig_lease::{DaemonView, ObservedShare, process, unseen};
 
 /// The most processes that a warning names.
 const MOST_NAMED: usize = 16;
@@ -97,5 +96,40 @@ fn processes(pids: &[u32]) -> String {
             format!("processes {} and {more} more", named.join(", "))
         }
         _ => format!("processes {}", named.join(", ")),
+    }
+}
+
+/// Returns the daemon of an entry, if it should have one.
+pub fn daemon_of(entry: &Entry) -> Option<DaemonView> {
+    let lease = entry.lease()?;
+    let daemon = lease.daemon()?;
+    let is_visible = unseen(lease).is_none();
+    Some(DaemonView {
+        pid: daemon.process.map(|p| p.pid),
+        alive: daemon
+            .process
+            .filter(|_| is_visible)
+            .map(|p| process::is_alive(&p)),
+        restarts: Some(daemon.restarts),
+    })
+}
+
+/// Says whether the container of an entry goes on without its daemon.
+pub fn lost_daemon(entry: &Entry) -> bool {
+    let lease = entry.lease().filter(|l| l.state == LeaseState::Ready);
+    lease.and_then(Lease::daemon).is_some_and(|daemon| {
+        !daemon.ready || daemon_of(entry).is_some_and(|daemon| daemon.alive == Some(false))
+    })
+}
+
+/// Names each container whose daemon has ended.
+pub fn tell_lost_daemons(entries: &[Entry]) {
+    let leases = entries.iter().filter(|e| lost_daemon(e));
+    for lease in leases.filter_map(Entry::lease) {
+        output::eprint(&format!(
+            "the MPS daemon of container {} has ended, so its new processes have no memory limit; hint: migctl gc \
+             restarts it",
+            holder_name(lease)
+        ));
     }
 }

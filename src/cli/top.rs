@@ -155,7 +155,7 @@ fn look(config: &Config) -> Facts {
     }
 }
 
-/// Reads the ledger alone. `why`: the reason why the driver's part is missing.
+/// Reads the ledger alone. `why` says why the driver's part is missing.
 fn of_ledger(config: &Config, why: Option<String>) -> Facts {
     let inventory = Inventory::of_ledger(config);
     Facts {

@@ -8,7 +8,7 @@ use crate::log;
 use runmig_lease::config::Config;
 use runmig_lease::counters::Actor;
 use runmig_lease::error::{Context, Error, Result, printable};
-use runmig_lease::process::{self, signals};
+use runmig_lease::process;
 use runmig_lease::request::identity;
 use runmig_lease::store::{ClaimName, Container, Key};
 use runmig_lease::{Leases, NoBundles, POD_PATIENCE};
@@ -48,7 +48,7 @@ struct Arguments {
 
 /// Runs the hook with the arguments of this process.
 pub fn main() {
-    signals::survive_file_limit();
+    process::survive_file_limit();
     let args: Vec<OsString> = std::env::args_os().skip(1).collect();
     if args.iter().any(|a| a == "--help" || a == "--version") {
         println!("runmig-claim {}: {HELP}", env!("CARGO_PKG_VERSION"));

@@ -4,7 +4,7 @@ use super::Front;
 use super::lowlevel::c_string;
 use super::spawn::Ended;
 use runmig_lease::error::{Context, Error, Result};
-use runmig_lease::process::signals;
+use runmig_lease::process;
 use runmig_lease::programs;
 use runmig_lease::trust;
 use std::convert::Infallible;
@@ -37,8 +37,8 @@ pub fn exec(front: &Front<'_>, ended: Option<Ended>) -> Result<Infallible> {
         argv.push(c_string(arg)?);
     }
     let program = c_string(path.as_os_str())?;
-    signals::hand_on_file_limit();
+    process::hand_on_file_limit();
     let failed = nix::unistd::execv(&program, &argv);
-    signals::survive_file_limit();
+    process::survive_file_limit();
     failed.context(|| format!("run {}", path.display()))
 }

@@ -5,7 +5,7 @@ mod edit;
 use super::args::Family;
 use super::detect::{Asking, Stays};
 use super::spawn::{self, Inherited, Meanwhile};
-use super::{Front, companion, container_name, driver, mps, name, report};
+use super::{Front, companion, container_name, mps, name, report};
 use crate::bundles;
 use crate::spec::bundle::Bundle;
 use crate::spec::{self, CgroupManager, Document};
@@ -15,12 +15,11 @@ use runmig_lease::error::{self, Context, Error, Result};
 use runmig_lease::gpu::device_nodes::Nodes;
 use runmig_lease::gpu::uvm;
 use runmig_lease::model::{Cgroup, LeaseId};
-use runmig_lease::process;
-use runmig_lease::programs;
 use runmig_lease::request::{self, Request, Wanted};
 use runmig_lease::store::{Container, Held, LeaseState};
-use runmig_lease::trust;
-use runmig_lease::{Acquired, Leases, LimitState, POD_PATIENCE, Patience, Returned};
+use runmig_lease::{
+    Acquired, Leases, LimitState, POD_PATIENCE, Patience, Returned, process, programs, trust,
+};
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -121,7 +120,7 @@ impl Slicing<'_> {
         let (bundle, unmarked) = (&self.asking.bundle, self.asking.unmarked.as_deref());
         let original = bundle.original(self.nodes.numbers(), unmarked)?;
         let document = Document::parse(&original)?;
-        let driver = driver::find(self.front, &document)?;
+        let driver = edit::find(self.front, &document)?;
         let hook = companion::program(programs::HOOK)?;
         let mut holder = self.holder(request::identity(&self.asking.annotations)?)?;
         let name = || name::of(self.asking.name.clone(), &document, &holder.key.id);
@@ -166,7 +165,7 @@ impl Slicing<'_> {
             self.acquire(prepared.holder, &prepared.document, prepared.cgroup)?;
         let made = self
             .check_door(&leases, &prepared.document)
-            .and_then(|()| driver::files(prepared.driver.as_ref(), &leases))
+            .and_then(|()| edit::files(prepared.driver.as_ref(), &leases))
             .and_then(|driver| self.edit(&leases, prepared.document, driver, prepared.hook))
             .and_then(|edited| {
                 let bundle = &self.asking.bundle;

@@ -3,7 +3,7 @@
 
 use super::Front;
 use runmig_lease::error::{Context, Result};
-use runmig_lease::process::signals;
+use runmig_lease::process;
 use runmig_lease::request::PREFIXES;
 use serde_json::Value;
 use serde_json::ser::{PrettyFormatter, Serializer};
@@ -31,9 +31,9 @@ pub fn version(front: &Front<'_>) -> Result<i32> {
 /// Prints the low-level runtime's answer with an addition, if it has one.
 fn add(front: &Front<'_>, addition: impl Fn(&[u8]) -> Option<Vec<u8>>) -> Result<i32> {
     let path = &front.runtime.path;
-    signals::wait_for_children();
+    process::wait_for_children();
     // The low-level runtime writes no file here, but a program below it may.
-    signals::hand_on_file_limit();
+    process::hand_on_file_limit();
     let said = Command::new(path)
         .args(front.args)
         .stdin(Stdio::inherit())

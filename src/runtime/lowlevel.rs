@@ -3,7 +3,7 @@
 use super::args::Family;
 use runmig_lease::config::Config;
 use runmig_lease::error::{Context, Error, Result};
-use runmig_lease::process::signals;
+use runmig_lease::process;
 use runmig_lease::trust;
 use std::convert::Infallible;
 use std::ffi::{CString, OsStr, OsString};
@@ -76,9 +76,9 @@ impl LowLevel {
     fn try_exec(&self, args: &[OsString]) -> Result<Infallible> {
         let what = || format!("run {}", self.path.display());
         let (path, argv) = self.command(args)?;
-        signals::hand_on_file_limit();
+        process::hand_on_file_limit();
         let failed = nix::unistd::execv(&path, &argv);
-        signals::survive_file_limit();
+        process::survive_file_limit();
         failed.context(what)
     }
 

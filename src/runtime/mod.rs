@@ -13,9 +13,7 @@ mod create;
 mod debugger;
 mod delete;
 mod detect;
-mod driver;
 mod features;
-mod image;
 mod lowlevel;
 mod mps;
 mod name;
@@ -28,7 +26,7 @@ use args::{Call, Family, Verb};
 use lowlevel::LowLevel;
 use runmig_lease::config::Config;
 use runmig_lease::error::{Error, Result};
-use runmig_lease::process::signals;
+use runmig_lease::process;
 use spawn::Ended;
 use std::ffi::{OsStr, OsString};
 
@@ -84,7 +82,7 @@ pub fn slice() -> i32 {
 /// Returns the exit status, unless the low-level runtime replaces this process.
 fn enter(slicer: &Slicer, ended: fn(&mut Vec<OsString>) -> Option<Ended>) -> i32 {
     spawn::fill_standard_descriptors();
-    signals::survive_file_limit();
+    process::survive_file_limit();
     let mut argv = std::env::args_os();
     let name = argv.next();
     let mut args: Vec<OsString> = argv.collect();

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 /// Says `1` on a machine whose SELinux enforces.
 const ENFORCES: &str = "/sys/fs/selinux/enforce";
 
-/// Returns the reason for which a container cannot reach a daemon of its own, if there is one.
+/// Returns why a container cannot reach a daemon of its own, if there is one.
 pub fn obstacle(runtime: &LowLevel, original: &Document, bundle: &Path) -> Option<String> {
     let Door {
         selinux_label,

@@ -1,6 +1,5 @@
 //! Runs the low-level runtime as a child, and stands in for it, so that its caller sees no difference.
 
-use super::image::Image;
 use super::lowlevel::LowLevel;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, FdFlag, OFlag};
@@ -10,9 +9,12 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::{ForkResult, Pid};
 use runmig_lease::error::{Context, Error, Result};
 use runmig_lease::model::Process;
-use runmig_lease::process::{self, signals};
-use std::ffi::OsString;
+use runmig_lease::process;
+use std::ffi::{CString, OsString, c_char};
+use std::io::Write;
+use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 /// The descriptors that were open before runmig opened any. The engine hands them on to the low-level
@@ -170,10 +172,11 @@ pub fn spawn(
     ends_with_us: bool,
 ) -> Result<Waiting> {
     let what = || format!("start {}", runtime.path.display());
-    let mut image = Image::new(runtime, args)?;
+    // After the fork the child shares its pages, and freeing it would copy each of them.
+    let mut image = ManuallyDrop::new(Image::new(runtime, args)?);
     inherited.close_all_others_on_exec()?;
 
-    signals::wait_for_children();
+    process::wait_for_children();
     let mut caught = SigSet::all();
     for own in OWN {
         caught.remove(own);
@@ -207,7 +210,7 @@ pub fn spawn(
             let too_late = ends_with_us && nix::unistd::getppid() != us;
             if told && !too_late {
                 let _ = signal::sigprocmask(SigmaskHow::SIG_SETMASK, Some(&before), None);
-                signals::hand_on_file_limit();
+                process::hand_on_file_limit();
                 image.exec();
             }
             // SAFETY: ends the child at once, without the parent's exit handlers.
@@ -284,5 +287,94 @@ fn ended(pid: Pid) -> Result<Option<Ended>> {
         _ if libc::WIFEXITED(status) => Ok(Some(Ended::Exited(libc::WEXITSTATUS(status)))),
         _ if libc::WIFSIGNALED(status) => Ok(Some(Ended::Killed(libc::WTERMSIG(status)))),
         _ => Ok(None),
+    }
+}
+
+/// The image of a child, laid out before the fork. Between fork and exec the child must not allocate, since a library's thread
+/// could have held the allocator's lock.
+pub struct Image {
+    path: CString,
+    /// The strings that `argv` and `environment` point into.
+    _strings: Vec<CString>,
+    argv: Vec<*const c_char>,
+    environment: Vec<*const c_char>,
+    /// `LISTEN_PID=` and room for a number, if the environment names this process in `LISTEN_PID`.
+    listen_pid: Option<Box<[u8; LISTEN_PID.len() + 11]>>,
+}
+
+const LISTEN_PID: &[u8] = b"LISTEN_PID=";
+
+impl Image {
+    pub fn new(runtime: &LowLevel, args: &[OsString]) -> Result<Image> {
+        let (path, mut strings) = runtime.command(args)?;
+        let arguments = strings.len();
+        let us = std::process::id().to_string();
+        let mut listen_pid = None;
+        for (name, value) in std::env::vars_os() {
+            if name == "LISTEN_PID" && value == us.as_str() {
+                let mut text = Box::new([0; LISTEN_PID.len() + 11]);
+                text[..LISTEN_PID.len()].copy_from_slice(LISTEN_PID);
+                listen_pid = Some(text);
+                continue;
+            }
+            let text = [name.as_bytes(), b"=", value.as_bytes()].concat();
+            strings.push(CString::new(text).because(|| "the environment holds a NUL")?);
+        }
+        let pointers = |strings: &[CString]| -> Vec<*const c_char> {
+            strings.iter().map(|s| s.as_ptr()).collect()
+        };
+        let mut argv = pointers(&strings[..arguments]);
+        argv.push(std::ptr::null());
+        let mut environment = pointers(&strings[arguments..]);
+        environment.extend(
+            listen_pid
+                .as_ref()
+                .map(|text| text.as_ptr().cast::<c_char>()),
+        );
+        environment.push(std::ptr::null());
+        Ok(Image {
+            path,
+            _strings: strings,
+            argv,
+            environment,
+            listen_pid,
+        })
+    }
+
+    /// Executes the image in the child, and returns only if that fails. systemd's descriptors are for the
+    /// process that `LISTEN_PID` names, which is now the child.
+    pub fn exec(&mut self) {
+        if let Some(text) = &mut self.listen_pid {
+            write_number(&mut text[LISTEN_PID.len()..], std::process::id());
+        }
+        // SAFETY: the path is a C string, the arrays end with a null and point to C strings, all of
+        // which live in `self`.
+        unsafe {
+            libc::execve(
+                self.path.as_ptr(),
+                self.argv.as_ptr(),
+                self.environment.as_ptr(),
+            );
+        }
+    }
+}
+
+/// Writes a number in decimal, with a NUL after it.
+fn write_number(mut out: &mut [u8], number: u32) {
+    let _ = write!(out, "{number}\0");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn writes_numbers_like_format() {
+        for number in [0, 7, 10, 4_194_304, u32::MAX] {
+            let mut out = [0xffu8; 11];
+            write_number(&mut out, number);
+            let end = out.iter().position(|b| *b == 0).unwrap();
+            assert_eq!(&out[..end], number.to_string().as_bytes());
+        }
     }
 }

@@ -1,10 +1,12 @@
 //! Edits config.json: a pure function of the original and of the grant.
 
 use super::document::Document;
+use super::hooks::{self, hook};
 use super::host::HostView;
-use super::{HookCommand, annotations, cdi_hooks, devices, env, gids, hooks, mounts};
-use oci_spec::runtime::{Hook, Mount};
-use runmig_lease::error::Result;
+use super::{HookCommand, annotations, devices, env, gids, mounts};
+use oci_spec::runtime::{Hook, Mount, MountBuilder};
+use runmig_lease::cdi::{self, Edits};
+use runmig_lease::error::{Context, Result};
 use runmig_lease::model::{DeviceNode, NvidiaNumbers};
 use std::path::Path;
 
@@ -54,7 +56,7 @@ pub struct Edited {
 pub fn edit(mut original: Document, grant: &Grant, host: &dyn HostView) -> Result<Edited> {
     let document = &mut original;
     hooks::take_out(document)?;
-    let asked = cdi_hooks::take_out(document)?;
+    let asked = hooks::take_out_marks(document)?;
     if !asked.is_empty() {
         env::check_for_devices(document)?;
     }
@@ -104,4 +106,29 @@ pub fn uses_user_namespace(document: &Document) -> bool {
         list.iter()
             .any(|n| n.get("type").is_some_and(|t| t == "user"))
     })
+}
+
+/// Returns the edits in the form of config.json.
+pub fn driver_files(edits: Edits) -> Result<DriverFiles> {
+    let hook = |given: cdi::Hook| {
+        let made = hook(&given.path, given.args, given.env, given.timeout)?;
+        Ok((given.hook_name, made))
+    };
+    Ok(DriverFiles {
+        env: edits.env,
+        mounts: edits.mounts.into_iter().map(mount).collect::<Result<_>>()?,
+        hooks: edits.hooks.into_iter().map(hook).collect::<Result<_>>()?,
+        additional_gids: edits.additional_gids,
+    })
+}
+
+fn mount(given: cdi::Mount) -> Result<Mount> {
+    let mut mount = MountBuilder::default()
+        .destination(&given.container_path)
+        .source(&given.host_path)
+        .build()
+        .context(|| format!("make mount {}", given.container_path.display()))?;
+    mount.set_options(given.options);
+    mount.set_typ(given.typ);
+    Ok(mount)
 }

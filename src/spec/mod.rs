@@ -7,8 +7,6 @@
 
 mod annotations;
 pub mod bundle;
-pub mod cdi;
-mod cdi_hooks;
 mod cgroups;
 mod devices;
 mod document;
@@ -24,14 +22,14 @@ mod oci;
 mod paths;
 mod peek;
 mod reading;
-mod rules;
 mod sidecar;
 
-pub use cdi_hooks::{Mark, Marked};
 pub use cgroups::{CgroupManager, cgroup};
 pub use document::Document;
-pub use edit::{DriverFiles, Edited, Grant, MemoryShare, edit, strip, uses_user_namespace};
-pub use hooks::{ASKED_FLAG, HookCommand};
+pub use edit::{
+    DriverFiles, Edited, Grant, MemoryShare, driver_files, edit, strip, uses_user_namespace,
+};
+pub use hooks::{ASKED_FLAG, HookCommand, Mark, Marked};
 pub use host::{Host, HostView, Source};
 pub use lenient_json::{Token, Tokens};
 pub use mounts::{MPS, check_dev, has_libcuda};

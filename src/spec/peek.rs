@@ -5,14 +5,13 @@
 //! slice. This includes keys in another case, each of two equal keys, and text that is not UTF-8. runmig
 //! refuses a request that readers could read differently. Without a request it refuses nothing.
 
-use super::cdi_hooks::Mark;
 use super::document::{LIMIT, not_json};
+use super::hooks::Mark;
 use super::lenient_json::{Malformed, Text, Token, Tokens};
 use super::oci::is_same;
 use memchr::memmem;
 use runmig_lease::error::{Error, Result, printable};
-use runmig_lease::files;
-use runmig_lease::request;
+use runmig_lease::{files, request};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -12,9 +12,8 @@ impl Bundle {
     pub fn new(path: &Path, script: &str) -> Bundle {
         rootfs(&path.join("rootfs"));
         said(Command::new("runc").args(["spec", "-b"]).arg(path)).ok();
-        let bundle = Bundle {
-            path: path.to_owned(),
-        };
+        let path = path.to_owned();
+        let bundle = Bundle { path };
         bundle.edit(|config| {
             config["process"]["terminal"] = json!(false);
             config["process"]["args"] = json!(["/bin/sh", "-c", script]);
@@ -101,11 +100,10 @@ pub fn rootfs(path: &Path) {
     for dir in ["bin", "dev", "proc", "sys", "tmp", "etc"] {
         fs::create_dir_all(path.join(dir)).unwrap();
     }
-    let busybox = ["/bin/busybox", "/usr/bin/busybox"]
-        .iter()
-        .find(|path| Path::new(path).exists())
-        .expect("busybox is not there: apt-get install busybox-static");
-    copy_program(Path::new(busybox), &path.join("bin/busybox"));
+    let mut places = ["/bin/busybox", "/usr/bin/busybox"].iter().map(Path::new);
+    let busybox = places.find(|path| path.exists());
+    let busybox = busybox.expect("busybox is not there: apt-get install busybox-static");
+    copy_program(busybox, &path.join("bin/busybox"));
     for applet in APPLETS {
         symlink("busybox", path.join("bin").join(applet)).unwrap();
     }
@@ -136,11 +134,7 @@ pub fn nodes(stdout: &str) -> BTreeMap<String, (u32, u32)> {
     let mut nodes = BTreeMap::new();
     for line in stdout.lines().filter(|line| line.starts_with('c')) {
         let words: Vec<&str> = line.split([' ', ',']).filter(|w| !w.is_empty()).collect();
-        let number = |at: usize| {
-            words[at]
-                .parse::<u32>()
-                .unwrap_or_else(|_| panic!("{line}"))
-        };
+        let number = |at: usize| words[at].parse::<u32>().expect(line);
         let path = words.last().unwrap().strip_prefix("/dev/").unwrap();
         nodes.insert(path.to_owned(), (number(4), number(5)));
     }
@@ -149,7 +143,6 @@ pub fn nodes(stdout: &str) -> BTreeMap<String, (u32, u32)> {
 
 /// NVIDIA_VISIBLE_DEVICES as a container saw it.
 pub fn visible(stdout: &str) -> Option<&str> {
-    stdout
-        .lines()
-        .find_map(|line| line.strip_prefix("VISIBLE="))
+    let mut lines = stdout.lines();
+    lines.find_map(|line| line.strip_prefix("VISIBLE="))
 }

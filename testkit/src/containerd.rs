@@ -14,18 +14,14 @@ pub fn configure(cri: &Cri) {
         Engine::Containerd1 => {
             let text = shipped("runmig-v2.toml").replace("\n#[plugins.", "\n[plugins.");
             let text = text.replace("\n#runtime_type", "\nruntime_type");
-            has(
-                &text,
-                "\n[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.runc]",
-            );
+            let runc = "\n[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.runc]";
+            has(&text, runc);
             (String::new(), text)
         }
         _ => {
             fs::write(drop_ins.join("runmig.toml"), shipped("runmig.toml")).unwrap();
-            (
-                format!("imports = [\"{}/*.toml\"]\n", drop_ins.display()),
-                String::new(),
-            )
+            let imports = format!("imports = [\"{}/*.toml\"]\n", drop_ins.display());
+            (imports, String::new())
         }
     };
     let version = if more.is_empty() { 3 } else { 2 };
@@ -66,16 +62,8 @@ pub fn command(cri: &Cri) -> Command {
 }
 
 pub fn import(cri: &Cri, image: &Path) {
-    ctr(
-        cri,
-        &[
-            "--namespace=k8s.io",
-            "images",
-            "import",
-            image.to_str().unwrap(),
-        ],
-    )
-    .ok();
+    let image = image.to_str().unwrap();
+    ctr(cri, &["--namespace=k8s.io", "images", "import", image]).ok();
 }
 
 pub fn ctr(cri: &Cri, arguments: &[&str]) -> Said {

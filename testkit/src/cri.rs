@@ -67,14 +67,14 @@ impl<'a> Cri<'a> {
     /// With the handler runmig as it is shipped, and the image. None where something is not there.
     pub fn start(engine: Engine, setup: &'a Setup) -> Option<Cri<'a>> {
         let (Some(program), Some(crictl)) = (engine.find(), built("cri-tools", "crictl")) else {
-            skip_until_full(&format!(
-                "{engine:?} or crictl is not there; run scripts/setup full"
-            ));
+            let missing = format!("{engine:?} or crictl is not there");
+            skip_until_full(&format!("{missing}; run scripts/setup full"));
             return None;
         };
         let dir = setup.path("cri");
-        fs::create_dir_all(dir.join("logs")).unwrap();
-        fs::create_dir_all(dir.join("cni")).unwrap();
+        for folder in ["logs", "cni"] {
+            fs::create_dir_all(dir.join(folder)).unwrap();
+        }
         if engine == Engine::Crio {
             crio::without_oom_scores(setup);
         } else if cgroup2::lacks_controllers() {
@@ -93,22 +93,17 @@ impl<'a> Cri<'a> {
             mounts: Vec::new(),
         };
         let endpoint = format!("unix://{}", cri.socket().display());
-        cri.write(
-            "crictl.yaml",
-            &format!("runtime-endpoint: {endpoint}\nimage-endpoint: {endpoint}\ntimeout: 50\n"),
-        );
+        let of_crictl = format!("runtime-endpoint: {endpoint}\nimage-endpoint: {endpoint}\n");
+        cri.write("crictl.yaml", &format!("{of_crictl}timeout: 50\n"));
         let image = images::archive(&cri.path("image"));
-        match engine {
-            Engine::Containerd1 | Engine::Containerd2 => {
-                containerd::configure(&cri);
-                cri.up();
-                cri.import(&image);
-            }
-            Engine::Crio => {
-                crio::configure(&cri);
-                cri.import(&image);
-                cri.up();
-            }
+        if engine.is_containerd() {
+            containerd::configure(&cri);
+            cri.up();
+            cri.import(&image);
+        } else {
+            crio::configure(&cri);
+            cri.import(&image);
+            cri.up();
         }
         Some(cri)
     }
@@ -124,21 +119,17 @@ impl<'a> Cri<'a> {
     /// As `containerd 1.6.20`.
     pub fn name(&self) -> String {
         let said = said(Command::new(&self.program).arg("--version")).ok();
-        let version = said
+        let mut words = said
             .stdout
             .split_whitespace()
-            .find_map(|word| {
-                let word = word.trim_start_matches('v');
-                word.starts_with(|c: char| c.is_ascii_digit())
-                    .then(|| word.split(['~', '+', '-']).next().unwrap().to_owned())
-            })
-            .expect(&said.stdout);
-        let name = if self.engine.is_containerd() {
-            "containerd"
-        } else {
-            "CRI-O"
+            .map(|word| word.trim_start_matches('v'));
+        let version = words.find(|word| word.starts_with(|c: char| c.is_ascii_digit()));
+        let version = version.expect(&said.stdout).split(['~', '+', '-']).next();
+        let name = match self.engine.is_containerd() {
+            true => "containerd",
+            false => "CRI-O",
         };
-        format!("{name} {version}")
+        format!("{name} {}", version.unwrap())
     }
 
     /// Something in its folder.
@@ -279,13 +270,8 @@ impl<'a> Cri<'a> {
             "linux": {"security_context": pod.namespaces},
         });
         fs::write(&config, text.to_string()).unwrap();
-        let path = |path: &Path| path.display().to_string();
-        [
-            "create".into(),
-            pod.id.clone(),
-            path(&config),
-            path(&pod.config),
-        ]
+        let [own, of_pod] = [&config, &pod.config].map(|path| path.display().to_string());
+        ["create".into(), pod.id.clone(), own, of_pod]
     }
 
     /// Creates and starts it: its id, or what crictl said. containerd calls the runtime in the second
@@ -335,10 +321,9 @@ impl<'a> Cri<'a> {
 
     /// The processes of a container, as its cgroup has them.
     pub fn inside(&self, id: &str) -> Vec<i32> {
-        let scope = if self.engine.is_containerd() {
-            ""
-        } else {
-            "crio-"
+        let scope = match self.engine.is_containerd() {
+            true => "",
+            false => "crio-",
         };
         in_cgroup(&format!("{}/{scope}{id}", self.cgroup))
     }
@@ -354,10 +339,8 @@ impl<'a> Cri<'a> {
 
     /// Returns the engine's log, for a test that fails.
     pub fn log(&self) -> String {
-        self.going
-            .as_ref()
-            .map(Going::said_so_far)
-            .unwrap_or_default()
+        let going = self.going.as_ref();
+        going.map(Going::said_so_far).unwrap_or_default()
     }
 }
 
@@ -378,25 +361,20 @@ fn map(pairs: &[(&str, &str)]) -> Value {
 }
 
 fn mounted(mount: &Mount) -> Value {
-    json!({
-        "host_path": mount.host, "container_path": mount.inside, "readonly": mount.read_only,
-    })
+    let (host, inside) = (&mount.host, &mount.inside);
+    json!({"host_path": host, "container_path": inside, "readonly": mount.read_only})
 }
 
 impl Drop for Cri<'_> {
     /// Removes everything that a failed test has left.
     fn drop(&mut self) {
-        for pid in in_cgroup(&self.cgroup) {
-            kill(pid);
-        }
+        in_cgroup(&self.cgroup).into_iter().for_each(kill);
         if self.going.is_some() {
             let _ = self.command(&["rmp", "--all", "--force"]).output();
         }
         self.going = None;
         let dir = self.dir.to_str().unwrap();
-        for pid in with_argument(dir) {
-            kill(pid);
-        }
+        with_argument(dir).into_iter().for_each(kill);
         for pod in self.pods.borrow().iter() {
             containerd::forget_shim(self, "k8s.io", pod);
         }

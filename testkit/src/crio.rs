@@ -12,10 +12,8 @@ pub fn configure(cri: &Cri) {
     let text = shipped.replace(there, here.to_str().unwrap());
     fs::create_dir_all(cri.path("crio.conf.d")).unwrap();
     cri.write("crio.conf.d/20-runmig.conf", &text);
-    cri.write(
-        "policy.json",
-        r#"{"default": [{"type": "insecureAcceptAnything"}]}"#,
-    );
+    let anything = json!({"default": [{"type": "insecureAcceptAnything"}]});
+    cri.write("policy.json", &anything.to_string());
     let repository = crate::repository().display();
     let dir = cri.path("");
     let dir = dir.to_str().unwrap().trim_end_matches('/');

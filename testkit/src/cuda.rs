@@ -8,11 +8,7 @@ pub const CLIENT: &str = "/client/cuda-client";
 
 /// Puts the client into a bundle: its container runs it with these commands.
 pub fn put(bundle: &Bundle, machine: &Machine, commands: &[&str]) {
-    let programs = crate::programs();
-    assert!(
-        programs.join("cuda-client").exists(),
-        "the CUDA client is not built: cargo build -p cuda-sim"
-    );
+    crate::program("cuda-client");
     bundle.edit(|config| {
         let library = library(machine);
         let process = &mut config["process"];
@@ -52,9 +48,8 @@ pub fn mounts(machine: &Machine) -> Vec<Mount> {
         inside: inside.to_owned(),
         read_only,
     };
-    let (dir, same) = (machine.dir(), |path: &str| {
-        mount(Path::new(path), Path::new(path), true)
-    });
+    let dir = machine.dir();
+    let same = |path: &str| mount(Path::new(path), Path::new(path), true);
     let programs = crate::programs();
     vec![
         same("/usr"),

@@ -1,4 +1,4 @@
-//! The CDI devices by which containers ask, as `migctl configure cdi` writes them, in a folder of a test's own.
+//! The CDI devices that containers use to ask, as `migctl configure cdi` writes them, in a folder of a test's own.
 
 use crate::prelude::*;
 
@@ -11,23 +11,7 @@ pub fn with_folder(folder: &Path, command: &Command) -> Command {
         // SAFETY: the function makes one system call, and stays as long as the process.
         unsafe { libc::atexit(remove_folder) };
     }
-    let mut inside = Command::new("unshare");
-    inside
-        .args(["--mount", "sh", "-c"])
-        .arg(format!("mount --bind \"$0\" {CDI} && exec \"$@\""))
-        .arg(folder)
-        .arg(command.get_program())
-        .args(command.get_args());
-    for (name, value) in command.get_envs() {
-        match value {
-            Some(value) => inside.env(name, value),
-            None => inside.env_remove(name),
-        };
-    }
-    if let Some(dir) = command.get_current_dir() {
-        inside.current_dir(dir);
-    }
-    inside
+    crate::mounted::with_folder(folder, CDI, command)
 }
 
 extern "C" fn remove_folder() {

@@ -47,10 +47,7 @@ impl Docker {
             super::skip("docker is not there; run scripts/setup");
             return None;
         }
-        let dir = tempfile::Builder::new()
-            .prefix("runmig-docker-")
-            .tempdir()
-            .expect("a temporary folder");
+        let dir = crate::temporary("runmig-docker-", &std::env::temp_dir());
         let mut docker = Docker {
             dir,
             runmig: Named::new(setup),
@@ -93,24 +90,16 @@ impl Docker {
     /// A program of theirs, with what they call on its PATH.
     fn command(&self, engine: &str, program: &str) -> Command {
         let program = built(engine, program).unwrap();
-        let mut path = built("containerd", "containerd").unwrap();
-        path.pop();
-        // The distribution's is too old for it.
-        let mut runc = Low::NewRunc.find().unwrap_or_default();
-        runc.pop();
+        // The distribution's runc is too old for it.
+        let beside = [built("containerd", "containerd"), Low::NewRunc.find()].map(|program| {
+            let mut folder = program.unwrap_or_default();
+            folder.pop();
+            folder.display().to_string()
+        });
+        let path = format!("{}:/usr/sbin:/usr/bin:/sbin:/bin", beside.join(":"));
         let mut command = Command::new(program);
-        command
-            .env(
-                "PATH",
-                format!(
-                    "{}:{}:/usr/sbin:/usr/bin:/sbin:/bin",
-                    path.display(),
-                    runc.display()
-                ),
-            )
-            .env_remove("RUNMIG_CONFIG")
-            .current_dir(self.dir.path())
-            .stdin(Stdio::null());
+        command.env("PATH", path).env_remove("RUNMIG_CONFIG");
+        command.current_dir(self.dir.path()).stdin(Stdio::null());
         command
     }
 
@@ -177,9 +166,7 @@ impl Docker {
 
     fn import(&self) {
         rootfs(&self.path("rootfs"));
-        let mut tar = Command::new("tar");
-        tar.arg("-C").arg(self.path("rootfs")).arg("-cf");
-        said(tar.arg(self.path("image.tar")).arg(".")).ok();
+        super::images::tar(&self.path("rootfs"), &self.path("image.tar"));
         let image = fs::read(self.path("image.tar")).unwrap();
         let (name, tag) = IMAGE.split_once(':').unwrap();
         let path = format!("/images/create?fromSrc=-&repo={name}&tag={tag}");
@@ -211,22 +198,13 @@ impl Docker {
     /// As `docker create --runtime runmig --annotation …` has it; `more` for its HostConfig.
     #[track_caller]
     pub fn create_with(&self, annotations: &[(&str, &str)], script: &str, more: Value) -> String {
-        let annotations: serde_json::Map<String, Value> = annotations
-            .iter()
-            .map(|(key, value)| ((*key).to_owned(), json!(value)))
-            .collect();
-        let mut host = json!({
-            "Runtime": "runmig",
-            "NetworkMode": "none",
-            "Annotations": annotations,
-        });
+        let annotations: Value = annotations.iter().copied().collect();
+        let mut host =
+            json!({"Runtime": "runmig", "NetworkMode": "none", "Annotations": annotations});
         let more = more.as_object().cloned().unwrap_or_default();
         host.as_object_mut().unwrap().extend(more);
-        let container = json!({
-            "Image": IMAGE,
-            "Cmd": ["/bin/sh", "-c", script],
-            "HostConfig": host,
-        });
+        let container =
+            json!({"Image": IMAGE, "Cmd": ["/bin/sh", "-c", script], "HostConfig": host});
         let made = self.ask("POST", "/containers/create", &container).ok();
         made.json()["Id"].as_str().unwrap().to_owned()
     }
@@ -305,10 +283,8 @@ impl Drop for Docker {
         if self.dockerd.is_some() {
             let list = self.ask("GET", "/containers/json?all=true", &Value::Null);
             for container in list.json().as_array().into_iter().flatten() {
-                let path = format!(
-                    "/containers/{}?force=true",
-                    container["Id"].as_str().unwrap()
-                );
+                let id = container["Id"].as_str().unwrap();
+                let path = format!("/containers/{id}?force=true");
                 self.ask("DELETE", &path, &Value::Null);
             }
             self.stop_dockerd();

@@ -2,14 +2,14 @@
 //! file can be opened before that.
 
 use crate::prelude::*;
+use crate::process::Killed;
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::{ForkResult, Pid};
 use std::cell::Cell;
 use std::collections::HashMap;
-use std::ffi::CString;
 use std::io::Read;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd};
-use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 
 /// So long a request waits for its answer; then it gets an error. The test has failed unless whoever
@@ -41,19 +41,17 @@ impl Fuse {
     /// An error where this machine has no FUSE.
     pub fn new(at: &Path) -> Result<Fuse, &'static str> {
         let mut options = File::options();
-        options.read(true).write(true);
         // A request that is interrupted before it is read has gone.
-        let options = options.custom_flags(libc::O_NONBLOCK);
-        let device = options.open("/dev/fuse");
+        options.custom_flags(libc::O_NONBLOCK);
+        let device = options.read(true).write(true).open("/dev/fuse");
         let device = device.map_err(|_| "/dev/fuse cannot be opened")?;
         std::fs::create_dir_all(at).unwrap();
         let fd = device.as_raw_fd();
         let options = format!("fd={fd},rootmode=40755,user_id=0,group_id=0,allow_other");
-        mount(at, &options);
-        let (protection, flags) = (
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_SHARED | libc::MAP_ANONYMOUS,
-        );
+        let (fs, none) = (Some("fuse"), MsFlags::empty());
+        mount(Some("hung"), at, fs, none, Some(&*options)).unwrap();
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
         let length = size_of::<Shared>();
         // SAFETY: a new mapping, never taken away, that is as long; zeros are a value of its type.
         let shared: &'static Shared = unsafe {
@@ -128,9 +126,7 @@ impl Drop for Fuse {
         let _ = nix::sys::signal::kill(self.server, nix::sys::signal::Signal::SIGKILL);
         let _ = nix::sys::wait::waitpid(self.server, None);
         for at in self.at.iter().rev() {
-            let at = c_string(at);
-            // SAFETY: a string that ends with a zero.
-            unsafe { libc::umount2(at.as_ptr(), libc::MNT_DETACH) };
+            let _ = umount2(at, MntFlags::MNT_DETACH);
         }
         if let Some(group) = self.group.get() {
             let _ = set_group(group);
@@ -147,7 +143,7 @@ fn set_group(group: u32) -> nix::Result<()> {
 
 /// A process that has a file on a hung file system open.
 pub struct Holder {
-    child: Child,
+    child: Killed,
     fuse: Fuse,
 }
 
@@ -158,7 +154,7 @@ impl Holder {
         let file = File::open(fuse.at[0].join("file")).unwrap();
         let mut sleep = Command::new("sleep");
         sleep.arg("infinity").stdin(Stdio::from(file));
-        let child = sleep.spawn().unwrap();
+        let child = Killed(sleep.spawn().unwrap());
         fuse.hang();
         Ok(Holder { child, fuse })
     }
@@ -167,27 +163,8 @@ impl Holder {
     #[track_caller]
     pub fn was_left_alone(&self) {
         assert_eq!(self.fuse.asked(), 0, "the hung file system was asked");
-        assert!(super::process::lives(self.child.id() as i32));
+        assert!(super::process::lives(self.child.0.id() as i32));
     }
-}
-
-impl Drop for Holder {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn c_string(path: &Path) -> CString {
-    CString::new(path.as_os_str().as_bytes()).unwrap()
-}
-
-fn mount(at: &Path, options: &str) {
-    let options = CString::new(options).unwrap();
-    let (at, data) = (c_string(at), options.as_ptr().cast());
-    // SAFETY: strings that end with a zero.
-    let status = unsafe { libc::mount(c"hung".as_ptr(), at.as_ptr(), c"fuse".as_ptr(), 0, data) };
-    assert_eq!(status, 0, "mount: {}", std::io::Error::last_os_error());
 }
 
 const LOOKUP: u32 = 1;
@@ -235,7 +212,8 @@ fn serve(mut device: File, shared: &Shared) {
         // A close is answered: in an exec that holds up all who look at the process.
         if hangs_for != 0 && hangs_for == group && !matches!(opcode, RELEASE | FLUSH) {
             shared.asked.fetch_add(1, SeqCst);
-            waiting.insert(unique(8), Waiting::default());
+            let (since, is_killed) = (Instant::now(), false);
+            waiting.insert(unique(8), Waiting { since, is_killed });
             continue;
         }
         let answer = answer(opcode, node).ok_or(libc::ENOSYS);
@@ -249,15 +227,6 @@ struct Waiting {
     is_killed: bool,
 }
 
-impl Default for Waiting {
-    fn default() -> Waiting {
-        Waiting {
-            since: Instant::now(),
-            is_killed: false,
-        }
-    }
-}
-
 fn reply(device: &mut File, unique: [u8; 8], answer: Result<Vec<u8>, i32>) {
     let (error, body) = match answer {
         Ok(body) => (0, body),
@@ -269,22 +238,13 @@ fn reply(device: &mut File, unique: [u8; 8], answer: Result<Vec<u8>, i32>) {
 }
 
 fn answer(opcode: u32, node: u64) -> Option<Vec<u8>> {
-    let numbers = |all: &[u64]| {
-        all.iter()
-            .flat_map(|n| n.to_ne_bytes())
-            .collect::<Vec<u8>>()
-    };
-    let small = |all: &[u32]| {
-        all.iter()
-            .flat_map(|n| n.to_ne_bytes())
-            .collect::<Vec<u8>>()
-    };
+    let numbers = |all: &[u64]| Vec::from_iter(all.iter().flat_map(|n| n.to_ne_bytes()));
+    let small = |all: &[u32]| Vec::from_iter(all.iter().flat_map(|n| n.to_ne_bytes()));
     // Node, size, blocks, three times, their nanoseconds; mode, links, owner, device, block size, flags.
     let attributes = |node: u64| {
-        let mode = if node == 1 {
-            libc::S_IFDIR | 0o755
-        } else {
-            libc::S_IFREG | 0o644
+        let mode = match node {
+            1 => libc::S_IFDIR | 0o755,
+            _ => libc::S_IFREG | 0o644,
         };
         let rest = [0, 0, 0, mode, 1, 0, 0, 0, 4096, 0];
         [numbers(&[node, 0, 0, 0, 0, 0]), small(&rest)].concat()

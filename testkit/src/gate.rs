@@ -1,7 +1,6 @@
 //! A hook that waits: stops a low-level runtime at a moment that is known, for as long as wanted.
 
 use crate::prelude::*;
-use std::fs::OpenOptions;
 
 pub struct Gate {
     dir: PathBuf,
@@ -12,14 +11,34 @@ pub struct Reached {
     _fifo: File,
 }
 
+pub fn make_fifo(at: &Path) {
+    nix::unistd::mkfifo(at, nix::sys::stat::Mode::S_IRWXU).unwrap();
+}
+
+/// A fifo can be opened for writing without waiting as soon as there is a reader.
+fn try_open(fifo: &Path) -> io::Result<File> {
+    let mut options = File::options();
+    options.write(true).custom_flags(libc::O_NONBLOCK);
+    options.open(fifo)
+}
+
+/// Opens a fifo as soon as a process reads from it.
+#[track_caller]
+pub fn with_reader(fifo: &Path) -> File {
+    let mut opened = None;
+    until("somebody reads from the fifo", || {
+        opened = try_open(fifo).ok();
+        opened.is_some()
+    });
+    opened.unwrap()
+}
+
 impl Gate {
     pub fn new(dir: &Path) -> Gate {
         fs::create_dir_all(dir).unwrap();
-        let gate = Gate {
-            dir: dir.to_owned(),
-        };
-        let mode = nix::sys::stat::Mode::from_bits_truncate(0o600);
-        nix::unistd::mkfifo(&gate.fifo(), mode).unwrap();
+        let dir = dir.to_owned();
+        let gate = Gate { dir };
+        make_fifo(&gate.fifo());
         script(&gate.hook(), &format!("exec cat {}", gate.fifo().display()));
         gate
     }
@@ -44,40 +63,25 @@ impl Gate {
         let armed = self.dir.join("armed");
         fs::write(&armed, "").unwrap();
         let (armed, hook) = (armed.display(), self.hook().display().to_string());
-        script(
-            &front,
-            &format!(
-                "case \" $* \" in *' create '*|*' run '*) rm {armed} 2>/dev/null && {hook};; esac\n\
-                 exec {} \"$@\"",
-                setup.runtime.display()
-            ),
+        let low = setup.runtime.display();
+        let body = format!(
+            "case \" $* \" in *' create '*|*' run '*) rm {armed} 2>/dev/null && {hook};; esac\n\
+             exec {low} \"$@\""
         );
+        script(&front, &body);
         setup.put_before(&front);
-    }
-
-    /// A fifo can be opened for writing without waiting as soon as there is a reader.
-    fn try_open(&self) -> io::Result<File> {
-        let mut options = OpenOptions::new();
-        options.write(true).custom_flags(libc::O_NONBLOCK);
-        options.open(self.fifo())
     }
 
     #[track_caller]
     pub fn reached(&self) -> Reached {
-        let mut opened = None;
-        until("the hook is reached", || {
-            opened = self.try_open().ok();
-            opened.is_some()
-        });
-        Reached {
-            _fifo: opened.unwrap(),
-        }
+        let _fifo = with_reader(&self.fifo());
+        Reached { _fifo }
     }
 }
 
 impl Drop for Gate {
     /// A test may have failed before it came so far.
     fn drop(&mut self) {
-        drop(self.try_open());
+        drop(try_open(&self.fifo()));
     }
 }

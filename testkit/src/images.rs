@@ -49,11 +49,7 @@ pub fn archive_of(dir: &Path, name: &str, says: &Says<'_>) -> PathBuf {
     let notes: Map<String, Value> = { says.notes.iter() }
         .map(|(key, value)| ((*key).to_owned(), json!(value)))
         .collect();
-    let environment: Vec<&str> = ["PATH=/bin"]
-        .iter()
-        .chain(says.environment)
-        .copied()
-        .collect();
+    let environment = [&["PATH=/bin"], says.environment].concat();
     let config = json!({
         "architecture": architecture(),
         "os": "linux",
@@ -69,19 +65,13 @@ pub fn archive_of(dir: &Path, name: &str, says: &Says<'_>) -> PathBuf {
     let mut manifest = blob(manifest.to_string().as_bytes(), "manifest.v1+json");
     // podman reads the one, containerd the other.
     let mut annotations = notes;
-    for key in [
-        "org.opencontainers.image.ref.name",
-        "io.containerd.image.name",
-    ] {
-        annotations.insert(key.to_owned(), json!(name));
-    }
+    annotations.insert("org.opencontainers.image.ref.name".into(), json!(name));
+    annotations.insert("io.containerd.image.name".into(), json!(name));
     manifest["annotations"] = Value::Object(annotations);
     let write = |name: &str, value: Value| fs::write(layout.join(name), value.to_string()).unwrap();
     write("oci-layout", json!({"imageLayoutVersion": "1.0.0"}));
-    write(
-        "index.json",
-        json!({"schemaVersion": 2, "manifests": [manifest]}),
-    );
+    let index = json!({"schemaVersion": 2, "manifests": [manifest]});
+    write("index.json", index);
     let archive = dir.join("image.tar");
     tar(&layout, &archive);
     archive
@@ -93,7 +83,8 @@ pub fn hash(bytes: &[u8]) -> String {
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn tar(dir: &Path, to: &Path) {
+/// Packs what is in a folder.
+pub fn tar(dir: &Path, to: &Path) {
     let mut tar = Command::new("tar");
     tar.args(["--owner=0", "--group=0", "--numeric-owner"]);
     said(tar.arg("-C").arg(dir).arg("-cf").arg(to).arg(".")).ok();

@@ -138,15 +138,29 @@ pub fn ends_with(text: &str, words: &str) {
     assert!(text.ends_with(words), "no \"{words}\" last in:\n{text}");
 }
 
+/// Gives a file or a folder this mode.
+#[track_caller]
+pub fn chmod(path: impl AsRef<Path>, mode: u32) {
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+    std::fs::set_permissions(path, mode).unwrap();
+}
+
 /// The same for a part that `scripts/setup full` brings: the first tier goes without it, and says so.
 pub fn skip_until_full(why: &str) {
+    use std::io::Write;
     match std::env::var("RUNMIG_TIER").as_deref() {
-        Ok("quick") => {
-            use std::io::Write;
-            let _ = writeln!(std::io::stderr(), "LEFT OUT: {why}");
-        }
+        Ok("quick") => drop(writeln!(std::io::stderr(), "LEFT OUT: {why}")),
         _ => skip(why),
     }
+}
+
+/// A folder in another that every user may look into, gone when dropped.
+pub fn temporary(prefix: &str, parent: &Path) -> tempfile::TempDir {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::Builder::new().prefix(prefix).tempdir_in(parent);
+    let dir = dir.expect("a temporary folder");
+    std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    dir
 }
 
 /// The root of the repository.
@@ -166,9 +180,10 @@ pub fn programs() -> PathBuf {
 /// A program of this build.
 pub fn program(name: &str) -> PathBuf {
     let program = programs().join(name);
+    let hint = "hint: run cargo build --workspace first";
     assert!(
         program.exists(),
-        "{} is not built; hint: run cargo build --workspace first",
+        "{} is not built; {hint}",
         program.display()
     );
     program

@@ -41,12 +41,7 @@ impl Machine {
 
     /// A machine that another program makes.
     pub fn to_be() -> Machine {
-        let home = tempfile::Builder::new()
-            .prefix("runmig-sim-")
-            .tempdir()
-            .expect("a temporary folder");
-        // Other users may look at it, as they may at a real driver.
-        fs::set_permissions(home.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let home = crate::temporary("runmig-sim-", &std::env::temp_dir());
         Machine { home }
     }
 
@@ -82,49 +77,36 @@ impl Machine {
     }
 
     pub fn sim_command(&self, verb: &str) -> Command {
-        let mut command = Command::new(sim());
+        let mut command = Command::new(crate::program("nvml-sim"));
         command.arg(verb).arg(self.dir());
         command
     }
 
-    fn show(&self) -> Value {
-        serde_json::from_str(&self.sim("show", &["--json"])).expect("JSON")
-    }
-
     pub fn gpu_uuid(&self, index: usize) -> String {
-        let shown = self.show();
-        shown["gpus"][index]["uuid"].as_str().unwrap().to_owned()
+        self.state().gpus[index].uuid.clone()
     }
 
     /// Returns the driver's instances, one for each compute instance. A GPU instance without one,
     /// which nothing of ours may leave behind, stands here with an empty UUID.
     pub fn instances(&self) -> Vec<Instance> {
-        let shown = self.show();
-        let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
-        let number = |value: &Value| value.as_u64().expect("a number");
-        let string = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let mut all = Vec::new();
-        for gpu in list(&shown["gpus"]) {
-            for gi in list(&gpu["gpuInstances"]) {
-                let mut instance = Instance {
-                    gpu: number(&gpu["index"]) as u32,
-                    gpu_uuid: string(&gpu["uuid"]),
-                    gi: number(&gi["id"]) as u32,
-                    ci: u32::MAX,
-                    profile: string(&gi["profile"]),
-                    start: number(&gi["placement"]["start"]),
-                    size: number(&gi["placement"]["size"]),
-                    uuid: String::new(),
+        for (index, gpu) in (0..).zip(&self.state().gpus) {
+            let devices = gpu.mig_devices();
+            for gi in &gpu.gpu_instances {
+                let with = |ci: u32, uuid: String| Instance {
+                    gpu: index,
+                    gpu_uuid: gpu.uuid.clone(),
+                    gi: gi.id,
+                    ci,
+                    profile: gpu.profile_of(gi).name.clone(),
+                    start: gi.placement.start.into(),
+                    size: gi.placement.size.into(),
+                    uuid,
                 };
-                let compute = list(&gi["computeInstances"]);
-                if compute.is_empty() {
-                    all.push(instance);
-                    continue;
-                }
-                for ci in compute {
-                    instance.ci = number(&ci["id"]) as u32;
-                    instance.uuid = string(&ci["migUUID"]);
-                    all.push(instance.clone());
+                let of_it = devices.iter().filter(|d| d.gi.id == gi.id);
+                all.extend(of_it.map(|d| with(d.ci.id, d.uuid())));
+                if gi.compute_instances.is_empty() {
+                    all.push(with(u32::MAX, String::new()));
                 }
             }
         }
@@ -179,15 +161,4 @@ impl Machine {
             .find_map(|line| row(&line.split_whitespace().collect::<Vec<_>>()))
             .unwrap_or_else(|| panic!("not in {file}:\n{text}"))
     }
-}
-
-/// Cargo builds it with the workspace, but not for a package's tests alone.
-fn sim() -> PathBuf {
-    let sim = crate::program("nvml-sim");
-    assert!(
-        sim.exists() && sim.with_file_name("libnvml_sim.so").exists(),
-        "the simulated driver is not built: cargo build -p nvml-sim (looked for {})",
-        sim.display()
-    );
-    sim
 }

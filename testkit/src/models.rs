@@ -5,6 +5,7 @@ use runmig_lease::model::{Gpu, GpuUuid, MigMode, Placement, Profile};
 
 /// An empty GPU with MIG on.
 pub fn gpu(model: &Model, index: u32) -> Gpu {
+    let place = |nvml_sim::engine::Placement { start, size }| Placement { start, size };
     let profile = |p: &GiProfile| Profile {
         name: p.name.clone(),
         id: p.id,
@@ -18,13 +19,7 @@ pub fn gpu(model: &Model, index: u32) -> Gpu {
         ofas: p.engines.ofa,
         p2p: false,
         max_instances: p.max_instances,
-        placements: p
-            .placements()
-            .map(|at| Placement {
-                start: at.start,
-                size: at.size,
-            })
-            .collect(),
+        placements: p.placements().map(place).collect(),
     };
     Gpu {
         index,

@@ -4,6 +4,24 @@ use crate::prelude::*;
 
 pub struct Mounted(PathBuf);
 
+/// Returns a command that sees one folder in the place of another.
+pub fn with_folder(folder: &Path, at: &str, command: &Command) -> Command {
+    let mut inside = Command::new("unshare");
+    let script = format!("mount --bind \"$0\" {at} && exec \"$@\"");
+    inside.args(["--mount", "sh", "-c", &script]).arg(folder);
+    inside.arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => inside.env(name, value),
+            None => inside.env_remove(name),
+        };
+    }
+    if let Some(dir) = command.get_current_dir() {
+        inside.current_dir(dir);
+    }
+    inside
+}
+
 impl Mounted {
     #[track_caller]
     pub fn tmpfs(at: &Path, options: &str) -> Mounted {

@@ -61,10 +61,8 @@ pub fn same_files(before: &str, after: &str) {
         only.map(str::to_owned).collect()
     };
     let (new, gone) = (only(after, before), only(before, after));
-    assert!(
-        new.is_empty() && gone.is_empty(),
-        "new: {new:#?}, gone: {gone:#?}"
-    );
+    let are_same = new.is_empty() && gone.is_empty();
+    assert!(are_same, "new: {new:#?}, gone: {gone:#?}");
 }
 
 fn append(file: &Path, text: &str) {

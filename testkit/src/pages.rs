@@ -47,10 +47,8 @@ pub fn read(file: &str) -> Page {
             }
         }
     }
-    assert!(
-        !page.commands.is_empty() || !page.files.is_empty(),
-        "{file}"
-    );
+    let has_any = !page.commands.is_empty() || !page.files.is_empty();
+    assert!(has_any, "{file}");
     page
 }
 

@@ -2,9 +2,9 @@
 //! network, and the configuration that is shipped.
 
 use super::bundle::rootfs;
-use super::cgroup2;
 use super::leftovers::unmount_below;
 use super::named::Named;
+use super::{cgroup2, images};
 use crate::prelude::*;
 
 pub struct Podman<'a> {
@@ -54,18 +54,14 @@ impl<'a> Podman<'a> {
             super::skip_until_full("podman is not there; run scripts/setup full");
             return None;
         };
-        let dir = tempfile::Builder::new()
-            .prefix("runmig-podman-")
-            .tempdir()
-            .expect("a temporary folder");
-        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let dir = crate::temporary("runmig-podman-", &std::env::temp_dir());
         rootfs(&dir.path().join("rootfs"));
-
+        let runmig = Named::new(setup);
         let podman = Podman {
             setup,
             dir,
             program,
-            runmig: Named::new(setup),
+            runmig,
         };
         podman.configure();
         Some(podman)
@@ -99,11 +95,8 @@ impl<'a> Podman<'a> {
         }
         command
             .args(["--storage-driver=vfs", "--cgroup-manager=cgroupfs"])
-            .args([
-                "--events-backend=file",
-                "--log-level=error",
-                "--runtime=runmig",
-            ])
+            .args(["--events-backend=file", "--log-level=error"])
+            .arg("--runtime=runmig")
             .args(arguments)
             .env("CONTAINERS_CONF", self.dir.path().join("containers.conf"))
             .env("PODMAN_IGNORE_CGROUPSV1_WARNING", "1")
@@ -156,9 +149,7 @@ impl<'a> Podman<'a> {
     #[track_caller]
     pub fn import(&self, name: &str, changes: &[&str]) {
         let tar = self.dir.path().join("image.tar");
-        let mut make = Command::new("tar");
-        make.args(["-C", &self.rootfs(), "-cf"]).arg(&tar).arg(".");
-        said(&mut make).ok();
+        images::tar(self.rootfs().as_ref(), &tar);
         let mut import = self.command(&["import"]);
         for change in changes {
             import.arg(format!("--change={change}"));
@@ -204,9 +195,8 @@ pub const IMAGE: &str = "localhost/runmig-e2e:1";
 
 impl Drop for Podman<'_> {
     fn drop(&mut self) {
-        let _ = self
-            .command(&["rm", "--all", "--force", "--time=0"])
-            .output();
+        let mut remove = self.command(&["rm", "--all", "--force", "--time=0"]);
+        let _ = remove.output();
         let dir = self.dir.path().to_str().unwrap();
         // conmon may still have somebody clean up after a container, who would write into a folder that
         // is just being removed.

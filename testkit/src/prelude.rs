@@ -5,19 +5,19 @@ pub use crate::faults::strace::{self, settled};
 pub use crate::faults::{BIG, SMALL, World};
 pub use crate::mounted::Mounted;
 pub use crate::process::{
-    self, Going, Said, children, going, in_cgroup, kill, lives, names_in, said, until,
-    with_argument,
+    self, Going, Killed, Said, children, copy_program, going, in_cgroup, kill, lives, move_beside,
+    names_in, said, stands_still, until, with_argument,
 };
 pub use crate::random::Random;
 pub use crate::runtimes::{built, on_path, script};
 pub use crate::table;
 pub use crate::{Gate, Low, Machine, Podman, Setup};
 pub use crate::{
-    begins_with, ends_with, has, lacks, program, repository, skip, skip_until_full, unique,
+    begins_with, chmod, ends_with, has, lacks, program, repository, skip, skip_until_full, unique,
 };
 pub use nix::sys::signal::Signal;
 pub use nvml_sim::engine::Mode;
-pub use nvml_sim::fault::Outcome;
+pub use nvml_sim::fault::{Moment, Outcome};
 pub use serde_json::{Value, json};
 pub use std::collections::{BTreeMap, BTreeSet};
 pub use std::fs::{self, File};

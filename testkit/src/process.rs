@@ -43,12 +43,8 @@ impl Said {
     pub fn refused(self) -> String {
         let said = self.exits(1);
         let lines: Vec<&str> = said.stderr.lines().collect();
-        assert!(
-            lines.len() == 1,
-            "{}\nsaid not one line: {:?}",
-            said.command,
-            lines
-        );
+        let shown = &said.command;
+        assert!(lines.len() == 1, "{shown}\nsaid not one line: {lines:?}");
         assert!(said.stdout.is_empty(), "standard output: {}", said.stdout);
         lines[0].to_owned()
     }
@@ -61,14 +57,16 @@ impl Said {
 
     /// Standard output has these words.
     #[track_caller]
-    pub fn says(&self, words: &str) {
+    pub fn says(&self, words: &str) -> &Said {
         crate::has(&self.stdout, words);
+        self
     }
 
     /// Standard error has these words.
     #[track_caller]
-    pub fn warns(&self, words: &str) {
+    pub fn warns(&self, words: &str) -> &Said {
         crate::has(&self.stderr, words);
+        self
     }
 
     pub fn json(&self) -> serde_json::Value {
@@ -347,8 +345,8 @@ pub fn descendants(pid: i32) -> Vec<i32> {
 /// The processes with this in one of their arguments.
 pub fn with_argument(text: &str) -> Vec<i32> {
     let has = |pid: &i32| {
-        std::fs::read(format!("/proc/{pid}/cmdline"))
-            .is_ok_and(|line| String::from_utf8_lossy(&line).contains(text))
+        let line = std::fs::read(format!("/proc/{pid}/cmdline"));
+        line.is_ok_and(|line| String::from_utf8_lossy(&line).contains(text))
     };
     everybody().filter(|p| has(p) && lives(*p)).collect()
 }
@@ -392,20 +390,16 @@ pub fn move_beside(pid: i32, init: u64) {
         let mut fields = line.splitn(3, ':').skip(1);
         let (controllers, path) = (fields.next()?, fields.next()?);
         // In cgroup v2 the hierarchy is the only one, or beside those of v1.
-        let below = if controllers.is_empty() {
-            ["", "unified"]
-        } else {
-            [controllers; 2]
+        let below = match controllers {
+            "" => ["", "unified"],
+            _ => [controllers; 2],
         };
-        let mut files = below
-            .map(|dir| format!("/sys/fs/cgroup/{dir}{path}/cgroup.procs"))
-            .into_iter();
-        files.find(|file| path != "/" && std::path::Path::new(file).exists())
+        let files = below.map(|dir| format!("/sys/fs/cgroup/{dir}{path}/cgroup.procs"));
+        let is_there = |file: &String| path != "/" && std::path::Path::new(file).exists();
+        files.into_iter().find(is_there)
     };
-    let file = lines
-        .lines()
-        .find_map(procs)
-        .expect("a cgroup of the container");
+    let file = lines.lines().find_map(procs);
+    let file = file.expect("a cgroup of the container");
     std::fs::write(file, pid.to_string()).unwrap();
 }
 

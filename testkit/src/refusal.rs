@@ -19,15 +19,9 @@ pub fn refused_in(
     let before = std::fs::read(bundle.file()).ok();
     let names = bundle.names();
     let (id, log) = (unique(), setup.path(&format!("log-{}", unique())));
-    let call = setup.command(&[
-        "--log",
-        log.to_str().unwrap(),
-        "--log-format=json",
-        "create",
-        "--bundle",
-        bundle.as_str(),
-        &id,
-    ]);
+    let log_options = ["--log", log.to_str().unwrap(), "--log-format=json"];
+    let create = ["create", "--bundle", bundle.as_str(), &id];
+    let call = setup.command(&[&log_options[..], &create].concat());
     let was = setup.machine.instances();
     let told = said(&mut wrap(call)).refused();
 
@@ -47,10 +41,8 @@ pub fn refused_in(
     assert_eq!(told, wanted);
 
     let logged = std::fs::read_to_string(&log).expect("the log");
-    let logged: Vec<Value> = logged
-        .lines()
-        .map(|line| serde_json::from_str(line).expect(line))
-        .collect();
+    let parsed = |line| serde_json::from_str(line).expect(line);
+    let logged: Vec<Value> = logged.lines().map(parsed).collect();
     assert_eq!(logged.len(), 1, "{logged:?}");
     assert_eq!(logged[0]["level"], "error");
     assert_eq!(logged[0]["msg"], told.as_str());

@@ -49,13 +49,11 @@ impl Low {
         }
         fs::create_dir_all(dir).unwrap();
         let front = dir.join(self.name());
+        let (found, name) = (found.display(), self.name());
+        let without = format!("umount {V2_BESIDE}; exec {found} \"$@\"");
         script(
             &front,
-            &format!(
-                "exec unshare -m /bin/sh -c 'umount {V2_BESIDE}; exec {} \"$@\"' {} \"$@\"",
-                found.display(),
-                self.name()
-            ),
+            &format!("exec unshare -m /bin/sh -c '{without}' {name} \"$@\""),
         );
         front
     }
@@ -74,6 +72,37 @@ pub fn program(path: &Path, text: &str) {
     fs::set_permissions(&draft, fs::Permissions::from_mode(0o755)).unwrap();
     super::process::copy_program(&draft, path);
     fs::remove_file(draft).unwrap();
+}
+
+/// Puts another text in the place of one that a file has.
+#[track_caller]
+pub fn replace_in(file: &Path, old: &str, new: &str) {
+    let text = fs::read_to_string(file).unwrap();
+    let changed = text.replace(old, new);
+    assert_ne!(text, changed);
+    fs::write(file, changed).unwrap();
+}
+
+/// Puts a program of this build somewhere: users other than root may be able to write to where it was built.
+pub fn install(program: &str, to: &Path) {
+    let built = crate::program(program);
+    fs::hard_link(&built, to).unwrap_or_else(|_| super::process::copy_program(&built, to));
+}
+
+/// A configuration whose state and data are in a folder, for the driver of a simulated machine. `more` is before its tables.
+pub fn configuration(
+    runtime: &Path,
+    dir: &Path,
+    machine: &Path,
+    files: &str,
+    more: &str,
+) -> String {
+    let (state, data) = (dir.join("state"), dir.join("data"));
+    let library = machine.join("lib/libnvidia-ml.so.1");
+    format!(
+        "runtime = {runtime:?}\nstate_dir = {state:?}\ndata_dir = {data:?}\ndriver_files = \"{files}\"\n{more}\n\
+         [driver]\nlibrary = {library:?}\nroot = {machine:?}\n"
+    )
 }
 
 /// The folder in which scripts/setup keeps what it makes.

@@ -9,8 +9,18 @@
 //! DIR/front/          a script before the low-level runtime, where one is needed
 //! ```
 
-use super::process::copy_program;
+use super::runtimes::{configuration, install, replace_in};
 use crate::prelude::*;
+
+/// What is installed.
+pub const PROGRAMS: [&str; 6] = [
+    "runmig",
+    "runmig-slice",
+    "runmig-hook",
+    "runmig-claim",
+    crate::REQUEST_HOOK,
+    "migctl",
+];
 
 pub struct Setup {
     pub low: Low,
@@ -24,6 +34,13 @@ impl Setup {
     /// Two A100 with MIG on.
     pub fn of(low: Low) -> Setup {
         Setup::on(low, Machine::new("A100-80GB", 2))
+    }
+
+    /// With runc, a machine as `nvml-sim new` makes it, and more keys of the configuration.
+    pub fn with(machine: &str, config: &str) -> Setup {
+        let setup = Setup::on(Low::Runc, Machine::of(machine));
+        setup.configure(config);
+        setup
     }
 
     /// With a low-level runtime that every machine for tests has.
@@ -42,11 +59,7 @@ impl Setup {
             super::skip("containers are made by root");
             return None;
         }
-        let dir = tempfile::Builder::new()
-            .prefix("runmig-e2e-")
-            .tempdir()
-            .expect("a temporary folder");
-        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let dir = crate::temporary("runmig-e2e-", &std::env::temp_dir());
         let runtime = low.configure(&found, &dir.path().join("front"));
         let setup = Setup {
             low,
@@ -57,18 +70,8 @@ impl Setup {
         for name in ["bin", "roots", "bundles"] {
             fs::create_dir(setup.path(name)).unwrap();
         }
-        for name in [
-            "runmig",
-            "runmig-slice",
-            "runmig-hook",
-            "runmig-claim",
-            crate::REQUEST_HOOK,
-            "migctl",
-        ] {
-            // Not from where they were built: there users other than root may be able to write.
-            let here = setup.path("bin").join(name);
-            let built = crate::program(name);
-            fs::hard_link(&built, &here).unwrap_or_else(|_| copy_program(&built, &here));
+        for name in PROGRAMS {
+            install(name, &setup.program(name));
         }
         setup.configure("");
         Some(setup)
@@ -81,15 +84,8 @@ impl Setup {
 
     /// The same with another source of the driver's files.
     pub fn configure_files(&self, source: &str, more: &str) {
-        let text = format!(
-            "runtime = \"{}\"\nstate_dir = \"{}\"\ndata_dir = \"{}\"\ndriver_files = \"{source}\"\n{more}\n\
-             [driver]\nlibrary = \"{}\"\nroot = \"{}\"\n",
-            self.runtime.display(),
-            self.state().display(),
-            self.path("data").display(),
-            self.machine.library().display(),
-            self.machine.dir().display()
-        );
+        let (runtime, dir) = (&self.runtime, self.dir.path());
+        let text = configuration(runtime, dir, &self.machine.dir(), source, more);
         fs::write(self.config(), text).unwrap();
     }
 
@@ -110,11 +106,8 @@ impl Setup {
 
     /// Has a program called in the low-level runtime's place, which it is to call in turn.
     pub fn put_before(&self, front: &Path) {
-        let config = fs::read_to_string(self.config()).unwrap();
-        let runtime = format!("{:?}", self.runtime);
-        let changed = config.replace(&runtime, &format!("{front:?}"));
-        assert_ne!(config, changed);
-        fs::write(self.config(), changed).unwrap();
+        let (before, now) = (format!("{:?}", self.runtime), format!("{front:?}"));
+        replace_in(&self.config(), &before, &now);
     }
 
     /// Something in its folder.
@@ -188,6 +181,12 @@ impl Setup {
         self.migctl(arguments).ok().json()
     }
 
+    /// The items of a list as JSON.
+    #[track_caller]
+    pub fn items(&self, arguments: &[&str]) -> Vec<Value> {
+        items(&self.json(&[arguments, &["-o", "json"]].concat()))
+    }
+
     /// `nvml-sim VERB` on its machine.
     pub fn sim(&self, verb: &str, arguments: &[&str]) -> String {
         self.machine.sim(verb, arguments)
@@ -223,14 +222,7 @@ impl Setup {
             let mut copy = Command::new("cp");
             said(copy.arg("-a").arg(format!("/dev/{node}")).arg(&dev)).ok();
         }
-        let call = self.command(arguments);
-        let mut inside = Command::new("unshare");
-        inside.args(["--mount", "sh", "-c"]);
-        inside.arg("mount --bind \"$0\" /dev && exec \"$@\"");
-        inside.arg(&dev).arg(call.get_program());
-        inside.args(call.get_args());
-        inside.env("RUNMIG_CONFIG", self.config());
-        inside
+        crate::mounted::with_folder(&dev, "/dev", &self.command(arguments))
     }
 
     #[track_caller]
@@ -244,6 +236,21 @@ impl Setup {
         let id = unique();
         self.create(bundle, &id);
         id
+    }
+
+    /// Creates a container of this id with a slice.
+    #[track_caller]
+    pub fn make(&self, id: &str, slice: &str) {
+        self.create(&self.asking(slice, "true"), id);
+    }
+
+    /// Starts a container, and waits for its end.
+    #[track_caller]
+    pub fn finishes(&self, id: &str) {
+        self.runmig(&["start", id]).ok();
+        until("it has ended", || {
+            self.runmig(&["state", id]).ok().json()["status"] == "stopped"
+        });
     }
 
     /// Creates a container with a slice.
@@ -275,9 +282,7 @@ impl Setup {
     /// Creates a container that stays, and returns its id.
     #[track_caller]
     pub fn gives(&self, annotations: &[(&str, &str)]) -> String {
-        let id = super::unique();
-        self.create(&self.bundle_with(annotations), &id);
-        id
+        self.create_new(&self.bundle_with(annotations))
     }
 
     /// Creates a container of a pod that stays, as containerd marks it, and returns its id.
@@ -320,16 +325,10 @@ impl Setup {
     pub fn refused(&self, bundle: &Bundle) -> String {
         // Some tests put something else there, or a file of a tebibyte.
         let is_usual = |m: std::fs::Metadata| m.is_file() && m.len() < 1 << 24;
-        let bytes = || {
-            bundle
-                .file()
-                .metadata()
-                .is_ok_and(is_usual)
-                .then(|| bundle.bytes())
-        };
+        let has_bytes = || bundle.file().metadata().is_ok_and(is_usual);
+        let bytes = || has_bytes().then(|| bundle.bytes());
         let before = bytes();
-        let create = ["create", "-b", bundle.as_str(), &super::unique()];
-        let line = self.runmig(&create).refused();
+        let line = self.try_create(bundle, &unique()).refused();
         assert_eq!(bytes(), before);
         line
     }
@@ -349,7 +348,7 @@ impl Setup {
         let mut create = self.command(&["create", "-b", bundle.as_str(), &id]);
         let create = going(create.stdin(Stdio::null()));
         until("it waits", || {
-            let list = self.migctl(&["list", "-o", "json"]).ok().json();
+            let list = self.json(&["list", "-o", "json"]);
             let all = list["waiting"].as_array().into_iter().flatten();
             { all }.any(|waiter| waiter["container"] == id.as_str())
         });
@@ -358,14 +357,16 @@ impl Setup {
 
     /// Has a call of the driver fail with a code of NVML's.
     pub fn fault(&self, call: &str, returns: &str) {
-        let fault = ["--call", call, "--returns", returns];
-        self.machine.sim("fault", &fault);
+        self.sim("fault", &["--call", call, "--returns", returns]);
+    }
+
+    pub fn no_faults(&self) {
+        self.machine.sim("fault", &["--clear"]);
     }
 
     /// Has a call of the driver take this time.
     pub fn slow(&self, call: &str, takes: &str) {
-        self.machine
-            .sim("fault", &["--call", call, "--takes", takes]);
+        self.sim("fault", &["--call", call, "--takes", takes]);
     }
 
     /// Returns the lease of a container.
@@ -373,9 +374,8 @@ impl Setup {
     pub fn lease(&self, id: &str) -> Value {
         let leases = self.leases();
         let found = leases.iter().find(|lease| lease["container"] == id);
-        found
-            .unwrap_or_else(|| panic!("no lease of {id}: {leases:?}"))
-            .clone()
+        let found = found.unwrap_or_else(|| panic!("no lease of {id}: {leases:?}"));
+        found.clone()
     }
 
     /// Returns the process of the MPS daemon of a container.
@@ -387,10 +387,10 @@ impl Setup {
     /// Returns the output of `migctl list -o json`.
     #[track_caller]
     pub fn leases(&self) -> Vec<Value> {
-        let list = self.migctl(&["list", "-o", "json"]).ok().json();
+        let list = self.json(&["list", "-o", "json"]);
         assert_eq!(list["apiVersion"], "runmig.dev/v1");
         assert_eq!(list["kind"], "LeaseList");
-        list["items"].as_array().expect("items").clone()
+        items(&list)
     }
 
     #[track_caller]
@@ -418,9 +418,7 @@ impl Setup {
     /// Ends the daemons of a test that has failed.
     fn end_daemons(&self) {
         for cgroup in self.daemons() {
-            for pid in super::process::in_cgroup(&cgroup) {
-                super::process::kill(pid);
-            }
+            in_cgroup(&cgroup).into_iter().for_each(kill);
             super::leftovers::remove_cgroup(&cgroup);
         }
     }
@@ -455,6 +453,12 @@ impl Drop for Setup {
             }
         }
     }
+}
+
+/// The items of a list as JSON.
+#[track_caller]
+pub fn items(list: &Value) -> Vec<Value> {
+    list["items"].as_array().expect("items").clone()
 }
 
 fn entries(dir: &Path) -> Vec<PathBuf> {

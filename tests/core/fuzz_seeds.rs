@@ -1,6 +1,7 @@
 //! The seeds of the fuzz targets and mutations of them, through the same functions, on stable: the
 //! same few thousand cases each time. `scripts/fuzz` runs for longer and finds more.
 
+use crate::below;
 use testkit::prelude::*;
 
 const MUTATIONS: usize = 400;
@@ -15,18 +16,6 @@ fn seeds(target: &str) -> Vec<(PathBuf, Vec<u8>)> {
     seeds.sort();
     assert!(seeds.len() > 2, "no seeds for {target}");
     seeds
-}
-
-/// xorshift: the same on every machine, every time.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % end.max(1) as u64) as usize
-    }
 }
 
 const WORDS: [&[u8]; 12] = [
@@ -44,25 +33,25 @@ const WORDS: [&[u8]; 12] = [
     b"runmig.dev/slice",
 ];
 
-fn mutate(seed: &[u8], other: &[u8], dice: &mut Dice) -> Vec<u8> {
+fn mutate(seed: &[u8], other: &[u8], dice: &mut Random) -> Vec<u8> {
     let mut bytes = seed.to_vec();
-    for _ in 0..=dice.below(3) {
-        let (from, to) = (dice.below(bytes.len() + 1), dice.below(bytes.len() + 1));
+    for _ in 0..=below(dice, 3) {
+        let (from, to) = (below(dice, bytes.len() + 1), below(dice, bytes.len() + 1));
         let (from, to) = (from.min(to), from.max(to));
-        match dice.below(6) {
+        match below(dice, 6) {
             0 => bytes.truncate(from),
             1 => drop(bytes.drain(from..to.min(from + 12))),
-            2 => drop(bytes.splice(from..from, WORDS[dice.below(WORDS.len())].iter().copied())),
+            2 => drop(bytes.splice(from..from, WORDS[below(dice, WORDS.len())].iter().copied())),
             3 => drop(bytes.splice(
                 from..to.min(from + 4),
-                WORDS[dice.below(WORDS.len())].iter().copied(),
+                WORDS[below(dice, WORDS.len())].iter().copied(),
             )),
             4 => {
                 let again = bytes[from..to.min(from + 64)].to_vec();
                 bytes.splice(to..to, again);
             }
             _ => {
-                let at = dice.below(other.len() + 1);
+                let at = below(dice, other.len() + 1);
                 let piece = &other[at..(at + 40).min(other.len())];
                 bytes.splice(from..from, piece.iter().copied());
             }
@@ -88,12 +77,12 @@ fn replay(name: &str) {
         .find(|(n, _)| *n == name)
         .expect("a target");
     let seeds = seeds(name);
-    let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
+    let mut dice = Random::new(0x9e37_79b9_7f4a_7c15);
     for (at, (path, seed)) in seeds.iter().enumerate() {
         let shown = Shown(path.display().to_string());
         target(seed);
         for _ in 0..MUTATIONS / seeds.len() + 1 {
-            let other = &seeds[(at + 1 + dice.below(seeds.len())) % seeds.len()].1;
+            let other = &seeds[(at + 1 + below(&mut dice, seeds.len())) % seeds.len()].1;
             let bytes = mutate(seed, other, &mut dice);
             let shown = Shown(bytes.escape_ascii().to_string());
             target(&bytes);

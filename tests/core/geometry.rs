@@ -31,10 +31,8 @@ fn text(world: &World) -> String {
 fn rewrite(world: &World, change: impl FnOnce(&mut Value)) {
     let text = text(world);
     let (head, body) = text.trim_end().split_once('\n').unwrap();
-    let (mut head, mut body): (Value, Value) = (
-        serde_json::from_str(head).unwrap(),
-        serde_json::from_str(body).unwrap(),
-    );
+    let [mut head, mut body]: [Value; 2] =
+        [head, body].map(|json| serde_json::from_str(json).unwrap());
     change(&mut body);
     let body = body.to_string();
     let hash = Sha256::digest(body.as_bytes());

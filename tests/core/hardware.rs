@@ -14,14 +14,15 @@ fn programs() -> &'static Path {
     built
 }
 
-fn script(arguments: &[&str]) -> Output {
-    named("hardware", arguments)
-}
-
-fn named(script: &str, arguments: &[&str]) -> Output {
-    let mut script = Command::new(testkit::repository().join("scripts").join(script));
-    script.arg("--from").arg(programs()).args(arguments);
-    script.output().unwrap()
+fn script(name: &str, machine: &Path, arguments: &[&str]) -> Output {
+    let mut script = Command::new(testkit::repository().join("scripts").join(name));
+    script.arg("--from").arg(programs());
+    let library = machine.join("lib/libnvidia-ml.so.1");
+    if library.exists() {
+        script.arg("--library").arg(library);
+    }
+    script.arg("--driver-root").arg(machine);
+    script.args(arguments).output().unwrap()
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -31,10 +32,7 @@ fn text(bytes: &[u8]) -> String {
 /// The transcript, and what the script said beside it.
 #[track_caller]
 fn transcript(machine: &Machine, more: &[&str]) -> (String, String) {
-    let (library, root) = (machine.library(), machine.dir());
-    let (library, root) = (library.to_str().unwrap(), root.to_str().unwrap());
-    let there = ["--library", library, "--driver-root", root];
-    let output = script(&[&there, more].concat());
+    let output = script("hardware", &machine.dir(), more);
     let beside = text(&output.stderr);
     assert!(output.status.success(), "{output:?}\n{beside}");
     (text(&output.stdout), beside)
@@ -64,25 +62,18 @@ fn changes(machine: &Machine) -> Vec<String> {
 #[test]
 fn says_there_is_no_gpu() {
     let nothing = tempfile::TempDir::new().unwrap();
-    let output = script(&["--driver-root", nothing.path().to_str().unwrap()]);
-    assert_eq!(output.status.code(), Some(3));
-    let said = text(&output.stderr);
-    has(&said, "hardware: no NVIDIA GPU on this machine: ");
-    assert_eq!(output.stdout, b"");
-
     // Files of a driver, and none that answers.
     let machine = Machine::with(&["--gpu", "H100-80GB"]);
     std::fs::remove_file(machine.dir().join("state.json")).unwrap();
-    let (library, root) = (machine.library(), machine.dir());
-    let output = script(&[
-        "--library",
-        library.to_str().unwrap(),
-        "--driver-root",
-        root.to_str().unwrap(),
-    ]);
-    assert_eq!(output.status.code(), Some(3));
-    has(&text(&output.stderr), "the driver answers 9 to nvmlInit_v2");
-    assert_eq!(output.stdout, b"");
+    for (root, words) in testkit::rows! {
+        nothing.path() => "hardware: no NVIDIA GPU on this machine: ";
+        &machine.dir() => "the driver answers 9 to nvmlInit_v2";
+    } {
+        let output = script("hardware", root, &[]);
+        assert_eq!(output.status.code(), Some(3), "{words}");
+        has(&text(&output.stderr), words);
+        assert_eq!(output.stdout, b"", "{words}");
+    }
 }
 
 #[test]
@@ -99,23 +90,19 @@ fn looks_only_without_instances() {
         assert_eq!(shown(), before);
         assert_eq!(changes(&machine), [""; 0]);
         assert_eq!(beside.contains("MIG is on on GPU 0,1"), is_on, "{beside}");
-        assert_eq!(
-            beside.contains("--instances makes, uses and destroys"),
-            is_on
-        );
-
-        for verb in [
-            "gpus",
-            "gpus --output=json",
-            "list",
-            "explain 1g.",
-            "gc --dry-run",
+        let makes = beside.contains("--instances makes, uses and destroys");
+        assert_eq!(makes, is_on);
+        for words in [
+            "\n$ migctl gpus",
+            "\n$ migctl gpus --output=json",
+            "\n$ migctl list",
+            "\n$ migctl explain 1g.",
+            "\n$ migctl gc --dry-run",
+            "\n$ runmig create --bundle refused refused\n  runmig: ",
+            "\n  config.json is untouched\n",
         ] {
-            assert!(transcript.contains(&format!("\n$ migctl {verb}")), "{verb}");
+            has(&transcript, words);
         }
-        let refused = "\n$ runmig create --bundle refused refused\n  runmig: ";
-        has(&transcript, refused);
-        assert!(transcript.contains("\n  config.json is untouched\n"));
         assert!(transcript.ends_with("\n$ runmig run --bundle plain plain\n  exit 0\n"));
     }
 }
@@ -175,21 +162,12 @@ fn gives_each_profile_a_slice() {
 }
 
 fn guarantees(machine: &Machine) -> (Output, Vec<String>) {
-    let (library, root) = (machine.library(), machine.dir());
-    let (library, root) = (library.to_str().unwrap(), root.to_str().unwrap());
-    let output = named(
-        "hardware-mig",
-        &["--library", library, "--driver-root", root],
-    );
+    let output = script("hardware-mig", &machine.dir(), &[]);
     let transcript = text(&output.stdout);
-    let outcomes = transcript
-        .split_once("\n# guarantees")
-        .map_or("", |(_, outcomes)| outcomes);
-    let lines = outcomes
-        .lines()
-        .filter(|line| line.starts_with("  "))
-        .map(str::to_owned)
-        .collect();
+    let outcomes = transcript.split("\n# guarantees").skip(1);
+    let lines = outcomes.flat_map(str::lines);
+    let lines = lines.filter(|line| line.starts_with("  "));
+    let lines = lines.map(str::to_owned).collect();
     (output, lines)
 }
 
@@ -201,10 +179,8 @@ fn keeps_each_guarantee_on_mig() {
         };
         let (output, lines) = guarantees(&machine);
         assert!(output.status.success(), "{gpu}: {output:?}");
-        assert!(
-            lines.len() >= 8 && lines.iter().all(|line| line.ends_with(": yes")),
-            "{gpu}: {lines:#?}"
-        );
+        let are_kept = lines.iter().all(|line| line.ends_with(": yes"));
+        assert!(lines.len() >= 8 && are_kept, "{gpu}: {lines:#?}");
         machine.is_empty();
     }
 }
@@ -216,16 +192,12 @@ fn shows_broken_guarantee() {
     };
     // Past the seven profiles, while seven containers start at once.
     let call = "nvmlGpuInstanceCreateComputeInstance";
-    machine.sim(
-        "fault",
-        &["--call", call, "--from", "12", "--returns", "IN_USE"],
-    );
+    let fault = ["--call", call, "--from", "12", "--returns", "IN_USE"];
+    machine.sim("fault", &fault);
     let (output, lines) = guarantees(&machine);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    assert!(
-        lines.iter().any(|line| line.ends_with(": no")),
-        "{lines:#?}"
-    );
+    let is_broken = lines.iter().any(|line| line.ends_with(": no"));
+    assert!(is_broken, "{lines:#?}");
 }
 
 #[test]
@@ -250,7 +222,7 @@ fn guarantees_want_empty_gpus_in_mig_mode() {
 #[test]
 fn refuses_unknown_arguments() {
     for arguments in [&["--nonsense"][..], &["--output"]] {
-        let output = script(arguments);
+        let output = script("hardware", Path::new("/nowhere"), arguments);
         assert_eq!(output.status.code(), Some(1), "{output:?}");
         assert!(output.stderr.starts_with(b"hardware: "), "{output:?}");
     }

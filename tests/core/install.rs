@@ -23,6 +23,12 @@ impl Place {
         command
     }
 
+    /// Writes a file, and the folders above it.
+    fn write(&self, file: &str, text: &str) {
+        fs::create_dir_all(self.at(file).parent().unwrap()).unwrap();
+        fs::write(self.at(file), text).unwrap();
+    }
+
     #[track_caller]
     fn ok(&self, arguments: &[&str]) {
         assert_eq!(self.install(arguments).ok().stdout, "");
@@ -80,49 +86,37 @@ fn installed(prefix: &str) -> Vec<(String, u32)> {
     for program in programs.into_iter().chain([testkit::REQUEST_HOOK]) {
         files.push((format!("{prefix}/bin/{program}"), 0o755));
     }
-    for example in "containerd/runmig-v2.toml containerd/runmig.toml crio/20-runmig.conf \
-                docker/daemon.json hooks.d/runmig-poststop.json kubernetes/pod.yaml \
-                kubernetes/runtimeclass-1g.yaml kubernetes/runtimeclass.yaml \
-                podman/50-runmig.conf grafana/runmig.json prometheus/runmig.rules.yml"
-        .split(' ')
-    {
-        files.push((format!("{prefix}/share/runmig/{example}"), 0o644));
-    }
-    for completion in [
-        "bash-completion/completions/migctl",
-        "fish/vendor_completions.d/migctl.fish",
-        "zsh/site-functions/_migctl",
-    ] {
-        files.push((format!("{prefix}/share/{completion}"), 0o644));
-    }
-    for document in ["README.md", "CHANGELOG.md"] {
-        files.push((format!("{prefix}/share/doc/runmig/{document}"), 0o644));
+    let mut add = |folder: &str, names: &[String]| {
+        let paths = names.iter().map(|name| format!("{prefix}/{folder}/{name}"));
+        files.extend(paths.map(|path| (path, 0o644)));
+    };
+    for (folder, names) in testkit::rows! {
+        "share/runmig" => "containerd/runmig-v2.toml containerd/runmig.toml crio/20-runmig.conf \
+            docker/daemon.json hooks.d/runmig-poststop.json kubernetes/pod.yaml \
+            kubernetes/runtimeclass-1g.yaml kubernetes/runtimeclass.yaml \
+            podman/50-runmig.conf grafana/runmig.json prometheus/runmig.rules.yml";
+        "share" => "bash-completion/completions/migctl fish/vendor_completions.d/migctl.fish zsh/site-functions/_migctl";
+        "share/doc/runmig" => "README.md CHANGELOG.md";
+        "lib/systemd/system" => "runmig-dcgm.path runmig-dcgm.service runmig-layout.service runmig-gc.service \
+            runmig-gc.timer runmig-metrics.socket runmig-metrics@.service \
+            runmig-textfile.service runmig-textfile.timer";
+    } {
+        add(
+            folder,
+            &names.split(' ').map(str::to_owned).collect::<Vec<_>>(),
+        );
     }
     for folder in ["docs", "docs/design", "docs/recipes"] {
-        for document in in_repository(folder, "md") {
-            let file = format!("{prefix}/share/doc/runmig/{folder}/{document}");
-            files.push((file, 0o644));
-        }
+        let documents = in_repository(folder, "md");
+        add(&format!("share/doc/runmig/{folder}"), &documents);
     }
-    for page in in_repository("docs/man", "8") {
-        files.push((format!("{prefix}/share/man/man8/{page}"), 0o644));
-    }
+    add("share/man/man8", &in_repository("docs/man", "8"));
     let pages = TempDir::new().unwrap();
     let mut migctl = Command::new(env!("CARGO_BIN_EXE_migctl"));
     said(migctl.arg("man").arg(pages.path())).ok();
-    for page in fs::read_dir(pages.path()).unwrap() {
-        let page = page.unwrap().file_name().into_string().unwrap();
-        files.push((format!("{prefix}/share/man/man1/{page}"), 0o644));
-    }
-    let of_list = format!("{prefix}/share/man/man1/migctl-list.1");
-    assert!(files.iter().any(|(file, _)| *file == of_list));
-    for unit in "runmig-dcgm.path runmig-dcgm.service runmig-layout.service runmig-gc.service \
-             runmig-gc.timer runmig-metrics.socket runmig-metrics@.service \
-             runmig-textfile.service runmig-textfile.timer"
-        .split(' ')
-    {
-        files.push((format!("{prefix}/lib/systemd/system/{unit}"), 0o644));
-    }
+    let pages = names_in(pages.path());
+    assert!(pages.iter().any(|page| page == "migctl-list.1"));
+    add("share/man/man1", &pages);
     files.sort();
     files
 }
@@ -175,8 +169,7 @@ fn installs_without_home() {
 fn keeps_files_of_the_user() {
     let place = Place::new();
     let config = place.at("etc/runmig/config.toml");
-    fs::create_dir_all(config.parent().unwrap()).unwrap();
-    fs::write(&config, "wait = \"1m\"\n").unwrap();
+    place.write("etc/runmig/config.toml", "wait = \"1m\"\n");
     place.ok(&[]);
     assert_eq!(fs::read_to_string(&config).unwrap(), "wait = \"1m\"\n");
     fs::write(place.at("usr/local/bin/other"), "").unwrap();
@@ -230,11 +223,8 @@ fn purge_takes_what_runmig_wrote() {
         "var/log/runmig/events.jsonl",
         "etc/runmig/crun.toml",
     ];
-    for file in written {
-        fs::create_dir_all(place.at(file).parent().unwrap()).unwrap();
-        fs::write(place.at(file), "").unwrap();
-    }
-    fs::write(place.at("etc/runmig/config.toml"), "wait = \"1m\"\n").unwrap();
+    { written.iter() }.for_each(|file| place.write(file, ""));
+    place.write("etc/runmig/config.toml", "wait = \"1m\"\n");
     let said = says(&["--uninstall"]);
     for dir in ["run/runmig", "var/log/runmig"] {
         has(&said, place.at(dir).to_str().unwrap());
@@ -248,26 +238,16 @@ fn purge_takes_what_runmig_wrote() {
     let left = ["etc/runmig", "run/runmig", "var/log/runmig"].map(|dir| place.at(dir).exists());
     assert_eq!(left, [false; 3]);
     // Directories of its own choice stay, and it says so.
-    fs::create_dir_all(place.at("etc/runmig")).unwrap();
-    fs::create_dir_all(place.at("srv/state")).unwrap();
-    let one = place.at("etc/runmig/1g.toml");
+    let (state, file) = (place.at("srv/state"), place.at("etc/runmig/1g.toml"));
+    fs::create_dir_all(&state).unwrap();
     for arguments in [&["--uninstall"][..], &["--uninstall", "--purge"]] {
-        fs::write(&one, "state_dir = \"/srv/state\" # ours\n").unwrap();
+        place.write("etc/runmig/1g.toml", "state_dir = \"/srv/state\" # ours\n");
         let said = says(arguments);
-        let file = one.display();
-        assert_eq!(
-            said.contains(&format!("{file} stay")),
-            arguments.len() == 1,
-            "{said}"
-        );
-        has(
-            &said,
-            &format!(
-                "{} stays; hint: remove it by hand",
-                place.at("srv/state").display()
-            ),
-        );
-        assert!(place.at("srv/state").exists());
+        let it_stays = said.contains(&format!("{} stay", file.display()));
+        assert_eq!(it_stays, arguments.len() == 1, "{said}");
+        let words = format!("{} stays; hint: remove it by hand", state.display());
+        has(&said, &words);
+        assert!(state.exists());
     }
     let alone = place.install(&["--purge"]);
     assert!(!alone.status.success(), "{alone:?}");
@@ -277,8 +257,7 @@ fn purge_takes_what_runmig_wrote() {
 fn uninstall_names_engines_that_call_runmig() {
     let place = Place::new();
     let said = |file: &str, text: &str| {
-        fs::create_dir_all(place.at(file).parent().unwrap()).unwrap();
-        fs::write(place.at(file), text).unwrap();
+        place.write(file, text);
         let uninstalled = place.install(&["--uninstall"]);
         fs::remove_file(place.at(file)).unwrap();
         uninstalled.ok().stderr
@@ -304,9 +283,8 @@ fn uninstall_names_engines_that_call_runmig() {
         has(&said(file, text), &format!("{file} still names runmig"));
     }
     // Files that containerd imports from elsewhere.
-    let main = place.at("etc/containerd/config.toml");
-    fs::create_dir_all(main.parent().unwrap()).unwrap();
-    fs::write(&main, "imports = [\"/srv/c/*.toml\", 'more.d/*.toml']\n").unwrap();
+    let imports = "imports = [\"/srv/c/*.toml\", 'more.d/*.toml']\n";
+    place.write("etc/containerd/config.toml", imports);
     let text = "BinaryName = '/usr/local/bin/runmig'\n";
     for file in ["srv/c/1.toml", "etc/containerd/more.d/1.toml"] {
         has(&said(file, text), &format!("{file} still names runmig"));
@@ -327,23 +305,14 @@ fn configuration_names_the_defaults() {
     assert_eq!(runmig_lease::config::Config::parse(&text).unwrap(), default);
     // The policy is an example: by default there is none.
     let (text, _) = text.split_once("\n# The administrator's rules").unwrap();
+    let without_default = ["runtime", "file = \"/etc", "config ="];
+    let sections = ["[kubernetes]", "[health]", "[events]", "[dcgm]"];
     let keys = text.lines().map(|line| match line.strip_prefix("# ") {
-        // These have no default.
-        Some(key)
-            if ["runtime", "file = \"/etc", "config ="]
-                .iter()
-                .any(|k| key.starts_with(k)) =>
-        {
-            line
-        }
-        Some(key) if key.contains(" = ") => key,
-        Some(section) if ["[kubernetes]", "[health]", "[events]", "[dcgm]"].contains(&section) => {
-            section
-        }
+        Some(key) if without_default.iter().any(|k| key.starts_with(k)) => line,
+        Some(key) if key.contains(" = ") || sections.contains(&key) => key,
         _ => line,
     });
-    let uncommented: Vec<&str> = keys.collect();
-    let uncommented = uncommented.join("\n");
+    let uncommented = keys.collect::<Vec<_>>().join("\n");
     let comments = |text: &str| text.matches("\n# ").count();
     assert_eq!(comments(&uncommented), comments(text) - KEYS);
     let parsed = runmig_lease::config::Config::parse(&uncommented);

@@ -2,18 +2,11 @@
 
 use testkit::prelude::*;
 
-struct Place {
-    root: TempDir,
-}
+struct Place(TempDir);
 
 impl Place {
-    fn new() -> Place {
-        let root = TempDir::new().unwrap();
-        Place { root }
-    }
-
     fn at(&self, path: &str) -> PathBuf {
-        self.root.path().join(path)
+        self.0.path().join(path)
     }
 
     fn script(&self, arguments: &[&str]) -> Command {
@@ -26,27 +19,21 @@ impl Place {
     /// Runs an installed program, without the programs of the build.
     fn run(&self, program: &str, arguments: &[&str]) -> Said {
         let mut command = Command::new(self.at("sim/bin").join(program));
-        let path = format!(
-            "{}:/usr/sbin:/usr/bin:/sbin:/bin",
-            self.at("sim/bin").display()
-        );
-        command
-            .env("PATH", path)
-            .current_dir(self.root.path())
-            .env_remove("LD_LIBRARY_PATH");
-        said(command.args(arguments))
+        let bin = self.at("sim/bin");
+        let path = format!("{}:/usr/sbin:/usr/bin:/sbin:/bin", bin.display());
+        command.env("PATH", path).env_remove("LD_LIBRARY_PATH");
+        said(command.current_dir(&self.0).args(arguments))
     }
 }
 
 #[test]
 fn removes_what_it_put_there_alone() {
-    let place = Place::new();
+    let place = Place(TempDir::new().unwrap());
     for _ in 0..2 {
         said(&mut place.script(&[])).ok();
     }
-    place
-        .run("nvml-sim", &["new", "node", "--gpu", "l4", "--mps"])
-        .ok();
+    let new = ["new", "node", "--gpu", "l4", "--mps"];
+    place.run("nvml-sim", &new).ok();
     fs::write(place.at("sim/bin/other"), "").unwrap();
     for _ in 0..2 {
         said(&mut place.script(&["--remove"])).ok();
@@ -56,7 +43,7 @@ fn removes_what_it_put_there_alone() {
     assert_eq!(left.len(), 1, "{left:?}");
     assert!(place.at("node/state.json").exists(), "machines stay");
     let wrong = said(&mut place.script(&["--destdir"])).exits(1);
-    has(&wrong.stderr, "unknown argument --destdir");
+    wrong.warns("unknown argument --destdir");
 }
 
 /// What mig-parted looks at, and nvidia-smi's way to the driver.
@@ -65,19 +52,10 @@ fn command_sees_machine() {
     if !nix::unistd::geteuid().is_root() {
         return skip("mount namespaces are made by root");
     }
-    let place = Place::new();
+    let place = Place(TempDir::new().unwrap());
     said(&mut place.script(&[])).ok();
-    let new = [
-        "new",
-        "node",
-        "--gpu",
-        "A100-80GB",
-        "--gpu",
-        "H100-80GB",
-        "--mig",
-        "off",
-    ];
-    place.run("nvml-sim", &new).ok();
+    let new = "new node --gpu A100-80GB --gpu H100-80GB --mig off".split(' ');
+    place.run("nvml-sim", &new.collect::<Vec<_>>()).ok();
     let look = "cat /proc/modules /sys/bus/pci/devices/*/device; echo $LD_LIBRARY_PATH; test -e /proc/self/status";
     let seen = place.run("nvml-sim-run", &["node", "sh", "-c", look]).ok();
     let library = fs::canonicalize(place.at("node/lib")).unwrap();
@@ -89,16 +67,9 @@ fn command_sees_machine() {
     ];
     assert_eq!(seen.stdout.lines().collect::<Vec<_>>(), lines);
 
-    place
-        .run(
-            "nvml-sim-run",
-            &["node", "nvidia-smi", "--gpu-reset", "-i", "0"],
-        )
-        .ok();
-    let failed = place.run("nvml-sim-run", &["node", "sh", "-c", "exit 7"]);
-    failed.exits(7);
-    place
-        .run("nvml-sim-run", &["nowhere", "true"])
-        .exits(1)
-        .warns("nowhere is not a machine; hint: make one with nvml-sim new nowhere");
+    let run = |arguments: &[&str]| place.run("nvml-sim-run", arguments);
+    run(&["node", "nvidia-smi", "--gpu-reset", "-i", "0"]).ok();
+    run(&["node", "sh", "-c", "exit 7"]).exits(7);
+    let words = "nowhere is not a machine; hint: make one with nvml-sim new nowhere";
+    run(&["nowhere", "true"]).exits(1).warns(words);
 }

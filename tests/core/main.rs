@@ -24,6 +24,49 @@ mod systemd;
 #[allow(dead_code)] // the fuzz targets use the rest
 mod targets;
 
+use runmig::spec::{DriverFiles, Grant, HookCommand};
+use runmig_lease::model::{DeviceNode, NvidiaNumbers};
+
+/// What an edit puts into a config.json: these devices, and a hook.
+fn grant<'a>(
+    uuids: &'a [&'a str],
+    nodes: &'a [DeviceNode],
+    driver: &'a DriverFiles,
+    numbers: &'a NvidiaNumbers,
+) -> Grant<'a> {
+    let hook = HookCommand {
+        path: "/h/runmig-hook".into(),
+        leases: vec!["4f2a".into()],
+        args: vec![],
+        env: vec!["PATH=/usr/bin".into()],
+        timeout_s: 30,
+        limits: false,
+    };
+    Grant {
+        door: None,
+        uuids,
+        nodes,
+        hook,
+        driver,
+        numbers,
+        share: None,
+    }
+}
+
+fn device(path: &str, major: u32, minor: u32) -> DeviceNode {
+    DeviceNode {
+        path: path.into(),
+        major,
+        minor,
+        mode: 0o666,
+    }
+}
+
+/// Returns an index below the end; 0 of nothing.
+fn below(dice: &mut testkit::random::Random, end: usize) -> usize {
+    dice.below(end.max(1) as u64) as usize
+}
+
 /// Returns a command that installs this build with a script.
 fn installs(script: &str) -> std::process::Command {
     let built = std::path::Path::new(env!("CARGO_BIN_EXE_runmig"));

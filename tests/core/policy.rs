@@ -14,6 +14,13 @@ fn refused(text: &str) -> String {
     Config::parse(text).unwrap_err().line()
 }
 
+/// The line of a request that limits refuse.
+#[track_caller]
+fn over(policy: &Policy, subject: &Subject, more: More, usage: &[Usage]) -> String {
+    let checked = policy.check_limits(subject, more, usage);
+    checked.unwrap_err().line()
+}
+
 fn subject(namespace: &str, pod: &str) -> Subject {
     Subject {
         namespace: Some(namespace.to_owned()),
@@ -82,20 +89,18 @@ fn profiles_by_pattern() {
     assert_eq!(policy.denied_profiles(&[gpu(0), gpu(1)]), ["7g.80gb"]);
     let list = asked("7g.80gb,2g.20gb,1Gi");
     assert_eq!(policy.allowed(&list).unwrap(), list[1..]);
-    assert_eq!(
-        policy.allowed(&list[..1]).unwrap_err().line(),
-        "7g.80gb is not allowed (policy.profiles); hint: request 1g.*, 2g.20gb"
-    );
-    assert_eq!(
-        Policy::default().denied_profiles(&[gpu(0)]),
-        Vec::<String>::new()
-    );
+    let none = Policy::default().denied_profiles(&[gpu(0)]);
+    assert_eq!(none, Vec::<String>::new());
     let nothing = self::policy("[policy]\nprofiles = []");
     assert_eq!(nothing.denied_profiles(&[gpu(0)]).len(), 4);
-    assert_eq!(
-        nothing.allowed(&list[..1]).unwrap_err().line(),
-        "7g.80gb is not allowed (policy.profiles); hint: ask the administrator to allow one; the list is empty"
-    );
+    for (policy, hint) in testkit::rows! {
+        policy => "request 1g.*, 2g.20gb";
+        nothing => "ask the administrator to allow one; the list is empty";
+    } {
+        let line = policy.allowed(&list[..1]).unwrap_err().line();
+        let words = format!("7g.80gb is not allowed (policy.profiles); hint: {hint}");
+        assert_eq!(line, words);
+    }
 }
 
 #[test]
@@ -132,10 +137,8 @@ fn gpus_that_are_excluded_or_reserved() {
     let excluded = |subject: &Subject| policy.excluded(&gpus, subject);
     let rule = |n: u32, rule: &str| (uuid(n), rule.to_owned());
     let zero = rule(0, "excluded by policy.exclude_gpus");
-    assert_eq!(
-        excluded(&subject("team-a", "p")),
-        std::slice::from_ref(&zero)
-    );
+    let own = excluded(&subject("team-a", "p"));
+    assert_eq!(own, std::slice::from_ref(&zero));
     let one = rule(1, "reserved for namespace team-a by [[policy.reserve]] 1");
     assert_eq!(excluded(&user(1000)), [zero.clone(), one.clone()]);
     let two = rule(2, "reserved for namespace team-a by [[policy.reserve]] 1");
@@ -148,18 +151,17 @@ fn limits_each_namespace_alone() {
         "[[policy.limit]]\nslices = 9\n[[policy.limit]]\nnamespace = \"team-*\"\nslices = 2\n",
     );
     let a = |pod| usage(subject("team-a", pod), 10);
-    let check = |s: &Subject, usage: &[Usage]| policy.check_limits(s, slices(1, 1), usage);
     let both = [a("p"), a("q"), usage(subject("team-b", "p"), 10)];
     assert_eq!(
-        check(&subject("team-a", "r"), &both).unwrap_err().line(),
+        over(&policy, &subject("team-a", "r"), slices(1, 1), &both),
         "namespace team-a has 2 of 2 slices ([[policy.limit]] 2); hint: migctl list shows which; when \
          one of them ends, ask again"
     );
-    check(&subject("team-b", "r"), &both).unwrap();
-    check(&subject("other", "r"), &both).unwrap();
-    check(&user(0), &both).unwrap();
+    for other in [subject("team-b", "r"), subject("other", "r"), user(0)] {
+        policy.check_limits(&other, slices(1, 1), &both).unwrap();
+    }
     let full = vec![usage(subject("other", "p"), 10); 9];
-    let line = check(&user(0), &full).unwrap_err().line();
+    let line = over(&policy, &user(0), slices(1, 1), &full);
     begins_with(&line, "the machine has 9 of 9 slices ([[policy.limit]] 1)");
 }
 
@@ -180,17 +182,11 @@ fn counts_several_slices_together() {
     assert!(line(4, 0).unwrap_err().ends_with("hint: ask for fewer"));
     let none = self::policy("[[policy.limit]]\nslices = 0\n");
     for count in [1, 3] {
-        let line = none
-            .check_limits(&user(2), slices(count, 0), &[])
-            .unwrap_err()
-            .line();
+        let line = over(&none, &user(2), slices(count, 0), &[]);
         ends_with(&line, "hint: have the administrator raise the limit");
     }
-    assert!(
-        line(2, 31)
-            .unwrap_err()
-            .contains("31744Mi are asked for ([[policy.limit]] 2)")
-    );
+    let words = "31744Mi are asked for ([[policy.limit]] 2)";
+    testkit::has(&line(2, 31).unwrap_err(), words);
 }
 
 #[test]
@@ -224,10 +220,9 @@ fn counts_memory_with_the_request() {
     let check = |id, gib: u64| policy.check_limits(&user(id), slices(1, gib << 10), &has);
     check(1000, 10).unwrap();
     check(3000, 40).unwrap();
-    begins_with(
-        &check(1000, 11).unwrap_err().line(),
-        "user 1000 has 30720Mi of 40Gi of memory, and 11264Mi are asked for ([[policy.limit]] 1)",
-    );
+    let words =
+        "user 1000 has 30720Mi of 40Gi of memory, and 11264Mi are asked for ([[policy.limit]] 1)";
+    begins_with(&check(1000, 11).unwrap_err().line(), words);
     check(2000, 0).unwrap();
     // A container that the rule does not name is not counted.
     policy
@@ -240,18 +235,12 @@ fn tells_pods_of_one_name_apart() {
     let policy = policy("[[policy.limit]]\nnamespace = \"*\"\npod = \"*\"\nslices = 1\n");
     let has = [usage(subject("team-a", "p"), 10)];
     let mut again = subject("team-a", "p");
-    begins_with(
-        &policy
-            .check_limits(&again, slices(1, 0), &has)
-            .unwrap_err()
-            .line(),
-        "namespace team-a, pod p has 1 of 1 slices",
-    );
+    let line = over(&policy, &again, slices(1, 0), &has);
+    begins_with(&line, "namespace team-a, pod p has 1 of 1 slices");
     again.pod_uid = Some("another".into());
-    policy.check_limits(&again, slices(1, 0), &has).unwrap();
-    policy
-        .check_limits(&subject("team-b", "p"), slices(1, 0), &has)
-        .unwrap();
+    for other in [again, subject("team-b", "p")] {
+        policy.check_limits(&other, slices(1, 0), &has).unwrap();
+    }
 }
 
 #[test]
@@ -300,27 +289,25 @@ fn refuses_impossible_gpu_names() {
             format!("[[policy.reserve]]\ngpus = [\"{name}\"]\nuser = 1") => "[[policy.reserve]] 1";
         } {
             let line = refused(&text);
-            let words =
-                format!("{rule}: \"{name}\" is not a GPU's UUID; hint: write it as nvidia-smi -L");
-            assert!(line.starts_with(&words), "{line}");
+            let words = "is not a GPU's UUID; hint: write it as nvidia-smi -L";
+            begins_with(&line, &format!("{rule}: \"{name}\" {words}"));
         }
     }
 }
 
 #[test]
 fn refuses_empty_pattern() {
-    for key in ["namespace", "pod"] {
-        let limit = format!("[[policy.limit]]\nslices = 1\n{key} = \"\"");
-        let line = refused(&limit);
-        let words = format!("[[policy.limit]] 1: {key} has an empty pattern; hint: write a name");
-        assert!(line.starts_with(&words), "{line}");
-        let reserve = format!("[[policy.reserve]]\ngpus = [0]\nuser = 1\n{key} = \"\"");
-        let line = refused(&reserve);
-        let words = format!("[[policy.reserve]] 1: {key} has an empty pattern");
-        assert!(line.starts_with(&words), "{line}");
+    for (text, words) in testkit::rows! {
+        "[[policy.limit]]\nslices = 1\nnamespace = \"\"" =>
+            "[[policy.limit]] 1: namespace has an empty pattern; hint: write a name";
+        "[[policy.limit]]\nslices = 1\npod = \"\"" => "[[policy.limit]] 1: pod has an empty pattern; hint: write a name";
+        "[[policy.reserve]]\ngpus = [0]\nuser = 1\nnamespace = \"\"" =>
+            "[[policy.reserve]] 1: namespace has an empty pattern";
+        "[[policy.reserve]]\ngpus = [0]\nuser = 1\npod = \"\"" => "[[policy.reserve]] 1: pod has an empty pattern";
+        "[policy]\nprofiles = [\"1g.10gb\", \"\"]" => "policy.profiles has an empty pattern";
+    } {
+        begins_with(&refused(text), words);
     }
-    let line = refused("[policy]\nprofiles = [\"1g.10gb\", \"\"]");
-    begins_with(&line, "policy.profiles has an empty pattern");
     let line = refused("[[policy.limit]]\nslices = 1\nuser = \"\"");
     has(&line, "a user is a number, or \"*\" for each");
 }

@@ -2,6 +2,7 @@
 
 use runmig::spec::Peek;
 use runmig::spec::bundle::{Bundle, Restored};
+use runmig_lease::error::Error;
 use runmig_lease::model::{LeaseId, NvidiaNumbers};
 use testkit::prelude::*;
 
@@ -32,27 +33,25 @@ impl Place {
         Bundle::open(self.dir.path()).unwrap()
     }
 
+    fn write(&self, config: impl AsRef<[u8]>) {
+        fs::write(self.path("config.json"), config).unwrap();
+    }
+
     fn config(&self) -> String {
         fs::read_to_string(self.path("config.json")).unwrap()
     }
 
     fn original(&self) -> (String, Option<String>) {
-        let found = self
-            .bundle()
-            .original(&NvidiaNumbers::default(), None)
-            .unwrap();
+        let found = { self.bundle() }.original(&NvidiaNumbers::default(), None);
         let author = self.bundle().author().unwrap();
-        (
-            String::from_utf8(found).unwrap(),
-            author.map(|author| author.lease.to_string()),
-        )
+        let lease = author.map(|author| author.lease.to_string());
+        (String::from_utf8(found.unwrap()).unwrap(), lease)
     }
 
     fn install(&self, lease: &str) {
-        let (original, _) = self.original();
-        self.bundle()
-            .install(lease, original.as_bytes(), edit_of(lease).as_bytes())
-            .unwrap();
+        let (original, edit) = (self.original().0, edit_of(lease));
+        let installed = { self.bundle() }.install(lease, original.as_bytes(), edit.as_bytes());
+        installed.unwrap();
     }
 
     #[track_caller]
@@ -66,15 +65,13 @@ impl Place {
     }
 
     fn error(&self) -> String {
-        let bundle = match Bundle::open(self.dir.path()) {
-            Ok(bundle) => bundle,
-            Err(e) => return e.line(),
-        };
-        bundle
-            .original(&NvidiaNumbers::default(), None)
-            .unwrap_err()
-            .line()
-            .replace(self.dir.path().to_str().unwrap(), "/b")
+        let found = { self.bundle() }.original(&NvidiaNumbers::default(), None);
+        self.shown(&found.unwrap_err())
+    }
+
+    /// A line of an error, with the bundle as /b.
+    fn shown(&self, e: &Error) -> String {
+        e.line().replace(self.dir.path().to_str().unwrap(), "/b")
     }
 }
 
@@ -133,9 +130,9 @@ fn believes_no_stale_look() {
         String::from_utf8(found.unwrap()).unwrap()
     };
     assert_eq!(look("{}"), ORIGINAL);
-    fs::write(place.path("config.json"), edit_of("a")).unwrap();
+    place.write(edit_of("a"));
     assert_eq!(look(ORIGINAL), r#"{"ociVersion":"1.0.2"}"#);
-    fs::write(place.path("config.json"), ORIGINAL).unwrap();
+    place.write(ORIGINAL);
     place.install("a");
     assert_eq!(look(&edit_of("a")), ORIGINAL);
 }
@@ -144,7 +141,7 @@ fn believes_no_stale_look() {
 fn survives_kill_before_edit() {
     let place = Place::new();
     place.install("a");
-    fs::write(place.path("config.json"), ORIGINAL).unwrap();
+    place.write(ORIGINAL);
     assert_eq!(place.original().0, ORIGINAL);
     place.restores("a", Restored::Back);
     assert_eq!(place.names(), ["config.json"]);
@@ -152,7 +149,7 @@ fn survives_kill_before_edit() {
     // the same over an earlier edit
     place.install("a");
     place.install("b");
-    fs::write(place.path("config.json"), edit_of("a")).unwrap();
+    place.write(edit_of("a"));
     assert_eq!(place.original(), (ORIGINAL.into(), Some("b".into())));
     place.restores("b", Restored::Back);
     assert_eq!(place.config(), ORIGINAL);
@@ -175,7 +172,7 @@ fn leaves_changes_of_others() {
     let place = Place::new();
     place.install("a");
     let regenerated = r#"{"ociVersion":"1.1.0"}"#;
-    fs::write(place.path("config.json"), regenerated).unwrap();
+    place.write(regenerated);
     assert_eq!(place.original().0, regenerated);
     place.restores("a", Restored::NotOurs);
     assert_eq!(place.config(), regenerated);
@@ -184,7 +181,7 @@ fn leaves_changes_of_others() {
     // with an edit of ours in it, but of another lease
     place.install("a");
     let changed = edit_of("b").replace("1.0.2", "1.2.0");
-    fs::write(place.path("config.json"), &changed).unwrap();
+    place.write(&changed);
     assert_eq!(place.original().0, r#"{"ociVersion":"1.2.0"}"#);
     place.restores("a", Restored::NotOurs);
     assert_eq!(place.config(), changed);
@@ -200,7 +197,7 @@ fn strips_nothing_that_readers_differ_in() {
         ("\"linux\":{\"Devices\":[]},", "linux.Devices is devices"),
     ] {
         let edit = edit_of("b").replacen('{', &format!("{{{key}"), 1);
-        fs::write(place.path("config.json"), &edit).unwrap();
+        place.write(&edit);
         assert!(place.error().contains(words), "{}", place.error());
         assert_eq!(place.config(), edit);
     }
@@ -217,7 +214,7 @@ fn restores_original_of_rewritten_edit() {
             r#"{{ "hooks": {{ "poststop": [{{ "args": ["cat"] }}, {{ "args": ["runmig-hook", {hook}] }}] }},
                  "process": {{ "env": ["NVIDIA_VISIBLE_DEVICES=void"] }}, "ociVersion": "1.0.2" }}"#
         );
-        fs::write(place.path("config.json"), &rewritten).unwrap();
+        place.write(&rewritten);
         assert_eq!(place.original(), (ORIGINAL.into(), Some("a".into())));
         place.restores("b", Restored::NotOurs);
         assert_eq!(place.config(), rewritten);
@@ -228,7 +225,7 @@ fn restores_original_of_rewritten_edit() {
     // The id alone, where a hook of ours does not name it, is anybody's text.
     place.install("a");
     let text = r#"{"hooks":{"poststop":[{"args":["sh","--lease","a"]},{"args":["runmig-hook","--lease","b","a"]}]}}"#;
-    fs::write(place.path("config.json"), text).unwrap();
+    place.write(text);
     place.restores("a", Restored::NotOurs);
     assert_eq!(place.config(), text);
 }
@@ -239,9 +236,9 @@ fn keeps_original_across_rewritten_edit() {
     let place = Place::new();
     place.install("a");
     let rewritten = edit_of("a").replace("1.0.2", "1.2.0");
-    fs::write(place.path("config.json"), &rewritten).unwrap();
+    place.write(&rewritten);
     place.install("b");
-    fs::write(place.path("config.json"), &rewritten).unwrap();
+    place.write(&rewritten);
     assert_eq!(place.original(), (ORIGINAL.into(), Some("b".into())));
     place.restores("b", Restored::Back);
     assert_eq!(place.config(), ORIGINAL);
@@ -304,15 +301,8 @@ fn refuses_what_is_no_config() {
     );
     fs::remove_file(&config).unwrap();
     assert_eq!(place.error(), "cannot find config.json in bundle /b");
-    assert_eq!(
-        place
-            .bundle()
-            .peek(false)
-            .unwrap_err()
-            .line()
-            .replace(place.dir.path().to_str().unwrap(), "/b"),
-        "cannot find config.json in bundle /b"
-    );
+    let peeked = place.bundle().peek(false).unwrap_err();
+    assert_eq!(place.shown(&peeked), place.error());
     nix::unistd::mkfifo(&config, nix::sys::stat::Mode::S_IRWXU).unwrap();
     assert_eq!(
         place.error(),

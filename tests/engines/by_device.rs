@@ -141,17 +141,13 @@ fn different_slices_are_given_together() {
         by_both.annotate("runmig.dev/slice", "1g.10gb & 2g.20gb");
         for bundle in [&by_device, &by_annotation, &by_both] {
             setup.configure("policy.slices_per_container = 1");
-            has(
-                &setup.refused(bundle),
-                "where a container's processes share them out, policy.slices_per_container allows several",
-            );
+            let words = "where a container's processes share them out, policy.slices_per_container allows several";
+            has(&setup.refused(bundle), words);
             setup.configure("policy.slices_per_container = 2");
             let saw = setup.run(bundle).stdout;
             let uuids: BTreeSet<&str> = visible(&saw).unwrap().split(',').collect();
-            assert!(
-                uuids.len() == 2 && uuids.iter().all(|uuid| uuid.starts_with("MIG-")),
-                "{saw}"
-            );
+            let are_slices = uuids.iter().all(|uuid| uuid.starts_with("MIG-"));
+            assert!(uuids.len() == 2 && are_slices, "{saw}");
             // A node of each GPU instance, and of each compute instance.
             let seen = nodes(&saw);
             let caps = seen.keys().filter(|name| name.contains("cap"));
@@ -217,12 +213,11 @@ fn refuses_restore_and_sandbox() {
     let bundle = asking(&setup, &["slice=1g.10gb"]);
     let restore = ["restore", "-b", bundle.as_str(), &unique()];
     has(&setup.runmig(&restore).refused(), "cannot be restored");
-    for kind in [
-        "io.kubernetes.cri.container-type",
-        "io.kubernetes.cri-o.ContainerType",
-    ] {
+    for kind in
+        ["cri.container-type", "cri-o.ContainerType"].map(|kind| format!("io.kubernetes.{kind}"))
+    {
         let bundle = asking(&setup, &["slice=1g.10gb"]);
-        bundle.annotate(kind, "sandbox");
+        bundle.annotate(&kind, "sandbox");
         has(&setup.refused(&bundle), "give the device to a container");
     }
     setup.nothing_is_left();
@@ -236,13 +231,13 @@ fn hook_ends_the_create_of_another_runtime() {
         let bundle = asking(&setup, &["slice=1g.10gb"]);
         let id = unique();
         let mut run = setup.bare(&["run", "-b", bundle.as_str(), &id]);
-        let said = said(run.stdin(Stdio::null()));
+        let said = said(&mut run);
         assert!(!said.status.success());
-        let words = match low.is_crun() {
-            true => REQUEST_HOOK,
-            false => NOT_RUNMIG,
-        };
-        assert!(said.stderr.contains(words), "{}", said.stderr);
+        said.warns(if low.is_crun() {
+            REQUEST_HOOK
+        } else {
+            NOT_RUNMIG
+        });
     }
 }
 
@@ -253,12 +248,8 @@ fn podman_run_asks() {
         write(setup, &folder);
         let run = |options: &[&str]| {
             let rootfs = podman.rootfs();
-            let all = [
-                &["run", "--rm"],
-                options,
-                &["--rootfs", &rootfs, "/bin/sh", "-c", SHOW],
-            ]
-            .concat();
+            let shows = ["--rootfs", &rootfs, "/bin/sh", "-c", SHOW];
+            let all = [&["run", "--rm"], options, &shows].concat();
             said(&mut with_folder(&folder, &podman.command(&all)))
         };
         is_one_slice(setup, &run(&["--device", DEVICE]).ok().stdout);
@@ -321,16 +312,16 @@ fn image_that_asks(setup: &Setup, name: &str) -> PathBuf {
         "usr/share/containers/oci/hooks.d/x.json" => always.to_string();
         "etc/containers/oci/hooks.d/x.json" => always.to_string();
     };
+    let variables =
+        ["CDI_DEVICES", "NVIDIA_VISIBLE_DEVICES"].map(|name| format!("{name}={DEVICE}"));
+    let keys = [
+        "cdi.k8s.io/x",
+        "io.kubernetes.cri-o.Devices",
+        "devices.crio.io",
+    ];
     let says = Says {
-        environment: &[
-            "CDI_DEVICES=runmig.dev/slice=1g.10gb",
-            "NVIDIA_VISIBLE_DEVICES=runmig.dev/slice=1g.10gb",
-        ],
-        notes: &[
-            ("cdi.k8s.io/x", DEVICE),
-            ("io.kubernetes.cri-o.Devices", DEVICE),
-            ("devices.crio.io", DEVICE),
-        ],
+        environment: &variables.each_ref().map(String::as_str),
+        notes: &keys.map(|key| (key, DEVICE)),
         files: &files,
     };
     archive_of(&setup.path("image-that-asks"), name, &says)
@@ -348,9 +339,8 @@ fn image_names_no_device_to_podman() {
     on_each(Setup::of, |setup, podman| {
         let name = "localhost/asks:1";
         let archive = image_that_asks(setup, name);
-        podman
-            .podman(&["load", "--input", archive.to_str().unwrap()])
-            .ok();
+        let load = ["load", "--input", archive.to_str().unwrap()];
+        podman.podman(&load).ok();
         let folder = setup.path("cdi");
         write(setup, &folder);
         let run = podman.command(&["run", "--rm", "--entrypoint=", name, "/bin/sh", "-c", SHOW]);
@@ -447,8 +437,8 @@ fn device_comes_before_runtimes_request() {
     assert_eq!(setup.lease("fixed")["profile"], "1g.10gb");
     setup.ends(&["own", "waits", "fixed"]);
     for asked in ["slice=1g.10gb", "share=8Gi", "gpu=1"] {
-        create("fixed = true", asked, "refused")
-            .refused_for("named.toml: the container has its own request, runmig.dev/");
+        let words = "named.toml: the container has its own request, runmig.dev/";
+        create("fixed = true", asked, "refused").refused_for(words);
     }
     setup.nothing_is_left();
 }

@@ -46,10 +46,8 @@ type Course = fn(&Kind, &Setup, &mut dyn Engine);
 fn holds(kind: &Kind, setup: &Setup, engine: &dyn Engine, id: &str) -> Value {
     let lease = ready(setup, id);
     let all = setup.machine.instances();
-    match all
-        .iter()
-        .find(|instance| lease["migUUID"] == instance.uuid)
-    {
+    let its = all.iter().find(|i| lease["migUUID"] == i.uuid);
+    match its {
         Some(instance) => {
             let saw = engine.exec(id, SHOW);
             assert_eq!(nodes(&saw), setup.machine.nodes_of(instance), "{saw}");
@@ -72,13 +70,10 @@ fn printed(engine: &dyn Engine, id: &str) -> String {
 
 fn life(kind: &Kind, setup: &Setup, engine: &mut dyn Engine) {
     let mut rows = vec![kind.row.to_owned()];
-    let id = engine
-        .start(&[(kind.key, kind.value)], &format!("{SHOW}; {STAYS}"))
-        .unwrap();
+    let script = format!("{SHOW}; {STAYS}");
+    let id = engine.start(&[(kind.key, kind.value)], &script).unwrap();
     let first = holds(kind, setup, engine, &id);
-    let device = ["migUUID", "gpuUUID"]
-        .into_iter()
-        .find_map(|key| first[key].as_str());
+    let device = first["migUUID"].as_str().or(first["gpuUUID"].as_str());
     assert_eq!(visible(&printed(engine, &id)), device);
     if kind.updates {
         engine.update(&id);
@@ -117,16 +112,8 @@ fn life(kind: &Kind, setup: &Setup, engine: &mut dyn Engine) {
     setup.nothing_is_left();
     match kind.key {
         key if key == SLICE.key => {
-            let cases = [
-                "exec",
-                "logs",
-                "update",
-                "restart",
-                "stop, start again",
-                "remove",
-                "the engine is killed",
-            ];
-            rows.extend(cases.map(str::to_owned));
+            let cases = "exec|logs|update|restart|stop, start again|remove|the engine is killed";
+            rows.extend(cases.split('|').map(str::to_owned));
         }
         _ => {
             let of = |case: &str| format!("{}: {case}", kind.row);
@@ -165,13 +152,10 @@ fn refusals(kind: &Kind, setup: &Setup, engine: &mut dyn Engine) {
         assert!(setup.leases().is_empty());
         engine.remove(&id);
     }
-    for case in [
-        "no room: the user reads why",
-        "a wrong request: the user reads why",
-        "none",
-    ] {
-        table::passed(&name, case);
+    for case in ["no room", "a wrong request"] {
+        table::passed(&name, &format!("{case}: the user reads why"));
     }
+    table::passed(&name, "none");
 }
 
 struct OnPodman<'a>(&'a Podman<'a>, Vec<Mount>);
@@ -181,15 +165,10 @@ impl Engine for OnPodman<'_> {
     fn start(&mut self, asks: &[(&str, &str)], script: &str) -> Result<String, String> {
         self.0.import(IMAGE, &[]);
         let mut run = self.0.command(&["run", "--detach"]);
-        run.args(
-            asks.iter()
-                .map(|(key, value)| format!("--annotation={key}={value}")),
-        );
-        run.args(
-            self.1
-                .iter()
-                .map(|mount| format!("--volume={}", mount.volume())),
-        );
+        let asks = asks.iter();
+        run.args(asks.map(|(key, value)| format!("--annotation={key}={value}")));
+        let mounts = self.1.iter();
+        run.args(mounts.map(|mount| format!("--volume={}", mount.volume())));
         let said = said(run.args([IMAGE, "/bin/sh", "-c", script]));
         match said.status.success() {
             true => Ok(podmans::id(&said).to_owned()),
@@ -202,10 +181,8 @@ impl Engine for OnPodman<'_> {
     }
 
     fn exec(&self, id: &str, script: &str) -> String {
-        self.0
-            .podman(&["exec", id, "/bin/sh", "-c", script])
-            .ok()
-            .stdout
+        let exec = ["exec", id, "/bin/sh", "-c", script];
+        self.0.podman(&exec).ok().stdout
     }
 
     fn update(&self, id: &str) {
@@ -214,9 +191,8 @@ impl Engine for OnPodman<'_> {
     }
 
     fn pause(&self, id: &str, on: bool) -> bool {
-        self.0
-            .podman(&[if on { "pause" } else { "unpause" }, id])
-            .ok();
+        let verb = if on { "pause" } else { "unpause" };
+        self.0.podman(&[verb, id]).ok();
         true
     }
 
@@ -287,9 +263,8 @@ impl Engine for OnDocker {
 
     fn update(&self, id: &str) {
         let resources = json!({"CpuShares": 512, "PidsLimit": 100});
-        self.0
-            .ask("POST", &format!("/containers/{id}/update"), &resources)
-            .ok();
+        let path = format!("/containers/{id}/update");
+        self.0.ask("POST", &path, &resources).ok();
     }
 
     fn pause(&self, id: &str, on: bool) -> bool {
@@ -338,11 +313,8 @@ fn on_docker(low: Low, kind: &Kind, course: Course) {
     }
     let setup = kind.setup(low);
     if let Some(docker) = Docker::start(&setup, true) {
-        course(
-            kind,
-            &setup,
-            &mut OnDocker(docker, cuda::mounts(&setup.machine)),
-        );
+        let mounts = cuda::mounts(&setup.machine);
+        course(kind, &setup, &mut OnDocker(docker, mounts));
     }
 }
 

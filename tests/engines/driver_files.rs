@@ -71,11 +71,11 @@ fn refuses_container_without_libcuda() {
     has(&line, remedy);
     let file = world.write(&specification("nvidia.com/gpu", &json!({"env": ["A=b"]})));
     let line = world.refused();
-    let words = format!(
-        "cannot find libcuda in CDI specification {}",
-        file.display()
+    let file = file.display();
+    has(
+        &line,
+        &format!("cannot find libcuda in CDI specification {file}"),
     );
-    has(&line, &words);
     has(&line, remedy);
     // The user's own mount is as good, and a container that asks for nothing needs none.
     let bundle = world.setup.asking("1g.10gb", CAT);
@@ -141,10 +141,8 @@ fn leaves_out_missing_sockets() {
     world.write(&specification("nvidia.com/gpu", &json!({"mounts": mounts})));
     has(&world.prints(), "the driver's");
     for name in sockets {
-        let told = format!(
-            "containers do not get {}, which",
-            world.setup.path(name).display()
-        );
+        let socket = world.setup.path(name);
+        let told = format!("containers do not get {}, which", socket.display());
         has(&world.log(), &told);
     }
 }
@@ -154,19 +152,15 @@ fn leaves_out_missing_sockets() {
 fn skips_named_hooks() {
     let world = world();
     let hook = json!({"hookName": "createContainer", "path": "/bin/false", "args": ["nvidia-ctk", "hook", "chmod"]});
-    world.write(&specification(
-        "nvidia.com/gpu",
-        &json!({"mounts": [libcuda(&world.library)], "hooks": [hook]}),
-    ));
+    let edits = json!({"mounts": [libcuda(&world.library)], "hooks": [hook]});
+    world.write(&specification("nvidia.com/gpu", &edits));
     let bundle = world.setup.asking("1g.10gb", "true");
     let failed = world.setup.try_run(&bundle);
     assert!(!failed.status.success(), "{failed:?}");
     world.setup.nothing_is_left();
     for name in ["chmod", "false"] {
-        let more = format!(
-            "cdi_dirs = [{:?}]\ndriver_hooks_skip = [{name:?}]",
-            world.cdi
-        );
+        let cdi = &world.cdi;
+        let more = format!("cdi_dirs = [{cdi:?}]\ndriver_hooks_skip = [{name:?}]");
         world.setup.configure_files("auto", &more);
         has(&world.prints(), "the driver's");
     }
@@ -198,21 +192,17 @@ fn program_sees_its_device() {
 /// Writes what sysfs has of each GPU's card and render node: `226:N` and `226:128+N`.
 fn draw(setup: &Setup) {
     let gpus = setup.machine.dir().join("proc/driver/nvidia/gpus");
-    let mut addresses: Vec<_> = fs::read_dir(gpus)
-        .unwrap()
-        .map(|e| e.unwrap().file_name())
-        .collect();
-    addresses.sort();
-    for (at, address) in addresses.iter().enumerate() {
+    for (at, address) in names_in(&gpus).iter().enumerate() {
+        let minor = 128 + at;
         for (name, minor) in [
             (format!("card{at}"), at),
-            (format!("renderD{}", 128 + at), 128 + at),
+            (format!("renderD{minor}"), minor),
         ] {
             let node = setup.machine.dir().join("sys/class/drm").join(name);
             fs::create_dir_all(node.join("device")).unwrap();
             fs::write(node.join("dev"), format!("226:{minor}\n")).unwrap();
             fs::write(node.join("device/vendor"), "0x10de\n").unwrap();
-            let slot = format!("DRIVER=nvidia\nPCI_SLOT_NAME={}\n", address.display());
+            let slot = format!("DRIVER=nvidia\nPCI_SLOT_NAME={address}\n");
             fs::write(node.join("device/uevent"), slot).unwrap();
         }
     }
@@ -228,10 +218,8 @@ fn drawn(machine: &[&str], key: &str, value: &str) -> BTreeSet<u64> {
     bundle.annotate(key, value);
     bundle.edit(|config| {
         let nodes = ["card0", "card1", "renderD128", "renderD129"].map(|name| {
-            let minor: u32 = name
-                .trim_start_matches(char::is_alphabetic)
-                .parse()
-                .unwrap();
+            let minor = name.trim_start_matches(char::is_alphabetic);
+            let minor: u32 = minor.parse().unwrap();
             json!({"path": format!("/dev/dri/{name}"), "type": "c", "major": 226, "minor": minor})
         });
         config["linux"]["devices"] = json!(nodes);
@@ -245,11 +233,8 @@ fn drawn(machine: &[&str], key: &str, value: &str) -> BTreeSet<u64> {
     setup.create(&bundle, &id);
     let config = bundle.config();
     let of = |list: &Value| -> BTreeSet<u64> {
-        let its = list
-            .as_array()
-            .unwrap()
-            .iter()
-            .filter(|node| node["major"] == 226);
+        let nodes = list.as_array().unwrap().iter();
+        let its = nodes.filter(|node| node["major"] == 226);
         its.map(|node| node["minor"].as_u64().unwrap()).collect()
     };
     let kept = of(&config["linux"]["devices"]);
@@ -261,17 +246,16 @@ fn drawn(machine: &[&str], key: &str, value: &str) -> BTreeSet<u64> {
 #[test]
 fn keeps_own_render_nodes() {
     let whole = ["--gpu", "L4", "--count", "2", "--mig", "off"];
-    assert_eq!(drawn(&whole, "runmig.dev/gpu", "1"), [0, 128].into());
-    assert_eq!(
-        drawn(&whole, "runmig.dev/gpu", "2"),
-        [0, 1, 128, 129].into()
-    );
     let graphics = ["--gpu", "RTX-PRO-6000-96GB", "--count", "2", "--mig", "on"];
-    assert_eq!(
-        drawn(&graphics, "runmig.dev/slice", "1g.24gb+gfx"),
-        [0, 128].into()
-    );
-    assert_eq!(drawn(&graphics, "runmig.dev/slice", "1g.24gb"), [].into());
+    for (machine, key, value, minors) in testkit::rows! {
+        whole, "runmig.dev/gpu", "1" => &[0, 128][..];
+        whole, "runmig.dev/gpu", "2" => &[0, 1, 128, 129];
+        graphics, "runmig.dev/slice", "1g.24gb+gfx" => &[0, 128];
+        graphics, "runmig.dev/slice", "1g.24gb" => &[];
+    } {
+        let kept: Vec<u64> = drawn(&machine, key, value).into_iter().collect();
+        assert_eq!(kept, minors, "{key} {value}");
+    }
 }
 
 /// README has the CDI file written before MIG is on, and docs/install.md says why.
@@ -288,21 +272,14 @@ fn nvidia_ctk_finds_no_device_in_mig_mode() {
     let root = tempfile::tempdir().unwrap();
     let libraries = root.path().join("usr/lib64");
     fs::create_dir_all(&libraries).unwrap();
-    fs::copy(
-        machine.library(),
-        libraries.join("libnvidia-ml.so.580.95.05"),
-    )
-    .unwrap();
+    let library = libraries.join("libnvidia-ml.so.580.95.05");
+    fs::copy(machine.library(), library).unwrap();
     fs::write(libraries.join("libcuda.so.580.95.05"), "the driver's\n").unwrap();
     let generate = |name: &str| {
         let output = root.path().join(name);
         let mut command = Command::new(&ctk);
-        command.args([
-            "cdi",
-            "generate",
-            "--mode=nvml",
-            "--nvidia-cdi-hook-path=/bin/true",
-        ]);
+        let mode = "--mode=nvml";
+        command.args(["cdi", "generate", mode, "--nvidia-cdi-hook-path=/bin/true"]);
         command.arg(format!("--driver-root={}", root.path().display()));
         command.arg(format!("--dev-root={}", machine.dir().display()));
         command.arg(format!("--output={}", output.display()));

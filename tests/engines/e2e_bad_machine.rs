@@ -30,13 +30,17 @@ fn reports_driver_errors() {
     let (library, away) = (setup.machine.library(), setup.path("away"));
     fs::copy(&library, &away).unwrap();
     fs::write(&library, "not a library").unwrap();
-    refused(
-        "cannot open the NVIDIA driver library {machine}/lib/libnvidia-ml.so.1: {machine}/lib/libnvidia-ml.so.1: file too short; hint: install the NVIDIA driver, or set driver.library to its libnvidia-ml.so.1",
-    );
+    let cannot_open = |why: &str| {
+        let library = "{machine}/lib/libnvidia-ml.so.1";
+        let hint =
+            "hint: install the NVIDIA driver, or set driver.library to its libnvidia-ml.so.1";
+        refused(&format!(
+            "cannot open the NVIDIA driver library {library}: {library}: {why}; {hint}"
+        ));
+    };
+    cannot_open("file too short");
     fs::remove_file(&library).unwrap();
-    refused(
-        "cannot open the NVIDIA driver library {machine}/lib/libnvidia-ml.so.1: {machine}/lib/libnvidia-ml.so.1: cannot open shared object file: No such file or directory; hint: install the NVIDIA driver, or set driver.library to its libnvidia-ml.so.1",
-    );
+    cannot_open("cannot open shared object file: No such file or directory");
     fs::copy(&away, &library).unwrap();
 
     fs::remove_file(setup.machine.dir().join("proc/devices")).unwrap();
@@ -71,17 +75,19 @@ fn refuses_bad_configuration() {
     let refused = |line: &str| testkit::refusal::refused(&setup, &bundle, line);
     let written = fs::read(setup.config()).unwrap();
     let ourselves = format!("runtime = \"{}\"", setup.program("runmig").display());
-    for (text, line) in testkit::rows! {
-        "statedir = \"/run/x\"" =>
-            "cannot read configuration {config}: line 1: unknown key statedir; hint: write state_dir";
-        "wait = \"soon\"" =>
-            r#"cannot read configuration {config}: line 1: "soon" is not a duration; hint: write it as "30s""#;
+    let unread = |why: &str| format!("cannot read configuration {{config}}: {why}");
+    for (text, why) in testkit::rows! {
+        "statedir = \"/run/x\"" => "line 1: unknown key statedir; hint: write state_dir";
+        "wait = \"soon\"" => r#"line 1: "soon" is not a duration; hint: write it as "30s""#;
         "driver_files = \"some\"" =>
-            "cannot read configuration {config}: line 1: unknown value \"some\"; hint: write one of auto, cdi, nvidia-runtime, none";
-        "state_dir = \"run/runmig\"" =>
-            r#"cannot read configuration {config}: state_dir = "run/runmig" is not an absolute path"#;
-        "runtime = /usr/sbin/runc" =>
-            "cannot read configuration {config}: line 1: runtime = /usr/sbin/runc is not in quotes; hint: write \"/usr/sbin/runc\"";
+            "line 1: unknown value \"some\"; hint: write one of auto, cdi, nvidia-runtime, none";
+        "state_dir = \"run/runmig\"" => r#"state_dir = "run/runmig" is not an absolute path"#;
+        "runtime = /usr/sbin/runc" => "line 1: runtime = /usr/sbin/runc is not in quotes; hint: write \"/usr/sbin/runc\"";
+    } {
+        fs::write(setup.config(), format!("{text}\n")).unwrap();
+        refused(&unread(why));
+    }
+    for (text, line) in testkit::rows! {
         "runtime = \"/nowhere/runc\"" =>
             "low-level runtime /nowhere/runc: no such file or directory; hint: set runtime in {config}";
         &ourselves => "low-level runtime {dir}/bin/runmig is runmig itself; hint: set runtime in {config}";
@@ -100,28 +106,23 @@ fn refuses_bad_configuration() {
         let file = [log.to_str().unwrap()];
         let call = [options, &file, &["create", "-b", bundle.as_str(), "one"]].concat();
         setup.runmig(&call).exits(1);
-        has(
-            &fs::read_to_string(&log).unwrap(),
-            "low-level runtime /etc/passwd",
-        );
+        let logged = fs::read_to_string(&log).unwrap();
+        has(&logged, "low-level runtime /etc/passwd");
         fs::remove_file(log).unwrap();
     }
     fs::write(setup.config(), &written).unwrap();
     mode(&setup.config(), 0o666);
-    refused(
-        "cannot read configuration {config}: users other than root can write to it (mode 0666); hint: chmod go-w it",
-    );
+    let open =
+        |mode| format!("users other than root can write to it (mode {mode}); hint: chmod go-w it");
+    refused(&unread(&open("0666")));
     mode(&setup.config(), 0o644);
     mode(&setup.program("runmig-hook"), 0o777);
-    refused(
-        "{dir}/bin/runmig-hook: users other than root can write to it (mode 0777); hint: chmod go-w it",
-    );
+    refused(&format!("{{dir}}/bin/runmig-hook: {}", open("0777")));
     fs::remove_file(setup.program("runmig-hook")).unwrap();
-    refused(
-        "{dir}/bin/runmig-hook: no such file or directory; hint: install runmig-hook beside runmig",
-    );
+    let missing = "no such file or directory; hint: install runmig-hook beside runmig";
+    refused(&format!("{{dir}}/bin/runmig-hook: {missing}"));
     fs::remove_file(setup.config()).unwrap();
-    refused("cannot read configuration {config}: no such file or directory");
+    refused(&unread("no such file or directory"));
 }
 
 /// On a copy: the file may be a hard link to what was built.

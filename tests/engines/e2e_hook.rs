@@ -101,10 +101,8 @@ fn spares_a_running_container() {
     let setup = Setup::of(Low::Runc);
     let (bundle, id) = setup.made("1g.10gb", "sleep 1000");
     let said = hook(&setup, &[], &state(&id, bundle.as_str()));
-    begins_with(
-        &said.stderr,
-        "runmig-hook: the container still runs: its init, process ",
-    );
+    let words = "runmig-hook: the container still runs: its init, process ";
+    begins_with(&said.stderr, words);
     setup.machine.the_instance();
     setup.ends(&[&id]);
 }

@@ -50,13 +50,12 @@ impl World {
             json!({"path": path, "type": "c", "major": major, "minor": minor})
         };
         let all = self.setup.machine.nodes_of(&self.slice);
-        let (own, common): (Vec<_>, Vec<_>) = all
-            .iter()
-            .map(|(name, number)| node(name, *number))
-            .partition(|node| {
-                let path = node["path"].as_str().unwrap();
-                path.contains("cap") || path == "/dev/nvidia0"
-            });
+        let is_own = |node: &Value| {
+            let path = node["path"].as_str().unwrap();
+            path.contains("cap") || path == "/dev/nvidia0"
+        };
+        let every = all.iter().map(|(name, number)| node(name, *number));
+        let (own, common): (Vec<_>, Vec<_>) = every.partition(is_own);
         let nvidia = all["nvidiactl"].0;
         let everything = [node("nvidia0", (nvidia, 0)), node("nvidia1", (nvidia, 1))];
         let library = self.setup.path("libcuda.so.1");
@@ -83,11 +82,9 @@ impl World {
     }
 
     fn call(&self, arguments: &[&str]) -> Command {
+        let file = self.setup.path("nvidia.toml");
         let mut command = self.setup.command(arguments);
-        command.env(
-            "NVIDIA_CTK_CONFIG_FILE_PATH",
-            self.setup.path("nvidia.toml"),
-        );
+        command.env("NVIDIA_CTK_CONFIG_FILE_PATH", file);
         command
     }
 
@@ -108,9 +105,8 @@ const LIBRARY: &str = "echo LIBRARY=$(cat /usr/lib/libcuda.so.1)";
 #[test]
 fn gets_slice_and_driver_files() {
     let Some(world) = World::new() else { return };
-    let bundle = world
-        .setup
-        .asking("1g.10gb", &format!("{SHOW}; {LIBRARY}; echo END"));
+    let script = format!("{SHOW}; {LIBRARY}; echo END");
+    let bundle = world.setup.asking("1g.10gb", &script);
     let before = bundle.bytes();
     for _ in 0..2 {
         let out = world.run(&bundle);
@@ -140,21 +136,14 @@ fn slice_overrules(world: &World, ask: impl Fn(&mut Value)) {
     world.setup.nothing_is_left();
 }
 
+/// Under Docker Swarm, which hands out GPUs, its variable goes before NVIDIA_VISIBLE_DEVICES.
 #[test]
 fn image_cannot_ask() {
     let Some(world) = World::new() else { return };
-    slice_overrules(&world, |config| {
-        set_env(config, &["NVIDIA_VISIBLE_DEVICES=all"])
-    });
-}
-
-/// Under Docker Swarm, which hands out GPUs, its variable goes before NVIDIA_VISIBLE_DEVICES.
-#[test]
-fn overrules_swarm_resources_of_images() {
-    let Some(world) = World::new() else { return };
-    slice_overrules(&world, |config| {
-        set_env(config, &["DOCKER_RESOURCE_GPU=all"])
-    });
+    for variable in ["NVIDIA_VISIBLE_DEVICES=all", "DOCKER_RESOURCE_GPU=all"] {
+        println!("{variable}");
+        slice_overrules(&world, |config| set_env(config, &[variable]));
+    }
 }
 
 /// It takes a mount for a request by how the text of its destination begins, in any folder.
@@ -212,8 +201,6 @@ fn features() {
     let its = said(Command::new(runc).arg("features")).ok().json();
     assert!(its["annotations"].is_object());
     assert_eq!(ours["annotations"], its["annotations"]);
-    let list = ours["potentiallyUnsafeConfigAnnotations"]
-        .as_array()
-        .unwrap();
-    assert!(list.contains(&json!("slice.runmig.")));
+    let list = ours["potentiallyUnsafeConfigAnnotations"].as_array();
+    assert!(list.unwrap().contains(&json!("slice.runmig.")));
 }

@@ -27,15 +27,11 @@ fn document() -> Vec<Block> {
                 .and_then(|l| l.strip_suffix(" -->"));
             let mark =
                 mark.unwrap_or_else(|| panic!("a block below {last:?} says not who runs it"));
+            let mark = mark.to_owned();
             let shown = lines.by_ref().take_while(|line| *line != "```");
-            let commands = shown
-                .filter_map(|line| line.strip_prefix("$ "))
-                .map(str::to_owned)
-                .collect();
-            blocks.push(Block {
-                mark: mark.to_owned(),
-                commands,
-            });
+            let commands = shown.filter_map(|line| line.strip_prefix("$ "));
+            let commands = commands.map(str::to_owned).collect();
+            blocks.push(Block { mark, commands });
         }
         last = line;
     }
@@ -88,14 +84,9 @@ impl World {
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let machine = Machine::new("A100-80GB", 1);
         let world = World { machine, dir };
-        world.write(
-            "config.toml",
-            &format!(
-                "[driver]\nlibrary = {:?}\nroot = {:?}\n",
-                world.machine.library(),
-                world.machine.dir()
-            ),
-        );
+        let (library, root) = (world.machine.library(), world.machine.dir());
+        let config = format!("[driver]\nlibrary = {library:?}\nroot = {root:?}\n");
+        world.write("config.toml", &config);
         world.write("libcuda.so.570", "the driver's\n");
         let cdi = testkit::cdi::with_library(&world.path("libcuda.so.570"));
         world.write("nvidia.json", &cdi.to_string());
@@ -141,19 +132,15 @@ impl World {
         let wanted = commands(engine);
         assert!(!wanted.is_empty());
         for command in wanted {
-            let install = format!(
-                "{REPOSITORY}/scripts/install --from {} 2>&1",
-                built.display()
-            );
+            let (from, here) = (built.display(), self.dir.path().display());
+            let install = format!("{REPOSITORY}/scripts/install --from {from} 2>&1");
+            let shows = format!("{IMAGE} /bin/sh -c '{}'", SHOW.replace('\'', "'\\''"));
             let runs = command
                 .replace("scripts/install", &install)
                 // No registry has the image.
                 .replace("crictl run ", "crictl run --no-pull ")
-                .replace("kubernetes/", &format!("{}/", self.dir.path().display()))
-                .replace(
-                    "IMAGE nvidia-smi -L",
-                    &format!("{IMAGE} /bin/sh -c '{}'", SHOW.replace('\'', "'\\''")),
-                );
+                .replace("kubernetes/", &format!("{here}/"))
+                .replace("IMAGE nvidia-smi -L", &shows);
             script.push_str(&format!("echo '$ {command}'\n{runs}\n{after}\n"));
         }
         self.write("script", &script);
@@ -174,30 +161,18 @@ fn first_on_path(programs: &[PathBuf]) -> String {
 #[track_caller]
 fn printed<'a>(said: &'a Said, command: &str) -> &'a str {
     let all = said.stdout.split("\n$ ");
-    let mut found = all
-        .filter_map(|part| part.split_once('\n'))
-        .filter(|(c, _)| c.contains(command));
-    found
-        .next()
-        .unwrap_or_else(|| panic!("no {command}: {}", said.stdout))
-        .1
+    let mut all = all.filter_map(|part| part.split_once('\n'));
+    let found = all.find(|(c, _)| c.contains(command));
+    found.unwrap_or_else(|| panic!("no {command}: {said:?}")).1
 }
 
 /// One slice, with its two capabilities.
 #[track_caller]
 fn is_a_slice(saw: &str) {
-    assert!(
-        visible(saw).is_some_and(|uuid| uuid.starts_with("MIG-")),
-        "{saw}"
-    );
-    assert_eq!(
-        nodes(saw)
-            .keys()
-            .filter(|n| n.starts_with("nvidia-caps/"))
-            .count(),
-        2,
-        "{saw}"
-    );
+    has(saw, "VISIBLE=MIG-");
+    let seen = nodes(saw);
+    let caps = seen.keys().filter(|n| n.starts_with("nvidia-caps/"));
+    assert_eq!(caps.count(), 2, "{saw}");
 }
 
 testkit::tests! {
@@ -233,10 +208,8 @@ fn podman_is(program: Option<PathBuf>) {
     is_a_slice(printed(&said, "podman --runtime runmig run"));
     let list = printed(&said, "migctl list");
     assert_eq!(list.lines().count(), 1, "the slice is back: {list}");
-    has(
-        printed(&said, "--remove"),
-        "removed /etc/containers/containers.conf.d/50-runmig.conf",
-    );
+    let removed = "removed /etc/containers/containers.conf.d/50-runmig.conf";
+    has(printed(&said, "--remove"), removed);
     world.machine.is_empty();
 }
 
@@ -248,9 +221,8 @@ testkit::tests! {
 fn containerd_is(program: Option<PathBuf>) {
     let Some(world) = World::new() else { return };
     let (Some(program), Some(crictl)) = (program, built("cri-tools", "crictl")) else {
-        return skip_until_full(
-            "containerd or crictl is not there; run scripts/setup and scripts/engines",
-        );
+        let why = "containerd or crictl is not there; run scripts/setup and scripts/engines";
+        return skip_until_full(why);
     };
     let beside = ["containerd-shim-runc-v2", "ctr"].map(|name| program.with_file_name(name));
     let programs = [&beside[..], &[program, crictl]].concat();
@@ -323,25 +295,17 @@ fn documented_pod_gets_its_slice() {
         let name = container["name"].as_str().unwrap();
         bundle.annotate("io.kubernetes.cri.container-type", "container");
         bundle.annotate("io.kubernetes.cri.container-name", name);
-        setup
-            .runmig(&["create", "--bundle", bundle.path.to_str().unwrap(), name])
-            .ok();
+        setup.create(&bundle, name);
         let leases = setup.leases();
-        let profile = leases
-            .iter()
-            .find(|l| l["container"] == name)
-            .map(|l| l["profile"].clone());
-        got.push((name.to_owned(), profile));
+        let its = leases.iter().find(|l| l["container"] == name);
+        got.push(json!([name, its.map(|lease| &lease["profile"])]));
         setup.delete(name);
     }
     let expected = [
-        ("infer", Some("1g.10gb".into())),
-        ("train", Some("3g.40gb".into())),
+        ("infer", Some("1g.10gb")),
+        ("train", Some("3g.40gb")),
         ("log", None),
     ];
-    assert_eq!(
-        got,
-        expected.map(|(name, profile)| (name.to_owned(), profile))
-    );
+    assert_eq!(json!(got), json!(expected));
     setup.nothing_is_left();
 }

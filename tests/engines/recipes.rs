@@ -15,13 +15,12 @@ fn follow(setup: &Setup, name: &str, image: &str, programs: &Path, environment: 
     let work = setup.path("recipe");
     fs::create_dir(&work).unwrap();
     let ours = |text: &str| {
-        let words = [
-            format!(" {THEIRS} "),
-            format!(": {THEIRS}\n"),
-            format!("\"{THEIRS}\""),
-        ];
-        words.iter().fold(text.to_owned(), |text, word| {
-            text.replace(word.as_str(), &word.replace(THEIRS, image))
+        let around = [(" ", " "), (": ", "\n"), ("\"", "\"")];
+        around.iter().fold(text.to_owned(), |text, (begin, end)| {
+            text.replace(
+                &format!("{begin}{THEIRS}{end}"),
+                &format!("{begin}{image}{end}"),
+            )
         })
     };
     for (file, text) in &page.files {
@@ -60,11 +59,8 @@ fn docker_and_its_clients() {
         }
         found
     };
-    let (Some(cli), Some(compose), Some(python)) = (
-        client("docker"),
-        client("docker-compose"),
-        python("python3"),
-    ) else {
+    let (cli, compose) = (client("docker"), client("docker-compose"));
+    let (Some(cli), Some(compose), Some(python)) = (cli, compose, python("python3")) else {
         return;
     };
     docker::with(false, |setup, docker: &mut Docker| {
@@ -73,10 +69,8 @@ fn docker_and_its_clients() {
         let plugins = programs.join("config/cli-plugins");
         fs::create_dir_all(&plugins).unwrap();
         symlink(&cli, programs.join("docker")).unwrap();
-        script(
-            &programs.join("python3"),
-            &format!("exec {} \"$@\"", python.display()),
-        );
+        let body = format!("exec {} \"$@\"", python.display());
+        script(&programs.join("python3"), &body);
         symlink(&compose, plugins.join("docker-compose")).unwrap();
         let host = format!("unix://{}", docker.path("docker.sock").display());
         let config = programs.join("config").display().to_string();
@@ -104,17 +98,12 @@ fn podman_and_its_clients() {
         let mut words = vec![format!("exec {}", command.get_program().display())];
         words.extend(command.get_args().map(|arg| arg.display().to_string()));
         words.push(folder.display().to_string());
-        script(
-            &programs.join("podman"),
-            &format!("{} \"$@\"", words.join(" ")),
-        );
+        let body = format!("{} \"$@\"", words.join(" "));
+        script(&programs.join("podman"), &body);
         symlink(&compose, programs.join("podman-compose")).unwrap();
-        let envs: Vec<(String, String)> = { command.get_envs() }
-            .filter_map(|(key, value)| {
-                Some((key.to_str()?.to_owned(), value?.to_str()?.to_owned()))
-            })
+        let envs: Vec<(&str, &str)> = { command.get_envs() }
+            .filter_map(|(key, value)| Some((key.to_str()?, value?.to_str()?)))
             .collect();
-        let envs: Vec<(&str, &str)> = envs.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
         follow(setup, "podman.md", podman::IMAGE, &programs, &envs);
     });
 }
@@ -190,14 +179,9 @@ fn jupyterhub_gives_each_user_a_slice() {
         let hub = going(command.env("DOCKER_HOST", host).stdin(Stdio::null()));
         let ask = |method: &str, path: &str| {
             let mut curl = Command::new("curl");
-            curl.args([
-                "--silent",
-                "--show-error",
-                "--fail-with-body",
-                "--request",
-                method,
-            ]);
-            curl.arg("--unix-socket").arg(&socket);
+            curl.args(["--silent", "--show-error", "--fail-with-body"]);
+            curl.args(["--request", method, "--unix-socket"])
+                .arg(&socket);
             curl.args(["--header", "Authorization: token secret-of-the-test"]);
             said(curl.arg(format!("http://hub/hub/api{path}")))
         };
@@ -214,22 +198,14 @@ fn jupyterhub_gives_each_user_a_slice() {
         for lease in setup.leases() {
             assert_eq!(lease["profile"], "1g.10gb");
             let id = lease["container"].as_str().unwrap();
-            let saw = docker.exec(id, SHOW);
-            assert_eq!(
-                nodes(&saw)
-                    .keys()
-                    .filter(|node| node.starts_with("nvidia-caps/"))
-                    .count(),
-                2,
-                "{saw}"
-            );
+            let saw = nodes(&docker.exec(id, SHOW));
+            let caps = saw.keys().filter(|node| node.starts_with("nvidia-caps/"));
+            assert_eq!(caps.count(), 2, "{saw:?}");
             let container = docker.ask("GET", &format!("/containers/{id}/json"), &Value::Null);
             seen.insert(container.ok().json()["Name"].as_str().unwrap().to_owned());
         }
-        assert_eq!(
-            seen,
-            ["/jupyter-ada", "/jupyter-grace"].map(str::to_owned).into()
-        );
+        let names = ["/jupyter-ada", "/jupyter-grace"].map(str::to_owned);
+        assert_eq!(seen, names.into());
         // As systemd ends it: the Hub stops its servers.
         hub.signal(nix::sys::signal::Signal::SIGTERM);
         hub.end();

@@ -31,11 +31,8 @@ pub fn a_pod_by_annotation(node: &Node) {
     let inside = node.kubectl(&["exec", "asks", "--", "sh", "-c", SHOW]).ok();
     assert_eq!(nodes(&inside.stdout), node.machine.nodes_of(&instance));
     let said = node.logs("plain");
-    assert_eq!(
-        (visible(&said), nodes(&said).len()),
-        (Some(""), 0),
-        "{said}"
-    );
+    let seen = (visible(&said), nodes(&said).len());
+    assert_eq!(seen, (Some(""), 0), "{said}");
 
     node.passed(&["a slice by annotation", "exec", "logs"]);
 
@@ -116,9 +113,8 @@ pub fn the_pod_that_is_shipped(node: &Node) {
     node.is("jsonpath={.status.phase}=Succeeded", "pod/slices");
     // docs/engines.md: kubectl logs slices -c infer
     let said = |container| {
-        node.kubectl(&["logs", "slices", "-c", container])
-            .ok()
-            .stdout
+        let logs = node.kubectl(&["logs", "slices", "-c", container]);
+        logs.ok().stdout
     };
     let (infer, train) = (said("infer"), said("train"));
     for said in [&infer, &train] {
@@ -128,11 +124,8 @@ pub fn the_pod_that_is_shipped(node: &Node) {
     assert_eq!((said("log").as_str(), nodes(&said("log")).len()), ("", 0));
     assert_ne!(visible(&infer), visible(&train));
     node.delete("slices");
-    node.passed(&[
-        "a pod of two with different slices",
-        "none",
-        "per-container key",
-    ]);
+    let two = "a pod of two with different slices";
+    node.passed(&[two, "none", "per-container key"]);
 }
 
 /// As docs/named-runtimes.md has it: each container of a pod of this class has a slice, an init container until it ends.
@@ -142,8 +135,8 @@ pub fn class_by_size(node: &Node) {
     let asking = [&named[..], &["--request", "slice=1g.10gb"]].concat();
     node.run("migctl", &asking).ok();
     node.script("restart", &[runtime]);
-    node.kubectl(&["apply", "-f", "kubernetes/runtimeclass-1g.yaml"])
-        .ok();
+    let class = ["apply", "-f", "kubernetes/runtimeclass-1g.yaml"];
+    node.kubectl(&class).ok();
     let mut spec = pod_spec(SHOW, "Always");
     spec["runtimeClassName"] = json!("runmig-1g");
     let template = spec["containers"][0].clone();
@@ -155,11 +148,8 @@ pub fn class_by_size(node: &Node) {
     };
     let stays = format!("trap 'exit 0' TERM; {SHOW}; sleep 10000 & wait");
     spec["initContainers"] = json!([container("first", SHOW)]);
-    spec["containers"] = json!([
-        container("one", &stays),
-        container("two", &stays),
-        container("log", &stays)
-    ]);
+    let containers = ["one", "two", "log"].map(|name| container(name, &stays));
+    spec["containers"] = json!(containers);
     node.apply(&json!({
         "apiVersion": "v1",
         "kind": "Pod",
@@ -186,8 +176,8 @@ pub fn class_by_size(node: &Node) {
     assert_eq!(nodes(&said("log")).len(), 0);
     node.delete("sized");
     node.nothing_is_left();
-    node.run("migctl", &[&named[..], &["--remove"]].concat())
-        .ok();
+    let remove = [&named[..], &["--remove"]].concat();
+    node.run("migctl", &remove).ok();
     node.script("restart", &[runtime]);
 }
 

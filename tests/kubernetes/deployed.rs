@@ -29,11 +29,8 @@ pub fn pods_outlive_the_driver(node: &Node) {
                 DAEMONSET,
                 "--container=driver",
             ];
-            pods.lines().count() == 1
-                && node
-                    .kubectl(&logs)
-                    .stdout
-                    .contains("the kubelet uses this driver")
+            let said = node.kubectl(&logs).stdout;
+            pods.lines().count() == 1 && said.contains("the kubelet uses this driver")
         });
     };
     in_namespace(&["rollout", "restart", DAEMONSET]);
@@ -45,10 +42,8 @@ pub fn pods_outlive_the_driver(node: &Node) {
     eventually("the second slice is gone", || {
         node.leases().len() == leases.len()
     });
-    assert_eq!(
-        (node.leases(), node.machine.the_instance()),
-        (leases.clone(), instance.clone())
-    );
+    assert_eq!(node.leases(), leases);
+    assert_eq!(node.machine.the_instance(), instance);
 
     let driver = "--kustomize=/run/node/driver";
     at(&["delete", "--wait=true", DAEMONSET]);
@@ -65,10 +60,8 @@ pub fn pods_outlive_the_driver(node: &Node) {
     is_registered();
     node.delete("stays");
     assert_eq!(node.machine.instances(), []);
-    let failed = node.get(&[
-        "events",
-        "--field-selector=reason=FailedPrepareDynamicResources",
-    ]);
+    let of = "--field-selector=reason=FailedPrepareDynamicResources";
+    let failed = node.get(&["events", of]);
     // Other cases cause some for pods of their own.
     let failed = failed["items"].as_array().unwrap().iter();
     let mut ours = failed.filter(|event| {

@@ -24,14 +24,14 @@ impl Node {
             skip("a node makes containers, as root");
             return None;
         }
-        let built = [
+        let its = if engine == "cri-o" { "crio" } else { engine };
+        let parts = [
             ("kubernetes", "kubelet"),
             ("cri-tools", "crictl"),
-            (engine, if engine == "cri-o" { "crio" } else { engine }),
-        ]
-        .map(|(engine, program)| (engine, built(engine, program)));
-        for (part, found) in built {
-            if found.is_none() {
+            (engine, its),
+        ];
+        for (part, program) in parts {
+            if built(part, program).is_none() {
                 skip(&format!("{part} is not built: scripts/engines {part}"));
                 return None;
             }
@@ -65,12 +65,9 @@ impl Node {
     #[track_caller]
     pub fn script(&self, verb: &str, arguments: &[&str]) {
         let output = self.script_command(verb, arguments).output().unwrap();
-        assert!(
-            output.status.success(),
-            "scripts/kubernetes {verb} {arguments:?} ended with {}\n{}",
-            output.status,
-            String::from_utf8_lossy(&output.stderr)
-        );
+        let (status, error) = (output.status, String::from_utf8_lossy(&output.stderr));
+        let call = format!("scripts/kubernetes {verb} {arguments:?}");
+        assert!(status.success(), "{call} ended with {status}\n{error}");
     }
 
     fn script_command(&self, verb: &str, arguments: &[&str]) -> Command {
@@ -193,10 +190,8 @@ impl Node {
         let of = format!("--field-selector=involvedObject.name={pod},reason=Failed");
         let events = self.get(&["events", &of]);
         let found_none = |event: &&Value| {
-            event["message"]
-                .as_str()
-                .unwrap()
-                .contains("cannot allocate")
+            let message = event["message"].as_str().unwrap();
+            message.contains("cannot allocate")
         };
         let all = events["items"].as_array().unwrap().iter();
         let times = |event: &Value| event["count"].as_u64().unwrap_or(1);
@@ -256,21 +251,13 @@ impl Node {
 impl Drop for Node {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            let driver = [
-                "logs",
-                "--namespace=runmig",
-                "daemonset/runmig-dra",
-                "--tail=30",
-            ];
             for command in [
-                &["get", "pods", "-A", "-o", "wide"][..],
-                &["describe", "pods", "-A"],
-                &driver,
+                "get pods -A -o wide",
+                "describe pods -A",
+                "logs --namespace=runmig daemonset/runmig-dra --tail=30",
             ] {
-                let shown = Command::new(self.dir().join("bin/kubectl"))
-                    .args(command)
-                    .output();
-                if let Ok(shown) = shown {
+                let mut kubectl = Command::new(self.dir().join("bin/kubectl"));
+                if let Ok(shown) = kubectl.args(command.split(' ')).output() {
                     eprintln!("{}", String::from_utf8_lossy(&shown.stdout));
                 }
             }

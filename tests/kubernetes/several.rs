@@ -36,25 +36,15 @@ pub fn several_claims_in_a_pod(node: &Node) {
         let its = |((name, of), _): &(&(String, String), &String)| {
             name.contains(&format!("-{claim}-")) && of == request
         };
-        slices
-            .iter()
-            .find(its)
-            .unwrap_or_else(|| panic!("{slices:?}"))
-            .1
-            .as_str()
+        let found = slices.iter().find(its);
+        found.unwrap_or_else(|| panic!("{slices:?}")).1.as_str()
     });
     let sees = |container: &str, expected: &[&str]| {
         let said = logs(node, "several", container);
         let expected: BTreeSet<&str> = expected.iter().copied().collect();
-        let seen = visible(&said)
-            .unwrap()
-            .split(',')
-            .filter(|uuid| !uuid.is_empty());
-        assert_eq!(
-            seen.collect::<BTreeSet<_>>(),
-            expected,
-            "{container}: {said}"
-        );
+        let seen = visible(&said).unwrap().split(',');
+        let seen: BTreeSet<&str> = seen.filter(|uuid| !uuid.is_empty()).collect();
+        assert_eq!(seen, expected, "{container}: {said}");
         let all = node.machine.instances();
         let its = all.iter().filter(|i| expected.contains(i.uuid.as_str()));
         let its = its.flat_map(|instance| node.machine.nodes_of(instance));
@@ -79,18 +69,9 @@ pub fn several_claims_in_a_pod(node: &Node) {
     assert_eq!((of("c"), of("side"), of("plain")), (3, 1, 0), "{users:#?}");
 
     // An ephemeral container cannot have a claim.
-    let debug = [
-        "debug",
-        "several",
-        "--container=late",
-        "--image",
-        IMAGE,
-        "--",
-        "sh",
-        "-c",
-        SHOW,
-    ];
-    node.kubectl(&debug).ok();
+    let debug = ["debug", "several", "--container=late", "--image", IMAGE];
+    let shows = ["--", "sh", "-c", SHOW];
+    node.kubectl(&[&debug[..], &shows].concat()).ok();
     let ended =
         "jsonpath={.status.ephemeralContainerStatuses[0].state.terminated.reason}=Completed";
     node.is(ended, "pod/several");
@@ -99,16 +80,14 @@ pub fn several_claims_in_a_pod(node: &Node) {
     // The same slices after a restart.
     // The container may take the shell along before that answers; its next start shows that it ended.
     node.kubectl(&["exec", "several", "-c", "c", "--", "sh", "-c", "kill 1"]);
-    node.is(
-        "jsonpath={.status.containerStatuses[?(@.name==\"c\")].restartCount}=1",
-        "pod/several",
-    );
+    let restarted = "jsonpath={.status.containerStatuses[?(@.name==\"c\")].restartCount}=1";
+    node.is(restarted, "pod/several");
     node.is_ready("several");
     of_c();
     node.delete("several");
     for template in ["two", "one"] {
-        node.kubectl(&["delete", "resourceclaimtemplate", template])
-            .ok();
+        let delete = ["delete", "resourceclaimtemplate", template];
+        node.kubectl(&delete).ok();
     }
     is_over(node);
 }
@@ -167,9 +146,8 @@ pub fn several_pods_on_a_claim(node: &Node) {
             "resourceClaims": [{"name": "two", "resourceClaimName": "shared"}],
             "containers": [container("c", &["two"])],
         });
-        spec.as_object_mut()
-            .unwrap()
-            .extend(more.as_object().unwrap().clone());
+        let more = more.as_object().unwrap().clone();
+        spec.as_object_mut().unwrap().extend(more);
         node.apply(&json!({
             "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec,
         }));
@@ -183,25 +161,17 @@ pub fn several_pods_on_a_claim(node: &Node) {
         let said = logs(node, name, "c");
         assert_eq!(nodes(&said), its, "{name}: {said}");
         let is_sealed = more["runtimeClassName"].is_string();
-        let expected = if is_sealed {
-            instance.uuid.as_str()
-        } else {
-            "void"
-        };
+        let expected = if is_sealed { &*instance.uuid } else { "void" };
         assert_eq!(visible(&said), Some(expected), "{name}: {said}");
-        let inside = node
-            .kubectl(&["exec", name, "--", "sh", "-c", SHOW])
-            .ok()
-            .stdout;
+        let inside = node.kubectl(&["exec", name, "--", "sh", "-c", SHOW]);
+        let inside = inside.ok().stdout;
         assert_eq!(nodes(&inside), its, "{name}: {inside}");
         let file = ["exec", name, "--", "cat", "/usr/lib/libcuda.so.1"];
         assert!(node.kubectl(&file).ok().stdout.contains("root:"));
         // The kubelet starts each container once.
         let pod = node.get(&["pod", name]);
-        assert_eq!(
-            pod["status"]["containerStatuses"][0]["restartCount"], 0,
-            "{pod}"
-        );
+        let restarts = &pod["status"]["containerStatuses"][0]["restartCount"];
+        assert_eq!(restarts, 0, "{pod}");
     }
     fs::remove_file(cdi_folder(node).join("nvidia.json")).unwrap();
     spy(node);
@@ -222,32 +192,23 @@ fn spy(node: &Node) {
     let claim = node.get(&["resourceclaim", "shared"]);
     let uid = claim["metadata"]["uid"].as_str().unwrap();
     let result = &claim["status"]["allocation"]["devices"]["results"][0];
-    let device = format!(
-        "gpu.runmig.dev/slice={uid}-{}",
-        result["device"].as_str().unwrap()
-    );
+    let device = result["device"].as_str().unwrap();
+    let device = format!("gpu.runmig.dev/slice={uid}-{device}");
     let file = |name: &str, content: Value| {
         let file = node.dir().join(name);
         fs::write(&file, content.to_string()).unwrap();
         file.into_os_string().into_string().unwrap()
     };
-    let pod = file(
-        "spy-pod.json",
-        json!({
-            "metadata": {"name": "spy", "namespace": "other", "uid": "spy-uid", "attempt": 1},
-            "linux": {},
-        }),
-    );
-    let container = file(
-        "spy.json",
-        json!({
-            "metadata": {"name": "spy"},
-            "image": {"image": IMAGE},
-            "command": ["sleep", "1000"],
-            "annotations": {"cdi.k8s.io/spy": device},
-            "linux": {},
-        }),
-    );
+    let metadata = json!({"name": "spy", "namespace": "other", "uid": "spy-uid", "attempt": 1});
+    let pod = file("spy-pod.json", json!({"metadata": metadata, "linux": {}}));
+    let container = json!({
+        "metadata": {"name": "spy"},
+        "image": {"image": IMAGE},
+        "command": ["sleep", "1000"],
+        "annotations": {"cdi.k8s.io/spy": device},
+        "linux": {},
+    });
+    let container = file("spy.json", container);
     let id = |said: String| said.trim().to_owned();
     let why = "is not reserved for pod other/spy (uid spy-uid)";
     // The kubelet ends a sandbox that it does not know, perhaps before the engine has made the container.
@@ -265,9 +226,8 @@ fn spy(node: &Node) {
     };
     eventually("the create is refused for the claim's sake", is_refused);
     eventually("the container is gone", || {
-        node.leases()
-            .iter()
-            .all(|lease| lease["containerName"] != "spy")
+        let leases = node.leases();
+        leases.iter().all(|lease| lease["containerName"] != "spy")
     });
 }
 
@@ -309,10 +269,8 @@ fn slices(node: &Node) -> BTreeMap<(String, String), String> {
     let of_claims = leases.iter().filter(|lease| lease["claim"].is_object());
     let slice = |lease: &Value| {
         let claim = &lease["claim"];
-        (
-            (text(&claim["name"]), text(&claim["request"])),
-            text(&lease["migUUID"]),
-        )
+        let of = (text(&claim["name"]), text(&claim["request"]));
+        (of, text(&lease["migUUID"]))
     };
     of_claims.map(slice).collect()
 }

@@ -33,9 +33,8 @@ fn judge(world: &World, at: &str, number: usize) {
         world.gc().ok();
         world.has_its_slices(id).unwrap_or_else(complain);
         world.has_whole_limits(id).unwrap_or_else(complain);
-        world
-            .nothing_lost_nothing_given_twice()
-            .unwrap_or_else(complain);
+        let lost = world.nothing_lost_nothing_given_twice();
+        lost.unwrap_or_else(complain);
         world.delete(id);
     }
     if let Some(lost) = world.lost_of_theirs() {
@@ -67,10 +66,7 @@ fn every_system_call(operation: &Operation) {
     }
     let world = operation.world();
     let log = world.path("strace.log");
-    let run = |act: &mut dyn FnMut(&Call)| {
-        let call = operation.begin(&world);
-        act(&call);
-    };
+    let run = |act: &mut dyn FnMut(&Call)| act(&operation.begin(&world));
     // Twice: the first makes what is made at first use only. How often a wait looks again is a matter
     // of timing, so what only one of them passed is tried, but nothing says that it must be met.
     let mut passed: Vec<(Point, usize)> = Vec::new();
@@ -100,10 +96,8 @@ fn every_system_call(operation: &Operation) {
     passed.retain(|_| sample.takes());
     let mut missed = 0;
     for (number, (point, times)) in passed.iter().enumerate() {
-        let at = format!(
-            "{} {} (the {}th): {}",
-            operation.name, point.call, point.nth, point.shown
-        );
+        let (call, nth) = (&point.call, point.nth);
+        let at = format!("{} {call} (the {nth}th): {}", operation.name, point.shown);
         let is_certain = *times == 2;
         let mut reached = false;
         for _ in 0..if is_certain { TRIES } else { 1 } {
@@ -119,10 +113,8 @@ fn every_system_call(operation: &Operation) {
     world.all_slots_can_be_filled();
     report(operation, "system calls", points.len(), missed);
     // A timing may hide a few; more would mean that the points are no longer those of the operation.
-    assert!(
-        missed * 10 <= points.len().max(10),
-        "{missed} points were not reached"
-    );
+    let may_miss = points.len().max(10) / 10;
+    assert!(missed <= may_miss, "{missed} points were not reached");
 }
 
 fn every_driver_call(operation: &Operation) {
@@ -137,10 +129,9 @@ fn every_driver_call(operation: &Operation) {
     // two passes call is sure to be called again.
     let (points, again) = (pass(), pass());
     let waits = operation.waits() || points.is_of_several || again.is_of_several;
-    let repeated = if waits {
-        Vec::new()
-    } else {
-        repeated_looks(&world, operation)
+    let repeated = match waits {
+        true => Vec::new(),
+        false => repeated_looks(&world, operation),
     };
     let mut sample = Sample::of(operation.name);
     let (mut tried, mut missed) = (0, 0);
@@ -178,9 +169,8 @@ fn every_driver_call(operation: &Operation) {
 }
 
 fn is_change(call: &str) -> bool {
-    ["Create", "Destroy", "Set"]
-        .iter()
-        .any(|verb| call.contains(verb))
+    let verbs = ["Create", "Destroy", "Set"];
+    verbs.iter().any(|verb| call.contains(verb))
 }
 
 /// The calls that only look, and before which nothing has changed since another that only looks: a

@@ -4,35 +4,11 @@ use super::machine::{IMAGE, Node, SIM, here, program};
 use testkit::prelude::*;
 
 /// Parts of the repository that the installation and the suites need.
-const SOURCES: [&str; 13] = [
-    "README.md",
-    "CHANGELOG.md",
-    "docs",
-    "scripts",
-    "hooks",
-    "systemd",
-    "containerd-config",
-    "crio-config",
-    "docker-config",
-    "podman-config",
-    "kubernetes",
-    "prometheus",
-    "grafana",
-];
-const PROGRAMS: [&str; 12] = [
-    "runmig",
-    "runmig-slice",
-    "runmig-hook",
-    "runmig-claim",
-    testkit::REQUEST_HOOK,
-    "migctl",
-    "nvml-sim",
-    "libnvml_sim.so",
-    "libcuda_sim.so",
-    "nvidia-cuda-mps-control",
-    "cuda-client",
-    "stub-runtime",
-];
+const SOURCES: &str = "README.md CHANGELOG.md docs scripts hooks systemd containerd-config crio-config docker-config \
+                       podman-config kubernetes prometheus grafana";
+/// With the hook of CDI devices that ask.
+const PROGRAMS: &str = "runmig runmig-slice runmig-hook runmig-claim migctl nvml-sim libnvml_sim.so libcuda_sim.so \
+                        nvidia-cuda-mps-control cuda-client stub-runtime";
 
 /// The node's CDI specification, and the library that it names.
 pub const CDI: &str = "/etc/cdi/nvidia.json";
@@ -49,16 +25,15 @@ pub fn prepare(node: &Node) -> Result<(), String> {
     let stage = tempfile::tempdir().expect("a temporary folder");
     let at = |path: &Path| stage.path().join(path.strip_prefix("/").unwrap());
     fs::create_dir_all(at(repository)).unwrap();
-    for source in SOURCES {
+    for source in SOURCES.split(' ') {
         let mut copy = Command::new("cp");
         here(
             copy.arg("-r")
-                .arg(repository.join(source))
-                .arg(at(repository)),
+                .args([repository.join(source), at(repository)]),
         );
     }
     fs::create_dir_all(at(&program(""))).unwrap();
-    for name in PROGRAMS {
+    for name in PROGRAMS.split(' ').chain([testkit::REQUEST_HOOK]) {
         strip(&program(name), &at(&program(name)));
     }
     node.copy(stage.path(), "/")?;
@@ -121,22 +96,17 @@ pub fn configure_on(machine: &str, keys: &str, more: &str) -> String {
 
 /// Without what debuggers want, which is most of a development build.
 pub fn strip(from: &Path, to: &Path) {
+    let shown = from.display();
     assert!(
         from.exists(),
-        "{} is not built: cargo build --workspace",
-        from.display()
+        "{shown} is not built: cargo build --workspace"
     );
     here(Command::new("strip").arg("-o").arg(to).arg(from));
 }
 
 pub fn installs_from_unit_without_home(node: &Node) {
-    for program in [
-        "runmig",
-        "runmig-slice",
-        "runmig-hook",
-        testkit::REQUEST_HOOK,
-        "migctl",
-    ] {
+    let programs = "runmig runmig-slice runmig-hook migctl".split(' ');
+    for program in programs.chain([testkit::REQUEST_HOOK]) {
         node.ok(&format!("test -x /usr/local/bin/{program}"));
     }
     assert_eq!(node.ok("systemctl is-enabled runmig-gc.timer"), "enabled");

@@ -33,7 +33,7 @@ LAYOUT
 
     /// Asserts that the unit ended before these units started.
     #[track_caller]
-    pub fn came_before(&self, units: &[&str]) {
+    pub fn came_before(&self, units: &[String]) {
         let moment = |event: &str, unit: &str| -> u64 {
             let show = format!("systemctl show --property={event} --value {unit}");
             self.0.ok(&show).parse().unwrap()
@@ -42,10 +42,8 @@ LAYOUT
         assert!(end > 0);
         for unit in units {
             let start = moment("ExecMainStartTimestampMonotonic", unit);
-            assert!(
-                start >= end,
-                "{unit} started at {start}, {UNIT} ended at {end}"
-            );
+            let is_after = start >= end;
+            assert!(is_after, "{unit} started at {start}, {UNIT} ended at {end}");
         }
     }
 
@@ -74,9 +72,8 @@ LAYOUT
         assert!(!said.status.success(), "{said:?}");
         let state = self.0.run(&format!("systemctl is-failed {UNIT}"));
         assert_eq!(state.stdout.trim(), "failed");
-        let status = self
-            .0
-            .run(&format!("systemctl status --no-pager --full {UNIT}"));
+        let status = format!("systemctl status --no-pager --full {UNIT}");
+        let status = self.0.run(&status);
         let cause = format!("cannot select a configuration of {FILE}: ");
         has(&status.stdout, &cause);
         has(&status.stdout, "gone");

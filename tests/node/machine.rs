@@ -29,9 +29,8 @@ pub fn missing() -> Option<&'static str> {
     }
     for tool in ["qemu-system-x86_64", "mmdebstrap", "ssh", "busybox"] {
         if testkit::runtimes::on_path(tool).is_none() && !Path::new("/bin").join(tool).exists() {
-            return Some(
-                "no qemu-system-x86_64, mmdebstrap, ssh or busybox; run scripts/setup node",
-            );
+            let why = "no qemu-system-x86_64, mmdebstrap, ssh or busybox; run scripts/setup node";
+            return Some(why);
         }
     }
     None
@@ -121,16 +120,12 @@ impl Node {
         let seconds = LIMIT.as_secs() / 2;
         let wait = format!("until {condition}; do sleep 0.5; done");
         let said = self.run(&format!("timeout {seconds} bash -c {}", quote(&wait)));
-        assert!(
-            said.status.success(),
-            "never: {condition}\n{}{}\n{}",
-            said.stdout,
-            said.stderr,
-            self.run(
-                "migctl list; migctl gc --dry-run; systemctl --failed; journalctl -n 30 --no-pager"
-            )
-            .stdout
-        );
+        if !said.status.success() {
+            let look =
+                "migctl list; migctl gc --dry-run; systemctl --failed; journalctl -n 30 --no-pager";
+            let seen = self.run(look).stdout;
+            panic!("never: {condition}\n{}{}\n{seen}", said.stdout, said.stderr);
+        }
     }
 
     /// Returns the output of `migctl list -o json`.

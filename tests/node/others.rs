@@ -45,9 +45,8 @@ CONF
 
     // containerd 1.7 takes the CRI plugin from the toolkit's file alone.
     let refused = node.run("migctl configure containerd").exits(1).stderr;
-    let (_, option) = refused
-        .split_once("hint: add the handler to that file with ")
-        .unwrap();
+    let hint = "hint: add the handler to that file with ";
+    let (_, option) = refused.split_once(hint).unwrap();
     let containerd = format!("containerd {}", option.trim());
     let engines = ["docker", &containerd, "podman"];
     for engine in engines {
@@ -57,10 +56,10 @@ CONF
     assert_eq!(node.ok(default), defaults);
     let handler = node.ok("containerd config dump | grep -A20 'runtimes.runmig'");
     assert!(handler.contains("/usr/local/bin/runmig"), "{handler}");
+    let podman = ASK.replace("--annotation", "run --rm --network=none --annotation");
     for run in [
         format!("docker run --rm {ASK} debian"),
-        format!("podman {ASK} debian")
-            .replace("--annotation", "run --rm --network=none --annotation"),
+        format!("podman {podman} debian"),
     ] {
         let devices = node.ok(&format!("{run} nvidia-smi -L"));
         assert_eq!(devices.matches("MIG 1g.10gb").count(), 1, "{devices}");

@@ -28,9 +28,8 @@ fn programs() -> Option<Vec<(PathBuf, &'static str)>> {
         built("docker-cli", "docker") => "usr/bin/docker";
         built("docker-cli", "docker-compose") => "usr/libexec/docker/cli-plugins/docker-compose";
     };
-    all.into_iter()
-        .map(|(file, place)| Some((file?, place)))
-        .collect()
+    let all = all.into_iter();
+    all.map(|(file, place)| Some((file?, place))).collect()
 }
 
 pub fn holds_as_printed(node: &Node) {
@@ -84,21 +83,11 @@ fn take_runmig_away(node: &Node) {
 /// A command that finds all that has runmig's name, but for what the tests copied to the node.
 fn find() -> String {
     let built = program("");
-    let places = [
-        testkit::repository(),
-        &built,
-        Path::new("/root"),
-        Path::new("/var/tmp"),
-    ];
-    let places = places.map(|place| {
-        format!(
-            "-path {}",
-            place.display().to_string().trim_end_matches('/')
-        )
-    });
+    let built = built.to_str().unwrap().trim_end_matches('/');
+    let repository = testkit::repository().display();
     format!(
-        "find / -xdev \\( {} \\) -prune -o -name '*runmig*'",
-        places.join(" -o ")
+        "find / -xdev \\( -path {repository} -o -path {built} -o -path /root -o -path /var/tmp \\) -prune \
+         -o -name '*runmig*'"
     )
 }
 
@@ -117,23 +106,16 @@ fn copy(node: &Node, programs: &[(PathBuf, &str)]) {
         fs::copy(file, at(place)).unwrap();
     }
     // NVIDIA's programs share these commands.
-    executable(
-        &at("usr/bin/nvidia-cdi-hook"),
-        "#!/bin/sh\nexec nvidia-ctk hook \"$@\"\n",
-    );
-    for name in testkit::packages::PROGRAMS
-        .iter()
-        .chain(&["nvml-sim", "libnvml_sim.so"])
-    {
+    let hook = "#!/bin/sh\nexec nvidia-ctk hook \"$@\"\n";
+    executable(&at("usr/bin/nvidia-cdi-hook"), hook);
+    let ours = testkit::packages::PROGRAMS;
+    for name in ours.iter().chain(&["nvml-sim", "libnvml_sim.so"]) {
         strip(&program(name), &at(&format!("root/built/{name}")));
     }
-    here(
-        Command::new("bash")
-            .args(["-c", ". scripts/common && install_files \"$0\""])
-            .arg(at("root/runmig/x").parent().unwrap())
-            .env("me", "test")
-            .current_dir(testkit::repository()),
-    );
+    let mut install = Command::new("bash");
+    install.args(["-c", ". scripts/common && install_files \"$0\""]);
+    install.arg(at("root/runmig/x").parent().unwrap());
+    here(install.env("me", "test").current_dir(testkit::repository()));
     node.copy(stage.path(), "/").unwrap();
 }
 

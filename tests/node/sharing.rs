@@ -128,10 +128,8 @@ pub fn limits_own_cgroup(node: &Node, kind: &Kind, lease: &Value) {
 /// Returns the driver's limits on cgroups, those that are gone too.
 #[track_caller]
 fn limits(node: &Node, kind: &Kind) -> Vec<Value> {
-    let machine = node
-        .run(&format!("cat {}/state.json", dir(kind)))
-        .ok()
-        .json();
+    let show = format!("cat {}/state.json", dir(kind));
+    let machine = node.run(&show).ok().json();
     machine["memory_limits"].as_array().unwrap().clone()
 }
 

@@ -42,26 +42,15 @@ pub fn opens_its_slice_alone(node: &Node, enter: &str) {
 
 /// The device numbers of a capability that the container was not given.
 #[track_caller]
-fn foreign_capability(
-    node: &Node,
-    own: &std::collections::BTreeMap<String, (u32, u32)>,
-) -> (u32, u32) {
-    let caps: Vec<(u32, u32)> = own
+fn foreign_capability(node: &Node, own: &BTreeMap<String, (u32, u32)>) -> (u32, u32) {
+    let caps = own
         .iter()
-        .filter(|(path, _)| path.starts_with("nvidia-caps/"))
-        .map(|(_, numbers)| *numbers)
-        .collect();
+        .filter(|(path, _)| path.starts_with("nvidia-caps/"));
+    let caps: Vec<(u32, u32)> = caps.map(|(_, numbers)| *numbers).collect();
     let all = node.ok(&format!("cat {SIM}/proc/driver/nvidia-caps/mig-minors"));
-    let foreign = all
-        .lines()
-        .filter_map(|line| {
-            line.strip_prefix("gpu0/gi")?
-                .rsplit(' ')
-                .next()?
-                .parse()
-                .ok()
-        })
-        .find(|minor| caps.iter().all(|(_, own)| own != minor));
+    let of_first = all.lines().filter_map(|line| line.strip_prefix("gpu0/gi"));
+    let mut minors = of_first.filter_map(|line| line.rsplit(' ').next()?.parse().ok());
+    let foreign = minors.find(|minor| caps.iter().all(|(_, own)| own != minor));
     (caps[0].0, foreign.expect("another instance's capability"))
 }
 

@@ -17,38 +17,22 @@ pub fn e2e_runc(node: &Node) {
     strip(&program, &at);
     node.copy(stage.path(), "/").unwrap();
     let list = here(Command::new(&program).args([SUITE, "--list", "--format=terse"]));
-    let count = list
-        .stdout
-        .lines()
-        .filter(|line| line.ends_with(": test"))
-        .count();
+    let tests = list.stdout.lines().filter(|line| line.ends_with(": test"));
+    let count = tests.count();
     assert!(count >= 40, "{}", list.stdout);
-    let said = node.run_within(
-        &format!("cd / && RUNMIG_REQUIRE_ALL=1 {} {SUITE}", program.display()),
-        LIMIT,
-    );
+    let program = program.display();
+    let run = format!("cd / && RUNMIG_REQUIRE_ALL=1 {program} {SUITE}");
+    let said = node.run_within(&run, LIMIT);
     let passed = format!("test result: ok. {count} passed; 0 failed; 0 ignored;");
-    assert!(
-        said.stdout.contains(&passed),
-        "{}\n{}",
-        said.stdout,
-        said.stderr
-    );
+    has(&format!("{}\n{}", said.stdout, said.stderr), &passed);
 }
 
 /// The program of a test, which cargo builds unless it is there.
 fn built(test: &str) -> PathBuf {
     let mut cargo = Command::new(env!("CARGO"));
-    cargo
-        .args([
-            "test",
-            "--workspace",
-            "--locked",
-            "--no-run",
-            "--message-format=json",
-        ])
-        .args(["--test", test])
-        .current_dir(env!("CARGO_MANIFEST_DIR"));
+    cargo.args(["test", "--workspace", "--locked", "--no-run"]);
+    cargo.args(["--message-format=json", "--test", test]);
+    cargo.current_dir(env!("CARGO_MANIFEST_DIR"));
     if !cfg!(debug_assertions) {
         cargo.arg("--release");
     }

@@ -2,11 +2,11 @@
 
 use testkit::prelude::*;
 
-/// A machine with a container, and thus with an id and the profiles on record.
-fn with_container() -> Setup {
+/// A machine with a container of a namespace, and thus with an id and the profiles on record.
+fn with_container(namespace: &str) -> Setup {
     let setup = Setup::on(Low::Runc, Machine::new("A100-80GB", 1));
     let bundle = setup.asking("1g.10gb", "true");
-    bundle.annotate("io.kubernetes.cri.sandbox-namespace", "team-a");
+    bundle.annotate("io.kubernetes.cri.sandbox-namespace", namespace);
     setup.create(&bundle, "train-7");
     setup
 }
@@ -19,10 +19,9 @@ fn suggested(setup: &Setup, words: &[&str]) -> String {
          COMP_WORDS=({list}); COMP_CWORD={at}
          _clap_complete_migctl migctl '{last}' ''
          printf '%s\\n' \"${{COMPREPLY[@]}}\"",
-        file = concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/scripts/packaging/completions/migctl"
-        ),
+        file = repository()
+            .join("scripts/packaging/completions/migctl")
+            .display(),
         at = words.len() - 1,
         last = words.last().unwrap(),
     );
@@ -36,7 +35,7 @@ fn suggested(setup: &Setup, words: &[&str]) -> String {
 
 #[test]
 fn completes_words_of_the_moment() {
-    let setup = with_container();
+    let setup = with_container("team-a");
     for (words, wanted) in [
         (&["migctl", "exp"][..], "explain"),
         (&["migctl", "configure", "po"], "podman"),
@@ -44,24 +43,22 @@ fn completes_words_of_the_moment() {
         (&["migctl", "list", "--namespace", "te"], "team-a"),
         (&["migctl", "explain", "1g.10gb+"], "1g.10gb+me"),
     ] {
-        let seen = suggested(&setup, words);
-        assert!(seen.contains(wanted), "{words:?}: {seen}");
+        has(&suggested(&setup, words), wanted);
     }
-    setup.runmig(&["delete", "--force", "train-7"]).ok();
-    assert!(!suggested(&setup, &["migctl", "release", "tr"]).contains("train-7"));
+    setup.delete("train-7");
+    lacks(&suggested(&setup, &["migctl", "release", "tr"]), "train-7");
     for shell in ["bash", "zsh", "fish"] {
-        let code = setup.tells(&["completion", shell]);
-        assert!(code.contains("MIGCTL_COMPLETE"), "{shell}: {code}");
+        has(&setup.tells(&["completion", shell]), "MIGCTL_COMPLETE");
     }
 }
 
 /// A suggestion is untrusted text in a shell.
 #[test]
 fn suggests_plain_names_alone() {
-    let setup = Setup::on(Low::Runc, Machine::new("A100-80GB", 1));
-    let bundle = setup.asking("1g.10gb", "true");
-    bundle.annotate("io.kubernetes.cri.sandbox-namespace", "team$(reboot)");
-    setup.create(&bundle, "train-7");
-    assert!(!suggested(&setup, &["migctl", "list", "--namespace", "te"]).contains("team"));
-    setup.runmig(&["delete", "--force", "train-7"]).ok();
+    let setup = with_container("team$(reboot)");
+    lacks(
+        &suggested(&setup, &["migctl", "list", "--namespace", "te"]),
+        "team",
+    );
+    setup.delete("train-7");
 }

@@ -2,7 +2,6 @@
 //! its slice, and one that does not releases it.
 
 use testkit::prelude::*;
-use testkit::process::stands_still;
 
 const ID: &str = "victim";
 
@@ -50,7 +49,7 @@ fn runtime_dies_with_early_killed_front() {
     let log = fs::read_to_string(&log).unwrap();
     let ended = |l: &str| l.starts_with(&child.to_string()) && l.contains("+++ exited with 127");
     assert!(log.lines().any(ended), "{log}");
-    world.all_go(&[]);
+    world.nobody_is_left();
 }
 
 /// Failure: the low-level runtime cannot go on record, since the ledger stays locked for too long
@@ -69,13 +68,13 @@ fn runs_nothing_off_the_record() {
     until("the bundle is edited", || {
         world.uuid_in_bundle(ID).is_some()
     });
-    let ledger = fs::File::open(world.state().join("ledger.lock")).unwrap();
+    let ledger = File::open(world.state().join("ledger.lock")).unwrap();
     ledger.lock().unwrap();
     let created = create.end().exits(1);
-    ledger.unlock().unwrap();
-    has(&created.stderr, "cannot lock the ledger");
+    drop(ledger);
+    created.warns("cannot lock the ledger");
     assert_eq!(world.living_init(ID), None);
-    world.all_go(&[]);
+    world.nobody_is_left();
 }
 
 /// Failure: `delete` fails, or the container runs
@@ -124,11 +123,9 @@ fn restores_config_that_the_runtime_rewrote() {
     for collected in [true, false] {
         world.behave("rewrites-config");
         world.abandoned(ID);
-        if collected {
-            world.gc().ok();
-        } else {
-            world.create(ID);
-            world.delete(ID);
+        match collected {
+            true => drop(world.gc().ok()),
+            false => world.comes_and_goes(ID),
         }
         is_over();
     }
@@ -140,14 +137,13 @@ fn restores_config_that_the_runtime_rewrote() {
 fn ignores_foreign_lock_on_bundle() {
     let world = World::small();
     let bundle = world.bundle(ID);
-    let theirs = fs::File::open(&bundle).unwrap();
+    let theirs = File::open(&bundle).unwrap();
     theirs.lock().unwrap();
-    world.create(ID);
     world.behave("no-hooks");
-    world.delete(ID);
-    world.create(ID);
+    world.comes_and_goes(ID);
     world.behave("");
-    world.ends(&[ID]);
+    world.comes_and_goes(ID);
+    world.as_if_nothing_had_been().unwrap();
 }
 
 /// By another path, and while the first create is at work.
@@ -189,28 +185,20 @@ fn delete_tells_fate_of_slice() {
     world.create(ID);
     let ours = world.the_instance();
     let init = world.living_init(ID).unwrap();
-    assert_eq!(
-        killed("true"),
-        format!(
-            "runmig: the low-level runtime was killed by signal 13; container {ID} keeps its slice (its \
-             init, process {init}, runs)\n"
-        )
-    );
+    let by = "runmig: the low-level runtime was killed by signal 13";
+    let runs = format!("its init, process {init}, runs");
+    let keeps = format!("{by}; container {ID} keeps its slice ({runs})\n");
+    assert_eq!(killed("true"), keeps);
     assert_eq!(world.the_instance(), ours);
 
     world.behave("delete-fails");
     let failed = said(&mut world.runmig(&["delete", "--force", ID])).exits(1);
-    let told = "the low-level runtime exited with status 1; container victim keeps its slice";
-    assert!(failed.stderr.contains(told), "{failed:?}");
+    failed.warns("the low-level runtime exited with status 1; container victim keeps its slice");
     assert_eq!(world.the_instance(), ours);
 
     world.behave("no-hooks");
-    assert_eq!(
-        killed("DELETE"),
-        format!(
-            "runmig: the low-level runtime was killed by signal 13; the slice of container {ID} is released\n"
-        )
-    );
+    let released = format!("{by}; the slice of container {ID} is released\n");
+    assert_eq!(killed("DELETE"), released);
     world.as_if_nothing_had_been().unwrap();
 }
 
@@ -223,8 +211,7 @@ fn create_cannot_claim_to_be_over() {
     create.arg("--low-level-runtime-ended=exit:0");
     create.arg("--root").arg(world.root());
     create.args(["create", "--bundle"]).arg(bundle).arg(ID);
-    let said = said(&mut create).exits(1);
-    assert!(said.stderr.contains("is for a delete alone"), "{said:?}");
+    said(&mut create).exits(1).warns("is for a delete alone");
     world.as_if_nothing_had_been().unwrap();
 }
 
@@ -236,14 +223,11 @@ fn delete_waits_for_dying_container() {
     let runtime = world.bare(&[]).get_program().to_owned();
     world.create(ID);
     world.behave("no-hooks");
-    let front = world.path("runc");
-    let dies_later = format!(
-        "(sleep 1; {} \"$@\") <&- >/dev/null 2>&1 &",
-        runtime.display()
-    );
+    let (front, delete) = (world.path("runc"), runtime.display());
+    let dies_later = format!("(sleep 1; {delete} \"$@\") <&- >/dev/null 2>&1 &");
     script(&front, &dies_later);
     world.configure_runtime(&front);
-    let deleted = said(&mut world.runmig(&["delete", "--force", ID])).ok();
+    let deleted = world.delete(ID);
     world.configure("");
     assert_eq!(deleted.stderr, "");
     world.as_if_nothing_had_been().unwrap();
@@ -258,10 +242,9 @@ fn delete_tells_why_slice_stays() {
     world.behave("no-hooks");
     let call = "nvmlGpuInstanceDestroy";
     world.fault(call, 1, None, Outcome::Return(999));
-    let deleted = world.delete(ID);
-    assert!(deleted.stderr.contains("(NVML 999)"), "{deleted:?}");
+    world.delete(ID).warns("(NVML 999)");
     world.no_faults();
-    world.all_go(&[]);
+    world.nobody_is_left();
 }
 
 /// Only the delete is left to release the slice.
@@ -282,7 +265,7 @@ fn refuses_second_container_of_moved_runtime() {
     world.create(ID);
     let ours = world.the_instance();
     world.move_runtime();
-    said(&mut world.create_command(ID)).refused_for("exists already");
+    world.refuses(ID, "exists already");
     assert_eq!(world.the_instance(), ours);
     world.ends(&[ID]);
 }
@@ -291,7 +274,7 @@ fn refuses_second_container_of_moved_runtime() {
 /// Failure: the low-level runtime crashes (SIGSEGV, SIGABRT, SIGQUIT)
 #[test]
 fn crash_of_runtime_dumps_one_core() {
-    use std::os::unix::process::{CommandExt, ExitStatusExt};
+    use std::os::unix::process::CommandExt;
     let world = World::small();
     world.behave("create-crashes");
     let mut create = world.create_command(ID);

@@ -5,6 +5,7 @@ use testkit::prelude::*;
 
 const PLAIN: u64 = 4;
 const NVL: u64 = 8;
+const WHOLE: &[(&str, &str)] = &[("runmig.dev/slice", "7g.80gb")];
 const CREATE: &str = "nvmlGpuInstanceCreateComputeInstance";
 
 /// A machine whose driver lists profile 8 beside profile 4.
@@ -15,13 +16,11 @@ fn setup(gpu: &str) -> Setup {
 /// Returns the compute instance profile of the only instance.
 fn made(setup: &Setup) -> u64 {
     let machine = setup.machine.state();
-    let [gi] = &machine.gpus[0].gpu_instances[..] else {
-        panic!("{machine:?}")
-    };
-    let [ci] = &gi.compute_instances[..] else {
-        panic!("{machine:?}")
-    };
-    ci.profile_id.into()
+    let instances = &machine.gpus[0].gpu_instances;
+    assert_eq!(instances.len(), 1, "{instances:?}");
+    let parts = &instances[0].compute_instances;
+    assert_eq!(parts.len(), 1, "{instances:?}");
+    parts[0].profile_id.into()
 }
 
 fn refuse_first(setup: &Setup, code: &str) {
@@ -31,12 +30,11 @@ fn refuse_first(setup: &Setup, code: &str) {
 
 #[test]
 fn plain_one_comes_first() {
-    for (gpu, profile) in [("A100-80GB", "7g.80gb"), ("H100-80GB", "7g.80gb")] {
+    for gpu in ["A100-80GB", "H100-80GB"] {
         let setup = setup(gpu);
-        let id = setup.gives(&[("runmig.dev/slice", profile)]);
+        let id = setup.gives(WHOLE);
         assert_eq!(made(&setup), PLAIN, "{gpu}");
         setup.ends(&[&id]);
-        setup.nothing_is_left();
     }
 }
 
@@ -50,30 +48,25 @@ fn next_one_comes_after_refusal() {
     ] {
         let setup = setup("H100-80GB");
         refuse_first(&setup, code);
-        let id = setup.gives(&[("runmig.dev/slice", "7g.80gb")]);
+        let id = setup.gives(WHOLE);
         assert_eq!(made(&setup), NVL, "{code}");
         setup.ends(&[&id]);
-        setup.nothing_is_left();
     }
 }
 
-#[test]
-fn other_failure_ends_it() {
-    let setup = setup("H100-80GB");
-    refuse_first(&setup, "IN_USE");
-    let line = setup.refused(&setup.bundle_with(&[("runmig.dev/slice", "7g.80gb")]));
-    has(&line, "(NVML 19)");
-    setup.nothing_is_left();
-}
-
+/// Another failure ends it, and on a GPU without another profile the first refusal does.
 /// Failure: the driver refuses every compute instance profile of a size
 #[test]
 fn first_refusal_is_told() {
-    let setup = setup("A100-80GB");
-    refuse_first(&setup, "INVALID_ARGUMENT");
-    let line = setup.refused(&setup.bundle_with(&[("runmig.dev/slice", "7g.80gb")]));
-    has(&line, "invalid argument (NVML 2)");
-    setup.nothing_is_left();
+    for (gpu, code, words) in [
+        ("H100-80GB", "IN_USE", "(NVML 19)"),
+        ("A100-80GB", "INVALID_ARGUMENT", "invalid argument (NVML 2)"),
+    ] {
+        let setup = setup(gpu);
+        refuse_first(&setup, code);
+        setup.refuses(WHOLE, words);
+        setup.nothing_is_left();
+    }
 }
 
 #[test]
@@ -83,8 +76,7 @@ fn profile_of_count_0_is_none() {
     machine.change(|machine| machine.gpus[0].nvl = Some(NvlProfile::Empty));
     setup.sim("trace", &["on"]);
     refuse_first(&setup, "NOT_SUPPORTED");
-    let line = setup.refused(&setup.bundle_with(&[("runmig.dev/slice", "7g.80gb")]));
-    has(&line, "not supported (NVML 3)");
+    setup.refuses(WHOLE, "not supported (NVML 3)");
     let trace = setup.sim("trace", &["show"]);
     let creates = trace.lines().filter(|line| line.contains(CREATE));
     assert_eq!(creates.count(), 1, "{trace}");

@@ -6,28 +6,23 @@ fn setup(gpus: u32) -> Setup {
     Setup::on(Low::Runc, Machine::new("A100-80GB", gpus))
 }
 
-fn create(setup: &Setup, id: &str, slice: &str) {
-    let bundle = setup.asking(slice, "true");
-    setup.create(&bundle, id);
-}
-
 fn place(setup: &Setup, id: &str) -> (Value, Value) {
-    let leases = setup.leases();
-    let lease = leases.iter().find(|l| l["container"] == id);
-    let lease = lease.unwrap_or_else(|| panic!("no lease of {id}"));
+    let lease = setup.lease(id);
     (lease["gpuIndex"].clone(), lease["migPlacement"].clone())
 }
 
 /// Creates the smallest slices everywhere and releases every second one. Returns the other containers.
 fn scatter(setup: &Setup, gpus: usize) -> Vec<String> {
-    let ids: Vec<String> = (0..7 * gpus).map(|n| format!("c{n}")).collect();
-    ids.iter().for_each(|id| create(setup, id, "1g.10gb"));
-    let (stay, go): (Vec<String>, Vec<String>) = ids.into_iter().partition(|id| {
-        let start = place(setup, id).1["start"].as_u64().unwrap();
-        start % 4 == 1
+    let mut ids: Vec<String> = (0..7 * gpus).map(|n| format!("c{n}")).collect();
+    ids.iter().for_each(|id| setup.make(id, "1g.10gb"));
+    ids.retain(|id| {
+        let stays = place(setup, id).1["start"].as_u64().unwrap() % 4 == 1;
+        if !stays {
+            setup.delete(id);
+        }
+        stays
     });
-    go.iter().for_each(|id| setup.delete(id));
-    stay
+    ids
 }
 
 /// A program would take half an answer for a whole one; and what cannot be told is no crash.
@@ -38,8 +33,8 @@ fn fails_when_output_is_closed() {
     let mut gpus = setup.plain(&setup.program("migctl"));
     let ended = gpus.args(["gpus", "-o", "json"]).stdout(full()).output();
     let ended = ended.unwrap();
-    let line = String::from_utf8_lossy(&ended.stderr);
-    assert_eq!(ended.status.code(), Some(1), "{line}");
+    assert_eq!(ended.status.code(), Some(1), "{ended:?}");
+    let line = String::from_utf8(ended.stderr).unwrap();
     has(&line, "write to standard output: No space");
     let mut mute = setup.plain(&setup.program("migctl"));
     let status = mute.args(["release", "nobody"]).stderr(full()).status();
@@ -58,23 +53,18 @@ fn create_follows_the_answer() {
         assert_eq!(first["state"], "fits");
         let best = first["places"][0]["migPlacement"].clone();
         let id = format!("c{n}");
-        create(&setup, &id, slice);
-        assert_eq!(
-            place(&setup, &id),
-            (first["index"].clone(), best),
-            "{slice}"
-        );
+        setup.make(&id, slice);
+        let given = (first["index"].clone(), best);
+        assert_eq!(place(&setup, &id), given, "{slice}");
     }
     let table = setup.tells(&["explain", "7g.80gb,1g.10gb"]);
+    let begins = |words| table.starts_with(words);
     assert!(
-        table.starts_with("full: cannot allocate 7g.80gb: ") || table.starts_with("fragmented: "),
+        begins("full: cannot allocate 7g.80gb: ") || begins("fragmented: "),
         "{table}"
     );
     has(&table, "\nfits: 1g.10gb at ");
-    for n in 0..4 {
-        setup.delete(&format!("c{n}"));
-    }
-    setup.nothing_is_left();
+    setup.ends(&["c0", "c1", "c2", "c3"]);
 }
 
 #[test]
@@ -88,14 +78,10 @@ fn followed_plan_makes_room() {
     let restarts = said["restarts"].as_array().unwrap();
     assert_eq!(restarts.len(), 1, "{said:#}");
     // The same in the error of a create, and in explain.
-    let bundle = setup.asking("4g.40gb", "true");
-    let refused = setup.try_create(&bundle, "large").refused();
     let words = "the free memory is fragmented, and a move of 1g.10gb at ";
-    has(&refused, words);
-    has(
-        &refused,
-        "hint: run migctl explain 4g.40gb to see which containers to restart",
-    );
+    let refused = setup.refuses(&[("runmig.dev/slice", "4g.40gb")], words);
+    let hint = "hint: run migctl explain 4g.40gb to see which containers to restart";
+    has(&refused, hint);
     let explained = setup.migctl(&["explain", "4g.40gb"]).exits(1).stdout;
     begins_with(&explained, "fragmented: cannot allocate 4g.40gb: ");
     has(&explained, words);
@@ -107,72 +93,55 @@ fn followed_plan_makes_room() {
 
     // As it says: stop, start the new one, start again.
     setup.delete(moved);
-    create(&setup, "large", "4g.40gb");
-    create(&setup, moved, "1g.10gb");
-    assert_eq!(
-        place(&setup, "large"),
-        (
-            said["slices"][0]["gpuIndex"].clone(),
-            said["slices"][0]["migPlacement"].clone()
-        )
-    );
-    let to = (
-        restarts[0]["toGPUIndex"].clone(),
-        restarts[0]["toPlacement"].clone(),
-    );
-    assert_eq!(place(&setup, moved), to);
+    setup.make("large", "4g.40gb");
+    setup.make(moved, "1g.10gb");
+    for (id, at, [index, placement]) in [
+        ("large", &said["slices"][0], ["gpuIndex", "migPlacement"]),
+        (moved, &restarts[0], ["toGPUIndex", "toPlacement"]),
+    ] {
+        let to = (at[index].clone(), at[placement].clone());
+        assert_eq!(place(&setup, id), to, "{id}");
+    }
 
     let plan = setup.migctl(&["explain", "7g.80gb", "--json"]);
     let plan = plan.exits(1).json()["alternatives"][0].clone();
     assert_eq!(plan["verdict"], "full");
-    assert_eq!(plan["restarts"], Value::Array(Vec::new()));
+    assert_eq!(plan["restarts"], json!([]));
     setup.delete("large");
-    stay.iter().for_each(|id| setup.delete(id));
-    setup.nothing_is_left();
+    setup.ends(&stay);
 }
 
 #[test]
 fn never_moves_foreign_instances() {
     let setup = setup(1);
     for start in ["1", "5"] {
-        setup.sim(
-            "create",
-            &["--gpu", "0", "--profile", "1g.10gb", "--start", start],
-        );
+        let create = ["--gpu", "0", "--profile", "1g.10gb", "--start", start];
+        setup.sim("create", &create);
     }
-    let said = setup
-        .migctl(&["explain", "3g.40gb", "-o", "json"])
-        .exits(1)
-        .json();
-    let one = &said["alternatives"][0];
+    let said = setup.migctl(&["explain", "3g.40gb", "-o", "json"]);
+    let one = &said.exits(1).json()["alternatives"][0];
     assert_eq!(one["verdict"], "full");
     let why = one["why"].as_str().unwrap();
     has(why, "the slices in the way cannot be moved");
-    assert_eq!(one["restarts"], Value::Array(Vec::new()));
-    let gpus = setup.json(&["gpus", "-o", "json"]);
-    let gpu = &gpus["items"][0];
+    assert_eq!(one["restarts"], json!([]));
+    let gpu = &setup.items(&["gpus"])[0];
     assert_eq!(gpu["freeSlices"], 6);
     // 2g.20gb fits, and 4g.40gb would, did they lie together.
     assert_eq!(gpu["fragmentationPercent"], 50);
-    let states: Vec<&str> = gpu["slices"]
-        .as_array()
-        .unwrap()
+    let slices = gpu["slices"].as_array().unwrap();
+    let states: Vec<&str> = slices
         .iter()
         .map(|s| s["state"].as_str().unwrap())
         .collect();
-    assert_eq!(
-        states,
-        [
-            "free", "foreign", "free", "free", "free", "foreign", "free", "free"
-        ]
-    );
+    let wanted = "free foreign free free free foreign free free";
+    assert_eq!(states.join(" "), wanted);
 }
 
 #[test]
 fn draws_each_gpu_as_bar() {
     let setup = setup(1);
-    create(&setup, "web", "3g.40gb");
-    create(&setup, "job", "1g.10gb");
+    setup.make("web", "3g.40gb");
+    setup.make("job", "1g.10gb");
     let shown = setup.tells(&["gpus"]);
     let lines: Vec<&str> = shown.lines().skip(1).take(4).collect();
     assert_eq!(
@@ -185,13 +154,10 @@ fn draws_each_gpu_as_bar() {
         ],
         "{shown}"
     );
-    let json = setup.json(&["gpus", "-o", "json"]);
-    let slice = &json["items"][0]["slices"][4];
+    let slice = &setup.items(&["gpus"])[0]["slices"][4];
     assert_eq!(slice["state"], "leased");
     assert_eq!(slice["profile"], "3g.40gb");
-    let leases = setup.leases();
-    let web = leases.iter().find(|l| l["container"] == "web").unwrap();
-    assert_eq!(slice["leases"][0], web["id"]);
+    assert_eq!(slice["leases"][0], setup.lease("web")["id"]);
     setup.ends(&["web", "job"]);
 }
 
@@ -203,57 +169,43 @@ fn gpus_shows_profiles_without_mig() {
     let setup = Setup::on(Low::Runc, off);
     let table = setup.tells(&["gpus"]);
     let (off, on) = table.split_once("\n\n").unwrap();
-    has(
-        off,
-        "MIG disabled, free\nwith MIG on (nvidia-smi -i 0 -mig 1) it would offer:\nNAME",
-    );
+    let would = "MIG disabled, free\nwith MIG on (nvidia-smi -i 0 -mig 1) it would offer:\nNAME";
+    has(off, would);
     assert_eq!(off.matches("MIG 7g.141gb").count(), 1, "{table}");
-    assert!(
-        off.contains(" 0/7 ") && !off.contains("fragmented"),
-        "{table}"
-    );
-    assert!(
-        on.contains("MIG enabled\n") && !on.contains("would"),
-        "{table}"
-    );
+    has(off, " 0/7 ");
+    lacks(off, "fragmented");
+    has(on, "MIG enabled\n");
+    lacks(on, "would");
 
-    let said = setup.json(&["gpus", "-o", "json"]);
-    let (off, on) = (&said["items"][0], &said["items"][1]);
-    assert_eq!(off["profiles"], Value::Array(Vec::new()));
+    let [off, on] = &setup.items(&["gpus"])[..] else {
+        panic!("{table}")
+    };
+    assert_eq!(off["profiles"], json!([]));
     let offered = off["profilesWithMIGOn"].as_array().unwrap();
     assert_eq!(offered.len(), 7);
     assert_eq!(offered[0]["name"], "1g.18gb");
     assert_eq!(offered[0]["instancesFree"], 0);
     assert_eq!(offered[0]["instancesTotal"], 7);
     assert_eq!(on["profiles"].as_array().unwrap().len(), 7);
-    assert_eq!(on["profilesWithMIGOn"], Value::Array(Vec::new()));
+    assert_eq!(on["profilesWithMIGOn"], json!([]));
 }
 
 #[test]
 fn gpus_without_mig_say_so() {
-    let setup = Setup::on(Low::Runc, Machine::with(&["--gpu", "L40S", "--gpu", "T4"]));
+    let setup = Setup::with("--gpu L40S --gpu T4", "");
     let table = setup.tells(&["gpus"]);
     has(&table, "NVIDIA L40S (GPU-");
-    assert_eq!(
-        table.matches(", MIG unsupported, free\n").count(),
-        2,
-        "{table}"
-    );
+    let free = table.matches(", MIG unsupported, free\n");
+    assert_eq!(free.count(), 2, "{table}");
     let refusal = "cannot allocate 1g.10gb: no GPU supports MIG (the driver lists 2 GPUs)";
     let said = setup.migctl(&["explain", "1g.10gb"]).exits(1).stdout;
     has(&said, refusal);
-    assert_eq!(
-        said.matches("the GPU does not support MIG").count(),
-        2,
-        "{said}"
-    );
+    let reasons = said.matches("the GPU does not support MIG");
+    assert_eq!(reasons.count(), 2, "{said}");
 
-    let bundle = setup.asking("1g.10gb", "true");
-    let before = bundle.bytes();
-    let line = setup.try_create(&bundle, "c").refused();
-    let hint = "hint: use an A30, A100, H100 or a later data-centre GPU\n";
-    assert_eq!(line, format!("runmig: {refusal}; {hint}").trim_end());
-    assert_eq!(bundle.bytes(), before);
+    let line = setup.refused(&setup.asking("1g.10gb", "true"));
+    let hint = "hint: use an A30, A100, H100 or a later data-centre GPU";
+    assert_eq!(line, format!("runmig: {refusal}; {hint}"));
     setup.nothing_is_left();
 }
 
@@ -265,7 +217,7 @@ fn explain_foresees_mig_switched_on() {
     // It fits now, without any switch.
     let said = setup.json(&["explain", "7g.80gb", "--json"]);
     assert_eq!(said["alternatives"][0]["withMIGOn"], Value::Null);
-    create(&setup, "web", "7g.80gb");
+    setup.make("web", "7g.80gb");
     let said = setup.migctl(&["explain", "3g.40gb", "--json"]);
     let said = said.exits(1).json();
     assert_eq!(said["fits"], false);
@@ -278,20 +230,17 @@ fn explain_foresees_mig_switched_on() {
     has(&table, line);
     // It is what then happens.
     setup.sim("mig", &["--gpu", "1", "on"]);
-    create(&setup, "job", "3g.40gb");
-    assert_eq!(
-        place(&setup, "job"),
-        (1.into(), with["slices"][0]["migPlacement"].clone())
-    );
-    setup.delete("job");
-    setup.delete("web");
+    setup.make("job", "3g.40gb");
+    let there = with["slices"][0]["migPlacement"].clone();
+    assert_eq!(place(&setup, "job"), (1.into(), there));
+    setup.ends(&["job", "web"]);
 
     setup.sim("mig", &["--gpu", "all", "off"]);
     let said = setup.migctl(&["explain", "9g.99gb", "--json"]);
     let with = said.exits(1).json()["alternatives"][0]["withMIGOn"].clone();
     assert_eq!(with["fits"], false);
     assert_eq!(with["command"], Value::Null);
-    assert!(with["why"].as_str().unwrap().contains("9g.99gb"), "{with}");
+    has(with["why"].as_str().unwrap(), "9g.99gb");
     setup.nothing_is_left();
 }
 
@@ -306,12 +255,8 @@ fn plans_for_different_slices() {
     assert_eq!(said["verdict"], "fragmented", "{said:#}");
     let profiles = [&said["slices"][0]["profile"], &said["slices"][1]["profile"]];
     assert_eq!(profiles, ["3g.40gb", "1g.10gb"], "{said:#}");
-    let bundle = setup.asking("1g.10gb&3g.40gb", "true");
-    let refused = setup.refused(&bundle);
-    has(
-        &refused,
-        "cannot allocate 3g.40gb&1g.10gb: none for 3g.40gb: ",
-    );
+    let why = "cannot allocate 3g.40gb&1g.10gb: none for 3g.40gb: ";
+    let refused = setup.refuses(&[("runmig.dev/slice", "1g.10gb&3g.40gb")], why);
     let hint = "run migctl explain '3g.40gb&1g.10gb' to see which containers to restart";
     has(&refused, hint);
     let [moved] = &said["restarts"].as_array().unwrap()[..] else {
@@ -319,18 +264,18 @@ fn plans_for_different_slices() {
     };
     let moved = moved["container"].as_str().unwrap();
     setup.delete(moved);
-    create(&setup, "both", "3g.40gb&1g.10gb");
-    create(&setup, moved, "1g.10gb");
+    setup.make("both", "3g.40gb&1g.10gb");
+    setup.make(moved, "1g.10gb");
 }
 
 #[test]
 fn never_moves_container_with_several() {
     let setup = setup(2);
     setup.configure("policy.slices_per_container = 2");
-    create(&setup, "both", "1g.10gb*2");
+    setup.make("both", "1g.10gb*2");
     let plan = setup.migctl(&["explain", "7g.80gb", "--json"]);
     let plan = plan.exits(1).json()["alternatives"][0].clone();
     assert_eq!(plan["verdict"], "full");
-    assert_eq!(plan["restarts"], Value::Array(Vec::new()));
+    assert_eq!(plan["restarts"], json!([]));
     setup.delete("both");
 }

@@ -34,14 +34,9 @@ impl Boot {
     fn install(&self, at: &Path) {
         fs::create_dir_all(at.parent().unwrap()).unwrap();
         let (loads, asked) = (self.loads(), self.world.path("asked"));
-        script(
-            at,
-            &format!(
-                "echo \"$@\" >> {}\nexec {} \"$@\"",
-                asked.display(),
-                loads.display()
-            ),
-        );
+        let (loads, asked) = (loads.display(), asked.display());
+        let body = format!("echo \"$@\" >> {asked}\nexec {loads} \"$@\"");
+        script(at, &body);
     }
 
     /// Returns the calls of the program.
@@ -52,20 +47,16 @@ impl Boot {
 
     #[track_caller]
     fn refuses(&self, remedy: &str) -> String {
-        let line = said(&mut self.world.create_command("one")).refused();
-        has(
-            &line,
-            "cannot find the driver nvidia-uvm: no line nvidia-uvm in ",
-        );
-        assert!(line.ends_with(remedy), "{line}");
+        let why = "cannot find the driver nvidia-uvm: no line nvidia-uvm in ";
+        let line = self.world.refuses("one", why);
+        ends_with(&line, remedy);
         self.world.as_if_nothing_had_been().unwrap();
         line
     }
 
-    fn with_driver_key(&self, line: &str) {
-        let config = self.world.path("config.toml");
-        let text = fs::read_to_string(&config).unwrap();
-        fs::write(config, format!("{text}{line}\n")).unwrap();
+    /// What doctor says of the common nodes.
+    fn doctor(&self) -> Said {
+        self.world.ctl(&["doctor", "--only", "nodes.devices"])
     }
 }
 
@@ -103,7 +94,9 @@ fn configured_program_comes_first() {
     script(&boot.place(), "exit 1");
     let elsewhere = boot.world.path("opt/nvidia-modprobe");
     boot.install(&elsewhere);
-    boot.with_driver_key(&format!("nvidia_modprobe = {elsewhere:?}"));
+    let config = boot.world.path("config.toml");
+    let text = fs::read_to_string(&config).unwrap();
+    fs::write(config, format!("{text}nvidia_modprobe = {elsewhere:?}\n")).unwrap();
     boot.world.create("one");
     assert_eq!(boot.asked(), ["-u -c 0"]);
     boot.world.all_go(&["one"]);
@@ -120,7 +113,7 @@ fn refuses_where_nothing_helps() {
     script(&boot.place(), "exit 0");
     let line = boot.refuses("nvidia-modprobe -u -c 0");
     has(&line, "nvidia-modprobe -u -c 0 did not help");
-    assert!(!boot.world.log().contains("helped"));
+    lacks(&boot.world.log(), "helped");
 }
 
 /// It runs as root.
@@ -129,10 +122,9 @@ fn never_runs_program_of_others() {
     let boot = Boot::new();
     boot.install(&boot.place());
     for mode in [0o777, 0o775] {
-        fs::set_permissions(boot.place(), fs::Permissions::from_mode(mode)).unwrap();
+        chmod(boot.place(), mode);
         boot.refuses("chmod go-w it");
-        let doctor = said(&mut boot.world.migctl(&["doctor", "--only", "nodes.devices"]));
-        has(&doctor.exits(1).stdout, "chmod go-w it");
+        boot.doctor().exits(1).says("chmod go-w it");
     }
     assert_eq!(boot.asked(), [""; 0]);
 }
@@ -140,11 +132,9 @@ fn never_runs_program_of_others() {
 #[test]
 fn doctor_says_who_loads_module() {
     let boot = Boot::new();
-    let doctor = || said(&mut boot.world.migctl(&["doctor", "--only", "nodes.devices"]));
-    has(&doctor().exits(1).stdout, "nvidia-modprobe -u -c 0");
+    boot.doctor().exits(1).says("nvidia-modprobe -u -c 0");
     boot.install(&boot.place());
-    doctor()
-        .ok()
-        .says("the module nvidia-uvm is not loaded; the first create");
+    let loads = "the module nvidia-uvm is not loaded; the first create";
+    boot.doctor().ok().says(loads);
     assert_eq!(boot.asked(), [""; 0], "doctor changes nothing");
 }

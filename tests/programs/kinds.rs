@@ -163,9 +163,8 @@ fn gives_and_takes_back(kind: &Kind) {
         .split("; hint")
         .next()
         .unwrap();
-    kind.explain(&setup)
-        .exits(1)
-        .says(&format!("full: {words}"));
+    let explained = kind.explain(&setup).exits(1);
+    begins_with(&explained.stdout, &format!("full: {words}"));
     let daemons = [&one, &two].map(|id| pid(&setup, id));
     assert_eq!(daemons.map(|pid| pid.is_some()), [kind.level == "mps"; 2]);
     setup.ends(&[one, two]);

@@ -11,8 +11,13 @@ fn asking(world: &World, id: &str, slice: &str, namespace: &str) -> Command {
 }
 
 #[track_caller]
-fn refused(world: &World, id: &str, slice: &str, namespace: &str) -> String {
-    said(&mut asking(world, id, slice, namespace)).refused()
+fn refused(world: &World, id: &str, slice: &str, namespace: &str, words: &str) {
+    said(&mut asking(world, id, slice, namespace)).refused_for(words);
+}
+
+#[track_caller]
+fn create(world: &World, id: &str, slice: &str, namespace: &str) {
+    said(&mut asking(world, id, slice, namespace)).ok();
 }
 
 /// Two that ask at once do not both get the last there is.
@@ -33,11 +38,9 @@ fn limits_many_creates_at_once() {
         has(&line, "namespace team-");
         has(&line, words);
     }
+    let leases = world.leases();
     for team in ["team-a", "team-b"] {
-        let of = world
-            .leases()
-            .into_iter()
-            .filter(|l| l["namespace"] == team);
+        let of = leases.iter().filter(|l| l["namespace"] == team);
         assert_eq!(of.count(), 2, "{team}");
     }
     world.ends(&made);
@@ -53,7 +56,7 @@ fn frees_share_of_ended_container() {
     for (id, slice) in [("two", "1g.6gb"), ("three", "7g.80gb,1g.6gb")] {
         asking(&world, "one", "1g.6gb", "team-a");
         world.abandoned("one");
-        said(&mut asking(&world, id, slice, "team-a")).ok();
+        create(&world, id, slice, "team-a");
         world.all_go(&[id]);
     }
 }
@@ -63,16 +66,15 @@ fn memory_leaves_the_next_alternative() {
     let world = World::small();
     world.configure("[[policy.limit]]\nnamespace = \"*\"\nmemory = \"12Gi\"\n");
     let list = "4g.24gb,2g.12gb,1g.6gb";
-    let profile = |id: &str| world.lease_of(id)["profile"].as_str().unwrap().to_owned();
-    said(&mut asking(&world, "one", list, "team-a")).ok();
-    assert_eq!(profile("one"), "2g.12gb");
-    let line = refused(&world, "two", list, "team-a");
+    create(&world, "one", list, "team-a");
+    assert_eq!(world.lease_of("one")["profile"], "2g.12gb");
+    let line = said(&mut asking(&world, "two", list, "team-a")).refused();
     has(
         &line,
         "namespace team-a has 11968Mi of 12Gi of memory, and ",
     );
     has(&line, "Mi are asked for ([[policy.limit]] 1)");
-    said(&mut asking(&world, "three", "1g.6gb", "team-b")).ok();
+    create(&world, "three", "1g.6gb", "team-b");
     world.all_go(&["one", "three"]);
 }
 
@@ -80,17 +82,12 @@ fn memory_leaves_the_next_alternative() {
 fn profiles_that_nobody_may_have() {
     let world = World::small();
     world.configure("[policy]\nprofiles = [\"2g.*\"]\n");
-    has(
-        &refused(&world, "one", "4g.24gb", "n"),
-        "4g.24gb is not allowed (policy.profiles); hint: request 2g.*",
-    );
-    let line = refused(&world, "three", "20Gi", "n");
-    has(
-        &line,
-        "no profile that policy.profiles allows has 20Gi of memory",
-    );
+    let why = "4g.24gb is not allowed (policy.profiles); hint: request 2g.*";
+    refused(&world, "one", "4g.24gb", "n", why);
+    let why = "no profile that policy.profiles allows has 20Gi of memory";
+    refused(&world, "three", "20Gi", "n", why);
     // The smallest that it may have.
-    said(&mut asking(&world, "two", "1Gi", "n")).ok();
+    create(&world, "two", "1Gi", "n");
     assert_eq!(world.lease_of("two")["profile"], "2g.12gb");
     world.all_go(&["two"]);
 }
@@ -102,14 +99,11 @@ fn gpus_that_are_for_others() {
                 [[policy.reserve]]\ngpus = [1]\nnamespace = \"team-a\"\n";
     world.configure(text);
     let gpu = |id: &str| world.lease_of(id)["gpuIndex"].as_u64().unwrap();
-    said(&mut asking(&world, "b", "4g.24gb", "team-b")).ok();
+    create(&world, "b", "4g.24gb", "team-b");
     assert_eq!(gpu("b"), 2);
-    let line = refused(&world, "c", "4g.24gb", "team-b");
-    has(
-        &line,
-        "cannot allocate 4g.24gb: too few memory slices are free",
-    );
-    said(&mut asking(&world, "a", "4g.24gb", "team-a")).ok();
+    let why = "cannot allocate 4g.24gb: too few memory slices are free";
+    refused(&world, "c", "4g.24gb", "team-b", why);
+    create(&world, "a", "4g.24gb", "team-a");
     assert_eq!(gpu("a"), 1);
     world.all_go(&["a", "b"]);
 }
@@ -137,12 +131,12 @@ fn limits_user_by_login() {
         return;
     }
     said(&mut logged_in(1000, "one")).ok();
-    let line = said(&mut logged_in(1000, "two")).refused();
-    has(&line, "user 1000 has 1 of 1 slices ([[policy.limit]] 1)");
+    let why = "user 1000 has 1 of 1 slices ([[policy.limit]] 1)";
+    said(&mut logged_in(1000, "two")).refused_for(why);
     said(&mut logged_in(2000, "three")).ok();
     // A daemon's containers belong to no user.
-    said(&mut asking(&world, "four", world.profile, "n")).ok();
-    said(&mut asking(&world, "five", world.profile, "n")).ok();
+    create(&world, "four", world.profile, "n");
+    create(&world, "five", world.profile, "n");
     world.all_go(&["one", "three", "four", "five"]);
 }
 
@@ -151,17 +145,12 @@ fn limits_user_by_login() {
 fn excluded_request_blocks_no_other() {
     let world = World::of(SMALL, 2);
     world.configure("[[policy.reserve]]\ngpus = [1]\nnamespace = \"team-a\"\n");
-    said(&mut asking(&world, "one", "2g.12gb", "team-b")).ok();
-    world.bundle_saying(
-        "large",
-        &[("runmig.dev/slice", "4g.24gb"), ("runmig.dev/wait", "10m")],
-    );
-    let large = going(world.create_command("large").stdin(Stdio::null()));
-    until("it waits", || world.queue() == ["large"]);
-    said(&mut asking(&world, "two", world.profile, "team-a")).ok();
+    create(&world, "one", "2g.12gb", "team-b");
+    let large = world.waits("large", &[("runmig.dev/slice", "4g.24gb")]);
+    create(&world, "two", world.profile, "team-a");
     assert_eq!(world.lease_of("two")["gpuIndex"], 1);
-    let line = refused(&world, "three", world.profile, "team-b");
-    has(&line, "the free slots are reserved for 1 earlier request");
+    let why = "the free slots are reserved for 1 earlier request";
+    refused(&world, "three", world.profile, "team-b", why);
     world.delete("one");
     large.end().ok();
     world.all_go(&["large", "two"]);

@@ -6,11 +6,6 @@ use runmig_lease::counters::{LeaseKind, Outcome};
 use runmig_lease::events::{Event, History};
 use testkit::prelude::*;
 
-/// Without standard input, as `said` has it.
-fn start(mut command: Command) -> testkit::Going {
-    going(command.stdin(Stdio::null()))
-}
-
 /// The events of creates and releases, which equal the counters.
 fn written(world: &World) -> Vec<(&'static str, u64)> {
     let mut history = History::new(&world.state().join("events.jsonl"));
@@ -34,22 +29,17 @@ fn serves_200_creates_on_56_slots() {
     world.configure("lock_timeout = \"120s\"");
     let ids: Vec<String> = (0..200).map(|n| format!("c{n}")).collect();
     let (made, refused) = world.create_at_once(&ids);
-    let mut unclear = refused.clone();
-    unclear.retain(|line| !line.contains("memory slices are free"));
-    assert!(unclear.is_empty(), "made {made:?}: {unclear:#?}");
+    refused
+        .iter()
+        .for_each(|line| has(line, "memory slices are free"));
     assert_eq!((made.len(), refused.len()), (56, 144));
     assert_eq!(world.instances().len(), 56);
     let counted = [(Outcome::Created, 56), (Outcome::Full, 144)];
     assert_eq!(creates(&world, LeaseKind::Slice), counted);
     assert_eq!(written(&world), [("ready", 56), ("refused", 144)]);
     world.nothing_lost_nothing_given_twice().unwrap();
-    let mut uuids: Vec<_> = ids
-        .iter()
-        .filter_map(|id| world.uuid_in_bundle(id))
-        .collect();
-    uuids.sort();
-    uuids.dedup();
-    assert_eq!(uuids.len(), 56);
+    let uuids = ids.iter().filter_map(|id| world.uuid_in_bundle(id));
+    assert_eq!(uuids.collect::<BTreeSet<_>>().len(), 56);
     // And back, all at once.
     world.delete_at_once(&made);
     assert_eq!(all_releases(&world), 56);
@@ -64,7 +54,7 @@ fn creates_on_two_gpus_overlap() {
     world.takes("nvmlDeviceCreateGpuInstanceWithPlacement", 2000);
     let whole = |id: &str| {
         world.bundle_asking(id, "7g.80gb");
-        start(world.create_command(id))
+        world.creating(id)
     };
     let begin = Instant::now();
     whole("alone").end().ok();
@@ -85,7 +75,7 @@ fn bounds_lock_wait_and_names_holder() {
     let world = World::small();
     world.configure("lock_timeout = \"50ms\"");
     world.takes("nvmlDeviceCreateGpuInstanceWithPlacement", 600_000);
-    let holder = start(world.create_command("slow"));
+    let holder = world.creating("slow");
     let gpu_lock = || {
         let names = testkit::faults::check::names(&world.state());
         let name = names.into_iter().find(|n| n.starts_with("gpu-"))?;
@@ -94,17 +84,14 @@ fn bounds_lock_wait_and_names_holder() {
     until("the first has the GPU", || {
         gpu_lock().is_some_and(|text| text.contains("create of slow"))
     });
-    let line = said(&mut world.create_command("second")).refused();
-    let who = format!(
-        "is held by process {} (create of slow) [runmig",
-        holder.pid()
-    );
-    assert!(line.contains(&who) && line.contains("50ms"), "{line}");
+    let pid = holder.pid();
+    let who = format!("is held by process {pid} (create of slow) [runmig");
+    has(&world.refuses("second", &who), "50ms");
     assert_eq!(world.leases().len(), 1, "nothing was begun for the second");
     holder.signal(Signal::SIGKILL);
     holder.end();
     world.no_faults();
-    world.all_go(&[]);
+    world.nobody_is_left();
     world.create("third");
 }
 
@@ -113,32 +100,29 @@ fn bounds_lock_wait_and_names_holder() {
 fn locked_gpu_gives_way_or_is_waited_for() {
     let world = World::of(BIG, 2);
     world.configure("lock_timeout = \"50ms\"\n[policy]\nslices_per_container = 2");
-    world.create("before");
-    world.delete("before");
-    let index = |id: &str| {
-        let mut leases = world.leases().into_iter();
-        let lease = leases.find(|lease| lease["container"] == id);
-        lease.unwrap()["gpuIndex"].as_u64().unwrap()
+    world.comes_and_goes("before");
+    let gpus = |id: &str| {
+        let mut leases = world.leases();
+        leases.retain(|lease| lease["container"] == id);
+        leases
+            .iter()
+            .map(|lease| lease["gpuIndex"].clone())
+            .collect::<Vec<_>>()
     };
-    let gpu = &world.engine().gpus[0].uuid;
-    let lock = fs::File::create(world.state().join(format!("gpu-{gpu}.lock"))).unwrap();
-    fs2::FileExt::lock_exclusive(&lock).unwrap();
+    let lock = world.lock_gpu(0);
     for (id, slice) in [
         ("small", "1g.10gb"),
         ("two", "1g.10gb*2"),
         ("rest", "4g.40gb"),
     ] {
-        world.bundle_asking(id, slice);
-        said(&mut world.create_command(id)).ok();
-        assert_eq!(index(id), 1);
+        world.create_asking(id, slice);
+        assert_eq!(gpus(id)[0], 1);
     }
-    world.bundle_asking("none", "7g.80gb");
-    let line = said(&mut world.create_command("none")).refused();
-    has(&line, "; GPU 0: cannot lock GPU ");
+    world.refuses_asking("none", "7g.80gb", "; GPU 0: cannot lock GPU ");
     let waiter = world.waits("waits", &[("runmig.dev/slice", "4g.40gb")]);
-    fs2::FileExt::unlock(&lock).unwrap();
+    drop(lock);
     world.delete("small");
     waiter.end().ok();
-    assert_eq!(index("waits"), 0);
+    assert_eq!(gpus("waits"), [0]);
     world.all_go(&["two", "rest", "waits"]);
 }

@@ -4,11 +4,9 @@ use testkit::prelude::*;
 
 const GPU: &str = "runmig.dev/gpu";
 
-fn setup(more: &[&str]) -> Setup {
-    let machine = [&["--gpu", "L4", "--count", "4"], more].concat();
-    let setup = Setup::on(Low::Runc, Machine::with(&machine));
-    setup.configure("policy.gpus_per_container = 4");
-    setup
+fn setup(more: &str) -> Setup {
+    let machine = format!("--gpu L4 --count 4 {more}");
+    Setup::with(&machine, "policy.gpus_per_container = 4")
 }
 
 /// Returns the indexes of the GPUs that a container gets, and what `migctl explain` said before.
@@ -24,31 +22,29 @@ fn gets(setup: &Setup, count: &str) -> (Vec<u64>, String) {
 
 #[test]
 fn numa_node_decides() {
-    let setup = setup(&["--numa", "0,1,2,1"]);
+    let setup = setup("--numa 0,1,2,1");
     let (gpus, told) = gets(&setup, "2");
     assert_eq!(gpus, [1, 3]);
-    assert_eq!(
-        told,
-        "fits: GPU 1 (NVIDIA L4) and GPU 3 (NVIDIA L4), on one NUMA node"
-    );
+    let wanted = "fits: GPU 1 (NVIDIA L4) and GPU 3 (NVIDIA L4), on one NUMA node";
+    assert_eq!(told, wanted);
     let (gpus, told) = gets(&setup, "3");
     assert_eq!(gpus, [0, 1, 3]);
-    assert!(told.ends_with(", not all near each other"), "{told}");
+    ends_with(&told, ", not all near each other");
 }
 
 #[test]
 fn nvlink_decides_before_numa_node() {
-    let setup = setup(&["--numa", "0,0,1,1", "--nvlink", "0,1,2,1"]);
+    let setup = setup("--numa 0,0,1,1 --nvlink 0,1,2,1");
     let (gpus, told) = gets(&setup, "2");
     assert_eq!(gpus, [1, 3]);
-    assert!(told.ends_with(", connected by NVLink"), "{told}");
+    ends_with(&told, ", connected by NVLink");
 }
 
 /// Failure: the driver does not tell how near its GPUs are
 #[test]
 fn index_decides_without_answer() {
     for code in ["NOT_SUPPORTED", "UNKNOWN"] {
-        let setup = setup(&["--numa", "0,1,2,1", "--nvlink", "0,1,2,1"]);
+        let setup = setup("--numa 0,1,2,1 --nvlink 0,1,2,1");
         setup.fault("nvmlDeviceGetP2PStatus", code);
         setup.fault("nvmlDeviceGetTopologyCommonAncestor", code);
         assert_eq!(gets(&setup, "2").0, [0, 1], "{code}");
@@ -57,7 +53,7 @@ fn index_decides_without_answer() {
 
 #[test]
 fn one_gpu_asks_nothing_more() {
-    let setup = setup(&["--numa", "0,1,2,1"]);
+    let setup = setup("--numa 0,1,2,1");
     setup.sim("trace", &["on"]);
     assert_eq!(gets(&setup, "1").0, [0]);
     let calls = setup.sim("trace", &["show"]);

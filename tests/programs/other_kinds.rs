@@ -7,12 +7,9 @@ const SLICE: (&str, &str) = ("runmig.dev/slice", "1g.6gb");
 
 #[track_caller]
 fn refused(world: &World, id: &str, words: &str) {
-    let line = said(&mut world.create_command(id)).refused();
-    has(&line, words);
-    has(
-        &line,
-        "gets no GPU; hint: use runc or crun without such a handler",
-    );
+    let line = world.refuses(id, words);
+    let hint = "gets no GPU; hint: use runc or crun without such a handler";
+    has(&line, hint);
     world.as_if_nothing_had_been().unwrap();
 }
 
@@ -32,17 +29,12 @@ fn refuses_handlers_of_crun() {
     for (n, handler) in handlers.into_iter().enumerate() {
         let id = format!("c{n}");
         world.bundle_saying(&id, &[asks[n % asks.len()], handler]);
-        refused(
-            &world,
-            &id,
-            &format!("annotation {}={} makes", handler.0, handler.1),
-        );
+        let (key, value) = handler;
+        refused(&world, &id, &format!("annotation {key}={value} makes"));
     }
     // Without a request it is the engine's own business.
-    world.bundle_saying("plain", &[handlers[0]]);
-    world.create("plain");
-    world.bundle_saying("other", &[SLICE, ("run.oci.hooks.stderr", "/dev/null")]);
-    world.create("other");
+    world.create_saying("plain", &[handlers[0]]);
+    world.create_saying("other", &[SLICE, ("run.oci.hooks.stderr", "/dev/null")]);
     world.all_go(&["plain", "other"]);
 }
 
@@ -50,25 +42,17 @@ fn refuses_handlers_of_crun() {
 fn refuses_krun_by_name() {
     for name in ["krun", "crun-wasm"] {
         let world = World::small();
-        let krun = world.path(name);
         let runc = world.bare(&[]).get_program().to_owned();
-        fs::copy(runc, &krun).unwrap();
-        world.configure_runtime(&krun);
-        refused(
-            &world,
-            "one",
-            &format!("the low-level runtime {name} makes"),
-        );
-        let link = world.path(&format!("links/{name}"));
+        let (krun, link) = (world.path(name), world.path("links").join(name));
+        fs::copy(&runc, &krun).unwrap();
         fs::create_dir(link.parent().unwrap()).unwrap();
-        symlink(world.bare(&[]).get_program(), &link).unwrap();
-        world.configure("");
-        world.configure_runtime(&link);
-        refused(
-            &world,
-            "one",
-            &format!("the low-level runtime {name} makes"),
-        );
+        symlink(&runc, &link).unwrap();
+        for runtime in [krun, link] {
+            world.configure("");
+            world.configure_runtime(&runtime);
+            let words = format!("the low-level runtime {name} makes");
+            refused(&world, "one", &words);
+        }
     }
 }
 
@@ -77,36 +61,32 @@ fn refuses_krun_by_name() {
 fn refuses_checkpoint_that_loses_work() {
     let world = World::small();
     world.create("one");
-    world.bundle_saying("plain", &[]);
-    world.create("plain");
+    world.create_saying("plain", &[]);
     let images = world.path("images");
     let image = images.to_str().unwrap();
+    let checkpoint = |options: &[&str]| {
+        let all = [&["checkpoint"], options].concat();
+        said(&mut world.runmig(&all))
+    };
     for options in [
-        &["checkpoint", "one"][..],
-        &["checkpoint", "--image-path", image, "one"],
-        &["checkpoint", "one", "--tcp-established"],
-        &["checkpoint", "--leave-running=false", "one"],
+        &["one"][..],
+        &["--image-path", image, "one"],
+        &["one", "--tcp-established"],
+        &["--leave-running=false", "one"],
     ] {
-        let line = said(&mut world.runmig(options)).refused();
+        let line = checkpoint(options).refused();
         has(&line, "cannot checkpoint container one: it holds a GPU");
         has(&line, "hint: checkpoint it with --leave-running");
     }
     // The low-level runtime hears of the others; this one makes no checkpoints.
     for options in [
-        &["checkpoint", "--leave-running", "one"][..],
-        &[
-            "checkpoint",
-            "--image-path",
-            image,
-            "one",
-            "--leave-running",
-        ],
-        &["checkpoint", "--pre-dump", "one"],
-        &["checkpoint", "plain"],
-        &["checkpoint", "nobody"],
+        &["--leave-running", "one"][..],
+        &["--image-path", image, "one", "--leave-running"],
+        &["--pre-dump", "one"],
+        &["plain"],
+        &["nobody"],
     ] {
-        let said = said(&mut world.runmig(options)).exits(1);
-        has(&said.stderr, "stub-runtime: ");
+        checkpoint(options).exits(1).warns("stub-runtime: ");
     }
     world.all_go(&["one", "plain"]);
 }
@@ -118,28 +98,27 @@ fn names_damaged_table_of_capabilities() {
     let table = world.machine().join("proc/driver/nvidia-caps/mig-minors");
     let whole = fs::read_to_string(&table).unwrap();
     let cut = |length: usize| whole[..length].to_owned();
-    let mode = fs::Permissions::from_mode(0o644);
-    fs::set_permissions(&table, mode).unwrap();
+    chmod(&table, 0o644);
+    let (lacks, hint) = (
+        "mig-minors has no line gpu0/gi",
+        "load the module nvidia again, or reboot",
+    );
+    let doctor = || world.ctl(&["doctor", "--only", "nodes.mig"]);
     for damaged in [String::new(), cut(40), "no table\n".to_owned()] {
         fs::write(&table, damaged).unwrap();
-        let line = said(&mut world.create_command("one")).refused();
-        has(&line, "mig-minors has no line gpu0/gi");
+        let line = world.refuses("one", lacks);
         has(
             &line,
-            "hint: the driver writes this table: load the module nvidia again, or reboot",
+            &format!("hint: the driver writes this table: {hint}"),
         );
         world.as_if_nothing_had_been().unwrap();
-        let doctor = said(&mut world.migctl(&["doctor", "--only", "nodes.mig"])).exits(1);
-        has(&doctor.stdout, "mig-minors has no line gpu0/gi");
-        has(&doctor.stdout, "load the module nvidia again, or reboot");
+        doctor().exits(1).says(lacks).says(hint);
     }
     fs::remove_file(&table).unwrap();
-    let hint = "load the module nvidia again, or reboot";
-    has(&said(&mut world.create_command("one")).refused(), hint);
-    let doctor = said(&mut world.migctl(&["doctor", "--only", "nodes.mig"])).exits(1);
-    has(&doctor.stdout, hint);
+    world.refuses("one", hint);
+    doctor().exits(1).says(hint);
     fs::write(&table, whole).unwrap();
-    said(&mut world.migctl(&["doctor", "--only", "nodes.mig"])).ok();
+    doctor().ok();
     world.create("one");
     world.all_go(&["one"]);
 }
@@ -154,14 +133,9 @@ fn names_state_directory_too_deep_for_sockets() {
     let text = fs::read_to_string(&config).unwrap();
     let state = format!("{:?}", world.state());
     fs::write(&config, text.replace(&state, &format!("{deep:?}"))).unwrap();
-    world.bundle_saying("one", &[("runmig.dev/share", "4Gi")]);
-    let line = said(&mut world.create_command("one")).refused();
-    has(&line, "more than 107: set state_dir to a shorter path");
-    let doctor = said(&mut world.migctl(&["doctor", "--only", "sharing.levels"]));
-    has(
-        &doctor.stdout,
-        "more than 107: set state_dir to a shorter path",
-    );
+    let why = "more than 107: set state_dir to a shorter path";
+    world.refuses_saying("one", &[("runmig.dev/share", "4Gi")], why);
+    world.ctl(&["doctor", "--only", "sharing.levels"]).says(why);
     fs::remove_dir_all(Path::new(&deep).parent().unwrap()).unwrap();
     world.configure("");
 }

@@ -35,13 +35,7 @@ fn never_starts_a_misspelt_request_without_its_slice() {
         "runmig.dev/slice", "1g.5gb" => "request one of 1g.10gb, ";
         "runmig.dev/slice", "2g.12gb" => "request one of 2g.20gb, ";
     } {
-        let bundle = setup.bundle("true");
-        bundle.annotate(key, value);
-        let line = setup.refused(&bundle);
-        assert!(
-            line.contains(&format!("hint: {hint}")),
-            "{key}={value}: {line}"
-        );
+        setup.refuses(&[(key, value)], &format!("hint: {hint}"));
         setup.nothing_is_left();
     }
     for key in [
@@ -63,13 +57,13 @@ fn never_starts_a_misspelt_request_without_its_slice() {
 #[test]
 fn refuses_users_who_may_not_read_the_ledger() {
     let setup = setup("A100-80GB", 1);
-    setup.create(&setup.asking("1g.10gb", "true"), "train");
+    setup.make("train", "1g.10gb");
     let migctl = setup.path("migctl");
-    process::copy_program(&setup.program("migctl"), &migctl);
-    let open = |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
-    open(&migctl);
-    open(&setup.path(""));
-    open(setup.config().parent().unwrap());
+    copy_program(&setup.program("migctl"), &migctl);
+    chmod(&migctl, 0o755);
+    chmod(setup.path(""), 0o755);
+    let as_nobody = |verb: &[&str]| said(setup.plain(&migctl).args(verb).uid(65534).gid(65534));
+    let state = setup.state().display().to_string();
     for verb in [
         &["gpus"][..],
         &["inspect"],
@@ -83,24 +77,19 @@ fn refuses_users_who_may_not_read_the_ledger() {
         &["events"],
         &["metrics"],
     ] {
-        let said = said(setup.plain(&migctl).args(verb).uid(65534).gid(65534)).exits(1);
+        eprintln!("{verb:?}");
+        let said = as_nobody(verb).exits(1);
         assert_eq!(said.stdout, "", "{verb:?}");
-        let line = format!(
-            "migctl: cannot read the ledger in {}",
-            setup.state().display()
+        begins_with(
+            &said.stderr,
+            &format!("migctl: cannot read the ledger in {state}"),
         );
-        assert!(said.stderr.starts_with(&line), "{verb:?}: {}", said.stderr);
         ends_with(&said.stderr, "hint: run it with sudo\n");
     }
-    said(setup.plain(&migctl).arg("version").uid(65534).gid(65534)).ok();
-    let mut doctor = setup.plain(&migctl);
-    doctor.args(["doctor", "--only", "mig"]);
-    let doctor = said(doctor.uid(65534).gid(65534));
-    assert!(!doctor.stdout.contains("runmig did not make"), "{doctor:?}");
-    has(
-        &doctor.stdout,
-        "the ledger cannot be read, see state.records",
-    );
+    as_nobody(&["version"]).ok();
+    let doctor = as_nobody(&["doctor", "--only", "mig"]);
+    lacks(&doctor.stdout, "runmig did not make");
+    doctor.says("the ledger cannot be read, see state.records");
     setup.delete("train");
 }
 
@@ -128,35 +117,24 @@ fn shows_names_of_docker_beside_short_ids() {
     has(&gpus, "container db_1.x (bbbbbbbbbbbb) has it");
     has(&setup.tells(&["top", "--once"]), "web (aaaaaaaaaaaa)");
     has(&setup.tells(&["events"]), "web (aaaaaaaaaaaa)");
-    let bundle = setup.bundle("true");
-    bundle.annotate("runmig.dev/gpu", "1");
-    has(
-        &setup.refused(&bundle),
-        "container web (aaaaaaaaaaaa) has it",
-    );
-    let ids = setup.tells(&["list", "-q", "--container", "db_1.x"]);
-    assert_eq!(
-        ids,
-        setup.tells(&["list", "-q", "--container", "bbbbbbbbbbbb"])
-    );
-    assert_eq!(ids.lines().count(), 1);
+    let why = "container web (aaaaaaaaaaaa) has it";
+    setup.refuses(&[("runmig.dev/gpu", "1")], why);
+    let id = |name: &str| setup.tells(&["list", "-q", "--container", name]);
+    assert_eq!(id("db_1.x"), id("bbbbbbbbbbbb"));
+    assert_eq!(id("db_1.x").lines().count(), 1);
     let lives = setup.migctl(&["release", "web"]).exits(1).stderr;
     has(&lives, "container web (aaaaaaaaaaaa) lives");
     for text in [&table, &gpus, &lives] {
-        assert!(!text.contains(&engine_id('a')), "{text}");
+        lacks(text, &engine_id('a'));
     }
     let inspected = setup.tells(&["inspect", "web"]);
     has(&inspected, "containerName: web\n");
     has(&inspected, &format!("container: {}\n", engine_id('a')));
-    let json = setup.json(&["inspect", "db_1.x", "-o", "json"]);
-    assert_eq!(json["items"][0]["containerName"], "db_1.x");
-    has(
-        &setup.migctl(&["inspect", "nobody"]).exits(1).stderr,
-        "cannot find container or lease nobody",
-    );
-    for digit in ['a', 'b'] {
-        setup.delete(&engine_id(digit));
-    }
+    let item = &setup.items(&["inspect", "db_1.x"])[0];
+    assert_eq!(item["containerName"], "db_1.x");
+    let nobody = setup.migctl(&["inspect", "nobody"]).exits(1);
+    nobody.warns("cannot find container or lease nobody");
+    setup.ends(&['a', 'b'].map(engine_id));
 }
 
 #[test]
@@ -182,55 +160,47 @@ fn fits_into_a_hundred_columns() {
         assert_eq!(said.contains('…'), call != ["inspect"], "{call:?}: {said}");
     }
     let inspect = setup.tells(&["inspect"]);
-    assert!(
-        (0..8).all(|gpu| inspect.contains(&format!("GPU{gpu}("))),
-        "{inspect}"
-    );
+    (0..8).for_each(|gpu| has(&inspect, &format!("GPU{gpu}(")));
     let wide = setup.tells(&["list", "-o", "wide"]);
-    assert!(!wide.contains('…'), "{wide}");
+    lacks(&wide, "…");
     has(&wide, "MIG UUID");
-    for digit in ['a', 'b'] {
-        setup.delete(&engine_id(digit));
-    }
+    setup.ends(&['a', 'b'].map(engine_id));
 }
 
 #[test]
 fn orders_and_shortens_lists() {
     let setup = setup("A100-80GB", 2);
     for (id, slice) in [("c1", "2g.20gb"), ("c3", "1g.10gb"), ("c2", "3g.40gb")] {
-        setup.create(&setup.asking(slice, "true"), id);
+        setup.make(id, slice);
     }
-    let ids = |by: &str| -> Vec<String> {
+    for (by, order) in [
+        ("name", Some("c1c2c3")),
+        ("profile", Some("c3c1c2")),
+        ("gpu", None),
+    ] {
         let said = setup.tells(&["list", "--no-headers", "--sort", by]);
-        said.lines()
-            .map(|line| line.split(' ').next().unwrap().to_owned())
-            .collect()
-    };
-    assert_eq!(ids("name"), ["c1", "c2", "c3"]);
-    assert_eq!(ids("profile"), ["c3", "c1", "c2"]);
-    assert_eq!(ids("gpu").len(), 3);
+        let ids: String = said
+            .lines()
+            .map(|line| line.split(' ').next().unwrap())
+            .collect();
+        assert_eq!(ids, order.unwrap_or(&ids), "{by}");
+        assert_eq!(said.lines().count(), 3, "{by}");
+    }
     let quiet = setup.tells(&["list", "-q", "--sort", "profile"]);
     let named = setup.tells(&["list", "-o", "name", "--sort", "profile"]);
     assert_eq!(quiet, named);
-    setup
-        .migctl(&["inspect", quiet.lines().next().unwrap()])
-        .ok()
-        .says("container: c3\n");
-    has(
-        &setup.migctl(&["list", "--sort", "colour"]).exits(2).stderr,
-        "profile",
-    );
+    let first = setup.tells(&["inspect", quiet.lines().next().unwrap()]);
+    has(&first, "container: c3\n");
+    let colour = setup.migctl(&["list", "--sort", "colour"]);
+    colour.exits(2).warns("profile");
 
     let one = setup.tells(&["gpus", "--gpu", "1"]);
     begins_with(&one, "GPU 1:");
     lacks(&one, "GPU 0:");
     let uuid = setup.machine.gpu_uuid(0);
-    let json = setup.json(&["gpus", "--gpu", &uuid, "-o", "json"]);
-    assert_eq!(json["items"].as_array().unwrap().len(), 1);
-    has(
-        &setup.migctl(&["gpus", "--gpu", "7"]).exits(1).stderr,
-        "cannot find this GPU",
-    );
+    assert_eq!(setup.items(&["gpus", "--gpu", &uuid]).len(), 1);
+    let seventh = setup.migctl(&["gpus", "--gpu", "7"]).exits(1);
+    seventh.warns("cannot find this GPU");
     let version = concat!("migctl ", env!("CARGO_PKG_VERSION"), "\n");
     assert_eq!(setup.tells(&["version"]), version);
     assert_eq!(setup.tells(&["--version"]), version);
@@ -242,13 +212,9 @@ fn orders_and_shortens_lists() {
         ("metrics", "--textfile", "--output"),
     ] {
         let help = setup.tells(&[verb, "--help"]);
-        assert!(
-            help.contains(offers) && !help.contains(hides),
-            "{verb}: {help}"
-        );
+        has(&help, offers);
+        lacks(&help, hides);
     }
     setup.json(&["-o", "json", "list"]);
-    for id in ["c1", "c2", "c3"] {
-        setup.delete(id);
-    }
+    setup.ends(&["c1", "c2", "c3"]);
 }

@@ -16,31 +16,21 @@ fn asks(world: &World, request: &str) {
     fs::write(world.path("named.toml"), request).unwrap();
 }
 
-fn call(world: &World, verb: &str, id: &str, annotations: &[(&str, &str)]) -> Said {
-    world.bundle_saying(id, annotations);
-    said(
-        world
-            .make_command(verb, id)
-            .env("RUNMIG_CONFIG", world.path("named.toml")),
-    )
+fn call(world: &World, arguments: &[&str]) -> Said {
+    let mut command = world.runmig(arguments);
+    said(command.env("RUNMIG_CONFIG", world.path("named.toml")))
 }
 
 fn create(world: &World, id: &str, annotations: &[(&str, &str)]) -> Said {
-    call(world, "create", id, annotations)
-}
-
-#[track_caller]
-fn profile(world: &World, id: &str) -> String {
-    world.lease_of(id)["profile"].as_str().unwrap().to_owned()
+    let bundle = world.bundle_saying(id, annotations);
+    call(world, &["create", "--bundle", bundle.to_str().unwrap(), id])
 }
 
 /// The container runs, and nothing of runmig's was at it.
 #[track_caller]
 fn passes(world: &World, id: &str, annotations: &[(&str, &str)]) {
     create(world, id, annotations).ok();
-    let bundle = world.path("bundles").join(id);
-    let bytes = |name| fs::read(bundle.join(name)).unwrap();
-    assert_eq!(bytes("config.json"), bytes("original"));
+    assert!(!world.bundle_is_edited(id));
     assert!(world.leases().iter().all(|l| l["container"] != id));
     assert!(world.living_init(id).is_some());
 }
@@ -55,12 +45,14 @@ fn refused(world: &World, id: &str, annotations: &[(&str, &str)], words: &[&str]
 #[test]
 fn gives_slice_to_containers_without_request() {
     let world = with(SMALL);
-    create(&world, "plain", &[]).ok();
-    create(&world, "labelled", &[("com.example/team", "a")]).ok();
-    assert_eq!(profile(&world, "plain"), "1g.6gb");
-    assert_eq!(profile(&world, "labelled"), "1g.6gb");
-    create(&world, "own", &[("runmig.dev/slice", "2g.12gb")]).ok();
-    assert_eq!(profile(&world, "own"), "2g.12gb");
+    for (id, annotations, profile) in testkit::rows! {
+        "plain", &[][..] => "1g.6gb";
+        "labelled", &[("com.example/team", "a")] => "1g.6gb";
+        "own", &[("runmig.dev/slice", "2g.12gb")] => "2g.12gb";
+    } {
+        create(&world, id, annotations).ok();
+        assert_eq!(world.lease_of(id)["profile"], profile, "{id}");
+    }
     passes(&world, "none", &[("runmig.dev/slice", "none")]);
     passes(&world, "nothing", &[("runmig.dev/gpu", "none")]);
     world.all_go(&["plain", "labelled", "own", "none", "nothing"]);
@@ -69,15 +61,16 @@ fn gives_slice_to_containers_without_request() {
 #[test]
 fn other_kinds_of_request() {
     let world = World::with_whole_gpus();
-    let level = "[sharing]\nenforcement = [\"none\"]\n";
-    asks(&world, &format!("{level}[request]\ngpu = 1\n"));
-    create(&world, "gpu", &[]).ok();
-    assert_eq!(world.lease_of("gpu")["request"], "1 GPU");
-    world.all_go(&["gpu"]);
-    asks(&world, &format!("{level}[request]\nshare = \"4Gi\"\n"));
-    create(&world, "share", &[]).ok();
-    assert_eq!(world.lease_of("share")["request"], "share of 4Gi");
-    world.all_go(&["share"]);
+    for (id, asked, request) in [
+        ("gpu", "gpu = 1", "1 GPU"),
+        ("share", "share = \"4Gi\"", "share of 4Gi"),
+    ] {
+        let level = "sharing.enforcement = [\"none\"]";
+        asks(&world, &format!("{level}\n[request]\n{asked}\n"));
+        create(&world, id, &[]).ok();
+        assert_eq!(world.lease_of(id)["request"], request);
+        world.all_go(&[id]);
+    }
 }
 
 /// Failure: a pod's sandbox takes the slice that the runtime gives each container
@@ -86,16 +79,10 @@ fn sandboxes_get_nothing() {
     for file in [SMALL, FIXED] {
         let world = with(file);
         let pods = ("runmig.dev/slice", "2g.12gb");
-        passes(
-            &world,
-            "one",
-            &[("io.kubernetes.cri.container-type", "sandbox")],
-        );
-        passes(
-            &world,
-            "two",
-            &[("io.kubernetes.cri-o.ContainerType", "sandbox"), pods],
-        );
+        let containerd = ("io.kubernetes.cri.container-type", "sandbox");
+        let crio = ("io.kubernetes.cri-o.ContainerType", "sandbox");
+        passes(&world, "one", &[containerd]);
+        passes(&world, "two", &[crio, pods]);
         world.all_go(&["one", "two"]);
     }
 }
@@ -112,11 +99,12 @@ fn fixed_request_is_the_only_one() {
         ("runmig.dev/compute", "2"),
     ];
     for (n, own) in own.into_iter().enumerate() {
+        let why = "the container has its own request";
         let words = [
             &*format!(
-                "cannot give the container the request of {file}: the container has its own request"
+                "cannot give the container the request of {file}: {why}, {}",
+                own.0
             ),
-            &format!("request, {}", own.0),
             "hint: remove that request, or use a runtime without a fixed one",
         ];
         refused(&world, &format!("c{n}"), &[own], &words);
@@ -129,17 +117,13 @@ fn fixed_request_is_the_only_one() {
 fn refuses_claim_beside_fixed_request() {
     let world = with(FIXED);
     world.bundle_with_claims("one", &["claim"]);
-    refused(
-        &world,
-        "one",
-        &[],
-        &["the container has its own request, a ResourceClaim"],
-    );
+    let why = "the container has its own request, a ResourceClaim";
+    refused(&world, "one", &[], &[why]);
     // Without it the claim is the container's request.
     asks(&world, SMALL);
     let line = create(&world, "one", &[]).refused();
     has(&line, "claim");
-    assert!(!line.contains("asks itself"), "{line}");
+    lacks(&line, "asks itself");
 }
 
 /// Failure: the rules in config.toml do not count for a runtime with a request
@@ -161,26 +145,17 @@ fn refuses_what_cannot_have_it() {
     let world = with(SMALL);
     let bundle = world.bundle_saying("one", &[]);
     let bundle = bundle.to_str().unwrap();
-    let call = |arguments: &[&str]| {
-        let mut command = world.runmig(arguments);
-        said(command.env("RUNMIG_CONFIG", world.path("named.toml"))).refused()
-    };
-    has(
-        &call(&["restore", "--bundle", bundle, "one"]),
-        "cannot be restored",
-    );
+    let refused = |arguments: &[&str], words| call(&world, arguments).refused_for(words);
+    let restore = ["restore", "--bundle", bundle, "one"];
+    refused(&restore, "cannot be restored");
     // runmig cannot read these words, so the bundle could be any of them.
-    has(
-        &call(&["create", "one", "--bundle", bundle]),
-        "may be the bundle, and asks for a GPU",
-    );
+    let unknown = ["create", "one", "--bundle", bundle];
+    refused(&unknown, "may be the bundle, and asks for a GPU");
     let config = world.path("bundles/one/config.json");
     let original = fs::read(&config).unwrap();
     fs::write(&config, "{").unwrap();
-    has(
-        &call(&["create", "--bundle", bundle, "one"]),
-        "config.json is cut off",
-    );
+    let create = ["create", "--bundle", bundle, "one"];
+    refused(&create, "config.json is cut off");
     fs::write(&config, original).unwrap();
     world.as_if_nothing_had_been().unwrap();
 }

@@ -37,7 +37,7 @@ fn gpus(world: &World, id: &str) -> Vec<u64> {
 fn warns_once_for_living_container() {
     let world = machine(1);
     create(&world, "two", "1g.6gb*2").ok();
-    let line = said(&mut world.migctl(&["release", "two"])).exits(1).stderr;
+    let line = world.ctl(&["release", "two"]).exits(1).stderr;
     let words = "container two lives: ";
     assert_eq!(line.matches(words).count(), 1, "{line}");
     assert_eq!(line.matches("hint: ").count(), 1, "{line}");
@@ -51,20 +51,19 @@ fn container_on_runc_has_two() {
     setup.configure("policy.slices_per_container = 2");
     let id = unique();
     let created = setup.create(&bundle, &id);
-    let mut there = setup.machine.instances();
-    let mut open = BTreeMap::new();
-    there
+    let there = setup.machine.instances();
+    let open = there
         .iter()
-        .for_each(|i| open.extend(setup.machine.nodes_of(i)));
-    setup.runmig(&["start", &id]).ok();
-    until("it has ended", || {
-        setup.runmig(&["state", &id]).ok().json()["status"] == "stopped"
-    });
+        .flat_map(|i| setup.machine.nodes_of(i))
+        .collect();
+    setup.finishes(&id);
     let saw = created.stdout_now();
-    let mut uuids: Vec<&str> = visible(&saw).unwrap().split(',').collect();
-    uuids.sort();
-    there.sort_by(|a, b| a.uuid.cmp(&b.uuid));
-    assert_eq!(there.iter().map(|i| &i.uuid).collect::<Vec<_>>(), uuids);
+    let uuids = visible(&saw).unwrap().split(',');
+    assert_eq!(uuids.clone().count(), 2);
+    assert_eq!(
+        uuids.collect::<BTreeSet<_>>(),
+        there.iter().map(|i| &*i.uuid).collect()
+    );
     assert_eq!((there.len(), nodes(&saw)), (2, open));
     setup.runmig(&["delete", &id]).ok();
     assert!(setup.machine.instances().is_empty() && setup.leases().is_empty());
@@ -78,8 +77,8 @@ fn spreads_over_gpus_first() {
     assert_eq!(gpus(&world, "one"), [0, 1]);
     world.ends(&["one"]);
     create(&world, "three", "1g.6gb*3").ok();
-    assert_eq!(gpus(&world, "three").len(), 3);
-    assert!(gpus(&world, "three").contains(&0) && gpus(&world, "three").contains(&1));
+    let three = gpus(&world, "three");
+    assert_eq!((three.len(), three[0], three[2]), (3, 0, 1));
     // No GPU of its own is left: beside one another.
     create(&world, "whole", "4g.24gb").refused();
     create(&world, "two", "2g.12gb*2,1g.6gb*2").ok();
@@ -97,9 +96,9 @@ fn creates_all_or_none() {
     create(&world, "two", "2g.12gb").ok();
     create(&world, "one", "1g.6gb").ok();
     let (before, leases) = (world.instances(), world.leases());
-    create(&world, "both", "1g.6gb*2").refused_for(
-        "cannot allocate 1g.6gb*2: after 1 of 2 slices, too few memory slices are free (0 of 4",
-    );
+    let why =
+        "cannot allocate 1g.6gb*2: after 1 of 2 slices, too few memory slices are free (0 of 4";
+    world.refuses_asking("both", "1g.6gb*2", why);
     assert_eq!((world.instances(), world.leases()), (before, leases));
     // The next alternative, if not the first.
     create(&world, "list", "1g.6gb*2,1g.6gb").ok();
@@ -110,9 +109,8 @@ fn creates_all_or_none() {
 /// Returns the profiles of a container's slices, in order.
 fn profiles(world: &World, id: &str) -> Vec<String> {
     let of_it = world.leases().into_iter().filter(|l| l["container"] == id);
-    let mut all: Vec<String> = of_it
-        .map(|l| l["profile"].as_str().unwrap().to_owned())
-        .collect();
+    let profiles = of_it.map(|l| l["profile"].as_str().unwrap().to_owned());
+    let mut all: Vec<String> = profiles.collect();
     all.sort();
     all
 }
@@ -122,16 +120,22 @@ fn creates_different_slices_or_none() {
     let world = machine(1);
     create(&world, "both", "1g.6gb&2g.12gb").ok();
     assert_eq!(profiles(&world, "both"), ["1g.6gb", "2g.12gb"]);
-    let request = |lease: &serde_json::Value| lease["request"] == "2g.12gb&1g.6gb";
+    let request = |lease: &Value| lease["request"] == "2g.12gb&1g.6gb";
     assert!(world.leases().iter().all(request));
     let (before, leases) = (world.instances(), world.leases());
-    create(&world, "more", "2g.12gb&1g.6gb").refused_for(
-        "cannot allocate 2g.12gb&1g.6gb: none for 2g.12gb: too few memory slices are free (1 of 4",
-    );
-    let line = create(&world, "most", "1g.6gb*2 & 5000Mi").refused();
-    has(&line, "after 1 of 3 slices, none for 1g.6gb: too few");
+    for (id, slice, words) in testkit::rows! {
+        "more", "2g.12gb&1g.6gb" =>
+            "cannot allocate 2g.12gb&1g.6gb: none for 2g.12gb: too few memory slices are free (1 of 4";
+        "most", "1g.6gb*2 & 5000Mi" => "after 1 of 3 slices, none for 1g.6gb: too few";
+        "all", "4g.24gb&1g.6gb" =>
+            "cannot allocate 4g.24gb&1g.6gb: 1 GPU cannot hold 4g.24gb&1g.6gb together; hint: request fewer";
+        "unknown", "3g.24gb&1g.6gb" =>
+            "cannot allocate 3g.24gb&1g.6gb: none for 3g.24gb: no GPU offers the profile";
+    } {
+        world.refuses_asking(id, slice, words);
+    }
     assert_eq!((world.instances(), world.leases()), (before, leases));
-    let said = said(&mut world.migctl(&["explain", "1g.6gb&2g.12gb", "-o", "json"]));
+    let said = world.ctl(&["explain", "1g.6gb&2g.12gb", "-o", "json"]);
     let answer = &said.exits(1).json()["alternatives"][0];
     assert_eq!(answer["request"], "2g.12gb&1g.6gb");
     assert_eq!(answer["verdict"], "full");
@@ -141,9 +145,6 @@ fn creates_different_slices_or_none() {
     world.ends(&["both", "list"]);
     let words = "fits: 2g.12gb at 2:2 on GPU 0 and 1g.6gb at 1:1 on GPU 0 and 1g.6gb at 0:1";
     has(&world.tells(&["explain", "1g.6gb*2&2g.12gb"]), words);
-    create(&world, "all", "4g.24gb&1g.6gb").refused_for("cannot allocate 4g.24gb&1g.6gb: 1 GPU cannot hold 4g.24gb&1g.6gb together; hint: request fewer");
-    create(&world, "unknown", "3g.24gb&1g.6gb")
-        .refused_for("cannot allocate 3g.24gb&1g.6gb: none for 3g.24gb: no GPU offers the profile");
 }
 
 /// Each slice of a list counts, and must be allowed.
@@ -162,7 +163,7 @@ fn policy_counts_different_slices() {
             "2g.12gb&1g.6gb is not allowed (policy.profiles)";
     } {
         world.configure(rules);
-        create(&world, &unique(), slice).refused_for(words);
+        world.refuses_asking(&unique(), slice, words);
     }
     world.configure(&format!("{LIMIT}slices = 3\nmemory = \"24Gi\""));
     create(&world, "a", "1g.6gb*2&2g.12gb").ok();
@@ -190,12 +191,11 @@ fn holds_none_while_waiting_for_different_ones() {
 fn refuses_more_than_machine_has() {
     let world = World::of(SMALL, 2);
     world.configure("wait = \"10m\"\npolicy.slices_per_container = 64\n");
-    create(&world, "a", "4g.24gb*3").refused_for(
-        "cannot allocate 4g.24gb*3: 2 GPUs hold at most 2 of 4g.24gb; hint: request fewer",
-    );
+    let why = "cannot allocate 4g.24gb*3: 2 GPUs hold at most 2 of 4g.24gb; hint: request fewer";
+    world.refuses_asking("a", "4g.24gb*3", why);
     world.configure("policy.slices_per_container = 64\n[[policy.limit]]\nslices = 1\n");
-    create(&world, "b", "1g.6gb*2")
-        .refused_for("the machine has 0 of 1 slices, and 2 are asked for ([[policy.limit]] 1)");
+    let why = "the machine has 0 of 1 slices, and 2 are asked for ([[policy.limit]] 1)";
+    world.refuses_asking("b", "1g.6gb*2", why);
     world.as_if_nothing_had_been().unwrap();
 }
 
@@ -204,14 +204,12 @@ fn refuses_more_than_machine_has() {
 #[test]
 fn holds_none_while_waiting_for_two() {
     let world = machine(1);
-    for id in ["a", "b", "c", "d"] {
-        world.create(id);
-    }
+    world.create_all(&["a", "b", "c", "d"]);
     let both = waiting(&world, "both", "1g.6gb*2");
     let behind = waiting(&world, "behind", "1g.6gb");
     world.delete("a");
-    create(&world, "third", "1g.6gb")
-        .refused_for("cannot allocate 1g.6gb: the free slots are reserved for 2 earlier requests");
+    let why = "cannot allocate 1g.6gb: the free slots are reserved for 2 earlier requests";
+    world.refuses("third", why);
     assert!(gpus(&world, "both").is_empty() && gpus(&world, "behind").is_empty());
     world.delete("b");
     both.end().ok();
@@ -255,9 +253,8 @@ fn limits_memory_of_all() {
     let setup = two_models();
     let gpus = |most: &str| {
         setup.configure(&format!("{ALLOWED}[[policy.limit]]\nmemory = \"{most}\"\n"));
-        let bundle = setup.asking("10Gi*2", SHOW);
         let id = unique();
-        let made = setup.try_create(&bundle, &id);
+        let made = setup.try_create(&setup.asking("10Gi*2", SHOW), &id);
         let mut gpus: Vec<u32> = setup.machine.instances().iter().map(|i| i.gpu).collect();
         gpus.sort();
         setup.runmig(&["delete", "--force", &id]);
@@ -282,9 +279,7 @@ fn waits_within_a_limit() {
     let (_, first) = setup.made("7g.80gb", SHOW);
     let bundle = setup.asking("9Gi", SHOW);
     bundle.annotate("io.kubernetes.cri.sandbox-namespace", "team-a");
-    setup
-        .try_run(&bundle)
-        .refused_for("cannot allocate 9Gi (1g.10gb): ");
+    has(&setup.refused(&bundle), "cannot allocate 9Gi (1g.10gb): ");
     bundle.annotate("runmig.dev/wait", "10m");
     let id = unique();
     let waits = going(&mut setup.command(&["create", "-b", bundle.as_str(), &id]));
@@ -297,7 +292,7 @@ fn waits_within_a_limit() {
     assert_eq!(setup.the_lease()["profile"], "1g.10gb");
     setup.delete(&id);
     setup.configure(&limit.replace("9728", "9727"));
-    setup.try_run(&bundle).refused_for("9728Mi are asked for");
+    has(&setup.refused(&bundle), "9728Mi are asked for");
 }
 
 /// Places have room where the limit does not reach: nothing that moves would help.
@@ -309,11 +304,10 @@ fn limit_counts_as_no_fragmentation() {
     let (_, first) = setup.made("4g.24gb", SHOW);
     let bundle = setup.asking("10Gi*2", SHOW);
     bundle.annotate("io.kubernetes.cri.sandbox-namespace", "team-a");
-    let line = setup.try_run(&bundle).refused();
-    let asked = ["10Gi*2", "--namespace", "team-a", "--json"];
-    let told = setup.migctl(&[&["explain"], &asked[..]].concat());
-    let told = told.exits(1).json();
-    assert!(line.ends_with(told["error"].as_str().unwrap()), "{line}");
+    let line = setup.refused(&bundle);
+    let explain = ["explain", "10Gi*2", "--namespace", "team-a", "--json"];
+    let told = setup.migctl(&explain).exits(1).json();
+    ends_with(&line, told["error"].as_str().unwrap());
     assert_eq!(told["alternatives"][0]["verdict"], "full", "{told:#}");
     setup.delete(&first);
 }
@@ -326,7 +320,7 @@ fn several_fit_over_idle_slice() {
     create(&world, "idle", "3g.40gb").ok();
     create(&world, "half", "4g.40gb").ok();
     world.delete("idle");
-    said(&mut world.migctl(&["explain", "1g.10gb*2"])).exits(0);
+    world.ctl(&["explain", "1g.10gb*2"]).ok();
     create(&world, "two", "1g.10gb*2").ok();
     world.has_its_slices("two").unwrap();
     world.has_its_slices("half").unwrap();
@@ -346,15 +340,10 @@ fn reuses_idle_and_adopted_slices() {
     create(&world, "three", "1g.6gb*3").ok();
     let of_it = world.leases();
     assert_eq!(of_it.len(), 3, "{of_it:?}");
-    let adopted: Vec<_> = of_it.iter().filter(|l| l["adopted"] == true).collect();
-    assert_eq!(adopted.len(), 1);
+    let adopted = of_it.iter().filter(|l| l["adopted"] == true);
+    assert_eq!(adopted.count(), 1);
     world.delete("three");
-    let states: Vec<_> = world
-        .leases()
-        .into_iter()
-        .map(|l| l["state"].clone())
-        .collect();
-    assert_eq!(states, ["idle", "idle"]);
+    assert_eq!(world.states(), ["idle", "idle"]);
     world.tidy_up(&[]);
 }
 
@@ -362,28 +351,22 @@ fn reuses_idle_and_adopted_slices() {
 #[test]
 fn destroys_nothing_it_never_tried() {
     let world = machine(1);
-    let gpu = world.engine().gpus[0].uuid.clone();
-    fs::create_dir_all(world.state()).unwrap();
-    create(&world, "before", world.profile).ok();
-    world.delete("before");
-    let lock = fs::File::open(world.state().join(format!("gpu-{gpu}.lock"))).unwrap();
-    fs2::FileExt::lock_exclusive(&lock).unwrap();
+    world.comes_and_goes("before");
+    let lock = world.lock_gpu(0);
     world.bundle_asking("a", "1g.6gb*2");
-    let creates = going(world.create_command("a").stdin(Stdio::null()));
+    let creates = world.creating("a");
     until("both are on record", || world.leases().len() == 2);
     for lease in world.leases() {
         let start = lease["migPlacement"]["start"].as_u64().unwrap();
         world.admin_creates(0, world.profile, start as u32, false);
     }
     let theirs = world.instances();
-    fs2::FileExt::unlock(&lock).unwrap();
+    drop(lock);
     creates.end().ok();
     assert_eq!(gpus(&world, "a").len(), 2);
     world.delete("a");
     assert_eq!(world.instances(), theirs);
-    theirs
-        .iter()
-        .for_each(|i| world.admin_destroys(i.gpu, i.gi));
+    theirs.iter().for_each(|i| world.admin_destroys(0, i.gi));
     world.as_if_nothing_had_been().unwrap();
 }
 
@@ -402,13 +385,8 @@ fn every_release_frees_both() {
         }),
         ("migctl release", |w| {
             w.vanish("a");
-            let said = said(&mut w.migctl(&["release", "a"])).ok();
-            assert_eq!(
-                said.stdout.matches("released 1g.6gb").count(),
-                2,
-                "{}",
-                said.stdout
-            );
+            let told = w.tells(&["release", "a"]);
+            assert_eq!(told.matches("released 1g.6gb").count(), 2, "{told}");
         }),
         ("a hook of hooks.d", |w| {
             w.vanish("a");
@@ -420,10 +398,7 @@ fn every_release_frees_both() {
     for (name, way) in ways {
         let world = machine(2);
         create(&world, "a", "1g.6gb*2").ok();
-        assert!(
-            world.leases().iter().all(|l| l["state"] == "ready"),
-            "{name}"
-        );
+        assert_eq!(world.states(), ["ready"; 2], "{name}");
         way(&world);
         assert_eq!(world.leases().len(), 0, "{name}");
         world.as_if_nothing_had_been().unwrap();
@@ -436,29 +411,20 @@ fn failed_create_leaves_none() {
     let world = machine(2);
     for how in ["create-fails-early", "create-fails-late"] {
         world.behave(how);
-        create(&world, "a", "1g.6gb*2").refused();
+        world.refuses_asking("a", "1g.6gb*2", "");
         world.as_if_nothing_had_been().unwrap();
     }
     world.behave("");
-    for call in [
-        "nvmlDeviceCreateGpuInstanceWithPlacement",
-        "nvmlGpuInstanceCreateComputeInstance",
-    ] {
-        let fails = Outcome::Return(999);
-        world.fault(call, 2, Some(2), fails);
-        create(&world, "a", "1g.6gb*2").refused();
+    let place = "nvmlDeviceCreateGpuInstanceWithPlacement";
+    for call in [place, "nvmlGpuInstanceCreateComputeInstance"] {
+        world.fault(call, 2, Some(2), Outcome::Return(999));
+        world.refuses_asking("a", "1g.6gb*2", "");
         world.no_faults();
         world.as_if_nothing_had_been().unwrap();
     }
     // Another place will do.
-    let refuses = Outcome::Return(23);
-    world.fault(
-        "nvmlDeviceCreateGpuInstanceWithPlacement",
-        2,
-        Some(2),
-        refuses,
-    );
-    create(&world, "a", "1g.6gb*2").ok();
+    world.fault(place, 2, Some(2), Outcome::Return(23));
+    world.create_asking("a", "1g.6gb*2");
     assert_eq!(gpus(&world, "a").len(), 2);
     world.no_faults();
     world.ends(&["a"]);

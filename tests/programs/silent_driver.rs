@@ -13,13 +13,10 @@ const LOOKS: [&[&str]; 8] = [
     &["export"],
 ];
 
-fn machine() -> Machine {
-    Machine::with(&["--gpu", "A100-80GB", "--gpu", "L4"])
-}
+const MACHINE: &str = "--gpu A100-80GB --gpu L4";
 
 fn setup() -> (Setup, String, String) {
-    let setup = Setup::on(Low::Runc, machine());
-    setup.configure("sharing.enforcement = [\"none\"]");
+    let setup = Setup::with(MACHINE, "sharing.enforcement = [\"none\"]");
     let slice = setup.gives(&[("runmig.dev/slice", "1g.10gb")]);
     let share = setup.gives(&[("runmig.dev/share", "4Gi")]);
     (setup, slice, share)
@@ -30,7 +27,7 @@ fn looks(setup: &Setup, words: &str) {
         let said = setup.migctl(&[verb, &["--timeout", "1s"]].concat());
         let is_list = verb == ["list"];
         assert!(is_list || !said.status.success(), "{said:?}");
-        has(&said.stderr, words);
+        said.warns(words);
     }
 }
 
@@ -38,7 +35,7 @@ fn knows(setup: &Setup, ids: &[&str]) {
     for verb in [&["list"][..], &["list", "--all"], &["gpus"], &["inspect"]] {
         let said = setup.migctl(&[verb, &["--timeout", "1s"]].concat());
         for id in ids {
-            has(&said.stdout, id);
+            said.says(id);
         }
     }
 }
@@ -55,40 +52,27 @@ fn names_call_that_hangs() {
     ] {
         setup.slow(call, "600s");
         let said = setup.migctl(&[verb, "--timeout", "1s"]);
-        has(&said.stderr, &format!("{call} did not answer within 1s"));
-        for id in [&slice, &share] {
-            has(&said.stdout, id);
-        }
-        setup.sim("fault", &["--clear"]);
+        said.warns(&format!("{call} did not answer within 1s"));
+        said.says(&slice).says(&share);
+        setup.no_faults();
     }
     setup.slow("nvmlInit_v2", "600s");
-    looks(
-        &setup,
-        "cannot ask the NVIDIA driver: nvmlInit_v2 did not answer within 1s",
-    );
+    let silent = "nvmlInit_v2 did not answer within 1s";
+    looks(&setup, &format!("cannot ask the NVIDIA driver: {silent}"));
     knows(&setup, &[&slice, &share]);
     let said = setup.migctl(&["gpus", "--timeout", "0"]).exits(2);
-    has(
-        &said.stderr,
-        "0 leaves the driver no time; write a time such as 8s",
-    );
+    said.warns("0 leaves the driver no time; write a time such as 8s");
     for verb in ["cordon", "uncordon", "drain"] {
         let said = setup.migctl(&[verb, "1", "--timeout", "1s"]).exits(1);
-        has(&said.stderr, "nvmlInit_v2 did not answer within 1s");
+        said.warns(silent);
     }
     let doctor = setup.migctl(&["doctor", "--timeout", "1s", "-o", "json"]);
-    let found = serde_json::from_str::<Value>(&doctor.stdout).unwrap();
-    let items = found["items"].as_array().unwrap();
-    let library = items.iter().find(|item| item["id"] == "driver.library");
-    has(
-        &library.unwrap().to_string(),
-        "nvmlInit_v2 did not answer within 1s",
-    );
-    assert!(
-        items.iter().any(|item| item["id"] == "state.folder"),
-        "it goes on"
-    );
-    setup.sim("fault", &["--clear"]);
+    let found = doctor.json()["items"].as_array().unwrap().clone();
+    // It goes on after the library.
+    let [library, _] = ["driver.library", "state.folder"]
+        .map(|id| found.iter().find(|item| item["id"] == id).expect(id));
+    has(&library.to_string(), silent);
+    setup.no_faults();
     setup.ends(&[&slice, &share]);
 }
 
@@ -98,19 +82,12 @@ fn outlives_library_that_kills() {
     let (setup, slice, share) = setup();
     for call in ["nvmlInit_v2", "nvmlDeviceGetMigMode"] {
         setup.sim("fault", &["--call", call, "--kill", "before"]);
+        let why = format!("{call} ended the process that called it");
         let gpus = setup.migctl(&["gpus"]).exits(1);
-        has(
-            &gpus.stderr,
-            &format!("{call} ended the process that called it"),
-        );
-        has(&gpus.stdout, &slice);
+        gpus.warns(&why).says(&slice);
         let doctor = setup.migctl(&["doctor", "--only", "driver,state"]).exits(1);
-        has(
-            &doctor.stdout,
-            &format!("{call} ended the process that called it"),
-        );
-        has(&doctor.stdout, "state");
-        setup.sim("fault", &["--clear"]);
+        doctor.says(&why).says("state");
+        setup.no_faults();
     }
     setup.ends(&[&slice, &share]);
 }
@@ -118,19 +95,18 @@ fn outlives_library_that_kills() {
 /// Root would load it.
 #[test]
 fn never_loads_library_of_others() {
-    let setup = Setup::on(Low::Runc, machine());
+    let setup = Setup::with(MACHINE, "");
     let library = setup.machine.library();
-    let mode = |mode| fs::set_permissions(&library, fs::Permissions::from_mode(mode)).unwrap();
     let owner = |uid| std::os::unix::fs::chown(&library, Some(uid), None).unwrap();
     let refused = |words: &str| {
         setup.refuses(&[("runmig.dev/slice", "1g.10gb")], words);
         let doctor = setup.migctl(&["doctor", "--only", "driver"]).exits(1);
-        has(&doctor.stdout, words);
-        has(&setup.migctl(&["gpus"]).exits(1).stderr, words);
+        doctor.says(words);
+        setup.migctl(&["gpus"]).exits(1).warns(words);
     };
-    mode(0o666);
+    chmod(&library, 0o666);
     refused("can write to it (mode 0666)");
-    mode(0o755);
+    chmod(&library, 0o755);
     owner(1234);
     refused("belongs to user 1234, not to root");
     owner(0);
@@ -153,12 +129,8 @@ fn lost_gpus_are_not_none() {
     }
     let said = setup.migctl(&["gpus"]).exits(1);
     assert_eq!(said.stdout, "");
-    has(&said.stderr, "GPU is lost");
+    said.warns("GPU is lost");
     let said = setup.migctl(&["cordon", "1"]).exits(1);
-    has(&said.stderr, "cannot find GPU 1, and cannot ");
-    let listed = setup.migctl(&["list"]).stdout;
-    assert!(
-        listed.contains(&slice) && listed.contains(&share),
-        "{listed}"
-    );
+    said.warns("cannot find GPU 1, and cannot ");
+    setup.migctl(&["list"]).says(&slice).says(&share);
 }

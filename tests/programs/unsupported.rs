@@ -17,13 +17,10 @@ const LOOKS: [&[&str]; 7] = [
     &["explain", "1g.10gb"],
 ];
 
+const NONE: &str = "sharing.enforcement = [\"none\"]";
+
 fn setup() -> Setup {
-    let setup = Setup::on(
-        Low::Runc,
-        Machine::with(&["--gpu", "A100-80GB", "--gpu", "L4"]),
-    );
-    setup.configure("sharing.enforcement = [\"none\"]");
-    setup
+    Setup::with("--gpu A100-80GB --gpu L4", NONE)
 }
 
 #[test]
@@ -36,25 +33,26 @@ fn gives_gpu_without_memory_figure() {
         &[(SHARE, "1Gi")],
         "cannot allocate a share of 1Gi: no GPU has room",
     );
+    let why = "so no part of it can be booked";
     has(
         &line,
-        "GPU 1: the driver does not tell how much memory it has, so no part of it can be booked",
+        &format!("GPU 1: the driver does not tell how much memory it has, {why}"),
     );
-    let shares = setup.migctl(&["explain", "--share", "1Gi"]).exits(1).stdout;
-    has(&shares, "so no part of it can be booked");
+    setup
+        .migctl(&["explain", "--share", "1Gi"])
+        .exits(1)
+        .says(why);
     let whole = setup.gives(&[(GPU, "1")]);
     assert_eq!(setup.the_lease()["memoryBytes"], Value::Null);
     for look in LOOKS {
         setup.migctl(look).ok();
     }
     setup.ends(&[&whole]);
-    setup.nothing_is_left();
 }
 
 #[test]
 fn hints_at_whole_gpu_without_memory_figure() {
-    let setup = Setup::on(Low::Runc, Machine::with(&["--gpu", "L4"]));
-    setup.configure("sharing.enforcement = [\"none\"]");
+    let setup = Setup::with("--gpu L4", NONE);
     setup.fault(MEMORY, "NOT_SUPPORTED");
     let line = setup.refuses(&[(SHARE, "1Gi")], "cannot allocate a share");
     ends_with(&line, "hint: ask for a whole GPU (runmig.dev/gpu)");
@@ -65,11 +63,9 @@ fn limit_of_memory_keeps_from_gpu_without_figure() {
     let setup = setup();
     setup.configure("[[policy.limit]]\nmemory = \"100Gi\"");
     setup.fault(MEMORY, "NOT_SUPPORTED");
-    setup.refuses(
-        &[(GPU, "1")],
-        "GPU 1: a limit counts memory, and the driver does not tell how much this GPU has",
-    );
-    setup.sim("fault", &["--clear"]);
+    let why = "GPU 1: a limit counts memory, and the driver does not tell how much this GPU has";
+    setup.refuses(&[(GPU, "1")], why);
+    setup.no_faults();
     let whole = setup.gives(&[(GPU, "1")]);
     setup.ends(&[&whole]);
 }
@@ -95,7 +91,7 @@ fn unsupported_call_costs_no_view() {
             let said = setup.migctl(look);
             assert!(said.status.success(), "{call}: {look:?}: {}", said.stderr);
         }
-        setup.sim("fault", &["--clear"]);
+        setup.no_faults();
     }
     setup.ends(&[&slice]);
 }

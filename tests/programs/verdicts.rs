@@ -26,7 +26,7 @@ fn asking(world: &World, id: &str, slice: &str, annotations: &[(&str, &str)]) ->
 
 fn verb(world: &World, words: &[&str], (_, options): Who<'_>, exits: i32) -> Value {
     let all = [words, options, &["--json"]].concat();
-    said(&mut world.migctl(&all)).exits(exits).json()
+    world.ctl(&all).exits(exits).json()
 }
 
 /// A create is refused in explain's words, which are of this verdict and hold these. Gives what explain
@@ -45,8 +45,8 @@ fn refused(world: &World, slice: &str, who: Who<'_>, verdict: &str, words: &str)
         let (why, hint) = (one["why"].as_str().unwrap(), one["hint"].as_str().unwrap());
         assert_eq!(late, format!("{why}; hint: {hint}"));
         let all = [&["explain", slice], who.1].concat();
-        let table = said(&mut world.migctl(&all)).exits(1).stdout;
-        assert!(table.starts_with(&format!("{verdict}: {why}\n")), "{table}");
+        let table = world.ctl(&all).exits(1).stdout;
+        begins_with(&table, &format!("{verdict}: {why}\n"));
         let is_hinted = table.ends_with(&format!("hint: {hint}\n"));
         let is_planned = !one["restarts"].as_array().unwrap().is_empty();
         assert!(is_hinted != is_planned, "{table}");
@@ -55,20 +55,21 @@ fn refused(world: &World, slice: &str, who: Who<'_>, verdict: &str, words: &str)
     told
 }
 
-fn full(world: &World) {
-    (0..world.slots).for_each(|n| drop(world.create(&format!("full{n}"))));
-}
-
 /// The smallest slices, of which those stay that lie at these places.
 fn scattered(world: &World, stay: &[u64]) {
-    full(world);
-    for n in 0..world.slots {
-        let id = format!("full{n}");
+    for id in world.full() {
         let start = world.lease_of(&id)["migPlacement"]["start"].as_u64();
         if !stay.contains(&start.unwrap()) {
             world.delete(&id);
         }
     }
+}
+
+/// Returns the GPU of a slice, and its start there.
+fn site(slice: &Value) -> (u64, u64) {
+    let number = |value: &Value| value.as_u64().unwrap();
+    let start = &slice["migPlacement"]["start"];
+    (number(&slice["gpuIndex"]), number(start))
 }
 
 /// A container that stands in the queue.
@@ -80,40 +81,32 @@ fn waiting(world: &World, id: &str, slice: &str) -> Going {
 #[test]
 fn names_who_is_in_the_way() {
     let world = World::of(SMALL, 2);
-    said(&mut asking(&world, "train", "4g.24gb", &[])).ok();
+    world.create_asking("train", "4g.24gb");
     let gpu = world.lease_of("train")["gpuIndex"].as_u64().unwrap() as u32;
     let other = 1 - gpu;
     let gi = world.admin_creates(other, "1g.6gb", 2, false);
     let theirs = format!("GPU instance {gi} (1g.6gb at 2:1), which runmig did not make");
-    let words = format!(
-        "; on GPU {gpu} container train (4g.24gb) is in the way, on GPU {other} {theirs}; hint: run migctl list to see"
-    );
+    let train = format!("; on GPU {gpu} container train (4g.24gb) is in the way");
+    let words = format!("{train}, on GPU {other} {theirs}; hint: run migctl list to see");
     refused(&world, "4g.24gb", NOBODY, "full", &words);
     world.delete("train");
     let second = world.admin_creates(gpu, "1g.6gb", 0, false);
     let words = ", is in the way, on GPU 1 GPU instance ";
     let told = refused(&world, "4g.24gb", NOBODY, "full", words);
-    let hint = told["alternatives"][0]["hint"].as_str().unwrap();
-    assert!(!hint.contains("wait"), "{hint}");
-    let list = |more: &[&str]| {
-        let words = [&["list", "-o", "json"], more].concat();
-        world.json(&words)
+    lacks(told["alternatives"][0]["hint"].as_str().unwrap(), "wait");
+    let foreign = |more: &[&str]| {
+        let list = world.json(&[&["list", "-o", "json"], more].concat());
+        list["foreign"].clone()
     };
-    let all = list(&["--all"]);
-    let ids = |list: &Value| -> Vec<(u64, u64)> {
-        let of = |i: &Value| {
-            (
-                i["gpuIndex"].as_u64().unwrap(),
-                i["gpuInstanceID"].as_u64().unwrap(),
-            )
-        };
-        list["foreign"].as_array().unwrap().iter().map(of).collect()
-    };
-    let mut both = [(other, gi), (gpu, second)].map(|(gpu, gi)| (u64::from(gpu), u64::from(gi)));
+    let of = |i: &Value| json!([i["gpuIndex"], i["gpuInstanceID"]]);
+    let all = foreign(&["--all"]);
+    let all: Vec<Value> = all.as_array().unwrap().iter().map(of).collect();
+    let mut both = [(other, gi), (gpu, second)];
     both.sort_unstable();
-    assert_eq!(ids(&all), both);
-    assert_eq!(ids(&list(&["--all", "--gpu", "1"])).len(), 1);
-    assert_eq!(list(&[])["foreign"], Value::Null);
+    assert_eq!(json!(all), json!(both));
+    let of_one = foreign(&["--all", "--gpu", "1"]);
+    assert_eq!(of_one.as_array().unwrap().len(), 1);
+    assert_eq!(foreign(&[]), Value::Null);
     has(&world.tells(&["list", "--all"]), "GPU instance ");
     world.admin_destroys(other, gi);
     world.admin_destroys(gpu, second);
@@ -140,10 +133,7 @@ fn full_or_fragmented() {
 #[test]
 fn mig_off() {
     let world = World::small();
-    world.change(|machine, _| {
-        let gpu = &mut machine.gpus[0];
-        (gpu.mode, gpu.pending) = (Mode::Off, Mode::Off);
-    });
+    world.switch_mig_off(0);
     let words =
         "MIG is off on every GPU that supports it (GPU 0); hint: run nvidia-smi -i 0 -mig 1";
     let told = refused(&world, "1g.6gb", NOBODY, "unsatisfiable", words);
@@ -159,27 +149,18 @@ fn mig_off() {
 #[test]
 fn mig_off_while_a_container_has_the_gpu() {
     let world = World::of(SMALL, 2);
-    world.change(|machine, _| {
-        for gpu in &mut machine.gpus {
-            (gpu.mode, gpu.pending) = (Mode::Off, Mode::Off);
-        }
-    });
+    world.switch_mig_off(0);
+    world.switch_mig_off(1);
     world.configure("sharing.enforcement = [\"none\"]");
-    let takes = |id: &str, asks| {
-        world.bundle_saying(id, &[asks]);
-        said(&mut world.create_command(id)).ok();
-    };
-    takes("first", ("runmig.dev/gpu", "1"));
+    world.create_saying("first", &[("runmig.dev/gpu", "1")]);
     let words = "MIG is off on every GPU that supports it (GPU 0, 1; GPU 0: container first has all of it); hint: run \
                  nvidia-smi -i 1 -mig 1";
     refused(&world, "1g.6gb", NOBODY, "unsatisfiable", words);
-    takes("second", ("runmig.dev/share", "1Gi"));
+    world.create_saying("second", &[("runmig.dev/share", "1Gi")]);
     let words = "GPU 0: container first has all of it; GPU 1: container second has a share of it); hint: stop the \
                  container, then run nvidia-smi -i 0,1 -mig 1";
     refused(&world, "2g.12gb", NOBODY, "unsatisfiable", words);
-    for id in ["first", "second"] {
-        world.delete(id);
-    }
+    world.delete_all(&["first", "second"]);
 }
 
 #[test]
@@ -192,8 +173,7 @@ fn quarantined() {
     world.gc().exits(1);
     assert_eq!(world.lease_of("one")["id"], lease);
     assert_eq!(world.lease_of("one")["state"], "quarantined");
-    create(&world, "two", "1g.6gb", NOBODY);
-    create(&world, "three", "1g.6gb", NOBODY);
+    world.create_all(&["two", "three"]);
     let words =
         "); 1 memory slice is quarantined, as runmig could not free it; on GPU 0 container ";
     let told = refused(&world, "2g.12gb", NOBODY, "full", words);
@@ -213,8 +193,8 @@ fn adopted_is_not_quarantined() {
     world.admin_leaves(0, "1g.6gb", 0);
     let told = world.tells(&["explain", "1g.6gb"]);
     let words = "fits: 1g.6gb at 0:1 on GPU 0: an administrator made it\n";
-    assert!(told.starts_with(words), "{told}");
-    full(&world);
+    begins_with(&told, words);
+    world.full();
     assert_eq!(world.lease_of("full0")["adopted"], true);
     let words = "too few memory slices are free (0 of 4";
     let told = refused(&world, "1g.6gb", NOBODY, "full", words);
@@ -241,10 +221,10 @@ fn reserved_or_excluded() {
 #[test]
 fn limited() {
     let world = World::small();
-    world.configure(
-        "[[policy.limit]]\nnamespace = \"*\"\nmemory = \"12Gi\"\n\
-         [[policy.limit]]\nnamespace = \"*\"\npod = \"*\"\nslices = 1\n",
-    );
+    let limit = "[[policy.limit]]\nnamespace = \"*\"\n";
+    world.configure(&format!(
+        "{limit}memory = \"12Gi\"\n{limit}pod = \"*\"\nslices = 1\n"
+    ));
     create(&world, "one", "2g.12gb", TEAM);
     let words = "namespace team-a has 11968Mi of 12Gi of memory, and ";
     let told = refused(&world, "1g.6gb", TEAM, "limited", words);
@@ -297,12 +277,10 @@ fn answers_what_can_never_fit() {
     let told = refused(&world, "1g.10gb", NOBODY, "unsatisfiable", words);
     assert_eq!(told["alternatives"][0]["gpus"][0]["state"], "noProfile");
     world.configure("[policy]\nprofiles = [\"2g.*\"]\n");
-    let line = said(&mut asking(&world, "barred", "1g.6gb", &[])).refused();
-    let told = said(&mut world.migctl(&["explain", "1g.6gb"])).refused();
-    assert_eq!(
-        told.split_once(": ").unwrap().1,
-        line.split_once("runmig: ").unwrap().1
-    );
+    let line = world.refuses_asking("barred", "1g.6gb", "");
+    let told = world.ctl(&["explain", "1g.6gb"]).refused();
+    let [told, line] = [&told, &line].map(|line| line.split_once(": ").unwrap().1);
+    assert_eq!(told, line);
 }
 
 /// As the annotations say it: before anything is looked at.
@@ -321,10 +299,11 @@ fn refuses_bad_requests() {
     for (n, (slice, who)) in cases.into_iter().enumerate() {
         let line = said(&mut asking(&world, &format!("c{n}"), slice, who.0)).refused();
         let line = line.split_once("runmig: ").unwrap().1;
-        let told = said(&mut world.migctl(&[&["explain", slice], who.1].concat())).refused();
+        let told = world.ctl(&[&["explain", slice], who.1].concat()).refused();
         assert_eq!(told.strip_prefix("migctl: "), Some(line));
     }
-    said(&mut world.migctl(&["explain", "none"])).refused_for("none asks for nothing");
+    let none = world.ctl(&["explain", "none"]);
+    none.refused_for("none asks for nothing");
 }
 
 /// A create destroys it before it looks for room.
@@ -332,21 +311,18 @@ fn refuses_bad_requests() {
 fn never_reuses_expired_idle_slice() {
     let world = World::small();
     world.configure("keep_idle = \"1h\"\n");
-    world.create("one");
-    world.delete("one");
-    let explained = || verb(&world, &["explain", "1g.6gb"], NOBODY, 0);
-    let best = |told: &Value| told["alternatives"][0]["gpus"][0]["places"][0].clone();
-    assert_eq!(best(&explained())["reusesIdle"], true);
+    world.comes_and_goes("one");
+    let places = || {
+        let told = verb(&world, &["explain", "1g.6gb"], NOBODY, 0);
+        let places = &told["alternatives"][0]["gpus"][0]["places"];
+        places.as_array().unwrap().clone()
+    };
+    assert_eq!(places()[0]["reusesIdle"], true);
     world.configure("");
-    let told = explained();
-    let best = best(&told);
-    assert_eq!(best["reusesIdle"], false);
+    let places = places();
+    let best = &places[0];
     assert_eq!(best["evictsIdle"], 0);
-    let mut places = told["alternatives"][0]["gpus"][0]["places"]
-        .as_array()
-        .unwrap()
-        .iter();
-    assert!(places.all(|p| p["reusesIdle"] == false));
+    assert!(places.iter().all(|p| p["reusesIdle"] == false));
     world.create("two");
     assert_eq!(world.lease_of("two")["migPlacement"], best["migPlacement"]);
 }
@@ -367,19 +343,15 @@ fn names_fewest_restarts_of_each_alternative() {
             (request.unwrap(), verdict.unwrap(), restarts)
         })
         .collect();
-    assert_eq!(
-        ways,
-        [
-            ("7g.80gb", "full", 0),
-            ("3g.40gb", "fragmented", 1),
-            ("4g.40gb", "fragmented", 1)
-        ]
-    );
-    let table = said(&mut world.migctl(&["explain", "7g.80gb,4g.40gb"]))
-        .exits(1)
-        .stdout;
+    let wanted = [
+        ("7g.80gb", "full", 0),
+        ("3g.40gb", "fragmented", 1),
+        ("4g.40gb", "fragmented", 1),
+    ];
+    assert_eq!(ways, wanted);
+    let table = world.ctl(&["explain", "7g.80gb,4g.40gb"]).exits(1).stdout;
     has(&table, "\nfits then: 4g.40gb at 0:4 on GPU 0\n");
-    assert!(!table.contains("hint: run migctl explain"), "{table}");
+    lacks(&table, "hint: run migctl explain");
     // By compute slices: an amount that 2g.20gb has not.
     let two = explain(&["15Gi", "--compute", "4"], 1);
     assert_eq!(two["alternatives"][0]["slices"][0]["profile"], "4g.40gb");
@@ -389,8 +361,7 @@ fn names_fewest_restarts_of_each_alternative() {
     let one = &told["alternatives"][0];
     assert_eq!(one["restarts"].as_array().unwrap().len(), 1, "{told:#}");
     assert_eq!(told["ahead"][0]["container"], "large");
-    let why = one["why"].as_str().unwrap();
-    assert!(why.contains("1 earlier request waits"), "{told:#}");
+    has(one["why"].as_str().unwrap(), "1 earlier request waits");
     large.kill();
 }
 
@@ -401,33 +372,20 @@ fn answers_several_slices() {
     let allowed = "[policy]\nslices_per_container = 4\n";
     world.configure(allowed);
     scattered(&world, &[1, 3]);
-    let sites = |told: &Value| -> Vec<(u64, u64)> {
-        let all = told["slices"].as_array().unwrap().iter();
-        all.map(|s| {
-            (
-                s["gpuIndex"].as_u64().unwrap(),
-                s["migPlacement"]["start"].as_u64().unwrap(),
-            )
-        })
-        .collect()
+    type Sites = BTreeSet<(u64, u64)>;
+    let sites = |told: &Value| -> Sites {
+        let slices = told["slices"].as_array().unwrap();
+        slices.iter().map(site).collect()
     };
-    let lie = |id: &str| -> Vec<(u64, u64)> {
-        let leases = world.leases().into_iter().filter(|l| l["container"] == id);
-        let mut all: Vec<_> = leases
-            .map(|l| {
-                (
-                    l["gpuIndex"].as_u64().unwrap(),
-                    l["migPlacement"]["start"].as_u64().unwrap(),
-                )
-            })
-            .collect();
-        all.sort();
-        all
+    let lie = |id: &str| -> Sites {
+        let leases = world.leases().into_iter();
+        let its = leases.filter(|l| l["container"] == id);
+        its.map(|lease| site(&lease)).collect()
     };
     let told = verb(&world, &["explain", "1g.6gb*3"], NOBODY, 0);
-    let mut three = sites(&told["alternatives"][0]);
-    create(&world, "three", "1g.6gb*3", NOBODY);
-    three.sort();
+    let three = sites(&told["alternatives"][0]);
+    world.create_asking("three", "1g.6gb*3");
+    assert_eq!(three.len(), 3);
     assert_eq!(lie("three"), three);
     let words =
         "cannot allocate 1g.6gb*2: after 1 of 2 slices, too few memory slices are free (0 of 8 ";
@@ -438,28 +396,23 @@ fn answers_several_slices() {
     let told = refused(&world, "2g.12gb*2", NOBODY, "fragmented", words);
     let plan = &told["alternatives"][0];
     let restarts = plan["restarts"].as_array().unwrap();
-    let ids: Vec<&str> = restarts
-        .iter()
-        .map(|r| r["container"].as_str().unwrap())
-        .collect();
+    let ids = restarts.iter().map(|r| r["container"].as_str().unwrap());
+    let ids: Vec<&str> = ids.collect();
     assert_eq!(ids.len(), 2, "{plan:#}");
-    ids.iter().for_each(|id| drop(world.delete(id)));
-    create(&world, "two", "2g.12gb*2", NOBODY);
-    let mut two = sites(plan);
-    two.sort();
-    assert_eq!(lie("two"), two);
+    world.delete_all(&ids);
+    world.create_asking("two", "2g.12gb*2");
+    assert_eq!(lie("two"), sites(plan));
     for (id, restart) in ids.iter().zip(restarts) {
-        create(&world, id, "1g.6gb", NOBODY);
-        let to = (&restart["toGPUIndex"], &restart["toPlacement"]["start"]);
-        let to = (to.0.as_u64().unwrap(), to.1.as_u64().unwrap());
-        assert_eq!(lie(id), [to]);
+        world.create(id);
+        let lease = world.lease_of(id);
+        assert_eq!(lease["gpuIndex"], restart["toGPUIndex"]);
+        assert_eq!(lease["migPlacement"], restart["toPlacement"]);
     }
 
     let words = "cannot allocate 4g.24gb*3: 2 GPUs hold at most 2 of 4g.24gb; hint: request fewer";
     refused(&world, "4g.24gb*3", NOBODY, "unsatisfiable", words);
-    world.configure(&format!(
-        "{allowed}[[policy.limit]]\nnamespace = \"*\"\nslices = 1\n"
-    ));
+    let limit = "[[policy.limit]]\nnamespace = \"*\"\nslices = 1\n";
+    world.configure(&format!("{allowed}{limit}"));
     let words = "namespace team-a has 0 of 1 slices, and 2 are asked for ([[policy.limit]] 1)";
     refused(&world, "1g.6gb*2", TEAM, "limited", words);
 }

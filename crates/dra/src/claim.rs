@@ -155,7 +155,7 @@ pub(crate) fn allocated(
     })
 }
 
-/// Returns the reason for which a claim on record has no right to its device any more. None while it has.
+/// Returns why a claim on record has no right to its device any more. None while it has.
 pub(crate) fn withdrawn(found: Option<&ResourceClaim>, held: &Claim) -> Option<String> {
     match allocated(found, &held.into(), &held.pool) {
         Err(why) => Some(why.reason()),

@@ -20,7 +20,7 @@ pub(crate) enum Health {
     Unknown,
 }
 
-/// The reason for which a slice does not work.
+/// Why a slice does not work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Illness {
     /// The kind, as one word for programs.

@@ -5,8 +5,8 @@
 //! file, which the engine applies to the containers of the claim's pod.
 //!
 //! ```text
-//! run         options, then the services until a signal
-//! check       reports the problems of the node; show prints its ResourceSlices
+//! run         options, then the services until a signal; prints the ResourceSlices of the node
+//! check       reports the problems of the node
 //! kubelet     registration and the kubelet's calls, over sockets
 //! prepare     prepares and unprepares a claim: claim, lease, CDI file
 //! ledger      leases of claims, and the nodes of their slices
@@ -59,7 +59,6 @@ pub mod resource_slices;
 mod rival;
 mod room;
 mod run;
-mod show;
 mod sweep;
 
 pub use run::run;

@@ -2,24 +2,20 @@
 //!
 //! Claims are independent of each other. The steps of one claim follow each other, whoever asks for them.
 
-mod serial;
-
 use crate::cdi::{self, Folder};
 use crate::claim::{Allocated, Allocation, ClaimName, allocated, withdrawn};
 use crate::report::{News, Reports};
 use crate::{api, files, ledger};
 use kube::Client;
-use runmig_lease::ClaimNews;
 use runmig_lease::config::Config;
 use runmig_lease::error::{Context, Error, Result};
-use runmig_lease::process;
 use runmig_lease::store::Claim;
-use serial::Serial;
-use std::collections::BTreeSet;
+use runmig_lease::{ClaimNews, process};
+use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio::sync::{Mutex as Turns, OwnedMutexGuard, watch};
 
 /// The time for an answer. The kubelet gives up after 45 seconds.
 const ANSWER: Duration = Duration::from_secs(42);
@@ -254,4 +250,42 @@ fn make(node: &Node, claim: &ClaimName, allocated: Allocated) -> Result<Vec<Allo
         &cdi::specification(&claim.uid, &allocated.title, &slices, &files, &node.hook),
     )?;
     Ok(allocated.devices)
+}
+
+/// The claims with work, by uid.
+#[derive(Default)]
+struct Serial {
+    claims: Mutex<HashMap<String, Arc<Turns<()>>>>,
+}
+
+impl Serial {
+    /// Returns a claim's next turn, which lasts until its drop. Turns come in the order of these calls' first polls.
+    fn turn(&self, uid: &str) -> impl Future<Output = OwnedMutexGuard<()>> + use<> {
+        let mut claims = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
+        // Only the map has the turns of claims without work.
+        claims.retain(|_, turns| Arc::strong_count(turns) > 1);
+        let turns = claims.entry(uid.to_owned()).or_default().clone();
+        turns.lock_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::FutureExt;
+
+    #[tokio::test]
+    async fn gives_turns_claim_by_claim() {
+        let serial = Serial::default();
+        let first = serial.turn("a").await;
+        let mut second = Box::pin(serial.turn("a"));
+        assert!((&mut second).now_or_never().is_none());
+        drop(serial.turn("c").now_or_never().unwrap());
+        let other = serial.turn("b").now_or_never();
+        assert!(other.is_some());
+        drop((first, other));
+        drop(second.await);
+        drop(serial.turn("c").await);
+        assert_eq!(serial.claims.lock().unwrap().len(), 1);
+    }
 }

@@ -1,15 +1,12 @@
 //! Keeps the ResourceSlices of this node in the API. Others change and delete them: the kubelet removes all when the
 //! driver is away for long, and at its own start.
 
-mod contest;
-
 use crate::api::{Event, Watch, in_time, probe, slices_of};
 use crate::driver::NAME as DRIVER;
 use crate::memory;
 use crate::obstacle::Obstacles;
 use crate::resource_slices::objects::{Times, Wanted, keep_times, times};
 use crate::resource_slices::pool;
-use contest::Contest;
 use k8s_openapi::api::resource::v1::{ResourceSlice, ResourceSliceSpec};
 use kube::api::{DeleteParams, PostParams};
 use kube::{Api, Client, ResourceExt};
@@ -330,4 +327,84 @@ fn writer(slice: &ResourceSlice) -> Option<String> {
 fn has_counters(spec: &ResourceSliceSpec) -> bool {
     let mut devices = spec.devices.iter().flatten();
     spec.shared_counters.is_some() || devices.any(|device| device.consumes_counters.is_some())
+}
+
+/// The time without a foreign change after which the next one counts as the first.
+const QUIET: Duration = Duration::from_secs(60);
+/// The foreign changes in a row that are undone at once.
+const AT_ONCE: u32 = 3;
+/// The time between two writes of all ResourceSlices.
+const WIPES: Duration = Duration::from_secs(1);
+
+/// The changes by others that were undone of late. A program that changes ResourceSlices again and again, such as a driver
+/// on another machine with the name of this node, is named once and slowed down: each write wakes all waiting pods.
+#[derive(Default)]
+struct Contest {
+    changes: Obstacles,
+    /// The removals of all ResourceSlices, which have no part in that: the kubelet of this node does so at its start.
+    wipes: Obstacles,
+    last: Option<Instant>,
+    /// The time before which no change is undone, and no removal of all.
+    rests: [Option<Instant>; 2],
+}
+
+impl Contest {
+    /// Notes a foreign change that is undone now.
+    fn note(&mut self, line: &str, is_wipe: bool, now: Instant) {
+        if self.last.is_some_and(|last| now - last > QUIET) {
+            self.changes.are_over();
+            self.wipes.are_over();
+        }
+        self.last = Some(now);
+        let of_kind = match is_wipe {
+            true => &mut self.wipes,
+            false => &mut self.changes,
+        };
+        if of_kind.is_new(line) {
+            tracing::warn!("{line}");
+        }
+        if is_wipe {
+            self.rests[1] = Some(now + WIPES);
+        } else if self.changes.tries() > AT_ONCE {
+            self.rests[0] = Some(now + self.changes.pause());
+        }
+    }
+
+    /// Returns the earliest time of the next write.
+    fn rest(&self, is_wiped: bool) -> Option<Instant> {
+        self.rests[usize::from(is_wiped)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn restores_a_wiped_list_at_once() {
+        let (mut contest, now) = (Contest::default(), Instant::now());
+        for _ in 0..10 {
+            contest.note("changed", false, now);
+        }
+        assert!(contest.rest(false).unwrap() > now + Duration::from_secs(20));
+        assert_eq!(contest.rest(true), None);
+        for _ in 0..10 {
+            contest.note("removed", true, now);
+        }
+        assert_eq!(contest.rest(true), Some(now + WIPES));
+    }
+
+    #[test]
+    fn slows_down_repeated_changes() {
+        let (mut contest, now) = (Contest::default(), Instant::now());
+        for _ in 0..AT_ONCE {
+            contest.note("changed", false, now);
+            assert_eq!(contest.rest(false), None);
+        }
+        contest.note("changed", false, now);
+        let rest = contest.rest(false).unwrap();
+        assert!(rest > now + Duration::from_secs(5));
+        contest.note("changed", false, now + QUIET * 2);
+        assert_eq!(contest.rest(false), Some(rest), "the quiet time forgets");
+    }
 }

@@ -1,4 +1,4 @@
-//! The process: options, configuration, and the services until a signal.
+//! The process: options, configuration, and the services until a signal; or `runmig-dra show`.
 
 use crate::cdi::Folder;
 use crate::health::DeviceHealth;
@@ -10,11 +10,10 @@ use crate::promise::promise;
 use crate::publish::publish;
 use crate::report::{Healths, Inbox, report, reports};
 use crate::resource_slices::{self, Published};
-use crate::rival::Rivals;
+use crate::rival::{self, Rivals};
 use crate::room::{Room, Told, follow};
-use crate::show::show;
 use crate::sweep::{end_left, sweep};
-use crate::{api, check, host, log, memory, rival};
+use crate::{api, check, host, log, memory};
 use runmig_lease::config::Config;
 use runmig_lease::error::{Context, Error, Result};
 use runmig_lease::trust;
@@ -183,4 +182,16 @@ async fn work(
         () = publish(client.clone(), node, wanted) => "watch on ResourceSlices",
     };
     Error::new(format!("cannot go on: the {what} ended"))
+}
+
+/// Returns the ResourceSlices of this node as YAML documents. The log names the GPUs that are left out.
+///
+/// # Errors
+/// The GPU driver or the ledger cannot be read.
+pub(crate) fn show(options: &Options, config: Config) -> Result<String> {
+    let earlier = Some(Published::default());
+    let mut room = Room::new(Arc::new(config), &options.node, earlier, None);
+    let slices = room.look()?;
+    serde_saphyr::to_string_multiple(&slices.unwrap_or_default())
+        .context(|| "write the ResourceSlices as YAML")
 }

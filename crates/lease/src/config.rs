@@ -4,27 +4,15 @@
 //! file: `runmig` reads `/etc/runmig/config.toml`, a link called `runmig-NAME` reads `NAME.toml`
 //! beside it. `RUNMIG_CONFIG` is for tests and use by hand.
 
-mod dcgm;
-mod events;
-mod health;
-mod kubernetes;
-mod layout;
 mod request;
-mod sharing;
 mod wrong;
 
-pub use dcgm::Dcgm;
-pub use events::Events;
-pub use health::Health;
-pub use kubernetes::Local;
-pub use layout::Layout;
 pub use request::Requested;
-pub use sharing::Sharing;
 
 use crate::error::{Context, Error, Result};
-use crate::policy::{Gpus, Policy};
-use crate::programs;
-use crate::trust;
+use crate::model::{Gpu, GpuUuid, Level, Sign, SignKind};
+use crate::policy::{GpuName, Gpus, Policy, Subject};
+use crate::{programs, trust};
 use serde::de::Visitor;
 use serde::{Deserialize, Deserializer};
 use std::ffi::OsStr;
@@ -143,6 +131,17 @@ pub struct Kubernetes {
     pub gpus: Gpus,
     /// The right of local creates to published GPUs.
     pub local: Local,
+}
+
+/// The right of local creates (annotations, podman, docker) to published GPUs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Local {
+    /// They may use them.
+    #[default]
+    Share,
+    /// They may not.
+    Apart,
 }
 
 impl Default for Kubernetes {
@@ -357,10 +356,234 @@ fn duration<'de, D: Deserializer<'de>>(d: D) -> Result<Duration, D::Error> {
     d.deserialize_str(Written)
 }
 
+/// The number of shares that one GPU takes, at most. An MPS server of CUDA 12 takes as many clients.
+const MOST_SHARES: u32 = 48;
+/// The memory that an MPS server needs on its GPU, in MiB: 72 were measured on an H100.
+const OVERHEAD_MIB: u64 = 128;
+/// The most that an administrator may set for it, in MiB.
+const MOST_OVERHEAD_MIB: u64 = 4096;
+
+/// The rules for shares of GPUs.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Sharing {
+    /// The permitted levels, best first.
+    pub enforcement: Vec<Level>,
+    /// The most shares of one GPU.
+    pub shares_per_gpu: u32,
+    /// The absolute path of NVIDIA's MPS control program. Without one runmig looks in the usual places.
+    pub mps_control: Option<PathBuf>,
+    /// The memory that each MPS daemon books beside its share, in MiB.
+    pub mps_overhead: u64,
+}
+
+impl Default for Sharing {
+    fn default() -> Self {
+        Sharing {
+            enforcement: vec![Level::Driver, Level::Mps],
+            shares_per_gpu: MOST_SHARES,
+            mps_control: None,
+            mps_overhead: OVERHEAD_MIB,
+        }
+    }
+}
+
+impl Sharing {
+    /// Checks the rules beyond their syntax.
+    ///
+    /// # Errors
+    /// A list without a level or with one twice, and a number of shares that no GPU takes.
+    pub fn check(&self) -> Result<()> {
+        let all = &self.enforcement;
+        if all.is_empty() {
+            return Err(Error::new("sharing.enforcement is empty")
+                .hint("forbid shares with policy.kinds = [\"slice\", \"gpu\"]"));
+        }
+        if let Some(twice) = (1..all.len()).find(|n| all[..*n].contains(&all[*n])) {
+            return Err(Error::new(format!(
+                "sharing.enforcement names {} twice",
+                all[twice]
+            )));
+        }
+        if self.mps_overhead > MOST_OVERHEAD_MIB {
+            return Err(Error::new(format!(
+                "sharing.mps_overhead = {} is not a number of MiB from 0 to {MOST_OVERHEAD_MIB}",
+                self.mps_overhead
+            )));
+        }
+        match (1..=MOST_SHARES).contains(&self.shares_per_gpu) {
+            true => Ok(()),
+            false => Err(Error::new(format!(
+                "sharing.shares_per_gpu = {} is not a number from 1 to {MOST_SHARES}",
+                self.shares_per_gpu
+            ))),
+        }
+    }
+}
+
+/// The file of the default ledger.
+const EVENTS_FILE: &str = "/var/log/runmig/events.jsonl";
+/// The name of the file beside any other ledger.
+const EVENTS_NAME: &str = "events.jsonl";
+
+/// The history of creates, leases and instances.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Events {
+    /// The absolute path of the file; empty for no history. None: [`Config::events_file`] has the default.
+    pub file: Option<PathBuf>,
+}
+
+impl Events {
+    /// Returns the file that the configuration names. None without one, or for no history.
+    fn named(&self) -> Option<&Path> {
+        let file = self.file.as_deref();
+        file.filter(|file| !file.as_os_str().is_empty())
+    }
+}
+
+/// The layout of this machine. `migctl apply` and `migctl assert` read it where no option names a file.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Layout {
+    /// The absolute path of the file with layouts. None: this machine has no layout.
+    pub file: Option<PathBuf>,
+    /// The name of the configuration in the file. None: the file has one alone.
+    pub config: Option<String>,
+}
+
+impl Layout {
+    fn check(&self) -> Result<()> {
+        match (&self.file, &self.config) {
+            (None, Some(name)) => {
+                let what = format!("layout.config = {name:?} names a configuration of no file");
+                Err(Error::new(what).hint("set layout.file"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The signs of the driver by which a GPU counts as sick: all that it does not ignore.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Health {
+    /// Signs that do not count.
+    pub ignore: Vec<SignKind>,
+    /// The uncorrectable memory errors since the driver was loaded that a GPU may have.
+    pub max_uncorrectable_errors: u64,
+}
+
+impl Health {
+    /// Says whether a sign counts.
+    pub(crate) fn counts(&self, sign: &Sign) -> bool {
+        let is_bounded = sign.kind == SignKind::UncorrectableErrors
+            && sign.amount <= self.max_uncorrectable_errors;
+        !is_bounded && !self.ignore.contains(&sign.kind)
+    }
+}
+
+/// The shortest time between two signals. dcgm-exporter drops a signal that comes within 2 s of the one before.
+const SHORTEST_RELOAD: Duration = Duration::from_secs(5);
+/// The longest one: a call that waits for its turn must end within the time of its unit.
+const LONGEST_RELOAD: Duration = Duration::from_secs(60);
+
+/// The work beside dcgm-exporter.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Dcgm {
+    /// The shortest time between two reloads.
+    #[serde(deserialize_with = "duration")]
+    pub reload_every: Duration,
+}
+
+impl Default for Dcgm {
+    fn default() -> Self {
+        Dcgm {
+            reload_every: Duration::from_secs(30),
+        }
+    }
+}
+
+impl Dcgm {
+    fn check(&self) -> Result<()> {
+        match (SHORTEST_RELOAD..=LONGEST_RELOAD).contains(&self.reload_every) {
+            true => Ok(()),
+            false => Err(Error::new("dcgm.reload_every is not between 5s and 1m")
+                .hint("dcgm-exporter drops signals that come too soon; set 30s")),
+        }
+    }
+}
+
+impl Config {
+    /// Makes the default in words the default.
+    fn settle_events(&mut self) {
+        let default = Config {
+            state_dir: self.state_dir.clone(),
+            ..Config::default()
+        };
+        if self.events_file() == default.events_file() {
+            self.events.file = None;
+        }
+    }
+
+    /// Returns the file of the events; none without a history. A ledger of its own has a history of its own: the default
+    /// for another `state_dir` lies in it.
+    pub fn events_file(&self) -> Option<PathBuf> {
+        match &self.events.file {
+            Some(_) => self.events.named().map(Path::to_owned),
+            None if self.state_dir == Config::default().state_dir => Some(EVENTS_FILE.into()),
+            None => Some(self.state_dir.join(EVENTS_NAME)),
+        }
+    }
+
+    /// Checks the choice of published GPUs, and makes it a rule for local creates.
+    fn set_apart(&mut self) -> Result<()> {
+        self.kubernetes.gpus.check("kubernetes.gpus")?;
+        let is_apart = self.kubernetes.local == Local::Apart;
+        self.policy.apart = is_apart.then(|| self.kubernetes.gpus.clone());
+        Ok(())
+    }
+
+    /// Returns the names of GPUs in rules.
+    pub fn named_gpus(&self) -> impl Iterator<Item = &GpuName> {
+        let reserved = self.policy.reserve.iter().flat_map(|rule| &rule.gpus);
+        { self.policy.exclude_gpus.iter() }
+            .chain(reserved)
+            .chain(self.kubernetes.gpus.names())
+    }
+
+    /// Returns the names of GPUs in rules that fit none of these GPUs.
+    pub fn absent_gpus(&self, gpus: &[Gpu]) -> Vec<String> {
+        let absent = self
+            .named_gpus()
+            .filter(|name| !gpus.iter().any(|gpu| name.is(gpu)));
+        absent.map(ToString::to_string).collect()
+    }
+
+    /// Returns the UUIDs of the GPUs that are not published to Kubernetes, each with the rule in words. A claim has no
+    /// pod yet, so a GPU that is reserved for some containers is for no claim.
+    pub fn unpublished(&self, gpus: &[Gpu]) -> Vec<(GpuUuid, String)> {
+        let policy = Policy {
+            apart: None,
+            ..self.policy.clone()
+        };
+        let mut rules = policy.excluded(gpus, &Subject::default());
+        for gpu in gpus.iter().filter(|gpu| !self.kubernetes.gpus.has(gpu)) {
+            if rules.iter().all(|(uuid, _)| *uuid != gpu.uuid) {
+                rules.push((
+                    gpu.uuid.clone(),
+                    "kubernetes.gpus does not name it".to_owned(),
+                ));
+            }
+        }
+        rules
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Level;
 
     #[test]
     fn empty_file_means_defaults() {
@@ -545,5 +768,68 @@ mod tests {
                 .contains("unknown value \"own\"; hint: write one of share, apart")
         );
         assert!(line("sharing.shares_per_gpu = 49").contains("is not a number from 1 to 48"));
+    }
+
+    #[test]
+    fn ledger_has_its_own_history() {
+        let file = |text: &str| Config::parse(text).unwrap().events_file();
+        assert_eq!(file(""), Some(EVENTS_FILE.into()));
+        assert_eq!(file("state_dir = \"/r\""), Some("/r/events.jsonl".into()));
+        let own = "state_dir = \"/r\"\n[events]\nfile = \"/x\"";
+        assert_eq!(file(own), Some("/x".into()));
+        assert_eq!(file("[events]\nfile = \"\""), None);
+        let e = Config::parse("[events]\nfile = \"x\"").unwrap_err();
+        assert_eq!(e.line(), "events.file = \"x\" is not an absolute path");
+    }
+
+    #[test]
+    fn configuration_needs_a_file() {
+        let line = |text: &str| Config::parse(text).unwrap_err().line();
+        assert_eq!(
+            line("[layout]\nconfig = \"day\""),
+            "layout.config = \"day\" names a configuration of no file; hint: set layout.file"
+        );
+        assert_eq!(
+            line("layout.file = \"layouts.yaml\""),
+            "layout.file = \"layouts.yaml\" is not an absolute path"
+        );
+        let config = Config::parse("[layout]\nfile = \"/x\"\nconfig = \"day\"").unwrap();
+        assert_eq!(config.layout.config.as_deref(), Some("day"));
+        assert!(Config::parse("[layout]\nfile = \"/x\"").is_ok());
+    }
+
+    #[test]
+    fn ignores_what_it_names_alone() {
+        let counts = |text: &str, kind, amount| {
+            let health = Config::parse(text).unwrap().health;
+            health.counts(&Sign { kind, amount })
+        };
+        let errors = SignKind::UncorrectableErrors;
+        assert!(counts("", errors, 1));
+        assert!(!counts("health.max_uncorrectable_errors = 3", errors, 3));
+        assert!(counts("health.max_uncorrectable_errors = 3", errors, 4));
+        let ignored = "health.ignore = [\"fabric-down\", \"lost\"]";
+        assert!(!counts(ignored, SignKind::FabricDown, 1));
+        assert!(!counts(ignored, SignKind::Lost, 1));
+        assert!(counts(ignored, SignKind::RecoveryAction, 1));
+        let wrong = Config::parse("health.ignore = [\"fabric-dwn\"]").unwrap_err();
+        assert!(wrong.line().ends_with("hint: write \"fabric-down\""));
+    }
+
+    #[test]
+    fn bounds_values() {
+        let line = |text: &str| {
+            Config::parse(&format!("[dcgm]\n{text}"))
+                .unwrap_err()
+                .line()
+        };
+        for wrong in ["4s", "61s"] {
+            let said = line(&format!("reload_every = \"{wrong}\""));
+            assert!(
+                said.starts_with("dcgm.reload_every is not between 5s and 1m"),
+                "{said}"
+            );
+        }
+        assert!(Config::parse("[dcgm]\nreload_every = \"1m\"").is_ok());
     }
 }

@@ -10,10 +10,11 @@
 use crate::config::Config;
 use crate::error::{Context, Error, Result, printable};
 use crate::events::EventType;
+use crate::files::replace;
 use crate::gpu::Queries;
 use crate::leases::{Leases, now};
 use crate::model::{Closed, Cordon, GpuUuid, MigMode, Sign, SignKind, Snapshot};
-use crate::store::{Lock, replace};
+use crate::store::Lock;
 use crate::{effect, trust};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;

@@ -1,6 +1,6 @@
-//! The one reader of files. It opens only regular files, changes nothing by that, and reads no more
-//! than its caller allows. Errors are the system's own, so that callers can tell them apart; a caller
-//! adds the path.
+//! The one reader of files, and the writer of those that change completely or not at all. The reader opens only regular files,
+//! changes nothing by that, and reads no more than its caller allows. Errors are the system's own, so that callers can tell
+//! them apart; a caller adds the path.
 
 use crate::effect;
 use fs2::FileExt;
@@ -9,9 +9,10 @@ use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag, openat};
 use nix::sys::stat::Mode;
 use nix::sys::statvfs::statvfs;
-use std::fs::{File, Metadata};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Read, Take};
 use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 /// Says whether the last part of a path may be a link.
@@ -202,6 +203,42 @@ impl<R: Read> Read for Limited<R> {
 fn all(from: impl Read, mut bytes: Vec<u8>, max: u64) -> io::Result<Vec<u8>> {
     limited(from, max).read_to_end(&mut bytes)?;
     Ok(bytes)
+}
+
+/// The name prefix of an unfinished file.
+const TEMPORARY: &str = ".new-";
+
+/// Replaces a file under a lock. With one writer at a time, the unfinished file can have a fixed
+/// name. The next writer overwrites the file of a killed one.
+pub(crate) fn replace(file: &Path, bytes: &[u8]) -> io::Result<()> {
+    let dir = file.parent().unwrap_or(Path::new("/"));
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    let unfinished = dir.join(format!("{TEMPORARY}{name}"));
+    put(&unfinished, file, write_new(&unfinished, bytes))?;
+    sync_folder(dir)
+}
+
+/// Writes a new file, and syncs it. What was there goes.
+pub(crate) fn write_new(file: &Path, bytes: &[u8]) -> io::Result<()> {
+    unlink(file)?;
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(0o600);
+    let mut out = effect::open(&options, file)?;
+    effect::write_all(&mut out, bytes)?;
+    effect::sync(&out)
+}
+
+/// Removes a file, and returns whether it was there.
+pub(crate) fn unlink(file: &Path) -> io::Result<bool> {
+    match effect::remove_file(file) {
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(false),
+        removed => removed.map(|()| true),
+    }
+}
+
+/// Keeps the names in a folder across a crash.
+pub(crate) fn sync_folder(dir: &Path) -> io::Result<()> {
+    effect::sync(&File::open(dir)?)
 }
 
 #[cfg(test)]

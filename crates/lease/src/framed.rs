@@ -1,7 +1,8 @@
 //! The form of files that runmig writes for itself: a line that names the version, the kind and the SHA-256
-//! of the second line; then that line.
+//! of the second line; then that line. A lease or an instance is so in the sidecar of a bundle and in an account.
 
 use crate::error::{Context, Error, Result, printable};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fmt::Write;
@@ -73,4 +74,28 @@ pub fn hex(bytes: &[u8]) -> String {
         let _ = write!(text, "{byte:02x}");
         text
     })
+}
+
+/// The version of the ledger and of all records.
+pub(crate) const VERSION: &str = "runmig.dev/v4";
+
+/// A lease or an instance.
+pub(crate) trait Record: Serialize + DeserializeOwned {
+    /// The version and kind in the header.
+    const FORM: Form;
+}
+
+/// Returns a record as bytes. It fails for a path that is not UTF-8, which JSON cannot express.
+pub(crate) fn encode<R: Record>(record: &R) -> Result<Vec<u8>> {
+    let body = serde_json::to_vec(record).map_err(|e| {
+        Error::new(format!("cannot write the record as JSON: {e}"))
+            .hint("use a bundle, --root and low-level runtime whose paths are valid UTF-8")
+    })?;
+    Ok(R::FORM.frame(&body))
+}
+
+/// Returns the record of these bytes.
+pub(crate) fn decode<R: Record>(bytes: &[u8]) -> Result<R> {
+    serde_json::from_str(R::FORM.body(bytes)?)
+        .because(|| format!("it is not of kind {}", R::FORM.kind))
 }

@@ -2,11 +2,12 @@
 //! the files around it. No part of the API.
 
 use crate::error::Result;
+use crate::framed::{Record, decode, encode};
 use crate::gpu::device_nodes;
 use crate::model::Process;
 use crate::process::{self, Reads, View};
 use crate::reclaim::liveness::Liveness;
-use crate::store::{self, Instance, Key, Lease, Record, decode, encode};
+use crate::store::{self, Instance, Key, Lease};
 use std::path::Path;
 
 /// A record of either kind.

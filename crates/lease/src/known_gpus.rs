@@ -3,9 +3,9 @@
 
 use crate::config::Config;
 use crate::error::{Context, Result};
+use crate::files::replace;
 use crate::gpu::Queries;
 use crate::model::{BootId, Gpu, GpuUuid};
-use crate::store::replace;
 use crate::{effect, process, trust};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -96,7 +96,7 @@
 //! reclaim       release, destroy, collect
 //! inventory     driver, ledger and queue at one moment
 //! leases        Leases: what an operation works with
-//! idle, admitted, draft, refusal, bundles
+//! idle, draft, refusal, bundles
 //! ```
 
 #![warn(unreachable_pub)]
@@ -106,7 +106,6 @@
 #[cfg(test)]
 extern crate self as runmig_lease;
 
-mod admitted;
 mod allocate;
 mod apply;
 mod bundles;

@@ -5,7 +5,8 @@ mod engine;
 mod near;
 mod share;
 mod slice;
-mod wanted;
+#[cfg(test)]
+mod tests;
 
 pub use device::{DEVICE_KINDS, DeviceRequest, device_name, device_request, with_devices};
 pub use engine::{
@@ -17,9 +18,9 @@ pub(crate) use share::LEAST_MIB;
 pub use share::ShareSize;
 pub(crate) use slice::MAX_COUNT;
 pub use slice::{Alternative, Slice, alternatives, memory, written};
-pub use wanted::{Seat, Slices, Wanted, kind_of_written};
 
 use crate::error::{Error, Result, printable};
+use crate::model::ProfileName;
 use serde::Deserialize;
 use std::time::Duration;
 
@@ -65,7 +66,7 @@ pub struct Request {
     pub deadline: Option<Deadline>,
     /// The pod whose containers share the slice or GPU. Without one the container has it alone.
     pub shared_in: Option<String>,
-    /// The reason for which the container cannot reach an MPS daemon, if there is one.
+    /// Why the container cannot reach an MPS daemon, if it cannot.
     pub no_mps: Option<String>,
 }
 
@@ -339,9 +340,6 @@ fn get<'a>(ours: &[(&'a str, &'a str)], key: &str) -> Result<Option<&'a str>> {
     Ok(Some(first))
 }
 
-#[cfg(test)]
-mod tests;
-
 /// A kind of request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -483,4 +481,94 @@ fn asked<'a>(
         }
     }
     Ok(all)
+}
+
+/// The wanted part of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// MIG slices.
+    Slices(Slices),
+    /// A share of one GPU's memory: the sizes in order of preference, at least one. The first that fits is
+    /// chosen.
+    Share(Vec<ShareSize>),
+    /// A seat: a share of one slice.
+    Seat(Seat),
+    /// So many whole GPUs, at least 1.
+    Gpus(u32),
+}
+
+/// The wanted slices.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Slices {
+    /// The alternatives in order of preference, at least one. The first that fits is chosen.
+    pub alternatives: Vec<Alternative>,
+    /// The least number of compute slices of each slice, or 0.
+    pub min_compute: u32,
+}
+
+/// The wanted seat.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seat {
+    /// The slice, of which each alternative counts one.
+    pub slices: Slices,
+    /// The sizes of the share in order of preference, at least one.
+    pub sizes: Vec<ShareSize>,
+}
+
+impl Seat {
+    /// Returns the request for people: `share of 1/4 of 3g.40gb`.
+    pub fn written(&self) -> String {
+        let slices = slice::written(&self.slices.alternatives);
+        format!("share of {} of {slices}", slice::written(&self.sizes))
+    }
+}
+
+impl Wanted {
+    /// Returns the request for people: `1g.10gb,20Gi`, `share of 8Gi,1/4` or `2 GPUs`.
+    pub fn written(&self) -> String {
+        match self {
+            Wanted::Slices(slices) => slice::written(&slices.alternatives),
+            Wanted::Share(sizes) => format!("share of {}", slice::written(sizes)),
+            Wanted::Seat(seat) => seat.written(),
+            Wanted::Gpus(1) => "1 GPU".to_owned(),
+            Wanted::Gpus(n) => format!("{n} GPUs"),
+        }
+    }
+
+    /// Returns the part that asks for more than one slice or GPU.
+    fn several(&self) -> Option<String> {
+        match self {
+            Wanted::Slices(slices) => {
+                let mut all = slices.alternatives.iter();
+                all.find(|a| a.count() > 1).map(Alternative::to_string)
+            }
+            Wanted::Share(_) | Wanted::Seat(_) | Wanted::Gpus(1) => None,
+            Wanted::Gpus(n) => Some(n.to_string()),
+        }
+    }
+
+    fn noun(&self) -> &'static str {
+        match self {
+            Wanted::Slices(_) => "slice",
+            Wanted::Share(_) | Wanted::Seat(_) => "share",
+            Wanted::Gpus(_) => "GPU",
+        }
+    }
+}
+
+/// Returns the kind of a request and its first profile from its words, which [`Wanted::written`] wrote into the queue.
+/// The kinds are `slice`, `share`, `gpu` and `seat`. An amount of memory does not name a profile.
+pub fn kind_of_written(request: &str) -> (&'static str, Option<String>) {
+    let first = |alternatives: &str| {
+        let first = alternatives.split([',', '*', slice::AND]).next()?;
+        Some(first.parse::<ProfileName>().ok()?.to_string())
+    };
+    match request.strip_prefix("share of ") {
+        Some(share) => match share.split_once(" of ") {
+            Some((_, slices)) => ("seat", first(slices)),
+            None => ("share", None),
+        },
+        None if request.ends_with(" GPU") || request.ends_with(" GPUs") => ("gpu", None),
+        None => ("slice", first(request)),
+    }
 }

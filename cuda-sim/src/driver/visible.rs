@@ -24,11 +24,7 @@ pub fn devices(machine: &Machine) -> Vec<Visible> {
             all.push(Visible { target, uuid });
         }
         all.extend(gpu.mig_devices().iter().map(|device| Visible {
-            target: Target {
-                gpu: index,
-                gi: Some(device.gi.id),
-                ci: Some(device.ci.id),
-            },
+            target: Target::new(index, Some(device.gi.id), Some(device.ci.id)),
             uuid: device.uuid(),
         }));
     }
@@ -92,10 +88,8 @@ pub fn permitted(dir: &Path, machine: &Machine) -> Result<Vec<Visible>, CudaErro
 /// Returns `/dev` if it has any of the driver's nodes, as in a container, and otherwise the
 /// machine's own folder.
 fn node_dir(dir: &Path, machine: &Machine) -> PathBuf {
-    let of_gpus = machine
-        .gpus
-        .iter()
-        .map(|gpu| format!("nvidia{}", gpu.minor));
+    let of_gpus = machine.gpus.iter();
+    let of_gpus = of_gpus.map(|gpu| format!("nvidia{}", gpu.minor));
     let mut names = of_gpus.chain(["nvidiactl".into(), "nvidia-uvm".into()]);
     match names.any(|name| Path::new("/dev").join(name).exists()) {
         true => "/dev".into(),

@@ -66,14 +66,8 @@ impl Connection<'_> {
             Request::Command(_) => Err(CudaError::INVALID_VALUE),
             Request::Devices => Ok(Reply::Devices(served(&*self.machine()?))),
             Request::Open(open) => self.open(&open),
-            Request::Allocate(size) => self.with_client(|client| {
-                client.account.grow(store, size)?;
-                Ok(Reply::Done)
-            }),
-            Request::Free(size) => self.with_client(|client| {
-                client.account.shrink(store, size)?;
-                Ok(Reply::Done)
-            }),
+            Request::Allocate(size) => self.done(|client| client.account.grow(store, size)),
+            Request::Free(size) => self.done(|client| client.account.shrink(store, size)),
             Request::Memory => {
                 self.with_client(|client| client.account.free(store).map(Reply::Bytes))
             }
@@ -120,13 +114,20 @@ impl Connection<'_> {
         })
     }
 
+    fn done(
+        &self,
+        act: impl FnOnce(&mut Client) -> Result<(), CudaError>,
+    ) -> Result<Reply, CudaError> {
+        self.with_client(act).map(|()| Reply::Done)
+    }
+
     fn launch(&self, kernel: Kernel) -> Result<Reply, CudaError> {
         match kernel {
-            Kernel::Spin(nanoseconds) => self.with_client(|client| {
+            Kernel::Spin(nanoseconds) => self.done(|client| {
                 let start = client.kernel_end.filter(|end| *end > Instant::now());
                 let start = start.unwrap_or_else(Instant::now);
                 client.kernel_end = Some(kernel_end(start, nanoseconds));
-                Ok(Reply::Done)
+                Ok(())
             }),
             Kernel::Fault => {
                 self.with_client(|_| Ok(()))?;
@@ -209,9 +210,7 @@ pub fn served(machine: &Machine) -> Vec<String> {
 fn target(machine: &Machine, uuid: &str) -> Result<Target, CudaError> {
     let mut devices = visible::devices(machine).into_iter();
     let found = devices.find(|device| device.uuid == uuid);
-    found
-        .map(|device| device.target)
-        .ok_or(CudaError::INVALID_DEVICE)
+    Ok(found.ok_or(CudaError::INVALID_DEVICE)?.target)
 }
 
 /// Returns the end of a kernel. One that runs for ever ends after a hundred years.

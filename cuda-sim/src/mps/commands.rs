@@ -35,10 +35,8 @@ impl User {
 
 /// Runs a command and returns the text of its answer, which is empty for most.
 pub fn run(daemon: &Arc<Daemon>, peer: Peer, privileged: bool, line: &str) -> String {
-    let user = User {
-        uid: peer.uid,
-        privileged,
-    };
+    let uid = peer.uid;
+    let user = User { uid, privileged };
     let words: Vec<&str> = line.split_whitespace().collect();
     let mut state = daemon.state();
     state.sweep(&daemon.store);
@@ -106,17 +104,14 @@ fn with_server(state: &mut State, pid: &str, act: impl FnOnce(&mut Server) -> St
 }
 
 fn terminate(server: &mut Server, client: &str) -> String {
-    let ids: Vec<u64> = match client.parse() {
-        Ok(pid) => server.clients_of(pid).collect(),
-        Err(_) => Vec::new(),
-    };
-    if ids.is_empty() {
+    let pid: Option<u32> = client.parse().ok();
+    let clients = server.clients.values_mut();
+    let clients: Vec<_> = clients.filter(|it| Some(it.peer.pid) == pid).collect();
+    if clients.is_empty() {
         return format!("Client {client} not found\n");
     }
-    let clients = server.clients.iter_mut();
-    for (_, client) in clients.filter(|(id, _)| ids.contains(id)) {
-        client.error.get_or_insert(CudaError::MPS_CLIENT_TERMINATED);
-        client.kernel_end = None;
+    for client in clients {
+        client.end(CudaError::MPS_CLIENT_TERMINATED);
     }
     "0\n".to_owned()
 }

@@ -65,9 +65,9 @@ fn run(args: impl Iterator<Item = String>) -> io::Result<()> {
 fn machine_dir() -> io::Result<PathBuf> {
     let program = std::env::current_exe()?;
     let dir = program.ancestors().nth(3);
-    dir.map(Path::to_path_buf).ok_or_else(|| {
-        io::Error::other(format!("cannot find a machine above {}", program.display()))
-    })
+    let missing = || format!("cannot find a machine above {}", program.display());
+    let dir = dir.ok_or_else(|| io::Error::other(missing()))?;
+    Ok(dir.to_owned())
 }
 
 fn parse(args: impl Iterator<Item = String>, branch: u32) -> io::Result<Asked> {

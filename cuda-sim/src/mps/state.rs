@@ -53,6 +53,12 @@ pub struct Client {
 }
 
 impl Client {
+    /// Ends its work with an error.
+    pub fn end(&mut self, error: CudaError) {
+        self.error.get_or_insert(error);
+        self.kernel_end = None;
+    }
+
     fn is_in_kernel(&self) -> bool {
         self.kernel_end.is_some_and(|end| end > Instant::now())
     }
@@ -141,15 +147,8 @@ impl Server {
 
     /// Ends the work of every client with an error.
     pub fn fail_clients(&mut self, error: CudaError) {
-        for client in self.clients.values_mut() {
-            client.error.get_or_insert(error);
-            client.kernel_end = None;
-        }
-    }
-
-    /// Returns the clients of a process.
-    pub fn clients_of(&self, pid: u32) -> impl Iterator<Item = u64> {
-        let of_it = self.clients.iter().filter(move |(_, c)| c.peer.pid == pid);
-        of_it.map(|(id, _)| *id)
+        self.clients
+            .values_mut()
+            .for_each(|client| client.end(error));
     }
 }

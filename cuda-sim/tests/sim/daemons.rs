@@ -29,10 +29,8 @@ fn makes_files_of_pipe_directory() {
     let pid = fs::read(daemon.pipes.join("nvidia-cuda-mps-control.pid")).unwrap();
     assert_eq!(pid, format!("{}\0", daemon.pid()).into_bytes());
     let second = machine.control_program(&daemon.pipes).arg("-f").output();
-    fails_with(
-        second.unwrap(),
-        "An instance of this daemon is already running",
-    );
+    let running = "An instance of this daemon is already running";
+    fails_with(second.unwrap(), running);
 }
 
 /// "535 and 550 do not have it": the words of a program without a daemon.
@@ -47,11 +45,8 @@ fn knows_multiuser_option_of_driver() {
             let shown = help.contains(&format!("{known},--multiuser"));
             assert_eq!(shown, option == Some(known), "{help}");
             if option != Some(known) {
-                let args = ["-f", known];
-                fails_with(
-                    machine.control_program(&pipes).args(args).output().unwrap(),
-                    NO_DAEMON,
-                );
+                let mut program = machine.control_program(&pipes);
+                fails_with(program.args(["-f", known]).output().unwrap(), NO_DAEMON);
             }
         }
         fails_with(machine.try_control(&pipes, 0, "get_server_list"), NO_DAEMON);
@@ -83,10 +78,8 @@ fn admits_48_clients() {
     for client in &mut clients {
         assert_eq!(client.ask("sync"), "ok");
     }
-    assert_eq!(
-        daemon.client().ask("info"),
-        "error CUDA_ERROR_DEVICE_UNAVAILABLE"
-    );
+    let refused = daemon.client().ask("info");
+    assert_eq!(refused, "error CUDA_ERROR_DEVICE_UNAVAILABLE");
     clients.pop().unwrap().kill();
     assert_eq!(daemon.client().ask("sync"), "ok");
 }
@@ -109,22 +102,24 @@ fn control_alone_has_few_rights() {
     let (door, server) = (daemon.door("door"), daemon.server());
     let terminate = format!("terminate_client {server} {}", client.pid());
     let raise = format!("set_device_pinned_mem_limit {server} 0 60G");
-    for uid in [1000, 0] {
-        let ask = |command: &str| machine.control_as(&door, uid, command);
-        assert_eq!(ask("get_server_list"), server.to_string());
-        assert_eq!(
-            ask(&format!("get_device_pinned_mem_limit {server} 0")),
-            "4G"
-        );
-        assert_eq!(
-            ask("set_default_device_pinned_mem_limit 0 60G"),
-            insufficient(uid)
-        );
-        assert_eq!(ask("quit"), "Not enough privilege to execute quit command");
-        assert_eq!(ask("help"), "Unknown command \"help\"");
-        assert_eq!(ask("start_server -uid 1000"), "");
-    }
+    let limit = format!("get_device_pinned_mem_limit {server} 0");
     let ask = |uid: u32, command: &str| machine.control_as(&door, uid, command);
+    for uid in [1000, 0] {
+        let rows: [(&str, &str); 6] = [
+            ("get_server_list", &server.to_string()),
+            (&limit, "4G"),
+            (
+                "set_default_device_pinned_mem_limit 0 60G",
+                &insufficient(uid),
+            ),
+            ("quit", "Not enough privilege to execute quit command"),
+            ("help", "Unknown command \"help\""),
+            ("start_server -uid 1000", ""),
+        ];
+        for (command, answer) in rows {
+            assert_eq!(ask(uid, command), answer, "{command} of {uid}");
+        }
+    }
     assert_eq!(ask(1000, &terminate), insufficient(1000) + "\n800");
     assert_eq!(ask(1000, &raise), insufficient(1000));
     assert_eq!(daemon.client().free(), 3580);

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::thread;
 
-use crate::common::cgroups::{Cgroup, enable_dmem, hierarchy};
-use crate::common::{Machine, Nvml};
+use crate::common::Nvml;
+use crate::common::cgroups::{Cgroup, dmem, hierarchy, misc};
 
 const GIB: u64 = 1 << 30;
 const UNLIMITED: u64 = u64::MAX;
@@ -14,18 +14,6 @@ const INVALID_ARGUMENT: u32 = 2;
 const NOT_SUPPORTED: u32 = 3;
 const NO_PERMISSION: u32 = 4;
 const NOT_FOUND: u32 = 6;
-
-fn machine(args: &str) -> Machine {
-    Machine::new(&format!("--gpu H100-80GB --mig off {args}"))
-}
-
-fn misc() -> Machine {
-    machine("--driver 615")
-}
-
-fn dmem() -> Machine {
-    machine("--driver 615 --limits dmem")
-}
 
 /// Returns the codes of setting and of reading.
 fn codes(nvml: &Nvml, device: u64, cgroup: &Path) -> [u32; 2] {
@@ -65,7 +53,6 @@ fn misc_answers_set_limits_only() {
 #[test]
 fn dmem_answers_without_limit() {
     let machine = dmem();
-    enable_dmem(&machine, &[&hierarchy()]);
     let nvml = Nvml::open(&machine);
     let (gpu, cgroup) = (nvml.gpu(), Cgroup::new());
     assert_eq!(nvml.limits(gpu, &cgroup), Ok([0, UNLIMITED, 0]));

@@ -25,10 +25,8 @@ fn holds_each_process_to_limit() {
         }
     }
     let daemon = Daemon::start(&machine).limited("100M");
-    assert_eq!(
-        daemon.client().ask("info"),
-        "error CUDA_ERROR_OUT_OF_MEMORY"
-    );
+    let info = daemon.client().ask("info");
+    assert_eq!(info, "error CUDA_ERROR_OUT_OF_MEMORY");
 }
 
 /// "A default that is set later does not bind the running server"; the server's own limit binds
@@ -42,16 +40,11 @@ fn applies_new_limits_to_next() {
     let daemon = daemon.limited("8G");
     assert_eq!(daemon.client().free(), 3580);
     let server = daemon.server();
-    assert_eq!(
-        daemon.control(&format!("get_device_pinned_mem_limit {server} 0")),
-        "4G"
-    );
+    let get = format!("get_device_pinned_mem_limit {server} 0");
+    assert_eq!(daemon.control(&get), "4G");
     let command = format!("set_device_pinned_mem_limit {server} 0 60G");
     assert_eq!(daemon.control(&command), "");
-    assert_eq!(
-        daemon.control(&format!("get_device_pinned_mem_limit {server} 0")),
-        "60G"
-    );
+    assert_eq!(daemon.control(&get), "60G");
     assert_eq!(daemon.client().free(), 60 * 1024 - 516);
     assert_eq!(first.free(), 3580);
 }
@@ -66,10 +59,8 @@ fn allocates_up_to_free_memory() {
     let mut client = daemon.client();
     let free = 81079 - 78516 - 72 - 516;
     assert_eq!(client.free(), free);
-    assert_eq!(
-        client.ask(&format!("alloc {}", free + 1)),
-        "error CUDA_ERROR_OUT_OF_MEMORY"
-    );
+    let refused = client.ask(&format!("alloc {}", free + 1));
+    assert_eq!(refused, "error CUDA_ERROR_OUT_OF_MEMORY");
     assert_eq!(client.ask(&format!("alloc {free}")), "ok");
     assert_eq!(plain.ask("alloc 1"), "error CUDA_ERROR_OUT_OF_MEMORY");
 }

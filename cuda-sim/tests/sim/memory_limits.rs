@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::common::cgroups::{Cgroup, enable_dmem, hierarchy};
+use crate::common::cgroups::{Cgroup, dmem, enable_dmem, hierarchy, misc};
 use crate::common::{Machine, Nvml};
 
 const MIB: u64 = 1 << 20;
@@ -10,16 +10,6 @@ const NO_MEMORY: &str = "error CUDA_ERROR_OUT_OF_MEMORY";
 /// Free MiB of an H100 without processes, and the MiB of a context.
 const WHOLE: u64 = 81079;
 const CONTEXT: u64 = 516;
-
-fn misc() -> Machine {
-    Machine::new("--gpu H100-80GB --mig off --driver 615")
-}
-
-fn dmem() -> Machine {
-    let machine = Machine::new("--gpu H100-80GB --mig off --driver 615 --limits dmem");
-    enable_dmem(&machine, &[&hierarchy()]);
-    machine
-}
 
 /// Sets a hard limit in MiB.
 fn limit(machine: &Machine, cgroup: &Path, mib: u64) {

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::common::{Client, Daemon, Machine, nvml_sim};
+use crate::common::{Daemon, Machine};
 
 /// The memory of a 3g.40gb and of a 1g.10gb of an H100, and of a context, in MiB.
 const LARGE: u64 = 40_448;
@@ -13,17 +13,10 @@ const CONTEXT: u64 = 516;
 fn machine() -> (Machine, [String; 2]) {
     let machine = Machine::new("--gpu H100-80GB --mig on");
     let uuids = ["3g.40gb", "1g.10gb"].map(|profile| {
-        let made = nvml_sim()
-            .arg("create")
-            .arg(machine.dir())
-            .args(["--gpu", "0", "--profile", profile])
-            .output()
-            .unwrap();
-        let said = String::from_utf8(made.stdout).unwrap();
-        let uuid = said
-            .split_whitespace()
-            .find(|word| word.starts_with("MIG-"));
-        uuid.unwrap_or_else(|| panic!("{said}")).to_owned()
+        let said = machine.sim("create", &format!("--gpu 0 --profile {profile}"));
+        let uuid = said.split_whitespace().last().unwrap();
+        assert!(uuid.starts_with("MIG-"), "{said}");
+        uuid.to_owned()
     });
     (machine, uuids)
 }
@@ -58,9 +51,8 @@ fn needs_capability_nodes_of_device() {
     let node = |name: &str| {
         let mut lines = minors.lines().filter_map(|line| line.split_once(' '));
         let (_, minor) = lines.find(|(known, _)| *known == name).unwrap();
-        machine
-            .dir()
-            .join(format!("dev/nvidia-caps/nvidia-cap{minor}"))
+        let node = format!("dev/nvidia-caps/nvidia-cap{minor}");
+        machine.dir().join(node)
     };
     let store = nvml_sim::state::Store::open(machine.dir()).unwrap();
     let known = store.load().unwrap();
@@ -79,11 +71,9 @@ fn daemon_serves_its_mig_device() {
     let pipes = machine.dir().join("pipes");
     let visible = [("CUDA_VISIBLE_DEVICES", large.as_str())];
     let daemon = Daemon::start_in(&machine, &pipes, "-M", &visible).limited("4G");
-    let mut client: Client = daemon.client();
-    assert_eq!(
-        client.ask("info"),
-        format!("total {LARGE} free {}", 4096 - CONTEXT)
-    );
+    let mut client = daemon.client();
+    let info = format!("total {LARGE} free {}", 4096 - CONTEXT);
+    assert_eq!(client.ask("info"), info);
     assert_eq!(client.ask("alloc 4000"), "error CUDA_ERROR_OUT_OF_MEMORY");
     assert_eq!(client.ask("alloc 3000"), "ok");
 }

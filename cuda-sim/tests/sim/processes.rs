@@ -17,14 +17,11 @@ fn lists_processes_by_kind() {
     let (mut client, mut plain) = (daemon.client(), machine.plain_client());
     assert_eq!(client.ask("alloc 1024"), "ok");
     assert_eq!(plain.ask("alloc 100"), "ok");
-    let mut all = vec![
-        (daemon.server(), 66),
-        (client.pid(), 1540),
-        (plain.pid(), 616),
-    ];
+    let (server, of_client) = ((daemon.server(), 66), (client.pid(), 1540));
+    let mut all = [server, of_client, (plain.pid(), 616)];
     all.sort_unstable();
     assert_eq!(machine.processes(COMPUTING), all);
-    assert_eq!(machine.processes(MPS_CLIENTS), [(client.pid(), 1540)]);
+    assert_eq!(machine.processes(MPS_CLIENTS), [of_client]);
     assert_eq!(plain.free(), 81079 - 72 - 1540 - 616);
     client.kill();
     assert_eq!(machine.processes(MPS_CLIENTS), []);

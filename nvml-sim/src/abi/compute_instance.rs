@@ -5,7 +5,7 @@ use super::nvml;
 use super::pointers::{Out, chars};
 use super::types::{
     ComputeInstanceInfo, ComputeInstanceInfo_v1, ComputeInstanceProfileInfo,
-    ComputeInstanceProfileInfo_v2, ComputeInstanceProfileInfo_v3, Span, version,
+    ComputeInstanceProfileInfo_v2, ComputeInstanceProfileInfo_v3, ProfileCounts, Span, version,
 };
 use crate::engine::{CI_PROFILE_COUNT, CiProfile, Code, Gpu, GpuInstance, Placement};
 
@@ -22,18 +22,14 @@ fn by_index(gpu: &Gpu, gi: &GpuInstance, index: u32, engines: u32) -> Result<CiP
 }
 
 fn info(gpu: &Gpu, gi: &GpuInstance, profile: &CiProfile) -> ComputeInstanceProfileInfo {
-    let engines = gpu.profile_of(gi).engines;
-    ComputeInstanceProfileInfo {
-        id: profile.id,
-        slice_count: profile.slices,
-        instance_count: gpu.ci_instance_count(gi, profile),
-        multiprocessor_count: profile.sm,
-        shared_copy_engine_count: engines.copy_engines,
-        shared_decoder_count: engines.decoders,
-        shared_encoder_count: engines.encoders,
-        shared_jpeg_count: engines.jpeg,
-        shared_ofa_count: engines.ofa,
-    }
+    let counts = ProfileCounts {
+        slices: profile.slices,
+        instances: gpu.ci_instance_count(gi, profile),
+        multiprocessors: profile.sm,
+        engines: gpu.profile_of(gi).engines,
+    };
+    let id = profile.id;
+    ComputeInstanceProfileInfo { id, counts }
 }
 
 nvml! {
@@ -117,7 +113,7 @@ nvml! {
         let mut all: Vec<_> =
             gi.compute_instances.iter().filter(|ci| ci.profile_id == profile_id).collect();
         all.sort_by_key(|ci| ci.id);
-        let handle = |ci| Handle::of_compute_instance(instance.gpu_index(), gi, ci);
+        let handle = |ci| Handle::of_compute_instance(instance.gpu_index(), gi.id, ci);
         let handles: Vec<_> = all.into_iter().map(handle).collect();
         instances.put_all(&handles)?;
         count.put(handles.len() as u32)
@@ -127,7 +123,7 @@ nvml! {
         let machine = call.monitored_machine()?;
         let (_, gi) = instance.gpu_instance(&machine)?;
         let ci = gi.compute_instance(id)?;
-        out.put(Handle::of_compute_instance(instance.gpu_index(), gi, ci))
+        out.put(Handle::of_compute_instance(instance.gpu_index(), gi.id, ci))
     }
 
     fn nvmlComputeInstanceGetInfo(call, instance: Handle, out: Out<ComputeInstanceInfo_v1>) {
@@ -153,11 +149,7 @@ fn create(
     let handle = call.change(gpu, |machine, _| {
         let gi = instance.gpu_instance(machine)?.1.id;
         let made = machine.create_compute_instance(gpu, gi, profile_id, placement)?;
-        Ok(Handle::of_compute_instance(
-            gpu,
-            instance.gpu_instance(machine)?.1,
-            &made,
-        ))
+        Ok(Handle::of_compute_instance(gpu, gi, &made))
     })?;
     out.put(handle)
 }

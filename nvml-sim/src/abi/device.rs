@@ -2,8 +2,8 @@
 
 use super::handle::{Device, Handle};
 use super::nvml;
-use super::pointers::{Out, Text};
-use super::types::{PciInfo, PciInfo_v1, PciInfoExt, version};
+use super::pointers::{Out, Text, chars};
+use super::types::{PciIds, PciInfo, PciInfo_v1, PciInfoExt};
 use crate::engine::{Code, Gpu, Machine};
 
 nvml! {
@@ -104,23 +104,11 @@ nvml! {
 
     fn nvmlDeviceGetPciInfoExt(call, device: Handle, info: Out<PciInfoExt>) {
         let machine = call.machine()?;
-        let PciInfo { legacy, bus_id } = pci_info(device.device(&machine)?.gpu());
-        let version = version::<PciInfoExt>(1);
-        if info.cast::<u32>().get()? != version {
-            return Err(Code::ARGUMENT_VERSION_MISMATCH);
-        }
-        info.put(PciInfoExt {
-            version,
-            domain: legacy.domain,
-            bus: legacy.bus,
-            device: legacy.device,
-            pci_device_id: legacy.pci_device_id,
-            pci_subsystem_id: legacy.pci_subsystem_id,
-            // A 3D controller.
-            base_class: 3,
-            sub_class: 2,
-            bus_id,
-        })
+        let PciInfo { legacy: PciInfo_v1 { ids, .. }, bus_id } =
+            pci_info(device.device(&machine)?.gpu());
+        let version = info.version(1, Code::ARGUMENT_VERSION_MISMATCH)?;
+        // A 3D controller.
+        info.put(PciInfoExt { version, ids, base_class: 3, sub_class: 2, bus_id })
     }
 
     fn nvmlDeviceGetPersistenceMode(call, device: Handle, mode: Out<u32>) {
@@ -166,29 +154,29 @@ fn by_uuid(machine: &Machine, uuid: &str) -> Result<Handle, Code> {
 fn by_pci(machine: &Machine, text: &str) -> Result<Handle, Code> {
     let hex = |digits: &str| u32::from_str_radix(digits, 16).map_err(|_| Code::INVALID_ARGUMENT);
     let mut parts = text.rsplit(':');
-    let (device, _function) = parts
-        .next()
-        .map(|last| last.split_once('.').unwrap_or((last, "0")))
-        .ok_or(Code::INVALID_ARGUMENT)?;
-    let bus = hex(parts.next().ok_or(Code::INVALID_ARGUMENT)?)?;
+    let mut part = || parts.next().ok_or(Code::INVALID_ARGUMENT);
+    let (device, bus) = (part()?, hex(part()?)?);
     let domain = parts.next().map_or(Ok(0), hex)?;
-    let device = hex(device)?;
+    let device = hex(device
+        .split_once('.')
+        .map_or(device, |(device, _function)| device))?;
     find(machine, |gpu| (domain, gpu.pci_bus, device) == (0, bus, 0))
 }
 
 fn pci_info(gpu: &Gpu) -> PciInfo {
     // NVML writes the numbers in capitals, the kernel does not.
     let address = gpu.pci_address().to_ascii_uppercase();
+    let ids = PciIds {
+        domain: 0,
+        bus: gpu.pci_bus,
+        device: 0,
+        pci_device_id: gpu.model().pci_device_id(),
+        // The board's own id, with NVIDIA as its maker.
+        pci_subsystem_id: 0x1463_10de,
+    };
+    let bus_id_legacy = chars(&address);
     PciInfo {
-        legacy: PciInfo_v1 {
-            bus_id_legacy: super::pointers::chars(&address),
-            domain: 0,
-            bus: gpu.pci_bus,
-            device: 0,
-            pci_device_id: gpu.model().pci_device_id(),
-            // The board's own id, with NVIDIA as its maker.
-            pci_subsystem_id: 0x1463_10de,
-        },
-        bus_id: super::pointers::chars(&format!("0000{address}")),
+        legacy: PciInfo_v1 { bus_id_legacy, ids },
+        bus_id: chars(&format!("0000{address}")),
     }
 }

@@ -4,7 +4,7 @@ use super::guard::Call;
 use super::handle::{Device, Handle};
 use super::nvml;
 use super::pointers::Out;
-use super::types::{Bar1Memory, Memory, Memory_v2, version};
+use super::types::{Bar1Memory, Memory, Memory_v2};
 use crate::engine::{Code, Target};
 use crate::holders;
 
@@ -51,10 +51,7 @@ nvml! {
     // is a function that it lacks.
     fn nvmlDeviceGetMemoryInfo_v2(call, device: Handle, memory: Out<Memory_v2>) {
         let sizes = Sizes::of(call, device)?;
-        let version = version::<Memory_v2>(2);
-        if memory.cast::<u32>().get()? != version {
-            return Err(Code::FUNCTION_NOT_FOUND);
-        }
+        let version = memory.version(2, Code::FUNCTION_NOT_FOUND)?;
         let Sizes { total, reserved, used } = sizes;
         memory.put(Memory_v2 { version, total, reserved, free: sizes.free(), used })
     }

@@ -1,13 +1,14 @@
 //! GPU instances.
 
+use super::guard::Call;
 use super::handle::Handle;
 use super::nvml;
 use super::pointers::{Out, chars};
 use super::types::{
     GpuInstanceInfo, GpuInstanceProfileInfo, GpuInstanceProfileInfo_v2, GpuInstanceProfileInfo_v3,
-    Span, version,
+    ProfileCounts, Span, version,
 };
-use crate::engine::{Code, GI_PROFILE_COUNT, GiProfile, Gpu};
+use crate::engine::{Code, GI_PROFILE_COUNT, GiProfile, Gpu, Placement};
 
 /// `NVML_GPU_INSTANCE_PROFILE_CAPS_GFX`
 const CAPS_GFX: u32 = 2;
@@ -22,19 +23,12 @@ fn by_index(gpu: &Gpu, index: u32) -> Result<&'static GiProfile, Code> {
         .ok_or(Code::NOT_SUPPORTED)
 }
 
-fn info(p: &GiProfile) -> GpuInstanceProfileInfo {
-    GpuInstanceProfileInfo {
-        id: p.id,
-        is_p2p_supported: 0,
-        slice_count: p.compute_slices,
-        instance_count: p.max_instances,
-        multiprocessor_count: p.sm,
-        copy_engine_count: p.engines.copy_engines,
-        decoder_count: p.engines.decoders,
-        encoder_count: p.engines.encoders,
-        jpeg_count: p.engines.jpeg,
-        ofa_count: p.engines.ofa,
-        memory_size_mb: p.memory_mb,
+fn counts(p: &GiProfile) -> ProfileCounts {
+    ProfileCounts {
+        slices: p.compute_slices,
+        instances: p.max_instances,
+        multiprocessors: p.sm,
+        engines: p.engines,
     }
 }
 
@@ -42,38 +36,23 @@ fn info(p: &GiProfile) -> GpuInstanceProfileInfo {
 /// a client that asks again has to set it again.
 fn put_versioned(out: Out<GpuInstanceProfileInfo_v2>, p: &GiProfile) -> Result<(), Code> {
     const CLEARED: u32 = 0;
-    let i = info(p);
     let name = chars(&format!("MIG {}", p.name));
     let asked = out.cast::<u32>().get()?;
     if asked == version::<GpuInstanceProfileInfo_v2>(2) {
         out.put(GpuInstanceProfileInfo_v2 {
             version: CLEARED,
-            id: i.id,
-            is_p2p_supported: i.is_p2p_supported,
-            slice_count: i.slice_count,
-            instance_count: i.instance_count,
-            multiprocessor_count: i.multiprocessor_count,
-            copy_engine_count: i.copy_engine_count,
-            decoder_count: i.decoder_count,
-            encoder_count: i.encoder_count,
-            jpeg_count: i.jpeg_count,
-            ofa_count: i.ofa_count,
-            memory_size_mb: i.memory_size_mb,
+            id: p.id,
+            is_p2p_supported: 0,
+            counts: counts(p),
+            memory_size_mb: p.memory_mb,
             name,
         })
     } else if asked == version::<GpuInstanceProfileInfo_v3>(3) {
         out.cast().put(GpuInstanceProfileInfo_v3 {
             version: CLEARED,
-            id: i.id,
-            slice_count: i.slice_count,
-            instance_count: i.instance_count,
-            multiprocessor_count: i.multiprocessor_count,
-            copy_engine_count: i.copy_engine_count,
-            decoder_count: i.decoder_count,
-            encoder_count: i.encoder_count,
-            jpeg_count: i.jpeg_count,
-            ofa_count: i.ofa_count,
-            memory_size_mb: i.memory_size_mb,
+            id: p.id,
+            counts: counts(p),
+            memory_size_mb: p.memory_mb,
             name,
             capabilities: if p.gfx { CAPS_GFX } else { 0 },
         })
@@ -82,11 +61,29 @@ fn put_versioned(out: Out<GpuInstanceProfileInfo_v2>, p: &GiProfile) -> Result<(
     }
 }
 
+fn create(
+    call: &Call,
+    device: Handle,
+    profile_id: u32,
+    placement: Option<Placement>,
+    instance: Out<Handle>,
+) -> Result<(), Code> {
+    instance.check()?;
+    let gpu = device.gpu_index();
+    let made = call.change(gpu, |machine, holds| {
+        device.gpu(machine)?;
+        machine.create_gpu_instance(gpu, profile_id, placement, holds)
+    })?;
+    instance.put(Handle::of_gpu_instance(gpu, &made))
+}
+
 nvml! {
     fn nvmlDeviceGetGpuInstanceProfileInfo(
         call, device: Handle, index: u32, out: Out<GpuInstanceProfileInfo>,
     ) {
-        out.put(info(by_index(device.gpu(&*call.machine()?)?, index)?))
+        let p = by_index(device.gpu(&*call.machine()?)?, index)?;
+        let (counts, memory_size_mb) = (counts(p), p.memory_mb);
+        out.put(GpuInstanceProfileInfo { id: p.id, is_p2p_supported: 0, counts, memory_size_mb })
     }
 
     fn nvmlDeviceGetGpuInstanceProfileInfoV(
@@ -123,26 +120,13 @@ nvml! {
     fn nvmlDeviceCreateGpuInstance(
         call, device: Handle, profile_id: u32, instance: Out<Handle>,
     ) {
-        instance.check()?;
-        let gpu = device.gpu_index();
-        let made = call.change(gpu, |machine, holds| {
-            device.gpu(machine)?;
-            machine.create_gpu_instance(gpu, profile_id, None, holds)
-        })?;
-        instance.put(Handle::of_gpu_instance(gpu, &made))
+        create(call, device, profile_id, None, instance)
     }
 
     fn nvmlDeviceCreateGpuInstanceWithPlacement(
         call, device: Handle, profile_id: u32, placement: Out<Span>, instance: Out<Handle>,
     ) {
-        instance.check()?;
-        let placement = Some(placement.get()?.into());
-        let gpu = device.gpu_index();
-        let made = call.change(gpu, |machine, holds| {
-            device.gpu(machine)?;
-            machine.create_gpu_instance(gpu, profile_id, placement, holds)
-        })?;
-        instance.put(Handle::of_gpu_instance(gpu, &made))
+        create(call, device, profile_id, Some(placement.get()?.into()), instance)
     }
 
     fn nvmlGpuInstanceDestroy(call, instance: Handle) {
@@ -160,12 +144,9 @@ nvml! {
         count.check()?;
         instances.check()?;
         let machine = call.monitored_machine()?;
-        let all: Vec<_> = device
-            .gpu(&machine)?
-            .gpu_instances_of(profile_id)?
-            .into_iter()
-            .map(|gi| Handle::of_gpu_instance(device.gpu_index(), gi))
-            .collect();
+        let all = device.gpu(&machine)?.gpu_instances_of(profile_id)?.into_iter();
+        let handle = |gi| Handle::of_gpu_instance(device.gpu_index(), gi);
+        let all: Vec<_> = all.map(handle).collect();
         instances.put_all(&all)?;
         count.put(all.len() as u32)
     }

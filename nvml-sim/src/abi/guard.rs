@@ -11,7 +11,6 @@ use std::time::Duration;
 use super::session;
 use crate::engine::{Code, Holds, Machine};
 use crate::fault::{self, Moment, Outcome};
-use crate::holders::Files;
 use crate::state::Store;
 use crate::{driver_root, sys, trace};
 
@@ -81,9 +80,9 @@ fn run_with(
 
 impl Call {
     fn take_time(&self) {
-        let time = self.takes.take();
-        if !time.is_zero() {
-            sleep(time);
+        match self.takes.take() {
+            Duration::ZERO => {}
+            time => sleep(time),
         }
     }
 
@@ -99,21 +98,19 @@ impl Call {
     /// Refuses a call that drivers before a release branch lack. A real one of these lacks the
     /// symbol, which a library that serves every driver cannot.
     pub fn since_branch(&self, first: u32) -> Result<(), Code> {
-        match self.store()?.load().map_err(to_code)?.driver.branch() >= first {
-            true => Ok(()),
-            false => Err(Code::FUNCTION_NOT_FOUND),
-        }
+        let has_it = self.store()?.load()?.driver.branch() >= first;
+        has_it.then_some(()).ok_or(Code::FUNCTION_NOT_FOUND)
     }
 
     /// The machine as it is when the call's time is over.
     pub fn machine(&self) -> Result<Arc<Machine>, Code> {
         self.take_time();
-        self.store()?.load().map_err(to_code)
+        Ok(self.store()?.load()?)
     }
 
     /// Returns the machine to a caller that may see its instances. In a user namespace not every caller may.
     pub fn monitored_machine(&self) -> Result<Arc<Machine>, Code> {
-        driver_root::may_monitor(self.store()?.dir()).map_err(to_code)?;
+        driver_root::may_monitor(self.store()?.dir())?;
         self.machine()
     }
 
@@ -136,19 +133,11 @@ impl Call {
         if !may_change(store.dir()) {
             return Err(Code::NO_PERMISSION);
         }
-        store.load().map_err(to_code)?.gpu(gpu)?;
-        let _turn = store.lock_gpu(gpu).map_err(to_code)?;
+        store.load()?.gpu(gpu)?;
+        let _turn = store.lock_gpu(gpu)?;
         self.take_time();
-        let mut locked = store.lock().map_err(to_code)?;
-        let before = locked.machine.clone();
-        let holds = Files {
-            dir: store.dir(),
-            machine: &before,
-        };
-        let answer = change(&mut locked.machine, &holds)?;
         let killed = self.outcome == Some(Outcome::Kill(Moment::During));
-        locked.commit(Some(gpu), killed).map_err(to_code)?;
-        Ok(answer)
+        store.change(Some(gpu), killed, |machine, files| change(machine, files))
     }
 }
 
@@ -158,10 +147,12 @@ fn may_change(dir: &Path) -> bool {
     sys::effective_uid() == 0 && dir.metadata().is_ok_and(|m| m.uid() == 0)
 }
 
-fn to_code(error: io::Error) -> Code {
-    match error.kind() {
-        io::ErrorKind::PermissionDenied => Code::NO_PERMISSION,
-        io::ErrorKind::NotFound => Code::DRIVER_NOT_LOADED,
-        _ => Code::UNKNOWN,
+impl From<io::Error> for Code {
+    fn from(error: io::Error) -> Code {
+        match error.kind() {
+            io::ErrorKind::PermissionDenied => Code::NO_PERMISSION,
+            io::ErrorKind::NotFound => Code::DRIVER_NOT_LOADED,
+            _ => Code::UNKNOWN,
+        }
     }
 }

@@ -43,18 +43,12 @@ impl Handle {
         Handle::new(Kind::GpuInstance, gpu, gi.id, 0, gi.generation)
     }
 
-    pub fn of_compute_instance(gpu: u32, gi: &GpuInstance, ci: &ComputeInstance) -> Handle {
-        Handle::new(Kind::ComputeInstance, gpu, gi.id, ci.id, ci.generation)
+    pub fn of_compute_instance(gpu: u32, gi: u32, ci: &ComputeInstance) -> Handle {
+        Handle::new(Kind::ComputeInstance, gpu, gi, ci.id, ci.generation)
     }
 
-    pub fn of_mig_device(gpu: u32, device: &MigDevice) -> Handle {
-        Handle::new(
-            Kind::MigDevice,
-            gpu,
-            device.gi.id,
-            device.ci.id,
-            device.ci.generation,
-        )
+    pub fn of_mig_device(gpu: u32, MigDevice { gi, ci, .. }: &MigDevice) -> Handle {
+        Handle::new(Kind::MigDevice, gpu, gi.id, ci.id, ci.generation)
     }
 
     fn is(self, kind: Kind) -> bool {
@@ -70,8 +64,9 @@ impl Handle {
         self.part(2)
     }
 
-    fn has_generation(self, generation: u64) -> bool {
-        self == Handle(self.0 >> GENERATION_BITS << GENERATION_BITS | generation)
+    fn check_generation(self, generation: u64) -> Result<(), Code> {
+        let is_it = self == Handle(self.0 >> GENERATION_BITS << GENERATION_BITS | generation);
+        is_it.then_some(()).ok_or(Code::NOT_FOUND)
     }
 
     fn found(self, machine: &Machine, kind: Kind) -> Result<&Gpu, Code> {
@@ -84,21 +79,15 @@ impl Handle {
     /// A whole GPU, and nothing else.
     pub fn gpu(self, machine: &Machine) -> Result<&Gpu, Code> {
         let gpu = self.found(machine, Kind::Gpu)?;
-        if self == Handle::of_gpu(self.gpu_index()) {
-            Ok(gpu)
-        } else {
-            Err(Code::INVALID_ARGUMENT)
-        }
+        let is_whole = self == Handle::of_gpu(self.gpu_index());
+        is_whole.then_some(gpu).ok_or(Code::INVALID_ARGUMENT)
     }
 
     pub fn gpu_instance(self, machine: &Machine) -> Result<(&Gpu, &GpuInstance), Code> {
         let gpu = self.found(machine, Kind::GpuInstance)?;
         let gi = gpu.gpu_instance(self.part(1))?;
-        if self.has_generation(gi.generation) {
-            Ok((gpu, gi))
-        } else {
-            Err(Code::NOT_FOUND)
-        }
+        self.check_generation(gi.generation)?;
+        Ok((gpu, gi))
     }
 
     pub fn compute_instance(self, machine: &Machine) -> Result<MigDevice<'_>, Code> {
@@ -113,11 +102,8 @@ impl Handle {
         let gpu = self.found(machine, kind)?;
         let gi = gpu.gpu_instance(self.part(1))?;
         let ci = gi.compute_instance(self.part(0))?;
-        if self.has_generation(ci.generation) {
-            Ok(MigDevice { gpu, gi, ci })
-        } else {
-            Err(Code::NOT_FOUND)
-        }
+        self.check_generation(ci.generation)?;
+        Ok(MigDevice { gpu, gi, ci })
     }
 
     /// A GPU or a MIG device: what most device calls take.

@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use super::handle::{Device, Handle};
 use super::nvml;
 use super::pointers::Out;
-use super::types::{FieldValue, GpuFabricInfo_v2, version};
+use super::types::{FieldValue, GpuFabricInfo_v2};
 use crate::engine::Code;
 
 /// `NVML_VALUE_TYPE_UNSIGNED_LONG_LONG`.
@@ -41,10 +41,7 @@ nvml! {
         let Device::Gpu(gpu) = device.device(&machine)? else {
             return Err(Code::NOT_SUPPORTED);
         };
-        let version = version::<GpuFabricInfo_v2>(2);
-        if info.cast::<u32>().get()? != version {
-            return Err(Code::ARGUMENT_VERSION_MISMATCH);
-        }
+        let version = info.version(2, Code::ARGUMENT_VERSION_MISMATCH)?;
         let (state, status) = gpu.fabric()?;
         info.put(GpuFabricInfo_v2 {
             version,

@@ -44,7 +44,7 @@ nvml! {
     }
 
     fn nvmlDeviceGetAttributes(call, device: Handle, out: Out<DeviceAttributes_v1>) {
-        out.put(attributes(device.device(&*call.machine()?)?)?.engines)
+        out.put(attributes(device.device(&*call.machine()?)?)?.first)
     }
 
     fn nvmlDeviceGetAttributes_v2(call, device: Handle, out: Out<DeviceAttributes>) {
@@ -59,13 +59,9 @@ fn attributes(device: Device) -> Result<DeviceAttributes, Code> {
     let profile = gpu.profile_of(gi);
     let part = gpu.ci_profile_of(gi, ci.profile_id)?;
     Ok(DeviceAttributes {
-        engines: DeviceAttributes_v1 {
-            multiprocessor_count: part.sm,
-            shared_copy_engine_count: profile.engines.copy_engines,
-            shared_decoder_count: profile.engines.decoders,
-            shared_encoder_count: profile.engines.encoders,
-            shared_jpeg_count: profile.engines.jpeg,
-            shared_ofa_count: profile.engines.ofa,
+        first: DeviceAttributes_v1 {
+            multiprocessors: part.sm,
+            engines: profile.engines,
         },
         gpu_instance_slice_count: profile.compute_slices,
         compute_instance_slice_count: part.slices,

@@ -5,6 +5,7 @@
 
 use std::ffi::{CStr, c_char};
 
+use super::types::version;
 use crate::engine::Code;
 
 /// Plain old data: any bytes are a value of it.
@@ -32,10 +33,9 @@ impl<T: Plain> Out<T> {
     }
 
     pub fn check(self) -> Result<(), Code> {
-        if self.is_null() {
-            Err(Code::INVALID_ARGUMENT)
-        } else {
-            Ok(())
+        match self.is_null() {
+            true => Err(Code::INVALID_ARGUMENT),
+            false => Ok(()),
         }
     }
 
@@ -53,19 +53,23 @@ impl<T: Plain> Out<T> {
     }
 
     pub fn put_all(self, values: &[T]) -> Result<(), Code> {
-        values
-            .iter()
-            .enumerate()
-            .try_for_each(|(i, v)| self.at(i).put(*v))
+        let mut all = values.iter().enumerate();
+        all.try_for_each(|(i, v)| self.at(i).put(*v))
     }
 
     /// The element so many further on; null stays null.
     pub fn at(self, index: usize) -> Out<T> {
-        if self.is_null() {
-            self
-        } else {
-            Out(self.0.wrapping_add(index))
+        match self.is_null() {
+            true => self,
+            false => Out(self.0.wrapping_add(index)),
         }
+    }
+
+    /// The first field of a versioned struct, if it asks for this version.
+    pub fn version(self, number: u32, else_code: Code) -> Result<u32, Code> {
+        let version = version::<T>(number);
+        let is_asked = self.cast::<u32>().get()? == version;
+        is_asked.then_some(version).ok_or(else_code)
     }
 
     /// The same memory as the beginning of another struct.
@@ -103,9 +107,8 @@ impl Text {
         }
         // SAFETY: not null, and the client answers for the rest.
         let text = unsafe { CStr::from_ptr(self.0) };
-        text.to_str()
-            .map(str::to_owned)
-            .map_err(|_| Code::INVALID_ARGUMENT)
+        let text = text.to_str().map_err(|_| Code::INVALID_ARGUMENT)?;
+        Ok(text.to_owned())
     }
 }
 

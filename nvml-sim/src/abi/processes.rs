@@ -14,15 +14,6 @@ const NONE: u32 = u32::MAX;
 /// Memory that an MPS server uses beyond the figure that NVML lists: 72 MiB against 66 on an H100.
 const UNLISTED_OF_SERVER: u64 = 6 << 20;
 
-/// Lists MPS servers, MPS clients and plain CUDA processes.
-fn computing(call: &Call, handle: Handle) -> Result<Vec<ProcessInfo>, Code> {
-    processes(call, handle, |_| true)
-}
-
-fn mps_clients(call: &Call, handle: Handle) -> Result<Vec<ProcessInfo>, Code> {
-    processes(call, handle, |kind| kind == HolderKind::MpsClient)
-}
-
 fn listed_memory(holder: &Holder) -> u64 {
     match holder.kind {
         HolderKind::MpsServer => holder.memory.saturating_sub(UNLISTED_OF_SERVER),
@@ -63,59 +54,29 @@ fn put<T: Plain>(all: &[T], infos: Out<T>, count: Out<u32>) -> Result<(), Code> 
     infos.put_all(all)
 }
 
-fn put_v1(all: &[ProcessInfo], infos: Out<ProcessInfo_v1>, count: Out<u32>) -> Result<(), Code> {
-    let short = |p: &ProcessInfo| ProcessInfo_v1 {
-        pid: p.pid,
-        used_gpu_memory: p.used_gpu_memory,
-    };
-    put(&all.iter().map(short).collect::<Vec<_>>(), infos, count)
+/// Three versions of a list, of the processes of a kind.
+macro_rules! lists {
+    ($($first:ident, $second:ident, $third:ident: $wanted:expr;)*) => { nvml! { $(
+        fn $first(call, device: Handle, count: Out<u32>, infos: Out<ProcessInfo_v1>) {
+            let short = |p: &ProcessInfo| {
+                ProcessInfo_v1 { pid: p.pid, used_gpu_memory: p.used_gpu_memory }
+            };
+            let all: Vec<_> = processes(call, device, $wanted)?.iter().map(short).collect();
+            put(&all, infos, count)
+        }
+
+        fn $second(call, device: Handle, count: Out<u32>, infos: Out<ProcessInfo>) as $third {
+            put(&processes(call, device, $wanted)?, infos, count)
+        }
+    )* } };
 }
 
-/// No process draws.
-fn nobody<T: Plain>(
-    call: &Call,
-    handle: Handle,
-    infos: Out<T>,
-    count: Out<u32>,
-) -> Result<(), Code> {
-    handle.device(&*call.machine()?)?;
-    put(&[], infos, count)
-}
-
-nvml! {
-    fn nvmlDeviceGetComputeRunningProcesses(
-        call, device: Handle, count: Out<u32>, infos: Out<ProcessInfo_v1>,
-    ) {
-        put_v1(&computing(call, device)?, infos, count)
-    }
-
-    fn nvmlDeviceGetComputeRunningProcesses_v2(
-        call, device: Handle, count: Out<u32>, infos: Out<ProcessInfo>,
-    ) as nvmlDeviceGetComputeRunningProcesses_v3 {
-        put(&computing(call, device)?, infos, count)
-    }
-
-    fn nvmlDeviceGetGraphicsRunningProcesses(
-        call, device: Handle, count: Out<u32>, infos: Out<ProcessInfo_v1>,
-    ) {
-        nobody(call, device, infos, count)
-    }
-
-    fn nvmlDeviceGetGraphicsRunningProcesses_v2(
-        call, device: Handle, count: Out<u32>, infos: Out<ProcessInfo>,
-    ) as nvmlDeviceGetGraphicsRunningProcesses_v3 {
-        nobody(call, device, infos, count)
-    }
-
-    fn nvmlDeviceGetMPSComputeRunningProcesses(
-        call, device: Handle, count: Out<u32>, infos: Out<ProcessInfo_v1>,
-    ) {
-        put_v1(&mps_clients(call, device)?, infos, count)
-    }
-
-    fn nvmlDeviceGetMPSComputeRunningProcesses_v2(
-        call, device: Handle, count: Out<u32>, infos: Out<ProcessInfo>,
-    ) as nvmlDeviceGetMPSComputeRunningProcesses_v3 {
-        put(&mps_clients(call, device)?, infos, count)
-    }
+// MPS servers, MPS clients and plain CUDA processes compute. No process draws.
+lists! {
+    nvmlDeviceGetComputeRunningProcesses, nvmlDeviceGetComputeRunningProcesses_v2,
+        nvmlDeviceGetComputeRunningProcesses_v3: |_| true;
+    nvmlDeviceGetGraphicsRunningProcesses, nvmlDeviceGetGraphicsRunningProcesses_v2,
+        nvmlDeviceGetGraphicsRunningProcesses_v3: |_| false;
+    nvmlDeviceGetMPSComputeRunningProcesses, nvmlDeviceGetMPSComputeRunningProcesses_v2,
+        nvmlDeviceGetMPSComputeRunningProcesses_v3: |kind| kind == HolderKind::MpsClient;
 }

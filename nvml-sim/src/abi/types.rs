@@ -1,8 +1,9 @@
 //! The structs of nvml.h 13, in the names it has for them without `nvml` and `_t`.
 
 use super::handle::Handle;
-use super::pointers::{Plain, Text};
-use crate::engine::Placement;
+pub use super::pointers::Plain;
+use super::pointers::Text;
+use crate::engine::{Engines, Placement};
 
 /// Returns the first field of a versioned struct: its size and its version.
 pub const fn version<T>(number: u32) -> u32 {
@@ -27,17 +28,13 @@ structs! {
     /// `nvmlGpuInstancePlacement_t` and `nvmlComputeInstancePlacement_t`.
     Span { start: u32, size: u32, }
 
+    /// The counts in the middle of the structs of profiles.
+    ProfileCounts { slices: u32, instances: u32, multiprocessors: u32, engines: Engines, }
+
     GpuInstanceProfileInfo {
         id: u32,
         is_p2p_supported: u32,
-        slice_count: u32,
-        instance_count: u32,
-        multiprocessor_count: u32,
-        copy_engine_count: u32,
-        decoder_count: u32,
-        encoder_count: u32,
-        jpeg_count: u32,
-        ofa_count: u32,
+        counts: ProfileCounts,
         memory_size_mb: u64,
     }
 
@@ -45,14 +42,7 @@ structs! {
         version: u32,
         id: u32,
         is_p2p_supported: u32,
-        slice_count: u32,
-        instance_count: u32,
-        multiprocessor_count: u32,
-        copy_engine_count: u32,
-        decoder_count: u32,
-        encoder_count: u32,
-        jpeg_count: u32,
-        ofa_count: u32,
+        counts: ProfileCounts,
         memory_size_mb: u64,
         name: [u8; 96],
     }
@@ -60,14 +50,7 @@ structs! {
     GpuInstanceProfileInfo_v3 {
         version: u32,
         id: u32,
-        slice_count: u32,
-        instance_count: u32,
-        multiprocessor_count: u32,
-        copy_engine_count: u32,
-        decoder_count: u32,
-        encoder_count: u32,
-        jpeg_count: u32,
-        ofa_count: u32,
+        counts: ProfileCounts,
         memory_size_mb: u64,
         name: [u8; 96],
         capabilities: u32,
@@ -75,17 +58,7 @@ structs! {
 
     GpuInstanceInfo { device: Handle, id: u32, profile_id: u32, placement: Span, }
 
-    ComputeInstanceProfileInfo {
-        id: u32,
-        slice_count: u32,
-        instance_count: u32,
-        multiprocessor_count: u32,
-        shared_copy_engine_count: u32,
-        shared_decoder_count: u32,
-        shared_encoder_count: u32,
-        shared_jpeg_count: u32,
-        shared_ofa_count: u32,
-    }
+    ComputeInstanceProfileInfo { id: u32, counts: ProfileCounts, }
 
     ComputeInstanceProfileInfo_v2 {
         version: u32,
@@ -113,17 +86,10 @@ structs! {
     }
 
     /// The struct of `nvmlDeviceGetAttributes` in its first version.
-    DeviceAttributes_v1 {
-        multiprocessor_count: u32,
-        shared_copy_engine_count: u32,
-        shared_decoder_count: u32,
-        shared_encoder_count: u32,
-        shared_jpeg_count: u32,
-        shared_ofa_count: u32,
-    }
+    DeviceAttributes_v1 { multiprocessors: u32, engines: Engines, }
 
     DeviceAttributes {
-        engines: DeviceAttributes_v1,
+        first: DeviceAttributes_v1,
         gpu_instance_slice_count: u32,
         compute_instance_slice_count: u32,
         memory_size_mb: u64,
@@ -141,29 +107,15 @@ structs! {
 
     Bar1Memory { total: u64, free: u64, used: u64, }
 
+    /// The numbers in the middle of the structs of PCI.
+    PciIds { domain: u32, bus: u32, device: u32, pci_device_id: u32, pci_subsystem_id: u32, }
+
     /// The struct of `nvmlDeviceGetPciInfo` and of its second version.
-    PciInfo_v1 {
-        bus_id_legacy: [u8; 16],
-        domain: u32,
-        bus: u32,
-        device: u32,
-        pci_device_id: u32,
-        pci_subsystem_id: u32,
-    }
+    PciInfo_v1 { bus_id_legacy: [u8; 16], ids: PciIds, }
 
     PciInfo { legacy: PciInfo_v1, bus_id: [u8; 32], }
 
-    PciInfoExt {
-        version: u32,
-        domain: u32,
-        bus: u32,
-        device: u32,
-        pci_device_id: u32,
-        pci_subsystem_id: u32,
-        base_class: u32,
-        sub_class: u32,
-        bus_id: [u8; 32],
-    }
+    PciInfoExt { version: u32, ids: PciIds, base_class: u32, sub_class: u32, bus_id: [u8; 32], }
 
     Utilization { gpu: u32, memory: u32, }
 
@@ -207,18 +159,14 @@ structs! {
 
 impl From<Placement> for Span {
     fn from(p: Placement) -> Span {
-        Span {
-            start: p.start,
-            size: p.size,
-        }
+        let Placement { start, size } = p;
+        Span { start, size }
     }
 }
 
 impl From<Span> for Placement {
     fn from(s: Span) -> Placement {
-        Placement {
-            start: s.start,
-            size: s.size,
-        }
+        let Span { start, size } = s;
+        Placement { start, size }
     }
 }

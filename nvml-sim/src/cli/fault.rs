@@ -59,10 +59,8 @@ fn code(text: &str) -> Result<Code, String> {
 }
 
 fn milliseconds(text: &str) -> Result<u64, String> {
-    let split = text
-        .find(|c: char| !c.is_ascii_digit())
-        .unwrap_or(text.len());
-    let (number, unit) = text.split_at(split);
+    let end = text.find(|c: char| !c.is_ascii_digit());
+    let (number, unit) = text.split_at(end.unwrap_or(text.len()));
     let factor = match unit {
         "ms" => 1,
         "s" => 1000,
@@ -102,17 +100,13 @@ impl Fault {
         if to.is_some_and(|to| to < from) {
             return Err("--to comes before --from".into());
         }
-        let takes_ms = self.takes.unwrap_or(0);
-        Ok(fault::add(
-            &self.dir,
-            Rule {
-                call,
-                from,
-                to,
-                takes_ms,
-                outcome,
-                seen: 0,
-            },
-        )?)
+        let rule = Rule {
+            from,
+            to,
+            takes_ms: self.takes.unwrap_or(0),
+            outcome,
+            ..Rule::every(&call)
+        };
+        Ok(fault::add(&self.dir, rule)?)
     }
 }

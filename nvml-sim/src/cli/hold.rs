@@ -40,20 +40,12 @@ fn bytes(text: &str) -> Result<u64, String> {
 
 impl Hold {
     pub fn run(self) -> Result<(), Failure> {
-        let target = Target {
-            gpu: self.gpu,
-            gi: self.gi,
-            ci: self.ci,
-        };
+        let target = Target::new(self.gpu, self.gi, self.ci);
         let _hold = holders::hold(&open(&self.dir)?, target, self.memory)
             .map_err(|e| format!("hold: {e}"))?;
         let part = |name, id: Option<u32>| id.map_or(String::new(), |id| format!(" {name} {id}"));
-        println!(
-            "holding GPU {}{}{}",
-            self.gpu,
-            part("GI", self.gi),
-            part("CI", self.ci)
-        );
+        let (gi, ci) = (part("GI", self.gi), part("CI", self.ci));
+        println!("holding GPU {}{gi}{ci}", self.gpu);
         std::io::stdout().flush()?;
         match self.seconds {
             Some(seconds) => thread::sleep(Duration::from_secs(seconds)),

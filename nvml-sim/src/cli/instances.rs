@@ -29,33 +29,22 @@ impl Create {
         let line = change(&self.dir, Some(self.gpu), |machine, holds| {
             let fail = |code| format!("create {} on GPU {}: {code}", self.profile, self.gpu);
             let model = machine.gpu(self.gpu).map_err(fail)?.model();
-            let profile = model
-                .profiles
-                .iter()
-                .find(|p| p.name == self.profile || p.id.to_string() == self.profile);
+            let wanted = &self.profile;
+            let mut profiles = model.profiles.iter();
+            let profile = profiles.find(|p| p.name == *wanted || p.id.to_string() == *wanted);
             let profile = profile.ok_or_else(|| {
                 let known: Vec<_> = model.profiles.iter().map(|p| p.name.as_str()).collect();
-                format!(
-                    "no profile {:?}; there are {}",
-                    self.profile,
-                    known.join(", ")
-                )
+                format!("no profile {wanted:?}; there are {}", known.join(", "))
             })?;
-            let at = self.start.map(|start| Placement {
-                start,
-                size: profile.memory_slices,
-            });
-            let gi = machine
-                .create_gpu_instance(self.gpu, profile.id, at, holds)
-                .map_err(fail)?;
-            let mut line = format!(
-                "GI {} at {}:{}",
-                gi.id, gi.placement.start, gi.placement.size
-            );
+            let size = profile.memory_slices;
+            let at = self.start.map(|start| Placement { start, size });
+            let gi = machine.create_gpu_instance(self.gpu, profile.id, at, holds);
+            let gi = gi.map_err(fail)?;
+            let Placement { start, size } = gi.placement;
+            let mut line = format!("GI {} at {start}:{size}", gi.id);
             if !self.no_ci {
-                let ci = machine
-                    .create_compute_instance(self.gpu, gi.id, profile.full_ci, None)
-                    .map_err(fail)?;
+                let ci = machine.create_compute_instance(self.gpu, gi.id, profile.full_ci, None);
+                let ci = ci.map_err(fail)?;
                 let uuid = mig_uuid(&machine.gpu(self.gpu).map_err(fail)?.uuid, gi.id, ci.id);
                 line += &format!(" CI {} {uuid}", ci.id);
             }
@@ -87,9 +76,8 @@ impl Destroy {
                 Some(ci) => machine.destroy_compute_instance(self.gpu, self.gi, ci, holds),
                 None => machine.destroy_whole(self.gpu, self.gi, holds),
             };
-            gone.map_err(|code| {
-                format!("destroy GI {} on GPU {}: {code}", self.gi, self.gpu).into()
-            })
+            let (gi, gpu) = (self.gi, self.gpu);
+            gone.map_err(|code| format!("destroy GI {gi} on GPU {gpu}: {code}").into())
         })
     }
 }

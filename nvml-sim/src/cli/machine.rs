@@ -80,11 +80,7 @@ impl Mig {
             "all" => (0..open(&self.dir)?.load()?.gpus.len() as u32).collect(),
             one => vec![one.parse().map_err(|_| format!("no GPU {one:?}"))?],
         };
-        let only = if let [one] = gpus[..] {
-            Some(one)
-        } else {
-            None
-        };
+        let only = gpus.first().copied().filter(|_| gpus.len() == 1);
         change(&self.dir, only, |machine, holds| {
             for gpu in gpus {
                 let fail = |code| format!("MIG mode of GPU {gpu}: {code}");

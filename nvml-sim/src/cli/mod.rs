@@ -102,14 +102,5 @@ fn change<T>(
     gpu: Option<u32>,
     change: impl FnOnce(&mut Machine, &Files) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    let store = open(dir)?;
-    let mut locked = store.lock()?;
-    let before = locked.machine.clone();
-    let holds = Files {
-        dir: store.dir(),
-        machine: &before,
-    };
-    let answer = change(&mut locked.machine, &holds)?;
-    locked.commit(gpu, false)?;
-    Ok(answer)
+    open(dir)?.change(gpu, false, change)
 }

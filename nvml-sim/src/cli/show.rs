@@ -4,7 +4,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::{Failure, open};
-use crate::engine::{Gpu, Machine, Mode};
+use crate::engine::{Gpu, Machine, Mode, Placement};
 
 #[derive(Args)]
 pub struct Show {
@@ -29,20 +29,12 @@ impl Show {
     }
 }
 
-fn mode(mode: Mode) -> &'static str {
-    match mode {
-        Mode::Off => "off",
-        Mode::On => "on",
-    }
-}
-
 /// A character a memory slice: the last digit of the instance that has it, or a dot.
 fn slots(gpu: &Gpu) -> String {
-    let at = |slice| {
-        let gi = gpu
-            .gpu_instances
-            .iter()
-            .find(|gi| gi.placement.start <= slice && slice < gi.placement.end());
+    let at = |start| {
+        let here = Placement { start, size: 1 };
+        let mut all = gpu.gpu_instances.iter();
+        let gi = all.find(|gi| gi.placement.overlaps(here));
         gi.and_then(|gi| char::from_digit(gi.id % 10, 10))
             .unwrap_or('.')
     };
@@ -50,10 +42,10 @@ fn slots(gpu: &Gpu) -> String {
 }
 
 fn print_gpu(index: usize, gpu: &Gpu) {
-    let pending = if gpu.pending == gpu.mode {
-        String::new()
-    } else {
-        format!(" (pending {})", mode(gpu.pending))
+    let mode = |mode| if mode == Mode::On { "on" } else { "off" };
+    let pending = match gpu.pending == gpu.mode {
+        true => String::new(),
+        false => format!(" (pending {})", mode(gpu.pending)),
     };
     let swept = if gpu.floor_swept { ", floor-swept" } else { "" };
     let lost = if gpu.lost { ", lost" } else { "" };
@@ -64,51 +56,38 @@ fn print_gpu(index: usize, gpu: &Gpu) {
     let (model, uuid, address) = (&gpu.model, &gpu.uuid, gpu.pci_address());
     println!("GPU {index}: {model} {uuid} {address}, {mig}{lost}");
     for gi in &gpu.gpu_instances {
+        let Placement { start, size } = gi.placement;
         let name = &gpu.profile_of(gi).name;
-        println!(
-            "  GI {:2}  {name} at {}:{}",
-            gi.id, gi.placement.start, gi.placement.size
-        );
+        println!("  GI {:2}  {name} at {start}:{size}", gi.id);
     }
     for mig in gpu.mig_devices() {
-        let at = mig.ci.placement;
-        println!(
-            "  CI {:2}/{} {} at {}:{} {}",
-            mig.gi.id,
-            mig.ci.id,
-            mig.profile_name(),
-            at.start,
-            at.size,
-            mig.uuid()
-        );
+        let Placement { start, size } = mig.ci.placement;
+        let (gi, ci, name, uuid) = (mig.gi.id, mig.ci.id, mig.profile_name(), mig.uuid());
+        println!("  CI {gi:2}/{ci} {name} at {start}:{size} {uuid}");
     }
 }
 
 fn as_json(machine: &Machine) -> Value {
-    let gpus: Vec<Value> = machine
-        .gpus
-        .iter()
-        .enumerate()
-        .map(|(i, gpu)| gpu_json(i, gpu))
-        .collect();
+    let gpus = (0..)
+        .zip(&machine.gpus)
+        .map(|(index, gpu)| gpu_json(index, gpu));
+    let gpus: Vec<Value> = gpus.collect();
     json!({ "bootId": machine.boot_id(), "boots": machine.boots, "gpus": gpus })
 }
 
 fn gpu_json(index: usize, gpu: &Gpu) -> Value {
     let instances = gpu.gpu_instances.iter().map(|gi| {
-        let cis = gpu
-            .mig_devices()
-            .into_iter()
-            .filter(|mig| mig.gi.id == gi.id)
-            .map(|mig| {
-                json!({
-                    "id": mig.ci.id,
-                    "profileId": mig.ci.profile_id,
-                    "profile": mig.profile_name(),
-                    "placement": mig.ci.placement,
-                    "migUUID": mig.uuid(),
-                })
-            });
+        let mut devices = gpu.mig_devices();
+        devices.retain(|mig| mig.gi.id == gi.id);
+        let cis = devices.iter().map(|mig| {
+            json!({
+                "id": mig.ci.id,
+                "profileId": mig.ci.profile_id,
+                "profile": mig.profile_name(),
+                "placement": mig.ci.placement,
+                "migUUID": mig.uuid(),
+            })
+        });
         json!({
             "id": gi.id,
             "profileId": gi.profile_id,
@@ -124,8 +103,8 @@ fn gpu_json(index: usize, gpu: &Gpu) -> Value {
         "uuid": gpu.uuid,
         "minor": gpu.minor,
         "pci": gpu.pci_address(),
-        "mig": mode(gpu.mode),
-        "migPending": mode(gpu.pending),
+        "mig": gpu.mode,
+        "migPending": gpu.pending,
         "floorSwept": gpu.floor_swept,
         "lost": gpu.lost,
         "health": gpu.health,

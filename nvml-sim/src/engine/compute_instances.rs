@@ -39,30 +39,26 @@ pub struct CiProfile {
 impl Model {
     /// The compute instance profiles inside a GPU instance profile, by id.
     pub fn ci_profiles(&self, gi: &GiProfile) -> Vec<CiProfile> {
-        let part = |id, slices, sm, starts: &[u32]| CiProfile {
-            id,
-            slices,
-            sm,
-            name: format!("{slices}c.{}", gi.name.trim_end_matches("+me")),
-            placements: starts
-                .iter()
-                .map(|&start| Placement {
-                    start,
-                    size: slices,
-                })
-                .collect(),
+        // As published: the media engines are the GPU instance's, and only its name says so.
+        let name = gi.name.trim_end_matches("+me");
+        let part = |id, size, sm, starts: &[u32]| {
+            let place = |&start| Placement { start, size };
+            CiProfile {
+                id,
+                slices: size,
+                sm,
+                name: format!("{size}c.{name}"),
+                placements: starts.iter().map(place).collect(),
+            }
         };
-        let mut all: Vec<_> = BY_SLICES
-            .iter()
-            .filter(|(_, slices)| *slices < gi.compute_slices)
-            .filter_map(|&(id, slices)| {
-                let starts = starts(gi.compute_slices, slices)?;
-                Some(part(id, slices, slices * self.sm_per_slice(), starts))
-            })
-            .collect();
+        let smaller = BY_SLICES.iter().filter(|(_, n)| *n < gi.compute_slices);
+        let smaller = smaller.filter_map(|&(id, slices)| {
+            let starts = starts(gi.compute_slices, slices)?;
+            Some(part(id, slices, slices * self.sm_per_slice(), starts))
+        });
+        let mut all: Vec<_> = smaller.collect();
         all.push(CiProfile {
-            // As published: the media engines are the GPU instance's, and only its name says so.
-            name: gi.name.trim_end_matches("+me").into(),
+            name: name.into(),
             ..part(gi.full_ci, gi.compute_slices, gi.sm, &[0])
         });
         // Seen on Hopper in instances of two slices; what larger ones offer is not known.
@@ -110,17 +106,11 @@ impl Gpu {
     }
 
     fn free_ci_placements(&self, gi: &GpuInstance, profile: &CiProfile) -> Vec<Placement> {
-        let taken = |p: &Placement| {
-            gi.compute_instances
-                .iter()
-                .any(|ci| ci.placement.overlaps(*p))
-        };
-        profile
-            .placements
-            .iter()
-            .copied()
-            .filter(|p| !taken(p))
-            .collect()
+        let mut free = profile.placements.clone();
+        for ci in &gi.compute_instances {
+            free.retain(|p| !ci.placement.overlaps(*p));
+        }
+        free
     }
 
     /// How many more the multiprocessors left allow: a profile of one slice can take more than a
@@ -148,11 +138,9 @@ impl Gpu {
     }
 
     fn place_ci(&self, gi: &GpuInstance, profile: &CiProfile) -> Option<Placement> {
-        let profiles = self.ci_profiles_of(gi);
-        let open: Vec<_> = profiles
-            .iter()
-            .flat_map(|p| self.free_ci_placements(gi, p))
-            .collect();
+        let profiles = self.ci_profiles_of(gi).into_iter();
+        let open = profiles.flat_map(|p| self.free_ci_placements(gi, &p));
+        let open: Vec<_> = open.collect();
         choose(self.free_ci_placements(gi, profile).into_iter(), &open)
     }
 }
@@ -177,26 +165,22 @@ impl Machine {
         if it.ci_allowance(parent, &profile) == 0 {
             return Err(Code::INSUFFICIENT_RESOURCES);
         }
-        let placement = match placement {
-            Some(p) if it.free_ci_placements(parent, &profile).contains(&p) => p,
-            Some(_) => return Err(Code::INSUFFICIENT_RESOURCES),
-            None => it
-                .place_ci(parent, &profile)
-                .ok_or(Code::INSUFFICIENT_RESOURCES)?,
-        };
-        let id = (0..MAX_COMPUTE_INSTANCES)
-            .find(|id| parent.compute_instance(*id).is_err())
-            .ok_or(Code::INSUFFICIENT_RESOURCES)?;
+        let full = Code::INSUFFICIENT_RESOURCES;
+        let is_free = |p: &Placement| it.free_ci_placements(parent, &profile).contains(p);
+        let place = || it.place_ci(parent, &profile);
+        let placement = placement.map_or_else(place, |p| Some(p).filter(is_free));
+        let placement = placement.ok_or(full)?;
+        let mut ids = 0..MAX_COMPUTE_INSTANCES;
+        let id = ids.find(|id| parent.compute_instance(*id).is_err());
+        let id = id.ok_or(full)?;
         let made = ComputeInstance {
             id,
             profile_id,
             placement,
             generation: self.generation(),
         };
-        self.gpu_mut(gpu)?
-            .gpu_instance_mut(gi)?
-            .compute_instances
-            .push(made.clone());
+        let parent = self.gpu_mut(gpu)?.gpu_instance_mut(gi)?;
+        parent.compute_instances.push(made.clone());
         Ok(made)
     }
 
@@ -207,21 +191,13 @@ impl Machine {
         ci: u32,
         holds: &dyn Holds,
     ) -> Result<(), Code> {
-        self.gpu(gpu)?
-            .with_mig()?
-            .gpu_instance(gi)?
-            .compute_instance(ci)?;
-        if holds.held(Target {
-            gpu,
-            gi: Some(gi),
-            ci: Some(ci),
-        }) {
+        let parent = self.gpu(gpu)?.with_mig()?.gpu_instance(gi)?;
+        parent.compute_instance(ci)?;
+        if holds.held(Target::new(gpu, Some(gi), Some(ci))) {
             return Err(Code::IN_USE);
         }
-        self.gpu_mut(gpu)?
-            .gpu_instance_mut(gi)?
-            .compute_instances
-            .retain(|it| it.id != ci);
+        let parent = self.gpu_mut(gpu)?.gpu_instance_mut(gi)?;
+        parent.compute_instances.retain(|it| it.id != ci);
         Ok(())
     }
 }

@@ -34,10 +34,9 @@ const FILES: &[&str] = &[
 ];
 
 static MODELS: LazyLock<Vec<Model>> = LazyLock::new(|| {
-    FILES
-        .iter()
-        .map(|text| serde_json::from_str(text).expect("the profile files are checked by a test"))
-        .collect()
+    let model = |text: &&str| serde_json::from_str(text);
+    let models = FILES.iter().map(model).collect::<Result<_, _>>();
+    models.expect("the profile files are checked by a test")
 });
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
@@ -141,8 +140,9 @@ pub struct GiProfile {
     pub gfx: bool,
 }
 
-/// Engines beside the multiprocessors: what a profile takes, or what a GPU has.
+/// Engines beside the multiprocessors: what a profile takes, or what a GPU has. They follow one another as in NVML's structs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[repr(C)]
 pub struct Engines {
     pub copy_engines: u32,
     pub decoders: u32,
@@ -172,17 +172,13 @@ impl Engines {
 
     /// How many times `part` is in this.
     pub fn times(self, part: Engines) -> u32 {
-        let pairs = self.zip(part, |have, want| {
-            have.checked_div(want).unwrap_or(u32::MAX)
-        });
-        let Engines {
-            copy_engines,
-            decoders,
-            encoders,
-            jpeg,
-            ofa,
-        } = pairs;
-        copy_engines.min(decoders).min(encoders).min(jpeg).min(ofa)
+        let times = |have: u32, want| have.checked_div(want).unwrap_or(u32::MAX);
+        let pairs = self.zip(part, times);
+        let [media, rest] = [
+            pairs.decoders.min(pairs.encoders),
+            pairs.jpeg.min(pairs.ofa),
+        ];
+        pairs.copy_engines.min(media).min(rest)
     }
 }
 
@@ -207,10 +203,10 @@ pub fn is_profile_id(id: u32) -> bool {
 
 impl GiProfile {
     pub fn placements(&self) -> impl Iterator<Item = Placement> + '_ {
-        self.starts.iter().map(|&start| Placement {
-            start,
-            size: self.memory_slices,
-        })
+        let size = self.memory_slices;
+        self.starts
+            .iter()
+            .map(move |&start| Placement { start, size })
     }
 }
 
@@ -251,42 +247,31 @@ impl Model {
 
     /// Returns the engines of the whole GPU: those of its largest profiles.
     pub fn engines(&self) -> Engines {
-        self.profiles
-            .iter()
-            .fold(Engines::default(), |sum, p| sum.max(p.engines))
+        let all = self.profiles.iter();
+        all.fold(Engines::default(), |sum, p| sum.max(p.engines))
     }
 
     /// Multiprocessors of a compute instance of so many slices that does not fill its GPU instance.
     pub fn sm_per_slice(&self) -> u32 {
-        self.profiles
-            .iter()
-            .filter(|p| p.compute_slices == 1)
-            .map(|p| p.sm)
-            .min()
-            .unwrap_or(0)
+        let single = self.profiles.iter().filter(|p| p.compute_slices == 1);
+        single.map(|p| p.sm).min().unwrap_or(0)
     }
 
     /// The profile of one compute slice with the memory of two, where its compute instance has a
     /// profile of its own (`NVML_COMPUTE_INSTANCE_PROFILE_1_SLICE_REV1`).
     pub fn rev1(&self) -> Option<&GiProfile> {
-        self.profiles
-            .iter()
-            .find(|p| p.full_ci == super::compute_instances::ONE_SLICE_REV1)
+        let mut all = self.profiles.iter();
+        all.find(|p| p.full_ci == super::compute_instances::ONE_SLICE_REV1)
     }
 
     /// The id of a GPU instance there. On a floor-swept GPU the halves change places.
     pub fn gpu_instance_id(&self, at: Placement, floor_swept: bool) -> u32 {
-        let base = self
-            .gpu_instance_id_base
-            .get(&at.size)
-            .copied()
-            .unwrap_or(0);
-        let start = if floor_swept && at.size < self.memory_slices {
-            (at.start + self.memory_slices / 2) % self.memory_slices
-        } else {
-            at.start
+        let base = self.gpu_instance_id_base.get(&at.size);
+        let start = match floor_swept && at.size < self.memory_slices {
+            true => (at.start + self.memory_slices / 2) % self.memory_slices,
+            false => at.start,
         };
-        base + start / at.size
+        base.unwrap_or(&0) + start / at.size
     }
 
     pub fn is_geforce(&self) -> bool {

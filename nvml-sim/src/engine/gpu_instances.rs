@@ -8,44 +8,31 @@ use super::mig_mode::Mode;
 use super::placement::{Placement, choose};
 
 impl Gpu {
-    fn taken(&self) -> impl Iterator<Item = Placement> + '_ {
-        self.gpu_instances.iter().map(|gi| gi.placement)
-    }
-
     /// The placements of a profile on which nothing lies yet.
     pub fn free_placements(&self, profile: &GiProfile) -> Vec<Placement> {
-        profile
-            .placements()
-            .filter(|p| !self.taken().any(|t| t.overlaps(*p)))
-            .collect()
+        let mut free: Vec<Placement> = profile.placements().collect();
+        for gi in &self.gpu_instances {
+            free.retain(|p| !gi.placement.overlaps(*p));
+        }
+        free
     }
 
-    fn used_engines(&self) -> Engines {
-        let used = self
-            .gpu_instances
-            .iter()
-            .map(|gi| self.profile_of(gi).engines);
-        used.fold(Engines::default(), |sum, e| sum + e)
-    }
-
-    fn used_compute_slices(&self) -> u32 {
-        self.gpu_instances
-            .iter()
-            .map(|gi| self.profile_of(gi).compute_slices)
-            .sum()
+    /// The profiles of its instances.
+    fn used(&self) -> impl Iterator<Item = &GiProfile> {
+        self.gpu_instances.iter().map(|gi| self.profile_of(gi))
     }
 
     /// How many more of a profile compute slices, engines and the profile's own maximum allow,
     /// wherever they would lie.
     fn allowance(&self, profile: &GiProfile) -> u32 {
         let model = self.model();
-        let slices = (model.compute_slices - self.used_compute_slices()) / profile.compute_slices;
-        let engines = (model.engines() - self.used_engines()).times(profile.engines);
-        let same = self
-            .gpu_instances
-            .iter()
-            .filter(|gi| gi.profile_id == profile.id)
-            .count();
+        let used: u32 = self.used().map(|p| p.compute_slices).sum();
+        let slices = (model.compute_slices - used) / profile.compute_slices;
+        let used = self
+            .used()
+            .fold(Engines::default(), |sum, p| sum + p.engines);
+        let engines = (model.engines() - used).times(profile.engines);
+        let same = self.used().filter(|p| p.id == profile.id).count();
         slices.min(engines).min(profile.max_instances - same as u32)
     }
 
@@ -71,9 +58,8 @@ impl Gpu {
         let Some(profile) = self.profile_or(profile_id, Ok(None))? else {
             return Ok(0);
         };
-        Ok(self
-            .allowance(profile)
-            .min(self.free_placements(profile).len() as u32))
+        let free = self.free_placements(profile).len() as u32;
+        Ok(self.allowance(profile).min(free))
     }
 
     /// Returns the placements of a profile, in the driver's order; none for a profile of other GPUs.
@@ -84,25 +70,17 @@ impl Gpu {
 
     /// All instances of a profile; none with MIG off.
     pub fn gpu_instances_of(&self, profile_id: u32) -> Result<Vec<&GpuInstance>, Code> {
-        self.model()
-            .profile(profile_id)
-            .ok_or(Code::INVALID_ARGUMENT)?;
-        let mut all: Vec<_> = self
-            .gpu_instances
-            .iter()
-            .filter(|gi| gi.profile_id == profile_id)
-            .collect();
+        let profile = self.model().profile(profile_id);
+        profile.ok_or(Code::INVALID_ARGUMENT)?;
+        let mut all: Vec<_> = self.gpu_instances.iter().collect();
+        all.retain(|gi| gi.profile_id == profile_id);
         all.sort_by_key(|gi| gi.id);
         Ok(all)
     }
 
     fn place(&self, profile: &GiProfile) -> Option<Placement> {
-        let open: Vec<_> = self
-            .model()
-            .profiles
-            .iter()
-            .flat_map(|p| self.free_placements(p))
-            .collect();
+        let profiles = self.model().profiles.iter();
+        let open: Vec<_> = profiles.flat_map(|p| self.free_placements(p)).collect();
         choose(self.free_placements(profile).into_iter(), &open)
     }
 }
@@ -116,10 +94,8 @@ impl Machine {
         holds: &dyn Holds,
     ) -> Result<GpuInstance, Code> {
         let it = self.gpu(gpu)?.with_mig()?;
-        let profile = it
-            .model()
-            .profile(profile_id)
-            .ok_or(Code::INVALID_ARGUMENT)?;
+        let profile = it.model().profile(profile_id);
+        let profile = profile.ok_or(Code::INVALID_ARGUMENT)?;
         if placement.is_some_and(|p| !profile.placements().any(|q| q == p)) {
             return Err(Code::INVALID_ARGUMENT);
         }
@@ -130,11 +106,10 @@ impl Machine {
         if it.allowance(profile) == 0 {
             return Err(Code::INSUFFICIENT_RESOURCES);
         }
-        let placement = match placement {
-            Some(p) if it.free_placements(profile).contains(&p) => p,
-            Some(_) => return Err(Code::INSUFFICIENT_RESOURCES),
-            None => it.place(profile).ok_or(Code::INSUFFICIENT_RESOURCES)?,
-        };
+        let is_free = |p: &Placement| it.free_placements(profile).contains(p);
+        let place = || it.place(profile);
+        let placement = placement.map_or_else(place, |p| Some(p).filter(is_free));
+        let placement = placement.ok_or(Code::INSUFFICIENT_RESOURCES)?;
         let id = it.model().gpu_instance_id(placement, it.floor_swept);
         let generation = self.generation();
         let made = GpuInstance {
@@ -155,11 +130,7 @@ impl Machine {
         holds: &dyn Holds,
     ) -> Result<(), Code> {
         let it = self.gpu(gpu)?.with_mig()?.gpu_instance(gi)?;
-        let held = holds.held(Target {
-            gpu,
-            gi: Some(gi),
-            ci: None,
-        });
+        let held = holds.held(Target::new(gpu, Some(gi), None));
         if !it.compute_instances.is_empty() || held {
             return Err(Code::IN_USE);
         }

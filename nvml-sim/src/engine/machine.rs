@@ -175,11 +175,11 @@ pub fn context_bytes() -> u64 {
 impl Target {
     /// Returns a whole GPU.
     pub fn of_gpu(gpu: u32) -> Target {
-        Target {
-            gpu,
-            gi: None,
-            ci: None,
-        }
+        Target::new(gpu, None, None)
+    }
+
+    pub fn new(gpu: u32, gi: Option<u32>, ci: Option<u32>) -> Target {
+        Target { gpu, gi, ci }
     }
 
     /// Returns whether another target is this one or a part of it.
@@ -273,14 +273,9 @@ impl Machine {
 
     /// A GPU that answers.
     pub fn gpu(&self, index: u32) -> Result<&Gpu, Code> {
-        let gpu = self
-            .gpus
-            .get(index as usize)
-            .ok_or(Code::INVALID_ARGUMENT)?;
-        if gpu.lost {
-            Err(Code::GPU_IS_LOST)
-        } else {
-            Ok(gpu)
+        match self.gpus.get(index as usize) {
+            Some(gpu) if gpu.lost => Err(Code::GPU_IS_LOST),
+            found => found.ok_or(Code::INVALID_ARGUMENT),
         }
     }
 
@@ -302,9 +297,8 @@ impl Gpu {
     }
 
     pub fn profile_of(&self, gi: &GpuInstance) -> &'static GiProfile {
-        self.model()
-            .profile(gi.profile_id)
-            .expect("instances have a profile of their model")
+        let profile = self.model().profile(gi.profile_id);
+        profile.expect("instances have a profile of their model")
     }
 
     /// `domain:bus:device.function` with four digits of domain, as the kernel writes it.
@@ -314,41 +308,31 @@ impl Gpu {
 
     /// Returns the GPU if its model has MIG, whatever the mode.
     pub fn of_mig_model(&self) -> Result<&Gpu, Code> {
-        match self.model().has_mig() {
-            true => Ok(self),
-            false => Err(Code::NOT_SUPPORTED),
-        }
+        let has_mig = self.model().has_mig();
+        has_mig.then_some(self).ok_or(Code::NOT_SUPPORTED)
     }
 
     /// Returns the GPU if MIG is on, as calls about instances demand.
     pub fn with_mig(&self) -> Result<&Gpu, Code> {
-        if self.mode == Mode::On {
-            Ok(self)
-        } else {
-            Err(Code::NOT_SUPPORTED)
-        }
+        let is_on = self.mode == Mode::On;
+        is_on.then_some(self).ok_or(Code::NOT_SUPPORTED)
     }
 
     pub fn gpu_instance(&self, id: u32) -> Result<&GpuInstance, Code> {
-        self.gpu_instances
-            .iter()
-            .find(|gi| gi.id == id)
-            .ok_or(Code::NOT_FOUND)
+        let mut all = self.gpu_instances.iter();
+        all.find(|gi| gi.id == id).ok_or(Code::NOT_FOUND)
     }
 
     pub fn gpu_instance_mut(&mut self, id: u32) -> Result<&mut GpuInstance, Code> {
-        self.gpu_instances
-            .iter_mut()
-            .find(|gi| gi.id == id)
-            .ok_or(Code::NOT_FOUND)
+        let mut all = self.gpu_instances.iter_mut();
+        all.find(|gi| gi.id == id).ok_or(Code::NOT_FOUND)
     }
 
     /// The most MIG devices it can have: 0 with MIG off.
     pub fn max_mig_devices(&self) -> u32 {
-        if self.mode == Mode::On {
-            self.model().compute_slices
-        } else {
-            0
+        match self.mode {
+            Mode::On => self.model().compute_slices,
+            Mode::Off => 0,
         }
     }
 
@@ -370,10 +354,8 @@ impl Gpu {
 
 impl GpuInstance {
     pub fn compute_instance(&self, id: u32) -> Result<&ComputeInstance, Code> {
-        self.compute_instances
-            .iter()
-            .find(|ci| ci.id == id)
-            .ok_or(Code::NOT_FOUND)
+        let mut all = self.compute_instances.iter();
+        all.find(|ci| ci.id == id).ok_or(Code::NOT_FOUND)
     }
 }
 

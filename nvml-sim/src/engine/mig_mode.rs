@@ -45,16 +45,11 @@ impl Machine {
         let it = self.gpu(gpu)?;
         let instances = it.gpu_instances.iter().flat_map(|gi| {
             let cis = gi.compute_instances.iter().map(|ci| Some(ci.id));
-            cis.chain([None]).map(|ci| Target {
-                gpu,
-                gi: Some(gi.id),
-                ci,
-            })
+            cis.chain([None])
+                .map(|ci| Target::new(gpu, Some(gi.id), ci))
         });
-        if instances
-            .chain([Target::of_gpu(gpu)])
-            .any(|t| holds.held(t))
-        {
+        let mut all = instances.chain([Target::of_gpu(gpu)]);
+        if all.any(|target| holds.held(target)) {
             return Err(Code::IN_USE);
         }
         self.gpu_mut(gpu)?.power_up();

@@ -1,16 +1,14 @@
 //! A simulated machine for a test, and a client of its library.
 
-use std::ffi::{CString, c_void};
+use std::ffi::{CStr, CString, c_void};
 use std::io::{BufRead, BufReader};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
-use nvml_sim::abi::types::{ComputeInstanceInfo, GpuInstanceInfo, Memory_v2, Span, version};
+use nvml_sim::abi::types::{ComputeInstanceInfo, GpuInstanceInfo, Memory_v2, Plain, Span, version};
 use tempfile::TempDir;
-
-pub const NVML_SIM: &str = env!("CARGO_BIN_EXE_nvml-sim");
 
 pub struct Sim {
     dir: TempDir,
@@ -22,10 +20,7 @@ pub struct Holder(Child);
 impl Holder {
     /// `nvml-sim hold DIR ARGS`. Returns once it holds.
     pub fn new(sim: &Sim, args: &str) -> Holder {
-        let mut hold = Command::new(NVML_SIM);
-        hold.arg("hold")
-            .arg(sim.dir())
-            .args(args.split_whitespace());
+        let mut hold = sim.command("hold", args);
         let mut child = hold.stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         let out = child.stdout.take().unwrap();
@@ -53,18 +48,7 @@ impl Sim {
         // Other users are to find the machine as well.
         std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
         let sim = Sim { dir };
-        let args = args.split_whitespace();
-        let made = Command::new(NVML_SIM)
-            .arg("new")
-            .arg(sim.dir())
-            .args(args)
-            .output()
-            .unwrap();
-        assert!(
-            made.status.success(),
-            "{}",
-            String::from_utf8_lossy(&made.stderr)
-        );
+        sim.run("new", args);
         sim
     }
 
@@ -72,18 +56,20 @@ impl Sim {
         self.dir.path()
     }
 
-    /// `nvml-sim VERB DIR ARGS`, whatever comes of it.
-    pub fn try_run(&self, verb: &str, args: &str) -> Output {
+    /// `nvml-sim VERB DIR ARGS`
+    fn command(&self, verb: &str, args: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_nvml-sim"));
         let args = args.split_whitespace();
-        Command::new(NVML_SIM)
-            .arg(verb)
-            .arg(self.dir())
-            .args(args)
-            .output()
-            .unwrap()
+        command.arg(verb).arg(self.dir()).args(args);
+        command
     }
 
-    /// `nvml-sim VERB DIR ARGS`, which must succeed, and its output.
+    /// Runs it, whatever comes of it.
+    pub fn try_run(&self, verb: &str, args: &str) -> Output {
+        self.command(verb, args).output().unwrap()
+    }
+
+    /// Runs it, which must succeed, and returns its output.
     pub fn run(&self, verb: &str, args: &str) -> String {
         let output = self.try_run(verb, args);
         assert!(output.status.success(), "{verb} {args}: {output:?}");
@@ -97,12 +83,8 @@ impl Sim {
     /// The ids of a GPU's instances.
     pub fn gpu_instances(&self, gpu: usize) -> Vec<u64> {
         let instances = self.show()["gpus"][gpu]["gpuInstances"].clone();
-        instances
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|gi| gi["id"].as_u64().unwrap())
-            .collect()
+        let ids = instances.as_array().unwrap().iter().map(|gi| &gi["id"]);
+        ids.map(|id| id.as_u64().unwrap()).collect()
     }
 
     pub fn read(&self, file: &str) -> String {
@@ -120,29 +102,23 @@ impl Sim {
     }
 }
 
+pub fn zeroed<T: Plain>() -> T {
+    // SAFETY: any bytes are a value of it.
+    unsafe { std::mem::zeroed() }
+}
+
 /// A client that calls functions by name. Each copy of the library has a session of its own.
 pub struct Nvml {
     library: *mut c_void,
 }
 
-fn text(bytes: &[u8]) -> String {
-    bytes
-        .iter()
-        .take_while(|b| **b != 0)
-        .map(|b| char::from(*b))
-        .collect()
-}
-
 impl Nvml {
     /// The memory of a GPU or MIG device, by the second version of the call.
     pub fn memory(&self, device: u64) -> Memory_v2 {
-        let asked = Memory_v2 {
-            version: version::<Memory_v2>(2),
-            // SAFETY: all-zero is a value of the struct, which is numbers only.
-            ..unsafe { std::mem::zeroed() }
-        };
-        self.ask("nvmlDeviceGetMemoryInfo_v2", &[device], asked)
-            .unwrap()
+        let mut asked: Memory_v2 = zeroed();
+        asked.version = version::<Memory_v2>(2);
+        let memory = self.ask("nvmlDeviceGetMemoryInfo_v2", &[device], asked);
+        memory.unwrap()
     }
 
     pub fn load(path: &Path) -> Nvml {
@@ -154,23 +130,20 @@ impl Nvml {
     }
 
     pub fn has(&self, name: &str) -> bool {
-        let name = CString::new(name).unwrap();
-        // SAFETY: the library stays loaded for as long as the process lives.
-        !unsafe { libc::dlsym(self.library, name.as_ptr()) }.is_null()
+        !self.address(name).is_null()
     }
 
     fn address(&self, name: &str) -> *mut c_void {
         let symbol = CString::new(name).unwrap();
         // SAFETY: the library stays loaded for as long as the process lives.
-        let address = unsafe { libc::dlsym(self.library, symbol.as_ptr()) };
-        assert!(!address.is_null(), "{name}");
-        address
+        unsafe { libc::dlsym(self.library, symbol.as_ptr()) }
     }
 
     /// Calls a function with its arguments as the registers have them.
     pub fn call(&self, name: &str, args: &[u64]) -> u32 {
         type Function = extern "C" fn(u64, u64, u64, u64, u64) -> u32;
         let address = self.address(name);
+        assert!(!address.is_null(), "{name}");
         // SAFETY: every function takes integers and pointers in registers and ignores the rest.
         let function = unsafe { std::mem::transmute::<*mut c_void, Function>(address) };
         let mut all = [0; 5];
@@ -180,9 +153,7 @@ impl Nvml {
 
     /// Calls a function whose last argument takes the answer.
     pub fn ask<T: Copy>(&self, name: &str, args: &[u64], mut answer: T) -> Result<T, u32> {
-        let mut all = args.to_vec();
-        all.push(&raw mut answer as u64);
-        match self.call(name, &all) {
+        match self.call(name, &[args, &[&raw mut answer as u64]].concat()) {
             0 => Ok(answer),
             code => Err(code),
         }
@@ -190,17 +161,20 @@ impl Nvml {
 
     pub fn ask_text(&self, name: &str, args: &[u64]) -> Result<String, u32> {
         let mut buffer = [0_u8; 128];
-        let mut all = args.to_vec();
-        all.extend([buffer.as_mut_ptr() as u64, buffer.len() as u64]);
-        match self.call(name, &all) {
-            0 => Ok(text(&buffer)),
+        let into = [buffer.as_mut_ptr() as u64, buffer.len() as u64];
+        match self.call(name, &[args, &into].concat()) {
+            0 => Ok(CStr::from_bytes_until_nul(&buffer)
+                .unwrap()
+                .to_str()
+                .unwrap()
+                .to_owned()),
             code => Err(code),
         }
     }
 
     pub fn gpu(&self, index: u64) -> u64 {
-        self.ask("nvmlDeviceGetHandleByIndex_v2", &[index], 0)
-            .unwrap()
+        let gpu = self.ask("nvmlDeviceGetHandleByIndex_v2", &[index], 0);
+        gpu.unwrap()
     }
 
     pub fn by_uuid(&self, uuid: &str) -> Result<u64, u32> {
@@ -222,17 +196,11 @@ impl Nvml {
     }
 
     pub fn gi_info(&self, gi: u64) -> Result<GpuInstanceInfo, u32> {
-        // SAFETY: all-zero is a value of the struct, which is numbers only.
-        self.ask("nvmlGpuInstanceGetInfo", &[gi], unsafe {
-            std::mem::zeroed()
-        })
+        self.ask("nvmlGpuInstanceGetInfo", &[gi], zeroed())
     }
 
     pub fn ci_info(&self, ci: u64) -> Result<ComputeInstanceInfo, u32> {
-        // SAFETY: all-zero is a value of the struct, which is numbers only.
-        self.ask("nvmlComputeInstanceGetInfo_v2", &[ci], unsafe {
-            std::mem::zeroed()
-        })
+        self.ask("nvmlComputeInstanceGetInfo_v2", &[ci], zeroed())
     }
 
     pub fn mig_device(&self, gpu: u64, index: u64) -> Result<u64, u32> {

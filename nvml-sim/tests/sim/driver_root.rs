@@ -6,11 +6,9 @@ use crate::common::Sim;
 
 fn major(sim: &Sim, driver: &str) -> u32 {
     let devices = sim.read("proc/devices");
-    let line = devices
-        .lines()
-        .find(|l| l.ends_with(&format!(" {driver}")))
-        .unwrap();
-    line.split_whitespace().next().unwrap().parse().unwrap()
+    let mut lines = devices.lines().filter_map(|l| l.trim().split_once(' '));
+    let (major, _) = lines.find(|(_, name)| *name == driver).unwrap();
+    major.parse().unwrap()
 }
 
 /// Major and minor of a node.
@@ -29,15 +27,9 @@ fn access(sim: &Sim, path: &str) -> Option<String> {
 fn has_the_table_of_minors() {
     let table = Sim::new("--gpu A30").read("proc/driver/nvidia-caps/mig-minors");
     let lines: Vec<&str> = table.lines().collect();
-    assert_eq!(
-        &lines[..4],
-        [
-            "config 1",
-            "monitor 2",
-            "gpu0/gi0/access 3",
-            "gpu0/gi0/ci0/access 4"
-        ]
-    );
+    let first = ["config 1", "monitor 2", "gpu0/gi0/access 3"];
+    assert_eq!(&lines[..3], first);
+    assert_eq!(lines[3], "gpu0/gi0/ci0/access 4");
     assert!(lines.contains(&"gpu0/gi1/access 12") && lines.contains(&"gpu0/gi1/ci0/access 13"));
     assert_eq!(lines.last(), Some(&"gpu31/gi14/ci7/access 4322"));
     assert_eq!(lines.len(), 4322);
@@ -46,27 +38,24 @@ fn has_the_table_of_minors() {
 #[test]
 fn makes_nodes_with_numbers_of_proc() {
     let sim = Sim::new("--gpu A100-80GB --count 2");
-    assert_eq!(node(&sim, "dev/nvidia0"), (195, 0));
-    assert_eq!(node(&sim, "dev/nvidia1"), (195, 1));
-    assert_eq!(node(&sim, "dev/nvidiactl"), (195, 255));
-    assert_eq!(node(&sim, "dev/nvidia-uvm"), (major(&sim, "nvidia-uvm"), 0));
-    assert_eq!(
-        node(&sim, "dev/nvidia-uvm-tools"),
-        (major(&sim, "nvidia-uvm"), 1)
-    );
-    assert_eq!(
-        node(&sim, "dev/nvidia-caps/nvidia-cap1"),
-        (major(&sim, "nvidia-caps"), 1)
-    );
-    assert_eq!(major(&sim, "nvidiactl"), 195);
+    for (path, driver, minor) in [
+        ("nvidia0", "nvidia", 0),
+        ("nvidia1", "nvidia", 1),
+        ("nvidiactl", "nvidiactl", 255),
+        ("nvidia-uvm", "nvidia-uvm", 0),
+        ("nvidia-uvm-tools", "nvidia-uvm", 1),
+        ("nvidia-caps/nvidia-cap1", "nvidia-caps", 1),
+    ] {
+        let found = node(&sim, &format!("dev/{path}"));
+        assert_eq!(found, (major(&sim, driver), minor), "{path}");
+    }
+    let fixed = ["nvidia", "nvidiactl"].map(|driver| major(&sim, driver));
+    assert_eq!(fixed, [195, 195]);
     let host = std::fs::read_to_string("/proc/devices").unwrap();
     for driver in ["nvidia-uvm", "nvidia-nvlink", "nvidia-caps"] {
         let ours = major(&sim, driver).to_string();
-        assert!(
-            host.lines()
-                .all(|l| l.split_whitespace().next() != Some(&ours)),
-            "{driver}"
-        );
+        let mut of_host = host.lines().map(|l| l.split_whitespace().next());
+        assert!(of_host.all(|major| major != Some(&ours)), "{driver}");
     }
 }
 
@@ -87,37 +76,23 @@ fn capability_files_follow_instances() {
     let sim = Sim::new("--gpu A100-80GB --count 2");
     sim.run("create", "--gpu 1 --profile 2g.20gb --start 0");
     let minor = 3 + 135 + 9 * 3;
-    let text =
-        |minor| format!("DeviceFileMinor: {minor}\nDeviceFileMode: 292\nDeviceFileModify: 1\n");
-    assert_eq!(access(&sim, "gpu1/mig/gi3/access"), Some(text(minor)));
-    assert_eq!(
-        access(&sim, "gpu1/mig/gi3/ci0/access"),
-        Some(text(minor + 1))
-    );
-    assert!(
-        access(&sim, "mig/config")
-            .unwrap()
-            .contains("DeviceFileMode: 256\n")
-    );
-    assert_eq!(
-        access(&sim, "fabric-imex-mgmt").unwrap(),
-        "DeviceFileMinor: 4323\nDeviceFileMode: 256\nDeviceFileModify: 1\n"
-    );
+    let text = |minor, mode| {
+        format!("DeviceFileMinor: {minor}\nDeviceFileMode: {mode}\nDeviceFileModify: 1\n")
+    };
+    let (gi, ci) = ("gpu1/mig/gi3/access", "gpu1/mig/gi3/ci0/access");
+    assert_eq!(access(&sim, gi), Some(text(minor, 292)));
+    assert_eq!(access(&sim, ci), Some(text(minor + 1, 292)));
+    assert_eq!(access(&sim, "mig/config"), Some(text(1, 256)));
+    assert_eq!(access(&sim, "fabric-imex-mgmt"), Some(text(4323, 256)));
+    let capability = format!("dev/nvidia-caps/nvidia-cap{minor}");
     let caps = major(&sim, "nvidia-caps");
-    assert_eq!(
-        node(&sim, &format!("dev/nvidia-caps/nvidia-cap{minor}")),
-        (caps, minor)
-    );
+    assert_eq!(node(&sim, &capability), (caps, minor));
     sim.run("destroy", "--gpu 1 --gi 3 --ci 0");
-    assert_eq!(access(&sim, "gpu1/mig/gi3/ci0/access"), None);
-    assert!(access(&sim, "gpu1/mig/gi3/access").is_some());
+    assert_eq!(access(&sim, ci), None);
+    assert!(access(&sim, gi).is_some());
     sim.run("destroy", "--gpu 1 --gi 3");
-    assert_eq!(access(&sim, "gpu1/mig/gi3/access"), None);
-    assert!(
-        !sim.dir()
-            .join(format!("dev/nvidia-caps/nvidia-cap{minor}"))
-            .exists()
-    );
+    assert_eq!(access(&sim, gi), None);
+    assert!(!sim.dir().join(capability).exists());
     assert!(sim.dir().join("dev/nvidia-caps/nvidia-cap2").exists());
 }
 
@@ -128,21 +103,13 @@ fn boot_removes_nodes_and_files() {
     sim.run("create", "--gpu 1 --profile 1g.10gb");
     sim.run("reboot", "");
     assert_eq!(access(&sim, "gpu0/mig/gi3/access"), None);
-    let mig = |gpu: u32| {
-        sim.dir()
-            .join(format!("proc/driver/nvidia/capabilities/gpu{gpu}/mig"))
-    };
-    assert!(mig(0).exists() && !mig(1).exists());
-    assert_eq!(
-        std::fs::read_dir(sim.dir().join("dev/nvidia-caps"))
-            .unwrap()
-            .count(),
-        2
-    );
-    assert_eq!(
-        node(&sim, "dev/nvidia-caps/nvidia-cap1"),
-        (major(&sim, "nvidia-caps"), 1)
-    );
+    let capabilities = sim.dir().join("proc/driver/nvidia/capabilities");
+    let has_mig = ["gpu0/mig", "gpu1/mig"].map(|mig| capabilities.join(mig).exists());
+    assert_eq!(has_mig, [true, false]);
+    let nodes = std::fs::read_dir(sim.dir().join("dev/nvidia-caps"));
+    assert_eq!(nodes.unwrap().count(), 2);
+    let config = node(&sim, "dev/nvidia-caps/nvidia-cap1");
+    assert_eq!(config, (major(&sim, "nvidia-caps"), 1));
 }
 
 /// As on a server without a screen: a program that wants CUDA has the module loaded.
@@ -152,10 +119,8 @@ fn boot_leaves_uvm_to_modprobe() {
     let nodes = ["dev/nvidia-uvm", "dev/nvidia-uvm-tools"];
     let are_there = || nodes.map(|node| sim.dir().join(node).exists());
     let lines = || {
-        let devices = sim.read("proc/devices");
-        { devices.lines() }
-            .filter(|line| line.ends_with(" nvidia-uvm"))
-            .count()
+        let is_its = |line: &&str| line.ends_with(" nvidia-uvm");
+        sim.read("proc/devices").lines().filter(is_its).count()
     };
     let load = || {
         let mut program = std::process::Command::new(sim.dir().join("usr/bin/nvidia-modprobe"));

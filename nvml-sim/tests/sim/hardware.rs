@@ -76,10 +76,8 @@ fn differences(hardware: &Rows, simulated: &Rows) -> Vec<String> {
 
 fn transcripts() -> Vec<PathBuf> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/hardware");
-    let entries = fs::read_dir(dir)
-        .unwrap()
-        .map(|entry| entry.unwrap().path());
-    let mut found: Vec<PathBuf> = entries.collect();
+    let entries = fs::read_dir(dir).unwrap();
+    let mut found: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
     found.sort();
     found
 }
@@ -129,20 +127,16 @@ fn exits_3_without_gpu() {
     let sim = Sim::new("--gpu A30");
     let library = sim.dir().join("lib/libnvidia-ml.so.1");
     fs::remove_file(sim.dir().join("state.json")).unwrap();
+    let nowhere = Path::new("/nowhere/libnvidia-ml.so.1");
     for (library, why) in [
         (library.as_path(), "the driver answers 9 to nvmlInit_v2"),
-        (
-            Path::new("/nowhere/libnvidia-ml.so.1"),
-            "cannot open /nowhere/",
-        ),
+        (nowhere, "cannot open /nowhere/"),
     ] {
         let output = record(library, sim.dir());
         assert_eq!(output.status.code(), Some(3));
         let said = String::from_utf8(output.stderr).unwrap();
-        assert!(
-            said.contains("no NVIDIA GPU: ") && said.contains(why),
-            "{said}"
-        );
+        let has_both = said.contains("no NVIDIA GPU: ") && said.contains(why);
+        assert!(has_both, "{said}");
         assert_eq!(output.stdout, b"");
     }
 }

@@ -38,6 +38,8 @@ fn sizes() {
 
 #[test]
 fn offsets() {
+    let ofa = offset_of!(GpuInstanceProfileInfo, counts.engines.ofa);
+    assert_eq!(ofa, 36);
     assert_eq!(offset_of!(GpuInstanceProfileInfo, memory_size_mb), 40);
     assert_eq!(offset_of!(GpuInstanceProfileInfo_v2, memory_size_mb), 48);
     assert_eq!(offset_of!(GpuInstanceProfileInfo_v2, name), 56);
@@ -52,10 +54,8 @@ fn offsets() {
     assert_eq!(offset_of!(ComputeInstanceInfo, profile_id), 20);
     assert_eq!(offset_of!(ComputeInstanceInfo, placement), 24);
     assert_eq!(offset_of!(DeviceAttributes, gpu_instance_slice_count), 24);
-    assert_eq!(
-        offset_of!(DeviceAttributes, compute_instance_slice_count),
-        28
-    );
+    let slices = offset_of!(DeviceAttributes, compute_instance_slice_count);
+    assert_eq!(slices, 28);
     assert_eq!(offset_of!(DeviceAttributes, memory_size_mb), 32);
 }
 

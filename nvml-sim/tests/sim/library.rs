@@ -1,8 +1,6 @@
 //! The library as a client sees it.
 
-use std::ffi::CString;
-
-use crate::common::Sim;
+use crate::common::{Sim, zeroed};
 use nvml_sim::abi::types::*;
 
 pub const ONE_G: u64 = 19;
@@ -54,27 +52,17 @@ fn creates_and_destroys_an_instance() {
     assert_eq!(nvml.mig_device(gpu, 7), Err(2));
     let name = nvml.ask_text("nvmlDeviceGetName", &[mig]).unwrap();
     assert_eq!(name, "NVIDIA A100-SXM4-80GB MIG 2g.20gb");
-    assert_eq!(nvml.ask("nvmlDeviceGetGpuInstanceId", &[mig], 0_u32), Ok(5));
-    assert_eq!(
-        nvml.ask("nvmlDeviceGetComputeInstanceId", &[mig], 9_u32),
-        Ok(0)
-    );
-    assert_eq!(
-        nvml.ask("nvmlDeviceGetDeviceHandleFromMigDeviceHandle", &[mig], 0),
-        Ok(gpu)
-    );
-    assert_eq!(
-        nvml.ask("nvmlDeviceIsMigDeviceHandle", &[mig], 0_u32),
-        Ok(1)
-    );
-    assert_eq!(
-        nvml.ask("nvmlDeviceIsMigDeviceHandle", &[gpu], 1_u32),
-        Ok(0)
-    );
-    assert_eq!(
-        nvml.ask("nvmlDeviceGetGpuInstanceId", &[gpu], 0_u32),
-        Err(2)
-    );
+    for (call, device, answer) in [
+        ("nvmlDeviceGetGpuInstanceId", mig, Ok(5)),
+        ("nvmlDeviceGetComputeInstanceId", mig, Ok(0)),
+        ("nvmlDeviceIsMigDeviceHandle", mig, Ok(1)),
+        ("nvmlDeviceIsMigDeviceHandle", gpu, Ok(0)),
+        ("nvmlDeviceGetGpuInstanceId", gpu, Err(2)),
+    ] {
+        assert_eq!(nvml.ask(call, &[device], 9_u32), answer, "{call}");
+    }
+    let parent = "nvmlDeviceGetDeviceHandleFromMigDeviceHandle";
+    assert_eq!(nvml.ask(parent, &[mig], 0), Ok(gpu));
 
     let uuid = nvml.ask_text("nvmlDeviceGetUUID", &[mig]).unwrap();
     assert!(uuid.starts_with("MIG-") && uuid.len() == 40, "{uuid}");
@@ -87,29 +75,19 @@ fn creates_and_destroys_an_instance() {
     assert_eq!(nvml.call("nvmlComputeInstanceDestroy", &[ci]), 0);
     assert_eq!(nvml.call("nvmlGpuInstanceDestroy", &[gi]), 0);
     assert_eq!(nvml.by_uuid(&uuid), Err(6));
-    assert_eq!(
-        nvml.ask("nvmlDeviceGetGpuInstanceById", &[gpu, 5], 0_u64),
-        Err(6)
-    );
+    let gone = nvml.ask("nvmlDeviceGetGpuInstanceById", &[gpu, 5], 0_u64);
+    assert_eq!(gone, Err(6));
 
     // The UUID comes back, the handle does not.
     let again = nvml.create_gi(gpu, TWO_G).unwrap();
     nvml.create_ci(again, 1).unwrap();
     let again_mig = nvml.mig_device(gpu, 0).unwrap();
-    assert_eq!(
-        nvml.ask_text("nvmlDeviceGetUUID", &[again_mig]).unwrap(),
-        uuid
-    );
+    let uuid_of = |device| nvml.ask_text("nvmlDeviceGetUUID", &[device]);
     assert_ne!((again, again_mig), (gi, mig));
-    for (call, stale) in [
-        ("nvmlGpuInstanceDestroy", gi),
-        ("nvmlComputeInstanceDestroy", ci),
-    ] {
-        assert_eq!(nvml.call(call, &[stale]), 6, "{call}");
-    }
-    assert_eq!(nvml.ask_text("nvmlDeviceGetUUID", &[mig]), Err(6));
-    assert_eq!(nvml.ask_text("nvmlDeviceGetUUID", &[0]), Err(2));
-    assert_eq!(nvml.ask_text("nvmlDeviceGetUUID", &[gi]), Err(2));
+    assert_eq!(nvml.call("nvmlGpuInstanceDestroy", &[gi]), 6);
+    assert_eq!(nvml.call("nvmlComputeInstanceDestroy", &[ci]), 6);
+    let found = [again_mig, mig, 0, gi].map(uuid_of);
+    assert_eq!(found, [Ok(uuid), Err(6), Err(2), Err(2)]);
     assert_eq!(nvml.gi_info(gpu).unwrap_err(), 2);
 }
 
@@ -131,31 +109,19 @@ fn refusals_have_their_codes() {
     assert_eq!(nvml.create_ci(gi, 99), Err(3));
     nvml.create_ci(gi, 2).unwrap();
     assert_eq!(nvml.create_ci(gi, 0), Err(23));
-    for (call, profile) in [
-        ("nvmlDeviceGetGpuInstanceRemainingCapacity", 77),
-        ("nvmlDeviceGetGpuInstancePossiblePlacements_v2", 77),
-    ] {
+    for call in ["RemainingCapacity", "PossiblePlacements_v2"] {
+        let call = format!("nvmlDeviceGetGpuInstance{call}");
         let mut count = 0_u32;
         let count = &raw mut count as u64;
-        assert_eq!(nvml.call(call, &[gpu, profile, count, count]), 3, "{call}");
+        assert_eq!(nvml.call(&call, &[gpu, 77, count, count]), 3, "{call}");
     }
-    assert_eq!(
-        nvml.ask("nvmlDeviceGetMaxMigDeviceCount", &[off], 9_u32),
-        Ok(0)
-    );
-    assert_eq!(
-        nvml.ask("nvmlDeviceGetMaxMigDeviceCount", &[gpu], 9_u32),
-        Ok(7)
-    );
-    assert_eq!(
-        nvml.ask("nvmlDeviceGetHandleByIndex_v2", &[2], 0_u64),
-        Err(2)
-    );
+    let most = |gpu| nvml.ask("nvmlDeviceGetMaxMigDeviceCount", &[gpu], 9_u32);
+    assert_eq!((most(off), most(gpu)), (Ok(0), Ok(7)));
+    let third = nvml.ask("nvmlDeviceGetHandleByIndex_v2", &[2], 0_u64);
+    assert_eq!(third, Err(2));
     assert_eq!(nvml.call("nvmlDeviceGetCount_v2", &[0]), 2);
-    assert_eq!(
-        nvml.call("nvmlDeviceCreateGpuInstance", &[gpu, ONE_G, 0]),
-        2
-    );
+    let nowhere = nvml.call("nvmlDeviceCreateGpuInstance", &[gpu, ONE_G, 0]);
+    assert_eq!(nowhere, 2);
     assert_eq!(sim.gpu_instances(0).len(), 2);
 }
 
@@ -172,8 +138,8 @@ fn mig_devices_are_ordered_and_compact() {
     let names = || -> Vec<String> {
         let devices = (0..7).map_while(|i| nvml.mig_device(gpu, i).ok());
         let name = |mig| nvml.ask_text("nvmlDeviceGetName", &[mig]).unwrap();
-        devices
-            .map(name)
+        let names = devices.map(name);
+        names
             .map(|n| n.split_once("MIG ").unwrap().1.to_string())
             .collect()
     };
@@ -192,28 +158,17 @@ fn answers_other_client_calls() {
     let sim = Sim::new("--gpu H100");
     let nvml = sim.init();
     let gpu = nvml.gpu(0);
-    assert_eq!(
-        nvml.ask_text("nvmlSystemGetDriverVersion", &[]).unwrap(),
-        "580.95.05"
-    );
-    assert_eq!(
-        nvml.ask_text("nvmlSystemGetNVMLVersion", &[]).unwrap(),
-        "13.580.95.05"
-    );
+    let version = |call| nvml.ask_text(call, &[]).unwrap();
+    assert_eq!(version("nvmlSystemGetDriverVersion"), "580.95.05");
+    assert_eq!(version("nvmlSystemGetNVMLVersion"), "13.580.95.05");
     let mut short = [0_u8; 3];
     let args = [gpu, short.as_mut_ptr() as u64, 3];
     assert_eq!(nvml.call("nvmlDeviceGetName", &args), 7);
-    let bus = CString::new("00000000:07:00.0").unwrap();
-    let found = nvml.ask(
-        "nvmlDeviceGetHandleByPciBusId_v2",
-        &[bus.as_ptr() as u64],
-        0_u64,
-    );
+    let bus = c"00000000:07:00.0".as_ptr() as u64;
+    let found = nvml.ask("nvmlDeviceGetHandleByPciBusId_v2", &[bus], 0_u64);
     assert_eq!(found, Ok(gpu));
     assert_eq!(nvml.memory(gpu).total, 81559 << 20);
-    // SAFETY: all-zero is a value of the struct, which is numbers only.
-    let field: FieldValue = unsafe { std::mem::zeroed() };
-    let mut fields = [field; 2];
+    let mut fields: [FieldValue; 2] = [zeroed(); 2];
     let args = [gpu, 2, fields.as_mut_ptr() as u64];
     assert_eq!(nvml.call("nvmlDeviceGetFieldValues", &args), 0);
     assert_eq!(fields.map(|f| f.nvml_return), [3, 3]);
@@ -224,9 +179,7 @@ fn answers_other_client_calls() {
     let set = nvml.ask("nvmlEventSetCreate", &[], 0_u64).unwrap();
     assert_eq!(nvml.call("nvmlDeviceRegisterEvents", &[gpu, 8, set]), 0);
     let mut event = [0_u8; size_of::<EventData>()];
-    assert_eq!(
-        nvml.call("nvmlEventSetWait_v2", &[set, event.as_mut_ptr() as u64, 1]),
-        10
-    );
+    let args = [set, event.as_mut_ptr() as u64, 1];
+    assert_eq!(nvml.call("nvmlEventSetWait_v2", &args), 10);
     assert_eq!(nvml.call("nvmlEventSetFree", &[set]), 0);
 }

@@ -28,13 +28,11 @@ fn mig_mode_by_architecture() {
     assert_eq!(set(hopper, 0), Ok(19));
     assert_eq!(mode(hopper), (1, 1));
     // The other forms that are seen in the field.
-    sim.run(
-        "fault",
-        "--call nvmlDeviceSetMigMode --nth 1 --returns IN_USE",
-    );
+    let fault = "--call nvmlDeviceSetMigMode";
+    sim.run("fault", &format!("{fault} --nth 1 --returns IN_USE"));
     assert_eq!(set(ampere, 0), Err(19));
     sim.run("fault", "--clear");
-    sim.run("fault", "--call nvmlDeviceSetMigMode --status IN_USE");
+    sim.run("fault", &format!("{fault} --status IN_USE"));
     assert_eq!(set(ampere, 0), Ok(19));
     assert_eq!(mode(ampere), (1, 1));
 }
@@ -45,11 +43,16 @@ fn boot_forgets_instances_and_hoppers_mode() {
     for gpu in 0..3 {
         sim.run("create", &format!("--gpu {gpu} --profile 19"));
     }
-    let before = (
-        sim.show(),
-        sim.read("proc/devices"),
-        sim.read("proc/sys/kernel/random/boot_id"),
-    );
+    let boot_id = || sim.read("proc/sys/kernel/random/boot_id");
+    let caps = || {
+        let devices = sim.read("proc/devices");
+        let mut lines = devices.lines();
+        lines
+            .find(|l| l.ends_with(" nvidia-caps"))
+            .unwrap()
+            .to_owned()
+    };
+    let before = (sim.show(), caps(), boot_id());
     sim.run("reboot", "");
     let after = sim.show();
     for (gpu, mode) in ["on", "off", "off"].into_iter().enumerate() {
@@ -57,17 +60,9 @@ fn boot_forgets_instances_and_hoppers_mode() {
         assert_eq!(after["gpus"][gpu]["gpuInstances"], serde_json::json!([]));
         assert_eq!(after["gpus"][gpu]["uuid"], before.0["gpus"][gpu]["uuid"]);
     }
-    let major = |devices: &str| -> String {
-        devices
-            .lines()
-            .find(|l| l.ends_with(" nvidia-caps"))
-            .unwrap()
-            .to_string()
-    };
-    assert_ne!(major(&before.1), major(&sim.read("proc/devices")));
-    let boot_id = sim.read("proc/sys/kernel/random/boot_id");
-    assert_ne!(before.2, boot_id);
-    assert_eq!(after["bootId"], boot_id.trim());
+    assert_ne!(before.1, caps());
+    assert_ne!(before.2, boot_id());
+    assert_eq!(after["bootId"], boot_id().trim());
 }
 
 #[test]
@@ -77,10 +72,8 @@ fn lost_gpu_answers_nothing_else() {
     let gpu = nvml.gpu(1);
     sim.run("lose", "--gpu 1");
     assert_eq!(nvml.ask("nvmlDeviceGetCount_v2", &[], 0_u32), Ok(2));
-    assert_eq!(
-        nvml.ask("nvmlDeviceGetHandleByIndex_v2", &[1], 0_u64),
-        Err(15)
-    );
+    let lost = nvml.ask("nvmlDeviceGetHandleByIndex_v2", &[1], 0_u64);
+    assert_eq!(lost, Err(15));
     assert_eq!(nvml.ask_text("nvmlDeviceGetUUID", &[gpu]), Err(15));
     assert_eq!(nvml.create_gi(gpu, ONE_G), Err(15));
     assert!(nvml.create_gi(nvml.gpu(0), ONE_G).is_ok());

@@ -1,6 +1,6 @@
 //! Processes use GPU memory, and the compute mode says which of them may.
 
-use crate::common::{Holder, Nvml, Sim};
+use crate::common::{Holder, Nvml, Sim, zeroed};
 use nvml_sim::abi::types::*;
 
 const MIB: u64 = 1 << 20;
@@ -28,9 +28,8 @@ fn processes_use_memory() {
     let second = Holder::new(&sim, "--gpu 0");
     assert_eq!(memory(&nvml, gpu), [81559, 480, 77751, 3328]);
     // The first version of the call counts reserved memory as used.
-    // SAFETY: all-zero is a value of the struct, which is numbers only.
-    let empty: Memory = unsafe { std::mem::zeroed() };
-    let old = nvml.ask("nvmlDeviceGetMemoryInfo", &[gpu], empty).unwrap();
+    let old = nvml.ask("nvmlDeviceGetMemoryInfo", &[gpu], zeroed());
+    let old: Memory = old.unwrap();
     assert_eq!([old.free / MIB, old.used / MIB], [77751, 3808]);
     let said = refused(&sim, "--gpu 0 --memory 76Gi");
     assert!(said.contains("out of memory: 77751 MiB are free"), "{said}");

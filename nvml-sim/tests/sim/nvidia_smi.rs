@@ -54,11 +54,8 @@ impl Smi {
     fn run(&self, arguments: &str) -> Output {
         let library = self.machine.dir().join("lib");
         let mut command = Command::new(&self.program);
-        command
-            .env_clear()
-            .env("LC_ALL", "C")
-            .env("LD_LIBRARY_PATH", library)
-            .current_dir("/");
+        command.env_clear().env("LC_ALL", "C").current_dir("/");
+        command.env("LD_LIBRARY_PATH", library);
         command.args(arguments.split_whitespace());
         command.output().expect("nvidia-smi")
     }
@@ -66,10 +63,8 @@ impl Smi {
     /// Returns its output after a success.
     fn ok(&self, arguments: &str) -> String {
         let said = self.run(arguments);
-        assert!(
-            said.status.success() && said.stderr.is_empty(),
-            "nvidia-smi {arguments}: {said:?}"
-        );
+        let is_well = said.status.success() && said.stderr.is_empty();
+        assert!(is_well, "nvidia-smi {arguments}: {said:?}");
         String::from_utf8(said.stdout).unwrap()
     }
 
@@ -99,10 +94,8 @@ fn squeeze(line: &str) -> String {
 }
 
 fn lines(text: &str) -> Vec<String> {
-    text.lines()
-        .map(squeeze)
-        .filter(|line| !line.is_empty())
-        .collect()
+    let lines = text.lines().map(squeeze);
+    lines.filter(|line| !line.is_empty()).collect()
 }
 
 /// The rows below a table's head: the fields between two rules are one row,
@@ -207,13 +200,10 @@ const A30_PLACEMENTS: [&str; 5] = [
 
 #[test]
 fn lists_profiles_and_placements() {
+    const SWEPT: &str = "A100-40GB --floor-swept";
     let rows: [(&str, &[&str], &[&str]); 5] = [
         ("A100-40GB", &A100_40GB_PROFILES, &EIGHT_SLICES_PLACEMENTS),
-        (
-            "A100-40GB --floor-swept",
-            &A100_40GB_PROFILES,
-            &EIGHT_SLICES_PLACEMENTS,
-        ),
+        (SWEPT, &A100_40GB_PROFILES, &EIGHT_SLICES_PLACEMENTS),
         ("A100-80GB", &A100_80GB_PROFILES, &EIGHT_SLICES_PLACEMENTS),
         ("H100-80GB", &H100_80GB_PROFILES, &EIGHT_SLICES_PLACEMENTS),
         ("A30-24GB", &A30_PROFILES, &A30_PLACEMENTS),
@@ -267,16 +257,12 @@ fn lists_compute_profiles_of_user_guide() {
     );
     // The table does not give the place of each: drivers of different age differ.
     let compute_instances = smi.table("mig -lci -gi 1");
-    let places: Vec<String> = compute_instances
-        .iter()
-        .map(|row| row.rsplit(' ').next().unwrap().to_owned())
-        .collect();
+    let place = |row: &String| row.rsplit(' ').next().unwrap().to_owned();
+    let places = compute_instances.iter().map(place).collect();
     same_rows(places, &["0:1", "1:1", "2:1"]);
     for (id, row) in compute_instances.iter().enumerate() {
-        assert!(
-            row.starts_with(&format!("0 1 MIG 1c.3g.20gb 0 {id} ")),
-            "{compute_instances:?}"
-        );
+        let start = format!("0 1 MIG 1c.3g.20gb 0 {id} ");
+        assert!(row.starts_with(&start), "{compute_instances:?}");
     }
     assert_eq!(
         smi.table("mig -lcip -gi 1"),
@@ -323,18 +309,15 @@ fn creates_two_slices_and_destroys_them() {
     // MIG devices are numbered by GPU instance.
     let list = smi.lines("-L");
     assert_eq!(list.len(), 3, "{list:?}");
-    assert!(
-        list[0].starts_with("GPU 0: NVIDIA A100") && list[0].contains("(UUID: GPU-"),
-        "{list:?}"
-    );
-    assert!(
-        list[1].starts_with("MIG 2g.20gb Device 0: (UUID: MIG-"),
-        "{list:?}"
-    );
-    assert!(
-        list[2].starts_with("MIG 1g.10gb Device 1: (UUID: MIG-"),
-        "{list:?}"
-    );
+    assert!(list[0].contains("(UUID: GPU-"), "{list:?}");
+    let starts = [
+        "GPU 0: NVIDIA A100",
+        "MIG 2g.20gb Device 0: (UUID: MIG-",
+        "MIG 1g.10gb Device 1: (UUID: MIG-",
+    ];
+    for (line, start) in list.iter().zip(starts) {
+        assert!(line.starts_with(start), "{list:?}");
+    }
 
     // A GPU instance with a compute instance in it is not destroyed.
     smi.fails(

@@ -27,12 +27,8 @@ fn as_another_user(sim: &Sim, script: &str) -> Vec<String> {
         copy.arg(std::env::current_exe().unwrap()).arg(&program);
         assert!(copy.status().unwrap().success());
     }
-    let child = client_command(&program, sim, script)
-        .current_dir("/")
-        .uid(65534)
-        .spawn()
-        .unwrap();
-    finish(child)
+    let mut client = client_command(&program, sim, script);
+    finish(client.current_dir("/").uid(65534).spawn().unwrap())
 }
 
 /// Runs the script of a client process; nothing when there is none.
@@ -64,11 +60,8 @@ fn create(nvml: &Nvml, gpu: u64) -> Result<(u64, u64), u32> {
 /// How many instances of two slices there are.
 fn list(nvml: &Nvml, gpu: u64) -> Result<u32, u32> {
     let mut all = [0_u64; 3];
-    nvml.ask(
-        "nvmlDeviceGetGpuInstances",
-        &[gpu, 14, all.as_mut_ptr() as u64],
-        0,
-    )
+    let args = [gpu, 14, all.as_mut_ptr() as u64];
+    nvml.ask("nvmlDeviceGetGpuInstances", &args, 0)
 }
 
 /// Makes an instance and destroys it, or finds no room.
@@ -101,16 +94,10 @@ fn client(sim: &Sim, script: &str) -> Child {
 /// Waits for a client and gives the lines it printed.
 fn finish(child: Child) -> Vec<String> {
     let output = child.wait_with_output().unwrap();
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stdout)
-    );
     let text = String::from_utf8(output.stdout).unwrap();
-    text.lines()
-        .filter_map(|l| l.split_once("client: "))
-        .map(|(_, l)| l.to_string())
-        .collect()
+    assert!(output.status.success(), "{text}");
+    let said = text.lines().filter_map(|l| l.split_once("client: "));
+    said.map(|(_, l)| l.to_string()).collect()
 }
 
 /// Waits until the rules have seen so many calls.
@@ -136,33 +123,26 @@ fn assert_settled(sim: &Sim) {
         }
     }
     let root = sim.dir().join("proc/driver/nvidia/capabilities");
-    let find = Command::new("find")
-        .arg(&root)
-        .args(["-path", "*gpu*", "-name", "access"])
-        .output();
-    let text = String::from_utf8(find.unwrap().stdout).unwrap();
+    let mut find = Command::new("find");
+    find.arg(&root).args(["-path", "*gpu*", "-name", "access"]);
+    let text = String::from_utf8(find.output().unwrap().stdout).unwrap();
     let prefix = format!("{}/", root.display());
     let mut found: Vec<String> = text.lines().map(|l| l.replace(&prefix, "")).collect();
     wanted.sort();
     found.sort();
     assert_eq!(found, wanted);
-    let nodes = std::fs::read_dir(sim.dir().join("dev/nvidia-caps"))
-        .unwrap()
-        .count();
-    assert_eq!(nodes, wanted.len() + 2);
+    let nodes = std::fs::read_dir(sim.dir().join("dev/nvidia-caps"));
+    assert_eq!(nodes.unwrap().count(), wanted.len() + 2);
 }
 
 #[test]
 fn many_processes_share_a_machine() {
     let sim = Sim::new("--gpu A100-80GB --gpu A100-40GB");
-    let clients: Vec<Child> = (0..8)
-        .map(|i| client(&sim, &format!("{} churn 25", i % 2)))
-        .collect();
+    let churn = |i| client(&sim, &format!("{} churn 25", i % 2));
+    let clients: Vec<Child> = (0..8).map(churn).collect();
     clients.into_iter().for_each(|c| drop(finish(c)));
-    assert_eq!(
-        (sim.gpu_instances(0), sim.gpu_instances(1)),
-        (vec![], vec![])
-    );
+    let left = [0, 1].map(|gpu| sim.gpu_instances(gpu).len());
+    assert_eq!(left, [0, 0]);
     assert_settled(&sim);
 }
 
@@ -222,12 +202,8 @@ fn times_overlap_on_different_gpus_only() {
     assert_eq!(finish(client(&sim, "1 create")), ["Ok(())"]);
     assert!(slow.try_wait().unwrap().is_none());
     // Reading does not wait either.
-    assert_eq!(
-        sim.init()
-            .ask_text("nvmlSystemGetDriverVersion", &[])
-            .unwrap(),
-        "580.95.05"
-    );
+    let version = sim.init().ask_text("nvmlSystemGetDriverVersion", &[]);
+    assert_eq!(version.unwrap(), "580.95.05");
     // One on the same GPU does, until the first is gone, which then has made nothing.
     let waiting = client(&sim, "0 create");
     await_seen(&sim, 3);
@@ -252,16 +228,11 @@ fn holder_keeps_instance_until_death() {
     for device in [gpu, mig] {
         let (mut infos, mut count) = ([0_u64; 3], 1_u32);
         let args = [device, &raw mut count as u64, infos.as_mut_ptr() as u64];
-        assert_eq!(
-            nvml.call("nvmlDeviceGetComputeRunningProcesses_v3", &args),
-            0
-        );
+        let list = "nvmlDeviceGetComputeRunningProcesses_v3";
+        assert_eq!(nvml.call(list, &args), 0);
         assert_eq!((count, infos[0] as u32, infos[2]), (1, holder.pid(), 13));
         count = 0;
-        assert_eq!(
-            nvml.call("nvmlDeviceGetComputeRunningProcesses_v3", &args),
-            7
-        );
+        assert_eq!(nvml.call(list, &args), 7);
         assert_eq!(count, 1);
     }
     let file = "proc/driver/nvidia/capabilities/gpu0/mig/gi13/ci0/access";
@@ -286,10 +257,8 @@ fn whole_gpu_holder_blocks_first_instance() {
     let holder = Holder::new(&sim, "--gpu 1");
     assert_eq!(nvml.create_gi(nvml.gpu(1), 19), Err(19));
     assert!(nvml.create_gi(nvml.gpu(0), 19).is_ok());
-    assert_eq!(
-        nvml.ask("nvmlDeviceSetMigMode", &[nvml.gpu(1), 0], 0_u32),
-        Ok(19)
-    );
+    let off = nvml.ask("nvmlDeviceSetMigMode", &[nvml.gpu(1), 0], 0_u32);
+    assert_eq!(off, Ok(19));
     assert!(!sim.try_run("reset", "--gpu 1").status.success());
     drop(holder);
     assert!(nvml.create_gi(nvml.gpu(1), 19).is_ok());
@@ -300,15 +269,12 @@ fn plain_user_may_only_look() {
     let sim = Sim::new("--gpu A100-80GB");
     sim.run("create", "--gpu 0 --profile 2g.20gb");
     sim.run("fault", "--call nvmlShutdown --takes 1ms");
-    assert_eq!(
-        as_another_user(&sim, "0 list\n0 create"),
-        ["Ok(1)", "Err(4)"]
-    );
+    let said = as_another_user(&sim, "0 list\n0 create");
+    assert_eq!(said, ["Ok(1)", "Err(4)"]);
     assert_eq!(sim.gpu_instances(0).len(), 1);
     // Without the monitor capability not even that.
-    let monitor = sim
-        .dir()
-        .join("proc/driver/nvidia/capabilities/mig/monitor");
+    let monitor = "proc/driver/nvidia/capabilities/mig/monitor";
+    let monitor = sim.dir().join(monitor);
     std::fs::set_permissions(monitor, std::fs::Permissions::from_mode(0o400)).unwrap();
     assert_eq!(as_another_user(&sim, "0 list"), ["Err(4)"]);
 }

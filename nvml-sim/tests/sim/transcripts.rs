@@ -5,28 +5,23 @@
 //! gives 6, 5, 3. That a driver now and then refuses
 //! a destroy that was possible, and that long sessions see stale handles, is left to faults.
 
-use nvml_sim::engine::{Code, Holds, Machine, Mode, Model, NewGpu, Placement, Target, Unheld};
+use nvml_sim::engine::{
+    CiProfile, Code, Holds, Machine, Mode, Model, NewGpu, Placement, Target, Unheld,
+};
 
 fn machine(model: &str, floor_swept: bool) -> Machine {
-    let model = Model::find(model).unwrap();
-    Machine::new(
-        "transcripts",
-        &[NewGpu {
-            model,
-            floor_swept,
-            mode: Mode::On,
-        }],
-    )
+    let gpu = NewGpu {
+        model: Model::find(model).unwrap(),
+        floor_swept,
+        mode: Mode::On,
+    };
+    Machine::new("transcripts", &[gpu])
 }
 
 /// Creates by profile names or ids and gives the ids of the instances, or where it ended.
 fn create(machine: &mut Machine, profiles: &[u32]) -> Vec<Result<u32, Code>> {
-    let one = |id: &u32| {
-        machine
-            .create_gpu_instance(0, *id, None, &Unheld)
-            .map(|gi| gi.id)
-    };
-    profiles.iter().map(one).collect()
+    let mut one = |id: &u32| machine.create_gpu_instance(0, *id, None, &Unheld);
+    profiles.iter().map(|id| Ok(one(id)?.id)).collect()
 }
 
 fn id(model: &str, name: &str) -> u32 {
@@ -34,16 +29,13 @@ fn id(model: &str, name: &str) -> u32 {
     profiles.iter().find(|p| p.name == name).unwrap().id
 }
 
-fn at(machine: &Machine, gi: u32) -> (u32, u32) {
-    let Placement { start, size } = machine.gpus[0].gpu_instance(gi).unwrap().placement;
-    (start, size)
+fn at(machine: &Machine, gi: u32) -> u32 {
+    machine.gpus[0].gpu_instance(gi).unwrap().placement.start
 }
 
 fn free(machine: &Machine, profiles: &[u32]) -> Vec<u32> {
-    profiles
-        .iter()
-        .map(|id| machine.gpus[0].remaining_capacity(*id).unwrap())
-        .collect()
+    let capacity = |id: &u32| machine.gpus[0].remaining_capacity(*id).unwrap();
+    profiles.iter().map(capacity).collect()
 }
 
 fn free_cis(machine: &Machine, gi: u32, profiles: &[u32]) -> Vec<(u32, u32)> {
@@ -51,10 +43,8 @@ fn free_cis(machine: &Machine, gi: u32, profiles: &[u32]) -> Vec<(u32, u32)> {
     let gi = gpu.gpu_instance(gi).unwrap();
     let of = |id: &u32| {
         let profile = gpu.ci_profile_of(gi, *id).unwrap();
-        (
-            gpu.ci_remaining_capacity(gi, *id).unwrap(),
-            gpu.ci_instance_count(gi, &profile),
-        )
+        let free = gpu.ci_remaining_capacity(gi, *id).unwrap();
+        (free, gpu.ci_instance_count(gi, &profile))
     };
     profiles.iter().map(of).collect()
 }
@@ -62,89 +52,42 @@ fn free_cis(machine: &Machine, gi: u32, profiles: &[u32]) -> Vec<(u32, u32)> {
 const A100: [u32; 7] = [19, 20, 15, 14, 9, 5, 0];
 const FULL: Result<u32, Code> = Err(Code::INSUFFICIENT_RESOURCES);
 
-/// Sequences without a requested place: the model, its floor-swept form or the other, the profiles, and the ids and
-/// starts given. With fewer ids than profiles, the next one found no room. All are published output but the first, of
-/// the User Guide ("Creating GPU Instances", mixed geometry), and the last, which is what the rule gives.
-type Sequence = (&'static str, bool, &'static [u32], &'static [(u32, u32)]);
-const SEQUENCES: [Sequence; 15] = [
-    ("A100-40GB", false, &[19, 14, 5], &[(13, 6), (5, 4), (1, 0)]),
-    (
-        "A100-40GB",
-        false,
-        &[19, 19, 14, 9],
-        &[(13, 6), (11, 4), (3, 0)],
-    ),
-    (
-        "A100-40GB",
-        false,
-        &[9, 19, 14, 19],
-        &[(2, 4), (7, 0), (4, 2), (8, 1)],
-    ),
-    ("A100-40GB", false, &[9, 9, 19], &[(2, 4), (1, 0)]),
-    (
-        "A100-40GB",
-        false,
-        &[19; 7],
-        &[(13, 6), (11, 4), (12, 5), (7, 0), (8, 1), (9, 2), (10, 3)],
-    ),
-    (
-        "A100-40GB",
-        true,
-        &[19; 7],
-        &[(9, 6), (7, 4), (8, 5), (11, 0), (12, 1), (13, 2), (14, 3)],
-    ),
-    (
-        "A100-40GB",
-        true,
-        &[5, 14, 19, 19],
-        &[(2, 0), (3, 4), (9, 6)],
-    ),
-    (
-        "A100-80GB",
-        false,
-        &[9, 14, 19, 19],
-        &[(2, 4), (3, 0), (9, 2), (10, 3)],
-    ),
-    (
-        "A100-80GB",
-        true,
-        &[9, 14, 19, 19],
-        &[(1, 4), (5, 0), (13, 2), (14, 3)],
-    ),
-    (
-        "A100-80GB",
-        false,
-        &[14, 14, 14, 20],
-        &[(5, 4), (3, 0), (4, 2), (13, 6)],
-    ),
-    ("H100-80GB", false, &[9, 14, 14], &[(2, 4), (3, 0), (4, 2)]),
-    // Where the first lies is as on an A100.
-    ("GH200-96GB", false, &[20, 20], &[(13, 6)]),
-    ("A30-24GB", false, &[14], &[(3, 0)]),
-    (
-        "RTX-PRO-6000-96GB",
-        false,
-        &[14; 5],
-        &[(3, 0), (4, 3), (5, 6), (6, 9)],
-    ),
-    (
-        "GH200-96GB",
-        false,
-        &[15, 15, 15],
-        &[(6, 6), (5, 4), (3, 0)],
-    ),
-];
+/// Sequences without a requested place: the model, `swept` if it is floor-swept, the profiles, and the ids and starts given.
+/// With fewer ids than profiles, the next one found no room. All are published output but the first, of the User Guide
+/// ("Creating GPU Instances", mixed geometry), and the last, which is what the rule gives. Where the first instance of the
+/// GH200 lies is as on an A100.
+const SEQUENCES: &str = "
+    A100-40GB: 19 14 5 => 13:6 5:4 1:0
+    A100-40GB: 19 19 14 9 => 13:6 11:4 3:0
+    A100-40GB: 9 19 14 19 => 2:4 7:0 4:2 8:1
+    A100-40GB: 9 9 19 => 2:4 1:0
+    A100-40GB: 19 19 19 19 19 19 19 => 13:6 11:4 12:5 7:0 8:1 9:2 10:3
+    A100-40GB swept: 19 19 19 19 19 19 19 => 9:6 7:4 8:5 11:0 12:1 13:2 14:3
+    A100-40GB swept: 5 14 19 19 => 2:0 3:4 9:6
+    A100-80GB: 9 14 19 19 => 2:4 3:0 9:2 10:3
+    A100-80GB swept: 9 14 19 19 => 1:4 5:0 13:2 14:3
+    A100-80GB: 14 14 14 20 => 5:4 3:0 4:2 13:6
+    H100-80GB: 9 14 14 => 2:4 3:0 4:2
+    GH200-96GB: 20 20 => 13:6
+    A30-24GB: 14 => 3:0
+    RTX-PRO-6000-96GB: 14 14 14 14 14 => 3:0 4:3 5:6 6:9
+    GH200-96GB: 15 15 15 => 6:6 5:4 3:0
+";
 
 #[test]
 fn gives_places_and_ids_of_hardware() {
-    for (model, swept, profiles, given) in SEQUENCES {
-        let mut m = machine(model, swept);
-        let mut got = create(&mut m, profiles).into_iter();
-        for (id, start) in given {
-            assert_eq!(got.next(), Some(Ok(*id)), "{model} {profiles:?}");
-            assert_eq!(at(&m, *id).0, *start, "{model} {profiles:?}");
+    for row in SEQUENCES.trim().lines() {
+        let (model, rest) = row.trim().split_once(": ").unwrap();
+        let (profiles, given) = rest.split_once(" => ").unwrap();
+        let name = model.trim_end_matches(" swept");
+        let mut m = machine(name, name != model);
+        let profiles = profiles.split(' ').map(|id| id.parse().unwrap());
+        let mut got = create(&mut m, &profiles.collect::<Vec<_>>()).into_iter();
+        for place in given.split(' ') {
+            let id = got.next().unwrap().expect(row);
+            assert_eq!(format!("{id}:{}", at(&m, id)), place, "{row}");
         }
-        assert!(got.next().is_none_or(|last| last == FULL), "{model}");
+        assert!(got.next().is_none_or(|last| last == FULL), "{row}");
     }
 }
 
@@ -168,15 +111,13 @@ fn counts_capacity_like_hardware() {
 #[test]
 fn t8_a100_80_refuses_early_destroy() {
     let mut m = machine("A100-80GB", false);
-    m.create_gpu_instance(0, 9, Some(Placement { start: 0, size: 4 }), &Unheld)
-        .unwrap();
+    let first = Placement { start: 0, size: 4 };
+    let gi = m.create_gpu_instance(0, 9, Some(first), &Unheld);
+    assert_eq!(gi.unwrap().id, 1);
     assert_eq!(m.create_compute_instance(0, 1, 0, None).unwrap().id, 0);
     assert_eq!(m.create_compute_instance(0, 1, 1, None).unwrap().id, 1);
-    let names: Vec<_> = m.gpus[0]
-        .mig_devices()
-        .iter()
-        .map(|d| d.profile_name())
-        .collect();
+    let devices = m.gpus[0].mig_devices();
+    let names: Vec<_> = devices.iter().map(|d| d.profile_name()).collect();
     assert_eq!(names, ["1c.3g.40gb", "2c.3g.40gb"]);
     assert_eq!(m.destroy_gpu_instance(0, 1, &Unheld), Err(Code::IN_USE));
 }
@@ -185,24 +126,22 @@ fn t8_a100_80_refuses_early_destroy() {
 fn t9_h100_halves_under_two_ids() {
     let mut m = machine("H100-80GB", false);
     assert_eq!(create(&mut m, &[9, 14, 14]), [Ok(2), Ok(3), Ok(4)]);
-    assert_eq!([2, 3, 4].map(|id| at(&m, id).0), [4, 0, 2]);
+    assert_eq!([2, 3, 4].map(|id| at(&m, id)), [4, 0, 2]);
     let gpu = &m.gpus[0];
-    let profiles = gpu.ci_profiles_of(gpu.gpu_instance(3).unwrap());
-    let seen: Vec<_> = profiles
-        .iter()
-        .map(|p| {
-            let count = gpu.ci_instance_count(gpu.gpu_instance(3).unwrap(), p);
-            (p.id, count, p.sm, p.name.as_str())
-        })
-        .collect();
-    assert_eq!(
-        seen,
-        [
-            (0, 2, 16, "1c.2g.20gb"),
-            (1, 1, 32, "2g.20gb"),
-            (7, 1, 26, "1c.2g.20gb")
-        ]
-    );
+    let gi = gpu.gpu_instance(3).unwrap();
+    let profiles = gpu.ci_profiles_of(gi);
+    let seen = |p: &CiProfile| {
+        format!(
+            "{} {} {} {}",
+            p.id,
+            gpu.ci_instance_count(gi, p),
+            p.sm,
+            p.name
+        )
+    };
+    let seen: Vec<_> = profiles.iter().map(seen).collect();
+    let offered = ["0 2 16 1c.2g.20gb", "1 1 32 2g.20gb", "7 1 26 1c.2g.20gb"];
+    assert_eq!(seen, offered);
     // The larger part leaves fewer multiprocessors than the smaller one needs.
     m.create_compute_instance(0, 3, 7, None).unwrap();
     assert_eq!(free_cis(&m, 3, &[0, 7, 1]), [(0, 2), (0, 1), (0, 1)]);
@@ -217,10 +156,8 @@ fn t10_gh200_profiler_and_media_engines() {
         }
     }
     let mut m = machine("GH200", false);
-    assert_eq!(
-        m.create_gpu_instance(0, 19, None, &Profiler),
-        Err(Code::IN_USE)
-    );
+    let made = m.create_gpu_instance(0, 19, None, &Profiler);
+    assert_eq!(made, Err(Code::IN_USE));
     let me = id("GH200", "1g.12gb+me");
     assert_eq!(create(&mut m, &[me, me])[1], FULL);
 }

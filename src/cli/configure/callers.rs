@@ -1,11 +1,11 @@
 //! Finds the engines' files that name a program. While one does, the program has to stay.
 
 use super::file::Change;
-use super::{Task, containerd, crio, docker, imports, is_runmig, podman, rancher};
+use super::{Task, containerd, crio, docker, is_runmig, podman, rancher};
 use runmig_lease::error::{Error, Result};
 use std::path::{Path, PathBuf};
 
-/// Returns the reason why the program has to stay after the changes: a file that names it, or an error that
+/// Returns why the program has to stay after the changes: a file that names it, or an error that
 /// hides such a file.
 pub fn reason(task: &Task<'_>, name: &str, changes: &[Change]) -> Option<String> {
     let cannot_tell = |e: Error| {
@@ -46,7 +46,7 @@ pub fn programs(task: &Task<'_>) -> Result<Vec<(PathBuf, PathBuf)>> {
 
 /// Returns the files in which engines look for runtimes: the default ones, and those of this run.
 fn files(task: &Task<'_>) -> Result<Vec<PathBuf>> {
-    let mut files = imports::all(task, &[], containerd::CONFIG.as_ref())?;
+    let mut files = containerd::imported(task, &[], containerd::CONFIG.as_ref())?;
     let mains = [crio::CONFIG, docker::CONFIG].into_iter();
     files.extend(mains.chain(podman::CONFIGS).map(PathBuf::from));
     let dirs = [containerd::DROP_INS, crio::DROP_INS].into_iter();

@@ -7,10 +7,14 @@
 
 use super::effective::{Layers, Says};
 use super::engine::Found;
+use super::file::Change;
 use super::rewrite::{Rewrite, Which};
-use super::{MADE, Plan, Task, imports, inherit, is_runmig, rancher, table};
+use super::{MADE, Plan, Task, is_runmig, rancher, table};
+use crate::spec::clean;
 use runmig_lease::error::{Context, Error, Result};
-use std::path::Path;
+use runmig_lease::paths;
+use std::collections::{BTreeSet, VecDeque};
+use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 use toml_edit::{DocumentMut, Item, RawString, TableLike};
 
@@ -102,7 +106,7 @@ pub fn plan(task: &Task<'_>) -> Result<Plan> {
         changes.reverse();
     }
     changes.retain(|change| change.before.is_some() || change.after.is_some());
-    let files = imports::all(task, &changes, path);
+    let files = imported(task, &changes, path);
     Ok(
         Plan::new(engine.name, changes, Some("systemctl restart containerd"))
             .read_back(task, files, &SAYS),
@@ -111,7 +115,7 @@ pub fn plan(task: &Task<'_>) -> Result<Plan> {
 
 /// Returns the default handler that the files name without runmig's drop-in.
 fn default_without(task: &Task<'_>, main: &Path, ours: &Path) -> Option<String> {
-    let files = imports::all(task, &[], main).ok()?.into_iter();
+    let files = imported(task, &[], main).ok()?.into_iter();
     let layers = Layers::of(task, &[], files.filter(|file| file != ours)).ok()?;
     let (_, name) = layers.last(SAYS.default)?;
     (name != task.name).then(|| name.to_owned())
@@ -277,8 +281,7 @@ impl Main<'_> {
 
     fn with_import(&self, text: &str, mut document: DocumentMut) -> Result<String> {
         let drop_in = Path::new(&self.import);
-        let imported =
-            |pattern: &String| imports::matches(&imports::beside(self.path, pattern), drop_in);
+        let imported = |pattern: &String| import_matches(&beside(self.path, pattern), drop_in);
         let imports = table::strings(&table::parse(text)?, IMPORTS)?;
         if imports.iter().any(imported) {
             return Ok(text.to_owned());
@@ -302,7 +305,7 @@ impl Main<'_> {
 
     /// Refuses an imported file with a table of the CRI plugin: containerd 1 would read no other.
     fn check_imports(&self) -> Result<()> {
-        for file in imports::all(self.task, &[], self.path)?.into_iter().skip(1) {
+        for file in imported(self.task, &[], self.path)?.into_iter().skip(1) {
             let text = self.task.read(&file)?.unwrap_or_default();
             let table = table::parse(&text).context(|| format!("read {}", file.display()))?;
             let is_made = text.starts_with(MADE);
@@ -404,7 +407,7 @@ fn cri<'a>(effective: &'a Table, keys: &[&str]) -> Option<&'a Value> {
 fn runc(effective: &Table) -> String {
     const TYPE: &str = "runtime_type";
     let own = cri(effective, &["runtimes", "runc"]).and_then(Value::as_table);
-    let lines = inherit::lines(own, |key| key != TYPE);
+    let lines = table::settings(own, |key| key != TYPE);
     format!("{TYPE} = \"io.containerd.runc.v2\"\n{lines}")
 }
 
@@ -432,11 +435,80 @@ fn handler(task: &Task<'_>, effective: &Table, version: usize, beneath: Option<S
         "container_annotations",
         "sandboxer",
     ];
-    let of_handler = inherit::lines(default, |key| !own.iter().any(|o| key.starts_with(o)));
+    let of_handler = table::settings(default, |key| !own.iter().any(|o| key.starts_with(o)));
     let options = default.and_then(|t| t.get("options")?.as_table());
-    let of_options = inherit::lines(options, |key| key != "BinaryName");
+    let of_options = table::settings(options, |key| key != "BinaryName");
     match text.rsplit_once("\n\n[") {
         Some((handler, options)) => format!("{handler}\n{of_handler}\n[{options}{of_options}"),
         None => text,
     }
+}
+
+/// Returns containerd's main file and all that it and its imports import, in the order in which containerd reads them after
+/// the changes. Each file counts once.
+pub fn imported(task: &Task<'_>, changes: &[Change], main: &Path) -> Result<Vec<PathBuf>> {
+    let mut found: Vec<PathBuf> = Vec::new();
+    let mut pending = VecDeque::from([main.to_owned()]);
+    while let Some(file) = pending.pop_front() {
+        if found.contains(&file) {
+            continue;
+        }
+        let text = task.after(changes, &file)?.unwrap_or_default();
+        let patterns = table::parse(&text).and_then(|table| table::strings(&table, "imports"));
+        for pattern in patterns.context(|| format!("read {}", file.display()))? {
+            let pattern = beside(&file, &pattern);
+            if !is_import_understood(&pattern) {
+                return Err(Error::new(format!(
+                    "cannot follow the imports of {}: migctl does not know the pattern {}",
+                    file.display(),
+                    pattern.display()
+                )));
+            }
+            pending.extend(matching(task, changes, &pattern));
+        }
+        found.push(file);
+    }
+    Ok(found)
+}
+
+/// Returns the path of an import, which may be relative to the file.
+pub fn beside(file: &Path, pattern: &str) -> PathBuf {
+    clean(file.parent().unwrap_or(Path::new("/")).join(pattern))
+}
+
+/// Returns the files that match a pattern, sorted.
+fn matching(task: &Task<'_>, changes: &[Change], pattern: &Path) -> BTreeSet<PathBuf> {
+    let dir = pattern.parent().unwrap_or(Path::new("/"));
+    let entries = paths::entries(&task.on_disk(dir));
+    let paths = entries.filter_map(|entry| Some(dir.join(entry.file_name()?)));
+    let paths = paths.chain(changes.iter().map(|change| change.path.clone()));
+    paths.filter(|path| import_matches(pattern, path)).collect()
+}
+
+/// Returns whether a path matches a pattern of Go's Match with at most one `*` in the file's name. Other patterns
+/// match nothing: containerd reads a file that is imported twice once.
+pub fn import_matches(pattern: &Path, path: &Path) -> bool {
+    let (Some(pattern_name), Some(name)) = (pattern.file_name(), path.file_name()) else {
+        return false;
+    };
+    let (pattern_name, name) = (pattern_name.to_string_lossy(), name.to_string_lossy());
+    pattern.parent() == path.parent()
+        && match pattern_name.split_once('*') {
+            None => pattern_name == name,
+            Some((head, tail)) => {
+                !tail.contains('*')
+                    && name.len() >= head.len() + tail.len()
+                    && name.starts_with(head)
+                    && name.ends_with(tail)
+            }
+        }
+}
+
+/// Returns whether `import_matches` finds all that Go's Match would find.
+fn is_import_understood(pattern: &Path) -> bool {
+    let name = pattern.file_name().unwrap_or_default().to_string_lossy();
+    let dir = pattern.parent().unwrap_or(Path::new("/")).to_string_lossy();
+    name.matches('*').count() <= 1
+        && !name.contains(['?', '[', '\\'])
+        && !dir.contains(['*', '?', '[', '\\'])
 }

@@ -2,7 +2,7 @@
 
 use super::effective::{Layers, Says};
 use super::engine::Found;
-use super::{MADE, Plan, Task, inherit, table};
+use super::{MADE, Plan, Task, table};
 use runmig_lease::error::{Error, Result};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -101,7 +101,7 @@ fn drop_in_text(task: &Task<'_>, default: &Table) -> String {
         .replace("handler: runmig`", &format!("handler: {}`", task.name))
         .replace("/run/runmig-oci", &format!("/run/{}-oci", task.name))
         .replace("/usr/local/bin/runmig", &task.runtime.display().to_string());
-    let inherited = inherit::lines(Some(default), |key| INHERITED.contains(&key));
+    let inherited = table::settings(Some(default), |key| INHERITED.contains(&key));
     let default = || format!("\n[crio.runtime]\ndefault_runtime = \"{}\"\n", task.name);
     let default = task.default.then(default).unwrap_or_default();
     format!("{MADE}{text}{inherited}{default}")

@@ -9,27 +9,23 @@ mod cdi_folders;
 mod containerd;
 mod containers;
 mod crio;
-mod diff;
 mod docker;
-mod dockerd;
 mod effective;
 mod engine;
 mod file;
-mod imports;
-mod inherit;
 mod link;
 mod options;
 mod podman;
 mod rancher;
-mod request;
 mod rewrite;
 mod table;
+
+pub use engine::search;
 
 use super::json::{ChangeItem, Items};
 use super::output::{self, Format};
 use clap::{Args, ValueEnum};
 use effective::{Layers, Says};
-pub use engine::search;
 use file::Change;
 use link::Link;
 use options::{MADE, Task};
@@ -44,7 +40,7 @@ pub enum Engine {
     Crio,
     Podman,
     Docker,
-    /// Devices by which containers ask, for every engine
+    /// CDI devices that containers use to ask, for every engine
     Cdi,
 }
 
@@ -178,9 +174,9 @@ pub fn run(options: &Options, format: Format) -> Result<i32> {
     };
     let migctl = std::env::current_exe().context(|| "find migctl's folder")?;
     let links = migctl.parent().unwrap_or(Path::new("/"));
-    let name = request::handler(&options.name, !options.request.is_empty(), &root, links);
+    let name = link::handler(&options.name, !options.request.is_empty(), &root, links);
     check_name(&name)?;
-    let is_common = request::file_of(&name) == request::file_of("config");
+    let is_common = link::file_of(&name) == link::file_of("config");
     if is_common && !options.remove {
         return Err(Error::new(format!(
             "cannot register --name {name}: runmig-config would read /etc/runmig/config.toml, as runmig itself does"
@@ -345,7 +341,7 @@ pub fn programs() -> Result<Vec<(PathBuf, PathBuf)>> {
 /// Returns the configuration that a runmig of this name reads, where it is not runmig's own.
 pub fn configuration(program: &Path) -> Option<PathBuf> {
     let name = program.file_name()?.to_str()?;
-    link::variant(name).map(request::file_of)
+    link::variant(name).map(link::file_of)
 }
 
 fn removal<'a>(folder: &Path, root: &'a Path) -> Task<'a> {

@@ -1,9 +1,9 @@
 //! The containerd of k3s and RKE2. They write its main file anew at each start, from a template that need not be TOML. The
 //! main file imports a folder, where runmig's drop-in goes.
 
-use super::containerd::{SAYS, drop_in_text, version};
+use super::containerd::{self, SAYS, drop_in_text, version};
 use super::engine::Found;
-use super::{Plan, Task, imports, table};
+use super::{Plan, Task, table};
 use runmig_lease::error::{Context, Error, Result};
 use runmig_lease::paths::{self, inside};
 use std::path::{Path, PathBuf};
@@ -80,7 +80,7 @@ impl Rancher {
         let wanted = (!task.remove).then(|| drop_in_text(task, &effective, version, None));
         let mut changes = vec![task.own_file(&drop_in, wanted)?];
         changes.retain(|change| change.before.is_some() || change.after.is_some());
-        let mut files = imports::all(task, &changes, &self.main)?;
+        let mut files = containerd::imported(task, &changes, &self.main)?;
         let is_read = files.contains(&drop_in);
         if !is_read {
             files.push(drop_in);
@@ -113,7 +113,8 @@ impl Rancher {
         // k3s's own template has the import. Go quotes by backquotes too.
         let words: String = text.replace('`', "\"").split_whitespace().collect();
         let is_own = text.is_empty() || words.contains("template\"base\"");
-        let imports = |word: &str| imports::matches(&imports::beside(&self.main, word), drop_in);
+        let imports =
+            |word: &str| containerd::import_matches(&containerd::beside(&self.main, word), drop_in);
         let is_imported =
             |line: &str| line.contains(&folder) || line.split(['"', '\'']).any(imports);
         let is_imported =

@@ -1,8 +1,9 @@
-//! Reads TOML that others wrote.
+//! Reads TOML that others wrote, and copies settings from it, so that runmig's handler differs from the default one (systemd's
+//! cgroups, the monitor) in the program alone.
 
 use runmig_lease::error::{Error, Result};
 use std::ops::Range;
-use toml::Table;
+use toml::{Table, Value};
 
 /// Parses a TOML file. The error names the line.
 pub fn parse(text: &str) -> Result<Table> {
@@ -35,4 +36,26 @@ pub fn strings(table: &Table, key: &str) -> Result<Vec<String>> {
     let string = |value: &toml::Value| value.as_str().map(str::to_owned);
     let strings = || -> Option<_> { value.as_array()?.iter().map(string).collect() };
     strings().ok_or_else(|| Error::new(format!("{key} is not an array of strings")))
+}
+
+/// Returns `key = value` lines of the wanted keys in `from`. An empty value counts as unset.
+pub fn settings(from: Option<&Table>, wanted: impl Fn(&str) -> bool) -> String {
+    let mut lines = String::new();
+    for (key, value) in from.into_iter().flatten() {
+        if wanted(key) && says_something(value) {
+            lines.push_str(&format!("{key} = {value}\n"));
+        }
+    }
+    lines
+}
+
+fn says_something(value: &Value) -> bool {
+    match value {
+        Value::String(s) => !s.is_empty(),
+        Value::Integer(n) => *n != 0,
+        Value::Boolean(b) => *b,
+        Value::Array(a) => !a.is_empty(),
+        Value::Table(_) => false,
+        _ => true,
+    }
 }

@@ -206,7 +206,7 @@ fn driver_files(host: &Host) -> Found {
     Ok(source.warnings.iter().map(Finding::warned).collect())
 }
 
-/// Programs by their names, with the reason for which each conflicts, and the repair.
+/// For each program its name, how it conflicts with runmig, and the repair.
 const OTHERS: [[&str; 3]; 7] = [
     [
         "nvidia-mig-manager",

@@ -8,11 +8,11 @@ use runmig_lease::finding::Finding;
 use std::path::{Path, PathBuf};
 
 pub struct Host {
-    /// The configuration, or the reason for which there is none.
+    /// The configuration, or why there is none.
     pub config: Result<Config>,
     /// The folder of migctl, where its other programs are too.
     pub folder: PathBuf,
-    /// The driver and the ledger, or the reason for which they are unknown.
+    /// The driver and the ledger, or why they are unknown.
     pub seen: Result<Seen>,
 }
 

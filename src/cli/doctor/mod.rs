@@ -92,7 +92,7 @@ impl Options {
     }
 }
 
-/// Prints the findings. `config`: the configuration, or the reason for which there is none.
+/// Prints the findings. `config`: the configuration, or why there is none.
 pub fn run(config: &dyn Fn() -> Result<Config>, format: Format, options: &Options) -> Result<i32> {
     let end = Instant::now() + options.wait.unwrap_or_default();
     let findings = loop {

@@ -1,16 +1,19 @@
 //! From facts to families, without any effect. It knows no kind of resource or holder: their words come from the
 //! ledger.
 
-use super::counters;
-use super::facts::Facts;
+use super::facts::{Facts, OfGpu};
 use super::table;
 use super::text::Families;
-use super::{gpus, slices};
-use runmig_lease::counters::ResourceKind;
-use runmig_lease::model::Timestamp;
+use crate::cli::draw::mode_word;
+use crate::cli::gpus::use_word;
+use runmig_lease::counters::{
+    Actor, Counter, Counts, HolderKind, LeaseKind, Outcome, Part, ResourceKind, Times,
+};
+use runmig_lease::model::{Closed, Gpu, MigMode, Timestamp};
 use runmig_lease::policy::{LimitAccount, Policy, Used};
 use runmig_lease::request::kind_of_written;
-use runmig_lease::store::{Entry, InstanceState, Shown};
+use runmig_lease::store::{Entry, HolderNames, InstanceState, Shown};
+use runmig_lease::{GpuParts, SliceView, placement};
 use std::collections::BTreeMap;
 use std::time::UNIX_EPOCH;
 
@@ -25,16 +28,16 @@ pub fn exposition(facts: &Facts, policy: &Policy) -> Families {
     all.add(&table::RECORDS_UNREADABLE, &[], f64::from(unread));
     let counts = &facts.inventory.counters;
     if !counts.is_empty() {
-        counters::add(all, counts);
+        add_counters(all, counts);
     }
-    gpus::add(all, facts);
+    add_gpus(all, facts);
     if facts.inventory.unread.is_none() {
         on_record(all, facts, &entries);
         waiting(all, facts);
         for account in facts.inventory.limit_accounts(policy) {
             limit(all, &account, facts);
         }
-        slices::add(all, facts, &entries);
+        add_slices(all, facts, &entries);
         leases(all, facts, &entries);
     }
     all.add(
@@ -177,4 +180,177 @@ fn leases(families: &mut Families, facts: &Facts, entries: &[Entry]) {
 fn seconds(time: &Timestamp) -> Option<f64> {
     let since = time.time()?.duration_since(UNIX_EPOCH).ok()?;
     Some(since.as_secs_f64())
+}
+
+/// Adds the counts of a boot. Everything that a create or a release can be has a count also at 0, so that no rate misses
+/// the first.
+fn add_counters(families: &mut Families, counts: &Counts) {
+    let get = |counter| counts.get(counter) as f64;
+    for kind in LeaseKind::ALL {
+        for holder in HolderKind::ALL {
+            // A claim has slices alone.
+            if *holder == HolderKind::Claim && *kind != LeaseKind::Slice {
+                continue;
+            }
+            for outcome in Outcome::ALL {
+                let labels = [kind.word(), holder.word(), outcome.word()];
+                let count = get(Counter::Creates(*kind, *holder, *outcome));
+                families.add(&table::CREATES, &labels, count);
+            }
+        }
+        for part in Part::ALL {
+            if let Some(times) = counts.times(Times::Create(*kind, *part)) {
+                let labels = [kind.word(), part.word()];
+                families.histogram(&table::CREATE_SECONDS, &labels, times);
+            }
+        }
+        for by in Actor::ALL {
+            let labels = [kind.word(), by.word()];
+            let count = get(Counter::Releases(*kind, *by));
+            families.add(&table::RELEASES, &labels, count);
+        }
+        if let Some(times) = counts.times(Times::Release(*kind)) {
+            families.histogram(&table::RELEASE_SECONDS, &[kind.word()], times);
+        }
+    }
+    for of in ResourceKind::ALL {
+        let labels = [of.word()];
+        let retries = get(Counter::DestroyRetries(*of));
+        families.add(&table::DESTROY_RETRIES, &labels, retries);
+        families.add(&table::QUARANTINES, &labels, get(Counter::Quarantines(*of)));
+    }
+    for (code, count) in counts.driver_errors() {
+        families.add(&table::DRIVER_ERRORS, &[code], count as f64);
+    }
+    if counts.last_collection > 0 {
+        families.add(&table::COLLECTION_LAST, &[], counts.last_collection as f64);
+    }
+}
+
+/// Adds the families of GPUs. Without the driver there are none.
+fn add_gpus(families: &mut Families, facts: &Facts) {
+    let answers = facts.driver.iter().flat_map(|driver| &driver.gpus);
+    for (gpu, of) in facts.inventory.snapshot.gpus.iter().zip(answers) {
+        let (uuid, index) = (gpu.uuid.as_str(), gpu.index.to_string());
+        families.info(
+            &table::GPU,
+            &[
+                uuid,
+                &index,
+                &gpu.name,
+                &format!("nvidia{index}"),
+                &gpu.pci_bus_id,
+                mode_word(gpu.mig),
+                gpu.mig_pending.map(mode_word).unwrap_or_default(),
+                use_word(&of.state.usage),
+            ],
+        );
+        for reason in gpu.closed.iter().flat_map(Closed::reasons) {
+            families.known(&table::GPU_CLOSED, &[uuid, &index, &reason], Some(1));
+        }
+        for (profile, free) in gpu.profiles.iter().zip(&of.free) {
+            let labels = [uuid, &index, &profile.name];
+            families.known(&table::GPU_PROFILE_FREE, &labels, free.map(u64::from));
+            let max = u64::from(profile.max_instances);
+            families.known(&table::GPU_PROFILE_MAX, &labels, Some(max));
+        }
+        if facts.inventory.unread.is_some() {
+            continue;
+        }
+        parts(families, facts, gpu, of);
+        let room = facts.inventory.room(gpu);
+        if gpu.mig == MigMode::Enabled
+            && let Some(percent) = placement::fragmentation(&room)
+        {
+            let ratio = f64::from(percent) / 100.0;
+            families.add(&table::GPU_FRAGMENTATION, &[uuid, &index], ratio);
+        }
+    }
+}
+
+fn parts(families: &mut Families, facts: &Facts, gpu: &Gpu, of: &OfGpu) {
+    let (uuid, index) = (gpu.uuid.as_str(), gpu.index.to_string());
+    let parts = facts.inventory.parts(gpu, &of.state, of.total_mib);
+    for (family, amounts) in [
+        (&table::GPU_MEMORY, parts.memory_bytes),
+        (&table::GPU_MEMORY_SLICES, Some(parts.memory_slices)),
+        (&table::GPU_COMPUTE_SLICES, parts.compute_slices),
+    ] {
+        for (state, amount) in GpuParts::STATES.iter().zip(amounts.into_iter().flatten()) {
+            families.known(family, &[uuid, &index, state], Some(amount));
+        }
+    }
+}
+
+/// One series for each GPU instance, because a join allows no second one.
+fn add_slices(families: &mut Families, facts: &Facts, entries: &[Entry]) {
+    for slice in facts.inventory.slices(entries) {
+        add_slice(families, facts, &slice);
+    }
+}
+
+fn add_slice(families: &mut Families, facts: &Facts, slice: &SliceView<'_>) {
+    let uuid = slice.gpu_uuid.as_str();
+    let index = slice.gpu_index.to_string();
+    let instance = slice
+        .gpu_instance
+        .map(|id| id.to_string())
+        .unwrap_or_default();
+    let gpu = of_gpu(facts, slice);
+    let state = slice
+        .state
+        .or_else(|| gpu?.state.word())
+        .unwrap_or_default();
+    let owned = |name: Option<&str>| name.map(str::to_owned);
+    let holder = |name: &dyn Fn(&HolderNames<'_>) -> Option<String>| slice.holder(name);
+    families.info(
+        &table::SLICE,
+        &[
+            uuid,
+            &index,
+            &instance,
+            slice.kind(),
+            slice.profile.as_deref().unwrap_or_default(),
+            slice.mig_uuid.unwrap_or_default(),
+            &slice.placement.map(|p| p.to_string()).unwrap_or_default(),
+            state,
+            &holder(&|names| owned(names.namespace)),
+            &holder(&|names| owned(names.pod)),
+            &holder(&|names| owned(names.container)),
+            &holder(&|names| owned(names.claim)),
+            slice.lease(),
+        ],
+    );
+    // A GPU outside of MIG mode is one compute slice with all memory.
+    let is_whole = slice.placement.is_none();
+    let memory_mib = match is_whole {
+        true => gpu.and_then(|gpu| gpu.total_mib),
+        false => slice.size.map(|size| size.memory_mib),
+    };
+    let compute = match is_whole {
+        true => gpu.map(|_| 1),
+        false => slice.size.map(|size| u64::from(size.compute_slices)),
+    };
+    let key = (slice.gpu_uuid.clone(), slice.gpu_instance);
+    let used = facts
+        .driver
+        .as_ref()
+        .and_then(|d| d.used_on_slice.get(&key));
+    let labels = [uuid, &index, &instance];
+    families.known(
+        &table::SLICE_MEMORY,
+        &labels,
+        memory_mib.map(|mib| mib << 20),
+    );
+    families.known(&table::SLICE_MEMORY_USED, &labels, used.copied());
+    families.known(&table::SLICE_COMPUTE_SLICES, &labels, compute);
+}
+
+/// Returns the driver's answers about the GPU of a slice.
+fn of_gpu<'a>(facts: &'a Facts, slice: &SliceView<'_>) -> Option<&'a OfGpu> {
+    let gpus = facts.inventory.snapshot.gpus.iter();
+    let at = gpus
+        .map(|gpu| &gpu.uuid)
+        .position(|uuid| uuid == slice.gpu_uuid)?;
+    facts.driver.as_ref()?.gpus.get(at)
 }

@@ -1,18 +1,14 @@
 //! `migctl metrics`: one exposition of the machine, without a resident process. `facts` reads the machine, `exposition`
 //! makes series of it, and `text` is the one format.
 
-mod counters;
 mod exposition;
 mod facts;
-mod gpus;
 mod http;
-mod slices;
 mod table;
 mod text;
 mod textfile;
 
-use super::driver;
-use super::output;
+use super::{driver, output};
 use clap::{Args, ValueHint};
 use exposition::exposition;
 use facts::Facts;

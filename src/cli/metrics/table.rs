@@ -74,7 +74,7 @@ families! {
     GPU: "runmig_gpu_info" gauge ["UUID" "gpu" "modelName" "device" "pci_bus_id" "mig_mode" "mig_mode_pending" "use"]
         "A GPU. use is that of migctl gpus."
     GPU_CLOSED: "runmig_gpu_closed" gauge ["UUID" "gpu" "reason"]
-        "1 for each reason for which a GPU gives nothing new: cordoned, or a sign that it is sick. Absent without one."
+        "1 for each reason why a GPU gives nothing new: cordoned, or a sign that it is sick. Absent without one."
     GPU_MEMORY: "runmig_gpu_memory_bytes" gauge ["UUID" "gpu" "state"]
         "The memory that a GPU gives out, in every state. The sum over the states is all of it."
     GPU_MEMORY_SLICES: "runmig_gpu_memory_slices" gauge ["UUID" "gpu" "state"]

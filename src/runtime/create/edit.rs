@@ -1,7 +1,10 @@
 //! The edit of `config.json` that gives a container its leases.
 
 use super::{HOOK_TIMEOUT_S, Slicing, utf8};
+use crate::runtime::Front;
 use crate::spec::{self, Document, DriverFiles, Grant, HookCommand, Host, MemoryShare};
+use runmig_lease::cdi::{Node, Specification};
+use runmig_lease::driver_files::{self, is_nvidia};
 use runmig_lease::error::{Error, Result};
 use runmig_lease::gpu::on_host;
 use runmig_lease::model::Level;
@@ -118,4 +121,24 @@ impl Slicing<'_> {
         spec::check_dev(&edited.bytes)?;
         Ok(edited.bytes)
     }
+}
+
+/// Returns the specification that brings libcuda, with files that the node has. None where runmig adds nothing.
+pub fn find(front: &Front<'_>, original: &Document) -> Result<Option<Specification>> {
+    let others_bring = is_nvidia(&front.runtime.path) || spec::has_libcuda(original);
+    let source = driver_files::find(front.config, others_bring, Node::HERE)?;
+    for why in &source.warnings {
+        tracing::warn!("{}", why.line());
+    }
+    Ok(source.specification)
+}
+
+/// Returns the files for a container with these leases.
+pub fn files(specification: Option<&Specification>, leases: &[Held]) -> Result<DriverFiles> {
+    let gpus: Vec<(u32, &str)> = { leases.iter() }
+        .map(|held| &held.instance.resource)
+        .map(|resource| (resource.gpu_index(), resource.gpu_uuid().as_str()))
+        .collect();
+    let edits = specification.map(|specification| specification.edits(&gpus));
+    spec::driver_files(edits.unwrap_or_default())
 }

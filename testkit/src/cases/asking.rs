@@ -67,31 +67,36 @@ pub fn gets_first_of_a_list(setup: &Setup) {
     let given = given(setup, &setup.asking(list, "true"));
     assert_eq!(given.as_deref(), Some("3g.40gb"));
     for gpu in ["0", "1"] {
-        let profile = ["--gpu", gpu, "--profile", "4g.40gb", "--start", "0"];
-        setup.sim("create", &profile);
-        let profile = ["--gpu", gpu, "--profile", "1g.10gb", "--start", "6"];
-        setup.sim("create", &profile);
+        for (profile, start) in [("4g.40gb", "0"), ("1g.10gb", "6")] {
+            let arguments = ["--gpu", gpu, "--profile", profile, "--start", start];
+            setup.sim("create", &arguments);
+        }
     }
     let (_, id) = setup.made(list, "true");
     let lease = setup.the_lease();
     assert_eq!(lease["profile"], "1g.10gb");
     assert_eq!(lease["request"], list);
-    setup.runmig(&["delete", "--force", &id]).ok();
+    setup.delete(&id);
 }
 
 /// The ledger knows the pod as the engine called it.
 pub fn records_the_pod(setup: &Setup) {
     let id = setup.in_pod("team", "pod", "web", &[("runmig.dev/slice", "1g.10gb")]);
     let (lease, instance) = (setup.the_lease(), setup.machine.the_instance());
-    assert_eq!(lease["pod"], "pod");
-    assert_eq!(lease["namespace"], "team");
-    assert_eq!(lease["containerName"], "web");
-    assert_eq!(lease["gpuUUID"], instance.gpu_uuid);
-    assert_eq!(lease["migUUID"], instance.uuid);
-    assert_eq!(lease["gpuInstanceID"], instance.gi);
-    assert_eq!(lease["computeInstanceID"], instance.ci);
-    assert_eq!(lease["migPlacement"]["start"], instance.start);
-    assert_eq!(lease["migPlacement"]["size"], instance.size);
+    let place = serde_json::json!({"start": instance.start, "size": instance.size});
+    for (key, value) in crate::rows! {
+        "pod" => "pod".into();
+        "namespace" => "team".into();
+        "containerName" => "web".into();
+        "gpuUUID" => instance.gpu_uuid.into();
+        "migUUID" => instance.uuid.into();
+        "gpuInstanceID" => instance.gi.into();
+        "computeInstanceID" => instance.ci.into();
+        "migPlacement" => place;
+    } {
+        let value: serde_json::Value = value;
+        assert_eq!(lease[key], value, "{key}");
+    }
     setup.ends(&[&id]);
 }
 

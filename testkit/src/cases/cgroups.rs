@@ -6,14 +6,10 @@ use crate::prelude::*;
 const GO: &str = "until test -e /go; do sleep 1; done; ";
 
 fn put_into(bundle: &Bundle, cgroup: Option<&str>) {
-    bundle.edit(|config| match cgroup {
-        Some(path) => config["linux"]["cgroupsPath"] = json!(path),
-        None => drop(
-            config["linux"]
-                .as_object_mut()
-                .unwrap()
-                .remove("cgroupsPath"),
-        ),
+    bundle.edit(|config| {
+        let linux = config["linux"].as_object_mut().unwrap();
+        linux.remove("cgroupsPath");
+        linux.extend(cgroup.map(|path| ("cgroupsPath".to_owned(), json!(path))));
     });
 }
 
@@ -43,7 +39,7 @@ fn refuses_second(setup: &Setup, cgroup: Option<&str>, (first_id, second_id): (&
         created.stdout_now().contains("DONE")
     });
     all_open(&created.stdout_now());
-    setup.runmig(&["delete", "--force", first_id]).ok();
+    setup.delete(first_id);
 
     // No process is in it any more.
     said(&mut setup.under("b", &["create", "-b", second.as_str(), second_id])).ok();
@@ -98,6 +94,5 @@ pub fn admits_one_of_two_at_once(setup: &Setup) {
         }
     }
     assert_eq!((made.len(), setup.leases().len()), (1, 1));
-    setup.runmig(&["delete", "--force", &made[0]]).ok();
-    setup.nothing_is_left();
+    setup.ends(&made);
 }

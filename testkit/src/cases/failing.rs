@@ -21,18 +21,9 @@ pub fn releases_when_runtime_fails(setup: &Setup) {
     let seen = setup.path("seen");
     let sim = setup.machine.sim_command("show");
     let (program, dir) = (sim.get_program().display(), setup.machine.dir());
-    script(
-        &front,
-        &format!(
-            "{program} show {} >{}; echo 'it is broken' >&2; exit 3",
-            dir.display(),
-            seen.display()
-        ),
-    );
-    let config = std::fs::read_to_string(setup.config()).unwrap();
-    let runtime = setup.runtime.display().to_string();
-    let changed = config.replace(&runtime, &front.display().to_string());
-    std::fs::write(setup.config(), changed).unwrap();
+    let show = format!("{program} show {} >{}", dir.display(), seen.display());
+    script(&front, &format!("{show}; echo 'it is broken' >&2; exit 3"));
+    setup.put_before(&front);
 
     let bundle = setup.asking("1g.10gb", "true");
     let before = bundle.bytes();
@@ -61,8 +52,7 @@ pub fn creates_again_after_failure(setup: &Setup) {
     fails(setup, &bundle);
     bundle.edit(|config| config["root"]["path"] = serde_json::json!("rootfs"));
     let before = bundle.bytes();
-    let id = unique();
-    setup.create(&bundle, &id);
+    let id = setup.create_new(&bundle);
     setup.machine.the_instance();
     setup.ends(&[&id]);
     assert_eq!(bundle.bytes(), before);
@@ -71,11 +61,9 @@ pub fn creates_again_after_failure(setup: &Setup) {
 pub fn refuses_restore_with_slice(setup: &Setup) {
     let bundle = setup.asking("1g.10gb", "true");
     let before = bundle.bytes();
-    let line = setup
-        .runmig(&["restore", "-b", bundle.as_str(), "c"])
-        .refused();
+    let line = setup.runmig(&["restore", "-b", bundle.as_str(), "c"]);
     assert_eq!(
-        line,
+        line.refused(),
         "runmig: container c asks for a GPU slice and cannot be restored: CUDA keeps state on the \
          GPU it was saved on; hint: create it anew"
     );

@@ -3,15 +3,10 @@
 use crate::bundle::NODES;
 use crate::prelude::*;
 
-#[track_caller]
-fn run(setup: &Setup, bundle: &Bundle) -> Said {
-    setup.try_run(bundle)
-}
-
 pub fn gets_and_releases_its_slice(setup: &Setup) {
     let bundle = setup.asking("2g.20gb", SHOW);
     let before = bundle.bytes();
-    let said = run(setup, &bundle).ok();
+    let said = setup.run(&bundle);
     let uuid = visible(&said.stdout).unwrap().to_owned();
     assert!(uuid.starts_with("MIG-"), "{uuid}");
     assert_eq!(nodes(&said.stdout).len(), NODES, "{}", said.stdout);
@@ -21,7 +16,8 @@ pub fn gets_and_releases_its_slice(setup: &Setup) {
 
 pub fn returns_its_exit_code(setup: &Setup) {
     for code in [0, 1, 42] {
-        run(setup, &setup.asking("1g.10gb", &format!("exit {code}"))).exits(code);
+        let bundle = setup.asking("1g.10gb", &format!("exit {code}"));
+        setup.try_run(&bundle).exits(code);
         setup.nothing_is_left();
     }
 }
@@ -46,10 +42,8 @@ pub fn forwards_standard_input(setup: &Setup) {
     let file = setup.path("input");
     fs::write(&file, "from outside\n").unwrap();
     let mut command = setup.command(&["run", "-b", bundle.as_str(), &unique()]);
-    let said = going(command.stdin(fs::File::open(&file).unwrap()))
-        .end()
-        .ok();
-    assert_eq!(said.stdout, "from outside\n");
+    let said = going(command.stdin(File::open(&file).unwrap())).end();
+    assert_eq!(said.ok().stdout, "from outside\n");
 }
 
 /// util-linux' `script` is the terminal's other end.
@@ -57,10 +51,8 @@ pub fn gives_a_terminal(setup: &Setup) {
     let bundle = setup.asking("1g.10gb", "test -t 0 && test -t 1 && tty; exit 5");
     bundle.edit(|config| config["process"]["terminal"] = serde_json::json!(true));
     let run = setup.command(&["run", "-b", bundle.as_str(), &unique()]);
-    let words: Vec<_> = std::iter::once(run.get_program())
-        .chain(run.get_args())
-        .map(|word| word.to_str().unwrap())
-        .collect();
+    let words = std::iter::once(run.get_program()).chain(run.get_args());
+    let words: Vec<_> = words.map(|word| word.to_str().unwrap()).collect();
     let mut script = setup.plain("script".as_ref());
     script.args(["-qec", &words.join(" "), "/dev/null"]);
     let said = said(&mut script).exits(5);
@@ -79,19 +71,12 @@ fn after(setup: &Setup, prepare: &str, becomes: &Command) -> Said {
 /// The same with and without us; the container that asks gets what the one that does not gets.
 #[track_caller]
 fn the_same_as_bare(setup: &Setup, prepare: &str, options: &[&str], script: &str) -> String {
-    let arguments = |bundle: &Bundle, id: &str| -> Vec<String> {
-        let mut all = vec!["run"];
-        all.extend(options);
-        all.extend(["-b", bundle.as_str(), id]);
-        all.into_iter().map(str::to_owned).collect()
-    };
-    let words = |bundle: &Bundle| arguments(bundle, &unique());
-    fn borrowed(all: &[String]) -> Vec<&str> {
-        all.iter().map(String::as_str).collect()
-    }
     let (asks, plain) = (setup.asking("1g.10gb", script), setup.bundle(script));
-    let ours = after(setup, prepare, &setup.command(&borrowed(&words(&asks)))).ok();
-    let bare = after(setup, prepare, &setup.bare(&borrowed(&words(&plain)))).ok();
+    let (one, other) = (unique(), unique());
+    let asks = [&["run"], options, &["-b", asks.as_str(), &one]].concat();
+    let plain = [&["run"], options, &["-b", plain.as_str(), &other]].concat();
+    let ours = after(setup, prepare, &setup.command(&asks)).ok();
+    let bare = after(setup, prepare, &setup.bare(&plain)).ok();
     assert_eq!(ours.stdout, bare.stdout);
     setup.nothing_is_left();
     ours.stdout
@@ -108,17 +93,13 @@ pub fn passes_preserved_descriptors(setup: &Setup) {
 pub fn passes_sockets_of_service_manager(setup: &Setup) {
     let file = setup.path("socket");
     fs::write(&file, "through the socket\n").unwrap();
-    let prepare = format!(
-        "exec 3<{}; export LISTEN_FDS=1 LISTEN_PID=$$;",
-        file.display()
-    );
+    let file = file.display();
+    let prepare = format!("exec 3<{file}; export LISTEN_FDS=1 LISTEN_PID=$$;");
     let script = "echo fds=$LISTEN_FDS pid=$LISTEN_PID; cat <&3";
     let said = the_same_as_bare(setup, &prepare, &[], script);
     // crun 1.8 leaves the number of descriptors empty, with us or without.
-    assert!(
-        said.starts_with("fds=1 pid=1\n") || setup.low.is_crun(),
-        "{said}"
-    );
+    let is_told = said.starts_with("fds=1 pid=1\n");
+    assert!(is_told || setup.low.is_crun(), "{said}");
     assert!(said.ends_with("through the socket\n"), "{said}");
 }
 
@@ -129,11 +110,9 @@ pub fn no_stray_descriptors(setup: &Setup) {
 }
 
 pub fn runs_detached(setup: &Setup) {
-    let bundle = setup.asking("1g.10gb", "sleep 1000");
-    let id = unique();
-    setup
-        .runmig(&["run", "--detach", "-b", bundle.as_str(), &id])
-        .ok();
+    let (bundle, id) = (setup.asking("1g.10gb", "sleep 1000"), unique());
+    let run = ["run", "--detach", "-b", bundle.as_str(), &id];
+    setup.runmig(&run).ok();
     assert_eq!(setup.the_lease()["state"], "ready");
     setup.ends(&[&id]);
 }

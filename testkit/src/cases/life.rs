@@ -19,11 +19,8 @@ pub fn create_start_delete(setup: &Setup) {
     let saw = created.stdout_now();
     assert_eq!(visible(&saw), Some(instance.uuid.as_str()));
     assert_eq!(nodes(&saw), setup.machine.nodes_of(&instance));
-    assert_eq!(
-        setup.machine.instances(),
-        [instance],
-        "its slice is its until delete"
-    );
+    let now = setup.machine.instances();
+    assert_eq!(now, [instance], "its slice is its until delete");
 
     setup.runmig(&["delete", &id]).ok();
     setup.nothing_is_left();
@@ -35,45 +32,35 @@ pub fn create_start_delete(setup: &Setup) {
 pub fn changes_listed_fields_of_config(setup: &Setup) {
     let bundle = setup.asking("1g.10gb", "true");
     bundle.edit(|config| {
-        config["future"] = serde_json::json!({"field": [null, u64::MAX, {"": ""}]});
-        config["linux"]["resources"]["unknown"] = serde_json::json!(u64::MAX);
+        config["future"] = json!({"field": [null, u64::MAX, {"": ""}]});
+        config["linux"]["resources"]["unknown"] = json!(u64::MAX);
         // crun dies of SIGPIPE where a hook ends before it has read its standard input.
         let args = ["sh", "-c", "while read -r line; do :; done"];
-        let kernel = serde_json::json!({"path": "/bin/sh", "args": args, "timeout": 5});
-        config["hooks"] = serde_json::json!({"poststop": [kernel]});
+        let kernel = json!({"path": "/bin/sh", "args": args, "timeout": 5});
+        config["hooks"] = json!({"poststop": [kernel]});
     });
-    let (before, was) = (bundle.config(), std::fs::metadata(bundle.file()).unwrap());
+    let (before, was) = (bundle.config(), fs::metadata(bundle.file()).unwrap());
     let id = unique();
     setup.create(&bundle, &id);
-    let (after, is) = (bundle.config(), std::fs::metadata(bundle.file()).unwrap());
-    assert_eq!(
-        (was.mode(), was.uid(), was.gid()),
-        (is.mode(), is.uid(), is.gid())
-    );
+    let (after, is) = (bundle.config(), fs::metadata(bundle.file()).unwrap());
+    let [was, is] = [was, is].map(|file| (file.mode(), file.uid(), file.gid()));
+    assert_eq!(was, is);
 
-    let mut groups = BTreeSet::new();
-    for change in diff(&before, &after) {
-        groups.insert(change.split('[').next().unwrap().to_owned());
-    }
+    let changes = diff(&before, &after);
+    let group = |change: &'_ String| change.split('[').next().unwrap().to_owned();
+    let groups: BTreeSet<String> = changes.iter().map(group).collect();
     let listed = [
-        "+ /hooks/poststop",
-        "+ /linux/devices",
-        "+ /linux/resources/devices",
-        "+ /process/env",
+        "/hooks/poststop",
+        "/linux/devices",
+        "/linux/resources/devices",
+        "/process/env",
     ];
-    assert_eq!(
-        groups.iter().collect::<Vec<_>>(),
-        listed.iter().collect::<Vec<_>>()
-    );
+    let listed = BTreeSet::from(listed.map(|path| format!("+ {path}")));
+    assert_eq!(groups, listed);
     let first = &after["hooks"]["poststop"][0];
-    assert_eq!(
-        first["path"],
-        setup.program("runmig-hook").to_str().unwrap()
-    );
-    assert!(
-        first["timeout"].is_u64() && first["env"].is_array(),
-        "{first}"
-    );
+    assert_eq!(first["path"], json!(setup.program("runmig-hook")));
+    let is_whole = first["timeout"].is_u64() && first["env"].is_array();
+    assert!(is_whole, "{first}");
     let instance = setup.machine.the_instance();
     let env = after["process"]["env"].as_array().unwrap();
     let visible = format!("NVIDIA_VISIBLE_DEVICES={}", instance.uuid);
@@ -86,7 +73,7 @@ pub fn delete_releases_without_hook(setup: &Setup) {
     let bundle = setup.asking("1g.10gb", "true");
     let before = bundle.bytes();
     let id = setup.create_new(&bundle);
-    std::fs::remove_file(setup.program("runmig-hook")).unwrap();
+    fs::remove_file(setup.program("runmig-hook")).unwrap();
     // Newer low-level runtimes answer 1 when a hook fails, older ones 0; both have deleted it.
     let deleted = setup.runmig(&["delete", "--force", &id]);
     // crun 1.8 writes the state to a hook that is not there, and may die of SIGPIPE.
@@ -106,21 +93,21 @@ pub fn deletes_without_slice_program(setup: &Setup) {
     let create = || setup.create(&bundle, &id);
     create();
     let (program, aside) = (setup.program("runmig-slice"), setup.program("aside"));
-    std::fs::rename(&program, &aside).unwrap();
+    fs::rename(&program, &aside).unwrap();
     setup.runmig(&["kill", &id, "KILL"]).ok();
     until("it has ended", || in_cgroup(&bundle.cgroup()).is_empty());
     let deleted = setup.runmig(&["delete", "--force", &id]).ok();
     assert_eq!(deleted.stderr, "");
     setup.nothing_is_left();
 
-    std::fs::rename(&aside, &program).unwrap();
+    fs::rename(&aside, &program).unwrap();
     create();
-    std::fs::rename(&program, &aside).unwrap();
-    std::fs::remove_file(setup.program("runmig-hook")).unwrap();
+    fs::rename(&program, &aside).unwrap();
+    fs::remove_file(setup.program("runmig-hook")).unwrap();
     let deleted = setup.runmig(&["delete", "--force", &id]);
     has(&deleted.stderr, "install runmig-slice beside runmig");
     setup.the_lease();
-    std::fs::rename(&aside, &program).unwrap();
+    fs::rename(&aside, &program).unwrap();
     setup.migctl(&["gc"]).ok();
     setup.nothing_is_left();
 }
@@ -143,7 +130,7 @@ pub fn gc_finds_forgotten_leases(setup: &Setup) {
     setup.migctl(&["gc"]).ok();
     setup.the_lease();
 
-    std::fs::remove_file(setup.program("runmig-hook")).unwrap();
+    fs::remove_file(setup.program("runmig-hook")).unwrap();
     let _ = said(&mut setup.bare(&["delete", "--force", &id]));
     setup.the_lease();
     setup.migctl(&["gc", "--dry-run"]).ok();
@@ -159,7 +146,7 @@ pub fn running_container_keeps_its_slice(setup: &Setup) {
     let refused = setup.runmig(&["delete", &id]);
     assert!(!refused.status.success(), "{refused:?}");
     let instance = setup.machine.the_instance();
-    assert!(setup.migctl(&["release", &id]).refused().contains("lives"));
+    setup.migctl(&["release", &id]).refused_for("lives");
     setup.migctl(&["gc"]).ok();
     assert_eq!(setup.machine.the_instance(), instance);
     setup.ends(&[&id]);
@@ -174,9 +161,9 @@ pub fn reuses_the_bundle(setup: &Setup) {
         setup.create(&bundle, &id);
         let mut config = bundle.config();
         // The lease's id is another each time.
-        config["hooks"]["poststop"][0]["args"] = serde_json::Value::Null;
+        config["hooks"]["poststop"][0]["args"] = Value::Null;
         edited.push(config);
-        setup.runmig(&["delete", "--force", &id]).ok();
+        setup.delete(&id);
         assert_eq!(bundle.bytes(), before);
     }
     assert_eq!(edited[0], edited[1]);
@@ -185,12 +172,9 @@ pub fn reuses_the_bundle(setup: &Setup) {
 }
 
 pub fn tells_roots_of_id_apart(setup: &Setup) {
-    let (one, two) = (
-        setup.asking("1g.10gb", "true"),
-        setup.asking("2g.20gb", "true"),
-    );
     let id = unique();
-    for (root, bundle) in [("a", &one), ("b", &two)] {
+    for (root, slice) in [("a", "1g.10gb"), ("b", "2g.20gb")] {
+        let bundle = setup.asking(slice, "true");
         said(&mut setup.under(root, &["create", "-b", bundle.as_str(), &id])).ok();
     }
     assert_eq!(setup.leases().len(), 2);
@@ -204,32 +188,25 @@ pub fn tells_roots_of_id_apart(setup: &Setup) {
 /// Until the machine is full; each its own, and the one too many is refused.
 pub fn gives_no_slice_twice(setup: &Setup) {
     let containers: Vec<String> = (0..14).map(|_| unique()).collect();
-    let creates: Vec<_> = containers
-        .iter()
-        .map(|id| {
-            let bundle = setup.asking("1g.10gb", "true");
-            let mut command = setup.command(&["create", "-b", bundle.as_str(), id]);
-            crate::going(command.stdin(std::process::Stdio::null()))
-        })
-        .collect();
-    for create in creates {
-        create.end().ok();
-    }
+    let create = |id: &String| {
+        let bundle = setup.asking("1g.10gb", "true");
+        let mut command = setup.command(&["create", "-b", bundle.as_str(), id]);
+        going(command.stdin(Stdio::null()))
+    };
+    let creates: Vec<Going> = containers.iter().map(create).collect();
+    creates
+        .into_iter()
+        .for_each(|create| drop(create.end().ok()));
     let instances = setup.machine.instances();
     let uuids: BTreeSet<&str> = instances.iter().map(|i| i.uuid.as_str()).collect();
     assert_eq!((instances.len(), uuids.len()), (14, 14));
     let leases = setup.leases();
-    let leased: BTreeSet<&str> = leases
-        .iter()
-        .map(|l| l["migUUID"].as_str().unwrap())
-        .collect();
-    assert_eq!(leased, uuids);
+    let uuid = |lease: &'_ Value| lease["migUUID"].as_str().unwrap().to_owned();
+    let leased: BTreeSet<String> = leases.iter().map(uuid).collect();
+    assert!(leased.iter().eq(uuids), "{leases:?}");
 
     let bundle = setup.asking("1g.10gb", "true");
-    let line = setup.try_create(&bundle, &unique()).refused();
-    has(
-        &line,
-        "cannot allocate 1g.10gb: GPU 0 has no more instances of 1g.10gb",
-    );
+    let full = "cannot allocate 1g.10gb: GPU 0 has no more instances of 1g.10gb";
+    setup.try_create(&bundle, &unique()).refused_for(full);
     setup.ends(&containers);
 }

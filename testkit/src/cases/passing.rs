@@ -9,11 +9,8 @@ fn same(setup: &Setup, arguments: &[&str]) -> Said {
     assert_eq!(ours.status.code(), bare.status.code(), "{arguments:?}");
     assert_eq!(ours.stdout, bare.stdout, "{arguments:?}");
     // crun and runc put times into their own errors.
-    assert_eq!(
-        ours.stderr.is_empty(),
-        bare.stderr.is_empty(),
-        "{arguments:?}"
-    );
+    let [ours_is, bare_is] = [&ours, &bare].map(|said| said.stderr.is_empty());
+    assert_eq!(ours_is, bare_is, "{arguments:?}");
     ours
 }
 
@@ -49,12 +46,8 @@ pub fn leaves_others_alone(setup: &Setup) {
     });
     let look = |bundle: &Bundle| {
         let meta = std::fs::metadata(bundle.file()).unwrap();
-        (
-            bundle.bytes(),
-            meta.ino(),
-            meta.mtime_nsec(),
-            meta.ctime_nsec(),
-        )
+        let times = (meta.mtime_nsec(), meta.ctime_nsec());
+        (bundle.bytes(), meta.ino(), times)
     };
     let before = look(&bundle);
     let id = unique();
@@ -62,7 +55,7 @@ pub fn leaves_others_alone(setup: &Setup) {
     assert_eq!(said.stdout, "\n");
     setup.create(&bundle, &id);
     setup.runmig(&["start", &id]).ok();
-    setup.runmig(&["delete", "--force", &id]).ok();
+    setup.delete(&id);
     assert_eq!(look(&bundle), before);
     assert_eq!(bundle.names(), ["config.json", "rootfs"]);
     assert!(!setup.state().exists(), "no state directory was made");
@@ -76,45 +69,35 @@ pub fn refuses_words_that_may_name_a_bundle_that_asks(setup: &Setup) {
     let id = &unique();
     let with = |bundle: &Bundle, shape: usize| {
         let bundle = bundle.as_str();
-        let line = match shape {
+        match shape {
             0 => format!("create {id} --bundle {bundle}"),
             1 => format!("create --bun={bundle} {id}"),
             2 => format!("create -b{bundle} {id}"),
             3 => format!("--unknown delete run {id} -b {bundle}"),
             _ => format!("restore --bogus -f {bundle}/config.json {id}"),
-        };
-        line.split(' ').map(str::to_owned).collect::<Vec<_>>()
+        }
     };
+    fn words(line: &str) -> Vec<&str> {
+        line.split(' ').collect()
+    }
     for shape in 0..5 {
-        let words = with(&asks, shape);
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        let line = setup.runmig(&words).refused();
-        assert!(line.contains("asks for a GPU"), "{line}");
-        let near = with(&means, shape);
-        let near: Vec<&str> = near.iter().map(String::as_str).collect();
-        let line = setup.runmig(&near).refused();
-        assert!(line.contains("asks for a GPU"), "{line}");
+        let refused = |bundle: &Bundle| setup.runmig(&words(&with(bundle, shape))).refused();
+        has(&refused(&asks), "asks for a GPU");
+        let line = refused(&means);
+        has(&line, "asks for a GPU");
         has(&line, "hint: write options before the id: ");
-        let words = with(&other, shape);
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let line = with(&other, shape);
+        let words = words(&line);
         let delete = || drop(setup.bare(&["delete", "--force", id]).output());
         let ours = setup.runmig(&words);
         delete();
         let bare = said(&mut setup.bare(&words));
         delete();
-        assert_eq!(
-            ours.status.code(),
-            bare.status.code(),
-            "{words:?}: {ours:?}"
-        );
+        assert_eq!(ours.status.code(), bare.status.code(), "{line}: {ours:?}");
     }
-    let within = setup
-        .command(&["create", id, "--no-pivot=maybe"])
-        .current_dir(asks.as_str())
-        .output()
-        .unwrap();
-    let stderr = String::from_utf8_lossy(&within.stderr);
-    has(&stderr, "the working directory may be the bundle");
+    let mut within = setup.command(&["create", id, "--no-pivot=maybe"]);
+    let within = said(within.current_dir(asks.as_str()));
+    within.warns("the working directory may be the bundle");
     setup.nothing_is_left();
 }
 

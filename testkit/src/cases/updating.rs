@@ -12,8 +12,7 @@ fn own_rules() -> Value {
 }
 
 fn container(setup: &Setup, bundle: &Bundle) -> String {
-    let id = unique();
-    setup.create(bundle, &id);
+    let id = setup.create_new(bundle);
     setup.runmig(&["start", &id]).ok();
     id
 }
@@ -58,8 +57,7 @@ pub fn keeps_devices_open(setup: &Setup) {
     }
     if setup.low.is_crun() {
         given(900);
-        let line = update(&["--res", name, &id]).refused();
-        has(&line, &format!("container {id} has a slice"));
+        update(&["--res", name, &id]).refused_for(&format!("container {id} has a slice"));
     }
     // None of them reaches the devices.
     let rules = own_rules();
@@ -94,10 +92,8 @@ pub fn bounds_resources_of_update(setup: &Setup) {
     let file = setup.path("resources.json");
     let resources = json!({"devices": own_rules(), "pids": {"limit": 500}}).to_string();
     fs::write(&file, resources + &" ".repeat(1 << 20)).unwrap();
-    let line = setup
-        .runmig(&["update", "-r", "resources.json", &id])
-        .refused();
-    assert!(line.contains("longer than 1048576 bytes"), "{line}");
+    let update = setup.runmig(&["update", "-r", "resources.json", &id]);
+    update.refused_for("longer than 1048576 bytes");
     all_open(&setup.runmig(&["exec", &id, "sh", "-c", OPEN]).ok().stdout);
     setup.ends(&[&id]);
 }
@@ -109,13 +105,11 @@ pub fn updates_others_unchanged(setup: &Setup) {
     }
     let bundle = setup.bundle("exec sleep 1000");
     bundle.edit(|config| {
-        let node = json!({"type": "c", "major": 195, "minor": 250});
-        let mut rule = node.clone();
-        rule["allow"] = json!(true);
-        rule["access"] = json!("rwm");
-        config["linux"]["devices"] = json!([node]);
-        config["linux"]["devices"][0]["path"] = json!("/dev/nvidia250");
-        config["linux"]["resources"]["devices"] = json!([rule]);
+        let node = json!([{"type": "c", "major": 195, "minor": 250, "path": "/dev/nvidia250"}]);
+        let rules =
+            json!([{"type": "c", "major": 195, "minor": 250, "allow": true, "access": "rwm"}]);
+        config["linux"]["devices"] = node;
+        config["linux"]["resources"]["devices"] = rules;
     });
     let id = container(setup, &bundle);
     let open = || setup.runmig(&["exec", &id, "sh", "-c", OPEN]).ok().stdout;
@@ -124,7 +118,7 @@ pub fn updates_others_unchanged(setup: &Setup) {
     fs::write(setup.path("resources.json"), resources).unwrap();
     setup.runmig(&["update", "-r", "resources.json", &id]).ok();
     assert!(open().contains("not permitted"), "{}", open());
-    setup.runmig(&["delete", "--force", &id]).ok();
+    setup.delete(&id);
 }
 
 /// Limits must be changeable whatever became of our installation.

@@ -12,11 +12,8 @@ impl World {
     /// claims what is not there.
     pub fn nothing_lost_nothing_given_twice(&self) -> Result<(), String> {
         let (leases, instances) = (self.leases(), self.instances());
-        let complain = |what: String| {
-            Err(format!(
-                "{what}\nleases: {leases:#?}\ninstances: {instances:#?}"
-            ))
-        };
+        let all = || format!("leases: {leases:#?}\ninstances: {instances:#?}");
+        let complain = |what: String| Err(format!("{what}\n{}", all()));
         for instance in &instances {
             let owners: Vec<&Value> = leases.iter().filter(|l| claims(l, instance)).collect();
             // A claim and its containers have one slice.
@@ -47,9 +44,8 @@ impl World {
             let is_shared = |other: &&&Value| {
                 other["sharedIn"].is_string() && other["sharedIn"] == lease["sharedIn"]
             };
-            let mut others = whole[..n]
-                .iter()
-                .filter(|o| o["gpuUUID"] == lease["gpuUUID"]);
+            let others = whole[..n].iter();
+            let mut others = others.filter(|o| o["gpuUUID"] == lease["gpuUUID"]);
             if !others.all(|o| is_shared(&o)) {
                 return complain(format!("{} is given twice", lease["gpuUUID"]));
             }
@@ -57,10 +53,7 @@ impl World {
         for gpu in &self.engine().gpus {
             let here = leases.iter().filter(|l| l["gpuUUID"] == gpu.uuid.as_str());
             let shares = here.clone().filter(|l| l["kind"] == "share");
-            let booked: u64 = shares
-                .clone()
-                .filter_map(|l| l["bookedBytes"].as_u64())
-                .sum();
+            let booked = booked(shares.clone());
             let model = gpu.model();
             let is_whole = here.clone().any(|l| l["kind"] == "gpu") && shares.count() > 0;
             if is_whole || booked > (model.memory_mb - model.reserved_mb) << 20 {
@@ -68,10 +61,8 @@ impl World {
             }
         }
         for instance in &instances {
-            let seats = leases
-                .iter()
-                .filter(|l| l["kind"] == "seat" && claims(l, instance));
-            let booked: u64 = seats.filter_map(|l| l["bookedBytes"].as_u64()).sum();
+            let seats = leases.iter().filter(|l| l["kind"] == "seat");
+            let booked = booked(seats.filter(|l| claims(l, instance)));
             let gpu = &self.engine().gpus[instance.gpu as usize];
             let mut profiles = gpu.model().profiles.iter();
             let profile = profiles.find(|p| p.id == instance.profile_id);
@@ -100,8 +91,8 @@ impl World {
     }
 
     pub fn bundle_is_edited(&self, id: &str) -> bool {
-        let dir = self.path("bundles").join(id);
-        fs::read(dir.join("config.json")).ok() != fs::read(dir.join("original")).ok()
+        let read = |name: &str| fs::read(self.path("bundles").join(id).join(name));
+        read("config.json").ok() != Some(read("original").unwrap())
     }
 
     /// The machine and the ledger are empty, and every bundle is what the engine wrote.
@@ -146,10 +137,7 @@ impl World {
     #[track_caller]
     pub fn all_slots_can_be_filled(&self) {
         let before = self.instances().len();
-        let ids: Vec<String> = (0..self.slots).map(|n| format!("fill-{n}")).collect();
-        for id in &ids {
-            self.create(id);
-        }
+        let ids = self.full();
         self.nothing_lost_nothing_given_twice().unwrap();
         let mut places: Vec<_> = self.instances();
         places.sort_by_key(|i| (i.gpu, i.start));
@@ -178,15 +166,13 @@ impl World {
         for lease in leases.iter().filter(|l| l["enforcement"] == "driver") {
             let (limit, share) = (self.memory_limit(id), lease["memoryBytes"].as_u64());
             if limit != share {
-                return Err(format!(
-                    "{id} has the limit {limit:?}, and a share of {share:?}"
-                ));
+                let has = format!("{id} has the limit {limit:?}");
+                return Err(format!("{has}, and a share of {share:?}"));
             }
         }
         if given.is_empty() || given != on_record || !given.iter().all(|u| there.contains(u)) {
-            return Err(format!(
-                "{id} lives, was given {given:?}, and there is {there:?}: {leases:#?}"
-            ));
+            let lives = format!("{id} lives, was given {given:?}, and there is {there:?}");
+            return Err(format!("{lives}: {leases:#?}"));
         }
         Ok(())
     }
@@ -209,6 +195,10 @@ impl World {
     }
 }
 
+fn booked<'a>(leases: impl Iterator<Item = &'a Value>) -> u64 {
+    leases.filter_map(|l| l["bookedBytes"].as_u64()).sum()
+}
+
 /// Says whether a lease is of a GPU outside of MIG mode.
 fn is_of_gpu(lease: &Value) -> bool {
     lease["kind"] == "gpu" || lease["kind"] == "share"
@@ -216,10 +206,9 @@ fn is_of_gpu(lease: &Value) -> bool {
 
 /// Returns the UUID that a lease gives its container: of the MIG device, or of the GPU.
 fn uuid_of(lease: &Value) -> Option<&str> {
-    let key = if is_of_gpu(lease) {
-        "gpuUUID"
-    } else {
-        "migUUID"
+    let key = match is_of_gpu(lease) {
+        true => "gpuUUID",
+        false => "migUUID",
     };
     lease[key].as_str()
 }
@@ -242,11 +231,8 @@ pub fn records(state: &Path) -> Vec<String> {
     let leases = entries.iter().filter_map(Entry::lease);
     let leases = leases.chain(earlier.iter().map(|held| &held.lease));
     let mut records: Vec<String> = leases.map(|l| format!("lease {}", l.id)).collect();
-    records.extend(
-        entries
-            .iter()
-            .map(|e| format!("instance {}", e.instance().id)),
-    );
+    let instance = |e: &Entry| format!("instance {}", e.instance().id);
+    records.extend(entries.iter().map(instance));
     records.sort();
     records.dedup();
     records

@@ -121,9 +121,7 @@ impl World {
         self.note_daemons();
         for id in self.daemons.lock().unwrap().iter() {
             let cgroup = format!("runmig-mps-{id}");
-            in_cgroup(&cgroup)
-                .into_iter()
-                .for_each(crate::process::kill);
+            in_cgroup(&cgroup).into_iter().for_each(kill);
             crate::leftovers::remove_cgroup(&cgroup);
         }
     }

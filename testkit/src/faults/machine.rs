@@ -4,6 +4,7 @@ use super::World;
 use crate::cgroup2;
 use crate::prelude::*;
 use crate::process::copy_program;
+use nix::fcntl::{Flock, FlockArg};
 use nvml_sim::engine::{
     Driver, MEMORY_LIMITS_SINCE, Machine as Engine, Mode, Model, NewGpu, Placement, Target,
     context_bytes,
@@ -46,25 +47,27 @@ pub fn new(dir: &Path, model: &str, gpus: u32, without_mig: u32) {
 
 /// Installs `nvidia-smi` on the machine in a directory.
 pub fn install_smi(machine: &Path) {
-    let program = machine.join("usr/bin/nvidia-smi");
+    install(machine, "nvidia-smi");
+}
+
+fn install(machine: &Path, name: &str) {
+    let program = machine.join("usr/bin").join(name);
     if !program.exists() {
-        let built = crate::program("nvidia-smi");
-        assert!(built.exists(), "it is not built: cargo build -p nvml-sim");
         fs::create_dir_all(program.parent().unwrap()).unwrap();
-        copy_program(&built, &program);
+        copy_program(&crate::program(name), &program);
     }
 }
 
 /// The one that cargo built for this test, whichever way it was asked to.
 fn library() -> std::path::PathBuf {
     let beside = crate::programs();
-    ["deps/libnvml_sim.so", "libnvml_sim.so"]
-        .iter()
-        .map(|place| beside.join(place))
-        .filter_map(|path| Some((path.metadata().ok()?.modified().ok()?, path)))
-        .max()
-        .map(|(_, path)| path)
-        .expect("the simulated driver is built: cargo build -p nvml-sim")
+    let places = ["deps/libnvml_sim.so", "libnvml_sim.so"].map(|place| beside.join(place));
+    let made = |path: &PathBuf| path.metadata().and_then(|file| file.modified()).ok();
+    let newest = places
+        .into_iter()
+        .filter(|path| path.exists())
+        .max_by_key(made);
+    newest.expect("the simulated driver is built: cargo build -p nvml-sim")
 }
 
 impl World {
@@ -74,13 +77,7 @@ impl World {
 
     /// Installs NVIDIA's control program, as far as it is simulated.
     pub fn install_mps(&self) {
-        let program = self.machine().join("usr/bin/nvidia-cuda-mps-control");
-        if !program.exists() {
-            let built = crate::program("nvidia-cuda-mps-control");
-            assert!(built.exists(), "MPS is not built: cargo build -p cuda-sim");
-            fs::create_dir_all(program.parent().unwrap()).unwrap();
-            copy_program(&built, &program);
-        }
+        install(&self.machine(), "nvidia-cuda-mps-control");
     }
 
     /// Installs `nvidia-smi`, as far as it is simulated.
@@ -111,23 +108,19 @@ impl World {
     pub fn instances(&self) -> Vec<Instance> {
         let engine = self.engine();
         let mut all = Vec::new();
-        for (index, gpu) in engine.gpus.iter().enumerate() {
+        for (index, gpu) in (0..).zip(&engine.gpus) {
             for gi in &gpu.gpu_instances {
-                let of_it = |d: &nvml_sim::engine::MigDevice<'_>| d.gi.id == gi.id;
-                let devices = gpu.mig_devices();
+                let mut devices = gpu.mig_devices();
+                devices.retain(|d| d.gi.id == gi.id);
                 all.push(Instance {
-                    gpu: index as u32,
+                    gpu: index,
                     gpu_uuid: gpu.uuid.clone(),
                     gi: gi.id,
                     profile_id: gi.profile_id,
                     start: gi.placement.start,
                     size: gi.placement.size,
                     generation: gi.generation,
-                    uuids: devices
-                        .iter()
-                        .filter(|d| of_it(d))
-                        .map(|d| d.uuid())
-                        .collect(),
+                    uuids: devices.iter().map(|d| d.uuid()).collect(),
                 });
             }
         }
@@ -155,15 +148,13 @@ impl World {
             let profile = model.profiles.iter().find(|p| p.name == profile).unwrap();
             let size = profile.memory_slices;
             let at = Some(Placement { start, size });
-            let gi = machine
-                .create_gpu_instance(gpu, profile.id, at, holds)
-                .unwrap();
+            let gi = machine.create_gpu_instance(gpu, profile.id, at, holds);
+            let gi = gi.unwrap().id;
             if with_ci {
-                machine
-                    .create_compute_instance(gpu, gi.id, profile.full_ci, None)
-                    .unwrap();
+                let ci = machine.create_compute_instance(gpu, gi, profile.full_ci, None);
+                ci.unwrap();
             }
-            gi.id
+            gi
         })
     }
 
@@ -238,6 +229,31 @@ impl World {
             ..Rule::nth(call, from, outcome)
         };
         fault::add(&self.machine(), rule).unwrap();
+    }
+
+    /// Kills a command at its first call of a function.
+    #[track_caller]
+    pub fn kills(&self, call: &str, moment: Moment, command: &mut Command) {
+        self.fault(call, 1, Some(1), Outcome::Kill(moment));
+        let killed = said(command);
+        assert_eq!(killed.status.code(), None, "{killed:?}");
+        self.no_faults();
+    }
+
+    /// Holds the lock of a GPU, as an operation at work there does.
+    pub fn lock_gpu(&self, gpu: usize) -> Flock<File> {
+        let name = format!("gpu-{}.lock", self.engine().gpus[gpu].uuid);
+        let lock = File::create(self.state().join(name)).unwrap();
+        Flock::lock(lock, FlockArg::LockExclusive).unwrap()
+    }
+
+    /// Switches MIG off on a GPU, with all that is there.
+    pub fn switch_mig_off(&self, gpu: usize) {
+        self.change(|machine, _| {
+            let gpu = &mut machine.gpus[gpu];
+            gpu.gpu_instances.clear();
+            (gpu.mode, gpu.pending) = (Mode::Off, Mode::Off);
+        });
     }
 
     pub fn takes(&self, call: &str, takes_ms: u64) {

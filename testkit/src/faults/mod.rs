@@ -17,8 +17,10 @@ pub mod operations;
 pub mod steps;
 pub mod strace;
 
+use crate::gate::{make_fifo, with_reader};
 use crate::prelude::*;
 use crate::process::stands_still;
+use crate::runtimes::{configuration, install, replace_in};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 pub struct World {
@@ -46,7 +48,7 @@ impl World {
 
     /// Ends a container without anybody releasing its slice. Gives its lease.
     pub fn abandon(&self, id: &str) -> String {
-        let lease = self.lease_of(id)["id"].as_str().unwrap().to_owned();
+        let lease = self.lease_id(id);
         self.vanish(id);
         lease
     }
@@ -86,11 +88,7 @@ impl World {
         gpus: u32,
         without_mig: u32,
     ) -> World {
-        let dir = tempfile::Builder::new()
-            .prefix("runmig-faults-")
-            .tempdir_in(home())
-            .expect("a temporary folder");
-        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let dir = crate::temporary("runmig-faults-", &home());
         let world = World {
             dir,
             bin: bin(),
@@ -133,15 +131,8 @@ impl World {
     }
 
     pub fn configure(&self, more: &str) {
-        let text = format!(
-            "runtime = \"{}\"\nstate_dir = \"{}\"\ndata_dir = \"{}\"\ndriver_files = \"none\"\n{more}\n\
-             [driver]\nlibrary = \"{}\"\nroot = \"{}\"\n",
-            self.bin.path().join("runc").display(),
-            self.state().display(),
-            self.path("data").display(),
-            self.machine().join("lib/libnvidia-ml.so.1").display(),
-            self.machine().display()
-        );
+        let runtime = self.bin.path().join("runc");
+        let text = configuration(&runtime, self.dir.path(), &self.machine(), "none", more);
         fs::write(self.path("config.toml"), text).unwrap();
     }
 
@@ -154,13 +145,9 @@ impl World {
     }
 
     pub fn configure_runtime(&self, moved: &Path) {
-        let runtime = self.bin.path().join("runc");
+        let runtime = format!("{:?}", self.bin.path().join("runc"));
         let config = self.path("config.toml");
-        let text = fs::read_to_string(&config).unwrap();
-        let path = |path: &Path| format!("\"{}\"", path.display());
-        let changed = text.replace(&path(&runtime), &path(moved));
-        assert_ne!(text, changed);
-        fs::write(config, changed).unwrap();
+        replace_in(&config, &runtime, &format!("{moved:?}"));
     }
 
     /// How the low-level runtime misbehaves from now on, a word a line.
@@ -200,6 +187,11 @@ impl World {
         command
     }
 
+    #[track_caller]
+    pub fn ctl(&self, arguments: &[&str]) -> Said {
+        said(&mut self.migctl(arguments))
+    }
+
     /// Returns the standard output of a migctl that succeeds.
     #[track_caller]
     pub fn tells(&self, arguments: &[&str]) -> String {
@@ -210,6 +202,12 @@ impl World {
     #[track_caller]
     pub fn json(&self, arguments: &[&str]) -> Value {
         said(&mut self.migctl(arguments)).ok().json()
+    }
+
+    /// The items of a list as JSON.
+    #[track_caller]
+    pub fn items(&self, arguments: &[&str]) -> Vec<Value> {
+        crate::setup::items(&self.json(&[arguments, &["-o", "json"]].concat()))
     }
 
     /// A call for a claim, whose place is the first one of the smallest slice.
@@ -244,18 +242,11 @@ impl World {
     /// closed, it fails.
     pub fn halted(&self, id: &str, behaviour: &str) -> (Going, fs::File) {
         let fifo = self.path("fifo");
-        nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        make_fifo(&fifo);
         self.behave(&format!("{behaviour} {}", fifo.display()));
         let create = self.creating(id);
-        let mut pipe = None;
-        until("the low-level runtime waits", || {
-            let mut options = fs::OpenOptions::new();
-            // Without a reader that fails.
-            options.write(true).custom_flags(libc::O_NONBLOCK);
-            pipe = options.open(&fifo).ok();
-            pipe.is_some()
-        });
-        (create, pipe.unwrap())
+        let pipe = with_reader(&fifo);
+        (create, pipe)
     }
 
     /// Starts these creates at once. Returns the containers that were made, and the lines of the others.
@@ -274,11 +265,9 @@ impl World {
 
     /// Deletes containers at once.
     pub fn delete_at_once<S: AsRef<str>>(&self, ids: &[S]) {
-        let delete = |id: &S| {
-            let mut delete = self.runmig(&["delete", "--force", id.as_ref()]);
-            going(delete.stdin(Stdio::null()))
-        };
-        let all: Vec<Going> = ids.iter().map(delete).collect();
+        let delete = |id: &S| self.runmig(&["delete", "--force", id.as_ref()]);
+        let begin = |id: &S| going(delete(id).stdin(Stdio::null()));
+        let all: Vec<Going> = ids.iter().map(begin).collect();
         all.into_iter().for_each(|one| drop(one.end().ok()));
     }
 
@@ -293,8 +282,66 @@ impl World {
     }
 
     #[track_caller]
+    pub fn create_all<S: AsRef<str>>(&self, ids: &[S]) {
+        ids.iter().for_each(|id| drop(self.create(id.as_ref())));
+    }
+
+    /// Creates a container that asks for this slice.
+    #[track_caller]
+    pub fn create_asking(&self, id: &str, slice: &str) -> Said {
+        self.create_saying(id, &[("runmig.dev/slice", slice)])
+    }
+
+    /// Creates a container with these annotations.
+    #[track_caller]
+    pub fn create_saying(&self, id: &str, annotations: &[(&str, &str)]) -> Said {
+        self.bundle_saying(id, annotations);
+        self.create(id)
+    }
+
+    /// Creates a container on the smallest slice, which is its pod's.
+    #[track_caller]
+    pub fn create_in_pod(&self, id: &str, pod: &str) -> Said {
+        self.bundle_in_pod(id, self.profile, pod);
+        self.create(id)
+    }
+
+    /// Returns the line of a create that is refused, which has these words.
+    #[track_caller]
+    pub fn refuses(&self, id: &str, words: &str) -> String {
+        let line = said(&mut self.create_command(id)).refused();
+        crate::has(&line, words);
+        line
+    }
+
+    /// The same for a container that asks for this slice.
+    #[track_caller]
+    pub fn refuses_asking(&self, id: &str, slice: &str, words: &str) -> String {
+        self.refuses_saying(id, &[("runmig.dev/slice", slice)], words)
+    }
+
+    /// The same for a container with these annotations.
+    #[track_caller]
+    pub fn refuses_saying(&self, id: &str, annotations: &[(&str, &str)], words: &str) -> String {
+        self.bundle_saying(id, annotations);
+        self.refuses(id, words)
+    }
+
+    #[track_caller]
     pub fn delete(&self, id: &str) -> Said {
         said(&mut self.runmig(&["delete", "--force", id])).ok()
+    }
+
+    #[track_caller]
+    pub fn delete_all<S: AsRef<str>>(&self, ids: &[S]) {
+        ids.iter().for_each(|id| drop(self.delete(id.as_ref())));
+    }
+
+    /// Creates a container, and deletes it.
+    #[track_caller]
+    pub fn comes_and_goes(&self, id: &str) {
+        self.create(id);
+        self.delete(id);
     }
 
     #[track_caller]
@@ -302,9 +349,14 @@ impl World {
         said(&mut self.migctl(&["gc"]))
     }
 
+    #[track_caller]
+    pub fn repair(&self) -> Said {
+        self.ctl(&["gc", "--repair"]).ok()
+    }
+
     /// The poststop hook as the low-level runtime calls it, for the lease of a container.
     pub fn hook(&self, id: &str, lease: &str) -> strace::Call {
-        self.hook_with(id, &["--lease", lease], serde_json::json!(null))
+        self.hook_with(id, &["--lease", lease], Value::Null)
     }
 
     /// The createRuntime hook of a container that runs.
@@ -314,7 +366,7 @@ impl World {
     }
 
     fn hook_with(&self, id: &str, arguments: &[&str], pid: Value) -> strace::Call {
-        let state = serde_json::json!({
+        let state = json!({
             "ociVersion": "1.0.2", "id": id, "status": "stopped", "pid": pid,
             "bundle": self.path("bundles").join(id),
         });
@@ -340,12 +392,9 @@ impl World {
 
     /// Makes a bundle of a container whose slice is its pod's.
     pub fn bundle_in_pod(&self, id: &str, slice: &str, pod: &str) -> PathBuf {
-        let all = [
-            ("runmig.dev/slice", slice),
-            ("runmig.dev/scope", "pod"),
-            ("io.kubernetes.cri.sandbox-id", pod),
-        ];
-        self.bundle_saying(id, &all)
+        let of_pod = ("io.kubernetes.cri.sandbox-id", pod);
+        let asks = [("runmig.dev/slice", slice), ("runmig.dev/scope", "pod")];
+        self.bundle_saying(id, &[&asks[..], &[of_pod]].concat())
     }
 
     /// Makes a bundle of a container of the pod `train` as the CDI files of these claims leave it.
@@ -415,21 +464,21 @@ impl World {
     /// Creates containers with the smallest slices until no room is left.
     pub fn full(&self) -> Vec<String> {
         let ids: Vec<String> = (0..self.slots).map(|n| format!("full{n}")).collect();
-        ids.iter().for_each(|id| drop(self.create(id)));
+        self.create_all(&ids);
         ids
     }
 
     /// Deletes these containers, which were all that there was.
     #[track_caller]
     pub fn ends<S: AsRef<str>>(&self, ids: &[S]) {
-        ids.iter().for_each(|id| drop(self.delete(id.as_ref())));
+        self.delete_all(ids);
         self.as_if_nothing_had_been().unwrap();
     }
 
     /// The same with a collection at the end.
     #[track_caller]
-    pub fn all_go(&self, ids: &[&str]) {
-        ids.iter().for_each(|id| drop(self.delete(id)));
+    pub fn all_go<S: AsRef<str>>(&self, ids: &[S]) {
+        self.delete_all(ids);
         self.gc().ok();
         self.as_if_nothing_had_been().unwrap();
     }
@@ -437,15 +486,33 @@ impl World {
     /// The same, and no slice is kept for later any more.
     #[track_caller]
     pub fn tidy_up(&self, ids: &[&str]) {
-        ids.iter().for_each(|id| drop(self.delete(id)));
+        self.delete_all(ids);
         self.configure("");
-        self.all_go(&[]);
+        self.nobody_is_left();
+    }
+
+    /// After a collection the machine is as if nothing had been.
+    #[track_caller]
+    pub fn nobody_is_left(&self) {
+        self.all_go(&[""; 0]);
     }
 
     #[track_caller]
     pub fn leases(&self) -> Vec<Value> {
-        let list = said(&mut self.migctl(&["list", "-o", "json"])).json();
-        list["items"].as_array().expect("items").clone()
+        crate::setup::items(&self.ctl(&["list", "-o", "json"]).json())
+    }
+
+    /// Returns the states of the leases, in their order.
+    #[track_caller]
+    pub fn states(&self) -> Vec<String> {
+        let leases = self.leases();
+        let state = |lease: &Value| lease["state"].as_str().unwrap().to_owned();
+        leases.iter().map(state).collect()
+    }
+
+    #[track_caller]
+    pub fn lease_id(&self, id: &str) -> String {
+        self.lease_of(id)["id"].as_str().unwrap().to_owned()
     }
 
     #[track_caller]
@@ -472,17 +539,11 @@ impl Drop for World {
             self.end_daemons();
         }
         // Those who wait in vain for a pipe, and the containers.
-        for entry in fs::read_dir(self.root()).into_iter().flatten().flatten() {
-            if let Some(pid) = self.living_init(&entry.file_name().to_string_lossy()) {
-                crate::process::kill(pid);
-            }
+        for id in names_in(&self.root()) {
+            self.living_init(&id).into_iter().for_each(kill);
         }
-        for entry in fs::read_dir(self.path("bundles"))
-            .into_iter()
-            .flatten()
-            .flatten()
-        {
-            let cgroup = cgroup_of(self, &entry.file_name().to_string_lossy());
+        for id in names_in(&self.path("bundles")) {
+            let cgroup = cgroup_of(self, &id);
             crate::leftovers::remove_cgroup(&cgroup.to_string_lossy());
         }
     }
@@ -498,10 +559,8 @@ pub fn cgroup_of(world: &World, id: &str) -> PathBuf {
 /// another container of the machine may have the one that an id stands for.
 fn config(cgroup: &Path, annotations: &[(&str, &str)]) -> String {
     let cgroup = cgroup.file_name().unwrap().to_string_lossy();
-    let annotations: Vec<String> = annotations
-        .iter()
-        .map(|(key, value)| format!("\"{key}\": \"{value}\""))
-        .collect();
+    let pair = |(key, value): &(&str, &str)| format!("\"{key}\": \"{value}\"");
+    let annotations: Vec<String> = annotations.iter().map(pair).collect();
     let annotations = annotations.join(", ");
     format!(
         r#"{{"ociVersion": "1.0.2",  "unknown": 12345678901234567890.5,
@@ -515,40 +574,24 @@ fn config(cgroup: &Path, annotations: &[(&str, &str)]) -> String {
 
 /// In memory, if there is such a place.
 fn home() -> PathBuf {
-    let memory = Path::new("/dev/shm");
-    if memory.is_dir() {
-        memory.to_owned()
-    } else {
-        std::env::temp_dir()
-    }
+    let memory = Some(PathBuf::from("/dev/shm"));
+    let memory = memory.filter(|memory| memory.is_dir());
+    memory.unwrap_or_else(std::env::temp_dir)
 }
 
-/// Our programs and the stub, once for all worlds there are at a time; not from where they were built:
-/// there users other than root may be able to write.
+/// Our programs and the stub, once for all worlds there are at a time.
 fn bin() -> Arc<TempDir> {
     static BIN: Mutex<Weak<TempDir>> = Mutex::new(Weak::new());
     let mut known = BIN.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(bin) = known.upgrade() {
         return bin;
     }
-    let dir = tempfile::Builder::new()
-        .prefix("runmig-bin-")
-        .tempdir_in(std::env::temp_dir())
-        .unwrap();
-    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    let install = |from: &Path, name: &str| {
-        let to = dir.path().join(name);
-        fs::hard_link(from, &to).unwrap_or_else(|_| crate::process::copy_program(from, &to));
-    };
-    install(&crate::program("runmig"), "runmig");
-    install(&crate::program("runmig-slice"), "runmig-slice");
-    install(&crate::program("runmig-hook"), "runmig-hook");
-    install(&crate::program("migctl"), "migctl");
-    install(&crate::program(crate::REQUEST_HOOK), crate::REQUEST_HOOK);
-    install(&crate::program("runmig-claim"), "runmig-claim");
-    install(&crate::program("stub-runtime"), "runc");
-    install(&crate::program("stub-runtime"), "crun");
-    install(&crate::program("stub-claims"), "stub-claims");
+    let dir = crate::temporary("runmig-bin-", &std::env::temp_dir());
+    for name in crate::setup::PROGRAMS.iter().chain(&["stub-claims"]) {
+        install(name, &dir.path().join(name));
+    }
+    install("stub-runtime", &dir.path().join("runc"));
+    install("stub-runtime", &dir.path().join("crun"));
     let bin = Arc::new(dir);
     *known = Arc::downgrade(&bin);
     bin

@@ -59,10 +59,9 @@ pub fn of_each_state(points: Vec<Point>, driver: &Path) -> Vec<Point> {
             in_driver = point.call != "unlink";
             continue;
         }
-        let of_driver = ["/state", "/lock", "/trace", "/faults", "/proc/"]
-            .iter()
-            .any(|part| point.shown.contains(&format!("{}{part}", driver.display())));
-        if in_driver || of_driver {
+        let is_at = |part: &&str| point.shown.contains(&format!("{}{part}", driver.display()));
+        let of_driver = ["/state", "/lock", "/trace", "/faults", "/proc/"];
+        if in_driver || of_driver.iter().any(is_at) {
             continue;
         }
         let ends = !point.leaves_nothing();
@@ -115,10 +114,8 @@ impl Call {
 
 impl From<Command> for Call {
     fn from(command: Command) -> Call {
-        Call {
-            command,
-            stdin: None,
-        }
+        let stdin = None;
+        Call { command, stdin }
     }
 }
 
@@ -141,10 +138,9 @@ pub fn points(call: &Call, log: &Path, succeeds: bool) -> Vec<Point> {
     assert_eq!(out.status.success(), succeeds, "{out:?}");
     let mut points = logged(log);
     points.retain(|p| {
-        let looks = matches!(p.call.as_str(), "open" | "openat")
-            && !["O_CREAT", "O_TRUNC", "O_WRONLY", "O_RDWR"]
-                .iter()
-                .any(|flag| p.shown.contains(flag));
+        let mut writes = ["O_CREAT", "O_TRUNC", "O_WRONLY", "O_RDWR"].iter();
+        let writes = writes.any(|flag| p.shown.contains(flag));
+        let looks = matches!(p.call.as_str(), "open" | "openat") && !writes;
         // The first is strace's own, of our program.
         (p.call.as_str(), p.nth) != ("execve", 1) && !looks
     });
@@ -184,11 +180,8 @@ fn logged(log: &Path) -> Vec<Point> {
 pub fn failing(call: &Call, log: &Path, point: &Point, error: &str) -> Call {
     let (name, nth) = (&point.call, point.nth);
     let inject = format!("inject={name}:error={error}:when={nth}");
-    under_strace(
-        call,
-        log,
-        &[format!("trace={name}"), inject, PATHS.to_owned()],
-    )
+    let all = [format!("trace={name}"), inject, PATHS.to_owned()];
+    under_strace(call, log, &all)
 }
 
 /// The call that failed so.
@@ -203,18 +196,11 @@ pub fn injected(log: &Path) -> String {
 pub fn killed_at(call: &Call, log: &Path, point: &Point) -> bool {
     // It does not count its own exec of our program.
     let when = point.nth - usize::from(point.call == "execve");
-    let traced = under_strace(
-        call,
-        log,
-        &[
-            format!("trace={}", point.call),
-            format!("inject={}:signal=SIGKILL:when={when}", point.call),
-        ],
-    );
-    settled(&traced);
-    fs::read_to_string(log)
-        .unwrap()
-        .contains("+++ killed by SIGKILL")
+    let name = &point.call;
+    let inject = format!("inject={name}:signal=SIGKILL:when={when}");
+    settled(&under_strace(call, log, &[format!("trace={name}"), inject]));
+    let text = fs::read_to_string(log).unwrap();
+    text.contains("+++ killed by SIGKILL")
 }
 
 fn under_strace(call: &Call, log: &Path, expressions: &[String]) -> Call {
@@ -235,9 +221,10 @@ pub fn traced(call: &Call, options: &[&str]) -> Call {
     traced.args(options).arg(call.command.get_program());
     call.complete(&mut traced);
     traced.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+    let stdin = call.stdin.clone();
     Call {
         command: traced,
-        stdin: call.stdin.clone(),
+        stdin,
     }
 }
 
@@ -254,10 +241,9 @@ pub fn settled(call: &Call) -> Said {
     // SAFETY: two system calls between fork and exec.
     unsafe {
         command.pre_exec(move || {
-            if libc::setsid() != -1 && libc::fcntl(fd, libc::F_SETFD, 0) == 0 {
-                Ok(())
-            } else {
-                Err(std::io::Error::last_os_error())
+            match libc::setsid() != -1 && libc::fcntl(fd, libc::F_SETFD, 0) == 0 {
+                true => Ok(()),
+                false => Err(io::Error::last_os_error()),
             }
         });
     }

@@ -13,10 +13,8 @@ pub struct Container {
 
 impl Container {
     pub fn new(root: &Path, id: &str) -> Container {
-        Container {
-            root: root.to_owned(),
-            id: id.to_owned(),
-        }
+        let (root, id) = (root.to_owned(), id.to_owned());
+        Container { root, id }
     }
 
     fn dir(&self) -> PathBuf {

@@ -8,29 +8,26 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 pub fn create_runtime(id: &str, state: &Value) -> Result<(), Failure> {
-    let told = json!({
-        "ociVersion": "1.0.2",
-        "id": id,
-        "status": "creating",
-        "pid": state["init_process_pid"],
-        "bundle": state["bundle"],
-    });
-    let hooks = state["hooks"]["createRuntime"].as_array();
-    for hook in hooks.into_iter().flatten() {
-        run(hook, told.to_string().as_bytes(), Stdio::piped())?;
-    }
-    Ok(())
+    run_all("createRuntime", id, state, "creating")
 }
 
 pub fn poststop(id: &str, state: &Value) -> Result<(), Failure> {
-    let told = json!({
-        "ociVersion": "1.0.2",
-        "id": id,
-        "status": "stopped",
-        "bundle": state["bundle"],
+    run_all("poststop", id, state, "stopped")
+}
+
+fn run_all(kind: &str, id: &str, state: &Value, status: &str) -> Result<(), Failure> {
+    let mut told = json!({
+        "ociVersion": "1.0.2", "id": id, "status": status, "bundle": state["bundle"],
     });
-    for hook in state["hooks"]["poststop"].as_array().into_iter().flatten() {
-        run(hook, told.to_string().as_bytes(), Stdio::inherit())?;
+    if status == "creating" {
+        told["pid"] = state["init_process_pid"].clone();
+    }
+    for hook in state["hooks"][kind].as_array().into_iter().flatten() {
+        let stderr = match kind {
+            "poststop" => Stdio::inherit(),
+            _ => Stdio::piped(),
+        };
+        run(hook, told.to_string().as_bytes(), stderr)?;
     }
     Ok(())
 }

@@ -9,53 +9,25 @@ use reader::{code, imports, room_imports, root, sources, strip, words, words_aft
 use testkit::prelude::*;
 
 /// The purpose of each crate, and the only places that use it.
-const CRATES: &[(&str, &[&str])] = &[
-    ("clap", &["src/cli/"]),
-    ("ratatui", &["src/cli/top"]),
-    ("nvml_wrapper", &["crates/lease/src/gpu/nvml/"]),
-    ("nvml_wrapper_sys", &["crates/lease/src/gpu/nvml/"]),
-    (
-        "fs2",
-        &[
-            "crates/lease/src/effect.rs",
-            "crates/lease/src/files.rs",
-            "crates/lease/src/store/lock.rs",
-        ],
-    ),
-    (
-        "serde_yaml_ng",
-        &[
-            "crates/lease/src/cdi.rs",
-            "crates/lease/src/layout/machine.rs",
-            "crates/lease/src/layout/node.rs",
-        ],
-    ),
-    (
-        "toml",
-        &[
-            "crates/lease/src/config.rs",
-            "src/cli/configure/",
-            // podman's storage.conf.
-            "src/runtime/podman.rs",
-        ],
-    ),
-    ("toml_edit", &["src/cli/configure/containerd.rs"]),
-    ("oci_spec", &["src/spec/"]),
-    (
-        "kube",
-        &[
-            "crates/dra/src/api/",
-            "crates/dra/src/prepare.rs",
-            "crates/dra/src/promise.rs",
-            "crates/dra/src/publish.rs",
-        ],
-    ),
-    ("tonic", &["crates/dra/src/kubelet/"]),
-    ("prost", &["crates/dra/src/kubelet/"]),
-];
+const CRATES: &[(&str, &str)] = &testkit::rows! {
+    "clap" => "src/cli/";
+    "ratatui" => "src/cli/top";
+    "nvml_wrapper" => "crates/lease/src/gpu/nvml/";
+    "nvml_wrapper_sys" => "crates/lease/src/gpu/nvml/";
+    "fs2" => "crates/lease/src/effect.rs crates/lease/src/files.rs crates/lease/src/store/lock.rs";
+    "serde_yaml_ng" => "crates/lease/src/cdi.rs crates/lease/src/layout/machine.rs crates/lease/src/layout/node.rs";
+    // podman's storage.conf is the last.
+    "toml" => "crates/lease/src/config.rs src/cli/configure/ src/runtime/podman.rs";
+    "toml_edit" => "src/cli/configure/containerd.rs";
+    "oci_spec" => "src/spec/";
+    "kube" => "crates/dra/src/api/ crates/dra/src/prepare.rs crates/dra/src/promise.rs crates/dra/src/publish.rs";
+    "tonic" => "crates/dra/src/kubelet/";
+    "prost" => "crates/dra/src/kubelet/";
+};
 
 /// The files with unsafe code, and the reason for each.
 const UNSAFE: &[(&str, &str)] = &testkit::rows! {
+    "src/lib.rs" => "the C library that a program has in itself";
     "src/bin/runmig.rs" => "a main of its own, which Rust's would precede with a change of SIGPIPE";
     "src/bin/runmig-slice.rs" => "the same";
     "crates/dra/src/memory.rs" => "the C library's allocator, for which nothing safe speaks";
@@ -70,10 +42,9 @@ const UNSAFE: &[(&str, &str)] = &testkit::rows! {
     "crates/lease/src/mps/launch.rs" => "fork and execve for a child that waits until it is on record";
     "crates/lease/src/process/in_child.rs" =>
         "fork for calls that may never end, the memory that the child answers in, statx and kcmp";
-    "crates/lease/src/process/mod.rs" => "a signal through a descriptor, which the standard library does not send";
-    "crates/lease/src/process/signals.rs" => "dispositions of signals, of which none runs code of ours";
-    "src/runtime/image.rs" => "execve with arrays that were laid out before the fork";
-    "src/runtime/spawn.rs" => "fork, and descriptors that are numbers before they are anybody's";
+    "crates/lease/src/process/mod.rs" => "signals through descriptors, and dispositions that run no code of ours";
+    "src/runtime/spawn.rs" =>
+        "fork, execve with arrays that were laid out before it, and descriptors that are numbers before they are anybody's";
 };
 
 /// Calls that destroy an instance.
@@ -103,8 +74,8 @@ const READS: &[&str] = &[
 const READERS: &[(&str, &str)] = &testkit::rows! {
     "crates/dra/src/kubelet/sockets.rs" => "locks the folder of the sockets, and reads nothing";
     "crates/lease/src/effect.rs" => "opens folders to sync them and to replace files in them";
-    "crates/lease/src/events/writer.rs" => "whether a full disk cut the last line";
-    "crates/lease/src/files.rs" => "the one reader";
+    "crates/lease/src/events/mod.rs" => "whether a full disk cut the last line";
+    "crates/lease/src/files.rs" => "the one reader; opens a directory to sync it";
     "src/cli/configure/file.rs" => "opens a directory to sync it";
     "crates/lease/src/mps/launch.rs" => "opens /dev/null as the daemon's input";
     "src/cli/doctor/gpus.rs" => "whether a device node opens; reads nothing";
@@ -112,7 +83,6 @@ const READERS: &[(&str, &str)] = &testkit::rows! {
     "src/runtime/spawn.rs" => "opens /dev/null in the place of closed descriptors";
     "src/runtime/update.rs" => "opens resources as crun does: they may be a pipe, and `files` limits the read";
     "src/spec/bundle.rs" => "opens the bundle's directory, and new files below it to write them";
-    "crates/lease/src/store/durable.rs" => "opens a directory to sync it";
     "crates/lease/src/store/lock.rs" => "opens a lock file for writing too, and `files` limits the read";
 };
 
@@ -121,6 +91,37 @@ const SOURCES: &[&str] = &["src", "crates/dra/src", "crates/lease/src", "hooks"]
 
 /// The tests at the end of a file may import anything.
 const INLINE_TESTS: &str = "\n#[cfg(test)]\nmod tests {";
+
+#[track_caller]
+fn none_points_up(wrong: &[String]) {
+    let lines = wrong.join("\n");
+    assert!(
+        wrong.is_empty(),
+        "arrows that point up or sideways:\n{lines}"
+    );
+}
+
+/// Returns the names of the sources for which this is so.
+fn sources_that(is_so: impl Fn(&Path) -> bool) -> BTreeSet<String> {
+    let found = sources(SOURCES).into_iter().filter(|file| is_so(file));
+    found
+        .map(|file| file.to_str().unwrap().to_owned())
+        .collect()
+}
+
+/// Returns the files that have a reason.
+fn listed(reasons: &[(&str, &str)]) -> BTreeSet<String> {
+    reasons.iter().map(|(file, _)| (*file).to_owned()).collect()
+}
+
+/// Returns a file's code without its unit tests.
+fn product_code(file: &Path) -> String {
+    let code = code(file);
+    code.split("#[cfg(test)]\nmod tests {")
+        .next()
+        .unwrap()
+        .to_owned()
+}
 
 #[test]
 fn imports_point_down() {
@@ -134,11 +135,7 @@ fn imports_point_down() {
             }
         }
     }
-    assert!(
-        wrong.is_empty(),
-        "arrows that point up or sideways:\n{}",
-        wrong.join("\n")
-    );
+    none_points_up(&wrong);
 }
 
 #[test]
@@ -171,22 +168,14 @@ fn imports_point_down_inside_rooms() {
         let found: BTreeSet<&str> = files.keys().map(String::as_str).collect();
         assert_eq!(found, listed, "files of {room}, and those in FLOORS");
     }
-    assert!(
-        wrong.is_empty(),
-        "arrows that point up or sideways:\n{}",
-        wrong.join("\n")
-    );
+    none_points_up(&wrong);
 }
 
 #[test]
 fn nothing_climbs_out_of_its_module() {
     for file in sources(SOURCES) {
-        let code = code(&file);
-        assert!(
-            !code.contains("super::super"),
-            "{}: say crate:: instead",
-            file.display()
-        );
+        let climbs = code(&file).contains("super::super");
+        assert!(!climbs, "{}: say crate:: instead", file.display());
     }
 }
 
@@ -197,10 +186,10 @@ fn crates_stay_where_they_belong() {
         let words: BTreeSet<String> = words(&code(&file)).map(str::to_owned).collect();
         for (used, places) in CRATES {
             let here = words.contains(*used) && code(&file).contains(&format!("{used}::"));
-            let allowed = places.iter().any(|place| name.starts_with(place));
+            let allowed = places.split(' ').any(|place| name.starts_with(place));
             assert!(
                 !here || allowed,
-                "{name} uses {used}, which belongs to {places:?}"
+                "{name} uses {used}, which belongs to {places}"
             );
         }
     }
@@ -211,16 +200,10 @@ fn instances_have_one_destroy_path() {
     let mut found = BTreeSet::new();
     for file in sources(SOURCES) {
         if words(&code(&file)).any(|word| DESTROYS.contains(&word)) {
-            let place = DESTROYERS
-                .iter()
-                .find(|place| file.to_str().unwrap().starts_with(*place));
-            let place = place.unwrap_or_else(|| {
-                panic!(
-                    "{} destroys instances; use reclaim::destroy",
-                    file.display()
-                )
-            });
-            found.insert(*place);
+            let name = file.to_str().unwrap();
+            let place = DESTROYERS.iter().find(|place| name.starts_with(**place));
+            let why = "destroys instances; use reclaim::destroy";
+            found.insert(*place.unwrap_or_else(|| panic!("{name} {why}")));
         }
     }
     assert_eq!(found, DESTROYERS.iter().copied().collect());
@@ -228,17 +211,9 @@ fn instances_have_one_destroy_path() {
 
 #[test]
 fn finds_no_stray_unsafe_code() {
-    let found: BTreeSet<String> = sources(SOURCES)
-        .into_iter()
-        .filter(|file| words(&code(file)).any(|word| word == "unsafe"))
-        .map(|file| file.to_str().unwrap().to_owned())
-        .collect();
-    let reasons: BTreeMap<&str, &str> = UNSAFE.iter().copied().collect();
-    let listed: BTreeSet<String> = reasons.keys().map(|file| file.to_string()).collect();
-    assert_eq!(
-        found, listed,
-        "files with unsafe code, and those that have a reason for it"
-    );
+    let found = sources_that(|file| words(&code(file)).any(|word| word == "unsafe"));
+    let what = "files with unsafe code, and those that have a reason for it";
+    assert_eq!(found, listed(UNSAFE), "{what}");
 }
 
 /// Returns whether a file has unit tests alone.
@@ -248,21 +223,12 @@ fn is_of_tests(file: &Path) -> bool {
 
 #[test]
 fn files_are_read_in_one_place() {
-    let reads = |file: &PathBuf| {
-        let code = code(file);
-        let code = code.split("#[cfg(test)]\nmod tests {").next().unwrap();
-        READS.iter().any(|read| code.contains(read))
-    };
-    let found: BTreeSet<String> = sources(SOURCES)
-        .into_iter()
-        .filter(|file| !is_of_tests(file) && reads(file))
-        .map(|file| file.to_str().unwrap().to_owned())
-        .collect();
-    let listed: BTreeSet<String> = READERS.iter().map(|(file, _)| (*file).to_owned()).collect();
-    assert_eq!(
-        found, listed,
-        "files that open and read, and those that have a reason for it; use crate::files"
-    );
+    let found = sources_that(|file| {
+        let code = product_code(file);
+        !is_of_tests(file) && READS.iter().any(|read| code.contains(read))
+    });
+    let what = "files that open and read, and those that have a reason for it; use crate::files";
+    assert_eq!(found, listed(READERS), "{what}");
 }
 
 /// The rule of whose files count as root's stands once.
@@ -273,20 +239,10 @@ fn trust_alone_judges_owners() {
         "src/cli/configure/mod.rs" => "tells users early that engines are root's";
         "src/runtime/container_name.rs" => "finds the low-level runtime's default --root";
     };
-    let judges = |file: &PathBuf| {
-        let code = code(file);
-        let code = code.split("#[cfg(test)]\nmod tests {").next().unwrap();
-        words(code).any(|word| ["0o022", "0o002", "geteuid", "getuid"].contains(&word))
-    };
-    let mut found: BTreeSet<String> = sources(SOURCES)
-        .into_iter()
-        .filter(judges)
-        .map(|file| file.to_str().unwrap().to_owned())
-        .collect();
+    let judging = ["0o022", "0o002", "geteuid", "getuid"];
+    let mut found =
+        sources_that(|file| words(&product_code(file)).any(|word| judging.contains(&word)));
     assert!(found.remove("crates/lease/src/trust.rs"));
-    let listed: BTreeSet<String> = reasons.iter().map(|(file, _)| (*file).to_owned()).collect();
-    assert_eq!(
-        found, listed,
-        "files that judge owners or modes; use crate::trust"
-    );
+    let what = "files that judge owners or modes; use crate::trust";
+    assert_eq!(found, listed(&reasons), "{what}");
 }

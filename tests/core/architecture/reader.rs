@@ -232,19 +232,16 @@ fn reads_imports_inside_rooms() {
     let files = ["mod", "plan", "choose", "defrag/mod", "defrag/search"];
     let files = files.map(|name| (name.to_owned(), PathBuf::new())).into();
     let seen = |name: &str, text: &str| -> Vec<String> {
-        room_imports("crates/lease/src/placement", name, &strip(text), &files)
-            .into_iter()
-            .collect()
+        let seen = room_imports("crates/lease/src/placement", name, &strip(text), &files);
+        seen.into_iter().collect()
     };
-    let text = "use super::{choose::{self, choose}, Plan}; use crate::model::Gpu; // super::plan";
-    assert_eq!(seen("plan", text), ["choose", "mod"]);
-    let text = "use crate::placement::{plan, defrag::search::{a, b}}; fn f() { super::g() }";
-    assert_eq!(
-        seen("defrag/search", text),
-        ["defrag/mod", "defrag/search", "plan"]
-    );
-    assert_eq!(
-        seen("defrag/mod", "mod search; pub use search::a;"),
-        ["defrag/search"]
-    );
+    for (file, text, imports) in testkit::rows! {
+        "plan", "use super::{choose::{self, choose}, Plan}; use crate::model::Gpu; // super::plan" =>
+            &["choose", "mod"][..];
+        "defrag/search", "use crate::placement::{plan, defrag::search::{a, b}}; fn f() { super::g() }" =>
+            &["defrag/mod", "defrag/search", "plan"];
+        "defrag/mod", "mod search; pub use search::a;" => &["defrag/search"];
+    } {
+        assert_eq!(seen(file, text), imports, "{text}");
+    }
 }

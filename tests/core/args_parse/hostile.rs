@@ -7,31 +7,9 @@ use std::os::unix::ffi::OsStringExt;
 
 /// Bytes, words that mean something, and these cut and joined.
 fn argument() -> impl Strategy<Value = OsString> {
-    let word = || {
-        prop::sample::select(vec![
-            "create",
-            "run",
-            "delete",
-            "update",
-            "-r",
-            "--root",
-            "--log",
-            "-b",
-            "--bundle",
-            "--",
-            "-",
-            "--r",
-            "=",
-            "-d",
-            "--no-pivot",
-            "--preserve-fds",
-            "-9",
-            "0x",
-            "+",
-            "_",
-            "\u{e9}",
-        ])
-    };
+    const WORDS: &str = "create run delete update -r --root --log -b --bundle -- - --r = -d --no-pivot \
+                         --preserve-fds -9 0x + _ \u{e9}";
+    let word = || prop::sample::select(WORDS.split(' ').collect::<Vec<_>>());
     let bytes = || prop::collection::vec(any::<u8>(), 0..8);
     prop_oneof![
         3 => word().prop_map(OsString::from),

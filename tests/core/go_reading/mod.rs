@@ -3,23 +3,15 @@
 
 mod tree;
 
+use crate::below;
 use crate::targets::reading::{self, go::GoReader};
 use testkit::prelude::*;
-use tree::{Dice, Tree};
+use tree::Tree;
 
 fn reader() -> Option<GoReader> {
     let reader = reading::start();
     if reader.is_none() {
-        let required = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-        assert!(
-            !required("CI") && !required("RUNMIG_REQUIRE_ALL"),
-            "cannot run here, and all is to run: Go is not there"
-        );
-        use std::io::Write;
-        let _ = writeln!(
-            std::io::stderr(),
-            "SKIPPED: Go is not there; run scripts/setup"
-        );
+        skip("Go is not there; run scripts/setup");
     }
     reader
 }
@@ -57,9 +49,9 @@ fn go_reads_what_runmig_believes() {
     let Some(mut go) = reader() else { return };
     let (mut edited, mut refused) = (0, 0);
     for seed in 1..=CASES {
-        let mut dice = Dice::new(seed);
+        let mut dice = Random::new(seed);
         let mut tree = Tree::of(&config());
-        for _ in 0..dice.below(3) {
+        for _ in 0..below(&mut dice, 3) {
             tree.mutate(&mut dice);
         }
         let original = tree.to_bytes(&mut dice);

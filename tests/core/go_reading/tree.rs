@@ -1,26 +1,8 @@
 //! JSON that can say what a parsed tree cannot: a key twice, in any case and spelling, odd numbers.
 
+use crate::below;
 use serde_json::Value;
-
-/// xorshift: the same on every machine, every time.
-pub struct Dice(u64);
-
-impl Dice {
-    pub fn new(seed: u64) -> Dice {
-        Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    pub fn below(&mut self, end: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % end.max(1) as u64) as usize
-    }
-
-    fn one_in(&mut self, n: usize) -> bool {
-        self.below(n) == 0
-    }
-}
+use testkit::random::Random;
 
 /// Texts and keys are written as they stand here, between quotes.
 #[derive(Clone)]
@@ -66,27 +48,27 @@ impl Tree {
     }
 
     /// Changes something, somewhere.
-    pub fn mutate(&mut self, dice: &mut Dice) {
+    pub fn mutate(&mut self, dice: &mut Random) {
         let deeper = !dice.one_in(3);
         match self {
             Tree::Object(entries) if deeper && !entries.is_empty() => {
-                let at = dice.below(entries.len());
+                let at = below(dice, entries.len());
                 entries[at].1.mutate(dice);
             }
             Tree::Array(list) if deeper && !list.is_empty() => {
-                let at = dice.below(list.len());
+                let at = below(dice, list.len());
                 list[at].mutate(dice);
             }
             Tree::Object(entries) if !entries.is_empty() => {
-                let at = dice.below(entries.len());
+                let at = below(dice, entries.len());
                 let (key, value) = entries[at].clone();
-                match dice.below(7) {
+                match below(dice, 7) {
                     0 => entries.push((key, value)),
                     1 => entries.insert(at, (key, Tree::Plain("null".into()))),
                     2 => entries.push((spelled(&key, dice), value)),
                     3 => entries[at].0 = spelled(&key, dice),
                     4 => {
-                        let other = entries[dice.below(entries.len())].1.clone();
+                        let other = entries[below(dice, entries.len())].1.clone();
                         entries.push((spelled(&key, dice), other));
                     }
                     5 => drop(entries.remove(at)),
@@ -94,23 +76,23 @@ impl Tree {
                 }
             }
             Tree::Array(list) if !list.is_empty() => {
-                let at = dice.below(list.len());
-                match dice.below(3) {
+                let at = below(dice, list.len());
+                match below(dice, 3) {
                     0 => list.push(list[at].clone()),
                     1 => list[at] = Tree::Plain("null".into()),
                     _ => drop(list.remove(at)),
                 }
             }
-            Tree::Text(text) => match dice.below(3) {
+            Tree::Text(text) => match below(dice, 3) {
                 0 => *text = spelled(text, dice),
-                1 => *self = Tree::Plain(NUMBERS[dice.below(NUMBERS.len())].into()),
+                1 => *self = Tree::Plain(NUMBERS[below(dice, NUMBERS.len())].into()),
                 _ => *self = Tree::Array(Vec::new()),
             },
-            plain => *plain = Tree::Plain(NUMBERS[dice.below(NUMBERS.len())].into()),
+            plain => *plain = Tree::Plain(NUMBERS[below(dice, NUMBERS.len())].into()),
         }
     }
 
-    pub fn to_bytes(&self, dice: &mut Dice) -> Vec<u8> {
+    pub fn to_bytes(&self, dice: &mut Random) -> Vec<u8> {
         let mut text = String::new();
         self.write(&mut text);
         let mut bytes = text.into_bytes();
@@ -118,7 +100,7 @@ impl Tree {
             bytes.extend_from_slice(b" {\"x\":1}");
         }
         if dice.one_in(40) {
-            let at = dice.below(bytes.len());
+            let at = below(dice, bytes.len());
             bytes.insert(at, 0xff);
         }
         bytes
@@ -155,10 +137,10 @@ impl Tree {
 }
 
 /// The same word to some reader: in another case, with an escape, with a letter that folds into it.
-fn spelled(word: &str, dice: &mut Dice) -> String {
+fn spelled(word: &str, dice: &mut Random) -> String {
     let chars: Vec<char> = word.chars().collect();
-    let at = dice.below(chars.len());
-    let kind = dice.below(7);
+    let at = below(dice, chars.len());
+    let kind = below(dice, 7);
     let change = |(n, c): (usize, &char)| match (kind, *c) {
         (0, c) if n == 0 => c.to_uppercase().to_string(),
         (1, c) => c.to_ascii_uppercase().to_string(),

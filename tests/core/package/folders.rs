@@ -1,6 +1,6 @@
 //! `scripts/package` in two folders.
 
-use super::{repository, run};
+use super::run;
 use testkit::packages::{self, PROGRAMS};
 use testkit::prelude::*;
 
@@ -28,18 +28,8 @@ fn two_folders_give_same_bytes() {
 /// Returns the checksums of the packages that a copy of the sources makes.
 fn pack(copy: &Path, programs: &Path) -> String {
     fs::create_dir_all(copy).unwrap();
-    let from = repository().to_str().unwrap();
-    let to = copy.to_str().unwrap();
-    run(
-        "bash",
-        &[
-            "-c",
-            "set -o pipefail; tar -C \"$1\" --exclude=target --exclude=.git -c . | tar -C \"$2\" -x",
-            "bash",
-            from,
-            to,
-        ],
-    );
+    let unpack = "tar -C $0 --exclude=target --exclude=.git -c . | tar -C $1 -x";
+    run(unpack, &[testkit::repository(), copy]);
     let mut package = Command::new(copy.join("scripts/package"));
     package.arg("--from").arg(programs);
     said(package.env("SOURCE_DATE_EPOCH", "1764000000")).ok();

@@ -3,72 +3,37 @@
 mod folders;
 mod roots;
 
-use std::process::Output;
+use std::ffi::OsStr;
 use testkit::packages::{self, PROGRAMS, package};
 use testkit::prelude::*;
 
 /// The newest C library that the programs may want.
 const GLIBC: (u32, u32) = (2, 28);
 
-fn repository() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-}
-
-fn script(arguments: &[&str]) -> Output {
-    let script = repository().join("scripts/package");
-    Command::new(script).args(arguments).output().unwrap()
-}
-
+/// Runs a script of a shell, whose `$0`, `$1` and so on are these.
 #[track_caller]
-fn run(program: &str, arguments: &[&str]) -> String {
-    let output = Command::new(program).args(arguments).output();
-    let output = output.unwrap_or_else(|e| panic!("{program}: {e}"));
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    assert!(
-        output.status.success(),
-        "{program}: {}{}",
-        text(&output.stdout),
-        text(&output.stderr)
-    );
-    text(&output.stdout)
+fn run<S: AsRef<OsStr>>(script: &str, arguments: &[S]) -> String {
+    let mut bash = Command::new("bash");
+    bash.args(["-euo", "pipefail", "-c", script]);
+    let output = bash.args(arguments).output().unwrap();
+    assert!(output.status.success(), "{script}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
 }
 
-/// Returns the files below a folder, by their paths in it.
-fn files(root: &Path) -> BTreeSet<String> {
-    let found = run(
-        "find",
-        &[root.to_str().unwrap(), "-type", "f", "-printf", "%P\\n"],
-    );
-    found.lines().map(str::to_owned).collect()
-}
-
-fn unpacked() -> Option<tempfile::TempDir> {
+fn unpacked() -> Option<TempDir> {
     let deb = package(".deb")?;
     let root = tempfile::tempdir().unwrap();
-    run("dpkg-deb", &["-x", deb.to_str()?, root.path().to_str()?]);
-    run(
-        "dpkg-deb",
-        &["-e", deb.to_str()?, root.path().join("DEBIAN").to_str()?],
-    );
+    let unpack = "dpkg-deb -x $0 $1; dpkg-deb -e $0 $1/DEBIAN";
+    run(unpack, &[&*deb, root.path()]);
     Some(root)
 }
 
 #[test]
 fn lintian_is_content() {
     let Some(deb) = package(".deb") else { return };
-    let said = run(
-        "lintian",
-        &[
-            "--allow-root",
-            "--tag-display-limit",
-            "0",
-            deb.to_str().unwrap(),
-        ],
-    );
-    let complaints: Vec<&str> = said
-        .lines()
-        .filter(|line| line.starts_with("E:") || line.starts_with("W:"))
-        .collect();
+    let said = run("lintian --allow-root --tag-display-limit 0 $0", &[deb]);
+    let is_complaint = |line: &&str| line.starts_with("E:") || line.starts_with("W:");
+    let complaints: Vec<&str> = said.lines().filter(is_complaint).collect();
     assert!(complaints.is_empty(), "{complaints:#?}");
 }
 
@@ -77,7 +42,7 @@ fn programs_run_on_old_systems() {
     let Some(root) = unpacked() else { return };
     for name in PROGRAMS {
         let program = root.path().join("usr/bin").join(name);
-        let symbols = run("objdump", &["-T", program.to_str().unwrap()]);
+        let symbols = run("objdump -T $0", &[&program]);
         let versions = symbols.split("GLIBC_").skip(1).filter_map(|rest| {
             let word = rest
                 .split(|c: char| !c.is_ascii_digit() && c != '.')
@@ -88,14 +53,11 @@ fn programs_run_on_old_systems() {
         let newest = versions.max();
         assert!(newest <= Some(GLIBC), "{name} wants glibc {newest:?}");
         // The front wants no loader.
-        let headers = run("readelf", &["--program-headers", program.to_str().unwrap()]);
+        let headers = run("readelf --program-headers $0", &[&program]);
         assert_eq!(headers.contains("INTERP"), name != "runmig", "{name}");
         assert_eq!(newest.is_some(), name != "runmig", "{name}");
     }
-    let said = run(
-        root.path().join("usr/bin/migctl").to_str().unwrap(),
-        &["--version"],
-    );
+    let said = run("$0/usr/bin/migctl --version", &[root.path()]);
     assert_eq!(said.trim(), concat!("migctl ", env!("CARGO_PKG_VERSION")));
 }
 
@@ -108,12 +70,8 @@ fn only_the_timer_is_enabled() {
         assert!(text.contains("runmig-gc.timer"), "{name}");
         assert!(!text.contains("runmig-gc.service"), "{name}");
     }
-    assert_eq!(
-        fs::read_to_string(scripts.join("conffiles"))
-            .unwrap()
-            .trim(),
-        "/etc/runmig/config.toml"
-    );
+    let files = fs::read_to_string(scripts.join("conffiles")).unwrap();
+    assert_eq!(files.trim(), "/etc/runmig/config.toml");
 }
 
 /// All packages have the same programs and files.
@@ -126,46 +84,18 @@ fn packages_have_same_files() {
     let work = tempfile::tempdir().unwrap();
     let at = |name: &str| work.path().join(name);
     run(
-        "tar",
-        &[
-            "-C",
-            work.path().to_str().unwrap(),
-            "-xzf",
-            tarball.to_str().unwrap(),
-        ],
+        "tar -C $0 -xzf $1; $0/*/install --prefix /usr --destdir $0/tar",
+        &[work.path(), &tarball],
     );
-    let folder = tarball
-        .file_name()
-        .unwrap()
-        .to_str()
-        .unwrap()
-        .trim_end_matches(".tar.gz");
-    let install = at(folder).join("install");
     run(
-        install.to_str().unwrap(),
-        &["--prefix", "/usr", "--destdir", at("tar").to_str().unwrap()],
+        "mkdir $0; rpm --root $0 --initdb
+        rpm --root $0 -i --nodeps --noscripts --ignorearch $1; rpm --root $0 -V --nodeps runmig",
+        &[&at("rpm"), &rpm],
     );
-    let root_of_rpm = at("rpm").display().to_string();
-    fs::create_dir(at("rpm")).unwrap();
-    run("rpm", &["--root", &root_of_rpm, "--initdb"]);
-    run(
-        "rpm",
-        &[
-            "--root",
-            &root_of_rpm,
-            "-i",
-            "--nodeps",
-            "--noscripts",
-            "--ignorearch",
-            rpm.to_str().unwrap(),
-        ],
-    );
-    run("rpm", &["--root", &root_of_rpm, "-V", "--nodeps", "runmig"]);
     // Packages compress manual pages and have documents of their own.
     let plain = |root: &Path| -> BTreeSet<String> {
-        let ours = files(root)
-            .into_iter()
-            .map(|file| file.trim_end_matches(".gz").to_owned());
+        let found = run("find $0 -type f -printf '%P\\n'", &[root]);
+        let ours = found.lines().map(|file| file.trim_end_matches(".gz"));
         ours.filter(|file| {
             let others = [
                 "DEBIAN/",
@@ -179,6 +109,7 @@ fn packages_have_same_files() {
                 && !file.ends_with("/copyright")
                 && !file.ends_with("/changelog.Debian")
         })
+        .map(str::to_owned)
         .collect()
     };
     let expected = plain(&at("tar"));
@@ -202,60 +133,31 @@ fn verify_finds_a_changed_byte() {
     };
     let work = tempfile::tempdir().unwrap();
     let copy = work.path().join("package");
-    run(
-        "cp",
-        &["-r", made.to_str().unwrap(), copy.to_str().unwrap()],
-    );
     let key = work.path().join("key");
-    run(
-        "ssh-keygen",
-        &["-q", "-t", "ed25519", "-N", "", "-f", key.to_str().unwrap()],
-    );
     let sums = copy.join("SHA256SUMS");
     run(
-        "ssh-keygen",
-        &[
-            "-q",
-            "-Y",
-            "sign",
-            "-f",
-            key.to_str().unwrap(),
-            "-n",
-            "runmig-package",
-            sums.to_str().unwrap(),
-        ],
+        "cp -r $0 $1; ssh-keygen -q -t ed25519 -N '' -f $2
+        ssh-keygen -q -Y sign -f $2 -n runmig-package $3",
+        &[&made, &copy, &key, &sums],
     );
     let public = fs::read_to_string(key.with_extension("pub")).unwrap();
     let signers = work.path().join("signers");
     fs::write(&signers, format!("packager {public}")).unwrap();
     let verify = || {
-        let ended = script(&[
-            "--verify",
-            "--signers",
-            signers.to_str().unwrap(),
-            copy.to_str().unwrap(),
-        ]);
-        (
-            ended.status.success(),
-            String::from_utf8_lossy(&ended.stderr).into_owned(),
-        )
+        let mut package = Command::new(testkit::repository().join("scripts/package"));
+        package.args(["--verify", "--signers"]).arg(&signers);
+        said(package.arg(&copy))
     };
-    let (is_right, said) = verify();
-    assert!(is_right, "{said}");
+    verify().ok();
     let deb = copy.join(package(".deb").unwrap().file_name().unwrap());
     let good = fs::read(&deb).unwrap();
     let mut bad = good.clone();
     bad[good.len() / 2] ^= 1;
     fs::write(&deb, &bad).unwrap();
-    let (is_right, said) = verify();
-    assert!(
-        !is_right && said.contains("not as SHA256SUMS says"),
-        "{said}"
-    );
+    verify().exits(1).warns("not as SHA256SUMS says");
     fs::write(&deb, &good).unwrap();
     // Checksums that somebody else wrote.
     let text = fs::read_to_string(&sums).unwrap();
     fs::write(&sums, format!("{text}\n")).unwrap();
-    let (is_right, said) = verify();
-    assert!(!is_right, "{said}");
+    assert!(!verify().status.success());
 }

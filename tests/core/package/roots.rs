@@ -4,6 +4,7 @@ use testkit::packages::{self, EARLIER_LINE, PROGRAMS, package};
 use testkit::prelude::*;
 use testkit::process::descendants;
 
+const VERSION: &str = env!("CARGO_PKG_VERSION");
 const CONFIG: &str = "etc/runmig/config.toml";
 const DEVICES: &str = "etc/cdi/runmig-slice.yaml";
 const WANTED: &str = "etc/systemd/system/timers.target.wants/runmig-gc.timer";
@@ -15,7 +16,9 @@ struct Root {
 impl Root {
     /// Unpacks the root that `scripts/setup full` made.
     fn new() -> Option<Root> {
-        let Some(archive) = archive().filter(|archive| archive.exists()) else {
+        let archive = testkit::runtimes::cache().unwrap_or_default();
+        let archive = archive.join("roots/debian11.tar");
+        if !archive.exists() {
             skip("no root of Debian 11; run scripts/setup full");
             return None;
         };
@@ -24,9 +27,7 @@ impl Root {
             return None;
         }
         let dir = tempfile::tempdir().unwrap();
-        let mut unpack = Command::new("tar");
-        unpack.arg("-C").arg(dir.path()).arg("-xf").arg(archive);
-        said(&mut unpack).ok();
+        super::run("tar -C $0 -xf $1", &[dir.path(), &archive]);
         fs::create_dir(dir.path().join("packages")).unwrap();
         Some(Root { dir })
     }
@@ -55,15 +56,11 @@ impl Root {
             false => "exec /bin/sh -c \"$2\" sh \"$1\"",
         };
         let mut command = Command::new("unshare");
-        command.args(["--mount", "/bin/sh", "-ec"]);
-        command.arg(format!(
-            "mount --rbind /proc \"$1/proc\"; mount --rbind /dev \"$1/dev\"; {enter}"
-        ));
+        let mounts = "mount --rbind /proc \"$1/proc\"; mount --rbind /dev \"$1/dev\"";
+        command.args(["--mount", "/bin/sh", "-ec", &format!("{mounts}; {enter}")]);
         command.arg("sh").arg(self.dir.path()).arg(script);
-        command.env(
-            "PATH",
-            "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-        );
+        let path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+        command.env("PATH", path);
         command.env("HOME", "/root").env_remove("RUST_BACKTRACE");
         command.stdin(Stdio::null());
         command
@@ -127,14 +124,6 @@ impl Root {
     }
 }
 
-fn archive() -> Option<PathBuf> {
-    let cache = match std::env::var_os("RUNMIG_CACHE") {
-        Some(cache) => PathBuf::from(cache),
-        None => PathBuf::from(std::env::var_os("HOME")?).join(".cache/runmig"),
-    };
-    Some(cache.join("roots/debian11.tar"))
-}
-
 /// The end of a gate: it lets the test know, and stays.
 const STAYS: &str = "touch /gate/reached; exec sleep 600";
 
@@ -160,8 +149,8 @@ fn release(setup: &Setup, root: &Root) {
 
 /// Copies a ledger to where the programs in a root look for it, as one of this machine's boot.
 fn copy_ledger(setup: &Setup, root: &Root) {
-    let (mut copy, to) = (Command::new("cp"), root.at("run/runmig"));
-    said(copy.arg("-a").arg(setup.state()).arg(&to)).ok();
+    let to = root.at("run/runmig");
+    super::run("cp -a $0 $1", &[&setup.state(), &to]);
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
     testkit::faults::check::rewrite(&to, |header, _| header["boot"] = boot.trim().into());
 }
@@ -169,12 +158,9 @@ fn copy_ledger(setup: &Setup, root: &Root) {
 #[track_caller]
 fn programs_start(root: &Root, programs: &str) {
     let version = root.ok(&format!("{programs}/migctl --version"));
-    assert_eq!(
-        version.trim(),
-        concat!("migctl ", env!("CARGO_PKG_VERSION"))
-    );
+    assert_eq!(version.trim(), format!("migctl {VERSION}"));
     let hook = root.ok(&format!("{programs}/runmig-hook --version"));
-    has(&hook, env!("CARGO_PKG_VERSION"));
+    has(&hook, VERSION);
     // The front and its companion look for the low-level runtime, which is not there.
     for name in ["runmig", "runmig-slice"] {
         let said = root.run(&format!("{programs}/{name} --version")).exits(1);
@@ -246,10 +232,7 @@ fn deb_stays_while_leases_are_held() {
     let setup = leased(&root);
     let refused = root.run("dpkg --remove runmig").exits(1);
     has(&refused.stderr, "slices, shares or GPUs are leased");
-    assert_eq!(
-        root.dpkg_status(),
-        concat!("installed ", env!("CARGO_PKG_VERSION"), "-1")
-    );
+    assert_eq!(root.dpkg_status(), format!("installed {VERSION}-1"));
     release(&setup, &root);
     assert!(root.ok("migctl list").contains("layout"));
     // A ledger that cannot be read may have leases.
@@ -293,10 +276,7 @@ fn killed_dpkg_is_repeated() {
     assert_eq!(root.ok("find / -xdev -name '*.dpkg-new'"), "");
 
     root.ok("dpkg --configure --pending");
-    assert_eq!(
-        root.dpkg_status(),
-        concat!("installed ", env!("CARGO_PKG_VERSION"), "-1")
-    );
+    assert_eq!(root.dpkg_status(), format!("installed {VERSION}-1"));
     assert_eq!(root.ok("dpkg --verify runmig"), "");
     assert!(root.at(WANTED).symlink_metadata().is_ok());
 }
@@ -345,9 +325,8 @@ fn tarball_installs_beside_deb() {
     let (Some(tarball), Some(root)) = (package(".tar.gz"), Root::with_debs()) else {
         return;
     };
-    let mut unpack = Command::new("tar");
-    unpack.args(["--strip-components=1", "-xzf"]).arg(tarball);
-    said(unpack.arg("-C").arg(root.at("packages"))).ok();
+    let unpack = "tar --strip-components=1 -xzf $0 -C $1";
+    super::run(unpack, &[tarball, root.at("packages")]);
     let before = root.files();
     root.run("command -v cargo").exits(127);
     // The root has no SELinux, so these say what they were told.
@@ -357,11 +336,9 @@ fn tarball_installs_beside_deb() {
     }
     root.ok("/packages/install");
     programs_start(&root, "/usr/local/bin");
-    assert_eq!(
-        root.read("packages/selinux"),
-        "fcontext --add --type container_runtime_exec_t /usr/local/bin/runmig(-slice)?\n\
-         /usr/local/bin/runmig /usr/local/bin/runmig-slice\n"
-    );
+    let told = "fcontext --add --type container_runtime_exec_t /usr/local/bin/runmig(-slice)?\n\
+         /usr/local/bin/runmig /usr/local/bin/runmig-slice\n";
+    assert_eq!(root.read("packages/selinux"), told);
     root.ok("migctl configure cdi");
     let devices = root.read(DEVICES);
     has(&devices, "\"/usr/local/bin/runmig-request");
@@ -401,10 +378,7 @@ fn earlier_rpm(rpm: &Path, to: &Path) {
     let work = tempfile::tempdir().unwrap();
     let files = work.path().join("files");
     fs::create_dir(&files).unwrap();
-    let mut unpack = Command::new("rpm");
-    unpack.arg("--root").arg(&files);
-    unpack.args(["-i", "--nodeps", "--noscripts"]);
-    said(unpack.arg(rpm)).ok();
+    super::run("rpm --root $0 -i --nodeps --noscripts $1", &[&files, rpm]);
     packages::change(&files);
     let spec = "Name: runmig\nVersion: 0.0.1\nRelease: 1\nSummary: earlier\nLicense: Apache-2.0\nAutoReqProv: no\n\
         %description\nearlier\n%install\nmkdir -p %{buildroot}/usr\ncp -a %{content}/usr/bin %{buildroot}/usr\ncp -a %{content}/etc %{buildroot}\n%files\n/usr/bin/*\n%config(noreplace) /etc/runmig/config.toml\n";
@@ -414,13 +388,8 @@ fn earlier_rpm(rpm: &Path, to: &Path) {
     let top = format!("_topdir {}", work.path().display());
     let files = format!("content {}", files.display());
     let target = format!("_rpmdir {}", to.display());
-    for define in [
-        &*top,
-        &files,
-        &target,
-        "__os_install_post %{nil}",
-        "_build_name_fmt earlier.rpm",
-    ] {
+    let post = "__os_install_post %{nil}";
+    for define in [&*top, &files, &target, post, "_build_name_fmt earlier.rpm"] {
         build.arg("--define").arg(define);
     }
     said(build.arg(work.path().join("spec"))).ok();
@@ -435,26 +404,15 @@ fn rpm_upgrades_and_refuses_removal() {
     earlier_rpm(&rpm, &root.at("packages"));
     fs::copy(&rpm, root.at("packages/new.rpm")).unwrap();
     // The root has no systemd, so this says what the scripts would tell it.
-    testkit::runtimes::program(
-        &root.at("usr/bin/systemctl"),
-        "#!/bin/sh\necho \"$@\" >>/packages/systemctl\n",
-    );
+    let script = "#!/bin/sh\necho \"$@\" >>/packages/systemctl\n";
+    testkit::runtimes::program(&root.at("usr/bin/systemctl"), script);
     // Folders that other packages of RHEL own.
-    for folder in [
-        "lib/systemd/system",
-        "share/fish/vendor_completions.d",
-        "share/licenses",
-        "share/zsh/site-functions",
-    ] {
-        fs::create_dir_all(root.at("usr").join(folder)).unwrap();
-    }
+    root.ok("cd /usr && mkdir -p lib/systemd/system share/fish/vendor_completions.d share/licenses share/zsh/site-functions");
     root.rpm("--initdb").ok();
     let before = root.files();
     let told = || fs::read_to_string(root.at("packages/systemctl")).unwrap_or_default();
 
-    let packages = root.at("packages");
-    let install = format!("--nodeps -i {}/new.rpm", packages.display());
-    root.rpm(&install).ok();
+    root.rpm("--nodeps -i \"$1/packages/new.rpm\"").ok();
     programs_start(&root, "/usr/bin");
     has(&root.read(DEVICES), "\"/usr/bin/runmig-request");
     assert_eq!(told(), "daemon-reload\nenable --now runmig-gc.timer\n");
@@ -470,15 +428,13 @@ fn rpm_upgrades_and_refuses_removal() {
     packages::same_files(&before, &root.files());
 
     // An upgrade keeps a changed configuration, also while leases are held.
-    root.rpm(&format!("--nodeps -i {}/earlier.rpm", packages.display()))
-        .ok();
+    root.rpm("--nodeps -i \"$1/packages/earlier.rpm\"").ok();
     assert_eq!(root.earlier(), [true; PROGRAMS.len()]);
     let changed = root.read(CONFIG) + "# mine\n";
     fs::write(root.at(CONFIG), &changed).unwrap();
     let _leased = leased(&root);
     fs::remove_file(root.at("packages/systemctl")).unwrap();
-    root.rpm(&format!("--nodeps -U {}/new.rpm", packages.display()))
-        .ok();
+    root.rpm("--nodeps -U \"$1/packages/new.rpm\"").ok();
     assert_eq!(root.earlier(), [false; PROGRAMS.len()]);
     assert_eq!(root.read(CONFIG), changed);
     lacks(&root.read(&format!("{CONFIG}.rpmnew")), EARLIER_LINE);

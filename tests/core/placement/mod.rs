@@ -51,14 +51,12 @@ fn machine(models: &[Index], filling: &[(Index, Index, Index)]) -> Snapshot {
 fn reserved(snapshot: &Snapshot, mut which: impl FnMut() -> bool) -> Vec<Slot> {
     let mut all = Vec::new();
     for gpu in &snapshot.gpus {
-        for i in &gpu.instances {
-            if which() {
-                all.push(Slot {
-                    gpu: gpu.uuid.clone(),
-                    profile_id: i.profile_id,
-                    placement: i.placement,
-                });
-            }
+        for i in gpu.instances.iter().filter(|_| which()) {
+            all.push(Slot {
+                gpu: gpu.uuid.clone(),
+                profile_id: i.profile_id,
+                placement: i.placement,
+            });
         }
     }
     all

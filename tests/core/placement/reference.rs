@@ -160,10 +160,9 @@ fn one(
             }
             let with = [there.clone(), vec![(profile.id, at)]].concat();
             let reuses = is_idle(profile.id, at);
-            let evicted = if reuses {
-                0
-            } else {
-                evictions(gpu, &there, &idle, profile, at)
+            let evicted = match reuses {
+                true => 0,
+                false => evictions(gpu, &there, &idle, profile, at),
             };
             let before = potential(&in_use, gpu, &there);
             let added = potential(&in_use, gpu, &with) - before + evicted * SLICE;
@@ -200,9 +199,8 @@ fn evictions(gpu: &Gpu, there: &[There], idle: &[There], profile: &Profile, at: 
     while let Some(lack) = first_lack(gpu, &[there, &staying].concat(), profile) {
         // The first that lets it have more of what it lacks; that is for the product to know, and
         // here it is enough that each idle one that goes helps.
-        let helps = staying
-            .iter()
-            .position(|i| lack(gpu.profile(i.0).unwrap()) > 0);
+        let has_some = |i: &There| lack(gpu.profile(i.0).unwrap()) > 0;
+        let helps = staying.iter().position(has_some);
         staying.remove(helps.expect("without all of them it fits"));
         more += 1;
     }
@@ -234,13 +232,9 @@ fn first_lack(gpu: &Gpu, there: &[There], profile: &Profile) -> Option<Part> {
 }
 
 fn meant<'a>(gpu: &'a Gpu, slice: &Slice, wanted: &Constraints<'_>) -> Option<&'a Profile> {
-    let mut profiles: Vec<&Profile> = gpu
-        .profiles
-        .iter()
-        .filter(|p| {
-            p.compute_slices >= wanted.min_compute && !wanted.denied_profiles.contains(&p.name)
-        })
-        .collect();
+    let mut profiles: Vec<&Profile> = gpu.profiles.iter().collect();
+    profiles.retain(|p| p.compute_slices >= wanted.min_compute);
+    profiles.retain(|p| !wanted.denied_profiles.contains(&p.name));
     match slice {
         Slice::Profile(name) => profiles.into_iter().find(|p| *p.name == *name),
         Slice::Memory(bytes) => {
@@ -255,9 +249,11 @@ fn meant<'a>(gpu: &'a Gpu, slice: &Slice, wanted: &Constraints<'_>) -> Option<&'
 /// trying every set and every order.
 pub fn restarts(snapshot: &Snapshot, ours: &[Movable], wanted: &Constraints<'_>) -> Option<usize> {
     let sets = (0..1u32 << ours.len()).map(|set| -> Vec<&Movable> {
-        (0..ours.len())
-            .filter(|i| set >> i & 1 == 1)
-            .map(|i| &ours[i])
+        let is_in = |(i, _): &(usize, &Movable)| set >> i & 1 == 1;
+        ours.iter()
+            .enumerate()
+            .filter(is_in)
+            .map(|(_, m)| m)
             .collect()
     });
     sets.filter(|going| comes_again(snapshot, going, wanted))
@@ -270,9 +266,8 @@ fn comes_again(snapshot: &Snapshot, going: &[&Movable], wanted: &Constraints<'_>
     for gpu in &mut now.gpus {
         let uuid = gpu.uuid.clone();
         gpu.instances.retain(|i| {
-            !going
-                .iter()
-                .any(|m| m.slot.gpu == uuid && m.slot.placement == i.placement)
+            let is_it = |m: &&Movable| m.slot.gpu == uuid && m.slot.placement == i.placement;
+            !going.iter().any(is_it)
         });
     }
     let mut again: Vec<Again<'_>> = Vec::new();
@@ -309,12 +304,11 @@ fn in_any_order(now: &Snapshot, again: &[Again<'_>]) -> bool {
 fn add(now: &Snapshot, wanted: &Constraints<'_>) -> Option<Snapshot> {
     let found = choose(now, &[], wanted).ok()?;
     let mut then = now.clone();
-    then.gpus[found.gpu.index as usize]
-        .instances
-        .push(runmig_lease::model::GpuInstance {
-            id: 0,
-            profile_id: found.profile.id,
-            placement: found.placement,
-        });
+    let made = GpuInstance {
+        id: 0,
+        profile_id: found.profile.id,
+        placement: found.placement,
+    };
+    then.gpus[found.gpu.index as usize].instances.push(made);
     Some(then)
 }

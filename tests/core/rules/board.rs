@@ -14,10 +14,6 @@ fn board() -> Value {
     serde_json::from_str(&text).unwrap()
 }
 
-fn is_row(panel: &Value) -> bool {
-    panel["type"] == "row"
-}
-
 /// No two panels overlap, and none is wider than the board.
 #[test]
 fn panels_have_their_own_place() {
@@ -27,17 +23,13 @@ fn panels_have_their_own_place() {
             ["x", "y", "w", "h"].map(|side| panel["gridPos"][side].as_u64().unwrap());
         assert!(x + w <= WIDTH, "{}", panel["title"]);
         for cell in (x..x + w).flat_map(|x| (y..y + h).map(move |y| (x, y))) {
-            assert!(
-                taken.insert(cell),
-                "{} lies on another panel",
-                panel["title"]
-            );
+            let is_free = taken.insert(cell);
+            assert!(is_free, "{} lies on another panel", panel["title"]);
         }
     }
     let bottom = taken.iter().map(|(_, y)| y).max().unwrap();
-    let empty: Vec<u64> = (0..*bottom)
-        .filter(|y| !(0..WIDTH).any(|x| taken.contains(&(x, *y))))
-        .collect();
+    let is_empty = |y: &u64| !(0..WIDTH).any(|x| taken.contains(&(x, *y)));
+    let empty: Vec<u64> = (0..*bottom).filter(is_empty).collect();
     assert!(empty.is_empty(), "lines without a panel: {empty:?}");
 }
 
@@ -55,30 +47,20 @@ fn variables(text: &str) -> BTreeSet<String> {
 #[test]
 fn queries_use_known_names() {
     let board = board();
-    let declared = board["templating"]["list"].as_array().unwrap();
-    let declared: Vec<&str> = declared
-        .iter()
-        .map(|one| one["name"].as_str().unwrap())
-        .collect();
+    let declared = board["templating"]["list"].as_array().unwrap().iter();
+    let declared: Vec<&str> = declared.map(|one| one["name"].as_str().unwrap()).collect();
     assert_eq!(declared, VARIABLES);
     let (series, records) = (series(), names("record"));
     let mut used = BTreeSet::new();
-    for panel in board["panels"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter(|panel| !is_row(panel))
-    {
+    let panels = board["panels"].as_array().unwrap().iter();
+    for panel in panels.filter(|panel| panel["type"] != "row") {
         let title = &panel["title"];
         let targets = panel["targets"].as_array().unwrap();
-        let refs: BTreeSet<&str> = targets
+        let refs = targets
             .iter()
-            .map(|target| target["refId"].as_str().unwrap())
-            .collect();
-        assert!(
-            !targets.is_empty() && refs.len() == targets.len(),
-            "{title}"
-        );
+            .map(|target| target["refId"].as_str().unwrap());
+        let count = refs.collect::<BTreeSet<_>>().len();
+        assert!(count > 0 && count == targets.len(), "{title}");
         for target in targets {
             assert_eq!(target["datasource"]["uid"], "${datasource}", "{title}");
             assert_eq!(target["datasource"]["type"], "prometheus", "{title}");

@@ -45,9 +45,8 @@ fn text(value: &Value) -> &str {
 /// Returns every rule, recording rules and alerts.
 fn rules() -> Vec<Value> {
     let file = yaml(&rules_file());
-    let rules = list(&file["groups"])
-        .iter()
-        .flat_map(|group| list(&group["rules"]));
+    let groups = list(&file["groups"]).iter();
+    let rules = groups.flat_map(|group| list(&group["rules"]));
     rules.cloned().collect()
 }
 
@@ -63,9 +62,8 @@ fn names(kind: &str) -> BTreeSet<String> {
 fn case_files() -> Vec<PathBuf> {
     let entries = fs::read_dir(root().join("tests/core/rules")).unwrap();
     let files = entries.map(|entry| entry.unwrap().path());
-    let mut files: Vec<PathBuf> = files
-        .filter(|file| file.extension().is_some_and(|e| e == "yml"))
-        .collect();
+    let mut files: Vec<PathBuf> = files.collect();
+    files.retain(|file| file.extension().is_some_and(|e| e == "yml"));
     files.sort();
     assert!(!files.is_empty());
     files
@@ -73,25 +71,13 @@ fn case_files() -> Vec<PathBuf> {
 
 /// Returns promtool.
 fn promtool() -> Option<PathBuf> {
-    let cache = match std::env::var_os("RUNMIG_CACHE") {
-        Some(cache) => PathBuf::from(cache),
-        None => PathBuf::from(std::env::var_os("HOME")?).join(".cache/runmig"),
-    };
-    let promtool = testkit::prometheus::program(&cache, "promtool");
-    if promtool.exists() {
-        return Some(promtool);
+    let promtool = testkit::prometheus::program(&testkit::runtimes::cache()?, "promtool");
+    if !promtool.exists() {
+        let shown = promtool.display();
+        skip(&format!("{shown} is not there: scripts/setup full"));
+        return None;
     }
-    let required = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    assert!(
-        !required("CI") && !required("RUNMIG_REQUIRE_ALL"),
-        "cannot run here, and all is to run: no {}",
-        promtool.display()
-    );
-    eprintln!(
-        "SKIPPED: {} is not there: scripts/setup full",
-        promtool.display()
-    );
-    None
+    Some(promtool)
 }
 
 #[track_caller]
@@ -105,22 +91,16 @@ fn accepts(command: &mut Command) {
 fn promtool_accepts_rules() {
     let Some(promtool) = promtool() else { return };
     let mut check = Command::new(promtool);
-    accepts(
-        check
-            .args(["check", "rules", "--lint-fatal"])
-            .arg(rules_file()),
-    );
+    check.args(["check", "rules", "--lint-fatal"]);
+    accepts(check.arg(rules_file()));
 }
 
 /// Each alert fires on its cases and is silent on their neighbours, and each record has its values.
 #[test]
 fn promtool_passes_cases() {
     let Some(promtool) = promtool() else { return };
-    accepts(
-        Command::new(promtool)
-            .args(["test", "rules"])
-            .args(case_files()),
-    );
+    let mut test = Command::new(promtool);
+    accepts(test.args(["test", "rules"]).args(case_files()));
 }
 
 #[test]
@@ -129,9 +109,8 @@ fn alerts_have_case_and_neighbour() {
     for file in case_files().iter().map(|file| yaml(file)) {
         for case in list(&file["tests"]) {
             for test in list(&case["alert_rule_test"]) {
-                let seen = cases
-                    .entry(text(&test["alertname"]).to_owned())
-                    .or_default();
+                let name = text(&test["alertname"]).to_owned();
+                let seen = cases.entry(name).or_default();
                 match list(&test["exp_alerts"]).is_empty() {
                     true => seen.1 += 1,
                     false => seen.0 += 1,
@@ -141,11 +120,8 @@ fn alerts_have_case_and_neighbour() {
     }
     let tested: BTreeSet<String> = cases.keys().cloned().collect();
     assert_eq!(tested, names("alert"), "alerts with cases, and alerts");
-    let poor: Vec<_> = cases
-        .iter()
-        .filter(|(_, (fires, silent))| *fires == 0 || *silent == 0)
-        .collect();
-    assert!(poor.is_empty(), "no case or no neighbour: {poor:?}");
+    cases.retain(|_, (fires, silent)| *fires == 0 || *silent == 0);
+    assert!(cases.is_empty(), "no case or no neighbour: {cases:?}");
 }
 
 /// A record has a sample in a case: its own value, or that of a record or an alert that is made from it.
@@ -164,12 +140,10 @@ fn records_have_values_in_cases() {
     }
     let rules = rules();
     for record in names("record") {
-        let is_step = rules
-            .iter()
-            .any(|rule| words(text(&rule["expr"])).contains(&record.as_str()));
-        let has_value = expected
-            .lines()
-            .any(|line| line.starts_with(&format!("{record}{{")));
+        let has_it = |rule: &Value| words(text(&rule["expr"])).contains(&record.as_str());
+        let is_step = rules.iter().any(has_it);
+        let begin = format!("{record}{{");
+        let has_value = expected.lines().any(|line| line.starts_with(&begin));
         assert!(has_value || is_step, "{record} has no value in a case");
     }
 }
@@ -195,28 +169,19 @@ fn alerts_link_their_remedy() {
         }
         let link = text(&notes["runbook"]).strip_prefix("docs/alerts.md#");
         let link = link.unwrap_or_else(|| panic!("{name} links no remedy"));
-        let (_, remedy) = {
-            remedies
-                .split("\n### ")
-                .filter_map(|part| part.split_once('\n'))
-        }
-        .find(|(heading, _)| anchor(heading) == link)
-        .unwrap_or_else(|| panic!("{name}: docs/alerts.md has no #{link}"));
+        let parts = remedies.split("\n### ");
+        let mut parts = parts.filter_map(|part| part.split_once('\n'));
+        let found = parts.find(|(heading, _)| anchor(heading) == link);
+        let (_, remedy) = found.unwrap_or_else(|| panic!("{name}: docs/alerts.md has no #{link}"));
         assert_eq!(link, anchor(name));
         let remedy = remedy.trim();
-        assert!(
-            remedy.starts_with(&format!("{severity}: ")),
-            "{name}: {remedy}"
-        );
-        assert!(
-            remedy.split("\n\n").nth(1).is_some(),
-            "{name} has no remedy"
-        );
+        let begins = remedy.starts_with(&format!("{severity}: "));
+        assert!(begins, "{name}: {remedy}");
+        assert!(remedy.contains("\n\n"), "{name} has no remedy");
         linked.insert(name.to_owned());
     }
-    let headings = remedies
-        .lines()
-        .filter_map(|line| line.strip_prefix("### "));
+    let lines = remedies.lines();
+    let headings = lines.filter_map(|line| line.strip_prefix("### "));
     let headings: BTreeSet<String> = headings.map(str::to_owned).collect();
     assert_eq!(headings, linked, "remedies, and alerts");
 }
@@ -243,9 +208,8 @@ fn series() -> BTreeSet<String> {
 /// Returns the words of an expression, outside of its texts.
 fn words(expression: &str) -> BTreeSet<&str> {
     let outside = expression.split('"').step_by(2);
-    outside
-        .flat_map(|part| part.split(|c: char| !c.is_ascii_alphanumeric() && !"_:".contains(c)))
-        .collect()
+    let is_end = |c: char| !c.is_ascii_alphanumeric() && !"_:".contains(c);
+    outside.flat_map(|part| part.split(is_end)).collect()
 }
 
 #[test]
@@ -256,9 +220,7 @@ fn rules_use_families_of_document() {
         for word in words(text(&rule["expr"])) {
             let is_record = word.contains(':');
             let is_own = word.starts_with("runmig_");
-            let is_foreign = ["DCGM_", "node_"]
-                .iter()
-                .any(|prefix| word.starts_with(prefix));
+            let is_foreign = word.starts_with("DCGM_") || word.starts_with("node_");
             let known = match (is_record, is_own, is_foreign) {
                 (true, ..) => records.contains(word),
                 (_, true, _) => series.contains(word),

@@ -1,11 +1,11 @@
 //! The driver's files, from a CDI specification as `nvidia-ctk cdi generate` writes it.
 
-use runmig::spec::cdi::driver_files;
-use runmig::spec::{Document, DriverFiles, Grant, HookCommand, HostView, Source, edit};
+use runmig::spec::driver_files;
+use runmig::spec::{Document, DriverFiles, HostView, Source, edit};
 use runmig_lease::cdi::{self, Found, Node};
 use runmig_lease::config::Config;
-use runmig_lease::driver_files::find_in;
-use runmig_lease::error::Result;
+use runmig_lease::driver_files::{self, find_in};
+use runmig_lease::error::{Error, Result};
 use runmig_lease::model::NvidiaNumbers;
 use testkit::prelude::*;
 
@@ -13,13 +13,27 @@ const GENERATED: &str = include_str!("nvidia-cdi.yaml");
 
 fn dir_of(files: &[(&str, &str)]) -> TempDir {
     let dir = TempDir::new().unwrap();
-    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    set_mode(dir.path(), 0o755);
     for (name, text) in files {
         let path = dir.path().join(name);
         fs::write(&path, text).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        set_mode(&path, 0o644);
     }
     dir
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+/// A line of an error, with the folder as /etc/cdi.
+fn shown(e: &Error, dir: &TempDir) -> String {
+    e.line().replace(dir.path().to_str().unwrap(), "/etc/cdi")
+}
+
+/// Searches a folder for the files of a node.
+fn find(dir: &TempDir, config: &Config, node: Node<'_>) -> Result<driver_files::Source> {
+    find_in(&[dir.path().to_owned()], config, false, node)
 }
 
 fn found(dirs: &[&TempDir]) -> Result<Found> {
@@ -53,8 +67,7 @@ const LIBCUDA: &str =
     "mounts: [{hostPath: /lib/libcuda.so.570, containerPath: /lib/libcuda.so.570}]";
 
 fn refused(dir: &TempDir) -> String {
-    let line = read(&[dir]).unwrap_err().line();
-    line.replace(dir.path().to_str().unwrap(), "/etc/cdi")
+    shown(&read(&[dir]).unwrap_err(), dir)
 }
 
 struct NoDevices;
@@ -70,22 +83,7 @@ fn edited(original: &Value, driver: &DriverFiles) -> Value {
         majors: vec![195],
         drm: vec![],
     };
-    let grant = Grant {
-        door: None,
-        uuids: &["MIG-1"],
-        nodes: &[],
-        hook: HookCommand {
-            path: "/h".into(),
-            leases: vec!["a".into()],
-            args: vec![],
-            env: vec![],
-            timeout_s: 1,
-            limits: false,
-        },
-        driver,
-        numbers: &numbers,
-        share: None,
-    };
+    let grant = crate::grant(&["MIG-1"], &[], driver, &numbers);
     let document = Document::parse(&serde_json::to_vec(original).unwrap()).unwrap();
     let edited = edit(document, &grant, &NoDevices).unwrap();
     serde_json::from_slice(&edited.bytes).unwrap()
@@ -93,9 +91,8 @@ fn edited(original: &Value, driver: &DriverFiles) -> Value {
 
 #[test]
 fn edits_in_nvidia_ctks_files() {
-    let driver = read(&[&dir_of(&[("nvidia.yaml", GENERATED)])])
-        .unwrap()
-        .unwrap();
+    let dir = dir_of(&[("nvidia.yaml", GENERATED)]);
+    let driver = read(&[&dir]).unwrap().unwrap();
     let after = edited(
         &json!({
             "process": {"env": ["PATH=/bin"]},
@@ -108,39 +105,31 @@ fn edits_in_nvidia_ctks_files() {
         }),
         &driver,
     );
-    assert_eq!(
-        after["process"]["env"],
-        json!([
-            "PATH=/bin",
-            "NVIDIA_CTK_LIBCUDA_DIR=/usr/lib/x86_64-linux-gnu",
-            "NVIDIA_VISIBLE_DEVICES=MIG-1"
-        ])
-    );
+    let env = json!([
+        "PATH=/bin",
+        "NVIDIA_CTK_LIBCUDA_DIR=/usr/lib/x86_64-linux-gnu",
+        "NVIDIA_VISIBLE_DEVICES=MIG-1"
+    ]);
+    assert_eq!(after["process"]["env"], env);
     assert_eq!(after["linux"]["devices"], json!([]));
     let mounts = after["mounts"].as_array().unwrap();
     assert_eq!(mounts.len(), 1 + 21);
-    assert_eq!(
-        mounts
-            .iter()
-            .filter(|m| m["destination"] == "/usr/bin/nvidia-smi")
-            .collect::<Vec<_>>(),
-        [&json!({
-            "destination": "/usr/bin/nvidia-smi",
-            "source": "/usr/bin/nvidia-smi",
-            "options": ["ro", "nosuid", "nodev", "rbind", "rprivate"]
-        })]
-    );
+    let smi = json!({
+        "destination": "/usr/bin/nvidia-smi",
+        "source": "/usr/bin/nvidia-smi",
+        "options": ["ro", "nosuid", "nodev", "rbind", "rprivate"]
+    });
+    let at_smi = mounts.iter().filter(|m| m["destination"] == smi["source"]);
+    assert_eq!(at_smi.collect::<Vec<_>>(), [&smi]);
     let hooks = after["hooks"]["createContainer"].as_array().unwrap();
     assert_eq!(hooks.len(), 5);
     assert_eq!(hooks[0], json!({"path": "/theirs"}));
-    assert_eq!(
-        hooks[2],
-        json!({
-            "path": "/usr/bin/nvidia-cdi-hook",
-            "args": ["nvidia-cdi-hook", "enable-cuda-compat", "--host-driver-version=570.124.06"],
-            "env": ["NVIDIA_CTK_DEBUG=false"]
-        })
-    );
+    let compat = json!({
+        "path": "/usr/bin/nvidia-cdi-hook",
+        "args": ["nvidia-cdi-hook", "enable-cuda-compat", "--host-driver-version=570.124.06"],
+        "env": ["NVIDIA_CTK_DEBUG=false"]
+    });
+    assert_eq!(hooks[2], compat);
     // once more, over what is already there
     assert_eq!(edited(&after, &driver), after);
 }
@@ -148,16 +137,12 @@ fn edits_in_nvidia_ctks_files() {
 #[test]
 fn later_directory_wins() {
     let etc = dir_of(&[("nvidia.yaml", &one("etc")), ("broken.json", "{")]);
+    let in_json = r#"{"kind": "nvidia.com/gpu", "containerEdits": {"env": ["A=run"],
+        "mounts": [{"hostPath": "/l/libcuda.so", "containerPath": "/l/libcuda.so"}]}}"#;
+    let others = r#"{"kind": "vendor.com/net", "containerEdits": {"env": ["A=net"]}}"#;
     let run = dir_of(&[
-        (
-            "nvidia.yaml",
-            r#"{"kind": "nvidia.com/gpu", "containerEdits": {"env": ["A=run"],
-                "mounts": [{"hostPath": "/l/libcuda.so", "containerPath": "/l/libcuda.so"}]}}"#,
-        ),
-        (
-            "a.json",
-            r#"{"kind": "vendor.com/net", "containerEdits": {"env": ["A=net"]}}"#,
-        ),
+        ("nvidia.yaml", in_json),
+        ("a.json", others),
         ("nvidia.yml", &one("yml")),
     ]);
     let gone = TempDir::new().unwrap();
@@ -187,38 +172,24 @@ fn finds_libcuda_wherever_it_is() {
         "runtime.nvidia.com/gpu",
     ] {
         let text = spec(kind, &device("all", "all"));
-        assert_eq!(
-            taken(&[("x.yaml", &text)], &[]).as_deref(),
-            Some("A=all"),
-            "{kind}"
-        );
-        // nvidia.com/gpu goes first, unless it has no libcuda.
-        let files = [("x.yaml", text.as_str()), ("a.yaml", &one("own"))];
-        assert_eq!(taken(&files, &[]).as_deref(), Some("A=own"), "{kind}");
         let bare = "kind: nvidia.com/gpu\ncontainerEdits: {env: [A=bare]}\n";
-        let files = [("x.yaml", text.as_str()), ("a.yaml", bare)];
-        assert_eq!(taken(&files, &[]).as_deref(), Some("A=all"), "{kind}");
+        // nvidia.com/gpu goes first, unless it has no libcuda.
+        for (own, expected) in [("", "A=all"), (&one("own"), "A=own"), (bare, "A=all")] {
+            let files = [("x.yaml", text.as_str()), ("a.yaml", own)];
+            let files = &files[..1 + usize::from(!own.is_empty())];
+            assert_eq!(taken(files, &[]).as_deref(), Some(expected), "{kind} {own}");
+        }
     }
     let files = [("x.yaml", &*spec("example.com/gpu", &device("all", "1")))];
     assert_eq!(taken(&files, &[]), None);
     let kinds = ["example.com/gpu".to_owned()];
-    assert!(
-        found_of(&kinds, &[&dir_of(&files)])
-            .unwrap()
-            .files
-            .is_some()
-    );
+    let of_kind = found_of(&kinds, &[&dir_of(&files)]).unwrap();
+    assert!(of_kind.files.is_some());
 
-    let own = [
-        device("0", "first"),
-        device("GPU-b", "second"),
-        device("gpu2", "third"),
-    ]
-    .concat();
-    let own = spec(
-        "nvidia.com/gpu",
-        &format!("{own}  - {{name: \"3\", containerEdits: {{env: [A=no]}}}}\n"),
-    );
+    let named = [("0", "first"), ("GPU-b", "second"), ("gpu2", "third")];
+    let own = named.map(|(name, value)| device(name, value)).concat();
+    let none = "  - {name: \"3\", containerEdits: {env: [A=no]}}\n";
+    let own = spec("nvidia.com/gpu", &format!("{own}{none}"));
     for (gpus, expected) in [
         (&[(0, "GPU-a")][..], "A=first"),
         (&[(1, "GPU-b")], "A=second"),
@@ -237,17 +208,15 @@ fn finds_libcuda_wherever_it_is() {
     let third = spec("nvidia.com/gpu", &device("1", "other"));
     let dir = dir_of(&[files[0], files[1], ("c.yaml", &third)]);
     assert!(refused(&dir).contains("c.yaml of kind nvidia.com/gpu differ"));
-    let both = format!("{own}{}", device("all", "all"));
-    assert_eq!(
-        taken(&[("nvidia.yaml", &both)], &[(0, "GPU-a")]).as_deref(),
-        Some("A=all")
-    );
-    // With libcuda at the top, no device adds anything.
-    let both = format!("{}devices:\n{}", one("top"), device("all", "all"));
-    assert_eq!(
-        taken(&[("nvidia.yaml", &both)], &[(0, "GPU-a")]).as_deref(),
-        Some("A=top")
-    );
+    let all = device("all", "all");
+    for (both, expected) in testkit::rows! {
+        format!("{own}{all}") => "A=all";
+        // With libcuda at the top, no device adds anything.
+        format!("{}devices:\n{all}", one("top")) => "A=top";
+    } {
+        let found = taken(&[("nvidia.yaml", &both)], &[(0, "GPU-a")]);
+        assert_eq!(found.as_deref(), Some(expected));
+    }
 }
 
 #[test]
@@ -265,13 +234,13 @@ fn refuses_two_that_differ() {
 fn refuses_files_writable_by_others() {
     let dir = dir_of(&[("nvidia.yaml", GENERATED)]);
     let path = dir.path().join("nvidia.yaml");
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o664)).unwrap();
+    set_mode(&path, 0o664);
     assert_eq!(
         refused(&dir),
         "cannot read CDI specification /etc/cdi/nvidia.yaml: users other than root can write to it (mode 0664); hint: chmod go-w it"
     );
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
-    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    set_mode(&path, 0o644);
+    set_mode(dir.path(), 0o777);
     assert_eq!(
         refused(&dir),
         "cannot read CDI directory /etc/cdi: users other than root can write to it (mode 0777); hint: chmod go-w it"
@@ -287,22 +256,14 @@ fn bad_specifications_are_named() {
     let of = "CDI specification /etc/cdi/n.yaml: ";
     let hint =
         "; hint: remove it, or write it anew: nvidia-ctk cdi generate --output=/etc/cdi/n.yaml";
-    assert_eq!(
-        message("{env: [A]}"),
-        format!("{of}\"A\" is not an environment variable{hint}")
-    );
-    assert_eq!(
-        message("{hooks: [{hookName: x, path: /h}]}"),
-        format!("{of}\"x\" is not a hook name{hint}")
-    );
-    assert_eq!(
-        message("{hooks: [{hookName: poststop, path: h}]}"),
-        format!("{of}hook h is not an absolute path{hint}")
-    );
-    assert_eq!(
-        message("{mounts: [{hostPath: a, containerPath: /b}]}"),
-        format!("{of}mount path a is not absolute{hint}")
-    );
+    for (edits, why) in testkit::rows! {
+        "{env: [A]}" => "\"A\" is not an environment variable";
+        "{hooks: [{hookName: x, path: /h}]}" => "\"x\" is not a hook name";
+        "{hooks: [{hookName: poststop, path: h}]}" => "hook h is not an absolute path";
+        "{mounts: [{hostPath: a, containerPath: /b}]}" => "mount path a is not absolute";
+    } {
+        assert_eq!(message(edits), format!("{of}{why}{hint}"));
+    }
     assert!(message("{mounts: [{hostPath: /a}]}").contains("missing field `containerPath`"));
     let big = dir_of(&[("nvidia.yaml", &" ".repeat((4 << 20) + 1))]);
     assert_eq!(
@@ -316,7 +277,7 @@ fn bad_specifications_are_named() {
     }
     laughs.push_str("kind: nvidia.com/gpu\ncontainerEdits: {env: *a39}\n");
     let line = refused(&dir_of(&[("n.yaml", &laughs)]));
-    assert!(line.starts_with("cannot read CDI specification"), "{line}");
+    begins_with(&line, "cannot read CDI specification");
 }
 
 #[test]
@@ -326,14 +287,11 @@ fn adds_environment_to_bare_hook() {
     let driver = read(&[&dir_of(&[("n.json", text)])]).unwrap().unwrap();
     let original = json!({"process": {"user": {"uid": 0, "additionalGids": [1]}}, "linux": {}});
     let after = edited(&original, &driver);
-    assert_eq!(
-        after["hooks"]["createContainer"],
-        json!([{"path": "/h", "env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"]}])
-    );
-    assert_eq!(
-        after["process"]["user"],
-        json!({"uid": 0, "additionalGids": [1, 44]})
-    );
+    let path = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+    let hooks = json!([{"path": "/h", "env": [path]}]);
+    assert_eq!(after["hooks"]["createContainer"], hooks);
+    let user = json!({"uid": 0, "additionalGids": [1, 44]});
+    assert_eq!(after["process"]["user"], user);
 }
 
 #[test]
@@ -346,9 +304,9 @@ fn follows_links_to_roots_files() {
     assert_eq!(linked, read(&[&dir_of(&[("n.yaml", GENERATED)])]).unwrap());
     assert!(linked.is_some());
     // a user who can replace the target would run hooks as root
-    fs::set_permissions(elsewhere.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    set_mode(elsewhere.path(), 0o777);
     has(&refused(&dir), "users other than root can write to it");
-    fs::set_permissions(elsewhere.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    set_mode(elsewhere.path(), 0o755);
     fs::remove_file(elsewhere.path().join("generated")).unwrap();
     assert_eq!(
         refused(&dir),
@@ -366,15 +324,11 @@ fn passes_over_broken_files_of_others() {
         ("open.yaml", "kind: vendor.com/x"),
         ("fine.json", "{\"kind\": \"vendor.com/y\"}"),
     ]);
-    let open = fs::Permissions::from_mode(0o666);
-    fs::set_permissions(dir.path().join("open.yaml"), open).unwrap();
+    set_mode(&dir.path().join("open.yaml"), 0o666);
     symlink("nowhere", dir.path().join("gone.json")).unwrap();
     let names = ["binary.yaml", "broken.json", "gone.json", "open.yaml"];
     let skipped = |found: &Found| -> Vec<String> {
-        let lines = found.skipped.iter().map(|why| why.line());
-        lines
-            .map(|line| line.replace(dir.path().to_str().unwrap(), "/etc/cdi"))
-            .collect()
+        found.skipped.iter().map(|why| shown(why, &dir)).collect()
     };
     let none = found(&[&dir]).unwrap();
     assert_eq!(none.files, None);
@@ -382,18 +336,17 @@ fn passes_over_broken_files_of_others() {
     assert_eq!(lines.len(), names.len(), "{lines:?}");
     for (line, name) in lines.iter().zip(names) {
         let start = format!("cannot read CDI specification /etc/cdi/{name}: ");
-        assert!(line.starts_with(&start), "{line}");
+        begins_with(line, &start);
     }
     // a create that needs them learns what could not be read
-    let config = Config::default();
-    let dirs = [dir.path().to_owned()];
-    let line = find_in(&dirs, &config, false, node(&|_| true))
-        .unwrap_err()
-        .line();
-    let words =
-        "cannot find a CDI specification of nvidia.com/gpu or management.nvidia.com/gpu or ";
-    assert!(line.starts_with(words), "{line}");
-    assert!(names.iter().all(|name| line.contains(name)), "{line}");
+    let needing = find(&dir, &Config::default(), node(&|_| true));
+    let line = needing.unwrap_err().line();
+    let kinds = "nvidia.com/gpu or management.nvidia.com/gpu or ";
+    begins_with(
+        &line,
+        &format!("cannot find a CDI specification of {kinds}"),
+    );
+    names.iter().for_each(|name| has(&line, name));
 
     fs::write(dir.path().join("nvidia.yaml"), GENERATED).unwrap();
     let with = found(&[&dir]).unwrap();
@@ -411,11 +364,8 @@ fn refuses_broken_files_of_nvidia() {
         ("gpus.yaml", "kind: nvidia.com/gpu\ncontainerEdits: ["),
     ] {
         let broken = dir_of(&[(name, text)]);
-        let line = refused(&broken);
-        begins_with(
-            &line,
-            &format!("cannot read CDI specification /etc/cdi/{name}: "),
-        );
+        let start = format!("cannot read CDI specification /etc/cdi/{name}: ");
+        begins_with(&refused(&broken), &start);
         // unless another one has them
         fs::write(broken.path().join("a.yaml"), GENERATED).unwrap();
         let found = found(&[&broken]).unwrap();
@@ -428,23 +378,12 @@ fn refuses_broken_files_of_nvidia() {
 fn said(config: &Config, edits: &str, gone: &[&str]) -> (Result<DriverFiles>, Vec<String>) {
     let dir = dir_of(&[("n.yaml", &format!("kind: nvidia.com/gpu\n{edits}"))]);
     let is_there = |path: &Path| !gone.iter().any(|gone| path == Path::new(gone));
-    let found = find_in(&[dir.path().to_owned()], config, false, node(&is_there));
-    let shown = |line: String| line.replace(dir.path().to_str().unwrap(), "/etc/cdi");
-    match found {
-        Err(e) => (
-            Err(runmig_lease::error::Error::new(shown(e.line()))),
-            Vec::new(),
-        ),
+    match find(&dir, config, node(&is_there)) {
+        Err(e) => (Err(Error::new(shown(&e, &dir))), Vec::new()),
         Ok(source) => {
-            let lines = source
-                .warnings
-                .iter()
-                .map(|why| shown(why.line()))
-                .collect();
-            (
-                driver_files(source.specification.unwrap().edits(&[])),
-                lines,
-            )
+            let warnings = source.warnings.iter().map(|why| shown(why, &dir));
+            let files = driver_files(source.specification.unwrap().edits(&[]));
+            (files, warnings.collect())
         }
     }
 }
@@ -459,45 +398,31 @@ fn refuses_files_that_are_gone() {
                  hooks: [{hookName: createContainer, path: /usr/bin/nvidia-cdi-hook}]\n";
     let line = |gone: &[&str]| said(&Config::default(), edits, gone).0.unwrap_err().line();
     let hint = "; hint: write it anew: nvidia-ctk cdi generate --output=/etc/cdi/n.yaml";
-    for file in [
-        "/lib/libcuda.so.570",
-        "/usr/bin/nvidia-smi",
-        "/usr/bin/nvidia-cdi-hook",
-    ] {
-        let words =
-            format!("cannot use CDI specification /etc/cdi/n.yaml: {file} is missing{hint}");
-        assert_eq!(line(&[file]), words);
+    let (smi, hook) = ("/usr/bin/nvidia-smi", "/usr/bin/nvidia-cdi-hook");
+    for file in ["/lib/libcuda.so.570", smi, hook] {
+        let words = format!("specification /etc/cdi/n.yaml: {file} is missing{hint}");
+        assert_eq!(line(&[file]), format!("cannot use CDI {words}"));
     }
-    let two = line(&["/usr/bin/nvidia-smi", "/usr/bin/nvidia-cdi-hook"]);
-    let words = "/usr/bin/nvidia-cdi-hook is missing, and so is 1 other file";
-    assert!(two.contains(words), "{two}");
+    let words = format!("{hook} is missing, and so is 1 other file");
+    has(&line(&[smi, hook]), &words);
     // Nothing of the host is at a mount without a source.
     assert!(said(&Config::default(), edits, &["/tmpfs"]).0.is_ok());
-    let device = edits.replace(
-        "containerEdits:",
-        "devices:\n- name: all\n  containerEdits:",
-    );
-    let device = device
-        .replace("\n  mounts", "\n   mounts")
-        .replace("\n  hooks", "\n   hooks");
-    let line = said(&Config::default(), &device, &["/usr/bin/nvidia-smi"])
-        .0
-        .unwrap_err();
-    has(&line.line(), "/usr/bin/nvidia-smi is missing");
+    let (_, body) = edits.split_once("containerEdits:").unwrap();
+    let body = body.replace("\n  mounts", "\n   mounts");
+    let body = body.replace("\n  hooks", "\n   hooks");
+    let device = format!("devices:\n- name: all\n  containerEdits:{body}");
+    let refused = said(&Config::default(), &device, &[smi]).0.unwrap_err();
+    has(&refused.line(), "/usr/bin/nvidia-smi is missing");
     for (name, kind, command) in testkit::rows! {
         "n.json", "nvidia.com/gpu" => "nvidia-ctk cdi generate --format=json --output=/etc/cdi/n.json";
         "n.yaml", "management.nvidia.com/gpu" => "nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml";
     } {
         let libcuda = "/lib/libcuda.so.570";
-        let mounts = serde_json::json!([{"hostPath": libcuda, "containerPath": libcuda}]);
-        let text = serde_json::json!({"kind": kind, "containerEdits": {"mounts": mounts}});
+        let mounts = json!([{"hostPath": libcuda, "containerPath": libcuda}]);
+        let text = json!({"kind": kind, "containerEdits": {"mounts": mounts}});
         let dir = dir_of(&[(name, &text.to_string())]);
-        let dirs = [dir.path().to_owned()];
-        let found = find_in(&dirs, &Config::default(), false, node(&|_| false));
-        let line = found
-            .unwrap_err()
-            .line()
-            .replace(dir.path().to_str().unwrap(), "/etc/cdi");
+        let found = find(&dir, &Config::default(), node(&|_| false));
+        let line = shown(&found.unwrap_err(), &dir);
         ends_with(&line, &format!("hint: write it anew: {command}"));
     }
 }
@@ -518,48 +443,38 @@ fn reads_specification_after_byte_order_mark() {
 fn refuses_hooks_that_others_can_write() {
     let dir = dir_of(&[("hook", "#!/bin/sh\n")]);
     let hook = dir.path().join("hook");
-    let edits = format!(
-        "{LIBCUDA}, hooks: [{{hookName: createContainer, path: {}}}]",
-        hook.display()
-    );
+    let path = hook.display();
+    let edits = format!("{LIBCUDA}, hooks: [{{hookName: createContainer, path: {path}}}]");
     let text = format!("kind: nvidia.com/gpu\ncontainerEdits: {{{edits}}}\n");
     let file = dir_of(&[("n.yaml", &text)]);
     let here = Node {
         is_there: &|_| true,
         ..Node::HERE
     };
-    let find = || {
-        let dirs = [file.path().to_owned()];
-        find_in(&dirs, &Config::default(), false, here)
-    };
-    for (mode, why) in [
-        (0o755, None),
-        (
-            0o777,
-            Some("users other than root can write to it (mode 0777); hint: chmod go-w it"),
-        ),
-        (
-            0o644,
-            Some("it is not an executable file; hint: write it anew: "),
-        ),
-    ] {
-        fs::set_permissions(&hook, fs::Permissions::from_mode(mode)).unwrap();
-        match (find(), why) {
-            (found, None) => assert!(found.is_ok()),
-            (found, Some(why)) => has(
-                &found.unwrap_err().line(),
-                &format!("hook {}: {why}", hook.display()),
-            ),
-        }
+    let find = || find(&file, &Config::default(), here);
+    for (mode, why) in testkit::rows! {
+        0o777 => "users other than root can write to it (mode 0777); hint: chmod go-w it";
+        0o644 => "it is not an executable file; hint: write it anew: ";
+    } {
+        set_mode(&hook, mode);
+        has(&find().unwrap_err().line(), &format!("hook {path}: {why}"));
     }
-    fs::set_permissions(&hook, fs::Permissions::from_mode(0o755)).unwrap();
-    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    set_mode(&hook, 0o755);
+    assert!(find().is_ok());
+    set_mode(dir.path(), 0o777);
     has(&find().unwrap_err().line(), "chmod go-w it");
 }
 
 /// Failure: the CDI specification names the socket of a daemon that does not run: persistenced, fabric manager, MPS
 #[test]
 fn leaves_out_missing_sockets() {
+    let said = |file: &str, gone: &[&str]| {
+        let edits = format!(
+            "containerEdits:\n  mounts:\n  - {{hostPath: {file}, containerPath: /s}}\n  \
+             - {{hostPath: /lib/libcuda.so.1, containerPath: /lib/libcuda.so.1}}\n"
+        );
+        said(&Config::default(), &edits, gone)
+    };
     for gone in [
         "/run/nvidia-persistenced/socket",
         "/var/run/nvidia-fabricmanager/socket",
@@ -569,22 +484,15 @@ fn leaves_out_missing_sockets() {
         "/run/mps/shm",
         "/srv/x.sock",
     ] {
-        let edits = format!(
-            "containerEdits:\n  mounts:\n  - {{hostPath: {gone}, containerPath: /s}}\n  \
-             - {{hostPath: /lib/libcuda.so.1, containerPath: /lib/libcuda.so.1}}\n"
-        );
-        let (files, warnings) = said(&Config::default(), &edits, &[gone]);
+        let (files, warnings) = said(gone, &[gone]);
         assert_eq!(files.unwrap().mounts.len(), 1, "{gone}");
         assert_eq!(warnings.len(), 1, "{gone}");
         let words =
             format!("containers do not get {gone}, which CDI specification /etc/cdi/n.yaml names");
-        assert!(warnings[0].starts_with(&words), "{warnings:?}");
-        let (files, warnings) = said(&Config::default(), &edits, &[]);
-        assert_eq!(
-            (files.unwrap().mounts.len(), warnings.len()),
-            (2, 0),
-            "{gone}"
-        );
+        begins_with(&warnings[0], &words);
+        let (files, warnings) = said(gone, &[]);
+        let counts = (files.unwrap().mounts.len(), warnings.len());
+        assert_eq!(counts, (2, 0), "{gone}");
     }
     for library in [
         "/run/nvidia/driver/lib/libx.so.1",
@@ -592,15 +500,10 @@ fn leaves_out_missing_sockets() {
         "/run/nvidia-driver/bin/nvidia-smi",
         "/usr/bin/nvidia-persistenced",
     ] {
-        let edits = format!(
-            "containerEdits:\n  mounts:\n  - {{hostPath: {library}, containerPath: /x}}\n  \
-             - {{hostPath: /lib/libcuda.so.1, containerPath: /lib/libcuda.so.1}}\n"
-        );
-        let (files, _) = said(&Config::default(), &edits, &[library]);
-        assert!(files.unwrap_err().line().contains(library), "{library}");
+        let (files, _) = said(library, &[library]);
+        has(&files.unwrap_err().line(), library);
     }
 }
-
 #[test]
 fn skips_hooks_by_name() {
     let hooks = "hooks: [{hookName: createContainer, path: /usr/bin/nvidia-cdi-hook, args: [nvidia-cdi-hook, chmod, --mode, chown]}, \
@@ -616,47 +519,39 @@ fn skips_hooks_by_name() {
             [] => "/usr/bin/x",
             _ => "/usr/bin/nvidia-cdi-hook",
         };
-        said(&config, &edits, &[gone])
-            .0
-            .map(|files| files.hooks.len())
+        let (files, _) = said(&config, &edits, &[gone]);
+        files.ok().map(|files| files.hooks.len())
     };
-    assert_eq!(left(&[]).unwrap(), 2);
-    assert_eq!(left(&["chmod"]).unwrap(), 1);
-    assert_eq!(left(&["nvidia-cdi-hook", "update-ldcache"]).unwrap(), 0);
-    assert_eq!(left(&["/usr/bin/nvidia-cdi-hook"]).unwrap(), 1);
-    assert!(
-        left(&["/opt/nvidia-cdi-hook"]).is_err(),
-        "it is another program"
-    );
-    assert!(left(&["chown"]).is_err(), "it is the value of an option");
-    assert!(left(&["nvidia-ctk"]).is_err(), "another program is missing");
+    for (names, hooks) in testkit::rows! {
+        &[][..] => Some(2);
+        &["chmod"] => Some(1);
+        &["nvidia-cdi-hook", "update-ldcache"] => Some(0);
+        &["/usr/bin/nvidia-cdi-hook"] => Some(1);
+        // Another program, the value of an option, and another program that is missing.
+        &["/opt/nvidia-cdi-hook"] => None;
+        &["chown"] => None;
+        &["nvidia-ctk"] => None;
+    } {
+        assert_eq!(left(names), hooks, "{names:?}");
+    }
 }
 
 #[test]
 fn container_may_have_libcuda_already() {
-    let dir = dir_of(&[(
-        "n.yaml",
-        "kind: nvidia.com/gpu\ncontainerEdits: {env: [A=1]}\n",
-    )]);
+    let bare = "kind: nvidia.com/gpu\ncontainerEdits: {env: [A=1]}\n";
+    let dir = dir_of(&[("n.yaml", bare)]);
     let broken = dir_of(&[("nvidia.yaml", "kind: [")]);
     let find = |dir: &TempDir, choice: &str, others_bring| {
         let config = Config::parse(&format!("driver_files = \"{choice}\"")).unwrap();
-        let found = find_in(
-            &[dir.path().to_owned()],
-            &config,
-            others_bring,
-            node(&|_| false),
-        );
-        found
-            .map(|source| source.warnings.len())
-            .map_err(|e| e.line())
+        let dirs = [dir.path().to_owned()];
+        let found = find_in(&dirs, &config, others_bring, node(&|_| false));
+        let warnings = found.map(|source| source.warnings.len());
+        warnings.map_err(|e| e.line())
     };
     let line = find(&dir, "auto", false).unwrap_err();
     begins_with(&line, "cannot find libcuda in CDI specification ");
-    has(
-        &line,
-        "hint: run nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
-    );
+    let command = "nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml";
+    has(&line, &format!("hint: run {command}"));
     has(&line, "set driver_files = \"none\"");
     assert_eq!(find(&dir, "auto", true), Ok(0));
     assert_eq!(find(&broken, "auto", true), Ok(1), "it is told");

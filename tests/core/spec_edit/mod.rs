@@ -3,33 +3,24 @@
 mod mounts;
 mod rules;
 
+use crate::{device, grant};
 use oci_spec::runtime::Hook;
-use runmig::spec::{
-    self, Document, DriverFiles, Grant, HookCommand, HostView, MemoryShare, Source, edit, strip,
-};
+use runmig::spec::{self, Document, DriverFiles, HostView, MemoryShare, Source, edit, strip};
 use runmig_lease::error::Result;
 use runmig_lease::model::{DeviceNode, NvidiaNumbers};
 use testkit::prelude::*;
 
 const UUID: &str = "MIG-3a2f1c9e-0000-5000-8000-000000000001";
 
-fn node(path: &str, major: u32, minor: u32, mode: u32) -> DeviceNode {
-    DeviceNode {
-        path: path.into(),
-        major,
-        minor,
-        mode,
-    }
-}
-
 fn nodes() -> Vec<DeviceNode> {
-    vec![
-        node("/dev/nvidiactl", 195, 255, 0o666),
-        node("/dev/nvidia0", 195, 0, 0o666),
-        node("/dev/nvidia-uvm", 507, 0, 0o666),
-        node("/dev/nvidia-caps/nvidia-cap12", 511, 12, 0o444),
-        node("/dev/nvidia-caps/nvidia-cap13", 511, 13, 0o444),
-    ]
+    let nodes = [
+        device("/dev/nvidiactl", 195, 255),
+        device("/dev/nvidia0", 195, 0),
+        device("/dev/nvidia-uvm", 507, 0),
+        device("/dev/nvidia-caps/nvidia-cap12", 511, 12),
+        device("/dev/nvidia-caps/nvidia-cap13", 511, 13),
+    ];
+    nodes.into()
 }
 
 fn numbers() -> NvidiaNumbers {
@@ -38,7 +29,6 @@ fn numbers() -> NvidiaNumbers {
         drm: vec![(226, 1), (226, 129)],
     }
 }
-
 /// A host where the name tells what is behind it.
 struct Fake;
 
@@ -70,22 +60,10 @@ fn edited_for(
     share: Option<MemoryShare>,
 ) -> Result<Vec<u8>> {
     let (nodes, numbers) = (nodes(), numbers());
-    let grant = Grant {
-        door: None,
-        uuids: &[UUID],
-        nodes: &nodes,
-        hook: HookCommand {
-            path: "/usr/local/bin/runmig-hook".into(),
-            leases: vec!["4f2a".into()],
-            args: vec!["--config".into(), "/etc/runmig/config.toml".into()],
-            env: vec!["PATH=/usr/bin".into()],
-            timeout_s: 30,
-            limits: share.is_some(),
-        },
-        driver,
-        numbers: &numbers,
-        share,
-    };
+    let mut grant = grant(&[UUID], &nodes, driver, &numbers);
+    grant.hook.args = vec!["--config".into(), "/etc/runmig/config.toml".into()];
+    grant.hook.limits = share.is_some();
+    grant.share = share;
     let document = Document::parse(&serde_json::to_vec(original).unwrap())?;
     let edited = edit(document, &grant, &Fake);
     edited.map(|edited| edited.bytes)
@@ -101,8 +79,20 @@ fn with(change: impl FnOnce(&mut Value)) -> Value {
     config
 }
 
+fn parsed(bytes: &[u8]) -> Value {
+    serde_json::from_slice(bytes).unwrap()
+}
+
+/// Files of a driver that bring a variable.
+fn with_env(variable: &str) -> DriverFiles {
+    DriverFiles {
+        env: vec![variable.to_owned()],
+        ..DriverFiles::default()
+    }
+}
+
 fn done(original: &Value) -> Value {
-    serde_json::from_slice(&edited(original, &DriverFiles::default()).unwrap()).unwrap()
+    parsed(&edited(original, &DriverFiles::default()).unwrap())
 }
 
 fn refused(original: &Value) -> String {
@@ -115,22 +105,8 @@ fn refused(original: &Value) -> String {
 fn adds_slice_and_keeps_rest() {
     let original = r#"{"ociVersion":"1.0.2","process":{"args":["sh"],"env":["A=1","NVIDIA_VISIBLE_DEVICES=all","B=2","NVIDIA_VISIBLE_DEVICES=0"],"odd":18446744073709551616},"x":{"z":1,"a":1e+400},"hooks":{"poststop":[{"path":"/theirs"}],"prestart":[]},"linux":{"y":null,"resources":{"devices":[{"allow":false,"access":"rwm"},{"allow":true,"type":"c","major":10,"minor":200,"access":"rwm"}],"pids":{"limit":5}}},"annotations":{"k":"v"}}"#;
     let (nodes, numbers) = (nodes(), numbers());
-    let grant = Grant {
-        door: None,
-        uuids: &[UUID],
-        nodes: &nodes[..1],
-        hook: HookCommand {
-            path: "/h/runmig-hook".into(),
-            leases: vec!["4f2a".into()],
-            args: vec![],
-            env: vec!["PATH=/usr/bin".into()],
-            timeout_s: 30,
-            limits: false,
-        },
-        driver: &DriverFiles::default(),
-        numbers: &numbers,
-        share: None,
-    };
+    let driver = DriverFiles::default();
+    let grant = grant(&[UUID], &nodes[..1], &driver, &numbers);
     let document = Document::parse(original.as_bytes()).unwrap();
     let bytes = edit(document, &grant, &Fake).unwrap().bytes;
     assert_eq!(
@@ -151,32 +127,22 @@ fn absent_and_null_are_made() {
         let rules = after["linux"]["resources"]["devices"].as_array().unwrap();
         assert_eq!(rules.len(), 6);
         assert_eq!(rules[0], json!({"allow": false, "access": "rwm"}));
-        assert_eq!(
-            after["process"]["env"],
-            json!([format!("NVIDIA_VISIBLE_DEVICES={UUID}")])
-        );
+        let env = json!([format!("NVIDIA_VISIBLE_DEVICES={UUID}")]);
+        assert_eq!(after["process"]["env"], env);
         assert_eq!(after["hooks"]["poststop"].as_array().unwrap().len(), 1);
     }
 }
 
 #[test]
 fn refuses_config_without_sections() {
-    assert_eq!(
-        refused(&json!({"linux": {}})),
-        "config.json has no process: no slice can be put into it"
-    );
-    assert_eq!(
-        refused(&json!({"process": {}, "linux": null})),
-        "config.json has no linux: no slice can be put into it"
-    );
-    assert_eq!(
-        refused(&json!({"process": {}, "linux": []})),
-        "linux in config.json is not an object"
-    );
-    assert_eq!(
-        refused(&with(|c| c["process"]["env"] = json!(["A=1", 2]))),
-        "process.env in config.json is not an array of strings"
-    );
+    for (config, line) in testkit::rows! {
+        json!({"linux": {}}) => "config.json has no process: no slice can be put into it";
+        json!({"process": {}, "linux": null}) => "config.json has no linux: no slice can be put into it";
+        json!({"process": {}, "linux": []}) => "linux in config.json is not an object";
+        json!({"process": {"env": ["A=1", 2]}, "linux": {}}) => "process.env in config.json is not an array of strings";
+    } {
+        assert_eq!(refused(&config), line);
+    }
 }
 
 #[test]
@@ -195,15 +161,13 @@ fn overwrites_devices_chosen_by_image() {
             "NVIDIA_VISIBLE_DEVICES=void",
         ])
     }));
-    assert_eq!(
-        after["process"]["env"],
-        json!([
-            "NVIDIA_DRIVER_CAPABILITIES=compute",
-            format!("NVIDIA_VISIBLE_DEVICES={UUID}"),
-            "NVIDIA_REQUIRE_CUDA=cuda>=12",
-            "CUDA_VISIBLE_DEVICES=0",
-        ])
-    );
+    let expected = json!([
+        "NVIDIA_DRIVER_CAPABILITIES=compute",
+        format!("NVIDIA_VISIBLE_DEVICES={UUID}"),
+        "NVIDIA_REQUIRE_CUDA=cuda>=12",
+        "CUDA_VISIBLE_DEVICES=0",
+    ]);
+    assert_eq!(after["process"]["env"], expected);
 }
 
 /// The container has one device. CUDA sees none at all if this variable names another.
@@ -214,10 +178,8 @@ fn stale_choice_of_devices_goes() {
         let original = with(|c| c["process"]["env"] = json!([entry, "CUDA_VISIBLE_DEVICES_X=7"]));
         let env = done(&original)["process"]["env"].clone();
         let env = env.as_array().unwrap();
-        assert_eq!(
-            env.last().unwrap(),
-            &format!("NVIDIA_VISIBLE_DEVICES={UUID}")
-        );
+        let last = format!("NVIDIA_VISIBLE_DEVICES={UUID}");
+        assert_eq!(env.last().unwrap(), &last);
         assert!(env.contains(&json!("CUDA_VISIBLE_DEVICES_X=7")));
         env.contains(&json!(entry))
     };
@@ -225,22 +187,15 @@ fn stale_choice_of_devices_goes() {
         assert!(after(stays), "{stays}");
     }
     for goes in [
-        "=1",
-        "=0,7",
-        "=7,0",
-        "=0,0",
-        "=",
-        "",
-        "=-1",
-        "=all",
-        "=void",
-        "=NoDevFiles",
-        "=99999999999999999999",
-        "=GPU-3a2f1c9e-0000-5000-8000-000000000001",
         &format!("={}", &UUID[..12]),
         &format!("=0,{UUID}"),
+        "=GPU-3a2f1c9e-0000-5000-8000-000000000001",
         "=MIG-GPU-3a2f1c9e-0000-5000-8000-000000000001/1/0",
     ] {
+        assert!(!after(goes), "{goes}");
+    }
+    let numbers = "=1 =0,7 =7,0 =0,0 = =-1 =all =void =NoDevFiles =99999999999999999999";
+    for goes in numbers.split(' ').chain([""]) {
         assert!(!after(goes), "{goes}");
     }
 }
@@ -251,32 +206,12 @@ fn choice_among_several_devices_stays() {
     let after = |value: &str| {
         let (nodes, numbers) = (nodes(), numbers());
         let entry = format!("CUDA_VISIBLE_DEVICES={value}");
-        let grant = Grant {
-            door: None,
-            uuids: &["GPU-1", "GPU-2"],
-            nodes: &nodes,
-            hook: HookCommand {
-                path: "/h".into(),
-                leases: vec!["4f2a".into()],
-                args: vec![],
-                env: vec![],
-                timeout_s: 30,
-                limits: false,
-            },
-            driver: &DriverFiles {
-                env: vec![entry.clone()],
-                ..DriverFiles::default()
-            },
-            numbers: &numbers,
-            share: None,
-        };
+        let driver = with_env(&entry);
+        let grant = grant(&["GPU-1", "GPU-2"], &nodes, &driver, &numbers);
         let original = serde_json::to_vec(&with(|_| {})).unwrap();
         let edited = edit(Document::parse(&original).unwrap(), &grant, &Fake).unwrap();
-        let config: Value = serde_json::from_slice(&edited.bytes).unwrap();
-        let stays = config["process"]["env"]
-            .as_array()
-            .unwrap()
-            .contains(&json!(entry));
+        let env = parsed(&edited.bytes)["process"]["env"].clone();
+        let stays = env.as_array().unwrap().contains(&json!(entry));
         let told = edited.removed.iter().any(|what| what.starts_with(&entry));
         assert_ne!(stays, told, "{value}: {:?}", edited.removed);
         stays
@@ -295,10 +230,8 @@ fn choice_among_several_devices_stays() {
 #[test]
 fn takes_out_nvidias_hooks() {
     let hook = |path: &str| json!({"path": path, "args": ["x", "prestart"]});
-    let (ours, theirs) = (
-        hook("/usr/bin/nvidia-cdi-hook"),
-        hook("/opt/nvidia-container-toolkit/x"),
-    );
+    let ours = hook("/usr/bin/nvidia-cdi-hook");
+    let theirs = hook("/opt/nvidia-container-toolkit/x");
     let original = with(|c| {
         c["hooks"] = json!({
             "prestart": [hook("/usr/bin/nvidia-container-runtime-hook")],
@@ -327,21 +260,10 @@ fn replaces_nodes_at_granted_paths() {
         ])
     }));
     let devices = after["linux"]["devices"].as_array().unwrap();
-    let paths: Vec<&str> = devices
-        .iter()
-        .map(|d| d["path"].as_str().unwrap())
-        .collect();
     assert_eq!(&devices[..2], [kept, block]);
-    assert_eq!(
-        &paths[2..],
-        [
-            "/dev/nvidiactl",
-            "/dev/nvidia0",
-            "/dev/nvidia-uvm",
-            "/dev/nvidia-caps/nvidia-cap12",
-            "/dev/nvidia-caps/nvidia-cap13"
-        ]
-    );
+    let paths: Vec<&Value> = devices[2..].iter().map(|d| &d["path"]).collect();
+    let granted: Vec<PathBuf> = nodes().into_iter().map(|node| node.path).collect();
+    assert_eq!(json!(paths), json!(granted));
 }
 
 #[test]
@@ -394,14 +316,12 @@ fn edits_stripped_file_alike() {
     let original = with(|c| c["hooks"] = json!({"prestart": [{"path": "/p"}]}));
     let first = edited(&original, &DriverFiles::default()).unwrap();
     let stripped = strip(&first, &numbers()).unwrap();
-    let tree: Value = serde_json::from_slice(&stripped).unwrap();
+    let tree = parsed(&stripped);
     assert_eq!(tree["hooks"], json!({"prestart": [{"path": "/p"}]}));
     assert_eq!(tree["process"]["env"], json!(["PATH=/bin"]));
     assert_eq!(tree["linux"]["devices"], json!([]));
-    assert_eq!(
-        tree["linux"]["resources"]["devices"],
-        json!([{"allow": false, "access": "rwm"}])
-    );
+    let rules = json!([{"allow": false, "access": "rwm"}]);
+    assert_eq!(tree["linux"]["resources"]["devices"], rules);
     assert_eq!(edited(&tree, &DriverFiles::default()).unwrap(), first);
 }
 
@@ -420,30 +340,23 @@ fn limit_comes_before_other_hooks() {
     };
     let original = with(|c| c["hooks"] = json!({"createRuntime": [{"path": "/theirs"}]}));
     let bytes = edited_for(&original, &driver, Some(share)).unwrap();
-    let once: Value = serde_json::from_slice(&bytes).unwrap();
+    let once = parsed(&bytes);
     let hooks = once["hooks"]["createRuntime"].as_array().unwrap();
-    let args = json!([
-        "runmig-hook",
-        "--limit",
-        "--lease",
-        "4f2a",
-        "--config",
-        "/etc/runmig/config.toml"
-    ]);
-    assert_eq!(hooks[0]["args"], args);
+    let args = "runmig-hook --limit --lease 4f2a --config /etc/runmig/config.toml";
+    assert_eq!(hooks[0]["args"], json!(args.split(' ').collect::<Vec<_>>()));
     assert_eq!(hooks[1]["path"], "/theirs");
     assert_eq!(hooks.len(), 3);
     assert!(spec::peek(&bytes).unwrap().marked);
     let twice = edited_for(&once, &driver, Some(share)).unwrap();
-    assert_eq!(serde_json::from_slice::<Value>(&twice).unwrap(), once);
-    let stripped: Value = serde_json::from_slice(&strip(&bytes, &numbers()).unwrap()).unwrap();
+    assert_eq!(parsed(&twice), once);
+    let stripped = parsed(&strip(&bytes, &numbers()).unwrap());
     assert_eq!(stripped["hooks"]["createRuntime"], json!(hooks[1..]));
     assert!(stripped["hooks"]["poststop"].is_null());
     // Another program may have removed the other hook.
     let left = with(|c| c["hooks"] = json!({"createRuntime": [hooks[0]]}));
     let left = serde_json::to_vec(&left).unwrap();
     assert!(spec::peek(&left).unwrap().marked);
-    let plain: Value = serde_json::from_slice(&strip(&left, &numbers()).unwrap()).unwrap();
+    let plain = parsed(&strip(&left, &numbers()).unwrap());
     assert!(plain.get("hooks").is_none(), "{plain}");
 }
 
@@ -458,18 +371,14 @@ fn share_replaces_limits_of_image() {
         "CUDA_VISIBLE_DEVICES=0",
     ];
     let original = with(|config| config["process"]["env"] = json!(mine));
-    let driver = DriverFiles {
-        env: vec!["CUDA_MPS_LOG_DIRECTORY=/y".to_owned()],
-        ..DriverFiles::default()
-    };
+    let driver = with_env("CUDA_MPS_LOG_DIRECTORY=/y");
     let share = MemoryShare {
         memory_mib: 8192,
         total_mib: 81_079,
     };
     let env = |share| {
         let bytes = edited_for(&original, &driver, share).unwrap();
-        let after: Value = serde_json::from_slice(&bytes).unwrap();
-        after["process"]["env"].clone()
+        parsed(&bytes)["process"]["env"].clone()
     };
     let expected = json!([
         "RUNMIG_GPU_MEMORY=8589934592",
@@ -481,9 +390,7 @@ fn share_replaces_limits_of_image() {
     assert_eq!(env(None).as_array().unwrap().len(), mine.len() + 2);
     // Without its original a file loses what runmig set.
     let bytes = edited_for(&original, &driver, Some(share)).unwrap();
-    let stripped: Value = serde_json::from_slice(&strip(&bytes, &numbers()).unwrap()).unwrap();
-    assert_eq!(
-        stripped["process"]["env"],
-        json!(["CUDA_VISIBLE_DEVICES=0"])
-    );
+    let stripped = parsed(&strip(&bytes, &numbers()).unwrap());
+    let env = json!(["CUDA_VISIBLE_DEVICES=0"]);
+    assert_eq!(stripped["process"]["env"], env);
 }

@@ -2,11 +2,11 @@
 
 mod rules;
 
+use crate::{device, grant};
 use proptest::prelude::*;
 use runmig::spec::bundle::{Bundle, Restored};
 use runmig::spec::{
-    Document, DriverFiles, Grant, HookCommand, HostView, Source, edit, peek, strip,
-    uses_user_namespace,
+    Document, DriverFiles, HostView, Source, edit, peek, strip, uses_user_namespace,
 };
 use runmig_lease::error::Result;
 use runmig_lease::model::{DeviceNode, NvidiaNumbers};
@@ -23,17 +23,9 @@ fn numbers() -> NvidiaNumbers {
 }
 
 fn nodes() -> Vec<DeviceNode> {
-    let node = |path: &str, major, minor| DeviceNode {
-        path: path.into(),
-        major,
-        minor,
-        mode: 0o666,
-    };
-    vec![
-        node("/dev/nvidiactl", 7, 255),
-        node("/dev/nvidia0", 7, 0),
-        node("/dev/cap", 8, 2),
-    ]
+    let ctl = device("/dev/nvidiactl", 7, 255);
+    let gpu = device("/dev/nvidia0", 7, 0);
+    vec![ctl, gpu, device("/dev/cap", 8, 2)]
 }
 
 /// The digits at the end of a source are its number.
@@ -55,22 +47,10 @@ impl HostView for Fake {
 
 fn edited(original: &[u8]) -> Result<Vec<u8>> {
     let (nodes, numbers) = (nodes(), numbers());
-    let grant = Grant {
-        door: None,
-        uuids: &["MIG-1"],
-        nodes: &nodes,
-        hook: HookCommand {
-            path: "/h/runmig-hook".into(),
-            leases: vec!["ab".into()],
-            args: vec![],
-            env: vec!["A=b".into()],
-            timeout_s: 9,
-            limits: original.len().is_multiple_of(2),
-        },
-        driver: &DriverFiles::default(),
-        numbers: &numbers,
-        share: None,
-    };
+    let driver = DriverFiles::default();
+    let mut grant = grant(&["MIG-1"], &nodes, &driver, &numbers);
+    grant.hook.leases = vec!["ab".into()];
+    grant.hook.limits = original.len().is_multiple_of(2);
     edit(Document::parse(original)?, &grant, &Fake).map(|edited| edited.bytes)
 }
 
@@ -99,15 +79,8 @@ fn any_json() -> impl Strategy<Value = Value> {
 
 /// As an engine writes it, with a surprise here and there.
 fn config() -> impl Strategy<Value = Value> {
-    let env = prop::sample::select(vec![
-        "A=1",
-        "B=",
-        "NVIDIA_VISIBLE_DEVICES=all",
-        "NVIDIA_MIG_CONFIG_DEVICES=all",
-        "=x",
-        "",
-        "NVIDIA_DRIVER_CAPABILITIES=all",
-    ]);
+    let env = "A=1 B= NVIDIA_VISIBLE_DEVICES=all NVIDIA_MIG_CONFIG_DEVICES=all =x  NVIDIA_DRIVER_CAPABILITIES=all";
+    let env = prop::sample::select(env.split(' ').collect::<Vec<_>>());
     let device = (prop::sample::select(vec!["c", "b", "p"]), 5u32..9, 0u32..3, 0u8..4)
         .prop_map(|(t, ma, mi, p)| json!({"type": t, "major": ma, "minor": mi, "path": format!("/dev/{p}")}));
     let mount = (prop::sample::select(vec!["/n/7:0", "/n/7:1", "/n/1:3", "/n/3:1", "/srv"]), 0u8..4, any::<bool>())
@@ -144,20 +117,17 @@ fn config() -> impl Strategy<Value = Value> {
 
 /// Removes the places that an edit may change; the rest has to be the same.
 fn without_the_places(mut config: Value) -> Value {
-    config["process"]
-        .as_object_mut()
-        .unwrap()
-        .shift_remove("env");
-    let linux = config["linux"].as_object_mut().unwrap();
-    linux.shift_remove("devices");
-    linux["resources"]
-        .as_object_mut()
-        .unwrap()
-        .shift_remove("devices");
-    let hooks = config["hooks"].as_object_mut().unwrap();
-    hooks.shift_remove("poststop");
-    hooks.shift_remove("createRuntime");
-    config.as_object_mut().unwrap().shift_remove("mounts");
+    for (object, key) in testkit::rows! {
+        "/process" => "env";
+        "/linux" => "devices";
+        "/linux/resources" => "devices";
+        "/hooks" => "poststop";
+        "/hooks" => "createRuntime";
+        "" => "mounts";
+    } {
+        let object = config.pointer_mut(object).unwrap();
+        object.as_object_mut().unwrap().shift_remove(key);
+    }
     config
 }
 

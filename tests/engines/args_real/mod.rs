@@ -27,14 +27,8 @@ testkit::tests! {
 
 /// Returns a program that `scripts/engines` built.
 fn later(name: &str) -> PathBuf {
-    let cache = std::env::var_os("RUNMIG_CACHE").map(PathBuf::from);
-    let cache = cache.unwrap_or_else(|| {
-        let home = std::env::var_os("HOME").unwrap_or_default();
-        Path::new(&home).join(".cache/runmig")
-    });
-    cache.join(format!("engines/{name}/current/bin/{name}"))
+    built(name, name).unwrap_or_default()
 }
-
 fn against(name: &str, program: &Path, family: Family) {
     if !program.exists() {
         return match name.contains("later") {
@@ -61,19 +55,12 @@ fn against(name: &str, program: &Path, family: Family) {
         })
         .unwrap();
     println!("{name}: {} of {cases} taken for a create", taken.get());
-    assert!(
-        taken.get() > cases / 5,
-        "a test of nothing: {}",
-        taken.get()
-    );
+    assert!(taken.get() > cases / 5, "a test of nothing");
 }
 
-fn agree(
-    world: &World,
-    family: Family,
-    args: &[OsString],
-    seen: &Seen,
-) -> Result<(), TestCaseError> {
+type Agreement = Result<(), TestCaseError>;
+
+fn agree(world: &World, family: Family, args: &[OsString], seen: &Seen) -> Agreement {
     let call = parse(family, args);
     let (id, bundle, config) = match &call.verb {
         Verb::Create(c) | Verb::Run { create: c, .. } | Verb::Restore(c) => {
@@ -83,36 +70,28 @@ fn agree(
         Verb::Unclear(unclear) => {
             let named = |path: &Path| {
                 let name = path.file_name().unwrap().as_encoded_bytes();
-                unclear
-                    .words
-                    .iter()
-                    .any(|word| word.as_encoded_bytes().ends_with(name))
+                let mut words = unclear.words.iter();
+                words.any(|word| word.as_encoded_bytes().ends_with(name))
             };
             if let Some(opened) = &seen.config {
                 let bundle = opened.parent().unwrap();
                 let known = bundle == world.dir() || named(bundle);
-                prop_assert!(
-                    known && (opened.ends_with("config.json") || named(opened)),
-                    "{unclear:?}: {seen:?}"
-                );
+                let is_config = opened.ends_with("config.json") || named(opened);
+                prop_assert!(known && is_config, "{unclear:?}: {seen:?}");
             }
             return Ok(());
         }
         other => {
-            prop_assert!(
-                seen.state.is_none(),
-                "{other:?}, but {seen:?}: {}",
-                seen.stderr
-            );
+            let said = &seen.stderr;
+            prop_assert!(seen.state.is_none(), "{other:?}, but {seen:?}: {said}");
             return Ok(());
         }
     };
     let cwd = world.dir();
+    let bundle = bundle.as_deref().unwrap_or(Path::new(""));
     let config = match config {
         Some(config) => cwd.join(config),
-        None => cwd
-            .join(bundle.as_deref().unwrap_or(Path::new("")))
-            .join("config.json"),
+        None => cwd.join(bundle).join("config.json"),
     };
     if let Some(opened) = &seen.config {
         prop_assert_eq!(opened, &clean(&config), "config");
@@ -160,11 +139,7 @@ fn reads_deletes_like_runc() {
         let state = dir.path().join("one/c1");
         fs::create_dir_all(&state).unwrap();
         let words: Vec<OsString> = call.split(' ').map(OsString::from).collect();
-        let output = Command::new(program)
-            .args(&words)
-            .current_dir(&dir)
-            .output();
-        output.unwrap();
+        said(Command::new(program).args(&words).current_dir(&dir));
         let ours = parse(family, &words);
         let deletes = matches!(&ours.verb, Verb::Delete(id) if id == "c1");
         assert_eq!(deletes, is_read, "{program} {call}: {ours:?}");

@@ -108,63 +108,44 @@ fn names_what_bypasses_after_restart_of_daemon() {
     let (unheld, pid) = holder.exec(&setup, &[]);
     let said = setup.tells(&["gc"]);
     let row = row(&said, &holder.id);
-    assert!(
-        row.contains("is restarted") && row.contains(&format!("process {pid} bypasses MPS")),
-        "{said}"
-    );
+    has(row, "is restarted");
+    has(row, &format!("process {pid} bypasses MPS"));
     let (mut next, _) = holder.exec(&setup, &[]);
     assert_eq!(free(&mut next), HELD);
     next.end();
-    drop((unheld, holder.first));
-    until("the share is released", || setup.leases().is_empty());
-    setup.nothing_is_left();
+    drop(unheld);
+    holder.dies(&setup);
 }
 
 /// The shipped unit takes capabilities away from the collector.
 #[test]
 fn timers_rights_suffice() {
     let setup = on(Low::Runc);
-    let unit = fs::read_to_string(concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/systemd/runmig-gc.service"
-    ));
-    let unit = unit.unwrap();
-    let line = unit
-        .lines()
-        .find_map(|l| l.strip_prefix("CapabilityBoundingSet="));
-    let kept = line.unwrap().to_lowercase();
+    let unit = fs::read_to_string(repository().join("systemd/runmig-gc.service")).unwrap();
+    let mut lines = unit.lines();
+    let kept = lines.find_map(|l| l.strip_prefix("CapabilityBoundingSet="));
+    let kept = kept.unwrap().to_lowercase();
+    let kept: BTreeSet<&str> = kept.split(' ').collect();
     let all = said(Command::new("setpriv").arg("--list-caps")).ok().stdout;
-    let is_dropped = |name: &&str| {
-        !kept
-            .split(' ')
-            .any(|cap| cap.strip_prefix("cap_") == Some(name))
-    };
-    let dropped: Vec<String> = { all.lines().filter(is_dropped) }
+    let dropped: Vec<String> = { all.lines() }
+        .filter(|name| !kept.contains(&*format!("cap_{name}")))
         .map(|name| format!("-{name}"))
         .collect();
     assert!(dropped.contains(&"-net_admin".to_owned()), "{dropped:?}");
     // It ends the servers of every user.
-    assert!(kept.split(' ').any(|cap| cap == "cap_kill"), "{kept}");
+    assert!(kept.contains("cap_kill"), "{kept:?}");
     let holder = Holder::start(&setup);
-    let server = holder.server(&setup);
-    holder.tell(
-        &setup,
-        &[],
-        &format!("set_device_pinned_mem_limit {server} 0 16G"),
-    );
+    holder.raises(&setup);
     let (unheld, pid) = holder.exec(&setup, &ELSEWHERE);
     let mut gc = Command::new("setpriv");
     gc.arg(format!("--bounding-set={}", dropped.join(",")));
     gc.args(["--no-new-privs", "--"])
-        .arg(setup.program("migctl"))
-        .arg("gc");
-    let said = said(gc.env("RUNMIG_CONFIG", setup.config())).ok().stdout;
+        .arg(setup.program("migctl"));
+    let said = said(gc.arg("gc").env("RUNMIG_CONFIG", setup.config()));
+    let said = said.ok().stdout;
     let row = row(&said, &holder.id);
-    let told = [
-        format!("process {pid} bypasses MPS"),
-        "is set back".to_owned(),
-    ];
-    assert!(told.iter().all(|told| row.contains(told)), "{said}");
+    has(row, &format!("process {pid} bypasses MPS"));
+    has(row, "is set back");
     drop(unheld);
     holder.end(&setup);
 }
@@ -174,10 +155,8 @@ fn list_without_shares_asks_nobody() {
     let setup = on(Low::Runc);
     let whole = whole_gpu(&setup);
     let traces = setup.path("called");
-    let script = format!("#!/bin/sh\ntouch {}\n", traces.display());
     let program = setup.path("control");
-    fs::write(&program, script).unwrap();
-    testkit::said(Command::new("chmod").arg("755").arg(&program)).ok();
+    script(&program, &format!("touch {}", traces.display()));
     setup.configure(&format!("sharing.mps_control = \"{}\"", program.display()));
     let aside = setup.machine.library().with_extension("aside");
     fs::rename(setup.machine.library(), &aside).unwrap();

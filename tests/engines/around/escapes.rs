@@ -7,34 +7,30 @@ fn with_rights(bundle: &Bundle, rights: &[&str]) {
     bundle.edit(|config| {
         config["root"]["readonly"] = json!(false);
         for set in ["bounding", "effective", "permitted"] {
-            let set = config["process"]["capabilities"][set]
-                .as_array_mut()
-                .unwrap();
-            set.extend(rights.iter().map(|right| json!(right)));
+            let set = config["process"]["capabilities"][set].as_array_mut();
+            set.unwrap().extend(rights.iter().map(|right| json!(right)));
         }
     });
+}
+
+/// A script in a container, with what a client needs.
+fn shell(setup: &Setup, holder: &Holder, script: &str) -> Command {
+    let library = cuda::library(&setup.machine);
+    let exec = ["exec", "--env", &library, &holder.id];
+    setup.command(&[&exec[..], &["/bin/sh", "-c", script]].concat())
 }
 
 /// Runs a script in a container, and returns what it says.
 #[track_caller]
 fn inside(setup: &Setup, holder: &Holder, script: &str) -> String {
-    let said = setup
-        .runmig(&["exec", &holder.id, "/bin/sh", "-c", script])
-        .ok();
+    let said = said(&mut shell(setup, holder, script)).ok();
     said.stdout + &said.stderr
 }
 
 /// Starts a client by a script in a container, which ends with the client.
 fn client_after(setup: &Setup, holder: &Holder, script: &str) -> Client {
-    let library = format!(
-        "LD_LIBRARY_PATH={}",
-        setup.machine.dir().join("lib").display()
-    );
     let script = format!("{script}\nexec {} -", cuda::CLIENT);
-    let arguments = [
-        "exec", "--env", &library, &holder.id, "/bin/sh", "-c", &script,
-    ];
-    Client::of(&mut setup.command(&arguments))
+    Client::of(&mut shell(setup, holder, &script))
 }
 
 #[test]
@@ -53,27 +49,19 @@ fn environment_lifts_limit_by_two_variables() {
     } {
         let (mut client, pid) = holder.exec(&setup, &["--env", variable]);
         let free = free(&mut client);
-        assert!(
-            expected.map_or(free > MEMORY, |e| free == e),
-            "{variable}: {free}"
-        );
+        let is_right = expected.map_or(free > MEMORY, |e| free == e);
+        assert!(is_right, "{variable}: {free}");
         let around = if is_around { vec![pid] } else { Vec::new() };
         holder.shows(&setup, &around, None, false);
         client.end();
     }
     // Another GPU is not there, with MPS and without.
     for more in [&[][..], &ELSEWHERE] {
-        let other = ["--env", "CUDA_VISIBLE_DEVICES=1"];
-        let library = format!(
-            "LD_LIBRARY_PATH={}",
-            setup.machine.dir().join("lib").display()
-        );
-        let first = ["exec", "--env", &library];
+        let library = cuda::library(&setup.machine);
+        let first = ["exec", "--env", &library, "--env", "CUDA_VISIBLE_DEVICES=1"];
         let last = [&holder.id, cuda::CLIENT, "info"];
-        let said = setup
-            .runmig(&[&first[..], &other, more, &last].concat())
-            .exits(1);
-        assert_eq!(said.stdout, "error CUDA_ERROR_NO_DEVICE\n");
+        let said = setup.runmig(&[&first[..], more, &last].concat());
+        assert_eq!(said.exits(1).stdout, "error CUDA_ERROR_NO_DEVICE\n");
     }
     holder.end(&setup);
 }
@@ -122,10 +110,8 @@ fn another_uid_only_looks() {
     let (mut second, pid) = holder.exec(&setup, &[]);
     let tell = |command: &str| holder.tell(&setup, &["--user", "1000:1000"], command);
     assert_eq!(tell("get_server_list"), format!("{server}\n"));
-    assert_eq!(
-        tell(&format!("get_device_pinned_mem_limit {server} 0")),
-        "4G\n"
-    );
+    let limit = tell(&format!("get_device_pinned_mem_limit {server} 0"));
+    assert_eq!(limit, "4G\n");
     for refused in [
         format!("set_device_pinned_mem_limit {server} 0 16G"),
         "set_default_device_pinned_mem_limit 0 16G".to_owned(),
@@ -155,11 +141,7 @@ fn shifted_root_raises_no_limit() {
     said(shift.arg(bundle.path.join("rootfs"))).ok();
     let first = Client::of(&mut setup.on_its_dev(&["run", "-b", bundle.as_str(), &id]));
     let holder = Holder::of(&setup, id, bundle, first);
-    let raise = format!(
-        "set_device_pinned_mem_limit {} 0 16G",
-        holder.server(&setup)
-    );
-    let said = holder.tell(&setup, &[], &raise);
+    let said = holder.raises(&setup);
     begins_with(&said, "Insufficient privileges for UID 100000.");
     holder.shows(&setup, &[], None, false);
     holder.end(&setup);
@@ -179,15 +161,8 @@ fn own_daemon_shows_by_its_server() {
     });
     let own = ["--env", "CUDA_MPS_PIPE_DIRECTORY=/tmp/own"];
     let program = program(&setup);
-    let mut daemon = setup.command(
-        &[
-            &["exec"],
-            &own[..],
-            &[&holder.id, program.to_str().unwrap(), "-f", "-M"],
-        ]
-        .concat(),
-    );
-    let mut daemon = going(&mut daemon);
+    let run = [&holder.id, program.to_str().unwrap(), "-f", "-M"];
+    let mut daemon = going(&mut setup.command(&[&["exec"], &own[..], &run].concat()));
     let socket = holder.bundle.path.join("rootfs/tmp/own/control");
     until("it listens", || {
         assert!(daemon.ended().is_none(), "{}", daemon.said_so_far());
@@ -199,15 +174,11 @@ fn own_daemon_shows_by_its_server() {
     let around = lease["around"].as_array().unwrap();
     assert_eq!(around.len(), 1, "{lease:#}");
     let server = i32::try_from(around[0].as_i64().unwrap()).unwrap();
-    assert!(
-        server != pid && holder.pids().contains(&server),
-        "{lease:#}"
-    );
+    let is_its = server != pid && holder.pids().contains(&server);
+    assert!(is_its, "{lease:#}");
     assert_eq!(holder.first.say("launch 1"), "ok");
     drop((unheld, daemon));
-    drop(holder.first);
-    until("the share is released", || setup.leases().is_empty());
-    setup.nothing_is_left();
+    holder.dies(&setup);
 }
 
 #[test]
@@ -255,19 +226,16 @@ fn mount_over_socket_is_around() {
 fn nodes_of_other_gpus_stay_shut() {
     let setup = on_two(Low::Runc);
     let devices = fs::read_to_string(setup.machine.dir().join("proc/devices")).unwrap();
-    let major = devices
+    let mut majors = devices
         .lines()
-        .find_map(|line| line.trim().strip_suffix(" nvidia"));
-    let major = major.unwrap_or_else(|| panic!("{devices}"));
+        .filter_map(|line| line.trim().strip_suffix(" nvidia"));
+    let major = majors.next().unwrap_or_else(|| panic!("{devices}"));
     let holder = Holder::with(&setup, |bundle| with_rights(bundle, &["CAP_MKNOD"]));
     let script = format!(
-        "for n in 0 1; do /bin/busybox mknod /tmp/n$n c {major} $n; ( : </tmp/n$n ) 2>&1; done; ls /dev | grep nvidia"
+        "for n in 0 1; do /bin/busybox mknod /tmp/n$n c {major} $n; ( : </tmp/n$n ) 2>&1; done; \
+         ls /dev | /bin/busybox grep nvidia"
     );
-    let said = inside(
-        &setup,
-        &holder,
-        &script.replace("grep", "/bin/busybox grep"),
-    );
+    let said = inside(&setup, &holder, &script);
     let why = |node: &str| {
         let line = said.lines().find(|line| line.contains(node));
         line.unwrap_or_else(|| panic!("{said}")).to_lowercase()
@@ -304,13 +272,9 @@ fn move_below_own_cgroup_stays_visible() {
     let before = holder.pids();
     let mut unheld = client_after(&setup, &holder, script);
     assert!(free(&mut unheld) > MEMORY);
-    let after = holder.pids();
-    let moved: Vec<i32> = after
-        .difference(&before)
-        .copied()
-        .filter(|pid| is_client(*pid))
-        .collect();
-    assert_eq!(moved.len(), 1, "{after:?}");
+    let mut moved: Vec<i32> = holder.pids().difference(&before).copied().collect();
+    moved.retain(|pid| is_client(*pid));
+    assert_eq!(moved.len(), 1, "{moved:?}");
     let where_it_is = fs::read_to_string(format!("/proc/{}/cgroup", moved[0])).unwrap();
     has(&where_it_is, "/below");
     holder.shows(&setup, &moved, None, false);
@@ -336,11 +300,8 @@ fn process_outside_its_cgroup_is_foreign() {
     let used = holder.lease(&setup)["usedBytes"].as_u64();
     assert_eq!(used, Some(CONTEXT << 20));
     let gpus = setup.json(&["gpus", "-o", "json"]);
-    assert_eq!(
-        gpus["items"][0]["foreignBytes"],
-        (2000 + CONTEXT) << 20,
-        "{gpus:#}"
-    );
+    let foreign = &gpus["items"][0]["foreignBytes"];
+    assert_eq!(*foreign, (2000 + CONTEXT) << 20, "{gpus:#}");
     // It is no process of the container for the collector either.
     let said = setup.tells(&["gc"]);
     assert!(!said.contains("bypass"), "{said}");
@@ -354,19 +315,12 @@ fn process_outside_its_cgroup_is_foreign() {
 fn many_processes_stay_held() {
     let setup = on(Low::Runc);
     let mut holder = Holder::start(&setup);
-    let library = format!(
-        "LD_LIBRARY_PATH={}",
-        setup.machine.dir().join("lib").display()
-    );
     let script = format!(
         "exec 3<&0; n=0; while [ $n -lt 60 ]; do {} info hold <&3 & n=$((n + 1)); done; wait",
         cuda::CLIENT
     );
     let (input, _end) = std::io::pipe().unwrap();
-    let arguments = [
-        "exec", "--env", &library, &holder.id, "/bin/sh", "-c", &script,
-    ];
-    let many = going(setup.command(&arguments).stdin(input));
+    let many = going(shell(&setup, &holder, &script).stdin(input));
     let answers = || {
         let said = many.said_so_far();
         let with = |start: &str| said.lines().filter(|line| line.starts_with(start)).count();
@@ -384,7 +338,5 @@ fn many_processes_stay_held() {
     holder.shows(&setup, &[], None, true);
     drop(many);
     assert_eq!(holder.first.say("launch 1"), "ok");
-    drop(holder.first);
-    until("the share is released", || setup.leases().is_empty());
-    setup.nothing_is_left();
+    holder.dies(&setup);
 }

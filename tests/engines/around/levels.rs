@@ -27,9 +27,7 @@ fn sum_shows_in_memory_alone() {
 fn gc_sets_raised_limit_back() {
     let setup = on(Low::Runc);
     let mut holder = Holder::start(&setup);
-    let server = holder.server(&setup);
-    let raise = format!("set_device_pinned_mem_limit {server} 0 16G");
-    assert_eq!(holder.tell(&setup, &[], &raise), "");
+    assert_eq!(holder.raises(&setup), "");
     let (mut raised, _) = holder.exec(&setup, &[]);
     assert_eq!(free(&mut raised), (16 << 10) - CONTEXT);
     holder.shows(&setup, &[], Some(16), false);

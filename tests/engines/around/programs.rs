@@ -51,18 +51,19 @@ fn list_goes_on_without_answers() {
         answering(&setup, command, "echo no daemon >&2; exit 1");
         is_unknown(&setup, &holder, "no daemon");
     }
-    answering(&setup, "get_server_list", "echo many");
-    is_unknown(&setup, &holder, "gives \"many\" as the list of its servers");
-    answering(&setup, "get_server_list", "seq 2000");
-    is_unknown(&setup, &holder, "as the list of its servers");
-    answering(&setup, "get_device", "echo ten");
-    is_unknown(&setup, &holder, "its MPS daemon gives the limit as \"ten\"");
+    for (command, answer, why) in testkit::rows! {
+        "get_server_list", "echo many" => "gives \"many\" as the list of its servers";
+        "get_server_list", "seq 2000" => "as the list of its servers";
+        "get_device", "echo ten" => "its MPS daemon gives the limit as \"ten\"";
+    } {
+        answering(&setup, command, answer);
+        is_unknown(&setup, &holder, why);
+    }
     // An answer for a server that has ended since tells nothing.
     let ends = "if [ -e $0.asked ]; then rm $0.asked; else touch $0.asked; echo 1; fi";
     answering(&setup, "get_server_list", ends);
     for verb in ["list", "gc"] {
-        let said = setup.migctl(&[verb]).ok();
-        assert_eq!(said.stderr, "");
+        assert_eq!(setup.migctl(&[verb]).ok().stderr, "");
     }
     holder.shows(&setup, &[], None, false);
     answering(&setup, "get_device", "head -c 1000000 /dev/zero");
@@ -83,18 +84,10 @@ fn silent_daemons_share_one_time() {
     let list = setup.migctl(&["list"]).ok();
     let lines: Vec<&str> = list.stderr.lines().collect();
     let told = |words: &str| lines.iter().filter(|line| line.contains(words)).count();
-    assert_eq!(
-        told("other MPS daemons did not answer within 5 s"),
-        1,
-        "{}",
-        list.stderr
-    );
+    let late = told("other MPS daemons did not answer within 5 s");
     // Containers with one reason are told in one line.
-    assert!(
-        told("cannot read the memory limit of containers ") >= 1,
-        "{}",
-        list.stderr
-    );
+    let together = told("cannot read the memory limit of containers ");
+    assert!(late == 1 && together >= 1, "{}", list.stderr);
     setup.configure("");
     for holder in holders {
         holder.first.end();
@@ -106,29 +99,20 @@ fn silent_daemons_share_one_time() {
 fn gc_counts_only_limit_read_back() {
     let setup = on(Low::Runc);
     let mut holder = Holder::start(&setup);
-    let server = holder.server(&setup);
-    let raise = format!("set_device_pinned_mem_limit {server} 0 16G");
-    holder.tell(&setup, &[], &raise);
-    answering(&setup, "set_device", "echo not allowed");
-    let words = "to the setting it said \"not allowed\"";
-    gc_fails(&setup, &mut holder, words);
-    answering(&setup, "set_device", ":");
-    let told = "tells the limit as \"16G\" and not as 4G after 4096Mi was set";
-    gc_fails(&setup, &mut holder, told);
-    answering(&setup, "set_device", "exit 3");
-    let words = "does not take \"set_device_pinned_mem_limit";
-    gc_fails(&setup, &mut holder, words);
-    answering(&setup, "set_device", "exec sleep 1000");
-    gc_fails(&setup, &mut holder, "did not end in time");
-    answering(&setup, "get_device", "echo 5G");
-    gc_fails(&setup, &mut holder, "tells the limit as \"5G\"");
-    answering(&setup, "get_device", "exec sleep 1000");
-    gc_fails(&setup, &mut holder, "did not end in time");
-    answering(&setup, "get_server_list", "exit 1");
-    gc_fails(&setup, &mut holder, "does not take \"get_server_list\"");
-    answering(&setup, "get_server_list", "echo x");
-    let words = "gives \"x\" as the list of its servers";
-    gc_fails(&setup, &mut holder, words);
+    holder.raises(&setup);
+    for (command, answer, why) in testkit::rows! {
+        "set_device", "echo not allowed" => "to the setting it said \"not allowed\"";
+        "set_device", ":" => "tells the limit as \"16G\" and not as 4G after 4096Mi was set";
+        "set_device", "exit 3" => "does not take \"set_device_pinned_mem_limit";
+        "set_device", "exec sleep 1000" => "did not end in time";
+        "get_device", "echo 5G" => "tells the limit as \"5G\"";
+        "get_device", "exec sleep 1000" => "did not end in time";
+        "get_server_list", "exit 1" => "does not take \"get_server_list\"";
+        "get_server_list", "echo x" => "gives \"x\" as the list of its servers";
+    } {
+        answering(&setup, command, answer);
+        gc_fails(&setup, &mut holder, why);
+    }
     setup.configure("");
     setup.migctl(&["gc"]).ok();
     holder.shows(&setup, &[], None, false);
@@ -145,11 +129,8 @@ fn driver_that_fails_leaves_processes_alone() {
     setup.fault(call, "999");
     let list = setup.migctl(&["list", "-o", "json"]).ok();
     assert_eq!(list.json()["items"][0]["around"], Value::Null);
-    let told = format!(
-        "cannot list the processes without MPS of container {}: ",
-        holder.id
-    );
-    has(&list.stderr, &told);
+    let told = "cannot list the processes without MPS of container";
+    has(&list.stderr, &format!("{told} {}: ", holder.id));
     has(&list.stderr, "(NVML 999)");
     let said = setup.migctl(&["gc"]).exits(1).stdout;
     assert!(row(&said, &holder.id).contains("(NVML 999)"), "{said}");
@@ -176,7 +157,5 @@ fn dead_daemon_fails_no_limit() {
     kill(daemon);
     setup.migctl(&["gc"]).ok();
     assert_eq!(holder.lease(&setup)["daemon"]["alive"], true);
-    drop(holder.first);
-    until("the share is released", || setup.leases().is_empty());
-    setup.nothing_is_left();
+    holder.dies(&setup);
 }

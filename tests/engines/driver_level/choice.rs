@@ -7,6 +7,11 @@ fn configure(setup: &Setup, levels: &str) {
     setup.configure(&format!("sharing.enforcement = {levels}"));
 }
 
+#[track_caller]
+fn is_refused(setup: &Setup, line: &str) {
+    refused(setup, &asking(setup, "2Gi"), line);
+}
+
 /// Returns the level that a share would get.
 #[track_caller]
 fn level(setup: &Setup, levels: &str) -> Value {
@@ -27,9 +32,8 @@ fn order_of_configuration_decides() {
     let (id, first) = (unique(), asking(&setup, "2Gi"));
     setup.create(&first, &id);
     configure(&setup, "[\"none\"]");
-    refused(
+    is_refused(
         &setup,
-        &asking(&setup, "2Gi"),
         "cannot allocate a share of 2Gi: no GPU has room for it (GPU 0: its shares have the level driver); hint: run \
          migctl list to see who shares the GPUs, or set runmig.dev/wait to wait",
     );
@@ -49,9 +53,8 @@ fn older_driver_has_no_limits() {
     cgroup2::enter();
     assert_eq!(level(&setup, "[\"driver\", \"mps\"]"), "mps");
     configure(&setup, "[\"driver\"]");
-    refused(
+    is_refused(
         &setup,
-        &asking(&setup, "2Gi"),
         "cannot allocate a share of 2Gi: no GPU has room for it (GPU 0: no permitted level can hold the limit there \
          (driver: its driver has no memory limits by cgroup, which came with release 615)); hint: as the administrator, \
          fix one of these causes, or add none to sharing.enforcement: then runmig books the memory, and nothing limits it",
@@ -65,9 +68,8 @@ fn mig_mode_has_no_limits() {
     let machine = Machine::with(&["--gpu", "H100-80GB", "--mig", "on", "--driver", "615"]);
     let setup = Setup::on(Low::Runc, machine);
     cgroup2::enter();
-    refused(
+    is_refused(
         &setup,
-        &asking(&setup, "2Gi"),
         "cannot allocate a share of 2Gi: no GPU has room for it (GPU 0: in MIG mode); hint: ask for a slice of a GPU in \
          MIG mode (runmig.dev/slice)",
     );
@@ -83,18 +85,16 @@ fn refuses_hybrid_cgroups() {
     }
     assert_eq!(level(&setup, "[\"driver\", \"mps\"]"), "mps");
     configure(&setup, "[\"driver\"]");
-    refused(
+    is_refused(
         &setup,
-        &asking(&setup, "2Gi"),
         "no permitted level can hold the memory limit of a share (driver: /sys/fs/cgroup is not cgroup v2); hint: as the administrator, \
          fix one of these causes, or add none to sharing.enforcement: then runmig books the memory, and nothing limits it",
     );
     // Each level has its reason.
     setup.configure("");
     fs::remove_file(setup.machine.dir().join("usr/bin/nvidia-cuda-mps-control")).unwrap();
-    refused(
+    is_refused(
         &setup,
-        &asking(&setup, "2Gi"),
         "no permitted level can hold the memory limit of a share (driver: /sys/fs/cgroup is not cgroup v2; mps: there is \
          no control program {machine}/usr/bin/nvidia-cuda-mps-control); hint: as the administrator, fix one of these causes, or add none to \
          sharing.enforcement: then runmig books the memory, and nothing limits it",

@@ -110,7 +110,7 @@ fn takes_no_cgroup_of_same_path() {
     let gone = format!("cgroup {} is gone", own.display());
     setup.migctl(&["list"]).ok().warns(&gone);
     let gc = setup.migctl(&["gc"]).exits(1);
-    assert!(gc.stdout.contains(&gone), "{}{}", gc.stdout, gc.stderr);
+    gc.says(&gone);
     assert_eq!(limits(&setup), []);
     client.end();
     until("the cgroup is empty", || fs::remove_dir(&away).is_ok());

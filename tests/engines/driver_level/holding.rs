@@ -30,10 +30,8 @@ fn limits_container_as_whole(low: Low, keeper: Keeper) {
     let mut beside = Client::exec(&setup, &one, &[]);
     let rest = 8192 - 4096 - 2 * CONTEXT;
     assert_eq!(free(&mut beside), (8192, rest));
-    assert_eq!(
-        beside.say(&format!("alloc {}", rest + 1)),
-        "error CUDA_ERROR_OUT_OF_MEMORY"
-    );
+    let more = beside.say(&format!("alloc {}", rest + 1));
+    assert_eq!(more, "error CUDA_ERROR_OUT_OF_MEMORY");
     assert_eq!(beside.say(&format!("alloc {rest}")), "ok");
     assert_eq!(first.say("alloc 1"), "error CUDA_ERROR_OUT_OF_MEMORY");
     let full = setup.lease(&one);
@@ -79,10 +77,8 @@ fn limit_is_there_before_start() {
     let (id, bundle) = (unique(), asking(&setup, "4Gi"));
     let before = bundle.bytes();
     setup.create(&bundle, &id);
-    assert_eq!(
-        limits(&setup),
-        [(format!("/{}", bundle.cgroup()), 4096 * MIB)]
-    );
+    let cgroup = format!("/{}", bundle.cgroup());
+    assert_eq!(limits(&setup), [(cgroup, 4096 * MIB)]);
     let hooks = bundle.config()["hooks"].clone();
     let first = |stage: &str| hooks[stage][0]["args"].clone();
     let lease = setup.the_lease()["id"].as_str().unwrap().to_owned();

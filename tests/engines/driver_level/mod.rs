@@ -25,13 +25,9 @@ enum Keeper {
 
 /// A machine with one H100 and driver 615.
 fn machine(keeper: Keeper) -> Machine {
-    let limits = match keeper {
-        Keeper::Misc => "misc",
-        Keeper::Dmem => "dmem",
-    };
-    let machine = Machine::of(&format!(
-        "--gpu H100-80GB --mig off --driver 615 --limits {limits} --mps"
-    ));
+    let limits = format!("{keeper:?}").to_lowercase();
+    let machine = format!("--gpu H100-80GB --mig off --driver 615 --limits {limits} --mps");
+    let machine = Machine::of(&machine);
     // The root hands the controller down to the cgroups of containers.
     if keeper == Keeper::Dmem {
         fs::write(machine.dir().join("dmem/enabled"), "/\n").unwrap();

@@ -1,6 +1,6 @@
 //! The container or a part of it dies, and no engine is told.
 
-use crate::dying::victim::{init, keeps_its_slice, kill_all, started, the_next_create_has_room};
+use crate::dying::victim::{init, keeps_its_slice, started, the_next_create_has_room};
 use crate::on_every_runtime;
 use testkit::prelude::*;
 use testkit::process::first_thread_lives;
@@ -27,7 +27,7 @@ fn other_processes_outlive_init(setup: &Setup) {
     assert_eq!(inside.len(), 2, "{inside:?}");
     kill(init);
     keeps_its_slice(setup, &id);
-    kill_all(&in_cgroup(&bundle.cgroup()));
+    in_cgroup(&bundle.cgroup()).into_iter().for_each(kill);
     the_next_create_has_room(setup);
 }
 
@@ -47,12 +47,14 @@ fn init_outlives_its_main_thread(setup: &Setup) {
         }";
     let bundle = setup.asking("1g.10gb", "exec /bin/threads");
     let source = setup.path("threads.c");
-    std::fs::write(&source, SOURCE).unwrap();
+    fs::write(&source, SOURCE).unwrap();
+    let program = bundle.path.join("rootfs/bin/threads");
     let mut cc = Command::new("cc");
-    cc.args(["-static", "-pthread", "-o"])
-        .arg(bundle.path.join("rootfs/bin/threads"))
-        .arg(&source);
-    said(&mut cc).ok();
+    said(
+        cc.args(["-static", "-pthread", "-o"])
+            .args([program, source]),
+    )
+    .ok();
     let id = unique();
     let created = setup.create(&bundle, &id);
     // Low-level runtimes say 0 later on.

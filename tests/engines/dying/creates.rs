@@ -22,6 +22,15 @@ on_every_runtime! {
     foreground_run_outlives_both,
 }
 
+/// Nothing of a container is left, once its init has noticed that its makers are gone.
+#[track_caller]
+fn leaves_nothing(setup: &Setup, bundle: &Bundle, before: &[u8]) {
+    let cgroup = bundle.cgroup();
+    until("init has noticed", || in_cgroup(&cgroup).is_empty());
+    the_next_create_has_room(setup);
+    assert_eq!(bundle.bytes(), before);
+}
+
 /// Failure: a kill of `runmig` during the work of the low-level runtime
 fn runtime_finishes_without_front(setup: &Setup) {
     let half = halfway(setup, "createRuntime");
@@ -74,20 +83,14 @@ fn containerd_kills_runtime_with_front(setup: &Setup) {
     let half = halfway_in(setup, bundle, &["create"], &unique(), "createRuntime");
     half.front.kill();
     ended("the low-level runtime is killed too", half.runtime);
-    let cgroup = half.bundle.cgroup();
-    until("init has noticed", || in_cgroup(&cgroup).is_empty());
-    the_next_create_has_room(setup);
-    assert_eq!(half.bundle.bytes(), half.before);
+    leaves_nothing(setup, &half.bundle, &half.before);
 }
 
 fn survives_kill_of_both(setup: &Setup) {
     let half = halfway(setup, "createRuntime");
     half.front.kill();
     kill(half.runtime);
-    let cgroup = half.bundle.cgroup();
-    until("init has noticed", || in_cgroup(&cgroup).is_empty());
-    the_next_create_has_room(setup);
-    assert_eq!(half.bundle.bytes(), half.before);
+    leaves_nothing(setup, &half.bundle, &half.before);
 }
 
 /// It is in the container already, and waits for a hook that it runs itself.
@@ -95,13 +98,10 @@ fn survives_with_init_alone(setup: &Setup) {
     let half = halfway(setup, "createContainer");
     half.front.kill();
     kill(half.runtime);
-    let cgroup = half.bundle.cgroup();
-    assert!(!in_cgroup(&cgroup).is_empty());
+    assert!(!in_cgroup(&half.bundle.cgroup()).is_empty());
     keeps_its_slice(setup, &half.id);
     drop(half.reached);
-    until("init has noticed", || in_cgroup(&cgroup).is_empty());
-    the_next_create_has_room(setup);
-    assert_eq!(half.bundle.bytes(), half.before);
+    leaves_nothing(setup, &half.bundle, &half.before);
 }
 
 fn survives_killed_runtime(setup: &Setup) {
@@ -119,15 +119,12 @@ fn survives_killed_runtime(setup: &Setup) {
 /// The front outlives it and sees it fail, but what it had begun is not over.
 fn survives_kill_during_hook(setup: &Setup) {
     let half = halfway(setup, "createContainer");
-    let cgroup = half.bundle.cgroup();
     kill(half.runtime);
     assert!(!half.front.end().status.success());
-    assert!(!in_cgroup(&cgroup).is_empty());
+    assert!(!in_cgroup(&half.bundle.cgroup()).is_empty());
     keeps_its_slice(setup, &half.id);
     drop(half.reached);
-    until("init has noticed", || in_cgroup(&cgroup).is_empty());
-    the_next_create_has_room(setup);
-    assert_eq!(half.bundle.bytes(), half.before);
+    leaves_nothing(setup, &half.bundle, &half.before);
 }
 
 /// It read the ledger when the front had not started anything yet, and comes to this lease when the
@@ -196,9 +193,7 @@ fn foreground(setup: &Setup) -> Foreground {
     let mut command = setup.command(&["run", "-b", bundle.as_str(), &id]);
     let mut front = going(command.stdin(Stdio::null()));
     front.until("up");
-    until("the lease is ready", || {
-        setup.the_lease()["state"] == "ready"
-    });
+    testkit::sharing::ready(setup, &id);
     Foreground {
         runtime: child(&front),
         init: init(setup, &id),

@@ -98,11 +98,9 @@ fn refuses_create_of_running_container(setup: &Setup) {
 
 /// Its life is not that of the slice that the second create asks for.
 fn refuses_create_of_running_plain_container(setup: &Setup) {
-    let bundle = setup.bundle(SLEEPS);
-    let id = unique();
-    setup
-        .runmig(&["run", "-d", "-b", bundle.as_str(), &id])
-        .ok();
+    let (bundle, id) = (setup.bundle(SLEEPS), unique());
+    let run = ["run", "-d", "-b", bundle.as_str(), &id];
+    setup.runmig(&run).ok();
     let other = setup.asking("1g.10gb", SLEEPS);
     let before = other.bytes();
     let line = setup.try_create(&other, &id).refused();
@@ -203,16 +201,13 @@ fn old_hook_spares_successor(setup: &Setup) {
     setup.nothing_is_left();
 
     let created = ["create", "-b", bundle.as_str(), &id];
-    setup.runmig(&created).ok();
-    assert_ne!(hook_of(&bundle), old);
-    for hook in [&old, &without_lease(setup)] {
-        call(setup, hook, &id, &bundle);
-        keeps_its_slice(setup, &id);
-    }
-    setup.runmig(&["start", &id]).ok();
-    for hook in [&old, &without_lease(setup)] {
-        call(setup, hook, &id, &bundle);
-        keeps_its_slice(setup, &id);
+    for verb in [&created[..], &["start", &id]] {
+        setup.runmig(verb).ok();
+        assert_ne!(hook_of(&bundle), old);
+        for hook in [&old, &without_lease(setup)] {
+            call(setup, hook, &id, &bundle);
+            keeps_its_slice(setup, &id);
+        }
     }
     // Even its own, as long as it runs.
     call(setup, &hook_of(&bundle), &id, &bundle);

@@ -33,17 +33,7 @@ pub fn at_the_beginning(setup: &Setup) -> Halfway {
     let gate = Gate::new(&setup.path(&format!("gate-{}", unique())));
     gate.before(setup);
     let bundle = setup.asking("1g.10gb", SLEEPS);
-    let front = create(setup, &bundle, "first");
-    let reached = gate.reached();
-    Halfway {
-        id: "first".to_owned(),
-        before: Vec::new(),
-        bundle,
-        runtime: child(&front),
-        front,
-        reached,
-        _gate: gate,
-    }
+    at_gate(setup, gate, bundle, &["create"], "first")
 }
 
 pub fn create(setup: &Setup, bundle: &Bundle, id: &str) -> Going {
@@ -61,6 +51,11 @@ pub fn halfway_with(setup: &Setup, verb: &[&str], id: &str, hook: &str) -> Halfw
 pub fn halfway_in(setup: &Setup, bundle: Bundle, verb: &[&str], id: &str, hook: &str) -> Halfway {
     let gate = Gate::new(&setup.path(&format!("gate-{}", unique())));
     gate.put(&bundle, hook);
+    at_gate(setup, gate, bundle, verb, id)
+}
+
+#[track_caller]
+fn at_gate(setup: &Setup, gate: Gate, bundle: Bundle, verb: &[&str], id: &str) -> Halfway {
     let before = bundle.bytes();
     let mut arguments = verb.to_vec();
     arguments.extend(["-b", bundle.as_str(), id]);
@@ -126,17 +121,8 @@ pub fn started(setup: &Setup, bundle: &Bundle, id: &str) -> i32 {
 
 #[track_caller]
 pub fn init(setup: &Setup, id: &str) -> i32 {
-    setup.runmig(&["state", id]).ok().json()["pid"]
-        .as_i64()
-        .unwrap() as i32
-}
-
-/// Ends them and every other process of the container.
-#[track_caller]
-pub fn kill_all(pids: &[i32]) {
-    for pid in pids {
-        kill(*pid);
-    }
+    let state = setup.runmig(&["state", id]).ok().json();
+    state["pid"].as_i64().unwrap() as i32
 }
 
 #[track_caller]

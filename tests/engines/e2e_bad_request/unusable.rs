@@ -11,23 +11,14 @@ fn calls(setup: &Setup) -> Vec<(PathBuf, String, String)> {
     symlink(&to, &back).unwrap();
     std::fs::write(&file, "").unwrap();
     let long = |bytes: usize| "x".repeat(bytes);
-    let mut calls: Vec<_> = [256, 257, 300, 1000, 4000, 5000]
-        .into_iter()
-        .map(|bytes| {
-            let line = format!(
-                "cannot create the container: its id has {bytes} bytes, and a file name 255 at most; \
-                 hint: use a shorter id"
-            );
-            (root.clone(), long(bytes), line)
-        })
-        .collect();
-    let folder = |root: &Path, id: &str, why: &str| {
-        format!(
-            "cannot look for container {id} below --root {}: {why}; hint: use a --root that is a \
-             folder, or that can be made one",
-            root.display()
-        )
-    };
+    let mut calls = Vec::new();
+    for bytes in [256, 257, 300, 1000, 4000, 5000] {
+        let line = format!(
+            "cannot create the container: its id has {bytes} bytes, and a file name 255 at most; \
+             hint: use a shorter id"
+        );
+        calls.push((root.clone(), long(bytes), line));
+    }
     let links = "Too many levels of symbolic links (os error 40)";
     for (root, why) in [
         (to.clone(), links),
@@ -37,7 +28,11 @@ fn calls(setup: &Setup) -> Vec<(PathBuf, String, String)> {
         (file.join("below"), "Not a directory (os error 20)"),
     ] {
         let id = unique();
-        let line = folder(&root, &id, why);
+        let line = format!(
+            "cannot look for container {id} below --root {}: {why}; hint: use a --root that is a \
+             folder, or that can be made one",
+            root.display()
+        );
         calls.push((root, id, line));
     }
     // Not there yet, so nothing but the length of its name speaks against it.
@@ -70,18 +65,12 @@ fn refuses_container_without_usable_record() {
     let bundle = setup.asking("1g.10gb", "true");
     let before = (bundle.bytes(), bundle.names());
     let mut verbs = ["create", "run"].into_iter().cycle();
-    let told: Vec<String> = calls
-        .iter()
-        .map(|(root, id, _)| {
-            let mut call = setup.plain(&setup.program("runmig"));
-            call.arg("--root").arg(root).arg(verbs.next().unwrap());
-            call.args(["--bundle", bundle.as_str(), id]);
-            said(&mut call).stderr
-        })
-        .collect();
+    for (root, id, line) in calls {
+        let mut call = setup.plain(&setup.program("runmig"));
+        call.arg("--root").arg(root).arg(verbs.next().unwrap());
+        call.args(["--bundle", bundle.as_str(), &id]);
+        assert_eq!(said(&mut call).stderr, format!("runmig: {line}\n"));
+    }
     setup.nothing_is_left();
     assert_eq!((bundle.bytes(), bundle.names()), before);
-    for ((_, _, line), told) in calls.iter().zip(told) {
-        assert_eq!(told, format!("runmig: {line}\n"));
-    }
 }

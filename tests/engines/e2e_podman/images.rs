@@ -62,11 +62,7 @@ fn annotate(layout: &Path, key: &str, annotations: &[(&str, &str)]) {
     let mut index = read(&layout.join("index.json"));
     let entry = &mut index["manifests"][0];
     let mut manifest = read(&blob(entry["digest"].as_str().unwrap()));
-    let own: serde_json::Map<String, Value> = annotations
-        .iter()
-        .map(|(key, value)| ((*key).to_owned(), json!(value)))
-        .collect();
-    manifest[key] = own.into();
+    manifest[key] = json!(annotations.iter().copied().collect::<BTreeMap<_, _>>());
     let text = manifest.to_string();
     let hash = Sha256::digest(text.as_bytes());
     let hex: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -142,18 +138,12 @@ fn finds_image_in_additional_store() {
         fs::write(dir.path().join("storage.conf"), conf).unwrap();
         let run = |option: &[&str]| {
             let store = format!("--storage-opt=.imagestore={}", other.display());
-            let arguments = [
-                &[&store, "run", "--rm"],
-                option,
-                &[&image.id, "/bin/sh", "-c", SHOW],
-            ];
-            let podman = podman.command(&arguments.concat());
+            let shows = [&image.id, "/bin/sh", "-c", SHOW];
+            let podman = podman.command(&[&[&store, "run", "--rm"], option, &shows].concat());
             let mut all = Command::new("unshare");
             all.args(["--mount", "sh", "-c", OWN]).arg(dir.path());
             all.arg(podman.get_program()).args(podman.get_args());
-            let set = podman
-                .get_envs()
-                .filter_map(|(key, value)| Some((key, value?)));
+            let set = { podman.get_envs() }.filter_map(|(key, value)| Some((key, value?)));
             all.envs(set).env_remove("RUNMIG_CONFIG");
             let said = said(all.current_dir(podman.get_current_dir().unwrap()));
             fs::remove_dir_all(dir.path().join("etc")).unwrap();
@@ -188,13 +178,8 @@ fn image_gets_no_slice() {
         assert_eq!(image.run(&[NONE]).ok().stdout, "VISIBLE=\n");
         setup.nothing_is_left();
         podman.configure_runmig("policy.image_annotations = \"allow\"");
-        let said = image.run(&[]).ok();
-        assert_eq!(
-            said.stdout.contains("VISIBLE=MIG-"),
-            hands_on,
-            "{}",
-            said.stdout
-        );
+        let said = image.run(&[]).ok().stdout;
+        assert_eq!(said.contains("VISIBLE=MIG-"), hands_on, "{said}");
         setup.nothing_is_left();
     });
 }

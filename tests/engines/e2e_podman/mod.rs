@@ -52,15 +52,13 @@ fn runs_the_hooks_d_example() {
         let (dir, seen) = (setup.path("hooks.d"), setup.path("seen"));
         std::fs::create_dir(&dir).unwrap();
         let spy = dir.join("spy");
-        script(
-            &spy,
-            &format!(
-                "cat >{0}; {1} --config {2} <{0} && echo called >>{0}",
-                seen.display(),
-                setup.program("runmig-hook").display(),
-                setup.config().display()
-            ),
+        let body = format!(
+            "cat >{0}; {1} --config {2} <{0} && echo called >>{0}",
+            seen.display(),
+            setup.program("runmig-hook").display(),
+            setup.config().display()
         );
+        script(&spy, &body);
         hook["hook"]["path"] = spy.to_str().unwrap().into();
         std::fs::write(dir.join("runmig.json"), hook.to_string()).unwrap();
 

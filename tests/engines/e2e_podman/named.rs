@@ -38,10 +38,8 @@ fn runtime_asks_for_containers() {
 
         podman.ask(FIXED);
         for own in [&none[1], &own[1]] {
-            podman
-                .run("run", &["--rm", own], "true")
-                .exits(126)
-                .warns("the container has its own request, runmig.dev/slice; hint: remove");
+            let refused = podman.run("run", &["--rm", own], "true").exits(126);
+            refused.warns("the container has its own request, runmig.dev/slice; hint: remove");
         }
         setup.nothing_is_left();
         testkit::table::passed(&podman.name(), "a slice by the runtime's request");
@@ -92,9 +90,8 @@ fn pods_own_container_has_nothing() {
             podman.run("run", &options, "exec sleep 1000").ok();
         }
         assert_eq!(profiles(setup), ["1g.10gb", "1g.10gb"]);
-        podman
-            .podman(&["rm", "--force", "--time=0", "one", "two"])
-            .ok();
+        let both = ["rm", "--force", "--time=0", "one", "two"];
+        podman.podman(&both).ok();
         setup.nothing_is_left();
         podman.podman(&["pod", "rm", "--all", "--force"]);
     });

@@ -29,10 +29,8 @@ impl<'a> Pod<'a> {
     /// podman makes a pod's cgroup for every controller that the kernel has. Without a mount (this
     /// is about cgroup v1) that is a plain directory, which it then cannot remove.
     fn forget_cgroups(&self) {
-        let ids = self
-            .0
-            .podman(&["pod", "ps", "--quiet", "--no-trunc"])
-            .stdout;
+        let list = ["pod", "ps", "--quiet", "--no-trunc"];
+        let ids = self.0.podman(&list).stdout;
         for controller in std::fs::read_dir("/sys/fs/cgroup").unwrap().flatten() {
             for id in ids.lines() {
                 let path = controller.path().join("libpod_parent").join(id);
@@ -53,10 +51,8 @@ impl Drop for Pod<'_> {
 /// Each container's id, and the profile it has.
 fn profiles(setup: &Setup) -> BTreeMap<String, String> {
     let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
-    let leases = setup.leases();
-    let pairs = leases
-        .iter()
-        .map(|l| (text(&l["container"]), text(&l["profile"])));
+    let leases = setup.leases().into_iter();
+    let pairs = leases.map(|l| (text(&l["container"]), text(&l["profile"])));
     pairs.collect()
 }
 
@@ -70,20 +66,15 @@ fn gives_pod_two_different_slices() {
     on_each(Setup::of, |setup, podman| {
         let pod = Pod::new(podman);
         podman.podman(&["pod", "create", "--name=pair"]).ok();
-        for (name, slice) in [
-            ("first", "1g.10gb"),
-            ("second", "3g.40gb"),
-            ("third", "none"),
-        ] {
+        let slices = [("first", "1g.10gb"), ("second", "3g.40gb")];
+        for (name, slice) in [slices[0], slices[1], ("third", "none")] {
             let annotation = format!("--annotation=runmig.dev/slice={slice}");
             let name = format!("--name={name}");
             let options = ["--detach", "--pod=pair", &name, &annotation];
             podman.run("run", &options, "exec sleep 1000").ok();
         }
-        let mut wanted = BTreeMap::new();
-        for (name, slice) in [("first", "1g.10gb"), ("second", "3g.40gb")] {
-            wanted.insert(id_of(podman, name), slice.to_owned());
-        }
+        let wanted = slices.map(|(name, slice)| (id_of(podman, name), slice.to_owned()));
+        let wanted = BTreeMap::from(wanted);
         assert_eq!(profiles(setup), wanted);
         let saw = |name: &str| podman.podman(&["exec", name, "sh", "-c", SHOW]).ok().stdout;
         assert_ne!(nodes(&saw("first")), nodes(&saw("second")));
@@ -109,9 +100,8 @@ fn containers_of_pod_share_slice() {
         podman.podman(&["pod", "create", "--name=pair"]).ok();
         let options = ["--pod=pair", ASK, "--annotation=runmig.dev/scope=pod"];
         image.start(&options);
-        podman
-            .run("run", &[&options[..], &["--detach"]].concat(), "sleep 1000")
-            .ok();
+        let detached = [&options[..], &["--detach"]].concat();
+        podman.run("run", &detached, "sleep 1000").ok();
         let instance = setup.machine.the_instance();
         let leases = setup.leases();
         assert_eq!(leases.len(), 2);

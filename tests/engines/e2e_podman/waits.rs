@@ -3,24 +3,39 @@
 use testkit::podman::on_each;
 use testkit::prelude::*;
 
+const WHOLE: &str = "--annotation=runmig.dev/slice=7g.80gb";
+
+/// Runs containers that have all GPUs, and one that waits for one of them. Returns podman and the container's entry in the queue.
+fn waiting(setup: &Setup, podman: &Podman, options: &[&str]) -> (Going, Value) {
+    for _ in 0..2 {
+        podman.run("run", &["--detach", WHOLE], "sleep 1000").ok();
+    }
+    let mut run = podman.command(&[&["--runtime", "runmig", "run"], options].concat());
+    run.args([WHOLE, "--annotation=runmig.dev/wait=10m"]);
+    run.args(["--rootfs", &podman.rootfs(), "true"]);
+    let waiter = going(&mut run);
+    until("it waits", || queued(setup).is_object());
+    (waiter, queued(setup))
+}
+
+/// The first in the queue.
+fn queued(setup: &Setup) -> Value {
+    let list = setup.migctl(&["list", "-o", "json"]).json();
+    let waiting = list["waiting"].as_array().unwrap();
+    waiting.first().cloned().unwrap_or_default()
+}
+
+fn ends(setup: &Setup, podman: &Podman) {
+    podman.podman(&["rm", "--all", "--force", "--time=0"]).ok();
+    setup.nothing_is_left();
+}
+
 /// Its create is conmon's child, and outlives podman.
 /// Failure: a kill of podman while a create waits for room, and a removal of its container
 #[test]
 fn removed_container_stops_waiting() {
     on_each(Setup::of, |setup, podman| {
-        let whole = "--annotation=runmig.dev/slice=7g.80gb";
-        for _ in 0..2 {
-            podman.run("run", &["--detach", whole], "sleep 1000").ok();
-        }
-        let is_waiting = || {
-            let list = setup.migctl(&["list", "-o", "json"]).json();
-            !list["waiting"].as_array().unwrap().is_empty()
-        };
-        let mut run = podman.command(&["--runtime", "runmig", "run", "--name=waiter"]);
-        run.args([whole, "--annotation=runmig.dev/wait=10m"]);
-        run.args(["--rootfs", &podman.rootfs(), "true"]);
-        let waiter = going(&mut run);
-        until("it waits", is_waiting);
+        let (waiter, _) = waiting(setup, podman, &["--name=waiter"]);
         let table = setup.tells(&["list"]);
         let (_, queue) = table.split_once("\nWAITING ").unwrap();
         has(queue, "  waiter  7g.80gb  ");
@@ -28,9 +43,8 @@ fn removed_container_stops_waiting() {
         has(&waits, "it waits for 7g.80gb");
         waiter.kill();
         podman.podman(&["rm", "--force", "waiter"]).ok();
-        until("it waits no more", || !is_waiting());
-        podman.podman(&["rm", "--all", "--force", "--time=0"]).ok();
-        setup.nothing_is_left();
+        until("it waits no more", || queued(setup).is_null());
+        ends(setup, podman);
     });
 }
 
@@ -39,22 +53,13 @@ fn removed_container_stops_waiting() {
 #[test]
 fn signal_to_the_create_ends_the_wait() {
     on_each(Setup::of, |setup, podman| {
-        let whole = "--annotation=runmig.dev/slice=7g.80gb";
-        for _ in 0..2 {
-            podman.run("run", &["--detach", whole], "sleep 1000").ok();
-        }
-        let waiting = || setup.migctl(&["list", "-o", "json"]).json()["waiting"][0].clone();
-        let mut run = podman.command(&["--runtime", "runmig", "run"]);
-        run.args([whole, "--annotation=runmig.dev/wait=10m"]);
-        run.args(["--rootfs", &podman.rootfs(), "true"]);
-        let waiter = going(&mut run);
-        until("it waits", || waiting().is_object());
-        let id = waiting()["container"].as_str().unwrap().to_owned();
+        let (waiter, queued) = waiting(setup, podman, &[]);
+        let id = queued["container"].as_str().unwrap();
         let is_create = |pid: &i32| {
             let comm = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
             comm.starts_with("runmig")
         };
-        let create = with_argument(&id).into_iter().find(is_create).unwrap();
+        let create = with_argument(id).into_iter().find(is_create).unwrap();
         // By the words of the line.
         let end = format!("kill {create}");
         said(Command::new("sh").args(["-c", &end])).ok();
@@ -63,7 +68,6 @@ fn signal_to_the_create_ends_the_wait() {
         let line =
             format!("waits up to 3m 40s for 7g.80gb; hint: to end the wait, run kill {create}");
         has(&ended.stderr, &line);
-        podman.podman(&["rm", "--all", "--force", "--time=0"]).ok();
-        setup.nothing_is_left();
+        ends(setup, podman);
     });
 }

@@ -76,10 +76,8 @@ fn keeps_slice_of_left_process(cri: &mut Cri) {
     let left = cri.inside(&done);
     assert_eq!(left.len(), 1, "{left:?}");
     let said = cri.try_run(&next, "web", STAYS, &[]).unwrap_err();
-    has(
-        &said,
-        "cannot allocate 7g.80gb: too few memory slices are free",
-    );
+    let words = "cannot allocate 7g.80gb: too few memory slices are free";
+    has(&said, words);
     assert_eq!(cri.setup.the_lease()["container"], done);
     kill(left[0]);
     let id = cri.run(&next, "web#1", STAYS);

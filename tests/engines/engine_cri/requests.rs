@@ -2,7 +2,7 @@
 
 use crate::engine_cri::{passed, shows};
 use testkit::Instance;
-use testkit::cri::{Cri, Pod};
+use testkit::cri::Cri;
 use testkit::prelude::*;
 
 crate::on_every_engine! {
@@ -13,9 +13,7 @@ crate::on_every_engine! {
 /// The container has a slice of this profile, and sees that one and no other.
 #[track_caller]
 fn has(cri: &Cri, id: &str, profile: &str) -> Instance {
-    let leases = cri.setup.leases();
-    let lease = leases.iter().find(|lease| lease["container"] == id);
-    let lease = lease.unwrap_or_else(|| panic!("no lease of {id}: {leases:?}"));
+    let lease = cri.setup.lease(id);
     assert_eq!(lease["state"], "ready");
     assert_eq!(lease["profile"], profile);
     let instances = cri.setup.machine.instances();
@@ -40,10 +38,8 @@ fn printed(cri: &Cri, id: &str) -> String {
 }
 
 fn gives_pod_two_slices(cri: &mut Cri) {
-    let pod = cri.pod_with_common_pids(&[
-        ("runmig.dev/slice", "1g.10gb"),
-        ("slice.runmig.dev/big", "3g.40gb"),
-    ]);
+    let big = ("slice.runmig.dev/big", "3g.40gb");
+    let pod = cri.pod_with_common_pids(&[("runmig.dev/slice", "1g.10gb"), big]);
     // The sandbox carries what the pod does.
     cri.setup.nothing_is_left();
     let sandbox = cri.crictl(&["inspectp", &pod.id]).ok().json();
@@ -96,10 +92,8 @@ fn next_pod_gets_idle_slice(cri: &mut Cri) {
 }
 
 fn none_gets_no_slice(cri: &mut Cri) {
-    let pod = cri.pod(&[
-        ("runmig.dev/slice", "1g.10gb"),
-        ("slice.runmig.dev/plain", "none"),
-    ]);
+    let none = ("slice.runmig.dev/plain", "none");
+    let pod = cri.pod(&[("runmig.dev/slice", "1g.10gb"), none]);
     let plain = cri.run(&pod, "plain", &shows());
     has_none(cri, &plain);
     cri.setup.nothing_is_left();
@@ -125,27 +119,19 @@ fn per_container_key(cri: &mut Cri) {
 /// As a device plugin sets it: only the engine and the runtime see those, not the pod's author. Both
 /// engines write the pod's annotations into config.json and then the container's over them.
 fn container_annotation(cri: &mut Cri) {
-    let run = |pod: &Pod, annotation: (&str, &str)| {
-        cri.try_run(pod, "web", &shows(), &[annotation]).unwrap()
-    };
-    let remove = |pod: &Pod| {
+    let own = [("runmig.dev/slice", "2g.20gb")];
+    for (of_pod, profile) in testkit::rows! {
+        &[][..] => "2g.20gb";
+        &[("runmig.dev/slice", "1g.10gb")] => "2g.20gb";
+        // The pod's word for one container goes before what is said for any.
+        &[("slice.runmig.dev/web", "1g.10gb")] => "1g.10gb";
+    } {
+        let pod = cri.pod(of_pod);
+        let id = cri.try_run(&pod, "web", &shows(), &own).unwrap();
+        has(cri, &id, profile);
         cri.crictl(&["rmp", "--force", &pod.id]).ok();
         cri.setup.nothing_is_left();
-    };
-    let pod = cri.pod(&[]);
-    let id = run(&pod, ("runmig.dev/slice", "2g.20gb"));
-    has(cri, &id, "2g.20gb");
-    remove(&pod);
-
-    let pod = cri.pod(&[("runmig.dev/slice", "1g.10gb")]);
-    let id = run(&pod, ("runmig.dev/slice", "2g.20gb"));
-    has(cri, &id, "2g.20gb");
-    remove(&pod);
-
-    // The pod's word for one container goes before what is said for any.
-    let pod = cri.pod(&[("slice.runmig.dev/web", "1g.10gb")]);
-    let id = run(&pod, ("runmig.dev/slice", "2g.20gb"));
-    has(cri, &id, "1g.10gb");
+    }
     passed(cri, "container annotation");
 }
 

@@ -47,13 +47,10 @@ fn answers_features() {
     with(false, |setup, docker| {
         let info = docker.ask("GET", "/info", &Value::Null).ok().json();
         let status = &info["Runtimes"]["runmig"]["status"];
-        let features = status["org.opencontainers.runtime-spec.features"]
-            .as_str()
-            .expect("features");
-        let bare = said(setup.plain(&setup.runtime).arg("features"))
-            .ok()
-            .json();
-        let features: Value = serde_json::from_str(features).unwrap();
+        let features = status["org.opencontainers.runtime-spec.features"].as_str();
+        let features: Value = serde_json::from_str(features.expect("features")).unwrap();
+        let bare = said(setup.plain(&setup.runtime).arg("features"));
+        let bare = bare.ok().json();
         assert_eq!(features["ociVersionMax"], bare["ociVersionMax"]);
         let unsafe_ones = features["potentiallyUnsafeConfigAnnotations"].as_array();
         assert!(unsafe_ones.unwrap().contains(&json!("runmig.")));
@@ -77,10 +74,8 @@ fn runtime_asks_for_containers() {
             let id = docker.create_with(&[(key, value)], "true", Value::Null);
             let answer = docker.post(&id, "start");
             let said = answer.json()["message"].as_str().unwrap().to_owned();
-            testkit::has(
-                &said,
-                &format!("the container has its own request, {key}; hint: remove"),
-            );
+            let words = format!("the container has its own request, {key}; hint: remove");
+            has(&said, &words);
             docker.remove(&id);
         }
         docker.ask_for_all(setup, "slice = \"1g.10gb\"");

@@ -17,9 +17,8 @@ fn allow(major: Option<u32>, minor: Option<u32>, access: &str) -> Value {
 }
 
 fn rules(config: &mut Value) -> &mut Vec<Value> {
-    config["linux"]["resources"]["devices"]
-        .as_array_mut()
-        .unwrap()
+    let rules = config["linux"]["resources"]["devices"].as_array_mut();
+    rules.unwrap()
 }
 
 /// `podman run --device /dev/nvidia1 --device /dev/nvidia-caps/…`, by a user who knows the names.
@@ -106,13 +105,10 @@ fn privileged_in_every_engine_s_way() {
             // rules
             json!([deny, allow(None, None, "rw"), {"allow": false, "type": "c", "major": 195, "access": "rw"}]),
         ] {
-            is_refused(
-                setup,
-                "NVIDIA devices that are not in its slice",
-                |config| {
-                    config["linux"]["resources"]["devices"] = said;
-                },
-            );
+            let words = "NVIDIA devices that are not in its slice";
+            is_refused(setup, words, |config| {
+                config["linux"]["resources"]["devices"] = said;
+            });
         }
         setup.nothing_is_left();
     });
@@ -151,10 +147,8 @@ fn mounts_of_folders_that_hold_nodes() {
         let nodes = shared.nodes_on_host(&dir);
         let mut paths = Vec::new();
         for (path, _) in &nodes {
-            paths.push(format!(
-                "/tmp/folder/{}",
-                path.file_name().unwrap().display()
-            ));
+            let name = path.file_name().unwrap().display();
+            paths.push(format!("/tmp/folder/{name}"));
             paths.push(format!("/tmp/root{}", path.display()));
         }
         gets_only_its_slice(setup, &shared, &paths, |config| {
@@ -193,18 +187,14 @@ fn mounts_of_dev() {
 #[test]
 fn mounts_of_the_driver_s_files() {
     on_each(|setup| {
-        let root = setup.machine.dir();
+        let files = setup.machine.dir().join("proc/driver/nvidia");
         let link = setup.path("to-driver");
-        symlink(root.join("proc/driver/nvidia"), &link).unwrap();
+        symlink(&files, &link).unwrap();
         let script = "ls /tmp/a /tmp/b /tmp/c; echo end";
         let bundle = setup.asking("1g.10gb", script);
         bundle.mount([
-            bind(root.join("proc/driver/nvidia"), "/tmp/a", &["bind"]),
-            bind(
-                root.join("proc/driver/nvidia/capabilities"),
-                "/tmp/b",
-                &["bind"],
-            ),
+            bind(&files, "/tmp/a", &["bind"]),
+            bind(files.join("capabilities"), "/tmp/b", &["bind"]),
             bind(link, "/tmp/c", &["bind"]),
         ]);
         let out = run(setup, &bundle);
@@ -245,9 +235,8 @@ fn refuses_container_without_cgroup() {
         "--cgroup-manager=disabled" => "nothing enforces its device rules";
         "--cgroup-m=disabled" => "unknown option --cgroup-m=disabled";
     } {
-        setup
-            .runmig(&[option, "run", "-b", bundle.as_str(), &unique()])
-            .refused_for(words);
+        let run = [option, "run", "-b", bundle.as_str(), &unique()];
+        setup.runmig(&run).refused_for(words);
         setup.nothing_is_left();
     }
 }

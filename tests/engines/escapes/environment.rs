@@ -26,8 +26,7 @@ fn library(setup: &Setup) -> PathBuf {
     fs::write(&source, MARK).unwrap();
     let mut cc = Command::new("cc");
     cc.args(["-shared", "-fPIC", "-o"])
-        .arg(&library)
-        .arg(&source);
+        .args([&library, &source]);
     said(&mut cc).ok();
     library
 }
@@ -44,10 +43,8 @@ fn hook_ignores_library_of_caller() {
         let id = unique();
         let call = |arguments: &[&str]| {
             let mut command = setup.command(arguments);
-            command
-                .env("LD_PRELOAD", &library)
-                .env("MARK_TO", setup.path("marks"));
-            said(&mut command).ok();
+            command.env("LD_PRELOAD", &library);
+            said(command.env("MARK_TO", setup.path("marks"))).ok();
         };
         call(&["create", "-b", bundle.as_str(), &id]);
         fs::remove_file(setup.path("marks"))
@@ -69,10 +66,8 @@ fn host_ignores_library_of_image() {
     on_each(|setup| {
         let library = library(setup);
         let bundle = setup.asking("1g.10gb", SHOW);
-        let inside = bundle
-            .path
-            .join("rootfs")
-            .join(library.strip_prefix("/").unwrap());
+        let rootfs = bundle.path.join("rootfs");
+        let inside = rootfs.join(library.strip_prefix("/").unwrap());
         fs::create_dir_all(inside.parent().unwrap()).unwrap();
         fs::copy(&library, &inside).unwrap();
         let mark_to = setup.path("marks");
@@ -104,23 +99,13 @@ fn hook_gets_our_environment_alone() {
         let program = setup.program("runmig-hook");
         let seen = setup.path("environ");
         fs::remove_file(&program).unwrap();
-        testkit::runtimes::script(
-            &program,
-            &format!("tr '\\0' '\\n' </proc/$$/environ >{}", seen.display()),
-        );
+        let body = format!("tr '\\0' '\\n' </proc/$$/environ >{}", seen.display());
+        script(&program, &body);
         let mut delete = setup.command(&["delete", "--force", &id]);
-        delete
-            .env("OF_THE_CALLER", "1")
-            .env("LD_LIBRARY_PATH", "/tmp");
-        said(&mut delete).ok();
-        let wanted: Vec<&str> = hook["env"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|e| e.as_str().unwrap())
-            .collect();
+        delete.env("OF_THE_CALLER", "1");
+        said(delete.env("LD_LIBRARY_PATH", "/tmp")).ok();
         let seen = fs::read_to_string(seen).unwrap();
-        assert_eq!(seen.lines().collect::<Vec<_>>(), wanted);
+        assert_eq!(json!(seen.lines().collect::<Vec<_>>()), hook["env"]);
         setup.nothing_is_left();
     });
 }

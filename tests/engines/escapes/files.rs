@@ -67,11 +67,8 @@ fn delete_ignores_hostile_state_directory() {
     fs::create_dir_all(setup.state().join("operations")).unwrap();
     mode(&setup.state(), 0o777);
     setup.delete(&id);
-    assert_eq!(
-        fs::read_dir(setup.state()).unwrap().count(),
-        1,
-        "and no log in it"
-    );
+    let left = fs::read_dir(setup.state()).unwrap().count();
+    assert_eq!(left, 1, "and no log in it");
 }
 
 /// runmig creates nothing at the target of another user's link.
@@ -92,10 +89,8 @@ fn refuses_link_to_foreign_directory() {
 
     fs::remove_file(setup.state()).unwrap();
     fs::write(setup.state(), "").unwrap();
-    create_is_refused(
-        &setup,
-        "it is not a folder; hint: set state_dir to a folder",
-    );
+    let words = "it is not a folder; hint: set state_dir to a folder";
+    create_is_refused(&setup, words);
     fs::remove_file(setup.state()).unwrap();
     let real = setup.path("real");
     fs::create_dir(&real).unwrap();
@@ -191,20 +186,20 @@ fn tolerates_any_log_of_engine() {
     let setup = Setup::of(Low::Runc);
     let pipe = setup.path("pipe");
     fifo(&pipe);
-    for log in [
-        pipe.to_str().unwrap(),
+    let others = [
         "/dev/full",
         "/dev/null",
         "/proc/self/mem",
         "/",
         "/nowhere/x",
         "",
-    ] {
+    ];
+    for log in [&[pipe.to_str().unwrap()], &others[..]].concat() {
         let bundle = setup.asking("nonsense", "true");
-        let line = setup
-            .runmig(&["--log", log, "create", "-b", bundle.as_str(), &unique()])
-            .refused();
-        has(&line, "neither a profile nor an amount");
+        let create = ["--log", log, "create", "-b", bundle.as_str(), &unique()];
+        setup
+            .runmig(&create)
+            .refused_for("neither a profile nor an amount");
     }
     setup.machine.is_empty();
 }
@@ -222,20 +217,18 @@ fn ignores_planted_sidecar() {
     // Right in every word but for whose it is: the hash of what is there now, and an original.
     use sha2::Digest;
     let hash = |bytes: &[u8]| -> String {
-        sha2::Sha256::digest(bytes)
-            .iter()
-            .map(|b| format!("{b:02x}"))
-            .collect()
+        let hash = sha2::Sha256::digest(bytes);
+        hash.iter().map(|b| format!("{b:02x}")).collect()
     };
     let end = ours.iter().position(|b| *b == b'\n').unwrap();
-    let mut header: serde_json::Value = serde_json::from_slice(&ours[..end]).unwrap();
+    let mut header: Value = serde_json::from_slice(&ours[..end]).unwrap();
     let mut evil = bundle.config();
     let marker = setup.path("marker");
-    evil["hooks"]["createRuntime"] =
-        serde_json::json!([{"path": "/bin/touch", "args": ["touch", marker]}]);
+    let hook = json!({"path": "/bin/touch", "args": ["touch", marker]});
+    evil["hooks"]["createRuntime"] = json!([hook]);
     let evil = serde_json::to_vec(&evil).unwrap();
-    header["written"] = serde_json::json!([hash(&bundle.bytes())]);
-    header["original"] = serde_json::json!(hash(&evil));
+    header["written"] = json!([hash(&bundle.bytes())]);
+    header["original"] = json!(hash(&evil));
     let planted = [header.to_string().as_bytes(), b"\n", &evil].concat();
     let before = bundle.bytes();
     for (owner, bits) in [(65534, 0o600), (0, 0o666)] {
@@ -264,6 +257,14 @@ fn bounds_foreign_states() {
     let state = |id: &str| {
         format!(r#"{{"ociVersion":"1.0.2","id":"{id}","status":"stopped","bundle":"/"}}"#)
     };
+    let hook = |lease: &str, input: &Path| {
+        let mut hook = setup.plain(&setup.program("runmig-hook"));
+        hook.args(["--lease", lease, "--config", &config]);
+        let said = going(hook.stdin(File::open(input).unwrap())).end().ok();
+        let is_harmless = !said.stderr.contains('\u{1b}') && said.stderr.len() < 8192;
+        assert!(is_harmless, "{}", said.stderr);
+        setup.machine.the_instance();
+    };
     for (lease, input) in [
         (lease.as_str(), state("other")),
         (&lease, state("\\u001b[2J")),
@@ -277,22 +278,9 @@ fn bounds_foreign_states() {
     ] {
         let file = setup.path("input");
         fs::write(&file, input).unwrap();
-        let mut hook = setup.plain(&setup.program("runmig-hook"));
-        hook.args(["--lease", lease, "--config", &config]);
-        hook.stdin(fs::File::open(&file).unwrap());
-        let said = testkit::going(&mut hook).end().ok();
-        assert!(
-            !said.stderr.contains('\u{1b}') && said.stderr.len() < 8192,
-            "{}",
-            said.stderr
-        );
-        setup.machine.the_instance();
+        hook(lease, &file);
     }
-    let mut hook = setup.plain(&setup.program("runmig-hook"));
-    hook.args(["--lease", &lease, "--config", &config]);
-    hook.stdin(fs::File::open("/dev/zero").unwrap());
-    testkit::going(&mut hook).end().ok();
-    setup.machine.the_instance();
+    hook(&lease, Path::new("/dev/zero"));
     setup.ends(&[&id]);
 }
 

@@ -27,10 +27,8 @@ impl Shared {
         let neighbour = setup.machine.the_instance();
         let nodes = setup.machine.nodes_of(&neighbour);
         let granted = nodes["nvidiactl"];
-        let mut foreign: Vec<(String, Number)> = nodes
-            .into_iter()
-            .filter(|(path, _)| path.starts_with("nvidia-caps/"))
-            .collect();
+        let mut foreign: Vec<(String, Number)> = nodes.into_iter().collect();
+        foreign.retain(|(path, _)| path.starts_with("nvidia-caps/"));
         assert_eq!((neighbour.gpu, foreign.len()), (0, 2));
         foreign.push(("nvidia1".into(), (granted.0, 1)));
         Shared {
@@ -56,13 +54,8 @@ impl Shared {
 pub fn node(path: &Path, (major, minor): Number) {
     use nix::sys::stat::{Mode, SFlag, makedev, mknod};
     let mode = Mode::from_bits_truncate(0o666);
-    mknod(
-        path,
-        SFlag::S_IFCHR,
-        mode,
-        makedev(major.into(), minor.into()),
-    )
-    .unwrap();
+    let device = makedev(major.into(), minor.into());
+    mknod(path, SFlag::S_IFCHR, mode, device).unwrap();
 }
 
 /// A bundle that asks, and whose container may make nodes.
@@ -72,8 +65,8 @@ pub fn asking(setup: &Setup, script: &str) -> Bundle {
         config["root"]["readonly"] = json!(false);
         for set in ["bounding", "effective", "permitted"] {
             let set = config["process"]["capabilities"][set].as_array_mut();
-            set.unwrap()
-                .extend([json!("CAP_MKNOD"), json!("CAP_SYS_ADMIN")]);
+            let rights = ["CAP_MKNOD", "CAP_SYS_ADMIN"];
+            set.unwrap().extend(rights.map(Value::from));
         }
     });
     bundle

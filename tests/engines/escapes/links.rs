@@ -33,13 +33,11 @@ fn touches_nothing(setup: &Setup, bundle: &Bundle, victim: &Path) -> Said {
     let look = || {
         let mut found = Vec::new();
         look(victim, &mut found);
-        let mut hosts: Vec<_> = ["/", "/dev", "/etc"]
-            .iter()
-            .flat_map(|dir| fs::read_dir(dir).unwrap().flatten())
-            .map(|entry| entry.path())
-            .filter(|path| path.to_str().is_some_and(|p| p.contains("nvidia")))
-            .collect();
-        hosts.sort();
+        let hosts = ["/", "/dev", "/etc"].map(|dir| {
+            let mut names = names_in(Path::new(dir));
+            names.retain(|name| name.contains("nvidia"));
+            names
+        });
         let passwd = fs::metadata("/etc/passwd").unwrap();
         (found, hosts, passwd.ctime_nsec(), passwd.mode())
     };
@@ -57,10 +55,8 @@ fn out_of_the_rootfs() {
         fs::create_dir(&victim).unwrap();
         fs::write(victim.join("file"), "the host's").unwrap();
         fs::create_dir(victim.join("nvidia-caps")).unwrap();
-        let (dir, file) = (
-            victim.display().to_string(),
-            victim.join("file").display().to_string(),
-        );
+        let dir = victim.display().to_string();
+        let file = format!("{dir}/file");
         let up = format!("../../../../../../../..{dir}");
         let worlds: [&[(&str, &str)]; 5] = [
             &[("dev", &dir)],

@@ -47,20 +47,16 @@ fn devices_and_volumes() {
             options.push(format!("--volume={}:/tmp/v{at}", path.display()));
             paths.extend([format!("/dev/d{at}"), format!("/tmp/v{at}")]);
         }
-        options.push(format!(
-            "--volume={}:/tmp/folder",
-            setup.path("host").display()
-        ));
+        let folder = setup.path("host");
+        options.push(format!("--volume={}:/tmp/folder", folder.display()));
         options.push(format!("--device-cgroup-rule=c {}:* rwm", shared.granted.0));
         paths.push("/tmp/folder/innocent0".into());
         let options: Vec<&str> = options.iter().map(String::as_str).collect();
         // The functions that try are in a bundle's script.
         let bundle = asking(setup, &script(&shared, &paths));
-        let script = bundle.config()["process"]["args"][2]
-            .as_str()
-            .unwrap()
-            .to_owned();
-        let out = podman.run("run", &options, &script).ok().stdout;
+        let config = bundle.config();
+        let script = config["process"]["args"][2].as_str().unwrap();
+        let out = podman.run("run", &options, script).ok().stdout;
         none_opens(&shared, &out, &paths);
     });
 }

@@ -13,11 +13,8 @@ fn insert(bundle: &Bundle, path: &[&str], text: &str) {
         let key = format!("\"{key}\":");
         at += config[at..].find(&key).expect("the key") + key.len() + 1;
     }
-    let comma = if config[at..].starts_with(['}', ']']) {
-        ""
-    } else {
-        ","
-    };
+    let is_empty = config[at..].starts_with(['}', ']']);
+    let comma = if is_empty { "" } else { "," };
     let config = format!("{}{text}{comma}{}", &config[..at], &config[at..]);
     fs::write(bundle.file(), config).unwrap();
 }
@@ -26,9 +23,8 @@ fn insert(bundle: &Bundle, path: &[&str], text: &str) {
 fn refused(setup: &Setup, bundle: &Bundle, words: &str) {
     let before = bundle.bytes();
     for verb in ["create", "run"] {
-        setup
-            .runmig(&[verb, "-b", bundle.as_str(), &unique()])
-            .refused_for(words);
+        let make = [verb, "-b", bundle.as_str(), &unique()];
+        setup.runmig(&make).refused_for(words);
         assert!(bundle.bytes() == before);
         setup.nothing_is_left();
     }
@@ -113,11 +109,8 @@ fn passes_odd_files_without_a_request() {
         insert(&bundle, &["process", "env"], "\"A=_runmig\"");
         let bytes = bundle.bytes();
         let at = bytes.windows(3).position(|w| w == b"A=_").unwrap() + 2;
-        fs::write(
-            bundle.file(),
-            [&bytes[..at], b"\xff", &bytes[at..]].concat(),
-        )
-        .unwrap();
+        let broken = [&bytes[..at], b"\xff", &bytes[at..]].concat();
+        fs::write(bundle.file(), broken).unwrap();
         assert_eq!(passed(setup, &bundle), is_runc, "no UTF-8");
 
         let bundle = plain();

@@ -21,16 +21,9 @@ fn create(setup: &Setup, bundle: &Bundle, id: &str) -> Said {
     let mut last = None;
     for format in ["json", "text"] {
         let log = setup.path(&format!("log-{}", unique()));
-        let said = setup.runmig(&[
-            "--log",
-            log.to_str().unwrap(),
-            "--log-format",
-            format,
-            "create",
-            "-b",
-            bundle.as_str(),
-            id,
-        ]);
+        let options = ["--log", log.to_str().unwrap(), "--log-format", format];
+        let create = ["create", "-b", bundle.as_str(), id];
+        let said = setup.runmig(&[options, create].concat());
         let logged = fs::read_to_string(&log).unwrap_or_default();
         is_inert("standard error", &said.stderr);
         is_inert("the log", &logged);
@@ -43,10 +36,10 @@ fn create(setup: &Setup, bundle: &Bundle, id: &str) -> Said {
                 assert_eq!(line["level"], "error");
             }
         }
-        last = Some(said);
-        if last.as_ref().is_some_and(|said| said.status.success()) {
-            break;
+        if said.status.success() {
+            return said;
         }
+        last = Some(said);
     }
     last.unwrap()
 }
@@ -71,11 +64,8 @@ fn annotations_that_are_refused() {
         let bundle = setup.asking("1g.10gb", "true");
         bundle.annotate(key, &value);
         let before = bundle.bytes();
-        assert!(
-            !create(&setup, &bundle, &unique()).status.success(),
-            "{}",
-            &key[..20.min(key.len())]
-        );
+        let created = create(&setup, &bundle, &unique());
+        assert!(!created.status.success(), "{}", &key[..20.min(key.len())]);
         assert!(bundle.bytes() == before);
         setup.nothing_is_left();
     }
@@ -87,38 +77,23 @@ fn names_that_are_shown() {
     let setup = Setup::of(Low::Runc);
     let bundle = setup.asking("1g.10gb", "true");
     bundle.annotate("io.kubernetes.cri.container-type", "container");
-    for key in [
-        "container-name",
-        "sandbox-name",
-        "sandbox-namespace",
-        "sandbox-uid",
-    ] {
-        let long = "\u{9b}x".repeat(1 << 20);
-        bundle.annotate(
-            &format!("io.kubernetes.cri.{key}"),
-            &format!("{EVIL}{long}"),
-        );
+    let long = format!("{EVIL}{}", "\u{9b}x".repeat(1 << 20));
+    for key in "container-name sandbox-name sandbox-namespace sandbox-uid".split(' ') {
+        bundle.annotate(&format!("io.kubernetes.cri.{key}"), &long);
     }
     let id = unique();
     create(&setup, &bundle, &id).ok();
-    let (table, json) = (
-        setup.migctl(&["list"]).ok(),
-        setup.migctl(&["list", "-o", "json"]).ok(),
-    );
-    is_inert("migctl list", &table.stdout);
-    is_inert("migctl list -o json", &json.stdout);
-    assert_eq!(table.stdout.lines().count(), 2, "{}", table.stdout);
+    let table = setup.tells(&["list"]);
+    is_inert("migctl list", &table);
+    is_inert("migctl list -o json", &setup.tells(&["list", "-o", "json"]));
+    assert_eq!(table.lines().count(), 2, "{table}");
     // Nothing is lost on a program.
     let pod = setup.the_lease()["pod"].as_str().unwrap().to_owned();
-    assert!(
-        pod.starts_with(EVIL) && pod.chars().count() == 256,
-        "{pod:?}"
-    );
+    let is_whole = pod.starts_with(EVIL) && pod.chars().count() == 256;
+    assert!(is_whole, "{pod:?}");
     setup.ends(&[&id]);
-    is_inert(
-        "runmig.log",
-        &fs::read_to_string(setup.state().join("runmig.log")).unwrap(),
-    );
+    let log = fs::read_to_string(setup.state().join("runmig.log")).unwrap();
+    is_inert("runmig.log", &log);
 }
 
 /// A create that the low-level runtime refuses is rolled back, and nothing is made outside.
@@ -144,11 +119,9 @@ fn container_ids() {
         let said = setup.try_create(&bundle, id);
         assert!(!said.status.success(), "{id:?}");
         assert_eq!(bundle.bytes(), before.0);
-        let new: Vec<_> = list(".")
-            .into_iter()
-            .filter(|n| !before.1.contains(n))
-            .collect();
-        assert!(new.iter().all(|n| n == "state"), "{new:?}");
+        let mut new = list(".");
+        new.retain(|name| name != "state" && !before.1.contains(name));
+        assert_eq!(new, [""; 0]);
         setup.nothing_is_left();
         setup.runmig(&["delete", id]);
         let log = fs::read_to_string(setup.state().join("runmig.log")).unwrap_or_default();

@@ -25,17 +25,9 @@ fn daemon_has_nothing_of_its_caller() {
     let mut names: Vec<&str> = { environment.split_terminator('\0') }
         .map(|entry| entry.split('=').next().unwrap())
         .collect();
+    let expected = "CUDA_MPS_LOG_DIRECTORY CUDA_MPS_PIPE_DIRECTORY CUDA_MPS_PROTOCOL_VERSION CUDA_VISIBLE_DEVICES PATH";
     names.sort_unstable();
-    assert_eq!(
-        names,
-        [
-            "CUDA_MPS_LOG_DIRECTORY",
-            "CUDA_MPS_PIPE_DIRECTORY",
-            "CUDA_MPS_PROTOCOL_VERSION",
-            "CUDA_VISIBLE_DEVICES",
-            "PATH"
-        ]
-    );
+    assert_eq!(names.join(" "), expected);
     let target = |fd: i32| fs::read_link(format!("/proc/{pid}/fd/{fd}")).unwrap();
     assert_eq!(target(0), std::path::Path::new("/dev/null"));
     let log = setup.state().join("mps");
@@ -44,9 +36,8 @@ fn daemon_has_nothing_of_its_caller() {
     let pipes = |pid: &str| -> Vec<std::path::PathBuf> {
         let entries = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten();
         let links = entries.filter_map(|entry| fs::read_link(entry.path()).ok());
-        links
-            .filter(|link| link.to_string_lossy().starts_with("pipe:"))
-            .collect()
+        let is_pipe = |link: &PathBuf| link.to_string_lossy().starts_with("pipe:");
+        links.filter(is_pipe).collect()
     };
     let ours = pipes("self");
     assert!(!ours.is_empty());

@@ -9,17 +9,10 @@ fn limits_each_container(low: Low) {
     let (before, one) = (bundle.bytes(), unique());
     let mut first = Client::of(&mut setup.command(&["run", "-b", bundle.as_str(), &one]));
     // CUDA's total stays that of the whole GPU. Only free shows the limit.
-    assert_eq!(
-        first.say("info"),
-        format!("total 22522 free {}", 8192 - CONTEXT)
-    );
-    until("the share is ready", || {
-        setup.lease(&one)["state"] == "ready"
-    });
-    let shown = setup.lease(&one);
-    assert_eq!(shown["kind"], "share");
-    assert_eq!(shown["enforcement"], "mps");
-    assert_eq!(shown["state"], "ready");
+    let info = format!("total 22522 free {}", 8192 - CONTEXT);
+    assert_eq!(first.say("info"), info);
+    let shown = testkit::sharing::ready(&setup, &one);
+    assert_eq!([&shown["kind"], &shown["enforcement"]], ["share", "mps"]);
     assert_eq!(shown["memoryBytes"], 8u64 << 30);
     // The server of the daemon is booked on top.
     assert_eq!(shown["bookedBytes"], (8192u64 + 128) << 20);
@@ -117,11 +110,8 @@ fn container_gets_socket_alone() {
     has(&said.stderr, "Read-only file system");
     assert!(!said.stdout.contains("CUDA_MPS"), "{}", said.stdout);
     assert!(!nodes(&said.stdout).keys().any(|node| node.contains("caps")));
-    let fraction = format!(
-        "RUNMIG_GPU_MEMORY_FRACTION={:.4}\n",
-        4096.0 / 22522.0 - 0.00005
-    );
-    assert!(said.stdout.contains(&fraction), "{fraction}{}", said.stdout);
+    let fraction = 4096.0 / 22522.0 - 0.00005;
+    said.says(&format!("RUNMIG_GPU_MEMORY_FRACTION={fraction:.4}\n"));
     setup.nothing_is_left();
 }
 
@@ -136,13 +126,10 @@ fn umask_of_engine_keeps_limit() {
     });
     // The low-level runtime makes mount points under that umask too.
     let machine = setup.machine.dir();
-    let inside = bundle
-        .path
-        .join("rootfs")
-        .join(machine.strip_prefix("/").unwrap());
-    std::fs::create_dir_all(inside).unwrap();
+    let rootfs = bundle.path.join("rootfs");
+    fs::create_dir_all(rootfs.join(machine.strip_prefix("/").unwrap())).unwrap();
     let run = setup.command(&["run", "-b", bundle.as_str(), &id]);
-    let mut under_umask = std::process::Command::new("sh");
+    let mut under_umask = Command::new("sh");
     under_umask.args(["-c", "umask 0077; exec \"$0\" \"$@\""]);
     under_umask.arg(run.get_program()).args(run.get_args());
     under_umask.env("RUNMIG_CONFIG", setup.config());

@@ -2,21 +2,16 @@
 
 use super::*;
 
-/// Returns the free memory that the client of a changed bundle sees.
-fn seen(change: impl FnOnce(&Bundle, &Path)) -> u64 {
+/// The client of a changed bundle sees its share alone.
+#[track_caller]
+fn is_held(change: impl FnOnce(&Bundle, &Path)) {
     let setup = on(Low::Runc);
     let (id, bundle) = (unique(), asking(&setup, "4Gi"));
     change(&bundle, &bundle.path.join("rootfs"));
     let mut client = Client::run(&setup, &bundle, &id);
-    let free = free(&mut client);
+    assert_eq!(free(&mut client), 4096 - CONTEXT);
     client.end();
     setup.nothing_is_left();
-    free
-}
-
-#[track_caller]
-fn is_held(change: impl FnOnce(&Bundle, &Path)) {
-    assert_eq!(seen(change), 4096 - CONTEXT);
 }
 
 #[test]
@@ -31,9 +26,8 @@ fn mount_of_engine_gives_way() {
 
 #[test]
 fn mount_on_tmp_keeps_limit() {
-    is_held(|bundle, _| {
-        bundle.mount([json!({"destination": "/tmp", "source": "tmpfs", "type": "tmpfs"})]);
-    });
+    let mount = json!({"destination": "/tmp", "source": "tmpfs", "type": "tmpfs"});
+    is_held(|bundle, _| bundle.mount([mount]));
 }
 
 #[test]
@@ -66,22 +60,12 @@ fn file_at_socket_folder_fails_create() {
 
 #[test]
 fn image_cannot_lift_limit() {
-    let setup = on(Low::Runc);
     // One bad entry would drop every limit.
-    for entry in [
-        "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=1=4G",
-        "CUDA_MPS_PIPE_DIRECTORY=/nowhere",
-    ] {
-        let (id, bundle) = (unique(), asking(&setup, "4Gi"));
-        bundle.set_env(&[entry]);
-        let mut client = Client::run(&setup, &bundle, &id);
-        assert_eq!(free(&mut client), 4096 - CONTEXT, "{entry}");
-        client.end();
-    }
-    setup.nothing_is_left();
+    is_held(|bundle, _| bundle.set_env(&["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=1=4G"]));
+    is_held(|bundle, _| bundle.set_env(&["CUDA_MPS_PIPE_DIRECTORY=/nowhere"]));
 }
 
-/// Returns the reason for which a changed bundle gets no daemon.
+/// Returns why a changed bundle gets no daemon.
 #[track_caller]
 fn refusal(setup: &Setup, change: impl FnOnce(&Bundle)) -> String {
     let bundle = asking(setup, "4Gi");
@@ -144,10 +128,9 @@ fn refuses_link_into_volume() {
             symlink(to, link).unwrap();
             let source = bundle.path.join("volume");
             fs::create_dir(&source).unwrap();
-            let options = ["bind"];
-            bundle.mount([
-                json!({"destination": "/data", "source": source, "type": "none", "options": options}),
-            ]);
+            let mut mount = bind(source, "/data", &["bind"]);
+            mount["type"] = json!("none");
+            bundle.mount([mount]);
         });
         has(&line, words);
     }

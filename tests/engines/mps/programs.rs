@@ -3,7 +3,7 @@
 use super::*;
 
 /// Puts a script in the place of the control program. In it, `$REAL` is that program.
-fn put(setup: &Setup, script: &str) -> std::path::PathBuf {
+fn put(setup: &Setup, script: &str) -> PathBuf {
     let real = setup.machine.dir().join("usr/bin/nvidia-cuda-mps-control");
     let file = setup.path("control");
     let text = format!("#!/bin/sh\nREAL={}\n{script}", real.display());
@@ -12,12 +12,11 @@ fn put(setup: &Setup, script: &str) -> std::path::PathBuf {
     file
 }
 
-/// Returns the line of the refused create. It leaves nothing.
+/// A create is refused for this reason, and leaves nothing.
 #[track_caller]
-fn refusal(setup: &Setup) -> String {
-    let line = setup.refused(&asking(setup, "4Gi"));
+fn refused_for(setup: &Setup, words: &str) {
+    has(&setup.refused(&asking(setup, "4Gi")), words);
     setup.nothing_is_left();
-    line
 }
 
 /// A script that answers a command by itself, and passes all else on.
@@ -34,16 +33,15 @@ fn names_program_that_cannot_be_used() {
     let setup = on(Low::Runc);
     let file = put(&setup, "exec $REAL \"$@\"\n");
     fs::set_permissions(&file, PermissionsExt::from_mode(0o777)).unwrap();
-    let line = refusal(&setup);
-    has(&line, "mps: cannot use control program");
-    has(&line, "users other than root can write to it");
+    refused_for(&setup, "mps: cannot use control program");
+    refused_for(&setup, "users other than root can write to it");
     fs::remove_file(&file).unwrap();
-    assert!(refusal(&setup).contains("/control: no such file or directory"));
+    refused_for(&setup, "/control: no such file or directory");
     put(&setup, "exec sleep 1000\n");
-    assert!(refusal(&setup).contains("did not end in time"));
+    refused_for(&setup, "did not end in time");
     // That of driver 550 knows no server for several users.
     put(&setup, "echo '  -d  background'\n");
-    assert!(refusal(&setup).contains("has no server for several users"));
+    refused_for(&setup, "has no server for several users");
 }
 
 /// Failure: an MPS daemon ends at once, hangs, refuses the limit, or tells another one
@@ -52,30 +50,24 @@ fn daemon_that_fails_leaves_nothing() {
     let setup = on(Low::Runc);
     let start = |what: &str| format!("[ \"$1\" = -f ] || exec $REAL \"$@\"\n{what}\n");
     put(&setup, &start("echo cannot find the driver >&2; exit 3"));
-    let line = refusal(&setup);
-    has(
-        &line,
-        "the MPS daemon has ended: it exited with status 3: cannot find the driver",
-    );
+    let words = "the MPS daemon has ended: it exited with status 3: cannot find the driver";
+    refused_for(&setup, words);
     put(&setup, &start("exec sleep 1000"));
-    assert!(refusal(&setup).contains("did not listen within 5 s"));
+    refused_for(&setup, "did not listen within 5 s");
 }
 
 #[test]
 fn limit_counts_only_as_read_back() {
     let setup = on(Low::Runc);
-    put(&setup, &answering("set_default", "echo not allowed"));
-    has(&refusal(&setup), "to the setting it said \"not allowed\"");
-    put(&setup, &answering("get_default", "echo 5G"));
-    let line = refusal(&setup);
-    has(
-        &line,
-        "the MPS daemon tells the limit as \"5G\" and not as 4G after 4096Mi was set",
-    );
-    put(&setup, &answering("get_default", "exit 1"));
-    assert!(refusal(&setup).contains("does not take \"get_default_device_pinned_mem_limit 0\""));
-    put(&setup, &answering("get_default", "exec sleep 1000"));
-    assert!(refusal(&setup).contains("did not end in time"));
+    for (command, answer, words) in testkit::rows! {
+        "set_default", "echo not allowed" => "to the setting it said \"not allowed\"";
+        "get_default", "echo 5G" => "the MPS daemon tells the limit as \"5G\" and not as 4G after 4096Mi was set";
+        "get_default", "exit 1" => "does not take \"get_default_device_pinned_mem_limit 0\"";
+        "get_default", "exec sleep 1000" => "did not end in time";
+    } {
+        put(&setup, &answering(command, answer));
+        refused_for(&setup, words);
+    }
 }
 
 #[test]
@@ -94,13 +86,11 @@ fn state_directory_too_deep_is_named() {
     let setup = on(Low::Runc);
     let config = fs::read_to_string(setup.config()).unwrap();
     let deep = setup.path(&"d".repeat(60));
-    let changed = config.replace(
-        &setup.state().display().to_string(),
-        &deep.display().to_string(),
-    );
+    let state = setup.state().display().to_string();
+    let changed = config.replace(&state, &deep.display().to_string());
     assert_ne!(config, changed);
     fs::write(setup.config(), changed).unwrap();
-    has(&refusal(&setup), "bytes, more than 107");
+    refused_for(&setup, "bytes, more than 107");
 }
 
 #[test]

@@ -32,17 +32,13 @@ fn real_program_starts_holds_and_ends() {
     let home = fs::read_dir(setup.state().join("mps")).unwrap().next();
     let home = home.unwrap().unwrap().path();
     let limit = |home: &Path| {
-        let mut ask = std::process::Command::new("sh");
+        let mut ask = Command::new("sh");
         ask.args(["-c", "echo get_default_device_pinned_mem_limit 0 | \"$0\""]);
-        ask.arg(&real)
-            .env("CUDA_MPS_PIPE_DIRECTORY", home.join("pipes"));
-        testkit::said(&mut ask).ok().stdout
+        ask.env("CUDA_MPS_PIPE_DIRECTORY", home.join("pipes"));
+        said(ask.arg(&real)).ok().stdout
     };
     assert_eq!(limit(&home).trim(), "4G");
-    let inode = |name: &str| {
-        use std::os::unix::fs::MetadataExt;
-        fs::metadata(home.join(name)).unwrap().ino()
-    };
+    let inode = |name: &str| fs::metadata(home.join(name)).unwrap().ino();
     assert_eq!(inode("door/control"), inode("pipes/control"));
     // A new daemon has a new socket in the same directory.
     let old = inode("door/control");

@@ -37,22 +37,18 @@ fn gc_removes_old_empty_cgroups() {
     let name = cgroups.lines().next().unwrap().rsplit('/').next().unwrap();
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
     let points = mounts.lines().filter(|line| line.contains(" cgroup"));
-    let mut places =
-        points.map(|line| std::path::Path::new(line.split(' ').nth(1).unwrap()).join(name));
+    let mut places = points.map(|line| Path::new(line.split(' ').nth(1).unwrap()).join(name));
     let place = places.find(|place| place.is_dir()).unwrap();
     let left = place.with_file_name(format!("runmig-mps-{}", unique()));
     fs::create_dir(&left).unwrap();
-    let touch = |place: &std::path::Path, time: &str| {
-        let touched = std::process::Command::new("touch")
-            .args(["-d", time])
-            .arg(place)
-            .status();
-        assert!(touched.unwrap().success());
+    let touch = |place: &Path| {
+        let mut touch = Command::new("touch");
+        said(touch.args(["-d", "1 hour ago"]).arg(place)).ok();
     };
     setup.migctl(&["gc"]).ok();
     assert!(left.is_dir(), "it is young");
-    touch(&left, "1 hour ago");
-    touch(&place, "1 hour ago");
+    touch(&left);
+    touch(&place);
     setup.migctl(&["gc"]).ok();
     assert!(!left.exists());
     assert!(place.is_dir() && lives(pid));

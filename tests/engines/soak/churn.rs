@@ -112,10 +112,8 @@ impl Soak {
         let text = |path: &str| std::fs::read_to_string(self.setup.path(path)).unwrap_or_default();
         let log = self.log.lock().unwrap();
         let last = |lines: &[String]| lines[lines.len().saturating_sub(300)..].join("\n");
-        let ours: Vec<String> = text("state/runmig.log")
-            .lines()
-            .map(str::to_owned)
-            .collect();
+        let ours = text("state/runmig.log");
+        let ours: Vec<String> = ours.lines().map(str::to_owned).collect();
         println!("soak: what was done\n{}", last(&log));
         println!("soak: runmig.log\n{}", last(&ours));
         println!("soak: ledger.json\n{}", text("state/ledger.json"));
@@ -143,17 +141,11 @@ pub fn kill_somewhere(going: &Going, random: &mut Random, whom: &str) {
     let pids = match whom {
         "front" => vec![going.pid()],
         "runtime" => children(going.pid()),
-        "both" => {
-            let mut both = vec![going.pid()];
-            both.extend(children(going.pid()));
-            both
-        }
+        "both" => [vec![going.pid()], children(going.pid())].concat(),
         _ => descendants(going.pid()),
     };
     for pid in pids {
-        let _ = nix::sys::signal::kill(
-            nix::unistd::Pid::from_raw(pid),
-            nix::sys::signal::Signal::SIGKILL,
-        );
+        let pid = nix::unistd::Pid::from_raw(pid);
+        let _ = nix::sys::signal::kill(pid, Signal::SIGKILL);
     }
 }

@@ -34,11 +34,7 @@ impl<'a> Claimer<'a> {
         }
         let said = going.end();
         let well = said.status.success();
-        let what = if killed {
-            format!("{verb}, killed")
-        } else {
-            verb.to_owned()
-        };
+        let what = format!("{verb}{}", if killed { ", killed" } else { "" });
         let told = format!("{} {}", arguments.join(" "), said.stderr.trim());
         self.soak.note(&what, well, &told);
         well

@@ -76,8 +76,8 @@ impl<'a> Closer<'a> {
             if self.random.one_in(2) {
                 self.set(gpu, how, false);
                 self.closed[gpu] = None;
-                self.soak
-                    .note("GPU opened", true, &format!("{gpu}, was {how:?}"));
+                let told = format!("{gpu}, was {how:?}");
+                self.soak.note("GPU opened", true, &told);
             }
             return;
         }
@@ -85,11 +85,8 @@ impl<'a> Closer<'a> {
             let how = self.random.of(&[How::Sick, How::OffTheBus, How::Cordoned]);
             self.set(gpu, how, true);
             let leases = self.leases_on(gpu);
-            self.soak.note(
-                "GPU closed",
-                true,
-                &format!("{gpu}: {how:?} with {leases:?}"),
-            );
+            let told = format!("{gpu}: {how:?} with {leases:?}");
+            self.soak.note("GPU closed", true, &told);
             self.closed[gpu] = Some(Closed { how, boot, leases });
         }
     }

@@ -23,8 +23,8 @@ impl Actor for Filler<'_> {
         if let Some(disk) = self.disk {
             let free = self.random.below(12) as usize;
             let filler = disk.fill(free);
-            self.soak
-                .note("disk full", true, &format!("{free} pages free"));
+            let told = format!("{free} pages free");
+            self.soak.note("disk full", true, &told);
             std::thread::sleep(Duration::from_millis(time / 2));
             fs::remove_file(filler).unwrap();
         }

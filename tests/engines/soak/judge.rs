@@ -39,10 +39,8 @@ fn collect(soak: &Soak) {
 fn with_survivors(soak: &Soak) {
     let instances = soak.setup.machine.instances();
     let leases = soak.setup.leases();
-    for lease in leases
-        .iter()
-        .filter(|l| l["kind"] == "slice" || l["kind"] == "gpu")
-    {
+    let is_alone = |l: &&Value| l["kind"] == "slice" || l["kind"] == "gpu";
+    for lease in leases.iter().filter(is_alone) {
         let same = leases.iter().filter(|l| device(l) == device(lease));
         assert_eq!(same.count(), 1, "one for two: {leases:#?}");
     }
@@ -65,10 +63,8 @@ fn with_survivors(soak: &Soak) {
             }
             Err(e) => panic!("{}: {e}", bundle.display()),
         };
-        assert!(
-            (init > 1 && lives(init)) || !in_cgroup(&cgroup).is_empty(),
-            "nobody lives in {lease:#}"
-        );
+        let is_alive = (init > 1 && lives(init)) || !in_cgroup(&cgroup).is_empty();
+        assert!(is_alive, "nobody lives in {lease:#}");
     }
     let what = format!("{} containers", leases.len());
     soak.note("survivors", true, &what);

@@ -58,9 +58,8 @@ impl Actor for Scraper<'_> {
 
     fn finish(&mut self) {
         self.end_phase();
-        let [without, beside] = self
-            .sums
-            .map(|(retries, time)| format!("{retries} in {:.0} s", time.as_secs_f64()));
+        let shown = |(n, time): (u64, Duration)| format!("{n} in {:.0} s", time.as_secs_f64());
+        let [without, beside] = self.sums.map(shown);
         println!("soak: destroy retries: {beside} beside 5 scrapes a second, {without} without");
     }
 }
@@ -68,11 +67,9 @@ impl Actor for Scraper<'_> {
 fn retries(soak: &Soak) -> u64 {
     let boot = runmig_lease::process::boot_id(&soak.setup.machine.dir()).unwrap();
     let store = Store::existing(&soak.setup.path("state"), Duration::from_secs(10)).unwrap();
-    let listing = store
-        .map(|store| store.at_boot(&boot).list().unwrap())
-        .unwrap_or_default();
-    let all = ResourceKind::ALL
-        .iter()
-        .map(|kind| Counter::DestroyRetries(*kind));
-    all.map(|counter| listing.counters.get(counter)).sum()
+    let listing = store.map(|store| store.at_boot(&boot).list().unwrap());
+    let listing = listing.unwrap_or_default();
+    let all = ResourceKind::ALL.iter();
+    let count = |kind: &ResourceKind| listing.counters.get(Counter::DestroyRetries(*kind));
+    all.map(count).sum()
 }

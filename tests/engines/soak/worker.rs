@@ -43,12 +43,11 @@ impl<'a> Worker<'a> {
             id: name,
             start_was_cut: false,
         };
+        let stays = |i: usize| container(format!("w{n}-{i}"), "exec sleep 1000");
         Worker {
             soak,
             random,
-            containers: (0..IDS)
-                .map(|i| container(format!("w{n}-{i}"), "exec sleep 1000"))
-                .collect(),
+            containers: (0..IDS).map(stays).collect(),
             short: container(format!("w{n}-short"), "exec sleep 0.05"),
         }
     }

@@ -82,8 +82,8 @@ impl<'a> World<'a> {
         let mut command = self.soak.setup.machine.sim_command("hold");
         command.args(["--gpu", &gpu, "--gi", &gi, "--seconds", "1"]);
         self.held.push(going(command.stdin(Stdio::null())));
-        self.soak
-            .note("hold", true, &format!("gi {gi} of GPU {gpu}"));
+        let told = format!("gi {gi} of GPU {gpu}");
+        self.soak.note("hold", true, &told);
         if self.held.len() > 5 {
             drop(self.held.remove(0));
         }
@@ -94,17 +94,14 @@ impl<'a> World<'a> {
         self.admins_are_there();
         if self.admins.len() > 2 || (!self.admins.is_empty() && self.random.one_in(2)) {
             let at = self.random.below(self.admins.len() as u64) as usize;
-            let (gpu, gi) = (
-                self.admins[at].gpu.to_string(),
-                self.admins[at].gi.to_string(),
-            );
+            let one = &self.admins[at];
+            let (gpu, gi) = (one.gpu.to_string(), one.gi.to_string());
             let (well, _) = self.sim("destroy", &["--gpu", &gpu, "--gi", &gi]);
             if well {
                 self.admins.remove(at);
             }
-            self.soak
-                .note("destroy by hand", well, &format!("gi {gi} of GPU {gpu}"));
-            return;
+            let told = format!("gi {gi} of GPU {gpu}");
+            return self.soak.note("destroy by hand", well, &told);
         }
         let gpu = self.random.of(&["0", "1"]);
         let profile = self.random.of(&["1g.10gb", "2g.20gb"]);
@@ -113,23 +110,18 @@ impl<'a> World<'a> {
             let all = self.soak.setup.machine.instances();
             let is_it = |i: &Instance| !i.uuid.is_empty() && said.contains(&i.uuid);
             let made = all.into_iter().find(is_it);
-            self.admins
-                .push(made.unwrap_or_else(|| panic!("gone at once: {said}")));
+            let made = made.unwrap_or_else(|| panic!("gone at once: {said}"));
+            self.admins.push(made);
         }
-        self.soak.note(
-            "create by hand",
-            well,
-            &format!("{profile} on GPU {gpu}: {}", said.trim()),
-        );
+        let told = format!("{profile} on GPU {gpu}: {}", said.trim());
+        self.soak.note("create by hand", well, &told);
     }
 
     fn admins_are_there(&self) {
         let all = self.soak.setup.machine.instances();
         for one in &self.admins {
-            assert!(
-                all.contains(one),
-                "the administrator's is gone: {one:?}\n{all:?}"
-            );
+            let is_there = all.contains(one);
+            assert!(is_there, "the administrator's is gone: {one:?}\n{all:?}");
         }
         for lease in self.soak.setup.leases() {
             let theirs = |i: &&Instance| lease["migUUID"] == i.uuid.as_str();
@@ -169,12 +161,8 @@ impl<'a> World<'a> {
         let detach = self.random.one_in(2);
         let mut run = vec!["run", "--annotation=runmig.dev/slice=1g.10gb"];
         run.push(if detach { "--detach" } else { "--rm" });
-        run.extend([
-            "--rootfs",
-            &rootfs,
-            "sleep",
-            if detach { "1000" } else { "0.1" },
-        ]);
+        let time = if detach { "1000" } else { "0.1" };
+        run.extend(["--rootfs", &rootfs, "sleep", time]);
         let running = going(podman.command(&run).stdin(Stdio::null()));
         let kill = self.random.one_in(2);
         if kill {
@@ -183,12 +171,8 @@ impl<'a> World<'a> {
             kill_somewhere(&running, &mut self.random, whom);
         }
         let well = running.end().status.success();
-        let what = if kill {
-            "podman run, killed"
-        } else {
-            "podman run"
-        };
-        self.soak.note(what, well, "");
+        let killed = if kill { ", killed" } else { "" };
+        self.soak.note(&format!("podman run{killed}"), well, "");
         let well = self.podman_rm();
         self.soak.note("podman rm", well, "");
     }

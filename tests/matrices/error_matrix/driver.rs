@@ -52,12 +52,12 @@ pub fn every_mode(operation: &Operation) {
         ("nvmlDeviceGetMigMode", &TOLD_APART[..]),
         ("nvmlDeviceSetMigMode", &all),
     ] {
-        let each = |own: &[u64]| {
-            let calls = own.iter();
-            calls
-                .flat_map(|nth| codes.iter().map(|code| (*nth, *code)))
-                .collect()
+        let of = |nth: &u64| {
+            { codes.iter() }
+                .map(|code| (*nth, *code))
+                .collect::<Vec<_>>()
         };
+        let each = |own: &[u64]| own.iter().flat_map(of).collect();
         tried_of(|name| name == function, operation, each);
     }
 }
@@ -68,11 +68,10 @@ pub fn every_call(operation: &Operation) {
     let mut next = CODES.cycle();
     tried(operation, |own| {
         let each = own.iter().map(|nth| (*nth, next.next().unwrap_or(UNKNOWN)));
-        let each: Vec<(u64, u32)> = each.collect();
+        let mut all: Vec<(u64, u32)> = each.collect();
         let apart = TOLD_APART.iter().zip(own.iter().cycle());
-        each.into_iter()
-            .chain(apart.map(|(code, nth)| (*nth, *code)))
-            .collect()
+        all.extend(apart.map(|(code, nth)| (*nth, *code)));
+        all
     });
 }
 
@@ -99,10 +98,8 @@ fn tried_of(
                 continue;
             }
             for outcome in outcomes(function, code) {
-                let at = format!(
-                    "{}: {outcome:?} from {function}, the {nth}th",
-                    operation.name
-                );
+                let name = operation.name;
+                let at = format!("{name}: {outcome:?} from {function}, the {nth}th");
                 let call = operation.begin(&world);
                 let _ = std::fs::remove_file(log(&world));
                 world.fault(function, nth, Some(nth), outcome);
@@ -176,14 +173,8 @@ fn is_told(text: &str, code: u32) -> bool {
 }
 
 fn says(line: &str, code: u32) -> bool {
-    let object = [
-        "GPU",
-        "of the same pod",
-        "driver library",
-        "driver's version",
-        "MIG device",
-    ];
-    is_told(line, code) && object.iter().any(|o| line.contains(o))
+    let objects = "GPU|of the same pod|driver library|driver's version|MIG device";
+    is_told(line, code) && objects.split('|').any(|object| line.contains(object))
 }
 
 fn log(world: &World) -> PathBuf {
@@ -197,10 +188,7 @@ fn quarantined(world: &World, operation: &Operation, code: u32) -> Result<(), St
     }
     for lease in world.leases() {
         // A claim keeps its lease.
-        let is_kept = match lease["state"].as_str() {
-            Some("quarantined") => false,
-            _ => lease["claim"].is_object(),
-        };
+        let is_kept = lease["state"] != "quarantined" && lease["claim"].is_object();
         if is_kept || [PEER, HOLDER].iter().any(|id| lease["container"] == **id) {
             continue;
         }

@@ -90,12 +90,8 @@ fn report(operation: &Operation, what: &str, tried: usize, failed: usize, wrong:
         "error matrix: {}: {tried} failing {what}, {failed} of them made it fail",
         operation.name
     );
-    assert!(
-        wrong.is_empty(),
-        "{} wrong:\n{}",
-        wrong.len(),
-        wrong.join("\n")
-    );
+    let (count, lines) = (wrong.len(), wrong.join("\n"));
+    assert!(wrong.is_empty(), "{count} wrong:\n{lines}");
 }
 
 macro_rules! matrix {

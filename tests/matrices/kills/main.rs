@@ -6,6 +6,7 @@
 //!       [--sample N | --minutes M | --all] [--seed S] [--operation NAME]…   draws points, or takes all
 //!       --all [--kind KIND]…                                                takes all points of these kinds, such as twice
 //!       --point OPERATION/death/17                                          repeats one point
+//!       --first                                                             ends with the first point that fails
 //!       --list                                                              lists operations, their effects and points
 //! ```
 //!
@@ -28,7 +29,7 @@ use nix::unistd::{ForkResult, Pid, fork};
 use nvml_sim::fault::{self, Outcome, Rule};
 use operations::{Act, Inits, Operation};
 use runmig_lease::effect::Kind;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -79,7 +80,7 @@ enum Event {
     Error(usize, i32),
     LateError(usize, i32),
     Answer(usize, i32),
-    /// A death, what recovers, and its death.
+    /// A death, what recovers, and its death; none at 0.
     Twice(usize, usize, usize),
     /// The effect, and what runs meanwhile.
     Beside(usize, usize),
@@ -137,6 +138,8 @@ struct Stage<'a> {
     world: &'a World,
     operation: &'static Operation,
     inits: Cell<Inits>,
+    /// The effects of what recovered last, up to its death.
+    recovery: RefCell<Vec<Kind>>,
 }
 
 impl<'a> Stage<'a> {
@@ -148,6 +151,7 @@ impl<'a> Stage<'a> {
                 victim: sleeper(),
                 others: sleeper(),
             }),
+            recovery: RefCell::default(),
         };
         stage.begin()?;
         world.keep();
@@ -271,6 +275,7 @@ impl<'a> Stage<'a> {
                 done(self.operate(Plan::Run))?
             }
             Event::Twice(at, by, then) => {
+                self.recovery.take();
                 let _ = died(self.operate(Plan::Die(at)))?;
                 if RECOVERIES[by].0 == "delete" && self.world.has_container(ID) {
                     // An engine kills the container first.
@@ -282,7 +287,9 @@ impl<'a> Stage<'a> {
                 }
                 let recover =
                     || RECOVERIES[by].1(self.world, self.inits.get()).map_err(|e| e.line());
-                died(self.run(Plan::Die(then), recover))?
+                let has_died = died(self.run(Plan::Die(then), recover))?;
+                self.recovery.replace(child::effects());
+                has_died || then == 0
             }
             Event::Beside(at, other) => self.beside(at, BESIDE[other].1)?,
         };
@@ -410,6 +417,7 @@ struct Options {
     sample: Option<usize>,
     minutes: Option<u64>,
     is_all: bool,
+    is_first: bool,
     is_list: bool,
     seed: u64,
     operations: Vec<String>,
@@ -436,6 +444,7 @@ fn options() -> Result<Options, String> {
             "--minutes" => options.minutes = Some(number(value()?)?),
             "--seed" => options.seed = number(value()?)?,
             "--all" => options.is_all = true,
+            "--first" => options.is_first = true,
             "--list" => options.is_list = true,
             "--operation" => options.operations.push(value()?),
             "--kind" => options.kinds.push(value()?),
@@ -553,13 +562,13 @@ fn run(options: &Options) -> Result<(), String> {
         });
         let clock = Instant::now();
         let mut number = 0;
-        let mut twice = Twice::default();
+        let mut twice = Twice::of(operation, &effects);
         loop {
             let event = if options.is_all {
                 match all
                     .get(number)
                     .copied()
-                    .or_else(|| twice.next(operation, &effects).filter(is_kind))
+                    .or_else(|| twice.next(&stage.recovery.borrow()).filter(is_kind))
                 {
                     Some(event) => event,
                     None => break,
@@ -589,12 +598,14 @@ fn run(options: &Options) -> Result<(), String> {
             }
             match judged {
                 Ok(true) => {}
-                Ok(false) if twice.is_over(event) => {}
                 Ok(false) => missed += 1,
                 Err(e) => {
                     let again =
                         format!("{AGAIN} --seed {choice} --point {}/{event}", operation.name);
                     println!("kills: FAILED {again}\n{e}");
+                    if options.is_first {
+                        return Err("ended with the first that fails".to_owned());
+                    }
                     wrong.push(again);
                 }
             }
@@ -626,32 +637,53 @@ fn run(options: &Options) -> Result<(), String> {
     }
 }
 
-/// All pairs of a death and a death of what recovers, each recovery up to its end.
+/// All pairs of a death and a death of what recovers that leave something else than the pair before.
 #[derive(Default)]
 struct Twice {
+    /// The deaths to come, each with what recovers, last first.
+    pairs: Vec<(usize, usize)>,
     at: usize,
     by: usize,
-    then: usize,
+    /// The deaths of this recovery to come, last first.
+    seconds: Vec<usize>,
+    /// The recovery has just run to its end.
+    is_measured: bool,
 }
 
 impl Twice {
-    fn next(&mut self, operation: &Operation, effects: &Effects) -> Option<Event> {
-        self.then += 1;
-        let (at, by, then) = (self.at + 1, self.by, self.then);
-        let is_there = operation.meets_others() && at <= effects.kinds.len();
-        is_there.then_some(Event::Twice(at, by, then))
+    fn of(operation: &Operation, effects: &Effects) -> Twice {
+        let mut pairs = Vec::new();
+        if operation.meets_others() {
+            let deaths = told_apart(&effects.kinds);
+            pairs.extend(deaths.flat_map(|at| (0..RECOVERIES.len()).map(move |by| (at, by))));
+            pairs.reverse();
+        }
+        Twice {
+            pairs,
+            ..Twice::default()
+        }
     }
 
-    /// Goes on with the next recovery if this one ended before it was to die.
-    fn is_over(&mut self, event: Event) -> bool {
-        let is_over = self.then > 0 && matches!(event, Event::Twice(..));
-        if is_over {
-            self.then = 0;
-            self.by = (self.by + 1) % RECOVERIES.len();
-            self.at += usize::from(self.by == 0);
+    /// Returns the next pair after a recovery with these effects.
+    fn next(&mut self, recovery: &[Kind]) -> Option<Event> {
+        if std::mem::take(&mut self.is_measured) {
+            self.seconds = told_apart(recovery).collect();
+            self.seconds.reverse();
         }
-        is_over
+        if let Some(then) = self.seconds.pop() {
+            return Some(Event::Twice(self.at, self.by, then));
+        }
+        (self.at, self.by) = self.pairs.pop()?;
+        self.is_measured = true;
+        Some(Event::Twice(self.at, self.by, 0))
     }
+}
+
+/// Returns the effects before which a death leaves something else than one before the effect before: the kernel takes locks
+/// back, and no power fails here.
+fn told_apart(kinds: &[Kind]) -> impl Iterator<Item = usize> {
+    let leaves_no_trace = |kind: &Kind| matches!(kind, Kind::Sync | Kind::Lock);
+    (1..=kinds.len()).filter(move |at| *at == 1 || !leaves_no_trace(&kinds[at - 2]))
 }
 
 /// Draws a point, of each kind as often as of the others.

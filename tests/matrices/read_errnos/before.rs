@@ -81,9 +81,8 @@ impl Before {
         let saved = records(&self.world.path("saved-state"));
         let mut of_peer = saved.iter().filter(|name| !self.is_of_gone(name));
         if !of_peer.all(|name| leases.contains(name)) {
-            return Err(format!(
-                "struck off the lease of a living container: {leases:?}"
-            ));
+            let what = "struck off the lease of a living container";
+            return Err(format!("{what}: {leases:?}"));
         }
         Ok(())
     }

@@ -88,19 +88,15 @@ impl Before {
         }
         let collected = testkit::said(&mut self.world.migctl(&["gc"]));
         self.peer_has_its_slice()?;
+        let in_bundles = Path::new(path).starts_with(self.world.path("bundles"));
         let e = match self.nothing_is_left() {
             Ok(()) => return Ok(()),
             // A bundle that is said to be gone is left alone.
-            Err(_)
-                if is_absent(errno) && Path::new(path).starts_with(self.world.path("bundles")) =>
-            {
-                return Ok(());
-            }
+            Err(_) if is_absent(errno) && in_bundles => return Ok(()),
             Err(e) => e,
         };
-        Err(format!(
-            "{e}; it said {text}, and gc afterwards {collected:?}"
-        ))
+        let after = format!("and gc afterwards {collected:?}");
+        Err(format!("{e}; it said {text}, {after}"))
     }
 }
 

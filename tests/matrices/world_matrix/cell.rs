@@ -66,12 +66,11 @@ fn cells(world: &World) {
         "world matrix: {}: {tried} cells, in {failed} of them the operation failed as it should",
         world.name
     );
+    let (count, lines) = (wrong.len(), wrong.join("\n"));
     assert!(
         wrong.is_empty(),
-        "{} wrong in {}:\n{}",
-        wrong.len(),
-        world.name,
-        wrong.join("\n")
+        "{count} wrong in {}:\n{lines}",
+        world.name
     );
 }
 
@@ -204,11 +203,13 @@ fn runmig_log(node: &Node) -> String {
 
 /// The low-level runtime's word from inside: outside its process may have another number.
 fn state_of_it(node: &Node, inside: &Inside) -> Result<String, String> {
-    let asked = match inside.keeps_containers {
-        true => call::run(&node.bare(&["state", ID]).into(), inside)?,
-        false => call::run(&node.bare(&["state", ID]).into(), &Inside::default())?,
+    let (state, outside) = (node.bare(&["state", ID]).into(), Inside::default());
+    let at = if inside.keeps_containers {
+        inside
+    } else {
+        &outside
     };
-    Ok(asked.said)
+    Ok(call::run(&state, at)?.said)
 }
 
 fn delete_in_there(node: &Node, inside: &Inside) -> Result<(), String> {

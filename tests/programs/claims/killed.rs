@@ -1,17 +1,13 @@
 //! A Prepare that was killed: its promise stays, and nothing half-made does.
 
 use super::*;
-use nvml_sim::fault::{Moment, Outcome};
 
 const CI: &str = "nvmlGpuInstanceCreateComputeInstance";
 
 /// Kills a Prepare before it makes its compute instance. Its GPU instance is on record.
 #[track_caller]
 fn killed(world: &World, call: &str, moment: Moment) {
-    world.fault(call, 1, Some(1), Outcome::Kill(moment));
-    let ended = said(&mut world.claims("prepare", "a"));
-    assert_eq!(ended.status.code(), None, "{ended:?}");
-    world.no_faults();
+    world.kills(call, moment, &mut world.claims("prepare", "a"));
     world.the_instance();
     assert_eq!(the_lease(world)["state"], "creating");
 }
@@ -49,23 +45,4 @@ fn half_made_slice_is_undone() {
             ends_last(&world, "a");
         }
     }
-}
-
-/// As `half_destroyed::spares_instance_at_place_of_half_made_slice`, for a claim, whose promise stays.
-/// Failure: a kill between the end of a half-made slice and the end of its record
-#[test]
-fn spares_instance_at_place_of_half_made_slice() {
-    let world = World::small();
-    world.fault(CI, 1, None, Outcome::Return(19));
-    let kill = Outcome::Kill(Moment::After);
-    world.fault("nvmlGpuInstanceDestroy", 1, Some(1), kill);
-    let killed = said(&mut world.claims("prepare", "a"));
-    assert_eq!(killed.status.code(), None, "{killed:?}");
-    world.no_faults();
-    assert!(world.instances().is_empty());
-    let start = the_lease(&world)["migPlacement"]["start"].as_u64().unwrap();
-    let gi = world.admin_creates(0, "1g.6gb", start as u32, true);
-    world.gc().ok();
-    assert_eq!(world.the_instance().gi, gi);
-    assert_eq!(the_lease(&world)["state"], "promised");
 }

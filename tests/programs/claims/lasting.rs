@@ -1,7 +1,6 @@
 //! Only Kubernetes ends a claim's lease, and an operator by hand.
 
 use super::*;
-use testkit::has;
 
 /// Failure: a collection, by a create too
 #[test]
@@ -15,8 +14,7 @@ fn collection_keeps_claims() {
         has(&said_of, &why);
     }
     // A create without room collects too.
-    world.bundle_asking("whole", "4g.24gb");
-    said(&mut world.create_command("whole")).exits(1);
+    world.refuses_asking("whole", "4g.24gb", "4g.24gb");
     assert_eq!(world.leases().len(), 2);
     assert_eq!(world.the_instance().start, 0);
 }
@@ -27,14 +25,13 @@ fn operator_releases_claim_by_hand() {
     let world = World::small();
     for (name, by) in [("a", "team-a/a-gpu"), ("b", "b")] {
         prepare(&world, name, &place(&world, "1g.6gb", 0, 1)).unwrap();
-        let told = said(&mut world.migctl(&["release", by])).ok();
-        let warning = format!(
-            "migctl: warning: Kubernetes still has claim team-a/{name}-gpu, and pod team-a/train loses its slice"
-        );
-        has(&told.stderr, &warning);
-        let told = told.stdout;
-        let claim = format!("claim team-a/{name}-gpu (pod team-a/train)");
-        has(&told, &claim);
+        let claim = format!("claim team-a/{name}-gpu");
+        let told = world.ctl(&["release", by]).ok();
+        told.says(&format!("{claim} (pod team-a/train)"));
+        let warning = "migctl: warning: Kubernetes still has";
+        told.warns(&format!(
+            "{warning} {claim}, and pod team-a/train loses its slice"
+        ));
         nothing_is_left(&world);
     }
 }
@@ -42,10 +39,9 @@ fn operator_releases_claim_by_hand() {
 /// A pod that uses it keeps the slice from an operator too.
 #[test]
 fn release_by_hand_spares_processes() {
-    let world = prepared();
+    let world = prepared(&["a"]);
     let hold = world.hold(0, world.the_instance().gi, Some(0));
-    let told = said(&mut world.migctl(&["release", "a"])).exits(1).stderr;
-    has(&told, "in use");
+    world.ctl(&["release", "a"]).exits(1).warns("in use");
     assert_eq!(the_lease(&world)["state"], "quarantined");
     drop(hold);
     ends_last(&world, "a");
@@ -86,7 +82,7 @@ fn end_of_promise_spares_foreign_instance() {
         let gi = world.admin_creates(0, "1g.6gb", 1, false);
         match end {
             "unprepare" => unprepare(&world, "a").unwrap(),
-            _ => drop(said(&mut world.migctl(&["release", "a"])).ok()),
+            _ => drop(world.ctl(&["release", "a"]).ok()),
         }
         assert_eq!(world.the_instance().gi, gi, "{end}");
         world.admin_destroys(0, gi);
@@ -125,10 +121,8 @@ fn ends_idle_slices_of_its_gpu() {
     prepare(&world, "a", &on(1, 0)).unwrap();
     unprepare(&world, "a").unwrap();
     world.configure("keep_idle = \"20ms\"");
-    until("its time is over", || {
-        let would = said(&mut world.migctl(&["gc", "--dry-run"])).ok().stdout;
-        would.contains("would be released")
-    });
+    let would = || world.tells(&["gc", "--dry-run"]);
+    until("its time is over", || would().contains("would be released"));
     prepare(&world, "b", &on(0, 0)).unwrap();
     assert_eq!(world.instances().len(), 2);
     prepare(&world, "c", &on(1, 3)).unwrap();
@@ -149,7 +143,7 @@ fn refuses_claim_beside_damaged_ledger() {
     let line = prepare(&world, "a", &at).unwrap_err().line();
     has(&line, "is damaged");
     has(&line, "migctl gc --repair");
-    said(&mut world.migctl(&["gc", "--repair"])).ok();
+    world.repair();
     prepare(&world, "a", &at).unwrap();
     world.the_instance();
 }
@@ -175,15 +169,7 @@ fn promise_names_later_pods() {
     let world = World::small();
     let at = place(&world, "1g.6gb", 0, 1);
     prepare(&world, "a", &at).unwrap();
-    let mut shared = claim("a");
-    shared.pods.push(ClaimPod {
-        uid: "second-uid".to_owned(),
-        name: "second".to_owned(),
-    });
-    with(&world, |leases| {
-        leases.promise(shared.clone(), &at, &|_| ())
-    })
-    .unwrap();
+    promise_to_both(&world, "second", &at);
     let lease = the_lease(&world);
     assert_eq!(lease["state"], "ready");
     assert_eq!(lease["claim"]["pods"][1]["name"], "second");

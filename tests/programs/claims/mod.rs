@@ -64,11 +64,23 @@ fn nothing_is_left(world: &World) {
     assert!(world.instances().is_empty(), "{:?}", world.instances());
 }
 
-/// Returns a world with the slice of claim `a`.
-fn prepared() -> World {
+/// Returns a world with the slices of these claims, at the places of the first GPU in this order.
+fn prepared(claims: &[&str]) -> World {
     let world = World::small();
-    prepare(&world, "a", &place(&world, "1g.6gb", 0, 1)).unwrap();
+    for (uid, start) in claims.iter().zip(0..) {
+        prepare(&world, uid, &place(&world, "1g.6gb", start, 1)).unwrap();
+    }
     world
+}
+
+/// Promises claim `a` to the pods `train` and this one.
+fn promise_to_both(world: &World, pod: &str, at: &ClaimPlace) {
+    let mut claim = claim("a");
+    claim.pods.push(ClaimPod {
+        uid: format!("{pod}-uid"),
+        name: pod.to_owned(),
+    });
+    with(world, |leases| leases.promise(claim, at, &|_| ())).unwrap();
 }
 
 /// Ends a claim, which was all that there was.
@@ -92,12 +104,8 @@ fn promise_takes_the_place_alone() {
     assert_eq!(lease["namespace"], "team-a");
     has(&world.tells(&["list"]), "claim team-a/a-gpu  team-a/train");
     // Local creates get all but that place.
-    world.bundle_asking("whole", "4g.24gb");
-    let refused = said(&mut world.create_command("whole")).exits(1).stderr;
-    has(&refused, "4g.24gb");
-    for id in ["x", "y", "z"] {
-        world.create(id);
-    }
+    world.refuses_asking("whole", "4g.24gb", "4g.24gb");
+    world.create_all(&["x", "y", "z"]);
     said(&mut world.create_command("w")).exits(1);
     assert!(world.instances().iter().all(|i| i.start != 2));
 }

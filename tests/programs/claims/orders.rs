@@ -1,56 +1,49 @@
 //! Two processes want one place: one of them stands still at each of its steps in the ledger, and the other runs as far
 //! as it can. One of them gets the place.
 
-use super::containers::{Init, containers, hook, hook_call, of_train};
+use super::containers::{containers, hook, hook_call, init, of_train};
 use super::*;
 use std::cell::RefCell;
 use testkit::faults::operations::{ID, PEER};
 use testkit::faults::steps::{steps, waits};
-use testkit::faults::strace::{self, Call};
+use testkit::faults::strace::Call;
 
 /// The slice that takes the whole GPU.
 const WHOLE: (&str, u32) = ("4g.24gb", 4);
 
-/// Two commands for one place.
-struct Meeting {
-    /// Makes the state before both.
-    before: fn(&World),
-    /// The command that stands still.
-    first: fn(&World) -> Call,
-    second: fn(&World) -> Call,
-    /// Judges the end of both. Returns whether the first one got the place.
-    judge: fn(&World, &Said, &Said) -> bool,
-}
+type Begins = fn(&World) -> Call;
+/// Judges the end of both commands. Returns whether the first one got the place.
+type Judge = fn(&World, &Said, &Said) -> bool;
 
-impl Meeting {
-    /// Tries every step. Returns which of the two got the place, first or not.
-    fn at_every_step(&self) -> BTreeSet<bool> {
-        if !strace::is_there() {
-            return BTreeSet::from([false, true]);
-        }
-        let world = World::small();
-        let log = world.path("strace.log");
-        (self.before)(&world);
-        let steps = steps(&world, &(self.first)(&world), &log);
-        end(&world, "no step");
-        assert!(steps.len() > 3, "{}", steps.len());
-        let mut firsts = BTreeSet::new();
-        for step in &steps {
-            (self.before)(&world);
-            let stopped = step.stops(&(self.first)(&world), &log);
-            let mut meets = (self.second)(&world).going();
-            until("it has ended or waits", || {
-                meets.ended().is_some() || waits(meets.pid())
-            });
-            strace::go_on(&stopped);
-            let (first, second) = (stopped.end(), meets.end());
-            let at = format!("{}\n{first:?}\n{second:?}", step.point.shown);
-            { world.nothing_lost_nothing_given_twice() }.unwrap_or_else(|e| panic!("{at}: {e}"));
-            firsts.insert((self.judge)(&world, &first, &second));
-            end(&world, &at);
-        }
-        firsts
+/// Has two commands meet at every step of the first, which stands still there. The first one gets the place as often as
+/// this says.
+#[track_caller]
+fn meets(before: fn(&World), (first, second): (Begins, Begins), judge: Judge, firsts: &[bool]) {
+    if !strace::is_there() {
+        return;
     }
+    let world = World::small();
+    let log = world.path("strace.log");
+    before(&world);
+    let steps = steps(&world, &first(&world), &log);
+    end(&world, "no step");
+    assert!(steps.len() > 3, "{}", steps.len());
+    let mut got = BTreeSet::new();
+    for step in &steps {
+        before(&world);
+        let stopped = step.stops(&first(&world), &log);
+        let mut meets = second(&world).going();
+        until("it has ended or waits", || {
+            meets.ended().is_some() || waits(meets.pid())
+        });
+        strace::go_on(&stopped);
+        let (first, second) = (stopped.end(), meets.end());
+        let at = format!("{}\n{first:?}\n{second:?}", step.point.shown);
+        { world.nothing_lost_nothing_given_twice() }.unwrap_or_else(|e| panic!("{at}: {e}"));
+        got.insert(judge(&world, &first, &second));
+        end(&world, &at);
+    }
+    assert_eq!(got, firsts.iter().copied().collect());
 }
 
 /// Ends all claims and containers.
@@ -123,21 +116,6 @@ fn one_has_it(world: &World, of_claim: &Said, of_other: &Said) -> bool {
 
 const BOTH: [bool; 2] = [false, true];
 
-type Begins = fn(&World) -> Call;
-type Judge = fn(&World, &Said, &Said) -> bool;
-
-/// Has two commands meet at every step of the first, which gets the place as often as this says.
-#[track_caller]
-fn meets(before: fn(&World), (first, second): (Begins, Begins), judge: Judge, firsts: &[bool]) {
-    let meeting = Meeting {
-        before,
-        first,
-        second,
-        judge,
-    };
-    assert_eq!(meeting.at_every_step(), firsts.iter().copied().collect());
-}
-
 fn second_claims(world: &World, of_other: &Said, of_claim: &Said) -> bool {
     !one_has_it(world, of_claim, of_other)
 }
@@ -170,37 +148,25 @@ fn promise_moves_from_local_create() {
     fn both(world: &World, _: &Said, _: &Said) -> bool {
         let leases = world.leases();
         assert_eq!(leases.len(), 2, "{leases:#?}");
-        let start = |lease: &serde_json::Value| lease["migPlacement"]["start"].clone();
+        let start = |lease: &Value| lease["migPlacement"]["start"].clone();
         assert_ne!(start(&leases[0]), start(&leases[1]));
-        let is_claim = |lease: &&serde_json::Value| lease["claim"].is_object();
+        let is_claim = |lease: &&Value| lease["claim"].is_object();
         let claim = leases.iter().find(is_claim).unwrap();
         start(claim) == START
     }
-    for (first, second) in [("promise", ""), ("", "promise")] {
-        let of = |verb: &str| -> fn(&World) -> Call {
-            match verb {
-                "" => |world| world.create_command(PEER).into(),
-                _ => promise,
-            }
-        };
-        let meeting = Meeting {
-            before: |_| (),
-            first: of(first),
-            second: of(second),
-            judge: both,
-        };
-        assert_eq!(meeting.at_every_step(), BTreeSet::from(BOTH), "{first}");
-    }
+    let create: Begins = |world| world.create_command(PEER).into();
+    meets(|_| (), (promise, create), both, &BOTH);
+    meets(|_| (), (create, promise), both, &BOTH);
 }
 
 thread_local! {
     /// The container of this test alone, since the tests of a program run beside each other.
-    static INIT: RefCell<Option<Init>> = const { RefCell::new(None) };
+    static INIT: RefCell<Option<Killed>> = const { RefCell::new(None) };
 }
 
 fn attaches(world: &World) -> Call {
     INIT.with_borrow_mut(|init| {
-        let init = init.get_or_insert_with(Init::new);
+        let init = init.get_or_insert_with(self::init);
         hook_call(world, "attach", "a", Some(init), of_train())
     })
 }
@@ -230,20 +196,13 @@ fn container_has_it_or_none(world: &World, unprepare: &Said, attach: &Said) -> b
     got_it
 }
 
-#[test]
-fn unprepare_meets_attach() {
-    let prepared =
-        |world: &World| drop(prepare(world, "a", &place(world, "1g.6gb", 0, 1)).unwrap());
-    meets(
-        prepared,
-        (unprepares, attaches),
-        container_has_it_or_none,
-        &BOTH,
-    );
-    meets(
-        prepared,
-        (attaches, unprepares),
-        |w, attach, unprepare| container_has_it_or_none(w, unprepare, attach),
-        &BOTH,
-    );
+fn prepared(world: &World) {
+    prepare(world, "a", &place(world, "1g.6gb", 0, 1)).unwrap();
+}
+
+testkit::tests! {
+    unprepare_meets_attach: meets(prepared, (unprepares, attaches), container_has_it_or_none, &BOTH);
+    attach_meets_unprepare: meets(prepared, (attaches, unprepares), |world, attach, unprepare| {
+        container_has_it_or_none(world, unprepare, attach)
+    }, &BOTH);
 }

@@ -1,7 +1,6 @@
 //! The place that a claim gets where others were faster.
 
 use super::*;
-use testkit::has;
 
 /// Failure: a local slice or a foreign instance took the place
 #[test]
@@ -20,16 +19,16 @@ fn promise_moves_within_its_gpu() {
 #[test]
 fn refusal_names_the_holder() {
     let world = World::small();
-    world.bundle_asking("train", "4g.24gb");
-    world.create("train");
+    world.create_asking("train", "4g.24gb");
     let at = place(&world, "1g.6gb", 0, 1);
     let line = prepare(&world, "a", &at).unwrap_err().line();
-    has(&line, "cannot make 1g.6gb at 0:1");
-    has(
-        &line,
+    for words in [
+        "cannot make 1g.6gb at 0:1",
         "for claim team-a/a-gpu (pod team-a/train): container train has 4g.24gb",
-    );
-    has(&line, "hint: delete that holder");
+        "hint: delete that holder",
+    ] {
+        has(&line, words);
+    }
     assert_eq!(world.leases().len(), 1);
 }
 
@@ -37,9 +36,8 @@ fn refusal_names_the_holder() {
 fn refusal_names_foreign_instance() {
     let world = World::small();
     let gi = world.admin_creates(0, "4g.24gb", 0, true);
-    let line = promise(&world, "a", &place(&world, "2g.12gb", 0, 2))
-        .unwrap_err()
-        .line();
+    let at = place(&world, "2g.12gb", 0, 2);
+    let line = promise(&world, "a", &at).unwrap_err().line();
     let foreign = format!("GPU instance {gi} on GPU 0, which runmig did not make");
     has(&line, &foreign);
 }
@@ -60,9 +58,8 @@ fn refuses_places_that_gpu_lacks() {
         }
     }
     world.change(|machine, _| machine.gpus[0].mode = Mode::Off);
-    let line = promise(&world, "a", &place(&world, "1g.6gb", 0, 1))
-        .unwrap_err()
-        .line();
+    let at = place(&world, "1g.6gb", 0, 1);
+    let line = promise(&world, "a", &at).unwrap_err().line();
     has(&line, "GPU 0 is not in MIG mode; hint: switch MIG mode on");
     nothing_is_left(&world);
 }

@@ -1,7 +1,7 @@
 //! The pods of a claim: the hook gives no other pod its slice.
 
 use super::*;
-use containers::{Init, containers, hook, hook_of};
+use containers::{containers, hook, hook_call, init};
 use runmig_lease::process;
 use runmig_lease::store::{ClaimName, Container, Key};
 
@@ -11,26 +11,30 @@ const LONG: Duration = Duration::from_secs(60);
 /// Failure: a container of a foreign pod names the claim's CDI device, or forges the pod's uid
 #[test]
 fn refuses_pod_of_another_namespace() {
-    let world = prepared();
-    let init = Init::new();
+    let world = prepared(&["a"]);
+    let init = init();
     let annotations = json!({
         "io.kubernetes.cri.sandbox-name": "spy",
         "io.kubernetes.cri.sandbox-namespace": "other",
         "io.kubernetes.cri.sandbox-uid": "spy-uid",
     });
-    let line = hook_of(&world, "attach", "a", Some(&init), annotations).refused();
+    let attach = hook_call(&world, "attach", "a", Some(&init), annotations);
+    let line = settled(&attach).refused();
     let why = "runmig-claim: cannot start container c: claim team-a/a-gpu (pod team-a/train) is not reserved for pod \
                other/spy (uid spy-uid); hint: let the pod request a slice of its own";
-    assert!(line.starts_with(why), "{line}");
+    begins_with(&line, why);
     assert_eq!(containers(&world), [""; 0]);
 }
 
 /// CRI-O passes a pod's annotations on, and containerd's keys with them.
 #[test]
 fn refuses_forged_pod() {
-    let world = prepared();
-    let init = Init::new();
-    let attach = |annotations| hook_of(&world, "attach", "a", Some(&init), annotations).refused();
+    let world = prepared(&["a"]);
+    let init = init();
+    let attach = |annotations| {
+        let call = hook_call(&world, "attach", "a", Some(&init), annotations);
+        settled(&call).refused()
+    };
     let line = attach(json!({
         "io.kubernetes.cri.sandbox-uid": "pod-uid",
         "io.kubernetes.pod.uid": "spy-uid",
@@ -47,7 +51,7 @@ fn refuses_forged_pod() {
 /// Failure: a pod comes to a prepared claim, and its container starts before the driver has it on record
 #[test]
 fn waits_until_claim_names_pod() {
-    let world = prepared();
+    let world = prepared(&["a"]);
     let init = process::current();
     let container = Container {
         key: Key::new("/bundles/c".into(), "c".to_owned()),
@@ -71,13 +75,7 @@ fn waits_until_claim_names_pod() {
     has(&line, "see that runmig-dra runs on the node");
     std::thread::scope(|scope| {
         let late = scope.spawn(|| attach(LONG).unwrap());
-        let mut of_both = claim("a");
-        of_both.pods.push(ClaimPod {
-            uid: "late-uid".to_owned(),
-            name: "late".to_owned(),
-        });
-        let at = place(&world, "1g.6gb", 0, 1);
-        with(&world, |leases| leases.promise(of_both, &at, &|_| ())).unwrap();
+        promise_to_both(&world, "late", &place(&world, "1g.6gb", 0, 1));
         late.join().unwrap();
     });
     assert_eq!(containers(&world), ["c"]);

@@ -42,20 +42,13 @@ fn seals_container_on_runc() {
         config["hooks"]["poststop"] = json!([hook("detach")]);
     });
     let before = bundle.bytes();
-    let id = unique();
-    let said = setup
-        .runmig(&["run", "--bundle", bundle.as_str(), &id])
-        .ok()
-        .stdout;
+    let said = setup.run(&bundle).stdout;
     assert_eq!(nodes(&said), its, "{said}");
     assert_eq!(visible(&said), Some(instance.uuid.as_str()), "{said}");
     has(&said, &format!("SLICE={}\n", instance.uuid));
     assert_eq!(bundle.bytes(), before);
-    let lease: Value = setup.the_lease();
-    assert_eq!(lease["claim"]["uid"], "a");
-    with(&setup.config(), |leases| {
-        leases.unprepare("a", Patience::NONE)
-    })
-    .unwrap();
+    assert_eq!(setup.the_lease()["claim"]["uid"], "a");
+    let unprepared = with(&setup.config(), |l| l.unprepare("a", Patience::NONE));
+    unprepared.unwrap();
     setup.nothing_is_left();
 }

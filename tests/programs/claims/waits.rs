@@ -1,7 +1,6 @@
 //! Obstacles that are on their way out: Prepare waits for them, since an error costs the pod a minute.
 
 use super::*;
-use std::os::unix::fs::MetadataExt;
 use std::sync::mpsc;
 
 const LONG: Duration = Duration::from_secs(60);
@@ -53,8 +52,7 @@ pub fn ends(world: &World, at: &ClaimPlace, go: impl FnOnce()) {
 #[test]
 fn releases_what_a_container_left() {
     let world = World::small();
-    world.bundle_asking("a", "4g.24gb");
-    world.create("a");
+    world.create_asking("a", "4g.24gb");
     let hold = world.hold(0, world.the_instance().gi, Some(0));
     world.delete("a");
     assert_eq!(the_lease(&world)["state"], "quarantined");
@@ -72,9 +70,7 @@ fn waits_for_lock_of_gpu() {
     world.configure("lock_timeout = \"50ms\"");
     let at = place(&world, "1g.6gb", 0, 1);
     promise(&world, "new", &at).unwrap();
-    let gpu = &world.engine().gpus[0].uuid;
-    let lock = fs::File::create(world.state().join(format!("gpu-{gpu}.lock"))).unwrap();
-    lock.lock().unwrap();
+    let lock = world.lock_gpu(0);
     let line = prepare(&world, "new", &at).unwrap_err().line();
     has(&line, ".lock is held by");
     // The wait for a lock goes on in a thread when its caller gives up, so each is seen. A try waits twice: to make the
@@ -87,7 +83,7 @@ fn waits_for_lock_of_gpu() {
     };
     ends(&world, &at, || {
         until("it has tried twice", || tries() > 4);
-        lock.unlock().unwrap();
+        File::unlock(&lock).unwrap();
     });
 }
 
@@ -97,10 +93,7 @@ fn waits_for_half_made_slice() {
     let world = World::small();
     let at = place(&world, "1g.6gb", 0, 1);
     let ci = "nvmlGpuInstanceCreateComputeInstance";
-    let killed = Outcome::Kill(nvml_sim::fault::Moment::After);
-    world.fault(ci, 1, Some(1), killed);
-    said(&mut world.claims("prepare", "new"));
-    world.no_faults();
+    world.kills(ci, Moment::After, &mut world.claims("prepare", "new"));
     let hold = world.hold(0, world.the_instance().gi, Some(0));
     let line = prepare(&world, "new", &at).unwrap_err().line();
     has(&line, "in use by another client");

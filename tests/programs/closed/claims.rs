@@ -24,10 +24,8 @@ fn gets_no_promise_on_a_closed_gpu() {
     }
     world.tells(&["uncordon", "0"]);
     health(&world, 0, sick());
-    has(
-        &promise(&world).unwrap_err().line(),
-        "gives nothing new: sick: ",
-    );
+    let line = promise(&world).unwrap_err().line();
+    has(&line, "gives nothing new: sick: ");
     assert_eq!(world.leases(), Vec::<Value>::new());
 }
 
@@ -55,8 +53,7 @@ fn promise_before_a_cordon_is_kept() {
 fn sick_gpu_hands_no_idle_slice_to_a_promise() {
     let world = World::small();
     world.configure("keep_idle = \"5m\"");
-    let full = world.full();
-    full.iter().for_each(|id| drop(world.delete(id)));
+    world.delete_all(&world.full());
     promise(&world).unwrap();
     health(&world, 0, sick());
     has(&prepare(&world).unwrap_err().line(), "GPU 0 is sick");

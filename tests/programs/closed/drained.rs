@@ -6,26 +6,15 @@ use super::*;
 fn names_what_is_left_and_ends_with_a_free_gpu() {
     let world = World::small();
     world.configure("keep_idle = \"5m\"");
-    world.create("a");
-    world.create("b");
-    let said_now = world.tells(&["drain", "0", "--reason", "repair"]);
-    has(&said_now, "GPU 0 has 1g.6gb");
-    has(&said_now, "of a\n");
-    has(
-        &refused(&world, "c", &[(SLICE, world.profile)]),
-        "drained since 20",
-    );
-    let drain = going(
-        world
-            .migctl(&["drain", "0", "--wait"])
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped()),
-    );
+    world.create_all(&["a", "b"]);
+    let drains = world.ctl(&["drain", "0", "--reason", "repair"]).ok();
+    drains.says("GPU 0 has 1g.6gb").says("of a\n");
+    world.refuses("c", "drained since 20");
+    let drain = going(world.migctl(&["drain", "0", "--wait"]).stdin(Stdio::null()));
     world.delete("a");
     assert_eq!(world.lease_of("b")["state"], "ready");
     world.delete("b");
-    let said = drain.end().ok();
-    assert!(said.stdout.ends_with("GPU 0 is free\n"), "{said:?}");
+    ends_with(&drain.end().ok().stdout, "GPU 0 is free\n");
     // An idle slice is nobody's.
     assert!(world.instances().is_empty(), "{:?}", world.instances());
     assert_eq!(world.leases(), Vec::<Value>::new());
@@ -39,16 +28,13 @@ fn names_what_is_left_and_ends_with_a_free_gpu() {
 fn fails_when_its_time_is_over_and_keeps_the_living() {
     let world = World::small();
     world.create("a");
-    let line = said(&mut world.migctl(&["drain", "0", "--wait=1ms", "-o", "json"]));
+    let line = world.ctl(&["drain", "0", "--wait=1ms", "-o", "json"]);
     line.exits(1)
         .warns("cannot drain GPU 0 in time: leases on it: 1; hint: end their containers");
     world.has_its_slices("a").unwrap();
     // What is on a GPU that is cordoned is to stay.
     world.tells(&["cordon", "0"]);
-    has(
-        &refused(&world, "b", &[(SLICE, world.profile)]),
-        "GPU 0: cordoned since 20",
-    );
+    world.refuses("b", "GPU 0: cordoned since 20");
     world.tells(&["uncordon", "0"]);
     world.all_go(&["a"]);
 }
@@ -71,9 +57,9 @@ fn names_what_keeps_slices_of_the_dead() {
     world.abandoned("dead");
     let slice = world.instances().remove(0);
     let holder = world.hold(slice.gpu, slice.gi, Some(0));
-    let said = said(&mut world.migctl(&["drain", "0", "--wait=1ms"])).exits(1);
-    has(&said.stdout, " of dead, which is quarantined\n");
-    has(&said.stderr, "hint: run migctl gc to see what keeps them");
+    let drain = world.ctl(&["drain", "0", "--wait=1ms"]).exits(1);
+    drain.says(" of dead, which is quarantined\n");
+    drain.warns("hint: run migctl gc to see what keeps them");
     drop(holder);
     has(&world.tells(&["drain", "0", "--wait"]), "GPU 0 is free");
 }

@@ -9,6 +9,7 @@ use nvml_sim::engine::Health;
 use testkit::prelude::*;
 
 const SLICE: &str = "runmig.dev/slice";
+const NONE: &str = "[sharing]\nenforcement = [\"none\"]\n";
 
 /// Sets the health of a GPU.
 fn health(world: &World, gpu: usize, health: Health) {
@@ -23,14 +24,7 @@ fn sick() -> Health {
     }
 }
 
-/// Returns what a create says that is refused.
-#[track_caller]
-fn refused(world: &World, id: &str, asks: &[(&str, &str)]) -> String {
-    world.bundle_saying(id, asks);
-    said(&mut world.create_command(id)).refused()
-}
-
 /// Returns the first GPU of `migctl gpus -o json`.
 fn gpu(world: &World) -> Value {
-    world.json(&["gpus", "-o", "json"])["items"][0].clone()
+    world.items(&["gpus"]).remove(0)
 }

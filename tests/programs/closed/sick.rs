@@ -30,8 +30,6 @@ const CASES: [Case; 8] = testkit::rows! {
     H100, &["--fabric", "3", "--fabric-status", "999"], A_GPU => FABRIC;
 };
 
-const NONE: &str = "[sharing]\nenforcement = [\"none\"]\n";
-
 /// Failure: a GPU answers the driver well, and fails every CUDA program
 #[test]
 fn each_sign_is_an_obstacle_until_it_is_gone_or_off() {
@@ -41,61 +39,57 @@ fn each_sign_is_an_obstacle_until_it_is_gone_or_off() {
         let health = |sign: &[&str]| {
             setup.sim("health", &[&["--gpu", "0"], sign].concat());
         };
-        let asked: Vec<String> = { asks.iter() }
-            .flat_map(|(key, value)| [format!("--{}", &key[11..]), (*value).to_owned()])
-            .collect();
-        let mut explain = vec!["explain"];
         // A profile stands without an option.
-        explain.extend(
-            asked
-                .iter()
-                .map(String::as_str)
-                .filter(|word| *word != "--slice"),
-        );
+        let option = |(key, value): &(&str, &str)| match &key[11..] {
+            "slice" => (*value).to_owned(),
+            option => format!("--{option}={value}"),
+        };
+        let asked: Vec<String> = asks.iter().map(option).collect();
+        let asked: Vec<&str> = asked.iter().map(String::as_str).collect();
+        let explain = [&["explain"], &asked[..]].concat();
         let is_given = || setup.migctl(&explain).status.success();
         assert!(is_given(), "{explain:?}");
         health(sign);
-        has(&setup.migctl(&explain).exits(1).stdout, why);
         setup.refuses(asks, why);
-        has(&setup.tells(&["gpus"]), why);
-        setup
-            .migctl(&["doctor", "--only", "driver"])
-            .exits(1)
-            .says(why);
-        setup.configure(&format!("{NONE}[health]\nignore = [\"{}\"]\n", off));
-        assert!(is_given(), "{} is off", off);
+        setup.migctl(&["gpus"]).ok().says(why);
+        for verb in [&explain[..], &["doctor", "--only", "driver"]] {
+            setup.migctl(verb).exits(1).says(why);
+        }
+        setup.configure(&format!("{NONE}[health]\nignore = [\"{off}\"]\n"));
+        assert!(is_given(), "{off} is off");
         setup.configure(NONE);
         assert!(!is_given());
         health(&[]);
-        assert!(is_given(), "{explain:?} after {:?}", sign);
+        assert!(is_given(), "{explain:?} after {sign:?}");
         setup.nothing_is_left();
     }
 }
 
 #[test]
 fn fabric_that_is_up_or_missing_is_no_sign() {
-    for (gpu, state) in [(H100, "0"), (H100, "3"), (T4, "1")] {
+    // Slices use no NVLink.
+    let mig: Options = &["--gpu", "H100-80GB"];
+    for (gpu, state, asked) in [
+        (H100, "0", "--gpu=1"),
+        (H100, "3", "--gpu=1"),
+        (T4, "1", "--gpu=1"),
+        (mig, "1", "1g.10gb"),
+    ] {
         let setup = Setup::on(Low::Runc, Machine::with(gpu));
         setup.sim("health", &["--gpu", "0", "--fabric", state]);
-        setup.migctl(&["explain", "--gpu", "1"]).ok();
+        setup.migctl(&["explain", asked]).ok();
     }
-    // Slices use no NVLink.
-    let setup = Setup::on(Low::Runc, Machine::with(&["--gpu", "H100-80GB"]));
-    setup.sim("health", &["--gpu", "0", "--fabric", "1"]);
-    setup.migctl(&["explain", "1g.10gb"]).ok();
 }
 
 /// Failure: the driver is older than a sign, or does not tell it
 #[test]
 fn unsupported_sign_is_no_sign() {
-    let old = Machine::with(&["--gpu", "A100-80GB", "--driver", "550"]);
-    let setup = Setup::on(Low::Runc, old);
+    let setup = Setup::with("--gpu A100-80GB --driver 550", "");
     setup.sim("health", &["--gpu", "0", "--recovery-action", "1"]);
     setup.migctl(&["explain", "1g.10gb"]).ok();
     let world = World::small();
     health(&world, 0, sick());
-    refused(&world, "a", &[(SLICE, world.profile)]);
-    use nvml_sim::fault::Outcome;
+    world.refuses("a", "sick");
     for code in [3, 13] {
         world.no_faults();
         world.fault("nvmlDeviceGetFieldValues", 1, None, Outcome::Return(code));
@@ -104,8 +98,7 @@ fn unsupported_sign_is_no_sign() {
     // It fell off the bus between two calls.
     world.no_faults();
     world.fault("nvmlDeviceGetFieldValues", 1, None, Outcome::Return(15));
-    let line = refused(&world, "b", &[(SLICE, world.profile)]);
-    has(&line, "sick: it fell off the bus");
+    world.refuses("b", "sick: it fell off the bus");
 }
 
 #[test]
@@ -114,10 +107,7 @@ fn asks_one_call_a_gpu_and_only_in_a_create_that_asks() {
     let asked = |world: &World, id: &str| {
         let calls = world.driver_calls(|| drop(world.create(id)));
         let named = |name: &str| calls.iter().filter(|call| *call == name).count();
-        [
-            named("nvmlDeviceGetFieldValues"),
-            named("nvmlDeviceGetGpuFabricInfoV"),
-        ]
+        ["nvmlDeviceGetFieldValues", "nvmlDeviceGetGpuFabricInfoV"].map(named)
     };
     world.bundle_asking("a", world.profile);
     assert_eq!(asked(&world, "a"), [2, 0]);
@@ -149,11 +139,8 @@ fn another_gpu_serves_and_the_living_stay() {
 fn waiter_goes_on_when_its_gpu_is_well() {
     let world = World::small();
     health(&world, 0, sick());
-    let line = refused(&world, "a", &[(SLICE, world.profile)]);
-    has(
-        &line,
-        "hint: run migctl drain 0 --wait; nvidia-smi -i 0 --gpu-reset; migctl uncordon 0, or set runmig.dev/wait to wait",
-    );
+    let hint = "hint: run migctl drain 0 --wait; nvidia-smi -i 0 --gpu-reset; migctl uncordon 0, or set runmig.dev/wait to wait";
+    world.refuses("a", hint);
     let waiter = world.waits("w", &[(SLICE, world.profile)]);
     health(&world, 0, Health::default());
     waiter.end().ok();
@@ -174,19 +161,15 @@ fn waiter_goes_on_when_its_gpu_can_be_read() {
 
 /// The driver answers with a code when it is asked for a GPU, and then well.
 fn reads_again(code: &str, requests: [&[(&str, &str)]; 3]) {
-    let gpus = ["--gpu", "A100-80GB", "--gpu", "L4"];
-    let setup = Setup::on(Low::Runc, Machine::with(&gpus));
-    setup.configure("[sharing]\nenforcement = [\"none\"]\n");
+    let setup = Setup::with("--gpu A100-80GB --gpu L4", NONE);
     setup.fault("nvmlDeviceGetUUID", code);
     for asks in requests {
         let line = setup.refuses(asks, "cannot read GPU 0: ");
-        has(
-            &line,
-            "run nvidia-smi, and check the kernel log for the GPU's state, or set runmig.dev/wait to wait",
-        );
+        let hint = "run nvidia-smi, and check the kernel log for the GPU's state, or set runmig.dev/wait to wait";
+        has(&line, hint);
     }
     let waiters = requests.map(|asks| setup.waits(asks));
-    setup.machine.sim("fault", &["--clear"]);
+    setup.no_faults();
     let ids = waiters.map(|(id, waiter)| {
         waiter.end().ok();
         id
@@ -203,8 +186,7 @@ fn waiter_outlives_a_driver_without_an_answer() {
         let waiter = world.waits("w", &[(SLICE, world.profile)]);
         world.fault(call, 1, None, Outcome::Return(code));
         // A create that does not stand in the queue fails.
-        let line = refused(&world, "x", &[(SLICE, world.profile)]);
-        has(&line, &format!("(NVML {code})"));
+        world.refuses("x", &format!("(NVML {code})"));
         // The change of a cordon has it look again.
         let uuid = &world.engine().gpus[0].uuid;
         world.tells(&["cordon", uuid]);
@@ -214,7 +196,7 @@ fn waiter_outlives_a_driver_without_an_answer() {
         world.delete(&ids[0]);
         waiter.end().ok();
         ids[0] = "w".to_owned();
-        world.all_go(&ids.iter().map(String::as_str).collect::<Vec<_>>());
+        world.all_go(&ids);
     }
 }
 
@@ -228,20 +210,16 @@ fn reset_heals_and_views_name_signs() {
     };
     health(&world, 0, both);
     let closed = gpu(&world)["closed"].clone();
-    assert_eq!(
-        closed["reasons"],
-        json!(["row-remap-failed", "row-remap-pending"])
-    );
+    let reasons = ["row-remap-failed", "row-remap-pending"];
+    assert_eq!(closed["reasons"], json!(reasons));
     assert_eq!(closed["remedy"], "replace GPU 0");
     let metrics = world.tells(&["metrics"]);
-    for reason in ["row-remap-failed", "row-remap-pending"] {
+    for reason in reasons {
         has(&metrics, &format!("gpu=\"0\",reason=\"{reason}\"}} 1"));
     }
     world.change(|machine, files| machine.reset_gpu(0, files).unwrap());
-    assert_eq!(
-        gpu(&world)["closed"]["reasons"],
-        json!(["row-remap-failed"])
-    );
+    let left = gpu(&world)["closed"]["reasons"].clone();
+    assert_eq!(left, json!(["row-remap-failed"]));
     health(&world, 0, Health::default());
     assert_eq!(gpu(&world)["closed"], Value::Null);
     assert!(!world.tells(&["metrics"]).contains("runmig_gpu_closed{"));

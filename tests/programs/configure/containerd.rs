@@ -87,9 +87,8 @@ impl Containerd {
     /// import as well.
     #[track_caller]
     fn adds_only_the_handler(&self, text: Option<&str>) -> Value {
-        if let Some(text) = text {
-            self.place.write(CONFIG, text);
-        }
+        text.into_iter()
+            .for_each(|text| self.place.write(CONFIG, text));
         let drop_ins = self.place.path("/etc/containerd/conf.d/");
         let before = self.dump();
         let mut after = Value::Null;
@@ -105,21 +104,13 @@ impl Containerd {
         let handler = self.runtime(&after, "runmig");
         assert_eq!(handler["options"]["BinaryName"], RUNMIG);
         for key in ["pod_annotations", "container_annotations"] {
-            assert_eq!(handler[key], serde_json::json!(["*runmig*/*"]));
+            assert_eq!(handler[key], json!(["*runmig*/*"]));
         }
         handler.clone()
     }
 
-    /// With what is there by default or in Debian, with more, and with nothing.
-    #[track_caller]
-    fn goes_on_as_it_was(&self, texts: &[&str]) {
-        let default = config_default(&self.program);
-        let all = [DEBIANS, DEBIANS.trim_end(), &default];
-        for text in all.iter().chain(texts) {
-            self.adds_only_the_handler(Some(text));
-        }
-        fs::remove_file(self.place.path(CONFIG)).unwrap();
-        self.adds_only_the_handler(None);
+    fn is_first(&self) -> bool {
+        self.cri == "io.containerd.grpc.v1.cri"
     }
 }
 
@@ -143,28 +134,29 @@ fn config_default(program: &Path) -> String {
         .stdout
 }
 
+/// With what is there by default or in Debian, with more, and with nothing.
 #[test]
-fn containerd_1_gains_only_the_handler() {
-    let Some(containerd) = Containerd::one() else {
-        return;
-    };
-    containerd.goes_on_as_it_was(&[
-        "version = 2",
-        "oom_score = -999\n[plugins.cri]\nsandbox_image = \"pause:1\"\n",
-        "[plugins.cri.containerd.runtimes.other]\nruntime_type = \"io.containerd.runc.v2\"\n",
-    ]);
-}
-
-#[test]
-fn containerd_2_gains_only_the_handler() {
-    let Some(containerd) = Containerd::two() else {
-        return;
-    };
-    containerd.goes_on_as_it_was(&[
-        "version = 3",
-        "# c\nimports = [\n  # others\n  '/etc/containerd/none/*.toml', # none\n]\nversion = 3\n\
-         [plugins.'io.containerd.cri.v1.images'.pinned_images]\nsandbox = 'pause:1'\n",
-    ]);
+fn containerd_gains_only_the_handler() {
+    for containerd in Containerd::all() {
+        let more: &[&str] = match containerd.is_first() {
+            true => &[
+                "version = 2",
+                "oom_score = -999\n[plugins.cri]\nsandbox_image = \"pause:1\"\n",
+                "[plugins.cri.containerd.runtimes.other]\nruntime_type = \"io.containerd.runc.v2\"\n",
+            ],
+            false => &[
+                "version = 3",
+                "# c\nimports = [\n  # others\n  '/etc/containerd/none/*.toml', # none\n]\nversion = 3\n\
+                 [plugins.'io.containerd.cri.v1.images'.pinned_images]\nsandbox = 'pause:1'\n",
+            ],
+        };
+        let default = config_default(&containerd.program);
+        for text in [DEBIANS, DEBIANS.trim_end(), &default].iter().chain(more) {
+            containerd.adds_only_the_handler(Some(text));
+        }
+        fs::remove_file(containerd.place.path(CONFIG)).unwrap();
+        containerd.adds_only_the_handler(None);
+    }
 }
 
 #[test]
@@ -191,12 +183,9 @@ fn removal_restores_the_old_default() {
             let before = place.files();
             configure(&["--set-as-default"]);
             has(&place.texts(), "default_runtime_name = \"runmig\"");
-            if containerd.cri == "io.containerd.grpc.v1.cri" {
-                let dump = containerd.dump();
-                assert_eq!(
-                    dump["plugins"][containerd.cri]["containerd"]["default_runtime_name"],
-                    "runmig"
-                );
+            if containerd.is_first() {
+                let dump = &containerd.dump()["plugins"][containerd.cri]["containerd"];
+                assert_eq!(dump["default_runtime_name"], "runmig");
             }
             let after = place.files();
             has(&configure(&["--set-as-default"]), "nothing to change");
@@ -253,11 +242,10 @@ fn changes_two_handlers_independently() {
         has(&left, "runtimes.runmig-a100.options]");
         has(&left, "BinaryName = \"/usr/local/bin/runmig-a100\"");
         lacks(&left, "runtimes.runmig]");
-        if containerd.cri == "io.containerd.grpc.v1.cri" {
-            assert_eq!(
-                containerd.runtime(&containerd.dump(), "runc")["runtime_type"],
-                "io.containerd.runc.v2"
-            );
+        if containerd.is_first() {
+            let dump = containerd.dump();
+            let runc = containerd.runtime(&dump, "runc");
+            assert_eq!(runc["runtime_type"], "io.containerd.runc.v2");
         }
         configure(&["--remove", "--name", "runmig-a100"]);
         assert_eq!(place.read(CONFIG), DEBIANS);
@@ -273,18 +261,15 @@ fn removal_keeps_later_changes() {
         place.write(CONFIG, SYSTEMD);
         place.configure(&[]).ok();
         let change = "oom_score = -999 # theirs\n";
-        let text = place.read(CONFIG);
-        place.write(
-            CONFIG,
-            &text.replacen("version", &format!("{change}version"), 1),
-        );
+        let changed = |text: &str| text.replacen("version", &format!("{change}version"), 1);
+        place.write(CONFIG, &changed(&place.read(CONFIG)));
         place.configure(&[]).ok().says("nothing to change");
         place.configure(&["--remove"]).ok();
         let left = place.read(CONFIG);
         assert!(left.contains(change) && !left.contains("runmig"), "{left}");
         assert_eq!(place.files().len(), 1, "{:?}", place.files());
-        let wanted = SYSTEMD.replacen("version", &format!("{change}version"), 1);
-        let [left, wanted] = [left, wanted].map(|text| toml::from_str::<toml::Table>(&text));
+        let [left, wanted] =
+            [left, changed(SYSTEMD)].map(|text| toml::from_str::<toml::Table>(&text));
         assert_eq!(left, wanted);
     }
 }
@@ -305,15 +290,11 @@ fn removal_keeps_comments() {
         place.configure(&["--set-as-default"]).ok();
         let change = |text: &str| text.replacen('\n', "\noom_score = -999\n", 1);
         place.write(CONFIG, &change(&place.read(CONFIG)));
-        place
-            .configure(&["--set-as-default"])
-            .ok()
-            .says("nothing to change");
+        let again = place.configure(&["--set-as-default"]).ok();
+        again.says("nothing to change");
         place.configure(&["--remove"]).ok();
-        assert_eq!(
-            place.read(CONFIG).replace('"', "'"),
-            change(text).replace('"', "'")
-        );
+        let [left, wanted] = [place.read(CONFIG), change(text)].map(|text| text.replace('"', "'"));
+        assert_eq!(left, wanted);
     }
 }
 
@@ -329,10 +310,8 @@ fn containerd_1_keeps_the_default_of_others() {
         "its default_runtime_name is nvidia; hint: remove that line, or omit --set-as-default";
     place.refused(&["--set-as-default"], words);
     place.there_and_back(|| {
-        assert_eq!(
-            place.read(CONFIG).matches("SystemdCgroup = true").count(),
-            2
-        );
+        let text = place.read(CONFIG);
+        assert_eq!(text.matches("SystemdCgroup = true").count(), 2);
     });
 }
 
@@ -400,9 +379,8 @@ fn refuses_unusable_configurations() {
     } {
         place.refused(more, words);
     }
-    place
-        .of("containerd", Path::new("/nonexistent"))
-        .refused(&[], "run /nonexistent --version");
+    let place = place.of("containerd", Path::new("/nonexistent"));
+    place.refused(&[], "run /nonexistent --version");
 }
 
 /// containerd 1.7 gives its own handler a `sandbox_mode`, which is gone as soon as the file lists handlers. This is a
@@ -425,11 +403,8 @@ default_runtime_name = \"runc\"";
     place.write(CONFIG, DEBIANS);
     place.configure(&[]).ok();
     let first = place.read(CONFIG);
-    assert_eq!(
-        first.matches("sandbox_mode = \"podsandbox\"").count(),
-        2,
-        "{first}"
-    );
+    let modes = first.matches("sandbox_mode = \"podsandbox\"").count();
+    assert_eq!(modes, 2, "{first}");
     place.configure(&[]).ok().says("nothing to change");
     place.configure(&["--remove"]).ok();
     assert_eq!(place.read(CONFIG), DEBIANS);
@@ -467,9 +442,7 @@ fn knows_file_version_4() {
             Some("version = 4\nroot = '/data'\nimports = []\n"),
         ] {
             let place = stub(release);
-            if let Some(text) = text {
-                place.write(CONFIG, text);
-            }
+            text.into_iter().for_each(|text| place.write(CONFIG, text));
             place.there_and_back(|| {
                 assert!(place.read(CONFIG).contains("version = 4\n"));
                 let drop_in = place.read("/etc/containerd/conf.d/runmig.toml");
@@ -485,30 +458,23 @@ fn knows_file_version_4() {
 
 #[test]
 fn asks_which_containerd_reads_a_file() {
-    const ASKS: &str = "hint: name the containerd that reads this file with --executable";
-    for (release, text) in [
-        ("1.7.24", "version = 3\n"),
-        ("1.6.20~ds1", "version = 4\n"),
-        ("v2.0.4", "version = 4\n"),
-        ("v2.2.1", "version = 4\nimports = []\n"),
-        ("v2.3.2", "version = 0\n"),
-    ] {
+    let asks = "hint: name the containerd that reads this file with --executable";
+    let whole = "is not a whole number; hint: write the number alone, as in version = 2";
+    let newer = "hint: use a newer migctl";
+    for (release, text, why, hint) in testkit::rows! {
+        "1.7.24", "version = 3\n", "does not read version = " => asks;
+        "1.6.20~ds1", "version = 4\n", "does not read version = " => asks;
+        "v2.0.4", "version = 4\n", "does not read version = " => asks;
+        "v2.2.1", "version = 4\nimports = []\n", "does not read version = " => asks;
+        "v2.3.2", "version = 0\n", "does not read version = " => asks;
+        "1.7.24", "version = \"2\"\n", "version = \"2\" is " => whole;
+        "v2.3.2", "version = 2.0\n", "version = 2.0 is " => whole;
+        "v2.4.2", "version = 5\n", "migctl does not know version = " => newer;
+        "v2.1.5", "version = 12\n", "migctl does not know version = " => newer;
+    } {
         let place = stub(release);
         place.write(CONFIG, text);
-        place.refused(&[], "does not read version = ");
-        place.refused(&[], ASKS);
-    }
-    for (release, version) in [("1.7.24", "\"2\""), ("v2.3.2", "2.0")] {
-        let place = stub(release);
-        place.write(CONFIG, &format!("version = {version}\n"));
-        let why = "is not a whole number; hint: write the number alone, as in version = 2";
-        place.refused(&[], &format!("version = {version} {why}"));
-    }
-    for (release, text) in [("v2.4.2", "version = 5\n"), ("v2.1.5", "version = 12\n")] {
-        let place = stub(release);
-        place.write(CONFIG, text);
-        place.refused(&[], "migctl does not know version = ");
-        place.refused(&[], "hint: use a newer migctl");
+        has(&place.refused(&[], why), hint);
     }
 }
 
@@ -523,10 +489,8 @@ fn reads_imports_in_circles_once() {
         for release in ["1.7.24", "v2.1.5"] {
             let place = stub(release);
             place.write(CONFIG, &format!("version = 2\nimports = [\"{imports}\"]\n"));
-            place.write(
-                "/etc/containerd/more.toml",
-                "version = 2\nimports = [\"*.toml\"]\n",
-            );
+            let more = "version = 2\nimports = [\"*.toml\"]\n";
+            place.write("/etc/containerd/more.toml", more);
             place.there_and_back(|| {});
         }
     }

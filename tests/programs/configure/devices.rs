@@ -47,12 +47,8 @@ fn writes_devices_and_takes_them_away() {
 #[test]
 fn refuses_what_is_not_its_own() {
     let place = Place::new().calls(&["cdi"]);
-    for option in [
-        &["--set-as-default"][..],
-        &["--name", "other"],
-        &["--drop-in", "/x"],
-    ] {
-        place.refused(option, "belong to no engine");
+    for option in ["--set-as-default", "--name=other", "--drop-in=/x"] {
+        place.refused(&[option], "belong to no engine");
     }
     place.write(&file("gpu"), "kind: example.com/gpu\n");
     place.refused(&[], "it has other content than migctl configure gives it");

@@ -37,13 +37,9 @@ fn daemon_json_gains_only_the_runtime() {
         Some("{\n  \"debug\": true,\n  \"runtimes\": {\n  }\n}\n"),
         Some("{\"log-level\":\"warn\"}"),
         Some("{\n    \"log-opts\": { \"max-size\": \"10m\" },\n    \"data-root\": \"/x\"\n}\n"),
-        Some(
-            "{\n\t\"runtimes\": {\n\t\t\"other\": {\"path\": \"/usr/bin/other\"}\n\t},\n\t\"debug\": true\n}",
-        ),
+        Some("{\n\t\"runtimes\": {\n\t\t\"o\": {\"path\": \"/bin/o\"}\n\t},\n\t\"debug\": true\n}"),
     ] {
-        if let Some(text) = text {
-            place.write(CONFIG, text);
-        }
+        text.into_iter().for_each(|text| place.write(CONFIG, text));
         place.there_and_back(|| {
             let file = place.path(CONFIG);
             let mut validate = Command::new(&program);
@@ -51,7 +47,7 @@ fn daemon_json_gains_only_the_runtime() {
             // dockerd looks for its docker-proxy there.
             validate.env("PATH", program.parent().unwrap());
             said(&mut validate).ok();
-            let after: serde_json::Value = serde_json::from_str(&place.read(CONFIG)).unwrap();
+            let after: Value = serde_json::from_str(&place.read(CONFIG)).unwrap();
             assert_eq!(after["runtimes"]["runmig"]["path"], RUNMIG);
             if text.is_none() {
                 let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/docker-config/daemon.json");
@@ -63,16 +59,12 @@ fn daemon_json_gains_only_the_runtime() {
 
 #[test]
 fn removal_restores_daemon_json() {
-    let Some((place, _)) = docker() else {
-        return;
-    };
+    let Some((place, _)) = docker() else { return };
     let default = ["--set-as-default"];
     let other = ["--runtime-path", "/usr/local/bin/runmig-x"];
     // A remove leaves nothing if nothing was there, whatever the settings in between.
     for text in [None, Some(""), Some("{}\n"), Some("{\"debug\": true}")] {
-        if let Some(text) = text {
-            place.write(CONFIG, text);
-        }
+        text.into_iter().for_each(|text| place.write(CONFIG, text));
         let before = place.files();
         symlink("runmig", place.path("/usr/local/bin/runmig-x")).unwrap();
         for run in [&[][..], &default, &other, &default, &[]] {
@@ -104,9 +96,7 @@ fn removal_restores_daemon_json() {
 
 #[test]
 fn refuses_to_replace_other_settings() {
-    let Some((place, _)) = docker() else {
-        return;
-    };
+    let Some((place, _)) = docker() else { return };
     place.write(CONFIG, "{\"default-runtime\": \"nvidia\"}");
     place.refused(&["--set-as-default"], "its default-runtime is nvidia");
     for (text, words) in testkit::rows! {
@@ -123,14 +113,12 @@ fn refuses_to_replace_other_settings() {
         place.write(CONFIG, text);
         place.refused(&[], words);
     }
-    place.refused(
-        &["--name", "crun"],
-        "cannot register --name crun: engines know it as a low-level runtime",
-    );
-    place.refused(
-        &["--drop-in", "/etc/docker/x.json"],
-        "docker reads one file and no drop-ins",
-    );
+    for (option, value, words) in testkit::rows! {
+        "--name", "crun" => "cannot register --name crun: engines know it as a low-level runtime";
+        "--drop-in", "/etc/docker/x.json" => "docker reads one file and no drop-ins";
+    } {
+        place.refused(&[option, value], words);
+    }
 }
 
 /// A stand-in whose `--validate` refuses a file with this word.
@@ -146,7 +134,7 @@ fn stub(refuses: &str) -> Place {
 #[test]
 fn refuses_what_flags_say_too() {
     let place = stub("nothing");
-    let refused = |words: &str| place.refused(&[], words);
+    let refused = |words: &str| drop(place.refused(&[], words));
     let vendor = "/usr/lib/systemd/system/docker.service";
     let drop_in = "/etc/systemd/system/docker.service.d/nvidia.conf";
     let start = "[Service]\nExecStart=/usr/bin/dockerd -H fd:// $DOCKER_OPTS";
@@ -165,38 +153,28 @@ fn refuses_what_flags_say_too() {
         place.write(drop_in, &calls(add));
         refused(&format!("{drop_in} starts dockerd with --add-runtime, and"));
         // A drop-in of the same name in a later folder hides it.
-        place.write(
-            "/usr/lib/systemd/system/docker.service.d/nvidia.conf",
-            &calls(add),
-        );
+        place.write(&format!("{vendor}.d/nvidia.conf"), &calls(add));
         place.write(drop_in, "[Service]\n");
         place.there_and_back(|| {});
     }
     let options = "/etc/default/docker";
     place.write(drop_in, &format!("[Service]\nEnvironmentFile=-{options}\n"));
-    place.write(
-        options,
-        &format!("#DOCKER_OPTS=\"{add}\"\n#OTHER=\"{add}\"\n"),
-    );
+    let comments = format!("#DOCKER_OPTS=\"{add}\"\n#OTHER=\"{add}\"\n");
+    place.write(options, &comments);
     place.there_and_back(|| {});
     place.write(options, &format!("DOCKER_OPTS=\"--debug {add}\"\n"));
     refused(&format!("{options} starts dockerd with --add-runtime"));
     place.write(options, "");
-    place.write(
-        drop_in,
-        &format!("[Service]\nEnvironment=\"DOCKER_OPTS={theirs}\"\n"),
-    );
-    place.refused(
-        &["--set-as-default"],
-        "cannot set \"default-runtime\" in /etc/docker/daemon.json",
-    );
+    let variable = format!("[Service]\nEnvironment=\"DOCKER_OPTS={theirs}\"\n");
+    place.write(drop_in, &variable);
+    let words = "cannot set \"default-runtime\" in /etc/docker/daemon.json";
+    place.refused(&["--set-as-default"], words);
     place.there_and_back(|| {});
     place.write(drop_in, &calls("--config-file /srv/daemon.json"));
     refused("hint: add --engine-config /srv/daemon.json");
-    place
-        .configure(&["--engine-config", "/srv/daemon.json"])
-        .ok();
-    assert!(place.read("/srv/daemon.json").contains(RUNMIG));
+    let elsewhere = ["--engine-config", "/srv/daemon.json"];
+    place.configure(&elsewhere).ok();
+    has(&place.read("/srv/daemon.json"), RUNMIG);
 }
 
 /// Blanks around the equals sign, comments between continued lines, and drop-ins for all services.
@@ -212,10 +190,8 @@ fn reads_units_as_systemd_does() {
             "[Service]\nExecStart=\nExecStart=/usr/bin/dockerd --add-runtime a=/b\n";
     } {
         place.write(file, text);
-        place.refused(
-            &[],
-            &format!("{file} starts dockerd with --add-runtime, and"),
-        );
+        let words = format!("{file} starts dockerd with --add-runtime, and");
+        place.refused(&[], &words);
         place.write(file, &text.replace("--add-runtime", "--debug"));
         place.there_and_back(|| {});
     }

@@ -7,15 +7,9 @@ use testkit::prelude::*;
 // docs/engines.md: migctl configure crio --remove
 #[test]
 fn crio_handler_has_the_nodes_monitor() {
-    let Some(program) = built("cri-o", "crio") else {
-        return skip_until_full("CRI-O is not there; run scripts/engines cri-o");
-    };
-    let place = Place::new().of("crio", &program);
-    let config = || crio_says(&place, &program);
-    place.there_and_back(|| {
-        let runmig = &config()["crio"]["runtime"]["runtimes"]["runmig"];
-        assert_eq!(runmig["runtime_path"].as_str(), Some(RUNMIG));
-    });
+    let Some((place, crio)) = crio() else { return };
+    let runtimes = || runtimes(&place, &crio);
+    place.there_and_back(|| assert_eq!(runtimes()["runmig"]["runtime_path"], RUNMIG.into()));
     place.write(
         "/etc/crio/crio.conf.d/10-crio.conf",
         "[crio.runtime]\ndefault_runtime = \"crun\"\n[crio.runtime.runtimes.crun]\n\
@@ -23,20 +17,14 @@ fn crio_handler_has_the_nodes_monitor() {
          monitor_cgroup = \"pod\"\nallowed_annotations = [\"io.containers.trace-syscall\"]\n",
     );
     place.there_and_back(|| {
-        let config = config();
-        let runtimes = &config["crio"]["runtime"]["runtimes"];
-        assert_eq!(
-            runtimes["crun"]["runtime_path"].as_str(),
-            Some("/usr/libexec/crio/crun")
-        );
+        let runtimes = runtimes();
+        let (runmig, crun) = (&runtimes["runmig"], &runtimes["crun"]);
+        assert_eq!(crun["runtime_path"], "/usr/libexec/crio/crun".into());
         for key in ["monitor_path", "monitor_cgroup", "allowed_annotations"] {
-            assert_eq!(runtimes["runmig"][key], runtimes["crun"][key], "{key}");
+            assert_eq!(runmig[key], crun[key], "{key}");
         }
-        assert_eq!(runtimes["runmig"]["runtime_path"].as_str(), Some(RUNMIG));
-        assert_eq!(
-            runtimes["runmig"]["runtime_root"].as_str(),
-            Some("/run/runmig-oci")
-        );
+        assert_eq!(runmig["runtime_path"], RUNMIG.into());
+        assert_eq!(runmig["runtime_root"], "/run/runmig-oci".into());
     });
 }
 
@@ -44,26 +32,20 @@ fn crio_handler_has_the_nodes_monitor() {
 /// last of them says of the default one is what holds.
 #[test]
 fn crio_files_are_all_read() {
-    let Some(program) = built("cri-o", "crio") else {
-        return skip_until_full("CRI-O is not there; run scripts/engines cri-o");
-    };
     for name in [".hidden", "plain", "old.conf~", "deeper/still/x.conf"] {
-        let place = Place::new().of("crio", &program);
+        let Some((place, crio)) = crio() else { return };
         let name = format!("/etc/crio/crio.conf.d/{name}");
         let default = "[crio.runtime]\ndefault_runtime = \"mine\"\n[crio.runtime.runtimes.mine]\n\
                        runtime_path = \"/usr/bin/mine\"\nmonitor_cgroup = \"pod\"\n";
         place.write(&name, default);
         place.there_and_back(|| {
-            let runmig = &crio_says(&place, &program)["crio"]["runtime"]["runtimes"]["runmig"];
-            assert_eq!(runmig["monitor_cgroup"].as_str(), Some("pod"), "{name}");
+            let runmig = &runtimes(&place, &crio)["runmig"];
+            assert_eq!(runmig["monitor_cgroup"], "pod".into(), "{name}");
         });
         let handler = "[crio.runtime.runtimes.runmig]\nruntime_path = \"/usr/bin/mine\"\n";
         place.write(&name, handler);
-        let said = crio_says(&place, &program);
-        assert_eq!(
-            said["crio"]["runtime"]["runtimes"]["runmig"]["runtime_path"].as_str(),
-            Some("/usr/bin/mine")
-        );
+        let runmig = &runtimes(&place, &crio)["runmig"];
+        assert_eq!(runmig["runtime_path"], "/usr/bin/mine".into());
         let words = format!("cannot add the handler runmig: {name} has one");
         place.refused(&[], &words);
         place.write(&name, "no = [\n");
@@ -71,29 +53,39 @@ fn crio_files_are_all_read() {
     }
 }
 
-/// CRI-O's configuration, as it says it is.
+/// A place for the configuration of CRI-O, and its program.
+fn crio() -> Option<(Place, PathBuf)> {
+    let program = built("cri-o", "crio");
+    if program.is_none() {
+        skip_until_full("CRI-O is not there; run scripts/engines cri-o");
+    }
+    let program = program?;
+    Some((Place::new().of("crio", &program), program))
+}
+
+/// What CRI-O says of its runtimes.
 #[track_caller]
-fn crio_says(place: &Place, program: &Path) -> toml::Table {
+fn crio_says(place: &Place, program: &Path) -> toml::Value {
     let mut command = Command::new(program);
     command
         .arg("--config-dir")
         .arg(place.path("/etc/crio/crio.conf.d"));
     let text = said(command.args(["--config=", "config"])).ok().stdout;
-    toml::from_str(&text).unwrap()
+    let table: toml::Table = toml::from_str(&text).unwrap();
+    table["crio"]["runtime"].clone()
+}
+
+#[track_caller]
+fn runtimes(place: &Place, program: &Path) -> toml::Value {
+    crio_says(place, program)["runtimes"].clone()
 }
 
 #[test]
 fn crio_default_is_set() {
-    let Some(program) = built("cri-o", "crio") else {
-        return skip_until_full("CRI-O is not there; run scripts/engines cri-o");
-    };
-    let place = Place::new().of("crio", &program);
+    let Some((place, crio)) = crio() else { return };
     place.configure(&["--set-as-default"]).ok();
-    let said = crio_says(&place, &program);
-    assert_eq!(
-        said["crio"]["runtime"]["default_runtime"].as_str(),
-        Some("runmig")
-    );
+    let said = crio_says(&place, &crio);
+    assert_eq!(said["default_runtime"], "runmig".into());
 }
 
 /// podman in a mount namespace in which /etc/containers is the place's.
@@ -104,14 +96,10 @@ fn info(place: &Place, program: &Path, runtime: &str) -> String {
                   --cgroup-manager=cgroupfs info --format '{{.Host.OCIRuntime.Path}}'";
     let mut command = Command::new("unshare");
     command.args(["--mount", "sh", "-c", script, "sh"]);
-    command
-        .arg(containers)
-        .arg(program)
-        .arg(place.path("/podman"))
-        .arg(runtime);
-    said(command.env("PODMAN_IGNORE_CGROUPSV1_WARNING", "1"))
-        .ok()
-        .stdout
+    command.arg(containers).arg(program);
+    command.arg(place.path("/podman")).arg(runtime);
+    let info = said(command.env("PODMAN_IGNORE_CGROUPSV1_WARNING", "1"));
+    info.ok().stdout
 }
 
 #[test]
@@ -126,10 +114,8 @@ fn podman_knows_the_runtime_by_name() {
     for program in podmans {
         let place = Place::new().of("podman", &program);
         // The settings that podman cannot do without.
-        place.write(
-            "/etc/containers/policy.json",
-            "{\"default\": [{\"type\": \"insecureAcceptAnything\"}]}",
-        );
+        let policy = "{\"default\": [{\"type\": \"insecureAcceptAnything\"}]}";
+        place.write("/etc/containers/policy.json", policy);
         // podman 5 looks for it, and has no network to make.
         let helpers = place.path("/helpers");
         fs::create_dir(&helpers).unwrap();
@@ -139,8 +125,8 @@ fn podman_knows_the_runtime_by_name() {
             &format!("[engine]\nhelper_binaries_dir = [{helpers:?}]\n"),
         );
         let runmig = place.path(RUNMIG).display().to_string();
+        let drop_in = "/etc/containers/containers.conf.d/50-runmig.conf";
         place.there_and_back(|| {
-            let drop_in = "/etc/containers/containers.conf.d/50-runmig.conf";
             let text = place.read(drop_in);
             // The runtime is asked for its version, so it has to be there.
             place.write(drop_in, &text.replace(RUNMIG, &runmig));
@@ -148,7 +134,6 @@ fn podman_knows_the_runtime_by_name() {
             place.write(drop_in, &text);
         });
         place.configure(&["--set-as-default"]).ok();
-        let drop_in = "/etc/containers/containers.conf.d/50-runmig.conf";
         place.write(drop_in, &place.read(drop_in).replace(RUNMIG, &runmig));
         assert_eq!(info(&place, &program, "").trim(), runmig);
     }
@@ -161,16 +146,12 @@ fn podman_keeps_its_runtime_list() {
     };
     let place = Place::new().of("podman", &program);
     let mine = "/etc/containers/containers.conf.d/10-mine.conf";
-    place.write(
-        mine,
-        "[engine]\nruntime_supports_json = [\"crun\", \"mine\"]\n",
-    );
+    let theirs = "[engine]\nruntime_supports_json = [\"crun\", \"mine\"]\n";
+    place.write(mine, theirs);
     place.there_and_back(|| {
         let text = place.read("/etc/containers/containers.conf.d/50-runmig.conf");
-        has(
-            &text,
-            "\nruntime_supports_json = [\"crun\", \"mine\", \"runmig\"]\n",
-        );
+        let all = "\nruntime_supports_json = [\"crun\", \"mine\", \"runmig\"]\n";
+        has(&text, all);
     });
     place.write(mine, "[engine]\n\nx =\n");
     place.refused(&[], "10-mine.conf: line 3: ");

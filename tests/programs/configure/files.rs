@@ -30,14 +30,12 @@ fn keeps_mode_owner_and_links() {
     fs::create_dir(real.parent().unwrap()).unwrap();
     fs::rename(place.path(CONFIG), &real).unwrap();
     symlink("../../managed/config.toml", place.path(CONFIG)).unwrap();
-    fs::set_permissions(&real, fs::Permissions::from_mode(0o640)).unwrap();
+    chmod(&real, 0o640);
     chown(&real, None, Some(4)).unwrap();
     place.there_and_back(|| {
         let meta = fs::metadata(&real).unwrap();
-        assert_eq!(
-            (meta.mode() & 0o7777, meta.uid(), meta.gid()),
-            (0o640, 0, 4)
-        );
+        let is = (meta.mode() & 0o7777, meta.uid(), meta.gid());
+        assert_eq!(is, (0o640, 0, 4));
         has(&fs::read_to_string(&real).unwrap(), "runtimes.runmig]");
     });
     assert_eq!(fs::metadata(&real).unwrap().gid(), 4);
@@ -46,18 +44,17 @@ fn keeps_mode_owner_and_links() {
 #[test]
 fn refuses_writable_files_and_links_outside() {
     let Some(place) = place() else { return };
-    let refused = |words: &str| place.refused(&[], words);
+    let refused = |words: &str| drop(place.refused(&[], words));
     let config = place.path(CONFIG);
-    fs::set_permissions(&config, fs::Permissions::from_mode(0o666)).unwrap();
+    chmod(&config, 0o666);
     refused("config.toml: users other than root can write to it (mode 0666)");
     fs::remove_file(&config).unwrap();
     symlink("/etc/hostname", &config).unwrap();
     refused("it leads to /etc/hostname, which is outside --root");
     fs::remove_file(&config).unwrap();
     symlink("/nowhere", &config).unwrap();
-    place
-        .configure(&[])
-        .refused_for("cannot read /etc/containerd/config.toml: cannot follow its links");
+    let why = "cannot read /etc/containerd/config.toml: cannot follow its links";
+    place.configure(&[]).refused_for(why);
 }
 
 #[test]
@@ -70,26 +67,19 @@ fn refuses_writable_folders_and_folders_outside() {
     fs::remove_file(&drop_ins).unwrap();
     fs::create_dir(&drop_ins).unwrap();
     for mode in [0o777, 0o1777] {
-        fs::set_permissions(&drop_ins, fs::Permissions::from_mode(mode)).unwrap();
-        let why = format!(
-            "/etc/containerd/conf.d: users other than root can write to it (mode {mode:04o})"
-        );
-        place.refused(&[], &why);
+        chmod(&drop_ins, mode);
+        let why = "/etc/containerd/conf.d: users other than root can write to it";
+        place.refused(&[], &format!("{why} (mode {mode:04o})"));
     }
     fs::remove_dir(&drop_ins).unwrap();
 
     // The same for the link beside runmig.
-    fs::copy(
-        place.path("/usr/local/bin/runmig"),
-        outside.path().join("runmig"),
-    )
-    .unwrap();
+    let runmig = place.path("/usr/local/bin/runmig");
+    fs::copy(runmig, outside.path().join("runmig")).unwrap();
     symlink(outside.path(), place.path("/opt")).unwrap();
     let named = ["--name", "runmig-x", "--runtime-path", "/opt/runmig-x"];
-    place.refused(
-        &named,
-        "cannot use the folder of /opt/runmig-x: it leads to",
-    );
+    let why = "cannot use the folder of /opt/runmig-x: it leads to";
+    place.refused(&named, why);
     assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 1);
 }
 
@@ -98,15 +88,14 @@ fn refuses_programs_that_others_write() {
     let Some(place) = place() else { return };
     let link = place.path("/usr/local/bin/runmig-x");
     fs::write(&link, "").unwrap();
-    fs::set_permissions(&link, fs::Permissions::from_mode(0o777)).unwrap();
-    place.refused(
-        &["--name", "runmig-x"],
-        "cannot let an engine call /usr/local/bin/runmig-x as root: users other than root can write to it",
-    );
-    place.refused(
-        &["--runtime-path", "/a\"b/runmig"],
-        "into an engine's configuration: it has quotes",
-    );
+    chmod(&link, 0o777);
+    for (option, value, words) in testkit::rows! {
+        "--name", "runmig-x" =>
+            "cannot let an engine call /usr/local/bin/runmig-x as root: users other than root can write to it";
+        "--runtime-path", "/a\"b/runmig" => "into an engine's configuration: it has quotes";
+    } {
+        place.refused(&[option, value], words);
+    }
 }
 
 #[test]
@@ -121,10 +110,10 @@ fn tells_users_to_become_root() {
         command.args(["--engine-config", "/nonexistent/config.toml"]);
         said(command.args(arguments).uid(65534).gid(65534))
     };
-    as_nobody(&[])
-        .refused_for("only root can write below /etc; hint: run it with sudo, or with --dry-run");
-    let dry = as_nobody(&["--dry-run"]).ok().stdout;
-    has(&dry, "+++ b/nonexistent/config.toml");
+    let hint = "only root can write below /etc; hint: run it with sudo, or with --dry-run";
+    as_nobody(&[]).refused_for(hint);
+    let dry = as_nobody(&["--dry-run"]).ok();
+    dry.says("+++ b/nonexistent/config.toml");
 }
 
 /// An original that an administrator kept under such a name stays, and an error names one of migctl's.
@@ -145,11 +134,9 @@ fn names_originals_and_keeps_those_of_others() {
     place.write(kept, "{");
     let words = format!("cannot read the original {}: ", place.path(kept).display());
     place.refused(&["--remove"], &words);
-    fs::set_permissions(place.path(kept), fs::Permissions::from_mode(0o666)).unwrap();
-    place.refused(
-        &["--remove"],
-        &format!("{words}users other than root can write to it"),
-    );
+    chmod(place.path(kept), 0o666);
+    let words = format!("{words}users other than root can write to it");
+    place.refused(&["--remove"], &words);
 }
 
 /// Failure: an engine's file cannot be replaced, since it is a bind mount
@@ -219,8 +206,8 @@ fn kill_leaves_whole_files() {
     // A folder that a killed run made stays, since nothing tells it from others: the next run's file may lack these lines.
     let texts: Vec<String> = place.files().into_values().map(|(.., text)| text).collect();
     let lines = texts.iter().flat_map(|text| text.split_inclusive('\n'));
-    let made: Vec<&str> =
-        { lines.filter(|line| line.starts_with("# It made the folder ")) }.collect();
+    let made = lines.filter(|line| line.starts_with("# It made the folder "));
+    let made: Vec<&str> = made.collect();
     assert!(!made.is_empty());
     let files = || {
         let mut files = place.files();
@@ -259,18 +246,16 @@ fn kill_leaves_whole_files() {
                 whole(&files());
                 place.configure(run).ok();
                 let now = files();
-                let read = |files: &Files| -> Files {
-                    let read = files.iter().filter(|(name, _)| !is_unread(name));
-                    read.map(|(name, file)| (name.clone(), file.clone()))
-                        .collect()
+                let read = |files: &Files| {
+                    let mut read = files.clone();
+                    read.retain(|name, _| !is_unread(name));
+                    read
                 };
                 assert_eq!(read(&now), read(end), "{call} {when}");
-                for name in now
+                let drafts = now
                     .keys()
-                    .filter(|name| name.starts_with("etc/containerd/."))
-                {
-                    fs::remove_file(place.path(name)).unwrap();
-                }
+                    .filter(|name| name.starts_with("etc/containerd/."));
+                drafts.for_each(|name| fs::remove_file(place.path(name)).unwrap());
                 place.configure(back).ok();
                 assert_eq!(&files(), start);
                 if status.success() {
@@ -327,9 +312,9 @@ fn removal_takes_its_folders_along() {
         names
             .iter()
             .for_each(|name| drop(place.configure(name).ok()));
-        for name in names {
-            place.configure(&[&name[..2], remove].concat()).ok();
-        }
+        names
+            .iter()
+            .for_each(|name| drop(place.configure(&[&name[..2], remove].concat()).ok()));
         assert_eq!(folders(&place, "/etc"), before, "{engine}");
         // A folder with a file of somebody else stays, whoever made it, and so does one that was there.
         let theirs = format!("/etc/{folder}/readme");
@@ -386,18 +371,16 @@ fn runs_no_program_that_others_can_write() {
     } {
         let place = Place::stub(engine, version);
         let (program, ran) = (place.path("/opt").join(engine), place.path("/ran"));
-        script(
-            &program,
-            &format!("touch {}; echo {version}", ran.display()),
-        );
+        let body = format!("touch {}; echo {version}", ran.display());
+        script(&program, &body);
         place.configure(&["--dry-run"]).ok();
         fs::remove_file(&ran).unwrap();
-        fs::set_permissions(&program, fs::Permissions::from_mode(0o777)).unwrap();
+        chmod(&program, 0o777);
         let why =
             "--version: users other than root can write to it (mode 0777); hint: chmod go-w it";
         place.refused(&[], &format!("cannot run {} {why}", program.display()));
-        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-        std::os::unix::fs::chown(&program, Some(65534), None).unwrap();
+        chmod(&program, 0o755);
+        chown(&program, Some(65534), None).unwrap();
         place.refused(&["--remove"], "belongs to user 65534, not to root");
         assert!(!ran.exists());
     }

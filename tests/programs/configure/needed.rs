@@ -43,9 +43,8 @@ fn removal_refuses_under_containers() {
                 said.ok();
                 continue;
             }
-            let line = said.refused();
             let words = format!("cannot remove the handler runmig: container {id} has 1g.10gb");
-            has(&line, &words);
+            said.refused_for(&words);
             assert!(fs::exists(drop_in).unwrap());
         }
         said(&mut setup.under(root, &["delete", "--force", &id])).ok();
@@ -72,10 +71,8 @@ fn removal_refuses_under_containers() {
             let (said, _) = configure(case, &["--remove", "--name", name]);
             if needs.is_empty() || name == needs {
                 let line = said.refused();
-                has(
-                    &line,
-                    &format!("cannot remove the handler {name}: container {id} has 1g.10gb"),
-                );
+                let why = format!("container {id} has 1g.10gb");
+                has(&line, &format!("cannot remove the handler {name}: {why}"));
                 has(&line, "may need this handler to end it");
             } else {
                 said.ok();

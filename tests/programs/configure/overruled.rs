@@ -11,10 +11,8 @@ fn becomes_the_default(place: &Place, more: &[&str]) {
     let default = [more, &["--set-as-default"]].concat();
     place.configure(&default).ok();
     place.configure(&default).ok().says("nothing to change");
-    place
-        .configure(more)
-        .ok()
-        .says("runmig no longer; hint: --set");
+    let plain = place.configure(more).ok();
+    plain.says("runmig no longer; hint: --set");
     place.configure(&[more, &["--remove"]].concat()).ok();
     assert_eq!(place.files(), before);
 }
@@ -57,11 +55,8 @@ fn later_crio_file_keeps_the_default() {
     let last = ["--drop-in", "/etc/crio/crio.conf.d/99-runmig.conf"];
     becomes_the_default(&place, &last);
     place.configure(&last).ok();
-    let words = format!(
-        "{} has one already; hint: add --drop-in {}",
-        last[1], last[1]
-    );
-    place.refused(&[], &words);
+    let hint = "has one already; hint: add --drop-in";
+    place.refused(&[], &format!("{} {hint} {}", last[1], last[1]));
 }
 
 #[test]
@@ -87,20 +82,19 @@ fn later_podman_file_keeps_name_and_default() {
             }
         }
         let named = ["--drop-in", "/etc/containers/containers.conf.d/50-runmig"];
-        let why = format!(
-            "podman {version} does not read {}, since its name does not end in .conf",
-            named[1]
+        let why = "since its name does not end in .conf";
+        place.refused(
+            &named,
+            &format!("podman {version} does not read {}, {why}", named[1]),
         );
-        place.refused(&named, &why);
         let hides = "/etc/containers/containers.rootful.conf.d/50-runmig.conf";
         if version == "6.1.3" {
             place.write(hides, default);
             place.refused(&[], "hides its drop-in from podman 6.1.3");
             fs::remove_file(place.path(hides)).unwrap();
         } else {
-            [six[0], hides]
-                .iter()
-                .for_each(|file| place.write(file, name));
+            place.write(six[0], name);
+            place.write(hides, name);
         }
         // These it reads earlier, or not at all.
         for file in "/usr/share/containers/containers.conf \
@@ -133,10 +127,8 @@ fn later_import_of_containerd_keeps_name_and_default() {
         keeps_the_default(&place, &file, &default);
     }
     // An import of an import comes after all of the main file's.
-    place.write(
-        "/etc/containerd/conf.d/10.toml",
-        "version = 3\nimports = [\"/etc/deep.toml\"]\n",
-    );
+    let deep = "version = 3\nimports = [\"/etc/deep.toml\"]\n";
+    place.write("/etc/containerd/conf.d/10.toml", deep);
     keeps_the_default(&place, "/etc/deep.toml", &default);
     place.write("/etc/containerd/conf.d/99-nvidia.toml", &default);
     becomes_the_default(&place, &[]);
@@ -180,15 +172,12 @@ fn removal_names_file_with_the_name() {
         let place = Place::stub(engine, version);
         let remove = || place.configure(&["--remove"]).ok().stdout;
         place.write(file, &text);
-        has(
-            &remove(),
-            &format!("warning: {file} still gives the name runmig to {path}; hint: remove"),
-        );
+        let warning =
+            format!("warning: {file} still gives the name runmig to {path}; hint: remove");
+        has(&remove(), &warning);
         place.write(file, &format!("{default}{}", text.trim_start_matches('{')));
-        has(
-            &remove(),
-            &format!("calls {path} for a container that does not name a runtime"),
-        );
+        let calls = format!("calls {path} for a container that does not name a runtime");
+        has(&remove(), &calls);
     }
 }
 
@@ -219,9 +208,8 @@ fn works_beside_the_gpu_operator() {
     place.write("/etc/containerd/conf.d/99-nvidia.toml", &theirs);
     let ours = || place.read("/etc/containerd/conf.d/runmig.toml");
     place.there_and_back(|| {
-        let ours = ours();
-        assert!(!ours.contains("default_runtime_name"), "{ours}");
-        assert!(!ours.contains("nvidia"), "{ours}");
+        lacks(&ours(), "default_runtime_name");
+        lacks(&ours(), "nvidia");
     });
     becomes_the_default(&place, &[]);
     for more in [&["--set-as-default"][..], &["--set-as-default"], &[]] {

@@ -1,7 +1,6 @@
 //! A folder that is taken for /, with runmig installed in it.
 
 use testkit::prelude::*;
-use testkit::process::copy_program;
 
 pub struct Place {
     dir: TempDir,
@@ -20,7 +19,7 @@ impl Place {
             .prefix("runmig-configure-")
             .tempdir()
             .unwrap();
-        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        chmod(dir.path(), 0o755);
         let place = Place {
             dir,
             base: Vec::new(),
@@ -117,14 +116,10 @@ impl Place {
                     dirs.push(path);
                     continue;
                 }
-                let name = path
-                    .strip_prefix(self.root())
-                    .unwrap()
-                    .display()
-                    .to_string();
+                let name = path.strip_prefix(self.root()).unwrap();
                 let link = fs::read_link(&path).ok();
                 let text = fs::read_to_string(&path).unwrap();
-                files.insert(name, (link, meta.mode(), text));
+                files.insert(name.display().to_string(), (link, meta.mode(), text));
             }
         }
         files
@@ -148,20 +143,15 @@ impl Place {
         let patched = self.patched(&dry);
         let done = also(&[]);
         assert_ne!(self.files(), before, "{done}");
-        assert_eq!(
-            texts(&self.files()),
-            patched,
-            "the dry run showed something else:\n{dry}"
-        );
+        let made = texts(&self.files());
+        assert_eq!(made, patched, "the dry run showed something else:\n{dry}");
         let after = self.files();
         has(&also(&[]), "nothing to change");
         assert_eq!(self.files(), after, "a second run changed something");
         look();
         let gone = also(&["--remove"]);
-        assert!(
-            gone.contains("removal") || gone.contains("removed at once"),
-            "{gone}"
-        );
+        let says = |words| gone.contains(words);
+        assert!(says("removal") || says("removed at once"), "{gone}");
         assert_eq!(self.files(), before, "--remove left something else");
         has(&also(&["--remove"]), "nothing to change");
     }
@@ -178,21 +168,19 @@ impl Place {
         let file = copy.path("/diff");
         fs::write(&file, diff).unwrap();
         let mut patch = Command::new("patch");
-        patch
-            .args(["--batch", "-p1", "-d"])
-            .arg(copy.root())
-            .arg("-i")
-            .arg(&file);
-        said(&mut patch).ok();
+        patch.args(["--batch", "-p1", "-d"]).arg(copy.root());
+        said(patch.arg("-i").arg(&file)).ok();
         texts(&copy.files())
     }
 
-    /// It is refused, in these words, and nothing is changed.
+    /// It is refused, in these words, and nothing is changed. Returns the line.
     #[track_caller]
-    pub fn refused(&self, arguments: &[&str], words: &str) {
+    pub fn refused(&self, arguments: &[&str], words: &str) -> String {
         let before = self.files();
-        self.configure(arguments).refused_for(words);
+        let line = self.configure(arguments).refused();
+        has(&line, words);
         assert_eq!(self.files(), before);
+        line
     }
 }
 
@@ -204,11 +192,9 @@ pub fn originals(files: &Files) -> Vec<String> {
 
 fn texts(files: &Files) -> BTreeMap<String, String> {
     let kept = originals(files);
-    files
-        .iter()
-        .filter(|(name, _)| !kept.contains(name))
-        .map(|(name, (_, _, text))| (name.clone(), text.clone()))
-        .collect()
+    let others = files.iter().filter(|(name, _)| !kept.contains(name));
+    let texts = others.map(|(name, (_, _, text))| (name.clone(), text.clone()));
+    texts.collect()
 }
 
 /// Each engine that is here, with its program and the file that names a runtime of this name.

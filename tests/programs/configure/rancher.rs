@@ -29,14 +29,12 @@ fn adds_a_drop_in(place: &Place, data: &str, more: &[&str]) {
     let drop_in = files(data, "config-v3.toml.d/runmig.toml");
     let said = place.configure(&[]).ok().stdout;
     let text = place.read(&drop_in);
-    for part in ["\nversion = 3\n", &format!("BinaryName = \"{RUNMIG}\"")]
-        .iter()
-        .chain(more)
-    {
-        assert!(text.contains(part), "{part}: {text}");
+    let name = format!("BinaryName = \"{RUNMIG}\"");
+    for part in ["\nversion = 3\n", &name].iter().chain(more) {
+        has(&text, part);
     }
     assert_eq!(said.matches("created ").count(), 1, "{said}");
-    assert!(!said.contains("changed "), "{said}");
+    lacks(&said, "changed ");
     place.configure(&[]).ok().says("nothing to change");
     place.configure(&["--remove"]).ok();
     assert!(!place.path(&drop_in).exists());
@@ -52,10 +50,8 @@ fn template_gets_a_drop_in() {
         assert_eq!(place.read(&template), BASE);
         place.write(&files(data, "config-v3.toml"), &generated(data));
         adds_a_drop_in(&place, data, &["SystemdCgroup = true"]);
-        let own = format!(
-            "version = 3\nimports = [\"{}/*.toml\"]\n",
-            files(data, "config-v3.toml.d")
-        );
+        let drop_ins = files(data, "config-v3.toml.d");
+        let own = format!("version = 3\nimports = [\"{drop_ins}/*.toml\"]\n");
         let beside = "imports = ['config-v3.toml.d/*.toml']\n";
         for text in [
             own.as_str(),
@@ -67,24 +63,16 @@ fn template_gets_a_drop_in() {
             place.write(&template, text);
             adds_a_drop_in(&place, data, &[]);
         }
-        place.write(
-            &template,
+        for other in [
             "imports = ['other.d/*.toml', '/srv/config-v3.toml.d/*.toml']\n",
-        );
-        place.refused(&[], "neither takes over the base nor imports");
-        for comment in [
             "{{/* {{ template \"base\" . }} */}}\nversion = 3\n",
             "{{- /* a */ -}}\n{{/* template \"base\" . */}}\nversion = 3\n",
             &format!("# {beside}"),
+            "version = 3\n{{ if .Debug }}oom_score = 1{{ end }}\n",
         ] {
-            place.write(&template, comment);
+            place.write(&template, other);
             place.refused(&[], "neither takes over the base nor imports");
         }
-        place.write(
-            &template,
-            "version = 3\n{{ if .Debug }}oom_score = 1{{ end }}\n",
-        );
-        place.refused(&[], "neither takes over the base nor imports");
     }
 }
 
@@ -113,7 +101,7 @@ fn containerd_1_gets_no_drop_in() {
     let template = files(K3S, "config.toml.tmpl");
     let place = Place::new().calls(&["containerd", "--engine-config", &template]);
     place.write(&template, "{{ template \"base\" . }}\n");
-    let refused = |words: &str| place.refused(&[], words);
+    let refused = |words: &str| drop(place.refused(&[], words));
     refused("containerd 1 takes the CRI plugin from one file alone");
     let program = place.path(K3S).join("data/0123abcd/bin/containerd");
     fs::create_dir_all(program.parent().unwrap()).unwrap();

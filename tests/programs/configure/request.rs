@@ -106,14 +106,11 @@ fn keeps_what_others_wrote() {
     place.configure(&ONE).ok();
     assert!(place.read(FILE).ends_with("# small\n"));
     place.write(FILE, "wait = \"5s\"\n[request]\nslice = \"2g.20gb\"\n");
-    place.refused(
-        &ONE,
-        &format!(
-            "cannot write {FILE}: it has other content than migctl configure gives it; hint: write [request] into it by hand, or remove it"
-        ),
-    );
-    let said = place.configure(&REMOVE).ok().stdout;
-    has(&said, &format!("kept {FILE}: somebody wrote or changed it"));
+    let why = format!("cannot write {FILE}: it has other content than migctl configure gives it");
+    let hint = "hint: write [request] into it by hand, or remove it";
+    place.refused(&ONE, &format!("{why}; {hint}"));
+    let said = place.configure(&REMOVE).ok();
+    said.says(&format!("kept {FILE}: somebody wrote or changed it"));
     assert!(!place.is_linked(LINK) && place.path(FILE).exists());
     fs::remove_file(place.path(FILE)).unwrap();
     // The link alone tells the name where somebody has removed the file.
@@ -131,8 +128,7 @@ fn keeps_what_others_wrote() {
         if from.starts_with('[') {
             place.configure(&ONE).ok();
         } else {
-            let why = "it has other content than migctl configure gives it";
-            place.refused(&ONE, &format!("cannot write {FILE}: {why}"));
+            place.refused(&ONE, &why);
         }
         let said = place.configure(&REMOVE).ok().stdout;
         has(&said, &format!("kept {FILE}: "));
@@ -147,25 +143,22 @@ fn writes_every_key() {
     let place = podman();
     for (words, lines) in [
         (
-            &[
-                "wait=30s",
-                "slice=10Gi|2g.20gb*2",
-                "fixed=true",
-                "compute=2",
-            ][..],
+            "wait=30s slice=10Gi|2g.20gb*2 fixed=true compute=2",
             "wait = \"30s\"\nslice = \"10Gi|2g.20gb*2\"\nfixed = true\ncompute = \"2\"\n",
         ),
-        (&["gpu=2", "fixed=false"], "gpu = \"2\"\nfixed = false\n"),
+        ("gpu=2 fixed=false", "gpu = \"2\"\nfixed = false\n"),
         (
-            &["share=1/4", "slice=3g.40gb"],
+            "share=1/4 slice=3g.40gb",
             "share = \"1/4\"\nslice = \"3g.40gb\"\n",
         ),
     ] {
-        let words = words.iter().flat_map(|word| ["--request", word]);
+        let words = words.split(' ').flat_map(|word| ["--request", word]);
         let arguments: Vec<&str> = ["--name", "runmig-q"].into_iter().chain(words).collect();
         place.configure(&arguments).ok();
-        let text = place.read("/etc/runmig/q.toml");
-        assert!(text.ends_with(&format!("\n[request]\n{lines}")), "{text}");
+        ends_with(
+            &place.read("/etc/runmig/q.toml"),
+            &format!("\n[request]\n{lines}"),
+        );
     }
     place.configure(&["--name", "runmig-q", "--remove"]).ok();
     assert!(place.files().is_empty());
@@ -193,10 +186,8 @@ fn refuses_wrong_requests() {
         place.refused(&more.split(' ').collect::<Vec<_>>(), words);
     }
     place.write(FILE, "[request]\nslice = \"1g.10gb\"\n");
-    place.refused(
-        &["--name", "runmig-1g", "--set-as-default"],
-        "cannot make runmig-1g the default",
-    );
+    let default = ["--name", "runmig-1g", "--set-as-default"];
+    place.refused(&default, "cannot make runmig-1g the default");
     // Also by another name.
     symlink("runmig", place.path(LINK)).unwrap();
     let other = ["--name", "small", "--runtime-path", LINK];

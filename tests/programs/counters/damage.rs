@@ -9,11 +9,6 @@ fn complaints(world: &World) -> usize {
     log.matches("nothing is counted").count()
 }
 
-fn refused(world: &World, slice: &str) -> String {
-    world.bundle_asking("refused", slice);
-    said(&mut world.create_command("refused")).refused()
-}
-
 /// Failure: the ledger is damaged, or of a newer version, when a create is counted
 #[test]
 fn refusal_by_ledger_is_not_counted() {
@@ -29,7 +24,7 @@ fn refusal_by_ledger_is_not_counted() {
         let damaged = text.replacen(from, to, 1);
         assert_ne!(damaged, text);
         fs::write(&file, &damaged).unwrap();
-        has(&refused(&world, "1g.6gb"), why);
+        world.refuses("refused", why);
         assert_eq!(complaints(&world), 1);
         assert_eq!(fs::read_to_string(&file).unwrap(), damaged);
     }
@@ -41,12 +36,13 @@ fn held_lock_changes_no_refusal() {
     let world = World::small();
     world.create("before");
     // It leaves nothing pending beside the count.
-    let free = refused(&world, "9g.90gb");
+    let refused = || world.refuses_asking("refused", "9g.90gb", "");
+    let free = refused();
     let counted = [(Outcome::Created, 1), (Outcome::Unsatisfiable, 1)];
     assert_eq!(creates(&world, LeaseKind::Slice), counted);
     let ledger = fs::File::open(world.state().join("ledger.lock")).unwrap();
     ledger.lock().unwrap();
-    assert_eq!(refused(&world, "9g.90gb"), free);
+    assert_eq!(refused(), free);
     drop(ledger);
     assert_eq!(complaints(&world), 1);
     assert_eq!(creates(&world, LeaseKind::Slice), counted);
@@ -57,16 +53,16 @@ fn held_lock_changes_no_refusal() {
 fn repair_keeps_counters_of_its_generation() {
     let world = World::small();
     world.create("one");
-    said(&mut world.migctl(&["gc"])).ok();
+    world.gc().ok();
     world.create("two");
     let file = world.state().join("ledger.json");
     fs::write(&file, "no ledger").unwrap();
-    said(&mut world.migctl(&["gc", "--repair"])).ok();
+    world.repair();
     // The last change made the second one ready.
     assert_eq!(creates(&world, LeaseKind::Slice), [(Outcome::Created, 1)]);
     fs::write(&file, "no ledger").unwrap();
     fs::write(world.state().join("ledger.json.1"), "no ledger").unwrap();
-    said(&mut world.migctl(&["gc", "--repair"])).ok();
+    world.repair();
     assert_eq!(creates(&world, LeaseKind::Slice), []);
     world.create("three");
     assert_eq!(creates(&world, LeaseKind::Slice), [(Outcome::Created, 1)]);
@@ -87,29 +83,19 @@ fn counts_travel_with_changes() {
     };
     assert_eq!(changes(&|| drop(world.create("one"))), 5);
     assert_eq!(changes(&|| drop(world.delete("one"))), 3);
-    assert_eq!(changes(&|| drop(refused(&world, "9g.90gb"))), 1);
+    let refused = || world.refuses_asking("refused", "9g.90gb", "");
+    assert_eq!(changes(&|| drop(refused())), 1);
     let claim = |verb| drop(said(&mut world.claims(verb, "uid")).ok());
     assert_eq!(changes(&|| claim("prepare")), 5);
     assert_eq!(changes(&|| claim("unprepare")), 3);
-    for verb in [
-        &["list"][..],
-        &["metrics"],
-        &["explain", "1g.6gb"],
-        &["gpus"],
-    ] {
-        world.fault(
-            "nvmlDeviceGetMemoryInfo",
-            1,
-            None,
-            nvml_sim::fault::Outcome::Return(999),
-        );
-        assert_eq!(
-            changes(&|| drop(said(&mut world.migctl(verb)))),
-            0,
-            "{verb:?}"
-        );
-        world.no_faults();
+    let memory = "nvmlDeviceGetMemoryInfo";
+    world.fault(memory, 1, None, nvml_sim::fault::Outcome::Return(999));
+    for verb in ["list", "metrics", "explain", "gpus"] {
+        let more: &[&str] = if verb == "explain" { &["1g.6gb"] } else { &[] };
+        let look = || drop(world.ctl(&[&[verb], more].concat()));
+        assert_eq!(changes(&look), 0, "{verb}");
     }
+    world.no_faults();
     let all = [(Outcome::Created, 1), (Outcome::Unsatisfiable, 1)];
     assert_eq!(creates(&world, LeaseKind::Slice), all);
 }

@@ -5,21 +5,15 @@ use nvml_sim::fault::Outcome as Fault;
 use runmig_lease::counters::{Actor, Counter, DriverFailure, LeaseKind, ResourceKind, Times};
 use testkit::prelude::*;
 
-fn last_collection(world: &World) -> u64 {
-    counts(world).last_collection
-}
-
 #[test]
 fn counts_release_once_by_its_actor() {
     let world = World::small();
     // The stub runs the hook twice, and the delete looks again.
     world.behave("hooks-twice");
-    world.create("one");
-    world.delete("one");
+    world.comes_and_goes("one");
     assert_eq!(releases(&world), [(Actor::Hook, 1)]);
     world.behave("no-hooks");
-    world.create("two");
-    world.delete("two");
+    world.comes_and_goes("two");
     assert_eq!(releases(&world), [(Actor::Hook, 1), (Actor::Delete, 1)]);
     let counts = counts(&world);
     let times = counts.times(Times::Release(LeaseKind::Slice)).unwrap();
@@ -30,29 +24,22 @@ fn counts_release_once_by_its_actor() {
 fn counts_releases_by_gc_and_operator() {
     let world = World::small();
     world.abandoned("one");
-    assert_eq!(last_collection(&world), 0);
+    world.tells(&["gc", "--dry-run"]);
+    assert_eq!(counts(&world).last_collection, 0);
+    assert_eq!(releases(&world), []);
     world.gc().ok();
     assert_eq!(releases(&world), [(Actor::Gc, 1)]);
-    assert!(last_collection(&world) > 1_700_000_000);
+    assert!(counts(&world).last_collection > 1_700_000_000);
     let lease = world.abandoned("two");
-    said(&mut world.migctl(&["release", &lease])).ok();
+    world.ctl(&["release", &lease]).ok();
     assert_eq!(releases(&world), [(Actor::Gc, 1), (Actor::Operator, 1)]);
-}
-
-#[test]
-fn dry_collection_is_not_counted() {
-    let world = World::small();
-    world.abandoned("one");
-    said(&mut world.migctl(&["gc", "--dry-run"])).ok();
-    assert_eq!(last_collection(&world), 0);
-    assert_eq!(releases(&world), []);
 }
 
 #[test]
 fn counts_roll_back_of_failed_create() {
     let world = World::small();
     world.behave("create-fails-early");
-    said(&mut world.create_command("one")).refused();
+    world.refuses("one", "");
     assert_eq!(releases(&world), [(Actor::Create, 1)]);
 }
 
@@ -61,10 +48,8 @@ fn counts_retries_quarantine_and_driver_errors() {
     let world = World::small();
     world.create("one");
     let in_use = Counter::DriverErrors(DriverFailure::Code(19));
-    let (retries, quarantines) = (
-        Counter::DestroyRetries(ResourceKind::Mig),
-        Counter::Quarantines(ResourceKind::Mig),
-    );
+    let retries = Counter::DestroyRetries(ResourceKind::Mig);
+    let quarantines = Counter::Quarantines(ResourceKind::Mig);
     world.fault("nvmlComputeInstanceDestroy", 1, Some(2), Fault::Return(19));
     world.delete("one");
     assert_eq!((get(&world, retries), get(&world, in_use)), (2, 2));
@@ -95,8 +80,7 @@ fn counts_failed_calls_and_no_answers() {
         all.map(|(code, n)| (code.to_owned(), n)).collect()
     };
     // Every look at a GPU ends a list with "invalid argument", and is told that some profiles are not supported.
-    world.create("one");
-    world.delete("one");
+    world.comes_and_goes("one");
     assert_eq!(errors(), []);
     // "Not found" answers a question, and is a failure of a change and of the look at what it made.
     let once = |call: &str, code| world.fault(call, 1, Some(1), Fault::Return(code));
@@ -104,13 +88,11 @@ fn counts_failed_calls_and_no_answers() {
     once("nvmlGpuInstanceGetInfo", 6);
     world.delete("two");
     assert_eq!(errors(), []);
-    for (n, call) in [
-        (1, "nvmlDeviceCreateGpuInstanceWithPlacement"),
-        (2, "nvmlGpuInstanceGetInfo"),
-    ] {
+    let create = "nvmlDeviceCreateGpuInstanceWithPlacement";
+    for (n, call) in [(1, create), (2, "nvmlGpuInstanceGetInfo")] {
         world.no_faults();
         once(call, 6);
-        said(&mut world.create_command("three")).refused();
+        world.refuses("three", "");
         assert_eq!(errors(), [("6".to_owned(), n)]);
     }
     world.no_faults();

@@ -4,10 +4,6 @@ use crate::counters::{creates, get};
 use runmig_lease::counters::{Actor, Counter, LeaseKind};
 use testkit::prelude::*;
 
-fn start(mut command: Command) -> Going {
-    going(command.stdin(Stdio::null()))
-}
-
 pub fn all_releases(world: &World) -> u64 {
     let of = |by: &Actor| get(world, Counter::Releases(LeaseKind::Slice, *by));
     Actor::ALL.iter().map(of).sum()
@@ -22,14 +18,11 @@ fn kills_lose_their_own_counts_only() {
     let (mut ended, mut killed) = (0, 0);
     for round in 0..5 {
         let ids: Vec<String> = (0..20).map(|n| format!("r{round}n{n}")).collect();
-        let creates: Vec<Going> = ids
-            .iter()
-            .map(|id| start(world.create_command(id)))
-            .collect();
+        let creates: Vec<Going> = ids.iter().map(|id| world.creating(id)).collect();
         for (n, create) in creates.into_iter().enumerate() {
             if n % 10 == 9 {
                 // At any moment of its work.
-                std::thread::sleep(std::time::Duration::from_micros(random.below(60_000)));
+                std::thread::sleep(Duration::from_micros(random.below(60_000)));
                 create.signal(Signal::SIGKILL);
                 create.end();
                 killed += 1;
@@ -39,21 +32,18 @@ fn kills_lose_their_own_counts_only() {
             }
         }
         let alive = ids.iter().filter(|id| world.living_init(id).is_some());
-        let deletes: Vec<Going> = { alive }
-            .map(|id| start(world.runmig(&["delete", "--force", id])))
-            .collect();
+        let delete = |id| {
+            let mut delete = world.runmig(&["delete", "--force", id]);
+            going(delete.stdin(Stdio::null()))
+        };
+        let deletes: Vec<Going> = alive.map(|id| delete(id)).collect();
         deletes.into_iter().for_each(|one| drop(one.end()));
         world.gc();
     }
     let all = creates(&world, LeaseKind::Slice);
     let counted: u64 = all.iter().map(|(_, n)| n).sum();
-    assert!(
-        (ended..=ended + killed).contains(&counted),
-        "{counted} of {ended} + {killed}"
-    );
-    let released = all_releases(&world);
-    assert!(
-        (ended..=ended + killed).contains(&released),
-        "{released} of {ended} + {killed}"
-    );
+    for n in [counted, all_releases(&world)] {
+        let is_right = (ended..=ended + killed).contains(&n);
+        assert!(is_right, "{n} of {ended} + {killed}");
+    }
 }

@@ -29,12 +29,8 @@ const DAMAGES: &[(&str, Damage)] = &[
     ("it is cut off", |w| write(w, "")),
     ("it is cut off", |w| write(w, [0; 4096])),
     ("it is not text", |w| {
-        write(
-            w,
-            (0..5000)
-                .map(|n| (n * 7919 % 251) as u8)
-                .collect::<Vec<_>>(),
-        );
+        let bytes = (0..5000).map(|n| (n * 7919 % 251) as u8);
+        write(w, bytes.collect::<Vec<_>>());
     }),
     ("its hash is wrong", |w| {
         let mut bytes = fs::read(ledger(w)).unwrap();
@@ -63,33 +59,28 @@ const DAMAGES: &[(&str, Damage)] = &[
 /// A container with its slice, and its lease.
 fn running(world: &World) -> String {
     world.create(ID);
-    world.lease_of(ID)["id"].as_str().unwrap().to_owned()
+    world.lease_id(ID)
 }
 
 /// Every verb that would read or change the ledger says why it does not, and changes nothing.
 #[track_caller]
 fn is_refused(world: &World, why: &str) {
     let there = world.instances();
-    let create = said(&mut world.create_command("other")).refused();
     for line in [
-        create,
-        said(&mut world.migctl(&["list"])).refused(),
-        said(&mut world.migctl(&["gc"])).refused(),
-        said(&mut world.migctl(&["explain", world.profile])).refused(),
-        said(&mut world.migctl(&["inspect"])).refused(),
-        said(&mut world.migctl(&["release", ID])).refused(),
-        said(&mut world.migctl(&["gpus"])).exits(1).stderr,
+        world.refuses("other", ""),
+        world.ctl(&["list"]).refused(),
+        world.ctl(&["gc"]).refused(),
+        world.ctl(&["explain", world.profile]).refused(),
+        world.ctl(&["inspect"]).refused(),
+        world.ctl(&["release", ID]).refused(),
+        world.ctl(&["gpus"]).exits(1).stderr,
     ] {
-        has(&line, "is damaged: ");
-        has(&line, why);
-        assert!(line.contains("hint: as root, migctl gc --repair"), "{line}");
+        for words in ["is damaged: ", why, "hint: as root, migctl gc --repair"] {
+            has(&line, words);
+        }
     }
     assert_eq!(world.instances(), there);
     assert!(!world.bundle_is_edited("other"));
-}
-
-fn repair(world: &World) -> Said {
-    said(&mut world.migctl(&["gc", "--repair"])).ok()
 }
 
 /// Failure: the ledger is missing, cut off, changed, too large, older, a link or a folder
@@ -100,18 +91,14 @@ fn repairs_under_living_container() {
         let lease = running(&world);
         damage(&world);
         is_refused(&world, why);
-        let repaired = repair(&world);
-        has(&repaired.stderr, why);
-        has(&repaired.stdout, "in the generation before");
-        assert_eq!(world.lease_of(ID)["id"], lease.as_str(), "{why}");
+        world.repair().warns(why).says("in the generation before");
+        assert_eq!(world.lease_id(ID), lease, "{why}");
         world.gc().ok();
         world.has_its_slices(ID).unwrap();
         world.nothing_lost_nothing_given_twice().unwrap();
         world.delete(ID);
-        world
-            .as_if_nothing_had_been()
-            .unwrap_or_else(|e| panic!("{why}: {e}"));
-        has(&repair(&world).stdout, "the ledger is whole");
+        { world.as_if_nothing_had_been() }.unwrap_or_else(|e| panic!("{why}: {e}"));
+        world.repair().says("the ledger is whole");
     }
 }
 
@@ -120,19 +107,17 @@ fn repairs_under_living_container() {
 fn hook_releases_beside_damaged_ledger() {
     let world = World::small();
     for (why, damage) in DAMAGES {
+        eprintln!("{why}");
         running(&world);
         damage(&world);
-        let deleted = said(&mut world.runmig(&["delete", "--force", ID]));
-        assert!(deleted.status.success(), "{why}: {deleted:?}");
+        world.delete(ID);
         assert_eq!(world.instances(), [], "{why}");
         assert!(!world.bundle_is_edited(ID), "{why}");
         // Nobody else gets its place before the repair, after which its lease is collected.
         is_refused(&world, why);
-        repair(&world);
+        world.repair();
         world.gc().ok();
-        world
-            .as_if_nothing_had_been()
-            .unwrap_or_else(|e| panic!("{why}: {e}"));
+        { world.as_if_nothing_had_been() }.unwrap_or_else(|e| panic!("{why}: {e}"));
     }
 }
 
@@ -143,26 +128,25 @@ fn delete_without_hook_leaves_slice_to_repair() {
     running(&world);
     world.damage_all();
     world.behave("no-hooks");
-    let deleted = said(&mut world.runmig(&["delete", "--force", ID]));
-    assert!(deleted.status.success(), "{deleted:?}");
+    world.delete(ID);
     world.behave("");
     assert_eq!(world.instances().len(), 1);
-    repair(&world);
-    world.all_go(&[]);
+    world.repair();
+    world.nobody_is_left();
 }
 
 /// A delete of a container without a lease is none of runmig's business.
 #[test]
 fn passes_other_containers_on() {
     let world = World::small();
-    for (why, damage) in DAMAGES {
+    for (_, damage) in DAMAGES {
         running(&world);
         damage(&world);
         for verb in [&["delete", "--force", "nobody"][..], &["state", ID]] {
             let passed = said(&mut world.runmig(verb));
-            assert!(!passed.stderr.contains("is damaged"), "{why}: {passed:?}");
+            lacks(&passed.stderr, "is damaged");
         }
-        repair(&world);
+        world.repair();
         world.delete(ID);
     }
     world.as_if_nothing_had_been().unwrap();
@@ -180,8 +164,8 @@ fn repairs_by_accounts_alone() {
     let lease = running(&world);
     damage_both(&world);
     is_refused(&world, "it is cut off");
-    has(&repair(&world).stdout, "by its account");
-    assert_eq!(world.lease_of(ID)["id"], lease.as_str());
+    world.repair().says("by its account");
+    assert_eq!(world.lease_id(ID), lease);
     assert_eq!(world.lease_of(ID)["state"], "ready");
     world.gc().ok();
     world.has_its_slices(ID).unwrap();
@@ -195,32 +179,25 @@ fn repairs_without_any_account() {
     let lease = running(&world);
     let ours = world.the_instance();
     damage_both(&world);
-    has(
-        &said(&mut world.migctl(&["gpus"])).exits(1).stdout,
-        "unknown: the ledger cannot be read",
-    );
+    let gpus = world.ctl(&["gpus"]).exits(1);
+    gpus.says("unknown: the ledger cannot be read");
     fs::remove_dir_all(world.state().join("accounts")).unwrap();
-    let repaired = repair(&world);
-    has(
-        &repaired.stderr,
-        "neither a whole copy nor an account told of a lease; hint: end all containers",
-    );
+    let repaired = world.repair();
     let (gi, gpu) = (ours.gi, &ours.gpu_uuid);
-    has(&repaired.stderr, &format!("GPU instance {gi} ("));
-    has(&repaired.stderr, "has no owner on record");
-    has(
-        &repaired.stderr,
+    for words in [
+        "neither a whole copy nor an account told of a lease; hint: end all containers",
+        &format!("GPU instance {gi} ("),
+        "has no owner on record",
         &format!("nvidia-smi mig -i {gpu} -gi {gi} -dci"),
-    );
-    for n in 1..world.slots {
-        world.create(&format!("other-{n}"));
+    ] {
+        repaired.warns(words);
     }
-    said(&mut world.create_command("one-too-many")).refused();
+    let others: Vec<String> = (1..world.slots).map(|n| format!("other-{n}")).collect();
+    world.create_all(&others);
+    world.refuses("one-too-many", "");
     assert!(world.instances().contains(&ours));
-    for n in 1..world.slots {
-        world.delete(&format!("other-{n}"));
-    }
-    assert!(settled(&world.hook(ID, &lease)).status.success());
+    world.delete_all(&others);
+    settled(&world.hook(ID, &lease)).ok();
     world.ends(&[ID]);
 }
 
@@ -232,10 +209,8 @@ fn repair_names_account_that_tells_nothing() {
     let lease = running(&world);
     damage_both(&world);
     fs::write(world.state().join("accounts").join(&lease), "{").unwrap();
-    has(
-        &repair(&world).stderr,
-        &format!("lease {lease} may have a living container"),
-    );
+    let living = format!("lease {lease} may have a living container");
+    world.repair().warns(&living);
     world.all_go(&[ID]);
 }
 
@@ -248,10 +223,11 @@ fn failed_repair_loses_nothing() {
     let lease = running(&world);
     fs::write(ledger(&world), vec![b'x'; 3000]).unwrap();
     let ballast = disk.fill(0);
-    said(&mut world.migctl(&["gc", "--repair"])).refused_for("No space left on device");
+    let failed = world.ctl(&["gc", "--repair"]);
+    failed.refused_for("No space left on device");
     fs::remove_file(ballast).unwrap();
-    repair(&world);
-    assert_eq!(world.lease_of(ID)["id"], lease.as_str());
+    world.repair();
+    assert_eq!(world.lease_id(ID), lease);
     world.all_go(&[ID]);
 }
 
@@ -278,7 +254,7 @@ fn hook_with_slice_in_use(meanwhile: fn(&World)) -> World {
 /// Failure: a repair comes between two tries of a hook
 #[test]
 fn hook_goes_on_by_repaired_ledger() {
-    let world = hook_with_slice_in_use(|world| drop(repair(world)));
+    let world = hook_with_slice_in_use(|world| drop(world.repair()));
     world.as_if_nothing_had_been().unwrap();
 }
 
@@ -287,8 +263,8 @@ fn hook_goes_on_by_repaired_ledger() {
 fn hook_waits_for_slice_in_use() {
     let world = hook_with_slice_in_use(|_| ());
     assert_eq!(world.instances(), []);
-    repair(&world);
-    world.all_go(&[]);
+    world.repair();
+    world.nobody_is_left();
 }
 
 /// Others of its pod may use the slice.
@@ -296,15 +272,14 @@ fn hook_waits_for_slice_in_use() {
 fn hook_spares_shared_slice() {
     let world = World::small();
     for id in [ID, "other"] {
-        world.bundle_in_pod(id, world.profile, "pod");
-        world.create(id);
+        world.create_in_pod(id, "pod");
     }
     let ours = world.the_instance();
     world.damage_all();
     let deleted = said(&mut world.bare(&["delete", "--force", ID]));
-    has(&deleted.stderr, "other containers may use the slice");
+    deleted.warns("other containers may use the slice");
     assert_eq!(world.the_instance(), ours);
-    repair(&world);
+    world.repair();
     world.has_its_slices("other").unwrap();
     world.all_go(&["other"]);
 }
@@ -319,8 +294,8 @@ fn hook_spares_adopted_slice() {
     world.damage_all();
     said(&mut world.bare(&["delete", "--force", ID])).ok();
     assert_eq!(world.instances().len(), 1);
-    repair(&world);
-    world.all_go(&[]);
+    world.repair();
+    world.nobody_is_left();
 }
 
 /// Its instances ended with the boot, and nothing there now is its own.
@@ -333,7 +308,7 @@ fn repairs_ledger_of_earlier_boot() {
     world.reboot();
     world.admin_creates(0, world.profile, 0, true);
     let theirs = world.instances();
-    repair(&world);
+    world.repair();
     world.gc().ok();
     assert!(world.records().is_empty());
     assert_eq!(world.instances(), theirs);
@@ -351,11 +326,11 @@ fn refuses_ledger_of_another_version() {
             header["apiVersion"] = version.into();
         });
         for verb in [&["list"][..], &["gc"], &["gc", "--repair"]] {
-            let line = said(&mut world.migctl(verb)).refused();
+            let line = world.ctl(verb).refused();
             has(&line, &format!("the ledger is a Ledger of {version}"));
             has(&line, "hint: use the runmig that wrote it");
         }
-        said(&mut world.create_command("other")).refused();
+        world.refuses("other", "");
         fs::write(ledger(&world), &whole).unwrap();
     }
     world.ends(&[ID]);
@@ -368,8 +343,7 @@ fn refuses_folder_of_older_version() {
     let leases = world.state().join("leases");
     fs::create_dir_all(&leases).unwrap();
     fs::write(leases.join("0123.4567.boot.instance"), "").unwrap();
-    let line = said(&mut world.create_command(ID)).refused();
-    has(&line, "has leases of an older runmig");
+    let line = world.refuses(ID, "has leases of an older runmig");
     has(&line, "hint: install that version again");
     fs::remove_dir_all(&leases).unwrap();
     world.create(ID);
@@ -380,8 +354,7 @@ fn refuses_folder_of_older_version() {
 #[test]
 fn creates_race_with_repair() {
     let world = World::with_whole_gpus();
-    world.bundle_saying(ID, &[("runmig.dev/gpu", "1")]);
-    world.create(ID);
+    world.create_saying(ID, &[("runmig.dev/gpu", "1")]);
     let has = world.uuids_in_bundle(ID);
     fs::write(before(&world), "").unwrap();
     world.damage_all();
@@ -410,9 +383,9 @@ fn survives_full_disk_at_every_write() {
     world.configure(&format!("events.file = {events:?}"));
     let (mut made, mut refused) = (0, 0);
     for free in 0..12 {
+        eprintln!("{free} free");
         // While it is made: all that was begun is undone, or all of it is there.
-        world.create("warm-up");
-        world.delete("warm-up");
+        world.comes_and_goes("warm-up");
         // A writer without room takes that of the generation before.
         let without_before = || fs::remove_file(before(&world)).unwrap();
         without_before();
@@ -423,15 +396,14 @@ fn survives_full_disk_at_every_write() {
             assert!(world.living_init(ID).is_some());
         } else {
             refused += 1;
-            let line = create.refused();
-            assert!(line.contains("No space left on device"), "{free}: {line}");
+            create.refused_for("No space left on device");
         }
         world.nothing_lost_nothing_given_twice().unwrap();
         fs::remove_file(&ballast).unwrap();
         if world.living_init(ID).is_some() {
             world.delete(ID);
         }
-        world.all_go(&[]);
+        world.nobody_is_left();
         // While it is released: a full disk keeps no slice.
         world.create(ID);
         let has_before = free % 2 == 0;
@@ -448,7 +420,7 @@ fn survives_full_disk_at_every_write() {
             assert_eq!(failed(), until_now, "{free} pages free");
         }
         fs::remove_file(&ballast).unwrap();
-        world.all_go(&[]);
+        world.nobody_is_left();
     }
     assert!(made > 0 && refused > 0, "{made} made, {refused} refused");
 }
@@ -488,16 +460,15 @@ fn reports_read_only_state_directory() {
     let disk = Mounted::tmpfs(&world.state(), "size=64k,mode=700");
     world.create(ID);
     disk.remount("ro");
-    let line = said(&mut world.create_command("other")).refused();
-    has(&line, "Read-only file system");
+    let line = world.refuses("other", "Read-only file system");
     has(&line, "hint: mount it writable, or set state_dir");
-    let doctor = said(&mut world.migctl(&["doctor", "--only", "state.folder"])).exits(1);
-    has(&doctor.stdout, "Read-only file system");
-    has(&doctor.stdout, "mount it writable, or set state_dir");
+    let doctor = world.ctl(&["doctor", "--only", "state.folder"]).exits(1);
+    doctor.says("Read-only file system");
+    doctor.says("mount it writable, or set state_dir");
     // The container goes, its slice stays on record.
     world.delete(ID);
     world.nothing_lost_nothing_given_twice().unwrap();
     assert_eq!(world.instances().len(), 1);
     disk.remount("rw");
-    world.all_go(&[]);
+    world.nobody_is_left();
 }

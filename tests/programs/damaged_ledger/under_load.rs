@@ -1,26 +1,20 @@
 //! A ledger that is damaged while creates, deletes, claims and collections run. For waits see `waiting::repaired`.
 
-use super::{DAMAGES, Damage, World, ledger, repair};
+use super::{DAMAGES, Damage, World, ledger};
 use runmig_lease::error::printable;
 use testkit::prelude::*;
 
 /// Returns the generation of the ledger as it is; of a damaged one the last.
 fn generation(world: &World, last: u64) -> u64 {
     let text = fs::read_to_string(ledger(world)).unwrap_or_default();
-    let header: Option<Value> = text
-        .lines()
-        .next()
-        .and_then(|l| serde_json::from_str(l).ok());
-    header
-        .and_then(|h| h["generation"].as_u64())
-        .unwrap_or(last)
+    let header = text.lines().next().unwrap_or_default();
+    let header: Value = serde_json::from_str(header).unwrap_or_default();
+    header["generation"].as_u64().unwrap_or(last)
 }
 
 /// Damages the ledger after so many changes of the others.
 fn round(world: &World, (why, damage): (&str, Damage), changes: u64) {
-    for id in ["stays", "ends"] {
-        world.create(id);
-    }
+    world.create_all(&["stays", "ends"]);
     let begun = generation(world, 0);
     let mut calls = [
         ("made", world.create_command("made")),
@@ -39,7 +33,7 @@ fn round(world: &World, (why, damage): (&str, Damage), changes: u64) {
         .map(|(name, one)| (name, one.end()))
         .collect();
     let about = format!("{why}, after {changes} changes: {ended:#?}");
-    let repaired = repair(world);
+    let repaired = world.repair();
     // Nothing is lost in silence: what nobody has is named.
     for instance in world.instances() {
         let leases = world.leases();
@@ -51,16 +45,13 @@ fn round(world: &World, (why, damage): (&str, Damage), changes: u64) {
         }
     }
     world.gc().ok();
-    world
-        .nothing_lost_nothing_given_twice()
-        .unwrap_or_else(|e| panic!("{e}\n{about}"));
+    let is_well = |outcome: Result<(), String>| outcome.unwrap_or_else(|e| panic!("{e}\n{about}"));
+    is_well(world.nothing_lost_nothing_given_twice());
     assert!(world.living_init("ends").is_none(), "{about}");
     for (id, name) in [("stays", ""), ("made", "made"), ("also-made", "also made")] {
         let is_made = ended.get(name).is_none_or(|said| said.status.success());
         if is_made {
-            world
-                .has_its_slices(id)
-                .unwrap_or_else(|e| panic!("{id}: {e}\n{about}"));
+            is_well(world.has_its_slices(id));
         } else {
             assert!(world.living_init(id).is_none(), "{id}: {about}");
         }
@@ -81,9 +72,7 @@ fn round(world: &World, (why, damage): (&str, Damage), changes: u64) {
     }
     said(&mut world.claims("unprepare", "uid")).ok();
     world.gc().ok();
-    world
-        .as_if_nothing_had_been()
-        .unwrap_or_else(|e| panic!("{e}\n{about}"));
+    is_well(world.as_if_nothing_had_been());
 }
 
 /// Failure: the ledger is damaged while creates, deletes, claims and collections run

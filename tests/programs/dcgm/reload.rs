@@ -4,7 +4,6 @@ use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use testkit::prelude::*;
-use testkit::process::copy_program;
 
 /// The one exporter of all tests, which has the age that a reload wants. A reload finds the processes of the whole
 /// machine, so one test runs at a time.
@@ -89,17 +88,27 @@ fn reload(world: &World, arguments: &[&str]) -> Vec<Value> {
     list["items"].as_array().unwrap().clone()
 }
 
+/// A world whose configuration leaves 5 s between reloads.
+fn patient() -> World {
+    let world = World::small();
+    world.configure("dcgm.reload_every = \"5s\"");
+    world
+}
+
+/// What these reloads say of a process.
+fn outcome(told: &[Value], pid: i32) -> Value {
+    let found = told.iter().find(|item| item["pid"] == pid);
+    found.map_or(Value::Null, |item| item["outcome"].clone())
+}
+
 /// The exporter drops a signal that comes too soon, so the second one waits; it is not lost.
 /// Failure: two reloads at once, or a killed one
 #[test]
 fn second_reload_waits_its_turn() {
     let mut shared = shared();
     let exporter = Exporter::grown(&mut shared);
-    let world = World::small();
-    world.configure("dcgm.reload_every = \"5s\"");
-    let calls: Vec<Going> = (0..2)
-        .map(|_| going(&mut world.migctl(&["dcgm", "reload"])))
-        .collect();
+    let world = patient();
+    let calls = [(); 2].map(|()| going(&mut world.migctl(&["dcgm", "reload"])));
     calls.into_iter().for_each(|call| drop(call.end().ok()));
     exporter.until_signals(2);
     let signals = exporter.signals();
@@ -112,8 +121,7 @@ fn second_reload_waits_its_turn() {
 fn reloads_once_for_each_change() {
     let mut shared = shared();
     let exporter = Exporter::grown(&mut shared);
-    let world = World::small();
-    world.configure("dcgm.reload_every = \"5s\"");
+    let world = patient();
     let if_changed = || reload(&world, &["--if-changed"]).len();
     world.create("one");
     assert_eq!((if_changed(), if_changed()), (1, 0));
@@ -129,22 +137,17 @@ fn reloads_once_for_each_change() {
 fn spares_exporter_that_starts() {
     let mut shared = shared();
     let exporter = Exporter::grown(&mut shared);
-    let world = World::small();
-    world.configure("dcgm.reload_every = \"5s\"");
+    let world = patient();
     let mut young = Exporter::start();
-    let outcome = |told: &[Value], exporter: &Exporter| {
-        let pid = exporter.going.pid();
-        let found = told.iter().find(|item| item["pid"] == pid);
-        found.map_or(Value::Null, |item| item["outcome"].clone())
-    };
+    let (grown, new) = (exporter.going.pid(), young.going.pid());
     let told = reload(&world, &["--if-changed"]);
-    assert_eq!(outcome(&told, exporter), "reloads", "{told:?}");
-    assert_eq!(outcome(&told, &young), "starts", "{told:?}");
+    assert_eq!(outcome(&told, grown), "reloads", "{told:?}");
+    assert_eq!(outcome(&told, new), "starts", "{told:?}");
     assert!(young.going.ended().is_none() && young.signals().is_empty());
     until("it is old enough", || {
         let told = reload(&world, &["--if-changed"]);
-        assert_eq!(outcome(&told, exporter), Value::Null, "{told:?}");
-        outcome(&told, &young) == "reloads"
+        assert_eq!(outcome(&told, grown), Value::Null, "{told:?}");
+        outcome(&told, new) == "reloads"
     });
     young.until_signals(1);
     exporter.until_signals(1);
@@ -164,8 +167,7 @@ fn spares_exporter_without_handler() {
         fs::read_to_string(&comm).is_ok_and(|name| name == "dcgm-exporter\n")
     });
     let told = reload(&world, &[]);
-    let its = told.iter().find(|item| item["pid"] == sleeping.pid());
-    assert_eq!(its.unwrap()["outcome"], "starts", "{told:?}");
+    assert_eq!(outcome(&told, sleeping.pid()), "starts", "{told:?}");
     assert!(sleeping.ended().is_none());
     // No later test takes it for its own.
     exporter.until_signals(1);
@@ -178,7 +180,8 @@ fn says_that_no_exporter_runs() {
     // The next test starts another.
     drop(shared.take());
     let world = World::small();
-    said(&mut world.migctl(&["dcgm", "reload"])).refused_for("no process of that name runs");
+    let reload = world.ctl(&["dcgm", "reload"]);
+    reload.refused_for("no process of that name runs");
     assert!(!world.state().exists());
 }
 

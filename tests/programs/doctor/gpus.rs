@@ -1,6 +1,6 @@
 //! The driver, its nodes, MIG and shares.
 
-use super::breaking::{breaks, breaks_file, breaks_inside, ids};
+use super::breaking::{breaks, breaks_file, breaks_inside};
 use super::{Diagnosis, setup};
 use nvml_sim::engine::{Code, Unheld};
 use testkit::prelude::*;
@@ -12,15 +12,11 @@ fn missing_driver_is_first() {
     fs::remove_file(setup.machine.library()).unwrap();
     let seen = Diagnosis::of(&setup, &[]);
     assert_eq!(seen.items[0]["id"], "driver.library");
-    assert_eq!(
-        seen.items[0]["repair"],
-        "install the NVIDIA driver, or set driver.library to its libnvidia-ml.so.1"
-    );
-    assert_eq!(seen.ids("fail"), ids(["driver.library"]));
-    let bundle = setup.asking("1g.10gb", "true");
-    let create = setup.try_create(&bundle, "web");
-    let text = seen.items[0]["text"].as_str().unwrap();
-    assert!(create.stderr.contains(text), "{text}\n{}", create.stderr);
+    let repair = "install the NVIDIA driver, or set driver.library to its libnvidia-ml.so.1";
+    assert_eq!(seen.items[0]["repair"], repair);
+    seen.has("fail", ["driver.library"]);
+    let create = setup.try_create(&setup.asking("1g.10gb", "true"), "web");
+    create.warns(seen.items[0]["text"].as_str().unwrap());
 }
 
 /// A library in which the loader does not find a function: its name is another one.
@@ -35,31 +31,26 @@ fn names_missing_function() {
         b"\0nvmlGpuInstanceCreateComputeInstancX\0",
     );
     let mut bad = good.clone();
-    let places: Vec<usize> = { good.windows(name.len()).enumerate() }
-        .filter(|(_, window)| *window == name)
-        .map(|(at, _)| at)
-        .collect();
-    assert!(!places.is_empty());
-    for at in places {
-        bad[at..at + name.len()].copy_from_slice(other);
+    let places = { good.windows(name.len()).enumerate() }.filter(|(_, window)| *window == name);
+    for (at, window) in places {
+        bad[at..at + window.len()].copy_from_slice(other);
     }
+    assert_ne!(bad, good);
     let write = |bytes: &[u8]| {
         fs::remove_file(&library).unwrap();
         fs::write(&library, bytes).unwrap();
     };
     let (broken, repaired) = (|| write(&bad), || write(&good));
     let (text, _) = breaks(&setup, "fail", "driver.library", broken, repaired);
-    assert_eq!(
-        text,
-        "the library lacks nvmlGpuInstanceCreateComputeInstance"
-    );
+    let lacks = "the library lacks nvmlGpuInstanceCreateComputeInstance";
+    assert_eq!(text, lacks);
 }
 
 #[test]
 fn names_lost_gpu() {
     let setup = setup();
     let lose = || setup.fault("nvmlDeviceGetMigMode", "GPU_IS_LOST");
-    let mend = || drop(setup.sim("fault", &["--clear"]));
+    let mend = || setup.no_faults();
     let (text, _) = breaks(&setup, "fail", "driver.gpus", lose, mend);
     has(&text, "GPU is lost");
 }
@@ -86,7 +77,7 @@ fn names_each_broken_node() {
         let take = || fs::rename(&node, &away).unwrap();
         let put = || fs::rename(&away, &node).unwrap();
         let (text, repair) = breaks(&setup, "fail", id, take, put);
-        assert!(text.starts_with(&format!("cannot find {shown}")), "{text}");
+        begins_with(&text, &format!("cannot find {shown}"));
         assert_eq!(repair, "nvidia-modprobe -u -c 0");
         let file = || {
             take();
@@ -96,11 +87,7 @@ fn names_each_broken_node() {
         assert_eq!(text, format!("{shown} is not a device"));
         let number = || {
             take();
-            let made = Command::new("mknod")
-                .arg(&node)
-                .args(["c", "1", "3"])
-                .status();
-            assert!(made.unwrap().success());
+            said(Command::new("mknod").arg(&node).args(["c", "1", "3"])).ok();
         };
         let (text, _) = breaks(&setup, "fail", id, number, put);
         has(&text, "has the number 1:3");
@@ -126,8 +113,7 @@ fn names_missing_major() {
 /// On Ampere a mode waits for the reset of its GPU.
 #[test]
 fn names_pending_mode() {
-    let machine = Machine::with(&["--gpu", "A100-80GB", "--count", "1", "--mig", "off"]);
-    let setup = Setup::on(Low::Runc, machine);
+    let setup = Setup::with("--gpu A100-80GB --count 1 --mig off", "");
     let set = || {
         setup.machine.change(|machine| {
             let pending = machine.set_mig_mode(0, Mode::On, &Unheld).unwrap();
@@ -136,7 +122,7 @@ fn names_pending_mode() {
     };
     let reset = || drop(setup.sim("reset", &["--gpu", "0"]));
     let (text, repair) = breaks(&setup, "warn", "mig.mode", set, reset);
-    assert!(text.starts_with("the MIG mode of GPU 0"), "{text}");
+    begins_with(&text, "the MIG mode of GPU 0");
     assert_eq!(repair, "nvidia-smi --gpu-reset -i 0");
 }
 
@@ -152,13 +138,8 @@ fn names_foreign_instance() {
         };
         let (text, repair) = breaks(&setup, "warn", "mig.foreign", create, destroy);
         begins_with(&text, "runmig did not make GPU instance");
-        assert!(repair.starts_with("nvidia-smi mig -i 0 -gi "), "{repair}");
+        begins_with(&repair, "nvidia-smi mig -i 0 -gi ");
     }
-}
-
-fn create(setup: &Setup, id: &str) {
-    let bundle = setup.asking("1g.10gb", "true");
-    setup.create(&bundle, id);
 }
 
 /// Makes the repair that a check names: a command after the words `then`.
@@ -172,7 +153,7 @@ fn repair(setup: &Setup, id: &str) {
 #[test]
 fn names_slice_that_the_driver_lacks() {
     let setup = setup();
-    create(&setup, "web");
+    setup.make("web", "1g.10gb");
     let gi = setup.machine.the_instance().gi.to_string();
     let lose = || {
         let destroy = ["--gpu", "0", "--gi", &gi, "--force"];
@@ -196,13 +177,13 @@ fn names_slice_that_the_driver_lacks() {
 #[test]
 fn names_quarantined_slice() {
     let setup = setup();
-    create(&setup, "web");
+    setup.make("web", "1g.10gb");
     let hold = || {
         setup.fault("nvmlGpuInstanceDestroy", "IN_USE");
         let _ = setup.command(&["delete", "--force", "web"]).output();
     };
     let free = || {
-        setup.sim("fault", &["--clear"]);
+        setup.no_faults();
         repair(&setup, "mig.records");
     };
     let (text, _) = breaks(&setup, "fail", "mig.records", hold, free);
@@ -214,13 +195,13 @@ fn names_quarantined_slice() {
 #[test]
 fn names_machine_without_level() {
     let setup = setup();
-    let base = fs::read_to_string(setup.config()).unwrap();
-    let with = |levels: &str| {
-        format!("{base}\n[sharing]\nenforcement = [{levels}]\nmps_control = \"/nowhere/mps\"\n")
+    let with = |level: &str| {
+        let keys = "mps_control = \"/nowhere/mps\"\nenforcement";
+        setup.configure(&format!("[sharing]\n{keys} = [\"{level}\"]"));
     };
-    let (id, file) = ("sharing.levels", setup.config());
-    fs::write(&file, with("\"none\"")).unwrap();
-    let (text, repair) = breaks_file(&setup, "warn", id, &file, with("\"mps\""));
+    with("none");
+    let (broken, repaired) = (|| with("mps"), || with("none"));
+    let (text, repair) = breaks(&setup, "warn", "sharing.levels", broken, repaired);
     has(&text, "(mps: ");
     has(&repair, "nvidia-cuda-mps-control");
 }
@@ -228,8 +209,7 @@ fn names_machine_without_level() {
 /// Failure: a GPU does not come back after a reboot
 #[test]
 fn names_gpu_of_last_boot_that_is_missing() {
-    let machine = Machine::with(&["--gpu", "A100-80GB", "--gpu", "L4"]);
-    let setup = Setup::on(Low::Runc, machine);
+    let setup = Setup::with("--gpu A100-80GB --gpu L4", "");
     let lost = setup.machine.gpu_uuid(1);
     let id = setup.gives(&[("runmig.dev/slice", "1g.10gb")]);
     setup.ends(&[&id]);
@@ -243,10 +223,8 @@ fn names_gpu_of_last_boot_that_is_missing() {
     // Before the first collection of the boot, and after it.
     for _ in 0..2 {
         let (text, _) = Diagnosis::of(&setup, &only).of_id("driver.missing");
-        assert_eq!(
-            text,
-            format!("the driver no longer shows NVIDIA L4 ({lost})")
-        );
+        let missing = format!("the driver no longer shows NVIDIA L4 ({lost})");
+        assert_eq!(text, missing);
         setup.migctl(&["gc"]).ok();
     }
     setup.machine.change(|machine| machine.reboot());

@@ -1,10 +1,8 @@
 //! Programs, configuration, the state directory and the ledger.
 
-use super::breaking::{breaks, breaks_file, breaks_inside, etc, ids, repairs_inside};
+use super::breaking::{breaks, breaks_file, breaks_inside, etc, repairs_inside};
 use super::{Diagnosis, setup};
-use std::fs::Permissions;
 use testkit::prelude::*;
-use testkit::process::copy_program;
 
 #[test]
 fn names_untrusted_program() {
@@ -13,11 +11,10 @@ fn names_untrusted_program() {
     let (hook, built) = (setup.program("runmig-hook"), setup.path("built-hook"));
     fs::rename(&hook, &built).unwrap();
     copy_program(&built, &hook);
-    let mode = |mode| fs::set_permissions(&hook, Permissions::from_mode(mode)).unwrap();
-    let (broken, repaired) = (|| mode(0o777), || mode(0o755));
+    let (broken, repaired) = (|| chmod(&hook, 0o777), || chmod(&hook, 0o755));
     let (text, repair) = breaks(&setup, "fail", "programs.files", broken, repaired);
     begins_with(&text, &format!("cannot trust {}", hook.display()));
-    assert!(repair.starts_with("install runmig again"), "{repair}");
+    begins_with(&repair, "install runmig again");
 }
 
 #[test]
@@ -68,10 +65,8 @@ fn names_broken_low_level_runtime() {
     let (text, _) = breaks_file(&setup, "fail", "programs.runtime", &setup.config(), &bad);
     has(&text, "/nowhere/runc");
     fs::write(setup.config(), &bad).unwrap();
-    let bundle = setup.asking("1g.10gb", "true");
-    let create = setup.try_create(&bundle, "web");
-    let cause = text.split(": ").last().unwrap();
-    assert!(create.stderr.contains(cause), "{text}\n{}", create.stderr);
+    let create = setup.try_create(&setup.asking("1g.10gb", "true"), "web");
+    create.warns(text.split(": ").last().unwrap());
 }
 
 #[test]
@@ -84,8 +79,8 @@ fn names_old_crun() {
     let named = fs::read_to_string(new.config()).unwrap();
     let bad = named.replace(new_path, old_path);
     let (text, repair) = breaks_file(&new, "warn", "programs.runtime", &new.config(), bad);
-    assert!(text.starts_with("crun version 1.8"), "{text}");
-    assert!(repair.starts_with("install crun 1.21"), "{repair}");
+    begins_with(&text, "crun version 1.8");
+    begins_with(&repair, "install crun 1.21");
 }
 
 /// The crun of CRI-O lies where runmig does not look.
@@ -96,24 +91,20 @@ fn names_crun_of_an_engine() {
     let there = setup.path("libexec");
     fs::create_dir_all(there.join("crio")).unwrap();
     copy_program(&crun, &there.join("crio/crun"));
-    let engine = format!(
-        "{}\nmount --bind {} /usr/libexec",
-        etc(&setup),
-        there.display()
-    );
+    let engine = format!("mount --bind {} /usr/libexec", there.display());
     // No runc and no crun in the usual places; mount itself is in the last of them.
     let hide = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin"];
     let hide = hide
         .map(|folder| format!("mount -t tmpfs none {folder}"))
         .join("\n");
-    let only = "--only=programs.runtime";
-    let seen = Diagnosis::inside(&setup, &format!("{engine}\n{hide}"), &[only]);
-    let (_, repair) = seen.of_id("programs.runtime");
-    begins_with(&repair, "set runtime = \"/usr/libexec/crio/crun\"");
+    let repair = |engine: &str| {
+        let world = format!("{}\n{engine}\n{hide}", etc(&setup));
+        let seen = Diagnosis::inside(&setup, &world, &["--only=programs.runtime"]);
+        seen.of_id("programs.runtime").1
+    };
+    begins_with(&repair(&engine), "set runtime = \"/usr/libexec/crio/crun\"");
     // Without the engine's crun the repair is another one.
-    let seen = Diagnosis::inside(&setup, &format!("{}\n{hide}", etc(&setup)), &[only]);
-    let (_, repair) = seen.of_id("programs.runtime");
-    assert!(repair.starts_with("install runc"), "{repair}");
+    begins_with(&repair(""), "install runc");
 }
 
 /// Another handler has a configuration and a low-level runtime of its own.
@@ -164,7 +155,7 @@ fn names_broken_configuration() {
     fs::write(&empty, "").unwrap();
     let bad = format!("mount --bind {} /proc/$$/loginuid", empty.display());
     let (text, _) = breaks_inside(&setup, "warn", "configuration.rules", ["", &bad]);
-    assert!(text.ends_with("so they never apply"), "{text}");
+    ends_with(&text, "so they never apply");
 }
 
 #[test]
@@ -172,67 +163,46 @@ fn names_state_directory_of_others() {
     let setup = setup();
     let state = setup.state();
     fs::create_dir_all(&state).unwrap();
-    let mode = |mode| fs::set_permissions(&state, Permissions::from_mode(mode)).unwrap();
-    mode(0o700);
+    chmod(&state, 0o700);
     let look = || Diagnosis::of(&setup, &["--only=state.folder"]);
-    assert_eq!(look().ids("ok"), ids(["state.folder"]));
-    mode(0o777);
+    look().has("ok", ["state.folder"]);
+    chmod(&state, 0o777);
     let (text, repair) = look().of_id("state.folder");
     // The create's own words; the repair is a command.
     let bundle = setup.asking("1g.10gb", "true");
-    let create = setup.try_create(&bundle, "web");
-    assert!(create.stderr.contains(&text), "{text}\n{}", create.stderr);
-    assert!(
-        Command::new("sh")
-            .args(["-c", &repair])
-            .status()
-            .unwrap()
-            .success()
-    );
-    assert_eq!(look().ids("ok"), ids(["state.folder"]));
+    let create = || setup.try_create(&bundle, "web");
+    create().warns(&text);
+    said(Command::new("sh").args(["-c", &repair])).ok();
+    look().has("ok", ["state.folder"]);
     fs::remove_dir_all(&state).unwrap();
     fs::write(&state, "").unwrap();
-    let create = setup.try_create(&bundle, "web");
-    has(
-        &create.stderr,
-        "it is not a folder; hint: set state_dir to a folder",
-    );
+    create().warns("it is not a folder; hint: set state_dir to a folder");
     let (text, repair) = look().of_id("state.folder");
     has(&text, "it is not a folder");
     assert_eq!(repair, "set state_dir to a folder");
     fs::remove_file(&state).unwrap();
     symlink("/nowhere", &state).unwrap();
-    let create = setup.try_create(&bundle, "web");
-    has(
-        &create.stderr,
-        "is a link that leads nowhere; hint: remove it",
-    );
+    create().warns("is a link that leads nowhere; hint: remove it");
 }
 
 #[test]
 fn names_full_file_system() {
     let setup = setup();
-    fs::create_dir(setup.state()).unwrap();
-    let mount = |options: &str| {
-        let state = setup.state();
-        format!(
-            "mount -t tmpfs -o mode=0700,{options} none {}",
-            state.display()
-        )
-    };
+    let state = setup.state().display().to_string();
+    fs::create_dir(&state).unwrap();
+    let mount = |options: &str| format!("mount -t tmpfs -o mode=0700,{options} none {state}");
     let good = mount("size=64m,nr_inodes=5000");
     for bad in ["size=8m,nr_inodes=5000", "size=64m,nr_inodes=500"] {
         let worlds = [good.as_str(), &mount(bad)];
         let (text, _) = breaks_inside(&setup, "fail", "state.space", worlds);
-        assert!(text.contains(setup.state().to_str().unwrap()), "{text}");
+        has(&text, &state);
     }
 }
 
 #[test]
 fn names_damaged_ledger() {
     let setup = setup();
-    let bundle = setup.asking("1g.10gb", "true");
-    setup.create(&bundle, "web");
+    setup.make("web", "1g.10gb");
     let ledger = setup.state().join("ledger.json");
     let (text, repair) = breaks_file(&setup, "fail", "state.records", &ledger, "x");
     has(&text, "the ledger in ");

@@ -49,15 +49,18 @@ impl Diagnosis {
 
     /// Returns all ids.
     pub fn all_ids(&self) -> BTreeSet<String> {
-        let ids = self.items.iter().map(|item| item["id"].as_str().unwrap());
-        ids.map(str::to_owned).collect()
+        self.having(|_| true)
     }
 
     /// Returns the ids of the checks with a status.
     pub fn ids(&self, status: &str) -> BTreeSet<String> {
-        let its = self.items.iter().filter(|item| item["status"] == status);
-        its.map(|item| item["id"].as_str().unwrap().to_owned())
-            .collect()
+        self.having(|item| item["status"] == status)
+    }
+
+    fn having(&self, is: impl Fn(&Value) -> bool) -> BTreeSet<String> {
+        let its = self.items.iter().filter(|item| is(item));
+        let ids = its.map(|item| item["id"].as_str().unwrap());
+        ids.map(str::to_owned).collect()
     }
 
     /// These checks and no others have a status.
@@ -70,11 +73,8 @@ impl Diagnosis {
     /// Returns the text and the repair of the only item with an id that is not well.
     #[track_caller]
     pub fn of_id(&self, id: &str) -> (String, String) {
-        let its = self
-            .items
-            .iter()
-            .filter(|item| item["id"] == id && item["status"] != "ok");
-        let its: Vec<&Value> = its.collect();
+        let mut its = self.items.clone();
+        its.retain(|item| item["id"] == id && item["status"] != "ok");
         let [item] = its.as_slice() else {
             panic!("{id}: {its:?}")
         };

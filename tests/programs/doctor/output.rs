@@ -1,5 +1,6 @@
 //! Nothing is wrong, or the call itself is.
 
+use super::breaking::ids;
 use super::{Diagnosis, setup};
 use std::time::SystemTime;
 use testkit::prelude::*;
@@ -7,20 +8,24 @@ use testkit::prelude::*;
 /// The machines of scripts/demo, with a container on each and the configuration that it has there.
 #[test]
 fn nothing_fails_on_machines_of_demo() {
-    let slices = ["--gpu", "A100-80GB", "--count", "1", "--mig", "on"];
-    let shares = ["--gpu", "L4", "--gpu", "H100-80GB", "--mig", "off", "--mps"];
     for (machine, key, value) in [
-        (&slices[..], "runmig.dev/slice", "3g.40gb"),
-        (&shares[..], "runmig.dev/share", "8Gi"),
+        (
+            "--gpu A100-80GB --count 1 --mig on",
+            "runmig.dev/slice",
+            "3g.40gb",
+        ),
+        (
+            "--gpu L4 --gpu H100-80GB --mig off --mps",
+            "runmig.dev/share",
+            "8Gi",
+        ),
     ] {
-        let setup = Setup::on(Low::Runc, Machine::with(machine));
-        let bundle = setup.bundle("exec sleep 1000");
-        bundle.annotate(key, value);
-        setup.create(&bundle, "web");
+        let setup = Setup::with(machine, "");
+        let id = setup.gives(&[(key, value)]);
         let seen = Diagnosis::of(&setup, &[]);
         seen.has("fail", []);
         assert_eq!(seen.code, Some(0));
-        setup.delete("web");
+        setup.delete(&id);
     }
 }
 
@@ -29,19 +34,16 @@ fn nothing_fails_on_machines_of_demo() {
 #[test]
 fn changes_nothing_and_waits_for_nothing() {
     let setup = setup();
-    let bundle = setup.asking("1g.10gb", "true");
-    setup.create(&bundle, "web");
+    setup.make("web", "1g.10gb");
     fs::remove_file(setup.state().join("geometry")).unwrap();
-    let locks = fs::read_dir(setup.state()).unwrap().flatten();
-    let locks = locks.map(|entry| entry.path());
-    let locks = locks.filter(|path| path.extension().is_some_and(|e| e == "lock"));
-    let held: Vec<fs::File> = locks
-        .map(|path| {
-            let file = fs::File::open(path).unwrap();
-            fs2::FileExt::lock_exclusive(&file).unwrap();
-            file
-        })
-        .collect();
+    let mut locks = names_in(&setup.state());
+    locks.retain(|name| name.ends_with(".lock"));
+    let hold = |name: &String| {
+        let file = File::open(setup.state().join(name)).unwrap();
+        file.lock().unwrap();
+        file
+    };
+    let held: Vec<File> = locks.iter().map(hold).collect();
     assert!(held.len() > 2, "{held:?}");
     let before = tree(&setup.state());
     let seen = Diagnosis::of(&setup, &[]);
@@ -87,13 +89,14 @@ fn every_check_has_a_finding() {
     fs::write(setup.config(), "nonsense = 1").unwrap();
     let seen = Diagnosis::of(&setup, &[]);
     assert_eq!(seen.all_ids(), checks);
-    assert_eq!(seen.ids("fail"), ["configuration.files".to_owned()].into());
+    seen.has("fail", ["configuration.files"]);
 }
 
 /// Returns the names of checks and groups, by the error of a wrong one.
 fn names(setup: &Setup) -> Vec<String> {
-    let said = setup.migctl(&["doctor", "--only", "state.nonsense"]);
-    assert_eq!(said.status.code(), Some(2));
+    let said = setup
+        .migctl(&["doctor", "--only", "state.nonsense"])
+        .exits(2);
     let line = said.stderr.split("[possible values: ").nth(1);
     let line = line.and_then(|rest| rest.split(']').next());
     let names = line.unwrap_or_else(|| panic!("no names: {}", said.stderr));
@@ -103,16 +106,12 @@ fn names(setup: &Setup) -> Vec<String> {
 #[test]
 fn chooses_groups_and_checks() {
     let setup = setup();
-    let ids = |arguments: &[&str]| Diagnosis::of(&setup, arguments).all_ids();
-    let of = |ids: &[&str]| -> BTreeSet<String> { ids.iter().map(|id| (*id).to_owned()).collect() };
-    assert_eq!(
-        ids(&["--only=mig,state.space"]),
-        of(&["mig.foreign", "mig.mode", "mig.records", "state.space"])
-    );
-    assert_eq!(
-        ids(&["--only=mig,host", "--skip=host,mig.mode"]),
-        of(&["mig.foreign", "mig.records"])
-    );
+    for (arguments, chosen) in testkit::rows! {
+        &["--only=mig,state.space"][..] => ids(["mig.foreign", "mig.mode", "mig.records", "state.space"]);
+        &["--only=mig,host", "--skip=host,mig.mode"] => ids(["mig.foreign", "mig.records"]);
+    } {
+        assert_eq!(Diagnosis::of(&setup, arguments).all_ids(), chosen);
+    }
 }
 
 /// Problems come first, with their repairs; a summary ends the list; `--quiet` leaves out the rest.
@@ -122,8 +121,9 @@ fn table_begins_with_problems() {
     let quiet = setup.migctl(&["doctor", "--only=driver,host.boot", "--quiet"]);
     assert_eq!((quiet.ok().stdout.as_str(), ""), ("", ""));
     setup.fault("nvmlInit_v2", "DRIVER_NOT_LOADED");
-    let said = setup.migctl(&["doctor", "--only=host.boot,driver"]);
-    assert_eq!(said.status.code(), Some(1));
+    let said = setup
+        .migctl(&["doctor", "--only=host.boot,driver"])
+        .exits(1);
     let lines: Vec<&str> = said.stdout.lines().collect();
     for (line, begin) in lines.iter().zip([
         "fail  driver.library ",
@@ -133,10 +133,9 @@ fn table_begins_with_problems() {
         "skip  driver.missing ",
         "1 failed, 0 to look at, 1 well, 2 skipped",
     ]) {
-        assert!(line.starts_with(begin), "{}", said.stdout);
+        begins_with(line, begin);
     }
-    let words = "migctl: 1 check fails; hint: ";
-    assert!(said.stderr.starts_with(words), "{}", said.stderr);
+    begins_with(&said.stderr, "migctl: 1 check fails; hint: ");
     let quiet = setup.migctl(&["doctor", "--only=host.boot,driver", "--quiet"]);
     let rest = [lines[0], lines[1], lines[5]];
     assert_eq!(quiet.stdout.lines().collect::<Vec<_>>(), rest);
@@ -146,15 +145,8 @@ fn table_begins_with_problems() {
 #[test]
 fn waits_until_nothing_fails() {
     let setup = setup();
-    let call = [
-        "--call",
-        "nvmlInit_v2",
-        "--returns",
-        "DRIVER_NOT_LOADED",
-        "--to",
-        "2",
-    ];
-    setup.sim("fault", &call);
+    let fault = "--call nvmlInit_v2 --returns DRIVER_NOT_LOADED --to 2";
+    setup.sim("fault", &fault.split(' ').collect::<Vec<_>>());
     let seen = Diagnosis::of(&setup, &["--only=driver", "--wait=600s"]);
     assert_eq!(seen.code, Some(0), "{:?}", seen.items);
 }

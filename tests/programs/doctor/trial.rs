@@ -1,16 +1,13 @@
 //! A lease to try, and that nothing else touches a GPU.
 
 use super::{Diagnosis, setup};
-use testkit::{Low, Machine, Setup, begins_with, has};
+use testkit::prelude::*;
 
 /// The calls that change a GPU, by their names.
 fn changing(setup: &Setup) -> Vec<String> {
     let trace = setup.sim("trace", &["show"]);
-    let changes = |line: &&str| {
-        ["Create", "Destroy", "Set"]
-            .iter()
-            .any(|word| line.contains(word))
-    };
+    let words = ["Create", "Destroy", "Set"];
+    let changes = |line: &&str| words.iter().any(|word| line.contains(word));
     trace.lines().filter(changes).map(str::to_owned).collect()
 }
 
@@ -29,13 +26,9 @@ fn names_missing_node_of_slice() {
     let bad = format!("mount -t tmpfs -o nodev none {}", caps.display());
     let seen = Diagnosis::inside(&setup, &bad, &["--only=host", "--slice=1g.10gb"]);
     let unwell = seen.items.iter().filter(|item| item["id"] == "trial.lease");
-    assert!(
-        unwell.clone().count() == 2 && unwell.clone().all(|item| item["status"] == "fail"),
-        "{:?}",
-        seen.items
-    );
-    assert_eq!(setup.machine.instances(), []);
-    assert_eq!(setup.leases().len(), 0);
+    let unwell: Vec<&Value> = unwell.map(|item| &item["status"]).collect();
+    assert_eq!(unwell, ["fail"; 2]);
+    setup.nothing_is_left();
 }
 
 #[test]
@@ -43,20 +36,16 @@ fn tells_why_a_trial_fails() {
     let setup = setup();
     let seen = Diagnosis::of(&setup, &["--only=host", "--slice=9g.90gb"]);
     assert_eq!(seen.code, Some(1));
-    let (text, _) = seen.of_id("trial.lease");
-    assert!(text.contains("9g.90gb"), "{text}");
-    let call = "nvmlGpuInstanceCreateComputeInstance";
-    setup.fault(call, "UNKNOWN");
+    has(&seen.of_id("trial.lease").0, "9g.90gb");
+    setup.fault("nvmlGpuInstanceCreateComputeInstance", "UNKNOWN");
     let seen = Diagnosis::of(&setup, &["--only=host", "--slice=1g.10gb"]);
-    let (text, _) = seen.of_id("trial.lease");
-    has(&text, "unknown error (NVML 999)");
+    has(&seen.of_id("trial.lease").0, "unknown error (NVML 999)");
     assert_eq!(setup.machine.instances(), []);
 }
 
 #[test]
 fn takes_and_releases_a_gpu() {
-    let machine = Machine::with(&["--gpu", "A100-80GB", "--count", "1", "--mig", "off"]);
-    let setup = Setup::on(Low::Runc, machine);
+    let setup = Setup::with("--gpu A100-80GB --count 1 --mig off", "");
     let seen = Diagnosis::of(&setup, &["--only=host", "--gpu=1"]);
     assert_eq!(seen.code, Some(0), "{:?}", seen.items);
     begins_with(trial(&seen), "1 was made in ");
@@ -74,6 +63,5 @@ fn makes_and_releases_a_slice() {
     assert_eq!(seen.code, Some(0), "{:?}", seen.items);
     begins_with(trial(&seen), "1g.10gb was made in ");
     assert!(!changing(&setup).is_empty());
-    assert_eq!(setup.machine.instances(), []);
-    assert_eq!(setup.leases().len(), 0);
+    setup.nothing_is_left();
 }

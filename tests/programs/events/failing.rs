@@ -4,18 +4,13 @@ use crate::events::{events, types};
 use testkit::prelude::*;
 
 fn write_events_to(world: &World, file: &Path) {
-    let config = world.path("config.toml");
-    let text = fs::read_to_string(&config).unwrap();
-    let text = text.split("[events]").next().unwrap();
-    fs::write(&config, format!("{text}[events]\nfile = {file:?}\n")).unwrap();
+    world.configure(&format!("events.file = {file:?}"));
 }
 
 /// The lines of the log about events.
 fn complaints(world: &World) -> Vec<String> {
     let log = world.log();
-    let lines = log
-        .lines()
-        .filter(|line| line.contains("cannot write events"));
+    let lines = { log.lines() }.filter(|line| line.contains("cannot write events"));
     lines.map(str::to_owned).collect()
 }
 
@@ -38,7 +33,7 @@ fn creates_anyway(world: &World, file: &Path) -> Vec<String> {
 fn missing_folder_fails_no_create() {
     let world = World::small();
     let log = creates_anyway(&world, Path::new("/nonexistent/log/events.jsonl"));
-    assert!(log[0].contains("No such file or directory"), "{log:?}");
+    has(&log[0], "No such file or directory");
     assert!(!Path::new("/nonexistent").exists());
     // The last folder alone is made.
     let file = world.path("log/events.jsonl");
@@ -52,9 +47,9 @@ fn missing_right_fails_no_create() {
     let world = World::small();
     // Even root has no right there.
     let log = creates_anyway(&world, Path::new("/proc/self/events.jsonl"));
-    assert!(log[0].contains("hint: correct events.file"), "{log:?}");
+    has(&log[0], "hint: correct events.file");
     let log = creates_anyway(&world, Path::new("/dev/full"));
-    assert!(log[0].contains("not a file with one name"), "{log:?}");
+    has(&log[0], "not a file with one name");
 }
 
 /// Failure: the disk of the events is full
@@ -72,8 +67,7 @@ fn full_disk_fails_no_create() {
     // With room again, the event behind the cut one can be read.
     fs::remove_file(filler).unwrap();
     world.create("two");
-    let all = events(&world);
-    assert_eq!(types(&all), ["created", "ready"]);
+    assert_eq!(types(&events(&world)), ["created", "ready"]);
 }
 
 /// In another user's folder the history would be what that user likes.
@@ -83,14 +77,14 @@ fn folder_of_others_takes_no_event() {
     let world = World::small();
     let open = world.path("open");
     fs::create_dir(&open).unwrap();
-    fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
+    chmod(&open, 0o777);
     let log = creates_anyway(&world, &open.join("events.jsonl"));
     has(&log[0], "users other than root can write to it");
-    assert_eq!(fs::read_dir(&open).unwrap().count(), 0);
+    assert_eq!(names_in(&open), [""; 0]);
     let (link, ours) = (world.path("link"), world.path("ours"));
     fs::create_dir(&ours).unwrap();
     symlink(&ours, &link).unwrap();
     let log = creates_anyway(&world, &link.join("events.jsonl"));
-    assert!(log[0].contains("a link, or no folder"), "{log:?}");
-    assert_eq!(fs::read_dir(&ours).unwrap().count(), 0);
+    has(&log[0], "a link, or no folder");
+    assert_eq!(names_in(&ours), [""; 0]);
 }

@@ -12,24 +12,26 @@ fn file(world: &World) -> PathBuf {
 
 /// Returns the events that `migctl events` prints for programs.
 fn events(world: &World) -> Vec<Value> {
-    lines(&printed(world, &[]).ok())
+    chosen(world, &[])
+}
+
+/// Returns the events that these options choose.
+fn chosen(world: &World, options: &[&str]) -> Vec<Value> {
+    lines(&printed(world, options).ok())
 }
 
 fn printed(world: &World, options: &[&str]) -> Said {
-    said(&mut world.migctl(&[&["events", "-o", "json"], options].concat()))
+    world.ctl(&[&["events", "-o", "json"], options].concat())
 }
 
 fn lines(said: &Said) -> Vec<Value> {
     let lines = said.stdout.lines();
-    lines
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect()
+    let events = lines.map(|line| serde_json::from_str(line).unwrap());
+    events.collect()
 }
 
 /// The types of these events, in their order.
 fn types(events: &[Value]) -> Vec<&str> {
-    events
-        .iter()
-        .map(|event| event["type"].as_str().unwrap())
-        .collect()
+    let types = events.iter().map(|event| event["type"].as_str().unwrap());
+    types.collect()
 }

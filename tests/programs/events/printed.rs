@@ -1,6 +1,6 @@
 //! `migctl events` chooses, follows, and passes over bad lines.
 
-use crate::events::{events, file, lines, printed, types};
+use crate::events::{chosen, events, file, lines, printed, types};
 use std::fs::OpenOptions;
 use testkit::prelude::*;
 
@@ -13,54 +13,48 @@ fn append(world: &World, bytes: &[u8]) {
 #[test]
 fn chooses_events_by_time() {
     let world = World::small();
-    world.create("one");
-    world.delete("one");
+    world.comes_and_goes("one");
     let all = events(&world);
     let text = fs::read_to_string(file(&world)).unwrap();
-    let mut lines_of_file: Vec<String> = text.lines().map(str::to_owned).collect();
-    let time = |event: &serde_json::Value| event["time"].as_str().unwrap().to_owned();
-    lines_of_file[1] = lines_of_file[1].replace(&time(&all[1]), "2020-01-01T00:00:00.000Z");
-    fs::write(file(&world), lines_of_file.join("\n") + "\n").unwrap();
-    let first = time(&all[0]);
+    let time = |event: &Value| event["time"].as_str().unwrap().to_owned();
+    let (first, second) = (time(&all[0]), text.lines().nth(1).unwrap());
+    let set_back = second.replace(&time(&all[1]), "2020-01-01T00:00:00.000Z");
+    fs::write(file(&world), text.replace(second, &set_back)).unwrap();
     for since in [first.as_str(), "1h"] {
-        let chosen = lines(&printed(&world, &["--since", since]).ok());
+        let chosen = chosen(&world, &["--since", since]);
         assert_eq!(types(&chosen), ["created", "released"], "{since}");
     }
     let rows = world.tells(&["events"]);
     begins_with(&rows, &format!("{first} created 1g.6gb at "));
     let wrong = printed(&world, &["--since", "soon"]).exits(2);
-    assert!(wrong.stderr.contains("neither a time"), "{}", wrong.stderr);
+    wrong.warns("neither a time");
 }
 
 #[test]
 fn chooses_events_by_container() {
     let world = World::small();
     let long = "d7842cd4f705b7f0d7842cd4f705b7f0";
-    world.create(long);
-    world.create("other");
+    world.create_all(&[long, "other"]);
     let named = [
         ("runmig.dev/slice", world.profile),
         ("io.kubernetes.container.name", "web"),
         ("io.kubernetes.pod.name", "web-0"),
         ("io.kubernetes.pod.namespace", "team"),
     ];
-    world.bundle_saying("named", &named);
-    said(&mut world.create_command("named")).ok();
-    for id in ["named", "other", long] {
-        world.delete(id);
-    }
+    world.create_saying("named", &named);
+    world.delete_all(&["named", "other", long]);
     for (name, id) in [
         (long, long),
         ("d7842cd4f705", long),
         ("web", "named"),
         ("team/web-0/web", "named"),
     ] {
-        let chosen = lines(&printed(&world, &["--container", name]).ok());
+        let chosen = chosen(&world, &["--container", name]);
         assert_eq!(types(&chosen), ["created", "ready", "released"]);
         assert!(chosen.iter().all(|event| event["lease"]["container"] == id));
     }
     for nobody in ["d7842cd4", "we"] {
-        let chosen = lines(&printed(&world, &["--container", nobody]).ok());
+        let chosen = chosen(&world, &["--container", nobody]);
         assert_eq!(types(&chosen), [""; 0], "{nobody}");
     }
 }
@@ -70,9 +64,8 @@ fn chooses_events_by_container() {
 fn skips_unreadable_lines() {
     let world = World::small();
     world.create("one");
-    let newer = fs::read_to_string(file(&world))
-        .unwrap()
-        .replace("runmig.dev/v1", "runmig.dev/v9");
+    let text = fs::read_to_string(file(&world)).unwrap();
+    let newer = text.replace("runmig.dev/v1", "runmig.dev/v9");
     append(&world, newer.as_bytes());
     append(&world, &[b'x'; 1 << 20]);
     append(&world, b"\n{\"apiVersion\":");
@@ -99,10 +92,8 @@ fn follows_across_rotation() {
     // A shell starts its jobs in the background with SIGINT ignored.
     following.signal(Signal::SIGTERM);
     let said = following.end();
-    assert_eq!(
-        types(&lines(&said)),
-        ["created", "ready", "created", "ready", "released"]
-    );
+    let all = ["created", "ready", "created", "ready", "released"];
+    assert_eq!(types(&lines(&said)), all);
     assert_eq!(said.stderr, "migctl: skipped 1 line that cannot be read\n");
     assert_eq!(events(&world).len(), 5);
 }
@@ -152,12 +143,9 @@ fn following_ends_with_its_reader() {
 #[test]
 fn names_events_that_are_off() {
     let world = World::small();
-    let config = world.path("config.toml");
-    let text = fs::read_to_string(&config).unwrap() + "[events]\nfile = \"\"\n";
-    fs::write(&config, text).unwrap();
+    world.configure("events.file = \"\"");
     world.create("one");
     assert!(!file(&world).exists());
-    said(&mut world.migctl(&["events"]))
-        .exits(1)
-        .warns("the configuration turns them off; hint: set events.file");
+    let off = "the configuration turns them off; hint: set events.file";
+    world.ctl(&["events"]).exits(1).warns(off);
 }

@@ -9,8 +9,7 @@ use testkit::prelude::*;
 #[test]
 fn lease_is_that_of_list() {
     let world = World::small();
-    world.bundle_in_pod("one", world.profile, "pod");
-    world.create("one");
+    world.create_in_pod("one", "pod");
     let listed = world.lease_of("one");
     let events = events(&world);
     let [_, ready] = events.as_slice() else {
@@ -21,11 +20,7 @@ fn lease_is_that_of_list() {
     assert_eq!(ready["kind"], "Event");
     assert_eq!(ready["verdict"], "created");
     let seconds = &ready["seconds"];
-    let part = |name: &str| {
-        seconds[name]
-            .as_f64()
-            .unwrap_or_else(|| panic!("{name}: {ready}"))
-    };
+    let part = |name: &str| seconds[name].as_f64().expect(name);
     assert!(part("total") >= part("runtime") && part("driver") > 0.0 && part("wait") == 0.0);
 }
 
@@ -33,18 +28,12 @@ fn lease_is_that_of_list() {
 fn tells_reuse_and_eviction() {
     let world = World::small();
     world.configure("keep_idle = \"5m\"");
-    world.create("one");
-    world.delete("one");
-    world.create("two");
-    world.delete("two");
-    world.bundle_asking("all", "4g.24gb");
-    world.create("all");
+    world.comes_and_goes("one");
+    world.comes_and_goes("two");
+    world.create_asking("all", "4g.24gb");
     let all = events(&world);
-    let expected = [
-        "created", "ready", "released", "reused", "ready", "released", "evicted", "created",
-        "ready",
-    ];
-    assert_eq!(types(&all), expected);
+    let expected = "created ready released reused ready released evicted created ready";
+    assert_eq!(types(&all).join(" "), expected);
     assert_eq!(all[2]["actor"], "hook");
     assert_eq!(all[4]["verdict"], "reused");
     assert_eq!(all[6]["actor"], "eviction");
@@ -61,8 +50,7 @@ fn tells_adopted_and_shared_slices() {
     world.admin_leaves(0, world.profile, 0);
     world.create("one");
     for id in ["two", "three"] {
-        world.bundle_in_pod(id, world.profile, "pod");
-        world.create(id);
+        world.create_in_pod(id, "pod");
     }
     let all = events(&world);
     let expected = ["adopted", "ready", "created", "ready", "shared", "ready"];
@@ -80,30 +68,26 @@ fn tells_adopted_and_shared_slices() {
 #[test]
 fn tells_refusal_with_verdict() {
     let world = World::small();
-    world.bundle_asking("all", "4g.24gb");
-    world.create("all");
-    let line = said(&mut world.create_command("one")).refused();
-    world.bundle_asking("huge", "7g.80gb");
-    said(&mut world.create_command("huge")).refused();
+    world.create_asking("all", "4g.24gb");
+    let line = world.refuses("one", "");
+    world.refuses_asking("huge", "7g.80gb", "");
     let config = world.bundle("odd").join("config.json");
     let text = fs::read_to_string(&config).unwrap();
     let odd = text.replacen("\"linux\": {", "\"linux\": {\"devices\": 7, ", 1);
     fs::write(&config, odd).unwrap();
     world.delete("all");
-    said(&mut world.create_command("odd")).refused();
+    world.refuses("odd", "");
     world.behave("create-fails-early");
-    said(&mut world.create_command("two")).refused();
+    world.refuses("two", "");
     world.behave("");
     let call = "nvmlGpuInstanceCreateComputeInstance";
     world.fault(call, 1, None, Fault::Return(15));
-    said(&mut world.create_command("three")).refused();
+    world.refuses("three", "");
     let mut refused = events(&world);
     refused.retain(|event| event["type"] == "refused");
     let verdicts: Vec<&Value> = refused.iter().map(|event| &event["verdict"]).collect();
-    assert_eq!(
-        verdicts,
-        ["full", "unsatisfiable", "refused", "runtime", "driver"]
-    );
+    let expected = ["full", "unsatisfiable", "refused", "runtime", "driver"];
+    assert_eq!(verdicts, expected);
     let counted = [
         (Outcome::Created, 1),
         (Outcome::Full, 1),
@@ -124,27 +108,17 @@ fn tells_refusal_with_verdict() {
 #[test]
 fn tells_begin_and_end_of_wait() {
     let world = World::small();
-    world.bundle_asking("all", "4g.24gb");
-    world.create("all");
-    world.bundle_saying(
-        "one",
-        &[
-            ("runmig.dev/slice", world.profile),
-            ("runmig.dev/wait", "5m"),
-        ],
-    );
+    world.create_asking("all", "4g.24gb");
     let mut following = going(&mut world.migctl(&["events", "--follow"]));
-    let waits = going(&mut world.create_command("one"));
+    let waits = world.waits("one", &[("runmig.dev/slice", world.profile)]);
     following.until("wait-begun");
     world.delete("all");
     waits.end().ok();
     following.until("wait-ended");
     let mut all = events(&world);
     all.retain(|event| event["lease"]["container"] == "one");
-    assert_eq!(
-        types(&all),
-        ["wait-begun", "wait-ended", "created", "ready"]
-    );
+    let expected = ["wait-begun", "wait-ended", "created", "ready"];
+    assert_eq!(types(&all), expected);
     assert!(all[1]["seconds"]["wait"].as_f64() > Some(0.0));
     assert_eq!(all[1]["seconds"]["wait"], all[3]["seconds"]["wait"]);
 }
@@ -161,25 +135,13 @@ fn tells_collection_quarantine_and_recovery() {
     world.no_faults();
     world.gc().ok();
     let all = events(&world);
-    let expected = [
-        "created",
-        "ready",
-        "collected",
-        "created",
-        "ready",
-        "quarantined",
-        "collected",
-        "recovered",
-    ];
-    assert_eq!(types(&all), expected);
+    let expected = "created ready collected created ready quarantined collected recovered";
+    assert_eq!(types(&all).join(" "), expected);
     assert_eq!(all[2]["actor"], "gc");
     assert_eq!(all[5]["lease"]["container"], "two");
     has(all[5]["error"].as_str().unwrap(), "999");
-    assert!(
-        all[6..]
-            .iter()
-            .all(|event| event["lease"]["error"].is_null())
-    );
+    let errors = all[6..].iter().map(|event| &event["lease"]["error"]);
+    assert!(errors.clone().all(Value::is_null));
     assert_eq!(all[7]["lease"]["gpuUUID"], all[3]["lease"]["gpuUUID"]);
 }
 
@@ -189,27 +151,17 @@ fn tells_damaged_ledger_and_ended_boot() {
     world.create("one");
     world.damage_all();
     world.delete("one");
-    said(&mut world.migctl(&["gc", "--repair"])).ok();
+    world.repair();
     world.gc().ok();
     world.create("two");
     world.reboot();
     world.gc().ok();
     let all = events(&world);
-    let expected = [
-        "created",
-        "ready",
-        "record-damaged",
-        "collected",
-        "created",
-        "ready",
-        "collected",
-    ];
-    assert_eq!(types(&all), expected);
-    assert!(
-        all[2]["record"].is_string() && all[2]["error"].is_string(),
-        "{}",
-        all[2]
-    );
+    let expected = "created ready record-damaged collected created ready collected";
+    assert_eq!(types(&all).join(" "), expected);
+    for field in ["record", "error"] {
+        assert!(all[2][field].is_string(), "{field}: {}", all[2]);
+    }
     assert_eq!(all[6]["error"], "its boot is over");
 }
 

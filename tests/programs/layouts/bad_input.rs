@@ -1,7 +1,6 @@
 //! Files and contents that migctl refuses. It names object and remedy, and exits with 1.
 
 use crate::layouts::ours::Ours;
-use std::fs::Permissions;
 use testkit::prelude::*;
 
 /// A file with one entry.
@@ -12,46 +11,36 @@ fn one(entry: &str) -> String {
 const EMPTY: &str = "{devices: all, mig-enabled: true, mig-devices: {}}";
 
 #[track_caller]
-fn refuses(ours: &Ours, text: &str, words: &[&str]) {
-    let file = ours.file(text);
-    let line = ours.assert(&file, &[]).refused();
-    for word in words.iter().chain(&["hint: "]) {
-        assert!(line.contains(word), "no {word:?} in: {line}\n{text}");
-    }
+fn refuses(ours: &Ours, file: &Path, words: &[&str]) {
+    let line = ours.assert(file, &[]).refused();
+    begins_with(&line, "migctl: ");
+    words.iter().for_each(|word| has(&line, word));
 }
 
 /// Failure: a configuration file has an unknown version or key, is too large or too deep, or has aliases that explode
 #[test]
 fn refuses_bad_files() {
     let ours = Ours::on(Machine::new("A100-80GB", 1));
-    let swap = |from: &str, to: &str| one(EMPTY).replace(from, to);
-    refuses(
-        &ours,
-        &swap("v1", "v2"),
-        &["unknown version \"v2\"", "version: v1"],
-    );
-    refuses(
-        &ours,
-        &swap("devices: all", "gpus: all"),
-        &["configuration one", "entry 1", "\"gpus\""],
-    );
     let mut bomb = "version: v1\na0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
     for n in 1..9 {
         let before = vec![format!("*a{}", n - 1); 10].join(", ");
         bomb += &format!("a{n}: &a{n} [{before}]\n");
     }
-    let line = ours.assert(&ours.file(&bomb), &[]).refused();
-    has(&line, "more than 100000 values");
     let large = one(EMPTY) + &"#".repeat(10 << 20);
-    let line = ours.assert(&ours.file(&large), &[]).refused();
-    has(&line, "longer than 1048576 bytes");
+    let deep = format!("version: v1\nmig-configs: {}", "[".repeat(5000));
+    for (text, words) in testkit::rows! {
+        &one(EMPTY).replace("v1", "v2") => &["unknown version \"v2\"", "version: v1", "hint: "][..];
+        &one(EMPTY).replace("devices: all", "gpus: all") => &["configuration one", "entry 1", "\"gpus\"", "hint: "];
+        &bomb => &["more than 100000 values"];
+        &large => &["longer than 1048576 bytes"];
+        &deep => &["migctl: cannot read configuration file /"];
+    } {
+        refuses(&ours, &ours.file(text), words);
+    }
     let piped = File::open(ours.file(&large)).unwrap();
     let mut command = ours.command(&["assert", "-f", "-"]);
-    let line = going(command.stdin(Stdio::from(piped))).end().refused();
-    has(&line, "longer than 1048576 bytes");
-    let deep = format!("version: v1\nmig-configs: {}", "[".repeat(5000));
-    let line = ours.assert(&ours.file(&deep), &[]).refused();
-    begins_with(&line, "migctl: cannot read configuration file /");
+    let said = going(command.stdin(Stdio::from(piped))).end();
+    said.refused_for("longer than 1048576 bytes");
 }
 
 /// Failure: users other than root can change the file, or a link to it
@@ -60,22 +49,22 @@ fn refuses_file_writable_by_others() {
     let ours = Ours::on(Machine::new("A100-80GB", 1));
     let file = ours.file(&one(EMPTY));
     ours.assert(&file, &[]).ok();
-    fs::set_permissions(&file, Permissions::from_mode(0o666)).unwrap();
+    chmod(&file, 0o666);
     let line = ours.assert(&file, &[]).refused();
     has(&line, "users other than root can write to it (mode 0666)");
-    assert!(line.ends_with("hint: chmod go-w it"), "{line}");
+    ends_with(&line, "hint: chmod go-w it");
     // A link that another user could turn.
-    fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
+    chmod(&file, 0o644);
     let open = ours.path("open");
     fs::create_dir(&open).unwrap();
     let link = open.join("layouts.yaml");
     symlink(&file, &link).unwrap();
     ours.assert(&link, &[]).ok();
-    fs::set_permissions(&open, Permissions::from_mode(0o777)).unwrap();
-    let line = ours.assert(&link, &[]).refused();
-    has(&line, "/open: users other than root can write");
+    chmod(&open, 0o777);
+    let why = "/open: users other than root can write";
+    ours.assert(&link, &[]).refused_for(why);
     std::os::unix::fs::lchown(&link, Some(65534), None).unwrap();
-    fs::set_permissions(&open, Permissions::from_mode(0o755)).unwrap();
+    chmod(&open, 0o755);
     ours.assert(&link, &[]).refused_for("belongs to user 65534");
 }
 
@@ -89,8 +78,7 @@ fn refuses_content_that_gpus_lack() {
         format!("{{devices: {devices}, mig-enabled: true, mig-devices: {{{instances}}}}}")
     };
     let of = |devices: &str, instances: &str| one(&entry(devices, instances));
-    let fine = ours.file(&of("[0]", "1g.10gb: 3"));
-    ours.migctl(&["apply", "-f", fine.to_str().unwrap()]).ok();
+    ours.apply(&ours.file(&of("[0]", "1g.10gb: 3")), &[]).ok();
     let before = ours.machine.instances();
     for (text, words) in testkit::rows! {
         of("[0]", "9g.90gb: 1") => "has no profile 9g.90gb; hint: use 1g.10gb, ";
@@ -116,14 +104,11 @@ fn refuses_content_that_gpus_lack() {
         // The first GPU could have it.
         one(&format!("{}\n  - {}", entry("[0]", "7g.80gb: 1"), entry("[1]", "1g.6gb: 5"))) => "GPU 1";
     } {
-        refuses(&ours, &text, &[words]);
-        let line = ours
-            .migctl(&["apply", "-f", ours.file(&text).to_str().unwrap()])
-            .refused();
-        assert!(
-            line.contains(words) && line.contains("; hint: "),
-            "{words}: {line}"
-        );
+        let file = ours.file(&text);
+        refuses(&ours, &file, &[words, "hint: "]);
+        let line = ours.apply(&file, &[]).refused();
+        has(&line, words);
+        has(&line, "; hint: ");
         assert_eq!(ours.machine.instances(), before, "{words}");
     }
 }
@@ -134,12 +119,11 @@ fn lost_gpu_ends_each_verb() {
     let ours = Ours::on(Machine::new("A30", 2));
     let file = ours.file(&one(EMPTY));
     ours.machine.sim("lose", &["--gpu", "1"]);
-    for verb in [
-        &["export"][..],
-        &["apply", "-f", file.to_str().unwrap()],
-        &["assert", "-f", file.to_str().unwrap()],
+    for said in [
+        ours.migctl(&["export"]),
+        ours.apply(&file, &[]),
+        ours.assert(&file, &[]),
     ] {
-        let line = ours.migctl(verb).refused();
-        has(&line, "GPU is lost (NVML 15); hint: ");
+        said.refused_for("GPU is lost (NVML 15); hint: ");
     }
 }

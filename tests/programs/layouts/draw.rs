@@ -17,10 +17,8 @@ pub struct Content {
 pub fn machine(random: &mut Random) -> Machine {
     let count = 1 + random.below(4);
     let same = random.one_in(3).then(|| random.of(&MODELS));
-    let models: Vec<&str> = (0..count)
-        .map(|_| same.unwrap_or_else(|| random.of(&MODELS)))
-        .collect();
-    let arguments: Vec<&str> = models.iter().flat_map(|model| ["--gpu", model]).collect();
+    let models = (0..count).map(|_| same.unwrap_or_else(|| random.of(&MODELS)));
+    let arguments: Vec<&str> = models.flat_map(|model| ["--gpu", model]).collect();
     let machine = Machine::with(&arguments);
     machine.change(|machine| {
         for gpu in 0..machine.gpus.len() as u32 {
@@ -156,7 +154,7 @@ fn describing(machine: &[Content], random: &mut Random) -> Vec<Entry> {
 
 fn written(entries: &[Entry], random: &mut Random) -> String {
     let value = |entry: &Entry| {
-        let mut value = serde_json::json!({"mig-enabled": entry.enabled});
+        let mut value = json!({"mig-enabled": entry.enabled});
         value["devices"] = match &entry.devices {
             None => "all".into(),
             Some(listed) => listed.clone().into(),
@@ -167,16 +165,16 @@ fn written(entries: &[Entry], random: &mut Random) -> String {
             several => value["device-filter"] = several.into(),
         }
         if entry.enabled {
-            value["mig-devices"] = serde_json::json!(entry.instances);
+            value["mig-devices"] = json!(entry.instances);
         }
         value
     };
     let entries: Vec<_> = entries.iter().map(value).collect();
-    let mut configurations = serde_json::json!({"drawn": entries});
+    let mut configurations = json!({"drawn": entries});
     if random.one_in(2) {
-        configurations["other"] = serde_json::json!([{"devices": "all", "mig-enabled": false}]);
+        configurations["other"] = json!([{"devices": "all", "mig-enabled": false}]);
     }
-    let file = serde_json::json!({"version": "v1", "mig-configs": configurations});
+    let file = json!({"version": "v1", "mig-configs": configurations});
     match random.one_in(3) {
         true => file.to_string(),
         false => {

@@ -9,36 +9,36 @@ pub struct SlowReset {
     go: PathBuf,
 }
 
+/// Puts a program of these steps in the place of `nvidia-smi`, whose path they get.
+pub fn replace_smi(world: &World, steps: impl FnOnce(&str) -> String) {
+    world.install_smi();
+    let bin = world.machine().join("usr/bin");
+    let reset = bin.join("reset");
+    fs::rename(bin.join("nvidia-smi"), &reset).unwrap();
+    let reset = format!("{} \"$@\"", reset.display());
+    testkit::runtimes::program(
+        &bin.join("nvidia-smi"),
+        &format!("#!/bin/sh\n{}\n", steps(&reset)),
+    );
+}
+
 impl SlowReset {
     /// Waits before the reset.
     pub fn install(world: &World) -> SlowReset {
-        SlowReset::with(world, |wait, reset| format!("{wait}\nexec {reset}\n"))
+        SlowReset::with(world, |wait, reset| format!("{wait}\nexec {reset}"))
     }
 
     /// Waits after the reset, before its end.
     fn lingering(world: &World) -> SlowReset {
-        SlowReset::with(world, |wait, reset| format!("{reset} || exit\n{wait}\n"))
+        SlowReset::with(world, |wait, reset| format!("{reset} || exit\n{wait}"))
     }
 
-    fn with(world: &World, steps: impl FnOnce(String, String) -> String) -> SlowReset {
-        world.install_smi();
-        let bin = world.machine().join("usr/bin");
-        fs::rename(bin.join("nvidia-smi"), bin.join("reset")).unwrap();
-        let slow = SlowReset {
-            started: world.path("reset-started"),
-            go: world.path("reset-may-go-on"),
-        };
-        let wait = format!(
-            ": >{}\nuntil [ -e {} ]; do sleep 0.05; done",
-            slow.started.display(),
-            slow.go.display()
-        );
-        let reset = format!("{}/reset \"$@\"", bin.display());
-        let text = format!("#!/bin/sh\n{}", steps(wait, reset));
-        fs::write(bin.join("nvidia-smi"), text).unwrap();
-        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-        fs::set_permissions(bin.join("nvidia-smi"), mode).unwrap();
-        slow
+    fn with(world: &World, steps: impl FnOnce(&str, &str) -> String) -> SlowReset {
+        let (started, go) = (world.path("reset-started"), world.path("reset-may-go-on"));
+        let [touched, told] = [&started, &go].map(|path| path.display());
+        let wait = format!(": >{touched}\nuntil [ -e {told} ]; do sleep 0.05; done");
+        replace_smi(world, |reset| steps(&wait, reset));
+        SlowReset { started, go }
     }
 
     pub fn until_started(&self) {
@@ -62,16 +62,13 @@ fn hold_keeps_claims_and_counts_once() {
     let gpu = world.engine().gpus[1].uuid.clone();
     let mut claim = world.program("stub-claims");
     claim.args(["prepare-at-once", "uid", &gpu, "1g.6gb", "3", "1"]);
-    let line = said(&mut claim).refused();
-    has(&line, "the apply of layout ");
+    said(&mut claim).refused_for("the apply of layout ");
     let shown = world.tells(&["metrics"]);
-    let slices = |line: &str| -> Option<u64> {
-        let of_gpu = line
-            .strip_prefix("runmig_gpu_memory_slices{")?
-            .contains(&gpu);
-        line.rsplit(' ').next().filter(|_| of_gpu)?.parse().ok()
-    };
-    let all: u64 = shown.lines().filter_map(slices).sum();
+    let its = { shown.lines() }.filter(|line| line.contains(&gpu));
+    let its = its.filter(|line| line.starts_with("runmig_gpu_memory_slices{"));
+    let all: u64 = its
+        .map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap())
+        .sum();
     assert_eq!(all, 4, "{shown}");
     slow.go_on();
     applying.end().ok();

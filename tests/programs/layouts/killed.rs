@@ -1,7 +1,6 @@
 //! Records that a killed apply leaves, met by an administrator's work before the collector.
 
 use crate::layouts::leases::{apply, records, there};
-use nvml_sim::fault::Moment;
 use runmig_lease::store::Store;
 use testkit::prelude::*;
 
@@ -11,10 +10,8 @@ const WANTED: &str = r#"{"1g.6gb": 2}"#;
 /// the second.
 fn world() -> World {
     let world = World::small();
-    let kill = Outcome::Kill(Moment::Before);
-    world.fault("nvmlDeviceCreateGpuInstanceWithPlacement", 1, Some(1), kill);
-    assert_eq!(said(&mut apply(&world, WANTED)).status.code(), None);
-    world.no_faults();
+    let call = "nvmlDeviceCreateGpuInstanceWithPlacement";
+    world.kills(call, Moment::Before, &mut apply(&world, WANTED));
     let store = Store::existing(&world.state(), Duration::from_secs(10)).unwrap();
     let left = store.expect("a ledger").list().unwrap().entries;
     assert_eq!(left.len(), 2, "{left:?}");

@@ -42,6 +42,9 @@ pub fn there(world: &World) -> Vec<(u32, u32, u64, Vec<String>)> {
     all
 }
 
+/// The layout that needs all of the GPU.
+const WHOLE: &str = r#"{"4g.24gb": 1}"#;
+
 #[track_caller]
 fn changes_nothing(world: &World, instances: &str, words: &[&str]) {
     let before = (records(world), there(world));
@@ -51,16 +54,11 @@ fn changes_nothing(world: &World, instances: &str, words: &[&str]) {
             command.arg("--dry-run");
         }
         let calls = world.driver_calls(|| {
-            let refused = said(&mut command);
-            assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+            let refused = said(&mut command).exits(1);
             let line = refused.stderr.trim_end();
             assert_eq!(line.lines().count(), 1, "{line}");
-            for word in words
-                .iter()
-                .chain(&["cannot apply layout wanted: ", "; hint: "])
-            {
-                assert!(line.contains(word), "no {word:?} in: {line}");
-            }
+            let about = ["cannot apply layout wanted: ", "; hint: "];
+            words.iter().chain(&about).for_each(|word| has(line, word));
             assert_eq!(refused.stdout.contains("destroy"), dry_run, "{refused:?}");
         });
         let changes = |call: &&String| call.contains("Create") || call.contains("Destroy");
@@ -73,43 +71,31 @@ fn changes_nothing(world: &World, instances: &str, words: &[&str]) {
 #[test]
 fn refuses_end_of_leases() {
     let world = World::small();
-    world.create("train");
-    world.create("serve");
+    world.create_all(&["train", "serve"]);
     let named = [
         "container train has 1g.6gb at ",
         "container serve has 1g.6gb at ",
     ];
-    changes_nothing(&world, r#"{"4g.24gb": 1}"#, &named);
+    changes_nothing(&world, WHOLE, &named);
     // As many of them as need to end, and no more.
-    changes_nothing(
-        &world,
-        r#"{"1g.6gb": 1}"#,
-        &["has 1g.6gb at ", "on GPU 0; hint"],
-    );
+    let one = ["has 1g.6gb at ", "on GPU 0; hint"];
+    changes_nothing(&world, r#"{"1g.6gb": 1}"#, &one);
     world.has_its_slices("train").unwrap();
 }
 
 #[test]
 fn refuses_end_of_seats_and_claims() {
     let world = World::small();
-    said(&mut world.claims("promise", "uid")).ok();
-    changes_nothing(&world, r#"{"4g.24gb": 1}"#, &["claim ", " has 1g.6gb at "]);
-    said(&mut world.claims("prepare", "uid")).ok();
-    changes_nothing(
-        &world,
-        r#"{"4g.24gb": 1}"#,
-        &["claim ", " has 1g.6gb at 0:1"],
-    );
-    said(&mut world.claims("unprepare", "uid")).ok();
+    let claims = |verb| drop(said(&mut world.claims(verb, "uid")).ok());
+    claims("promise");
+    changes_nothing(&world, WHOLE, &["claim ", " has 1g.6gb at "]);
+    claims("prepare");
+    changes_nothing(&world, WHOLE, &["claim ", " has 1g.6gb at 0:1"]);
+    claims("unprepare");
     world.configure("sharing.enforcement = [\"none\"]");
     let seat = [("runmig.dev/slice", "1g.6gb"), ("runmig.dev/share", "1/2")];
-    world.bundle_saying("seat", &seat);
-    world.create("seat");
-    changes_nothing(
-        &world,
-        r#"{"4g.24gb": 1}"#,
-        &["container seat has 1g.6gb at "],
-    );
+    world.create_saying("seat", &seat);
+    changes_nothing(&world, WHOLE, &["container seat has 1g.6gb at "]);
 }
 
 /// Failure: a process has an instance open that a layout does not want
@@ -119,20 +105,13 @@ fn names_process_on_instance() {
     let gi = world.admin_creates(0, "1g.6gb", 0, true);
     let held = world.hold(0, gi, Some(0));
     let process = format!("process {} ", std::process::id());
-    changes_nothing(
-        &world,
-        r#"{"4g.24gb": 1}"#,
-        &[&process, " has 1g.6gb at 0:1"],
-    );
+    changes_nothing(&world, WHOLE, &[&process, " has 1g.6gb at 0:1"]);
     drop(held);
     // The list of the simulation keeps a process that lives.
     world.change(|machine, _| machine.holders.clear());
     // A child of another test may have the file for a moment more.
-    until("nothing holds the instance", || {
-        said(&mut apply(&world, r#"{"4g.24gb": 1}"#))
-            .status
-            .success()
-    });
+    let applies = || said(&mut apply(&world, WHOLE)).status.success();
+    until("nothing holds the instance", applies);
     assert_eq!(there(&world).len(), 1);
 }
 
@@ -141,8 +120,7 @@ fn takes_over_what_is_wanted() {
     let world = World::small();
     world.create("train");
     world.configure("keep_idle = \"5m\"");
-    world.create("idle");
-    world.delete("idle");
+    world.comes_and_goes("idle");
     let free = (0..4).find(|s| world.instances().iter().all(|i| i.start != *s));
     world.admin_creates(0, "1g.6gb", free.unwrap(), true);
     let before = there(&world);
@@ -157,17 +135,15 @@ fn takes_over_what_is_wanted() {
     assert_eq!(drawn.matches("layout: wanted").count(), 2, "{drawn}");
     // The slice outlives its container, a collection and a release by hand.
     world.delete("train");
-    let collected = world.gc().ok();
-    assert_eq!(
-        collected.stdout.matches("belongs to layout wanted").count(),
-        3
-    );
+    let collected = world.gc().ok().stdout;
+    let kept = collected.matches("belongs to layout wanted").count();
+    assert_eq!(kept, 3);
     for id in fields(&world.leases(), "id") {
-        said(&mut world.migctl(&["release", id])).refused_for("it belongs to layout wanted");
+        let release = world.ctl(&["release", id]);
+        release.refused_for("it belongs to layout wanted");
     }
     assert_eq!(there(&world), before);
-    world.create("late");
-    world.delete("late");
+    world.comes_and_goes("late");
     said(&mut apply(&world, "{}")).ok();
     assert_eq!(there(&world), []);
     assert_eq!(world.records(), [""; 0]);
@@ -188,13 +164,9 @@ fn lends_layout_to_containers() {
     let leases = world.leases();
     assert_eq!(fields(&leases, "state"), ["layout", "ready", "ready"]);
     assert_eq!(there(&world), before);
-    changes_nothing(
-        &world,
-        r#"{"4g.24gb": 1}"#,
-        &["container one has", "container two has"],
-    );
-    world.delete("one");
-    world.delete("two");
+    let named = ["container one has", "container two has"];
+    changes_nothing(&world, WHOLE, &named);
+    world.delete_all(&["one", "two"]);
     assert_eq!(fields(&world.leases(), "state"), ["layout"; 3]);
     assert_eq!(there(&world), before);
     world.create("again");
@@ -229,29 +201,15 @@ fn creates_get_no_planned_place() {
     let world = World::of(BIG, 1);
     world.takes("nvmlDeviceCreateGpuInstanceWithPlacement", 400);
     let mut applying = going(&mut apply(&world, r#"{"2g.20gb": 2, "1g.10gb": 1}"#));
-    let is_planned = || {
-        world
-            .leases()
-            .iter()
-            .filter(|l| l["layout"] == "wanted")
-            .count()
-            == 3
-    };
+    let is_planned = || fields(&world.leases(), "layout") == ["wanted"; 3];
     until("the layout is on record", || {
         is_planned() || applying.ended().is_some()
     });
     // Beside it there is room for two, and one of three creates is refused at once.
-    let creates: Vec<_> = ["a", "b", "c"]
-        .iter()
-        .map(|id| going(&mut world.create_command(id)))
-        .collect();
-    let made: Vec<bool> = creates
-        .into_iter()
-        .map(|c| c.end().status.success())
-        .collect();
+    let (made, _) = world.create_at_once(&["a", "b", "c"]);
     applying.end().ok();
     world.no_faults();
-    assert_eq!(made.iter().filter(|made| **made).count(), 2, "{made:?}");
+    assert_eq!(made.len(), 2, "{made:?}");
     world.nothing_lost_nothing_given_twice().unwrap();
     let profiles: Vec<u32> = there(&world).iter().map(|i| i.0).collect();
     assert_eq!(profiles, [14, 14, 19, 19, 19]);
@@ -262,64 +220,49 @@ fn creates_get_no_planned_place() {
 fn failed_apply_keeps_every_record() {
     let world = World::small();
     let theirs = world.admin_creates(0, "1g.6gb", 3, true);
+    let two = r#"{"2g.12gb": 2}"#;
     let in_use = Outcome::Return(19);
     world.fault("nvmlComputeInstanceDestroy", 1, None, in_use);
-    let line = said(&mut apply(&world, r#"{"2g.12gb": 2}"#)).refused();
-    has(&line, "cannot destroy 1g.6gb at 3:1 on GPU 0");
+    let refused = said(&mut apply(&world, two));
+    refused.refused_for("cannot destroy 1g.6gb at 3:1 on GPU 0");
     world.no_faults();
     // The instance is as foreign as before.
     assert_eq!(world.instances()[0].gi, theirs);
     assert_eq!(world.records(), [""; 0]);
     let no_room = Outcome::Return(23);
     world.fault("nvmlDeviceCreateGpuInstanceWithPlacement", 2, None, no_room);
-    said(&mut apply(&world, r#"{"2g.12gb": 2}"#)).refused_for("cannot create 2g.12gb at ");
+    said(&mut apply(&world, two)).refused_for("cannot create 2g.12gb at ");
     world.no_faults();
     assert_eq!((there(&world).len(), world.records().len()), (1, 1));
     assert_eq!(fields(&world.leases(), "state"), ["layout"]);
-    said(&mut apply(&world, r#"{"2g.12gb": 2}"#)).ok();
+    said(&mut apply(&world, two)).ok();
     assert_eq!((there(&world).len(), world.records().len()), (2, 2));
-}
-
-#[test]
-fn dry_run_makes_no_ledger() {
-    let world = World::small();
-    let mut command = apply(&world, r#"{"1g.6gb": 1}"#);
-    said(command.arg("--dry-run")).ok().says("create");
-    assert!(!world.state().exists());
 }
 
 #[test]
 fn dry_run_prints_plan() {
     let world = World::small();
+    let mut command = apply(&world, r#"{"1g.6gb": 1}"#);
+    said(command.arg("--dry-run")).ok().says("create");
+    assert!(!world.state().exists(), "it makes no ledger");
     world.create("train");
     let calls = world.driver_calls(|| {
         let mut command = apply(&world, r#"{"1g.6gb": 1, "1c.2g.12gb": 2}"#);
         let planned = said(command.arg("--dry-run")).ok().stdout;
-        let lines: Vec<Vec<&str>> = { planned.lines() }
-            .map(|line| line.split_whitespace().collect())
-            .collect();
-        assert_eq!(
-            lines[0],
-            ["GPU", "PLACEMENT", "PROFILE", "CHANGE", "HOLDERS"]
-        );
-        assert_eq!(lines.len(), 3, "{planned}");
+        let header: Vec<&str> = planned.lines().next().unwrap().split_whitespace().collect();
+        assert_eq!(header, ["GPU", "PLACEMENT", "PROFILE", "CHANGE", "HOLDERS"]);
+        assert_eq!(planned.lines().count(), 3, "{planned}");
         has(&planned, "keep     container train");
         has(&planned, "2g.12gb (1c + 1c)   create");
         let json = said(command.args(["--output", "json"])).ok().json();
         assert_eq!(json["kind"], "LayoutPlan");
         assert_eq!(json["dryRun"], true);
         assert_eq!(json["applied"], false);
-        let items = json["items"].as_array().unwrap();
-        let created = items
-            .iter()
-            .find(|item| item["change"] == "create")
-            .unwrap();
-        assert_eq!(created["computeSlices"], serde_json::json!([1, 1]));
+        let mut items = json["items"].as_array().unwrap().iter();
+        let created = items.find(|item| item["change"] == "create").unwrap();
+        assert_eq!(created["computeSlices"], json!([1, 1]));
     });
-    assert!(
-        !calls.iter().any(|call| call.contains("Create")),
-        "{calls:?}"
-    );
+    lacks(&calls.join(" "), "Create");
     assert_eq!(world.records().len(), 2);
 }
 
@@ -335,6 +278,6 @@ fn replaced_slice_counts_as_leased() {
         "container train has 2g.12gb at ",
         "container train has 1g.6gb at ",
     ];
-    changes_nothing(&world, r#"{"4g.24gb": 1}"#, &named);
+    changes_nothing(&world, WHOLE, &named);
     changes_nothing(&world, r#"{"2g.12gb": 1}"#, &named[1..]);
 }

@@ -5,7 +5,7 @@ mod bad_input;
 mod draw;
 mod holds;
 mod killed;
-mod leases;
+pub mod leases;
 mod modes;
 mod options;
 mod oracle;

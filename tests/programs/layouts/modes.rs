@@ -1,6 +1,6 @@
 //! `migctl apply` changes MIG modes, on GPUs that nothing uses.
 
-use crate::layouts::holds::SlowReset;
+use crate::layouts::holds::{SlowReset, replace_smi};
 use crate::layouts::leases::{records, there};
 use crate::layouts::ours::Ours;
 use nvml_sim::engine::{Code, Target};
@@ -10,13 +10,13 @@ use testkit::prelude::*;
 
 pub const ON: &str = r#"{"devices": [1], "mig-enabled": true, "mig-devices": {"1g.6gb": 2}}"#;
 pub const OFF: &str = r#"{"devices": [0], "mig-enabled": false}"#;
+const ONE: &str = r#"{"devices": [0], "mig-enabled": true, "mig-devices": {"1g.6gb": 1}}"#;
+const GPU: &[(&str, &str)] = &[("runmig.dev/gpu", "1")];
 
 /// Two GPUs of the Ampere family, the second with MIG off.
 pub fn world() -> World {
     let world = World::of(SMALL, 2);
-    world.change(|machine, _| {
-        (machine.gpus[1].mode, machine.gpus[1].pending) = (Mode::Off, Mode::Off);
-    });
+    world.switch_mig_off(1);
     world
 }
 
@@ -35,9 +35,7 @@ pub fn migctl(world: &World, entry: &str, more: &[&str]) -> Command {
 fn refused(world: &World, entry: &str, words: &[&str]) {
     let before = (records(world), there(world), modes(world));
     let line = said(&mut migctl(world, entry, &[])).refused();
-    for word in words {
-        assert!(line.contains(word), "{word}: {line}");
-    }
+    words.iter().for_each(|word| has(&line, word));
     has(&line, "nothing has changed");
     assert_eq!((records(world), there(world), modes(world)), before);
 }
@@ -51,22 +49,18 @@ fn switches_mode_where_it_differs() {
     let text = "version: v1\nmig-configs:\n  two:\n  - devices: all\n    mig-enabled: true\n    \
         mig-devices: {1g.10gb: 2}\n  none:\n  - devices: [0]\n    mig-enabled: false\n";
     let file = ours.file(text);
-    let apply = |name, more: &[&str]| {
-        let call = ["apply", "-f", file.to_str().unwrap(), "-c", name];
-        ours.migctl(&[&call, more].concat())
-    };
+    let apply = |name, more: &[&str]| ours.apply(&file, &[&["-c", name], more].concat());
     let dry = apply("two", &["--dry-run", "-o", "json"]).ok().json();
     assert_eq!(dry["modes"][0]["gpuIndex"], 1, "{dry}");
     assert_eq!(dry["modes"][0]["migEnabled"], true);
     assert_eq!(dry["items"].as_array().unwrap().len(), 4);
     apply("two", &["--dry-run"]).ok().says("mig-on");
 
-    let log = |ours: &Ours| nvml_sim::trace::read(&ours.machine.dir()).unwrap();
     nvml_sim::trace::on(&ours.machine.dir()).unwrap();
     let said = apply("two", &[]).ok();
     assert_eq!(said.stdout, "layout two is applied\n");
-    let calls = log(&ours).matches("nvmlDeviceSetMigMode").count();
-    assert_eq!(calls, 1);
+    let calls = nvml_sim::trace::read(&ours.machine.dir()).unwrap();
+    assert_eq!(calls.matches("nvmlDeviceSetMigMode").count(), 1);
     ours.assert(&file, &["-c", "two"]).ok();
 
     // Its two instances go first.
@@ -102,10 +96,9 @@ fn names_command_for_pending_mode() {
     let command = "nvidia-smi --gpu-reset -i 1";
     let pending = |said: Said, why: &str| {
         let line = said.refused();
-        assert!(line.contains(command) && line.contains(why), "{line}");
-        let engine = world.engine();
-        let gpu = &engine.gpus[1];
-        assert_eq!((gpu.mode, gpu.pending), (Mode::Off, Mode::On));
+        has(&line, command);
+        has(&line, why);
+        assert_eq!(mode_of_second(&world), (Mode::Off, Mode::On));
         assert_eq!(records(&world).len(), 0);
     };
     let apply = |more: &[&str]| said(&mut migctl(&world, ON, more));
@@ -113,11 +106,9 @@ fn names_command_for_pending_mode() {
     pending(apply(&["--skip-reset"]), "--skip-reset is given");
     world.install_smi();
     let program = world.machine().join("usr/bin/nvidia-smi");
-    let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
-    fs::set_permissions(&program, open).unwrap();
+    chmod(&program, 0o777);
     pending(apply(&[]), "users other than root can write to it");
-    let closed = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    fs::set_permissions(&program, closed).unwrap();
+    chmod(&program, 0o755);
     // The second run goes on from there.
     apply(&[]).ok();
     assert_eq!(modes(&world), [Mode::On, Mode::On]);
@@ -130,15 +121,13 @@ fn refuses_mode_of_gpu_in_use() {
     world.install_smi();
     world.create("train");
     refused(&world, OFF, &["container train has 1g.6gb at "]);
-    world.bundle_saying("whole", &[("runmig.dev/gpu", "1")]);
-    world.create("whole");
-    refused(&world, ON, &["container whole has GPU 1, whose MIG mode"]);
-    world.delete("whole");
     world.configure("sharing.enforcement = [\"none\"]");
-    world.bundle_saying("share", &[("runmig.dev/share", "1/2")]);
-    world.create("share");
-    refused(&world, ON, &["container share has GPU 1, whose MIG mode"]);
-    world.delete("share");
+    for (kind, ask) in [("gpu", "1"), ("share", "1/2")] {
+        world.create_saying(kind, &[(&format!("runmig.dev/{kind}"), ask)]);
+        let words = format!("container {kind} has GPU 1, whose MIG mode");
+        refused(&world, ON, &[&words]);
+        world.delete(kind);
+    }
     let target = Target {
         gpu: 1,
         gi: None,
@@ -156,11 +145,8 @@ fn refuses_mode_of_gpu_in_use() {
 fn tells_busy_driver() {
     let world = world();
     world.install_smi();
-    let busy = [
-        Outcome::Return(Code::IN_USE.0),
-        Outcome::ActivationStatus(Code::IN_USE.0),
-    ];
-    for outcome in busy {
+    let busy = Code::IN_USE.0;
+    for outcome in [Outcome::Return(busy), Outcome::ActivationStatus(busy)] {
         world.fault("nvmlDeviceSetMigMode", 1, Some(1), outcome);
         let line = said(&mut migctl(&world, ON, &[])).refused();
         has(&line, "in use by another client (NVML 19)");
@@ -180,9 +166,8 @@ fn no_create_gets_gpu_meanwhile() {
     until("the GPU is held", || {
         !records(&world).is_empty() || applying.ended().is_some()
     });
-    world.bundle_saying("whole", &[("runmig.dev/gpu", "1")]);
-    let line = said(&mut world.create_command("whole")).refused();
-    assert!(!line.contains("GPU 1 is free"), "{line}");
+    let line = world.refuses_saying("whole", GPU, "");
+    lacks(&line, "GPU 1 is free");
     applying.end().ok();
     assert_eq!(modes(&world), [Mode::On, Mode::On]);
 }
@@ -192,14 +177,9 @@ fn no_create_gets_gpu_meanwhile() {
 fn killed_change_leaves_no_record() {
     let world = world();
     world.install_smi();
-    for moment in [
-        nvml_sim::fault::Moment::Before,
-        nvml_sim::fault::Moment::After,
-    ] {
-        world.fault("nvmlDeviceSetMigMode", 1, Some(1), Outcome::Kill(moment));
-        let killed = said(&mut migctl(&world, ON, &[]));
-        assert_eq!(killed.status.code(), None);
-        world.no_faults();
+    for moment in [Moment::Before, Moment::After] {
+        let apply = &mut migctl(&world, ON, &[]);
+        world.kills("nvmlDeviceSetMigMode", moment, apply);
         assert_eq!(records(&world).len(), 1);
         world.gc().ok();
         assert_eq!(records(&world).len(), 0);
@@ -211,30 +191,31 @@ fn killed_change_leaves_no_record() {
 #[test]
 fn second_apply_sees_change() {
     let world = world();
-    let slow = SlowReset::install(&world);
-    let first = going(&mut migctl(&world, OFF, &[]));
-    slow.until_started();
-    let on = r#"{"devices": [0], "mig-enabled": true, "mig-devices": {"1g.6gb": 1}}"#;
-    said(&mut migctl(&world, on, &[])).refused_for("another apply has GPU 0");
+    let (slow, first) = halts(&world, OFF);
+    said(&mut migctl(&world, ONE, &[])).refused_for("another apply has GPU 0");
     slow.go_on();
     first.end().ok();
     assert_eq!(modes(&world), [Mode::Off, Mode::Off]);
     assert_eq!((there(&world).len(), records(&world).len()), (0, 0));
-    said(&mut migctl(&world, on, &[])).ok();
+    said(&mut migctl(&world, ONE, &[])).ok();
+}
+
+/// Starts an apply, which waits with its reset.
+fn halts(world: &World, entry: &str) -> (SlowReset, Going) {
+    let slow = SlowReset::install(world);
+    let applying = going(&mut migctl(world, entry, &[]));
+    slow.until_started();
+    (slow, applying)
 }
 
 #[test]
 fn hold_lasts_as_long_as_reset() {
     let world = world();
-    let slow = SlowReset::install(&world);
-    let applying = going(&mut migctl(&world, OFF, &[]));
-    slow.until_started();
-    let pid = nix::unistd::Pid::from_raw(applying.pid());
-    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).unwrap();
-    applying.end();
+    let (slow, applying) = halts(&world, OFF);
+    applying.kill();
     world.gc();
     assert_eq!(records(&world).len(), 1);
-    said(&mut world.create_command("train")).refused();
+    world.refuses("train", "");
     slow.go_on();
     until("the hold is gone", || {
         world.gc();
@@ -248,11 +229,10 @@ fn hold_lasts_as_long_as_reset() {
 fn ending_mig_takes_no_lease() {
     let world = world();
     said(&mut migctl(&world, OFF, &["--skip-reset"])).refused();
-    said(&mut world.create_command("train")).refused_for("its next reset switches MIG off");
-    let line = said(&mut world.claims("promise", "uid")).refused();
-    has(&line, "the next reset of GPU 0 switches MIG off");
-    let on = r#"{"devices": [0], "mig-enabled": true, "mig-devices": {"1g.6gb": 1}}"#;
-    said(&mut migctl(&world, on, &[])).refused_for("nvidia-smi -i 0 -mig 1");
+    world.refuses("train", "its next reset switches MIG off");
+    let promise = said(&mut world.claims("promise", "uid"));
+    promise.refused_for("the next reset of GPU 0 switches MIG off");
+    said(&mut migctl(&world, ONE, &[])).refused_for("nvidia-smi -i 0 -mig 1");
     world.change(|machine, holds| machine.set_mig_mode(0, Mode::On, holds).unwrap());
     world.create("train");
 }
@@ -261,10 +241,8 @@ fn ending_mig_takes_no_lease() {
 #[test]
 fn other_gpus_change_beside_new_mode() {
     let world = world();
-    let slow = SlowReset::install(&world);
     let both = format!(r#"{{"devices": [0], "mig-enabled": true, "mig-devices": {{}}}}, {ON}"#);
-    let applying = going(&mut migctl(&world, &both, &[]));
-    slow.until_started();
+    let (slow, applying) = halts(&world, &both);
     world.create("train");
     slow.go_on();
     applying.end().ok();
@@ -277,13 +255,7 @@ fn other_gpus_change_beside_new_mode() {
 #[test]
 fn refused_gpu_hides_no_pending_one() {
     let world = world();
-    let off = |gpu: usize| {
-        world.change(|machine, _| {
-            let gpu = &mut machine.gpus[gpu];
-            (gpu.mode, gpu.pending) = (Mode::Off, Mode::Off);
-        });
-    };
-    off(0);
+    world.switch_mig_off(0);
     let busy = Outcome::Return(Code::IN_USE.0);
     world.fault("nvmlDeviceSetMigMode", 2, Some(2), busy);
     let all = r#"{"devices": "all", "mig-enabled": true, "mig-devices": {}}"#;
@@ -303,39 +275,27 @@ fn mode_that_goes_is_no_layout() {
     let assert = || said(&mut world.migctl(&["assert", "-f", file.to_str().unwrap()]));
     assert().ok();
     world.change(|machine, _| machine.gpus[0].pending = Mode::Off);
-    assert()
-        .exits(1)
-        .warns("GPU 0: its next reset switches MIG off");
+    let differs = assert().exits(1);
+    differs.warns("GPU 0: its next reset switches MIG off");
 }
 
 #[test]
 fn limits_leave_out_gpu_that_changes() {
     let world = World::with_whole_gpus();
     world.configure("[[policy.limit]]\ngpus = 1\n");
-    let slow = SlowReset::install(&world);
-    let applying = going(&mut migctl(&world, OFF, &[]));
-    slow.until_started();
-    world.bundle_saying("whole", &[("runmig.dev/gpu", "1")]);
-    world.create("whole");
+    let (slow, applying) = halts(&world, OFF);
+    world.create_saying("whole", GPU);
     slow.go_on();
     applying.end().ok();
 }
 
 /// A machine whose `nvidia-smi` cannot reset GPUs, and notes each try in the file.
-fn without_reset() -> (World, std::path::PathBuf) {
+fn without_reset() -> (World, PathBuf) {
     let world = world();
-    world.install_smi();
     world.change(|machine, _| machine.no_reset = true);
-    let (bin, tries) = (world.machine().join("usr/bin"), world.path("tries"));
-    fs::rename(bin.join("nvidia-smi"), bin.join("reset")).unwrap();
-    let text = format!(
-        "#!/bin/sh\necho >>{}\nexec {}/reset \"$@\"\n",
-        tries.display(),
-        bin.display()
-    );
-    fs::write(bin.join("nvidia-smi"), text).unwrap();
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    fs::set_permissions(bin.join("nvidia-smi"), mode).unwrap();
+    let tries = world.path("tries");
+    let notes = format!("echo >>{}", tries.display());
+    replace_smi(&world, |reset| format!("{notes}\nexec {reset}"));
     (world, tries)
 }
 
@@ -354,8 +314,7 @@ fn sets_mode_back_without_reset() {
     }
     assert_eq!(mode_of_second(&world), (Mode::Off, Mode::Off));
     assert_eq!(fs::read_to_string(&tries).unwrap(), "\n", "one try");
-    world.bundle_saying("whole", &[("runmig.dev/gpu", "1")]);
-    world.create("whole");
+    world.create_saying("whole", GPU);
 }
 
 /// Failure: a new MIG mode cannot be set back
@@ -383,7 +342,6 @@ fn pending_mode_waits_for_reboot() {
 /// Failure: a program or a display keeps a GPU from its reset
 #[test]
 fn names_what_blocks_reset() {
-    use std::os::unix::fs::OpenOptionsExt;
     // Without its program no reset is tried.
     let world = world();
     said(&mut migctl(&world, ON, &[])).refused_for("hint: run nvidia-smi --gpu-reset -i 1");

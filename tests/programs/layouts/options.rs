@@ -1,28 +1,26 @@
 //! The output of assert and export, and the layout that the configuration names.
 
 use crate::layouts::ours::Ours;
-use testkit::Machine;
+use testkit::prelude::*;
 
 #[test]
 fn assertion_names_each_difference() {
     let ours = Ours::on(Machine::new("A30", 2));
-    ours.machine
-        .sim("create", &["--gpu", "1", "--profile", "1g.6gb"]);
+    let create = ["--gpu", "1", "--profile", "1g.6gb"];
+    ours.machine.sim("create", &create);
     let said = ours.migctl(&["export"]).ok();
     let file = ours.file(&said.stdout);
     let met = ours.assert(&file, &[]).ok();
     assert_eq!(met.stdout, "the machine has layout current\n");
-    ours.machine
-        .sim("create", &["--gpu", "1", "--profile", "1g.6gb"]);
+    ours.machine.sim("create", &create);
     let said = ours.assert(&file, &[]).exits(1);
-    let expected = "migctl: GPU 1: it has 2 × 1g.6gb, and the layout has 1 × 1g.6gb\n";
-    assert_eq!(said.stderr, expected);
+    let difference = "it has 2 × 1g.6gb, and the layout has 1 × 1g.6gb";
+    assert_eq!(said.stderr, format!("migctl: GPU 1: {difference}\n"));
     let json = ours.assert(&file, &["-o", "json"]).exits(1).json();
     assert_eq!(json["kind"], "LayoutAssertion");
     assert_eq!(json["applied"], false);
-    let difference = "it has 2 × 1g.6gb, and the layout has 1 × 1g.6gb";
     assert_eq!(json["gpus"][1]["difference"], difference);
-    assert_eq!(json["gpus"][0]["difference"], serde_json::Value::Null);
+    assert_eq!(json["gpus"][0]["difference"], Value::Null);
     let json = ours.migctl(&["-o", "json", "export"]).ok().json();
     assert_eq!(json["version"], "v1");
 }
@@ -37,7 +35,7 @@ fn configuration_names_machines_layout() {
     );
     let missing = ours.migctl(&["apply"]).refused();
     let hint = "hint: name one with --config-file, or set layout.file in runmig's configuration";
-    assert!(missing.ends_with(hint), "{missing}");
+    ends_with(&missing, hint);
 
     let path = ours.path("config.toml");
     let text = std::fs::read_to_string(&path).unwrap();
@@ -48,15 +46,14 @@ fn configuration_names_machines_layout() {
     section("gone");
     let gone = ours.migctl(&["apply"]).refused();
     let cause = format!("cannot select a configuration of {}: ", file.display());
-    assert!(gone.contains(&cause) && gone.contains("gone"), "{gone}");
+    has(&gone, &cause);
+    has(&gone, "gone");
 
     section("one");
     ours.migctl(&["assert"]).exits(1);
-    let other = file.to_str().unwrap();
     // An option wins over the configuration, and its file takes no name from there.
     ours.migctl(&["assert", "-c", "empty"]).ok();
-    let no_name = ours.migctl(&["assert", "-f", other]).refused();
-    assert!(no_name.contains("empty"), "{no_name}");
+    ours.assert(&file, &[]).refused_for("empty");
 
     ours.migctl(&["apply"]).ok();
     ours.migctl(&["assert"]).ok();

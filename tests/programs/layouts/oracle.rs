@@ -53,25 +53,11 @@ impl MigParted {
             skip("mount namespaces are made by root");
             return None;
         }
-        let home = tempfile::Builder::new()
-            .prefix("runmig-parted-")
-            .tempdir()
-            .unwrap();
-        let mut shell = Command::new("unshare")
-            .args([
-                "--mount",
-                "--propagation",
-                "private",
-                "sh",
-                "-c",
-                SETUP,
-                "sh",
-            ])
-            .arg(home.path())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("unshare");
+        let home = TempDir::with_prefix("runmig-parted-").unwrap();
+        let mut shell = Command::new("unshare");
+        shell.args(["--mount", "--propagation=private", "sh", "-c", SETUP, "sh"]);
+        shell.arg(home.path()).stdin(Stdio::piped());
+        let mut shell = shell.stdout(Stdio::piped()).spawn().expect("unshare");
         let calls = shell.stdin.take();
         let mut answers = BufReader::new(shell.stdout.take().unwrap());
         let mut line = String::new();
@@ -115,11 +101,10 @@ impl MigParted {
     /// Calls it with words that a shell takes as they are.
     pub fn call(&mut self, machine: &Machine, arguments: &[&str]) -> Answer {
         let (out, err) = (self.home.path().join("out"), self.home.path().join("err"));
+        let (dir, program) = (machine.dir(), self.program.display());
         let call = format!(
-            "PATH={}/usr/bin:$PATH LD_LIBRARY_PATH={}/lib timeout 60 {} {} >{} 2>{} </dev/null\n",
-            machine.dir().display(),
-            machine.dir().display(),
-            self.program.display(),
+            "PATH={0}/usr/bin:$PATH LD_LIBRARY_PATH={0}/lib timeout 60 {program} {1} >{2} 2>{3} </dev/null\n",
+            dir.display(),
             arguments.join(" "),
             out.display(),
             err.display()
@@ -128,10 +113,9 @@ impl MigParted {
         calls.write_all(call.as_bytes()).unwrap();
         let mut status = String::new();
         self.answers.read_line(&mut status).unwrap();
-        let read = |path: &Path| String::from_utf8(fs::read(path).unwrap()).unwrap();
         Answer {
             status: status.trim().parse().expect("the status of a call"),
-            stderr: read(&err),
+            stderr: fs::read_to_string(err).unwrap(),
         }
     }
 }

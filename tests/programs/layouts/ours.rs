@@ -13,7 +13,7 @@ impl Ours {
             .prefix("runmig-layouts-")
             .tempdir()
             .unwrap();
-        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        chmod(dir.path(), 0o755);
         let text = format!(
             "state_dir = {:?}\ndata_dir = {:?}\n[driver]\nlibrary = {:?}\nroot = {:?}\n",
             dir.path().join("state"),
@@ -54,7 +54,18 @@ impl Ours {
     /// `migctl assert -f FILE ARGUMENTS`
     #[track_caller]
     pub fn assert(&self, file: &Path, arguments: &[&str]) -> Said {
-        let file = ["assert", "-f", file.to_str().unwrap()];
+        self.with_file("assert", file, arguments)
+    }
+
+    /// `migctl apply -f FILE ARGUMENTS`
+    #[track_caller]
+    pub fn apply(&self, file: &Path, arguments: &[&str]) -> Said {
+        self.with_file("apply", file, arguments)
+    }
+
+    #[track_caller]
+    fn with_file(&self, verb: &str, file: &Path, arguments: &[&str]) -> Said {
+        let file = [verb, "-f", file.to_str().unwrap()];
         self.migctl(&[&file, arguments].concat())
     }
 }

@@ -230,18 +230,15 @@ fn keeps_wanted_instances_in_place() {
     let id = |name: &str| gpu.profiles.iter().find(|p| p.name == name).unwrap().id;
     let mut machine = empty(model);
     for _ in 0..7 {
-        let gi = machine
-            .create_gpu_instance(0, id("1g.10gb"), None, &Unheld)
-            .unwrap();
-        machine.create_compute_instance(0, gi.id, 0, None).unwrap();
+        let gi = machine.create_gpu_instance(0, id("1g.10gb"), None, &Unheld);
+        let gi = gi.unwrap().id;
+        machine.create_compute_instance(0, gi, 0, None).unwrap();
     }
     let there = standing(&machine, || false);
     let wanted = WantedParts::from([(id("1g.10gb"), vec![1; 5]), (id("2g.20gb"), vec![2])]);
     let plan = plan_layout(&gpu, &there, &wanted).unwrap();
-    assert_eq!(
-        (plan.keep.len(), plan.destroy.len(), plan.create.len()),
-        (5, 2, 1)
-    );
+    let lengths = [plan.keep.len(), plan.destroy.len(), plan.create.len()];
+    assert_eq!(lengths, [5, 2, 1]);
     // A held instance in the only place of the largest is the obstacle.
     let mut there = there;
     there.truncate(1);
@@ -252,10 +249,8 @@ fn keeps_wanted_instances_in_place() {
     };
     assert_eq!((plan.destroy, plan.create.len()), (vec![0], 1));
     let wanted = WantedParts::from([(id("3g.40gb"), vec![3; 3])]);
-    assert_eq!(
-        plan_layout(&gpu, &there, &wanted),
-        Err(LayoutObstacle::NoFit)
-    );
+    let plan = plan_layout(&gpu, &there, &wanted);
+    assert_eq!(plan, Err(LayoutObstacle::NoFit));
     // Three parts go into one instance, and a part of four goes nowhere.
     let wanted = WantedParts::from([(id("3g.40gb"), vec![1; 4])]);
     let plan = plan_layout(&gpu, &[], &wanted).unwrap();
@@ -267,13 +262,8 @@ fn keeps_wanted_instances_in_place() {
 fn mixed_parts_share_an_instance() {
     let model = Model::find("a100-80gb").unwrap();
     let gpu = models::gpu(model, 0);
-    let id = gpu
-        .profiles
-        .iter()
-        .find(|p| p.name == "7g.80gb")
-        .unwrap()
-        .id;
-    let wanted = WantedParts::from([(id, vec![2, 2, 3])]);
+    let whole = gpu.profiles.iter().find(|p| p.name == "7g.80gb").unwrap();
+    let wanted = WantedParts::from([(whole.id, vec![2, 2, 3])]);
     let plan = plan_layout(&gpu, &[], &wanted).unwrap();
     assert_eq!(plan.create.len(), 1, "{plan:?}");
     assert_eq!(carry_out(&empty(model), &plan, "mixed parts"), wanted);

@@ -17,7 +17,7 @@ fn waits_for_leases_in_the_way() {
         queued() || waiting.ended().is_some()
     });
     // Its GPU is reserved.
-    said(&mut world.create_command("late")).refused_for("migctl apply");
+    world.refuses("late", "migctl apply");
     has(&world.tells(&["list"]), "layout wanted");
     world.delete("train");
     waiting.end().ok();
@@ -33,8 +33,7 @@ fn waits_no_longer_than_asked() {
     let mut command = apply(&world, r#"{"4g.24gb": 1}"#);
     said(command.args(["--wait", "100ms"])).refused_for("container train has 1g.6gb at ");
     assert_eq!((records(&world), there(&world)), before);
-    let wrong = said(apply(&world, "{}").args(["--wait", "soon"]));
-    assert_eq!(wrong.status.code(), Some(2));
+    said(apply(&world, "{}").args(["--wait", "soon"])).exits(2);
 }
 
 /// An apply that kept the slice would have a record of nothing.

@@ -9,7 +9,15 @@ use testkit::prelude::*;
 
 const US: u32 = 10;
 const OTHER: i32 = 11;
-const RECORD: &str = "/run/runc/c/state.json";
+/// The records of both low-level runtimes that name the other process as init.
+const RUNC: (&str, &str) = (
+    "/run/runc/c/state.json",
+    r#"{"init_process_pid": 11, "init_process_start": 77}"#,
+);
+const CRUN: (&str, &str) = (
+    "/run/runc/c/status",
+    r#"{"pid": 11, "process-start-time": 77}"#,
+);
 const OPERATIONS: &str = "/run/runmig/operations";
 const OPERATION: &str = "/run/runmig/operations/0a";
 
@@ -18,8 +26,8 @@ const OPERATION: &str = "/run/runmig/operations/0a";
 struct Machine {
     /// In which cgroup the other one is.
     cgroup: &'static str,
-    /// Whether the low-level runtime names it as init.
-    recorded: bool,
+    /// The path and the text of the low-level runtime's record.
+    record: (&'static str, &'static str),
     fails: Option<(usize, i32)>,
     reads: Cell<usize>,
     /// Whether a process holds the lock of the operation.
@@ -50,10 +58,7 @@ impl Reads for Machine {
             "/proc/11/cgroup" => Some(format!("0::{}\n", self.cgroup)),
             "/proc/self/mountinfo" => Some("1 1 0:1 / /proc rw - proc proc rw\n".to_owned()),
             "/proc/self/status" => Some("CapEff:\t0\n".to_owned()),
-            RECORD if self.recorded => {
-                let init = json!({"init_process_pid": OTHER, "init_process_start": 77});
-                Some(init.to_string())
-            }
+            path if path == self.record.0 => Some(self.record.1.to_owned()),
             _ => None,
         };
         self.read(path, text.map(String::into_bytes))
@@ -120,19 +125,20 @@ fn never_hides_a_living_container() {
     run.runtime_process = Some(other);
     begun.init = Some(other);
     let signs = [
-        (made, "", false),
-        (attached, "", false),
-        (run, "", false),
-        (begun, "", false),
-        (lease(), "", true),
-        (lease(), "/container/below", false),
+        (made, "", ("", "")),
+        (attached, "", ("", "")),
+        (run, "", ("", "")),
+        (begun, "", ("", "")),
+        (lease(), "", RUNC),
+        (lease(), "", CRUN),
+        (lease(), "/container/below", ("", "")),
     ];
     let view = view();
-    for (sign, (lease, cgroup, recorded)) in signs.into_iter().enumerate() {
+    for (sign, (lease, cgroup, record)) in signs.into_iter().enumerate() {
         let judge = |fails| {
             let machine = Machine {
                 cgroup,
-                recorded,
+                record,
                 at_work: lease.operation.is_some(),
                 fails,
                 ..Machine::default()
@@ -145,7 +151,7 @@ fn never_hides_a_living_container() {
         for (nth, errno) in (0..machine.reads.get()).flat_map(|n| (1..=133).map(move |e| (n, e))) {
             let (life, machine) = judge(Some((nth, errno)));
             let failed = machine.failed.borrow();
-            let says_gone = match failed.as_path() == Path::new(RECORD) {
+            let says_gone = match [RUNC.0, CRUN.0].map(Path::new).contains(&failed.as_path()) {
                 true => says_no_record(errno),
                 false => failed.starts_with("/proc/11") && says_no_process(errno),
             };
@@ -180,7 +186,7 @@ fn impossible_records_keep_no_slice() {
                 ..Machine::default()
             };
             let life = Liveness::new(&machine, &view).sign_of_life(&lease(), Path::new(OPERATIONS));
-            (machine.failed.borrow().as_path() == Path::new(RECORD)).then_some((nth, life))
+            (machine.failed.borrow().as_path() == Path::new(RUNC.0)).then_some((nth, life))
         });
         let (nth, life) = verdicts.flatten().next().unwrap();
         assert_eq!(*first.get_or_insert(nth), nth);

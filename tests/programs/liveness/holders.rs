@@ -8,11 +8,9 @@ use testkit::prelude::*;
 #[test]
 fn finds_descriptor_of_one_thread() {
     let (world, made) = World::with_idle_slice();
-    let access = format!(
-        "proc/driver/nvidia/capabilities/gpu0/mig/gi{}/ci0/access",
-        made.gi
-    );
-    let file = world.machine().join(access);
+    let instance = format!("gpu0/mig/gi{}/ci0/access", made.gi);
+    let capabilities = world.machine().join("proc/driver/nvidia/capabilities");
+    let file = capabilities.join(instance);
     let (opened, is_open) = channel();
     let (close, closes) = channel::<()>();
     let thread = std::thread::spawn(move || {
@@ -43,11 +41,9 @@ fn hands_out_nothing_unseen() {
     // It ends with the container, which it traces too.
     let options = ["-f", "-o", "/dev/null", "-e", "inject=statx:error=ENOSYS"];
     let traced = strace::traced(&world.create_command("b").into(), &options).going();
+    let is_it = |lease: &Value| lease["container"] == "b" && lease["state"] == "ready";
     until("the container is there", || {
-        let leases = world.leases();
-        leases
-            .iter()
-            .any(|l| l["container"] == "b" && l["state"] == "ready")
+        world.leases().iter().any(is_it)
     });
     traced.kill();
     has(&world.log(), "open files cannot be looked at");

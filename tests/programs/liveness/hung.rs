@@ -12,9 +12,8 @@ fn file_on_hung_mount_blocks_nothing() {
         Err(why) => return skip(why),
     };
     world.configure("keep_idle = \"5m\"");
-    world.create("a");
+    world.comes_and_goes("a");
     let made = world.the_instance();
-    world.delete("a");
     // The search for holders of the idle slice passes every open file.
     world.create("b");
     let log = world.log();
@@ -69,11 +68,9 @@ fn hung_runtime_record_counts_as_alive() {
         Err(why) => return skip(why),
     };
     fuse.hang();
-    let gc = world.gc().ok().stdout;
-    has(&gc, "kept");
-    has(&gc, "does not answer");
+    world.gc().ok().says("kept").says("does not answer");
     fuse.nobody_was_stuck();
     drop(fuse);
     world.behave("");
-    world.all_go(&[]);
+    world.nobody_is_left();
 }

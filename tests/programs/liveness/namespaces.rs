@@ -9,9 +9,8 @@ fn under(before: &[&str], command: &Command) -> Command {
     let mut wrapped = Command::new(before[0]);
     wrapped.args(&before[1..]);
     wrapped.arg(command.get_program()).args(command.get_args());
-    wrapped
-        .env_clear()
-        .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+    let path = "/usr/sbin:/usr/bin:/sbin:/bin";
+    wrapped.env_clear().env("PATH", path);
     wrapped.envs(command.get_envs().filter_map(|(k, v)| Some((k, v?))));
     if let Some(dir) = command.get_current_dir() {
         wrapped.current_dir(dir);
@@ -27,23 +26,13 @@ fn after(script: &str) -> [&str; 6] {
     ["unshare", "--mount", "sh", "-c", script, "sh"]
 }
 
-fn gc_under(world: &World, before: &[&str]) -> String {
-    let gc: Said = said(&mut under(before, &world.migctl(&["gc"]))).ok();
-    gc.stdout
-}
-
 /// The container has its slice yet, and gc said why it keeps it.
 #[track_caller]
 fn keeps(world: &World, before: &[&str], why: &str) {
     let ours = world.instances();
-    let said = gc_under(world, before);
-    assert!(said.contains("kept") && said.contains(why), "{said}");
+    let gc = said(&mut under(before, &world.migctl(&["gc"]))).ok();
+    gc.says("kept").says(why);
     assert_eq!(world.instances(), ours);
-}
-
-#[track_caller]
-fn ends(world: &World) {
-    world.ends(&[ID]);
 }
 
 /// Failure: `gc`, `release` or a create without room runs in another pid namespace than the container's engine
@@ -58,22 +47,20 @@ fn keeps_leases_of_other_pid_namespace() {
     has(&line, "cannot release the slice of container victim: ");
     has(&line, "hint: run migctl gc as root on the host");
     let list = said(&mut under(OTHER_PIDS, &world.migctl(&["list"]))).ok();
-    has(&list.stderr, "whether container victim lives");
+    list.warns("whether container victim lives");
     assert!(world.migctl(&["list"]).output().unwrap().stderr.is_empty());
-    ends(&world);
+    world.ends(&[ID]);
 }
 
 #[test]
 fn create_without_room_keeps_unseen_containers() {
     let world = World::small();
-    let ids: Vec<String> = (0..world.slots).map(|n| format!("c{n}")).collect();
-    ids.iter().for_each(|id| drop(world.create(id)));
+    let ids = world.full();
     let all = world.instances();
-    let line = said(&mut under(OTHER_PIDS, &world.create_command(ID))).refused();
-    has(&line, "leases are kept (4) because");
+    let refused = said(&mut under(OTHER_PIDS, &world.create_command(ID)));
+    refused.refused_for("leases are kept (4) because");
     assert_eq!(world.instances(), all);
-    ids.iter().for_each(|id| drop(world.delete(id)));
-    world.as_if_nothing_had_been().unwrap();
+    world.ends(&ids);
 }
 
 /// A `/proc` that is empty, of another pid namespace, or that hides others.
@@ -82,23 +69,20 @@ fn create_without_room_keeps_unseen_containers() {
 fn keeps_leases_where_proc_lies() {
     let world = World::small();
     world.create(ID);
-    let empty = after("mount -t tmpfs none /proc && exec \"$@\"");
-    keeps(
-        &world,
-        &empty,
-        "/proc does not show this process's namespaces",
-    );
     let foreign = ["unshare", "--pid", "--fork"];
-    keeps(&world, &foreign, "/proc is of another pid namespace");
-    let hides = after(
-        "mount -t proc -o hidepid=2 proc /proc && exec setpriv --bounding-set -sys_ptrace \"$@\"",
-    );
-    keeps(&world, &hides, "no CAP_SYS_PTRACE");
-    let user = ["unshare", "--user", "--map-root-user"];
-    keeps(&world, &user, "not root on the host");
-    let line = said(&mut under(&foreign, &world.create_command("other"))).refused();
-    has(&line, "cannot record a container's processes: /proc");
-    ends(&world);
+    let hides =
+        "mount -t proc -o hidepid=2 proc /proc && exec setpriv --bounding-set -sys_ptrace \"$@\"";
+    for (before, why) in testkit::rows! {
+        &after("mount -t tmpfs none /proc && exec \"$@\"")[..] => "/proc does not show this process's namespaces";
+        &foreign => "/proc is of another pid namespace";
+        &after(hides) => "no CAP_SYS_PTRACE";
+        &["unshare", "--user", "--map-root-user"] => "not root on the host";
+    } {
+        keeps(&world, before, why);
+    }
+    let refused = said(&mut under(&foreign, &world.create_command("other")));
+    refused.refused_for("cannot record a container's processes: /proc");
+    world.ends(&[ID]);
 }
 
 /// Failure: `gc`, `release` or a create without room runs in another pid namespace than the container's engine, in another time namespace, which shifts start times
@@ -108,7 +92,7 @@ fn keeps_leases_of_other_time_namespace() {
     world.create(ID);
     let shifted = ["unshare", "--time", "--boottime", "100000", "--fork"];
     keeps(&world, &shifted, "its start times are of time namespace ");
-    ends(&world);
+    world.ends(&[ID]);
 }
 
 /// Init is dead, and runmig cannot read the other processes of its cgroup.
@@ -117,12 +101,9 @@ fn keeps_leases_of_other_time_namespace() {
 fn keeps_cgroups_of_other_namespace() {
     let world = World::small();
     world.abandoned(ID);
-    keeps(
-        &world,
-        OTHER_CGROUPS,
-        "its cgroups are of cgroup namespace ",
-    );
-    world.all_go(&[]);
+    let why = "its cgroups are of cgroup namespace ";
+    keeps(&world, OTHER_CGROUPS, why);
+    world.nobody_is_left();
 }
 
 /// The first pid namespace shows all others, so there the slices of one that has ended come back.
@@ -143,9 +124,7 @@ fn collects_what_ended_pid_namespaces_held() {
     first.until("made");
     keeps(&world, &["env"], "; process ");
     // Its first process takes all others with it.
-    children(first.pid())
-        .into_iter()
-        .for_each(testkit::process::kill);
+    children(first.pid()).into_iter().for_each(kill);
     first.end();
     until("it is seen to have ended", || {
         world.gc().ok();

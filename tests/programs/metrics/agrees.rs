@@ -12,11 +12,6 @@ fn text(value: &Value) -> String {
     }
 }
 
-fn gpus(setup: &Setup) -> Vec<Value> {
-    let list = setup.json(&["gpus", "-o", "json"]);
-    list["items"].as_array().unwrap().clone()
-}
-
 /// Checks every lease, and that there is no other.
 #[track_caller]
 pub fn leases_agree(list: &[Value], seen: &Exposition) {
@@ -43,11 +38,8 @@ pub fn leases_agree(list: &[Value], seen: &Exposition) {
         ] {
             assert_eq!(its[0].label(label), text(&lease[field]), "{label}: {lease}");
         }
-        assert_eq!(
-            its[0].label("claim"),
-            text(&lease["claim"]["name"]),
-            "{lease}"
-        );
+        let claim = text(&lease["claim"]["name"]);
+        assert_eq!(its[0].label("claim"), claim, "{lease}");
         for (family, field) in [
             ("runmig_lease_memory_bytes", "memoryBytes"),
             ("runmig_lease_booked_bytes", "bookedBytes"),
@@ -77,9 +69,9 @@ fn leases_are_those_of_list() {
     fill(&setup);
     let list = setup.leases();
     let kinds: BTreeSet<String> = list.iter().map(|lease| text(&lease["kind"])).collect();
-    assert_eq!(
-        kinds,
-        ["gpu", "seat", "share", "slice"].map(str::to_owned).into()
+    assert!(
+        kinds.iter().eq(&["gpu", "seat", "share", "slice"]),
+        "{kinds:?}"
     );
     leases_agree(&list, &metrics(&setup, &[]));
     // The ledger alone knows all but the memory in use.
@@ -94,7 +86,7 @@ fn amounts_are_those_of_gpus() {
     let setup = setup();
     fill(&setup);
     let seen = metrics(&setup, &[]);
-    let gpus = gpus(&setup);
+    let gpus = setup.items(&["gpus"]);
     assert_eq!(seen.of("runmig_gpu_info").len(), gpus.len());
     for gpu in &gpus {
         let uuid = text(&gpu["uuid"]);
@@ -115,28 +107,22 @@ fn amounts_are_those_of_gpus() {
             all.iter().map(|series| series.value).sum()
         };
         let slices = gpu["slices"].as_array().unwrap();
-        assert_eq!(
-            sum("runmig_gpu_memory_slices"),
-            slices.len() as f64,
-            "{gpu}"
-        );
+        let all = sum("runmig_gpu_memory_slices");
+        assert_eq!(all, slices.len() as f64, "{gpu}");
         for state in ["leased", "idle", "quarantined", "foreign", "free"] {
             let count = slices
                 .iter()
                 .filter(|slice| slice["state"] == state)
                 .count();
             let labels = [("UUID", &*uuid), ("state", state)];
-            assert_eq!(
-                seen.value("runmig_gpu_memory_slices", &labels),
-                count as f64,
-                "{state}: {gpu}"
-            );
+            seen.has("runmig_gpu_memory_slices", &labels, count as f64);
         }
-        let is_mig = gpu["migMode"] == "enabled";
-        assert_eq!(
-            sum("runmig_gpu_compute_slices"),
-            if is_mig { 7.0 } else { 1.0 }
-        );
+        let compute = if gpu["migMode"] == "enabled" {
+            7.0
+        } else {
+            1.0
+        };
+        assert_eq!(sum("runmig_gpu_compute_slices"), compute);
         assert!(sum("runmig_gpu_memory_bytes") > (20_u64 << 30) as f64);
         if let Some(all) = gpu["memoryBytes"].as_f64().filter(|_| gpu["use"] != "mig") {
             assert_eq!(sum("runmig_gpu_memory_bytes"), all, "{gpu}");
@@ -155,23 +141,21 @@ fn amounts_are_those_of_gpus() {
         assert_eq!(ratio, percent, "{gpu}");
     }
     let of = |use_: &str| {
-        gpus.iter()
-            .find(|gpu| gpu["use"] == use_)
-            .map(|gpu| text(&gpu["uuid"]))
-            .unwrap()
+        let gpu = gpus.iter().find(|gpu| gpu["use"] == use_);
+        text(&gpu.unwrap()["uuid"])
     };
-    let amount = |uuid: &str, state: &str| {
-        seen.value(
+    for (uuid, state, mib) in [
+        (of("shared"), "leased", 12 << 10),
+        (of("exclusive"), "free", 0),
+        (setup.machine.gpu_uuid(1), "foreign", 40_192),
+    ] {
+        let labels = [("UUID", &*uuid), ("state", state)];
+        seen.has(
             "runmig_gpu_memory_bytes",
-            &[("UUID", uuid), ("state", state)],
-        )
-    };
-    assert_eq!(amount(&of("shared"), "leased"), (12_u64 << 30) as f64);
-    assert_eq!(amount(&of("exclusive"), "free"), 0.0);
-    assert_eq!(
-        amount(&setup.machine.gpu_uuid(1), "foreign"),
-        (40_192_u64 << 20) as f64
-    );
+            &labels,
+            f64::from(mib) * 1_048_576.0,
+        );
+    }
 }
 
 /// A join needs one series for each GPU instance, whoever shares it.
@@ -181,74 +165,50 @@ fn each_slice_has_one_series() {
     fill(&setup);
     let seen = metrics(&setup, &[]);
     let infos = seen.of("runmig_slice_info");
-    let keys: BTreeSet<(&str, &str)> = infos
-        .iter()
-        .map(|series| (series.label("UUID"), series.label("GPU_I_ID")))
-        .collect();
+    let key =
+        |series: &&Series| [series.label("UUID"), series.label("GPU_I_ID")].map(str::to_owned);
+    let keys: BTreeSet<[String; 2]> = infos.iter().map(key).collect();
     assert_eq!(keys.len(), infos.len(), "{infos:#?}");
     let instances = setup.machine.instances();
     assert_eq!(infos.len(), instances.len() + 2, "two GPUs have no MIG");
-    for instance in &instances {
-        let key = [
-            ("UUID", &*instance.gpu_uuid),
-            ("GPU_I_ID", &*instance.gi.to_string()),
-        ];
-        let [info] = seen.find("runmig_slice_info", &key)[..] else {
-            panic!("{instance:?}")
-        };
-        assert_eq!(info.label("GPU_I_PROFILE"), instance.profile);
-        let place = format!("{}:{}", instance.start, instance.size);
-        assert_eq!(info.label("placement"), place);
-        let is_foreign = info.label("state") == "foreign";
-        assert_eq!(
-            info.label("mig_uuid"),
-            if is_foreign { "" } else { &instance.uuid }
-        );
-        assert_eq!(
-            seen.find("runmig_slice_memory_used_bytes", &key).len(),
-            usize::from(!is_foreign)
-        );
-    }
     let one = |labels: &[(&str, &str)]| {
         let found = seen.find("runmig_slice_info", labels);
         assert_eq!(found.len(), 1, "{labels:?}: {found:?}");
         found[0].clone()
     };
-    let shared = one(&[("pod", "web")]);
-    shared.is(&[("namespace", "team"), ("container", "")]);
-    shared.is(&[("lease", ""), ("state", "leased")]);
-    let alone = one(&[("pod", "job")]);
-    assert_eq!(
-        (alone.label("container"), alone.label("lease").len()),
-        ("alone", 32)
-    );
-    let seats = one(&[("pod", "seats")]);
-    seats.is(&[("kind", "seat"), ("container", "")]);
-    let shares = one(&[("pod", "infer")]);
-    assert_eq!(
-        (
-            shares.label("kind"),
-            shares.label("GPU_I_ID"),
-            shares.label("container")
-        ),
-        ("share", "", "")
-    );
-    let whole = one(&[("kind", "gpu")]);
-    whole.is(&[("container", "main"), ("GPU_I_PROFILE", "")]);
-    let claim = one(&[("claim", "train-gpu")]);
-    claim.is(&[("pod", "train"), ("container", "")]);
-    let foreign = one(&[("state", "foreign")]);
-    foreign.is(&[("kind", ""), ("pod", "")]);
+    for instance in &instances {
+        let (uuid, gi) = (&*instance.gpu_uuid, &*instance.gi.to_string());
+        let key = [("UUID", uuid), ("GPU_I_ID", gi)];
+        let info = one(&key);
+        let place = format!("{}:{}", instance.start, instance.size);
+        info.is(&[("GPU_I_PROFILE", &instance.profile), ("placement", &place)]);
+        let is_foreign = info.label("state") == "foreign";
+        info.is(&[("mig_uuid", if is_foreign { "" } else { &instance.uuid })]);
+        let used = seen.find("runmig_slice_memory_used_bytes", &key);
+        assert_eq!(used.len(), usize::from(!is_foreign));
+    }
+    for (key, is) in testkit::rows! {
+        ("pod", "web") => &[("namespace", "team"), ("container", ""), ("lease", ""), ("state", "leased")][..];
+        ("pod", "job") => &[("container", "alone")];
+        ("pod", "seats") => &[("kind", "seat"), ("container", "")];
+        ("pod", "infer") => &[("kind", "share"), ("GPU_I_ID", ""), ("container", "")];
+        ("kind", "gpu") => &[("container", "main"), ("GPU_I_PROFILE", "")];
+        ("claim", "train-gpu") => &[("pod", "train"), ("container", "")];
+        ("state", "foreign") => &[("kind", ""), ("pod", "")];
+    } {
+        one(&[key]).is(is);
+    }
+    assert_eq!(one(&[("pod", "job")]).label("lease").len(), 32);
 }
 
 /// The reuse of an id, and a record whose instance is gone, name no wrong container.
 #[test]
 fn reused_id_names_its_container() {
     let setup = setup();
-    let first = create(&setup, "old", "main", &[("runmig.dev/slice", "1g.10gb")]);
+    let first = create(&setup, "old", "main", SLICE);
     let id = setup.the_lease()["gpuInstanceID"].to_string();
     setup.delete(&first);
-    create(&setup, "new", "main", &[("runmig.dev/slice", "1g.10gb")]);
+    create(&setup, "new", "main", SLICE);
     assert_eq!(setup.the_lease()["gpuInstanceID"].to_string(), id);
     let seen = metrics(&setup, &[]);
     let infos = seen.find("runmig_slice_info", &[("GPU_I_ID", &id)]);
@@ -263,28 +223,28 @@ fn limits_count_their_groups() {
         "sharing.enforcement = [\"none\"]\n[[policy.limit]]\nnamespace = \"*\"\nslices = 5\nshares = 9\n\
          [[policy.limit]]\nmemory = \"64Gi\"\n[[policy.limit]]\nnamespace = \"nobody\"\ngpus = 1\n",
     );
-    create(&setup, "web", "one", &[("runmig.dev/slice", "1g.10gb")]);
+    create(&setup, "web", "one", SLICE);
     create(&setup, "web", "two", &[("runmig.dev/share", "4Gi")]);
     let seen = metrics(&setup, &[]);
-    let team = [
-        ("limit", "1"),
-        ("namespace", "team"),
-        ("pod", ""),
-        ("user", ""),
-    ];
-    seen.has("runmig_limit_slices", &team, 5.0);
-    seen.has("runmig_limit_used_slices", &team, 1.0);
-    seen.has("runmig_limit_shares", &team, 9.0);
-    seen.has("runmig_limit_used_shares", &team, 1.0);
-    let machine = [("limit", "2"), ("namespace", "")];
-    seen.has("runmig_limit_memory_bytes", &machine, (64_u64 << 30) as f64);
+    let (team, machine) = (("1", "team"), ("2", ""));
     let used = (9_728_u64 << 20) + (4_u64 << 30);
-    seen.has("runmig_limit_used_memory_bytes", &machine, used as f64);
-    let nobody = [("limit", "3"), ("namespace", "nobody")];
-    seen.has("runmig_limit_used_gpus", &nobody, 0.0);
+    for ((limit, namespace), amount, value) in [
+        (team, "slices", 5),
+        (team, "used_slices", 1),
+        (team, "shares", 9),
+        (team, "used_shares", 1),
+        (machine, "memory_bytes", 64 << 30),
+        (machine, "used_memory_bytes", used),
+        (("3", "nobody"), "used_gpus", 0),
+    ] {
+        let labels = [
+            ("limit", limit),
+            ("namespace", namespace),
+            ("pod", ""),
+            ("user", ""),
+        ];
+        seen.has(&format!("runmig_limit_{amount}"), &labels, value as f64);
+    }
     let alone = metrics(&setup, &["--no-driver"]);
-    assert_eq!(
-        alone.of("runmig_limit_used_memory_bytes"),
-        Vec::<&Series>::new()
-    );
+    assert!(alone.of("runmig_limit_used_memory_bytes").is_empty());
 }

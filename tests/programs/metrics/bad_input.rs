@@ -2,7 +2,6 @@
 
 use super::parsers::accepted;
 use super::*;
-use std::fs;
 
 const UP: &str = "runmig_driver_up";
 
@@ -11,14 +10,10 @@ const UP: &str = "runmig_driver_up";
 fn hostile_names_keep_exposition_valid() {
     let setup = setup();
     let long = "x".repeat(4 << 10);
-    let names = [
-        "a\"b\\c\nd",
-        "e\u{1b}[2J",
-        &format!("{long}1"),
-        &format!("{long}2"),
-    ];
+    let [one, two] = ["1", "2"].map(|end| format!("{long}{end}"));
+    let names = ["a\"b\\c\nd", "e\u{1b}[2J", &one, &two];
     for name in names {
-        create(&setup, name, name, &[("runmig.dev/slice", "1g.10gb")]);
+        create(&setup, name, name, SLICE);
     }
     let said = accepted(setup.migctl(&["metrics"]).ok());
     let seen = Exposition::read(&said.stdout);
@@ -26,10 +21,10 @@ fn hostile_names_keep_exposition_valid() {
     let mut pods: Vec<&str> = infos.iter().map(|series| series.label("pod")).collect();
     pods.sort_unstable();
     assert_eq!((pods.len(), pods[0]), (4, names[0]));
-    assert!(pods[1].starts_with("e\\u{1b}[2J~"), "{pods:?}");
+    begins_with(pods[1], "e\\u{1b}[2J~");
     assert!(pods[2..].iter().all(|pod| pod.len() < 300));
     assert_eq!(seen.of("runmig_slice_info").len(), 4 + 2);
-    assert!(!said.stdout.contains('\u{1b}'));
+    lacks(&said.stdout, "\u{1b}");
 }
 
 /// Every family of the driver's is absent, and the ledger's stay.
@@ -37,24 +32,17 @@ fn hostile_names_keep_exposition_valid() {
 #[test]
 fn ledger_stays_without_driver() {
     let setup = setup();
-    create(&setup, "web", "main", &[("runmig.dev/slice", "1g.10gb")]);
-    fs::rename(
-        setup.machine.library(),
-        setup.machine.dir().join("elsewhere"),
-    )
-    .unwrap();
+    create(&setup, "web", "main", SLICE);
+    fs::remove_file(setup.machine.library()).unwrap();
     let said = accepted(setup.migctl(&["metrics"]).exits(1));
-    has(&said.stderr, "hint: install the NVIDIA driver");
+    said.warns("hint: install the NVIDIA driver");
     let seen = Exposition::read(&said.stdout);
     seen.has(UP, &[], 0.0);
-    seen.has(
-        "runmig_slice_info",
-        &[("pod", "web"), ("state", "leased")],
-        1.0,
-    );
-    assert!(
-        seen.of("runmig_gpu_info").is_empty() && seen.of("runmig_slice_memory_bytes").is_empty()
-    );
+    let web = [("pod", "web"), ("state", "leased")];
+    seen.has("runmig_slice_info", &web, 1.0);
+    for family in ["runmig_gpu_info", "runmig_slice_memory_bytes"] {
+        assert!(seen.of(family).is_empty(), "{family}");
+    }
     let alone = setup.migctl(&["metrics", "--no-driver"]).ok();
     assert!(Exposition::read(&alone.stdout).of(UP).is_empty());
 }
@@ -62,7 +50,7 @@ fn ledger_stays_without_driver() {
 #[test]
 fn names_gpus_beside_lost_one() {
     let setup = setup();
-    create(&setup, "web", "main", &[("runmig.dev/slice", "1g.10gb")]);
+    create(&setup, "web", "main", SLICE);
     let uuid = setup.the_lease()["gpuUUID"].as_str().unwrap().to_owned();
     let index = setup.the_lease()["gpuIndex"].to_string();
     setup.sim("lose", &["--gpu", &index]);
@@ -78,7 +66,7 @@ fn names_gpus_beside_lost_one() {
 #[test]
 fn unreadable_ledger_leaves_its_families_out() {
     let setup = setup();
-    create(&setup, "web", "main", &[("runmig.dev/slice", "1g.10gb")]);
+    create(&setup, "web", "main", SLICE);
     let count = |seen: &Exposition| seen.value("runmig_records_unreadable", &[]);
     assert_eq!(count(&metrics(&setup, &[])), 0.0);
     let ledger = setup.state().join("ledger.json");
@@ -106,18 +94,12 @@ fn unreadable_ledger_leaves_its_families_out() {
 /// Neither a ledger nor a GPU is a failure.
 #[test]
 fn new_machine_has_zeros() {
-    let setup = Setup::on(
-        Low::Runc,
-        Machine::with(&["--gpu", "H100-80GB", "--mig", "off"]),
-    );
+    let setup = Setup::with("--gpu H100-80GB --mig off", "");
     let seen = Exposition::read(&accepted(setup.migctl(&["metrics"]).ok()).stdout);
     assert!(!setup.state().exists());
     seen.has(UP, &[], 1.0);
-    assert!(
-        seen.of("runmig_leases")
-            .iter()
-            .all(|series| series.value == 0.0)
-    );
+    let leases = seen.of("runmig_leases");
+    assert!(leases.iter().all(|series| series.value == 0.0));
     let free = [("state", "free"), ("GPU_I_ID", ""), ("kind", "")];
     seen.has("runmig_slice_info", &free, 1.0);
 }

@@ -31,19 +31,17 @@ impl Answer {
 
 fn connect(setup: &Setup) -> Connection {
     let (ours, theirs) = UnixStream::pair().unwrap();
-    ours.set_read_timeout(Some(Duration::from_secs(60)))
-        .unwrap();
-    let input: OwnedFd = theirs.try_clone().unwrap().into();
+    let limit = Some(Duration::from_secs(60));
+    ours.set_read_timeout(limit).unwrap();
+    let [input, output] = [theirs.try_clone().unwrap(), theirs].map(OwnedFd::from);
     let mut migctl = setup.plain(&setup.program("migctl"));
     migctl
         .args(["metrics", "--http"])
         .stdin(input)
-        .stdout(OwnedFd::from(theirs));
+        .stdout(output);
     let child = migctl.stderr(Stdio::piped()).spawn().unwrap();
-    Connection {
-        stream: ours,
-        child,
-    }
+    let stream = ours;
+    Connection { stream, child }
 }
 
 impl Connection {
@@ -55,10 +53,8 @@ impl Connection {
         let ended = self.child.wait_with_output().unwrap();
         assert_eq!((ended.status.code(), ended.stderr), (Some(0), Vec::new()));
         let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
-        Answer {
-            head: head.to_owned(),
-            body: body.to_owned(),
-        }
+        let [head, body] = [head, body].map(str::to_owned);
+        Answer { head, body }
     }
 }
 
@@ -71,66 +67,48 @@ fn ask(setup: &Setup, request: &[u8]) -> Answer {
 #[test]
 fn answers_get_and_head() {
     let setup = setup();
-    create(&setup, "web", "main", &[("runmig.dev/slice", "1g.10gb")]);
-    let text = ask(
-        &setup,
-        b"GET /metrics?x HTTP/1.1\r\nHost: a\r\nAccept: application/openmetrics-text\r\n\r\n",
-    );
+    create(&setup, "web", "main", SLICE);
+    let get = b"GET /metrics?x HTTP/1.1\r\nHost: a\r\nAccept: application/openmetrics-text\r\n\r\n";
+    let text = ask(&setup, get);
     assert_eq!(text.status(), "HTTP/1.1 200 OK");
-    assert_eq!(text.header("Connection"), Some("close"));
-    assert_eq!(
-        text.header("Content-Type"),
-        Some("text/plain; version=0.0.4; charset=utf-8")
-    );
-    assert_eq!(
-        text.header("Content-Length"),
-        Some(&*text.body.len().to_string())
-    );
+    for (name, value) in [
+        ("Connection", "close"),
+        ("Content-Type", "text/plain; version=0.0.4; charset=utf-8"),
+        ("Content-Length", &*text.body.len().to_string()),
+    ] {
+        assert_eq!(text.header(name), Some(value));
+    }
     Exposition::read(&text.body).has("runmig_lease_info", &[("pod", "web")], 1.0);
     let head = ask(&setup, b"HEAD /metrics HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_eq!((head.status(), head.body.as_str()), ("HTTP/1.1 200 OK", ""));
-    assert!(
-        head.header("Content-Length")
-            .unwrap()
-            .parse::<u64>()
-            .unwrap()
-            > 1000
-    );
+    let length: u64 = head.header("Content-Length").unwrap().parse().unwrap();
+    assert!(length > 1000);
 }
 
 /// Failure: a request to the endpoint that is not HTTP/1, too long, too slow or half
 #[test]
 fn refuses_other_requests() {
     let setup = setup();
-    let long = format!(
-        "GET /metrics HTTP/1.1\r\nX: {}\r\n\r\n",
-        "x".repeat(1 << 20)
-    );
-    let body = format!(
-        "POST /metrics HTTP/1.1\r\nContent-Length: 100000\r\n\r\n{}",
-        "x".repeat(100_000)
-    );
+    let x = |times| "x".repeat(times);
+    let long = format!("GET /metrics HTTP/1.1\r\nX: {}\r\n\r\n", x(1 << 20));
+    let body = "POST /metrics HTTP/1.1\r\nContent-Length: 100000\r\n\r\n";
+    let body = format!("{body}{}", x(100_000));
     for (request, status) in testkit::rows! {
-        "GET /other HTTP/1.1\r\n\r\n" => "404 Not Found";
-        "GET / HTTP/1.1\r\n\r\n" => "404 Not Found";
-        "GET /metrics\r\n" => "400 Bad Request";
-        "GET /metrics HTTP/1.1\r\nhalf" => "400 Bad Request";
-        "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" => "505 HTTP Version Not Supported";
-        &long => "431 Request Header Fields Too Large";
-        &body => "405 Method Not Allowed";
+        "GET /other HTTP/1.1\r\n\r\n" => "HTTP/1.1 404 Not Found";
+        "GET / HTTP/1.1\r\n\r\n" => "HTTP/1.1 404 Not Found";
+        "GET /metrics\r\n" => "HTTP/1.1 400 Bad Request";
+        "GET /metrics HTTP/1.1\r\nhalf" => "HTTP/1.1 400 Bad Request";
+        "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" => "HTTP/1.1 505 HTTP Version Not Supported";
+        &long => "HTTP/1.1 431 Request Header Fields Too Large";
+        &body => "HTTP/1.1 405 Method Not Allowed";
         "" => "";
     } {
         let mut connection = connect(&setup);
         connection.stream.write_all(request.as_bytes()).unwrap();
         connection.stream.shutdown(Shutdown::Write).unwrap();
         let answer = connection.answer();
-        let wanted = if status.is_empty() {
-            String::new()
-        } else {
-            format!("HTTP/1.1 {status}")
-        };
         let start: String = request.chars().take(40).collect();
-        assert_eq!(answer.status(), wanted, "{start}");
+        assert_eq!(answer.status(), status, "{start}");
     }
 }
 
@@ -165,7 +143,7 @@ fn client_gone_early_is_no_error() {
 #[test]
 fn slow_driver_leaves_ledger_in_time() {
     let setup = setup();
-    create(&setup, "web", "main", &[("runmig.dev/slice", "1g.10gb")]);
+    create(&setup, "web", "main", SLICE);
     setup.slow("nvmlDeviceGetCount_v2", "600s");
     let request = b"GET /metrics HTTP/1.1\r\nX-Prometheus-Scrape-Timeout-Seconds: 1\r\n\r\n";
     let answer = ask(&setup, request);
@@ -173,9 +151,7 @@ fn slow_driver_leaves_ledger_in_time() {
     let seen = Exposition::read(&answer.body);
     seen.has("runmig_driver_up", &[], 0.0);
     seen.has("runmig_lease_info", &[("pod", "web")], 1.0);
+    // The scrape's time bounds the driver's.
     let seconds = seen.value("runmig_exposition_seconds", &[]);
-    assert!(
-        seconds < 8.0,
-        "the scrape's time bounds the driver's: {seconds}"
-    );
+    assert!(seconds < 8.0, "{seconds}");
 }

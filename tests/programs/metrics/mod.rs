@@ -16,12 +16,12 @@ use runmig_lease::store::Claim;
 use testkit::claims;
 use testkit::prelude::*;
 
+const NONE: &str = "sharing.enforcement = [\"none\"]";
+const SLICE: &[(&str, &str)] = &[("runmig.dev/slice", "1g.10gb")];
+
 /// A machine with two GPUs in MIG mode and two without MIG.
 fn setup() -> Setup {
-    let machine = Machine::of("--gpu A100-80GB --count 2 --gpu L4 --count 2 --mps");
-    let setup = Setup::on(Low::Runc, machine);
-    setup.configure("sharing.enforcement = [\"none\"]");
-    setup
+    Setup::with("--gpu A100-80GB --count 2 --gpu L4 --count 2 --mps", NONE)
 }
 
 /// Creates a container in a pod of the namespace `team`, and returns its id.
@@ -41,25 +41,22 @@ fn claim(setup: &Setup) {
 
 /// Gives the machine a lease of every kind, and an instance of an administrator.
 fn fill(setup: &Setup) {
-    let (small, half) = (
-        ("runmig.dev/slice", "1g.10gb"),
-        ("runmig.dev/slice", "3g.40gb"),
-    );
-    let asks = |asked: &[(&str, &str)], pod, name| create(setup, pod, name, asked);
-    for name in ["one", "two"] {
-        asks(&[small, ("runmig.dev/scope", "pod")], "web", name);
+    let half = ("runmig.dev/slice", "3g.40gb");
+    for (pod, name, asked) in testkit::rows! {
+        "web", "one" => &[SLICE[0], ("runmig.dev/scope", "pod")][..];
+        "web", "two" => &[SLICE[0], ("runmig.dev/scope", "pod")];
+        "job", "alone" => &[("runmig.dev/slice", "2g.20gb")];
+        "seats", "left" => &[half, ("runmig.dev/share", "1/4")];
+        "seats", "right" => &[half, ("runmig.dev/share", "1/2")];
+        "infer", "a" => &[("runmig.dev/share", "4Gi")];
+        "infer", "b" => &[("runmig.dev/share", "8Gi")];
+        "whole", "main" => &[("runmig.dev/gpu", "1")];
+    } {
+        create(setup, pod, name, asked);
     }
-    asks(&[("runmig.dev/slice", "2g.20gb")], "job", "alone");
-    asks(&[half, ("runmig.dev/share", "1/4")], "seats", "left");
-    asks(&[half, ("runmig.dev/share", "1/2")], "seats", "right");
-    create(setup, "infer", "a", &[("runmig.dev/share", "4Gi")]);
-    create(setup, "infer", "b", &[("runmig.dev/share", "8Gi")]);
-    create(setup, "whole", "main", &[("runmig.dev/gpu", "1")]);
     claim(setup);
-    setup.sim(
-        "create",
-        &["--gpu", "1", "--profile", "3g.40gb", "--start", "4"],
-    );
+    let foreign = ["--gpu", "1", "--profile", "3g.40gb", "--start", "4"];
+    setup.sim("create", &foreign);
 }
 
 #[track_caller]

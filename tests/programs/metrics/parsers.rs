@@ -14,28 +14,19 @@ pub fn there(tool: PathBuf, purpose: &str) -> Option<PathBuf> {
     if tool.exists() {
         return Some(tool);
     }
-    skip_until_full(&format!(
-        "{} is not there: scripts/setup {purpose}",
-        tool.display()
-    ));
+    let missing = tool.display();
+    skip_until_full(&format!("{missing} is not there: scripts/setup {purpose}"));
     None
 }
 
 /// Returns all that promtool says about a text.
 fn told_by_promtool(promtool: PathBuf, text: &str) -> String {
-    let mut child = Command::new(promtool)
-        .args(["check", "metrics"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    let text = text.to_owned();
-    let writer = std::thread::spawn(move || stdin.write_all(text.as_bytes()));
-    let ended = child.wait_with_output().unwrap();
-    writer.join().unwrap().unwrap();
-    String::from_utf8([ended.stdout, ended.stderr].concat()).unwrap()
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(text.as_bytes()).unwrap();
+    io::Seek::rewind(&mut file).unwrap();
+    let mut check = Command::new(promtool);
+    let told = going(check.args(["check", "metrics"]).stdin(file)).end();
+    told.stdout + &told.stderr
 }
 
 /// Returns everything that migctl said, after promtool has accepted it. It warns of `modelName`, which dcgm-exporter spells

@@ -21,10 +21,7 @@ impl Series {
     }
 
     pub fn label(&self, name: &str) -> &str {
-        self.labels
-            .get(name)
-            .map(String::as_str)
-            .unwrap_or_default()
+        self.labels.get(name).map_or("", String::as_str)
     }
 }
 
@@ -57,13 +54,13 @@ impl Exposition {
     }
 
     pub fn find(&self, name: &str, labels: &[(&str, &str)]) -> Vec<&Series> {
-        let has = |series: &&&Series| {
+        let mut found = self.of(name);
+        found.retain(|series| {
             labels
                 .iter()
                 .all(|(key, value)| series.label(key) == *value)
-        };
-        let all = self.of(name);
-        all.iter().filter(has).copied().collect()
+        });
+        found
     }
 }
 

@@ -3,29 +3,24 @@
 use super::parsers::accepted;
 use super::*;
 use testkit::prelude::*;
-use testkit::process::move_beside;
 
 /// Returns the families of an exposition with their types.
 fn families(text: &str) -> BTreeMap<String, String> {
     let lines = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
-    lines
-        .filter_map(|line| line.split_once(' '))
-        .map(|(name, kind)| (name.to_owned(), kind.to_owned()))
-        .collect()
+    let pairs = lines.filter_map(|line| line.split_once(' '));
+    let families = pairs.map(|(name, kind)| (name.to_owned(), kind.to_owned()));
+    families.collect()
 }
 
 #[test]
 fn every_family_leaves_its_rest() {
     let setup = setup();
-    setup.configure(
-        "sharing.enforcement = [\"none\"]\n[[policy.limit]]\nnamespace = \"*\"\nslices = 50\nshares = 9\n\
-         gpus = 3\nmemory = \"300Gi\"\n",
-    );
+    let limit = "namespace = \"*\"\nslices = 50\nshares = 9\ngpus = 3\nmemory = \"300Gi\"";
+    setup.configure(&format!("{NONE}\n[[policy.limit]]\n{limit}"));
     fill(&setup);
     // Memory in use, by a container's process and by another one.
-    let share = { setup.leases().into_iter() }
-        .find(|lease| lease["kind"] == "share")
-        .unwrap();
+    let mut leases = setup.leases().into_iter();
+    let share = leases.find(|lease| lease["kind"] == "share").unwrap();
     let hold = |place: &[&str]| setup.machine.hold(&[place, &["--memory", "1Gi"]].concat());
     let on = share["gpuIndex"].to_string();
     let first = hold(&["--gpu", &on]);
@@ -33,22 +28,17 @@ fn every_family_leaves_its_rest() {
     let instances = setup.machine.instances();
     let second = hold(&["--gpu", "0", "--gi", &instances[0].gi.to_string()]);
     // A destroy that succeeds later, and one that never does.
-    let fault = |to: &[&str]| {
-        let rule = [
-            "--call",
-            "nvmlComputeInstanceDestroy",
-            "--returns",
-            "IN_USE",
-        ];
-        setup.sim("fault", &[&rule, to].concat());
-    };
-    let id = create(&setup, "late", "main", &[("runmig.dev/slice", "1g.10gb")]);
-    fault(&["--to", "1"]);
+    let call = "nvmlComputeInstanceDestroy";
+    let id = create(&setup, "late", "main", SLICE);
+    setup.sim(
+        "fault",
+        &["--call", call, "--returns", "IN_USE", "--to", "1"],
+    );
     setup.delete(&id);
-    let id = create(&setup, "never", "main", &[("runmig.dev/slice", "1g.10gb")]);
-    fault(&[]);
+    let id = create(&setup, "never", "main", SLICE);
+    setup.fault(call, "IN_USE");
     let _ = setup.runmig(&["delete", "--force", &id]);
-    setup.sim("fault", &["--clear"]);
+    setup.no_faults();
     let _ = setup.migctl(&["gc"]);
     let _waiter = setup.waits(&[("runmig.dev/slice", "7g.80gb")]);
 

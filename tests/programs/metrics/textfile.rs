@@ -6,7 +6,7 @@ use testkit::prelude::*;
 fn folder(setup: &Setup) -> PathBuf {
     let folder = setup.path("collector");
     fs::create_dir(&folder).unwrap();
-    fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
+    chmod(&folder, 0o755);
     folder
 }
 
@@ -17,23 +17,17 @@ fn write(setup: &Setup, file: &Path) -> Said {
 #[test]
 fn writes_readable_file() {
     let setup = setup();
-    create(&setup, "web", "main", &[("runmig.dev/slice", "1g.10gb")]);
+    create(&setup, "web", "main", SLICE);
     let file = folder(&setup).join("runmig.prom");
     let mut shell = setup.plain("/bin/sh".as_ref());
-    let script = format!(
-        "umask 077; exec {} metrics --textfile {}",
-        setup.program("migctl").display(),
-        file.display()
-    );
-    let told = said(shell.args(["-c", &script])).ok();
+    let script = "umask 077; exec \"$0\" metrics --textfile \"$1\"";
+    shell.args(["-c", script]).arg(setup.program("migctl"));
+    let told = said(shell.arg(&file)).ok();
     assert_eq!((told.stdout.as_str(), told.stderr.as_str()), ("", ""));
-    assert_eq!(
-        file.metadata().unwrap().permissions().mode() & 0o7777,
-        0o644
-    );
+    assert_eq!(file.metadata().unwrap().mode() & 0o7777, 0o644);
     assert_eq!(names_in(file.parent().unwrap()), ["runmig.prom"]);
     let text = fs::read_to_string(&file).unwrap();
-    assert!(text.starts_with("# HELP runmig_build_info "), "{text}");
+    begins_with(&text, "# HELP runmig_build_info ");
     let seen = Exposition::read(&text);
     seen.has("runmig_lease_info", &[("pod", "web")], 1.0);
 }
@@ -45,7 +39,7 @@ fn writes_file_without_driver() {
     let file = folder(&setup).join("runmig.prom");
     fs::remove_file(setup.machine.library()).unwrap();
     let told = write(&setup, &file).ok();
-    has(&told.stderr, "hint: install the NVIDIA driver");
+    told.warns("hint: install the NVIDIA driver");
     let seen = Exposition::read(&fs::read_to_string(&file).unwrap());
     seen.has("runmig_driver_up", &[], 0.0);
 }
@@ -61,7 +55,7 @@ fn refuses_places_of_others() {
     fs::create_dir(folder.join("folder.prom")).unwrap();
     let open = setup.path("open");
     fs::create_dir(&open).unwrap();
-    fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
+    chmod(&open, 0o777);
     let before = names_in(&folder);
     for (file, why) in testkit::rows! {
         folder.join("runmig.txt") => "its name does not end in .prom; hint: name it runmig.prom";
@@ -72,8 +66,8 @@ fn refuses_places_of_others() {
         open.join("runmig.prom") => "users other than root can write to it (mode 0777); hint: chmod go-w it";
     } {
         let told = write(&setup, &file).exits(1).stderr;
-        let start = format!("migctl: cannot write {}: ", file.display());
-        assert!(told.starts_with(&start) && told.contains(why), "{told}");
+        begins_with(&told, &format!("migctl: cannot write {}: ", file.display()));
+        has(&told, why);
     }
     assert_eq!(fs::read_to_string(&old).unwrap(), "old\n");
     assert_eq!(names_in(&folder), before);
@@ -91,10 +85,8 @@ fn full_folder_keeps_old_file() {
     let (kept, left) = (fs::read_to_string(&file).unwrap(), names_in(&folder));
     drop(mounted);
     told.exits(1).warns("No space left on device");
-    assert_eq!(
-        (kept.as_str(), left),
-        ("old\n", vec!["runmig.prom".to_owned()])
-    );
+    assert_eq!(kept, "old\n");
+    assert_eq!(left, ["runmig.prom"]);
 }
 
 /// Failure: a kill or a full disk while `migctl metrics --textfile` writes
@@ -104,31 +96,27 @@ fn killed_writer_keeps_old_file() {
     let file = folder(&setup).join("runmig.prom");
     fs::write(&file, "old\n").unwrap();
     let mut strace = setup.plain("/usr/bin/strace".as_ref());
+    let renames = "rename,renameat,renameat2";
     strace.args([
         "-f",
         "-qq",
         "-o",
         "/dev/null",
         "-e",
-        "trace=rename,renameat,renameat2",
+        &format!("trace={renames}"),
     ]);
-    strace
-        .arg("-P")
-        .arg(file.with_file_name(".runmig.prom.new"));
-    strace
-        .args(["-e", "inject=rename,renameat,renameat2:signal=KILL"])
-        .arg(setup.program("migctl"));
+    strace.args(["-e", &format!("inject={renames}:signal=KILL"), "-P"]);
+    strace.arg(file.with_file_name(".runmig.prom.new"));
+    strace.arg(setup.program("migctl"));
     strace.args(["metrics", "--textfile", file.to_str().unwrap()]);
     let told = said(&mut strace);
     assert!(!told.status.success(), "{told:?}");
     assert_eq!(fs::read_to_string(&file).unwrap(), "old\n");
-    assert_eq!(
-        names_in(file.parent().unwrap()),
-        [".runmig.prom.new", "runmig.prom"]
-    );
+    let folder = file.parent().unwrap();
+    assert_eq!(names_in(folder), [".runmig.prom.new", "runmig.prom"]);
     write(&setup, &file).ok();
     assert!(fs::read_to_string(&file).unwrap().ends_with('\n'));
-    assert_eq!(names_in(file.parent().unwrap()), ["runmig.prom"]);
+    assert_eq!(names_in(folder), ["runmig.prom"]);
 }
 
 #[test]
@@ -136,23 +124,18 @@ fn writers_at_once_leave_whole_file() {
     let setup = setup();
     let file = folder(&setup).join("runmig.prom");
     write(&setup, &file).ok();
-    let length = |text: &str| text.lines().count();
-    let whole = length(&fs::read_to_string(&file).unwrap());
-    let writers: Vec<_> = (0..8)
-        .map(|_| {
-            let mut migctl = setup.plain(&setup.program("migctl"));
-            migctl
-                .args(["metrics", "--textfile"])
-                .arg(&file)
-                .spawn()
-                .unwrap()
-        })
-        .collect();
+    let length = || fs::read_to_string(&file).unwrap().lines().count();
+    let whole = length();
+    let start = |_| {
+        let mut migctl = setup.plain(&setup.program("migctl"));
+        going(migctl.args(["metrics", "--textfile"]).arg(&file))
+    };
+    let writers: Vec<Going> = (0..8).map(start).collect();
     for mut writer in writers {
-        while writer.try_wait().unwrap().is_none() {
-            assert_eq!(length(&fs::read_to_string(&file).unwrap()), whole);
+        while writer.ended().is_none() {
+            assert_eq!(length(), whole);
         }
-        assert!(writer.wait().unwrap().success());
+        writer.end().ok();
     }
     assert_eq!(names_in(file.parent().unwrap()), ["runmig.prom"]);
 }
@@ -167,8 +150,8 @@ fn gives_up_on_stopped_writer() {
     let before = fs::read(&file).unwrap();
     let folder = fs::File::open(file.parent().unwrap()).unwrap();
     folder.lock().unwrap();
-    let line = write(&setup, &file).exits(1).stderr;
-    has(&line, "another process is writing it");
+    let refused = write(&setup, &file).exits(1);
+    refused.warns("another process is writing it");
     assert_eq!(fs::read(&file).unwrap(), before);
     drop(folder);
     write(&setup, &file).ok();

@@ -3,7 +3,6 @@
 
 mod earlier_boot;
 
-use nvml_sim::fault::Moment;
 use runmig_lease::store::{Instance, Resource, Store};
 use testkit::faults::strace::Call;
 use testkit::prelude::*;
@@ -67,9 +66,9 @@ fn lost_gpu_keeps_its_leases() {
     world.lose(0, true);
     world.gc().exits(1).says("GPU is lost (NVML 15)");
     assert_eq!(world.lease_of(ID)["state"], "quarantined");
-    said(&mut world.create_command("other")).refused_for("GPU");
+    world.refuses("other", "GPU");
     world.lose(0, false);
-    world.all_go(&[]);
+    world.nobody_is_left();
 }
 
 /// One call that fails hides neither its GPU nor the other.
@@ -80,23 +79,17 @@ fn shows_gpu_whose_capacity_fails() {
     let capacity = "nvmlDeviceGetGpuInstanceRemainingCapacity";
     let show = |arguments: &[&str]| {
         world.fault(capacity, 2, Some(2), Outcome::Return(UNKNOWN));
-        let shown = said(&mut world.migctl(arguments)).exits(1);
+        let shown = world.ctl(arguments).exits(1);
         world.no_faults();
-        let line = shown.stderr.trim_end();
-        has(line, "on GPU 0 (GPU-");
-        has(line, "(NVML 999)");
-        (shown.stdout.clone(), line.to_owned())
+        shown.warns("on GPU 0 (GPU-").warns("(NVML 999)");
+        shown
     };
-    let (table, _) = show(&["gpus"]);
-    has(&table, "?/");
-    has(&table, "GPU 1: ");
-    let (json, line) = show(&["gpus", "-o", "json"]);
-    let gpus: Value = serde_json::from_str(&json).unwrap();
+    show(&["gpus"]).says("?/").says("GPU 1: ");
+    let shown = show(&["gpus", "-o", "json"]);
+    let gpus = shown.json();
     let (failed, whole) = (&gpus["items"][0], &gpus["items"][1]);
-    assert_eq!(
-        line,
-        format!("migctl: {}", failed["error"].as_str().unwrap())
-    );
+    let error = failed["error"].as_str().unwrap();
+    assert_eq!(shown.stderr, format!("migctl: {error}\n"));
     let unknown = |gpu: &Value| {
         let profiles = gpu["profiles"].as_array().unwrap();
         let unknown = profiles.iter().filter(|p| p["instancesFree"].is_null());
@@ -111,14 +104,10 @@ fn shows_gpu_whose_capacity_fails() {
 fn mig_is_switched_off_under_us() {
     let world = World::small();
     let lease = world.abandoned(ID);
-    world.change(|machine, _| {
-        let gpu = &mut machine.gpus[0];
-        gpu.gpu_instances.clear();
-        (gpu.mode, gpu.pending) = (Mode::Off, Mode::Off);
-    });
+    world.switch_mig_off(0);
     settled(&world.hook(ID, &lease));
     world.as_if_nothing_had_been().unwrap();
-    said(&mut world.create_command("other")).refused();
+    world.refuses("other", "");
     world.as_if_nothing_had_been().unwrap();
 }
 
@@ -127,19 +116,12 @@ fn mig_is_switched_off_under_us() {
 #[test]
 fn survives_reset_under_container() {
     let world = World::small();
-    let ids: Vec<String> = (0..world.slots).map(|n| format!("c{n}")).collect();
-    ids.iter().for_each(|id| drop(world.create(id)));
+    let ids = world.full();
     world.change(|machine, _| machine.gpus[0].gpu_instances.clear());
     world.gc().ok();
-    let leases = world.leases();
-    assert_eq!(leases.len(), ids.len());
-    assert!(leases.iter().all(|l| l["state"] == "ready"), "{leases:?}");
-    said(&mut world.create_command("other")).refused_for("cannot allocate 1g.6gb: ");
-    for id in &ids {
-        world.delete(id);
-    }
-    assert_eq!(world.leases().len(), 0);
-    world.as_if_nothing_had_been().unwrap();
+    assert_eq!(world.states(), ["ready"; 4]);
+    world.refuses("other", "cannot allocate 1g.6gb: ");
+    world.ends(&ids);
     world.create("other");
     world.ends(&["other"]);
 }
@@ -166,14 +148,8 @@ fn spares_device_of_another_uuid() {
     let lease = world.abandoned(ID);
     let theirs = world.the_instance();
     let store = Store::open(&world.state(), Duration::from_secs(10)).unwrap();
-    let ours = store
-        .list()
-        .unwrap()
-        .held()
-        .next()
-        .unwrap()
-        .instance
-        .clone();
+    let listing = store.list().unwrap();
+    let ours = listing.held().next().unwrap().instance.clone();
     let ledger = store.lock("test").unwrap();
     let change = |instance: &mut Instance| match &mut instance.resource {
         Resource::Mig(slice) => slice.mig_uuid = Some("MIG-of-ours".to_owned()),
@@ -247,23 +223,15 @@ fn between_any_two_steps(name: &str, begin: Begin, admin: Admin) {
             let mut theirs = world.instances();
             theirs.retain(|i| !ours.contains(&i.generation));
             world.gc().ok();
-            for instance in &theirs {
-                assert!(
-                    world.instances().contains(instance),
-                    "{at}: destroyed somebody else's {instance:?}"
-                );
-            }
+            assert_eq!(world.instances(), theirs, "{at}");
             let leases = world.leases();
             assert!(leases.is_empty(), "{at}: {leases:?}");
-            assert_eq!(world.instances().len(), theirs.len(), "{at}: left behind");
             tidy_up(&world, &theirs);
             tried += 1;
         }
     }
-    let _ = writeln!(
-        std::io::stderr(),
-        "moving world: {name}: an administrator acted at {tried} points"
-    );
+    let told = format!("{name}: an administrator acted at {tried} points");
+    let _ = writeln!(io::stderr(), "moving world: {told}");
 }
 
 fn tidy_up(world: &World, theirs: &[testkit::faults::machine::Instance]) {
@@ -273,7 +241,7 @@ fn tidy_up(world: &World, theirs: &[testkit::faults::machine::Instance]) {
     if world.living_init(ID).is_some() {
         world.delete(ID);
     }
-    world.all_go(&[]);
+    world.nobody_is_left();
 }
 
 fn create(world: &World) -> Call {

@@ -1,6 +1,6 @@
 //! Slices that were released and wait for the next.
 
-use crate::reuse::{changes, hold};
+use crate::reuse::{changes, hold, open};
 use testkit::prelude::*;
 
 const KEPT: &str = "keep_idle = \"5m\"";
@@ -9,14 +9,6 @@ fn keeping() -> World {
     let world = World::small();
     world.configure(KEPT);
     world
-}
-
-fn states(world: &World) -> Vec<String> {
-    let leases = world.leases();
-    leases
-        .iter()
-        .map(|l| l["state"].as_str().unwrap().to_owned())
-        .collect()
 }
 
 #[test]
@@ -50,8 +42,9 @@ fn next_container_on_runc_reuses_it() {
     // By hand it goes at once, by its lease: no container has the name.
     setup.migctl(&["release", ""]).refused();
     setup.machine.the_instance();
-    let lease = setup.the_lease()["id"].as_str().unwrap().to_owned();
-    has(&setup.tells(&["release", &lease]), "which was idle");
+    let lease = setup.the_lease();
+    let release = ["release", lease["id"].as_str().unwrap()];
+    has(&setup.tells(&release), "which was idle");
     setup.nothing_is_left();
 }
 
@@ -72,7 +65,7 @@ fn reuses_slice_without_gpu_change() {
     // Collected, it is kept like one that was released.
     world.abandon("b");
     world.gc().ok();
-    assert_eq!(states(&world), ["idle"]);
+    assert_eq!(world.states(), ["idle"]);
     world.tidy_up(&[]);
 }
 
@@ -82,13 +75,12 @@ fn reuses_slice_without_gpu_change() {
 fn last_container_cannot_release_it() {
     let world = keeping();
     world.create("a");
-    let lease = world.lease_of("a")["id"].as_str().unwrap().to_owned();
+    let lease = world.lease_id("a");
     world.delete("a");
     let calm = |what| {
-        let call = world.hook("a", &lease);
-        assert!(settled(&call).status.success());
+        settled(&world.hook("a", &lease)).ok();
         world.delete("a");
-        assert_eq!(states(&world), [what]);
+        assert_eq!(world.states(), [what]);
     };
     calm("idle");
     world.create("b");
@@ -100,11 +92,8 @@ fn last_container_cannot_release_it() {
 fn idle_slice_expires() {
     let (world, made) = World::with_idle_slice();
     world.configure("keep_idle = \"20ms\"");
-    until("its time is over", || {
-        world
-            .tells(&["gc", "--dry-run"])
-            .contains("would be released")
-    });
+    let would = || world.tells(&["gc", "--dry-run"]);
+    until("its time is over", || would().contains("would be released"));
     // The next create destroys it, and makes one.
     world.create("b");
     assert_ne!(world.the_instance().generation, made.generation);
@@ -121,19 +110,15 @@ fn idle_slice_expires() {
 fn idle_slice_makes_room() {
     let world = World::of(BIG, 1);
     world.configure(KEPT);
-    let ids: Vec<String> = (0..7).map(|n| format!("c{n}")).collect();
-    ids.iter().for_each(|id| drop(world.create(id)));
-    ids.iter().for_each(|id| drop(world.delete(id)));
-    assert_eq!(states(&world), ["idle"; 7]);
-    world.bundle_asking("two", "2g.20gb");
-    world.create("two");
-    let (states, instances) = (states(&world), world.instances());
+    world.delete_all(&world.full());
+    assert_eq!(world.states(), ["idle"; 7]);
+    world.create_asking("two", "2g.20gb");
+    let (states, instances) = (world.states(), world.instances());
     let idle = states.iter().filter(|s| *s == "idle").count();
     assert!((idle, instances.len()) == (5, 6), "{states:?}");
     // All of them, if need be.
     world.delete("two");
-    world.bundle_asking("seven", "7g.80gb");
-    world.create("seven");
+    world.create_asking("seven", "7g.80gb");
     assert_eq!(world.the_instance().size, 8);
     world.nothing_lost_nothing_given_twice().unwrap();
     world.tidy_up(&["seven"]);
@@ -144,12 +129,10 @@ fn idle_slice_makes_room() {
 fn idle_slice_frees_media_engines() {
     let world = World::of(("RTX-PRO-6000-96GB", "1g.24gb", 4), 1);
     world.configure(KEPT);
-    world.bundle_asking("a", "1g.24gb+me.all");
-    world.create("a");
+    world.create_asking("a", "1g.24gb+me.all");
     world.delete("a");
     let idle = world.the_instance();
-    world.bundle_asking("b", "2g.48gb+me.all");
-    world.create("b");
+    world.create_asking("b", "2g.48gb+me.all");
     assert_ne!(world.the_instance().profile_id, idle.profile_id);
     world.tidy_up(&["b"]);
 }
@@ -158,12 +141,12 @@ fn idle_slice_frees_media_engines() {
 #[test]
 fn never_reuses_slice_in_use() {
     let (world, made) = World::with_idle_slice();
-    let held = hold(&world, 0, made.gi);
+    let held = hold(&world, made.gi);
     world.create("b");
     let lease = world.lease_of("b");
     assert_ne!(lease["gpuInstanceID"], made.gi, "{lease}");
     world.nothing_lost_nothing_given_twice().unwrap();
-    let mut states = states(&world);
+    let mut states = world.states();
     states.sort();
     assert_eq!(states, ["quarantined", "ready"]);
     drop(held);
@@ -177,25 +160,23 @@ fn waits_for_recently_released_slice() {
     const IN_USE: Outcome = Outcome::Return(19);
     let world = World::of(BIG, 1);
     world.configure(KEPT);
-    world.create("a");
-    world.delete("a");
+    world.comes_and_goes("a");
     world.fault("nvmlComputeInstanceDestroy", 1, Some(2), IN_USE);
     world.fault("nvmlGpuInstanceDestroy", 1, Some(2), IN_USE);
-    world.bundle_asking("seven", "7g.80gb");
-    world.create("seven");
+    world.create_asking("seven", "7g.80gb");
     assert_eq!(world.the_instance().size, 8);
 
     // The same where it would be handed out, and there is room for no other.
     world.delete("seven");
     world.no_faults();
-    let held = hold(&world, 0, world.the_instance().gi);
+    let held = hold(&world, world.the_instance().gi);
     nvml_sim::trace::on(&world.machine()).unwrap();
     let create = going(&mut world.create_command("seven"));
     until("a refusal", || world.refusals() > 0);
     drop(held);
     create.end().ok();
     world.nothing_lost_nothing_given_twice().unwrap();
-    assert_eq!(states(&world), ["ready"]);
+    assert_eq!(world.states(), ["ready"]);
     world.tidy_up(&["seven"]);
 }
 
@@ -203,11 +184,7 @@ fn waits_for_recently_released_slice() {
 #[test]
 fn never_reuses_opened_slice() {
     let (world, made) = World::with_idle_slice();
-    let access = format!(
-        "proc/driver/nvidia/capabilities/gpu0/mig/gi{}/ci0/access",
-        made.gi
-    );
-    let open = fs::File::open(world.machine().join(access)).unwrap();
+    let open = open(&world, format!("{}/ci0", made.gi));
     world.create("b");
     // Nothing keeps the driver from destroying it, so it made room for a new one.
     assert_ne!(world.the_instance().generation, made.generation);
@@ -215,48 +192,42 @@ fn never_reuses_opened_slice() {
     world.tidy_up(&["b"]);
 }
 
-/// An administrator destroyed it, or made another of it.
+/// An administrator destroyed it, or made another of it; or its boot is over.
 /// Failure: an administrator destroys an idle slice, or creates another instance there
 #[test]
 fn drops_missing_or_changed_instance() {
-    for start in [None, Some(0), Some(2)] {
+    for (reboots, theirs) in [
+        (false, None),
+        (false, Some(("2g.12gb", 0))),
+        (false, Some(("2g.12gb", 2))),
+        (true, Some(("1g.6gb", 3))),
+    ] {
+        eprintln!("reboots: {reboots}, then {theirs:?}");
         let (world, ours) = World::with_idle_slice();
-        world.admin_destroys(0, ours.gi);
-        let theirs = start.map(|start| world.admin_leaves(0, "2g.12gb", start));
+        match reboots {
+            true => world.reboot(),
+            false => world.admin_destroys(0, ours.gi),
+        }
+        let theirs = theirs.map(|(profile, start)| world.admin_leaves(0, profile, start));
         world.create("b");
         assert_ne!(world.uuid_in_bundle("b"), theirs);
         world.nothing_lost_nothing_given_twice().unwrap();
-        assert_eq!(states(&world), ["ready"]);
+        assert_eq!(world.states(), ["ready"]);
         world.tidy_up(&["b"]);
     }
-}
-
-#[test]
-fn reboot_ends_idle_slice() {
-    let (world, _) = World::with_idle_slice();
-    world.reboot();
-    let theirs = world.admin_leaves(0, world.profile, 3);
-    world.create("b");
-    assert_ne!(world.uuid_in_bundle("b"), Some(theirs));
-    assert_eq!(states(&world), ["ready"]);
-    world.tidy_up(&["b"]);
 }
 
 /// A disk on which nothing can be written any more keeps no slice back.
 #[test]
 fn destroys_unkept_slices() {
     let world = World::small();
-    world.create("a");
-    world.ends(&["a"]);
+    world.comes_and_goes("a");
+    world.as_if_nothing_had_been().unwrap();
     // A slice that was half made is no slice.
     world.configure(KEPT);
-    world.fault(
-        "nvmlGpuInstanceCreateComputeInstance",
-        1,
-        None,
-        Outcome::Return(4),
-    );
-    said(&mut world.create_command("b")).refused();
+    let call = "nvmlGpuInstanceCreateComputeInstance";
+    world.fault(call, 1, None, Outcome::Return(4));
+    world.refuses("b", "");
     world.no_faults();
     world.as_if_nothing_had_been().unwrap();
 }

@@ -65,7 +65,7 @@ fn walk(seed: u64) {
             );
         }
     }
-    living.iter().for_each(|id| drop(world.delete(id)));
+    world.delete_all(&living);
     world.configure("");
     world.gc().ok();
     world

@@ -17,9 +17,15 @@ fn changes(world: &World, during: impl FnOnce()) -> Vec<String> {
     calls
 }
 
-/// This process computes on an instance until the value is dropped.
-fn hold(world: &World, gpu: u32, gi: u32) -> Hold {
-    world.hold(gpu, gi, Some(0))
+/// This process computes on an instance of the first GPU until the value is dropped.
+fn hold(world: &World, gi: u32) -> Hold {
+    world.hold(0, gi, Some(0))
+}
+
+/// This process has a GPU instance open, as `13`, or a compute instance, as `13/ci0`, on which nothing computes.
+fn open(world: &World, gi: impl std::fmt::Display) -> File {
+    let access = format!("proc/driver/nvidia/capabilities/gpu0/mig/gi{gi}/access");
+    File::open(world.machine().join(access)).unwrap()
 }
 
 /// A container of the pod.

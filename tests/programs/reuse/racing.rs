@@ -1,7 +1,6 @@
 //! Two who are at the same slice at once, stopped where they meet.
 
-use crate::reuse::{create_in, hold};
-use fs2::FileExt;
+use crate::reuse::{create_in, hold, open};
 use testkit::prelude::*;
 
 /// A hook has marked the lease as *releasing* and is about to keep the slice; what is releasing is
@@ -29,12 +28,9 @@ fn never_keeps_instance_being_destroyed() {
 
     world.takes("nvmlComputeInstanceDestroy", 1000);
     let gc = going(&mut world.migctl(&["gc"]));
-    let gpus = || fs::read_dir(world.state()).unwrap().flatten();
+    let is_held = |path: PathBuf| File::open(path).unwrap().try_lock_shared().is_err();
     until("one of them has the GPU", || {
-        { gpus() }.any(|f| {
-            let is_gpu = f.file_name().to_string_lossy().starts_with("gpu-");
-            is_gpu && File::open(f.path()).unwrap().try_lock_shared().is_err()
-        })
+        gpu_lock(&world).is_some_and(is_held)
     });
     strace::go_on(&traced);
     traced.end().ok();
@@ -49,12 +45,18 @@ fn has_lease(world: &World, id: &str) -> bool {
     world.leases().iter().any(|l| l["container"] == id)
 }
 
+fn gpu_lock(world: &World) -> Option<PathBuf> {
+    let names = names_in(&world.state()).into_iter();
+    let path = { names }.find(|name| name.starts_with("gpu-"))?;
+    Some(world.state().join(path))
+}
+
 /// The first of a pod was handed an idle slice and finds that somebody uses it: until it has looked,
 /// the second does not have it either.
 #[test]
 fn never_shares_unvalidated_slice() {
     let (world, idle) = World::with_idle_slice();
-    let held = hold(&world, 0, idle.gi);
+    let held = hold(&world, idle.gi);
     world.takes("nvmlDeviceGetComputeRunningProcesses_v3", 500);
     for id in ["a", "b"] {
         world.bundle_in_pod(id, world.profile, "p");
@@ -69,15 +71,13 @@ fn never_shares_unvalidated_slice() {
     }
     world.nothing_lost_nothing_given_twice().unwrap();
     drop(held);
-    world.configure("");
-    ["a", "b"].iter().for_each(|id| drop(world.delete(id)));
-    world.all_go(&[]);
+    world.tidy_up(&["a", "b"]);
 }
 
 /// The driver is asked GPU by GPU: what is made on the first while the second is asked is there.
 #[test]
 fn shares_slice_created_meanwhile() {
-    let world = World::of(("A30-24GB", "1g.6gb", 4), 2);
+    let world = World::of(SMALL, 2);
     for id in ["a", "b"] {
         world.bundle_in_pod(id, world.profile, "p");
     }
@@ -89,8 +89,7 @@ fn shares_slice_created_meanwhile() {
     first.end().ok();
     world.no_faults();
     assert_eq!(world.instances().len(), 1);
-    ["a", "b"].iter().for_each(|id| drop(world.delete(id)));
-    world.as_if_nothing_had_been().unwrap();
+    world.ends(&["a", "b"]);
 }
 
 /// One that was stopped holds its pod up no longer than a lock would.
@@ -100,16 +99,11 @@ fn bounds_wait_for_sleeping_creator() {
     world.configure("lock_timeout = \"1s\"");
     create_in(&world, "other", "z").ok();
     world.delete("z");
-    let name = { fs::read_dir(world.state()).unwrap().flatten() }
-        .map(|f| f.path())
-        .find(|f| f.file_name().unwrap().to_string_lossy().starts_with("gpu-"))
-        .unwrap();
-    let gpu = File::open(&name).unwrap();
-    gpu.lock_exclusive().unwrap();
+    let gpu = world.lock_gpu(0);
     world.bundle_in_pod("a", world.profile, "p");
     let first = world.creating("a");
     until("it is on record", || has_lease(&world, "a"));
-    first.waits_for(&name);
+    first.waits_for(&gpu_lock(&world).unwrap());
     first.stop();
     drop(gpu);
     create_in(&world, "p", "b")
@@ -124,15 +118,11 @@ fn bounds_wait_for_sleeping_creator() {
 fn failed_tries_let_waiters_sleep() {
     let world = World::small();
     world.configure("adopt = true");
-    let open: Vec<File> = [(world.profile, 0), ("2g.12gb", 2)]
-        .map(|(profile, start)| world.admin_leaves(0, profile, start))
-        .iter()
-        .flat_map(|_| world.instances())
-        .map(|i| {
-            let access = format!("proc/driver/nvidia/capabilities/gpu0/mig/gi{}/access", i.gi);
-            File::open(world.machine().join(access)).unwrap()
-        })
-        .collect();
+    for (profile, start) in [(world.profile, 0), ("2g.12gb", 2)] {
+        world.admin_leaves(0, profile, start);
+    }
+    let theirs = world.instances();
+    let open: Vec<File> = theirs.iter().map(|i| open(&world, i.gi)).collect();
     world.create("full");
     let calls = world.driver_calls(|| {
         let waiting = ["1g.6gb", "2g.12gb"].map(|slice| {
@@ -140,18 +130,16 @@ fn failed_tries_let_waiters_sleep() {
             world.bundle_saying(slice, &wait);
             world.creating(slice)
         });
-        for one in waiting {
-            one.end().refused();
-        }
+        waiting
+            .into_iter()
+            .for_each(|one| drop(one.end().refused()));
     });
     let looks = calls.iter().filter(|c| c.contains("GetCount")).count();
     assert!(looks < 60, "{looks}");
     drop(open);
     world.delete("full");
-    for id in ["1g.6gb", "2g.12gb"] {
-        world.create(id);
-        world.delete(id);
-    }
+    world.comes_and_goes("1g.6gb");
+    world.comes_and_goes("2g.12gb");
     world.as_if_nothing_had_been().unwrap();
 }
 
@@ -166,13 +154,10 @@ fn releases_idle_slice_by_hand() {
     let wait = [("runmig.dev/slice", "4g.24gb"), ("runmig.dev/wait", "10m")];
     world.bundle_saying("waits", &wait);
     let waits = world.creating("waits");
-    let idle = || {
-        let leases = world.leases();
-        let idle = leases.iter().find(|l| l["state"] == "idle")?;
-        Some(idle["id"].as_str().unwrap().to_owned())
-    };
+    let idle = || world.leases().into_iter().find(|l| l["state"] == "idle");
     until("it is idle", || idle().is_some());
-    said(&mut world.migctl(&["release", &idle().unwrap()])).ok();
+    let idle = idle().unwrap();
+    world.tells(&["release", idle["id"].as_str().unwrap()]);
     world.delete("lives");
     waits.end().ok();
     world.tidy_up(&["waits"]);
@@ -185,24 +170,14 @@ fn waits_for_no_adopted_instance() {
     let world = World::of(BIG, 1);
     world.configure("adopt = true");
     world.admin_leaves(0, "2g.20gb", 0);
-    world.bundle_asking("adopts", "2g.20gb");
-    world.create("adopts");
+    world.create_asking("adopts", "2g.20gb");
     assert_eq!(world.lease_of("adopts")["adopted"], true);
-    world.bundle_saying(
-        "waits",
-        &[("runmig.dev/slice", "7g.80gb"), ("runmig.dev/wait", "10m")],
-    );
-    let waits = world.creating("waits");
-    until("it waits", || !world.queue().is_empty());
+    let waits = world.waits("waits", &[("runmig.dev/slice", "7g.80gb")]);
     world.create("passes");
     waits.signal(Signal::SIGTERM);
     waits.end();
-    ["adopts", "passes"]
-        .iter()
-        .for_each(|id| drop(world.delete(id)));
-    world.gc().ok();
     let _ = fs::remove_dir_all(world.path("bundles").join("waits"));
-    world.as_if_nothing_had_been().unwrap();
+    world.all_go(&["adopts", "passes"]);
 }
 
 /// For an alternative of a list, an existing slice may be more than allowed; the rest is not.
@@ -211,8 +186,7 @@ fn adopts_nothing_above_limit() {
     let world = World::small();
     world.configure("adopt = true\n[[policy.limit]]\nmemory = \"7Gi\"");
     world.admin_leaves(0, "2g.12gb", 2);
-    world.bundle_asking("a", "2g.12gb, 1g.6gb");
-    world.create("a");
+    world.create_asking("a", "2g.12gb, 1g.6gb");
     assert_eq!(world.lease_of("a")["profile"], "1g.6gb");
     world.ends(&["a"]);
 }
@@ -220,27 +194,21 @@ fn adopts_nothing_above_limit() {
 /// The users of an existing slice cannot be found out: a new one is made.
 #[test]
 fn leaves_unreadable_instance() {
-    const UNKNOWN: u32 = 999;
     for adopts in [true, false] {
         let world = World::small();
         world.configure(&format!("keep_idle = \"5m\"\nadopt = {adopts}"));
-        if adopts {
-            world.admin_leaves(0, world.profile, 0);
-        } else {
-            world.create("before");
-            world.delete("before");
+        match adopts {
+            true => drop(world.admin_leaves(0, world.profile, 0)),
+            false => world.comes_and_goes("before"),
         }
         let there = world.the_instance();
-        let fails = Outcome::Return(UNKNOWN);
-        world.fault("nvmlDeviceGetComputeRunningProcesses_v3", 1, None, fails);
+        let call = "nvmlDeviceGetComputeRunningProcesses_v3";
+        world.fault(call, 1, None, Outcome::Return(999));
         world.create("a");
         world.no_faults();
-        let made = world
-            .instances()
-            .into_iter()
-            .find(|i| i.generation != there.generation);
+        let mut all = world.instances().into_iter();
+        let made = all.find(|i| i.generation != there.generation);
         assert_eq!(world.lease_of("a")["gpuInstanceID"], made.unwrap().gi);
-        world.configure("");
-        world.all_go(&["a"]);
+        world.tidy_up(&["a"]);
     }
 }

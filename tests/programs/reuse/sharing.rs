@@ -1,9 +1,9 @@
 //! One slice for a pod.
 
-use crate::reuse::{changes, create_in};
+use crate::reuse::changes;
 use testkit::prelude::*;
 
-fn in_pod(setup: &Setup, slice: &str, pod: &str) -> testkit::Bundle {
+fn in_pod(setup: &Setup, slice: &str, pod: &str) -> Bundle {
     let bundle = setup.asking(slice, SHOW);
     bundle.annotate("runmig.dev/scope", "pod");
     bundle.annotate("io.kubernetes.cri-o.SandboxID", pod);
@@ -13,21 +13,13 @@ fn in_pod(setup: &Setup, slice: &str, pod: &str) -> testkit::Bundle {
 #[test]
 fn two_containers_on_runc_share_it() {
     let setup = Setup::of(Low::Runc);
-    let (one, two) = (unique(), unique());
-    let mut saw = Vec::new();
-    for id in [&one, &two] {
-        let bundle = in_pod(&setup, "1g.10gb", "pod-1");
-        saw.push(setup.create(&bundle, id));
-    }
+    let ids = [unique(), unique()];
+    let create = |id: &String| setup.create(&in_pod(&setup, "1g.10gb", "pod-1"), id);
+    let saw = ids.each_ref().map(create);
     let instance = setup.machine.the_instance();
-    for id in [&one, &two] {
-        setup.runmig(&["start", id]).ok();
-        until("it has ended", || {
-            setup.runmig(&["state", id]).ok().json()["status"] == "stopped"
-        });
-    }
-    for said in &saw {
-        assert_eq!(visible(&said.stdout_now()), Some(instance.uuid.as_str()));
+    for (id, saw) in ids.iter().zip(saw) {
+        setup.finishes(id);
+        assert_eq!(visible(&saw.stdout_now()), Some(instance.uuid.as_str()));
     }
     let table = setup.tells(&["list"]);
     assert_eq!(table.matches("ready, shared").count(), 2, "{table}");
@@ -36,16 +28,14 @@ fn two_containers_on_runc_share_it() {
     let seen = setup.run(&other).stdout;
     assert_ne!(visible(&seen), Some(instance.uuid.as_str()));
 
-    let refused = in_pod(&setup, "2g.20gb", "pod-1");
-    let words = setup.refused(&refused);
-    has(
-        &words,
-        "of the same pod has a 1g.10gb for all of them, and this one asks for 2g.20gb",
-    );
+    let line = setup.refused(&in_pod(&setup, "2g.20gb", "pod-1"));
+    let why = "of the same pod has a 1g.10gb for all of them, and this one asks for 2g.20gb";
+    has(&line, why);
     let alone = setup.asking("1g.10gb", SHOW);
     alone.annotate("runmig.dev/scope", "pod");
     has(&setup.refused(&alone), "the engine names no pod");
 
+    let [one, two] = ids;
     setup.runmig(&["delete", &one]).ok();
     assert_eq!(setup.machine.the_instance(), instance);
     setup.runmig(&["delete", &two]).ok();
@@ -57,13 +47,13 @@ fn two_containers_on_runc_share_it() {
 fn last_holder_releases_it() {
     let world = World::small();
     for id in ["a", "b", "c"] {
-        create_in(&world, "p", id).ok();
+        world.create_in_pod(id, "p");
     }
     let made = world.the_instance();
     for id in ["a", "b", "a", "c"] {
         world.delete(id);
         assert_eq!(world.the_instance(), made);
-        create_in(&world, "p", id).ok();
+        world.create_in_pod(id, "p");
         world.nothing_lost_nothing_given_twice().unwrap();
     }
     // Every way to release it.
@@ -71,7 +61,7 @@ fn last_holder_releases_it() {
     world.gc().ok();
     assert_eq!(world.the_instance(), made);
     world.abandon("b");
-    said(&mut world.migctl(&["release", "b"])).ok();
+    world.ctl(&["release", "b"]).ok();
     assert_eq!(world.the_instance(), made);
     let destroyed = changes(&world, || drop(world.delete("c")));
     assert_eq!(destroyed.len(), 2, "{destroyed:?}");
@@ -86,7 +76,7 @@ fn second_keeps_it_after_failed_first() {
     world.bundle_in_pod("a", world.profile, "p");
     let (first, opened) = world.halted("a", "create-waits");
     world.behave("");
-    create_in(&world, "p", "b").ok();
+    world.create_in_pod("b", "p");
     let made = world.the_instance();
     first.kill();
     drop(opened);
@@ -107,26 +97,17 @@ fn shares_among_concurrent_creates() {
     world.takes("nvmlGpuInstanceDestroy", 50);
     for round in 0..3 {
         let ids: Vec<String> = (0..8).map(|n| format!("c{n}")).collect();
-        let every = |command: &dyn Fn(usize, &str) -> Command| {
-            let all: Vec<_> = ids
-                .iter()
-                .enumerate()
-                .map(|(n, id)| going(command(n, id).stdin(Stdio::null())))
-                .collect();
-            all.into_iter().for_each(|one| drop(one.end().ok()));
-        };
+        for (n, id) in ids.iter().enumerate() {
+            world.bundle_in_pod(id, world.profile, &format!("p{}", n % 2));
+        }
         let made = changes(&world, || {
-            every(&|n, id| {
-                world.bundle_in_pod(id, world.profile, &format!("p{}", n % 2));
-                world.create_command(id)
-            });
+            let (_, refused) = world.create_at_once(&ids);
+            assert_eq!(refused, [""; 0]);
         });
         assert_eq!(made.len(), 4, "{round}: {made:?}");
         assert_eq!(world.instances().len(), 2);
         world.nothing_lost_nothing_given_twice().unwrap();
-        let destroyed = changes(&world, || {
-            every(&|_, id| world.runmig(&["delete", "--force", id]));
-        });
+        let destroyed = changes(&world, || world.delete_at_once(&ids));
         assert_eq!(destroyed.len(), 4, "{round}: {destroyed:?}");
         world.as_if_nothing_had_been().unwrap();
     }
@@ -137,29 +118,25 @@ fn shares_among_concurrent_creates() {
 fn second_survives_killed_first() {
     let world = World::small();
     world.bundle_in_pod("a", world.profile, "p");
-    let kill = Outcome::Kill(nvml_sim::fault::Moment::After);
-    world.fault("nvmlGpuInstanceCreateComputeInstance", 1, Some(1), kill);
-    assert!(!said(&mut world.create_command("a")).status.success());
-    world.no_faults();
-    create_in(&world, "p", "b").ok();
+    let call = "nvmlGpuInstanceCreateComputeInstance";
+    world.kills(call, Moment::After, &mut world.create_command("a"));
+    world.create_in_pod("b", "p");
     world.nothing_lost_nothing_given_twice().unwrap();
     assert_eq!(world.leases().len(), 1);
-    world.delete("b");
-    world.gc().ok();
     fs::remove_dir_all(world.path("bundles").join("a")).unwrap();
-    world.as_if_nothing_had_been().unwrap();
+    world.all_go(&["b"]);
 }
 
 /// The pod's next container does not get a slice that could not be destroyed.
 #[test]
 fn never_shares_instance_being_released() {
     let world = World::small();
-    create_in(&world, "p", "a").ok();
+    world.create_in_pod("a", "p");
     let made = world.the_instance();
-    let held = crate::reuse::hold(&world, 0, made.gi);
+    let held = crate::reuse::hold(&world, made.gi);
     world.delete("a");
     assert_eq!(world.lease_of("a")["state"], "quarantined");
-    create_in(&world, "p", "b").ok();
+    world.create_in_pod("b", "p");
     assert_ne!(world.lease_of("b")["gpuInstanceID"], made.gi);
     world.nothing_lost_nothing_given_twice().unwrap();
     drop(held);

@@ -1,19 +1,14 @@
 //! The end of a seat, and then of its slice.
 
 use super::*;
-use fs2::FileExt;
-use testkit::prelude::*;
 
 /// The time for which a release tries again, with some to spare.
 const PATIENCE: Duration = Duration::from_millis(3100);
 
 pub fn gpu_lock(setup: &Setup) -> PathBuf {
-    let mut files = fs::read_dir(setup.state()).unwrap().flatten();
-    let is_gpu = |path: &PathBuf| {
-        let name = path.file_name().unwrap().to_string_lossy();
-        name.starts_with("gpu-")
-    };
-    files.find_map(|f| Some(f.path()).filter(is_gpu)).unwrap()
+    let mut names = names_in(&setup.state()).into_iter();
+    let name = names.find(|name| name.starts_with("gpu-"));
+    setup.state().join(name.unwrap())
 }
 
 /// The end of the daemon takes all of the patience, so the slice, which stays in use, is tried once.
@@ -27,7 +22,7 @@ fn daemon_and_slice_share_patience() {
     setup.fault(call, "IN_USE");
     let path = gpu_lock(&setup);
     let gpu = File::open(&path).unwrap();
-    gpu.lock_exclusive().unwrap();
+    gpu.lock().unwrap();
     let begun = Instant::now();
     let mut release = setup.plain(&setup.program("migctl"));
     let release = going(release.args(["release", &id]).stdin(Stdio::null()));
@@ -38,7 +33,7 @@ fn daemon_and_slice_share_patience() {
     let rule: Value = serde_json::from_str(&setup.sim("fault", &["--list"])).unwrap();
     assert_eq!(rule["seen"], 1);
     assert_eq!(setup.daemons(), Vec::<String>::new());
-    setup.sim("fault", &["--clear"]);
+    setup.no_faults();
     setup.migctl(&["gc"]).ok();
     setup.ends(&[&id]);
 }

@@ -24,7 +24,7 @@ fn meet(operation: &str, stays: &str, other: fn(&World) -> Command) {
         let _ = said(&mut world.runmig(&["delete", "--force", id]));
     }
     assert!(steps.len() > 5);
-    let (mut joined, mut made) = (0, 0);
+    let mut ends = Ends::default();
     for step in &steps {
         world.behave("");
         let call = operation.begin(&world);
@@ -39,23 +39,48 @@ fn meet(operation: &str, stays: &str, other: fn(&World) -> Command) {
         stopped.end().ok();
         meets.end().ok();
         let at = format!("{}: {}", operation.name, step.point.shown);
+        ends.well(&world, stays, before, &at);
+        end(&world, stays, &at);
+    }
+    ends.both();
+}
+
+/// How often a create joined the slice, and how often it made one of its own.
+#[derive(Default)]
+struct Ends {
+    joined: usize,
+    made: usize,
+}
+
+impl Ends {
+    /// The container has the only lease, a seat.
+    #[track_caller]
+    fn well(&mut self, world: &World, id: &str, before: u64, at: &str) {
         let is_well =
-            { world.has_its_slices(stays) }.and_then(|()| world.nothing_lost_nothing_given_twice());
+            { world.has_its_slices(id) }.and_then(|()| world.nothing_lost_nothing_given_twice());
         is_well.unwrap_or_else(|what| panic!("{at}: {what}"));
         let leases = world.leases();
         assert_eq!(leases.len(), 1, "{at}: {leases:?}");
-        assert_eq!(leases[0]["kind"], "seat");
-        assert_eq!(leases[0]["state"], "ready");
+        assert_eq!(leases[0]["kind"], "seat", "{at}");
+        assert_eq!(leases[0]["state"], "ready", "{at}");
         match world.the_instance().generation == before {
-            true => joined += 1,
-            false => made += 1,
+            true => self.joined += 1,
+            false => self.made += 1,
         }
-        world.behave("");
-        world.delete(stays);
-        world.gc().ok();
-        { world.as_if_nothing_had_been() }.unwrap_or_else(|what| panic!("{at}: {what}"));
     }
-    assert!(joined > 0 && made > 0, "{joined} joined, {made} did not");
+
+    fn both(&self) {
+        let Ends { joined, made } = self;
+        assert!(*joined > 0 && *made > 0, "{joined} joined, {made} did not");
+    }
+}
+
+#[track_caller]
+fn end(world: &World, id: &str, at: &str) {
+    world.behave("");
+    world.delete(id);
+    world.gc().ok();
+    { world.as_if_nothing_had_been() }.unwrap_or_else(|what| panic!("{at}: {what}"));
 }
 
 fn create_peer(world: &World) -> Command {
@@ -90,23 +115,16 @@ fn meet_halfway(operation: &str) {
         create
     };
     let release = || -> Call { world.migctl(&["release", PEER]).into() };
-    let end = |at: &str| {
-        world.delete(ID);
-        world.gc().ok();
-        { world.as_if_nothing_had_been() }.unwrap_or_else(|what| panic!("{at}: {what}"));
-    };
     let creates = steps(&world, &begin(), &log);
     let releases = steps(&world, &release(), &log);
-    end("no step");
+    end(&world, ID, "no step");
     let is_record =
         |step: &Step| step.file.is_none() && step.point.shown.contains("/ledger.json\"");
-    let record = creates
-        .iter()
-        .position(is_record)
-        .expect("a lease on record");
+    let record = creates.iter().position(is_record);
+    let record = record.expect("a lease on record");
     let mut locks = creates[..record].iter().filter(|step| step.file.is_some());
     let before = locks.next_back().expect("the ledger's lock");
-    let (mut joined, mut made) = (0, 0);
+    let mut ends = Ends::default();
     for step in &releases {
         let create = begin();
         let slice = world.the_instance().generation;
@@ -121,17 +139,10 @@ fn meet_halfway(operation: &str) {
         release.end().ok();
         create.end().ok();
         let at = format!("{}: {}", operation.name, step.point.shown);
-        let is_well =
-            { world.has_its_slices(ID) }.and_then(|()| world.nothing_lost_nothing_given_twice());
-        is_well.unwrap_or_else(|what| panic!("{at}: {what}"));
-        assert_eq!(world.lease_of(ID)["state"], "ready", "{at}");
-        match world.the_instance().generation == slice {
-            true => joined += 1,
-            false => made += 1,
-        }
-        end(&at);
+        ends.well(&world, ID, slice, &at);
+        end(&world, ID, &at);
     }
-    assert!(joined > 0 && made > 0, "{joined} joined, {made} did not");
+    ends.both();
 }
 
 testkit::tests! {

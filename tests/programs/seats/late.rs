@@ -2,8 +2,6 @@
 
 use super::ending::gpu_lock;
 use super::*;
-use fs2::FileExt;
-use testkit::prelude::*;
 
 /// The time that a create waits for another.
 const TIMEOUT: &str = "lock_timeout = \"300ms\"";
@@ -24,10 +22,8 @@ fn hangs(setup: &Setup, slice: &str, size: &str) -> (String, Going) {
     let fault = ["--call", call, "--nth", "1", "--takes", "600s"];
     setup.sim("fault", &fault);
     let (id, maker) = begin(setup, slice, size);
-    until("it calls the driver", || {
-        let rules = setup.sim("fault", &["--list"]);
-        rules.contains("\"seen\":1")
-    });
+    let rules = || setup.sim("fault", &["--list"]);
+    until("it calls the driver", || rules().contains("\"seen\":1"));
     (id, maker)
 }
 
@@ -44,8 +40,7 @@ fn end(setup: &Setup, maker: Going, ids: &[String]) {
 #[test]
 fn prefers_slice_that_exists() {
     for level in ["none", "mps"] {
-        let setup = on(Low::Runc, level);
-        setup.configure(&format!("sharing.enforcement = [\"{level}\"]\n{TIMEOUT}"));
+        let setup = with(level, TIMEOUT);
         let first = create(&setup, "3g.40gb", "1/4");
         let (_, maker) = hangs(&setup, "3g.40gb", "7/8");
         let second = create(&setup, "3g.40gb", "1/8");
@@ -71,15 +66,11 @@ fn makes_slice_on_other_gpu() {
 /// With no other GPU the refusal names the maker, and nothing of the create is left.
 #[test]
 fn names_maker_that_hangs() {
-    let setup = on(Low::Runc, "none");
-    setup.configure(&format!("{NONE}\n{TIMEOUT}"));
+    let setup = with("none", TIMEOUT);
     let (slow, maker) = hangs(&setup, "3g.40gb", "1/2");
-    let line = setup.refused(&setup.bundle_with(&[(SLICE, "3g.40gb"), (SHARE, "1/4")]));
-    let makes = format!(
-        "on GPU 0: container {slow} makes it (process {}), waited 300ms)",
-        maker.pid()
-    );
-    has(&line, &makes);
+    let pid = maker.pid();
+    let makes = format!("on GPU 0: container {slow} makes it (process {pid}), waited 300ms)");
+    let line = setup.refuses(&[(SLICE, "3g.40gb"), (SHARE, "1/4")], &makes);
     has(&line, " is held by process ");
     has(&line, "; hint: run migctl list to see ");
     assert_eq!(setup.leases().len(), 1);
@@ -95,7 +86,7 @@ fn makes_slice_beside_sleeping_maker() {
     setup.configure(&format!("{NONE}\nlock_timeout = \"60s\""));
     let path = gpu_lock(&setup);
     let gpu = File::open(&path).unwrap();
-    gpu.lock_exclusive().unwrap();
+    gpu.lock().unwrap();
     let (slow, maker) = begin(&setup, "3g.40gb", "1/2");
     maker.waits_for(&path);
     maker.stop();

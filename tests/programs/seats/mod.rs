@@ -29,6 +29,13 @@ fn on(low: Low, level: &str) -> Setup {
     setup
 }
 
+/// The same on runc, with more keys of the configuration.
+fn with(level: &str, more: &str) -> Setup {
+    let setup = on(Low::Runc, level);
+    setup.configure(&format!("sharing.enforcement = [\"{level}\"]\n{more}"));
+    setup
+}
+
 fn asking(setup: &Setup, slice: &str, size: &str) -> Bundle {
     setup.bundle_with(&[(SLICE, slice), (SHARE, size)])
 }
@@ -36,9 +43,7 @@ fn asking(setup: &Setup, slice: &str, size: &str) -> Bundle {
 /// Creates a container with a seat, and returns its id.
 #[track_caller]
 fn create(setup: &Setup, slice: &str, size: &str) -> String {
-    let (id, bundle) = (unique(), asking(setup, slice, size));
-    setup.create(&bundle, &id);
-    id
+    setup.gives(&[(SLICE, slice), (SHARE, size)])
 }
 
 /// Returns the UUID of the MIG device of a container.

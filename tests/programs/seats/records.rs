@@ -14,11 +14,8 @@ fn hook_of_lost_ledger_ends_daemon() {
     fs::remove_dir_all(setup.state()).unwrap();
     let said = setup.runmig(&["delete", "--force", &id]);
     assert!(!lives(daemon));
-    let gpu = setup.machine.gpu_uuid(0);
-    let (gi, log) = (
-        slice.gi,
-        fs::read_to_string(setup.state().join("runmig.log")).unwrap(),
-    );
+    let log = fs::read_to_string(setup.state().join("runmig.log")).unwrap();
+    let (gi, gpu) = (slice.gi, &slice.gpu_uuid);
     let told = format!(
         "the slice of the seat is not on record, and containers may have seats in it; hint: once no container uses it, \
          nvidia-smi mig -i {gpu} -gi {gi} -ci 0 -dci && nvidia-smi mig -i {gpu} -gi {gi} -dgi"

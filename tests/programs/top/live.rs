@@ -8,7 +8,6 @@ use nix::sys::signal::kill;
 use nix::sys::termios::{LocalFlags, tcgetattr};
 use nix::unistd::Pid;
 use testkit::prelude::*;
-use testkit::process::{Killed, stands_still};
 
 /// A server of its own, with a window in which a shell waits.
 struct Tmux<'a> {
@@ -65,9 +64,8 @@ impl<'a> Tmux<'a> {
         let pid = self.setup.path("pid");
         let (top, pid) = (top.display(), pid.display());
         self.types("clear; echo before");
-        self.types(&format!(
-            "sh -c 'echo $$ >{pid}; exec {top} top --delay 1h'"
-        ));
+        let page = format!("sh -c 'echo $$ >{pid}; exec {top} top --delay 1h'");
+        self.types(&page);
         self.until_shown("q quit")
     }
 
@@ -95,8 +93,7 @@ fn every_end_restores_terminal() {
     let Some(tmux) = Tmux::of(&setup) else { return };
     let before = tmux.modes();
     for end in ["q", "C-c", "SIGTERM", "SIGHUP"] {
-        let screen = tmux.top();
-        assert!(!screen.contains("before"), "{screen}");
+        lacks(&tmux.top(), "before");
         match end {
             "q" | "C-c" => drop(tmux.ok(&["send-keys", end])),
             signal => {
@@ -132,11 +129,8 @@ fn follows_changes_and_resizes() {
     tmux.ok(&["resize-window", "-x", "200", "-y", "60"]);
     until("60 rows", || {
         let screen = tmux.ok(&["capture-pane", "-p"]);
-        screen
-            .lines()
-            .last()
-            .is_some_and(|last| last.contains("q quit"))
-            && screen.lines().count() == 60
+        let last = screen.lines().nth(59);
+        last.is_some_and(|last| last.contains("q quit")) && screen.lines().count() == 60
     });
     tmux.ok(&["send-keys", ">"]);
     tmux.until_shown("by PLACE");
@@ -179,10 +173,8 @@ fn stuck_terminal_delays_no_signal() {
     while slave.write(&[b'x'; 4096]).is_ok() {}
     fcntl(&slave, FcntlArg::F_SETFL(OFlag::empty())).unwrap();
     let is_raw = || {
-        !tcgetattr(&slave)
-            .unwrap()
-            .local_flags
-            .contains(LocalFlags::ICANON)
+        let flags = tcgetattr(&slave).unwrap().local_flags;
+        !flags.contains(LocalFlags::ICANON)
     };
     let mut top = on(&setup, &slave);
     until("it takes the terminal", is_raw);
@@ -198,11 +190,8 @@ fn ends_with_its_terminal() {
     let pty = openpty(None, None).unwrap();
     let slave = File::from(pty.slave);
     // No program that another test starts may keep the master open.
-    fcntl(
-        &pty.master,
-        FcntlArg::F_SETFD(nix::fcntl::FdFlag::FD_CLOEXEC),
-    )
-    .unwrap();
+    let close = FcntlArg::F_SETFD(nix::fcntl::FdFlag::FD_CLOEXEC);
+    fcntl(&pty.master, close).unwrap();
     let mut top = on(&setup, &slave);
     stands_still(top.0.id() as i32);
     drop((pty.master, slave));
@@ -225,11 +214,8 @@ fn shows_memory_and_processes() {
     let page = setup.tells(&["top"]);
     // The memory in MiB and the number of processes: the last two columns.
     let used = |kind: &str| -> (u64, String) {
-        let rows = page
-            .lines()
-            .map(|row| row.split_whitespace().collect::<Vec<_>>());
-        let row = { rows }.find(|row| row.get(1) == Some(&kind));
-        let row = row.unwrap_or_else(|| panic!("no {kind}: {page}"));
+        let mut rows = { page.lines() }.map(|row| row.split_whitespace().collect::<Vec<_>>());
+        let row = rows.find(|row| row.get(1) == Some(&kind)).expect(&page);
         let mib = row[row.len() - 2].trim_end_matches("Mi").parse();
         (mib.unwrap(), row[row.len() - 1].to_owned())
     };
@@ -245,12 +231,12 @@ fn pipe_gets_one_page() {
     claim(&setup, "train", 0);
     let chosen = ["top", "--namespace", "team", "--gpu", "0"];
     let page = setup.tells(&chosen);
-    assert!(!page.contains('\x1b') && !page.contains("GPU 1"), "{page}");
-    assert!(page.contains(", only GPU 0, namespace team\n"), "{page}");
-    assert!(page.contains("claim team/train  slice  1g.10gb"), "{page}");
+    lacks(&page, "\x1b");
+    lacks(&page, "GPU 1");
+    has(&page, ", only GPU 0, namespace team\n");
+    has(&page, "claim team/train  slice  1g.10gb");
     fs::remove_file(setup.machine.library()).unwrap();
     let said = setup.migctl(&["top"]).exits(1);
-    assert!(said.stdout.contains("claim team/train"), "{}", said.stdout);
-    let hint = "install the NVIDIA driver";
-    assert!(said.stderr.contains(hint), "{}", said.stderr);
+    said.says("claim team/train")
+        .warns("install the NVIDIA driver");
 }

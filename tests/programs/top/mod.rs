@@ -10,10 +10,8 @@ use testkit::prelude::*;
 
 /// A machine with a GPU in MIG mode and two without MIG.
 fn setup() -> Setup {
-    let gpus = ["--gpu", "A100-80GB", "--gpu", "L4", "--count", "2"];
-    let setup = Setup::on(Low::Runc, Machine::with(&gpus));
-    setup.configure("sharing.enforcement = [\"none\"]");
-    setup
+    let none = "sharing.enforcement = [\"none\"]";
+    Setup::with("--gpu A100-80GB --gpu L4 --count 2", none)
 }
 
 /// Creates a container in a pod of a namespace, and returns its id.

@@ -27,17 +27,17 @@ fn waiter_without_bundle_blocks_nobody() {
     fs::rename(&new, &config).unwrap();
     // Its folder may stay.
     fs::remove_file(of_second.join("config.json")).unwrap();
-    let line = refused(second);
-    let words = |dir: &Path| {
-        format!(
-            "the bundle {} is gone: nobody waits for this container any more",
-            dir.display()
-        )
+    let names = |waiter: Going, dir: &Path| {
+        let why = "is gone: nobody waits for this container any more";
+        has(
+            &refused(waiter),
+            &format!("the bundle {} {why}", dir.display()),
+        );
     };
-    has(&line, &words(&of_second));
+    names(second, &of_second);
     assert_eq!(world.queue(), ["first", "third"]);
     fs::remove_dir_all(&of_first).unwrap();
-    has(&refused(first), &words(&of_first));
+    names(first, &of_first);
     fs::remove_dir_all(&of_second).unwrap();
     third.end().ok();
     world.all_go(&["small", "third"]);

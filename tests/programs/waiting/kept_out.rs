@@ -2,30 +2,24 @@
 //! nobody, and one that may yet come back does.
 
 use super::*;
-use testkit::has;
 
 /// No create waits for an alternative that a limit forbids for good.
 #[test]
 fn reserves_nothing_beyond_a_limit() {
     let world = World::of(BIG, 1);
-    world.configure(
-        "[policy]\nslices_per_container = 2\n\
-         [[policy.limit]]\nnamespace = \"team\"\nmemory = \"20Gi\"",
-    );
-    for (id, slice) in [("four", "4g.40gb"), ("two", "2g.20gb")] {
-        create(&world, id, slice, &[]).end().ok();
-    }
-    world.bundle_saying(
-        "waiter",
-        &[
-            ("runmig.dev/slice", "3g.40gb,1g.20gb*2,2g.20gb"),
-            ("io.kubernetes.cri.sandbox-namespace", "team"),
-            WAIT,
-        ],
-    );
-    let waiter = waiting(&world, "waiter", "");
+    let limit = "namespace = \"team\"\nmemory = \"20Gi\"";
+    world.configure(&format!(
+        "policy.slices_per_container = 2\n[[policy.limit]]\n{limit}"
+    ));
+    world.create_asking("four", "4g.40gb");
+    world.create_asking("two", "2g.20gb");
+    let asks = [
+        ("runmig.dev/slice", "3g.40gb,1g.20gb*2,2g.20gb"),
+        ("io.kubernetes.cri.sandbox-namespace", "team"),
+    ];
+    let waiter = world.waits("waiter", &asks);
     // In the way of a 3g.40gb and of one of two 1g.20gb, and of no 2g.20gb.
-    create(&world, "late", "1g.10gb", &[]).end().ok();
+    world.create_asking("late", "1g.10gb");
     assert_eq!(world.lease_of("late")["migPlacement"]["start"], 6);
     world.delete("two");
     waiter.end().ok();
@@ -44,8 +38,7 @@ fn waits_for_quarantined_place() {
     world.gc().exits(1);
     assert_eq!(world.lease_of("stuck")["state"], "quarantined");
     let large = waiting(&world, "large", "4g.24gb");
-    let line = refused(create(&world, "late", world.profile, &[]));
-    has(&line, "1 earlier request (container large, 4g.24gb)");
+    world.refuses("late", "1 earlier request (container large, 4g.24gb)");
     drop(held);
     world.gc().ok();
     large.end().ok();

@@ -33,7 +33,6 @@ fn serves_distant_waiter_without_watch() {
     waiters.into_iter().for_each(Going::kill);
     world.delete(&full[0]);
     last.end().ok();
-    let mut left: Vec<&str> = full[1..].iter().map(String::as_str).collect();
-    left.push("w34");
-    world.all_go(&left);
+    world.delete("w34");
+    world.all_go(&full[1..]);
 }

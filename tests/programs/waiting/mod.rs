@@ -6,7 +6,6 @@ mod long_queue;
 mod repaired;
 
 use testkit::prelude::*;
-use testkit::process::stands_still;
 
 const WAIT: (&str, &str) = ("runmig.dev/wait", "10m");
 
@@ -26,16 +25,21 @@ fn refused(going: Going) -> String {
     going.end().refused()
 }
 
+/// A full world, its containers, and as many that wait.
+fn all_wait() -> (World, Vec<String>, Vec<String>, Vec<Going>) {
+    let world = World::small();
+    let full = world.full();
+    let ids: Vec<String> = (0..full.len()).map(|n| format!("w{n}")).collect();
+    let wait = |id: &String| waiting(&world, id, world.profile);
+    let waiters = ids.iter().map(wait).collect();
+    (world, full, ids, waiters)
+}
+
 /// Each is woken by the delete of another, and they come in their order, however slow the first is.
 /// Failure: several creates wait, and slices come back
 #[test]
 fn serves_in_order_of_arrival() {
-    let world = World::small();
-    let full = world.full();
-    let ids: Vec<String> = (0..full.len()).map(|n| format!("w{n}")).collect();
-    let mut waiters: Vec<Going> = { ids.iter() }
-        .map(|id| waiting(&world, id, world.profile))
-        .collect();
+    let (world, full, ids, mut waiters) = all_wait();
     for (n, gone) in full.iter().enumerate() {
         let first = waiters.remove(0);
         first.stop();
@@ -47,7 +51,7 @@ fn serves_in_order_of_arrival() {
         assert!(world.living_init(&ids[n]).is_some());
     }
     world.nothing_lost_nothing_given_twice().unwrap();
-    world.all_go(&ids.iter().map(String::as_str).collect::<Vec<_>>());
+    world.all_go(&ids);
 }
 
 /// `migctl list` shows the waiting containers and their requests.
@@ -60,7 +64,7 @@ fn lists_waiting_requests() {
     has(&table, "WAITING  NAME  REQUEST");
     let row = table.lines().find(|line| line.starts_with("w ")).unwrap();
     let pid = waiter.pid();
-    assert!(row.ends_with(&format!(" {pid}")), "{table}");
+    ends_with(row, &format!(" {pid}"));
     let list = world.json(&["list", "-o", "json"]);
     assert_eq!(list["items"].as_array().unwrap().len(), full.len());
     assert_eq!(list["waiting"][0]["container"], "w");
@@ -79,37 +83,27 @@ fn never_releases_waiting_requests() {
     let full = world.full();
     let id = "f00d".repeat(16);
     let waiter = waiting(&world, &id, world.profile);
-    for name in [id.as_str(), &id[..12]] {
-        let line = said(&mut world.migctl(&["release", name])).exits(1).stderr;
-        let words = format!(
-            "container {1} has no slice: it waits for 1g.6gb, by process {0}; hint: end that process: \
-             kill {0}",
-            waiter.pid(),
-            &id[..12]
-        );
-        has(&line, &words);
+    let (short, pid) = (&id[..12], waiter.pid());
+    let waits = format!(
+        "container {short} has no slice: it waits for 1g.6gb, by process {pid}; hint: end that process: kill {pid}"
+    );
+    let unknown = "cannot find container or lease f00d";
+    for (name, words) in [(&*id, &*waits), (short, &waits), (&id[..11], unknown)] {
+        world.ctl(&["release", name]).exits(1).warns(words);
     }
-    said(&mut world.migctl(&["release", &id[..11]]))
-        .exits(1)
-        .warns("cannot find container or lease f00d");
     waiter.signal(Signal::SIGTERM);
     drop(waiter.end());
-    world.all_go(&full.iter().map(String::as_str).collect::<Vec<_>>());
+    world.all_go(&full);
 }
 
 /// All containers end at once, and all creates begin at once.
 #[test]
 fn serves_all_as_machine_empties() {
-    let world = World::small();
-    let full = world.full();
-    let ids: Vec<String> = (0..full.len()).map(|n| format!("w{n}")).collect();
-    let waiters: Vec<Going> = { ids.iter() }
-        .map(|id| waiting(&world, id, world.profile))
-        .collect();
+    let (world, full, ids, waiters) = all_wait();
     world.delete_at_once(&full);
     waiters.into_iter().for_each(|w| drop(w.end().ok()));
     world.nothing_lost_nothing_given_twice().unwrap();
-    world.all_go(&ids.iter().map(String::as_str).collect::<Vec<_>>());
+    world.all_go(&ids);
 }
 
 /// It neither keeps its place nor anybody behind it.
@@ -140,11 +134,8 @@ fn sleeping_waiter_keeps_its_place() {
     let second = waiting(&world, "second", world.profile);
     world.delete("small");
     stands_still(second.pid());
-    let line = refused(create(&world, "third", world.profile, &[]));
-    has(
-        &line,
-        "2 earlier requests (container first, 4g.24gb; container second, 1g.6gb)",
-    );
+    let queue = "2 earlier requests (container first, 4g.24gb; container second, 1g.6gb)";
+    world.refuses("third", queue);
     served_in_order(&world, first, second);
 }
 
@@ -168,8 +159,7 @@ fn woken_by(free: impl Fn(&World, &Going)) {
     free(&world, &waiter);
     waiter.end().ok();
     world.delete("waiter");
-    full[1..].iter().for_each(|id| drop(world.delete(id)));
-    world.all_go(&[]);
+    world.all_go(&full[1..]);
 }
 
 #[test]
@@ -194,8 +184,7 @@ fn woken_by_migctl_release() {
         // Else it may have its slice before the release shows who waits.
         waiter.stop();
         world.vanish("full0");
-        let list = said(&mut world.migctl(&["-o", "json", "release", "full0"]));
-        let list = list.ok().json();
+        let list = world.json(&["-o", "json", "release", "full0"]);
         assert_eq!(list["items"][0]["container"], "full0");
         assert_eq!(list["waiting"][0]["container"], "waiter");
         waiter.signal(Signal::SIGCONT);
@@ -218,11 +207,9 @@ fn expired_wait_says_why() {
                  0 on one); on GPU 0 container ";
     has(&line, words);
     let words = " (1g.6gb) is in the way; the create waited 50ms; hint: run migctl list to see who holds the slices";
-    assert!(line.trim_end().ends_with(words), "{line}");
+    ends_with(line.trim_end(), words);
     assert_eq!(world.queue(), Vec::<String>::new());
-    for id in &full {
-        world.delete(id);
-    }
+    world.delete_all(&full);
     // Nor is anybody held up by it.
     world.create("after");
     world.all_go(&["after"]);
@@ -234,43 +221,28 @@ fn expired_wait_asks_no_slow_driver_again() {
     let world = World::small();
     let full = world.full();
     world.takes("nvmlInit_v2", 1100);
+    let wait = [("runmig.dev/wait", "50ms")];
     let calls = world.driver_calls(|| {
-        refused(create(
-            &world,
-            "waiter",
-            world.profile,
-            &[("runmig.dev/wait", "50ms")],
-        ));
+        refused(create(&world, "waiter", world.profile, &wait));
     });
-    let starts = calls
-        .iter()
-        .filter(|call| call.contains("nvmlInit"))
-        .count();
-    assert_eq!(starts, 1, "{calls:?}");
+    let starts = calls.iter().filter(|call| call.contains("nvmlInit"));
+    assert_eq!(starts.count(), 1, "{calls:?}");
     world.no_faults();
-    let ids: Vec<&str> = full.iter().map(String::as_str).collect();
-    world.all_go(&ids);
+    world.all_go(&full);
 }
 
 /// If the large request could never go there, the small one delays nothing.
 #[test]
 fn backfills_harmless_requests() {
     let world = World::of(BIG, 1);
-    world.bundle_saying("one", &[("runmig.dev/slice", "1g.10gb")]);
-    world.create("one");
-    let sits_at = |id: &str| {
-        world.lease_of(id)["migPlacement"]["start"]
-            .as_u64()
-            .unwrap()
-    };
+    world.create_asking("one", "1g.10gb");
+    let sits_at = |id: &str| world.lease_of(id)["migPlacement"]["start"].as_u64();
     // It goes into the first half alone.
-    world.bundle_saying("four", &[("runmig.dev/slice", "4g.40gb")]);
-    world.create("four");
+    world.create_asking("four", "4g.40gb");
     let other = waiting(&world, "other", "4g.40gb");
-    create(&world, "two", "2g.20gb", &[]).end().ok();
-    assert!(sits_at("two") >= 4 && sits_at("one") >= 4);
-    let line = refused(create(&world, "three", "3g.40gb", &[]));
-    has(&line, "cannot allocate 3g.40gb: ");
+    world.create_asking("two", "2g.20gb");
+    assert!(sits_at("two") >= Some(4) && sits_at("one") >= Some(4));
+    world.refuses_asking("three", "3g.40gb", "cannot allocate 3g.40gb: ");
     world.delete("four");
     other.end().ok();
     world.all_go(&["one", "two", "other"]);
@@ -297,10 +269,7 @@ fn cuts_wait_to_engine_deadline() {
     until("it waits", || world.queue() == ["podman"]);
     assert_eq!(world.log().matches("at most").count(), 2);
     going.kill();
-    for id in &full {
-        world.delete(id);
-    }
-    world.all_go(&[]);
+    world.all_go(&full);
 }
 
 /// A reader of the queue needs the files alone, not the driver.

@@ -21,13 +21,13 @@ fn repair_keeps_the_queue() {
         [&first, &second].iter().for_each(|waiter| waiter.stop());
         killed.kill();
         damage(&world.state().join("ledger.json"));
-        said(&mut world.migctl(&["gc", "--repair"])).ok();
+        world.repair();
         assert_eq!(world.queue(), ["first"]);
         second.signal(Signal::SIGCONT);
         until("it takes its place again", || {
             world.queue() == ["first", "second"]
         });
-        full.iter().for_each(|id| drop(world.delete(id)));
+        world.delete_all(&full);
         served_in_order(&world, first, second);
     }
 }

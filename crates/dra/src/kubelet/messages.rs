@@ -31,7 +31,7 @@ pub struct RegistrationStatus {
     /// Says whether the kubelet uses the plugin.
     #[prost(bool, tag = "1")]
     pub plugin_registered: bool,
-    /// The reason for which it does not.
+    /// Why it does not.
     #[prost(string, tag = "2")]
     pub error: String,
 }

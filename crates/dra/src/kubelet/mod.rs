@@ -3,11 +3,34 @@
 //! The kubelet watches a folder for sockets, dials one that appears, and asks for the plugin behind it. The answer names
 //! a second socket, on which the kubelet calls the services. Both sockets belong to root alone.
 
-mod health;
 pub mod messages;
-mod plugin;
-mod registration;
 mod sockets;
+
+use crate::cdi;
+use crate::claim::{Allocation, ClaimName};
+use crate::health::{DeviceHealth, Health};
+use crate::prepare::Claims;
+use crate::report::Healths;
+use futures::Stream;
+use futures::future::join_all;
+use futures::stream::unfold;
+use messages::{
+    Device, DeviceIdentifier, InfoRequest, PluginInfo, PrepareRequest, PrepareResponse, Prepared,
+    RegistrationStatus, RegistrationStatusResponse, UnprepareRequest, UnprepareResponse,
+    Unprepared, WatchRequest, WatchResponse,
+};
+use runmig_lease::error::{Context, Error, Result};
+use services::d_r_a_plugin_server::{DRAPlugin, DRAPluginServer};
+use services::d_r_a_resource_health_server::{DRAResourceHealth, DRAResourceHealthServer};
+use services::registration_server::{Registration as Service, RegistrationServer};
+use sockets::{Opening, Socket};
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+use tokio::sync::watch;
+use tonic::transport::Server;
+use tonic::{Request, Response, Status};
 
 /// The services, made by `build.rs`.
 #[allow(unreachable_pub, clippy::all)]
@@ -22,18 +45,6 @@ pub mod services {
     ));
     include!(concat!(env!("OUT_DIR"), "/v1alpha1.DRAResourceHealth.rs"));
 }
-
-use crate::prepare::Claims;
-use crate::report::Healths;
-use runmig_lease::error::{Context, Result};
-use services::d_r_a_plugin_server::DRAPluginServer;
-use services::d_r_a_resource_health_server::DRAResourceHealthServer;
-use services::registration_server::RegistrationServer;
-use sockets::{Opening, Socket};
-use std::path::Path;
-use std::sync::Arc;
-use tokio::sync::watch;
-use tonic::transport::Server;
 
 /// The sockets of this driver below the kubelet's directory. Both are removed at the end.
 pub(crate) struct Sockets {
@@ -80,13 +91,13 @@ impl Sockets {
             let mut ending = ending.clone();
             async move { drop(ending.wait_for(|is_ending| *is_ending).await) }
         };
-        let registration = registration::Registration::new(self.plugin.path());
+        let registration = Registration::new(self.plugin.path());
         let registering = Server::builder()
             .add_service(RegistrationServer::new(registration))
             .serve_with_incoming_shutdown(self.registration.connections()?, end());
         let serving = Server::builder()
-            .add_service(DRAPluginServer::new(plugin::Plugin { claims }))
-            .add_service(DRAResourceHealthServer::new(health::Watch { healths }))
+            .add_service(DRAPluginServer::new(Plugin { claims }))
+            .add_service(DRAResourceHealthServer::new(Watch { healths }))
             .serve_with_incoming_shutdown(self.plugin.connections()?, end());
         let ended = tokio::try_join!(registering, serving);
         ended.context(|| "serve the kubelet").map(drop)
@@ -103,4 +114,183 @@ fn is_registration(name: &str) -> bool {
     let ours =
         { name.strip_prefix(crate::driver::NAME) }.and_then(|rest| rest.strip_suffix("@reg.sock"));
     ours.is_some_and(|ours| ours.is_empty() || ours.starts_with('-'))
+}
+
+/// The time after which the kubelet counts a health as unknown: that of three looks.
+const TIMEOUT: i64 = 90;
+
+/// The health of devices with claims, as a stream that the kubelet keeps open.
+struct Watch {
+    healths: Healths,
+}
+
+#[tonic::async_trait]
+impl DRAResourceHealth for Watch {
+    type NodeWatchResourcesStream =
+        Pin<Box<dyn Stream<Item = Result<WatchResponse, Status>> + Send>>;
+
+    async fn node_watch_resources(
+        &self,
+        _: Request<WatchRequest>,
+    ) -> Result<Response<Self::NodeWatchResourcesStream>, Status> {
+        let mut healths = self.healths.clone();
+        // The last look is the first message.
+        healths.mark_changed();
+        Ok(Response::new(Box::pin(unfold(healths, next))))
+    }
+}
+
+async fn next(mut healths: Healths) -> Option<(Result<WatchResponse, Status>, Healths)> {
+    loop {
+        healths.changed().await.ok()?;
+        let response = healths.borrow_and_update().as_deref().map(response);
+        if let Some(response) = response {
+            return Some((Ok(response), healths));
+        }
+    }
+}
+
+fn response(healths: &[DeviceHealth]) -> WatchResponse {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).ok();
+    let now = now.and_then(|now| i64::try_from(now.as_secs()).ok());
+    let device = |device: &DeviceHealth| {
+        let (health, message) = match &device.health {
+            Health::Unknown => (0, ""),
+            Health::Healthy => (1, ""),
+            Health::Unhealthy(illness) => (2, illness.why.as_str()),
+        };
+        messages::DeviceHealth {
+            device: Some(DeviceIdentifier {
+                pool_name: device.claim.pool.clone(),
+                device_name: device.claim.device.clone(),
+            }),
+            health,
+            last_updated_time: now.unwrap_or_default(),
+            health_check_timeout_seconds: TIMEOUT,
+            message: message.to_owned(),
+        }
+    };
+    WatchResponse {
+        devices: healths.iter().map(device).collect(),
+    }
+}
+
+/// The kubelet's calls: prepare and unprepare claims. Each claim has an answer of its own.
+struct Plugin {
+    claims: Arc<Claims>,
+}
+
+#[tonic::async_trait]
+impl DRAPlugin for Plugin {
+    async fn node_prepare_resources(
+        &self,
+        request: Request<PrepareRequest>,
+    ) -> Result<Response<PrepareResponse>, Status> {
+        let claims = request.into_inner().claims.into_iter().map(name);
+        let answers = claims.map(async |claim| {
+            let devices = self.claims.prepare(&claim).await;
+            let answer = prepared(&claim.uid, devices);
+            (claim.uid, answer)
+        });
+        let claims = join_all(answers).await.into_iter().collect();
+        Ok(Response::new(PrepareResponse { claims }))
+    }
+
+    async fn node_unprepare_resources(
+        &self,
+        request: Request<UnprepareRequest>,
+    ) -> Result<Response<UnprepareResponse>, Status> {
+        let claims = request.into_inner().claims.into_iter().map(name);
+        let answers = claims.map(async |claim| {
+            let error = told(self.claims.unprepare(&claim).await.err());
+            (claim.uid, Unprepared { error })
+        });
+        let claims = join_all(answers).await.into_iter().collect();
+        Ok(Response::new(UnprepareResponse { claims }))
+    }
+}
+
+fn name(claim: messages::Claim) -> ClaimName {
+    ClaimName {
+        namespace: claim.namespace,
+        name: claim.name,
+        uid: claim.uid,
+    }
+}
+
+fn prepared(uid: &str, devices: Result<Vec<Allocation>>) -> Prepared {
+    match devices {
+        Ok(devices) => Prepared {
+            devices: devices.into_iter().map(|of| device(uid, of)).collect(),
+            error: String::new(),
+        },
+        Err(e) => Prepared {
+            devices: Vec::new(),
+            error: told(Some(e)),
+        },
+    }
+}
+
+fn device(uid: &str, of: Allocation) -> Device {
+    Device {
+        // A device of an alternative, `request/alternative`, is for the whole name.
+        request_names: vec![of.request],
+        pool_name: of.pool,
+        cdi_device_ids: vec![cdi::id(uid, &of.device)],
+        device_name: of.device,
+        share_id: None,
+    }
+}
+
+/// Logs an error and returns its line. The kubelet shows the line as an event of the pod.
+fn told(e: Option<Error>) -> String {
+    e.map_or_else(String::new, |e| {
+        let line = e.line();
+        tracing::warn!("{line}");
+        line
+    })
+}
+
+/// The kind of plugin that the kubelet knows.
+const KIND: &str = "DRAPlugin";
+/// The service of the plugin's socket, with its version.
+const SERVICE: &str = "v1.DRAPlugin";
+
+/// The kubelet asks for the plugin behind a socket, and tells whether it uses it.
+struct Registration {
+    endpoint: String,
+}
+
+impl Registration {
+    /// Describes the plugin that listens on a socket.
+    fn new(socket: &Path) -> Registration {
+        Registration {
+            endpoint: socket.to_string_lossy().into_owned(),
+        }
+    }
+}
+
+#[tonic::async_trait]
+impl Service for Registration {
+    async fn get_info(&self, _: Request<InfoRequest>) -> Result<Response<PluginInfo>, Status> {
+        Ok(Response::new(PluginInfo {
+            kind: KIND.to_owned(),
+            name: crate::driver::NAME.to_owned(),
+            endpoint: self.endpoint.clone(),
+            supported_versions: vec![SERVICE.to_owned()],
+        }))
+    }
+
+    async fn notify_registration_status(
+        &self,
+        request: Request<RegistrationStatus>,
+    ) -> Result<Response<RegistrationStatusResponse>, Status> {
+        let status = request.into_inner();
+        if status.plugin_registered {
+            tracing::info!("the kubelet uses this driver");
+        } else {
+            tracing::error!("the kubelet refuses this driver: {}", status.error);
+        }
+        Ok(Response::new(RegistrationStatusResponse {}))
+    }
 }

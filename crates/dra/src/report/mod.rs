@@ -172,7 +172,7 @@ struct Reporter {
     waiting: VecDeque<ClaimName>,
     /// The healths of the last look.
     healths: Vec<DeviceHealth>,
-    /// Says whether the log has the reason for which no status can be written.
+    /// Says whether the log says why no status can be written.
     is_told: bool,
     /// Says whether the log has that the API server drops the devices.
     is_dropped: bool,

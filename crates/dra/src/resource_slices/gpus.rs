@@ -1,4 +1,4 @@
-//! The GPUs whose devices a node publishes, and the reasons for which it leaves out others.
+//! The GPUs whose devices a node publishes, and why it leaves out others.
 
 use super::counters::{self, MAX_COUNTERS};
 use super::names::{DeviceName, PciAddress};
@@ -28,11 +28,11 @@ pub struct Offer {
     pub name: DeviceName,
     /// The profile.
     pub profile: Profile,
-    /// The reason for which no other claim gets the device.
+    /// Why no other claim gets the device.
     pub taint: Option<Taint>,
 }
 
-/// A reason for which no other claim gets a device.
+/// Why no other claim gets a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taint {
     /// It does not work.
@@ -103,7 +103,7 @@ impl Selection<'_> {
         }
     }
 
-    /// Returns the reason for which claims cannot get slices of a GPU.
+    /// Returns why claims cannot get slices of a GPU.
     fn obstacle(&self, gpu: &Gpu) -> Option<String> {
         let rule = self
             .node

@@ -10,7 +10,7 @@
 //! devices     attributes, capacity and consumption of a device
 //! counters    the limits of a GPU, and the room that they leave
 //! gpus        the GPUs and devices to publish, and the reasons against others
-//! node        the facts, with the used places; uses: those of an inventory
+//! node        the facts, with the used places of an inventory
 //! names       names of devices, pools and ResourceSlices
 //! objects     quantities, texts and times of taints, as the API has them
 //! ```
@@ -23,14 +23,12 @@ mod node;
 pub mod objects;
 mod order;
 mod pool;
-mod uses;
 
 pub use counters::{Amounts, MAX_COUNTERS, consumption, totals};
 pub use gpus::{LeftOut, Offer, PublishedGpu, Taint};
 pub use names::{
     DeviceName, MAX_LABEL, MAX_NAME, PciAddress, counter_slice, device_slice, pool, profile_label,
 };
-pub use node::{Node, Use};
+pub use node::{Node, Use, Uses, uses};
 pub use order::settle;
 pub use pool::{Layout, MAX_DEVICES, MAX_SETS, Published, lay_out, rank};
-pub use uses::{Uses, uses};

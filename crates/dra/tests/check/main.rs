@@ -19,18 +19,10 @@ use tokio::sync::watch;
 
 /// Calls the driver with a verb. Returns its exit status and both outputs.
 fn call(cluster: &Cluster, arguments: &[&str], config: &str) -> (i32, String, String) {
-    let output = Command::new(env!("CARGO_BIN_EXE_runmig-dra"))
-        .args(arguments)
-        .args(["--node", "node"])
-        .env("RUNMIG_CONFIG", cluster.at(config))
-        .output()
-        .unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    (
-        output.status.code().unwrap(),
-        text(output.stdout),
-        text(output.stderr),
-    )
+    let mut driver = Command::new(env!("CARGO_BIN_EXE_runmig-dra"));
+    driver.args(arguments).args(["--node", "node"]);
+    let said = said(driver.env("RUNMIG_CONFIG", cluster.at(config)));
+    (said.status.code().unwrap(), said.stdout, said.stderr)
 }
 
 /// A check, with some of its options replaced. Returns its exit status, and its lines with the errors.
@@ -77,11 +69,8 @@ async fn names_gates_and_rights() {
                  DRADeviceBindingConditions=false,DRAResourceClaimDeviceStatus=false,\
                  DRAResourceClaimGranularStatusAuthorization=false";
     // Kubernetes 1.37 lets two of them be off only while it emulates 1.36.
-    let flags = [
-        "--authorization-mode=RBAC",
-        "--emulated-version=1.36",
-        gates,
-    ];
+    let emulated = "--emulated-version=1.36";
+    let flags = ["--authorization-mode=RBAC", emulated, gates];
     let Some(cluster) = Cluster::up_with(&flags).await else {
         return;
     };
@@ -176,17 +165,11 @@ async fn names_problems_of_node() {
     let Some(mut cluster) = Cluster::up().await else {
         return;
     };
-    until("the ResourceSlices are published", async || {
-        cluster.published().await.len() > 1
-    })
-    .await;
+    cluster.publishes().await;
     let none = "cannot publish GPUs: the cluster has no Node node";
     fails(&cluster, &[], "config.toml", none);
-    create(
-        &cluster.all::<Node>(),
-        json!({"metadata": {"name": "node"}}),
-    )
-    .await;
+    let node = json!({"metadata": {"name": "node"}});
+    create(&cluster.all::<Node>(), node).await;
     let (status, lines) = check(&cluster, &[], "config.toml");
     assert!(status == 0 && !lines.contains("fail  "), "{lines}");
     // For migctl doctor, which decides: data, and no failure.
@@ -332,11 +315,9 @@ async fn withdraws_beside_other_drivers(cluster: &mut Cluster) {
     let nodes = cluster.all::<Node>();
     let amount = async |amount: &str| {
         let status = json!({"status": {"allocatable": {"nvidia.com/gpu": amount}}});
-        let patch = PatchParams::default();
-        nodes
-            .patch_status("node", &patch, &Patch::Merge(status))
-            .await
-            .unwrap();
+        let (write, patch) = (PatchParams::default(), Patch::Merge(status));
+        let written = nodes.patch_status("node", &write, &patch);
+        written.await.unwrap();
     };
     amount("8").await;
     let line = "NVIDIA's device plugin gives out nvidia.com/gpu on this node";
@@ -365,13 +346,9 @@ async fn withdraws_beside_other_drivers(cluster: &mut Cluster) {
     cluster.says(0, line).await;
     assert_eq!(cluster.published().await, []);
     node_has_event(cluster, line).await;
-    api.delete("theirs", &DeleteParams::default())
-        .await
-        .unwrap();
-    until("the driver publishes again", async || {
-        cluster.published().await.len() > 1
-    })
-    .await;
+    let delete = DeleteParams::default();
+    api.delete("theirs", &delete).await.unwrap();
+    cluster.publishes().await;
 }
 
 /// As `kubectl describe node` finds it.

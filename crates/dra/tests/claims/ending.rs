@@ -23,7 +23,7 @@ async fn ended_within(
     fault::add(&machine, rule).unwrap();
     let claim = cluster.claim(name, device, POOL).await;
     let mut healths = health::watch(cluster).await;
-    let pid = cluster.driver.as_ref().unwrap().id();
+    let pid = cluster.driver.as_ref().unwrap().0.id();
     let (answer, ()) = tokio::join!(cluster.prepare(&claim), async {
         until("the GPU driver is at work", async || {
             fault::list(&machine).unwrap()[0].seen > 0
@@ -35,10 +35,10 @@ async fn ended_within(
     });
     let mut driver = cluster.driver.take().unwrap();
     until("the driver has ended", async || {
-        driver.try_wait().unwrap().is_some()
+        driver.0.try_wait().unwrap().is_some()
     })
     .await;
-    assert!(driver.wait().unwrap().success());
+    assert!(driver.0.wait().unwrap().success());
     let registry = cluster.at("kubelet/plugins_registry");
     assert_eq!(std::fs::read_dir(registry).unwrap().count(), 0);
 

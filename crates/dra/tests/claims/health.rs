@@ -1,6 +1,6 @@
 //! The health of devices with claims: at the kubelet, and as taints.
 
-use crate::cluster::{Cluster, POOL, sim, until};
+use crate::cluster::{Cluster, POOL, until};
 use k8s_openapi::api::resource::v1::{CounterSet, ResourceClaim};
 use runmig_dra::kubelet::messages::{DeviceHealth, WatchRequest, WatchResponse};
 use runmig_dra::kubelet::services::d_r_a_resource_health_client::DRAResourceHealthClient;
@@ -33,21 +33,19 @@ const SICK: [Option<&str>; 2] = [Some("NoSchedule"), Some("NoExecute")];
 
 /// Waits until the device has a taint with one of these effects, or none.
 async fn tainted(cluster: &Cluster, device: &str, effects: &[Option<&str>]) {
-    until(
-        &format!("device {device} has taint {effects:?}"),
-        async || {
-            cluster.poke();
-            let slices = cluster.published().await.into_iter();
-            let mut devices = slices.filter_map(|s| s.spec.devices).flatten();
-            let found = devices.find(|d| d.name == device);
-            found.is_some_and(|found| {
-                let taint = found.taints.and_then(|mut taints| taints.pop());
-                let is_ours = |key: &str| key == "runmig.dev/unhealthy";
-                assert!(taint.as_ref().is_none_or(|t| is_ours(&t.key)), "{taint:?}");
-                effects.contains(&taint.map(|taint| taint.effect).as_deref())
-            })
-        },
-    )
+    let what = format!("device {device} has taint {effects:?}");
+    until(&what, async || {
+        cluster.poke();
+        let slices = cluster.published().await.into_iter();
+        let mut devices = slices.filter_map(|s| s.spec.devices).flatten();
+        let found = devices.find(|d| d.name == device);
+        found.is_some_and(|found| {
+            let taint = found.taints.and_then(|mut taints| taints.pop());
+            let is_ours = |key: &str| key == "runmig.dev/unhealthy";
+            assert!(taint.as_ref().is_none_or(|t| is_ours(&t.key)), "{taint:?}");
+            effects.contains(&taint.map(|taint| taint.effect).as_deref())
+        })
+    })
     .await;
 }
 
@@ -57,10 +55,9 @@ pub fn destroy(cluster: &Cluster) -> String {
 }
 
 fn destroy_with(cluster: &Cluster, more: &[&str]) -> String {
-    let machine = cluster.at("machine");
-    let machine = machine.to_str().unwrap();
     let id = cluster.instances()[0]["id"].to_string();
-    sim(&[&["destroy", machine, "--gpu", "0", "--gi", &id], more].concat());
+    let it = ["--gpu", "0", "--gi", &id];
+    cluster.sim("destroy", &[&it[..], more].concat());
     id
 }
 
@@ -149,8 +146,6 @@ pub async fn health_follows_the_machine(cluster: &mut Cluster, device: &str) {
     let config = fs::read_to_string(cluster.at("config.toml")).unwrap();
     fs::write(cluster.at("config.toml"), format!("{config}evict = true\n")).unwrap();
     cluster.start_driver();
-    let machine = cluster.at("machine");
-    let machine = machine.to_str().unwrap();
     let mut watched = Watched::begin(cluster, device).await;
     let claim = cluster.claim("health", device, POOL).await;
     cluster.prepared(&claim).await;
@@ -175,18 +170,18 @@ pub async fn health_follows_the_machine(cluster: &mut Cluster, device: &str) {
     cluster.prepared(&claim).await;
     watched.is_well().await;
 
-    sim(&["lose", machine, "--gpu", "0"]);
+    cluster.sim("lose", &["--gpu", "0"]);
     let sick = watched.is_sick("GPUDoesNotAnswer", "GPU GPU-").await;
     has(&sick.message, " does not answer: ");
-    sim(&["restore", machine, "--gpu", "0"]);
+    cluster.sim("restore", &["--gpu", "0"]);
     watched.is_well().await;
 
     destroy(cluster);
-    sim(&["mig", machine, "--gpu", "0", "off"]);
+    cluster.sim("mig", &["--gpu", "0", "off"]);
     let words = "the MIG mode of GPU 0 is off";
     let sick = watched.is_sick("MIGModeOff", words).await;
     assert_eq!(sick.message, words);
-    sim(&["mig", machine, "--gpu", "0", "on"]);
+    cluster.sim("mig", &["--gpu", "0", "on"]);
     cluster.prepared(&claim).await;
     // A stream that begins later has the last look at once.
     Watched::begin(cluster, device).await.is_well().await;

@@ -49,10 +49,8 @@ async fn repeats_its_answer(cluster: &mut Cluster, devices: &[String]) {
     let first = cluster.prepared(&claim).await;
     let device = &first.devices[0];
     assert_eq!((first.devices.len(), &device.device_name), (1, &devices[2]));
-    assert_eq!(
-        (&device.pool_name[..], &device.request_names[..]),
-        (POOL, &["slice".to_owned()][..])
-    );
+    let names = (device.pool_name.as_str(), device.request_names.join(" "));
+    assert_eq!(names, (POOL, "slice".to_owned()));
     assert_eq!(cluster.starts(), [2]);
     let file = cluster.cdi_file(&claim);
     let text = fs::read(&file).unwrap();
@@ -91,20 +89,15 @@ async fn serves_claims_at_once(cluster: &Cluster, devices: &[String]) {
     }
     let error = &answers[&unknown.uid].error;
     let words = "cannot prepare claim default/unknown: parse the device name \"gpu-0-1g-10gb-0\": it does not ";
-    assert!(error.starts_with(words), "{error}");
+    begins_with(error, words);
     assert_eq!(cluster.starts(), [0, 1, 2, 3, 4, 5, 6]);
     assert_eq!(cluster.cdi_files().len(), 7);
     let request = UnprepareRequest { claims };
-    let answer = cluster
-        .plugin()
-        .await
-        .node_unprepare_resources(request)
-        .await;
+    let mut plugin = cluster.plugin().await;
+    let answer = plugin.node_unprepare_resources(request).await;
     let answers = answer.unwrap().into_inner().claims;
-    assert!(
-        answers.len() == 7 && answers.values().all(|answer| answer.error.is_empty()),
-        "{answers:?}"
-    );
+    let all_end = answers.values().all(|answer| answer.error.is_empty());
+    assert!(answers.len() == 7 && all_end, "{answers:?}");
     cluster.is_empty();
 }
 
@@ -138,10 +131,8 @@ async fn accepts_unknown_claims(cluster: &Cluster) {
 async fn refused(cluster: &Cluster, claim: &Claim, words: &str) {
     let Prepared { devices, error } = cluster.prepare(claim).await;
     assert!(devices.is_empty() && error.contains(words), "{error}");
-    begins_with(
-        &error,
-        &format!("cannot prepare claim default/{}: ", claim.name),
-    );
-    assert!(error.contains("; hint: "), "{error}");
+    let begin = format!("cannot prepare claim default/{}: ", claim.name);
+    begins_with(&error, &begin);
+    has(&error, "; hint: ");
     cluster.is_empty();
 }

@@ -1,6 +1,6 @@
 //! Reports about claims in the API.
 
-use crate::cluster::{Cluster, POOL, sim, until};
+use crate::cluster::{Cluster, POOL, until};
 use crate::health;
 use k8s_openapi::api::core::v1::Event;
 use k8s_openapi::api::resource::v1::ResourceClaim;
@@ -22,10 +22,7 @@ async fn status_devices(cluster: &Cluster, claim: &str, count: usize) -> Vec<Val
     until("the status has the devices", async || {
         let status = api.get(claim).await.unwrap().status.unwrap_or_default();
         let entries = status.devices.unwrap_or_default();
-        devices = entries
-            .iter()
-            .map(|d| serde_json::to_value(d).unwrap())
-            .collect();
+        devices = entries.iter().map(|d| json!(d)).collect();
         devices.len() == count
     })
     .await;
@@ -45,32 +42,24 @@ pub async fn status_agrees_with_migctl(cluster: &mut Cluster, device: &str) {
     let claim = cluster.claim_of("reported", devices, status).await;
     cluster.prepared(&claim).await;
     let devices = status_devices(cluster, "reported", 2).await;
-    let theirs = &devices[0];
-    assert_eq!(
-        (&theirs["driver"], &theirs["data"]),
-        (&json!("net.example.com"), &json!({"port": 1}))
-    );
-    let ours = &devices[1];
+    let (theirs, ours) = (&devices[0], &devices[1]);
+    assert_eq!(theirs["driver"], "net.example.com");
+    assert_eq!(theirs["data"], json!({"port": 1}));
     let ready = &ours["conditions"][0];
-    assert_eq!(
-        (&ours["device"], &ready["type"], &ready["status"]),
-        (&json!(device), &json!("Ready"), &json!("True"))
-    );
+    assert_eq!(ours["device"], device);
+    assert_eq!([&ready["type"], &ready["status"]], ["Ready", "True"]);
     let [lease] = &listed(cluster)[..] else {
         panic!("not one lease");
     };
     let data = &ours["data"];
     for key in "migUUID gpuUUID profile migPlacement gpuInstanceID computeInstanceID".split(' ') {
-        assert!(
-            !data[key].is_null() && data[key] == lease[key],
-            "{key}: {data} {lease}"
-        );
+        let is_same = !data[key].is_null() && data[key] == lease[key];
+        assert!(is_same, "{key}: {data} {lease}");
     }
     assert_eq!(data["node"], json!("node"));
 
-    cluster
-        .set_status("reported", json!({"devices": null}))
-        .await;
+    let none = json!({"devices": null});
+    cluster.set_status("reported", none).await;
     cluster.start_driver();
     let [again] = &status_devices(cluster, "reported", 1).await[..] else {
         panic!("not one device");
@@ -97,10 +86,8 @@ async fn event(cluster: &Cluster, pod: &str, reason: &str) -> String {
 
 /// A foreign instance has the place of the first claim. The second has to wait for a third, which has the whole GPU.
 pub async fn events_name_the_holder(cluster: &Cluster, device: &str) {
-    let machine = cluster.at("machine");
-    let machine = machine.to_str().unwrap();
     let place = ["--gpu", "0", "--profile", "1g.10gb", "--start", "0"];
-    sim(&[&["create", machine], &place[..]].concat());
+    cluster.sim("create", &place);
     let claim = cluster.claim("moved", device, POOL).await;
     for _ in 0..2 {
         cluster.prepared(&claim).await;
@@ -118,10 +105,9 @@ pub async fn events_name_the_holder(cluster: &Cluster, device: &str) {
     let second = cluster.claim("second", &whole, POOL).await;
     let (waited, ()) = tokio::join!(cluster.prepare(&second), async {
         let note = event(cluster, "pod-of-second", "SliceWaits").await;
-        let words = format!(
-            "default/second waits for {whole}: claim default/first (pod default/pod-of-first) has "
-        );
-        assert!(note.contains(&words), "{note}");
+        let holder = "claim default/first (pod default/pod-of-first) has ";
+        let words = format!("default/second waits for {whole}: {holder}");
+        has(&note, &words);
         cluster.unprepare(&first).await;
     });
     assert_eq!(waited.error, "");

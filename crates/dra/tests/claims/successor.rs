@@ -1,32 +1,28 @@
 //! Two processes of the driver on one node, as in a rollover: one publishes, both serve the kubelet.
 
-use crate::cluster::{Cluster, POOL, Successor, until};
+use crate::cluster::{Cluster, POOL, until};
 use k8s_openapi::api::resource::v1::ResourceSlice;
 use kube::api::DeleteParams;
 use runmig_dra::kubelet::messages::PrepareRequest;
 use std::fs;
+use testkit::process::names_in;
 
 /// The successor prepares claims beside the first process, and publishes only after that one's end.
 /// Failure: two processes of the driver run on a node, and the first is killed
 pub async fn one_process_publishes(cluster: &mut Cluster, device: &str) {
     let registry = cluster.at("kubelet/plugins_registry");
-    let sockets = || {
-        let names = fs::read_dir(&registry).unwrap();
-        let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-        let mut names: Vec<String> = names.collect();
-        names.sort();
-        names
-    };
+    let sockets = || names_in(&registry);
     // Else the successor may be the first.
-    let driver = cluster.driver.as_ref().unwrap().id().to_string();
+    let driver = cluster.driver.as_ref().unwrap().0.id().to_string();
     until("the driver has its lock", async || {
         fs::read_to_string(cluster.at("state/dra.lock")).is_ok_and(|by| by.contains(&driver))
     })
     .await;
     let first = "gpu.runmig.dev@reg.sock".to_owned();
-    let successor = Successor::start(cluster);
+    let successor = cluster.spawn_driver("successor.log");
+    let id = successor.0.id();
     until("the successor listens", async || sockets().len() == 2).await;
-    let second = format!("gpu.runmig.dev-{}@reg.sock", successor.id());
+    let second = format!("gpu.runmig.dev-{id}@reg.sock");
     assert_eq!(sockets(), [second.clone(), first.clone()]);
     let log = cluster.at("successor.log");
     let says = async |line: &str| {
@@ -39,12 +35,9 @@ pub async fn one_process_publishes(cluster: &mut Cluster, device: &str) {
 
     // Each process answers, also both at once.
     let claim = cluster.claim("two-drivers", device, POOL).await;
-    let mut second_plugin = cluster
-        .plugin_at(&format!("dra-{}.sock", successor.id()))
-        .await;
-    let request = PrepareRequest {
-        claims: vec![claim.clone()],
-    };
+    let mut second_plugin = cluster.plugin_at(&format!("dra-{id}.sock")).await;
+    let claims = vec![claim.clone()];
+    let request = PrepareRequest { claims };
     let (one, other) = tokio::join!(
         cluster.prepared(&claim),
         second_plugin.node_prepare_resources(request)
@@ -60,10 +53,8 @@ pub async fn one_process_publishes(cluster: &mut Cluster, device: &str) {
     let names = async || cluster.slices().await.into_keys().collect::<Vec<_>>();
     let all = names().await;
     let slices = cluster.all::<ResourceSlice>();
-    slices
-        .delete(&all[0], &DeleteParams::default())
-        .await
-        .unwrap();
+    let delete = DeleteParams::default();
+    slices.delete(&all[0], &delete).await.unwrap();
     until("the successor restores it", async || names().await == all).await;
 
     // The sockets of the first process are dead, and the next process takes their place beside the successor's.

@@ -15,10 +15,8 @@ async fn bound(cluster: &Cluster, name: &str, claim: &str) -> String {
 /// Changes a pod, so that the driver looks at it again.
 async fn touch(cluster: &Cluster, pod: &str) {
     let label = Patch::Merge(json!({"metadata": {"labels": {"changed": "true"}}}));
-    let pods = cluster.here::<Pod>();
-    pods.patch(pod, &PatchParams::default(), &label)
-        .await
-        .unwrap();
+    let (pods, write) = (cluster.here::<Pod>(), PatchParams::default());
+    pods.patch(pod, &write, &label).await.unwrap();
 }
 
 /// The kubelet prepares a shared claim once, and the hook lets in only pods that are on record.
@@ -49,10 +47,8 @@ pub async fn promises_claims_of_bound_pods(cluster: &Cluster, device: &str) {
     .await;
     let held = cluster.leases().remove(0);
     assert!(held.lease.is_promise(), "{held:?}");
-    assert_eq!(
-        held.lease.holder.title(),
-        "claim default/bound (pod default/bound)"
-    );
+    let title = "claim default/bound (pod default/bound)";
+    assert_eq!(held.lease.holder.title(), title);
     assert_eq!(cluster.starts(), [0; 0]);
 
     cluster.reserve("bound", &[]).await;
@@ -89,12 +85,8 @@ pub async fn sweeps_files_without_lease(cluster: &mut Cluster, device: &str) {
     fs::write(cluster.at("cdi").join(unknown), "half").unwrap();
     fs::write(&theirs, "").unwrap();
     cluster.start_driver();
-    let files = || {
-        let mut files = cluster.cdi_files();
-        files.sort();
-        files
-    };
     let kept = [file, "nvidia.yaml".to_owned()];
+    let files = || cluster.cdi_files();
     until("the unknown file is gone", async || files() == kept).await;
     cluster.delete_pod("left").await;
     until("the file is gone", async || files() == kept[1..]).await;

@@ -6,6 +6,7 @@ use crate::phases::{PHASES, Phase, Run};
 use crate::tracer::Traced;
 use nvml_sim::fault::{self, Moment, Rule};
 use testkit::prelude::*;
+use testkit::process::Killed;
 
 /// The points of each kind of work in a sample.
 const SAMPLE: usize = 4;
@@ -55,16 +56,17 @@ async fn traced(
     if phase == Phase::Start {
         let mut shell = Command::new("sh");
         shell.args(["-c", STOPPED, env!("CARGO_BIN_EXE_runmig-dra")]);
-        cluster.driver = Some(cluster.as_driver(shell, "driver.log").spawn().unwrap());
+        let driver = cluster.as_driver(shell, "driver.log").spawn();
+        cluster.driver = Some(Killed(driver.unwrap()));
     }
-    let process = cluster.driver.as_ref().unwrap().id();
+    let process = cluster.driver.as_ref().unwrap().0.id();
     let below = cluster.at("");
     let traced = Traced::new(process, &below, point.map(|(point, _)| point));
     run.act(cluster, || traced.has_ended()).await;
     let seen = traced.end();
     let is_reached = point.is_some_and(|(point, _)| seen.len() == point);
-    // The tracer has reaped it.
-    cluster.driver = None;
+    // The tracer has reaped it, and its number may be another's.
+    std::mem::forget(cluster.driver.take());
     run.judge(cluster, point.is_none_or(|(_, number)| number % 2 == 0))
         .await;
     (seen, is_reached)
@@ -133,11 +135,10 @@ async fn faulty(
         cluster.start_driver();
     }
     let mut driver = cluster.driver.take().unwrap();
-    let mut is_dead = || driver.try_wait().unwrap().is_some();
+    let mut is_dead = || driver.0.try_wait().unwrap().is_some();
     run.act(cluster, &mut is_dead).await;
     let seen = fault::list(&machine).unwrap()[0].seen;
-    cluster.driver = Some(driver);
-    cluster.end_driver();
+    drop(driver);
     fault::clear(&machine).unwrap();
     run.judge(cluster, at % 2 == 0).await;
     (seen, seen >= at)

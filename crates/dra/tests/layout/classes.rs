@@ -19,24 +19,18 @@ fn manifest(profiles: &[ProfileName]) -> String {
     let mut text = String::from(
         "# The DeviceClasses of runmig-dra. scripts/device-classes writes this file from the GPU models.\n",
     );
-    let any = format!(
-        "{} && device.attributes[\"{DRIVER}\"].type == \"mig\"",
-        is_ours()
-    );
+    let with = |attribute: &str, value: &str| {
+        let attribute = format!("device.attributes[\"{DRIVER}\"].{attribute}");
+        format!("device.driver == \"{DRIVER}\" && {attribute} == \"{value}\"")
+    };
+    let any = with("type", "mig");
     class(&mut text, "mig.runmig.dev", &any, None);
     for profile in profiles {
-        let its = format!(
-            "{} && device.attributes[\"{DRIVER}\"].profile == \"{profile}\"",
-            is_ours()
-        );
+        let its = with("profile", &profile.to_string());
         let resource = extended_resource(profile);
         class(&mut text, &class_name(profile), &its, Some(&resource));
     }
     text
-}
-
-fn is_ours() -> String {
-    format!("device.driver == \"{DRIVER}\"")
 }
 
 fn class(text: &mut String, name: &str, expression: &str, resource: Option<&str>) {
@@ -91,8 +85,7 @@ fn each_class_has_its_own_resource() {
     let text = manifest(&profiles());
     let profiles: BTreeSet<String> = profiles().iter().map(ProfileName::to_string).collect();
     for key in ["  name: ", "  extendedResourceName: "] {
-        let values: Vec<&str> = text
-            .lines()
+        let values: Vec<&str> = { text.lines() }
             .filter_map(|line| line.strip_prefix(key))
             .collect();
         let different: BTreeSet<&&str> = values.iter().collect();

@@ -38,9 +38,8 @@ fn slices_and_claims_keep_generation() {
     world.promise(&"gpu-0000-07-00-0-mig-1g-10gb-6-1".parse().unwrap());
     last = world.lay_out(&last.published);
     assert_eq!(generation(&last), 1);
-    world
-        .sick
-        .insert("gpu-0000-0f-00-0-mig-1g-10gb-6-1".to_owned());
+    let sick = "gpu-0000-0f-00-0-mig-1g-10gb-6-1";
+    world.sick.insert(sick.to_owned());
     assert_eq!(generation(&world.lay_out(&last.published)), 1);
 }
 

@@ -1,7 +1,9 @@
 //! The used places of a real ledger over a simulated driver.
 
 use crate::scheduler::counters;
-use runmig_dra::resource_slices::{Amounts, DeviceName, Node, Published, lay_out, pool, uses};
+use runmig_dra::resource_slices::{
+    Amounts, DeviceName, Node, Published, Uses, lay_out, pool, uses,
+};
 use runmig_lease::config::Config;
 use runmig_lease::model::Cgroup;
 use runmig_lease::store::{Claim, Container, Held, Key};
@@ -32,8 +34,15 @@ impl Host {
         }
     }
 
+    fn leases(&self) -> Leases<'_> {
+        Leases::open(&self.config, Box::new(NoBundles)).unwrap()
+    }
+
+    fn uses(&self) -> Uses {
+        uses(&self.inventory(), "node-a").unwrap()
+    }
+
     fn acquire(&self, profile: &str) -> Held {
-        let leases = Leases::open(&self.config, Box::new(NoBundles)).unwrap();
         let annotations = [(request::SLICE.to_owned(), profile.to_owned())];
         let request = request::parse(&annotations).unwrap().unwrap();
         let holder = Container {
@@ -44,15 +53,13 @@ impl Host {
             names: vec![profile.to_owned()],
             path: None,
         };
-        let mut acquired = leases.acquire(holder, &request, cgroup).unwrap();
-        acquired.leases.remove(0)
+        let acquired = self.leases().acquire(holder, &request, cgroup);
+        acquired.unwrap().leases.remove(0)
     }
 
     fn release(&self, held: &Held) {
-        let leases = Leases::open(&self.config, Box::new(NoBundles)).unwrap();
-        leases
-            .release_unless(held, Patience::default(), |_| None)
-            .unwrap();
+        let released = { self.leases() }.release_unless(held, Patience::default(), |_| None);
+        released.unwrap();
     }
 
     /// Prepares or promises a device for a claim in a pool.
@@ -74,7 +81,7 @@ impl Host {
             device: device.to_owned(),
             pods: Vec::new(),
         };
-        let leases = Leases::open(&self.config, Box::new(NoBundles)).unwrap();
+        let leases = self.leases();
         match is_prepared {
             true => leases.prepare(claim, &place, Duration::ZERO, &|_| ()),
             false => leases.promise(claim, &place, &|_| ()),
@@ -117,16 +124,14 @@ fn container_lowers_counters_until_idle() {
     let used = host.counters();
     assert_eq!((used["compute-slices"], used["memory-slice-0"]), (3, 0));
     assert_eq!((used["memory-slice-3"], used["memory-slice-4"]), (0, 1));
-    assert_eq!(
-        (used["instances-3g-40gb"], used["instances-4g-40gb"]),
-        (2, 0)
-    );
+    assert_eq!(used["instances-3g-40gb"], 2);
+    assert_eq!(used["instances-4g-40gb"], 0);
     assert_eq!(used["copy-engines"], empty["copy-engines"] - 4);
     assert_eq!(used["memory"], empty["memory"] - (40192 << 20));
     host.release(&held);
     let inventory = host.inventory();
     assert_eq!(inventory.snapshot.gpus[0].instances.len(), 1);
-    assert_eq!(uses(&inventory, "node-a").unwrap().idle.len(), 1);
+    assert_eq!(host.uses().idle.len(), 1);
     assert_eq!(host.counters(), empty);
 }
 
@@ -159,14 +164,12 @@ fn claim_lowers_nothing_in_any_state() {
         host.claim(HALF, &pool("node-a"), is_prepared);
         assert_eq!(host.counters(), empty);
     }
-    let ledger = uses(&host.inventory(), "node-a").unwrap();
+    let ledger = host.uses();
     assert_eq!(ledger.allocated, [HALF.parse().unwrap()].into());
     assert_eq!(ledger.uses.len(), 1);
-    let leases = Leases::open(&host.config, Box::new(NoBundles)).unwrap();
-    leases
-        .unprepare(&format!("uid-of-{HALF}"), Patience::default())
-        .unwrap();
-    let ledger = uses(&host.inventory(), "node-a").unwrap();
+    let uid = format!("uid-of-{HALF}");
+    host.leases().unprepare(&uid, Patience::default()).unwrap();
+    let ledger = host.uses();
     assert!(ledger.allocated.is_empty() && ledger.uses.is_empty());
 }
 
@@ -185,17 +188,15 @@ fn moved_promise_lowers_its_new_half() {
     let empty = host.counters();
     let held = host.acquire("3g.40gb");
     let taken = held.instance.slice().unwrap().placement;
-    let device = format!(
-        "gpu-0000-07-00-0-mig-3g-40gb-{}-{}",
-        taken.start, taken.size
-    );
+    let place = format!("{}-{}", taken.start, taken.size);
+    let device = format!("gpu-0000-07-00-0-mig-3g-40gb-{place}");
     let moved = host.claim(&device, &pool("node-a"), false);
     assert_ne!(moved.instance.slice().unwrap().placement, taken);
     let used = host.counters();
     assert_eq!((used["memory-slice-0"], used["memory-slice-4"]), (0, 0));
     assert_eq!((used["compute-slices"], used["instances-3g-40gb"]), (4, 1));
     assert_eq!(used["memory"], empty["memory"] - (40192 << 20));
-    let ledger = uses(&host.inventory(), "node-a").unwrap();
+    let ledger = host.uses();
     let claims = ledger.uses.iter().filter(|used| used.claim.is_some());
     assert_eq!(claims.count(), 1);
 }
@@ -208,9 +209,7 @@ fn quarantined_claim_lowers_counters() {
     host.claim(HALF, &pool("node-a"), true);
     let gi = host.machine.the_instance().gi.to_string();
     let _hold = host.machine.hold(&["--gpu", "0", "--gi", &gi, "--ci", "0"]);
-    let leases = Leases::open(&host.config, Box::new(NoBundles)).unwrap();
-    leases
-        .unprepare(&format!("uid-of-{HALF}"), Patience::NONE)
-        .unwrap_err();
+    let uid = format!("uid-of-{HALF}");
+    host.leases().unprepare(&uid, Patience::NONE).unwrap_err();
     assert_eq!(host.counters()["compute-slices"], 4);
 }

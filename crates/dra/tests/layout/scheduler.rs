@@ -34,13 +34,11 @@ fn amounts(counters: &BTreeMap<String, Counter>) -> Amounts {
     let amount = |counter: &Counter| {
         let text = &counter.value.0;
         let digits = text.trim_end_matches(char::is_alphabetic);
-        let bits = ["", "Ki", "Mi", "Gi", "Ti"]
-            .iter()
-            .position(|unit| *unit == &text[digits.len()..]);
+        let mut units = ["", "Ki", "Mi", "Gi", "Ti"].into_iter();
+        let bits = units.position(|unit| unit == &text[digits.len()..]);
         digits.parse::<u64>().unwrap() << (10 * bits.unwrap())
     };
-    let counters = counters.iter();
-    counters
+    { counters.iter() }
         .map(|(name, counter)| (name.clone(), amount(counter)))
         .collect()
 }
@@ -55,9 +53,7 @@ impl Scheduler {
     pub fn new(slices: &[ResourceSlice], allocated: &HashSet<DeviceName>) -> Scheduler {
         let mut slices: Vec<&ResourceSlice> = slices.iter().collect();
         slices.sort_by_key(|slice| &slice.metadata.name);
-        let devices = slices
-            .iter()
-            .flat_map(|slice| slice.spec.devices.iter().flatten());
+        let devices = { slices.iter() }.flat_map(|slice| slice.spec.devices.iter().flatten());
         let mut scheduler = Scheduler {
             room: rooms(slices.iter().copied()),
             devices: devices.map(|device| Rc::new(Device::of(device))).collect(),
@@ -71,9 +67,8 @@ impl Scheduler {
 
     pub fn device(&self, name: &DeviceName) -> Rc<Device> {
         let found = self.devices.iter().find(|device| device.name == *name);
-        found
-            .unwrap_or_else(|| panic!("{name} is not published"))
-            .clone()
+        let found = found.unwrap_or_else(|| panic!("{name} is not published"));
+        found.clone()
     }
 
     pub fn devices(&self) -> &[Rc<Device>] {

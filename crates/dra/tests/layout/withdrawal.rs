@@ -12,6 +12,19 @@ fn h100s(count: usize) -> World {
     World::new(&vec![Card::of("h100-80gb"); count])
 }
 
+fn lose(world: &mut World, gpu: u32) {
+    let lost = (gpu, "GPU is lost".to_owned());
+    world.snapshot.unreadable.push(lost);
+}
+
+/// The one device of a GPU.
+#[track_caller]
+fn the_device(layout: &Layout, gpu: &str) -> Rc<Device> {
+    let devices = on(layout, gpu);
+    assert_eq!(devices.len(), 1, "{devices:?}");
+    devices[0].clone()
+}
+
 fn name(text: &str) -> DeviceName {
     text.parse().unwrap()
 }
@@ -23,10 +36,8 @@ fn on(layout: &Layout, gpu: &str) -> Vec<Rc<Device>> {
 }
 
 fn are_tainted(devices: &[Rc<Device>], taint: Option<&str>) -> bool {
-    !devices.is_empty()
-        && devices
-            .iter()
-            .all(|device| device.taint.as_deref() == taint)
+    let mut taints = devices.iter().map(|device| device.taint.as_deref());
+    !devices.is_empty() && taints.all(|its| its == taint)
 }
 
 const UNHEALTHY: Option<&str> = Some("runmig.dev/unhealthy");
@@ -46,28 +57,20 @@ fn names_reason_for_each_gpu() {
     world.snapshot.gpus[3].pci_bus_id = "bus 7".to_owned();
     let rule = "excluded by policy.exclude_gpus";
     world.excluded.push(("GPU-4".into(), rule.to_owned()));
-    world
-        .snapshot
-        .unreadable
-        .push((6, "GPU is lost".to_owned()));
+    lose(&mut world, 6);
     let layout = world.lay_out(&Published::default());
-    let reasons: Vec<(&str, &str)> = { layout.left_out.iter() }
-        .map(|l| (l.what.as_str(), l.reason.as_str()))
+    let reasons: Vec<String> = { layout.left_out.iter() }
+        .map(|l| format!("{}: {}", l.what, l.reason))
         .collect();
-    assert_eq!(
-        reasons,
-        [
-            ("GPU 0 at 0000:07:00.0", "it does not support MIG"),
-            ("GPU 1 at 0000:0f:00.0", "its MIG mode is off"),
-            (
-                "GPU 2 at 0000:17:00.0",
-                "its MIG mode is off until the next reset of the GPU"
-            ),
-            ("GPU 3", "its PCI address \"bus 7\" is malformed"),
-            ("GPU 4 at 0000:27:00.0", rule),
-            ("GPU 6", "GPU is lost"),
-        ]
-    );
+    let expected = [
+        "GPU 0 at 0000:07:00.0: it does not support MIG",
+        "GPU 1 at 0000:0f:00.0: its MIG mode is off",
+        "GPU 2 at 0000:17:00.0: its MIG mode is off until the next reset of the GPU",
+        "GPU 3: its PCI address \"bus 7\" is malformed",
+        "GPU 4 at 0000:27:00.0: excluded by policy.exclude_gpus",
+        "GPU 6: GPU is lost",
+    ];
+    assert_eq!(reasons, expected);
     assert_eq!(layout.published.gpus.len(), 1);
     assert_eq!(on(&layout, "gpu-0000-2f-00-0").len(), 25);
 }
@@ -103,23 +106,17 @@ fn policy_leaves_out_gpus() {
 fn denied_profile_is_not_published() {
     let mut world = h100s(1);
     world.denied.push("7g.80gb".to_owned());
-    world
-        .allocated
-        .insert(name("gpu-0000-07-00-0-mig-7g-80gb-0-8"));
-    let layout = world.lay_out(&Published::default());
-    let devices = on(&layout, FIRST);
-    let large: Vec<_> = devices
-        .iter()
-        .filter(|d| *"7g.80gb" == *d.name.profile())
-        .collect();
-    assert!(matches!(large[..], [device] if device.taint.as_deref() == WITHDRAWN));
+    let claimed = name("gpu-0000-07-00-0-mig-7g-80gb-0-8");
+    world.allocated.insert(claimed);
+    let large = |world: &World| {
+        let mut devices = on(&world.lay_out(&Published::default()), FIRST);
+        devices.retain(|d| *"7g.80gb" == *d.name.profile());
+        devices
+    };
+    let kept = large(&world);
+    assert!(kept.len() == 1 && are_tainted(&kept, WITHDRAWN));
     world.allocated.clear();
-    let layout = world.lay_out(&Published::default());
-    assert!(
-        on(&layout, FIRST)
-            .iter()
-            .all(|d| *"7g.80gb" != *d.name.profile())
-    );
+    assert_eq!(large(&world), []);
 }
 
 /// With MIG off, the claim's device stays as it was, and no other claim gets one.
@@ -132,14 +129,9 @@ fn claim_keeps_device_without_mig() {
     world.snapshot.gpus[1].mig = MigMode::Disabled;
     world.snapshot.gpus[1].profiles.clear();
     let layout = world.lay_out(&before.published);
-    let devices = on(&layout, SECOND);
-    let [device] = &devices[..] else {
-        panic!("{devices:?}");
-    };
-    let was = on(&before, SECOND)
-        .into_iter()
-        .find(|d| d.name == name(CLAIMED))
-        .unwrap();
+    let device = the_device(&layout, SECOND);
+    let mut devices = on(&before, SECOND).into_iter();
+    let was = devices.find(|d| d.name == name(CLAIMED)).unwrap();
     assert_eq!(device.consumes, was.consumes);
     assert_eq!(device.taint.as_deref(), WITHDRAWN);
     assert_eq!(on(&layout, FIRST).len(), 25);
@@ -152,10 +144,7 @@ fn lost_gpu_keeps_devices_tainted() {
     world.promise(&name(CLAIMED));
     let before = world.lay_out(&Published::default());
     let lost = world.snapshot.gpus.pop().unwrap();
-    world
-        .snapshot
-        .unreadable
-        .push((1, "GPU is lost (NVML 15)".to_owned()));
+    lose(&mut world, 1);
     let layout = world.lay_out(&before.published);
     let devices = on(&layout, SECOND);
     assert_eq!(devices.len(), 25);
@@ -176,10 +165,7 @@ fn claim_keeps_device_of_missing_gpu() {
     let mut world = h100s(1);
     world.allocated.insert(name(CLAIMED));
     let layout = world.lay_out(&Published::default());
-    let devices = on(&layout, SECOND);
-    let [device] = &devices[..] else {
-        panic!("{devices:?}");
-    };
+    let device = the_device(&layout, SECOND);
     assert_eq!(device.name, name(CLAIMED));
     assert_eq!(device.consumes["memory-slice-4"], 1);
     assert_eq!(device.consumes["compute-slices"], 3);
@@ -196,11 +182,8 @@ fn claim_keeps_device_of_replaced_gpu() {
     world.allocated.insert(claimed.clone());
     let layout = world.lay_out(&Published::default());
     let devices = on(&layout, FIRST);
-    assert!(
-        devices
-            .iter()
-            .any(|device| device.name == claimed && device.taint.is_some())
-    );
+    let is_kept = |device: &Rc<Device>| device.name == claimed && device.taint.is_some();
+    assert!(devices.iter().any(is_kept));
     let scheduler = Scheduler::new(&layout.slices, &world.allocated);
     assert_eq!(scheduler.first("1g.6gb"), None);
 }
@@ -244,10 +227,8 @@ fn cordoned_gpu_is_tainted_and_keeps_its_devices() {
         ..Closed::default()
     });
     let layout = world.lay_out(&Published::default());
-    assert!(are_tainted(
-        &on(&layout, FIRST),
-        Some("runmig.dev/cordoned")
-    ));
+    let cordoned = Some("runmig.dev/cordoned");
+    assert!(are_tainted(&on(&layout, FIRST), cordoned));
     let scheduler = Scheduler::new(&layout.slices, &world.allocated);
     assert_eq!(scheduler.first("1g.10gb").unwrap().counter_set, SECOND);
     world.snapshot.gpus[0].closed = None;
@@ -261,8 +242,10 @@ fn finds_place_of_a_device() {
     let (gpu, profile) = name(CLAIMED).find(&world.snapshot).unwrap();
     assert_eq!((gpu.index, profile.name.as_str()), (1, "3g.40gb"));
     let find = |text: &str| name(text).find(&world.snapshot).unwrap_err().line();
-    assert!(
-        find("gpu-0000-17-00-0-mig-3g-40gb-4-4").contains("no GPU at PCI address 0000:17:00.0")
-    );
-    assert!(find("gpu-0000-0f-00-0-mig-3g-40gb-2-4").contains("GPU 1 offers no 3g.40gb at 2:4"));
+    for (device, words) in testkit::rows! {
+        "gpu-0000-17-00-0-mig-3g-40gb-4-4" => "no GPU at PCI address 0000:17:00.0";
+        "gpu-0000-0f-00-0-mig-3g-40gb-2-4" => "GPU 1 offers no 3g.40gb at 2:4";
+    } {
+        testkit::has(&find(device), words);
+    }
 }

@@ -175,16 +175,18 @@ impl World {
 
     /// Allocates a device to a claim that is promised at once.
     pub fn promise(&mut self, device: &DeviceName) {
-        let (gpu, profile) = device.find(&self.snapshot).unwrap();
-        self.uses.push(Use {
-            slot: Slot {
-                gpu: gpu.uuid.clone(),
-                profile_id: profile.id,
-                placement: device.placement(),
-            },
-            claim: Some(device.clone()),
-        });
+        let (slot, claim) = (self.slot(device), Some(device.clone()));
+        self.uses.push(Use { slot, claim });
         self.allocated.insert(device.clone());
+    }
+
+    pub fn slot(&self, device: &DeviceName) -> Slot {
+        let (gpu, profile) = device.find(&self.snapshot).unwrap();
+        Slot {
+            gpu: gpu.uuid.clone(),
+            profile_id: profile.id,
+            placement: device.placement(),
+        }
     }
 
     /// Makes a device's slice in the driver, and says whether there was room.
@@ -215,29 +217,11 @@ pub fn models() -> impl Strategy<Value = Vec<Card>> {
 
 pub fn steps(kinds: &'static [Kind]) -> impl Strategy<Value = Vec<Step>> {
     let index = any::<Index>;
-    let step = (
-        index(),
-        index(),
-        index(),
-        index(),
-        prop::sample::select(kinds),
-    );
+    let kind = prop::sample::select(kinds);
+    let step = (index(), index(), index(), index(), kind);
     prop::collection::vec(step, 0..14)
 }
 
-pub const IN_PLACE: &[Kind] = &[
-    Kind::Foreign,
-    Kind::Local,
-    Kind::Pending,
-    Kind::Idle,
-    Kind::Promised,
-    Kind::Prepared,
-];
-pub const ALL: &[Kind] = &[
-    Kind::Foreign,
-    Kind::Local,
-    Kind::Idle,
-    Kind::Promised,
-    Kind::Prepared,
-    Kind::Moved,
-];
+use Kind::{Foreign, Idle, Local, Moved, Pending, Prepared, Promised};
+pub const IN_PLACE: &[Kind] = &[Foreign, Local, Pending, Idle, Promised, Prepared];
+pub const ALL: &[Kind] = &[Foreign, Local, Idle, Promised, Prepared, Moved];

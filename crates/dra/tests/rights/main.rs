@@ -36,19 +36,15 @@ async fn driver_uses_exactly_its_rights() {
     restores_the_slices(&admin).await;
     // These follow the answer to the kubelet.
     until("the claim has a status, and the pod an event", async || {
-        let used: BTreeSet<Right> = { requests(&servers).into_iter() }
-            .map(|(right, _)| right)
-            .collect();
-        let late = [("patch", "resourceclaims/status"), ("create", "events")];
-        late.iter()
-            .all(|(verb, what)| used.contains(&((*verb).to_owned(), (*what).to_owned())))
+        let used = requests(&servers);
+        let has = |verb: &str, what: &str| used.iter().any(|((v, w), _)| v == verb && w == what);
+        has("patch", "resourceclaims/status") && has("create", "events")
     })
     .await;
     let status = "jsonpath={.status.devices[0].device}";
+    let get = ["get", "resourceclaim", "c", "-o", status];
     until("the status has the device", async || {
-        !servers
-            .kubectl(&["get", "resourceclaim", "c", "-o", status])
-            .is_empty()
+        !servers.kubectl(&get).is_empty()
     })
     .await;
 
@@ -63,21 +59,16 @@ async fn driver_uses_exactly_its_rights() {
 
 /// The kubelet's call for a claim of a bound pod.
 async fn serves_a_claim(servers: &Servers, admin: &Api<ResourceSlice>) {
-    let slices = admin.list(&ListParams::default()).await.unwrap();
-    let devices = slices
-        .items
-        .into_iter()
-        .filter_map(|slice| slice.spec.devices);
+    let slices = admin.list(&ListParams::default()).await.unwrap().items;
+    let devices = slices.into_iter().filter_map(|slice| slice.spec.devices);
     let mut devices = devices.flatten().map(|device| device.name);
     let device = devices.find(|name| name.contains("-mig-1g-10gb-"));
     let device = device.unwrap();
     // The place is taken, so the promise moves, and the pod gets an event.
     let start = device.rsplit('-').nth(1).unwrap();
     let cluster = &servers.cluster;
-    let machine = cluster.at("machine");
-    let machine = machine.to_str().unwrap();
-    let place = ["--profile", "1g.10gb", "--start", start];
-    cluster::sim(&[&["create", machine, "--gpu", "0"], &place[..]].concat());
+    let place = ["--gpu", "0", "--profile", "1g.10gb", "--start", start];
+    cluster.sim("create", &place);
     servers.kubectl(&["create", "serviceaccount", "default"]);
     let device = json!({
         "driver": "gpu.runmig.dev", "pool": "runmig.a", "device": device, "request": "slice",
@@ -96,9 +87,8 @@ async fn serves_a_claim(servers: &Servers, admin: &Api<ResourceSlice>) {
         },
     });
     let pod = create(&cluster.here::<Pod>(), pod).await;
-    cluster
-        .reserve("c", &[("p", &pod.metadata.uid.unwrap())])
-        .await;
+    let uid = pod.metadata.uid.unwrap();
+    cluster.reserve("c", &[("p", &uid)]).await;
     cluster.prepared(&claim).await;
 }
 
@@ -166,9 +156,8 @@ async fn writes_no_other_nodes_slices(
     assert!(refused.to_string().contains(why), "{refused}");
     let refused = b.delete(&name, &DeleteParams::default()).await.unwrap_err();
     assert!(refused.to_string().contains(why), "{refused}");
-    b.delete("runmig.b.devices-000", &DeleteParams::default())
-        .await
-        .unwrap();
+    let delete = DeleteParams::default();
+    b.delete("runmig.b.devices-000", &delete).await.unwrap();
 
     let token = servers.kubectl(&["create", "token", "runmig-dra", "--namespace=runmig"]);
     let no_pod = servers.kubeconfig("no-pod", token.trim());
@@ -194,19 +183,11 @@ async fn kubeconfig_of_node(servers: &Servers, node: &str) -> PathBuf {
             "containers": [{"name": "c", "image": "none"}],
         },
     });
-    create(
-        &Api::<Pod>::namespaced(cluster.client.clone(), "runmig"),
-        pod,
-    )
-    .await;
-    let token = servers.kubectl(&[
-        "create",
-        "token",
-        "runmig-dra",
-        "--namespace=runmig",
-        "--bound-object-kind=Pod",
-        &format!("--bound-object-name={name}"),
-    ]);
+    let pods: Api<Pod> = Api::namespaced(cluster.client.clone(), "runmig");
+    create(&pods, pod).await;
+    let bound = format!("--bound-object-name={name}");
+    let create = ["create", "token", "runmig-dra", "--namespace=runmig"];
+    let token = servers.kubectl(&[&create[..], &["--bound-object-kind=Pod", &bound]].concat());
     servers.kubeconfig(node, token.trim())
 }
 
@@ -232,12 +213,7 @@ fn requests(servers: &Servers) -> BTreeSet<(Right, u64)> {
 fn granted(servers: &Servers) -> BTreeSet<Right> {
     let role = servers.kubectl(&["get", "clusterrole", "runmig-dra", "-o", "json"]);
     let role: Value = serde_json::from_str(&role).unwrap();
-    let texts = |of: &Value| -> Vec<String> {
-        let texts = of.as_array().unwrap().iter();
-        texts
-            .map(|text| text.as_str().unwrap().to_owned())
-            .collect()
-    };
+    let texts = |of: &Value| serde_json::from_value::<Vec<String>>(of.clone()).unwrap();
     let mut rights = BTreeSet::new();
     for rule in role["rules"].as_array().unwrap() {
         for resource in texts(&rule["resources"]) {
@@ -251,11 +227,8 @@ fn granted(servers: &Servers) -> BTreeSet<Right> {
 }
 
 async fn names(slices: &Api<ResourceSlice>) -> BTreeSet<String> {
-    let all = slices.list(&ListParams::default()).await.unwrap();
-    all.items
-        .into_iter()
-        .filter_map(|s| s.metadata.name)
-        .collect()
+    let all = slices.list(&ListParams::default()).await.unwrap().items;
+    all.into_iter().filter_map(|s| s.metadata.name).collect()
 }
 
 fn slice(name: &str, node: &str, pool: &str, driver: &str) -> ResourceSlice {

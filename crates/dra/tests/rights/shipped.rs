@@ -4,9 +4,7 @@ use crate::support::programs;
 use testkit::prelude::*;
 
 fn shipped(file: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../kubernetes")
-        .join(file)
+    repository().join("kubernetes").join(file)
 }
 
 /// `UPDATE=1` writes the file.
@@ -33,10 +31,7 @@ fn one_file_has_all_objects() {
 fn copies_are_the_same() {
     let read = |file: &str| fs::read_to_string(shipped(file)).unwrap();
     assert_eq!(read("dra/runtimeclass.yaml"), read("runtimeclass.yaml"));
-    let image = concat!(
-        "image: localhost/runmig-dra:",
-        env!("CARGO_PKG_VERSION"),
-        "\n"
-    );
-    assert_eq!(read("dra/daemonset.yaml").matches(image).count(), 2);
+    let version = env!("CARGO_PKG_VERSION");
+    let image = format!("image: localhost/runmig-dra:{version}\n");
+    assert_eq!(read("dra/daemonset.yaml").matches(&image).count(), 2);
 }

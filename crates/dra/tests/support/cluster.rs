@@ -17,9 +17,10 @@ use runmig_dra::kubelet::services::d_r_a_plugin_client::DRAPluginClient;
 use runmig_lease::config::Config;
 use runmig_lease::store::{Held, Store};
 use runmig_lease::{Leases, NoBundles};
-use support::ControlPlane;
-pub use support::{sim, until};
+pub use support::until;
+use support::{ControlPlane, sim};
 use testkit::prelude::*;
+use testkit::process::Killed;
 use tonic::transport::{Channel, Endpoint};
 
 const LIMIT: Duration = Duration::from_secs(120);
@@ -35,8 +36,9 @@ pub const FLAGS: [&str; 2] = [
 ];
 
 pub struct Cluster {
+    /// Ends before the folder in which it writes.
+    pub driver: Option<Killed>,
     pub plane: ControlPlane,
-    pub driver: Option<Child>,
     pub client: Client,
 }
 
@@ -85,19 +87,17 @@ impl Cluster {
         self.end_driver();
         let driver = Command::new(env!("CARGO_BIN_EXE_runmig-dra"));
         let mut driver = (self.plane).as_driver(driver, node, kubeconfig, "driver.log");
-        self.driver = Some(driver.spawn().unwrap());
+        self.driver = Some(Killed(driver.spawn().unwrap()));
     }
 
     pub fn end_driver(&mut self) {
-        if let Some(mut driver) = self.driver.take() {
-            driver.kill().unwrap();
-            driver.wait().unwrap();
-        }
+        self.driver = None;
     }
 
-    fn spawn_driver(&self, log: &str) -> Child {
+    /// Starts a process of the driver with this log.
+    pub fn spawn_driver(&self, log: &str) -> Killed {
         let driver = Command::new(env!("CARGO_BIN_EXE_runmig-dra"));
-        self.as_driver(driver, log).spawn().unwrap()
+        Killed(self.as_driver(driver, log).spawn().unwrap())
     }
 
     /// The driver's options behind those of a command, which starts it.
@@ -228,10 +228,9 @@ impl Cluster {
 
     pub async fn set_status(&self, claim: &str, status: Value) {
         let patch = Patch::Merge(json!({"status": status}));
-        { self.here::<ResourceClaim>() }
-            .patch_status(claim, &PatchParams::default(), &patch)
-            .await
-            .unwrap();
+        let (claims, write) = (self.here::<ResourceClaim>(), PatchParams::default());
+        let written = claims.patch_status(claim, &write, &patch);
+        written.await.unwrap();
     }
 
     /// Reserves a claim for these pods, each by name and uid.
@@ -248,6 +247,14 @@ impl Cluster {
         let _ = api.delete(name, &DeleteParams::default()).await;
         until("the claim is gone", async || {
             api.get_opt(name).await.unwrap().is_none()
+        })
+        .await;
+    }
+
+    /// Waits until the driver publishes devices.
+    pub async fn publishes(&self) {
+        until("the ResourceSlices are published", async || {
+            self.published().await.len() > 1
         })
         .await;
     }
@@ -347,10 +354,15 @@ impl Cluster {
         .await;
     }
 
+    /// `nvml-sim VERB` on its machine.
+    pub fn sim(&self, verb: &str, arguments: &[&str]) -> String {
+        let machine = self.at("machine");
+        sim(&[&[verb, machine.to_str().unwrap()], arguments].concat())
+    }
+
     /// The machine's GPU instances.
     pub fn instances(&self) -> Vec<Value> {
-        let shown = sim(&["show", self.at("machine").to_str().unwrap(), "--json"]);
-        let shown: Value = serde_json::from_str(&shown).unwrap();
+        let shown: Value = serde_json::from_str(&self.sim("show", &["--json"])).unwrap();
         let instances = shown["gpus"][0]["gpuInstances"].as_array().cloned();
         instances.unwrap_or_default()
     }
@@ -376,11 +388,9 @@ impl Cluster {
         self.at("cdi").join(name)
     }
 
+    /// Returns the names in the folder of CDI files, sorted.
     pub fn cdi_files(&self) -> Vec<String> {
-        let files = fs::read_dir(self.at("cdi")).into_iter().flatten();
-        files
-            .map(|file| file.unwrap().file_name().into_string().unwrap())
-            .collect()
+        names_in(&self.at("cdi"))
     }
 }
 
@@ -402,33 +412,4 @@ where
 pub fn are_all(slices: &[ResourceSlice]) -> bool {
     let first = slices.first();
     first.is_some_and(|slice| slice.spec.pool.resource_slice_count == slices.len() as i64)
-}
-
-/// A second process of the driver.
-pub struct Successor(Child);
-
-impl Successor {
-    pub fn start(cluster: &Cluster) -> Successor {
-        Successor(cluster.spawn_driver("successor.log"))
-    }
-
-    pub fn id(&self) -> u32 {
-        self.0.id()
-    }
-}
-
-impl Drop for Successor {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-impl Drop for Cluster {
-    fn drop(&mut self) {
-        if let Some(driver) = &mut self.driver {
-            let _ = driver.kill();
-            let _ = driver.wait();
-        }
-    }
 }

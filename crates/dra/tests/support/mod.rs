@@ -41,38 +41,22 @@ impl ControlPlane {
         self.port = port;
         let clients = format!("http://127.0.0.1:{clients}");
         let peers = format!("http://127.0.0.1:{peers}");
-        self.run(
-            "etcd",
-            &[
-                "--data-dir=etcd",
-                "--unsafe-no-fsync",
-                &format!("--listen-client-urls={clients}"),
-                &format!("--advertise-client-urls={clients}"),
-                &format!("--listen-peer-urls={peers}"),
-                &format!("--initial-advertise-peer-urls={peers}"),
-                &format!("--initial-cluster=default={peers}"),
-            ],
+        let etcd = format!(
+            "--data-dir=etcd --unsafe-no-fsync --listen-client-urls={clients} --advertise-client-urls={clients} \
+             --listen-peer-urls={peers} --initial-advertise-peer-urls={peers} --initial-cluster=default={peers}"
         );
+        self.run("etcd", &etcd.split(' ').collect::<Vec<_>>());
         let mut openssl = Command::new("openssl");
         let key = openssl.args(["genrsa", "-out"]).arg(self.at("account.key"));
         assert!(key.arg("2048").output().unwrap().status.success());
         fs::write(self.at("tokens"), tokens).unwrap();
-        let (etcd, port) = (
-            format!("--etcd-servers={clients}"),
-            format!("--secure-port={port}"),
+        let ours = format!(
+            "--bind-address=127.0.0.1 --advertise-address=127.0.0.1 --cert-dir=certificates --token-auth-file=tokens \
+             --endpoint-reconciler-type=none --service-account-issuer=https://kubernetes.default.svc \
+             --service-account-key-file=account.key --service-account-signing-key-file=account.key \
+             --etcd-servers={clients} --secure-port={port}"
         );
-        let ours = [
-            "--bind-address=127.0.0.1",
-            "--advertise-address=127.0.0.1",
-            "--cert-dir=certificates",
-            "--token-auth-file=tokens",
-            "--endpoint-reconciler-type=none",
-            "--service-account-issuer=https://kubernetes.default.svc",
-            "--service-account-key-file=account.key",
-            "--service-account-signing-key-file=account.key",
-            &etcd,
-            &port,
-        ];
+        let ours: Vec<&str> = ours.split(' ').collect();
         self.run("kube-apiserver", &[&ours[..], flags].concat());
     }
 
@@ -81,11 +65,8 @@ impl ControlPlane {
         let log = File::create(self.at(&format!("{program}.log"))).unwrap();
         let mut command = Command::new(self.bin.join(program));
         command.args(arguments).current_dir(self.dir.path());
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(log);
-        let started = command.spawn();
+        let quiet = command.stdin(Stdio::null()).stdout(Stdio::null());
+        let started = quiet.stderr(log).spawn();
         let started =
             started.unwrap_or_else(|e| panic!("{program}: {e}; scripts/engines kubernetes"));
         self.processes.push((program, started));
@@ -153,19 +134,12 @@ impl ControlPlane {
     /// Starts the scheduler. Returns its port.
     pub fn start_scheduler(&mut self) -> u16 {
         let [port] = free_ports();
-        self.run(
-            "kube-scheduler",
-            &[
-                "--kubeconfig=kubeconfig",
-                "--leader-elect=false",
-                "--bind-address=127.0.0.1",
-                &format!("--secure-port={port}"),
-                "--cert-dir=scheduler",
-                "--authorization-always-allow-paths=/metrics,/readyz",
-                "--kube-api-qps=500",
-                "--kube-api-burst=500",
-            ],
+        let flags = format!(
+            "--kubeconfig=kubeconfig --leader-elect=false --bind-address=127.0.0.1 --secure-port={port} \
+             --cert-dir=scheduler --authorization-always-allow-paths=/metrics,/readyz --kube-api-qps=500 \
+             --kube-api-burst=500"
         );
+        self.run("kube-scheduler", &flags.split(' ').collect::<Vec<_>>());
         port
     }
 
@@ -228,16 +202,11 @@ pub fn programs() -> Option<PathBuf> {
         skip("the driver makes slices, as root");
         return None;
     }
-    let cache = match std::env::var_os("RUNMIG_CACHE") {
-        Some(cache) => PathBuf::from(cache),
-        None => PathBuf::from(std::env::var_os("HOME")?).join(".cache/runmig"),
-    };
-    let bin = cache.join("engines/kubernetes/current/bin");
-    let is_built = bin.join("kube-apiserver").exists();
-    if !is_built {
+    let server = built("kubernetes", "kube-apiserver");
+    if server.is_none() {
         skip("kubernetes is not built: scripts/engines kubernetes");
     }
-    is_built.then_some(bin)
+    Some(server?.parent()?.to_owned())
 }
 
 pub fn free_ports<const N: usize>() -> [u16; N] {

@@ -3,7 +3,7 @@
 use crate::cluster::{Cluster, POOL, until};
 use crate::looks::{on_record, warns_once};
 use crate::proxy::{Fault, Proxy};
-use std::time::{Duration, Instant};
+use testkit::prelude::{Duration, Instant, begins_with};
 
 /// The watched objects, as the log has them.
 const WATCHED: [&str; 2] = ["the pods of this node", "the ResourceSlices of this node"];
@@ -45,19 +45,12 @@ async fn recovers(cluster: &Cluster, proxy: &Proxy, fault: Fault, words: &str, d
     cluster.wipe().await;
     let error = cluster.prepare(&claim).await.error;
     let object = "cannot prepare claim default/meanwhile: read claim default/meanwhile: ";
-    assert!(
-        error.starts_with(&format!("{object}{words}")),
-        "{fault:?}: {error}"
-    );
+    begins_with(&error, &format!("{object}{words}"));
     // Each of the two watches has tried twice.
-    until(&format!("the driver tries again: {fault:?}"), async || {
-        proxy.met() >= 5
-    })
-    .await;
-    assert_eq!(
-        (on_record(cluster), cluster.starts()),
-        (["running".to_owned()].into(), vec![2])
-    );
+    let what = format!("the driver tries again: {fault:?}");
+    until(&what, async || proxy.met() >= 5).await;
+    assert_eq!(on_record(cluster), ["running".to_owned()].into());
+    assert_eq!(cluster.starts(), [2]);
     assert!(cluster.slices().await.is_empty());
     for what in WATCHED {
         let line = format!("cannot watch {what}: {words}");
@@ -68,11 +61,8 @@ async fn recovers(cluster: &Cluster, proxy: &Proxy, fault: Fault, words: &str, d
     proxy.set(None);
     cluster.prepared(&claim).await;
     cluster.unprepare(&claim).await;
-    until(
-        &format!("the ResourceSlices are right again: {fault:?}"),
-        async || cluster.slices().await == before,
-    )
-    .await;
+    let what = format!("the ResourceSlices are right again: {fault:?}");
+    until(&what, async || cluster.slices().await == before).await;
     cluster.delete_claim("meanwhile").await;
     watches_again(cluster, from).await;
 }

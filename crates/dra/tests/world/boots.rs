@@ -1,26 +1,22 @@
 //! Boots with a GPU less, one more, and another model, under a claim.
 
-use crate::cluster::{Cluster, POOL, sim, until};
+use crate::cluster::{Cluster, POOL, until};
 use crate::looks::on_record;
 use testkit::prelude::*;
 
 /// A GPU of this model in each slot.
 fn boot(cluster: &mut Cluster, models: &[&str]) {
     cluster.end_driver();
-    let machine = cluster.at("machine");
-    fs::remove_dir_all(&machine).unwrap();
+    fs::remove_dir_all(cluster.at("machine")).unwrap();
     let models = models.iter().flat_map(|model| ["--gpu", model]);
-    let arguments = ["new", machine.to_str().unwrap()].into_iter().chain(models);
-    sim(&arguments.collect::<Vec<&str>>());
+    cluster.sim("new", &models.collect::<Vec<&str>>());
     cluster.start_driver();
 }
 
 /// The published GPUs, each as the beginning of its devices' names, and the taint of a device that must be there.
 async fn published(cluster: &Cluster, device: &str) -> (BTreeSet<String>, Option<String>) {
     let slices = cluster.slices().await;
-    let devices = slices
-        .values()
-        .flat_map(|spec| spec.devices.iter().flatten());
+    let devices = { slices.values() }.flat_map(|spec| spec.devices.iter().flatten());
     let mut gpus = BTreeSet::new();
     let mut found = None;
     for published in devices {
@@ -60,19 +56,15 @@ async fn names_follow_the_slots() {
         (&["A100-80GB", "A100-80GB"], 2, ""),
     ] {
         boot(&mut cluster, models);
-        until(
-            &format!("the ResourceSlices follow {models:?}"),
-            async || {
-                let (found, its) = published(&cluster, &last).await;
-                found.len() == gpus && its.as_deref() == Some("runmig.dev/unhealthy")
-            },
-        )
+        let what = format!("the ResourceSlices follow {models:?}");
+        until(&what, async || {
+            let (found, its) = published(&cluster, &last).await;
+            found.len() == gpus && its.as_deref() == Some("runmig.dev/unhealthy")
+        })
         .await;
         let told = cluster.prepare(&claim).await.error;
-        assert!(
-            told.contains(error) && told.is_empty() == error.is_empty(),
-            "{models:?}: {told}"
-        );
+        has(&told, error);
+        assert_eq!(told.is_empty(), error.is_empty(), "{models:?}: {told}");
         assert_eq!(on_record(&cluster).len(), 1);
         // A GPU that is back has lost the instance, and Prepare makes it anew.
         if error.is_empty() {

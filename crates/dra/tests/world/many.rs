@@ -1,6 +1,6 @@
 //! The largest nodes: 16 GPUs of several models, the longest node name, profiles with more places than a list takes.
 
-use crate::cluster::{Cluster, are_all, create, sim, until};
+use crate::cluster::{Cluster, are_all, create, until};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::resource::v1::{DeviceClass, ResourceClaim, ResourceSlice};
 use kube::api::{ListParams, Patch, PatchParams};
@@ -31,24 +31,19 @@ async fn serves_the_largest_node() {
     let name = longest_name();
     assert_eq!(name.len(), 253);
     cluster.end_driver();
-    let machine = cluster.at("machine");
-    fs::remove_dir_all(&machine).unwrap();
+    fs::remove_dir_all(cluster.at("machine")).unwrap();
     let _ = fs::remove_dir_all(cluster.at("state"));
     let models = [("A100-80GB", "10"), ("H100-80GB", "4"), ("A30", "2")];
     let models = models.map(|(model, count)| ["--gpu", model, "--count", count]);
-    sim(&[&["new", machine.to_str().unwrap()], models.as_flattened()].concat());
+    cluster.sim("new", models.as_flattened());
     let kubeconfig = cluster.at("kubeconfig");
     cluster.start_driver_of(&name, &kubeconfig);
 
     let mut slices = Vec::new();
     until("the ResourceSlices are published", async || {
         let here = ListParams::default().fields(&format!("spec.nodeName={name}"));
-        slices = cluster
-            .all::<ResourceSlice>()
-            .list(&here)
-            .await
-            .unwrap()
-            .items;
+        let all = cluster.all::<ResourceSlice>();
+        slices = all.list(&here).await.unwrap().items;
         are_all(&slices)
     })
     .await;
@@ -59,15 +54,11 @@ async fn serves_the_largest_node() {
     let of_profile = |slice: &ResourceSlice| -> Vec<String> {
         let devices = slice.spec.devices.iter().flatten();
         let names = devices.map(|device| device.name.clone());
-        names
-            .filter(|name| name.contains("-mig-1g-10gb-") && !name.contains("me-"))
-            .collect()
+        let is_it = |name: &String| name.contains("-mig-1g-10gb-") && !name.contains("me-");
+        names.filter(is_it).collect()
     };
-    let lists: Vec<Vec<String>> = slices
-        .iter()
-        .map(of_profile)
-        .filter(|l| !l.is_empty())
-        .collect();
+    let mut lists: Vec<Vec<String>> = slices.iter().map(of_profile).collect();
+    lists.retain(|list| !list.is_empty());
     // Seven places on each A100 and H100.
     assert_eq!(lists.iter().map(Vec::len).sum::<usize>(), 14 * 7);
     assert!(lists.len() > 1, "one list");
@@ -94,10 +85,8 @@ async fn schedules_every_place(cluster: &mut Cluster, node: &str, places: usize)
         "conditions": [{"type": "Ready", "status": "True"}],
     });
     let status = Patch::Merge(json!({"status": status}));
-    nodes
-        .patch_status(node, &PatchParams::default(), &status)
-        .await
-        .unwrap();
+    let write = PatchParams::default();
+    nodes.patch_status(node, &write, &status).await.unwrap();
     let class = json!({
         "metadata": {"name": "mig-1g.10gb"},
         "spec": {
@@ -119,9 +108,8 @@ async fn schedules_every_place(cluster: &mut Cluster, node: &str, places: usize)
     }
     let bound = async || {
         let list = pods.list(&ListParams::default()).await.unwrap().items;
-        list.iter()
-            .filter(|pod| pod.spec.as_ref().unwrap().node_name.is_some())
-            .count()
+        let is_bound = |pod: &&Pod| pod.spec.as_ref().unwrap().node_name.is_some();
+        list.iter().filter(is_bound).count()
     };
     until("the pods fill the places", async || bound().await == places).await;
     // The last one knows why.
@@ -143,10 +131,8 @@ async fn claim_of(cluster: &Cluster, device: &str) -> Claim {
     let has_it = |claim: &ResourceClaim| {
         let status = claim.status.as_ref();
         let devices = status.and_then(|s| s.allocation.as_ref()?.devices.as_ref()?.results.clone());
-        devices
-            .into_iter()
-            .flatten()
-            .any(|result| result.device == device)
+        let mut results = devices.into_iter().flatten();
+        results.any(|result| result.device == device)
     };
     let metadata = claims.into_iter().find(has_it).unwrap().metadata;
     Claim {

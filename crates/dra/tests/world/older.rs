@@ -1,6 +1,6 @@
 //! An API server whose place another one takes, with an older state, as after the restore of a backup.
 
-use crate::cluster::{self, Cluster, POOL, sim, until};
+use crate::cluster::{self, Cluster, POOL, until};
 use crate::looks::{on_record, warns_once};
 use crate::proxy::Proxy;
 use crate::support::{self, ControlPlane};
@@ -37,12 +37,10 @@ async fn survives_restored_backup() {
     for claim in [&lost, &used] {
         cluster.prepared(claim).await;
     }
-    let machine = cluster.at("machine");
-    let machine = machine.to_str().unwrap();
     let [of_lost, of_used] = [1, 2].map(|start| hold(&cluster, start));
     // A foreign instance lowers counters, so the ResourceSlices of the backup are out of date.
     let place = ["--gpu", "0", "--profile", "1g.10gb", "--start", "6"];
-    sim(&[&["create", machine], &place[..]].concat());
+    cluster.sim("create", &place);
     let mut now = before.clone();
     until("the counters follow the instance", async || {
         cluster.poke();

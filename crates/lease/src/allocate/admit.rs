@@ -1,13 +1,14 @@
 //! Applies the policy to a request on a machine: what it admits, and which limits are left.
 
-use super::denial::Denial;
-use crate::admitted::Admitted;
+pub(crate) use crate::inventory::{holder_subject, subject_of};
+
+use super::found::Denial;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::gpu::Queries;
 use crate::inventory::{Inventory, memory_on};
-pub(crate) use crate::inventory::{holder_subject, subject_of};
 use crate::model::{GpuUuid, Snapshot};
+use crate::placement::Admitted;
 use crate::placement::{self, Constraints, NoRoom, Over, Rejection, Reservation, Slot};
 use crate::policy::{Kind, More, Policy, Subject, Usage};
 use crate::queue;

@@ -1,9 +1,10 @@
-//! What a look finds for a request, before it is on record.
+//! What a look finds for a request, before it is on record, or why there is nothing for it.
 
-use super::plan::Step;
+use crate::counters::Outcome;
+use crate::error::Error;
 use crate::model::Level;
-use crate::placement::ShareMemory;
-use crate::store::{Enforcement, Held, Instance, Resource, Share, WholeGpu};
+use crate::placement::{NoRoom, Rejection, RejectionKind, ShareMemory};
+use crate::store::{Enforcement, Held, Instance, Resource, Share, Slice, WholeGpu};
 
 /// What a request gets.
 pub(super) enum Found<'a> {
@@ -18,6 +19,25 @@ pub(super) enum Piece<'a> {
     Slice(Step),
     Whole(WholeGpu),
     Share(PlacedShare<'a>),
+}
+
+/// Where one slice of a plan comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// At a free place.
+    Create(Slice),
+    /// An administrator's instance, as it is, with its record if a layout has it.
+    Adopt(Slice, Option<Box<Instance>>),
+    /// An idle slice, as it is.
+    Reuse(Box<Instance>, Slice),
+}
+
+impl Step {
+    pub(super) fn slice(&self) -> &Slice {
+        match self {
+            Step::Create(slice) | Step::Adopt(slice, _) | Step::Reuse(_, slice) => slice,
+        }
+    }
 }
 
 /// A share or a seat, and where it lies.
@@ -36,5 +56,56 @@ pub(super) fn share(memory: ShareMemory, level: Level) -> Share {
         memory_mib: memory.memory_mib,
         booked_mib: memory.booked_mib,
         enforcement: Enforcement::new(level),
+    }
+}
+
+/// The answer to a request that cannot be had. `R` tells which room is missing: of one kind of request, or of
+/// any.
+pub(crate) enum Denial<R = Rejection> {
+    Room(R),
+    /// A limit of the policy.
+    Limit(Error),
+}
+
+impl<R> Denial<R> {
+    /// Says in another form which room is missing.
+    pub(super) fn of<T>(self, form: impl FnOnce(R) -> T) -> Denial<T> {
+        match self {
+            Denial::Room(no) => Denial::Room(form(no)),
+            Denial::Limit(over) => Denial::Limit(over),
+        }
+    }
+}
+
+impl Denial<Box<NoRoom>> {
+    /// Returns whether the answer may be another one once containers that are gone have released what they
+    /// hold.
+    pub(crate) fn may_pass(&self) -> bool {
+        match self {
+            Denial::Room(no) => no.may_pass(),
+            Denial::Limit(_) => true,
+        }
+    }
+}
+
+/// Returns the end of a create without room that has no time to wait, in the words of `migctl explain`.
+pub(super) fn end(no: &NoRoom) -> Outcome {
+    match no.kind() {
+        RejectionKind::Unsatisfiable => Outcome::Unsatisfiable,
+        RejectionKind::Queued => Outcome::Queued,
+        RejectionKind::Full => Outcome::Full,
+        RejectionKind::Fragmented => Outcome::Fragmented,
+    }
+}
+
+impl From<Rejection> for Denial {
+    fn from(no: Rejection) -> Denial {
+        Denial::Room(no)
+    }
+}
+
+impl<R> From<Error> for Denial<R> {
+    fn from(e: Error) -> Self {
+        Denial::Limit(e)
     }
 }

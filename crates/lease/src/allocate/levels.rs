@@ -15,7 +15,7 @@ use std::cell::OnceCell;
 /// The least compute capability of a GPU under an MPS server with limits.
 const MPS_CAPABILITY: (u32, u32) = (7, 0);
 
-/// The permitted levels, best first, each possible here or with the reason why not.
+/// The permitted levels, best first, each with what makes it impossible here, if anything does.
 #[derive(Debug, Default)]
 pub(crate) struct Levels {
     all: Vec<(Level, Option<String>)>,

@@ -2,8 +2,7 @@
 //! gets nothing. It writes nothing.
 
 use super::admit::{Admission, Machine};
-use super::denial::Denial;
-use super::found::{Found, Piece};
+use super::found::{Denial, Found, Piece};
 use super::levels::{Levels, Terms};
 use super::outside_mig;
 use super::requester::Tried;

@@ -3,7 +3,6 @@
 mod admit;
 mod attach;
 mod claim;
-mod denial;
 mod found;
 mod levels;
 mod limit;
@@ -17,35 +16,33 @@ mod record;
 mod requester;
 mod reserve;
 mod seats;
-mod slices_of_claims;
 mod usable_plan;
 pub mod what_if;
 
-use super::leases::Leases;
-use super::observer;
-use super::queue::{Turn, Wake};
-use super::reclaim::{self, liveness};
+pub use attach::POD_PATIENCE;
+pub use claim::{ClaimNews, ClaimPlace};
+pub use levels::levels;
+pub use limit::LimitState;
+pub use requester::Acquired;
+
 use crate::counters::{LeaseKind, Outcome as End};
 use crate::error::{Error, Result};
 use crate::events::EventType;
+use crate::leases::Leases;
 use crate::model::Cgroup;
 use crate::placement::NoRoom;
-use crate::refusal;
+use crate::queue::{Turn, Wake};
+use crate::reclaim::{self, liveness};
 use crate::request::Request;
 use crate::store::{ClaimName, Container, Held, Holder};
-pub use claim::{ClaimNews, ClaimPlace};
-pub use limit::LimitState;
-pub use slices_of_claims::POD_PATIENCE;
-use std::time::{Duration, Instant};
-
-use denial::Denial;
+use crate::{observer, refusal};
+use found::Denial;
 use levels::LazyLevels;
-pub use levels::levels;
 use provision::{Failed, Maker};
 use record::Undo;
-pub use requester::Acquired;
 use requester::{Requester, Tried};
 use reserve::Outcome;
+use std::time::{Duration, Instant};
 
 /// A refusal is worded by another look at the machine only if the last attempt took no longer: a slow driver would keep a create
 /// far beyond its time to wait.
@@ -140,7 +137,7 @@ fn leases_for(
             };
             context.observer.ends(match turn.waits() {
                 true => End::TimedOut,
-                false => denial::end(&no),
+                false => found::end(&no),
             });
             let error = turn.give_up(&no);
             return Err(error.and(reclaim::unseen(context)));

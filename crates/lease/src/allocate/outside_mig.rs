@@ -1,8 +1,7 @@
 //! Plans a request for whole GPUs, all that it asks for or none, or for a share of one.
 
 use super::admit::Machine;
-use super::denial::Denial;
-use super::found::{Found, Piece, PlacedShare, share};
+use super::found::{Denial, Found, Piece, PlacedShare, share};
 use super::levels::Terms;
 use crate::gpu::Queries;
 use crate::inventory::GpuState;

@@ -1,8 +1,11 @@
 //! Plans the slices of a create: for each one that exists already, or a place for a new one. All of them
 //! or none. Pure: the same inventory, request and limits give the same plan.
 
+#[cfg(test)]
+mod tests;
+
 use super::admit::{Limits, all_denied};
-use super::denial::Denial;
+use super::found::{Denial, Step};
 use super::pod;
 use super::requester::Tried;
 use crate::draft::slot_of;
@@ -12,25 +15,6 @@ use crate::placement::{self, Constraints, Decision, Selection, Slot};
 use crate::policy::Kind;
 use crate::request::Alternative;
 use crate::store::{Instance, Slice};
-
-/// How one slice of a plan is had.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
-    /// At a free place.
-    Create(Slice),
-    /// An administrator's instance, as it is, with its record if a layout has it.
-    Adopt(Slice, Option<Box<Instance>>),
-    /// An idle slice, as it is.
-    Reuse(Box<Instance>, Slice),
-}
-
-impl Step {
-    pub(super) fn slice(&self) -> &Slice {
-        match self {
-            Step::Create(slice) | Step::Adopt(slice, _) | Step::Reuse(_, slice) => slice,
-        }
-    }
-}
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Plan {
@@ -191,6 +175,3 @@ fn evicted(idle: &[(&Instance, &Slice)], decision: &Decision<'_>) -> Vec<Instanc
     let here = idle.iter().filter(|(_, slice)| is_here(slice));
     here.map(|(instance, _)| (*instance).clone()).collect()
 }
-
-#[cfg(test)]
-mod tests;

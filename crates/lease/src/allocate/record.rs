@@ -1,7 +1,6 @@
 //! Puts the choice of a create on record, and takes it back.
 
-use super::found::{Piece, PlacedShare};
-use super::plan::Step;
+use super::found::{Piece, PlacedShare, Step};
 use super::requester::Recipient;
 use crate::counters::Outcome;
 use crate::draft;

@@ -1,8 +1,7 @@
 //! Looks for room, chooses and puts the choice on record, one create at a time.
 
 use super::admit::{Admission, Machine, subject_of};
-use super::denial::Denial;
-use super::found::{Found, Piece};
+use super::found::{Denial, Found, Piece};
 use super::look::{Ask, Look};
 use super::occupied;
 use super::pod::{self, Peer};

@@ -1,25 +1,23 @@
 //! Plans a request for a seat: in a slice that has seats and room, else in a new one.
 
 use super::admit::{Admission, Limits, Machine};
-use super::denial::Denial;
-use super::found::{Found, Piece, PlacedShare, share};
+use super::found::{Denial, Found, Piece, PlacedShare, Step, share};
 use super::levels::Terms;
-use super::plan::{Planner, Step};
+use super::plan::Planner;
 use super::requester::{Late, Tried};
 use super::usable_plan;
-use crate::admitted::Admitted;
 use crate::gpu::Queries;
-use crate::idle;
 use crate::inventory::SeatSlice;
 use crate::model::{Gpu, GpuUuid};
+use crate::placement::Admitted;
 use crate::placement::{
     Candidate, CandidateSlice, Constraints, GpuObstacle, GpuUse, NoRoom, Over, Rejection,
     ShareLevel, ShareMemory, ShareTerms,
 };
 use crate::policy::{Kind, Policy};
-use crate::refusal;
 use crate::request::{Alternative, Seat, ShareSize};
 use crate::store::{InstanceState, Resource};
+use crate::{idle, refusal};
 use std::cell::RefCell;
 
 /// A request for a seat, and all that it depends on.

@@ -1,14 +1,14 @@
 //! Plans in which each instance of an administrator is usable, by the driver's word.
 
 use super::admit::{Limits, Machine};
-use super::denial::Denial;
-use super::plan::{Plan, Planner, Step};
+use super::found::{Denial, Step};
+use super::plan::{Plan, Planner};
 use super::requester::Tried;
-use crate::admitted::Admitted;
 use crate::draft::slot_of;
 use crate::error::Result;
 use crate::gpu::Queries;
 use crate::model::{ComputeInstance, GpuUuid};
+use crate::placement::Admitted;
 use crate::placement::{self, Constraints, Reservation, Slot};
 use crate::policy::Policy;
 use crate::store::Slice;

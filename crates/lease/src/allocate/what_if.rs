@@ -1,12 +1,11 @@
 //! The answer that a create would get now: the same rules, limits and places, and nothing written.
 
 use super::admit::{Admission, Machine, all_denied, holder_subject, subject_of};
-use super::denial::Denial;
-use super::found::{Found, Piece, PlacedShare};
+use super::found::{Denial, Found, Piece, PlacedShare, Step};
 use super::levels::Levels;
 use super::look::{Ask, Look};
 use super::outside_mig;
-use super::plan::{Plan, Step};
+use super::plan::Plan;
 use super::requester::{Requester, Tried};
 use super::usable_plan::usable_plan;
 use crate::config::Config;

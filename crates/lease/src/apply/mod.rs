@@ -4,7 +4,6 @@
 //! makes them, `modes` switches MIG on and off, and `wait` waits for leases that are in the way. A kill leaves instances that
 //! are whole, or records that a collector or the next apply ends.
 
-mod blockers;
 mod carry;
 mod in_use;
 mod journal;

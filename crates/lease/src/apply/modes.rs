@@ -1,8 +1,7 @@
 //! Switches MIG on and off. The apply holds each such GPU on record meanwhile, so that no create gets it.
 
-use super::ApplyOptions;
-use super::blockers;
 use super::plan::GpuPlan;
+use super::{ApplyOptions, in_use};
 use crate::draft;
 use crate::error::{self, Context, Error, Result};
 use crate::gpu::reset::{Program, Reset};
@@ -104,7 +103,7 @@ impl Holds {
                     let gpus = pending.iter().map(|hold| &hold.gpu);
                     let stop = match options.skip_reset {
                         true => String::new(),
-                        false => blockers::advice(&context.config.driver.root, gpus),
+                        false => in_use::advice(&context.config.driver.root, gpus),
                     };
                     let indexes = indexes(&pending);
                     Err(e.hint(format!(

@@ -1,8 +1,7 @@
 //! The files of events: rotation, order, bad lines.
 
-use super::*;
-use crate::events::line::encode;
-use crate::events::writer::AT_ONCE;
+use super::event::encode;
+use super::{AT_ONCE, *};
 use crate::view::LeaseView;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -141,7 +140,7 @@ fn reader_forgets_old_and_long_ids() {
     for id in ["end-a", &long, &long] {
         writer.write(vec![with_id("", Some(id))]);
     }
-    let many = 2 * history::MOST_IDS;
+    let many = 2 * MOST_IDS;
     let lines = (0..many).map(|n| encode(with_id("", Some(&n.to_string()))).unwrap());
     append(&file, &lines.collect::<Vec<_>>().concat());
     writer.write(vec![with_id("", Some("end-a"))]);

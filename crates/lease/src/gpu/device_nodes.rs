@@ -4,11 +4,13 @@
 
 use super::on_host;
 use crate::error::{Context, Error, Result};
+use crate::files::{self, Links};
 use crate::model::{DeviceNode, NvidiaNumbers};
-use crate::{files, paths};
+use crate::paths;
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
 /// The driver's ABI: these minors of its own major are no GPUs.
@@ -189,34 +191,46 @@ impl Nodes {
 
     /// The two nodes that open a slice: its GPU instance's and its compute instance's.
     pub fn capability_nodes(&self, gpu: u32, gi: u32, ci: u32) -> Result<[DeviceNode; 2]> {
-        let table_path = self.root.join(TABLE);
-        let table = read_text(&table_path, MINORS_LIMIT).map_err(|e| e.hint(RELOAD))?;
+        let table = self.root.join(TABLE);
+        let files = [format!("gi{gi}/access"), format!("gi{gi}/ci{ci}/access")];
+        let names = files.each_ref().map(|file| format!("gpu{gpu}/{file}"));
+        let listed = listed(&table, &names).map_err(|e| e.hint(RELOAD))?;
         let folder = format!("proc/driver/nvidia/capabilities/gpu{gpu}/mig");
         let folder = self.root.join(folder);
-        let one = |file: String| {
-            let (name, access) = (format!("gpu{gpu}/{file}"), folder.join(file));
+        let one = |n: usize| {
+            let (name, access) = (&names[n], folder.join(&files[n]));
             let node = self.capability(&access)?;
-            let listed = table
-                .lines()
-                .filter_map(|line| line.split_once(' '))
-                .find(|(key, _)| *key == name)
-                .and_then(|(_, value)| value.trim().parse::<u32>().ok())
-                .ok_or_else(|| no_line(&table_path, &name))?;
+            let listed = listed[n].ok_or_else(|| no_line(&table, name))?;
             if listed != node.minor {
                 return Err(Error::new(format!(
                     "{} says capability minor {}, {} says {listed} for {name}",
                     access.display(),
                     node.minor,
-                    table_path.display()
+                    table.display()
                 )));
             }
             Ok(node)
         };
-        Ok([
-            one(format!("gi{gi}/access"))?,
-            one(format!("gi{gi}/ci{ci}/access"))?,
-        ])
+        Ok([one(0)?, one(1)?])
     }
+}
+
+/// Returns the minors of these names in the driver's table. It has a line for each instance that any GPU could have, so it is
+/// read no further than needed.
+fn listed(table: &Path, names: &[String; 2]) -> Result<[Option<u32>; 2]> {
+    let what = || format!("read {}", table.display());
+    let opened = files::open(table, Links::Follow).context(what)?;
+    let mut lines = BufReader::new(files::limited(opened.file, MINORS_LIMIT));
+    let (mut listed, mut line) = ([None; 2], String::new());
+    while listed.contains(&None) && lines.read_line(&mut line).context(what)? > 0 {
+        if let Some((name, minor)) = line.split_once(' ')
+            && let Some(n) = names.iter().position(|wanted| wanted == name)
+        {
+            listed[n] = listed[n].or(minor.trim().parse().ok());
+        }
+        line.clear();
+    }
+    Ok(listed)
 }
 
 /// Returns the files that a process has open if it holds a GPU instance: its capability files and

@@ -149,7 +149,7 @@ pub struct DriverError {
     pub reason: Reason,
 }
 
-/// The reason for which a call of the driver failed.
+/// Why a call of the driver failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reason {
     /// NVML's return code.

@@ -1,7 +1,7 @@
 //! The instances of the machine by the names that layouts have for them: compared with a target, or as a file.
 
+use super::Target;
 use super::file::{Devices, Entry, VERSION};
-use super::resolve::Target;
 use crate::gpu::{DetailedGpu, DetailedInstance};
 use crate::model::{MigMode, Profile};
 use serde::Serialize;

@@ -1,13 +1,212 @@
 //! Layouts: the MIG modes and instances that an administrator wants, in the files of NVIDIA's mig-parted.
 //!
-//! `node` reads bounded YAML, `file` knows the format, `resolve` finds the target of each GPU, `machine` compares it with the
-//! instances of the machine and exports these.
+//! `node` reads bounded YAML, `file` knows the format, and `machine` compares the target of each GPU with the instances of the
+//! machine and exports these. From the entries of a configuration to the targets it is here.
 
 mod file;
 mod machine;
 mod node;
-mod resolve;
 
 pub use file::{Configuration, Devices, Entry, LayoutFile};
 pub use machine::{DEFAULT_LABEL, Document, difference, export};
-pub use resolve::{Target, Targets, resolve, validate, wanted_parts};
+
+use crate::error::{Context, Error, Result};
+use crate::gpu::DetailedGpu;
+use crate::model::{Gpu, MigMode, Profile};
+use crate::placement::{self, LayoutObstacle, WantedParts};
+use machine::{in_words, instance_name};
+use std::collections::BTreeMap;
+
+/// The state that a GPU is to have.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Target {
+    /// Whether MIG is to be on.
+    pub mig_enabled: bool,
+    /// The number of instances by their names.
+    pub instances: BTreeMap<String, i64>,
+}
+
+/// The targets of a machine, in the order of its GPUs; none for a GPU that no entry names.
+pub type Targets = Vec<Option<Target>>;
+
+/// Returns the target of each GPU.
+///
+/// # Errors
+/// A filter is not a number, the machine lacks a GPU, or two entries for one GPU differ.
+pub fn resolve(configuration: &Configuration, gpus: &[DetailedGpu]) -> Result<Targets> {
+    let name = &configuration.name;
+    let mut targets: Vec<Option<(usize, Target)>> = vec![None; gpus.len()];
+    for (entry, n) in configuration.entries.iter().zip(1..) {
+        let what = || format!("use entry {n} of configuration {name}");
+        let wanted = Target {
+            mig_enabled: entry.mig_enabled,
+            instances: entry.instances.clone(),
+        };
+        for index in positions(entry, gpus).context(what)? {
+            let target = &mut targets[index];
+            match target {
+                Some((other, target)) if *target != wanted => {
+                    let why = format!(
+                        "configuration {name} has two targets for GPU {index}, in the entries {other} and {n}"
+                    );
+                    return Err(Error::new(why).hint("leave the GPU to one entry"));
+                }
+                Some(_) => {}
+                None => *target = Some((n, wanted.clone())),
+            }
+        }
+    }
+    if targets.iter().all(Option::is_none) {
+        let why = format!("configuration {name} names no GPU of this machine");
+        return Err(Error::new(why).hint("see the models of its GPUs with migctl export"));
+    }
+    Ok(targets.into_iter().map(|t| t.map(|(_, t)| t)).collect())
+}
+
+/// Refuses targets that a GPU cannot have. A target that is met already is possible.
+///
+/// # Errors
+/// MIG or a profile that the GPU lacks, a count of 0, and more instances than the GPU holds.
+pub fn validate(targets: &Targets, gpus: &[DetailedGpu]) -> Result<()> {
+    for (target, gpu) in targets.iter().zip(gpus) {
+        let is_met = |target: &&Target| difference(Some(target), gpu).is_none();
+        if let Some(target) = target.as_ref().filter(|target| !is_met(target)) {
+            check(target, gpu).context(|| format!("make the layout of GPU {}", gpu.gpu.index))?;
+        }
+    }
+    Ok(())
+}
+
+fn check(target: &Target, gpu: &DetailedGpu) -> Result<()> {
+    if target.mig_enabled && gpu.gpu.mig == MigMode::Unsupported {
+        let why = format!("{} has no MIG", gpu.gpu.name);
+        return Err(
+            Error::new(why).hint("leave the GPU out of the entry, or write mig-enabled: false")
+        );
+    }
+    for (name, &count) in &target.instances {
+        let Some((profile, slices)) = profile_of(gpu, name) else {
+            let why = format!("{} has no profile {name}", gpu.gpu.name);
+            let names: Vec<&str> = gpu.offers.iter().map(|o| o.profile.name.as_str()).collect();
+            return Err(Error::new(why).hint(match names.is_empty() {
+                true => "see why the driver offers none: migctl doctor".to_owned(),
+                false => format!("use {}", names.join(", ")),
+            }));
+        };
+        if count < 1 {
+            let why = format!("{name} has the count {count}");
+            return Err(Error::new(why).hint(format!("remove {name}, or write 1 or more")));
+        }
+        let in_one = profile.compute_slices.checked_div(slices).unwrap_or(0);
+        let most = i64::from(profile.max_instances) * i64::from(in_one);
+        if count > most {
+            let why = format!("{} holds {most} of {name}, not {count}", gpu.gpu.name);
+            return Err(Error::new(why).hint(format!("write {most} or less")));
+        }
+    }
+    // From here on the counts are small.
+    let empty = Gpu {
+        profiles: gpu.offers.iter().map(|o| o.profile.clone()).collect(),
+        ..gpu.gpu.clone()
+    };
+    match placement::plan_layout(&empty, &[], &wanted_parts(target, gpu)) {
+        Err(LayoutObstacle::NoFit) => {
+            let why = format!(
+                "{} cannot hold {}",
+                gpu.gpu.name,
+                in_words(&target.instances)
+            );
+            Err(Error::new(why).hint("want fewer instances, or smaller ones"))
+        }
+        // A search that takes too long says nothing against the layout.
+        _ => Ok(()),
+    }
+}
+
+/// Returns the compute instances of a target by their profile.
+pub fn wanted_parts(target: &Target, gpu: &DetailedGpu) -> WantedParts {
+    let mut wanted = WantedParts::new();
+    for (name, &count) in &target.instances {
+        if let Some((profile, slices)) = profile_of(gpu, name) {
+            let parts = wanted.entry(profile.id).or_default();
+            parts.extend(std::iter::repeat_n(
+                slices,
+                usize::try_from(count).unwrap_or(0),
+            ));
+        }
+    }
+    wanted
+}
+
+/// Returns the profile of an instance by its name, and the compute slices of one: all, or those before `c.`.
+fn profile_of<'g>(gpu: &'g DetailedGpu, name: &str) -> Option<(&'g Profile, u32)> {
+    gpu.offers.iter().map(|offer| &offer.profile).find_map(|p| {
+        let all = p.compute_slices;
+        let mut parts = (1..=all).filter(|part| placement::is_part(all, *part));
+        let slices = parts.find(|slices| instance_name(p, *slices) == name);
+        slices.map(|slices| (p, slices))
+    })
+}
+
+/// Returns the positions of the GPUs that an entry means. An entry whose models are all absent means none,
+/// because its numbers are those of other machines.
+fn positions(entry: &Entry, gpus: &[DetailedGpu]) -> Result<Vec<usize>> {
+    let mut models = Vec::new();
+    for filter in &entry.filters {
+        let model = Model::parse(filter).ok_or_else(|| {
+            Error::new(format!(
+                "device-filter {filter:?} is not the number of a model"
+            ))
+            .hint("write a number as 0x20B210DE, which migctl export prints")
+        })?;
+        models.push(model);
+    }
+    let is_meant = |gpu: &DetailedGpu| models.is_empty() || models.iter().any(|m| m.is(gpu));
+    let mut all = gpus.iter().enumerate().filter(|(_, gpu)| is_meant(gpu));
+    let Devices::Listed(listed) = &entry.devices else {
+        return Ok(all.map(|(index, _)| index).collect());
+    };
+    if all.next().is_none() {
+        return Ok(Vec::new());
+    }
+    let here = |number: &i64| usize::try_from(*number).ok().filter(|n| *n < gpus.len());
+    if let Some(missing) = listed.iter().find(|number| here(number).is_none()) {
+        let count = gpus.len();
+        let why = format!("devices names GPU {missing}, and the machine has {count}");
+        return Err(Error::new(why).hint(format!("use 0 to {}", count.saturating_sub(1))));
+    }
+    let mut found: Vec<usize> = listed.iter().filter_map(here).collect();
+    found.retain(|index| is_meant(&gpus[*index]));
+    Ok(found)
+}
+
+/// A model of GPUs by its PCI numbers, with the subsystem's where the file names it.
+struct Model {
+    device: u32,
+    subsystem: Option<u32>,
+}
+
+impl Model {
+    /// Parses `0x20B210DE` or `0x20B210DE:0x146310DE`.
+    fn parse(text: &str) -> Option<Model> {
+        let (device, subsystem) = match text.split_once(':') {
+            Some((device, subsystem)) => (device, Some(number(subsystem)?)),
+            None => (text, None),
+        };
+        Some(Model {
+            device: number(device)?,
+            subsystem,
+        })
+    }
+
+    fn is(&self, gpu: &DetailedGpu) -> bool {
+        let subsystem = self.subsystem.unwrap_or(gpu.subsystem_id);
+        (self.device, subsystem) == (gpu.device_id, gpu.subsystem_id)
+    }
+}
+
+fn number(text: &str) -> Option<u32> {
+    let digits = text.strip_prefix("0x")?;
+    let is_number = digits.bytes().all(|b| b.is_ascii_hexdigit());
+    u32::from_str_radix(digits, 16).ok().filter(|_| is_number)
+}

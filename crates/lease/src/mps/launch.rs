@@ -3,7 +3,7 @@
 use crate::effect::{self, Kind};
 use crate::error::{Context, Error, Result};
 use crate::model::Process;
-use crate::process::{self, signals};
+use crate::process;
 use nix::fcntl::OFlag;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use nix::sys::stat::Mode;
@@ -48,7 +48,7 @@ pub(super) struct Child {
 #[allow(clippy::disallowed_methods)]
 pub(super) fn fork_waiting(image: &Image) -> Result<Waiting> {
     let what = || format!("start {}", image.program.to_string_lossy());
-    signals::wait_for_children();
+    process::wait_for_children();
     let null = File::open("/dev/null").context(what)?;
     let pointers = |all: &[CString]| -> Vec<*const libc::c_char> {
         { all.iter().map(|text| text.as_ptr()) }

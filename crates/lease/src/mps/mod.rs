@@ -65,7 +65,7 @@ impl Home {
     }
 }
 
-/// Returns the reason for which no daemon can listen below a state directory, if there is one.
+/// Returns why no daemon can listen below a state directory, if there is one.
 pub(crate) fn socket_obstacle(state_dir: &Path) -> Option<String> {
     // An id has 32 digits.
     let longest = Home::of(state_dir, &LeaseId::new("0".repeat(32)));

@@ -48,7 +48,7 @@ pub struct LayoutPlan {
     pub create: Vec<NewInstance>,
 }
 
-/// The reason for which there is no plan.
+/// Why `plan_layout` finds no plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LayoutObstacle {
     /// The layout needs the end of held instances. The plan is the one with the fewest of these among its destroys.

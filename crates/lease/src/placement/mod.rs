@@ -24,22 +24,23 @@ mod whole;
 
 pub(crate) use backfill::{could_use, is_blocked};
 pub use choose::choose;
-pub use defrag::diagnose::diagnose;
-pub use defrag::search::fewest_moves;
+pub use defrag::{diagnose, fewest_moves};
 pub use explain::{GpuReport, SlotCost, Verdict, explain, fragmentation};
 pub use layout::{
     LayoutObstacle, LayoutPlan, NewInstance, Standing, WantedParts, is_part, plan_layout,
 };
 pub use no_room::{Candidate, CandidateSlice, GpuObstacle, GpuUse, NoRoom, ShareLevel};
 pub use occupancy::{Exhausted, Occupancy, Occupant, PARTS, Parts, Slot, parts};
-pub use plan::{Constraints, Exclusion};
-pub use plan::{Decision, DefragPlan, MAX_STEPS, Movable, Move, Reservation, SearchResult, Site};
+pub(crate) use plan::Admitted;
+pub use plan::{
+    Constraints, Decision, DefragPlan, Exclusion, MAX_STEPS, Movable, Move, Reservation,
+    SearchResult, Site,
+};
 pub use rejection::{
     Cause, Exhaustion, InTheWay, Largest, LeftOut, Obstacle, Rejection, RejectionKind, Search,
     Shortage,
 };
-pub use several::Diagnosis;
-pub use several::Packer;
+pub use several::{Diagnosis, Packer};
 pub(crate) use several::{Selection, never_several};
 pub(crate) use share::obstacle_of;
 pub use share::{Over, ShareMemory, SharePlace, ShareTerms, choose_share};

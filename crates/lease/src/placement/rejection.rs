@@ -21,7 +21,7 @@ pub struct Cause {
     pub obstacle: Obstacle,
 }
 
-/// The reason for which an alternative gets no slot.
+/// Why an alternative gets no slot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Obstacle {
     /// Rules exclude every GPU in MIG mode.

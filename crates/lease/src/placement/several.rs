@@ -58,7 +58,7 @@ impl Selection {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnosis {
     pub(crate) selection: Selection,
-    /// The reason for which the request gets no slot.
+    /// Why the request gets no slot.
     pub rejection: Rejection,
 }
 

@@ -18,7 +18,7 @@ const MOST: usize = 1 << 18;
 pub(crate) struct Holders {
     /// The processes that were found, as `(pid, name)`.
     pub seen: Vec<(i32, String)>,
-    /// The reason for which there may be more.
+    /// Why there may be more.
     pub unseen: Option<String>,
 }
 
@@ -31,7 +31,7 @@ impl Holders {
         }
     }
 
-    /// Returns no holder, and the reason for which there may be some.
+    /// Returns no holder, and why there may be some.
     pub(crate) fn unseen(why: String) -> Holders {
         Holders {
             seen: Vec::new(),

@@ -1,4 +1,4 @@
-//! Identifies processes and tells whether they live, by careful reads of `/proc`.
+//! Identifies processes and tells whether they live, by careful reads of `/proc`; and this process's dispositions of signals.
 
 mod cgroup;
 mod hierarchies;
@@ -6,7 +6,6 @@ mod holders;
 mod in_child;
 mod namespaces;
 pub(crate) mod program;
-pub mod signals;
 
 pub use cgroup::{OwnCgroup, cgroups, in_cgroup, own_cgroup};
 pub(crate) use cgroup::{is_in_cgroup, systemd_cgroup, unified_cgroup};
@@ -21,10 +20,12 @@ pub use program::{output, run_apart, wait_until};
 use crate::effect::{self, Kind};
 use crate::files::{self, Links};
 use crate::model::{BootId, Process};
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 use std::ffi::OsString;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::Duration;
 use std::{fs, io};
 
@@ -362,6 +363,37 @@ mod pidfd_tests {
         child.wait().unwrap();
         process.kill().unwrap();
     }
+}
+
+/// The disposition of SIGXFSZ when this process began.
+static INHERITED: OnceLock<SigAction> = OnceLock::new();
+
+fn set_disposition(signal: Signal, handler: SigHandler) -> Option<SigAction> {
+    let action = SigAction::new(handler, SaFlags::empty(), SigSet::empty());
+    // SAFETY: neither disposition runs code of runmig.
+    unsafe { sigaction(signal, &action) }.ok()
+}
+
+/// Makes a write beyond `RLIMIT_FSIZE` fail with EFBIG. By default the kernel would end the process between
+/// two steps.
+pub fn survive_file_limit() {
+    if let Some(before) = set_disposition(Signal::SIGXFSZ, SigHandler::SigIgn) {
+        let _ = INHERITED.set(before);
+    }
+}
+
+/// Undoes `survive_file_limit` for the program that this process becomes. Async-signal-safe: one system
+/// call.
+pub fn hand_on_file_limit() {
+    if let Some(before) = INHERITED.get() {
+        // SAFETY: this process began with the disposition, so it runs no code of runmig.
+        let _ = unsafe { sigaction(Signal::SIGXFSZ, before) };
+    }
+}
+
+/// Lets this process wait for its children. It cannot wait if its parent left SIGCHLD ignored.
+pub fn wait_for_children() {
+    set_disposition(Signal::SIGCHLD, SigHandler::SigDfl);
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ const FIRST_TIME: &str = ":4026531834";
 pub struct View {
     /// The namespaces of this process.
     pub namespaces: Namespaces,
-    /// The reason for which a living process may be invisible here.
+    /// Why a living process may be invisible here.
     pub obstacle: Option<String>,
 }
 
@@ -188,7 +188,7 @@ fn identity(reads: &dyn Reads, file: &Path) -> io::Result<Option<String>> {
     }
 }
 
-/// Returns the reason for which `/proc` may hide others. The caller has already found this process in
+/// Returns why `/proc` may hide others. The caller has already found this process in
 /// `/proc`.
 fn obstacle(reads: &dyn Reads, pid: u32) -> Option<String> {
     let us = match reads.link(&Path::new(PROC).join("self")) {

@@ -1,8 +1,8 @@
 //! Runs a program for its output, with a bound on both.
 
-use super::signals;
 use crate::effect::{self, Kind};
 use crate::error::{Context, Error, Result, printable};
+use crate::process;
 use nix::poll::{PollFd, PollFlags, PollTimeout};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
@@ -89,7 +89,7 @@ fn finish(
     suffices: impl FnOnce(bool) -> bool,
 ) -> std::io::Result<std::result::Result<Answer, String>> {
     let name = command.get_program().to_string_lossy().into_owned();
-    signals::wait_for_children();
+    process::wait_for_children();
     command.current_dir("/").process_group(0);
     let mut child = effect::spawn(&mut command)?;
     // The command holds the pipes open as well.

@@ -8,12 +8,12 @@
 
 mod watch;
 
-use crate::admitted::Admitted;
 use crate::bundles::Bundles;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::leases::now;
 use crate::model::{Closed, GpuUuid, OperationId, Snapshot};
+use crate::placement::Admitted;
 use crate::placement::{self, Constraints, NoRoom, Reservation, Slot};
 use crate::refusal::{self, Waited};
 use crate::request::Request;
@@ -39,7 +39,7 @@ const SOON: Duration = Duration::from_millis(50);
 /// whose tries wake this one. So each pause is longer, up to `COLLECT_AGAIN`.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 
-/// The reason for which a wait ended.
+/// Why a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wake {
     /// There may be room.

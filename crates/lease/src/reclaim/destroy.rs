@@ -93,7 +93,7 @@ pub(crate) fn destroy_instance(
     }
 }
 
-/// The reason for which an instance is not destroyed yet.
+/// Why an instance is not destroyed yet.
 enum Refusal {
     /// The driver's.
     Driver(DriverError),

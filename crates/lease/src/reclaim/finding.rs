@@ -40,7 +40,7 @@ impl Collection {
 }
 
 impl Finding {
-    /// Adds a remark to the reason for which the lease stays. A failure stays as it is.
+    /// Adds a remark to the reason why the lease stays. A failure stays as it is.
     pub(super) fn remark(&mut self, text: &str) {
         if let Outcome::Kept(why) = &mut self.outcome {
             why.push_str("; ");

@@ -1,17 +1,15 @@
 //! Collects the leases that no process released.
 
+use super::claim::{self, release_dead};
 use super::finding::{Collection, Finding, Outcome, Patience};
 use super::release::{self, Dead, Returned, is_due};
-use super::{
-    claim, daemon, earlier_boot, holder, layout, limits, liveness, lost_leases, ready, revive,
-};
+use super::{daemon, layout, limits, liveness, lost_leases, ready, revive};
 use crate::counters::Actor;
-use crate::error::{Error, Result};
-use crate::idle;
+use crate::error::{self, Error, Result};
 use crate::leases::Leases;
 use crate::model::LeaseId;
-use crate::mps;
-use crate::store::{Attempt, Entry, Held, Instance, Lease, LeaseState};
+use crate::store::{self, Attempt, Entry, Held, Instance, Lease, LeaseState};
+use crate::{idle, mps};
 use std::time::Instant;
 
 impl Leases<'_> {
@@ -44,7 +42,7 @@ fn look_through(
     if !dry_run {
         context.store.sweep_operations();
     }
-    let mut findings = earlier_boot::end_earlier_boot(context, dry_run)?;
+    let mut findings = release::end_earlier_boot(context, dry_run)?;
     let entries = context.store.list()?.entries;
     // All leases share one deadline. A machine full of slices in use takes no longer than one slice.
     let end = Instant::now() + patience.0;
@@ -197,7 +195,7 @@ pub(crate) fn unseen(context: &Leases<'_>) -> Option<Error> {
     Some(Error::new(what).hint(liveness::UNSEEN_HINT))
 }
 
-/// Returns the reason for which a lease may go, or else the reason for which it stays.
+/// Returns why a lease may go, or else why it stays.
 fn why_collect(
     context: &Leases<'_>,
     held: &Held,
@@ -207,10 +205,10 @@ fn why_collect(
     if lease.state == LeaseState::Releasing {
         return retry(held.attempt(), all);
     }
-    holder::withdrawal(context, lease)
+    liveness::withdrawal(context, lease)
 }
 
-/// Returns the reason for which an instance without a lease may go, or else the reason for which it stays.
+/// Returns why an instance without a lease may go, or else why it stays.
 fn why_destroy(
     context: &Leases<'_>,
     instance: &Instance,
@@ -245,5 +243,33 @@ pub(crate) fn discard_idle(context: &Leases<'_>, idle: &Instance) {
     let release = || release::release_instance_unless(context, idle, patience, handed_out);
     if let Err(e) = context.observer.acting(Actor::Eviction, release) {
         tracing::warn!(instance = idle.id.as_str(), "{}", e.line());
+    }
+}
+
+impl Leases<'_> {
+    /// Ends what containers of claims left: their leases, and the instances whose last lease was a container's. It also
+    /// ends instances without a lease that are on their way out. Leases without a claim are none of its business.
+    ///
+    /// # Errors
+    /// An instance that is in use. It is quarantined, and the next call tries again.
+    pub fn release_ended(&self) -> Result<()> {
+        let listing = self.store.list()?;
+        let release = |entry: &Entry| match entry {
+            Entry::Held(held) => match &held.lease.shared_in {
+                Some(mark) if store::is_mark(mark) && is_due(held.attempt()) => {
+                    release_dead(self, held).map(drop)
+                }
+                _ => Ok(()),
+            },
+            // An idle one stays for the next request. Any other is on its way out, or a kill left it without its lease.
+            Entry::Unleased(instance) => {
+                let is_going = instance.idle_since().is_none() && !instance.is_of_layout();
+                match is_going && is_due(instance.attempt()) {
+                    true => release_going(self, instance).map(drop),
+                    false => Ok(()),
+                }
+            }
+        };
+        error::all(listing.entries.iter().map(release))
     }
 }

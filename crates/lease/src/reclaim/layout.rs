@@ -9,7 +9,7 @@ use crate::model::Timestamp;
 use crate::store::{Held, Instance, InstanceState};
 use std::time::{Instant, SystemTime};
 
-/// Returns the reason for which an instance without a lease stays: it belongs to a layout, or the operation of one is at
+/// Returns why an instance without a lease stays: it belongs to a layout, or the operation of one is at
 /// work on it.
 pub(super) fn keeper(context: &Leases<'_>, instance: &Instance) -> Option<String> {
     let name = instance.layout.as_ref()?;

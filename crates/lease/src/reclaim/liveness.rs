@@ -5,8 +5,9 @@ use crate::error::{Error, Result};
 use crate::leases::Leases;
 use crate::model::{Namespaces, Process};
 use crate::process::{self, Host, Reads, Sight, View};
-use crate::store::{Key, Lease, LeaseState, Store};
+use crate::store::{Claim, Holder, Key, Lease, LeaseState, Store};
 use crate::trust;
+use serde::Deserialize;
 use std::path::Path;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -68,7 +69,7 @@ pub fn container_lives(lease: &Lease) -> Option<String> {
     here().container_lives(lease)
 }
 
-/// Returns the reason for which this process cannot tell whether the container of a lease lives.
+/// Returns why this process cannot tell whether the container of a lease lives.
 pub fn unseen(lease: &Lease) -> Option<String> {
     // A claim's lease needs no look at processes.
     if lease.state == LeaseState::Releasing || lease.claim().is_some() {
@@ -271,11 +272,7 @@ impl<'a> Liveness<'a> {
             let dir = dir.display();
             return Err(format!("the file system of {dir} does not answer"));
         }
-        for (file, pid, start) in [
-            ("state.json", "init_process_pid", "init_process_start"),
-            ("status", "pid", "process-start-time"),
-        ] {
-            let file = dir.join(file);
+        for file in ["state.json", "status"].map(|file| dir.join(file)) {
             let bytes = match self.reads.file(&file) {
                 Ok(bytes) => bytes,
                 Err(e) if cannot_be_there(&e) => continue,
@@ -283,20 +280,21 @@ impl<'a> Liveness<'a> {
             };
             // The record is incomplete: the low-level runtime is writing it, or died there. The cgroup
             // decides.
-            let Ok(record) = serde_json::from_slice::<serde_json::Value>(&bytes) else {
-                continue;
-            };
-            let number = |name: &str| record.get(name).and_then(serde_json::Value::as_u64);
-            let (Some(pid), Some(start_time)) = (number(pid), number(start)) else {
-                continue;
-            };
-            let Ok(pid) = i32::try_from(pid) else {
-                continue;
-            };
-            return Ok(Some(Process { pid, start_time }));
+            if let Ok(Recorded { pid, start_time }) = serde_json::from_slice(&bytes) {
+                return Ok(Some(Process { pid, start_time }));
+            }
         }
         Ok(None)
     }
+}
+
+/// The init in a low-level runtime's record: its fields in runc's `state.json`, and in crun's `status`.
+#[derive(Deserialize)]
+struct Recorded {
+    #[serde(alias = "init_process_pid")]
+    pid: i32,
+    #[serde(alias = "init_process_start", rename = "process-start-time")]
+    start_time: u64,
 }
 
 /// Returns whether a failed read proves that no low-level runtime has a record at such a path. A low-level
@@ -319,4 +317,36 @@ fn is_making(process: &Process) -> String {
 
 fn unknown(why: &str) -> String {
     format!("runmig cannot see from here whether it lives: {why}")
+}
+
+impl Leases<'_> {
+    /// Says what shows that the holder of a lease still exists. What cannot be found out counts as such a sign.
+    pub fn sign_of_life(&self, lease: &Lease) -> Option<String> {
+        match &lease.holder {
+            Holder::Container(_) => sign_of_life(&self.store, lease),
+            Holder::Claim(claim) => Some(claim_lives(claim)),
+        }
+    }
+}
+
+/// Returns why a collector may release a lease that is not *releasing*, or else why it stays.
+pub(super) fn withdrawal(
+    context: &Leases<'_>,
+    lease: &Lease,
+) -> std::result::Result<String, String> {
+    match &lease.holder {
+        Holder::Container(_) => match context.sign_of_life(lease) {
+            Some(life) => Err(life),
+            None if lease.state == LeaseState::Pending => {
+                Ok("its create died before the container was there".to_owned())
+            }
+            None => Ok("its container is gone".to_owned()),
+        },
+        Holder::Claim(claim) => Err(claim_lives(claim)),
+    }
+}
+
+/// Returns why a claim keeps its lease, whatever its pods and operations do.
+fn claim_lives(claim: &Claim) -> String {
+    format!("only Kubernetes withdraws {claim}")
 }

@@ -9,11 +9,12 @@ use crate::bundles::Author;
 use crate::draft::footprint;
 use crate::effect;
 use crate::error::{self, Error, Result};
+use crate::framed::{Record, decode, encode};
 use crate::leases::Leases;
 use crate::model::LeaseId;
 use crate::mps;
 use crate::process;
-use crate::store::{Held, Instance, Lease, LeaseState, Record, Resource, decode, encode};
+use crate::store::{Held, Instance, Lease, LeaseState, Resource};
 use std::path::Path;
 use std::time::{Duration, Instant};
 

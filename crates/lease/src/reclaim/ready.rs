@@ -1,9 +1,8 @@
 //! Records the facts about a container that become known during its create, and releases its leases at its end.
 
-use super::earlier_boot::end_earlier_boot;
 use super::finding::Patience;
 use super::liveness;
-use super::release::Returned;
+use super::release::{Returned, end_earlier_boot};
 use crate::error::{self, Error, Result};
 use crate::leases::Leases;
 use crate::model::Process;

@@ -3,12 +3,13 @@
 
 use super::destroy::{self, Ended, Target};
 use super::finding::{Finding, Outcome, Patience};
-use super::{daemon, holder, layout};
+use super::{daemon, layout};
 use crate::counters::ResourceKind;
 use crate::error::{self, Error, Result};
 use crate::leases::{Leases, now};
-use crate::model::Timestamp;
-use crate::store::{Attempt, Entry, Held, Instance, InstanceState, Lease, LeaseState};
+use crate::model::{LeaseId, Timestamp};
+use crate::store::{Attempt, Entry, Held, Holder, Instance, InstanceState, Lease, LeaseState};
+use std::collections::HashSet;
 use std::time::{Duration, Instant, SystemTime};
 
 /// The longest gap between retries of a failed destroy. The gap starts at 2 s and doubles each time.
@@ -90,7 +91,7 @@ impl Leases<'_> {
 /// Does what the holder needs after its lease. A read may fail once, and without the lease only the next create restores
 /// the original.
 fn restore(context: &Leases<'_>, lease: &Lease) -> Result<()> {
-    holder::after_release(context, lease).or_else(|_| holder::after_release(context, lease))
+    after_release(context, lease).or_else(|_| after_release(context, lease))
 }
 
 fn finish(
@@ -308,4 +309,62 @@ fn next_attempt(last: Option<&Attempt>, e: &Error, held_by: Vec<String>) -> Atte
 /// Returns whether gc may now retry a release that failed.
 pub(super) fn is_due(attempt: Option<&Attempt>) -> bool {
     attempt.is_none_or(|a| a.next <= now())
+}
+
+/// Restores the `config.json` of each lease of an earlier boot, and removes all at once. Their instances ended with that
+/// boot, so runmig asks the driver nothing and confirms nothing. `dry_run` only tells.
+///
+/// # Errors
+/// The ledger cannot be read or written.
+pub(crate) fn end_earlier_boot(context: &Leases<'_>, dry_run: bool) -> Result<Vec<Finding>> {
+    let content = context.store.state()?;
+    let leases = &content.earlier;
+    let finding = |held: &Held, ended: Result<()>| Finding {
+        entry: Entry::Held(held.clone()),
+        outcome: match ended {
+            Ok(()) => Outcome::Released("its boot is over".to_owned()),
+            Err(e) => {
+                tracing::warn!(lease = held.lease.id.as_str(), "{}", e.line());
+                Outcome::Failed(e)
+            }
+        },
+    };
+    if dry_run {
+        return Ok(leases.iter().map(|held| finding(held, Ok(()))).collect());
+    }
+    if !leases.is_empty() || context.store.is_of_earlier_boot()? {
+        let ended = leases.iter().map(|held| {
+            // Only a state directory on a disk still has the directories of their daemons.
+            if held.lease.daemon().is_some() {
+                daemon::remove_home(context, &held.lease.id);
+            }
+            finding(held, after_release(context, &held.lease))
+        });
+        let ended: Vec<Finding> = ended.collect();
+        let ledger = context.store.lock("the end of an earlier boot")?;
+        let ids: HashSet<&LeaseId> = leases.iter().map(|held| &held.lease.id).collect();
+        let removed = context.end(&ledger, |state, ends| {
+            let of_boot = state
+                .earlier
+                .extract_if(.., |held| ids.contains(&held.lease.id));
+            Ok(of_boot.inspect(|held| ends.lapsed(held)).count())
+        })?;
+        if removed > 0 {
+            tracing::info!("{removed} leases of an earlier boot are removed");
+        }
+        return Ok(ended);
+    }
+    Ok(Vec::new())
+}
+
+/// Does what the holder needs after its lease. For a container, it puts the original `config.json` back.
+fn after_release(context: &Leases<'_>, lease: &Lease) -> Result<()> {
+    match &lease.holder {
+        Holder::Container(container) => {
+            context.store.remove_account(&lease.id);
+            context.restore(&container.bundle, &lease.id)
+        }
+        // The driver of the claim removes the CDI file.
+        Holder::Claim(_) => Ok(()),
+    }
 }

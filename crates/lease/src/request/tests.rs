@@ -340,3 +340,28 @@ fn parses_seats() {
         "{several}"
     );
 }
+
+#[test]
+fn reads_kind_of_written_request() {
+    let wanted = |annotations: &[(&str, &str)]| {
+        let own = |(key, value): &(&str, &str)| (format!("runmig.dev/{key}"), (*value).into());
+        let annotations: Vec<(String, String)> = annotations.iter().map(own).collect();
+        kind_of_written(&parse(&annotations).unwrap().unwrap().wanted.written())
+    };
+    let profile = |name: &str| Some(name.to_owned());
+    assert_eq!(
+        wanted(&[("slice", "1g.10gb+me*2,20Gi")]),
+        ("slice", profile("1g.10gb+me"))
+    );
+    assert_eq!(
+        wanted(&[("slice", "1g.10gb&2g.20gb")]),
+        ("slice", profile("2g.20gb"))
+    );
+    assert_eq!(wanted(&[("slice", "20Gi,1g.10gb")]), ("slice", None));
+    assert_eq!(wanted(&[("share", "8Gi,1/4")]), ("share", None));
+    let seat = [("slice", "3g.40gb,7g.80gb"), ("share", "1/4")];
+    assert_eq!(wanted(&seat), ("seat", profile("3g.40gb")));
+    assert_eq!(wanted(&[("gpu", "1")]), ("gpu", None));
+    assert_eq!(wanted(&[("gpu", "2")]), ("gpu", None));
+    assert_eq!(kind_of_written(""), ("slice", None));
+}

@@ -7,12 +7,12 @@
 //! The driver knows neither shares nor seats nor whole GPUs, nor which slice is a container's. An account is not synced: it
 //! serves the boot in which it was written.
 
-use super::format::{decode, encode};
 use super::lease::Held;
 use super::{Store, make_folder};
 use crate::effect;
 use crate::error::{Context, Error, Result};
 use crate::files::{self, Links};
+use crate::framed::{decode, encode};
 use crate::model::LeaseId;
 use std::fs::OpenOptions;
 use std::io::ErrorKind;

@@ -9,19 +9,17 @@
 //!
 //! A reader needs no lock: the file is always of one moment.
 
-use super::format::VERSION;
 use super::instance::Instance;
 use super::lease::{Held, Lease, LeaseState};
 use super::lock::{self, Lock};
 use super::queue::Queue;
-use super::{accounts, durable, random_id};
+use super::{accounts, random_id};
 use crate::counters::Counts;
-use crate::effect;
 use crate::error::{Context, Error, Result, printable};
 use crate::files::{self, Links, Opened};
-use crate::framed::hex;
+use crate::framed::{VERSION, hex};
 use crate::model::{BootId, InstanceId, LeaseId};
-use crate::trust;
+use crate::{effect, trust};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeSet;
@@ -304,9 +302,10 @@ impl LedgerFile {
         let what = || format!("write the ledger {}", file.display());
         let bytes = encode(&header, &state).context(what)?;
         // The generation before stays until the new one is written: it may be all that a repair has.
-        let written = durable::write(&draft, &bytes).and_then(|()| self.move_aside(&file, &header));
+        let written =
+            files::write_new(&draft, &bytes).and_then(|()| self.move_aside(&file, &header));
         files::put(&draft, &file, written).context(what)?;
-        durable::sync(&self.dir)
+        files::sync_folder(&self.dir)
             .and_then(|()| lock.keep(header.generation))
             .context(what)
     }
@@ -345,10 +344,10 @@ impl LedgerFile {
             .context(what)?;
         let bytes = encode(&header, &state).context(what)?;
         let draft = dir.join(DRAFT);
-        let written = durable::write(&draft, &bytes).or_else(|e| match e.kind() {
+        let written = files::write_new(&draft, &bytes).or_else(|e| match e.kind() {
             // The generation before has room for this one.
             ErrorKind::StorageFull => {
-                durable::unlink(&dir.join(BEFORE)).and_then(|_| durable::write(&draft, &bytes))
+                files::unlink(&dir.join(BEFORE)).and_then(|_| files::write_new(&draft, &bytes))
             }
             _ => Err(e),
         });
@@ -366,7 +365,7 @@ impl LedgerFile {
         })?;
         // From here on all processes see the new ledger, so an error does not undo the change. A power cut ends the boot, and
         // all leases with it.
-        if let Err(e) = durable::sync(dir).and_then(|()| lock.keep(header.generation)) {
+        if let Err(e) = files::sync_folder(dir).and_then(|()| lock.keep(header.generation)) {
             tracing::warn!("{}: {e}", what());
         }
         if let Ok(meta) = std::fs::symlink_metadata(&file) {
@@ -511,7 +510,7 @@ fn keep(dir: &Path) -> io::Result<()> {
     let linked = || effect::hard_link(&dir.join(FILE), &link);
     let kept = linked().or_else(|e| match e.kind() {
         // A kill left it.
-        ErrorKind::AlreadyExists => durable::unlink(&link).and_then(|_| linked()),
+        ErrorKind::AlreadyExists => files::unlink(&link).and_then(|_| linked()),
         _ => Err(e),
     });
     match kept {

@@ -1,8 +1,7 @@
 //! The record of an instance: hardware that runmig made or adopted.
 
-use super::format::{self, Record};
 use super::resource::{Resource, Slice};
-use crate::framed::Form;
+use crate::framed::{self, Form, Record};
 use crate::model::{InstanceId, OperationId, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -142,7 +141,7 @@ impl Instance {
 
 impl Record for Instance {
     const FORM: Form = Form {
-        version: format::VERSION,
+        version: framed::VERSION,
         kind: "Instance",
     };
 }

@@ -1,9 +1,8 @@
 //! The record of a lease: a holder's portion of an instance.
 
-use super::format::{self, Record};
 use super::holder::{Claim, Container, Holder, Key, is_mark};
 use super::instance::{Attempt, Instance, InstanceState};
-use crate::framed::Form;
+use crate::framed::{self, Form, Record};
 use crate::model::{InstanceId, LeaseId, Level, Namespaces, OperationId, Process, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -354,7 +353,7 @@ impl Entry {
 
 impl Record for Lease {
     const FORM: Form = Form {
-        version: format::VERSION,
+        version: framed::VERSION,
         kind: "Lease",
     };
 }

@@ -1,18 +1,19 @@
-//! A lock that ends with its holder, limits the wait for it, and names its holder.
+//! Locks that end with their holders: one that limits the wait for it and names its holder, and what runmig locks beside the
+//! ledger: bundles, claims, the driver for Kubernetes, and reloads of dcgm-exporter.
 
-use super::file;
-use crate::effect;
+pub(super) use crate::effect::try_lock;
+
+use super::{Store, file};
 use crate::error::{Context, Error, Result};
-use crate::files;
 use crate::model::Process;
-use crate::process;
+use crate::{effect, files, process};
 use nix::sys::signal::SigSet;
 use sha2::{Digest, Sha256};
 use std::convert::Infallible;
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Seek, SeekFrom};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -121,14 +122,12 @@ pub(super) fn hold<N>(
 
 /// Returns the position of the byte that stands for a name in a file of which each byte is a lock. Two names at one
 /// position would only wait for each other.
-pub(super) fn byte_of(name: &[u8]) -> i64 {
+fn byte_of(name: &[u8]) -> i64 {
     let mut first = [0; 8];
     first.copy_from_slice(&Sha256::digest(name)[..8]);
     // The last position is left out, because a lock there would overflow.
     i64::from_le_bytes(first) & (i64::MAX >> 1)
 }
-
-pub(super) use crate::effect::try_lock;
 
 /// Waits for the lock. Returns none if one holder keeps it for the whole timeout. A queue that moves on may
 /// be of any length.
@@ -246,9 +245,141 @@ fn named(signature: &str) -> Option<String> {
     ))
 }
 
+/// All bundles share one file, and each bundle has a byte of it to lock. Only root can open the file, whereas any reader of a
+/// bundle's directory could lock that directory. No bundle needs a file of its own that runmig would have to clean up.
+const BUNDLES: &str = "bundles.lock";
+
+/// The lock on a bundle, held until it is dropped or its process ends: two creates of one bundle would start with one slice.
+#[derive(Debug)]
+pub struct BundleLock {
+    _file: File,
+}
+
+/// The device and inode of a bundle's directory, which the caller keeps open. They are the same by every path.
+#[derive(Clone, Copy, Debug)]
+pub struct BundleId {
+    /// The device.
+    pub dev: u64,
+    /// The inode.
+    pub ino: u64,
+}
+
+impl Store {
+    /// Locks a bundle without waiting. Returns none if another process has the lock.
+    pub fn try_lock_bundle(&self, bundle: BundleId) -> Result<Option<BundleLock>> {
+        let path = self.dir().join(BUNDLES);
+        let id = [bundle.dev.to_le_bytes(), bundle.ino.to_le_bytes()].concat();
+        let locked = hold(&path, |file| {
+            let locked = effect::lock_byte(&file, byte_of(&id), false);
+            let locked = locked.context(|| format!("lock {}", path.display()))?;
+            Ok(locked.then_some(file).ok_or(()))
+        })?;
+        Ok(locked.ok().map(|file| BundleLock { _file: file }))
+    }
+}
+
+/// The whole of the file says which of two processes publishes while one takes over from the other. A byte of it is a claim's
+/// turn.
+const DRA: &str = "dra.lock";
+const PUBLISHES: &str = "publishes to Kubernetes";
+
+/// The right to publish and to promise, until it is dropped or its process ends.
+#[derive(Debug)]
+pub struct DriverLock {
+    _lock: Lock,
+}
+
+/// The turn of a claim, until it is dropped or its process ends.
+#[derive(Debug)]
+pub struct ClaimTurn {
+    _file: File,
+}
+
+impl Store {
+    /// Takes the driver's lock without waiting. Returns the holder in words if another process has it.
+    ///
+    /// # Errors
+    /// The lock file cannot be used.
+    pub fn try_lock_driver(&self) -> Result<Result<DriverLock, String>> {
+        let lock = Lock::try_take(&self.driver_file(), PUBLISHES)?;
+        Ok(lock.map(|lock| DriverLock { _lock: lock }))
+    }
+
+    /// Waits for the driver's lock without a limit, in the order of the callers: a driver waits until the one before it
+    /// ends.
+    ///
+    /// # Errors
+    /// The lock file cannot be used.
+    pub fn lock_driver(&self) -> Result<DriverLock> {
+        let lock = Lock::take_at_last(&self.driver_file(), PUBLISHES)?;
+        Ok(DriverLock { _lock: lock })
+    }
+
+    /// Waits for the turn of a claim, which excludes work on it in other processes. Threads of one process have turns of
+    /// their own.
+    ///
+    /// # Errors
+    /// The lock file cannot be used.
+    pub fn claim_turn(&self, uid: &str) -> Result<ClaimTurn> {
+        let path = self.driver_file();
+        let Ok(file) = hold::<Infallible>(&path, |file| {
+            effect::lock_byte(&file, byte_of(uid.as_bytes()), true)
+                .context(|| format!("lock {}", path.display()))?;
+            Ok(Ok(file))
+        })?;
+        Ok(ClaimTurn { _file: file })
+    }
+
+    fn driver_file(&self) -> PathBuf {
+        self.dir().join(DRA)
+    }
+}
+
+const DCGM: &str = "dcgm.lock";
+const DCGM_NOTE: &str = "dcgm-reload.json";
+/// The longest note that is read, in bytes.
+const MAX_NOTE: u64 = 64 * 1024;
+
+/// The turn of a reload, until it is dropped or its process ends.
+#[derive(Debug)]
+pub struct ReloadTurn {
+    _lock: Lock,
+    note: PathBuf,
+}
+
+impl Store {
+    /// Waits for the turn of a reload.
+    ///
+    /// # Errors
+    /// The lock file cannot be used, or the turn did not come in this time.
+    pub fn reload_turn(&self, timeout: Duration) -> Result<ReloadTurn> {
+        let lock = Lock::take(&self.dir().join(DCGM), timeout, "reloads dcgm-exporter")?;
+        Ok(ReloadTurn {
+            _lock: lock,
+            note: self.dir().join(DCGM_NOTE),
+        })
+    }
+}
+
+impl ReloadTurn {
+    /// Returns the note of the last reload. None without one that can be read.
+    pub fn note(&self) -> Option<Vec<u8>> {
+        files::read(&self.note, MAX_NOTE).ok()
+    }
+
+    /// Replaces the note.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn set_note(&self, note: &[u8]) -> Result<()> {
+        files::replace(&self.note, note).context(|| format!("write {}", self.note.display()))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::mpsc;
 
     /// A process that another thread forked has the file until it executes a program.
     #[test]
@@ -275,5 +406,51 @@ mod tests {
         // The folder is gone, so the check fails instead of starting another round.
         std::fs::write(&folder, "").unwrap();
         assert!(is_still(&file, &path).is_err());
+    }
+
+    fn store(dir: &std::path::Path) -> Store {
+        Store::open(&dir.join("state"), Duration::from_secs(10)).unwrap()
+    }
+
+    #[test]
+    fn successor_waits_for_drivers_lock() {
+        let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let (first, second) = (store(dir.path()), store(dir.path()));
+        let held = first.try_lock_driver().unwrap().unwrap();
+        let by = second.try_lock_driver().unwrap().unwrap_err();
+        let us = format!("process {} (publishes to Kubernetes)", std::process::id());
+        assert!(by.starts_with(&us), "{by}");
+        let (told, taken) = mpsc::channel();
+        let waiter = std::thread::spawn(move || {
+            let lock = second.lock_driver().unwrap();
+            told.send(()).unwrap();
+            lock
+        });
+        assert!(taken.try_recv().is_err());
+        drop(held);
+        taken.recv().unwrap();
+        let held = waiter.join().unwrap();
+        assert!(first.try_lock_driver().unwrap().is_err());
+        drop(held);
+        assert!(first.try_lock_driver().unwrap().is_ok());
+    }
+
+    #[test]
+    fn claim_waits_for_its_turn() {
+        let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let (first, second) = (store(dir.path()), store(dir.path()));
+        let _driver = first.try_lock_driver().unwrap().unwrap();
+        let turn = first.claim_turn("a").unwrap();
+        drop(second.claim_turn("b").unwrap());
+        let (told, taken) = mpsc::channel();
+        let waiter = std::thread::spawn(move || {
+            let turn = second.claim_turn("a").unwrap();
+            told.send(()).unwrap();
+            turn
+        });
+        assert!(taken.try_recv().is_err());
+        drop(turn);
+        taken.recv().unwrap();
+        drop(waiter.join().unwrap());
     }
 }

@@ -5,8 +5,8 @@
 //!   ledger.json, .1           all instances, leases, tickets and counters, and the generation before (file.rs, queue.rs)
 //!   ledger.lock               held while runmig writes the ledger, never longer; names its holder and the generation
 //!   plan.lock                 held by the one create that asks the driver and chooses a place
-//!   bundles.lock              a create locks one byte of it for its bundle (bundles.rs)
-//!   dra.lock                  held by the driver that publishes to Kubernetes (driver.rs)
+//!   bundles.lock              a create locks one byte of it for its bundle (lock.rs)
+//!   dra.lock                  held by the driver that publishes to Kubernetes (lock.rs)
 //!   gpu-<uuid>.lock           held while the driver creates or destroys an instance on that GPU
 //!   operations/<id>           one create at work, which holds the file's lock (operation.rs)
 //!   geometry                   the GPUs' profiles and places, for the next create (src/gpu/geometry.rs)
@@ -16,12 +16,8 @@
 //! A lock is a value: a function that needs a lock takes it as an argument.
 
 mod accounts;
-mod bundles;
 mod changes;
-mod driver;
-mod durable;
 mod file;
-mod format;
 mod holder;
 mod instance;
 mod lease;
@@ -29,32 +25,26 @@ mod ledger;
 mod lock;
 mod operation;
 mod queue;
-mod read;
-mod reload;
 mod resource;
+#[cfg(test)]
+mod tests;
 mod words;
 
-pub use bundles::{BundleId, BundleLock};
 pub use changes::Changes;
-pub use driver::{ClaimTurn, DriverLock};
-pub(crate) use durable::replace;
 pub(crate) use file::{FILE as LEDGER, Header, State, ledger_of_body, rewritten_ledger};
-pub(crate) use format::{Record, decode, encode};
-pub use holder::{Claim, ClaimName, ClaimPod};
-pub use holder::{Container, Holder, Key, is_id_of};
+pub use holder::{Claim, ClaimName, ClaimPod, Container, Holder, Key, is_id_of};
 pub(crate) use holder::{is_mark, mark_of};
 pub use instance::{Attempt, Instance, InstanceState, Origin};
 pub use lease::{
     Enforcement, Entry, Held, Lease, LeaseState, Limit, LimitedCgroup, MpsDaemon, Portion, Share,
 };
-pub use ledger::Ledger;
+pub use ledger::{Ledger, Listing};
 pub(crate) use lock::Lock;
+pub use lock::{BundleId, BundleLock, ClaimTurn, DriverLock, ReloadTurn};
 pub use operation::Operation;
 pub(crate) use operation::killed;
 pub(crate) use queue::Ticket;
 pub use queue::{Waiter, Waiting};
-pub use read::Listing;
-pub use reload::ReloadTurn;
 pub(crate) use resource::WHOLE_GPU;
 pub use resource::{Resource, Slice, WholeGpu};
 pub use words::{HolderNames, Shown};
@@ -254,9 +244,6 @@ impl Store {
 fn make_folder(folder: &Path) -> std::io::Result<()> {
     effect::make_dir_all(folder, 0o700)
 }
-
-#[cfg(test)]
-mod tests;
 
 /// Returns a random id: 32 hexadecimal digits.
 pub(crate) fn random_id() -> Result<String> {

@@ -1,4 +1,5 @@
 use super::*;
+use crate::framed::{decode, encode};
 use crate::model::{InstanceId, Placement, Process};
 use proptest::prelude::*;
 

@@ -93,10 +93,8 @@ impl Cuda {
         // SAFETY: a CUDA library may be loaded at any time; `name` is a C string.
         let library = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         if library.is_null() {
-            return Err(Failure::Library(format!(
-                "cannot load {}",
-                name.to_string_lossy()
-            )));
+            let why = format!("cannot load {}", name.to_string_lossy());
+            return Err(Failure::Library(why));
         }
         let mut cuda = Cuda {
             library,
@@ -131,13 +129,9 @@ impl Cuda {
     fn address(&self, name: &CStr) -> Result<*mut c_void, Failure> {
         // SAFETY: the library is never unloaded; `name` is a C string.
         let address = unsafe { libc::dlsym(self.library, name.as_ptr()) };
-        match address.is_null() {
-            true => Err(Failure::Library(format!(
-                "cannot find {}",
-                name.to_string_lossy()
-            ))),
-            false => Ok(address),
-        }
+        let missing = || format!("cannot find {}", name.to_string_lossy());
+        let found = Some(address).filter(|address| !address.is_null());
+        found.ok_or_else(|| Failure::Library(missing()))
     }
 
     fn check(&self, code: u32) -> Result<(), Failure> {

@@ -48,16 +48,17 @@ fn main() -> ExitCode {
         if word == "-" {
             // A line that cannot be read is the end.
             for line in io::stdin().lock().lines().map_while(Result::ok) {
-                say(&answer(&mut cuda, &mut line.split_whitespace()));
+                let mut words = line.split_whitespace();
+                let word = words.next().unwrap_or_default();
+                let answer = run(&mut cuda, word, &mut words);
+                say(&answer.unwrap_or_else(|failure| failure.to_string()));
             }
             continue;
         }
         let answer = run(&mut cuda, word, &mut words);
-        code = if answer.is_err() {
-            ExitCode::FAILURE
-        } else {
-            code
-        };
+        if answer.is_err() {
+            code = ExitCode::FAILURE;
+        }
         say(&answer.unwrap_or_else(|failure| failure.to_string()));
     }
     code
@@ -67,11 +68,6 @@ fn main() -> ExitCode {
 fn say(line: &str) {
     let mut out = io::stdout();
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
-}
-
-fn answer<'a>(cuda: &mut Cuda, words: &mut impl Iterator<Item = &'a str>) -> String {
-    let word = words.next().unwrap_or_default();
-    run(cuda, word, words).unwrap_or_else(|failure| failure.to_string())
 }
 
 fn run<'a>(
@@ -127,8 +123,9 @@ fn run<'a>(
             read.map_err(|e| Failure::Usage(format!("cannot read standard input: {e}")))?;
             Ok("ok".to_owned())
         }
-        other => Err(Failure::Usage(format!(
-            "cannot run {other:?}: no such command"
-        ))),
+        other => {
+            let why = format!("cannot run {other:?}: no such command");
+            Err(Failure::Usage(why))
+        }
     }
 }

@@ -10,15 +10,26 @@ use std::time::Duration;
 
 use super::{Client, Machine};
 
+/// Returns a machine whose driver keeps limits by cgroup itself.
+pub fn misc() -> Machine {
+    Machine::new("--gpu H100-80GB --mig off --driver 615")
+}
+
+/// Returns one that leaves them to dmem, which the root of the hierarchy hands down.
+pub fn dmem() -> Machine {
+    let machine = Machine::new("--gpu H100-80GB --mig off --driver 615 --limits dmem");
+    enable_dmem(&machine, &[&hierarchy()]);
+    machine
+}
+
 /// A cgroup, removed when this value is dropped. Clients in it have to end before.
 pub struct Cgroup(PathBuf);
 
 /// Returns the folder of the hierarchy.
 pub fn hierarchy() -> PathBuf {
     let places = ["/sys/fs/cgroup/unified", "/sys/fs/cgroup"].map(PathBuf::from);
-    let mounted = places
-        .into_iter()
-        .find(|place| nvml_sim::sys::is_cgroup2(place));
+    let mut places = places.into_iter();
+    let mounted = places.find(|place| nvml_sim::sys::is_cgroup2(place));
     mounted.expect("a machine with cgroups of version 2")
 }
 
@@ -79,10 +90,9 @@ impl Deref for Cgroup {
 
 impl Drop for Cgroup {
     fn drop(&mut self) {
-        if !std::thread::panicking() {
-            self.remove();
-        } else {
-            let _ = fs::remove_dir(&self.0);
+        match std::thread::panicking() {
+            true => drop(fs::remove_dir(&self.0)),
+            false => self.remove(),
         }
     }
 }

@@ -29,12 +29,10 @@ pub fn h100() -> Machine {
 }
 
 /// Returns the program `nvml-sim`, which the same build makes.
-pub fn nvml_sim() -> Command {
+fn nvml_sim() -> Command {
     let program = Path::new(CUDA_CLIENT).with_file_name("nvml-sim");
-    assert!(
-        program.exists(),
-        "nvml-sim is not built: cargo build -p nvml-sim"
-    );
+    let hint = "nvml-sim is not built: cargo build -p nvml-sim";
+    assert!(program.exists(), "{hint}");
     Command::new(program)
 }
 
@@ -45,19 +43,26 @@ impl Machine {
         };
         // Other users are to find the machine as well.
         fs::set_permissions(machine.dir(), fs::Permissions::from_mode(0o755)).unwrap();
-        let made = nvml_sim()
-            .arg("new")
-            .arg(machine.dir())
-            .args(args.split_whitespace())
-            .arg("--mps")
-            .output()
-            .unwrap();
-        assert!(made.status.success(), "{made:?}");
+        machine.sim("new", &format!("{args} --mps"));
         // In another process: a descriptor of this one would be inherited by what other tests start meanwhile.
         let mut copy = Command::new("cp");
         copy.arg(CUDA_CLIENT).arg(machine.dir().join("usr/bin"));
         assert!(copy.status().unwrap().success());
         machine
+    }
+
+    /// Returns what `nvml-sim VERB DIR ARGS` says, which must succeed.
+    pub fn sim(&self, verb: &str, args: &str) -> String {
+        let mut command = nvml_sim();
+        let args = args.split_whitespace();
+        let said = command
+            .arg(verb)
+            .arg(self.dir())
+            .args(args)
+            .output()
+            .unwrap();
+        assert!(said.status.success(), "{said:?}");
+        String::from_utf8(said.stdout).unwrap()
     }
 
     pub fn dir(&self) -> &Path {
@@ -92,10 +97,8 @@ impl Machine {
     pub fn control_as(&self, pipes: &Path, uid: u32, command: &str) -> String {
         let output = self.try_control(pipes, uid, command);
         assert!(output.status.success(), "{command}: {output:?}");
-        String::from_utf8(output.stdout)
-            .unwrap()
-            .trim_end()
-            .to_owned()
+        let said = String::from_utf8(output.stdout).unwrap();
+        said.trim_end().to_owned()
     }
 
     /// A test client of the daemon in a pipe directory.
@@ -159,9 +162,10 @@ impl<'a> Daemon<'a> {
                 copy.1.notify_all();
             }
         });
+        let pipes = pipes.to_path_buf();
         let daemon = Daemon {
             machine,
-            pipes: pipes.to_path_buf(),
+            pipes,
             child,
             log,
         };
@@ -172,11 +176,8 @@ impl<'a> Daemon<'a> {
     pub fn wait_for_log(&self, text: &str) {
         let lines = self.log.0.lock().unwrap();
         let lacks = |lines: &mut Vec<String>| !lines.iter().any(|line| line.contains(text));
-        let (lines, waited) = self
-            .log
-            .1
-            .wait_timeout_while(lines, PATIENCE, lacks)
-            .unwrap();
+        let waited = self.log.1.wait_timeout_while(lines, PATIENCE, lacks);
+        let (lines, waited) = waited.unwrap();
         assert!(!waited.timed_out(), "no {text:?} in {lines:#?}");
     }
 
@@ -235,12 +236,11 @@ pub struct Client {
 
 impl Client {
     pub fn start(command: &mut Command) -> Client {
-        let mut child = command
+        command
             .arg("-")
             .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+            .stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
         Client {
             input: child.stdin.take().unwrap(),
             output: BufReader::new(child.stdout.take().unwrap()),

@@ -35,17 +35,11 @@ impl Nvml {
         function(args[0], args[1], args[2])
     }
 
-    /// Calls a function that answers with a handle.
-    fn handle(&self, function: &str, [one, other]: [u64; 2], at: usize) -> u64 {
-        let mut handle = 0_u64;
-        let mut args = [one, other, 0];
-        args[at] = &raw mut handle as u64;
-        assert_eq!(self.call(function, args), 0, "{function}");
-        handle
-    }
-
     pub fn gpu(&self) -> u64 {
-        self.handle("nvmlDeviceGetHandleByIndex_v2", [0, 0], 1)
+        let mut gpu = 0_u64;
+        let args = [0, &raw mut gpu as u64, 0];
+        assert_eq!(self.call("nvmlDeviceGetHandleByIndex_v2", args), 0);
+        gpu
     }
 
     /// Lists processes by a function: pids and MiB.

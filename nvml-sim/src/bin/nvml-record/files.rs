@@ -9,13 +9,9 @@ pub fn record(root: &Path, gpus: u32) {
     let read = |path: &str| fs::read_to_string(root.join(path)).ok();
     let devices = read("proc/devices").unwrap_or_default();
     let characters = devices.split("Block devices").next().unwrap_or_default();
-    let names = characters
-        .lines()
-        .filter_map(|line| line.trim().split_once(' '));
-    let mut names: Vec<&str> = names
-        .map(|(_, name)| name.trim())
-        .filter(|name| name.starts_with("nvidia"))
-        .collect();
+    let name = |line: &'_ str| Some(line.trim().split_once(' ')?.1.trim().to_owned());
+    let mut names: Vec<String> = characters.lines().filter_map(name).collect();
+    names.retain(|name| name.starts_with("nvidia"));
     names.sort_unstable();
     row("/proc/devices", names.join(" "));
 
@@ -31,51 +27,31 @@ pub fn record(root: &Path, gpus: u32) {
     }
     let minors = read("proc/driver/nvidia-caps/mig-minors").unwrap_or_default();
     let (first, last) = (minors.lines().next(), minors.lines().last());
-    row(
-        "/proc/driver/nvidia-caps/mig-minors",
-        format!(
-            "{} lines, {} … {}",
-            minors.lines().count(),
-            first.unwrap_or("none"),
-            last.unwrap_or("none")
-        ),
-    );
+    let [first, last] = [first, last].map(|line| line.unwrap_or("none"));
+    let shown = format!("{} lines, {first} … {last}", minors.lines().count());
+    row("/proc/driver/nvidia-caps/mig-minors", shown);
     let params = read("proc/driver/nvidia/params").unwrap_or_default();
     for name in ["ModifyDeviceFiles", "DeviceFileMode"] {
-        let value = params
-            .lines()
-            .filter_map(|line| line.split_once(": "))
-            .find(|(key, _)| *key == name);
-        row(
-            &format!("/proc/driver/nvidia/params {name}"),
-            value.map_or("absent", |(_, value)| value),
-        );
+        let mut pairs = params.lines().filter_map(|line| line.split_once(": "));
+        let value = pairs.find(|(key, _)| *key == name);
+        let value = value.map_or("absent", |(_, value)| value);
+        row(&format!("/proc/driver/nvidia/params {name}"), value);
     }
-    for node in [
-        "nvidiactl",
-        "nvidia-uvm",
-        "nvidia-uvm-tools",
-        "nvidia-modeset",
-    ] {
-        let path = format!("dev/{node}");
+    for node in ["ctl", "-uvm", "-uvm-tools", "-modeset"] {
+        let path = format!("dev/nvidia{node}");
         row(&format!("/{path}"), mode(root, &path, octal));
     }
-    let mut caps: Vec<String> = fs::read_dir(root.join("dev/nvidia-caps"))
-        .into_iter()
-        .flatten()
-        .flatten()
-        .map(|entry| {
-            let name = entry.file_name().to_string_lossy().into_owned();
-            let mode = mode(root, &format!("dev/nvidia-caps/{name}"), octal);
-            format!("{name} {mode}")
-        })
-        .collect();
+    let entries = fs::read_dir(root.join("dev/nvidia-caps"));
+    let shown = |entry: fs::DirEntry| {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let mode = mode(root, &format!("dev/nvidia-caps/{name}"), octal);
+        format!("{name} {mode}")
+    };
+    let mut caps: Vec<String> = entries.into_iter().flatten().flatten().map(shown).collect();
     caps.sort();
     row("/dev/nvidia-caps", caps.join(", "));
-    row(
-        "/sys/class/drm",
-        mode(root, "sys/class/drm", |_| "there".into()),
-    );
+    let drm = mode(root, "sys/class/drm", |_| "there".into());
+    row("/sys/class/drm", drm);
 }
 
 /// The minor and the mode that a capability's file tells, in one line.

@@ -1,6 +1,6 @@
 //! The questions about MIG. None of these calls makes, destroys or switches anything.
 
-use crate::library::{Gpu, Library, call, text};
+use crate::library::{Gpu, ask, call, text};
 use nvml_wrapper_sys::bindings::{
     nvmlGpuInstance_t, nvmlGpuInstancePlacement_t, nvmlGpuInstanceProfileInfo_v2_t,
 };
@@ -14,32 +14,22 @@ const OTHER_IDS: [u32; 3] = [47, 65, 77];
 /// More than a GPU holds of any profile or has placements for.
 const MANY: usize = 256;
 
-pub fn record(library: &Library, gpu: &Gpu) {
-    let device = gpu.device;
+pub fn record(gpu: &Gpu) {
     let (mut current, mut pending, mut most) = (0, 0, 0);
-    let code = call!(
-        library,
-        nvmlDeviceGetMigMode(device, &mut current, &mut pending)
-    );
-    gpu.answer("nvmlDeviceGetMigMode()", code, || {
-        format!("current {current} pending {pending}")
-    });
-    let count = call!(library, nvmlDeviceGetMaxMigDeviceCount(device, &mut most));
-    gpu.answer("nvmlDeviceGetMaxMigDeviceCount()", count, || {
-        most.to_string()
-    });
+    let code = ask!(gpu, nvmlDeviceGetMigMode(&mut current, &mut pending);
+        "" => format!("current {current} pending {pending}"));
+    ask!(gpu, nvmlDeviceGetMaxMigDeviceCount(&mut most); "" => most);
     if code != 0 {
         return;
     }
-    let ids = profiles(library, gpu);
+    let ids = profiles(gpu);
     let asked = || ids.iter().chain(&OTHER_IDS).copied();
     for id in asked() {
-        by_id(library, gpu, id);
+        let mut info = empty(V2);
+        ask!(gpu, nvmlDeviceGetGpuInstanceProfileInfoByIdV(id, &mut info); id => shown(&info));
     }
-    for id in asked() {
-        placements(library, gpu, id);
-    }
-    let there: u32 = ids.iter().map(|id| listed(library, gpu, *id).1).sum();
+    asked().for_each(|id| placements(gpu, id));
+    let there: u32 = ids.iter().map(|id| listed(gpu, *id).1).sum();
     if there > 0 {
         println!(
             "# gpu {} has {there} instances: questions about free room and instances are left out",
@@ -49,36 +39,20 @@ pub fn record(library: &Library, gpu: &Gpu) {
     }
     for id in asked() {
         let mut free = 0;
-        let code = call!(
-            library,
-            nvmlDeviceGetGpuInstanceRemainingCapacity(device, id, &mut free)
-        );
-        let question = format!("nvmlDeviceGetGpuInstanceRemainingCapacity({id})");
-        gpu.answer(&question, code, || free.to_string());
+        ask!(gpu, nvmlDeviceGetGpuInstanceRemainingCapacity(id, &mut free); id => free);
     }
     for id in &ids {
-        let (code, count) = listed(library, gpu, *id);
+        let (code, count) = listed(gpu, *id);
         let question = format!("nvmlDeviceGetGpuInstances({id})");
         gpu.answer(&question, code, || format!("count {count}"));
     }
     for id in [0, 1, 7] {
         let mut found = std::ptr::null_mut();
-        let code = call!(
-            library,
-            nvmlDeviceGetGpuInstanceById(device, id, &mut found)
-        );
-        gpu.row(&format!("nvmlDeviceGetGpuInstanceById({id})"), code);
+        ask!(gpu, nvmlDeviceGetGpuInstanceById(id, &mut found); id);
     }
     for index in [0, 6, 7, 99] {
         let mut found = std::ptr::null_mut();
-        let code = call!(
-            library,
-            nvmlDeviceGetMigDeviceHandleByIndex(device, index, &mut found)
-        );
-        gpu.row(
-            &format!("nvmlDeviceGetMigDeviceHandleByIndex({index})"),
-            code,
-        );
+        ask!(gpu, nvmlDeviceGetMigDeviceHandleByIndex(index, &mut found); index);
     }
 }
 
@@ -109,54 +83,32 @@ fn shown(i: &nvmlGpuInstanceProfileInfo_v2_t) -> String {
 }
 
 /// Records all profiles by their index, and gives their ids.
-fn profiles(library: &Library, gpu: &Gpu) -> Vec<u32> {
-    let call = "nvmlDeviceGetGpuInstanceProfileInfoV";
+fn profiles(gpu: &Gpu) -> Vec<u32> {
     let mut ids = Vec::new();
     for index in (0..=18).chain(62..=64) {
         let mut info = empty(V2);
-        let code = call!(
-            library,
-            nvmlDeviceGetGpuInstanceProfileInfoV(gpu.device, index, &mut info)
-        );
-        gpu.answer(&format!("{call}({index})"), code, || shown(&info));
-        if code == 0 {
+        if ask!(gpu, nvmlDeviceGetGpuInstanceProfileInfoV(index, &mut info); index => shown(&info))
+            == 0
+        {
             ids.push(info.id);
         }
     }
     for version in NO_VERSIONS {
         let mut info = empty(version);
         let code = call!(
-            library,
+            gpu.library,
             nvmlDeviceGetGpuInstanceProfileInfoV(gpu.device, 0, &mut info)
         );
-        gpu.answer(
-            &format!("{call}(0) of version {version:#010x}"),
-            code,
-            String::new,
-        );
+        let call = "nvmlDeviceGetGpuInstanceProfileInfoV(0)";
+        gpu.row(&format!("{call} of version {version:#010x}"), code);
     }
     ids
 }
 
-fn by_id(library: &Library, gpu: &Gpu, id: u32) {
-    let mut info = empty(V2);
-    let code = call!(
-        library,
-        nvmlDeviceGetGpuInstanceProfileInfoByIdV(gpu.device, id, &mut info)
-    );
-    let question = format!("nvmlDeviceGetGpuInstanceProfileInfoByIdV({id})");
-    gpu.answer(&question, code, || shown(&info));
-}
-
-fn placements(library: &Library, gpu: &Gpu, id: u32) {
+fn placements(gpu: &Gpu, id: u32) {
     let mut all = [nvmlGpuInstancePlacement_t { start: 0, size: 0 }; MANY];
     let mut count = MANY as u32;
-    let code = call!(
-        library,
-        nvmlDeviceGetGpuInstancePossiblePlacements_v2(gpu.device, id, all.as_mut_ptr(), &mut count)
-    );
-    let question = format!("nvmlDeviceGetGpuInstancePossiblePlacements_v2({id})");
-    gpu.answer(&question, code, || {
+    ask!(gpu, nvmlDeviceGetGpuInstancePossiblePlacements_v2(id, all.as_mut_ptr(), &mut count); id => {
         let places = all.iter().take(count as usize);
         let places = places.map(|p| format!(" {}:{}", p.start, p.size));
         format!("count {count}{}", places.collect::<String>())
@@ -164,11 +116,11 @@ fn placements(library: &Library, gpu: &Gpu, id: u32) {
 }
 
 /// The return code and how many instances of a profile there are.
-fn listed(library: &Library, gpu: &Gpu, id: u32) -> (u32, u32) {
+fn listed(gpu: &Gpu, id: u32) -> (u32, u32) {
     let mut all: [nvmlGpuInstance_t; MANY] = [std::ptr::null_mut(); MANY];
     let mut count = MANY as u32;
     let code = call!(
-        library,
+        gpu.library,
         nvmlDeviceGetGpuInstances(gpu.device, id, all.as_mut_ptr(), &mut count)
     );
     (code, if code == 0 { count } else { 0 })

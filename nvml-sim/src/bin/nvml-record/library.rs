@@ -11,7 +11,8 @@ pub struct Library {
     pub nvml: NvmlLib,
 }
 
-pub struct Gpu {
+pub struct Gpu<'a> {
+    pub library: &'a Library,
     pub index: u32,
     pub device: nvmlDevice_t,
 }
@@ -29,13 +30,24 @@ macro_rules! call {
 }
 pub(crate) use call;
 
+/// Asks a question about a GPU, and records it: the function with `which` in brackets, and on success the values beside
+/// the code. Gives the code.
+macro_rules! ask {
+    ($gpu:expr, $name:ident($($argument:expr),*); $which:expr $(=> $values:expr)?) => {{
+        let code = $crate::library::call!($gpu.library, $name($gpu.device $(, $argument)*));
+        let question = format!("{}({})", stringify!($name), $which);
+        $gpu.answer(&question, code, || String::new() $(+ &$values.to_string())?);
+        code
+    }};
+}
+pub(crate) use ask;
+
 impl Library {
     pub fn open(path: &Path) -> Result<Library, String> {
         // SAFETY: loading NVML runs nothing but its own constructors.
-        match unsafe { NvmlLib::new(path) } {
-            Ok(nvml) => Ok(Library { nvml }),
-            Err(e) => Err(format!("cannot open {}: {e}", path.display())),
-        }
+        let nvml = unsafe { NvmlLib::new(path) };
+        let nvml = nvml.map_err(|e| format!("cannot open {}: {e}", path.display()))?;
+        Ok(Library { nvml })
     }
 
     pub fn init(&self) -> u32 {
@@ -52,37 +64,37 @@ impl Library {
         (call!(self, nvmlDeviceGetCount_v2(&mut count)), count)
     }
 
-    pub fn gpu(&self, index: u32) -> Option<Gpu> {
+    pub fn gpu(&self, index: u32) -> Option<Gpu<'_>> {
         let mut device = std::ptr::null_mut();
         let code = call!(self, nvmlDeviceGetHandleByIndex_v2(index, &mut device));
-        (code == 0 && !device.is_null()).then_some(Gpu { index, device })
+        let library = self;
+        (code == 0 && !device.is_null()).then_some(Gpu {
+            library,
+            index,
+            device,
+        })
     }
 
     pub fn versions(&self) -> String {
         let mut driver = [0 as c_char; 80];
-        let length = driver.len() as u32;
-        call!(
-            self,
-            nvmlSystemGetDriverVersion(driver.as_mut_ptr(), length)
-        );
+        call!(self, nvmlSystemGetDriverVersion(driver.as_mut_ptr(), 80));
         let mut cuda = 0;
         call!(self, nvmlSystemGetCudaDriverVersion_v2(&mut cuda));
         let (major, minor) = (cuda / 1000, cuda % 1000 / 10);
         format!("driver {}, CUDA {major}.{minor}", text(&driver))
     }
+}
 
-    pub fn uuid(&self, gpu: &Gpu) -> String {
+impl Gpu<'_> {
+    pub fn uuid(&self) -> String {
         let mut uuid = [0 as c_char; 96];
-        let length = uuid.len() as u32;
         call!(
-            self,
-            nvmlDeviceGetUUID(gpu.device, uuid.as_mut_ptr(), length)
+            self.library,
+            nvmlDeviceGetUUID(self.device, uuid.as_mut_ptr(), 96)
         );
         text(&uuid)
     }
-}
 
-impl Gpu {
     pub fn row(&self, question: &str, answer: impl std::fmt::Display) {
         println!("gpu {} {question} = {answer}", self.index);
     }

@@ -40,18 +40,15 @@ fn main() -> ExitCode {
 fn record(arguments: &Arguments) -> Result<(), String> {
     let library = Library::open(&arguments.library)?;
     let before = library.count();
+    let failed = |code, call| Err(format!("the driver answers {code} to {call}"));
     match library.init() {
         0 => {}
-        code => return Err(format!("the driver answers {code} to nvmlInit_v2")),
+        code => return failed(code, "nvmlInit_v2"),
     }
     let count = match library.count() {
         (0, 0) => return Err("the driver counts none".to_owned()),
         (0, count) => count,
-        (code, _) => {
-            return Err(format!(
-                "the driver answers {code} to nvmlDeviceGetCount_v2"
-            ));
-        }
+        (code, _) => return failed(code, "nvmlDeviceGetCount_v2"),
     };
     println!("# {}", library.versions());
     row("before nvmlInit_v2: nvmlDeviceGetCount_v2()", before.0);
@@ -62,8 +59,8 @@ fn record(arguments: &Arguments) -> Result<(), String> {
             println!("# gpu {index} does not answer");
             continue;
         };
-        board::record(&library, &gpu);
-        instances::record(&library, &gpu);
+        board::record(&gpu);
+        instances::record(&gpu);
     }
     println!();
     row("nvmlShutdown()", library.shutdown());

@@ -21,19 +21,11 @@ fn apply(world: &World) -> Call {
     world.admin_forgoes(world.profile, half);
     leave_idle(world);
     let wanted = r#"{"1g.6gb": 2, "1c.2g.12gb": 2}"#;
-    let entry = |instances: &str| {
-        format!(r#"[{{"devices": [0], "mig-enabled": true, "mig-devices": {instances}}}]"#)
-    };
     let text = format!(
-        r#"{{"version": "v1", "mig-configs": {{"wanted": {}}}}}"#,
-        entry(wanted)
+        r#"{{"version": "v1", "mig-configs": {{"wanted": [
+        {{"devices": [0], "mig-enabled": true, "mig-devices": {wanted}}}]}}}}"#
     );
-    let file = world.path(FILE);
-    fs::write(&file, text).unwrap();
-    begun(
-        world,
-        &["apply", "-f", file.to_str().unwrap(), "-c", "wanted"],
-    )
+    begun(world, &text, &["-c", "wanted"])
 }
 
 /// Switches MIG off on a GPU with an idle slice, and on on the other, which needs a reset on this model.
@@ -49,9 +41,7 @@ fn apply_modes(world: &World) -> Call {
     let text = r#"{"version": "v1", "mig-configs": {"wanted": [
         {"devices": [0], "mig-enabled": false},
         {"devices": [1], "mig-enabled": true, "mig-devices": {"1g.6gb": 1}}]}}"#;
-    let file = world.path(FILE);
-    fs::write(&file, text).unwrap();
-    begun(world, &["apply", "-f", file.to_str().unwrap()])
+    begun(world, text, &[])
 }
 
 fn leave_idle(world: &World) {
@@ -60,9 +50,12 @@ fn leave_idle(world: &World) {
     world.delete(ID);
 }
 
-fn begun(world: &World, arguments: &[&str]) -> Call {
+fn begun(world: &World, text: &str, options: &[&str]) -> Call {
+    let file = world.path(FILE);
+    fs::write(&file, text).unwrap();
+    let arguments = [&["apply", "-f", file.to_str().unwrap()], options].concat();
     fs::write(world.path(BEGUN), arguments.join("\n")).unwrap();
-    world.migctl(arguments).into()
+    world.migctl(&arguments).into()
 }
 
 /// After an apply that was killed or failed, the next one ends in the state that the first one wanted.

@@ -194,7 +194,8 @@ pub fn damage_is_mended(world: &World) {
     fs::remove_file(marker).unwrap();
     said(&mut world.migctl(&["gc", "--repair"])).ok();
     said(&mut world.migctl(&["gc"])).ok();
-    if world.bundle_is_edited(ID) {
+    let has_bundle = world.path("bundles").join(ID).exists();
+    if has_bundle && world.bundle_is_edited(ID) {
         world.create(ID);
         world.delete(ID);
     }

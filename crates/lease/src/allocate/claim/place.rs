@@ -157,7 +157,7 @@ fn offered<'a>(
     }
 }
 
-/// Returns the reason for which a device is not at its own place, in words.
+/// Returns what has taken a device's own place, as an error names it.
 pub(super) fn holder(inventory: &Inventory, place: &ClaimPlace, refused: &[Slot]) -> String {
     let here = |slot: &&Slot| (&slot.gpu, slot.placement) == (&place.gpu, place.placement);
     if refused.iter().any(|slot| here(&slot)) {

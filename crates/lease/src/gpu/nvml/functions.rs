@@ -94,7 +94,6 @@ mod tests {
     #[test]
     fn lists_every_called_function() {
         let sources = [
-            include_str!("detailed.rs"),
             include_str!("gpus.rs"),
             include_str!("mig.rs"),
             include_str!("profiles.rs"),

@@ -1,7 +1,6 @@
 //! NVML. nvml-wrapper opens the library, counts GPUs and reads what it wraps; GPU and compute
 //! instances have no safe wrappers there, so those calls are made here on its symbols.
 
-mod detailed;
 mod functions;
 mod gpus;
 mod mig;

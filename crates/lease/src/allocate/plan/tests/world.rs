@@ -3,7 +3,7 @@
 use super::machine::{MODELS, filling, machine};
 use super::reference::{Span, memory_held};
 use crate::allocate::admit::Limits;
-use crate::allocate::denial::Denial;
+use crate::allocate::found::Denial;
 use crate::allocate::plan::{Plan, Planner};
 use crate::allocate::requester::Tried;
 use crate::draft::slot_of;

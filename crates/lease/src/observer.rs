@@ -2,20 +2,15 @@
 //!
 //! Neither fails an operation. Without a file to write to, the log has one line, and the operation goes on.
 
-mod create;
-mod ends;
-
-use create::Create;
-pub(crate) use create::kind_of_wanted;
-pub(crate) use ends::Ends;
-
 use crate::counters::{
-    Actor, Counter, Counts, DriverFailure, LeaseKind, Outcome, Part, ResourceKind, Times,
+    Actor, Counter, Counts, DriverFailure, HolderKind, LeaseKind, Outcome, Part, ResourceKind,
+    Times,
 };
 use crate::error::{Error, printable};
 use crate::events::{Event, EventSeconds, EventType, Writer};
 use crate::gpu::{Listener, Reason};
 use crate::model::{Cordon, GpuUuid};
+use crate::request::Wanted;
 use crate::store::{Entry, Held, Holder, Instance, Lease, random_id};
 use crate::view::LeaseView;
 use std::cell::{Cell, RefCell};
@@ -327,5 +322,178 @@ fn seconds(times: [Option<Duration>; 4]) -> EventSeconds {
         wait,
         driver,
         runtime,
+    }
+}
+
+/// A create under way. It is counted once, at its end.
+#[derive(Debug)]
+struct Create {
+    kind: LeaseKind,
+    /// None where the request was refused before its container was known.
+    holder: Option<Holder>,
+    /// The request, as the user wrote it.
+    request: String,
+    begun: Instant,
+    /// The driver's time before the create.
+    driver_before: Duration,
+    /// The time in the queue.
+    wait: Duration,
+    /// Whether the begin of a wait is told.
+    waits: bool,
+    /// The end as far as it is known.
+    outcome: Option<Outcome>,
+}
+
+impl Create {
+    fn new(
+        kind: LeaseKind,
+        holder: Option<Holder>,
+        request: &str,
+        driver_before: Duration,
+    ) -> Create {
+        Create {
+            kind,
+            holder,
+            request: request.to_owned(),
+            begun: Instant::now(),
+            driver_before,
+            wait: Duration::ZERO,
+            waits: false,
+            outcome: None,
+        }
+    }
+
+    /// Returns the kind of the holder.
+    fn holder_kind(&self) -> HolderKind {
+        match &self.holder {
+            Some(Holder::Claim(_)) => HolderKind::Claim,
+            Some(Holder::Container(_)) | None => HolderKind::Container,
+        }
+    }
+
+    /// Returns the end of a create that succeeds.
+    fn made(&self) -> Outcome {
+        self.outcome.unwrap_or(Outcome::Created)
+    }
+
+    /// Returns the end of a create that fails with this error: what the create said, or else the origin of the error.
+    fn failed(&self, e: &Error) -> Outcome {
+        self.outcome.unwrap_or(match e.is_of_driver() {
+            true => Outcome::Driver,
+            false => Outcome::Refused,
+        })
+    }
+}
+
+/// Returns the kind of what a request wants.
+pub(crate) fn kind_of_wanted(wanted: &Wanted) -> LeaseKind {
+    match wanted {
+        Wanted::Slices(_) => LeaseKind::Slice,
+        Wanted::Share(_) => LeaseKind::Share,
+        Wanted::Seat(_) => LeaseKind::Seat,
+        Wanted::Gpus(_) => LeaseKind::Gpu,
+    }
+}
+
+/// What a change ends. Its events have ids by which a reader knows one that was written twice.
+pub(crate) struct Ends<'a> {
+    observer: &'a Observer,
+    pub(crate) counts: Counts,
+    pub(crate) events: Vec<Event>,
+}
+
+impl Ends<'_> {
+    pub(crate) fn by(observer: &Observer) -> Ends<'_> {
+        Ends {
+            observer,
+            counts: Counts::default(),
+            events: Vec::new(),
+        }
+    }
+
+    /// The change removes a lease, whose release began at this moment.
+    pub(crate) fn lease(&mut self, lease: &Lease, instance: &Instance, begun: Instant) {
+        let event_type = match self.observer.actor.get() {
+            Actor::Gc => EventType::Collected,
+            Actor::Eviction => EventType::Evicted,
+            _ => EventType::Released,
+        };
+        let kind = portion_kind(instance, lease.share().is_some());
+        self.ends(kind, of(event_type, Some(lease), instance), begun);
+    }
+
+    /// The change removes an instance without a lease. It counts if it made room.
+    pub(crate) fn instance(&mut self, instance: &Instance, begun: Instant) {
+        if self.observer.actor.get() == Actor::Eviction {
+            let kind = portion_kind(instance, false);
+            self.ends(kind, of(EventType::Evicted, None, instance), begun);
+        }
+    }
+
+    fn ends(&mut self, kind: LeaseKind, event: Event, begun: Instant) {
+        let (by, time) = (self.observer.actor.get(), begun.elapsed());
+        self.counts.count(Counter::Releases(kind, by));
+        self.counts.observe(Times::Release(kind), time);
+        let event = Event {
+            actor: Some(by.word().to_owned()),
+            seconds: Some(seconds([Some(time), None, None, None])),
+            ..event
+        };
+        self.push(event, "end");
+    }
+
+    /// The change removes a lease of an earlier boot.
+    pub(crate) fn lapsed(&mut self, held: &Held) {
+        let event = Event {
+            actor: Some(Actor::Gc.word().to_owned()),
+            error: Some("its boot is over".to_owned()),
+            ..of_held(EventType::Collected, held)
+        };
+        self.push(event, "end");
+    }
+
+    /// A quarantined instance is destroyed, or the quarantined daemon of a lease has ended.
+    pub(crate) fn recovered(&mut self, lease: Option<&Lease>, instance: &Instance) {
+        let event = of(EventType::Recovered, lease, instance);
+        self.push(event, "recovered");
+    }
+
+    fn push(&mut self, mut event: Event, kind: &str) {
+        // Whatever kept it until now keeps it no longer.
+        event.lease.iter_mut().for_each(|lease| lease.error = None);
+        self.events.push(event.once(kind));
+    }
+}
+
+fn portion_kind(instance: &Instance, has_share: bool) -> LeaseKind {
+    match (instance.slice(), has_share) {
+        (Some(_), true) => LeaseKind::Seat,
+        (Some(_), false) => LeaseKind::Slice,
+        (None, true) => LeaseKind::Share,
+        (None, false) => LeaseKind::Gpu,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gpu::{DriverError, GPU_IS_LOST};
+
+    #[test]
+    fn failure_has_its_origin() {
+        let mut create = Create::new(LeaseKind::Slice, None, "1g.10gb", Duration::ZERO);
+        let lost = Error::from(DriverError {
+            what: "create".to_owned(),
+            reason: Reason::Code(GPU_IS_LOST),
+        });
+        assert_eq!(
+            create.failed(&Error::new("it is refused")),
+            Outcome::Refused
+        );
+        assert_eq!(create.failed(&lost), Outcome::Driver);
+        let above = Error::new("no slice").caused_by(lost);
+        assert_eq!(create.failed(&above), Outcome::Driver);
+        create.outcome = Some(Outcome::Limited);
+        assert_eq!(create.failed(&above), Outcome::Limited);
     }
 }

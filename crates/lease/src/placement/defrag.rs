@@ -1,11 +1,11 @@
-//! The smallest set of slices to move for a request to fit, by exact search within a number of steps.
+//! The fewest containers to restart for a request to fit: found by exact search within a number of steps, and reported in
+//! refusals.
 
+use super::occupancy::{Occupancy, Occupant, Slot};
+use super::plan::{Constraints, Decision, DefragPlan, Movable, Move, SearchResult, Site, is_on};
+use super::rejection;
+use super::several::{Diagnosis, Packer, choose_several};
 use crate::model::{Gpu, GpuInstance, GpuUuid, Placement, Profile, Snapshot};
-use crate::placement::occupancy::{Occupancy, Occupant, Slot};
-use crate::placement::plan::{
-    Constraints, Decision, DefragPlan, Movable, Move, SearchResult, Site, is_on,
-};
-use crate::placement::several::{Packer, choose_several};
 use crate::request::{Alternative, Slice};
 
 /// Finds the fewest containers of `movable` to restart for the request to fit; of several such sets, the one
@@ -417,3 +417,25 @@ pub(crate) fn orders(given: Vec<&Moved>) -> Vec<Vec<&Moved>> {
 
 /// So many slices have 120 orders.
 const FEW: usize = 5;
+
+/// Diagnoses why a request gets no slots, with the moves that would make room. It takes longer than a choice, and is for
+/// errors. It returns None where slots are free for the request: then a limit that placement does not know forbids it.
+/// `steps` bounds the search.
+pub fn diagnose(
+    snapshot: &Snapshot,
+    reserved: &[Slot],
+    movable: &[Movable],
+    request: &Alternative,
+    constraints: &Constraints<'_>,
+    steps: u32,
+) -> Option<Box<Diagnosis>> {
+    let mut diagnosis = choose_several(snapshot, reserved, request, constraints).err()?;
+    if let Some(shortage) = diagnosis.rejection.shortage_mut() {
+        let alone = constraints.without_blockers();
+        shortage.search = Some(rejection::Search {
+            result: fewest_moves(snapshot, reserved, movable, request, &alone, steps),
+            has_movable: !movable.is_empty(),
+        });
+    }
+    Some(diagnosis)
+}
