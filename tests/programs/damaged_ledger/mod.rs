@@ -43,12 +43,17 @@ const DAMAGES: &[(&str, Damage)] = &[
         file.set_len(1 << 30).unwrap();
     }),
     ("it is a link", |w| {
-        fs::rename(ledger(w), w.path("elsewhere")).unwrap();
-        symlink(w.path("elsewhere"), ledger(w)).unwrap();
+        let _ = fs::remove_file(w.path("elsewhere"));
+        fs::hard_link(ledger(w), w.path("elsewhere")).unwrap();
+        symlink(w.path("elsewhere"), w.path("link")).unwrap();
+        fs::rename(w.path("link"), ledger(w)).unwrap();
     }),
     ("not a regular file", |w| {
-        fs::remove_file(ledger(w)).unwrap();
-        fs::create_dir(ledger(w)).unwrap();
+        // A writer at work may put its file there in between.
+        until("a folder is in its place", || {
+            fs::remove_file(ledger(w)).unwrap();
+            fs::create_dir(ledger(w)).is_ok()
+        });
     }),
     ("and the ledger was at", |w| {
         fs::remove_file(ledger(w)).unwrap();
