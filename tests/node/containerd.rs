@@ -3,6 +3,7 @@
 use super::machine::{IMAGE, Node, quote};
 use super::sharing::{OnL4, ask, limits_own_cgroup, mounts, no_limit_is_left};
 use super::slices::{ASK, STAYS, opens_its_slice_alone, systemd_knows_the_rules, the_lease};
+use std::sync::OnceLock;
 use testkit::sharing::SHARE_AT_DRIVER;
 use testkit::table;
 
@@ -36,7 +37,8 @@ fn remove(node: &Node, id: &str) {
 
 #[track_caller]
 fn passed(node: &Node, case: &str) {
-    let version = node.ok("containerd --version");
+    static VERSION: OnceLock<String> = OnceLock::new();
+    let version = VERSION.get_or_init(|| node.ok("containerd --version"));
     let version = version.split([' ', '~']).nth(2).unwrap();
     table::passed(&format!("containerd {version}, Debian 13"), case);
 }

@@ -24,6 +24,7 @@ mod timer;
 use libtest_mimic::{Arguments, Failed, Trial};
 use machine::Node;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 /// Holds the node, or the reason that there is none.
@@ -80,8 +81,12 @@ fn on_node(shared: &Shared, case: fn(&Node)) -> Result<(), Failed> {
     }
     match shared.get_or_init(Node::start) {
         Ok(node) => {
-            node.clean();
+            static PASSED: AtomicBool = AtomicBool::new(true);
+            if !PASSED.swap(false, Relaxed) {
+                node.clean();
+            }
             case(node);
+            PASSED.store(true, Relaxed);
             Ok(())
         }
         Err(why) => Err(why.into()),

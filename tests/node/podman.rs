@@ -2,6 +2,7 @@
 
 use super::machine::{IMAGE, Node, quote};
 use super::slices::{ASK, STAYS, opens_its_slice_alone, systemd_knows_the_rules, the_lease};
+use std::sync::OnceLock;
 use testkit::prelude::*;
 
 /// Starts a container; its id.
@@ -29,7 +30,8 @@ pub fn state(node: &Node, id: &str, what: &str) -> String {
 
 #[track_caller]
 pub fn passed(node: &Node, case: &str) {
-    let version = node.ok("podman --version");
+    static VERSION: OnceLock<String> = OnceLock::new();
+    let version = VERSION.get_or_init(|| node.ok("podman --version"));
     let version = version.rsplit(' ').next().unwrap();
     table::passed(&format!("podman {version}, Debian 13"), case);
 }

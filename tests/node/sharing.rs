@@ -210,15 +210,14 @@ pub fn gives_whole_gpu(node: &Node) {
     assert_eq!(lease["kind"], "gpu");
     holds(node, &kind, &id);
     let inside = |script: &str| node.ok(&format!("podman exec {id} /bin/sh -c {}", quote(script)));
-    let seen = inside(SHOW);
+    let seen = inside(&format!("{SHOW}; {OPEN}"));
     assert!(nodes(&seen).contains_key("nvidia0"), "{seen}");
     // An exec gets its environment from podman.
     let environment = inside("tr '\\0' '\\n' </proc/1/environ");
     let uuid = lease["gpuUUID"].as_str().unwrap();
     let visible = format!("NVIDIA_VISIBLE_DEVICES={uuid}");
     has(&environment, &visible);
-    let opened = inside(OPEN).to_lowercase();
-    assert!(!opened.contains("not permitted"), "{opened}");
+    assert!(!seen.to_lowercase().contains("not permitted"), "{seen}");
     passed(node, kind.row);
     remove(node, &id);
     drop(on_l4);
