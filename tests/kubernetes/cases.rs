@@ -268,7 +268,7 @@ fn waiting(node: &Node, how_long: &str) {
     node.is_ready("holder");
     let annotations = json!({"runmig.dev/slice": "1g.10gb", "runmig.dev/wait": how_long});
     node.pod("waits", annotations, "true");
-    eventually("its create waits", || node.is_creating());
+    eventually("its create waits", || node.has_a_queue());
 }
 
 /// The kubelet goes on with a pod when the engine has answered, and not before: it is deleted when

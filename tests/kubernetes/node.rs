@@ -218,8 +218,19 @@ impl Node {
 
     #[track_caller]
     pub fn leases(&self) -> Vec<Value> {
+        self.list("items")
+    }
+
+    /// The create of a pod's sandbox is over by then.
+    #[track_caller]
+    pub fn has_a_queue(&self) -> bool {
+        !self.list("waiting").is_empty()
+    }
+
+    #[track_caller]
+    fn list(&self, what: &str) -> Vec<Value> {
         let list = self.run("migctl", &["list", "-o", "json"]).ok().json();
-        list["items"].as_array().expect("items").clone()
+        list[what].as_array().expect(what).clone()
     }
 
     /// Neither pods nor leases nor instances, and nothing for a collector to do.
