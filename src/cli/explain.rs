@@ -4,7 +4,7 @@ use super::gpus::use_word;
 use super::json::{Alternative, Explanation, GpuAnswer, PlaceItem, Restart, WaitingItem};
 use super::list::holder_name;
 use super::output::{self, Format, dash};
-use super::{completion, mig_on, world};
+use super::{completion, levels, mig_on, world};
 use clap_complete::ArgValueCompleter;
 use runmig_lease::config::Config;
 use runmig_lease::error::{Error, Result, printable};
@@ -21,6 +21,12 @@ use runmig_lease::what_if::{Answer, Fit, OnTrial, Outcome, Part, Sited, Source, 
 use runmig_lease::{Inventory, refusal};
 
 #[derive(clap::Args)]
+#[command(after_help = format!("\
+Examples:
+  migctl explain 3g.40gb                            says where a slice would go, or why it finds no room
+  migctl explain --share 8Gi --namespace team-a     asks for a share, under the rules of a namespace
+
+{}", levels::help()))]
 pub struct Asked {
     /// As in runmig.dev/slice: 3g.40gb, 20Gi, 1g.10gb*2, or a list of such
     #[arg(required_unless_present_any = ["gpu", "share"], add = ArgValueCompleter::new(completion::profiles))]

@@ -3,7 +3,7 @@
 use super::filter::Filter;
 use super::json::{ForeignItem, InstanceItem, LeaseList, WaitingItem};
 use super::output::{self, Output, dash};
-use super::{claims, shares, watch, world};
+use super::{claims, levels, shares, watch, world};
 use crate::bundles;
 use clap::ValueEnum;
 use runmig_lease::config::Config;
@@ -141,6 +141,13 @@ fn views(entries: &[Entry], seen: &[ObservedShare]) -> Vec<LeaseView> {
 }
 
 #[derive(clap::Args)]
+#[command(after_help = format!("\
+Examples:
+  migctl list                                    prints a row for each lease
+  migctl list -o json | jq '.items[].migUUID'    prints the UUID of each slice
+  migctl list --watch --namespace team-a         prints the leases of a namespace at each change
+
+{}", levels::help()))]
 pub struct Options {
     #[command(flatten)]
     filter: Filter,
@@ -181,15 +188,15 @@ fn once(config: &Config, output: Output, options: &Options) -> Result<i32> {
     };
     let mut entries = listing.entries;
     entries.retain(|entry| options.filter.has(entry));
-    let seen = match (output, options.sort) {
+    let mut seen = match (output, options.sort) {
         (Output::Name, by) if by != Some(By::Used) => vec![<_>::default(); entries.len()],
         _ => shares::observe(config, &entries),
     };
-    let mut both: Vec<(Entry, ObservedShare)> = entries.into_iter().zip(seen).collect();
     if let Some(by) = options.sort {
+        let mut both: Vec<(Entry, ObservedShare)> = entries.into_iter().zip(seen).collect();
         both.sort_by_cached_key(|(entry, seen)| by.key(entry, seen));
+        (entries, seen) = both.into_iter().unzip();
     }
-    let (entries, seen): (Vec<_>, Vec<_>) = both.into_iter().unzip();
     match output {
         Output::Name => entries.iter().for_each(|entry| output::line(entry.id())),
         Output::Json => output::json(

@@ -89,13 +89,6 @@ Examples:
     /// Show the GPUs, their MIG mode, and the profiles with free and total instances
     Gpus(Late<gpus::Options>),
     /// Show which container has which slice, share or GPU, and the queue
-    #[command(after_help = format!("\
-Examples:
-  migctl list                                    prints a row for each lease
-  migctl list -o json | jq '.items[].migUUID'    prints the UUID of each slice
-  migctl list --watch --namespace team-a         prints the leases of a namespace at each change
-
-{}", levels::help()))]
     List(Late<list::Options>),
     /// Show GPUs, queue and leases on one page, drawn again at each change
     #[command(after_help = "\
@@ -107,12 +100,6 @@ Examples:
     /// Show the booked memory of each GPU, or all of one lease
     Inspect(Late<inspect::Options>),
     /// Say whether a request would find room, where and why, or why not, and which restarts make room
-    #[command(after_help = format!("\
-Examples:
-  migctl explain 3g.40gb                            says where a slice would go, or why it finds no room
-  migctl explain --share 8Gi --namespace team-a     asks for a share, under the rules of a namespace
-
-{}", levels::help()))]
     Explain(Late<explain::Asked>),
     /// Print what happened to creates, leases and instances
     #[command(after_help = "\
@@ -260,8 +247,8 @@ const WITHOUT_EFFECT: [(&str, &[&str]); 3] = [
     ),
 ];
 
-/// Returns the command. An option of all verbs stands where it has an effect, `--output` with the values that have one.
-fn command() -> clap::Command {
+/// Returns the command, with `--output` where it has more values.
+fn parser() -> clap::Command {
     let output = || {
         let values = clap::builder::EnumValueParser::<Output>::new();
         let arg = clap::Arg::new("output")
@@ -271,7 +258,11 @@ fn command() -> clap::Command {
             .value_parser(values);
         arg.help("The format of the output").default_value("table")
     };
-    let command = Arguments::command().mut_subcommand("list", |list| list.arg(output()));
+    Arguments::command().mut_subcommand("list", |list| list.arg(output()))
+}
+
+/// Returns the command for help and errors. An option of all verbs stands where it has an effect.
+fn command() -> clap::Command {
     let hide = |command: clap::Command, (option, verbs): &(&'static str, &[&str])| {
         let all = command.get_arguments();
         let hidden = { all.filter(|arg| arg.get_id() == option) }.map(|arg| arg.clone().hide(true));
@@ -280,14 +271,15 @@ fn command() -> clap::Command {
             command.mut_subcommand(verb, |verb| verb.args(&hidden))
         })
     };
-    WITHOUT_EFFECT.iter().fold(command, hide)
+    WITHOUT_EFFECT.iter().fold(parser(), hide)
 }
 
 pub fn main() -> i32 {
     process::survive_file_limit();
     process::wait_for_children();
     completion::answer(command);
-    let matches = command().get_matches();
+    let parsed = parser().try_get_matches();
+    let matches = parsed.unwrap_or_else(|_| command().get_matches());
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|e| e.exit());
     let verb = matches.subcommand_name().unwrap_or_default();
     for (option, verbs) in WITHOUT_EFFECT {
@@ -362,7 +354,10 @@ mod tests {
     #[test]
     fn examples_are_valid_calls() {
         let mut examples = 0;
-        for verb in command().get_subcommands() {
+        let mut command = command();
+        // The options of most verbs are built late.
+        command.build();
+        for verb in command.get_subcommands() {
             let help = verb.get_after_help().map(ToString::to_string);
             for line in help.unwrap_or_default().lines() {
                 let Some(call) = line.strip_prefix("  migctl ") else {
@@ -375,7 +370,7 @@ mod tests {
                     .split(" | ")
                     .next()
                     .unwrap();
-                let parsed = command().try_get_matches_from(
+                let parsed = super::command().try_get_matches_from(
                     [&["migctl"][..], &call.split(' ').collect::<Vec<_>>()].concat(),
                 );
                 assert!(parsed.is_ok(), "{call}: {}", parsed.err().unwrap());

@@ -4,7 +4,9 @@ use super::json;
 use clap::ValueEnum;
 use runmig_lease::error::{Error, is_hidden, printable};
 use serde::Serialize;
+use std::borrow::Cow;
 use std::io::{ErrorKind, Write};
+use std::iter::repeat_n;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Format {
@@ -76,10 +78,10 @@ pub fn table(head: &[&str], rows: &[Vec<String>]) {
 }
 
 /// Cuts a text to a number of characters, and ends a cut one with `…`.
-pub fn cut(text: &str, most: usize) -> String {
+pub fn cut(text: &str, most: usize) -> Cow<'_, str> {
     match text.chars().count() > most {
         true => text.chars().take(most - 1).chain(['…']).collect(),
-        false => text.to_owned(),
+        false => text.into(),
     }
 }
 
@@ -103,7 +105,9 @@ pub fn table_lines(head: &[&str], rows: &[Vec<String>], gap: usize, most: usize)
     let show = |cells: &Vec<String>| {
         let mut out = String::new();
         for (cell, width) in cells.iter().zip(&widths) {
-            out.push_str(&format!("{:width$}{:gap$}", cut(cell, *width), ""));
+            let cell = cut(cell, *width);
+            out.push_str(&cell);
+            out.extend(repeat_n(' ', width + gap - cell.chars().count()));
         }
         out.trim_end().to_owned()
     };

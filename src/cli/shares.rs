@@ -42,7 +42,7 @@ fn share(entry: &Entry) -> Option<&Held> {
 pub fn tell(entries: &[Entry], seen: &[ObservedShare]) {
     let mut unknown: Vec<(&(&'static str, String), Vec<String>)> = Vec::new();
     for (entry, seen) in entries.iter().zip(seen) {
-        let Some(lease) = entry.lease() else {
+        let Some(Held { lease, .. }) = share(entry) else {
             continue;
         };
         let name = holder_name(lease);

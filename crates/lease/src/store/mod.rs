@@ -95,6 +95,7 @@ impl Store {
         }
         Store::check_writable(dir).context(what)?;
         make_folder(&store.operations()).context(what)?;
+        trust::folder(dir).context(what)?;
         store.check()?;
         Ok(store)
     }
@@ -128,7 +129,7 @@ impl Store {
         if !is_there(dir)? {
             return Ok(None);
         }
-        // Another user's folder proves nothing about leases.
+        // Another user's folder proves nothing about leases, and whoever writes leases could have any instance destroyed.
         trust::folder(dir).context(|| format!("open state directory {}", dir.display()))?;
         // A kill may have come before the first lease.
         let parts = [
@@ -156,11 +157,8 @@ impl Store {
         Ok(existing.unwrap_or_else(|| Store::at(dir, lock_timeout)))
     }
 
-    /// Checks the directory's owner and mode. Any writer of leases could have any instance destroyed, or
-    /// keep one for ever.
+    /// Checks what is in a directory that is root's.
     fn check(&self) -> Result<()> {
-        trust::folder(&self.dir)
-            .context(|| format!("open state directory {}", self.dir.display()))?;
         let operations = self.operations();
         let what = || format!("open {}", operations.display());
         match std::fs::symlink_metadata(&operations) {
