@@ -9,6 +9,7 @@ use runmig_lease::store::{Held, Instance, Lease, Store};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Duration;
 
 const COUNTS: [usize; 3] = [1_000, 3_000, 10_000];
@@ -92,7 +93,7 @@ fn leave_shares(state: &Path, machine: &Path, work: &Path) {
     let ledger = store.lock("bench").expect("the ledger");
     let share = |n: usize| {
         let gpu = n % GPUS;
-        let lease: Lease = serde_json::from_value(json!({
+        let lease: Arc<Lease> = serde_json::from_value(json!({
             "id": format!("{n:032x}"),
             "instance": format!("{gpu:032x}"),
             "portion": { "share": { "memoryMiB": 1024, "bookedMiB": 1024, "enforcement": "none" } },
@@ -107,7 +108,7 @@ fn leave_shares(state: &Path, machine: &Path, work: &Path) {
             "cgroups": [format!("/runmig-bench/{n}")],
         }))
         .expect("a lease");
-        let instance: Instance = serde_json::from_value(json!({
+        let instance: Arc<Instance> = serde_json::from_value(json!({
             "id": format!("{gpu:032x}"),
             "created": "2026-01-01T00:00:00Z",
             "origin": "ours",
@@ -148,7 +149,7 @@ pub fn leave(state: &Path, count: usize, work: &Path) {
     let store = store.at_boot(&"an-earlier-one".into());
     let ledger = store.lock("bench").expect("the ledger");
     let slice = |n: usize| {
-        let lease: Lease = serde_json::from_value(json!({
+        let lease: Arc<Lease> = serde_json::from_value(json!({
             "id": format!("{n:032x}"),
             "instance": format!("{n:032x}"),
             "portion": "all",
@@ -160,7 +161,7 @@ pub fn leave(state: &Path, count: usize, work: &Path) {
             "cgroups": ["bench"],
         }))
         .expect("a lease");
-        let instance: Instance = serde_json::from_value(json!({
+        let instance: Arc<Instance> = serde_json::from_value(json!({
             "id": format!("{n:032x}"),
             "created": "2026-01-01T00:00:00Z",
             "origin": "ours",

@@ -30,6 +30,7 @@ use crate::gpu::Queries;
 use crate::model::{Gpu, GpuInstance, GpuUuid, InstanceId, MigMode, Placement, Snapshot};
 use crate::placement::{Movable, Occupancy, Slot};
 use crate::store::{Entry, Held, Instance, LeaseState, Lock, Resource, Waiting};
+use std::sync::Arc;
 
 /// Driver, ledger and queue at one moment.
 #[derive(Debug, Default)]
@@ -39,7 +40,7 @@ pub struct Inventory {
     /// Leases of this boot, with their instances.
     pub leases: Vec<Held>,
     /// Instances of this boot without a lease.
-    pub unleased: Vec<Instance>,
+    pub unleased: Vec<Arc<Instance>>,
     /// The counters of this boot.
     pub counters: Counts,
     /// Queued requests, in their order.
@@ -193,23 +194,27 @@ impl Inventory {
     /// Returns all instances of this boot, each once.
     pub fn instances(&self) -> impl Iterator<Item = &Instance> {
         let mut known = std::collections::BTreeSet::new();
-        let leased = self.leases.iter().map(|h| &h.instance);
+        let leased = self.leases.iter().map(|h| &*h.instance);
         let leased = leased.filter(move |i| known.insert(i.id.as_str()));
-        leased.chain(&self.unleased)
+        leased.chain(self.without_lease())
+    }
+
+    fn without_lease(&self) -> impl Iterator<Item = &Instance> {
+        self.unleased.iter().map(Arc::as_ref)
     }
 
     fn idle_instances(&self) -> impl Iterator<Item = &Instance> {
-        self.unleased.iter().filter(|i| i.idle_since().is_some())
+        self.without_lease().filter(|i| i.idle_since().is_some())
     }
 
     /// Returns the places that are held.
     pub fn reserved(&self) -> Vec<Slot> {
-        self.held_beside(self.unleased.iter().filter(|i| i.idle_since().is_none()))
+        self.held_beside(self.without_lease().filter(|i| i.idle_since().is_none()))
     }
 
     /// Returns the places of these instances without a lease, and of all that are held.
     fn held_beside<'a>(&'a self, going: impl Iterator<Item = &'a Instance>) -> Vec<Slot> {
-        let leased = self.leases.iter().map(|h| &h.instance);
+        let leased = self.leases.iter().map(|h| &*h.instance);
         leased.chain(going).map(footprint).collect()
     }
 
@@ -220,14 +225,14 @@ impl Inventory {
 
     /// Returns the instance of a layout without a lease at a place.
     pub(crate) fn of_layout(&self, slot: &Slot) -> Option<&Instance> {
-        let mut of_layouts = self.unleased.iter().filter(|i| i.is_of_layout());
+        let mut of_layouts = self.without_lease().filter(|i| i.is_of_layout());
         of_layouts.find(|i| footprint(i) == *slot)
     }
 
     /// Returns all places that the ledger has promised, but those of layouts without a lease: a create may adopt such an
     /// instance like a foreign one.
     pub(crate) fn unadoptable(&self) -> Vec<Slot> {
-        let unleased = self.unleased.iter();
+        let unleased = self.without_lease();
         let going = unleased.filter(|i| i.idle_since().is_none() && !i.is_of_layout());
         [self.held_beside(going), self.idle()].concat()
     }

@@ -295,8 +295,8 @@ fn of_held(event_type: EventType, held: &Held) -> Event {
 }
 
 fn of(event_type: EventType, lease: Option<&Lease>, instance: &Instance) -> Event {
-    let instance = instance.clone();
-    let entry = match lease.cloned() {
+    let instance = Arc::new(instance.clone());
+    let entry = match lease.cloned().map(Arc::new) {
         Some(lease) => Entry::Held(Held { lease, instance }),
         None => Entry::Unleased(instance),
     };

@@ -216,7 +216,11 @@ fn records(host: &Host) -> Found {
     let lost = inventory.leases.iter().filter(|held| is_lost(seen, held));
     let mut found: Vec<Finding> = lost.map(lost_slice).collect();
     let leased = inventory.leases.iter().map(|held| &held.instance);
-    found.extend(leased.chain(&inventory.unleased).filter_map(quarantined));
+    found.extend(
+        leased
+            .chain(&inventory.unleased)
+            .filter_map(|i| quarantined(i)),
+    );
     Ok(found)
 }
 

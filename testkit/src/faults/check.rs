@@ -229,7 +229,7 @@ pub fn records(state: &Path) -> Vec<String> {
         Err(why) => return vec![why],
     };
     let leases = entries.iter().filter_map(Entry::lease);
-    let leases = leases.chain(earlier.iter().map(|held| &held.lease));
+    let leases = leases.chain(earlier.iter().map(|held| &*held.lease));
     let mut records: Vec<String> = leases.map(|l| format!("lease {}", l.id)).collect();
     let instance = |e: &Entry| format!("instance {}", e.instance().id);
     records.extend(entries.iter().map(instance));

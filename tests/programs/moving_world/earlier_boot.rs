@@ -3,6 +3,7 @@
 use super::{ID, World};
 use runmig_lease::model::{InstanceId, LeaseId};
 use runmig_lease::store::{Holder, Store};
+use std::sync::Arc;
 use testkit::faults::strace::Call;
 use testkit::prelude::*;
 
@@ -16,10 +17,12 @@ fn after_boot(world: &World, count: usize) {
     let ledger = store.lock("test").unwrap();
     for n in 1..count {
         let mut held = first.clone();
-        held.lease.id = LeaseId::new(format!("{n:032x}"));
-        held.instance.id = InstanceId::new(format!("{n:032x}"));
-        held.lease.instance = held.instance.id.clone();
-        let Holder::Container(container) = &mut held.lease.holder else {
+        let (lease, instance) = (&mut held.lease, &mut held.instance);
+        let (lease, instance) = (Arc::make_mut(lease), Arc::make_mut(instance));
+        lease.id = LeaseId::new(format!("{n:032x}"));
+        instance.id = InstanceId::new(format!("{n:032x}"));
+        lease.instance = instance.id.clone();
+        let Holder::Container(container) = &mut lease.holder else {
             unreachable!("the lease is a container's");
         };
         container.bundle = world.path("gone");

@@ -2,6 +2,7 @@ use super::*;
 use runmig_lease::model::{ComputeInstance, Cordon, GpuInstance, Sign, SignKind};
 use runmig_lease::store::{Claim, Holder, Instance, Lease, Origin, Portion, Resource};
 use std::iter::repeat_with;
+use std::sync::Arc;
 
 const POOL: &str = "runmig.node";
 const DEVICE: &str = "gpu-0000-07-00-0-mig-1g-10gb-2-1";
@@ -73,7 +74,10 @@ fn held() -> Held {
         cgroups: Vec::new(),
         shared_in: None,
     };
-    Held { lease, instance }
+    Held {
+        lease: lease.into(),
+        instance: instance.into(),
+    }
 }
 
 fn inventory() -> Inventory {
@@ -142,7 +146,7 @@ fn names_missing_instance_at_second_look() {
     assert_eq!(reason(seen(&inventory, true)), words);
     // A promise and a release have no instance to miss.
     for state in [LeaseState::Pending, LeaseState::Releasing] {
-        inventory.leases[0].lease.state = state;
+        Arc::make_mut(&mut inventory.leases[0].lease).state = state;
         assert_eq!(seen(&inventory, true), Health::Healthy);
     }
 }

@@ -16,6 +16,7 @@ use crate::reclaim::{self, liveness};
 use crate::store::{
     Changes, ClaimName, Container, Held, Holder, Lease, LeaseState, Ledger, Listing,
 };
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 impl Leases<'_> {
@@ -32,7 +33,7 @@ impl Leases<'_> {
         container: Container,
         init: Process,
         patience: Duration,
-    ) -> Result<Lease> {
+    ) -> Result<Arc<Lease>> {
         let named = Holder::Container(container.clone());
         self.observer.begin(LeaseKind::Slice, Some(named), "");
         self.observer.ends(Outcome::Shared);
@@ -67,16 +68,16 @@ fn attach_once(
     if let Some(held) = found.listing.held().find(has) {
         return Ok((held.clone(), false));
     }
-    let lease = Lease {
+    let lease = Arc::new(Lease {
         state: LeaseState::Ready,
         init: Some(init),
         cgroups: reclaim::own_cgroups(init.pid),
         ..draft(of_claim, claim, &container)?
-    };
+    });
     found.ledger.change(|state| {
         let counts = context.observer.counts_of(Outcome::Shared, None);
         state.counters.add(&counts);
-        state.put_lease(&lease)
+        state.put_lease(lease.clone())
     })?;
     log(&lease, of_claim);
     let instance = instance.clone();
@@ -120,14 +121,14 @@ pub(crate) fn attach_new(
             ..draft(of_claim, claim, container)?
         };
         leases.push(Held {
-            lease,
+            lease: lease.into(),
             instance: of_claim.instance.clone(),
         });
     }
     ledger.change(|state| {
         leases
             .iter()
-            .try_for_each(|held| state.put_lease(&held.lease))
+            .try_for_each(|held| state.put_lease(held.lease.clone()))
     })?;
     for (held, of_claim) in leases.iter().zip(&slices) {
         log(&held.lease, of_claim);

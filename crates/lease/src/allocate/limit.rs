@@ -96,7 +96,7 @@ impl Leases<'_> {
             return Ok(LimitState::NotPromised);
         }
         let now = self.store.lease_now(&held.lease)?;
-        let share = now.as_ref().and_then(Lease::share);
+        let share = now.as_ref().and_then(|now| now.share());
         let Some(Enforcement::Driver(limit)) = share.map(|share| &share.enforcement) else {
             return Ok(LimitState::NotPromised);
         };

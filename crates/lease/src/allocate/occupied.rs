@@ -10,6 +10,7 @@ use crate::process::{self, Host};
 use crate::reclaim::liveness::{self, A_MOMENT, lasting};
 use crate::reclaim::{self, Patience, Returned};
 use crate::store::{Container, Held, Lease, LeaseState};
+use std::sync::Arc;
 
 /// An error where a process lives in the cgroup or below, and does not end at once.
 pub(crate) fn by_process(holder: &Container, path: &str) -> Result<()> {
@@ -104,7 +105,7 @@ pub(crate) fn release_previous(context: &Leases<'_>, holder: &Container) -> Resu
             // Its slice stays on record and is tried again; the new container takes another.
             Err(e) => {
                 let now = context.store.lease_now(&held.lease);
-                let is_marked = |now: Lease| now.state == LeaseState::Releasing;
+                let is_marked = |now: Arc<Lease>| now.state == LeaseState::Releasing;
                 if !now.ok().flatten().is_none_or(is_marked) {
                     return Err(e);
                 }

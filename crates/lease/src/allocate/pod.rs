@@ -60,7 +60,7 @@ pub(super) fn share(
             .get(&peer.lease.id)?
             .is_some_and(|now| is_peer(&now))
         {
-            ledger.put_lease(&held.lease)?;
+            ledger.put_lease(held.lease.clone())?;
             tracing::info!(
                 lease = held.lease.id.as_str(),
                 container = who.holder.key.id,

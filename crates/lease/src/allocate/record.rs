@@ -8,6 +8,7 @@ use crate::error::{self, Error, Result};
 use crate::leases::Leases;
 use crate::reclaim::{self, Patience};
 use crate::store::{Held, Instance, InstanceState, LeaseState, Origin, Portion, Resource};
+use std::sync::Arc;
 
 /// Leases on record whose slices are not ready: to be provisioned, or rolled back.
 #[must_use]
@@ -111,7 +112,7 @@ pub(super) fn record(
 ) -> Result<Option<Part>> {
     let new = |resource, origin, fate: &str| -> Result<Held> {
         let instance = draft::instance(resource, origin, InstanceState::Creating)?;
-        let held = to.draft(instance, Portion::All)?;
+        let held = to.draft(instance.into(), Portion::All)?;
         context.store.lock(&to.purpose())?.put_new(&held)?;
         log(&held, fate);
         Ok(held)
@@ -152,7 +153,7 @@ fn record_share(
     let (instance, is_new) = match joined {
         Some(instance) => (instance, false),
         None if place.may_make => (
-            draft::instance(place.on, Origin::Ours, InstanceState::Creating)?,
+            draft::instance(place.on, Origin::Ours, InstanceState::Creating)?.into(),
             true,
         ),
         None => return Ok(None),
@@ -160,7 +161,7 @@ fn record_share(
     let held = to.draft(instance, Portion::Share(place.share))?;
     match is_new {
         true => ledger.put_new(&held)?,
-        false => ledger.put_lease(&held.lease)?,
+        false => ledger.put_lease(held.lease.clone())?,
     }
     log(&held, "is reserved");
     Ok(Some(match is_new {
@@ -171,7 +172,7 @@ fn record_share(
 
 /// Returns the instance of a lease that stays and so keeps it. A slice has to be there. The caller has the ledger's
 /// lock.
-fn joinable(context: &Leases<'_>, peer: &Held) -> Option<Instance> {
+fn joinable(context: &Leases<'_>, peer: &Held) -> Option<Arc<Instance>> {
     // The record of another that cannot be read does not say that it stays.
     let now = context.store.get(&peer.lease.id).ok().flatten()?;
     let is_there = now.instance.slice().is_none() || now.instance.state == InstanceState::Ready;
@@ -191,7 +192,7 @@ fn log(held: &Held, fate: &str) {
 fn take_over(context: &Leases<'_>, idle: &Instance, to: &impl Recipient) -> Result<Option<Held>> {
     let ledger = context.store.lock(&to.purpose())?;
     let state = context.store.state()?;
-    let is_free = |now: &&Instance| {
+    let is_free = |now: &&Arc<Instance>| {
         let waits = now.idle_since().is_some() || now.is_of_layout();
         waits && !state.has_others(&now.id, None)
     };
@@ -199,7 +200,7 @@ fn take_over(context: &Leases<'_>, idle: &Instance, to: &impl Recipient) -> Resu
         return Ok(None);
     };
     let held = to.draft(now.clone(), Portion::All)?;
-    ledger.put_lease(&held.lease)?;
+    ledger.put_lease(held.lease.clone())?;
     log(&held, "had no lease and is handed out");
     Ok(Some(held))
 }

@@ -11,6 +11,7 @@ use crate::placement::{GpuObstacle, GpuUse, Slot};
 use crate::reclaim::{self, liveness};
 use crate::request::Request;
 use crate::store::{Container, Held, Holder, Instance, Lease, Operation, Portion};
+use std::sync::Arc;
 
 /// Whoever gets a lease: the container of a create, or a claim.
 pub(super) trait Recipient {
@@ -18,7 +19,7 @@ pub(super) trait Recipient {
     fn purpose(&self) -> String;
 
     /// Returns a lease of its own on an instance, not on record yet.
-    fn draft(&self, instance: Instance, portion: Portion) -> Result<Held>;
+    fn draft(&self, instance: Arc<Instance>, portion: Portion) -> Result<Held>;
 }
 
 /// A container that requests slices.
@@ -45,7 +46,7 @@ impl Recipient for Requester<'_> {
         format!("create of {}", self.holder.key.id)
     }
 
-    fn draft(&self, instance: Instance, portion: Portion) -> Result<Held> {
+    fn draft(&self, instance: Arc<Instance>, portion: Portion) -> Result<Held> {
         let holder = Holder::Container(self.holder.clone());
         let lease = Lease {
             portion,
@@ -57,7 +58,10 @@ impl Recipient for Requester<'_> {
             shared_in: self.request.shared_in.clone(),
             ..draft::lease(&instance, holder, self.request.wanted.written())?
         };
-        Ok(Held { lease, instance })
+        Ok(Held {
+            lease: lease.into(),
+            instance,
+        })
     }
 }
 

@@ -8,6 +8,7 @@ use crate::model::Profile;
 use crate::reclaim::{self, Patience};
 use crate::store::{Instance, InstanceState};
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// Makes the changes in their order, and removes each from the list. At an error the first of the list is the one that
 /// failed.
@@ -98,7 +99,7 @@ fn record(
     context: &Leases<'_>,
     instance: &Instance,
     change: impl FnOnce(&mut Instance),
-) -> Result<Instance> {
+) -> Result<Arc<Instance>> {
     let ledger = context.store.lock("apply")?;
     let changed = ledger.update_instance(instance, change)?;
     changed.ok_or_else(|| Error::new("another process has removed its record"))

@@ -63,7 +63,11 @@ pub(super) fn write(
     records.extend(held);
     let ledger = context.store.lock(&format!("apply of layout {name}"))?;
     let written = ledger.change(|state| {
-        let is_same = |before: &Instance| state.instance(&before.id) == Some(before);
+        let is_same = |before: &Instance| {
+            state
+                .instance(&before.id)
+                .is_some_and(|now| **now == *before)
+        };
         let are_same = { records.iter() }
             .filter_map(|record| record.before.as_ref())
             .all(is_same);
@@ -71,7 +75,7 @@ pub(super) fn write(
             return Ok(false);
         }
         for record in &records {
-            state.put_instance(&record.instance)?;
+            state.put_instance(record.instance.clone())?;
         }
         Ok(true)
     })?;
@@ -206,11 +210,14 @@ pub(super) fn withdraw(context: &Leases<'_>, left: VecDeque<Step>) -> Result<()>
             match step {
                 Step::Destroy { instance, before } => {
                     // A compute instance of a changed one is gone, so a collector ends it.
-                    if state.instance(&instance.id) != Some(&*instance) {
+                    if state
+                        .instance(&instance.id)
+                        .is_none_or(|now| **now != *instance)
+                    {
                         continue;
                     }
                     match before {
-                        Some(before) => state.put_instance(&before)?,
+                        Some(before) => state.put_instance(*before)?,
                         None => drop(state.remove_instance(&instance.id)),
                     }
                 }

@@ -7,6 +7,7 @@ use crate::leases::Leases;
 use crate::model::{GpuUuid, OperationId, Placement};
 use crate::placement::Standing;
 use crate::store::{Entry, Instance, InstanceState, LeaseState, Listing, Slice};
+use std::sync::Arc;
 
 /// A GPU with all that lies on it or is promised there.
 pub(super) struct GpuState {
@@ -85,7 +86,7 @@ pub(super) fn read(
     let before = context.store.state()?;
     let (gpus, listing) = (driver.detailed_gpus()?, context.store.list()?);
     let after = context.store.state()?;
-    let is_there = |one: &Instance| after.instance(&one.id).is_some();
+    let is_there = |one: &Arc<Instance>| after.instance(&one.id).is_some();
     let is_same = before.instances.iter().all(is_there);
     Ok(is_same.then_some((gpus, listing)))
 }

@@ -60,7 +60,7 @@ impl Inventory {
                     None => *mib,
                 });
                 let leased: u64 = leased.sum();
-                let going = self.unleased.iter().filter(|i| i.idle_since().is_none());
+                let going = self.without_lease().filter(|i| i.idle_since().is_none());
                 let going = going.filter(|i| here(i)).filter_map(Instance::slice);
                 let going = going.map(|s| memory_of(s, &self.snapshot.gpus));
                 leased + going.sum::<u64>()
@@ -114,9 +114,9 @@ impl Inventory {
         let mut leased: Vec<&Held> = self.leases.iter().collect();
         leased.retain(|h| h.lease.share().is_some() || counted.insert(h.instance.id.as_str()));
         let leased = leased.into_iter();
-        let leased = leased.map(|h| (holder_subject(&h.lease), &h.instance, h.lease.share()));
+        let leased = leased.map(|h| (holder_subject(&h.lease), &*h.instance, h.lease.share()));
         let is_going = |i: &&Instance| i.idle_since().is_none() && !i.is_hold();
-        let going = self.unleased.iter().filter(is_going);
+        let going = self.without_lease().filter(is_going);
         let going = going.map(|i| (Subject::default(), i, None));
         let usage = |(subject, instance, share): (Subject, &Instance, Option<&Share>)| {
             let (kind, memory_mib) = match (&instance.resource, share) {

@@ -73,7 +73,7 @@ impl Inventory {
         let daemons = self.daemon_cgroups(&gpu.uuid);
         let here = |h: &&Held| *h.instance.resource.gpu_uuid() == gpu.uuid;
         let leases: Vec<&Lease> = { self.leases.iter().filter(here) }
-            .map(|h| &h.lease)
+            .map(|h| &*h.lease)
             .collect();
         // A process of which nothing can be found out counts as one without a lease.
         let is_foreign = |p: &&GpuProcess| {
@@ -121,7 +121,7 @@ impl Inventory {
             names.push(held.lease.holder.shown());
             booked += share.booked_mib;
         }
-        if self.unleased.iter().any(|i| i.resource.gpu_uuid() == gpu) {
+        if self.without_lease().any(|i| i.resource.gpu_uuid() == gpu) {
             return None;
         }
         let level = *levels.first()?;
@@ -150,7 +150,7 @@ impl Inventory {
         if let Some(held) = self.leases.iter().find(|h| is_here(&h.instance)) {
             return Some(Some(held.lease.holder.shown()));
         }
-        self.unleased.iter().any(is_here).then_some(None)
+        self.without_lease().any(is_here).then_some(None)
     }
 }
 
@@ -210,7 +210,7 @@ impl Inventory {
         let (mut memory, mut slices, mut compute) = ([0; 5], [0; 5], [0; 5]);
         // The hold of an apply has the place of all instances.
         let is_held =
-            { self.unleased.iter() }.any(|i| i.is_hold() && *i.resource.gpu_uuid() == gpu.uuid);
+            { self.without_lease() }.any(|i| i.is_hold() && *i.resource.gpu_uuid() == gpu.uuid);
         let is_hold =
             |at| is_held && at == WHOLE_GPU && !gpu.instances.iter().any(|i| i.placement == at);
         for occupant in room.occupants.iter().filter(|o| !is_hold(o.at)) {

@@ -328,7 +328,8 @@ mod tests {
                 namespaces: None,
                 cgroups: Vec::new(),
                 shared_in: None,
-            },
+            }
+            .into(),
             instance: Instance {
                 id: InstanceId::new(id),
                 created: Timestamp::default(),
@@ -338,7 +339,8 @@ mod tests {
                 layout: None,
                 operation: None,
                 planned: false,
-            },
+            }
+            .into(),
         }
     }
 

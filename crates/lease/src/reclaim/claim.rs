@@ -155,7 +155,7 @@ pub(super) fn undo_killed_prepare(context: &Leases<'_>, held: &Held) -> Result<(
     let is_over = |id| !context.store.is_at_work(id);
     let Lease {
         state, operation, ..
-    } = &held.lease;
+    } = &*held.lease;
     let is_killed = *state == LeaseState::Pending && operation.as_ref().is_some_and(is_over);
     match held.lease.claim().is_some() && is_killed {
         true => undo_half_made(context, held),

@@ -185,7 +185,7 @@ fn outcome(released: Result<Returned>, why: String) -> Outcome {
 /// of a create without room shows it.
 pub(crate) fn unseen(context: &Leases<'_>) -> Option<Error> {
     let listing = context.store.list().ok()?;
-    let leases = listing.held().map(|h| &h.lease);
+    let leases = listing.held().map(|h| &*h.lease);
     let mut unseen = leases.filter_map(liveness::unseen);
     let why = unseen.next()?;
     let what = format!(

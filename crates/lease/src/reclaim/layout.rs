@@ -50,7 +50,8 @@ pub(super) fn look_at(
 fn forget(context: &Leases<'_>, instance: &Instance) -> Result<bool> {
     let id = &instance.id;
     context.store.lock("gc")?.change(|state| {
-        let is_free = state.instance(id) == Some(instance) && !state.has_others(id, None);
+        let is_free =
+            state.instance(id).is_some_and(|now| **now == *instance) && !state.has_others(id, None);
         Ok(is_free && state.remove_instance(id))
     })
 }
@@ -73,7 +74,7 @@ pub(crate) fn destroy_unwanted(
         Ended::Gone(_lock) => context.store.lock("apply")?.change(|state| {
             // The last record of a create may be there although its write failed. Then the layout has the instance.
             let now = state.instance(&instance.id);
-            if !now.is_some_and(Instance::outlives_leases) {
+            if !now.is_some_and(|now| now.outlives_leases()) {
                 state.remove_instance(&instance.id);
             }
             Ok(())

@@ -16,6 +16,7 @@ use crate::mps;
 use crate::process;
 use crate::store::{Held, Instance, Lease, LeaseState, Resource};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// A bundle's account of the leases that its hook names.
@@ -46,7 +47,10 @@ impl BundleAccount {
         let lease = |l: &Lease| l.id == *id && is_its(l);
         let lease: Lease = find(records, lease)?;
         let instance = find(records, |i: &Instance| i.id == lease.instance)?;
-        Some(Held { lease, instance })
+        Some(Held {
+            lease: lease.into(),
+            instance: Arc::new(instance),
+        })
     }
 
     /// Returns an error that names the remaining instance, with the command that destroys it.
@@ -87,8 +91,8 @@ impl Leases<'_> {
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         let mut records = Vec::new();
         for held in leases {
-            records.push(text(encode(&held.lease)?));
-            records.push(text(encode(&held.instance)?));
+            records.push(text(encode(&*held.lease)?));
+            records.push(text(encode(&*held.instance)?));
         }
         Ok(Author {
             lease: first.lease.id.clone(),
@@ -120,7 +124,7 @@ pub(super) struct Living {
 }
 
 /// Returns the leases of living containers that are not among these. A doubt counts as life.
-pub(super) fn living(context: &Leases<'_>, known: &[Lease]) -> Living {
+pub(super) fn living(context: &Leases<'_>, known: &[Arc<Lease>]) -> Living {
     let (mut leases, mut untold) = (Vec::new(), Vec::new());
     for (id, account) in context.store.accounts() {
         if known.iter().any(|lease| lease.id == id) {
@@ -140,7 +144,8 @@ pub(super) fn living(context: &Leases<'_>, known: &[Lease]) -> Living {
         // The account is as old as the create.
         let init = liveness::own_init(&held.lease).filter(process::is_alive);
         if let Some(init) = init {
-            (held.lease.state, held.lease.init) = (LeaseState::Ready, Some(init));
+            let lease = Arc::make_mut(&mut held.lease);
+            (lease.state, lease.init) = (LeaseState::Ready, Some(init));
         }
         leases.push(held);
     }
@@ -281,9 +286,9 @@ fn put_again(context: &Leases<'_>, held: Held, is_over: bool) -> Result<Option<H
     ledger.change(|state| {
         // The ledger knows more of an instance that is on record.
         if state.instance(&instance.id).is_none() {
-            state.put_instance(instance)?;
+            state.put_instance(instance.clone())?;
         }
-        state.put_lease(lease)
+        state.put_lease(lease.clone())
     })?;
     tracing::warn!(
         lease = lease.id.as_str(),

@@ -8,11 +8,12 @@ use crate::leases::Leases;
 use crate::model::Process;
 use crate::process;
 use crate::store::{Held, Key, Lease, LeaseState};
+use std::sync::Arc;
 use std::time::Instant;
 
 impl Leases<'_> {
     /// Records the low-level runtime before it does anything, because it goes on after a kill of runmig.
-    pub fn started(&self, lease: &Lease, runtime: Process) -> Result<Option<Lease>> {
+    pub fn started(&self, lease: &Lease, runtime: Process) -> Result<Option<Arc<Lease>>> {
         let ledger = self.store.lock("create")?;
         ledger.update_lease(lease, |l| l.runtime_process = Some(runtime))
     }
@@ -46,7 +47,7 @@ pub(super) fn ready_without_its_front(context: &Leases<'_>, lease: &Lease) -> Re
 impl Leases<'_> {
     /// Records that the container exists. A lease that is gone stays gone: the container ended at once and its
     /// hook ran.
-    pub fn ready(&self, lease: &Lease) -> Result<Option<Lease>> {
+    pub fn ready(&self, lease: &Lease) -> Result<Option<Arc<Lease>>> {
         let ledger = self.store.lock("create")?;
         let Some(lease) = self.store.lease_now(lease)? else {
             return Ok(None);

@@ -10,6 +10,7 @@ use crate::leases::{Leases, now};
 use crate::model::{LeaseId, Timestamp};
 use crate::store::{Attempt, Entry, Held, Holder, Instance, InstanceState, Lease, LeaseState};
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 /// The longest gap between retries of a failed destroy. The gap starts at 2 s and doubles each time.
@@ -67,10 +68,10 @@ impl Leases<'_> {
         // runmig keeps only a slice that is released for the first time. A slice that could not be destroyed is
         // unfit.
         let keeps = held.lease.state != LeaseState::Releasing;
-        held.lease.state = LeaseState::Releasing;
+        Arc::make_mut(&mut held.lease).state = LeaseState::Releasing;
         // A mark that cannot be written (a full disk) does not stop the release. The container is gone in any
         // case, and the next release starts from the beginning.
-        if let Err(e) = ledger.put_lease(&held.lease) {
+        if let Err(e) = ledger.put_lease(held.lease.clone()) {
             // Without the mark another container could share this slice, so the release stops.
             let is_seat = held.lease.share().is_some() && held.instance.slice().is_some();
             if held.lease.shared_in.is_some() || held.lease.claim().is_some() || is_seat {
@@ -154,8 +155,8 @@ fn end_records(context: &Leases<'_>, leases: &[Dead]) -> Result<Vec<Outcome>> {
         let mark = |dead: &Dead| {
             let mut now = { state.held(&dead.held.lease) }.filter(|now| *now == dead.held);
             if let Some(held) = &mut now {
-                held.lease.state = LeaseState::Releasing;
-                state.put_lease(&held.lease)?;
+                Arc::make_mut(&mut held.lease).state = LeaseState::Releasing;
+                state.put_lease(held.lease.clone())?;
             }
             Ok(now)
         };
@@ -204,7 +205,7 @@ pub(crate) fn release_instance_unless(
         }
         let is_idle = instance.idle_since().is_some();
         if instance.attempt().is_none() && instance.state != InstanceState::Releasing {
-            instance.state = InstanceState::Releasing;
+            Arc::make_mut(&mut instance).state = InstanceState::Releasing;
             if let Err(e) = ledger.update_instance(&instance, |i| i.clone_from(&instance)) {
                 // Without the mark another container could take an idle slice, so the release stops.
                 if is_idle {
@@ -246,7 +247,7 @@ fn end(context: &Leases<'_>, target: Target<'_>, patience: Patience) -> Result<(
             context.end(&context.store.lock("release")?, |state, ends| {
                 target.remove_lease(state, ends);
                 // A share may have come meanwhile if the mark could not be written.
-                let is_of_layout = state.instance(id).is_some_and(Instance::is_of_layout);
+                let is_of_layout = state.instance(id).is_some_and(|now| now.is_of_layout());
                 let stays = is_of_layout || state.has_others(id, None);
                 let removed = !stays && state.remove_instance(id);
                 if removed && target.instance.attempt().is_some() {

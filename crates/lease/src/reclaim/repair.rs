@@ -8,6 +8,7 @@ use crate::gpu::Queries;
 use crate::leases::Leases;
 use crate::model::{Gpu, GpuInstance, LeaseId};
 use crate::store::{Entry, Held, Instance};
+use std::sync::Arc;
 
 /// A repair.
 #[derive(Debug)]
@@ -44,13 +45,13 @@ impl Leases<'_> {
             let living = lost_leases::living(self, &state.leases);
             for held in living.leases {
                 if state.instance(&held.instance.id).is_none() {
-                    state.put_instance(&held.instance)?;
+                    state.put_instance(held.instance.clone())?;
                 }
-                state.put_lease(&held.lease)?;
+                state.put_lease(held.lease.clone())?;
                 leases.push(finding(held, "by its account"));
             }
             let is_owned = |gpu: &Gpu, there: &GpuInstance| {
-                let is_it = |instance: &Instance| {
+                let is_it = |instance: &Arc<Instance>| {
                     let slot = footprint(instance);
                     slot.gpu == gpu.uuid && slot.placement == there.placement
                 };

@@ -18,6 +18,7 @@ use std::fs::OpenOptions;
 use std::io::ErrorKind;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::sync::Arc;
 
 pub(super) const FOLDER: &str = "accounts";
 /// The limit of an account, in bytes.
@@ -33,7 +34,7 @@ impl Store {
             make_folder(&folder).context(what)?;
         }
         let boot = format!("{}\n", self.boot()).into_bytes();
-        let bytes = [boot, encode(&held.lease)?, encode(&held.instance)?].concat();
+        let bytes = [boot, encode(&*held.lease)?, encode(&*held.instance)?].concat();
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(true).mode(0o600);
         options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
@@ -83,7 +84,7 @@ fn read(file: &Path, boot: &str) -> Result<Option<Held>> {
     }
     let mut record = || lines.by_ref().take(2).collect::<Vec<_>>().concat();
     Ok(Some(Held {
-        lease: decode(&record()).context(what)?,
-        instance: decode(&record()).context(what)?,
+        lease: Arc::new(decode(&record()).context(what)?),
+        instance: Arc::new(decode(&record()).context(what)?),
     }))
 }

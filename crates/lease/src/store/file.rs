@@ -48,8 +48,8 @@ const MAX_PENDING: usize = MAX_RECORD / 4;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct State {
-    pub instances: Vec<Instance>,
-    pub leases: Vec<Lease>,
+    pub instances: Vec<Arc<Instance>>,
+    pub leases: Vec<Arc<Lease>>,
     /// The leases of earlier boots, until their bundles are restored. Their instances ended with their boot.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub earlier: Vec<Held>,
@@ -593,7 +593,7 @@ impl State {
 
     /// Returns the state as the next boot sees it.
     fn after_boot(mut self) -> State {
-        let held = self.all_held();
+        let held: Vec<Held> = self.all_held().collect();
         self.earlier.extend(held);
         State {
             earlier: self.earlier,
@@ -609,11 +609,11 @@ impl State {
             || self.leases.iter().any(|l| !leases.contains(&l.id))
     }
 
-    pub(crate) fn lease(&self, id: &LeaseId) -> Option<&Lease> {
+    pub(crate) fn lease(&self, id: &LeaseId) -> Option<&Arc<Lease>> {
         self.leases.iter().find(|lease| lease.id == *id)
     }
 
-    pub(crate) fn instance(&self, id: &InstanceId) -> Option<&Instance> {
+    pub(crate) fn instance(&self, id: &InstanceId) -> Option<&Arc<Instance>> {
         self.instances.iter().find(|instance| instance.id == *id)
     }
 
@@ -624,25 +624,27 @@ impl State {
     }
 
     /// Adds or replaces a lease.
-    pub(crate) fn put_lease(&mut self, lease: &Lease) -> Result<()> {
+    pub(crate) fn put_lease(&mut self, lease: impl Into<Arc<Lease>>) -> Result<()> {
+        let lease = lease.into();
         let most = match lease.state {
             LeaseState::Pending => MAX_PENDING,
             LeaseState::Ready | LeaseState::Releasing => MAX_RECORD,
         };
-        check_size(lease, most)?;
+        check_size(&lease, most)?;
         match self.leases.iter_mut().find(|its| its.id == lease.id) {
-            Some(its) => its.clone_from(lease),
-            None => self.leases.push(lease.clone()),
+            Some(its) => *its = lease,
+            None => self.leases.push(lease),
         }
         Ok(())
     }
 
     /// Adds or replaces an instance.
-    pub(crate) fn put_instance(&mut self, instance: &Instance) -> Result<()> {
-        check_size(instance, MAX_RECORD)?;
+    pub(crate) fn put_instance(&mut self, instance: impl Into<Arc<Instance>>) -> Result<()> {
+        let instance = instance.into();
+        check_size(&instance, MAX_RECORD)?;
         match self.instances.iter_mut().find(|its| its.id == instance.id) {
-            Some(its) => its.clone_from(instance),
-            None => self.instances.push(instance.clone()),
+            Some(its) => *its = instance,
+            None => self.instances.push(instance),
         }
         Ok(())
     }
@@ -652,11 +654,11 @@ impl State {
         &mut self,
         id: &LeaseId,
         change: impl FnOnce(&mut Lease),
-    ) -> Result<Option<Lease>> {
+    ) -> Result<Option<Arc<Lease>>> {
         let mut lease = self.lease(id).cloned();
         if let Some(lease) = &mut lease {
-            change(lease);
-            self.put_lease(lease)?;
+            change(Arc::make_mut(lease));
+            self.put_lease(Arc::clone(lease))?;
         }
         Ok(lease)
     }
@@ -666,11 +668,11 @@ impl State {
         &mut self,
         id: &InstanceId,
         change: impl FnOnce(&mut Instance),
-    ) -> Result<Option<Instance>> {
+    ) -> Result<Option<Arc<Instance>>> {
         let mut instance = self.instance(id).cloned();
         if let Some(instance) = &mut instance {
-            change(instance);
-            self.put_instance(instance)?;
+            change(Arc::make_mut(instance));
+            self.put_instance(Arc::clone(instance))?;
         }
         Ok(instance)
     }

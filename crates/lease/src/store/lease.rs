@@ -6,6 +6,7 @@ use crate::framed::{self, Form, Record};
 use crate::model::{InstanceId, LeaseId, Level, Namespaces, OperationId, Process, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::sync::Arc;
 
 /// The hold of a container or a claim on an instance.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -238,9 +239,9 @@ pub enum LeaseState {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Held {
     /// The lease.
-    pub lease: Lease,
+    pub lease: Arc<Lease>,
     /// Its instance.
-    pub instance: Instance,
+    pub instance: Arc<Instance>,
 }
 
 impl Held {
@@ -262,15 +263,11 @@ impl fmt::Display for Held {
 
 /// A line of the ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "most entries are of the larger kind"
-)]
 pub enum Entry {
     /// A lease with its instance.
     Held(Held),
     /// An instance without a lease: idle, or on its way out.
-    Unleased(Instance),
+    Unleased(Arc<Instance>),
 }
 
 impl Entry {

@@ -10,7 +10,7 @@ use super::lock::Lock;
 use crate::counters::Counts;
 use crate::error::{Context, Error, Result};
 use crate::model::{InstanceId, LeaseId};
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
@@ -97,9 +97,10 @@ impl Ledger<'_> {
     }
 
     /// Writes a lease.
-    pub fn put_lease(&self, lease: &Lease) -> Result<()> {
-        let what = || format!("record the lease of {}", lease.holder.title());
-        self.change(|state| state.put_lease(lease)).context(what)
+    pub fn put_lease(&self, lease: impl Into<Arc<Lease>>) -> Result<()> {
+        let lease = lease.into();
+        let what = format!("record the lease of {}", lease.holder.title());
+        self.change(|state| state.put_lease(lease)).context(|| what)
     }
 
     /// Changes a lease. Returns it as it is then, or none if it is not on record.
@@ -107,7 +108,7 @@ impl Ledger<'_> {
         &self,
         lease: &Lease,
         change: impl FnOnce(&mut Lease),
-    ) -> Result<Option<Lease>> {
+    ) -> Result<Option<Arc<Lease>>> {
         let what = || format!("record the lease of {}", lease.holder.title());
         self.change(|state| state.update_lease(&lease.id, change))
             .context(what)
@@ -118,7 +119,7 @@ impl Ledger<'_> {
         &self,
         instance: &Instance,
         change: impl FnOnce(&mut Instance),
-    ) -> Result<Option<Instance>> {
+    ) -> Result<Option<Arc<Instance>>> {
         let what = || format!("record instance {}", instance.id);
         self.change(|state| state.update_instance(&instance.id, change))
             .context(what)
@@ -134,8 +135,8 @@ impl Ledger<'_> {
     pub fn put_all(&self, held: &[Held]) -> Result<()> {
         self.change(|state| {
             held.iter().try_for_each(|held| {
-                state.put_lease(&held.lease)?;
-                state.put_instance(&held.instance)
+                state.put_lease(held.lease.clone())?;
+                state.put_instance(held.instance.clone())
             })
         })
     }
@@ -167,7 +168,7 @@ impl State {
     pub(crate) fn remove_all(&mut self, held: &[Held]) -> HashSet<LeaseId> {
         let ids: HashSet<&LeaseId> = held.iter().map(|held| &held.lease.id).collect();
         let gone = self.leases.extract_if(.., |lease| ids.contains(&lease.id));
-        let gone = gone.map(|lease| lease.id).collect();
+        let gone = gone.map(|lease| lease.id.clone()).collect();
         let instances: HashSet<&InstanceId> = held.iter().map(|held| &held.instance.id).collect();
         let stay: HashSet<&InstanceId> = self.leases.iter().map(|l| &l.instance).collect();
         self.instances
@@ -175,25 +176,23 @@ impl State {
         gone
     }
 
-    /// Returns all leases with their instances.
-    pub(super) fn all_held(&self) -> Vec<Held> {
+    /// Returns all leases with their instances, in order of creation.
+    pub(super) fn all_held(&self) -> impl Iterator<Item = Held> {
         let instances = self.instances.iter().map(|i| (&i.id, i));
-        let instances: HashMap<&InstanceId, &Instance> = instances.collect();
-        let held = |lease: &Lease| {
-            Some(Held {
-                lease: lease.clone(),
-                instance: Instance::clone(instances.get(&lease.instance)?),
-            })
-        };
-        self.leases.iter().filter_map(held).collect()
+        let instances: HashMap<&InstanceId, &Arc<Instance>> = instances.collect();
+        let mut leases = self.leases.clone();
+        leases.sort_by(|a, b| (&a.created, &a.id).cmp(&(&b.created, &b.id)));
+        leases.into_iter().filter_map(move |lease| {
+            let instance = Arc::clone(instances.get(&lease.instance)?);
+            Some(Held { lease, instance })
+        })
     }
 
     /// Returns a lease with its instance.
-    pub(crate) fn held(&self, lease: &Lease) -> Option<Held> {
-        let instance = self.instance(&lease.instance)?.clone();
+    pub(crate) fn held(&self, lease: &Arc<Lease>) -> Option<Held> {
         Some(Held {
-            lease: lease.clone(),
-            instance,
+            instance: Arc::clone(self.instance(&lease.instance)?),
+            lease: Arc::clone(lease),
         })
     }
 }
@@ -219,21 +218,14 @@ impl Listing {
     }
 
     fn of(state: &State) -> Listing {
-        let mut held = state.all_held();
-        held.sort_by(|a, b| {
-            let (a, b) = (&a.lease, &b.lease);
-            (&a.created, &a.id).cmp(&(&b.created, &b.id))
-        });
-        let leased: BTreeSet<&InstanceId> = state.leases.iter().map(|l| &l.instance).collect();
+        let leased: HashSet<&InstanceId> = state.leases.iter().map(|l| &l.instance).collect();
         let without = { state.instances.iter() }.filter(|i| !leased.contains(&i.id));
-        let mut unleased: Vec<Instance> = without.cloned().collect();
+        let mut unleased: Vec<Arc<Instance>> = without.cloned().collect();
         unleased.sort_by(|a, b| (&a.created, &a.id).cmp(&(&b.created, &b.id)));
-        let held = held.into_iter().map(Entry::Held);
+        let unleased = unleased.into_iter().map(Entry::Unleased);
         Listing {
             earlier: state.earlier.clone(),
-            entries: held
-                .chain(unleased.into_iter().map(Entry::Unleased))
-                .collect(),
+            entries: state.all_held().map(Entry::Held).chain(unleased).collect(),
             counters: state.counters.clone(),
         }
     }
@@ -287,12 +279,12 @@ impl Store {
     }
 
     /// Returns a lease as it is now, or none if it is not on record.
-    pub(crate) fn lease_now(&self, lease: &Lease) -> Result<Option<Lease>> {
+    pub(crate) fn lease_now(&self, lease: &Lease) -> Result<Option<Arc<Lease>>> {
         Ok(self.state()?.lease(&lease.id).cloned())
     }
 
     /// Returns an instance as it is now, or none if it is not on record.
-    pub(crate) fn instance_now(&self, instance: &Instance) -> Result<Option<Instance>> {
+    pub(crate) fn instance_now(&self, instance: &Instance) -> Result<Option<Arc<Instance>>> {
         Ok(self.state()?.instance(&instance.id).cloned())
     }
 

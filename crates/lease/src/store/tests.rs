@@ -72,8 +72,8 @@ fn instance(id: &str) -> Instance {
 fn held(id: &str) -> Held {
     let lease = lease(id);
     Held {
-        instance: instance(lease.instance.as_str()),
-        lease,
+        instance: instance(lease.instance.as_str()).into(),
+        lease: lease.into(),
     }
 }
 
@@ -123,9 +123,11 @@ fn shows_state_of_lease_before_that_of_its_instance() {
     let since = "2026-01-01T00:00:00Z".into();
     let of_lease = |state: LeaseState, instance: InstanceState, holder: Option<Claim>| {
         let mut held = held("one");
-        (held.lease.state, held.instance.state) = (state, instance);
+        let lease = Arc::make_mut(&mut held.lease);
+        lease.state = state;
+        Arc::make_mut(&mut held.instance).state = instance;
         if let Some(claim) = holder {
-            held.lease.holder = Holder::Claim(claim);
+            lease.holder = Holder::Claim(claim);
         }
         Entry::Held(held).shown_state()
     };
@@ -136,7 +138,7 @@ fn shows_state_of_lease_before_that_of_its_instance() {
             layout,
             ..instance("one")
         };
-        Entry::Unleased(instance).shown_state()
+        Entry::Unleased(instance.into()).shown_state()
     };
     use InstanceState as I;
     use LeaseState::{Pending, Ready, Releasing};
@@ -246,18 +248,18 @@ fn joins_leases_with_instances() {
     let (_dir, store) = store();
     let ledger = store.lock("test").unwrap();
     let (one, mut two) = (held("one"), held("two"));
-    two.lease.instance = one.instance.id.clone();
+    Arc::make_mut(&mut two.lease).instance = one.instance.id.clone();
     two.instance = one.instance.clone();
     ledger.put_new(&one).unwrap();
-    ledger.put_lease(&two.lease).unwrap();
+    ledger.put_lease(two.lease.clone()).unwrap();
     ledger
-        .change(|state| state.put_instance(&instance("alone")))
+        .change(|state| state.put_instance(instance("alone")))
         .unwrap();
     let listing = store.list().unwrap();
     let expected = [
         Entry::Held(one.clone()),
         Entry::Held(two),
-        Entry::Unleased(instance("alone")),
+        Entry::Unleased(instance("alone").into()),
     ];
     assert_eq!(listing.entries, expected);
     let state = store.state().unwrap();
@@ -274,7 +276,7 @@ fn refuses_a_lease_without_its_instance() {
     let one = held("one");
     ledger.put_new(&one).unwrap();
     for refused in [
-        ledger.put_lease(&lease("orphan")),
+        ledger.put_lease(lease("orphan")),
         ledger
             .change(|state| Ok(state.remove_instance(&one.instance.id)))
             .map(drop),
@@ -310,7 +312,7 @@ fn key_ignores_the_low_level_runtime() {
     let (_dir, store) = store();
     let mut one = held("one");
     store.lock("test").unwrap().put_new(&one).unwrap();
-    container_of(&mut one.lease).runtime = "/opt/runc".into();
+    container_of(Arc::make_mut(&mut one.lease)).runtime = "/opt/runc".into();
     assert!(store.has(&one.lease.container().unwrap().key));
 }
 
@@ -371,7 +373,8 @@ fn refuses_paths_without_utf8() {
     use std::os::unix::ffi::OsStrExt;
     let (_dir, store) = store();
     let mut one = held("one");
-    container_of(&mut one.lease).bundle = std::ffi::OsStr::from_bytes(b"/b\xff").into();
+    container_of(Arc::make_mut(&mut one.lease)).bundle =
+        std::ffi::OsStr::from_bytes(b"/b\xff").into();
     let line = store.lock("t").unwrap().put_new(&one).unwrap_err().line();
     assert!(line.contains("valid UTF-8"), "{line}");
     assert!(store.list().unwrap().entries.is_empty());

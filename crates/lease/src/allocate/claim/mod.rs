@@ -20,6 +20,7 @@ use crate::store::{Claim, Held, Holder, Instance, Lease, Operation, Portion};
 use make::{Made, Work};
 pub use place::{ClaimNews, ClaimPlace};
 use place::{End, Hear, Taken};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The time between two looks at an obstacle that is on its way out. It doubles, up to the second.
@@ -147,13 +148,16 @@ impl Recipient for Work<'_, '_> {
         format!("prepare of {}", self.claim)
     }
 
-    fn draft(&self, instance: Instance, portion: Portion) -> Result<Held> {
+    fn draft(&self, instance: Arc<Instance>, portion: Portion) -> Result<Held> {
         let holder = Holder::Claim(self.claim.clone());
         let lease = Lease {
             portion,
             ..draft::lease(&instance, holder, self.at.profile.clone())?
         };
-        Ok(Held { lease, instance })
+        Ok(Held {
+            lease: lease.into(),
+            instance,
+        })
     }
 }
 

@@ -273,7 +273,8 @@ fn failed_change_changes_nothing() {
     assert!(failed.is_err());
     ledger.update_lease(&lease("one"), |_| ()).unwrap();
     let mut long = held("long");
-    container_of(&mut long.lease).bundle = format!("/{}", "b".repeat(100_000)).into();
+    container_of(Arc::make_mut(&mut long.lease)).bundle =
+        format!("/{}", "b".repeat(100_000)).into();
     let line = ledger.put_new(&long).unwrap_err().line();
     assert!(line.contains("shorter id, root, bundle"), "{line}");
     let after = (fs::read(&file).unwrap(), fs::metadata(&file).unwrap().ino());

@@ -10,6 +10,7 @@ use runmig_lease::store::{
     Origin, Portion, Resource, Share, Slice, WholeGpu,
 };
 use runmig_lease::{GpuState, LeaseUse};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 /// The time of every page, a minute after every create.
@@ -52,7 +53,8 @@ pub fn held(n: usize, resource: Resource, portion: Portion, holder: Holder) -> H
             namespaces: None,
             cgroups: Vec::new(),
             shared_in: None,
-        },
+        }
+        .into(),
         instance: Instance {
             id: InstanceId::new(id),
             created: created(),
@@ -62,7 +64,8 @@ pub fn held(n: usize, resource: Resource, portion: Portion, holder: Holder) -> H
             layout: None,
             operation: None,
             planned: false,
-        },
+        }
+        .into(),
     }
 }
 
@@ -139,14 +142,15 @@ pub fn facts() -> Facts {
         enforcement: Enforcement::None,
     };
     let mut stuck = held(4, slice(3), Portion::All, container("other", "web", "d"));
-    stuck.instance.state = InstanceState::Quarantined(Attempt {
+    Arc::make_mut(&mut stuck.instance).state = InstanceState::Quarantined(Attempt {
         count: 1,
         error: "in use".to_owned(),
         held_by: Vec::new(),
         next: created(),
     });
-    stuck.lease.state = LeaseState::Releasing;
-    stuck.lease.created = Timestamp::seconds(now() - Duration::from_secs(600));
+    let lease = Arc::make_mut(&mut stuck.lease);
+    lease.state = LeaseState::Releasing;
+    lease.created = Timestamp::seconds(now() - Duration::from_secs(600));
     facts.inventory.leases = vec![
         held(1, slice(0), Portion::All, container("team", "train", "a")),
         held(

@@ -143,8 +143,8 @@ fn add(
     let slot = slot_of(&slice);
     let instance = instance(slice, kind, n);
     let held = |id: String| Held {
-        lease: lease(LeaseId::new(id), &instance, kind),
-        instance: instance.clone(),
+        lease: lease(LeaseId::new(id), &instance, kind).into(),
+        instance: instance.clone().into(),
     };
     let (inventory, tried) = (&mut world.inventory, &mut world.tried);
     match kind {
@@ -164,7 +164,7 @@ fn add(
             if kind == Kind::IdleTried {
                 tried.idle.push(instance.id.clone());
             }
-            inventory.unleased.push(instance);
+            inventory.unleased.push(instance.into());
         }
     }
 }
