@@ -19,9 +19,9 @@ use std::time::{Duration, Instant};
 /// Another container of the pod.
 pub(crate) enum Peer {
     /// It has the slice; this is the requester's lease on it.
-    Has(Box<Held>),
+    Has(Held),
     /// It creates the slice.
-    Creates(Box<Held>),
+    Creates(Held),
 }
 
 /// Puts a lease of the requester's on record on the slice or GPU that another container of its pod has. None
@@ -43,7 +43,7 @@ pub(super) fn share(
     };
     for peer in inventory.leases.iter().filter(|h| is_peer(h)) {
         if peer.instance.state != InstanceState::Ready {
-            return Ok(Some(Peer::Creates(Box::new(peer.clone()))));
+            return Ok(Some(Peer::Creates(peer.clone())));
         }
         // An administrator, or a reset, may have removed the instance. It may also be newer than the
         // snapshot.
@@ -67,7 +67,7 @@ pub(super) fn share(
                 "shares the slice of container {}",
                 peer.lease.holder.name()
             );
-            return Ok(Some(Peer::Has(Box::new(held))));
+            return Ok(Some(Peer::Has(held)));
         }
     }
     Ok(None)

@@ -183,9 +183,9 @@ impl<D: Queries> Chooser<'_, '_, D> {
         match pod::share(self.context, self.driver, inventory, wanted, self.requester)? {
             Some(Peer::Has(lease)) => {
                 self.turn.step_aside();
-                return Ok(Some(Choice::of(Outcome::Shared(*lease))));
+                return Ok(Some(Choice::of(Outcome::Shared(lease))));
             }
-            Some(Peer::Creates(peer)) => return Ok(Some(Choice::of(Outcome::PeerCreates(*peer)))),
+            Some(Peer::Creates(peer)) => return Ok(Some(Choice::of(Outcome::PeerCreates(peer)))),
             None => {}
         }
         let over = self.tried.idle_over(inventory);

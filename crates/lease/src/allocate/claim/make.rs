@@ -16,7 +16,7 @@ use crate::{cordons, process};
 
 /// The outcome of one try to make the slice of a promise.
 pub(super) enum Made {
-    Ready(Box<Held>),
+    Ready(Held),
     /// The record has changed, or the driver refused the place.
     Again,
     Obstacle(Taken),
@@ -55,7 +55,7 @@ impl Work<'_, '_> {
         if held.lease.state == LeaseState::Releasing {
             return Ok(Made::Obstacle(Taken {
                 by: format!("its earlier {} is being released", held.instance.resource),
-                end: End::Due(Box::new(Entry::Held(held.clone()))),
+                end: End::Due(Entry::Held(held.clone())),
             }));
         }
         if let Some(sick) = self.sickness(driver, held) {
@@ -186,7 +186,7 @@ impl Work<'_, '_> {
             self.is_made = true;
         }
         let instance = held.instance;
-        Ok(Made::Ready(Box::new(Held { lease, instance })))
+        Ok(Made::Ready(Held { lease, instance }))
     }
 }
 

@@ -91,7 +91,7 @@ fn slice_of(work: &mut Work<'_, '_>, patience: Duration) -> Result<Held> {
         let obstacle = match step {
             Ok(Made::Ready(held)) => {
                 session.keep_geometry();
-                return Ok(*held);
+                return Ok(held);
             }
             Ok(Made::Again) => continue,
             Ok(Made::Obstacle(obstacle)) => {

@@ -40,7 +40,7 @@ pub(super) enum End {
     /// gone, so the end of a claim is near too.
     Near,
     /// Now, if a release succeeds.
-    Due(Box<Entry>),
+    Due(Entry),
     /// By this step of an administrator, or once the GPU is well.
     Healed(String),
 }
@@ -178,7 +178,7 @@ fn taken(inventory: &Inventory, gpu: &Gpu, at: Placement) -> Taken {
     };
     if let Some(held) = inventory.leases.iter().find(|h| overlaps(&h.instance)) {
         let (lease, instance) = (&held.lease, &held.instance);
-        let due = || End::Due(Box::new(Entry::Held(held.clone())));
+        let due = || End::Due(Entry::Held(held.clone()));
         let end = if lease.state == LeaseState::Releasing || instance.is_ending() {
             due()
         } else if lease.claim().is_some() {
@@ -195,7 +195,7 @@ fn taken(inventory: &Inventory, gpu: &Gpu, at: Placement) -> Taken {
     let mut unleased = inventory.unleased.iter().filter(|i| overlaps(i));
     if let Some(instance) = unleased.next() {
         let (id, on) = (&instance.id, &instance.resource);
-        let due = || End::Due(Box::new(Entry::Unleased(instance.clone())));
+        let due = || End::Due(Entry::Unleased(instance.clone()));
         let (by, end) = match &instance.layout {
             Some(layout) if instance.is_of_layout() => {
                 (format!("{on} belongs to layout {layout}"), End::Open)
