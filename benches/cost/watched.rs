@@ -142,19 +142,17 @@ fn scrapes(work: &Path, sim: &Path, front: &Front, rounds: usize) {
         }
     }
     place.create(&place.bundle, "0");
-    let scrape = place.with_config(&place.migctl(), &["metrics"]);
-    let scrapes: Vec<Cost> = (0..rounds).map(|_| scrape.run()).collect();
-    assert!(
-        scrapes.iter().all(|cost| cost.status == 0),
-        "migctl metrics"
-    );
-    println!(
-        "migctl metrics, {GPUS} GPUs, {SLICES} slices: {:.1} ms of CPU, {:.1} ms, {:.1} MiB at most, medians of {rounds}; \
-         nothing stays between two scrapes",
-        median(&scrapes, |c| c.cpu) * 1e3,
-        median(&scrapes, |c| c.wall) * 1e3,
-        median(&scrapes, |c| c.peak) / f64::from(1 << 20)
-    );
+    for verb in ["metrics", "list"] {
+        let call = place.with_config(&place.migctl(), &[verb]);
+        let calls: Vec<Cost> = (0..rounds).map(|_| call.run()).collect();
+        assert!(calls.iter().all(|cost| cost.status == 0), "migctl {verb}");
+        println!(
+            "migctl {verb}, {GPUS} GPUs, {SLICES} slices: {:.1} ms of CPU, {:.1} ms, {:.1} MiB at most, medians of {rounds}",
+            median(&calls, |c| c.cpu) * 1e3,
+            median(&calls, |c| c.wall) * 1e3,
+            median(&calls, |c| c.peak) / f64::from(1 << 20)
+        );
+    }
     let rate = |lives: &[Cost]| LIVES as f64 / median(lives, |c| c.wall);
     let (without, with) = (rate(&lives[0]), rate(&lives[1]));
     println!(
