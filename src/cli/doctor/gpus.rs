@@ -215,12 +215,7 @@ fn records(host: &Host) -> Found {
     check_read(inventory)?;
     let lost = inventory.leases.iter().filter(|held| is_lost(seen, held));
     let mut found: Vec<Finding> = lost.map(lost_slice).collect();
-    let leased = inventory.leases.iter().map(|held| &held.instance);
-    found.extend(
-        leased
-            .chain(&inventory.unleased)
-            .filter_map(|i| quarantined(i)),
-    );
+    found.extend(inventory.instances().filter_map(quarantined));
     Ok(found)
 }
 

@@ -74,10 +74,8 @@ fn held() -> Held {
         cgroups: Vec::new(),
         shared_in: None,
     };
-    Held {
-        lease: lease.into(),
-        instance: instance.into(),
-    }
+    let (lease, instance) = (Arc::new(lease), Arc::new(instance));
+    Held { lease, instance }
 }
 
 fn inventory() -> Inventory {

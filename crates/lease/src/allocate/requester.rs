@@ -48,7 +48,7 @@ impl Recipient for Requester<'_> {
 
     fn draft(&self, instance: Arc<Instance>, portion: Portion) -> Result<Held> {
         let holder = Holder::Container(self.holder.clone());
-        let lease = Lease {
+        let lease = Arc::new(Lease {
             portion,
             operation: Some(self.operation.id().to_owned()),
             namespaces: Some(liveness::namespaces()?),
@@ -57,11 +57,8 @@ impl Recipient for Requester<'_> {
                 .collect(),
             shared_in: self.request.shared_in.clone(),
             ..draft::lease(&instance, holder, self.request.wanted.written())?
-        };
-        Ok(Held {
-            lease: lease.into(),
-            instance,
-        })
+        });
+        Ok(Held { lease, instance })
     }
 }
 

@@ -63,11 +63,7 @@ pub(super) fn write(
     records.extend(held);
     let ledger = context.store.lock(&format!("apply of layout {name}"))?;
     let written = ledger.change(|state| {
-        let is_same = |before: &Instance| {
-            state
-                .instance(&before.id)
-                .is_some_and(|now| **now == *before)
-        };
+        let is_same = |before: &Instance| state.instance(&before.id).map(|i| &**i) == Some(before);
         let are_same = { records.iter() }
             .filter_map(|record| record.before.as_ref())
             .all(is_same);
@@ -210,10 +206,7 @@ pub(super) fn withdraw(context: &Leases<'_>, left: VecDeque<Step>) -> Result<()>
             match step {
                 Step::Destroy { instance, before } => {
                     // A compute instance of a changed one is gone, so a collector ends it.
-                    if state
-                        .instance(&instance.id)
-                        .is_none_or(|now| **now != *instance)
-                    {
+                    if state.instance(&instance.id).map(|i| &**i) != Some(&*instance) {
                         continue;
                     }
                     match before {

@@ -50,8 +50,8 @@ pub(super) fn look_at(
 fn forget(context: &Leases<'_>, instance: &Instance) -> Result<bool> {
     let id = &instance.id;
     context.store.lock("gc")?.change(|state| {
-        let is_free =
-            state.instance(id).is_some_and(|now| **now == *instance) && !state.has_others(id, None);
+        let is_same = state.instance(id).map(|now| &**now) == Some(instance);
+        let is_free = is_same && !state.has_others(id, None);
         Ok(is_free && state.remove_instance(id))
     })
 }

@@ -45,12 +45,9 @@ impl BundleAccount {
         let records = &self.author.as_ref()?.records;
         let is_its = |l: &Lease| l.container().is_some_and(|c| c.key.id == container);
         let lease = |l: &Lease| l.id == *id && is_its(l);
-        let lease: Lease = find(records, lease)?;
-        let instance = find(records, |i: &Instance| i.id == lease.instance)?;
-        Some(Held {
-            lease: lease.into(),
-            instance: Arc::new(instance),
-        })
+        let lease: Arc<Lease> = find(records, lease)?.into();
+        let instance = find(records, |i: &Instance| i.id == lease.instance)?.into();
+        Some(Held { lease, instance })
     }
 
     /// Returns an error that names the remaining instance, with the command that destroys it.

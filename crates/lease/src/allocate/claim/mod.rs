@@ -150,14 +150,11 @@ impl Recipient for Work<'_, '_> {
 
     fn draft(&self, instance: Arc<Instance>, portion: Portion) -> Result<Held> {
         let holder = Holder::Claim(self.claim.clone());
-        let lease = Lease {
+        let lease = Arc::new(Lease {
             portion,
             ..draft::lease(&instance, holder, self.at.profile.clone())?
-        };
-        Ok(Held {
-            lease: lease.into(),
-            instance,
-        })
+        });
+        Ok(Held { lease, instance })
     }
 }
 
