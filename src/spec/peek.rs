@@ -18,16 +18,16 @@ use std::fs::File;
 use std::io::{self, Read};
 
 /// The word in every annotation key of runmig, and in the name of its hook. The search ignores case.
-const WORD: &[u8] = b"runmig";
+const WORD: &str = "runmig";
 /// The end of the domain in keys that name runmig with a wrong letter, as `runmg.dev/slice`.
-const DOMAIN: &[u8] = b".dev";
+const DOMAIN: &str = ".dev";
 /// The start of an escaped letter of the word; two digits follow.
-const ESCAPE: &[u8] = b"\\u00";
-const ESCAPED_LETTERS: [&[u8; 2]; 12] = [
-    b"72", b"75", b"6e", b"6d", b"69", b"67", b"52", b"55", b"4e", b"4d", b"49", b"47",
+const ESCAPE: &str = "\\u00";
+const ESCAPED_LETTERS: [&str; 12] = [
+    "72", "75", "6e", "6d", "69", "67", "52", "55", "4e", "4d", "49", "47",
 ];
 /// The one wrong letter that breaks both the word and the end of the domain: two are swapped.
-const SWAPPED: &[u8] = b"runmi.gdev";
+const SWAPPED: &str = "runmi.gdev";
 /// The length of the longest of these.
 const LONGEST: usize = SWAPPED.len();
 
@@ -94,21 +94,29 @@ pub fn peek_file(mut file: &File, reads_all: bool) -> io::Result<Result<Peek>> {
 
 /// Returns whether a domain comes near runmig's, with a wrong letter in the word.
 fn could_mean_us(lower: &[u8]) -> bool {
-    memmem::find_iter(lower, DOMAIN).any(|end| {
-        // A character of UTF-8 has at most 4 bytes.
-        let lengths = WORD.len() - 1..=WORD.len() + 4;
-        let mut words = lengths.filter_map(|length| lower.get(end.checked_sub(length)?..end));
-        words.any(|word| std::str::from_utf8(word).is_ok_and(request::is_near_word))
-    })
+    has(lower, DOMAIN)
+        && memmem::find_iter(lower, DOMAIN).any(|end| {
+            // A character of UTF-8 has at most 4 bytes.
+            let lengths = WORD.len() - 1..=WORD.len() + 4;
+            let mut words = lengths.filter_map(|length| lower.get(end.checked_sub(length)?..end));
+            words.any(|word| std::str::from_utf8(word).is_ok_and(request::is_near_word))
+        })
 }
 
 fn could_name_us(lower: &[u8]) -> bool {
     let is_letter = |at: usize| {
         let digits = lower[at + ESCAPE.len()..].get(..2);
-        digits.is_some_and(|d| ESCAPED_LETTERS.iter().any(|l| d == *l))
+        digits.is_some_and(|d| ESCAPED_LETTERS.iter().any(|l| d == l.as_bytes()))
     };
-    let has = |text| memmem::find(lower, text).is_some();
-    has(WORD) || has(SWAPPED) || memmem::find_iter(lower, ESCAPE).any(is_letter)
+    let has = |word| has(lower, word);
+    let is_escaped = || has(ESCAPE) && memmem::find_iter(lower, ESCAPE).any(is_letter);
+    has(WORD) || has(SWAPPED) || is_escaped()
+}
+
+/// Returns whether a word of ASCII is in these bytes. memchr would ask the processor first what it can, and on a virtual machine
+/// that takes longer than the search.
+fn has(lower: &[u8], word: &str) -> bool {
+    String::from_utf8_lossy(lower).contains(word)
 }
 
 /// Searches in pieces that overlap, because a boundary could cut the word in two. A file that grows

@@ -225,6 +225,20 @@ mod tests {
         waiting.map(|(n, w)| (*n, (*w).to_owned())).collect()
     }
 
+    #[test]
+    fn tickets_out_of_order_are_damage() {
+        let (_dir, store) = store();
+        let operations = ["one", "two"].map(|id| (store.begin().unwrap(), id));
+        let _tickets = { operations.iter() }
+            .map(|(operation, id)| join(&store, operation, id))
+            .collect::<Vec<_>>();
+        let mut state = store.state().unwrap().state.clone();
+        state.check().unwrap();
+        state.queue.tickets.reverse();
+        let why = state.check().unwrap_err().line();
+        assert_eq!(why, "its tickets are not in order");
+    }
+
     /// The last of the queue steps aside, others come, and its place comes to nothing.
     #[test]
     fn keeps_the_number_of_one_that_stepped_aside() {

@@ -209,6 +209,31 @@ fn leases_of_earlier_boot_stay_for_their_bundles() {
     assert_eq!(at("first").list().unwrap().entries, []);
 }
 
+#[test]
+fn claims_differ_by_device_and_name_their_pods() {
+    let pod = |name: &str| ClaimPod {
+        uid: name.to_owned(),
+        name: name.to_owned(),
+    };
+    let claim = |device: &str, pods: &[&str]| Claim {
+        uid: "u".to_owned(),
+        namespace: "team".to_owned(),
+        name: "gpu".to_owned(),
+        device: device.to_owned(),
+        pods: pods.iter().map(|name| pod(name)).collect(),
+        ..Claim::default()
+    };
+    assert!(claim("a", &[]).is(&claim("a", &["web"])));
+    assert!(!claim("a", &[]).is(&claim("b", &[])));
+    let shown = |pods: &[&str]| claim("a", pods).to_string();
+    assert_eq!(shown(&[]), "claim team/gpu");
+    assert_eq!(shown(&["web"]), "claim team/gpu (pod team/web)");
+    assert_eq!(
+        shown(&["web", "db"]),
+        "claim team/gpu (pod team/web and 1 more)"
+    );
+}
+
 fn remove(ledger: &Ledger<'_>, held: Held) {
     ledger
         .change(|state| Ok(state.remove_all(&[held])))
