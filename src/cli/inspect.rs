@@ -168,8 +168,8 @@ fn details(gpus: &[GpuBooking<'_>], unit: Unit) {
         for (held, mib) in &on.held {
             let namespace = namespace(&held.lease).filter(|name| !name.is_empty());
             let mut row = vec![
-                output::cut(&holder_name(&held.lease), NAME).into_owned(),
-                output::cut(namespace.unwrap_or("-"), NAME).into_owned(),
+                output::cut(&holder_name(&held.lease), NAME),
+                output::cut(namespace.unwrap_or("-"), NAME),
             ];
             row.extend((0..gpus.len()).map(|at| match (at == n, *mib) {
                 // A GPU without a figure.

@@ -4,7 +4,6 @@ use super::json;
 use clap::ValueEnum;
 use runmig_lease::error::{Error, is_hidden, printable};
 use serde::Serialize;
-use std::borrow::Cow;
 use std::io::{ErrorKind, Write};
 use std::iter::repeat_n;
 
@@ -78,10 +77,10 @@ pub fn table(head: &[&str], rows: &[Vec<String>]) {
 }
 
 /// Cuts a text to a number of characters, and ends a cut one with `…`.
-pub fn cut(text: &str, most: usize) -> Cow<'_, str> {
+pub fn cut(text: &str, most: usize) -> String {
     match text.chars().count() > most {
         true => text.chars().take(most - 1).chain(['…']).collect(),
-        false => text.into(),
+        false => text.to_owned(),
     }
 }
 

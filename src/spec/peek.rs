@@ -94,7 +94,7 @@ pub fn peek_file(mut file: &File, reads_all: bool) -> io::Result<Result<Peek>> {
 
 /// Returns whether a domain comes near runmig's, with a wrong letter in the word.
 fn could_mean_us(lower: &[u8]) -> bool {
-    has(lower, DOMAIN)
+    String::from_utf8_lossy(lower).contains(DOMAIN)
         && memmem::find_iter(lower, DOMAIN).any(|end| {
             // A character of UTF-8 has at most 4 bytes.
             let lengths = WORD.len() - 1..=WORD.len() + 4;
@@ -103,20 +103,16 @@ fn could_mean_us(lower: &[u8]) -> bool {
         })
 }
 
+/// memchr would ask the processor first what it can, and on a virtual machine that takes longer than the search.
 fn could_name_us(lower: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(lower);
+    let has = |word: &str| text.contains(word);
     let is_letter = |at: usize| {
         let digits = lower[at + ESCAPE.len()..].get(..2);
         digits.is_some_and(|d| ESCAPED_LETTERS.iter().any(|l| d == l.as_bytes()))
     };
-    let has = |word| has(lower, word);
     let is_escaped = || has(ESCAPE) && memmem::find_iter(lower, ESCAPE).any(is_letter);
     has(WORD) || has(SWAPPED) || is_escaped()
-}
-
-/// Returns whether a word of ASCII is in these bytes. memchr would ask the processor first what it can, and on a virtual machine
-/// that takes longer than the search.
-fn has(lower: &[u8], word: &str) -> bool {
-    String::from_utf8_lossy(lower).contains(word)
 }
 
 /// Searches in pieces that overlap, because a boundary could cut the word in two. A file that grows

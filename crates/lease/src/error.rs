@@ -181,9 +181,6 @@ fn with_short_ids(text: &str) -> String {
 /// Text that others wrote, made safe for a terminal and for one line: control characters (and the
 /// invisible ones that turn text around) become their escapes.
 pub fn printable(text: &str) -> String {
-    if !text.contains(is_hidden) {
-        return text.to_owned();
-    }
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         if is_hidden(c) {

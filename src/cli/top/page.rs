@@ -194,7 +194,7 @@ fn rows(facts: &Facts, view: &View, width: usize, now: SystemTime) -> Vec<Vec<St
 fn cells(entry: &Entry, used: LeaseUse, width: usize, now: SystemTime) -> Vec<String> {
     let instance = entry.instance();
     let mib = |bytes: u64| format!("{}Mi", bytes.div_ceil(1 << 20));
-    let name = |lease: &Lease| cut(&holder_name(lease), width).into_owned();
+    let name = |lease: &Lease| cut(&holder_name(lease), width);
     let cells = [
         dash(entry.lease().map(name)),
         entry.shown().kind.to_owned(),

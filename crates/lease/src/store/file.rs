@@ -624,8 +624,7 @@ impl State {
     }
 
     /// Adds or replaces a lease.
-    pub(crate) fn put_lease(&mut self, lease: impl Into<Arc<Lease>>) -> Result<()> {
-        let lease = lease.into();
+    pub(crate) fn put_lease(&mut self, lease: Arc<Lease>) -> Result<()> {
         let most = match lease.state {
             LeaseState::Pending => MAX_PENDING,
             LeaseState::Ready | LeaseState::Releasing => MAX_RECORD,

@@ -97,8 +97,7 @@ impl Ledger<'_> {
     }
 
     /// Writes a lease.
-    pub fn put_lease(&self, lease: impl Into<Arc<Lease>>) -> Result<()> {
-        let lease = lease.into();
+    pub fn put_lease(&self, lease: Arc<Lease>) -> Result<()> {
         let what = format!("record the lease of {}", lease.holder.title());
         self.change(|state| state.put_lease(lease)).context(|| what)
     }

@@ -301,7 +301,7 @@ fn refuses_a_lease_without_its_instance() {
     let one = held("one");
     ledger.put_new(&one).unwrap();
     for refused in [
-        ledger.put_lease(lease("orphan")),
+        ledger.put_lease(lease("orphan").into()),
         ledger
             .change(|state| Ok(state.remove_instance(&one.instance.id)))
             .map(drop),

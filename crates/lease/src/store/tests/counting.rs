@@ -57,7 +57,7 @@ fn failed_change_keeps_its_counts() {
     let ledger = one.lock("t").unwrap();
     for failed in [
         ledger.change(|_| Err(Error::new("no"))),
-        ledger.put_lease(lease("orphan")),
+        ledger.put_lease(lease("orphan").into()),
     ] {
         failed.unwrap_err();
     }
