@@ -195,6 +195,18 @@ fn crates_stay_where_they_belong() {
     }
 }
 
+/// Cargo joins the features of a dependency in a build of everything, so that a difference is seen nowhere else.
+#[test]
+fn core_has_the_same_dependencies_with_effects() {
+    let dependencies = |manifest: &str| {
+        let text = fs::read_to_string(root().join(manifest)).unwrap();
+        let manifest: toml::Table = text.parse().unwrap();
+        manifest["dependencies"].clone()
+    };
+    let with_effects = dependencies("tests/matrices/kills/lease/Cargo.toml");
+    assert_eq!(with_effects, dependencies("crates/lease/Cargo.toml"));
+}
+
 #[test]
 fn instances_have_one_destroy_path() {
     let mut found = BTreeSet::new();
