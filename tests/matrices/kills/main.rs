@@ -30,6 +30,7 @@ use nvml_sim::fault::{self, Outcome, Rule};
 use operations::{Act, Inits, Operation};
 use runmig_lease::effect::Kind;
 use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
 use std::fmt;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -138,8 +139,8 @@ struct Stage<'a> {
     world: &'a World,
     operation: &'static Operation,
     inits: Cell<Inits>,
-    /// The effects of what recovered last, up to its death.
-    recovery: RefCell<Vec<Kind>>,
+    /// The effects of what recovered last, each with the state of the world before it.
+    left: RefCell<Vec<(usize, u64)>>,
 }
 
 impl<'a> Stage<'a> {
@@ -151,7 +152,7 @@ impl<'a> Stage<'a> {
                 victim: sleeper(),
                 others: sleeper(),
             }),
-            recovery: RefCell::default(),
+            left: RefCell::default(),
         };
         stage.begin()?;
         world.keep();
@@ -275,7 +276,6 @@ impl<'a> Stage<'a> {
                 done(self.operate(Plan::Run))?
             }
             Event::Twice(at, by, then) => {
-                self.recovery.take();
                 let _ = died(self.operate(Plan::Die(at)))?;
                 if RECOVERIES[by].0 == "delete" && self.world.has_container(ID) {
                     // An engine kills the container first.
@@ -287,14 +287,30 @@ impl<'a> Stage<'a> {
                 }
                 let recover =
                     || RECOVERIES[by].1(self.world, self.inits.get()).map_err(|e| e.line());
-                let has_died = died(self.run(Plan::Die(then), recover))?;
-                self.recovery.replace(child::effects());
-                has_died || then == 0
+                match then {
+                    0 => self.watch(recover)?,
+                    _ => died(self.run(Plan::Die(then), recover))?,
+                }
             }
             Event::Beside(at, other) => self.beside(at, BESIDE[other].1)?,
         };
         child::reap_orphans();
         self.judge(number, event.is_failure()).map(|()| reached)
+    }
+
+    /// Runs what recovers, and notes what a death before each of its effects would leave.
+    fn watch(&self, recover: impl FnOnce() -> Result<(), String>) -> Result<bool, String> {
+        talk::drain();
+        let (child, mut left) = (self.start(Plan::Watch, recover), Vec::new());
+        while talk::heard(&[child]) == Some(b'S') {
+            left.push((child::count(), self.world.state()));
+            talk::tell();
+        }
+        self.left.replace(left);
+        match child::end(child, &self.world.note("verdict")) {
+            Ended::Broken(how) => Err(how),
+            _ => Ok(true),
+        }
     }
 
     /// Lets another process run while the operation stands still. One that waits for it lets it go on.
@@ -565,11 +581,9 @@ fn run(options: &Options) -> Result<(), String> {
         let mut twice = Twice::of(operation, &effects);
         loop {
             let event = if options.is_all {
-                match all
-                    .get(number)
-                    .copied()
-                    .or_else(|| twice.next(&stage.recovery.borrow()).filter(is_kind))
-                {
+                let single = all.get(number).copied();
+                let double = || twice.next(&stage.left.borrow()).filter(is_kind);
+                match single.or_else(double) {
                     Some(event) => event,
                     None => break,
                 }
@@ -637,7 +651,8 @@ fn run(options: &Options) -> Result<(), String> {
     }
 }
 
-/// All pairs of a death and a death of what recovers that leave something else than the pair before.
+/// All pairs of a death and a death of what recovers, without those that leave what an earlier one left, but for ids, times and
+/// processes.
 #[derive(Default)]
 struct Twice {
     /// The deaths to come, each with what recovers, last first.
@@ -647,7 +662,9 @@ struct Twice {
     /// The deaths of this recovery to come, last first.
     seconds: Vec<usize>,
     /// The recovery has just run to its end.
-    is_measured: bool,
+    is_watched: bool,
+    /// The states that were judged.
+    judged: HashSet<u64>,
 }
 
 impl Twice {
@@ -664,26 +681,31 @@ impl Twice {
         }
     }
 
-    /// Returns the next pair after a recovery with these effects.
-    fn next(&mut self, recovery: &[Kind]) -> Option<Event> {
-        if std::mem::take(&mut self.is_measured) {
-            self.seconds = told_apart(recovery).collect();
+    /// Returns the next pair after a recovery that went through these states.
+    fn next(&mut self, left: &[(usize, u64)]) -> Option<Event> {
+        if std::mem::take(&mut self.is_watched) {
+            let is_new = |(_, state): &&(usize, u64)| self.judged.insert(*state);
+            self.seconds = left.iter().filter(is_new).map(|(then, _)| *then).collect();
             self.seconds.reverse();
         }
         if let Some(then) = self.seconds.pop() {
             return Some(Event::Twice(self.at, self.by, then));
         }
         (self.at, self.by) = self.pairs.pop()?;
-        self.is_measured = true;
+        self.is_watched = true;
         Some(Event::Twice(self.at, self.by, 0))
     }
 }
 
-/// Returns the effects before which a death leaves something else than one before the effect before: the kernel takes locks
-/// back, and no power fails here.
+/// Says whether a death after this effect leaves what one before it leaves: the kernel takes locks back, and no power fails
+/// here.
+pub fn leaves_no_trace(kind: Kind) -> bool {
+    matches!(kind, Kind::Sync | Kind::Lock)
+}
+
+/// Returns the effects before which a death leaves something else than one before the effect before.
 fn told_apart(kinds: &[Kind]) -> impl Iterator<Item = usize> {
-    let leaves_no_trace = |kind: &Kind| matches!(kind, Kind::Sync | Kind::Lock);
-    (1..=kinds.len()).filter(move |at| *at == 1 || !leaves_no_trace(&kinds[at - 2]))
+    (1..=kinds.len()).filter(move |at| *at == 1 || !leaves_no_trace(kinds[at - 2]))
 }
 
 /// Draws a point, of each kind as often as of the others.

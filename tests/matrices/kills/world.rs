@@ -14,8 +14,10 @@ use runmig_lease::error::{Error, Result};
 use runmig_lease::model::{Cgroup, GpuUuid, Process};
 use runmig_lease::process;
 use runmig_lease::store::{Container, Key};
+use std::collections::HashMap;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tempfile::TempDir;
@@ -34,6 +36,21 @@ pub const PROFILE: &str = "1g.6gb";
 pub const SLOTS: u32 = 4;
 /// All of its slices.
 pub const WHOLE: &str = "4g.24gb";
+
+/// Files with more bytes never change: the driver's programs, and its table of all minors.
+const LARGE: u64 = 1 << 16;
+/// The keys of numbers that tell nothing but which is which.
+const NUMBERS: [&str; 9] = [
+    "pid",
+    "Pid",
+    "process",
+    "process_start",
+    "startTime",
+    "generation",
+    "freed",
+    "left",
+    "seq",
+];
 
 pub struct World {
     dir: TempDir,
@@ -129,6 +146,30 @@ impl World {
             &self.dir.path().join("template"),
             &self.dir.path().join("live"),
         );
+    }
+
+    /// Returns a number that two states share if they differ in ids, times and processes alone.
+    pub fn state(&self) -> u64 {
+        let (mut hasher, mut names) = (DefaultHasher::new(), HashMap::new());
+        IDS.map(|id| self.living_init(id).is_some())
+            .hash(&mut hasher);
+        let mut folders = vec![self.dir.path().join("live")];
+        while let Some(folder) = folders.pop() {
+            let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
+            let mut entries: Vec<_> = entries.map(|e| (e.path(), e.metadata().unwrap())).collect();
+            entries.sort_by(|(one, _), (other, _)| one.cmp(other));
+            for (path, meta) in entries {
+                renamed(&path.to_string_lossy(), &mut names).hash(&mut hasher);
+                (meta.mode(), meta.rdev()).hash(&mut hasher);
+                if meta.is_dir() {
+                    folders.push(path);
+                } else if meta.is_file() && meta.len() <= LARGE {
+                    let bytes = fs::read(path).unwrap_or_default();
+                    renamed(&String::from_utf8_lossy(&bytes), &mut names).hash(&mut hasher);
+                }
+            }
+        }
+        hasher.finish()
     }
 
     pub fn bundle(&self, id: &str) -> PathBuf {
@@ -315,8 +356,42 @@ fn built(name: &str) -> PathBuf {
     found.unwrap_or_else(|| panic!("{name} is not built: cargo build --workspace --all-targets"))
 }
 
-/// Makes a folder like another. Files that are the same stay, and large ones always do: the driver's programs, and its table of
-/// all minors, which never changes.
+/// Returns a text in which each id, time and number of a process is the number of its first mention, without counters and
+/// durations.
+fn renamed(text: &str, names: &mut HashMap<String, usize>) -> String {
+    let mut all = String::new();
+    for line in text.lines() {
+        let told = [",\"counters\":{", ",\"seconds\":{"];
+        let end = told.iter().filter_map(|key| line.find(key)).min();
+        let line = &line[..end.unwrap_or(line.len())];
+        let mut key = "";
+        let mut words =
+            line.split_inclusive(|c: char| !c.is_ascii_alphanumeric() && !"-_".contains(c));
+        while let Some(word) = words.next() {
+            let name = word.trim_end_matches(|c: char| !c.is_ascii_alphanumeric());
+            let digits = name.bytes().filter(u8::is_ascii_digit).count();
+            let is_time = name.len() == 13 && name.as_bytes()[10] == b'T';
+            let is_number =
+                digits > 0 && digits == name.len() && NUMBERS.iter().any(|n| key.ends_with(n));
+            if is_time {
+                words.by_ref().find(|rest| rest.ends_with('"'));
+                all.push('t');
+            } else if digits > 5 || is_number {
+                let next = names.len();
+                all.push_str(&names.entry(name.to_owned()).or_insert(next).to_string());
+            } else {
+                all.push_str(word);
+            }
+            if !name.is_empty() {
+                key = name;
+            }
+        }
+        all.push('\n');
+    }
+    all
+}
+
+/// Makes a folder like another. Files that are the same stay, and large ones always do.
 fn mirror(from: &Path, to: &Path) {
     let names = |dir: &Path| -> Vec<_> {
         let entries = fs::read_dir(dir).into_iter().flatten().flatten();
@@ -344,7 +419,7 @@ fn mirror(from: &Path, to: &Path) {
             }
             mirror(&source, &target);
         } else if kind.is_file() {
-            let is_large = source.metadata().unwrap().len() > 1 << 16;
+            let is_large = source.metadata().unwrap().len() > LARGE;
             let is_same = match is_large {
                 true => target.exists(),
                 false => fs::read(&target).ok() == fs::read(&source).ok(),
@@ -361,7 +436,6 @@ fn mirror(from: &Path, to: &Path) {
 /// Makes a device node, of which the simulated driver has some.
 fn node_like(source: &Path, target: &Path) {
     use nix::sys::stat::{Mode, SFlag, mknod};
-    use std::os::unix::fs::MetadataExt;
     let meta = source.symlink_metadata().unwrap();
     let mode = Mode::from_bits_truncate(meta.mode());
     mknod(target, SFlag::S_IFCHR, mode, meta.rdev()).unwrap();
