@@ -11,7 +11,7 @@ use crate::events::{Event, EventSeconds, EventType, Writer};
 use crate::gpu::{Listener, Reason};
 use crate::model::{Cordon, GpuUuid};
 use crate::request::Wanted;
-use crate::store::{Entry, Held, Holder, Instance, Lease, random_id};
+use crate::store::{Entry, Held, Holder, Instance, Lease, Waiter, random_id};
 use crate::view::LeaseView;
 use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
@@ -106,6 +106,19 @@ impl Observer {
                 ..of_create(EventType::WaitEnded, create)
             });
         }
+    }
+
+    /// Hears that the process of a create has ended while it waited.
+    pub(crate) fn wait_killed(&self, waiter: &Waiter) {
+        self.write(Event {
+            lease: Some(LeaseView {
+                container: Some(waiter.container.clone()),
+                request: Some(waiter.request.clone()),
+                ..LeaseView::default()
+            }),
+            error: Some("its process has ended".to_owned()),
+            ..Event::now(EventType::WaitEnded)
+        });
     }
 
     /// Counts the create, which ends with a container, and the time of its low-level runtime. The change that makes its

@@ -123,6 +123,26 @@ fn tells_begin_and_end_of_wait() {
     assert_eq!(all[1]["seconds"]["wait"], all[3]["seconds"]["wait"]);
 }
 
+/// Whoever collects next tells it: a gc, or a create without room.
+#[test]
+fn tells_end_of_killed_wait() {
+    let world = World::small();
+    world.create_asking("all", "4g.24gb");
+    for (n, collects) in ["gc", "create"].into_iter().enumerate() {
+        let waits = world.waits("one", &[("runmig.dev/slice", world.profile)]);
+        waits.kill();
+        match collects {
+            "gc" => drop(world.gc().ok()),
+            _ => drop(world.refuses("two", "")),
+        }
+        let mut all = events(&world);
+        all.retain(|event| event["lease"]["container"] == "one");
+        assert_eq!(types(&all[2 * n..]), ["wait-begun", "wait-ended"]);
+        assert_eq!(all[2 * n + 1]["error"], "its process has ended");
+        assert_eq!(all[2 * n + 1]["lease"]["request"], world.profile);
+    }
+}
+
 #[test]
 fn tells_collection_quarantine_and_recovery() {
     let world = World::small();

@@ -15,9 +15,6 @@ use std::time::Instant;
 impl Leases<'_> {
     /// Collects every due lease, with patience, for an operator or a timer.
     pub fn gc(&self, dry_run: bool) -> Result<Collection> {
-        if !dry_run && let Err(e) = self.store.sweep_queue() {
-            tracing::warn!("{}", e.line());
-        }
         let look = || look_through(self, dry_run, true, Patience::default());
         let found = self.observer.acting(Actor::Gc, look)?;
         if !dry_run {
@@ -40,6 +37,12 @@ fn look_through(
     patience: Patience,
 ) -> Result<Collection> {
     if !dry_run {
+        match context.store.sweep_queue() {
+            Ok(killed) => killed
+                .iter()
+                .for_each(|w| context.observer.wait_killed(&w.waiter)),
+            Err(e) => tracing::warn!("{}", e.line()),
+        }
         context.store.sweep_operations();
     }
     let mut findings = release::end_earlier_boot(context, dry_run)?;

@@ -75,9 +75,10 @@ impl Queue {
         self.tickets.iter().any(|t| !after.tickets.contains(t))
     }
 
-    /// Removes the tickets of killed waiters.
-    pub(crate) fn sweep(&mut self, store: &Store) {
-        self.tickets.retain(|t| store.is_at_work(&t.operation));
+    /// Removes the tickets of killed waiters, and returns them.
+    pub(crate) fn sweep(&mut self, store: &Store) -> Vec<Waiting> {
+        let is_killed = |t: &mut Waiting| !store.is_at_work(&t.operation);
+        self.tickets.extract_if(.., is_killed).collect()
     }
 
     /// Adds or replaces the ticket of an operation. It keeps its number, unless another got
@@ -126,17 +127,14 @@ impl Store {
         Ok(tickets.filter(waits).cloned().collect())
     }
 
-    /// Adds a ticket behind all others, and removes those of killed waiters: the order is that of the plan's lock.
+    /// Adds a ticket behind all others: the order is that of the plan's lock.
     pub(crate) fn enqueue(
         &self,
         _plan: &Lock,
         operation: &OperationId,
         waiter: &Waiter,
     ) -> Result<Ticket<'_>> {
-        let number = self.change_queue(|state| {
-            state.queue.sweep(self);
-            state.queue.put(None, operation, waiter)
-        })?;
+        let number = self.change_queue(|state| state.queue.put(None, operation, waiter))?;
         Ok(Ticket {
             store: self,
             operation: operation.clone(),
@@ -144,16 +142,13 @@ impl Store {
         })
     }
 
-    /// Removes the tickets of killed waiters, if there are any.
-    pub(crate) fn sweep_queue(&self) -> Result<()> {
+    /// Removes the tickets of killed waiters, and returns them.
+    pub(crate) fn sweep_queue(&self) -> Result<Vec<Waiting>> {
         let waits = |t: &Waiting| self.is_at_work(&t.operation);
         if self.state()?.queue.tickets.iter().all(waits) {
-            return Ok(());
+            return Ok(Vec::new());
         }
-        self.change_queue(|state| {
-            state.queue.sweep(self);
-            Ok(())
-        })
+        self.change_queue(|state| Ok(state.queue.sweep(self)))
     }
 
     fn change_queue<T>(&self, change: impl FnOnce(&mut State) -> Result<T>) -> Result<T> {
@@ -261,7 +256,7 @@ mod tests {
         assert_eq!(order(&store), all(&[(4, "later")]));
     }
 
-    /// Nobody counts it, and the next request or a gc removes it.
+    /// Nobody counts it, and a collection removes it.
     #[test]
     fn ticket_of_ended_operation_is_none() {
         let (_dir, store) = store();
@@ -270,12 +265,12 @@ mod tests {
         drop((one, other));
         kept.into_iter().for_each(std::mem::forget);
         assert_eq!(order(&store), all(&[]));
-        assert_eq!(store.state().unwrap().queue.tickets.len(), 2);
         let _third = join(&store, &third, "third");
+        assert_eq!(store.state().unwrap().queue.tickets.len(), 3);
+        let swept = store.sweep_queue().unwrap().into_iter();
+        assert_eq!(swept.map(|t| t.number).collect::<Vec<_>>(), [1, 2]);
         assert_eq!(store.state().unwrap().queue.tickets.len(), 1);
-        drop(third);
-        store.sweep_queue().unwrap();
-        assert_eq!(store.state().unwrap().queue.tickets, []);
+        assert_eq!(store.sweep_queue().unwrap(), []);
     }
 
     /// A waiter reads these counts alone.
