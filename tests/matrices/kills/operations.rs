@@ -65,6 +65,7 @@ const QUIET: &[&str] = &[
     "delete-share-beside",
     "poststop-share",
     "gc-of-share",
+    "gc-of-share-beside",
     "delete-seat-beside",
     "delete-mps",
     "gc-of-mps",
@@ -183,6 +184,7 @@ pub const ALL: &[Operation] = &operations! {
     }, create_victim;
     "delete-share-beside", NONE => |w, i| made(w, i, &[PEER, ID], share), delete_victim;
     "gc-of-share", NONE => |w, i| made(w, i, &[ID], share), gc;
+    "gc-of-share-beside", NONE => |w, i| made(w, i, &[PEER, ID], share), gc;
     "poststop-gpu", GPUS => |w, i| made(w, i, &[ID], gpu), poststop;
     "poststop-share", NONE => |w, i| made(w, i, &[ID], share), poststop;
     "delete-share", NONE => |w, i| made(w, i, &[ID], share), delete_victim;

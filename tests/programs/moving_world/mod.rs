@@ -3,7 +3,8 @@
 
 mod earlier_boot;
 
-use runmig_lease::store::{Instance, Resource, Store};
+use runmig_lease::process;
+use runmig_lease::store::{Instance, Lease, Resource, Store};
 use testkit::faults::strace::Call;
 use testkit::prelude::*;
 
@@ -30,6 +31,38 @@ fn reboot_makes_instance_another() {
     world.delete(ID);
     world.admin_destroys(0, gi);
     world.as_if_nothing_had_been().unwrap();
+}
+
+/// Failure: a lease changes after a collector's look at its container, so that the container may live
+#[test]
+fn collector_keeps_changed_lease() {
+    let world = World::with_whole_gpus();
+    for (key, value) in [("runmig.dev/gpu", "1"), ("runmig.dev/share", "1/2")] {
+        world.create_saying(ID, &[(key, value)]);
+        world.abandon(ID);
+        let boot = process::boot_id(&world.machine()).unwrap();
+        let store = Store::existing(&world.state(), Duration::from_secs(10))
+            .unwrap()
+            .unwrap();
+        let store = store.at_boot(&boot);
+        let lease = store.list().unwrap().held().next().unwrap().lease.clone();
+        let ledger = store.lock("test").unwrap();
+        let gc = going(&mut world.migctl(&["gc"]));
+        gc.waits_for(&world.state().join("ledger.lock"));
+        let now_lives = ledger.update_lease(&lease, |lease| lease.init = Some(process::current()));
+        now_lives.unwrap();
+        drop(ledger);
+        gc.end().ok().says("its record changes");
+        assert_eq!(world.lease_id(ID), lease.id.to_string());
+        world.gc().ok();
+        assert_eq!(world.leases().len(), 1);
+        let dead = |lease: &mut Lease| lease.init = None;
+        { store.lock("test").unwrap() }
+            .update_lease(&lease, dead)
+            .unwrap();
+        world.gc().ok();
+        world.nobody_is_left();
+    }
 }
 
 /// The driver has destroyed the instance of a failed create, and an administrator's at the place has the same id.

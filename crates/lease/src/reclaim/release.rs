@@ -134,7 +134,7 @@ pub(super) struct Dead {
 }
 
 /// Releases leases on GPUs for a collector, each for its reason. The GPUs stay and only records go, so all go in two
-/// changes, however many they are. A lease that has changed is kept.
+/// changes, however many they are. A lease that has changed is kept; one that is gone was released by another process.
 pub(super) fn release_records(context: &Leases<'_>, leases: Vec<Dead>) -> Vec<Finding> {
     if leases.is_empty() {
         return Vec::new();
@@ -151,35 +151,36 @@ pub(super) fn release_records(context: &Leases<'_>, leases: Vec<Dead>) -> Vec<Fi
 
 fn end_records(context: &Leases<'_>, leases: &[Dead]) -> Result<Vec<Outcome>> {
     let begun = Instant::now();
-    let marked: Vec<Option<Held>> = context.store.lock("gc")?.change(|state| {
+    let marked: Vec<Result<Held, Outcome>> = context.store.lock("gc")?.change(|state| {
         let mark = |dead: &Dead| {
-            let mut now = { state.held(&dead.held.lease) }.filter(|now| *now == dead.held);
-            if let Some(held) = &mut now {
-                Arc::make_mut(&mut held.lease).state = LeaseState::Releasing;
-                state.put_lease(held.lease.clone())?;
+            let Some(mut now) = state.held(&dead.held.lease.id) else {
+                return Ok(Err(Outcome::Released(dead.why.clone())));
+            };
+            if now != dead.held {
+                return Ok(Err(Outcome::Kept("its record changes".to_owned())));
             }
-            Ok(now)
+            Arc::make_mut(&mut now.lease).state = LeaseState::Releasing;
+            state.put_lease(now.lease.clone())?;
+            Ok(Ok(now))
         };
         leases.iter().map(mark).collect()
     })?;
-    let restored = |held: &Held| restore(context, &held.lease);
-    let restored: Vec<Option<Result<()>>> = marked
-        .iter()
-        .map(|held| held.as_ref().map(restored))
-        .collect();
-    let marked: Vec<Held> = marked.into_iter().flatten().collect();
+    let ending: Vec<Held> = marked.iter().flatten().cloned().collect();
+    let outcome = |(marked, dead): (Result<Held, Outcome>, &Dead)| match marked
+        .map(|held| restore(context, &held.lease))
+    {
+        Ok(Ok(())) => Outcome::Released(dead.why.clone()),
+        Ok(Err(e)) => Outcome::Failed(e),
+        Err(other) => other,
+    };
+    let outcomes = marked.into_iter().zip(leases).map(outcome).collect();
     context.end(&context.store.lock("gc")?, |state, ends| {
-        let gone = state.remove_all(&marked);
+        let gone = state.remove_all(&ending);
         let gone = leases.iter().filter(|l| gone.contains(&l.held.lease.id));
         gone.for_each(|l| ends.lease(&l.held.lease, &l.held.instance, begun));
         Ok(())
     })?;
-    let outcome = |(dead, restored): (&Dead, _)| match restored {
-        None => Outcome::Kept("its record changes".to_owned()),
-        Some(Ok(())) => Outcome::Released(dead.why.clone()),
-        Some(Err(e)) => Outcome::Failed(e),
-    };
-    Ok(leases.iter().zip(restored).map(outcome).collect())
+    Ok(outcomes)
 }
 
 /// Releases an instance without a lease unless `against` gives a reason, which it gives under the ledger's

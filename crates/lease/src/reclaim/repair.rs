@@ -38,8 +38,7 @@ impl Leases<'_> {
         let ledger = self.store.lock(why)?;
         let repaired = ledger.replace_damaged(|state, why| {
             state.queue.sweep(&self.store);
-            let leases = state.leases.iter().filter_map(|lease| state.held(lease));
-            let mut leases: Vec<Finding> = leases
+            let mut leases: Vec<Finding> = { state.all_held() }
                 .map(|held| finding(held, "in the generation before"))
                 .collect();
             let living = lost_leases::living(self, &state.leases);

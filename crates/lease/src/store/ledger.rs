@@ -176,7 +176,7 @@ impl State {
     }
 
     /// Returns all leases with their instances, in order of creation.
-    pub(super) fn all_held(&self) -> impl Iterator<Item = Held> {
+    pub(crate) fn all_held(&self) -> impl Iterator<Item = Held> {
         let instances = self.instances.iter().map(|i| (&i.id, i));
         let instances: HashMap<&InstanceId, &Arc<Instance>> = instances.collect();
         let mut leases = self.leases.clone();
@@ -187,8 +187,9 @@ impl State {
         })
     }
 
-    /// Returns a lease with its instance.
-    pub(crate) fn held(&self, lease: &Arc<Lease>) -> Option<Held> {
+    /// Returns the lease of this id, with its instance.
+    pub(crate) fn held(&self, id: &LeaseId) -> Option<Held> {
+        let lease = self.lease(id)?;
         Some(Held {
             instance: Arc::clone(self.instance(&lease.instance)?),
             lease: Arc::clone(lease),
@@ -274,7 +275,7 @@ impl Store {
     /// The ledger cannot be read, or is damaged.
     pub fn get(&self, id: &LeaseId) -> Result<Option<Held>> {
         let state = self.state()?;
-        Ok(state.lease(id).and_then(|lease| state.held(lease)))
+        Ok(state.held(id))
     }
 
     /// Returns a lease as it is now, or none if it is not on record.
