@@ -19,6 +19,7 @@ use runmig_lease::model::{DeviceNode, NvidiaNumbers};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use std::fmt;
+use std::path::Path;
 
 const RULES: &str = "linux.resources.devices";
 
@@ -42,7 +43,6 @@ pub fn put_nodes(
     numbers: &NvidiaNumbers,
 ) -> Result<()> {
     let linux = linux(document)?;
-    check_masks(linux.get("maskedPaths"), nodes)?;
     let devices = array(linux, "devices", "linux.devices")?;
     retain_nodes(devices, |path, number| {
         let foreign =
@@ -63,16 +63,17 @@ pub fn put_nodes(
     Ok(())
 }
 
-/// Refuses masks over granted nodes, with which the container would start without its device.
-fn check_masks(masked: Option<&Value>, nodes: &[DeviceNode]) -> Result<()> {
-    let mut paths =
-        { masked.and_then(Value::as_array).into_iter().flatten() }.filter_map(Value::as_str);
-    let hides = |path: &&str| {
-        nodes
-            .iter()
-            .any(|node| clean(&node.path).starts_with(clean(path)))
-    };
-    paths.find(hides).map_or(Ok(()), |path| {
+/// Refuses masks over what the container gets, with which it would start without.
+pub fn check_masks<'a>(
+    document: &Document,
+    mut given: impl Iterator<Item = &'a Path>,
+) -> Result<()> {
+    let masked: Vec<&str> = document.masked_paths().collect();
+    let hidden = given.find_map(|path| {
+        let mut masks = masked.iter();
+        masks.find(|mask| clean(path).starts_with(clean(mask)))
+    });
+    hidden.map_or(Ok(()), |path| {
         let why = format!("linux.maskedPaths hides {path}, where the container has its GPU");
         Err(Error::new(why).hint("take this path out of the engine's list of masked paths"))
     })
@@ -165,6 +166,7 @@ fn parse(devices: &[Value]) -> Result<Vec<Rule>> {
 /// Returns whether the rule allows NVIDIA's devices and no others.
 fn names(rule: &Rule, numbers: &NvidiaNumbers) -> bool {
     rule.allow
+        && rule.kind != Kind::Block
         && rule.major.is_some_and(|major| {
             numbers.majors.contains(&major)
                 || rule

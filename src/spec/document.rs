@@ -41,6 +41,16 @@ impl Document {
         mounts.map_or(&[], Vec::as_slice)
     }
 
+    /// Returns the paths of `linux.maskedPaths`. A low-level runtime passes over an empty one.
+    pub fn masked_paths(&self) -> impl Iterator<Item = &str> {
+        let linux = self.root.get("linux");
+        let masked = linux
+            .and_then(|linux| linux.get("maskedPaths"))
+            .and_then(Value::as_array);
+        let paths = masked.into_iter().flatten().filter_map(Value::as_str);
+        paths.filter(|path| !path.is_empty())
+    }
+
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         let what = || "write config.json as JSON";
         let mut out = match &self.layout.indent {

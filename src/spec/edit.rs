@@ -72,6 +72,9 @@ pub fn edit(mut original: Document, grant: &Grant, host: &dyn HostView) -> Resul
     if let Some(door) = grant.door {
         mounts::put_door(document, door)?;
     }
+    let nodes = grant.nodes.iter().map(|node| &*node.path);
+    let files = grant.driver.mounts.iter().map(|file| &**file.destination());
+    devices::check_masks(document, nodes.chain(files))?;
     devices::put_nodes(document, grant.nodes, grant.numbers)?;
     devices::put_rules(document, grant.nodes, grant.numbers)?;
     hooks::put_first(document, &grant.hook)?;

@@ -33,7 +33,7 @@ pub use hooks::{ASKED_FLAG, HookCommand, Mark, Marked};
 pub use host::{Host, HostView, Source};
 pub use lenient_json::{Token, Tokens};
 pub use mounts::{MPS, check_dev, has_libcuda};
-pub use mps_socket::{Door, door};
+pub use mps_socket::{Door, Mount, door};
 pub use oci::is_same;
 pub use paths::clean;
 pub use peek::{Peek, peek};

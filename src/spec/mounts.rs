@@ -37,8 +37,8 @@ fn asks_for_devices(destination: &Path) -> bool {
 /// Appends the driver's files, each destination once. An engine that applied the same CDI specification
 /// earlier has mounted the same files.
 ///
-/// CDI's own library sorts all mounts by depth. runmig's mounts are files and stand last, so it sorts only
-/// these and keeps the engine's order.
+/// CDI's own library sorts all mounts by depth. runmig keeps the engine's order, and mounts each folder of the driver before
+/// what the user mounts below it.
 pub fn put(document: &mut Document, files: &[Mount]) -> Result<()> {
     if files.is_empty() {
         return Ok(());
@@ -50,7 +50,14 @@ pub fn put(document: &mut Document, files: &[Mount]) -> Result<()> {
         destination(mount).is_none_or(|d| !files.iter().any(|file| clean(file.destination()) == d))
     });
     for file in files {
-        mounts.push(serde_json::to_value(file).context(|| "write a mount as JSON")?);
+        let here = clean(file.destination());
+        let is_below = |mount: &Value| destination(mount).is_some_and(|to| to.starts_with(&here));
+        let is_above = |mount: &Value| destination(mount).is_some_and(|to| here.starts_with(to));
+        let first = mounts.iter().rposition(is_above).map_or(0, |at| at + 1);
+        let below = mounts[first..].iter().position(is_below);
+        let at = below.map_or(mounts.len(), |below| first + below);
+        let mount = serde_json::to_value(file).context(|| "write a mount as JSON")?;
+        mounts.insert(at, mount);
     }
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 use super::document::Document;
 use super::mounts::{MPS, destination};
+use super::paths::clean;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
@@ -9,48 +10,56 @@ use std::path::{Path, PathBuf};
 pub struct Door {
     /// The SELinux label of the container's processes.
     pub selinux_label: Option<String>,
-    /// A mount at or above `/tmp` through which the container's mounts reach the host.
-    pub shared_mount: Option<String>,
-    /// The destinations of all mounts that are not a tmpfs of the container's own.
-    pub outside: Vec<PathBuf>,
+    /// The mounts, but for those at the very place, which runmig removes.
+    pub mounts: Vec<Mount>,
+    /// The paths that the low-level runtime hides.
+    pub masked: Vec<PathBuf>,
     /// The root filesystem, relative to the bundle.
     pub rootfs: PathBuf,
 }
 
+/// A mount.
+pub struct Mount {
+    /// Its destination, as the specification has it.
+    pub destination: PathBuf,
+    /// Says whether it is a tmpfs of the container's own.
+    pub is_own: bool,
+    /// Says whether mounts below it reach the host.
+    pub is_shared: bool,
+    /// The mode of its folder, if an option gives one.
+    pub mode: Option<u32>,
+}
+
 /// Reads the facts from a specification.
 pub fn door(document: &Document) -> Door {
-    let list = |value: Option<&Value>| value.and_then(Value::as_array).cloned().unwrap_or_default();
     let text = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
     let process = document.root.get("process");
-    let mounts = document.mounts();
-    // A mount at the very place is removed.
-    let is_above = |mount: &&Value| {
-        destination(mount).is_some_and(|to| to != Path::new(MPS) && Path::new(MPS).starts_with(to))
-    };
-    let has = |mount: &Value, words: [&str; 2]| {
-        let options = list(mount.get("options"));
-        options
+    let mount = |mount: &Value| {
+        let options = mount.get("options").and_then(Value::as_array);
+        let options: Vec<&str> = { options.into_iter().flatten() }
+            .filter_map(Value::as_str)
+            .collect();
+        let is_one_of = |words: &[&str]| options.iter().any(|option| words.contains(option));
+        let is_type = |wanted: &str| text(mount, "type").is_some_and(|typ| typ == wanted);
+        let mode = options
             .iter()
-            .any(|option| words.iter().any(|word| option == word))
+            .rev()
+            .find_map(|option| option.strip_prefix("mode="));
+        Some(Mount {
+            destination: destination(mount).filter(|to| to != Path::new(MPS))?,
+            is_own: is_type("tmpfs") && !is_one_of(&["bind", "rbind"]),
+            is_shared: is_one_of(&["shared", "rshared"]),
+            mode: mode.and_then(|mode| u32::from_str_radix(mode, 8).ok()),
+        })
     };
-    let above: Vec<&Value> = mounts.iter().filter(is_above).collect();
-    let is_bind = |mount: &&Value| {
-        has(mount, ["bind", "rbind"]) || text(mount, "type").is_some_and(|typ| typ == "bind")
-    };
-    let is_own =
-        |mount: &&Value| text(mount, "type").is_some_and(|typ| typ == "tmpfs") && !is_bind(mount);
-    let outside = { mounts.iter().filter(|mount| !is_own(mount)) }.filter_map(destination);
-    let outside = outside.filter(|to| to != Path::new(MPS));
     let root = document.root.get("root");
     let rootfs = root.and_then(|root| text(root, "path"));
     Door {
         selinux_label: process
             .and_then(|p| text(p, "selinuxLabel"))
             .filter(|label| !label.is_empty()),
-        shared_mount: { above.iter() }
-            .find(|mount| has(mount, ["shared", "rshared"]))
-            .and_then(|mount| text(mount, "destination")),
-        outside: outside.collect(),
+        mounts: document.mounts().iter().filter_map(mount).collect(),
+        masked: document.masked_paths().map(clean).collect(),
         rootfs: rootfs.unwrap_or_default().into(),
     }
 }

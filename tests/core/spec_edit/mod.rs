@@ -4,7 +4,7 @@ mod mounts;
 mod rules;
 
 use crate::{device, grant};
-use oci_spec::runtime::Hook;
+use oci_spec::runtime::{Hook, MountBuilder};
 use runmig::spec::{self, Document, DriverFiles, HostView, MemoryShare, Source, edit, strip};
 use runmig_lease::error::Result;
 use runmig_lease::model::{DeviceNode, NvidiaNumbers};
@@ -87,6 +87,20 @@ fn parsed(bytes: &[u8]) -> Value {
 fn with_env(variable: &str) -> DriverFiles {
     DriverFiles {
         env: vec![variable.to_owned()],
+        ..DriverFiles::default()
+    }
+}
+
+/// Files of a driver that are mounted at these places.
+fn driver_mounts(places: &[&str]) -> DriverFiles {
+    let mount = |place: &&str| {
+        MountBuilder::default()
+            .destination(place)
+            .source("/srv")
+            .build()
+    };
+    DriverFiles {
+        mounts: places.iter().map(|place| mount(place).unwrap()).collect(),
         ..DriverFiles::default()
     }
 }

@@ -1,12 +1,36 @@
 //! Mounts that bring devices.
 
-use crate::spec_edit::{done, refused, with};
+use crate::spec_edit::{done, driver_mounts, edited, parsed, refused, with};
 use testkit::prelude::*;
 
 fn with_mount(mount: Value) -> Value {
     with(|c| {
         c["mounts"] = json!([{"destination": "/proc", "type": "proc", "source": "proc"}, mount])
     })
+}
+
+/// A folder of the driver hides nothing that the user mounts below it.
+#[test]
+fn driver_folders_stand_before_mounts_below() {
+    for (users, files, expected) in testkit::rows! {
+        "/proc /usr/local /usr/local/nvidia/mine", "/usr/local/nvidia" =>
+            "/proc /usr/local /usr/local/nvidia /usr/local/nvidia/mine";
+        "/a/b/c /a/d", "/a /a/d/e" => "/a /a/b/c /a/d /a/d/e";
+        "/proc /usr/localhost", "/usr/local" => "/proc /usr/localhost /usr/local";
+        // what the user himself has covered
+        "/a/b/c /a", "/a/b" => "/a/b/c /a /a/b";
+    } {
+        let mount = |to: &str| json!({"destination": to, "type": "tmpfs", "source": "tmpfs"});
+        let users: Vec<Value> = users.split(' ').map(mount).collect();
+        let files: Vec<&str> = files.split(' ').collect();
+        let original = with(|c| c["mounts"] = json!(users));
+        let after = parsed(&edited(&original, &driver_mounts(&files)).unwrap());
+        let after = after["mounts"].as_array().unwrap();
+        let shown: Vec<&str> = { after.iter() }
+            .map(|m| m["destination"].as_str().unwrap())
+            .collect();
+        assert_eq!(shown.join(" "), expected);
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The rules for devices: what of them stays, and which are refused.
 
-use crate::spec_edit::{done, refused, with};
+use crate::spec_edit::{done, driver_mounts, edited, refused, with};
 use testkit::prelude::*;
 
 fn with_rules(rules: Value) -> Value {
@@ -16,6 +16,8 @@ fn removes_nvidia_rules_and_denies_first() {
         {"allow": true, "major": 511, "access": "m"},
         {"allow": true, "type": "c", "access": "m"},
         {"allow": true, "type": "b", "access": "rwm"},
+        // a block device, whose major is not a character device's
+        {"allow": true, "type": "b", "major": 511, "minor": 3, "access": "rwm"},
     ])));
     let rules = after["linux"]["resources"]["devices"].as_array().unwrap();
     let expected = [
@@ -23,10 +25,11 @@ fn removes_nvidia_rules_and_denies_first() {
         json!({"allow": true, "type": "c", "major": 226, "minor": 0, "access": "rw"}),
         json!({"allow": true, "type": "c", "access": "m"}),
         json!({"allow": true, "type": "b", "access": "rwm"}),
+        json!({"allow": true, "type": "b", "major": 511, "minor": 3, "access": "rwm"}),
         json!({"allow": true, "type": "c", "major": 195, "minor": 255, "access": "rwm"}),
     ];
-    assert_eq!(&rules[..5], expected);
-    assert_eq!(rules.len(), 4 + 5);
+    assert_eq!(&rules[..6], expected);
+    assert_eq!(rules.len(), 5 + 5);
 }
 
 #[test]
@@ -93,8 +96,18 @@ fn refuses_masks_over_granted_nodes() {
         let line = refused(&masked(path));
         begins_with(&line, &format!("linux.maskedPaths hides {path}, where"));
     }
-    for path in ["/dev/nvidia1", "/dev/nvidia", "/sys/firmware"] {
+    for path in ["/dev/nvidia1", "/dev/nvidia", "/sys/firmware", ""] {
         done(&masked(path));
+    }
+}
+
+#[test]
+fn refuses_masks_over_driver_files() {
+    let files = driver_mounts(&["/opt/nvidia/libcuda.so.1"]);
+    for path in ["/opt/nvidia/libcuda.so.1", "/opt"] {
+        let masked = with(|c| c["linux"]["maskedPaths"] = json!([path]));
+        let line = edited(&masked, &files).map(drop).unwrap_err().line();
+        begins_with(&line, &format!("linux.maskedPaths hides {path}, where"));
     }
 }
 

@@ -117,7 +117,8 @@ fn refuses_link_into_volume() {
         "tmp", "/data" => volume;
         "tmp", "var/../data" => volume;
         "tmp/nvidia-mps", "/data/mps" => volume;
-        "tmp", "/etc/chain" => "mps: the image has links at /tmp/nvidia-mps";
+        "tmp", "/etc/chain" => volume;
+        "tmp", "/tmp" => "mps: the image has a loop of links at /tmp/nvidia-mps";
     } {
         let line = refusal(&setup, |bundle| {
             let rootfs = bundle.path.join("rootfs");
@@ -134,4 +135,71 @@ fn refuses_link_into_volume() {
         });
         has(&line, words);
     }
+}
+
+/// Its mount point could be removed through the volume.
+/// Failure: a volume is mounted at an image's link that leads to `/tmp`
+#[test]
+fn refuses_volume_at_link_to_socket() {
+    let setup = on(Low::Runc);
+    for (link, to) in [("lnk", "/tmp"), ("var", "etc/../tmp/nvidia-mps")] {
+        let line = refusal(&setup, |bundle| {
+            symlink(to, bundle.path.join("rootfs").join(link)).unwrap();
+            let source = bundle.path.join("volume");
+            fs::create_dir(&source).unwrap();
+            bundle.mount([bind(source, &format!("/{link}"), &["rbind"])]);
+        });
+        has(
+            &line,
+            &format!("mps: mount /{link} is from outside of the container"),
+        );
+    }
+}
+
+/// Failure: a folder of the image keeps users who are not root from the socket
+#[test]
+fn refuses_folder_closed_to_users() {
+    let setup = on(Low::Runc);
+    let tmpfs = |options: &[&str]| json!({"destination": "/tmp", "source": "tmpfs", "type": "tmpfs", "options": options});
+    for (mode, mount) in [
+        (0o700, None),
+        (0o750, None),
+        (0o700, Some(tmpfs(&["nosuid"]))),
+        (0o1777, Some(tmpfs(&["mode=1777", "mode=0750"]))),
+    ] {
+        let line = refusal(&setup, |bundle| {
+            chmod(bundle.path.join("rootfs/tmp"), mode);
+            bundle.mount(mount);
+        });
+        has(
+            &line,
+            "mps: /tmp of the image keeps some users from the daemon's socket",
+        );
+    }
+    is_held(|bundle, rootfs| {
+        chmod(rootfs.join("tmp"), 0o700);
+        bundle.mount([tmpfs(&["mode=1777"])]);
+    });
+    is_held(|_, rootfs| chmod(rootfs.join("tmp"), 0o711));
+}
+
+/// Failure: `linux.maskedPaths` hides the socket
+#[test]
+fn refuses_masks_over_socket() {
+    let setup = on(Low::Runc);
+    for mask in [
+        "/tmp",
+        "/tmp/nvidia-mps",
+        "/tmp/./nvidia-mps/control",
+        "/lnk",
+    ] {
+        let line = refusal(&setup, |bundle| {
+            symlink("/tmp", bundle.path.join("rootfs/lnk")).unwrap();
+            bundle.edit(|config| config["linux"]["maskedPaths"] = json!(["/proc/kcore", mask]));
+        });
+        has(&line, "mps: linux.maskedPaths hides /");
+    }
+    is_held(|bundle, _| {
+        bundle.edit(|config| config["linux"]["maskedPaths"] = json!(["", "/tmp/x"]))
+    });
 }
