@@ -204,12 +204,7 @@ pub fn fits(fit: &Fit) -> String {
     match fit {
         Fit::Slices { sites, evicts } => {
             let sites: Vec<String> = sites.iter().map(site).collect();
-            let evicts = match evicts {
-                0 => String::new(),
-                1 => "; that destroys an idle slice".to_owned(),
-                n => format!("; that destroys {n} idle slices"),
-            };
-            sites.join(" and ") + &evicts
+            sites.join(" and ") + &destroys(*evicts)
         }
         Fit::Gpus { gpus, farthest } => {
             let names: Vec<String> = gpus.iter().map(gpu).collect();
@@ -221,14 +216,27 @@ pub fn fits(fit: &Fit) -> String {
             };
             names.join(" and ") + near
         }
-        Fit::Share { of, share, is_new } => {
+        Fit::Share {
+            of,
+            share,
+            is_new,
+            evicts,
+        } => {
             let of = match &**of {
                 Resource::Gpu(on) => gpu(on),
                 Resource::Mig(slice) => format!("{}{slice}", if *is_new { "a new " } else { "" }),
             };
             let (memory, level) = (share.memory_mib, share.enforcement.level());
-            format!("{memory}Mi of {of}, level {level}")
+            format!("{memory}Mi of {of}, level {level}") + &destroys(*evicts)
         }
+    }
+}
+
+fn destroys(idle: usize) -> String {
+    match idle {
+        0 => String::new(),
+        1 => "; that destroys an idle slice".to_owned(),
+        n => format!("; that destroys {n} idle slices"),
     }
 }
 

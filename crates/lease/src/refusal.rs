@@ -172,7 +172,7 @@ impl Refusal<'_> {
             Obstacle::GpusExcluded(left_out) if left_out.ends_mig() => {
                 "run one of these commands for the GPU".to_owned()
             }
-            Obstacle::GpusExcluded(_) => "ask for less, or for a larger slice".to_owned(),
+            Obstacle::GpusExcluded(_) => "ask for another share, or for a larger slice".to_owned(),
             Obstacle::NoMigGpu { left_out, .. } if left_out.unreadable.is_empty() => {
                 "use an A30, A100, H100 or a later data-centre GPU".to_owned()
             }

@@ -64,17 +64,22 @@ fn idle_slices_take_no_seats() {
     setup.sim("create", &["--gpu", "0", "--profile", "3g.40gb"]);
     let theirs = setup.machine.the_instance();
     let (_, id) = setup.made("2g.20gb", "exec sleep 1000");
+    let idle = setup.lease(&id)["migUUID"].clone();
     setup.delete(&id);
+    let kept = setup.machine.instances();
     let seat = create(&setup, "2g.20gb,3g.40gb", "1/2");
     let mine = setup.lease(&seat);
     let is_it =
         |i: &testkit::Instance| i.profile == "2g.20gb" && mine["migUUID"] == i.uuid.as_str();
     assert!(setup.machine.instances().iter().any(is_it), "{mine}");
+    // There is room beside it, so the idle slice stays.
+    assert_ne!(mine["migUUID"], idle);
     // There is no room for another of these, and theirs is not for seats.
     let asks = [(SLICE, "3g.40gb"), (SHARE, "1/2")];
     setup.refuses(&asks, "it needs a new slice");
     setup.delete(&seat);
-    assert_eq!(setup.machine.instances(), [theirs]);
+    assert_eq!(setup.machine.instances(), kept);
+    assert!(kept.contains(&theirs));
 }
 
 /// Plain slices, seats, shares and whole GPUs work on one machine at once.

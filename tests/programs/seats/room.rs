@@ -96,7 +96,7 @@ fn bad_requests_change_nothing() {
             "cannot allocate a share of 1/2 of 9g.90gb: it needs a new slice, and runmig cannot allocate 9g.90gb: no GPU offers the \
              profile";
         &[(SLICE, "3g.40gb"), (SHARE, "50Gi"), wait] =>
-            "no GPU in MIG mode can take it (GPU 0: it gives out 40192Mi); hint: ask for less, or for a larger slice";
+            "no GPU in MIG mode can take it (GPU 0: it gives out 40192Mi); hint: ask for another share, or for a larger slice";
         &[(SLICE, "1g.10gb"), (SHARE, "1/64"), wait] => "(GPU 0: the fraction is 152Mi there, less than 1Gi)";
         &[(SLICE, "3g.40gb"), (SHARE, "0.25")] => "annotation runmig.dev/share: \"0.25\" is not a share of a GPU";
     } {
@@ -171,8 +171,24 @@ fn evicts_idle_slice_last() {
     let smaller = create(&setup, "3g.40gb", "30Gi,5Gi");
     assert_eq!(device(&setup, &smaller), device(&setup, &first));
     assert_eq!(idle(), 1);
+    let told = setup.tells(&["explain", "2g.20gb", "--share", "3/4"]);
+    has(&told, ", level none; that destroys an idle slice");
     let evicting = create(&setup, "2g.20gb,3g.40gb", "3/4");
     assert_eq!(setup.lease(&evicting)["profile"], "2g.20gb");
     assert_eq!(idle(), 0);
     setup.ends(&[&first, &later, &smaller, &evicting]);
+}
+
+/// A limit counts the whole slice where it names no shares.
+#[test]
+fn limit_of_one_alternative_leaves_the_next() {
+    let setup = with("none", "[[policy.limit]]\nmemory = \"20Gi\"");
+    let ids = ["3g.40gb,1g.10gb", "2g.20gb,1g.10gb"].map(|slices| {
+        let seat = create(&setup, slices, "1/4");
+        assert_eq!(setup.lease(&seat)["profile"], "1g.10gb");
+        seat
+    });
+    let asks = [(SLICE, "3g.40gb"), (SHARE, "1/4")];
+    setup.refuses(&asks, "[[policy.limit]] 1");
+    setup.ends(&ids);
 }

@@ -77,7 +77,7 @@ impl<'a, D: Queries> Seats<'a, D> {
             }
         }
         let wanted = self.asked.wanted();
-        let (mut noes, mut evicting) = (Vec::new(), None);
+        let (mut noes, mut evicting, mut over) = (Vec::new(), None, None);
         for asked in &self.asked.admitted.alternatives {
             let mut no = None;
             let one = wanted.of(&asked.slice);
@@ -96,7 +96,7 @@ impl<'a, D: Queries> Seats<'a, D> {
                     // The first size that may be had one day tells more than one that may not.
                     Err(Denial::Room(_)) if no.as_ref().is_some_and(Rejection::may_pass) => {}
                     Err(Denial::Room(why)) => no = Some(why),
-                    Err(Denial::Limit(over)) => return Err(Denial::Limit(over)),
+                    Err(Denial::Limit(e)) => over = over.or(Some(e)),
                 }
             }
             noes.extend(no);
@@ -107,7 +107,11 @@ impl<'a, D: Queries> Seats<'a, D> {
         let mut no_slice = Rejection::of_all(noes);
         no_slice.name(|slot| self.machine.inventory.named_at(slot));
         let no = terms.no_seat(self.seat, &candidates, &wanted, no_slice);
-        Err(limits.denial(no))
+        // As for slices: a request above a limit is not queued.
+        Err(match over {
+            Some(e) if !no.may_pass() => Denial::Limit(e),
+            _ => limits.denial(no),
+        })
     }
 
     /// Returns the profiles of the slices in which the request could ever have its seat, by GPU.
@@ -199,21 +203,30 @@ impl<'a, D: Queries> Seats<'a, D> {
         // A seat counts as a share. A limit that does not name shares was written before there were seats, and counts
         // the whole slice.
         let mut strict = Policy::default();
-        let limits = &self.machine.config.policy.limit;
+        let all = &self.machine.config.policy.limit;
         strict
             .limit
-            .extend({ limits.iter() }.filter(|l| l.shares.is_none()).cloned());
-        let planner = Planner {
-            inventory,
-            wanted: &Constraints {
-                unfit: &unfit,
-                ..*wanted
-            },
-            limits: &Limits::new(&strict, self.machine.subject.clone(), inventory),
-            tried,
-            adopts: false,
+            .extend({ all.iter() }.filter(|l| l.shares.is_none()).cloned());
+        let limits = Limits::new(&strict, self.machine.subject.clone(), inventory);
+        let planned = |tried: &Tried| {
+            let planner = Planner {
+                inventory,
+                wanted: &Constraints {
+                    unfit: &unfit,
+                    ..*wanted
+                },
+                limits: &limits,
+                tried,
+                adopts: false,
+            };
+            planner.plan_one(asked)
         };
-        let mut plan = planner.plan_one(asked)?;
+        let spares_idle = Tried {
+            idle: inventory.usable_idle().map(|i| i.id.clone()).collect(),
+            refused: tried.refused.clone(),
+            ..Tried::default()
+        };
+        let mut plan = planned(&spares_idle).or_else(|_| planned(tried))?;
         let slice = match plan.steps.pop() {
             Some(Step::Create(slice)) => slice,
             // An idle slice is not for seats, and the new one takes its place.

@@ -83,6 +83,8 @@ pub enum Fit {
         share: Share,
         /// Says whether the slice is made for it.
         is_new: bool,
+        /// The number of idle slices that a create would destroy.
+        evicts: usize,
     },
 }
 
@@ -207,18 +209,18 @@ impl<'a, D: Queries> WhatIf<'a, D> {
 
     fn outcome(&self, found: Result<Found<'_>, Denial<Box<NoRoom>>>) -> Outcome {
         match found {
-            Ok(Found::Pieces(pieces, _)) => Outcome::Fits(self.fit(pieces)),
-            Ok(Found::PeerCreates(place, _)) => Outcome::Fits(of_share(*place)),
+            Ok(Found::Pieces(pieces, idle)) => Outcome::Fits(self.fit(pieces, idle.len())),
+            Ok(Found::PeerCreates(place, _)) => Outcome::Fits(of_share(*place, 0)),
             Err(Denial::Limit(over)) => Outcome::Limited(over),
             Err(Denial::Room(no)) => Outcome::No(no),
         }
     }
 
-    fn fit(&self, pieces: Vec<Piece<'_>>) -> Fit {
+    fn fit(&self, pieces: Vec<Piece<'_>>, evicts: usize) -> Fit {
         let mut gpus = Vec::new();
         for piece in pieces {
             match piece {
-                Piece::Share(place) => return of_share(place),
+                Piece::Share(place) => return of_share(place, evicts),
                 Piece::Whole(whole) => gpus.push(whole),
                 Piece::Slice(_) => {}
             }
@@ -273,11 +275,12 @@ fn of_slices(plan: &Plan) -> Fit {
     }
 }
 
-fn of_share(place: PlacedShare<'_>) -> Fit {
+fn of_share(place: PlacedShare<'_>, evicts: usize) -> Fit {
     Fit::Share {
         is_new: place.may_make && matches!(place.on, Resource::Mig(_)),
         of: Box::new(place.on),
         share: place.share,
+        evicts,
     }
 }
 

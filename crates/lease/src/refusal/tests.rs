@@ -79,7 +79,7 @@ fn names_obstacles_that_never_pass() {
             ),
             "cannot allocate 1g.10gb: no GPU in MIG mode can take it (GPU 0: a slice of 1g.10gb has 9728 MiB; \
              GPU 1: its next reset switches MIG off; nvidia-smi -mig 1 keeps it on, and nvidia-smi --gpu-reset resets it); \
-             hint: ask for less, or for a larger slice",
+             hint: ask for another share, or for a larger slice",
         ),
         (
             cause(
