@@ -28,11 +28,12 @@ pub fn run(config: &Config, format: Format, options: &Options) -> Result<i32> {
         { options.gpu.as_ref() }.is_none_or(|name| name.names(gpu.index, gpu.uuid.as_str()))
     };
     let gpus: Vec<&Gpu> = world.snapshot.gpus.iter().filter(is_wanted).collect();
-    if gpus.is_empty() && options.gpu.is_some() {
-        return Err(
-            Error::new("cannot find this GPU: the driver does not list it")
-                .hint("find its index with migctl gpus"),
-        );
+    if let (true, Some(name)) = (gpus.is_empty(), &options.gpu) {
+        let why = match world.snapshot.unreadable.first() {
+            Some((_, why)) => format!("cannot find GPU {name}, and {why}"),
+            None => format!("cannot find GPU {name}: the driver does not list it"),
+        };
+        return Err(Error::new(why).hint("find its index with migctl gpus"));
     }
     let free: Vec<Free> = gpus
         .iter()
@@ -76,16 +77,17 @@ struct Free {
 
 impl Free {
     fn ask(driver: &impl Queries, gpu: &Gpu, world: &Inventory) -> Free {
+        let state = world.use_of(driver, gpu);
         let mut free = Free {
             instances: Vec::new(),
             offered: Vec::new(),
-            state: world.use_of(driver, gpu),
-            error: None,
+            error: state.error.clone(),
+            state,
         };
         if gpu.mig == MigMode::Disabled {
             match driver.offered_profiles(&gpu.uuid) {
                 Ok(offered) => free.offered = offered,
-                Err(e) => free.error = Some(Error::from(e).line()),
+                Err(e) => drop(free.error.get_or_insert_with(|| Error::from(e).line())),
             }
         }
         for profile in &gpu.profiles {

@@ -328,9 +328,11 @@ fn tell_attempts(entries: &[Entry]) {
                 [] => String::new(),
                 some => format!(", held by {}", printable(&some.join(", "))),
             };
+            let slice = entry.instance().slice();
+            let of_instance = || slice.map_or("-".to_owned(), ToString::to_string);
             output::eprint(&format!(
                 "{} could not be released{held}, {} tries so far: {}",
-                entry.lease().map_or("-".to_owned(), holder_name),
+                entry.lease().map_or_else(of_instance, holder_name),
                 attempt.count,
                 printable(&attempt.error)
             ));

@@ -126,9 +126,13 @@ pub fn lost_daemon(entry: &Entry) -> bool {
 pub fn tell_lost_daemons(entries: &[Entry]) {
     let leases = entries.iter().filter(|e| lost_daemon(e));
     for lease in leases.filter_map(Entry::lease) {
+        // As in a collection, which restarts a daemon once.
+        let hint = match lease.daemon().is_some_and(|daemon| daemon.restarts > 0) {
+            true => "it ended again after a restart: restart the container",
+            false => "migctl gc restarts it",
+        };
         output::eprint(&format!(
-            "the MPS daemon of container {} has ended, so its new processes have no memory limit; hint: migctl gc \
-             restarts it",
+            "the MPS daemon of container {} has ended, so its new processes have no memory limit; hint: {hint}",
             holder_name(lease)
         ));
     }

@@ -151,12 +151,25 @@ pub fn refuse_unclear<'a>(front: &Front<'_>, call: &Unclear) -> Result<Option<As
             "cannot read the arguments of {}: {}; {what}",
             call.command, call.why
         ))
-        .hint(format!(
-            "write options before the id: {} --bundle DIR ID",
-            call.command
-        )))
+        .hint(match call.command {
+            "update" => "write update --resources FILE ID".to_owned(),
+            command => format!(
+                "write options before the id, each in full and a switch without a value: {command} --bundle DIR ID"
+            ),
+        }))
     };
-    let by_runtime = front.config.request.is_some() && call.command != "update";
+    if call.command == "update" {
+        for word in &call.words {
+            if delete::lease_of(front, word)?.is_some() {
+                return refused(format!(
+                    "container {} has a slice, which the update may take away",
+                    word.display()
+                ));
+            }
+        }
+        return Ok(None);
+    }
+    let by_runtime = front.config.request.is_some();
     for word in &call.words {
         let bytes = word.as_bytes();
         let equals = bytes.iter().position(|b| *b == b'=');
@@ -168,12 +181,6 @@ pub fn refuse_unclear<'a>(front: &Front<'_>, call: &Unclear) -> Result<Option<As
                 let shown = named.display();
                 return refused(format!("{shown} may be the bundle, and asks for a GPU"));
             }
-        }
-        if call.command == "update" && delete::lease_of(front, word)?.is_some() {
-            return refused(format!(
-                "container {} has a slice, which the update may take away",
-                word.display()
-            ));
         }
     }
     match asks(Path::new("."), by_runtime)? {

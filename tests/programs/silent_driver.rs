@@ -49,6 +49,8 @@ fn names_call_that_hangs() {
         ("list", "nvmlDeviceGetHandleByUUID"),
         ("gpus", "nvmlDeviceGetCount_v2"),
         ("inspect", "nvmlDeviceGetMigMode"),
+        ("gpus", "nvmlDeviceGetMemoryInfo_v2"),
+        ("gpus", "nvmlDeviceGetComputeRunningProcesses_v3"),
     ] {
         setup.slow(call, "600s");
         let said = setup.migctl(&[verb, "--timeout", "1s"]);
@@ -130,6 +132,9 @@ fn lost_gpus_are_not_none() {
     let said = setup.migctl(&["gpus"]).exits(1);
     assert_eq!(said.stdout, "");
     said.warns("GPU is lost");
+    let said = setup.migctl(&["gpus", "--gpu", "0"]).exits(1);
+    said.warns("cannot find GPU 0, and cannot ")
+        .warns("GPU is lost");
     let said = setup.migctl(&["cordon", "1"]).exits(1);
     said.warns("cannot find GPU 1, and cannot ");
     setup.migctl(&["list"]).says(&slice).says(&share);

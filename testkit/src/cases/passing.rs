@@ -66,6 +66,7 @@ pub fn refuses_words_that_may_name_a_bundle_that_asks(setup: &Setup) {
     let (asks, other) = (setup.asking("1g.10gb", "true"), setup.bundle("true"));
     let means = setup.bundle("true");
     means.annotate("runmg.dev/slice", "1g.10gb");
+    let asks_to_stay = setup.asking("1g.10gb", "exec sleep 1000");
     let id = &unique();
     let with = |bundle: &Bundle, shape: usize| {
         let bundle = bundle.as_str();
@@ -85,7 +86,7 @@ pub fn refuses_words_that_may_name_a_bundle_that_asks(setup: &Setup) {
         has(&refused(&asks), "asks for a GPU");
         let line = refused(&means);
         has(&line, "asks for a GPU");
-        has(&line, "hint: write options before the id: ");
+        has(&line, "hint: write options before the id, ");
         let line = with(&other, shape);
         let words = words(&line);
         let delete = || drop(setup.bare(&["delete", "--force", id]).output());
@@ -98,6 +99,17 @@ pub fn refuses_words_that_may_name_a_bundle_that_asks(setup: &Setup) {
     let mut within = setup.command(&["create", id, "--no-pivot=maybe"]);
     let within = said(within.current_dir(asks.as_str()));
     within.warns("the working directory may be the bundle");
+    // An update has no bundle.
+    let update = ["update", "--pids-lim=50", id];
+    let said = said(setup.command(&update).current_dir(asks.as_str()));
+    lacks(&said.stderr, "runmig");
+    setup.create(&asks_to_stay, id);
+    let line = setup.runmig(&update).refused();
+    ends_with(
+        &line,
+        "which the update may take away; hint: write update --resources FILE ID",
+    );
+    setup.delete(id);
     setup.nothing_is_left();
 }
 

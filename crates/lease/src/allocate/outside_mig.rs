@@ -85,7 +85,12 @@ fn for_share(
         Some(ComputeMode::Default) => {
             unknown("the driver does not tell the memory of a process without a lease")
         }
-        None => unknown("the driver does not tell its use"),
+        None => unknown(
+            state
+                .error
+                .as_deref()
+                .unwrap_or("the driver does not tell its use"),
+        ),
     });
     if on.obstacle.is_none() {
         match terms.of_gpu(machine.driver, on.gpu) {

@@ -19,6 +19,8 @@ pub struct GpuState {
     pub foreign_mib: Option<u64>,
     /// The compute mode, if the driver was asked.
     pub compute_mode: Option<ComputeMode>,
+    /// Why the driver did not tell the rest, although it can.
+    pub error: Option<String>,
 }
 
 impl GpuState {
@@ -28,6 +30,7 @@ impl GpuState {
             memory_mib,
             foreign_mib: None,
             compute_mode: None,
+            error: None,
         }
     }
 
@@ -66,7 +69,10 @@ impl Inventory {
             Ok(load) => load,
             Err(e) => {
                 let why = format!("cannot {e}");
-                return GpuState::of(shared.unwrap_or(GpuUse::Unknown { why }), on_record);
+                return GpuState {
+                    error: (!e.is_not_supported()).then(|| why.clone()),
+                    ..GpuState::of(shared.unwrap_or(GpuUse::Unknown { why }), on_record)
+                };
             }
         };
         let owners = Owners::new();
@@ -96,6 +102,7 @@ impl Inventory {
             memory_mib: load.memory_mib,
             foreign_mib,
             compute_mode: Some(load.compute_mode),
+            error: None,
         }
     }
 

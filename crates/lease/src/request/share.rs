@@ -109,9 +109,16 @@ fn size(entry: &str) -> Result<ShareSize> {
         }
         Ok(bytes) => Ok(ShareSize::Memory(bytes >> 20)),
         Err(_) => {
-            let right = near::other_key(text).or_else(|| near::value(text));
-            let hint = right.map_or(FORMS.to_owned(), |right| format!("write {right}"));
-            wrong("is not a share of a GPU", &hint)
+            let write = |right: String| format!("write {right}");
+            let meant = || {
+                let right = near::value(text)?;
+                let advice = size(&right)
+                    .err()
+                    .map(|e| e.advice().unwrap_or(FORMS).to_owned());
+                Some(advice.unwrap_or_else(|| write(right)))
+            };
+            let hint = near::other_key(text).map(write).or_else(meant);
+            wrong("is not a share of a GPU", hint.as_deref().unwrap_or(FORMS))
         }
     }
 }

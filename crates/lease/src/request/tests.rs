@@ -72,7 +72,8 @@ fn never_ignores_a_likely_request() {
     assert!(refused(&[(SLICE, "20GiB")]).ends_with("hint: write 20Gi"));
     assert!(refused(&[(SLICE, "3g.40gb,MIG 1g.10gb")]).ends_with("hint: write 1g.10gb"));
     assert!(refused(&[(SLICE, "1/4")]).ends_with("hint: write runmig.dev/share: 1/4"));
-    assert!(refused(&[(SHARE, "8GB")]).ends_with("hint: write 8G"));
+    assert!(refused(&[(SHARE, "8GB")]).ends_with("hint: ask for 7629Mi"));
+    assert!(refused(&[(SHARE, "500MB")]).ends_with("hint: ask for 1Gi or more"));
     assert!(refused(&[(SHARE, "1g.10gb")]).ends_with("hint: write runmig.dev/slice: 1g.10gb"));
     assert!(refused(&[(SHARE, "25%")]).ends_with("hint: write a fraction as 1/4"));
     assert!(refused(&[(SHARE, "0.3")]).ends_with("hint: write a fraction as 3/10"));

@@ -130,6 +130,7 @@ pub fn usage() -> GpuState {
         memory_mib: None,
         foreign_mib: None,
         compute_mode: None,
+        error: None,
     }
 }
 
