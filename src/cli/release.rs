@@ -61,7 +61,7 @@ fn claim_uid(entry: &Entry) -> Option<&str> {
 }
 
 /// Returns the error for a container that is still in the queue, with the way to end its wait.
-fn waits(leases: &Leases<'_>, id: &str) -> Result<Option<Error>> {
+pub fn waits(leases: &Leases<'_>, id: &str) -> Result<Option<Error>> {
     let waiting = leases.store().waiting()?;
     let mut waiters = waiting.into_iter().map(|w| w.waiter);
     let Some(waiter) =

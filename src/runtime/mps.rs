@@ -26,7 +26,7 @@ pub fn obstacle(runtime: &LowLevel, original: &Document, bundle: &Path) -> Optio
     let Some(socket) = place(&rootfs, Path::new(MPS)) else {
         return Some(format!("the image has a loop of links at {MPS}"));
     };
-    // Where it leads nowhere, the low-level runtime refuses the container.
+    // What leads in a loop counts as the root.
     let leads = |path: &Path| place(&rootfs, path).unwrap_or_default();
     let above = { mounts.iter() }.filter(|mount| socket.starts_with(leads(&mount.destination)));
     let above: Vec<&Mount> = above.collect();

@@ -31,16 +31,16 @@ pub fn apply(document: &mut Document, asked: &[DeviceRequest]) -> Result<()> {
             return Err(Error::new(format!(
                 "annotation {key} changes which devices the container can open"
             ))
-            .hint("leave it out: a container with a slice gets the devices of its slice"));
+            .hint("leave it out: runmig gives the container the devices of its GPU"));
         }
         let devices = value
             .as_str()
             .ok_or_else(|| wrong_kind(&format!("annotation {key}"), "string"))?;
         if devices.split(',').any(|device| brings_gpus(key, device)) {
             return Err(Error::new(format!(
-                "annotation {key} asks for {devices} beside the slice"
+                "annotation {key} asks for {devices} beside what the container asks of runmig"
             ))
-            .hint("ask for a slice or for CDI devices, not for both"));
+            .hint("ask by one of the two, not by both"));
         }
     }
     Ok(())

@@ -200,7 +200,7 @@ fn check(
         if let Some(at) = readings.opens(major, minor) {
             let place = places[at].map_or(String::new(), |place| format!(" {RULES}[{place}]"));
             return Err(Error::new(format!(
-                "device rule{place} ({}) lets the container open NVIDIA devices that are not in its slice, {major}:{minor} for one",
+                "device rule{place} ({}) lets the container open NVIDIA devices that it was not given, {major}:{minor} for one",
                 rules[at]
             ))
             .hint("run it unprivileged, with rules for the devices that it needs"));

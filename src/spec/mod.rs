@@ -59,7 +59,7 @@ fn section<'a>(document: &'a mut Document, key: &str) -> Result<&'a mut Map<Stri
     document::get_mut(&mut document.root, key)
         .ok_or_else(|| {
             Error::new(format!(
-                "config.json has no {key}: no slice can be put into it"
+                "config.json has no {key}: no GPU can be put into it"
             ))
         })?
         .as_object_mut()

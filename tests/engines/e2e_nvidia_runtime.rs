@@ -169,7 +169,7 @@ fn refuses_devices_by_annotation() {
         bundle.annotate("nvidia.cdi.k8s.io/x", devices);
         let before = bundle.bytes();
         let mut create = world.call(&["create", "-b", bundle.as_str(), &unique()]);
-        said(&mut create).refused_for("beside the slice");
+        said(&mut create).refused_for("beside what the container asks of runmig");
         assert_eq!(bundle.bytes(), before);
         world.setup.nothing_is_left();
         // nvidia-container-runtime reads it so: without a slice it is obeyed

@@ -74,9 +74,15 @@ fn on_record(families: &mut Families, facts: &Facts, entries: &[Entry]) {
     let mut instances = zeros(&kinds, &InstanceState::WORDS);
     let on_record =
         { facts.inventory.instances() }.map(|i| (ResourceKind::of(&i.resource), i.state.word()));
-    let is_with_daemon = |entry: &&Entry| entry.lease().is_some_and(|l| l.daemon().is_some());
-    let daemons = { entries.iter().filter(is_with_daemon) }
-        .map(|entry| (ResourceKind::Mps, entry.shown_state()));
+    let daemons = entries.iter().filter_map(|entry| {
+        let daemon = entry.lease()?.daemon()?;
+        // It may have ended while the driver keeps its slice.
+        let state = match entry.shown_state() {
+            "quarantined" if daemon.attempt.is_none() => "releasing",
+            state => state,
+        };
+        Some((ResourceKind::Mps, state))
+    });
     for (kind, state) in on_record.chain(daemons) {
         *instances.entry((kind.word(), state)).or_default() += 1;
     }

@@ -150,8 +150,8 @@ fn absent_and_null_are_made() {
 #[test]
 fn refuses_config_without_sections() {
     for (config, line) in testkit::rows! {
-        json!({"linux": {}}) => "config.json has no process: no slice can be put into it";
-        json!({"process": {}, "linux": null}) => "config.json has no linux: no slice can be put into it";
+        json!({"linux": {}}) => "config.json has no process: no GPU can be put into it";
+        json!({"process": {}, "linux": null}) => "config.json has no linux: no GPU can be put into it";
         json!({"process": {}, "linux": []}) => "linux in config.json is not an object";
         json!({"process": {"env": ["A=1", 2]}, "linux": {}}) => "process.env in config.json is not an array of strings";
     } {
@@ -285,7 +285,7 @@ fn annotations_that_bring_devices_are_refused() {
     let annotated = |value: &str| with(|c| c["annotations"] = json!({"cdi.k8s.io/a": value}));
     assert_eq!(
         refused(&annotated("vendor.com/net=1,nvidia.com/gpu=all")),
-        "annotation cdi.k8s.io/a asks for vendor.com/net=1,nvidia.com/gpu=all beside the slice; hint: ask for a slice or for CDI devices, not for both"
+        "annotation cdi.k8s.io/a asks for vendor.com/net=1,nvidia.com/gpu=all beside what the container asks of runmig; hint: ask by one of the two, not by both"
     );
     assert!(refused(&annotated("management.nvidia.com/gpu=all")).starts_with("annotation"));
     done(&annotated("vendor.com/net=1"));
@@ -303,7 +303,10 @@ fn annotations_that_bring_devices_are_refused() {
         ("cdi.k8s.io/x", ""),
     ] {
         let line = refused(&keyed(key, value));
-        assert!(line.contains("beside the slice"), "{key}={value}: {line}");
+        assert!(
+            line.contains("beside what the container asks of runmig"),
+            "{key}={value}: {line}"
+        );
     }
     for (key, value) in testkit::rows! {
         "example.com/driver" => "nvidia.com";
@@ -320,7 +323,7 @@ fn annotations_that_bring_devices_are_refused() {
     };
     assert_eq!(
         refused(&systemd("DevicePolicy")),
-        "annotation org.systemd.property.DevicePolicy changes which devices the container can open; hint: leave it out: a container with a slice gets the devices of its slice"
+        "annotation org.systemd.property.DevicePolicy changes which devices the container can open; hint: leave it out: runmig gives the container the devices of its GPU"
     );
     done(&systemd("CollectMode"));
 }

@@ -36,7 +36,7 @@ fn removes_nvidia_rules_and_denies_first() {
 fn judges_rules_by_their_effect() {
     assert_eq!(
         refused(&with_rules(json!([{"allow": true, "access": "rwm"}]))),
-        "device rule linux.resources.devices[0] (allow a *:* rwm) lets the container open NVIDIA devices that are not in its slice, 195:1 for one; hint: run it unprivileged, with rules for the devices that it needs"
+        "device rule linux.resources.devices[0] (allow a *:* rwm) lets the container open NVIDIA devices that it was not given, 195:1 for one; hint: run it unprivileged, with rules for the devices that it needs"
     );
     let deny_all = json!({"allow": false, "access": "rwm"});
     for (rule, named) in testkit::rows! {

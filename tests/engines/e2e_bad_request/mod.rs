@@ -63,9 +63,9 @@ fn config_json() {
     // The rest of what could ask, and cannot be understood.
     for (text, line) in testkit::rows! {
         format!("{{{asks},") => "config.json is cut off: EOF while parsing a value at line 1 column 46";
-        format!("{{{asks}}}") => "config.json has no process: no slice can be put into it";
-        format!("{{{asks},\"linux\":{{}}}}") => "config.json has no process: no slice can be put into it";
-        format!("{{{asks},\"process\":{{}}}}") => "config.json has no linux: no slice can be put into it";
+        format!("{{{asks}}}") => "config.json has no process: no GPU can be put into it";
+        format!("{{{asks},\"linux\":{{}}}}") => "config.json has no process: no GPU can be put into it";
+        format!("{{{asks},\"process\":{{}}}}") => "config.json has no linux: no GPU can be put into it";
         format!("{{{asks},\"process\":[],\"linux\":{{}}}}") => "process in config.json is not an object";
         format!("{{{asks},\"process\":{{}},\"linux\":7}}") => "linux in config.json is not an object";
         "{\"annotations\":{\"runmig.dev/slice\":1}}".to_owned() =>

@@ -105,7 +105,7 @@ fn privileged_in_every_engine_s_way() {
             // rules
             json!([deny, allow(None, None, "rw"), {"allow": false, "type": "c", "major": 195, "access": "rw"}]),
         ] {
-            let words = "NVIDIA devices that are not in its slice";
+            let words = "NVIDIA devices that it was not given";
             is_refused(setup, words, |config| {
                 config["linux"]["resources"]["devices"] = said;
             });

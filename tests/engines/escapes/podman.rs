@@ -65,8 +65,8 @@ fn devices_and_volumes() {
 fn refuses_what_escapes() {
     on_each(Setup::of, |setup, podman| {
         for (options, words) in testkit::rows! {
-            &["--privileged"][..] => "NVIDIA devices that are not in its slice";
-            &["--device-cgroup-rule=c *:* rwm"] => "NVIDIA devices that are not in its slice";
+            &["--privileged"][..] => "NVIDIA devices that it was not given";
+            &["--device-cgroup-rule=c *:* rwm"] => "NVIDIA devices that it was not given";
             &["--volume=/dev:/innocent"] => "gives the container the devices of the host";
             // podman itself, for a runtime that is not called crun; else it would be us
             &["--cgroups=disabled"] => "ocgroups";

@@ -89,7 +89,9 @@ fn never_releases_waiting_requests() {
     );
     let unknown = "cannot find container or lease f00d";
     for (name, words) in [(&*id, &*waits), (short, &waits), (&id[..11], unknown)] {
-        world.ctl(&["release", name]).exits(1).warns(words);
+        for verb in ["release", "inspect"] {
+            world.ctl(&[verb, name]).exits(1).warns(words);
+        }
     }
     waiter.signal(Signal::SIGTERM);
     drop(waiter.end());
