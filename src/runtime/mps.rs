@@ -16,19 +16,33 @@ const MOST_LINKS: usize = 40;
 
 /// Returns why a container cannot reach a daemon of its own, if there is one.
 pub fn obstacle(runtime: &LowLevel, original: &Document, bundle: &Path) -> Option<String> {
-    let Door {
-        selinux_label,
-        mounts,
-        masked,
-        rootfs,
-    } = spec::door(original);
-    let rootfs = bundle.join(rootfs);
-    let Some(socket) = place(&rootfs, Path::new(MPS)) else {
+    let door = spec::door(original);
+    if let Some(why) = in_the_way(&door, &bundle.join(&door.rootfs)) {
+        return Some(why);
+    }
+    if is_nvidia(&runtime.path) && Path::new(MPS).exists() {
+        return Some(format!(
+            "{} would mount the host's {MPS} over the container's own",
+            runtime.path.display()
+        ));
+    }
+    let enforces = files::read(Path::new(ENFORCES), 16).is_ok_and(|text| text.starts_with(b"1"));
+    door.selinux_label.filter(|_| enforces).map(|label| {
+        format!(
+            "SELinux enforces, and runmig does not know whether {label} may connect to the daemon"
+        )
+    })
+}
+
+/// Returns what lies between the container's processes and the socket: a mount, a mask or a closed folder.
+fn in_the_way(door: &Door, rootfs: &Path) -> Option<String> {
+    let Some(socket) = place(rootfs, Path::new(MPS)) else {
         return Some(format!("the image has a loop of links at {MPS}"));
     };
     // What leads in a loop counts as the root.
-    let leads = |path: &Path| place(&rootfs, path).unwrap_or_default();
-    let above = { mounts.iter() }.filter(|mount| socket.starts_with(leads(&mount.destination)));
+    let leads = |path: &Path| place(rootfs, path).unwrap_or_default();
+    let above =
+        { door.mounts.iter() }.filter(|mount| socket.starts_with(leads(&mount.destination)));
     let above: Vec<&Mount> = above.collect();
     if let Some(mount) = above.iter().find(|mount| mount.is_shared) {
         return Some(format!(
@@ -47,35 +61,18 @@ pub fn obstacle(runtime: &LowLevel, original: &Document, bundle: &Path) -> Optio
         let path = leads(path);
         socket.starts_with(&path) || path.starts_with(&socket)
     };
-    if let Some(path) = masked.iter().find(hides) {
+    if let Some(path) = door.masked.iter().find(hides) {
         return Some(format!(
             "linux.maskedPaths hides {}, where the daemon's socket is",
             path.display()
         ));
     }
-    let mut folders = socket
-        .ancestors()
-        .skip(1)
-        .filter(|at| *at != Path::new("/"));
-    if let Some(folder) = folders.find(|folder| !is_open(&rootfs, folder, &above, leads)) {
-        return Some(format!(
-            "{} of the image keeps some users from the daemon's socket: mount a tmpfs there, with mode=1777",
-            folder.display()
-        ));
-    }
-    let is_there = Path::new(MPS).exists();
-    if is_there && is_nvidia(&runtime.path) {
-        return Some(format!(
-            "{} would mount the host's {MPS} over the container's own",
-            runtime.path.display()
-        ));
-    }
-    let enforces = files::read(Path::new(ENFORCES), 16).is_ok_and(|text| text.starts_with(b"1"));
-    selinux_label.filter(|_| enforces).map(|label| {
-        format!(
-            "SELinux enforces, and runmig does not know whether {label} may connect to the daemon"
-        )
-    })
+    let mut folders = { socket.ancestors().skip(1) }.filter(|at| *at != Path::new("/"));
+    let closed = folders.find(|folder| !is_open(rootfs, folder, &above, leads))?;
+    Some(format!(
+        "{} of the image keeps some users from the daemon's socket: mount a tmpfs there, with mode=1777",
+        closed.display()
+    ))
 }
 
 /// Says whether every user may go through a folder of the container. The low-level runtime gives a tmpfs the mode of the

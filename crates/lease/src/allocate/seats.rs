@@ -208,25 +208,24 @@ impl<'a, D: Queries> Seats<'a, D> {
             .limit
             .extend({ all.iter() }.filter(|l| l.shares.is_none()).cloned());
         let limits = Limits::new(&strict, self.machine.subject.clone(), inventory);
-        let planned = |tried: &Tried| {
-            let planner = Planner {
-                inventory,
-                wanted: &Constraints {
-                    unfit: &unfit,
-                    ..*wanted
-                },
-                limits: &limits,
-                tried,
-                adopts: false,
-            };
-            planner.plan_one(asked)
+        let wanted = &Constraints {
+            unfit: &unfit,
+            ..*wanted
+        };
+        let planner = |tried| Planner {
+            inventory,
+            wanted,
+            limits: &limits,
+            tried,
+            adopts: false,
         };
         let spares_idle = Tried {
             idle: inventory.usable_idle().map(|i| i.id.clone()).collect(),
             refused: tried.refused.clone(),
             ..Tried::default()
         };
-        let mut plan = planned(&spares_idle).or_else(|_| planned(tried))?;
+        let spared = planner(&spares_idle).plan_one(asked);
+        let mut plan = spared.or_else(|_| planner(tried).plan_one(asked))?;
         let slice = match plan.steps.pop() {
             Some(Step::Create(slice)) => slice,
             // An idle slice is not for seats, and the new one takes its place.
