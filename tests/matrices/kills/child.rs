@@ -26,7 +26,7 @@ pub enum Plan {
     FailAfter(usize, i32),
     /// The child stops before its n-th effect, says so, and goes on when it is told.
     Stop(usize),
-    /// The child stops before each effect that follows a change, says so, and goes on when it is told.
+    /// The child stops before each effect at which a death leaves something new, says so, and goes on when it is told.
     Watch,
     /// The child says when it waits for another process.
     Tell,
@@ -102,17 +102,6 @@ pub fn effects() -> Vec<Kind> {
     let count = page().count.load(SeqCst).min(MOST);
     let kind = |number: &AtomicU8| KINDS[usize::from(number.load(SeqCst))];
     page().kinds[..count].iter().map(kind).collect()
-}
-
-/// Returns the kind of the effect before the one with this number.
-fn before(number: usize) -> Kind {
-    let place = page().kinds.get(number - 2);
-    place.map_or(Kind::Open, |place| KINDS[usize::from(place.load(SeqCst))])
-}
-
-/// Returns the number of effects of the last child.
-pub fn count() -> usize {
-    page().count.load(SeqCst)
 }
 
 /// Runs the rest of the program as the first process of a pid namespace, and returns its status to the one that called it.
@@ -259,7 +248,7 @@ fn hear(kind: Kind, what: &str) -> io::Result<()> {
             (Kind::Driver, _) => add_rule(machine, what, Outcome::ReturnAfter(code as u32)),
             _ => return Err(io::Error::from_raw_os_error(code)),
         },
-        Plan::Watch if number == 1 || !crate::leaves_no_trace(before(number)) => {
+        Plan::Watch if crate::is_told_apart(&effects(), number) => {
             talk::say(b'S');
             talk::wait();
         }

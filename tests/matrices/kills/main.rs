@@ -303,7 +303,7 @@ impl<'a> Stage<'a> {
         talk::drain();
         let (child, mut left) = (self.start(Plan::Watch, recover), Vec::new());
         while talk::heard(&[child]) == Some(b'S') {
-            left.push((child::count(), self.world.state()));
+            left.push((child::effects().len(), self.world.state()));
             talk::tell();
         }
         self.left.replace(left);
@@ -671,7 +671,8 @@ impl Twice {
     fn of(operation: &Operation, effects: &Effects) -> Twice {
         let mut pairs = Vec::new();
         if operation.meets_others() {
-            let deaths = told_apart(&effects.kinds);
+            let kinds = &effects.kinds;
+            let deaths = (1..=kinds.len()).filter(|at| is_told_apart(kinds, *at));
             pairs.extend(deaths.flat_map(|at| (0..RECOVERIES.len()).map(move |by| (at, by))));
             pairs.reverse();
         }
@@ -697,15 +698,10 @@ impl Twice {
     }
 }
 
-/// Says whether a death after this effect leaves what one before it leaves: the kernel takes locks back, and no power fails
-/// here.
-pub fn leaves_no_trace(kind: Kind) -> bool {
-    matches!(kind, Kind::Sync | Kind::Lock)
-}
-
-/// Returns the effects before which a death leaves something else than one before the effect before.
-fn told_apart(kinds: &[Kind]) -> impl Iterator<Item = usize> {
-    (1..=kinds.len()).filter(move |at| *at == 1 || !leaves_no_trace(kinds[at - 2]))
+/// Says whether a death before an effect leaves something else than one before the effect before: the kernel takes locks
+/// back, and no power fails here.
+pub fn is_told_apart(kinds: &[Kind], at: usize) -> bool {
+    at == 1 || !matches!(kinds.get(at - 2), Some(Kind::Sync | Kind::Lock))
 }
 
 /// Draws a point, of each kind as often as of the others.
