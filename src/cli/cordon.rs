@@ -4,7 +4,7 @@
 use super::driver;
 use super::list::{self, holder_name};
 use super::output::{self, Format};
-use super::release;
+use super::{release, world};
 use crate::bundles;
 use runmig_lease::config::Config;
 use runmig_lease::counters::Actor;
@@ -130,12 +130,8 @@ impl Named {
             Some((GpuUuid::new(uuid.clone()), uuid))
         };
         let Some((uuid, title)) = found.or_else(by_uuid) else {
-            let silent = snapshot?.unreadable;
-            let why = match silent.first() {
-                Some((_, why)) => format!("cannot find GPU {name}, and {why}"),
-                None => format!("cannot find GPU {name}: none that answers has this name"),
-            };
-            return Err(Error::new(why).hint("name it by its full UUID, which nvidia-smi -L shows"));
+            return Err(world::no_gpu(name, &snapshot?)
+                .hint("name it by its full UUID, which nvidia-smi -L shows"));
         };
         let (leases, _) = bundles::existing_or_new(config, Actor::Operator)?;
         crate::log::start(config);

@@ -29,11 +29,7 @@ pub fn run(config: &Config, format: Format, options: &Options) -> Result<i32> {
     };
     let gpus: Vec<&Gpu> = world.snapshot.gpus.iter().filter(is_wanted).collect();
     if let (true, Some(name)) = (gpus.is_empty(), &options.gpu) {
-        let why = match world.snapshot.unreadable.first() {
-            Some((_, why)) => format!("cannot find GPU {name}, and {why}"),
-            None => format!("cannot find GPU {name}: the driver does not list it"),
-        };
-        return Err(Error::new(why).hint("find its index with migctl gpus"));
+        return Err(world::no_gpu(name, &world.snapshot).hint("find its index with migctl gpus"));
     }
     let free: Vec<Free> = gpus
         .iter()

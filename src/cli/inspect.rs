@@ -4,7 +4,7 @@ use super::filter::namespace;
 use super::json::{BookingItem, GpuBookingItem, NodeBooking};
 use super::list::{self, holder_name};
 use super::output::{self, Format};
-use super::{completion, release, shares, world};
+use super::{completion, shares, world};
 use crate::bundles;
 use clap::ValueEnum;
 use clap_complete::ArgValueCompleter;
@@ -82,13 +82,11 @@ pub fn run(config: &Config, format: Format, options: &Options) -> Result<i32> {
 /// Prints the fields of the leases of one holder.
 fn one(config: &Config, format: Format, id: &str) -> Result<i32> {
     let leases = bundles::existing(config, Actor::Operator)?;
-    let Some(leases) = leases else {
-        return Err(list::unknown(id));
-    };
+    let leases = leases.ok_or_else(|| list::unknown(id))?;
     let mut entries = leases.store().list()?.entries;
     entries.retain(|entry| entry.id() == id || entry.is_called(id));
     if entries.is_empty() {
-        return Err(release::waits(&leases, id)?.unwrap_or_else(|| list::unknown(id)));
+        return Err(list::missing(&leases, id)?);
     }
     let seen = shares::observe(config, &entries);
     match format {

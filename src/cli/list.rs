@@ -10,8 +10,8 @@ use runmig_lease::config::Config;
 use runmig_lease::counters::Actor;
 use runmig_lease::error::{Error, Result, printable, short_id};
 use runmig_lease::model::Timestamp;
-use runmig_lease::store::{Entry, Lease, Listing, Waiting};
-use runmig_lease::{LeaseView, ObservedShare, UNSEEN_HINT, unseen};
+use runmig_lease::store::{Entry, Lease, Listing, Waiter, Waiting, is_id_of};
+use runmig_lease::{LeaseView, Leases, ObservedShare, UNSEEN_HINT, unseen};
 use serde_json::Value;
 use std::cmp::Reverse;
 use std::time::{Duration, SystemTime};
@@ -86,6 +86,24 @@ pub fn portion(entry: &Entry) -> String {
 pub fn unknown(id: &str) -> Error {
     Error::new(format!("cannot find container or lease {}", printable(id)))
         .hint("find its name with migctl list")
+}
+
+/// Returns the error for a name that no lease has; for a container in the queue, with the way to end its wait.
+pub fn missing(leases: &Leases<'_>, id: &str) -> Result<Error> {
+    let waiting = leases.store().waiting()?;
+    let mut waiters = waiting.into_iter().map(|w| w.waiter);
+    let is_it = |w: &Waiter| is_id_of(id, &w.container) || w.name.as_deref() == Some(id);
+    Ok(match waiters.find(is_it) {
+        None => unknown(id),
+        Some(waiter) => {
+            let (container, pid) = (printable(&waiter.container), waiter.pid);
+            Error::new(format!(
+                "container {container} has nothing yet: it waits for {}, by process {pid}",
+                waiter.request
+            ))
+            .hint(format!("end that process: kill {pid}"))
+        }
+    })
 }
 
 /// Returns the fields of leases as programs read them, a line each: `migUUID: MIG-…`.

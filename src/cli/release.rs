@@ -6,18 +6,18 @@ use crate::bundles;
 use runmig_lease::config::Config;
 use runmig_lease::counters::Actor;
 use runmig_lease::error::{self, Error, Result};
-use runmig_lease::store::{Claim, Entry, Key, Lease, is_id_of};
+use runmig_lease::store::{Claim, Entry, Key, Lease};
 use runmig_lease::{Leases, Patience, Returned, UNSEEN_HINT, unseen};
 
 pub fn run(config: &Config, format: Format, id: &str) -> Result<i32> {
-    let unknown = || list::unknown(id);
-    let leases = bundles::existing(config, Actor::Operator)?.ok_or_else(unknown)?;
+    let leases = bundles::existing(config, Actor::Operator)?;
+    let leases = leases.ok_or_else(|| list::unknown(id))?;
     crate::log::start(config);
     let mut found = leases.store().list()?.entries;
     found.retain(|e| e.id() == id || e.is_called(id));
     match found.as_slice() {
         [] => {
-            return Err(waits(&leases, id)?.unwrap_or_else(unknown));
+            return Err(list::missing(&leases, id)?);
         }
         // All these leases belong to one container or claim, which may have several slices.
         [first, rest @ ..]
@@ -58,26 +58,6 @@ fn key(entry: &Entry) -> Option<&Key> {
 /// Returns the UID of the claim of an entry.
 fn claim_uid(entry: &Entry) -> Option<&str> {
     Some(&entry.lease()?.claim()?.uid)
-}
-
-/// Returns the error for a container that is still in the queue, with the way to end its wait.
-pub fn waits(leases: &Leases<'_>, id: &str) -> Result<Option<Error>> {
-    let waiting = leases.store().waiting()?;
-    let mut waiters = waiting.into_iter().map(|w| w.waiter);
-    let Some(waiter) =
-        waiters.find(|w| is_id_of(id, &w.container) || w.name.as_deref() == Some(id))
-    else {
-        return Ok(None);
-    };
-    let (container, pid) = (
-        runmig_lease::error::printable(&waiter.container),
-        waiter.pid,
-    );
-    let error = Error::new(format!(
-        "container {container} has no slice: it waits for {}, by process {pid}",
-        waiter.request
-    ));
-    Ok(Some(error.hint(format!("end that process: kill {pid}"))))
 }
 
 pub(super) fn json(leases: &Leases<'_>, released: &[Entry]) {

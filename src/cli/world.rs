@@ -6,6 +6,8 @@ use super::output;
 use runmig_lease::Inventory;
 use runmig_lease::config::Config;
 use runmig_lease::error::{Error, Result, printable};
+use runmig_lease::model::Snapshot;
+use runmig_lease::policy::GpuName;
 use std::io::ErrorKind;
 
 /// Refuses a user who may not read the ledger: a view without it would call runmig's own slices foreign.
@@ -29,6 +31,14 @@ pub fn look(config: &Config, is_table: bool) -> Result<(Driver, Inventory)> {
         }
     })?;
     Ok((driver, world))
+}
+
+/// Returns the error for a name that no GPU has which answers.
+pub fn no_gpu(name: &GpuName, snapshot: &Snapshot) -> Error {
+    Error::new(match snapshot.unreadable.first() {
+        Some((_, why)) => format!("cannot find GPU {name}, and {why}"),
+        None => format!("cannot find GPU {name}: none that answers has this name"),
+    })
 }
 
 /// Returns the errors of GPUs and of the ledger that migctl could not read, a line each.

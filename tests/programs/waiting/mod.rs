@@ -85,7 +85,7 @@ fn never_releases_waiting_requests() {
     let waiter = waiting(&world, &id, world.profile);
     let (short, pid) = (&id[..12], waiter.pid());
     let waits = format!(
-        "container {short} has no slice: it waits for 1g.6gb, by process {pid}; hint: end that process: kill {pid}"
+        "container {short} has nothing yet: it waits for 1g.6gb, by process {pid}; hint: end that process: kill {pid}"
     );
     let unknown = "cannot find container or lease f00d";
     for (name, words) in [(&*id, &*waits), (short, &waits), (&id[..11], unknown)] {
