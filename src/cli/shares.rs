@@ -4,7 +4,7 @@ use super::list::holder_name;
 use super::{driver, output};
 use runmig_lease::config::Config;
 use runmig_lease::error::{Error, printable};
-use runmig_lease::store::{Entry, Held, Lease, LeaseState};
+use runmig_lease::store::{Entry, Held, Lease, LeaseState, MpsDaemon};
 use runmig_lease::{DaemonView, ObservedShare, process, unseen};
 
 /// The most processes that a warning names.
@@ -126,10 +126,9 @@ pub fn lost_daemon(entry: &Entry) -> bool {
 pub fn tell_lost_daemons(entries: &[Entry]) {
     let leases = entries.iter().filter(|e| lost_daemon(e));
     for lease in leases.filter_map(Entry::lease) {
-        // As in a collection, which restarts a daemon once.
-        let hint = match lease.daemon().is_some_and(|daemon| daemon.restarts > 0) {
-            true => "it ended again after a restart: restart the container",
-            false => "migctl gc restarts it",
+        let hint = match lease.daemon().is_some_and(MpsDaemon::may_restart) {
+            true => "migctl gc restarts it",
+            false => "it ended again after a restart: restart the container",
         };
         output::eprint(&format!(
             "the MPS daemon of container {} has ended, so its new processes have no memory limit; hint: {hint}",

@@ -83,8 +83,8 @@ fn is_open(
     mounts: &[&Mount],
     leads: impl Fn(&Path) -> PathBuf,
 ) -> bool {
-    let here = { mounts.iter().rev() }.filter(|mount| leads(&mount.destination) == folder);
-    let given = here.filter_map(|mount| mount.mode).next();
+    let mut here = { mounts.iter().rev() }.filter(|mount| leads(&mount.destination) == folder);
+    let given = here.find_map(|mount| mount.mode);
     let of_image = || {
         let found = paths::inside(rootfs, folder).symlink_metadata();
         found.map_or(0o755, |found| found.mode())

@@ -60,6 +60,7 @@ fn gc_restarts_daemon_of_living_container() {
     has(&list.stdout, "ready, daemon ended");
     let told = format!("the MPS daemon of container {id} has ended");
     has(&list.stderr, &told);
+    has(&list.stderr, "hint: migctl gc restarts it");
     assert_eq!(setup.lease(&id)["daemon"]["alive"], false);
     // Until then nothing holds a new process.
     let exec = || Client::exec(&setup, &id, &[]);
@@ -83,6 +84,9 @@ fn gc_restarts_daemon_of_living_container() {
     setup.migctl(&["gc"]).ok();
     assert_eq!(setup.lease(&id)["daemon"], again["daemon"]);
     kill(setup.daemon(&id));
+    setup
+        .migctl(&["list"])
+        .warns("hint: it ended again after a restart: restart the container");
     let refused = setup.migctl(&["gc"]).exits(1);
     has(&refused.stdout, "ended again after a restart");
     first.end();

@@ -224,8 +224,10 @@ impl<'a, D: Queries> Seats<'a, D> {
             refused: tried.refused.clone(),
             ..Tried::default()
         };
-        let spared = planner(&spares_idle).plan_one(asked);
-        let mut plan = spared.or_else(|_| planner(tried).plan_one(asked))?;
+        let mut plan = match planner(&spares_idle).plan_one(asked) {
+            Err(_) if !spares_idle.idle.is_empty() => planner(tried).plan_one(asked)?,
+            planned => planned?,
+        };
         let slice = match plan.steps.pop() {
             Some(Step::Create(slice)) => slice,
             // An idle slice is not for seats, and the new one takes its place.

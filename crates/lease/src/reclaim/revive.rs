@@ -66,8 +66,7 @@ fn restart(
     program: &Result<Program>,
 ) -> Result<Option<&'static str>> {
     let container = printable(held.lease.holder.name());
-    // A daemon that ends each time has a cause that a restart does not remove.
-    if daemon.restarts > 0 {
+    if !daemon.may_restart() {
         return Err(Error::new(format!(
             "the MPS daemon of container {container} ended again after a restart, and its new \
              processes have no memory limit"

@@ -223,6 +223,13 @@ pub struct MpsDaemon {
     pub attempt: Option<Attempt>,
 }
 
+impl MpsDaemon {
+    /// Returns whether a collector starts it again. One that ends each time has a cause that a restart does not remove.
+    pub fn may_restart(&self) -> bool {
+        self.restarts == 0
+    }
+}
+
 /// The state of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
