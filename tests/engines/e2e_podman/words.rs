@@ -15,8 +15,8 @@ fn prints_one_line() {
                 "annotation slice.runmig.dev/main is for a container by name, but the engine gave this one no name; hint: use \
                  runmig.dev/slice";
             ["--privileged", crate::e2e_podman::ASK] =>
-                "device rule linux.resources.devices[0] (allow a *:* rwm) lets the container open NVIDIA devices that are not in its \
-                 slice, 195:1 for one; hint: run it unprivileged, with rules for the devices that it needs";
+                "device rule linux.resources.devices[0] (allow a *:* rwm) lets the container open NVIDIA devices that it was not \
+                 given, 195:1 for one; hint: run it unprivileged, with rules for the devices that it needs";
         } {
             for runtime in ["runmig", path] {
                 let mut run = podman.command(&["--runtime", runtime, "run", "--rm"]);

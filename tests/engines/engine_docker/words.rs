@@ -9,8 +9,8 @@ fn answers_with_one_line() {
     with(false, |setup, docker| {
         for (key, more, line) in testkit::rows! {
             "runmig.dev/slice", json!({"Privileged": true}) =>
-                "device rule linux.resources.devices[8] (allow a *:* rwm) lets the container open NVIDIA devices that are not in its \
-                 slice, 195:1 for one; hint: run it unprivileged, with rules for the devices that it needs";
+                "device rule linux.resources.devices[8] (allow a *:* rwm) lets the container open NVIDIA devices that it was not \
+                 given, 195:1 for one; hint: run it unprivileged, with rules for the devices that it needs";
             "slice.runmig.dev/main", Value::Null =>
                 "annotation slice.runmig.dev/main is for a container by name, but the engine gave this one no name; hint: use \
                  runmig.dev/slice";
