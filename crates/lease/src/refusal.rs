@@ -23,6 +23,9 @@ const UNREADABLE_HINT: &str = "run nvidia-smi, and check the kernel log for the 
 /// The words in the name of an instance of a layout before the layout's.
 pub(crate) const OF_LAYOUT: &str = " of layout ";
 
+/// The end of the name of a container's instance that an administrator made.
+pub(crate) const HELD_FOREIGN: &str = ", which runmig did not make)";
+
 /// A rejection, and the queue around it.
 pub(crate) struct Refusal<'a> {
     pub rejection: &'a Rejection,
@@ -221,11 +224,16 @@ impl Refusal<'_> {
                 }
             )),
             Obstacle::NoSlot(shortage) if needs_administrator(shortage) => {
-                let mut names = shortage.in_the_way.iter().flat_map(|one| &one.names);
-                match names.all(|name| name.contains(OF_LAYOUT)) {
-                    true => "set adopt = true to let containers have instances of a layout, or run migctl apply for another",
-                    false => "run migctl list --all to see the instances that runmig did not make, and destroy them \
-                              with nvidia-smi mig -dci, then -dgi",
+                let names = || shortage.in_the_way.iter().flat_map(|one| &one.names);
+                let is_held = |name: &String| name.ends_with(HELD_FOREIGN);
+                if names().all(|name| name.contains(OF_LAYOUT)) {
+                    "set adopt = true to let containers have instances of a layout, or run migctl apply for another"
+                } else if names().any(is_held) {
+                    "run migctl list --all to see the instances that runmig did not make and their containers; stop these, \
+                     then destroy the instances with nvidia-smi mig -dci, then -dgi"
+                } else {
+                    "run migctl list --all to see the instances that runmig did not make, and destroy them \
+                     with nvidia-smi mig -dci, then -dgi"
                 }
                 .to_owned()
             }

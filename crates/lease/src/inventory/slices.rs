@@ -3,7 +3,7 @@
 use super::Inventory;
 use crate::model::{Gpu, GpuUuid, InstanceId, Level, MigMode, Placement};
 use crate::placement::Slot;
-use crate::refusal::OF_LAYOUT;
+use crate::refusal::{HELD_FOREIGN, OF_LAYOUT};
 use crate::store::{Entry, Held, HolderNames, Instance, InstanceState, LeaseState, Slice};
 
 /// A GPU instance, or a GPU outside of MIG mode, with all that is on record there.
@@ -129,9 +129,9 @@ impl Inventory {
                 } else {
                     String::new()
                 };
-                let whose = match held.instance.outlives_leases() {
-                    true => ", which runmig did not make",
-                    false => "",
+                let end = match held.instance.outlives_leases() {
+                    true => HELD_FOREIGN,
+                    false => ")",
                 };
                 // Its GPU was outside of MIG mode.
                 let what = match (held.instance.slice(), held.lease.share()) {
@@ -139,7 +139,7 @@ impl Inventory {
                     (None, Some(_)) => "a share of the GPU".to_owned(),
                     (None, None) => "the whole GPU".to_owned(),
                 };
-                format!("{}{and} ({what}{whose})", held.lease.holder.title())
+                format!("{}{and} ({what}{end}", held.lease.holder.title())
             }
             Some(Entry::Unleased(instance)) => match &instance.layout {
                 Some(layout) => format!("{profile} at {at}{OF_LAYOUT}{layout}"),

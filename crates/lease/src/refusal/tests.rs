@@ -301,6 +301,11 @@ fn names_what_is_in_the_way() {
     );
     assert!(!line.contains("wait"), "{line}");
     assert!(line.contains("list --all"), "{line}");
+    // Nobody is to destroy what a container has.
+    let held = "container train (3g.40gb, which runmig did not make)";
+    let line = said(vec![one(1, &[held], false)]);
+    let words = "their containers; stop these, then destroy";
+    assert!(line.contains(words), "{line}");
     let line = said(vec![one(1, &["3g.40gb at 0:4 of layout a"], false)]);
     let words = "3g.40gb at 0:4 of layout a is in the way; hint: set adopt = true to let";
     assert!(line.contains(words), "{line}");
