@@ -2,31 +2,29 @@
 
 use super::file::Change;
 use super::{Task, containerd, crio, docker, is_runmig, podman, rancher};
-use runmig_lease::error::{Error, Result};
+use runmig_lease::error::Result;
 use std::path::{Path, PathBuf};
 
 /// Returns why the program has to stay after the changes: a file that names it, or an error that
 /// hides such a file.
 pub fn reason(task: &Task<'_>, name: &str, changes: &[Change]) -> Option<String> {
-    let cannot_tell = |e: Error| {
-        let why = e.line();
-        format!("migctl cannot tell whether another engine calls it: {why}")
-    };
-    let files = match files(task) {
-        Ok(files) => files,
-        Err(e) => return Some(cannot_tell(e)),
-    };
     let mut unknown = None;
-    for file in files {
-        match task.after(changes, &file) {
-            Ok(Some(text)) if names(&text, name) => {
-                return Some(format!("{} names it", file.display()));
-            }
-            Ok(_) => {}
-            Err(e) => unknown = unknown.or(Some(cannot_tell(e))),
+    let mut is_caller = |file: &PathBuf| match task.after(changes, file) {
+        Ok(text) => text.is_some_and(|text| names(&text, name)),
+        Err(e) => {
+            unknown.get_or_insert(e);
+            false
         }
+    };
+    match files(task).map(|files| files.into_iter().find(|file| is_caller(file))) {
+        Ok(Some(file)) => return Some(format!("{} names it", file.display())),
+        Ok(None) => {}
+        Err(e) => unknown = Some(e),
     }
-    unknown
+    let why = unknown?.line();
+    Some(format!(
+        "migctl cannot tell whether another engine calls it: {why}"
+    ))
 }
 
 /// Returns the absolute paths in the files that are those of a runmig, each with its file.

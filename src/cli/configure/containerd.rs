@@ -31,22 +31,23 @@ const CRI: [&str; 3] = [
 ];
 const DEFAULT: &str = "default_runtime_name";
 const IMPORTS: &str = "imports";
+const TYPE: &str = "runtime_type";
+const RUNC_TYPE: &str = "io.containerd.runc.v2";
 /// The newest version of a file that migctl knows.
 const NEWEST: i64 = 4;
 pub const SAYS: Says = Says {
     key: DEFAULT,
     default: |table| cri(table, &[DEFAULT])?.as_str(),
     program: |table, name| {
-        let handler = cri(table, &["runtimes", name])?.as_table()?;
-        let program = table::at(handler, &["options", "BinaryName"]).and_then(Value::as_str);
-        Some(program.unwrap_or_default().to_owned())
+        let program = program_of(runtime(table, name)?).and_then(Value::as_str);
+        Some(program.unwrap_or_default())
     },
 };
 
 pub fn plan(task: &Task<'_>) -> Result<Plan> {
-    let path = task.engine_config.map(Path::to_owned);
-    let path = path.unwrap_or_else(|| rancher::main(task.root).unwrap_or(CONFIG.into()));
-    if let Some(rancher) = rancher::Rancher::of(&path) {
+    let usual = || rancher::main(task.root).unwrap_or(CONFIG.into());
+    let path = &task.engine_config.map_or_else(usual, Path::to_owned);
+    if let Some(rancher) = rancher::Rancher::of(path) {
         return rancher.plan(task);
     }
     let engine = Found::of(task, "containerd", "containerd")?;
@@ -55,7 +56,6 @@ pub fn plan(task: &Task<'_>) -> Result<Plan> {
             "cannot configure containerd: it does not print its version",
         ));
     };
-    let path = path.as_path();
     let drop_in = task.drop_in_or(format!("{DROP_INS}/{}.toml", task.name));
     let before = task.read(path)?;
     let version = version(before.as_deref(), &engine, release);
@@ -75,16 +75,16 @@ pub fn plan(task: &Task<'_>) -> Result<Plan> {
     let mut text = None;
     if !task.remove {
         let beneath = default_without(task, path, &drop_in);
-        let effective = effective(task, &engine, before.as_ref().map(|_| path))?;
+        let file = task.on_disk(path).display().to_string();
+        let effective = match before {
+            Some(_) => engine.effective(&["--config", &file, "config", "dump"])?,
+            None => engine.effective(&["config", "default"])?,
+        };
         main.check(&effective, &drop_in)?;
         if is_one {
             main.check_imports()?;
-            let runc = format!(
-                "[plugins.'{0}'.containerd.runtimes.runc]\n{1}",
-                main.cri,
-                runc(&effective)
-            );
-            main.tables = Some([handler(task, &effective, version, beneath), runc]);
+            let handler = handler(task, &effective, version, beneath);
+            main.tables = Some([handler, runc(main.cri, &effective)]);
         } else {
             text = Some(drop_in_text(task, &effective, version, beneath));
         }
@@ -107,10 +107,8 @@ pub fn plan(task: &Task<'_>) -> Result<Plan> {
     }
     changes.retain(|change| change.before.is_some() || change.after.is_some());
     let files = imported(task, &changes, path);
-    Ok(
-        Plan::new(engine.name, changes, Some("systemctl restart containerd"))
-            .read_back(task, files, &SAYS),
-    )
+    let plan = Plan::new(engine.name, changes, Some("systemctl restart containerd"));
+    Ok(plan.read_back(task, files, &SAYS))
 }
 
 /// Returns the default handler that the files name without runmig's drop-in.
@@ -204,8 +202,7 @@ impl Main<'_> {
     fn without(&self, text: &str, which: Which) -> Result<String> {
         let mut document = Main::parse(text)?;
         let mut is_changed = false;
-        let imports = document.get_mut(IMPORTS).and_then(Item::as_array_mut);
-        if let Some(imports) = imports {
+        if let Some(imports) = document.get_mut(IMPORTS).and_then(Item::as_array_mut) {
             let count = imports.len();
             imports.retain(|import| !import.as_str().is_some_and(|file| self.goes(file, which)));
             is_changed = imports.len() < count;
@@ -331,12 +328,12 @@ impl Main<'_> {
             ))
             .hint("use migctl configure docker for docker; nerdctl and ctr take --runtime PATH"));
         }
-        let Some(theirs) = cri(effective, &["runtimes", name]).and_then(Value::as_table) else {
+        let Some(theirs) = runtime(effective, name) else {
             return Ok(());
         };
-        let program = table::at(theirs, &["options", "BinaryName"]);
-        let theirs = program.and_then(Value::as_str).map(Path::new);
-        if theirs.is_some_and(is_runmig) || self.task.read(drop_in)?.is_some() {
+        let program = program_of(theirs);
+        let its = program.and_then(Value::as_str).map(Path::new);
+        if its.is_some_and(is_runmig) || self.task.read(drop_in)?.is_some() {
             return Ok(());
         }
         let program = program.map_or("no BinaryName".to_owned(), |p| format!("BinaryName = {p}"));
@@ -384,17 +381,6 @@ fn is_ours(handler: &Item) -> bool {
     program().is_some_and(|program| is_runmig(Path::new(program)))
 }
 
-/// Returns the configuration that containerd makes of all its files.
-fn effective(task: &Task<'_>, engine: &Found, file: Option<&Path>) -> Result<Table> {
-    match file {
-        Some(file) => {
-            let file = task.on_disk(file).display().to_string();
-            engine.effective(&["--config", &file, "config", "dump"])
-        }
-        None => engine.effective(&["config", "default"]),
-    }
-}
-
 fn cri<'a>(effective: &'a Table, keys: &[&str]) -> Option<&'a Value> {
     CRI.iter().rev().find_map(|cri| {
         let keys = [&["plugins", cri, "containerd"], keys].concat();
@@ -402,13 +388,21 @@ fn cri<'a>(effective: &'a Table, keys: &[&str]) -> Option<&'a Value> {
     })
 }
 
-/// Returns the settings of containerd's own handler, which a list would hide. containerd 1.7 has a `sandbox_mode` there,
+/// Returns the settings of a handler.
+fn runtime<'a>(effective: &'a Table, name: &str) -> Option<&'a Table> {
+    cri(effective, &["runtimes", name])?.as_table()
+}
+
+fn program_of(runtime: &Table) -> Option<&Value> {
+    table::at(runtime, &["options", "BinaryName"])
+}
+
+/// Returns the table of containerd's own handler, which a list would hide. containerd 1.7 has a `sandbox_mode` there,
 /// which its handler without these lines would lose, and runmig's with it at the next call.
-fn runc(effective: &Table) -> String {
-    const TYPE: &str = "runtime_type";
-    let own = cri(effective, &["runtimes", "runc"]).and_then(Value::as_table);
-    let lines = table::settings(own, |key| key != TYPE);
-    format!("{TYPE} = \"io.containerd.runc.v2\"\n{lines}")
+fn runc(cri: &str, effective: &Table) -> String {
+    let lines = table::settings(runtime(effective, "runc"), |key| key != TYPE);
+    let head = format!("[plugins.'{cri}'.containerd.runtimes.runc]\n{TYPE} = \"{RUNC_TYPE}\"");
+    format!("{head}\n{lines}")
 }
 
 /// Returns the tables of the shipped file for this handler and machine. `beneath`: the default handler without runmig's.
@@ -418,17 +412,17 @@ fn handler(task: &Task<'_>, effective: &Table, version: usize, beneath: Option<S
     let text = tables
         .replace("runtimes.runmig", &format!("runtimes.{}", task.name))
         .replace("/usr/local/bin/runmig", &task.runtime.display().to_string());
-    let text = match version {
-        1 => text.replace(CRI[1], CRI[0]),
-        _ => text,
+    let text = if version > 1 {
+        text
+    } else {
+        text.replace(CRI[1], CRI[0])
     };
     let named = cri(effective, &[DEFAULT]).and_then(Value::as_str);
     // runmig's handler copied the settings of the one before.
     let others = named.filter(|name| *name != task.name);
     let named = others.or(beneath.as_deref());
-    let default = cri(effective, &["runtimes", named.unwrap_or("runc")])
-        .and_then(Value::as_table)
-        .filter(|t| t.get("runtime_type").and_then(Value::as_str) == Some("io.containerd.runc.v2"));
+    let default = runtime(effective, named.unwrap_or("runc"))
+        .filter(|t| t.get(TYPE).and_then(Value::as_str) == Some(RUNC_TYPE));
     let own = [
         "runtime_",
         "pod_annotations",

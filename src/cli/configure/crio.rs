@@ -28,7 +28,7 @@ const SAYS: Says = Says {
     default: |table| table::at(table, &["crio", "runtime", "default_runtime"])?.as_str(),
     program: |table, name| {
         let path = runtimes(table, name)?.get("runtime_path");
-        Some(path.and_then(Value::as_str).unwrap_or_default().to_owned())
+        Some(path.and_then(Value::as_str).unwrap_or_default())
     },
 };
 
@@ -40,13 +40,8 @@ pub fn plan(task: &Task<'_>) -> Result<Plan> {
         false => Some(drop_in_text(task, &default(task, &drop_in)?)),
     };
     let changes = vec![task.own_file(&drop_in, text)?];
-    Ok(
-        Plan::new(engine.name, changes, Some("systemctl restart crio")).read_back(
-            task,
-            files(task, &drop_in),
-            &SAYS,
-        ),
-    )
+    let plan = Plan::new(engine.name, changes, Some("systemctl restart crio"));
+    Ok(plan.read_back(task, files(task, &drop_in), &SAYS))
 }
 
 /// Returns the main file, and every file in the folder and below it, in CRI-O's order.
@@ -76,10 +71,7 @@ fn default(task: &Task<'_>, ours: &Path) -> Result<Table> {
     }
     let of = |name: &str| -> Table {
         let tables = { others.0.iter() }.filter_map(|(_, table)| runtimes(table, name));
-        let settings = tables
-            .flatten()
-            .map(|(key, value)| (key.clone(), value.clone()));
-        settings.collect()
+        tables.cloned().flatten().collect()
     };
     Ok(match others.last(SAYS.default) {
         Some((_, name)) => of(name),

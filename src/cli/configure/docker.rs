@@ -45,32 +45,35 @@ pub fn plan(task: &Task<'_>) -> Result<Plan> {
         let checked = validate(&engine, change.before.as_deref(), after);
         checked.context(|| format!("change {}", file.display()))?;
     }
-    let root =
+    let said =
         |text: &Option<String>| read(text.as_deref().unwrap_or_default()).unwrap_or_default();
-    let (now, root) = (root(&change.before), root(&change.after));
+    let (now, root) = (said(&change.before), said(&change.after));
     let restart = Some("systemctl restart docker");
     let mut plan = Plan::new(engine.name, vec![change], restart);
     plan.notes.extend((too_old && !task.remove).then_some(note));
     plan.cdi.read(&root);
-    let named = default(&root);
-    let program_of = |root: &Map<String, Value>, name: &str| {
-        let path = root.get(RUNTIMES)?.get(name)?.get("path")?;
-        Some(path.as_str()?.to_owned())
-    };
-    let of_all = |root: &Map<String, Value>| -> Option<PathBuf> {
-        let name = flagged_default(task).or_else(|| default(root).map(str::to_owned))?;
-        let its = program_of(root, &name).or_else(|| flagged_program(task, &name));
+    let calls = calls(task);
+    let program_of_all = |root: &Map<String, Value>| -> Option<PathBuf> {
+        let flagged = calls.iter().find_map(|call| call.value(DEFAULT_FLAG));
+        let name = flagged.or_else(|| default(root))?;
+        let its = program(root, name).or_else(|| added_program(&calls, name));
         Some(its.unwrap_or(name).into())
     };
-    plan.default = of_all(&root);
-    plan.is_default = of_all(&now).is_some_and(|program| is_runmig(&program));
-    plan.obstacle = obstacle(task, file);
+    plan.default = program_of_all(&root);
+    plan.is_default = program_of_all(&now).is_some_and(|program| is_runmig(&program));
+    plan.obstacle = obstacle(task, file, &calls);
     if task.remove && plan.obstacle.is_none() {
-        let default = named.filter(|name| *name == task.name).map(|_| file);
-        let program = program_of(&root, task.name).map(|program| (file, program));
-        plan.obstacle = effective::left(task, &plan.engine, DEFAULT, default, program);
+        let default = default(&root).filter(|name| *name == task.name);
+        let program = program(&root, task.name).map(|program| (file, program));
+        plan.obstacle =
+            effective::left(task, &plan.engine, DEFAULT, default.map(|_| file), program);
     }
     Ok(plan)
+}
+
+/// Returns the program that the file gives to the name of a runtime.
+fn program<'a>(root: &'a Map<String, Value>, name: &str) -> Option<&'a str> {
+    root.get(RUNTIMES)?.get(name)?.get("path")?.as_str()
 }
 
 /// Returns the default runtime, if the file names one.
@@ -103,11 +106,13 @@ fn check_keys(text: &str) -> Result<()> {
             Token::Object | Token::Array => levels.push(HashSet::new()),
             Token::End => drop(levels.pop()),
             Token::Key(key) => {
-                let is_new = levels
+                let name = key.lossy();
+                if levels
                     .last_mut()
-                    .is_none_or(|keys| keys.insert(key.lossy()));
-                let twice = || Error::new(format!("{:?} occurs twice", key.lossy()));
-                is_new.then_some(()).ok_or_else(twice)?;
+                    .is_some_and(|keys| !keys.insert(name.clone()))
+                {
+                    return Err(Error::new(format!("{name:?} occurs twice")));
+                }
             }
             Token::Text(_) | Token::Plain => {}
         }
@@ -181,6 +186,7 @@ const UNITS: [&str; 5] = [
     "/etc/systemd/system",
 ];
 const MAX_COMMAND: u64 = 1 << 20;
+const DEFAULT_FLAG: &str = "--default-runtime";
 
 /// The arguments of dockerd in a file or a process, each flag apart from its value.
 struct Call {
@@ -204,27 +210,21 @@ impl Call {
     }
 }
 
-/// Returns the default runtime that a flag of dockerd names.
-fn flagged_default(task: &Task<'_>) -> Option<String> {
-    let calls = unit(task).into_iter().chain(running(task));
-    { calls }.find_map(|call| call.value("--default-runtime").map(str::to_owned))
-}
-
 /// Returns the program that a flag of dockerd gives to the name of a runtime.
-fn flagged_program(task: &Task<'_>, name: &str) -> Option<String> {
-    unit(task).iter().chain(&running(task)).find_map(|call| {
+fn added_program<'a>(calls: &'a [Call], name: &str) -> Option<&'a str> {
+    calls.iter().find_map(|call| {
         let mut words = call.words.windows(3);
         let added = words.find(|words| words[..2] == ["--add-runtime", name])?;
-        Some(added[2].clone())
+        Some(added[2].as_str())
     })
 }
 
 /// Returns why dockerd would not do with `file` as the task wants.
-fn obstacle(task: &Task<'_>, file: &Path) -> Option<Error> {
+fn obstacle(task: &Task<'_>, file: &Path, calls: &[Call]) -> Option<Error> {
     let (shown, name) = (file.display(), task.name);
-    unit(task).iter().chain(&running(task)).find_map(|call| {
+    calls.iter().find_map(|call| {
         let by = &call.by;
-        let default = call.value("--default-runtime");
+        let default = call.value(DEFAULT_FLAG);
         if task.remove {
             default.filter(|theirs| *theirs == name)?;
             let why = format!("{by} still starts dockerd with --default-runtime {name}");
@@ -235,8 +235,8 @@ fn obstacle(task: &Task<'_>, file: &Path) -> Option<Error> {
             let why = format!("cannot change {shown}: {by} starts dockerd with --config-file {theirs}");
             return Some(Error::new(why).hint(format!("add --engine-config {theirs}")));
         }
-        let adds = call.value("--add-runtime").map(|_| ("--add-runtime", "runtimes"));
-        let sets = default.filter(|_| task.default).map(|_| ("--default-runtime", "default-runtime"));
+        let adds = call.value("--add-runtime").map(|_| ("--add-runtime", RUNTIMES));
+        let sets = default.filter(|_| task.default).map(|_| (DEFAULT_FLAG, DEFAULT));
         let (flag, key) = adds.or(sets)?;
         let why = format!(
             "cannot set \"{key}\" in {shown}: {by} starts dockerd with {flag}, and dockerd does not start with both"
@@ -245,8 +245,9 @@ fn obstacle(task: &Task<'_>, file: &Path) -> Option<Error> {
     })
 }
 
-fn running(task: &Task<'_>) -> Vec<Call> {
-    let pids = match task.root == Path::new("/") {
+/// Returns the commands of docker's unit, and those of the dockerd that runs.
+fn calls(task: &Task<'_>) -> Vec<Call> {
+    let running = match task.root == Path::new("/") {
         true => engine::running("dockerd"),
         false => Vec::new(),
     };
@@ -254,7 +255,8 @@ fn running(task: &Task<'_>) -> Vec<Call> {
         let text = files::read_text(format!("/proc/{pid}/cmdline").as_ref(), MAX_COMMAND);
         Some(Call::of(format!("process {pid}"), &text.ok()?))
     };
-    pids.into_iter().filter_map(call).collect()
+    let running = running.into_iter().filter_map(call);
+    unit(task).into_iter().chain(running).collect()
 }
 
 /// Returns the commands of docker's unit with its drop-ins, and the variables that it sets for them. A file that cannot be read

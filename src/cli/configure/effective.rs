@@ -16,7 +16,7 @@ pub struct Says {
     /// Returns the runtime of containers that name none.
     pub default: fn(&Table) -> Option<&str>,
     /// Returns the program that a file gives to a name; an empty text where it gives none.
-    pub program: fn(&Table, &str) -> Option<String>,
+    pub program: for<'a> fn(&'a Table, &str) -> Option<&'a str>,
 }
 
 impl Layers {
@@ -86,8 +86,11 @@ impl Layers {
             format!("{file} {says}, and {engine} reads this file later")
         };
         if theirs != task.runtime.to_string_lossy() {
-            let theirs = Some(&*theirs).filter(|theirs| !theirs.is_empty());
-            let theirs = theirs.unwrap_or("another runtime");
+            let theirs = if theirs.is_empty() {
+                "another runtime"
+            } else {
+                theirs
+            };
             let why = read_later(file, format!("gives that name to {theirs}"));
             let hint = "remove that runtime, or choose another name with --name";
             return obstacle(format!("cannot register {name}: {why}"), hint);
@@ -108,7 +111,7 @@ pub fn left(
     engine: &str,
     key: &str,
     default: Option<&Path>,
-    program: Option<(&Path, String)>,
+    program: Option<(&Path, &str)>,
 ) -> Option<Error> {
     let name = task.name;
     let program = program.filter(|(_, program)| !program.is_empty());

@@ -63,7 +63,7 @@ impl Found {
 
     pub fn at(engine: &str, program: PathBuf) -> Result<Found> {
         let mut found = Found::without_version(engine, program);
-        let said = found.says(&["--version"])?;
+        let said = found.run(&["--version"], Stdio::null())?;
         if let Some((word, (major, minor, _))) = programs::version(&said) {
             found.name = format!("{engine} {word}");
             found.version = Some((major, minor));
@@ -79,7 +79,10 @@ impl Found {
             // A replaced program has no path any more, and any user can name a process so.
             let (program, _) = trust::program(&program).ok()?;
             let other = Found::at(engine, program).ok()?;
-            let is_one = other.says(&["--version"]).ok()?.starts_with(name);
+            let is_one = other
+                .run(&["--version"], Stdio::null())
+                .ok()?
+                .starts_with(name);
             (is_one && other.version != self.version).then_some((pid, other))
         })
     }
@@ -90,7 +93,7 @@ impl Found {
 
     /// Returns the engine's configuration as it is in effect.
     pub fn effective(&self, arguments: &[&str]) -> Result<toml::Table> {
-        let text = self.says(arguments)?;
+        let text = self.run(arguments, Stdio::null())?;
         let (program, arguments) = (self.program.display(), arguments.join(" "));
         toml::from_str(&text).context(|| format!("parse the output of {program} {arguments}"))
     }
@@ -102,10 +105,6 @@ impl Found {
         let mut file = File::from(file);
         file.write_all(text.as_bytes()).context(what)?;
         self.run(arguments, file.into()).map(drop)
-    }
-
-    fn says(&self, arguments: &[&str]) -> Result<String> {
-        self.run(arguments, Stdio::null())
     }
 
     fn run(&self, arguments: &[&str], stdin: Stdio) -> Result<String> {

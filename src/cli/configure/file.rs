@@ -2,6 +2,7 @@
 
 use super::rewrite::Kept;
 use runmig_lease::error::{Context, Error, Result};
+use runmig_lease::paths::resolve;
 use runmig_lease::{files, trust};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -12,6 +13,7 @@ use std::path::{Path, PathBuf};
 const LIMIT: u64 = 4 << 20;
 
 /// A planned change of a file. `None` stands for a missing file.
+#[derive(Default)]
 pub struct Change {
     /// The path as the engine names it, without `--root`.
     pub path: PathBuf,
@@ -30,7 +32,7 @@ pub fn read(file: &Path, root: &Path) -> Result<Option<String>> {
         Ok(real) => real,
         Err(e) if e.kind() == ErrorKind::NotFound && fs::symlink_metadata(file).is_err() => {
             // Root may make the file later.
-            let real = runmig_lease::paths::resolve(file);
+            let real = resolve(file);
             below(&real, root)?;
             return trust::room_for(&real).map(|()| None);
         }
@@ -122,7 +124,7 @@ impl Change {
         let parent = file.parent().unwrap_or(Path::new("/"));
         let made = DirBuilder::new().recursive(true).mode(0o755).create(parent);
         made.context(|| "make its folder")?;
-        let target = runmig_lease::paths::resolve(file);
+        let target = resolve(file);
         let dir = target.parent().unwrap_or(Path::new("/"));
         let name = target.file_name().unwrap_or_default().to_string_lossy();
         // Not in a drop-in folder: CRI-O reads every file in it.
@@ -131,12 +133,7 @@ impl Change {
             false => dir,
         };
         let unfinished = aside.join(format!(".{name}.migctl-{}", std::process::id()));
-        let written = self
-            .write(
-                &unfinished,
-                &runmig_lease::paths::resolve(&self.on_disk),
-                text,
-            )
+        let written = { self.write(&unfinished, text) }
             .and_then(|()| self.as_it_was())
             .and_then(|()| fs::rename(&unfinished, &target).context(|| "rename the new file"));
         if written.is_err() {
@@ -146,9 +143,9 @@ impl Change {
         sync(dir)
     }
 
-    /// Writes text into a new file with the owner and mode of an older one.
-    fn write(&self, unfinished: &Path, like: &Path, text: &str) -> Result<()> {
-        let old = fs::metadata(like).ok();
+    /// Writes text into a new file with the owner and mode of this one.
+    fn write(&self, unfinished: &Path, text: &str) -> Result<()> {
+        let old = fs::metadata(&self.on_disk).ok();
         let _ = fs::remove_file(unfinished);
         let mut out = OpenOptions::new()
             .write(true)

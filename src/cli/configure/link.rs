@@ -4,23 +4,19 @@
 use super::file::{self, Change};
 use super::options::{HASH, MADE};
 use super::rewrite::hash;
-use super::{Task, callers, table};
+use super::{Task, callers, configuration, table};
 use runmig_lease::config::{Config, DIRECTORY};
 use runmig_lease::error::{Context, Error, Result};
-use runmig_lease::paths::inside;
+use runmig_lease::paths::{inside, resolve};
 use runmig_lease::programs::{self, FRONT};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use toml::Value;
 
-/// Returns NAME for a link `runmig-NAME`, which reads NAME.toml.
-pub fn variant(name: &str) -> Option<&str> {
-    programs::configuration_of(Path::new(name))
-}
-
 impl Task<'_> {
     pub(super) fn is_link(&self) -> bool {
-        variant(self.name).is_some_and(|_| self.runtime.file_name().is_some_and(|f| f == self.name))
+        programs::configuration_of(self.name.as_ref()).is_some()
+            && self.runtime.ends_with(self.name)
     }
 
     /// Plans the link `runmig-NAME`: to be made, or to be removed after the changes. `None` where there is nothing
@@ -29,96 +25,102 @@ impl Task<'_> {
         if !self.is_link() {
             return Ok(None);
         }
-        let on_disk = self.on_disk(&self.runtime);
+        let path = self.runtime.clone();
+        let on_disk = self.on_disk(&path);
         let is_wanted = match self.remove {
             false => std::fs::symlink_metadata(&on_disk).is_err(),
-            true => std::fs::read_link(&on_disk).is_ok_and(|to| to == Path::new(programs::FRONT)),
+            true => leads_to_front(&on_disk),
         };
         if !is_wanted {
             return Ok(None);
         }
-        let path = self.runtime.clone();
         let folder = on_disk.parent().unwrap_or(Path::new("/"));
-        file::below(&runmig_lease::paths::resolve(folder), self.root)
+        file::below(&resolve(folder), self.root)
             .context(|| format!("use the folder of {}", path.display()))?;
-        let kept = || callers::reason(self, self.name, changes);
-        let kept = self.remove.then(kept).flatten();
-        let link = Link {
+        let fate = match self.remove {
+            false => Fate::Made,
+            true => callers::reason(self, self.name, changes).map_or(Fate::Removed, Fate::Kept),
+        };
+        Ok(Some(Link {
             path,
             on_disk,
-            kept,
-        };
-        Ok(Some(link))
+            fate,
+        }))
     }
 }
 
 pub struct Link {
     path: PathBuf,
     on_disk: PathBuf,
+    fate: Fate,
+}
+
+enum Fate {
+    Made,
+    Removed,
     /// Why the link stays.
-    pub kept: Option<String>,
+    Kept(String),
 }
 
 impl Link {
+    /// Says whether a removal leaves it.
+    pub fn stays(&self) -> bool {
+        matches!(self.fate, Fate::Kept(_))
+    }
+
+    /// Makes or removes the link.
     pub fn make(&self) -> Result<()> {
-        symlink(programs::FRONT, &self.on_disk)
-            .context(|| format!("make the link {}", self.path.display()))
-    }
-
-    pub fn remove(&self) -> Result<()> {
-        if self.kept.is_some() {
-            return Ok(());
-        }
-        std::fs::remove_file(&self.on_disk)
-            .context(|| format!("remove the link {}", self.path.display()))
-    }
-
-    pub fn note(&self, remove: bool, dry_run: bool) -> String {
-        if let Some(why) = &self.kept {
-            let verb = if dry_run { "would keep" } else { "kept" };
-            return format!("{verb} the link {}: {why}", self.path.display());
-        }
-        let verb = match (remove, dry_run) {
-            (false, false) => "linked",
-            (false, true) => "would link",
-            (true, false) => "removed the link",
-            (true, true) => "would remove the link",
+        let (verb, done) = match self.fate {
+            Fate::Made => ("make", symlink(FRONT, &self.on_disk)),
+            Fate::Removed => ("remove", std::fs::remove_file(&self.on_disk)),
+            Fate::Kept(_) => return Ok(()),
         };
-        let name = self.path.file_name().unwrap_or_default().to_string_lossy();
-        let from = variant(&name).unwrap_or_default();
-        format!(
-            "{verb} {} to runmig; it reads /etc/runmig/{from}.toml",
-            self.path.display()
-        )
+        done.context(|| format!("{verb} the link {}", self.path.display()))
     }
+
+    pub fn note(&self, dry_run: bool) -> String {
+        let (done, planned) = match self.fate {
+            Fate::Made => ("linked", "would link"),
+            Fate::Removed => ("removed the link", "would remove the link"),
+            Fate::Kept(_) => ("kept the link", "would keep the link"),
+        };
+        let verb = if dry_run { planned } else { done };
+        let path = self.path.display();
+        if let Fate::Kept(why) = &self.fate {
+            return format!("{verb} {path}: {why}");
+        }
+        let name = self.path.file_name().unwrap_or_default().to_string_lossy();
+        let file = file_of(&name);
+        format!("{verb} {path} to runmig; it reads {}", file.display())
+    }
+}
+
+fn leads_to_front(link: &Path) -> bool {
+    std::fs::read_link(link).is_ok_and(|to| to == Path::new(FRONT))
 }
 
 /// Returns the name of a handler with a request: `runmig-1g` for `1g`, since its configuration goes by the name of a link.
 /// `folder`: that of the links.
 pub fn handler(name: &str, has_request: bool, root: &Path, folder: &Path) -> String {
-    let link = std::fs::read_link(folder.join(format!("{FRONT}-{name}")));
     let text = file::read(&inside(root, &file_of(name)), root);
     // Whoever wrote it.
     let table = text.and_then(|text| table::parse(&text.unwrap_or_default()));
     let asks = table.is_ok_and(|table| table.contains_key("request"));
-    let is_linked = link.is_ok_and(|to| to == Path::new(FRONT));
-    match variant(name).is_none() && name != FRONT && (has_request || asks || is_linked) {
-        true => format!("{FRONT}-{name}"),
+    let link = format!("{FRONT}-{name}");
+    let is_plain = programs::configuration_of(name.as_ref()).is_none() && name != FRONT;
+    match is_plain && (has_request || asks || leads_to_front(&folder.join(&link))) {
+        true => link,
         false => name.to_owned(),
     }
 }
 
 /// Returns the file of a handler, or of its name without `runmig-`.
 pub fn file_of(name: &str) -> PathBuf {
-    Path::new(DIRECTORY).join(format!("{}.toml", variant(name).unwrap_or(name)))
+    let own = programs::configuration_of(name.as_ref()).unwrap_or(name);
+    Path::new(DIRECTORY).join(format!("{own}.toml"))
 }
 
 impl Task<'_> {
-    /// Returns the file that the runtime reads, if it is a link.
-    fn configuration(&self) -> Option<PathBuf> {
-        variant(self.runtime.file_name()?.to_str()?).map(file_of)
-    }
-
     /// Plans the file with the request in `words`, each `KEY=VALUE`, or its end. None where it stays as it is.
     ///
     /// # Errors
@@ -131,7 +133,7 @@ impl Task<'_> {
             ))
             .hint("name one with --name, such as --name 1g, and omit --runtime-path"));
         }
-        let Some(file) = self.configuration() else {
+        let Some(file) = configuration(&self.runtime) else {
             return Ok(None);
         };
         if self.remove {
@@ -140,17 +142,13 @@ impl Task<'_> {
         }
         let shown = file.display();
         let by_hand = |e: Error| e.hint("write [request] into it by hand, or remove it");
-        let change = match words {
+        let wanted = match words {
             [] => None,
-            words => {
-                let text = text_of(words).context(|| "use --request")?;
-                Some(self.own_file(&file, Some(text)).map_err(by_hand)?)
-            }
+            words => Some(text_of(words).context(|| "use --request")?),
         };
-        let text = match &change {
-            Some(change) => change.after.clone(),
-            None => self.read(&file)?,
-        };
+        let change = wanted.map(|text| self.own_file(&file, Some(text)).map_err(by_hand));
+        let change = change.transpose()?;
+        let text = self.after(change.as_slice(), &file)?;
         let config = Config::parse(&text.unwrap_or_default());
         let config = config.context(|| format!("read configuration {shown}"))?;
         match config.request {
@@ -165,7 +163,7 @@ impl Task<'_> {
 
     /// Returns the line about a file that stays after a removal.
     pub(super) fn kept_request(&self, dry_run: bool) -> Option<String> {
-        let file = self.configuration().filter(|_| self.is_link())?;
+        let file = configuration(&self.runtime).filter(|_| self.is_link())?;
         let verb = if dry_run { "would keep" } else { "kept" };
         let kept = || format!("{verb} {}: somebody wrote or changed it", file.display());
         self.on_disk(&file).exists().then(kept)

@@ -105,20 +105,20 @@ impl Engine {
 
 /// The changes that register runmig with one engine.
 #[derive(Default)]
-struct Plan {
+pub struct Plan {
     /// The engine and its version: `containerd 1.6.20`.
-    engine: String,
+    pub engine: String,
     /// The files, in the order in which they may be written.
     changes: Vec<Change>,
     /// The command that makes the engine read its files again.
-    restart: Option<&'static str>,
+    pub restart: Option<&'static str>,
     notes: Vec<String>,
     /// What the engine's files say of CDI.
     cdi: cdi_folders::Said,
     /// The program of containers that name none, as the engine's files then have it.
     default: Option<PathBuf>,
     /// Says whether that is a runmig before the changes.
-    is_default: bool,
+    pub is_default: bool,
     /// Why the engine would not do with its files as the task wants; after a removal, what is left to do.
     obstacle: Option<Error>,
 }
@@ -131,6 +131,23 @@ impl Plan {
             restart,
             ..Plan::default()
         }
+    }
+
+    /// Says whether a file would change. A registration for which one would is that of another runmig.
+    pub fn has_changes(&self) -> bool {
+        self.changes.iter().any(Change::changes)
+    }
+
+    /// Returns the files that would change, or all of them where none would.
+    pub fn files(&self) -> Vec<PathBuf> {
+        let changing = self.has_changes();
+        let files = self.changes.iter().filter(|c| c.changes() == changing);
+        files.map(|change| change.path.clone()).collect()
+    }
+
+    /// Says whether the engine starts a container without the CDI devices that it names.
+    pub fn loses_devices(&self) -> bool {
+        self.cdi.loses_devices(&self.engine)
     }
 
     /// Holds the files that the engine then reads, in its order, against the task.
@@ -166,12 +183,8 @@ pub fn run(options: &Options, format: Format) -> Result<i32> {
                 .hint("run it with sudo, or with --dry-run"),
         );
     }
-    let root = match &options.root {
-        Some(root) => {
-            std::fs::canonicalize(root).context(|| format!("open --root {}", root.display()))?
-        }
-        None => PathBuf::from("/"),
-    };
+    let root = options.root.as_deref().unwrap_or(Path::new("/"));
+    let root = std::fs::canonicalize(root).context(|| format!("open --root {}", root.display()))?;
     let migctl = std::env::current_exe().context(|| "find migctl's folder")?;
     let links = migctl.parent().unwrap_or(Path::new("/"));
     let name = link::handler(&options.name, !options.request.is_empty(), &root, links);
@@ -215,7 +228,7 @@ pub fn run(options: &Options, format: Format) -> Result<i32> {
     }
     let link = task.link(&plan.changes)?;
     // The link exists as long as an engine calls it, and its file as long as the link.
-    let stays = link.as_ref().is_some_and(|link| link.kept.is_some());
+    let stays = link.as_ref().is_some_and(Link::stays);
     let request = request.filter(|_| !stays);
     if !options.dry_run {
         if !task.remove {
@@ -224,18 +237,16 @@ pub fn run(options: &Options, format: Format) -> Result<i32> {
         }
         plan.changes.iter().try_for_each(Change::make)?;
         if task.remove {
-            link.iter().try_for_each(Link::remove)?;
+            link.iter().try_for_each(Link::make)?;
             request.iter().try_for_each(Change::make)?;
         }
     }
-    plan.notes
-        .extend(link.map(|l| l.note(options.remove, options.dry_run)));
+    plan.notes.extend(link.map(|l| l.note(options.dry_run)));
     if task.remove && request.is_none() && !stays {
         plan.notes.extend(task.kept_request(options.dry_run));
     }
-    // No engine reads it.
-    let is_seen = plan.changes.iter().any(Change::changes);
-    plan.restart = plan.restart.filter(|_| is_seen);
+    // No engine reads the file with the request.
+    plan.restart = plan.restart.filter(|_| plan.has_changes());
     plan.changes.extend(request);
     show(&plan, &name, options, format);
     Ok(0)
@@ -251,20 +262,6 @@ fn plan(engine: Engine, task: &Task<'_>) -> Result<Plan> {
     }
 }
 
-/// A registration with an engine of this machine.
-pub struct Registration {
-    pub version: String,
-    /// Says whether it is that of another runmig, so that `migctl configure` would change its files.
-    pub is_stale: bool,
-    /// Says whether it is the default.
-    pub is_default: bool,
-    /// The files that would change; of one that is not stale all of them.
-    pub files: Vec<PathBuf>,
-    pub restart: Option<&'static str>,
-    /// Says whether the engine starts a container without the CDI devices that it names.
-    pub loses_devices: bool,
-}
-
 /// Says whether this machine has an engine. `root`: the directory that stands for /.
 pub fn is_there(engine: Engine, root: &Path) -> bool {
     let is_rancher = engine == Engine::Containerd && rancher::main(root).is_some();
@@ -272,9 +269,9 @@ pub fn is_there(engine: Engine, root: &Path) -> bool {
     engine == Engine::Cdi || is_rancher || search(program).is_some()
 }
 
-/// Returns the registration of the runmig of a folder, or of one that the engine called before. None where the engine is not
-/// there, or calls neither. Changes nothing. `root`: the directory that stands for /.
-pub fn registration(engine: Engine, folder: &Path, root: &Path) -> Result<Option<Registration>> {
+/// Returns the plan that keeps the registration of the runmig of a folder, or of one that the engine called before. None where
+/// the engine is not there, or calls neither. Changes nothing. `root`: the directory that stands for /.
+pub fn registration(engine: Engine, folder: &Path, root: &Path) -> Result<Option<Plan>> {
     if !is_there(engine, root) {
         return Ok(None);
     }
@@ -286,9 +283,8 @@ pub fn registration(engine: Engine, folder: &Path, root: &Path) -> Result<Option
         };
         plan(engine, &task)
     };
-    let changes = |plan: &Plan| plan.changes.iter().any(Change::changes);
     let gone = planned(true, false)?;
-    if !changes(&gone) {
+    if !gone.has_changes() {
         // Other engines find a program for such a name.
         let dangles = |name: &&Path| {
             let is_name = name.file_name() == Some(name.as_os_str());
@@ -305,25 +301,14 @@ pub fn registration(engine: Engine, folder: &Path, root: &Path) -> Result<Option
         return Err(Error::new(why).hint(hint));
     }
     let mut plan = planned(false, false)?;
-    if changes(&plan) {
+    if plan.has_changes() {
         // It may be registered as the default.
         let default = planned(false, true).ok();
-        plan = default.filter(|plan| !changes(plan)).unwrap_or(plan);
+        plan = default.filter(|plan| !plan.has_changes()).unwrap_or(plan);
     }
-    let is_stale = changes(&plan);
-    match plan.obstacle {
-        Some(e) if !is_stale => Err(e),
-        _ => {
-            let files = { plan.changes.iter() }.filter(|c| c.changes() == is_stale);
-            Ok(Some(Registration {
-                files: files.map(|change| change.path.clone()).collect(),
-                loses_devices: plan.cdi.loses_devices(&plan.engine),
-                version: plan.engine,
-                is_default: plan.is_default,
-                is_stale,
-                restart: plan.restart,
-            }))
-        }
+    match plan.obstacle.take() {
+        Some(e) if !plan.has_changes() => Err(e),
+        _ => Ok(Some(plan)),
     }
 }
 
@@ -340,8 +325,7 @@ pub fn programs() -> Result<Vec<(PathBuf, PathBuf)>> {
 
 /// Returns the configuration that a runmig of this name reads, where it is not runmig's own.
 pub fn configuration(program: &Path) -> Option<PathBuf> {
-    let name = program.file_name()?.to_str()?;
-    link::variant(name).map(link::file_of)
+    programs::configuration_of(program).map(link::file_of)
 }
 
 fn removal<'a>(folder: &Path, root: &'a Path) -> Task<'a> {
@@ -358,22 +342,18 @@ fn removal<'a>(folder: &Path, root: &'a Path) -> Task<'a> {
 }
 
 fn show(plan: &Plan, name: &str, options: &Options, format: Format) {
-    let changed = plan.changes.iter().any(Change::changes);
-    let restart = plan.restart.filter(|_| changed);
     if format == Format::Json {
-        let items: Vec<ChangeItem<'_>> = plan
-            .changes
-            .iter()
+        let items: Vec<ChangeItem<'_>> = { plan.changes.iter() }
             .map(|change| ChangeItem {
                 engine: &plan.engine,
                 path: &change.path,
                 change: change.word(),
-                restart,
+                restart: plan.restart,
             })
             .collect();
-        output::json("ChangeList", &Items { items: &items });
-        return;
+        return output::json("ChangeList", &Items { items: &items });
     }
+    let changed = plan.has_changes();
     if !changed {
         let state = match (options.engine, options.remove) {
             (Engine::Cdi, _) => String::new(),
@@ -392,7 +372,7 @@ fn show(plan: &Plan, name: &str, options: &Options, format: Format) {
         output::line(note);
     }
     if changed && !options.dry_run {
-        output::line(&match restart {
+        output::line(&match plan.restart {
             Some(command) if options.remove => {
                 format!("{}: to complete the removal, run: {command}", plan.engine)
             }
@@ -405,8 +385,7 @@ fn show(plan: &Plan, name: &str, options: &Options, format: Format) {
 
 /// Says whether a path is that of a runmig, by whatever handler.
 fn is_runmig(program: &Path) -> bool {
-    let name = program.file_name().and_then(|name| name.to_str());
-    name.is_some_and(|name| name == programs::FRONT || link::variant(name).is_some())
+    program.ends_with(programs::FRONT) || programs::configuration_of(program).is_some()
 }
 
 /// Checks that a RuntimeClass can name the handler.
@@ -430,7 +409,7 @@ fn check_name(name: &str) -> Result<()> {
 }
 
 fn runtime(options: &Options, name: &str, root: &Path, migctl: &Path) -> PathBuf {
-    let name = link::variant(name).map_or(programs::FRONT, |_| name);
+    let name = programs::configuration_of(name.as_ref()).map_or(programs::FRONT, |_| name);
     match (&options.runtime_path, migctl.strip_prefix(root)) {
         (Some(path), _) => path.clone(),
         (None, Ok(inside)) => Path::new("/").join(inside).with_file_name(name),
@@ -462,9 +441,9 @@ mod tests {
         changes.iter().for_each(|change| change.make().unwrap());
         for (folder, is_stale) in [("/usr/bin", false), ("/opt/bin", true)] {
             let found = look(folder).unwrap().expect("runmig is registered");
-            assert!(found.version.starts_with("podman "), "{}", found.version);
-            assert_eq!(found.files, [changes[0].path.clone()]);
-            assert_eq!(found.is_stale, is_stale);
+            assert!(found.engine.starts_with("podman "), "{}", found.engine);
+            assert_eq!(found.files(), [changes[0].path.clone()]);
+            assert_eq!(found.has_changes(), is_stale);
         }
     }
 }

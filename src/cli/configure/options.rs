@@ -103,8 +103,7 @@ impl Task<'_> {
             on_disk: self.on_disk(path),
             after: before.clone(),
             before,
-            kept: None,
-            folders: Vec::new(),
+            ..Change::default()
         })
     }
 

@@ -27,7 +27,7 @@ const SAYS: Says = Says {
     program: |table, name| {
         let paths = table::at(table, &["engine", "runtimes", name])?.as_array();
         let first = paths.and_then(|paths| paths.first()?.as_str());
-        Some(first.unwrap_or_default().to_owned())
+        Some(first.unwrap_or_default())
     },
 };
 const LIST: &str = "runtime_supports_json";

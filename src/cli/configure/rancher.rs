@@ -7,7 +7,6 @@ use super::{Plan, Task, table};
 use runmig_lease::error::{Context, Error, Result};
 use runmig_lease::paths::{self, inside};
 use std::path::{Path, PathBuf};
-use toml::Table;
 
 /// The folder of containerd's files below the data folder.
 const FILES: &str = "agent/etc/containerd";
@@ -54,8 +53,7 @@ impl Rancher {
     pub fn plan(&self, task: &Task<'_>) -> Result<Plan> {
         let (engine, shown) = (self.engine(task)?, self.main.display());
         let text = task.read(&self.main)?;
-        let stem = self.main.file_stem();
-        let is_v3 = stem.is_some_and(|stem| stem == "config-v3");
+        let is_v3 = self.main.ends_with("config-v3.toml");
         let newest = (2, if is_v3 { 0 } else { u32::MAX });
         let version = match &text {
             None if !is_v3 => 2,
@@ -73,10 +71,8 @@ impl Rancher {
         let folder = PathBuf::from(format!("{shown}.d"));
         let drop_in = task.drop_in_or(folder.join(format!("{}.toml", task.name)));
         self.check_template(task, &folder, &drop_in)?;
-        let effective = match &text {
-            Some(text) => table::parse(text).context(|| format!("read {shown}"))?,
-            None => Table::new(),
-        };
+        let effective = table::parse(text.as_deref().unwrap_or_default())
+            .context(|| format!("read {shown}"))?;
         let wanted = (!task.remove).then(|| drop_in_text(task, &effective, version, None));
         let mut changes = vec![task.own_file(&drop_in, wanted)?];
         changes.retain(|change| change.before.is_some() || change.after.is_some());
@@ -85,11 +81,8 @@ impl Rancher {
         if !is_read {
             files.push(drop_in);
         }
-        let mut plan = Plan::new(engine.name, changes, Some(self.restart(task))).read_back(
-            task,
-            Ok(files),
-            &SAYS,
-        );
+        let plan = Plan::new(engine.name, changes, Some(self.restart(task)));
+        let mut plan = plan.read_back(task, Ok(files), &SAYS);
         if !is_read && text.is_some() && !task.remove {
             plan.notes.push(format!(
                 "{shown} does not import {} yet; if it does not after a restart, update {}",

@@ -54,7 +54,7 @@ pub struct Kept {
 
 impl Kept {
     fn of(on_disk: &Path) -> Kept {
-        let target = runmig_lease::paths::resolve(on_disk);
+        let target = paths::resolve(on_disk);
         let name = target.file_name().unwrap_or_default().to_string_lossy();
         Kept {
             stem: target.with_file_name(format!("{name}.before-runmig-")),

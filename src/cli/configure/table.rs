@@ -22,7 +22,7 @@ pub fn same(a: &str, b: &str) -> bool {
 }
 
 /// Returns the value at `keys`, tables in tables.
-pub fn at<'a>(table: &'a Table, keys: &[&str]) -> Option<&'a toml::Value> {
+pub fn at<'a>(table: &'a Table, keys: &[&str]) -> Option<&'a Value> {
     let (first, rest) = keys.split_first()?;
     rest.iter()
         .try_fold(table.get(*first)?, |value, key| value.get(key))
@@ -33,20 +33,17 @@ pub fn strings(table: &Table, key: &str) -> Result<Vec<String>> {
     let Some(value) = table.get(key) else {
         return Ok(Vec::new());
     };
-    let string = |value: &toml::Value| value.as_str().map(str::to_owned);
-    let strings = || -> Option<_> { value.as_array()?.iter().map(string).collect() };
-    strings().ok_or_else(|| Error::new(format!("{key} is not an array of strings")))
+    let strings = value.clone().try_into();
+    strings.map_err(|_| Error::new(format!("{key} is not an array of strings")))
 }
 
 /// Returns `key = value` lines of the wanted keys in `from`. An empty value counts as unset.
 pub fn settings(from: Option<&Table>, wanted: impl Fn(&str) -> bool) -> String {
-    let mut lines = String::new();
-    for (key, value) in from.into_iter().flatten() {
-        if wanted(key) && says_something(value) {
-            lines.push_str(&format!("{key} = {value}\n"));
-        }
-    }
-    lines
+    let settings = from.into_iter().flatten();
+    settings
+        .filter(|(key, value)| wanted(key) && says_something(value))
+        .map(|(key, value)| format!("{key} = {value}\n"))
+        .collect()
 }
 
 fn says_something(value: &Value) -> bool {

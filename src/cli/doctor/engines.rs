@@ -48,33 +48,31 @@ fn registered(host: &Host) -> Found {
                 continue;
             }
         };
-        let version = &its.version;
-        if its.is_stale {
-            let files = paths::shown(&its.files, ", ");
-            found.push(Finding::warn(
-                format!("the registration with {version} is not that of this runmig: {files}"),
-                match its.is_default {
-                    true => format!("migctl configure {name} --set-as-default"),
-                    false => format!("migctl configure {name}"),
-                },
-            ));
+        let (version, files) = (&its.engine, its.files());
+        if its.has_changes() {
+            let files = paths::shown(&files, ", ");
+            let text =
+                format!("the registration with {version} is not that of this runmig: {files}");
+            let default = its.is_default.then_some(" --set-as-default");
+            let repair = format!("migctl configure {name}{}", default.unwrap_or_default());
+            found.push(Finding::warn(text, repair));
             continue;
         }
         has_devices |= is_cdi;
-        if its.loses_devices && has_devices {
-            let of = match engine {
-                Engine::Podman => "kube play of ",
-                _ => "",
+        if its.loses_devices() && has_devices {
+            let (of, repair) = match engine {
+                Engine::Podman => ("kube play of ", "ask by annotation there, or update podman"),
+                _ => (
+                    "",
+                    "set enable_cdi = true in containerd 1.7 or later, or ask by annotation there",
+                ),
             };
-            found.push(Finding::warn(
-                format!("{of}{version} starts a container without the CDI devices that it names, and says nothing"),
-                match engine {
-                    Engine::Podman => "ask by annotation there, or update podman",
-                    _ => "set enable_cdi = true in containerd 1.7 or later, or ask by annotation there",
-                },
-            ));
+            let text = format!(
+                "{of}{version} starts a container without the CDI devices that it names, and says nothing"
+            );
+            found.push(Finding::warn(text, repair));
         }
-        if let (Some(restart), Some(file)) = (its.restart, newer(engine, &its.files)) {
+        if let (Some(restart), Some(file)) = (its.restart, newer(engine, &files)) {
             let text = format!("{version} has run since before {} changed", file.display());
             found.push(Finding::warn(text, restart));
         }
@@ -91,14 +89,10 @@ fn registered(host: &Host) -> Found {
 fn programs(_: &Host) -> Found {
     let wrong = |(file, program): &(PathBuf, PathBuf)| {
         let configuration = configure::configuration(program);
-        let read = configuration.map_or(Ok(()), |file| Config::read(&file).map(drop));
-        let e = { trust::program(program).map(drop) }.and(read).err()?;
-        let text = format!(
-            "{} calls {}: {}",
-            file.display(),
-            program.display(),
-            e.reason()
-        );
+        let read = configuration.map(|file| Config::read(&file)).transpose();
+        let e = trust::program(program).and(read).err()?;
+        let (file, program) = (file.display(), program.display());
+        let text = format!("{file} calls {program}: {}", e.reason());
         Some(Finding::fail(
             text,
             "migctl configure ENGINE --name NAME, for the handler of this file, or take it out of the file",
@@ -151,16 +145,13 @@ fn hook(host: &Host) -> Found {
             let text = format!("cannot read the mounts of {name} (process {pid}): {e}");
             return Some(Finding::skip(text));
         }
-        let inside = paths::inside(&root, &hook);
-        (!inside.is_file()).then(|| {
-            Finding::fail(
-                format!(
-                    "{name} (process {pid}) has mounts of its own, without {}",
-                    hook.display()
-                ),
-                format!("let its unit or container show the folder: systemctl cat {name}"),
-            )
-        })
+        if paths::inside(&root, &hook).is_file() {
+            return None;
+        }
+        let hook = hook.display();
+        let text = format!("{name} (process {pid}) has mounts of its own, without {hook}");
+        let repair = format!("let its unit or container show the folder: systemctl cat {name}");
+        Some(Finding::fail(text, repair))
     };
     Ok(Engine::all().filter_map(misses).collect())
 }
@@ -174,9 +165,8 @@ fn podman(_: &Host) -> Found {
     };
     let said = command::output(&podman, &["--version"], &[]).map_err(|e| Finding::warned(&e))?;
     let Some(version) = podman_version(&said) else {
-        return Err(Finding::skip(format!(
-            "cannot tell podman's version: {said}"
-        )));
+        let text = format!("cannot tell podman's version: {said}");
+        return Err(Finding::skip(text));
     };
     let mut ranges = RESTORES.iter();
     if !ranges.any(|[first, last]| (first..=last).contains(&&version)) {
@@ -263,9 +253,8 @@ fn conflicts(_: &Host) -> Found {
     let mut links = wants.map(|folder| folder.join(UNIT));
     if let Some(link) = links.find(|link| link.symlink_metadata().is_ok()) {
         let link = link.display();
-        let text = format!(
-            "{UNIT} is enabled ({link}), and clears whole GPUs at the boot to apply a layout"
-        );
+        let does = "clears whole GPUs at the boot to apply a layout";
+        let text = format!("{UNIT} is enabled ({link}), and {does}");
         found.push(Finding::warn(text, format!("systemctl disable {UNIT}")));
     }
     Ok(found)
