@@ -115,12 +115,18 @@ pub fn count(findings: &[Finding], status: Status) -> usize {
     findings.iter().filter(|f| f.status == status).count()
 }
 
-/// Returns the findings in lines, problems first, with a summary. `quiet` leaves out all that is well.
+/// Returns the findings, problems first. `quiet` leaves out all that is well.
+pub fn shown(findings: &[Finding], quiet: bool) -> Vec<&Finding> {
+    let mut shown: Vec<&Finding> = findings.iter().collect();
+    shown.retain(|finding| !quiet || finding.status <= Status::Warn);
+    shown.sort_by_key(|finding| finding.status);
+    shown
+}
+
+/// Returns the findings that are shown in lines, with a summary of all.
 pub fn table(findings: &[Finding], quiet: bool) -> String {
-    let mut sorted: Vec<&Finding> = findings.iter().collect();
-    sorted.sort_by_key(|finding| finding.status);
     let mut lines = String::new();
-    for finding in { sorted.iter() }.filter(|f| !quiet || f.status <= Status::Warn) {
+    for finding in shown(findings, quiet) {
         let (status, id) = (finding.status.name(), &finding.id);
         let _ = writeln!(lines, "{status:<5} {id:<24} {}", printable(&finding.text));
         if let Some(repair) = &finding.repair {

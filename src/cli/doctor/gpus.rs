@@ -1,6 +1,6 @@
 //! The driver, its GPUs and their device nodes, MIG, and shares.
 
-use super::host::{Host, Seen};
+use super::host::Host;
 use nix::errno::Errno;
 use runmig_lease::Inventory;
 use runmig_lease::error::printable;
@@ -41,20 +41,18 @@ const MAKE: &str = "nvidia-modprobe -u -c 0";
 fn library(host: &Host) -> Found {
     host.config()?;
     let seen = { host.seen.as_ref() }.map_err(|e| Finding::in_words(Status::Fail, &e.line()))?;
-    match seen.missing.as_slice() {
-        [] => Ok(Vec::new()),
-        missing => Err(Finding::fail(
-            format!("the library lacks {}", missing.join(", ")),
-            "install a driver of release 525 or newer",
-        )),
+    if seen.missing.is_empty() {
+        return Ok(Vec::new());
     }
+    let text = format!("the library lacks {}", seen.missing.join(", "));
+    let repair = "install a driver of release 525 or newer";
+    Err(Finding::fail(text, repair))
 }
 
 fn gpus(host: &Host) -> Found {
     let snapshot = &host.seen()?.inventory.snapshot;
     let reset = "nvidia-smi --gpu-reset for that GPU, or reboot";
-    let lost = snapshot.unreadable.iter();
-    let lost = lost.map(|(_, why)| Finding::fail(why, reset));
+    let lost = { snapshot.unreadable.iter() }.map(|(_, why)| Finding::fail(why, reset));
     let closed = snapshot.gpus.iter().filter_map(|gpu| {
         let Shut { why, remedy } = gpu.shut()?;
         let text = format!("GPU {} gives nothing new: {why}", gpu.index);
@@ -73,15 +71,10 @@ fn gpus(host: &Host) -> Found {
 
 fn missing(host: &Host) -> Found {
     let gpus = &host.seen()?.inventory.snapshot.gpus;
-    let missing = known_gpus::missing(host.config()?, gpus)?;
+    let missing = known_gpus::missing(host.config()?, gpus)?.into_iter();
     let repair = "dmesg and lspci -d 10de: show whether it failed; a GPU that was removed is forgotten at the next boot";
-    let warn = |gpu: String| {
-        Finding::warn(
-            format!("the driver no longer shows {}", printable(&gpu)),
-            repair,
-        )
-    };
-    Ok(missing.into_iter().map(warn).collect())
+    let missing = missing.map(|gpu| format!("the driver no longer shows {}", printable(&gpu)));
+    Ok(missing.map(|text| Finding::warn(text, repair)).collect())
 }
 
 fn devices(host: &Host) -> Found {
@@ -102,8 +95,7 @@ fn devices(host: &Host) -> Found {
         let gpus = seen.inventory.snapshot.gpus.iter();
         wanted.extend(gpus.map(|gpu| nodes.gpu_node(gpu.minor)));
     }
-    let unusable = wanted.iter().filter_map(|node| unusable(root, node));
-    Ok(unusable.collect())
+    Ok(unusable(root, &wanted))
 }
 
 fn capabilities(host: &Host) -> Found {
@@ -117,14 +109,17 @@ fn capabilities(host: &Host) -> Found {
     for gpu in gpus.iter().filter(|gpu| gpu.mig == MigMode::Enabled) {
         nodes.check_table(gpu.minor)?;
     }
-    let [config, monitor] = [nodes.mig_node("config")?, nodes.mig_node("monitor")?];
-    let both = [config, monitor];
-    let unusable = both.iter().filter_map(|node| unusable(root, node));
-    Ok(unusable.collect())
+    let both = [nodes.mig_node("config")?, nodes.mig_node("monitor")?];
+    Ok(unusable(root, &both))
 }
 
-/// Returns what keeps a node from being opened.
-pub fn unusable(root: &Path, node: &DeviceNode) -> Option<Finding> {
+/// Returns what keeps nodes from being opened.
+pub fn unusable(root: &Path, nodes: &[DeviceNode]) -> Vec<Finding> {
+    let obstacles = nodes.iter().filter_map(|node| obstacle(root, node));
+    obstacles.collect()
+}
+
+fn obstacle(root: &Path, node: &DeviceNode) -> Option<Finding> {
     let path = paths::inside(root, &node.path);
     let (shown, wanted) = (path.display(), format!("{}:{}", node.major, node.minor));
     let meta = match fs::metadata(&path) {
@@ -137,10 +132,8 @@ pub fn unusable(root: &Path, node: &DeviceNode) -> Option<Finding> {
     }
     let found = (libc::major(meta.rdev()), libc::minor(meta.rdev()));
     if found != (node.major, node.minor) {
-        let text = format!(
-            "{shown} has the number {}:{}, and the driver {wanted}",
-            found.0, found.1
-        );
+        let (major, minor) = found;
+        let text = format!("{shown} has the number {major}:{minor}, and the driver {wanted}");
         return Some(Finding::fail(text, again));
     }
     let opened = OpenOptions::new()
@@ -172,21 +165,16 @@ fn is_simulated(root: &Path, e: &io::Error) -> bool {
 fn mode(host: &Host) -> Found {
     let gpus = host.seen()?.inventory.snapshot.gpus.iter();
     let pending = gpus.filter(|gpu| gpu.mig_pending.is_some()).map(|gpu| {
-        Finding::warn(
-            format!(
-                "the MIG mode of GPU {} ({}) changes at its next reset",
-                gpu.index, gpu.name
-            ),
-            format!("nvidia-smi --gpu-reset -i {}", gpu.index),
-        )
+        let (index, name) = (gpu.index, &gpu.name);
+        let text = format!("the MIG mode of GPU {index} ({name}) changes at its next reset");
+        Finding::warn(text, format!("nvidia-smi --gpu-reset -i {index}"))
     });
     Ok(pending.collect())
 }
 
 /// Instances that an administrator or another tool made, some without a compute instance.
 fn foreign(host: &Host) -> Found {
-    let inventory = &host.seen()?.inventory;
-    check_read(inventory)?;
+    let inventory = recorded(host)?;
     let mut found = Vec::new();
     for gpu in &inventory.snapshot.gpus {
         let is_foreign = |at| inventory.at(gpu, at).is_empty();
@@ -202,53 +190,49 @@ fn foreign(host: &Host) -> Found {
     Ok(found)
 }
 
-/// Without the ledger nobody knows which instance is whose.
-fn check_read(inventory: &Inventory) -> Result<(), Finding> {
+/// Returns what the ledger has. Without it nobody knows which instance is whose.
+fn recorded(host: &Host) -> Result<&Inventory, Finding> {
+    let inventory = &host.seen()?.inventory;
     let why = "the ledger cannot be read, see state.records";
-    let unread = inventory.unread.as_ref();
-    unread.map_or(Ok(()), |_| Err(Finding::skip(why)))
+    let is_read = inventory.unread.is_none();
+    is_read
+        .then_some(inventory)
+        .ok_or_else(|| Finding::skip(why))
 }
 
 fn records(host: &Host) -> Found {
-    let seen = host.seen()?;
-    let inventory = &seen.inventory;
-    check_read(inventory)?;
-    let lost = inventory.leases.iter().filter(|held| is_lost(seen, held));
+    let inventory = recorded(host)?;
+    let lost = { inventory.leases.iter() }.filter(|held| is_lost(inventory, held));
     let mut found: Vec<Finding> = lost.map(lost_slice).collect();
     found.extend(inventory.instances().filter_map(quarantined));
     Ok(found)
 }
 
-fn is_lost(seen: &Seen, held: &Held) -> bool {
+fn is_lost(inventory: &Inventory, held: &Held) -> bool {
     let Some(slice) = held.instance.slice() else {
         return false;
     };
     let is_there = |gpu: &Gpu| gpu.instances.iter().any(|i| i.placement == slice.placement);
-    let mut gpus = seen.inventory.snapshot.gpus.iter();
+    let mut gpus = inventory.snapshot.gpus.iter();
     let gpu = gpus.find(|gpu| gpu.uuid == slice.gpu_uuid);
     held.instance.state == InstanceState::Ready && gpu.is_some_and(|gpu| !is_there(gpu))
 }
 
 fn lost_slice(held: &Held) -> Finding {
     let (slice, holder) = (&held.instance.resource, held.lease.holder.title());
-    Finding::fail(
-        format!("the driver does not have {slice}, which is on record for {holder}"),
-        format!(
-            "end its container, then migctl release {}",
-            held.lease.id.as_str()
-        ),
-    )
+    let text = format!("the driver does not have {slice}, which is on record for {holder}");
+    let lease = held.lease.id.as_str();
+    let repair = format!("end its container, then migctl release {lease}");
+    Finding::fail(text, repair)
 }
 
 fn quarantined(instance: &Instance) -> Option<Finding> {
     let InstanceState::Quarantined(attempt) = &instance.state else {
         return None;
     };
+    let (slice, why) = (&instance.resource, &attempt.error);
     Some(Finding::fail(
-        format!(
-            "the driver did not destroy {}: {}",
-            instance.resource, attempt.error
-        ),
+        format!("the driver did not destroy {slice}: {why}"),
         "migctl list names the processes that hold it; end them, then migctl gc",
     ))
 }
@@ -257,22 +241,18 @@ fn levels(host: &Host) -> Found {
     let config = host.config()?;
     let levels = runmig_lease::levels(config);
     if levels.iter().any(|(_, obstacle)| obstacle.is_none()) {
-        let of_program = levels.into_iter().find(|(level, _)| *level == Level::Mps);
-        let why = of_program.and_then(|(_, why)| why);
+        let mps = levels.into_iter().find(|(level, _)| *level == Level::Mps);
+        let why = mps.and_then(|(_, why)| why);
         let why = why.filter(|_| config.sharing.mps_control.is_some());
-        let warn = |why| {
-            let text = format!("no share gets the level mps: {why}");
-            Finding::warn(text, "correct sharing.mps_control")
-        };
-        return Ok(why.map(warn).into_iter().collect());
+        let text = why.map(|why| format!("no share gets the level mps: {why}"));
+        let warn = |text| Finding::warn(text, "correct sharing.mps_control");
+        return Ok(text.map(warn).into_iter().collect());
     }
     let why = levels.into_iter();
     let why = why.map(|(level, why)| format!("{level}: {}", why.unwrap_or_default()));
+    let why = why.collect::<Vec<_>>().join("; ");
     Err(Finding::warn(
-        format!(
-            "this machine refuses every share, since it has no permitted level ({})",
-            why.collect::<Vec<_>>().join("; ")
-        ),
+        format!("this machine refuses every share, since it has no permitted level ({why})"),
         "fix one of these causes (mps needs nvidia-cuda-mps-control), or permit another level with sharing.enforcement",
     ))
 }

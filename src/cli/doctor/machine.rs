@@ -37,11 +37,11 @@ const LEAST_INODES: u64 = 1000;
 const MAX_VALUE: u64 = 4096;
 
 fn rights(_: &Host) -> Found {
-    let text = "this process is not root on the host, so it cannot see the ledger or make slices";
-    match trust::is_host_root() {
-        true => Ok(Vec::new()),
-        false => Err(Finding::fail(text, "sudo migctl doctor")),
+    if trust::is_host_root() {
+        return Ok(Vec::new());
     }
+    let text = "this process is not root on the host, so it cannot see the ledger or make slices";
+    Err(Finding::fail(text, "sudo migctl doctor"))
 }
 
 fn boot(host: &Host) -> Found {
@@ -77,19 +77,16 @@ fn confinement(_: &Host) -> Found {
         return Ok(found);
     }
     let engines: Vec<&str> = Engine::all().filter_map(Engine::process).collect();
-    for (pid, name) in process::commands() {
+    let running = process::commands().into_iter();
+    for (pid, name) in running.filter(|(_, name)| engines.contains(&name.as_str())) {
         let file = format!("/proc/{pid}/attr/current");
         let text = files::read_text(Path::new(&file), MAX_VALUE).unwrap_or_default();
-        let (true, Some(profile)) = (
-            engines.contains(&name.as_str()),
-            text.trim().strip_suffix(" (enforce)"),
-        ) else {
-            continue;
-        };
-        found.push(Finding::warn(
-            format!("AppArmor confines {name} (process {pid}) by the profile {profile}, which may keep it from running runmig"),
-            format!("aa-complain {profile}, or install {name} without a profile"),
-        ));
+        if let Some(profile) = text.trim().strip_suffix(" (enforce)") {
+            found.push(Finding::warn(
+                format!("AppArmor confines {name} (process {pid}) by the profile {profile}, which may keep it from running runmig"),
+                format!("aa-complain {profile}, or install {name} without a profile"),
+            ));
+        }
     }
     Ok(found)
 }
@@ -110,34 +107,35 @@ fn gc(_: &Host) -> Found {
         let text = format!(
             "runmig-gc.timer is {state}, so only creates and migctl gc release leases of dead containers"
         );
-        return Err(Finding::warn(
-            text,
-            "systemctl enable --now runmig-gc.timer",
-        ));
+        let repair = "systemctl enable --now runmig-gc.timer";
+        return Err(Finding::warn(text, repair));
     }
-    match show("runmig-gc.service", "Result")?.as_str() {
-        "success" | "" => Ok(Vec::new()),
-        result => Err(Finding::warn(
-            format!("the last run of runmig-gc.service ended with {result}"),
-            "journalctl -u runmig-gc.service says why",
-        )),
+    let result = show("runmig-gc.service", "Result")?;
+    if matches!(result.as_str(), "success" | "") {
+        return Ok(Vec::new());
     }
+    let text = format!("the last run of runmig-gc.service ended with {result}");
+    let repair = "journalctl -u runmig-gc.service says why";
+    Err(Finding::warn(text, repair))
 }
 
 fn folder(host: &Host) -> Found {
     let dir = &host.config()?.state_dir;
-    let what = format!("cannot open state directory {}", dir.display());
+    let shown = dir.display();
     let repair = match dir.exists() {
-        true if dir.is_dir() => format!("chown root: {0} && chmod go-w {0}", dir.display()),
-        true => "set state_dir to a folder".to_owned(),
-        false => "give the folders above it to root alone, or set state_dir".to_owned(),
+        true if dir.is_dir() => &format!("chown root: {shown} && chmod go-w {shown}"),
+        true => "set state_dir to a folder",
+        false => "give the folders above it to root alone, or set state_dir",
     };
     let trusted = match dir.exists() {
         true => trust::folder(dir),
         false => trust::room_for(dir),
     };
-    trusted.map_err(|e| Finding::fail(format!("{what}: {}", e.reason()), repair))?;
-    Store::check_writable(dir).context(|| format!("open state directory {}", dir.display()))?;
+    trusted.map_err(|e| {
+        let text = format!("cannot open state directory {shown}: {}", e.reason());
+        Finding::fail(text, repair)
+    })?;
+    Store::check_writable(dir).context(|| format!("open state directory {shown}"))?;
     Ok(Vec::new())
 }
 
@@ -151,16 +149,16 @@ fn space(host: &Host) -> Found {
         .map_err(|e| Finding::skip(format!("cannot read the room of {shown}: {e}")))?;
     let repair = "remove other files of this file system, or set state_dir to another";
     let bytes = of.blocks_available() * of.fragment_size();
-    if bytes < LEAST_BYTES {
-        let text = format!("only {} MiB are left for {shown}", bytes >> 20);
-        return Err(Finding::fail(text, repair));
-    }
+    let left = if bytes < LEAST_BYTES {
+        format!("{} MiB", bytes >> 20)
     // Some file systems count no inodes.
-    if of.files() > 0 && of.files_available() < LEAST_INODES {
-        let text = format!("only {} inodes are left for {shown}", of.files_available());
-        return Err(Finding::fail(text, repair));
-    }
-    Ok(Vec::new())
+    } else if of.files() > 0 && of.files_available() < LEAST_INODES {
+        format!("{} inodes", of.files_available())
+    } else {
+        return Ok(Vec::new());
+    };
+    let text = format!("only {left} are left for {shown}");
+    Err(Finding::fail(text, repair))
 }
 
 fn records(host: &Host) -> Found {
@@ -168,15 +166,10 @@ fn records(host: &Host) -> Found {
     let Some(store) = Store::existing(&config.state_dir, config.lock_timeout)? else {
         return Err(Finding::skip("there is no ledger yet"));
     };
-    match store.damage()? {
-        None => Ok(Vec::new()),
-        Some(why) => Err(Finding::fail(
-            format!(
-                "the ledger in {} is damaged: {}",
-                config.state_dir.display(),
-                why.line()
-            ),
-            "as root, migctl gc --repair",
-        )),
-    }
+    let Some(why) = store.damage()? else {
+        return Ok(Vec::new());
+    };
+    let (dir, why) = (config.state_dir.display(), why.line());
+    let text = format!("the ledger in {dir} is damaged: {why}");
+    Err(Finding::fail(text, "as root, migctl gc --repair"))
 }

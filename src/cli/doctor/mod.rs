@@ -129,10 +129,7 @@ fn round(host: &Host, options: &Options) -> Vec<Finding> {
 }
 
 fn json(findings: &[Finding], quiet: bool) {
-    let mut sorted: Vec<&Finding> = findings.iter().collect();
-    sorted.sort_by_key(|finding| finding.status);
-    let items: Vec<DiagnosisItem<'_>> = { sorted.into_iter() }
-        .filter(|finding| !quiet || finding.status <= Status::Warn)
+    let items: Vec<DiagnosisItem<'_>> = { finding::shown(findings, quiet).into_iter() }
         .map(|finding| DiagnosisItem {
             id: &finding.id,
             group: group(&finding.id),

@@ -34,23 +34,18 @@ const CRUN_OF_CRIO: &str = "/usr/libexec/crio/crun";
 fn programs(host: &Host) -> Found {
     for name in [FRONT, SLICE, HOOK, "migctl"] {
         let path = host.folder.join(name);
+        let shown = path.display();
         if let Err(e) = trust::program(&path) {
-            let text = format!("cannot trust {}: {}", path.display(), e.line());
+            let text = format!("cannot trust {shown}: {}", e.line());
             return Err(Finding::fail(text, INSTALL));
         }
-        let mount = statvfs(&path).map_err(|e| {
-            Finding::skip(format!(
-                "cannot read the mount flags of {}: {e}",
-                path.display()
-            ))
-        })?;
+        let mount = statvfs(&path)
+            .map_err(|e| Finding::skip(format!("cannot read the mount flags of {shown}: {e}")))?;
         if mount.flags().contains(FsFlags::ST_NOEXEC) {
-            let text = format!("the file system of {} is mounted noexec", path.display());
-            let target = format!("\"$(findmnt -n -o TARGET -T {})\"", path.display());
-            return Err(Finding::fail(
-                text,
-                format!("mount -o remount,bind,exec {target}"),
-            ));
+            let text = format!("the file system of {shown} is mounted noexec");
+            let target = format!("\"$(findmnt -n -o TARGET -T {shown})\"");
+            let repair = format!("mount -o remount,bind,exec {target}");
+            return Err(Finding::fail(text, repair));
         }
     }
     // runmig-slice answers as runmig, so the hook stands for both.
@@ -58,11 +53,8 @@ fn programs(host: &Host) -> Found {
     let said = command::output(&hook, &["--version"], &[])?;
     let ours = env!("CARGO_PKG_VERSION");
     if said.split([' ', ':']).nth(1) != Some(ours) {
-        let said = said.lines().next().unwrap_or_default();
-        let text = format!(
-            "migctl is of version {ours}, and {} says {said}",
-            hook.display()
-        );
+        let (hook, said) = (hook.display(), said.lines().next().unwrap_or_default());
+        let text = format!("migctl is of version {ours}, and {hook} says {said}");
         return Err(Finding::fail(text, INSTALL));
     }
     Ok(Vec::new())
@@ -72,27 +64,24 @@ fn programs(host: &Host) -> Found {
 fn runtimes(host: &Host) -> Found {
     let front = host.folder.join(FRONT);
     if trust::program(&front).is_err() {
-        return Err(Finding::skip(format!(
-            "{} is not trusted, see programs.files",
-            front.display()
-        )));
+        let text = format!("{} is not trusted, see programs.files", front.display());
+        return Err(Finding::skip(text));
     }
     let read = |file: &PathBuf| Config::read(file).ok();
     let others = handlers().iter().filter_map(read).collect::<Vec<_>>();
     let mut found = Vec::new();
     for config in [host.config()?].into_iter().chain(&others) {
         let file = config.file.as_ref().map(|file| file.to_string_lossy());
-        let variables: Vec<(&str, &str)> = { file.iter() }
-            .map(|file| ("RUNMIG_CONFIG", file.as_ref()))
-            .collect();
-        let (status, said, complaint) = command::run(&front, &["--version"], &variables)?;
+        let variable = file.as_deref().map(|file| ("RUNMIG_CONFIG", file));
+        let variables = variable.as_slice();
+        let (status, said, complaint) = command::run(&front, &["--version"], variables)?;
         let version = said.lines().next().unwrap_or_default();
         if !status.success() {
             if config.file.as_deref().is_none_or(is_there) {
                 found.push(unanswered(config, &complaint));
             }
         } else if version.starts_with("crun")
-            && command::output(&front, &["features"], &variables).is_err()
+            && command::output(&front, &["features"], variables).is_err()
         {
             let text = format!(
                 "{version} is old: it refuses the specifications of containerd 2, CRI-O and podman 5"
@@ -130,7 +119,7 @@ fn unanswered(config: &Config, complaint: &str) -> Finding {
     let line = line.unwrap_or("runmig --version fails without a reason");
     let line = line.strip_prefix("runmig: ").unwrap_or(line);
     let mut finding = Finding::in_words(Status::Fail, line);
-    if config.runtime.is_none() && trust::program(Path::new(CRUN_OF_CRIO)).is_ok() {
+    if config.runtime.is_none() && trust::program(CRUN_OF_CRIO.as_ref()).is_ok() {
         let repair = format!("set runtime = \"{CRUN_OF_CRIO}\", which CRI-O brings");
         finding.repair = Some(repair);
     }
@@ -164,17 +153,13 @@ fn rules(host: &Host) -> Found {
     let file = config.file.as_deref().unwrap_or(Path::new(DIRECTORY));
     let mut found = Vec::new();
     let mut warn = |text: String, repair: &str| {
-        found.push(Finding::warn(
-            text,
-            format!("{repair} in {}", file.display()),
-        ));
+        let repair = format!("{repair} in {}", file.display());
+        found.push(Finding::warn(text, repair));
     };
     let absent = config.absent_gpus(gpus);
     if !absent.is_empty() {
-        let text = format!(
-            "rules name GPUs that this machine lacks: {}",
-            absent.join(", ")
-        );
+        let absent = absent.join(", ");
+        let text = format!("rules name GPUs that this machine lacks: {absent}");
         warn(text, "change exclude_gpus, reserve or kubernetes.gpus");
     }
     let is_index = |gpu: &&Gpu| {
@@ -186,17 +171,15 @@ fn rules(host: &Host) -> Found {
         .map(|gpu| format!("{} is {} ({})", gpu.index, printable(&gpu.name), gpu.uuid))
         .collect();
     if !today.is_empty() {
-        let text = format!(
-            "rules name GPUs by index, which may be another GPU after a reboot; today {}",
-            today.join(", ")
-        );
+        let today = today.join(", ");
+        let may = "which may be another GPU after a reboot";
+        let text = format!("rules name GPUs by index, {may}; today {today}");
         warn(text, "name them by UUID");
     }
     let is_offered = |gpu: &Gpu| !gpu.profiles.is_empty();
-    let profiles = gpus.iter().flat_map(|gpu| &gpu.profiles);
-    let names = profiles.map(|profile| &profile.name);
+    let mut profiles = gpus.iter().flat_map(|gpu| &gpu.profiles);
     let denied = config.policy.denied_profiles(gpus);
-    if gpus.iter().any(is_offered) && names.into_iter().all(|name| denied.contains(name)) {
+    if gpus.iter().any(is_offered) && profiles.all(|profile| denied.contains(&profile.name)) {
         let text = "policy.profiles permits no profile that this machine offers, so it refuses every slice";
         warn(text.to_owned(), "change policy.profiles");
     }

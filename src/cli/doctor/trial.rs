@@ -29,13 +29,12 @@ pub struct Trial {
 impl Trial {
     /// Returns the findings about the lease that an option asks for; none without one.
     pub fn findings(&self, host: &Host) -> Vec<Finding> {
-        let options = [(SLICE, &self.slice), (SHARE, &self.share), (GPU, &self.gpu)];
-        let asked = options
-            .into_iter()
-            .find_map(|(key, value)| Some((key, value.as_ref()?)));
-        asked.map_or(Vec::new(), |(key, value)| {
-            finding::named("trial.lease", "", lease(host, key, value))
-        })
+        for (key, value) in [(SLICE, &self.slice), (SHARE, &self.share), (GPU, &self.gpu)] {
+            if let Some(value) = value {
+                return finding::named("trial.lease", "", lease(host, key, value));
+            }
+        }
+        Vec::new()
     }
 }
 
@@ -56,40 +55,34 @@ fn lease(host: &Host, key: &str, value: &str) -> Found {
     let begin = Instant::now();
     let acquired = leases.acquire(holder, &request, cgroup)?;
     let made = begin.elapsed().as_millis();
-    let opened: Result<Vec<_>> = { acquired.leases.iter() }
-        .map(|held| opened(host, held))
-        .collect();
+    let held = acquired.leases.iter();
+    let opened: Result<Vec<_>> = held.clone().map(|held| opened(host, held)).collect();
     let begin = Instant::now();
-    let ended: Vec<_> = { acquired.leases.iter() }
-        .map(|held| release(&leases, held))
-        .collect();
+    let ended: Vec<_> = held.map(|held| release(&leases, held)).collect();
     let released = begin.elapsed().as_millis();
     ended.into_iter().collect::<Result<Vec<()>>>()?;
-    let unusable: Vec<Finding> = opened?.into_iter().flatten().collect();
-    if unusable.is_empty() {
+    let mut found: Vec<Finding> = opened?.into_iter().flatten().collect();
+    if found.is_empty() {
         let text = format!("{value} was made in {made} ms and released in {released} ms");
-        return Ok(vec![Finding::ok(text)]);
+        found.push(Finding::ok(text));
     }
-    Ok(unusable)
+    Ok(found)
 }
 
 /// Returns what keeps the nodes of a slice from being opened.
 fn opened(host: &Host, held: &Held) -> Result<Vec<Finding>> {
-    let ids = held.instance.slice().and_then(|slice| {
-        let gpu = slice.gpu_uuid.clone();
-        Some((gpu, slice.gpu_instance?, slice.compute_instance?))
-    });
-    let (Some((gpu, gi, ci)), Ok(seen), Ok(config)) = (ids, host.seen(), host.config()) else {
+    let (Some(slice), Ok(seen), Ok(config)) = (held.instance.slice(), host.seen(), host.config())
+    else {
         return Ok(Vec::new());
     };
     let mut gpus = seen.inventory.snapshot.gpus.iter();
-    let Some(gpu) = gpus.find(|known| known.uuid == gpu) else {
+    let gpu = gpus.find(|gpu| gpu.uuid == slice.gpu_uuid);
+    let (Some(gpu), Some(gi), Some(ci)) = (gpu, slice.gpu_instance, slice.compute_instance) else {
         return Ok(Vec::new());
     };
     let root = &config.driver.root;
     let both = Nodes::read(root)?.capability_nodes(gpu.minor, gi, ci)?;
-    let unusable = both.iter().filter_map(|node| gpus::unusable(root, node));
-    Ok(unusable.collect())
+    Ok(gpus::unusable(root, &both))
 }
 
 fn release(leases: &Leases<'_>, held: &Held) -> Result<()> {
