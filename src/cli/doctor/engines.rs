@@ -14,24 +14,7 @@ use runmig_lease::trust;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-checks! {
-    "engines.registered" registered
-        "each engine that calls runmig calls this one, and has started since its configuration changed"
-    "engines.programs" programs
-        "each runmig that a file of an engine names is there, with its configuration"
-    "engines.default" default
-        "no engine gives the request of a configuration to all containers that name no runtime"
-    "engines.hook" hook
-        "each engine that calls runmig finds runmig-hook among its mounts"
-    "engines.podman" podman
-        "podman does not restore a checkpoint image with the image's own settings (CVE-2026-94603)"
-    "engines.files" driver_files
-        "containers get libcuda, and every file of the CDI specification exists"
-    "conflicts.programs" conflicts
-        "no other program makes, holds or gives out MIG instances, now or at the boot"
-}
-
-fn registered(host: &Host) -> Found {
+pub fn registered(host: &Host) -> Found {
     let root = Path::new("/");
     let (mut found, mut unknown, mut has_devices) = (Vec::new(), Vec::new(), false);
     let all = [Engine::Cdi].into_iter().chain(Engine::all());
@@ -86,7 +69,7 @@ fn registered(host: &Host) -> Found {
     Ok(found)
 }
 
-fn programs(_: &Host) -> Found {
+pub fn programs(_: &Host) -> Found {
     let wrong = |(file, program): &(PathBuf, PathBuf)| {
         let configuration = configure::configuration(program);
         let read = configuration.map(|file| Config::read(&file)).transpose();
@@ -101,7 +84,7 @@ fn programs(_: &Host) -> Found {
     Ok(configure::programs()?.iter().filter_map(wrong).collect())
 }
 
-fn default(_: &Host) -> Found {
+pub fn default(_: &Host) -> Found {
     let asks = |engine: Engine| {
         let file = configure::default_configuration(engine, Path::new("/"))?;
         Config::read(&file).ok()?.request?;
@@ -135,7 +118,7 @@ fn server(engine: Engine) -> Option<(i32, &'static str)> {
 }
 
 /// Looks through the mounts of each engine that calls runmig. It may be in a container, or its unit may hide folders.
-fn hook(host: &Host) -> Found {
+pub fn hook(host: &Host) -> Found {
     let hook = host.folder.join(HOOK);
     let misses = |engine: Engine| {
         let (pid, name) = server(engine)?;
@@ -159,7 +142,7 @@ fn hook(host: &Host) -> Found {
 /// podman's versions with CVE-2026-94603.
 const RESTORES: [[(u32, u32, u32); 2]; 2] = [[(4, 4, 0), (5, 8, 7)], [(6, 0, 0), (6, 1, 2)]];
 
-fn podman(_: &Host) -> Found {
+pub fn podman(_: &Host) -> Found {
     let Some(podman) = configure::search("podman") else {
         return Ok(Vec::new());
     };
@@ -180,7 +163,7 @@ fn podman(_: &Host) -> Found {
 }
 
 /// Looks for the driver's files as a create does.
-fn driver_files(host: &Host) -> Found {
+pub fn driver_files(host: &Host) -> Found {
     let config = host.config()?;
     if matches!(
         config.driver_files,
@@ -235,7 +218,7 @@ const OTHERS: [[&str; 3]; 7] = [
     ],
 ];
 
-fn conflicts(_: &Host) -> Found {
+pub fn conflicts(_: &Host) -> Found {
     /// The longest command name that the kernel keeps.
     const COMM: usize = 15;
     const UNIT: &str = "nvidia-mig-manager.service";

@@ -15,30 +15,9 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-checks! {
-    "driver.library" library
-        "the NVIDIA driver's library answers, and has every function that runmig calls"
-    "driver.gpus" gpus
-        "each GPU answers, and none is sick or cordoned"
-    "driver.missing" missing
-        "every GPU of the last boot is there"
-    "nodes.devices" devices
-        "nvidiactl, nvidia-uvm and the node of each GPU exist, have their numbers and open"
-    "nodes.mig" capabilities
-        "the capability nodes by which root makes and watches instances exist and open"
-    "mig.mode" mode
-        "no MIG mode waits for a reset"
-    "mig.foreign" foreign
-        "runmig made every GPU instance"
-    "mig.records" records
-        "the driver has every slice on record, and has destroyed every released one"
-    "sharing.levels" levels
-        "shares may hold at a level"
-}
-
 const MAKE: &str = "nvidia-modprobe -u -c 0";
 
-fn library(host: &Host) -> Found {
+pub fn library(host: &Host) -> Found {
     host.config()?;
     let seen = { host.seen.as_ref() }.map_err(|e| Finding::in_words(Status::Fail, &e.line()))?;
     if seen.missing.is_empty() {
@@ -49,7 +28,7 @@ fn library(host: &Host) -> Found {
     Err(Finding::fail(text, repair))
 }
 
-fn gpus(host: &Host) -> Found {
+pub fn gpus(host: &Host) -> Found {
     let snapshot = &host.seen()?.inventory.snapshot;
     let reset = "nvidia-smi --gpu-reset for that GPU, or reboot";
     let lost = { snapshot.unreadable.iter() }.map(|(_, why)| Finding::fail(why, reset));
@@ -69,7 +48,7 @@ fn gpus(host: &Host) -> Found {
     Ok(lost)
 }
 
-fn missing(host: &Host) -> Found {
+pub fn missing(host: &Host) -> Found {
     let gpus = &host.seen()?.inventory.snapshot.gpus;
     let missing = known_gpus::missing(host.config()?, gpus)?.into_iter();
     let repair = "dmesg and lspci -d 10de: show whether it failed; a GPU that was removed is forgotten at the next boot";
@@ -77,7 +56,7 @@ fn missing(host: &Host) -> Found {
     Ok(missing.map(|text| Finding::warn(text, repair)).collect())
 }
 
-fn devices(host: &Host) -> Found {
+pub fn devices(host: &Host) -> Found {
     let driver = &host.config()?.driver;
     let root = &driver.root;
     let mut loaders =
@@ -98,7 +77,7 @@ fn devices(host: &Host) -> Found {
     Ok(unusable(root, &wanted))
 }
 
-fn capabilities(host: &Host) -> Found {
+pub fn capabilities(host: &Host) -> Found {
     let gpus = &host.seen()?.inventory.snapshot.gpus;
     if gpus.iter().all(|gpu| gpu.mig != MigMode::Enabled) {
         return Err(Finding::skip("no GPU is in MIG mode"));
@@ -162,7 +141,7 @@ fn is_simulated(root: &Path, e: &io::Error) -> bool {
     root != Path::new("/") && e.raw_os_error() == Some(Errno::ENXIO as i32)
 }
 
-fn mode(host: &Host) -> Found {
+pub fn mode(host: &Host) -> Found {
     let gpus = host.seen()?.inventory.snapshot.gpus.iter();
     let pending = gpus.filter(|gpu| gpu.mig_pending.is_some()).map(|gpu| {
         let (index, name) = (gpu.index, &gpu.name);
@@ -173,7 +152,7 @@ fn mode(host: &Host) -> Found {
 }
 
 /// Instances that an administrator or another tool made, some without a compute instance.
-fn foreign(host: &Host) -> Found {
+pub fn foreign(host: &Host) -> Found {
     let inventory = recorded(host)?;
     let mut found = Vec::new();
     for gpu in &inventory.snapshot.gpus {
@@ -200,7 +179,7 @@ fn recorded(host: &Host) -> Result<&Inventory, Finding> {
         .ok_or_else(|| Finding::skip(why))
 }
 
-fn records(host: &Host) -> Found {
+pub fn records(host: &Host) -> Found {
     let inventory = recorded(host)?;
     let lost = { inventory.leases.iter() }.filter(|held| is_lost(inventory, held));
     let mut found: Vec<Finding> = lost.map(lost_slice).collect();
@@ -237,7 +216,7 @@ fn quarantined(instance: &Instance) -> Option<Finding> {
     ))
 }
 
-fn levels(host: &Host) -> Found {
+pub fn levels(host: &Host) -> Found {
     let config = host.config()?;
     let levels = runmig_lease::levels(config);
     if levels.iter().any(|(_, obstacle)| obstacle.is_none()) {

@@ -12,31 +12,12 @@ use runmig_lease::store::Store;
 use runmig_lease::trust;
 use std::path::Path;
 
-checks! {
-    "host.rights" rights
-        "migctl runs as root on the host"
-    "host.boot" boot
-        "the boot id is readable"
-    "host.cgroups" cgroups
-        "cgroups can hold device rules"
-    "host.confinement" confinement
-        "neither SELinux nor AppArmor keeps engines from runmig, or containers from devices"
-    "host.gc" gc
-        "runmig-gc.timer is active, and its last run succeeded"
-    "state.folder" folder
-        "the state directory and the folders above it belong to root alone"
-    "state.space" space
-        "the file system of the state directory has 16 MiB and 1000 inodes left"
-    "state.records" records
-        "the ledger is whole"
-}
-
 /// Room for some thousand records.
 const LEAST_BYTES: u64 = 16 << 20;
 const LEAST_INODES: u64 = 1000;
 const MAX_VALUE: u64 = 4096;
 
-fn rights(_: &Host) -> Found {
+pub fn rights(_: &Host) -> Found {
     if trust::is_host_root() {
         return Ok(Vec::new());
     }
@@ -44,12 +25,12 @@ fn rights(_: &Host) -> Found {
     Err(Finding::fail(text, "sudo migctl doctor"))
 }
 
-fn boot(host: &Host) -> Found {
+pub fn boot(host: &Host) -> Found {
     process::boot_id(&host.config()?.driver.root)?;
     Ok(Vec::new())
 }
 
-fn cgroups(_: &Host) -> Found {
+pub fn cgroups(_: &Host) -> Found {
     let at = |file: &str| Path::new("/sys/fs/cgroup").join(file).exists();
     if at("cgroup.controllers") || at("devices") {
         return Ok(Vec::new());
@@ -62,7 +43,7 @@ fn cgroups(_: &Host) -> Found {
 
 /// SELinux denies containers the host's devices by default. AppArmor's profiles of containers leave devices to cgroups, but
 /// one of the engine itself, as snap gives docker one, can keep it from running runmig.
-fn confinement(_: &Host) -> Found {
+pub fn confinement(_: &Host) -> Found {
     let is = |file: &str, value: &str| {
         files::read_text(Path::new(file), MAX_VALUE).is_ok_and(|text| text.trim() == value)
     };
@@ -91,7 +72,7 @@ fn confinement(_: &Host) -> Found {
     Ok(found)
 }
 
-fn gc(_: &Host) -> Found {
+pub fn gc(_: &Host) -> Found {
     if !Path::new("/run/systemd/system").is_dir() {
         let text = "this machine does not run systemd; call migctl gc by other means";
         return Err(Finding::skip(text));
@@ -119,7 +100,7 @@ fn gc(_: &Host) -> Found {
     Err(Finding::warn(text, repair))
 }
 
-fn folder(host: &Host) -> Found {
+pub fn folder(host: &Host) -> Found {
     let dir = &host.config()?.state_dir;
     let shown = dir.display();
     let repair = match dir.exists() {
@@ -139,7 +120,7 @@ fn folder(host: &Host) -> Found {
     Ok(Vec::new())
 }
 
-fn space(host: &Host) -> Found {
+pub fn space(host: &Host) -> Found {
     let dir = &host.config()?.state_dir;
     if !dir.exists() {
         return Err(Finding::skip("the state directory does not exist yet"));
@@ -161,7 +142,7 @@ fn space(host: &Host) -> Found {
     Err(Finding::fail(text, repair))
 }
 
-fn records(host: &Host) -> Found {
+pub fn records(host: &Host) -> Found {
     let config = host.config()?;
     let Some(store) = Store::existing(&config.state_dir, config.lock_timeout)? else {
         return Err(Finding::skip("there is no ledger yet"));

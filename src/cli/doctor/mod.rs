@@ -1,16 +1,7 @@
 //! `migctl doctor`: checks whether a create can work on this machine, and changes nothing.
 //!
-//! A check is a function that returns the problems it found, and a line in the table of its group. Where a create would fail
+//! A check is a function that returns the problems it found, and a line in the table below. Where a create would fail
 //! with an error, the check calls the same code and has its words. A check that cannot be made is skipped, never well.
-
-/// Writes the table of a file's checks: the id of each, its function, and what holds where all is well.
-macro_rules! checks {
-    ($($id:literal $run:ident $what:literal)*) => {
-        pub const CHECKS: &[super::Check] = &[
-            $(super::Check { id: $id, what: $what, run: $run },)*
-        ];
-    };
-}
 
 mod engines;
 mod gpus;
@@ -41,16 +32,72 @@ struct Check {
     run: fn(&Host) -> Found,
 }
 
-/// All checks, in the order in which a create needs them.
-fn checks() -> impl Iterator<Item = &'static Check> {
-    let groups = [
-        programs::CHECKS,
-        machine::CHECKS,
-        gpus::CHECKS,
-        engines::CHECKS,
-    ];
-    groups.into_iter().flatten()
+/// Writes the table: the id of each check, its function, and what holds where all is well.
+macro_rules! checks {
+    ($($id:literal $module:ident::$run:ident $what:literal)*) => {
+        &[$(Check { id: $id, what: $what, run: $module::$run },)*]
+    };
 }
+
+/// All checks, in the order in which a create needs them.
+const CHECKS: &[Check] = checks! {
+    "programs.files" programs::programs
+        "runmig, runmig-slice, runmig-hook and migctl are root's alone, in one folder, of one version, and run"
+    "programs.runtime" programs::runtimes
+        "each configuration has a low-level runtime that answers and takes the specifications of current engines"
+    "configuration.files" programs::configurations
+        "runmig reads its configuration, and the files of other handlers"
+    "configuration.rules" programs::rules
+        "the rules fit the GPUs of this machine, and leave some room for slices"
+    "host.rights" machine::rights
+        "migctl runs as root on the host"
+    "host.boot" machine::boot
+        "the boot id is readable"
+    "host.cgroups" machine::cgroups
+        "cgroups can hold device rules"
+    "host.confinement" machine::confinement
+        "neither SELinux nor AppArmor keeps engines from runmig, or containers from devices"
+    "host.gc" machine::gc
+        "runmig-gc.timer is active, and its last run succeeded"
+    "state.folder" machine::folder
+        "the state directory and the folders above it belong to root alone"
+    "state.space" machine::space
+        "the file system of the state directory has 16 MiB and 1000 inodes left"
+    "state.records" machine::records
+        "the ledger is whole"
+    "driver.library" gpus::library
+        "the NVIDIA driver's library answers, and has every function that runmig calls"
+    "driver.gpus" gpus::gpus
+        "each GPU answers, and none is sick or cordoned"
+    "driver.missing" gpus::missing
+        "every GPU of the last boot is there"
+    "nodes.devices" gpus::devices
+        "nvidiactl, nvidia-uvm and the node of each GPU exist, have their numbers and open"
+    "nodes.mig" gpus::capabilities
+        "the capability nodes by which root makes and watches instances exist and open"
+    "mig.mode" gpus::mode
+        "no MIG mode waits for a reset"
+    "mig.foreign" gpus::foreign
+        "runmig made every GPU instance"
+    "mig.records" gpus::records
+        "the driver has every slice on record, and has destroyed every released one"
+    "sharing.levels" gpus::levels
+        "shares may hold at a level"
+    "engines.registered" engines::registered
+        "each engine that calls runmig calls this one, and has started since its configuration changed"
+    "engines.programs" engines::programs
+        "each runmig that a file of an engine names is there, with its configuration"
+    "engines.default" engines::default
+        "no engine gives the request of a configuration to all containers that name no runtime"
+    "engines.hook" engines::hook
+        "each engine that calls runmig finds runmig-hook among its mounts"
+    "engines.podman" engines::podman
+        "podman does not restore a checkpoint image with the image's own settings (CVE-2026-94603)"
+    "engines.files" engines::driver_files
+        "containers get libcuda, and every file of the CDI specification exists"
+    "conflicts.programs" engines::conflicts
+        "no other program makes, holds or gives out MIG instances, now or at the boot"
+};
 
 #[derive(clap::Args)]
 pub struct Options {
@@ -75,9 +122,11 @@ pub struct Options {
 
 /// Returns the names of all groups and checks.
 fn names() -> PossibleValuesParser {
-    let groups: BTreeSet<&str> = checks().map(|check| group(check.id)).collect();
+    let groups: BTreeSet<&str> = CHECKS.iter().map(|check| group(check.id)).collect();
     let groups = groups.into_iter().map(PossibleValue::new);
-    let checks = checks().map(|check| PossibleValue::new(check.id).help(check.what));
+    let checks = CHECKS
+        .iter()
+        .map(|check| PossibleValue::new(check.id).help(check.what));
     PossibleValuesParser::new(groups.chain(checks))
 }
 
@@ -118,7 +167,7 @@ pub fn run(config: &dyn Fn() -> Result<Config>, format: Format, options: &Option
 }
 
 fn round(host: &Host, options: &Options) -> Vec<Finding> {
-    let wanted = checks().filter(|check| options.wants(check.id));
+    let wanted = CHECKS.iter().filter(|check| options.wants(check.id));
     let one = |check: &Check| finding::named(check.id, check.what, (check.run)(host));
     let mut findings: Vec<Finding> = wanted.flat_map(one).collect();
     if options.kubernetes {
@@ -156,7 +205,9 @@ mod tests {
             .expect("docs/migctl-explain.md has the table");
         let rows = { rest.split_inclusive('\n') }.take_while(|line| line.starts_with("| `"));
         let end: usize = rows.map(str::len).sum();
-        let rows = checks().map(|check| format!("| `{}` | {} |\n", check.id, check.what));
+        let rows = CHECKS
+            .iter()
+            .map(|check| format!("| `{}` | {} |\n", check.id, check.what));
         let fresh = format!("{before}{HEAD}{}{}", rows.collect::<String>(), &rest[end..]);
         if std::env::var_os("UPDATE").is_some() {
             std::fs::write(FILE, &fresh).unwrap();

@@ -16,22 +16,11 @@ use std::path::{Path, PathBuf};
 
 const MAX_FEATURES: u64 = 1 << 20;
 
-checks! {
-    "programs.files" programs
-        "runmig, runmig-slice, runmig-hook and migctl are root's alone, in one folder, of one version, and run"
-    "programs.runtime" runtimes
-        "each configuration has a low-level runtime that answers and takes the specifications of current engines"
-    "configuration.files" configurations
-        "runmig reads its configuration, and the files of other handlers"
-    "configuration.rules" rules
-        "the rules fit the GPUs of this machine, and leave some room for slices"
-}
-
 const INSTALL: &str = "install runmig again: its package, or scripts/install";
 /// CRI-O brings a crun of its own, in a folder where runmig does not look.
 const CRUN_OF_CRIO: &str = "/usr/libexec/crio/crun";
 
-fn programs(host: &Host) -> Found {
+pub fn programs(host: &Host) -> Found {
     for name in [FRONT, SLICE, HOOK, "migctl"] {
         let path = host.folder.join(name);
         let shown = path.display();
@@ -61,7 +50,7 @@ fn programs(host: &Host) -> Found {
 }
 
 /// Asks runmig under each configuration, so that it finds and trusts the low-level runtime as in a create.
-fn runtimes(host: &Host) -> Found {
+pub fn runtimes(host: &Host) -> Found {
     let front = host.folder.join(FRONT);
     if trust::program(&front).is_err() {
         let text = format!("{} is not trusted, see programs.files", front.display());
@@ -140,14 +129,14 @@ fn is_there(file: &Path) -> bool {
     file.symlink_metadata().is_ok()
 }
 
-fn configurations(host: &Host) -> Found {
+pub fn configurations(host: &Host) -> Found {
     let own = { host.config.as_ref().err() }.map(|e| Finding::in_words(Status::Fail, &e.line()));
     let others = { handlers().into_iter() }
         .filter_map(|file| Config::read(&file).err().filter(|_| is_there(&file)));
     Ok(own.into_iter().chain(others.map(Finding::from)).collect())
 }
 
-fn rules(host: &Host) -> Found {
+pub fn rules(host: &Host) -> Found {
     let (config, seen) = (host.config()?, host.seen()?);
     let gpus = &seen.inventory.snapshot.gpus;
     let file = config.file.as_deref().unwrap_or(Path::new(DIRECTORY));
