@@ -51,11 +51,8 @@ pub fn plan(task: &Task<'_>) -> Result<Plan> {
         return rancher.plan(task);
     }
     let engine = Found::of(task, "containerd", "containerd")?;
-    let Some(release) = engine.version else {
-        return Err(Error::new(
-            "cannot configure containerd: it does not print its version",
-        ));
-    };
+    let unknown = "cannot configure containerd: it does not print its version";
+    let release = engine.version.ok_or_else(|| Error::new(unknown))?;
     let drop_in = task.drop_in_or(format!("{DROP_INS}/{}.toml", task.name));
     let before = task.read(path)?;
     let version = version(before.as_deref(), &engine, release);

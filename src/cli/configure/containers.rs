@@ -5,7 +5,6 @@ use runmig_lease::config::Config;
 use runmig_lease::error::{Error, Result};
 use runmig_lease::store::{Container, Holder, Store};
 use runmig_lease::trust;
-use std::ffi::OsStr;
 use std::path::Path;
 
 /// Where containerd keeps the bundles of a namespace.
@@ -41,14 +40,12 @@ pub fn check(engine: Engine, task: &Task<'_>) -> Result<()> {
 fn is_of_another(task: &Task<'_>, container: &Container) -> bool {
     const MAX_PATH: u64 = 4096;
     let program = trust::read_to_string(&container.bundle.join("runtime"), MAX_PATH);
-    let other = |name: &str, own: Option<&str>| {
-        is_runmig(Path::new(name)) && Path::new(name).file_name().and_then(OsStr::to_str) != own
-    };
-    let own = task.runtime.file_name().and_then(OsStr::to_str);
+    let is_other =
+        |program: &Path, own: &Path| is_runmig(program) && program.file_name() != own.file_name();
     let root = container.key.root.to_str();
     let root = root.and_then(|root| root.strip_suffix("-oci"));
-    program.is_ok_and(|program| other(&program, own))
-        || root.is_some_and(|root| other(root, Some(task.name)))
+    program.is_ok_and(|program| is_other(program.as_ref(), &task.runtime))
+        || root.is_some_and(|root| is_other(root.as_ref(), task.name.as_ref()))
 }
 
 /// Says whether an engine made a container, by the places of its bundle and of its state.
@@ -84,35 +81,24 @@ mod tests {
             engines.map(Engine::name).collect::<Vec<_>>()
         };
         let task = "/run/containerd/io.containerd.runtime.v2.task";
+        let in_task = |namespace: &str| format!("{task}/{namespace}/c");
         let k3s = "/run/k3s/containerd/io.containerd.runtime.v2.task/k8s.io/c";
-        for bundle in [&format!("{task}/k8s.io/c"), k3s] {
-            assert_eq!(
-                of("/run/containerd/runc/k8s.io", bundle, Some("team")),
-                ["containerd"]
-            );
-        }
-        assert_eq!(
-            of(
-                "/run/docker/runtime-runc/moby",
-                &format!("{task}/moby/c"),
-                None
-            ),
-            ["docker"]
-        );
-        // nerdctl and ctr name a program, and need no handler.
-        assert!(
-            of(
-                "/run/containerd/runc/default",
-                &format!("{task}/default/c"),
-                None
-            )
-            .is_empty()
-        );
         let stored = "/run/containers/storage/overlay-containers/c/userdata";
-        assert_eq!(of("/run/runmig-oci", stored, None), ["crio"]);
-        assert_eq!(of("/run/crun", stored, Some("team")), ["crio"]);
-        let stored = "/var/lib/containers/storage/vfs-containers/c/userdata";
-        assert_eq!(of("/run/runc", stored, None), ["podman"]);
-        assert!(of("/run/runc", "/srv/bundle", None).is_empty());
+        let team = Some("team");
+        let (runc, crun) = ("/run/runc", "/run/crun");
+        for (root, bundle, namespace, engine) in [
+            (runc, &*in_task("k8s.io"), team, Some("containerd")),
+            (runc, k3s, team, Some("containerd")),
+            (runc, &in_task("moby"), None, Some("docker")),
+            // nerdctl and ctr name a program, and need no handler.
+            (runc, &in_task("default"), None, None),
+            ("/run/runmig-oci", stored, None, Some("crio")),
+            (crun, stored, team, Some("crio")),
+            (runc, stored, None, Some("podman")),
+            (runc, "/srv/bundle", None, None),
+        ] {
+            let engine: Vec<&str> = engine.into_iter().collect();
+            assert_eq!(of(root, bundle, namespace), engine, "{bundle}");
+        }
     }
 }

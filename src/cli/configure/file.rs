@@ -44,13 +44,11 @@ pub fn read(file: &Path, root: &Path) -> Result<Option<String>> {
 
 /// Checks that a path without links lies below the root.
 pub fn below(real: &Path, root: &Path) -> Result<()> {
-    match real.starts_with(root) {
-        true => Ok(()),
-        false => Err(Error::new(format!(
-            "it leads to {}, which is outside --root",
-            real.display()
-        ))),
+    if real.starts_with(root) {
+        return Ok(());
     }
+    let why = format!("it leads to {}, which is outside --root", real.display());
+    Err(Error::new(why))
 }
 
 impl Change {

@@ -178,10 +178,8 @@ pub fn run(options: &Options, format: Format) -> Result<i32> {
     // Users' engines read some of the files.
     nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o022));
     if !options.dry_run && options.root.is_none() && !nix::unistd::geteuid().is_root() {
-        return Err(
-            Error::new("cannot configure an engine: only root can write below /etc")
-                .hint("run it with sudo, or with --dry-run"),
-        );
+        let why = "cannot configure an engine: only root can write below /etc";
+        return Err(Error::new(why).hint("run it with sudo, or with --dry-run"));
     }
     let root = options.root.as_deref().unwrap_or(Path::new("/"));
     let root = std::fs::canonicalize(root).context(|| format!("open --root {}", root.display()))?;
