@@ -5,8 +5,8 @@ pub use crate::faults::strace::{self, settled};
 pub use crate::faults::{BIG, SMALL, World};
 pub use crate::mounted::Mounted;
 pub use crate::process::{
-    self, Going, Killed, Said, children, copy_program, going, in_cgroup, kill, lives, move_beside,
-    names_in, said, stands_still, until, with_argument,
+    self, Going, Killed, Said, all_below, children, copy_program, going, in_cgroup, kill, lives,
+    move_beside, names_in, said, stands_still, until, with_argument,
 };
 pub use crate::random::Random;
 pub use crate::runtimes::{built, on_path, script};

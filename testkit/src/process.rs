@@ -412,3 +412,17 @@ pub fn names_in(dir: &std::path::Path) -> Vec<String> {
     names.sort();
     names
 }
+
+/// Returns all that is below a folder, sorted. Links are not followed.
+pub fn all_below(dir: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let paths = names_in(dir).into_iter().map(|name| dir.join(name));
+    let mut found: Vec<_> = paths.collect();
+    let is_folder = |path: &&std::path::PathBuf| path.is_dir() && !path.is_symlink();
+    let deeper = found
+        .iter()
+        .filter(is_folder)
+        .flat_map(|path| all_below(path));
+    found.extend(deeper.collect::<Vec<_>>());
+    found.sort();
+    found
+}

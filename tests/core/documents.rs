@@ -2,25 +2,21 @@
 
 use testkit::prelude::*;
 
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-}
-
 fn read(path: &str) -> String {
-    fs::read_to_string(root().join(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
+    fs::read_to_string(repository().join(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
 }
 
 /// Returns the Markdown files below a folder of the repository, by their paths in it.
 fn pages(folder: &str) -> Vec<String> {
     let mut found = Vec::new();
-    for entry in fs::read_dir(root().join(folder)).unwrap() {
+    for entry in fs::read_dir(repository().join(folder)).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
         let path = match folder {
             "" => name.clone(),
             folder => format!("{folder}/{name}"),
         };
         let skipped = name.starts_with('.') || name == "target" || name == "node_modules";
-        let meta = fs::symlink_metadata(root().join(&path)).unwrap();
+        let meta = fs::symlink_metadata(repository().join(&path)).unwrap();
         if meta.is_dir() && !skipped {
             found.extend(pages(&path));
         } else if name.ends_with(".md") {
@@ -98,7 +94,7 @@ fn links_lead_somewhere() {
                 "" => PathBuf::from(&page),
                 path => target(&page, path),
             };
-            assert!(root().join(&file).exists(), "{page} links {link}");
+            assert!(repository().join(&file).exists(), "{page} links {link}");
             if !anchor.is_empty() && file.extension().is_some_and(|e| e == "md") {
                 let is_there = anchors(&read(file.to_str().unwrap())).contains(anchor);
                 assert!(is_there, "{page} links {link}: no such heading");
@@ -134,7 +130,10 @@ fn security_names_tests_that_exist() {
             continue;
         }
         let file = file.split('`').next().unwrap();
-        assert!(root().join(file).exists(), "docs/security.md names {file}");
+        assert!(
+            repository().join(file).exists(),
+            "docs/security.md names {file}"
+        );
         for name in names.split('`').skip(1).step_by(2) {
             has(&read(file), &format!("fn {name}("));
             functions += 1;
@@ -176,38 +175,31 @@ const NOT_PRODUCED: &[(&str, &str)] = &testkit::rows! {
     "podman ignores Ctrl-C" => "podman's own handling of signals, from a terminal";
 };
 
-/// Returns the text of all tests.
-fn tests_text(folder: &Path, text: &mut String) {
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            tests_text(&path, text);
-        } else if path.extension().is_some_and(|e| e == "rs") && !path.ends_with(file!()) {
-            text.push_str(&fs::read_to_string(path).unwrap());
-        }
-    }
+/// Returns the text of the tests below a folder but this file.
+fn tests_text(folder: &str) -> String {
+    let mut files = all_below(&repository().join(folder));
+    files.retain(|path| path.extension().is_some_and(|e| e == "rs") && !path.ends_with(file!()));
+    let texts = files.iter().map(|path| fs::read_to_string(path).unwrap());
+    texts.collect()
 }
 
 /// A symptom is produced by a test that has its words, or by one of those above.
 #[test]
 fn symptoms_are_produced_by_tests() {
-    let mut tests = String::new();
-    for folder in ["tests", "testkit/src", "crates/dra/tests"] {
-        tests_text(&root().join(folder), &mut tests);
-    }
+    let tests = ["tests", "testkit/src", "crates/dra/tests"]
+        .map(tests_text)
+        .concat();
     let page = read("docs/troubleshooting.md");
     let (_, page) = page.split_once("\n## A create is refused").unwrap();
-    let is_heading = |next: Option<&str>| next.is_some_and(|line| line.starts_with("| ---"));
-    let lines: Vec<&str> = page.lines().collect();
+    // The line above the marks is the head of a table.
+    let next = page.lines().skip(1).chain([""]);
+    let marks = |line: &str| line.starts_with("| ---");
     let mut symptoms = 0;
-    for (n, line) in lines.iter().enumerate() {
+    for (line, next) in page.lines().zip(next) {
         let row = line
             .strip_prefix("| ")
-            .filter(|row| !row.starts_with("---"));
+            .filter(|_| !marks(line) && !marks(next));
         let Some(row) = row else { continue };
-        if is_heading(lines.get(n + 1).copied()) {
-            continue;
-        }
         symptoms += 1;
         let symptom = row.split(" | ").next().unwrap();
         let words = symptom.split('`').skip(1).step_by(2);
@@ -232,9 +224,7 @@ fn symptoms_are_produced_by_tests() {
 
 fn help(words: &[&str]) -> String {
     let mut migctl = Command::new(env!("CARGO_BIN_EXE_migctl"));
-    let output = migctl.args(words).arg("--help").output().unwrap();
-    assert!(output.status.success(), "{words:?}");
-    let text = String::from_utf8(output.stdout).unwrap();
+    let text = said(migctl.args(words).arg("--help")).ok().stdout;
     let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
     lines.join("\n").trim_end().to_owned()
 }
@@ -290,12 +280,11 @@ fn reference_is_what_help_says() {
             page.push_str(&format!("\n## {verb} {second}\n\n```\n{said}\n```\n"));
         }
     }
-    let file = root().join("docs/migctl-reference.md");
+    let file = repository().join("docs/migctl-reference.md");
     if std::env::var_os("UPDATE").is_some() {
         fs::write(&file, &page).unwrap();
     }
-    let there = fs::read_to_string(&file).unwrap_or_default();
-    let is_same = there == page;
+    let is_same = fs::read_to_string(&file).is_ok_and(|there| there == page);
     assert!(is_same, "docs/migctl-reference.md is stale: {COMMAND}");
 }
 

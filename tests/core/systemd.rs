@@ -15,8 +15,7 @@ const UNITS: [&str; 9] = [
 ];
 
 fn shipped(unit: &str) -> String {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("systemd");
-    fs::read_to_string(dir.join(unit)).unwrap()
+    fs::read_to_string(repository().join("systemd").join(unit)).unwrap()
 }
 
 /// systemd writes a line about every condition that is not met, and about every start, at level info.
@@ -32,18 +31,15 @@ fn gc_is_quiet_without_leases() {
     let data = dir.path().join("data");
     let text = format!("state_dir = {state:?}\ndata_dir = {data:?}\n");
     fs::write(&config, text).unwrap();
-    let gc = || {
+    let is_quiet = || {
         let mut gc = Command::new(env!("CARGO_BIN_EXE_migctl"));
-        gc.arg("--config").arg(&config).arg("gc").output().unwrap()
+        let said = said(gc.arg("--config").arg(&config).arg("gc")).ok();
+        assert_eq!(said.stdout + &said.stderr, "");
     };
-    let quiet = |said: std::process::Output| {
-        assert!(said.status.success(), "{said:?}");
-        assert!(said.stdout.is_empty() && said.stderr.is_empty(), "{said:?}");
-    };
-    quiet(gc());
+    is_quiet();
     assert!(!state.exists());
     fs::create_dir_all(state.join("operations")).unwrap();
-    quiet(gc());
+    is_quiet();
 }
 
 /// Unknown keys are only told, so nothing may be.
@@ -54,8 +50,7 @@ fn systemd_accepts_the_units() {
     }
     let dir = tempfile::tempdir().unwrap();
     let migctl = dir.path().join("migctl");
-    fs::write(&migctl, "#!/bin/sh\n").unwrap();
-    fs::set_permissions(&migctl, fs::Permissions::from_mode(0o755)).unwrap();
+    script(&migctl, "");
     let mut verify = Command::new("systemd-analyze");
     verify.args(["verify", "--man=no"]);
     for unit in UNITS {
@@ -66,10 +61,8 @@ fn systemd_accepts_the_units() {
         fs::write(&unit, here).unwrap();
         verify.arg(unit);
     }
-    let output = verify.output().unwrap();
-    assert!(output.status.success(), "{output:?}");
-    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "");
+    let told = said(&mut verify).ok();
+    assert_eq!(told.stdout + &told.stderr, "");
 }
 
 /// The units that an administrator enables need few rights. 10 is the worst exposure.
@@ -78,12 +71,10 @@ fn optional_units_are_confined() {
     if !Path::new("/usr/bin/systemd-analyze").exists() {
         return skip("systemd-analyze is not there: apt-get install systemd");
     }
-    let units = Path::new(env!("CARGO_MANIFEST_DIR")).join("systemd");
+    let units = repository().join("systemd");
     for unit in ["textfile", "metrics@", "dcgm"].map(|unit| format!("runmig-{unit}.service")) {
         let mut analyze = Command::new("systemd-analyze");
         analyze.args(["security", "--offline=true", "--no-pager", "--threshold=30"]);
-        let output = analyze.arg(units.join(&unit)).output().unwrap();
-        let told = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success(), "{unit}: {told}{output:?}");
+        said(analyze.arg(units.join(&unit))).ok();
     }
 }

@@ -17,19 +17,13 @@ fn engine_id(digit: char) -> String {
 fn never_starts_a_misspelt_request_without_its_slice() {
     let setup = setup("H100-80GB", 1);
     for (key, value, hint) in testkit::rows! {
-        "runmig.dev/slices", "1g.10gb" => "write runmig.dev/slice";
-        "runmig.dev/slcie", "1g.10gb" => "write runmig.dev/slice";
-        "slices.runmig.dev/web", "1g.10gb" => "write slice.runmig.dev/web";
         "x.runmig.dev/web", "1g.10gb" => "write slice.runmig.dev/web or share.runmig.dev/web or gpu.runmig.dev/web";
-        "runmig/slice", "1g.10gb" => "write runmig.dev/slice";
         "runmg.dev/slice", "1g.10gb" => "write runmig.dev/slice";
         "rnumig.dev/gpu", "1" => "write runmig.dev/gpu";
         "Runmig.dev/share", "8Gi" => "write runmig.dev/share";
         "runmig.io/slice", "1g.10gb" => "write runmig.dev/slice";
         "runmig.dev/slice", "20GiB" => "write 20Gi";
-        "runmig.dev/slice", "40 gb" => "write 40G";
         "runmig.dev/slice", "mig-1g.10gb" => "write 1g.10gb";
-        "runmig.dev/slice", "1G.10GB" => "write 1g.10gb";
         "runmig.dev/share", "8GiB" => "write 8Gi";
         "runmig.dev/gpu", "1g.10gb" => "write runmig.dev/slice: 1g.10gb";
         "runmig.dev/slice", "1g.5gb" => "request one of 1g.10gb, ";
@@ -62,32 +56,23 @@ fn refuses_users_who_may_not_read_the_ledger() {
     copy_program(&setup.program("migctl"), &migctl);
     chmod(&migctl, 0o755);
     chmod(setup.path(""), 0o755);
-    let as_nobody = |verb: &[&str]| said(setup.plain(&migctl).args(verb).uid(65534).gid(65534));
+    let as_nobody = |verb: &str| {
+        let mut migctl = setup.plain(&migctl);
+        said(migctl.args(verb.split(' ')).uid(65534).gid(65534))
+    };
     let state = setup.state().display().to_string();
-    for verb in [
-        &["gpus"][..],
-        &["inspect"],
-        &["inspect", "train"],
-        &["list"],
-        &["top", "--once"],
-        &["explain", "1g.10gb"],
-        &["explain", "--gpu", "1"],
-        &["release", "train"],
-        &["gc", "--dry-run"],
-        &["events"],
-        &["metrics"],
-    ] {
-        eprintln!("{verb:?}");
+    let verbs = "gpus; inspect; inspect train; list; top --once; explain 1g.10gb; explain --gpu 1; release train; \
+                 gc --dry-run; events; metrics";
+    for verb in verbs.split("; ") {
+        eprintln!("{verb}");
         let said = as_nobody(verb).exits(1);
-        assert_eq!(said.stdout, "", "{verb:?}");
-        begins_with(
-            &said.stderr,
-            &format!("migctl: cannot read the ledger in {state}"),
-        );
+        assert_eq!(said.stdout, "", "{verb}");
+        let why = format!("migctl: cannot read the ledger in {state}");
+        begins_with(&said.stderr, &why);
         ends_with(&said.stderr, "hint: run it with sudo\n");
     }
-    as_nobody(&["version"]).ok();
-    let doctor = as_nobody(&["doctor", "--only", "mig"]);
+    as_nobody("version").ok();
+    let doctor = as_nobody("doctor --only mig");
     lacks(&doctor.stdout, "runmig did not make");
     doctor.says("the ledger cannot be read, see state.records");
     setup.delete("train");
@@ -148,16 +133,11 @@ fn fits_into_a_hundred_columns() {
         bundle.annotate("io.kubernetes.cri.container-name", &long);
         setup.create(&bundle, &engine_id(char::from(b'a' + n as u8)));
     }
-    for call in [
-        &["list"][..],
-        &["inspect"],
-        &["inspect", "-d"],
-        &["inspect", "-d", "--unit", "MiB"],
-    ] {
-        let said = setup.tells(call);
+    for call in ["list", "inspect", "inspect -d", "inspect -d --unit MiB"] {
+        let said = setup.tells(&call.split(' ').collect::<Vec<_>>());
         let longest = said.lines().map(|line| line.chars().count()).max();
-        assert!(longest <= Some(100), "{call:?}: {said}");
-        assert_eq!(said.contains('…'), call != ["inspect"], "{call:?}: {said}");
+        assert!(longest <= Some(100), "{call}: {said}");
+        assert_eq!(said.contains('…'), call != "inspect", "{call}: {said}");
     }
     let inspect = setup.tells(&["inspect"]);
     (0..8).for_each(|gpu| has(&inspect, &format!("GPU{gpu}(")));
@@ -174,18 +154,15 @@ fn orders_and_shortens_lists() {
         setup.make(id, slice);
     }
     for (by, order) in [
-        ("name", Some("c1c2c3")),
-        ("profile", Some("c3c1c2")),
-        ("gpu", None),
+        ("name", ["c1", "c2", "c3"]),
+        ("profile", ["c3", "c1", "c2"]),
     ] {
         let said = setup.tells(&["list", "--no-headers", "--sort", by]);
-        let ids: String = said
-            .lines()
-            .map(|line| line.split(' ').next().unwrap())
-            .collect();
-        assert_eq!(ids, order.unwrap_or(&ids), "{by}");
-        assert_eq!(said.lines().count(), 3, "{by}");
+        let ids = said.lines().map(|line| line.split(' ').next().unwrap());
+        assert_eq!(ids.collect::<Vec<_>>(), order, "{by}");
     }
+    let by_gpu = setup.tells(&["list", "--no-headers", "--sort", "gpu"]);
+    assert_eq!(by_gpu.lines().count(), 3);
     let quiet = setup.tells(&["list", "-q", "--sort", "profile"]);
     let named = setup.tells(&["list", "-o", "name", "--sort", "profile"]);
     assert_eq!(quiet, named);

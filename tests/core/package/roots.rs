@@ -167,25 +167,17 @@ fn programs_start(root: &Root, programs: &str) {
         has(&said.stderr, "cannot find a low-level runtime");
     }
     // k3s and RKE2 unpack a runc of their own, and a link leads to the current one.
-    for (link, unpacked) in [
-        ("k3s/data/current", "k3s/data/1f2e/bin/runc"),
-        ("rke2/bin", "rke2/data/v1.37/bin/runc"),
-    ] {
-        let (at, program) = (
-            format!("/var/lib/rancher/{link}"),
-            format!("/var/lib/rancher/{unpacked}"),
-        );
-        let folder = Path::new(&program).parent().unwrap().display();
-        let to = if link.ends_with("bin") {
-            folder.to_string()
-        } else {
-            format!("{folder}/..")
-        };
+    for (link, target, runc) in testkit::rows! {
+        "k3s/data/current", "k3s/data/1f2e" => "bin/runc";
+        "rke2/bin", "rke2/data/v1.37/bin" => "runc";
+    } {
+        let [link, target] = [link, target].map(|path| format!("/var/lib/rancher/{path}"));
+        let runc = format!("{target}/{runc}");
         root.ok(&format!(
-            "mkdir -p {folder} && printf '#!/bin/sh\\necho {unpacked}\\n' >{program} && chmod 755 {program} && ln -s {to} {at}"
+            "mkdir -p $(dirname {runc}) && printf '#!/bin/sh\\necho {runc}\\n' >{runc} && chmod 755 {runc} && ln -s {target} {link}"
         ));
         for name in ["runmig", "runmig-slice"] {
-            has(&root.ok(&format!("{programs}/{name} --version")), unpacked);
+            has(&root.ok(&format!("{programs}/{name} --version")), &runc);
         }
         root.ok("rm -r /var/lib/rancher");
     }

@@ -49,9 +49,8 @@ impl Containerd {
     }
 
     fn of(program: PathBuf, cri: &'static str) -> Containerd {
-        let place = Place::new().of("containerd", &program);
         Containerd {
-            place,
+            place: Place::new().of("containerd", &program),
             program,
             cri,
         }
@@ -65,12 +64,12 @@ impl Containerd {
     #[track_caller]
     fn dump(&self) -> Value {
         let file = self.place.path(CONFIG);
-        let mut command = Command::new(&self.program);
-        match file.exists() {
-            true => command.arg("--config").arg(file).args(["config", "dump"]),
-            false => command.args(["config", "default"]),
+        let mut dump = Command::new(&self.program);
+        dump.arg("--config").arg(&file).args(["config", "dump"]);
+        let text = match file.exists() {
+            true => said(&mut dump).ok().stdout,
+            false => config_default(&self.program),
         };
-        let text = said(&mut command).ok().stdout;
         let table: toml::Table = toml::from_str(&text).unwrap();
         let mut value = serde_json::to_value(table).unwrap();
         value.as_object_mut().unwrap().remove("imports");

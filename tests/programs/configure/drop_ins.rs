@@ -8,7 +8,7 @@ use testkit::prelude::*;
 #[test]
 fn crio_handler_has_the_nodes_monitor() {
     let Some((place, crio)) = crio() else { return };
-    let runtimes = || runtimes(&place, &crio);
+    let runtimes = || crio_says(&place, &crio)["runtimes"].clone();
     place.there_and_back(|| assert_eq!(runtimes()["runmig"]["runtime_path"], RUNMIG.into()));
     place.write(
         "/etc/crio/crio.conf.d/10-crio.conf",
@@ -34,18 +34,17 @@ fn crio_handler_has_the_nodes_monitor() {
 fn crio_files_are_all_read() {
     for name in [".hidden", "plain", "old.conf~", "deeper/still/x.conf"] {
         let Some((place, crio)) = crio() else { return };
+        let runmig = || crio_says(&place, &crio)["runtimes"]["runmig"].clone();
         let name = format!("/etc/crio/crio.conf.d/{name}");
         let default = "[crio.runtime]\ndefault_runtime = \"mine\"\n[crio.runtime.runtimes.mine]\n\
                        runtime_path = \"/usr/bin/mine\"\nmonitor_cgroup = \"pod\"\n";
         place.write(&name, default);
         place.there_and_back(|| {
-            let runmig = &runtimes(&place, &crio)["runmig"];
-            assert_eq!(runmig["monitor_cgroup"], "pod".into(), "{name}");
+            assert_eq!(runmig()["monitor_cgroup"], "pod".into(), "{name}");
         });
         let handler = "[crio.runtime.runtimes.runmig]\nruntime_path = \"/usr/bin/mine\"\n";
         place.write(&name, handler);
-        let runmig = &runtimes(&place, &crio)["runmig"];
-        assert_eq!(runmig["runtime_path"], "/usr/bin/mine".into());
+        assert_eq!(runmig()["runtime_path"], "/usr/bin/mine".into());
         let words = format!("cannot add the handler runmig: {name} has one");
         place.refused(&[], &words);
         place.write(&name, "no = [\n");
@@ -75,17 +74,11 @@ fn crio_says(place: &Place, program: &Path) -> toml::Value {
     table["crio"]["runtime"].clone()
 }
 
-#[track_caller]
-fn runtimes(place: &Place, program: &Path) -> toml::Value {
-    crio_says(place, program)["runtimes"].clone()
-}
-
 #[test]
 fn crio_default_is_set() {
     let Some((place, crio)) = crio() else { return };
     place.configure(&["--set-as-default"]).ok();
-    let said = crio_says(&place, &crio);
-    assert_eq!(said["default_runtime"], "runmig".into());
+    assert_eq!(crio_says(&place, &crio)["default_runtime"], "runmig".into());
 }
 
 /// podman in a mount namespace in which /etc/containers is the place's.
@@ -104,14 +97,11 @@ fn info(place: &Place, program: &Path, runtime: &str) -> String {
 
 #[test]
 fn podman_knows_the_runtime_by_name() {
-    let podmans: Vec<PathBuf> = [on_path("podman"), built("podman", "podman")]
-        .into_iter()
-        .flatten()
-        .collect();
-    if podmans.len() < 2 {
+    let podmans = [on_path("podman"), built("podman", "podman")];
+    if podmans.iter().any(Option::is_none) {
         skip_until_full("there are not both podmans; run scripts/setup and scripts/engines podman");
     }
-    for program in podmans {
+    for program in podmans.into_iter().flatten() {
         let place = Place::new().of("podman", &program);
         // The settings that podman cannot do without.
         let policy = "{\"default\": [{\"type\": \"insecureAcceptAnything\"}]}";

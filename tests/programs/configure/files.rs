@@ -269,18 +269,10 @@ fn kill_leaves_whole_files() {
     assert!(killed > 10, "{killed}");
 }
 
-/// Every folder below a path.
-fn folders(place: &Place, top: &str) -> Vec<std::path::PathBuf> {
-    let mut found = vec![place.path(top)];
-    let mut next = 0;
-    while next < found.len() {
-        let entries = fs::read_dir(&found[next]).into_iter().flatten();
-        let paths = entries.map(|entry| entry.unwrap().path());
-        found.extend(paths.filter(|path| path.is_dir()));
-        next += 1;
-    }
-    found.retain(|path| path.exists());
-    found.sort();
+/// Every folder below /etc.
+fn folders(place: &Place) -> Vec<PathBuf> {
+    let mut found = all_below(&place.path("/etc"));
+    found.retain(|path| path.is_dir());
     found
 }
 
@@ -296,26 +288,26 @@ fn removal_takes_its_folders_along() {
         let place = Place::stub(engine, version);
         fs::create_dir_all(place.path("/etc/other")).unwrap();
         let remove = &["--remove"];
-        let before = folders(&place, "/etc");
+        let before = folders(&place);
         for _ in 0..2 {
             place.configure(&[]).ok();
             assert!(place.path("/etc").join(folder).is_dir(), "{folder}");
             place.configure(&[]).ok();
             place.configure(remove).ok();
-            assert_eq!(folders(&place, "/etc"), before, "{engine}");
+            assert_eq!(folders(&place), before, "{engine}");
         }
         // The last of two handlers takes them along.
         let names = [
             ["--name", "1g", "--request", "slice=1g.10gb"],
             ["--name", "2g", "--request", "slice=2g.20gb"],
         ];
-        names
-            .iter()
-            .for_each(|name| drop(place.configure(name).ok()));
-        names
-            .iter()
-            .for_each(|name| drop(place.configure(&[&name[..2], remove].concat()).ok()));
-        assert_eq!(folders(&place, "/etc"), before, "{engine}");
+        for name in &names {
+            place.configure(name).ok();
+        }
+        for name in &names {
+            place.configure(&[&name[..2], remove].concat()).ok();
+        }
+        assert_eq!(folders(&place), before, "{engine}");
         // A folder with a file of somebody else stays, whoever made it, and so does one that was there.
         let theirs = format!("/etc/{folder}/readme");
         place.configure(&[]).ok();
@@ -329,10 +321,10 @@ fn removal_takes_its_folders_along() {
             if empty {
                 fs::create_dir_all(place.path("/etc").join(folder)).unwrap();
             }
-            let before = folders(&place, "/etc");
+            let before = folders(&place);
             place.configure(&[]).ok();
             place.configure(remove).ok();
-            assert_eq!(folders(&place, "/etc"), before, "{engine} {empty}");
+            assert_eq!(folders(&place), before, "{engine} {empty}");
         }
     }
 }

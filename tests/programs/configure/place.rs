@@ -102,27 +102,21 @@ impl Place {
 
     /// Returns the files below /etc.
     pub fn files(&self) -> Files {
-        let mut files = Files::new();
-        let mut dirs = vec![self.path("/etc")];
-        while let Some(dir) = dirs.pop() {
-            for entry in fs::read_dir(dir).into_iter().flatten() {
-                let path = entry.unwrap().path();
-                let meta = fs::symlink_metadata(&path).unwrap();
-                // podman keeps a lock there, where it makes its networks with netavark.
-                if path.ends_with("etc/containers/networks") {
-                    continue;
-                }
-                if meta.is_dir() {
-                    dirs.push(path);
-                    continue;
-                }
-                let name = path.strip_prefix(self.root()).unwrap();
-                let link = fs::read_link(&path).ok();
-                let text = fs::read_to_string(&path).unwrap();
-                files.insert(name.display().to_string(), (link, meta.mode(), text));
+        let mut paths = all_below(&self.path("/etc"));
+        // podman keeps a lock there, where it makes its networks with netavark.
+        let networks = self.path("/etc/containers/networks");
+        paths.retain(|path| !path.starts_with(&networks));
+        let file = |path: PathBuf| {
+            let meta = fs::symlink_metadata(&path).unwrap();
+            if meta.is_dir() {
+                return None;
             }
-        }
-        files
+            let name = path.strip_prefix(self.root()).unwrap();
+            let text = fs::read_to_string(&path).unwrap();
+            let file = (fs::read_link(&path).ok(), meta.mode(), text);
+            Some((name.display().to_string(), file))
+        };
+        paths.into_iter().filter_map(file).collect()
     }
 
     /// Returns the texts of all files below /etc.

@@ -141,24 +141,17 @@ fn keeps_what_others_wrote() {
 #[test]
 fn writes_every_key() {
     let place = podman();
-    for (words, lines) in [
-        (
-            "wait=30s slice=10Gi|2g.20gb*2 fixed=true compute=2",
-            "wait = \"30s\"\nslice = \"10Gi|2g.20gb*2\"\nfixed = true\ncompute = \"2\"\n",
-        ),
-        ("gpu=2 fixed=false", "gpu = \"2\"\nfixed = false\n"),
-        (
-            "share=1/4 slice=3g.40gb",
-            "share = \"1/4\"\nslice = \"3g.40gb\"\n",
-        ),
-    ] {
+    for (words, lines) in testkit::rows! {
+        "wait=30s slice=10Gi|2g.20gb*2 fixed=true compute=2" =>
+            "wait = \"30s\"\nslice = \"10Gi|2g.20gb*2\"\nfixed = true\ncompute = \"2\"\n";
+        "gpu=2 fixed=false" => "gpu = \"2\"\nfixed = false\n";
+        "share=1/4 slice=3g.40gb" => "share = \"1/4\"\nslice = \"3g.40gb\"\n";
+    } {
         let words = words.split(' ').flat_map(|word| ["--request", word]);
         let arguments: Vec<&str> = ["--name", "runmig-q"].into_iter().chain(words).collect();
         place.configure(&arguments).ok();
-        ends_with(
-            &place.read("/etc/runmig/q.toml"),
-            &format!("\n[request]\n{lines}"),
-        );
+        let text = place.read("/etc/runmig/q.toml");
+        ends_with(&text, &format!("\n[request]\n{lines}"));
     }
     place.configure(&["--name", "runmig-q", "--remove"]).ok();
     assert!(place.files().is_empty());

@@ -97,7 +97,7 @@ fn unanswered_systemd_is_not_well() {
     }
 }
 
-/// A create refuses in the same words.
+/// A create refuses in the same words, which tests/core/spec_cdi has.
 #[test]
 fn names_missing_driver_files() {
     let setup = setup();
@@ -118,22 +118,13 @@ fn names_missing_driver_files() {
     let (text, repair) = breaks("fail", etc(&setup));
     begins_with(&text, "cannot find a CDI specification");
     has(&repair, "nvidia-ctk cdi generate");
-    let gpu = |top: Value| with(&cdi::specification("nvidia.com/gpu", &top));
-    let (text, _) = breaks("fail", gpu(json!({"env": ["A=b"]})));
-    begins_with(&text, "cannot find libcuda in CDI specification");
     let socket = json!({"hostPath": "/run/nvidia-persistenced/socket", "containerPath": "/s"});
-    let without = gpu(json!({"mounts": [cdi::libcuda(&file), socket]}));
-    has(
-        &breaks("warn", without).0,
-        "/run/nvidia-persistenced/socket",
-    );
+    let mounts = json!({"mounts": [cdi::libcuda(&file), socket]});
+    let without = with(&cdi::specification("nvidia.com/gpu", &mounts));
+    let (text, _) = breaks("warn", without);
+    has(&text, "/run/nvidia-persistenced/socket");
     let other = format!("{}\necho '{{' >/etc/cdi/other.yaml", present());
     has(&breaks("warn", other).0, "/etc/cdi/other.yaml");
-    // The operator's kind is as good, with libcuda at its device.
-    let mut operator = cdi::specification("management.nvidia.com/gpu", &json!({}));
-    operator["devices"][0]["containerEdits"]["mounts"] = json!([cdi::libcuda(&file)]);
-    let seen = Diagnosis::inside(&setup, &with(&operator), &["--only=engines.files"]);
-    seen.has("ok", [id]);
 }
 
 /// A script that registers runmig with containerd in an `/etc` of its own. None where the machine lacks it.
@@ -154,31 +145,34 @@ fn registered(setup: &Setup) -> Option<String> {
 #[test]
 fn names_stale_registration() {
     let setup = setup();
-    for repair in [
-        "migctl configure containerd",
-        "migctl configure containerd --set-as-default",
-    ] {
+    for option in ["", " --set-as-default"] {
+        let repair = format!("migctl configure containerd{option}");
         let two = [(); 2].map(|()| registered(&setup));
         let two = two.map(|world| Some(format!("{}\n{repair} >/dev/null", world?)));
         let [Some(good), Some(bad)] = two else { return };
         let stale = "cp -r $(dirname $0) $(dirname $0)-old
             sed -i 's,/bin/runmig,/bin-old/runmig,' $(grep -rl bin/runmig /etc/containerd)";
-        let worlds = [good.as_str(), &format!("{bad}\n{stale}")];
+        let worlds = [good, format!("{bad}\n{stale}")];
         let (text, told) = breaks_inside(&setup, "warn", "engines.registered", worlds);
         has(&text, "is not that of this runmig");
         assert_eq!(told, repair);
     }
 }
 
-/// A script that puts a stand-in for an engine, which says this, first on PATH, and gives it an `/etc` of its own.
-fn engine_says(setup: &Setup, program: &str, said: &str) -> String {
+/// A script that puts a stand-in for an engine, which says this, first on PATH, gives it an `/etc` of its own, and goes on.
+fn with_engine(setup: &Setup, program: &str, said: &str, more: &str) -> String {
     let folder = setup.path(&format!("says-{}", unique()));
     fs::create_dir(&folder).unwrap();
     let reads = "for file; do [ ! -f \"$file\" ] || exec cat \"$file\"; done";
     let body = format!("[ \"$1\" != --version ] || exec echo {said}\n{reads}");
     script(&folder.join(program), &body);
     let (etc, folder) = (etc(setup), folder.display());
-    format!("{etc}\nPATH=$(dirname \"$0\"):{folder}:$PATH; export PATH")
+    format!("{etc}\nPATH=$(dirname \"$0\"):{folder}:$PATH; export PATH\n{more}")
+}
+
+/// The same with docker.
+fn with_docker(setup: &Setup, more: &str) -> String {
+    with_engine(setup, "dockerd", "Docker version 29.9.3, build x", more)
 }
 
 /// As NVIDIA's toolkit and the GPU Operator leave their files: runmig's name works beside them, and the default does not.
@@ -186,27 +180,17 @@ fn engine_says(setup: &Setup, program: &str, said: &str) -> String {
 fn names_overruled_registration() {
     let setup = setup();
     let id = "engines.registered";
-    for (engine, program, said, file, theirs) in testkit::rows! {
-        "crio", "crio", "crio version 1.36.3", "/etc/crio/crio.conf.d/99-nvidia.toml" =>
+    for (engine, said, file, theirs) in testkit::rows! {
+        "crio", "crio version 1.36.3", "/etc/crio/crio.conf.d/99-nvidia.toml" =>
             "[crio.runtime]\ndefault_runtime = \"nvidia\"\n";
-        "podman", "podman", "podman version 4.3.1", "/etc/containers/containers.conf.d/99-nvidia.conf" =>
+        "podman", "podman version 4.3.1", "/etc/containers/containers.conf.d/99-nvidia.conf" =>
             "[engine]\nruntime = \"nvidia\"\n";
-        "containerd", "containerd", "containerd x v2.3.2 x", "/etc/containerd/nvidia/99-nvidia.toml" =>
-            "version = 4\n[plugins.\"io.containerd.cri.v1.runtime\".containerd]\ndefault_runtime_name = \"nvidia\"\n";
     } {
         let world = |more: &str, default: &str| {
-            let engine_is_there = engine_says(&setup, program, said);
-            format!(
-                "{engine_is_there}\nmkdir -p $(dirname {file})
-                 if [ {engine} = containerd ]; then cat >/etc/containerd/config.toml <<'END'
-version = 4
-imports = [\"/etc/containerd/conf.d/*.toml\", \"/etc/containerd/nvidia/*.toml\"]
-END
-                 fi
-                 migctl configure {engine} {default} >/dev/null\n{more}"
-            )
+            let registers = format!("migctl configure {engine} {default} >/dev/null\n{more}");
+            with_engine(&setup, engine, said, &registers)
         };
-        let writes = format!("cat >{file} <<'END'\n{theirs}END");
+        let writes = format!("mkdir -p $(dirname {file})\ncat >{file} <<'END'\n{theirs}END");
         let default = "--set-as-default";
         let worlds = [world("", default), world(&writes, default)];
         let (text, repair) = breaks_inside(&setup, "warn", id, worlds);
@@ -222,12 +206,12 @@ END
 fn names_default_without_a_program() {
     let setup = setup();
     let world = |text: &str, flags: &str| {
-        let engine_is_there = engine_says(&setup, "dockerd", "Docker version 29.9.3, build x");
         let unit = format!("[Service]\\nExecStart=/usr/bin/dockerd {flags}");
-        format!(
-            "{engine_is_there}\nmkdir -p /etc/docker /etc/systemd/system\necho '{text}' >/etc/docker/daemon.json\n\
+        let files = format!(
+            "mkdir -p /etc/docker /etc/systemd/system\necho '{text}' >/etc/docker/daemon.json\n\
              printf '{unit}\\n' >/etc/systemd/system/docker.service"
-        )
+        );
+        with_docker(&setup, &files)
     };
     let flags = "--add-runtime runmig-2g=/usr/bin/runmig-2g --default-runtime runmig-2g";
     let in_file = world("{\"default-runtime\": \"runmig-2g\"}", "");
@@ -244,12 +228,12 @@ fn names_default_without_a_program() {
 fn names_runmigs_that_are_gone() {
     let setup = setup();
     let world = |path: &str, more: &str| {
-        let engine_is_there = engine_says(&setup, "dockerd", "Docker version 29.9.3, build x");
         let text = format!("{{\"runtimes\": {{\"a\": {{\"path\": \"'{path}'\"}}}}}}");
-        format!(
-            "{engine_is_there}\nmkdir -p /etc/docker /etc/runmig\necho '{text}' >/etc/docker/daemon.json
+        let files = format!(
+            "mkdir -p /etc/docker /etc/runmig\necho '{text}' >/etc/docker/daemon.json
              ln -sf runmig $(dirname $0)/runmig-9g\necho '[request]\nslice = \"1g.10gb\"' >/etc/runmig/9g.toml\n{more}"
-        )
+        );
+        with_docker(&setup, &files)
     };
     let (own, link) = ("$(dirname $0)/runmig", "$(dirname $0)/runmig-9g");
     for (path, more, words) in testkit::rows! {
@@ -269,11 +253,7 @@ fn names_runmigs_that_are_gone() {
 #[test]
 fn names_engine_that_others_can_write() {
     let setup = setup();
-    let world = |more: &str| {
-        let engine_is_there = engine_says(&setup, "dockerd", "Docker version 29.9.3, build x");
-        format!("{engine_is_there}\n{more}")
-    };
-    let worlds = [world(""), world("chmod 777 $(command -v dockerd)")];
+    let worlds = ["", "chmod 777 $(command -v dockerd)"].map(|more| with_docker(&setup, more));
     let (text, repair) = breaks_inside(&setup, "warn", "engines.registered", worlds);
     let why = "dockerd --version: users other than root can write to it (mode 0777)";
     has(&text, why);
@@ -286,11 +266,11 @@ fn names_engines_without_cdi_devices() {
     let setup = setup();
     let id = "engines.registered";
     let world = |engine: &str, said: &str, file: &str, text: &str, devices: bool| {
-        let engine_is_there = engine_says(&setup, engine, said);
-        format!(
-            "{engine_is_there}\nmkdir -p $(dirname {file}) && cat >{file} <<'END'\n{text}END
+        let files = format!(
+            "mkdir -p $(dirname {file}) && cat >{file} <<'END'\n{text}END
              migctl configure {engine} >/dev/null\n! {devices} || migctl configure cdi >/dev/null"
-        )
+        );
+        with_engine(&setup, engine, said, &files)
     };
     let toml = "/etc/containerd/config.toml";
     let two = "version = 3\nimports = [\"/etc/containerd/conf.d/*.toml\"]\n";
@@ -325,12 +305,12 @@ fn names_default_that_asks_for_all() {
         "crio", "crio version 1.36.3", "/etc/crio/crio.conf.d/99-mine.conf" => crio;
     } {
         let world = |request: &str| {
-            let engine_is_there = engine_says(&setup, program, said);
-            format!(
-                "{engine_is_there}\nmkdir -p $(dirname {file}) /etc/runmig
+            let files = format!(
+                "mkdir -p $(dirname {file}) /etc/runmig
                  cat >{file} <<'END'\n{text}\nEND
                  cat >/etc/runmig/1g.toml <<'END'\n{request}\nEND"
-            )
+            );
+            with_engine(&setup, program, said, &files)
         };
         // A link without a request may be the default.
         let worlds = [world(""), world("[request]\nslice = \"1g.10gb\"")];
@@ -363,7 +343,8 @@ fn names_wrong_request() {
 #[test]
 fn names_podman_that_restores_images() {
     let setup = setup();
-    let world = |version: &str| engine_says(&setup, "podman", &format!("podman version {version}"));
+    let world =
+        |version: &str| with_engine(&setup, "podman", &format!("podman version {version}"), "");
     for version in ["4.4.0", "4.9.4-rhel", "5.8.7", "6.0.0-rc1", "6.1.2"] {
         let worlds = [world("6.1.3"), world(version)];
         let (text, _) = breaks_inside(&setup, "warn", "engines.podman", worlds);
@@ -384,20 +365,19 @@ fn names_runc_too_old_for_docker() {
         return skip("this machine has no runc 1.1");
     }
     // The machine's own daemon.json may turn them off.
-    let world = |version: &str| {
+    let world = |version: &str, more: &str| {
         let said = format!("'Docker version {version}, build 98f1464'");
-        engine_says(&setup, "dockerd", &said)
+        with_engine(&setup, "dockerd", &said, more)
     };
     for version in ["29.5.0", "30.0.0-rc.1"] {
-        let worlds = [world("29.4.3"), world(version)];
+        let worlds = [world("29.4.3", ""), world(version, "")];
         let (text, repair) = breaks_inside(&setup, "warn", "programs.runtime", worlds);
         let why = "docker gives containers time namespaces, which runc version 1.1.";
         has(&text, why);
         begins_with(&repair, "install runc 1.2");
     }
     let told = "mkdir -p /etc/docker; echo '{\"features\": {\"time-namespaces\": false}}' >/etc/docker/daemon.json";
-    let world = format!("{}\n{told}", world("29.5.0"));
-    let seen = Diagnosis::inside(&setup, &world, &["--only=programs.runtime"]);
+    let seen = Diagnosis::inside(&setup, &world("29.5.0", told), &["--only=programs.runtime"]);
     seen.has("ok", ["programs.runtime"]);
 }
 
@@ -474,15 +454,9 @@ fn joins_findings_of_kubernetes_driver() {
     copy_program(&program, &setup.program("runmig-dra"));
     let seen = Diagnosis::of(&setup, &only);
     // It has no cluster here.
-    assert!(
-        seen.ids("fail").contains("kubernetes.api"),
-        "{:?}",
-        seen.items
-    );
-    let all = seen.all_ids();
-    assert!(
-        all.is_superset(&ids(["kubernetes.gpus", "host.boot"])),
-        "{all:?}"
-    );
+    let fails = seen.ids("fail");
+    assert!(fails.contains("kubernetes.api"), "{fails:?}");
+    let (all, both) = (seen.all_ids(), ids(["kubernetes.gpus", "host.boot"]));
+    assert!(all.is_superset(&both), "{all:?}");
     assert_eq!(seen.code, Some(1));
 }
