@@ -71,7 +71,7 @@ fn default(task: &Task<'_>, ours: &Path) -> Result<Table> {
     }
     let of = |name: &str| -> Table {
         let tables = { others.0.iter() }.filter_map(|(_, table)| runtimes(table, name));
-        tables.cloned().flatten().collect()
+        tables.flat_map(Table::clone).collect()
     };
     Ok(match others.last(SAYS.default) {
         Some((_, name)) => of(name),

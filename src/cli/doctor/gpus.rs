@@ -94,32 +94,30 @@ pub fn capabilities(host: &Host) -> Found {
 
 /// Returns what keeps nodes from being opened.
 pub fn unusable(root: &Path, nodes: &[DeviceNode]) -> Vec<Finding> {
-    let obstacles = nodes.iter().filter_map(|node| obstacle(root, node));
-    obstacles.collect()
+    let failed = nodes.iter().filter_map(|node| open(root, node).err());
+    failed.collect()
 }
 
-fn obstacle(root: &Path, node: &DeviceNode) -> Option<Finding> {
+fn open(root: &Path, node: &DeviceNode) -> Result<(), Finding> {
     let path = paths::inside(root, &node.path);
     let (shown, wanted) = (path.display(), format!("{}:{}", node.major, node.minor));
-    let meta = match fs::metadata(&path) {
-        Ok(meta) => meta,
-        Err(e) => return Some(Finding::fail(format!("cannot find {shown}: {e}"), MAKE)),
-    };
+    let meta = fs::metadata(&path)
+        .map_err(|e| Finding::fail(format!("cannot find {shown}: {e}"), MAKE))?;
     let again = format!("rm {shown} && {MAKE}");
     if !meta.file_type().is_char_device() {
-        return Some(Finding::fail(format!("{shown} is not a device"), again));
+        return Err(Finding::fail(format!("{shown} is not a device"), again));
     }
-    let found = (libc::major(meta.rdev()), libc::minor(meta.rdev()));
-    if found != (node.major, node.minor) {
-        let (major, minor) = found;
+    let (major, minor) = (libc::major(meta.rdev()), libc::minor(meta.rdev()));
+    if (major, minor) != (node.major, node.minor) {
         let text = format!("{shown} has the number {major}:{minor}, and the driver {wanted}");
-        return Some(Finding::fail(text, again));
+        return Err(Finding::fail(text, again));
     }
-    let opened = OpenOptions::new()
-        .read(true)
-        .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC)
-        .open(&path);
-    let e = opened.err().filter(|e| !is_simulated(root, e))?;
+    let mut options = OpenOptions::new();
+    options.custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC);
+    let e = match options.read(true).open(&path) {
+        Err(e) if !is_simulated(root, &e) => e,
+        _ => return Ok(()),
+    };
     let repair = match e.raw_os_error().map(Errno::from_raw) {
         Some(Errno::EPERM) => {
             "run migctl doctor outside of a container: a device rule of its cgroup forbids the node"
@@ -130,10 +128,8 @@ fn obstacle(root: &Path, node: &DeviceNode) -> Option<Finding> {
         }
         _ => "dmesg shows what the driver says",
     };
-    Some(Finding::fail(
-        format!("cannot open {shown} ({wanted}): {e}"),
-        repair,
-    ))
+    let text = format!("cannot open {shown} ({wanted}): {e}");
+    Err(Finding::fail(text, repair))
 }
 
 /// No driver owns the majors of a simulated machine, whose files are below another root.
