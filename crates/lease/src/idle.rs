@@ -1,8 +1,8 @@
 //! When an idle slice may no longer be handed out.
 
 use crate::config::Config;
-use crate::model::{Gpu, GpuInstance, Snapshot};
-use crate::store::{Instance, Resource, Slice};
+use crate::model::Snapshot;
+use crate::store::{Instance, Resource};
 use std::time::{Duration, SystemTime};
 
 /// Returns for how long a slice has been idle; none where the clock was set back.
@@ -32,18 +32,13 @@ pub(crate) fn is_usable(config: &Config, snapshot: &Snapshot, idle: &Instance) -
 
 /// Returns whether the driver shows the very instance.
 pub(crate) fn is_there(snapshot: &Snapshot, instance: &Instance) -> bool {
-    match &instance.resource {
-        Resource::Mig(slice) => is_slice_there(snapshot, slice),
-        Resource::Gpu(gpu) => snapshot.gpus.iter().any(|g| g.uuid == gpu.gpu_uuid),
-    }
-}
-
-fn is_slice_there(snapshot: &Snapshot, slice: &Slice) -> bool {
-    let instance = |i: &GpuInstance| (Some(i.id), i.profile_id, i.placement);
-    let wanted = (slice.gpu_instance, slice.profile_id, slice.placement);
-    let mut here = snapshot
-        .gpus
-        .iter()
-        .filter(|g: &&Gpu| g.uuid == slice.gpu_uuid);
-    here.any(|gpu| gpu.instances.iter().any(|i| instance(i) == wanted))
+    let mut gpus = snapshot.gpus.iter();
+    let gpu = gpus.find(|g| g.uuid == *instance.resource.gpu_uuid());
+    gpu.is_some_and(|gpu| match &instance.resource {
+        Resource::Mig(slice) => gpu.instances.iter().any(|i| {
+            let its = (slice.gpu_instance, slice.profile_id, slice.placement);
+            (Some(i.id), i.profile_id, i.placement) == its
+        }),
+        Resource::Gpu(_) => true,
+    })
 }
