@@ -9,7 +9,7 @@ use crate::gpu::Queries;
 use crate::inventory::{Inventory, memory_on};
 use crate::model::{GpuUuid, Snapshot};
 use crate::placement::Admitted;
-use crate::placement::{self, Constraints, NoRoom, Over, Rejection, Reservation, Slot};
+use crate::placement::{self, Constraints, NoRoom, Over};
 use crate::policy::{Kind, More, Policy, Subject, Usage};
 use crate::queue;
 use crate::request::{Alternative, Slices};
@@ -44,20 +44,16 @@ impl<'a, D: Queries> Machine<'a, D> {
     ///
     /// # Errors
     /// It admits nothing.
-    pub(super) fn admit(&self, slices: &Slices) -> Result<Admission> {
+    pub(super) fn admit(&self, slices: &Slices) -> Result<Admitted> {
         let (policy, inventory) = (&self.config.policy, self.inventory);
         let alternatives = policy.allowed(&slices.alternatives)?;
-        Ok(Admission {
-            admitted: Admitted {
-                slices: { alternatives.iter() }
-                    .flat_map(Alternative::all)
-                    .cloned()
-                    .collect(),
-                alternatives,
-                min_compute: slices.min_compute,
-                excluded: self.excluded(),
-                denied_profiles: policy.denied_profiles(&inventory.snapshot.gpus),
-            },
+        let slices_of_all = alternatives.iter().flat_map(Alternative::all);
+        Ok(Admitted {
+            slices: slices_of_all.cloned().collect(),
+            alternatives,
+            min_compute: slices.min_compute,
+            excluded: self.excluded(),
+            denied_profiles: policy.denied_profiles(&inventory.snapshot.gpus),
             ours: inventory.ours(),
             blockers: queue::reservations(&inventory.waiting),
             unfit: inventory.held_gpus(),
@@ -67,36 +63,6 @@ impl<'a, D: Queries> Machine<'a, D> {
     /// Adds the GPUs that the driver cannot read to an answer.
     pub(super) fn with_unreadable(&self, no: Box<NoRoom>) -> Box<NoRoom> {
         no.beside(&self.inventory.snapshot.unreadable)
-    }
-}
-
-/// A request for slices, as the policy admits it, and what keeps places from it.
-pub(super) struct Admission {
-    pub admitted: Admitted,
-    /// The places of instances that end one day.
-    pub ours: Vec<Slot>,
-    /// What earlier requests could use.
-    blockers: Vec<Reservation>,
-    /// GPUs that it cannot have now, with the reason.
-    unfit: Vec<(GpuUuid, String)>,
-}
-
-impl Admission {
-    pub(super) fn wanted(&self) -> Constraints<'_> {
-        Constraints {
-            blockers: &self.blockers,
-            ours: &self.ours,
-            unfit: &self.unfit,
-            ..self.admitted.wanted()
-        }
-    }
-
-    /// Returns the request for which this is admitted.
-    pub(super) fn asked(&self) -> Slices {
-        Slices {
-            alternatives: self.admitted.alternatives.clone(),
-            min_compute: self.admitted.min_compute,
-        }
     }
 }
 
@@ -221,14 +187,5 @@ impl ShareLimits<'_> {
             Some(over) if !no.may_pass() => Denial::Limit(over),
             _ => Denial::Room(no),
         }
-    }
-}
-
-/// Joins the denials of all alternatives. A limit counts where no alternative can be had one day, since a
-/// request above a limit is not queued.
-pub(crate) fn all_denied(noes: Vec<Rejection>, over: Option<Error>) -> Denial {
-    match over {
-        Some(e) if !noes.iter().any(Rejection::may_pass) => Denial::Limit(e),
-        _ => Denial::Room(Rejection::of_all(noes)),
     }
 }

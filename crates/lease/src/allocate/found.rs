@@ -4,21 +4,20 @@ use crate::counters::Outcome;
 use crate::error::Error;
 use crate::model::Level;
 use crate::placement::{NoRoom, Rejection, RejectionKind, ShareMemory};
-use crate::store::{Enforcement, Held, Instance, Resource, Share, Slice, WholeGpu};
+use crate::store::{Enforcement, Held, Instance, Portion, Resource, Share, Slice};
 
 /// What a request gets.
 pub(super) enum Found<'a> {
     /// All of these, once the idle slices that lie in their places are destroyed.
     Pieces(Vec<Piece<'a>>, Vec<Instance>),
     /// A seat in a slice that another create makes now, which has this lease.
-    PeerCreates(Box<PlacedShare<'a>>, &'a Held),
+    PeerCreates(Box<Placed<'a>>, &'a Held),
 }
 
-/// One slice, GPU or share.
+/// One slice or GPU, or a part of one.
 pub(super) enum Piece<'a> {
     Slice(Step),
-    Whole(WholeGpu),
-    Share(PlacedShare<'a>),
+    Placed(Placed<'a>),
 }
 
 /// Where one slice of a plan comes from.
@@ -40,9 +39,9 @@ impl Step {
     }
 }
 
-/// A share or a seat, and where it lies.
-pub(super) struct PlacedShare<'a> {
-    pub share: Share,
+/// A portion of a slice or a GPU.
+pub(super) struct Placed<'a> {
+    pub portion: Portion,
     pub on: Resource,
     /// Leases, beside one of which it may lie.
     pub beside: Vec<&'a Held>,
@@ -50,13 +49,25 @@ pub(super) struct PlacedShare<'a> {
     pub may_make: bool,
 }
 
+impl Placed<'_> {
+    /// Returns all of a new instance.
+    pub(super) fn all(on: Resource) -> Placed<'static> {
+        Placed {
+            portion: Portion::All,
+            on,
+            beside: Vec::new(),
+            may_make: true,
+        }
+    }
+}
+
 /// Returns a share at a level.
-pub(super) fn share(memory: ShareMemory, level: Level) -> Share {
-    Share {
+pub(super) fn share(memory: ShareMemory, level: Level) -> Portion {
+    Portion::Share(Share {
         memory_mib: memory.memory_mib,
         booked_mib: memory.booked_mib,
         enforcement: Enforcement::new(level),
-    }
+    })
 }
 
 /// The answer to a request that cannot be had. `R` tells which room is missing: of one kind of request, or of

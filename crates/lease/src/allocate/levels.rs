@@ -7,7 +7,6 @@ use crate::limit;
 use crate::model::{Gpu, Level};
 use crate::mps::{self, Program};
 use crate::placement::{GpuObstacle, GpuUse, Over, ShareLevel, ShareTerms};
-use crate::policy::Kind;
 use crate::refusal::NO_LEVEL_HINT;
 use crate::request::{ShareSize, Wanted};
 use std::cell::OnceCell;
@@ -15,7 +14,8 @@ use std::cell::OnceCell;
 /// The least compute capability of a GPU under an MPS server with limits.
 const MPS_CAPABILITY: (u32, u32) = (7, 0);
 
-/// The permitted levels, best first, each with what makes it impossible here, if anything does.
+/// The rules for a share: the permitted levels, best first, each with what makes it impossible here, if anything does, and
+/// how many shares one GPU or slice takes.
 #[derive(Debug, Default)]
 pub(crate) struct Levels {
     all: Vec<(Level, Option<String>)>,
@@ -23,6 +23,10 @@ pub(crate) struct Levels {
     program: Option<Program>,
     /// The failure of a look, which says nothing about the machine. A create that goes on could get a weaker level.
     failed: Option<Error>,
+    /// The memory that a daemon itself needs, in MiB.
+    mps_overhead_mib: u64,
+    /// The number of shares that one GPU or slice takes.
+    most: u32,
 }
 
 /// Returns the permitted levels of shares, best first, each with why this machine lacks it, if it does.
@@ -45,7 +49,11 @@ impl Levels {
     }
 
     fn new(config: &Config, no_mps: Option<&str>) -> Levels {
-        let mut levels = Levels::default();
+        let mut levels = Levels {
+            mps_overhead_mib: config.sharing.mps_overhead,
+            most: config.sharing.shares_per_gpu,
+            ..Levels::default()
+        };
         for level in &config.sharing.enforcement {
             let reason = match level {
                 Level::None => None,
@@ -91,12 +99,12 @@ impl Levels {
         .hint(NO_LEVEL_HINT))
     }
 
-    /// Returns the best level that a GPU supports, and its rank; else why it has none.
-    fn of_gpu(
+    /// Returns the level of a share on a GPU, the best that it supports; else why it has none.
+    pub(super) fn of_gpu(
         &self,
         driver: &impl Queries,
         gpu: &Gpu,
-    ) -> std::result::Result<(usize, Level), GpuObstacle> {
+    ) -> std::result::Result<ShareLevel, GpuObstacle> {
         let mut reasons = Vec::new();
         for (rank, (level, reason)) in self.all.iter().enumerate() {
             let reason = match (reason, level) {
@@ -107,10 +115,32 @@ impl Levels {
             };
             match reason {
                 Some(reason) => reasons.push(format!("{level}: {reason}")),
-                None => return Ok((rank, *level)),
+                None => {
+                    return Ok(ShareLevel {
+                        level: *level,
+                        rank,
+                        overhead_mib: match level {
+                            Level::Mps => self.mps_overhead_mib,
+                            Level::Driver | Level::None => 0,
+                        },
+                    });
+                }
             }
         }
         Err(GpuObstacle::NoLevel(reasons.join("; ")))
+    }
+
+    /// Returns the terms of a choice.
+    pub(super) fn of_sizes<'s>(
+        &self,
+        sizes: &'s [ShareSize],
+        limit: &'s dyn Fn(u64) -> Option<Over>,
+    ) -> ShareTerms<'s> {
+        ShareTerms {
+            sizes,
+            most: self.most,
+            limit,
+        }
     }
 
     /// Returns the control program.
@@ -148,59 +178,4 @@ fn mps_obstacle(
 fn unknown(e: DriverError) -> GpuObstacle {
     let why = format!("cannot {e}");
     GpuObstacle::Used(GpuUse::Unknown { why })
-}
-
-/// The rules for a share: the possible levels, and how many shares one GPU or slice takes.
-#[derive(Clone, Copy)]
-pub(super) struct Terms<'a> {
-    levels: &'a Levels,
-    /// The memory that a daemon itself needs, in MiB.
-    mps_overhead_mib: u64,
-    most: u32,
-}
-
-impl<'a> Terms<'a> {
-    /// # Errors
-    /// The policy forbids shares, or no permitted level is possible and one is needed.
-    pub(super) fn new(config: &Config, levels: &'a Levels, needs_level: bool) -> Result<Terms<'a>> {
-        config.policy.check_kind(Kind::Share)?;
-        if needs_level {
-            levels.check()?;
-        }
-        Ok(Terms {
-            levels,
-            mps_overhead_mib: config.sharing.mps_overhead,
-            most: config.sharing.shares_per_gpu,
-        })
-    }
-
-    /// Returns the level of a share on a GPU; else why it has none.
-    pub(super) fn of_gpu(
-        &self,
-        driver: &impl Queries,
-        gpu: &Gpu,
-    ) -> std::result::Result<ShareLevel, GpuObstacle> {
-        let (rank, level) = self.levels.of_gpu(driver, gpu)?;
-        Ok(ShareLevel {
-            level,
-            rank,
-            overhead_mib: match level {
-                Level::Mps => self.mps_overhead_mib,
-                Level::Driver | Level::None => 0,
-            },
-        })
-    }
-
-    /// Returns the terms of a choice.
-    pub(super) fn of_sizes<'s>(
-        &self,
-        sizes: &'s [ShareSize],
-        limit: &'s dyn Fn(u64) -> Option<Over>,
-    ) -> ShareTerms<'s> {
-        ShareTerms {
-            sizes,
-            most: self.most,
-            limit,
-        }
-    }
 }

@@ -1,9 +1,9 @@
 //! The look of a create, and of `migctl explain`: what a request of any kind gets on a machine at one moment, or why it
 //! gets nothing. It writes nothing.
 
-use super::admit::{Admission, Machine};
+use super::admit::Machine;
 use super::found::{Denial, Found, Piece};
-use super::levels::{Levels, Terms};
+use super::levels::Levels;
 use super::outside_mig;
 use super::requester::Tried;
 use super::seats::Seats;
@@ -11,16 +11,18 @@ use super::usable_plan::{self, usable_plan};
 use crate::error::Result;
 use crate::gpu::Queries;
 use crate::model::{Gpu, GpuUuid, MigMode};
-use crate::placement::{Candidate, GpuObstacle, NoRoom, Rejection};
+use crate::placement::{Admitted, Candidate, GpuObstacle, NoRoom, Rejection, Reservation};
+use crate::policy::Kind;
 use crate::queue::Wants;
 use crate::request::{Seat, ShareSize, Wanted};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A request, as the policy admits it on a machine.
 pub(super) enum Ask<'a> {
-    Slices(Admission),
+    Slices(Admitted),
     Gpus(u32),
-    Share(&'a [ShareSize], Terms<'a>),
-    Seat(&'a Seat, Admission, Terms<'a>),
+    Share(&'a [ShareSize], &'a Levels),
+    Seat(&'a Seat, Admitted, &'a Levels),
 }
 
 impl<'a> Ask<'a> {
@@ -31,28 +33,34 @@ impl<'a> Ask<'a> {
         wanted: &'a Wanted,
         levels: impl FnOnce() -> &'a Levels,
     ) -> Result<Ask<'a>> {
-        let config = machine.config;
+        let policy = &machine.config.policy;
         Ok(match wanted {
             Wanted::Slices(slices) => Ask::Slices(machine.admit(slices)?),
             Wanted::Gpus(count) => {
-                config.policy.check_gpus(*count)?;
+                policy.check_gpus(*count)?;
                 Ask::Gpus(*count)
             }
             Wanted::Share(sizes) => {
+                policy.check_kind(Kind::Share)?;
+                let levels = levels();
                 let is_in_mig = |gpu: &Gpu| gpu.mig == MigMode::Enabled && !gpu.ends_mig();
                 // Whatever level is possible, a GPU in MIG mode has no shares.
-                let needs_level = !machine.inventory.snapshot.gpus.iter().all(is_in_mig);
-                Ask::Share(sizes, Terms::new(config, levels(), needs_level)?)
+                if !machine.inventory.snapshot.gpus.iter().all(is_in_mig) {
+                    levels.check()?;
+                }
+                Ask::Share(sizes, levels)
             }
             Wanted::Seat(seat) => {
-                let terms = Terms::new(config, levels(), true)?;
-                Ask::Seat(seat, machine.admit(&seat.slices)?, terms)
+                policy.check_kind(Kind::Share)?;
+                let levels = levels();
+                levels.check()?;
+                Ask::Seat(seat, machine.admit(&seat.slices)?, levels)
             }
         })
     }
 
     /// Returns what is asked of a slice for this container alone.
-    pub(super) fn slices(&self) -> Option<&Admission> {
+    pub(super) fn slices(&self) -> Option<&Admitted> {
         match self {
             Ask::Slices(asked) => Some(asked),
             Ask::Gpus(_) | Ask::Share(..) | Ask::Seat(..) => None,
@@ -69,22 +77,19 @@ impl<'a> Ask<'a> {
         match self {
             Ask::Gpus(count) => gpus(count),
             Ask::Share(..) => gpus(1),
-            Ask::Slices(asked) | Ask::Seat(_, asked, _) => {
-                let Admission { admitted, ours, .. } = asked;
-                Wants::Slices { admitted, ours }
-            }
+            Ask::Slices(asked) | Ask::Seat(_, asked, _) => Wants::Slices(asked),
         }
     }
 }
 
 /// A look at a machine for a request.
 pub(super) enum Look<'a, D> {
-    Slices(&'a Machine<'a, D>, &'a Admission),
+    Slices(&'a Machine<'a, D>, &'a Admitted),
     Gpus(&'a Machine<'a, D>, u32, Vec<Candidate<'a>>),
     Share(
         &'a Machine<'a, D>,
         &'a [ShareSize],
-        Terms<'a>,
+        &'a Levels,
         Vec<Candidate<'a>>,
     ),
     Seat(Seats<'a, D>),
@@ -96,11 +101,11 @@ impl<'a, D: Queries> Look<'a, D> {
         match ask {
             Ask::Slices(asked) => Look::Slices(machine, asked),
             Ask::Gpus(count) => Look::Gpus(machine, *count, outside_mig::candidates(machine, None)),
-            Ask::Share(sizes, terms) => {
-                let on = outside_mig::candidates(machine, Some(terms));
-                Look::Share(machine, sizes, *terms, on)
+            Ask::Share(sizes, levels) => {
+                let on = outside_mig::candidates(machine, Some(levels));
+                Look::Share(machine, sizes, levels, on)
             }
-            Ask::Seat(seat, asked, terms) => Look::Seat(Seats::new(machine, seat, asked, *terms)),
+            Ask::Seat(seat, asked, levels) => Look::Seat(Seats::new(machine, seat, asked, levels)),
         }
     }
 
@@ -108,11 +113,7 @@ impl<'a, D: Queries> Look<'a, D> {
     pub(super) fn found(&self, tried: &mut Tried) -> Result<Found<'a>, Denial<Box<NoRoom>>> {
         match self {
             Look::Slices(machine, asked) => {
-                let (wanted, limits) = (asked.wanted(), machine.limits());
-                let alternatives = &asked.admitted.alternatives;
-                let plan = usable_plan(machine, &wanted, &limits, tried, |planner| {
-                    planner.plan(alternatives)
-                });
+                let plan = usable_plan(machine, &asked.alternatives, &asked.wanted(), tried);
                 let named = |mut no: Rejection| {
                     no.name(|slot| machine.inventory.named_at(slot));
                     NoRoom::of_slices(asked.asked(), no)
@@ -122,8 +123,8 @@ impl<'a, D: Queries> Look<'a, D> {
                 Ok(Found::Pieces(pieces, plan.evict))
             }
             Look::Gpus(machine, count, on) => outside_mig::plan(machine, on, *count),
-            Look::Share(machine, sizes, terms, on) => {
-                outside_mig::plan_share(machine, on, sizes, *terms)
+            Look::Share(machine, sizes, levels, on) => {
+                outside_mig::plan_share(machine, on, sizes, levels)
             }
             Look::Seat(seats) => seats.plan(tried),
         }
@@ -131,15 +132,26 @@ impl<'a, D: Queries> Look<'a, D> {
 
     /// Returns the profiles that the request could use, by GPU. Without a profile it is the GPU itself.
     pub(super) fn could_use(&self, no: &NoRoom) -> Vec<(GpuUuid, Vec<u32>)> {
-        match self {
-            Look::Gpus(..) | Look::Share(..) => { no.awaited.iter() }
-                .map(|gpu| (gpu.clone(), Vec::new()))
-                .collect(),
+        let each: Vec<Reservation> = match self {
+            Look::Gpus(..) | Look::Share(..) => {
+                let gpus = no.awaited.iter().cloned();
+                return gpus.map(|gpu| (gpu, Vec::new())).collect();
+            }
             Look::Slices(machine, asked) => {
-                usable_plan::could_use(machine, &machine.config.policy, &asked.admitted)
+                let (limits, wanted) = (machine.limits_of_nobody(), asked.wanted());
+                let snapshot = &machine.inventory.snapshot;
+                { asked.alternatives.iter() }
+                    .flat_map(|one| usable_plan::could_use(snapshot, &limits, one, &wanted))
+                    .collect()
             }
             Look::Seat(seats) => seats.could_use(),
+        };
+        let mut all: BTreeMap<GpuUuid, BTreeSet<u32>> = BTreeMap::new();
+        for Reservation { gpu, profile_id } in each {
+            all.entry(gpu).or_default().insert(profile_id);
         }
+        let profiles = |(gpu, ids): (GpuUuid, BTreeSet<u32>)| (gpu, ids.into_iter().collect());
+        all.into_iter().map(profiles).collect()
     }
 
     /// Returns the GPUs that were asked about, or the slices with seats, each with its obstacle for a requester without
@@ -151,8 +163,8 @@ impl<'a, D: Queries> Look<'a, D> {
         match self {
             Look::Slices(..) => Vec::new(),
             Look::Gpus(.., on) => with(on, &|on| on.obstacle.clone()),
-            Look::Share(_, sizes, terms, on) => {
-                with(on, &|on| terms.of_sizes(sizes, &|_| None).obstacle(on))
+            Look::Share(_, sizes, levels, on) => {
+                with(on, &|on| levels.of_sizes(sizes, &|_| None).obstacle(on))
             }
             Look::Seat(seats) => with(&seats.asked(), &|on| seats.obstacle(on)),
         }

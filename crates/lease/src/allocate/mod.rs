@@ -38,8 +38,8 @@ use crate::store::{ClaimName, Container, Held, Holder};
 use crate::{observer, refusal};
 use found::Denial;
 use levels::LazyLevels;
-use provision::{Failed, Maker};
-use record::Undo;
+use provision::Maker;
+use record::{Failed, Undo};
 use requester::{Requester, Tried};
 use reserve::Outcome;
 use std::time::{Duration, Instant};
@@ -97,14 +97,10 @@ fn leases_for(
             }
             Ended::Unanswered(e) => {
                 tracing::warn!("waits on: {}", e.line());
-                let since = Instant::now();
-                context.observer.waits();
-                let goes_on = wait(context, &mut turn)?;
-                context.observer.waited(since);
-                if goes_on {
-                    continue;
+                match wait(context, &mut turn, false)? {
+                    true => continue,
+                    false => return Err(e),
                 }
-                return Err(e);
             }
             Ended::Denied {
                 denial,
@@ -123,14 +119,7 @@ fn leases_for(
             return Err(refusal::error(&no, &[], None));
         }
         let is_quick = begun.elapsed() <= MAY_LOOK_AGAIN;
-        let since = Instant::now();
-        if turn.waits() {
-            context.observer.waits();
-        }
-        turn.pause(woke_others);
-        let goes_on = wait(context, &mut turn)?;
-        context.observer.waited(since);
-        if !goes_on {
+        if !wait(context, &mut turn, woke_others)? {
             let no = match is_quick {
                 true => what_if::explained(context, &requester, &mut turn, no),
                 false => no,
@@ -244,7 +233,7 @@ fn attempts(context: &Leases<'_>, requester: &Requester<'_>, turn: &mut Turn<'_>
                     Err(late) if peer.lease.share().is_some() => {
                         tried.late.push(pod::late(context, &peer, &late));
                     }
-                    Err(late) => return Err(late.into()),
+                    Err(late) => return Err(late.error),
                 }
                 continue;
             }
@@ -274,11 +263,15 @@ fn attempts(context: &Leases<'_>, requester: &Requester<'_>, turn: &mut Turn<'_>
                         // The next choice leaves out a GPU that another process keeps locked.
                         let is_locked = |undo: &Undo| matches!(undo, Undo::NotBegun(_));
                         let error = error.filter(|_| !undo.iter().any(is_locked));
-                        let undone = record::roll_back(context, undo);
-                        record::joined(error, undone.err())?;
+                        Failed { undo, error }.undo(context)?;
                         continue;
                     }
                 }
+            }
+            // Without the plan's lock: a release takes the GPU's.
+            Outcome::Interrupted(failed) => {
+                failed.undo(context)?;
+                continue;
             }
             Outcome::Denied(denial) => denial,
             Outcome::Unanswered(e) => return Ok(Ended::Unanswered(e)),
@@ -298,13 +291,21 @@ fn attempts(context: &Leases<'_>, requester: &Requester<'_>, turn: &mut Turn<'_>
     }
 }
 
-/// Waits until it is worth another look. False when the time is over.
-fn wait(context: &Leases<'_>, turn: &mut Turn<'_>) -> Result<bool> {
-    loop {
+/// Waits until it is worth another look. False when the time is over. `woke_others`: whether the tries before it woke queued
+/// requests.
+fn wait(context: &Leases<'_>, turn: &mut Turn<'_>, woke_others: bool) -> Result<bool> {
+    let since = Instant::now();
+    if turn.waits() {
+        context.observer.waits();
+    }
+    turn.pause(woke_others);
+    let goes_on = loop {
         match turn.wait(&*context.bundles)? {
-            Wake::Look => return Ok(true),
-            Wake::TimeOut => return Ok(false),
+            Wake::Look => break true,
+            Wake::TimeOut => break false,
             Wake::Collect => drop(reclaim::collect(context, false)?),
         }
-    }
+    };
+    context.observer.waited(since);
+    Ok(goes_on)
 }

@@ -1,8 +1,8 @@
 //! Plans a request for whole GPUs, all that it asks for or none, or for a share of one.
 
 use super::admit::Machine;
-use super::found::{Denial, Found, Piece, PlacedShare, share};
-use super::levels::Terms;
+use super::found::{Denial, Found, Piece, Placed, share};
+use super::levels::Levels;
 use crate::gpu::Queries;
 use crate::inventory::GpuState;
 use crate::model::{ComputeMode, Gpu, GpuUuid, Nearness};
@@ -13,10 +13,10 @@ use crate::request::ShareSize;
 use crate::store::{Resource, WholeGpu};
 
 /// Returns every GPU with its obstacle for the requester. It asks the driver only about GPUs that nothing else
-/// rules out. `terms`: those of a share, or none for whole GPUs.
+/// rules out. `levels`: those of a share, or none for whole GPUs.
 pub(super) fn candidates<'a>(
     machine: &Machine<'a, impl Queries>,
-    terms: Option<&Terms<'_>>,
+    levels: Option<&Levels>,
 ) -> Vec<Candidate<'a>> {
     let (excluded, inventory) = (machine.excluded(), machine.inventory);
     let queued = queue::reserved_gpus(&inventory.waiting);
@@ -31,9 +31,9 @@ pub(super) fn candidates<'a>(
         }
         let state = inventory.use_of(machine.driver, gpu);
         on.memory_mib = state.memory_mib;
-        match terms {
+        match levels {
             None => for_all(machine, &mut on, state),
-            Some(terms) => for_share(machine, &mut on, state, terms),
+            Some(levels) => for_share(machine, &mut on, state, levels),
         }
         // What stays after it is open again counts more.
         if on.obstacle.as_ref().is_none_or(GpuObstacle::may_pass)
@@ -67,7 +67,7 @@ fn for_share(
     machine: &Machine<'_, impl Queries>,
     on: &mut Candidate<'_>,
     state: GpuState,
-    terms: &Terms<'_>,
+    levels: &Levels,
 ) {
     let taken = state.foreign_mib.map(|mib| mib + state.booked_mib());
     let free = state.memory_mib.zip(taken);
@@ -93,7 +93,7 @@ fn for_share(
         ),
     });
     if on.obstacle.is_none() {
-        match terms.of_gpu(machine.driver, on.gpu) {
+        match levels.of_gpu(machine.driver, on.gpu) {
             Ok(level) => on.level = Some(level),
             Err(obstacle) => on.obstacle = Some(obstacle),
         }
@@ -126,7 +126,8 @@ pub(super) fn plan<'a>(
         allowed(&chosen).map_err(|_| over)?;
     }
     let whole = |on: &Candidate<'_>| WholeGpu::of(on.gpu, on.memory_mib.unwrap_or_default());
-    let pieces = chosen.iter().map(|on| Piece::Whole(whole(on))).collect();
+    let piece = |on| Piece::Placed(Placed::all(Resource::Gpu(whole(on))));
+    let pieces = chosen.iter().map(piece).collect();
     Ok(Found::Pieces(pieces, Vec::new()))
 }
 
@@ -147,19 +148,19 @@ pub(super) fn plan_share<'a>(
     machine: &Machine<'a, impl Queries>,
     candidates: &[Candidate<'_>],
     sizes: &[ShareSize],
-    terms: Terms<'_>,
+    levels: &Levels,
 ) -> Result<Found<'a>, Denial<Box<NoRoom>>> {
     let limits = machine.limits();
     let limits = limits.for_share()?;
     let limit = |mib| limits.over(mib);
-    let place = placement::choose_share(candidates, &terms.of_sizes(sizes, &limit));
+    let place = placement::choose_share(candidates, &levels.of_sizes(sizes, &limit));
     let place = place.map_err(|no| limits.denial(machine.with_unreadable(no)))?;
     let beside = machine.inventory.sharers(&place.gpu.uuid, place.level);
-    let place = PlacedShare {
-        share: share(place.memory, place.level),
+    let place = Placed {
+        portion: share(place.memory, place.level),
         on: Resource::Gpu(WholeGpu::of(place.gpu, place.gives_out_mib)),
         beside: beside.collect(),
         may_make: true,
     };
-    Ok(Found::Pieces(vec![Piece::Share(place)], Vec::new()))
+    Ok(Found::Pieces(vec![Piece::Placed(place)], Vec::new()))
 }

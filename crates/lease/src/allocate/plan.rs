@@ -4,14 +4,14 @@
 #[cfg(test)]
 mod tests;
 
-use super::admit::{Limits, all_denied};
+use super::admit::Limits;
 use super::found::{Denial, Step};
 use super::pod;
 use super::requester::Tried;
 use crate::draft::slot_of;
 use crate::inventory::{Inventory, memory_of};
 use crate::model::GpuUuid;
-use crate::placement::{self, Constraints, Decision, Selection, Slot};
+use crate::placement::{self, Constraints, Decision, Rejection, Selection, Slot};
 use crate::policy::Kind;
 use crate::request::Alternative;
 use crate::store::{Instance, Slice};
@@ -36,7 +36,8 @@ pub(crate) struct Planner<'a> {
 }
 
 impl Planner<'_> {
-    /// Plans the first alternative that can be had.
+    /// Plans the first alternative that can be had. A limit counts where no alternative can be had one day, since a request
+    /// above a limit is not queued.
     pub(super) fn plan(&self, alternatives: &[Alternative]) -> Result<Plan, Denial> {
         let (mut noes, mut over) = (Vec::new(), None);
         for asked in alternatives {
@@ -46,7 +47,10 @@ impl Planner<'_> {
                 Err(Denial::Limit(e)) => over = over.or(Some(e)),
             }
         }
-        Err(all_denied(noes, over))
+        Err(match over {
+            Some(e) if !noes.iter().any(Rejection::may_pass) => Denial::Limit(e),
+            _ => Denial::Room(Rejection::of_all(noes)),
+        })
     }
 
     /// Plans one alternative.

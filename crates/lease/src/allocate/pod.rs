@@ -80,19 +80,10 @@ fn exists(driver: &impl Queries, peer: &Held) -> Result<bool> {
 }
 
 /// A wait for another create that is in vain.
-pub(super) enum TooLong {
-    /// The GPU of its slice cannot be locked.
-    Locked(Error),
-    /// The slice does not come.
-    Creates(Error),
-}
-
-impl From<TooLong> for Error {
-    fn from(late: TooLong) -> Error {
-        match late {
-            TooLong::Locked(e) | TooLong::Creates(e) => e,
-        }
-    }
+pub(super) struct TooLong {
+    pub error: Error,
+    /// Whether the GPU of its slice cannot be locked. Else the slice does not come.
+    is_locked: bool,
 }
 
 /// Waits a moment for the slice that another container of the pod creates, or for the end of that
@@ -106,7 +97,8 @@ pub(super) fn wait_for(
     // The peer has the GPU's lock while it creates the slice, or queues for it.
     let why = format!("create of {}", who.key.id);
     let gpu = peer.instance.resource.gpu_uuid();
-    drop({ context.store.lock_gpu(gpu, &why) }.map_err(TooLong::Locked)?);
+    let is_locked = true;
+    drop({ context.store.lock_gpu(gpu, &why) }.map_err(|error| TooLong { error, is_locked })?);
     let is_made = || {
         let now = context.store.instance_now(&peer.instance).ok().flatten();
         now.is_some_and(|i| i.state == InstanceState::Ready)
@@ -129,15 +121,16 @@ pub(super) fn wait_for(
         crate::effect::pause(gap.clamp(Duration::from_millis(2), Duration::from_millis(200)));
         return Ok(());
     }
-    Err(TooLong::Creates(
-        Error::new(format!(
+    Err(TooLong {
+        error: Error::new(format!(
             "container {} of the same pod makes the slice for all of them (process {}), waited {}",
             printable(peer.lease.holder.name()),
             peer.lease.creator.pid,
             humantime::format_duration(context.config.lock_timeout)
         ))
         .hint("let it end, or set a longer lock_timeout in the configuration"),
-    ))
+        is_locked: false,
+    })
 }
 
 /// Returns the slice of a peer's seat, which this create goes without: it waited for it in vain.
@@ -151,10 +144,7 @@ pub(super) fn late(context: &Leases<'_>, peer: &Held, late: &TooLong) -> Late {
             peer.lease.creator.pid,
             humantime::format_duration(context.config.lock_timeout)
         ),
-        locked: match late {
-            TooLong::Locked(e) => Some((gpu.clone(), e.reason())),
-            TooLong::Creates(_) => None,
-        },
+        locked: { late.is_locked }.then(|| (gpu.clone(), late.error.reason())),
     }
 }
 
@@ -169,16 +159,15 @@ fn does_not_answer(peer: &Held) -> Error {
 /// Checks that the GPU of a pod's slice is not sick. A cordon does not keep a pod from its own slice.
 fn check_health(snapshot: &Snapshot, peer: &Held) -> Result<()> {
     let mut gpus = snapshot.gpus.iter();
-    let gpu = gpus.find(|gpu| gpu.uuid == *peer.instance.resource.gpu_uuid());
-    let closed = gpu.and_then(|gpu| Some((gpu.index, gpu.closed.as_ref()?)));
-    match closed.and_then(|(index, closed)| Some((index, closed, closed.sickness()?))) {
-        None => Ok(()),
-        Some((index, closed, sickness)) => Err(Error::new(format!(
-            "container {} of the same pod has its slice on GPU {index}, which is {sickness}",
-            printable(peer.lease.holder.name()),
-        ))
-        .hint(closed.remedy(index))),
+    if let Some(gpu) = gpus.find(|gpu| gpu.uuid == *peer.instance.resource.gpu_uuid())
+        && let Some(closed) = &gpu.closed
+        && let Some(sickness) = closed.sickness()
+    {
+        let (peer, index) = (printable(peer.lease.holder.name()), gpu.index);
+        let slice = format!("container {peer} of the same pod has its slice on GPU {index}");
+        return Err(Error::new(format!("{slice}, which is {sickness}")).hint(closed.remedy(index)));
     }
+    Ok(())
 }
 
 /// Checks that containers that share one slice or GPU request the same.
@@ -217,8 +206,9 @@ fn check_same(
     .hint("ask for the same in every container with runmig.dev/scope: pod"))
 }
 
-/// Returns the instance that suits the request best, if it is at least as wanted as the best that could be
-/// created.
+/// Returns the instance that placement chooses, unless it prefers the profile of the best slice that could be created: a
+/// request may leave a choice of profiles. `taken`: places that a lease claims, or a plan. An instance that lies there by
+/// the time of the look is claimed too.
 pub(crate) fn candidate(
     snapshot: &Snapshot,
     taken: &[Slot],
@@ -226,61 +216,43 @@ pub(crate) fn candidate(
     may: impl Fn(&Slice) -> bool,
     best: Option<&Decision<'_>>,
 ) -> Option<Slice> {
+    let is_claimed = |s: &Slice| {
+        let mut here = taken.iter().filter(|r| r.gpu == s.gpu_uuid);
+        here.any(|r| r.placement.overlaps(s.placement))
+    };
     let is_awaited = |s: &Slice| {
         let mut ahead = wanted.blockers.iter();
         ahead.any(|a| (&a.gpu, a.profile_id) == (&s.gpu_uuid, s.profile_id))
     };
-    let made = unreserved(wanted);
-    let mut there: Vec<Slice> = slices(snapshot)
-        .filter(|s| is_unclaimed(s, taken) && may(s) && !is_awaited(s))
+    let wanted = unreserved(wanted);
+    let there: Vec<Slice> = slices(snapshot)
+        .filter(|s| !is_claimed(s) && may(s) && !is_awaited(s))
         .collect();
-    let found = preferred(snapshot, &there, best, &made)?;
-    Some(there.swap_remove(found))
-}
-
-/// Returns the instance that placement chooses, unless it prefers the profile of the slice that could be
-/// created: a request may leave a choice of profiles.
-fn preferred(
-    snapshot: &Snapshot,
-    there: &[Slice],
-    best: Option<&Decision<'_>>,
-    wanted: &Constraints<'_>,
-) -> Option<usize> {
-    let there: Vec<Slot> = there.iter().map(slot_of).collect();
-    let only_there = only(snapshot, &there);
-    let decision = placement::choose(&only_there, &[], wanted).ok()?;
-    let name = &decision.profile.name;
+    let places: Vec<Slot> = there.iter().map(slot_of).collect();
+    let only_there = only(snapshot, &places);
+    let decision = placement::choose(&only_there, &[], &wanted).ok()?;
+    let (chosen, name) = (decision.slot(), &decision.profile.name);
     if let Some(best) = best.filter(|best| best.profile.name != *name) {
-        let both = only(snapshot, &[decision.slot(), best.slot()]);
-        let preferred = placement::choose(&both, &[], wanted).ok()?;
+        let both = only(snapshot, &[chosen.clone(), best.slot()]);
+        let preferred = placement::choose(&both, &[], &wanted).ok()?;
         if preferred.profile.name != *name {
             return None;
         }
     }
-    let chosen = decision.slot();
-    there.iter().position(|place| *place == chosen)
+    there.into_iter().find(|s| slot_of(s) == chosen)
 }
 
-/// Returns whether no lease claims the place. A planned place is claimed too, and so is an instance that
-/// lies there by the time of the look.
-fn is_unclaimed(slice: &Slice, taken: &[Slot]) -> bool {
-    let here = taken.iter().filter(|r| r.gpu == slice.gpu_uuid);
-    { here }.all(|r| !r.placement.overlaps(slice.placement))
-}
-
-/// Returns every GPU instance, with what the snapshot tells of it.
+/// Returns every GPU instance whose profile its GPU offers, with what the snapshot tells of it.
 fn slices(snapshot: &Snapshot) -> impl Iterator<Item = Slice> {
+    let slice = |gpu: &Gpu, instance: &GpuInstance| {
+        let profile = gpu.profile(instance.profile_id)?;
+        Some(Slice {
+            gpu_instance: Some(instance.id),
+            ..Slice::planned(gpu, profile, instance.placement)
+        })
+    };
     let all = snapshot.gpus.iter();
-    all.flat_map(|gpu| gpu.instances.iter().filter_map(move |i| slice(gpu, i)))
-}
-
-/// Returns none where the GPU does not offer its profile.
-fn slice(gpu: &Gpu, instance: &GpuInstance) -> Option<Slice> {
-    let profile = gpu.profile(instance.profile_id)?;
-    Some(Slice {
-        gpu_instance: Some(instance.id),
-        ..Slice::planned(gpu, profile, instance.placement)
-    })
+    all.flat_map(move |gpu| gpu.instances.iter().filter_map(move |i| slice(gpu, i)))
 }
 
 /// Returns the same request for slices that exist already: no place has to stay free for others.

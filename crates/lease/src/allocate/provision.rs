@@ -1,27 +1,19 @@
 //! Carries an allocation out: creates or validates each slice.
 
 use super::levels::{LazyLevels, Levels};
-use super::record::{Allocation, Part, Undo};
+use super::record::{Allocation, Failed, Part, Undo};
 use super::requester::Tried;
 use crate::draft::footprint;
 use crate::error::{Context, Error, Result};
 use crate::events::EventType;
 use crate::gpu::{DriverError, INSUFFICIENT_RESOURCES, Mig, Queries};
 use crate::leases::Leases;
-use crate::model::{GpuUuid, Profile};
+use crate::model::Profile;
 use crate::reclaim;
 use crate::store::{Held, InstanceState, Resource, Slice};
 
 /// How often the driver may refuse a place that looked free before the create gives up.
 const MAX_REFUSALS: usize = 8;
-
-/// An allocation that could not be carried out.
-pub(super) struct Failed {
-    /// The leases to roll back.
-    pub undo: Vec<Undo>,
-    /// None where another choice may succeed.
-    pub error: Option<Error>,
-}
 
 /// Makes what a create has on record.
 pub(super) struct Maker<'a, D> {
@@ -42,12 +34,10 @@ impl<D: Mig> Maker<'_, D> {
         while let Some(part) = parts.next() {
             match self.part(part, tried) {
                 Ok(lease) => ready.push(lease),
-                Err(stopped) => {
-                    let (undo, error) = *stopped;
-                    let rest = parts.map(Part::undo);
-                    let ready = ready.into_iter().map(Undo::Release);
-                    let undo = std::iter::once(undo).chain(ready).chain(rest).collect();
-                    return Err(Failed { undo, error });
+                Err(mut failed) => {
+                    failed.undo.extend(ready.into_iter().map(Undo::Release));
+                    failed.undo.extend(parts.map(Part::undo));
+                    return Err(failed);
                 }
             }
         }
@@ -55,15 +45,14 @@ impl<D: Mig> Maker<'_, D> {
     }
 
     /// As `provision`, for one part.
-    pub(super) fn part(
-        &self,
-        part: Part,
-        tried: &mut Tried,
-    ) -> std::result::Result<Held, Box<(Undo, Option<Error>)>> {
+    pub(super) fn part(&self, part: Part, tried: &mut Tried) -> std::result::Result<Held, Failed> {
         let (context, levels) = (self.context, self.levels);
-        let stopped = |undo, error| Err(Box::new((undo, error)));
+        let failed = |undo, error| {
+            let undo = vec![undo];
+            Err(Failed { undo, error })
+        };
         match part {
-            Part::Existing(lease, patience) => match validate(context, self.driver, &lease) {
+            Part::Existing(lease) => match validate(context, self.driver, &lease) {
                 Some(lease) => {
                     let how = match lease.instance.outlives_leases() {
                         true => EventType::Adopted,
@@ -74,24 +63,25 @@ impl<D: Mig> Maker<'_, D> {
                 }
                 None => {
                     tried.unfit.push(footprint(&lease.instance));
-                    stopped(Undo::GiveUp(lease, patience), None)
+                    failed(Undo::GiveUp(lease), None)
                 }
             },
             Part::Joined(lease) => {
-                join(context, levels, &lease).or_else(|e| stopped(Undo::Release(lease), Some(e)))
+                join(context, levels, &lease).or_else(|e| failed(Undo::Release(lease), Some(e)))
             }
             Part::Place(lease) => match self.create(&lease) {
                 Ok(lease) => Ok(lease),
                 Err(Trouble::Refused(_)) if tried.refused.len() < MAX_REFUSALS => {
                     tried.refused.push(footprint(&lease.instance));
-                    stopped(Undo::Forget(lease), None)
+                    failed(Undo::Forget(lease), None)
                 }
-                Err(Trouble::Refused(e)) => stopped(Undo::Forget(lease), Some(e)),
-                Err(Trouble::Locked(gpu, e)) => {
+                Err(Trouble::Refused(e)) => failed(Undo::Forget(lease), Some(e)),
+                Err(Trouble::Locked(e)) => {
+                    let gpu = lease.instance.resource.gpu_uuid().clone();
                     tried.locked.push((gpu, e.reason()));
-                    stopped(Undo::NotBegun(lease), Some(e))
+                    failed(Undo::NotBegun(lease), Some(e))
                 }
-                Err(Trouble::Other(e)) => stopped(Undo::Release(lease), Some(e)),
+                Err(Trouble::Other(e)) => failed(Undo::Release(lease), Some(e)),
             },
         }
     }
@@ -143,8 +133,7 @@ fn create_slice(
 ) -> std::result::Result<Held, Trouble> {
     let gpu = &slice.gpu_uuid;
     let why = format!("create of {}", held.lease.holder.name());
-    let locked = context.store.lock_gpu(gpu, &why);
-    let _lock = locked.map_err(|e| Trouble::Locked(gpu.clone(), e))?;
+    let _lock = { context.store.lock_gpu(gpu, &why) }.map_err(Trouble::Locked)?;
     let profile = Profile {
         name: slice.profile.clone(),
         id: slice.profile_id,
@@ -193,7 +182,7 @@ enum Trouble {
     /// The driver created nothing.
     Refused(Error),
     /// Another process keeps the GPU locked. The driver was not asked.
-    Locked(GpuUuid, Error),
+    Locked(Error),
     Other(Error),
 }
 

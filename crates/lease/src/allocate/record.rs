@@ -1,6 +1,6 @@
 //! Puts the choice of a create on record, and takes it back.
 
-use super::found::{Piece, PlacedShare, Step};
+use super::found::{Piece, Placed, Step};
 use super::requester::Recipient;
 use crate::counters::Outcome;
 use crate::draft;
@@ -21,8 +21,8 @@ impl Allocation {
     pub(super) fn end(&self) -> Outcome {
         let of = |part: &Part| match part {
             Part::Place(_) | Part::Joined(_) => Outcome::Created,
-            Part::Existing(held, _) if held.instance.outlives_leases() => Outcome::Adopted,
-            Part::Existing(..) => Outcome::Reused,
+            Part::Existing(held) if held.instance.outlives_leases() => Outcome::Adopted,
+            Part::Existing(_) => Outcome::Reused,
         };
         let ends: Vec<Outcome> = self.parts.iter().map(of).collect();
         let is_there = |end: &Outcome| ends.contains(end);
@@ -37,8 +37,8 @@ pub(crate) enum Part {
     Place(Held),
     /// A GPU or a slice that other leases share.
     Joined(Held),
-    /// An existing slice, to be validated; and how long its destruction is retried otherwise.
-    Existing(Held, Patience),
+    /// An existing slice, to be validated.
+    Existing(Held),
 }
 
 /// A lease of a create that comes to nothing.
@@ -49,7 +49,7 @@ pub(super) enum Undo {
     NotBegun(Held),
     Release(Held),
     /// The slice existed, and the container never had it.
-    GiveUp(Held, Patience),
+    GiveUp(Held),
 }
 
 impl Part {
@@ -57,7 +57,7 @@ impl Part {
     pub(super) fn undo(self) -> Undo {
         match self {
             Part::Place(lease) => Undo::Forget(lease),
-            Part::Joined(lease) | Part::Existing(lease, _) => Undo::Release(lease),
+            Part::Joined(lease) | Part::Existing(lease) => Undo::Release(lease),
         }
     }
 }
@@ -71,9 +71,9 @@ pub(crate) fn roll_back(context: &Leases<'_>, leases: Vec<Undo>) -> Result<()> {
             removed.map(drop)
         }
         Undo::Release(lease) => reclaim::release(context, &lease, Patience::default()),
-        Undo::GiveUp(lease, patience) => {
+        Undo::GiveUp(lease) => {
             // An instance in use stays on record, and the next create or gc tries again.
-            if let Err(e) = give_up(context, &lease, patience) {
+            if let Err(e) = give_up(context, &lease) {
                 tracing::warn!("{}", e.line());
             }
             Ok(())
@@ -81,21 +81,33 @@ pub(crate) fn roll_back(context: &Leases<'_>, leases: Vec<Undo>) -> Result<()> {
     }))
 }
 
-/// Fails with the first error and the one of its rollback. A create that could not release what it had
-/// goes no further: its container would have it.
-pub(super) fn joined(error: Option<Error>, rollback: Option<Error>) -> Result<()> {
-    match (error, rollback) {
-        (None, None) => Ok(()),
-        (None, Some(e)) => Err(e),
-        (Some(e), rollback) => Err(e.and(rollback)),
+/// An allocation that could not be put on record, or carried out.
+pub(super) struct Failed {
+    /// The leases to roll back.
+    pub undo: Vec<Undo>,
+    /// None where another choice may succeed.
+    pub error: Option<Error>,
+}
+
+impl Failed {
+    /// Rolls back, and fails with the first error and the one of that. A create that could not release what it had goes no
+    /// further: its container would have it.
+    pub(super) fn undo(self, context: &Leases<'_>) -> Result<()> {
+        self.undo_by(|undo| roll_back(context, undo))
+    }
+
+    /// As `undo`, with another way to roll back.
+    pub(super) fn undo_by(self, roll_back: impl FnOnce(Vec<Undo>) -> Result<()>) -> Result<()> {
+        error::all([self.error.map_or(Ok(()), Err), roll_back(self.undo)])
     }
 }
 
 /// Releases a slice that no container had: it is not shown as this container's.
-fn give_up(context: &Leases<'_>, held: &Held, patience: Patience) -> Result<()> {
+fn give_up(context: &Leases<'_>, held: &Held) -> Result<()> {
     if held.instance.outlives_leases() {
-        return reclaim::release(context, held, patience);
+        return reclaim::release(context, held, Patience::NONE);
     }
+    let patience = Patience::with_idle(&held.instance);
     context.store.lock("create")?.change(|state| {
         state.remove_lease(&held.lease.id);
         // Without the mark another create could take it as idle.
@@ -110,64 +122,46 @@ pub(super) fn record(
     to: &impl Recipient,
     piece: Piece<'_>,
 ) -> Result<Option<Part>> {
-    let new = |resource, origin, fate: &str| -> Result<Held> {
-        let instance = draft::instance(resource, origin, InstanceState::Creating)?;
-        let held = to.draft(instance.into(), Portion::All)?;
-        context.store.lock(&to.purpose())?.put_new(&held)?;
-        log(&held, fate);
-        Ok(held)
-    };
-    Ok(match piece {
-        Piece::Slice(Step::Adopt(_, Some(of_layout))) => {
-            take_over(context, &of_layout, to)?.map(|held| Part::Existing(held, Patience::NONE))
+    match piece {
+        Piece::Slice(Step::Adopt(_, Some(idle)) | Step::Reuse(idle, _)) => {
+            take_over(context, &idle, to)
         }
         Piece::Slice(Step::Adopt(slice, None)) => {
-            let fate = "is adopted: it is not ours";
-            let held = new(Resource::Mig(slice), Origin::Administrator, fate)?;
-            Some(Part::Existing(held, Patience::NONE))
+            let (on, origin) = (Resource::Mig(slice), Origin::Administrator);
+            let instance = draft::instance(on, origin, InstanceState::Creating)?;
+            let held = to.draft(instance.into(), Portion::All)?;
+            context.store.lock(&to.purpose())?.put_new(&held)?;
+            log(&held, "is adopted: it is not ours");
+            Ok(Some(Part::Existing(held)))
         }
-        Piece::Slice(Step::Reuse(idle, _)) => take_over(context, &idle, to)?
-            .map(|held| Part::Existing(held, Patience::with_idle(&idle))),
-        Piece::Slice(Step::Create(slice)) => {
-            let held = new(Resource::Mig(slice), Origin::Ours, "is reserved")?;
-            Some(Part::Place(held))
-        }
-        Piece::Whole(whole) => {
-            let held = new(Resource::Gpu(whole), Origin::Ours, "is given whole")?;
-            Some(Part::Place(held))
-        }
-        Piece::Share(place) => record_share(context, to, place)?,
-    })
+        Piece::Slice(Step::Create(slice)) => place(context, to, Placed::all(Resource::Mig(slice))),
+        Piece::Placed(placed) => place(context, to, placed),
+    }
 }
 
-/// Puts a share or a seat on record. An instance whose leases are all on their way out is not joined, since it goes
-/// with the last of them. Returns none if it could only have joined such a one.
-fn record_share(
-    context: &Leases<'_>,
-    to: &impl Recipient,
-    place: PlacedShare<'_>,
-) -> Result<Option<Part>> {
+/// Puts a portion on record. An instance whose leases are all on their way out is not joined, since it goes with the last
+/// of them. Returns none if the portion could only have joined such a one.
+fn place(context: &Leases<'_>, to: &impl Recipient, placed: Placed<'_>) -> Result<Option<Part>> {
     let ledger = context.store.lock(&to.purpose())?;
-    let mut beside = place.beside.into_iter();
-    let joined = beside.find_map(|peer| joinable(context, peer));
-    let (instance, is_new) = match joined {
-        Some(instance) => (instance, false),
-        None if place.may_make => (
-            draft::instance(place.on, Origin::Ours, InstanceState::Creating)?.into(),
-            true,
-        ),
-        None => return Ok(None),
-    };
-    let held = to.draft(instance, Portion::Share(place.share))?;
-    match is_new {
-        true => ledger.put_new(&held)?,
-        false => ledger.put_lease(held.lease.clone())?,
+    let mut beside = placed.beside.into_iter();
+    if let Some(instance) = beside.find_map(|peer| joinable(context, peer)) {
+        let held = to.draft(instance, placed.portion)?;
+        ledger.put_lease(held.lease.clone())?;
+        log(&held, "is reserved");
+        return Ok(Some(Part::Joined(held)));
     }
-    log(&held, "is reserved");
-    Ok(Some(match is_new {
-        true => Part::Place(held),
-        false => Part::Joined(held),
-    }))
+    if !placed.may_make {
+        return Ok(None);
+    }
+    let instance = draft::instance(placed.on, Origin::Ours, InstanceState::Creating)?;
+    let held = to.draft(instance.into(), placed.portion)?;
+    ledger.put_new(&held)?;
+    let fate = match (held.instance.slice(), held.lease.share()) {
+        (None, None) => "is given whole",
+        _ => "is reserved",
+    };
+    log(&held, fate);
+    Ok(Some(Part::Place(held)))
 }
 
 /// Returns the instance of a lease that stays and so keeps it. A slice has to be there. The caller has the ledger's
@@ -189,7 +183,7 @@ fn log(held: &Held, fate: &str) {
 
 /// Hands out an idle slice, or one of a layout. Returns none if it has gone meanwhile. An idle one stays
 /// *idle* until it is validated, so that the other containers of the pod wait for that (`share`).
-fn take_over(context: &Leases<'_>, idle: &Instance, to: &impl Recipient) -> Result<Option<Held>> {
+fn take_over(context: &Leases<'_>, idle: &Instance, to: &impl Recipient) -> Result<Option<Part>> {
     let ledger = context.store.lock(&to.purpose())?;
     let state = context.store.state()?;
     let is_free = |now: &&Arc<Instance>| {
@@ -202,5 +196,5 @@ fn take_over(context: &Leases<'_>, idle: &Instance, to: &impl Recipient) -> Resu
     let held = to.draft(now.clone(), Portion::All)?;
     ledger.put_lease(held.lease.clone())?;
     log(&held, "had no lease and is handed out");
-    Ok(Some(held))
+    Ok(Some(Part::Existing(held)))
 }

@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::inventory::Inventory;
 use crate::leases::Leases;
 use crate::model::{Cgroup, GpuUuid, InstanceId, Snapshot};
-use crate::placement::{GpuObstacle, GpuUse, Slot};
+use crate::placement::Slot;
 use crate::reclaim::{self, liveness};
 use crate::request::Request;
 use crate::store::{Container, Held, Holder, Instance, Lease, Operation, Portion};
@@ -97,14 +97,6 @@ pub(crate) struct Late {
     pub why: String,
     /// The GPU that the maker or another process keeps locked, if one does, with the error in words.
     pub locked: Option<(GpuUuid, String)>,
-}
-
-impl Late {
-    /// Returns the slice's obstacle for a seat.
-    pub(super) fn obstacle(&self) -> GpuObstacle {
-        let why = self.why.clone();
-        GpuObstacle::Used(GpuUse::Unknown { why })
-    }
 }
 
 impl Tried {

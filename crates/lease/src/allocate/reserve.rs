@@ -1,18 +1,18 @@
 //! Looks for room, chooses and puts the choice on record, one create at a time.
 
-use super::admit::{Admission, Machine, subject_of};
+use super::admit::{Machine, subject_of};
 use super::found::{Denial, Found, Piece};
 use super::look::{Ask, Look};
 use super::occupied;
 use super::pod::{self, Peer};
-use super::record::{Allocation, Part, record, roll_back};
+use super::record::{Allocation, Failed, Part, record};
 use super::requester::{Recipient, Requester, Tried};
 use crate::error::{Error, Result};
 use crate::gpu::Queries;
 use crate::inventory::Inventory;
 use crate::leases::Leases;
-use crate::placement::NoRoom;
-use crate::queue::{LastLook, Turn, Wants};
+use crate::placement::{Admitted, NoRoom};
+use crate::queue::{LastLook, Turn};
 use crate::request::Wanted;
 use crate::store::{Held, Instance, Lock};
 
@@ -27,6 +27,8 @@ pub(super) enum Outcome {
     Evict(Vec<Instance>),
     /// A create of the same id that ended meanwhile has left a lease, which has to go first.
     Left,
+    /// Not all parts could be put on record: an idle slice had gone, or there was an error.
+    Interrupted(Failed),
     Denied(Denial<Box<NoRoom>>),
     /// The driver does not answer a request that stands in the queue.
     Unanswered(Error),
@@ -49,28 +51,16 @@ pub(super) fn reserve(
     if let Wanted::Share(_) | Wanted::Seat(_) = requester.request.wanted {
         requester.levels(context.config);
     }
-    let choice = {
-        let plan = context.store.lock_plan(&requester.purpose())?;
-        let chooser = Chooser {
-            context,
-            driver,
-            requester,
-            tried,
-            turn,
-            plan: &plan,
-        };
-        chooser.choose()?
+    let plan = context.store.lock_plan(&requester.purpose())?;
+    let chooser = Chooser {
+        context,
+        driver,
+        requester,
+        tried,
+        turn,
+        plan: &plan,
     };
-    // Rolled back without the plan's lock: a release takes the GPU's.
-    let undone = |parts: Vec<Part>| {
-        let undo = parts.into_iter().map(Part::undo).collect();
-        roll_back(context, undo)
-    };
-    match choice {
-        Choice::Outcome(outcome) => Ok(*outcome),
-        Choice::Interrupted(parts, None) => undone(parts).map(|()| Outcome::Evict(Vec::new())),
-        Choice::Interrupted(parts, Some(e)) => Err(e.and(undone(parts).err())),
-    }
+    chooser.choose()
 }
 
 /// A request that waited for its turn goes on to wait. Another one fails.
@@ -78,18 +68,6 @@ fn unanswered(turn: &Turn<'_>, e: Error) -> Result<Outcome> {
     match turn.is_in_queue() && e.is_of_driver() {
         true => Ok(Outcome::Unanswered(e)),
         false => Err(e),
-    }
-}
-
-enum Choice {
-    Outcome(Box<Outcome>),
-    /// Not all parts could be put on record: an idle slice had gone, or there was an error.
-    Interrupted(Vec<Part>, Option<Error>),
-}
-
-impl Choice {
-    fn of(outcome: Outcome) -> Choice {
-        Choice::Outcome(Box::new(outcome))
     }
 }
 
@@ -104,17 +82,17 @@ struct Chooser<'a, 't, D> {
 }
 
 impl<D: Queries> Chooser<'_, '_, D> {
-    fn choose(mut self) -> Result<Choice> {
+    fn choose(mut self) -> Result<Outcome> {
         let (context, requester) = (self.context, self.requester);
         let (holder, operation) = (requester.holder, requester.operation.id());
         let earlier = self.turn.earlier()?;
         let mut inventory = match Inventory::locked(context, self.driver, earlier, self.plan) {
             Ok(inventory) => inventory,
-            Err(e) => return unanswered(self.turn, e).map(Choice::of),
+            Err(e) => return unanswered(self.turn, e),
         };
         self.tried.close_locked(&mut inventory.snapshot);
         if occupied::by_same_id(context, holder, operation, &inventory.leases)? {
-            return Ok(Choice::of(Outcome::Left));
+            return Ok(Outcome::Left);
         }
         if let Some(path) = &requester.cgroup.path {
             occupied::by_lease(context, holder, path, &inventory.leases)?;
@@ -127,17 +105,17 @@ impl<D: Queries> Chooser<'_, '_, D> {
         };
         let wanted = &requester.request.wanted;
         let ask = Ask::new(&machine, wanted, || requester.levels(context.config))?;
-        if let Some(choice) = self.before_places(&inventory, ask.slices())? {
-            return Ok(choice);
+        if let Some(outcome) = self.before_places(&inventory, ask.slices())? {
+            return Ok(outcome);
         }
         let look = Look::new(&machine, &ask);
         let denial = match look.found(self.tried) {
             Ok(Found::Pieces(_, idle)) if !idle.is_empty() => {
-                return Ok(Choice::of(Outcome::Evict(idle)));
+                return Ok(Outcome::Evict(idle));
             }
             Ok(Found::Pieces(pieces, _)) => return Ok(self.record_all(pieces)),
             Ok(Found::PeerCreates(_, peer)) => {
-                return Ok(Choice::of(Outcome::PeerCreates(peer.clone())));
+                return Ok(Outcome::PeerCreates(peer.clone()));
             }
             Err(denial) => denial,
         };
@@ -146,49 +124,49 @@ impl<D: Queries> Chooser<'_, '_, D> {
         {
             let could_use = look.could_use(no);
             drop(look);
-            let wants = ask.wants(no);
-            let is_soon = no.has_foreign() && matches!(wants, Wants::Gpus { .. });
-            let last = LastLook::new(inventory.snapshot, wants);
-            let last = if is_soon { last.soon() } else { last };
+            let last = LastLook::new(inventory.snapshot, ask.wants(no), no.has_foreign());
             self.turn.join(self.plan, could_use, last)?;
         }
-        Ok(Choice::of(Outcome::Denied(denial)))
+        Ok(Outcome::Denied(denial))
     }
 
     /// Puts every piece on record.
-    fn record_all(&mut self, pieces: Vec<Piece<'_>>) -> Choice {
+    fn record_all(&mut self, pieces: Vec<Piece<'_>>) -> Outcome {
         let mut parts = Vec::new();
         for piece in pieces {
             match record(self.context, self.requester, piece) {
                 Ok(Some(part)) => parts.push(part),
-                Ok(None) => return Choice::Interrupted(parts, None),
-                Err(e) => return Choice::Interrupted(parts, Some(e)),
+                stopped => {
+                    let undo = parts.into_iter().map(Part::undo).collect();
+                    let error = stopped.err();
+                    return Outcome::Interrupted(Failed { undo, error });
+                }
             }
         }
         // Several may come to nothing and be rolled back: until all are there, others wait behind them.
         if parts.len() == 1 {
             self.turn.step_aside();
         }
-        Choice::of(Outcome::Reserved(Allocation { parts }))
+        Outcome::Reserved(Allocation { parts })
     }
 
     /// Returns the outcome of a create that needs no new place, or whose place waits for idle slices to go.
     fn before_places(
         &mut self,
         inventory: &Inventory,
-        asked: Option<&Admission>,
-    ) -> Result<Option<Choice>> {
-        let wanted = asked.map(Admission::wanted);
+        asked: Option<&Admitted>,
+    ) -> Result<Option<Outcome>> {
+        let wanted = asked.map(Admitted::wanted);
         let wanted = wanted.as_ref();
         match pod::share(self.context, self.driver, inventory, wanted, self.requester)? {
             Some(Peer::Has(lease)) => {
                 self.turn.step_aside();
-                return Ok(Some(Choice::of(Outcome::Shared(lease))));
+                return Ok(Some(Outcome::Shared(lease)));
             }
-            Some(Peer::Creates(peer)) => return Ok(Some(Choice::of(Outcome::PeerCreates(peer)))),
+            Some(Peer::Creates(peer)) => return Ok(Some(Outcome::PeerCreates(peer))),
             None => {}
         }
         let over = self.tried.idle_over(inventory);
-        Ok((!over.is_empty()).then(|| Choice::of(Outcome::Evict(over))))
+        Ok((!over.is_empty()).then_some(Outcome::Evict(over)))
     }
 }

@@ -1,18 +1,17 @@
 //! Plans a request for a seat: in a slice that has seats and room, else in a new one.
 
-use super::admit::{Admission, Limits, Machine};
-use super::found::{Denial, Found, Piece, PlacedShare, Step, share};
-use super::levels::Terms;
+use super::admit::{Limits, Machine};
+use super::found::{Denial, Found, Piece, Placed, Step, share};
+use super::levels::Levels;
 use super::plan::Planner;
 use super::requester::{Late, Tried};
 use super::usable_plan;
 use crate::gpu::Queries;
 use crate::inventory::SeatSlice;
 use crate::model::{Gpu, GpuUuid};
-use crate::placement::Admitted;
 use crate::placement::{
-    Candidate, CandidateSlice, Constraints, GpuObstacle, GpuUse, NoRoom, Over, Rejection,
-    ShareLevel, ShareMemory, ShareTerms,
+    Admitted, Candidate, CandidateSlice, Constraints, GpuObstacle, GpuUse, NoRoom, Over, Rejection,
+    Reservation, ShareLevel, ShareMemory, ShareTerms,
 };
 use crate::policy::{Kind, Policy};
 use crate::request::{Alternative, Seat, ShareSize};
@@ -24,10 +23,10 @@ use std::cell::RefCell;
 pub(super) struct Seats<'a, D> {
     machine: &'a Machine<'a, D>,
     seat: &'a Seat,
-    asked: &'a Admission,
-    terms: Terms<'a>,
+    asked: &'a Admitted,
+    levels: &'a Levels,
     /// The level of each GPU that was asked. A second answer of the driver could be another one.
-    levels: RefCell<Vec<(GpuUuid, Result<ShareLevel, GpuObstacle>)>>,
+    known: RefCell<Vec<(GpuUuid, Result<ShareLevel, GpuObstacle>)>>,
     /// The slices with seats.
     slices: Vec<SeatSlice<'a>>,
     /// The same slices on trial.
@@ -38,15 +37,15 @@ impl<'a, D: Queries> Seats<'a, D> {
     pub(super) fn new(
         machine: &'a Machine<'a, D>,
         seat: &'a Seat,
-        asked: &'a Admission,
-        terms: Terms<'a>,
+        asked: &'a Admitted,
+        levels: &'a Levels,
     ) -> Self {
         let mut seats = Seats {
             machine,
             seat,
             asked,
-            terms,
-            levels: RefCell::default(),
+            levels,
+            known: RefCell::default(),
             slices: Vec::new(),
             candidates: Vec::new(),
         };
@@ -65,7 +64,7 @@ impl<'a, D: Queries> Seats<'a, D> {
         let limits = self.machine.limits();
         let limits = limits.for_share()?;
         let limit = |mib| limits.over(mib);
-        let terms = self.terms.of_sizes(&self.seat.sizes, &limit);
+        let terms = self.levels.of_sizes(&self.seat.sizes, &limit);
         let mut candidates = self.candidates.clone();
         for (on, slice) in candidates.iter_mut().zip(&self.slices) {
             let is_it = |late: &&Late| late.slice == slice.instance.id;
@@ -73,12 +72,13 @@ impl<'a, D: Queries> Seats<'a, D> {
             if slice.instance.state != InstanceState::Ready
                 && let Some(late) = late
             {
-                on.obstacle = Some(late.obstacle());
+                let why = late.why.clone();
+                on.obstacle = Some(GpuObstacle::Used(GpuUse::Unknown { why }));
             }
         }
         let wanted = self.asked.wanted();
         let (mut noes, mut evicting, mut over) = (Vec::new(), None, None);
-        for asked in &self.asked.admitted.alternatives {
+        for asked in &self.asked.alternatives {
             let mut no = None;
             let one = wanted.of(&asked.slice);
             for size in &self.seat.sizes {
@@ -114,8 +114,8 @@ impl<'a, D: Queries> Seats<'a, D> {
         })
     }
 
-    /// Returns the profiles of the slices in which the request could ever have its seat, by GPU.
-    pub(super) fn could_use(&self) -> Vec<(GpuUuid, Vec<u32>)> {
+    /// Returns the profiles of the slices in which the request could ever have its seat.
+    pub(super) fn could_use(&self) -> Vec<Reservation> {
         let snapshot = &self.machine.inventory.snapshot;
         let nobody = self.machine.limits_of_nobody();
         let limit = |mib: u64| {
@@ -123,36 +123,21 @@ impl<'a, D: Queries> Seats<'a, D> {
             let is_final = true;
             Some(Over { words, is_final })
         };
-        let terms = self.terms.of_sizes(&self.seat.sizes, &limit);
+        let terms = self.levels.of_sizes(&self.seat.sizes, &limit);
         // The limits of slices do not count for a seat.
-        let policy = Policy {
-            limit: Vec::new(),
-            ..self.machine.config.policy.clone()
-        };
-        let admitted = &self.asked.admitted;
-        let mut all: Vec<(GpuUuid, Vec<u32>)> = Vec::new();
-        for asked in &admitted.alternatives {
+        let unlimited = Policy::default();
+        let limits = Limits::without_usage(&unlimited, self.machine.subject.clone());
+        let wanted = self.asked.wanted();
+        let of_one = |asked: &Alternative| {
             let level = |gpu: &Gpu| self.level(gpu);
-            let unfit = terms.unfit(snapshot, &asked.slice, &admitted.wanted(), level);
-            let one = Admitted {
-                alternatives: vec![asked.clone()],
-                slices: vec![asked.slice.clone()],
-                min_compute: admitted.min_compute,
-                excluded: [admitted.excluded.clone(), in_words(unfit)].concat(),
-                denied_profiles: admitted.denied_profiles.clone(),
+            let unfit = in_words(terms.unfit(snapshot, &asked.slice, &wanted, level));
+            let wanted = Constraints {
+                unfit: &unfit,
+                ..wanted
             };
-            for (gpu, profiles) in usable_plan::could_use(self.machine, &policy, &one) {
-                match all.iter_mut().find(|(other, _)| *other == gpu) {
-                    Some((_, known)) => {
-                        known.extend(profiles);
-                        known.sort_unstable();
-                        known.dedup();
-                    }
-                    None => all.push((gpu, profiles)),
-                }
-            }
-        }
-        all
+            usable_plan::could_use(snapshot, &limits, asked, &wanted)
+        };
+        self.asked.alternatives.iter().flat_map(of_one).collect()
     }
 
     /// Returns the slices with seats that the request could have.
@@ -164,20 +149,20 @@ impl<'a, D: Queries> Seats<'a, D> {
 
     /// Returns the obstacle of a slice with seats for a requester without limits.
     pub(super) fn obstacle(&self, on: &Candidate<'_>) -> Option<GpuObstacle> {
-        let terms = self.terms.of_sizes(&self.seat.sizes, &|_| None);
+        let terms = self.levels.of_sizes(&self.seat.sizes, &|_| None);
         terms.seat_obstacle(on, &self.asked.wanted())
     }
 
     fn join(&self, n: usize, memory: ShareMemory) -> Found<'a> {
         let on = &self.slices[n];
-        let place = PlacedShare {
-            share: share(memory, on.level),
+        let place = Placed {
+            portion: share(memory, on.level),
             on: on.instance.resource.clone(),
             beside: self.machine.inventory.leases_on(&on.instance.id).collect(),
             may_make: false,
         };
         match on.instance.state {
-            InstanceState::Ready => Found::Pieces(vec![Piece::Share(place)], Vec::new()),
+            InstanceState::Ready => Found::Pieces(vec![Piece::Placed(place)], Vec::new()),
             _ => Found::PeerCreates(Box::new(place), on.peer),
         }
     }
@@ -238,30 +223,28 @@ impl<'a, D: Queries> Seats<'a, D> {
             Some(Step::Adopt(..)) | None => return Err(Rejection::of_all(Vec::new()).into()),
         };
         let gpu = snapshot.gpus.iter().find(|gpu| gpu.uuid == slice.gpu_uuid);
-        let share = gpu.and_then(|gpu| {
+        let portion = gpu.and_then(|gpu| {
             let (profile, level) = (gpu.profile(slice.profile_id)?, self.level(gpu).ok()?);
             let memory = terms.in_new(gpu, profile, Ok(level), size).ok()?;
             Some(share(memory, level.level))
         });
-        let Some(share) = share else {
+        let Some(portion) = portion else {
             return Err(Rejection::of_all(Vec::new()).into());
         };
-        let place = PlacedShare {
-            share,
-            on: Resource::Mig(slice),
-            beside: Vec::new(),
-            may_make: true,
+        let place = Placed {
+            portion,
+            ..Placed::all(Resource::Mig(slice))
         };
-        Ok(Found::Pieces(vec![Piece::Share(place)], plan.evict))
+        Ok(Found::Pieces(vec![Piece::Placed(place)], plan.evict))
     }
 
     fn level(&self, gpu: &Gpu) -> Result<ShareLevel, GpuObstacle> {
-        let mut levels = self.levels.borrow_mut();
-        if let Some((_, known)) = levels.iter().find(|(uuid, _)| *uuid == gpu.uuid) {
-            return known.clone();
+        let mut known = self.known.borrow_mut();
+        if let Some((_, level)) = known.iter().find(|(uuid, _)| *uuid == gpu.uuid) {
+            return level.clone();
         }
-        let level = self.terms.of_gpu(self.machine.driver, gpu);
-        levels.push((gpu.uuid.clone(), level.clone()));
+        let level = self.levels.of_gpu(self.machine.driver, gpu);
+        known.push((gpu.uuid.clone(), level.clone()));
         level
     }
 

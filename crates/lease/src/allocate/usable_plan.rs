@@ -7,28 +7,28 @@ use super::requester::Tried;
 use crate::draft::slot_of;
 use crate::error::Result;
 use crate::gpu::Queries;
-use crate::model::{ComputeInstance, GpuUuid};
-use crate::placement::Admitted;
+use crate::model::{ComputeInstance, Snapshot};
 use crate::placement::{self, Constraints, Reservation, Slot};
-use crate::policy::Policy;
+use crate::request::Alternative;
 use crate::store::Slice;
 
-/// Plans until each instance of an administrator in the plan is usable.
+/// Plans the first alternative that can be had, until each instance of an administrator in the plan is usable.
 pub(super) fn usable_plan(
     machine: &Machine<'_, impl Queries>,
+    alternatives: &[Alternative],
     wanted: &Constraints<'_>,
-    limits: &Limits<'_>,
     tried: &mut Tried,
-    plan: impl Fn(&Planner<'_>) -> Result<Plan, Denial>,
 ) -> Result<Plan, Denial> {
+    let limits = &machine.limits();
     loop {
-        let mut planned = plan(&Planner {
+        let planner = Planner {
             inventory: machine.inventory,
             wanted,
             limits,
             tried,
             adopts: machine.config.adopt,
-        })?;
+        };
+        let mut planned = planner.plan(alternatives)?;
         match complete(machine.driver, &mut planned.steps) {
             Ok(()) => return Ok(planned),
             Err(place) => tried.unusable.push(place),
@@ -70,34 +70,25 @@ fn only_compute_instance(driver: &impl Queries, slice: &Slice) -> Result<Option<
     Ok(is_usable.then_some(only.id))
 }
 
-/// Returns profile ids by GPU. A request does not wait for a slice that its limits would not leave it if it
-/// held nothing, nor for one that no empty machine has. `policy`: that of the machine, or a part of it.
+/// Returns what one alternative of a request could use. A request does not wait for a slice that its limits would not leave
+/// it if it held nothing, nor for one that no empty machine has. `limits`: those of a subject that holds nothing.
 pub(super) fn could_use(
-    machine: &Machine<'_, impl Queries>,
-    policy: &Policy,
-    admitted: &Admitted,
-) -> Vec<(GpuUuid, Vec<u32>)> {
-    let snapshot = &machine.inventory.snapshot;
-    let limits = Limits::without_usage(policy, machine.subject.clone());
-    let mut all: Vec<(GpuUuid, Vec<u32>)> = Vec::new();
-    let each = admitted.alternatives.iter();
-    for (asked, slice) in each.flat_map(|asked| asked.all().map(move |slice| (asked, slice))) {
-        let wanted = admitted.wanted().of(slice);
+    snapshot: &Snapshot,
+    limits: &Limits<'_>,
+    asked: &Alternative,
+    wanted: &Constraints<'_>,
+) -> Vec<Reservation> {
+    let of_slice = |slice| {
+        let wanted = wanted.of(slice);
         let excluded = limits.excluded(snapshot, asked, &wanted);
         let wanted = Constraints {
             excluded: &excluded,
             ..wanted
         };
-        if placement::never_several(snapshot, asked, &wanted).is_some() {
-            continue;
+        match placement::never_several(snapshot, asked, &wanted) {
+            Some(_) => Vec::new(),
+            None => placement::could_use(snapshot, &wanted),
         }
-        for Reservation { gpu, profile_id } in placement::could_use(snapshot, &wanted) {
-            match all.iter_mut().find(|(other, _)| *other == gpu) {
-                Some((_, profiles)) if profiles.contains(&profile_id) => {}
-                Some((_, profiles)) => profiles.push(profile_id),
-                None => all.push((gpu, vec![profile_id])),
-            }
-        }
-    }
-    all
+    };
+    asked.all().flat_map(of_slice).collect()
 }

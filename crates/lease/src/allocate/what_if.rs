@@ -1,7 +1,7 @@
 //! The answer that a create would get now: the same rules, limits and places, and nothing written.
 
-use super::admit::{Admission, Machine, all_denied, holder_subject, subject_of};
-use super::found::{Denial, Found, Piece, PlacedShare, Step};
+use super::admit::{Machine, holder_subject, subject_of};
+use super::found::{Denial, Found, Piece, Placed, Step};
 use super::levels::Levels;
 use super::look::{Ask, Look};
 use super::outside_mig;
@@ -15,14 +15,14 @@ use crate::inventory::Inventory;
 use crate::leases::Leases;
 use crate::model::{GpuUuid, Level, Nearness, Placement};
 use crate::placement::{
-    self, Constraints, Diagnosis, GpuObstacle, GpuReport, MAX_STEPS, Movable, NoRoom, Rejection,
+    self, Admitted, Constraints, Diagnosis, GpuObstacle, GpuReport, MAX_STEPS, Movable, NoRoom,
     Selection, Site, Slot,
 };
 use crate::policy::Subject;
 use crate::queue::Turn;
 use crate::refusal;
-use crate::request::{self, Alternative, Slices, Wanted};
-use crate::store::{Held, Resource, Share, WholeGpu};
+use crate::request::{self, Alternative, Wanted};
+use crate::store::{Held, Portion, Resource, Share, WholeGpu};
 use std::cell::OnceCell;
 
 /// A request of any kind on trial.
@@ -142,6 +142,23 @@ impl Answers<'_> {
         let is_fit = |answer: &Answer<'_>| matches!(answer.outcome, Outcome::Fits(_));
         self.all.last().is_some_and(is_fit)
     }
+
+    /// Returns the denial of a create with these answers, unless an alternative fits. A limit counts where no alternative can be
+    /// had one day, since a request above a limit is not queued.
+    fn denial(self) -> Option<Denial<Box<NoRoom>>> {
+        let (mut noes, mut over) = (Vec::new(), None);
+        for answer in self.all {
+            match answer.outcome {
+                Outcome::Fits(_) => return None,
+                Outcome::Limited(e) => over = over.or(Some(e)),
+                Outcome::No(no) => noes.push(no),
+            }
+        }
+        match over {
+            Some(e) if !noes.iter().any(|no| no.may_pass()) => Some(Denial::Limit(e)),
+            _ => noes.into_iter().reduce(NoRoom::joined).map(Denial::Room),
+        }
+    }
 }
 
 impl<'a, D: Queries> WhatIf<'a, D> {
@@ -183,11 +200,11 @@ impl<'a, D: Queries> WhatIf<'a, D> {
         };
         let trial = SliceTrial::new(&self.machine, asked);
         let mut answers = Answers {
-            request: request::written(&asked.admitted.alternatives),
+            request: request::written(&asked.alternatives),
             all: Vec::new(),
         };
         let mut tried = Tried::default();
-        for one in &asked.admitted.alternatives {
+        for one in &asked.alternatives {
             if answers.fit() {
                 break;
             }
@@ -210,7 +227,9 @@ impl<'a, D: Queries> WhatIf<'a, D> {
     fn outcome(&self, found: Result<Found<'_>, Denial<Box<NoRoom>>>) -> Outcome {
         match found {
             Ok(Found::Pieces(pieces, idle)) => Outcome::Fits(self.fit(pieces, idle.len())),
-            Ok(Found::PeerCreates(place, _)) => Outcome::Fits(of_share(*place, 0)),
+            Ok(Found::PeerCreates(place, _)) => {
+                Outcome::Fits(self.fit(vec![Piece::Placed(*place)], 0))
+            }
             Err(Denial::Limit(over)) => Outcome::Limited(over),
             Err(Denial::Room(no)) => Outcome::No(no),
         }
@@ -220,9 +239,26 @@ impl<'a, D: Queries> WhatIf<'a, D> {
         let mut gpus = Vec::new();
         for piece in pieces {
             match piece {
-                Piece::Share(place) => return of_share(place, evicts),
-                Piece::Whole(whole) => gpus.push(whole),
-                Piece::Slice(_) => {}
+                Piece::Placed(Placed {
+                    portion: Portion::Share(share),
+                    on,
+                    may_make,
+                    ..
+                }) => {
+                    let is_new = may_make && matches!(on, Resource::Mig(_));
+                    let of = Box::new(on);
+                    return Fit::Share {
+                        of,
+                        share,
+                        is_new,
+                        evicts,
+                    };
+                }
+                Piece::Placed(Placed {
+                    on: Resource::Gpu(whole),
+                    ..
+                }) => gpus.push(whole),
+                Piece::Placed(_) | Piece::Slice(_) => {}
             }
         }
         let farthest = outside_mig::farthest(self.machine.driver, &gpus);
@@ -234,22 +270,12 @@ impl<'a, D: Queries> WhatIf<'a, D> {
         refusal::error(no, &self.machine.inventory.waiting, None)
     }
 
-    /// Returns the error of a create with these answers, unless an alternative fits. A limit counts where no alternative can be
-    /// had one day, since a request above a limit is not queued.
+    /// Returns the error of a create with these answers, unless an alternative fits.
     pub fn error(&self, answers: Answers<'_>) -> Option<Error> {
-        let (mut noes, mut over) = (Vec::new(), None);
-        for answer in answers.all {
-            match answer.outcome {
-                Outcome::Fits(_) => return None,
-                Outcome::Limited(e) => over = over.or(Some(e)),
-                Outcome::No(no) => noes.push(*no),
-            }
-        }
-        if noes.iter().all(|no| !no.may_pass()) && over.is_some() {
-            return over;
-        }
-        let no = noes.into_iter().reduce(NoRoom::joined);
-        no.map(|no| self.refusal(&no))
+        Some(match answers.denial()? {
+            Denial::Limit(over) => over,
+            Denial::Room(no) => self.refusal(&no),
+        })
     }
 }
 
@@ -275,15 +301,6 @@ fn of_slices(plan: &Plan) -> Fit {
     }
 }
 
-fn of_share(place: PlacedShare<'_>, evicts: usize) -> Fit {
-    Fit::Share {
-        is_new: place.may_make && matches!(place.on, Resource::Mig(_)),
-        of: Box::new(place.on),
-        share: place.share,
-        evicts,
-    }
-}
-
 fn parts(look: &Look<'_, impl Queries>) -> Vec<Part> {
     let is_share = !matches!(look, Look::Gpus(..));
     let on = look.on_trial().into_iter().map(|(on, obstacle)| Part {
@@ -302,7 +319,7 @@ fn parts(look: &Look<'_, impl Queries>) -> Vec<Part> {
 /// A request for slices on trial.
 struct SliceTrial<'m, 'a, D> {
     machine: &'m Machine<'a, D>,
-    asked: &'m Admission,
+    asked: &'m Admitted,
     reserved: Vec<Slot>,
     idle: Vec<Slot>,
     quarantined: Vec<Slot>,
@@ -310,7 +327,7 @@ struct SliceTrial<'m, 'a, D> {
 }
 
 impl<'m, 'a, D: Queries> SliceTrial<'m, 'a, D> {
-    fn new(machine: &'m Machine<'a, D>, asked: &'m Admission) -> Self {
+    fn new(machine: &'m Machine<'a, D>, asked: &'m Admitted) -> Self {
         let (inventory, policy) = (machine.inventory, &machine.config.policy);
         let (mut movable, holders) = inventory.movable();
         for (one, holders) in movable.iter_mut().zip(holders) {
@@ -349,37 +366,27 @@ impl<'m, 'a, D: Queries> SliceTrial<'m, 'a, D> {
         patience: u32,
         tried: &mut Tried,
     ) -> Result<Plan, Denial<Box<Diagnosis>>> {
-        let (wanted, machine) = (self.wanted(), self.machine);
-        let plan = usable_plan(machine, &wanted, &machine.limits(), tried, |planner| {
-            planner.plan_one(asked)
-        });
-        plan.map_err(|denial| {
-            denial.of(|no| {
-                let wanted = Constraints {
-                    excluded: &self.excluded(asked, &asked.slice),
-                    ..wanted
-                };
-                let found = placement::diagnose(
-                    &machine.inventory.snapshot,
-                    &self.reserved,
-                    &self.movable,
-                    asked,
-                    &wanted,
-                    patience,
-                );
-                let mut diagnosis = found.unwrap_or_else(|| {
-                    let selection = Selection::new(&self.reserved, &self.idle);
-                    let rejection = no;
-                    Box::new(Diagnosis {
-                        selection,
-                        rejection,
-                    })
-                });
-                let named = |slot: &Slot| machine.inventory.named_at(slot);
-                diagnosis.rejection.name(named);
-                diagnosis
-            })
-        })
+        let (wanted, inventory) = (self.wanted(), self.machine.inventory);
+        let plan = usable_plan(self.machine, std::slice::from_ref(asked), &wanted, tried);
+        let diagnosed = |rejection| {
+            let wanted = Constraints {
+                excluded: &self.excluded(asked, &asked.slice),
+                ..wanted
+            };
+            let (snapshot, reserved) = (&inventory.snapshot, &self.reserved);
+            let found =
+                placement::diagnose(snapshot, reserved, &self.movable, asked, &wanted, patience);
+            let mut diagnosis = found.unwrap_or_else(|| {
+                let selection = Selection::new(reserved, &self.idle);
+                Box::new(Diagnosis {
+                    selection,
+                    rejection,
+                })
+            });
+            diagnosis.rejection.name(|slot| inventory.named_at(slot));
+            diagnosis
+        };
+        plan.map_err(|denial| denial.of(diagnosed))
     }
 
     fn gpus(
@@ -422,43 +429,26 @@ pub(super) fn explained(
     turn: &mut Turn<'_>,
     no: Box<NoRoom>,
 ) -> Box<NoRoom> {
-    match &requester.request.wanted {
-        Wanted::Slices(slices) => search(context, requester, slices, turn)
-            .ok()
-            .flatten()
-            .map_or(no, |no| NoRoom::of_slices(slices.clone(), no)),
-        // No move of another lease makes room for a share or a whole GPU, and none is planned for a seat.
-        Wanted::Share(_) | Wanted::Seat(_) | Wanted::Gpus(_) => no,
+    match search(context, requester, turn) {
+        Ok(Some(Denial::Room(no))) => no,
+        _ => no,
     }
 }
 
 fn search(
     context: &Leases<'_>,
     requester: &Requester<'_>,
-    slices: &Slices,
     turn: &mut Turn<'_>,
-) -> Result<Option<Rejection>> {
+) -> Result<Option<Denial<Box<NoRoom>>>> {
+    let wanted = &requester.request.wanted;
+    // No move of another lease makes room for a share or a whole GPU, and none is planned for a seat.
+    let Wanted::Slices(_) = wanted else {
+        return Ok(None);
+    };
     let driver = context.driver();
     let inventory = Inventory::read(context, &driver, turn.earlier()?)?.without_idle_over();
-    let machine = Machine {
-        config: context.config,
-        driver: &driver,
-        inventory: &inventory,
-        subject: subject_of(requester.holder),
-    };
-    let asked = machine.admit(slices)?;
-    let (trial, mut tried) = (SliceTrial::new(&machine, &asked), Tried::default());
-    let (mut noes, mut over) = (Vec::new(), None);
-    for one in &asked.admitted.alternatives {
-        // Other creates may wait for this process to end.
-        match trial.outcome(one, MAX_STEPS / 10, &mut tried) {
-            Ok(_) => return Ok(None),
-            Err(Denial::Room(no)) => noes.push(no.rejection),
-            Err(Denial::Limit(e)) => over = over.or(Some(e)),
-        }
-    }
-    match all_denied(noes, over) {
-        Denial::Room(no) => Ok(Some(no)),
-        Denial::Limit(over) => Err(over),
-    }
+    let subject = subject_of(requester.holder);
+    let what_if = WhatIf::new(context.config, &driver, &inventory, wanted, subject);
+    // Other creates may wait for this process to end.
+    Ok(what_if.answers(MAX_STEPS / 10)?.denial())
 }

@@ -2,7 +2,7 @@
 
 use super::occupancy::{Occupancy, Slot};
 use crate::model::{Gpu, GpuUuid, MigMode, Placement, Profile, Shut, Snapshot};
-use crate::request::{self, Alternative, Slice};
+use crate::request::{self, Alternative, Slice, Slices};
 use serde::Serialize;
 
 /// A chosen slot.
@@ -271,7 +271,7 @@ pub(crate) fn fitting<'a>(
         .collect()
 }
 
-/// The part of a request that the policy admits.
+/// The part of a request for slices that the policy admits, and what keeps places from it.
 #[derive(Debug, Default)]
 pub(crate) struct Admitted {
     pub alternatives: Vec<Alternative>,
@@ -281,6 +281,12 @@ pub(crate) struct Admitted {
     /// GPUs that a rule keeps from the requester, by UUID, with the rule in words.
     pub excluded: Vec<(GpuUuid, String)>,
     pub denied_profiles: Vec<String>,
+    /// The places of instances that end one day.
+    pub ours: Vec<Slot>,
+    /// What earlier requests could use.
+    pub blockers: Vec<Reservation>,
+    /// GPUs that it cannot have now, with the reason.
+    pub unfit: Vec<(GpuUuid, String)>,
 }
 
 impl Admitted {
@@ -290,7 +296,18 @@ impl Admitted {
             min_compute: self.min_compute,
             excluded: &self.excluded,
             denied_profiles: &self.denied_profiles,
+            ours: &self.ours,
+            blockers: &self.blockers,
+            unfit: &self.unfit,
             ..Constraints::default()
+        }
+    }
+
+    /// Returns the request for which this is admitted.
+    pub(crate) fn asked(&self) -> Slices {
+        Slices {
+            alternatives: self.alternatives.clone(),
+            min_compute: self.min_compute,
         }
     }
 }

@@ -13,8 +13,7 @@ use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::leases::now;
 use crate::model::{Closed, GpuUuid, OperationId, Snapshot};
-use crate::placement::Admitted;
-use crate::placement::{self, Constraints, NoRoom, Reservation, Slot};
+use crate::placement::{self, Admitted, Constraints, NoRoom, Reservation};
 use crate::refusal::{self, Waited};
 use crate::request::Request;
 use crate::store::{Container, Lock, Store, Ticket, Waiter, Waiting};
@@ -82,10 +81,7 @@ pub(crate) struct LastLook {
 
 /// The room for which a request waits.
 pub(crate) enum Wants {
-    Slices {
-        admitted: Admitted,
-        ours: Vec<Slot>,
-    },
+    Slices(Admitted),
     /// So many of these GPUs, beside those that cannot be read.
     Gpus {
         count: u32,
@@ -94,24 +90,18 @@ pub(crate) enum Wants {
 }
 
 impl LastLook {
-    /// Asks again soon, because a process without a lease may end.
-    pub(crate) fn soon(self) -> LastLook {
-        LastLook {
-            ask_again: ASK_ABOUT_PROCESSES_AGAIN,
-            ..self
-        }
-    }
-
-    pub(crate) fn new(snapshot: Snapshot, wants: Wants) -> LastLook {
+    /// `has_foreign`: whether a process without a lease is in the way, which may end.
+    pub(crate) fn new(snapshot: Snapshot, wants: Wants, has_foreign: bool) -> LastLook {
         // No event tells that a sick GPU has recovered, or that one can be read again.
         let is_sick = |closed: &Closed| !closed.signs.is_empty();
         let mut closed = snapshot.gpus.iter().filter_map(|gpu| gpu.closed.as_ref());
         let has_sick = closed.any(is_sick) || !snapshot.unreadable.is_empty();
         LastLook {
             at: Instant::now(),
-            ask_again: match has_sick {
-                true => COLLECT_AGAIN,
-                false => ASK_THE_DRIVER_AGAIN,
+            ask_again: match &wants {
+                Wants::Gpus { .. } if has_foreign => ASK_ABOUT_PROCESSES_AGAIN,
+                _ if has_sick => COLLECT_AGAIN,
+                _ => ASK_THE_DRIVER_AGAIN,
             },
             snapshot,
             wants,
@@ -314,8 +304,8 @@ impl<'a> Turn<'a> {
         let all = state.queue.before(number);
         let is_at_work = |other: &&Waiting| self.store.is_at_work(&other.operation);
         let earlier = all.iter().filter(is_at_work);
-        let (admitted, ours) = match &look.wants {
-            Wants::Slices { admitted, ours } => (admitted, ours),
+        let admitted = match &look.wants {
+            Wants::Slices(admitted) => admitted,
             Wants::Gpus { count, of } => {
                 let reserved = reserved_gpus(earlier);
                 let left = of.iter().filter(|gpu| !reserved.contains(gpu)).count();
@@ -333,7 +323,6 @@ impl<'a> Turn<'a> {
             blockers.append(&mut more);
             let wanted = Constraints {
                 blockers: &blockers,
-                ours,
                 ..admitted.wanted()
             };
             if placement::is_blocked(&look.snapshot, &wanted) {
@@ -421,13 +410,10 @@ mod tests {
                 gpus: vec![gpu],
                 ..Snapshot::default()
             },
-            wants: Wants::Slices {
-                admitted: Admitted {
-                    slices: vec![crate::request::Slice::Profile("1g.10gb".parse().unwrap())],
-                    ..Admitted::default()
-                },
-                ours: Vec::new(),
-            },
+            wants: Wants::Slices(Admitted {
+                slices: vec![crate::request::Slice::Profile("1g.10gb".parse().unwrap())],
+                ..Admitted::default()
+            }),
         }
     }
 

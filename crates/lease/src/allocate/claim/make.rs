@@ -3,7 +3,7 @@
 use super::place::{ClaimNews, ClaimPlace, End, Hear, Taken};
 use crate::allocate::levels::LazyLevels;
 use crate::allocate::provision::Maker;
-use crate::allocate::record::{Part, Undo, joined, roll_back};
+use crate::allocate::record::{Part, Undo, roll_back};
 use crate::allocate::requester::{Recipient, Tried};
 use crate::counters::Outcome;
 use crate::error::{Error, Result};
@@ -71,9 +71,7 @@ impl Work<'_, '_> {
         let is_whole = || slice.map_or(Ok(false), |slice| reclaim::is_whole(driver, slice));
         let (part, end) = match &held.instance.state {
             InstanceState::Ready if is_whole()? => return self.finish(held, None),
-            InstanceState::Idle { .. } => {
-                (Part::Existing(held, Patience::default()), Outcome::Reused)
-            }
+            InstanceState::Idle { .. } => (Part::Existing(held), Outcome::Reused),
             InstanceState::Creating => (Part::Place(held), Outcome::Created),
             // An administrator, or a reset, removed the instance or its compute instance.
             _ => {
@@ -88,16 +86,15 @@ impl Work<'_, '_> {
         };
         match maker.part(part, &mut self.tried) {
             Ok(held) => self.finish(held, Some(end)),
-            Err(stopped) => {
-                let (undo, error) = *stopped;
-                let undone = match undo {
+            Err(failed) => {
+                let undone = failed.undo_by(|undo| match undo.as_slice() {
                     // The promise outlives an error of the driver.
-                    Undo::Release(held) | Undo::NotBegun(held) => {
-                        reclaim::undo_half_made(context, &held)
+                    [Undo::Release(held) | Undo::NotBegun(held)] => {
+                        reclaim::undo_half_made(context, held)
                     }
-                    undo => roll_back(context, vec![undo]),
-                };
-                joined(error, undone.err()).map(|()| Made::Again)
+                    _ => roll_back(context, undo),
+                });
+                undone.map(|()| Made::Again)
             }
         }
     }

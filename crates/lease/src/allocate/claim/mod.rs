@@ -35,15 +35,10 @@ impl Leases<'_> {
     /// # Errors
     /// The place and all others of its profile on the GPU are taken, or the GPU does not offer it.
     pub fn promise(&self, claim: Claim, at: &ClaimPlace, hear: Hear<'_>) -> Result<Held> {
-        let driver = &self.driver();
         let mut work = Work::new(self, claim, at, hear);
-        loop {
-            match work.look(driver)? {
-                Found::OnRecord(held) => return work.name_pods(held),
-                Found::Promised(held) => return Ok(held),
-                Found::Evict(idle) => work.tried.evict(self, idle),
-                Found::Taken(taken) => return Err(work.refusal(&taken)),
-            }
+        match work.look(&self.driver())? {
+            Ok(held) => work.name_pods(held),
+            Err(taken) => Err(work.refusal(&taken)),
         }
     }
 
@@ -133,16 +128,6 @@ fn slice_of(work: &mut Work<'_, '_>, patience: Duration) -> Result<Held> {
     }
 }
 
-/// The outcome of a look for the claim's place.
-enum Found {
-    /// A lease of the claim that was on record.
-    OnRecord(Held),
-    /// A new one.
-    Promised(Held),
-    Evict(Vec<Instance>),
-    Taken(Taken),
-}
-
 impl Recipient for Work<'_, '_> {
     fn purpose(&self) -> String {
         format!("prepare of {}", self.claim)
@@ -162,47 +147,50 @@ impl Work<'_, '_> {
     /// Tries once to make the slice of the claim.
     fn step(&mut self, driver: &Session<'_>, operation: &Operation) -> Result<Made> {
         match self.look(driver)? {
-            Found::OnRecord(held) | Found::Promised(held) => self.make(driver, &held, operation),
-            Found::Evict(idle) => {
-                self.tried.evict(self.context, idle);
-                Ok(Made::Again)
-            }
-            Found::Taken(taken) => Ok(Made::Obstacle(taken)),
+            Ok(held) => self.make(driver, &held, operation),
+            Err(taken) => Ok(Made::Obstacle(taken)),
         }
     }
 
-    /// Returns the lease of the claim, which this puts on record if it is new.
-    fn look(&self, driver: &Session<'_>) -> Result<Found> {
+    /// Returns the lease of the claim, which this puts on record if it is new; else what has taken its place.
+    fn look(&mut self, driver: &Session<'_>) -> Result<std::result::Result<Held, Taken>> {
         let context = self.context;
-        if let Some(held) = on_record(context, &self.claim)? {
-            return Ok(Found::OnRecord(held));
+        loop {
+            if let Some(held) = on_record(context, &self.claim)? {
+                return Ok(Ok(held));
+            }
+            driver.prepare()?;
+            let lock = context.store.lock_plan(&self.purpose())?;
+            // Another call for the claim may have been faster.
+            if let Some(held) = on_record(context, &self.claim)? {
+                return Ok(Ok(held));
+            }
+            let inventory = Inventory::locked(context, driver, Vec::new(), &lock)?;
+            let mut plan = match place::plan(&inventory, &self.claim, self.at, &self.tried)? {
+                Err(taken) => return Ok(Err(taken)),
+                Ok(plan) => plan,
+            };
+            let Some(step) = plan.steps.pop().filter(|_| plan.evict.is_empty()) else {
+                drop(lock);
+                self.tried.evict(context, plan.evict);
+                continue;
+            };
+            // None: the idle slice that it was to get has gone.
+            if let Some(part) = record(context, self, Piece::Slice(step))? {
+                let (Part::Place(held) | Part::Existing(held) | Part::Joined(held)) = part;
+                self.tell_promise(&held, &inventory);
+                return Ok(Ok(held));
+            }
         }
-        driver.prepare()?;
-        let lock = context.store.lock_plan(&self.purpose())?;
-        // Another call for the claim may have been faster.
-        if let Some(held) = on_record(context, &self.claim)? {
-            return Ok(Found::OnRecord(held));
-        }
-        let inventory = Inventory::locked(context, driver, Vec::new(), &lock)?;
-        let mut plan = match place::plan(&inventory, &self.claim, self.at, &self.tried)? {
-            Err(taken) => return Ok(Found::Taken(taken)),
-            Ok(plan) => plan,
-        };
-        let step = match plan.steps.pop() {
-            Some(step) if plan.evict.is_empty() => step,
-            _ => return Ok(Found::Evict(plan.evict)),
-        };
-        // None: the idle slice that it was to get has gone.
-        let Some(part) = record(context, self, Piece::Slice(step))? else {
-            return Ok(Found::Evict(Vec::new()));
-        };
-        let (Part::Place(held) | Part::Existing(held, _) | Part::Joined(held)) = part;
+    }
+
+    fn tell_promise(&self, held: &Held, inventory: &Inventory) {
         let (lease, claim) = (held.lease.id.as_str(), &self.claim);
         let at = held.instance.slice().map(|slice| slice.placement);
         match at.filter(|at| *at != self.at.placement) {
             None => tracing::info!(lease, "{held} is promised to {claim}"),
             Some(to) => {
-                let by = place::holder(&inventory, self.at, &self.tried.refused);
+                let by = place::holder(inventory, self.at, &self.tried.refused);
                 let from = self.at.placement;
                 tracing::info!(
                     lease,
@@ -211,8 +199,7 @@ impl Work<'_, '_> {
                 self.tell_move(to, by);
             }
         }
-        context.observer.placed(&held, EventType::Promised);
-        Ok(Found::Promised(held))
+        self.context.observer.placed(held, EventType::Promised);
     }
 
     /// Puts the pods of the claim on record, if they have changed: the kubelet prepares a claim once for all of them.
