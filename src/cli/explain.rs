@@ -9,15 +9,15 @@ use clap_complete::ArgValueCompleter;
 use runmig_lease::config::Config;
 use runmig_lease::error::{Error, Result, printable};
 use runmig_lease::gpu::Queries;
-use runmig_lease::model::{Level, Nearness, Placement};
+use runmig_lease::model::{Nearness, Placement};
 use runmig_lease::placement::{
-    DefragPlan, GpuObstacle, GpuReport, MAX_STEPS, Rejection, RejectionKind, Site, SlotCost,
-    Verdict,
+    Candidate, DefragPlan, GpuObstacle, GpuReport, MAX_STEPS, Rejection, RejectionKind, Site,
+    SlotCost, Verdict,
 };
 use runmig_lease::policy::Subject;
 use runmig_lease::request::{self, COMPUTE, GPU, SHARE, SLICE, Wanted};
 use runmig_lease::store::{Container, Held, Lease, Resource, WholeGpu};
-use runmig_lease::what_if::{Answer, Fit, OnTrial, Outcome, Part, Sited, Source, WhatIf};
+use runmig_lease::what_if::{Answer, Fit, OnTrial, Outcome, Sited, Source, WhatIf};
 use runmig_lease::{Inventory, refusal};
 
 #[derive(clap::Args)]
@@ -118,7 +118,7 @@ pub fn run(config: &Config, format: Format, asked: &Asked) -> Result<i32> {
     let (_, holders) = then.movable();
     let each = answers.all.iter();
     let mut alternatives: Vec<Alternative> = each
-        .map(|answer| look(&what_if, &holders, answer))
+        .map(|answer| look(&what_if, &wanted, &holders, answer))
         .collect();
     let fits = answers.fit();
     if let Wanted::Slices(slices) = &wanted
@@ -149,6 +149,7 @@ pub fn run(config: &Config, format: Format, asked: &Asked) -> Result<i32> {
 
 fn look(
     what_if: &WhatIf<'_, impl Queries>,
+    wanted: &Wanted,
     holders: &[Vec<&Held>],
     answer: &Answer<'_>,
 ) -> Alternative {
@@ -176,7 +177,7 @@ fn look(
         slices,
         gpus: match &answer.on {
             OnTrial::Slices(gpus) => gpus.iter().map(item).collect(),
-            OnTrial::Parts(parts) => parts.iter().map(part_item).collect(),
+            OnTrial::Parts(parts) => parts.iter().map(|on| part_item(on, wanted)).collect(),
         },
         restarts,
         with_mig_on: None,
@@ -424,20 +425,20 @@ fn columns(wanted: &Wanted) -> Vec<Column> {
     }
 }
 
-fn part_item(on: &Part) -> GpuAnswer {
+fn part_item(on: &Candidate<'_>, wanted: &Wanted) -> GpuAnswer {
     let bytes = |mib: u64| mib << 20;
-    let (profile, place) = on.slice.clone().unzip();
+    let free = on.memory_mib.map(|_| on.free_mib);
     GpuAnswer {
-        index: on.gpu_index,
-        uuid: on.gpu_uuid.to_string(),
-        seats: profile.as_ref().map(|_| on.shares),
-        shares: on.shares,
-        profile,
-        mig_placement: place,
+        index: on.gpu.index,
+        uuid: on.gpu.uuid.to_string(),
+        seats: on.slice.map(|_| on.holders.len()),
+        shares: on.holders.len(),
+        profile: on.slice.map(|of| of.profile.name.clone()),
+        mig_placement: on.slice.map(|of| of.at),
         state: on.obstacle.as_ref().map_or("fits", state),
         memory_bytes: on.memory_mib.map(bytes),
-        free_bytes: on.free_mib.map(bytes),
-        enforcement: on.level.map(Level::name),
+        free_bytes: { free.map(bytes) }.filter(|_| !matches!(wanted, Wanted::Gpus(_))),
+        enforcement: on.level.map(|on| on.level.name()),
         why: { on.obstacle.as_ref() }.map_or_else(|| "free".to_owned(), refusal::gpu_obstacle),
         ..GpuAnswer::default()
     }

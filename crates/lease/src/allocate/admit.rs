@@ -9,7 +9,7 @@ use crate::gpu::Queries;
 use crate::inventory::{Inventory, memory_on};
 use crate::model::{GpuUuid, Snapshot};
 use crate::placement::Admitted;
-use crate::placement::{self, Constraints, NoRoom, Over};
+use crate::placement::{self, Constraints, NoRoom, Over, Reservation};
 use crate::policy::{Kind, More, Policy, Subject, Usage};
 use crate::queue;
 use crate::request::{Alternative, Slices};
@@ -26,12 +26,13 @@ pub(super) struct Machine<'a, D> {
 impl<'a, D: Queries> Machine<'a, D> {
     /// Returns the limits on the requester, with all that it holds.
     pub(super) fn limits(&self) -> Limits<'a> {
-        Limits::new(&self.config.policy, self.subject.clone(), self.inventory)
+        let usage = self.inventory.usage();
+        Limits::new(&self.config.policy, self.subject.clone(), usage)
     }
 
     /// Returns the same limits on a requester that holds nothing.
     pub(super) fn limits_of_nobody(&self) -> Limits<'a> {
-        Limits::without_usage(&self.config.policy, self.subject.clone())
+        Limits::new(&self.config.policy, self.subject.clone(), Vec::new())
     }
 
     /// Returns the GPUs that rules keep from the requester, with the rule in words.
@@ -74,23 +75,13 @@ pub(super) struct Limits<'a> {
 }
 
 impl<'a> Limits<'a> {
-    /// Counts the leases of the inventory. A decision by it needs the plan's lock, so that no two creates
-    /// take the last slice that a limit leaves.
-    pub(super) fn new(policy: &'a Policy, subject: Subject, inventory: &Inventory) -> Self {
-        let usage = inventory.usage();
+    /// `usage`: what the machine's subjects hold. A decision by it needs the plan's lock, so that no two creates take the last
+    /// slice that a limit leaves.
+    pub(crate) fn new(policy: &'a Policy, subject: Subject, usage: Vec<Usage>) -> Self {
         Limits {
             policy,
             subject,
             usage,
-        }
-    }
-
-    /// The limits of a subject that holds nothing.
-    pub(crate) fn without_usage(policy: &'a Policy, subject: Subject) -> Self {
-        Limits {
-            policy,
-            subject,
-            usage: Vec::new(),
         }
     }
 
@@ -139,6 +130,29 @@ impl<'a> Limits<'a> {
         left_out
     }
 
+    /// Returns what one alternative of a request could use. A request does not wait for a slice that these limits would not
+    /// leave it, nor for one that no empty machine has.
+    pub(super) fn could_use(
+        &self,
+        snapshot: &Snapshot,
+        asked: &Alternative,
+        wanted: &Constraints<'_>,
+    ) -> Vec<Reservation> {
+        let of_slice = |slice| {
+            let wanted = wanted.of(slice);
+            let excluded = self.excluded(snapshot, asked, &wanted);
+            let wanted = Constraints {
+                excluded: &excluded,
+                ..wanted
+            };
+            match placement::never_several(snapshot, asked, &wanted) {
+                Some(_) => Vec::new(),
+                None => placement::could_use(snapshot, &wanted),
+            }
+        };
+        asked.all().flat_map(of_slice).collect()
+    }
+
     /// Returns the least memory, in MiB, that the slices of a request can have together.
     pub(super) fn least_of(
         &self,
@@ -175,7 +189,7 @@ impl ShareLimits<'_> {
         let over = self.limits.allow(Kind::Share, 1, mib).err()?;
         let words = over.to_string();
         self.hit.borrow_mut().get_or_insert(over);
-        let nobody = Limits::without_usage(self.limits.policy, self.limits.subject.clone());
+        let nobody = Limits::new(self.limits.policy, self.limits.subject.clone(), Vec::new());
         let is_final = nobody.allow(Kind::Share, 1, mib).is_err();
         Some(Over { words, is_final })
     }

@@ -38,27 +38,34 @@ impl Leases<'_> {
         self.observer.begin(LeaseKind::Slice, Some(named), "");
         self.observer.ends(Outcome::Shared);
         let attached = attach_once(self, claim, container, init, patience);
-        match &attached {
-            Ok((held, true)) => {
-                self.observer.placed(held, EventType::Shared);
-                self.observer.created(std::slice::from_ref(held), None);
-            }
-            // It counted in the first call.
-            Ok((_, false)) => {}
-            Err(e) => self.observer.ended(Outcome::Refused, Some(e)),
-        }
-        attached.map(|(held, _)| held.lease)
+        attached.inspect_err(|e| self.observer.ended(Outcome::Refused, Some(e)))
+    }
+
+    /// Returns *pending* leases for a container on the slices of these claims, before the container exists.
+    ///
+    /// # Errors
+    /// As `attach`. Then none of them is on record. Another container lives under the same id or in the same cgroup.
+    pub fn acquire_claimed(
+        &self,
+        holder: &Container,
+        claims: &[ClaimName],
+        cgroup: &Cgroup,
+        patience: Duration,
+    ) -> Result<Acquired> {
+        let named = Holder::Container(holder.clone());
+        self.observer.begin(LeaseKind::Slice, Some(named), "");
+        let attached = attach_new(self, claims, holder, cgroup, patience);
+        attached.inspect_err(|e| self.observer.failed(e))
     }
 }
 
-/// Returns the lease, and whether it is new.
 fn attach_once(
     context: &Leases<'_>,
     claim: &ClaimName,
     container: Container,
     init: Process,
     patience: Duration,
-) -> Result<(Held, bool)> {
+) -> Result<Arc<Lease>> {
     let found = on_claims(context, std::slice::from_ref(claim), &container, patience)?;
     let [of_claim] = found.slices.as_slice() else {
         return Err(Error::new("the claim has no slice"));
@@ -66,7 +73,8 @@ fn attach_once(
     let instance = &of_claim.instance;
     let has = |held: &&Held| held.instance.id == instance.id && held.lease.is_of(&container.key);
     if let Some(held) = found.listing.held().find(has) {
-        return Ok((held.clone(), false));
+        // It counted in the first call.
+        return Ok(held.lease.clone());
     }
     let lease = Arc::new(Lease {
         state: LeaseState::Ready,
@@ -79,40 +87,36 @@ fn attach_once(
         state.counters.add(&counts);
         state.put_lease(lease.clone())
     })?;
+    drop(found.ledger);
     log(&lease, of_claim);
     let instance = instance.clone();
-    Ok((Held { lease, instance }, true))
+    let held = Held { lease, instance };
+    context.observer.placed(&held, EventType::Shared);
+    context.observer.created(std::slice::from_ref(&held), None);
+    Ok(held.lease)
 }
 
-/// Puts a container's leases on record on the slices of these devices, before the container exists. They are *pending*
-/// and name the operation, so a collector removes them after a kill.
-///
-/// # Errors
-/// As `attach`. Then none of them is on record. Another container lives under the same id or in the same cgroup.
-pub(crate) fn attach_new(
+/// Puts the leases on record. They name the operation, so a collector removes them after a kill.
+fn attach_new(
     context: &Leases<'_>,
     claims: &[ClaimName],
     container: &Container,
     cgroup: &Cgroup,
     patience: Duration,
 ) -> Result<Acquired> {
-    occupied::release_previous(context, container)?;
-    if let Some(path) = &cgroup.path {
-        occupied::by_process(container, path)?;
-    }
+    // As for `acquire`.
+    liveness::namespaces()?;
+    occupied::make_way(context, container, cgroup)?;
     let operation = context.store.begin()?;
-    let (Claimed { ledger, slices, .. }, leases) = loop {
+    let Claimed { ledger, slices, .. } = loop {
         let found = on_claims(context, claims, container, patience)?;
         let leases: Vec<Held> = found.listing.held().cloned().collect();
-        if !occupied::by_same_id(context, container, operation.id(), &leases)? {
-            break (found, leases);
+        if !occupied::by_others(context, container, cgroup, operation.id(), &leases)? {
+            break found;
         }
         drop(found);
         occupied::release_previous(context, container)?;
     };
-    if let Some(path) = &cgroup.path {
-        occupied::by_lease(context, container, path, &leases)?;
-    }
     let mut leases: Vec<Held> = Vec::new();
     for (claim, of_claim) in claims.iter().zip(&slices) {
         let lease = Lease {
@@ -130,8 +134,11 @@ pub(crate) fn attach_new(
             .iter()
             .try_for_each(|held| state.put_lease(held.lease.clone()))
     })?;
+    drop(ledger);
+    context.observer.ends(Outcome::Shared);
     for (held, of_claim) in leases.iter().zip(&slices) {
         log(&held.lease, of_claim);
+        context.observer.placed(held, EventType::Shared);
     }
     Ok(Acquired { leases, operation })
 }

@@ -60,11 +60,9 @@ fn set(context: &Leases<'_>, held: &Held, pid: i32) -> Result<LimitedCgroup> {
 /// The limit of the driver on a container's memory, as the record of its lease tells it.
 #[derive(Debug)]
 pub enum LimitState {
-    /// The level of the lease promises no such limit. Or the lease is gone: a container that has ended had its hook
-    /// release it.
-    NotPromised,
-    /// The hook has set the limit.
-    Set,
+    /// The hook has set the limit, or the level of the lease promises none. Or the lease is gone: a container that has ended
+    /// had its hook release it.
+    Kept,
     /// The hook failed, with this error.
     Failed(Error),
     /// The hook has not told its outcome. The error is that of a container whose hook did not run.
@@ -76,7 +74,7 @@ impl LimitState {
     pub fn missing(self) -> Option<Error> {
         match self {
             LimitState::Failed(e) | LimitState::Awaited(e) => Some(e),
-            LimitState::Set | LimitState::NotPromised => None,
+            LimitState::Kept => None,
         }
     }
 
@@ -93,17 +91,16 @@ impl Leases<'_> {
     /// Returns the limit on the memory of a lease's container.
     pub fn limit_state(&self, held: &Held) -> Result<LimitState> {
         if held.lease.level() != Some(Level::Driver) {
-            return Ok(LimitState::NotPromised);
+            return Ok(LimitState::Kept);
         }
         let now = self.store.lease_now(&held.lease)?;
         let share = now.as_ref().and_then(|now| now.share());
-        let Some(Enforcement::Driver(limit)) = share.map(|share| &share.enforcement) else {
-            return Ok(LimitState::NotPromised);
-        };
-        Ok(match limit {
-            Some(Limit::Set(_)) => LimitState::Set,
-            Some(Limit::Failed(line)) => LimitState::Failed(Error::new(line.clone())),
-            None => LimitState::Awaited(no_hook(&held.lease)),
+        Ok(match share.map(|share| &share.enforcement) {
+            Some(Enforcement::Driver(Some(Limit::Failed(line)))) => {
+                LimitState::Failed(Error::new(line.clone()))
+            }
+            Some(Enforcement::Driver(None)) => LimitState::Awaited(no_hook(&held.lease)),
+            _ => LimitState::Kept,
         })
     }
 }

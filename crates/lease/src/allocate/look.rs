@@ -7,11 +7,11 @@ use super::levels::Levels;
 use super::outside_mig;
 use super::requester::Tried;
 use super::seats::Seats;
-use super::usable_plan::{self, usable_plan};
+use super::usable_plan::usable_plan;
 use crate::error::Result;
 use crate::gpu::Queries;
 use crate::model::{Gpu, GpuUuid, MigMode};
-use crate::placement::{Admitted, Candidate, GpuObstacle, NoRoom, Rejection, Reservation};
+use crate::placement::{Admitted, Candidate, NoRoom, Rejection, Reservation};
 use crate::policy::Kind;
 use crate::queue::Wants;
 use crate::request::{Seat, ShareSize, Wanted};
@@ -83,21 +83,21 @@ impl<'a> Ask<'a> {
 }
 
 /// A look at a machine for a request.
-pub(super) enum Look<'a, D> {
-    Slices(&'a Machine<'a, D>, &'a Admitted),
-    Gpus(&'a Machine<'a, D>, u32, Vec<Candidate<'a>>),
+pub(super) enum Look<'l, 'm, D> {
+    Slices(&'l Machine<'m, D>, &'l Admitted),
+    Gpus(&'l Machine<'m, D>, u32, Vec<Candidate<'m>>),
     Share(
-        &'a Machine<'a, D>,
-        &'a [ShareSize],
-        &'a Levels,
-        Vec<Candidate<'a>>,
+        &'l Machine<'m, D>,
+        &'l [ShareSize],
+        &'l Levels,
+        Vec<Candidate<'m>>,
     ),
-    Seat(Seats<'a, D>),
+    Seat(Seats<'l, 'm, D>),
 }
 
-impl<'a, D: Queries> Look<'a, D> {
+impl<'l, 'm, D: Queries> Look<'l, 'm, D> {
     /// Asks the driver about every GPU that the request could have, each once.
-    pub(super) fn new(machine: &'a Machine<'a, D>, ask: &'a Ask<'a>) -> Self {
+    pub(super) fn new(machine: &'l Machine<'m, D>, ask: &'l Ask<'l>) -> Self {
         match ask {
             Ask::Slices(asked) => Look::Slices(machine, asked),
             Ask::Gpus(count) => Look::Gpus(machine, *count, outside_mig::candidates(machine, None)),
@@ -110,7 +110,7 @@ impl<'a, D: Queries> Look<'a, D> {
     }
 
     /// Returns what the request gets.
-    pub(super) fn found(&self, tried: &mut Tried) -> Result<Found<'a>, Denial<Box<NoRoom>>> {
+    pub(super) fn found(&self, tried: &mut Tried) -> Result<Found<'m>, Denial<Box<NoRoom>>> {
         match self {
             Look::Slices(machine, asked) => {
                 let plan = usable_plan(machine, &asked.alternatives, &asked.wanted(), tried);
@@ -141,7 +141,7 @@ impl<'a, D: Queries> Look<'a, D> {
                 let (limits, wanted) = (machine.limits_of_nobody(), asked.wanted());
                 let snapshot = &machine.inventory.snapshot;
                 { asked.alternatives.iter() }
-                    .flat_map(|one| usable_plan::could_use(snapshot, &limits, one, &wanted))
+                    .flat_map(|one| limits.could_use(snapshot, one, &wanted))
                     .collect()
             }
             Look::Seat(seats) => seats.could_use(),
@@ -156,17 +156,19 @@ impl<'a, D: Queries> Look<'a, D> {
 
     /// Returns the GPUs that were asked about, or the slices with seats, each with its obstacle for a requester without
     /// limits.
-    pub(super) fn on_trial(&self) -> Vec<(Candidate<'a>, Option<GpuObstacle>)> {
-        let with = |on: &[Candidate<'a>], obstacle: &dyn Fn(&Candidate<'a>) -> _| {
-            { on.iter() }.map(|on| (on.clone(), obstacle(on))).collect()
-        };
-        match self {
+    pub(super) fn on_trial(&self) -> Vec<Candidate<'m>> {
+        let mut all = match self {
             Look::Slices(..) => Vec::new(),
-            Look::Gpus(.., on) => with(on, &|on| on.obstacle.clone()),
-            Look::Share(_, sizes, levels, on) => {
-                with(on, &|on| levels.of_sizes(sizes, &|_| None).obstacle(on))
-            }
-            Look::Seat(seats) => with(&seats.asked(), &|on| seats.obstacle(on)),
+            Look::Gpus(.., on) | Look::Share(.., on) => on.clone(),
+            Look::Seat(seats) => seats.asked(),
+        };
+        for on in &mut all {
+            on.obstacle = match self {
+                Look::Slices(..) | Look::Gpus(..) => continue,
+                Look::Share(_, sizes, levels, _) => levels.of_sizes(sizes, &|_| None).obstacle(on),
+                Look::Seat(seats) => seats.obstacle(on),
+            };
         }
+        all
     }
 }

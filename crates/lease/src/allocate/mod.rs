@@ -34,7 +34,7 @@ use crate::placement::NoRoom;
 use crate::queue::{Turn, Wake};
 use crate::reclaim::{self, liveness};
 use crate::request::Request;
-use crate::store::{ClaimName, Container, Held, Holder};
+use crate::store::{Container, Held, Holder};
 use crate::{observer, refusal};
 use found::Denial;
 use levels::LazyLevels;
@@ -74,10 +74,7 @@ fn leases_for(
 ) -> Result<Acquired> {
     // No record may name namespaces that no later process can see, since its slice would never come back.
     liveness::namespaces()?;
-    occupied::release_previous(context, &holder)?;
-    if let Some(path) = &cgroup.path {
-        occupied::by_process(&holder, path)?;
-    }
+    occupied::make_way(context, &holder, &cgroup)?;
     let operation = context.store.begin()?;
     let requester = Requester {
         holder: &holder,
@@ -90,7 +87,7 @@ fn leases_for(
     let mut turn = Turn::new(store, operation.id(), config, request, &holder);
     loop {
         let begun = Instant::now();
-        let (denial, woke_others) = match attempts(context, &requester, &mut turn)? {
+        let (no, woke_others) = match attempts(context, &requester, &mut turn)? {
             Ended::Ready(leases, end) => {
                 context.observer.ends(end);
                 return Ok(Acquired { leases, operation });
@@ -102,17 +99,11 @@ fn leases_for(
                     false => return Err(e),
                 }
             }
-            Ended::Denied {
-                denial,
-                woke_others,
-            } => (denial, woke_others),
-        };
-        let no = match denial {
-            Denial::Limit(over) => {
+            Ended::Limited(over) => {
                 context.observer.ends(End::Limited);
                 return Err(over);
             }
-            Denial::Room(no) => no,
+            Ended::NoRoom { no, woke_others } => (no, woke_others),
         };
         if !no.may_pass() {
             context.observer.ends(End::Unsatisfiable);
@@ -135,31 +126,6 @@ fn leases_for(
 }
 
 impl Leases<'_> {
-    /// Returns leases for a container on the slices of claims; see `attach::attach_new`.
-    pub fn acquire_claimed(
-        &self,
-        holder: &Container,
-        claims: &[ClaimName],
-        cgroup: &Cgroup,
-        patience: Duration,
-    ) -> Result<Acquired> {
-        let named = Holder::Container(holder.clone());
-        self.observer.begin(LeaseKind::Slice, Some(named), "");
-        // As for `acquire`.
-        let attached = liveness::namespaces()
-            .and_then(|_| attach::attach_new(self, claims, holder, cgroup, patience));
-        match &attached {
-            Ok(acquired) => {
-                self.observer.ends(End::Shared);
-                for held in &acquired.leases {
-                    self.observer.placed(held, EventType::Shared);
-                }
-            }
-            Err(e) => self.observer.failed(e),
-        }
-        attached
-    }
-
     /// Counts the create, which ends with a container. `runtime`: the time of its low-level runtime.
     pub fn count_created(&self, runtime: Option<Duration>) {
         self.observer.count_created(runtime);
@@ -203,8 +169,9 @@ impl Leases<'_> {
 /// The end of a series of attempts between two waits.
 enum Ended {
     Ready(Vec<Held>, End),
-    Denied {
-        denial: Denial<Box<NoRoom>>,
+    Limited(Error),
+    NoRoom {
+        no: Box<NoRoom>,
         /// Whether tries in vain woke queued requests.
         woke_others: bool,
     },
@@ -216,7 +183,7 @@ enum Ended {
 fn attempts(context: &Leases<'_>, requester: &Requester<'_>, turn: &mut Turn<'_>) -> Result<Ended> {
     // One session for all attempts, closed before a wait: a long one sees stale handles.
     let driver = &context.driver();
-    let (mut tried, mut collected, mut peer_since) = (Tried::default(), false, None);
+    let (mut tried, mut collected) = (Tried::default(), false);
     loop {
         turn.watch();
         let denial = match reserve::reserve(context, driver, requester, &mut tried, turn)? {
@@ -227,14 +194,7 @@ fn attempts(context: &Leases<'_>, requester: &Requester<'_>, turn: &mut Turn<'_>
                 return Ok(Ended::Ready(vec![lease], End::Shared));
             }
             Outcome::PeerCreates(peer) => {
-                match pod::wait_for(context, &peer, requester.holder, &mut peer_since) {
-                    Ok(()) => {}
-                    // A seat may have its place in another slice.
-                    Err(late) if peer.lease.share().is_some() => {
-                        tried.late.push(pod::late(context, &peer, &late));
-                    }
-                    Err(late) => return Err(late.error),
-                }
+                pod::wait_for(context, &peer, requester.holder, &mut tried)?;
                 continue;
             }
             Outcome::Evict(idle) => {
@@ -284,9 +244,9 @@ fn attempts(context: &Leases<'_>, requester: &Requester<'_>, turn: &mut Turn<'_>
             }
         }
         let woke_others = tried.woke_others();
-        return Ok(Ended::Denied {
-            denial,
-            woke_others,
+        return Ok(match denial {
+            Denial::Limit(over) => Ended::Limited(over),
+            Denial::Room(no) => Ended::NoRoom { no, woke_others },
         });
     }
 }

@@ -5,16 +5,21 @@
 
 use crate::error::{Error, Result};
 use crate::leases::Leases;
-use crate::model::OperationId;
+use crate::model::{Cgroup, OperationId};
 use crate::process::{self, Host};
 use crate::reclaim::liveness::{self, A_MOMENT, lasting};
 use crate::reclaim::{self, Patience, Returned};
 use crate::store::{Container, Held, Lease, LeaseState};
 use std::sync::Arc;
 
-/// An error where a process lives in the cgroup or below, and does not end at once.
-pub(crate) fn by_process(holder: &Container, path: &str) -> Result<()> {
-    let wanted = [path.to_owned()];
+/// Releases earlier leases of the same container. An error where that container lives, or a process in its cgroup or below
+/// that does not end at once.
+pub(crate) fn make_way(context: &Leases<'_>, holder: &Container, cgroup: &Cgroup) -> Result<()> {
+    release_previous(context, holder)?;
+    let Some(path) = &cgroup.path else {
+        return Ok(());
+    };
+    let wanted = [path.clone()];
     let occupant = || match process::in_cgroup(&Host, &wanted) {
         Ok(pid) => pid.map(|pid| format!("process {pid} ({}) runs in it", process::name(pid))),
         Err(e) => Some(format!("runmig cannot read which processes run in it: {e}")),
@@ -25,14 +30,25 @@ pub(crate) fn by_process(holder: &Container, path: &str) -> Result<()> {
     }
 }
 
-/// An error where another container has the cgroup, or is being made in it. Creates that choose one after
-/// the other see each other so, before either has a process.
-pub(super) fn by_lease(
+/// An error where another create makes a container of the same id or in the same cgroup, or such a container lives. Creates
+/// that choose one after the other see each other so, before either has a process. Returns whether a create that ended has
+/// left a lease, which has to go first: it would live by the new container's signs.
+pub(super) fn by_others(
     context: &Leases<'_>,
     holder: &Container,
-    path: &str,
+    cgroup: &Cgroup,
+    operation: &OperationId,
     leases: &[Held],
-) -> Result<()> {
+) -> Result<bool> {
+    let is_left = by_same_id(context, holder, operation, leases)?;
+    if let Some(path) = cgroup.path.as_ref().filter(|_| !is_left) {
+        by_lease(context, holder, path, leases)?;
+    }
+    Ok(is_left)
+}
+
+/// An error where another container has the cgroup, or is being made in it.
+fn by_lease(context: &Leases<'_>, holder: &Container, path: &str, leases: &[Held]) -> Result<()> {
     let own = liveness::namespaces()?.cgroup;
     for Held { lease, .. } in leases {
         let is_same_namespace = lease.namespaces.as_ref().is_some_and(|n| n.cgroup == own);
@@ -61,10 +77,9 @@ fn refusal(holder: &Container, path: &str, why: &str) -> Error {
     .hint("end that, or give the container a cgroup of its own (linux.cgroupsPath)")
 }
 
-/// An error where another create makes a container of the same id, or such a container lives. Creates that choose one
-/// after the other see each other so, before either has a process. Returns whether a create that ended has left a
-/// lease, which has to go first: it would live by the new container's signs.
-pub(super) fn by_same_id(
+/// An error where another create makes a container of the same id, or such a container lives. Returns whether a create that
+/// ended has left a lease.
+fn by_same_id(
     context: &Leases<'_>,
     holder: &Container,
     operation: &OperationId,

@@ -3,14 +3,14 @@
 //! lease is there, and strikes off its own in the same moment. A lease that is being released is not shared
 //! any more, so no new one comes while the last one goes.
 
-use super::requester::{Late, Recipient, Requester};
+use super::requester::{Late, Recipient, Requester, Tried};
 use crate::draft::slot_of;
 use crate::error::{Error, Result, printable};
 use crate::gpu::Queries;
 use crate::idle::is_there;
 use crate::inventory::Inventory;
 use crate::leases::Leases;
-use crate::model::{Gpu, GpuInstance, LeaseId, Snapshot};
+use crate::model::{Gpu, GpuInstance, Snapshot};
 use crate::placement::{self, Constraints, Decision, Slot};
 use crate::reclaim::{self, Patience};
 use crate::store::{Container, Held, InstanceState, Lease, LeaseState, Portion, Resource, Slice};
@@ -79,26 +79,23 @@ fn exists(driver: &impl Queries, peer: &Held) -> Result<bool> {
     found.map_err(|e| does_not_answer(peer).caused_by(e))
 }
 
-/// A wait for another create that is in vain.
-pub(super) struct TooLong {
-    pub error: Error,
-    /// Whether the GPU of its slice cannot be locked. Else the slice does not come.
-    is_locked: bool,
-}
-
-/// Waits a moment for the slice that another container of the pod creates, or for the end of that
-/// create; an error where that takes too long. `since`: the peer, and when this create began to wait.
+/// Waits a moment for the slice that another container of the pod creates, or that has its seats in the making, or for the
+/// end of that create.
+///
+/// # Errors
+/// The slice of the pod takes too long.
 pub(super) fn wait_for(
     context: &Leases<'_>,
     peer: &Held,
     who: &Container,
-    since: &mut Option<(LeaseId, Instant)>,
-) -> std::result::Result<(), TooLong> {
+    tried: &mut Tried,
+) -> Result<()> {
     // The peer has the GPU's lock while it creates the slice, or queues for it.
     let why = format!("create of {}", who.key.id);
     let gpu = peer.instance.resource.gpu_uuid();
-    let is_locked = true;
-    drop({ context.store.lock_gpu(gpu, &why) }.map_err(|error| TooLong { error, is_locked })?);
+    if let Err(e) = context.store.lock_gpu(gpu, &why) {
+        return go_without(context, peer, tried, Some(e));
+    }
     let is_made = || {
         let now = context.store.instance_now(&peer.instance).ok().flatten();
         now.is_some_and(|i| i.state == InstanceState::Ready)
@@ -111,41 +108,46 @@ pub(super) fn wait_for(
         tracing::warn!(lease = peer.lease.id.as_str(), "{}", e.line());
     }
     // The peer may not have come to the lock yet, or validates a slice that existed already.
-    let since = match since {
+    let since = match &mut tried.awaited {
         Some((id, since)) if *id == peer.lease.id => *since,
-        _ => since.insert((peer.lease.id.clone(), Instant::now())).1,
+        other => other.insert((peer.lease.id.clone(), Instant::now())).1,
     };
     let waited = since.elapsed();
-    if waited < context.config.lock_timeout {
-        let gap = waited / 8;
-        crate::effect::pause(gap.clamp(Duration::from_millis(2), Duration::from_millis(200)));
-        return Ok(());
+    if waited >= context.config.lock_timeout {
+        return go_without(context, peer, tried, None);
     }
-    Err(TooLong {
-        error: Error::new(format!(
-            "container {} of the same pod makes the slice for all of them (process {}), waited {}",
-            printable(peer.lease.holder.name()),
-            peer.lease.creator.pid,
-            humantime::format_duration(context.config.lock_timeout)
-        ))
-        .hint("let it end, or set a longer lock_timeout in the configuration"),
-        is_locked: false,
-    })
+    let gap = waited / 8;
+    crate::effect::pause(gap.clamp(Duration::from_millis(2), Duration::from_millis(200)));
+    Ok(())
 }
 
-/// Returns the slice of a peer's seat, which this create goes without: it waited for it in vain.
-pub(super) fn late(context: &Leases<'_>, peer: &Held, late: &TooLong) -> Late {
-    let (instance, gpu) = (&peer.instance, peer.instance.resource.gpu_uuid());
-    Late {
-        slice: instance.id.clone(),
-        why: format!(
-            "container {} makes it (process {}), waited {}",
-            peer.lease.holder.name(),
-            peer.lease.creator.pid,
-            humantime::format_duration(context.config.lock_timeout)
-        ),
-        locked: { late.is_locked }.then(|| (gpu.clone(), late.error.reason())),
+/// Goes on without a slice for which this create waited in vain. `locked`: why its GPU cannot be locked, if that is the
+/// cause.
+fn go_without(
+    context: &Leases<'_>,
+    peer: &Held,
+    tried: &mut Tried,
+    locked: Option<Error>,
+) -> Result<()> {
+    let (name, pid) = (peer.lease.holder.name(), peer.lease.creator.pid);
+    let time = humantime::format_duration(context.config.lock_timeout);
+    // A seat may have its place in another slice.
+    if peer.lease.share().is_some() {
+        let gpu = peer.instance.resource.gpu_uuid().clone();
+        tried.late.push(Late {
+            slice: peer.instance.id.clone(),
+            why: format!("container {name} makes it (process {pid}), waited {time}"),
+            locked: locked.map(|e| (gpu, e.reason())),
+        });
+        return Ok(());
     }
+    Err(locked.unwrap_or_else(|| {
+        let name = printable(name);
+        Error::new(format!(
+            "container {name} of the same pod makes the slice for all of them (process {pid}), waited {time}"
+        ))
+        .hint("let it end, or set a longer lock_timeout in the configuration")
+    }))
 }
 
 fn does_not_answer(peer: &Held) -> Error {

@@ -46,14 +46,14 @@ impl<D: Mig> Maker<'_, D> {
 
     /// As `provision`, for one part.
     pub(super) fn part(&self, part: Part, tried: &mut Tried) -> std::result::Result<Held, Failed> {
-        let (context, levels) = (self.context, self.levels);
+        let context = self.context;
         let failed = |undo, error| {
             let undo = vec![undo];
             Err(Failed { undo, error })
         };
         match part {
             Part::Existing(lease) => match validate(context, self.driver, &lease) {
-                Some(lease) => {
+                Ok(lease) => {
                     let how = match lease.instance.outlives_leases() {
                         true => EventType::Adopted,
                         false => EventType::Reused,
@@ -61,15 +61,14 @@ impl<D: Mig> Maker<'_, D> {
                     context.observer.placed(&lease, how);
                     Ok(lease)
                 }
-                None => {
+                Err(e) => {
+                    let id = lease.lease.id.as_str();
+                    tracing::warn!(lease = id, "not handed out: {}", e.line());
                     tried.unfit.push(footprint(&lease.instance));
                     failed(Undo::GiveUp(lease), None)
                 }
             },
-            Part::Joined(lease) => {
-                join(context, levels, &lease).or_else(|e| failed(Undo::Release(lease), Some(e)))
-            }
-            Part::Place(lease) => match self.create(&lease) {
+            Part::Joined(lease) | Part::Place(lease) => match self.create(&lease) {
                 Ok(lease) => Ok(lease),
                 Err(Trouble::Refused(_)) if tried.refused.len() < MAX_REFUSALS => {
                     tried.refused.push(footprint(&lease.instance));
@@ -86,25 +85,17 @@ impl<D: Mig> Maker<'_, D> {
         }
     }
 
-    /// Creates the instance of a lease. Each step is on record before the next one.
+    /// Creates the instance of a lease, if it is not there. Each step is on record before the next one.
     fn create(&self, held: &Held) -> std::result::Result<Held, Trouble> {
         let context = self.context;
         let held = match &held.instance.resource {
+            _ if held.instance.state == InstanceState::Ready => held.clone(),
             Resource::Mig(slice) => create_slice(context, self.driver, held, slice)?,
-            // The GPU exists, and no setting of it changes.
+            // The GPU exists, and no setting of it changes. The create that put it on record may have been killed.
             Resource::Gpu(_) => context.record(held, |i| i.state = InstanceState::Ready)?,
         };
         Ok(enforce(context, self.levels, held)?)
     }
-}
-
-/// Returns the lease on a GPU or a slice that others share. The create that put the GPU on record may have been killed.
-fn join(context: &Leases<'_>, levels: &LazyLevels, held: &Held) -> Result<Held> {
-    let held = match held.instance.state {
-        InstanceState::Ready => held.clone(),
-        _ => context.record(held, |i| i.state = InstanceState::Ready)?,
-    };
-    enforce(context, levels, held)
 }
 
 /// Starts what holds the container to its part of the memory, if the level has a daemon.
@@ -198,45 +189,32 @@ impl From<DriverError> for Trouble {
     }
 }
 
-/// Returns the lease of a slice that is unchanged and unused. Otherwise, and if that cannot be found out,
-/// logs the reason and returns none.
-fn validate(context: &Leases<'_>, driver: &impl Queries, held: &Held) -> Option<Held> {
-    let wrong = match defect(context, driver, held) {
-        Ok(Ok(held)) => return Some(held),
-        Ok(Err(why)) => why,
-        Err(e) => e.line(),
-    };
-    tracing::warn!(lease = held.lease.id.as_str(), "not handed out: {wrong}");
-    None
-}
-
-/// Returns why a slice cannot be handed out; else its lease, with the UUID.
-fn defect(
-    context: &Leases<'_>,
-    driver: &impl Queries,
-    held: &Held,
-) -> Result<std::result::Result<Held, String>> {
+/// Returns the lease of a slice that is unchanged and unused, with the UUID.
+///
+/// # Errors
+/// The slice cannot be handed out, or that cannot be found out.
+fn validate(context: &Leases<'_>, driver: &impl Queries, held: &Held) -> Result<Held> {
     let slice = held.instance.slice();
     let ids = slice.and_then(|s| Some((s, s.gpu_instance?, s.compute_instance?)));
     let Some((slice, gi, ci)) = ids else {
         return Err(Error::new("the lease has no instance"));
     };
     let Some(instance) = reclaim::locate(driver, slice)? else {
-        return Ok(Err("its instance is gone, or another one".to_owned()));
+        return Err(Error::new("its instance is gone, or another one"));
     };
     if instance.compute_instances.iter().map(|c| c.id).ne([ci]) {
-        return Ok(Err("it has other compute instances than ours".to_owned()));
+        return Err(Error::new("it has other compute instances than ours"));
     }
     let computing = driver.processes(&slice.gpu_uuid, gi, ci)?;
     if let Some(pid) = computing.first() {
-        return Ok(Err(format!("process {pid} computes on it")));
+        return Err(Error::new(format!("process {pid} computes on it")));
     }
     let holders = reclaim::holders(context, &held.instance);
     if let Some((pid, name)) = holders.seen.first() {
-        return Ok(Err(format!("process {pid} {name} has it open")));
+        return Err(Error::new(format!("process {pid} {name} has it open")));
     }
     if let Some(why) = holders.unseen {
-        return Ok(Err(format!(
+        return Err(Error::new(format!(
             "whether anybody has it open cannot be seen: {why}"
         )));
     }
@@ -245,9 +223,8 @@ fn defect(
         None => driver.mig_uuid(&slice.gpu_uuid, gi, ci)?,
     };
     // From now on the other containers of its pod may share it.
-    let held = context.record(held, |i| {
+    context.record(held, |i| {
         i.change_slice(|s| s.mig_uuid = Some(uuid));
         i.state = InstanceState::Ready;
-    })?;
-    Ok(Ok(held))
+    })
 }

@@ -6,12 +6,13 @@ use crate::draft;
 use crate::error::Result;
 use crate::inventory::Inventory;
 use crate::leases::Leases;
-use crate::model::{Cgroup, GpuUuid, InstanceId, Snapshot};
+use crate::model::{Cgroup, GpuUuid, InstanceId, LeaseId, Snapshot};
 use crate::placement::Slot;
 use crate::reclaim::{self, liveness};
 use crate::request::Request;
 use crate::store::{Container, Held, Holder, Instance, Lease, Operation, Portion};
 use std::sync::Arc;
+use std::time::Instant;
 
 /// Whoever gets a lease: the container of a create, or a claim.
 pub(super) trait Recipient {
@@ -84,6 +85,8 @@ pub(crate) struct Tried {
     pub idle: Vec<InstanceId>,
     /// Slices for seats whose makers took too long.
     pub late: Vec<Late>,
+    /// The lease of another create whose slice this one waits for, and since when.
+    pub awaited: Option<(LeaseId, Instant)>,
     /// GPUs that other processes kept locked, with the error in words.
     pub locked: Vec<(GpuUuid, String)>,
 }

@@ -14,7 +14,7 @@ use crate::leases::Leases;
 use crate::placement::{Admitted, NoRoom};
 use crate::queue::{LastLook, Turn};
 use crate::request::Wanted;
-use crate::store::{Held, Instance, Lock};
+use crate::store::{Held, Instance};
 
 /// The outcome of one look for room. A lease in it is on record.
 pub(super) enum Outcome {
@@ -51,16 +51,59 @@ pub(super) fn reserve(
     if let Wanted::Share(_) | Wanted::Seat(_) = requester.request.wanted {
         requester.levels(context.config);
     }
+    let (holder, operation) = (requester.holder, requester.operation.id());
     let plan = context.store.lock_plan(&requester.purpose())?;
-    let chooser = Chooser {
-        context,
-        driver,
-        requester,
-        tried,
-        turn,
-        plan: &plan,
+    let mut inventory = match Inventory::locked(context, driver, turn.earlier()?, &plan) {
+        Ok(inventory) => inventory,
+        Err(e) => return unanswered(turn, e),
     };
-    chooser.choose()
+    tried.close_locked(&mut inventory.snapshot);
+    if occupied::by_others(
+        context,
+        holder,
+        requester.cgroup,
+        operation,
+        &inventory.leases,
+    )? {
+        return Ok(Outcome::Left);
+    }
+    let machine = Machine {
+        config: context.config,
+        driver,
+        inventory: &inventory,
+        subject: subject_of(holder),
+    };
+    let wanted = &requester.request.wanted;
+    let ask = Ask::new(&machine, wanted, || requester.levels(context.config))?;
+    let of_slice = ask.slices().map(Admitted::wanted);
+    match pod::share(context, driver, &inventory, of_slice.as_ref(), requester)? {
+        Some(Peer::Has(lease)) => {
+            turn.step_aside();
+            return Ok(Outcome::Shared(lease));
+        }
+        Some(Peer::Creates(peer)) => return Ok(Outcome::PeerCreates(peer)),
+        None => {}
+    }
+    let over = tried.idle_over(&inventory);
+    if !over.is_empty() {
+        return Ok(Outcome::Evict(over));
+    }
+    let look = Look::new(&machine, &ask);
+    let denial = match look.found(tried) {
+        Ok(Found::Pieces(_, idle)) if !idle.is_empty() => return Ok(Outcome::Evict(idle)),
+        Ok(Found::Pieces(pieces, _)) => return Ok(record_all(context, requester, turn, pieces)),
+        Ok(Found::PeerCreates(_, peer)) => return Ok(Outcome::PeerCreates(peer.clone())),
+        Err(denial) => denial,
+    };
+    if let Denial::Room(no) = &denial
+        && no.may_pass()
+    {
+        let could_use = look.could_use(no);
+        drop(look);
+        let last = LastLook::new(inventory.snapshot, ask.wants(no), no.has_foreign());
+        turn.join(&plan, could_use, last)?;
+    }
+    Ok(Outcome::Denied(denial))
 }
 
 /// A request that waited for its turn goes on to wait. Another one fails.
@@ -71,102 +114,27 @@ fn unanswered(turn: &Turn<'_>, e: Error) -> Result<Outcome> {
     }
 }
 
-/// One choice under the plan's lock.
-struct Chooser<'a, 't, D> {
-    context: &'a Leases<'a>,
-    driver: &'a D,
-    requester: &'a Requester<'a>,
-    tried: &'a mut Tried,
-    turn: &'a mut Turn<'t>,
-    plan: &'a Lock,
-}
-
-impl<D: Queries> Chooser<'_, '_, D> {
-    fn choose(mut self) -> Result<Outcome> {
-        let (context, requester) = (self.context, self.requester);
-        let (holder, operation) = (requester.holder, requester.operation.id());
-        let earlier = self.turn.earlier()?;
-        let mut inventory = match Inventory::locked(context, self.driver, earlier, self.plan) {
-            Ok(inventory) => inventory,
-            Err(e) => return unanswered(self.turn, e),
-        };
-        self.tried.close_locked(&mut inventory.snapshot);
-        if occupied::by_same_id(context, holder, operation, &inventory.leases)? {
-            return Ok(Outcome::Left);
-        }
-        if let Some(path) = &requester.cgroup.path {
-            occupied::by_lease(context, holder, path, &inventory.leases)?;
-        }
-        let machine = Machine {
-            config: context.config,
-            driver: self.driver,
-            inventory: &inventory,
-            subject: subject_of(holder),
-        };
-        let wanted = &requester.request.wanted;
-        let ask = Ask::new(&machine, wanted, || requester.levels(context.config))?;
-        if let Some(outcome) = self.before_places(&inventory, ask.slices())? {
-            return Ok(outcome);
-        }
-        let look = Look::new(&machine, &ask);
-        let denial = match look.found(self.tried) {
-            Ok(Found::Pieces(_, idle)) if !idle.is_empty() => {
-                return Ok(Outcome::Evict(idle));
+/// Puts every piece on record.
+fn record_all(
+    context: &Leases<'_>,
+    requester: &Requester<'_>,
+    turn: &mut Turn<'_>,
+    pieces: Vec<Piece<'_>>,
+) -> Outcome {
+    let mut parts = Vec::new();
+    for piece in pieces {
+        match record(context, requester, piece) {
+            Ok(Some(part)) => parts.push(part),
+            stopped => {
+                let undo = parts.into_iter().map(Part::undo).collect();
+                let error = stopped.err();
+                return Outcome::Interrupted(Failed { undo, error });
             }
-            Ok(Found::Pieces(pieces, _)) => return Ok(self.record_all(pieces)),
-            Ok(Found::PeerCreates(_, peer)) => {
-                return Ok(Outcome::PeerCreates(peer.clone()));
-            }
-            Err(denial) => denial,
-        };
-        if let Denial::Room(no) = &denial
-            && no.may_pass()
-        {
-            let could_use = look.could_use(no);
-            drop(look);
-            let last = LastLook::new(inventory.snapshot, ask.wants(no), no.has_foreign());
-            self.turn.join(self.plan, could_use, last)?;
         }
-        Ok(Outcome::Denied(denial))
     }
-
-    /// Puts every piece on record.
-    fn record_all(&mut self, pieces: Vec<Piece<'_>>) -> Outcome {
-        let mut parts = Vec::new();
-        for piece in pieces {
-            match record(self.context, self.requester, piece) {
-                Ok(Some(part)) => parts.push(part),
-                stopped => {
-                    let undo = parts.into_iter().map(Part::undo).collect();
-                    let error = stopped.err();
-                    return Outcome::Interrupted(Failed { undo, error });
-                }
-            }
-        }
-        // Several may come to nothing and be rolled back: until all are there, others wait behind them.
-        if parts.len() == 1 {
-            self.turn.step_aside();
-        }
-        Outcome::Reserved(Allocation { parts })
+    // Several may come to nothing and be rolled back: until all are there, others wait behind them.
+    if parts.len() == 1 {
+        turn.step_aside();
     }
-
-    /// Returns the outcome of a create that needs no new place, or whose place waits for idle slices to go.
-    fn before_places(
-        &mut self,
-        inventory: &Inventory,
-        asked: Option<&Admitted>,
-    ) -> Result<Option<Outcome>> {
-        let wanted = asked.map(Admitted::wanted);
-        let wanted = wanted.as_ref();
-        match pod::share(self.context, self.driver, inventory, wanted, self.requester)? {
-            Some(Peer::Has(lease)) => {
-                self.turn.step_aside();
-                return Ok(Some(Outcome::Shared(lease)));
-            }
-            Some(Peer::Creates(peer)) => return Ok(Some(Outcome::PeerCreates(peer))),
-            None => {}
-        }
-        let over = self.tried.idle_over(inventory);
-        Ok((!over.is_empty()).then_some(Outcome::Evict(over)))
-    }
+    Outcome::Reserved(Allocation { parts })
 }

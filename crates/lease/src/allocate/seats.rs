@@ -5,7 +5,6 @@ use super::found::{Denial, Found, Piece, Placed, Step, share};
 use super::levels::Levels;
 use super::plan::Planner;
 use super::requester::{Late, Tried};
-use super::usable_plan;
 use crate::gpu::Queries;
 use crate::inventory::SeatSlice;
 use crate::model::{Gpu, GpuUuid};
@@ -20,25 +19,25 @@ use crate::{idle, refusal};
 use std::cell::RefCell;
 
 /// A request for a seat, and all that it depends on.
-pub(super) struct Seats<'a, D> {
-    machine: &'a Machine<'a, D>,
-    seat: &'a Seat,
-    asked: &'a Admitted,
-    levels: &'a Levels,
+pub(super) struct Seats<'l, 'm, D> {
+    machine: &'l Machine<'m, D>,
+    seat: &'l Seat,
+    asked: &'l Admitted,
+    levels: &'l Levels,
     /// The level of each GPU that was asked. A second answer of the driver could be another one.
     known: RefCell<Vec<(GpuUuid, Result<ShareLevel, GpuObstacle>)>>,
     /// The slices with seats.
-    slices: Vec<SeatSlice<'a>>,
+    slices: Vec<SeatSlice<'m>>,
     /// The same slices on trial.
-    candidates: Vec<Candidate<'a>>,
+    candidates: Vec<Candidate<'m>>,
 }
 
-impl<'a, D: Queries> Seats<'a, D> {
+impl<'l, 'm, D: Queries> Seats<'l, 'm, D> {
     pub(super) fn new(
-        machine: &'a Machine<'a, D>,
-        seat: &'a Seat,
-        asked: &'a Admitted,
-        levels: &'a Levels,
+        machine: &'l Machine<'m, D>,
+        seat: &'l Seat,
+        asked: &'l Admitted,
+        levels: &'l Levels,
     ) -> Self {
         let mut seats = Seats {
             machine,
@@ -60,7 +59,7 @@ impl<'a, D: Queries> Seats<'a, D> {
 
     /// Plans the first of the alternatives and sizes that can be had. A slice that has seats comes before a new one. No
     /// idle slice makes way for a new one while a later alternative or size has room in a slice that has seats.
-    pub(super) fn plan(&self, tried: &Tried) -> Result<Found<'a>, Denial<Box<NoRoom>>> {
+    pub(super) fn plan(&self, tried: &Tried) -> Result<Found<'m>, Denial<Box<NoRoom>>> {
         let limits = self.machine.limits();
         let limits = limits.for_share()?;
         let limit = |mib| limits.over(mib);
@@ -126,7 +125,7 @@ impl<'a, D: Queries> Seats<'a, D> {
         let terms = self.levels.of_sizes(&self.seat.sizes, &limit);
         // The limits of slices do not count for a seat.
         let unlimited = Policy::default();
-        let limits = Limits::without_usage(&unlimited, self.machine.subject.clone());
+        let limits = Limits::new(&unlimited, self.machine.subject.clone(), Vec::new());
         let wanted = self.asked.wanted();
         let of_one = |asked: &Alternative| {
             let level = |gpu: &Gpu| self.level(gpu);
@@ -135,13 +134,13 @@ impl<'a, D: Queries> Seats<'a, D> {
                 unfit: &unfit,
                 ..wanted
             };
-            usable_plan::could_use(snapshot, &limits, asked, &wanted)
+            limits.could_use(snapshot, asked, &wanted)
         };
         self.asked.alternatives.iter().flat_map(of_one).collect()
     }
 
     /// Returns the slices with seats that the request could have.
-    pub(super) fn asked(&self) -> Vec<Candidate<'a>> {
+    pub(super) fn asked(&self) -> Vec<Candidate<'m>> {
         let wanted = self.asked.wanted();
         let asked = self.candidates.iter();
         asked.filter(|on| on.is_asked(&wanted)).cloned().collect()
@@ -153,7 +152,7 @@ impl<'a, D: Queries> Seats<'a, D> {
         terms.seat_obstacle(on, &self.asked.wanted())
     }
 
-    fn join(&self, n: usize, memory: ShareMemory) -> Found<'a> {
+    fn join(&self, n: usize, memory: ShareMemory) -> Found<'m> {
         let on = &self.slices[n];
         let place = Placed {
             portion: share(memory, on.level),
@@ -175,7 +174,7 @@ impl<'a, D: Queries> Seats<'a, D> {
         wanted: &Constraints<'_>,
         terms: &ShareTerms<'_>,
         tried: &Tried,
-    ) -> Result<Found<'a>, Denial> {
+    ) -> Result<Found<'m>, Denial> {
         let inventory = self.machine.inventory;
         let snapshot = &inventory.snapshot;
         let level = |gpu: &Gpu| self.level(gpu);
@@ -192,7 +191,7 @@ impl<'a, D: Queries> Seats<'a, D> {
         strict
             .limit
             .extend({ all.iter() }.filter(|l| l.shares.is_none()).cloned());
-        let limits = Limits::new(&strict, self.machine.subject.clone(), inventory);
+        let limits = Limits::new(&strict, self.machine.subject.clone(), inventory.usage());
         let wanted = &Constraints {
             unfit: &unfit,
             ..*wanted
@@ -249,7 +248,7 @@ impl<'a, D: Queries> Seats<'a, D> {
     }
 
     /// Returns a slice with seats on trial. None on a GPU that the driver does not show.
-    fn candidate(&self, on: &SeatSlice<'_>) -> Option<Candidate<'a>> {
+    fn candidate(&self, on: &SeatSlice<'_>) -> Option<Candidate<'m>> {
         let snapshot = &self.machine.inventory.snapshot;
         let gpu = snapshot.gpus.iter().find(|g| g.uuid == on.slice.gpu_uuid)?;
         let profile = gpu.profile(on.slice.profile_id)?;

@@ -1,14 +1,14 @@
 //! Plans in which each instance of an administrator is usable, by the driver's word.
 
-use super::admit::{Limits, Machine};
+use super::admit::Machine;
 use super::found::{Denial, Step};
 use super::plan::{Plan, Planner};
 use super::requester::Tried;
 use crate::draft::slot_of;
 use crate::error::Result;
 use crate::gpu::Queries;
-use crate::model::{ComputeInstance, Snapshot};
-use crate::placement::{self, Constraints, Reservation, Slot};
+use crate::placement::{Constraints, Slot};
+use crate::reclaim;
 use crate::request::Alternative;
 use crate::store::Slice;
 
@@ -55,40 +55,14 @@ fn complete(driver: &impl Queries, steps: &mut [Step]) -> Result<(), Slot> {
 /// answers this at once, under the plan's lock; processes that merely have the instance open are looked for
 /// once a lease holds it.
 fn only_compute_instance(driver: &impl Queries, slice: &Slice) -> Result<Option<u32>> {
-    let Some(gi) = slice.gpu_instance else {
+    let Some(instance) = reclaim::locate(driver, slice)? else {
         return Ok(None);
     };
-    let gpu = &slice.gpu_uuid;
-    let listed = driver.instances_of(gpu, slice.profile_id)?;
-    let instance = listed.into_iter().find(|i| i.id == gi);
-    let cis: Vec<ComputeInstance> = instance.map_or(Vec::new(), |i| i.compute_instances);
-    let [only] = cis.as_slice() else {
+    let [only] = instance.compute_instances.as_slice() else {
         return Ok(None);
     };
+    let (gpu, gi) = (&slice.gpu_uuid, instance.id);
     let is_usable =
         driver.is_filled_by(gpu, gi, only)? && driver.processes(gpu, gi, only.id)?.is_empty();
     Ok(is_usable.then_some(only.id))
-}
-
-/// Returns what one alternative of a request could use. A request does not wait for a slice that its limits would not leave
-/// it if it held nothing, nor for one that no empty machine has. `limits`: those of a subject that holds nothing.
-pub(super) fn could_use(
-    snapshot: &Snapshot,
-    limits: &Limits<'_>,
-    asked: &Alternative,
-    wanted: &Constraints<'_>,
-) -> Vec<Reservation> {
-    let of_slice = |slice| {
-        let wanted = wanted.of(slice);
-        let excluded = limits.excluded(snapshot, asked, &wanted);
-        let wanted = Constraints {
-            excluded: &excluded,
-            ..wanted
-        };
-        match placement::never_several(snapshot, asked, &wanted) {
-            Some(_) => Vec::new(),
-            None => placement::could_use(snapshot, &wanted),
-        }
-    };
-    asked.all().flat_map(of_slice).collect()
 }

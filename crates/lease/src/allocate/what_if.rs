@@ -13,9 +13,9 @@ use crate::error::{Error, Result};
 use crate::gpu::Queries;
 use crate::inventory::Inventory;
 use crate::leases::Leases;
-use crate::model::{GpuUuid, Level, Nearness, Placement};
+use crate::model::{GpuUuid, Nearness};
 use crate::placement::{
-    self, Admitted, Constraints, Diagnosis, GpuObstacle, GpuReport, MAX_STEPS, Movable, NoRoom,
+    self, Admitted, Candidate, Constraints, Diagnosis, GpuReport, MAX_STEPS, Movable, NoRoom,
     Selection, Site, Slot,
 };
 use crate::policy::Subject;
@@ -112,28 +112,9 @@ pub enum OnTrial<'a> {
     /// The GPUs, for slices. Those without room come after those with room. Of several slices each report is that of the one
     /// without a slot.
     Slices(Vec<GpuReport<'a>>),
-    /// The GPUs that the driver can read, or the slices with seats that the request could have.
-    Parts(Vec<Part>),
-}
-
-/// A GPU on trial for more than slices, or a slice with seats.
-pub struct Part {
-    /// The driver's index of the GPU.
-    pub gpu_index: u32,
-    /// The UUID of the GPU.
-    pub gpu_uuid: GpuUuid,
-    /// The profile and the place of the slice. None for the GPU itself.
-    pub slice: Option<(String, Placement)>,
-    /// The memory that it gives out, in MiB, if it is known.
-    pub memory_mib: Option<u64>,
-    /// The memory that is left of it for a share, in MiB, if it is known.
-    pub free_mib: Option<u64>,
-    /// The level of a share there, if there is one.
-    pub level: Option<Level>,
-    /// The number of its shares.
-    pub shares: usize,
-    /// The obstacle for all of the requested sizes, if there is one.
-    pub obstacle: Option<GpuObstacle>,
+    /// The GPUs that the driver can read, or the slices with seats that the request could have, each with its obstacle for all
+    /// of the requested sizes.
+    Parts(Vec<Candidate<'a>>),
 }
 
 impl Answers<'_> {
@@ -193,7 +174,7 @@ impl<'a, D: Queries> WhatIf<'a, D> {
             let answer = Answer {
                 request: request.clone(),
                 outcome: self.outcome(look.found(&mut Tried::default())),
-                on: OnTrial::Parts(parts(&look)),
+                on: OnTrial::Parts(look.on_trial()),
             };
             let all = vec![answer];
             return Ok(Answers { request, all });
@@ -299,21 +280,6 @@ fn of_slices(plan: &Plan) -> Fit {
         sites: plan.steps.iter().map(site).collect(),
         evicts: plan.evict.len(),
     }
-}
-
-fn parts(look: &Look<'_, impl Queries>) -> Vec<Part> {
-    let is_share = !matches!(look, Look::Gpus(..));
-    let on = look.on_trial().into_iter().map(|(on, obstacle)| Part {
-        gpu_index: on.gpu.index,
-        gpu_uuid: on.gpu.uuid.clone(),
-        slice: on.slice.map(|of| (of.profile.name.clone(), of.at)),
-        memory_mib: on.memory_mib,
-        free_mib: on.memory_mib.filter(|_| is_share).map(|_| on.free_mib),
-        level: on.level.map(|on| on.level),
-        shares: on.holders.len(),
-        obstacle,
-    });
-    on.collect()
 }
 
 /// A request for slices on trial.

@@ -98,7 +98,7 @@ fn plan_at(
     let planner = Planner {
         inventory: &inventory.on(snapshot),
         wanted: &Constraints::default(),
-        limits: &Limits::without_usage(&unlimited, Subject::default()),
+        limits: &Limits::new(&unlimited, Subject::default(), Vec::new()),
         tried: &Tried {
             idle: stay.to_vec(),
             ..Tried::default()

@@ -53,7 +53,7 @@ impl World {
         let planner = Planner {
             inventory: &self.inventory,
             wanted: &wanted,
-            limits: &Limits::new(&policy, Subject::default(), &self.inventory),
+            limits: &Limits::new(&policy, Subject::default(), self.inventory.usage()),
             tried: &self.tried,
             adopts: self.adopts,
         };
