@@ -76,13 +76,9 @@ fn bounds_lock_wait_and_names_holder() {
     world.configure("lock_timeout = \"50ms\"");
     world.takes("nvmlDeviceCreateGpuInstanceWithPlacement", 600_000);
     let holder = world.creating("slow");
-    let gpu_lock = || {
-        let names = testkit::faults::check::names(&world.state());
-        let name = names.into_iter().find(|n| n.starts_with("gpu-"))?;
-        fs::read_to_string(world.state().join(name)).ok()
-    };
     until("the first has the GPU", || {
-        gpu_lock().is_some_and(|text| text.contains("create of slow"))
+        let lock = fs::read_to_string(world.gpu_lock(0));
+        lock.is_ok_and(|text| text.contains("create of slow"))
     });
     let pid = holder.pid();
     let who = format!("is held by process {pid} (create of slow) [runmig");

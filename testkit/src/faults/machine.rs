@@ -242,9 +242,14 @@ impl World {
 
     /// Holds the lock of a GPU, as an operation at work there does.
     pub fn lock_gpu(&self, gpu: usize) -> Flock<File> {
-        let name = format!("gpu-{}.lock", self.engine().gpus[gpu].uuid);
-        let lock = File::create(self.state().join(name)).unwrap();
+        let lock = File::create(self.gpu_lock(gpu)).unwrap();
         Flock::lock(lock, FlockArg::LockExclusive).unwrap()
+    }
+
+    /// Returns the lock file of a GPU.
+    pub fn gpu_lock(&self, gpu: usize) -> PathBuf {
+        let name = format!("gpu-{}.lock", self.engine().gpus[gpu].uuid);
+        self.state().join(name)
     }
 
     /// Switches MIG off on a GPU, with all that is there.

@@ -28,9 +28,9 @@ fn never_keeps_instance_being_destroyed() {
 
     world.takes("nvmlComputeInstanceDestroy", 1000);
     let gc = going(&mut world.migctl(&["gc"]));
-    let is_held = |path: PathBuf| File::open(path).unwrap().try_lock_shared().is_err();
     until("one of them has the GPU", || {
-        gpu_lock(&world).is_some_and(is_held)
+        let lock = File::open(world.gpu_lock(0));
+        lock.is_ok_and(|lock| lock.try_lock_shared().is_err())
     });
     strace::go_on(&traced);
     traced.end().ok();
@@ -43,12 +43,6 @@ fn never_keeps_instance_being_destroyed() {
 
 fn has_lease(world: &World, id: &str) -> bool {
     world.leases().iter().any(|l| l["container"] == id)
-}
-
-fn gpu_lock(world: &World) -> Option<PathBuf> {
-    let names = names_in(&world.state()).into_iter();
-    let path = { names }.find(|name| name.starts_with("gpu-"))?;
-    Some(world.state().join(path))
 }
 
 /// The first of a pod was handed an idle slice and finds that somebody uses it: until it has looked,
@@ -103,7 +97,7 @@ fn bounds_wait_for_sleeping_creator() {
     world.bundle_in_pod("a", world.profile, "p");
     let first = world.creating("a");
     until("it is on record", || has_lease(&world, "a"));
-    first.waits_for(&gpu_lock(&world).unwrap());
+    first.waits_for(&world.gpu_lock(0));
     first.stop();
     drop(gpu);
     create_in(&world, "p", "b")
