@@ -17,7 +17,7 @@ use runmig_lease::placement::{
 use runmig_lease::policy::Subject;
 use runmig_lease::request::{self, COMPUTE, GPU, SHARE, SLICE, Wanted};
 use runmig_lease::store::{Container, Held, Lease, Resource, WholeGpu};
-use runmig_lease::what_if::{Answer, Fit, OnTrial, Outcome, Sited, Source, WhatIf};
+use runmig_lease::what_if::{Answer, Fit, OnTrial, Outcome, Step, WhatIf};
 use runmig_lease::{Inventory, refusal};
 
 #[derive(clap::Args)]
@@ -187,7 +187,7 @@ fn look(
 /// Returns the places of slices that a create would get.
 pub fn sites(fit: &Fit) -> Vec<Site> {
     match fit {
-        Fit::Slices { sites, .. } => sites.iter().map(|of| of.site.clone()).collect(),
+        Fit::Slices { steps, .. } => steps.iter().map(|step| step.slice().into()).collect(),
         Fit::Gpus { .. } | Fit::Share { .. } => Vec::new(),
     }
 }
@@ -203,9 +203,9 @@ pub fn word(kind: RejectionKind) -> &'static str {
 
 pub fn fits(fit: &Fit) -> String {
     match fit {
-        Fit::Slices { sites, evicts } => {
-            let sites: Vec<String> = sites.iter().map(site).collect();
-            sites.join(" and ") + &destroys(*evicts)
+        Fit::Slices { steps, evicts } => {
+            let steps: Vec<String> = steps.iter().map(step).collect();
+            steps.join(" and ") + &destroys(*evicts)
         }
         Fit::Gpus { gpus, farthest } => {
             let names: Vec<String> = gpus.iter().map(gpu).collect();
@@ -241,14 +241,13 @@ fn destroys(idle: usize) -> String {
     }
 }
 
-fn site(Sited { site, source }: &Sited) -> String {
-    let (profile, at, gpu) = (&site.profile, site.placement, site.gpu_index);
-    let how = match source {
-        Source::Made => "",
-        Source::Idle => ": an idle slice is handed out",
-        Source::Adopted => ": an administrator made it",
+fn step(step: &Step) -> String {
+    let how = match step {
+        Step::Create(_) => "",
+        Step::Reuse(..) => ": an idle slice is handed out",
+        Step::Adopt(..) => ": an administrator made it",
     };
-    format!("{profile} at {at} on GPU {gpu}{how}")
+    format!("{}{how}", step.slice())
 }
 
 fn gpu(gpu: &WholeGpu) -> String {

@@ -22,7 +22,7 @@ pub(super) enum Piece<'a> {
 
 /// Where one slice of a plan comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub enum Step {
     /// At a free place.
     Create(Slice),
     /// An administrator's instance, as it is, with its record if a layout has it.
@@ -32,7 +32,8 @@ pub(crate) enum Step {
 }
 
 impl Step {
-    pub(super) fn slice(&self) -> &Slice {
+    /// Returns the slice.
+    pub fn slice(&self) -> &Slice {
         match self {
             Step::Create(slice) | Step::Adopt(slice, _) | Step::Reuse(_, slice) => slice,
         }

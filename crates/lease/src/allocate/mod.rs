@@ -205,16 +205,16 @@ fn attempts(context: &Leases<'_>, requester: &Requester<'_>, turn: &mut Turn<'_>
                 occupied::release_previous(context, requester.holder)?;
                 continue;
             }
-            Outcome::Reserved(allocation) => {
+            Outcome::Reserved(parts) => {
                 turn.unwatch();
                 context.observer.waits_no_more();
-                let end = allocation.end();
+                let end = record::end(&parts);
                 let maker = Maker {
                     context,
                     driver,
                     levels: &requester.levels,
                 };
-                match maker.provision(allocation, &mut tried) {
+                match maker.provision(parts, &mut tried) {
                     Ok(leases) => {
                         driver.keep_geometry();
                         return Ok(Ended::Ready(leases, end));

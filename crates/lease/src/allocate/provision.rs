@@ -1,7 +1,7 @@
-//! Carries an allocation out: creates or validates each slice.
+//! Provisions what is on record: creates or validates each slice.
 
 use super::levels::{LazyLevels, Levels};
-use super::record::{Allocation, Failed, Part, Undo};
+use super::record::{Failed, Part, Undo};
 use super::requester::Tried;
 use crate::draft::footprint;
 use crate::error::{Context, Error, Result};
@@ -23,14 +23,14 @@ pub(super) struct Maker<'a, D> {
 }
 
 impl<D: Mig> Maker<'_, D> {
-    /// Returns the leases once every slice of the allocation is there. Undoes nothing where one is not, and
+    /// Returns the leases once every slice is there. Undoes nothing where one is not, and
     /// adds to `tried` what the next choice leaves out.
     pub(super) fn provision(
         &self,
-        allocation: Allocation,
+        parts: Vec<Part>,
         tried: &mut Tried,
     ) -> std::result::Result<Vec<Held>, Failed> {
-        let (mut ready, mut parts) = (Vec::new(), allocation.parts.into_iter());
+        let (mut ready, mut parts) = (Vec::new(), parts.into_iter());
         while let Some(part) = parts.next() {
             match self.part(part, tried) {
                 Ok(lease) => ready.push(lease),

@@ -10,28 +10,22 @@ use crate::reclaim::{self, Patience};
 use crate::store::{Held, Instance, InstanceState, LeaseState, Origin, Portion, Resource};
 use std::sync::Arc;
 
-/// Leases on record whose slices are not ready: to be provisioned, or rolled back.
-#[must_use]
-pub(crate) struct Allocation {
-    pub parts: Vec<Part>,
-}
-
-impl Allocation {
-    /// Returns the end of the create if the allocation is carried out: what is made counts more than what was there.
-    pub(super) fn end(&self) -> Outcome {
-        let of = |part: &Part| match part {
-            Part::Place(_) | Part::Joined(_) => Outcome::Created,
-            Part::Existing(held) if held.instance.outlives_leases() => Outcome::Adopted,
-            Part::Existing(_) => Outcome::Reused,
-        };
-        let ends: Vec<Outcome> = self.parts.iter().map(of).collect();
-        let is_there = |end: &Outcome| ends.contains(end);
-        let known = [Outcome::Created, Outcome::Adopted, Outcome::Reused];
-        known.into_iter().find(is_there).unwrap_or(Outcome::Created)
+/// Returns the end of a create that gets these: what is made counts more than what was there.
+pub(super) fn end(parts: &[Part]) -> Outcome {
+    let is_made = |part: &Part| matches!(part, Part::Place(_) | Part::Joined(_));
+    let is_adopted =
+        |part: &Part| matches!(part, Part::Existing(held) if held.instance.outlives_leases());
+    if parts.iter().any(is_made) {
+        Outcome::Created
+    } else if parts.iter().any(is_adopted) {
+        Outcome::Adopted
+    } else {
+        Outcome::Reused
     }
 }
 
-/// One slice of an allocation.
+/// A lease on record whose slice or GPU is not ready: to be provisioned, or rolled back.
+#[must_use]
 pub(crate) enum Part {
     /// A free place, where the slice is to be created.
     Place(Held),
@@ -81,7 +75,7 @@ pub(crate) fn roll_back(context: &Leases<'_>, leases: Vec<Undo>) -> Result<()> {
     }))
 }
 
-/// An allocation that could not be put on record, or carried out.
+/// Parts that could not all be put on record, or provisioned.
 pub(super) struct Failed {
     /// The leases to roll back.
     pub undo: Vec<Undo>,

@@ -5,7 +5,7 @@ use super::found::{Denial, Found, Piece};
 use super::look::{Ask, Look};
 use super::occupied;
 use super::pod::{self, Peer};
-use super::record::{Allocation, Failed, Part, record};
+use super::record::{Failed, Part, record};
 use super::requester::{Recipient, Requester, Tried};
 use crate::error::{Error, Result};
 use crate::gpu::Queries;
@@ -18,7 +18,7 @@ use crate::store::{Held, Instance};
 
 /// The outcome of one look for room. A lease in it is on record.
 pub(super) enum Outcome {
-    Reserved(Allocation),
+    Reserved(Vec<Part>),
     /// A lease on the slice of another container of the pod.
     Shared(Held),
     /// Another container creates the slice, one of the pod or one with a seat: this is its lease.
@@ -136,5 +136,5 @@ fn record_all(
     if parts.len() == 1 {
         turn.step_aside();
     }
-    Outcome::Reserved(Allocation { parts })
+    Outcome::Reserved(parts)
 }

@@ -1,7 +1,9 @@
 //! The answer that a create would get now: the same rules, limits and places, and nothing written.
 
 use super::admit::{Machine, holder_subject, subject_of};
-use super::found::{Denial, Found, Piece, Placed, Step};
+pub use super::found::Step;
+
+use super::found::{Denial, Found, Piece};
 use super::levels::Levels;
 use super::look::{Ask, Look};
 use super::outside_mig;
@@ -22,7 +24,7 @@ use crate::policy::Subject;
 use crate::queue::Turn;
 use crate::refusal;
 use crate::request::{self, Alternative, Wanted};
-use crate::store::{Held, Portion, Resource, Share, WholeGpu};
+use crate::store::{Held, Portion, Resource, Share, Slice, WholeGpu};
 use std::cell::OnceCell;
 
 /// A request of any kind on trial.
@@ -64,7 +66,7 @@ pub enum Fit {
     /// Slices.
     Slices {
         /// Each of them.
-        sites: Vec<Sited>,
+        steps: Vec<Step>,
         /// The number of idle slices that a create would destroy.
         evicts: usize,
     },
@@ -86,25 +88,6 @@ pub enum Fit {
         /// The number of idle slices that a create would destroy.
         evicts: usize,
     },
-}
-
-/// The slot of a slice, and its source.
-pub struct Sited {
-    /// The slot.
-    pub site: Site,
-    /// The source.
-    pub source: Source,
-}
-
-/// The way in which a create gets a slice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
-    /// runmig creates it.
-    Made,
-    /// runmig hands out an idle slice.
-    Idle,
-    /// runmig hands out an instance that an administrator made.
-    Adopted,
 }
 
 /// What a request was tried on.
@@ -194,7 +177,10 @@ impl<'a, D: Queries> WhatIf<'a, D> {
                 request: one.to_string(),
                 on: OnTrial::Slices(trial.gpus(one, &outcome)),
                 outcome: match outcome {
-                    Ok(plan) => Outcome::Fits(of_slices(&plan)),
+                    Ok(Plan { steps, evict }) => Outcome::Fits(Fit::Slices {
+                        steps,
+                        evicts: evict.len(),
+                    }),
                     Err(Denial::Limit(over)) => Outcome::Limited(over),
                     Err(Denial::Room(no)) => {
                         Outcome::No(NoRoom::of_slices(asked.asked(), no.rejection))
@@ -219,27 +205,20 @@ impl<'a, D: Queries> WhatIf<'a, D> {
     fn fit(&self, pieces: Vec<Piece<'_>>, evicts: usize) -> Fit {
         let mut gpus = Vec::new();
         for piece in pieces {
-            match piece {
-                Piece::Placed(Placed {
-                    portion: Portion::Share(share),
-                    on,
-                    may_make,
-                    ..
-                }) => {
-                    let is_new = may_make && matches!(on, Resource::Mig(_));
-                    let of = Box::new(on);
+            let Piece::Placed(placed) = piece else {
+                continue;
+            };
+            match (placed.portion, placed.on) {
+                (Portion::Share(share), of) => {
                     return Fit::Share {
-                        of,
+                        is_new: placed.may_make && matches!(of, Resource::Mig(_)),
+                        of: Box::new(of),
                         share,
-                        is_new,
                         evicts,
                     };
                 }
-                Piece::Placed(Placed {
-                    on: Resource::Gpu(whole),
-                    ..
-                }) => gpus.push(whole),
-                Piece::Placed(_) | Piece::Slice(_) => {}
+                (Portion::All, Resource::Gpu(whole)) => gpus.push(whole),
+                (Portion::All, Resource::Mig(_)) => {}
             }
         }
         let farthest = outside_mig::farthest(self.machine.driver, &gpus);
@@ -260,25 +239,14 @@ impl<'a, D: Queries> WhatIf<'a, D> {
     }
 }
 
-fn of_slices(plan: &Plan) -> Fit {
-    let site = |step: &Step| {
-        let slice = step.slice();
-        let site = Site {
+impl From<&Slice> for Site {
+    fn from(slice: &Slice) -> Site {
+        Site {
             gpu_uuid: slice.gpu_uuid.clone(),
             gpu_index: slice.gpu_index,
             profile: slice.profile.clone(),
             placement: slice.placement,
-        };
-        let source = match step {
-            Step::Create(_) => Source::Made,
-            Step::Adopt(..) => Source::Adopted,
-            Step::Reuse(..) => Source::Idle,
-        };
-        Sited { site, source }
-    };
-    Fit::Slices {
-        sites: plan.steps.iter().map(site).collect(),
-        evicts: plan.evict.len(),
+        }
     }
 }
 
@@ -361,12 +329,12 @@ impl<'m, 'a, D: Queries> SliceTrial<'m, 'a, D> {
         outcome: &Result<Plan, Denial<Box<Diagnosis>>>,
     ) -> Vec<GpuReport<'a>> {
         let (snapshot, wanted) = (&self.machine.inventory.snapshot, self.wanted());
-        let slice = match outcome {
-            Err(Denial::Room(no)) => {
-                { no.rejection.causes().first() }.map_or(&asked.slice, |cause| cause.slice())
-            }
-            _ => &asked.slice,
+        let no = match outcome {
+            Err(Denial::Room(no)) => Some(no),
+            _ => None,
         };
+        let cause = no.and_then(|no| no.rejection.causes().first());
+        let slice = cause.map_or(&asked.slice, |cause| cause.slice());
         // A request that is too much everywhere still names its place.
         let excluded = match outcome {
             Err(Denial::Limit(_)) => wanted.excluded.to_vec(),
@@ -376,12 +344,11 @@ impl<'m, 'a, D: Queries> SliceTrial<'m, 'a, D> {
             excluded: &excluded,
             ..wanted
         };
-        match outcome {
-            Err(Denial::Room(no)) => {
-                let wanted = no.selection.constraints(&wanted);
-                placement::explain(snapshot, &no.selection.reserved, slice, &wanted)
+        match no.map(|no| &no.selection) {
+            Some(its) => {
+                placement::explain(snapshot, &its.reserved, slice, &its.constraints(&wanted))
             }
-            _ => placement::explain(snapshot, &self.reserved, slice, &wanted),
+            None => placement::explain(snapshot, &self.reserved, slice, &wanted),
         }
     }
 }

@@ -113,47 +113,41 @@ fn offered<'a>(
     claim: &Claim,
     place: &ClaimPlace,
 ) -> Result<(&'a Gpu, &'a Profile)> {
-    let cannot = |why: String| Error::new(format!("cannot make the slice of {claim}: {why}"));
+    let other = "delete the pod, so that the scheduler chooses another device";
+    let cannot = |why: String, hint: String| {
+        let why = format!("cannot make the slice of {claim}: {why}");
+        Err(Error::new(why).hint(hint))
+    };
     let snapshot = &inventory.snapshot;
     let Some(gpu) = snapshot.gpus.iter().find(|gpu| gpu.uuid == place.gpu) else {
-        let unread = snapshot
-            .unreadable
-            .iter()
-            .map(|(n, why)| format!("; GPU {n}: {why}"));
-        let unread: String = unread.collect();
-        return Err(cannot(format!("GPU {} is not there{unread}", place.gpu))
-            .hint("delete the pod, so that the scheduler chooses another device"));
+        let unread = snapshot.unreadable.iter();
+        let unread: String = unread.map(|(n, why)| format!("; GPU {n}: {why}")).collect();
+        let why = format!("GPU {} is not there{unread}", place.gpu);
+        return cannot(why, other.to_owned());
     };
+    let index = gpu.index;
     if gpu.mig != MigMode::Enabled {
-        return Err(
-            cannot(format!("GPU {} is not in MIG mode", gpu.index)).hint(format!(
-                "switch MIG mode on: nvidia-smi -i {} -mig 1",
-                gpu.index
-            )),
-        );
+        let why = format!("GPU {index} is not in MIG mode");
+        let hint = format!("switch MIG mode on: nvidia-smi -i {index} -mig 1");
+        return cannot(why, hint);
     }
     if gpu.ends_mig() {
-        let index = gpu.index;
-        return Err(
-            cannot(format!("the next reset of GPU {index} switches MIG off")).hint(format!(
-                "keep MIG on: nvidia-smi -i {index} -mig 1; or delete the pod, so that the scheduler chooses another device"
-            )),
-        );
+        let why = format!("the next reset of GPU {index} switches MIG off");
+        let hint = format!("keep MIG on: nvidia-smi -i {index} -mig 1; or {other}");
+        return cannot(why, hint);
     }
     if let Some(Shut { why, remedy }) = gpu.shut() {
-        let why = format!("GPU {} gives nothing new: {why}", gpu.index);
-        return Err(cannot(why).hint(format!(
-            "{remedy}, or delete the pod, so that the scheduler chooses another device"
-        )));
+        let why = format!("GPU {index} gives nothing new: {why}");
+        return cannot(why, format!("{remedy}, or {other}"));
     }
-    let profile = gpu.profiles.iter().find(|p| p.name == place.profile);
-    match profile.filter(|p| p.placements.contains(&place.placement)) {
+    let (name, at) = (&place.profile, place.placement);
+    let profile = gpu.profiles.iter().find(|p| p.name == *name);
+    match profile.filter(|p| p.placements.contains(&at)) {
         Some(profile) => Ok((gpu, profile)),
-        None => Err(cannot(format!(
-            "GPU {} has no {} at {}",
-            gpu.index, place.profile, place.placement
-        ))
-        .hint("delete the pod, so that the scheduler chooses another device")),
+        None => cannot(
+            format!("GPU {index} has no {name} at {at}"),
+            other.to_owned(),
+        ),
     }
 }
 
