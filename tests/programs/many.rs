@@ -97,14 +97,7 @@ fn locked_gpu_gives_way_or_is_waited_for() {
     let world = World::of(BIG, 2);
     world.configure("lock_timeout = \"50ms\"\n[policy]\nslices_per_container = 2");
     world.comes_and_goes("before");
-    let gpus = |id: &str| {
-        let mut leases = world.leases();
-        leases.retain(|lease| lease["container"] == id);
-        leases
-            .iter()
-            .map(|lease| lease["gpuIndex"].clone())
-            .collect::<Vec<_>>()
-    };
+    let gpu = |id: &str| world.leases_of(id)[0]["gpuIndex"].clone();
     let lock = world.lock_gpu(0);
     for (id, slice) in [
         ("small", "1g.10gb"),
@@ -112,13 +105,13 @@ fn locked_gpu_gives_way_or_is_waited_for() {
         ("rest", "4g.40gb"),
     ] {
         world.create_asking(id, slice);
-        assert_eq!(gpus(id)[0], 1);
+        assert_eq!(gpu(id), 1);
     }
     world.refuses_asking("none", "7g.80gb", "; GPU 0: cannot lock GPU ");
-    let waiter = world.waits("waits", &[("runmig.dev/slice", "4g.40gb")]);
+    let waiter = world.waits_asking("waits", "4g.40gb");
     drop(lock);
     world.delete("small");
     waiter.end().ok();
-    assert_eq!(gpus("waits"), [0]);
+    assert_eq!(gpu("waits"), 0);
     world.all_go(&["two", "rest", "waits"]);
 }

@@ -15,10 +15,6 @@ fn create(world: &World, id: &str, slice: &str) -> Said {
     said(&mut world.create_command(id))
 }
 
-fn waiting(world: &World, id: &str, slice: &str) -> Going {
-    world.waits(id, &[("runmig.dev/slice", slice)])
-}
-
 fn two_models() -> Setup {
     let machine = Machine::of("--gpu A30-24GB --gpu A100-80GB --mig on");
     Setup::on(Low::Runc, machine)
@@ -26,8 +22,8 @@ fn two_models() -> Setup {
 
 /// The GPUs of a container's slices, in order.
 fn gpus(world: &World, id: &str) -> Vec<u64> {
-    let of_it = world.leases().into_iter().filter(|l| l["container"] == id);
-    let mut gpus: Vec<u64> = of_it.map(|l| l["gpuIndex"].as_u64().unwrap()).collect();
+    let leases = world.leases_of(id).into_iter();
+    let mut gpus: Vec<u64> = leases.map(|l| l["gpuIndex"].as_u64().unwrap()).collect();
     gpus.sort();
     gpus
 }
@@ -108,11 +104,12 @@ fn creates_all_or_none() {
 
 /// Returns the profiles of a container's slices, in order.
 fn profiles(world: &World, id: &str) -> Vec<String> {
-    let of_it = world.leases().into_iter().filter(|l| l["container"] == id);
-    let profiles = of_it.map(|l| l["profile"].as_str().unwrap().to_owned());
-    let mut all: Vec<String> = profiles.collect();
-    all.sort();
-    all
+    let leases = world.leases_of(id).into_iter();
+    let mut profiles: Vec<String> = leases
+        .map(|l| l["profile"].as_str().unwrap().to_owned())
+        .collect();
+    profiles.sort();
+    profiles
 }
 
 #[test]
@@ -177,7 +174,7 @@ fn holds_none_while_waiting_for_different_ones() {
     let world = machine(1);
     create(&world, "half", "2g.12gb").ok();
     create(&world, "rest", "1g.6gb").ok();
-    let both = waiting(&world, "both", "1g.6gb&2g.12gb");
+    let both = world.waits_asking("both", "1g.6gb&2g.12gb");
     create(&world, "third", "1g.6gb").refused_for("reserved for 1 earlier request");
     assert!(gpus(&world, "both").is_empty());
     world.delete("half");
@@ -205,8 +202,8 @@ fn refuses_more_than_machine_has() {
 fn holds_none_while_waiting_for_two() {
     let world = machine(1);
     world.create_all(&["a", "b", "c", "d"]);
-    let both = waiting(&world, "both", "1g.6gb*2");
-    let behind = waiting(&world, "behind", "1g.6gb");
+    let both = world.waits_asking("both", "1g.6gb*2");
+    let behind = world.waits_asking("behind", "1g.6gb");
     world.delete("a");
     let why = "cannot allocate 1g.6gb: the free slots are reserved for 2 earlier requests";
     world.refuses("third", why);

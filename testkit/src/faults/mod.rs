@@ -456,6 +456,12 @@ impl World {
         create
     }
 
+    /// As `waits`, of a container that asks for this slice.
+    #[track_caller]
+    pub fn waits_asking(&self, id: &str, slice: &str) -> Going {
+        self.waits(id, &[("runmig.dev/slice", slice)])
+    }
+
     /// Returns the waiting containers, in order.
     pub fn queue(&self) -> Vec<String> {
         check::tickets(&self.state())
@@ -517,10 +523,17 @@ impl World {
 
     #[track_caller]
     pub fn lease_of(&self, id: &str) -> Value {
-        let mut leases = self.leases();
-        leases.retain(|l| l["container"] == id);
+        let mut leases = self.leases_of(id);
         assert_eq!(leases.len(), 1, "leases of {id}: {leases:?}");
         leases.remove(0)
+    }
+
+    /// Returns the leases of a container.
+    #[track_caller]
+    pub fn leases_of(&self, id: &str) -> Vec<Value> {
+        let mut leases = self.leases();
+        leases.retain(|l| l["container"] == id);
+        leases
     }
 
     /// The init of a container that the low-level runtime has on record and that lives.

@@ -42,7 +42,7 @@ fn never_keeps_instance_being_destroyed() {
 }
 
 fn has_lease(world: &World, id: &str) -> bool {
-    world.leases().iter().any(|l| l["container"] == id)
+    !world.leases_of(id).is_empty()
 }
 
 /// The first of a pod was handed an idle slice and finds that somebody uses it: until it has looked,
@@ -166,23 +166,12 @@ fn waits_for_no_adopted_instance() {
     world.admin_leaves(0, "2g.20gb", 0);
     world.create_asking("adopts", "2g.20gb");
     assert_eq!(world.lease_of("adopts")["adopted"], true);
-    let waits = world.waits("waits", &[("runmig.dev/slice", "7g.80gb")]);
+    let waits = world.waits_asking("waits", "7g.80gb");
     world.create("passes");
     waits.signal(Signal::SIGTERM);
     waits.end();
     let _ = fs::remove_dir_all(world.path("bundles").join("waits"));
     world.all_go(&["adopts", "passes"]);
-}
-
-/// For an alternative of a list, an existing slice may be more than allowed; the rest is not.
-#[test]
-fn adopts_nothing_above_limit() {
-    let world = World::small();
-    world.configure("adopt = true\n[[policy.limit]]\nmemory = \"7Gi\"");
-    world.admin_leaves(0, "2g.12gb", 2);
-    world.create_asking("a", "2g.12gb, 1g.6gb");
-    assert_eq!(world.lease_of("a")["profile"], "1g.6gb");
-    world.ends(&["a"]);
 }
 
 /// The users of an existing slice cannot be found out: a new one is made.

@@ -1,6 +1,6 @@
 //! A user who takes a bundle away waits for its container no more, and need not end its create.
 
-use super::{refused, waiting};
+use super::refused;
 use testkit::prelude::*;
 
 /// Whether the kernel tells it what happens to this folder.
@@ -16,9 +16,9 @@ pub fn is_told_of(waiter: &Going, dir: &Path) -> bool {
 fn waiter_without_bundle_blocks_nobody() {
     let world = World::small();
     world.create("small");
-    let first = waiting(&world, "first", "4g.24gb");
-    let second = waiting(&world, "second", "4g.24gb");
-    let third = waiting(&world, "third", world.profile);
+    let first = world.waits_asking("first", "4g.24gb");
+    let second = world.waits_asking("second", "4g.24gb");
+    let third = world.waits_asking("third", world.profile);
     let [of_first, of_second, of_third] = ["first", "second", "third"].map(|id| world.bundle(id));
     assert!(is_told_of(&first, &of_first));
     // One that is written anew is there.

@@ -37,7 +37,7 @@ fn waits_for_quarantined_place() {
     let held = world.hold(0, world.the_instance().gi, Some(0));
     world.gc().exits(1);
     assert_eq!(world.lease_of("stuck")["state"], "quarantined");
-    let large = waiting(&world, "large", "4g.24gb");
+    let large = world.waits_asking("large", "4g.24gb");
     world.refuses("late", "1 earlier request (container large, 4g.24gb)");
     drop(held);
     world.gc().ok();

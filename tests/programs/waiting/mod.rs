@@ -15,11 +15,6 @@ fn create(world: &World, id: &str, slice: &str, more: &[(&str, &str)]) -> Going 
     going(world.create_command(id).stdin(Stdio::null()))
 }
 
-/// The same, and it stands in the queue when this returns.
-fn waiting(world: &World, id: &str, slice: &str) -> Going {
-    world.waits(id, &[("runmig.dev/slice", slice)])
-}
-
 #[track_caller]
 fn refused(going: Going) -> String {
     going.end().refused()
@@ -30,7 +25,7 @@ fn all_wait() -> (World, Vec<String>, Vec<String>, Vec<Going>) {
     let world = World::small();
     let full = world.full();
     let ids: Vec<String> = (0..full.len()).map(|n| format!("w{n}")).collect();
-    let wait = |id: &String| waiting(&world, id, world.profile);
+    let wait = |id: &String| world.waits_asking(id, world.profile);
     let waiters = ids.iter().map(wait).collect();
     (world, full, ids, waiters)
 }
@@ -59,7 +54,7 @@ fn serves_in_order_of_arrival() {
 fn lists_waiting_requests() {
     let world = World::small();
     let full = world.full();
-    let waiter = waiting(&world, "w", world.profile);
+    let waiter = world.waits_asking("w", world.profile);
     let table = world.tells(&["list"]);
     has(&table, "WAITING  NAME  REQUEST");
     let row = table.lines().find(|line| line.starts_with("w ")).unwrap();
@@ -82,7 +77,7 @@ fn never_releases_waiting_requests() {
     let world = World::small();
     let full = world.full();
     let id = "f00d".repeat(16);
-    let waiter = waiting(&world, &id, world.profile);
+    let waiter = world.waits_asking(&id, world.profile);
     let (short, pid) = (&id[..12], waiter.pid());
     let waits = format!(
         "container {short} has nothing yet: it waits for 1g.6gb, by process {pid}; hint: end that process: kill {pid}"
@@ -115,9 +110,9 @@ fn killed_waiter_blocks_nobody() {
     let world = World::small();
     world.create("small");
     // The whole GPU: the one behind it could start at once, were it not for this one.
-    let first = waiting(&world, "first", "4g.24gb");
-    let second = waiting(&world, "second", world.profile);
-    let third = waiting(&world, "third", world.profile);
+    let first = world.waits_asking("first", "4g.24gb");
+    let second = world.waits_asking("second", world.profile);
+    let third = world.waits_asking("third", world.profile);
     assert_eq!(world.queue(), ["first", "second", "third"]);
     first.kill();
     second.end().ok();
@@ -131,9 +126,9 @@ fn killed_waiter_blocks_nobody() {
 fn sleeping_waiter_keeps_its_place() {
     let world = World::small();
     world.create("small");
-    let first = waiting(&world, "first", "4g.24gb");
+    let first = world.waits_asking("first", "4g.24gb");
     first.stop();
-    let second = waiting(&world, "second", world.profile);
+    let second = world.waits_asking("second", world.profile);
     world.delete("small");
     stands_still(second.pid());
     let queue = "2 earlier requests (container first, 4g.24gb; container second, 1g.6gb)";
@@ -157,7 +152,7 @@ fn woken_by(free: impl Fn(&World, &Going)) {
     // It collects when it begins, so what died before is not what wakes it.
     world.vanish("full0");
     world.create("full0");
-    let waiter = waiting(&world, "waiter", world.profile);
+    let waiter = world.waits_asking("waiter", world.profile);
     free(&world, &waiter);
     waiter.end().ok();
     world.delete("waiter");
@@ -241,7 +236,7 @@ fn backfills_harmless_requests() {
     let sits_at = |id: &str| world.lease_of(id)["migPlacement"]["start"].as_u64();
     // It goes into the first half alone.
     world.create_asking("four", "4g.40gb");
-    let other = waiting(&world, "other", "4g.40gb");
+    let other = world.waits_asking("other", "4g.40gb");
     world.create_asking("two", "2g.20gb");
     assert!(sits_at("two") >= Some(4) && sits_at("one") >= Some(4));
     world.refuses_asking("three", "3g.40gb", "cannot allocate 3g.40gb: ");
@@ -279,8 +274,8 @@ fn cuts_wait_to_engine_deadline() {
 fn blocked_waiter_asks_no_driver() {
     let world = World::small();
     let full = world.full();
-    let first = waiting(&world, "first", "4g.24gb");
-    let second = waiting(&world, "second", world.profile);
+    let first = world.waits_asking("first", "4g.24gb");
+    let second = world.waits_asking("second", world.profile);
     first.stop();
     let calls = world.driver_calls(|| {
         for id in &full[1..] {

@@ -1,6 +1,6 @@
 //! Creates that wait while the ledger, with their tickets, is damaged and repaired.
 
-use super::{served_in_order, waiting};
+use super::served_in_order;
 use testkit::prelude::*;
 
 /// The generation before has all tickets but the last one.
@@ -14,9 +14,9 @@ fn repair_keeps_the_queue() {
     for damage in damages {
         let world = World::small();
         let full = world.full();
-        let killed = waiting(&world, "killed", "4g.24gb");
-        let first = waiting(&world, "first", "4g.24gb");
-        let second = waiting(&world, "second", world.profile);
+        let killed = world.waits_asking("killed", "4g.24gb");
+        let first = world.waits_asking("first", "4g.24gb");
+        let second = world.waits_asking("second", world.profile);
         // Else one could look at the damaged ledger, and give up.
         [&first, &second].iter().for_each(|waiter| waiter.stop());
         killed.kill();
