@@ -10,7 +10,7 @@ use super::pod;
 use super::requester::Tried;
 use crate::draft::slot_of;
 use crate::inventory::{Inventory, memory_of};
-use crate::model::GpuUuid;
+use crate::model::{Gpu, GpuInstance, GpuUuid, Snapshot};
 use crate::placement::{self, Constraints, Decision, Rejection, Selection, Slot};
 use crate::policy::Kind;
 use crate::request::Alternative;
@@ -146,9 +146,12 @@ impl Planner<'_> {
         }
     }
 
+    /// Returns the instance of an administrator that placement chooses, unless it prefers the profile of the best slice that
+    /// could be created: a request may leave a choice of profiles. `claimed`: places that a lease claims, or the plan. An
+    /// instance that lies there by the time of the look is claimed too.
     fn adoptable(
         &self,
-        ours: &[Slot],
+        claimed: &[Slot],
         wanted: &Constraints<'_>,
         best: Option<&Decision<'_>>,
         count: u32,
@@ -157,20 +160,49 @@ impl Planner<'_> {
         if !self.adopts {
             return None;
         }
-        let snapshot = &self.inventory.snapshot;
+        let (snapshot, tried) = (&self.inventory.snapshot, self.tried);
         let is_beside = |gpu: &GpuUuid| wanted.own_gpus.contains(gpu);
-        let tried = self.tried;
         let may = |slice: &Slice| {
+            let place = slot_of(slice);
+            let mut here = claimed.iter().filter(|r| r.gpu == place.gpu);
+            let mut ahead = wanted.blockers.iter();
             let memory = memory + memory_of(slice, &snapshot.gpus);
-            let is_nearer =
-                is_beside(&slice.gpu_uuid) && best.is_some_and(|b| !is_beside(&b.gpu.uuid));
+            let is_nearer = is_beside(&place.gpu) && best.is_some_and(|b| !is_beside(&b.gpu.uuid));
             !is_nearer
-                && !tried.unfit.contains(&slot_of(slice))
-                && !tried.unusable.contains(&slot_of(slice))
+                && !here.any(|r| r.placement.overlaps(place.placement))
+                && !ahead.any(|a| (&a.gpu, a.profile_id) == (&place.gpu, place.profile_id))
+                && !tried.unfit.contains(&place)
+                && !tried.unusable.contains(&place)
                 && self.limits.allow(Kind::Slice, count, memory).is_ok()
         };
-        pod::candidate(snapshot, ours, wanted, may, best)
+        let wanted = pod::unreserved(wanted);
+        let there: Vec<Slice> = slices(snapshot).filter(may).collect();
+        let places: Vec<Slot> = there.iter().map(slot_of).collect();
+        let only_there = pod::only(snapshot, &places);
+        let decision = placement::choose(&only_there, &[], &wanted).ok()?;
+        let (chosen, name) = (decision.slot(), &decision.profile.name);
+        if let Some(best) = best.filter(|best| best.profile.name != *name) {
+            let both = pod::only(snapshot, &[chosen.clone(), best.slot()]);
+            let preferred = placement::choose(&both, &[], &wanted).ok()?;
+            if preferred.profile.name != *name {
+                return None;
+            }
+        }
+        there.into_iter().find(|s| slot_of(s) == chosen)
     }
+}
+
+/// Returns every GPU instance whose profile its GPU offers, with what the snapshot tells of it.
+fn slices(snapshot: &Snapshot) -> impl Iterator<Item = Slice> {
+    let slice = |gpu: &Gpu, instance: &GpuInstance| {
+        let profile = gpu.profile(instance.profile_id)?;
+        Some(Slice {
+            gpu_instance: Some(instance.id),
+            ..Slice::planned(gpu, profile, instance.placement)
+        })
+    };
+    let all = snapshot.gpus.iter();
+    all.flat_map(move |gpu| gpu.instances.iter().filter_map(move |i| slice(gpu, i)))
 }
 
 fn evicted(idle: &[(&Instance, &Slice)], decision: &Decision<'_>) -> Vec<Instance> {

@@ -1,4 +1,4 @@
-//! Slices that exist already: those of administrators, and one for the containers of a pod that say so. Each has a lease of its own on the same instance,
+//! One slice for the containers of a pod that say so. Each has a lease of its own on the same instance,
 //! and the instance ends with its last lease: each release looks, under the ledger's lock, whether another
 //! lease is there, and strikes off its own in the same moment. A lease that is being released is not shared
 //! any more, so no new one comes while the last one goes.
@@ -10,10 +10,10 @@ use crate::gpu::Queries;
 use crate::idle::is_there;
 use crate::inventory::Inventory;
 use crate::leases::Leases;
-use crate::model::{Gpu, GpuInstance, Snapshot};
-use crate::placement::{self, Constraints, Decision, Slot};
+use crate::model::Snapshot;
+use crate::placement::{self, Constraints, Slot};
 use crate::reclaim::{self, Patience};
-use crate::store::{Container, Held, InstanceState, Lease, LeaseState, Portion, Resource, Slice};
+use crate::store::{Container, Held, InstanceState, Lease, LeaseState, Portion, Resource};
 use std::time::{Duration, Instant};
 
 /// Another container of the pod.
@@ -208,57 +208,8 @@ fn check_same(
     .hint("ask for the same in every container with runmig.dev/scope: pod"))
 }
 
-/// Returns the instance that placement chooses, unless it prefers the profile of the best slice that could be created: a
-/// request may leave a choice of profiles. `taken`: places that a lease claims, or a plan. An instance that lies there by
-/// the time of the look is claimed too.
-pub(crate) fn candidate(
-    snapshot: &Snapshot,
-    taken: &[Slot],
-    wanted: &Constraints<'_>,
-    may: impl Fn(&Slice) -> bool,
-    best: Option<&Decision<'_>>,
-) -> Option<Slice> {
-    let is_claimed = |s: &Slice| {
-        let mut here = taken.iter().filter(|r| r.gpu == s.gpu_uuid);
-        here.any(|r| r.placement.overlaps(s.placement))
-    };
-    let is_awaited = |s: &Slice| {
-        let mut ahead = wanted.blockers.iter();
-        ahead.any(|a| (&a.gpu, a.profile_id) == (&s.gpu_uuid, s.profile_id))
-    };
-    let wanted = unreserved(wanted);
-    let there: Vec<Slice> = slices(snapshot)
-        .filter(|s| !is_claimed(s) && may(s) && !is_awaited(s))
-        .collect();
-    let places: Vec<Slot> = there.iter().map(slot_of).collect();
-    let only_there = only(snapshot, &places);
-    let decision = placement::choose(&only_there, &[], &wanted).ok()?;
-    let (chosen, name) = (decision.slot(), &decision.profile.name);
-    if let Some(best) = best.filter(|best| best.profile.name != *name) {
-        let both = only(snapshot, &[chosen.clone(), best.slot()]);
-        let preferred = placement::choose(&both, &[], &wanted).ok()?;
-        if preferred.profile.name != *name {
-            return None;
-        }
-    }
-    there.into_iter().find(|s| slot_of(s) == chosen)
-}
-
-/// Returns every GPU instance whose profile its GPU offers, with what the snapshot tells of it.
-fn slices(snapshot: &Snapshot) -> impl Iterator<Item = Slice> {
-    let slice = |gpu: &Gpu, instance: &GpuInstance| {
-        let profile = gpu.profile(instance.profile_id)?;
-        Some(Slice {
-            gpu_instance: Some(instance.id),
-            ..Slice::planned(gpu, profile, instance.placement)
-        })
-    };
-    let all = snapshot.gpus.iter();
-    all.flat_map(move |gpu| gpu.instances.iter().filter_map(move |i| slice(gpu, i)))
-}
-
 /// Returns the same request for slices that exist already: no place has to stay free for others.
-pub(crate) fn unreserved<'a>(wanted: &Constraints<'a>) -> Constraints<'a> {
+pub(super) fn unreserved<'a>(wanted: &Constraints<'a>) -> Constraints<'a> {
     Constraints {
         idle: &[],
         blockers: &[],

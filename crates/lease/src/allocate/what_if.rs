@@ -362,26 +362,21 @@ pub(super) fn explained(
     turn: &mut Turn<'_>,
     no: Box<NoRoom>,
 ) -> Box<NoRoom> {
-    match search(context, requester, turn) {
-        Ok(Some(Denial::Room(no))) => no,
-        _ => no,
-    }
-}
-
-fn search(
-    context: &Leases<'_>,
-    requester: &Requester<'_>,
-    turn: &mut Turn<'_>,
-) -> Result<Option<Denial<Box<NoRoom>>>> {
     let wanted = &requester.request.wanted;
     // No move of another lease makes room for a share or a whole GPU, and none is planned for a seat.
     let Wanted::Slices(_) = wanted else {
-        return Ok(None);
+        return no;
     };
-    let driver = context.driver();
-    let inventory = Inventory::read(context, &driver, turn.earlier()?)?.without_idle_over();
-    let subject = subject_of(requester.holder);
-    let what_if = WhatIf::new(context.config, &driver, &inventory, wanted, subject);
-    // Other creates may wait for this process to end.
-    Ok(what_if.answers(MAX_STEPS / 10)?.denial())
+    let mut search = || -> Result<Option<Denial<Box<NoRoom>>>> {
+        let driver = context.driver();
+        let inventory = Inventory::read(context, &driver, turn.earlier()?)?.without_idle_over();
+        let subject = subject_of(requester.holder);
+        let what_if = WhatIf::new(context.config, &driver, &inventory, wanted, subject);
+        // Other creates may wait for this process to end.
+        Ok(what_if.answers(MAX_STEPS / 10)?.denial())
+    };
+    match search() {
+        Ok(Some(Denial::Room(no))) => no,
+        _ => no,
+    }
 }
