@@ -4,7 +4,7 @@ use super::admit::{Limits, Machine};
 use super::found::{Denial, Found, Piece, Placed, Step, share};
 use super::levels::Levels;
 use super::plan::Planner;
-use super::requester::{Late, Tried};
+use super::requester::Tried;
 use crate::gpu::Queries;
 use crate::inventory::SeatSlice;
 use crate::model::{Gpu, GpuUuid};
@@ -48,12 +48,9 @@ impl<'l, 'm, D: Queries> Seats<'l, 'm, D> {
             slices: Vec::new(),
             candidates: Vec::new(),
         };
-        for slice in machine.inventory.seat_slices() {
-            if let Some(on) = seats.candidate(&slice) {
-                seats.slices.push(slice);
-                seats.candidates.push(on);
-            }
-        }
+        let all = machine.inventory.seat_slices().into_iter();
+        let on_trial = all.filter_map(|slice| Some((seats.candidate(&slice)?, slice)));
+        (seats.candidates, seats.slices) = on_trial.unzip();
         seats
     }
 
@@ -66,10 +63,9 @@ impl<'l, 'm, D: Queries> Seats<'l, 'm, D> {
         let terms = self.levels.of_sizes(&self.seat.sizes, &limit);
         let mut candidates = self.candidates.clone();
         for (on, slice) in candidates.iter_mut().zip(&self.slices) {
-            let is_it = |late: &&Late| late.slice == slice.instance.id;
-            let late = tried.late.iter().find(is_it);
+            let mut late = tried.late.iter();
             if slice.instance.state != InstanceState::Ready
-                && let Some(late) = late
+                && let Some(late) = late.find(|late| late.slice == slice.instance.id)
             {
                 let why = late.why.clone();
                 on.obstacle = Some(GpuObstacle::Used(GpuUse::Unknown { why }));
@@ -186,11 +182,11 @@ impl<'l, 'm, D: Queries> Seats<'l, 'm, D> {
         let unfit: Vec<(GpuUuid, String)> = unfit.chain(wanted.unfit.iter().cloned()).collect();
         // A seat counts as a share. A limit that does not name shares was written before there were seats, and counts
         // the whole slice.
-        let mut strict = Policy::default();
-        let all = &self.machine.config.policy.limit;
-        strict
-            .limit
-            .extend({ all.iter() }.filter(|l| l.shares.is_none()).cloned());
+        let limits = self.machine.config.policy.limit.iter();
+        let strict = Policy {
+            limit: limits.filter(|l| l.shares.is_none()).cloned().collect(),
+            ..Policy::default()
+        };
         let limits = Limits::new(&strict, self.machine.subject.clone(), inventory.usage());
         let wanted = &Constraints {
             unfit: &unfit,
@@ -212,29 +208,29 @@ impl<'l, 'm, D: Queries> Seats<'l, 'm, D> {
             Err(_) if !spares_idle.idle.is_empty() => planner(tried).plan_one(asked)?,
             planned => planned?,
         };
-        let slice = match plan.steps.pop() {
-            Some(Step::Create(slice)) => slice,
-            // An idle slice is not for seats, and the new one takes its place.
-            Some(Step::Reuse(idle, slice)) => {
-                plan.evict.push(*idle);
-                slice
-            }
-            Some(Step::Adopt(..)) | None => return Err(Rejection::of_all(Vec::new()).into()),
-        };
-        let gpu = snapshot.gpus.iter().find(|gpu| gpu.uuid == slice.gpu_uuid);
-        let portion = gpu.and_then(|gpu| {
+        let placed = plan.steps.pop().and_then(|step| {
+            let slice = match step {
+                Step::Create(slice) => slice,
+                // An idle slice is not for seats, and the new one takes its place.
+                Step::Reuse(idle, slice) => {
+                    plan.evict.push(*idle);
+                    slice
+                }
+                Step::Adopt(..) => return None,
+            };
+            let mut gpus = snapshot.gpus.iter();
+            let gpu = gpus.find(|gpu| gpu.uuid == slice.gpu_uuid)?;
             let (profile, level) = (gpu.profile(slice.profile_id)?, self.level(gpu).ok()?);
             let memory = terms.in_new(gpu, profile, Ok(level), size).ok()?;
-            Some(share(memory, level.level))
+            Some(Placed {
+                portion: share(memory, level.level),
+                ..Placed::all(Resource::Mig(slice))
+            })
         });
-        let Some(portion) = portion else {
-            return Err(Rejection::of_all(Vec::new()).into());
-        };
-        let place = Placed {
-            portion,
-            ..Placed::all(Resource::Mig(slice))
-        };
-        Ok(Found::Pieces(vec![Piece::Placed(place)], plan.evict))
+        match placed {
+            Some(placed) => Ok(Found::Pieces(vec![Piece::Placed(placed)], plan.evict)),
+            None => Err(Rejection::of_all(Vec::new()).into()),
+        }
     }
 
     fn level(&self, gpu: &Gpu) -> Result<ShareLevel, GpuObstacle> {

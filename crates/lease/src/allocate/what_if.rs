@@ -120,7 +120,10 @@ impl Answers<'_> {
         }
         match over {
             Some(e) if !noes.iter().any(|no| no.may_pass()) => Some(Denial::Limit(e)),
-            _ => noes.into_iter().reduce(NoRoom::joined).map(Denial::Room),
+            _ => {
+                let no = noes.into_iter().reduce(|no, other| no.joined(*other));
+                no.map(Denial::Room)
+            }
         }
     }
 }

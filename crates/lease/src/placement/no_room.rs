@@ -222,7 +222,7 @@ impl NoRoom {
     }
 
     /// Joins the answers to two alternatives of a request for slices.
-    pub(crate) fn joined(mut self: Box<Self>, other: Box<NoRoom>) -> Box<NoRoom> {
+    pub(crate) fn joined(mut self: Box<Self>, other: NoRoom) -> Box<NoRoom> {
         let both = self.no_slice.into_iter().chain(other.no_slice);
         self.no_slice = Some(Rejection::of_all(both.collect()));
         self

@@ -100,13 +100,13 @@ fn slice_of(work: &mut Work<'_, '_>, patience: Duration) -> Result<Held> {
                 };
                 match released {
                     Ok(true) => continue,
-                    Ok(false) if is_last => {
+                    failed if is_last => {
                         observer.ends(Outcome::TimedOut);
-                        return Err(work.refusal(&obstacle));
-                    }
-                    Err(e) if is_last => {
-                        observer.ends(Outcome::TimedOut);
-                        return Err(work.refusal(&obstacle).caused_by(e));
+                        let refusal = work.refusal(&obstacle);
+                        return Err(match failed {
+                            Ok(_) => refusal,
+                            Err(e) => refusal.caused_by(e),
+                        });
                     }
                     Ok(false) | Err(_) => Some(obstacle),
                 }
