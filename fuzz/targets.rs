@@ -71,7 +71,7 @@ pub fn annotations(bytes: &[u8]) {
     match asked.wanted {
         request::Wanted::Slices(slices) if !slices.alternatives.iter().any(odd) => {
             let again = request::alternatives(&request::written(&slices.alternatives));
-            assert_eq!(again.unwrap(), Some(slices.alternatives));
+            assert_eq!(again.unwrap(), slices.alternatives);
         }
         request::Wanted::Slices(_) => {}
         request::Wanted::Seat(seat) => {

@@ -25,7 +25,6 @@ impl Kind {
     pub fn new(name: &str, share: f64, models: &[&'static Model]) -> Kind {
         let slice = request::alternatives(name)
             .expect("a request")
-            .expect("not none")
             .remove(0)
             .slice;
         let on: Vec<Option<&'static GiProfile>> =

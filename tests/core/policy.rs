@@ -55,7 +55,7 @@ fn slices(count: u32, memory_mib: u64) -> More {
 }
 
 fn asked(text: &str) -> Vec<Alternative> {
-    alternatives(text).unwrap().unwrap()
+    alternatives(text).unwrap()
 }
 
 fn uuid(index: u32) -> GpuUuid {

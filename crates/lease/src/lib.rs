@@ -106,6 +106,12 @@
 #[cfg(test)]
 extern crate self as runmig_lease;
 
+/// Makes an array of a table's rows, each a tuple: `GIVEN, GIVEN => EXPECTED;`.
+#[cfg(test)]
+macro_rules! rows {
+    ($($($given:expr),+ => $expected:expr;)+) => {[$(($($given),+, $expected)),+]};
+}
+
 mod allocate;
 mod apply;
 mod bundles;

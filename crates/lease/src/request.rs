@@ -86,58 +86,21 @@ pub fn parse(annotations: &[(String, String)]) -> Result<Option<Request>> {
     for (key, value) in &ours {
         check(key, value)?;
     }
-    let Some(asked) = applicable(&ours, who.container_name.as_deref())? else {
+    let asked = applicable(&ours, who.container_name.as_deref())?;
+    let [one, more @ ..] = asked.as_slice() else {
         return Ok(None);
     };
-    let wait = match get(&ours, WAIT)? {
-        None => None,
-        Some(text) => Some(duration(text).map_err(|why| {
-            Error::new(format!("annotation {WAIT}: {why}")).hint(match share::number(text) {
-                Some(_) => format!("write {}s", text.trim()),
-                None => "write it as 30s or 2m".to_owned(),
-            })
-        })?),
-    };
+    let wait = get(&ours, WAIT)?.map(wait).transpose()?;
     let compute_slices = get(&ours, COMPUTE)?;
-    let (key, wanted) = match &asked {
-        Applicable::One(Asked { kind, key, value }) => (
-            key,
-            match kind {
-                Kind::Slice => slices(key, value, compute_slices)?.map(Wanted::Slices),
-                Kind::Share => share(key, value, compute_slices)?,
-                Kind::Gpu => gpus(key, value, compute_slices)?,
-            },
-        ),
-        Applicable::Seat { slice, share } => (&share.key, seat(slice, share, compute_slices)?),
-    };
-    let Some(wanted) = wanted else {
-        return Ok(None);
+    let wanted = match (one.kind, more.first()) {
+        (_, Some(of_it)) => seat(one, of_it, compute_slices)?,
+        (Kind::Slice, None) => Wanted::Slices(slices(one, compute_slices)?),
+        (Kind::Share, None) => share(one, compute_slices)?,
+        (Kind::Gpu, None) => gpus(one, compute_slices)?,
     };
     let shared_in = scope(get(&ours, SCOPE)?, &who)?;
-    if let (Some(_), Wanted::Share(_) | Wanted::Seat(_)) = (&shared_in, &wanted) {
-        return Err(Error::new(format!(
-            "annotation {SCOPE}: \"pod\" shares one slice or GPU, and {} asks for a share of a {}",
-            shown(key),
-            if let Wanted::Seat(_) = wanted {
-                "slice"
-            } else {
-                "GPU"
-            }
-        ))
-        .hint("take the scope away: each container has a share of its own"));
-    }
-    if let (Some(_), Some(several)) = (&shared_in, wanted.several()) {
-        return Err(Error::new(format!(
-            "annotation {SCOPE}: \"pod\" shares one {}, and {several} in {} asks for several",
-            wanted.noun(),
-            shown(key)
-        ))
-        .hint(match wanted {
-            Wanted::Slices(_) => "ask for one larger slice, or take the scope away",
-            Wanted::Share(_) | Wanted::Seat(_) | Wanted::Gpus(_) => {
-                "ask for 1, or take the scope away"
-            }
-        }));
+    if shared_in.is_some() {
+        wanted.check_scope(&more.first().unwrap_or(one).key)?;
     }
     Ok(Some(Request {
         no_mps: None,
@@ -153,121 +116,109 @@ fn ours(annotations: &[(String, String)]) -> Vec<(&str, &str)> {
     ours.map(|(k, v)| (k.as_str(), v.as_str())).collect()
 }
 
-fn slices(key: &str, value: &str, compute_slices: Option<&str>) -> Result<Option<Slices>> {
-    let Some(alternatives) = alternatives(value).map_err(|e| named(key, e))? else {
-        return Ok(None);
-    };
+fn wait(text: &str) -> Result<Duration> {
+    duration(text).map_err(|why| {
+        Error::new(format!("annotation {WAIT}: {why}")).hint(match share::number(text) {
+            Some(_) => format!("write {}s", text.trim()),
+            None => "write it as 30s or 2m".to_owned(),
+        })
+    })
+}
+
+fn slices(asked: &Asked<'_>, compute_slices: Option<&str>) -> Result<Slices> {
+    let alternatives = alternatives(asked.value).map_err(|e| asked.failed(e))?;
     let min_compute = match compute_slices {
         None => 0,
-        Some(text) => compute(text, key, &alternatives)?,
+        Some(text) => compute(text, &asked.key, &alternatives)?,
     };
-    Ok(Some(Slices {
+    Ok(Slices {
         alternatives,
         min_compute,
-    }))
+    })
 }
 
 /// A share of one slice. The number of compute slices is the slice's.
-fn seat(
-    slice: &Asked<'_>,
-    share: &Asked<'_>,
-    compute_slices: Option<&str>,
-) -> Result<Option<Wanted>> {
-    let slices = slices(&slice.key, slice.value, compute_slices)?;
-    let sizes = share::sizes(share.value).map_err(|e| named(&share.key, e))?;
-    let (Some(slices), false) = (slices, sizes.is_empty()) else {
-        return Ok(None);
-    };
-    if let Some(several) = slices.alternatives.iter().find(|a| a.count() > 1) {
+fn seat(slice: &Asked<'_>, share: &Asked<'_>, compute_slices: Option<&str>) -> Result<Wanted> {
+    let slices = slices(slice, compute_slices)?;
+    let sizes = share::sizes(share.value).map_err(|e| share.failed(e))?;
+    if let Some(several) = slices.several() {
         let (slice, share) = (shown(&slice.key), shown(&share.key));
         return Err(Error::new(format!(
             "{slice} asks for several slices ({several}), and {share} for a share of one"
         ))
         .hint("ask for a share of one slice, or for several slices without a share"));
     }
-    Ok(Some(Wanted::Seat(Seat { slices, sizes })))
+    Ok(Wanted::Seat(Seat { slices, sizes }))
 }
 
-fn share(key: &str, value: &str, compute_slices: Option<&str>) -> Result<Option<Wanted>> {
-    let sizes = share::sizes(value).map_err(|e| named(key, e))?;
-    match compute_slices {
-        _ if sizes.is_empty() => Ok(None),
-        None => Ok(Some(Wanted::Share(sizes))),
-        Some(_) => Err(without_compute(
-            key,
-            "a share of a GPU: shares take turns, each with the whole GPU",
-        )),
+fn share(asked: &Asked<'_>, compute_slices: Option<&str>) -> Result<Wanted> {
+    let sizes = share::sizes(asked.value).map_err(|e| asked.failed(e))?;
+    let what = "a share of a GPU: shares take turns, each with the whole GPU";
+    without(compute_slices, &asked.key, what)?;
+    Ok(Wanted::Share(sizes))
+}
+
+fn gpus(asked: &Asked<'_>, compute_slices: Option<&str>) -> Result<Wanted> {
+    let count = slice::count(asked.value).map_err(|e| asked.failed(e))?;
+    without(compute_slices, &asked.key, "a whole GPU")?;
+    Ok(Wanted::Gpus(count))
+}
+
+/// Refuses a number of compute slices beside a request that has none.
+fn without(compute_slices: Option<&str>, key: &str, what: &str) -> Result<()> {
+    if compute_slices.is_none() {
+        return Ok(());
     }
-}
-
-fn gpus(key: &str, value: &str, compute_slices: Option<&str>) -> Result<Option<Wanted>> {
-    let Some(count) = slice::count(value).map_err(|e| named(key, e))? else {
-        return Ok(None);
-    };
-    match compute_slices {
-        None => Ok(Some(Wanted::Gpus(count))),
-        Some(_) => Err(without_compute(key, "a whole GPU")),
-    }
-}
-
-/// Returns the error of a number of compute slices beside a request that has none.
-fn without_compute(key: &str, what: &str) -> Error {
     let key = shown(key);
     let why = format!("annotation {COMPUTE} counts compute slices, and {key} asks for {what}");
-    Error::new(why).hint(format!("take {COMPUTE} away"))
+    Err(Error::new(why).hint(format!("take {COMPUTE} away")))
 }
 
 /// Returns the pod that shares the slice, or none if it is the container's alone.
 fn scope(value: Option<&str>, who: &Identity) -> Result<Option<String>> {
-    match value.map(str::trim) {
-        None | Some("container") => Ok(None),
-        Some("pod") => match &who.pod_key {
-            Some(pod) => Ok(Some(pod.clone())),
-            None => Err(Error::new(format!(
-                "annotation {SCOPE}: \"pod\", but the engine names no pod that this container is in"
-            ))
-            .hint("put the container into a pod, or take the annotation away")),
-        },
-        Some(other) => Err(Error::new(format!(
-            "annotation {SCOPE}: unknown scope \"{}\"",
-            printable(other)
-        ))
-        .hint("write pod or container")),
-    }
+    let (why, hint) = match (value.map(str::trim), &who.pod_key) {
+        (None | Some("container"), _) => return Ok(None),
+        (Some("pod"), Some(pod)) => return Ok(Some(pod.clone())),
+        (Some("pod"), None) => (
+            "\"pod\", but the engine names no pod that this container is in".to_owned(),
+            "put the container into a pod, or take the annotation away",
+        ),
+        (Some(other), _) => (
+            format!("unknown scope \"{}\"", printable(other)),
+            "write pod or container",
+        ),
+    };
+    Err(Error::new(format!("annotation {SCOPE}: {why}")).hint(hint))
 }
 
 /// A least number of compute slices, beside requests that can have it.
 fn compute(text: &str, key: &str, alternatives: &[Alternative]) -> Result<u32> {
     let least = text.trim().parse().ok().filter(|n| (1..=64).contains(n));
     let least: u32 = least.ok_or_else(|| {
-        Error::new(format!(
-            "annotation {COMPUTE}: \"{}\" is not a number of compute slices",
-            printable(text)
-        ))
-        .hint("write it as a whole number: 2")
+        let text = printable(text);
+        let why = format!("annotation {COMPUTE}: \"{text}\" is not a number of compute slices");
+        Error::new(why).hint("write it as a whole number: 2")
     })?;
-    let slices = alternatives.iter().flat_map(Alternative::all);
-    match { slices }.find_map(|s| s.has_fewer_than(least)) {
-        None => Ok(least),
-        Some(name) => Err(Error::new(format!(
-            "annotation {COMPUTE} asks for at least {least} compute slices, and {name} in {} has {}",
-            shown(key),
-            name.gpu_slices
-        ))
-        .hint(format!("ask for a larger profile, or take {COMPUTE} away"))),
-    }
+    let mut slices = alternatives.iter().flat_map(Alternative::all);
+    let Some(name) = slices.find_map(|s| s.has_fewer_than(least)) else {
+        return Ok(least);
+    };
+    let (key, has) = (shown(key), name.gpu_slices);
+    Err(Error::new(format!(
+        "annotation {COMPUTE} asks for at least {least} compute slices, and {name} in {key} has {has}"
+    ))
+    .hint(format!("ask for a larger profile, or take {COMPUTE} away")))
 }
 
 /// A time to wait, here and in the configuration.
 pub fn duration(text: &str) -> Result<Duration, String> {
-    match humantime::parse_duration(text) {
-        Ok(time) if time > MAX_WAIT => Err(format!("\"{}\" is more than a day", printable(text))),
-        Ok(time) => Ok(time),
-        Err(_) if share::number(text).is_some() => {
-            Err(format!("\"{}\" has no unit", printable(text)))
-        }
-        Err(_) => Err(format!("\"{}\" is not a duration", printable(text))),
-    }
+    let why = match humantime::parse_duration(text) {
+        Ok(time) if time <= MAX_WAIT => return Ok(time),
+        Ok(_) => "is more than a day",
+        Err(_) if share::number(text).is_some() => "has no unit",
+        Err(_) => "is not a duration",
+    };
+    Err(format!("\"{}\" {why}", printable(text)))
 }
 
 /// Says whether a key is below our domain.
@@ -293,10 +244,6 @@ pub fn own_key(annotations: &[(String, String)]) -> Result<Option<String>> {
     Ok(asked.into_iter().next().map(|asked| asked.key))
 }
 
-fn named(key: &str, e: Error) -> Error {
-    Error::new(format!("annotation {}", shown(key))).caused_by(e)
-}
-
 fn check(key: &str, value: &str) -> Result<()> {
     if !KEYS.contains(&key) && Kind::of_one(key).is_none() {
         let meant = near::meant(key);
@@ -311,11 +258,9 @@ fn check(key: &str, value: &str) -> Result<()> {
         return Err(Error::new(unknown).hint(hint));
     }
     if value.len() > MAX_VALUE {
-        return Err(Error::new(format!(
-            "annotation {} is {} bytes long, more than {MAX_VALUE}",
-            shown(key),
-            value.len()
-        )));
+        let (key, length) = (shown(key), value.len());
+        let why = format!("annotation {key} is {length} bytes long, more than {MAX_VALUE}");
+        return Err(Error::new(why));
     }
     Ok(())
 }
@@ -366,9 +311,8 @@ impl Kind {
 
     /// Returns the kind of a key for one container of a pod.
     fn of_one(key: &str) -> Option<Kind> {
-        KINDS
-            .into_iter()
-            .find(|kind| key.starts_with(kind.prefix()))
+        let is_it = |kind: &Kind| key.starts_with(kind.prefix());
+        KINDS.into_iter().find(is_it)
     }
 
     /// Returns the prefix of the keys for one container of a pod.
@@ -384,32 +328,25 @@ impl Kind {
 /// The annotation that counts for a container.
 #[derive(Debug)]
 struct Asked<'a> {
-    pub kind: Kind,
-    pub key: String,
-    pub value: &'a str,
+    kind: Kind,
+    key: String,
+    value: &'a str,
 }
 
-/// The annotations that count for a container.
-#[derive(Debug)]
-enum Applicable<'a> {
-    /// One kind.
-    One(Asked<'a>),
-    /// A slice and a share of it.
-    Seat { slice: Asked<'a>, share: Asked<'a> },
+impl Asked<'_> {
+    fn failed(&self, e: Error) -> Error {
+        Error::new(format!("annotation {}", shown(&self.key))).caused_by(e)
+    }
 }
 
 /// Returns the annotations that count for a container. A key that names the container wins over the pod's
-/// keys of any kind. Returns none if each kind is absent or `none`.
+/// keys of any kind. They are one of a kind, a slice and a share of it, or none if each kind is absent or `none`.
 ///
 /// # Errors
 /// Two kinds for one container, and keys that no container can have.
-fn applicable<'a>(
-    ours: &[(&'a str, &'a str)],
-    name: Option<&str>,
-) -> Result<Option<Applicable<'a>>> {
-    let per_container = ours
-        .iter()
-        .find_map(|(key, _)| Some((key, Kind::of_one(key)?)));
+fn applicable<'a>(ours: &[(&'a str, &'a str)], name: Option<&str>) -> Result<Vec<Asked<'a>>> {
+    let mut keys = ours.iter().map(|(key, _)| *key);
+    let per_container = keys.find_map(|key| Some((key, Kind::of_one(key)?)));
     if let (Some((key, kind)), None) = (per_container, name) {
         let key = shown(key);
         return Err(Error::new(format!(
@@ -417,7 +354,7 @@ fn applicable<'a>(
         ))
         .hint(format!("use {}", kind.key())));
     }
-    let (is_own, all) = for_container(ours, name)?;
+    let (is_own, mut all) = for_container(ours, name)?;
     if all.is_empty() && per_container.is_none() {
         let key = ours.first().map_or(WAIT, |(key, _)| *key);
         let kinds = match key {
@@ -428,30 +365,20 @@ fn applicable<'a>(
         return Err(Error::new(format!("annotation {key} needs {kinds}"))
             .hint(format!("add {kinds}, or remove {key}")));
     }
-    let mut wanting = all.into_iter().filter(|asked| asked.value.trim() != "none");
-    match (wanting.next(), wanting.next(), wanting.next()) {
-        (None, ..) => Ok(None),
-        (Some(one), None, _) => Ok(Some(Applicable::One(one))),
-        (Some(slice), Some(share), None)
-            if (slice.kind, share.kind) == (Kind::Slice, Kind::Share) =>
-        {
-            Ok(Some(Applicable::Seat { slice, share }))
-        }
-        (Some(one), Some(_), Some(other)) | (Some(one), Some(other), None) => {
-            Err(beside(&one, &other, is_own || name.is_none()))
-        }
+    all.retain(|asked| asked.value.trim() != "none");
+    if let [one, .., other] = all.as_slice()
+        && (one.kind, other.kind) != (Kind::Slice, Kind::Share)
+    {
+        let (one, other) = (shown(&one.key), shown(&other.key));
+        return Err(Error::new(format!(
+            "annotation {one} cannot stand beside {other}: one container gets one kind of GPU"
+        ))
+        .hint(match is_own || name.is_none() {
+            true => "take one of them away",
+            false => "take one of them away, or give each container of the pod a key of its own",
+        }));
     }
-}
-
-fn beside(one: &Asked<'_>, other: &Asked<'_>, is_own: bool) -> Error {
-    let (one, other) = (shown(&one.key), shown(&other.key));
-    Error::new(format!(
-        "annotation {one} cannot stand beside {other}: one container gets one kind of GPU"
-    ))
-    .hint(match is_own {
-        true => "take one of them away",
-        false => "take one of them away, or give each container of the pod a key of its own",
-    })
+    Ok(all)
 }
 
 /// Returns what the annotations say for a container, also `none`, and whether its own keys say it. They win over those
@@ -515,44 +442,51 @@ pub struct Seat {
     pub sizes: Vec<ShareSize>,
 }
 
-impl Seat {
-    /// Returns the request for people: `share of 1/4 of 3g.40gb`.
-    pub fn written(&self) -> String {
-        let slices = slice::written(&self.slices.alternatives);
-        format!("share of {} of {slices}", slice::written(&self.sizes))
+impl Slices {
+    /// Returns the first alternative of several slices.
+    fn several(&self) -> Option<String> {
+        let mut all = self.alternatives.iter();
+        all.find(|a| a.count() > 1).map(Alternative::to_string)
     }
 }
 
 impl Wanted {
-    /// Returns the request for people: `1g.10gb,20Gi`, `share of 8Gi,1/4` or `2 GPUs`.
+    /// Returns the request for people: `1g.10gb,20Gi`, `share of 8Gi,1/4`, `share of 1/4 of 3g.40gb` or `2 GPUs`.
     pub fn written(&self) -> String {
         match self {
             Wanted::Slices(slices) => slice::written(&slices.alternatives),
             Wanted::Share(sizes) => format!("share of {}", slice::written(sizes)),
-            Wanted::Seat(seat) => seat.written(),
+            Wanted::Seat(Seat { slices, sizes }) => {
+                let slices = slice::written(&slices.alternatives);
+                format!("share of {} of {slices}", slice::written(sizes))
+            }
             Wanted::Gpus(1) => "1 GPU".to_owned(),
             Wanted::Gpus(n) => format!("{n} GPUs"),
         }
     }
 
-    /// Returns the part that asks for more than one slice or GPU.
-    fn several(&self) -> Option<String> {
-        match self {
-            Wanted::Slices(slices) => {
-                let mut all = slices.alternatives.iter();
-                all.find(|a| a.count() > 1).map(Alternative::to_string)
-            }
-            Wanted::Share(_) | Wanted::Seat(_) | Wanted::Gpus(1) => None,
-            Wanted::Gpus(n) => Some(n.to_string()),
-        }
-    }
-
-    fn noun(&self) -> &'static str {
-        match self {
-            Wanted::Slices(_) => "slice",
-            Wanted::Share(_) | Wanted::Seat(_) => "share",
-            Wanted::Gpus(_) => "GPU",
-        }
+    /// Refuses what the containers of a pod cannot share.
+    fn check_scope(&self, key: &str) -> Result<()> {
+        let key = shown(key);
+        let share_of = |of: &str| {
+            Err(Error::new(format!(
+                "annotation {SCOPE}: \"pod\" shares one slice or GPU, and {key} asks for a share of a {of}"
+            ))
+            .hint("take the scope away: each container has a share of its own"))
+        };
+        let (noun, several, less) = match self {
+            Wanted::Seat(_) => return share_of("slice"),
+            Wanted::Share(_) => return share_of("GPU"),
+            Wanted::Slices(slices) => ("slice", slices.several(), "one larger slice"),
+            Wanted::Gpus(n) => ("GPU", (*n > 1).then(|| n.to_string()), "1"),
+        };
+        let Some(several) = several else {
+            return Ok(());
+        };
+        Err(Error::new(format!(
+            "annotation {SCOPE}: \"pod\" shares one {noun}, and {several} in {key} asks for several"
+        ))
+        .hint(format!("ask for {less}, or take the scope away")))
     }
 }
 

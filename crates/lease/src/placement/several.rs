@@ -335,10 +335,7 @@ mod tests {
     use crate::placement::tests::{machine, named, take};
 
     fn several(text: &str) -> Alternative {
-        crate::request::alternatives(text)
-            .unwrap()
-            .unwrap()
-            .remove(0)
+        crate::request::alternatives(text).unwrap().remove(0)
     }
 
     fn places(snapshot: &Snapshot, reserved: &[Slot], text: &str) -> Vec<(u32, u32)> {

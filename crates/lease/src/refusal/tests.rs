@@ -7,7 +7,7 @@ use crate::request::Alternative;
 use crate::store::Waiter;
 
 fn cause(request: &str, obstacle: Obstacle) -> Cause {
-    let all = request::alternatives(request).unwrap().unwrap();
+    let all = request::alternatives(request).unwrap();
     let [request]: [Alternative; 1] = all.try_into().unwrap();
     Cause {
         request,

@@ -24,10 +24,8 @@ impl DeviceRequest {
     /// Returns the request with a value that is the same for all that mean the same.
     fn plain(key: &'static str, value: &str) -> DeviceRequest {
         let plain = match key {
-            SLICE => { slice::alternatives(value).ok().flatten() }.map(|all| slice::written(&all)),
-            SHARE => { share::sizes(value).ok() }
-                .filter(|sizes| !sizes.is_empty())
-                .map(|sizes| slice::written(&sizes)),
+            SLICE => { slice::alternatives(value).ok() }.map(|all| slice::written(&all)),
+            SHARE => { share::sizes(value).ok() }.map(|sizes| slice::written(&sizes)),
             WAIT => { duration(value).ok() }.map(|time| format_duration(time).to_string()),
             _ => None,
         };
@@ -106,9 +104,8 @@ pub fn with_devices(
         )));
     }
     let names = |(_, value): &&(String, String)| {
-        DEVICE_KINDS
-            .iter()
-            .any(|kind| value.contains(&format!("{kind}=")))
+        let mut kinds = DEVICE_KINDS.iter();
+        kinds.any(|kind| value.contains(&format!("{kind}=")))
     };
     if let (Some((key, _)), false) = (annotations.iter().find(names), is_in_pod) {
         return Err(Error::new(format!(
@@ -135,12 +132,9 @@ pub fn with_devices(
             false => by_device != by_annotation,
         };
         if let (Some(other), true) = (by_annotation.first(), differ) {
-            let device = by_device.first().copied().unwrap_or(first).to_string();
-            let said = shown(&other.value);
-            return Err(two(
-                &device,
-                &format!("annotation {}: \"{said}\"", other.key),
-            ));
+            let device = by_device.first().copied().unwrap_or(first);
+            let said = format!("annotation {}: \"{}\"", other.key, shown(&other.value));
+            return Err(two(device, &said));
         }
     }
     let new = asked.difference(&said).cloned();
@@ -159,18 +153,16 @@ fn together(devices: &[DeviceRequest]) -> Result<BTreeSet<DeviceRequest>> {
         };
         let value = format!("{}{}{}", known.value, slice::AND, device.value);
         if known.key != SLICE || value.contains(SEPARATORS) {
-            return Err(two(&known.to_string(), &format!("device {device}")));
+            return Err(two(known, &format!("device {device}")));
         }
         *known = DeviceRequest::plain(SLICE, &value);
     }
     Ok(all.into_iter().collect())
 }
 
-fn two(one: &str, other: &str) -> Error {
-    Error::new(format!(
-        "the container has two requests: device {one}, and {other}"
-    ))
-    .hint("remove one of them")
+fn two(one: &DeviceRequest, other: &str) -> Error {
+    let why = format!("the container has two requests: device {one}, and {other}");
+    Error::new(why).hint("remove one of them")
 }
 
 #[cfg(test)]
@@ -197,39 +189,24 @@ mod tests {
 
     #[test]
     fn device_asks_as_the_annotation_does() {
-        for (annotations, devices, wanted) in [
-            (&[][..], &["slice=1g.10gb"][..], "1g.10gb"),
-            (&[], &["slice=1g.10gb+me", "slice=1g.10gb+me"], "1g.10gb+me"),
-            (&[], &["slice=1g.10gb*2", "wait=5m"], "1g.10gb*2 for 300s"),
-            (&[], &["slice=1g.10gb", "slice=2g.20gb"], "2g.20gb&1g.10gb"),
-            (
-                &[(SLICE, " 1g.10gb*2&3g.40gb")],
-                &["slice=3g.40gb", "slice=1g.10gb*2", "slice=3g.40gb"],
-                "3g.40gb&1g.10gb*2",
-            ),
-            (&[(SLICE, "1g.10gb*1")], &["slice=1g.10gb"], "1g.10gb"),
-            (&[], &["share=1/4"], "1/4"),
-            (&[], &["gpu=2"], "2"),
-            (&[(SLICE, "1g.10gb ")], &["slice=1g.10gb"], "1g.10gb"),
-            (&[(SLICE, "1g.10gb")], &["wait=30s"], "1g.10gb for 30s"),
-            (&[(WAIT, "30s")], &["slice=1g.10gb"], "1g.10gb for 30s"),
-            (
-                &[(SLICE, "1g.10gb"), (WAIT, "60s")],
-                &["slice=1g.10gb", "wait=1m"],
-                "1g.10gb for 60s",
-            ),
-            (&[(SHARE, "8192Mi,1/4")], &["share=8Gi|1/4"], "8Gi"),
-            (
-                &[NAME, ("slice.runmig.dev/web", "1g.10gb")],
-                &["slice=1g.10gb"],
-                "1g.10gb",
-            ),
-            (
-                &[NAME, ("slice.runmig.dev/db", "7g.80gb")],
-                &["slice=1g.10gb"],
-                "1g.10gb",
-            ),
-        ] {
+        for (annotations, devices, wanted) in rows! {
+            &[][..], &["slice=1g.10gb"][..] => "1g.10gb";
+            &[], &["slice=1g.10gb+me", "slice=1g.10gb+me"] => "1g.10gb+me";
+            &[], &["slice=1g.10gb*2", "wait=5m"] => "1g.10gb*2 for 300s";
+            &[], &["slice=1g.10gb", "slice=2g.20gb"] => "2g.20gb&1g.10gb";
+            &[(SLICE, " 1g.10gb*2&3g.40gb")], &["slice=3g.40gb", "slice=1g.10gb*2", "slice=3g.40gb"] =>
+                "3g.40gb&1g.10gb*2";
+            &[(SLICE, "1g.10gb*1")], &["slice=1g.10gb"] => "1g.10gb";
+            &[], &["share=1/4"] => "1/4";
+            &[], &["gpu=2"] => "2";
+            &[(SLICE, "1g.10gb ")], &["slice=1g.10gb"] => "1g.10gb";
+            &[(SLICE, "1g.10gb")], &["wait=30s"] => "1g.10gb for 30s";
+            &[(WAIT, "30s")], &["slice=1g.10gb"] => "1g.10gb for 30s";
+            &[(SLICE, "1g.10gb"), (WAIT, "60s")], &["slice=1g.10gb", "wait=1m"] => "1g.10gb for 60s";
+            &[(SHARE, "8192Mi,1/4")], &["share=8Gi|1/4"] => "8Gi";
+            &[NAME, ("slice.runmig.dev/web", "1g.10gb")], &["slice=1g.10gb"] => "1g.10gb";
+            &[NAME, ("slice.runmig.dev/db", "7g.80gb")], &["slice=1g.10gb"] => "1g.10gb";
+        } {
             let said = told(annotations, devices, false).unwrap();
             assert!(said.contains(wanted), "{said}: {wanted}");
         }
@@ -240,103 +217,57 @@ mod tests {
     #[test]
     fn refuses_two_requests() {
         let two = "the container has two requests: device runmig.dev/";
-        for (annotations, devices, why) in [
-            (
-                &[][..],
-                &["slice=1g.10gb,2g.20gb", "slice=3g.40gb"][..],
-                "slice=1g.10gb,2g.20gb, and device runmig.dev/slice=3g.40gb",
-            ),
-            (
-                &[(SLICE, "1g.10gb*2&2g.20gb")],
-                &["slice=1g.10gb", "slice=2g.20gb"],
-                "slice=2g.20gb&1g.10gb, and annotation runmig.dev/slice: \"2g.20gb&1g.10gb*2\"",
-            ),
-            (
-                &[(SLICE, "1g.10gb")],
-                &["slice=1g.10gb*2", "slice=2g.20gb"],
-                "slice=2g.20gb&2x1g.10gb, and annotation runmig.dev/slice: \"1g.10gb\"",
-            ),
-            (
-                &[],
-                &["gpu=1", "gpu=2"],
-                "gpu=1, and device runmig.dev/gpu=2",
-            ),
-            (
-                &[],
-                &["wait=1m", "slice=1g.10gb", "wait=2m"],
-                "wait=1m, and device runmig.dev/wait=2m",
-            ),
-            (
-                &[(SLICE, "2g.20gb")],
-                &["slice=1g.10gb"],
-                "slice=1g.10gb, and annotation runmig.dev/slice: \"2g.20gb\"",
-            ),
-            (
-                &[(SLICE, "none")],
-                &["slice=1g.10gb"],
-                "slice=1g.10gb, and annotation runmig.dev/slice: \"none\"",
-            ),
-            (
-                &[(SLICE, "none")],
-                &["gpu=1"],
-                "gpu=1, and annotation runmig.dev/slice: \"none\"",
-            ),
-            (
-                &[(SLICE, "3g.40gb")],
-                &["share=1/4"],
-                "share=1of4, and annotation runmig.dev/slice: \"3g.40gb\"",
-            ),
-            (
-                &[(SLICE, "3g.40gb")],
-                &["slice=3g.40gb", "share=8Gi"],
-                "share=8Gi, and annotation runmig.dev/slice: \"3g.40gb\"",
-            ),
-            (
-                &[NAME, ("slice.runmig.dev/web", "2g.20gb")],
-                &["slice=1g.10gb"],
-                "slice=1g.10gb, and annotation runmig.dev/slice: \"2g.20gb\"",
-            ),
-            (
-                &[(SLICE, "1g.10gb"), (WAIT, "1m")],
-                &["wait=2m"],
-                "wait=2m, and annotation runmig.dev/wait: \"1m\"",
-            ),
-        ] {
+        for (annotations, devices, why) in rows! {
+            &[][..], &["slice=1g.10gb,2g.20gb", "slice=3g.40gb"][..] =>
+                "slice=1g.10gb,2g.20gb, and device runmig.dev/slice=3g.40gb";
+            &[(SLICE, "1g.10gb*2&2g.20gb")], &["slice=1g.10gb", "slice=2g.20gb"] =>
+                "slice=2g.20gb&1g.10gb, and annotation runmig.dev/slice: \"2g.20gb&1g.10gb*2\"";
+            &[(SLICE, "1g.10gb")], &["slice=1g.10gb*2", "slice=2g.20gb"] =>
+                "slice=2g.20gb&2x1g.10gb, and annotation runmig.dev/slice: \"1g.10gb\"";
+            &[], &["gpu=1", "gpu=2"] => "gpu=1, and device runmig.dev/gpu=2";
+            &[], &["wait=1m", "slice=1g.10gb", "wait=2m"] => "wait=1m, and device runmig.dev/wait=2m";
+            &[(SLICE, "2g.20gb")], &["slice=1g.10gb"] =>
+                "slice=1g.10gb, and annotation runmig.dev/slice: \"2g.20gb\"";
+            &[(SLICE, "none")], &["slice=1g.10gb"] => "slice=1g.10gb, and annotation runmig.dev/slice: \"none\"";
+            &[(SLICE, "none")], &["gpu=1"] => "gpu=1, and annotation runmig.dev/slice: \"none\"";
+            &[(SLICE, "3g.40gb")], &["share=1/4"] => "share=1of4, and annotation runmig.dev/slice: \"3g.40gb\"";
+            &[(SLICE, "3g.40gb")], &["slice=3g.40gb", "share=8Gi"] =>
+                "share=8Gi, and annotation runmig.dev/slice: \"3g.40gb\"";
+            &[NAME, ("slice.runmig.dev/web", "2g.20gb")], &["slice=1g.10gb"] =>
+                "slice=1g.10gb, and annotation runmig.dev/slice: \"2g.20gb\"";
+            &[(SLICE, "1g.10gb"), (WAIT, "1m")], &["wait=2m"] => "wait=2m, and annotation runmig.dev/wait: \"1m\"";
+        } {
             let line = told(annotations, devices, false).unwrap_err().line();
             assert!(line.starts_with(&format!("{two}{why}; ")), "{line}");
         }
+        let line = |annotations: &[(&str, &str)], devices: &[&str]| {
+            told(annotations, devices, false).unwrap_err().line()
+        };
         assert!(told(&[], &["slice=1g.10gb", "gpu=1"], false).is_err());
         let named = ("cdi.k8s.io/x", "runmig.dev/slice=1g.10gb");
-        let line = told(&[named], &["slice=1g.10gb"], false)
-            .unwrap_err()
-            .line();
-        assert!(line.contains("annotation cdi.k8s.io/x names"), "{line}");
+        let of_image = line(&[named], &["slice=1g.10gb"]);
+        assert!(
+            of_image.contains("annotation cdi.k8s.io/x names"),
+            "{of_image}"
+        );
         assert!(told(&[named, POD], &["slice=1g.10gb"], true).is_ok());
         assert!(told(&[], &["wait=1m"], false).is_err());
-        let none = told(&[(SLICE, "none")], &["wait=1m"], false);
-        assert!(
-            none.unwrap_err()
-                .line()
-                .contains("runmig.dev/slice: \"none\"")
-        );
+        let none = line(&[(SLICE, "none")], &["wait=1m"]);
+        assert!(none.contains("runmig.dev/slice: \"none\""), "{none}");
     }
 
     #[test]
     fn pods_ask_by_annotation() {
-        let line = told(&[POD], &["slice=1g.10gb"], false).unwrap_err().line();
+        let asked =
+            |annotations: &[(&str, &str)], in_pods| told(annotations, &["slice=1g.10gb"], in_pods);
+        let line = asked(&[POD], false).unwrap_err().line();
         assert!(
             line.contains("annotate the pod with runmig.dev/slice"),
             "{line}"
         );
         let sandbox = ("io.kubernetes.cri.container-type", "sandbox");
-        let line = told(&[POD, sandbox], &["slice=1g.10gb"], true)
-            .unwrap_err()
-            .line();
+        let line = asked(&[POD, sandbox], true).unwrap_err().line();
         assert!(line.contains("the pod's sandbox"), "{line}");
-        assert!(
-            told(&[POD], &["slice=1g.10gb"], true)
-                .unwrap()
-                .contains("1g.10gb")
-        );
+        assert_eq!(asked(&[POD], true).unwrap(), "1g.10gb");
     }
 }

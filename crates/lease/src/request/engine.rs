@@ -75,22 +75,14 @@ pub fn believed(
     rule: ImageAnnotations,
     besides: Besides,
 ) -> Result<Vec<(String, String)>> {
-    match engine {
-        Engine::Podman(image) => podman(annotations, image, rule, besides),
+    let image = match engine {
+        Engine::Podman(image) => image,
         // The author of a pod may write this, under CRI-O.
         Engine::Other => {
             annotations.retain(|(key, value)| (key.as_str(), value.as_str()) != (MANAGER, PODMAN));
-            Ok(annotations)
+            return Ok(annotations);
         }
-    }
-}
-
-fn podman(
-    mut annotations: Vec<(String, String)>,
-    image: Image,
-    rule: ImageAnnotations,
-    besides: Besides,
-) -> Result<Vec<(String, String)>> {
+    };
     annotations.retain(|(key, value)| match key.as_str() {
         SANDBOX_ID => !image.carries(key, value),
         MANAGER => false,
@@ -116,9 +108,8 @@ fn podman(
     let is_asking = annotations.iter().any(|(key, value)| asks(key, value));
     if !is_asking && annotations.iter().any(|(key, value)| is_none(key, value)) {
         let mut nones = annotations.iter().filter(|(k, v)| is_none(k, v));
-        if let Some((key, value)) =
-            nones.find(|(k, v)| besides == Besides::Runtime && doubtful(k, v))
-        {
+        let taken = nones.find(|(k, v)| besides == Besides::Runtime && doubtful(k, v));
+        if let Some((key, value)) = taken {
             return Err(refused(key, value, image));
         }
         annotations.retain(|(key, value)| is_none(key, value) || !doubtful(key, value));
@@ -213,24 +204,21 @@ pub fn deadline(annotations: &[(String, String)]) -> Option<Deadline> {
     let by = |manager: &str| {
         annotations
             .iter()
-            .any(|(key, value)| key == MANAGER && value == manager)
+            .any(|(k, v)| k == MANAGER && v == manager)
     };
-    let engine = match () {
-        // It borrows CRI-O's keys in pods.
-        () if by(PODMAN) => {
-            return Some(Deadline {
-                engine: PODMAN_NAME,
-                longest_wait: LONGEST_WAIT_IN_PODMAN,
-                kills: false,
-            });
-        }
-        () if by("cri-o") || has("io.kubernetes.cri-o.") => "CRI-O",
-        () if has("io.kubernetes.cri.") => CONTAINERD,
-        () => return None,
+    // podman borrows CRI-O's keys in pods.
+    let (engine, longest_wait) = if by(PODMAN) {
+        (PODMAN_NAME, LONGEST_WAIT_IN_PODMAN)
+    } else if by("cri-o") || has("io.kubernetes.cri-o.") {
+        ("CRI-O", LONGEST_WAIT_IN_KUBERNETES)
+    } else if has("io.kubernetes.cri.") {
+        (CONTAINERD, LONGEST_WAIT_IN_KUBERNETES)
+    } else {
+        return None;
     };
     Some(Deadline {
         engine,
-        longest_wait: LONGEST_WAIT_IN_KUBERNETES,
+        longest_wait,
         kills: engine == CONTAINERD,
     })
 }
@@ -265,15 +253,12 @@ pub fn identity(annotations: &[(String, String)]) -> Result<Identity> {
     let pod_uid = one(&["io.kubernetes.cri.sandbox-uid", "io.kubernetes.pod.uid"])?;
     let sandbox_id = one(&["io.kubernetes.cri.sandbox-id", SANDBOX_ID])?;
     // An empty one would make one pod of many.
-    let is_said = |text: &&String| !text.is_empty();
-    let pod_key = match (sandbox_id.as_ref(), pod_uid.as_ref()) {
-        (Some(id), _) if is_said(&id) => Some(format!("sandbox {id}")),
-        (_, Some(uid)) if is_said(&uid) => {
-            let namespace = namespace.as_deref().unwrap_or_default();
-            Some(format!("pod {namespace}/{uid}"))
-        }
-        _ => None,
-    };
+    let said = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
+    let of_sandbox = said(&sandbox_id).map(|id| format!("sandbox {id}"));
+    let pod_key = of_sandbox.or_else(|| {
+        let namespace = namespace.as_deref().unwrap_or_default();
+        said(&pod_uid).map(|uid| format!("pod {namespace}/{uid}"))
+    });
     Ok(Identity {
         namespace,
         pod_key,

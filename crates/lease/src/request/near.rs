@@ -176,82 +176,42 @@ mod tests {
 
     #[test]
     fn tells_near_keys_from_foreign_ones() {
-        for near in [
-            "runmg.dev/slice",
-            "rnumig.dev/share",
-            "runmigg.dev/gpu",
-            "runmig.de/slice",
-            "runmig.dev./slice",
-            "runmig.io/slice",
-            "runmig/slice",
-            "runmig/slcie",
-            "runmig-slice",
-            "runmig.slice",
-            "runmig_gpu",
-            "slice.runmig/web",
-            "slice.runmg.dev/web",
-            "slices.runmg.dev/web",
-            "slice.runmig.de/web",
-            "Runmg.dev/Slice",
-            "RUNMIG.DEV/SLICE",
-            "slice.RUNMIG.DEV/web",
-            "slice-runmig.dev/web",
-            "runmi.gdev/slice",
-            "sharerunmig.dev/web",
-            "runmig.devgpu",
-            "runmig.dev\\slice",
-        ] {
+        const NEAR: &str = "runmg.dev/slice rnumig.dev/share runmigg.dev/gpu runmig.de/slice runmig.dev./slice \
+            runmig.io/slice runmig/slice runmig/slcie runmig-slice runmig.slice runmig_gpu slice.runmig/web \
+            slice.runmg.dev/web slices.runmg.dev/web slice.runmig.de/web Runmg.dev/Slice RUNMIG.DEV/SLICE \
+            slice.RUNMIG.DEV/web slice-runmig.dev/web runmi.gdev/slice sharerunmig.dev/web runmig.devgpu \
+            runmig.dev\\slice";
+        for near in NEAR.split(' ') {
             assert!(is_near(near), "{near}");
             assert!(!meant(near).is_empty(), "{near}");
         }
+        const FOREIGN: &str = " / slice gpu rundig.dev/owner runmig.io/owner example.com/runmig \
+            runmig.example.com/owner com.example.runmig runc.dev/slice running.dev/slice ruming.dev/slice \
+            nvidia.com/gpu io.kubernetes.cri.container-name www.runmg.dev/notes";
         let long = format!("{}/slice", "runmig.dev".repeat(1 << 20));
-        for foreign in [
-            "",
-            "/",
-            "slice",
-            "gpu",
-            "rundig.dev/owner",
-            "runmig.io/owner",
-            "example.com/runmig",
-            "runmig.example.com/owner",
-            "com.example.runmig",
-            "runc.dev/slice",
-            "running.dev/slice",
-            "ruming.dev/slice",
-            "nvidia.com/gpu",
-            "io.kubernetes.cri.container-name",
-            "www.runmg.dev/notes",
-            &long,
-        ] {
+        for foreign in FOREIGN.split(' ').chain([&*long]) {
             assert!(!is_near(foreign), "{}", &foreign[..foreign.len().min(80)]);
         }
     }
 
     #[test]
     fn names_meant_keys() {
-        for (key, right) in [
-            ("runmig.dev/slices", &["runmig.dev/slice"][..]),
-            ("runmig.dev/slcie", &["runmig.dev/slice"]),
-            ("Runmig.dev/GPU", &["runmig.dev/gpu"]),
-            ("runmig/slice", &["runmig.dev/slice"]),
-            ("runmig-share", &["runmig.dev/share"]),
-            ("slices.runmig.dev/web", &["slice.runmig.dev/web"]),
-            ("shares.runmig.dev/Web-1", &["share.runmig.dev/Web-1"]),
-            ("gpu.runmg.dev/web", &["gpu.runmig.dev/web"]),
-            ("slice.runmig.dev", &["runmig.dev/slice"]),
-            ("www.runmig.dev/slice", &["runmig.dev/slice"]),
-            (
-                "x.runmig.dev/web",
-                &[
-                    "slice.runmig.dev/web",
-                    "share.runmig.dev/web",
-                    "gpu.runmig.dev/web",
-                ],
-            ),
-            ("runmig.dev/memory", &[]),
-            ("runmig.dev/", &[]),
-            ("runmig.dev", &[]),
-        ] {
+        for (key, right) in rows! {
+            "runmig.dev/slices" => &["runmig.dev/slice"][..];
+            "runmig.dev/slcie" => &["runmig.dev/slice"];
+            "Runmig.dev/GPU" => &["runmig.dev/gpu"];
+            "runmig/slice" => &["runmig.dev/slice"];
+            "runmig-share" => &["runmig.dev/share"];
+            "slices.runmig.dev/web" => &["slice.runmig.dev/web"];
+            "shares.runmig.dev/Web-1" => &["share.runmig.dev/Web-1"];
+            "gpu.runmg.dev/web" => &["gpu.runmig.dev/web"];
+            "slice.runmig.dev" => &["runmig.dev/slice"];
+            "www.runmig.dev/slice" => &["runmig.dev/slice"];
+            "x.runmig.dev/web" => &["slice.runmig.dev/web", "share.runmig.dev/web", "gpu.runmig.dev/web"];
+            "runmig.dev/memory" => &[];
+            "runmig.dev/" => &[];
+            "runmig.dev" => &[];
+        } {
             assert_eq!(meant(key), right, "{key}");
         }
     }

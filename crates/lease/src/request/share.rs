@@ -49,14 +49,11 @@ impl fmt::Display for ShareSize {
     }
 }
 
-/// Returns the sizes of a request in order of preference; `none` gives an empty list.
+/// Returns the sizes of a request in order of preference.
 ///
 /// # Errors
 /// An entry that is no size, and a size that stands there twice.
 pub(super) fn sizes(value: &str) -> Result<Vec<ShareSize>> {
-    if value.trim() == "none" {
-        return Ok(Vec::new());
-    }
     let all: Result<Vec<_>> = value.split(SEPARATORS).map(size).collect();
     slice::each_once(all?, "share")
 }
@@ -157,82 +154,38 @@ mod tests {
         for text in ["16Gi, 1/4", "16Gi|1/4", " 16Gi | 1/4 "] {
             assert_eq!(read(text), [ShareSize::Memory(16384), quarter], "{text}");
         }
-        assert_eq!(read("none"), []);
-        let words: Vec<String> = read("1024Mi,5000Mi,63/64")
-            .iter()
-            .map(ToString::to_string)
-            .collect();
-        assert_eq!(words, ["1Gi", "5000Mi", "63/64"]);
+        assert_eq!(
+            slice::written(&read("1024Mi,5000Mi,63/64")),
+            "1Gi,5000Mi,63/64"
+        );
     }
 
     #[test]
     fn names_way_to_write_it() {
-        for (text, line) in [
-            (
-                "0Gi",
-                "\"0Gi\" is less than 1Gi, and a CUDA context alone takes up to half of that; hint: ask for 1Gi or more",
-            ),
-            (
-                "512Mi",
-                "\"512Mi\" is less than 1Gi, and a CUDA context alone takes up to half of that; hint: ask for 1Gi or more",
-            ),
-            (
-                "8",
-                "\"8\" is an amount without a unit; hint: write the unit: 8Gi or 8Mi",
-            ),
-            (
-                "1/1",
-                "\"1/1\" is a whole GPU; hint: ask for a GPU of its own (runmig.dev/gpu: 1), or for a smaller fraction",
-            ),
-            (
-                "5/4",
-                "\"5/4\" is more than a GPU; hint: ask for less than 1, such as 3/4",
-            ),
-            (
-                "1/0",
-                "\"1/0\" divides a GPU into no 2 to 64 parts; hint: write it as 1/4",
-            ),
-            (
-                "1/65",
-                "\"1/65\" divides a GPU into no 2 to 64 parts; hint: write it as 1/4",
-            ),
-            (
-                "0/4",
-                "\"0/4\" is nothing of a GPU; hint: write an amount (8Gi, 5000Mi) or a fraction of a GPU (1/4)",
-            ),
-            (
-                "0.25",
-                "\"0.25\" is not a share of a GPU; hint: write a fraction as 1/4",
-            ),
-            (
-                "25%",
-                "\"25%\" is not a share of a GPU; hint: write a fraction as 1/4",
-            ),
-            (
-                "1g.10gb",
-                "\"1g.10gb\" is not a share of a GPU; hint: write runmig.dev/slice: 1g.10gb",
-            ),
-            (
-                "8G",
-                "\"8G\" is not a whole number of MiB; hint: ask for 7629Mi",
-            ),
-            (
-                "",
-                "\"\" is not a share of a GPU; hint: write an amount (8Gi, 5000Mi) or a fraction of a GPU (1/4)",
-            ),
-            (
-                "-8Gi",
-                "\"-8Gi\" is not a share of a GPU; hint: write an amount (8Gi, 5000Mi) or a fraction of a GPU (1/4)",
-            ),
-            (
-                "1/+4",
-                "\"1/+4\" is not a fraction of a GPU; hint: write an amount (8Gi, 5000Mi) or a fraction of a GPU (1/4)",
-            ),
-            (
-                "8Gi,8192Mi",
-                "8Gi stands there twice, and a list names alternatives to one share; hint: ask for one larger share, or run a container for each",
-            ),
-        ] {
+        for (text, line) in rows! {
+            "1023Mi" =>
+                "\"1023Mi\" is less than 1Gi, and a CUDA context alone takes up to half of that; hint: ask for 1Gi or \
+                 more";
+            "8" => "\"8\" is an amount without a unit; hint: write the unit: 8Gi or 8Mi";
+            "1/1" =>
+                "\"1/1\" is a whole GPU; hint: ask for a GPU of its own (runmig.dev/gpu: 1), or for a smaller fraction";
+            "5/4" => "\"5/4\" is more than a GPU; hint: ask for less than 1, such as 3/4";
+            "1/0" => "\"1/0\" divides a GPU into no 2 to 64 parts; hint: write it as 1/4";
+            "1/65" => "\"1/65\" divides a GPU into no 2 to 64 parts; hint: write it as 1/4";
+            "0/4" => "\"0/4\" is nothing of a GPU; hint: write an amount (8Gi, 5000Mi) or a fraction of a GPU (1/4)";
+            "0.25" => "\"0.25\" is not a share of a GPU; hint: write a fraction as 1/4";
+            "25%" => "\"25%\" is not a share of a GPU; hint: write a fraction as 1/4";
+            "1g.10gb" => "\"1g.10gb\" is not a share of a GPU; hint: write runmig.dev/slice: 1g.10gb";
+            "8G" => "\"8G\" is not a whole number of MiB; hint: ask for 7629Mi";
+            "" => "\"\" is not a share of a GPU; hint: write an amount (8Gi, 5000Mi) or a fraction of a GPU (1/4)";
+            "-8Gi" =>
+                "\"-8Gi\" is not a share of a GPU; hint: write an amount (8Gi, 5000Mi) or a fraction of a GPU (1/4)";
+            "1/+4" =>
+                "\"1/+4\" is not a fraction of a GPU; hint: write an amount (8Gi, 5000Mi) or a fraction of a GPU (1/4)";
+            "8Gi,8192Mi" =>
+                "8Gi stands there twice, and a list names alternatives to one share; hint: ask for one larger share, \
+                 or run a container for each";
+        } {
             assert_eq!(sizes(text).unwrap_err().line(), line, "{text}");
         }
     }

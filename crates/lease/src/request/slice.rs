@@ -1,6 +1,6 @@
 //! The value of a request: a profile, an amount of memory, several of these together, or a list of alternatives.
 
-use super::{SEPARATORS, near};
+use super::{SEPARATORS, near, share};
 use crate::error::{Error, Result, printable};
 use crate::model::ProfileName;
 use std::cmp::Reverse;
@@ -30,14 +30,9 @@ impl fmt::Display for Slice {
         match self {
             Slice::Profile(name) => name.fmt(f),
             Slice::Memory(bytes) => {
-                let units = [
-                    (1u64 << 40, "Ti"),
-                    (1 << 30, "Gi"),
-                    (1 << 20, "Mi"),
-                    (1 << 10, "Ki"),
-                ];
-                match units.iter().find(|(size, _)| bytes % size == 0) {
-                    Some((size, unit)) => write!(f, "{}{unit}", bytes / size),
+                let units = [(40, "Ti"), (30, "Gi"), (20, "Mi"), (10, "Ki")];
+                match units.iter().find(|(bits, _)| bytes % (1 << bits) == 0) {
+                    Some((bits, unit)) => write!(f, "{}{unit}", bytes >> bits),
                     None => write!(f, "{bytes}"),
                 }
             }
@@ -97,14 +92,10 @@ impl fmt::Display for Alternative {
     }
 }
 
-/// Returns the alternatives that an annotation asks for, in the order of preference; `none` gives
-/// `None`.
-pub fn alternatives(value: &str) -> Result<Option<Vec<Alternative>>> {
-    if value.trim() == "none" {
-        return Ok(None);
-    }
+/// Returns the alternatives that an annotation asks for, in the order of preference.
+pub fn alternatives(value: &str) -> Result<Vec<Alternative>> {
     let all: Result<Vec<_>> = value.split(SEPARATORS).map(several).collect();
-    each_once(all?, "slice").map(Some)
+    each_once(all?, "slice")
 }
 
 /// Returns alternatives as an annotation has them.
@@ -115,16 +106,13 @@ pub fn written(alternatives: &[impl ToString]) -> String {
 
 /// Refuses a list in which one alternative stands twice. Its author may mean two slices, or two shares.
 pub(super) fn each_once<T: PartialEq + fmt::Display>(all: Vec<T>, noun: &str) -> Result<Vec<T>> {
-    match (1..all.len()).find(|n| all[..*n].contains(&all[*n])) {
-        None => Ok(all),
-        Some(twice) => Err(Error::new(format!(
-            "{} stands there twice, and a list names alternatives to one {noun}",
-            all[twice]
-        ))
-        .hint(format!(
-            "ask for one larger {noun}, or run a container for each"
-        ))),
-    }
+    let Some(twice) = (1..all.len()).find(|n| all[..*n].contains(&all[*n])) else {
+        return Ok(all);
+    };
+    let twice = &all[twice];
+    let why = format!("{twice} stands there twice, and a list names alternatives to one {noun}");
+    let hint = format!("ask for one larger {noun}, or run a container for each");
+    Err(Error::new(why).hint(hint))
 }
 
 /// An amount of memory that is no request, for a configuration.
@@ -143,11 +131,9 @@ fn several(value: &str) -> Result<Alternative> {
         let left = MAX_COUNT as usize - all.len();
         let count = count.trim().parse().ok();
         let Some(count) = count.filter(|n| (1..=left).contains(n)) else {
-            return Err(Error::new(format!(
-                "\"{}\" asks for no number of slices from 1 to {MAX_COUNT}",
-                printable(value)
-            ))
-            .hint("write it behind the slice: 1g.10gb*2"));
+            let value = printable(value);
+            let why = format!("\"{value}\" asks for no number of slices from 1 to {MAX_COUNT}");
+            return Err(Error::new(why).hint("write it behind the slice: 1g.10gb*2"));
         };
         all.extend(std::iter::repeat_n(slice, count));
     }
@@ -181,10 +167,9 @@ fn one(value: &str) -> Result<Slice> {
     if let Ok(name) = text.parse() {
         return Ok(Slice::Profile(name));
     }
-    match amount(text) {
-        Ok(0) => Err(wrong("asks for no memory")),
-        Ok(bytes) => Ok(Slice::Memory(bytes)),
-        Err(why) => Err(wrong(why)),
+    match amount(text).map_err(wrong)? {
+        0 => Err(wrong("asks for no memory")),
+        bytes => Ok(Slice::Memory(bytes)),
     }
 }
 
@@ -211,25 +196,21 @@ pub(super) fn amount(text: &str) -> Result<u64, &'static str> {
     bytes.ok_or("is more memory than can be counted")
 }
 
-/// Returns the number of GPUs that an annotation asks for; `none` gives `None`.
-pub(super) fn count(value: &str) -> Result<Option<u32>> {
-    let text = value.trim();
-    if text == "none" {
-        return Ok(None);
-    }
-    let number = text.parse().ok().filter(|n| (1..=MAX_COUNT).contains(n));
-    let is_plain = text.bytes().all(|c| c.is_ascii_digit());
-    match number.filter(|_| is_plain) {
-        Some(number) => Ok(Some(number)),
-        None => Err(Error::new(format!(
-            "\"{}\" is not a number of GPUs from 1 to {MAX_COUNT}",
-            printable(value)
-        ))
-        .hint(match near::other_key(text) {
-            Some(key) => format!("write {key}"),
-            None => "ask for whole GPUs by their number (1), or for none".to_owned(),
-        })),
-    }
+/// Returns the number of GPUs that an annotation asks for.
+pub(super) fn count(value: &str) -> Result<u32> {
+    let number = share::number(value).and_then(|n| u32::try_from(n).ok());
+    number
+        .filter(|n| (1..=MAX_COUNT).contains(n))
+        .ok_or_else(|| {
+            Error::new(format!(
+                "\"{}\" is not a number of GPUs from 1 to {MAX_COUNT}",
+                printable(value)
+            ))
+            .hint(match near::other_key(value.trim()) {
+                Some(key) => format!("write {key}"),
+                None => "ask for whole GPUs by their number (1), or for none".to_owned(),
+            })
+        })
 }
 
 #[cfg(test)]
@@ -241,21 +222,18 @@ mod tests {
     }
 
     fn counted(value: &str) -> Vec<(Slice, u32)> {
-        let all = alternatives(value).unwrap().unwrap();
-        assert_eq!(alternatives(&written(&all)).unwrap().unwrap(), all);
+        let all = alternatives(value).unwrap();
+        assert_eq!(alternatives(&written(&all)).unwrap(), all);
         assert!(all.iter().all(|a| !a.is_mixed()));
-        all.into_iter()
+        { all.iter() }
             .map(|a| (a.slice.clone(), a.count()))
             .collect()
     }
 
     fn asked(value: &str) -> Vec<Slice> {
-        let one = |(slice, count)| (count == 1).then_some(slice);
-        counted(value)
-            .into_iter()
-            .map(one)
-            .map(Option::unwrap)
-            .collect()
+        let alone = |(slice, count)| (count == 1).then_some(slice);
+        let all: Option<_> = counted(value).into_iter().map(alone).collect();
+        all.unwrap()
     }
 
     fn line(value: &str) -> String {
@@ -264,13 +242,7 @@ mod tests {
 
     #[test]
     fn profiles_and_amounts() {
-        for name in [
-            "1g.10gb",
-            "1g.10gb+me",
-            "1g.24gb-me",
-            "1g.24gb+me.all",
-            "4g.96gb+gfx",
-        ] {
+        for name in "1g.10gb 1g.10gb+me 1g.24gb-me 1g.24gb+me.all 4g.96gb+gfx".split(' ') {
             assert_eq!(asked(name), [profile(name)]);
         }
         assert_eq!(asked("20Gi"), [Slice::Memory(20 << 30)]);
@@ -280,6 +252,7 @@ mod tests {
             profile("1g.10gb"),
         ];
         for text in [
+            "3g.40gb, 20Gi,1g.10gb",
             "3g.40gb|20Gi|1g.10gb",
             "3g.40gb,20Gi | 1g.10gb",
             " 3g.40gb | 20Gi,1g.10gb",
@@ -288,17 +261,10 @@ mod tests {
         }
         assert_eq!(asked(" 5000Mi "), [Slice::Memory(5000 << 20)]);
         assert_eq!(asked("1g.10gb\n"), asked("1g.10gb"));
-        assert_eq!(alternatives("none").unwrap(), None);
     }
 
     #[test]
-    fn keeps_order_of_a_list() {
-        let list = [
-            profile("3g.40gb"),
-            Slice::Memory(20 << 30),
-            profile("1g.10gb"),
-        ];
-        assert_eq!(asked("3g.40gb, 20Gi,1g.10gb"), list);
+    fn refuses_bad_lists() {
         assert_eq!(
             line("1g.10gb,,2g.20gb"),
             "\"\" asks for nothing; hint: ask for a profile (1g.10gb), an amount of memory (20Gi, \
@@ -317,15 +283,7 @@ mod tests {
             [(small(), 2), (Slice::Memory(20 << 30), 3), (small(), 1)]
         );
         assert_eq!(counted("1g.10gb*1"), [(small(), 1)]);
-        for bad in [
-            "*0",
-            "*65",
-            "*",
-            "*x",
-            "*-1",
-            "*2*2",
-            "*99999999999999999999",
-        ] {
+        for bad in "*0 *65 * *x *-1 *2*2 *99999999999999999999".split(' ') {
             let line = line(&format!("1g.10gb{bad}"));
             assert!(
                 line.contains("asks for no number of slices from 1 to 64"),
@@ -347,9 +305,9 @@ mod tests {
             ("1g.10gb&1g.10gb+me&1g.10gb", "1g.10gb+me&1g.10gb*2", 3),
             ("10Gi&1g.20gb&5Gi,7g.80gb", "1g.20gb&10Gi&5Gi,7g.80gb", 3),
         ] {
-            let all = alternatives(value).unwrap().unwrap();
+            let all = alternatives(value).unwrap();
             assert_eq!(written(&all), same);
-            assert_eq!(alternatives(same).unwrap().unwrap(), all);
+            assert_eq!(alternatives(same).unwrap(), all);
             assert_eq!(all[0].count(), count);
             assert_eq!(all[0].is_mixed(), same.contains('&'));
         }
@@ -361,21 +319,9 @@ mod tests {
 
     #[test]
     fn refuses_bad_amounts() {
-        for bad in [
-            "",
-            "0Gi",
-            "-1",
-            "20",
-            "1.5Gi",
-            "g.10gb",
-            "1g.10",
-            "1g.10gb+",
-            "all",
-            "Gi",
-            "1g.10gb,",
-            "99999999999999999999Gi",
-            "18446744073709551615Gi",
-        ] {
+        for bad in " 0Gi -1 20 1.5Gi g.10gb 1g.10 1g.10gb+ all Gi 1g.10gb, 18446744073709551615Gi"
+            .split(' ')
+        {
             assert!(alternatives(bad).is_err(), "{bad}");
         }
         assert_eq!(

@@ -251,7 +251,7 @@ fn worlds_reach_every_outcome() {
 fn limit_leaves_model_with_less_memory() {
     let mut world = machine(&["H100-80GB", "A100-80GB"], &[]);
     let mut gpus = |request: &str, mib: u64| -> Option<Vec<u32>> {
-        world.alternatives = request::alternatives(request).unwrap().unwrap();
+        world.alternatives = request::alternatives(request).unwrap();
         world.limit = Some(Limit {
             namespace: None,
             pod: None,
