@@ -11,8 +11,7 @@ use runmig_lease::error::{Error, Result, printable};
 use runmig_lease::gpu::Queries;
 use runmig_lease::model::{Nearness, Placement};
 use runmig_lease::placement::{
-    Candidate, DefragPlan, GpuObstacle, GpuReport, MAX_STEPS, Rejection, RejectionKind, Site,
-    SlotCost, Verdict,
+    Candidate, DefragPlan, GpuObstacle, GpuReport, MAX_STEPS, Rejection, Site, SlotCost, Verdict,
 };
 use runmig_lease::policy::Subject;
 use runmig_lease::request::{self, COMPUTE, GPU, SHARE, SLICE, Wanted};
@@ -166,7 +165,7 @@ fn look(
                 slices = plan.sites.clone();
                 restarts = self::restarts(plan, holders);
             }
-            no(word(room.kind()), &what_if.refusal(room))
+            no(room.outcome().word(), &what_if.refusal(room))
         }
     };
     Alternative {
@@ -189,15 +188,6 @@ pub fn sites(fit: &Fit) -> Vec<Site> {
     match fit {
         Fit::Slices { steps, .. } => steps.iter().map(|step| step.slice().into()).collect(),
         Fit::Gpus { .. } | Fit::Share { .. } => Vec::new(),
-    }
-}
-
-pub fn word(kind: RejectionKind) -> &'static str {
-    match kind {
-        RejectionKind::Unsatisfiable => "unsatisfiable",
-        RejectionKind::Queued => "queued",
-        RejectionKind::Full => "full",
-        RejectionKind::Fragmented => "fragmented",
     }
 }
 

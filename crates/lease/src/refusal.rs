@@ -41,17 +41,6 @@ pub(crate) struct Waited {
     pub cut_by: Option<&'static str>,
 }
 
-impl From<Rejection> for Error {
-    fn from(rejection: Rejection) -> Error {
-        let refusal = Refusal {
-            rejection: &rejection,
-            blockers: &[],
-            waited: None,
-        };
-        refusal.error()
-    }
-}
-
 impl Refusal<'_> {
     /// Returns the error with its hint.
     pub(crate) fn error(&self) -> Error {
@@ -61,15 +50,11 @@ impl Refusal<'_> {
         };
         let mut text = Vec::new();
         // Causes that all alternatives share are said once.
-        for causes in (self.rejection.causes())
-            .chunk_by(|a, b| (&a.obstacle, a.found) == (&b.obstacle, b.found))
-        {
+        let is_same = |a: &Cause, b: &Cause| (&a.obstacle, a.found) == (&b.obstacle, b.found);
+        for causes in self.rejection.causes().chunk_by(is_same) {
             let names: Vec<String> = causes.iter().map(name).collect();
-            text.push(format!(
-                "cannot allocate {}: {}",
-                names.join(" or "),
-                self.cause(&causes[0])
-            ));
+            let (names, why) = (names.join(" or "), self.cause(&causes[0]));
+            text.push(format!("cannot allocate {names}: {why}"));
         }
         let is_reserved = |c: &Cause| matches!(c.obstacle, Obstacle::Reserved { .. });
         if main.obstacle.may_pass() && !self.rejection.causes().iter().any(is_reserved) {
@@ -81,76 +66,63 @@ impl Refusal<'_> {
 
     fn cause(&self, cause: &Cause) -> String {
         let what = match &cause.obstacle {
-            Obstacle::GpusExcluded(left_out) => format!(
-                "{} ({})",
-                match left_out.has_rule() {
+            Obstacle::GpusExcluded(left_out) => {
+                let what = match left_out.has_rule() {
                     true => "every GPU in MIG mode is excluded",
                     false => "no GPU in MIG mode can take it",
-                },
-                all_of(left_out).join("; ")
-            ),
+                };
+                format!("{what} ({})", all_of(left_out).join("; "))
+            }
             Obstacle::NoMigGpu { gpus: 0, left_out } if !left_out.unreadable.is_empty() => {
                 format!("no GPU can be read ({})", all_of(left_out).join("; "))
             }
-            Obstacle::NoMigGpu { gpus, left_out } => format!(
-                "no GPU{} supports MIG ({})",
-                match left_out.unreadable.is_empty() {
+            Obstacle::NoMigGpu { gpus, left_out } => {
+                let readable = match left_out.unreadable.is_empty() {
                     true => "",
                     false => " that can be read",
-                },
-                [
-                    vec![format!("the driver lists {}", count(*gpus, "GPU"))],
-                    all_of(left_out)
-                ]
-                .concat()
-                .join("; ")
-            ),
-            Obstacle::MigOff { gpus, left_out, .. } => format!(
-                "MIG is off on every GPU that supports it ({})",
-                [vec![format!("GPU {}", join(gpus, ", "))], all_of(left_out)]
-                    .concat()
-                    .join("; ")
-            ),
+                };
+                let listed = format!("the driver lists {}", count(*gpus, "GPU"));
+                let all = [vec![listed], all_of(left_out)].concat().join("; ");
+                format!("no GPU{readable} supports MIG ({all})")
+            }
+            Obstacle::MigOff { gpus, left_out, .. } => {
+                let off = format!("GPU {}", join(gpus, ", "));
+                let all = [vec![off], all_of(left_out)].concat().join("; ");
+                format!("MIG is off on every GPU that supports it ({all})")
+            }
             Obstacle::FewComputeSlices { has, needed } => format!(
                 "the profile has {}, and the request needs at least {needed}",
                 count(*has as usize, "compute slice")
             ),
             Obstacle::UnknownProfile { .. } => "no GPU offers the profile".to_owned(),
             Obstacle::TooMuchMemory {
-                needed_compute,
+                needed_compute: compute,
                 is_restricted,
                 ..
-            } => format!(
-                "no profile{} has {} of memory{}",
-                if *is_restricted {
-                    " that policy.profiles allows"
-                } else {
-                    ""
-                },
-                cause.slice(),
-                and_compute(*needed_compute, *needed_compute)
-            ),
-            Obstacle::TooMany {
-                gpus,
-                profile,
-                most: 0,
-            } => format!("{} cannot hold {profile} together", count(*gpus, "GPU")),
+            } => {
+                let allowed = match is_restricted {
+                    true => " that policy.profiles allows",
+                    false => "",
+                };
+                let (memory, compute) = (cause.slice(), and_compute(*compute, *compute));
+                format!("no profile{allowed} has {memory} of memory{compute}")
+            }
             Obstacle::TooMany {
                 gpus,
                 profile,
                 most,
-            } => format!(
-                "{} {} at most {most} of {profile}",
-                count(*gpus, "GPU"),
-                if *gpus == 1 { "holds" } else { "hold" }
-            ),
-            Obstacle::Reserved { .. } => format!(
-                "the free slots are reserved for {}",
-                match self.blockers {
+            } => match (count(*gpus, "GPU"), most) {
+                (gpus, 0) => format!("{gpus} cannot hold {profile} together"),
+                (gpu, _) if *gpus == 1 => format!("{gpu} holds at most {most} of {profile}"),
+                (gpus, _) => format!("{gpus} hold at most {most} of {profile}"),
+            },
+            Obstacle::Reserved { .. } => {
+                let whom = match self.blockers {
                     [] => "earlier requests".to_owned(),
                     some => format!("{} ({})", earlier(some), containers(some)),
-                }
-            ),
+                };
+                format!("the free slots are reserved for {whom}")
+            }
             Obstacle::NoSlot(shortage) => no_slot(shortage),
         };
         let what = match &cause.obstacle {
@@ -187,13 +159,11 @@ impl Refusal<'_> {
             Obstacle::MigOff { gpus, left_out, .. } => {
                 let is_held = |gpu: &u32| left_out.excluded.iter().any(|(held, _)| held == gpu);
                 let (held, free): (Vec<u32>, Vec<u32>) = gpus.iter().partition(|gpu| is_held(gpu));
-                match free.is_empty() {
-                    true => format!(
-                        "stop the container, then run nvidia-smi -i {} -mig 1",
-                        join(&held, ",")
-                    ),
-                    false => format!("run nvidia-smi -i {} -mig 1", join(&free, ",")),
-                }
+                let (first, gpus) = match free.is_empty() {
+                    true => ("stop the container, then ", held),
+                    false => ("", free),
+                };
+                format!("{first}run nvidia-smi -i {} -mig 1", join(&gpus, ","))
             }
             Obstacle::FewComputeSlices { .. } => {
                 "request a larger profile, or fewer compute slices".to_owned()
@@ -207,7 +177,7 @@ impl Refusal<'_> {
                 ..
             } => format!(
                 "request at most {}, which has {} MiB{}",
-                largest.profile,
+                largest.name,
                 largest.memory_mib,
                 and_compute(*needed_compute, largest.compute_slices)
             ),
@@ -216,13 +186,12 @@ impl Refusal<'_> {
             }
             Obstacle::TooMany { .. } => "request fewer slices".to_owned(),
             Obstacle::Reserved { .. } => self.see("run migctl list to see who holds the slices"),
-            Obstacle::NoSlot(shortage) if shortage.plan().is_some() => self.see(&format!(
-                "run migctl explain {} to see which containers to restart",
-                match cause.request.is_mixed() {
-                    true => format!("'{}'", cause.request),
-                    false => cause.request.to_string(),
-                }
-            )),
+            Obstacle::NoSlot(shortage) if shortage.plan().is_some() => {
+                let quote = if cause.request.is_mixed() { "'" } else { "" };
+                let asked = format!("{quote}{}{quote}", cause.request);
+                let act = format!("run migctl explain {asked} to see which containers to restart");
+                self.see(&act)
+            }
             Obstacle::NoSlot(shortage) if needs_administrator(shortage) => {
                 let names = || shortage.in_the_way.iter().flat_map(|one| &one.names);
                 let is_held = |name: &String| name.ends_with(HELD_FOREIGN);
@@ -282,68 +251,56 @@ fn name(cause: &Cause) -> String {
 }
 
 fn no_slot(shortage: &Shortage) -> String {
-    let result = shortage.search.as_ref().map(|s| (&s.result, s.has_movable));
     let is_full = shortage.free_slices < shortage.needed;
-    let what = if is_full {
-        "too few memory slices are free".to_owned()
-    } else if !shortage.exhausted.is_empty() {
-        let of = |e: &Exhaustion| {
-            format!(
-                "GPU {} has no more {}",
-                e.gpu,
-                exhausted(e.what, &e.profile)
-            )
-        };
-        let all: Vec<String> = shortage.exhausted.iter().map(of).collect();
-        all.join(", ")
-    } else {
-        match result {
-            Some((SearchResult::Plan(plan), _)) => {
-                let of = |m: &Move| format!("{} at {} of GPU {}", m.profile, m.from, m.from_gpu);
-                let moves: Vec<String> = plan.moves.iter().map(of).collect();
-                format!(
-                    "the free memory is fragmented, and a move of {} makes room",
-                    moves.join(" and ")
-                )
-            }
-            Some((SearchResult::Impossible, false)) => {
-                "the slices in the way cannot be moved".to_owned()
-            }
-            Some((SearchResult::Impossible, true)) => {
-                "no move of other slices makes room".to_owned()
-            }
-            Some((SearchResult::Beyond(0), _)) => {
-                "the free memory is fragmented, and the search for moves gave up".to_owned()
-            }
-            Some((SearchResult::Beyond(restarts), _)) => format!(
-                "the free memory is fragmented, and the search for moves gave up after all plans of \
-                 up to {}",
-                count(*restarts, "restart")
-            ),
-            None if shortage.most_free < shortage.needed => {
-                "no single GPU has enough free memory slices".to_owned()
-            }
-            None => "the free memory is fragmented".to_owned(),
+    let what = match &shortage.search {
+        _ if is_full => "too few memory slices are free".to_owned(),
+        _ if !shortage.exhausted.is_empty() => {
+            let lacks = |one: &Exhaustion| {
+                let what = exhausted(one.what, &one.profile);
+                format!("GPU {} has no more {what}", one.gpu)
+            };
+            let all: Vec<String> = shortage.exhausted.iter().map(lacks).collect();
+            all.join(", ")
         }
+        Some(SearchResult::Plan(plan)) => {
+            let of = |m: &Move| format!("{} at {} of GPU {}", m.profile, m.from, m.from_gpu);
+            let moves: Vec<String> = plan.moves.iter().map(of).collect();
+            let moves = moves.join(" and ");
+            format!("the free memory is fragmented, and a move of {moves} makes room")
+        }
+        Some(SearchResult::Immovable) => "the slices in the way cannot be moved".to_owned(),
+        Some(SearchResult::Impossible) => "no move of other slices makes room".to_owned(),
+        Some(SearchResult::Beyond(restarts)) => {
+            let after = match restarts {
+                0 => String::new(),
+                n => format!(" after all plans of up to {}", count(*n, "restart")),
+            };
+            format!("the free memory is fragmented, and the search for moves gave up{after}")
+        }
+        None if shortage.most_free < shortage.needed => {
+            "no single GPU has enough free memory slices".to_owned()
+        }
+        None => "the free memory is fragmented".to_owned(),
     };
+    let are_free = if is_full {
+        ""
+    } else {
+        " memory slices are free"
+    };
+    let (free, all) = (shortage.free_slices, shortage.total_slices);
+    let (gpus, most) = (count(shortage.gpus, "GPU"), shortage.most_free);
     let mut parts = vec![format!(
-        "{what} ({} of {}{} on {}, at most {} on one)",
-        shortage.free_slices,
-        shortage.total_slices,
-        if is_full {
-            ""
-        } else {
-            " memory slices are free"
-        },
-        count(shortage.gpus, "GPU"),
-        shortage.most_free
+        "{what} ({free} of {all}{are_free} on {gpus}, at most {most} on one)"
     )];
-    match shortage.quarantined {
-        0 => {}
-        1 => parts.push("1 memory slice is quarantined, as runmig could not free it".to_owned()),
-        n => parts.push(format!(
-            "{n} memory slices are quarantined, as runmig could not free them"
-        )),
+    if shortage.quarantined > 0 {
+        let slices = count(shortage.quarantined as usize, "memory slice");
+        let (are, them) = match shortage.quarantined {
+            1 => ("is", "it"),
+            _ => ("are", "them"),
+        };
+        parts.push(format!(
+            "{slices} {are} quarantined, as runmig could not free {them}"
+        ));
     }
     parts.extend(in_the_way(&shortage.in_the_way));
     parts.extend(all_of(&shortage.left_out));
@@ -370,14 +327,11 @@ fn in_the_way(all: &[InTheWay]) -> Option<String> {
             [one] => format!("{one}{} and ", comma(one)),
             some => format!("{} and ", some.join(", ")),
         };
-        Some(match n {
-            0 => format!(
-                "on GPU {} {before}{last}{} {are} in the way",
-                one.gpu,
-                comma(last)
-            ),
-            _ => format!("on GPU {} {before}{last}", one.gpu),
-        })
+        let verb = match n {
+            0 => format!("{} {are} in the way", comma(last)),
+            _ => String::new(),
+        };
+        Some(format!("on GPU {} {before}{last}{verb}", one.gpu))
     };
     let shown = known().take(SHOWN).enumerate();
     let mut words: Vec<String> = shown.filter_map(on_gpu).collect();

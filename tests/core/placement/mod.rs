@@ -201,7 +201,7 @@ proptest! {
         let all = |plan: &DefragPlan| plan.moves.iter().map(|m| movable[m.which].containers).sum();
         match found {
             SearchResult::Plan(plan) => prop_assert_eq!(Some(all(&plan)), fewest),
-            SearchResult::Impossible => prop_assert_eq!(None, fewest),
+            SearchResult::Impossible | SearchResult::Immovable => prop_assert_eq!(None, fewest),
             SearchResult::Beyond(n) => prop_assert!(false, "gave up after {} restarts", n),
         }
     }

@@ -1,9 +1,8 @@
 //! What a look finds for a request, before it is on record, or why there is nothing for it.
 
-use crate::counters::Outcome;
 use crate::error::Error;
 use crate::model::Level;
-use crate::placement::{NoRoom, Rejection, RejectionKind, ShareMemory};
+use crate::placement::{NoRoom, Rejection, ShareMemory};
 use crate::store::{Enforcement, Held, Instance, Portion, Resource, Share, Slice};
 
 /// What a request gets.
@@ -97,16 +96,6 @@ impl Denial<Box<NoRoom>> {
             Denial::Room(no) => no.may_pass(),
             Denial::Limit(_) => true,
         }
-    }
-}
-
-/// Returns the end of a create without room that has no time to wait, in the words of `migctl explain`.
-pub(super) fn end(no: &NoRoom) -> Outcome {
-    match no.kind() {
-        RejectionKind::Unsatisfiable => Outcome::Unsatisfiable,
-        RejectionKind::Queued => Outcome::Queued,
-        RejectionKind::Full => Outcome::Full,
-        RejectionKind::Fragmented => Outcome::Fragmented,
     }
 }
 

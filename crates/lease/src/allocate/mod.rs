@@ -117,7 +117,7 @@ fn leases_for(
             };
             context.observer.ends(match turn.waits() {
                 true => End::TimedOut,
-                false => found::end(&no),
+                false => no.outcome(),
             });
             let error = turn.give_up(&no);
             return Err(error.and(reclaim::unseen(context)));

@@ -5,7 +5,7 @@ use super::found::{Denial, Found, Piece, Placed, share};
 use super::levels::Levels;
 use crate::gpu::Queries;
 use crate::inventory::GpuState;
-use crate::model::{ComputeMode, Gpu, GpuUuid, Nearness};
+use crate::model::{ComputeMode, Gpu, GpuUuid, Level, Nearness};
 use crate::placement::{self, Candidate, GpuObstacle, GpuUse, NoRoom};
 use crate::policy::Kind;
 use crate::queue;
@@ -153,12 +153,13 @@ pub(super) fn plan_share<'a>(
     let limits = machine.limits();
     let limits = limits.for_share()?;
     let limit = |mib| limits.over(mib);
-    let place = placement::choose_share(candidates, &levels.of_sizes(sizes, &limit));
-    let place = place.map_err(|no| limits.denial(machine.with_unreadable(no)))?;
-    let beside = machine.inventory.sharers(&place.gpu.uuid, place.level);
+    let chosen = placement::choose_share(candidates, &levels.of_sizes(sizes, &limit));
+    let (on, memory) = chosen.map_err(|no| limits.denial(machine.with_unreadable(no)))?;
+    let level = on.level.map_or(Level::None, |level| level.level);
+    let beside = machine.inventory.sharers(&on.gpu.uuid, level);
     let place = Placed {
-        portion: share(place.memory, place.level),
-        on: Resource::Gpu(WholeGpu::of(place.gpu, place.gives_out_mib)),
+        portion: share(memory, level),
+        on: Resource::Gpu(WholeGpu::of(on.gpu, on.memory_mib.unwrap_or_default())),
         beside: beside.collect(),
         may_make: true,
     };

@@ -55,21 +55,14 @@ pub(crate) struct Backfill<'a> {
 impl<'a> Backfill<'a> {
     pub(super) fn on(gpu: &'a Gpu, constraints: &Constraints<'_>) -> Self {
         let here = constraints.blockers.iter().filter(|a| a.gpu == gpu.uuid);
-        let mut awaited = here
-            .filter_map(|a| gpu.profile(a.profile_id))
-            .collect::<Vec<_>>();
+        let mut awaited: Vec<&Profile> = here.filter_map(|a| gpu.profile(a.profile_id)).collect();
         awaited.dedup_by_key(|p| p.id);
-        if awaited.is_empty() {
-            return Backfill {
-                gpu,
-                places: Vec::new(),
-            };
+        let mut places = Vec::new();
+        if !awaited.is_empty() {
+            let stays = Occupancy::foreign(gpu, constraints.ours);
+            let each = awaited.into_iter();
+            places.extend(each.flat_map(|p| stays.places(p).map(move |at| (p, at))));
         }
-        let stays = Occupancy::foreign(gpu, constraints.ours);
-        let places = awaited
-            .into_iter()
-            .flat_map(|p| stays.places(p).map(move |at| (p, at)))
-            .collect();
         Backfill { gpu, places }
     }
 
@@ -85,11 +78,10 @@ impl<'a> Backfill<'a> {
     fn parts_are_left(&self, profile: &Profile, awaited: &Profile, place: Placement) -> bool {
         let (most, limit) = (most_beside(self.gpu, place), Occupancy::limit(self.gpu));
         let kinds = parts(profile).into_iter().zip(parts(awaited));
-        kinds
-            .zip(most.into_iter().zip(limit))
-            .all(|((takes, needs), (most, limit))| {
-                takes == 0 || needs == 0 || needs + most <= limit
-            })
+        let mut kinds = kinds.zip(most.into_iter().zip(limit));
+        kinds.all(|((takes, needs), (most, limit))| {
+            takes == 0 || needs == 0 || needs + most <= limit
+        })
     }
 }
 

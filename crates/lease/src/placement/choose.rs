@@ -1,7 +1,7 @@
 //! The cheapest slot for one slice, by its score.
 
 use super::backfill::Backfill;
-use super::diagnosis;
+use super::diagnosis::{self, first_profile};
 use super::occupancy::{Occupancy, SliceSet, Slot, slice_set};
 use super::plan::{Constraints, Decision, fitting, usable};
 use super::rejection::{Obstacle, Rejection};
@@ -47,35 +47,24 @@ pub(crate) fn choose_one<'a>(
             false => diagnosis::no_profile(&known, slice, constraints),
         });
     }
-
-    let mut best: Option<Candidate<'a>> = None;
-    let has_reserved = each_candidate(snapshot, &fitting, reserved, constraints, |candidate| {
-        if best.as_ref().is_none_or(|b| candidate.rank < b.rank) {
-            best = Some(candidate);
-        }
-    });
-    let Some(best) = best else {
-        return Err(match has_reserved {
-            true => diagnosis::reserved(&fitting),
-            false => diagnosis::no_slot(snapshot, &fitting, reserved, constraints),
-        });
-    };
-    let (gpu, profile, placement) = (best.gpu, best.profile, best.placement);
-    Ok(Decision {
-        gpu,
-        profile,
-        placement,
-        evicts: constraints
-            .occupancy(gpu, reserved)
-            .evictions(profile, placement),
-    })
+    let (candidates, has_reserved) = candidates(snapshot, &fitting, reserved, constraints);
+    match candidates.into_iter().min_by_key(|one| one.rank) {
+        Some(best) => Ok(best.decision),
+        None if has_reserved => Err(Obstacle::Reserved {
+            profile: first_profile(&fitting),
+        }),
+        None => Err(diagnosis::no_slot(
+            snapshot,
+            &fitting,
+            reserved,
+            constraints,
+        )),
+    }
 }
 
 /// A free slot. The one with the least rank is chosen.
 pub(crate) struct Candidate<'a> {
-    pub gpu: &'a Gpu,
-    pub profile: &'a Profile,
-    pub placement: Placement,
+    pub decision: Decision<'a>,
     /// The cost on its GPU alone.
     pub cost: i64,
     pub rank: Rank,
@@ -90,23 +79,22 @@ pub(crate) struct Rank {
     /// profiles on different models, and one profile has a little more or less memory on each.
     size: (u32, u32),
     /// False for an idle slice of the profile, which runmig hands out as it is.
-    is_made: bool,
+    pub is_made: bool,
     cost: i64,
     free_slices: u32,
     start: Reverse<u32>,
     gpu_index: u32,
 }
 
-/// Visits each free slot. It returns true where free slots are reserved for earlier requests.
-pub(crate) fn each_candidate<'a>(
+/// Returns each free slot, and whether free slots are reserved for earlier requests.
+pub(crate) fn candidates<'a>(
     snapshot: &Snapshot,
     fitting: &[(&'a Gpu, &'a Profile)],
     reserved: &[Slot],
     constraints: &Constraints<'_>,
-    mut visit: impl FnMut(Candidate<'a>),
-) -> bool {
+) -> (Vec<Candidate<'a>>, bool) {
     let demand = Demand::on(snapshot, constraints);
-    let mut has_reserved = false;
+    let (mut candidates, mut has_reserved) = (Vec::new(), false);
     for &(gpu, profile) in fitting {
         let occupancy = constraints.occupancy(gpu, reserved);
         let mut places = occupancy.places(profile).peekable();
@@ -122,26 +110,31 @@ pub(crate) fn each_candidate<'a>(
                 has_reserved = true;
                 continue;
             }
-            let evicts = occupancy.evictions(profile, placement).len();
+            let evicts = occupancy.evictions(profile, placement);
             let cost = costs.cost(placement);
-            visit(Candidate {
+            let rank = Rank {
+                shares_gpu,
+                size: (profile.gigabytes(), profile.compute_slices),
+                is_made: !occupancy.is_idle(profile, placement),
+                cost: costs.machine_cost(cost, placement, evicts.len()),
+                free_slices,
+                start: Reverse(placement.start),
+                gpu_index: gpu.index,
+            };
+            let decision = Decision {
                 gpu,
                 profile,
                 placement,
+                evicts,
+            };
+            candidates.push(Candidate {
+                decision,
                 cost,
-                rank: Rank {
-                    shares_gpu,
-                    size: (profile.gigabytes(), profile.compute_slices),
-                    is_made: !occupancy.is_idle(profile, placement),
-                    cost: costs.machine_cost(cost, placement, evicts),
-                    free_slices,
-                    start: Reverse(placement.start),
-                    gpu_index: gpu.index,
-                },
+                rank,
             });
         }
     }
-    has_reserved
+    (candidates, has_reserved)
 }
 
 /// Costs are whole numbers: a memory slice that one profile of mean weight loses is this much.
@@ -206,17 +199,15 @@ pub(crate) struct Costs<'r, 'a> {
 
 impl<'r, 'a> Costs<'r, 'a> {
     pub(super) fn of(occupancy: &'r Occupancy<'a>, demand: &Demand<'_>) -> Self {
-        let costs = Costs {
+        let mut costs = Costs {
             occupancy,
             weights: demand.weights(occupancy.gpu),
             free: occupancy.free(),
             before: 0,
             worth: worth(occupancy),
         };
-        Costs {
-            before: costs.potential(costs.free, None),
-            ..costs
-        }
+        costs.before = costs.potential(costs.free, None);
+        costs
     }
 
     /// Returns the cost of a slot among all GPUs, from its cost on its own GPU. Each idle slice that has to go

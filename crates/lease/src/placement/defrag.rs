@@ -3,10 +3,10 @@
 
 use super::occupancy::{Occupancy, Occupant, Slot};
 use super::plan::{Constraints, Decision, DefragPlan, Movable, Move, SearchResult, Site, is_on};
-use super::rejection;
 use super::several::{Diagnosis, Packer, choose_several};
 use crate::model::{Gpu, GpuInstance, GpuUuid, Placement, Profile, Snapshot};
 use crate::request::{Alternative, Slice};
+use std::cmp::Reverse;
 
 /// Finds the fewest containers of `movable` to restart for the request to fit; of several such sets, the one
 /// with the least memory. The plan assumes that all of them stop, the request starts, and they start again,
@@ -51,33 +51,26 @@ pub fn fewest_moves(
     if could_fit(&occupancies, &profiles, steps) == Some(false) {
         return SearchResult::Impossible;
     }
-    let simulation = Simulation {
+    let all = occupancies.iter().flat_map(|r| &r.occupants);
+    let containers = all.filter_map(|l| Some(movable[l.movable?].containers));
+    let most = containers.sum();
+    // The last one comes first.
+    let needs: Vec<Need> = (0..profiles.len()).rev().map(Need::Request).collect();
+    let mut search = Search {
         snapshot,
         reserved,
         movable,
         constraints,
         request,
+        profiles: &profiles,
+        moved: Vec::new(),
+        best: None,
+        left: steps,
+        trials: steps / STEPS_OF_TRIAL,
     };
-    let occupant = occupancies.iter().flat_map(|r| &r.occupants);
-    let most = occupant
-        .filter_map(|l| Some(movable[l.movable?].containers))
-        .sum();
-    // The last one comes first.
-    let needs: Vec<Need> = (0..profiles.len()).rev().map(Need::Request).collect();
-    let (mut left, mut trials) = (steps, steps / STEPS_OF_TRIAL);
     for moves in 0..=most {
-        let mut search = Search {
-            profiles: &profiles,
-            movable,
-            simulation: &simulation,
-            moved: Vec::new(),
-            best: None,
-            left,
-            trials,
-        };
         let done = search.place(&mut occupancies.clone(), needs.clone(), moves);
-        (left, trials) = (search.left, search.trials);
-        if let Some((_, plan)) = search.best {
+        if let Some((_, plan)) = search.best.take() {
             return SearchResult::Plan(plan);
         }
         if done.is_none() {
@@ -113,9 +106,8 @@ fn could_fit(
     // Several slices of different profiles may fit, one on each GPU.
     let mut sure = most == 1 || slices.len() == 1;
     for n in 0..most {
-        let request = slices
-            .iter()
-            .filter_map(|names| names.get(n).or(names.last()));
+        let request = slices.iter();
+        let request = request.filter_map(|names| names.get(n).or(names.last()));
         match packer.holds(names.iter().chain(request).map(String::as_str)) {
             Some(true) => return Some(true),
             Some(false) => {}
@@ -126,19 +118,23 @@ fn could_fit(
 }
 
 /// A slice without a slot.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 enum Need {
     /// A slice of the request, by its number.
     Request(usize),
-    Moved(Moved),
+    /// A movable slice that has left its slot, by its number.
+    Moved(usize),
 }
 
 struct Search<'s, 'a> {
+    snapshot: &'s Snapshot,
+    reserved: &'s [Slot],
+    movable: &'s [Movable],
+    constraints: &'s Constraints<'s>,
+    request: &'s Alternative,
     /// The profile that each slice of the request stands for on each GPU.
     profiles: &'s [Vec<Option<&'a Profile>>],
-    movable: &'s [Movable],
-    simulation: &'s Simulation<'s>,
-    moved: Vec<Moved>,
+    moved: Vec<usize>,
     /// The best plan so far, and the memory slices that it moves.
     best: Option<(u32, DefragPlan)>,
     left: u32,
@@ -146,7 +142,7 @@ struct Search<'s, 'a> {
     trials: u32,
 }
 
-impl<'a> Search<'_, 'a> {
+impl<'s, 'a> Search<'s, 'a> {
     /// Places all needs, and moves slices of at most `budget` more containers. None when out of steps.
     fn place(
         &mut self,
@@ -168,10 +164,13 @@ impl<'a> Search<'_, 'a> {
                 continue;
             }
             let gpu: &'a Gpu = occupancies[g].gpu;
-            let profile = match &need {
-                Need::Request(n) => self.profiles[*n][g],
-                Need::Moved(m) if !self.movable[m.which].may_use(gpu) => None,
-                Need::Moved(m) => gpu.profiles.iter().find(|p| p.name == m.profile),
+            let profile = match need {
+                Need::Request(n) => self.profiles[n][g],
+                Need::Moved(which) if !self.movable[which].may_use(gpu) => None,
+                Need::Moved(which) => self.origin(which).and_then(|(_, moved)| {
+                    let mut profiles = gpu.profiles.iter();
+                    profiles.find(|p| p.name == moved.name)
+                }),
             };
             let Some(profile) = profile else { continue };
             for &at in &profile.placements {
@@ -202,30 +201,23 @@ impl<'a> Search<'_, 'a> {
     ) -> Option<()> {
         let new = Occupant::new(profile.id, at);
         let occupancy = &occupancies[g];
-        let blocks = |l: &&Occupant| l.slices & new.slices != 0;
-        let blocked = occupancy.occupants.iter().any(|l| blocks(&l));
-        let what = (!blocked)
-            .then(|| occupancy.exhausted(profile, occupancy.occupants.iter()))
-            .flatten();
-        if !blocked && what.is_none() {
-            occupancies[g].occupants.push(new);
-            let done = self.place(occupancies, needs.to_vec(), budget);
-            occupancies[g].occupants.pop();
-            return done;
-        }
         // Each overlapping slice has to go; the first of the slices that exhaust a part is enough.
-        let going: Vec<usize> = if blocked {
-            occupancy
-                .occupants
-                .iter()
-                .position(|l| blocks(&l))
-                .into_iter()
-                .collect()
-        } else {
-            let helps = |i: &usize| {
-                what.is_some_and(|l| occupancy.frees(l, profile, &occupancy.occupants[*i]))
-            };
-            (0..occupancy.occupants.len()).filter(helps).collect()
+        let overlaps = |l: &Occupant| l.slices & new.slices != 0;
+        let going: Vec<usize> = match occupancy.occupants.iter().position(overlaps) {
+            Some(first) => vec![first],
+            None => match occupancy.exhausted(profile, occupancy.occupants.iter()) {
+                Some(what) => {
+                    let all = occupancy.occupants.iter().enumerate();
+                    let helping = all.filter(|(_, l)| occupancy.frees(what, profile, l));
+                    helping.map(|(i, _)| i).collect()
+                }
+                None => {
+                    occupancies[g].occupants.push(new);
+                    let done = self.place(occupancies, needs.to_vec(), budget);
+                    occupancies[g].occupants.pop();
+                    return done;
+                }
+            },
         };
         for i in going {
             let occupant = occupancies[g].occupants[i];
@@ -236,21 +228,14 @@ impl<'a> Search<'_, 'a> {
                 continue;
             };
             occupancies[g].occupants.remove(i);
-            let moved = Moved {
-                which,
-                profile: occupancies[g].name(occupant.profile_id),
-                gpu: occupancies[g].gpu.index,
-                gpu_uuid: occupancies[g].gpu.uuid.clone(),
-                from: occupant.at,
-            };
-            self.moved.push(moved.clone());
+            self.moved.push(which);
             let mut more = needs.to_vec();
-            let size = |n: &Need| match n {
+            let size = |need: &Need| match need {
                 Need::Request(_) => u32::MAX,
-                Need::Moved(m) => m.from.size,
+                Need::Moved(which) => self.size(*which),
             };
-            let place = more.partition_point(|n| size(n) <= occupant.at.size);
-            more.insert(place, Need::Moved(moved));
+            let place = more.partition_point(|need| size(need) <= occupant.at.size);
+            more.insert(place, Need::Moved(which));
             let done = self.put(occupancies, g, profile, at, &more, budget);
             self.moved.pop();
             occupancies[g].occupants.insert(i, occupant);
@@ -261,7 +246,11 @@ impl<'a> Search<'_, 'a> {
 
     /// Returns the memory slices that the moves take.
     fn memory(&self) -> u32 {
-        self.moved.iter().map(|m| m.from.size).sum()
+        self.moved.iter().map(|which| self.size(*which)).sum()
+    }
+
+    fn size(&self, which: usize) -> u32 {
+        self.movable[which].slot.placement.size
     }
 
     /// Returns whether the best plan so far moves no more than these moves.
@@ -269,14 +258,14 @@ impl<'a> Search<'_, 'a> {
         { self.best.as_ref() }.is_some_and(|(least, _)| *least <= self.memory())
     }
 
-    /// Keeps the plan that the simulation makes of the moves, if it is the best so far. The request and the moved slices fit
+    /// Keeps the plan that `run` makes of the moves, if it is the best so far. The request and the moved slices fit
     /// together, but `choose` may not find it: then one more moved slice, from the `first` on, may change its choice.
     fn settle(&mut self, budget: usize, first: usize) {
         if self.is_beaten() {
             return;
         }
-        let mut in_order: Vec<&Moved> = self.moved.iter().collect();
-        in_order.sort_by_key(|m| (std::cmp::Reverse(m.from.size), m.which));
+        let mut in_order = self.moved.clone();
+        in_order.sort_by_key(|which| (Reverse(self.size(*which)), *which));
         let orders = orders(in_order);
         if first > 0 {
             let Some(left) = self.trials.checked_sub(orders.len() as u32) else {
@@ -284,65 +273,36 @@ impl<'a> Search<'_, 'a> {
             };
             self.trials = left;
         }
-        let plan = orders.iter().find_map(|order| self.simulation.run(order));
+        let plan = orders.iter().find_map(|order| self.run(order));
         if let Some(plan) = plan {
             self.best = Some((self.memory(), plan));
             return;
         }
         for which in first..self.movable.len() {
-            let is_moved = self.moved.iter().any(|m| m.which == which);
-            let left = budget.checked_sub(self.movable[which].containers);
-            let Some(left) = left.filter(|_| !is_moved) else {
-                continue;
-            };
-            if let Some(one) = self.simulation.moved(which) {
-                self.moved.push(one);
+            let may_move = !self.moved.contains(&which) && self.origin(which).is_some();
+            if let Some(left) = budget.checked_sub(self.movable[which].containers)
+                && may_move
+            {
+                self.moved.push(which);
                 self.settle(left, which + 1);
                 self.moved.pop();
             }
         }
     }
-}
 
-/// As many steps of the search take about as long as the simulation of one order of moves.
-const STEPS_OF_TRIAL: u32 = 20;
-
-#[derive(Clone, Debug)]
-pub(crate) struct Moved {
-    pub which: usize,
-    pub profile: String,
-    pub gpu: u32,
-    pub gpu_uuid: GpuUuid,
-    pub from: Placement,
-}
-
-/// The machine, the request and the movable slices of a trial.
-pub(crate) struct Simulation<'a> {
-    pub snapshot: &'a Snapshot,
-    pub reserved: &'a [Slot],
-    pub movable: &'a [Movable],
-    pub constraints: &'a Constraints<'a>,
-    pub request: &'a Alternative,
-}
-
-impl Simulation<'_> {
-    /// Returns the move of a slice away from its place.
-    fn moved(&self, which: usize) -> Option<Moved> {
+    /// Returns the GPU that a movable slice leaves, and its profile.
+    fn origin(&self, which: usize) -> Option<(&'s Gpu, &'s Profile)> {
         let slot = &self.movable[which].slot;
         let gpu = self.snapshot.gpus.iter().find(|g| g.uuid == slot.gpu)?;
-        Some(Moved {
-            which,
-            profile: gpu.profile(slot.profile_id)?.name.clone(),
-            gpu: gpu.index,
-            gpu_uuid: gpu.uuid.clone(),
-            from: slot.placement,
-        })
+        Some((gpu, gpu.profile(slot.profile_id)?))
     }
 
     /// Removes the moved slices, places the request, and places the moved slices again.
-    pub(super) fn run(&self, moved: &[&Moved]) -> Option<DefragPlan> {
-        let is_moved =
-            |gpu: &GpuUuid, at: Placement| moved.iter().any(|m| m.gpu_uuid == *gpu && m.from == at);
+    fn run(&self, moved: &[usize]) -> Option<DefragPlan> {
+        let is_moved = |gpu: &GpuUuid, at: Placement| {
+            let mut slots = moved.iter().map(|which| &self.movable[*which].slot);
+            slots.any(|slot| slot.gpu == *gpu && slot.placement == at)
+        };
         let mut snapshot = self.snapshot.clone();
         for gpu in &mut snapshot.gpus {
             let uuid = gpu.uuid.clone();
@@ -368,19 +328,21 @@ impl Simulation<'_> {
         };
         let sites = place(self.request, self.constraints)?;
         let mut moves = Vec::new();
-        for m in moved {
-            let again = Alternative::one(Slice::Profile(m.profile.parse().ok()?));
+        for &which in moved {
+            let (gpu, profile) = self.origin(which)?;
+            let again = Alternative::one(Slice::Profile(profile.name.parse().ok()?));
+            let Movable { slot, excluded, .. } = &self.movable[which];
             let own = Constraints {
                 min_compute: 0,
-                excluded: &self.movable[m.which].excluded,
+                excluded,
                 ..*self.constraints
             };
             let to = place(&again, &own)?.pop()?;
             moves.push(Move {
-                which: m.which,
-                profile: m.profile.clone(),
-                from_gpu: m.gpu,
-                from: m.from,
+                which,
+                profile: profile.name.clone(),
+                from_gpu: gpu.index,
+                from: slot.placement,
                 to_gpu: to.gpu_index,
                 to: to.placement,
             });
@@ -389,9 +351,12 @@ impl Simulation<'_> {
     }
 }
 
+/// As many steps of the search take about as long as the simulation of one order of moves.
+const STEPS_OF_TRIAL: u32 = 20;
+
 /// Returns the given order, and then every other order of few slices, or every exchange of two of many. The
 /// order matters where rules exclude GPUs from some of them.
-pub(crate) fn orders(given: Vec<&Moved>) -> Vec<Vec<&Moved>> {
+fn orders(given: Vec<usize>) -> Vec<Vec<usize>> {
     let n = given.len();
     let mut all = vec![given];
     if n <= FEW {
@@ -431,10 +396,16 @@ pub fn diagnose(
 ) -> Option<Box<Diagnosis>> {
     let mut diagnosis = choose_several(snapshot, reserved, request, constraints).err()?;
     if let Some(shortage) = diagnosis.rejection.shortage_mut() {
-        let alone = constraints.without_blockers();
-        shortage.search = Some(rejection::Search {
-            result: fewest_moves(snapshot, reserved, movable, request, &alone, steps),
-            has_movable: !movable.is_empty(),
+        // Without the earlier requests.
+        let alone = Constraints {
+            blockers: &[],
+            ours: &[],
+            ..*constraints
+        };
+        let found = fewest_moves(snapshot, reserved, movable, request, &alone, steps);
+        shortage.search = Some(match found {
+            SearchResult::Impossible if movable.is_empty() => SearchResult::Immovable,
+            found => found,
         });
     }
     Some(diagnosis)

@@ -3,7 +3,7 @@
 use super::in_the_way::in_the_way;
 use super::occupancy::{Occupant, Slot};
 use super::plan::{Constraints, Exclusion};
-use super::rejection::{Exhaustion, InTheWay, Largest, LeftOut, Obstacle, Shortage};
+use super::rejection::{Exhaustion, InTheWay, LeftOut, Obstacle, Shortage};
 use crate::model::{Gpu, MigMode, Profile, Snapshot};
 use crate::request::Slice;
 
@@ -93,11 +93,7 @@ pub(crate) fn no_profile(
             Obstacle::TooMuchMemory {
                 needed_compute: needed,
                 is_restricted: !constraints.denied_profiles.is_empty(),
-                largest: largest.map(|p| Largest {
-                    profile: p.name.clone(),
-                    memory_mib: p.memory_mib,
-                    compute_slices: p.compute_slices,
-                }),
+                largest: largest.copied().cloned(),
             }
         }
     }
@@ -154,22 +150,7 @@ pub(crate) fn no_slot(
     Obstacle::NoSlot(Box::new(shortage))
 }
 
-/// Diagnoses a count that even the empty machine does not hold. `most` is the number it holds.
-pub(crate) fn too_many(fitting: &[(&Gpu, &Profile)], most: u32) -> Obstacle {
-    Obstacle::TooMany {
-        gpus: fitting.len(),
-        profile: first_profile(fitting),
-        most,
-    }
-}
-
-/// Diagnoses free slots that earlier requests have reserved.
-pub(super) fn reserved(fitting: &[(&Gpu, &Profile)]) -> Obstacle {
-    Obstacle::Reserved {
-        profile: first_profile(fitting),
-    }
-}
-
-fn first_profile(fitting: &[(&Gpu, &Profile)]) -> String {
+/// Returns the profile that a request stands for on the first GPU that offers it.
+pub(super) fn first_profile(fitting: &[(&Gpu, &Profile)]) -> String {
     fitting[0].1.name.clone()
 }

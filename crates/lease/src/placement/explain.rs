@@ -1,7 +1,6 @@
 //! The verdict of each GPU on a request.
 
-use super::choose;
-use super::choose::{Rank, each_candidate};
+use super::choose::{Candidate, Rank, SLICE, candidates};
 use super::occupancy::{Exhausted, Occupancy, Slot};
 use super::plan::{Constraints, MAX_STEPS};
 use super::several::Packer;
@@ -118,35 +117,22 @@ fn look(
     reserved: &[Slot],
     constraints: &Constraints<'_>,
 ) -> Verdict {
-    let mut slots: Vec<SlotCost> = Vec::new();
-    let has_reserved = each_candidate(
-        snapshot,
-        &[(occupancy.gpu, profile)],
-        reserved,
-        constraints,
-        |c| {
-            let placement = c.placement;
-            slots.push(SlotCost {
-                placement,
-                cost: c.cost as f64 / choose::SLICE as f64,
-                closes: closes(occupancy, profile, placement),
-                reuses: occupancy.is_idle(profile, placement),
-                evicts: occupancy.evictions(profile, placement).len(),
-                rank: c.rank,
-            });
-        },
-    );
+    let fitting = [(occupancy.gpu, profile)];
+    let (candidates, has_reserved) = candidates(snapshot, &fitting, reserved, constraints);
+    let slot = |one: Candidate<'_>| SlotCost {
+        placement: one.decision.placement,
+        cost: one.cost as f64 / SLICE as f64,
+        closes: closes(occupancy, profile, one.decision.placement),
+        reuses: !one.rank.is_made,
+        evicts: one.decision.evicts.len(),
+        rank: one.rank,
+    };
+    let mut slots: Vec<SlotCost> = candidates.into_iter().map(slot).collect();
     slots.sort_by_key(|slot| slot.rank);
-    if !slots.is_empty() {
-        return Verdict::Fits(slots);
-    }
-    if has_reserved {
-        return Verdict::Queued;
-    }
-    if occupancy.free_slices() < profile.memory_slices() {
-        return Verdict::Full;
-    }
     match occupancy.exhausted(profile, occupancy.taken()) {
+        _ if !slots.is_empty() => Verdict::Fits(slots),
+        _ if has_reserved => Verdict::Queued,
+        _ if occupancy.free_slices() < profile.memory_slices() => Verdict::Full,
         Some(what) => Verdict::Exhausted(what),
         None => Verdict::NoSlot,
     }
@@ -174,18 +160,13 @@ pub fn fragmentation(occupancy: &Occupancy<'_>) -> Option<u32> {
         Some(0)
     };
     let now = largest(&mut |p| Some(occupancy.places(p).next().is_some()))?;
-    let names: Vec<String> = occupancy
-        .taken()
-        .map(|l| occupancy.name(l.profile_id))
-        .collect();
+    let taken = occupancy.taken();
+    let names: Vec<String> = taken.map(|l| occupancy.name(l.profile_id)).collect();
     let mut packer = Packer::new(&[Occupancy::empty(occupancy.gpu)], MAX_STEPS);
     let could = largest(&mut |p| {
         let more = names.iter().map(String::as_str).chain([p.name.as_str()]);
         packer.holds(more)
     })?;
-    Some(
-        (100 * could.saturating_sub(now))
-            .checked_div(could)
-            .unwrap_or(0),
-    )
+    let lost = 100 * could.saturating_sub(now);
+    Some(lost.checked_div(could).unwrap_or(0))
 }

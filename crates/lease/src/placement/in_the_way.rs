@@ -1,6 +1,6 @@
 //! The instances whose end would give a profile a place on a GPU: the fewest, and first those that end one day.
 
-use super::occupancy::{Occupancy, Occupant, slice_set};
+use super::occupancy::{Occupancy, Occupant};
 use crate::model::{Placement, Profile};
 use std::cmp::Reverse;
 
@@ -11,7 +11,13 @@ pub(super) fn in_the_way(
     profile: &Profile,
     ends: impl Fn(&Occupant) -> bool,
 ) -> Vec<Occupant> {
-    let of_place = |at: &Placement| going(occupancy, profile, *at, &ends);
+    let rank = |l: &Occupant| (!ends(l), Reverse(l.at.size), l.at.start);
+    let of_place = |at: &Placement| {
+        let none = std::iter::empty();
+        let mut going = occupancy.in_the_way(profile, *at, none, occupancy.taken(), rank)?;
+        going.sort_by_key(|l| l.at.start);
+        Some(going)
+    };
     let found = profile.placements.iter().filter_map(of_place);
     let cost = |going: &Vec<Occupant>| {
         let stays = going.iter().filter(|l| !ends(l)).count();
@@ -19,28 +25,6 @@ pub(super) fn in_the_way(
         (stays, going.len(), size)
     };
     found.min_by_key(cost).unwrap_or_default()
-}
-
-/// Returns the occupants that have to go for a place. None if the profile has no room there even without all others.
-fn going(
-    occupancy: &Occupancy<'_>,
-    profile: &Profile,
-    at: Placement,
-    ends: &impl Fn(&Occupant) -> bool,
-) -> Option<Vec<Occupant>> {
-    let here = slice_set(at);
-    let taken = occupancy.taken();
-    let (mut going, mut staying): (Vec<&Occupant>, Vec<&Occupant>) =
-        taken.partition(|l| l.slices & here != 0);
-    // What others hold elsewhere: compute slices and engines.
-    while let Some(what) = occupancy.exhausted(profile, staying.iter().copied()) {
-        let having = staying.iter().enumerate();
-        let having = having.filter(|(_, l)| occupancy.frees(what, profile, l));
-        let (n, _) = having.min_by_key(|(_, l)| (!ends(l), Reverse(l.at.size), l.at.start))?;
-        going.push(staying.remove(n));
-    }
-    going.sort_by_key(|l| l.at.start);
-    Some(going.into_iter().copied().collect())
 }
 
 #[cfg(test)]

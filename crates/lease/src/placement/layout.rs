@@ -69,13 +69,11 @@ pub fn plan_layout(
     standing: &[Standing],
     wanted: &WantedParts,
 ) -> Result<LayoutPlan, LayoutObstacle> {
-    let mut search = Search::new(gpu, standing, wanted)?;
-    if let Some(plan) = search.best(&|n| standing[n].is_held)? {
-        return Ok(plan);
-    }
-    match search.best(&|_| false)? {
-        Some(plan) => Err(LayoutObstacle::Held(plan)),
-        None => Err(LayoutObstacle::NoFit),
+    let plan = Search::new(gpu, standing, wanted)?.best()?;
+    let plan = plan.ok_or(LayoutObstacle::NoFit)?;
+    match plan.destroy.iter().any(|n| standing[*n].is_held) {
+        true => Err(LayoutObstacle::Held(plan)),
+        false => Ok(plan),
     }
 }
 
@@ -113,12 +111,8 @@ impl<'a> Search<'a> {
         })
     }
 
-    /// Returns the best plan that keeps each instance that must stay.
-    fn best(
-        &mut self,
-        must_stay: &dyn Fn(usize) -> bool,
-    ) -> Result<Option<LayoutPlan>, LayoutObstacle> {
-        let must: Vec<usize> = (0..self.standing.len()).filter(|n| must_stay(*n)).collect();
+    /// Returns the best plan of those that keep most held instances.
+    fn best(&mut self) -> Result<Option<LayoutPlan>, LayoutObstacle> {
         let sets = 0..1u32 << self.candidates.len();
         let set = |bits: u32| -> Vec<usize> {
             let all = self.candidates.iter().enumerate();
@@ -126,7 +120,6 @@ impl<'a> Search<'a> {
             in_set.map(|(_, n)| *n).collect()
         };
         let mut sets: Vec<Vec<usize>> = sets.map(set).collect();
-        sets.retain(|kept| must.iter().all(|n| kept.contains(n)));
         // As few held ones as possible go.
         let rank = |kept: &Vec<usize>| {
             let held = kept.iter().filter(|n| self.standing[**n].is_held);
@@ -144,13 +137,11 @@ impl<'a> Search<'a> {
             };
             let mut occupancy = Occupancy::empty(self.gpu);
             let stay = kept.iter().map(|n| &self.standing[*n]);
-            occupancy
-                .occupants
-                .extend(stay.map(|one| Occupant::new(one.profile_id, one.placement)));
-            if let Some((cost, placements)) = self.place(&occupancy, &new, 0)? {
-                if best.as_ref().is_some_and(|(_, least, _)| cost >= *least) {
-                    continue;
-                }
+            let stay = stay.map(|one| Occupant::new(one.profile_id, one.placement));
+            occupancy.occupants.extend(stay);
+            if let Some((cost, placements)) = self.place(&occupancy, &new, 0)?
+                && best.as_ref().is_none_or(|(_, least, _)| cost < *least)
+            {
                 let create = new.iter().zip(placements).map(|(one, at)| NewInstance {
                     profile_id: one.profile.id,
                     placement: at,

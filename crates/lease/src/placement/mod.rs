@@ -36,12 +36,9 @@ pub use plan::{
     Constraints, Decision, DefragPlan, Exclusion, MAX_STEPS, Movable, Move, Reservation,
     SearchResult, Site,
 };
-pub use rejection::{
-    Cause, Exhaustion, InTheWay, Largest, LeftOut, Obstacle, Rejection, RejectionKind, Search,
-    Shortage,
-};
+pub use rejection::{Cause, Exhaustion, InTheWay, LeftOut, Obstacle, Rejection, Shortage};
 pub use several::{Diagnosis, Packer};
 pub(crate) use several::{Selection, never_several};
 pub(crate) use share::obstacle_of;
-pub use share::{Over, ShareMemory, SharePlace, ShareTerms, choose_share};
+pub use share::{Over, ShareMemory, ShareTerms, choose_share};
 pub(crate) use whole::{choose_whole, smallest_whole};

@@ -1,7 +1,8 @@
 //! What a request finds outside of new slices: GPUs, and slices with seats, each with its obstacle; and the answer to a
 //! request of any kind that gets nothing.
 
-use super::rejection::{Rejection, RejectionKind};
+use super::rejection::Rejection;
+use crate::counters::Outcome;
 use crate::model::{Gpu, GpuUuid, Level, Placement, Profile, Shut};
 use crate::request::{Slices, Wanted};
 
@@ -162,19 +163,11 @@ impl GpuObstacle {
             | GpuObstacle::Full { .. }
             | GpuObstacle::Crowded { .. }
             | GpuObstacle::OtherLevel(_) => true,
-            GpuObstacle::Excluded(_)
-            | GpuObstacle::TooLarge { .. }
-            | GpuObstacle::TooSmall { .. }
-            | GpuObstacle::NoFigure
-            | GpuObstacle::OneProcess
-            | GpuObstacle::NoLevel(_) => false,
-            GpuObstacle::Used(usage) => match usage {
-                GpuUse::Exclusive { .. }
-                | GpuUse::Shared { .. }
-                | GpuUse::Foreign { .. }
-                | GpuUse::Unknown { .. } => true,
-                GpuUse::Mig { .. } | GpuUse::Prohibited | GpuUse::Free => false,
-            },
+            GpuObstacle::Used(usage) => !matches!(
+                usage,
+                GpuUse::Mig { .. } | GpuUse::Prohibited | GpuUse::Free
+            ),
+            _ => false,
         }
     }
 
@@ -290,17 +283,17 @@ impl NoRoom {
         self.taken.iter().any(|(_, why)| why.is_foreign())
     }
 
-    /// Returns the kind of the answer. It is queued if all that is missing is reserved for earlier requests.
-    pub fn kind(&self) -> RejectionKind {
+    /// Returns the end of a create that does not wait. It is queued if all that is missing is reserved for earlier requests.
+    pub fn outcome(&self) -> Outcome {
         if let (Wanted::Slices(_), Some(rejection)) = (&self.wanted, &self.no_slice) {
-            return rejection.kind();
+            return rejection.outcome();
         }
-        let queued = self.taken.iter();
-        let queued = queued.filter(|(_, why)| *why == GpuObstacle::Queued);
+        let is_queued = |taken: &&(String, GpuObstacle)| taken.1 == GpuObstacle::Queued;
+        let queued = self.taken.iter().filter(is_queued).count();
         match self.may_pass() {
-            false => RejectionKind::Unsatisfiable,
-            true if self.free.len() + queued.count() >= self.needed() => RejectionKind::Queued,
-            true => RejectionKind::Full,
+            false => Outcome::Unsatisfiable,
+            true if self.free.len() + queued >= self.needed() => Outcome::Queued,
+            true => Outcome::Full,
         }
     }
 }

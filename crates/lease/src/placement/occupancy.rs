@@ -91,22 +91,20 @@ impl<'a> Occupancy<'a> {
             let mut of = of.iter().filter(here);
             of.any(|r| r.profile_id == id && r.placement == at)
         };
-        let is_idle = |id, at| is_one(idle, id, at);
         for i in &gpu.instances {
-            if is_one(evicted, i.profile_id, i.placement) {
-                continue;
+            let (id, at) = (i.profile_id, i.placement);
+            if !is_one(evicted, id, at) {
+                occupancy.occupants.push(Occupant {
+                    idle: is_one(idle, id, at),
+                    ..Occupant::new(id, at)
+                });
             }
-            occupancy.occupants.push(Occupant {
-                idle: is_idle(i.profile_id, i.placement),
-                ..Occupant::new(i.profile_id, i.placement)
-            });
         }
         for r in reserved.iter().filter(here) {
-            match occupancy.occupants.iter_mut().find(|l| l.at == r.placement) {
+            let new = Occupant::new(r.profile_id, r.placement);
+            match occupancy.occupants.iter_mut().find(|l| l.at == new.at) {
                 Some(occupant) => occupant.idle = false,
-                None => occupancy
-                    .occupants
-                    .push(Occupant::new(r.profile_id, r.placement)),
+                None => occupancy.occupants.push(new),
             }
         }
         occupancy
@@ -190,21 +188,31 @@ impl<'a> Occupancy<'a> {
         if self.occupants.iter().all(|l| !l.idle) || self.is_idle(profile, at) {
             return Vec::new();
         }
+        let idle = self.occupants.iter().filter(|l| l.idle);
+        let going = self.in_the_way(profile, at, self.taken(), idle, |_| 0);
+        going.unwrap_or_default().iter().map(|l| l.at).collect()
+    }
+
+    /// Returns those of `others` that have to go for a profile at a place: all that overlap it, and then the ones of the least
+    /// rank that hold compute slices and engines elsewhere. None if it has no room there beside those that stay.
+    pub(super) fn in_the_way<'l, K: Ord>(
+        &self,
+        profile: &Profile,
+        at: Placement,
+        stay: impl Iterator<Item = &'l Occupant> + Clone,
+        others: impl Iterator<Item = &'l Occupant>,
+        rank: impl Fn(&Occupant) -> K,
+    ) -> Option<Vec<Occupant>> {
         let here = slice_set(at);
-        let (mut going, mut staying): (Vec<&Occupant>, Vec<&Occupant>) = self
-            .occupants
-            .iter()
-            .filter(|l| l.idle)
-            .partition(|l| l.slices & here != 0);
-        // Engines and compute slices that idle ones hold elsewhere.
-        while let Some(what) = self.exhausted(profile, self.taken().chain(staying.iter().copied()))
-        {
-            let Some(which) = staying.iter().position(|l| self.frees(what, profile, l)) else {
-                break;
-            };
-            going.push(staying.remove(which));
+        let (mut going, mut left): (Vec<&Occupant>, Vec<&Occupant>) =
+            others.partition(|l| l.slices & here != 0);
+        while let Some(what) = self.exhausted(profile, stay.clone().chain(left.iter().copied())) {
+            let having = left.iter().enumerate();
+            let having = having.filter(|(_, l)| self.frees(what, profile, l));
+            let (n, _) = having.min_by_key(|(_, l)| rank(l))?;
+            going.push(left.remove(n));
         }
-        going.into_iter().map(|l| l.at).collect()
+        Some(going.into_iter().copied().collect())
     }
 
     pub(crate) fn is_idle(&self, profile: &Profile, at: Placement) -> bool {
@@ -237,11 +245,8 @@ impl<'a> Occupancy<'a> {
 
     /// Returns for each memory slice the index of its occupant in `occupants`.
     pub fn by_slice(&self) -> Vec<Option<usize>> {
-        let of = |slot: u32| {
-            self.occupants
-                .iter()
-                .position(|l| l.slices >> slot & 1 == 1)
-        };
+        let has = |l: &Occupant, slice: u32| l.slices >> slice & 1 == 1;
+        let of = |slice: u32| self.occupants.iter().position(|l| has(l, slice));
         (0..self.total_slices()).map(of).collect()
     }
 
@@ -273,11 +278,9 @@ impl<'a> Occupancy<'a> {
             };
             is_movable && a.profile_id == b.profile_id && a.at == b.at
         };
-        self.occupants.len() == other.occupants.len()
-            && self
-                .occupants
-                .iter()
-                .all(|a| other.occupants.iter().any(|b| same(a, b)))
+        let (ours, others) = (&self.occupants, &other.occupants);
+        ours.len() == others.len()
+            && ours.iter().all(|a| others.iter().any(|b| same(a, b)))
             && self.gpu.profiles == other.gpu.profiles
     }
 

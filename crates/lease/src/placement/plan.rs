@@ -2,7 +2,7 @@
 
 use super::occupancy::{Occupancy, Slot};
 use crate::model::{Gpu, GpuUuid, MigMode, Placement, Profile, Shut, Snapshot};
-use crate::request::{self, Alternative, Slice, Slices};
+use crate::request::{Alternative, Slice, Slices};
 use serde::Serialize;
 
 /// A chosen slot.
@@ -107,6 +107,8 @@ pub enum SearchResult {
     Plan(DefragPlan),
     /// No move of any slices makes room.
     Impossible,
+    /// The machine has no slice that can be moved at all.
+    Immovable,
     /// Restarts of up to this number of containers make no room. The search gave up on more.
     Beyond(usize),
 }
@@ -191,15 +193,6 @@ impl<'a> Constraints<'a> {
         }
     }
 
-    /// Leaves out the earlier requests.
-    pub(super) fn without_blockers(&self) -> Self {
-        Constraints {
-            blockers: &[],
-            ours: &[],
-            ..*self
-        }
-    }
-
     pub(super) fn occupancy<'g>(&self, gpu: &'g Gpu, reserved: &[Slot]) -> Occupancy<'g> {
         Occupancy::without(gpu, self.evicted, reserved, self.idle)
     }
@@ -265,10 +258,9 @@ pub(crate) fn fitting<'a>(
     slice: &Slice,
     constraints: &Constraints<'_>,
 ) -> Vec<(&'a Gpu, &'a Profile)> {
-    usable
-        .iter()
-        .filter_map(|gpu| Some((*gpu, constraints.profile_on(gpu, slice)?)))
-        .collect()
+    let fitting = usable.iter();
+    let fitting = fitting.filter_map(|gpu| Some((*gpu, constraints.profile_on(gpu, slice)?)));
+    fitting.collect()
 }
 
 /// The part of a request for slices that the policy admits, and what keeps places from it.
@@ -276,7 +268,7 @@ pub(crate) fn fitting<'a>(
 pub(crate) struct Admitted {
     pub alternatives: Vec<Alternative>,
     /// The slices of all alternatives.
-    pub slices: Vec<request::Slice>,
+    pub slices: Vec<Slice>,
     pub min_compute: u32,
     /// GPUs that a rule keeps from the requester, by UUID, with the rule in words.
     pub excluded: Vec<(GpuUuid, String)>,

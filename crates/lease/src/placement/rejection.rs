@@ -2,6 +2,8 @@
 
 use super::occupancy::{Exhausted, Slot};
 use super::plan::{DefragPlan, Exclusion, SearchResult};
+use crate::counters::Outcome;
+use crate::model::Profile;
 use crate::request::{Alternative, Slice};
 
 /// A request that gets no slot, with a cause for each of its alternatives.
@@ -61,7 +63,7 @@ pub enum Obstacle {
         /// Says whether rules deny some profiles.
         is_restricted: bool,
         /// The largest allowed profile, if there is one.
-        largest: Option<Largest>,
+        largest: Option<Profile>,
     },
     /// The GPUs hold fewer slices of the profile than the request counts, even when they are empty.
     TooMany {
@@ -90,17 +92,6 @@ pub struct LeftOut {
     pub unreadable: Vec<String>,
 }
 
-/// The largest profile that a request may use.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Largest {
-    /// The name of the profile.
-    pub profile: String,
-    /// Its memory in MiB.
-    pub memory_mib: u64,
-    /// Its compute slices.
-    pub compute_slices: u32,
-}
-
 /// The state of the GPUs that offer the profile.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Shortage {
@@ -125,7 +116,7 @@ pub struct Shortage {
     /// What keeps the profile from each of these GPUs, the least first.
     pub in_the_way: Vec<InTheWay>,
     /// The search for moves that make room, if runmig made one.
-    pub search: Option<Search>,
+    pub search: Option<SearchResult>,
 }
 
 /// The fewest instances whose end would make room on one GPU.
@@ -152,28 +143,6 @@ pub struct Exhaustion {
     pub what: Exhausted,
 }
 
-/// A search for slices whose move makes room.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Search {
-    /// Its result.
-    pub result: SearchResult,
-    /// Whether the machine has a slice that can be moved at all.
-    pub has_movable: bool,
-}
-
-/// The kind of a rejection, as `migctl explain` tells it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RejectionKind {
-    /// No wait helps.
-    Unsatisfiable,
-    /// The free slots are reserved for earlier requests.
-    Queued,
-    /// No slot is free, and no move makes one.
-    Full,
-    /// A move of other slices makes room, or the search for one gave up.
-    Fragmented,
-}
-
 impl Cause {
     /// Returns the slice that found no slot.
     pub fn slice(&self) -> &Slice {
@@ -186,11 +155,14 @@ impl Rejection {
     /// Returns the rejection of a request of whose slices so many found a slot.
     pub(super) fn of(request: &Alternative, found: usize, obstacle: Obstacle) -> Rejection {
         let request = request.clone();
-        Rejection::from(Cause {
+        let cause = Cause {
             request,
             found,
             obstacle,
-        })
+        };
+        Rejection {
+            causes: vec![cause],
+        }
     }
 
     /// Joins the rejections of several alternatives. Waiting helps where it helps one of them.
@@ -248,20 +220,17 @@ impl Rejection {
         }
     }
 
-    /// Returns the kind of the main cause.
-    pub fn kind(&self) -> RejectionKind {
-        let main = self.main_cause().map(|cause| &cause.obstacle);
-        match main {
-            Some(Obstacle::Reserved { .. }) => RejectionKind::Queued,
+    /// Returns the end of a create that does not wait. Its room is fragmented where a move of other slices helps, or the search
+    /// for one gave up.
+    pub fn outcome(&self) -> Outcome {
+        match self.main_cause().map(|cause| &cause.obstacle) {
+            Some(Obstacle::Reserved { .. }) => Outcome::Queued,
             Some(Obstacle::NoSlot(shortage)) => match &shortage.search {
-                Some(Search {
-                    result: SearchResult::Plan(_) | SearchResult::Beyond(_),
-                    ..
-                }) => RejectionKind::Fragmented,
-                _ => RejectionKind::Full,
+                Some(SearchResult::Plan(_) | SearchResult::Beyond(_)) => Outcome::Fragmented,
+                _ => Outcome::Full,
             },
-            Some(of) if of.may_pass() => RejectionKind::Full,
-            _ => RejectionKind::Unsatisfiable,
+            Some(of) if of.may_pass() => Outcome::Full,
+            _ => Outcome::Unsatisfiable,
         }
     }
 
@@ -274,6 +243,7 @@ impl Rejection {
     }
 }
 
+#[cfg(test)]
 impl From<Cause> for Rejection {
     fn from(cause: Cause) -> Rejection {
         Rejection {
@@ -322,9 +292,9 @@ impl LeftOut {
 impl Shortage {
     /// Returns the moves that make room, if a search found some.
     pub fn plan(&self) -> Option<&DefragPlan> {
-        match &self.search.as_ref()?.result {
+        match self.search.as_ref()? {
             SearchResult::Plan(plan) => Some(plan),
-            SearchResult::Impossible | SearchResult::Beyond(_) => None,
+            _ => None,
         }
     }
 }

@@ -34,9 +34,9 @@ impl ShareTerms<'_> {
         size: ShareSize,
         constraints: &Constraints<'_>,
     ) -> Option<(usize, ShareMemory)> {
-        let fits = slices.iter().enumerate();
-        let fits = fits.filter(|(_, on)| on.is_asked(constraints));
-        let fits = fits.filter_map(|(n, on)| Some((n, self.seat_in(on, size, constraints).ok()?)));
+        let asked = slices.iter().enumerate();
+        let asked = asked.filter(|(_, on)| on.is_asked(constraints));
+        let fits = asked.filter_map(|(n, on)| Some((n, self.seat_in(on, size, constraints).ok()?)));
         fits.min_by_key(|(n, _)| {
             let on = &slices[*n];
             on.slice

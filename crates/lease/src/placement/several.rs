@@ -44,10 +44,7 @@ impl Selection {
     /// Adds a slot, and the idle slices on its GPU that go for it.
     pub(crate) fn add(&mut self, slot: Slot, evicts: &[Placement]) {
         let goes = |r: &Slot| r.gpu == slot.gpu && evicts.contains(&r.placement);
-        let (evicted, left) = std::mem::take(&mut self.idle).into_iter().partition(goes);
-        let evicted: Vec<Slot> = evicted;
-        self.evicted.extend(evicted);
-        self.idle = left;
+        self.evicted.extend(self.idle.extract_if(.., |r| goes(r)));
         self.idle.retain(|r| *r != slot);
         self.own_gpus.push(slot.gpu.clone());
         self.reserved.push(slot);
@@ -70,11 +67,14 @@ pub(crate) fn choose_several<'a>(
     constraints: &Constraints<'_>,
 ) -> Result<Vec<Decision<'a>>, Box<Diagnosis>> {
     let mut selection = Selection::new(reserved, constraints.idle);
-    if let Some(rejection) = never_several(snapshot, request, constraints) {
-        return Err(Box::new(Diagnosis {
+    let no = |selection, rejection| {
+        Err(Box::new(Diagnosis {
             selection,
             rejection,
-        }));
+        }))
+    };
+    if let Some(never) = never_several(snapshot, request, constraints) {
+        return no(selection, never);
     }
     let mut found = Vec::new();
     for slice in request.all() {
@@ -85,11 +85,8 @@ pub(crate) fn choose_several<'a>(
                 found.push(decision);
             }
             Err(obstacle) => {
-                let rejection = Rejection::of(request, found.len(), obstacle);
-                return Err(Box::new(Diagnosis {
-                    selection,
-                    rejection,
-                }));
+                let found = found.len();
+                return no(selection, Rejection::of(request, found, obstacle));
             }
         }
     }
@@ -105,9 +102,8 @@ pub(crate) fn never_several(
     // An unreadable GPU may hold the rest, and so may one that gives nothing new now.
     let closed = diagnosis::closed(snapshot, constraints);
     let offers = |gpu: &&Gpu| {
-        request
-            .all()
-            .any(|slice| constraints.profile_on(gpu, slice).is_some())
+        let mut slices = request.all();
+        slices.any(|slice| constraints.profile_on(gpu, slice).is_some())
     };
     let is_unsure = !snapshot.unreadable.is_empty() || closed.iter().any(offers);
     if request.others.is_empty() || is_unsure {
@@ -121,7 +117,11 @@ pub(crate) fn never_several(
         let name = &fitting.first()?.1.name;
         let most: u32 = fitting.iter().map(|(_, p)| p.max_instances).sum();
         if most < alike.len() as u32 {
-            return never(diagnosis::too_many(&fitting, most));
+            return never(Obstacle::TooMany {
+                gpus: fitting.len(),
+                profile: name.clone(),
+                most,
+            });
         }
         if fitting.iter().all(|(_, p)| p.name == *name) {
             names.extend(std::iter::repeat_n(name.as_str(), alike.len()));
@@ -198,25 +198,21 @@ impl Packer {
         }
         let mut alike: Vec<(&Occupancy<'_>, usize)> = Vec::new();
         for occupancy in occupancies {
-            match alike
-                .iter_mut()
-                .find(|(other, _)| occupancy.is_like(other, |a, b| a == b))
-            {
+            let is_like = |other: &Occupancy<'_>| occupancy.is_like(other, |a, b| a == b);
+            match alike.iter_mut().find(|(other, _)| is_like(other)) {
                 Some((_, count)) => *count += 1,
                 None => alike.push((occupancy, 1)),
             }
         }
         alike.sort_by_key(|(_, count)| *count);
         let bins = alike.iter().enumerate();
+        let kind = |(occupancy, _): &(&Occupancy<'_>, usize)| Kind {
+            free: occupancy.free_slices(),
+            fills: fills(occupancy, &names),
+        };
         Packer {
             bins: bins.flat_map(|(k, (_, n))| vec![k; *n]).collect(),
-            kinds: alike
-                .iter()
-                .map(|(occupancy, _)| Kind {
-                    free: occupancy.free_slices(),
-                    fills: fills(occupancy, &names),
-                })
-                .collect(),
+            kinds: alike.iter().map(kind).collect(),
             names,
             sizes,
             known: HashMap::new(),
@@ -245,11 +241,8 @@ impl Packer {
         let free = |kind: &usize| u64::from(self.kinds[*kind].free);
         let occupancy: u64 = self.bins[bin..].iter().map(free).sum();
         let need = |counts: &Counts| -> u64 {
-            counts
-                .iter()
-                .zip(&self.sizes)
-                .map(|(n, size)| u64::from(*n) * u64::from(*size))
-                .sum()
+            let each = counts.iter().zip(&self.sizes);
+            each.map(|(n, size)| u64::from(*n) * u64::from(*size)).sum()
         };
         if need(&counts) > occupancy {
             return Some(false);
@@ -280,11 +273,10 @@ impl Packer {
                 continue;
             }
             let rest = counts.iter().zip(fill).map(|(c, f)| c - f).collect();
-            if bin + 1 < self.bins.len() {
-                found = self.from(bin + 1, rest, left)?;
-            } else {
-                found = rest.iter().all(|n| *n == 0);
-            }
+            found = match bin + 1 < self.bins.len() {
+                true => self.from(bin + 1, rest, left)?,
+                false => rest.iter().all(|n| *n == 0),
+            };
             if found {
                 break;
             }
@@ -320,11 +312,8 @@ fn fills(occupancy: &Occupancy<'_>, names: &[String]) -> Vec<Counts> {
             full.insert(counts);
         }
     }
-    let mut most: Vec<Counts> = full
-        .iter()
-        .filter(|a| !full.iter().any(|b| b != *a && is_within(a, b)))
-        .cloned()
-        .collect();
+    let is_most = |a: &&Counts| !full.iter().any(|b| b != *a && is_within(a, b));
+    let mut most: Vec<Counts> = full.iter().filter(is_most).cloned().collect();
     most.sort();
     most
 }
@@ -332,7 +321,7 @@ fn fills(occupancy: &Occupancy<'_>, names: &[String]) -> Vec<Counts> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::placement::tests::{machine, named, take};
+    use crate::placement::tests::{machine, named, slot, take};
 
     fn several(text: &str) -> Alternative {
         crate::request::alternatives(text).unwrap().remove(0)
@@ -351,11 +340,7 @@ mod tests {
         let m = machine(2);
         let five = places(&m, &[], "1g.10gb*5");
         assert_ne!(five[0].0, five[1].0, "{five:?}");
-        let full = Slot {
-            gpu: "GPU-0".into(),
-            profile_id: 0,
-            placement: Placement { start: 0, size: 8 },
-        };
+        let full = slot(0, 0, 0, 8);
         assert_eq!(places(&m, &[full], "3g.40gb*2"), [(1, 4), (1, 0)]);
     }
 
@@ -372,11 +357,7 @@ mod tests {
         };
         assert_eq!(never.rejection, Rejection::of(&request, 0, too_many));
         let request = several("4g.40gb*2");
-        let half = Slot {
-            gpu: "GPU-0".into(),
-            profile_id: 0,
-            placement: Placement { start: 3, size: 1 },
-        };
+        let half = slot(0, 0, 3, 1);
         let now = *choose_several(&m, &[half], &request, &Constraints::default()).unwrap_err();
         assert_eq!(now.selection.own_gpus, ["GPU-1".into()]);
         let [first] = now.rejection.causes() else {
@@ -391,11 +372,7 @@ mod tests {
         let m = machine(2);
         let starts = places(&m, &[], "1g.10gb&3g.40gb*2");
         assert_ne!(starts[0].0, starts[1].0, "{starts:?}");
-        let full = Slot {
-            gpu: "GPU-0".into(),
-            profile_id: 0,
-            placement: Placement { start: 0, size: 8 },
-        };
+        let full = slot(0, 0, 0, 8);
         let look = |text: &str| {
             let request = several(text);
             let wanted = Constraints::default();
@@ -423,11 +400,7 @@ mod tests {
     fn counts_idle_slice_once() {
         let mut m = machine(1);
         let (_, _, at) = take(&mut m, &named("2g.20gb")).unwrap();
-        let idle = [Slot {
-            gpu: "GPU-0".into(),
-            profile_id: m.gpus[0].instances[0].profile_id,
-            placement: at,
-        }];
+        let idle = [slot(0, 14, at.start, at.size)];
         let constraints = Constraints {
             idle: &idle,
             ..Constraints::default()
@@ -443,18 +416,9 @@ mod tests {
     #[test]
     fn evicted_slice_makes_room_for_all() {
         let mut m = machine(1);
-        let idle = [("3g.40gb", true), ("4g.40gb", false)].map(|(name, is_idle)| {
-            let (_, _, placement) = take(&mut m, &named(name)).unwrap();
-            let profile_id = m.gpus[0].instances.last().unwrap().profile_id;
-            let gpu = "GPU-0".into();
-            let place = Slot {
-                gpu,
-                profile_id,
-                placement,
-            };
-            is_idle.then_some(place)
-        });
-        let idle: Vec<Slot> = idle.into_iter().flatten().collect();
+        let (_, _, at) = take(&mut m, &named("3g.40gb")).unwrap();
+        take(&mut m, &named("4g.40gb")).unwrap();
+        let idle = [slot(0, 9, at.start, at.size)];
         let constraints = Constraints {
             idle: &idle,
             ..Constraints::default()

@@ -1,21 +1,8 @@
 //! Chooses the GPU of a share: a pure function of the GPUs and of what is booked on each.
 
 use super::no_room::{Candidate, GpuObstacle, GpuUse, NoRoom};
-use crate::model::{Gpu, Level, MigMode};
+use crate::model::MigMode;
 use crate::request::{LEAST_MIB, ShareSize, Wanted};
-
-/// The place of a share.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SharePlace<'a> {
-    /// The GPU.
-    pub gpu: &'a Gpu,
-    /// The memory that the GPU gives out, in MiB.
-    pub gives_out_mib: u64,
-    /// The memory of the share.
-    pub memory: ShareMemory,
-    /// The level of the share.
-    pub level: Level,
-}
 
 /// The memory of a share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -118,16 +105,16 @@ impl ShareTerms<'_> {
     }
 }
 
-/// Chooses the GPU for the first size that fits on one. GPUs with the best level come first, then shared GPUs and
+/// Chooses the GPU for the first size that fits on one, with the memory of the share. GPUs with the best level come first, then shared GPUs and
 /// those without MIG before empty ones that could do MIG, then the GPU with the least free memory, then the lowest
 /// index.
 ///
 /// # Errors
 /// No size fits on any GPU.
-pub fn choose_share<'a>(
-    candidates: &[Candidate<'a>],
+pub fn choose_share<'c, 'a>(
+    candidates: &'c [Candidate<'a>],
     terms: &ShareTerms<'_>,
-) -> Result<SharePlace<'a>, Box<NoRoom>> {
+) -> Result<(&'c Candidate<'a>, ShareMemory), Box<NoRoom>> {
     let order = |on: &Candidate<'_>| {
         let could_do_mig = on.holders.is_empty() && on.gpu.mig != MigMode::Unsupported;
         let rank = on.level.map_or(usize::MAX, |level| level.rank);
@@ -136,13 +123,8 @@ pub fn choose_share<'a>(
     for size in terms.sizes {
         let fits = candidates.iter();
         let fits = fits.filter_map(|on| Some((on, terms.place(on, *size).ok()?)));
-        if let Some((on, memory)) = fits.min_by_key(|(on, _)| order(on)) {
-            return Ok(SharePlace {
-                gpu: on.gpu,
-                gives_out_mib: on.memory_mib.unwrap_or_default(),
-                memory,
-                level: on.level.map_or(Level::None, |level| level.level),
-            });
+        if let Some(best) = fits.min_by_key(|(on, _)| order(on)) {
+            return Ok(best);
         }
     }
     let wanted = Wanted::Share(terms.sizes.to_vec());
@@ -151,14 +133,8 @@ pub fn choose_share<'a>(
 
 /// Returns the obstacle that the use of a GPU is for a share.
 pub(crate) fn obstacle_of(usage: &GpuUse) -> Option<GpuObstacle> {
-    match usage {
-        GpuUse::Free | GpuUse::Shared { .. } => None,
-        GpuUse::Mig { .. }
-        | GpuUse::Exclusive { .. }
-        | GpuUse::Foreign { .. }
-        | GpuUse::Prohibited
-        | GpuUse::Unknown { .. } => Some(GpuObstacle::Used(usage.clone())),
-    }
+    let may_share = matches!(usage, GpuUse::Free | GpuUse::Shared { .. });
+    (!may_share).then(|| GpuObstacle::Used(usage.clone()))
 }
 
 #[cfg(test)]

@@ -3,74 +3,57 @@ use crate::model::{Gpu, GpuInstance, GpuUuid, MigMode, Placement, Profile, Snaps
 use crate::request::Slice;
 use proptest::prelude::*;
 
-/// A100-80GB as the driver describes it: name, id, compute slices, MiB, decoders, ofas, most, starts.
-type Row = (
-    &'static str,
-    u32,
-    u32,
-    u64,
-    u32,
-    u32,
-    u32,
-    &'static [u32],
-    u32,
-);
+/// A profile: name, id, compute slices, MiB, decoders, ofas, most, places side by side, and their size.
+type Row = (&'static str, u32, u32, u64, u32, u32, u32, u32, u32);
+/// A100-80GB as the driver describes it.
 const A100: &[Row] = &[
-    ("1g.10gb", 19, 1, 9728, 0, 0, 7, &[0, 1, 2, 3, 4, 5, 6], 1),
-    (
-        "1g.10gb+me",
-        20,
-        1,
-        9728,
-        1,
-        1,
-        1,
-        &[0, 1, 2, 3, 4, 5, 6],
-        1,
-    ),
-    ("1g.20gb", 15, 1, 19968, 1, 0, 4, &[0, 2, 4, 6], 2),
-    ("2g.20gb", 14, 2, 19968, 1, 0, 3, &[0, 2, 4], 2),
-    ("3g.40gb", 9, 3, 40192, 2, 0, 2, &[0, 4], 4),
-    ("4g.40gb", 5, 4, 40192, 2, 0, 1, &[0], 4),
-    ("7g.80gb", 0, 7, 80640, 5, 1, 1, &[0], 8),
+    ("1g.10gb", 19, 1, 9728, 0, 0, 7, 7, 1),
+    ("1g.10gb+me", 20, 1, 9728, 1, 1, 1, 7, 1),
+    ("1g.20gb", 15, 1, 19968, 1, 0, 4, 4, 2),
+    ("2g.20gb", 14, 2, 19968, 1, 0, 3, 3, 2),
+    ("3g.40gb", 9, 3, 40192, 2, 0, 2, 2, 4),
+    ("4g.40gb", 5, 4, 40192, 2, 0, 1, 1, 4),
+    ("7g.80gb", 0, 7, 80640, 5, 1, 1, 1, 8),
 ];
 
+fn starts(places: u32, size: u32) -> impl Iterator<Item = u32> {
+    (0..places).map(move |n| n * size)
+}
+
 pub(super) fn gpu(index: u32) -> Gpu {
-    let profiles = A100
-        .iter()
-        .map(
-            |&(name, id, compute_slices, memory_mib, decoders, ofas, most, starts, size)| Profile {
-                name: name.into(),
-                id,
-                compute_slices,
-                memory_mib,
-                multiprocessors: 14 * compute_slices,
-                copy_engines: compute_slices,
-                decoders,
-                encoders: 0,
-                jpegs: ofas,
-                ofas,
-                p2p: false,
-                max_instances: most,
-                placements: starts
-                    .iter()
-                    .map(|&start| Placement { start, size })
-                    .collect(),
-            },
-        )
-        .collect();
+    let profile = |row: &Row| {
+        let &(name, id, compute_slices, memory_mib, decoders, ofas, max_instances, places, size) =
+            row;
+        Profile {
+            name: name.into(),
+            id,
+            compute_slices,
+            memory_mib,
+            multiprocessors: 14 * compute_slices,
+            copy_engines: compute_slices,
+            decoders,
+            jpegs: ofas,
+            ofas,
+            max_instances,
+            placements: starts(places, size)
+                .map(|start| Placement { start, size })
+                .collect(),
+            ..Profile::default()
+        }
+    };
     Gpu {
         index,
-        minor: index,
         uuid: GpuUuid::new(format!("GPU-{index}")),
-        name: "A100".into(),
-        pci_bus_id: String::new(),
         mig: MigMode::Enabled,
-        mig_pending: None,
-        closed: None,
-        profiles,
-        instances: Vec::new(),
+        profiles: A100.iter().map(profile).collect(),
+        ..Gpu::default()
     }
+}
+
+/// A place on a GPU of a machine.
+pub(super) fn slot(gpu: u32, profile_id: u32, start: u32, size: u32) -> Slot {
+    let gpu = GpuUuid::new(format!("GPU-{gpu}"));
+    Slot::new(&gpu, profile_id, Placement { start, size })
 }
 
 pub(super) fn machine(count: u32) -> Snapshot {
@@ -90,19 +73,13 @@ pub(super) fn take(
     request: &Slice,
 ) -> Result<(u32, String, Placement), Rejection> {
     let d = choose(snapshot, &[], &Constraints::one(request))?;
-    let (index, id, name, placement) = (
-        d.gpu.index,
-        d.profile.id,
-        d.profile.name.clone(),
-        d.placement,
-    );
-    let gpu = &mut snapshot.gpus[index as usize];
+    let (index, name, placement) = (d.gpu.index, d.profile.name.clone(), d.placement);
     let instance = GpuInstance {
         id: 0,
-        profile_id: id,
+        profile_id: d.profile.id,
         placement,
     };
-    gpu.instances.push(instance);
+    snapshot.gpus[index as usize].instances.push(instance);
     Ok((index, name, placement))
 }
 
@@ -139,11 +116,7 @@ fn fills_gpu_with_seven_smallest_slices() {
         // Without the ledger each of them counts as an administrator's.
         in_the_way: vec![InTheWay {
             gpu: 0,
-            slots: vec![Slot {
-                gpu: GpuUuid::from("GPU-0"),
-                profile_id: 19,
-                placement: Placement { start: 0, size: 1 },
-            }],
+            slots: vec![slot(0, 19, 0, 1)],
             names: Vec::new(),
             ends: false,
         }],
@@ -172,26 +145,14 @@ fn respects_engine_limits() {
 fn memory_selects_smallest_sufficient_profile() {
     let mut m = machine(1);
     let smallest = |m: &mut Snapshot, gib: u64| take(m, &Slice::Memory(gib << 30)).map(|t| t.1);
-    assert_eq!(smallest(&mut m, 5).unwrap(), "1g.10gb");
-    assert_eq!(
-        smallest(&mut m, 10).unwrap(),
-        "1g.20gb",
-        "1g.10gb has 9728 MiB"
-    );
-    assert_eq!(
-        smallest(&mut m, 20).unwrap(),
-        "3g.40gb",
-        "2g.20gb has 19968 MiB"
-    );
-    let largest = Largest {
-        profile: "7g.80gb".into(),
-        memory_mib: 80640,
-        compute_slices: 7,
-    };
+    // 1g.10gb has 9728 MiB, and 2g.20gb 19968.
+    for (gib, name) in [(5, "1g.10gb"), (10, "1g.20gb"), (20, "3g.40gb")] {
+        assert_eq!(smallest(&mut m, gib).unwrap(), name);
+    }
     let too_much = Obstacle::TooMuchMemory {
         needed_compute: 0,
         is_restricted: false,
-        largest: Some(largest),
+        largest: m.gpus[0].profile(0).cloned(),
     };
     assert_eq!(obstacle(smallest(&mut m, 100).unwrap_err()), too_much);
 }
@@ -243,11 +204,7 @@ fn tells_mig_off_from_no_mig() {
 #[test]
 fn leaves_promised_slots_alone() {
     let m = machine(1);
-    let promised = [Slot {
-        gpu: "GPU-0".into(),
-        profile_id: 0,
-        placement: Placement { start: 0, size: 8 },
-    }];
+    let promised = [slot(0, 0, 0, 8)];
     assert!(choose(&m, &promised, &Constraints::one(&named("1g.10gb"))).is_err());
 }
 
@@ -266,7 +223,7 @@ proptest! {
                 m.gpus[g].instances.remove(i);
                 continue;
             }
-            let (name, id, slices, .., starts, size) = A100[which];
+            let (name, id, slices, .., places, size) = A100[which];
             let fits_somewhere = m.gpus.iter().any(|gpu| {
                 let sum = |f: fn(&Profile) -> u32| gpu.instances.iter()
                     .map(|i| f(gpu.profile(i.profile_id).unwrap())).sum::<u32>();
@@ -276,7 +233,7 @@ proptest! {
                     && sum(|p| p.compute_slices) + slices <= 7
                     && sum(|p| p.ofas) + p.ofas <= 1
                     && sum(|p| p.decoders) + p.decoders <= 5
-                    && starts.iter().any(|&s| gpu.instances.iter().all(|i| {
+                    && starts(places, size).any(|s| gpu.instances.iter().all(|i| {
                         i.placement.start >= s + size || s >= i.placement.start + i.placement.size
                     }))
             });
@@ -333,28 +290,17 @@ fn respects_least_compute_slices() {
     let few = Obstacle::FewComputeSlices { has: 1, needed: 2 };
     assert_eq!(obstacle(with(&named("1g.10gb"), 2).unwrap_err()), few);
     let found = obstacle(with(&gib19, 9).unwrap_err());
-    assert!(
-        matches!(
-            found,
-            Obstacle::TooMuchMemory {
-                needed_compute: 9,
-                ..
-            }
-        ),
-        "{found:?}"
-    );
+    let Obstacle::TooMuchMemory { needed_compute, .. } = found else {
+        panic!("{found:?}");
+    };
+    assert_eq!(needed_compute, 9);
 }
 
 #[test]
 fn leaves_out_excluded_gpus() {
     let m = machine(2);
     let request = named("1g.10gb");
-    let rules = [0, 1].map(|n| {
-        (
-            GpuUuid::new(format!("GPU-{n}")),
-            "reserved for team-a".to_owned(),
-        )
-    });
+    let rules = ["GPU-0", "GPU-1"].map(|uuid| (uuid.into(), "reserved for team-a".to_owned()));
     let constraints = Constraints {
         excluded: &rules[1..],
         ..Constraints::one(&request)
@@ -378,11 +324,7 @@ fn prefers_and_evicts_idle_slices() {
     let request = named("3g.40gb");
     take(&mut m, &request).unwrap();
     take(&mut m, &request).unwrap();
-    let idle = [Slot {
-        gpu: "GPU-0".into(),
-        profile_id: 9,
-        placement: Placement { start: 0, size: 4 },
-    }];
+    let idle = [slot(0, 9, 0, 4)];
     let at = |slice: &Slice| {
         let constraints = Constraints {
             idle: &idle,

@@ -37,14 +37,14 @@ pub(crate) fn error(no: &NoRoom, blockers: &[Waiting], time: Option<Waited>) -> 
         ),
     };
     let error = Error::new(format!("cannot allocate {}: {cause}", what(no)));
-    match (no.within_reach(), no_slice.advice()) {
-        (0, Some(hint)) => error.hint(hint),
-        (0, None) => error.hint("run migctl gpus to see the GPUs"),
-        _ => error.hint(see(
+    error.hint(match (no.within_reach(), no_slice.advice()) {
+        (0, Some(hint)) => hint.to_owned(),
+        (0, None) => "run migctl gpus to see the GPUs".to_owned(),
+        _ => see(
             "run migctl list to see who has seats in the slices",
             has_waited,
-        )),
-    }
+        ),
+    })
 }
 
 fn what(no: &NoRoom) -> String {
@@ -90,14 +90,10 @@ pub fn obstacle(why: &GpuObstacle) -> String {
             foreign_mib,
             holders,
         } => {
-            let mut beside = Vec::new();
-            if !holders.is_empty() {
-                beside.push(sharers(holders));
-            }
-            if *foreign_mib > 0 {
-                let who = "processes without a lease that use";
-                beside.push(format!("{who} {foreign_mib}Mi"));
-            }
+            let shares = (!holders.is_empty()).then(|| sharers(holders));
+            let foreign = (*foreign_mib > 0)
+                .then(|| format!("processes without a lease that use {foreign_mib}Mi"));
+            let beside: Vec<String> = shares.into_iter().chain(foreign).collect();
             let free = format!("{free_mib}Mi of {gives_out}Mi is free");
             match beside.is_empty() {
                 true => free,
@@ -113,16 +109,14 @@ pub fn obstacle(why: &GpuObstacle) -> String {
             format!("the fraction is {memory_mib}Mi there, less than 1Gi")
         }
         GpuObstacle::NoFigure => {
-            "the driver does not tell how much memory it has, so no part of it can be booked"
-                .to_owned()
+            let why = "the driver does not tell how much memory it has";
+            format!("{why}, so no part of it can be booked")
         }
         GpuObstacle::OneProcess => "its compute mode is Exclusive_Process".to_owned(),
         GpuObstacle::OtherLevel(level) => format!("its shares have the level {level}"),
         GpuObstacle::NoLevel(reasons) => {
-            format!(
-                "no permitted level can hold the limit there ({})",
-                printable(reasons)
-            )
+            let reasons = printable(reasons);
+            format!("no permitted level can hold the limit there ({reasons})")
         }
     }
 }
@@ -132,11 +126,8 @@ fn sharers(holders: &[String]) -> String {
     const SHOWN: usize = 2;
     let names = holders.iter().filter(|name| !name.is_empty());
     let names: Vec<String> = names.take(SHOWN).map(|name| printable(name)).collect();
-    let noun = if holders.len() == 1 {
-        "container"
-    } else {
-        "containers"
-    };
+    let s = if holders.len() == 1 { "" } else { "s" };
+    let noun = format!("container{s}");
     match (holders.len() - names.len(), names.as_slice()) {
         (n, []) => format!("{n} {noun}"),
         (0, [one]) => format!("{noun} {one}"),
@@ -180,18 +171,13 @@ fn hint(no: &NoRoom, has_waited: bool) -> String {
     // Where another obstacle may pass, its hint helps more.
     let only_unreadable = no.within_reach() == no.unreadable.len();
     let remedy = remedy.or(only_unreadable.then_some(UNREADABLE_HINT));
-    if let Some(remedy) = remedy.filter(|_| no.may_pass()) {
-        return see(remedy, has_waited);
-    }
     if no.may_pass() {
-        return see(
-            match (no.has_foreign(), is_share) {
-                (true, _) => "run migctl list and nvidia-smi to see who uses the GPUs",
-                (false, true) => "run migctl list to see who shares the GPUs",
-                (false, false) => "run migctl list to see who holds the GPUs",
-            },
-            has_waited,
-        );
+        let who = match (no.has_foreign(), is_share) {
+            (true, _) => "run migctl list and nvidia-smi to see who uses the GPUs",
+            (false, true) => "run migctl list to see who shares the GPUs",
+            (false, false) => "run migctl list to see who holds the GPUs",
+        };
+        return see(remedy.unwrap_or(who), has_waited);
     }
     let is = |is_it: fn(&GpuObstacle) -> bool| no.taken.iter().any(|(_, why)| is_it(why));
     match no.within_reach() {

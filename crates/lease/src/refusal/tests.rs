@@ -1,7 +1,6 @@
 use super::*;
-use crate::model::{OperationId, Placement};
-use crate::placement::Exclusion;
-use crate::placement::{DefragPlan, Exhaustion, Largest, Search};
+use crate::model::{OperationId, Placement, Profile};
+use crate::placement::{DefragPlan, Exclusion};
 use crate::request;
 use crate::request::Alternative;
 use crate::store::Waiter;
@@ -17,7 +16,17 @@ fn cause(request: &str, obstacle: Obstacle) -> Cause {
 }
 
 fn line(cause: Cause) -> String {
-    Error::from(Rejection::from(cause)).line()
+    refused(&Rejection::from(cause))
+}
+
+/// Returns the line of a create that was never to wait, and finds no queue.
+fn refused(rejection: &Rejection) -> String {
+    let refusal = Refusal {
+        rejection,
+        blockers: &[],
+        waited: None,
+    };
+    refusal.error().line()
 }
 
 fn left_out(rules: &[&str], unreadable: &[&str]) -> LeftOut {
@@ -46,14 +55,9 @@ fn shortage() -> Shortage {
     }
 }
 
-fn searched(result: SearchResult, has_movable: bool) -> Obstacle {
-    Obstacle::NoSlot(Box::new(Shortage {
-        search: Some(Search {
-            result,
-            has_movable,
-        }),
-        ..shortage()
-    }))
+/// Returns the line for a request that finds no slot.
+fn without_slot(request: &str, shortage: Shortage) -> String {
+    line(cause(request, Obstacle::NoSlot(Box::new(shortage))))
 }
 
 const FREE: &str = "(6 of 16 memory slices are free on 2 GPUs, at most 4 on one)";
@@ -62,149 +66,74 @@ const LIST: &str =
 
 #[test]
 fn names_obstacles_that_never_pass() {
-    let lines = [
-        (
-            cause(
-                "1g.10gb",
-                Obstacle::GpusExcluded(LeftOut {
-                    excluded: vec![
-                        (
-                            0,
-                            Exclusion::Unfit("a slice of 1g.10gb has 9728 MiB".into()),
-                        ),
-                        (1, Exclusion::EndsMig),
-                    ],
-                    ..LeftOut::default()
-                }),
-            ),
-            "cannot allocate 1g.10gb: no GPU in MIG mode can take it (GPU 0: a slice of 1g.10gb has 9728 MiB; \
-             GPU 1: its next reset switches MIG off; nvidia-smi -mig 1 keeps it on, and nvidia-smi --gpu-reset resets it); \
-             hint: ask for another share, or for a larger slice",
-        ),
-        (
-            cause(
-                "1g.10gb",
-                Obstacle::GpusExcluded(LeftOut {
-                    excluded: vec![(0, Exclusion::EndsMig)],
-                    ..LeftOut::default()
-                }),
-            ),
-            "cannot allocate 1g.10gb: no GPU in MIG mode can take it (GPU 0: its next reset switches MIG off; \
-             nvidia-smi -mig 1 keeps it on, and nvidia-smi --gpu-reset resets it); \
-             hint: run one of these commands for the GPU",
-        ),
-        (
-            cause(
-                "1g.10gb",
-                Obstacle::GpusExcluded(left_out(
-                    &["published for claims of Kubernetes alone by kubernetes.local = \"apart\""],
-                    &[],
-                )),
-            ),
-            "cannot allocate 1g.10gb: every GPU in MIG mode is excluded (GPU 0: published for claims of Kubernetes \
-             alone by kubernetes.local = \"apart\"); hint: check [policy] and [kubernetes] in the configuration",
-        ),
-        (
-            cause(
-                "1g.10gb",
-                Obstacle::GpusExcluded(left_out(&["for team-a by policy"], &[])),
-            ),
-            "cannot allocate 1g.10gb: every GPU in MIG mode is excluded (GPU 0: for team-a by policy); \
-             hint: check [policy] and [kubernetes] in the configuration",
-        ),
-        (
-            cause(
-                "1g.10gb",
-                Obstacle::NoMigGpu {
-                    gpus: 2,
-                    left_out: LeftOut::default(),
-                },
-            ),
-            "cannot allocate 1g.10gb: no GPU supports MIG (the driver lists 2 GPUs); \
-             hint: use an A30, A100, H100 or a later data-centre GPU",
-        ),
-        (
-            cause(
-                "1g.10gb",
-                Obstacle::NoMigGpu {
-                    gpus: 0,
-                    left_out: left_out(&[], &["read GPU 0: GPU is lost"]),
-                },
-            ),
-            "cannot allocate 1g.10gb: no GPU can be read (read GPU 0: GPU is lost); hint: run \
-             nvidia-smi, and check the kernel log for the GPU's state, or set runmig.dev/wait to wait",
-        ),
-        (
-            cause(
-                "1g.10gb",
-                Obstacle::MigOff {
-                    gpus: vec![0, 1],
-                    pending: Vec::new(),
-                    left_out: LeftOut::default(),
-                },
-            ),
-            "cannot allocate 1g.10gb: MIG is off on every GPU that supports it (GPU 0, 1); \
-             hint: run nvidia-smi -i 0,1 -mig 1",
-        ),
-        (
-            cause(
-                "1g.10gb",
-                Obstacle::MigOff {
-                    gpus: vec![0, 1],
-                    pending: vec![1],
-                    left_out: LeftOut::default(),
-                },
-            ),
-            "cannot allocate 1g.10gb: MIG is off on every GPU that supports it (GPU 0, 1); \
-             hint: run nvidia-smi -i 1 --gpu-reset, or reboot",
-        ),
-        (
-            cause("1g.10gb", Obstacle::FewComputeSlices { has: 1, needed: 2 }),
-            "cannot allocate 1g.10gb: the profile has 1 compute slice, and the request needs at \
-             least 2; hint: request a larger profile, or fewer compute slices",
-        ),
-        (
-            cause(
-                "9g.10gb",
-                Obstacle::UnknownProfile {
-                    offered: vec!["7g.80gb".into(), "4g.40gb".into()],
-                },
-            ),
-            "cannot allocate 9g.10gb: no GPU offers the profile; hint: request one of 7g.80gb, \
-             4g.40gb (nearest first)",
-        ),
-        (
-            cause(
-                "90Gi",
-                Obstacle::TooMuchMemory {
-                    needed_compute: 2,
-                    is_restricted: true,
-                    largest: Some(Largest {
-                        profile: "7g.80gb".into(),
-                        memory_mib: 80640,
-                        compute_slices: 7,
-                    }),
-                },
-            ),
-            "cannot allocate 90Gi: no profile that policy.profiles allows has 90Gi of memory and \
-             2 compute slices; hint: request at most 7g.80gb, which has 80640 MiB and 7 compute \
-             slices",
-        ),
-        (
-            cause(
-                "4g.40gb*3",
-                Obstacle::TooMany {
-                    gpus: 2,
-                    profile: "4g.40gb".into(),
-                    most: 2,
-                },
-            ),
-            "cannot allocate 4g.40gb*3: 2 GPUs hold at most 2 of 4g.40gb; hint: request fewer \
-             slices",
-        ),
-    ];
-    for (cause, expected) in lines {
-        assert_eq!(line(cause), expected);
+    let excluded = |all: &[Exclusion]| {
+        Obstacle::GpusExcluded(LeftOut {
+            excluded: (0..).zip(all.iter().cloned()).collect(),
+            ..LeftOut::default()
+        })
+    };
+    let rule = |words: &str| Obstacle::GpusExcluded(left_out(&[words], &[]));
+    let unfit = Exclusion::Unfit("a slice of 1g.10gb has 9728 MiB".into());
+    let no_mig = |gpus, unreadable: &[&str]| Obstacle::NoMigGpu {
+        gpus,
+        left_out: left_out(&[], unreadable),
+    };
+    let mig_off = |pending: &[u32]| Obstacle::MigOff {
+        gpus: vec![0, 1],
+        pending: pending.to_vec(),
+        left_out: LeftOut::default(),
+    };
+    let unknown = Obstacle::UnknownProfile {
+        offered: vec!["7g.80gb".into(), "4g.40gb".into()],
+    };
+    let too_much = Obstacle::TooMuchMemory {
+        needed_compute: 2,
+        is_restricted: true,
+        largest: Some(Profile {
+            name: "7g.80gb".into(),
+            memory_mib: 80640,
+            compute_slices: 7,
+            ..Profile::default()
+        }),
+    };
+    let too_many = |most| Obstacle::TooMany {
+        gpus: 2,
+        profile: "4g.40gb".into(),
+        most,
+    };
+    for (request, obstacle, expected) in rows! {
+        "1g.10gb", excluded(&[unfit, Exclusion::EndsMig]) =>
+            "no GPU in MIG mode can take it (GPU 0: a slice of 1g.10gb has 9728 MiB; GPU 1: its next reset switches \
+             MIG off; nvidia-smi -mig 1 keeps it on, and nvidia-smi --gpu-reset resets it); hint: ask for another \
+             share, or for a larger slice";
+        "1g.10gb", excluded(&[Exclusion::EndsMig]) =>
+            "no GPU in MIG mode can take it (GPU 0: its next reset switches MIG off; nvidia-smi -mig 1 keeps it on, \
+             and nvidia-smi --gpu-reset resets it); hint: run one of these commands for the GPU";
+        "1g.10gb", rule("for team-a by policy") =>
+            "every GPU in MIG mode is excluded (GPU 0: for team-a by policy); hint: check [policy] and [kubernetes] \
+             in the configuration";
+        "1g.10gb", no_mig(2, &[]) =>
+            "no GPU supports MIG (the driver lists 2 GPUs); hint: use an A30, A100, H100 or a later data-centre GPU";
+        "1g.10gb", no_mig(0, &["read GPU 0: GPU is lost"]) =>
+            "no GPU can be read (read GPU 0: GPU is lost); hint: run nvidia-smi, and check the kernel log for the \
+             GPU's state, or set runmig.dev/wait to wait";
+        "1g.10gb", mig_off(&[]) =>
+            "MIG is off on every GPU that supports it (GPU 0, 1); hint: run nvidia-smi -i 0,1 -mig 1";
+        "1g.10gb", mig_off(&[1]) =>
+            "MIG is off on every GPU that supports it (GPU 0, 1); hint: run nvidia-smi -i 1 --gpu-reset, or reboot";
+        "1g.10gb", Obstacle::FewComputeSlices { has: 1, needed: 2 } =>
+            "the profile has 1 compute slice, and the request needs at least 2; hint: request a larger profile, or \
+             fewer compute slices";
+        "9g.10gb", unknown =>
+            "no GPU offers the profile; hint: request one of 7g.80gb, 4g.40gb (nearest first)";
+        "90Gi", too_much =>
+            "no profile that policy.profiles allows has 90Gi of memory and 2 compute slices; hint: request at most \
+             7g.80gb, which has 80640 MiB and 7 compute slices";
+        "4g.40gb*3", too_many(2) => "2 GPUs hold at most 2 of 4g.40gb; hint: request fewer slices";
+        "4g.40gb*3", too_many(0) => "2 GPUs cannot hold 4g.40gb together; hint: request fewer slices";
+    } {
+        let expected = format!("cannot allocate {request}: {expected}");
+        assert_eq!(line(cause(request, obstacle)), expected);
     }
 }
 
@@ -215,27 +144,21 @@ fn names_shortages_with_their_figures() {
         profile: "3g.40gb".into(),
         what: Exhausted::Instances,
     };
-    let shortages = [
-        (
-            Shortage {
-                exhausted: vec![exhausted],
-                ..shortage()
-            },
-            "GPU 0 has no more instances of 3g.40gb",
-        ),
-        (
-            Shortage {
-                most_free: 4,
-                needed: 5,
-                ..shortage()
-            },
-            "no single GPU has enough free memory slices",
-        ),
-        (shortage(), "the free memory is fragmented"),
-    ];
-    for (shortage, expected) in shortages {
+    let lacking = Shortage {
+        exhausted: vec![exhausted],
+        ..shortage()
+    };
+    let large = Shortage {
+        needed: 5,
+        ..shortage()
+    };
+    for (shortage, expected) in rows! {
+        lacking => "GPU 0 has no more instances of 3g.40gb";
+        large => "no single GPU has enough free memory slices";
+        shortage() => "the free memory is fragmented";
+    } {
         assert_eq!(
-            line(cause("3g.40gb", Obstacle::NoSlot(Box::new(shortage)))),
+            without_slot("3g.40gb", shortage),
             format!("cannot allocate 3g.40gb: {expected} {FREE}{LIST}")
         );
     }
@@ -244,7 +167,7 @@ fn names_shortages_with_their_figures() {
         ..shortage()
     };
     assert_eq!(
-        line(cause("7g.80gb", Obstacle::NoSlot(Box::new(full)))),
+        without_slot("7g.80gb", full),
         format!(
             "cannot allocate 7g.80gb: too few memory slices are free (6 of 16 on 2 GPUs, at most 4 \
              on one){LIST}"
@@ -256,7 +179,7 @@ fn names_shortages_with_their_figures() {
         ..shortage()
     };
     assert_eq!(
-        line(cause("20Gi", Obstacle::NoSlot(Box::new(left)))),
+        without_slot("20Gi", left),
         format!(
             "cannot allocate 20Gi (3g.40gb): the free memory is fragmented {FREE}; 1 memory slice \
              is quarantined, as runmig could not free it; GPU 0: for team-a; read GPU 3: GPU is \
@@ -279,7 +202,7 @@ fn names_what_is_in_the_way() {
             in_the_way,
             ..shortage()
         };
-        line(cause("4g.40gb", Obstacle::NoSlot(Box::new(no))))
+        without_slot("4g.40gb", no)
     };
     let train = || one(0, &["container train (3g.40gb)"], true);
     let line = said(vec![
@@ -331,35 +254,26 @@ fn names_the_moves_that_help() {
             to: Placement { start: 6, size: 1 },
         }],
     };
+    let searched = |result| Shortage {
+        search: Some(result),
+        ..shortage()
+    };
     assert_eq!(
-        line(cause("3g.40gb", searched(SearchResult::Plan(plan), true))),
+        without_slot("3g.40gb", searched(SearchResult::Plan(plan))),
         format!(
             "cannot allocate 3g.40gb: the free memory is fragmented, and a move of 1g.10gb at 2:1 \
              of GPU 0 makes room {FREE}; hint: run migctl explain 3g.40gb to see which \
              containers to restart, or set runmig.dev/wait to wait"
         )
     );
-    let searches = [
-        (
-            searched(SearchResult::Impossible, false),
-            "the slices in the way cannot be moved",
-        ),
-        (
-            searched(SearchResult::Impossible, true),
-            "no move of other slices makes room",
-        ),
-        (
-            searched(SearchResult::Beyond(0), true),
-            "the free memory is fragmented, and the search for moves gave up",
-        ),
-        (
-            searched(SearchResult::Beyond(2), true),
-            "the free memory is fragmented, and the search for moves gave up after all plans of \
-             up to 2 restarts",
-        ),
-    ];
-    for (obstacle, expected) in searches {
-        let line = line(cause("3g.40gb", obstacle));
+    for (result, expected) in rows! {
+        SearchResult::Immovable => "the slices in the way cannot be moved";
+        SearchResult::Impossible => "no move of other slices makes room";
+        SearchResult::Beyond(0) => "the free memory is fragmented, and the search for moves gave up";
+        SearchResult::Beyond(2) =>
+            "the free memory is fragmented, and the search for moves gave up after all plans of up to 2 restarts";
+    } {
+        let line = without_slot("3g.40gb", searched(result));
         let expected = format!("cannot allocate 3g.40gb: {expected} {FREE}");
         assert!(line.starts_with(&expected), "{line}");
     }
@@ -375,7 +289,7 @@ fn joins_alternatives_with_equal_obstacles() {
         cause("9g.10gb", unknown()).into(),
     ]);
     assert_eq!(
-        Error::from(both).line(),
+        refused(&both),
         "cannot allocate 8g.10gb or 9g.10gb: no GPU offers the profile; hint: request one of \
          7g.80gb (nearest first)"
     );
@@ -385,7 +299,7 @@ fn joins_alternatives_with_equal_obstacles() {
     ]);
     assert!(second.may_pass());
     assert_eq!(
-        Error::from(second).line(),
+        refused(&second),
         format!(
             "cannot allocate 9g.10gb: no GPU offers the profile; cannot allocate 3g.40gb: the free \
              memory is fragmented {FREE}{LIST}"

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::model::GpuInstance;
-use crate::placement::tests::{gpu, machine, named, obstacle};
-use crate::placement::{Obstacle, Slot, choose};
+use crate::placement::tests::{gpu, machine, named, obstacle, slot};
+use crate::placement::{Obstacle, choose};
 use crate::request::Slice;
 use proptest::prelude::*;
 
@@ -66,11 +66,7 @@ fn permits_gpus_useless_to_blockers() {
         placement: Placement { start: 6, size: 1 },
     });
     assert!(permits(&m, &blockers, "1g.10gb").is_ok());
-    let ours = [Slot {
-        gpu: "GPU-1".into(),
-        profile_id: 19,
-        placement: Placement { start: 6, size: 1 },
-    }];
+    let ours = [slot(1, 19, 6, 1)];
     let request = named("1g.10gb");
     let constraints = Constraints {
         blockers: &blockers,

@@ -1,5 +1,6 @@
 use super::*;
 use crate::model::{Level, MigMode, Placement};
+use crate::placement::tests::slot;
 use crate::placement::whole::tests::gpu;
 use crate::request::{Alternative, Slices};
 use proptest::prelude::*;
@@ -65,13 +66,8 @@ fn slice(name: &str) -> Slice {
 fn chosen(all: &[Candidate<'_>], name: &str, size: ShareSize) -> Option<(u32, u32, u64, u64)> {
     let slice = slice(name);
     let (n, memory) = TERMS.choose_seat(all, size, &Constraints::one(&slice))?;
-    let start = all[n].slice?.at.start;
-    Some((
-        all[n].gpu.index,
-        start,
-        memory.memory_mib,
-        memory.booked_mib,
-    ))
+    let (gpu, start) = (all[n].gpu.index, all[n].slice?.at.start);
+    Some((gpu, start, memory.memory_mib, memory.booked_mib))
 }
 
 #[test]
@@ -105,11 +101,7 @@ fn takes_slice_of_requested_profile() {
 fn earlier_requests_keep_their_places() {
     let gpus = [mig_gpu(0)];
     let all = [candidate(&gpus[0], 0, &[8192])];
-    let ours = [crate::placement::Slot {
-        gpu: gpus[0].uuid.clone(),
-        profile_id: 9,
-        placement: Placement { start: 0, size: 4 },
-    }];
+    let ours = [slot(0, 9, 0, 4)];
     let asked = slice("3g.40gb");
     let blockers = [crate::placement::Reservation {
         gpu: gpus[0].uuid.clone(),

@@ -1,7 +1,8 @@
 use super::*;
-use crate::model::GpuUuid;
+use crate::counters::Outcome;
+use crate::model::{Gpu, GpuUuid, Level};
+use crate::placement::ShareLevel;
 use crate::placement::whole::tests::gpu;
-use crate::placement::{RejectionKind, ShareLevel};
 use proptest::prelude::*;
 
 const L4: u64 = 22_574;
@@ -24,15 +25,15 @@ const NONE: ShareLevel = ShareLevel {
 };
 
 fn chosen(candidates: &[Candidate<'_>], sizes: &[ShareSize]) -> Option<(u32, u64)> {
-    let place = choose(candidates, sizes, &|_| None).ok()?;
-    Some((place.gpu.index, place.memory.memory_mib))
+    let (on, memory) = choose(candidates, sizes, &|_| None).ok()?;
+    Some((on.gpu.index, memory.memory_mib))
 }
 
-fn choose<'a>(
-    candidates: &[Candidate<'a>],
+fn choose<'c, 'a>(
+    candidates: &'c [Candidate<'a>],
     sizes: &[ShareSize],
     limit: &dyn Fn(u64) -> Option<Over>,
-) -> Result<SharePlace<'a>, Box<NoRoom>> {
+) -> Result<(&'c Candidate<'a>, ShareMemory), Box<NoRoom>> {
     let most = 48;
     choose_share(candidates, &ShareTerms { sizes, most, limit })
 }
@@ -98,7 +99,7 @@ fn names_obstacle_of_each_gpu() {
     assert_eq!(no.taken[4].1, GpuObstacle::Queued);
     let awaited = ["GPU-0", "GPU-2", "GPU-4"].map(GpuUuid::from);
     assert_eq!(no.awaited, awaited);
-    assert_eq!(no.kind(), RejectionKind::Queued);
+    assert_eq!(no.outcome(), Outcome::Queued);
     assert!(!no.has_foreign());
     let never = refuse(ShareSize::Memory(1 << 20));
     assert!(!never.may_pass());
@@ -114,32 +115,19 @@ fn waits_for_allowed_sizes() {
     let (h100, l4) = (gpu(0, MigMode::Unsupported), gpu(1, MigMode::Unsupported));
     let all = [candidate(&h100, H100, &[]), candidate(&l4, L4, &[20_000])];
     let half = [ShareSize::Fraction { parts: 1, of: 2 }];
-    let limit = |mib: u64| {
+    let over = |is_final| {
         let words = "a limit".to_owned();
-        (mib > 20 << 10).then_some(Over {
-            words,
-            is_final: true,
-        })
+        Some(Over { words, is_final })
     };
+    let limit = |mib: u64| over(true).filter(|_| mib > 20 << 10);
     let no = choose(&all, &half, &limit).unwrap_err();
-    assert_eq!(
-        no.taken[0],
-        (
-            "GPU 0".to_owned(),
-            GpuObstacle::Excluded("a limit".to_owned())
-        )
-    );
+    let excluded = GpuObstacle::Excluded("a limit".to_owned());
+    assert_eq!(no.taken[0], ("GPU 0".to_owned(), excluded));
     assert_eq!(no.awaited, [GpuUuid::from("GPU-1")]);
     let full = [candidate(&h100, H100, &[80_000])];
     assert!(!choose(&full, &half, &limit).unwrap_err().may_pass());
     // The requester's other leases end one day, so a full GPU is worth the wait.
-    let now = |_| {
-        let words = "a limit".to_owned();
-        Some(Over {
-            words,
-            is_final: false,
-        })
-    };
+    let now = |_| over(false);
     assert!(choose(&full, &half, &now).unwrap_err().may_pass());
     assert!(!choose(&all[..1], &half, &now).unwrap_err().may_pass());
 }
@@ -231,16 +219,16 @@ fn books_overhead_of_level() {
     };
     let place = |shares: &[u64], size| {
         let all = [on(shares)];
-        choose(&all, &[size], &|_| None)
-            .map(|p| (p.memory.memory_mib, p.memory.booked_mib, p.level))
+        let (_, memory) = choose(&all, &[size], &|_| None).ok()?;
+        Some((memory.memory_mib, memory.booked_mib))
     };
     let eight = ShareSize::Memory(8192);
-    assert_eq!(place(&[], eight), Ok((8192, 8320, Level::Mps)));
+    assert_eq!(place(&[], eight), Some((8192, 8320)));
     // A share fits only with its overhead.
-    assert!(place(&[L4 - 8320], eight).is_ok());
-    assert!(place(&[L4 - 8319], eight).is_err());
+    assert!(place(&[L4 - 8320], eight).is_some());
+    assert!(place(&[L4 - 8319], eight).is_none());
     let quarter = ShareSize::Fraction { parts: 1, of: 4 };
-    assert_eq!(place(&[5643 * 3], quarter), Ok((5515, 5643, Level::Mps)));
+    assert_eq!(place(&[5643 * 3], quarter), Some((5515, 5643)));
 }
 
 #[test]

@@ -5,15 +5,9 @@ use crate::placement::{GpuObstacle, GpuUse};
 pub(in crate::placement) fn gpu(index: u32, mig: MigMode) -> Gpu {
     Gpu {
         index,
-        minor: index,
         uuid: GpuUuid::new(format!("GPU-{index}")),
-        name: "a GPU".to_owned(),
-        pci_bus_id: String::new(),
         mig,
-        mig_pending: None,
-        closed: None,
-        profiles: Vec::new(),
-        instances: Vec::new(),
+        ..Gpu::default()
     }
 }
 
