@@ -5,7 +5,7 @@ mod closed;
 mod profile_name;
 
 pub use closed::{Closed, Cordon, Shut, Sign, SignKind};
-pub use profile_name::{NotAProfileName, ProfileName, known_profiles};
+pub use profile_name::{ProfileName, known_profiles};
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -349,50 +349,9 @@ impl fmt::Display for Level {
     }
 }
 
-/// A point in time, written in RFC 3339. The text of a record stays as it is, even if it is no time.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Timestamp(String);
-
-impl Timestamp {
-    /// Creates a timestamp with the precision of a second. A time before 1970 has no form, and is that of 1970.
-    pub fn seconds(time: SystemTime) -> Timestamp {
-        let time = time.max(SystemTime::UNIX_EPOCH);
-        Timestamp(humantime::format_rfc3339_seconds(time).to_string())
-    }
-
-    /// Creates a timestamp with the precision of a millisecond.
-    pub fn millis(time: SystemTime) -> Timestamp {
-        let time = time.max(SystemTime::UNIX_EPOCH);
-        Timestamp(humantime::format_rfc3339_millis(time).to_string())
-    }
-
-    /// Returns the time; none if the text of a record is no time.
-    pub fn time(&self) -> Option<SystemTime> {
-        humantime::parse_rfc3339(&self.0).ok()
-    }
-
-    /// Returns the text.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-#[cfg(test)]
-impl From<&str> for Timestamp {
-    fn from(text: &str) -> Timestamp {
-        Timestamp(text.to_owned())
-    }
-}
-
-impl fmt::Display for Timestamp {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.0)
-    }
-}
-
-macro_rules! id {
-    ($(#[$doc:meta])* $name:ident) => {
+/// Types of one text each, so that none is taken for another.
+macro_rules! texts {
+    ($($(#[$doc:meta])* $name:ident;)+) => {$(
         $(#[$doc])*
         #[derive(
             Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
@@ -423,32 +382,41 @@ macro_rules! id {
                 f.pad(&self.0)
             }
         }
-    };
+    )+};
 }
 
-id! {
+texts! {
     /// The UUID of a GPU, as NVML writes it: `GPU-` and a UUID.
-    GpuUuid
-}
-
-id! {
+    GpuUuid;
     /// The kernel's random UUID of a boot. Neither instances nor leases survive a boot.
-    BootId
-}
-
-id! {
+    BootId;
     /// The random id of a lease: 32 hexadecimal digits.
-    LeaseId
-}
-
-id! {
+    LeaseId;
     /// The random id of an instance, by which leases name it: 32 hexadecimal digits.
-    InstanceId
+    InstanceId;
+    /// The random id of an operation, by which leases name it: 32 hexadecimal digits.
+    OperationId;
+    /// A point in time, written in RFC 3339. The text of a record stays as it is, even if it is no time.
+    Timestamp;
 }
 
-id! {
-    /// The random id of an operation, by which leases name it: 32 hexadecimal digits.
-    OperationId
+impl Timestamp {
+    /// Creates a timestamp with the precision of a second. A time before 1970 has no form, and is that of 1970.
+    pub fn seconds(time: SystemTime) -> Timestamp {
+        let time = time.max(SystemTime::UNIX_EPOCH);
+        Timestamp(humantime::format_rfc3339_seconds(time).to_string())
+    }
+
+    /// Creates a timestamp with the precision of a millisecond.
+    pub fn millis(time: SystemTime) -> Timestamp {
+        let time = time.max(SystemTime::UNIX_EPOCH);
+        Timestamp(humantime::format_rfc3339_millis(time).to_string())
+    }
+
+    /// Returns the time; none if the text of a record is no time.
+    pub fn time(&self) -> Option<SystemTime> {
+        humantime::parse_rfc3339(&self.0).ok()
+    }
 }
 
 #[cfg(test)]

@@ -118,14 +118,13 @@ impl GpuName {
     /// Refuses a name that no GPU can have, since a rule with it would never apply.
     fn check(&self, rule: &str) -> Result<()> {
         match self {
-            GpuName::Uuid(uuid) if !is_uuid(uuid) => Err(Error::new(format!(
-                "{rule}: \"{}\" is not a GPU's UUID",
-                printable(uuid)
-            ))
-            .hint(
-                "write it as nvidia-smi -L does, in full (GPU- and 32 digits), or the GPU's index \
-                 without quotes",
-            )),
+            GpuName::Uuid(uuid) if !is_uuid(uuid) => {
+                let why = format!("{rule}: \"{}\" is not a GPU's UUID", printable(uuid));
+                Err(Error::new(why).hint(
+                    "write it as nvidia-smi -L does, in full (GPU- and 32 digits), or the GPU's index \
+                     without quotes",
+                ))
+            }
             GpuName::Index(_) | GpuName::Uuid(_) => Ok(()),
         }
     }
@@ -205,11 +204,12 @@ impl Policy {
             let mut reserves =
                 numbered(&self.reserve).filter(|(_, r)| r.gpus.iter().any(|name| name.is(gpu)));
             let Some((n, first)) = reserves.clone().next() else {
-                // A reserved GPU is not published.
-                return self
-                    .apart
-                    .as_ref()
-                    .and_then(|published| published.rule(gpu));
+                // A reserved GPU is not published, nor is one without MIG.
+                let apart = self.apart.as_ref().filter(|gpus| gpus.has(gpu));
+                return apart.filter(|_| gpu.mig == MigMode::Enabled).map(|_| {
+                    "published for claims of Kubernetes alone by kubernetes.local = \"apart\""
+                        .to_owned()
+                });
             };
             if reserves.any(|(_, r)| r.subjects().group(subject).is_some()) {
                 return None;
@@ -217,10 +217,10 @@ impl Policy {
             let subjects = first.subjects();
             Some(format!("reserved for {subjects} by [[policy.reserve]] {n}"))
         };
-        let ruled = gpus
-            .iter()
-            .filter_map(|gpu| Some((gpu.uuid.clone(), rule(gpu)?)));
-        ruled.collect()
+        let ruled = gpus.iter();
+        ruled
+            .filter_map(|gpu| Some((gpu.uuid.clone(), rule(gpu)?)))
+            .collect()
     }
 
     /// Returns the names of the GPUs' profiles that no container may have, sorted.
@@ -238,11 +238,8 @@ impl Policy {
     /// The rule that forbids it.
     pub fn check_kind(&self, kind: Kind) -> Result<()> {
         let forbidden = |rule: &str, hint: &str| {
-            Err(Error::new(format!(
-                "requests for a {} are not allowed ({rule})",
-                kind.noun()
-            ))
-            .hint(hint))
+            let why = format!("requests for a {} are not allowed ({rule})", kind.noun());
+            Err(Error::new(why).hint(hint))
         };
         match (&self.kinds, &self.profiles) {
             (Some(kinds), _) if kinds.contains(&kind) => Ok(()),
@@ -263,13 +260,13 @@ impl Policy {
     pub fn check_gpus(&self, count: u32) -> Result<()> {
         self.check_kind(Kind::Gpu)?;
         let most = self.gpus_per_container.unwrap_or(1);
-        match count <= most {
-            true => Ok(()),
-            false => Err(Error::new(format!(
-                "{count} GPUs are more than a container may have: {most} (policy.gpus_per_container)"
-            ))
-            .hint("ask for fewer, or have the administrator raise policy.gpus_per_container")),
+        if count <= most {
+            return Ok(());
         }
+        Err(Error::new(format!(
+            "{count} GPUs are more than a container may have: {most} (policy.gpus_per_container)"
+        ))
+        .hint("ask for fewer, or have the administrator raise policy.gpus_per_container"))
     }
 
     /// Returns the allowed alternatives.
@@ -286,16 +283,13 @@ impl Policy {
         let mut allowed = alternatives.to_vec();
         allowed.retain(|asked| asked.all().all(is_allowed));
         if allowed.is_empty() {
-            let patterns = self.profiles.as_deref().unwrap_or_default();
-            let hint = match patterns.is_empty() {
-                true => "ask the administrator to allow one; the list is empty".to_owned(),
-                false => format!("request {}", printable(&patterns.join(", "))),
+            let hint = match self.profiles.as_deref().unwrap_or_default() {
+                [] => "ask the administrator to allow one; the list is empty".to_owned(),
+                patterns => format!("request {}", printable(&patterns.join(", "))),
             };
-            return Err(Error::new(format!(
-                "{} is not allowed (policy.profiles)",
-                request::written(alternatives)
-            ))
-            .hint(hint));
+            let asked = request::written(alternatives);
+            let why = format!("{asked} is not allowed (policy.profiles)");
+            return Err(Error::new(why).hint(hint));
         }
         allowed.retain(|asked| asked.count() <= most);
         if allowed.is_empty() {
@@ -387,14 +381,6 @@ impl Gpus {
             Gpus::All(_) => true,
             Gpus::Named(names) => names.iter().any(|name| name.is(gpu)),
         }
-    }
-
-    /// Returns the rule by which a GPU is for claims alone. A GPU without MIG is never published.
-    fn rule(&self, gpu: &Gpu) -> Option<String> {
-        let is_published = gpu.mig == MigMode::Enabled && self.has(gpu);
-        is_published.then(|| {
-            "published for claims of Kubernetes alone by kubernetes.local = \"apart\"".to_owned()
-        })
     }
 
     /// Checks the choice beyond its syntax.

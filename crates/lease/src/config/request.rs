@@ -199,46 +199,25 @@ mod tests {
 
     #[test]
     fn names_what_is_wrong() {
-        for (text, words) in [
-            (
-                "slise = \"1g.10gb\"",
-                "line 2: unknown key slise; hint: write slice",
-            ),
-            ("scope = \"pod\"", "line 2: unknown key scope"),
-            (
-                "slice = \"mig-1g.10gb\"",
-                "request.slice: \"mig-1g.10gb\" is neither",
-            ),
-            ("share = 8", "request.share: \"8\" is an amount without"),
-            ("gpu = \"all\"", "request.gpu: "),
-            (
-                "slice = \"1g.10gb\"\nwait = 30",
-                "request.wait: \"30\" has no unit; hint: write 30s",
-            ),
-            ("wait = \"30s\"", "request.wait needs request.slice"),
-            (
-                "slice = \"1g.10gb\"\ngpu = 1",
-                "request.slice cannot stand beside request.gpu: one container gets one kind of GPU; hint: take one of them away",
-            ),
-            (
-                "share = \"8Gi\"\ngpu = 1",
-                "request.share cannot stand beside request.gpu",
-            ),
-            (
-                "share = \"8Gi\"\ncompute = 2",
-                "request.compute counts compute slices, and request.share asks for a share",
-            ),
-            (
-                "slice = \"none\"",
-                "[request] asks for nothing; hint: give it",
-            ),
-            ("", "[request] asks for nothing"),
-            ("slice = true", "request.slice: \"true\" is neither"),
-            (
-                "fixed = \"yes\"",
-                "line 2: fixed = \"yes\" is neither true nor false",
-            ),
-        ] {
+        for (text, words) in rows! {
+            "slise = \"1g.10gb\"" => "line 2: unknown key slise; hint: write slice";
+            "scope = \"pod\"" => "line 2: unknown key scope";
+            "slice = \"mig-1g.10gb\"" => "request.slice: \"mig-1g.10gb\" is neither";
+            "share = 8" => "request.share: \"8\" is an amount without";
+            "gpu = \"all\"" => "request.gpu: ";
+            "slice = \"1g.10gb\"\nwait = 30" => "request.wait: \"30\" has no unit; hint: write 30s";
+            "wait = \"30s\"" => "request.wait needs request.slice";
+            "slice = \"1g.10gb\"\ngpu = 1" =>
+                "request.slice cannot stand beside request.gpu: one container gets one kind of GPU; hint: take one \
+                 of them away";
+            "share = \"8Gi\"\ngpu = 1" => "request.share cannot stand beside request.gpu";
+            "share = \"8Gi\"\ncompute = 2" =>
+                "request.compute counts compute slices, and request.share asks for a share";
+            "slice = \"none\"" => "[request] asks for nothing; hint: give it";
+            "" => "[request] asks for nothing";
+            "slice = true" => "request.slice: \"true\" is neither";
+            "fixed = \"yes\"" => "line 2: fixed = \"yes\" is neither true nor false";
+        } {
             let line = asked(text, &[]).unwrap_err().line();
             assert!(line.starts_with(words), "{text}: {line}");
         }

@@ -27,12 +27,9 @@ fn why(message: &str, key: &str, value: &str) -> (String, Option<String>) {
     let found = words.next().unwrap_or_default();
     let known: Vec<&str> = words.collect();
     // Somebody may have left out the end of a long key.
-    let begun = known
-        .iter()
-        .find(|key| found.len() > 6 && key.starts_with(found));
-    let right = begun
-        .copied()
-        .or_else(|| nearest(found, known.iter().copied()));
+    let is_begun = |key: &&&str| found.len() > 6 && key.starts_with(found);
+    let begun = known.iter().find(is_begun).copied();
+    let right = begun.or_else(|| nearest(found, known.iter().copied()));
     if message.starts_with("unknown field") {
         let hint = right.map(|right| format!("write {right}"));
         return (format!("unknown key {found}"), hint);
@@ -68,37 +65,29 @@ fn why(message: &str, key: &str, value: &str) -> (String, Option<String>) {
     else {
         return (message.to_owned(), None);
     };
-    let is_number = |name: &&str| name.trim_start_matches(['u', 'i']).parse::<u8>().is_ok();
-    let (is, hint) = match expected {
-        "a duration" if value.bytes().all(|b| b.is_ascii_digit()) => {
-            ("has no unit".to_owned(), format!("write \"{value}s\""))
-        }
-        "a duration" => (
-            "is not a duration".to_owned(),
-            "write it as \"30s\"".to_owned(),
-        ),
-        "a string" | "path string" => {
-            let text = value.trim_matches('"');
-            ("is not in quotes".to_owned(), format!("write \"{text}\""))
-        }
-        "a boolean" => (
-            NO_BOOLEAN.to_owned(),
-            "write true or false without quotes".to_owned(),
-        ),
-        "a sequence" => ("is not a list".to_owned(), format!("write [{value}]")),
-        number if is_number(&number) => (
-            "is not a whole number that fits".to_owned(),
-            "write a whole number, without quotes or sign".to_owned(),
-        ),
-        map if map.starts_with("struct ") => {
-            ("is not a section".to_owned(), format!("write [{key}]"))
-        }
-        other => (format!("is not {other}"), KEYS.to_owned()),
-    };
+    let is_number = |name: &str| name.trim_start_matches(['u', 'i']).parse::<u8>().is_ok();
     let what = if key.is_empty() {
         value.to_owned()
     } else {
         format!("{key} = {value}")
+    };
+    let (is, hint) = match expected {
+        "a duration" if value.bytes().all(|b| b.is_ascii_digit()) => {
+            ("has no unit", format!("write \"{value}s\""))
+        }
+        "a duration" => ("is not a duration", "write it as \"30s\"".to_owned()),
+        "a string" | "path string" => {
+            let text = value.trim_matches('"');
+            ("is not in quotes", format!("write \"{text}\""))
+        }
+        "a boolean" => (NO_BOOLEAN, "write true or false without quotes".to_owned()),
+        "a sequence" => ("is not a list", format!("write [{value}]")),
+        number if is_number(number) => (
+            "is not a whole number that fits",
+            "write a whole number, without quotes or sign".to_owned(),
+        ),
+        map if map.starts_with("struct ") => ("is not a section", format!("write [{key}]")),
+        other => return (format!("{what} is not {other}"), None),
     };
     (format!("{what} {is}"), Some(hint))
 }

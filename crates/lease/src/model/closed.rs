@@ -121,18 +121,11 @@ impl Closed {
 
     /// Returns the words of the reasons for programs: the kinds of signs as JSON has them.
     pub fn reasons(&self) -> Vec<String> {
-        let word = |sign: &Sign| {
-            serde_json::to_value(sign.kind)
-                .ok()?
-                .as_str()
-                .map(str::to_owned)
-        };
+        let word = |sign: &Sign| Some(serde_json::to_value(sign.kind).ok()?.as_str()?.to_owned());
         let is_cordoned = self.cordon.is_some() || self.unread.is_some();
         let cordoned = is_cordoned.then(|| "cordoned".to_owned());
-        { self.signs.iter() }
-            .filter_map(word)
-            .chain(cordoned)
-            .collect()
+        let signs = self.signs.iter().filter_map(word);
+        signs.chain(cordoned).collect()
     }
 }
 
@@ -143,11 +136,8 @@ impl Gpu {
         let cordon = closed.cordon.as_ref().map(|cordon| {
             let what = if cordon.drains { "drained" } else { "cordoned" };
             let reason = cordon.reason.as_ref().map(|why| format!(" ({why})"));
-            format!(
-                "{what} since {}{}",
-                cordon.since,
-                reason.unwrap_or_default()
-            )
+            let reason = reason.unwrap_or_default();
+            format!("{what} since {}{reason}", cordon.since)
         });
         let (unread, locked) = (closed.unread.clone(), closed.locked.clone());
         let why = [closed.sickness(), cordon, unread, locked];

@@ -203,7 +203,7 @@ impl Limit {
             number,
             namespace: namespace.map(str::to_owned),
             pod: pod.map(str::to_owned),
-            user: group.user(),
+            user: group.user,
             slices: count(SLICES, self.slices),
             shares: count(SHARES, self.shares),
             gpus: count(GPUS, self.gpus),

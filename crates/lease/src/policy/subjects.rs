@@ -62,7 +62,7 @@ pub(super) struct Group {
     namespace: Option<String>,
     /// Name, and what tells it from another of that name.
     pod: Option<(String, Option<String>, Option<String>)>,
-    user: Option<u32>,
+    pub user: Option<u32>,
 }
 
 /// An empty pattern would be a rule for nothing.
@@ -76,11 +76,12 @@ pub(super) fn not_empty(rule: &str, pattern: &str) -> Result<()> {
 
 impl Subjects {
     pub(super) fn check(&self, rule: &str) -> Result<()> {
-        let named = [("namespace", &self.namespace), ("pod", &self.pod)];
-        let mut named = named
-            .into_iter()
-            .filter_map(|(key, pattern)| Some((key, pattern.as_ref()?)));
-        named.try_for_each(|(key, pattern)| not_empty(&format!("{rule}: {key}"), pattern))
+        for (key, pattern) in [("namespace", &self.namespace), ("pod", &self.pod)] {
+            if let Some(pattern) = pattern {
+                not_empty(&format!("{rule}: {key}"), pattern)?;
+            }
+        }
+        Ok(())
     }
 
     /// Returns the group that the rule counts the requester in, or none if the rule is not for it.
@@ -104,9 +105,7 @@ impl Subjects {
             },
         })
     }
-}
 
-impl Subjects {
     /// Returns the group of a rule whose keys name exactly one. Pods of one name follow each other, so a rule by pod
     /// names none.
     pub(super) fn only_group(&self) -> Option<Group> {
@@ -133,11 +132,6 @@ impl Group {
         let namespace = { self.namespace.as_deref() }
             .or_else(|| of_pod.and_then(|(_, _, namespace)| namespace.as_deref()));
         (namespace, of_pod.map(|(name, ..)| name.as_str()))
-    }
-
-    /// Returns the user.
-    pub(super) fn user(&self) -> Option<u32> {
-        self.user
     }
 }
 
