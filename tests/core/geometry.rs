@@ -23,6 +23,13 @@ fn create_asks(world: &World) -> bool {
     asked
 }
 
+/// A machine whose geometry a create has kept.
+fn kept() -> World {
+    let world = World::small();
+    assert!(create_asks(&world));
+    world
+}
+
 fn text(world: &World) -> String {
     fs::read_to_string(world.geometry()).unwrap()
 }
@@ -60,8 +67,7 @@ fn is_read_again(world: &World, what: &str, change: impl FnOnce()) {
 
 #[test]
 fn keeps_geometry_for_the_next_create() {
-    let world = World::small();
-    assert!(create_asks(&world));
+    let world = kept();
     assert!(!create_asks(&world));
     world.all_slots_can_be_filled();
 }
@@ -69,8 +75,7 @@ fn keeps_geometry_for_the_next_create() {
 /// Failure: the file `geometry` of the state directory is damaged, from another version, boot, driver or GPU, or others can write to it
 #[test]
 fn reads_damaged_geometry_again() {
-    let world = World::small();
-    assert!(create_asks(&world));
+    let world = kept();
     let whole = text(&world);
     for (what, damaged) in [
         ("empty", String::new()),
@@ -88,9 +93,8 @@ fn reads_damaged_geometry_again() {
 }
 
 #[test]
-fn reads_geometry_of_other_versions_again() {
-    let world = World::small();
-    assert!(create_asks(&world));
+fn reads_geometry_of_others_again() {
+    let world = kept();
     is_read_again(&world, "format", || {
         let other = text(&world).replace("runmig.dev/v1", "runmig.dev/v0");
         fs::write(world.geometry(), other).unwrap();
@@ -100,12 +104,6 @@ fn reads_geometry_of_other_versions_again() {
             rewrite(&world, |body| body[field] = "another".into());
         });
     }
-}
-
-#[test]
-fn reads_geometry_of_another_gpu_again() {
-    let world = World::small();
-    assert!(create_asks(&world));
     is_read_again(&world, "another GPU", || {
         rewrite(&world, |body| {
             let gpus = body["gpus"].as_object_mut().unwrap();
@@ -120,8 +118,7 @@ fn reads_geometry_of_another_gpu_again() {
 /// Failure: a GPU reset changes what a GPU offers (ECC mode, firmware)
 #[test]
 fn reads_again_what_the_driver_contradicts() {
-    let world = World::small();
-    assert!(create_asks(&world));
+    let world = kept();
     is_read_again(&world, "more memory", || {
         rewrite(&world, |body| {
             for offer in profiles(body) {
@@ -134,8 +131,7 @@ fn reads_again_what_the_driver_contradicts() {
 
 #[test]
 fn distrusts_geometry_that_others_can_write() {
-    let world = World::small();
-    assert!(create_asks(&world));
+    let world = kept();
     is_read_again(&world, "mode", || {
         fs::set_permissions(world.geometry(), Permissions::from_mode(0o666)).unwrap();
     });
@@ -155,8 +151,7 @@ fn distrusts_geometry_that_others_can_write() {
 /// Failure: the file `geometry` is wrong and whole
 #[test]
 fn gives_nothing_twice_by_wrong_geometry() {
-    let world = World::small();
-    assert!(create_asks(&world));
+    let world = kept();
     // Every place of two slices is said to be one slice long, and to start anywhere.
     rewrite(&world, |body| {
         for offer in profiles(body) {
