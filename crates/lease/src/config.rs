@@ -271,24 +271,23 @@ impl Config {
     }
 
     fn checked(mut self) -> Result<Config> {
-        let config = &mut self;
-        let dirs = { config.cdi_dirs.iter() }.map(|dir| ("cdi_dirs", Some(dir.as_path())));
+        let Config {
+            driver,
+            sharing,
+            kubernetes,
+            ..
+        } = &self;
+        let dirs = { self.cdi_dirs.iter() }.map(|dir| ("cdi_dirs", Some(dir.as_path())));
         for (key, path) in dirs.chain([
-            ("runtime", config.runtime.as_deref()),
-            ("state_dir", Some(config.state_dir.as_path())),
-            ("data_dir", Some(config.data_dir.as_path())),
-            ("driver.root", Some(config.driver.root.as_path())),
-            (
-                "driver.nvidia_modprobe",
-                config.driver.nvidia_modprobe.as_deref(),
-            ),
-            ("sharing.mps_control", config.sharing.mps_control.as_deref()),
-            ("events.file", config.events.named()),
-            ("layout.file", config.layout.file.as_deref()),
-            (
-                "kubernetes.kubelet_dir",
-                Some(config.kubernetes.kubelet_dir.as_path()),
-            ),
+            ("runtime", self.runtime.as_deref()),
+            ("state_dir", Some(self.state_dir.as_path())),
+            ("data_dir", Some(self.data_dir.as_path())),
+            ("driver.root", Some(driver.root.as_path())),
+            ("driver.nvidia_modprobe", driver.nvidia_modprobe.as_deref()),
+            ("sharing.mps_control", sharing.mps_control.as_deref()),
+            ("events.file", self.events.named()),
+            ("layout.file", self.layout.file.as_deref()),
+            ("kubernetes.kubelet_dir", Some(&*kubernetes.kubelet_dir)),
         ]) {
             let shown = path.unwrap_or(Path::new("")).display();
             if path.is_some_and(|path| !path.is_absolute()) {
@@ -301,7 +300,7 @@ impl Config {
                 return Err(Error::new(why).hint("leave it out, or set it to a new folder"));
             }
         }
-        let library = &config.driver.library;
+        let library = &driver.library;
         if !library.is_absolute() && library.components().count() != 1 {
             return Err(Error::new(format!(
                 "driver.library = \"{}\" is neither a soname nor an absolute path",
@@ -312,22 +311,22 @@ impl Config {
             let parts = kind.split_once('/');
             parts.is_some_and(|(vendor, class)| !vendor.is_empty() && !class.is_empty())
         };
-        if config.cdi_kinds.is_empty() {
+        if self.cdi_kinds.is_empty() {
             return Err(Error::new("cdi_kinds is empty").hint("leave it out"));
         }
-        if let Some(kind) = config.cdi_kinds.iter().find(|kind| !is_kind(kind)) {
+        if let Some(kind) = self.cdi_kinds.iter().find(|kind| !is_kind(kind)) {
             let why = format!("cdi_kinds: \"{kind}\" is not a kind of CDI devices");
             return Err(Error::new(why).hint("write VENDOR/CLASS, such as nvidia.com/gpu"));
         }
-        config.dcgm.check()?;
-        config.layout.check()?;
-        config.sharing.check()?;
-        config.policy.check()?;
-        config.kubernetes.gpus.check("kubernetes.gpus")?;
+        self.dcgm.check()?;
+        self.layout.check()?;
+        sharing.check()?;
+        self.policy.check()?;
+        kubernetes.gpus.check("kubernetes.gpus")?;
         // The choice of published GPUs is a rule for local creates.
-        let is_apart = config.kubernetes.local == Local::Apart;
-        config.policy.apart = is_apart.then(|| config.kubernetes.gpus.clone());
-        if let Some(request) = &config.request {
+        let is_apart = kubernetes.local == Local::Apart;
+        self.policy.apart = is_apart.then(|| kubernetes.gpus.clone());
+        if let Some(request) = &self.request {
             request.check()?;
         }
         Ok(self)

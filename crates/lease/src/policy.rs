@@ -205,11 +205,12 @@ impl Policy {
                 numbered(&self.reserve).filter(|(_, r)| r.gpus.iter().any(|name| name.is(gpu)));
             let Some((n, first)) = reserves.clone().next() else {
                 // A reserved GPU is not published, nor is one without MIG.
-                let apart = self.apart.as_ref().filter(|gpus| gpus.has(gpu));
-                return apart.filter(|_| gpu.mig == MigMode::Enabled).map(|_| {
-                    "published for claims of Kubernetes alone by kubernetes.local = \"apart\""
-                        .to_owned()
-                });
+                let is_apart = |gpus: &Gpus| gpu.mig == MigMode::Enabled && gpus.has(gpu);
+                let why =
+                    "published for claims of Kubernetes alone by kubernetes.local = \"apart\"";
+                return { self.apart.as_ref() }
+                    .is_some_and(is_apart)
+                    .then(|| why.to_owned());
             };
             if reserves.any(|(_, r)| r.subjects().group(subject).is_some()) {
                 return None;
@@ -217,10 +218,8 @@ impl Policy {
             let subjects = first.subjects();
             Some(format!("reserved for {subjects} by [[policy.reserve]] {n}"))
         };
-        let ruled = gpus.iter();
-        ruled
-            .filter_map(|gpu| Some((gpu.uuid.clone(), rule(gpu)?)))
-            .collect()
+        let ruled = |gpu: &Gpu| Some((gpu.uuid.clone(), rule(gpu)?));
+        gpus.iter().filter_map(ruled).collect()
     }
 
     /// Returns the names of the GPUs' profiles that no container may have, sorted.

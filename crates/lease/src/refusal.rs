@@ -137,25 +137,24 @@ impl Refusal<'_> {
     }
 
     fn hint(&self, cause: &Cause) -> String {
-        match &cause.obstacle {
-            Obstacle::GpusExcluded(left_out) if left_out.closed().is_some() => {
-                self.see(left_out.closed().unwrap_or_default())
-            }
-            Obstacle::GpusExcluded(left_out) if left_out.has_rule() => {
-                "check [policy] and [kubernetes] in the configuration".to_owned()
-            }
-            Obstacle::GpusExcluded(left_out) if left_out.ends_mig() => {
-                "run one of these commands for the GPU".to_owned()
-            }
-            Obstacle::GpusExcluded(_) => "ask for another share, or for a larger slice".to_owned(),
+        const WHO: &str = "run migctl list to see who holds the slices";
+        let hint = match &cause.obstacle {
+            Obstacle::GpusExcluded(left_out) => match left_out.closed() {
+                Some(remedy) => return self.see(remedy),
+                None if left_out.has_rule() => {
+                    "check [policy] and [kubernetes] in the configuration"
+                }
+                None if left_out.ends_mig() => "run one of these commands for the GPU",
+                None => "ask for another share, or for a larger slice",
+            },
             Obstacle::NoMigGpu { left_out, .. } if left_out.unreadable.is_empty() => {
-                "use an A30, A100, H100 or a later data-centre GPU".to_owned()
+                "use an A30, A100, H100 or a later data-centre GPU"
             }
-            Obstacle::NoMigGpu { .. } => self.see(UNREADABLE_HINT),
-            Obstacle::MigOff { pending, .. } if !pending.is_empty() => format!(
-                "run nvidia-smi -i {} --gpu-reset, or reboot",
-                join(pending, ",")
-            ),
+            Obstacle::NoMigGpu { .. } => return self.see(UNREADABLE_HINT),
+            Obstacle::MigOff { pending, .. } if !pending.is_empty() => {
+                let gpus = join(pending, ",");
+                return format!("run nvidia-smi -i {gpus} --gpu-reset, or reboot");
+            }
             Obstacle::MigOff { gpus, left_out, .. } => {
                 let is_held = |gpu: &u32| left_out.excluded.iter().any(|(held, _)| held == gpu);
                 let (held, free): (Vec<u32>, Vec<u32>) = gpus.iter().partition(|gpu| is_held(gpu));
@@ -163,34 +162,33 @@ impl Refusal<'_> {
                     true => ("stop the container, then ", held),
                     false => ("", free),
                 };
-                format!("{first}run nvidia-smi -i {} -mig 1", join(&gpus, ","))
+                return format!("{first}run nvidia-smi -i {} -mig 1", join(&gpus, ","));
             }
             Obstacle::FewComputeSlices { .. } => {
-                "request a larger profile, or fewer compute slices".to_owned()
+                "request a larger profile, or fewer compute slices"
             }
             Obstacle::UnknownProfile { offered } if !offered.is_empty() => {
-                format!("request one of {} (nearest first)", offered.join(", "))
+                return format!("request one of {} (nearest first)", offered.join(", "));
             }
             Obstacle::TooMuchMemory {
                 needed_compute,
                 largest: Some(largest),
                 ..
-            } => format!(
-                "request at most {}, which has {} MiB{}",
-                largest.name,
-                largest.memory_mib,
-                and_compute(*needed_compute, largest.compute_slices)
-            ),
-            Obstacle::UnknownProfile { .. } | Obstacle::TooMuchMemory { .. } => {
-                "run migctl gpus to see the profiles".to_owned()
+            } => {
+                let (name, mib) = (&largest.name, largest.memory_mib);
+                let compute = and_compute(*needed_compute, largest.compute_slices);
+                return format!("request at most {name}, which has {mib} MiB{compute}");
             }
-            Obstacle::TooMany { .. } => "request fewer slices".to_owned(),
-            Obstacle::Reserved { .. } => self.see("run migctl list to see who holds the slices"),
+            Obstacle::UnknownProfile { .. } | Obstacle::TooMuchMemory { .. } => {
+                "run migctl gpus to see the profiles"
+            }
+            Obstacle::TooMany { .. } => "request fewer slices",
+            Obstacle::Reserved { .. } => return self.see(WHO),
             Obstacle::NoSlot(shortage) if shortage.plan().is_some() => {
                 let quote = if cause.request.is_mixed() { "'" } else { "" };
                 let asked = format!("{quote}{}{quote}", cause.request);
                 let act = format!("run migctl explain {asked} to see which containers to restart");
-                self.see(&act)
+                return self.see(&act);
             }
             Obstacle::NoSlot(shortage) if needs_administrator(shortage) => {
                 let names = || shortage.in_the_way.iter().flat_map(|one| &one.names);
@@ -204,10 +202,10 @@ impl Refusal<'_> {
                     "run migctl list --all to see the instances that runmig did not make, and destroy them \
                      with nvidia-smi mig -dci, then -dgi"
                 }
-                .to_owned()
             }
-            Obstacle::NoSlot(_) => self.see("run migctl list to see who holds the slices"),
-        }
+            Obstacle::NoSlot(_) => return self.see(WHO),
+        };
+        hint.to_owned()
     }
 
     /// Returns the hint to do something, and to wait if the create has not waited.

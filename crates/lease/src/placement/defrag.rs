@@ -395,7 +395,7 @@ pub fn diagnose(
     steps: u32,
 ) -> Option<Box<Diagnosis>> {
     let mut diagnosis = choose_several(snapshot, reserved, request, constraints).err()?;
-    if let Some(shortage) = diagnosis.rejection.shortage_mut() {
+    if let Some(shortage) = diagnosis.rejection.shortages_mut().next() {
         // Without the earlier requests.
         let alone = Constraints {
             blockers: &[],

@@ -149,24 +149,22 @@ fn closes(occupancy: &Occupancy<'_>, profile: &Profile, at: Placement) -> Vec<St
 /// Returns how fragmented a GPU is, in per cent. 0 means that its largest free slot is as large as it
 /// could be after any move of its occupants; 100 means that only a move frees a slot.
 pub fn fragmentation(occupancy: &Occupancy<'_>) -> Option<u32> {
-    let largest = |fits: &mut dyn FnMut(&Profile) -> Option<bool>| {
-        let mut by_size: Vec<&Profile> = occupancy.gpu.profiles.iter().collect();
-        by_size.sort_by_key(|p| std::cmp::Reverse(p.memory_slices()));
-        for profile in by_size {
-            if fits(profile)? {
-                return Some(profile.memory_slices());
-            }
-        }
-        Some(0)
-    };
-    let now = largest(&mut |p| Some(occupancy.places(p).next().is_some()))?;
+    let mut by_size: Vec<&Profile> = occupancy.gpu.profiles.iter().collect();
+    by_size.sort_by_key(|p| std::cmp::Reverse(p.memory_slices()));
+    let has_place = |p: &&&Profile| occupancy.places(p).next().is_some();
+    let now = by_size.iter().find(has_place);
+    let now = now.map_or(0, |p| p.memory_slices());
     let taken = occupancy.taken();
     let names: Vec<String> = taken.map(|l| occupancy.name(l.profile_id)).collect();
     let mut packer = Packer::new(&[Occupancy::empty(occupancy.gpu)], MAX_STEPS);
-    let could = largest(&mut |p| {
+    let mut could = 0;
+    for p in by_size {
         let more = names.iter().map(String::as_str).chain([p.name.as_str()]);
-        packer.holds(more)
-    })?;
+        if packer.holds(more)? {
+            could = p.memory_slices();
+            break;
+        }
+    }
     let lost = 100 * could.saturating_sub(now);
     Some(lost.checked_div(could).unwrap_or(0))
 }

@@ -170,15 +170,6 @@ impl GpuObstacle {
             _ => false,
         }
     }
-
-    /// Says whether a process without a lease is in the way, or an answer of the driver is missing.
-    pub fn is_foreign(&self) -> bool {
-        match self {
-            GpuObstacle::Used(GpuUse::Foreign { .. } | GpuUse::Unknown { .. }) => true,
-            GpuObstacle::Full { foreign_mib, .. } => *foreign_mib > 0,
-            _ => false,
-        }
-    }
 }
 
 impl Candidate<'_> {
@@ -280,7 +271,11 @@ impl NoRoom {
     /// Says whether a process without a lease is in the way, or an answer of the driver is missing. No event
     /// tells the end of either.
     pub fn has_foreign(&self) -> bool {
-        self.taken.iter().any(|(_, why)| why.is_foreign())
+        self.taken.iter().any(|(_, why)| match why {
+            GpuObstacle::Used(GpuUse::Foreign { .. } | GpuUse::Unknown { .. }) => true,
+            GpuObstacle::Full { foreign_mib, .. } => *foreign_mib > 0,
+            _ => false,
+        })
     }
 
     /// Returns the end of a create that does not wait. It is queued if all that is missing is reserved for earlier requests.

@@ -200,10 +200,10 @@ impl Rejection {
         causes.clone().find(may_pass).or(causes.next())
     }
 
-    /// Returns the shortage of a rejected alternative, for a search to complete.
-    pub(super) fn shortage_mut(&mut self) -> Option<&mut Shortage> {
-        let mut causes = self.causes.iter_mut();
-        causes.find_map(|cause| match &mut cause.obstacle {
+    /// Returns the shortages of the rejected alternatives, for others to complete.
+    pub(super) fn shortages_mut(&mut self) -> impl Iterator<Item = &mut Shortage> {
+        let causes = self.causes.iter_mut();
+        causes.filter_map(|cause| match &mut cause.obstacle {
             Obstacle::NoSlot(shortage) => Some(&mut **shortage),
             _ => None,
         })
@@ -211,12 +211,8 @@ impl Rejection {
 
     /// Names the instances in the way.
     pub(crate) fn name(&mut self, name: impl Fn(&Slot) -> String) {
-        for cause in &mut self.causes {
-            if let Obstacle::NoSlot(shortage) = &mut cause.obstacle {
-                for one in &mut shortage.in_the_way {
-                    one.names = one.slots.iter().map(&name).collect();
-                }
-            }
+        for one in self.shortages_mut().flat_map(|no| &mut no.in_the_way) {
+            one.names = one.slots.iter().map(&name).collect();
         }
     }
 
@@ -236,10 +232,10 @@ impl Rejection {
 
     /// Returns the moves that make room, if a search found some.
     pub fn plan(&self) -> Option<&DefragPlan> {
-        let Obstacle::NoSlot(shortage) = &self.main_cause()?.obstacle else {
-            return None;
-        };
-        shortage.plan()
+        match &self.main_cause()?.obstacle {
+            Obstacle::NoSlot(shortage) => shortage.plan(),
+            _ => None,
+        }
     }
 }
 

@@ -109,10 +109,10 @@ fn size(entry: &str) -> Result<ShareSize> {
             let write = |right: String| format!("write {right}");
             let meant = || {
                 let right = near::value(text)?;
-                let advice = size(&right)
-                    .err()
-                    .map(|e| e.advice().unwrap_or(FORMS).to_owned());
-                Some(advice.unwrap_or_else(|| write(right)))
+                Some(match size(&right) {
+                    Ok(_) => write(right),
+                    Err(e) => e.advice().unwrap_or(FORMS).to_owned(),
+                })
             };
             let hint = near::other_key(text).map(write).or_else(meant);
             wrong("is not a share of a GPU", hint.as_deref().unwrap_or(FORMS))
