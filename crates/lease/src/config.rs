@@ -302,9 +302,9 @@ impl Config {
         }
         let library = &driver.library;
         if !library.is_absolute() && library.components().count() != 1 {
+            let shown = library.display();
             return Err(Error::new(format!(
-                "driver.library = \"{}\" is neither a soname nor an absolute path",
-                library.display()
+                "driver.library = \"{shown}\" is neither a soname nor an absolute path"
             )));
         }
         let is_kind = |kind: &str| {
@@ -397,10 +397,8 @@ impl Sharing {
                 .hint("forbid shares with policy.kinds = [\"slice\", \"gpu\"]"));
         }
         if let Some(twice) = (1..all.len()).find(|n| all[..*n].contains(&all[*n])) {
-            return Err(Error::new(format!(
-                "sharing.enforcement names {} twice",
-                all[twice]
-            )));
+            let why = format!("sharing.enforcement names {} twice", all[twice]);
+            return Err(Error::new(why));
         }
         let (overhead, shares) = (self.mps_overhead, self.shares_per_gpu);
         if overhead > MOST_OVERHEAD_MIB {
@@ -503,11 +501,11 @@ impl Default for Dcgm {
 
 impl Dcgm {
     fn check(&self) -> Result<()> {
-        match (SHORTEST_RELOAD..=LONGEST_RELOAD).contains(&self.reload_every) {
-            true => Ok(()),
-            false => Err(Error::new("dcgm.reload_every is not between 5s and 1m")
-                .hint("dcgm-exporter drops signals that come too soon; set 30s")),
+        if (SHORTEST_RELOAD..=LONGEST_RELOAD).contains(&self.reload_every) {
+            return Ok(());
         }
+        Err(Error::new("dcgm.reload_every is not between 5s and 1m")
+            .hint("dcgm-exporter drops signals that come too soon; set 30s"))
     }
 }
 

@@ -278,9 +278,8 @@ fn get<'a>(ours: &[(&'a str, &'a str)], key: &str) -> Result<Option<&'a str>> {
     };
     if let Some(other) = values.find(|v| *v != first) {
         let (key, first, other) = (shown(key), printable(first), printable(other));
-        return Err(Error::new(format!(
-            "annotation {key} contradicts itself: \"{first}\" and \"{other}\""
-        )));
+        let why = format!("annotation {key} contradicts itself: \"{first}\" and \"{other}\"");
+        return Err(Error::new(why));
     }
     Ok(Some(first))
 }

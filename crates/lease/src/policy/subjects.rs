@@ -67,11 +67,11 @@ pub(super) struct Group {
 
 /// An empty pattern would be a rule for nothing.
 pub(super) fn not_empty(rule: &str, pattern: &str) -> Result<()> {
-    match pattern.is_empty() {
-        true => Err(Error::new(format!("{rule} has an empty pattern"))
-            .hint("write a name or a pattern, or take it away; \"*\" is any")),
-        false => Ok(()),
+    if !pattern.is_empty() {
+        return Ok(());
     }
+    Err(Error::new(format!("{rule} has an empty pattern"))
+        .hint("write a name or a pattern, or take it away; \"*\" is any"))
 }
 
 impl Subjects {

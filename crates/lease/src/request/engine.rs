@@ -125,29 +125,23 @@ pub fn believed(
 }
 
 fn refused(key: &str, value: &str, image: Image) -> Error {
-    let said = format!("annotation {} = \"{}\"", shown(key), shown(value));
     const ALLOW: &str = "policy.image_annotations = \"allow\"";
+    let said = format!("annotation {} = \"{}\"", shown(key), shown(value));
+    let cannot = |why| Error::new(format!("cannot tell whether {said} is the user's{why}"));
+    let as_what = match key {
+        _ if value.trim() == "none" => "what it is to have".to_owned(),
+        GPU => format!("{GPU}=none for no GPU"),
+        SHARE => format!("{SHARE}=none for no share"),
+        _ => format!("{SLICE}=none for no slice"),
+    };
     match image {
-        Image::Carries(_) => Error::new(format!(
-            "cannot tell whether {said} is the user's: the image carries the same"
-        ))
-        .hint(format!(
-            "give the container this annotation with another value ({}), or set {ALLOW} where every \
-             image is trusted",
-            match key {
-                _ if value.trim() == "none" => "what it is to have".to_owned(),
-                GPU => format!("{GPU}=none for no GPU"),
-                SHARE => format!("{SHARE}=none for no share"),
-                _ => format!("{SLICE}=none for no slice"),
-            }
+        Image::Carries(_) => cannot(": the image carries the same").hint(format!(
+            "give the container this annotation with another value ({as_what}), or set {ALLOW} where \
+             every image is trusted"
         )),
-        Image::Unknown(why) => Error::new(format!(
-            "cannot tell whether {said} is the user's or the image's"
-        ))
-        .hint(format!(
-            "set {ALLOW} where podman is 4.5.1 or later, or every image is trusted"
-        ))
-        .caused_by(why),
+        Image::Unknown(why) => cannot(" or the image's")
+            .caused_by(why)
+            .hint(format!("set {ALLOW} where podman is 4.5.1 or later, or every image is trusted")),
     }
 }
 

@@ -199,18 +199,17 @@ pub(super) fn amount(text: &str) -> Result<u64, &'static str> {
 /// Returns the number of GPUs that an annotation asks for.
 pub(super) fn count(value: &str) -> Result<u32> {
     let number = share::number(value).and_then(|n| u32::try_from(n).ok());
-    number
-        .filter(|n| (1..=MAX_COUNT).contains(n))
-        .ok_or_else(|| {
-            Error::new(format!(
-                "\"{}\" is not a number of GPUs from 1 to {MAX_COUNT}",
-                printable(value)
-            ))
-            .hint(match near::other_key(value.trim()) {
-                Some(key) => format!("write {key}"),
-                None => "ask for whole GPUs by their number (1), or for none".to_owned(),
-            })
-        })
+    if let Some(number) = number.filter(|n| (1..=MAX_COUNT).contains(n)) {
+        return Ok(number);
+    }
+    let why = format!(
+        "\"{}\" is not a number of GPUs from 1 to {MAX_COUNT}",
+        printable(value)
+    );
+    Err(Error::new(why).hint(match near::other_key(value.trim()) {
+        Some(key) => format!("write {key}"),
+        None => "ask for whole GPUs by their number (1), or for none".to_owned(),
+    }))
 }
 
 #[cfg(test)]
