@@ -57,17 +57,11 @@ pub fn run(config: &Config, format: Format, verb: &Verb) -> Result<i32> {
         seen = None;
     }
     let instances = seen.unwrap_or_else(|| instances(config));
-    let told: Vec<(i32, Told)> = { targets(&instances).into_iter() }
-        .map(|pid| (pid, reload(pid)))
-        .collect();
-    let still = told.iter().filter(|(_, told)| *told != Told::Reloads);
-    memory.note(instances, still.map(|(pid, _)| *pid).collect())?;
-    let has_failed = told.iter().any(|(_, told)| matches!(told, Told::Failed(_)));
-    let items: Vec<ReloadItem> = { told.into_iter() }
-        .map(|(pid, told)| item(pid, told))
-        .collect();
-    print(format, &items);
-    Ok(i32::from(has_failed))
+    let told: Vec<ReloadItem> = targets(&instances).into_iter().map(reload).collect();
+    let still = told.iter().filter(|item| item.outcome != RELOADS);
+    memory.note(instances, still.map(|item| item.pid).collect())?;
+    print(format, &told);
+    Ok(i32::from(told.iter().any(|item| item.outcome == FAILED)))
 }
 
 fn none_runs() -> Error {
@@ -94,17 +88,6 @@ fn instances(config: &Config) -> BTreeSet<String> {
     names.chain(unreadable).chain(ids).collect()
 }
 
-fn item(pid: i32, told: Told) -> ReloadItem {
-    const STARTS: &str = "it may not wait for signals yet, and lists the instances at its start";
-    let (outcome, why) = match told {
-        Told::Reloads => ("reloads", None),
-        Told::Starts => ("starts", Some(STARTS.to_owned())),
-        Told::Ended => ("ended", None),
-        Told::Failed(why) => ("failed", Some(why)),
-    };
-    ReloadItem { pid, outcome, why }
-}
-
 fn print(format: Format, items: &[ReloadItem]) {
     match format {
         Format::Json => output::json("ReloadList", &Items { items }),
@@ -112,8 +95,8 @@ fn print(format: Format, items: &[ReloadItem]) {
         Format::Table if items.is_empty() => {}
         Format::Table => {
             let row = |item: &ReloadItem| {
-                let why = output::dash(item.why.clone());
-                vec![item.pid.to_string(), item.outcome.to_owned(), why]
+                let words = [&item.pid.to_string(), item.outcome, item.why.unwrap_or("-")];
+                words.map(str::to_owned).to_vec()
             };
             let rows: Vec<Vec<String>> = items.iter().map(row).collect();
             output::table(&["DCGM-EXPORTER", "OUTCOME", "WHY"], &rows);
@@ -126,18 +109,9 @@ const MAX_STATUS: u64 = 64 * 1024;
 /// The age at which dcgm-exporter waits for signals.
 const GROWN: Duration = Duration::from_secs(10);
 
-/// The end of a try to tell a process.
-#[derive(Debug, PartialEq, Eq)]
-enum Told {
-    /// It has the signal.
-    Reloads,
-    /// The signal could end it: it does not catch it, or has started a moment ago.
-    Starts,
-    /// It has ended.
-    Ended,
-    /// The kernel refused.
-    Failed(String),
-}
+/// The outcome for a process that has the signal, and for one whose signal the kernel refused.
+const RELOADS: &str = "reloads";
+const FAILED: &str = "failed";
 
 /// Returns the processes that run.
 fn running() -> Vec<i32> {
@@ -146,23 +120,29 @@ fn running() -> Vec<i32> {
 
 /// Sends SIGHUP to a process that catches it. Go's runtime catches all signals from its start, and ends the process
 /// until the program asks for this one.
-fn reload(pid: i32) -> Told {
-    match process::age(pid) {
-        Some(age) if age >= GROWN => {}
-        Some(_) => return Told::Starts,
-        None => return Told::Ended,
+fn reload(pid: i32) -> ReloadItem {
+    const STARTS: &str = "it may not wait for signals yet, and lists the instances at its start";
+    let (outcome, why) = match is_ready(pid) {
+        // The signal could end it.
+        Some(false) => ("starts", Some(STARTS)),
+        None => ("ended", None),
+        Some(true) => match kill(Pid::from_raw(pid), Signal::SIGHUP) {
+            Ok(()) => (RELOADS, None),
+            Err(Errno::ESRCH) => ("ended", None),
+            Err(e) => (FAILED, Some(e.desc())),
+        },
+    };
+    ReloadItem { pid, outcome, why }
+}
+
+/// Returns whether a process is old enough and catches SIGHUP. None for one that has ended.
+fn is_ready(pid: i32) -> Option<bool> {
+    if process::age(pid)? < GROWN {
+        return Some(false);
     }
     let status = Path::new("/proc").join(pid.to_string()).join("status");
-    match files::read_text(&status, MAX_STATUS).map(|text| catches(&text, Signal::SIGHUP)) {
-        Ok(true) => {}
-        Ok(false) => return Told::Starts,
-        Err(_) => return Told::Ended,
-    }
-    match kill(Pid::from_raw(pid), Signal::SIGHUP) {
-        Ok(()) => Told::Reloads,
-        Err(Errno::ESRCH) => Told::Ended,
-        Err(e) => Told::Failed(e.desc().to_owned()),
-    }
+    let text = files::read_text(&status, MAX_STATUS).ok()?;
+    Some(catches(&text, Signal::SIGHUP))
 }
 
 /// Returns whether the process with this `status` has a handler for a signal.

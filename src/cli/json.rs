@@ -448,7 +448,7 @@ pub struct ReloadItem {
     /// `reloads`; `starts` for a process that lists the instances at its start anyway; `ended` or `failed`.
     pub outcome: &'static str,
     /// Why this outcome; null where there is nothing to tell.
-    pub why: Option<String>,
+    pub why: Option<&'static str>,
 }
 
 // `migctl assert`: a `LayoutAssertion`; `apply`: a `LayoutPlan`.
