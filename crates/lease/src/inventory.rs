@@ -203,6 +203,16 @@ impl Inventory {
         self.unleased.iter().map(Arc::as_ref)
     }
 
+    /// Returns the leases on a GPU.
+    fn leases_at<'a>(&'a self, gpu: &GpuUuid) -> impl Iterator<Item = &'a Held> {
+        { self.leases.iter() }.filter(move |held| held.instance.resource.gpu_uuid() == gpu)
+    }
+
+    /// Returns the instances without a lease on a GPU.
+    fn without_lease_at<'a>(&'a self, gpu: &GpuUuid) -> impl Iterator<Item = &'a Instance> {
+        { self.without_lease() }.filter(move |instance| instance.resource.gpu_uuid() == gpu)
+    }
+
     fn idle_instances(&self) -> impl Iterator<Item = &Instance> {
         self.without_lease().filter(|i| i.idle_since().is_some())
     }
@@ -322,14 +332,12 @@ impl Inventory {
 
     /// Returns the leases on the instance at a place, or the instance alone.
     pub fn at(&self, gpu: &Gpu, at: Placement) -> Vec<Entry> {
-        let is_here = |instance: &Instance| {
-            let place = footprint(instance);
+        let mut here = self.entries();
+        here.retain(|entry| {
+            let place = footprint(entry.instance());
             place.gpu == gpu.uuid && place.placement == at
-        };
-        let leased = self.leases.iter().filter(|h| is_here(&h.instance));
-        let unleased = self.unleased.iter().filter(|i| is_here(i));
-        let unleased = unleased.cloned().map(Entry::Unleased);
-        leased.cloned().map(Entry::Held).chain(unleased).collect()
+        });
+        here
     }
 
     /// Returns the occupancy of a GPU: its instances, and the slots that leases reserve.

@@ -6,18 +6,19 @@ use crate::mps::Home;
 use crate::process::{self, Host, Sight, View};
 use crate::store::{Held, Lease};
 use crate::trust;
+use std::collections::BTreeMap;
 
 /// A look at the processes on GPUs with shares at `mps`, once for each GPU.
 pub(crate) struct AroundMps {
     owners: Owners,
-    outside: Vec<(GpuUuid, Result<Vec<u32>, DriverError>)>,
+    outside: BTreeMap<GpuUuid, Result<Vec<u32>, DriverError>>,
 }
 
 impl AroundMps {
     pub(crate) fn new() -> AroundMps {
         AroundMps {
             owners: Owners::new(),
-            outside: Vec::new(),
+            outside: BTreeMap::new(),
         }
     }
 
@@ -35,20 +36,14 @@ impl AroundMps {
             return Ok(None);
         }
         let gpu = held.instance.resource.gpu_uuid();
-        if !self.outside.iter().any(|(known, _)| known == gpu) {
-            self.outside.push((gpu.clone(), driver.outside_mps(gpu)));
-        }
-        let outside = self.outside.iter().find(|(known, _)| known == gpu);
-        let Some((_, outside)) = outside else {
-            return Ok(None);
-        };
+        let outside = self.outside.entry(gpu.clone());
+        let outside = outside.or_insert_with(|| driver.outside_mps(gpu)).clone()?;
         let is_around = |pid: &u32| {
             self.owners.is_of(*pid, &held.lease)
                 && !self.owners.has_ended(*pid)
                 && !self.is_daemons(*pid, held)
         };
-        let around = outside.clone()?.into_iter().filter(is_around);
-        Ok(Some(around.collect()))
+        Ok(Some(outside.into_iter().filter(is_around).collect()))
     }
 
     /// Returns whether a process is the control program of a share's daemon, or its server: in the daemon's cgroup, or
@@ -106,7 +101,6 @@ impl Owners {
 
     /// Returns whether a process belongs to the container of a lease.
     pub(super) fn is_of(&self, pid: u32, lease: &Lease) -> bool {
-        let pid = i32::try_from(pid);
-        self.tells(lease) && pid.is_ok_and(|pid| process::is_in_cgroup(&Host, pid, &lease.cgroups))
+        self.tells(lease) && self.is_in(pid, &lease.cgroups)
     }
 }

@@ -6,7 +6,7 @@ use crate::gpu::Queries;
 use crate::model::{Gpu, GpuLoad, GpuProcess, GpuUuid, ProfileName};
 use crate::placement::GpuUse;
 use crate::policy::{Kind, LimitAccount, Policy, Subject, Usage};
-use crate::store::{Container, Held, Instance, Lease, Resource, Share, Slice};
+use crate::store::{Container, Held, Holder, Instance, Lease, Resource, Share, Slice};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The memory of a GPU, and its holders.
@@ -41,11 +41,9 @@ impl Inventory {
             is_told = !load.as_ref().is_err_and(|e| !e.is_not_supported());
             total = load.ok().and_then(|load| load.memory_mib);
         }
-        let here = |i: &Instance| i.resource.gpu_uuid() == &gpu.uuid;
-        let held: Vec<(&Held, u64)> = { self.leases.iter() }
-            .filter(|h| here(&h.instance))
-            .map(|h| (h, self.memory_of_lease(h)))
-            .collect();
+        let memory = |held: &Held| self.booked(&held.instance, held.lease.share()).1;
+        let held = self.leases_at(&gpu.uuid).map(|held| (held, memory(held)));
+        let held: Vec<(&Held, u64)> = held.collect();
         let booked_mib = match state.usage {
             GpuUse::Shared { booked_mib, .. } => booked_mib,
             GpuUse::Exclusive { .. } => total.unwrap_or_default(),
@@ -60,9 +58,10 @@ impl Inventory {
                     None => *mib,
                 });
                 let leased: u64 = leased.sum();
-                let going = self.without_lease().filter(|i| i.idle_since().is_none());
-                let going = going.filter(|i| here(i)).filter_map(Instance::slice);
-                let going = going.map(|s| memory_of(s, &self.snapshot.gpus));
+                let unleased = self.without_lease_at(&gpu.uuid);
+                let going = unleased.filter(|i| i.idle_since().is_none());
+                let going = { going.filter_map(Instance::slice) }
+                    .map(|s| memory_of(s, &self.snapshot.gpus));
                 leased + going.sum::<u64>()
             }
         };
@@ -76,12 +75,12 @@ impl Inventory {
         }
     }
 
-    /// Returns the memory that a lease books, in MiB.
-    fn memory_of_lease(&self, held: &Held) -> u64 {
-        match (&held.instance.resource, held.lease.share()) {
-            (_, Some(share)) => share.booked_mib,
-            (Resource::Mig(slice), None) => memory_of(slice, &self.snapshot.gpus),
-            (Resource::Gpu(whole), None) => whole.memory_mib,
+    /// Returns the kind of a portion for limits, and the memory that it books, in MiB.
+    fn booked(&self, instance: &Instance, share: Option<&Share>) -> (Kind, u64) {
+        match (&instance.resource, share) {
+            (_, Some(share)) => (Kind::Share, share.booked_mib),
+            (Resource::Mig(slice), None) => (Kind::Slice, memory_of(slice, &self.snapshot.gpus)),
+            (Resource::Gpu(whole), None) => (Kind::Gpu, whole.memory_mib),
         }
     }
 }
@@ -119,13 +118,7 @@ impl Inventory {
         let going = self.without_lease().filter(is_going);
         let going = going.map(|i| (Subject::default(), i, None));
         let usage = |(subject, instance, share): (Subject, &Instance, Option<&Share>)| {
-            let (kind, memory_mib) = match (&instance.resource, share) {
-                (_, Some(share)) => (Kind::Share, share.booked_mib),
-                (Resource::Mig(slice), None) => {
-                    (Kind::Slice, memory_of(slice, &self.snapshot.gpus))
-                }
-                (Resource::Gpu(whole), None) => (Kind::Gpu, whole.memory_mib),
-            };
+            let (kind, memory_mib) = self.booked(instance, share);
             let slice = share.and_then(|_| instance.slice());
             Usage {
                 subject,
@@ -140,15 +133,14 @@ impl Inventory {
 
 /// Returns the subject of a lease's holder.
 pub(crate) fn holder_subject(lease: &Lease) -> Subject {
-    match (lease.container(), lease.claim()) {
-        (Some(container), _) => subject_of(container),
-        (None, Some(claim)) => Subject {
+    match &lease.holder {
+        Holder::Container(container) => subject_of(container),
+        Holder::Claim(claim) => Subject {
             namespace: Some(claim.namespace.clone()),
             pod: claim.pods.first().map(|pod| pod.name.clone()),
             pod_uid: claim.pods.first().map(|pod| pod.uid.clone()),
             user: None,
         },
-        (None, None) => Subject::default(),
     }
 }
 

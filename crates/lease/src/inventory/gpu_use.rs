@@ -6,7 +6,7 @@ use crate::gpu::Queries;
 use crate::model::{ComputeMode, Gpu, GpuProcess, GpuUuid, Level, MigMode};
 use crate::mps::Home;
 use crate::placement::{GpuUse, Occupancy};
-use crate::store::{Entry, Held, Lease, LeaseState, Resource, WHOLE_GPU};
+use crate::store::{Held, Instance, Lease, LeaseState, Resource, WHOLE_GPU};
 
 /// The use of a GPU at one moment.
 #[derive(Debug, Clone)]
@@ -77,10 +77,7 @@ impl Inventory {
         };
         let owners = Owners::new();
         let daemons = self.daemon_cgroups(&gpu.uuid);
-        let here = |h: &&Held| *h.instance.resource.gpu_uuid() == gpu.uuid;
-        let leases: Vec<&Lease> = { self.leases.iter().filter(here) }
-            .map(|h| &*h.lease)
-            .collect();
+        let leases: Vec<&Lease> = self.leases_at(&gpu.uuid).map(|h| &*h.lease).collect();
         // A process of which nothing can be found out counts as one without a lease.
         let is_foreign = |p: &&GpuProcess| {
             !owners.has_ended(p.pid)
@@ -117,47 +114,34 @@ impl Inventory {
 
     /// Returns the use of a GPU by shares, if all records on it are of shares at one level.
     fn shares_on(&self, gpu: &GpuUuid) -> Option<GpuUse> {
-        let here = |held: &&Held| held.instance.resource.gpu_uuid() == gpu;
-        let (mut names, mut booked, mut levels) = (Vec::new(), 0, Vec::new());
-        for held in self.leases.iter().filter(here) {
-            let (Resource::Gpu(_), Some(share)) = (&held.instance.resource, held.lease.share())
-            else {
-                return None;
-            };
+        let (mut holders, mut booked_mib, mut levels) = (Vec::new(), 0, Vec::new());
+        for held in self.leases_at(gpu) {
+            let share = { held.lease.share() }.filter(|_| held.instance.slice().is_none())?;
             levels.push(share.enforcement.level());
-            names.push(held.lease.holder.shown());
-            booked += share.booked_mib;
-        }
-        if self.without_lease().any(|i| i.resource.gpu_uuid() == gpu) {
-            return None;
+            holders.push(held.lease.holder.shown());
+            booked_mib += share.booked_mib;
         }
         let level = *levels.first()?;
-        if levels.iter().any(|l| *l != level) {
-            return None;
-        }
-        Some(GpuUse::Shared {
-            holders: names,
-            booked_mib: booked,
+        let all_share =
+            levels.iter().all(|l| *l == level) && self.without_lease_at(gpu).next().is_none();
+        all_share.then_some(GpuUse::Shared {
+            holders,
+            booked_mib,
             level,
         })
     }
 
     /// Returns the cgroups of all MPS daemons on a GPU.
     fn daemon_cgroups(&self, gpu: &GpuUuid) -> Vec<String> {
-        let on_record = { self.leases.iter() }
-            .filter(|h| h.instance.resource.gpu_uuid() == gpu && h.lease.daemon().is_some())
-            .map(|h| &h.lease.id);
-        on_record.map(Home::cgroup_path_of).collect()
+        let on_record = self.leases_at(gpu).filter(|h| h.lease.daemon().is_some());
+        { on_record.map(|h| Home::cgroup_path_of(&h.lease.id)) }.collect()
     }
 
     /// Returns the holder of a record on a GPU, whatever the record's kind; none without a record. The name is
     /// none if no container has it.
     fn holder_on(&self, gpu: &GpuUuid) -> Option<Option<String>> {
-        let is_here = |i: &crate::store::Instance| i.resource.gpu_uuid() == gpu;
-        if let Some(held) = self.leases.iter().find(|h| is_here(&h.instance)) {
-            return Some(Some(held.lease.holder.shown()));
-        }
-        self.without_lease().any(is_here).then_some(None)
+        let holder = { self.leases_at(gpu).next() }.map(|held| held.lease.holder.shown());
+        (holder.is_some() || self.without_lease_at(gpu).next().is_some()).then_some(holder)
     }
 }
 
@@ -216,8 +200,7 @@ impl Inventory {
         let room = self.room(gpu);
         let (mut memory, mut slices, mut compute) = ([0; 5], [0; 5], [0; 5]);
         // The hold of an apply has the place of all instances.
-        let is_held =
-            { self.without_lease() }.any(|i| i.is_hold() && *i.resource.gpu_uuid() == gpu.uuid);
+        let is_held = self.without_lease_at(&gpu.uuid).any(Instance::is_hold);
         let is_hold =
             |at| is_held && at == WHOLE_GPU && !gpu.instances.iter().any(|i| i.placement == at);
         for occupant in room.occupants.iter().filter(|o| !is_hold(o.at)) {
@@ -245,13 +228,13 @@ impl Inventory {
     }
 
     fn parts_of_whole(&self, gpu: &Gpu, state: &GpuState, total_mib: Option<u64>) -> GpuParts {
-        let is_quarantined = |entry: &Entry| entry.shown_state() == "quarantined";
-        let entries = self.entries();
-        let here = { entries.iter() }.filter(|e| *e.instance().resource.gpu_uuid() == gpu.uuid);
-        let here: Vec<&Entry> = here.collect();
-        let is_stuck = here.iter().any(|e| is_quarantined(e));
+        let mut stuck = self.entries();
+        stuck.retain(|entry| {
+            let is_here = *entry.instance().resource.gpu_uuid() == gpu.uuid;
+            is_here && entry.shown_state() == "quarantined"
+        });
         let word = match state.word() {
-            Some("leased") if is_stuck => QUARANTINED,
+            Some("leased") if !stuck.is_empty() => QUARANTINED,
             Some("leased") => LEASED,
             Some("free") => FREE,
             Some(_) => FOREIGN,
@@ -263,8 +246,7 @@ impl Inventory {
             let mut memory = [0; 5];
             match &state.usage {
                 GpuUse::Shared { .. } => {
-                    let stuck = here.iter().filter(|e| is_quarantined(e));
-                    let stuck = stuck.filter_map(|e| e.shown().booked_bytes).sum::<u64>();
+                    let stuck = stuck.iter().filter_map(|e| e.shown().booked_bytes).sum();
                     memory[QUARANTINED] = stuck;
                     memory[LEASED] = (state.booked_mib() << 20).saturating_sub(stuck);
                     memory[FOREIGN] = state.foreign_mib? << 20;
