@@ -3,9 +3,10 @@
 use super::completion;
 use clap::builder::PossibleValuesParser;
 use clap_complete::ArgValueCompleter;
+use runmig_lease::counters::LeaseKind;
 use runmig_lease::model::Gpu;
 use runmig_lease::policy::GpuName;
-use runmig_lease::store::{Entry, Lease, Shown};
+use runmig_lease::store::{Entry, Lease};
 
 /// A choice among leases. It reads the words that all kinds of resources and holders have.
 #[derive(clap::Args, Clone, Default)]
@@ -23,7 +24,7 @@ pub struct Filter {
     #[arg(long, value_parser = PossibleValuesParser::new(states()))]
     state: Option<String>,
     /// Only leases of this kind
-    #[arg(long, value_parser = PossibleValuesParser::new(Shown::KINDS))]
+    #[arg(long, value_parser = PossibleValuesParser::new(LeaseKind::WORDS))]
     kind: Option<String>,
 }
 
@@ -42,7 +43,7 @@ impl Filter {
         };
         self.gpu.as_ref().is_none_or(|gpu| gpu.names(index, uuid))
             && { self.container.as_deref() }.is_none_or(|name| entry.is_called(name))
-            && is(&self.kind, entry.shown().kind)
+            && is(&self.kind, entry.shown().kind.word())
             && is(&self.state, entry.shown_state())
             && (self.namespace.is_none() || self.namespace.as_deref() == namespace())
     }

@@ -1,9 +1,8 @@
 //! `migctl gc`: releases every slice whose container is gone, restores the limits of shares, and says why.
 
-use super::claims;
 use super::driver;
 use super::json::{CollectionItem, Items};
-use super::output::{self, Format};
+use super::output::{self, Format, dash};
 use crate::bundles;
 use runmig_lease::config::Config;
 use runmig_lease::counters::Actor;
@@ -103,31 +102,22 @@ fn print(format: Format, items: &[CollectionItem<'_>], dry_run: bool) {
     }
 }
 
-fn words(outcome: &Outcome) -> (&'static str, String) {
-    match outcome {
+fn item(finding: &Finding) -> CollectionItem<'_> {
+    let (outcome, why) = match &finding.outcome {
         Outcome::Kept(why) => ("kept", why.clone()),
         Outcome::Released(why) => ("released", why.clone()),
         Outcome::Failed(e) => ("failed", e.line()),
-    }
-}
-
-fn item(finding: &Finding) -> CollectionItem<'_> {
-    let (outcome, why) = words(&finding.outcome);
-    let (claim, resource) = (
-        claims::of(&finding.entry),
-        &finding.entry.instance().resource,
-    );
+    };
+    let entry = &finding.entry;
+    let (lease, claim) = (entry.lease(), entry.claim());
+    let shown = || lease.map(|lease| lease.holder.shown());
     CollectionItem {
-        id: finding.entry.id(),
-        container: claim.map_or_else(|| finding.entry.holder(), |_| ""),
+        id: entry.id(),
+        container: claim.map_or_else(|| entry.holder(), |_| ""),
         claim: claim.map(Claim::full_name),
-        holder: match (claim, finding.entry.lease()) {
-            (Some(claim), _) => claims::name(claim),
-            (None, Some(lease)) => lease.holder.shown(),
-            (None, None) => "-".to_owned(),
-        },
-        profile: finding.entry.shown().name,
-        gpu_uuid: resource.gpu_uuid().as_str(),
+        holder: dash(claim.map(Claim::title).or_else(shown)),
+        profile: entry.shown().name,
+        gpu_uuid: entry.instance().resource.gpu_uuid().as_str(),
         outcome,
         why,
     }

@@ -83,11 +83,7 @@ pub fn run(config: &Config, format: Format, options: &Options) -> Result<i32> {
 fn one(config: &Config, format: Format, id: &str) -> Result<i32> {
     let leases = bundles::existing(config, Actor::Operator)?;
     let leases = leases.ok_or_else(|| list::unknown(id))?;
-    let mut entries = leases.store().list()?.entries;
-    entries.retain(|entry| entry.id() == id || entry.is_called(id));
-    if entries.is_empty() {
-        return Err(list::missing(&leases, id)?);
-    }
+    let entries = list::called(&leases, id)?;
     let seen = shares::observe(config, &entries);
     match format {
         Format::Json => list::json(&entries, &seen, &[]),

@@ -3,14 +3,14 @@
 use super::filter::Filter;
 use super::json::{ForeignItem, InstanceItem, LeaseList, WaitingItem};
 use super::output::{self, Output, dash};
-use super::{claims, levels, shares, watch, world};
+use super::{levels, shares, watch, world};
 use crate::bundles;
 use clap::ValueEnum;
 use runmig_lease::config::Config;
-use runmig_lease::counters::Actor;
+use runmig_lease::counters::{Actor, LeaseKind};
 use runmig_lease::error::{Error, Result, printable, short_id};
 use runmig_lease::model::Timestamp;
-use runmig_lease::store::{Entry, Lease, Listing, Waiter, Waiting, is_id_of};
+use runmig_lease::store::{Claim, Entry, Holder, Lease, Listing, Waiter, Waiting, is_id_of};
 use runmig_lease::{LeaseView, Leases, ObservedShare, UNSEEN_HINT, unseen};
 use serde_json::Value;
 use std::cmp::Reverse;
@@ -76,9 +76,9 @@ pub fn portion(entry: &Entry) -> String {
     let shown = entry.shown();
     let mib = shown.memory_bytes.unwrap_or_default() >> 20;
     match shown.kind {
-        "seat" => format!("{mib}Mi of {}", shown.name),
-        "share" => format!("share {mib}Mi"),
-        _ => shown.name.to_owned(),
+        LeaseKind::Seat => format!("{mib}Mi of {}", shown.name),
+        LeaseKind::Share => format!("share {mib}Mi"),
+        LeaseKind::Slice | LeaseKind::Gpu => shown.name.to_owned(),
     }
 }
 
@@ -88,12 +88,20 @@ pub fn unknown(id: &str) -> Error {
         .hint("find its name with migctl list")
 }
 
-/// Returns the error for a name that no lease has; for a container in the queue, with the way to end its wait.
-pub fn missing(leases: &Leases<'_>, id: &str) -> Result<Error> {
+/// Returns the leases and instances that a user means, at least one.
+///
+/// # Errors
+/// There is none. For a container in the queue the hint has the way to end its wait.
+pub fn called(leases: &Leases<'_>, id: &str) -> Result<Vec<Entry>> {
+    let mut found = leases.store().list()?.entries;
+    found.retain(|entry| entry.id() == id || entry.is_called(id));
+    if !found.is_empty() {
+        return Ok(found);
+    }
     let waiting = leases.store().waiting()?;
     let mut waiters = waiting.into_iter().map(|w| w.waiter);
     let is_it = |w: &Waiter| is_id_of(id, &w.container) || w.name.as_deref() == Some(id);
-    Ok(match waiters.find(is_it) {
+    Err(match waiters.find(is_it) {
         None => unknown(id),
         Some(waiter) => {
             let (container, pid) = (printable(&waiter.container), waiter.pid);
@@ -381,8 +389,8 @@ fn row(entry: &Entry, seen: &ObservedShare) -> Vec<String> {
         state.push_str(", around MPS");
     }
     vec![
-        claims::of(entry).map_or_else(|| short(entry.holder()), claims::name),
-        entry.lease().map_or("-".to_owned(), name),
+        { entry.claim() }.map_or_else(|| short(entry.holder()), Claim::title),
+        dash(entry.lease().and_then(name)),
         portion(entry),
         entry.instance().resource.gpu_index().to_string(),
         dash(slice.map(|s| s.placement.to_string())),
@@ -404,7 +412,7 @@ fn wide(entry: &Entry) -> [String; 6] {
     let init = entry.lease().and_then(|lease| lease.init);
     [
         dash(mig_uuid),
-        shown.kind.to_owned(),
+        shown.kind.word().to_owned(),
         { entry.lease() }.map_or("-".to_owned(), |lease| lease.request.clone()),
         entry.instance().resource.gpu_uuid().as_str().to_owned(),
         init.map_or("-".to_owned(), |init| init.pid.to_string()),
@@ -412,19 +420,18 @@ fn wide(entry: &Entry) -> [String; 6] {
     ]
 }
 
-fn name(lease: &Lease) -> String {
-    let of_container = || lease.container()?.full_name();
-    let name = lease.claim().map_or_else(of_container, claims::pod);
-    dash(name)
+fn name(lease: &Lease) -> Option<String> {
+    match &lease.holder {
+        Holder::Container(container) => container.full_name(),
+        Holder::Claim(claim) => claim.pod(),
+    }
 }
 
 /// Returns the lease's holder, as people know it: `default/web-0/main`, `web (4f2a9c1d03be)`, or
 /// `claim team-a/train-gpu (pod team-a/train)`.
 pub fn holder_name(lease: &Lease) -> String {
-    if let Some(claim) = lease.claim() {
-        return printable(&claim.to_string());
-    }
-    printable(&lease.holder.shown())
+    let name = lease.claim().map(Claim::to_string);
+    printable(&name.unwrap_or_else(|| lease.holder.shown()))
 }
 
 /// The columns of the queue.

@@ -3,7 +3,6 @@
 
 mod apply;
 mod assert;
-mod claims;
 mod command;
 mod completion;
 mod configure;

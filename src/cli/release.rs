@@ -1,11 +1,11 @@
 //! `migctl release ID`: releases a slice by hand that no other call released.
 
+use super::list;
 use super::output::{self, Format};
-use super::{claims, list};
 use crate::bundles;
 use runmig_lease::config::Config;
 use runmig_lease::counters::Actor;
-use runmig_lease::error::{self, Error, Result};
+use runmig_lease::error::{self, Error, Result, printable};
 use runmig_lease::store::{Claim, Entry, Key, Lease};
 use runmig_lease::{Leases, Patience, Returned, UNSEEN_HINT, unseen};
 
@@ -13,30 +13,30 @@ pub fn run(config: &Config, format: Format, id: &str) -> Result<i32> {
     let leases = bundles::existing(config, Actor::Operator)?;
     let leases = leases.ok_or_else(|| list::unknown(id))?;
     crate::log::start(config);
-    let mut found = leases.store().list()?.entries;
-    found.retain(|e| e.id() == id || e.is_called(id));
-    match found.as_slice() {
-        [] => {
-            return Err(list::missing(&leases, id)?);
-        }
-        // All these leases belong to one container or claim, which may have several slices.
-        [first, rest @ ..]
-            if { rest.iter() }
-                .all(|e| (key(e), claim_uid(e)) == (key(first), claim_uid(first))) => {}
-        many => {
-            let ids: Vec<&str> = many.iter().map(Entry::id).collect();
-            return Err(Error::new(format!(
-                "{} leases are called {}",
-                many.len(),
-                runmig_lease::error::printable(id)
-            ))
-            .hint(format!("name one by its lease: {}", ids.join(", "))));
-        }
+    let found = list::called(&leases, id)?;
+    // A container or a claim may have several slices.
+    if found.iter().any(|entry| owner(entry) != owner(&found[0])) {
+        let ids: Vec<&str> = found.iter().map(Entry::id).collect();
+        let what = format!("{} leases are called {}", ids.len(), printable(id));
+        let hint = format!("name one by its lease: {}", ids.join(", "));
+        return Err(Error::new(what).hint(hint));
     }
-    found.iter().find_map(claims::of).inspect(warn);
+    found.iter().find_map(Entry::claim).inspect(warn);
+    release_all(&leases, found, format)
+}
+
+/// Names the container or the claim that has an entry.
+fn owner(entry: &Entry) -> (Option<&Key>, Option<&str>) {
+    let container = entry.lease().and_then(Lease::container);
+    let claim = entry.claim().map(|claim| claim.uid.as_str());
+    (container.map(|container| &container.key), claim)
+}
+
+/// Releases all of these, though some fail, and tells what it released.
+fn release_all(leases: &Leases<'_>, entries: Vec<Entry>, format: Format) -> Result<i32> {
     let (mut released, mut failed): (Vec<Entry>, Vec<Error>) = Default::default();
-    for entry in found {
-        match release(&leases, &entry) {
+    for entry in entries {
+        match release(leases, &entry) {
             Ok(()) => released.push(entry),
             // Several slices of one living container give the same error once.
             Err(e) if failed.iter().any(|said| said.line() == e.line()) => {}
@@ -44,33 +44,22 @@ pub fn run(config: &Config, format: Format, id: &str) -> Result<i32> {
         }
     }
     match format {
-        Format::Json if released.is_empty() => {}
-        Format::Json => json(&leases, &released),
+        Format::Json if released.is_empty() && !failed.is_empty() => {}
+        Format::Json => {
+            let waiting = leases.store().waiting().unwrap_or_default();
+            list::json(&released, &[], &waiting);
+        }
         Format::Table => released.iter().for_each(tell),
     }
     error::all(failed.into_iter().map(Err)).map(|()| 0)
 }
 
-fn key(entry: &Entry) -> Option<&Key> {
-    Some(&entry.lease()?.container()?.key)
-}
-
-/// Returns the UID of the claim of an entry.
-fn claim_uid(entry: &Entry) -> Option<&str> {
-    Some(&entry.lease()?.claim()?.uid)
-}
-
-pub(super) fn json(leases: &Leases<'_>, released: &[Entry]) {
-    list::json(released, &[], &leases.store().waiting().unwrap_or_default());
-}
-
 /// Warns of a claim that Kubernetes still has, as far as this node knows: it has pods on record.
 fn warn(claim: &&Claim) {
-    if let Some(pod) = claims::pod(claim) {
-        let (claim, pod) = (claims::name(claim), error::printable(&pod));
+    if let Some(pod) = claim.pod() {
+        let (claim, pod) = (printable(&claim.title()), printable(&pod));
         output::eprint(&format!(
-            "warning: Kubernetes still has {}, and pod {pod} loses its slice; hint: delete the pod",
-            error::printable(&claim)
+            "warning: Kubernetes still has {claim}, and pod {pod} loses its slice; hint: delete the pod"
         ));
     }
 }
@@ -79,14 +68,12 @@ pub(super) fn release(leases: &Leases<'_>, entry: &Entry) -> Result<()> {
     let held = match entry {
         Entry::Held(held) => held,
         Entry::Unleased(instance) => {
-            return match leases.release_instance(instance, Patience::default())? {
-                Returned::Yes => Ok(()),
-                Returned::No(why) => Err(Error::new(format!(
-                    "cannot release instance {}: {why}",
-                    instance.id
-                ))
-                .hint("find its container with migctl list")),
+            let end = leases.release_instance(instance, Patience::default())?;
+            let Returned::No(why) = end else {
+                return Ok(());
             };
+            let what = format!("cannot release instance {}: {why}", instance.id);
+            return Err(Error::new(what).hint("find its container with migctl list"));
         }
     };
     let container = list::holder_name(&held.lease);
@@ -96,24 +83,25 @@ pub(super) fn release(leases: &Leases<'_>, entry: &Entry) -> Result<()> {
         Some(_) => None,
         None => leases.sign_of_life(now),
     };
-    match leases.release_unless(held, Patience::default(), against)? {
-        Returned::Yes => Ok(()),
-        Returned::No(why) if unseen(&held.lease).is_some() => Err(Error::new(format!(
-            "cannot release the slice of container {container}: {why}"
-        ))
-        .hint(UNSEEN_HINT)),
-        Returned::No(life) => Err(lives(&container, &life)),
-    }
+    let Returned::No(why) = leases.release_unless(held, Patience::default(), against)? else {
+        return Ok(());
+    };
+    let (what, hint) = match unseen(&held.lease) {
+        Some(_) => (
+            format!("cannot release the slice of container {container}: {why}"),
+            UNSEEN_HINT,
+        ),
+        None => (
+            format!("container {container} lives: {why}"),
+            "stop the container: its slice comes back by itself",
+        ),
+    };
+    Err(Error::new(what).hint(hint))
 }
 
-fn lives(container: &str, life: &str) -> Error {
-    Error::new(format!("container {container} lives: {life}"))
-        .hint("stop the container: its slice comes back by itself")
-}
-
-pub(super) fn tell(entry: &Entry) {
+fn tell(entry: &Entry) {
     let holder = match (entry.lease(), entry.idle_since()) {
-        (Some(lease), _) => format!(" of {}", error::printable(&lease.holder.title())),
+        (Some(lease), _) => format!(" of {}", printable(&lease.holder.title())),
         (None, Some(_)) => ", which was idle".to_owned(),
         (None, None) => String::new(),
     };
@@ -140,18 +128,9 @@ pub fn run_claims(config: &Config, format: Format) -> Result<i32> {
     })?;
     crate::log::start(config);
     let mut entries = leases.store().list()?.entries;
-    entries.retain(|entry| claims::of(entry).is_some());
-    let (mut released, mut failed): (Vec<Entry>, Vec<Error>) = Default::default();
-    for entry in entries {
-        match release(&leases, &entry) {
-            Ok(()) => released.push(entry),
-            Err(e) => failed.push(e),
-        }
+    entries.retain(|entry| entry.claim().is_some());
+    if entries.is_empty() && format == Format::Table {
+        output::line(NO_CLAIMS);
     }
-    match format {
-        Format::Json => json(&leases, &released),
-        Format::Table if released.is_empty() && failed.is_empty() => output::line(NO_CLAIMS),
-        Format::Table => released.iter().for_each(tell),
-    }
-    error::all(failed.into_iter().map(Err)).map(|()| 0)
+    release_all(&leases, entries, format)
 }

@@ -163,6 +163,9 @@ macro_rules! label {
             /// All values.
             pub const ALL: &[$name] = &[$($name::$value,)*];
 
+            /// The words of all values, in their order.
+            pub const WORDS: &[&'static str] = &[$($word,)*];
+
             /// Returns the value of the label.
             pub fn word(self) -> &'static str {
                 match self {

@@ -108,7 +108,7 @@ impl<'a> Leases<'a> {
     pub(crate) fn end<T>(
         &self,
         ledger: &Ledger<'_>,
-        change: impl FnOnce(&mut State, &mut Ends<'_>) -> Result<T>,
+        change: impl FnOnce(&mut State, &mut Ends) -> Result<T>,
     ) -> Result<T> {
         let change = |state: &mut State| {
             let mut ends = Ends::by(&self.observer);

@@ -60,8 +60,16 @@ impl Observer {
     /// Begins a create. `created`, `failed` or `ended` ends it, and does nothing where none is under way. `holder`: none
     /// where it is not known.
     pub(crate) fn begin(&self, kind: LeaseKind, holder: Option<Holder>, request: &str) {
-        let create = Create::new(kind, holder, request, self.driver_time.get());
-        self.create.replace(Some(create));
+        self.create.replace(Some(Create {
+            kind,
+            holder,
+            request: request.to_owned(),
+            begun: Instant::now(),
+            driver_before: self.driver_time.get(),
+            wait: Duration::ZERO,
+            waits: false,
+            outcome: None,
+        }));
     }
 
     /// Returns whether a create is under way whose end is not told.
@@ -212,7 +220,7 @@ impl Observer {
         self.count(Counter::Quarantines(kind));
         self.write(Event {
             error: Some(error.line()),
-            ..of(EventType::Quarantined, lease, instance)
+            ..of(EventType::Quarantined, &entry(lease, instance))
         });
     }
 
@@ -304,19 +312,22 @@ fn of_create(event_type: EventType, create: &Create) -> Event {
 }
 
 fn of_held(event_type: EventType, held: &Held) -> Event {
-    of(event_type, Some(&held.lease), &held.instance)
+    of(event_type, &Entry::Held(held.clone()))
 }
 
-fn of(event_type: EventType, lease: Option<&Lease>, instance: &Instance) -> Event {
+fn of(event_type: EventType, entry: &Entry) -> Event {
+    Event {
+        user: entry.lease().and_then(|lease| user(&lease.holder)),
+        lease: Some(LeaseView::from(entry)),
+        ..Event::now(event_type)
+    }
+}
+
+fn entry(lease: Option<&Lease>, instance: &Instance) -> Entry {
     let instance = Arc::new(instance.clone());
-    let entry = match lease.cloned().map(Arc::new) {
+    match lease.cloned().map(Arc::new) {
         Some(lease) => Entry::Held(Held { lease, instance }),
         None => Entry::Unleased(instance),
-    };
-    Event {
-        user: lease.and_then(|lease| user(&lease.holder)),
-        lease: Some(LeaseView::from(&entry)),
-        ..Event::now(event_type)
     }
 }
 
@@ -358,24 +369,6 @@ struct Create {
 }
 
 impl Create {
-    fn new(
-        kind: LeaseKind,
-        holder: Option<Holder>,
-        request: &str,
-        driver_before: Duration,
-    ) -> Create {
-        Create {
-            kind,
-            holder,
-            request: request.to_owned(),
-            begun: Instant::now(),
-            driver_before,
-            wait: Duration::ZERO,
-            waits: false,
-            outcome: None,
-        }
-    }
-
     /// Returns the kind of the holder.
     fn holder_kind(&self) -> HolderKind {
         match &self.holder {
@@ -409,16 +402,16 @@ pub(crate) fn kind_of_wanted(wanted: &Wanted) -> LeaseKind {
 }
 
 /// What a change ends. Its events have ids by which a reader knows one that was written twice.
-pub(crate) struct Ends<'a> {
-    observer: &'a Observer,
+pub(crate) struct Ends {
+    actor: Actor,
     pub(crate) counts: Counts,
     pub(crate) events: Vec<Event>,
 }
 
-impl Ends<'_> {
-    pub(crate) fn by(observer: &Observer) -> Ends<'_> {
+impl Ends {
+    pub(crate) fn by(observer: &Observer) -> Ends {
         Ends {
-            observer,
+            actor: observer.actor.get(),
             counts: Counts::default(),
             events: Vec::new(),
         }
@@ -426,31 +419,29 @@ impl Ends<'_> {
 
     /// The change removes a lease, whose release began at this moment.
     pub(crate) fn lease(&mut self, lease: &Lease, instance: &Instance, begun: Instant) {
-        let event_type = match self.observer.actor.get() {
+        let event_type = match self.actor {
             Actor::Gc => EventType::Collected,
             Actor::Eviction => EventType::Evicted,
             _ => EventType::Released,
         };
-        let kind = portion_kind(instance, lease.share().is_some());
-        self.ends(kind, of(event_type, Some(lease), instance), begun);
+        self.ends(event_type, &entry(Some(lease), instance), begun);
     }
 
     /// The change removes an instance without a lease. It counts if it made room.
     pub(crate) fn instance(&mut self, instance: &Instance, begun: Instant) {
-        if self.observer.actor.get() == Actor::Eviction {
-            let kind = portion_kind(instance, false);
-            self.ends(kind, of(EventType::Evicted, None, instance), begun);
+        if self.actor == Actor::Eviction {
+            self.ends(EventType::Evicted, &entry(None, instance), begun);
         }
     }
 
-    fn ends(&mut self, kind: LeaseKind, event: Event, begun: Instant) {
-        let (by, time) = (self.observer.actor.get(), begun.elapsed());
-        self.counts.count(Counter::Releases(kind, by));
+    fn ends(&mut self, event_type: EventType, entry: &Entry, begun: Instant) {
+        let (kind, time) = (entry.shown().kind, begun.elapsed());
+        self.counts.count(Counter::Releases(kind, self.actor));
         self.counts.observe(Times::Release(kind), time);
         let event = Event {
-            actor: Some(by.word().to_owned()),
+            actor: Some(self.actor.word().to_owned()),
             seconds: Some(seconds([Some(time), None, None, None])),
-            ..event
+            ..of(event_type, entry)
         };
         self.push(event, "end");
     }
@@ -467,23 +458,16 @@ impl Ends<'_> {
 
     /// A quarantined instance is destroyed, or the quarantined daemon of a lease has ended.
     pub(crate) fn recovered(&mut self, lease: Option<&Lease>, instance: &Instance) {
-        let event = of(EventType::Recovered, lease, instance);
-        self.push(event, "recovered");
+        self.push(
+            of(EventType::Recovered, &entry(lease, instance)),
+            "recovered",
+        );
     }
 
     fn push(&mut self, mut event: Event, kind: &str) {
         // Whatever kept it until now keeps it no longer.
         event.lease.iter_mut().for_each(|lease| lease.error = None);
         self.events.push(event.once(kind));
-    }
-}
-
-fn portion_kind(instance: &Instance, has_share: bool) -> LeaseKind {
-    match (instance.slice(), has_share) {
-        (Some(_), true) => LeaseKind::Seat,
-        (Some(_), false) => LeaseKind::Slice,
-        (None, true) => LeaseKind::Share,
-        (None, false) => LeaseKind::Gpu,
     }
 }
 
@@ -494,7 +478,9 @@ mod tests {
 
     #[test]
     fn failure_has_its_origin() {
-        let mut create = Create::new(LeaseKind::Slice, None, "1g.10gb", Duration::ZERO);
+        let observer = Observer::new(Arc::default(), None);
+        observer.begin(LeaseKind::Slice, None, "1g.10gb");
+        let mut create = observer.create.take().unwrap();
         let lost = Error::from(DriverError {
             what: "create".to_owned(),
             reason: Reason::Code(GPU_IS_LOST),

@@ -165,7 +165,7 @@ impl From<&Entry> for LeaseView {
         let holder = lease.map(|lease| LeaseView::held_by(&lease.holder));
         LeaseView {
             id: text(entry.id()),
-            kind: text(shown.kind),
+            kind: text(shown.kind.word()),
             state: text(entry.shown_state()),
             request: text(lease.map_or(shown.name, |l| &l.request)),
             profile: text(shown.name),
@@ -191,40 +191,34 @@ impl LeaseView {
     /// Returns the fields of a holder.
     pub(crate) fn held_by(holder: &Holder) -> LeaseView {
         match holder {
-            Holder::Container(container) => LeaseView::of_container(container),
-            Holder::Claim(claim) => LeaseView::of_claim(claim),
-        }
-    }
-
-    fn of_container(container: &Container) -> LeaseView {
-        LeaseView {
-            container: text(&container.key.id),
-            container_name: container.container_name.clone(),
-            pod: container.pod.clone(),
-            namespace: container.namespace.clone(),
-            pod_uid: container.pod_uid.clone(),
-            bundle: path(&container.bundle),
-            runtime: path(&container.runtime),
-            runtime_root: path(&container.key.root),
-            ..LeaseView::default()
-        }
-    }
-
-    fn of_claim(claim: &Claim) -> LeaseView {
-        let first = claim.pods.first();
-        LeaseView {
-            claim: Some(claim.clone()),
-            pod: first.map(|pod| pod.name.clone()),
-            pod_uid: first.map(|pod| pod.uid.clone()),
-            namespace: text(&claim.namespace),
-            ..LeaseView::default()
+            Holder::Container(container) => LeaseView {
+                container: text(&container.key.id),
+                container_name: container.container_name.clone(),
+                pod: container.pod.clone(),
+                namespace: container.namespace.clone(),
+                pod_uid: container.pod_uid.clone(),
+                bundle: path(&container.bundle),
+                runtime: path(&container.runtime),
+                runtime_root: path(&container.key.root),
+                ..LeaseView::default()
+            },
+            Holder::Claim(claim) => {
+                let first = claim.pods.first();
+                LeaseView {
+                    claim: Some(claim.clone()),
+                    pod: first.map(|pod| pod.name.clone()),
+                    pod_uid: first.map(|pod| pod.uid.clone()),
+                    namespace: text(&claim.namespace),
+                    ..LeaseView::default()
+                }
+            }
         }
     }
 
     /// Returns the name of the holder for people.
     pub(crate) fn holder(&self) -> String {
         if let Some(claim) = &self.claim {
-            return format!("claim {}", claim.full_name());
+            return claim.title();
         }
         Holder::Container(self.named()).shown()
     }

@@ -12,7 +12,7 @@ use runmig_lease::counters::{
 use runmig_lease::model::{Closed, Gpu, MigMode, Timestamp};
 use runmig_lease::policy::{LimitAccount, Policy, Used};
 use runmig_lease::request::kind_of_written;
-use runmig_lease::store::{Entry, HolderNames, InstanceState, Shown};
+use runmig_lease::store::{Entry, InstanceState};
 use runmig_lease::{GpuParts, SliceView, placement};
 use std::collections::BTreeMap;
 use std::time::UNIX_EPOCH;
@@ -62,16 +62,12 @@ fn driver(families: &mut Families, facts: &Facts) {
 
 /// Counts leases and instances. Each state has a series also at 0, so that no alert misses the first.
 fn on_record(families: &mut Families, facts: &Facts, entries: &[Entry]) {
-    let mut leases = zeros(&Shown::KINDS, &Entry::LEASE_STATES);
+    let mut leases = zeros(LeaseKind::WORDS, &Entry::LEASE_STATES);
     for entry in entries.iter().filter(|entry| entry.lease().is_some()) {
-        *leases
-            .entry((entry.shown().kind, entry.shown_state()))
-            .or_default() += 1;
+        let key = (entry.shown().kind.word(), entry.shown_state());
+        *leases.entry(key).or_default() += 1;
     }
-    let kinds: Vec<&str> = { ResourceKind::ALL.iter() }
-        .map(|kind| kind.word())
-        .collect();
-    let mut instances = zeros(&kinds, &InstanceState::WORDS);
+    let mut instances = zeros(ResourceKind::WORDS, &InstanceState::WORDS);
     let on_record =
         { facts.inventory.instances() }.map(|i| (ResourceKind::of(&i.resource), i.state.word()));
     let daemons = entries.iter().filter_map(|entry| {
@@ -104,15 +100,12 @@ fn zeros(kinds: &[&'static str], states: &[&'static str]) -> Numbers {
 
 fn waiting(families: &mut Families, facts: &Facts) {
     let queue = &facts.inventory.waiting;
-    let mut counts: BTreeMap<(&str, String), u64> = Shown::KINDS
-        .iter()
-        .map(|kind| ((*kind, String::new()), 0))
-        .collect();
+    let none = |kind: &&'static str| ((*kind, String::new()), 0);
+    let mut counts: BTreeMap<_, u64> = LeaseKind::WORDS.iter().map(none).collect();
     for waiting in queue {
         let (kind, profile) = kind_of_written(&waiting.waiter.request);
-        *counts
-            .entry((kind, profile.unwrap_or_default()))
-            .or_default() += 1;
+        let key = (kind, profile.unwrap_or_default());
+        *counts.entry(key).or_default() += 1;
     }
     for ((kind, profile), count) in counts {
         families.known(&table::WAITING, &[kind, &profile], Some(count));
@@ -159,7 +152,7 @@ fn leases(families: &mut Families, facts: &Facts, entries: &[Entry]) {
             &table::LEASE,
             &[
                 id,
-                shown.kind,
+                shown.kind.word(),
                 resource.gpu_uuid().as_str(),
                 &instance,
                 entry.shown_state(),
@@ -307,8 +300,6 @@ fn add_slice(families: &mut Families, facts: &Facts, slice: &SliceView<'_>) {
         .state
         .or_else(|| gpu?.state.word())
         .unwrap_or_default();
-    let owned = |name: Option<&str>| name.map(str::to_owned);
-    let holder = |name: &dyn Fn(&HolderNames<'_>) -> Option<String>| slice.holder(name);
     families.info(
         &table::SLICE,
         &[
@@ -320,10 +311,10 @@ fn add_slice(families: &mut Families, facts: &Facts, slice: &SliceView<'_>) {
             slice.mig_uuid.unwrap_or_default(),
             &slice.placement.map(|p| p.to_string()).unwrap_or_default(),
             state,
-            &holder(&|names| owned(names.namespace)),
-            &holder(&|names| owned(names.pod)),
-            &holder(&|names| owned(names.container)),
-            &holder(&|names| owned(names.claim)),
+            slice.holder(|names| names.namespace),
+            slice.holder(|names| names.pod),
+            slice.holder(|names| names.container),
+            slice.holder(|names| names.claim),
             slice.lease(),
         ],
     );

@@ -197,7 +197,7 @@ fn cells(entry: &Entry, used: LeaseUse, width: usize, now: SystemTime) -> Vec<St
     let name = |lease: &Lease| cut(&holder_name(lease), width);
     let cells = [
         dash(entry.lease().map(name)),
-        entry.shown().kind.to_owned(),
+        entry.shown().kind.word().to_owned(),
         portion(entry),
         instance.resource.gpu_index().to_string(),
         dash(instance.slice().map(|s| s.placement.to_string())),

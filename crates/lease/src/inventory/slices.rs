@@ -60,7 +60,7 @@ impl<'a> SliceView<'a> {
 
     /// Returns the kind of the portions. Empty without one, and where they differ.
     pub fn kind(&self) -> &'static str {
-        alike(self.entries.iter().map(|entry| entry.shown().kind))
+        alike({ self.entries.iter() }.map(|entry| entry.shown().kind.word()))
     }
 
     /// Returns the id of the lease. Empty without one, and with several.
@@ -74,18 +74,18 @@ impl<'a> SliceView<'a> {
 
     /// Returns a name of the holders. Empty without a holder, and where holders differ. A holder of a kind that has no
     /// such name does not count: a claim does not contradict its container.
-    pub fn holder(&self, name: impl Fn(&HolderNames<'_>) -> Option<String>) -> String {
+    pub fn holder(&self, name: fn(HolderNames<'a>) -> Option<&'a str>) -> &'a str {
         let leases = self.entries.iter().filter_map(|entry| entry.lease());
-        alike(leases.filter_map(|lease| name(&lease.holder.names())))
+        alike(leases.filter_map(|lease| name(lease.holder.names())))
     }
 }
 
 /// Returns the word that all of these are. Empty without one, and where they differ.
-fn alike<T: Default + PartialEq>(mut words: impl Iterator<Item = T>) -> T {
+fn alike<'a>(mut words: impl Iterator<Item = &'a str>) -> &'a str {
     let first = words.next().unwrap_or_default();
     match words.all(|word| word == first) {
         true => first,
-        false => T::default(),
+        false => "",
     }
 }
 
@@ -374,12 +374,12 @@ mod tests {
             let entries = inventory.entries();
             let views = inventory.slices(&entries);
             assert_eq!(views.len(), 1, "{views:?}");
-            let name = |get: fn(&HolderNames<'_>) -> Option<String>| views[0].holder(get);
-            (
-                name(|n| n.pod.map(str::to_owned)),
-                name(|n| n.container.map(str::to_owned)),
-                name(|n| n.claim.map(str::to_owned)),
-            )
+            let names = [
+                views[0].holder(|names| names.pod),
+                views[0].holder(|names| names.container),
+                views[0].holder(|names| names.claim),
+            ];
+            names.map(str::to_owned)
         };
         let of = |holders: Vec<Holder>| Inventory {
             leases: { holders.into_iter() }
@@ -387,24 +387,21 @@ mod tests {
                 .collect(),
             ..Inventory::default()
         };
-        let words = |pod: &str, container: &str, claim: &str| {
-            (pod.to_owned(), container.to_owned(), claim.to_owned())
-        };
         let two = of(vec![
             container(Some("web"), "a"),
             container(Some("web"), "b"),
         ]);
-        assert_eq!(pod(&two), words("web", "", ""));
+        assert_eq!(pod(&two), ["web", "", ""]);
         // A container outside of Kubernetes is in no pod.
         let alone = of(vec![container(Some("web"), "a"), container(None, "a")]);
-        assert_eq!(pod(&alone), words("", "a", ""));
+        assert_eq!(pod(&alone), ["", "a", ""]);
         // A claim does not contradict its container.
         let claim = Holder::Claim(Claim {
             name: "gpu".to_owned(),
             ..Claim::default()
         });
         let claimed = of(vec![claim, container(Some("web"), "a")]);
-        assert_eq!(pod(&claimed), words("web", "a", "gpu"));
+        assert_eq!(pod(&claimed), ["web", "a", "gpu"]);
     }
 
     #[test]

@@ -29,7 +29,7 @@ pub(crate) struct Target<'a> {
 
 impl Target<'_> {
     /// Removes the lease.
-    pub(super) fn remove_lease(&self, state: &mut State, ends: &mut Ends<'_>) {
+    pub(super) fn remove_lease(&self, state: &mut State, ends: &mut Ends) {
         let Some(lease) = self.lease.filter(|lease| state.remove_lease(&lease.id)) else {
             return;
         };

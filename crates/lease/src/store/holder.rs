@@ -212,22 +212,29 @@ impl Claim {
     pub fn full_name(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
     }
+
+    /// Returns the kind and the name of the claim, for a column of holders: `claim team-a/train-gpu`.
+    pub fn title(&self) -> String {
+        format!("claim {}", self.full_name())
+    }
+
+    /// Returns the pods of the claim: `team-a/train`, or `team-a/train and 2 more`.
+    pub fn pod(&self) -> Option<String> {
+        let [first, more @ ..] = self.pods.as_slice() else {
+            return None;
+        };
+        let pod = format!("{}/{}", self.namespace, first.name);
+        Some(match more.len() {
+            0 => pod,
+            n => format!("{pod} and {n} more"),
+        })
+    }
 }
 
 /// Names the claim for people: `claim team-a/train-gpu (pod team-a/train)`.
 impl fmt::Display for Claim {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "claim {}", self.full_name())?;
-        match self.pods.as_slice() {
-            [] => Ok(()),
-            [pod] => write!(f, " (pod {}/{})", self.namespace, pod.name),
-            [pod, more @ ..] => write!(
-                f,
-                " (pod {}/{} and {} more)",
-                self.namespace,
-                pod.name,
-                more.len()
-            ),
-        }
+        f.write_str(&self.title())?;
+        self.pod().map_or(Ok(()), |pod| write!(f, " (pod {pod})"))
     }
 }

@@ -310,6 +310,11 @@ impl Entry {
         }
     }
 
+    /// Returns the claim of Kubernetes that holds the instance.
+    pub fn claim(&self) -> Option<&Claim> {
+        self.lease()?.claim()
+    }
+
     /// Says whether a user means the holder of this entry.
     pub fn is_called(&self, name: &str) -> bool {
         self.lease()

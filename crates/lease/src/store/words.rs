@@ -4,12 +4,13 @@ use super::holder::Holder;
 use super::instance::InstanceState;
 use super::lease::{Entry, Lease, Share};
 use super::resource::Resource;
+use crate::counters::LeaseKind;
 
 /// A portion, as every view names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shown<'a> {
-    /// The kind: one of [`Shown::KINDS`].
-    pub kind: &'static str,
+    /// The kind.
+    pub kind: LeaseKind,
     /// The profile of a slice, `share` or `gpu`.
     pub name: &'a str,
     /// The memory in bytes of a share, a seat or a whole GPU.
@@ -18,11 +19,6 @@ pub struct Shown<'a> {
     pub booked_bytes: Option<u64>,
     /// The level at which the memory limit holds.
     pub enforcement: Option<&'static str>,
-}
-
-impl Shown<'_> {
-    /// All kinds of portions.
-    pub const KINDS: [&'static str; 4] = ["slice", "share", "gpu", "seat"];
 }
 
 /// The names of a holder. None says that this kind of holder has no such name, an empty one that this holder has
@@ -91,16 +87,18 @@ impl Entry {
         let share = self.lease().and_then(Lease::share);
         match (&self.instance().resource, share) {
             (Resource::Mig(slice), None) => Shown {
-                kind: "slice",
+                kind: LeaseKind::Slice,
                 name: &slice.profile,
                 memory_bytes: None,
                 booked_bytes: None,
                 enforcement: Some("mig"),
             },
-            (Resource::Mig(slice), Some(share)) => Shown::share("seat", &slice.profile, share),
-            (Resource::Gpu(_), Some(share)) => Shown::share("share", "share", share),
+            (Resource::Mig(slice), Some(share)) => {
+                Shown::share(LeaseKind::Seat, &slice.profile, share)
+            }
+            (Resource::Gpu(_), Some(share)) => Shown::share(LeaseKind::Share, "share", share),
             (Resource::Gpu(gpu), None) => Shown {
-                kind: "gpu",
+                kind: LeaseKind::Gpu,
                 name: "gpu",
                 memory_bytes: gpu.known_mib().map(|mib| mib << 20),
                 booked_bytes: gpu.known_mib().map(|mib| mib << 20),
@@ -111,7 +109,7 @@ impl Entry {
 }
 
 impl<'a> Shown<'a> {
-    fn share(kind: &'static str, name: &'a str, share: &Share) -> Shown<'a> {
+    fn share(kind: LeaseKind, name: &'a str, share: &Share) -> Shown<'a> {
         Shown {
             kind,
             name,
