@@ -12,7 +12,7 @@ use crate::error::{Context, Result};
 use crate::files::{Links, Opened, log_size, open, read_rest, try_lock};
 use crate::{effect, trust};
 use std::collections::{HashMap, HashSet};
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -62,19 +62,11 @@ impl Writer {
         }
     }
 
-    #[cfg(test)]
-    fn with_size(file: PathBuf, max_size: u64) -> Writer {
-        Writer { file, max_size }
-    }
-
     /// Appends events, several in one write. Without a file to write to, the log has one line, and the events are lost.
     pub(crate) fn write(&self, events: Vec<Event>) {
         let mut lines = Vec::new();
         for event in events {
-            match event::encode(event) {
-                Ok(line) => lines.extend(line),
-                Err(e) => self.tell(&e.into()),
-            }
+            lines.extend(event::encode(event));
             if lines.len() >= AT_ONCE {
                 self.append(std::mem::take(&mut lines));
             }
@@ -83,13 +75,9 @@ impl Writer {
     }
 
     fn append(&self, lines: Vec<u8>) {
-        if let Err(e) = self.try_append(lines) {
-            self.tell(&e);
-        }
-    }
-
-    fn tell(&self, e: &io::Error) {
-        if !IS_TOLD.swap(true, Ordering::Relaxed) {
+        if let Err(e) = self.try_append(lines)
+            && !IS_TOLD.swap(true, Ordering::Relaxed)
+        {
             let file = self.file.display();
             tracing::warn!(
                 "cannot write events to {file}: {e}; hint: correct events.file in the configuration"
@@ -105,9 +93,9 @@ impl Writer {
         if is_cut(&file)? {
             lines.insert(0, b'\n');
         }
-        match effect::write_some(&mut file, &lines)? {
-            all if all == lines.len() => Ok(()),
-            _ => Err(ErrorKind::StorageFull.into()),
+        match effect::write_some(&mut file, &lines)? == lines.len() {
+            true => Ok(()),
+            false => Err(ErrorKind::StorageFull.into()),
         }
     }
 
@@ -128,10 +116,11 @@ impl Writer {
     }
 
     fn open_or_make(&self) -> io::Result<File> {
-        match check_folder(&self.file) {
+        let folder = self.file.parent().unwrap_or(Path::new("/"));
+        match check_folder(folder) {
             Err(e) if e.kind() == ErrorKind::NotFound => {
-                make_folder(&self.file)?;
-                check_folder(&self.file)?;
+                make_folder(folder)?;
+                check_folder(folder)?;
             }
             checked => checked?,
         }
@@ -144,12 +133,8 @@ impl Writer {
         if !try_lock(open)? {
             return Ok(false);
         }
-        let id = |meta: std::fs::Metadata| (meta.dev(), meta.ino());
-        let is_current = match std::fs::symlink_metadata(&self.file) {
-            Ok(now) => id(now) == id(open.metadata()?),
-            Err(_) => false,
-        };
-        if is_current {
+        let open = id(&open.metadata()?);
+        if std::fs::symlink_metadata(&self.file).is_ok_and(|now| id(&now) == open) {
             for n in (1..OLDER).rev() {
                 // A number may be missing.
                 let _ = effect::rename(&numbered(&self.file, n), &numbered(&self.file, n + 1));
@@ -187,10 +172,7 @@ fn open_end(path: &Path) -> io::Result<File> {
 }
 
 /// Makes the folder of the file. Its own folder must be there, since it may be a file system that is not mounted.
-fn make_folder(file: &Path) -> io::Result<()> {
-    let Some(folder) = file.parent() else {
-        return Ok(());
-    };
+fn make_folder(folder: &Path) -> io::Result<()> {
     match effect::make_dir(folder, 0o700) {
         Err(e) if e.kind() == ErrorKind::AlreadyExists => Ok(()),
         // A unit of systemd may have a umask that keeps readers out.
@@ -199,10 +181,7 @@ fn make_folder(file: &Path) -> io::Result<()> {
 }
 
 /// Checks the folder of the file. In another user's folder the file would be what that user likes.
-fn check_folder(file: &Path) -> io::Result<()> {
-    let Some(folder) = file.parent() else {
-        return Ok(());
-    };
+fn check_folder(folder: &Path) -> io::Result<()> {
     let meta = std::fs::symlink_metadata(folder)?;
     if !meta.is_dir() {
         return Err(io::Error::other("its folder is a link, or no folder"));
@@ -251,7 +230,10 @@ impl History {
                 Err(e) if e.kind() == ErrorKind::NotFound => {}
                 opened => {
                     let opened = opened.context(|| format!("read events in {}", path.display()))?;
-                    if found.iter().all(|known| id(known) != id(&opened)) {
+                    if found
+                        .iter()
+                        .all(|known| id(&known.meta) != id(&opened.meta))
+                    {
                         found.push(opened);
                     }
                 }
@@ -259,7 +241,7 @@ impl History {
         }
         let mut offsets = HashMap::new();
         for opened in found.into_iter().rev() {
-            let id = id(&opened);
+            let id = id(&opened.meta);
             let from = self.offsets.get(&id).copied().unwrap_or(0);
             let end = self.read_file(opened, from, to_end, each);
             offsets.insert(id, end.context(|| format!("read {}", self.file.display()))?);
@@ -315,6 +297,6 @@ impl History {
     }
 }
 
-fn id(opened: &Opened) -> (u64, u64) {
-    (opened.meta.dev(), opened.meta.ino())
+fn id(meta: &Metadata) -> (u64, u64) {
+    (meta.dev(), meta.ino())
 }
