@@ -2,6 +2,7 @@
 //! owners.
 
 use super::draw::{self, lying, mode_word};
+use super::driver::Driver;
 use super::json::{ClosedItem, GpuItem, InstanceItem, Items, MemorySlice, ProfileItem};
 use super::mig_on;
 use super::output::{self, Format};
@@ -72,30 +73,22 @@ struct Free {
 }
 
 impl Free {
-    fn ask(driver: &impl Queries, gpu: &Gpu, world: &Inventory) -> Free {
+    fn ask(driver: &Driver, gpu: &Gpu, world: &Inventory) -> Free {
         let state = world.use_of(driver, gpu);
-        let mut free = Free {
-            instances: Vec::new(),
-            offered: Vec::new(),
-            error: state.error.clone(),
-            state,
-        };
+        let mut errors = Vec::from_iter(state.error.clone());
+        let mut offered = Vec::new();
         if gpu.mig == MigMode::Disabled {
             match driver.offered_profiles(&gpu.uuid) {
-                Ok(offered) => free.offered = offered,
-                Err(e) => drop(free.error.get_or_insert_with(|| Error::from(e).line())),
+                Ok(profiles) => offered = profiles,
+                Err(e) => errors.push(Error::from(e).line()),
             }
         }
-        for profile in &gpu.profiles {
-            let answer = driver.free_instances(&gpu.uuid, profile.id);
-            free.instances.push(answer.as_ref().ok().copied());
-            if let Err(e) = answer
-                && !e.is_not_supported()
-            {
-                free.error.get_or_insert_with(|| Error::from(e).line());
-            }
+        Free {
+            instances: world::free_instances(driver, gpu, |why| errors.push(why)),
+            offered,
+            state,
+            error: errors.into_iter().next(),
         }
-        free
     }
 }
 

@@ -352,7 +352,7 @@ pub struct PlaceItem {
 }
 
 /// The answer with MIG on everywhere.
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WithMigOn {
     /// Whether the request would fit.

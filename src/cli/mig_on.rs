@@ -61,10 +61,8 @@ fn with_mig_on(what_if: &WhatIf<'_, impl Queries>, now: &Inventory) -> Result<Op
         None => return Ok(None),
     };
     Ok(Some(WithMigOn {
-        fits: false,
         why: why.to_string(),
-        slices: Vec::new(),
-        command: None,
+        ..WithMigOn::default()
     }))
 }
 

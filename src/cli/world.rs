@@ -6,7 +6,8 @@ use super::output;
 use runmig_lease::Inventory;
 use runmig_lease::config::Config;
 use runmig_lease::error::{Error, Result, printable};
-use runmig_lease::model::Snapshot;
+use runmig_lease::gpu::Queries;
+use runmig_lease::model::{Gpu, Snapshot};
 use runmig_lease::policy::GpuName;
 use std::io::ErrorKind;
 
@@ -31,6 +32,25 @@ pub fn look(config: &Config, is_table: bool) -> Result<(Driver, Inventory)> {
         }
     })?;
     Ok((driver, world))
+}
+
+/// Returns how many more instances of each profile of a GPU the driver would make: none for one of which it does not say.
+/// Calls `fails` with each error but that the driver has no such figure.
+pub fn free_instances(
+    driver: &Driver,
+    gpu: &Gpu,
+    mut fails: impl FnMut(String),
+) -> Vec<Option<u32>> {
+    let free = gpu.profiles.iter().map(|profile| {
+        let answer = driver.free_instances(&gpu.uuid, profile.id);
+        if let Err(e) = &answer
+            && !e.is_not_supported()
+        {
+            fails(Error::from(e.clone()).line());
+        }
+        answer.ok()
+    });
+    free.collect()
 }
 
 /// Returns the error for a name that no GPU has which answers.

@@ -16,7 +16,7 @@ pub use gpu_use::GpuParts;
 pub use gpu_use::GpuState;
 pub use observe::{ObservedShare, observe};
 pub(crate) use slices::SeatSlice;
-pub use slices::{Size, SliceView};
+pub use slices::SliceView;
 
 use super::bundles::NoBundles;
 use super::cordons;

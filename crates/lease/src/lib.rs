@@ -158,7 +158,7 @@ pub use apply::{Applied, ApplyOptions, Made, PlannedInstance, PlannedMode};
 pub use bundles::{Author, Bundles, NoBundles};
 pub use cordons::MAX_REASON;
 pub use inventory::{
-    GpuBooking, GpuParts, GpuState, Inventory, LeaseUse, ObservedShare, Size, SliceView, observe,
+    GpuBooking, GpuParts, GpuState, Inventory, LeaseUse, ObservedShare, SliceView, observe,
     used_memory,
 };
 pub use leases::{Leases, driver};

@@ -12,7 +12,7 @@ use runmig_lease::counters::{
 use runmig_lease::model::{Closed, Gpu, MigMode, Timestamp};
 use runmig_lease::policy::{LimitAccount, Policy, Used};
 use runmig_lease::request::kind_of_written;
-use runmig_lease::store::{Entry, InstanceState};
+use runmig_lease::store::{Entry, Instance, InstanceState};
 use runmig_lease::{GpuParts, SliceView, placement};
 use std::collections::BTreeMap;
 use std::time::UNIX_EPOCH;
@@ -26,9 +26,8 @@ pub fn exposition(facts: &Facts, policy: &Policy) -> Families {
     let entries = facts.inventory.entries();
     let unread = u8::from(facts.inventory.unread.is_some());
     all.add(&table::RECORDS_UNREADABLE, &[], f64::from(unread));
-    let counts = &facts.inventory.counters;
-    if !counts.is_empty() {
-        add_counters(all, counts);
+    if !facts.inventory.counters.is_empty() {
+        add_counters(all, &facts.inventory.counters);
     }
     add_gpus(all, facts);
     if facts.inventory.unread.is_none() {
@@ -37,14 +36,14 @@ pub fn exposition(facts: &Facts, policy: &Policy) -> Families {
         for account in facts.inventory.limit_accounts(policy) {
             limit(all, &account, facts);
         }
-        add_slices(all, facts, &entries);
+        // One series for each GPU instance, because a join allows no second one.
+        for slice in facts.inventory.slices(&entries) {
+            add_slice(all, facts, &slice);
+        }
         leases(all, facts, &entries);
     }
-    all.add(
-        &table::EXPOSITION_SECONDS,
-        &[],
-        facts.begun.elapsed().as_secs_f64(),
-    );
+    let seconds = facts.begun.elapsed().as_secs_f64();
+    all.add(&table::EXPOSITION_SECONDS, &[], seconds);
     families
 }
 
@@ -68,8 +67,8 @@ fn on_record(families: &mut Families, facts: &Facts, entries: &[Entry]) {
         *leases.entry(key).or_default() += 1;
     }
     let mut instances = zeros(ResourceKind::WORDS, &InstanceState::WORDS);
-    let on_record =
-        { facts.inventory.instances() }.map(|i| (ResourceKind::of(&i.resource), i.state.word()));
+    let kind_and_state = |i: &Instance| (ResourceKind::of(&i.resource), i.state.word());
+    let on_record = facts.inventory.instances().map(kind_and_state);
     let daemons = entries.iter().filter_map(|entry| {
         let daemon = entry.lease()?.daemon()?;
         // It may have ended while the driver keeps its slice.
@@ -118,10 +117,8 @@ fn waiting(families: &mut Families, facts: &Facts) {
 
 fn limit(families: &mut Families, account: &LimitAccount, facts: &Facts) {
     let number = account.number.to_string();
-    let user = account.user.map(|id| id.to_string()).unwrap_or_default();
-    let name = |name: &Option<String>| name.clone().unwrap_or_default();
-    let (namespace, pod) = (name(&account.namespace), name(&account.pod));
-    let labels = [&*number, &*namespace, &*pod, &*user];
+    let (namespace, pod) = (text(account.namespace.as_ref()), text(account.pod.as_ref()));
+    let labels = [&*number, &*namespace, &*pod, &text(account.user)];
     // Without the driver the memory of a slice is that of its name, which is a little more.
     let is_known = !facts.inventory.snapshot.driver_version.is_empty();
     let mut add = |most, used, amounts: Option<Used>, is_known| {
@@ -145,8 +142,7 @@ fn leases(families: &mut Families, facts: &Facts, entries: &[Entry]) {
         let (shown, names) = (entry.shown(), lease.holder.names());
         let resource = &entry.instance().resource;
         let slice = entry.instance().slice();
-        let instance = slice.and_then(|slice| slice.gpu_instance);
-        let instance = instance.map(|id| id.to_string()).unwrap_or_default();
+        let instance = text(slice.and_then(|slice| slice.gpu_instance));
         let id = lease.id.as_str();
         families.info(
             &table::LEASE,
@@ -281,25 +277,16 @@ fn parts(families: &mut Families, facts: &Facts, gpu: &Gpu, of: &OfGpu) {
     }
 }
 
-/// One series for each GPU instance, because a join allows no second one.
-fn add_slices(families: &mut Families, facts: &Facts, entries: &[Entry]) {
-    for slice in facts.inventory.slices(entries) {
-        add_slice(families, facts, &slice);
-    }
+fn text(value: Option<impl ToString>) -> String {
+    value.map_or_else(String::new, |value| value.to_string())
 }
 
 fn add_slice(families: &mut Families, facts: &Facts, slice: &SliceView<'_>) {
     let uuid = slice.gpu_uuid.as_str();
     let index = slice.gpu_index.to_string();
-    let instance = slice
-        .gpu_instance
-        .map(|id| id.to_string())
-        .unwrap_or_default();
+    let instance = text(slice.gpu_instance);
     let gpu = of_gpu(facts, slice);
-    let state = slice
-        .state
-        .or_else(|| gpu?.state.word())
-        .unwrap_or_default();
+    let state = slice.state.or_else(|| gpu?.state.word());
     families.info(
         &table::SLICE,
         &[
@@ -309,8 +296,8 @@ fn add_slice(families: &mut Families, facts: &Facts, slice: &SliceView<'_>) {
             slice.kind(),
             slice.profile.as_deref().unwrap_or_default(),
             slice.mig_uuid.unwrap_or_default(),
-            &slice.placement.map(|p| p.to_string()).unwrap_or_default(),
-            state,
+            &text(slice.placement),
+            state.unwrap_or_default(),
             slice.holder(|names| names.namespace),
             slice.holder(|names| names.pod),
             slice.holder(|names| names.container),
@@ -319,35 +306,25 @@ fn add_slice(families: &mut Families, facts: &Facts, slice: &SliceView<'_>) {
         ],
     );
     // A GPU outside of MIG mode is one compute slice with all memory.
-    let is_whole = slice.placement.is_none();
-    let memory_mib = match is_whole {
-        true => gpu.and_then(|gpu| gpu.total_mib),
-        false => slice.size.map(|size| size.memory_mib),
-    };
-    let compute = match is_whole {
-        true => gpu.map(|_| 1),
-        false => slice.size.map(|size| u64::from(size.compute_slices)),
+    let (memory_mib, compute) = match (slice.placement, slice.offered) {
+        (None, _) => (gpu.and_then(|gpu| gpu.total_mib), gpu.map(|_| 1)),
+        (Some(_), profile) => (
+            profile.map(|profile| profile.memory_mib),
+            profile.map(|profile| u64::from(profile.compute_slices)),
+        ),
     };
     let key = (slice.gpu_uuid.clone(), slice.gpu_instance);
-    let used = facts
-        .driver
-        .as_ref()
-        .and_then(|d| d.used_on_slice.get(&key));
+    let used = { facts.driver.as_ref() }.and_then(|driver| driver.used_on_slice.get(&key));
     let labels = [uuid, &index, &instance];
-    families.known(
-        &table::SLICE_MEMORY,
-        &labels,
-        memory_mib.map(|mib| mib << 20),
-    );
+    let memory = memory_mib.map(|mib| mib << 20);
+    families.known(&table::SLICE_MEMORY, &labels, memory);
     families.known(&table::SLICE_MEMORY_USED, &labels, used.copied());
     families.known(&table::SLICE_COMPUTE_SLICES, &labels, compute);
 }
 
 /// Returns the driver's answers about the GPU of a slice.
 fn of_gpu<'a>(facts: &'a Facts, slice: &SliceView<'_>) -> Option<&'a OfGpu> {
-    let gpus = facts.inventory.snapshot.gpus.iter();
-    let at = gpus
-        .map(|gpu| &gpu.uuid)
-        .position(|uuid| uuid == slice.gpu_uuid)?;
+    let mut gpus = facts.inventory.snapshot.gpus.iter();
+    let at = gpus.position(|gpu| gpu.uuid == *slice.gpu_uuid)?;
     facts.driver.as_ref()?.gpus.get(at)
 }

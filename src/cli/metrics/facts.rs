@@ -1,10 +1,11 @@
 //! The facts of an exposition: one look at the ledger, and one short session with the driver, which may hang.
 
 use crate::cli::driver::{self, Driver};
+use crate::cli::world;
 use runmig_lease::config::Config;
 use runmig_lease::error::{Error, printable};
 use runmig_lease::gpu::Queries;
-use runmig_lease::model::{Gpu, GpuUuid, MigMode, Profile};
+use runmig_lease::model::{Gpu, GpuUuid, MigMode};
 use runmig_lease::placement::GpuUse;
 use runmig_lease::store::Held;
 use runmig_lease::{GpuState, Inventory, used_memory};
@@ -113,18 +114,10 @@ fn of_gpu(driver: &Driver, gpu: &Gpu, world: &Inventory, failures: &mut Vec<Stri
     let total_mib = { state.memory_mib }
         .or_else(|| driver.load(&gpu.uuid).ok()?.memory_mib)
         .or(largest);
-    let mut free = |profile: &Profile| match driver.free_instances(&gpu.uuid, profile.id) {
-        Ok(free) => Some(free),
-        Err(e) => {
-            failures.extend((!e.is_not_supported()).then(|| Error::from(e).line()));
-            None
-        }
-    };
-    let free = gpu.profiles.iter().map(&mut free).collect();
     OfGpu {
         state,
         total_mib,
-        free,
+        free: world::free_instances(driver, gpu, |why| failures.push(why)),
     }
 }
 

@@ -58,12 +58,8 @@ impl Families {
             let labels = format!("{labels},le=\"{le}\"");
             line(out, &format!("{}_bucket", of.name), &labels, up_to);
         }
-        line(
-            out,
-            &format!("{}_sum", of.name),
-            &labels,
-            times.sum.as_secs_f64(),
-        );
+        let sum = times.sum.as_secs_f64();
+        line(out, &format!("{}_sum", of.name), &labels, sum);
         line(out, &format!("{}_count", of.name), &labels, up_to);
     }
 
@@ -120,16 +116,14 @@ fn safe(text: &str) -> String {
     }
     let mut out = String::new();
     for c in text.chars() {
-        let length = out.len();
-        if is_hidden(c) {
-            out.extend(c.escape_unicode());
-        } else {
-            out.push(c);
-        }
-        if out.len() > LONGEST {
-            out.truncate(length);
+        let shown = match is_hidden(c) {
+            true => c.escape_unicode().to_string(),
+            false => c.to_string(),
+        };
+        if out.len() + shown.len() > LONGEST {
             break;
         }
+        out.push_str(&shown);
     }
     out.push('~');
     out.extend(sha256(text.as_bytes()).chars().take(16));

@@ -43,8 +43,8 @@ impl Textfile {
 }
 
 fn check(path: &Path) -> Result<Textfile> {
-    let name = path.file_name().map(OsStrExt::as_bytes).unwrap_or_default();
-    if !name.ends_with(b".prom") || name.starts_with(b".") {
+    let name = path.file_name().unwrap_or_default();
+    if !name.as_bytes().ends_with(b".prom") || name.as_bytes().starts_with(b".") {
         return Err(Error::new("its name does not end in .prom")
             .hint("name it runmig.prom, since node_exporter reads no other names"));
     }
@@ -62,12 +62,12 @@ fn check(path: &Path) -> Result<Textfile> {
     .context(what)?;
     trust::folder(&folder).context(what)?;
     // A path that changes later does not lead elsewhere: only root can write to a folder of this one.
-    let path = folder.join(path.file_name().unwrap_or_default());
+    let path = folder.join(name);
     if std::fs::symlink_metadata(&path).is_ok_and(|there| !there.is_file()) {
         return Err(Error::new("it is not a regular file").hint("name a regular file"));
     }
     let mut draft = OsString::from(".");
-    draft.push(path.file_name().unwrap_or_default());
+    draft.push(name);
     draft.push(".new");
     Ok(Textfile {
         draft: folder.join(draft),

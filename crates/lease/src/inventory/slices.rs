@@ -1,7 +1,7 @@
 //! Each GPU instance with all leases on it. A GPU outside of MIG mode counts as one.
 
 use super::Inventory;
-use crate::model::{Gpu, GpuUuid, InstanceId, Level, MigMode, Placement};
+use crate::model::{Gpu, GpuUuid, InstanceId, Level, MigMode, Placement, Profile};
 use crate::placement::Slot;
 use crate::refusal::{HELD_FOREIGN, OF_LAYOUT};
 use crate::store::{Entry, Held, HolderNames, Instance, InstanceState, LeaseState, Slice};
@@ -25,19 +25,10 @@ pub struct SliceView<'a> {
     pub placement: Option<Placement>,
     /// The state, as `migctl gpus` names it. None for a GPU outside of MIG mode on which nothing is on record.
     pub state: Option<&'static str>,
-    /// The memory and the compute slices of the profile, if the driver tells.
-    pub size: Option<Size>,
+    /// The profile, if the driver offers it.
+    pub offered: Option<&'a Profile>,
     /// The leases on it, or the instance alone.
     pub entries: Vec<&'a Entry>,
-}
-
-/// The size of a profile.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Size {
-    /// The memory in MiB.
-    pub memory_mib: u64,
-    /// The compute slices.
-    pub compute_slices: u32,
 }
 
 impl<'a> SliceView<'a> {
@@ -53,7 +44,7 @@ impl<'a> SliceView<'a> {
             profile: slice.map(|s| s.profile.clone()),
             placement: slice.map(|s| s.placement),
             state: state_of(entries.first().copied()),
-            size: None,
+            offered: None,
             entries,
         }
     }
@@ -213,10 +204,7 @@ impl Inventory {
                 profile: Some(profile.map_or(listed.profile_id.to_string(), |p| p.name.clone())),
                 placement: Some(listed.placement),
                 state: Some(self.state_at(gpu, listed.placement)),
-                size: profile.map(|p| Size {
-                    memory_mib: p.memory_mib,
-                    compute_slices: p.compute_slices,
-                }),
+                offered: profile,
                 ..SliceView::of(&gpu.uuid, gpu.index, here.collect())
             }
         };
