@@ -7,12 +7,12 @@ use super::output::{self, Format};
 use super::{release, world};
 use crate::bundles;
 use runmig_lease::config::Config;
-use runmig_lease::counters::Actor;
+use runmig_lease::counters::{Actor, LeaseKind};
 use runmig_lease::error::{Error, Result};
 use runmig_lease::gpu::Queries;
 use runmig_lease::model::GpuUuid;
 use runmig_lease::policy::GpuName;
-use runmig_lease::store::{Changes, Entry, Resource};
+use runmig_lease::store::{Changes, Entry};
 use runmig_lease::{Leases, MAX_REASON};
 use std::time::{Duration, Instant};
 
@@ -70,18 +70,15 @@ pub fn drain(
     let mut told = Vec::new();
     loop {
         leases.gc(false)?;
-        let all = on(&leases, &named)?.into_iter();
-        let (idle, left): (Vec<Entry>, Vec<Entry>) =
-            all.partition(|entry| entry.idle_since().is_some());
-        // A slice that stays is on record, and is tried again.
-        let failed = { idle.into_iter() }.filter(|entry| match release::release(&leases, entry) {
-            Ok(()) => false,
-            Err(e) => {
-                output::eprint(&e.line());
-                true
+        let mut left = on(&leases, &named)?;
+        // An idle slice that stays is on record, and is tried again.
+        left.retain(|entry| {
+            let is_idle = entry.idle_since().is_some();
+            !is_idle || {
+                let end = release::release(&leases, entry);
+                end.inspect_err(|e| output::eprint(&e.line())).is_err()
             }
         });
-        let left: Vec<Entry> = left.into_iter().chain(failed).collect();
         let names: Vec<String> = left.iter().map(|entry| named.has(entry)).collect();
         if format == Format::Table && names != told {
             names.iter().for_each(|name| output::line(name));
@@ -151,20 +148,15 @@ impl Named {
 
     fn has(&self, entry: &Entry) -> String {
         let (title, resource) = (&self.title, &entry.instance().resource);
-        match entry.lease() {
-            Some(lease) if is_stuck(entry) => {
-                let (holder, state) = (holder_name(lease), entry.shown_state());
+        let (holder, state) = (entry.lease().map(holder_name), entry.shown_state());
+        match (holder, entry.shown().kind) {
+            (None, _) => format!("{title} has {resource}, which is {state}"),
+            (Some(holder), _) if is_stuck(entry) => {
                 format!("{title} has {resource} of {holder}, which is {state}")
             }
-            Some(lease) => {
-                let what = match (&entry.instance().resource, lease.share()) {
-                    (Resource::Mig(_), _) => resource.to_string(),
-                    (Resource::Gpu(_), Some(_)) => "a share".to_owned(),
-                    (Resource::Gpu(_), None) => "the lease".to_owned(),
-                };
-                format!("{title} has {what} of {}", holder_name(lease))
-            }
-            None => format!("{title} has {resource}, which is {}", entry.shown_state()),
+            (Some(holder), LeaseKind::Share) => format!("{title} has a share of {holder}"),
+            (Some(holder), LeaseKind::Gpu) => format!("{title} has the lease of {holder}"),
+            (Some(holder), _) => format!("{title} has {resource} of {holder}"),
         }
     }
 }
@@ -187,7 +179,7 @@ fn on(leases: &Leases<'_>, named: &Named) -> Result<Vec<Entry>> {
 
 fn tell(format: Format, left: &[Entry], said: &str) {
     match format {
-        Format::Json => list::json(left, &[], &[]),
+        Format::Json => list::json(left, &[], &[], None),
         Format::Table => output::line(said),
     }
 }

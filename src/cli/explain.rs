@@ -11,11 +11,12 @@ use runmig_lease::error::{Error, Result, printable};
 use runmig_lease::gpu::Queries;
 use runmig_lease::model::{Nearness, Placement};
 use runmig_lease::placement::{
-    Candidate, DefragPlan, GpuObstacle, GpuReport, MAX_STEPS, Rejection, Site, SlotCost, Verdict,
+    Candidate, DefragPlan, GpuObstacle, GpuReport, MAX_STEPS, Move, Rejection, Site, SlotCost,
+    Verdict,
 };
 use runmig_lease::policy::Subject;
 use runmig_lease::request::{self, COMPUTE, GPU, SHARE, SLICE, Wanted};
-use runmig_lease::store::{Container, Held, Lease, Resource, WholeGpu};
+use runmig_lease::store::{Container, Held, Resource, WholeGpu};
 use runmig_lease::what_if::{Answer, Fit, OnTrial, Outcome, Step, WhatIf};
 use runmig_lease::{Inventory, refusal};
 
@@ -299,9 +300,13 @@ fn place_item(place: &SlotCost) -> PlaceItem {
 fn show(alternative: &Alternative, wanted: &Wanted) {
     let (verdict, why) = (alternative.verdict, printable(&alternative.why));
     output::line(&format!("{verdict}: {why}"));
-    let columns = columns(wanted);
-    let head: Vec<&str> = columns.iter().map(|(name, _)| *name).collect();
-    let row = |gpu| columns.iter().map(|(_, cell)| cell(gpu)).collect();
+    let none = cells(&GpuAnswer::default(), wanted);
+    let head: Vec<&str> = none.iter().map(|(name, _)| *name).collect();
+    let row = |gpu| {
+        { cells(gpu, wanted).into_iter() }
+            .map(|(_, cell)| cell)
+            .collect()
+    };
     let rows: Vec<Vec<String>> = alternative.gpus.iter().map(row).collect();
     output::table(&head, &rows);
     show_restarts(alternative);
@@ -318,29 +323,26 @@ fn show(alternative: &Alternative, wanted: &Wanted) {
     }
 }
 
-fn of(lease: &Lease, field: fn(&Container) -> &Option<String>) -> Option<String> {
-    field(lease.container()?).clone()
-}
-
 fn restarts(plan: &DefragPlan, holders: &[Vec<&Held>]) -> Vec<Restart> {
-    let each = plan.moves.iter().flat_map(|m| {
-        holders[m.which]
-            .iter()
-            .map(move |Held { lease, .. }| Restart {
-                lease: lease.id.to_string(),
-                container: lease.holder.name().to_owned(),
-                container_name: of(lease, |c| &c.container_name),
-                pod: of(lease, |c| &c.pod),
-                namespace: of(lease, |c| &c.namespace),
-                profile: m.profile.clone(),
-                from_gpu: m.from_gpu,
-                from_placement: m.from,
-                to_gpu: m.to_gpu,
-                to_placement: m.to,
-                name: holder_name(lease),
-            })
-    });
-    each.collect()
+    let restart = |(m, held): (&Move, &Held)| {
+        let container = held.lease.container().cloned().unwrap_or_default();
+        Restart {
+            lease: held.lease.id.to_string(),
+            container: container.key.id,
+            container_name: container.container_name,
+            pod: container.pod,
+            namespace: container.namespace,
+            profile: m.profile.clone(),
+            from_gpu: m.from_gpu,
+            from_placement: m.from,
+            to_gpu: m.to_gpu,
+            to_placement: m.to,
+            name: holder_name(&held.lease),
+        }
+    };
+    let moves = plan.moves.iter();
+    let each = moves.flat_map(|m| holders[m.which].iter().map(move |held| (m, *held)));
+    each.map(restart).collect()
 }
 
 /// Prints the containers to restart, and the places that the request then gets.
@@ -370,47 +372,32 @@ fn gib(bytes: Option<u64>) -> String {
     dash(bytes.map(gib))
 }
 
-/// A column of a table: its head, and the cell of a GPU or a slice.
-type Column = (&'static str, fn(&GpuAnswer) -> String);
-
-fn columns(wanted: &Wanted) -> Vec<Column> {
-    let gpu: Column = ("GPU", |gpu| gpu.index.to_string());
-    let free: Column = ("FREE GiB", |gpu| gib(gpu.free_bytes));
-    let memory: Column = ("MEMORY GiB", |gpu| gib(gpu.memory_bytes));
-    let level: Column = ("LEVEL", |gpu| gpu.enforcement.unwrap_or("-").to_owned());
-    let why: Column = ("WHY", |gpu| gpu.why.clone());
-    let shares = |gpu: &GpuAnswer| gpu.shares.to_string();
+/// Returns the cells of a GPU or a slice, each behind the heading of its column.
+fn cells(gpu: &GpuAnswer, wanted: &Wanted) -> Vec<(&'static str, String)> {
+    let index = ("GPU", gpu.index.to_string());
+    let free = ("FREE GiB", gib(gpu.free_bytes));
+    let memory = ("MEMORY GiB", gib(gpu.memory_bytes));
+    let level = ("LEVEL", gpu.enforcement.unwrap_or("-").to_owned());
+    let why = ("WHY", gpu.why.clone());
+    let shares = gpu.shares.to_string();
     match wanted {
         Wanted::Slices(_) => {
-            let place: Column = ("PLACE", |gpu| {
-                dash(gpu.places.first().map(|p| p.mig_placement.to_string()))
-            });
-            let cost: Column = ("COST", |gpu| {
-                dash(gpu.places.first().map(|p| format!("{:.2}", p.cost)))
-            });
-            let free: Column = ("FREE", |gpu| {
-                format!("{}/{}", gpu.free_slices, gpu.total_slices)
-            });
-            vec![gpu, place, cost, free, why]
+            let best = gpu.places.first();
+            let place = best.map(|place| place.mig_placement.to_string());
+            let cost = best.map(|place| format!("{:.2}", place.cost));
+            let free = format!("{}/{}", gpu.free_slices, gpu.total_slices);
+            let (place, cost) = (("PLACE", dash(place)), ("COST", dash(cost)));
+            vec![index, place, cost, ("FREE", free), why]
         }
-        Wanted::Share(_) => vec![gpu, free, memory, ("SHARES", shares), level, why],
+        Wanted::Share(_) => vec![index, free, memory, ("SHARES", shares), level, why],
         Wanted::Seat(_) => {
-            let profile: Column = ("PROFILE", |gpu| gpu.profile.clone().unwrap_or_default());
-            let place: Column = ("PLACE", |gpu| {
-                { gpu.mig_placement }.map_or_else(String::new, |at| at.to_string())
-            });
-            vec![
-                gpu,
-                profile,
-                place,
-                free,
-                memory,
-                ("SEATS", shares),
-                level,
-                why,
-            ]
+            let profile = ("PROFILE", gpu.profile.clone().unwrap_or_default());
+            let place = gpu.mig_placement.map(|at| at.to_string());
+            let place = ("PLACE", place.unwrap_or_default());
+            let seats = ("SEATS", shares);
+            vec![index, profile, place, free, memory, seats, level, why]
         }
-        Wanted::Gpus(_) => vec![gpu, memory, why],
+        Wanted::Gpus(_) => vec![index, memory, why],
     }
 }
 

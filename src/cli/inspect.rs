@@ -86,7 +86,7 @@ fn one(config: &Config, format: Format, id: &str) -> Result<i32> {
     let entries = list::called(&leases, id)?;
     let seen = shares::observe(config, &entries);
     match format {
-        Format::Json => list::json(&entries, &seen, &[]),
+        Format::Json => list::json(&entries, &seen, &[], None),
         Format::Table => output::line(&list::fields(&entries, &seen).join("\n")),
     }
     Ok(0)

@@ -132,21 +132,19 @@ pub fn fields(entries: &[Entry], seen: &[ObservedShare]) -> Vec<String> {
     lines
 }
 
-/// Prints the leases and the queue for programs. `seen` has the observations of the first entries.
-pub fn json(entries: &[Entry], seen: &[ObservedShare], waiting: &[Waiting]) {
-    output::json("LeaseList", &lease_list(entries, seen, waiting));
-}
-
-fn lease_list<'a>(
+/// Prints the leases, the queue and foreign instances for programs. `seen` has the observations of the first entries.
+pub fn json(
     entries: &[Entry],
     seen: &[ObservedShare],
-    waiting: &'a [Waiting],
-) -> LeaseList<'a> {
-    LeaseList {
+    waiting: &[Waiting],
+    foreign: Option<Vec<ForeignItem>>,
+) {
+    let list = LeaseList {
         items: views(entries, seen),
         waiting: waiting.iter().map(WaitingItem::from).collect(),
-        foreign: None,
-    }
+        foreign,
+    };
+    output::json("LeaseList", &list);
 }
 
 fn views(entries: &[Entry], seen: &[ObservedShare]) -> Vec<LeaseView> {
@@ -225,17 +223,16 @@ fn once(config: &Config, output: Output, options: &Options) -> Result<i32> {
     }
     match output {
         Output::Name => entries.iter().for_each(|entry| output::line(entry.id())),
-        Output::Json => output::json(
-            "LeaseList",
-            &LeaseList {
-                foreign,
-                ..lease_list(&entries, &seen, &waiting)
-            },
-        ),
+        Output::Json => json(&entries, &seen, &waiting, foreign),
         Output::Table | Output::Wide => {
-            let mut leases = leases(&entries, &seen, output == Output::Wide);
-            leases.1.extend(foreign.iter().flatten().map(foreign_row));
-            print(&[leases, queue(&waiting)], output, options.no_headers);
+            let rows = rows(&entries, &seen, output);
+            let foreign = foreign.iter().flatten().map(foreign_row);
+            print(
+                &rows.chain(foreign).collect::<Vec<_>>(),
+                &waiting,
+                output,
+                options.no_headers,
+            );
             tell_attempts(&entries);
         }
     }
@@ -279,8 +276,8 @@ pub fn without_driver(config: &Config) {
     let entries = listing.map_or(Vec::new(), |listing| listing.entries);
     if !entries.is_empty() {
         let unseen = vec![ObservedShare::default(); entries.len()];
-        let rows = self::leases(&entries, &unseen, false);
-        print(&[rows, queue(&[])], Output::Table, false);
+        let rows = rows(&entries, &unseen, Output::Table);
+        print(&rows.collect::<Vec<_>>(), &[], Output::Table, false);
         tell_attempts(&entries);
     }
 }
@@ -299,47 +296,37 @@ fn tell(entries: &[Entry], seen: &[ObservedShare]) {
     }
 }
 
-/// A table before it is printed: its headings and its rows.
-type Rows = (Vec<&'static str>, Vec<Vec<String>>);
-
-fn leases(entries: &[Entry], seen: &[ObservedShare], is_wide: bool) -> Rows {
-    let mut head = COLUMNS.to_vec();
-    if is_wide {
-        head.extend(WIDE_COLUMNS);
-    }
-    let cells = |(entry, seen)| {
+fn rows(
+    entries: &[Entry],
+    seen: &[ObservedShare],
+    output: Output,
+) -> impl Iterator<Item = Vec<String>> {
+    entries.iter().zip(seen).map(move |(entry, seen)| {
         let mut cells = row(entry, seen);
-        if is_wide {
+        if output == Output::Wide {
             cells.extend(wide(entry));
         }
         cells
-    };
-    (head, entries.iter().zip(seen).map(cells).collect())
-}
-
-fn queue(waiting: &[Waiting]) -> Rows {
-    let now = SystemTime::now();
-    (
-        QUEUE.to_vec(),
-        waiting.iter().map(|w| waits(w, now)).collect(),
-    )
+    })
 }
 
 /// Prints the leases, and behind an empty line the queue, if there is one.
-fn print([leases, queue]: &[Rows; 2], output: Output, no_headers: bool) {
-    let most = if output == Output::Wide {
-        usize::MAX
-    } else {
-        output::WIDTH
-    };
-    let lines = |(head, rows): &Rows| -> Vec<String> {
+fn print(leases: &[Vec<String>], waiting: &[Waiting], output: Output, no_headers: bool) {
+    let (mut head, mut most) = (COLUMNS.to_vec(), output::WIDTH);
+    if output == Output::Wide {
+        head.extend(WIDE_COLUMNS);
+        most = usize::MAX;
+    }
+    let lines = |head: &[&str], rows: &[Vec<String>]| {
         let lines = output::table_lines(head, rows, 2, most).into_iter();
-        lines.skip(usize::from(no_headers)).collect()
+        lines.skip(usize::from(no_headers))
     };
-    let mut all = lines(leases);
-    if !queue.1.is_empty() {
+    let mut all: Vec<String> = lines(&head, leases).collect();
+    let now = SystemTime::now();
+    let queue: Vec<Vec<String>> = waiting.iter().map(|w| waits(w, now)).collect();
+    if !queue.is_empty() {
         all.push(String::new());
-        all.extend(lines(queue));
+        all.extend(lines(&QUEUE, &queue));
     }
     if !all.is_empty() {
         output::line(&all.join("\n"));
@@ -354,11 +341,10 @@ fn tell_attempts(entries: &[Entry]) {
                 [] => String::new(),
                 some => format!(", held by {}", printable(&some.join(", "))),
             };
-            let slice = entry.instance().slice();
-            let of_instance = || slice.map_or("-".to_owned(), ToString::to_string);
+            let slice = || entry.instance().slice().map(ToString::to_string);
             output::eprint(&format!(
                 "{} could not be released{held}, {} tries so far: {}",
-                entry.lease().map_or_else(of_instance, holder_name),
+                dash(entry.lease().map(holder_name).or_else(slice)),
                 attempt.count,
                 printable(&attempt.error)
             ));
@@ -367,41 +353,41 @@ fn tell_attempts(entries: &[Entry]) {
 }
 
 fn row(entry: &Entry, seen: &ObservedShare) -> Vec<String> {
-    let slice = entry.instance().slice();
+    let instance = entry.instance();
     let mut state = entry.shown_state().to_owned();
-    let is_leased = entry.lease().is_some();
-    match entry.instance() {
-        instance if instance.is_of_layout() && is_leased => state.push_str(", layout"),
-        instance if instance.is_of_layout() => {}
-        instance if instance.is_adopted() => state.push_str(", adopted"),
-        _ => {}
-    }
-    if entry.lease().is_some_and(|l| l.shared_in.is_some()) {
-        state.push_str(", shared");
-    }
-    if shares::lost_daemon(entry) {
-        state.push_str(", daemon ended");
-    }
-    if seen.limit_changed.is_some() {
-        state.push_str(", limit changed");
-    }
-    if seen.around.as_ref().is_some_and(|pids| !pids.is_empty()) {
-        state.push_str(", around MPS");
+    let is_of_layout = instance.is_of_layout();
+    for (word, applies) in [
+        (", layout", is_of_layout && entry.lease().is_some()),
+        (", adopted", !is_of_layout && instance.is_adopted()),
+        (
+            ", shared",
+            entry.lease().is_some_and(|l| l.shared_in.is_some()),
+        ),
+        (", daemon ended", shares::lost_daemon(entry)),
+        (", limit changed", seen.limit_changed.is_some()),
+        (
+            ", around MPS",
+            seen.around.as_ref().is_some_and(|pids| !pids.is_empty()),
+        ),
+    ] {
+        state.push_str(if applies { word } else { "" });
     }
     vec![
         { entry.claim() }.map_or_else(|| short(entry.holder()), Claim::title),
         dash(entry.lease().and_then(name)),
         portion(entry),
-        entry.instance().resource.gpu_index().to_string(),
-        dash(slice.map(|s| s.placement.to_string())),
+        instance.resource.gpu_index().to_string(),
+        dash(instance.slice().map(|s| s.placement.to_string())),
         entry.shown().enforcement.unwrap_or("-").to_owned(),
-        dash(
-            seen.used_bytes
-                .map(|bytes| format!("{}Mi", bytes.div_ceil(1 << 20))),
-        ),
+        dash(seen.used_bytes.map(mib)),
         state,
         age(entry.created(), SystemTime::now()),
     ]
+}
+
+/// Returns a number of bytes in MiB, rounded up.
+pub fn mib(bytes: u64) -> String {
+    format!("{}Mi", bytes.div_ceil(1 << 20))
 }
 
 /// Returns the cells that `-o wide` adds.
@@ -413,9 +399,9 @@ fn wide(entry: &Entry) -> [String; 6] {
     [
         dash(mig_uuid),
         shown.kind.word().to_owned(),
-        { entry.lease() }.map_or("-".to_owned(), |lease| lease.request.clone()),
-        entry.instance().resource.gpu_uuid().as_str().to_owned(),
-        init.map_or("-".to_owned(), |init| init.pid.to_string()),
+        dash(entry.lease().map(|lease| lease.request.clone())),
+        entry.instance().resource.gpu_uuid().to_string(),
+        dash(init.map(|init| init.pid.to_string())),
         entry.id().to_owned(),
     ]
 }

@@ -47,7 +47,7 @@ fn release_all(leases: &Leases<'_>, entries: Vec<Entry>, format: Format) -> Resu
         Format::Json if released.is_empty() && !failed.is_empty() => {}
         Format::Json => {
             let waiting = leases.store().waiting().unwrap_or_default();
-            list::json(&released, &[], &waiting);
+            list::json(&released, &[], &waiting, None);
         }
         Format::Table => released.iter().for_each(tell),
     }
@@ -114,7 +114,7 @@ const NO_CLAIMS: &str = "no claim has a lease";
 pub fn run_claims(config: &Config, format: Format) -> Result<i32> {
     let Some(leases) = bundles::existing(config, Actor::Operator)? else {
         match format {
-            Format::Json => list::json(&[], &[], &[]),
+            Format::Json => list::json(&[], &[], &[], None),
             Format::Table => output::line(NO_CLAIMS),
         }
         return Ok(0);

@@ -14,20 +14,16 @@ const MOST_NAMED: usize = 16;
 /// driver and runs no control program.
 pub fn observe(config: &Config, entries: &[Entry]) -> Vec<ObservedShare> {
     let shares: Vec<&Held> = entries.iter().filter_map(share).collect();
-    let driver = driver::ask(config);
-    let mut seen = match shares.as_slice() {
-        [] => Vec::new(),
-        shares => runmig_lease::observe(config, &driver, shares),
+    if shares.is_empty() {
+        return vec![ObservedShare::default(); entries.len()];
     }
-    .into_iter();
+    let driver = driver::ask(config);
+    let mut seen = runmig_lease::observe(config, &driver, &shares).into_iter();
     if let Some(e) = driver.silence() {
         output::eprint(&Error::from(e).line());
     }
-    let each = entries.iter().map(|entry| {
-        let of_share = share(entry).and_then(|_| seen.next());
-        of_share.unwrap_or_default()
-    });
-    each.collect()
+    let each = { entries.iter() }.map(|entry| share(entry).and_then(|_| seen.next()));
+    each.map(Option::unwrap_or_default).collect()
 }
 
 /// Returns the lease of an entry that is a share.
@@ -89,13 +85,11 @@ fn tell_changed(lease: &Lease, name: &str, seen: &ObservedShare) {
 /// Names processes by their numbers on the host.
 fn processes(pids: &[u32]) -> String {
     let named: Vec<String> = pids.iter().take(MOST_NAMED).map(u32::to_string).collect();
+    let named = named.join(", ");
     match pids.len() {
-        1 => format!("process {}", named[0]),
-        count if count > MOST_NAMED => {
-            let more = count - MOST_NAMED;
-            format!("processes {} and {more} more", named.join(", "))
-        }
-        _ => format!("processes {}", named.join(", ")),
+        1 => format!("process {named}"),
+        ..=MOST_NAMED => format!("processes {named}"),
+        count => format!("processes {named} and {} more", count - MOST_NAMED),
     }
 }
 

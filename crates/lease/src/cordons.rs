@@ -35,12 +35,10 @@ fn read(config: &Config) -> Result<Cordons> {
     match std::fs::symlink_metadata(&file) {
         // Whoever can write to the folder may have removed the file.
         Err(e) if e.kind() == ErrorKind::NotFound => {
-            let checked = if config.data_dir.exists() {
-                trust::folder(&config.data_dir)
-            } else {
-                Ok(())
-            };
-            checked.map(|()| Cordons::new()).context(what)
+            if config.data_dir.exists() {
+                trust::folder(&config.data_dir).context(what)?;
+            }
+            Ok(Cordons::new())
         }
         _ => {
             let text = trust::read_to_string(&file, MAX_SIZE).context(what)?;

@@ -2,7 +2,7 @@
 
 use crate::cli::draw;
 use crate::cli::filter::Filter;
-use crate::cli::list::{QUEUE, age, holder_name, portion, waits};
+use crate::cli::list::{QUEUE, age, holder_name, mib, portion, waits};
 use crate::cli::output::{cut, dash, table_lines};
 use clap::ValueEnum;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
@@ -193,7 +193,6 @@ fn rows(facts: &Facts, view: &View, width: usize, now: SystemTime) -> Vec<Vec<St
 
 fn cells(entry: &Entry, used: LeaseUse, width: usize, now: SystemTime) -> Vec<String> {
     let instance = entry.instance();
-    let mib = |bytes: u64| format!("{}Mi", bytes.div_ceil(1 << 20));
     let name = |lease: &Lease| cut(&holder_name(lease), width);
     let cells = [
         dash(entry.lease().map(name)),
