@@ -99,15 +99,10 @@ fn fixed_request_is_the_only_one() {
         ("runmig.dev/compute", "2"),
     ];
     for (n, own) in own.into_iter().enumerate() {
-        let why = "the container has its own request";
-        let words = [
-            &*format!(
-                "cannot give the container the request of {file}: {why}, {}",
-                own.0
-            ),
-            "hint: remove that request, or use a runtime without a fixed one",
-        ];
-        refused(&world, &format!("c{n}"), &[own], &words);
+        let why = format!("the container has its own request, {}", own.0);
+        let why = format!("cannot give the container the request of {file}: {why}");
+        let hint = "hint: remove that request, or use a runtime without a fixed one";
+        refused(&world, &format!("c{n}"), &[own], &[&why, hint]);
     }
     create(&world, "plain", &[("runmig.dev/wait", "1s")]).ok();
     world.all_go(&["plain"]);

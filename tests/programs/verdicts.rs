@@ -120,6 +120,10 @@ fn full_or_fragmented() {
     let told = refused(&world, "2g.12gb", NOBODY, "fragmented", words);
     let one = &told["alternatives"][0];
     assert_eq!(one["gpus"][0]["state"], "noPlace");
+    let why = one["gpus"][0]["why"].as_str().unwrap();
+    has(why, "but no slot of 2g.12gb is");
+    let hint = "run migctl explain 2g.12gb to see which containers to restart";
+    has(one["hint"].as_str().unwrap(), hint);
     assert_eq!(one["restarts"].as_array().unwrap().len(), 1);
     let words = "too few memory slices are free (2 of 4 on 1 GPU, at most 2 on one)";
     let told = refused(&world, "4g.24gb", NOBODY, "full", words);
@@ -350,6 +354,9 @@ fn names_fewest_restarts_of_each_alternative() {
     ];
     assert_eq!(ways, wanted);
     let table = world.ctl(&["explain", "7g.80gb,4g.40gb"]).exits(1).stdout;
+    let order =
+        "\nstop these, start the new one, then start these again in this order:\nCONTAINER ";
+    has(&table, order);
     has(&table, "\nfits then: 4g.40gb at 0:4 on GPU 0\n");
     lacks(&table, "hint: run migctl explain");
     // By compute slices: an amount that 2g.20gb has not.

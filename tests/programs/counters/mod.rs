@@ -21,22 +21,21 @@ fn get(world: &World, counter: Counter) -> u64 {
     counts(world).get(counter)
 }
 
+/// The values of a label whose counters are not 0, with these.
+fn counted<T: Copy>(world: &World, all: &[T], of: impl Fn(T) -> Counter) -> Vec<(T, u64)> {
+    let counts = counts(world);
+    let counted = all.iter().map(|value| (*value, counts.get(of(*value))));
+    counted.filter(|(_, n)| *n != 0).collect()
+}
+
 /// The creates of containers, by their ends.
 pub fn creates(world: &World, kind: LeaseKind) -> Vec<(Outcome, u64)> {
-    let counts = counts(world);
-    let of = |outcome: &Outcome| {
-        let counter = Counter::Creates(kind, HolderKind::Container, *outcome);
-        let n = counts.get(counter);
-        (n != 0).then_some((*outcome, n))
-    };
-    Outcome::ALL.iter().filter_map(of).collect()
+    let of = |end| Counter::Creates(kind, HolderKind::Container, end);
+    counted(world, Outcome::ALL, of)
 }
 
 /// The releases of slices, by their actors.
 pub fn releases(world: &World) -> Vec<(Actor, u64)> {
-    let of = |by: &Actor| {
-        let n = get(world, Counter::Releases(LeaseKind::Slice, *by));
-        (n != 0).then_some((*by, n))
-    };
-    Actor::ALL.iter().filter_map(of).collect()
+    let of = |by| Counter::Releases(LeaseKind::Slice, by);
+    counted(world, Actor::ALL, of)
 }

@@ -22,26 +22,20 @@ fn counts_creates_without_room() {
     // The deletes leave the second and the fourth place free.
     let full = world.full();
     assert!(!asks(&world, "late", "1g.6gb"));
-    let at = |id: &&String| {
-        world.lease_of(id)["migPlacement"]["start"]
-            .as_u64()
-            .unwrap()
-    };
-    let gone: Vec<&String> = full.iter().filter(|id| at(id) % 2 == 1).collect();
+    let at = |id: &str| world.lease_of(id)["migPlacement"]["start"].as_u64();
+    let gone: Vec<&String> = { full.iter() }
+        .filter(|id| at(id).unwrap() % 2 == 1)
+        .collect();
     world.delete_all(&gone);
     assert!(!asks(&world, "fragmented", "2g.12gb"));
     assert!(!asks(&world, "never", "9g.90gb"));
     world.configure("wait = \"50ms\"");
     assert!(!asks(&world, "later", "2g.12gb"));
+    use Outcome::{Created, Fragmented, Full, TimedOut, Unsatisfiable};
     let all = creates(&world, LeaseKind::Slice);
-    let expected = [
-        (Outcome::Created, 4),
-        (Outcome::Full, 1),
-        (Outcome::Fragmented, 1),
-        (Outcome::Unsatisfiable, 1),
-        (Outcome::TimedOut, 1),
-    ];
-    assert_eq!(all, expected);
+    assert_eq!(all[0], (Created, 4));
+    let once = [Full, Fragmented, Unsatisfiable, TimedOut].map(|end| (end, 1));
+    assert_eq!(all[1..], once);
 }
 
 #[test]

@@ -57,11 +57,7 @@ fn tells_adopted_and_shared_slices() {
     assert_eq!(types(&all), expected);
     assert_eq!(all[0]["lease"]["adopted"], true);
     assert_eq!(all[5]["lease"]["container"], "three");
-    let counted = [
-        (Outcome::Created, 1),
-        (Outcome::Adopted, 1),
-        (Outcome::Shared, 1),
-    ];
+    let counted = [Outcome::Created, Outcome::Adopted, Outcome::Shared].map(|end| (end, 1));
     assert_eq!(creates(&world, LeaseKind::Slice), counted);
 }
 
@@ -88,15 +84,9 @@ fn tells_refusal_with_verdict() {
     let verdicts: Vec<&Value> = refused.iter().map(|event| &event["verdict"]).collect();
     let expected = ["full", "unsatisfiable", "refused", "runtime", "driver"];
     assert_eq!(verdicts, expected);
-    let counted = [
-        (Outcome::Created, 1),
-        (Outcome::Full, 1),
-        (Outcome::Unsatisfiable, 1),
-        (Outcome::Refused, 1),
-        (Outcome::Driver, 1),
-        (Outcome::Runtime, 1),
-    ];
-    assert_eq!(creates(&world, LeaseKind::Slice), counted);
+    use Outcome::{Created, Driver, Full, Refused, Runtime, Unsatisfiable};
+    let ends = [Created, Full, Unsatisfiable, Refused, Driver, Runtime];
+    assert_eq!(creates(&world, LeaseKind::Slice), ends.map(|end| (end, 1)));
     let one = &refused[0];
     assert_eq!(one["lease"]["container"], "one");
     assert_eq!(one["lease"]["request"], world.profile);

@@ -69,10 +69,7 @@ fn leases_are_those_of_list() {
     fill(&setup);
     let list = setup.leases();
     let kinds: BTreeSet<String> = list.iter().map(|lease| text(&lease["kind"])).collect();
-    assert!(
-        kinds.iter().eq(&["gpu", "seat", "share", "slice"]),
-        "{kinds:?}"
-    );
+    assert_eq!(Vec::from_iter(&kinds), ["gpu", "seat", "share", "slice"]);
     leases_agree(&list, &metrics(&setup, &[]));
     // The ledger alone knows all but the memory in use.
     let alone = metrics(&setup, &["--no-driver"]);
@@ -110,18 +107,13 @@ fn amounts_are_those_of_gpus() {
         let all = sum("runmig_gpu_memory_slices");
         assert_eq!(all, slices.len() as f64, "{gpu}");
         for state in ["leased", "idle", "quarantined", "foreign", "free"] {
-            let count = slices
-                .iter()
-                .filter(|slice| slice["state"] == state)
-                .count();
+            let is_it = |slice: &&Value| slice["state"] == state;
+            let count = slices.iter().filter(is_it).count();
             let labels = [("UUID", &*uuid), ("state", state)];
             seen.has("runmig_gpu_memory_slices", &labels, count as f64);
         }
-        let compute = if gpu["migMode"] == "enabled" {
-            7.0
-        } else {
-            1.0
-        };
+        let has_mig = gpu["migMode"] == "enabled";
+        let compute = if has_mig { 7.0 } else { 1.0 };
         assert_eq!(sum("runmig_gpu_compute_slices"), compute);
         assert!(sum("runmig_gpu_memory_bytes") > (20_u64 << 30) as f64);
         if let Some(all) = gpu["memoryBytes"].as_f64().filter(|_| gpu["use"] != "mig") {
@@ -150,11 +142,8 @@ fn amounts_are_those_of_gpus() {
         (setup.machine.gpu_uuid(1), "foreign", 40_192),
     ] {
         let labels = [("UUID", &*uuid), ("state", state)];
-        seen.has(
-            "runmig_gpu_memory_bytes",
-            &labels,
-            f64::from(mib) * 1_048_576.0,
-        );
+        let bytes = f64::from(mib) * 1_048_576.0;
+        seen.has("runmig_gpu_memory_bytes", &labels, bytes);
     }
 }
 
@@ -237,12 +226,8 @@ fn limits_count_their_groups() {
         (machine, "used_memory_bytes", used),
         (("3", "nobody"), "used_gpus", 0),
     ] {
-        let labels = [
-            ("limit", limit),
-            ("namespace", namespace),
-            ("pod", ""),
-            ("user", ""),
-        ];
+        let group = [("limit", limit), ("namespace", namespace)];
+        let labels = [group, [("pod", ""), ("user", "")]].concat();
         seen.has(&format!("runmig_limit_{amount}"), &labels, value as f64);
     }
     let alone = metrics(&setup, &["--no-driver"]);

@@ -35,18 +35,15 @@ fn board() -> Value {
 /// Fills in the variables, as All does. A lease of the test is younger than 15 minutes.
 fn filled(text: &str) -> String {
     let mut text = text.to_owned();
-    for (name, value) in [
-        ("$__rate_interval", "1m"),
-        ("$__range", "1h"),
-        ("$node", ".*"),
-        ("$gpu", ".*"),
-        ("$namespace", ".*"),
-        ("$kind", ".*"),
-        (
-            "runmig:lease_age:seconds > 900",
-            "runmig:lease_age:seconds > 0",
-        ),
-    ] {
+    for (name, value) in testkit::rows! {
+        "$__rate_interval" => "1m";
+        "$__range" => "1h";
+        "$node" => ".*";
+        "$gpu" => ".*";
+        "$namespace" => ".*";
+        "$kind" => ".*";
+        "runmig:lease_age:seconds > 900" => "runmig:lease_age:seconds > 0";
+    } {
         text = text.replace(name, value);
     }
     lacks(&text, "$");
@@ -203,9 +200,8 @@ fn board_queries_return_series() {
     let holders = of("Leases by holder");
     assert_eq!(holders.len(), LEASES);
     // The names of the exposition.
-    holders
-        .iter()
-        .for_each(|one| one.is(&[("namespace", "team")]));
+    let names = [("namespace", "team")];
+    holders.iter().for_each(|one| one.is(&names));
     let is_claim = |one: &&Series| one.label("claim") == "train-gpu";
     let claim = holders.iter().find(is_claim).unwrap();
     claim.is(&[("pod", "train"), ("container", "")]);
@@ -285,16 +281,12 @@ fn board_works_without_mig() {
             server.query(text).iter().map(|one| one.value).eq([value])
         });
     }
-    let answered = [
-        "Memory in use",
-        "Memory by state",
-        "Leases by holder",
-        "Driver",
-    ];
-    for panel in answered {
+    for panel in ["Memory in use", "Memory by state", "Driver"] {
         server.answers(named(&queries, panel));
     }
     queries.iter().for_each(|one| server.accepts(one));
-    let holders = server.query(&named(&queries, "Leases by holder").text);
+    let holders = named(&queries, "Leases by holder");
+    server.answers(holders);
+    let holders = server.query(&holders.text);
     assert_eq!((holders.len(), holders[0].label("pod")), (1, "infer"));
 }

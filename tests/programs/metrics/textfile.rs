@@ -97,14 +97,8 @@ fn killed_writer_keeps_old_file() {
     fs::write(&file, "old\n").unwrap();
     let mut strace = setup.plain("/usr/bin/strace".as_ref());
     let renames = "rename,renameat,renameat2";
-    strace.args([
-        "-f",
-        "-qq",
-        "-o",
-        "/dev/null",
-        "-e",
-        &format!("trace={renames}"),
-    ]);
+    strace.args(["-f", "-qq", "-o", "/dev/null"]);
+    strace.args(["-e", &format!("trace={renames}")]);
     strace.args(["-e", &format!("inject={renames}:signal=KILL"), "-P"]);
     strace.arg(file.with_file_name(".runmig.prom.new"));
     strace.arg(setup.program("migctl"));

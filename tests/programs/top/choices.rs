@@ -25,23 +25,19 @@ fn chooses_by_gpu_namespace_state_kind() {
         assert_eq!(having("kind", kind).len(), 1, "{kind}: {leases:?}");
     }
     let uuid = setup.machine.gpu_uuid(0).to_lowercase();
-    for (choice, field, value) in [
-        (&[][..], "state", "ready"),
-        (&["--state", "ready"], "state", "ready"),
-        (&["--state", "idle"], "state", "idle"),
-        (&["--kind", "slice"], "kind", "slice"),
-        (&["--kind", "share"], "kind", "share"),
-        (&["--kind", "gpu"], "kind", "gpu"),
-        (&["--kind", "seat"], "kind", "seat"),
-        (&["--namespace", "team"], "namespace", "team"),
-        (&["--gpu", "0"], "namespace", "team"),
-        (&["--gpu", &uuid], "namespace", "team"),
-        (
-            &["--namespace=other", "--state=ready", "--kind=gpu"],
-            "kind",
-            "gpu",
-        ),
-    ] {
+    for (choice, field, value) in testkit::rows! {
+        &[][..], "state" => "ready";
+        &["--state", "ready"], "state" => "ready";
+        &["--state", "idle"], "state" => "idle";
+        &["--kind", "slice"], "kind" => "slice";
+        &["--kind", "share"], "kind" => "share";
+        &["--kind", "gpu"], "kind" => "gpu";
+        &["--kind", "seat"], "kind" => "seat";
+        &["--namespace", "team"], "namespace" => "team";
+        &["--gpu", "0"], "namespace" => "team";
+        &["--gpu", &uuid], "namespace" => "team";
+        &["--namespace=other", "--state=ready", "--kind=gpu"], "kind" => "gpu";
+    } {
         assert_eq!(chosen(&setup, choice), having(field, value), "{choice:?}");
     }
     let items = setup.items(&["list", "--kind", "slice"]);
@@ -63,34 +59,22 @@ fn wide_adds_columns() {
 #[test]
 fn refuses_unknown_choices() {
     let setup = setup();
-    for (call, word) in [
-        (&["gpus", "-o", "name"][..], "migctl list"),
-        (&["list", "--gpu", "A100"], "its index (0) or its UUID"),
-        (&["list", "--kind", "card"], "slice, share, gpu, seat"),
-        (&["list", "--state", "gone"], "quarantined"),
-        (&["top", "--delay", "soon"], "--delay"),
-        (&["top", "-ojson"], "--output has no effect on migctl top"),
-        (
-            &["metrics", "-ojson"],
-            "--output has no effect on migctl metrics",
-        ),
-        (&["completion", "bash", "-ojson"], "--output has no effect"),
-        (
-            &["version", "--config=x"],
-            "--config has no effect on migctl version",
-        ),
-        (
-            &["--config=x", "configure", "podman"],
-            "--config has no effect",
-        ),
-        (&["--timeout=9s", "version"], "--timeout has no effect"),
-        (
-            &["events", "--timeout=9s"],
-            "--timeout has no effect on migctl events",
-        ),
-        (&["release", "x", "--timeout=9s"], "--timeout has no effect"),
-        (&["list", "--quiet", "-o", "json"], "--output"),
-    ] {
+    for (call, word) in testkit::rows! {
+        &["gpus", "-o", "name"][..] => "migctl list";
+        &["list", "--gpu", "A100"] => "its index (0) or its UUID";
+        &["list", "--kind", "card"] => "slice, share, gpu, seat";
+        &["list", "--state", "gone"] => "quarantined";
+        &["top", "--delay", "soon"] => "--delay";
+        &["top", "-ojson"] => "--output has no effect on migctl top";
+        &["metrics", "-ojson"] => "--output has no effect on migctl metrics";
+        &["completion", "bash", "-ojson"] => "--output has no effect";
+        &["version", "--config=x"] => "--config has no effect on migctl version";
+        &["--config=x", "configure", "podman"] => "--config has no effect";
+        &["--timeout=9s", "version"] => "--timeout has no effect";
+        &["events", "--timeout=9s"] => "--timeout has no effect on migctl events";
+        &["release", "x", "--timeout=9s"] => "--timeout has no effect";
+        &["list", "--quiet", "-o", "json"] => "--output";
+    } {
         eprintln!("{call:?}");
         setup.migctl(call).exits(2).warns(word);
     }
