@@ -289,62 +289,30 @@ impl Inventory {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{InstanceId, LeaseId, Process, Timestamp};
-    use crate::store::{
-        Claim, Container, Held, Holder, InstanceState, Lease, LeaseState, Origin, Portion,
-        Resource, Slice,
-    };
+    use crate::store::{Claim, Container, Holder, Lease, Resource, tests};
 
     fn held(resource: Resource, holder: Holder) -> Held {
-        let id = format!("{}-{resource}", holder.name());
+        let lease = Lease {
+            state: LeaseState::Ready,
+            holder,
+            ..tests::lease("a")
+        };
+        let instance = Instance {
+            state: InstanceState::Ready,
+            resource,
+            ..tests::instance("a")
+        };
         Held {
-            lease: Lease {
-                id: LeaseId::new(id.clone()),
-                instance: InstanceId::new(id.clone()),
-                portion: Portion::All,
-                state: LeaseState::Ready,
-                created: Timestamp::default(),
-                request: "1g.10gb".to_owned(),
-                holder,
-                operation: None,
-                creator: Process {
-                    pid: 1,
-                    start_time: 1,
-                },
-                runtime_process: None,
-                init: None,
-                namespaces: None,
-                cgroups: Vec::new(),
-                shared_in: None,
-            }
-            .into(),
-            instance: Instance {
-                id: InstanceId::new(id),
-                created: Timestamp::default(),
-                origin: Origin::Ours,
-                state: InstanceState::Ready,
-                resource,
-                layout: None,
-                operation: None,
-                planned: false,
-            }
-            .into(),
+            lease: lease.into(),
+            instance: instance.into(),
         }
     }
 
     fn slice(gpu_instance: Option<u32>) -> Resource {
+        let slice = tests::instance("a").slice().cloned().unwrap();
         Resource::Mig(Slice {
-            profile: "1g.10gb".to_owned(),
-            profile_id: 19,
-            gpu_uuid: "GPU-1".into(),
-            gpu_index: 0,
-            gpu_minor: 0,
-            placement: Placement { start: 0, size: 1 },
-            memory_mib: 9_984,
             gpu_instance,
-            compute_instance: gpu_instance,
-            mig_uuid: None,
-            emptied: false,
+            ..slice
         })
     }
 

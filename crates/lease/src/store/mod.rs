@@ -27,7 +27,7 @@ mod operation;
 mod queue;
 mod resource;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod words;
 
 pub use changes::Changes;

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 mod counting;
 mod damage;
 
-fn lease(id: &str) -> Lease {
+pub(crate) fn lease(id: &str) -> Lease {
     Lease {
         id: id.into(),
         instance: InstanceId::new(format!("i{id}")),
@@ -44,7 +44,7 @@ fn container_of(lease: &mut Lease) -> &mut Container {
     }
 }
 
-fn instance(id: &str) -> Instance {
+pub(crate) fn instance(id: &str) -> Instance {
     Instance {
         id: id.into(),
         created: "2026-01-01T00:00:00Z".into(),
