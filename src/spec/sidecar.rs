@@ -3,31 +3,21 @@
 use runmig_lease::Author;
 use runmig_lease::error::{Context, Result};
 use runmig_lease::framed::sha256;
-use runmig_lease::model::{BootId, LeaseId};
 use serde::{Deserialize, Serialize};
 
-#[derive(Debug)]
+/// A sidecar: its first line, and the original behind that.
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Sidecar {
-    pub author: Author,
-    written: Vec<String>,
-    pub original: Vec<u8>,
-}
-
-/// The first line of a sidecar.
-#[derive(Serialize, Deserialize)]
-struct Header {
     version: u32,
-    lease: LeaseId,
+    #[serde(flatten)]
+    pub author: Author,
     /// The SHA-256 hash of each config.json that runmig may have written.
     written: Vec<String>,
-    /// The SHA-256 hash of the bytes after the header.
-    original: String,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    records: Vec<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    ledger: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    boot: Option<BootId>,
+    /// The SHA-256 hash of the original.
+    #[serde(rename = "original")]
+    hash: String,
+    #[serde(skip)]
+    pub original: Vec<u8>,
 }
 
 const VERSION: u32 = 1;
@@ -37,8 +27,10 @@ impl Sidecar {
 
     pub fn new(author: Author, original: &[u8], edited: &[u8]) -> Self {
         Sidecar {
+            version: VERSION,
             author,
             written: vec![sha256(edited)],
+            hash: sha256(original),
             original: original.to_owned(),
         }
     }
@@ -51,23 +43,14 @@ impl Sidecar {
         self.written.contains(&sha256(bytes))
     }
 
-    pub fn to_bytes(&self) -> Result<Vec<u8>> {
-        let mut header = Header {
-            version: VERSION,
-            lease: self.author.lease.clone(),
-            written: self.written.clone(),
-            original: sha256(&self.original),
-            records: self.author.records.clone(),
-            ledger: self.author.ledger.clone(),
-            boot: self.author.boot.clone(),
-        };
-        let write =
-            |header: &Header| serde_json::to_vec(header).context(|| "write the header as JSON");
-        let mut out = write(&header)?;
+    /// Returns the file. It has no records where the first line would be too long.
+    pub fn to_bytes(&mut self) -> Result<Vec<u8>> {
+        let what = || "write the header as JSON";
+        let mut out = serde_json::to_vec(self).context(what)?;
         if out.len() as u64 >= Self::HEADER_LIMIT {
             // The original matters more: records help only after the loss of the ledger.
-            header.records.clear();
-            out = write(&header)?;
+            self.author.records.clear();
+            out = serde_json::to_vec(self).context(what)?;
         }
         out.push(b'\n');
         out.extend_from_slice(&self.original);
@@ -77,18 +60,12 @@ impl Sidecar {
     /// Parses a sidecar. Returns none unless the bytes are exactly those that `to_bytes` wrote.
     pub fn parse(mut bytes: Vec<u8>) -> Option<Self> {
         let end = bytes.iter().position(|b| *b == b'\n')?;
-        let header: Header = serde_json::from_slice(&bytes[..end]).ok()?;
+        let sidecar: Sidecar = serde_json::from_slice(&bytes[..end]).ok()?;
         bytes.drain(..=end);
-        let whole = header.version == VERSION && header.original == sha256(&bytes);
-        whole.then_some(Sidecar {
-            author: Author {
-                lease: header.lease,
-                records: header.records,
-                ledger: header.ledger,
-                boot: header.boot,
-            },
-            written: header.written,
+        let is_whole = sidecar.version == VERSION && sidecar.hash == sha256(&bytes);
+        is_whole.then_some(Sidecar {
             original: bytes,
+            ..sidecar
         })
     }
 }

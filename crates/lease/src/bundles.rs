@@ -4,6 +4,7 @@
 use crate::error::Result;
 use crate::model::{BootId, LeaseId};
 use crate::store::Store;
+use serde::{Deserialize, Serialize};
 use std::path::Path;
 
 /// Restores the bundles of containers after a release. The caller implements it, since it knows
@@ -34,15 +35,18 @@ impl Bundles for NoBundles {
 }
 
 /// The create that edited a `config.json`, as runmig writes it beside the original.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Author {
     /// The id of the lease, or of the first of several.
     pub lease: LeaseId,
     /// All leases of the create as JSON, for a hook that finds no ledger.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub records: Vec<String>,
     /// The identity of the ledger.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub ledger: Option<String>,
     /// The boot of the create.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub boot: Option<BootId>,
 }
 
