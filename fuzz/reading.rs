@@ -1,7 +1,8 @@
 //! A config.json, before and after the edit, as Go reads it and as runmig believes it to be.
 
 use super::edit;
-use runmig::spec::{self, DriverFiles};
+use runmig::spec;
+use runmig_lease::cdi::Edits;
 use runmig_lease::request;
 use serde_json::Value;
 use std::cell::RefCell;
@@ -43,7 +44,7 @@ pub fn agrees(go: &mut GoReader, original: &[u8]) -> bool {
         let ours = seen.annotations.keys().any(|key| request::is_ours(key));
         assert!(ours, "{}", shown());
     }
-    let Ok(edited) = edit(original, &DriverFiles::default()) else {
+    let Ok(edited) = edit(original, &Edits::default()) else {
         return false;
     };
     if let Ok(read) = read {

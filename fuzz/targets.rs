@@ -3,9 +3,8 @@
 
 use runmig::fuzzing;
 use runmig::runtime::args::{self, Family};
-use runmig::spec::{
-    self, CgroupManager, Document, DriverFiles, Grant, HookCommand, HostView, Source,
-};
+use runmig::spec::{self, CgroupManager, Document, Grant, HookCommand, Source};
+use runmig_lease::cdi::Edits;
 use runmig_lease::config::Config;
 use runmig_lease::error::{Error, Result};
 use runmig_lease::model::{DeviceNode, NvidiaNumbers};
@@ -140,11 +139,8 @@ pub fn cdi(bytes: &[u8]) {
                 .iter()
                 .all(|e| e.find('=').is_some_and(|at| at > 0))
         );
-        assert!(files.mounts.iter().all(|m| m.destination().is_absolute()));
-        for (_, hook) in &files.hooks {
-            assert!(hook.path().is_absolute());
-            assert!(hook.env().as_ref().is_some_and(|env| !env.is_empty()));
-        }
+        assert!(files.mounts.iter().all(|m| m.container_path.is_absolute()));
+        assert!(files.hooks.iter().all(|hook| hook.path.is_absolute()));
         // The container gets only the slice, whatever the input says.
         let plain = br#"{"process":{},"linux":{}}"#;
         edited(plain, &files);
@@ -171,7 +167,7 @@ pub fn config(bytes: &[u8]) {
     }
     or_told(spec::strip(bytes, &numbers()));
     let _ = fuzzing::sidecar(bytes.to_vec());
-    edited(bytes, &DriverFiles::default());
+    edited(bytes, &Edits::default());
 }
 
 /// A cgroup path that is told beforehand leads from the hierarchy's root and nowhere up.
@@ -189,7 +185,7 @@ fn cgroup(document: &Document) {
     }
 }
 
-fn edited(original: &[u8], driver: &DriverFiles) {
+fn edited(original: &[u8], driver: &Edits) {
     let Some(once) = or_told(edit(original, driver)) else {
         return;
     };
@@ -230,26 +226,22 @@ fn nodes() -> Vec<DeviceNode> {
 }
 
 /// A host where `/n/195:4` is that device, whatever else is called what.
-struct Named;
-
-impl HostView for Named {
-    fn source(&self, path: &Path) -> Result<Source> {
-        let number = |path: &Path| {
-            let (major, minor) = path.to_str()?.strip_prefix("/n/")?.split_once(':')?;
-            Some((major.parse().ok()?, minor.parse().ok()?))
-        };
-        Ok(match number(path) {
-            Some((major, minor)) => Source::CharDevice { major, minor },
-            None if path == Path::new("/dev") => Source::Dev,
-            None if path.starts_with("/proc/driver") => Source::Driver,
-            None if path.starts_with("/gone") => Source::Absent,
-            None => Source::Other,
-        })
-    }
+fn host(path: &Path) -> Result<Source> {
+    let number = |path: &Path| {
+        let (major, minor) = path.to_str()?.strip_prefix("/n/")?.split_once(':')?;
+        Some((major.parse().ok()?, minor.parse().ok()?))
+    };
+    Ok(match number(path) {
+        Some((major, minor)) => Source::CharDevice { major, minor },
+        None if path == Path::new("/dev") => Source::Dev,
+        None if path.starts_with("/proc/driver") => Source::Driver,
+        None if path.starts_with("/gone") => Source::Absent,
+        None => Source::Other,
+    })
 }
 
 /// The edit that gives it the slice of these targets.
-pub fn edit(original: &[u8], driver: &DriverFiles) -> Result<Vec<u8>> {
+pub fn edit(original: &[u8], driver: &Edits) -> Result<Vec<u8>> {
     let (nodes, numbers) = (nodes(), numbers());
     let grant = Grant {
         door: Some(std::path::Path::new("/run/runmig/mps/1/door")),
@@ -259,15 +251,13 @@ pub fn edit(original: &[u8], driver: &DriverFiles) -> Result<Vec<u8>> {
             path: "/usr/local/bin/runmig-hook".into(),
             leases: vec!["4f2a".into()],
             args: vec![],
-            env: vec!["PATH=/usr/bin".into()],
-            timeout_s: 30,
             limits: false,
         },
         driver,
         numbers: &numbers,
         share: None,
     };
-    spec::edit(Document::parse(original)?, &grant, &Named).map(|edited| edited.bytes)
+    spec::edit(Document::parse(original)?, &grant, &host).map(|edited| edited.bytes)
 }
 
 fn list(value: &Value) -> &[Value] {
@@ -318,9 +308,7 @@ fn only_the_slice(config: &[u8]) {
             || list(&mount["options"])
                 .iter()
                 .any(|o| o == "bind" || o == "rbind");
-        if let (true, Ok(Source::CharDevice { major, minor })) =
-            (bind, Named.source(source.as_ref()))
-        {
+        if let (true, Ok(Source::CharDevice { major, minor })) = (bind, host(source.as_ref())) {
             assert!(!foreign(major, minor), "{mount}");
         }
     }

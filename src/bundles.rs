@@ -42,7 +42,7 @@ impl Bundles for OciBundles {
         if !is_ours && lock.is_none() {
             return Ok(());
         }
-        bundle.restore(lease).map(drop)
+        bundle.restore(lease)
     }
 
     fn is_gone(&self, bundle: &Path) -> bool {
@@ -127,7 +127,7 @@ pub fn account_of(bundle: &Path, first: &LeaseId) -> BundleAccount {
 /// have put its own leases there.
 pub fn restore_without_ledger(bundle: &Path, lease: &LeaseId) -> Result<()> {
     match bundle::is_removed(bundle) {
-        false => Bundle::open(bundle)?.restore(lease).map(drop),
+        false => Bundle::open(bundle)?.restore(lease),
         true => Ok(()),
     }
 }

@@ -3,7 +3,7 @@
 
 pub use runmig_lease::fuzzing::*;
 
-use crate::spec::{self, DriverFiles};
+use runmig_lease::cdi::Edits;
 use runmig_lease::error::Result;
 use runmig_lease::model::LeaseId;
 use std::ffi::OsString;
@@ -14,9 +14,9 @@ pub fn hook(args: &[OsString], state: &[u8]) -> Result<(Vec<LeaseId>, String)> {
 }
 
 /// None where the specification is another vendor's.
-pub fn cdi_specification(text: &str, json: bool) -> Result<Option<DriverFiles>> {
+pub fn cdi_specification(text: &str, json: bool) -> Result<Option<Edits>> {
     let specification = runmig_lease::cdi::parse(text, json, "nvidia.com/gpu")?;
-    { specification.map(|it| spec::driver_files(it.edits(&[(0, "GPU-1")]))) }.transpose()
+    Ok(specification.map(|it| it.edits(&[(0, "GPU-1")])))
 }
 
 /// The original that a file beside config.json says it has kept.

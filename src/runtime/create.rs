@@ -8,7 +8,7 @@ use super::spawn::{self, Inherited, Meanwhile};
 use super::{Front, companion, container_name, mps, name, report};
 use crate::bundles;
 use crate::spec::bundle::Bundle;
-use crate::spec::{self, CgroupManager, Document};
+use crate::spec::{self, CgroupManager, Document, HOOK_TIMEOUT_S};
 use runmig_lease::cdi::Specification;
 use runmig_lease::counters::Outcome;
 use runmig_lease::error::{self, Context, Error, Result};
@@ -21,11 +21,8 @@ use runmig_lease::{
     Acquired, Leases, LimitState, POD_PATIENCE, Patience, Returned, process, programs, trust,
 };
 use std::cell::Cell;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
-
-/// Seconds, long enough for a slow driver. An engine waits for its delete, and the delete waits for the hook.
-const HOOK_TIMEOUT_S: u32 = 30;
 
 /// The time after which a hook that has not told its outcome did not run: its timeout, and some for the low-level
 /// runtime.
@@ -165,8 +162,10 @@ impl Slicing<'_> {
             self.acquire(prepared.holder, &prepared.document, prepared.cgroup)?;
         let made = self
             .check_door(&leases, &prepared.document)
-            .and_then(|()| edit::files(prepared.driver.as_ref(), &leases))
-            .and_then(|driver| self.edit(&leases, prepared.document, driver, prepared.hook))
+            .and_then(|()| {
+                let driver = edit::files(prepared.driver.as_ref(), &leases);
+                self.edit(&leases, prepared.document, driver, prepared.hook)
+            })
             .and_then(|edited| {
                 let bundle = &self.asking.bundle;
                 self.leases.put_accounts(&leases)?;
@@ -274,7 +273,7 @@ impl Slicing<'_> {
         // The hook may have released the slices. It leaves the bundle to this create, which has the bundle's
         // lock.
         let restored = self.asking.bundle.restore(owner(leases)?);
-        error::all([released, restored.map(drop)])
+        error::all([released, restored])
     }
 
     fn no_mps(&self, original: &Document) -> Option<String> {
@@ -352,7 +351,7 @@ impl Slicing<'_> {
         // Records are JSON, and so are the hook's arguments in `config.json`.
         let runtime = &self.front.runtime.path;
         for path in [runtime, &key.root, &self.asking.bundle_path] {
-            utf8(path)?;
+            spec::utf8(path)?;
         }
         container_name::check(&key)?;
         Ok(Container {
@@ -374,10 +373,4 @@ fn owner(leases: &[Held]) -> Result<&LeaseId> {
         .first()
         .ok_or_else(|| Error::new("the container has no lease"))?;
     Ok(&first.lease.id)
-}
-
-fn utf8(path: &Path) -> Result<String> {
-    path.to_str().map(str::to_owned).ok_or_else(|| {
-        Error::new(format!("path {path:?} is not UTF-8")).hint("use a path that is valid UTF-8")
-    })
 }

@@ -1,9 +1,10 @@
 //! Decides whether a container can reach an MPS daemon. A client that cannot is not limited, and nothing reports it.
 
 use super::lowlevel::LowLevel;
-use crate::spec::{self, Document, Door, MPS, Mount};
+use crate::spec::{self, Document, MPS};
 use runmig_lease::driver_files::is_nvidia;
 use runmig_lease::{files, paths};
+use serde_json::Value;
 use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
@@ -14,10 +15,42 @@ const ENFORCES: &str = "/sys/fs/selinux/enforce";
 /// The most links on the way to a path; the kernel follows as many.
 const MOST_LINKS: usize = 40;
 
+/// A mount that may stand between a container and the socket.
+struct Mount {
+    /// Its destination, as the specification has it.
+    destination: PathBuf,
+    /// Says whether it is a tmpfs of the container's own.
+    is_own: bool,
+    /// Says whether mounts below it reach the host.
+    is_shared: bool,
+    /// The mode of its folder, if an option gives one.
+    mode: Option<u32>,
+}
+
+impl Mount {
+    /// Reads a mount; none at the very place, which runmig removes.
+    fn of(mount: &Value) -> Option<Mount> {
+        let options = mount.get("options").and_then(Value::as_array);
+        let options: Vec<&str> = { options.into_iter().flatten() }
+            .filter_map(Value::as_str)
+            .collect();
+        let is_one_of = |words: &[&str]| options.iter().any(|option| words.contains(option));
+        let is_tmpfs = mount.get("type").is_some_and(|typ| typ == "tmpfs");
+        let mut latest = options.iter().rev();
+        let mode = latest.find_map(|option| option.strip_prefix("mode="));
+        Some(Mount {
+            destination: spec::destination(mount).filter(|to| to != Path::new(MPS))?,
+            is_own: is_tmpfs && !is_one_of(&["bind", "rbind"]),
+            is_shared: is_one_of(&["shared", "rshared"]),
+            mode: mode.and_then(|mode| u32::from_str_radix(mode, 8).ok()),
+        })
+    }
+}
+
 /// Returns why a container cannot reach a daemon of its own, if there is one.
 pub fn obstacle(runtime: &LowLevel, original: &Document, bundle: &Path) -> Option<String> {
-    let door = spec::door(original);
-    if let Some(why) = in_the_way(&door, &bundle.join(&door.rootfs)) {
+    let rootfs = original.text(&["root", "path"]).unwrap_or_default();
+    if let Some(why) = in_the_way(original, &bundle.join(rootfs)) {
         return Some(why);
     }
     if is_nvidia(&runtime.path) && Path::new(MPS).exists() {
@@ -27,23 +60,24 @@ pub fn obstacle(runtime: &LowLevel, original: &Document, bundle: &Path) -> Optio
         ));
     }
     let enforces = files::read(Path::new(ENFORCES), 16).is_ok_and(|text| text.starts_with(b"1"));
-    door.selinux_label.filter(|_| enforces).map(|label| {
-        format!(
-            "SELinux enforces, and runmig does not know whether {label} may connect to the daemon"
-        )
-    })
+    let label = original.text(&["process", "selinuxLabel"]);
+    let label = label.filter(|label| enforces && !label.is_empty())?;
+    Some(format!(
+        "SELinux enforces, and runmig does not know whether {label} may connect to the daemon"
+    ))
 }
 
 /// Returns what lies between the container's processes and the socket: a mount, a mask or a closed folder.
-fn in_the_way(door: &Door, rootfs: &Path) -> Option<String> {
+fn in_the_way(original: &Document, rootfs: &Path) -> Option<String> {
     let Some(socket) = place(rootfs, Path::new(MPS)) else {
         return Some(format!("the image has a loop of links at {MPS}"));
     };
     // What leads in a loop counts as the root.
     let leads = |path: &Path| place(rootfs, path).unwrap_or_default();
-    let above =
-        { door.mounts.iter() }.filter(|mount| socket.starts_with(leads(&mount.destination)));
-    let above: Vec<&Mount> = above.collect();
+    let mounts = original.mounts().iter().filter_map(Mount::of);
+    let above: Vec<Mount> = { mounts }
+        .filter(|mount| socket.starts_with(leads(&mount.destination)))
+        .collect();
     if let Some(mount) = above.iter().find(|mount| mount.is_shared) {
         return Some(format!(
             "mount {} is shared with the host, which would get the container's socket",
@@ -57,11 +91,11 @@ fn in_the_way(door: &Door, rootfs: &Path) -> Option<String> {
             mount.destination.display()
         ));
     }
-    let hides = |path: &&PathBuf| {
+    let hides = |path: &PathBuf| {
         let path = leads(path);
         socket.starts_with(&path) || path.starts_with(&socket)
     };
-    if let Some(path) = door.masked.iter().find(hides) {
+    if let Some(path) = original.masked_paths().map(spec::clean).find(hides) {
         return Some(format!(
             "linux.maskedPaths hides {}, where the daemon's socket is",
             path.display()
@@ -80,7 +114,7 @@ fn in_the_way(door: &Door, rootfs: &Path) -> Option<String> {
 fn is_open(
     rootfs: &Path,
     folder: &Path,
-    mounts: &[&Mount],
+    mounts: &[Mount],
     leads: impl Fn(&Path) -> PathBuf,
 ) -> bool {
     let mut here = { mounts.iter().rev() }.filter(|mount| leads(&mount.destination) == folder);

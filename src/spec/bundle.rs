@@ -45,16 +45,6 @@ pub struct Bundle {
     path: PathBuf,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Restored {
-    /// The original is back: this call restored it, or runmig never replaced it.
-    Back,
-    /// The file now belongs to another program or another lease.
-    NotOurs,
-    /// There is no bundle, no config.json, or no edit of runmig in it.
-    Gone,
-}
-
 /// Returns whether a config.json is the edit of the sidecar's original: as runmig wrote it, or as the
 /// low-level runtime rewrote it. An engine's new file has no hook of an earlier lease.
 fn is_edit_of(bytes: &[u8], sidecar: &Sidecar) -> bool {
@@ -176,26 +166,19 @@ impl Bundle {
     }
 
     /// Restores the original if the file is still the one that the lease's create wrote. It is idempotent.
-    pub fn restore(&self, lease: &LeaseId) -> Result<Restored> {
+    pub fn restore(&self, lease: &LeaseId) -> Result<()> {
         self.remove_leftovers();
-        let sidecar = match self.sidecar()? {
-            None => return Ok(Restored::Gone),
-            Some(sidecar) if sidecar.author.lease != *lease => return Ok(Restored::NotOurs),
-            Some(sidecar) => sidecar,
+        let sidecar = self.sidecar()?;
+        let Some(sidecar) = sidecar.filter(|sidecar| sidecar.author.lease == *lease) else {
+            return Ok(());
         };
-        let result = match self.read_file(CONFIG, LIMIT, Links::Refuse)? {
-            None => Restored::Gone,
-            Some((now, _)) if now == sidecar.original => Restored::Back,
-            Some((now, stat)) if is_edit_of(&now, &sidecar) => {
-                self.replace(CONFIG, &sidecar.original, Some(&stat))?;
-                Restored::Back
-            }
-            Some(_) => Restored::NotOurs,
-        };
-        self.unlink(SIDECAR)
-            .and_then(|()| effect::sync(&self.dir))
-            .context(|| format!("remove {}", self.name(SIDECAR)))?;
-        Ok(result)
+        if let Some((now, stat)) = self.read_file(CONFIG, LIMIT, Links::Refuse)?
+            && now != sidecar.original
+            && is_edit_of(&now, &sidecar)
+        {
+            self.replace(CONFIG, &sidecar.original, Some(&stat))?;
+        }
+        self.remove_sidecar()
     }
 
     /// Returns the author of the edit that the sidecar belongs to.
@@ -218,6 +201,10 @@ impl Bundle {
         if now != original {
             self.replace(CONFIG, &original, Some(&stat))?;
         }
+        self.remove_sidecar()
+    }
+
+    fn remove_sidecar(&self) -> Result<()> {
         self.unlink(SIDECAR)
             .and_then(|()| effect::sync(&self.dir))
             .context(|| format!("remove {}", self.name(SIDECAR)))

@@ -16,8 +16,7 @@ pub struct CgroupManager {
 
 /// Returns the cgroup that the low-level runtime will make for a container.
 pub fn cgroup(document: &Document, id: &str, manager: &CgroupManager) -> Cgroup {
-    let linux = document.root.get("linux");
-    let given = linux.and_then(|linux| linux.get("cgroupsPath")?.as_str());
+    let given = document.text(&["linux", "cgroupsPath"]);
     Cgroup {
         names: names(given.unwrap_or_default(), id),
         path: path(given, id, manager),

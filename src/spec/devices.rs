@@ -8,13 +8,10 @@
 //! The readings differ in corner cases: `a` with a major, and `deny c *:*` after `allow c 10:200`. runmig knows neither the
 //! cgroup's version nor the low-level runtime's reading. So a device counts as allowed if either reading allows it.
 
-use super::document::{Document, array, get, get_mut, object, string, wrong_kind};
+use super::document::{Document, array, get, object, string, utf8, wrong_kind};
 use super::linux;
 use super::paths::clean;
-use oci_spec::runtime::{
-    LinuxDeviceBuilder, LinuxDeviceCgroupBuilder, LinuxDeviceType as DeviceType,
-};
-use runmig_lease::error::{Context, Error, Result};
+use runmig_lease::error::{Error, Result};
 use runmig_lease::model::{DeviceNode, NvidiaNumbers};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
@@ -50,15 +47,13 @@ pub fn put_nodes(
         !foreign && !nodes.iter().any(|node| clean(&node.path) == clean(path))
     })?;
     for node in nodes {
-        let device = LinuxDeviceBuilder::default()
-            .path(&node.path)
-            .typ(DeviceType::C)
-            .major(node.major)
-            .minor(node.minor)
-            .file_mode(node.mode)
-            .build()
-            .context(|| format!("make device {}", node.path.display()))?;
-        devices.push(serde_json::to_value(device).context(|| "write a device as JSON")?);
+        devices.push(json!({
+            "path": utf8(&node.path)?,
+            "type": "c",
+            "major": node.major,
+            "minor": node.minor,
+            "fileMode": node.mode,
+        }));
     }
     Ok(())
 }
@@ -119,48 +114,39 @@ pub fn put_rules(
 ) -> Result<()> {
     let resources = object(linux(document)?, "resources", "linux.resources")?;
     let devices = array(resources, "devices", RULES)?;
-    let mut rules = parse(devices)?;
-    let named: Vec<bool> = rules.iter().map(|rule| names(rule, numbers)).collect();
-    // An error names a rule by its index in the original file.
-    let mut places: Vec<Option<usize>> = (0..rules.len()).map(Some).collect();
-    keep_unnamed(&mut rules, &named);
-    keep_unnamed(&mut places, &named);
-    keep_unnamed(devices, &named);
-
+    let mut rules = keep_unnamed(devices, numbers)?;
     if !rules.first().is_some_and(Rule::denies_everything) {
         let deny = json!({"allow": false, "access": "rwm"});
-        rules.insert(0, Rule::parse(&deny, RULES)?);
-        places.insert(0, None);
+        rules.insert(0, Rule::parse(&deny, None)?);
         devices.insert(0, deny);
     }
     for node in nodes {
-        let rule = LinuxDeviceCgroupBuilder::default()
-            .allow(true)
-            .typ(DeviceType::C)
-            .major(node.major)
-            .minor(node.minor)
-            .access("rwm")
-            .build()
-            .context(|| format!("make the rule for {}", node.path.display()))?;
-        let rule = serde_json::to_value(rule).context(|| "write a device rule as JSON")?;
-        rules.push(Rule::parse(&rule, RULES)?);
-        places.push(None);
+        let (major, minor) = (node.major, node.minor);
+        let rule =
+            json!({"allow": true, "type": "c", "major": major, "minor": minor, "access": "rwm"});
+        rules.push(Rule::parse(&rule, None)?);
         devices.push(rule);
     }
-    check(&rules, &places, nodes, numbers)
+    check(&rules, nodes, numbers)
 }
 
-fn parse(devices: &[Value]) -> Result<Vec<Rule>> {
+/// Removes the rules that name NVIDIA's numbers, and returns the others.
+fn keep_unnamed(devices: &mut Vec<Value>, numbers: &NvidiaNumbers) -> Result<Vec<Rule>> {
     if devices.len() > RULES_LIMIT {
         return Err(Error::new(format!(
             "{RULES} in config.json has more than {RULES_LIMIT} rules"
         )));
     }
-    devices
-        .iter()
-        .enumerate()
-        .map(|(at, rule)| Rule::parse(rule, &format!("{RULES}[{at}]")))
-        .collect()
+    let (mut rules, mut kept) = (Vec::new(), Vec::new());
+    for (place, device) in devices.drain(..).enumerate() {
+        let rule = Rule::parse(&device, Some(place))?;
+        if !names(&rule, numbers) {
+            rules.push(rule);
+            kept.push(device);
+        }
+    }
+    *devices = kept;
+    Ok(rules)
 }
 
 /// Returns whether the rule allows NVIDIA's devices and no others.
@@ -175,17 +161,7 @@ fn names(rule: &Rule, numbers: &NvidiaNumbers) -> bool {
         })
 }
 
-fn keep_unnamed<T>(list: &mut Vec<T>, named: &[bool]) {
-    let mut named = named.iter();
-    list.retain(|_| !named.next().copied().unwrap_or_default());
-}
-
-fn check(
-    rules: &[Rule],
-    places: &[Option<usize>],
-    nodes: &[DeviceNode],
-    numbers: &NvidiaNumbers,
-) -> Result<()> {
+fn check(rules: &[Rule], nodes: &[DeviceNode], numbers: &NvidiaNumbers) -> Result<()> {
     let readings = Readings::of(rules);
     // Rules distinguish only the minors that they name, so one unnamed minor stands for all others.
     let mut minors: BTreeSet<u32> = rules.iter().filter_map(|rule| rule.minor).collect();
@@ -198,10 +174,10 @@ fn check(
             continue;
         }
         if let Some(at) = readings.opens(major, minor) {
-            let place = places[at].map_or(String::new(), |place| format!(" {RULES}[{place}]"));
+            let rule = rules[at];
+            let place = { rule.place }.map_or(String::new(), |at| format!(" {RULES}[{at}]"));
             return Err(Error::new(format!(
-                "device rule{place} ({}) lets the container open NVIDIA devices that it was not given, {major}:{minor} for one",
-                rules[at]
+                "device rule{place} ({rule}) lets the container open NVIDIA devices that it was not given, {major}:{minor} for one"
             ))
             .hint("run it unprivileged, with rules for the devices that it needs"));
         }
@@ -222,20 +198,13 @@ fn check(
 
 /// Removes every NVIDIA node and rule.
 pub fn take_out(document: &mut Document, numbers: &NvidiaNumbers) -> Result<()> {
-    let Some(Value::Object(linux)) = get_mut(&mut document.root, "linux") else {
-        return Ok(());
-    };
-    if let Some(Value::Array(devices)) = get_mut(linux, "devices") {
+    if let Some(devices) = document.list_mut(&["linux", "devices"]) {
         retain_nodes(devices, |_, number| {
             !number.is_some_and(|(major, minor)| is_nvidia(numbers, major, minor))
         })?;
     }
-    if let Some(Value::Object(resources)) = get_mut(linux, "resources")
-        && let Some(Value::Array(devices)) = get_mut(resources, "devices")
-    {
-        let rules = parse(devices)?;
-        let named: Vec<bool> = rules.iter().map(|rule| names(rule, numbers)).collect();
-        keep_unnamed(devices, &named);
+    if let Some(devices) = document.list_mut(&["linux", "resources", "devices"]) {
+        keep_unnamed(devices, numbers)?;
     }
     Ok(())
 }
@@ -261,11 +230,14 @@ pub struct Rule {
     pub major: Option<u32>,
     pub minor: Option<u32>,
     pub access: u8,
+    /// Its index in the original file; none for a rule of runmig.
+    place: Option<usize>,
 }
 
 impl Rule {
-    /// Parses a rule. Errors call the rule `at`.
-    pub fn parse(value: &Value, at: &str) -> Result<Self> {
+    /// Parses a rule. Errors name it by its place.
+    fn parse(value: &Value, place: Option<usize>) -> Result<Self> {
+        let at = &place.map_or(RULES.to_owned(), |place| format!("{RULES}[{place}]"));
         let rule = value.as_object().ok_or_else(|| wrong_kind(at, "object"))?;
         let allow = match rule.get("allow") {
             None | Some(Value::Null) => false,
@@ -306,6 +278,7 @@ impl Rule {
             major: number(rule, "major", at)?,
             minor: number(rule, "minor", at)?,
             access,
+            place,
         })
     }
 

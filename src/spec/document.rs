@@ -6,6 +6,7 @@ use runmig_lease::error::{Context, Error, Result};
 use serde::Serialize;
 use serde_json::ser::{PrettyFormatter, Serializer};
 use serde_json::{Map, Value};
+use std::path::Path;
 
 /// The largest config.json that runmig reads, in bytes. Engines write some 20 KiB.
 pub const LIMIT: u64 = 16 * 1024 * 1024;
@@ -36,19 +37,39 @@ impl Document {
         })
     }
 
+    /// Returns the value under keys, each in the object of the one before.
+    fn at(&self, keys: &[&str]) -> Option<&Value> {
+        let (first, rest) = keys.split_first()?;
+        { rest.iter() }.try_fold(self.root.get(*first)?, |object, key| object.get(key))
+    }
+
+    pub fn text(&self, keys: &[&str]) -> Option<&str> {
+        self.at(keys)?.as_str()
+    }
+
+    /// Returns the list under keys. A missing one is empty, and so is anything else.
+    pub fn list(&self, keys: &[&str]) -> &[Value] {
+        let list = self.at(keys).and_then(Value::as_array);
+        list.map_or(&[], Vec::as_slice)
+    }
+
+    pub fn list_mut(&mut self, keys: &[&str]) -> Option<&mut Vec<Value>> {
+        let (first, rest) = keys.split_first()?;
+        let first = self.root.get_mut(*first)?;
+        let found = { rest.iter() }.try_fold(first, |object, key| object.get_mut(key));
+        found?.as_array_mut()
+    }
+
     pub fn mounts(&self) -> &[Value] {
-        let mounts = self.root.get("mounts").and_then(Value::as_array);
-        mounts.map_or(&[], Vec::as_slice)
+        self.list(&["mounts"])
     }
 
     /// Returns the paths of `linux.maskedPaths`. A low-level runtime passes over an empty one.
     pub fn masked_paths(&self) -> impl Iterator<Item = &str> {
-        let linux = self.root.get("linux");
-        let masked = linux
-            .and_then(|linux| linux.get("maskedPaths"))
-            .and_then(Value::as_array);
-        let paths = masked.into_iter().flatten().filter_map(Value::as_str);
-        paths.filter(|path| !path.is_empty())
+        let paths = self.list(&["linux", "maskedPaths"]).iter();
+        paths
+            .filter_map(Value::as_str)
+            .filter(|path| !path.is_empty())
     }
 
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
@@ -147,6 +168,13 @@ pub fn array<'a>(
         *value = Value::Array(Vec::new());
     }
     value.as_array_mut().ok_or_else(|| wrong_kind(at, "array"))
+}
+
+/// Returns a path for JSON, which is text.
+pub fn utf8(path: &Path) -> Result<&str> {
+    path.to_str().ok_or_else(|| {
+        Error::new(format!("path {path:?} is not UTF-8")).hint("use a path that is valid UTF-8")
+    })
 }
 
 pub fn wrong_kind(at: &str, kind: &str) -> Error {

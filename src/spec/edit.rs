@@ -1,12 +1,9 @@
 //! Edits config.json: a pure function of the original and of the grant.
 
 use super::document::Document;
-use super::hooks::{self, hook};
-use super::host::HostView;
-use super::{HookCommand, annotations, devices, env, gids, mounts};
-use oci_spec::runtime::{Hook, Mount, MountBuilder};
-use runmig_lease::cdi::{self, Edits};
-use runmig_lease::error::{Context, Result};
+use super::{HookCommand, Source, annotations, devices, env, gids, hooks, mounts};
+use runmig_lease::cdi::Edits;
+use runmig_lease::error::Result;
 use runmig_lease::model::{DeviceNode, NvidiaNumbers};
 use std::path::Path;
 
@@ -16,7 +13,8 @@ pub struct Grant<'a> {
     pub uuids: &'a [&'a str],
     pub nodes: &'a [DeviceNode],
     pub hook: HookCommand,
-    pub driver: &'a DriverFiles,
+    /// The driver's own files (libcuda and so on).
+    pub driver: &'a Edits,
     pub numbers: &'a NvidiaNumbers,
     /// The share of the GPU's memory. None without one.
     pub share: Option<MemoryShare>,
@@ -33,17 +31,6 @@ pub struct MemoryShare {
     pub total_mib: u64,
 }
 
-/// The driver's own files (libcuda and so on), as container edits.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct DriverFiles {
-    /// Variables in the form `NAME=value`.
-    pub env: Vec<String>,
-    pub mounts: Vec<Mount>,
-    /// Hooks, each with its list, such as `createContainer`.
-    pub hooks: Vec<(String, Hook)>,
-    pub additional_gids: Vec<u32>,
-}
-
 /// An edited config.json.
 pub struct Edited {
     pub bytes: Vec<u8>,
@@ -53,7 +40,13 @@ pub struct Edited {
 
 /// Returns the original with the slice in it. It fails if the container could open an NVIDIA device outside
 /// `grant.nodes`, or could not open one of `grant.nodes`.
-pub fn edit(mut original: Document, grant: &Grant, host: &dyn HostView) -> Result<Edited> {
+///
+/// `host` finds the source of a bind mount: `sources`.
+pub fn edit(
+    mut original: Document,
+    grant: &Grant,
+    host: &dyn Fn(&Path) -> Result<Source>,
+) -> Result<Edited> {
     let document = &mut original;
     hooks::take_out(document)?;
     let asked = hooks::take_out_marks(document)?;
@@ -65,15 +58,15 @@ pub fn edit(mut original: Document, grant: &Grant, host: &dyn HostView) -> Resul
     let variables = env::apply(document, &grant.driver.env, grant.uuids, grant.share)?;
     gids::put(document, &grant.driver.additional_gids)?;
     mounts::put(document, &grant.driver.mounts)?;
-    for (stage, hook) in &grant.driver.hooks {
-        hooks::append(document, stage, hook)?;
+    for hook in &grant.driver.hooks {
+        hooks::append(document, hook)?;
     }
     mounts::seal(document, grant.nodes, grant.numbers, host)?;
     if let Some(door) = grant.door {
         mounts::put_door(document, door)?;
     }
     let nodes = grant.nodes.iter().map(|node| &*node.path);
-    let files = grant.driver.mounts.iter().map(|file| &**file.destination());
+    let files = grant.driver.mounts.iter().map(|file| &*file.container_path);
     devices::check_masks(document, nodes.chain(files))?;
     devices::put_nodes(document, grant.nodes, grant.numbers)?;
     devices::put_rules(document, grant.nodes, grant.numbers)?;
@@ -103,35 +96,6 @@ pub fn strip(bytes: &[u8], numbers: &NvidiaNumbers) -> Result<Vec<u8>> {
 /// Returns whether the container uses a user namespace. If it does, runc binds the host's nodes instead of
 /// making them.
 pub fn uses_user_namespace(document: &Document) -> bool {
-    let namespaces = document.root.get("linux").and_then(|l| l.get("namespaces"));
-    let namespaces = namespaces.and_then(|n| n.as_array());
-    namespaces.is_some_and(|list| {
-        list.iter()
-            .any(|n| n.get("type").is_some_and(|t| t == "user"))
-    })
-}
-
-/// Returns the edits in the form of config.json.
-pub fn driver_files(edits: Edits) -> Result<DriverFiles> {
-    let hook = |given: cdi::Hook| {
-        let made = hook(&given.path, given.args, given.env, given.timeout)?;
-        Ok((given.hook_name, made))
-    };
-    Ok(DriverFiles {
-        env: edits.env,
-        mounts: edits.mounts.into_iter().map(mount).collect::<Result<_>>()?,
-        hooks: edits.hooks.into_iter().map(hook).collect::<Result<_>>()?,
-        additional_gids: edits.additional_gids,
-    })
-}
-
-fn mount(given: cdi::Mount) -> Result<Mount> {
-    let mut mount = MountBuilder::default()
-        .destination(&given.container_path)
-        .source(&given.host_path)
-        .build()
-        .context(|| format!("make mount {}", given.container_path.display()))?;
-    mount.set_options(given.options);
-    mount.set_typ(given.typ);
-    Ok(mount)
+    let mut namespaces = document.list(&["linux", "namespaces"]).iter();
+    namespaces.any(|namespace| namespace.get("type").is_some_and(|kind| kind == "user"))
 }

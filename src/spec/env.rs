@@ -1,6 +1,6 @@
 //! Edits `process.env`. Only runmig decides which devices the container's NVIDIA tools use.
 
-use super::document::{Document, array, get_mut, wrong_kind};
+use super::document::{Document, array, wrong_kind};
 use super::{MemoryShare, process};
 use runmig_lease::error::{Error, Result};
 use runmig_lease::request::DEVICE_KINDS;
@@ -122,10 +122,7 @@ fn fraction(share: MemoryShare) -> String {
 
 /// Removes the slices, shares and GPUs that an edit of runmig named.
 pub fn take_out(document: &mut Document) {
-    let Some(Value::Object(process)) = get_mut(&mut document.root, "process") else {
-        return;
-    };
-    let Some(Value::Array(env)) = get_mut(process, "env") else {
+    let Some(env) = document.list_mut(&["process", "env"]) else {
         return;
     };
     env.retain(|entry| {

@@ -4,7 +4,6 @@
 
 use super::document::{Document, array, get_mut, object, wrong_kind};
 use super::oci::is_same;
-use oci_spec::runtime::{Hook, HookBuilder};
 use runmig_lease::cdi;
 use runmig_lease::error::{Context, Error, Result, printable};
 use runmig_lease::model::LeaseId;
@@ -35,6 +34,12 @@ const NVIDIA: [&str; 2] = ["nvidia-container-runtime-hook", "nvidia-container-to
 /// createContainer hooks the container's environment, where an image could set LD_PRELOAD (CVE-2025-23266).
 const PLAIN_ENV: &str = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
+/// The environment of runmig's own hook.
+const OWN_ENV: &str = "PATH=/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// Seconds, long enough for a slow driver. An engine waits for its delete, and the delete waits for the hook.
+pub const HOOK_TIMEOUT_S: u32 = 30;
+
 /// The poststop hook that releases the slices, and its companion in createRuntime.
 #[derive(Clone, Debug)]
 pub struct HookCommand {
@@ -44,8 +49,6 @@ pub struct HookCommand {
     pub leases: Vec<LeaseId>,
     /// The arguments after the leases.
     pub args: Vec<String>,
-    pub env: Vec<String>,
-    pub timeout_s: u32,
     /// Says whether the same program limits the container's memory before a process of the image runs.
     pub limits: bool,
 }
@@ -87,9 +90,6 @@ pub fn edit_for(bytes: &[u8], lease: &LeaseId) -> Option<Value> {
 
 /// Puts runmig's hooks first, because low-level runtimes stop at a hook that fails.
 pub fn put_first(document: &mut Document, command: &HookCommand) -> Result<()> {
-    if command.timeout_s == 0 {
-        return Err(Error::new("the poststop hook has no timeout"));
-    }
     let ours = |flag: Option<&str>| {
         let mut args = vec![HOOK.to_owned()];
         args.extend(flag.map(str::to_owned));
@@ -97,8 +97,13 @@ pub fn put_first(document: &mut Document, command: &HookCommand) -> Result<()> {
             args.extend([LEASE_FLAG.to_owned(), lease.to_string()]);
         }
         args.extend_from_slice(&command.args);
-        let (env, timeout) = (command.env.clone(), Some(command.timeout_s.into()));
-        to_value(&hook(&command.path, args, env, timeout)?)
+        written(cdi::Hook {
+            hook_name: String::new(),
+            path: command.path.clone(),
+            args,
+            env: vec![OWN_ENV.to_owned()],
+            timeout: Some(HOOK_TIMEOUT_S.into()),
+        })
     };
     list(document, "poststop")?.insert(0, ours(None)?);
     if command.limits {
@@ -167,44 +172,26 @@ fn args_are_ours(args: &Value) -> bool {
     is_ours(args.iter().map_while(Value::as_str))
 }
 
-/// Returns a hook for the file, always with an environment of its own.
-pub fn hook(
-    path: &Path,
-    args: Vec<String>,
-    mut env: Vec<String>,
-    timeout: Option<i64>,
-) -> Result<Hook> {
-    if !path.is_absolute() {
-        return Err(Error::new(format!(
-            "hook {} is not an absolute path",
-            path.display()
-        )));
-    }
-    if env.is_empty() {
-        env.push(PLAIN_ENV.into());
-    }
-    let mut hook: Hook = HookBuilder::default()
-        .path(path)
-        .env(env)
-        .build()
-        .context(|| format!("make hook {}", path.display()))?;
-    hook.set_args((!args.is_empty()).then_some(args));
-    hook.set_timeout(timeout);
-    Ok(hook)
-}
-
-/// Appends a hook if it is missing.
-pub fn append(document: &mut Document, stage: &str, hook: &Hook) -> Result<()> {
-    let list = list(document, stage)?;
-    let hook = to_value(hook)?;
+/// Appends a hook to its list if it is missing there.
+pub fn append(document: &mut Document, hook: &cdi::Hook) -> Result<()> {
+    let list = list(document, &hook.hook_name)?;
+    let hook = written(hook.clone())?;
     if !list.contains(&hook) {
         list.push(hook);
     }
     Ok(())
 }
 
-fn to_value(hook: &Hook) -> Result<Value> {
-    serde_json::to_value(hook).context(|| "write a hook as JSON")
+/// Returns a hook as config.json has it, in a list and not with the list's name, always with an environment of its own.
+fn written(mut hook: cdi::Hook) -> Result<Value> {
+    if hook.env.is_empty() {
+        hook.env.push(PLAIN_ENV.into());
+    }
+    let mut hook = serde_json::to_value(hook).context(|| "write a hook as JSON")?;
+    if let Some(hook) = hook.as_object_mut() {
+        hook.shift_remove("hookName");
+    }
+    Ok(hook)
 }
 
 fn list<'a>(document: &'a mut Document, stage: &str) -> Result<&'a mut Vec<Value>> {

@@ -21,60 +21,44 @@ pub enum Source {
     Other,
 }
 
-pub trait HostView {
-    /// Returns the source at a path. It follows links on the host, as the low-level runtime does. A
-    /// relative path starts at the bundle.
-    fn source(&self, path: &Path) -> Result<Source>;
+/// Returns a function that finds the source at a path. It follows links on the host, as the low-level runtime does. A
+/// relative path starts at the bundle.
+pub fn sources(bundle: &Path, driver_root: &Path) -> impl Fn(&Path) -> Result<Source> + use<> {
+    // The second is another than the first where the driver is installed elsewhere.
+    let mut roots = vec![PathBuf::from("/")];
+    roots.extend(fs::canonicalize(driver_root).ok());
+    roots.dedup();
+    let bundle = bundle.to_owned();
+    move |path| source(&bundle.join(path), &roots)
 }
 
-pub struct Host {
-    bundle: PathBuf,
-    /// The root `/`, and the driver root if that is another.
-    roots: Vec<PathBuf>,
-}
-
-impl Host {
-    pub fn new(bundle: &Path, driver_root: &Path) -> Self {
-        let mut roots = vec![PathBuf::from("/")];
-        roots.extend(fs::canonicalize(driver_root).ok());
-        roots.dedup();
-        Host {
-            bundle: bundle.to_owned(),
-            roots,
+fn source(path: &Path, roots: &[PathBuf]) -> Result<Source> {
+    let what = || format!("look at mount source {}", path.display());
+    let meta = match fs::metadata(path) {
+        Ok(meta) => meta,
+        Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            return Ok(Source::Absent);
+        }
+        Err(e) => return Err(e).context(what),
+    };
+    if meta.file_type().is_char_device() {
+        return Ok(Source::CharDevice {
+            major: libc::major(meta.rdev()),
+            minor: libc::minor(meta.rdev()),
+        });
+    }
+    let real = fs::canonicalize(path).context(what)?;
+    for root in roots {
+        let dev = root.join("dev");
+        let same = |other: fs::Metadata| (other.dev(), other.ino()) == (meta.dev(), meta.ino());
+        if fs::metadata(&dev).is_ok_and(same) {
+            return Ok(Source::Dev);
+        }
+        if of_driver(&real, &dev) || of_driver(&real, &root.join("proc/driver")) {
+            return Ok(Source::Driver);
         }
     }
-}
-
-impl HostView for Host {
-    fn source(&self, path: &Path) -> Result<Source> {
-        let path = self.bundle.join(path);
-        let what = || format!("look at mount source {}", path.display());
-        let meta = match fs::metadata(&path) {
-            Ok(meta) => meta,
-            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
-                return Ok(Source::Absent);
-            }
-            Err(e) => return Err(e).context(what),
-        };
-        if meta.file_type().is_char_device() {
-            return Ok(Source::CharDevice {
-                major: libc::major(meta.rdev()),
-                minor: libc::minor(meta.rdev()),
-            });
-        }
-        let real = fs::canonicalize(&path).context(what)?;
-        for root in &self.roots {
-            let dev = root.join("dev");
-            let same = |other: fs::Metadata| (other.dev(), other.ino()) == (meta.dev(), meta.ino());
-            if fs::metadata(&dev).is_ok_and(same) {
-                return Ok(Source::Dev);
-            }
-            if of_driver(&real, &dev) || of_driver(&real, &root.join("proc/driver")) {
-                return Ok(Source::Driver);
-            }
-        }
-        Ok(Source::Other)
-    }
+    Ok(Source::Other)
 }
 
 /// Returns whether the path is `<dir>/nvidia…` or below it.
@@ -104,10 +88,10 @@ mod tests {
         make("bundle/data");
         symlink("/dev/null", root.path().join("bundle/link")).unwrap();
         symlink("../dev", root.path().join("bundle/devices")).unwrap();
-        let host = Host::new(&root.path().join("bundle"), root.path());
+        let host = sources(&root.path().join("bundle"), root.path());
         let look = |path: &str| {
             let path = path.replace("ROOT", root.path().to_str().unwrap());
-            host.source(Path::new(&path)).unwrap()
+            host(Path::new(&path)).unwrap()
         };
         let null = Source::CharDevice { major: 1, minor: 3 };
         for (path, want) in [

@@ -17,7 +17,6 @@ mod hooks;
 mod host;
 mod lenient_json;
 mod mounts;
-mod mps_socket;
 mod oci;
 mod paths;
 mod peek;
@@ -25,15 +24,12 @@ mod reading;
 mod sidecar;
 
 pub use cgroups::{CgroupManager, cgroup};
-pub use document::Document;
-pub use edit::{
-    DriverFiles, Edited, Grant, MemoryShare, driver_files, edit, strip, uses_user_namespace,
-};
-pub use hooks::{ASKED_FLAG, HookCommand, Mark, Marked};
-pub use host::{Host, HostView, Source};
+pub use document::{Document, utf8};
+pub use edit::{Edited, Grant, MemoryShare, edit, strip, uses_user_namespace};
+pub use hooks::{ASKED_FLAG, HOOK_TIMEOUT_S, HookCommand, Mark, Marked};
+pub use host::{Source, sources};
 pub use lenient_json::{Token, Tokens};
-pub use mounts::{MPS, check_dev, has_libcuda};
-pub use mps_socket::{Door, Mount, door};
+pub use mounts::{MPS, check_dev, destination, has_libcuda};
 pub use oci::is_same;
 pub use paths::clean;
 pub use peek::{Peek, peek};

@@ -8,13 +8,12 @@
 //! bound /dev. The container also gets nodes that appear there later, and the host gets nodes that the
 //! container makes.
 
+use super::Source;
 use super::devices::{is_granted, is_nvidia};
-use super::document::{Document, array, get, get_mut, string, wrong_kind};
-use super::host::{HostView, Source};
+use super::document::{Document, array, get, get_mut, string, utf8, wrong_kind};
 use super::paths::clean;
-use oci_spec::runtime::Mount;
 use runmig_lease::cdi;
-use runmig_lease::error::{Context, Error, Result};
+use runmig_lease::error::{Error, Result};
 use runmig_lease::model::{DeviceNode, NvidiaNumbers};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -39,27 +38,40 @@ fn asks_for_devices(destination: &Path) -> bool {
 ///
 /// CDI's own library sorts all mounts by depth. runmig keeps the engine's order, and mounts each folder of the driver before
 /// what the user mounts below it.
-pub fn put(document: &mut Document, files: &[Mount]) -> Result<()> {
+pub fn put(document: &mut Document, files: &[cdi::Mount]) -> Result<()> {
     if files.is_empty() {
         return Ok(());
     }
-    let mut files: Vec<&Mount> = files.iter().collect();
-    files.sort_by_key(|mount| clean(mount.destination()).components().count());
+    let mut files: Vec<&cdi::Mount> = files.iter().collect();
+    files.sort_by_key(|file| clean(&file.container_path).components().count());
     let mounts = array(&mut document.root, "mounts", "mounts")?;
     mounts.retain(|mount| {
-        destination(mount).is_none_or(|d| !files.iter().any(|file| clean(file.destination()) == d))
+        destination(mount)
+            .is_none_or(|d| !files.iter().any(|file| clean(&file.container_path) == d))
     });
     for file in files {
-        let here = clean(file.destination());
+        let here = clean(&file.container_path);
         let is_below = |mount: &Value| destination(mount).is_some_and(|to| to.starts_with(&here));
         let is_above = |mount: &Value| destination(mount).is_some_and(|to| here.starts_with(to));
         let first = mounts.iter().rposition(is_above).map_or(0, |at| at + 1);
         let below = mounts[first..].iter().position(is_below);
         let at = below.map_or(mounts.len(), |below| first + below);
-        let mount = serde_json::to_value(file).context(|| "write a mount as JSON")?;
-        mounts.insert(at, mount);
+        mounts.insert(at, written(file)?);
     }
     Ok(())
+}
+
+/// Returns a mount as config.json has it.
+fn written(file: &cdi::Mount) -> Result<Value> {
+    let mut mount = json!({"destination": utf8(&file.container_path)?});
+    if let Some(typ) = &file.typ {
+        mount["type"] = json!(typ);
+    }
+    mount["source"] = json!(utf8(&file.host_path)?);
+    if let Some(options) = &file.options {
+        mount["options"] = json!(options);
+    }
+    Ok(mount)
 }
 
 pub fn destination(mount: &Value) -> Option<PathBuf> {
@@ -93,7 +105,7 @@ pub fn seal(
     document: &mut Document,
     nodes: &[DeviceNode],
     numbers: &NvidiaNumbers,
-    host: &dyn HostView,
+    host: &dyn Fn(&Path) -> Result<Source>,
 ) -> Result<()> {
     let Some(mounts) = get_mut(&mut document.root, "mounts") else {
         return Ok(());
@@ -144,8 +156,7 @@ pub const MPS: &str = "/tmp/nvidia-mps";
 /// Mounts the socket of the container's own daemon where CUDA looks for it. So the limit holds for every process,
 /// also for one that clears its environment. It stands last, above any mount on `/tmp`.
 pub fn put_door(document: &mut Document, door: &Path) -> Result<()> {
-    let source = door.to_str();
-    let source = source.ok_or_else(|| Error::new(format!("path {door:?} is not UTF-8")))?;
+    let source = utf8(door)?;
     let mounts = array(&mut document.root, "mounts", "mounts")?;
     mounts.push(json!({
         "destination": MPS,
@@ -158,8 +169,7 @@ pub fn put_door(document: &mut Document, door: &Path) -> Result<()> {
 
 /// Removes every mount where CUDA looks for an MPS daemon.
 pub fn take_out_door(document: &mut Document) {
-    let mounts = get_mut(&mut document.root, "mounts").and_then(Value::as_array_mut);
-    if let Some(mounts) = mounts {
+    if let Some(mounts) = document.list_mut(&["mounts"]) {
         mounts.retain(|mount| destination(mount).is_none_or(|to| !to.starts_with(MPS)));
     }
 }
@@ -168,7 +178,7 @@ fn stays(
     mount: &View,
     nodes: &[DeviceNode],
     numbers: &NvidiaNumbers,
-    host: &dyn HostView,
+    host: &dyn Fn(&Path) -> Result<Source>,
 ) -> Result<bool> {
     let to = &mount.destination;
     // The daemon there serves other holders of the GPU.
@@ -176,7 +186,7 @@ fn stays(
         return Ok(false);
     }
     let source = match mount.source {
-        Some(source) if mount.bind => host.source(Path::new(source))?,
+        Some(source) if mount.bind => host(Path::new(source))?,
         _ if mount.typ == "devtmpfs" => Source::Dev,
         _ => Source::Other,
     };

@@ -24,22 +24,21 @@ mod systemd;
 #[allow(dead_code)] // the fuzz targets use the rest
 mod targets;
 
-use runmig::spec::{DriverFiles, Grant, HookCommand};
+use runmig::spec::{Grant, HookCommand};
+use runmig_lease::cdi::Edits;
 use runmig_lease::model::{DeviceNode, NvidiaNumbers};
 
 /// What an edit puts into a config.json: these devices, and a hook.
 fn grant<'a>(
     uuids: &'a [&'a str],
     nodes: &'a [DeviceNode],
-    driver: &'a DriverFiles,
+    driver: &'a Edits,
     numbers: &'a NvidiaNumbers,
 ) -> Grant<'a> {
     let hook = HookCommand {
         path: "/h/runmig-hook".into(),
         leases: vec!["4f2a".into()],
         args: vec![],
-        env: vec!["PATH=/usr/bin".into()],
-        timeout_s: 30,
         limits: false,
     };
     Grant {

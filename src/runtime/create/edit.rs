@@ -1,9 +1,9 @@
 //! The edit of `config.json` that gives a container its leases.
 
-use super::{HOOK_TIMEOUT_S, Slicing, utf8};
+use super::Slicing;
 use crate::runtime::Front;
-use crate::spec::{self, Document, DriverFiles, Grant, HookCommand, Host, MemoryShare};
-use runmig_lease::cdi::{Node, Specification};
+use crate::spec::{self, Document, Grant, HookCommand, MemoryShare};
+use runmig_lease::cdi::{Edits, Node, Specification};
 use runmig_lease::driver_files::{self, is_nvidia};
 use runmig_lease::error::{Error, Result};
 use runmig_lease::gpu::on_host;
@@ -49,7 +49,7 @@ impl Slicing<'_> {
         &self,
         leases: &[Held],
         original: Document,
-        driver: DriverFiles,
+        driver: Edits,
         hook: PathBuf,
     ) -> Result<Vec<u8>> {
         let mut devices = self.nodes.required_nodes().to_vec();
@@ -86,7 +86,7 @@ impl Slicing<'_> {
         devices.extend(optional);
         let mut args = Vec::new();
         if let Some(file) = &self.front.config.file {
-            args.extend(["--config".to_owned(), utf8(file)?]);
+            args.extend(["--config".to_owned(), spec::utf8(file)?.to_owned()]);
         }
         for device in &self.asking.devices {
             args.extend([spec::ASKED_FLAG.to_owned(), device.argument()]);
@@ -99,8 +99,6 @@ impl Slicing<'_> {
                 path: hook,
                 leases: leases.iter().map(|h| h.lease.id.clone()).collect(),
                 args,
-                env: vec!["PATH=/usr/sbin:/usr/bin:/sbin:/bin".to_owned()],
-                timeout_s: HOOK_TIMEOUT_S,
                 limits: leases
                     .iter()
                     .any(|held| held.lease.level() == Some(Level::Driver)),
@@ -110,11 +108,9 @@ impl Slicing<'_> {
             share: leases.iter().find_map(memory_share),
             door: door.as_deref(),
         };
-        let edited = spec::edit(
-            original,
-            &grant,
-            &Host::new(&self.asking.bundle_path, &self.front.config.driver.root),
-        )?;
+        let root = &self.front.config.driver.root;
+        let host = spec::sources(&self.asking.bundle_path, root);
+        let edited = spec::edit(original, &grant, &host)?;
         for what in &edited.removed {
             tracing::warn!("removed {what}");
         }
@@ -134,11 +130,10 @@ pub fn find(front: &Front<'_>, original: &Document) -> Result<Option<Specificati
 }
 
 /// Returns the files for a container with these leases.
-pub fn files(specification: Option<&Specification>, leases: &[Held]) -> Result<DriverFiles> {
+pub fn files(specification: Option<&Specification>, leases: &[Held]) -> Edits {
     let gpus: Vec<(u32, &str)> = { leases.iter() }
         .map(|held| &held.instance.resource)
         .map(|resource| (resource.gpu_index(), resource.gpu_uuid().as_str()))
         .collect();
-    let edits = specification.map(|specification| specification.edits(&gpus));
-    spec::driver_files(edits.unwrap_or_default())
+    specification.map_or_else(Edits::default, |it| it.edits(&gpus))
 }

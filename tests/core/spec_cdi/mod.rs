@@ -1,8 +1,7 @@
 //! The driver's files, from a CDI specification as `nvidia-ctk cdi generate` writes it.
 
-use runmig::spec::driver_files;
-use runmig::spec::{Document, DriverFiles, HostView, Source, edit};
-use runmig_lease::cdi::{self, Found, Node};
+use runmig::spec::{Document, Source, edit};
+use runmig_lease::cdi::{self, Edits, Found, Node};
 use runmig_lease::config::Config;
 use runmig_lease::driver_files::{self, find_in};
 use runmig_lease::error::{Error, Result};
@@ -53,9 +52,8 @@ fn node(is_there: &dyn Fn(&Path) -> bool) -> Node<'_> {
     }
 }
 
-fn read(dirs: &[&TempDir]) -> Result<Option<DriverFiles>> {
-    let files = found(dirs)?.files;
-    { files.map(|it| driver_files(it.edits(&[]))) }.transpose()
+fn read(dirs: &[&TempDir]) -> Result<Option<Edits>> {
+    Ok(found(dirs)?.files.map(|it| it.edits(&[])))
 }
 
 /// A file with libcuda and a variable at its top.
@@ -70,22 +68,14 @@ fn refused(dir: &TempDir) -> String {
     shown(&read(&[dir]).unwrap_err(), dir)
 }
 
-struct NoDevices;
-
-impl HostView for NoDevices {
-    fn source(&self, _: &Path) -> Result<Source> {
-        Ok(Source::Other)
-    }
-}
-
-fn edited(original: &Value, driver: &DriverFiles) -> Value {
+fn edited(original: &Value, driver: &Edits) -> Value {
     let numbers = NvidiaNumbers {
         majors: vec![195],
         drm: vec![],
     };
     let grant = crate::grant(&["MIG-1"], &[], driver, &numbers);
     let document = Document::parse(&serde_json::to_vec(original).unwrap()).unwrap();
-    let edited = edit(document, &grant, &NoDevices).unwrap();
+    let edited = edit(document, &grant, &|_| Ok(Source::Other)).unwrap();
     serde_json::from_slice(&edited.bytes).unwrap()
 }
 
@@ -375,15 +365,15 @@ fn refuses_broken_files_of_nvidia() {
 }
 
 /// What a create says of a specification whose files are or are not there.
-fn said(config: &Config, edits: &str, gone: &[&str]) -> (Result<DriverFiles>, Vec<String>) {
+fn said(config: &Config, edits: &str, gone: &[&str]) -> (Result<Edits>, Vec<String>) {
     let dir = dir_of(&[("n.yaml", &format!("kind: nvidia.com/gpu\n{edits}"))]);
     let is_there = |path: &Path| !gone.iter().any(|gone| path == Path::new(gone));
     match find(&dir, config, node(&is_there)) {
         Err(e) => (Err(Error::new(shown(&e, &dir))), Vec::new()),
         Ok(source) => {
             let warnings = source.warnings.iter().map(|why| shown(why, &dir));
-            let files = driver_files(source.specification.unwrap().edits(&[]));
-            (files, warnings.collect())
+            let files = source.specification.unwrap().edits(&[]);
+            (Ok(files), warnings.collect())
         }
     }
 }

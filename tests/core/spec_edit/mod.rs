@@ -4,8 +4,8 @@ mod mounts;
 mod rules;
 
 use crate::{device, grant};
-use oci_spec::runtime::{Hook, MountBuilder};
-use runmig::spec::{self, Document, DriverFiles, HostView, MemoryShare, Source, edit, strip};
+use runmig::spec::{self, Document, MemoryShare, Source, edit, strip};
+use runmig_lease::cdi::{self, Edits};
 use runmig_lease::error::Result;
 use runmig_lease::model::{DeviceNode, NvidiaNumbers};
 use testkit::prelude::*;
@@ -29,43 +29,36 @@ fn numbers() -> NvidiaNumbers {
         drm: vec![(226, 1), (226, 129)],
     }
 }
-/// A host where the name tells what is behind it.
-struct Fake;
 
-impl HostView for Fake {
-    fn source(&self, path: &Path) -> Result<Source> {
-        let number = |major, minor| Source::CharDevice { major, minor };
-        Ok(match path.to_str().unwrap() {
-            "/dev" | "/srv/link-to-dev" => Source::Dev,
-            "/dev/nvidia4" | "/srv/harmless" => number(195, 4),
-            "/dev/nvidia0" => number(195, 0),
-            "/dev/nvidiactl" => number(195, 255),
-            "/dev/nvidia-caps/nvidia-cap21" => number(511, 21),
-            "/dev/dri/card1" => number(226, 1),
-            "/dev/zero" => number(1, 5),
-            "/dev/nvidia-caps" | "/proc/driver/nvidia" => Source::Driver,
-            "/absent" => Source::Absent,
-            _ => Source::Other,
-        })
-    }
+/// A host where the name tells what is behind it.
+fn host(path: &Path) -> Result<Source> {
+    let number = |major, minor| Source::CharDevice { major, minor };
+    Ok(match path.to_str().unwrap() {
+        "/dev" | "/srv/link-to-dev" => Source::Dev,
+        "/dev/nvidia4" | "/srv/harmless" => number(195, 4),
+        "/dev/nvidia0" => number(195, 0),
+        "/dev/nvidiactl" => number(195, 255),
+        "/dev/nvidia-caps/nvidia-cap21" => number(511, 21),
+        "/dev/dri/card1" => number(226, 1),
+        "/dev/zero" => number(1, 5),
+        "/dev/nvidia-caps" | "/proc/driver/nvidia" => Source::Driver,
+        "/absent" => Source::Absent,
+        _ => Source::Other,
+    })
 }
 
-fn edited(original: &Value, driver: &DriverFiles) -> Result<Vec<u8>> {
+fn edited(original: &Value, driver: &Edits) -> Result<Vec<u8>> {
     edited_for(original, driver, None)
 }
 
-fn edited_for(
-    original: &Value,
-    driver: &DriverFiles,
-    share: Option<MemoryShare>,
-) -> Result<Vec<u8>> {
+fn edited_for(original: &Value, driver: &Edits, share: Option<MemoryShare>) -> Result<Vec<u8>> {
     let (nodes, numbers) = (nodes(), numbers());
     let mut grant = grant(&[UUID], &nodes, driver, &numbers);
     grant.hook.args = vec!["--config".into(), "/etc/runmig/config.toml".into()];
     grant.hook.limits = share.is_some();
     grant.share = share;
     let document = Document::parse(&serde_json::to_vec(original).unwrap())?;
-    let edited = edit(document, &grant, &Fake);
+    let edited = edit(document, &grant, &host);
     edited.map(|edited| edited.bytes)
 }
 
@@ -84,48 +77,46 @@ fn parsed(bytes: &[u8]) -> Value {
 }
 
 /// Files of a driver that bring a variable.
-fn with_env(variable: &str) -> DriverFiles {
-    DriverFiles {
+fn with_env(variable: &str) -> Edits {
+    Edits {
         env: vec![variable.to_owned()],
-        ..DriverFiles::default()
+        ..Edits::default()
     }
 }
 
 /// Files of a driver that are mounted at these places.
-fn driver_mounts(places: &[&str]) -> DriverFiles {
-    let mount = |place: &&str| {
-        MountBuilder::default()
-            .destination(place)
-            .source("/srv")
-            .build()
+fn driver_mounts(places: &[&str]) -> Edits {
+    let mount = |place: &&str| cdi::Mount {
+        host_path: "/srv".into(),
+        container_path: place.into(),
+        options: None,
+        typ: None,
     };
-    DriverFiles {
-        mounts: places.iter().map(|place| mount(place).unwrap()).collect(),
-        ..DriverFiles::default()
+    Edits {
+        mounts: places.iter().map(mount).collect(),
+        ..Edits::default()
     }
 }
 
 fn done(original: &Value) -> Value {
-    parsed(&edited(original, &DriverFiles::default()).unwrap())
+    parsed(&edited(original, &Edits::default()).unwrap())
 }
 
 fn refused(original: &Value) -> String {
-    edited(original, &DriverFiles::default())
-        .unwrap_err()
-        .line()
+    edited(original, &Edits::default()).unwrap_err().line()
 }
 
 #[test]
 fn adds_slice_and_keeps_rest() {
     let original = r#"{"ociVersion":"1.0.2","process":{"args":["sh"],"env":["A=1","NVIDIA_VISIBLE_DEVICES=all","B=2","NVIDIA_VISIBLE_DEVICES=0"],"odd":18446744073709551616},"x":{"z":1,"a":1e+400},"hooks":{"poststop":[{"path":"/theirs"}],"prestart":[]},"linux":{"y":null,"resources":{"devices":[{"allow":false,"access":"rwm"},{"allow":true,"type":"c","major":10,"minor":200,"access":"rwm"}],"pids":{"limit":5}}},"annotations":{"k":"v"}}"#;
     let (nodes, numbers) = (nodes(), numbers());
-    let driver = DriverFiles::default();
+    let driver = Edits::default();
     let grant = grant(&[UUID], &nodes[..1], &driver, &numbers);
     let document = Document::parse(original.as_bytes()).unwrap();
-    let bytes = edit(document, &grant, &Fake).unwrap().bytes;
+    let bytes = edit(document, &grant, &host).unwrap().bytes;
     assert_eq!(
         String::from_utf8(bytes).unwrap(),
-        r#"{"ociVersion":"1.0.2","process":{"args":["sh"],"env":["A=1","NVIDIA_VISIBLE_DEVICES=MIG-3a2f1c9e-0000-5000-8000-000000000001","B=2"],"odd":18446744073709551616},"x":{"z":1,"a":1e+400},"hooks":{"poststop":[{"path":"/h/runmig-hook","args":["runmig-hook","--lease","4f2a"],"env":["PATH=/usr/bin"],"timeout":30},{"path":"/theirs"}],"prestart":[]},"linux":{"y":null,"resources":{"devices":[{"allow":false,"access":"rwm"},{"allow":true,"type":"c","major":10,"minor":200,"access":"rwm"},{"allow":true,"type":"c","major":195,"minor":255,"access":"rwm"}],"pids":{"limit":5}},"devices":[{"path":"/dev/nvidiactl","type":"c","major":195,"minor":255,"fileMode":438}]},"annotations":{"k":"v"}}"#
+        r#"{"ociVersion":"1.0.2","process":{"args":["sh"],"env":["A=1","NVIDIA_VISIBLE_DEVICES=MIG-3a2f1c9e-0000-5000-8000-000000000001","B=2"],"odd":18446744073709551616},"x":{"z":1,"a":1e+400},"hooks":{"poststop":[{"path":"/h/runmig-hook","args":["runmig-hook","--lease","4f2a"],"env":["PATH=/usr/sbin:/usr/bin:/sbin:/bin"],"timeout":30},{"path":"/theirs"}],"prestart":[]},"linux":{"y":null,"resources":{"devices":[{"allow":false,"access":"rwm"},{"allow":true,"type":"c","major":10,"minor":200,"access":"rwm"},{"allow":true,"type":"c","major":195,"minor":255,"access":"rwm"}],"pids":{"limit":5}},"devices":[{"path":"/dev/nvidiactl","type":"c","major":195,"minor":255,"fileMode":438}]},"annotations":{"k":"v"}}"#
     );
 }
 
@@ -223,7 +214,7 @@ fn choice_among_several_devices_stays() {
         let driver = with_env(&entry);
         let grant = grant(&["GPU-1", "GPU-2"], &nodes, &driver, &numbers);
         let original = serde_json::to_vec(&with(|_| {})).unwrap();
-        let edited = edit(Document::parse(&original).unwrap(), &grant, &Fake).unwrap();
+        let edited = edit(Document::parse(&original).unwrap(), &grant, &host).unwrap();
         let env = parsed(&edited.bytes)["process"]["env"].clone();
         let stays = env.as_array().unwrap().contains(&json!(entry));
         let told = edited.removed.iter().any(|what| what.starts_with(&entry));
@@ -331,7 +322,7 @@ fn annotations_that_bring_devices_are_refused() {
 #[test]
 fn edits_stripped_file_alike() {
     let original = with(|c| c["hooks"] = json!({"prestart": [{"path": "/p"}]}));
-    let first = edited(&original, &DriverFiles::default()).unwrap();
+    let first = edited(&original, &Edits::default()).unwrap();
     let stripped = strip(&first, &numbers()).unwrap();
     let tree = parsed(&stripped);
     assert_eq!(tree["hooks"], json!({"prestart": [{"path": "/p"}]}));
@@ -339,18 +330,15 @@ fn edits_stripped_file_alike() {
     assert_eq!(tree["linux"]["devices"], json!([]));
     let rules = json!([{"allow": false, "access": "rwm"}]);
     assert_eq!(tree["linux"]["resources"]["devices"], rules);
-    assert_eq!(edited(&tree, &DriverFiles::default()).unwrap(), first);
+    assert_eq!(edited(&tree, &Edits::default()).unwrap(), first);
 }
 
 /// A share's limits come from runmig alone, and a slice keeps the image's.
 /// The limit is there before any other hook acts, and neither an edit of an edit nor a strip leaves runmig's hook.
 #[test]
 fn limit_comes_before_other_hooks() {
-    let cdi = Hook::default();
-    let driver = DriverFiles {
-        hooks: vec![("createRuntime".to_owned(), cdi)],
-        ..DriverFiles::default()
-    };
+    let hook = json!({"hookName": "createRuntime", "path": "/cdi"});
+    let driver: Edits = serde_json::from_value(json!({"hooks": [hook]})).unwrap();
     let share = MemoryShare {
         memory_mib: 8192,
         total_mib: 8192,
