@@ -34,15 +34,13 @@ impl Bundles for OciBundles {
             return Ok(());
         }
         let bundle = Bundle::open(path)?;
-        let is_ours = self.locked.as_deref() == Some(path);
-        let lock = match is_ours {
-            true => None,
-            false => try_lock(store, &bundle)?,
-        };
-        if !is_ours && lock.is_none() {
-            return Ok(());
+        if self.locked.as_deref() == Some(path) {
+            return bundle.restore(lease);
         }
-        bundle.restore(lease)
+        match try_lock(store, &bundle)? {
+            Some(_lock) => bundle.restore(lease),
+            None => Ok(()),
+        }
     }
 
     fn is_gone(&self, bundle: &Path) -> bool {

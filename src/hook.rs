@@ -15,7 +15,8 @@ use runmig_lease::model::LeaseId;
 use runmig_lease::store::{Held, Lease, LeaseState};
 use runmig_lease::{BundleAccount, Leases, Patience, Returned, files, process};
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
+use serde_json::Value;
 use std::ffi::OsString;
 use std::io::{BufReader, Read, Write};
 use std::path::{Path, PathBuf};
@@ -34,38 +35,53 @@ struct Arguments {
     limit: bool,
 }
 
-/// The fields of the OCI state that the hook needs. Low-level runtimes differ in the rest.
+/// The fields of the OCI state that the hooks need. Low-level runtimes differ in the rest.
 #[derive(Debug, Deserialize)]
-struct OciState {
+struct OciState<Annotations = IgnoredAny> {
     id: String,
     bundle: PathBuf,
     /// The container's first process, which a release does not need.
     #[serde(default)]
-    pid: serde_json::Value,
+    pid: Value,
+    #[serde(default)]
+    annotations: Annotations,
 }
 
+impl<Annotations> OciState<Annotations> {
+    fn pid(&self) -> Option<i32> {
+        let pid = i32::try_from(self.pid.as_i64()?).ok();
+        pid.filter(|pid| *pid > 0)
+    }
+}
+
+const HELP: &str = "a hook of OCI runtimes; reads the container's state on standard input\n\
+    [--lease ID]… [--config FILE]       poststop: releases its slices, shares and GPUs\n\
+    --limit --lease ID [--config FILE]  createRuntime: limits the memory of its share in the driver";
+
 pub fn main() {
+    let limits = std::env::args_os().any(|arg| arg == "--limit");
+    let stage = if limits { "createRuntime" } else { "poststop" };
+    let succeeded = succeeds("runmig-hook", HELP, stage, run);
+    if limits && !succeeded {
+        std::process::exit(1);
+    }
+}
+
+/// Runs a hook with the arguments of this process, and reports its failure. `stage` begins the line of the log.
+fn succeeds(name: &str, help: &str, stage: &str, run: fn(&[OsString]) -> Result<()>) -> bool {
     process::survive_file_limit();
     let args: Vec<OsString> = std::env::args_os().skip(1).collect();
     if args.iter().any(|a| a == "--help" || a == "--version") {
-        println!(
-            "runmig-hook {}: a hook of OCI runtimes; reads the container's state on standard input\n\
-             [--lease ID]… [--config FILE]       poststop: releases its slices, shares and GPUs\n\
-             --limit --lease ID [--config FILE]  createRuntime: limits the memory of its share in the driver",
-            env!("CARGO_PKG_VERSION")
-        );
-        return;
+        println!("{name} {}: {help}", env!("CARGO_PKG_VERSION"));
+        return true;
     }
-    let limits = args.iter().any(|arg| arg == "--limit");
-    let stage = if limits { "createRuntime" } else { "poststop" };
-    if let Err(e) = run(&args) {
+    let ran = run(&args);
+    if let Err(e) = &ran {
         tracing::error!("{stage}: {}", e.line());
         // A broken standard error is no reason to fail.
-        let _ = writeln!(std::io::stderr(), "runmig-hook: {}", e.line());
-        if limits {
-            std::process::exit(1);
-        }
+        let _ = writeln!(std::io::stderr(), "{name}: {}", e.line());
     }
+    ran.is_ok()
 }
 
 fn run(args: &[OsString]) -> Result<()> {
@@ -146,18 +162,19 @@ fn release_named(
     state: &OciState,
     lost: Option<&BundleAccount>,
 ) -> Result<()> {
-    match (leases.store().get(id), lost) {
-        // The hook runs for a second time, or another call released the lease.
-        (Ok(None), None) => Ok(()),
-        (Ok(None), Some(told)) => release_lost(leases, told, id, state),
-        (Ok(Some(other)), _) if other.lease.holder.name() != state.id => Err(Error::new(format!(
-            "the state is of container {}, the lease of container {}",
-            state.id,
-            other.lease.holder.name()
-        ))),
-        (Ok(Some(lease)), _) => release(leases, &lease, true),
-        (Err(e), _) => Err(e),
+    let Some(held) = leases.store().get(id)? else {
+        // Without a loss the hook runs for a second time, or another call released the lease.
+        return lost.map_or(Ok(()), |told| release_lost(leases, told, id, state));
+    };
+    let owner = held.lease.holder.name();
+    if owner != state.id {
+        let why = format!(
+            "the state is of container {}, the lease of container {owner}",
+            state.id
+        );
+        return Err(Error::new(why));
     }
+    release(leases, &held, true)
 }
 
 fn release_lost(
@@ -204,9 +221,8 @@ fn parse(args: &[OsString]) -> Result<Arguments> {
     let mut rest = args.iter();
     while let Some(arg) = rest.next() {
         let mut value = || {
-            rest.next().cloned().ok_or_else(|| {
-                Error::new(format!("argument {} has no value", arg.to_string_lossy()))
-            })
+            let missing = || Error::new(format!("argument {} has no value", arg.display()));
+            rest.next().cloned().ok_or_else(missing)
         };
         match arg.to_str() {
             Some("--lease") => parsed.leases.push(LeaseId::new(value()?.to_string_lossy())),
@@ -214,12 +230,7 @@ fn parse(args: &[OsString]) -> Result<Arguments> {
             Some("--limit") => parsed.limit = true,
             // It keeps the request for a create over this edit.
             Some("--asked") => drop(value()?),
-            _ => {
-                return Err(Error::new(format!(
-                    "argument {} is unknown",
-                    arg.to_string_lossy()
-                )));
-            }
+            _ => return Err(Error::new(format!("argument {} is unknown", arg.display()))),
         }
     }
     Ok(parsed)
@@ -265,13 +276,11 @@ fn is_of(lease: &Lease, id: &str, bundle: &Path) -> bool {
 /// not take that create's slice. A hook without `--lease` may come while the new container has no visible
 /// process yet.
 fn life(leases: &Leases<'_>, lease: &Lease, is_told: bool) -> Option<String> {
-    runmig_lease::container_lives(lease).or_else(|| {
-        if is_told {
-            None
-        } else {
-            leases.is_made_by_others(lease)
-        }
-    })
+    let sign = runmig_lease::container_lives(lease);
+    match is_told {
+        true => sign,
+        false => sign.or_else(|| leases.is_made_by_others(lease)),
+    }
 }
 
 /// Limits the memory of the container in the state to the share of its lease, before any process of the image runs.
@@ -286,8 +295,7 @@ fn limit(config: &Config, leases: &[LeaseId], state: &OciState) -> Result<()> {
         return Err(why.hint("create the container again: its lease is gone")).context(what);
     };
     log::start(config);
-    let pid = state.pid.as_i64().and_then(|pid| i32::try_from(pid).ok());
-    match pid.filter(|pid| *pid > 0) {
+    match state.pid() {
         Some(pid) => ledger.limit_memory(lease, &state.id, pid),
         None => Err(Error::new("the container's state has no process")).context(what),
     }

@@ -3,7 +3,7 @@
 //! At createRuntime it records the container, before any process of the image runs, and fails the create if the claim
 //! has no slice. At poststop it removes the record.
 
-use super::read_state;
+use super::{OciState, read_state, succeeds};
 use crate::log;
 use runmig_lease::config::Config;
 use runmig_lease::counters::Actor;
@@ -12,26 +12,15 @@ use runmig_lease::process;
 use runmig_lease::request::identity;
 use runmig_lease::store::{ClaimName, Container, Key};
 use runmig_lease::{Leases, NoBundles, POD_PATIENCE};
-use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::ffi::OsString;
-use std::io::Write;
 use std::path::PathBuf;
 
 const HELP: &str = "a hook of containers with a claim of Kubernetes; reads the container's state on standard input\n\
     attach --claim UID --device NAME [--config FILE]  createRuntime: records the container on the claim's slice\n\
     detach --claim UID --device NAME [--config FILE]  poststop: removes that record";
 
-/// The fields of the OCI state that the hook needs.
-#[derive(Debug, Deserialize)]
-struct OciState {
-    id: String,
-    bundle: PathBuf,
-    #[serde(default)]
-    pid: Value,
-    #[serde(default)]
-    annotations: Map<String, Value>,
-}
+type State = OciState<Map<String, Value>>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verb {
@@ -48,23 +37,14 @@ struct Arguments {
 
 /// Runs the hook with the arguments of this process.
 pub fn main() {
-    process::survive_file_limit();
-    let args: Vec<OsString> = std::env::args_os().skip(1).collect();
-    if args.iter().any(|a| a == "--help" || a == "--version") {
-        println!("runmig-claim {}: {HELP}", env!("CARGO_PKG_VERSION"));
-        return;
-    }
-    if let Err(e) = run(&args) {
-        tracing::error!("runmig-claim: {}", e.line());
-        // A broken standard error is no reason to fail.
-        let _ = writeln!(std::io::stderr(), "runmig-claim: {}", e.line());
+    if !succeeds("runmig-claim", HELP, "runmig-claim", run) {
         std::process::exit(1);
     }
 }
 
 fn run(args: &[OsString]) -> Result<()> {
     // The low-level runtime must never write to a broken pipe.
-    let state: Result<OciState> = read_state(std::io::stdin().lock());
+    let state: Result<State> = read_state(std::io::stdin().lock());
     let arguments = parse(args)?;
     let state = state?;
     let config = Config::named(arguments.config.as_deref())?;
@@ -87,10 +67,9 @@ fn run(args: &[OsString]) -> Result<()> {
     }
 }
 
-fn attach(leases: &Leases<'_>, claim: &ClaimName, state: &OciState) -> Result<()> {
+fn attach(leases: &Leases<'_>, claim: &ClaimName, state: &State) -> Result<()> {
     let what = || format!("start container {}", printable(&state.id));
-    let pid = state.pid.as_i64().and_then(|pid| i32::try_from(pid).ok());
-    let init = pid.filter(|pid| *pid > 0).and_then(process::of);
+    let init = state.pid().and_then(process::of);
     let init = init.ok_or_else(|| Error::new("the container's state has no living process"));
     let text = |(key, value): (&String, &Value)| Some((key.clone(), value.as_str()?.to_owned()));
     let annotations: Vec<(String, String)> = state.annotations.iter().filter_map(text).collect();
@@ -113,11 +92,8 @@ fn attach(leases: &Leases<'_>, claim: &ClaimName, state: &OciState) -> Result<()
 
 fn parse(args: &[OsString]) -> Result<Arguments> {
     let unknown = |arg: &OsString| {
-        Error::new(format!(
-            "cannot use argument {}",
-            printable(&arg.to_string_lossy())
-        ))
-        .hint("see runmig-claim --help")
+        let arg = printable(&arg.to_string_lossy());
+        Error::new(format!("cannot use argument {arg}")).hint("see runmig-claim --help")
     };
     let missing = |what: &str| {
         Error::new(format!("cannot find argument {what}")).hint("see runmig-claim --help")
