@@ -18,7 +18,6 @@ use runmig_lease::request::{Engine, Image};
 use runmig_lease::{files, process, trust};
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
-use std::ffi::OsStr;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -41,20 +40,18 @@ const BY_DIGEST: &str = "=bWFuaWZlc3Qt";
 
 /// Returns the engine that made a container, and podman's name of it, from the canonical path of its bundle.
 pub fn look(bundle: &Path) -> (Engine, Option<String>) {
-    let found = Place::of(bundle).map(|place| place.container());
-    let found = match found.unwrap_or(Ok(None)) {
-        Ok(None) => return (Engine::Other, None),
-        Ok(Some(found)) if found.is_crio() => return (Engine::Other, None),
+    let (container, images) = match container_of(bundle) {
         Ok(Some(found)) => found,
+        Ok(None) => return (Engine::Other, None),
         Err(why) => return (Engine::Podman(Image::Unknown(why)), None),
     };
-    let annotations = found.image_annotations();
+    let annotations = image_annotations(&container.image, &images);
     let carries_none = annotations.as_ref().is_ok_and(Vec::is_empty);
     let image = match annotations {
         _ if !carries_none && is_apart() => Image::Carries(Vec::new()),
         annotations => annotations.map_or_else(Image::Unknown, Image::Carries),
     };
-    let name = found.record.names.into_iter().flatten().next();
+    let name = container.names.into_iter().flatten().next();
     (Engine::Podman(image), name)
 }
 
@@ -110,18 +107,7 @@ fn additional_stores() -> Vec<PathBuf> {
     stores.map(PathBuf::from).collect()
 }
 
-/// The folders and the id of a container in containers/storage.
-struct Place<'a> {
-    containers: &'a Path,
-    images: PathBuf,
-    id: &'a str,
-}
-
-struct Found {
-    record: Container,
-    images: PathBuf,
-}
-
+/// A container's record.
 #[derive(Deserialize)]
 struct Container {
     id: String,
@@ -140,101 +126,91 @@ struct Metadata {
     pod_id: Option<String>,
 }
 
-impl<'a> Place<'a> {
-    fn of(bundle: &'a Path) -> Option<Place<'a>> {
-        if bundle.file_name() != Some(OsStr::new("userdata")) {
-            return None;
-        }
-        let container = bundle.parent()?;
-        let containers = container.parent()?;
-        let name = containers.file_name()?.to_str()?;
-        let driver = name.strip_suffix("-containers").filter(|d| !d.is_empty())?;
-        Some(Place {
-            id: container.file_name()?.to_str()?,
-            images: containers.with_file_name(format!("{driver}-images")),
-            containers,
-        })
-    }
+/// Returns the container's folder, the folder of all, and that of its images, if the bundle lies as in containers/storage.
+fn folders(bundle: &Path) -> Option<(&Path, &Path, PathBuf)> {
+    let container = { bundle.parent() }.filter(|_| bundle.ends_with("userdata"))?;
+    let containers = container.parent()?;
+    let name = containers.file_name()?.to_str()?;
+    let driver = name.strip_suffix("-containers").filter(|d| !d.is_empty())?;
+    let images = containers.with_file_name(format!("{driver}-images"));
+    Some((container, containers, images))
+}
 
-    /// Returns `None` if there are no records beside the container.
-    fn container(&self) -> Result<Option<Found>> {
-        let mut is_kept = false;
-        for file in RECORDS.map(|name| self.containers.join(name)) {
-            if matches!(file.symlink_metadata(), Err(e) if e.kind() == std::io::ErrorKind::NotFound)
-            {
-                continue;
-            }
-            is_kept = true;
-            let text = read(&file, MAX_RECORDS)?;
-            let all: Vec<Container> =
-                serde_json::from_str(&text).context(|| format!("read {}", file.display()))?;
-            if let Some(record) = all.into_iter().find(|c| c.id == self.id) {
-                let images = self.images.clone();
-                return Ok(Some(Found { record, images }));
-            }
+/// Returns podman's record of a bundle's container, and the folder of its images. Returns `None` if there are no records
+/// beside the container, and for one of CRI-O's.
+fn container_of(bundle: &Path) -> Result<Option<(Container, PathBuf)>> {
+    let Some((folder, containers, images)) = folders(bundle) else {
+        return Ok(None);
+    };
+    let id = folder.file_name().unwrap_or_default();
+    let mut is_kept = false;
+    for file in RECORDS.map(|name| containers.join(name)) {
+        if matches!(file.symlink_metadata(), Err(e) if e.kind() == std::io::ErrorKind::NotFound) {
+            continue;
         }
-        match is_kept {
-            false => Ok(None),
-            true => Err(Error::new(format!(
-                "cannot find container {} in {}",
-                self.id,
-                self.containers.display()
-            ))),
+        is_kept = true;
+        let text = read(&file, MAX_RECORDS)?;
+        let all: Vec<Container> =
+            serde_json::from_str(&text).context(|| format!("read {}", file.display()))?;
+        if let Some(container) = all.into_iter().find(|c| id == c.id.as_str()) {
+            let is_crio = serde_json::from_str(&container.metadata)
+                .is_ok_and(|Metadata { pod_id }| pod_id.is_some());
+            return Ok((!is_crio).then_some((container, images)));
         }
+    }
+    match is_kept {
+        false => Ok(None),
+        true => Err(Error::new(format!(
+            "cannot find container {} in {}",
+            id.display(),
+            containers.display()
+        ))),
     }
 }
 
-impl Found {
-    fn is_crio(&self) -> bool {
-        serde_json::from_str(&self.record.metadata)
-            .is_ok_and(|Metadata { pod_id }| pod_id.is_some())
+fn image_annotations(image: &str, images: &Path) -> Result<Vec<(String, String)>> {
+    if image.is_empty() {
+        return Ok(Vec::new());
     }
-
-    fn image_annotations(&self) -> Result<Vec<(String, String)>> {
-        let image = self.record.image.as_str();
-        if image.is_empty() {
-            return Ok(Vec::new());
+    if !image.bytes().all(|c| c.is_ascii_alphanumeric()) {
+        return Err(Error::new(format!("{image:?} is not the id of an image")));
+    }
+    let mut dir = images.join(image);
+    if !dir.exists() {
+        let stores = additional_stores().into_iter();
+        let name = images.file_name().unwrap_or_default();
+        let mut others = stores.map(|store| store.join(name).join(image));
+        dir = others.find(|other| other.exists()).unwrap_or(dir);
+    }
+    let what = || format!("read {}", dir.display());
+    trust::folder(&dir).context(what)?;
+    let mut annotations = Vec::new();
+    let mut manifests = 0;
+    for entry in std::fs::read_dir(&dir).context(what)? {
+        let entry = entry.context(what)?;
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if name != "manifest" && !name.starts_with(BY_DIGEST) {
+            continue;
         }
-        if !image.bytes().all(|c| c.is_ascii_alphanumeric()) {
-            return Err(Error::new(format!("{image:?} is not the id of an image")));
+        manifests += 1;
+        if manifests > MAX_FILES {
+            let dir = dir.display();
+            let why = format!("{dir} has more than {MAX_FILES} manifests");
+            return Err(Error::new(why));
         }
-        let mut dir = self.images.join(image);
-        if !dir.exists() {
-            let stores = additional_stores().into_iter();
-            let name = self.images.file_name().unwrap_or_default();
-            let mut others = stores.map(|store| store.join(name).join(image));
-            dir = others.find(|other| other.exists()).unwrap_or(dir);
+        let file = entry.path();
+        let text = read(&file, MAX_MANIFEST)?;
+        let manifest: Annotations<true> =
+            serde_json::from_str(&text).context(|| format!("read {}", file.display()))?;
+        annotations.extend(manifest.0);
+    }
+    match manifests {
+        0 => {
+            let dir = dir.display();
+            Err(Error::new(format!("cannot find a manifest in {dir}")))
         }
-        let what = || format!("read {}", dir.display());
-        trust::folder(&dir).context(what)?;
-        let mut annotations = Vec::new();
-        let mut manifests = 0;
-        for entry in std::fs::read_dir(&dir).context(what)? {
-            let entry = entry.context(what)?;
-            let name = entry.file_name();
-            let name = name.to_string_lossy();
-            if name != "manifest" && !name.starts_with(BY_DIGEST) {
-                continue;
-            }
-            manifests += 1;
-            if manifests > MAX_FILES {
-                return Err(Error::new(format!(
-                    "{} has more than {MAX_FILES} manifests",
-                    dir.display()
-                )));
-            }
-            let text = read(&entry.path(), MAX_MANIFEST)?;
-            let manifest: Annotations<true> = serde_json::from_str(&text)
-                .context(|| format!("read {}", entry.path().display()))?;
-            annotations.extend(manifest.0);
-        }
-        match manifests {
-            0 => Err(Error::new(format!(
-                "cannot find a manifest in {}",
-                dir.display()
-            ))),
-            _ => Ok(annotations),
-        }
+        _ => Ok(annotations),
     }
 }
 
