@@ -1,10 +1,9 @@
 //! Finds and runs the programs that are installed beside this one.
 
 use super::Front;
-use super::lowlevel::c_string;
+use super::lowlevel::{self, c_string};
 use super::spawn::Ended;
 use runmig_lease::error::{Context, Error, Result};
-use runmig_lease::process;
 use runmig_lease::programs;
 use runmig_lease::trust;
 use std::convert::Infallible;
@@ -29,16 +28,9 @@ pub fn program(name: &str) -> Result<PathBuf> {
 pub fn exec(front: &Front<'_>, ended: Option<Ended>) -> Result<Infallible> {
     let path = program(programs::SLICE)?;
     let name = front.name.unwrap_or(path.as_os_str());
-    let mut argv = vec![c_string(name)?];
+    let mut argv = lowlevel::argv(name, front.args)?;
     if let Some(ended) = ended {
-        argv.push(c_string(OsStr::new(&ended.argument()))?);
+        argv.insert(1, c_string(OsStr::new(&ended.argument()))?);
     }
-    for arg in front.args {
-        argv.push(c_string(arg)?);
-    }
-    let program = c_string(path.as_os_str())?;
-    process::hand_on_file_limit();
-    let failed = nix::unistd::execv(&program, &argv);
-    process::survive_file_limit();
-    failed.context(|| format!("run {}", path.display()))
+    lowlevel::exec(&path, &argv)
 }

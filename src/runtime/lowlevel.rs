@@ -69,28 +69,25 @@ impl LowLevel {
 
     /// Replaces this process with the low-level runtime. Returns only the error if that fails.
     pub fn exec(&self, args: &[OsString]) -> Error {
-        let Err(e) = self.try_exec(args);
+        let argv = argv(self.path.as_os_str(), args);
+        let Err(e) = argv.and_then(|argv| exec(&self.path, &argv));
         e
     }
+}
 
-    fn try_exec(&self, args: &[OsString]) -> Result<Infallible> {
-        let what = || format!("run {}", self.path.display());
-        let (path, argv) = self.command(args)?;
-        process::hand_on_file_limit();
-        let failed = nix::unistd::execv(&path, &argv);
-        process::survive_file_limit();
-        failed.context(what)
-    }
+/// Replaces this process with a program.
+pub fn exec(program: &Path, argv: &[CString]) -> Result<Infallible> {
+    let path = c_string(program.as_os_str())?;
+    process::hand_on_file_limit();
+    let failed = nix::unistd::execv(&path, argv);
+    process::survive_file_limit();
+    failed.context(|| format!("run {}", program.display()))
+}
 
-    /// Returns the strings for `execv` in the kernel's form, made beforehand.
-    pub fn command(&self, args: &[OsString]) -> Result<(CString, Vec<CString>)> {
-        let path = c_string(self.path.as_os_str())?;
-        let mut argv = vec![path.clone()];
-        for arg in args {
-            argv.push(c_string(arg)?);
-        }
-        Ok((path, argv))
-    }
+/// Returns a program's name and its arguments in the kernel's form.
+pub fn argv(name: &OsStr, args: &[OsString]) -> Result<Vec<CString>> {
+    let args = args.iter().map(OsString::as_os_str);
+    std::iter::once(name).chain(args).map(c_string).collect()
 }
 
 pub fn c_string(text: &OsStr) -> Result<CString> {

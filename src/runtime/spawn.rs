@@ -1,11 +1,12 @@
 //! Runs the low-level runtime as a child, and stands in for it, so that its caller sees no difference.
 
-use super::lowlevel::LowLevel;
+use super::lowlevel::{LowLevel, argv, c_string};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, FdFlag, OFlag};
 use nix::poll::{PollFd, PollFlags, PollTimeout};
 use nix::sys::signal::{self, SigSet, SigmaskHow, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::stat::Mode;
 use nix::unistd::{ForkResult, Pid};
 use runmig_lease::error::{Context, Error, Result};
 use runmig_lease::model::Process;
@@ -13,7 +14,7 @@ use runmig_lease::process;
 use std::ffi::{CString, OsString, c_char};
 use std::io::Write;
 use std::mem::ManuallyDrop;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
@@ -49,22 +50,11 @@ impl Inherited {
 pub fn fill_standard_descriptors() {
     for fd in 0..3 {
         if !is_open(fd) {
-            // All lower numbers are open, so the file gets this one.
-            let null = std::fs::OpenOptions::new()
-                .read(true)
-                .write(true)
-                .open("/dev/null");
-            let _ = null
-                .map(std::os::fd::IntoRawFd::into_raw_fd)
-                .map(keep_on_exec);
+            // All lower numbers are open, so the file gets this one, and keeps it across an exec.
+            let null = nix::fcntl::open("/dev/null", OFlag::O_RDWR, Mode::empty());
+            let _ = null.map(OwnedFd::into_raw_fd);
         }
     }
-}
-
-fn keep_on_exec(fd: i32) {
-    // SAFETY: the descriptor was just opened, and nothing else uses it.
-    let fd = unsafe { BorrowedFd::borrow_raw(fd) };
-    let _ = nix::fcntl::fcntl(fd, FcntlArg::F_SETFD(FdFlag::empty()));
 }
 
 fn is_open(fd: i32) -> bool {
@@ -306,7 +296,8 @@ const LISTEN_PID: &[u8] = b"LISTEN_PID=";
 
 impl Image {
     pub fn new(runtime: &LowLevel, args: &[OsString]) -> Result<Image> {
-        let (path, mut strings) = runtime.command(args)?;
+        let path = c_string(runtime.path.as_os_str())?;
+        let mut strings = argv(runtime.path.as_os_str(), args)?;
         let arguments = strings.len();
         let us = std::process::id().to_string();
         let mut listen_pid = None;
