@@ -19,24 +19,24 @@ pub enum Family {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
     pub root: Option<PathBuf>,
-    /// The log file for errors. crun's `syslog:` and `journald:` are not files.
-    pub log: Option<PathBuf>,
-    /// Says whether each line of the log is a JSON object.
-    pub logs_json: bool,
+    pub log: Option<Log>,
     pub systemd_cgroup: bool,
     /// Set by crun's `--cgroup-manager=disabled`: the kernel then enforces no device rule.
     pub no_cgroup: bool,
     pub verb: Verb,
 }
 
+/// The log file for errors. crun's `syslog:` and `journald:` are not files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Log {
+    pub file: PathBuf,
+    /// Says whether each line is a JSON object.
+    pub is_json: bool,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verb {
-    Create(Create),
-    Run {
-        create: Create,
-        detach: bool,
-    },
-    Restore(Create),
+    Make(Create),
     /// A delete of the container with this id.
     Delete(OsString),
     /// A checkpoint that ends its container, one of these words.
@@ -52,12 +52,21 @@ pub enum Verb {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Create {
+    pub how: How,
     pub id: OsString,
     /// Relative to the caller's working directory, which is also the default.
     pub bundle: Option<PathBuf>,
     /// crun's `--config`, relative to the caller's working directory and not to the bundle. The default is
     /// `config.json` in the bundle.
     pub config: Option<PathBuf>,
+}
+
+/// The command that makes a container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    Create,
+    Run { detach: bool },
+    Restore,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,14 +122,11 @@ impl Call {
     /// Returns the directory at which relative `root` and `log` start. crun enters the bundle
     /// before it looks at them, and runc resolves them before.
     pub fn stands_in(&self, family: Family, cwd: &Path) -> PathBuf {
-        let bundle = match &self.verb {
-            Verb::Create(create) | Verb::Run { create, .. } | Verb::Restore(create) => {
-                &create.bundle
-            }
-            _ => &None,
-        };
-        match (family, bundle) {
-            (Family::Crun, Some(bundle)) => cwd.join(bundle),
+        match &self.verb {
+            Verb::Make(Create {
+                bundle: Some(bundle),
+                ..
+            }) if family == Family::Crun => cwd.join(bundle),
             _ => cwd.to_owned(),
         }
     }
@@ -228,7 +234,7 @@ fn unclear(command: &'static str, why: String, words: &[OsString]) -> Verb {
 /// An option: its long name, its letter or `-`, and whether it has a value.
 type Known = (&'static str, char, bool);
 
-/// The options of both families. Each refuses those of the other itself.
+/// The options of both families, and below those of several commands. Each refuses those of the other itself.
 const GLOBAL: &[Known] = &[
     ("root", '-', true),
     ("log", '-', true),
@@ -242,7 +248,8 @@ const GLOBAL: &[Known] = &[
     ("version", 'v', false),
 ];
 
-const CREATE: &[Known] = &[
+/// The options of create, run and restore.
+const MAKE: &[Known] = &[
     ("bundle", 'b', true),
     ("config", 'f', true),
     ("pid-file", '-', true),
@@ -254,15 +261,8 @@ const CREATE: &[Known] = &[
     ("no-subreaper", '-', false),
     ("detach", 'd', false),
     ("keep", '-', false),
-    ("help", 'h', false),
-];
-
-const RESTORE: &[Known] = &[
-    ("bundle", 'b', true),
     ("image-path", '-', true),
     ("work-path", '-', true),
-    ("console-socket", '-', true),
-    ("pid-file", '-', true),
     ("manage-cgroups-mode", '-', true),
     ("empty-ns", '-', true),
     ("lsm-profile", '-', true),
@@ -273,9 +273,6 @@ const RESTORE: &[Known] = &[
     ("ext-unix-sk", '-', false),
     ("shell-job", '-', false),
     ("file-locks", '-', false),
-    ("detach", 'd', false),
-    ("no-subreaper", '-', false),
-    ("no-pivot", '-', false),
     ("auto-dedup", '-', false),
     ("lazy-pages", '-', false),
     ("help", 'h', false),
@@ -354,32 +351,26 @@ impl<'a> Given<'a> {
                 }
                 return (at, unreadable("unknown option"));
             };
-            at += 1;
-            let value = match (has_value, value) {
-                (true, Some(value)) => value,
-                (true, None) => {
-                    at += 1;
-                    match args.get(at - 1) {
-                        // Versions of runc differ on a value that looks like an option.
-                        Some(next)
-                            if !next.as_bytes().starts_with(b"-")
-                                || (long == "resources" && next == "-") =>
-                        {
-                            next
-                        }
-                        _ => return (at - 2, unreadable("cannot find the value of")),
-                    }
-                }
-                (false, None) => OsStr::new(""),
-                (false, Some(_)) => return (at - 1, unreadable("unknown value in")),
+            // Versions of runc differ on a value that looks like an option.
+            let is_value = |next: &&OsString| {
+                !next.as_bytes().starts_with(b"-") || (long == "resources" && *next == "-")
+            };
+            let next = args.get(at + 1).filter(is_value);
+            let (value, end) = match (has_value, value, next) {
+                (true, Some(value), _) => (value, at + 1),
+                (true, None, Some(next)) => (next.as_os_str(), at + 2),
+                (true, None, None) => return (at, unreadable("cannot find the value of")),
+                (false, None, _) => (OsStr::new(""), at + 1),
+                (false, Some(_), _) => return (at, unreadable("unknown value in")),
             };
             // For an empty root runc 1.1 takes the bundle, and runc 1.5 the working directory. crun 1.8 takes
             // --rootless for --root.
             let differs = (matches!(long, "root" | "bundle") && value.is_empty())
                 || (long == "rootless" && family == Family::Crun);
             if differs {
-                return (at - 1, unreadable("low-level runtimes differ on"));
+                return (at, unreadable("low-level runtimes differ on"));
             }
+            at = end;
             if matches!(long, "help" | "version") {
                 return (at, Stop::Answered);
             }
@@ -400,8 +391,7 @@ impl<'a> Given<'a> {
         let known = match command {
             "delete" => DELETE,
             "update" => UPDATE,
-            "restore" => RESTORE,
-            _ => CREATE,
+            _ => MAKE,
         };
         let (end, stop) = self.read(family, known, args);
         let why = match (stop, &args[end..]) {
@@ -446,28 +436,28 @@ impl<'a> Given<'a> {
             let given = given.display();
             return Err(format!("unknown number in --preserve-fds {given}"));
         }
-        let create = Create {
-            id: id.to_owned(),
-            bundle: path("bundle"),
-            config: path("config"),
-        };
-        Ok(match command {
-            "delete" => Verb::Delete(create.id),
-            "restore" => Verb::Restore(create),
-            "create" => Verb::Create(create),
-            "run" => Verb::Run {
-                create,
-                detach: self.value("detach").is_some(),
-            },
-            _ => match path("resources") {
-                Some(resources) => Verb::Update(Update {
-                    id: create.id,
+        let id = id.to_owned();
+        let detach = self.value("detach").is_some();
+        let how = match (command, path("resources")) {
+            ("create", _) => How::Create,
+            ("run", _) => How::Run { detach },
+            ("restore", _) => How::Restore,
+            ("delete", _) => return Ok(Verb::Delete(id)),
+            (_, None) => return Ok(Verb::Other),
+            (_, Some(resources)) => {
+                return Ok(Verb::Update(Update {
+                    id,
                     resources,
                     options_end,
-                }),
-                None => Verb::Other,
-            },
-        })
+                }));
+            }
+        };
+        Ok(Verb::Make(Create {
+            how,
+            id,
+            bundle: path("bundle"),
+            config: path("config"),
+        }))
     }
 
     fn value(&self, name: &str) -> Option<&'a OsStr> {
@@ -476,18 +466,14 @@ impl<'a> Given<'a> {
     }
 
     fn call(&self, family: Family, verb: Verb) -> Call {
-        let manager = self
-            .0
-            .iter()
-            .rev()
-            .find(|(name, _)| matches!(*name, "cgroup-manager" | "systemd-cgroup"));
+        let mut latest = self.0.iter().rev();
+        let manager = latest.find(|(name, _)| matches!(*name, "cgroup-manager" | "systemd-cgroup"));
+        let log = self.value("log").filter(|log| !log.is_empty());
+        let log = log.and_then(|log| log_file(family, log));
+        let is_json = self.value("log-format").is_some_and(|form| form == "json");
         Call {
             root: self.value("root").map(PathBuf::from),
-            log: self
-                .value("log")
-                .filter(|log| !log.is_empty())
-                .and_then(|log| log_file(family, log)),
-            logs_json: self.value("log-format").is_some_and(|form| form == "json"),
+            log: log.map(|file| Log { file, is_json }),
             systemd_cgroup: manager
                 .is_some_and(|(name, value)| *name == "systemd-cgroup" || *value == "systemd"),
             no_cgroup: manager.is_some_and(|(_, value)| *value == "disabled"),

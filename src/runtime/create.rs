@@ -114,8 +114,7 @@ impl Slicing<'_> {
 
     /// Returns what a create needs beside its slices.
     fn prepare(&self) -> Result<Prepared> {
-        let (bundle, unmarked) = (&self.asking.bundle, self.asking.unmarked.as_deref());
-        let original = bundle.original(self.nodes.numbers(), unmarked)?;
+        let original = self.asking.bundle.original(self.nodes.numbers())?;
         let document = Document::parse(&original)?;
         let driver = edit::find(self.front, &document)?;
         let hook = companion::program(programs::HOOK)?;
@@ -249,7 +248,7 @@ impl Slicing<'_> {
 
     /// Reports an error to the engine beside that of the low-level runtime.
     fn report(&self, e: &Error) {
-        report::error(e, report::Log::of(self.front.call).as_ref());
+        report::error(e, self.front.call.log.as_ref());
     }
 
     /// Releases the leases of a container that is gone, and restores its bundle. A container may survive the

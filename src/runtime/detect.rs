@@ -1,6 +1,6 @@
 //! Detects a request for slices. For a container without a request, runmig reads only the annotations.
 
-use super::args::{Unclear, Verb};
+use super::args::{Create, How, Unclear};
 use super::{Front, companion, debugger, delete, podman};
 use crate::spec::bundle::{self, Bundle, peek_config};
 use crate::spec::{Mark, Marked, Peek};
@@ -31,8 +31,6 @@ pub struct Asking<'a> {
     /// The canonical path of the bundle.
     pub bundle_path: PathBuf,
     pub bundle: Bundle,
-    /// Its config.json, if it has no hook of runmig. It may have changed since.
-    pub unmarked: Option<Vec<u8>>,
 }
 
 /// The end of the low-level runtime: as soon as the container exists, or with the container.
@@ -42,17 +40,7 @@ pub enum Stays {
     While,
 }
 
-pub fn request<'a>(front: &'a Front<'_>) -> Result<Option<Asking<'a>>> {
-    let (create, stays) = match &front.call.verb {
-        Verb::Run {
-            create,
-            detach: false,
-        } => (create, Stays::While),
-        Verb::Create(create) | Verb::Run { create, .. } | Verb::Restore(create) => {
-            (create, Stays::Until)
-        }
-        _ => return Ok(None),
-    };
+pub fn request<'a>(front: &Front<'_>, create: &'a Create) -> Result<Option<Asking<'a>>> {
     let given = create.bundle.as_deref().unwrap_or(Path::new("."));
     let (shown, config) = (create.id.display(), create.config.as_deref());
     let bundle = Bundle::open(given)?;
@@ -110,7 +98,7 @@ pub fn request<'a>(front: &'a Front<'_>) -> Result<Option<Asking<'a>>> {
         ))
         .hint("use runc or crun without such a handler, or remove the request"));
     }
-    if let Verb::Restore(_) = front.call.verb {
+    if create.how == How::Restore {
         return Err(Error::new(format!(
             "container {shown} asks for a GPU slice and cannot be restored: CUDA keeps state on the GPU it was saved on"
         ))
@@ -131,7 +119,10 @@ pub fn request<'a>(front: &'a Front<'_>) -> Result<Option<Asking<'a>>> {
     }
     Ok(Some(Asking {
         id: &create.id,
-        stays,
+        stays: match create.how {
+            How::Run { detach: false } => Stays::While,
+            _ => Stays::Until,
+        },
         request,
         devices,
         claims,
@@ -139,13 +130,12 @@ pub fn request<'a>(front: &'a Front<'_>) -> Result<Option<Asking<'a>>> {
         name,
         bundle_path,
         bundle,
-        unmarked: seen.unmarked,
     }))
 }
 
 /// Refuses a call whose words runmig cannot read, if one of them names a bundle that asks, or a container that has a
 /// slice. The working directory is a bundle where no word names another.
-pub fn refuse_unclear<'a>(front: &Front<'_>, call: &Unclear) -> Result<Option<Asking<'a>>> {
+pub fn refuse_unclear(front: &Front<'_>, call: &Unclear) -> Result<()> {
     let refused = |what: String| {
         Err(Error::new(format!(
             "cannot read the arguments of {}: {}; {what}",
@@ -167,7 +157,7 @@ pub fn refuse_unclear<'a>(front: &Front<'_>, call: &Unclear) -> Result<Option<As
                 ));
             }
         }
-        return Ok(None);
+        return Ok(());
     }
     let by_runtime = front.config.request.is_some();
     for word in &call.words {
@@ -185,7 +175,7 @@ pub fn refuse_unclear<'a>(front: &Front<'_>, call: &Unclear) -> Result<Option<As
     }
     match asks(Path::new("."), by_runtime)? {
         true => refused("the working directory may be the bundle, and asks for a GPU".to_owned()),
-        false => Ok(None),
+        false => Ok(()),
     }
 }
 

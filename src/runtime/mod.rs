@@ -92,7 +92,7 @@ fn enter(slicer: &Slicer, ended: fn(&mut Vec<OsString>) -> Option<Ended>) -> i32
         Ok(status) => status,
         Err(e) => {
             // An error may come before the family of the low-level runtime is known. Engines name the log alike for both.
-            let log = log.or_else(|| report::Log::of(&args::parse(Family::Runc, &args)));
+            let log = log.or_else(|| args::parse(Family::Runc, &args).log);
             report::error(&e, log.as_ref());
             ended.map_or(1, Ended::propagate)
         }
@@ -104,12 +104,12 @@ fn dispatch(
     name: Option<&OsStr>,
     args: &[OsString],
     ended: Option<Ended>,
-    log: &mut Option<report::Log>,
+    log: &mut Option<args::Log>,
 ) -> Result<i32> {
     let config = Config::for_program(name)?;
     let runtime = LowLevel::find(&config)?;
     let call = args::parse(runtime.family, args);
-    *log = report::Log::of(&call);
+    *log = call.log.clone();
     if ended.is_some() && !matches!(call.verb, Verb::Delete(_)) {
         let e = Error::new("the argument --low-level-runtime-ended is for a delete alone")
             .hint("call runmig, which calls this program");
@@ -125,7 +125,7 @@ fn dispatch(
         ended,
     };
     let asks = match &call.verb {
-        Verb::Create(_) | Verb::Run { .. } | Verb::Restore(_) => detect::request(&front)?,
+        Verb::Make(create) => detect::request(&front, create)?,
         Verb::Delete(id) => match (delete::lease_of(&front, id)?, ended) {
             (Some(key), _) => return (slicer.delete)(&front, key),
             (None, Some(ended)) => return Ok(ended.propagate()),
@@ -144,7 +144,10 @@ fn dispatch(
             None => None,
         },
         Verb::Features => return (slicer.features)(&front),
-        Verb::Unclear(unclear) => detect::refuse_unclear(&front, unclear)?,
+        Verb::Unclear(unclear) => {
+            detect::refuse_unclear(&front, unclear)?;
+            None
+        }
         Verb::Other if features::asks_version(args) => return features::version(&front),
         Verb::Other => None,
     };

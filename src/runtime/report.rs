@@ -1,29 +1,18 @@
 //! Writes errors where the engine looks for them: to standard error, and to its log file in runc's form.
 //! Standard output belongs to the low-level runtime.
 
-use super::args::Call;
+use super::args::Log;
 use runmig_lease::error::Error;
 use runmig_lease::model::Timestamp;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::PathBuf;
-
-pub struct Log {
-    file: PathBuf,
-    json: bool,
-}
 
 impl Log {
-    pub fn of(call: &Call) -> Option<Log> {
-        let (file, json) = (call.log.clone()?, call.logs_json);
-        Some(Log { file, json })
-    }
-
     fn write(&self, message: &str) -> std::io::Result<()> {
         let time = Timestamp::seconds(std::time::SystemTime::now());
         let time = time.as_str();
-        let line = if self.json {
+        let line = if self.is_json {
             serde_json::json!({"level": "error", "msg": message, "time": time}).to_string()
         } else {
             let quoted = serde_json::Value::from(message);

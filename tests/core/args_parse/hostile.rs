@@ -30,8 +30,9 @@ proptest! {
             if let Verb::Unclear(unclear) = &call.verb {
                 prop_assert!(word(unclear.command), "{call:?}");
             }
-            if let Call { verb: Verb::Create(create), .. } = &call {
-                prop_assert!(word("create") && args.contains(&create.id));
+            if let Call { verb: Verb::Make(create), .. } = &call {
+                prop_assert!(args.contains(&create.id));
+                prop_assert!(["create", "run", "restore"].into_iter().any(word), "{call:?}");
             }
             if let Call { verb: Verb::Update(update), .. } = &call {
                 prop_assert!(word("update") && args.last() == Some(&update.id));

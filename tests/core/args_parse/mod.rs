@@ -5,7 +5,7 @@ mod hostile;
 use std::ffi::OsString;
 use testkit::prelude::*;
 
-use runmig::runtime::args::{Call, Create, Family, Verb, parse};
+use runmig::runtime::args::{Call, Create, Family, How, Log, Verb, parse};
 
 fn words(line: &str) -> Vec<OsString> {
     let words = line.split_whitespace();
@@ -20,11 +20,15 @@ fn short(call: &Call) -> String {
         Some(p) => format!("{:?}", p.display()).replace('"', ""),
         None => "_".to_owned(),
     };
-    let create = |c: &Create| format!("{} {}", c.id.display(), path(&c.bundle));
     let verb = match &call.verb {
-        Verb::Create(c) => format!("create {}", create(c)),
-        Verb::Run { create: c, .. } => format!("run {}", create(c)),
-        Verb::Restore(c) => format!("restore {}", create(c)),
+        Verb::Make(create) => {
+            let how = match create.how {
+                How::Create => "create",
+                How::Run { .. } => "run",
+                How::Restore => "restore",
+            };
+            format!("{how} {} {}", create.id.display(), path(&create.bundle))
+        }
         Verb::Delete(id) => format!("delete {} _", id.display()),
         Verb::Update(u) => format!(
             "update@{} {} {}",
@@ -185,18 +189,18 @@ fn keeps_what_runmig_needs() {
                 run --pid-file p --preserve-fds 16 --detach --keep c";
     let want = Call {
         root: None,
-        log: Some("l".into()),
-        logs_json: true,
+        log: Some(Log {
+            file: "l".into(),
+            is_json: true,
+        }),
         systemd_cgroup: true,
         no_cgroup: false,
-        verb: Verb::Run {
-            create: Create {
-                id: "c".into(),
-                bundle: None,
-                config: None,
-            },
-            detach: true,
-        },
+        verb: Verb::Make(Create {
+            how: How::Run { detach: true },
+            id: "c".into(),
+            bundle: None,
+            config: None,
+        }),
     };
     assert_eq!(parse(Family::Runc, &words(line)), want);
     let line = "--log-level=debug --log=file:l --log-format=json --cgroup-manager=systemd \
@@ -209,14 +213,15 @@ fn keeps_what_runmig_needs() {
         (call.log, call.systemd_cgroup, call.no_cgroup),
         (None, false, true)
     );
-    assert!(matches!(call.verb, Verb::Create(c) if c.config == Some("cfg".into())));
+    assert!(matches!(call.verb, Verb::Make(c) if c.config == Some("cfg".into())));
 }
 
 #[test]
 fn finds_log_of_other_calls() {
     let call = parse(Family::Runc, &words("--root r --log l exec c true"));
     assert_eq!(call.verb, Verb::Other);
-    assert_eq!((call.root, call.log), (Some("r".into()), Some("l".into())));
+    let log = call.log.map(|log| log.file);
+    assert_eq!((call.root, log), (Some("r".into()), Some("l".into())));
 }
 
 #[test]

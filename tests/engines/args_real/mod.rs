@@ -63,9 +63,7 @@ type Agreement = Result<(), TestCaseError>;
 fn agree(world: &World, family: Family, args: &[OsString], seen: &Seen) -> Agreement {
     let call = parse(family, args);
     let (id, bundle, config) = match &call.verb {
-        Verb::Create(c) | Verb::Run { create: c, .. } | Verb::Restore(c) => {
-            (&c.id, &c.bundle, &c.config)
-        }
+        Verb::Make(c) => (&c.id, &c.bundle, &c.config),
         // Whatever configuration it opens is one that runmig looks into, before it lets the call pass.
         Verb::Unclear(unclear) => {
             let named = |path: &Path| {
@@ -104,8 +102,8 @@ fn agree(world: &World, family: Family, args: &[OsString], seen: &Seen) -> Agree
         };
         prop_assert_eq!(made, id, "id");
         prop_assert_eq!(root, &clean(&ours), "root");
-        let log: Vec<PathBuf> = call.log.iter().map(|log| clean(&base.join(log))).collect();
-        prop_assert_eq!(&seen.logs, &log, "log");
+        let log = call.log.iter().map(|log| clean(&base.join(&log.file)));
+        prop_assert_eq!(&seen.logs, &log.collect::<Vec<PathBuf>>(), "log");
     }
     Ok(())
 }
