@@ -8,7 +8,7 @@
 //! The readings differ in corner cases: `a` with a major, and `deny c *:*` after `allow c 10:200`. runmig knows neither the
 //! cgroup's version nor the low-level runtime's reading. So a device counts as allowed if either reading allows it.
 
-use super::document::{Document, array, get, object, string, utf8, wrong_kind};
+use super::document::{Document, array, get, object, string, try_retain, utf8, wrong_kind};
 use super::linux;
 use super::paths::clean;
 use runmig_lease::error::{Error, Result};
@@ -80,8 +80,7 @@ fn retain_nodes(
     devices: &mut Vec<Value>,
     keep: impl Fn(&str, Option<(u32, u32)>) -> bool,
 ) -> Result<()> {
-    let mut kept = Vec::with_capacity(devices.len());
-    for (at, device) in devices.drain(..).enumerate() {
+    try_retain(devices, |at, device| {
         let at = format!("linux.devices[{at}]");
         let text = |key: &str| device.get(key).and_then(Value::as_str);
         let path = text("path").ok_or_else(|| wrong_kind(&format!("{at}.path"), "string"))?;
@@ -97,12 +96,8 @@ fn retain_nodes(
             Some("p" | "b") => None,
             _ => Some((number("major")?, number("minor")?)),
         };
-        if keep(path, number) {
-            kept.push(device);
-        }
-    }
-    *devices = kept;
-    Ok(())
+        Ok(keep(path, number))
+    })
 }
 
 /// Removes the rules that name NVIDIA's numbers, puts a deny-all rule first if it is missing, and appends
@@ -137,15 +132,13 @@ fn keep_unnamed(devices: &mut Vec<Value>, numbers: &NvidiaNumbers) -> Result<Vec
             "{RULES} in config.json has more than {RULES_LIMIT} rules"
         )));
     }
-    let (mut rules, mut kept) = (Vec::new(), Vec::new());
-    for (place, device) in devices.drain(..).enumerate() {
-        let rule = Rule::parse(&device, Some(place))?;
-        if !names(&rule, numbers) {
-            rules.push(rule);
-            kept.push(device);
-        }
-    }
-    *devices = kept;
+    let mut rules = Vec::new();
+    try_retain(devices, |place, device| {
+        let rule = Rule::parse(device, Some(place))?;
+        let is_kept = !names(&rule, numbers);
+        rules.extend(is_kept.then_some(rule));
+        Ok(is_kept)
+    })?;
     Ok(rules)
 }
 

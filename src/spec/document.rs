@@ -104,7 +104,7 @@ impl Layout {
     }
 }
 
-pub fn text(bytes: &[u8]) -> Result<&str> {
+fn text(bytes: &[u8]) -> Result<&str> {
     if bytes.len() as u64 > LIMIT {
         return Err(Error::new(format!(
             "config.json is longer than {LIMIT} bytes"
@@ -168,6 +168,22 @@ pub fn array<'a>(
         *value = Value::Array(Vec::new());
     }
     value.as_array_mut().ok_or_else(|| wrong_kind(at, "array"))
+}
+
+/// Keeps the values for which `keep` says so, each with its place in the list.
+///
+/// # Errors
+/// The first of `keep`. The list is of no use then.
+pub fn try_retain(
+    list: &mut Vec<Value>,
+    mut keep: impl FnMut(usize, &Value) -> Result<bool>,
+) -> Result<()> {
+    for (at, value) in std::mem::take(list).into_iter().enumerate() {
+        if keep(at, &value)? {
+            list.push(value);
+        }
+    }
+    Ok(())
 }
 
 /// Returns a path for JSON, which is text.

@@ -114,10 +114,11 @@ pub fn put_first(document: &mut Document, command: &HookCommand) -> Result<()> {
 
 /// Removes runmig's hooks with any lease, and the objects that only they needed.
 pub fn take_out(document: &mut Document) -> Result<()> {
-    remove(document, &STAGES, |hook| {
-        hook.get("args").is_some_and(args_are_ours)
-    })
-    .map(drop)
+    let is_meant = |hook: &Value| {
+        let args = hook.get("args").and_then(Value::as_array);
+        is_ours(args.into_iter().flatten().map_while(Value::as_str))
+    };
+    remove(document, &STAGES, is_meant).map(drop)
 }
 
 /// Removes the hooks by which docker and old versions of podman and CRI-O give a container GPUs, and returns their
@@ -165,11 +166,6 @@ pub fn remove(
         document.root.shift_remove("hooks");
     }
     Ok(removed)
-}
-
-fn args_are_ours(args: &Value) -> bool {
-    let args = args.as_array().map_or(&[][..], Vec::as_slice);
-    is_ours(args.iter().map_while(Value::as_str))
 }
 
 /// Appends a hook to its list if it is missing there.

@@ -10,7 +10,7 @@
 
 use super::Source;
 use super::devices::{is_granted, is_nvidia};
-use super::document::{Document, array, get, get_mut, string, utf8, wrong_kind};
+use super::document::{Document, array, get, get_mut, string, try_retain, utf8, wrong_kind};
 use super::paths::clean;
 use runmig_lease::cdi;
 use runmig_lease::error::{Error, Result};
@@ -113,41 +113,7 @@ pub fn seal(
     let mounts = mounts
         .as_array_mut()
         .ok_or_else(|| wrong_kind("mounts", "array"))?;
-    let mut kept = Vec::with_capacity(mounts.len());
-    for (at, mount) in mounts.drain(..).enumerate() {
-        if stays(&View::of(&mount, at)?, nodes, numbers, host)? {
-            kept.push(mount);
-        }
-    }
-    *mounts = kept;
-    Ok(())
-}
-
-struct View<'a> {
-    destination: PathBuf,
-    typ: &'a str,
-    source: Option<&'a str>,
-    bind: bool,
-}
-
-impl<'a> View<'a> {
-    fn of(mount: &'a Value, at: usize) -> Result<Self> {
-        let at = format!("mounts[{at}]");
-        let map = mount.as_object().ok_or_else(|| wrong_kind(&at, "object"))?;
-        let text = |key: &str| string(map, key, &at);
-        let options = match get(map, "options") {
-            None => &[][..],
-            Some(Value::Array(options)) => options,
-            Some(_) => return Err(wrong_kind(&format!("{at}.options"), "array")),
-        };
-        let typ = text("type")?.unwrap_or_default();
-        Ok(View {
-            destination: clean(text("destination")?.unwrap_or_default()),
-            typ,
-            source: text("source")?,
-            bind: typ == "bind" || options.iter().any(|o| *o == "bind" || *o == "rbind"),
-        })
-    }
+    try_retain(mounts, |at, mount| stays(mount, at, nodes, numbers, host))
 }
 
 /// The directory in which CUDA looks for an MPS daemon. NVIDIA's runtime mounts the host's into every container.
@@ -175,25 +141,37 @@ pub fn take_out_door(document: &mut Document) {
 }
 
 fn stays(
-    mount: &View,
+    mount: &Value,
+    at: usize,
     nodes: &[DeviceNode],
     numbers: &NvidiaNumbers,
     host: &dyn Fn(&Path) -> Result<Source>,
 ) -> Result<bool> {
-    let to = &mount.destination;
+    let at = format!("mounts[{at}]");
+    let map = mount.as_object().ok_or_else(|| wrong_kind(&at, "object"))?;
+    let options = match get(map, "options") {
+        None => &[][..],
+        Some(Value::Array(options)) => options,
+        Some(_) => return Err(wrong_kind(&format!("{at}.options"), "array")),
+    };
+    let text = |key: &str| string(map, key, &at);
+    let typ = text("type")?.unwrap_or_default();
+    let to = &clean(text("destination")?.unwrap_or_default());
+    let given = text("source")?;
+    let is_bind = typ == "bind" || options.iter().any(|o| *o == "bind" || *o == "rbind");
     // The daemon there serves other holders of the GPU.
     if asks_for_devices(to) || to.starts_with(MPS) {
         return Ok(false);
     }
-    let source = match mount.source {
-        Some(source) if mount.bind => host(Path::new(source))?,
-        _ if mount.typ == "devtmpfs" => Source::Dev,
+    let source = match given {
+        Some(given) if is_bind => host(Path::new(given))?,
+        _ if typ == "devtmpfs" => Source::Dev,
         _ => Source::Other,
     };
-    if source == Source::Dev || (mount.bind && to == Path::new("/dev")) {
+    if source == Source::Dev || (is_bind && to == Path::new("/dev")) {
         return Err(Error::new(format!(
             "mount of {} at {} gives the container the devices of the host",
-            mount.source.unwrap_or("the host's /dev"),
+            given.unwrap_or("the host's /dev"),
             to.display()
         ))
         .hint("mount the devices that it needs, not /dev"));

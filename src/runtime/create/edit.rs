@@ -56,19 +56,16 @@ impl Slicing<'_> {
         let mut uuids = Vec::new();
         for held in leases {
             let resource = &held.instance.resource;
-            let Some(uuid) = resource.device() else {
-                return Err(Error::new("the lease has no instance"));
-            };
-            uuids.push(uuid);
+            let missing = || Error::new("the lease has no instance");
+            uuids.push(resource.device().ok_or_else(missing)?);
             let minor = resource.gpu_minor();
             let gpu = self.nodes.gpu_node(minor);
             if !devices.contains(&gpu) {
                 devices.push(gpu);
             }
             if let Some(slice) = held.instance.slice() {
-                let (Some(gi), Some(ci)) = (slice.gpu_instance, slice.compute_instance) else {
-                    return Err(Error::new("the lease has no instance"));
-                };
+                let both = slice.gpu_instance.zip(slice.compute_instance);
+                let (gi, ci) = both.ok_or_else(missing)?;
                 devices.extend(self.nodes.capability_nodes(minor, gi, ci)?);
             }
         }
