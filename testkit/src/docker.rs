@@ -247,7 +247,7 @@ impl Docker {
     }
 
     /// None: the engine could not begin; where it failed later, it says so in the output.
-    pub fn try_exec(&self, id: &str, script: &str) -> Option<String> {
+    fn try_exec(&self, id: &str, script: &str) -> Option<String> {
         let what = json!({
             "AttachStdout": true, "AttachStderr": true, "Cmd": ["/bin/sh", "-c", script],
         });

@@ -62,8 +62,7 @@ macro_rules! every_case {
                 runs_detached;
             passing: answers_like_the_runtime, leaves_others_alone,
                 refuses_words_that_may_name_a_bundle_that_asks, answers_features, works_without_a_driver;
-            failing: releases_when_runtime_fails, releases_without_executable,
-                creates_again_after_failure, refuses_restore_with_slice;
+            failing: releases_when_runtime_fails, creates_again_after_failure, refuses_restore_with_slice;
             cgroups: refuses_path_of_live_container, refuses_id_under_second_root, passes_neighbours,
                 admits_one_of_two_at_once;
             updating: keeps_devices_open, bounds_resources_of_update, updates_others_unchanged,

@@ -77,7 +77,7 @@ fn finds_the_request_below_an_earlier_edit() {
         setup.delete(&first);
         for (file, bytes) in kept {
             fs::write(&file, bytes).unwrap();
-            fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+            chmod(&file, 0o600);
         }
         setup.create(&bundle, &second);
         assert_eq!(setup.the_lease()["request"], "1g.10gb");

@@ -1,6 +1,5 @@
 //! The driver's nodes in a container: those that CUDA needs, and the others where the host has them.
 
-use std::fs::Permissions;
 use testkit::prelude::*;
 
 type Nodes = BTreeMap<String, (u32, u32)>;
@@ -59,7 +58,7 @@ fn user_namespace_needs_no_optional_node() {
 
     // The host's node is for root alone: the container goes without it.
     let tools = setup.machine.dir().join("dev/nvidia-uvm-tools");
-    fs::set_permissions(&tools, Permissions::from_mode(0o600)).unwrap();
+    chmod(&tools, 0o600);
     let mut expected = granted;
     expected.remove("nvidia-uvm-tools");
     for _ in 0..2 {

@@ -1,7 +1,6 @@
 //! A machine that is not as it should be: driver, rights, configuration, state directory. Each with
 //! its message, which comes on standard error and as JSON in `--log`; and nothing has changed.
 
-use std::fs::Permissions;
 use testkit::prelude::*;
 use testkit::refusal::refused_in;
 
@@ -130,5 +129,5 @@ fn mode(path: &Path, mode: u32) {
     let bytes = fs::read(path).unwrap();
     fs::remove_file(path).unwrap();
     fs::write(path, bytes).unwrap();
-    fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    chmod(path, mode);
 }

@@ -5,13 +5,12 @@ use std::io::{Seek, SeekFrom};
 use testkit::prelude::*;
 
 /// Calls the hook with this on standard input.
-#[track_caller]
-fn hook(setup: &Setup, arguments: &[&str], state: &[u8]) -> Said {
+pub fn hook(setup: &Setup, arguments: &[&str], state: &[u8]) -> Said {
     let mut file = tempfile::tempfile().unwrap();
     file.write_all(state).unwrap();
     file.seek(SeekFrom::Start(0)).unwrap();
     let mut command = setup.plain(&setup.program("runmig-hook"));
-    going(command.args(arguments).stdin(file)).end().ok()
+    going(command.args(arguments).stdin(file)).end()
 }
 
 fn state(id: &str, bundle: &str) -> Vec<u8> {
@@ -43,7 +42,7 @@ fn releases(forgotten: Forgotten, arguments: &[&str], annotations: Value) {
     let mut state: Value = serde_json::from_slice(&state(&id, bundle.as_str())).unwrap();
     state["annotations"] = annotations;
     for _ in 0..2 {
-        let said = hook(&setup, arguments, &serde_json::to_vec(&state).unwrap());
+        let said = hook(&setup, arguments, state.to_string().as_bytes()).ok();
         assert_eq!((said.stdout.as_str(), said.stderr.as_str()), ("", ""));
         setup.nothing_is_left();
     }
@@ -87,7 +86,7 @@ fn refuses_what_is_no_state() {
             format!("runmig-hook: the state is of container {other}, the lease of container {id}\n");
         &["--rubbish"], state(&id, bundle.as_str()) => "runmig-hook: argument --rubbish is unknown\n".to_owned();
     } {
-        let said = hook(&setup, arguments, &state);
+        let said = hook(&setup, arguments, &state).ok();
         assert_eq!(said.stderr, line, "{arguments:?}");
         assert_eq!(said.stdout, "");
         assert_eq!(setup.the_lease()["id"], lease);
@@ -100,7 +99,7 @@ fn refuses_what_is_no_state() {
 fn spares_a_running_container() {
     let setup = Setup::of(Low::Runc);
     let (bundle, id) = setup.made("1g.10gb", "sleep 1000");
-    let said = hook(&setup, &[], &state(&id, bundle.as_str()));
+    let said = hook(&setup, &[], &state(&id, bundle.as_str())).ok();
     let words = "runmig-hook: the container still runs: its init, process ";
     begins_with(&said.stderr, words);
     setup.machine.the_instance();

@@ -192,15 +192,3 @@ fn refuses_what_it_cannot_seal() {
     assert_eq!(bundle.bytes(), before);
     world.setup.nothing_is_left();
 }
-
-#[test]
-fn features() {
-    let Some(world) = World::new() else { return };
-    let ours = said(&mut world.call(&["features"])).ok().json();
-    let runc = Low::NewRunc.find().unwrap();
-    let its = said(Command::new(runc).arg("features")).ok().json();
-    assert!(its["annotations"].is_object());
-    assert_eq!(ours["annotations"], its["annotations"]);
-    let list = ours["potentiallyUnsafeConfigAnnotations"].as_array();
-    assert!(list.unwrap().contains(&json!("slice.runmig.")));
-}

@@ -81,7 +81,7 @@ impl World {
             .prefix("runmig-first-")
             .tempdir()
             .unwrap();
-        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        chmod(dir.path(), 0o755);
         let machine = Machine::new("A100-80GB", 1);
         let world = World { machine, dir };
         let (library, root) = (world.machine.library(), world.machine.dir());

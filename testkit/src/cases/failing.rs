@@ -35,16 +35,6 @@ pub fn releases_when_runtime_fails(setup: &Setup) {
     setup.nothing_is_left();
 }
 
-pub fn releases_without_executable(setup: &Setup) {
-    let bundle = setup.asking("1g.10gb", "true");
-    bundle.edit(|config| config["process"]["args"] = serde_json::json!(["/nowhere"]));
-    let said = setup.try_run(&bundle);
-    assert!(!said.status.success());
-    assert!(said.stderr.contains("nowhere"), "{}", said.stderr);
-    assert_eq!(bundle.names(), ["config.json", "rootfs"]);
-    setup.nothing_is_left();
-}
-
 /// A failed create, then the same bundle put right: as if the first had never been.
 pub fn creates_again_after_failure(setup: &Setup) {
     let bundle = setup.asking("1g.10gb", "true");

@@ -12,17 +12,13 @@ const GENERATED: &str = include_str!("nvidia-cdi.yaml");
 
 fn dir_of(files: &[(&str, &str)]) -> TempDir {
     let dir = TempDir::new().unwrap();
-    set_mode(dir.path(), 0o755);
+    chmod(dir.path(), 0o755);
     for (name, text) in files {
         let path = dir.path().join(name);
         fs::write(&path, text).unwrap();
-        set_mode(&path, 0o644);
+        chmod(&path, 0o644);
     }
     dir
-}
-
-fn set_mode(path: &Path, mode: u32) {
-    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
 /// A line of an error, with the folder as /etc/cdi.
@@ -224,13 +220,13 @@ fn refuses_two_that_differ() {
 fn refuses_files_writable_by_others() {
     let dir = dir_of(&[("nvidia.yaml", GENERATED)]);
     let path = dir.path().join("nvidia.yaml");
-    set_mode(&path, 0o664);
+    chmod(&path, 0o664);
     assert_eq!(
         refused(&dir),
         "cannot read CDI specification /etc/cdi/nvidia.yaml: users other than root can write to it (mode 0664); hint: chmod go-w it"
     );
-    set_mode(&path, 0o644);
-    set_mode(dir.path(), 0o777);
+    chmod(&path, 0o644);
+    chmod(dir.path(), 0o777);
     assert_eq!(
         refused(&dir),
         "cannot read CDI directory /etc/cdi: users other than root can write to it (mode 0777); hint: chmod go-w it"
@@ -294,9 +290,9 @@ fn follows_links_to_roots_files() {
     assert_eq!(linked, read(&[&dir_of(&[("n.yaml", GENERATED)])]).unwrap());
     assert!(linked.is_some());
     // a user who can replace the target would run hooks as root
-    set_mode(elsewhere.path(), 0o777);
+    chmod(elsewhere.path(), 0o777);
     has(&refused(&dir), "users other than root can write to it");
-    set_mode(elsewhere.path(), 0o755);
+    chmod(elsewhere.path(), 0o755);
     fs::remove_file(elsewhere.path().join("generated")).unwrap();
     assert_eq!(
         refused(&dir),
@@ -314,7 +310,7 @@ fn passes_over_broken_files_of_others() {
         ("open.yaml", "kind: vendor.com/x"),
         ("fine.json", "{\"kind\": \"vendor.com/y\"}"),
     ]);
-    set_mode(&dir.path().join("open.yaml"), 0o666);
+    chmod(&dir.path().join("open.yaml"), 0o666);
     symlink("nowhere", dir.path().join("gone.json")).unwrap();
     let names = ["binary.yaml", "broken.json", "gone.json", "open.yaml"];
     let skipped = |found: &Found| -> Vec<String> {
@@ -446,12 +442,12 @@ fn refuses_hooks_that_others_can_write() {
         0o777 => "users other than root can write to it (mode 0777); hint: chmod go-w it";
         0o644 => "it is not an executable file; hint: write it anew: ";
     } {
-        set_mode(&hook, mode);
+        chmod(&hook, mode);
         has(&find().unwrap_err().line(), &format!("hook {path}: {why}"));
     }
-    set_mode(&hook, 0o755);
+    chmod(&hook, 0o755);
     assert!(find().is_ok());
-    set_mode(dir.path(), 0o777);
+    chmod(dir.path(), 0o777);
     has(&find().unwrap_err().line(), "chmod go-w it");
 }
 

@@ -160,7 +160,7 @@ fn own_daemon_shows_by_its_server() {
         });
     });
     let own = ["--env", "CUDA_MPS_PIPE_DIRECTORY=/tmp/own"];
-    let program = program(&setup);
+    let program = control(&setup);
     let run = [&holder.id, program.to_str().unwrap(), "-f", "-M"];
     let mut daemon = going(&mut setup.command(&[&["exec"], &own[..], &run].concat()));
     let socket = holder.bundle.path.join("rootfs/tmp/own/control");

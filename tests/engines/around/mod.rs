@@ -5,22 +5,17 @@ mod escapes;
 mod levels;
 mod programs;
 
+use crate::mps::{CONTEXT, control, on};
 use testkit::cuda::{self, Client, free};
 use testkit::prelude::*;
 
 const SHARE: &str = "runmig.dev/share";
-/// The memory that a CUDA context takes on an L4, in MiB.
-const CONTEXT: u64 = 250;
 /// The share of every container here, in MiB.
 const MEMORY: u64 = 4096;
 /// The memory that a process sees as free under the limit, in MiB.
 const HELD: u64 = MEMORY - CONTEXT;
 /// A variable that leads CUDA past the socket of the container's daemon.
 const ELSEWHERE: [&str; 2] = ["--env", "CUDA_MPS_PIPE_DIRECTORY=/nowhere"];
-
-fn on(low: Low) -> Setup {
-    Setup::on(low, Machine::of("--gpu L4 --mig off --mps"))
-}
 
 fn on_two(low: Low) -> Setup {
     Setup::on(low, Machine::of("--gpu L4 --count 2 --mig off --mps"))
@@ -81,8 +76,8 @@ impl Holder {
     #[track_caller]
     fn shows(&self, setup: &Setup, around: &[i32], limit: Option<u64>, is_over: bool) {
         let lease = self.lease(setup);
-        assert_eq!(lease["around"], serde_json::json!(around), "{lease:#}");
-        assert_eq!(lease["limitChanged"], serde_json::json!(limit), "{lease:#}");
+        assert_eq!(lease["around"], json!(around), "{lease:#}");
+        assert_eq!(lease["limitChanged"], json!(limit), "{lease:#}");
         let over = lease["overBytes"].as_u64().expect("the memory is known");
         assert_eq!(over > 0, is_over, "{lease:#}");
         let list = setup.migctl(&["list"]).ok();
@@ -115,7 +110,7 @@ impl Holder {
     /// Runs a command of the control program in the container, with options for `exec`, and returns the answer.
     #[track_caller]
     fn tell(&self, setup: &Setup, options: &[&str], command: &str) -> String {
-        let script = format!("echo '{command}' | {} 2>&1", program(setup).display());
+        let script = format!("echo '{command}' | {} 2>&1", control(setup).display());
         let arguments = [&["exec"], options, &[&self.id, "/bin/sh", "-c", &script]].concat();
         setup.runmig(&arguments).stdout
     }
@@ -140,10 +135,6 @@ impl Holder {
         self.first.end();
         setup.nothing_is_left();
     }
-}
-
-fn program(setup: &Setup) -> PathBuf {
-    setup.machine.dir().join("usr/bin/nvidia-cuda-mps-control")
 }
 
 /// Returns whether a process runs the client.

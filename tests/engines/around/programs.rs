@@ -1,18 +1,7 @@
 //! Control programs that fail, hang and lie about a running server. Each stands before the real one.
 
 use super::*;
-
-/// Puts a script in the place of the control program. It answers a command by itself, and passes all else on.
-fn answering(setup: &Setup, command: &str, answer: &str) {
-    let file = setup.path("control");
-    let script = format!(
-        "#!/bin/sh\nREAL={}\n[ $# = 0 ] || exec $REAL \"$@\"\nread line\ncase $line in\n{command}*) {answer} ;;\n\
-         *) echo \"$line\" | $REAL ;;\nesac\n",
-        program(setup).display()
-    );
-    testkit::runtimes::program(&file, &script);
-    setup.configure(&format!("sharing.mps_control = \"{}\"", file.display()));
-}
+use crate::mps::programs::answering;
 
 /// Fails unless `list` says that it cannot tell the limit, for this reason.
 #[track_caller]
@@ -20,7 +9,7 @@ fn is_unknown(setup: &Setup, holder: &Holder, why: &str) {
     let list = setup.migctl(&["list", "-o", "json"]).ok();
     let json = list.json();
     assert_eq!(json["items"][0]["limitChanged"], Value::Null);
-    assert_eq!(json["items"][0]["around"], serde_json::json!([]));
+    assert_eq!(json["items"][0]["around"], json!([]));
     let told = format!("cannot read the memory limit of container {}: ", holder.id);
     let line = list.stderr.lines().find(|line| line.contains(&told));
     let line = line.unwrap_or_else(|| panic!("{}", list.stderr));

@@ -1,6 +1,7 @@
 //! A limit that cannot be set, or does not hold, fails the create.
 
 use super::*;
+use crate::e2e_hook::hook;
 
 const SET: &str = "nvmlDeviceSetMemoryLimits_v1";
 const GET: &str = "nvmlDeviceGetMemoryLimits_v1";
@@ -118,15 +119,6 @@ fn fails_create_if_limit_is_unreadable() {
     says(&setup, &["read the memory limit", "(NVML 999)"]);
 }
 
-/// Runs the hook by hand, with a state that names this process.
-fn hook(setup: &Setup, arguments: &[&str], state: &str) -> Said {
-    let file = setup.path("state.json");
-    fs::write(&file, state).unwrap();
-    let mut command = setup.plain(&setup.program("runmig-hook"));
-    command.args(arguments).stdin(fs::File::open(file).unwrap());
-    going(&mut command).end()
-}
-
 #[test]
 fn hook_refuses_foreign_states() {
     let setup = on(Low::Runc, Keeper::Misc);
@@ -149,7 +141,8 @@ fn hook_refuses_foreign_states() {
         &["--limit", "--lease", "0123"], state(&id, &ours) => "is not this container's";
         &named, String::new() => "it is empty";
     } {
-        hook(&setup, arguments, &state).exits(1).warns(words);
+        let said = hook(&setup, arguments, state.as_bytes());
+        said.exits(1).warns(words);
     }
     assert_eq!(limits(&setup), limited);
     setup.ends(&[&id]);
@@ -164,9 +157,9 @@ fn hook_limits_no_other_level() {
         let id = setup.create_new(&bundle);
         let lease = setup.the_lease()["id"].as_str().unwrap().to_owned();
         let state = json!({"id": &id, "bundle": bundle.path, "pid": std::process::id()});
-        let refused = hook(&setup, &["--limit", "--lease", &lease], &state.to_string());
-        let words = "is not a share at the level driver";
-        refused.exits(1).warns(words);
+        let state = state.to_string();
+        let refused = hook(&setup, &["--limit", "--lease", &lease], state.as_bytes());
+        refused.exits(1).warns("is not a share at the level driver");
         setup.delete(&id);
     }
     setup.nothing_is_left();

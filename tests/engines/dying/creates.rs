@@ -1,8 +1,8 @@
 //! The front dies, or the low-level runtime, or both, while a container is made.
 
 use crate::dying::victim::{
-    SLEEPS, at_the_beginning, child, create, ended, halfway, halfway_in, halfway_with, init,
-    keeps_its_slice, the_next_create_has_room,
+    SLEEPS, at_the_beginning, child, create, ended, halfway, halfway_in, init, keeps_its_slice,
+    the_next_create_has_room,
 };
 use crate::on_every_runtime;
 use testkit::prelude::*;
@@ -10,7 +10,6 @@ use testkit::prelude::*;
 on_every_runtime! {
     runtime_finishes_without_front,
     runtime_begins_without_front,
-    detached_run_finishes_without_front,
     containerd_kills_runtime_with_front,
     survives_kill_of_both,
     survives_with_init_alone,
@@ -65,22 +64,12 @@ fn runtime_begins_without_front(setup: &Setup) {
     setup.ends(&[&half.id]);
 }
 
-fn detached_run_finishes_without_front(setup: &Setup) {
-    let half = halfway_with(setup, &["run", "-d"], &unique(), "createRuntime");
-    half.front.kill();
-    keeps_its_slice(setup, &half.id);
-    drop(half.reached);
-    ended("the low-level runtime has made it", half.runtime);
-    keeps_its_slice(setup, &half.id);
-    setup.ends(&[&half.id]);
-}
-
 /// At its deadline containerd kills who makes a pod's container, and deletes nothing.
 /// Failure: a kill of `runmig` during the work of the low-level runtime, by containerd, at its deadline for a pod's container
 fn containerd_kills_runtime_with_front(setup: &Setup) {
     let bundle = setup.asking("1g.10gb", SLEEPS);
     bundle.annotate("io.kubernetes.cri.container-type", "container");
-    let half = halfway_in(setup, bundle, &["create"], &unique(), "createRuntime");
+    let half = halfway_in(setup, bundle, "createRuntime");
     half.front.kill();
     ended("the low-level runtime is killed too", half.runtime);
     leaves_nothing(setup, &half.bundle, &half.before);

@@ -9,7 +9,6 @@ use crate::on_every_runtime;
 use testkit::prelude::*;
 
 on_every_runtime! {
-    deletes_unknown_container,
     deletes_twice,
     deletes_during_its_create,
     refuses_create_of_running_container,
@@ -28,18 +27,6 @@ fn deletes_as_bare(setup: &Setup, arguments: &[&str]) {
     let bare = said(&mut setup.bare(arguments));
     let ours = setup.runmig(arguments);
     assert_eq!(ours.status.code(), bare.status.code(), "{arguments:?}");
-}
-
-fn deletes_unknown_container(setup: &Setup) {
-    deletes_as_bare(setup, &["delete", "nobody"]);
-    deletes_as_bare(setup, &["delete", "--force", "nobody"]);
-    let id = unique();
-    let bundle = setup.asking("1g.10gb", SLEEPS);
-    started(setup, &bundle, &id);
-    deletes_as_bare(setup, &["delete", "nobody"]);
-    deletes_as_bare(setup, &["delete", "--force", "nobody"]);
-    keeps_its_slice(setup, &id);
-    setup.delete(&id);
 }
 
 /// Failure: a second `delete`

@@ -24,7 +24,7 @@ pub const SLEEPS: &str = "echo up; exec sleep 1000";
 
 #[track_caller]
 pub fn halfway(setup: &Setup, hook: &str) -> Halfway {
-    halfway_with(setup, &["create"], &unique(), hook)
+    halfway_in(setup, setup.asking("1g.10gb", SLEEPS), hook)
 }
 
 /// Stopped before it does anything: there is nothing of a container yet.
@@ -33,7 +33,7 @@ pub fn at_the_beginning(setup: &Setup) -> Halfway {
     let gate = Gate::new(&setup.path(&format!("gate-{}", unique())));
     gate.before(setup);
     let bundle = setup.asking("1g.10gb", SLEEPS);
-    at_gate(setup, gate, bundle, &["create"], "first")
+    at_gate(setup, gate, bundle)
 }
 
 pub fn create(setup: &Setup, bundle: &Bundle, id: &str) -> Going {
@@ -42,28 +42,20 @@ pub fn create(setup: &Setup, bundle: &Bundle, id: &str) -> Going {
 }
 
 #[track_caller]
-pub fn halfway_with(setup: &Setup, verb: &[&str], id: &str, hook: &str) -> Halfway {
-    let bundle = setup.asking("1g.10gb", SLEEPS);
-    halfway_in(setup, bundle, verb, id, hook)
-}
-
-#[track_caller]
-pub fn halfway_in(setup: &Setup, bundle: Bundle, verb: &[&str], id: &str, hook: &str) -> Halfway {
+pub fn halfway_in(setup: &Setup, bundle: Bundle, hook: &str) -> Halfway {
     let gate = Gate::new(&setup.path(&format!("gate-{}", unique())));
     gate.put(&bundle, hook);
-    at_gate(setup, gate, bundle, verb, id)
+    at_gate(setup, gate, bundle)
 }
 
 #[track_caller]
-fn at_gate(setup: &Setup, gate: Gate, bundle: Bundle, verb: &[&str], id: &str) -> Halfway {
-    let before = bundle.bytes();
-    let mut arguments = verb.to_vec();
-    arguments.extend(["-b", bundle.as_str(), id]);
-    let front = going(setup.command(&arguments).stdin(Stdio::null()));
+fn at_gate(setup: &Setup, gate: Gate, bundle: Bundle) -> Halfway {
+    let (id, before) = (unique(), bundle.bytes());
+    let front = create(setup, &bundle, &id);
     let reached = gate.reached();
     let runtime = child(&front);
     Halfway {
-        id: id.to_owned(),
+        id,
         bundle,
         before,
         front,

@@ -64,10 +64,6 @@ fn config_json() {
     for (text, line) in testkit::rows! {
         format!("{{{asks},") => "config.json is cut off: EOF while parsing a value at line 1 column 46";
         format!("{{{asks}}}") => "config.json has no process: no GPU can be put into it";
-        format!("{{{asks},\"linux\":{{}}}}") => "config.json has no process: no GPU can be put into it";
-        format!("{{{asks},\"process\":{{}}}}") => "config.json has no linux: no GPU can be put into it";
-        format!("{{{asks},\"process\":[],\"linux\":{{}}}}") => "process in config.json is not an object";
-        format!("{{{asks},\"process\":{{}},\"linux\":7}}") => "linux in config.json is not an object";
         "{\"annotations\":{\"runmig.dev/slice\":1}}".to_owned() =>
             "cannot tell from config.json whether the container asks for a slice: runmig.dev/slice is not a string; hint: write each annotation once, as a string under the key annotations";
     } {
@@ -99,24 +95,6 @@ fn config_json() {
     std::fs::remove_file(bundle.file()).unwrap();
     let words = "cannot find config.json in bundle {bundle}";
     refused(&setup, &bundle, words);
-}
-
-/// Arguments that look like a create and cannot be understood are not passed on: they could be one.
-#[test]
-fn arguments() {
-    let setup = Setup::of(Low::Runc);
-    let bundle = setup.asking("1g.10gb", "true");
-    for arguments in [
-        &["create"][..],
-        &["create", "--bundle"],
-        &["create", "--nonsense", "--bundle", bundle.as_str(), "c"],
-        &["--nonsense", "create", "--bundle", bundle.as_str(), "c"],
-        &["create", "--bundle", "/nowhere", "c"],
-    ] {
-        let told = setup.runmig(arguments);
-        assert!(!told.status.success(), "{told:?}");
-        setup.nothing_is_left();
-    }
 }
 
 /// And good input that looks odd.

@@ -25,20 +25,6 @@ fn releases_slice_of_ended_job() {
     });
 }
 
-#[test]
-fn exit_codes_and_signals() {
-    on_each(Setup::of, |setup, podman| {
-        podman.run("run", &["--rm", ASK], "exit 42").exits(42);
-        setup.nothing_is_left();
-        let script = "trap 'exit 9' TERM; while :; do sleep 0.1; done";
-        let made = podman.run("run", &["--detach", ASK], script).ok();
-        podman.podman(&["kill", "--signal=TERM", id(&made)]).ok();
-        assert_eq!(podman.podman(&["wait", id(&made)]).ok().stdout, "9\n");
-        podman.podman(&["rm", id(&made)]).ok();
-        setup.nothing_is_left();
-    });
-}
-
 /// podman calls the hooks of hooks.d itself, when the container is cleaned up; by then the slice is
 /// back, and the hook, which has no lease id, finds nothing to do.
 #[test]

@@ -5,20 +5,10 @@ use testkit::cri::{Cri, Pod};
 use testkit::images::STAYS;
 use testkit::prelude::*;
 
-crate::on_every_engine! { survives_restarted_engine, survives_killed_engine, ends_while_engine_is_gone, next_attempt_gets_abandoned_room, deletes_pod_while_it_waits }
+crate::on_every_engine! { survives_restarted_engine, ends_while_engine_is_gone, next_attempt_gets_abandoned_room, deletes_pod_while_it_waits }
 
 /// Failure: a restart or kill of containerd or CRI-O while its containers run
 fn survives_restarted_engine(cri: &mut Cri) {
-    containers_outlive(cri, |cri| cri.stop());
-    passed(cri, "the engine is restarted");
-}
-
-fn survives_killed_engine(cri: &mut Cri) {
-    containers_outlive(cri, |cri| cri.kill());
-    passed(cri, "the engine is killed");
-}
-
-fn containers_outlive(cri: &mut Cri, end: impl Fn(&mut Cri)) {
     let pod = cri.pod(&[("runmig.dev/slice", "1g.10gb")]);
     let (web, db) = (cri.run(&pod, "web", STAYS), cri.run(&pod, "db", STAYS));
     let (instances, leases) = (cri.setup.machine.instances(), cri.setup.leases());
@@ -34,7 +24,7 @@ fn containers_outlive(cri: &mut Cri, end: impl Fn(&mut Cri)) {
             assert!(lives(is["initPid"].as_i64().unwrap() as i32));
         }
     };
-    end(cri);
+    cri.stop();
     unchanged(cri);
     cri.up();
     unchanged(cri);
@@ -48,11 +38,12 @@ fn containers_outlive(cri: &mut Cri, end: impl Fn(&mut Cri)) {
     assert_eq!(cri.setup.the_lease()["container"], db);
     let again = cri.run(&pod, "web#1", STAYS);
     assert_eq!(cri.setup.leases().len(), 2);
-    end(cri);
+    cri.stop();
     cri.up();
     cri.crictl(&["rmp", "--force", &pod.id]).ok();
     assert!(cri.crictl(&["inspect", &again]).status.code() != Some(0));
     cri.setup.nothing_is_left();
+    passed(cri, "the engine is restarted");
 }
 
 /// Two of them: one slice is collected meanwhile, the other is the engine's to release. containerd does

@@ -5,33 +5,13 @@ use testkit::cri::Cri;
 use testkit::images::STAYS;
 use testkit::prelude::*;
 
-crate::on_every_engine! {
-    remove, releases_slice_of_ended_job, keeps_slice_of_left_process,
-}
+crate::on_every_engine! { releases_slice_of_ended_job, keeps_slice_of_left_process }
 
-const ASK: [(&str, &str); 1] = [("runmig.dev/slice", "1g.10gb")];
 /// The whole GPU, which leaves no room beside it.
 const ALL: [(&str, &str); 1] = [("runmig.dev/slice", "7g.80gb")];
 
 fn init(cri: &Cri) -> i32 {
     cri.setup.the_lease()["initPid"].as_i64().unwrap() as i32
-}
-
-/// The container alone, and with its pod; both while it runs.
-fn remove(cri: &mut Cri) {
-    let pod = cri.pod(&ASK);
-    for name in ["web", "web#1"] {
-        let id = cri.run(&pod, name, STAYS);
-        cri.setup.machine.the_instance();
-        cri.crictl(&["rm", "--force", &id]).ok();
-        cri.setup.nothing_is_left();
-    }
-    cri.run(&pod, "web#2", STAYS);
-    cri.run(&pod, "db", STAYS);
-    assert_eq!(cri.setup.leases().len(), 2);
-    cri.crictl(&["rmp", "--force", &pod.id]).ok();
-    cri.setup.nothing_is_left();
-    passed(cri, "remove");
 }
 
 /// Nobody removes a finished job for hours. containerd has its container deleted when init has ended;

@@ -64,21 +64,3 @@ fn killed_without_live_restore() {
         setup.nothing_is_left();
     });
 }
-
-/// dockerd waits for it to come back, and the shims keep the containers.
-#[test]
-fn containerd_is_killed_below_dockerd() {
-    with(false, |setup, docker| {
-        let id = docker.sleeping("1g.10gb");
-        docker.kill_containerd();
-        setup.migctl(&["gc"]).ok();
-        assert_eq!(setup.the_lease()["container"], id);
-        docker.start_containerd();
-        until("dockerd has found it", || {
-            docker.try_exec(&id, "echo up") == Some("up\n".to_owned())
-        });
-        has_the_slice(setup, docker, &id);
-        docker.remove(&id);
-        setup.nothing_is_left();
-    });
-}

@@ -41,22 +41,6 @@ fn releases_slice_of_ended_job() {
     });
 }
 
-/// docker asks for `features`, and shows them.
-#[test]
-fn answers_features() {
-    with(false, |setup, docker| {
-        let info = docker.ask("GET", "/info", &Value::Null).ok().json();
-        let status = &info["Runtimes"]["runmig"]["status"];
-        let features = status["org.opencontainers.runtime-spec.features"].as_str();
-        let features: Value = serde_json::from_str(features.expect("features")).unwrap();
-        let bare = said(setup.plain(&setup.runtime).arg("features"));
-        let bare = bare.ok().json();
-        assert_eq!(features["ociVersionMax"], bare["ociVersionMax"]);
-        let unsafe_ones = features["potentiallyUnsafeConfigAnnotations"].as_array();
-        assert!(unsafe_ones.unwrap().contains(&json!("runmig.")));
-    });
-}
-
 /// As docker-py, Nomad and others call it: by the name of a runtime alone.
 #[test]
 fn runtime_asks_for_containers() {

@@ -6,10 +6,6 @@ use nix::sys::stat::Mode;
 use std::os::unix::fs::chown;
 use testkit::prelude::*;
 
-fn mode(path: &Path, mode: u32) {
-    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
-}
-
 fn fifo(path: &Path) {
     nix::unistd::mkfifo(path, Mode::from_bits_truncate(0o600)).unwrap();
 }
@@ -39,7 +35,7 @@ fn refuses_state_directory_of_others() {
         (&operations, 0o1777),
         (&ledger, 0o602),
     ] {
-        mode(dir, hostile);
+        chmod(dir, hostile);
         for arguments in [&["list"][..], &["gc"], &["release", &id]] {
             let line = setup.migctl(arguments).refused();
             has(&line, "users other than root can write to it");
@@ -48,7 +44,7 @@ fn refuses_state_directory_of_others() {
         let line = setup.refused(&other);
         has(&line, "users other than root can write to it");
         assert_eq!(setup.machine.instances(), std::slice::from_ref(&instance));
-        mode(dir, if *dir == ledger { 0o600 } else { 0o700 });
+        chmod(dir, if *dir == ledger { 0o600 } else { 0o700 });
     }
     chown(&state, Some(65534), None).unwrap();
     setup.migctl(&["gc"]).refused_for("belongs to user 65534");
@@ -65,7 +61,7 @@ fn delete_ignores_hostile_state_directory() {
     let id = unique();
     setup.create(&bundle, &id);
     fs::create_dir_all(setup.state().join("operations")).unwrap();
-    mode(&setup.state(), 0o777);
+    chmod(&setup.state(), 0o777);
     setup.delete(&id);
     let left = fs::read_dir(setup.state()).unwrap().count();
     assert_eq!(left, 1, "and no log in it");
@@ -77,7 +73,7 @@ fn refuses_link_to_foreign_directory() {
     let setup = Setup::of(Low::Runc);
     let theirs = setup.path("theirs");
     fs::create_dir(&theirs).unwrap();
-    mode(&theirs, 0o777);
+    chmod(&theirs, 0o777);
     symlink(&theirs, setup.state()).unwrap();
     create_is_refused(&setup, "users other than root can write to it");
     assert_eq!(fs::read_dir(&theirs).unwrap().count(), 0);
@@ -106,7 +102,7 @@ fn refuses_link_to_foreign_directory() {
 fn locks() {
     let setup = Setup::of(Low::Runc);
     fs::create_dir_all(setup.state()).unwrap();
-    mode(&setup.state(), 0o700);
+    chmod(&setup.state(), 0o700);
     let victim = setup.path("victim");
     fs::write(&victim, "the host's").unwrap();
     let lock = setup.state().join("ledger.lock");
@@ -127,7 +123,7 @@ fn locks() {
 fn ledgers_that_are_none() {
     let setup = Setup::of(Low::Runc);
     fs::create_dir_all(setup.state()).unwrap();
-    mode(&setup.state(), 0o700);
+    chmod(&setup.state(), 0o700);
     let ledger = setup.state().join("ledger.json");
     type Made = (&'static str, fn(&Path));
     let make: [Made; 4] = [
@@ -156,7 +152,7 @@ fn ledgers_that_are_none() {
 fn never_writes_to_foreign_log() {
     let setup = Setup::of(Low::Runc);
     fs::create_dir_all(setup.state()).unwrap();
-    mode(&setup.state(), 0o700);
+    chmod(&setup.state(), 0o700);
     let (log, victim) = (setup.state().join("runmig.log"), setup.path("victim"));
     fs::write(&victim, "the host's").unwrap();
     let run = || {
@@ -234,7 +230,7 @@ fn ignores_planted_sidecar() {
     for (owner, bits) in [(65534, 0o600), (0, 0o666)] {
         fs::write(&sidecar, &planted).unwrap();
         chown(&sidecar, Some(owner), None).unwrap();
-        mode(&sidecar, bits);
+        chmod(&sidecar, bits);
         setup.run(&bundle);
         assert!(!marker.exists(), "its hook ran");
         assert_eq!(bundle.bytes(), before);
@@ -242,7 +238,7 @@ fn ignores_planted_sidecar() {
     }
     // Ours, it would be taken: the trial is worth something.
     fs::write(&sidecar, &planted).unwrap();
-    mode(&sidecar, 0o600);
+    chmod(&sidecar, 0o600);
     setup.run(&bundle);
     assert!(marker.exists());
 }
@@ -296,7 +292,7 @@ fn refuses_bad_configuration() {
 
     let dir = setup.path("open-to-all");
     fs::create_dir(&dir).unwrap();
-    mode(&dir, 0o777);
+    chmod(&dir, 0o777);
     fs::write(dir.join("config.toml"), &text).unwrap();
     symlink(dir.join("config.toml"), setup.config()).unwrap();
     create_is_refused(&setup, "users other than root can write to it");

@@ -97,7 +97,7 @@ fn gc_restarts_daemon_of_living_container() {
 fn restart_without_program_names_container() {
     let setup = on(Low::Runc);
     let (id, _, first) = client(&setup, "4Gi");
-    let program = setup.machine.dir().join("usr/bin/nvidia-cuda-mps-control");
+    let program = control(&setup);
     let aside = program.with_extension("aside");
     fs::rename(&program, &aside).unwrap();
     kill(setup.daemon(&id));

@@ -101,7 +101,7 @@ fn container_gets_socket_alone() {
     let script = "echo SOCKET $(ls /tmp/nvidia-mps); echo x >/tmp/nvidia-mps/x; find /dev -name 'nvidia*' -type c -exec ls -l \
                   '{}' ';'; env";
     bundle.edit(|config| {
-        config["process"]["args"] = serde_json::json!(["/bin/sh", "-c", script]);
+        config["process"]["args"] = json!(["/bin/sh", "-c", script]);
         config["root"]["readonly"] = false.into();
     });
     bundle.set_env(&["CUDA_MPS_PIPE_DIRECTORY=/elsewhere"]);
@@ -122,7 +122,7 @@ fn umask_of_engine_keeps_limit() {
     let (id, bundle) = (unique(), asking(&setup, "4Gi"));
     cuda::put(&bundle, &setup.machine, &["-"]);
     bundle.edit(|config| {
-        config["process"]["user"] = serde_json::json!({"uid": 1000, "gid": 1000});
+        config["process"]["user"] = json!({"uid": 1000, "gid": 1000});
     });
     // The low-level runtime makes mount points under that umask too.
     let machine = setup.machine.dir();

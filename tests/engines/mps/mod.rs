@@ -3,19 +3,24 @@
 mod daemon;
 mod holding;
 mod images;
-mod programs;
+pub mod programs;
 mod real_program;
 mod records;
 
 use testkit::cuda::{self, Client, free};
 use testkit::prelude::*;
 
-const SHARE: &str = "runmig.dev/share";
 /// The memory that a CUDA context takes of a share on an L4, in MiB.
-const CONTEXT: u64 = 250;
+pub const CONTEXT: u64 = 250;
+const SHARE: &str = "runmig.dev/share";
 
-fn on(low: Low) -> Setup {
+pub fn on(low: Low) -> Setup {
     Setup::on(low, Machine::of("--gpu L4 --mig off --mps"))
+}
+
+/// The control program of the machine.
+pub fn control(setup: &Setup) -> PathBuf {
+    setup.machine.dir().join("usr/bin/nvidia-cuda-mps-control")
 }
 
 fn asking(setup: &Setup, size: &str) -> Bundle {

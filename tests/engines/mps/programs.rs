@@ -4,9 +4,8 @@ use super::*;
 
 /// Puts a script in the place of the control program. In it, `$REAL` is that program.
 fn put(setup: &Setup, script: &str) -> PathBuf {
-    let real = setup.machine.dir().join("usr/bin/nvidia-cuda-mps-control");
     let file = setup.path("control");
-    let text = format!("#!/bin/sh\nREAL={}\n{script}", real.display());
+    let text = format!("#!/bin/sh\nREAL={}\n{script}", control(setup).display());
     testkit::runtimes::program(&file, &text);
     setup.configure(&format!("sharing.mps_control = \"{}\"", file.display()));
     file
@@ -19,12 +18,13 @@ fn refused_for(setup: &Setup, words: &str) {
     setup.nothing_is_left();
 }
 
-/// A script that answers a command by itself, and passes all else on.
-fn answering(command: &str, answer: &str) -> String {
-    format!(
+/// Puts a script in its place that answers a command by itself, and passes all else on.
+pub fn answering(setup: &Setup, command: &str, answer: &str) {
+    let script = format!(
         "[ $# = 0 ] || exec $REAL \"$@\"\nread line\ncase $line in\n{command}*) {answer} ;;\n\
          *) echo \"$line\" | $REAL ;;\nesac\n"
-    )
+    );
+    put(setup, &script);
 }
 
 /// Failure: the MPS control program is missing, old, or can be changed by others
@@ -32,7 +32,7 @@ fn answering(command: &str, answer: &str) -> String {
 fn names_program_that_cannot_be_used() {
     let setup = on(Low::Runc);
     let file = put(&setup, "exec $REAL \"$@\"\n");
-    fs::set_permissions(&file, PermissionsExt::from_mode(0o777)).unwrap();
+    chmod(&file, 0o777);
     refused_for(&setup, "mps: cannot use control program");
     refused_for(&setup, "users other than root can write to it");
     fs::remove_file(&file).unwrap();
@@ -65,7 +65,7 @@ fn limit_counts_only_as_read_back() {
         "get_default", "exit 1" => "does not take \"get_default_device_pinned_mem_limit 0\"";
         "get_default", "exec sleep 1000" => "did not end in time";
     } {
-        put(&setup, &answering(command, answer));
+        answering(&setup, command, answer);
         refused_for(&setup, words);
     }
 }
@@ -76,8 +76,7 @@ fn next_level_takes_over() {
     let none = "sharing.enforcement = [\"mps\", \"none\"]";
     setup.configure(none);
     has(&setup.tells(&["explain", "--share", "4Gi"]), "level mps");
-    let program = setup.machine.dir().join("usr/bin/nvidia-cuda-mps-control");
-    fs::remove_file(program).unwrap();
+    fs::remove_file(control(&setup)).unwrap();
     has(&setup.tells(&["explain", "--share", "4Gi"]), "level none");
 }
 

@@ -11,7 +11,7 @@ fn gc_ends_daemon_without_record() {
     let pid = setup.daemon(&id);
     testkit::faults::check::rewrite(&setup.state(), |_, body| {
         for kind in ["leases", "instances"] {
-            body[kind] = serde_json::json!([]);
+            body[kind] = json!([]);
         }
     });
     // Its account tells that the container lives.
