@@ -3,7 +3,7 @@
 mod edit;
 
 use super::args::Family;
-use super::detect::{Asking, Stays};
+use super::detect::Asking;
 use super::spawn::{self, Inherited, Meanwhile};
 use super::{Front, companion, container_name, mps, name, report};
 use crate::bundles;
@@ -152,11 +152,11 @@ impl Slicing<'_> {
             Ok(now) => now.is_none_or(|now| now.lease.state != LeaseState::Pending),
             Err(_) => false,
         };
-        self.asking.stays == Stays::While && leases.iter().any(ran)
+        self.asking.is_foreground && leases.iter().any(ran)
     }
 
     fn make(&self, prepared: Prepared) -> Result<spawn::Ended> {
-        let stays = self.asking.stays;
+        let is_foreground = self.asking.is_foreground;
         let Acquired { leases, operation } =
             self.acquire(prepared.holder, &prepared.document, prepared.cgroup)?;
         let made = self
@@ -169,10 +169,10 @@ impl Slicing<'_> {
                 let bundle = &self.asking.bundle;
                 self.leases.put_accounts(&leases)?;
                 bundle.install(self.leases.author(&leases)?, &prepared.original, &edited)?;
-                self.hand_over(&leases, stays)
+                self.hand_over(&leases)
             });
         let ended = match made {
-            Ok(ended) if ended.succeeded() && stays == Stays::Until => {
+            Ok(ended) if ended.succeeded() && !is_foreground => {
                 // The container exists, even if runmig cannot record that. Without the record, the lease
                 // counts as alive by the container's init and cgroup.
                 let ready = || {
@@ -208,7 +208,7 @@ impl Slicing<'_> {
                     tracing::warn!("{}", e.line());
                     // This error stays out of the engine's log. The engine shows its user the log's last
                     // error, which must say why the low-level runtime failed.
-                    if stays == Stays::Until || !ended.succeeded() {
+                    if !is_foreground || !ended.succeeded() {
                         report::error(&e, None);
                     }
                 }
@@ -296,11 +296,12 @@ impl Slicing<'_> {
         self.leases.acquire(holder, asked, cgroup)
     }
 
-    fn hand_over(&self, leases: &[Held], stays: Stays) -> Result<spawn::Ended> {
+    fn hand_over(&self, leases: &[Held]) -> Result<spawn::Ended> {
         // A foreground run outlives runmig, as a container of runc outlives runc. A create that the engine
         // kills at its deadline must end: otherwise it makes a container that no engine deletes.
         let deadline = request::deadline(&self.asking.annotations);
-        let ends_with_us = stays == Stays::Until && deadline.is_some_and(|d| d.kills);
+        let is_foreground = self.asking.is_foreground;
+        let ends_with_us = !is_foreground && deadline.is_some_and(|d| d.kills);
         let (runtime, args) = (self.front.runtime, self.front.args);
         self.runtime_begun.set(Some(Instant::now()));
         let child = spawn::spawn(runtime, args, &self.inherited, ends_with_us)?;
@@ -312,9 +313,9 @@ impl Slicing<'_> {
             }
         }
         let mut seen = None;
-        child.run(|| match stays {
-            Stays::Until => Meanwhile::Done,
-            Stays::While => self.meanwhile(leases, &mut seen),
+        child.run(|| match is_foreground {
+            false => Meanwhile::Done,
+            true => self.meanwhile(leases, &mut seen),
         })
     }
 

@@ -16,7 +16,8 @@ use std::path::{Path, PathBuf};
 /// A create that concerns a slice.
 pub struct Asking<'a> {
     pub id: &'a OsStr,
-    pub stays: Stays,
+    /// Says whether the low-level runtime ends with the container, and not as soon as that exists.
+    pub is_foreground: bool,
     /// The request. Without a claim, `None` is for a container that no longer asks for a slice, while an earlier create of
     /// runmig left its edit in the bundle.
     pub request: Option<Request>,
@@ -31,13 +32,6 @@ pub struct Asking<'a> {
     /// The canonical path of the bundle.
     pub bundle_path: PathBuf,
     pub bundle: Bundle,
-}
-
-/// The end of the low-level runtime: as soon as the container exists, or with the container.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Stays {
-    Until,
-    While,
 }
 
 pub fn request<'a>(front: &Front<'_>, create: &'a Create) -> Result<Option<Asking<'a>>> {
@@ -119,10 +113,7 @@ pub fn request<'a>(front: &Front<'_>, create: &'a Create) -> Result<Option<Askin
     }
     Ok(Some(Asking {
         id: &create.id,
-        stays: match create.how {
-            How::Run { detach: false } => Stays::While,
-            _ => Stays::Until,
-        },
+        is_foreground: create.how == How::Run { detach: false },
         request,
         devices,
         claims,

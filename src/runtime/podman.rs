@@ -18,6 +18,7 @@ use runmig_lease::request::{Engine, Image};
 use runmig_lease::{files, process, trust};
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde_json::Value;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -119,13 +120,6 @@ struct Container {
     metadata: String,
 }
 
-/// The metadata of a record. CRI-O writes the pod into it, and podman never does.
-#[derive(Deserialize)]
-struct Metadata {
-    #[serde(rename = "pod-id")]
-    pod_id: Option<String>,
-}
-
 /// Returns the container's folder, the folder of all, and that of its images, if the bundle lies as in containers/storage.
 fn folders(bundle: &Path) -> Option<(&Path, &Path, PathBuf)> {
     let container = { bundle.parent() }.filter(|_| bundle.ends_with("userdata"))?;
@@ -153,8 +147,9 @@ fn container_of(bundle: &Path) -> Result<Option<(Container, PathBuf)>> {
         let all: Vec<Container> =
             serde_json::from_str(&text).context(|| format!("read {}", file.display()))?;
         if let Some(container) = all.into_iter().find(|c| id == c.id.as_str()) {
-            let is_crio = serde_json::from_str(&container.metadata)
-                .is_ok_and(|Metadata { pod_id }| pod_id.is_some());
+            // CRI-O writes the pod into it, and podman never does.
+            let metadata: Value = serde_json::from_str(&container.metadata).unwrap_or_default();
+            let is_crio = metadata["pod-id"].is_string();
             return Ok((!is_crio).then_some((container, images)));
         }
     }

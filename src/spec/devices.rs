@@ -9,8 +9,8 @@
 //! cgroup's version nor the low-level runtime's reading. So a device counts as allowed if either reading allows it.
 
 use super::document::{Document, array, get, object, string, try_retain, utf8, wrong_kind};
-use super::linux;
 use super::paths::clean;
+use super::section;
 use runmig_lease::error::{Error, Result};
 use runmig_lease::model::{DeviceNode, NvidiaNumbers};
 use serde_json::{Map, Value, json};
@@ -39,7 +39,7 @@ pub fn put_nodes(
     nodes: &[DeviceNode],
     numbers: &NvidiaNumbers,
 ) -> Result<()> {
-    let linux = linux(document)?;
+    let linux = section(document, "linux")?;
     let devices = array(linux, "devices", "linux.devices")?;
     retain_nodes(devices, |path, number| {
         let foreign =
@@ -107,7 +107,7 @@ pub fn put_rules(
     nodes: &[DeviceNode],
     numbers: &NvidiaNumbers,
 ) -> Result<()> {
-    let resources = object(linux(document)?, "resources", "linux.resources")?;
+    let resources = object(section(document, "linux")?, "resources", "linux.resources")?;
     let devices = array(resources, "devices", RULES)?;
     let mut rules = keep_unnamed(devices, numbers)?;
     if !rules.first().is_some_and(Rule::denies_everything) {

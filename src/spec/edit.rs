@@ -1,7 +1,7 @@
 //! Edits config.json: a pure function of the original and of the grant.
 
 use super::document::Document;
-use super::{HookCommand, Source, annotations, devices, env, gids, hooks, mounts};
+use super::{HookCommand, Source, annotations, devices, env, hooks, mounts};
 use runmig_lease::cdi::Edits;
 use runmig_lease::error::Result;
 use runmig_lease::model::{DeviceNode, NvidiaNumbers};
@@ -56,7 +56,7 @@ pub fn edit(
     annotations::apply(document, &asked)?;
     let hooks = hooks::take_out_nvidia(document)?;
     let variables = env::apply(document, &grant.driver.env, grant.uuids, grant.share)?;
-    gids::put(document, &grant.driver.additional_gids)?;
+    env::put_gids(document, &grant.driver.additional_gids)?;
     mounts::put(document, &grant.driver.mounts)?;
     for hook in &grant.driver.hooks {
         hooks::append(document, hook)?;

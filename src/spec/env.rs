@@ -1,7 +1,7 @@
-//! Edits `process.env`. Only runmig decides which devices the container's NVIDIA tools use.
+//! Edits `process`. Only runmig decides which devices the container's NVIDIA tools use.
 
-use super::document::{Document, array, wrong_kind};
-use super::{MemoryShare, process};
+use super::document::{Document, array, object, wrong_kind};
+use super::{MemoryShare, section};
 use runmig_lease::error::{Error, Result};
 use runmig_lease::request::DEVICE_KINDS;
 use serde_json::Value;
@@ -146,12 +146,28 @@ pub fn granted(config: &Value) -> Vec<String> {
 }
 
 fn variables(document: &mut Document) -> Result<&mut Vec<Value>> {
-    let env = array(process(document)?, "env", "process.env")?;
+    let env = array(section(document, "process")?, "env", "process.env")?;
     if env.iter().all(Value::is_string) {
         Ok(env)
     } else {
         Err(wrong_kind("process.env", "array of strings"))
     }
+}
+
+/// Adds groups, for driver nodes that belong to one.
+pub fn put_gids(document: &mut Document, gids: &[u32]) -> Result<()> {
+    if gids.is_empty() {
+        return Ok(());
+    }
+    let user = object(section(document, "process")?, "user", "process.user")?;
+    let list = array(user, "additionalGids", "process.user.additionalGids")?;
+    for gid in gids {
+        let gid = Value::from(*gid);
+        if !list.contains(&gid) {
+            list.push(gid);
+        }
+    }
+    Ok(())
 }
 
 fn name(entry: &Value) -> &str {

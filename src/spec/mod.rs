@@ -12,7 +12,6 @@ mod devices;
 mod document;
 mod edit;
 mod env;
-mod gids;
 mod hooks;
 mod host;
 mod lenient_json;
@@ -40,14 +39,6 @@ use serde_json::{Map, Value};
 /// Returns the original that a sidecar keeps; none if the bytes are not a sidecar.
 pub(crate) fn sidecar_original(bytes: Vec<u8>) -> Option<Vec<u8>> {
     sidecar::Sidecar::parse(bytes).map(|sidecar| sidecar.original)
-}
-
-fn process(document: &mut Document) -> Result<&mut Map<String, Value>> {
-    section(document, "process")
-}
-
-fn linux(document: &mut Document) -> Result<&mut Map<String, Value>> {
-    section(document, "linux")
 }
 
 /// Returns a section that must exist. Without it runmig has no place for a slice.
