@@ -12,14 +12,14 @@ use runmig_lease::config::Config;
 use runmig_lease::counters::Actor;
 use runmig_lease::error::{self, Context, Error, Result, printable};
 use runmig_lease::model::LeaseId;
-use runmig_lease::store::{Held, Lease, LeaseState};
+use runmig_lease::store::{Container, Held, Lease, LeaseState};
 use runmig_lease::{BundleAccount, Leases, Patience, Returned, files, process};
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::Value;
 use std::ffi::OsString;
 use std::io::{BufReader, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Longest OCI state in bytes. A state is a few hundred bytes and the container's annotations. They can fill
 /// the longest `config.json`, and Go escapes each `<`, `>` and `&` as six bytes. The hook keeps none of it in
@@ -200,8 +200,16 @@ fn warn(line: String) {
     let _ = writeln!(std::io::stderr(), "runmig-hook: {line}");
 }
 
+/// Releases a lease unless its container lives: a late hook, after another create of the same id, must not take that
+/// create's slice. A hook without `--lease` may come while the new container has no visible process yet.
 fn release(leases: &Leases<'_>, held: &Held, is_told: bool) -> Result<()> {
-    let life = |lease: &Lease| life(leases, lease, is_told);
+    let life = |lease: &Lease| {
+        let sign = runmig_lease::container_lives(lease);
+        match is_told {
+            true => sign,
+            false => sign.or_else(|| leases.is_made_by_others(lease)),
+        }
+    };
     match leases.release_unless(held, Patience::default(), life)? {
         Returned::Yes => Ok(()),
         Returned::No(life) => Err(Error::new(format!("the container still runs: {life}"))),
@@ -252,11 +260,13 @@ fn read_state<T: DeserializeOwned>(input: impl Read) -> Result<T> {
 /// Returns the leases of the container in the state.
 fn of(leases: &Leases<'_>, state: &OciState) -> Result<Vec<Held>> {
     let bundle = std::fs::canonicalize(&state.bundle).unwrap_or_else(|_| state.bundle.clone());
+    let is_of_it = |c: &Container| c.key.id == state.id && c.bundle == bundle;
+    let is_its = |held: &&Held| {
+        let lease = &held.lease;
+        lease.state != LeaseState::Releasing && lease.container().is_some_and(is_of_it)
+    };
     let listing = leases.store().list()?;
-    let its = listing
-        .held()
-        .filter(|h| is_of(&h.lease, &state.id, &bundle));
-    let its: Vec<Held> = its.cloned().collect();
+    let its: Vec<Held> = listing.held().filter(is_its).cloned().collect();
     if its.iter().any(|h| h.lease.creator != its[0].lease.creator) {
         return Err(Error::new(format!(
             "container {} has leases of more than one create",
@@ -265,22 +275,6 @@ fn of(leases: &Leases<'_>, state: &OciState) -> Result<Vec<Held>> {
         .hint("run migctl gc to release those whose container is gone"));
     }
     Ok(its)
-}
-
-fn is_of(lease: &Lease, id: &str, bundle: &Path) -> bool {
-    lease.state != LeaseState::Releasing && { lease.container() }
-        .is_some_and(|c| c.key.id == id && c.bundle == bundle)
-}
-
-/// Returns the sign that the lease's container lives. A late hook, after another create of the same id, must
-/// not take that create's slice. A hook without `--lease` may come while the new container has no visible
-/// process yet.
-fn life(leases: &Leases<'_>, lease: &Lease, is_told: bool) -> Option<String> {
-    let sign = runmig_lease::container_lives(lease);
-    match is_told {
-        true => sign,
-        false => sign.or_else(|| leases.is_made_by_others(lease)),
-    }
 }
 
 /// Limits the memory of the container in the state to the share of its lease, before any process of the image runs.

@@ -154,7 +154,7 @@ impl Bundle {
             // Until the rename below, the file is still the earlier edit.
             sidecar.also_wrote(&now);
         }
-        self.replace(SIDECAR, &sidecar.to_bytes()?, None)?;
+        self.replace(SIDECAR, &sidecar.bytes()?, None)?;
         let replaced = self.replace(CONFIG, edited, Some(&stat));
         if replaced.is_err() {
             // config.json is unchanged, so no sidecar may stay.

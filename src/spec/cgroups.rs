@@ -139,26 +139,21 @@ mod tests {
         let v2 = Some(OwnCgroup::V2("/own/a".to_owned()));
         let root = Some(OwnCgroup::V2("/".to_owned()));
         // The columns are the given path, the caller's own cgroup, and the paths of runc and crun.
-        for (given, own, runc, crun) in [
-            (Some("/a/b"), &v2, Some("/a/b"), Some("/a/b")),
-            (Some("//a/./c/../b/"), &None, Some("/a/b"), Some("/a/b")),
-            (Some("/../.."), &v2, Some("/"), Some("/")),
-            (Some("a/b"), &v1, Some("/own/a/a/b"), Some("/a/b")),
-            (Some("a/b"), &v2, Some("/own/a/b"), Some("/a/b")),
-            (Some("../b"), &v1, Some("/own/a/b"), Some("/b")),
-            (Some("a"), &root, Some("/a"), Some("/a")),
-            (Some("a"), &None, None, Some("/a")),
-            (
-                Some("s.slice:p:n"),
-                &root,
-                Some("/s.slice:p:n"),
-                Some("/s.slice:p:n"),
-            ),
-            (None, &v1, Some("/own/a/x"), Some("/x")),
-            (None, &v2, Some("/own/x"), Some("/x")),
-            (None, &None, None, Some("/x")),
-            (Some(""), &v2, Some("/own/x"), None),
-        ] {
+        for (given, own, runc, crun) in testkit::rows! {
+            Some("/a/b"), &v2, Some("/a/b") => Some("/a/b");
+            Some("//a/./c/../b/"), &None, Some("/a/b") => Some("/a/b");
+            Some("/../.."), &v2, Some("/") => Some("/");
+            Some("a/b"), &v1, Some("/own/a/a/b") => Some("/a/b");
+            Some("a/b"), &v2, Some("/own/a/b") => Some("/a/b");
+            Some("../b"), &v1, Some("/own/a/b") => Some("/b");
+            Some("a"), &root, Some("/a") => Some("/a");
+            Some("a"), &None, None => Some("/a");
+            Some("s.slice:p:n"), &root, Some("/s.slice:p:n") => Some("/s.slice:p:n");
+            None, &v1, Some("/own/a/x") => Some("/x");
+            None, &v2, Some("/own/x") => Some("/x");
+            None, &None, None => Some("/x");
+            Some(""), &v2, Some("/own/x") => None;
+        } {
             check(given, own, false, (runc, crun));
         }
     }
@@ -167,32 +162,20 @@ mod tests {
     fn tells_path_of_systemd_scopes() {
         let docker = Some("/system.slice/docker-x.scope");
         let pod = Some("/kubepods.slice/kubepods-pod1.slice/crio-x.scope");
-        for (given, runc, crun) in [
-            (Some("system.slice:docker:x"), docker, docker),
-            (Some(":docker:x"), docker, docker),
-            (Some("kubepods-pod1.slice:crio:x"), pod, pod),
-            (Some("-.slice:p:x"), Some("/p-x.scope"), Some("/p-x.scope")),
-            (
-                Some("a.slice::x"),
-                Some("/a.slice/-x.scope"),
-                Some("/a.slice/-x.scope"),
-            ),
-            (
-                Some("a.slice:p:a-b.slice"),
-                Some("/a.slice/a-b.slice"),
-                Some("/a.slice/p-a-b.slice.scope"),
-            ),
-            (Some("a.slice:x"), None, Some("/a.slice/x.scope")),
-            (Some("/a/b"), None, None),
-            (Some("a--b.slice:p:x"), None, None),
-            (Some("a:p:x"), None, None),
-            (Some("a.slice:p:x/y"), None, None),
-            (
-                None,
-                Some("/system.slice/runc-x.scope"),
-                Some("/system.slice/crun-x.scope"),
-            ),
-        ] {
+        for (given, runc, crun) in testkit::rows! {
+            Some("system.slice:docker:x"), docker => docker;
+            Some(":docker:x"), docker => docker;
+            Some("kubepods-pod1.slice:crio:x"), pod => pod;
+            Some("-.slice:p:x"), Some("/p-x.scope") => Some("/p-x.scope");
+            Some("a.slice::x"), Some("/a.slice/-x.scope") => Some("/a.slice/-x.scope");
+            Some("a.slice:p:a-b.slice"), Some("/a.slice/a-b.slice") => Some("/a.slice/p-a-b.slice.scope");
+            Some("a.slice:x"), None => Some("/a.slice/x.scope");
+            Some("/a/b"), None => None;
+            Some("a--b.slice:p:x"), None => None;
+            Some("a:p:x"), None => None;
+            Some("a.slice:p:x/y"), None => None;
+            None, Some("/system.slice/runc-x.scope") => Some("/system.slice/crun-x.scope");
+        } {
             check(given, &None, true, (runc, crun));
         }
     }

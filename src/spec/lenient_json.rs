@@ -266,17 +266,14 @@ mod tests {
 
     #[test]
     fn reads_first_value_to_its_end() {
-        for (text, tokens) in [
-            (&b" {} "[..], "{ ]"),
-            (b"[1, -2.5e+7,null ] x", "[ _ _ _ ]"),
-            (
-                br#"{"a":{"b":["c",{}]},"a":true}"#,
-                r#"{ a: { b: [ "c" { ] ] ] a: _ ]"#,
-            ),
-            (b"{\"\xff\":\"a\xe9\"}", "{ \u{fffd}: \"a\u{fffd}\" ]"),
-            (br#""\ud83d\ude00\ud83d\u0041\/\n""#, r#""😀�A/\n""#),
-            (br#""\\u0041""#, r#""\\u0041""#),
-        ] {
+        for (text, tokens) in testkit::rows! {
+            &b" {} "[..] => "{ ]";
+            b"[1, -2.5e+7,null ] x" => "[ _ _ _ ]";
+            br#"{"a":{"b":["c",{}]},"a":true}"# => r#"{ a: { b: [ "c" { ] ] ] a: _ ]"#;
+            b"{\"\xff\":\"a\xe9\"}" => "{ \u{fffd}: \"a\u{fffd}\" ]";
+            br#""\ud83d\ude00\ud83d\u0041\/\n""# => r#""😀�A/\n""#;
+            br#""\\u0041""# => r#""\\u0041""#;
+        } {
             assert_eq!(read(text).unwrap(), tokens, "{}", text.escape_ascii());
         }
     }

@@ -359,48 +359,18 @@ mod tests {
                 "poststop /y runmig-claim detach"
             ]
         );
-        for (hook, shown) in [
-            (
-                r#"{"path":"/b/runmig-request-wants-runtime-runmig"}"#,
-                "/b/runmig-request-wants-runtime-runmig ",
-            ),
-            (
-                r#"{"path":"/x","args":["/b/runmig-request"],"env":["A=1"]}"#,
-                "/x /b/runmig-request *",
-            ),
-            (
-                r#"{"path":"/x","args":["runmig-request"],"env":null}"#,
-                "/x runmig-request *",
-            ),
-            (
-                r#"{"Path":"/x","args":["runmig-request"]}"#,
-                "/x runmig-request *",
-            ),
-            (
-                r#"{"path":"/x","path":"/y","args":["runmig-request"]}"#,
-                "/y runmig-request *",
-            ),
-            (
-                r#"{"path":"/x","args":["a"],"args":["runmig-request"]}"#,
-                "/x runmig-request *",
-            ),
-            (
-                r#"{"path":"/y","ARGS":["runmig-claim"]}"#,
-                "/y runmig-claim *",
-            ),
-            (
-                r#"{"path":"/y","args":["runmig-claim",1]}"#,
-                "/y runmig-claim  *",
-            ),
-            (
-                r#"{"path":"/y","args":["runmig-claim","\ud800"]}"#,
-                "/y runmig-claim \u{fffd} *",
-            ),
-            (
-                r#"{"path":"/y","args":["runmig-claim"],"timeout":"3"}"#,
-                "/y runmig-claim *",
-            ),
-        ] {
+        for (hook, shown) in testkit::rows! {
+            r#"{"path":"/b/runmig-request-wants-runtime-runmig"}"# => "/b/runmig-request-wants-runtime-runmig ";
+            r#"{"path":"/x","args":["/b/runmig-request"],"env":["A=1"]}"# => "/x /b/runmig-request *";
+            r#"{"path":"/x","args":["runmig-request"],"env":null}"# => "/x runmig-request *";
+            r#"{"Path":"/x","args":["runmig-request"]}"# => "/x runmig-request *";
+            r#"{"path":"/x","path":"/y","args":["runmig-request"]}"# => "/y runmig-request *";
+            r#"{"path":"/x","args":["a"],"args":["runmig-request"]}"# => "/x runmig-request *";
+            r#"{"path":"/y","ARGS":["runmig-claim"]}"# => "/y runmig-claim *";
+            r#"{"path":"/y","args":["runmig-claim",1]}"# => "/y runmig-claim  *";
+            r#"{"path":"/y","args":["runmig-claim","\ud800"]}"# => "/y runmig-claim \u{fffd} *";
+            r#"{"path":"/y","args":["runmig-claim"],"timeout":"3"}"# => "/y runmig-claim *";
+        } {
             let seen = marks(&format!(r#"{{"prestart":[{hook}]}}"#));
             assert_eq!(seen, [format!("prestart {shown}")], "{hook}");
         }
@@ -417,57 +387,21 @@ mod tests {
 
     #[test]
     fn sees_a_request_in_any_reading() {
-        for (text, doubt) in [
-            (&br#"{"annotations":{"runmig.dev/slice":"7g"}} x"#[..], None),
-            (
-                br#"{"annotations":{"runmig.dev/slice":1}}"#,
-                Some("runmig.dev/slice is not a string"),
-            ),
-            (
-                br#"{"annotations":{"runmig.dev/slice":null}}"#,
-                Some("runmig.dev/slice is not a string"),
-            ),
-            (
-                br#"{"annotations":{"runmig.dev/slice":{"a":["b"]}}}"#,
-                Some("runmig.dev/slice is not a string"),
-            ),
-            (
-                br#"{"annotations":{"runmig.dev/slice":"1g","runmig.dev/slice":"7g"}}"#,
-                Some("runmig.dev/slice occurs twice"),
-            ),
-            (
-                br#"{"annotations":{"runmig.dev/slice":"1g","runmig.dev/slice":"1g"}}"#,
-                Some("runmig.dev/slice occurs twice"),
-            ),
-            (
-                br#"{"annotations":{"runmig.dev/slice":"1g"},"annotations":{}}"#,
-                Some("annotations occurs twice"),
-            ),
-            (
-                br#"{"annotations":{},"annotations":{"runmig.dev/slice":"1g"}}"#,
-                Some("annotations occurs twice"),
-            ),
-            (
-                br#"{"Annotations":{"runmig.dev/slice":"1g"}}"#,
-                Some("Annotations is annotations in another case"),
-            ),
-            (
-                "{\"annotation\u{17f}\":{\"runmig.dev/slice\":\"1g\"}}".as_bytes(),
-                Some("annotation\u{17f} is annotations in another case"),
-            ),
-            (
-                b"{\"annotations\":{\"a\xff\":\"b\",\"runmig.dev/slice\":\"1g\"}}",
-                Some("a\u{fffd} is a key that readers differ in"),
-            ),
-            (
-                br#"{"annotations":{"runmig.dev/slice":"\ud800"}}"#,
-                Some("runmig.dev/slice is not UTF-8"),
-            ),
-            (
-                b"{\"x\":\"\xff\",\"annotations\":{\"runmig.dev/slice\":\"1g\"}}",
-                None,
-            ),
-        ] {
+        for (text, doubt) in testkit::rows! {
+            &br#"{"annotations":{"runmig.dev/slice":"7g"}} x"#[..] => None;
+            br#"{"annotations":{"runmig.dev/slice":1}}"# => Some("runmig.dev/slice is not a string");
+            br#"{"annotations":{"runmig.dev/slice":null}}"# => Some("runmig.dev/slice is not a string");
+            br#"{"annotations":{"runmig.dev/slice":{"a":["b"]}}}"# => Some("runmig.dev/slice is not a string");
+            br#"{"annotations":{"runmig.dev/slice":"1g","runmig.dev/slice":"7g"}}"# => Some("runmig.dev/slice occurs twice");
+            br#"{"annotations":{"runmig.dev/slice":"1g","runmig.dev/slice":"1g"}}"# => Some("runmig.dev/slice occurs twice");
+            br#"{"annotations":{"runmig.dev/slice":"1g"},"annotations":{}}"# => Some("annotations occurs twice");
+            br#"{"annotations":{},"annotations":{"runmig.dev/slice":"1g"}}"# => Some("annotations occurs twice");
+            br#"{"Annotations":{"runmig.dev/slice":"1g"}}"# => Some("Annotations is annotations in another case");
+            "{\"annotation\u{17f}\":{\"runmig.dev/slice\":\"1g\"}}".as_bytes() => Some("annotation\u{17f} is annotations in another case");
+            b"{\"annotations\":{\"a\xff\":\"b\",\"runmig.dev/slice\":\"1g\"}}" => Some("a\u{fffd} is a key that readers differ in");
+            br#"{"annotations":{"runmig.dev/slice":"\ud800"}}"# => Some("runmig.dev/slice is not UTF-8");
+            b"{\"x\":\"\xff\",\"annotations\":{\"runmig.dev/slice\":\"1g\"}}" => None;
+        } {
             let seen = peek(text).unwrap();
             assert!(
                 seen.annotations.contains_key("runmig.dev/slice"),
@@ -521,17 +455,11 @@ mod tests {
 
     #[test]
     fn refuses_fragments_that_name_us() {
-        for (text, line) in [
-            (
-                "{\"runmig\":",
-                "config.json is cut off: EOF while parsing a value at line 1 column 10",
-            ),
-            (
-                "{'runmig':1}",
-                "config.json is not JSON: key must be a string at line 1 column 2",
-            ),
-            ("{} // runmig", ""),
-        ] {
+        for (text, line) in testkit::rows! {
+            "{\"runmig\":" => "config.json is cut off: EOF while parsing a value at line 1 column 10";
+            "{'runmig':1}" => "config.json is not JSON: key must be a string at line 1 column 2";
+            "{} // runmig" => "";
+        } {
             let line_of = peek(text.as_bytes()).err().map(|e| e.line());
             assert_eq!(line_of.unwrap_or_default(), line, "{text}");
         }

@@ -131,49 +131,21 @@ mod tests {
 
     #[test]
     fn refuses_keys_in_another_case() {
-        for (text, at, known) in [
-            (r#"{"Linux":{}}"#, "Linux", "linux"),
-            (r#"{"ANNOTATIONS":{}}"#, "ANNOTATIONS", "annotations"),
-            (
-                r#"{"process":{"user":{"UID":0}}}"#,
-                "process.user.UID",
-                "uid",
-            ),
-            (
-                r#"{"linux":{"resources":{"devices":[{"Allow":true}]}}}"#,
-                "linux.resources.devices.Allow",
-                "allow",
-            ),
-            (
-                r#"{"linux":{"devices":[{},{"Type":"c"}]}}"#,
-                "linux.devices.Type",
-                "type",
-            ),
-            (
-                r#"{"mounts":[{"Source":"/dev"}]}"#,
-                "mounts.Source",
-                "source",
-            ),
-            (
-                r#"{"linux":{"namespaces":[{"tYpe":"pid"}]}}"#,
-                "linux.namespaces.tYpe",
-                "type",
-            ),
-            (r#"{"hooks":{"postStop":[]}}"#, "hooks.postStop", "poststop"),
-            (
-                r#"{"hooks":{"poststop":[{"Args":[]}]}}"#,
-                "hooks.poststop.Args",
-                "args",
-            ),
+        for (text, at, known) in testkit::rows! {
+            r#"{"Linux":{}}"#, "Linux" => "linux";
+            r#"{"ANNOTATIONS":{}}"#, "ANNOTATIONS" => "annotations";
+            r#"{"process":{"user":{"UID":0}}}"#, "process.user.UID" => "uid";
+            r#"{"linux":{"resources":{"devices":[{"Allow":true}]}}}"#, "linux.resources.devices.Allow" => "allow";
+            r#"{"linux":{"devices":[{},{"Type":"c"}]}}"#, "linux.devices.Type" => "type";
+            r#"{"mounts":[{"Source":"/dev"}]}"#, "mounts.Source" => "source";
+            r#"{"linux":{"namespaces":[{"tYpe":"pid"}]}}"#, "linux.namespaces.tYpe" => "type";
+            r#"{"hooks":{"postStop":[]}}"#, "hooks.postStop" => "poststop";
+            r#"{"hooks":{"poststop":[{"Args":[]}]}}"#, "hooks.poststop.Args" => "args";
             // the two letters outside ASCII that Go folds into ASCII letters
-            ("{\"proce\u{17f}s\":{}}", "proce\u{17f}s", "process"),
-            (r#"{"hoo\u212as":{}}"#, "hoo\u{212a}s", "hooks"),
-            (
-                r#"{"linux":{"rdma":{"mlx":{"HcaHandles":1}}}}"#,
-                "linux.rdma.mlx.HcaHandles",
-                "hcaHandles",
-            ),
-        ] {
+            "{\"proce\u{17f}s\":{}}", "proce\u{17f}s" => "process";
+            r#"{"hoo\u212as":{}}"#, "hoo\u{212a}s" => "hooks";
+            r#"{"linux":{"rdma":{"mlx":{"HcaHandles":1}}}}"#, "linux.rdma.mlx.HcaHandles" => "hcaHandles";
+        } {
             assert_eq!(
                 refused(text),
                 format!(
@@ -200,15 +172,12 @@ mod tests {
 
     #[test]
     fn refuses_keys_that_occur_twice() {
-        for (text, at) in [
-            (r#"{"linux":{},"linux":{}}"#, "linux"),
-            (
-                r#"{"linux":{"devices":[],"x":1,"devices":[]}}"#,
-                "linux.devices",
-            ),
-            (r#"{"annotations":{"a":"b","\u0061":"b"}}"#, "annotations.a"),
-            (r#"{"x":[[{"y":{"z":1,"z":1}}]]}"#, "x.y.z"),
-        ] {
+        for (text, at) in testkit::rows! {
+            r#"{"linux":{},"linux":{}}"# => "linux";
+            r#"{"linux":{"devices":[],"x":1,"devices":[]}}"# => "linux.devices";
+            r#"{"annotations":{"a":"b","\u0061":"b"}}"# => "annotations.a";
+            r#"{"x":[[{"y":{"z":1,"z":1}}]]}"# => "x.y.z";
+        } {
             assert_eq!(
                 refused(text),
                 format!(
@@ -223,15 +192,12 @@ mod tests {
 
     #[test]
     fn refuses_a_nul_that_is_read() {
-        for (text, at) in [
-            (r#"{"mounts":[{"type":"bind\u0000x"}]}"#, "mounts.type"),
-            (
-                r#"{"mounts":[{"options":["rbind\u0000"]}]}"#,
-                "mounts.options",
-            ),
-            (r#"{"linux":{"devices\u0000":[]}}"#, "linux.devices\\u{0}"),
-            (r#"{"annotations":{"a\u0000":"b"}}"#, "annotations.a\\u{0}"),
-        ] {
+        for (text, at) in testkit::rows! {
+            r#"{"mounts":[{"type":"bind\u0000x"}]}"# => "mounts.type";
+            r#"{"mounts":[{"options":["rbind\u0000"]}]}"# => "mounts.options";
+            r#"{"linux":{"devices\u0000":[]}}"# => "linux.devices\\u{0}";
+            r#"{"annotations":{"a\u0000":"b"}}"# => "annotations.a\\u{0}";
+        } {
             let line = refused(text);
             assert!(line.contains(&format!("{at} holds a NUL")), "{line}");
         }

@@ -44,7 +44,7 @@ impl Sidecar {
     }
 
     /// Returns the file. It has no records where the first line would be too long.
-    pub fn to_bytes(&mut self) -> Result<Vec<u8>> {
+    pub fn bytes(&mut self) -> Result<Vec<u8>> {
         let what = || "write the header as JSON";
         let mut out = serde_json::to_vec(self).context(what)?;
         if out.len() as u64 >= Self::HEADER_LIMIT {
@@ -57,7 +57,7 @@ impl Sidecar {
         Ok(out)
     }
 
-    /// Parses a sidecar. Returns none unless the bytes are exactly those that `to_bytes` wrote.
+    /// Parses a sidecar. Returns none unless the bytes are exactly those that `bytes` returned.
     pub fn parse(mut bytes: Vec<u8>) -> Option<Self> {
         let end = bytes.iter().position(|b| *b == b'\n')?;
         let sidecar: Sidecar = serde_json::from_slice(&bytes[..end]).ok()?;

@@ -18,14 +18,8 @@ fn state(id: &str, bundle: &str) -> Vec<u8> {
     serde_json::to_vec(&state).unwrap()
 }
 
-/// A container that is gone, with an unreleased slice.
-struct Forgotten {
-    setup: Setup,
-    id: String,
-    bundle: testkit::Bundle,
-}
-
-fn forgotten() -> Forgotten {
+/// A container that is gone, with an unreleased slice: its machine, its id and its bundle.
+fn forgotten() -> (Setup, String, Bundle) {
     let setup = Setup::of(Low::Runc);
     let (bundle, id) = setup.made("1g.10gb", "true");
     let (program, away) = (setup.program("runmig-hook"), setup.path("away"));
@@ -33,12 +27,12 @@ fn forgotten() -> Forgotten {
     let _ = said(&mut setup.bare(&["delete", "--force", &id]));
     std::fs::rename(&away, &program).unwrap();
     setup.machine.the_instance();
-    Forgotten { setup, id, bundle }
+    (setup, id, bundle)
 }
 
 /// Runs the hook twice for a container that is gone, which gives its slice back in silence.
-fn releases(forgotten: Forgotten, arguments: &[&str], annotations: Value) {
-    let Forgotten { setup, id, bundle } = forgotten;
+fn releases(forgotten: (Setup, String, Bundle), arguments: &[&str], annotations: Value) {
+    let (setup, id, bundle) = forgotten;
     let mut state: Value = serde_json::from_slice(&state(&id, bundle.as_str())).unwrap();
     state["annotations"] = annotations;
     for _ in 0..2 {
@@ -59,7 +53,7 @@ fn releases_by_container_and_bundle() {
 fn releases_by_lease() {
     for annotations in [json!({}), json!({"long": "x".repeat(16 << 20)})] {
         let forgotten = forgotten();
-        let lease = forgotten.setup.the_lease();
+        let lease = forgotten.0.the_lease();
         let by_lease = ["--lease", lease["id"].as_str().unwrap()];
         releases(forgotten, &by_lease, annotations);
     }
@@ -68,7 +62,7 @@ fn releases_by_lease() {
 /// The lease is as it was, after each.
 #[test]
 fn refuses_what_is_no_state() {
-    let Forgotten { setup, id, bundle } = forgotten();
+    let (setup, id, bundle) = forgotten();
     let lease = setup.the_lease()["id"].as_str().unwrap().to_owned();
     let read = "runmig-hook: cannot read the container's state from standard input";
     let other = unique();

@@ -310,7 +310,7 @@ fn passes_over_broken_files_of_others() {
         ("open.yaml", "kind: vendor.com/x"),
         ("fine.json", "{\"kind\": \"vendor.com/y\"}"),
     ]);
-    chmod(&dir.path().join("open.yaml"), 0o666);
+    chmod(dir.path().join("open.yaml"), 0o666);
     symlink("nowhere", dir.path().join("gone.json")).unwrap();
     let names = ["binary.yaml", "broken.json", "gone.json", "open.yaml"];
     let skipped = |found: &Found| -> Vec<String> {

@@ -1,6 +1,8 @@
 //! The container or a part of it dies, and no engine is told.
 
-use crate::dying::victim::{init, keeps_its_slice, started, the_next_create_has_room};
+use crate::dying::victim::{
+    SLEEPS, init, keeps_its_slice, running, started, the_next_create_has_room,
+};
 use crate::on_every_runtime;
 use testkit::prelude::*;
 use testkit::process::first_thread_lives;
@@ -75,7 +77,7 @@ fn init_outlives_its_main_thread(setup: &Setup) {
 /// The remains of a container whose engine was killed with it.
 /// Failure: a kill of init, and no engine calls `delete`
 fn collects_killed_undeleted_container(setup: &Setup) {
-    let bundle = setup.asking("1g.10gb", "echo up; exec sleep 1000");
+    let bundle = setup.asking("1g.10gb", SLEEPS);
     let before = bundle.bytes();
     let id = unique();
     let init = started(setup, &bundle, &id);
@@ -88,9 +90,7 @@ fn collects_killed_undeleted_container(setup: &Setup) {
 }
 
 fn keeps_slice_while_paused(setup: &Setup) {
-    let bundle = setup.asking("1g.10gb", "echo up; exec sleep 1000");
-    let id = unique();
-    started(setup, &bundle, &id);
+    let (_bundle, id, _) = running(setup);
     setup.runmig(&["pause", &id]).ok();
     keeps_its_slice(setup, &id);
     setup.runmig(&["resume", &id]).ok();

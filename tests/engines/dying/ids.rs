@@ -2,7 +2,7 @@
 //! come when the id has another owner already.
 
 use crate::dying::victim::{
-    SLEEPS, at_the_beginning, ended, halfway, init, keeps_its_slice, started,
+    SLEEPS, at_the_beginning, ended, halfway, init, keeps_its_slice, running, started,
     the_next_create_has_room,
 };
 use crate::on_every_runtime;
@@ -31,9 +31,7 @@ fn deletes_as_bare(setup: &Setup, arguments: &[&str]) {
 
 /// Failure: a second `delete`
 fn deletes_twice(setup: &Setup) {
-    let bundle = setup.asking("1g.10gb", SLEEPS);
-    let id = unique();
-    let init = started(setup, &bundle, &id);
+    let (_bundle, id, init) = running(setup);
     kill(init);
     setup.runmig(&["delete", &id]).ok();
     setup.nothing_is_left();
@@ -64,17 +62,14 @@ fn deletes_during_its_create(setup: &Setup) {
 }
 
 fn refuses_create_of_running_container(setup: &Setup) {
-    let bundle = setup.asking("1g.10gb", SLEEPS);
-    let id = unique();
-    started(setup, &bundle, &id);
+    let (bundle, id, _) = running(setup);
     let (lease, bytes) = (setup.the_lease(), bundle.bytes());
     let other = setup.asking("1g.10gb", SLEEPS);
     for again in [&bundle, &other] {
         let before = again.bytes();
-        let line = setup.try_create(again, &id).refused();
         // runc: "container with given ID already exists"; crun: "container `c` already exists".
         let words = format!("container {id} exists already");
-        has(&line, &words);
+        setup.try_create(again, &id).refused_for(&words);
         assert_eq!(again.bytes(), before);
     }
     assert_eq!(setup.the_lease(), lease);
@@ -90,9 +85,8 @@ fn refuses_create_of_running_plain_container(setup: &Setup) {
     setup.runmig(&run).ok();
     let other = setup.asking("1g.10gb", SLEEPS);
     let before = other.bytes();
-    let line = setup.try_create(&other, &id).refused();
     let words = format!("container {id} exists already (its init, process ");
-    has(&line, &words);
+    setup.try_create(&other, &id).refused_for(&words);
     assert_eq!(other.bytes(), before);
     setup.nothing_is_left();
     setup.delete(&id);
@@ -177,9 +171,7 @@ fn without_lease(setup: &Setup) -> Value {
 
 /// Failure: a late hook, after another create under the same id
 fn old_hook_spares_successor(setup: &Setup) {
-    let bundle = setup.asking("1g.10gb", SLEEPS);
-    let id = unique();
-    started(setup, &bundle, &id);
+    let (bundle, id, _) = running(setup);
     let old = hook_of(&bundle);
     setup.delete(&id);
     // Twice, and for an unknown container.
@@ -204,9 +196,7 @@ fn old_hook_spares_successor(setup: &Setup) {
 
 /// It releases its own container's slice and no other.
 fn hook_without_lease_matches_container(setup: &Setup) {
-    let bundle = setup.asking("1g.10gb", SLEEPS);
-    let id = unique();
-    let init = started(setup, &bundle, &id);
+    let (bundle, id, init) = running(setup);
     kill(init);
     let hook = without_lease(setup);
     call(setup, &hook, "somebody-else", &bundle);

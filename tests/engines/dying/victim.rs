@@ -102,6 +102,14 @@ pub fn the_next_create_has_room(setup: &Setup) {
     setup.ends(&[&id]);
 }
 
+/// A container that runs: its bundle, its id and its init.
+#[track_caller]
+pub fn running(setup: &Setup) -> (Bundle, String, i32) {
+    let (bundle, id) = (setup.asking("1g.10gb", SLEEPS), unique());
+    let init = started(setup, &bundle, &id);
+    (bundle, id, init)
+}
+
 /// `create` and `start`; gives init's number.
 #[track_caller]
 pub fn started(setup: &Setup, bundle: &Bundle, id: &str) -> i32 {

@@ -61,7 +61,7 @@ fn delete_ignores_hostile_state_directory() {
     let id = unique();
     setup.create(&bundle, &id);
     fs::create_dir_all(setup.state().join("operations")).unwrap();
-    chmod(&setup.state(), 0o777);
+    chmod(setup.state(), 0o777);
     setup.delete(&id);
     let left = fs::read_dir(setup.state()).unwrap().count();
     assert_eq!(left, 1, "and no log in it");
@@ -102,7 +102,7 @@ fn refuses_link_to_foreign_directory() {
 fn locks() {
     let setup = Setup::of(Low::Runc);
     fs::create_dir_all(setup.state()).unwrap();
-    chmod(&setup.state(), 0o700);
+    chmod(setup.state(), 0o700);
     let victim = setup.path("victim");
     fs::write(&victim, "the host's").unwrap();
     let lock = setup.state().join("ledger.lock");
@@ -123,7 +123,7 @@ fn locks() {
 fn ledgers_that_are_none() {
     let setup = Setup::of(Low::Runc);
     fs::create_dir_all(setup.state()).unwrap();
-    chmod(&setup.state(), 0o700);
+    chmod(setup.state(), 0o700);
     let ledger = setup.state().join("ledger.json");
     type Made = (&'static str, fn(&Path));
     let make: [Made; 4] = [
@@ -152,7 +152,7 @@ fn ledgers_that_are_none() {
 fn never_writes_to_foreign_log() {
     let setup = Setup::of(Low::Runc);
     fs::create_dir_all(setup.state()).unwrap();
-    chmod(&setup.state(), 0o700);
+    chmod(setup.state(), 0o700);
     let (log, victim) = (setup.state().join("runmig.log"), setup.path("victim"));
     fs::write(&victim, "the host's").unwrap();
     let run = || {
