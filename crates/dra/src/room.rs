@@ -119,9 +119,7 @@ impl Room {
                 denied_profiles: &policy.denied_profiles(gpus),
                 sick: &self.sick.devices(),
                 evicted: &evicted,
-                uses: &uses.uses,
-                idle: &uses.idle,
-                allocated: &uses.allocated,
+                ledger: &uses,
             },
             published,
         );

@@ -4,7 +4,9 @@
 use super::order::Order;
 use crate::packing::models;
 use nvml_sim::engine::{self, Machine, Mode, Model, NewGpu, Unheld};
-use runmig_dra::resource_slices::{DeviceName, Layout, Node as Facts, Published, Use, lay_out};
+use runmig_dra::resource_slices::{
+    DeviceName, Layout, Node as Facts, Published, Use, Uses, lay_out,
+};
 use runmig_lease::model::{Gpu, GpuUuid, Placement, Profile, ProfileName, Snapshot};
 use runmig_lease::placement::{Constraints, Slot, choose};
 use runmig_lease::request::Slice;
@@ -16,8 +18,7 @@ pub struct Node {
     capabilities: BTreeMap<GpuUuid, (u32, u32)>,
     /// The devices that are sick or evicted.
     none: BTreeSet<String>,
-    uses: Vec<Use>,
-    allocated: HashSet<DeviceName>,
+    ledger: Uses,
     machine: Machine,
     /// The slices, of claims and local ones: GPU and id.
     made: HashMap<DeviceName, (u32, u32)>,
@@ -46,8 +47,7 @@ impl Node {
                 gpus,
                 ..Snapshot::default()
             },
-            uses: Vec::new(),
-            allocated: HashSet::new(),
+            ledger: Uses::default(),
             machine: Machine::new("scheduler", &all),
             made: HashMap::new(),
             lists: HashMap::new(),
@@ -60,7 +60,7 @@ impl Node {
 
     /// Returns the number of devices of a profile that claims have.
     pub fn count(&self, profile: &str) -> usize {
-        let devices = self.allocated.iter();
+        let devices = self.ledger.allocated.iter();
         devices.filter(|d| *profile == *d.profile()).count()
     }
 
@@ -97,7 +97,12 @@ impl Node {
     /// Returns `placement`'s choice.
     pub fn choice(&self, profile: &str) -> Option<DeviceName> {
         let slice = Slice::Profile(profile.parse().expect("a profile"));
-        let reserved: Vec<Slot> = self.uses.iter().map(|used| used.slot.clone()).collect();
+        let reserved: Vec<Slot> = self
+            .ledger
+            .uses
+            .iter()
+            .map(|used| used.slot.clone())
+            .collect();
         let decision = choose(&self.snapshot, &reserved, &Constraints::one(&slice)).ok()?;
         Some(name(decision.gpu, profile, decision.placement))
     }
@@ -112,7 +117,7 @@ impl Node {
     pub fn try_allocate(&mut self, device: &DeviceName) -> bool {
         let made = self.make(device, Some(device.clone()));
         if made {
-            self.allocated.insert(device.clone());
+            self.ledger.allocated.insert(device.clone());
         }
         made
     }
@@ -130,7 +135,7 @@ impl Node {
     /// Removes all local slices.
     pub fn give_back(&mut self) {
         let locals: Vec<DeviceName> = { self.made.keys() }
-            .filter(|device| !self.allocated.contains(device))
+            .filter(|device| !self.ledger.allocated.contains(device))
             .cloned()
             .collect();
         locals.iter().for_each(|device| self.free(device));
@@ -143,7 +148,7 @@ impl Node {
             .gpus
             .iter()
             .map(|gpu| gpu.model().memory_slices);
-        let used = self.uses.iter().map(|used| used.slot.placement.size);
+        let used = self.ledger.uses.iter().map(|used| used.slot.placement.size);
         f64::from(used.sum::<u32>()) / f64::from(all.sum::<u32>())
     }
 
@@ -161,9 +166,7 @@ impl Node {
             denied_profiles: denied,
             sick: &self.none,
             evicted: &self.none,
-            uses: &self.uses,
-            idle: &[],
-            allocated: &self.allocated,
+            ledger: &self.ledger,
         }
     }
 
@@ -177,7 +180,7 @@ impl Node {
         );
         let Ok(made) = made else { return false };
         self.made.insert(device.clone(), (gpu.index, made.id));
-        self.uses.push(Use {
+        self.ledger.uses.push(Use {
             slot: Slot {
                 gpu: gpu.uuid.clone(),
                 profile_id: profile.id,
@@ -194,8 +197,8 @@ impl Node {
         gone.expect("it was made");
         let (of, _) = device.find(&self.snapshot).expect("published");
         let is_it = |slot: &Slot| slot.gpu == of.uuid && slot.placement == device.placement();
-        self.uses.retain(|used| !is_it(&used.slot));
-        self.allocated.remove(device);
+        self.ledger.uses.retain(|used| !is_it(&used.slot));
+        self.ledger.allocated.remove(device);
     }
 
     /// The counters say the same as the driver: a property test of the layout.

@@ -105,24 +105,21 @@ impl Selection<'_> {
 
     /// Returns why claims cannot get slices of a GPU.
     fn obstacle(&self, gpu: &Gpu) -> Option<String> {
-        let rule = self
-            .node
-            .excluded
-            .iter()
-            .find(|(uuid, _)| *uuid == gpu.uuid);
-        match (gpu.mig, gpu.mig_pending) {
-            (MigMode::Unsupported, _) => return Some("it does not support MIG".to_owned()),
+        let mode = match (gpu.mig, gpu.mig_pending) {
+            (MigMode::Unsupported, _) => Some("it does not support MIG"),
             (MigMode::Disabled, Some(MigMode::Enabled)) => {
-                return Some("its MIG mode is off until the next reset of the GPU".to_owned());
+                Some("its MIG mode is off until the next reset of the GPU")
             }
-            (MigMode::Disabled, _) => return Some("its MIG mode is off".to_owned()),
+            (MigMode::Disabled, _) => Some("its MIG mode is off"),
             (MigMode::Enabled, Some(MigMode::Disabled)) => {
-                return Some("the next reset of the GPU switches its MIG mode off".to_owned());
+                Some("the next reset of the GPU switches its MIG mode off")
             }
-            (MigMode::Enabled, _) => {}
-        }
-        if let Some((_, rule)) = rule {
-            return Some(rule.clone());
+            (MigMode::Enabled, _) => None,
+        };
+        let mut rules = self.node.excluded.iter();
+        let rule = rules.find(|(uuid, _)| *uuid == gpu.uuid);
+        if let Some(why) = mode.or(rule.map(|(_, rule)| rule.as_str())) {
+            return Some(why.to_owned());
         }
         match counters::totals(gpu).len() {
             0 | 1 => Some("it offers no profile".to_owned()),
@@ -155,13 +152,13 @@ impl Selection<'_> {
                 }
             }
         }
-        let published: BTreeSet<String> = offers.iter().map(|o| o.name.to_string()).collect();
-        let claimed = self.claimed(address, &gpu.profiles, Taint::Withdrawn);
-        offers.extend({ claimed.into_iter() }.filter(|o| !published.contains(&o.name.to_string())));
+        let mut claimed = self.claimed(address, &gpu.profiles, Taint::Withdrawn);
+        claimed.retain(|claimed| offers.iter().all(|offer| offer.name != claimed.name));
+        offers.append(&mut claimed);
         self.gpus.push(PublishedGpu {
             address,
             gpu: gpu.clone(),
-            compute_capability: self.node.compute_capability(&gpu.uuid),
+            compute_capability: self.node.compute_capabilities.get(&gpu.uuid).copied(),
             offers,
             is_usable: taint.is_none(),
         });
@@ -176,7 +173,7 @@ impl Selection<'_> {
                 continue;
             }
             let stays = |o: &&Offer| {
-                o.taint != Some(Taint::Withdrawn) || self.node.allocated.contains(&o.name)
+                o.taint != Some(Taint::Withdrawn) || self.node.ledger.allocated.contains(&o.name)
             };
             let offers: Vec<Offer> = { known.offers.iter().filter(stays) }
                 .map(|offer| Offer {
@@ -192,7 +189,7 @@ impl Selection<'_> {
                 });
             }
         }
-        let claimed = self.node.allocated.iter().map(DeviceName::gpu);
+        let claimed = self.node.ledger.allocated.iter().map(DeviceName::gpu);
         let missing: BTreeSet<PciAddress> = claimed.filter(|a| !self.seen.contains(a)).collect();
         for address in missing {
             self.keep_claimed(address, None, Taint::Unhealthy);
@@ -202,24 +199,23 @@ impl Selection<'_> {
     /// Keeps the devices with claims on a GPU, and no others.
     fn keep_claimed(&mut self, address: PciAddress, gpu: Option<&Gpu>, taint: Taint) {
         let known = self.known.iter().find(|known| known.address == address);
-        let before = known.map(|known| known.gpu.profiles.as_slice());
-        let now = gpu.map(|gpu| gpu.profiles.as_slice());
-        let profiles = now.filter(|p| !p.is_empty()).or(before).unwrap_or_default();
-        let offers = self.claimed(address, profiles, taint);
+        let before = known.map(|known| &known.gpu);
+        let mut gpu = gpu.or(before).cloned().unwrap_or_else(|| unknown(address));
+        if gpu.profiles.is_empty() {
+            gpu.profiles = before.map_or_else(Vec::new, |before| before.profiles.clone());
+        }
+        let offers = self.claimed(address, &gpu.profiles, taint);
         if offers.is_empty() {
             return;
         }
-        let mut gpu = gpu.cloned().or(known.map(|known| known.gpu.clone()));
-        let gpu = gpu.get_or_insert_with(|| unknown(address));
-        gpu.profiles = match profiles.is_empty() {
-            true => offers.iter().map(|o| o.profile.clone()).collect(),
-            false => profiles.to_vec(),
-        };
+        if gpu.profiles.is_empty() {
+            gpu.profiles = offers.iter().map(|o| o.profile.clone()).collect();
+        }
         self.gpus.push(PublishedGpu {
             address,
-            compute_capability: { self.node.compute_capability(&gpu.uuid) }
+            compute_capability: { self.node.compute_capabilities.get(&gpu.uuid).copied() }
                 .or(known.and_then(|known| known.compute_capability)),
-            gpu: gpu.clone(),
+            gpu,
             offers,
             is_usable: false,
         });
@@ -227,7 +223,7 @@ impl Selection<'_> {
 
     /// Returns the devices with claims on a GPU. The name alone tells about a profile that the GPU does not offer.
     fn claimed(&self, address: PciAddress, profiles: &[Profile], taint: Taint) -> Vec<Offer> {
-        let here = { self.node.allocated.iter() }.filter(|name| name.gpu() == address);
+        let here = { self.node.ledger.allocated.iter() }.filter(|name| name.gpu() == address);
         let mut here: Vec<&DeviceName> = here.collect();
         here.sort_by_key(|name| name.to_string());
         let offer = |name: &DeviceName| Offer {

@@ -5,6 +5,7 @@ use runmig_lease::framed::hex;
 use runmig_lease::model::{Gpu, Placement, Profile, ProfileName, Snapshot};
 use sha2::{Digest, Sha256};
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 /// The longest DNS label.
@@ -16,9 +17,9 @@ pub const MAX_NAME: usize = 253;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PciAddress {
     domain: u32,
-    bus: u8,
-    device: u8,
-    function: u8,
+    bus: u32,
+    device: u32,
+    function: u32,
 }
 
 impl FromStr for PciAddress {
@@ -41,19 +42,16 @@ impl PciAddress {
         let [domain, bus, device, function] = parts else {
             return None;
         };
-        let hex = |text: &str, digits: std::ops::RangeInclusive<usize>| {
+        let hex = |text: &str, digits: RangeInclusive<usize>, most: u32| {
             let is_hex = text.bytes().all(|b| b.is_ascii_hexdigit());
-            (is_hex && digits.contains(&text.len())).then(|| u32::from_str_radix(text, 16).ok())?
-        };
-        let narrow = |text, digits, end: u32| {
-            let number = hex(text, digits..=digits)?;
-            (number < end).then(|| u8::try_from(number).ok())?
+            let number = u32::from_str_radix(text, 16).ok()?;
+            (is_hex && digits.contains(&text.len()) && number <= most).then_some(number)
         };
         Some(PciAddress {
-            domain: hex(domain, 4..=8)?,
-            bus: narrow(bus, 2, 0x100)?,
-            device: narrow(device, 2, 0x20)?,
-            function: narrow(function, 1, 8)?,
+            domain: hex(domain, 4..=8, u32::MAX)?,
+            bus: hex(bus, 2..=2, 0xff)?,
+            device: hex(device, 2..=2, 0x1f)?,
+            function: hex(function, 1..=1, 7)?,
         })
     }
 

@@ -5,7 +5,6 @@ use runmig_lease::Inventory;
 use runmig_lease::error::{Error, Result};
 use runmig_lease::model::{Gpu, GpuUuid, Placement, Profile, Snapshot};
 use runmig_lease::placement::Slot;
-use runmig_lease::store::Held;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// Everything from which the ResourceSlices of a node follow.
@@ -25,12 +24,8 @@ pub struct Node<'a> {
     pub sick: &'a BTreeSet<String>,
     /// The names of the devices whose pods Kubernetes is to evict, if they are unhealthy or cordoned.
     pub evicted: &'a BTreeSet<String>,
-    /// The places that the ledger has promised. Instances that only the driver shows need no entry.
-    pub uses: &'a [Use],
-    /// The places of idle slices.
-    pub idle: &'a [Slot],
-    /// The devices that claims have, by the ledger and by the API.
-    pub allocated: &'a HashSet<DeviceName>,
+    /// The ledger's part.
+    pub ledger: &'a Uses,
 }
 
 /// A promised place on a GPU.
@@ -52,14 +47,9 @@ pub(super) struct Occupant<'a> {
 }
 
 impl Node<'_> {
-    /// Returns the compute capability of a GPU.
-    pub(super) fn compute_capability(&self, gpu: &GpuUuid) -> Option<(u32, u32)> {
-        self.compute_capabilities.get(gpu).copied()
-    }
-
     /// Returns the used places of a GPU as `placement` counts them: instances that are not idle, and promises.
     pub(super) fn occupants<'s>(&'s self, gpu: &'s Gpu) -> Vec<Occupant<'s>> {
-        let uses = { self.uses.iter() }.filter(|u| u.slot.gpu == gpu.uuid);
+        let uses = { self.ledger.uses.iter() }.filter(|u| u.slot.gpu == gpu.uuid);
         let mut found: Vec<Occupant<'s>> = Vec::new();
         for instance in &gpu.instances {
             let is_here =
@@ -67,7 +57,7 @@ impl Node<'_> {
             let is_it = |slot: &Slot| is_here(slot) && slot.profile_id == instance.profile_id;
             // An idle slice goes for a promise of another profile.
             let is_promised = uses.clone().any(|u| is_it(&u.slot));
-            if is_promised || !self.idle.iter().any(is_it) {
+            if is_promised || !self.ledger.idle.iter().any(is_it) {
                 found.push(Occupant {
                     profile: gpu.profile(instance.profile_id),
                     at: instance.placement,
@@ -91,13 +81,13 @@ impl Node<'_> {
 
     /// Says whether a use is that of the claim with a device.
     pub(super) fn is_used(&self, device: &DeviceName) -> bool {
-        { self.uses.iter() }.any(|used| used.claim.as_ref() == Some(device))
+        { self.ledger.uses.iter() }.any(|used| used.claim.as_ref() == Some(device))
     }
 
     /// Returns the places that the scheduler counts as taken and no use covers: those that the devices of moved
     /// promises name.
     pub(super) fn vacated(&self) -> impl Iterator<Item = (&DeviceName, &GpuUuid)> {
-        self.uses.iter().filter_map(|Use { slot, claim }| {
+        self.ledger.uses.iter().filter_map(|Use { slot, claim }| {
             let device = claim.as_ref()?;
             (device.placement() != slot.placement).then_some((device, &slot.gpu))
         })
@@ -107,7 +97,7 @@ impl Node<'_> {
 /// The used places of a ledger.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Uses {
-    /// The promised places.
+    /// The promised places. Instances that only the driver shows need no entry.
     pub uses: Vec<Use>,
     /// The places of idle slices.
     pub idle: Vec<Slot>,
@@ -126,10 +116,12 @@ pub fn uses(inventory: &Inventory, node: &str) -> Result<Uses> {
     }
     let pool = names::pool(node);
     let claims = inventory.leases.iter().filter_map(|held| {
-        let device = device(held, &pool)?;
+        // The device of another pool is from a time at which the node had another name.
+        let claim = held.lease.claim().filter(|claim| claim.pool == pool)?;
         let slice = held.instance.slice()?;
         let slot = Slot::new(&slice.gpu_uuid, slice.profile_id, slice.placement);
-        Some((slot, device, held.instance.attempt().is_some()))
+        let is_quarantined = held.instance.attempt().is_some();
+        Some((slot, claim.device.parse().ok()?, is_quarantined))
     });
     let claims: Vec<(Slot, DeviceName, bool)> = claims.collect();
     // Unprepare of a quarantined slice has failed, and its claim may have ended since.
@@ -150,11 +142,4 @@ pub fn uses(inventory: &Inventory, node: &str) -> Result<Uses> {
         idle: inventory.idle(),
         allocated: claims.into_iter().map(|(_, device, _)| device).collect(),
     })
-}
-
-/// Returns the device of a claim's lease, if the node publishes it. The device of another pool is from a time at which
-/// the node had another name.
-fn device(held: &Held, pool: &str) -> Option<DeviceName> {
-    let claim = held.lease.claim().filter(|claim| claim.pool == *pool)?;
-    claim.device.parse().ok()
 }

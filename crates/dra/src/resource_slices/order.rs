@@ -2,57 +2,50 @@
 //! then its choice for a second such request, and so on.
 
 use super::gpus::PublishedGpu;
-use super::names::{DeviceName, PciAddress};
+use super::names::DeviceName;
 use super::node::Node;
-use runmig_lease::model::{Gpu, GpuUuid, Placement, ProfileName};
+use runmig_lease::model::{GpuUuid, Placement, ProfileName};
 use runmig_lease::placement::{Constraints, Decision, Slot, choose};
 use runmig_lease::request::Slice;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 
 /// Orders devices of all profiles on one node.
 pub(super) struct Orderer<'n> {
     node: &'n Node<'n>,
     /// Places that are taken for a new request.
     reserved: Vec<Slot>,
-    addresses: BTreeMap<GpuUuid, PciAddress>,
-    usable: HashSet<GpuUuid>,
 }
 
 impl<'n> Orderer<'n> {
-    pub(super) fn new(node: &'n Node<'n>, gpus: &[PublishedGpu]) -> Self {
-        let address = |gpu: &Gpu| Some((gpu.uuid.clone(), gpu.pci_bus_id.parse().ok()?));
-        let addresses: BTreeMap<_, _> = node.snapshot.gpus.iter().filter_map(address).collect();
-        let usable = gpus.iter().filter(|gpu| gpu.is_usable);
-        let mut reserved: Vec<Slot> = node.uses.iter().map(|used| used.slot.clone()).collect();
+    pub(super) fn new(node: &'n Node<'n>) -> Self {
+        let ledger = node.ledger;
+        let mut reserved: Vec<Slot> = ledger.uses.iter().map(|used| used.slot.clone()).collect();
         let mut shadows: Vec<Slot> = { node.vacated() }
             .map(|(device, gpu)| shadow(gpu, device.placement()))
             .collect();
-        for device in node.allocated.iter().filter(|device| !node.is_used(device)) {
-            let promised = device.find(node.snapshot);
-            reserved
-                .extend(promised.map(|(gpu, p)| Slot::new(&gpu.uuid, p.id, device.placement())));
-        }
+        let unused = { ledger.allocated.iter() }.filter(|device| !node.is_used(device));
+        reserved.extend(unused.filter_map(|device| {
+            let (gpu, profile) = device.find(node.snapshot).ok()?;
+            Some(Slot::new(&gpu.uuid, profile.id, device.placement()))
+        }));
         // A use of the place by another is enough.
         shadows.retain(|slot| !reserved.iter().any(|other| is_at(slot, other)));
         reserved.extend(shadows);
-        Orderer {
-            node,
-            reserved,
-            addresses,
-            usable: usable.map(|gpu| gpu.gpu.uuid.clone()).collect(),
-        }
+        Orderer { node, reserved }
     }
 
     /// Returns the available devices of a profile on these GPUs: first the choices for repeated requests, then the
     /// devices that a choice would take if those before it were taken by other profiles.
-    pub(super) fn available(&self, profile: &ProfileName, gpus: &[PciAddress]) -> Vec<DeviceName> {
+    pub(super) fn available(
+        &self,
+        profile: &ProfileName,
+        gpus: &[&PublishedGpu],
+    ) -> Vec<DeviceName> {
         let slice = Slice::Profile(profile.clone());
+        let usable = gpus.iter().filter(|gpu| gpu.is_usable);
+        let find = |uuid: &GpuUuid| usable.clone().find(|gpu| gpu.gpu.uuid == *uuid);
         let excluded: Vec<(GpuUuid, String)> = { self.node.snapshot.gpus.iter() }
-            .filter(|gpu| {
-                let address = self.addresses.get(&gpu.uuid);
-                let is_here = address.is_some_and(|address| gpus.contains(address));
-                !is_here || !self.usable.contains(&gpu.uuid)
-            })
+            .filter(|gpu| find(&gpu.uuid).is_none())
             .map(|gpu| (gpu.uuid.clone(), String::new()))
             .collect();
         let offered = self.node.snapshot.gpus.iter().flat_map(|gpu| &gpu.profiles);
@@ -69,8 +62,8 @@ impl<'n> Orderer<'n> {
             }
         }
         let name = |(gpu, placement): (GpuUuid, Placement)| {
-            let address = self.addresses.get(&gpu)?;
-            DeviceName::new(*address, profile.clone(), placement).ok()
+            let address = find(&gpu)?.address;
+            DeviceName::new(address, profile.clone(), placement).ok()
         };
         found.into_iter().filter_map(name).collect()
     }
@@ -91,7 +84,7 @@ impl<'n> Orderer<'n> {
             here.any(|slot| slot.profile_id != idle.profile_id)
         };
         let (mut evicted, mut idle): (Vec<Slot>, Vec<Slot>) =
-            self.node.idle.iter().cloned().partition(goes);
+            self.node.ledger.idle.iter().cloned().partition(goes);
         while found.len() < most {
             let constraints = Constraints {
                 excluded,

@@ -30,7 +30,7 @@ pub struct Published {
 /// The members of a ResourceSlice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Members {
-    /// The generation of the pool.
+    /// The generation of the pool. 0 before it has one.
     generation: i64,
     /// The names of its counter sets, or of its devices in their order.
     names: Vec<String>,
@@ -53,6 +53,14 @@ impl Published {
             slices: slices.iter().map(members).collect(),
             gpus: Vec::new(),
         }
+    }
+
+    /// Returns the members of a generation, whatever their order, each with its ResourceSlice.
+    fn members(&self, generation: i64) -> BTreeSet<(&String, &String)> {
+        { self.slices.iter() }
+            .filter(|(_, slice)| slice.generation == generation)
+            .flat_map(|(slice, members)| members.names.iter().map(move |name| (slice, name)))
+            .collect()
     }
 
     /// Returns the devices of a profile in a ResourceSlice, in their order.
@@ -89,7 +97,7 @@ pub fn lay_out(node: &Node<'_>, before: &Published) -> Layout {
             counters: quantities(room),
         })
         .collect();
-    let orderer = Orderer::new(node, &gpus);
+    let orderer = Orderer::new(node);
     let mut slices: Vec<ResourceSlice> = { sets.chunks(MAX_SETS).enumerate() }
         .map(|(part, sets)| {
             let mut slice = empty(node, names::counter_slice(node.name, part));
@@ -100,10 +108,12 @@ pub fn lay_out(node: &Node<'_>, before: &Published) -> Layout {
     for (part, groups) in packed(&gpus).into_iter().enumerate() {
         let name = names::device_slice(node.name, part);
         let mut devices = Vec::new();
-        for group in groups {
-            let stood = before.devices(&name, &group.profile);
-            let available = orderer.available(&group.profile, &group.addresses());
-            let offers = group.offers();
+        for Group { profile, gpus } in groups {
+            let stood = before.devices(&name, &profile);
+            let available = orderer.available(&profile, &gpus);
+            let offers: Vec<(&PublishedGpu, &Offer)> = { gpus.iter() }
+                .flat_map(|&gpu| offers_of(gpu, &profile).map(move |offer| (gpu, offer)))
+                .collect();
             let all = offers.iter().map(|(_, offer)| offer.name.clone()).collect();
             devices.extend(settle(&stood, &available, all).iter().filter_map(|name| {
                 let (gpu, offer) = offers.iter().find(|(_, offer)| offer.name == *name)?;
@@ -114,7 +124,11 @@ pub fn lay_out(node: &Node<'_>, before: &Published) -> Layout {
         slice.spec.devices = Some(devices);
         slices.push(slice);
     }
-    let generation = generation(before, &Published::of(&slices));
+    // The one before, unless a ResourceSlice gets or loses a member.
+    let newest = before.slices.values().map(|slice| slice.generation).max();
+    let newest = newest.unwrap_or(0);
+    let is_same = before.members(newest) == Published::of(&slices).members(0);
+    let generation = if is_same { newest } else { newest + 1 };
     let count = i64::try_from(slices.len()).unwrap_or(i64::MAX);
     for slice in &mut slices {
         slice.spec.pool.generation = generation;
@@ -149,45 +163,10 @@ fn empty(node: &Node<'_>, name: String) -> ResourceSlice {
     }
 }
 
-/// Returns the generation of the pool: the one before, unless a ResourceSlice gets or loses a member.
-fn generation(before: &Published, now: &Published) -> i64 {
-    let newest = before.slices.values().map(|slice| slice.generation).max();
-    let is_newest = |(_, slice): &(&String, &Members)| Some(slice.generation) == newest;
-    let were = sets(before.slices.iter().filter(is_newest));
-    match newest {
-        Some(newest) if were == sets(now.slices.iter()) => newest,
-        newest => newest.unwrap_or(0) + 1,
-    }
-}
-
-/// Returns the members of ResourceSlices, whatever their order.
-fn sets<'p>(
-    slices: impl Iterator<Item = (&'p String, &'p Members)>,
-) -> BTreeMap<&'p String, BTreeSet<&'p String>> {
-    let set = |(name, slice): (&'p String, &'p Members)| (name, slice.names.iter().collect());
-    slices.map(set).collect()
-}
-
 /// The devices of one profile on GPUs that fit into a ResourceSlice together.
 struct Group<'g> {
     profile: ProfileName,
     gpus: Vec<&'g PublishedGpu>,
-}
-
-impl<'g> Group<'g> {
-    fn offers(&self) -> Vec<(&'g PublishedGpu, &'g Offer)> {
-        let of = |gpu: &&'g PublishedGpu| {
-            let gpu = *gpu;
-            offers_of(gpu, &self.profile)
-                .map(move |offer| (gpu, offer))
-                .collect::<Vec<_>>()
-        };
-        self.gpus.iter().flat_map(of).collect()
-    }
-
-    fn addresses(&self) -> Vec<PciAddress> {
-        self.gpus.iter().map(|gpu| gpu.address).collect()
-    }
 }
 
 fn offers_of<'g>(gpu: &'g PublishedGpu, profile: &ProfileName) -> impl Iterator<Item = &'g Offer> {
@@ -202,23 +181,17 @@ fn packed(gpus: &[PublishedGpu]) -> Vec<Vec<Group<'_>>> {
     let mut slices: Vec<Vec<Group<'_>>> = Vec::new();
     let mut left = 0;
     for profile in profiles(gpus) {
+        let count = |gpu: &PublishedGpu| offers_of(gpu, &profile).count();
+        let all: usize = gpus.iter().map(count).sum();
         let mut is_begun = false;
-        let all: usize = gpus
-            .iter()
-            .map(|gpu| offers_of(gpu, &profile).count())
-            .sum();
-        for gpu in gpus {
-            let count = offers_of(gpu, &profile).count();
-            if count == 0 {
-                continue;
-            }
+        for gpu in gpus.iter().filter(|gpu| count(gpu) > 0) {
             // A profile that does not fit here as a whole begins a new slice.
-            if count > left || (!is_begun && all > left) {
+            if (if is_begun { count(gpu) } else { all }) > left {
                 slices.push(Vec::new());
                 left = MAX_DEVICES;
                 is_begun = false;
             }
-            left = left.saturating_sub(count);
+            left = left.saturating_sub(count(gpu));
             if let Some(slice) = slices.last_mut() {
                 match slice.last_mut().filter(|_| is_begun) {
                     Some(group) => group.gpus.push(gpu),
@@ -236,15 +209,13 @@ fn packed(gpus: &[PublishedGpu]) -> Vec<Vec<Group<'_>>> {
 
 /// Returns the profiles in the order in which the scheduler should see them: those with media extensions last, small
 /// ones first. So a request for an amount of memory takes the smallest that has it.
-fn profiles(gpus: &[PublishedGpu]) -> Vec<ProfileName> {
-    let mut profiles: Vec<ProfileName> = Vec::new();
-    for offer in gpus.iter().flat_map(|gpu| &gpu.offers) {
-        if !profiles.contains(offer.name.profile()) {
-            profiles.push(offer.name.profile().clone());
-        }
-    }
-    profiles.sort_by_key(rank);
-    profiles
+fn profiles(gpus: &[PublishedGpu]) -> impl Iterator<Item = ProfileName> {
+    let offers = gpus.iter().flat_map(|gpu| &gpu.offers);
+    let all = offers.map(|offer| offer.name.profile());
+    let by_rank: BTreeMap<_, _> = all
+        .map(|profile| (rank(profile), profile.clone()))
+        .collect();
+    by_rank.into_values()
 }
 
 /// Returns the key by which profiles sort: as `placement` compares them for an amount of memory, `+me` last.

@@ -20,7 +20,7 @@ fn is_free(world: &World, reserved: &[Slot], device: &DeviceName) -> bool {
         slot.gpu == idle.gpu && !is_before(one, other) && !is_before(other, one)
     };
     let goes = |idle: &Slot| { reserved.iter() }.any(|slot| slot != idle && is_over(slot, &idle));
-    let (evicted, idle): (Vec<Slot>, Vec<Slot>) = world.idle.iter().cloned().partition(goes);
+    let (evicted, idle): (Vec<Slot>, Vec<Slot>) = world.ledger.idle.iter().cloned().partition(goes);
     let constraints = Constraints {
         idle: &idle,
         evicted: &evicted,
@@ -49,7 +49,7 @@ proptest! {
     ) {
         let world = World::filled(&models, &steps);
         let layout = world.lay_out(&Published::default());
-        let mut scheduler = Scheduler::new(&layout.slices, &world.allocated);
+        let mut scheduler = Scheduler::new(&layout.slices, &world.ledger.allocated);
         let (mut truth, mut reserved) = (world.truth.clone(), world.reserved());
         let mut made = Vec::new();
         for index in wanted {
@@ -82,7 +82,7 @@ proptest! {
     ) {
         let world = World::filled(&models, &steps);
         let layout = world.lay_out(&Published::default());
-        let mut scheduler = Scheduler::new(&layout.slices, &world.allocated);
+        let mut scheduler = Scheduler::new(&layout.slices, &world.ledger.allocated);
         let mut truth = world.truth.clone();
         for index in wanted {
             let device = scheduler.devices()[index.index(scheduler.devices().len())].clone();
@@ -123,7 +123,7 @@ proptest! {
             (profile.jpegs, profile.ofas) = (jpegs, ofas);
         }
         let layout = world.lay_out(&Published::default());
-        let mut scheduler = Scheduler::new(&layout.slices, &world.allocated);
+        let mut scheduler = Scheduler::new(&layout.slices, &world.ledger.allocated);
         let mut reserved = Vec::new();
         for index in wanted {
             let device = scheduler.devices()[index.index(scheduler.devices().len())].clone();

@@ -1,13 +1,9 @@
 //! Only GPUs that come, go or change their MIG mode start a new generation.
 
-use crate::world::{Card, World};
+use crate::world::World;
 use runmig_dra::resource_slices::{Layout, Published, Use};
 use runmig_lease::model::{GpuInstance, MigMode, Placement};
 use runmig_lease::placement::Slot;
-
-fn a100s(count: usize) -> World {
-    World::new(&vec![Card::of("a100-80gb"); count])
-}
 
 fn generation(layout: &Layout) -> i64 {
     let mut all = layout.slices.iter().map(|slice| slice.spec.pool.generation);
@@ -18,7 +14,7 @@ fn generation(layout: &Layout) -> i64 {
 
 #[test]
 fn slices_and_claims_keep_generation() {
-    let mut world = a100s(2);
+    let mut world = World::of("a100-80gb", 2);
     let mut last = world.lay_out(&Published::default());
     assert_eq!(generation(&last), 1);
     let placement = Placement { start: 0, size: 4 };
@@ -27,7 +23,7 @@ fn slices_and_claims_keep_generation() {
         profile_id: 9,
         placement,
     };
-    world.uses.push(Use { slot, claim: None });
+    world.ledger.uses.push(Use { slot, claim: None });
     world.snapshot.gpus[0].instances.push(GpuInstance {
         id: 0,
         profile_id: 9,
@@ -45,8 +41,8 @@ fn slices_and_claims_keep_generation() {
 
 #[test]
 fn gpus_and_mig_mode_start_generations() {
-    let both = a100s(2);
-    let first = a100s(1).lay_out(&Published::default());
+    let both = World::of("a100-80gb", 2);
+    let first = World::of("a100-80gb", 1).lay_out(&Published::default());
     let second = both.lay_out(&first.published);
     assert_eq!(generation(&second), 2);
     let mut off = both.clone();
@@ -62,7 +58,7 @@ fn gpus_and_mig_mode_start_generations() {
 /// The counter values and the order of a layout from scratch are those of one that goes on.
 #[test]
 fn restart_changes_nothing() {
-    let mut world = a100s(3);
+    let mut world = World::of("a100-80gb", 3);
     let last = world.lay_out(&Published::default());
     world.promise(&"gpu-0000-07-00-0-mig-2g-20gb-0-2".parse().unwrap());
     let last = world.lay_out(&last.published);

@@ -73,13 +73,9 @@ impl Host {
             placement: name.placement(),
         };
         let claim = Claim {
-            uid: format!("uid-of-{device}"),
-            namespace: "team-a".to_owned(),
-            name: "train".to_owned(),
-            request: "slice".to_owned(),
             pool: pool.to_owned(),
             device: device.to_owned(),
-            pods: Vec::new(),
+            ..testkit::claims::claim(UID)
         };
         let leases = self.leases();
         match is_prepared {
@@ -105,9 +101,7 @@ impl Host {
                 denied_profiles: &[],
                 sick: &BTreeSet::new(),
                 evicted: &BTreeSet::new(),
-                uses: &ledger.uses,
-                idle: &ledger.idle,
-                allocated: &ledger.allocated,
+                ledger: &ledger,
             },
             &Published::default(),
         );
@@ -136,16 +130,6 @@ fn container_lowers_counters_until_idle() {
 }
 
 #[test]
-fn administrators_instance_lowers_counters() {
-    let host = Host::new();
-    let place = ["--gpu", "0", "--profile", "3g.40gb", "--start", "4"];
-    host.machine.sim("create", &place);
-    let used = host.counters();
-    assert_eq!((used["compute-slices"], used["memory-slice-4"]), (4, 0));
-    assert_eq!(used["instances-3g-40gb"], 1);
-}
-
-#[test]
 fn blind_ledger_is_an_error() {
     let host = Host::new();
     host.acquire("3g.40gb");
@@ -154,6 +138,8 @@ fn blind_ledger_is_an_error() {
     begins_with(&error, "cannot read the used places: ");
 }
 
+/// The uid of the one claim.
+const UID: &str = "claim-uid";
 const HALF: &str = "gpu-0000-07-00-0-mig-3g-40gb-4-4";
 
 #[test]
@@ -167,8 +153,7 @@ fn claim_lowers_nothing_in_any_state() {
     let ledger = host.uses();
     assert_eq!(ledger.allocated, [HALF.parse().unwrap()].into());
     assert_eq!(ledger.uses.len(), 1);
-    let uid = format!("uid-of-{HALF}");
-    host.leases().unprepare(&uid, Patience::default()).unwrap();
+    host.leases().unprepare(UID, Patience::default()).unwrap();
     let ledger = host.uses();
     assert!(ledger.allocated.is_empty() && ledger.uses.is_empty());
 }
@@ -209,7 +194,6 @@ fn quarantined_claim_lowers_counters() {
     host.claim(HALF, &pool("node-a"), true);
     let gi = host.machine.the_instance().gi.to_string();
     let _hold = host.machine.hold(&["--gpu", "0", "--gi", &gi, "--ci", "0"]);
-    let uid = format!("uid-of-{HALF}");
-    host.leases().unprepare(&uid, Patience::NONE).unwrap_err();
+    host.leases().unprepare(UID, Patience::NONE).unwrap_err();
     assert_eq!(host.counters()["compute-slices"], 4);
 }

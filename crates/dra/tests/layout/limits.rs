@@ -1,5 +1,6 @@
 //! Limits of the API: sizes of ResourceSlices, and what a device tells.
 
+use crate::names::is_label;
 use crate::scheduler::Scheduler;
 use crate::world::{Card, World};
 use k8s_openapi::api::resource::v1::{Device, ResourceSlice};
@@ -30,14 +31,17 @@ fn profiles<'d>(devices: impl IntoIterator<Item = &'d Device>) -> Vec<String> {
     names
 }
 
-/// Sixteen GPUs of all models on a node with the longest name.
+/// Sixteen GPUs of all models, at long addresses, on a node with the longest name.
 #[test]
 fn keeps_limits_of_the_api() {
     let models: Vec<Card> = { Model::with_mig().iter().cycle() }
         .take(16)
         .map(|model| Card(model, true))
         .collect();
-    let world = World::new(&models);
+    let mut world = World::new(&models);
+    for gpu in &mut world.snapshot.gpus {
+        gpu.pci_bus_id.replace_range(..8, "0001FFFF");
+    }
     let name = format!("{}n", "n".repeat(62) + ".").repeat(3) + &"n".repeat(61);
     let node = runmig_dra::resource_slices::Node {
         name: &name[..253.min(name.len())],
@@ -69,7 +73,7 @@ fn keeps_limits_of_the_api() {
     assert_eq!(sets.len(), 16);
     assert!(slices.is_sorted_by_key(|slice| slice.metadata.name.as_deref()));
     for device in devices(&layout) {
-        assert!(device.name.len() <= 63);
+        assert!(is_label(&device.name), "{}", device.name);
         let attributes = device.attributes.as_ref().unwrap().len();
         assert!(attributes + device.capacity.as_ref().unwrap().len() <= 32);
     }
@@ -83,7 +87,7 @@ fn keeps_limits_of_the_api() {
 /// The layout that docs/dra-scheduling.md gives for eight A100.
 #[test]
 fn groups_devices_by_profile() {
-    let world = World::new(&[Card::of("a100-80gb"); 8]);
+    let world = World::of("a100-80gb", 8);
     let layout = world.lay_out(&Published::default());
     let told = |slice: &ResourceSlice| match &slice.spec.shared_counters {
         Some(sets) => vec![format!("{} sets", sets.len())],
@@ -104,7 +108,7 @@ fn groups_devices_by_profile() {
 /// A profile with more places than a ResourceSlice holds gets several, with GPUs of their own.
 #[test]
 fn splits_profile_by_gpu() {
-    let world = World::new(&[Card::of("a100-80gb"); 12]);
+    let world = World::of("a100-80gb", 12);
     let layout = world.lay_out(&Published::default());
     let mut parts: Vec<BTreeSet<String>> = Vec::new();
     for slice in &layout.slices {
@@ -120,7 +124,7 @@ fn splits_profile_by_gpu() {
 
 #[test]
 fn small_profiles_come_first() {
-    let world = World::new(&[Card::of("rtx-pro-6000")]);
+    let world = World::of("rtx-pro-6000", 1);
     let layout = world.lay_out(&Published::default());
     let names = profiles(devices(&layout)).join(" ");
     let expected = "1g.24gb 1g.24gb+gfx 1g.24gb-me 2g.48gb 2g.48gb+gfx 2g.48gb-me 4g.96gb 4g.96gb+gfx \
@@ -130,7 +134,7 @@ fn small_profiles_come_first() {
 
 #[test]
 fn device_tells_all_but_place() {
-    let world = World::new(&[Card::of("h100-80gb")]);
+    let world = World::of("h100-80gb", 1);
     let layout = world.lay_out(&Published::default());
     let mut seen = BTreeMap::new();
     for device in devices(&layout) {
@@ -165,7 +169,7 @@ fn device_tells_all_but_place() {
 
 #[test]
 fn long_values_are_cut() {
-    let mut world = World::new(&[Card::of("a30")]);
+    let mut world = World::of("a30", 1);
     world.snapshot.gpus[0].name = "ü".repeat(40);
     world.snapshot.driver_version = "615.01-beta".to_owned();
     let layout = world.lay_out(&Published::default());

@@ -1,7 +1,7 @@
 //! The first device of a profile that fits the counters is `placement`'s choice.
 
 use crate::scheduler::Scheduler;
-use crate::world::{ALL, Card, IN_PLACE, World, models, steps};
+use crate::world::{ALL, IN_PLACE, World, models, steps};
 use k8s_openapi::api::resource::v1::ResourceSlice;
 use proptest::prelude::*;
 use runmig_dra::resource_slices::{DeviceName, Published, settle};
@@ -22,7 +22,7 @@ fn profiles(world: &World) -> Vec<String> {
 fn choice(world: &World, profile: &str) -> Option<DeviceName> {
     let slice = Slice::Profile(profile.parse().unwrap());
     let constraints = Constraints {
-        idle: &world.idle,
+        idle: &world.ledger.idle,
         excluded: &world.excluded,
         ..Constraints::one(&slice)
     };
@@ -50,7 +50,7 @@ proptest! {
         let stood = World::new(&models).lay_out(&Published::default()).published;
         for before in [Published::default(), stood] {
             let layout = world.lay_out(&before);
-            let scheduler = Scheduler::new(&layout.slices, &world.allocated);
+            let scheduler = Scheduler::new(&layout.slices, &world.ledger.allocated);
             for profile in profiles(&world) {
                 let first = scheduler.first(&profile).map(|device| device.name.clone());
                 prop_assert_eq!(first, choice(&world, &profile), "{}", profile);
@@ -67,7 +67,7 @@ proptest! {
     ) {
         let mut world = World::filled(&models, &steps);
         // An idle slice that goes for one claim is gone for the next; that, only a look at the driver shows.
-        let idle = std::mem::take(&mut world.idle);
+        let idle = std::mem::take(&mut world.ledger.idle);
         let is_idle = |gpu: &runmig_lease::model::Gpu, at| {
             idle.iter().any(|s: &Slot| s.gpu == gpu.uuid && s.placement == at)
         };
@@ -79,7 +79,7 @@ proptest! {
         let names = profiles(&world);
         let profile = &names[profile.index(names.len())];
         let layout = world.lay_out(&Published::default());
-        let mut scheduler = Scheduler::new(&layout.slices, &world.allocated);
+        let mut scheduler = Scheduler::new(&layout.slices, &world.ledger.allocated);
         loop {
             let first = scheduler.first(profile).map(|device| device.name.clone());
             prop_assert_eq!(&first, &choice(&world, profile), "{}", profile);
@@ -93,7 +93,7 @@ proptest! {
     fn lists_every_device_once(models in models(), steps in steps(ALL)) {
         let world = World::filled(&models, &steps);
         let layout = world.lay_out(&Published::default());
-        let scheduler = Scheduler::new(&layout.slices, &world.allocated);
+        let scheduler = Scheduler::new(&layout.slices, &world.ledger.allocated);
         let mut names: Vec<String> = scheduler.devices().iter().map(|d| d.name.to_string()).collect();
         let places = world.snapshot.gpus.iter().flat_map(|gpu| &gpu.profiles).flat_map(|p| &p.placements);
         prop_assert_eq!(names.len(), places.count());
@@ -101,10 +101,6 @@ proptest! {
         names.dedup();
         prop_assert_eq!(names.len(), scheduler.devices().len());
     }
-}
-
-fn h100s(count: usize) -> World {
-    World::new(&vec![Card::of("h100-80gb"); count])
 }
 
 fn list(slices: &[ResourceSlice], profile: &str) -> Vec<DeviceName> {
@@ -115,7 +111,7 @@ fn list(slices: &[ResourceSlice], profile: &str) -> Vec<DeviceName> {
 
 #[test]
 fn allocation_in_order_keeps_list() {
-    let mut world = h100s(2);
+    let mut world = World::of("h100-80gb", 2);
     let before = world.lay_out(&Published::default());
     let first = list(&before.slices, "1g.10gb")[0].clone();
     world.promise(&first);
@@ -126,7 +122,7 @@ fn allocation_in_order_keeps_list() {
 
 #[test]
 fn settles_on_new_order_alone() {
-    let layout = h100s(1).lay_out(&Published::default());
+    let layout = World::of("h100-80gb", 1).lay_out(&Published::default());
     let names = list(&layout.slices, "1g.10gb");
     let of =
         |which: &[usize]| -> Vec<DeviceName> { which.iter().map(|i| names[*i].clone()).collect() };

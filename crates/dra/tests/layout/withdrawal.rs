@@ -1,16 +1,12 @@
 //! GPUs that are left out, and the devices that claims keep.
 
 use crate::scheduler::{Device, Scheduler};
-use crate::world::{Card, World};
+use crate::world::World;
 use runmig_dra::resource_slices::{DeviceName, Layout, Published};
 use runmig_lease::model::{Closed, Cordon, MigMode, Sign, SignKind};
 use runmig_lease::policy::{GpuName, Policy, Reserve, Subject};
 use std::collections::HashSet;
 use std::rc::Rc;
-
-fn h100s(count: usize) -> World {
-    World::new(&vec![Card::of("h100-80gb"); count])
-}
 
 fn lose(world: &mut World, gpu: u32) {
     let lost = (gpu, "GPU is lost".to_owned());
@@ -49,7 +45,7 @@ const CLAIMED: &str = "gpu-0000-0f-00-0-mig-3g-40gb-4-4";
 
 #[test]
 fn names_reason_for_each_gpu() {
-    let mut world = h100s(6);
+    let mut world = World::of("h100-80gb", 6);
     world.snapshot.gpus[0].mig = MigMode::Unsupported;
     world.snapshot.gpus[1].mig = MigMode::Disabled;
     world.snapshot.gpus[2].mig = MigMode::Disabled;
@@ -78,7 +74,7 @@ fn names_reason_for_each_gpu() {
 /// A claim has no pod yet, so a GPU that is reserved for some pods is for no claim.
 #[test]
 fn policy_leaves_out_gpus() {
-    let mut world = h100s(3);
+    let mut world = World::of("h100-80gb", 3);
     let policy = Policy {
         exclude_gpus: vec![GpuName::Index(0)],
         reserve: vec![Reserve {
@@ -104,10 +100,10 @@ fn policy_leaves_out_gpus() {
 
 #[test]
 fn denied_profile_is_not_published() {
-    let mut world = h100s(1);
+    let mut world = World::of("h100-80gb", 1);
     world.denied.push("7g.80gb".to_owned());
     let claimed = name("gpu-0000-07-00-0-mig-7g-80gb-0-8");
-    world.allocated.insert(claimed);
+    world.ledger.allocated.insert(claimed);
     let large = |world: &World| {
         let mut devices = on(&world.lay_out(&Published::default()), FIRST);
         devices.retain(|d| *"7g.80gb" == *d.name.profile());
@@ -115,17 +111,17 @@ fn denied_profile_is_not_published() {
     };
     let kept = large(&world);
     assert!(kept.len() == 1 && are_tainted(&kept, WITHDRAWN));
-    world.allocated.clear();
+    world.ledger.allocated.clear();
     assert_eq!(large(&world), []);
 }
 
 /// With MIG off, the claim's device stays as it was, and no other claim gets one.
 #[test]
 fn claim_keeps_device_without_mig() {
-    let mut world = h100s(2);
+    let mut world = World::of("h100-80gb", 2);
     let before = world.lay_out(&Published::default());
     world.promise(&name(CLAIMED));
-    world.uses.clear();
+    world.ledger.uses.clear();
     world.snapshot.gpus[1].mig = MigMode::Disabled;
     world.snapshot.gpus[1].profiles.clear();
     let layout = world.lay_out(&before.published);
@@ -140,7 +136,7 @@ fn claim_keeps_device_without_mig() {
 /// A GPU that fails to answer keeps all devices, tainted, in the same generation.
 #[test]
 fn lost_gpu_keeps_devices_tainted() {
-    let mut world = h100s(2);
+    let mut world = World::of("h100-80gb", 2);
     world.promise(&name(CLAIMED));
     let before = world.lay_out(&Published::default());
     let lost = world.snapshot.gpus.pop().unwrap();
@@ -150,7 +146,7 @@ fn lost_gpu_keeps_devices_tainted() {
     assert_eq!(devices.len(), 25);
     assert!(are_tainted(&devices, UNHEALTHY));
     assert_eq!(layout.slices[0].spec.pool.generation, 1);
-    let scheduler = Scheduler::new(&layout.slices, &world.allocated);
+    let scheduler = Scheduler::new(&layout.slices, &world.ledger.allocated);
     assert_eq!(scheduler.first("7g.80gb").unwrap().counter_set, FIRST);
     world.snapshot.unreadable.clear();
     world.snapshot.gpus.push(lost);
@@ -162,8 +158,8 @@ fn lost_gpu_keeps_devices_tainted() {
 /// After a restart only the name of a device tells about a GPU that is gone.
 #[test]
 fn claim_keeps_device_of_missing_gpu() {
-    let mut world = h100s(1);
-    world.allocated.insert(name(CLAIMED));
+    let mut world = World::of("h100-80gb", 1);
+    world.ledger.allocated.insert(name(CLAIMED));
     let layout = world.lay_out(&Published::default());
     let device = the_device(&layout, SECOND);
     assert_eq!(device.name, name(CLAIMED));
@@ -171,39 +167,60 @@ fn claim_keeps_device_of_missing_gpu() {
     assert_eq!(device.consumes["compute-slices"], 3);
     assert_eq!(device.taint.as_deref(), UNHEALTHY);
     // The scheduler finds each counter in the set.
-    Scheduler::new(&layout.slices, &world.allocated);
+    Scheduler::new(&layout.slices, &world.ledger.allocated);
 }
 
 /// Another model in the slot does not offer the claim's profile.
 #[test]
 fn claim_keeps_device_of_replaced_gpu() {
-    let mut world = World::new(&[Card::of("a30")]);
+    let mut world = World::of("a30", 1);
     let claimed = name("gpu-0000-07-00-0-mig-7g-80gb-0-8");
-    world.allocated.insert(claimed.clone());
+    world.ledger.allocated.insert(claimed.clone());
     let layout = world.lay_out(&Published::default());
     let devices = on(&layout, FIRST);
     let is_kept = |device: &Rc<Device>| device.name == claimed && device.taint.is_some();
     assert!(devices.iter().any(is_kept));
-    let scheduler = Scheduler::new(&layout.slices, &world.allocated);
+    let scheduler = Scheduler::new(&layout.slices, &world.ledger.allocated);
     assert_eq!(scheduler.first("1g.6gb"), None);
 }
 
+/// Both keep their devices, which no other claim gets.
 #[test]
-fn sick_gpu_is_tainted() {
-    let mut world = h100s(2);
-    world.snapshot.gpus[0].closed = Some(Closed {
-        signs: vec![Sign {
-            kind: SignKind::RecoveryAction,
-            amount: 1,
-        }],
-        ..Closed::default()
-    });
-    let layout = world.lay_out(&Published::default());
-    assert!(are_tainted(&on(&layout, FIRST), UNHEALTHY));
-    let scheduler = Scheduler::new(&layout.slices, &world.allocated);
-    assert_eq!(scheduler.first("1g.10gb").unwrap().counter_set, SECOND);
-    // One that does not work may be alone on a GPU that does.
-    world.snapshot.gpus[0].closed = None;
+fn sick_and_cordoned_gpus_are_tainted() {
+    let sign = Sign {
+        kind: SignKind::RecoveryAction,
+        amount: 1,
+    };
+    let cordon = Cordon {
+        since: Default::default(),
+        reason: Some("fan".to_owned()),
+        drains: false,
+    };
+    let cordoned = Some("runmig.dev/cordoned");
+    for (signs, cordon, taint) in testkit::rows! {
+        vec![sign], None => UNHEALTHY;
+        Vec::new(), Some(cordon) => cordoned;
+    } {
+        let mut world = World::of("h100-80gb", 2);
+        world.snapshot.gpus[0].closed = Some(Closed {
+            signs,
+            cordon,
+            ..Closed::default()
+        });
+        let layout = world.lay_out(&Published::default());
+        assert!(are_tainted(&on(&layout, FIRST), taint));
+        let scheduler = Scheduler::new(&layout.slices, &world.ledger.allocated);
+        assert_eq!(scheduler.first("1g.10gb").unwrap().counter_set, SECOND);
+        world.snapshot.gpus[0].closed = None;
+        let open = world.lay_out(&layout.published);
+        assert!(are_tainted(&on(&open, FIRST), None));
+    }
+}
+
+/// One that does not work may be alone on a GPU that does.
+#[test]
+fn sick_device_is_tainted() {
+    let mut world = World::of("h100-80gb", 2);
     world.sick.insert(CLAIMED.to_owned());
     let layout = world.lay_out(&Published::default());
     assert!(are_tainted(&on(&layout, FIRST), None));
@@ -216,29 +233,8 @@ fn sick_gpu_is_tainted() {
 }
 
 #[test]
-fn cordoned_gpu_is_tainted_and_keeps_its_devices() {
-    let mut world = h100s(2);
-    world.snapshot.gpus[0].closed = Some(Closed {
-        cordon: Some(Cordon {
-            since: Default::default(),
-            reason: Some("fan".to_owned()),
-            drains: false,
-        }),
-        ..Closed::default()
-    });
-    let layout = world.lay_out(&Published::default());
-    let cordoned = Some("runmig.dev/cordoned");
-    assert!(are_tainted(&on(&layout, FIRST), cordoned));
-    let scheduler = Scheduler::new(&layout.slices, &world.allocated);
-    assert_eq!(scheduler.first("1g.10gb").unwrap().counter_set, SECOND);
-    world.snapshot.gpus[0].closed = None;
-    let open = world.lay_out(&layout.published);
-    assert!(are_tainted(&on(&open, FIRST), None));
-}
-
-#[test]
 fn finds_place_of_a_device() {
-    let world = h100s(2);
+    let world = World::of("h100-80gb", 2);
     let (gpu, profile) = name(CLAIMED).find(&world.snapshot).unwrap();
     assert_eq!((gpu.index, profile.name.as_str()), (1, "3g.40gb"));
     let find = |text: &str| name(text).find(&world.snapshot).unwrap_err().line();

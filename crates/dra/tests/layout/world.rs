@@ -4,10 +4,10 @@
 use nvml_sim::engine::{self, Machine, Mode, Model, NewGpu, Unheld};
 use proptest::prelude::*;
 use proptest::sample::Index;
-use runmig_dra::resource_slices::{DeviceName, Layout, Node, Published, Use, lay_out};
+use runmig_dra::resource_slices::{DeviceName, Layout, Node, Published, Use, Uses, lay_out};
 use runmig_lease::model::{Gpu, GpuInstance, GpuUuid, Placement, Profile, Snapshot};
 use runmig_lease::placement::Slot;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use testkit::models;
 
 /// The user of a slice in a world.
@@ -35,12 +35,6 @@ pub type Step = (Index, Index, Index, Index, Kind);
 #[derive(Clone, Copy)]
 pub struct Card(pub &'static Model, pub bool);
 
-impl Card {
-    pub fn of(model: &str) -> Card {
-        Card(Model::find(model).unwrap(), false)
-    }
-}
-
 impl std::fmt::Debug for Card {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} swept={}", self.0.key, self.1)
@@ -50,9 +44,7 @@ impl std::fmt::Debug for Card {
 #[derive(Clone, Debug)]
 pub struct World {
     pub snapshot: Snapshot,
-    pub uses: Vec<Use>,
-    pub idle: Vec<Slot>,
-    pub allocated: HashSet<DeviceName>,
+    pub ledger: Uses,
     pub sick: BTreeSet<String>,
     pub excluded: Vec<(GpuUuid, String)>,
     pub denied: Vec<String>,
@@ -84,14 +76,17 @@ impl World {
                 gpus,
                 unreadable: Vec::new(),
             },
-            uses: Vec::new(),
-            idle: Vec::new(),
-            allocated: HashSet::new(),
+            ledger: Uses::default(),
             sick: BTreeSet::new(),
             excluded: Vec::new(),
             denied: Vec::new(),
             truth: Machine::new("layout", &new),
         }
+    }
+
+    /// GPUs of one model.
+    pub fn of(model: &str, count: usize) -> World {
+        World::new(&vec![Card(Model::find(model).unwrap(), false); count])
     }
 
     /// Takes the steps that the driver allows.
@@ -136,15 +131,15 @@ impl World {
         };
         let name = |at| DeviceName::new(address, profile.name.parse().unwrap(), at).unwrap();
         let claim = match kind {
-            Kind::Idle => return self.idle.push(slot),
+            Kind::Idle => return self.ledger.idle.push(slot),
             Kind::Foreign | Kind::Local | Kind::Pending => None,
             Kind::Promised | Kind::Prepared => Some(name(placement)),
             Kind::Moved => Some(name(device)),
         };
         if kind != Kind::Foreign {
             // Two claims never have one device.
-            let claim = claim.filter(|device| self.allocated.insert(device.clone()));
-            self.uses.push(Use { slot, claim });
+            let claim = claim.filter(|device| self.ledger.allocated.insert(device.clone()));
+            self.ledger.uses.push(Use { slot, claim });
         }
         assert!(make(&mut self.truth, at, profile.id, placement));
     }
@@ -158,9 +153,7 @@ impl World {
             denied_profiles: &self.denied,
             sick: &self.sick,
             evicted: &self.evicted,
-            uses: &self.uses,
-            idle: &self.idle,
-            allocated: &self.allocated,
+            ledger: &self.ledger,
         }
     }
 
@@ -170,14 +163,18 @@ impl World {
 
     /// The places that the ledger has promised.
     pub fn reserved(&self) -> Vec<Slot> {
-        self.uses.iter().map(|used| used.slot.clone()).collect()
+        self.ledger
+            .uses
+            .iter()
+            .map(|used| used.slot.clone())
+            .collect()
     }
 
     /// Allocates a device to a claim that is promised at once.
     pub fn promise(&mut self, device: &DeviceName) {
         let (slot, claim) = (self.slot(device), Some(device.clone()));
-        self.uses.push(Use { slot, claim });
-        self.allocated.insert(device.clone());
+        self.ledger.uses.push(Use { slot, claim });
+        self.ledger.allocated.insert(device.clone());
     }
 
     pub fn slot(&self, device: &DeviceName) -> Slot {
