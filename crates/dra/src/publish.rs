@@ -5,7 +5,7 @@ use crate::api::{Event, Watch, in_time, probe, slices_of};
 use crate::driver::NAME as DRIVER;
 use crate::memory;
 use crate::obstacle::Obstacles;
-use crate::resource_slices::objects::{Times, Wanted, keep_times, times};
+use crate::resource_slices::objects::{Print, Times, Wanted, keep_times, times};
 use crate::resource_slices::pool;
 use k8s_openapi::api::resource::v1::{ResourceSlice, ResourceSliceSpec};
 use kube::api::{DeleteParams, PostParams};
@@ -23,9 +23,9 @@ const JOIN: Duration = Duration::from_millis(100);
 const OWNER: &str = "runmig-dra";
 
 /// Writes the ResourceSlices of a node and restores them, without an end.
-pub async fn publish(client: Client, node: &str, mut wanted: watch::Receiver<Vec<Wanted>>) {
+pub async fn publish(client: Client, node: &str, mut told: watch::Receiver<Vec<Wanted>>) {
     // Until then nobody knows which of those that are present are wanted.
-    if wanted.changed().await.is_err() {
+    if told.changed().await.is_err() {
         return;
     }
     let mut published = Published {
@@ -33,13 +33,11 @@ pub async fn publish(client: Client, node: &str, mut wanted: watch::Receiver<Vec
         client: client.clone(),
         node: node.to_owned(),
         is_dropping: false,
-        wanted,
-        wanted_prints: BTreeMap::new(),
+        wanted: told.borrow_and_update().clone(),
         written: BTreeMap::new(),
         present: BTreeMap::new(),
         contest: Contest::default(),
     };
-    published.want();
     let mut changes = Watch::new(client, slices_of(node), "the ResourceSlices of this node");
     let mut obstacles = Obstacles::default();
     // The time of the next write, and the earliest one. More changes do not put a write off.
@@ -56,32 +54,28 @@ pub async fn publish(client: Client, node: &str, mut wanted: watch::Receiver<Vec
             // A write over what others have written meanwhile would fail.
             biased;
             event = changes.next() => published.see(event),
-            told = published.wanted.changed() => match told {
-                Ok(()) => {
-                    published.want();
-                    due = Some(Instant::now());
+            changed = told.changed() => {
+                if changed.is_err() {
+                    return;
                 }
-                Err(_) => return,
-            },
+                published.wanted = told.borrow_and_update().clone();
+                due = Some(Instant::now());
+            }
             () = tokio::time::sleep_until(at), if due.is_some() => {
                 let corrected = published.correct().await;
                 memory::give_back();
                 match corrected {
-                Ok(()) => {
-                    if obstacles.are_over() {
-                        tracing::info!("the ResourceSlices of this node are in place again");
+                    Ok(()) => {
+                        if obstacles.are_over() {
+                            tracing::info!("the ResourceSlices of this node are in place again");
+                        }
                     }
-                    next_try = Instant::now();
-                }
-                Err(e) => {
-                    let line = e.line();
-                    if obstacles.is_new(&line) {
-                        tracing::warn!("{line}");
+                    Err(e) => {
+                        obstacles.warn(&e);
+                        next_try = Instant::now() + obstacles.pause();
+                        // The write may have failed since others are present than the watch has told.
+                        changes.restart();
                     }
-                    next_try = Instant::now() + obstacles.pause();
-                    // The write may have failed since others are present than the watch has told.
-                    changes.restart();
-                }
                 }
             }
         }
@@ -94,20 +88,12 @@ struct Published {
     node: String,
     /// Says that the API server dropped the counters of a ResourceSlice, and that none is there since.
     is_dropping: bool,
-    /// The one copy of the ResourceSlices in this process.
-    wanted: watch::Receiver<Vec<Wanted>>,
-    wanted_prints: BTreeMap<String, Print>,
+    /// The ResourceSlices as the last look at the node has them.
+    wanted: Vec<Wanted>,
     /// The ResourceSlices that this process wrote, each in its own spelling and in the API server's.
     written: BTreeMap<String, [Print; 2]>,
     present: BTreeMap<String, Present>,
     contest: Contest,
-}
-
-/// The fingerprint of a ResourceSlice's content. The content itself takes a hundred times the memory.
-type Print = [u8; 32];
-
-fn print(text: &str) -> Print {
-    Sha256::digest(text).into()
 }
 
 /// A ResourceSlice in the API.
@@ -116,44 +102,24 @@ struct Present {
     print: Print,
     times: Times,
     pool: String,
-    /// The other program that wrote it last, as it calls itself.
-    writer: Option<String>,
+    /// The other program that wrote it last, in words.
+    writer: String,
 }
 
 impl Present {
     fn of(slice: &ResourceSlice) -> Present {
+        let spec = serde_json::to_string(&slice.spec).unwrap_or_default();
         Present {
             version: slice.resource_version(),
-            print: print(&serde_json::to_string(&slice.spec).unwrap_or_default()),
+            print: Sha256::digest(spec).into(),
             times: times(slice),
             pool: slice.spec.pool.name.clone(),
             writer: writer(slice),
         }
     }
-
-    /// Returns the other program that wrote it last, in words.
-    fn writer(&self) -> String {
-        match &self.writer {
-            Some(manager) => format!("another program ({manager})"),
-            None => "another program".to_owned(),
-        }
-    }
-
-    /// Returns the version, a number that only grows.
-    fn number(&self) -> Option<u64> {
-        self.version.as_ref()?.parse().ok()
-    }
 }
 
 impl Published {
-    /// Notes which ResourceSlices are wanted.
-    fn want(&mut self) {
-        let wanted = self.wanted.borrow_and_update();
-        self.wanted_prints = { wanted.iter() }
-            .map(|slice| (slice.name.clone(), print(&slice.text)))
-            .collect();
-    }
-
     /// Notes a change.
     fn see(&mut self, event: Event<ResourceSlice>) {
         match event {
@@ -170,81 +136,63 @@ impl Published {
         }
     }
 
-    /// Returns whether a later version of a ResourceSlice is known.
+    /// Returns whether a later version of a ResourceSlice is known. Versions are numbers that only grow.
     fn is_past(&self, slice: &ResourceSlice) -> bool {
-        let told = slice
-            .resource_version()
-            .and_then(|version| version.parse::<u64>().ok());
-        let known = self
-            .present
-            .get(&slice.name_any())
-            .and_then(Present::number);
+        let number = |version: Option<&String>| version?.parse::<u64>().ok();
+        let told = number(slice.metadata.resource_version.as_ref());
+        let known = self.present.get(&slice.name_any());
+        let known = known.and_then(|known| number(known.version.as_ref()));
         matches!((told, known), (Some(told), Some(known)) if told < known)
     }
 
-    /// Returns a ResourceSlice that is wanted, and the fingerprint of its text.
-    fn read(&self, name: &str) -> Result<Option<(ResourceSlice, Print)>> {
-        let all = self.wanted.borrow();
-        let Some(wanted) = all.iter().find(|slice| slice.name == name) else {
-            return Ok(None);
-        };
-        let slice = serde_json::from_str(&wanted.text);
-        let slice = slice.context(|| format!("read ResourceSlice {name}"))?;
-        Ok(Some((slice, print(&wanted.text))))
-    }
-
     fn is_right(&self) -> bool {
-        self.present.len() == self.wanted_prints.len()
-            && self.wanted_prints.keys().all(|name| self.stands(name))
+        self.present.len() == self.wanted.len() && self.wanted.iter().all(|it| self.stands(it))
     }
 
     /// Returns whether a wanted ResourceSlice is present as this process wrote it.
-    fn stands(&self, name: &str) -> bool {
-        let present = self.present.get(name).map(|present| &present.print);
-        { self.written.get(name) }.is_some_and(|[ours, theirs]| {
-            self.wanted_prints.get(name) == Some(ours) && present == Some(theirs)
-        })
+    fn stands(&self, wanted: &Wanted) -> bool {
+        let present = self.present.get(&wanted.name).map(|present| &present.print);
+        { self.written.get(&wanted.name) }
+            .is_some_and(|[ours, theirs]| *ours == wanted.print && present == Some(theirs))
     }
 
     /// Returns whether none of the ResourceSlices is left. A kubelet that starts removes all.
     fn is_wiped(&self) -> bool {
-        let mut wanted = self.wanted_prints.keys();
-        self.present.is_empty() && wanted.all(|name| self.written.contains_key(name))
+        let mut wanted = self.wanted.iter();
+        self.present.is_empty() && wanted.all(|it| self.written.contains_key(&it.name))
     }
 
     /// Returns the changes that others have made, in words.
     fn foreign_changes(&self) -> Option<String> {
-        let changed = self.wanted_prints.iter().find_map(|(name, wanted)| {
+        let changed = self.wanted.iter().find_map(|Wanted { name, print, .. }| {
             let [ours, theirs] = self.written.get(name)?;
-            match self.present.get(name) {
-                _ if ours != wanted => None,
-                None => Some(format!(
-                    "ResourceSlice {name} is written again: another program has deleted it"
-                )),
-                Some(present) if present.print == *theirs => None,
-                Some(present) => Some(format!(
-                    "ResourceSlice {name} is written again: {} has changed it",
-                    present.writer()
-                )),
-            }
+            let what = match self.present.get(name) {
+                _ if ours != print => return None,
+                None => "another program has deleted it".to_owned(),
+                Some(present) if present.print == *theirs => return None,
+                Some(present) => format!("{} has changed it", present.writer),
+            };
+            Some(format!("ResourceSlice {name} is written again: {what}"))
         });
+        if changed.is_some() {
+            return changed;
+        }
         let pool = pool(&self.node);
-        let added = self.present.iter().find(|(name, present)| {
+        let (name, added) = self.present.iter().find(|(name, present)| {
             let is_of_pool = present.pool == pool;
             // A process before this one may have left some of the pool.
-            !self.wanted_prints.contains_key(*name)
+            !self.is_wanted(name)
                 && !self.written.contains_key(*name)
                 && (!is_of_pool || !self.written.is_empty())
-        });
-        changed.or_else(|| {
-            added.map(|(name, added)| {
-                format!(
-                    "ResourceSlice {name} of pool {} is removed: {} published it for this node under {DRIVER}",
-                    added.pool,
-                    added.writer()
-                )
-            })
-        })
+        })?;
+        Some(format!(
+            "ResourceSlice {name} of pool {} is removed: {} published it for this node under {DRIVER}",
+            added.pool, added.writer
+        ))
+    }
+
+    fn is_wanted(&self, name: &str) -> bool {
+        self.wanted.iter().any(|wanted| wanted.name == name)
     }
 
     /// Writes what is missing or different, and removes what nobody wants.
@@ -255,57 +203,52 @@ impl Published {
             }
             self.is_dropping = false;
         }
-        self.want();
         if let Some(change) = self.foreign_changes() {
             let is_wiped = self.is_wiped();
             self.contest.note(&change, is_wiped, Instant::now());
         }
-        let order: Vec<String> = {
-            let wanted = self.wanted.borrow();
-            wanted.iter().map(|slice| slice.name.clone()).collect()
-        };
-        for name in order {
-            if self.stands(&name) {
+        for wanted in self.wanted.clone() {
+            if self.stands(&wanted) {
                 continue;
             }
-            let Some((mut slice, ours)) = self.read(&name)? else {
-                continue;
-            };
+            let Wanted { name, text, print } = wanted;
+            let slice = serde_json::from_str(&text);
+            let mut slice: ResourceSlice =
+                slice.context(|| format!("read ResourceSlice {name}"))?;
             let write = PostParams {
                 field_manager: Some(OWNER.to_owned()),
                 ..PostParams::default()
             };
-            let present = self.present.get(&name);
             let counts = has_counters(&slice.spec);
-            if let Some(present) = present {
-                keep_times(&mut slice, &present.times);
-            }
-            slice.metadata.resource_version = present.and_then(|present| present.version.clone());
-            let written = match present {
-                Some(_) => in_time(self.api.replace(&name, &write, &slice)).await,
+            let written = match self.present.get(&name) {
+                Some(present) => {
+                    keep_times(&mut slice, &present.times);
+                    slice.metadata.resource_version.clone_from(&present.version);
+                    in_time(self.api.replace(&name, &write, &slice)).await
+                }
                 None => in_time(self.api.create(&write, &slice)).await,
             };
             let written = written.context(|| format!("write ResourceSlice {name}"))?;
+            let present = Present::of(&written);
             if counts && !has_counters(&written.spec) {
                 // Without counters the scheduler gives out places that overlap.
                 self.is_dropping = true;
-                self.present.insert(name, Present::of(&written));
-                self.remove(|_| true).await?;
+                self.present.insert(name, present);
+                self.remove(self.present.keys().cloned().collect()).await?;
                 self.written.clear();
                 return Err(probe::without_counters());
             }
             tracing::info!("ResourceSlice {name} is in place");
-            let present = Present::of(&written);
-            self.written.insert(name.clone(), [ours, present.print]);
+            self.written.insert(name.clone(), [print, present.print]);
             self.present.insert(name, present);
         }
-        let wanted = self.wanted_prints.clone();
-        self.remove(|name| !wanted.contains_key(name)).await
+        let mut names: Vec<String> = self.present.keys().cloned().collect();
+        names.retain(|name| !self.is_wanted(name));
+        self.remove(names).await
     }
 
-    /// Removes ResourceSlices that are present, by their names.
-    async fn remove(&mut self, goes: impl Fn(&String) -> bool) -> Result<()> {
-        let names: Vec<String> = self.present.keys().filter(|n| goes(n)).cloned().collect();
+    /// Removes ResourceSlices that are present.
+    async fn remove(&mut self, names: Vec<String>) -> Result<()> {
         for name in names {
             let removed = in_time(self.api.delete(&name, &DeleteParams::default())).await;
             removed.context(|| format!("remove ResourceSlice {name}"))?;
@@ -315,12 +258,15 @@ impl Published {
     }
 }
 
-/// Returns the name of the other program that wrote an object last, as it calls itself.
-fn writer(slice: &ResourceSlice) -> Option<String> {
+/// Returns the other program that wrote an object last, in words.
+fn writer(slice: &ResourceSlice) -> String {
     let fields = slice.metadata.managed_fields.iter().flatten();
     let others = fields.filter(|entry| entry.manager.as_deref() != Some(OWNER));
     let last = others.max_by_key(|entry| entry.time.as_ref().map(|time| time.0));
-    last.and_then(|entry| entry.manager.clone())
+    match last.and_then(|entry| entry.manager.as_ref()) {
+        Some(manager) => format!("another program ({manager})"),
+        None => "another program".to_owned(),
+    }
 }
 
 /// Says whether a ResourceSlice has counters, or a device that uses some.

@@ -1,6 +1,7 @@
 //! Events on the pods of a claim: pure, from news to objects, and the memory of those that were told.
 
 use crate::driver::NAME as DRIVER;
+use crate::resource_slices::objects::cut;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
@@ -34,17 +35,14 @@ impl News {
     /// Returns the text for the pod.
     pub(super) fn note(&self) -> String {
         let (name, device) = (self.claim.full_name(), &self.claim.device);
-        let note = match &self.what {
+        let (what, by) = match &self.what {
             ClaimNews::Moved { to, by } => {
-                format!(
-                    "the slice of claim {name} is at {to}, and not at the place of device {device}: {by}"
-                )
+                let place = format!("is at {to}, and not at the place of device {device}");
+                (place, by)
             }
-            ClaimNews::Waits { by } => {
-                format!("the slice of claim {name} waits for {device}: {by}")
-            }
+            ClaimNews::Waits { by } => (format!("waits for {device}"), by),
         };
-        cut(note, MAX_NOTE)
+        cut(&format!("the slice of claim {name} {what}: {by}"), MAX_NOTE)
     }
 
     /// Returns the event for a pod.
@@ -53,46 +51,40 @@ impl News {
             ClaimNews::Moved { .. } => ("SliceMoved", "Promise"),
             ClaimNews::Waits { .. } => ("SliceWaits", "Prepare"),
         };
-        let regarding = ObjectReference {
-            api_version: Some("v1".to_owned()),
-            kind: Some("Pod".to_owned()),
-            namespace: Some(self.claim.namespace.clone()),
-            name: Some(pod.name.clone()),
-            uid: Some(pod.uid.clone()),
-            ..ObjectReference::default()
-        };
-        Event {
-            type_: Some("Normal".to_owned()),
-            reason: Some(reason.to_owned()),
-            action: Some(action.to_owned()),
-            note: Some(self.note()),
-            ..about(regarding, node, now)
-        }
+        let namespace = &self.claim.namespace;
+        let pod = object("Pod", Some(namespace), &pod.name, &pod.uid);
+        event(pod, ["Normal", reason, action], &self.note(), node, now)
     }
 }
 
 /// Returns a warning about a node, where `kubectl describe node` finds it.
 pub(super) fn node_event(node: &str, note: &str, now: MicroTime) -> Event {
-    let regarding = ObjectReference {
+    // The uid is the name, as the kubelet has it in its own events.
+    let object = object("Node", None, node, node);
+    let what = ["Warning", "OtherDriver", "Publish"];
+    event(object, what, note, node, now)
+}
+
+fn object(kind: &str, namespace: Option<&str>, name: &str, uid: &str) -> ObjectReference {
+    ObjectReference {
         api_version: Some("v1".to_owned()),
-        kind: Some("Node".to_owned()),
-        name: Some(node.to_owned()),
-        // As the kubelet has it in its own events.
-        uid: Some(node.to_owned()),
+        kind: Some(kind.to_owned()),
+        namespace: namespace.map(str::to_owned),
+        name: Some(name.to_owned()),
+        uid: Some(uid.to_owned()),
         ..ObjectReference::default()
-    };
-    Event {
-        type_: Some("Warning".to_owned()),
-        reason: Some("OtherDriver".to_owned()),
-        action: Some("Publish".to_owned()),
-        note: Some(cut(note.to_owned(), MAX_NOTE)),
-        ..about(regarding, node, now)
     }
 }
 
-/// Returns an event about an object, without its words.
-fn about(regarding: ObjectReference, node: &str, now: MicroTime) -> Event {
-    let name = regarding.name.clone().unwrap_or_default();
+/// Returns an event about an object: its type, reason and action, and the text.
+fn event(
+    regarding: ObjectReference,
+    [type_, reason, action]: [&str; 3],
+    note: &str,
+    node: &str,
+    now: MicroTime,
+) -> Event {
+    let name = regarding.name.as_deref().unwrap_or_default();
     // Objects without a namespace have their events in this one.
     let namespace = { regarding.namespace.clone() }.unwrap_or_else(|| "default".to_owned());
     Event {
@@ -102,21 +94,16 @@ fn about(regarding: ObjectReference, node: &str, now: MicroTime) -> Event {
             namespace: Some(namespace),
             ..ObjectMeta::default()
         },
+        type_: Some(type_.to_owned()),
+        reason: Some(reason.to_owned()),
+        action: Some(action.to_owned()),
+        note: Some(cut(note, MAX_NOTE)),
         regarding: Some(regarding),
         event_time: Some(now),
         reporting_controller: Some(DRIVER.to_owned()),
-        reporting_instance: Some(cut(node.to_owned(), MAX_INSTANCE)),
+        reporting_instance: Some(cut(node, MAX_INSTANCE)),
         ..Event::default()
     }
-}
-
-/// Cuts a text at a length in bytes.
-fn cut(mut text: String, max: usize) -> String {
-    let end = (0..=max.min(text.len()))
-        .rev()
-        .find(|at| text.is_char_boundary(*at));
-    text.truncate(end.unwrap_or(0));
-    text
 }
 
 /// The texts of the last minutes, by pod.
@@ -126,19 +113,15 @@ pub(super) struct Told(VecDeque<(Instant, String, String)>);
 impl Told {
     /// Notes a text for a pod. Returns false if the pod has it already.
     pub(super) fn note(&mut self, pod: &str, text: &str, now: Instant) -> bool {
-        self.0
-            .retain(|(then, _, _)| now.duration_since(*then) < ONCE);
-        if self
-            .0
-            .iter()
-            .any(|(_, its, told)| its == pod && told == text)
-        {
+        let texts = &mut self.0;
+        texts.retain(|(then, _, _)| now.duration_since(*then) < ONCE);
+        if { texts.iter() }.any(|(_, its, told)| its == pod && told == text) {
             return false;
         }
-        if self.0.len() >= MAX_TOLD {
-            self.0.pop_front();
+        if texts.len() >= MAX_TOLD {
+            texts.pop_front();
         }
-        self.0.push_back((now, pod.to_owned(), text.to_owned()));
+        texts.push_back((now, pod.to_owned(), text.to_owned()));
         true
     }
 

@@ -4,7 +4,7 @@
 use super::counters::{self, Amounts};
 use super::gpus::{Offer, PublishedGpu, Taint};
 use super::node::Node;
-use super::objects::{quantities, quantity};
+use super::objects::{cut, quantities, quantity};
 use k8s_openapi::api::resource::v1::{
     Device, DeviceAttribute, DeviceCapacity, DeviceCounterConsumption, DeviceTaint,
 };
@@ -97,10 +97,8 @@ fn attributes(
 }
 
 fn text(value: &str) -> DeviceAttribute {
-    let ends = (0..=MAX_VALUE.min(value.len())).rev();
-    let end = ends.into_iter().find(|at| value.is_char_boundary(*at));
     DeviceAttribute {
-        string: Some(value[..end.unwrap_or(0)].to_owned()),
+        string: Some(cut(value, MAX_VALUE)),
         ..DeviceAttribute::default()
     }
 }
