@@ -1,8 +1,8 @@
 //! `runmig-dra check`: problems of the cluster, the kubelet and the engine's CDI. `migctl doctor --kubernetes` joins them with
 //! those of the node.
 
-use crate::api;
-use crate::api::probe::{self, Client, Right};
+use crate::api::probe::{self, Right};
+use crate::api::{self, Client};
 use crate::options::{Options, hook};
 use crate::resource_slices::Published;
 use crate::room::Room;
@@ -19,34 +19,26 @@ const MAX_SIZE: u64 = 1 << 20;
 
 /// The rights without which no claim works.
 const NEEDED: &[Right] = &[
-    right("list", "resource.k8s.io", "resourceslices"),
-    right("watch", "resource.k8s.io", "resourceslices"),
-    right("create", "resource.k8s.io", "resourceslices"),
-    right("update", "resource.k8s.io", "resourceslices"),
-    right("delete", "resource.k8s.io", "resourceslices"),
-    right("get", "resource.k8s.io", "resourceclaims"),
-    right("list", "", "pods"),
-    right("watch", "", "pods"),
+    ["list", "resource.k8s.io", "resourceslices"],
+    ["watch", "resource.k8s.io", "resourceslices"],
+    ["create", "resource.k8s.io", "resourceslices"],
+    ["update", "resource.k8s.io", "resourceslices"],
+    ["delete", "resource.k8s.io", "resourceslices"],
+    ["get", "resource.k8s.io", "resourceclaims"],
+    ["list", "", "pods"],
+    ["watch", "", "pods"],
 ];
 
 /// The rights without which the driver serves claims, but reports nothing, or does not see other drivers on the node.
 const USEFUL: &[Right] = &[
-    right("patch", "resource.k8s.io", "resourceclaims/status"),
-    right(DRIVERS, "resource.k8s.io", "resourceclaims/driver"),
-    right("create", "events.k8s.io", "events"),
-    right("get", "", "nodes"),
+    ["patch", "resource.k8s.io", "resourceclaims/status"],
+    [DRIVERS, "resource.k8s.io", "resourceclaims/driver"],
+    ["create", "events.k8s.io", "events"],
+    ["get", "", "nodes"],
 ];
 
 /// A verb of Kubernetes for drivers alone.
 const DRIVERS: &str = "associated-node:patch";
-
-const fn right(verb: &'static str, group: &'static str, resource: &'static str) -> Right {
-    Right {
-        verb,
-        group,
-        resource,
-    }
-}
 
 /// The hint where only an administrator may look.
 const ADMINISTRATOR: &str = "run runmig-dra check with an administrator's --kubeconfig";
@@ -156,10 +148,10 @@ fn gpus(options: &Options, config: &Config) -> Found {
         )
     });
     let mut found: Vec<Finding> = left_out.collect();
-    let devices = slices
+    let mut devices = slices
         .iter()
-        .filter_map(|slice| slice.spec.devices.as_ref());
-    if devices.map(Vec::len).sum::<usize>() == 0 {
+        .flat_map(|slice| slice.spec.devices.iter().flatten());
+    if devices.next().is_none() {
         found.push(Finding::fail(
             "cannot publish GPUs: no GPU of this node is in MIG mode and published",
             "switch MIG mode on with nvidia-smi -mig 1, or see kubernetes.gpus and policy",
@@ -181,76 +173,56 @@ fn cdi(options: &Options) -> Found {
     if matches!(std::fs::symlink_metadata(file), Err(e) if e.kind() == ErrorKind::NotFound) {
         return Ok(Vec::new());
     }
-    let name = file.display();
     let text = trust::read_to_string(file, MAX_SIZE);
-    let text = text.context(|| format!("read the configuration of containerd, {name}"));
-    Err(match setting(&text.map_err(warned)?, dir) {
-        Cdi::On => return Ok(Vec::new()),
-        Cdi::Off => Finding::fail(
-            format!("cannot give slices to containers: {name} switches CDI off"),
-            "remove enable_cdi = false and restart containerd",
-        ),
-        Cdi::Elsewhere => Finding::fail(
-            format!(
-                "cannot give slices to containers: cdi_spec_dirs in {name} lacks {}",
-                dir.display()
-            ),
-            "add the folder to cdi_spec_dirs and restart containerd, or use --cdi-dir",
-        ),
-        Cdi::Old => Finding::warn(
-            format!(
-                "cannot find out whether containerd has CDI: {name} is of version 1 or 2, and containerd 1 has CDI only \
-                 with enable_cdi = true"
-            ),
-            "upgrade to containerd 2, or add enable_cdi = true",
-        ),
-    })
+    let text = text.context(|| format!("read the configuration of containerd, {}", file.display()));
+    let problem = of_containerd(file, &text.map_err(warned)?, dir);
+    Ok(problem.into_iter().collect())
 }
 
-#[derive(Debug, PartialEq, Eq)]
-enum Cdi {
-    On,
-    Off,
-    Elsewhere,
-    /// The configuration is of containerd 1, where CDI is off by default.
-    Old,
-}
-
-/// Reads the setting line by line, since its table has another name in each version.
-fn setting(text: &str, cdi_dir: &Path) -> Cdi {
+/// Returns why containerd does not read the folder. Reads the settings line by line, since their table has another name
+/// in each version.
+fn of_containerd(file: &Path, text: &str, cdi_dir: &Path) -> Option<Finding> {
+    let (name, dir) = (file.display(), cdi_dir.display());
     let value = |key: &str| {
         let lines = text.lines().filter_map(|line| line.split_once('='));
         let mut found = lines.filter(|(name, _)| name.trim() == key);
         found.next_back().map(|(_, value)| value.trim().to_owned())
     };
-    let dirs = value("cdi_spec_dirs");
-    let dir = format!("\"{}\"", cdi_dir.display());
     // /var/run leads to /run on every system of today.
-    let other = dir.replace("/var/run/", "/run/");
-    match value("enable_cdi").as_deref() {
-        Some("false") => Cdi::Off,
-        _ if dirs.is_some_and(|dirs| {
-            let quoted = dirs.replace('\'', "\"").replace("/var/run/", "/run/");
-            !quoted.contains(&other)
-        }) =>
-        {
-            Cdi::Elsewhere
-        }
-        Some("true") => Cdi::On,
-        _ if matches!(value("version").as_deref(), Some("1" | "2")) => Cdi::Old,
-        _ => Cdi::On,
+    let plain = |text: &str| text.replace('\'', "\"").replace("/var/run/", "/run/");
+    let wanted = plain(&format!("\"{dir}\""));
+    let is_enabled = value("enable_cdi");
+    if is_enabled.as_deref() == Some("false") {
+        return Some(Finding::fail(
+            format!("cannot give slices to containers: {name} switches CDI off"),
+            "remove enable_cdi = false and restart containerd",
+        ));
     }
+    if value("cdi_spec_dirs").is_some_and(|dirs| !plain(&dirs).contains(&wanted)) {
+        return Some(Finding::fail(
+            format!("cannot give slices to containers: cdi_spec_dirs in {name} lacks {dir}"),
+            "add the folder to cdi_spec_dirs and restart containerd, or use --cdi-dir",
+        ));
+    }
+    // In containerd 1 CDI is off by default.
+    let is_old = matches!(value("version").as_deref(), Some("1" | "2"));
+    (is_old && is_enabled.as_deref() != Some("true")).then(|| {
+        Finding::warn(
+            format!(
+                "cannot find out whether containerd has CDI: {name} is of version 1 or 2, and containerd 1 has CDI only \
+                 with enable_cdi = true"
+            ),
+            "upgrade to containerd 2, or add enable_cdi = true",
+        )
+    })
 }
 
 fn kubelet(dir: &Path) -> Found {
     let registry = dir.join("plugins_registry");
     trust::folder(&registry).map_err(|e| {
-        Error::new(format!(
-            "cannot register at the kubelet: use {}",
-            registry.display()
-        ))
-        .hint("set kubernetes.kubelet_dir to the kubelet's --root-dir")
-        .caused_by(e)
+        let why = format!("cannot register at the kubelet: use {}", registry.display());
+        let hint = "set kubernetes.kubelet_dir to the kubelet's --root-dir";
+        Error::new(why).hint(hint).caused_by(e)
     })?;
     Ok(Vec::new())
 }
@@ -268,10 +240,8 @@ async fn rights(client: &Client) -> Found {
         if probe::may(client, right).await? {
             continue;
         }
-        let text = format!(
-            "cannot {} {}: this account lacks the right",
-            right.verb, right.resource
-        );
+        let [verb, _, resource] = right;
+        let text = format!("cannot {verb} {resource}: this account lacks the right");
         let repair = "apply the ClusterRole of runmig-dra, or use its account";
         found.push(match is_needed {
             true => Finding::fail(text, repair),
@@ -322,13 +292,14 @@ async fn gates(client: &Client, node: &str) -> Vec<Finding> {
 async fn classes(client: &Client) -> Found {
     let all = probe::classes(client).await;
     let all = all.map_err(|e| warned(e.hint(ADMINISTRATOR)))?;
-    let mig = all.iter().filter_map(|(name, resource)| {
-        let resource = resource.as_deref()?;
+    let mig = all.iter().filter_map(|class| {
+        let resource = class.spec.extended_resource_name.as_deref()?;
+        let name = class.metadata.name.as_deref()?;
         resource
             .starts_with("nvidia.com/mig-")
             .then_some((name, resource))
     });
-    let is_ours = |(name, resource): &(&String, &str)| *resource == format!("nvidia.com/{name}");
+    let is_ours = |(name, resource): &(&str, &str)| *resource == format!("nvidia.com/{name}");
     let (ours, theirs): (Vec<_>, Vec<_>) = mig.partition(is_ours);
     if let Some((name, resource)) = theirs.first() {
         return Err(Finding::fail(
@@ -348,9 +319,9 @@ async fn classes(client: &Client) -> Found {
 }
 
 async fn has_node(client: &Client, node: &str) -> Found {
-    match probe::has_node(client, node).await.map_err(warned)? {
-        true => Ok(Vec::new()),
-        false => Err(Finding::fail(
+    match probe::node_object(client, node).await.map_err(warned)? {
+        Some(_) => Ok(Vec::new()),
+        None => Err(Finding::fail(
             format!("cannot publish GPUs: the cluster has no Node {node}"),
             "name this node with --node as kubectl get nodes does",
         )),
@@ -369,7 +340,7 @@ async fn others(client: &Client, node: &str) -> Vec<Finding> {
         "remove the other driver from this node, or runmig-dra",
     );
     let intruder = finding(
-        probe::intruder_anywhere(client, node).await,
+        probe::intruder(client, node, "").await,
         "cannot publish GPUs alone",
         "delete the ResourceSlice, and end the program that wrote it",
     );
@@ -408,8 +379,7 @@ mod tests {
             }
         }
         let asked = NEEDED.iter().chain(USEFUL).map(|right| {
-            let [group, resource, verb] =
-                [right.group, right.resource, right.verb].map(str::to_owned);
+            let [verb, group, resource] = right.map(str::to_owned);
             (group, resource, verb)
         });
         assert_eq!(asked.collect::<BTreeSet<_>>(), shipped);
@@ -417,12 +387,18 @@ mod tests {
 
     #[test]
     fn reads_settings_of_containerd() {
-        let read = |text: &str| setting(text, Path::new("/var/run/cdi"));
-        assert_eq!(read("version = 3\n"), Cdi::On);
-        assert_eq!(read("version = 2\n"), Cdi::Old);
-        assert_eq!(read("version = 2\n  enable_cdi = true\n"), Cdi::On);
-        assert_eq!(read("version = 3\n  enable_cdi = false\n"), Cdi::Off);
-        assert_eq!(read("cdi_spec_dirs = ['/etc/cdi', '/run/cdi']\n"), Cdi::On);
-        assert_eq!(read("cdi_spec_dirs = [\"/etc/cdi\"]\n"), Cdi::Elsewhere);
+        for (text, words) in testkit::rows! {
+            "version = 3\n" => "";
+            "version = 2\n" => "is of version 1 or 2";
+            "version = 2\n  enable_cdi = true\n" => "";
+            "version = 3\n  enable_cdi = false\n" => "switches CDI off";
+            "cdi_spec_dirs = ['/etc/cdi', '/run/cdi']\n" => "";
+            "cdi_spec_dirs = [\"/etc/cdi\"]\n" => "c.toml lacks /var/run/cdi";
+        } {
+            let found = of_containerd(Path::new("c.toml"), text, Path::new("/var/run/cdi"));
+            let found = found.map(|finding| finding.text).unwrap_or_default();
+            assert_eq!(found.is_empty(), words.is_empty(), "{text}: {found}");
+            testkit::has(&found, words);
+        }
     }
 }

@@ -1,7 +1,8 @@
 //! Other drivers on the node: runmig publishes nothing over the GPUs that another one gives out. The log and an event on
 //! the Node object name each.
 
-use crate::api::probe::{self, Client};
+use crate::api::Client;
+use crate::api::probe::{self, OF_NO_NODE};
 use crate::obstacle::Obstacles;
 use crate::report;
 use runmig_lease::error::{Error, Result};
@@ -85,7 +86,7 @@ impl<'a> Rivals<'a> {
             }
             self.told.send_replace(rival);
         }
-        let intruder = probe::intruder(self.client, self.node).await?;
+        let intruder = probe::intruder(self.client, self.node, OF_NO_NODE).await?;
         if self.intruder != intruder {
             if let Some(intruder) = &intruder {
                 self.warn(format!(

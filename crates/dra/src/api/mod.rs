@@ -36,9 +36,8 @@ pub(crate) async fn connect(kubeconfig: Option<&Path>) -> Result<Client> {
             let what = || format!("read kubeconfig {}", file.display());
             let read = Kubeconfig::read_from(file).context(what)?;
             let options = KubeConfigOptions::default();
-            Config::from_custom_kubeconfig(read, &options)
-                .await
-                .context(what)?
+            let config = Config::from_custom_kubeconfig(read, &options).await;
+            config.context(what)?
         }
         None => Config::incluster().map_err(|e| {
             Error::new("cannot find the API server: this process is in no pod")
@@ -70,7 +69,10 @@ pub(crate) async fn claim(
         loop {
             match claims.get(name).await {
                 Err(kube::Error::Api(status)) if is_without(&status, name) => return Ok(None),
-                Err(kube::Error::Api(status)) if is_busy(&status) && tries < TRIES.0 => {
+                // It asks to try again soon.
+                Err(kube::Error::Api(status))
+                    if [429, 503, 504].contains(&status.code) && tries < TRIES.0 =>
+                {
                     tries += 1;
                     tokio::time::sleep(TRIES.1).await;
                 }
@@ -78,9 +80,8 @@ pub(crate) async fn claim(
             }
         }
     };
-    in_time(read)
-        .await
-        .context(|| format!("read claim {namespace}/{name}"))
+    let found = in_time(read).await;
+    found.context(|| format!("read claim {namespace}/{name}"))
 }
 
 /// Returns the objects of a kind in all namespaces, or those with these fields.
@@ -100,11 +101,6 @@ where
 pub(crate) async fn pods(client: &Client, node: &str) -> Result<Vec<Pod>> {
     let pods = list(client, Some(format!("spec.nodeName={node}"))).await;
     pods.context(|| "list the pods of this node")
-}
-
-/// Returns whether the API server asks to try again soon.
-fn is_busy(status: &Status) -> bool {
-    [429, 503, 504].contains(&status.code)
 }
 
 /// Returns whether the API says that there is no claim with this name.
@@ -217,8 +213,9 @@ pub(crate) async fn set_devices(
             other => other.map(Some),
         }
     };
-    let written = in_time(answer).await.context(what).map_err(hinted)?;
-    let Some(written) = written else {
+    let hint = "give the account of runmig-dra the rights of docs/dra.md, or see why the API server is away";
+    let written = in_time(answer).await.context(what);
+    let Some(written) = written.map_err(|e| e.hint(hint))? else {
         return Ok(Written::Lost);
     };
     let entries = written.status.and_then(|status| status.devices);
@@ -226,8 +223,4 @@ pub(crate) async fn set_devices(
         true => Written::Done,
         false => Written::Dropped,
     })
-}
-
-fn hinted(e: Error) -> Error {
-    e.hint("give the account of runmig-dra the rights of docs/dra.md, or see why the API server is away")
 }

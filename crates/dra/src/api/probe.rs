@@ -1,13 +1,12 @@
 //! Questions to the API server that change nothing: its version, its feature gates, rights, and other drivers.
 
-use super::{in_time, list};
+use super::{Client, in_time, list};
 use crate::driver;
 use crate::resource_slices::{counter_slice, pool};
 use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::resource::v1::{DeviceClass, ResourceSlice};
 use k8s_openapi::serde::{Serialize, de::DeserializeOwned};
-pub(crate) use kube::Client;
 use kube::api::{GetParams, PostParams};
 use kube::core::Request;
 use kube::{Api, ResourceExt};
@@ -20,12 +19,8 @@ const MINOR: u32 = 36;
 /// The number of a part that no node needs, so that the probe names no ResourceSlice of the driver.
 const PART: usize = 999;
 
-/// A right to do something with a resource, or a subresource of it.
-pub(crate) struct Right {
-    pub verb: &'static str,
-    pub group: &'static str,
-    pub resource: &'static str,
-}
+/// A right: a verb, the group of the API, and a resource or a subresource of it.
+pub(crate) type Right = [&'static str; 3];
 
 /// Checks that the API server is new enough for counters.
 ///
@@ -35,13 +30,13 @@ pub(crate) async fn require_version(client: &Client) -> Result<()> {
     let info = in_time(client.apiserver_version()).await;
     let info = info.context(|| "read the version of the API server")?;
     let version = format!("{}.{}", info.major, info.minor);
-    match is_new_enough(&version) {
-        true => Ok(()),
-        false => Err(Error::new(format!(
-            "cannot publish GPUs: the API server has version {version}, and counters need 1.{MINOR}"
-        ))
-        .hint(format!("upgrade the cluster to Kubernetes 1.{MINOR}"))),
+    if is_new_enough(&version) {
+        return Ok(());
     }
+    Err(Error::new(format!(
+        "cannot publish GPUs: the API server has version {version}, and counters need 1.{MINOR}"
+    ))
+    .hint(format!("upgrade the cluster to Kubernetes 1.{MINOR}")))
 }
 
 /// Returns whether a version has the API that this driver needs. Vendors add a sign to the minor number.
@@ -107,11 +102,8 @@ pub(crate) async fn gate(client: &Client, gate: &str) -> Result<Option<bool>> {
 }
 
 /// Returns whether this account has a right in all namespaces.
-pub(crate) async fn may(client: &Client, right: &Right) -> Result<bool> {
-    let (resource, subresource) = right
-        .resource
-        .split_once('/')
-        .unwrap_or((right.resource, ""));
+pub(crate) async fn may(client: &Client, [verb, group, resource]: &Right) -> Result<bool> {
+    let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
     // This right is one to a driver's name.
     let name = match subresource {
         "driver" => driver::NAME,
@@ -120,8 +112,7 @@ pub(crate) async fn may(client: &Client, right: &Right) -> Result<bool> {
     let review = json!({
         "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
         "spec": {"resourceAttributes": {
-            "group": right.group, "resource": resource, "subresource": subresource, "verb": right.verb,
-            "name": name,
+            "group": group, "resource": resource, "subresource": subresource, "verb": verb, "name": name,
         }},
     });
     let answer: Result<SelfSubjectAccessReview> = create(client, false, review).await;
@@ -129,24 +120,17 @@ pub(crate) async fn may(client: &Client, right: &Right) -> Result<bool> {
     Ok(answer.status.is_some_and(|status| status.allowed))
 }
 
-/// Returns the DeviceClasses with their extended resources.
-pub(crate) async fn classes(client: &Client) -> Result<Vec<(String, Option<String>)>> {
+/// Returns the DeviceClasses.
+pub(crate) async fn classes(client: &Client) -> Result<Vec<DeviceClass>> {
     let classes = list(client, None).await;
-    let classes: Vec<DeviceClass> = classes.context(|| "list the DeviceClasses")?;
-    let one = |class: DeviceClass| (class.name_any(), class.spec.extended_resource_name);
-    Ok(classes.into_iter().map(one).collect())
+    classes.context(|| "list the DeviceClasses")
 }
 
 /// Returns the Node object with a name.
-async fn node_object(client: &Client, node: &str) -> Result<Option<Node>> {
+pub(crate) async fn node_object(client: &Client, node: &str) -> Result<Option<Node>> {
     let nodes: Api<Node> = Api::all(client.clone());
     let read = in_time(nodes.get_opt(node)).await;
     read.context(|| format!("read the Node {node}"))
-}
-
-/// Returns whether the cluster has a Node object with a name.
-pub(crate) async fn has_node(client: &Client, node: &str) -> Result<bool> {
-    Ok(node_object(client, node).await?.is_some())
 }
 
 /// Returns the other driver that gives out the GPUs of a node, in words.
@@ -156,10 +140,9 @@ pub(crate) async fn has_node(client: &Client, node: &str) -> Result<bool> {
 pub(crate) async fn rival(client: &Client, node: &str) -> Result<Option<String>> {
     let read = node_object(client, node).await;
     let listed = published(client, NVIDIA, &format!(",spec.nodeName={node}")).await;
-    let by_plugin = { read.as_ref().ok() }
-        .and_then(Option::as_ref)
-        .and_then(device_plugin);
-    if let Some(resource) = by_plugin {
+    if let Ok(Some(object)) = &read
+        && let Some(resource) = device_plugin(object)
+    {
         return Ok(Some(format!(
             "NVIDIA's device plugin gives out {resource} on this node"
         )));
@@ -169,24 +152,16 @@ pub(crate) async fn rival(client: &Client, node: &str) -> Result<Option<String>>
             "NVIDIA's DRA driver {NVIDIA} publishes the GPUs of this node"
         )));
     }
-    read?;
-    listed.map(|_| None)
+    read.and(listed).map(|_| None)
 }
 
-/// Returns the ResourceSlice by which another program publishes devices of this driver for all nodes, in words. It would
-/// be of no use to any of them, since no driver prepares such a device.
-pub(crate) async fn intruder(client: &Client, node: &str) -> Result<Option<String>> {
-    // A selector with an empty value finds those without a node.
-    first_intruder(client, node, ",spec.nodeName=").await
-}
+/// The ResourceSlices for all nodes: a selector with an empty value finds those without a node.
+pub(crate) const OF_NO_NODE: &str = ",spec.nodeName=";
 
-/// The same among all ResourceSlices of this driver, also those of other nodes.
-pub(crate) async fn intruder_anywhere(client: &Client, node: &str) -> Result<Option<String>> {
-    first_intruder(client, node, "").await
-}
-
-async fn first_intruder(client: &Client, node: &str, more: &str) -> Result<Option<String>> {
-    let slices = published(client, driver::NAME, more).await?;
+/// Returns a ResourceSlice by which another program publishes devices of this driver for all nodes, or for this one, in
+/// words. It would be of no use to any of them, since no driver prepares such a device. `among` selects some by more fields.
+pub(crate) async fn intruder(client: &Client, node: &str, among: &str) -> Result<Option<String>> {
+    let slices = published(client, driver::NAME, among).await?;
     Ok(slices.iter().find_map(|slice| intrudes(slice, node)))
 }
 
@@ -217,10 +192,9 @@ const NVIDIA: &str = "gpu.nvidia.com";
 fn device_plugin(node: &Node) -> Option<String> {
     let allocatable = node.status.as_ref()?.allocatable.as_ref()?;
     let is_its = |name: &str| name == "nvidia.com/gpu" || name.starts_with("nvidia.com/mig-");
-    let mut found = allocatable
-        .iter()
-        .filter(|(name, amount)| is_its(name) && amount.0 != "0");
-    found.next().map(|(name, _)| name.clone())
+    let mut all = allocatable.iter();
+    let found = all.find(|(name, amount)| is_its(name) && amount.0 != "0");
+    found.map(|(name, _)| name.clone())
 }
 
 /// Checks that the API server has all that this driver publishes.

@@ -206,19 +206,18 @@ where
                         true => Duration::from_secs(SECONDS.into()) + PATIENCE,
                         false => HOLD,
                     };
-                    let lasted = |watch: &Following<K>| watch.start.elapsed();
                     match timeout_at(watch.start + limit, watch.events.next()).await {
                         Ok(Some(event)) => {
                             if let Some(told) = self.see(event) {
                                 return told;
                             }
                         }
-                        Ok(None) if lasted(watch) < HOLD => {
-                            return self
-                                .fail(Error::new("the API server has ended each watch at once"));
+                        Ok(None) if watch.start.elapsed() < HOLD => {
+                            let why = "the API server has ended each watch at once";
+                            return self.fail(Error::new(why));
                         }
                         Ok(None) => {
-                            self.step = match lasted(watch) < FULL {
+                            self.step = match watch.start.elapsed() < FULL {
                                 true => Step::List,
                                 false => Step::Start,
                             };
