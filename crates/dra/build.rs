@@ -2,64 +2,50 @@
 
 use tonic_build::manual::{Builder, Method, Service};
 
+/// A method as a `.proto` file has it: its name in words, and the messages of question and answer.
+type Call = [&'static str; 3];
+
+const REGISTRATION: &[Call] = &[
+    ["Get Info", "Empty", "PluginInfo"],
+    ["Notify Registration Status", "RegistrationStatus", "Empty"],
+];
+const PLUGIN: &[Call] = &[
+    ["Node Prepare Resources", "ClaimList", "PrepareResponse"],
+    ["Node Unprepare Resources", "ClaimList", "UnprepareResponse"],
+];
+const HEALTH: &[Call] = &[["Node Watch Resources", "Empty", "stream WatchResponse"]];
+
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     // A twentieth of the program would be addresses that the loader corrects, in their long form.
     println!("cargo::rustc-link-arg-bin=runmig-dra=-Wl,-z,pack-relative-relocs");
-    let registration = Service::builder()
-        .package("pluginregistration")
-        .name("Registration")
-        .method(method("GetInfo", "InfoRequest", "PluginInfo").build())
-        .method(
-            method(
-                "NotifyRegistrationStatus",
-                "RegistrationStatus",
-                "RegistrationStatusResponse",
-            )
-            .build(),
-        );
-    let plugin = Service::builder()
-        .package("k8s.io.kubelet.pkg.apis.dra.v1")
-        .name("DRAPlugin")
-        .method(method("NodePrepareResources", "PrepareRequest", "PrepareResponse").build())
-        .method(
-            method(
-                "NodeUnprepareResources",
-                "UnprepareRequest",
-                "UnprepareResponse",
-            )
-            .build(),
-        );
-    let health = Service::builder()
-        .package("v1alpha1")
-        .name("DRAResourceHealth")
-        .method(
-            method("NodeWatchResources", "WatchRequest", "WatchResponse")
-                .server_streaming()
-                .build(),
-        );
     // Tests call the services as the kubelet does.
     let clients = Builder::new().build_transport(false);
-    clients.compile(&[registration.build(), plugin.build(), health.build()]);
+    clients.compile(&[
+        service("pluginregistration", "Registration", REGISTRATION),
+        service("k8s.io.kubelet.pkg.apis.dra.v1", "DRAPlugin", PLUGIN),
+        service("v1alpha1", "DRAResourceHealth", HEALTH),
+    ]);
 }
 
-fn method(name: &str, request: &str, answer: &str) -> tonic_build::manual::MethodBuilder {
-    let message = |message: &str| format!("crate::kubelet::messages::{message}");
-    Method::builder()
-        .name(snake_case(name))
-        .route_name(name)
-        .input_type(message(request))
-        .output_type(message(answer))
-        .codec_path("tonic_prost::ProstCodec")
-}
-
-fn snake_case(name: &str) -> String {
-    let mut snake = String::new();
-    for c in name.chars() {
-        if c.is_uppercase() && !snake.is_empty() {
-            snake.push('_');
-        }
-        snake.extend(c.to_lowercase());
+fn service(package: &str, name: &str, calls: &[Call]) -> Service {
+    let mut service = Service::builder().package(package).name(name);
+    for call in calls {
+        service = service.method(method(*call));
     }
-    snake
+    service.build()
+}
+
+fn method([words, question, answer]: Call) -> Method {
+    let message = |message: &str| format!("crate::kubelet::messages::{message}");
+    let method = Method::builder()
+        .name(words.replace(' ', "_").to_lowercase())
+        .route_name(words.replace(' ', ""))
+        .input_type(message(question))
+        .codec_path("tonic_prost::ProstCodec");
+    match answer.strip_prefix("stream ") {
+        Some(answer) => method.server_streaming().output_type(message(answer)),
+        None => method.output_type(message(answer)),
+    }
+    .build()
 }

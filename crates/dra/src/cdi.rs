@@ -8,6 +8,7 @@ use runmig_lease::cdi::{CLAIM_FILE, Edits};
 use runmig_lease::error::{Context, Result};
 use runmig_lease::files::put;
 use runmig_lease::model::DeviceNode;
+use runmig_lease::store::Claim;
 use runmig_lease::{paths, trust};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -32,10 +33,8 @@ const HOOK_TIMEOUT_S: u32 = 30;
 /// A slice for the containers of a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Slice {
-    /// The request of the claim, or `request/alternative`.
-    pub(crate) request: String,
-    /// The name of the device.
-    pub(crate) device: String,
+    /// The claim, with the device.
+    pub(crate) claim: Claim,
     /// The UUID of the MIG device.
     pub(crate) mig_uuid: String,
     /// The device nodes.
@@ -43,53 +42,49 @@ pub(crate) struct Slice {
 }
 
 /// Returns the name by which the engine finds a device of a claim.
-pub(crate) fn id(uid: &str, device: &str) -> String {
-    format!("{KIND}={}", name(uid, device))
+pub(crate) fn id(claim: &Claim) -> String {
+    format!("{KIND}={}", name(claim))
 }
 
-fn name(uid: &str, device: &str) -> String {
-    format!("{uid}-{device}")
+fn name(claim: &Claim) -> String {
+    format!("{}-{}", claim.uid, claim.device)
 }
 
 /// Returns the content of a claim's file.
 ///
 /// `files` are the edits that bring the driver's files, once for all devices. `hook` is the program that gives a container a lease of its own on its slice.
 /// `title` tells the claim from the others of a container.
-pub(crate) fn specification(
-    uid: &str,
-    title: &str,
-    slices: &[Slice],
-    files: &Edits,
-    hook: &Path,
-) -> Value {
-    let call = |stage: &str, verb: &str, device: &str| {
+pub(crate) fn specification(title: &str, slices: &[Slice], files: &Edits, hook: &Path) -> Value {
+    let call = |stage: &str, verb: &str, claim: &Claim| {
         json!({
             "hookName": stage,
             "path": hook,
-            "args": ["runmig-claim", verb, "--claim", uid, "--device", device],
+            "args": ["runmig-claim", verb, "--claim", claim.uid, "--device", claim.device],
             "timeout": HOOK_TIMEOUT_S,
         })
     };
     let device = |slice: &Slice| {
+        let claim = &slice.claim;
+        // Each device of a request sets the variables, and the last one counts.
+        let uuids: Vec<&str> = { slices.iter() }
+            .filter(|other| request_of(other) == request_of(slice))
+            .map(|other| other.mig_uuid.as_str())
+            .collect();
+        let (request, uuids) = (part(request_of(slice)), uuids.join(","));
         json!({
-            "name": name(uid, &slice.device),
+            "name": name(claim),
             "containerEdits": {
                 "env": [
                     // nvidia-container-runtime adds devices by the image's value, unless it reads this one.
                     "NVIDIA_VISIBLE_DEVICES=void",
-                    format!("{VARIABLE}{}={}", part(request_of(slice)), uuids(slices, slice)),
+                    format!("{VARIABLE}{request}={uuids}"),
                     // A container may have two claims with requests of one name.
-                    format!(
-                        "{VARIABLE}{}__{}={}",
-                        part(title),
-                        part(request_of(slice)),
-                        uuids(slices, slice)
-                    ),
+                    format!("{VARIABLE}{}__{request}={uuids}", part(title)),
                 ],
                 "deviceNodes": slice.nodes.iter().map(node).collect::<Vec<_>>(),
                 "hooks": [
-                    call("createRuntime", "attach", &slice.device),
-                    call("poststop", "detach", &slice.device),
+                    call("createRuntime", "attach", claim),
+                    call("poststop", "detach", claim),
                 ],
             },
         })
@@ -120,16 +115,8 @@ fn part(name: &str) -> String {
 
 /// Returns the request of a slice without the alternative.
 fn request_of(slice: &Slice) -> &str {
-    slice.request.split('/').next().unwrap_or_default()
-}
-
-/// Returns the UUIDs of all slices of this one's request. Each of its devices sets the variables, and the last one counts.
-fn uuids(slices: &[Slice], of: &Slice) -> String {
-    let of_request = slices
-        .iter()
-        .filter(|slice| request_of(slice) == request_of(of));
-    let uuids: Vec<&str> = of_request.map(|slice| slice.mig_uuid.as_str()).collect();
-    uuids.join(",")
+    let request = &slice.claim.request;
+    request.split('/').next().unwrap_or_default()
 }
 
 fn node(node: &DeviceNode) -> Value {
@@ -143,15 +130,10 @@ fn node(node: &DeviceNode) -> Value {
     })
 }
 
-/// The folder of the files.
-pub(crate) struct Folder(PathBuf);
+/// The folder of the files. It need not exist yet.
+pub(crate) struct Folder(pub(crate) PathBuf);
 
 impl Folder {
-    /// Names the folder. It need not exist yet.
-    pub(crate) fn new(path: impl Into<PathBuf>) -> Folder {
-        Folder(path.into())
-    }
-
     /// Writes the file of a claim, completely or not at all.
     pub(crate) fn write(&self, uid: &str, specification: &Value) -> Result<()> {
         let file = self.file(uid);
@@ -202,12 +184,8 @@ fn write(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
     // A killed process left it.
     remove(file)?;
     let mut options = OpenOptions::new();
-    let mut out = options
-        .write(true)
-        .create_new(true)
-        .mode(0o644)
-        .open(file)?;
-    out.write_all(bytes)
+    options.write(true).create_new(true).mode(0o644);
+    options.open(file)?.write_all(bytes)
 }
 
 #[cfg(test)]
@@ -215,9 +193,14 @@ mod tests {
     use super::*;
 
     fn slice(request: &str, device: &str, uuid: &str) -> Slice {
-        Slice {
+        let claim = Claim {
+            uid: "u-1".to_owned(),
             request: request.to_owned(),
             device: device.to_owned(),
+            ..Claim::default()
+        };
+        Slice {
+            claim,
             mig_uuid: uuid.to_owned(),
             nodes: vec![DeviceNode {
                 path: "/dev/nvidia-caps/nvidia-cap12".into(),
@@ -235,10 +218,10 @@ mod tests {
             slice("other", "b", "MIG-2"),
             slice("big-one/first", "c", "MIG-3"),
         ];
-        let written = specification("u-1", "gpu", &slices, &Edits::default(), Path::new("/hook"));
+        let written = specification("gpu", &slices, &Edits::default(), Path::new("/hook"));
         let device = |at: usize| &written["devices"][at];
         assert_eq!(device(0)["name"], "u-1-a");
-        assert_eq!(id("u-1", "a"), "gpu.runmig.dev/slice=u-1-a");
+        assert_eq!(id(&slices[0].claim), "gpu.runmig.dev/slice=u-1-a");
         let env = |at: usize| &device(at)["containerEdits"]["env"];
         let both = json!([
             "NVIDIA_VISIBLE_DEVICES=void",
@@ -276,7 +259,7 @@ mod tests {
         });
         let files: Edits = serde_json::from_value(edits.clone()).unwrap();
         let slices = [slice("a", "a", "MIG-1"), slice("b", "b", "MIG-2")];
-        let written = specification("u-1", "x", &slices, &files, Path::new("/hook"));
+        let written = specification("x", &slices, &files, Path::new("/hook"));
         assert_eq!(
             (&written["cdiVersion"], &written["containerEdits"]),
             (&json!("0.7.0"), &edits)
@@ -286,14 +269,9 @@ mod tests {
     #[test]
     fn leaves_whole_file_or_none() {
         let dir = tempfile::tempdir().unwrap();
-        let folder = Folder::new(dir.path().join("cdi"));
-        let text = specification(
-            "u-1",
-            "x",
-            &[slice("r", "a", "MIG-1")],
-            &Edits::default(),
-            Path::new("/hook"),
-        );
+        let folder = Folder(dir.path().join("cdi"));
+        let slices = [slice("r", "a", "MIG-1")];
+        let text = specification("x", &slices, &Edits::default(), Path::new("/hook"));
         fs::create_dir(dir.path().join("cdi")).unwrap();
         let left = dir.path().join("cdi/gpu.runmig.dev-u-1.new");
         fs::write(&left, "half").unwrap();
@@ -308,7 +286,7 @@ mod tests {
         fs::write(dir.path().join("cdi/gpu.runmig.dev-u-2.new"), "half").unwrap();
         let both = ["u-1", "u-2"].map(str::to_owned);
         assert_eq!(folder.claims().unwrap(), BTreeSet::from(both));
-        assert!(Folder::new("/nowhere").claims().unwrap().is_empty());
+        assert!(Folder("/nowhere".into()).claims().unwrap().is_empty());
         // A folder in the place of the file: the rename fails.
         folder.remove("u-1").unwrap();
         folder.remove("u-1").unwrap();

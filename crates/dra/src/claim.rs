@@ -39,22 +39,19 @@ impl From<&Claim> for ClaimName {
     }
 }
 
-impl ClaimName {
-    /// Checks that the uid can be a part of the name of a file.
-    pub(crate) fn check(&self) -> Result<()> {
-        let plain = |c: u8| c.is_ascii_alphanumeric() || c == b'-';
-        let uid = self.uid.as_bytes();
-        if uid.len() <= 64
-            && uid.first().is_some_and(u8::is_ascii_alphanumeric)
-            && uid.iter().all(|c| plain(*c))
-        {
-            return Ok(());
-        }
-        Err(
-            Error::new(format!("uid {:?} is not a uid of Kubernetes", self.uid))
-                .hint("look for another plugin that calls this driver's socket"),
-        )
+/// Checks that the uid of a claim can be a part of the name of a file.
+pub(crate) fn check_uid(uid: &str) -> Result<()> {
+    let is_plain = |c: u8| c.is_ascii_alphanumeric() || c == b'-';
+    if uid.len() <= 64
+        && uid.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && uid.bytes().all(is_plain)
+    {
+        return Ok(());
     }
+    Err(
+        Error::new(format!("uid {uid:?} is not a uid of Kubernetes"))
+            .hint("look for another plugin that calls this driver's socket"),
+    )
 }
 
 /// The devices of a claim on this node.
@@ -62,21 +59,8 @@ impl ClaimName {
 pub(crate) struct Allocated {
     /// The name of the claim in the pod if a template made the claim, else its own name.
     pub(crate) title: String,
-    /// The devices, in the claim's order.
-    pub(crate) devices: Vec<Allocation>,
-    /// The pods for which the claim is reserved.
-    pub(crate) pods: Vec<ClaimPod>,
-}
-
-/// One device of a claim.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Allocation {
-    /// The request of the claim, or `request/alternative`.
-    pub(crate) request: String,
-    /// The pool of the device.
-    pub(crate) pool: String,
-    /// The name of the device.
-    pub(crate) device: String,
+    /// The claim, once for each device, in its own order. There is one at least.
+    pub(crate) devices: Vec<Claim>,
 }
 
 /// Returns the devices of a claim that are in this node's pool. `found` is the API's answer for the name of the claim.
@@ -84,7 +68,7 @@ pub(crate) struct Allocation {
 /// # Errors
 /// A claim that is gone, replaced, not allocated here or reserved for no pod, and one that wants more than a slice.
 pub(crate) fn allocated(
-    found: Option<&ResourceClaim>,
+    found: Option<ResourceClaim>,
     asked: &ClaimName,
     pool: &str,
 ) -> Result<Allocated> {
@@ -100,22 +84,19 @@ pub(crate) fn allocated(
             "the claim has uid {uid}, and the pod wants an earlier claim with uid {asked}"
         ));
     }
-    let status = claim.status.as_ref();
-    let Some(allocation) = status.and_then(|status| status.allocation.as_ref()) else {
+    let status = claim.status.unwrap_or_default();
+    let Some(allocation) = status.allocation else {
         return stale("the claim is not allocated".to_owned());
     };
-    let pods = status.and_then(|status| status.reserved_for.as_ref());
-    let pods: Vec<ClaimPod> = pods.into_iter().flatten().filter_map(pod).collect();
+    let pods: Vec<ClaimPod> = { status.reserved_for.iter().flatten() }
+        .filter_map(pod)
+        .collect();
     if pods.is_empty() {
         return stale("the claim is reserved for no pod".to_owned());
     }
-    let devices = allocation.devices.as_ref();
-    let results = devices.and_then(|devices| devices.results.as_ref());
-    let ours = results
-        .into_iter()
-        .flatten()
-        .filter(|result| result.driver == DRIVER);
-    let ours: Vec<&DeviceRequestAllocationResult> = ours.collect();
+    let devices = allocation.devices.unwrap_or_default();
+    let mut ours = devices.results.unwrap_or_default();
+    ours.retain(|result| result.driver == DRIVER);
     if ours.is_empty() {
         return stale(format!("the claim has no device of {DRIVER}"));
     }
@@ -134,29 +115,35 @@ pub(crate) fn allocated(
             .hint("remove adminAccess from the claim"));
         }
     }
-    let configuration = devices.and_then(|devices| devices.config.as_ref());
-    if configuration.into_iter().flatten().any(is_ours) {
+    let is_ours = |configuration: &DeviceAllocationConfiguration| {
+        let opaque = configuration.opaque.as_ref();
+        opaque.is_some_and(|opaque| opaque.driver == DRIVER)
+    };
+    if devices.config.iter().flatten().any(is_ours) {
         return Err(Error::new(format!(
             "the claim or its class has a configuration for {DRIVER}, which has none"
         ))
         .hint("remove the opaque configuration from the claim and its DeviceClass"));
     }
-    let allocation = |result: &DeviceRequestAllocationResult| Allocation {
-        request: result.request.clone(),
-        pool: result.pool.clone(),
-        device: result.device.clone(),
+    let device = |result: DeviceRequestAllocationResult| Claim {
+        uid: asked.uid.clone(),
+        namespace: asked.namespace.clone(),
+        name: asked.name.clone(),
+        request: result.request,
+        pool: result.pool,
+        device: result.device,
+        pods: pods.clone(),
     };
-    let annotations = claim.metadata.annotations.as_ref();
-    let in_pod = annotations.and_then(|annotations| annotations.get(NAME_IN_POD));
+    let mut annotations = claim.metadata.annotations.unwrap_or_default();
+    let in_pod = annotations.remove(NAME_IN_POD);
     Ok(Allocated {
-        title: in_pod.unwrap_or(&asked.name).clone(),
-        devices: ours.into_iter().map(allocation).collect(),
-        pods,
+        title: in_pod.unwrap_or_else(|| asked.name.clone()),
+        devices: ours.into_iter().map(device).collect(),
     })
 }
 
 /// Returns why a claim on record has no right to its device any more. None while it has.
-pub(crate) fn withdrawn(found: Option<&ResourceClaim>, held: &Claim) -> Option<String> {
+pub(crate) fn withdrawn(found: Option<ResourceClaim>, held: &Claim) -> Option<String> {
     match allocated(found, &held.into(), &held.pool) {
         Err(why) => Some(why.reason()),
         Ok(now) if now.devices.iter().any(|d| d.device == held.device) => None,
@@ -165,20 +152,11 @@ pub(crate) fn withdrawn(found: Option<&ResourceClaim>, held: &Claim) -> Option<S
 }
 
 fn pod(reference: &ResourceClaimConsumerReference) -> Option<ClaimPod> {
-    let is_core = reference
-        .api_group
-        .as_deref()
-        .unwrap_or_default()
-        .is_empty();
+    let is_core = reference.api_group.as_deref().is_none_or(str::is_empty);
     (is_core && reference.resource == "pods").then(|| ClaimPod {
         uid: reference.uid.clone(),
         name: reference.name.clone(),
     })
-}
-
-fn is_ours(configuration: &DeviceAllocationConfiguration) -> bool {
-    let opaque = configuration.opaque.as_ref();
-    opaque.is_some_and(|opaque| opaque.driver == DRIVER)
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
 //! The ledger's part of a claim: a lease for each allocated device, and the nodes of its slice.
 
 use crate::cdi;
-use crate::claim::{Allocated, Allocation, ClaimName};
 use crate::resource_slices::DeviceName;
 use runmig_lease::config::Config;
 use runmig_lease::counters::Actor;
@@ -10,18 +9,29 @@ use runmig_lease::gpu::device_nodes::Nodes;
 use runmig_lease::gpu::{Queries, uvm};
 use runmig_lease::model::Snapshot;
 use runmig_lease::store::{Claim, ClaimName as LeasedDevice, ClaimTurn, Held, Store};
-use runmig_lease::{ClaimNews, ClaimPlace, Leases, NoBundles, Patience};
+use runmig_lease::{ClaimNews, ClaimPlace, Leases, NoBundles, Patience, process};
 use std::time::Duration;
 
 /// The time that a Prepare waits for slices that are being released.
 const PATIENCE: Duration = Duration::from_secs(40);
 
-/// Makes the slices of a claim. After an error the leases of its other devices stay, and the next call continues. `hear` is
-/// told of moves and waits.
+/// Does work that blocks in a thread of its own.
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    let work = || {
+        process::renew_patience();
+        work()
+    };
+    let done = tokio::task::spawn_blocking(work).await;
+    done.because(|| "the driver failed at the claim")?
+}
+
+/// Makes the slices of a claim's devices. After an error the leases of its other devices stay, and the next call
+/// continues. `hear` is told of moves and waits.
 pub(crate) fn prepare(
     config: &Config,
-    claim: &ClaimName,
-    allocated: &Allocated,
+    devices: &[Claim],
     hear: &dyn Fn(&Claim, ClaimNews),
 ) -> Result<Vec<cdi::Slice>> {
     let driver = &config.driver;
@@ -30,19 +40,18 @@ pub(crate) fn prepare(
         .context(|| format!("read the driver's device numbers below {}", root.display()))?;
     let snapshot = runmig_lease::driver(config).snapshot()?;
     let leases = open(config)?;
-    let slice = |allocation: &Allocation| {
-        let place = place(&snapshot, &allocation.device)?;
-        let holder = holder(claim, allocated, allocation);
-        let hear = |news| hear(&holder, news);
-        let held = leases.prepare(holder.clone(), &place, PATIENCE, &hear)?;
-        granted(&nodes, allocation, &held)
+    let slice = |claim: &Claim| {
+        let place = place(&snapshot, &claim.device)?;
+        let hear = |news| hear(claim, news);
+        let held = leases.prepare(claim.clone(), &place, PATIENCE, &hear)?;
+        granted(&nodes, claim, &held)
     };
-    let slices = allocated.devices.iter().map(slice);
-    let slices = slices.collect::<Result<Vec<_>>>()?;
+    let slices = devices.iter().map(slice).collect::<Result<Vec<_>>>()?;
     // Devices of an earlier allocation of the claim, whose Unprepare was lost.
     for held in leases.claims()? {
-        let lost = held.lease.claim().filter(|c| c.uid == claim.uid);
-        let lost = lost.filter(|c| allocated.devices.iter().all(|d| d.device != c.device));
+        let lost = { held.lease.claim() }
+            .filter(|c| devices.iter().any(|d| d.uid == c.uid))
+            .filter(|c| devices.iter().all(|d| d.device != c.device));
         if let Some(lost) = lost {
             leases.release_device(&device_of(lost), Patience::default())?;
         }
@@ -53,17 +62,14 @@ pub(crate) fn prepare(
 /// Puts the places of a claim's devices on record, before the kubelet asks for the slices. `hear` is told of moves.
 pub(crate) fn promise(
     config: &Config,
-    claim: &ClaimName,
-    allocated: &Allocated,
+    devices: &[Claim],
     hear: &dyn Fn(&Claim, ClaimNews),
 ) -> Result<()> {
     let snapshot = runmig_lease::driver(config).snapshot()?;
     let leases = open(config)?;
-    for allocation in &allocated.devices {
-        let place = place(&snapshot, &allocation.device)?;
-        let holder = holder(claim, allocated, allocation);
-        let hear = |news| hear(&holder, news);
-        leases.promise(holder.clone(), &place, &hear)?;
+    for claim in devices {
+        let place = place(&snapshot, &claim.device)?;
+        leases.promise(claim.clone(), &place, &|news| hear(claim, news))?;
     }
     Ok(())
 }
@@ -74,7 +80,7 @@ fn open(config: &Config) -> Result<Leases<'_>> {
 }
 
 /// Does something with the leases on record. Without a ledger there is nothing to do.
-fn on_record<T: Default>(
+pub(crate) fn on_record<T: Default>(
     config: &Config,
     work: impl FnOnce(&Leases<'_>) -> Result<T>,
 ) -> Result<T> {
@@ -91,10 +97,9 @@ pub(crate) fn held(config: &Config) -> Result<Vec<Held>> {
 
 /// Returns the claims on record, one for each device.
 pub(crate) fn claims(config: &Config) -> Result<Vec<Claim>> {
-    let held = held(config)?;
-    Ok({ held.iter() }
-        .filter_map(|held| held.lease.claim().cloned())
-        .collect())
+    let held = held(config)?.into_iter();
+    let claims = held.filter_map(|held| held.lease.claim().cloned());
+    Ok(claims.collect())
 }
 
 /// Ends what containers of claims left.
@@ -102,40 +107,11 @@ pub(crate) fn release_ended(config: &Config) -> Result<()> {
     on_record(config, |leases| leases.release_ended())
 }
 
-/// Names the container or the process that uses a device of a claim.
-pub(crate) fn user_of(config: &Config, claim: &Claim) -> Result<Option<String>> {
-    on_record(config, |leases| leases.user_of_device(&device_of(claim)))
-}
-
-/// Returns whether a claim has a lease on no other device.
-pub(crate) fn is_last_device(config: &Config, claim: &Claim) -> Result<bool> {
-    let on_record = claims(config)?;
-    Ok(!{ on_record.iter() }.any(|c| c.uid == claim.uid && c.device != claim.device))
-}
-
-/// Ends the lease of one device of a claim.
-pub(crate) fn release_device(config: &Config, claim: &Claim) -> Result<()> {
-    on_record(config, |leases| {
-        leases.release_device(&device_of(claim), Patience::default())
-    })
-}
-
-fn device_of(claim: &Claim) -> LeasedDevice {
+/// Returns the name of a claim's device in the ledger.
+pub(crate) fn device_of(claim: &Claim) -> LeasedDevice {
     LeasedDevice {
         uid: claim.uid.clone(),
         device: claim.device.clone(),
-    }
-}
-
-fn holder(claim: &ClaimName, allocated: &Allocated, allocation: &Allocation) -> Claim {
-    Claim {
-        uid: claim.uid.clone(),
-        namespace: claim.namespace.clone(),
-        name: claim.name.clone(),
-        request: allocation.request.clone(),
-        pool: allocation.pool.clone(),
-        device: allocation.device.clone(),
-        pods: allocated.pods.clone(),
     }
 }
 
@@ -161,29 +137,24 @@ fn place(snapshot: &Snapshot, device: &str) -> Result<ClaimPlace> {
 }
 
 /// Returns the nodes and the UUID of a slice.
-fn granted(nodes: &Nodes, allocation: &Allocation, held: &Held) -> Result<cdi::Slice> {
+fn granted(nodes: &Nodes, claim: &Claim, held: &Held) -> Result<cdi::Slice> {
     let slice = held.instance.slice();
-    let ids = slice.and_then(|s| {
-        Some((
-            s,
-            s.gpu_instance?,
-            s.compute_instance?,
-            s.mig_uuid.as_ref()?,
-        ))
+    let its = slice.and_then(|s| {
+        let uuid = s.mig_uuid.as_ref()?;
+        Some((s.gpu_minor, s.gpu_instance?, s.compute_instance?, uuid))
     });
-    let Some((slice, gi, ci, uuid)) = ids else {
+    let Some((minor, gi, ci, uuid)) = its else {
         return Err(
             Error::new(format!("the lease {} has no slice", held.lease.id.as_str()))
                 .hint("run migctl inspect on the node to see its record"),
         );
     };
     let mut all = nodes.required_nodes().to_vec();
-    all.push(nodes.gpu_node(slice.gpu_minor));
-    all.extend(nodes.capability_nodes(slice.gpu_minor, gi, ci)?);
+    all.push(nodes.gpu_node(minor));
+    all.extend(nodes.capability_nodes(minor, gi, ci)?);
     all.extend(nodes.optional_nodes());
     Ok(cdi::Slice {
-        request: allocation.request.clone(),
-        device: allocation.device.clone(),
+        claim: claim.clone(),
         mig_uuid: uuid.clone(),
         nodes: all,
     })

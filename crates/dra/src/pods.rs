@@ -12,14 +12,13 @@ pub(crate) fn claims_of(pod: &Pod) -> BTreeSet<String> {
     if is_over || pod.metadata.deletion_timestamp.is_some() {
         return BTreeSet::new();
     }
-    let generated = { status.and_then(|s| s.resource_claim_statuses.as_ref()) }
-        .into_iter()
-        .flatten()
-        .filter_map(|s| s.resource_claim_name.clone());
-    let named = { pod.spec.as_ref().and_then(|s| s.resource_claims.as_ref()) }
-        .into_iter()
-        .flatten()
+    let spec = pod.spec.as_ref();
+    let named = { spec.into_iter() }
+        .flat_map(|s| s.resource_claims.iter().flatten())
         .filter_map(|c| c.resource_claim_name.clone());
+    let generated = { status.into_iter() }
+        .flat_map(|s| s.resource_claim_statuses.iter().flatten())
+        .filter_map(|s| s.resource_claim_name.clone());
     let extended = { status.and_then(|s| s.extended_resource_claim_status.as_ref()) }
         .map(|s| s.resource_claim_name.clone());
     generated.chain(named).chain(extended).collect()

@@ -3,14 +3,15 @@
 //! Claims are independent of each other. The steps of one claim follow each other, whoever asks for them.
 
 use crate::cdi::{self, Folder};
-use crate::claim::{Allocated, Allocation, ClaimName, allocated, withdrawn};
-use crate::report::{News, Reports};
+use crate::claim::{Allocated, ClaimName, allocated, check_uid, withdrawn};
+use crate::ledger::blocking;
+use crate::report::Reports;
 use crate::{api, files, ledger};
 use kube::Client;
+use runmig_lease::Patience;
 use runmig_lease::config::Config;
 use runmig_lease::error::{Context, Error, Result};
 use runmig_lease::store::Claim;
-use runmig_lease::{ClaimNews, process};
 use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,7 +25,7 @@ const LAST_ANSWER: Duration = Duration::from_secs(4);
 
 /// The claims of this node.
 pub(crate) struct Claims {
-    node: Arc<Node>,
+    pub(crate) node: Arc<Node>,
     serial: Serial,
     /// Says that the process has to end.
     ending: watch::Receiver<bool>,
@@ -46,14 +47,6 @@ pub(crate) struct Node {
     pub(crate) reports: Reports,
 }
 
-impl Node {
-    /// Reports news of the ledger.
-    fn hear(&self, claim: &Claim, what: ClaimNews) {
-        let claim = claim.clone();
-        self.reports.news(News { claim, what });
-    }
-}
-
 impl Claims {
     /// Takes no look at the claims that exist.
     pub(crate) fn new(node: Node, ending: watch::Receiver<bool>) -> Claims {
@@ -65,69 +58,62 @@ impl Claims {
     }
 
     /// Makes the slices of a claim and its CDI file. Returns the devices. A repeated call gives the same answer.
-    pub(crate) async fn prepare(&self, claim: &ClaimName) -> Result<Vec<Allocation>> {
+    pub(crate) async fn prepare(&self, claim: &ClaimName) -> Result<Vec<Claim>> {
         let (node, asked) = (self.node.clone(), claim.clone());
         let work = async move {
             let found = api::claim(&node.client, &asked.namespace, &asked.name).await?;
-            let allocated = allocated(found.as_ref(), &asked, &node.pool)?;
-            let (maker, claim) = (node.clone(), asked.clone());
-            let devices = blocking(move || make(&maker, &claim, allocated)).await?;
+            let allocated = allocated(found, &asked, &node.pool)?;
+            let maker = node.clone();
+            let devices = blocking(move || make(&maker, allocated)).await?;
             tracing::info!("claim {asked} is prepared");
             node.reports.made(asked);
             Ok(devices)
         };
-        let answer = self.in_turn(claim, work).await;
+        let answer = self.in_turn(&claim.uid, work).await;
         answer.context(|| format!("prepare claim {claim}"))
     }
 
     /// Puts the places of a claim's devices on record, without hardware, if it is reserved for this pod. Returns false
     /// if it is not. The kubelet prepares a claim once, so this puts its later pods on record too.
     pub(crate) async fn promise(&self, claim: &ClaimName, pod: &str) -> Result<bool> {
-        claim.check()?;
+        check_uid(&claim.uid)?;
         let _turn = self.serial.turn(&claim.uid).await;
+        let node = self.node.clone();
         // Read in the turn: the claim may have ended since its pod was seen.
-        let found = api::claim(&self.node.client, &claim.namespace, &claim.name).await?;
-        let allocated = match allocated(found.as_ref(), claim, &self.node.pool) {
-            Ok(allocated) if allocated.pods.iter().any(|p| p.uid == pod) => allocated,
-            // A claim for others, or of a later pod, is no failure here.
-            _ => return Ok(false),
+        let found = api::claim(&node.client, &claim.namespace, &claim.name).await?;
+        // A claim for others, or of a later pod, is no failure here.
+        let Ok(Allocated { devices, .. }) = allocated(found, claim, &node.pool) else {
+            return Ok(false);
         };
-        let (node, asked) = (self.node.clone(), claim.clone());
+        if !devices.iter().flat_map(|d| &d.pods).any(|p| p.uid == pod) {
+            return Ok(false);
+        }
         let promise = move || {
-            let hear = |claim: &Claim, what| node.hear(claim, what);
-            ledger::promise(&node.config, &asked, &allocated, &hear)
+            let hear = |claim: &Claim, what| node.reports.news(claim, what);
+            ledger::promise(&node.config, &devices, &hear)
         };
         blocking(promise).await?;
         Ok(true)
     }
 
-    /// Ends the lease of a device that the claim has lost, unless a container or a process uses its slice.
-    pub(crate) async fn sweep(&self, held: Claim) -> Result<()> {
-        let claim = ClaimName::from(&held);
-        let (node, asked) = (self.node.clone(), claim.clone());
+    /// Ends the lease of a device that the claim has lost, unless a container or a process uses its slice. An API server
+    /// that does not answer keeps it.
+    pub(crate) async fn sweep(&self, held: &Claim) -> Result<()> {
+        let (node, held) = (self.node.clone(), held.clone());
+        // The first look needs no turn. Most claims are in order.
+        if withdrawal(&node, &held).await?.is_none() {
+            return Ok(());
+        }
+        let (uid, name) = (held.uid.clone(), held.full_name());
         let work = async move {
             // Read in the turn: a pod may have got the claim since the first look.
-            let found = api::claim(&node.client, &asked.namespace, &asked.name).await?;
-            let Some(why) = withdrawn(found.as_ref(), &held) else {
-                return Ok(());
-            };
-            blocking(move || {
-                if let Some(by) = ledger::user_of(&node.config, &held)? {
-                    tracing::info!("{held} keeps its slice, although {why}: {by}");
-                    return Ok(());
-                }
-                // First: after the lease no record names the file to the next sweep.
-                if ledger::is_last_device(&node.config, &held)? {
-                    node.cdi.remove(&held.uid)?;
-                }
-                ledger::release_device(&node.config, &held)?;
-                tracing::info!("{held} is released: {why}");
-                Ok(())
-            })
-            .await
+            match withdrawal(&node, &held).await? {
+                Some(why) => blocking(move || end_withdrawn(&node, &held, &why)).await,
+                None => Ok(()),
+            }
         };
-        let answer = self.in_turn(&claim, work).await;
-        answer.context(|| format!("unprepare claim {claim}"))
+        let answer = self.in_turn(&uid, work).await;
+        answer.context(|| format!("unprepare claim {name}"))
     }
 
     /// Returns the uids of claims that have a CDI file and no lease.
@@ -147,33 +133,17 @@ impl Claims {
     }
 
     /// Removes the CDI file of a claim without a lease.
-    pub(crate) async fn remove_left_file(&self, claim: &ClaimName) -> Result<()> {
-        let (node, uid) = (self.node.clone(), claim.uid.clone());
+    pub(crate) async fn remove_left_file(&self, uid: String) -> Result<()> {
+        let (node, its) = (self.node.clone(), uid.clone());
         let work = blocking(move || {
             // A Prepare may have come before this turn.
-            if ledger::claims(&node.config)?.iter().all(|c| c.uid != uid) {
-                node.cdi.remove(&uid)?;
-                tracing::info!("the CDI file of claim {uid} is removed: the claim has no lease");
+            if ledger::claims(&node.config)?.iter().all(|c| c.uid != its) {
+                node.cdi.remove(&its)?;
+                tracing::info!("the CDI file of claim {its} is removed: the claim has no lease");
             }
             Ok(())
         });
-        self.in_turn(claim, work).await
-    }
-
-    /// Returns the claims on record.
-    pub(crate) async fn on_record(&self) -> Result<Vec<Claim>> {
-        let node = self.node.clone();
-        blocking(move || ledger::claims(&node.config)).await
-    }
-
-    /// Returns the client of the API server.
-    pub(crate) fn client(&self) -> &Client {
-        &self.node.client
-    }
-
-    /// Returns the configuration of runmig.
-    pub(crate) fn config(&self) -> &Arc<Config> {
-        &self.node.config
+        self.in_turn(&uid, work).await
     }
 
     /// Ends the lease of a claim, and removes its CDI file. An unknown claim has ended already.
@@ -186,19 +156,19 @@ impl Claims {
             tracing::info!("claim {ended} is unprepared");
             Ok(())
         });
-        let answer = self.in_turn(claim, work).await;
+        let answer = self.in_turn(&claim.uid, work).await;
         answer.context(|| format!("unprepare claim {claim}"))
     }
 
     /// Does the work of a claim after all earlier work of it. Without an answer in time the work continues.
     async fn in_turn<T: Send + 'static>(
         &self,
-        claim: &ClaimName,
+        uid: &str,
         work: impl Future<Output = Result<T>> + Send + 'static,
     ) -> Result<T> {
-        claim.check()?;
-        let turn = self.serial.turn(&claim.uid);
-        let (node, uid) = (self.node.clone(), claim.uid.clone());
+        check_uid(uid)?;
+        let turn = self.serial.turn(uid);
+        let (node, uid) = (self.node.clone(), uid.to_owned());
         let working = tokio::spawn(async move {
             let _turn = turn.await;
             // Another process of the driver may serve the claim too.
@@ -229,27 +199,40 @@ impl Claims {
     }
 }
 
-/// Does work that blocks in a thread of its own.
-pub(crate) async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T> + Send + 'static,
-) -> Result<T> {
-    let work = || {
-        process::renew_patience();
-        work()
-    };
-    let done = tokio::task::spawn_blocking(work).await;
-    done.because(|| "the driver failed at the claim")?
+fn make(node: &Node, allocated: Allocated) -> Result<Vec<Claim>> {
+    let Allocated { title, devices } = allocated;
+    let files = files::edits(&node.config)?;
+    let hear = |claim: &Claim, what| node.reports.news(claim, what);
+    let slices = ledger::prepare(&node.config, &devices, &hear)?;
+    let specification = cdi::specification(&title, &slices, &files, &node.hook);
+    node.cdi.write(&devices[0].uid, &specification)?;
+    Ok(devices)
 }
 
-fn make(node: &Node, claim: &ClaimName, allocated: Allocated) -> Result<Vec<Allocation>> {
-    let files = files::edits(&node.config)?;
-    let hear = |claim: &Claim, what| node.hear(claim, what);
-    let slices = ledger::prepare(&node.config, claim, &allocated, &hear)?;
-    node.cdi.write(
-        &claim.uid,
-        &cdi::specification(&claim.uid, &allocated.title, &slices, &files, &node.hook),
-    )?;
-    Ok(allocated.devices)
+/// Returns why a claim on record has no right to its device any more, as the API has it now.
+async fn withdrawal(node: &Node, held: &Claim) -> Result<Option<String>> {
+    let found = api::claim(&node.client, &held.namespace, &held.name).await?;
+    Ok(withdrawn(found, held))
+}
+
+/// Ends the lease of a device that a claim has lost, unless the slice is in use.
+fn end_withdrawn(node: &Node, held: &Claim, why: &str) -> Result<()> {
+    ledger::on_record(&node.config, |leases| {
+        let device = ledger::device_of(held);
+        if let Some(by) = leases.user_of_device(&device)? {
+            tracing::info!("{held} keeps its slice, although {why}: {by}");
+            return Ok(());
+        }
+        let on_record = leases.claims()?;
+        let mut claims = on_record.iter().filter_map(|other| other.lease.claim());
+        // First: after the lease no record names the file to the next sweep.
+        if !claims.any(|c| c.uid == held.uid && c.device != held.device) {
+            node.cdi.remove(&held.uid)?;
+        }
+        leases.release_device(&device, Patience::default())?;
+        tracing::info!("{held} is released: {why}");
+        Ok(())
+    })
 }
 
 /// The claims with work, by uid.

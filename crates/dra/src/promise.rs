@@ -11,22 +11,21 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use runmig_lease::error::{Context, Result};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use tokio::sync::{Notify, Semaphore};
 
 /// The reads at once. Each has a connection, and its memory stays for a while.
 const READS: usize = 4;
 
 /// Promises the claims of each pod that is bound to the node, without an end. A pod that goes wakes the sweep.
-pub(crate) async fn promise(claims: Arc<Claims>, node: &str, sweep: Arc<Notify>) {
+pub(crate) async fn promise(claims: &Claims, node: &str, sweep: &Notify) {
     let here = format!("spec.nodeName={node}");
     let mut changes: Watch<Pod> =
-        Watch::new(claims.client().clone(), here, "the pods of this node");
+        Watch::new(claims.node.client.clone(), here, "the pods of this node");
     // The claims of each pod that are on record, so that the pod's later changes cost nothing.
     let mut done: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let reads = &Semaphore::new(READS);
     // A claim may be at work for long, and the others do not wait for it.
     let mut working = FuturesUnordered::new();
-    let reads = Arc::new(Semaphore::new(READS));
     loop {
         let change = tokio::select! {
             change = changes.next() => change,
@@ -43,16 +42,17 @@ pub(crate) async fn promise(claims: Arc<Claims>, node: &str, sweep: Arc<Notify>)
         };
         match change {
             Event::Apply(pod) | Event::InitApply(pod) => {
-                let (uid, namespace) = (pod.uid().unwrap_or_default(), pod.namespace());
+                let uid = pod.uid().unwrap_or_default();
+                let namespace = pod.namespace().unwrap_or_default();
                 let on_record = done.entry(uid.clone()).or_default();
-                for name in claims_of(&pod).difference(on_record) {
-                    working.push(one(
-                        claims.clone(),
-                        reads.clone(),
-                        namespace.clone().unwrap_or_default(),
-                        name.clone(),
-                        uid.clone(),
-                    ));
+                for name in claims_of(&pod).difference(on_record).cloned() {
+                    let (uid, namespace) = (uid.clone(), namespace.clone());
+                    working.push(async move {
+                        let promised = one(claims, reads, &namespace, &name, &uid).await;
+                        let what = || format!("promise the slices of claim {namespace}/{name}");
+                        let promised = promised.context(what);
+                        (uid, name, promised)
+                    });
                 }
             }
             Event::Delete(pod) => {
@@ -66,30 +66,25 @@ pub(crate) async fn promise(claims: Arc<Claims>, node: &str, sweep: Arc<Notify>)
     }
 }
 
-/// Promises a claim of a pod. Returns the uid of the pod, the name of the claim, and whether the claim has the pod on
-/// record. A claim that is none of ours, or not yet, has not.
+/// Promises a claim of a pod. Returns whether the claim has the pod on record. A claim that is none of ours, or not yet,
+/// has not.
 async fn one(
-    claims: Arc<Claims>,
-    reads: Arc<Semaphore>,
-    namespace: String,
-    name: String,
-    pod: String,
-) -> (String, String, Result<bool>) {
-    let work = async {
-        let turn = reads.acquire().await;
-        let found = api::claim(claims.client(), &namespace, &name).await?;
-        drop(turn);
-        let Some(uid) = found.as_ref().and_then(ResourceExt::uid) else {
-            return Ok(false);
-        };
-        let claim = ClaimName {
-            namespace: namespace.clone(),
-            name: name.clone(),
-            uid,
-        };
-        claims.promise(&claim, &pod).await
+    claims: &Claims,
+    reads: &Semaphore,
+    namespace: &str,
+    name: &str,
+    pod: &str,
+) -> Result<bool> {
+    let turn = reads.acquire().await;
+    let found = api::claim(&claims.node.client, namespace, name).await?;
+    drop(turn);
+    let Some(uid) = found.and_then(|claim| claim.uid()) else {
+        return Ok(false);
     };
-    let what = || format!("promise the slices of claim {namespace}/{name}");
-    let promised = work.await.context(what);
-    (pod, name, promised)
+    let claim = ClaimName {
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+        uid,
+    };
+    claims.promise(&claim, pod).await
 }

@@ -1,6 +1,7 @@
 //! The process: options, configuration, and the services until a signal; or `runmig-dra show`.
 
 use crate::cdi::Folder;
+use crate::claim::ClaimName;
 use crate::health::DeviceHealth;
 use crate::kubelet::Sockets;
 use crate::leader::lead;
@@ -8,7 +9,7 @@ use crate::options::{self, Call, HELP, Options, hook};
 use crate::prepare::{Claims, Node};
 use crate::promise::promise;
 use crate::publish::publish;
-use crate::report::{Healths, Inbox, report, reports};
+use crate::report::{Healths, News, report_news, report_slices, reports};
 use crate::resource_slices::{self, Published};
 use crate::rival::{self, Rivals};
 use crate::room::{Room, Told, follow};
@@ -24,7 +25,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{Notify, oneshot, watch};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 /// The time that calls of the kubelet and work on claims get at the end of the process. The next process continues the
 /// rest.
@@ -94,12 +95,11 @@ fn serve(options: &Options) -> Result<()> {
     memory::share();
     let runtime = runtime()?;
     let ended = runtime.block_on(until_signal(options, config));
-    let (ended, end) = match ended {
-        Ok(end) => (Ok(()), end),
-        Err(e) => (Err(e), Instant::now() + END),
-    };
+    let end = ended
+        .as_ref()
+        .map_or_else(|_| Instant::now() + END, |end| *end);
     runtime.shutdown_timeout(end.saturating_duration_since(Instant::now()));
-    ended
+    ended.map(drop)
 }
 
 /// Serves until a signal, and then answers the calls at work. Returns the time at which the process has to be over.
@@ -111,13 +111,13 @@ async fn until_signal(options: &Options, config: Config) -> Result<Instant> {
     let config = Arc::new(config);
     let (end_told, ending) = watch::channel(false);
     let (healths_told, healths) = watch::channel(None);
-    let mut sockets = Sockets::open(&config.kubernetes.kubelet_dir).await?;
-    let (reports, inbox) = reports();
+    let sockets = Sockets::open(&config.kubernetes.kubelet_dir).await?;
+    let (reports, made, news) = reports();
     let node = Node {
         client,
         config: config.clone(),
         pool: resource_slices::pool(&options.node),
-        cdi: Folder::new(&options.cdi_dir),
+        cdi: Folder(options.cdi_dir.clone()),
         hook: hook(options)?,
         reports,
     };
@@ -126,7 +126,7 @@ async fn until_signal(options: &Options, config: Config) -> Result<Instant> {
     let mut serving = pin!(sockets.serve(claims.clone(), healths, ending));
     let leading = async {
         let _lead = lead(config).await?;
-        Err(work(claims, &options.node, healths_told, inbox, reported).await)
+        Err(work(claims, &options.node, healths_told, made, news, reported).await)
     };
     tokio::select! {
         ended = &mut serving => ended?,
@@ -146,12 +146,13 @@ async fn work(
     claims: Arc<Claims>,
     node: &str,
     healths_told: watch::Sender<Option<Vec<DeviceHealth>>>,
-    inbox: Inbox,
+    made: mpsc::Receiver<ClaimName>,
+    news: mpsc::Receiver<News>,
     healths: Healths,
 ) -> Error {
-    let (client, config) = (claims.client().clone(), claims.config().clone());
-    let asked = Arc::new(Notify::new());
-    let (mut looks, rivals) = Rivals::of(&client, node);
+    let (client, config) = (&claims.node.client, &claims.node.config);
+    let asked = Notify::new();
+    let (mut looks, rivals) = Rivals::of(client, node);
     let (slices_told, wanted) = watch::channel(Vec::new());
     let told = Told {
         slices: slices_told,
@@ -159,9 +160,9 @@ async fn work(
     };
     let (earlier_told, earlier) = oneshot::channel();
     let ask = async {
-        rival::admitted(&client, node).await;
+        rival::admitted(client, node).await;
         looks.look().await;
-        let slices = api::slices_at_last(&client, node).await;
+        let slices = api::slices_at_last(client, node).await;
         let _ = earlier_told.send(Published::of(&slices));
         looks.follow().await;
     };
@@ -174,10 +175,11 @@ async fn work(
         }
     };
     let what = tokio::select! {
-        () = promise(claims.clone(), node, asked.clone()) => "watch on the pods of the node",
-        () = sweep(claims.clone(), node, asked) => "sweep",
+        () = promise(&claims, node, &asked) => "watch on the pods of the node",
+        () = sweep(&claims, node, &asked) => "sweep",
         () = end_left(config.clone()) => "watch on the ledger",
-        () = report(client.clone(), config.clone(), node, inbox, healths) => "reports",
+        () = report_slices(client, config, node, made, healths) => "reports",
+        () = report_news(client, node, news) => "reports",
         () = look => "look at the room of the node",
         () = publish(client.clone(), node, wanted) => "watch on ResourceSlices",
     };

@@ -1,12 +1,12 @@
 //! Ends the leases of devices that Kubernetes has taken from a claim without a word to this node, and removes CDI files that
 //! nobody uses: at the start, every minute, and when a pod of the node goes.
 
+use crate::api;
 use crate::changes::Changes;
-use crate::claim::{ClaimName, withdrawn};
+use crate::ledger::{self, blocking};
 use crate::obstacle::Obstacles;
 use crate::pods::claims_of;
-use crate::prepare::{Claims, blocking};
-use crate::{api, ledger};
+use crate::prepare::Claims;
 use runmig_lease::config::Config;
 use runmig_lease::error::Result;
 use runmig_lease::store::Claim;
@@ -18,37 +18,35 @@ use tokio::sync::Notify;
 const EVERY: Duration = Duration::from_secs(60);
 
 /// Sweeps without an end. `wake` asks for one at once.
-pub(crate) async fn sweep(claims: Arc<Claims>, node: &str, wake: Arc<Notify>) {
+pub(crate) async fn sweep(claims: &Claims, node: &str, wake: &Notify) {
     // An obstacle that stays, such as an API server that is away, is told once and not every minute.
     let mut obstacles = Obstacles::default();
     loop {
-        let config = claims.config().clone();
-        let mut failures = Vec::new();
-        if let Err(e) = blocking(move || ledger::release_ended(&config)).await {
-            failures.push((e.line(), e));
-        }
-        match claims.on_record().await {
+        let mut is_failing = false;
+        let mut note = |done: Result<()>, of: Option<&Claim>| {
+            let Err(e) = done else { return };
+            is_failing = true;
+            let line = e.line();
+            // All claims meet the same obstacle.
+            let kind = of.map_or_else(|| line.clone(), |c| line.replace(&c.full_name(), "…"));
+            if obstacles.is_new(&kind) {
+                tracing::warn!("{line}");
+            }
+        };
+        let config = claims.node.config.clone();
+        note(blocking(move || ledger::release_ended(&config)).await, None);
+        let config = claims.node.config.clone();
+        match blocking(move || ledger::claims(&config)).await {
             Ok(all) => {
                 for held in all {
-                    if let Err(e) = one(&claims, &held).await {
-                        // All claims meet the same obstacle.
-                        let kind = e.line().replace(&held.full_name(), "…");
-                        failures.push((kind, e));
-                    }
+                    note(claims.sweep(&held).await, Some(&held));
                 }
             }
-            Err(e) => failures.push((e.line(), e)),
+            Err(e) => note(Err(e), None),
         }
-        if let Err(e) = remove_left_files(&claims, node).await {
-            failures.push((e.line(), e));
-        }
-        if failures.is_empty() {
+        note(remove_left_files(claims, node).await, None);
+        if !is_failing {
             obstacles.are_over();
-        }
-        for (kind, e) in failures {
-            if obstacles.is_new(&kind) {
-                tracing::warn!("{}", e.line());
-            }
         }
         // A sweep that is asked for too often changes nothing.
         let _ = tokio::time::timeout(EVERY, wake.notified()).await;
@@ -67,16 +65,6 @@ pub(crate) async fn end_left(config: Arc<Config>) {
     }
 }
 
-/// Looks at one device of a claim on record. An API server that does not answer keeps it.
-async fn one(claims: &Claims, held: &Claim) -> Result<()> {
-    // The first look needs no turn. Most claims are in order.
-    let found = api::claim(claims.client(), &held.namespace, &held.name).await?;
-    match withdrawn(found.as_ref(), held) {
-        Some(_) => claims.sweep(held.clone()).await,
-        None => Ok(()),
-    }
-}
-
 /// Removes the CDI files of claims without a lease, which an operator released by hand. A pod that names the claim keeps
 /// the file, since the engine finds no CDI device without one.
 async fn remove_left_files(claims: &Claims, node: &str) -> Result<()> {
@@ -84,21 +72,17 @@ async fn remove_left_files(claims: &Claims, node: &str) -> Result<()> {
     if left.is_empty() {
         return Ok(());
     }
-    for pod in api::pods(claims.client(), node).await? {
+    let client = &claims.node.client;
+    for pod in api::pods(client, node).await? {
         let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
         for name in claims_of(&pod) {
-            let found = api::claim(claims.client(), namespace, &name).await?;
+            let found = api::claim(client, namespace, &name).await?;
             let uid = found.and_then(|claim| claim.metadata.uid);
             left.remove(&uid.unwrap_or_default());
         }
     }
     for uid in left {
-        let claim = ClaimName {
-            namespace: String::new(),
-            name: String::new(),
-            uid,
-        };
-        claims.remove_left_file(&claim).await?;
+        claims.remove_left_file(uid).await?;
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 use super::cluster::{Cluster, sim, until};
 use k8s_openapi::api::resource::v1::ResourceSlice;
 use kube::Api;
-use runmig_dra::kubelet::messages::{Claim, PrepareRequest, UnprepareRequest};
+use runmig_dra::kubelet::messages::{Claim, ClaimList};
 use runmig_dra::kubelet::services::d_r_a_plugin_client::DRAPluginClient;
 use runmig_lease::config::Config;
 use std::fs;
@@ -150,9 +150,7 @@ impl Host {
     pub async fn prepare(&self, claim: &Claim) {
         let claims = vec![claim.clone()];
         let mut plugin = self.plugin.clone();
-        let answer = plugin
-            .node_prepare_resources(PrepareRequest { claims })
-            .await;
+        let answer = plugin.node_prepare_resources(ClaimList { claims }).await;
         let answers = answer.expect("an answer").into_inner().claims;
         assert_eq!(answers[&claim.uid].error, "");
     }
@@ -160,9 +158,7 @@ impl Host {
     pub async fn unprepare(&self, claim: &Claim) {
         let claims = vec![claim.clone()];
         let mut plugin = self.plugin.clone();
-        let answer = plugin
-            .node_unprepare_resources(UnprepareRequest { claims })
-            .await;
+        let answer = plugin.node_unprepare_resources(ClaimList { claims }).await;
         let answers = answer.expect("an answer").into_inner().claims;
         assert_eq!(answers[&claim.uid].error, "");
     }

@@ -32,7 +32,7 @@ fn claim() -> Value {
 
 fn judged(claim: &Value) -> Result<Allocated, String> {
     let found: ResourceClaim = serde_json::from_value(claim.clone()).unwrap();
-    allocated(Some(&found), &asked(), POOL).map_err(|e| e.line())
+    allocated(Some(found), &asked(), POOL).map_err(|e| e.line())
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn takes_devices_of_this_driver() {
         .map(|d| (d.request.as_str(), d.pool.as_str(), d.device.as_str()))
         .collect();
     assert_eq!(devices, [("slice", POOL, "a"), ("big/first", POOL, "b")]);
-    let pods: Vec<_> = { allocated.pods.iter() }
+    let pods: Vec<_> = { allocated.devices[1].pods.iter() }
         .map(|p| (p.name.as_str(), p.uid.as_str()))
         .collect();
     assert_eq!(pods, [("train", "u-3")]);
@@ -101,17 +101,10 @@ fn refuses_claims_with_reasons() {
 
 #[test]
 fn checks_uids_of_files() {
-    let check = |uid: &str| {
-        ClaimName {
-            uid: uid.to_owned(),
-            ..asked()
-        }
-        .check()
-    };
-    check("0b7d5d6c-1111-4222-8333-9c5a0ce4c3a2").unwrap();
+    check_uid("0b7d5d6c-1111-4222-8333-9c5a0ce4c3a2").unwrap();
     let long = "a".repeat(65);
     for uid in ["", "-", "..", "a/b", "a b", long.as_str()] {
-        let line = check(uid).unwrap_err().line();
+        let line = check_uid(uid).unwrap_err().line();
         assert!(line.contains("is not a uid of Kubernetes"), "{line}");
     }
 }

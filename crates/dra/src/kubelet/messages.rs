@@ -1,12 +1,11 @@
 //! The messages between the kubelet and its plugins: `pluginregistration` v1, `dra` v1, and `dra-health` v1alpha1.
-//! The numbers are those of the kubelet's `.proto` files.
+//! The numbers are those of the kubelet's `.proto` files. A field without a use is left out.
 
 use prost::Message;
 use std::collections::HashMap;
 
-/// A question about the plugin behind a registration socket.
-#[derive(Clone, PartialEq, Message)]
-pub struct InfoRequest {}
+/// A message without a field.
+pub type Empty = ();
 
 /// The plugin behind a registration socket.
 #[derive(Clone, PartialEq, Message)]
@@ -36,10 +35,6 @@ pub struct RegistrationStatus {
     pub error: String,
 }
 
-/// The answer to a verdict.
-#[derive(Clone, PartialEq, Message)]
-pub struct RegistrationStatusResponse {}
-
 /// The name of a claim.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct Claim {
@@ -54,9 +49,9 @@ pub struct Claim {
     pub name: String,
 }
 
-/// The claims that pods need now.
+/// The claims that pods need now, or need no more.
 #[derive(Clone, PartialEq, Message)]
-pub struct PrepareRequest {
+pub struct ClaimList {
     /// The claims.
     #[prost(message, repeated, tag = "1")]
     pub claims: Vec<Claim>,
@@ -96,17 +91,6 @@ pub struct Device {
     /// The names by which the engine finds the edits of a container.
     #[prost(string, repeated, tag = "4")]
     pub cdi_device_ids: Vec<String>,
-    /// The share of a device that several claims share.
-    #[prost(string, optional, tag = "5")]
-    pub share_id: Option<String>,
-}
-
-/// The claims that no pod needs any more.
-#[derive(Clone, PartialEq, Message)]
-pub struct UnprepareRequest {
-    /// The claims.
-    #[prost(message, repeated, tag = "1")]
-    pub claims: Vec<Claim>,
 }
 
 /// An answer for each claim.
@@ -124,10 +108,6 @@ pub struct Unprepared {
     #[prost(string, tag = "1")]
     pub error: String,
 }
-
-/// A question about the health of all devices.
-#[derive(Clone, PartialEq, Message)]
-pub struct WatchRequest {}
 
 /// The health of all devices that the driver watches.
 #[derive(Clone, PartialEq, Message)]

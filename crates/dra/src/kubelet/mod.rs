@@ -7,28 +7,29 @@ pub mod messages;
 mod sockets;
 
 use crate::cdi;
-use crate::claim::{Allocation, ClaimName};
+use crate::claim::ClaimName;
 use crate::health::{DeviceHealth, Health};
 use crate::prepare::Claims;
 use crate::report::Healths;
 use futures::Stream;
 use futures::future::join_all;
 use futures::stream::unfold;
+use k8s_openapi::jiff::Timestamp;
 use messages::{
-    Device, DeviceIdentifier, InfoRequest, PluginInfo, PrepareRequest, PrepareResponse, Prepared,
-    RegistrationStatus, RegistrationStatusResponse, UnprepareRequest, UnprepareResponse,
-    Unprepared, WatchRequest, WatchResponse,
+    ClaimList, Device, DeviceIdentifier, Empty, PluginInfo, PrepareResponse, Prepared,
+    RegistrationStatus, UnprepareResponse, Unprepared, WatchResponse,
 };
 use runmig_lease::error::{Context, Error, Result};
+use runmig_lease::store::Claim;
 use services::d_r_a_plugin_server::{DRAPlugin, DRAPluginServer};
 use services::d_r_a_resource_health_server::{DRAResourceHealth, DRAResourceHealthServer};
 use services::registration_server::{Registration as Service, RegistrationServer};
-use sockets::{Opening, Socket};
+use sockets::Socket;
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::sync::watch;
+use tokio_stream::wrappers::UnixListenerStream;
 use tonic::transport::Server;
 use tonic::{Request, Response, Status};
 
@@ -46,10 +47,10 @@ pub mod services {
     include!(concat!(env!("OUT_DIR"), "/v1alpha1.DRAResourceHealth.rs"));
 }
 
-/// The sockets of this driver below the kubelet's directory. Both are removed at the end.
+/// The sockets of this driver below the kubelet's directory, with their connections. Both are removed at the end.
 pub(crate) struct Sockets {
-    registration: Socket,
-    plugin: Socket,
+    registration: (Socket, UnixListenerStream),
+    plugin: (Socket, UnixListenerStream),
 }
 
 impl Sockets {
@@ -61,9 +62,10 @@ impl Sockets {
         let driver = crate::driver::NAME;
         let plugins = kubelet_dir.join("plugins").join(driver);
         let registry = kubelet_dir.join("plugins_registry");
-        let opening = Opening::begin(&plugins).await?;
-        opening.remove_dead(&plugins, is_plugin).await?;
-        opening.remove_dead(&registry, is_registration).await?;
+        let _turn = sockets::turn(&plugins).await?;
+        let is_plugin = |name: &str| name.starts_with("dra") && name.ends_with(".sock");
+        sockets::remove_dead(&plugins, is_plugin).await?;
+        sockets::remove_dead(&registry, is_registration).await?;
         let is_alone = !sockets::is_live(&plugins.join("dra.sock")).await
             && !sockets::is_live(&registry.join(format!("{driver}@reg.sock"))).await;
         let ours = match is_alone {
@@ -82,7 +84,7 @@ impl Sockets {
 
     /// Answers the kubelet's calls. Once `ending` says so it takes no more, answers those at work, and returns.
     pub(crate) async fn serve(
-        &mut self,
+        self,
         claims: Arc<Claims>,
         healths: Healths,
         ending: watch::Receiver<bool>,
@@ -91,22 +93,21 @@ impl Sockets {
             let mut ending = ending.clone();
             async move { drop(ending.wait_for(|is_ending| *is_ending).await) }
         };
-        let registration = Registration::new(self.plugin.path());
+        let (plugin, calls) = self.plugin;
+        let (_registration, questions) = self.registration;
+        let registration = Registration {
+            endpoint: plugin.path.to_string_lossy().into_owned(),
+        };
         let registering = Server::builder()
             .add_service(RegistrationServer::new(registration))
-            .serve_with_incoming_shutdown(self.registration.connections()?, end());
+            .serve_with_incoming_shutdown(questions, end());
         let serving = Server::builder()
-            .add_service(DRAPluginServer::new(Plugin { claims }))
-            .add_service(DRAResourceHealthServer::new(Watch { healths }))
-            .serve_with_incoming_shutdown(self.plugin.connections()?, end());
+            .add_service(DRAPluginServer::new(Plugin(claims)))
+            .add_service(DRAResourceHealthServer::new(Watch(healths)))
+            .serve_with_incoming_shutdown(calls, end());
         let ended = tokio::try_join!(registering, serving);
         ended.context(|| "serve the kubelet").map(drop)
     }
-}
-
-/// Returns whether a file in the driver's own folder is a socket for the kubelet's calls.
-fn is_plugin(name: &str) -> bool {
-    name.starts_with("dra") && name.ends_with(".sock")
 }
 
 /// Returns whether a file in the kubelet's folder is a registration of this driver.
@@ -120,9 +121,7 @@ fn is_registration(name: &str) -> bool {
 const TIMEOUT: i64 = 90;
 
 /// The health of devices with claims, as a stream that the kubelet keeps open.
-struct Watch {
-    healths: Healths,
-}
+struct Watch(Healths);
 
 #[tonic::async_trait]
 impl DRAResourceHealth for Watch {
@@ -131,9 +130,9 @@ impl DRAResourceHealth for Watch {
 
     async fn node_watch_resources(
         &self,
-        _: Request<WatchRequest>,
+        _: Request<Empty>,
     ) -> Result<Response<Self::NodeWatchResourcesStream>, Status> {
-        let mut healths = self.healths.clone();
+        let mut healths = self.0.clone();
         // The last look is the first message.
         healths.mark_changed();
         Ok(Response::new(Box::pin(unfold(healths, next))))
@@ -141,18 +140,15 @@ impl DRAResourceHealth for Watch {
 }
 
 async fn next(mut healths: Healths) -> Option<(Result<WatchResponse, Status>, Healths)> {
-    loop {
-        healths.changed().await.ok()?;
-        let response = healths.borrow_and_update().as_deref().map(response);
-        if let Some(response) = response {
-            return Some((Ok(response), healths));
-        }
-    }
+    healths.changed().await.ok()?;
+    let look = healths.wait_for(Option::is_some).await.ok()?;
+    let response = look.as_deref().map(response)?;
+    drop(look);
+    Some((Ok(response), healths))
 }
 
 fn response(healths: &[DeviceHealth]) -> WatchResponse {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).ok();
-    let now = now.and_then(|now| i64::try_from(now.as_secs()).ok());
+    let now = Timestamp::now().as_second();
     let device = |device: &DeviceHealth| {
         let (health, message) = match &device.health {
             Health::Unknown => (0, ""),
@@ -165,7 +161,7 @@ fn response(healths: &[DeviceHealth]) -> WatchResponse {
                 device_name: device.claim.device.clone(),
             }),
             health,
-            last_updated_time: now.unwrap_or_default(),
+            last_updated_time: now,
             health_check_timeout_seconds: TIMEOUT,
             message: message.to_owned(),
         }
@@ -176,21 +172,21 @@ fn response(healths: &[DeviceHealth]) -> WatchResponse {
 }
 
 /// The kubelet's calls: prepare and unprepare claims. Each claim has an answer of its own.
-struct Plugin {
-    claims: Arc<Claims>,
-}
+struct Plugin(Arc<Claims>);
 
 #[tonic::async_trait]
 impl DRAPlugin for Plugin {
     async fn node_prepare_resources(
         &self,
-        request: Request<PrepareRequest>,
+        request: Request<ClaimList>,
     ) -> Result<Response<PrepareResponse>, Status> {
         let claims = request.into_inner().claims.into_iter().map(name);
         let answers = claims.map(async |claim| {
-            let devices = self.claims.prepare(&claim).await;
-            let answer = prepared(&claim.uid, devices);
-            (claim.uid, answer)
+            let (devices, error) = match self.0.prepare(&claim).await {
+                Ok(devices) => (devices.into_iter().map(device).collect(), String::new()),
+                Err(e) => (Vec::new(), told(&e)),
+            };
+            (claim.uid, Prepared { devices, error })
         });
         let claims = join_all(answers).await.into_iter().collect();
         Ok(Response::new(PrepareResponse { claims }))
@@ -198,11 +194,12 @@ impl DRAPlugin for Plugin {
 
     async fn node_unprepare_resources(
         &self,
-        request: Request<UnprepareRequest>,
+        request: Request<ClaimList>,
     ) -> Result<Response<UnprepareResponse>, Status> {
         let claims = request.into_inner().claims.into_iter().map(name);
         let answers = claims.map(async |claim| {
-            let error = told(self.claims.unprepare(&claim).await.err());
+            let failure = self.0.unprepare(&claim).await.err();
+            let error = failure.as_ref().map(told).unwrap_or_default();
             (claim.uid, Unprepared { error })
         });
         let claims = join_all(answers).await.into_iter().collect();
@@ -218,79 +215,50 @@ fn name(claim: messages::Claim) -> ClaimName {
     }
 }
 
-fn prepared(uid: &str, devices: Result<Vec<Allocation>>) -> Prepared {
-    match devices {
-        Ok(devices) => Prepared {
-            devices: devices.into_iter().map(|of| device(uid, of)).collect(),
-            error: String::new(),
-        },
-        Err(e) => Prepared {
-            devices: Vec::new(),
-            error: told(Some(e)),
-        },
-    }
-}
-
-fn device(uid: &str, of: Allocation) -> Device {
+fn device(of: Claim) -> Device {
     Device {
+        cdi_device_ids: vec![cdi::id(&of)],
         // A device of an alternative, `request/alternative`, is for the whole name.
         request_names: vec![of.request],
         pool_name: of.pool,
-        cdi_device_ids: vec![cdi::id(uid, &of.device)],
         device_name: of.device,
-        share_id: None,
     }
 }
 
 /// Logs an error and returns its line. The kubelet shows the line as an event of the pod.
-fn told(e: Option<Error>) -> String {
-    e.map_or_else(String::new, |e| {
-        let line = e.line();
-        tracing::warn!("{line}");
-        line
-    })
+fn told(e: &Error) -> String {
+    let line = e.line();
+    tracing::warn!("{line}");
+    line
 }
-
-/// The kind of plugin that the kubelet knows.
-const KIND: &str = "DRAPlugin";
-/// The service of the plugin's socket, with its version.
-const SERVICE: &str = "v1.DRAPlugin";
 
 /// The kubelet asks for the plugin behind a socket, and tells whether it uses it.
 struct Registration {
+    /// The plugin's socket.
     endpoint: String,
-}
-
-impl Registration {
-    /// Describes the plugin that listens on a socket.
-    fn new(socket: &Path) -> Registration {
-        Registration {
-            endpoint: socket.to_string_lossy().into_owned(),
-        }
-    }
 }
 
 #[tonic::async_trait]
 impl Service for Registration {
-    async fn get_info(&self, _: Request<InfoRequest>) -> Result<Response<PluginInfo>, Status> {
+    async fn get_info(&self, _: Request<Empty>) -> Result<Response<PluginInfo>, Status> {
         Ok(Response::new(PluginInfo {
-            kind: KIND.to_owned(),
+            kind: "DRAPlugin".to_owned(),
             name: crate::driver::NAME.to_owned(),
             endpoint: self.endpoint.clone(),
-            supported_versions: vec![SERVICE.to_owned()],
+            supported_versions: vec!["v1.DRAPlugin".to_owned()],
         }))
     }
 
     async fn notify_registration_status(
         &self,
         request: Request<RegistrationStatus>,
-    ) -> Result<Response<RegistrationStatusResponse>, Status> {
+    ) -> Result<Response<Empty>, Status> {
         let status = request.into_inner();
         if status.plugin_registered {
             tracing::info!("the kubelet uses this driver");
         } else {
             tracing::error!("the kubelet refuses this driver: {}", status.error);
         }
-        Ok(Response::new(RegistrationStatusResponse {}))
+        Ok(Response::new(()))
     }
 }

@@ -17,65 +17,55 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A socket in the file system. Its file goes with it.
 pub(super) struct Socket {
-    path: PathBuf,
+    pub(super) path: PathBuf,
     inode: u64,
-    listener: Option<UnixListener>,
 }
 
-/// The right to open sockets in a folder, so that two processes never choose one name.
-pub(super) struct Opening {
-    _folder: Flock<File>,
+/// Waits for other processes that open sockets in a folder, which this makes. Returns the right to open some, so that two
+/// processes never choose one name.
+pub(super) async fn turn(dir: &Path) -> Result<Flock<File>> {
+    let what = || format!("open sockets in {}", dir.display());
+    make(dir).context(what)?;
+    let mut folder = File::open(dir).context(what)?;
+    let end = Instant::now() + PATIENCE;
+    loop {
+        match Flock::lock(folder, FlockArg::LockExclusiveNonblock) {
+            Ok(folder) => return Ok(folder),
+            Err((back, Errno::EAGAIN | Errno::EINTR)) if Instant::now() < end => folder = back,
+            Err((_, Errno::EAGAIN)) => {
+                return Err(Error::new(format!(
+                    "cannot open sockets in {}: another process has opened some there for {} seconds",
+                    dir.display(),
+                    PATIENCE.as_secs()
+                ))
+                .hint("end the other runmig-dra of this node"));
+            }
+            Err((_, e)) => return Err(e).context(what),
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
-impl Opening {
-    /// Waits for other processes that open sockets in a folder, which this makes.
-    pub(super) async fn begin(dir: &Path) -> Result<Opening> {
-        let what = || format!("open sockets in {}", dir.display());
-        make(dir).context(what)?;
-        let mut folder = File::open(dir).context(what)?;
-        let end = Instant::now() + PATIENCE;
-        loop {
-            match Flock::lock(folder, FlockArg::LockExclusiveNonblock) {
-                Ok(folder) => return Ok(Opening { _folder: folder }),
-                Err((back, Errno::EAGAIN | Errno::EINTR)) if Instant::now() < end => folder = back,
-                Err((_, Errno::EAGAIN)) => {
-                    return Err(Error::new(format!(
-                        "cannot open sockets in {}: another process has opened some there for {} seconds",
-                        dir.display(),
-                        PATIENCE.as_secs()
-                    ))
-                    .hint("end the other runmig-dra of this node"));
-                }
-                Err((_, e)) => return Err(e).context(what),
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
+/// Removes sockets without a process from a folder. `is_ours` tells their names. For a process whose turn it is.
+pub(super) async fn remove_dead(dir: &Path, is_ours: impl Fn(&str) -> bool) -> Result<()> {
+    let what = || format!("look for sockets in {}", dir.display());
+    make(dir).context(what)?;
+    for entry in fs::read_dir(dir).context(what)? {
+        let entry = entry.context(what)?;
+        let name = entry.file_name();
+        if name.to_str().is_some_and(&is_ours) && !is_live(&entry.path()).await {
+            remove(&entry.path()).context(what)?;
         }
     }
-
-    /// Removes sockets without a process from a folder. `is_ours` tells their names.
-    pub(super) async fn remove_dead(
-        &self,
-        dir: &Path,
-        is_ours: impl Fn(&str) -> bool,
-    ) -> Result<()> {
-        let what = || format!("look for sockets in {}", dir.display());
-        make(dir).context(what)?;
-        for entry in fs::read_dir(dir).context(what)? {
-            let entry = entry.context(what)?;
-            let name = entry.file_name();
-            if name.to_str().is_some_and(&is_ours) && !is_live(&entry.path()).await {
-                remove(&entry.path()).context(what)?;
-            }
-        }
-        Ok(())
-    }
+    Ok(())
 }
 
 impl Socket {
-    /// Listens on a socket, and makes its folder. It takes the place of a socket that an earlier process left.
+    /// Listens on a socket, and makes its folder. Returns the connections too. It takes the place of a socket that an
+    /// earlier process left.
     ///
     /// The socket gets its name only after it belongs to root alone. The kubelet passes over names with a dot first.
-    pub(super) fn listen(dir: &Path, name: &str) -> Result<Socket> {
+    pub(super) fn listen(dir: &Path, name: &str) -> Result<(Socket, UnixListenerStream)> {
         let path = dir.join(name);
         let what = || format!("listen on {}", path.display());
         make(dir).context(what)?;
@@ -85,23 +75,7 @@ impl Socket {
         fs::set_permissions(&unfinished, Permissions::from_mode(0o600)).context(what)?;
         let inode = inode(&unfinished).context(what)?;
         fs::rename(&unfinished, &path).context(what)?;
-        Ok(Socket {
-            path,
-            inode,
-            listener: Some(listener),
-        })
-    }
-
-    /// Returns the path of the socket.
-    pub(super) fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Takes the connections to the socket.
-    pub(super) fn connections(&mut self) -> Result<UnixListenerStream> {
-        let listener = self.listener.take();
-        let listener = listener.ok_or_else(|| Error::new("the socket is served already"))?;
-        Ok(UnixListenerStream::new(listener))
+        Ok((Socket { path, inode }, UnixListenerStream::new(listener)))
     }
 }
 
@@ -139,12 +113,12 @@ mod tests {
     async fn takes_over_left_socket() {
         let dir = tempfile::tempdir().unwrap();
         let folder = dir.path().join("plugins");
-        let first = Socket::listen(&folder, "a@b.sock").unwrap();
-        let second = Socket::listen(&folder, "a@b.sock").unwrap();
+        let [(first, _), (second, _)] =
+            [(); 2].map(|()| Socket::listen(&folder, "a@b.sock").unwrap());
         assert_ne!(second.inode, first.inode);
         // The end of the earlier process spares the socket of the next.
         drop(first);
-        let mode = fs::metadata(second.path()).unwrap().mode();
+        let mode = fs::metadata(&second.path).unwrap().mode();
         assert_eq!(mode & 0o777, 0o600);
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
         drop(second);
@@ -154,16 +128,14 @@ mod tests {
     #[tokio::test]
     async fn removes_dead_sockets_alone() {
         let dir = tempfile::tempdir().unwrap();
-        let opening = Opening::begin(dir.path()).await.unwrap();
-        let live = Socket::listen(dir.path(), "ours-1").unwrap();
+        let _turn = turn(dir.path()).await.unwrap();
+        let (live, _connections) = Socket::listen(dir.path(), "ours-1").unwrap();
         drop(std::os::unix::net::UnixListener::bind(dir.path().join("ours-2")).unwrap());
         drop(std::os::unix::net::UnixListener::bind(dir.path().join("other")).unwrap());
         let is_ours = |name: &str| name.starts_with("ours");
-        opening.remove_dead(dir.path(), is_ours).await.unwrap();
-        let names = fs::read_dir(dir.path()).unwrap();
-        let mut names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
-        names.sort();
+        remove_dead(dir.path(), is_ours).await.unwrap();
+        let names = testkit::process::names_in(dir.path());
         assert_eq!(names, ["other", "ours-1"]);
-        assert!(is_live(live.path()).await);
+        assert!(is_live(&live.path).await);
     }
 }

@@ -13,17 +13,18 @@ use crate::api::{self, Client, Written};
 use crate::claim::ClaimName;
 use crate::health::DeviceHealth;
 use crate::ledger;
+use crate::obstacle::Obstacles;
 pub(crate) use events::News;
 use events::{MAX_PODS, Told};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, Time};
 use k8s_openapi::jiff::Timestamp;
+use runmig_lease::ClaimNews;
 use runmig_lease::config::Config;
 use runmig_lease::error::{Error, Result};
-use runmig_lease::store::Held;
+use runmig_lease::store::Claim;
 use std::collections::VecDeque;
 use std::mem;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
@@ -31,8 +32,6 @@ use tokio::time::Instant;
 const MAX_WAITING: usize = 1024;
 /// The most events that wait.
 const MAX_NEWS: usize = 64;
-/// The time before the next try after an error. It doubles, up to the second.
-const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
 /// The way to report.
 #[derive(Clone)]
@@ -41,21 +40,11 @@ pub(crate) struct Reports {
     news: mpsc::Sender<News>,
 }
 
-/// The reports that were handed in.
-pub(crate) struct Inbox {
-    made: mpsc::Receiver<ClaimName>,
-    news: mpsc::Receiver<News>,
-}
-
-/// Returns both ends of the way to report.
-pub(crate) fn reports() -> (Reports, Inbox) {
+/// Returns the way to report, and its ends: claims whose slices are made, and news.
+pub(crate) fn reports() -> (Reports, mpsc::Receiver<ClaimName>, mpsc::Receiver<News>) {
     let (made, all_made) = mpsc::channel(MAX_WAITING);
     let (news, all_news) = mpsc::channel(MAX_NEWS);
-    let inbox = Inbox {
-        made: all_made,
-        news: all_news,
-    };
-    (Reports { made, news }, inbox)
+    (Reports { made, news }, all_made, all_news)
 }
 
 impl Reports {
@@ -68,29 +57,15 @@ impl Reports {
     }
 
     /// Reports news on the pods of a claim.
-    pub(crate) fn news(&self, news: News) {
+    pub(crate) fn news(&self, claim: &Claim, what: ClaimNews) {
+        let claim = claim.clone();
         // With too many at once the ledger's log alone has the others.
-        let _ = self.news.try_send(news);
+        let _ = self.news.try_send(News { claim, what });
     }
 }
 
 /// The healths of the last look. None before the first.
 pub(crate) type Healths = watch::Receiver<Option<Vec<DeviceHealth>>>;
-
-/// Writes the reports, without an end.
-pub(crate) async fn report(
-    client: Client,
-    config: Arc<Config>,
-    node: &str,
-    inbox: Inbox,
-    healths: Healths,
-) {
-    let Inbox { made, news } = inbox;
-    tokio::join!(
-        report_slices(client.clone(), config, node, made, healths),
-        report_news(client, node, news)
-    );
-}
 
 /// Creates an event with a warning about a node.
 pub(crate) async fn warn_of_node(client: &Client, node: &str, note: &str) -> Result<()> {
@@ -98,8 +73,8 @@ pub(crate) async fn warn_of_node(client: &Client, node: &str, note: &str) -> Res
     api::create_event(client, &event).await
 }
 
-/// Creates events, once for each pod and text. One that fails is told again when it happens again.
-async fn report_news(client: Client, node: &str, mut inbox: mpsc::Receiver<News>) {
+/// Creates events, once for each pod and text, without an end. One that fails is told again when it happens again.
+pub(crate) async fn report_news(client: &Client, node: &str, mut inbox: mpsc::Receiver<News>) {
     let mut told = Told::default();
     let mut is_failing = false;
     while let Some(news) = inbox.recv().await {
@@ -109,7 +84,7 @@ async fn report_news(client: Client, node: &str, mut inbox: mpsc::Receiver<News>
                 continue;
             }
             let event = news.event(pod, node, MicroTime(Timestamp::now()));
-            match api::create_event(&client, &event).await {
+            match api::create_event(client, &event).await {
                 Ok(()) => is_failing = false,
                 Err(e) => {
                     told.forget(&pod.uid, &note);
@@ -122,11 +97,11 @@ async fn report_news(client: Client, node: &str, mut inbox: mpsc::Receiver<News>
     }
 }
 
-/// Writes the status of claims when their slices are made, and when the health of one changes. The first look tells all
-/// that are on record, which an earlier process may not have reported.
-async fn report_slices(
-    client: Client,
-    config: Arc<Config>,
+/// Writes the status of claims when their slices are made, and when the health of one changes, without an end. The first
+/// look tells all that are on record, which an earlier process may not have reported.
+pub(crate) async fn report_slices(
+    client: &Client,
+    config: &Arc<Config>,
     node: &str,
     mut inbox: mpsc::Receiver<ClaimName>,
     mut healths: Healths,
@@ -134,13 +109,12 @@ async fn report_slices(
     let mut reporter = Reporter {
         client,
         config,
-        node: node.to_owned(),
+        node,
         waiting: VecDeque::new(),
         healths: Vec::new(),
-        is_told: false,
+        obstacles: Obstacles::default(),
         is_dropped: false,
     };
-    let mut pause = PAUSE.0;
     let mut next = Instant::now();
     loop {
         tokio::select! {
@@ -153,32 +127,28 @@ async fn report_slices(
                 reporter.hear(now.unwrap_or_default());
             }
             () = tokio::time::sleep_until(next), if !reporter.waiting.is_empty() => {
-                if reporter.try_first().await {
-                    pause = PAUSE.0;
-                } else {
-                    next = Instant::now() + pause;
-                    pause = (pause * 2).min(PAUSE.1);
+                if !reporter.try_first().await {
+                    next = Instant::now() + reporter.obstacles.pause();
                 }
             }
         }
     }
 }
 
-struct Reporter {
-    client: Client,
-    config: Arc<Config>,
-    node: String,
+struct Reporter<'a> {
+    client: &'a Client,
+    config: &'a Arc<Config>,
+    node: &'a str,
     /// The claims whose status is not written yet, each once.
     waiting: VecDeque<ClaimName>,
     /// The healths of the last look.
     healths: Vec<DeviceHealth>,
-    /// Says whether the log says why no status can be written.
-    is_told: bool,
+    obstacles: Obstacles,
     /// Says whether the log has that the API server drops the devices.
     is_dropped: bool,
 }
 
-impl Reporter {
+impl Reporter<'_> {
     fn add(&mut self, claim: ClaimName) {
         if self.waiting.len() < MAX_WAITING && !self.waiting.contains(&claim) {
             self.waiting.push_back(claim);
@@ -202,54 +172,41 @@ impl Reporter {
         let Some(claim) = self.waiting.pop_front() else {
             return true;
         };
-        match self.write(&claim).await {
-            Ok(()) => {
-                self.is_told = false;
-                true
-            }
-            Err(e) => {
-                // Once, until a write succeeds: the pods run.
-                if !mem::replace(&mut self.is_told, true) {
-                    tracing::warn!("{}", e.line());
-                }
-                self.waiting.push_back(claim);
-                false
-            }
+        let Err(e) = self.write(&claim).await else {
+            self.obstacles.are_over();
+            return true;
+        };
+        // Whatever it is, once until a write succeeds: the pods run.
+        if self.obstacles.is_new("") {
+            tracing::warn!("{}", e.line());
         }
+        self.waiting.push_back(claim);
+        false
     }
 
     async fn write(&mut self, claim: &ClaimName) -> Result<()> {
-        let found = api::claim(&self.client, &claim.namespace, &claim.name).await?;
-        let uid = found.as_ref().and_then(|found| found.metadata.uid.as_ref());
-        let Some(found) = found.as_ref().filter(|_| uid == Some(&claim.uid)) else {
+        let found = api::claim(self.client, &claim.namespace, &claim.name).await?;
+        let Some(found) = found.filter(|found| found.metadata.uid.as_ref() == Some(&claim.uid))
+        else {
             return Ok(());
         };
-        let held = self.held().await?;
+        let config = self.config.clone();
+        let held = ledger::blocking(move || ledger::held(&config)).await?;
         let now = Time(Timestamp::now());
-        let Some(devices) = status::devices(found, &held, &self.healths, &self.node, &now) else {
+        let Some(devices) = status::devices(&found, &held, &self.healths, self.node, &now) else {
             return Ok(());
         };
-        match api::set_devices(&self.client, found, &devices).await? {
+        match api::set_devices(self.client, &found, &devices).await? {
             Written::Done => self.is_dropped = false,
             Written::Lost => {}
             Written::Dropped => {
+                let why = "cannot write the status of claims: the API server drops status.devices";
+                let hint = "turn on the feature gate DRAResourceClaimDeviceStatus";
                 if !mem::replace(&mut self.is_dropped, true) {
-                    tracing::warn!("{}", dropped().line());
+                    tracing::warn!("{}", Error::new(why).hint(hint).line());
                 }
             }
         }
         Ok(())
     }
-
-    /// Returns the leases of claims.
-    async fn held(&self) -> Result<Vec<Held>> {
-        let config = self.config.clone();
-        let read = tokio::task::spawn_blocking(move || ledger::held(&config)).await;
-        read.unwrap_or_else(|e| Err(Error::new(format!("cannot read the claims on record: {e}"))))
-    }
-}
-
-fn dropped() -> Error {
-    Error::new("cannot write the status of claims: the API server drops status.devices")
-        .hint("turn on the feature gate DRAResourceClaimDeviceStatus")
 }

@@ -22,54 +22,44 @@ pub(super) fn devices(
 ) -> Option<Vec<AllocatedDeviceStatus>> {
     let status = found.status.as_ref()?;
     let results = status.allocation.as_ref()?.devices.as_ref()?;
-    let is_allocated = |device: &AllocatedDeviceStatus| {
-        results.results.iter().flatten().any(|result| {
-            (&result.driver, &result.pool, &result.device)
-                == (&device.driver, &device.pool, &device.device)
-        })
-    };
-    let present = status.devices.as_deref().unwrap_or_default();
-    let uid = found.metadata.uid.as_deref();
-    let its = held
-        .iter()
-        .filter(|h| h.lease.claim().map(|c| c.uid.as_str()) == uid);
-    let devices = its.filter_map(|held| device(held, node));
-    let mut devices: Vec<AllocatedDeviceStatus> = devices.filter(is_allocated).collect();
     let mut is_new = false;
-    for device in &mut devices {
-        let key = |d: &AllocatedDeviceStatus| (d.driver.clone(), d.pool.clone(), d.device.clone());
-        let before = present.iter().find(|before| key(before) == key(device));
-        let mut its = healths
-            .iter()
-            .filter(|of| Some(of.claim.uid.as_str()) == uid);
-        let its =
-            its.find(|of| (&of.claim.pool, &of.claim.device) == (&device.pool, &device.device));
-        let ready = ready(its.map(|of| &of.health), device, before, now);
+    let device = |held: &Held| {
+        let its = held.lease.claim();
+        let claim = its.filter(|c| Some(&c.uid) == found.metadata.uid.as_ref())?;
+        let is_it = |driver: &str, pool: &str, device: &str| {
+            (driver, pool, device) == (DRIVER, claim.pool.as_str(), claim.device.as_str())
+        };
+        let mut allocated = results.results.iter().flatten();
+        allocated.find(|r| is_it(&r.driver, &r.pool, &r.device))?;
+        let mut present = status.devices.iter().flatten();
+        let before = present.find(|d| is_it(&d.driver, &d.pool, &d.device));
+        let mut device = AllocatedDeviceStatus {
+            driver: DRIVER.to_owned(),
+            pool: claim.pool.clone(),
+            device: claim.device.clone(),
+            data: Some(data(held, node)?),
+            ..AllocatedDeviceStatus::default()
+        };
+        let health = healths.iter().find(|of| of.claim.is(claim));
+        let ready = ready(health.map(|of| &of.health), &device, before, now);
         device.conditions = Some(vec![ready]);
-        is_new |= before != Some(device);
-    }
+        is_new |= before != Some(&device);
+        Some(device)
+    };
+    let devices = held.iter().filter_map(device).collect();
     is_new.then_some(devices)
 }
 
-/// Returns the entry of a device whose slice is made, without its condition.
-fn device(held: &Held, node: &str) -> Option<AllocatedDeviceStatus> {
-    let claim = held.lease.claim()?;
+/// Returns what the status tells of a slice that is made.
+fn data(held: &Held, node: &str) -> Option<RawExtension> {
     let is_ready = held.lease.state == LeaseState::Ready;
     let slice = held.instance.slice().filter(|_| is_ready)?;
-    if slice.gpu_instance.is_none() || slice.compute_instance.is_none() || slice.mig_uuid.is_none()
-    {
-        return None;
-    }
+    slice.gpu_instance.and(slice.compute_instance)?;
+    slice.mig_uuid.as_ref()?;
     let view = LeaseView::default().on(&held.instance);
     let mut data = serde_json::to_value(view).ok()?;
     data["node"] = node.into();
-    Some(AllocatedDeviceStatus {
-        driver: DRIVER.to_owned(),
-        pool: claim.pool.clone(),
-        device: claim.device.clone(),
-        data: Some(RawExtension(data)),
-        ..AllocatedDeviceStatus::default()
-    })
+    Some(RawExtension(data))
 }
 
 /// Returns the condition of a device. Without a word of the last look, a slice that is the same keeps its condition, and

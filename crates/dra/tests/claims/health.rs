@@ -2,7 +2,7 @@
 
 use crate::cluster::{Cluster, POOL, until};
 use k8s_openapi::api::resource::v1::{CounterSet, ResourceClaim};
-use runmig_dra::kubelet::messages::{DeviceHealth, WatchRequest, WatchResponse};
+use runmig_dra::kubelet::messages::{DeviceHealth, WatchResponse};
 use runmig_dra::kubelet::services::d_r_a_resource_health_client::DRAResourceHealthClient;
 use testkit::prelude::*;
 use tonic::Streaming;
@@ -18,7 +18,7 @@ pub async fn watch(cluster: &Cluster) -> Streaming<WatchResponse> {
     let endpoint = Endpoint::from_shared(format!("unix:{}", socket.display())).unwrap();
     let channel = endpoint.connect().await.unwrap();
     let mut client = DRAResourceHealthClient::new(channel);
-    let stream = client.node_watch_resources(WatchRequest {}).await;
+    let stream = client.node_watch_resources(()).await;
     stream.unwrap().into_inner()
 }
 

@@ -9,7 +9,7 @@ mod successor;
 mod withdrawn;
 
 use cluster::{Cluster, POOL};
-use runmig_dra::kubelet::messages::{Claim, PrepareRequest, Prepared, UnprepareRequest};
+use runmig_dra::kubelet::messages::{Claim, ClaimList, Prepared};
 use testkit::prelude::*;
 
 /// One API server serves all cases, since it starts in seconds. Each leaves it as it was.
@@ -23,7 +23,6 @@ async fn answers_the_kubelet() {
     repeats_its_answer(&mut cluster, &devices).await;
     serves_claims_at_once(&cluster, &devices).await;
     refuses_stale_claims(&cluster, &devices).await;
-    accepts_unknown_claims(&cluster).await;
     reported::status_agrees_with_migctl(&mut cluster, &devices[3]).await;
     reported::events_name_the_holder(&cluster, &devices[0]).await;
     withdrawn::promises_claims_of_bound_pods(&cluster, &devices[5]).await;
@@ -78,7 +77,7 @@ async fn serves_claims_at_once(cluster: &Cluster, devices: &[String]) {
         claims.push(cluster.claim(&format!("at-once-{at}"), device, POOL).await);
     }
     let unknown = cluster.claim("unknown", "gpu-0-1g-10gb-0", POOL).await;
-    let request = PrepareRequest {
+    let request = ClaimList {
         claims: [&claims[..], std::slice::from_ref(&unknown)].concat(),
     };
     let answer = cluster.plugin().await.node_prepare_resources(request).await;
@@ -92,7 +91,7 @@ async fn serves_claims_at_once(cluster: &Cluster, devices: &[String]) {
     begins_with(error, words);
     assert_eq!(cluster.starts(), [0, 1, 2, 3, 4, 5, 6]);
     assert_eq!(cluster.cdi_files().len(), 7);
-    let request = UnprepareRequest { claims };
+    let request = ClaimList { claims };
     let mut plugin = cluster.plugin().await;
     let answer = plugin.node_unprepare_resources(request).await;
     let answers = answer.unwrap().into_inner().claims;
@@ -117,15 +116,6 @@ async fn refuses_stale_claims(cluster: &Cluster, devices: &[String]) {
     refused(cluster, &hostile, words).await;
     cluster.delete_claim("stale").await;
     refused(cluster, &claim, "the claim does not exist any more").await;
-}
-
-async fn accepts_unknown_claims(cluster: &Cluster) {
-    let claim = Claim {
-        namespace: "default".to_owned(),
-        name: "unknown".to_owned(),
-        uid: "0b7d5d6c-1111-4222-8333-9c5a0ce4c3a2".to_owned(),
-    };
-    cluster.unprepare(&claim).await;
 }
 
 async fn refused(cluster: &Cluster, claim: &Claim, words: &str) {

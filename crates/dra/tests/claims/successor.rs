@@ -3,7 +3,7 @@
 use crate::cluster::{Cluster, POOL, until};
 use k8s_openapi::api::resource::v1::ResourceSlice;
 use kube::api::DeleteParams;
-use runmig_dra::kubelet::messages::PrepareRequest;
+use runmig_dra::kubelet::messages::ClaimList;
 use std::fs;
 use testkit::process::names_in;
 
@@ -37,7 +37,7 @@ pub async fn one_process_publishes(cluster: &mut Cluster, device: &str) {
     let claim = cluster.claim("two-drivers", device, POOL).await;
     let mut second_plugin = cluster.plugin_at(&format!("dra-{id}.sock")).await;
     let claims = vec![claim.clone()];
-    let request = PrepareRequest { claims };
+    let request = ClaimList { claims };
     let (one, other) = tokio::join!(
         cluster.prepared(&claim),
         second_plugin.node_prepare_resources(request)

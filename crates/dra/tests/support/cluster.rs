@@ -12,7 +12,7 @@ use k8s_openapi::serde::{Serialize, de::DeserializeOwned};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::core::{ClusterResourceScope, NamespaceResourceScope};
 use kube::{Api, Client, Resource};
-use runmig_dra::kubelet::messages::{Claim, PrepareRequest, Prepared, UnprepareRequest};
+use runmig_dra::kubelet::messages::{Claim, ClaimList, Prepared};
 use runmig_dra::kubelet::services::d_r_a_plugin_client::DRAPluginClient;
 use runmig_lease::config::Config;
 use runmig_lease::store::{Held, Store};
@@ -146,7 +146,7 @@ impl Cluster {
     pub async fn try_prepare(&self, claim: &Claim) -> Option<Prepared> {
         let claims = vec![claim.clone()];
         let mut plugin = self.plugin().await;
-        let answer = plugin.node_prepare_resources(PrepareRequest { claims });
+        let answer = plugin.node_prepare_resources(ClaimList { claims });
         let mut answers = answer.await.ok()?.into_inner().claims;
         assert_eq!(answers.len(), 1);
         answers.remove(&claim.uid)
@@ -168,7 +168,7 @@ impl Cluster {
     pub async fn try_unprepare(&self, claim: &Claim) -> Option<String> {
         let claims = vec![claim.clone()];
         let mut plugin = self.plugin().await;
-        let answer = plugin.node_unprepare_resources(UnprepareRequest { claims });
+        let answer = plugin.node_unprepare_resources(ClaimList { claims });
         let answer = answer.await.ok()?.into_inner().claims.remove(&claim.uid);
         answer.map(|answer| answer.error)
     }
