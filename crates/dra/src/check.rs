@@ -4,7 +4,6 @@
 use crate::api::probe::{self, Right};
 use crate::api::{self, Client};
 use crate::options::{Options, hook};
-use crate::resource_slices::Published;
 use crate::room::Room;
 use runmig_lease::config::Config;
 use runmig_lease::error::{Context, Error, Result};
@@ -12,7 +11,6 @@ use runmig_lease::finding::{self, Finding, Found, Status};
 use runmig_lease::trust;
 use std::io::{ErrorKind, Write};
 use std::path::Path;
-use std::sync::Arc;
 
 /// The most bytes of a configuration of containerd.
 const MAX_SIZE: u64 = 1 << 20;
@@ -137,10 +135,8 @@ fn warned(e: Error) -> Finding {
 }
 
 fn gpus(options: &Options, config: &Config) -> Found {
-    let earlier = Some(Published::default());
-    let mut room = Room::new(Arc::new(config.clone()), &options.node, earlier, None);
-    let slices = room.look()?.unwrap_or_default();
-    let left_out = room.left_out().iter().map(|left_out| {
+    let (slices, left_out) = Room::once(config.clone(), &options.node)?;
+    let left_out = left_out.iter().map(|left_out| {
         let text = format!("cannot publish {}: {}", left_out.what, left_out.reason);
         Finding::warn(
             text,

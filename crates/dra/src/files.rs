@@ -57,7 +57,8 @@ fn check_program(root: &Path, path: &Path) -> Result<()> {
 mod tests {
     use super::*;
     use std::fs;
-    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::fs::symlink;
+    use testkit::chmod;
 
     #[test]
     fn finds_missing_files_of_host() {
@@ -81,17 +82,14 @@ mod tests {
         let (folder, hook) = (dir.path().join("bin"), Path::new("/bin/hook"));
         fs::create_dir(&folder).unwrap();
         fs::write(folder.join("hook"), "").unwrap();
-        let mode = |path: &Path, mode| {
-            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
-        };
-        mode(&folder.join("hook"), 0o755);
+        chmod(folder.join("hook"), 0o755);
         check_program(dir.path(), hook).unwrap();
         for (path, shown) in [(folder.join("hook"), "/bin/hook"), (folder, "/bin")] {
-            mode(&path, 0o777);
+            chmod(&path, 0o777);
             let line = check_program(dir.path(), hook).unwrap_err().line();
             let words = format!("{shown}: users other than root can write to it");
             assert!(line.starts_with(&words), "{line}");
-            mode(&path, 0o755);
+            chmod(&path, 0o755);
         }
     }
 }

@@ -65,7 +65,7 @@ pub(crate) fn find(root: &Path, file: &Path) -> nix::Result<OwnedFd> {
 ///
 /// # Errors
 /// A folder that users other than root can write to.
-pub(crate) fn install_hook(folder: &Path) -> Result<PathBuf> {
+pub(crate) fn install_hook(folder: &Path) -> Result<()> {
     let installed = folder.join(programs::CLAIM);
     let what = || format!("install hook {}", installed.display());
     let ours = std::env::current_exe().context(what)?;
@@ -75,8 +75,7 @@ pub(crate) fn install_hook(folder: &Path) -> Result<PathBuf> {
     let unfinished = installed.with_extension("new");
     let copied = fs::copy(&ours, &unfinished)
         .and_then(|_| fs::set_permissions(&unfinished, Permissions::from_mode(0o755)));
-    put(&unfinished, &installed, copied).context(what)?;
-    Ok(installed)
+    put(&unfinished, &installed, copied).context(what)
 }
 
 /// Checks the program that the node's engine runs as root for each container with a claim. In a pod the folders above
@@ -134,9 +133,9 @@ mod tests {
         let folder = dir.path().join("bin");
         fs::create_dir(&folder).unwrap();
         fs::write(folder.join("true"), "").unwrap();
-        fs::set_permissions(folder.join("true"), Permissions::from_mode(0o755)).unwrap();
+        testkit::chmod(folder.join("true"), 0o755);
         assert!(hook(dir.path(), program).is_ok());
-        fs::set_permissions(&folder, Permissions::from_mode(0o777)).unwrap();
+        testkit::chmod(&folder, 0o777);
         let line = hook(dir.path(), program).unwrap_err().line();
         assert!(line.starts_with("cannot use hook "), "{line}");
         assert!(line.contains("; hint: "), "{line}");

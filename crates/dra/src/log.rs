@@ -8,26 +8,17 @@ use tracing_subscriber::fmt::writer::{MakeWriterExt, OptionalWriter};
 /// The module whose lines are about ResourceSlices alone. They would push the actions out of the ledger's log.
 const PUBLISH: &str = "runmig_dra::publish";
 
-/// Starts the log.
-pub(crate) fn start(config: &Config) {
-    let state_dir = config.state_dir.clone();
+/// Starts the log, on standard error alone without a ledger.
+pub(crate) fn start(ledger: Option<&Config>) {
+    let state_dir = ledger.map(|config| config.state_dir.clone());
     // Each line opens it anew, since runmig begins a new one while this process runs.
-    let ledger =
-        move || log::open(&state_dir).map_or_else(OptionalWriter::none, OptionalWriter::some);
+    let open = move || state_dir.as_deref().and_then(log::open);
+    let ledger = move || open().map_or_else(OptionalWriter::none, OptionalWriter::some);
     let actions = ledger.with_filter(|line| is_action(line.target()));
     tracing_subscriber::fmt()
         .with_ansi(false)
         .with_target(false)
         .with_writer(std::io::stderr.with_filter(is_ours).and(actions))
-        .init();
-}
-
-/// Starts a log on standard error alone, for a command that changes nothing.
-pub(crate) fn start_on_stderr() {
-    tracing_subscriber::fmt()
-        .with_ansi(false)
-        .with_target(false)
-        .with_writer(std::io::stderr)
         .init();
 }
 

@@ -145,11 +145,8 @@ fn wrong(what: String) -> Error {
 fn is_node_name(name: &str) -> bool {
     let inner = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
     let is_label = |label: &str| {
-        let edge = |c: char| c != '-';
-        !label.is_empty()
-            && label.bytes().all(inner)
-            && label.starts_with(edge)
-            && label.ends_with(edge)
+        let is_edge = |c: char| c != '-';
+        label.bytes().all(inner) && label.starts_with(is_edge) && label.ends_with(is_edge)
     };
     name.len() <= 253 && name.split('.').all(is_label)
 }

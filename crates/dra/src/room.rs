@@ -21,7 +21,8 @@ use tokio::sync::{oneshot, watch};
 pub(crate) struct Room {
     config: Arc<Config>,
     node: String,
-    /// The last layout. None until the API server has told which ResourceSlices it has.
+    /// The last layout, to continue from. None until the API server has told which ResourceSlices it has: before, no look
+    /// lays out anything.
     published: Option<Published>,
     left_out: Vec<LeftOut>,
     healths: Vec<DeviceHealth>,
@@ -29,22 +30,20 @@ pub(crate) struct Room {
     earlier: Earlier,
     sick: Sick,
     /// Another driver that gives out the GPUs of the node, in words.
-    rival: Option<watch::Receiver<Option<String>>>,
+    rival: watch::Receiver<Option<String>>,
 }
 
 impl Room {
-    /// `published`: the layout to continue from. Without one it lays out nothing. As long as `rival` tells of another driver
-    /// that gives out the GPUs, nothing free is published.
+    /// As long as `rival` tells of another driver that gives out the GPUs, nothing free is published.
     pub(crate) fn new(
         config: Arc<Config>,
         node: &str,
-        published: Option<Published>,
-        rival: Option<watch::Receiver<Option<String>>>,
+        rival: watch::Receiver<Option<String>>,
     ) -> Room {
         Room {
             config,
             node: node.to_owned(),
-            published,
+            published: None,
             left_out: Vec::new(),
             healths: Vec::new(),
             earlier: Earlier::default(),
@@ -53,27 +52,22 @@ impl Room {
         }
     }
 
-    /// Returns when another driver comes or goes.
-    async fn rival_changes(&mut self) {
-        if let Some(rival) = &mut self.rival
-            && rival.changed().await.is_ok()
-        {
-            return;
-        }
-        std::future::pending().await
-    }
-
-    /// Returns the GPUs and profiles that the last look left out.
-    pub(crate) fn left_out(&self) -> &[LeftOut] {
-        &self.left_out
+    /// Returns the ResourceSlices of the node and what they leave out, as of a node without another driver.
+    ///
+    /// # Errors
+    /// As `look`.
+    pub(crate) fn once(config: Config, node: &str) -> Result<(Vec<ResourceSlice>, Vec<LeftOut>)> {
+        let (_, no_rival) = watch::channel(None);
+        let mut room = Room::new(Arc::new(config), node, no_rival);
+        room.published = Some(Published::default());
+        let slices = room.look()?;
+        Ok((slices.unwrap_or_default(), room.left_out))
     }
 
     /// Returns the GPUs that are not for claims, each with the rule in words.
     fn excluded(&self, gpus: &[Gpu]) -> Vec<(GpuUuid, String)> {
-        let rival = self.rival.as_ref().and_then(|rival| rival.borrow().clone());
-        match rival {
-            Some(rival) => gpus
-                .iter()
+        match &*self.rival.borrow() {
+            Some(rival) => { gpus.iter() }
                 .map(|gpu| (gpu.uuid.clone(), rival.clone()))
                 .collect(),
             None => self.config.unpublished(gpus),
@@ -88,8 +82,7 @@ impl Room {
     pub(crate) fn look(&mut self) -> Result<Option<Vec<ResourceSlice>>> {
         let driver = runmig_lease::driver(&self.config);
         // A GPU that does not answer shows in the look at all of them.
-        let instances_of = |gpu: &GpuUuid, profile: u32| driver.instances_of(gpu, profile);
-        let inside = |gpu: &GpuUuid, profile| instances_of(gpu, profile).unwrap_or_default();
+        let inside = |gpu: &GpuUuid, profile| driver.instances_of(gpu, profile).unwrap_or_default();
         self.earlier.look_inside(inside);
         let inventory = Inventory::look(&self.config, &driver)?;
         let uses = uses(&inventory, &self.node)?;
@@ -103,7 +96,6 @@ impl Room {
             let capability = driver.compute_capability(&gpu.uuid).ok()?;
             Some((gpu.uuid.clone(), capability))
         });
-        let policy = &self.config.policy;
         let evicted = match self.config.kubernetes.evict {
             true => { self.sick.lasting(Instant::now()).into_iter() }
                 .chain(health::drained(&inventory, &pool(&self.node)))
@@ -116,7 +108,7 @@ impl Room {
                 snapshot: &inventory.snapshot,
                 compute_capabilities: &capabilities.collect(),
                 excluded: &self.excluded(gpus),
-                denied_profiles: &policy.denied_profiles(gpus),
+                denied_profiles: &self.config.policy.denied_profiles(gpus),
                 sick: &self.sick.devices(),
                 evicted: &evicted,
                 ledger: &uses,
@@ -143,18 +135,15 @@ impl Room {
     }
 }
 
-/// The ends of a look: ResourceSlices for the API, and healths for the kubelet.
-pub(crate) struct Told {
-    /// The ResourceSlices.
-    pub(crate) slices: watch::Sender<Vec<Wanted>>,
-    /// The health of the devices with claims. None before the first look.
-    pub(crate) healths: watch::Sender<Option<Vec<DeviceHealth>>>,
-}
-
 /// Looks again and again, without an end. Tells the ResourceSlices that have changed, and the healths of every look: the
 /// kubelet forgets those that are not repeated. `earlier`: the ResourceSlices of an earlier process, once the API server
 /// has answered. The kubelet hears of healths before that.
-pub(crate) async fn follow(mut room: Room, told: Told, mut earlier: oneshot::Receiver<Published>) {
+pub(crate) async fn follow(
+    mut room: Room,
+    slices_told: watch::Sender<Vec<Wanted>>,
+    healths_told: watch::Sender<Option<Vec<DeviceHealth>>>,
+    mut earlier: oneshot::Receiver<Published>,
+) {
     // Before the first look, so that no change is missed.
     let mut changes = Changes::of(room.config.clone());
     let mut obstacles = Obstacles::default();
@@ -172,9 +161,9 @@ pub(crate) async fn follow(mut room: Room, told: Told, mut earlier: oneshot::Rec
         match seen {
             Ok(slices) => {
                 obstacles.are_over();
-                told.healths.send_replace(Some(room.healths.clone()));
+                healths_told.send_replace(Some(room.healths.clone()));
                 if let Some(slices) = slices {
-                    told.slices.send_if_modified(|last| {
+                    slices_told.send_if_modified(|last| {
                         let is_new = *last != slices;
                         *last = slices;
                         is_new
@@ -185,7 +174,7 @@ pub(crate) async fn follow(mut room: Room, told: Told, mut earlier: oneshot::Rec
         }
         tokio::select! {
             () = changes.next() => {}
-            () = room.rival_changes() => {}
+            Ok(()) = room.rival.changed() => {}
             Ok(earlier) = &mut earlier, if room.published.is_none() => {
                 room.published = Some(earlier);
             }

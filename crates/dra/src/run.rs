@@ -12,7 +12,7 @@ use crate::publish::publish;
 use crate::report::{Healths, News, report_news, report_slices, reports};
 use crate::resource_slices::{self, Published};
 use crate::rival::{self, Rivals};
-use crate::room::{Room, Told, follow};
+use crate::room::{Room, follow};
 use crate::sweep::{end_left, sweep};
 use crate::{api, check, host, log, memory};
 use runmig_lease::config::Config;
@@ -41,12 +41,19 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             print!("{HELP}");
             Ok(())
         }
-        Call::InstallHook(folder) => host::install_hook(&folder).map(drop),
+        Call::InstallHook(folder) => host::install_hook(&folder),
         Call::Serve(options) => serve(&options),
-        Call::Check(options) => look_over(&options),
+        Call::Check(options) => {
+            let config = configuration(&options)?;
+            let findings = runtime()?.block_on(check::check(&options, &config));
+            check::print(&findings, options.json)
+        }
         Call::Show(options) => {
-            log::start_on_stderr();
-            print!("{}", show(&options, configuration(&options)?)?);
+            // It changes nothing. The log names the GPUs that are left out.
+            log::start(None);
+            let (slices, _) = Room::once(configuration(&options)?, &options.node)?;
+            let text = serde_saphyr::to_string_multiple(&slices);
+            print!("{}", text.context(|| "write the ResourceSlices as YAML")?);
             Ok(())
         }
     });
@@ -67,13 +74,6 @@ fn configuration(options: &Options) -> Result<Config> {
     Ok(config)
 }
 
-/// Prints the findings of all checks.
-fn look_over(options: &Options) -> Result<()> {
-    let config = configuration(options)?;
-    let findings = runtime()?.block_on(check::check(options, &config));
-    check::print(&findings, options.json)
-}
-
 /// Returns a runtime on this thread. Work that blocks has threads of its own.
 fn runtime() -> Result<Runtime> {
     Builder::new_current_thread()
@@ -91,7 +91,7 @@ fn serve(options: &Options) -> Result<()> {
         );
     }
     let config = configuration(options)?;
-    log::start(&config);
+    log::start(Some(&config));
     memory::share();
     let runtime = runtime()?;
     let ended = runtime.block_on(until_signal(options, config));
@@ -154,10 +154,6 @@ async fn work(
     let asked = Notify::new();
     let (mut looks, rivals) = Rivals::of(client, node);
     let (slices_told, wanted) = watch::channel(Vec::new());
-    let told = Told {
-        slices: slices_told,
-        healths: healths_told,
-    };
     let (earlier_told, earlier) = oneshot::channel();
     let ask = async {
         rival::admitted(client, node).await;
@@ -168,9 +164,9 @@ async fn work(
     };
     // The kubelet is served while the API server is away, and hears of healths.
     let look = async {
-        let room = Room::new(config.clone(), node, None, Some(rivals));
+        let room = Room::new(config.clone(), node, rivals);
         tokio::select! {
-            () = follow(room, told, earlier) => {}
+            () = follow(room, slices_told, healths_told, earlier) => {}
             () = ask => {}
         }
     };
@@ -184,16 +180,4 @@ async fn work(
         () = publish(client.clone(), node, wanted) => "watch on ResourceSlices",
     };
     Error::new(format!("cannot go on: the {what} ended"))
-}
-
-/// Returns the ResourceSlices of this node as YAML documents. The log names the GPUs that are left out.
-///
-/// # Errors
-/// The GPU driver or the ledger cannot be read.
-pub(crate) fn show(options: &Options, config: Config) -> Result<String> {
-    let earlier = Some(Published::default());
-    let mut room = Room::new(Arc::new(config), &options.node, earlier, None);
-    let slices = room.look()?;
-    serde_saphyr::to_string_multiple(&slices.unwrap_or_default())
-        .context(|| "write the ResourceSlices as YAML")
 }
