@@ -6,14 +6,13 @@ mod cluster;
 mod proxy;
 
 use cluster::support;
-use cluster::{Cluster, POOL, create, until};
+use cluster::{Cluster, POOL, create, slice_of, until};
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::{Event, Node};
 use k8s_openapi::api::resource::v1::{DeviceClass, ResourceSlice};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, WatchEvent, WatchParams};
 use runmig_dra::publish::publish;
 use runmig_dra::resource_slices::objects::Wanted;
-use std::fs::Permissions;
 use testkit::prelude::*;
 use tokio::sync::watch;
 
@@ -117,13 +116,8 @@ async fn takes_back_what_lost_its_counters(cluster: &Cluster) {
     let api = cluster.all::<ResourceSlice>();
     let consumes = json!([{"counterSet": "gpu", "counters": {"memory": {"value": "1"}}}]);
     let devices = json!([{"name": "a", "consumesCounters": consumes}]);
-    let slice = json!({
-        "metadata": {"name": "runmig.other-1g"},
-        "spec": {
-            "driver": "gpu.runmig.dev", "nodeName": "other", "devices": devices,
-            "pool": {"name": "runmig.other", "generation": 1, "resourceSliceCount": 1},
-        },
-    });
+    let of = json!({"nodeName": "other", "devices": devices});
+    let slice = slice_of("runmig.other-1g", "gpu.runmig.dev", "runmig.other", &of);
     let its = WatchParams::default().fields("spec.nodeName=other");
     let mut changes = Box::pin(api.watch(&its, "0").await.unwrap());
     let (told, wanted) = watch::channel(Vec::new());
@@ -191,7 +185,7 @@ fn names_files(cluster: &Cluster) {
             "open" => fs::create_dir(at(name)).unwrap(),
             _ => fs::write(at(name), "version = 3\n").unwrap(),
         }
-        fs::set_permissions(at(name), Permissions::from_mode(mode)).unwrap();
+        chmod(at(name), mode);
     }
     fs::write(at("off.toml"), "version = 3\nenable_cdi = false\n").unwrap();
     fs::write(at("old.toml"), "version = 2\n").unwrap();
@@ -245,13 +239,7 @@ async fn names_intruders(cluster: &Cluster) {
         json!({"nodeName": "other"}) => "for node other under gpu.runmig.dev";
         json!({"allNodes": true}) => "for no single node under gpu.runmig.dev";
     } {
-        let mut spec = json!({
-            "driver": "gpu.runmig.dev", "devices": [{"name": "gpu-0"}],
-            "pool": {"name": "runmig.node", "generation": 9, "resourceSliceCount": 1},
-        });
-        let all = spec.as_object_mut().unwrap();
-        all.extend(of.as_object().unwrap().clone());
-        let theirs = json!({"metadata": {"name": "intruder"}, "spec": spec});
+        let theirs = slice_of("intruder", "gpu.runmig.dev", POOL, &of);
         create(&slices, theirs).await;
         let line =
             format!("another program publishes ResourceSlice intruder of pool runmig.node {words}");
@@ -331,14 +319,8 @@ async fn withdraws_beside_other_drivers(cluster: &mut Cluster) {
 
     amount("0").await;
     let api = cluster.all::<ResourceSlice>();
-    let theirs = json!({
-        "metadata": {"name": "theirs"},
-        "spec": {
-            "driver": "gpu.nvidia.com", "nodeName": "node", "devices": [{"name": "gpu-0"}],
-            "pool": {"name": "node", "generation": 1, "resourceSliceCount": 1},
-        },
-    });
-    create(&api, theirs).await;
+    let here = json!({"nodeName": "node"});
+    create(&api, slice_of("theirs", "gpu.nvidia.com", "node", &here)).await;
     let line = "NVIDIA's DRA driver gpu.nvidia.com publishes the GPUs of this node";
     fails(cluster, &[], "config.toml", line);
     // Also from its start on.

@@ -7,14 +7,6 @@ use k8s_openapi::api::resource::v1::ResourceClaim;
 use kube::api::ListParams;
 use testkit::prelude::*;
 
-/// The leases as `migctl list -o json` shows them.
-fn listed(cluster: &Cluster) -> Vec<Value> {
-    let mut migctl = Command::new(program("migctl"));
-    migctl.env("RUNMIG_CONFIG", cluster.at("config.toml"));
-    let list = said(migctl.args(["list", "-o", "json"])).ok().json();
-    list["items"].as_array().unwrap().clone()
-}
-
 /// The devices in the status of a claim, as soon as it has so many.
 async fn status_devices(cluster: &Cluster, claim: &str, count: usize) -> Vec<Value> {
     let api = cluster.here::<ResourceClaim>();
@@ -48,7 +40,8 @@ pub async fn status_agrees_with_migctl(cluster: &mut Cluster, device: &str) {
     let ready = &ours["conditions"][0];
     assert_eq!(ours["device"], device);
     assert_eq!([&ready["type"], &ready["status"]], ["Ready", "True"]);
-    let [lease] = &listed(cluster)[..] else {
+    let list = cluster.migctl(&["list", "-o", "json"]).json();
+    let [lease] = &list["items"].as_array().unwrap()[..] else {
         panic!("not one lease");
     };
     let data = &ours["data"];

@@ -78,7 +78,7 @@ pub async fn sweeps_files_without_lease(cluster: &mut Cluster, device: &str) {
     let file = format!("gpu.runmig.dev-{}.json", claim.uid);
     bound(cluster, "left", "left").await;
     cluster.prepared(&claim).await;
-    release(cluster, "default/left");
+    cluster.migctl(&["release", "default/left"]);
     // The file of a claim that nobody knows, half-written, and one of another vendor.
     let unknown = "gpu.runmig.dev-0b7d5d6c-1111-4222-8333-9c5a0ce4c3a2.new";
     let theirs = cluster.at("cdi/nvidia.yaml");
@@ -92,10 +92,4 @@ pub async fn sweeps_files_without_lease(cluster: &mut Cluster, device: &str) {
     until("the file is gone", async || files() == kept[1..]).await;
     fs::remove_file(theirs).unwrap();
     cluster.unprepare(&claim).await;
-}
-
-fn release(cluster: &Cluster, claim: &str) {
-    let mut migctl = Command::new(program("migctl"));
-    migctl.env("RUNMIG_CONFIG", cluster.at("config.toml"));
-    said(migctl.args(["release", claim])).ok();
 }

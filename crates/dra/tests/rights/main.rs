@@ -6,7 +6,7 @@ mod servers;
 mod shipped;
 
 use cluster::support;
-use cluster::{create, until};
+use cluster::{create, slice_of, until};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::resource::v1::ResourceSlice;
 use kube::Api;
@@ -232,13 +232,6 @@ async fn names(slices: &Api<ResourceSlice>) -> BTreeSet<String> {
 }
 
 fn slice(name: &str, node: &str, pool: &str, driver: &str) -> ResourceSlice {
-    let slice = json!({
-        "metadata": {"name": name},
-        "spec": {
-            "driver": driver, "nodeName": node,
-            "pool": {"name": pool, "generation": 1, "resourceSliceCount": 1},
-            "devices": [],
-        },
-    });
-    serde_json::from_value(slice).unwrap()
+    let of_node = json!({"nodeName": node, "devices": []});
+    serde_json::from_value(slice_of(name, driver, pool, &of_node)).unwrap()
 }

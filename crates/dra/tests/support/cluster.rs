@@ -354,6 +354,13 @@ impl Cluster {
         .await;
     }
 
+    /// `migctl ARGUMENTS`, which has to succeed.
+    pub fn migctl(&self, arguments: &[&str]) -> Said {
+        let mut migctl = Command::new(program("migctl"));
+        migctl.env("RUNMIG_CONFIG", self.at("config.toml"));
+        said(migctl.args(arguments)).ok()
+    }
+
     /// `nvml-sim VERB` on its machine.
     pub fn sim(&self, verb: &str, arguments: &[&str]) -> String {
         let machine = self.at("machine");
@@ -397,6 +404,17 @@ impl Cluster {
 /// The ResourceSlices of the driver.
 fn ours() -> ListParams {
     ListParams::default().fields("spec.driver=gpu.runmig.dev")
+}
+
+/// A ResourceSlice of a driver in a pool, with a device and with more in its specification.
+pub fn slice_of(name: &str, driver: &str, pool: &str, more: &Value) -> Value {
+    let mut spec = json!({
+        "driver": driver, "devices": [{"name": "gpu-0"}],
+        "pool": {"name": pool, "generation": 1, "resourceSliceCount": 1},
+    });
+    let all = spec.as_object_mut().unwrap();
+    all.extend(more.as_object().unwrap().clone());
+    json!({"metadata": {"name": name}, "spec": spec})
 }
 
 /// Creates an object.

@@ -1,6 +1,6 @@
 //! Other programs that delete and change the driver's ResourceSlices, or publish under its name.
 
-use crate::cluster::{Cluster, create, until};
+use crate::cluster::{Cluster, create, slice_of, until};
 use k8s_openapi::api::resource::v1::ResourceSlice;
 use kube::api::{Patch, PatchParams};
 use testkit::prelude::*;
@@ -42,14 +42,9 @@ async fn restores_what_others_change() {
 
     // A second pool, and a newer generation of the driver's own.
     for (theirs, pool, generation) in [("second", "other", 1), ("newer", "runmig.node", 99)] {
-        let slice = json!({
-            "metadata": {"name": theirs},
-            "spec": {
-                "driver": "gpu.runmig.dev", "nodeName": "node", "devices": [{"name": "gpu-0"}],
-                "pool": {"name": pool, "generation": generation, "resourceSliceCount": 1},
-            },
-        });
-        create(&api, slice).await;
+        let its = json!({"name": pool, "generation": generation, "resourceSliceCount": 1});
+        let here = json!({"nodeName": "node", "pool": its});
+        create(&api, slice_of(theirs, "gpu.runmig.dev", pool, &here)).await;
         until("the foreign one is removed", is_restored).await;
         let line = format!("ResourceSlice {theirs} of pool {pool} is removed: another program");
         cluster.says(0, &line).await;
