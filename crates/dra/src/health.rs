@@ -1,7 +1,7 @@
 //! The health of devices with claims: pure, from driver and ledger.
 
 use runmig_lease::Inventory;
-use runmig_lease::model::{Closed, Gpu, GpuUuid, InstanceId, ListedInstance, MigMode, Placement};
+use runmig_lease::model::{Closed, GpuUuid, InstanceId, ListedInstance, MigMode, Placement};
 use runmig_lease::store::{Claim, Held, InstanceState, LeaseState, Slice};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -118,7 +118,9 @@ fn health(inventory: &Inventory, held: &Held, slice: &Slice, earlier: &Earlier) 
     if let Some(sick) = gpu.closed.as_ref().and_then(Closed::sickness) {
         return ill("GPUSick", format!("GPU {} is {sick}", gpu.index));
     }
-    let (is_there, id) = (is_there(gpu, slice), &held.instance.id);
+    let mut instances = gpu.instances.iter();
+    let is_there = instances.any(|i| is_its(slice, i.id, i.profile_id, i.placement));
+    let id = &held.instance.id;
     // A record is ready from the create of the instance until before its destroy.
     if !is_ready(held) || is_there && !earlier.emptied.contains(id) {
         return Health::Healthy;
@@ -128,27 +130,17 @@ fn health(inventory: &Inventory, held: &Held, slice: &Slice, earlier: &Earlier) 
         return Health::Unknown;
     }
     let number = |id: Option<u32>| id.map(|id| format!(" {id}")).unwrap_or_default();
-    let gpu_instance = number(slice.gpu_instance);
-    let at = format!(
-        "({} at {}) on GPU {}",
-        slice.profile, slice.placement, gpu.index
-    );
-    let what = match is_there {
-        true => format!(
-            "compute instance{} of GPU instance{gpu_instance} {at}",
-            number(slice.compute_instance)
-        ),
-        false => format!("GPU instance{gpu_instance} {at}"),
+    let part = match is_there {
+        true => format!("compute instance{} of ", number(slice.compute_instance)),
+        false => String::new(),
     };
-    ill(
-        "InstanceGone",
-        format!("{what} is gone, and runmig did not destroy it"),
-    )
-}
-
-fn is_there(gpu: &Gpu, slice: &Slice) -> bool {
-    let mut instances = gpu.instances.iter();
-    instances.any(|i| is_its(slice, i.id, i.profile_id, i.placement))
+    let (id, profile, at) = (number(slice.gpu_instance), &slice.profile, slice.placement);
+    let what = format!(
+        "{part}GPU instance{id} ({profile} at {at}) on GPU {}",
+        gpu.index
+    );
+    let why = format!("{what} is gone, and runmig did not destroy it");
+    ill("InstanceGone", why)
 }
 
 /// Says whether the id, the profile and the place of a GPU instance are those of a slice.
@@ -211,10 +203,9 @@ impl Sick {
 
     /// Returns the devices that have been unhealthy for so long that no single look can have erred.
     pub(crate) fn lasting(&self, now: Instant) -> BTreeSet<String> {
-        let is_lasting =
-            |(_, (since, _)): &(&String, &(Instant, String))| now.duration_since(*since) >= LASTING;
-        let lasting = self.0.iter().filter(is_lasting);
-        lasting.map(|(device, _)| device.clone()).collect()
+        let mut lasting = self.0.clone();
+        lasting.retain(|_, (since, _)| now.duration_since(*since) >= LASTING);
+        lasting.into_keys().collect()
     }
 
     /// Returns the unhealthy devices.

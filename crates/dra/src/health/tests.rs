@@ -1,5 +1,5 @@
 use super::*;
-use runmig_lease::model::{ComputeInstance, Cordon, GpuInstance, Sign, SignKind};
+use runmig_lease::model::{ComputeInstance, Cordon, Gpu, GpuInstance, Sign, SignKind};
 use runmig_lease::store::{Claim, Holder, Instance, Lease, Origin, Portion, Resource};
 use std::iter::repeat_with;
 use std::sync::Arc;
@@ -10,20 +10,14 @@ const AT: Placement = Placement { start: 2, size: 1 };
 
 fn gpu() -> Gpu {
     Gpu {
-        index: 0,
-        minor: 0,
         uuid: "GPU-0".into(),
-        name: "A100".to_owned(),
-        pci_bus_id: "00000000:07:00.0".to_owned(),
         mig: MigMode::Enabled,
-        mig_pending: None,
-        closed: None,
-        profiles: Vec::new(),
         instances: vec![GpuInstance {
             id: 7,
             profile_id: 19,
             placement: AT,
         }],
+        ..Gpu::default()
     }
 }
 
@@ -51,12 +45,8 @@ fn held() -> Held {
         planned: false,
     };
     let claim = Claim {
-        uid: "u".to_owned(),
-        namespace: "team-a".to_owned(),
-        name: "train".to_owned(),
-        pool: POOL.to_owned(),
         device: DEVICE.to_owned(),
-        ..Claim::default()
+        ..testkit::claims::claim("train")
     };
     let lease = Lease {
         id: "l".into(),
@@ -110,26 +100,47 @@ fn reason(health: Health) -> String {
     illness.why
 }
 
-#[test]
-fn names_lost_gpu() {
+type Change = fn(&mut Inventory);
+
+fn changed(change: Change) -> Inventory {
     let mut inventory = inventory();
-    assert_eq!(seen(&inventory, true), Health::Healthy);
-    inventory.snapshot.gpus.clear();
-    assert_eq!(reason(seen(&inventory, false)), "GPU GPU-0 is gone");
-    let lost = (0, "GPU is lost".to_owned());
-    inventory.snapshot.unreadable.push(lost);
-    let words = "GPU GPU-0 does not answer: GPU is lost";
-    assert_eq!(reason(seen(&inventory, false)), words);
+    change(&mut inventory);
+    inventory
 }
 
+/// Failure: a GPU answers the driver well, and fails every CUDA program
 #[test]
-fn names_missing_mig_mode() {
-    let mut inventory = inventory();
-    inventory.snapshot.gpus[0].mig_pending = Some(MigMode::Disabled);
-    assert_eq!(seen(&inventory, false), Health::Healthy);
-    inventory.snapshot.gpus[0].mig = MigMode::Disabled;
-    let words = "the MIG mode of GPU 0 is off";
-    assert_eq!(reason(seen(&inventory, false)), words);
+fn names_illness_of_gpu() {
+    let pending: Change = |i| i.snapshot.gpus[0].mig_pending = Some(MigMode::Disabled);
+    assert_eq!(seen(&changed(pending), false), Health::Healthy);
+    let gone: Change = |i| i.snapshot.gpus.clear();
+    let lost: Change = |i| {
+        i.snapshot.gpus.clear();
+        i.snapshot.unreadable = vec![(0, "GPU is lost".to_owned())];
+    };
+    let off: Change = |i| i.snapshot.gpus[0].mig = MigMode::Disabled;
+    let sick: Change = |i| {
+        let sign = Sign {
+            kind: SignKind::RecoveryAction,
+            amount: 1,
+        };
+        i.snapshot.gpus[0].closed = Some(Closed {
+            signs: vec![sign],
+            ..Closed::default()
+        });
+    };
+    for (change, kind, why) in testkit::rows! {
+        gone, "GPUGone" => "GPU GPU-0 is gone";
+        lost, "GPUDoesNotAnswer" => "GPU GPU-0 does not answer: GPU is lost";
+        off, "MIGModeOff" => "the MIG mode of GPU 0 is off";
+        sick, "GPUSick" => "GPU 0 is sick: the driver asks for its reset";
+    } {
+        let ill = Health::Unhealthy(Illness {
+            kind,
+            why: why.to_owned(),
+        });
+        assert_eq!(seen(&changed(change), false), ill);
+    }
 }
 
 /// A slice that became ready after the driver was asked is not in its answer.
@@ -188,11 +199,8 @@ fn leaves_out_other_pools() {
 fn only_lasting_illness_evicts() {
     let (mut sick, now) = (Sick::default(), Instant::now());
     let look = |health: Health| {
-        let device = DeviceHealth {
-            claim: held().lease.claim().unwrap().clone(),
-            health,
-        };
-        vec![device]
+        let claim = held().lease.claim().unwrap().clone();
+        vec![DeviceHealth { claim, health }]
     };
     let illness = Illness {
         kind: "GPUGone",
@@ -200,7 +208,8 @@ fn only_lasting_illness_evicts() {
     };
     let ill = look(Health::Unhealthy(illness));
     let told = sick.update(&ill, now);
-    let words = format!("device {DEVICE} of claim team-a/train is unhealthy: lost");
+    let words =
+        format!("device {DEVICE} of claim team-a/train-gpu (pod team-a/train) is unhealthy: lost");
     assert_eq!(told, [words]);
     assert!(sick.lasting(now).is_empty());
     let later = now + LASTING;
@@ -215,52 +224,20 @@ fn only_lasting_illness_evicts() {
     assert!(sick.lasting(later).is_empty());
 }
 
-/// Returns an inventory whose GPU is closed.
-fn closed(closed: Closed) -> Inventory {
-    let mut inventory = inventory();
-    inventory.snapshot.gpus[0].closed = Some(closed);
-    inventory
-}
-
-/// Failure: a GPU answers the driver well, and fails every CUDA program
-#[test]
-fn slice_on_a_sick_gpu_is_unhealthy() {
-    let sick = closed(Closed {
-        signs: vec![Sign {
-            kind: SignKind::RecoveryAction,
-            amount: 1,
-        }],
-        ..Closed::default()
-    });
-    let healths = healths(&sick, POOL, &Earlier::of(&inventory()));
-    let Health::Unhealthy(illness) = &healths[0].health else {
-        panic!("{healths:?}");
-    };
-    assert_eq!(illness.kind, "GPUSick");
-    let why = "GPU 0 is sick: the driver asks for its reset";
-    assert_eq!(illness.why, why);
-}
-
 #[test]
 fn drain_evicts_and_cordon_does_not() {
-    let cordoned = |drains| {
-        let cordon = Some(Cordon {
+    for drains in [false, true] {
+        let mut inventory = inventory();
+        let cordon = Cordon {
             since: Default::default(),
             reason: None,
             drains,
-        });
-        closed(Closed {
-            cordon,
+        };
+        inventory.snapshot.gpus[0].closed = Some(Closed {
+            cordon: Some(cordon),
             ..Closed::default()
-        })
-    };
-    let is_healthy = |inventory: &Inventory| {
-        let healths = healths(inventory, POOL, &Earlier::of(inventory));
-        healths[0].health == Health::Healthy
-    };
-    for drains in [false, true] {
-        let inventory = cordoned(drains);
-        assert!(is_healthy(&inventory));
+        });
+        assert_eq!(seen(&inventory, true), Health::Healthy);
         let evicted: Vec<String> = drained(&inventory, POOL).collect();
         assert_eq!(evicted, vec![DEVICE.to_owned(); usize::from(drains)]);
         assert_eq!(drained(&inventory, "other").count(), 0);
