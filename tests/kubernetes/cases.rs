@@ -1,6 +1,6 @@
 //! The steps of a user of Kubernetes, and the fate of the slices.
 
-use crate::node::{Node, eventually, pod_spec};
+use crate::node::{Node, eventually, plain_spec, pod_spec, stays};
 use testkit::bundle::NODES;
 use testkit::cuda::{HAS_SOCKET, SOCKETS};
 use testkit::prelude::*;
@@ -14,12 +14,7 @@ fn restarts(pod: &Value) -> &Value {
 /// It sees the slice that the ledger says it has, and a pod of no RuntimeClass sees none.
 pub fn a_pod_by_annotation(node: &Node) {
     node.pod("asks", json!({"runmig.dev/slice": "2g.20gb"}), SHOW);
-    let mut plain = pod_spec(&format!("{SHOW}; exec sleep 10000"), "Always");
-    plain.as_object_mut().unwrap().remove("runtimeClassName");
-    plain["terminationGracePeriodSeconds"] = json!(0);
-    node.apply(&json!({
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "plain"}, "spec": plain
-    }));
+    node.pod_of("plain", json!({}), plain_spec(SHOW));
     node.is_ready("asks");
     node.is_ready("plain");
 
@@ -58,11 +53,7 @@ fn a_share_at_mps(node: &Node) {
     let daemon_runs = || !with_argument(program.to_str().unwrap()).is_empty();
     assert!(daemon_runs());
     node.delete("share");
-    eventually("the share is released", || {
-        // CRI-O removes the container a while after its pod.
-        node.run("migctl", &["gc"]).ok();
-        node.leases().is_empty()
-    });
+    node.has_leases("the share is released", |leases| leases.is_empty());
     assert!(!daemon_runs());
     node.passed(&["a share at mps"]);
 }
@@ -146,27 +137,18 @@ pub fn class_by_size(node: &Node) {
         container["command"][2] = json!(script);
         container
     };
-    let stays = format!("trap 'exit 0' TERM; {SHOW}; sleep 10000 & wait");
     spec["initContainers"] = json!([container("first", SHOW)]);
-    let containers = ["one", "two", "log"].map(|name| container(name, &stays));
+    let containers = ["one", "two", "log"].map(|name| container(name, &stays(SHOW)));
     spec["containers"] = json!(containers);
-    node.apply(&json!({
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "sized", "annotations": {"slice.runmig.dev/log": "none"}},
-        "spec": spec,
-    }));
+    node.pod_of("sized", json!({"slice.runmig.dev/log": "none"}), spec);
     node.is_ready("sized");
     let said = |container: &str| {
         let said = node.kubectl(&["logs", "sized", "-c", container]);
         said.ok().stdout
     };
     assert_eq!(nodes(&said("first")).len(), NODES);
-    eventually("the init container's slice is released", || {
-        // CRI-O removes the container a while after its end.
-        node.run("migctl", &["gc"]).ok();
-        node.leases().len() == 2
-    });
+    let ended = "the init container's slice is released";
+    node.has_leases(ended, |leases| leases.len() == 2);
     for instance in node.machine.instances() {
         assert_eq!(instance.profile, "1g.10gb");
         let mut theirs = ["one", "two"].iter().map(|name| said(name));
@@ -215,12 +197,8 @@ pub fn no_room_then_room(node: &Node) {
     node.sleeper("holder", FULL);
     node.is_ready("holder");
     node.sleeper("late", "2g.20gb");
-    node.apply(&json!({
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "once", "annotations": {"runmig.dev/slice": "1g.10gb"}},
-        "spec": pod_spec(SHOW, "Never"),
-    }));
+    let small = json!({"runmig.dev/slice": "1g.10gb"});
+    node.pod_of("once", small, pod_spec(SHOW, "Never"));
     eventually("the pod says why it does not run", || {
         let said = node.describe("late");
         said.contains("cannot allocate 2g.20gb: ") && said.contains("hint: ")

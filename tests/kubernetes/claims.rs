@@ -1,6 +1,6 @@
 //! Pods with ResourceClaims, on the plain low-level runtime: the DRA driver makes their slices.
 
-use crate::node::{Node, eventually, pod_spec};
+use crate::node::{Node, eventually, plain_spec};
 use testkit::bundle::NODES;
 use testkit::prelude::*;
 
@@ -160,22 +160,14 @@ pub fn counters_follow_local_slices(node: &Node) {
     node.is_ready("local");
     let is_full = || {
         let set = "{.items[*].spec.sharedCounters[0].counters.memory.value}";
-        let query = format!("jsonpath={set}");
-        node.kubectl(&["get", "resourceslices", "-o", &query])
-            .ok()
-            .stdout
-            == "0"
+        node.in_resource_slices(set) == "0"
     };
     eventually("the counters are lower", is_full);
     pod(node, "late", "true");
     node.is("condition=PodScheduled=False", "pod/late");
     node.delete("local");
-    eventually("the local slice is gone", || {
-        // CRI-O removes the container a while after its pod.
-        node.run("migctl", &["gc"]).ok();
-        node.leases()
-            .iter()
-            .all(|lease| lease["profile"] != "7g.80gb")
+    node.has_leases("the local slice is gone", |leases| {
+        leases.iter().all(|lease| lease["profile"] != "7g.80gb")
     });
     node.is_ready("late");
     node.delete("late");
@@ -194,18 +186,13 @@ pub fn a_drained_gpu(node: &Node) {
     let effects = || {
         let devices = "{range .items[*].spec.devices[*]}";
         let taint = "{.taints[?(@.key=='runmig.dev/cordoned')].effect}";
-        let query = format!("jsonpath={devices}{taint} {{end}}");
-        let said = node.kubectl(&["get", "resourceslices", "-o", &query]);
-        let said = said.ok().stdout;
-        said.split_whitespace()
-            .map(str::to_owned)
-            .collect::<Vec<_>>()
+        node.in_resource_slices(&format!("{devices}{taint} {{end}}"))
     };
     pod(node, "stays", "true");
     node.is_ready("stays");
 
     migctl(&["cordon", "0", "--reason", "its fan"]);
-    eventually("a taint", || effects().contains(&"NoSchedule".to_owned()));
+    eventually("a taint", || effects().contains("NoSchedule"));
     pod(node, "late", "true");
     node.is("condition=PodScheduled=False", "pod/late");
     node.is_ready("stays");
@@ -215,7 +202,7 @@ pub fn a_drained_gpu(node: &Node) {
     has(&migctl(&["drain", "0", "--wait"]), "GPU 0 is free");
 
     migctl(&["uncordon", "0"]);
-    eventually("no taint", || effects().is_empty());
+    eventually("no taint", || effects().trim().is_empty());
     node.is_ready("late");
     node.delete("late");
     is_over(node);
@@ -236,14 +223,10 @@ pub fn template(node: &Node) {
 
 /// A pod whose one container, `c`, has a claim from the template, and no RuntimeClass.
 pub fn pod(node: &Node, name: &str, script: &str) {
-    let script = format!("trap 'exit 0' TERM; {script}; sleep 10000 & wait");
-    let mut spec = pod_spec(&script, "Always");
-    spec.as_object_mut().unwrap().remove("runtimeClassName");
+    let mut spec = plain_spec(script);
     spec["resourceClaims"] = json!([{"name": "gpu", "resourceClaimTemplateName": TEMPLATE}]);
     spec["containers"][0]["resources"] = json!({"claims": [{"name": "gpu"}]});
-    node.apply(&json!({
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec,
-    }));
+    node.pod_of(name, json!({}), spec);
 }
 
 /// Neither instances nor leases nor CDI files: Unprepare comes before the end of a pod, and ends the lease of a
@@ -265,12 +248,8 @@ fn resource_slices(node: &Node) -> Vec<(String, Vec<String>)> {
         devices.sort();
         (name(&slice["metadata"]["name"]), devices)
     };
-    slices["items"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(content)
-        .collect()
+    let slices = slices["items"].as_array().unwrap().iter();
+    slices.map(content).collect()
 }
 
 /// The node's folder for CDI files.

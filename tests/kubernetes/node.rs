@@ -121,15 +121,18 @@ impl Node {
             .ok();
     }
 
+    #[track_caller]
+    pub fn pod_of(&self, name: &str, annotations: Value, spec: Value) {
+        self.apply(&json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": name, "annotations": annotations}, "spec": spec,
+        }));
+    }
+
     /// A pod whose one container, `c`, runs a shell script until it is told to end.
     #[track_caller]
     pub fn pod(&self, name: &str, annotations: Value, script: &str) {
-        self.apply(&json!({
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": name, "annotations": annotations},
-            "spec": pod_spec(&format!("trap 'exit 0' TERM; {script}; sleep 10000 & wait"), "Always"),
-        }));
+        self.pod_of(name, annotations, pod_spec(&stays(script), "Always"));
     }
 
     /// A pod that sleeps, with this slice.
@@ -179,6 +182,13 @@ impl Node {
         self.kubectl(&["logs", of]).ok().stdout
     }
 
+    /// What a JSONPath finds in the ResourceSlices.
+    #[track_caller]
+    pub fn in_resource_slices(&self, path: &str) -> String {
+        let path = format!("--output=jsonpath={path}");
+        self.kubectl(&["get", "resourceslices", &path]).ok().stdout
+    }
+
     /// Returns the message that the user reads.
     #[track_caller]
     pub fn describe(&self, pod: &str) -> String {
@@ -219,6 +229,15 @@ impl Node {
     #[track_caller]
     pub fn leases(&self) -> Vec<Value> {
         self.list("items")
+    }
+
+    /// Waits until the leases are so. CRI-O removes a container a while after its end; the timer does not wait for that.
+    #[track_caller]
+    pub fn has_leases(&self, what: &str, are_so: impl Fn(&[Value]) -> bool) {
+        eventually(what, || {
+            self.run("migctl", &["gc"]).ok();
+            are_so(&self.leases())
+        });
     }
 
     /// The create of a pod's sandbox is over by then.
@@ -275,6 +294,18 @@ impl Drop for Node {
         }
         let _ = self.script_command("down", &[]).output();
     }
+}
+
+/// A shell script, and then a sleep until it is told to end.
+pub fn stays(script: &str) -> String {
+    format!("trap 'exit 0' TERM; {script}; sleep 10000 & wait")
+}
+
+/// The same as `pod_spec`, of no RuntimeClass.
+pub fn plain_spec(script: &str) -> Value {
+    let mut spec = pod_spec(&stays(script), "Always");
+    spec.as_object_mut().unwrap().remove("runtimeClassName");
+    spec
 }
 
 /// One container `c`.

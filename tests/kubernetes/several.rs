@@ -17,19 +17,17 @@ pub fn several_claims_in_a_pod(node: &Node) {
     let mut side = container("side", &[]);
     side["restartPolicy"] = json!("Always");
     side["resources"] = json!({"claims": [{"name": "two", "request": "b"}]});
-    node.apply(&json!({
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "several"},
-        "spec": {
-            "runtimeClassName": "runmig",
-            "terminationGracePeriodSeconds": 1,
-            "resourceClaims": [
-                {"name": "two", "resourceClaimTemplateName": "two"},
-                {"name": "own", "resourceClaimTemplateName": "one"},
-            ],
-            "initContainers": [init, side],
-            "containers": [sleep, container("plain", &[])],
-        },
-    }));
+    let spec = json!({
+        "runtimeClassName": "runmig",
+        "terminationGracePeriodSeconds": 1,
+        "resourceClaims": [
+            {"name": "two", "resourceClaimTemplateName": "two"},
+            {"name": "own", "resourceClaimTemplateName": "one"},
+        ],
+        "initContainers": [init, side],
+        "containers": [sleep, container("plain", &[])],
+    });
+    node.pod_of("several", json!({}), spec);
     node.is_ready("several");
     let slices = slices(node);
     let [two_a, two_b, own] = [("two", "a"), ("two", "b"), ("own", "a")].map(|(claim, request)| {
@@ -110,14 +108,12 @@ fn driver_files(node: &Node, host: &str) {
 fn missing_driver_file(node: &Node) {
     driver_files(node, "/none/libcuda.so.570");
     template(node, "one", &["a"]);
-    node.apply(&json!({
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "broken"},
-        "spec": {
-            "terminationGracePeriodSeconds": 1,
-            "resourceClaims": [{"name": "two", "resourceClaimTemplateName": "one"}],
-            "containers": [container("c", &["two"])],
-        },
-    }));
+    let spec = json!({
+        "terminationGracePeriodSeconds": 1,
+        "resourceClaims": [{"name": "two", "resourceClaimTemplateName": "one"}],
+        "containers": [container("c", &["two"])],
+    });
+    node.pod_of("broken", json!({}), spec);
     let why = "/none/libcuda.so.570 is missing";
     eventually("the pod says why it does not run", || {
         node.describe("broken").contains(why)
@@ -135,32 +131,27 @@ pub fn several_pods_on_a_claim(node: &Node) {
         "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
         "metadata": {"name": "shared"}, "spec": requests(&["a"]),
     }));
-    let pods = [
-        ("plain", json!({})),
-        ("sealed", json!({"runtimeClassName": "runmig"})),
-        ("third", json!({})),
-    ];
-    for (name, more) in &pods {
+    let pods = ["plain", "sealed", "third"];
+    for name in pods {
         let mut spec = json!({
             "terminationGracePeriodSeconds": 1,
             "resourceClaims": [{"name": "two", "resourceClaimName": "shared"}],
             "containers": [container("c", &["two"])],
         });
-        let more = more.as_object().unwrap().clone();
-        spec.as_object_mut().unwrap().extend(more);
-        node.apply(&json!({
-            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec,
-        }));
+        if name == "sealed" {
+            spec["runtimeClassName"] = json!("runmig");
+        }
+        node.pod_of(name, json!({}), spec);
     }
-    for (name, _) in &pods {
+    for name in pods {
         node.is_ready(name);
     }
     let instance = node.machine.the_instance();
     let its = node.machine.nodes_of(&instance);
-    for (name, more) in &pods {
+    for name in pods {
         let said = logs(node, name, "c");
         assert_eq!(nodes(&said), its, "{name}: {said}");
-        let is_sealed = more["runtimeClassName"].is_string();
+        let is_sealed = name == "sealed";
         let expected = if is_sealed { &*instance.uuid } else { "void" };
         assert_eq!(visible(&said), Some(expected), "{name}: {said}");
         let inside = node.kubectl(&["exec", name, "--", "sh", "-c", SHOW]);
@@ -175,7 +166,7 @@ pub fn several_pods_on_a_claim(node: &Node) {
     }
     fs::remove_file(cdi_folder(node).join("nvidia.json")).unwrap();
     spy(node);
-    for (name, _) in &pods {
+    for name in pods {
         assert_eq!(node.machine.the_instance(), instance);
         node.delete(name);
     }

@@ -1,6 +1,6 @@
 //! A cluster of two nodes, each with an engine and a GPU of its own.
 
-use crate::node::{Node, eventually, pod_spec};
+use crate::node::{Node, eventually, plain_spec, pod_spec, stays};
 use testkit::prelude::*;
 
 /// The slices of 1g.10gb that fit a GPU.
@@ -14,19 +14,14 @@ fn pods_avoid_the_full_node() {
         return;
     };
     eprintln!("two nodes: up: {:.0} s", begun.elapsed().as_secs_f64());
-    let mut local = pod_spec("trap 'exit 0' TERM; sleep 10000 & wait", "Always");
+    let mut local = pod_spec(&stays("true"), "Always");
     local["nodeName"] = json!("node2");
-    node.apply(&json!({
-        "apiVersion": "v1", "kind": "Pod",
-        "metadata": {"name": "local", "annotations": {"runmig.dev/slice": "7g.80gb"}},
-        "spec": local,
-    }));
+    node.pod_of("local", json!({"runmig.dev/slice": "7g.80gb"}), local);
     node.is_ready("local");
     eventually("the counters of the full node are lower", || {
         let set = ".spec.sharedCounters[0].counters.memory.value";
-        let query = format!("jsonpath={{.items[?(@.spec.nodeName==\"node2\")]{set}}}");
-        let memory = node.kubectl(&["get", "resourceslices", "--output", &query]);
-        memory.ok().stdout == "0"
+        let query = format!("{{.items[?(@.spec.nodeName==\"node2\")]{set}}}");
+        node.in_resource_slices(&query) == "0"
     });
 
     let names: Vec<String> = (0..PLACES).map(|n| format!("n{n}")).collect();
@@ -64,11 +59,8 @@ fn pods_avoid_the_full_node() {
 
 /// A pod that requests an extended resource, as one for NVIDIA's device plugin.
 pub fn pod(node: &Node, name: &str, profile: &str) {
-    let mut spec = pod_spec("trap 'exit 0' TERM; sleep 10000 & wait", "Always");
-    spec.as_object_mut().unwrap().remove("runtimeClassName");
+    let mut spec = plain_spec("true");
     let resource = format!("nvidia.com/mig-{profile}");
     spec["containers"][0]["resources"] = json!({"limits": {resource: 1}});
-    node.apply(&json!({
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec,
-    }));
+    node.pod_of(name, json!({}), spec);
 }
