@@ -4,7 +4,7 @@
 use super::machine::Node;
 use super::podman::{remove, run, state};
 use super::slices::{ASK, STAYS, opens_its_slice_alone, the_lease};
-use super::timer::Often;
+use super::timer::{Often, last_run_succeeded};
 use std::sync::Once;
 use testkit::packages::{self, PROGRAMS};
 use testkit::prelude::*;
@@ -170,14 +170,8 @@ pub fn fresh_node_gets_one_timer(node: &Node) {
 
     node.reboot();
     only_the_timer_is_enabled(node);
-    {
-        let _often = Often::new(node);
-        let ended =
-            "systemctl show --property=ExecMainExitTimestampMonotonic --value runmig-gc.service";
-        node.until(&format!("[ \"$({ended})\" != 0 ]"));
-    }
-    let result = node.ok("systemctl show --property=Result --value runmig-gc.service");
-    assert_eq!(result, "success");
+    Often::new(node).has_run();
+    last_run_succeeded(node);
 
     dpkg(node, "--purge runmig");
     let after = node.ok(FILES);

@@ -4,7 +4,7 @@ use super::install::{self, CONFIGURE_CRUN};
 use super::machine::{Node, program, quote};
 use super::podman::{passed, remove, run};
 use super::slices::{STAYS, the_lease};
-use super::timer::Often;
+use super::timer::{Often, last_run_succeeded};
 use testkit::prelude::*;
 use testkit::sharing::{Kind, SHARE_AT_DRIVER, SHARE_AT_MPS, WHOLE_GPU, daemon};
 
@@ -182,15 +182,11 @@ pub fn timer_restarts_daemon(node: &Node) {
     node.ok(&format!("kill -9 {before}"));
     assert_eq!(the_lease(node, &id)["daemon"]["alive"], false);
     {
-        let _often = Often::new(node);
+        let often = Often::new(node);
         node.until("migctl list -o json | grep -q '\"alive\": true'");
-        let ended =
-            "systemctl show --property=ExecMainExitTimestampMonotonic --value runmig-gc.service";
-        let last = node.ok(ended);
-        node.until(&format!("[ \"$({ended})\" != '{last}' ]"));
+        often.has_run();
     }
-    let result = node.ok("systemctl show --property=Result --value runmig-gc.service");
-    assert_eq!(result, "success");
+    last_run_succeeded(node);
     let lease = the_lease(node, &id);
     assert_eq!(lease["daemon"]["alive"], true);
     let cgroup = node.ok(&format!("cat /proc/{}/cgroup", daemon(&lease).unwrap()));

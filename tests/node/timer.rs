@@ -21,6 +21,21 @@ impl Often<'_> {
         ));
         Often(node)
     }
+
+    /// Waits for the end of the service's next run.
+    #[track_caller]
+    pub fn has_run(&self) {
+        let ended =
+            "systemctl show --property=ExecMainExitTimestampMonotonic --value runmig-gc.service";
+        let last = self.0.ok(ended);
+        self.0.until(&format!("[ \"$({ended})\" != '{last}' ]"));
+    }
+}
+
+#[track_caller]
+pub fn last_run_succeeded(node: &Node) {
+    let result = node.ok("systemctl show --property=Result --value runmig-gc.service");
+    assert_eq!(result, "success");
 }
 
 impl Drop for Often<'_> {
@@ -35,19 +50,12 @@ impl Drop for Often<'_> {
 /// minutes.
 pub fn timer_without_slices_is_quiet(node: &Node) {
     let begun = node.ok("date +%s");
-    {
-        let _often = Often::new(node);
-        let ended =
-            "systemctl show --property=ExecMainExitTimestampMonotonic --value runmig-gc.service";
-        let before = node.ok(ended);
-        node.until(&format!("[ \"$({ended})\" != '{before}' ]"));
-    }
+    Often::new(node).has_run();
     let journal = node.ok(&format!(
         "journalctl --since=@{begun} --quiet --no-pager --unit=runmig-gc.service"
     ));
     assert_eq!(journal, "");
-    let result = node.ok("systemctl show --property=Result --value runmig-gc.service");
-    assert_eq!(result, "success");
+    last_run_succeeded(node);
 }
 
 /// Kills the engine's monitor and the container at once, so that no process calls `delete`.
@@ -64,8 +72,7 @@ pub fn collects_after_a_kill(node: &Node) {
     }
     the_lease(node, &stays);
     assert_eq!(node.instances(), 1);
-    let result = node.ok("systemctl show --property=Result --value runmig-gc.service");
-    assert_eq!(result, "success");
+    last_run_succeeded(node);
     remove(node, &stays);
     // podman complains about its monitor, and says so once.
     node.run(&format!("podman rm --force --time=0 {lost}"));
