@@ -64,12 +64,8 @@ impl PciAddress {
 /// Writes the kernel's form, which the attribute `resource.kubernetes.io/pciBusID` has too.
 impl fmt::Display for PciAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (bus, device) = (self.bus, self.device);
-        write!(
-            f,
-            "{:04x}:{bus:02x}:{device:02x}.{:x}",
-            self.domain, self.function
-        )
+        let (domain, bus, device, function) = (self.domain, self.bus, self.device, self.function);
+        write!(f, "{domain:04x}:{bus:02x}:{device:02x}.{function:x}")
     }
 }
 
