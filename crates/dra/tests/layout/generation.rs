@@ -18,11 +18,7 @@ fn slices_and_claims_keep_generation() {
     let mut last = world.lay_out(&Published::default());
     assert_eq!(generation(&last), 1);
     let placement = Placement { start: 0, size: 4 };
-    let slot = Slot {
-        gpu: "GPU-1".into(),
-        profile_id: 9,
-        placement,
-    };
+    let slot = Slot::new(&"GPU-1".into(), 9, placement);
     world.ledger.uses.push(Use { slot, claim: None });
     world.snapshot.gpus[0].instances.push(GpuInstance {
         id: 0,

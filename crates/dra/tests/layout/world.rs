@@ -124,11 +124,7 @@ impl World {
                 placement,
             });
         }
-        let slot = Slot {
-            gpu: gpu.uuid.clone(),
-            profile_id: profile.id,
-            placement,
-        };
+        let slot = Slot::new(&gpu.uuid, profile.id, placement);
         let name = |at| DeviceName::new(address, profile.name.parse().unwrap(), at).unwrap();
         let claim = match kind {
             Kind::Idle => return self.ledger.idle.push(slot),
@@ -179,11 +175,7 @@ impl World {
 
     pub fn slot(&self, device: &DeviceName) -> Slot {
         let (gpu, profile) = device.find(&self.snapshot).unwrap();
-        Slot {
-            gpu: gpu.uuid.clone(),
-            profile_id: profile.id,
-            placement: device.placement(),
-        }
+        Slot::new(&gpu.uuid, profile.id, device.placement())
     }
 
     /// Makes a device's slice in the driver, and says whether there was room.
