@@ -6,8 +6,6 @@ use testkit::prelude::*;
 
 const PROFILE: &str = "1g.10gb";
 const TEMPLATE: &str = "small-slice";
-/// The slices of this profile that fit an A100.
-const PLACES: usize = 7;
 
 /// As it is shipped: a pod whose claim comes from a template, and a pod with an extended resource.
 pub fn the_claims_that_are_shipped(node: &Node) {
@@ -128,32 +126,8 @@ pub fn a_reboot_under_a_claim(node: &Node) {
     is_over(node);
 }
 
-/// The scheduler leaves a pod pending that finds no place, and starts it when one is free.
+/// The scheduler sees the room that a local slice takes, and its end: a pod that finds no place is pending until then.
 /// Failure: no place is free for a claim
-pub fn pods_fill_the_gpu(node: &Node) {
-    template(node);
-    let names: Vec<String> = (0..=PLACES).map(|n| format!("n{n}")).collect();
-    let (last, first) = names.split_last().unwrap();
-    for name in first {
-        pod(node, name, "true");
-    }
-    for name in first {
-        node.is_ready(name);
-    }
-    assert_eq!(node.machine.instances().len(), PLACES);
-    pod(node, last, "true");
-    let pending = format!("pod/{last}");
-    node.is("condition=PodScheduled=False", &pending);
-    has(&node.describe(last), "cannot allocate all claims");
-    node.delete(&names[0]);
-    node.is_ready(last);
-    for name in &names[1..] {
-        node.delete(name);
-    }
-    is_over(node);
-}
-
-/// The scheduler sees the room that a local slice takes, and its end.
 pub fn counters_follow_local_slices(node: &Node) {
     template(node);
     node.sleeper("local", "7g.80gb");
@@ -165,6 +139,7 @@ pub fn counters_follow_local_slices(node: &Node) {
     eventually("the counters are lower", is_full);
     pod(node, "late", "true");
     node.is("condition=PodScheduled=False", "pod/late");
+    has(&node.describe("late"), "cannot allocate all claims");
     node.delete("local");
     node.has_leases("the local slice is gone", |leases| {
         leases.iter().all(|lease| lease["profile"] != "7g.80gb")

@@ -22,7 +22,7 @@ fn every_case(engine: &'static str) {
         return;
     };
     eprintln!("{engine}: up: {:.0} s", begun.elapsed().as_secs_f64());
-    let cases: [(&str, Case); 22] = testkit::rows! {
+    let cases: [(&str, Case); 21] = testkit::rows! {
         "a pod by annotation" => cases::a_pod_by_annotation;
         "the pod that is shipped" => cases::the_pod_that_is_shipped;
         "a class by size" => cases::class_by_size;
@@ -37,7 +37,6 @@ fn every_case(engine: &'static str) {
         "the claims that are shipped" => claims::the_claims_that_are_shipped;
         "a pod by claim" => claims::a_pod_by_claim;
         "a reboot under a claim" => claims::a_reboot_under_a_claim;
-        "pods fill the GPU" => claims::pods_fill_the_gpu;
         "counters follow local slices" => claims::counters_follow_local_slices;
         "a drained GPU" => claims::a_drained_gpu;
         "several claims in a pod" => several::several_claims_in_a_pod;
