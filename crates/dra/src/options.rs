@@ -155,58 +155,56 @@ fn is_node_name(name: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn parsed(args: &[&str], node_name: Option<&str>) -> Result<Call, String> {
-        let args = args.iter().map(OsString::from);
+    fn parsed(args: &str, node_name: Option<&str>) -> Result<Call, String> {
+        let args = args.split_whitespace().map(OsString::from);
         parse(args, node_name.map(str::to_owned)).map_err(|e| e.line())
     }
 
     #[test]
     fn reads_every_option() {
-        let options = |node: &str, kubeconfig: Option<&str>| {
-            Ok(Call::Serve(Options {
-                node: node.to_owned(),
-                kubeconfig: kubeconfig.map(PathBuf::from),
-                ..Options::default()
-            }))
-        };
-        assert_eq!(parsed(&[], Some("a.b")), options("a.b", None));
-        let both = ["--node=n", "--kubeconfig", "/f"];
-        assert_eq!(parsed(&both, Some("a")), options("n", Some("/f")));
-        let elsewhere = Call::Serve(Options {
+        let n = || Options {
             node: "n".to_owned(),
+            ..Options::default()
+        };
+        let by_file = Options {
+            kubeconfig: Some("/f".into()),
+            ..n()
+        };
+        let elsewhere = Options {
             cdi_dir: "/c".into(),
             claim_hook: Some("/h".into()),
             host_root: "/r".into(),
-            ..Options::default()
-        });
-        let both = ["--cdi-dir=/c", "--claim-hook", "/h", "--host-root=/r"];
-        assert_eq!(parsed(&both, Some("n")), Ok(elsewhere));
-        assert_eq!(parsed(&["--help"], None), Ok(Call::Help));
-        for (verb, is_check) in [("check", true), ("show", false)] {
-            let options = Options {
-                node: "n".to_owned(),
-                containerd_config: "/f".into(),
-                json: true,
-                ..Options::default()
-            };
-            let call = match is_check {
-                true => Call::Check(options),
-                false => Call::Show(options),
-            };
-            let all = [verb, "--node", "n", "--containerd-config", "/f", "--json"];
-            assert_eq!(parsed(&all, None), Ok(call));
+            ..n()
+        };
+        let looks = || Options {
+            containerd_config: "/f".into(),
+            json: true,
+            ..n()
+        };
+        for (args, node_name, call) in testkit::rows! {
+            "", Some("n") => Call::Serve(n());
+            "--node=n --kubeconfig /f", Some("a.b") => Call::Serve(by_file);
+            "--cdi-dir=/c --claim-hook /h --host-root=/r", Some("n") => Call::Serve(elsewhere);
+            "--help", None => Call::Help;
+            "check --node n --containerd-config /f --json", None => Call::Check(looks());
+            "show --node n --containerd-config /f --json", None => Call::Show(looks());
+            "--install-hook /d", None => Call::InstallHook("/d".into());
+        } {
+            assert_eq!(parsed(args, node_name), Ok(call), "{args}");
         }
-        let install = Call::InstallHook("/d".into());
-        assert_eq!(parsed(&["--install-hook", "/d"], None), Ok(install));
     }
 
     #[test]
     fn names_wrong_arguments() {
-        let line = |args: &[&str]| parsed(args, None).unwrap_err();
-        assert!(line(&[]).contains("hint: name it with --node"));
-        assert!(line(&["--node"]).contains("option --node has no value"));
-        assert!(line(&["--node", "a_b"]).contains("\"a_b\" is not the name of a Node object"));
-        assert!(line(&["--nodes", "a"]).contains("argument \"--nodes\" is unknown"));
+        for (args, words) in testkit::rows! {
+            "" => "hint: name it with --node";
+            "--node" => "option --node has no value";
+            "--node a_b" => "\"a_b\" is not the name of a Node object";
+            "--nodes a" => "argument \"--nodes\" is unknown";
+        } {
+            testkit::has(&parsed(args, None).unwrap_err(), words);
+        }
+        assert!(is_node_name("a.b"));
         let long = "a".repeat(254);
         for name in ["", "-a", "a..b", "A", long.as_str()] {
             assert!(!is_node_name(name), "{name}");
