@@ -114,7 +114,8 @@ impl Slicing<'_> {
 
     /// Returns what a create needs beside its slices.
     fn prepare(&self) -> Result<Prepared> {
-        let original = self.asking.bundle.original(self.nodes.numbers())?;
+        let (bundle, unmarked) = (&self.asking.bundle, self.asking.unmarked.as_deref());
+        let original = bundle.original(self.nodes.numbers(), unmarked)?;
         let document = Document::parse(&original)?;
         let driver = edit::find(self.front, &document)?;
         let hook = companion::program(programs::HOOK)?;

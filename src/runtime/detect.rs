@@ -32,6 +32,8 @@ pub struct Asking<'a> {
     /// The canonical path of the bundle.
     pub bundle_path: PathBuf,
     pub bundle: Bundle,
+    /// Its config.json, if it has no hook of runmig. It may have changed since.
+    pub unmarked: Option<Vec<u8>>,
 }
 
 pub fn request<'a>(front: &Front<'_>, create: &'a Create) -> Result<Option<Asking<'a>>> {
@@ -121,6 +123,7 @@ pub fn request<'a>(front: &Front<'_>, create: &'a Create) -> Result<Option<Askin
         name,
         bundle_path,
         bundle,
+        unmarked: seen.unmarked,
     }))
 }
 

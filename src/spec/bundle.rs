@@ -135,11 +135,13 @@ impl Bundle {
         Ok((stat.st_dev, stat.st_ino))
     }
 
-    /// Returns the engine's file, also from under the edit of an earlier create.
-    pub fn original(&self, numbers: &NvidiaNumbers) -> Result<Vec<u8>> {
+    /// Returns the engine's file, also from under the edit of an earlier create. `unmarked`: bytes known to have no
+    /// hook of runmig.
+    pub fn original(&self, numbers: &NvidiaNumbers, unmarked: Option<&[u8]>) -> Result<Vec<u8>> {
         let (now, _, kept) = self.config_and_kept()?;
         match kept {
             Some(original) => Ok(original),
+            None if unmarked == Some(&now) => Ok(now),
             None if peek(&now)?.marked => strip(&now, numbers),
             None => Ok(now),
         }
@@ -194,7 +196,7 @@ impl Bundle {
     /// Restores the engine's file from under any lease's edit, for a container that has no request any
     /// more.
     pub fn restore_original(&self, numbers: &NvidiaNumbers) -> Result<()> {
-        let original = self.original(numbers)?;
+        let original = self.original(numbers, None)?;
         let (now, stat) = self.config()?;
         if now != original {
             self.replace(CONFIG, &original, Some(&stat))?;

@@ -8,9 +8,12 @@
 //! The readings differ in corner cases: `a` with a major, and `deny c *:*` after `allow c 10:200`. runmig knows neither the
 //! cgroup's version nor the low-level runtime's reading. So a device counts as allowed if either reading allows it.
 
-use super::document::{Document, array, get, object, string, try_retain, utf8, wrong_kind};
+use super::document::{Document, array, get, object, part, string, try_retain, wrong_kind};
 use super::paths::clean;
 use super::section;
+use oci_spec::runtime::{
+    LinuxDeviceBuilder, LinuxDeviceCgroupBuilder, LinuxDeviceType as DeviceType,
+};
 use runmig_lease::error::{Error, Result};
 use runmig_lease::model::{DeviceNode, NvidiaNumbers};
 use serde_json::{Map, Value, json};
@@ -47,13 +50,14 @@ pub fn put_nodes(
         !foreign && !nodes.iter().any(|node| clean(&node.path) == clean(path))
     })?;
     for node in nodes {
-        devices.push(json!({
-            "path": utf8(&node.path)?,
-            "type": "c",
-            "major": node.major,
-            "minor": node.minor,
-            "fileMode": node.mode,
-        }));
+        let device = LinuxDeviceBuilder::default()
+            .path(&node.path)
+            .typ(DeviceType::C)
+            .major(node.major)
+            .minor(node.minor)
+            .file_mode(node.mode)
+            .build();
+        devices.push(part(device)?);
     }
     Ok(())
 }
@@ -116,9 +120,14 @@ pub fn put_rules(
         devices.insert(0, deny);
     }
     for node in nodes {
-        let (major, minor) = (node.major, node.minor);
-        let rule =
-            json!({"allow": true, "type": "c", "major": major, "minor": minor, "access": "rwm"});
+        let rule = LinuxDeviceCgroupBuilder::default()
+            .allow(true)
+            .typ(DeviceType::C)
+            .major(node.major)
+            .minor(node.minor)
+            .access("rwm")
+            .build();
+        let rule = part(rule)?;
         rules.push(Rule::parse(&rule, None)?);
         devices.push(rule);
     }

@@ -186,6 +186,12 @@ pub fn try_retain(
     Ok(())
 }
 
+/// Returns a part of config.json that was made with the types of its specification.
+pub fn part(made: oci_spec::Result<impl Serialize>) -> Result<Value> {
+    let what = || "make a part of config.json";
+    serde_json::to_value(made.context(what)?).context(what)
+}
+
 /// Returns a path for JSON, which is text.
 pub fn utf8(path: &Path) -> Result<&str> {
     path.to_str().ok_or_else(|| {

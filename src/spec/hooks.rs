@@ -2,10 +2,11 @@
 //! those by which a CDI device marks a container: that of a claim of Kubernetes, and that of a request. No image can put such a
 //! hook there. runmig reads them, does their work itself, and takes them out.
 
-use super::document::{Document, array, get_mut, object, wrong_kind};
+use super::document::{Document, array, get_mut, object, part, wrong_kind};
 use super::oci::is_same;
+use oci_spec::runtime::HookBuilder;
 use runmig_lease::cdi;
-use runmig_lease::error::{Context, Error, Result, printable};
+use runmig_lease::error::{Error, Result, printable};
 use runmig_lease::model::LeaseId;
 use runmig_lease::programs::{CLAIM, HOOK, REQUEST, REQUEST_FILE};
 use runmig_lease::request::{self, DeviceRequest};
@@ -97,7 +98,7 @@ pub fn put_first(document: &mut Document, command: &HookCommand) -> Result<()> {
             args.extend([LEASE_FLAG.to_owned(), lease.to_string()]);
         }
         args.extend_from_slice(&command.args);
-        written(cdi::Hook {
+        written(&cdi::Hook {
             hook_name: String::new(),
             path: command.path.clone(),
             args,
@@ -171,7 +172,7 @@ pub fn remove(
 /// Appends a hook to its list if it is missing there.
 pub fn append(document: &mut Document, hook: &cdi::Hook) -> Result<()> {
     let list = list(document, &hook.hook_name)?;
-    let hook = written(hook.clone())?;
+    let hook = written(hook)?;
     if !list.contains(&hook) {
         list.push(hook);
     }
@@ -179,15 +180,17 @@ pub fn append(document: &mut Document, hook: &cdi::Hook) -> Result<()> {
 }
 
 /// Returns a hook as config.json has it, in a list and not with the list's name, always with an environment of its own.
-fn written(mut hook: cdi::Hook) -> Result<Value> {
-    if hook.env.is_empty() {
-        hook.env.push(PLAIN_ENV.into());
-    }
-    let mut hook = serde_json::to_value(hook).context(|| "write a hook as JSON")?;
-    if let Some(hook) = hook.as_object_mut() {
-        hook.shift_remove("hookName");
-    }
-    Ok(hook)
+fn written(hook: &cdi::Hook) -> Result<Value> {
+    let env = match hook.env.as_slice() {
+        [] => vec![PLAIN_ENV.to_owned()],
+        env => env.to_vec(),
+    };
+    let made = HookBuilder::default().path(&hook.path).env(env).build();
+    part(made.map(|mut made| {
+        made.set_args((!hook.args.is_empty()).then(|| hook.args.clone()));
+        made.set_timeout(hook.timeout);
+        made
+    }))
 }
 
 fn list<'a>(document: &'a mut Document, stage: &str) -> Result<&'a mut Vec<Value>> {

@@ -10,8 +10,9 @@
 
 use super::Source;
 use super::devices::{is_granted, is_nvidia};
-use super::document::{Document, array, get, get_mut, string, try_retain, utf8, wrong_kind};
+use super::document::{Document, array, get, get_mut, part, string, try_retain, utf8, wrong_kind};
 use super::paths::clean;
+use oci_spec::runtime::MountBuilder;
 use runmig_lease::cdi;
 use runmig_lease::error::{Error, Result};
 use runmig_lease::model::{DeviceNode, NvidiaNumbers};
@@ -63,15 +64,15 @@ pub fn put(document: &mut Document, files: &[cdi::Mount]) -> Result<()> {
 
 /// Returns a mount as config.json has it.
 fn written(file: &cdi::Mount) -> Result<Value> {
-    let mut mount = json!({"destination": utf8(&file.container_path)?});
-    if let Some(typ) = &file.typ {
-        mount["type"] = json!(typ);
-    }
-    mount["source"] = json!(utf8(&file.host_path)?);
-    if let Some(options) = &file.options {
-        mount["options"] = json!(options);
-    }
-    Ok(mount)
+    let mount = MountBuilder::default()
+        .destination(&file.container_path)
+        .source(&file.host_path)
+        .build();
+    part(mount.map(|mut mount| {
+        mount.set_options(file.options.clone());
+        mount.set_typ(file.typ.clone());
+        mount
+    }))
 }
 
 pub fn destination(mount: &Value) -> Option<PathBuf> {

@@ -46,6 +46,8 @@ pub struct Peek {
     pub namespaces: BTreeMap<String, String>,
     /// Why readers could read the annotations differently.
     pub doubt: Option<String>,
+    /// The bytes of a file without the hook.
+    pub unmarked: Option<Vec<u8>>,
 }
 
 pub fn peek(bytes: &[u8]) -> Result<Peek> {
@@ -74,7 +76,10 @@ pub(super) fn peek_for(bytes: &[u8], reads_all: bool) -> Result<Peek> {
 pub fn peek_file(mut file: &File, reads_all: bool) -> io::Result<Result<Peek>> {
     let bytes = files::read_start(file, LIMIT + 1)?;
     if bytes.len() as u64 <= LIMIT {
-        return Ok(peek_for(&bytes, reads_all));
+        return Ok(peek_for(&bytes, reads_all).map(|seen| Peek {
+            unmarked: (!seen.marked).then_some(bytes),
+            ..seen
+        }));
     }
     let is_searched = !reads_all && file.metadata()?.len() <= SEARCH_LIMIT;
     let lower = bytes.to_ascii_lowercase();

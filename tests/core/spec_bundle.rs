@@ -42,7 +42,7 @@ impl Place {
     }
 
     fn original(&self) -> (String, Option<String>) {
-        let found = { self.bundle() }.original(&NvidiaNumbers::default());
+        let found = { self.bundle() }.original(&NvidiaNumbers::default(), None);
         let author = self.bundle().author().unwrap();
         let lease = author.map(|author| author.lease.to_string());
         (String::from_utf8(found.unwrap()).unwrap(), lease)
@@ -64,7 +64,7 @@ impl Place {
     }
 
     fn error(&self) -> String {
-        let found = { self.bundle() }.original(&NvidiaNumbers::default());
+        let found = { self.bundle() }.original(&NvidiaNumbers::default(), None);
         self.shown(&found.unwrap_err())
     }
 

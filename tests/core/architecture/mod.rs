@@ -19,6 +19,7 @@ const CRATES: &[(&str, &str)] = &testkit::rows! {
     // podman's storage.conf is the last.
     "toml" => "crates/lease/src/config.rs src/cli/configure/ src/runtime/podman.rs";
     "toml_edit" => "src/cli/configure/containerd.rs";
+    "oci_spec" => "src/spec/";
     "kube" => "crates/dra/src/api/ crates/dra/src/prepare.rs crates/dra/src/promise.rs crates/dra/src/publish.rs";
     "tonic" => "crates/dra/src/kubelet/";
     "prost" => "crates/dra/src/kubelet/";

@@ -188,7 +188,7 @@ proptest! {
         let bundle = Bundle::open(dir.path()).unwrap();
         let first = edited(&original).unwrap();
         for _ in 0..2 {
-            let found = bundle.original(&numbers()).unwrap();
+            let found = bundle.original(&numbers(), None).unwrap();
             let again = edited(&found).unwrap();
             prop_assert_eq!(&again, &first);
             bundle.install("ab", &found, &again).unwrap();

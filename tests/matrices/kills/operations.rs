@@ -391,7 +391,7 @@ pub fn create(w: &World, id: &str, init: i32) -> Result<()> {
     let (leases, _lock) = bundles::open_for(&config, &bundle, &dir)?;
     let request = request::parse(&w.annotations(id))?;
     let request = request.ok_or_else(|| Error::new("the container asks for nothing"))?;
-    let original = bundle.original(&Default::default())?;
+    let original = bundle.original(&Default::default(), None)?;
     let acquired = leases.acquire(w.container(id), &request, w.cgroup(id))?;
     let all = &acquired.leases;
     let made = (|| {
