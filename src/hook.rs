@@ -13,7 +13,7 @@ use runmig_lease::counters::Actor;
 use runmig_lease::error::{self, Context, Error, Result, printable};
 use runmig_lease::model::LeaseId;
 use runmig_lease::store::{Container, Held, Lease, LeaseState};
-use runmig_lease::{BundleAccount, Leases, Patience, Returned, files, process};
+use runmig_lease::{BundleAccount, Leases, Liveness, Patience, Returned, files, process};
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::Value;
@@ -204,7 +204,7 @@ fn warn(line: String) {
 /// create's slice. A hook without `--lease` may come while the new container has no visible process yet.
 fn release(leases: &Leases<'_>, held: &Held, is_told: bool) -> Result<()> {
     let life = |lease: &Lease| {
-        let sign = runmig_lease::container_lives(lease);
+        let sign = Liveness::here().container_lives(lease);
         match is_told {
             true => sign,
             false => sign.or_else(|| leases.is_made_by_others(lease)),

@@ -162,7 +162,7 @@ pub use inventory::{
     used_memory,
 };
 pub use leases::{Leases, driver};
-pub use reclaim::liveness::{Liveness, UNSEEN_HINT, container_lives, unseen};
+pub use reclaim::liveness::{Liveness, UNSEEN_HINT, unseen};
 pub use reclaim::lost_leases::BundleAccount;
 pub use reclaim::{Collection, Finding, Outcome, Patience, Repair, Returned};
 pub use view::{DaemonView, LeaseView};

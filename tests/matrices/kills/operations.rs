@@ -8,8 +8,10 @@ use runmig_lease::error::{self, Error, Result};
 use runmig_lease::layout::LayoutFile;
 use runmig_lease::model::{GpuUuid, Placement, Process};
 use runmig_lease::process;
-use runmig_lease::store::{Claim, ClaimPod, Held, Store};
-use runmig_lease::{ApplyOptions, ClaimPlace, Leases, NoBundles, Patience, Returned, request};
+use runmig_lease::store::{Claim, ClaimPod, Held, Lease, Store};
+use runmig_lease::{
+    ApplyOptions, ClaimPlace, Leases, Liveness, NoBundles, Patience, Returned, request,
+};
 use std::time::Duration;
 
 /// The processes that stand for the inits of containers: of the victim, and of those beside it.
@@ -476,9 +478,8 @@ fn poststop(w: &World, _: Inits) -> Result<()> {
         return Ok(());
     };
     let released = leases.of(&w.key(ID))?.into_iter().map(|held| {
-        let returned = leases.release_unless(&held, Patience::default(), |lease| {
-            runmig_lease::container_lives(lease)
-        })?;
+        let lives = |lease: &Lease| Liveness::here().container_lives(lease);
+        let returned = leases.release_unless(&held, Patience::default(), lives)?;
         match returned {
             Returned::No(life) => Err(Error::new(format!("the hook leaves the slice: {life}"))),
             _ => Ok(()),

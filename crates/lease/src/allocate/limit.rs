@@ -5,7 +5,7 @@ use crate::leases::Leases;
 use crate::limit;
 use crate::model::{LeaseId, Level};
 use crate::process;
-use crate::reclaim::liveness;
+use crate::reclaim::liveness::Liveness;
 use crate::store::{Enforcement, Held, Lease, LeaseState, Limit, LimitedCgroup};
 
 impl Leases<'_> {
@@ -125,7 +125,7 @@ impl Leases<'_> {
             return Ok(());
         };
         let key = lease.container().map(|container| &container.key);
-        let recorded = || key.and_then(|key| liveness::recorded_init(key).ok()?);
+        let recorded = || key.and_then(|key| Liveness::here().recorded_init(key).ok()?);
         match lease.init.or_else(recorded) {
             Some(init) => process::kill(&init).context(what),
             None => Err(Error::new("its first process is not known").hint("delete the container"))

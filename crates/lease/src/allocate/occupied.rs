@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::leases::Leases;
 use crate::model::{Cgroup, OperationId};
 use crate::process::{self, Host};
-use crate::reclaim::liveness::{self, A_MOMENT, lasting};
+use crate::reclaim::liveness::{self, A_MOMENT, Liveness, lasting};
 use crate::reclaim::{self, Patience, Returned};
 use crate::store::{Container, Held, Lease, LeaseState};
 use std::sync::Arc;
@@ -134,7 +134,7 @@ pub(crate) fn release_previous(context: &Leases<'_>, holder: &Container) -> Resu
 /// An error where the low-level runtime has a living container of this id.
 fn by_init(holder: &Container) -> Result<()> {
     // A container without a slice counts too: the create would take its life for that of the new one.
-    match liveness::recorded_init(&holder.key) {
+    match Liveness::here().recorded_init(&holder.key) {
         Ok(Some(init)) if process::is_alive(&init) => {
             let life = format!("its init, process {}, runs", init.pid);
             Err(exists_already(holder, "", &life))

@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::leases::Leases;
 use crate::model::{Namespaces, Process};
 use crate::process::{self, Host, Reads, Sight, View};
-use crate::store::{Claim, Holder, Key, Lease, LeaseState, Store};
+use crate::store::{Claim, Holder, Key, Lease, LeaseState};
 use crate::trust;
 use serde::Deserialize;
 use std::path::Path;
@@ -18,20 +18,10 @@ pub struct Liveness<'a> {
     view: &'a View,
 }
 
-/// Returns this process's own view of the machine.
-fn here() -> Liveness<'static> {
-    static VIEW: OnceLock<View> = OnceLock::new();
-    let view = || View::new(&Host, std::process::id(), trust::is_host_root());
-    Liveness {
-        reads: &Host,
-        view: VIEW.get_or_init(view),
-    }
-}
-
 /// Returns the namespaces of this process, for a record of its container. It fails if no process could tell
 /// from that record whether the container lives.
 pub(crate) fn namespaces() -> Result<Namespaces> {
-    let view = here().view;
+    let view = Liveness::here().view;
     match &view.obstacle {
         None => Ok(view.namespaces.clone()),
         Some(why) => Err(
@@ -39,16 +29,6 @@ pub(crate) fn namespaces() -> Result<Namespaces> {
                 .hint("run the engine as root, with the /proc of its own pid namespace at /proc"),
         ),
     }
-}
-
-/// Returns the first sign of life in words; none if the container is gone.
-pub(crate) fn sign_of_life(store: &Store, lease: &Lease) -> Option<String> {
-    here().sign_of_life(lease, &store.operations())
-}
-
-/// Returns a sign of life other than the operation, which is the caller's.
-pub(crate) fn outlives_its_front(lease: &Lease) -> Option<String> {
-    here().outlives_its_front(lease)
 }
 
 impl Leases<'_> {
@@ -59,14 +39,8 @@ impl Leases<'_> {
         if lease.state != LeaseState::Pending || makers().any(|m| is_ours(&m)) {
             return None;
         }
-        here().maker(lease, &self.store.operations())
+        Liveness::here().maker(lease, &self.store.operations())
     }
-}
-
-/// Returns a sign that the container of a lease lives. Its low-level runtime does not count, since it waits
-/// for this process at a poststop hook.
-pub fn container_lives(lease: &Lease) -> Option<String> {
-    here().container_lives(lease)
 }
 
 /// Returns why this process cannot tell whether the container of a lease lives.
@@ -75,7 +49,7 @@ pub fn unseen(lease: &Lease) -> Option<String> {
     if lease.state == LeaseState::Releasing || lease.claim().is_some() {
         return None;
     }
-    let here = here();
+    let here = Liveness::here();
     match here.sight(lease) {
         Sight::Clear => here.blocked_from_cgroups(lease),
         Sight::Ended => None,
@@ -87,19 +61,9 @@ pub fn unseen(lease: &Lease) -> Option<String> {
 pub const UNSEEN_HINT: &str =
     "run migctl gc as root on the host, in the namespaces of the engine that made the container";
 
-/// Returns whether the operation of a lease has certainly ended.
-pub(crate) fn operation_is_over(store: &Store, lease: &Lease) -> bool {
-    here().operation_is_over(lease, &store.operations())
-}
-
 /// Returns the init that the low-level runtime of a lease recorded; see `Liveness::own_init`.
 pub(crate) fn own_init(lease: &Lease) -> Option<Process> {
-    here().own_init(lease).ok().flatten()
-}
-
-/// Returns the init that the low-level runtime recorded; see `Liveness::recorded_init`.
-pub(crate) fn recorded_init(key: &Key) -> Result<Option<Process>, String> {
-    here().recorded_init(key)
+    Liveness::here().own_init(lease).ok().flatten()
 }
 
 /// The time that a container may take to end after the low-level runtime has killed and deleted it. On a busy
@@ -122,13 +86,22 @@ pub(crate) fn lasting(time: Duration, sign_of_life: impl Fn() -> Option<String>)
     }
 }
 
+impl Liveness<'_> {
+    /// Judges by this process's own view of the machine.
+    pub fn here() -> Liveness<'static> {
+        static VIEW: OnceLock<View> = OnceLock::new();
+        let view = || View::new(&Host, std::process::id(), trust::is_host_root());
+        Liveness::new(&Host, VIEW.get_or_init(view))
+    }
+}
+
 impl<'a> Liveness<'a> {
     /// Judges by these reads, from this view.
     pub fn new(reads: &'a dyn Reads, view: &'a View) -> Self {
         Liveness { reads, view }
     }
 
-    /// Returns a sign that the operation, the low-level runtime or the container of a lease lives.
+    /// Returns the first sign, in words, that the operation, the low-level runtime or the container of a lease lives.
     /// `operations` is the folder of the operations at work.
     pub fn sign_of_life(&self, lease: &Lease, operations: &Path) -> Option<String> {
         self.where_seen(lease, || {
@@ -136,11 +109,13 @@ impl<'a> Liveness<'a> {
         })
     }
 
+    /// Returns a sign of life other than the operation, which is the caller's.
     pub(crate) fn outlives_its_front(&self, lease: &Lease) -> Option<String> {
         self.where_seen(lease, || self.runtime_or_container(lease))
     }
 
-    /// Returns a sign that the container of a lease lives.
+    /// Returns a sign that the container of a lease lives. Its low-level runtime does not count, since it waits for this
+    /// process at a poststop hook.
     pub fn container_lives(&self, lease: &Lease) -> Option<String> {
         self.where_seen(lease, || self.container(lease))
     }
@@ -154,7 +129,8 @@ impl<'a> Liveness<'a> {
         })
     }
 
-    fn operation_is_over(&self, lease: &Lease, operations: &Path) -> bool {
+    /// Returns whether the operation of a lease has certainly ended.
+    pub(crate) fn operation_is_over(&self, lease: &Lease, operations: &Path) -> bool {
         match self.sight(lease) {
             Sight::Clear => self.operation(lease, operations).is_none(),
             Sight::Ended => true,
@@ -323,7 +299,7 @@ impl Leases<'_> {
     /// Says what shows that the holder of a lease still exists. What cannot be found out counts as such a sign.
     pub fn sign_of_life(&self, lease: &Lease) -> Option<String> {
         match &lease.holder {
-            Holder::Container(_) => sign_of_life(&self.store, lease),
+            Holder::Container(_) => Liveness::here().sign_of_life(lease, &self.store.operations()),
             Holder::Claim(claim) => Some(claim_lives(claim)),
         }
     }

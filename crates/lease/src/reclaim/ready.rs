@@ -1,7 +1,7 @@
 //! Records the facts about a container that become known during its create, and releases its leases at its end.
 
 use super::finding::Patience;
-use super::liveness;
+use super::liveness::{self, Liveness};
 use super::release::{Returned, end_earlier_boot};
 use crate::error::{self, Error, Result};
 use crate::leases::Leases;
@@ -31,20 +31,7 @@ impl Leases<'_> {
         }
         Ok(false)
     }
-}
 
-/// Records for a collection that a container runs. The front that had to record it was killed.
-pub(super) fn ready_without_its_front(context: &Leases<'_>, lease: &Lease) -> Result<()> {
-    let is_left = lease.state == LeaseState::Pending
-        && lease.runtime_process.is_some()
-        && liveness::operation_is_over(&context.store, lease);
-    if is_left {
-        context.ready_if_started(lease)?;
-    }
-    Ok(())
-}
-
-impl Leases<'_> {
     /// Records that the container exists. A lease that is gone stays gone: the container ended at once and its
     /// hook ran.
     pub fn ready(&self, lease: &Lease) -> Result<Option<Arc<Lease>>> {
@@ -67,19 +54,7 @@ impl Leases<'_> {
             }
         })
     }
-}
 
-/// Returns the cgroups of a container's init that this process does not share. From then on the record has
-/// exact paths instead of names.
-pub(crate) fn own_cgroups(init: i32) -> Vec<String> {
-    let ours = process::cgroups(std::process::id() as i32);
-    process::cgroups(init)
-        .into_iter()
-        .filter(|c| c != "/" && !ours.contains(c))
-        .collect()
-}
-
-impl Leases<'_> {
     /// Releases the container's leases after a delete, if the container is gone. `deleted` says that the
     /// low-level runtime has deleted it.
     pub fn release_if_dead(&self, key: &Key, deleted: bool) -> Result<()> {
@@ -102,13 +77,7 @@ impl Leases<'_> {
         };
         let released = leases.iter().map(|held| {
             let lease = &held.lease;
-            let life = match lease.state {
-                LeaseState::Releasing => None,
-                LeaseState::Pending | LeaseState::Ready => {
-                    liveness::lasting(patience(lease), || self.sign_of_life(lease))
-                }
-            };
-            let returned = match life {
+            let returned = match liveness::lasting(patience(lease), || against(lease)) {
                 Some(life) => Returned::No(life),
                 None => self.release_unless(held, Patience::with(held.attempt()), against)?,
             };
@@ -126,14 +95,36 @@ impl Leases<'_> {
     /// Releases the container's leases for its creator, whose low-level runtime failed, was killed or is done.
     /// It releases nothing if the container lives on without them.
     pub fn release_if_over(&self, held: &Held, patience: Patience) -> Result<Returned> {
+        let lives = |lease: &Lease| Liveness::here().outlives_its_front(lease);
         let mut held = held.clone();
         // Its low-level runtime came on record after the front took the lease.
         if let Some(lease) = self.store.lease_now(&held.lease)? {
-            liveness::lasting(liveness::A_MOMENT, || liveness::outlives_its_front(&lease));
+            liveness::lasting(liveness::A_MOMENT, || lives(&lease));
             held.lease = lease;
         }
-        self.release_unless(&held, patience, liveness::outlives_its_front)
+        self.release_unless(&held, patience, lives)
     }
+}
+
+/// Records for a collection that a container runs. The front that had to record it was killed.
+pub(super) fn ready_without_its_front(context: &Leases<'_>, lease: &Lease) -> Result<()> {
+    let is_left = lease.state == LeaseState::Pending
+        && lease.runtime_process.is_some()
+        && Liveness::here().operation_is_over(lease, &context.store.operations());
+    if is_left {
+        context.ready_if_started(lease)?;
+    }
+    Ok(())
+}
+
+/// Returns the cgroups of a container's init that this process does not share. From then on the record has
+/// exact paths instead of names.
+pub(crate) fn own_cgroups(init: i32) -> Vec<String> {
+    let ours = process::cgroups(std::process::id() as i32);
+    process::cgroups(init)
+        .into_iter()
+        .filter(|c| c != "/" && !ours.contains(c))
+        .collect()
 }
 
 /// Returns the error of a delete that leaves the slice with its container.
