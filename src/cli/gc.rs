@@ -9,7 +9,7 @@ use runmig_lease::counters::Actor;
 use runmig_lease::error::{Result, printable};
 use runmig_lease::known_gpus;
 use runmig_lease::store::Claim;
-use runmig_lease::{Collection, Finding, Outcome};
+use runmig_lease::{Finding, Outcome};
 
 pub fn run(config: &Config, format: Format, dry_run: bool) -> Result<i32> {
     let found = match bundles::existing(config, Actor::Gc)? {
@@ -21,16 +21,16 @@ pub fn run(config: &Config, format: Format, dry_run: bool) -> Result<i32> {
             // A collection asks no driver about leases of an earlier boot, and the next run of the timer is soon.
             let is_quiet = |one: &Finding| matches!(one.outcome, Outcome::Kept(_));
             if !dry_run
-                && found.leases.iter().all(is_quiet)
+                && found.iter().all(is_quiet)
                 && let Err(e) = known_gpus::note(config, &driver::ask(config))
             {
                 tracing::warn!("{}", e.line());
             }
             found
         }
-        None => Collection::default(),
+        None => Vec::new(),
     };
-    let items: Vec<CollectionItem<'_>> = found.leases.iter().map(item).collect();
+    let items: Vec<CollectionItem<'_>> = found.iter().map(item).collect();
     print(format, &items, dry_run);
     Ok(i32::from(items.iter().any(|i| i.outcome == "failed")))
 }

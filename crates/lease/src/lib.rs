@@ -164,5 +164,5 @@ pub use inventory::{
 pub use leases::{Leases, driver};
 pub use reclaim::liveness::{Liveness, UNSEEN_HINT, unseen};
 pub use reclaim::lost_leases::BundleAccount;
-pub use reclaim::{Collection, Finding, Outcome, Patience, Repair, Returned};
+pub use reclaim::{Finding, Outcome, Patience, Repair, Returned};
 pub use view::{DaemonView, LeaseView};

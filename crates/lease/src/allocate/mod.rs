@@ -32,7 +32,7 @@ use crate::leases::Leases;
 use crate::model::Cgroup;
 use crate::placement::NoRoom;
 use crate::queue::{Turn, Wake};
-use crate::reclaim::{self, liveness};
+use crate::reclaim::{self, Finding, liveness};
 use crate::request::Request;
 use crate::store::{Container, Held, Holder};
 use crate::{observer, refusal};
@@ -239,7 +239,8 @@ fn attempts(context: &Leases<'_>, requester: &Requester<'_>, turn: &mut Turn<'_>
         // A container that is gone counts for a limit too, until its lease is collected.
         if denial.may_pass() && !collected {
             collected = true;
-            if reclaim::collect(context, false)?.gave_room() {
+            let found = reclaim::collect(context, false)?;
+            if found.iter().any(Finding::gave_room) {
                 continue;
             }
         }

@@ -1,6 +1,6 @@
 //! The findings of a collection, and its patience with instances in use.
 
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::idle;
 use crate::store::{Attempt, Entry, Instance};
 use std::time::Duration;
@@ -25,23 +25,18 @@ pub enum Outcome {
     Failed(Error),
 }
 
-/// The findings of `gc` in the whole ledger.
-#[derive(Debug, Default)]
-pub struct Collection {
-    /// The leases, and the instances without one.
-    pub leases: Vec<Finding>,
-}
-
-impl Collection {
-    /// Returns whether the collection made room, so that the create should look again.
-    pub(crate) fn gave_room(&self) -> bool {
-        self.leases.iter().any(Finding::gave_room)
-    }
-}
-
 impl Finding {
+    /// Notes what a further look at a kept lease told, if anything.
+    pub(super) fn note(&mut self, told: Result<Option<String>>) {
+        match told {
+            Ok(None) => {}
+            Ok(Some(told)) => self.remark(&told),
+            Err(e) => self.fail(e),
+        }
+    }
+
     /// Adds a remark to the reason why the lease stays. A failure stays as it is.
-    pub(super) fn remark(&mut self, text: &str) {
+    fn remark(&mut self, text: &str) {
         if let Outcome::Kept(why) = &mut self.outcome {
             why.push_str("; ");
             why.push_str(text);
@@ -49,7 +44,7 @@ impl Finding {
     }
 
     /// Turns the finding into a failure, beside one that is there.
-    pub(super) fn fail(&mut self, e: Error) {
+    fn fail(&mut self, e: Error) {
         let before = std::mem::replace(&mut self.outcome, Outcome::Kept(String::new()));
         self.outcome = Outcome::Failed(match before {
             Outcome::Failed(before) => before.and(Some(e)),
@@ -57,7 +52,8 @@ impl Finding {
         });
     }
 
-    fn gave_room(&self) -> bool {
+    /// Returns whether the collection made room here, so that a create should look again.
+    pub(crate) fn gave_room(&self) -> bool {
         matches!(self.outcome, Outcome::Released(_))
     }
 }

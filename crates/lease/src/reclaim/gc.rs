@@ -1,7 +1,7 @@
 //! Collects the leases that no process released.
 
 use super::claim::{self, release_dead};
-use super::finding::{Collection, Finding, Outcome, Patience};
+use super::finding::{Finding, Outcome, Patience};
 use super::release::{self, Dead, Returned, is_due};
 use super::{daemon, layout, limits, liveness, lost_leases, ready, revive};
 use crate::counters::Actor;
@@ -14,7 +14,8 @@ use std::time::Instant;
 
 impl Leases<'_> {
     /// Collects every due lease, with patience, for an operator or a timer.
-    pub fn gc(&self, dry_run: bool) -> Result<Collection> {
+    /// Returns what it found of each lease, and of each instance without one.
+    pub fn gc(&self, dry_run: bool) -> Result<Vec<Finding>> {
         let look = || look_through(self, dry_run, true, Patience::default());
         let found = self.observer.acting(Actor::Gc, look)?;
         if !dry_run {
@@ -25,7 +26,7 @@ impl Leases<'_> {
 }
 
 /// Collects leases inside a create: one try each, and no lease that failed a moment ago.
-pub(crate) fn collect(context: &Leases<'_>, dry_run: bool) -> Result<Collection> {
+pub(crate) fn collect(context: &Leases<'_>, dry_run: bool) -> Result<Vec<Finding>> {
     let look = || look_through(context, dry_run, false, Patience::NONE);
     context.observer.acting(Actor::Gc, look)
 }
@@ -35,7 +36,7 @@ fn look_through(
     dry_run: bool,
     all: bool,
     patience: Patience,
-) -> Result<Collection> {
+) -> Result<Vec<Finding>> {
     if !dry_run {
         match context.store.sweep_queue() {
             Ok(killed) => killed
@@ -77,7 +78,7 @@ fn look_through(
         lost_leases::sweep_accounts(context)?;
         remove_lost_homes(context)?;
     }
-    Ok(Collection { leases: findings })
+    Ok(findings)
 }
 
 /// Ends the MPS daemons that no record names. A create writes the record first, so none of these is being made.

@@ -37,11 +37,7 @@ pub(super) fn set_back_raised(context: &Leases<'_>, findings: &mut [Finding], dr
         } else {
             continue;
         };
-        match outcome {
-            Ok(None) => {}
-            Ok(Some(told)) => finding.remark(&told),
-            Err(e) => finding.fail(e),
-        }
+        finding.note(outcome);
     }
 }
 
@@ -64,6 +60,11 @@ fn is_ready(held: &Held) -> bool {
         && liveness::unseen(&held.lease).is_none()
 }
 
+fn what(verb: &str, held: &Held) -> String {
+    let container = printable(held.lease.holder.name());
+    format!("{verb} the memory limit of container {container}")
+}
+
 /// Sets a raised limit of a cgroup in the driver back, or says that it would.
 fn in_driver(
     context: &Leases<'_>,
@@ -71,15 +72,11 @@ fn in_driver(
     held: &Held,
     dry_run: bool,
 ) -> Result<Option<String>> {
-    let what = |verb: &str| {
-        let container = printable(held.lease.holder.name());
-        format!("{verb} the memory limit of container {container}")
-    };
     // The collection may have taken a while.
     let Some(held) = context.store.get(&held.lease.id)?.filter(is_ready) else {
         return Ok(None);
     };
-    let found = limit::changed(driver, &held).context(|| what("read"))?;
+    let found = limit::changed(driver, &held).context(|| what("read", &held))?;
     let Some(found) = found.filter(ChangedLimit::is_raised) else {
         return Ok(None);
     };
@@ -89,7 +86,7 @@ fn in_driver(
     match limit::set_back(driver, &held) {
         Ok(()) => Ok(Some(is_set_back(&held, &found.to_string()))),
         Err(_) if held.lease.init.is_none_or(|init| !process::is_alive(&init)) => Ok(None),
-        Err(e) => Err(e).context(|| what("set back")),
+        Err(e) => Err(e).context(|| what("set back", &held)),
     }
 }
 
@@ -134,10 +131,7 @@ fn talk<T>(
     let Some(share) = held.lease.share() else {
         return Ok(None);
     };
-    let what = || {
-        let container = printable(held.lease.holder.name());
-        format!("{verb} the memory limit of container {container}")
-    };
+    let what = || what(verb, held);
     let talks = match talks {
         Ok(talks) => talks,
         Err(e) => return Err(Error::new(e.line())).context(what),

@@ -17,7 +17,7 @@ mod revive;
 pub(crate) use claim::{release_dead, undo_half_made};
 pub(crate) use daemon::{remove_home, start};
 pub(crate) use destroy::{destroy, exists, holders, is_whole, locate};
-pub use finding::{Collection, Finding, Outcome, Patience};
+pub use finding::{Finding, Outcome, Patience};
 pub(crate) use gc::{collect, discard_idle, release_going, unseen};
 pub(crate) use layout::destroy_unwanted;
 pub(crate) use ready::own_cgroups;

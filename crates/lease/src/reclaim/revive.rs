@@ -21,7 +21,7 @@ pub(super) fn restart_ended(context: &Leases<'_>, findings: &mut [Finding], dry_
     let end = Instant::now() + TIME;
     let mut program = None;
     for finding in findings {
-        let (Entry::Held(held), Outcome::Kept(kept)) = (&finding.entry, &finding.outcome) else {
+        let (Entry::Held(held), Outcome::Kept(_)) = (&finding.entry, &finding.outcome) else {
             continue;
         };
         let (Some(daemon), true) = (held.lease.daemon(), is_visible(held)) else {
@@ -40,11 +40,7 @@ pub(super) fn restart_ended(context: &Leases<'_>, findings: &mut [Finding], dry_
                 restart(context, held, daemon, program)
             }
         };
-        match outcome {
-            Ok(None) => {}
-            Ok(Some(told)) => finding.outcome = Outcome::Kept(format!("{kept}; {told}")),
-            Err(e) => finding.outcome = Outcome::Failed(e),
-        }
+        finding.note(outcome.map(|told| told.map(str::to_owned)));
     }
 }
 
@@ -133,11 +129,8 @@ pub(super) fn look_for(context: &Leases<'_>, findings: &mut [Finding], dry_run: 
         if !living || held.lease.daemon().is_none() {
             continue;
         }
-        match of_lease(context, held, &driver, &mut look, dry_run) {
-            Ok(None) => {}
-            Ok(Some(told)) => finding.remark(&told),
-            Err(e) => finding.fail(e),
-        }
+        let told = of_lease(context, held, &driver, &mut look, dry_run);
+        finding.note(told);
     }
 }
 
