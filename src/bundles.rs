@@ -115,10 +115,10 @@ fn try_lock(store: &Store, bundle: &Bundle) -> Result<Option<BundleLock>> {
 pub fn account_of(bundle: &Path, first: &LeaseId) -> BundleAccount {
     let bundle = Bundle::open(bundle).ok();
     let author = bundle.as_ref().and_then(|b| b.author().ok().flatten());
-    BundleAccount::new(
-        author.filter(|a| a.lease == *first),
-        bundle.map_or(Vec::new(), |b| b.granted_to(first)),
-    )
+    BundleAccount {
+        author: author.filter(|a| a.lease == *first),
+        uuids: bundle.map_or(Vec::new(), |b| b.granted_to(first)),
+    }
 }
 
 /// Puts the original back without a ledger, and so without a lock. Another create of the same bundle would

@@ -16,7 +16,7 @@ impl Leases<'_> {
     /// An instance that is in use after this time. It is quarantined, and the next call tries again.
     pub fn unprepare(&self, uid: &str, patience: Patience) -> Result<()> {
         let listing = self.store.list()?;
-        let is_its = |lease: &Lease| lease.claim().is_some_and(|claim| claim.uid == uid);
+        let is_its = |held: &&Held| held.lease.claim().is_some_and(|claim| claim.uid == uid);
         let mark = store::mark_of(uid);
         let is_attached = |held: &&Held| {
             let shared_in = held.lease.shared_in.as_ref();
@@ -24,12 +24,9 @@ impl Leases<'_> {
         };
         // CRI-O deletes a container late. A living one keeps its lease, and the slice with it.
         let ended = listing.held().filter(is_attached);
-        let ended: Vec<Result<()>> = ended
-            .map(|held| release_dead(self, held).map(drop))
-            .collect();
-        let its = listing.held().filter(|held| is_its(&held.lease));
-        let its = its.map(|held| release(self, held, patience));
-        error::all(ended.into_iter().chain(its))
+        let ended = ended.map(|held| release_dead(self, held).map(drop));
+        let its = listing.held().filter(is_its);
+        error::all(ended.chain(its.map(|held| release(self, held, patience))))
     }
 
     /// Releases the lease of one device of a claim, which Kubernetes has given to others. See `unprepare`.
@@ -39,16 +36,7 @@ impl Leases<'_> {
         let its = listing.held().filter(is_it);
         error::all(its.map(|held| release(self, held, patience)))
     }
-}
 
-/// Releases the lease of a container on a claim's slice, if the container is gone.
-pub(crate) fn release_dead(context: &Leases<'_>, held: &Held) -> Result<Returned> {
-    // A container that was just killed takes a moment to end.
-    let lives = |now: &Lease| lasting(A_MOMENT, || context.sign_of_life(now));
-    context.release_unless(held, Patience::NONE, lives)
-}
-
-impl Leases<'_> {
     /// Names the container or the process that uses a device of a claim. If that cannot be found out, it says so.
     pub fn user_of_device(&self, device: &ClaimName) -> Result<Option<String>> {
         let listing = self.store.list()?;
@@ -109,6 +97,13 @@ impl Leases<'_> {
     }
 }
 
+/// Releases the lease of a container on a claim's slice, if the container is gone.
+pub(crate) fn release_dead(context: &Leases<'_>, held: &Held) -> Result<Returned> {
+    // A container that was just killed takes a moment to end.
+    let lives = |now: &Lease| lasting(A_MOMENT, || context.sign_of_life(now));
+    context.release_unless(held, Patience::NONE, lives)
+}
+
 /// Destroys what an ended operation made for a promise, and keeps the promise.
 ///
 /// # Errors
@@ -127,10 +122,9 @@ pub(crate) fn undo_half_made(context: &Leases<'_>, held: &Held) -> Result<()> {
         let is_same = now.lease.operation == held.lease.operation;
         is_begun && is_same && now.instance.state == InstanceState::Creating
     };
-    let Some(now) = now.filter(is_half_made) else {
-        return Ok(());
-    };
-    let Some(slice) = now.instance.slice() else {
+    let now = now.filter(is_half_made);
+    let slice = now.as_ref().and_then(|now| now.instance.slice());
+    let (Some(now), Some(slice)) = (&now, slice) else {
         return Ok(());
     };
     destroy::destroy(&context.driver(), slice, || {
@@ -153,10 +147,8 @@ pub(crate) fn undo_half_made(context: &Leases<'_>, held: &Held) -> Result<()> {
 /// Undoes the work of a killed Prepare, for a collection.
 pub(super) fn undo_killed_prepare(context: &Leases<'_>, held: &Held) -> Result<()> {
     let is_over = |id| !context.store.is_at_work(id);
-    let Lease {
-        state, operation, ..
-    } = &*held.lease;
-    let is_killed = *state == LeaseState::Pending && operation.as_ref().is_some_and(is_over);
+    let operation = held.lease.operation.as_ref();
+    let is_killed = held.lease.state == LeaseState::Pending && operation.is_some_and(is_over);
     match held.lease.claim().is_some() && is_killed {
         true => undo_half_made(context, held),
         false => Ok(()),

@@ -132,20 +132,14 @@ fn try_destroy<'a>(
     {
         return Ok(Err(Refusal::Lives(lives)));
     }
-    // Another process may have released it while this one waited for the GPU.
-    let Some(instance) = context.store.instance_now(target.instance)? else {
-        return Ok(Ok(match is_last(context, target)? {
-            true => Ended::Gone(Some(lock)),
-            false => Ended::Elsewhere,
-        }));
-    };
+    let now = context.store.instance_now(target.instance)?;
     if !is_last(context, target)? {
         return Ok(Ok(Ended::Elsewhere));
     }
-    // A layout may have taken it over meanwhile.
-    if instance.outlives_leases() {
+    // While this one waited for the GPU, another process may have released it, or a layout may have taken it over.
+    let Some(instance) = now.filter(|now| !now.outlives_leases()) else {
         return Ok(Ok(Ended::Gone(Some(lock))));
-    }
+    };
     // Prepare may have begun since the caller read the lease.
     let lease = target.lease.map(|lease| context.store.lease_now(lease));
     let has_not_begun = { lease.transpose()?.flatten() }.is_some_and(|l| l.has_not_begun());

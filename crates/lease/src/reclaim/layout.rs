@@ -109,12 +109,9 @@ pub(super) fn keep_idle(context: &Leases<'_>, held: &Held, begun: Instant) -> Re
         // Another process released the lease and removed it.
         return Ok(true);
     };
-    // A layout may have taken it over meanwhile.
-    if held.instance.outlives_leases() {
-        return Ok(false);
-    }
     let is_emptied = held.instance.slice().is_none_or(|s| s.emptied);
-    if held.instance.attempt().is_some() || is_emptied {
+    // A layout may have taken it over meanwhile.
+    if held.instance.outlives_leases() || held.instance.attempt().is_some() || is_emptied {
         return Ok(false);
     }
     let since = Timestamp::millis(SystemTime::now());
@@ -129,9 +126,8 @@ pub(super) fn keep_idle(context: &Leases<'_>, held: &Held, begun: Instant) -> Re
         }
         Ok(has_others)
     })?;
-    if has_others {
-        return Ok(true);
+    if !has_others {
+        tracing::info!(instance = held.instance.id.as_str(), "{slice} is kept idle");
     }
-    tracing::info!(instance = held.instance.id.as_str(), "{slice} is kept idle");
     Ok(true)
 }

@@ -21,24 +21,21 @@ use std::time::{Duration, Instant};
 
 /// A bundle's account of the leases that its hook names.
 pub struct BundleAccount {
-    author: Option<Author>,
+    /// What is beside the original.
+    pub author: Option<Author>,
     /// The MIG devices in the edit itself, for a bundle without records beside the original.
-    uuids: Vec<String>,
+    pub uuids: Vec<String>,
 }
 
 impl BundleAccount {
-    /// Joins a bundle's facts: `author` from beside the original, and in `uuids` the MIG devices that the
-    /// edit grants.
-    pub fn new(author: Option<Author>, uuids: Vec<String>) -> BundleAccount {
-        BundleAccount { author, uuids }
-    }
-
-    /// Returns whether the leases are of an earlier boot, which no instance survives.
-    fn is_over(&self, context: &Leases<'_>) -> Result<bool> {
+    /// Returns a lease, and whether it is of an earlier boot, which no instance survives.
+    fn told(&self, context: &Leases<'_>, id: &LeaseId, container: &str) -> Result<(Held, bool)> {
+        let lacks = |what: &str| Error::new(format!("its bundle does not tell {what}"));
+        let held = self.held(id, container);
+        let held = held.ok_or_else(|| lacks("which slice it had"))?;
         let boot = self.author.as_ref().and_then(|a| a.boot.as_ref());
-        let boot =
-            boot.ok_or_else(|| Error::new("its bundle does not tell of which boot it is"))?;
-        Ok(*boot != context.boot_id)
+        let boot = boot.ok_or_else(|| lacks("of which boot it is"))?;
+        Ok((held, *boot != context.boot_id))
     }
 
     fn held(&self, id: &LeaseId, container: &str) -> Option<Held> {
@@ -174,12 +171,8 @@ impl Leases<'_> {
         container: &str,
         bundle: &Path,
     ) -> Result<bool> {
-        let ended = match account.held(id, container) {
-            Some(held) => account
-                .is_over(self)
-                .and_then(|is_over| end_instance(self, &held, is_over)),
-            None => Err(Error::new("its bundle does not tell which slice it had")),
-        };
+        let told = account.told(self, id, container);
+        let ended = told.and_then(|(held, is_over)| end_instance(self, &held, is_over));
         if let Ok(false) = ended {
             return Ok(false);
         }
@@ -242,12 +235,8 @@ impl Leases<'_> {
         id: &LeaseId,
         container: &str,
     ) -> Result<Option<Held>> {
-        let recovered = match account.held(id, container) {
-            Some(held) => account
-                .is_over(self)
-                .and_then(|is_over| put_again(self, held, is_over)),
-            None => Err(Error::new("its bundle does not tell which slice it had")),
-        };
+        let told = account.told(self, id, container);
+        let recovered = told.and_then(|(held, is_over)| put_again(self, held, is_over));
         recovered.map_err(|e| account.stays(id, container, e))
     }
 }

@@ -105,9 +105,9 @@ fn finish(
     let lease = &held.lease;
     // runmig restores the bundle even if the driver refuses the destroy. The two do not depend on each
     // other, and the release reports every failure.
-    let restored = restore(context, lease).err();
+    let restored = restore(context, lease);
     match keeps.then(|| layout::keep_idle(context, held, begun)) {
-        Some(Ok(true)) => return restored.map_or(Ok(()), Err),
+        Some(Ok(true)) => return restored,
         Some(Err(e)) => tracing::warn!(lease = lease.id.as_str(), "not kept idle: {}", e.line()),
         Some(Ok(false)) | None => {}
     }
@@ -124,7 +124,7 @@ fn finish(
             "{held} is released"
         );
     }
-    error::all([ended, restored.map_or(Ok(()), Err)])
+    error::all([ended, restored])
 }
 
 /// A lease that may go.
@@ -334,29 +334,28 @@ pub(crate) fn end_earlier_boot(context: &Leases<'_>, dry_run: bool) -> Result<Ve
     if dry_run {
         return Ok(leases.iter().map(|held| finding(held, Ok(()))).collect());
     }
-    if !leases.is_empty() || context.store.is_of_earlier_boot()? {
-        let ended = leases.iter().map(|held| {
-            // Only a state directory on a disk still has the directories of their daemons.
-            if held.lease.daemon().is_some() {
-                daemon::remove_home(context, &held.lease.id);
-            }
-            finding(held, after_release(context, &held.lease))
-        });
-        let ended: Vec<Finding> = ended.collect();
-        let ledger = context.store.lock("the end of an earlier boot")?;
-        let ids: HashSet<&LeaseId> = leases.iter().map(|held| &held.lease.id).collect();
-        let removed = context.end(&ledger, |state, ends| {
-            let of_boot = state
-                .earlier
-                .extract_if(.., |held| ids.contains(&held.lease.id));
-            Ok(of_boot.inspect(|held| ends.lapsed(held)).count())
-        })?;
-        if removed > 0 {
-            tracing::info!("{removed} leases of an earlier boot are removed");
-        }
-        return Ok(ended);
+    if leases.is_empty() && !context.store.is_of_earlier_boot()? {
+        return Ok(Vec::new());
     }
-    Ok(Vec::new())
+    let ended = leases.iter().map(|held| {
+        // Only a state directory on a disk still has the directories of their daemons.
+        if held.lease.daemon().is_some() {
+            daemon::remove_home(context, &held.lease.id);
+        }
+        finding(held, after_release(context, &held.lease))
+    });
+    let ended: Vec<Finding> = ended.collect();
+    let ledger = context.store.lock("the end of an earlier boot")?;
+    let ids: HashSet<&LeaseId> = leases.iter().map(|held| &held.lease.id).collect();
+    let removed = context.end(&ledger, |state, ends| {
+        let is_ended = |held: &mut Held| ids.contains(&held.lease.id);
+        let of_boot = state.earlier.extract_if(.., is_ended);
+        Ok(of_boot.inspect(|held| ends.lapsed(held)).count())
+    })?;
+    if removed > 0 {
+        tracing::info!("{removed} leases of an earlier boot are removed");
+    }
+    Ok(ended)
 }
 
 /// Does what the holder needs after its lease. For a container, it puts the original `config.json` back.
