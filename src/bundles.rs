@@ -7,7 +7,7 @@ use runmig_lease::config::Config;
 use runmig_lease::counters::Actor;
 use runmig_lease::error::{Error, Result, printable};
 use runmig_lease::model::LeaseId;
-use runmig_lease::store::{BundleId, BundleLock, Store};
+use runmig_lease::store::{BundleId, ByteLock, Store};
 use runmig_lease::{Bundles, Leases};
 use std::path::{Path, PathBuf};
 
@@ -54,7 +54,7 @@ pub fn open_for<'a>(
     config: &'a Config,
     bundle: &Bundle,
     path: &Path,
-) -> Result<(Leases<'a>, BundleLock)> {
+) -> Result<(Leases<'a>, ByteLock)> {
     let locked = Some(path.to_owned());
     let leases = Leases::open(config, Box::new(OciBundles { locked }))?;
     let lock = lock(leases.store(), bundle)?;
@@ -88,7 +88,7 @@ pub fn to_look(config: &Config) -> Result<Leases<'_>> {
 
 /// Locks a bundle for a create, until its low-level runtime has read `config.json`. Otherwise two containers
 /// of one bundle would start with the same slice.
-fn lock(store: &Store, bundle: &Bundle) -> Result<BundleLock> {
+fn lock(store: &Store, bundle: &Bundle) -> Result<ByteLock> {
     try_lock(store, bundle)?.ok_or_else(|| {
         Error::new(format!(
             "bundle {} is in use by another create",
@@ -100,12 +100,12 @@ fn lock(store: &Store, bundle: &Bundle) -> Result<BundleLock> {
 
 /// Locks a bundle for a create that no longer asks for a slice. Returns `None` if there is no ledger: then no
 /// other create is at work.
-pub fn lock_if_any(config: &Config, bundle: &Bundle) -> Result<Option<BundleLock>> {
+pub fn lock_if_any(config: &Config, bundle: &Bundle) -> Result<Option<ByteLock>> {
     let store = Store::existing(&config.state_dir, config.lock_timeout)?;
     store.map(|store| lock(&store, bundle)).transpose()
 }
 
-fn try_lock(store: &Store, bundle: &Bundle) -> Result<Option<BundleLock>> {
+fn try_lock(store: &Store, bundle: &Bundle) -> Result<Option<ByteLock>> {
     let (dev, ino) = bundle.id()?;
     store.try_lock_bundle(BundleId { dev, ino })
 }

@@ -2,12 +2,12 @@
 
 use runmig_lease::config::Config;
 use runmig_lease::error::{Context, Error, Result};
-use runmig_lease::store::{DriverLock, Store};
+use runmig_lease::store::{Lock, Store};
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
 /// Waits until this process may publish, which it may until it drops the lock or ends.
-pub(crate) async fn lead(config: Arc<Config>) -> Result<DriverLock> {
+pub(crate) async fn lead(config: Arc<Config>) -> Result<Lock> {
     let store = Store::open(&config.state_dir, config.lock_timeout)?;
     let by = match store.try_lock_driver()? {
         Ok(lock) => return Ok(lock),

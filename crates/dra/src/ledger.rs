@@ -8,7 +8,7 @@ use runmig_lease::error::{Context, Error, Result};
 use runmig_lease::gpu::device_nodes::Nodes;
 use runmig_lease::gpu::{Queries, uvm};
 use runmig_lease::model::Snapshot;
-use runmig_lease::store::{Claim, ClaimName as LeasedDevice, ClaimTurn, Held, Store};
+use runmig_lease::store::{ByteLock, Claim, ClaimName as LeasedDevice, Held, Store};
 use runmig_lease::{ClaimNews, ClaimPlace, Leases, NoBundles, Patience, process};
 use std::time::Duration;
 
@@ -116,7 +116,7 @@ pub(crate) fn device_of(claim: &Claim) -> LeasedDevice {
 }
 
 /// Waits for the turn of a claim among all processes.
-pub(crate) fn turn(config: &Config, uid: &str) -> Result<ClaimTurn> {
+pub(crate) fn turn(config: &Config, uid: &str) -> Result<ByteLock> {
     Store::open(&config.state_dir, config.lock_timeout)?.claim_turn(uid)
 }
 

@@ -24,9 +24,9 @@ const MAX_SIGNATURE: u64 = 4096;
 /// replaces one.
 pub(super) const MAX_REPLACED: usize = 100;
 
-/// A held lock, until it is dropped.
+/// A held lock, until it is dropped or its process ends.
 #[derive(Debug)]
-pub(crate) struct Lock {
+pub struct Lock {
     file: File,
     /// The bytes at the file's start that outlive the holder.
     kept: u64,
@@ -249,9 +249,10 @@ fn named(signature: &str) -> Option<String> {
 /// bundle's directory could lock that directory. No bundle needs a file of its own that runmig would have to clean up.
 const BUNDLES: &str = "bundles.lock";
 
-/// The lock on a bundle, held until it is dropped or its process ends: two creates of one bundle would start with one slice.
+/// A byte of a file that is locked until this is dropped or its process ends: for a bundle, since two creates of one would start
+/// with one slice, or for the turn of a claim.
 #[derive(Debug)]
-pub struct BundleLock {
+pub struct ByteLock {
     _file: File,
 }
 
@@ -266,7 +267,7 @@ pub struct BundleId {
 
 impl Store {
     /// Locks a bundle without waiting. Returns none if another process has the lock.
-    pub fn try_lock_bundle(&self, bundle: BundleId) -> Result<Option<BundleLock>> {
+    pub fn try_lock_bundle(&self, bundle: BundleId) -> Result<Option<ByteLock>> {
         let path = self.dir().join(BUNDLES);
         let id = [bundle.dev.to_le_bytes(), bundle.ino.to_le_bytes()].concat();
         let locked = hold(&path, |file| {
@@ -274,7 +275,7 @@ impl Store {
             let locked = locked.context(|| format!("lock {}", path.display()))?;
             Ok(locked.then_some(file).ok_or(()))
         })?;
-        Ok(locked.ok().map(|file| BundleLock { _file: file }))
+        Ok(locked.ok().map(|file| ByteLock { _file: file }))
     }
 }
 
@@ -283,26 +284,13 @@ impl Store {
 const DRA: &str = "dra.lock";
 const PUBLISHES: &str = "publishes to Kubernetes";
 
-/// The right to publish and to promise, until it is dropped or its process ends.
-#[derive(Debug)]
-pub struct DriverLock {
-    _lock: Lock,
-}
-
-/// The turn of a claim, until it is dropped or its process ends.
-#[derive(Debug)]
-pub struct ClaimTurn {
-    _file: File,
-}
-
 impl Store {
-    /// Takes the driver's lock without waiting. Returns the holder in words if another process has it.
+    /// Takes the driver's lock, the right to publish and to promise, without waiting. Returns the holder in words if another process has it.
     ///
     /// # Errors
     /// The lock file cannot be used.
-    pub fn try_lock_driver(&self) -> Result<Result<DriverLock, String>> {
-        let lock = Lock::try_take(&self.driver_file(), PUBLISHES)?;
-        Ok(lock.map(|lock| DriverLock { _lock: lock }))
+    pub fn try_lock_driver(&self) -> Result<Result<Lock, String>> {
+        Lock::try_take(&self.driver_file(), PUBLISHES)
     }
 
     /// Waits for the driver's lock without a limit, in the order of the callers: a driver waits until the one before it
@@ -310,9 +298,8 @@ impl Store {
     ///
     /// # Errors
     /// The lock file cannot be used.
-    pub fn lock_driver(&self) -> Result<DriverLock> {
-        let lock = Lock::take_at_last(&self.driver_file(), PUBLISHES)?;
-        Ok(DriverLock { _lock: lock })
+    pub fn lock_driver(&self) -> Result<Lock> {
+        Lock::take_at_last(&self.driver_file(), PUBLISHES)
     }
 
     /// Waits for the turn of a claim, which excludes work on it in other processes. Threads of one process have turns of
@@ -320,14 +307,14 @@ impl Store {
     ///
     /// # Errors
     /// The lock file cannot be used.
-    pub fn claim_turn(&self, uid: &str) -> Result<ClaimTurn> {
+    pub fn claim_turn(&self, uid: &str) -> Result<ByteLock> {
         let path = self.driver_file();
         let Ok(file) = hold::<Infallible>(&path, |file| {
             effect::lock_byte(&file, byte_of(uid.as_bytes()), true)
                 .context(|| format!("lock {}", path.display()))?;
             Ok(Ok(file))
         })?;
-        Ok(ClaimTurn { _file: file })
+        Ok(ByteLock { _file: file })
     }
 
     fn driver_file(&self) -> PathBuf {

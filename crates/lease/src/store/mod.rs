@@ -39,8 +39,7 @@ pub use lease::{
     Enforcement, Entry, Held, Lease, LeaseState, Limit, LimitedCgroup, MpsDaemon, Portion, Share,
 };
 pub use ledger::{Ledger, Listing};
-pub(crate) use lock::Lock;
-pub use lock::{BundleId, BundleLock, ClaimTurn, DriverLock, ReloadTurn};
+pub use lock::{BundleId, ByteLock, Lock, ReloadTurn};
 pub use operation::Operation;
 pub(crate) use operation::killed;
 pub(crate) use queue::Ticket;
