@@ -341,20 +341,6 @@ fn refuses_ledger_of_another_version() {
     world.ends(&[ID]);
 }
 
-/// Leases of versions that had a file for each would be lost.
-#[test]
-fn refuses_folder_of_older_version() {
-    let world = World::small();
-    let leases = world.state().join("leases");
-    fs::create_dir_all(&leases).unwrap();
-    fs::write(leases.join("0123.4567.boot.instance"), "").unwrap();
-    let line = world.refuses(ID, "has leases of an older runmig");
-    has(&line, "hint: install that version again");
-    fs::remove_dir_all(&leases).unwrap();
-    world.create(ID);
-    world.ends(&[ID]);
-}
-
 /// Two creates race with the repair: none gets the place of the living container.
 #[test]
 fn creates_race_with_repair() {

@@ -248,18 +248,14 @@ impl LedgerFile {
 
     /// Returns the latest ledger that is whole, for a repair, as this boot sees it: the file itself or the generation before.
     pub(super) fn latest_whole(&self) -> Option<Arc<Content>> {
-        let mut found: Option<Arc<Content>> = None;
-        for file in [BEFORE, FILE].map(|name| self.dir.join(name)) {
+        let whole = |name| match read(open(&self.dir.join(name)).ok()?.ok()?) {
+            Ok(Look::Whole(content)) => Some(content),
             // One of another version serves as little as a damaged one.
-            if let Ok(Ok(opened)) = open(&file)
-                && let Ok(Look::Whole(content)) = read(opened)
-            {
-                let generation = content.header.generation;
-                found = { found.filter(|other| other.header.generation > generation) }
-                    .or(Some(content));
-            }
-        }
-        found.map(|content| self.in_this_boot(content))
+            _ => None,
+        };
+        let found = [BEFORE, FILE].into_iter().filter_map(whole);
+        let latest = found.max_by_key(|content| content.header.generation);
+        latest.map(|content| self.in_this_boot(content))
     }
 
     /// Returns the header, and reads no more than that.
@@ -496,10 +492,6 @@ fn generation(dir: &Path) -> Result<u64> {
         return Ok(0);
     }
     let text = String::from_utf8_lossy(&start);
-    // A process of an older version, which was killed, left its name there.
-    if text.starts_with("process ") {
-        return Ok(0);
-    }
     // Whatever another program wrote there: there was a ledger.
     Ok(text.trim().parse().unwrap_or(1))
 }

@@ -131,16 +131,11 @@ impl Store {
         // Another user's folder proves nothing about leases, and whoever writes leases could have any instance destroyed.
         trust::folder(dir).context(|| format!("open state directory {}", dir.display()))?;
         // A kill may have come before the first lease.
-        let parts = [
-            dir.join(file::FILE),
-            dir.join(file::LOCK),
-            store.operations(),
-        ];
-        if !{ parts.iter() }
-            .map(|part| is_there(part))
-            .collect::<Result<Vec<_>>>()?
-            .contains(&true)
-        {
+        let mut has_part = false;
+        for part in [file::FILE, file::LOCK, operation::FOLDER] {
+            has_part |= is_there(&dir.join(part))?;
+        }
+        if !has_part {
             return Ok(None);
         }
         store.check()?;
@@ -160,46 +155,30 @@ impl Store {
     fn check(&self) -> Result<()> {
         let operations = self.operations();
         let what = || format!("open {}", operations.display());
-        match std::fs::symlink_metadata(&operations) {
+        let meta = match std::fs::symlink_metadata(&operations) {
             // A kill may have come before it was made.
-            Err(e) if e.kind() == ErrorKind::NotFound => {}
-            meta => {
-                let meta = meta.context(what)?;
-                if !meta.is_dir() {
-                    return Err(
-                        Error::new(format!("{} is not a folder", operations.display()))
-                            .hint("find the program that replaced it, and remove it"),
-                    );
-                }
-                trust::check_metadata(&meta).context(what)?;
-            }
-        }
-        self.check_older()
-    }
-
-    /// Fails beside leases of a version that had a file for each.
-    fn check_older(&self) -> Result<()> {
-        let has_records = |folder: &PathBuf| {
-            let mut entries = std::fs::read_dir(folder).into_iter().flatten();
-            entries.next().is_some()
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
+            meta => meta.context(what)?,
         };
-        let mut folders = ["leases", "instances"]
-            .map(|name| self.dir.join(name))
-            .into_iter();
-        match folders.find(has_records) {
-            None => Ok(()),
-            Some(folder) => Err(Error::new(format!(
-                "{} has leases of an older runmig, which this one cannot read",
-                folder.display()
-            ))
-            .hint("install that version again, end the containers with a slice, then upgrade; or restart the machine")),
+        if !meta.is_dir() {
+            return Err(
+                Error::new(format!("{} is not a folder", operations.display()))
+                    .hint("find the program that replaced it, and remove it"),
+            );
         }
+        trust::check_metadata(&meta).context(what)
     }
 
     /// Returns the store for this boot. Leases of an earlier boot then count as ended.
     pub fn at_boot(mut self, boot: &BootId) -> Store {
         self.file.boot = Some(boot.clone());
         self
+    }
+
+    /// Returns the random id of the ledger. None if the ledger cannot be read, or does not exist yet.
+    pub fn identity(&self) -> Option<String> {
+        let content = self.file.content().ok()?;
+        Some(content.header.id.clone()).filter(|id| !id.is_empty())
     }
 
     fn boot(&self) -> &str {
@@ -247,12 +226,4 @@ pub(crate) fn random_id() -> Result<String> {
     const FILE: &str = "/proc/sys/kernel/random/uuid";
     let uuid = files::read_text(Path::new(FILE), 64).context(|| format!("read {FILE}"))?;
     Ok(uuid.trim().replace('-', ""))
-}
-
-impl Store {
-    /// Returns the random id of the ledger. None if the ledger cannot be read, or does not exist yet.
-    pub fn identity(&self) -> Option<String> {
-        let content = self.file.content().ok()?;
-        Some(content.header.id.clone()).filter(|id| !id.is_empty())
-    }
 }

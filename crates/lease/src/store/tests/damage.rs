@@ -281,24 +281,6 @@ fn failed_change_changes_nothing() {
     assert_eq!(before, after);
 }
 
-/// Records of a version that had a file for each would be lost.
-#[test]
-fn refuses_leases_of_an_older_version() {
-    let (dir, store) = store();
-    let state = dir.path().join("state");
-    let folder = state.join("leases");
-    fs::create_dir(&folder).unwrap();
-    let open = || Store::open(&state, Duration::from_millis(50)).map(drop);
-    open().unwrap();
-    fs::write(folder.join("0123.4567.boot.instance"), "").unwrap();
-    let line = open().unwrap_err().line();
-    assert!(
-        line.contains("older runmig") && line.contains("hint:"),
-        "{line}"
-    );
-    drop(store);
-}
-
 /// An account is read as it was written, or not at all.
 #[test]
 fn account_tells_its_lease() {
