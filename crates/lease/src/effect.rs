@@ -228,7 +228,7 @@ pub fn remove_file_at(dir: impl AsFd, name: impl AsRef<Path>) -> io::Result<()> 
 }
 
 /// Locks a file until it is closed. Returns false if another process holds the lock.
-pub(crate) fn try_lock(file: &File) -> io::Result<bool> {
+pub fn try_lock(file: &File) -> io::Result<bool> {
     effect(Kind::Lock, "")?;
     match fs2::FileExt::try_lock_exclusive(file) {
         Ok(()) => Ok(true),

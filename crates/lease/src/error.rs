@@ -143,11 +143,9 @@ impl Error {
 
 /// Runs all results to their end and returns the failures as one error.
 pub fn all(results: impl IntoIterator<Item = Result<()>>) -> Result<()> {
-    let mut failures = results.into_iter().filter_map(Result::err);
-    let first = failures.next();
-    first.map_or(Ok(()), |first| {
-        Err(failures.fold(first, |e, other| e.and(Some(other))))
-    })
+    let failures = results.into_iter().filter_map(Result::err);
+    let all = failures.reduce(|e, other| e.and(Some(other)));
+    all.map_or(Ok(()), Err)
 }
 
 /// The longest part of a line, in bytes. Everyone who reads the engine's log would see a megabyte in a key.
@@ -212,10 +210,8 @@ impl fmt::Debug for Error {
 
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        self.0
-            .source
-            .as_deref()
-            .map(|s| s as &(dyn StdError + 'static))
+        let source = self.0.source.as_deref()?;
+        Some(source)
     }
 }
 

@@ -104,11 +104,6 @@ pub(crate) fn is_locked(path: &Path, links: Links) -> io::Result<bool> {
     }
 }
 
-/// Locks a file until it is closed. Returns false if another process holds the lock.
-pub fn try_lock(file: &File) -> io::Result<bool> {
-    effect::try_lock(file)
-}
-
 impl Opened {
     /// Returns whether a process holds the lock of the file.
     pub(crate) fn is_locked(&self) -> io::Result<bool> {

@@ -19,8 +19,8 @@ pub(crate) struct Form {
 struct Header {
     api_version: String,
     kind: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    sha256: Option<String>,
+    #[serde(default)]
+    sha256: String,
 }
 
 impl Form {
@@ -29,7 +29,7 @@ impl Form {
         let header = Header {
             api_version: self.version.to_owned(),
             kind: self.kind.to_owned(),
-            sha256: Some(sha256(body)),
+            sha256: sha256(body),
         };
         let header = serde_json::to_string(&header).expect("a header has only strings as keys");
         [header.as_bytes(), b"\n", body, b"\n"].concat()
@@ -56,7 +56,7 @@ impl Form {
         let body = rest
             .strip_suffix('\n')
             .ok_or_else(|| Error::new("it is cut off"))?;
-        if header.sha256.as_deref() != Some(&sha256(body.as_bytes())) {
+        if header.sha256 != sha256(body.as_bytes()) {
             return Err(Error::new("its hash is wrong"));
         }
         Ok(body)
@@ -81,8 +81,11 @@ pub(crate) const VERSION: &str = "runmig.dev/v4";
 
 /// A lease or an instance.
 pub(crate) trait Record: Serialize + DeserializeOwned {
-    /// The version and kind in the header.
-    const FORM: Form;
+    const KIND: &'static str;
+    const FORM: Form = Form {
+        version: VERSION,
+        kind: Self::KIND,
+    };
 }
 
 /// Returns a record as bytes. It fails for a path that is not UTF-8, which JSON cannot express.

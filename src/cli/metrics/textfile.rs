@@ -2,7 +2,7 @@
 //! hidden file beside it that replaces the old one in a single step.
 
 use runmig_lease::error::{Context, Error, Result};
-use runmig_lease::{files, trust};
+use runmig_lease::{effect, files, trust};
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Write};
@@ -79,7 +79,7 @@ fn check(path: &Path) -> Result<Textfile> {
 /// Waits for the end of another writer.
 fn lock(folder: &File) -> Result<()> {
     let end = Instant::now() + LONGEST_WAIT;
-    while !files::try_lock(folder).context(|| "lock its folder")? {
+    while !effect::try_lock(folder).context(|| "lock its folder")? {
         if Instant::now() > end {
             return Err(Error::new("another process is writing it")
                 .hint("let it end, or end it if it is stopped"));

@@ -9,7 +9,7 @@ mod tests;
 pub use event::{Event, EventSeconds, EventType};
 
 use crate::error::{Context, Result};
-use crate::files::{Links, Opened, log_size, open, read_rest, try_lock};
+use crate::files::{Links, Opened, log_size, open, read_rest};
 use crate::{effect, trust};
 use std::collections::{HashMap, HashSet};
 use std::fs::{File, Metadata, OpenOptions};
@@ -130,7 +130,7 @@ impl Writer {
     /// Moves the open file aside, unless another process does or did. Returns whether the path has another file.
     fn rotate(&self, open: &File) -> io::Result<bool> {
         // The lock ends with the file. A later holder of the lock finds another file at the path.
-        if !try_lock(open)? {
+        if !effect::try_lock(open)? {
             return Ok(false);
         }
         let open = id(&open.metadata()?);

@@ -162,7 +162,7 @@ fn writes_while_another_rotates() {
         .iter()
         .for_each(|name| writer.write(vec![event(name)]));
     let other = File::open(&file).unwrap();
-    assert!(crate::files::try_lock(&other).unwrap());
+    assert!(crate::effect::try_lock(&other).unwrap());
     writer.write(vec![event("002")]);
     assert!(!numbered(&file, 1).exists());
     drop(other);

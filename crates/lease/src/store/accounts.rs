@@ -15,7 +15,6 @@ use crate::files::{self, Links};
 use crate::framed::{decode, encode};
 use crate::model::LeaseId;
 use std::fs::OpenOptions;
-use std::io::ErrorKind;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -46,8 +45,7 @@ impl Store {
     pub(crate) fn remove_account(&self, lease: &LeaseId) {
         let file = self.dir().join(FOLDER).join(lease.as_str());
         if file.exists()
-            && let Err(e) = effect::remove_file(&file)
-            && e.kind() != ErrorKind::NotFound
+            && let Err(e) = files::unlink(&file)
         {
             tracing::warn!("cannot remove {}: {e}", file.display());
         }

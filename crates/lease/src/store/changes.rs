@@ -2,7 +2,7 @@
 
 use super::file;
 use super::operation;
-use crate::error::{Context, Error, Result};
+use crate::error::{Error, Result};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent, WatchDescriptor};
@@ -192,8 +192,7 @@ impl AsFd for Changes {
 }
 
 fn failed(folder: &Path, e: Errno) -> Error {
-    let what = || format!("watch the ledger in {}", folder.display());
-    let failed = Err::<(), _>(e).context(what).unwrap_err();
+    let failed = Error::failed(format!("watch the ledger in {}", folder.display())).caused_by(e);
     match e {
         Errno::EMFILE => failed.hint("raise fs.inotify.max_user_instances by sysctl"),
         Errno::ENOSPC => failed.hint("raise fs.inotify.max_user_watches by sysctl"),

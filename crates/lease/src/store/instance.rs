@@ -1,7 +1,7 @@
 //! The record of an instance: hardware that runmig made or adopted.
 
 use super::resource::{Resource, Slice};
-use crate::framed::{self, Form, Record};
+use crate::framed::Record;
 use crate::model::{InstanceId, OperationId, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -140,8 +140,5 @@ impl Instance {
 }
 
 impl Record for Instance {
-    const FORM: Form = Form {
-        version: framed::VERSION,
-        kind: "Instance",
-    };
+    const KIND: &'static str = "Instance";
 }

@@ -2,7 +2,7 @@
 
 use super::holder::{Claim, Container, Holder, Key, is_mark};
 use super::instance::{Attempt, Instance, InstanceState};
-use crate::framed::{self, Form, Record};
+use crate::framed::Record;
 use crate::model::{InstanceId, LeaseId, Level, Namespaces, OperationId, Process, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -361,10 +361,7 @@ impl Entry {
 }
 
 impl Record for Lease {
-    const FORM: Form = Form {
-        version: framed::VERSION,
-        kind: "Lease",
-    };
+    const KIND: &'static str = "Lease";
 }
 
 #[cfg(test)]
