@@ -24,8 +24,13 @@ impl Random {
         self.below(n) == 0
     }
 
+    /// An index into so many.
+    pub fn index(&mut self, count: usize) -> usize {
+        self.below(count as u64) as usize
+    }
+
     pub fn of<T: Copy>(&mut self, all: &[T]) -> T {
-        all[self.below(all.len() as u64) as usize]
+        all[self.index(all.len())]
     }
 }
 

@@ -1,48 +1,33 @@
-//! The simulated machine, looked at and changed from here: what an administrator or the hardware does.
+//! The simulated machine of a world, with its programs and its faults.
 
 use super::World;
+pub use super::simulated::Instance;
+use super::simulated::Simulated;
 use crate::cgroup2;
 use crate::prelude::*;
 use crate::process::copy_program;
 use nix::fcntl::{Flock, FlockArg};
-use nvml_sim::engine::{
-    Driver, MEMORY_LIMITS_SINCE, Machine as Engine, Mode, Model, NewGpu, Placement, Target,
-    context_bytes,
-};
+use nvml_sim::engine::{Driver, MEMORY_LIMITS_SINCE, Target, context_bytes};
 use nvml_sim::fault::{self, Rule};
-use nvml_sim::holders::{self, Files, Hold};
-use nvml_sim::state::{self, Store};
-use std::sync::Arc;
+use nvml_sim::holders::{self, Hold};
+use nvml_sim::state::Store;
+use std::ops::Deref;
 
-/// A GPU instance as the driver has it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Instance {
-    pub gpu: u32,
-    pub gpu_uuid: String,
-    pub gi: u32,
-    pub profile_id: u32,
-    pub start: u32,
-    pub size: u32,
-    /// No two that were ever made have the same.
-    pub generation: u64,
-    /// The UUIDs of its compute instances.
-    pub uuids: Vec<String>,
-}
-
-/// Makes a machine with so many GPUs in MIG mode, and so many that do not support it.
-pub fn new(dir: &Path, model: &str, gpus: u32, without_mig: u32) {
-    let new = |name: &str, mode| NewGpu {
-        model: Model::find(name).unwrap_or_else(|| panic!("no model {name}")),
-        floor_swept: false,
-        mode,
-    };
-    let with_mig = (0..gpus).map(|_| new(model, Mode::On));
-    let without = (0..without_mig).map(|_| new("T4", Mode::Off));
-    let gpus: Vec<NewGpu> = with_mig.chain(without).collect();
-    let machine = Engine::new(&dir.to_string_lossy(), &gpus);
+/// Makes a machine with the driver's library.
+pub fn new(dir: PathBuf, model: &str, gpus: u32, without_mig: u32) -> Simulated {
     fs::create_dir_all(dir.join("lib")).unwrap();
     fs::copy(library(), dir.join("lib/libnvidia-ml.so.1")).unwrap();
-    state::create(dir, &machine).unwrap();
+    let machine = Simulated(dir);
+    machine.make(model, gpus, without_mig);
+    machine
+}
+
+impl Deref for World {
+    type Target = Simulated;
+
+    fn deref(&self) -> &Simulated {
+        &self.simulated
+    }
 }
 
 /// Installs `nvidia-smi` on the machine in a directory.
@@ -71,10 +56,6 @@ fn library() -> std::path::PathBuf {
 }
 
 impl World {
-    pub fn engine(&self) -> Arc<Engine> {
-        Store::open(&self.machine()).unwrap().load().unwrap()
-    }
-
     /// Installs NVIDIA's control program, as far as it is simulated.
     pub fn install_mps(&self) {
         install(&self.machine(), "nvidia-cuda-mps-control");
@@ -105,28 +86,6 @@ impl World {
         Some(limits.find(|limit| limit.inode == inode)?.hard)
     }
 
-    pub fn instances(&self) -> Vec<Instance> {
-        let engine = self.engine();
-        let mut all = Vec::new();
-        for (index, gpu) in (0..).zip(&engine.gpus) {
-            for gi in &gpu.gpu_instances {
-                let mut devices = gpu.mig_devices();
-                devices.retain(|d| d.gi.id == gi.id);
-                all.push(Instance {
-                    gpu: index,
-                    gpu_uuid: gpu.uuid.clone(),
-                    gi: gi.id,
-                    profile_id: gi.profile_id,
-                    start: gi.placement.start,
-                    size: gi.placement.size,
-                    generation: gi.generation,
-                    uuids: devices.iter().map(|d| d.uuid()).collect(),
-                });
-            }
-        }
-        all
-    }
-
     #[track_caller]
     pub fn the_instance(&self) -> Instance {
         let mut all = self.instances();
@@ -134,31 +93,7 @@ impl World {
         all.remove(0)
     }
 
-    /// Does an administrator's work with nvidia-smi.
-    #[track_caller]
-    pub fn change<T>(&self, change: impl FnOnce(&mut Engine, &Files<'_>) -> T) -> T {
-        state::change(&self.machine(), change).unwrap()
-    }
-
-    /// Makes an instance at a place, with or without the compute instance that fills it.
-    #[track_caller]
-    pub fn admin_creates(&self, gpu: u32, profile: &str, start: u32, with_ci: bool) -> u32 {
-        self.change(|machine, holds| {
-            let model = machine.gpu(gpu).unwrap().model();
-            let profile = model.profiles.iter().find(|p| p.name == profile).unwrap();
-            let size = profile.memory_slices;
-            let at = Some(Placement { start, size });
-            let gi = machine.create_gpu_instance(gpu, profile.id, at, holds);
-            let gi = gi.unwrap().id;
-            if with_ci {
-                let ci = machine.create_compute_instance(gpu, gi, profile.full_ci, None);
-                ci.unwrap();
-            }
-            gi
-        })
-    }
-
-    /// The same, for good: the checks want it to stay. Gives its MIG UUID.
+    /// Makes an instance at a place for good: the checks want it to stay. Gives its MIG UUID.
     #[track_caller]
     pub fn admin_leaves(&self, gpu: u32, profile: &str, start: u32) -> String {
         let gi = self.admin_creates(gpu, profile, start, true);
@@ -192,13 +127,6 @@ impl World {
         }
     }
 
-    #[track_caller]
-    pub fn admin_destroys(&self, gpu: u32, gi: u32) {
-        self.change(|machine, holds| {
-            machine.destroy_whole(gpu, gi, holds).unwrap();
-        });
-    }
-
     /// This process holds an instance, as one that runs CUDA would, until the value is dropped.
     pub fn hold(&self, gpu: u32, gi: u32, ci: Option<u32>) -> Hold {
         let gi = Some(gi);
@@ -209,17 +137,6 @@ impl World {
 
     pub fn lose(&self, gpu: usize, lost: bool) {
         self.change(|machine, _| machine.gpus[gpu].lost = lost);
-    }
-
-    pub fn reboot(&self) {
-        self.change(|machine, _| {
-            machine.reboot();
-            for gpu in &mut machine.gpus {
-                if gpu.model().has_mig() {
-                    (gpu.mode, gpu.pending) = (Mode::On, Mode::On);
-                }
-            }
-        });
     }
 
     /// The driver's answer to the calls `from` to `to` of a function.

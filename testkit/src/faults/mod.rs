@@ -14,6 +14,7 @@ pub mod check;
 pub mod daemons;
 pub mod machine;
 pub mod operations;
+pub mod simulated;
 pub mod steps;
 pub mod strace;
 
@@ -21,10 +22,12 @@ use crate::gate::{make_fifo, with_reader};
 use crate::prelude::*;
 use crate::process::stands_still;
 use crate::runtimes::{configuration, install, replace_in};
+use simulated::Simulated;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 pub struct World {
     dir: TempDir,
+    simulated: Simulated,
     bin: Arc<TempDir>,
     pub profile: &'static str,
     pub slots: u32,
@@ -90,6 +93,7 @@ impl World {
     ) -> World {
         let dir = crate::temporary("runmig-faults-", &home());
         let world = World {
+            simulated: machine::new(dir.path().join("machine"), model, gpus, without_mig),
             dir,
             bin: bin(),
             profile,
@@ -100,7 +104,6 @@ impl World {
         for name in ["root", "bundles"] {
             fs::create_dir(world.path(name)).unwrap();
         }
-        machine::new(&world.machine(), model, gpus, without_mig);
         world.configure("");
         world
     }
@@ -110,7 +113,7 @@ impl World {
     }
 
     pub fn machine(&self) -> PathBuf {
-        self.path("machine")
+        self.simulated.0.clone()
     }
 
     pub fn state(&self) -> PathBuf {

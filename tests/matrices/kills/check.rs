@@ -1,7 +1,8 @@
 //! The invariants after any event, and the way back to an empty machine.
 
 use crate::operations::{self, Inits, Operation, uuid_of};
-use crate::world::{ID, IDS, Instance, OTHER, PEER, SLOTS, World};
+use crate::simulated::Instance;
+use crate::world::{ID, IDS, OTHER, PEER, SLOTS, World};
 use runmig_lease::counters::{Actor, Counter, LeaseKind};
 use runmig_lease::events::{Event, EventType, History};
 use runmig_lease::store::{Held, LeaseState, Listing, Store};
@@ -260,7 +261,7 @@ fn claims(held: &Held, instance: &Instance) -> bool {
 }
 
 fn lies_at(slice: &runmig_lease::store::Slice, instance: &Instance) -> bool {
-    slice.gpu_uuid == instance.gpu_uuid
+    slice.gpu_uuid.as_str() == instance.gpu_uuid
         && (slice.placement.start, slice.placement.size) == (instance.start, instance.size)
         && slice.gpu_instance.is_none_or(|gi| gi == instance.gi)
 }

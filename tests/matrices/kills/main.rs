@@ -21,6 +21,12 @@ mod calls;
 mod check;
 mod child;
 mod operations;
+#[allow(dead_code)] // The other tests need more of them.
+#[path = "../../../testkit/src/random.rs"]
+mod random;
+#[allow(dead_code)]
+#[path = "../../../testkit/src/faults/simulated.rs"]
+mod simulated;
 mod world;
 
 use child::{Ended, Plan, talk};
@@ -28,6 +34,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::{ForkResult, Pid, fork};
 use nvml_sim::fault::{self, Outcome, Rule};
 use operations::{Act, Inits, Operation};
+use random::Random;
 use runmig_lease::effect::Kind;
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
@@ -380,19 +387,6 @@ fn ends(pid: i32) {
     let _ = nix::sys::wait::waitpid(Pid::from_raw(pid), None);
 }
 
-/// Numbers that a seed draws (splitmix64).
-struct Draw(u64);
-
-impl Draw {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) % bound as u64) as usize
-    }
-}
-
 /// Returns the points of an operation with these effects, of every kind.
 fn points(operation: &Operation, effects: &Effects) -> Vec<Event> {
     let mut all = Vec::new();
@@ -541,7 +535,7 @@ fn run(options: &Options) -> Result<(), String> {
         .sample
         .unwrap_or(SAMPLE)
         .div_ceil(chosen.len().max(1));
-    let mut draw = Draw(options.seed);
+    let mut draw = Random::new(options.seed);
     let mut spent = Duration::ZERO;
     for (turn, operation) in chosen.iter().enumerate() {
         let stage = Stage::of(&world, operation).map_err(|e| format!("{}: {e}", operation.name))?;
@@ -560,7 +554,7 @@ fn run(options: &Options) -> Result<(), String> {
             );
             continue;
         }
-        if options.is_all || draw.below(OFTEN) == 0 {
+        if options.is_all || draw.index(OFTEN) == 0 {
             match calls::compare(operation.name, &world.note("strace")) {
                 Ok(None) => println!("SKIPPED: strace is not installed"),
                 Ok(Some(seen)) => {
@@ -598,8 +592,8 @@ fn run(options: &Options) -> Result<(), String> {
             number += 1;
             // After a failed release an instance waits for its next try, for which only a collection does not wait.
             let choice = match event.is_failure() {
-                true => 2 * draw.below(3),
-                false => draw.below(6),
+                true => 2 * draw.index(3),
+                false => draw.index(6),
             };
             let clock = Instant::now();
             let judged = stage.point(event, choice);
@@ -705,11 +699,11 @@ pub fn is_told_apart(kinds: &[Kind], at: usize) -> bool {
 }
 
 /// Draws a point, of each kind as often as of the others.
-fn drawn(draw: &mut Draw, operation: &Operation, all: &[Event], effects: usize) -> Event {
-    let kind = draw.below(4);
+fn drawn(draw: &mut Random, operation: &Operation, all: &[Event], effects: usize) -> Event {
+    let kind = draw.index(4);
     if kind == 3 && operation.meets_others() {
-        let (at, by) = (1 + draw.below(effects), draw.below(RECOVERIES.len()));
-        return Event::Twice(at, by, 1 + draw.below(60));
+        let (at, by) = (1 + draw.index(effects), draw.index(RECOVERIES.len()));
+        return Event::Twice(at, by, 1 + draw.index(60));
     }
     let is_of = |event: &Event| match event {
         Event::Death(..) | Event::Within(..) => kind == 0,
@@ -719,7 +713,7 @@ fn drawn(draw: &mut Draw, operation: &Operation, all: &[Event], effects: usize) 
     };
     let of_kind: Vec<Event> = all.iter().copied().filter(is_of).collect();
     match of_kind.is_empty() {
-        true => all[draw.below(all.len())],
-        false => of_kind[draw.below(of_kind.len())],
+        true => all[draw.index(all.len())],
+        false => of_kind[draw.index(of_kind.len())],
     }
 }

@@ -6,20 +6,18 @@
 //! DIR/template/        the same, as an operation finds it
 //! ```
 
-use nvml_sim::engine::{Machine, Mode, Model, NewGpu, Placement};
-use nvml_sim::holders::Files;
-use nvml_sim::state::{self, Store as Sim};
+use crate::simulated::Simulated;
 use runmig_lease::config::Config;
 use runmig_lease::error::{Error, Result};
-use runmig_lease::model::{Cgroup, GpuUuid, Process};
+use runmig_lease::model::{Cgroup, Process};
 use runmig_lease::process;
 use runmig_lease::store::{Container, Key};
 use std::collections::HashMap;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::Deref;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use tempfile::TempDir;
 
 /// The container that an operation is about.
@@ -54,17 +52,15 @@ const NUMBERS: [&str; 9] = [
 
 pub struct World {
     dir: TempDir,
+    simulated: Simulated,
 }
 
-/// A GPU instance as the driver has it.
-#[derive(Clone, Debug)]
-pub struct Instance {
-    pub gpu_uuid: GpuUuid,
-    pub gi: u32,
-    pub start: u32,
-    pub size: u32,
-    pub generation: u64,
-    pub uuids: Vec<String>,
+impl Deref for World {
+    type Target = Simulated;
+
+    fn deref(&self) -> &Simulated {
+        &self.simulated
+    }
 }
 
 impl World {
@@ -75,7 +71,8 @@ impl World {
             .tempdir_in("/dev/shm")
             .expect("a folder in /dev/shm");
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        let world = World { dir };
+        let simulated = Simulated(dir.path().join("live/machine"));
+        let world = World { dir, simulated };
         fs::copy(built("libnvml_sim.so"), world.library()).unwrap();
         world
     }
@@ -88,17 +85,9 @@ impl World {
         for folder in ["machine/lib", "root", "bundles"] {
             fs::create_dir_all(self.path(folder)).unwrap();
         }
-        let gpu = |name, mode| NewGpu {
-            model: Model::find(name).expect("a model"),
-            floor_swept: false,
-            mode,
-        };
-        let gpus: Vec<NewGpu> = std::iter::once(gpu(MODEL, Mode::On))
-            .chain((0..without_mig).map(|_| gpu("T4", Mode::Off)))
-            .collect();
-        let machine = self.path("machine");
-        fs::hard_link(self.library(), machine.join("lib/libnvidia-ml.so.1")).unwrap();
-        state::create(&machine, &Machine::new(&machine.to_string_lossy(), &gpus)).unwrap();
+        let library = self.path("machine/lib/libnvidia-ml.so.1");
+        fs::hard_link(self.library(), library).unwrap();
+        self.make(MODEL, 1, without_mig);
         self.configure("");
     }
 
@@ -257,46 +246,9 @@ impl World {
         (process::of(init.pid) == Some(init)).then_some(init.pid)
     }
 
-    pub fn engine(&self) -> Arc<Machine> {
-        Sim::open(&self.path("machine")).unwrap().load().unwrap()
-    }
-
-    pub fn instances(&self) -> Vec<Instance> {
-        let engine = self.engine();
-        let of_gpu = engine.gpus.iter().flat_map(|gpu| {
-            let devices = gpu.mig_devices();
-            let instance = move |gi: &nvml_sim::engine::GpuInstance| Instance {
-                gpu_uuid: GpuUuid::new(gpu.uuid.clone()),
-                gi: gi.id,
-                start: gi.placement.start,
-                size: gi.placement.size,
-                generation: gi.generation,
-                uuids: { devices.iter() }
-                    .filter(|d| d.gi.id == gi.id)
-                    .map(|d| d.uuid())
-                    .collect(),
-            };
-            gpu.gpu_instances.iter().map(instance).collect::<Vec<_>>()
-        });
-        of_gpu.collect()
-    }
-
-    /// Does an administrator's work.
-    pub fn change<T>(&self, change: impl FnOnce(&mut Machine, &Files<'_>) -> T) -> T {
-        state::change(&self.path("machine"), change).unwrap()
-    }
-
     /// An administrator's slice, which has to stay.
     pub fn admin_leaves(&self, start: u32) {
-        self.change(|machine, holds| {
-            let profile = { machine.gpu(0).unwrap().model().profiles.iter() }
-                .find(|p| p.name == PROFILE)
-                .unwrap();
-            let (id, size, full) = (profile.id, profile.memory_slices, profile.full_ci);
-            let at = Some(Placement { start, size });
-            let gi = machine.create_gpu_instance(0, id, at, holds).unwrap().id;
-            machine.create_compute_instance(0, gi, full, None).unwrap();
-        });
+        self.admin_creates(0, PROFILE, start, true);
         let theirs: Vec<String> = { self.instances().into_iter() }
             .map(|i| i.generation.to_string())
             .collect();
@@ -312,24 +264,11 @@ impl World {
     pub fn admin_tidies_up(&self) {
         let theirs = self.theirs();
         let _ = fs::remove_file(self.path("theirs"));
-        for i in self
-            .instances()
-            .iter()
-            .filter(|i| theirs.contains(&i.generation))
-        {
-            self.change(|machine, holds| {
-                machine.destroy_whole(0, i.gi, holds).unwrap();
-            });
-        }
-    }
-
-    pub fn reboot(&self) {
-        self.change(|machine, _| {
-            machine.reboot();
-            for gpu in machine.gpus.iter_mut().filter(|gpu| gpu.model().has_mig()) {
-                (gpu.mode, gpu.pending) = (Mode::On, Mode::On);
+        for i in self.instances() {
+            if theirs.contains(&i.generation) {
+                self.admin_destroys(i.gpu, i.gi);
             }
-        });
+        }
     }
 
     /// Installs NVIDIA's control program, as far as it is simulated.
