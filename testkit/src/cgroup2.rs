@@ -2,7 +2,6 @@
 //! starts inherit.
 
 use nix::mount::{MsFlags, mount};
-use nix::sched::{CloneFlags, unshare};
 use std::fs;
 use std::path::Path;
 
@@ -20,8 +19,7 @@ pub fn enter() {
     if nvml_sim::sys::is_cgroup2(Path::new(ROOT)) {
         return;
     }
-    unshare(CloneFlags::CLONE_NEWNS).unwrap();
-    let none: Option<&str> = None;
-    mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none).unwrap();
-    mount(Some("none"), ROOT, Some("cgroup2"), MsFlags::empty(), none).unwrap();
+    crate::mounted::own_mounts();
+    let (none, cgroup2) = (None::<&str>, Some("cgroup2"));
+    mount(Some("none"), ROOT, cgroup2, MsFlags::empty(), none).unwrap();
 }

@@ -30,14 +30,10 @@ pub fn with(live_restore: bool, test: impl Fn(&Setup, &mut Docker)) {
 }
 
 pub fn with_low(low: Low, live_restore: bool, test: impl Fn(&Setup, &mut Docker)) {
-    if let Some(setup) = Setup::try_of(low) {
-        on_setup(&setup, live_restore, test);
-    }
-}
-
-pub fn on_setup(setup: &Setup, live_restore: bool, test: impl Fn(&Setup, &mut Docker)) {
-    if let Some(mut docker) = Docker::start(setup, live_restore) {
-        test(setup, &mut docker);
+    if let Some(setup) = Setup::try_of(low)
+        && let Some(mut docker) = Docker::start(&setup, live_restore)
+    {
+        test(&setup, &mut docker);
     }
 }
 

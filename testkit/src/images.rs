@@ -2,8 +2,8 @@
 
 use super::bundle::rootfs;
 use crate::prelude::*;
+pub use runmig_lease::framed::sha256 as hash;
 use serde_json::Map;
-use sha2::{Digest, Sha256};
 
 /// With nothing said to it, it waits, as a pod's sandbox does.
 pub const IMAGE: &str = "localhost/runmig-test:1";
@@ -75,12 +75,6 @@ pub fn archive_of(dir: &Path, name: &str, says: &Says<'_>) -> PathBuf {
     let archive = dir.join("image.tar");
     tar(&layout, &archive);
     archive
-}
-
-/// SHA-256, as it is written everywhere.
-pub fn hash(bytes: &[u8]) -> String {
-    let digest = Sha256::digest(bytes);
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Packs what is in a folder.

@@ -1,6 +1,8 @@
 //! Small file systems in memory, until they are dropped.
 
 use crate::prelude::*;
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
 
 pub struct Mounted(PathBuf);
 
@@ -20,6 +22,14 @@ pub fn with_folder(folder: &Path, at: &str, command: &Command) -> Command {
         inside.current_dir(dir);
     }
     inside
+}
+
+/// Gives the calling thread mounts of its own, and so all that it starts. Only root can.
+#[track_caller]
+pub fn own_mounts() {
+    unshare(CloneFlags::CLONE_NEWNS).unwrap();
+    let none: Option<&str> = None;
+    mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none).unwrap();
 }
 
 impl Mounted {

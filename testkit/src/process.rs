@@ -113,6 +113,15 @@ pub fn said(command: &mut Command) -> Said {
     going(command.stdin(Stdio::null())).end()
 }
 
+/// Gives a command the arguments, the environment and the directory of another.
+pub fn take_over(command: &mut Command, other: &Command) {
+    command.args(other.get_args()).env_clear();
+    command.envs({ other.get_envs() }.filter_map(|(name, value)| Some((name, value?))));
+    if let Some(dir) = other.get_current_dir() {
+        command.current_dir(dir);
+    }
+}
+
 /// Runs the body of a test, whose closure this is, in a process of its own: it changes its process, and a test
 /// program has several tests at a time.
 #[track_caller]

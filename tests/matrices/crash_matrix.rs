@@ -5,10 +5,11 @@
 
 use nvml_sim::fault::Moment;
 use testkit::faults::operations::{
-    HOLDER, ID, Kind, Operation, PEER, damage_is_mended, each_once, kubelet_tries_again,
-    layout_is_removed, named, next_apply_succeeds, torn_records, way_is_made,
+    HOLDER, ID, Kind, Operation, PEER, each_once, named, next_apply_succeeds, torn_records,
+    way_is_made, what_stays_goes,
 };
 use testkit::faults::strace::{Call, Point};
+use testkit::faults::{numbered, own_calls};
 use testkit::prelude::*;
 use testkit::random::Sample;
 
@@ -37,18 +38,7 @@ fn judge(world: &World, at: &str, number: usize) {
         lost.unwrap_or_else(complain);
         world.delete(id);
     }
-    if let Some(lost) = world.lost_of_theirs() {
-        complain(format!("an administrator's instance is gone: {lost}"));
-    }
-    kubelet_tries_again(world).unwrap_or_else(complain);
-    if number.is_multiple_of(2) {
-        next_apply_succeeds(world).unwrap_or_else(complain);
-    }
-    layout_is_removed(world);
-    // Idle and adopted instances go too: nothing else may be there.
-    world.configure("");
-    world.admin_tidies_up();
-    damage_is_mended(world);
+    what_stays_goes(world, number.is_multiple_of(2)).unwrap_or_else(complain);
     // Every third time no collector runs, and the next create has to do its work.
     if number.is_multiple_of(3) {
         world.all_slots_can_be_filled();
@@ -123,21 +113,23 @@ fn every_driver_call(operation: &Operation) {
         let call = operation.begin(&world);
         let calls = world.driver_calls_by(|| drop(settled(&call)));
         judge(&world, "no call", 0);
-        DriverCalls::of(calls)
+        let count = calls.len();
+        let own = own_calls(calls);
+        (own.len() < count, own)
     };
     // A wait looks as often as the ledger changes under its eyes, which is a matter of timing. Only what
     // two passes call is sure to be called again.
-    let (points, again) = (pass(), pass());
-    let waits = operation.waits() || points.is_of_several || again.is_of_several;
+    let ((others_call, points), (others_call_again, again)) = (pass(), pass());
+    let waits = operation.waits() || others_call || others_call_again;
     let repeated = match waits {
         true => Vec::new(),
         false => repeated_looks(&world, operation),
     };
     let mut sample = Sample::of(operation.name);
     let (mut tried, mut missed) = (0, 0);
-    for point in &points.first {
+    for point in &points {
         let (name, nth) = point;
-        let is_certain = again.first.contains(point);
+        let is_certain = again.contains(point);
         if repeated.contains(point) || !sample.takes() {
             continue;
         }
@@ -161,8 +153,7 @@ fn every_driver_call(operation: &Operation) {
         }
     }
     report(operation, "driver calls", tried, missed);
-    let calls = &points.first;
-    assert!(calls.len() > 4, "hardly a call was found: {calls:?}");
+    assert!(points.len() > 4, "hardly a call was found: {points:?}");
     // As for system calls, the timing of a wait may hide a few.
     let may_miss = if waits { tried.div_ceil(10) } else { 0 };
     assert!(missed <= may_miss, "{missed} calls were not reached");
@@ -187,16 +178,14 @@ fn repeated_looks(world: &World, operation: &Operation) -> Vec<(String, u64)> {
     let mut passed = Vec::new();
     world.driver_calls_by(|| passed = strace::points(&call, &log, succeeds));
     judge(world, "no call", 0);
-    let mut seen = std::collections::HashMap::new();
     let mut repeated = Vec::new();
     let mut has_looked = false;
-    for point in passed {
-        if let Some(name) = traced(&point) {
-            let nth = seen.entry(name.clone()).or_insert(0);
-            *nth += 1;
+    let calls = numbered(passed.iter().map(traced));
+    for (point, (call, nth)) in passed.iter().zip(calls) {
+        if let Some(name) = call {
             let is_look = !is_change(&name);
             if is_look && has_looked {
-                repeated.push((name, *nth));
+                repeated.push((name, nth));
             }
             has_looked = is_look;
         } else if !(point.is_within(&machine) || point.leaves_nothing()) {
@@ -211,34 +200,6 @@ fn traced(point: &Point) -> Option<String> {
     let is_line = point.call == "write" && point.shown.contains("trace.log>");
     let (_, line) = point.shown.split_once('"').filter(|_| is_line)?;
     Some(line.split(' ').nth(1)?.to_owned())
-}
-
-/// The calls of one pass.
-struct DriverCalls {
-    /// Those of the process that called first, each with its number among all calls of its name.
-    first: Vec<(String, u64)>,
-    /// Whether others called the driver too: whoever releases what a create waits for does.
-    is_of_several: bool,
-}
-
-impl DriverCalls {
-    fn of(calls: Vec<(u32, String)>) -> DriverCalls {
-        let victim = calls.first().map(|(pid, _)| *pid);
-        let is_of_several = calls.iter().any(|(pid, _)| Some(*pid) != victim);
-        let mut seen = std::collections::HashMap::new();
-        let mut first = Vec::new();
-        for (pid, name) in calls {
-            let nth = seen.entry(name.clone()).or_insert(0);
-            *nth += 1;
-            if Some(pid) == victim {
-                first.push((name, *nth));
-            }
-        }
-        DriverCalls {
-            first,
-            is_of_several,
-        }
-    }
 }
 
 /// Past the harness, which keeps what a passing test prints.

@@ -23,6 +23,8 @@ use crate::prelude::*;
 use crate::process::stands_still;
 use crate::runtimes::{configuration, install, replace_in};
 use simulated::Simulated;
+use std::collections::HashMap;
+use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 pub struct World {
@@ -563,6 +565,26 @@ impl Drop for World {
             crate::leftovers::remove_cgroup(&cgroup.to_string_lossy());
         }
     }
+}
+
+/// Gives each its number among those that are equal, from 1.
+pub fn numbered<T: Clone + Eq + Hash>(all: impl IntoIterator<Item = T>) -> Vec<(T, u64)> {
+    let mut seen: HashMap<T, u64> = HashMap::new();
+    let number = |one: T| {
+        let nth = seen.entry(one.clone()).or_default();
+        *nth += 1;
+        (one, *nth)
+    };
+    all.into_iter().map(number).collect()
+}
+
+/// Returns the driver calls of the process that called first, each with its number among all calls of its name: whoever releases
+/// what a create waits for calls the driver too.
+pub fn own_calls(calls: Vec<(u32, String)>) -> Vec<(String, u64)> {
+    let (pids, names): (Vec<u32>, Vec<String>) = calls.into_iter().unzip();
+    let all = pids.iter().zip(numbered(names));
+    let own = all.filter(|(pid, _)| **pid == pids[0]);
+    own.map(|(_, call)| call).collect()
 }
 
 /// Returns the directory of a bundle's cgroup.

@@ -46,7 +46,7 @@ pub fn steps(world: &World, call: &Call, log: &Path) -> Vec<Step> {
             let lock = point.shown.split('"').nth(1).map(PathBuf::from);
             let lock = lock.filter(|file| file.extension().is_some_and(|end| end == "lock"))?;
             looks.push(lock.clone());
-            point.nth = looks.iter().filter(|file| **file == lock).count();
+            point.nth = looks.iter().filter(|file| **file == lock).count() as u64;
             // A reader of the ledger looks at its lock's generation.
             if !point.shown.contains("O_CREAT") {
                 return None;

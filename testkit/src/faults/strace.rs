@@ -2,7 +2,9 @@
 //! right before one of them. After one is before the next: what lies between two of them leaves no
 //! trace outside of the process.
 
+use super::numbered;
 use crate::prelude::*;
+use crate::process::take_over;
 use std::io::Read;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
@@ -22,7 +24,7 @@ const HARMLESS: &str = "\
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Point {
     pub call: String,
-    pub nth: usize,
+    pub nth: u64,
     /// With its arguments, as strace shows them.
     pub shown: String,
 }
@@ -94,17 +96,7 @@ impl Call {
         going(self.command.stdin(stdin))
     }
 
-    /// Gives another command the arguments, the environment and the directory of this one.
-    fn complete(&self, other: &mut Command) {
-        other.args(self.command.get_args()).env_clear();
-        let all = self.command.get_envs();
-        other.envs(all.filter_map(|(name, value)| Some((name, value?))));
-        if let Some(dir) = self.command.get_current_dir() {
-            other.current_dir(dir);
-        }
-    }
-
-    fn stdin(&self) -> Stdio {
+    pub fn stdin(&self) -> Stdio {
         match &self.stdin {
             Some(file) => fs::File::open(file).unwrap().into(),
             None => Stdio::null(),
@@ -159,21 +151,14 @@ pub fn calls(call: &Call, log: &Path, names: &str) -> Vec<Point> {
 
 fn logged(log: &Path) -> Vec<Point> {
     let text = fs::read_to_string(log).unwrap();
-    let mut seen = std::collections::HashMap::new();
-    let mut points = Vec::new();
-    for line in text.lines() {
-        let Some((call, _)) = line.split_once('(') else {
-            continue;
-        };
-        let nth = seen.entry(call.to_owned()).or_insert(0);
-        *nth += 1;
-        points.push(Point {
-            call: call.to_owned(),
-            nth: *nth,
-            shown: line.to_owned(),
-        });
-    }
-    points
+    let calls = text.lines().filter(|line| line.contains('('));
+    let names = calls.clone().filter_map(|line| line.split('(').next());
+    let point = |((call, nth), shown): ((&str, u64), &str)| Point {
+        call: call.to_owned(),
+        nth,
+        shown: shown.to_owned(),
+    };
+    numbered(names).into_iter().zip(calls).map(point).collect()
 }
 
 /// The command, with one of its calls failing.
@@ -195,7 +180,7 @@ pub fn injected(log: &Path) -> String {
 /// point was reached.
 pub fn killed_at(call: &Call, log: &Path, point: &Point) -> bool {
     // It does not count its own exec of our program.
-    let when = point.nth - usize::from(point.call == "execve");
+    let when = point.nth - u64::from(point.call == "execve");
     let name = &point.call;
     let inject = format!("inject={name}:signal=SIGKILL:when={when}");
     settled(&under_strace(call, log, &[format!("trace={name}"), inject]));
@@ -219,7 +204,7 @@ fn under_strace_at(path: Option<&Path>, call: &Call, log: &Path, expressions: &[
 pub fn traced(call: &Call, options: &[&str]) -> Call {
     let mut traced = Command::new("strace");
     traced.args(options).arg(call.command.get_program());
-    call.complete(&mut traced);
+    take_over(&mut traced, &call.command);
     traced.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
     let stdin = call.stdin.clone();
     Call {
@@ -233,7 +218,7 @@ pub fn traced(call: &Call, options: &[&str]) -> Call {
 /// closed the pipe and are not yet gone.
 pub fn settled(call: &Call) -> Said {
     let mut command = Command::new(call.command.get_program());
-    call.complete(&mut command);
+    take_over(&mut command, &call.command);
     command.stdin(call.stdin());
     let (mut read, write) = std::io::pipe().unwrap();
     let write = OwnedFd::from(write);

@@ -1,30 +1,23 @@
 //! Every code that NVML has, at every call to the driver.
 
 use crate::error_matrix::{empty, judge, report, tidy_up};
-use std::collections::HashMap;
 use testkit::faults::operations::{HOLDER, Kind, Operation, PEER};
+use testkit::faults::own_calls;
 use testkit::prelude::*;
 use testkit::random::Sample;
 
 const CODES: std::ops::RangeInclusive<u32> = 1..=30;
 const UNKNOWN: u32 = 999;
 
-/// Which calls of each function are the operation's own: whoever releases what a create waits for
-/// calls the driver too.
+/// Which calls of each function are the operation's own.
 fn calls(world: &World, operation: &Operation) -> BTreeMap<String, Vec<u64>> {
     let call = operation.begin(world);
     let calls = world.driver_calls_by(|| drop(settled(&call)));
     tidy_up(world, "no fault");
     empty(world, "no fault");
-    let victim = calls.first().map(|(pid, _)| *pid);
-    let mut seen: HashMap<&str, u64> = HashMap::new();
     let mut own: BTreeMap<String, Vec<u64>> = BTreeMap::new();
-    for (pid, function) in &calls {
-        let nth = seen.entry(function).or_default();
-        *nth += 1;
-        if Some(*pid) == victim {
-            own.entry(function.clone()).or_default().push(*nth);
-        }
+    for (function, nth) in own_calls(calls) {
+        own.entry(function).or_default().push(nth);
     }
     own
 }

@@ -5,7 +5,7 @@ mod driver;
 
 use testkit::faults::operations::{
     HOLDER, ID, Kind, Operation, PEER, damage_is_mended, each_once, is_in_place,
-    kubelet_tries_again, layout_is_removed, next_apply_succeeds, way_is_made,
+    next_apply_succeeds, way_is_made, what_stays_goes,
 };
 use testkit::prelude::*;
 
@@ -65,15 +65,7 @@ fn tidy_up(world: &World, at: &str) {
             world.delete(id);
         }
     }
-    if let Some(lost) = world.lost_of_theirs() {
-        panic!("{at}: an administrator's instance is gone: {lost}");
-    }
-    kubelet_tries_again(world).unwrap_or_else(|e| panic!("{at}: {e}"));
-    layout_is_removed(world);
-    // Idle and adopted instances go too: nothing else may be there.
-    world.configure("");
-    world.admin_tidies_up();
-    damage_is_mended(world);
+    what_stays_goes(world, false).unwrap_or_else(|e| panic!("{at}: {e}"));
     world.gc().ok();
 }
 

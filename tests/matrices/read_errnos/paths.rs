@@ -3,6 +3,7 @@
 use crate::read_errnos::judge::TEMPORARY;
 use testkit::faults::strace::{Call, Point};
 use testkit::prelude::*;
+use testkit::process::take_over;
 
 /// Calls that read files, or look at them. strace skips those that the machine lacks.
 pub const READS: &str = "?open,?openat,?openat2,?read,?pread64,?readv,?stat,?lstat,?newfstatat,?statx,?fstat,\
@@ -54,7 +55,7 @@ fn aimed(all: &[Point], at: usize) -> Option<(Point, String)> {
             is_same && (named.is_some_and(is_it) || !of_cwd && base.is_some_and(is_it))
         })
     };
-    let nth = all[..=at].iter().filter(has_it).count();
+    let nth = all[..=at].iter().filter(has_it).count() as u64;
     let of_process = path.strip_prefix("/proc/").is_some_and(|rest| {
         let pid = rest.split('/').next().unwrap_or_default();
         pid.parse::<i32>().is_ok() && !Path::new("/proc").join(pid).exists()
@@ -74,21 +75,13 @@ pub fn failing(operation: &str, call: &Call, log: &Path, all: &[Point], at: usiz
     let aim = aimed(all, at);
     let point = aim.as_ref().map_or(&all[at], |(point, _)| point);
     let call = strace::failing(call, log, point, &e.to_string());
-    let old = &call.command;
-    let mut command = Command::new(old.get_program());
+    let mut command = Command::new(call.command.get_program());
     if operation != "delete" {
         command.args(["-f", "--seccomp-bpf"]);
     }
     if let Some((_, path)) = &aim {
         command.args(["-e", "quiet=path-resolution", "-P", path]);
     }
-    command.args(old.get_args());
-    command.envs({ old.get_envs() }.filter_map(|(name, value)| Some((name, value?))));
-    if let Some(dir) = old.get_current_dir() {
-        command.current_dir(dir);
-    }
-    Call {
-        command,
-        stdin: call.stdin.clone(),
-    }
+    take_over(&mut command, &call.command);
+    Call { command, ..call }
 }

@@ -1,13 +1,14 @@
 //! One call inside a world, with a bound after which it counts as hanging.
 
 use crate::world_matrix::enter::Inside;
+use std::ffi::OsStr;
 use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::process::ExitStatus;
 use std::sync::mpsc::{Receiver, channel};
 use testkit::faults::strace::Call;
 use testkit::prelude::*;
-use testkit::process::descendants;
+use testkit::process::{descendants, take_over};
 
 /// Generous: only a call that never ends reaches it.
 const LIMIT: Duration = Duration::from_secs(90);
@@ -78,29 +79,12 @@ fn collect(mut from: impl Read + Send + 'static) -> Receiver<String> {
 }
 
 fn enter(call: &Call, inside: &Inside) -> Command {
-    let program = call.command.get_program();
-    let mut words = inside.prefix.iter().map(|word| word.as_ref());
-    let mut command = match words.next() {
-        Some(first) => {
-            let mut command = Command::new::<&std::ffi::OsStr>(first);
-            command.args(words).arg(program);
-            command
-        }
-        None => Command::new(program),
-    };
-    command.args(call.command.get_args()).env_clear();
-    for (name, value) in call.command.get_envs() {
-        if let Some(value) = value {
-            command.env(name, value);
-        }
-    }
-    if let Some(dir) = call.command.get_current_dir() {
-        command.current_dir(dir);
-    }
-    command.stdin(match &call.stdin {
-        Some(file) => File::open(file).unwrap().into(),
-        None => Stdio::null(),
-    });
+    let words = inside.prefix.iter().map(OsStr::new);
+    let mut words = words.chain([call.command.get_program()]);
+    let mut command = Command::new(words.next().expect("a program"));
+    command.args(words);
+    take_over(&mut command, &call.command);
+    command.stdin(call.stdin());
     if let Some(filter) = inside.filter {
         // SAFETY: two system calls between fork and exec, on memory that was laid out before.
         unsafe { command.pre_exec(move || filter.install()) };

@@ -2,10 +2,11 @@
 
 use crate::world_matrix::call::{self, Ended};
 use crate::world_matrix::enter::Inside;
-use crate::world_matrix::node::{Node, own_mounts};
+use crate::world_matrix::node::Node;
 use crate::world_matrix::operations::{ALL, Kind, Operation};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use testkit::faults::operations::{HOLDER, ID, way_is_made};
+use testkit::mounted::own_mounts;
 use testkit::prelude::*;
 
 /// Report of a cell that is wrong.
@@ -160,7 +161,7 @@ fn judge(
         // Its status is the container's. A slice that could not be released stays on record with its cause.
         Kind::Run => status.success() && !node.has_lease(ID),
         Kind::Refused => !status.success() && said.contains("memory slices are free"),
-        Kind::GiveBack => status.success() && !node.has_lease(ID) && node.bundle_is_whole(ID),
+        Kind::GiveBack => status.success() && !node.has_lease(ID) && !node.bundle_is_edited(ID),
         Kind::Collect => status.success() && !node.has_idle(),
     };
     // A ledger that is not to be seen has nothing to collect. A bundle that is away stays as it is.

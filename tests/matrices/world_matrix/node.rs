@@ -32,24 +32,6 @@ impl Deref for Node {
     }
 }
 
-/// A mount namespace for the calling thread, and for all that it starts.
-pub fn own_mounts() {
-    let slash = c"/".as_ptr();
-    let nothing = std::ptr::null();
-    // SAFETY: the strings are constants; a thread may have a mount namespace of its own.
-    let done = unsafe {
-        libc::unshare(libc::CLONE_NEWNS) == 0
-            && libc::mount(
-                nothing,
-                slash,
-                nothing,
-                libc::MS_REC | libc::MS_PRIVATE,
-                std::ptr::null(),
-            ) == 0
-    };
-    assert!(done, "{}", std::io::Error::last_os_error());
-}
-
 impl Node {
     /// With a ledger on a small file system of its own, as on real machines, and a container.
     pub fn new(wait: &'static str) -> Node {
@@ -132,12 +114,6 @@ impl Node {
 
     pub fn has_idle(&self) -> bool {
         self.leases().iter().any(|l| !l["idleSince"].is_null())
-    }
-
-    /// Whether a bundle is as its engine wrote it.
-    pub fn bundle_is_whole(&self, id: &str) -> bool {
-        let read = |file| fs::read(self.path("bundles").join(id).join(file)).ok();
-        read("config.json") == read("original")
     }
 
     pub fn log_of_call(&self) -> std::path::PathBuf {

@@ -81,11 +81,11 @@ pub const ALL: [Operation; 15] = [
         node.runmig(&["delete", "--force", ID]).into()
     }),
     operation("poststop", Kind::GiveBack, |node| {
-        let lease = abandoned(node);
+        let lease = node.abandoned(ID);
         node.hook(ID, &lease)
     }),
     operation("gc", Kind::GiveBack, |node| {
-        abandoned(node);
+        node.abandoned(ID);
         node.migctl(&["gc"]).into()
     }),
     operation("gc-of-idle", Kind::Collect, |node| {
@@ -94,7 +94,7 @@ pub const ALL: [Operation; 15] = [
         node.migctl(&["gc"]).into()
     }),
     operation("release", Kind::GiveBack, |node| {
-        abandoned(node);
+        node.abandoned(ID);
         node.migctl(&["release", ID]).into()
     }),
     operation("list", Kind::Look, |node| {
@@ -127,14 +127,4 @@ fn idle(node: &Node) {
     node.set("keep_idle = \"5m\"");
     node.create(HOLDER);
     node.delete(HOLDER);
-}
-
-/// A container that has gone without anybody releasing its slice. Gives its lease.
-fn abandoned(node: &Node) -> String {
-    node.create(ID);
-    let lease = node.lease_of(ID)["id"].as_str().unwrap().to_owned();
-    node.behave("no-hooks");
-    said(&mut node.bare(&["delete", "--force", ID])).ok();
-    node.behave("");
-    lease
 }

@@ -5,6 +5,7 @@ mod earlier_boot;
 
 use runmig_lease::process;
 use runmig_lease::store::{Instance, Lease, Resource, Store};
+use testkit::faults::numbered;
 use testkit::faults::strace::Call;
 use testkit::prelude::*;
 
@@ -236,11 +237,8 @@ fn between_any_two_steps(name: &str, begin: Begin, admin: Admin) {
     let call = begin(&world);
     let calls = world.driver_calls(|| drop(settled(&call)));
     tidy_up(&world, &[]);
-    let mut seen: BTreeMap<&str, u64> = BTreeMap::new();
     let mut tried = 0;
-    for call in &calls {
-        let nth = seen.entry(call).or_default();
-        *nth += 1;
+    for (call, nth) in numbered(&calls) {
         for moment in [Moment::Before, Moment::After] {
             let changes = call.contains("Create") || call.contains("Destroy");
             if moment == Moment::After && !changes {
@@ -248,7 +246,7 @@ fn between_any_two_steps(name: &str, begin: Begin, admin: Admin) {
             }
             let at = format!("{name}: {moment:?} {call} (the {nth}th)");
             let running = begin(&world);
-            world.fault(call, *nth, Some(*nth), Outcome::Kill(moment));
+            world.fault(call, nth, Some(nth), Outcome::Kill(moment));
             settled(&running);
             world.no_faults();
             let ours: Vec<u64> = world.instances().iter().map(|i| i.generation).collect();

@@ -22,8 +22,9 @@ mod seats;
 mod sharing;
 mod slices;
 
-pub use claims::kubelet_tries_again;
-pub use layouts::{is_in_place, layout_is_removed, next_apply_succeeds};
+use claims::kubelet_tries_again;
+use layouts::layout_is_removed;
+pub use layouts::{is_in_place, next_apply_succeeds};
 
 use super::World;
 use super::check::tickets;
@@ -183,6 +184,23 @@ pub fn way_is_made(world: &World) {
             fs::remove_file(world.path(file)).unwrap();
         }
     }
+}
+
+/// Once the containers of an operation have ended, all goes that stays beside them: claims, what layouts made, idle and adopted
+/// instances, and damage. `applies`: an apply comes before an empty layout.
+pub fn what_stays_goes(world: &World, applies: bool) -> Result<(), String> {
+    if let Some(lost) = world.lost_of_theirs() {
+        return Err(format!("an administrator's instance is gone: {lost}"));
+    }
+    kubelet_tries_again(world)?;
+    if applies {
+        next_apply_succeeds(world)?;
+    }
+    layout_is_removed(world);
+    world.configure("");
+    world.admin_tidies_up();
+    damage_is_mended(world);
+    Ok(())
 }
 
 /// After damage to the ledger, the operator repairs it, and the next create of the bundle starts from the original.
