@@ -10,11 +10,11 @@
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl, openat, renameat};
 use nix::sys::stat::{Mode, fchmod};
-use nix::unistd::{Gid, Uid, UnlinkatFlags, fchown, unlinkat};
+use nix::unistd::{UnlinkatFlags, unlinkat};
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt, fchown};
 use std::path::Path;
 use std::process::{Child, Command};
 
@@ -201,11 +201,7 @@ pub fn set_mode_of(file: &File, mode: u32) -> io::Result<()> {
 /// Sets the owner and the group of an open file.
 pub fn set_owner_of(file: &File, uid: u32, gid: u32) -> io::Result<()> {
     effect(Kind::Owner, "")?;
-    Ok(fchown(
-        file,
-        Some(Uid::from_raw(uid)),
-        Some(Gid::from_raw(gid)),
-    )?)
+    fchown(file, Some(uid), Some(gid))
 }
 
 /// Makes a new file in an open folder, and opens it for writing.

@@ -70,7 +70,7 @@ pub fn is_alive(reads: &dyn Reads, process: &Process) -> bool {
 pub fn recorded_init(
     reads: &dyn Reads,
     own: u32,
-) -> (std::result::Result<Option<Process>, String>, Option<String>) {
+) -> (Result<Option<Process>, String>, Option<String>) {
     let view = View::new(reads, own, true);
     let key = Key::new("/run/runc".into(), "c".to_owned());
     let init = Liveness::new(reads, &view).recorded_init(&key);

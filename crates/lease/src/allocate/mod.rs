@@ -239,7 +239,7 @@ fn attempts(context: &Leases<'_>, requester: &Requester<'_>, turn: &mut Turn<'_>
         // A container that is gone counts for a limit too, until its lease is collected.
         if denial.may_pass() && !collected {
             collected = true;
-            let found = reclaim::collect(context, false)?;
+            let found = reclaim::collect(context)?;
             if found.iter().any(Finding::gave_room) {
                 continue;
             }
@@ -264,7 +264,7 @@ fn wait(context: &Leases<'_>, turn: &mut Turn<'_>, woke_others: bool) -> Result<
         match turn.wait(&*context.bundles)? {
             Wake::Look => break true,
             Wake::TimeOut => break false,
-            Wake::Collect => drop(reclaim::collect(context, false)?),
+            Wake::Collect => drop(reclaim::collect(context)?),
         }
     };
     context.observer.waited(since);

@@ -79,7 +79,7 @@ fn attempt(
     options: ApplyOptions,
 ) -> Result<(Applied, HeldGpus)> {
     if !options.dry_run {
-        reclaim::collect(context, false)?;
+        reclaim::collect(context)?;
     }
     let mut attempt = Attempt {
         context,

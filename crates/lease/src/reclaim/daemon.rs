@@ -66,6 +66,12 @@ pub(crate) fn remove_home(context: &Leases<'_>, lease: &LeaseId) {
     }
 }
 
+/// Returns whether a daemon holds its limit. A restart that was killed half way leaves one that is not *ready*, perhaps without
+/// its limit.
+pub(super) fn lives(daemon: &MpsDaemon) -> bool {
+    daemon.ready && daemon.process.is_some_and(|p| process::is_alive(&p))
+}
+
 /// Returns whether something of the daemon of a lease is left. A doubt counts as something.
 pub(super) fn is_left(context: &Leases<'_>, lease: &Lease) -> bool {
     let is_there = || mps::is_there(&home(context, &lease.id));

@@ -123,7 +123,7 @@ fn try_destroy<'a>(
     context: &'a Leases<'_>,
     target: Target<'_>,
     session: &mut Option<Session<'a>>,
-) -> Result<std::result::Result<Ended, Refusal>> {
+) -> Result<Result<Ended, Refusal>> {
     let gpu = target.instance.resource.gpu_uuid();
     let by = target.lease.map_or("an instance", |l| l.holder.name());
     let lock = context.store.lock_gpu(gpu, &format!("release of {by}"))?;
@@ -201,7 +201,7 @@ pub(crate) fn destroy(
     driver: &impl Mig,
     slice: &Slice,
     emptied: impl FnOnce() -> Result<()>,
-) -> Result<std::result::Result<(), DriverError>> {
+) -> Result<Result<(), DriverError>> {
     let gpu = &slice.gpu_uuid;
     let Some(instance) = locate(driver, slice)? else {
         return Ok(Ok(()));
@@ -242,7 +242,7 @@ fn destroy_parts(
     driver: &impl Mig,
     slice: &Slice,
     begun: impl FnOnce() -> Result<()>,
-) -> Result<std::result::Result<(), DriverError>> {
+) -> Result<Result<(), DriverError>> {
     let mut begun = Some(begun);
     let gpu = &slice.gpu_uuid;
     let Some(instance) = locate(driver, slice)? else {

@@ -26,8 +26,8 @@ impl Leases<'_> {
 }
 
 /// Collects leases inside a create: one try each, and no lease that failed a moment ago.
-pub(crate) fn collect(context: &Leases<'_>, dry_run: bool) -> Result<Vec<Finding>> {
-    let look = || look_through(context, dry_run, false, Patience::NONE);
+pub(crate) fn collect(context: &Leases<'_>) -> Result<Vec<Finding>> {
+    let look = || look_through(context, false, false, Patience::NONE);
     context.observer.acting(Actor::Gc, look)
 }
 
@@ -205,7 +205,7 @@ fn why_collect(
     held: &Held,
     lease: &Lease,
     all: bool,
-) -> std::result::Result<String, String> {
+) -> Result<String, String> {
     if lease.state == LeaseState::Releasing {
         return retry(held.attempt(), all);
     }
@@ -213,11 +213,7 @@ fn why_collect(
 }
 
 /// Returns why an instance without a lease may go, or else why it stays.
-fn why_destroy(
-    context: &Leases<'_>,
-    instance: &Instance,
-    all: bool,
-) -> std::result::Result<String, String> {
+fn why_destroy(context: &Leases<'_>, instance: &Instance, all: bool) -> Result<String, String> {
     match instance.idle_since() {
         Some(_) => idle::is_over(context.config, instance),
         None => match layout::keeper(context, instance) {
@@ -227,7 +223,7 @@ fn why_destroy(
     }
 }
 
-fn retry(attempt: Option<&Attempt>, all: bool) -> std::result::Result<String, String> {
+fn retry(attempt: Option<&Attempt>, all: bool) -> Result<String, String> {
     match all || is_due(attempt) {
         true => Ok("it was being released".to_owned()),
         false => Err("it is tried again later".to_owned()),

@@ -2,7 +2,7 @@
 
 use super::daemon;
 use super::finding::{Finding, Outcome};
-use super::liveness;
+use super::revive::is_visible;
 use crate::error::{Context, Error, Result, printable};
 use crate::gpu::Session;
 use crate::leases::Leases;
@@ -10,7 +10,7 @@ use crate::limit;
 use crate::model::{ChangedLimit, Level};
 use crate::mps::{self, Home, Patience, Talks};
 use crate::process;
-use crate::store::{Entry, Held, InstanceState, LeaseState};
+use crate::store::{Entry, Held, InstanceState};
 use std::time::Duration;
 
 /// The time for daemons that do not answer.
@@ -49,15 +49,11 @@ fn begin(context: &Leases<'_>) -> Result<Talks> {
 
 /// Returns whether the container of a lease lives with a daemon that may have a server.
 fn has_daemon(held: &Held) -> bool {
-    let daemon = held.lease.daemon().filter(|daemon| daemon.ready);
-    let is_alive = daemon.is_some_and(|d| d.process.is_some_and(|p| process::is_alive(&p)));
-    is_alive && is_ready(held)
+    held.lease.daemon().is_some_and(daemon::lives) && is_ready(held)
 }
 
 fn is_ready(held: &Held) -> bool {
-    held.lease.state == LeaseState::Ready
-        && held.instance.state == InstanceState::Ready
-        && liveness::unseen(&held.lease).is_none()
+    held.instance.state == InstanceState::Ready && is_visible(held)
 }
 
 fn what(verb: &str, held: &Held) -> String {

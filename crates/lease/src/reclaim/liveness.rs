@@ -306,10 +306,7 @@ impl Leases<'_> {
 }
 
 /// Returns why a collector may release a lease that is not *releasing*, or else why it stays.
-pub(super) fn withdrawal(
-    context: &Leases<'_>,
-    lease: &Lease,
-) -> std::result::Result<String, String> {
+pub(super) fn withdrawal(context: &Leases<'_>, lease: &Lease) -> Result<String, String> {
     match &lease.holder {
         Holder::Container(_) => match context.sign_of_life(lease) {
             Some(life) => Err(life),

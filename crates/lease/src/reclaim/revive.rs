@@ -8,7 +8,6 @@ use crate::gpu::Queries;
 use crate::inventory::AroundMps;
 use crate::leases::Leases;
 use crate::mps::{self, Program};
-use crate::process;
 use crate::store::{Entry, Held, LeaseState, MpsDaemon};
 use std::time::{Duration, Instant};
 
@@ -28,11 +27,11 @@ pub(super) fn restart_ended(context: &Leases<'_>, findings: &mut [Finding], dry_
             continue;
         };
         let is_due = !dry_run && Instant::now() < end;
-        let outcome = match has_ended(daemon) {
-            false if dry_run => Ok(None),
-            false => mps::cut_logs(&daemon::home(context, &held.lease.id)).map(|()| None),
-            true if !is_due => Ok(Some("its MPS daemon has ended")),
-            true => {
+        let outcome = match daemon::lives(daemon) {
+            true if dry_run => Ok(None),
+            true => mps::cut_logs(&daemon::home(context, &held.lease.id)).map(|()| None),
+            false if !is_due => Ok(Some("its MPS daemon has ended")),
+            false => {
                 let config = context.config;
                 let configured = config.sharing.mps_control.as_deref();
                 let find = || mps::find(configured, &config.driver.root).and_then(|found| found);
@@ -44,15 +43,8 @@ pub(super) fn restart_ended(context: &Leases<'_>, findings: &mut [Finding], dry_
     }
 }
 
-fn is_visible(held: &Held) -> bool {
+pub(super) fn is_visible(held: &Held) -> bool {
     held.lease.state == LeaseState::Ready && liveness::unseen(&held.lease).is_none()
-}
-
-/// Returns whether the container goes on without its daemon. A restart that was killed half way leaves one that is not
-/// *ready*, perhaps without its limit.
-fn has_ended(daemon: &MpsDaemon) -> bool {
-    let is_alive = daemon.process.is_some_and(|p| process::is_alive(&p));
-    !daemon.ready || !is_alive
 }
 
 fn restart(

@@ -52,7 +52,8 @@ impl Changes {
         let mut to_root: Vec<&Path> = state_dir.ancestors().collect();
         to_root.reverse();
         // Among the folders above only the last one that exists tells of the next one.
-        while let [folder, below, ..] = to_root[..] {
+        for folders in to_root.windows(2) {
+            let (folder, below) = (folders[0], folders[1]);
             if !below.is_dir() {
                 let next = below.file_name().unwrap_or_default().to_owned();
                 self.add(folder, coming | going, Some(next))?;
@@ -60,7 +61,6 @@ impl Changes {
             if !below.is_dir() {
                 return Ok(());
             }
-            to_root.remove(0);
         }
         let ledger = Some(file::FILE.into());
         self.add(

@@ -372,7 +372,7 @@ impl LedgerFile {
 }
 
 /// Opens a file of the ledger, or returns what the look at it says.
-fn open(file: &Path) -> Result<std::result::Result<Opened, Look>> {
+fn open(file: &Path) -> Result<Result<Opened, Look>> {
     let damaged = |why: String| Ok(Err(Look::Damaged(Error::new(why))));
     match files::open(file, Links::Refuse) {
         Ok(opened) => Ok(match trust::check_metadata(&opened.meta) {
