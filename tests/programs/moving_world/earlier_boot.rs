@@ -63,15 +63,6 @@ fn collects_earlier_boots_in_linear_work() {
 }
 
 #[test]
-fn asks_no_driver_about_earlier_boots() {
-    let world = World::small();
-    after_boot(&world, 3);
-    let calls = world.driver_calls(|| drop(world.gc().ok()));
-    assert_eq!(calls, [""; 0]);
-    world.as_if_nothing_had_been().unwrap();
-}
-
-#[test]
 fn collectors_share_earlier_boots() {
     let world = World::small();
     after_boot(&world, 300);

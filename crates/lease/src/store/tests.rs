@@ -83,13 +83,6 @@ fn store() -> (tempfile::TempDir, Store) {
     (dir, store)
 }
 
-#[test]
-fn lease_tells_its_container_and_the_node_of_its_gpu() {
-    let held = held("a");
-    assert_eq!(held.lease.holder.name(), "c1");
-    assert_eq!(held.instance.resource.gpu_minor(), 2);
-}
-
 /// Another file in the folder is not a change. Each change is reported once.
 #[test]
 fn tells_changes_of_ledger_from_before_it_is_there() {
@@ -331,16 +324,6 @@ fn finds_no_lease_of_a_similar_key() {
     }
 }
 
-/// An upgrade may move the low-level runtime under a container that runs.
-#[test]
-fn key_ignores_the_low_level_runtime() {
-    let (_dir, store) = store();
-    let mut one = held("one");
-    store.lock("test").unwrap().put_new(&one).unwrap();
-    container_of(Arc::make_mut(&mut one.lease)).runtime = "/opt/runc".into();
-    assert!(store.has(&one.lease.container().unwrap().key));
-}
-
 #[test]
 fn bounds_lock_wait_and_names_holder() {
     let (_dir, store) = store();
@@ -465,23 +448,6 @@ fn names_version_of_other_record() {
         line.starts_with("a Lease of runmig.dev/v4, and this"),
         "{line}"
     );
-}
-
-#[test]
-fn never_half_reads_a_cut_record() {
-    let (lease, instance) = (
-        encode(&lease("one")).unwrap(),
-        encode(&instance("i")).unwrap(),
-    );
-    for end in 0..lease.len() {
-        assert!(decode::<Lease>(&lease[..end]).is_err(), "cut off at {end}");
-    }
-    for end in 0..instance.len() {
-        assert!(
-            decode::<Instance>(&instance[..end]).is_err(),
-            "cut off at {end}"
-        );
-    }
 }
 
 proptest! {
