@@ -194,13 +194,9 @@ impl Going {
     pub fn waits_for(&self, file: &std::path::Path) {
         use std::os::unix::fs::MetadataExt;
         let inode = format!(":{}", std::fs::metadata(file).unwrap().ino());
-        let pid = self.pid().to_string();
         until("it waits for the lock", || {
-            let locks = std::fs::read_to_string("/proc/locks").unwrap();
-            locks.lines().any(|line| {
-                let words: Vec<&str> = line.split_whitespace().collect();
-                words[1] == "->" && words[5] == pid && words[6].ends_with(&inode)
-            })
+            let mut waits = lock_waits().into_iter();
+            waits.any(|(pid, file)| pid == self.pid() && file.ends_with(&inode))
         });
     }
 
@@ -371,6 +367,23 @@ pub fn in_cgroup(name: &str) -> Vec<i32> {
             .is_ok_and(|text| text.split(name).skip(1).any(ends))
     };
     everybody().filter(|p| inside(p) && lives(*p)).collect()
+}
+
+/// The processes that execute a program.
+pub fn executing(program: &std::path::Path) -> Vec<i32> {
+    let exe = |pid: &i32| std::fs::read_link(format!("/proc/{pid}/exe"));
+    let is_it = |pid: &i32| exe(pid).is_ok_and(|exe| exe == program);
+    everybody().filter(is_it).collect()
+}
+
+/// The processes that wait for locks, each with the device and the inode of the file.
+pub fn lock_waits() -> Vec<(i32, String)> {
+    let locks = std::fs::read_to_string("/proc/locks").unwrap();
+    let waits = locks.lines().filter_map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        (words[1] == "->").then(|| (words[5].parse().unwrap(), words[6].to_owned()))
+    });
+    waits.collect()
 }
 
 fn everybody() -> impl Iterator<Item = i32> {

@@ -406,12 +406,10 @@ impl Setup {
         let name = |path: &PathBuf| path.file_name().unwrap().to_string_lossy().into_owned();
         // A daemon whose directories are gone shows by its program.
         let program = self.machine.dir().join("usr/bin/nvidia-cuda-mps-control");
-        let is_ours =
-            |pid: &PathBuf| fs::read_link(pid.join("exe")).is_ok_and(|exe| exe == program);
-        let lost = entries(Path::new("/proc")).into_iter().filter(is_ours);
+        let lost = process::executing(&program).into_iter();
         { folders.iter() }
             .map(|folder| format!("runmig-mps-{}", name(folder)))
-            .chain(lost.map(|pid| format!("process {}", name(&pid))))
+            .chain(lost.map(|pid| format!("process {pid}")))
             .collect()
     }
 

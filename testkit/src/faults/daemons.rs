@@ -35,11 +35,7 @@ impl World {
         }
         // A daemon of which nothing was noted.
         let program = self.machine().join("usr/bin/nvidia-cuda-mps-control");
-        let is_ours = |pid: &str| {
-            fs::read_link(Path::new("/proc").join(pid).join("exe")).is_ok_and(|exe| exe == program)
-        };
-        let mut left = names(Path::new("/proc"));
-        left.retain(|pid| is_ours(pid));
+        let left = process::executing(&program);
         match left.is_empty() {
             true => Ok(()),
             false => Err(format!("daemons are left: {left:?}")),

@@ -3,7 +3,7 @@
 use super::World;
 use super::strace::{self, Call, Point};
 use crate::Going;
-use crate::process::descendants;
+use crate::process::{descendants, lock_waits};
 use std::path::{Path, PathBuf};
 
 /// The calls that lock or change the ledger.
@@ -12,11 +12,7 @@ const STEPS: &str = "openat,flock,link,linkat,rename,renameat,renameat2,unlink,u
 /// Returns whether a process or one of its children waits for a lock, which the stopped one has.
 pub fn waits(pid: i32) -> bool {
     let all = [vec![pid], descendants(pid)].concat();
-    let locks = std::fs::read_to_string("/proc/locks").unwrap();
-    locks.lines().any(|line| {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        words[1] == "->" && all.iter().any(|pid| words[5] == pid.to_string())
-    })
+    lock_waits().iter().any(|(pid, _)| all.contains(pid))
 }
 
 /// A step in the ledger. The number of a look counts the looks at that file alone, since others depend on the machine.
