@@ -13,9 +13,7 @@ use runmig_lease::error::{Context, Result as AnyResult};
 use runmig_lease::gpu::{
     DetailedGpu, DriverError, Label, Listener, MemoryLimits, Queries, Reason, Result, Session,
 };
-use runmig_lease::model::{
-    ComputeInstance, GpuLoad, GpuUuid, ListedInstance, Nearness, Profile, Sign, Snapshot,
-};
+use runmig_lease::model::{GpuLoad, GpuUuid, ListedInstance, Nearness, Profile, Sign, Snapshot};
 use runmig_lease::process::wait_until;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -252,7 +250,6 @@ macro_rules! questions {
             detailed_gpus,
             missing_functions,
             memory_limits(GpuUuid, PathBuf),
-            is_filled_by(GpuUuid, u32, ComputeInstance),
             $($name(GpuUuid, $($type),*),)*
         }
 
@@ -263,7 +260,6 @@ macro_rules! questions {
                 Question::detailed_gpus => say(session.detailed_gpus()),
                 Question::missing_functions => say(session.missing_functions()),
                 Question::memory_limits(gpu, cgroup) => say(session.memory_limits(&gpu, &cgroup)),
-                Question::is_filled_by(gpu, gi, ci) => say(session.is_filled_by(&gpu, gi, &ci)),
                 $(Question::$name(gpu, $($arg),*) => say(session.$name(&gpu, $($arg),*)),)*
             }
         }
@@ -279,10 +275,6 @@ macro_rules! questions {
 
             fn memory_limits(&self, gpu: &GpuUuid, cgroup: &Path) -> Result<MemoryLimits> {
                 self.question(&Question::memory_limits(gpu.clone(), cgroup.to_owned()))
-            }
-
-            fn is_filled_by(&self, gpu: &GpuUuid, gi: u32, ci: &ComputeInstance) -> Result<bool> {
-                self.question(&Question::is_filled_by(gpu.clone(), gi, ci.clone()))
             }
 
             $(fn $name(&self, gpu: &GpuUuid, $($arg: $type),*) -> Result<$out> {
@@ -303,6 +295,7 @@ questions! {
     nearness(other: GpuUuid) -> Nearness;
     label(profile: u32) -> Label;
     mig_uuid(gi: u32, ci: u32) -> String;
+    is_filled_by(gi: u32, ci_profile: u32) -> bool;
     used_memory(mig: Option<(u32, u32)>) -> u64;
     processes(gi: u32, ci: u32) -> Vec<u32>;
 }

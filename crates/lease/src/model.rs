@@ -85,6 +85,8 @@ pub struct ComputeInstance {
     pub id: u32,
     /// The id of the compute instance profile.
     pub profile_id: u32,
+    /// Its compute slices.
+    pub slices: u32,
 }
 
 /// A GPU instance and its placement.
@@ -108,7 +110,7 @@ pub struct ListedInstance {
     pub profile_id: u32,
     /// The memory slices of the instance.
     pub placement: Placement,
-    /// All compute instances of the instance.
+    /// All compute instances of the instance, in the driver's order, profile after profile.
     pub compute_instances: Vec<ComputeInstance>,
 }
 

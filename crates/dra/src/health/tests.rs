@@ -168,6 +168,7 @@ fn names_missing_compute_instance() {
         let compute_instance = |id: &u32| ComputeInstance {
             id: *id,
             profile_id: 0,
+            slices: 1,
         };
         let listed = ListedInstance {
             id: 7,

@@ -62,7 +62,7 @@ fn only_compute_instance(driver: &impl Queries, slice: &Slice) -> Result<Option<
         return Ok(None);
     };
     let (gpu, gi) = (&slice.gpu_uuid, instance.id);
-    let is_usable =
-        driver.is_filled_by(gpu, gi, only)? && driver.processes(gpu, gi, only.id)?.is_empty();
+    let is_usable = driver.is_filled_by(gpu, gi, only.profile_id)?
+        && driver.processes(gpu, gi, only.id)?.is_empty();
     Ok(is_usable.then_some(only.id))
 }

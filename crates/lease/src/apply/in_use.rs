@@ -96,7 +96,7 @@ fn holders(
     let named = |(pid, name): (i32, String)| format!("process {pid} {}", printable(&name));
     let mut all: Vec<String> = seen.into_iter().map(named).collect();
     for ci in &present.compute {
-        for pid in driver.processes(&gpu.gpu.uuid, id, ci.instance.id)? {
+        for pid in driver.processes(&gpu.gpu.uuid, id, ci.id)? {
             let begin = format!("process {pid}");
             let is_it = |known: &String| known.split(' ').take(2).eq(begin.split(' '));
             if !all.iter().any(is_it) {

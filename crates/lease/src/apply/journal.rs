@@ -175,7 +175,7 @@ impl<D: Queries> Draft<'_, D> {
         // A collector after a kill finds the instance by the UUID of one device too.
         if let ([ci], Some(id)) = (present.compute.as_slice(), present.id) {
             let uuid = &gpu.gpu.uuid;
-            slice.mig_uuid = Some(self.driver.mig_uuid(uuid, id, ci.instance.id)?);
+            slice.mig_uuid = Some(self.driver.mig_uuid(uuid, id, ci.id)?);
         }
         self.draft(slice, state)
     }

@@ -2,9 +2,9 @@
 
 use super::in_use::{InUse, WHOLE};
 use crate::error::Result;
-use crate::gpu::{DetailedCompute, DetailedGpu, DetailedInstance, Session};
+use crate::gpu::{DetailedGpu, Session};
 use crate::leases::Leases;
-use crate::model::{GpuUuid, OperationId, Placement};
+use crate::model::{ComputeInstance, GpuUuid, ListedInstance, OperationId, Placement};
 use crate::placement::Standing;
 use crate::store::{Entry, Instance, InstanceState, LeaseState, Listing, Slice};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub(super) struct Present {
     pub placement: Placement,
     /// The driver's id. None where only a record tells of the instance.
     pub id: Option<u32>,
-    pub compute: Vec<DetailedCompute>,
+    pub compute: Vec<ComputeInstance>,
     /// The record, unless it cannot be read.
     pub record: Option<Instance>,
     /// The holders of its leases, and the processes that have it open.
@@ -66,7 +66,7 @@ impl Present {
     pub(super) fn slice(&self, gpu: &DetailedGpu) -> Option<Slice> {
         let profile = gpu.offered(self.profile_id)?;
         let compute = match self.compute.as_slice() {
-            [only] => Some(only.instance.id),
+            [only] => Some(only.id),
             _ => None,
         };
         Some(Slice {
@@ -125,17 +125,16 @@ impl<'l> Records<'l> {
     }
 
     fn state(&self, context: &Leases<'_>, gpu: DetailedGpu, in_use: &InUse) -> GpuState {
-        let there = |one: &DetailedInstance| {
-            let profile_id = gpu.profile(one).map_or(u32::MAX, |profile| profile.id);
+        let there = |one: &ListedInstance| {
             let is_it = |slice: &Slice| {
                 slice.placement == one.placement
-                    && slice.profile_id == profile_id
+                    && slice.profile_id == one.profile_id
                     && slice.gpu_instance.is_none_or(|id| id == one.id)
             };
             // A planned instance is not made yet, so this one is another.
             let is_on_record =
                 |instance: &Instance| !instance.planned && instance.slice().is_some_and(is_it);
-            let mut present = self.present(context, (profile_id, one.placement), is_on_record);
+            let mut present = self.present(context, (one.profile_id, one.placement), is_on_record);
             // An instance in the place of a leased one, which an administrator destroyed, counts as leased.
             for lease in self.leases_at(one.placement, is_it) {
                 present.holders.push(lease);

@@ -12,7 +12,7 @@
 
 use crate::error::{Context, Error, Result};
 use crate::framed::Form;
-use crate::model::{BootId, ComputeInstance, Gpu, GpuUuid, Placement, Profile};
+use crate::model::{BootId, Gpu, GpuUuid, ListedInstance, Profile};
 use crate::{effect, trust};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -185,7 +185,7 @@ pub struct DetailedGpu {
     /// The profiles with NVML's numbers, also where MIG is off; none where the GPU has no MIG.
     pub offers: Vec<Offer>,
     /// The GPU instances in the driver's order, profile after profile.
-    pub instances: Vec<DetailedInstance>,
+    pub instances: Vec<ListedInstance>,
 }
 
 impl DetailedGpu {
@@ -194,33 +194,4 @@ impl DetailedGpu {
         let mut profiles = self.offers.iter().map(|offer| &offer.profile);
         profiles.find(|profile| profile.id == id)
     }
-
-    /// Returns the profile of an instance on this GPU.
-    pub fn profile(&self, instance: &DetailedInstance) -> Option<&Profile> {
-        let mut offers = self.offers.iter();
-        let offer = offers.find(|offer| offer.number == instance.number)?;
-        Some(&offer.profile)
-    }
-}
-
-/// A GPU instance with its compute instances.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DetailedInstance {
-    /// The driver's id.
-    pub id: u32,
-    /// The profile's number in NVML's enumeration, which is not its id.
-    pub number: u32,
-    /// The memory slices of the instance.
-    pub placement: Placement,
-    /// The compute instances in the driver's order, profile after profile.
-    pub compute_instances: Vec<DetailedCompute>,
-}
-
-/// A compute instance.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DetailedCompute {
-    /// Its compute slices.
-    pub slices: u32,
-    /// The instance by its ids.
-    pub instance: ComputeInstance,
 }

@@ -9,11 +9,11 @@ pub mod on_host;
 pub(crate) mod reset;
 pub mod uvm;
 
-pub use geometry::{DetailedCompute, DetailedGpu, DetailedInstance};
+pub use geometry::DetailedGpu;
 pub use nvml::{Listener, Session};
 
 use crate::model::{
-    ComputeInstance, GpuLoad, GpuUuid, ListedInstance, Nearness, Placement, Profile, Sign, Snapshot,
+    GpuLoad, GpuUuid, ListedInstance, Nearness, Placement, Profile, Sign, Snapshot,
 };
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -63,26 +63,21 @@ pub trait Queries {
     /// Returns the names of a GPU and of one of its profiles, in few calls.
     fn label(&self, gpu: &GpuUuid, profile: u32) -> Result<Label>;
 
-    /// Returns the UUID of the MIG device that the two instances make up.
-    fn mig_uuid(&self, gpu: &GpuUuid, gpu_instance: u32, compute_instance: u32) -> Result<String>;
+    /// Returns the UUID of the MIG device that a GPU instance and its compute instance make up.
+    fn mig_uuid(&self, gpu: &GpuUuid, gi: u32, ci: u32) -> Result<String>;
 
-    /// Tells whether the compute instance fills its GPU instance, as ours do.
-    fn is_filled_by(&self, gpu: &GpuUuid, gpu_instance: u32, ci: &ComputeInstance) -> Result<bool>;
+    /// Tells whether a compute instance of this profile fills its GPU instance, as ours do.
+    fn is_filled_by(&self, gpu: &GpuUuid, gi: u32, ci_profile: u32) -> Result<bool>;
 
     /// Returns the memory in use, in bytes: of the MIG device that two instances make up, or of the whole GPU.
     fn used_memory(&self, gpu: &GpuUuid, mig: Option<(u32, u32)>) -> Result<u64>;
 
     /// Returns the processes that compute on a MIG device, as far as the driver tells.
-    fn processes(
-        &self,
-        gpu: &GpuUuid,
-        gpu_instance: u32,
-        compute_instance: u32,
-    ) -> Result<Vec<u32>>;
+    fn processes(&self, gpu: &GpuUuid, gi: u32, ci: u32) -> Result<Vec<u32>>;
 }
 
 /// The memory limits of a cgroup on a GPU, in bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryLimits {
     /// The part that the driver protects. runmig leaves it 0, because the driver adds it to the cgroups above, where
     /// it outlives the cgroup.
@@ -115,15 +110,10 @@ pub(crate) trait Mig: Queries {
     fn create_part(&self, gpu: &GpuUuid, gpu_instance: u32, slices: u32) -> Result<u32>;
 
     /// Destroys a compute instance. A missing instance is no error.
-    fn destroy_compute_instance(
-        &self,
-        gpu: &GpuUuid,
-        gpu_instance: u32,
-        compute_instance: u32,
-    ) -> Result<()>;
+    fn destroy_compute_instance(&self, gpu: &GpuUuid, gi: u32, ci: u32) -> Result<()>;
 
     /// Destroys a GPU instance. A missing instance is no error.
-    fn destroy_gpu_instance(&self, gpu: &GpuUuid, gpu_instance: u32) -> Result<()>;
+    fn destroy_gpu_instance(&self, gpu: &GpuUuid, gi: u32) -> Result<()>;
 }
 
 /// The names of a GPU and of one of its profiles.

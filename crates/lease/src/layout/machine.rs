@@ -2,8 +2,8 @@
 
 use super::Target;
 use super::file::{Devices, Entry, VERSION};
-use crate::gpu::{DetailedGpu, DetailedInstance};
-use crate::model::{MigMode, Profile};
+use crate::gpu::DetailedGpu;
+use crate::model::{ListedInstance, MigMode, Profile};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,8 +19,8 @@ pub(super) fn instances_of(gpu: &DetailedGpu) -> BTreeMap<String, i64> {
     counts
 }
 
-fn names(gpu: &DetailedGpu, instance: &DetailedInstance) -> Vec<String> {
-    let Some(profile) = gpu.profile(instance) else {
+fn names(gpu: &DetailedGpu, instance: &ListedInstance) -> Vec<String> {
+    let Some(profile) = gpu.offered(instance.profile_id) else {
         return Vec::new();
     };
     let compute = instance.compute_instances.iter();

@@ -2,49 +2,49 @@
 
 use super::session::Session;
 use crate::gpu::{Reason, Result};
-use std::ffi::{CStr, CString, c_void};
+use std::ffi::{CString, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::ptr::NonNull;
 
 /// Every function in use, also those that nvml-wrapper calls. Left out are the two for memory limits: drivers before 615
 /// lack them, and the level `driver` of shares asks for them; and those for the health of a GPU, without which it has no
 /// sign.
-pub(super) const IN_USE: [&CStr; 35] = [
-    c"nvmlComputeInstanceDestroy",
-    c"nvmlComputeInstanceGetInfo_v2",
-    c"nvmlDeviceCreateGpuInstanceWithPlacement",
-    c"nvmlDeviceGetComputeMode",
-    c"nvmlDeviceGetComputeRunningProcesses_v3",
-    c"nvmlDeviceGetCount_v2",
-    c"nvmlDeviceGetCudaComputeCapability",
-    c"nvmlDeviceGetGpuInstanceById",
-    c"nvmlDeviceGetGpuInstancePossiblePlacements_v2",
-    c"nvmlDeviceGetGpuInstanceProfileInfoV",
-    c"nvmlDeviceGetGpuInstanceRemainingCapacity",
-    c"nvmlDeviceGetGpuInstances",
-    c"nvmlDeviceGetGraphicsRunningProcesses_v3",
-    c"nvmlDeviceGetHandleByIndex_v2",
-    c"nvmlDeviceGetHandleByUUID",
-    c"nvmlDeviceGetIndex",
-    c"nvmlDeviceGetMPSComputeRunningProcesses_v3",
-    c"nvmlDeviceGetMemoryInfo_v2",
-    c"nvmlDeviceGetMigMode",
-    c"nvmlDeviceGetMinorNumber",
-    c"nvmlDeviceGetName",
-    c"nvmlDeviceGetP2PStatus",
-    c"nvmlDeviceGetPciInfo_v3",
-    c"nvmlDeviceGetTopologyCommonAncestor",
-    c"nvmlDeviceGetUUID",
-    c"nvmlDeviceSetMigMode",
-    c"nvmlGpuInstanceCreateComputeInstance",
-    c"nvmlGpuInstanceDestroy",
-    c"nvmlGpuInstanceGetComputeInstanceById",
-    c"nvmlGpuInstanceGetComputeInstanceProfileInfo",
-    c"nvmlGpuInstanceGetComputeInstances",
-    c"nvmlGpuInstanceGetInfo",
-    c"nvmlInit_v2",
-    c"nvmlShutdown",
-    c"nvmlSystemGetDriverVersion",
+pub(super) const IN_USE: [&str; 35] = [
+    "nvmlComputeInstanceDestroy",
+    "nvmlComputeInstanceGetInfo_v2",
+    "nvmlDeviceCreateGpuInstanceWithPlacement",
+    "nvmlDeviceGetComputeMode",
+    "nvmlDeviceGetComputeRunningProcesses_v3",
+    "nvmlDeviceGetCount_v2",
+    "nvmlDeviceGetCudaComputeCapability",
+    "nvmlDeviceGetGpuInstanceById",
+    "nvmlDeviceGetGpuInstancePossiblePlacements_v2",
+    "nvmlDeviceGetGpuInstanceProfileInfoV",
+    "nvmlDeviceGetGpuInstanceRemainingCapacity",
+    "nvmlDeviceGetGpuInstances",
+    "nvmlDeviceGetGraphicsRunningProcesses_v3",
+    "nvmlDeviceGetHandleByIndex_v2",
+    "nvmlDeviceGetHandleByUUID",
+    "nvmlDeviceGetIndex",
+    "nvmlDeviceGetMPSComputeRunningProcesses_v3",
+    "nvmlDeviceGetMemoryInfo_v2",
+    "nvmlDeviceGetMigMode",
+    "nvmlDeviceGetMinorNumber",
+    "nvmlDeviceGetName",
+    "nvmlDeviceGetP2PStatus",
+    "nvmlDeviceGetPciInfo_v3",
+    "nvmlDeviceGetTopologyCommonAncestor",
+    "nvmlDeviceGetUUID",
+    "nvmlDeviceSetMigMode",
+    "nvmlGpuInstanceCreateComputeInstance",
+    "nvmlGpuInstanceDestroy",
+    "nvmlGpuInstanceGetComputeInstanceById",
+    "nvmlGpuInstanceGetComputeInstanceProfileInfo",
+    "nvmlGpuInstanceGetComputeInstances",
+    "nvmlGpuInstanceGetInfo",
+    "nvmlInit_v2",
+    "nvmlShutdown",
+    "nvmlSystemGetDriverVersion",
 ];
 
 impl Session<'_> {
@@ -57,7 +57,7 @@ impl Session<'_> {
         let mut missing = Vec::new();
         for name in IN_USE {
             if self.symbol(name, &what)?.is_none() {
-                missing.push(name.to_string_lossy().into_owned());
+                missing.push(name.to_owned());
             }
         }
         Ok(missing)
@@ -66,12 +66,13 @@ impl Session<'_> {
     /// Finds a function in the open library by its name.
     pub(super) fn symbol(
         &self,
-        name: &CStr,
+        name: &str,
         what: &impl Fn() -> String,
     ) -> Result<Option<NonNull<c_void>>> {
         self.nvml()?;
-        let library = CString::new(self.library.as_os_str().as_bytes());
-        let library = library.map_err(|e| self.wrong(what, e.to_string()))?;
+        let text = |bytes: &[u8]| CString::new(bytes).map_err(|e| self.wrong(what, e.to_string()));
+        let library = text(self.library.as_os_str().as_bytes())?;
+        let name = text(name.as_bytes())?;
         // SAFETY: the session has loaded this library, and the flag makes the call load nothing.
         let handle = unsafe { libc::dlopen(library.as_ptr(), libc::RTLD_NOW | libc::RTLD_NOLOAD) };
         if handle.is_null() {
@@ -115,8 +116,7 @@ mod tests {
             "nvmlDeviceGetMemoryLimits_v1",
         ];
         let words = words.filter(|word| !found_late.contains(word));
-        let known = |word: &str| IN_USE.iter().any(|name| name.to_bytes() == word.as_bytes());
-        let unknown: Vec<&str> = words.filter(|word| !known(word)).collect();
+        let unknown: Vec<&str> = words.filter(|word| !IN_USE.contains(word)).collect();
         assert_eq!(unknown, [""; 0]);
     }
 }

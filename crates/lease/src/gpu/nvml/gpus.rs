@@ -1,9 +1,9 @@
 //! The GPUs of a session: which there are, what they offer, and what lies on them.
 
-use super::session::{ComputeProfile, Session, raw, supported};
+use super::session::{ComputeProfile, Gi, Session, raw, supported};
 use crate::gpu::geometry::{Geometries, Geometry};
-use crate::gpu::{DetailedGpu, DetailedInstance, NOT_SUPPORTED, Result};
-use crate::model::{Gpu, GpuInstance, GpuUuid, MigMode};
+use crate::gpu::{DetailedGpu, NOT_SUPPORTED, Result};
+use crate::model::{Gpu, GpuUuid, MigMode};
 use nvml_wrapper::Device;
 use nvml_wrapper_sys::bindings as sys;
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use std::rc::Rc;
 #[derive(Default)]
 pub(super) struct Known {
     /// The compute instance profiles by GPU and profile of the GPU instance.
-    pub(super) compute_profiles: BTreeMap<(GpuUuid, u32), Rc<Vec<ComputeProfile>>>,
+    compute_profiles: BTreeMap<(GpuUuid, u32), Rc<Vec<ComputeProfile>>>,
     count: Option<u32>,
     driver_version: Option<String>,
     pub(super) gpus: BTreeMap<u32, Rc<Identity>>,
@@ -220,20 +220,9 @@ impl Session<'_> {
         let mut instances = Vec::new();
         if gpu.mig == MigMode::Enabled {
             for offer in &offers {
-                let uuid = &identity.uuid;
-                instances.extend(self.list(&device, uuid, offer.profile.id, |handle| {
-                    let Some(place) = self.place(uuid, handle)? else {
-                        return Ok(None);
-                    };
-                    let profiles = self.compute_profiles_of(uuid, &place, handle)?;
-                    let compute_instances =
-                        self.detailed_compute_instances(uuid, place.id, handle, &profiles)?;
-                    Ok(Some(DetailedInstance {
-                        id: place.id,
-                        number: offer.number,
-                        placement: place.placement,
-                        compute_instances,
-                    }))
+                let (uuid, profile) = (&identity.uuid, offer.profile.id);
+                instances.extend(self.list(&device, uuid, profile, |handle| {
+                    self.describe(uuid, handle, |gi| self.compute_profiles_of(gi, profile))
                 })?);
             }
         }
@@ -248,17 +237,12 @@ impl Session<'_> {
 
     /// Returns the compute instance profiles of a GPU instance, which all instances of its profile have. They are read
     /// once in a session.
-    fn compute_profiles_of(
-        &self,
-        gpu: &GpuUuid,
-        instance: &GpuInstance,
-        handle: sys::nvmlGpuInstance_t,
-    ) -> Result<Rc<Vec<ComputeProfile>>> {
-        let key = (gpu.clone(), instance.profile_id);
+    fn compute_profiles_of(&self, gi: &Gi<'_>, profile: u32) -> Result<Rc<Vec<ComputeProfile>>> {
+        let key = (gi.gpu.clone(), profile);
         if let Some(known) = self.known.borrow().compute_profiles.get(&key) {
             return Ok(known.clone());
         }
-        let read = Rc::new(self.compute_profiles(gpu, instance.id, handle)?);
+        let read = Rc::new(self.compute_profiles(gi)?);
         // An instance that has gone tells none.
         if !read.is_empty() {
             let known = &mut self.known.borrow_mut().compute_profiles;

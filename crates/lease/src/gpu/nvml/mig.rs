@@ -1,6 +1,6 @@
 //! Instances, created and destroyed, and the MIG mode.
 
-use super::session::{Session, call, change, check, gone, raw};
+use super::session::{Gi, Session, call, change, check, gone, raw};
 use crate::gpu::{
     INSUFFICIENT_RESOURCES, INVALID_ARGUMENT, Mig, ModeChange, NOT_SUPPORTED, RESET_REQUIRED,
     Reason, Result,
@@ -11,7 +11,7 @@ use nvml_wrapper_sys::bindings as sys;
 impl Mig for Session<'_> {
     fn set_mig_mode(&self, gpu: &GpuUuid, on: bool) -> Result<ModeChange> {
         let word = if on { "on" } else { "off" };
-        let what = || format!("switch MIG {word} on GPU {}", self.called(gpu));
+        let what = || self.on(gpu, format!("switch MIG {word}"));
         let device = self.device(gpu)?;
         let (wanted, mut status) = (u32::from(on), 0);
         change!(
@@ -34,13 +34,7 @@ impl Mig for Session<'_> {
 
     fn create_gpu_instance(&self, gpu: &GpuUuid, profile: &Profile, at: Placement) -> Result<u32> {
         let device = self.device(gpu)?;
-        let what = || {
-            format!(
-                "create GPU instance {} at {at} on GPU {}",
-                profile.name,
-                self.called(gpu)
-            )
-        };
+        let what = || self.on(gpu, format!("create GPU instance {} at {at}", profile.name));
         let place = sys::nvmlGpuInstancePlacement_t {
             start: at.start,
             size: at.size,
@@ -61,14 +55,10 @@ impl Mig for Session<'_> {
     }
 
     fn create_compute_instance(&self, gpu: &GpuUuid, gpu_instance: u32) -> Result<u32> {
-        let what = || {
-            format!(
-                "create the compute instance of GPU instance {gpu_instance} on GPU {}",
-                self.called(gpu)
-            )
-        };
-        let handle = self.existing_gpu_instance(gpu, gpu_instance)?;
-        let full = self.filling_profiles(gpu, gpu_instance, handle)?;
+        let operation = || format!("create the compute instance of GPU instance {gpu_instance}");
+        let what = || self.on(gpu, operation());
+        let gi = self.existing_gpu_instance(gpu, gpu_instance)?;
+        let full = self.filling_profiles(&gi)?;
         let none = || {
             let why = format!(
                 "no compute instance profile fills it: the driver does not support one \
@@ -76,62 +66,44 @@ impl Mig for Session<'_> {
             );
             self.wrong(&what, why)
         };
-        self.create_in(handle, &full, &what)?.ok_or_else(none)
+        self.create_in(&gi, &full, &what)?.ok_or_else(none)
     }
 
     fn create_part(&self, gpu: &GpuUuid, gpu_instance: u32, slices: u32) -> Result<u32> {
-        let what = || {
-            format!(
-                "create a compute instance of {slices} slices in GPU instance {gpu_instance} on GPU {}",
-                self.called(gpu)
-            )
-        };
-        let handle = self.existing_gpu_instance(gpu, gpu_instance)?;
-        let profiles = self.compute_profiles(gpu, gpu_instance, handle)?;
+        let part = format!("a compute instance of {slices} slices in GPU instance {gpu_instance}");
+        let what = || self.on(gpu, format!("create {part}"));
+        let gi = self.existing_gpu_instance(gpu, gpu_instance)?;
+        let profiles = self.compute_profiles(&gi)?;
         let found = { profiles.iter() }.filter(|profile| profile.sliceCount == slices);
         let found: Vec<u32> = found.map(|profile| profile.id).collect();
         let none = || self.wrong(&what, "it has no profile of that size");
-        self.create_in(handle, &found, &what)?.ok_or_else(none)
+        self.create_in(&gi, &found, &what)?.ok_or_else(none)
     }
 
-    fn destroy_compute_instance(
-        &self,
-        gpu: &GpuUuid,
-        gpu_instance: u32,
-        compute_instance: u32,
-    ) -> Result<()> {
-        let what = || {
-            format!(
-                "destroy compute instance {compute_instance} of GPU instance {gpu_instance} on GPU {}",
-                self.called(gpu)
-            )
-        };
-        let Some(gi) = self.gpu_instance(gpu, gpu_instance)? else {
+    fn destroy_compute_instance(&self, gpu: &GpuUuid, gi: u32, ci: u32) -> Result<()> {
+        let instance = format!("compute instance {ci} of GPU instance {gi}");
+        let what = || self.on(gpu, format!("destroy {instance}"));
+        let Some(gi) = self.gpu_instance(gpu, gi)? else {
             return Ok(());
         };
-        let mut ci = std::ptr::null_mut();
+        let mut handle = std::ptr::null_mut();
         let found = call!(
             self,
             what,
-            nvmlGpuInstanceGetComputeInstanceById(gi, compute_instance, &mut ci)
+            nvmlGpuInstanceGetComputeInstanceById(gi.handle, ci, &mut handle)
         );
         if gone(found)?.is_none() {
             return Ok(());
         }
-        gone(change!(self, what, nvmlComputeInstanceDestroy(ci))).map(drop)
+        gone(change!(self, what, nvmlComputeInstanceDestroy(handle))).map(drop)
     }
 
-    fn destroy_gpu_instance(&self, gpu: &GpuUuid, gpu_instance: u32) -> Result<()> {
-        let Some(gi) = self.gpu_instance(gpu, gpu_instance)? else {
+    fn destroy_gpu_instance(&self, gpu: &GpuUuid, gi: u32) -> Result<()> {
+        let what = || self.on(gpu, format!("destroy GPU instance {gi}"));
+        let Some(gi) = self.gpu_instance(gpu, gi)? else {
             return Ok(());
         };
-        let what = || {
-            format!(
-                "destroy GPU instance {gpu_instance} on GPU {}",
-                self.called(gpu)
-            )
-        };
-        gone(change!(self, what, nvmlGpuInstanceDestroy(gi))).map(drop)
+        gone(change!(self, what, nvmlGpuInstanceDestroy(gi.handle))).map(drop)
     }
 }
 
@@ -143,7 +115,7 @@ impl Session<'_> {
     /// driver lists some that an older GPU cannot have. None without a profile.
     fn create_in(
         &self,
-        instance: sys::nvmlGpuInstance_t,
+        gi: &Gi<'_>,
         profiles: &[u32],
         what: &impl Fn() -> String,
     ) -> Result<Option<u32>> {
@@ -153,7 +125,7 @@ impl Session<'_> {
             let made = change!(
                 self,
                 what,
-                nvmlGpuInstanceCreateComputeInstance(instance, *profile, &mut ci)
+                nvmlGpuInstanceCreateComputeInstance(gi.handle, *profile, &mut ci)
             );
             match made {
                 Ok(()) => return self.id_of(ci, what).map(Some),

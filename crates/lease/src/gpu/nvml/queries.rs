@@ -1,24 +1,21 @@
 //! The GPUs and their instances, as NVML tells them.
 
-use super::session::{ANSWERS, Session, call, check, raw, supported, text};
+use super::session::{ANSWERS, Gi, Session, call, check, raw, supported, text};
 use crate::gpu::{
     DriverError, FUNCTION_NOT_FOUND, INSUFFICIENT_SIZE, Label, MemoryLimits, NOT_SUPPORTED,
     Queries, Reason, Result,
 };
 use crate::model::{
-    ComputeInstance, ComputeMode, GpuLoad, GpuProcess, GpuUuid, ListedInstance, MigMode, Nearness,
-    Profile, Sign, Snapshot,
+    ComputeMode, GpuLoad, GpuProcess, GpuUuid, ListedInstance, MigMode, Nearness, Profile, Sign,
+    Snapshot,
 };
 use nvml_wrapper::Device;
 use nvml_wrapper::enum_wrappers::device::ComputeMode as NvmlComputeMode;
-use nvml_wrapper::enums::device::UsedGpuMemory;
-use nvml_wrapper::error::NvmlError;
-use nvml_wrapper::struct_wrappers::device::ProcessInfo;
 use nvml_wrapper_sys::bindings as sys;
-use std::ffi::{CStr, CString, NulError, c_char, c_uint, c_void};
-use std::marker::PhantomData;
+use std::ffi::{CString, c_char, c_uint, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::rc::Rc;
 
 impl Queries for Session<'_> {
     fn prepare(&self) -> Result<()> {
@@ -56,12 +53,7 @@ impl Queries for Session<'_> {
     fn free_instances(&self, gpu: &GpuUuid, profile: u32) -> Result<u32> {
         let device = self.device(gpu)?;
         let mut count = 0;
-        let what = || {
-            format!(
-                "read the capacity for profile {profile} on GPU {}",
-                self.called(gpu)
-            )
-        };
+        let what = || self.on(gpu, format!("read the capacity for profile {profile}"));
         call!(
             self,
             what,
@@ -72,7 +64,10 @@ impl Queries for Session<'_> {
 
     fn instances_of(&self, gpu: &GpuUuid, profile: u32) -> Result<Vec<ListedInstance>> {
         let device = self.device(gpu)?;
-        let listed = self.list(&device, gpu, profile, |handle| self.describe(gpu, handle));
+        // No answer of before counts: a caller that looks twice wants to know it twice.
+        let profiles = |gi: &Gi<'_>| self.compute_profiles(gi).map(Rc::new);
+        let describe = |handle| self.describe(gpu, handle, profiles);
+        let listed = self.list(&device, gpu, profile, describe);
         // NOT_SUPPORTED says that MIG is off, and then it has to be.
         let what = || format!("read the MIG mode of GPU {gpu}");
         let mode = || self.ask("nvmlDeviceGetMigMode", &what, || device.mig_mode());
@@ -90,25 +85,16 @@ impl Queries for Session<'_> {
         let what = || format!("read the use of GPU {}", self.called(gpu));
         let memory = self.ask("nvmlDeviceGetMemoryInfo_v2", &what, || device.memory_info());
         let memory = supported(memory)?;
-        let process = |p: &ProcessInfo| GpuProcess {
+        let process = |p: &Process| GpuProcess {
             pid: p.pid,
-            used_bytes: match p.used_gpu_memory {
-                UsedGpuMemory::Used(bytes) => Some(bytes),
-                UsedGpuMemory::Unavailable => None,
-            },
+            // The largest number says that the driver does not tell.
+            used_bytes: (p.usedGpuMemory != u64::MAX).then_some(p.usedGpuMemory),
         };
-        let computing = self.ask("nvmlDeviceGetComputeRunningProcesses_v3", &what, || {
-            device.running_compute_processes()
-        })?;
-        let is_computing = |p: &&ProcessInfo| computing.iter().any(|c| c.pid == p.pid);
-        let drawing = self.ask("nvmlDeviceGetGraphicsRunningProcesses_v3", &what, || {
-            match device.running_graphics_processes() {
-                // A GPU without a graphics engine draws nothing.
-                Err(NvmlError::NotSupported) => Ok(Vec::new()),
-                drawing => drawing,
-            }
-        })?;
-        let drawing = drawing.iter().filter(|p| !is_computing(p));
+        let computing = self.list_processes(&device, List::Computing, &what)?;
+        let is_computing = |p: &&Process| computing.iter().any(|c| c.pid == p.pid);
+        // A GPU without a graphics engine draws nothing.
+        let drawing = supported(self.list_processes(&device, List::Drawing, &what))?;
+        let drawing = drawing.iter().flatten().filter(|p| !is_computing(p));
         let mode = self.ask("nvmlDeviceGetComputeMode", &what, || device.compute_mode());
         Ok(GpuLoad {
             compute_mode: match supported(mode)? {
@@ -130,10 +116,15 @@ impl Queries for Session<'_> {
         let device = &self.device(gpu)?;
         // The driver tells the two lists one after the other, and a client may start or end between them, so this asks
         // for the clients before and after.
-        let before = self.pids(device, gpu, List::Clients)?;
-        let computing = self.pids(device, gpu, List::Computing)?;
-        let after = self.pids(device, gpu, List::Clients)?;
-        Ok(outside(computing, [&before, &after]))
+        let clients = || {
+            let what = || self.on(gpu, "list the MPS clients");
+            self.list_processes(device, List::Clients, &what).map(pids)
+        };
+        let before = clients()?;
+        let what = || self.on(gpu, "list the processes");
+        let computing = self.list_processes(device, List::Computing, &what)?;
+        let after = clients()?;
+        Ok(outside(pids(computing), [&before, &after]))
     }
 
     fn signs(&self, gpu: &GpuUuid, fabric: bool) -> Result<Vec<Sign>> {
@@ -174,25 +165,7 @@ impl Queries for Session<'_> {
     }
 
     fn memory_limits(&self, gpu: &GpuUuid, cgroup: &Path) -> Result<MemoryLimits> {
-        let what = || self.limit_of("read", gpu, cgroup);
-        let path = path(cgroup, &what)?;
-        let device = self.device(gpu)?;
-        let mut limits = GetLimits {
-            name_space: path.as_ptr(),
-            soft: 0,
-            hard: 0,
-            used: 0,
-        };
-        let get: Get = self.function(GET, &what)?;
-        self.call("nvmlDeviceGetMemoryLimits_v1", ANSWERS, &what, || {
-            // SAFETY: the library and the device belong to the open session; the struct and its path live until the
-            // end of the call.
-            check(unsafe { get(raw(&device), &raw mut limits) })
-        })?;
-        Ok(MemoryLimits {
-            soft: limits.soft,
-            hard: limits.hard,
-        })
+        self.limits(gpu, cgroup, None)
     }
 
     fn label(&self, gpu: &GpuUuid, profile: u32) -> Result<Label> {
@@ -205,9 +178,9 @@ impl Queries for Session<'_> {
         })
     }
 
-    fn mig_uuid(&self, gpu: &GpuUuid, gpu_instance: u32, compute_instance: u32) -> Result<String> {
-        let what = || format!("find MIG device MIG-{gpu}/{gpu_instance}/{compute_instance}");
-        let device = self.mig_device(gpu, gpu_instance, compute_instance)?;
+    fn mig_uuid(&self, gpu: &GpuUuid, gi: u32, ci: u32) -> Result<String> {
+        let what = || format!("find MIG device MIG-{gpu}/{gi}/{ci}");
+        let device = self.mig_device(gpu, gi, ci)?;
         let mut uuid = [0 as c_char; 96];
         call!(
             self,
@@ -217,41 +190,27 @@ impl Queries for Session<'_> {
         Ok(text(&uuid))
     }
 
-    fn is_filled_by(&self, gpu: &GpuUuid, gpu_instance: u32, ci: &ComputeInstance) -> Result<bool> {
-        let handle = self.existing_gpu_instance(gpu, gpu_instance)?;
-        let full = self.filling_profiles(gpu, gpu_instance, handle)?;
-        Ok(full.contains(&ci.profile_id))
+    fn is_filled_by(&self, gpu: &GpuUuid, gi: u32, ci_profile: u32) -> Result<bool> {
+        let gi = self.existing_gpu_instance(gpu, gi)?;
+        Ok(self.filling_profiles(&gi)?.contains(&ci_profile))
     }
 
     fn used_memory(&self, gpu: &GpuUuid, mig: Option<(u32, u32)>) -> Result<u64> {
         let device = match mig {
-            Some((gpu_instance, compute_instance)) => {
-                self.mig_device(gpu, gpu_instance, compute_instance)?
-            }
+            Some((gi, ci)) => self.mig_device(gpu, gi, ci)?,
             None => self.device(gpu)?,
         };
-        let what = || format!("read the memory in use on GPU {}", self.called(gpu));
+        let what = || self.on(gpu, "read the memory in use");
         let memory = self.ask("nvmlDeviceGetMemoryInfo_v2", &what, || device.memory_info())?;
         Ok(memory.used)
     }
 
-    fn processes(
-        &self,
-        gpu: &GpuUuid,
-        gpu_instance: u32,
-        compute_instance: u32,
-    ) -> Result<Vec<u32>> {
-        let device = self.mig_device(gpu, gpu_instance, compute_instance)?;
-        let name = format!("MIG-{gpu}/{gpu_instance}/{compute_instance}");
-        let what = || format!("list the processes on MIG device {name}");
-        self.ask("nvmlDeviceGetComputeRunningProcesses_v3", &what, || {
-            match device.running_compute_processes() {
-                Ok(all) => Ok(all.into_iter().map(|p| p.pid).collect()),
-                // The driver does not tell, but the holders of the capabilities are still seen.
-                Err(NvmlError::NotSupported) => Ok(Vec::new()),
-                Err(e) => Err(e),
-            }
-        })
+    fn processes(&self, gpu: &GpuUuid, gi: u32, ci: u32) -> Result<Vec<u32>> {
+        let device = self.mig_device(gpu, gi, ci)?;
+        let what = || format!("list the processes on MIG device MIG-{gpu}/{gi}/{ci}");
+        // Where the driver does not tell, the holders of the capabilities are still seen.
+        let listed = supported(self.list_processes(&device, List::Computing, &what))?;
+        Ok(listed.map_or(Vec::new(), pids))
     }
 }
 
@@ -267,6 +226,8 @@ const MOST: c_uint = 1 << 16;
 /// How often a list may outgrow its room.
 const MAX_LISTINGS: usize = 4;
 
+type Process = sys::nvmlProcessInfo_t;
+
 /// Which list of the driver.
 #[derive(Clone, Copy)]
 enum List {
@@ -274,18 +235,21 @@ enum List {
     Computing,
     /// MPS clients alone.
     Clients,
+    /// The processes that draw.
+    Drawing,
 }
 
 impl Session<'_> {
-    fn pids(&self, device: &Device<'_>, gpu: &GpuUuid, list: List) -> Result<Vec<u32>> {
-        let what = || match list {
-            List::Computing => format!("list the processes on GPU {}", self.called(gpu)),
-            List::Clients => format!("list the MPS clients on GPU {}", self.called(gpu)),
-        };
+    fn list_processes(
+        &self,
+        device: &Device<'_>,
+        list: List,
+        what: &impl Fn() -> String,
+    ) -> Result<Vec<Process>> {
         let mut room = ROOM;
         for _ in 0..MAX_LISTINGS {
             // SAFETY: a struct of integers, for which zeros are a value.
-            let empty: sys::nvmlProcessInfo_t = unsafe { std::mem::zeroed() };
+            let empty: Process = unsafe { std::mem::zeroed() };
             let mut found = vec![empty; room as usize];
             let mut count = room;
             let (device, all) = (raw(device), found.as_mut_ptr());
@@ -300,11 +264,16 @@ impl Session<'_> {
                     what,
                     nvmlDeviceGetMPSComputeRunningProcesses_v3(device, &mut count, all)
                 ),
+                List::Drawing => call!(
+                    self,
+                    what,
+                    nvmlDeviceGetGraphicsRunningProcesses_v3(device, &mut count, all)
+                ),
             };
             match listed {
                 Ok(()) => {
                     found.truncate(count as usize);
-                    return Ok(found.iter().map(|p| p.pid).collect());
+                    return Ok(found);
                 }
                 Err(e) if e.code() == Some(INSUFFICIENT_SIZE) && count < MOST => {
                     room = count.max(room).saturating_add(ROOM);
@@ -312,8 +281,12 @@ impl Session<'_> {
                 Err(e) => return Err(e),
             }
         }
-        Err(self.wrong(&what, "more of them start all the time"))
+        Err(self.wrong(what, "more of them start all the time"))
     }
+}
+
+fn pids(processes: Vec<Process>) -> Vec<u32> {
+    processes.iter().map(|process| process.pid).collect()
 }
 
 /// Returns the processes that are no clients in either list.
@@ -322,32 +295,21 @@ fn outside(computing: Vec<u32>, clients: [&[u32]; 2]) -> Vec<u32> {
     computing.into_iter().filter(|p| !is_client(p)).collect()
 }
 
-/// The name of a function of type F.
-struct Name<F>(&'static CStr, PhantomData<F>);
+const SET: &str = "nvmlDeviceSetMemoryLimits_v1";
+const GET: &str = "nvmlDeviceGetMemoryLimits_v1";
 
-const SET: Name<Set> = Name(c"nvmlDeviceSetMemoryLimits_v1", PhantomData);
-const GET: Name<Get> = Name(c"nvmlDeviceGetMemoryLimits_v1", PhantomData);
-
-/// `nvmlSetMemoryLimits_v1_t`.
+/// `nvmlGetMemoryLimits_v1_t`. Without its last field it is `nvmlSetMemoryLimits_v1_t`.
 #[repr(C)]
-struct SetLimits {
+struct CgroupLimits {
     /// The directory of the cgroup.
-    name_space: *const c_char,
-    soft: u64,
-    hard: u64,
-}
-
-/// `nvmlGetMemoryLimits_v1_t`.
-#[repr(C)]
-struct GetLimits {
     name_space: *const c_char,
     soft: u64,
     hard: u64,
     used: u64,
 }
 
-type Set = unsafe extern "C" fn(sys::nvmlDevice_t, *mut SetLimits) -> sys::nvmlReturn_t;
-type Get = unsafe extern "C" fn(sys::nvmlDevice_t, *mut GetLimits) -> sys::nvmlReturn_t;
+type LimitsFunction =
+    unsafe extern "C" fn(sys::nvmlDevice_t, *mut CgroupLimits) -> sys::nvmlReturn_t;
 
 impl Session<'_> {
     /// Sets the limits of the cgroup in a directory, as drivers from release 615 on do. They end with the cgroup.
@@ -355,67 +317,72 @@ impl Session<'_> {
         &self,
         gpu: &GpuUuid,
         cgroup: &Path,
-        MemoryLimits { soft, hard }: MemoryLimits,
+        limits: MemoryLimits,
     ) -> Result<()> {
-        let what = || self.limit_of("set", gpu, cgroup);
-        let path = path(cgroup, &what)?;
+        self.limits(gpu, cgroup, Some(limits)).map(drop)
+    }
+
+    /// Sets these limits of a cgroup, or reads those that it has. A missing function is `FUNCTION_NOT_FOUND`, as NVML says
+    /// it of functions that its kernel module lacks.
+    fn limits(
+        &self,
+        gpu: &GpuUuid,
+        cgroup: &Path,
+        set: Option<MemoryLimits>,
+    ) -> Result<MemoryLimits> {
+        let (verb, name, answers) = match set {
+            Some(_) => ("set", SET, &[][..]),
+            None => ("read", GET, ANSWERS),
+        };
+        let what = || {
+            let shown = cgroup.display();
+            self.on(gpu, format!("{verb} the memory limit of cgroup {shown}"))
+        };
+        let path = CString::new(cgroup.as_os_str().as_bytes());
+        let path = path.map_err(|e| DriverError::new(what(), Reason::Answer(e.to_string())))?;
         let device = self.device(gpu)?;
-        let mut limits = SetLimits {
+        let MemoryLimits { soft, hard } = set.unwrap_or_default();
+        let mut limits = CgroupLimits {
             name_space: path.as_ptr(),
             soft,
             hard,
+            used: 0,
         };
-        let set: Set = self.function(SET, &what)?;
-        crate::effect::driver("nvmlDeviceSetMemoryLimits_v1");
-        self.call("nvmlDeviceSetMemoryLimits_v1", &[], &what, || {
-            // SAFETY: as for the getter.
-            check(unsafe { set(raw(&device), &raw mut limits) })
-        })
-    }
-
-    fn limit_of(&self, verb: &str, gpu: &GpuUuid, cgroup: &Path) -> String {
-        let (gpu, cgroup) = (self.called(gpu), cgroup.display());
-        format!("{verb} the memory limit of cgroup {cgroup} on GPU {gpu}")
-    }
-
-    /// Finds a function in the open library, by its name and with its type. A missing one is `FUNCTION_NOT_FOUND`, as
-    /// NVML says it of functions that its kernel module lacks.
-    fn function<F: Copy>(&self, name: Name<F>, what: &impl Fn() -> String) -> Result<F> {
-        const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
         let missing = || DriverError::new(what(), Reason::Code(FUNCTION_NOT_FOUND));
-        let symbol = self.symbol(name.0, what)?.ok_or_else(missing)?;
-        // SAFETY: F has the size of a pointer, and is the type that NVML's header gives the function of this name.
-        Ok(unsafe { std::mem::transmute_copy::<*mut c_void, F>(&symbol.as_ptr()) })
-    }
-}
-
-fn path(cgroup: &Path, what: &impl Fn() -> String) -> Result<CString> {
-    let wrong = |e: NulError| DriverError::new(what(), Reason::Answer(e.to_string()));
-    CString::new(cgroup.as_os_str().as_bytes()).map_err(wrong)
-}
-
-#[cfg(test)]
-mod limits_tests {
-    use super::*;
-    use std::mem::{offset_of, size_of};
-
-    #[test]
-    fn structs_have_layout_of_header() {
-        assert_eq!((size_of::<SetLimits>(), size_of::<GetLimits>()), (24, 32));
-        assert_eq!(
-            (offset_of!(SetLimits, soft), offset_of!(SetLimits, hard)),
-            (8, 16)
-        );
-        assert_eq!(
-            (offset_of!(GetLimits, hard), offset_of!(GetLimits, used)),
-            (16, 24)
-        );
+        let symbol = self.symbol(name, &what)?.ok_or_else(missing)?;
+        // SAFETY: NVML's header gives both functions this type, but for the last field of the struct.
+        let function =
+            unsafe { std::mem::transmute::<*mut c_void, LimitsFunction>(symbol.as_ptr()) };
+        if set.is_some() {
+            crate::effect::driver(name);
+        }
+        self.call(name, answers, &what, || {
+            // SAFETY: the library and the device belong to the open session; the struct and its path live until the
+            // end of the call.
+            check(unsafe { function(raw(&device), &raw mut limits) })
+        })?;
+        Ok(MemoryLimits {
+            soft: limits.soft,
+            hard: limits.hard,
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::mem::offset_of;
+
+    #[test]
+    fn struct_has_layout_of_header() {
+        let ends = [
+            offset_of!(CgroupLimits, soft),
+            offset_of!(CgroupLimits, hard),
+            offset_of!(CgroupLimits, used),
+            size_of::<CgroupLimits>(),
+        ];
+        assert_eq!(ends, [8, 16, 24, 32]);
+    }
 
     #[test]
     fn clients_of_either_moment_are_inside() {

@@ -4,8 +4,8 @@ use super::gpus::{Identity, Known};
 use super::profiles::MAX_PROFILES;
 use crate::gpu::geometry::Cache;
 use crate::gpu::{
-    DetailedCompute, DriverError, FUNCTION_NOT_FOUND, INSUFFICIENT_SIZE, INVALID_ARGUMENT,
-    NOT_FOUND, NOT_SUPPORTED, Reason, Result,
+    DriverError, FUNCTION_NOT_FOUND, INSUFFICIENT_SIZE, INVALID_ARGUMENT, NOT_FOUND, NOT_SUPPORTED,
+    Reason, Result,
 };
 use crate::model::{ComputeInstance, GpuInstance, GpuUuid, ListedInstance, Placement, Profile};
 use crate::trust;
@@ -14,6 +14,8 @@ use nvml_wrapper::{Device, Nvml};
 use nvml_wrapper_sys::bindings as sys;
 use std::cell::{OnceCell, RefCell};
 use std::ffi::{CStr, CString, c_char, c_uint};
+use std::fmt::Display;
+use std::mem::discriminant;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -45,6 +47,13 @@ pub trait Listener {
 
     /// Hears of a failure. A code that only answers a question is not one.
     fn failed(&self, _reason: &Reason) {}
+}
+
+/// A GPU instance by its handle.
+pub(super) struct Gi<'g> {
+    pub(super) gpu: &'g GpuUuid,
+    pub(super) id: u32,
+    pub(super) handle: sys::nvmlGpuInstance_t,
 }
 
 /// A session with the driver. The first call opens it, so an unused session costs nothing. Keep it short: a
@@ -192,6 +201,11 @@ impl Session<'_> {
         index.map_or_else(|| uuid.to_string(), |index| format!("{index} ({uuid})"))
     }
 
+    /// Names an operation on a GPU, for the words of a failure.
+    pub(super) fn on(&self, uuid: &GpuUuid, operation: impl Display) -> String {
+        format!("{operation} on GPU {}", self.called(uuid))
+    }
+
     /// Returns the device of a GPU. The driver is asked only for one that no snapshot has shown.
     pub(super) fn device(&self, uuid: &GpuUuid) -> Result<Device<'_>> {
         let is_it = |gpu: &&Rc<Identity>| gpu.uuid == *uuid;
@@ -215,11 +229,7 @@ impl Session<'_> {
         })
     }
 
-    pub(super) fn gpu_instance(
-        &self,
-        gpu: &GpuUuid,
-        id: u32,
-    ) -> Result<Option<sys::nvmlGpuInstance_t>> {
+    pub(super) fn gpu_instance<'g>(&self, gpu: &'g GpuUuid, id: u32) -> Result<Option<Gi<'g>>> {
         let device = self.device(gpu)?;
         let what = || format!("find GPU instance {id} on GPU {gpu}");
         let mut handle = std::ptr::null_mut();
@@ -228,15 +238,11 @@ impl Session<'_> {
             what,
             nvmlDeviceGetGpuInstanceById(raw(&device), id, &mut handle)
         );
-        Ok(gone(found)?.map(|()| handle))
+        Ok(gone(found)?.map(|()| Gi { gpu, id, handle }))
     }
 
     /// A GPU instance that must be there.
-    pub(super) fn existing_gpu_instance(
-        &self,
-        gpu: &GpuUuid,
-        id: u32,
-    ) -> Result<sys::nvmlGpuInstance_t> {
+    pub(super) fn existing_gpu_instance<'g>(&self, gpu: &'g GpuUuid, id: u32) -> Result<Gi<'g>> {
         self.gpu_instance(gpu, id)?.ok_or_else(|| {
             let what = || format!("find GPU instance {id} on GPU {gpu}");
             self.failure(&what, Reason::Code(NOT_FOUND))
@@ -267,12 +273,7 @@ impl Session<'_> {
         profile: u32,
         read: impl Fn(sys::nvmlGpuInstance_t) -> Result<Option<T>>,
     ) -> Result<Vec<T>> {
-        let what = || {
-            format!(
-                "list GPU instances of profile {profile} on GPU {}",
-                self.called(gpu)
-            )
-        };
+        let what = || self.on(gpu, format!("list GPU instances of profile {profile}"));
         for _ in 0..MAX_LISTINGS {
             // The driver writes as many as the profile allows, whatever count comes in.
             let mut handles = vec![std::ptr::null_mut(); MAX_INSTANCES as usize];
@@ -298,20 +299,24 @@ impl Session<'_> {
         }
     }
 
-    /// Returns an instance with its contents; none when it went meanwhile.
+    /// Returns an instance with its contents; none when it went meanwhile. `profiles` tells its compute instance profiles.
     pub(super) fn describe(
         &self,
         gpu: &GpuUuid,
         handle: sys::nvmlGpuInstance_t,
+        profiles: impl Fn(&Gi<'_>) -> Result<Rc<Vec<ComputeProfile>>>,
     ) -> Result<Option<ListedInstance>> {
         let Some(place) = self.place(gpu, handle)? else {
             return Ok(None);
         };
+        let id = place.id;
+        let gi = Gi { gpu, id, handle };
+        let profiles = profiles(&gi)?;
         Ok(Some(ListedInstance {
-            id: place.id,
+            id,
             profile_id: place.profile_id,
             placement: place.placement,
-            compute_instances: self.compute_instances(gpu, place.id, handle)?,
+            compute_instances: self.compute_instances(&gi, &profiles)?,
         }))
     }
 
@@ -337,31 +342,16 @@ impl Session<'_> {
         }))
     }
 
+    /// Returns the compute instances in the driver's order, profile after profile.
     fn compute_instances(
         &self,
-        gpu: &GpuUuid,
-        id: u32,
-        handle: sys::nvmlGpuInstance_t,
-    ) -> Result<Vec<ComputeInstance>> {
-        let profiles = self.compute_profiles(gpu, id, handle)?;
-        let listed = self.detailed_compute_instances(gpu, id, handle, &profiles)?;
-        let mut found: Vec<ComputeInstance> =
-            listed.into_iter().map(|found| found.instance).collect();
-        found.sort_by_key(|c| c.id);
-        Ok(found)
-    }
-
-    /// Returns the compute instances in the driver's order, profile after profile.
-    pub(super) fn detailed_compute_instances(
-        &self,
-        gpu: &GpuUuid,
-        id: u32,
-        handle: sys::nvmlGpuInstance_t,
+        gi: &Gi<'_>,
         profiles: &[ComputeProfile],
-    ) -> Result<Vec<DetailedCompute>> {
-        let mut found = Vec::new();
+    ) -> Result<Vec<ComputeInstance>> {
+        let Gi { gpu, id, handle } = *gi;
+        let what = || format!("list compute instances of GPU instance {id} on GPU {gpu}");
+        let mut found = Vec::<ComputeInstance>::new();
         for profile in profiles {
-            let what = || format!("list compute instances of GPU instance {id} on GPU {gpu}");
             let mut count = profile.instanceCount;
             let mut handles = vec![std::ptr::null_mut(); self.bounded(&what, count)?];
             let listed = call!(
@@ -381,14 +371,11 @@ impl Session<'_> {
                 // SAFETY: a struct of integers and pointers, for which zeros are a value.
                 let mut info: sys::nvmlComputeInstanceInfo_t = unsafe { std::mem::zeroed() };
                 let read = call!(self, what, nvmlComputeInstanceGetInfo_v2(ci, &mut info));
-                let is_listed = |c: &DetailedCompute| c.instance.id == info.id;
-                if gone(read)?.is_some() && !found.iter().any(is_listed) {
-                    found.push(DetailedCompute {
+                if gone(read)?.is_some() && found.iter().all(|known| known.id != info.id) {
+                    found.push(ComputeInstance {
+                        id: info.id,
+                        profile_id: info.profileId,
                         slices: profile.sliceCount,
-                        instance: ComputeInstance {
-                            id: info.id,
-                            profile_id: info.profileId,
-                        },
                     });
                 }
             }
@@ -397,12 +384,8 @@ impl Session<'_> {
     }
 
     /// The compute instance profiles of a GPU instance.
-    pub(super) fn compute_profiles(
-        &self,
-        gpu: &GpuUuid,
-        id: u32,
-        handle: sys::nvmlGpuInstance_t,
-    ) -> Result<Vec<ComputeProfile>> {
+    pub(super) fn compute_profiles(&self, gi: &Gi<'_>) -> Result<Vec<ComputeProfile>> {
+        let Gi { gpu, id, handle } = *gi;
         let mut profiles = Vec::new();
         for number in 0..MAX_PROFILES {
             let what = || {
@@ -432,14 +415,9 @@ impl Session<'_> {
     /// The profiles of the compute instance that leaves room for no second. Two may have the same slices and differ in
     /// multiprocessors (1g.20gb on H100), and two may be equal (7 and 7 for NVLink): then the plain one, with the lower
     /// number, comes first.
-    pub(super) fn filling_profiles(
-        &self,
-        gpu: &GpuUuid,
-        id: u32,
-        handle: sys::nvmlGpuInstance_t,
-    ) -> Result<Vec<u32>> {
+    pub(super) fn filling_profiles(&self, gi: &Gi<'_>) -> Result<Vec<u32>> {
         let size = |p: &ComputeProfile| (p.sliceCount, p.multiprocessorCount);
-        let mut alone = self.compute_profiles(gpu, id, handle)?;
+        let mut alone = self.compute_profiles(gi)?;
         alone.retain(|p| p.instanceCount == 1);
         let largest = alone.iter().map(size).max();
         let full = alone.iter().filter(|p| Some(size(p)) == largest);
@@ -488,37 +466,33 @@ pub(super) fn text(chars: &[c_char]) -> String {
 /// nvml-wrapper's errors back into NVML's codes: its enum lacks some (23 arrives as an unexpected
 /// variant).
 impl From<NvmlError> for Reason {
-    #[allow(deprecated)] // a code that NVML may still give
     fn from(e: NvmlError) -> Reason {
-        use NvmlError as E;
-        Reason::Code(match e {
-            E::Uninitialized => 1,
-            E::InvalidArg => 2,
-            E::NotSupported => 3,
-            E::NoPermission => 4,
-            E::AlreadyInitialized => 5,
-            E::NotFound => 6,
-            E::InsufficientSize(_) => 7,
-            E::InsufficientPower => 8,
-            E::DriverNotLoaded => 9,
-            E::Timeout => 10,
-            E::IrqIssue => 11,
-            E::LibraryNotFound => 12,
-            E::FunctionNotFound => 13,
-            E::CorruptedInfoROM => 14,
-            E::GpuLost => 15,
-            E::ResetRequired => 16,
-            E::OperatingSystem => 17,
-            E::LibRmVersionMismatch => 18,
-            E::InUse => 19,
-            E::InsufficientMemory => 20,
-            E::NoData => 21,
-            E::VgpuEccNotSupported => 22,
-            E::UnexpectedVariant(code) => code,
-            E::Unknown => 999,
+        let is_its = |code: &u32| discriminant(&NvmlError::from(*code)) == discriminant(&e);
+        match &e {
+            NvmlError::UnexpectedVariant(code) => Reason::Code(*code),
             // The loader's own words say it all.
-            E::LibloadingError(e) => return Reason::Library(e.to_string()),
-            other => return Reason::Library(other.to_string()),
-        })
+            NvmlError::LibloadingError(e) => Reason::Library(e.to_string()),
+            other => match (1..=22).chain([999]).find(is_its) {
+                Some(code) => Reason::Code(code),
+                None => Reason::Library(other.to_string()),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_wrapper_have_their_codes() {
+        for code in (1..=30).chain([999, 4711]) {
+            assert_eq!(Reason::from(NvmlError::from(code)), Reason::Code(code));
+        }
+        let odd = NvmlError::StringTooLong {
+            max_len: 1,
+            actual_len: 2,
+        };
+        assert!(matches!(Reason::from(odd), Reason::Library(_)));
     }
 }
