@@ -49,8 +49,7 @@ pub fn finish<W: Into<String>>(
         trust::program(command.get_program().as_ref()).context(&what)?;
     }
     let end = Instant::now() + driver::limit() * 2;
-    let ended = process::run_apart(command, end).context(&what)?;
-    let answer = ended.map_err(Error::new).context(&what)?;
+    let answer = process::run_apart(command, end).context(&what)?;
     let text = |text: String| text.trim().to_owned();
     Ok((answer.status, text(answer.text), text(answer.complaint)))
 }

@@ -73,10 +73,8 @@ fn set_on(driver: &Session<'_>, gpu: &GpuUuid, dir: &Path, memory_mib: u64) -> R
         soft: 0,
         hard: memory_mib << 20,
     };
-    driver
-        .set_memory_limits(gpu, dir, limits)
-        .map_err(|e| refused(e, dir))?;
-    let found = driver.memory_limits(gpu, dir);
+    let set = driver.set_memory_limits(gpu, dir, limits);
+    let found = set.and_then(|()| driver.memory_limits(gpu, dir));
     let found = found.map_err(|e| refused(e, dir))?;
     if found != limits {
         let MemoryLimits { soft, hard } = found;

@@ -1,6 +1,6 @@
 //! Makes the changes of an apply with the driver, each under the lock of its GPU.
 
-use super::journal::Step;
+use super::journal::{Change, Step};
 use crate::error::{Context, Error, Result};
 use crate::gpu::{DriverError, INSUFFICIENT_RESOURCES, Mig};
 use crate::leases::Leases;
@@ -25,16 +25,12 @@ pub(super) fn carry_out(
 }
 
 fn make(context: &Leases<'_>, driver: &impl Mig, step: &Step) -> Result<()> {
-    match step {
-        Step::Destroy { instance, .. } => {
-            reclaim::destroy_unwanted(context, instance, Patience::default())
-                .context(|| format!("destroy {}", instance.resource))
-        }
-        Step::Create {
-            instance,
-            parts,
-            is_whole,
-        } => create(context, driver, instance, parts, *is_whole)
+    let instance = &step.instance;
+    match &step.change {
+        Change::Keep => Ok(()),
+        Change::Destroy => reclaim::destroy_unwanted(context, instance, Patience::default())
+            .context(|| format!("destroy {}", instance.resource)),
+        Change::Create { parts, is_whole } => create(context, driver, instance, parts, *is_whole)
             .map_err(|e| {
                 // Nothing of it stays, as far as the driver allows.
                 let undone = reclaim::destroy_unwanted(context, instance, Patience::NONE);

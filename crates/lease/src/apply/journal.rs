@@ -12,19 +12,22 @@ use crate::store::{
 };
 use std::collections::VecDeque;
 
-/// A change that is on record and has not been made.
-pub(super) enum Step {
-    /// Destroys an instance.
-    Destroy {
-        /// Its record.
-        instance: Box<Instance>,
-        /// The record before the apply. None for an instance that was not on record.
-        before: Option<Box<Instance>>,
-    },
-    /// Creates an instance with its compute instances.
+/// A record of the layout, and what is to be made of it.
+pub(super) struct Step {
+    /// The record.
+    pub instance: Instance,
+    /// The record before the apply. None for an instance that was not on record.
+    before: Option<Instance>,
+    pub change: Change,
+}
+
+/// What an apply does to an instance.
+pub(super) enum Change {
+    /// Nothing: its record alone is new.
+    Keep,
+    Destroy,
+    /// Creates it with its compute instances.
     Create {
-        /// Its record.
-        instance: Box<Instance>,
         /// The compute slices of each compute instance.
         parts: Vec<u32>,
         /// Whether the only one fills the instance, by any profile that does.
@@ -32,13 +35,7 @@ pub(super) enum Step {
     },
 }
 
-/// A record to write, and the one that it replaces.
-struct Entry {
-    instance: Instance,
-    before: Option<Instance>,
-}
-
-/// Puts the changes on record, in the order in which they are made. Returns none if a record changed since the look.
+/// Puts the changes on record. Returns those to make, in their order, or none if a record changed since the look.
 pub(super) fn write(
     context: &Leases<'_>,
     driver: &impl Queries,
@@ -52,43 +49,44 @@ pub(super) fn write(
         name,
         operation,
     };
-    let (mut records, mut steps) = (Vec::new(), VecDeque::new());
+    let mut steps = VecDeque::new();
     for gpu in gpus {
-        draft.of_gpu(gpu, &mut records, &mut steps)?;
+        draft.of_gpu(gpu, &mut steps)?;
     }
-    let held = holds.records().map(|instance| Entry {
-        instance: instance.clone(),
-        before: None,
-    });
-    records.extend(held);
     let ledger = context.store.lock(&format!("apply of layout {name}"))?;
     let written = ledger.change(|state| {
         let is_same = |before: &Instance| state.instance(&before.id).map(|i| &**i) == Some(before);
-        let are_same = { records.iter() }
-            .filter_map(|record| record.before.as_ref())
+        let are_same = steps
+            .iter()
+            .filter_map(|step| step.before.as_ref())
             .all(is_same);
-        if !are_same || !keep_their_leases(state, &records) {
+        if !are_same || !keep_their_leases(state, &steps) {
             return Ok(false);
         }
-        for record in &records {
-            state.put_instance(record.instance.clone())?;
+        for instance in steps
+            .iter()
+            .map(|step| &step.instance)
+            .chain(holds.records())
+        {
+            state.put_instance(instance.clone())?;
         }
         Ok(true)
     })?;
+    steps.retain(|step| !matches!(step.change, Change::Keep));
     Ok(written.then_some(steps))
 }
 
 /// Returns whether no release of the leases on these records has begun since the look: it may destroy an instance that is
 /// to stay. A release that begins later sees the new record.
-fn keep_their_leases(state: &State, records: &[Entry]) -> bool {
-    let is_ending = |record: &Entry| {
+fn keep_their_leases(state: &State, steps: &VecDeque<Step>) -> bool {
+    let is_ending = |step: &Step| {
         let mut leases = { state.leases.iter() }
-            .filter(|lease| lease.instance == record.instance.id)
+            .filter(|lease| lease.instance == step.instance.id)
             .map(|lease| lease.state);
         let first = leases.next();
         first == Some(LeaseState::Releasing) && leases.all(|state| state == LeaseState::Releasing)
     };
-    !records.iter().any(is_ending)
+    !steps.iter().any(is_ending)
 }
 
 struct Draft<'a, D> {
@@ -98,22 +96,16 @@ struct Draft<'a, D> {
 }
 
 impl<D: Queries> Draft<'_, D> {
-    fn of_gpu(
-        &self,
-        plan: &GpuPlan,
-        records: &mut Vec<Entry>,
-        steps: &mut VecDeque<Step>,
-    ) -> Result<()> {
+    fn of_gpu(&self, plan: &GpuPlan, steps: &mut VecDeque<Step>) -> Result<()> {
         let state = &plan.state;
         for present in plan.doomed() {
             let mut instance = self.instance(&state.gpu, present, InstanceState::Releasing)?;
             instance.operation = Some(self.operation.id().clone());
-            let before = present.record.clone();
-            steps.push_back(Step::Destroy {
-                instance: Box::new(instance.clone()),
-                before: before.clone().map(Box::new),
+            steps.push_back(Step {
+                instance,
+                before: present.record.clone(),
+                change: Change::Destroy,
             });
-            records.push(Entry { instance, before });
         }
         for present in plan.changes.keep.iter().map(|n| &state.present[*n]) {
             if !is_marked(present) {
@@ -122,7 +114,11 @@ impl<D: Queries> Draft<'_, D> {
             let instance = self.instance(&state.gpu, present, InstanceState::Ready)?;
             let before = present.record.clone();
             if before.as_ref() != Some(&instance) {
-                records.push(Entry { instance, before });
+                steps.push_back(Step {
+                    instance,
+                    before,
+                    change: Change::Keep,
+                });
             }
         }
         if plan.mode.is_some() {
@@ -136,14 +132,13 @@ impl<D: Queries> Draft<'_, D> {
             let mut instance = self.draft(slice, InstanceState::Creating)?;
             instance.operation = Some(self.operation.id().clone());
             instance.planned = true;
-            steps.push_back(Step::Create {
-                instance: Box::new(instance.clone()),
-                parts: new.parts.clone(),
-                is_whole: new.parts == [profile.compute_slices],
-            });
-            records.push(Entry {
+            steps.push_back(Step {
                 instance,
                 before: None,
+                change: Change::Create {
+                    parts: new.parts.clone(),
+                    is_whole: new.parts == [profile.compute_slices],
+                },
             });
         }
         Ok(())
@@ -203,21 +198,15 @@ fn is_marked(present: &Present) -> bool {
 pub(super) fn withdraw(context: &Leases<'_>, left: VecDeque<Step>) -> Result<()> {
     context.store.lock("apply")?.change(|state| {
         for (n, step) in left.into_iter().enumerate() {
-            match step {
-                Step::Destroy { instance, before } => {
-                    // A compute instance of a changed one is gone, so a collector ends it.
-                    if state.instance(&instance.id).map(|i| &**i) != Some(&*instance) {
-                        continue;
-                    }
-                    match before {
-                        Some(before) => state.put_instance(*before)?,
-                        None => drop(state.remove_instance(&instance.id)),
-                    }
-                }
-                Step::Create { instance, .. } if n > 0 => {
-                    state.remove_instance(&instance.id);
-                }
-                Step::Create { .. } => {}
+            let has_begun = match step.change {
+                Change::Create { .. } => n == 0,
+                // A compute instance of a changed one is gone, so a collector ends it.
+                _ => state.instance(&step.instance.id).map(|i| &**i) != Some(&step.instance),
+            };
+            match step.before {
+                _ if has_begun => {}
+                Some(before) => state.put_instance(before)?,
+                None => drop(state.remove_instance(&step.instance.id)),
             }
         }
         Ok(())

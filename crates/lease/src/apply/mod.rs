@@ -114,13 +114,6 @@ struct Attempt<'a> {
     holds: Holds,
 }
 
-/// The changes on record, and what they hold.
-struct Journaled {
-    steps: VecDeque<Step>,
-    holds: Holds,
-    applied: Applied,
-}
-
 impl Attempt<'_> {
     fn run(&mut self, driver: &mut Session<'_>) -> Result<(Applied, HeldGpus)> {
         let name = self.layout.name.as_str();
@@ -143,14 +136,12 @@ impl Attempt<'_> {
                 let applied = Applied::new(name, &gpus, Made::Nothing);
                 return Ok((whole(begun, applied), held));
             }
-            let Some(journaled) = self.journal(driver)? else {
+            let Some((mut left, applied)) = self.journal(driver)? else {
                 continue;
             };
-            std::mem::replace(&mut self.holds, journaled.holds).end(self.context)?;
-            let mut left = journaled.steps;
             carry::carry_out(self.context, driver, &mut left)
                 .map_err(|e| e.and(journal::withdraw(self.context, left).err()))?;
-            let applied = whole(begun.take(), journaled.applied);
+            let applied = whole(begun.take(), applied);
             let operation = self.operation.as_ref().filter(|_| !self.holds.is_empty());
             let Some(operation) = operation else {
                 self.context.observer.applied(name);
@@ -193,8 +184,9 @@ impl Attempt<'_> {
         Ok(Some(plans))
     }
 
-    /// Looks again and puts the changes on record, while no create chooses a place. Returns none if the plan has changed.
-    fn journal(&mut self, driver: &Session<'_>) -> Result<Option<Journaled>> {
+    /// Looks again and puts the changes on record, while no create chooses a place. Returns them with the whole plan, or none
+    /// if that has changed.
+    fn journal(&mut self, driver: &Session<'_>) -> Result<Option<(VecDeque<Step>, Applied)>> {
         let context = self.context;
         if self.operation.is_none() {
             self.operation = Some(context.store.begin()?);
@@ -211,12 +203,13 @@ impl Attempt<'_> {
             return Ok(None);
         };
         let holds = Holds::draft(name, operation, &gpus)?;
-        let steps = journal::write(context, driver, name, operation, &gpus, &holds)?;
-        Ok(steps.map(|steps| Journaled {
-            steps,
-            holds,
-            applied: Applied::new(name, &gpus, Made::All),
-        }))
+        let written = journal::write(context, driver, name, operation, &gpus, &holds)?;
+        let Some(steps) = written else {
+            return Ok(None);
+        };
+        // The new instances are on record, so nothing has to hold their GPUs any more.
+        std::mem::replace(&mut self.holds, holds).end(context)?;
+        Ok(Some((steps, Applied::new(name, &gpus, Made::All))))
     }
 }
 

@@ -87,11 +87,8 @@ fn on_gpu(state: GpuState, target: &Target) -> Result<GpuPlan> {
             return Err(Error::new("MIG is off after its next reset").hint(hint));
         }
         (MigMode::Enabled, true) => change_instances(&mut plan, &wanted)?,
-        (MigMode::Disabled, true) => switch_on(&mut plan, &wanted)?,
-        (MigMode::Unsupported, true) => {
-            return Err(Error::new(format!("{} has no MIG", gpu.name))
-                .hint("leave the GPU out of the entry, or write mig-enabled: false"));
-        }
+        // `validate` has refused a GPU without MIG.
+        (MigMode::Disabled | MigMode::Unsupported, true) => switch_on(&mut plan, &wanted)?,
         (MigMode::Disabled | MigMode::Unsupported, false) => {}
     }
     let changes = &plan.changes;

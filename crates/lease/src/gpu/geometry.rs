@@ -13,16 +13,12 @@
 use crate::error::{Context, Error, Result};
 use crate::framed::Form;
 use crate::model::{BootId, Gpu, GpuUuid, ListedInstance, Profile};
-use crate::{effect, trust};
+use crate::{files, trust};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File, OpenOptions};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 const FILE: &str = "geometry";
-/// Being written. A name of its own for each writer would be left over by each that is killed.
-const UNFINISHED: &str = ".new-geometry";
 const FORM: Form = Form {
     version: "runmig.dev/v1",
     kind: "Geometry",
@@ -102,10 +98,9 @@ impl Cache {
                 return Geometries::new();
             }
         };
-        if (&body.boot_id, body.driver_version.as_str()) == (&self.boot_id, driver_version) {
-            body.gpus
-        } else {
-            Geometries::new()
+        match body.boot_id == self.boot_id && body.driver_version == driver_version {
+            true => body.gpus,
+            false => Geometries::new(),
         }
     }
 
@@ -118,7 +113,8 @@ impl Cache {
         offers.map(|offer| offer.profile.name).collect()
     }
 
-    /// Replaces the file. Another writer at the same moment is left to it.
+    /// Replaces the file. Two writers at the same moment may spoil it for each other: then the next session reads the
+    /// driver again.
     pub fn write(&self, driver_version: &str, gpus: Geometries) -> Result<()> {
         let text = encode(&Body {
             boot_id: self.boot_id.clone(),
@@ -131,36 +127,8 @@ impl Cache {
             return Err(why).context(what);
         }
         trust::folder(&self.dir).context(what)?;
-        self.replace(&text).context(what)
+        files::replace(&self.dir.join(FILE), &text).context(what)
     }
-
-    /// Not synced: after a crash a cache may be damaged or missing. The lock on the unfinished file tells
-    /// a writer at work from one that was killed.
-    fn replace(&self, bytes: &[u8]) -> std::io::Result<()> {
-        let unfinished = self.dir.join(UNFINISHED);
-        let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(false).mode(0o600);
-        options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY);
-        let mut out = effect::open(&options, &unfinished)?;
-        if !effect::try_lock(&out).unwrap_or(false) || !is_still(&out, &unfinished) {
-            return Ok(());
-        }
-        let written = effect::set_len(&out, 0)
-            .and_then(|()| effect::write_all(&mut out, bytes))
-            .and_then(|()| effect::rename(&unfinished, &self.dir.join(FILE)));
-        if written.is_err() {
-            // An unfinished file must not fill a full disk further.
-            let _ = effect::remove_file(&unfinished);
-        }
-        written
-    }
-}
-
-fn is_still(file: &File, path: &Path) -> bool {
-    let (Ok(ours), Ok(there)) = (file.metadata(), fs::symlink_metadata(path)) else {
-        return false;
-    };
-    ours.is_file() && (ours.dev(), ours.ino()) == (there.dev(), there.ino())
 }
 
 fn encode(body: &Body) -> Vec<u8> {

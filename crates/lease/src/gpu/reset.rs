@@ -60,14 +60,14 @@ impl Program {
         command.args(["--gpu-reset", "-i", &addresses.join(",")]);
         let what = || format!("run {} --gpu-reset", self.path.display());
         let answer = program::run(command, stdin, Instant::now() + TIME).context(what)?;
-        let answer = answer.map_err(Error::new).context(what)?;
-        let says_so = || answer.text.to_ascii_lowercase().contains("not supported");
-        let refused = || Err(Error::new(shown(&answer))).context(what);
-        match answer.status.code() {
-            Some(0) => Ok(Reset::Done),
-            Some(NOT_SUPPORTED) => refused().or_else(|e| Ok(Reset::NotSupported(e))),
-            _ if says_so() => refused().or_else(|e| Ok(Reset::NotSupported(e))),
-            _ => refused(),
+        if answer.status.success() {
+            return Ok(Reset::Done);
+        }
+        let refused = Error::failed(what()).caused_by(shown(&answer));
+        let says_so = answer.text.to_ascii_lowercase().contains("not supported");
+        match says_so || answer.status.code() == Some(NOT_SUPPORTED) {
+            true => Ok(Reset::NotSupported(refused)),
+            false => Err(refused),
         }
     }
 }

@@ -4,14 +4,14 @@ use super::device_nodes::Nodes;
 use super::on_host;
 use crate::error::{Context, Error, Result};
 use crate::paths::inside;
-use crate::process::program::{self, shown};
+use crate::process::program;
 use crate::trust;
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::time::Duration;
 
 /// The time for one program. A module loads within seconds.
 const TIME: Duration = Duration::from_secs(30);
@@ -50,10 +50,8 @@ impl Loader {
         self.check()?;
         let what = || format!("run {}", self.command());
         let mut command = Command::new(&self.path);
-        command
-            .env_clear()
-            .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
-        command.args(self.arguments);
+        command.args(self.arguments).env_clear();
+        command.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
         if self.host_root != Path::new("/") {
             // An image has neither the program's libraries nor its shell.
             let root = CString::new(self.host_root.as_os_str().as_bytes()).context(what)?;
@@ -64,12 +62,7 @@ impl Loader {
             // SAFETY: two system calls between fork and exec, on memory that the parent prepared.
             unsafe { command.pre_exec(enter) };
         }
-        let answer = program::run(command, Stdio::null(), Instant::now() + TIME).context(what)?;
-        let answer = answer.map_err(Error::new).context(what)?;
-        match answer.status.success() {
-            true => Ok(()),
-            false => Err(Error::new(shown(&answer))).context(what),
-        }
+        program::succeed(command, TIME).context(what).map(drop)
     }
 }
 

@@ -34,7 +34,7 @@ pub(crate) fn find(configured: Option<&Path>, driver_root: &Path) -> Result<Resu
     let what = || format!("use control program {}", path.display());
     let answer = match running::run(help, "", Instant::now() + running::TIME) {
         Err(e) if running::is_not_executable(&e) => return Ok(Err(e).context(what)),
-        answer => answer.context(what)?.map_err(Error::new).context(what)?,
+        answer => answer.context(what)?,
     };
     Ok(match multi_user(&answer.text) {
         Some(multi_user) => Ok(Program { path, multi_user }),

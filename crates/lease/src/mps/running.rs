@@ -6,6 +6,7 @@ use super::launch;
 use crate::error::{Context, Error, Result, printable};
 use crate::model::ChangedLimit;
 use crate::process::program::{self, Answer, shown};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -91,22 +92,12 @@ impl Talks {
             };
             let said = daemon.tell(&set_of(server, share_mib))?;
             let now = daemon.tell(&get_of(server))?;
-            let expected = answer(share_mib);
-            match now == expected {
-                true => found = Some(words),
-                // A server that ended meanwhile has no limit.
-                false if !daemon.servers()?.contains(&server) => {}
-                false => {
-                    return Err(Error::new(format!(
-                        "its MPS daemon tells the limit as \"{now}\" and not as {expected} after {share_mib}Mi was \
-                         set{}",
-                        match said.as_str() {
-                            "" => String::new(),
-                            said => format!("; to the setting it said \"{said}\""),
-                        }
-                    )));
-                }
+            if now == answer(share_mib) {
+                found = Some(words);
+            } else if daemon.servers()?.contains(&server) {
+                return Err(differs("its", &now, share_mib, &said));
             }
+            // A server that ended meanwhile has no limit.
         }
         Ok(found)
     }
@@ -128,20 +119,44 @@ impl Talks {
 }
 
 /// A talk with one daemon.
-struct Talk<'a> {
-    program: &'a Path,
-    pipes: PathBuf,
-    end: Instant,
+pub(super) struct Talk<'a> {
+    pub program: &'a Path,
+    pub pipes: PathBuf,
+    pub end: Instant,
 }
 
 impl Talk<'_> {
-    fn tell(&self, command: &str) -> Result<String> {
-        let answer = tell(self.program, &self.pipes, command, self.end)?;
-        Ok(brief(&answer))
+    /// Sends one command to the daemon, and returns its answer.
+    ///
+    /// # Errors
+    /// The program cannot be run, does not answer in time, or exits with another status than 0, as it does
+    /// without a daemon.
+    fn ask(&self, command: &str) -> Result<String> {
+        let program = self.program.display();
+        let mut control = Command::new(self.program);
+        control.env_clear();
+        control.env("CUDA_MPS_PIPE_DIRECTORY", &self.pipes);
+        let answer = match run(control, command, self.end) {
+            Err(e) if e.kind() == ErrorKind::TimedOut => return Err(Error::new(e.to_string())),
+            answer => answer.context(|| format!("run {program}"))?,
+        };
+        match answer.status.success() {
+            true => Ok(answer.text),
+            false => {
+                let shown = shown(&answer);
+                let why = format!("{program} does not take \"{command}\": {shown}");
+                Err(Error::new(why))
+            }
+        }
+    }
+
+    /// The same, with the answer in one short line.
+    pub(super) fn tell(&self, command: &str) -> Result<String> {
+        Ok(brief(&self.ask(command)?))
     }
 
     fn servers(&self) -> Result<Vec<u32>> {
-        let answer = tell(self.program, &self.pipes, SERVERS, self.end)?;
+        let answer = self.ask(SERVERS)?;
         servers(&answer).ok_or_else(|| {
             let answer = brief(&answer);
             Error::new(format!(
@@ -153,6 +168,18 @@ impl Talk<'_> {
     fn told(&self, server: u32, share_mib: u64) -> Result<Told> {
         Ok(judge(self.tell(&get_of(server))?, share_mib))
     }
+}
+
+/// Returns the error for a limit that is told otherwise than it was set. `whose` precedes the daemon.
+pub(super) fn differs(whose: &str, now: &str, mib: u64, said: &str) -> Error {
+    let expected = answer(mib);
+    let said = match said {
+        "" => String::new(),
+        said => format!("; to the setting it said \"{said}\""),
+    };
+    Error::new(format!(
+        "{whose} MPS daemon tells the limit as \"{now}\" and not as {expected} after {mib}Mi was set{said}"
+    ))
 }
 
 /// Returns an answer in one line, cut if it is long.
@@ -201,20 +228,20 @@ pub(super) fn answer(mib: u64) -> String {
 }
 
 /// The command that lists the servers of a daemon.
-pub(super) const SERVERS: &str = "get_server_list";
+const SERVERS: &str = "get_server_list";
 
 /// Returns the command that sets the limit of a running server, for its next clients.
-pub(super) fn set_of(server: u32, mib: u64) -> String {
+fn set_of(server: u32, mib: u64) -> String {
     format!("set_device_pinned_mem_limit {server} 0 {mib}M")
 }
 
 /// Returns the command that reads the limit of a running server.
-pub(super) fn get_of(server: u32) -> String {
+fn get_of(server: u32) -> String {
     format!("get_device_pinned_mem_limit {server} 0")
 }
 
 /// Returns the limit that an answer tells, in MiB; 0 is no limit. Returns none for other words.
-pub(super) fn told(answer: &str) -> Option<u64> {
+fn told(answer: &str) -> Option<u64> {
     let (number, factor) = match answer.strip_suffix('G') {
         Some(number) => (number, 1024),
         None => (answer.strip_suffix('M')?, 1),
@@ -227,44 +254,14 @@ pub(super) fn told(answer: &str) -> Option<u64> {
 /// The time for one answer, and for the start of a daemon. A command takes 5 to 10 ms.
 pub(super) const TIME: Duration = Duration::from_secs(5);
 
-/// Sends one command to the daemon of a directory, and returns its answer.
-///
-/// # Errors
-/// The program cannot be run, does not answer in time, or exits with another status than 0, as it does
-/// without a daemon.
-pub(super) fn tell(program: &Path, pipes: &Path, command: &str, end: Instant) -> Result<String> {
-    let mut run = Command::new(program);
-    run.env_clear().env("CUDA_MPS_PIPE_DIRECTORY", pipes);
-    let answer = ask(run, command, end)?;
-    match answer.status.success() {
-        true => Ok(answer.text),
-        false => Err(Error::new(format!(
-            "{} does not take \"{command}\": {}",
-            program.display(),
-            shown(&answer)
-        ))),
-    }
-}
-
-/// Runs a program with this input, and returns its output.
-pub(super) fn ask(command: Command, input: &str, end: Instant) -> Result<Answer> {
-    let name = command.get_program().to_string_lossy().into_owned();
-    let answer = run(command, input, end).context(|| format!("run {name}"))?;
-    answer.map_err(Error::new)
-}
-
 /// Returns whether a failed start says that the machine cannot execute the program at all.
 pub(super) fn is_not_executable(e: &std::io::Error) -> bool {
     let never = [libc::ENOENT, libc::EACCES, libc::ENOEXEC, libc::ELIBBAD];
     e.raw_os_error().is_some_and(|errno| never.contains(&errno))
 }
 
-/// Runs a program with this input; it ends with this process. The inner error says that it did not end in time.
-pub(super) fn run(
-    mut command: Command,
-    input: &str,
-    end: Instant,
-) -> std::io::Result<std::result::Result<Answer, String>> {
+/// Runs a program with this input; it ends with this process.
+pub(super) fn run(mut command: Command, input: &str, end: Instant) -> std::io::Result<Answer> {
     launch::leave_descriptors(&mut command);
     program::run(command, program::input(input)?, end)
 }

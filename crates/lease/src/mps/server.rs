@@ -4,7 +4,7 @@ use super::Home;
 use super::Program;
 use super::cgroup;
 use super::launch::{self, Child, Image};
-use super::running;
+use super::running::{self, Talk};
 use crate::effect;
 use crate::error::{Context, Error, Result, printable};
 use crate::files;
@@ -150,30 +150,26 @@ fn last_line(log: &Path) -> String {
 
 /// Sets the limit and reads it back. The program's status is 0 even if the daemon refused the command.
 fn set_limit(order: &Order<'_>, end: Instant) -> Result<()> {
-    let (program, pipes) = (&order.program.path, order.home.pipes());
-    let said = first_answer(program, &pipes, &running::set(order.limit_mib), end)?;
-    let answer = running::tell(program, &pipes, running::GET, end)?;
-    let (answer, expected) = (answer.trim(), running::answer(order.limit_mib));
+    let talk = Talk {
+        program: &order.program.path,
+        pipes: order.home.pipes(),
+        end,
+    };
+    let said = first_answer(&talk, &running::set(order.limit_mib))?;
+    let answer = talk.tell(running::GET)?;
+    let expected = running::answer(order.limit_mib);
     if answer == expected {
         return Ok(());
     }
-    let said = match said.trim() {
-        "" => String::new(),
-        said => format!("; to the setting it said \"{}\"", printable(said)),
-    };
-    Err(Error::new(format!(
-        "the MPS daemon tells the limit as \"{}\" and not as {expected} after {}Mi was set{said}",
-        printable(answer),
-        order.limit_mib
-    )))
+    Err(running::differs("the", &answer, order.limit_mib, &said))
 }
 
 /// Returns the answer to the first command. A socket exists a moment before the daemon listens at it.
-fn first_answer(program: &Path, pipes: &Path, command: &str, end: Instant) -> Result<String> {
+fn first_answer(talk: &Talk<'_>, command: &str) -> Result<String> {
     let mut gap = Duration::from_millis(1);
     loop {
-        match running::tell(program, pipes, command, end) {
-            Err(_) if Instant::now() < end => effect::pause(gap),
+        match talk.tell(command) {
+            Err(_) if Instant::now() < talk.end => effect::pause(gap),
             answer => return answer,
         }
         gap = (gap * 2).min(Duration::from_millis(100));
@@ -184,10 +180,7 @@ fn first_answer(program: &Path, pipes: &Path, command: &str, end: Instant) -> Re
 fn open_door(home: &Home) -> Result<()> {
     let (new, link) = (home.folder.join("control.new"), home.door().join("control"));
     let what = || format!("link {}", link.display());
-    match effect::remove_file(&new) {
-        Err(e) if e.kind() != ErrorKind::NotFound => return Err(e).context(what),
-        _ => {}
-    }
+    files::unlink(&new).context(what)?;
     let socket = home.pipes().join("control");
     // Every user of the container connects to it.
     effect::set_mode(&socket, 0o666).context(what)?;

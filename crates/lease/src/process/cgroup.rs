@@ -13,8 +13,20 @@ pub fn cgroups(pid: i32) -> Vec<String> {
 
 fn cgroup_lines(reads: &dyn Reads, pid: i32) -> io::Result<Vec<String>> {
     let text = read_text(reads, &dir(pid).join("cgroup"))?.unwrap_or_default();
-    let path = |line: &str| Some(line.splitn(3, ':').nth(2)?.to_owned());
-    Ok(text.lines().filter_map(path).collect())
+    Ok(lines(&text).map(|(_, path)| path.to_owned()).collect())
+}
+
+/// Returns the controllers of each hierarchy, none for that of cgroup v2, with the path of the cgroup there.
+fn lines(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    text.lines()
+        .filter_map(|line| line.split_once(':')?.1.split_once(':'))
+}
+
+/// Returns the path in the hierarchy of these controllers.
+fn path_in(text: &str, controllers: &str) -> Option<String> {
+    let mut lines = lines(text);
+    let (_, path) = lines.find(|(its, _)| *its == controllers)?;
+    Some(path.to_owned())
 }
 
 /// The cgroup to which the device rules of this process belong.
@@ -36,8 +48,7 @@ pub fn own_cgroup() -> Option<OwnCgroup> {
 /// Returns the cgroup of a process in systemd's own hierarchy of cgroup v1. None without such a hierarchy.
 pub(crate) fn systemd_cgroup(pid: i32) -> Option<String> {
     let text = read_text(&Host, &dir(pid).join("cgroup")).ok()??;
-    let of_systemd = |line: &str| Some(line.split_once(":name=systemd:")?.1.to_owned());
-    text.lines().find_map(of_systemd)
+    path_in(&text, "name=systemd")
 }
 
 /// Returns the cgroup of a process in the hierarchy of cgroup v2, as the kernel shows it.
@@ -47,24 +58,20 @@ pub(crate) fn systemd_cgroup(pid: i32) -> Option<String> {
 pub(crate) fn unified_cgroup(pid: i32) -> io::Result<String> {
     let text = read_text(&Host, &dir(pid).join("cgroup"))?;
     let text = text.ok_or_else(|| io::Error::other("the process is gone"))?;
-    let path = text.lines().find_map(|line| line.strip_prefix("0::"));
-    path.map(str::to_owned)
-        .ok_or_else(|| io::Error::other("the process has no cgroup of version 2"))
+    path_in(&text, "").ok_or_else(|| io::Error::other("the process has no cgroup of version 2"))
 }
 
 fn parse_own(text: &str) -> Option<OwnCgroup> {
     let mut unified = None;
-    for line in text.lines() {
-        let mut fields = line.splitn(3, ':').skip(1);
-        let (controllers, path) = (fields.next()?, fields.next()?.to_owned());
+    for (controllers, path) in lines(text) {
         if path.split('/').any(|part| part == "..") {
             continue;
         }
         if controllers.split(',').any(|name| name == "devices") {
-            return Some(OwnCgroup::V1(path));
+            return Some(OwnCgroup::V1(path.to_owned()));
         }
         if controllers.is_empty() {
-            unified = Some(OwnCgroup::V2(path));
+            unified = Some(OwnCgroup::V2(path.to_owned()));
         }
     }
     unified

@@ -81,39 +81,60 @@ fn mounted(own: &str, mountinfo: &str) -> Option<Vec<Hierarchy>> {
 /// Returns all mounts of the hierarchy of a line of `/proc/PID/cgroup`, with its root.
 fn mounts_of(line: &str, mountinfo: &str) -> Option<Vec<Hierarchy>> {
     let controllers = line.split(':').nth(1)?;
-    let mount = |line: &str| {
-        let fields: Vec<&str> = line.split(' ').take(5).collect();
-        let (major, minor) = fields.get(2)?.split_once(':')?;
+    let mounts = mounts(mountinfo);
+    let hierarchy = |mount: &Mount<'_>| {
+        let (major, minor) = mount.dev.split_once(':')?;
         Some(Hierarchy {
-            point: PathBuf::from(OsStr::from_bytes(&unescaped(fields.get(4)?))),
+            point: PathBuf::from(OsStr::from_bytes(&unescaped(mount.point))),
             dev: libc::makedev(major.parse().ok()?, minor.parse().ok()?),
         })
     };
     // A part of a hierarchy has its device number too, and may cover it.
-    let is_latest = |line: &&str| {
-        let at = line.split(' ').nth(4);
-        let mut lines = mountinfo.lines();
-        lines.rfind(|other| other.split(' ').nth(4) == at) == Some(*line)
+    let is_covered = |n: usize| {
+        mounts[n + 1..]
+            .iter()
+            .any(|later| later.point == mounts[n].point)
     };
-    let shown = mountinfo.lines().filter(|line| shows(line, controllers));
-    shown.filter(is_latest).map(mount).collect()
+    let shown = (0..mounts.len()).filter(|n| mounts[*n].shows(controllers) && !is_covered(*n));
+    shown.map(|n| hierarchy(&mounts[n])).collect()
 }
 
-/// Returns whether a line of `/proc/PID/mountinfo` is of the hierarchy with these controllers, with its root.
-fn shows(line: &str, controllers: &str) -> bool {
-    let Some((mount, file_system)) = line.split_once(" - ") else {
-        return false;
-    };
-    let mut fields = file_system.split(' ');
-    let (kind, options) = (fields.next(), fields.nth(1).unwrap_or_default());
-    let is_kind = match controllers {
-        "" => kind == Some("cgroup2"),
-        some => {
-            let has = |name| options.split(',').any(|option| option == name);
-            kind == Some("cgroup") && some.split(',').all(has)
-        }
-    };
-    is_kind && mount.split(' ').nth(3) == Some("/")
+/// A line of `/proc/PID/mountinfo`.
+pub(super) struct Mount<'t> {
+    dev: &'t str,
+    root: &'t str,
+    pub(super) point: &'t str,
+    kind: &'t str,
+    /// The options of the file system.
+    pub(super) options: &'t str,
+}
+
+pub(super) fn mounts(mountinfo: &str) -> Vec<Mount<'_>> {
+    mountinfo.lines().filter_map(Mount::parse).collect()
+}
+
+impl<'t> Mount<'t> {
+    fn parse(line: &'t str) -> Option<Mount<'t>> {
+        let (mount, file_system) = line.split_once(" - ")?;
+        let (mut mount, mut file_system) = (mount.split(' ').skip(2), file_system.split(' '));
+        Some(Mount {
+            dev: mount.next()?,
+            root: mount.next()?,
+            point: mount.next()?,
+            kind: file_system.next()?,
+            options: file_system.nth(1).unwrap_or_default(),
+        })
+    }
+
+    /// Returns whether it is of the hierarchy with these controllers, with its root.
+    fn shows(&self, controllers: &str) -> bool {
+        let has = |name| self.options.split(',').any(|option| option == name);
+        let is_kind = match controllers {
+            "" => self.kind == "cgroup2",
+            some => self.kind == "cgroup" && some.split(',').all(has),
+        };
+        is_kind && self.root == "/"
+    }
 }
 
 /// File systems that depend only on a disk of this machine. Others may hang.
@@ -177,12 +198,8 @@ impl Mounts {
     /// Parses a text like `/proc/PID/mountinfo`.
     fn new(text: &[u8]) -> Mounts {
         let text = String::from_utf8_lossy(text);
-        let mount = |line: &str| {
-            let point = unescaped(line.split(' ').nth(4)?);
-            let kind = line.split_once(" - ")?.1.split(' ').next()?;
-            Some((point, LOCAL.contains(&kind)))
-        };
-        Mounts(text.lines().filter_map(mount).collect())
+        let mount = |mount: &Mount<'_>| (unescaped(mount.point), LOCAL.contains(&mount.kind));
+        Mounts(mounts(&text).iter().map(mount).collect())
     }
 
     fn is_local(&self, path: &Path) -> bool {
@@ -198,7 +215,7 @@ impl Mounts {
 }
 
 /// Returns a word with its escapes decoded: `\040` is a blank.
-pub(super) fn unescaped(word: &str) -> Vec<u8> {
+fn unescaped(word: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut rest = word.as_bytes();
     while let Some((first, after)) = rest.split_first() {

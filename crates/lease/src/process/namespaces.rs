@@ -2,6 +2,7 @@
 //! in the namespaces of the process that recorded them. In other namespaces the processes of a living
 //! container seem absent.
 
+use super::hierarchies::mounts;
 use super::{PROC, Reads, all, dir, is_gone, read_text};
 use crate::model::Namespaces;
 use std::io;
@@ -217,12 +218,9 @@ fn obstacle(reads: &dyn Reads, pid: u32) -> Option<String> {
 
 /// Returns whether the latest mount of `/proc` hides the processes of other users.
 fn hides_others(mountinfo: &str) -> bool {
-    let is_proc = |line: &&str| line.split(' ').nth(4) == Some(PROC);
-    let options = mountinfo.lines().rfind(is_proc).and_then(|line| {
-        let (_, of_file_system) = line.split_once(" - ")?;
-        of_file_system.splitn(3, ' ').nth(2)
-    });
-    let mut options = options.unwrap_or_default().split(',');
+    let mounts = mounts(mountinfo);
+    let latest = mounts.iter().rfind(|mount| mount.point == PROC);
+    let mut options = latest.map_or("", |mount| mount.options).split(',');
     options.any(|o| matches!(o.strip_prefix("hidepid="), Some(how) if how != "0" && how != "off"))
 }
 

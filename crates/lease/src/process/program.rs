@@ -1,7 +1,7 @@
 //! Runs a program for its output, with a bound on both.
 
 use crate::effect::{self, Kind};
-use crate::error::{Context, Error, Result, printable};
+use crate::error::{Context, Result, printable};
 use crate::process;
 use nix::poll::{PollFd, PollFlags, PollTimeout};
 use nix::sys::signal::{Signal, killpg};
@@ -34,10 +34,18 @@ pub fn output(program: &Path, arguments: &[&str], time: Duration) -> Result<Stri
     let what = || format!("run {} {}", program.display(), arguments.join(" "));
     let mut command = Command::new(program);
     command.args(arguments);
-    let answer = run(command, Stdio::null(), Instant::now() + time).context(what)?;
-    match answer.map_err(Error::new).context(what)? {
-        answer if answer.status.success() => Ok(answer.text),
-        answer => Err(Error::new(shown(&answer))).context(what),
+    succeed(command, time).context(what)
+}
+
+/// The same of a command. The error is the reason alone.
+pub(crate) fn succeed(
+    command: Command,
+    time: Duration,
+) -> Result<String, Box<dyn std::error::Error + Send + Sync>> {
+    let answer = run(command, Stdio::null(), Instant::now() + time)?;
+    match answer.status.success() {
+        true => Ok(answer.text),
+        false => Err(shown(&answer).into()),
     }
 }
 
@@ -57,28 +65,27 @@ pub(crate) fn input(text: &str) -> std::io::Result<PipeReader> {
     Ok(stdin)
 }
 
-/// Runs a program. The inner error says that it did not end in time.
+/// Runs a program.
+///
+/// # Errors
+/// `TimedOut`: it did not end in time, and is killed.
 pub(crate) fn run(
     mut command: Command,
     stdin: impl Into<Stdio>,
     end: Instant,
-) -> std::io::Result<std::result::Result<Answer, String>> {
+) -> std::io::Result<Answer> {
     let (output, both) = std::io::pipe()?;
     command.stdout(both.try_clone()?).stderr(both).stdin(stdin);
-    finish(command, &[output], MAX_ANSWER, end, |_| true)
+    // A child of it that goes on may have the pipe.
+    finish(command, &[output], MAX_ANSWER, end, false)
 }
 
-/// Runs a program as `run`, with its standard error apart, and the standard input of the command.
-pub fn run_apart(
-    mut command: Command,
-    end: Instant,
-) -> std::io::Result<std::result::Result<Answer, String>> {
+/// Runs a program as `run`, with its standard error apart, and the standard input of the command. Its output has to end in
+/// time, too.
+pub fn run_apart(mut command: Command, end: Instant) -> std::io::Result<Answer> {
     let ((output, out), (complaint, err)) = (std::io::pipe()?, std::io::pipe()?);
     command.stdout(out).stderr(err);
-    // A child of it that goes on has the pipes.
-    finish(command, &[output, complaint], MAX_APART, end, |is_read| {
-        is_read
-    })
+    finish(command, &[output, complaint], MAX_APART, end, true)
 }
 
 fn finish(
@@ -86,44 +93,36 @@ fn finish(
     outputs: &[PipeReader],
     most: usize,
     end: Instant,
-    suffices: impl FnOnce(bool) -> bool,
-) -> std::io::Result<std::result::Result<Answer, String>> {
+    to_the_end: bool,
+) -> std::io::Result<Answer> {
     let name = command.get_program().to_string_lossy().into_owned();
     process::wait_for_children();
     command.current_dir("/").process_group(0);
     let mut child = effect::spawn(&mut command)?;
     // The command holds the pipes open as well.
     drop(command);
-    let read = read_until(outputs, most, end);
-    let ended = read.and_then(|(texts, is_read)| {
-        let ended = wait_until(&mut child, end)?;
-        Ok((texts, ended.filter(|_| suffices(is_read))))
+    let ended = read_until(outputs, most, end).and_then(|(texts, is_read)| {
+        let status = wait_until(&mut child, end)?;
+        Ok((texts, status.filter(|_| is_read || !to_the_end)))
     });
-    let mut texts = match ended {
-        Ok((texts, Some(status))) => {
-            let mut texts = texts.into_iter();
-            let (text, complaint) = (texts.next(), texts.next());
-            return Ok(Ok(Answer {
-                status,
-                text: text.unwrap_or_default(),
-                complaint: complaint.unwrap_or_default(),
-            }));
-        }
-        Ok((texts, None)) => texts,
-        Err(e) => {
-            stop(&mut child);
-            return Err(e);
-        }
-    };
-    stop(&mut child);
+    if !matches!(ended, Ok((_, Some(_)))) {
+        stop(&mut child);
+    }
+    let (mut texts, status) = ended?;
+    if let Some(status) = status {
+        let mut texts = texts.into_iter();
+        return Ok(Answer {
+            status,
+            text: texts.next().unwrap_or_default(),
+            complaint: texts.next().unwrap_or_default(),
+        });
+    }
     texts.retain(|text| !text.trim().is_empty());
-    Ok(Err(format!(
-        "{name} did not end in time{}",
-        match texts.last() {
-            None => String::new(),
-            Some(text) => format!(": {}", printable(text.trim())),
-        }
-    )))
+    let said = texts.last().map_or(String::new(), |text| {
+        format!(": {}", printable(text.trim()))
+    });
+    let why = format!("{name} did not end in time{said}");
+    Err(std::io::Error::new(ErrorKind::TimedOut, why))
 }
 
 /// Reads each output to its end. Returns whether it came to that.
