@@ -13,8 +13,8 @@ pub fn run(config: &Config, format: Format, source: &Source) -> Result<i32> {
     let gpus = driver::ask(config).detailed_gpus()?;
     let targets = layout::resolve(&configuration, &gpus)?;
     layout::validate(&targets, &gpus)?;
-    let item = |(target, gpu)| {
-        let difference = layout::difference(Option::as_ref(target), gpu);
+    let item = |(target, gpu): (&Option<_>, _)| {
+        let difference = layout::difference(*target, gpu);
         AssertedGpu {
             gpu_index: gpu.gpu.index,
             gpu_uuid: gpu.gpu.uuid.to_string(),

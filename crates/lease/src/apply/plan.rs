@@ -2,7 +2,7 @@
 
 use super::occupants::{GpuState, Present};
 use crate::error::{Context, Error, Result};
-use crate::layout::{self, Configuration, Target};
+use crate::layout::{self, Configuration, Entry};
 use crate::model::{Gpu, GpuUuid, MigMode};
 use crate::placement::{self, LayoutObstacle, LayoutPlan, Standing, WantedParts};
 
@@ -60,15 +60,15 @@ pub(super) fn plan(layout: &Configuration, states: Vec<GpuState>) -> Result<Vec<
     let targets = layout::resolve(layout, &gpus)?;
     layout::validate(&targets, &gpus)?;
     let named = states.into_iter().zip(&targets);
-    let named = named.filter_map(|(state, target)| Some((state, target.as_ref()?)));
-    let one = |(state, target): (GpuState, &Target)| {
+    let named = named.filter_map(|(state, target)| Some((state, (*target)?)));
+    let one = |(state, target): (GpuState, &Entry)| {
         let what = format!("make the layout of GPU {}", state.gpu.gpu.index);
         on_gpu(state, target).context(|| what)
     };
     named.map(one).collect()
 }
 
-fn on_gpu(state: GpuState, target: &Target) -> Result<GpuPlan> {
+fn on_gpu(state: GpuState, target: &Entry) -> Result<GpuPlan> {
     let wanted = layout::wanted_parts(target, &state.gpu);
     let mut plan = GpuPlan::unchanged(state);
     let gpu = &plan.state.gpu.gpu;

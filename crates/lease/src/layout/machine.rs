@@ -1,6 +1,5 @@
 //! The instances of the machine by the names that layouts have for them: compared with a target, or as a file.
 
-use super::Target;
 use super::file::{Devices, Entry, VERSION};
 use crate::gpu::DetailedGpu;
 use crate::model::{ListedInstance, MigMode, Profile};
@@ -49,7 +48,7 @@ pub(super) fn in_words(instances: &BTreeMap<String, i64>) -> String {
 }
 
 /// Returns the difference of a GPU from its target in words, if it differs. A GPU that no entry names differs.
-pub fn difference(target: Option<&Target>, gpu: &DetailedGpu) -> Option<String> {
+pub fn difference(target: Option<&Entry>, gpu: &DetailedGpu) -> Option<String> {
     let Some(target) = target else {
         return Some("no entry names it".to_owned());
     };

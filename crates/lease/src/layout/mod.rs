@@ -15,44 +15,31 @@ use crate::gpu::DetailedGpu;
 use crate::model::{Gpu, MigMode, Profile};
 use crate::placement::{self, LayoutObstacle, WantedParts};
 use machine::{in_words, instance_name};
-use std::collections::BTreeMap;
 
-/// The state that a GPU is to have.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Target {
-    /// Whether MIG is to be on.
-    pub mig_enabled: bool,
-    /// The number of instances by their names.
-    pub instances: BTreeMap<String, i64>,
-}
-
-/// The targets of a machine, in the order of its GPUs; none for a GPU that no entry names.
-pub type Targets = Vec<Option<Target>>;
+/// The target of each GPU of a machine, in the order of its GPUs: the entry that names it, if one does.
+pub type Targets<'c> = Vec<Option<&'c Entry>>;
 
 /// Returns the target of each GPU.
 ///
 /// # Errors
 /// A filter is not a number, the machine lacks a GPU, or two entries for one GPU differ.
-pub fn resolve(configuration: &Configuration, gpus: &[DetailedGpu]) -> Result<Targets> {
+pub fn resolve<'c>(configuration: &'c Configuration, gpus: &[DetailedGpu]) -> Result<Targets<'c>> {
     let name = &configuration.name;
-    let mut targets: Vec<Option<(usize, Target)>> = vec![None; gpus.len()];
+    let wanted = |entry: &'c Entry| (entry.mig_enabled, &entry.instances);
+    let mut targets: Vec<Option<(usize, &Entry)>> = vec![None; gpus.len()];
     for (entry, n) in configuration.entries.iter().zip(1..) {
         let what = || format!("use entry {n} of configuration {name}");
-        let wanted = Target {
-            mig_enabled: entry.mig_enabled,
-            instances: entry.instances.clone(),
-        };
         for index in positions(entry, gpus).context(what)? {
             let target = &mut targets[index];
             match target {
-                Some((other, target)) if *target != wanted => {
+                Some((other, target)) if wanted(target) != wanted(entry) => {
                     let why = format!(
                         "configuration {name} has two targets for GPU {index}, in the entries {other} and {n}"
                     );
                     return Err(Error::new(why).hint("leave the GPU to one entry"));
                 }
                 Some(_) => {}
-                None => *target = Some((n, wanted.clone())),
+                None => *target = Some((n, entry)),
             }
         }
     }
@@ -67,17 +54,17 @@ pub fn resolve(configuration: &Configuration, gpus: &[DetailedGpu]) -> Result<Ta
 ///
 /// # Errors
 /// MIG or a profile that the GPU lacks, a count of 0, and more instances than the GPU holds.
-pub fn validate(targets: &Targets, gpus: &[DetailedGpu]) -> Result<()> {
+pub fn validate(targets: &Targets<'_>, gpus: &[DetailedGpu]) -> Result<()> {
     for (target, gpu) in targets.iter().zip(gpus) {
-        let is_met = |target: &&Target| difference(Some(target), gpu).is_none();
-        if let Some(target) = target.as_ref().filter(|target| !is_met(target)) {
+        let is_met = |target: &&Entry| difference(Some(target), gpu).is_none();
+        if let Some(target) = target.filter(|target| !is_met(target)) {
             check(target, gpu).context(|| format!("make the layout of GPU {}", gpu.gpu.index))?;
         }
     }
     Ok(())
 }
 
-fn check(target: &Target, gpu: &DetailedGpu) -> Result<()> {
+fn check(target: &Entry, gpu: &DetailedGpu) -> Result<()> {
     if target.mig_enabled && gpu.gpu.mig == MigMode::Unsupported {
         let why = format!("{} has no MIG", gpu.gpu.name);
         return Err(
@@ -124,7 +111,7 @@ fn check(target: &Target, gpu: &DetailedGpu) -> Result<()> {
 }
 
 /// Returns the compute instances of a target by their profile.
-pub fn wanted_parts(target: &Target, gpu: &DetailedGpu) -> WantedParts {
+pub fn wanted_parts(target: &Entry, gpu: &DetailedGpu) -> WantedParts {
     let mut wanted = WantedParts::new();
     for (name, &count) in &target.instances {
         if let Some((profile, slices)) = profile_of(gpu, name) {

@@ -3,7 +3,7 @@
 //! container seem absent.
 
 use super::hierarchies::mounts;
-use super::{PROC, Reads, all, dir, is_gone, read_text};
+use super::{PROC, Reads, all, dir, if_there, read_text};
 use crate::model::Namespaces;
 use std::io;
 use std::path::Path;
@@ -65,19 +65,10 @@ impl View {
 
     /// Returns whether the absence of a record's cgroups proves something here.
     pub(crate) fn of_cgroups(&self, record: Option<&Namespaces>) -> Sight {
-        let own = &self.namespaces.cgroup;
-        let (same, theirs) = match record {
-            Some(record) => (record.cgroup == *own, shown(record.cgroup.as_ref())),
-            None => (is_first(own.as_ref(), FIRST_CGROUP), "unknown"),
-        };
-        match &self.obstacle {
-            Some(why) => Sight::Blocked(why.clone()),
-            None if same => Sight::Clear,
-            None => Sight::Blocked(format!(
-                "its cgroups are of cgroup namespace {theirs}, and this is {}",
-                shown(own.as_ref())
-            )),
-        }
+        let own = self.namespaces.cgroup.as_deref();
+        let theirs = record.map(|record| record.cgroup.as_deref());
+        let elsewhere = || elsewhere("cgroups are of cgroup", own, theirs, FIRST_CGROUP);
+        sight(self.obstacle.clone().or_else(elsewhere))
     }
 
     /// Returns whether a record's cgroup paths match `/proc/PID/cgroup` here.
@@ -92,43 +83,42 @@ impl View {
     }
 }
 
-/// Returns the sight of a record's processes. A record without namespaces is a claim's, whose driver runs in the
-/// first namespaces. Elsewhere runmig cannot tell, so a doubt counts as life.
+/// Returns the sight of a record's processes.
 fn seen_from(own: &View, record: Option<&Namespaces>) -> Sight {
-    if let Some(why) = &own.obstacle {
-        return Sight::Blocked(why.clone());
-    }
-    let own = &own.namespaces;
-    let (is_same_pid, is_same_time) = match record {
-        Some(record) => (record.pid == own.pid, record.time == own.time),
-        None => (
-            own.pid.ends_with(FIRST_PID),
-            is_first(own.time.as_ref(), FIRST_TIME),
-        ),
+    let Namespaces { pid, time, .. } = &own.namespaces;
+    let theirs = record.map(|record| (Some(record.pid.as_str()), record.time.as_deref()));
+    let (their_pid, their_time) = theirs.unzip();
+    let is_elsewhere = || elsewhere("processes are of pid", Some(pid), their_pid, FIRST_PID);
+    let is_of_other_time = || {
+        elsewhere(
+            "start times are of time",
+            time.as_deref(),
+            their_time,
+            FIRST_TIME,
+        )
     };
-    if !is_same_pid {
-        let theirs = record.map_or("unknown", |r| &r.pid);
-        return Sight::Blocked(format!(
-            "its processes are of pid namespace {theirs}, and this is {}",
-            own.pid
-        ));
-    }
-    if !is_same_time {
-        let theirs = record.map_or("unknown", |r| shown(r.time.as_ref()));
-        return Sight::Blocked(format!(
-            "its start times are of time namespace {theirs}, and this is {}",
-            shown(own.time.as_ref())
-        ));
-    }
-    Sight::Clear
+    let obstacle = own.obstacle.clone();
+    sight(obstacle.or_else(is_elsewhere).or_else(is_of_other_time))
 }
 
-fn is_first(namespace: Option<&String>, first: &str) -> bool {
-    namespace.is_none_or(|n| n.ends_with(first))
+fn sight(obstacle: Option<String>) -> Sight {
+    obstacle.map_or(Sight::Clear, Sight::Blocked)
 }
 
-fn shown(namespace: Option<&String>) -> &str {
-    namespace.map_or("none", String::as_str)
+/// Returns why this is not the namespace of a record; none if it is. A record without namespaces (`theirs`) is a claim's, whose
+/// driver runs in the first ones. Elsewhere runmig cannot tell, so a doubt counts as life. A kernel may lack a namespace.
+fn elsewhere(
+    what: &str,
+    own: Option<&str>,
+    theirs: Option<Option<&str>>,
+    first: &str,
+) -> Option<String> {
+    let (is_same, theirs) = match theirs {
+        Some(theirs) => (theirs == own, theirs.unwrap_or("none")),
+        None => (own.is_none_or(|own| own.ends_with(first)), "unknown"),
+    };
+    let own = own.unwrap_or("none");
+    (!is_same).then(|| format!("its {what} namespace {theirs}, and this is {own}"))
 }
 
 /// Returns `Ended` if no process of the record's pid namespace is left. A pid namespace ends with its first
@@ -182,11 +172,8 @@ fn namespaces(reads: &dyn Reads) -> io::Result<Namespaces> {
 
 /// Returns the identity of a file; none if the file is gone.
 fn identity(reads: &dyn Reads, file: &Path) -> io::Result<Option<String>> {
-    match reads.identity(file) {
-        Ok((dev, ino)) => Ok(Some(format!("{dev}:{ino}"))),
-        Err(e) if is_gone(&e) => Ok(None),
-        Err(e) => Err(e),
-    }
+    let found = if_there(reads.identity(file))?;
+    Ok(found.map(|(dev, ino)| format!("{dev}:{ino}")))
 }
 
 /// Returns why `/proc` may hide others. The caller has already found this process in
