@@ -136,9 +136,14 @@ impl<'l> Records<'l> {
                 |instance: &Instance| !instance.planned && instance.slice().is_some_and(is_it);
             let mut present = self.present(context, (one.profile_id, one.placement), is_on_record);
             // An instance in the place of a leased one, which an administrator destroyed, counts as leased.
-            for lease in self.leases_at(one.placement, is_it) {
-                present.holders.push(lease);
-                present.is_unread = true;
+            let is_there = |slice: &Slice| slice.placement.overlaps(one.placement) && !is_it(slice);
+            for entry in &self.entries {
+                if let Some(lease) = entry.lease()
+                    && entry.instance().slice().is_some_and(is_there)
+                {
+                    present.holders.push(lease.holder.title());
+                    present.is_unread = true;
+                }
             }
             present.id = Some(one.id);
             present.compute.clone_from(&one.compute_instances);
@@ -148,26 +153,21 @@ impl<'l> Records<'l> {
         };
         let mut present: Vec<Present> = gpu.instances.iter().map(there).collect();
         // Places on record without hardware: promised, being made, or of an instance that has gone.
-        for instance in self.entries.iter().map(|entry| entry.instance()) {
-            let Some(slice) = instance.slice() else {
+        for entry in &self.entries {
+            let (instance, is_leased) = (entry.instance(), entry.lease().is_some());
+            let place_of = |slice: &Slice| (slice.profile_id, slice.placement);
+            let Some(place) = instance.slice().map(place_of) else {
                 continue;
             };
-            let place = (slice.profile_id, slice.placement);
-            let is_there = |p: &Present| (p.profile_id, p.placement) == place;
-            let is_known = match self.is_left(instance) {
-                // A second record of a place goes, too.
-                true => present
-                    .iter()
-                    .any(|p| p.record.as_ref().is_some_and(|r| r.id == instance.id)),
-                false => present.iter().any(is_there),
+            // A second record of a place goes, too.
+            let is_it = |p: &Present| match is_leased {
+                true => (p.profile_id, p.placement) == place,
+                false => p.record.as_ref().is_some_and(|r| r.id == instance.id),
             };
-            if !is_known {
-                let is_it = |other: &Instance| {
-                    let slice = other.slice();
-                    slice.is_some_and(|slice| (slice.profile_id, slice.placement) == place)
-                };
-                let mut one = self.present(context, place, is_it);
-                if self.is_left(instance) {
+            if !present.iter().any(is_it) {
+                let is_there = |other: &Instance| other.slice().map(place_of) == Some(place);
+                let mut one = self.present(context, place, is_there);
+                if !is_leased {
                     one.record = Some(instance.clone());
                 }
                 one.is_going |= one.holders.is_empty();
@@ -185,23 +185,6 @@ impl<'l> Records<'l> {
             gpu,
             present,
         }
-    }
-
-    /// Returns whether an instance is a slice without a lease.
-    fn is_left(&self, instance: &Instance) -> bool {
-        let is_it = |entry: &&Entry| entry.lease().is_none() && entry.instance().id == instance.id;
-        instance.slice().is_some() && self.entries.iter().any(is_it)
-    }
-
-    /// Returns the holders of leases whose slices lie at a place, and are not those that `is_it` accepts.
-    fn leases_at(&self, at: Placement, is_it: impl Fn(&Slice) -> bool) -> Vec<String> {
-        let others = self.entries.iter().filter(|entry| {
-            let slice = entry.instance().slice();
-            slice.is_some_and(|slice| slice.placement.overlaps(at) && !is_it(slice))
-        });
-        others
-            .filter_map(|entry| Some(entry.lease()?.holder.title()))
-            .collect()
     }
 
     /// Returns a place with the records and leases that `is_it` accepts.
