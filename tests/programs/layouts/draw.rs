@@ -1,6 +1,7 @@
 //! Random machines, contents and configuration files.
 
-use nvml_sim::engine::{self, Unheld};
+use crate::layouts::plan::fill;
+use nvml_sim::engine;
 use testkit::prelude::*;
 
 const MODELS: [&str; 5] = ["A30", "A100-80GB", "A100-80GB", "H100-80GB", "T4"];
@@ -25,34 +26,10 @@ pub fn machine(random: &mut Random) -> Machine {
             if random.one_in(4) {
                 machine.gpus[gpu as usize].mode = Mode::Off;
             }
-            fill(machine, gpu, random);
+            fill(machine, gpu, random, false);
         }
     });
     machine
-}
-
-fn fill(machine: &mut engine::Machine, gpu: u32, random: &mut Random) {
-    let profiles = &machine.gpus[gpu as usize].model().profiles;
-    if machine.gpus[gpu as usize].mode == Mode::Off || profiles.is_empty() {
-        return;
-    }
-    for _ in 0..random.below(8) {
-        let profile = &profiles[random.below(profiles.len() as u64) as usize];
-        let Ok(gi) = machine.create_gpu_instance(gpu, profile.id, None, &Unheld) else {
-            continue;
-        };
-        match random.below(6) {
-            0 => {}
-            1 | 2 => {
-                for _ in 0..3 {
-                    let parts = machine.gpus[gpu as usize].ci_profiles_of(&gi);
-                    let part = parts[random.below(parts.len() as u64) as usize].id;
-                    let _ = machine.create_compute_instance(gpu, gi.id, part, None);
-                }
-            }
-            _ => drop(machine.create_compute_instance(gpu, gi.id, profile.full_ci, None)),
-        }
-    }
 }
 
 /// Returns what a layout says of a machine, by the simulation's own words.
@@ -108,68 +85,44 @@ pub fn target(machine: &Machine, random: &mut Random) -> String {
         if switches || random.one_in(2) {
             there.gpu_instances.clear();
         }
-        fill(&mut wanted, gpu, random);
+        fill(&mut wanted, gpu, random, false);
     }
     let entries = describing(&contents_of(&wanted), random);
     written(&entries, random)
 }
 
-/// An entry of a file.
-#[derive(Clone)]
-struct Entry {
-    filter: Vec<String>,
-    devices: Option<Vec<i64>>,
-    enabled: bool,
-    instances: BTreeMap<String, i64>,
-}
-
-fn describing(machine: &[Content], random: &mut Random) -> Vec<Entry> {
-    let entry = |gpu: &Content, devices| Entry {
-        filter: Vec::new(),
-        devices,
-        enabled: gpu.enabled,
-        instances: gpu.instances.clone(),
+/// Returns entries that describe a machine.
+fn describing(machine: &[Content], random: &mut Random) -> Vec<Value> {
+    let entry = |gpu: &Content| match gpu.enabled {
+        true => json!({"devices": "all", "mig-enabled": true, "mig-devices": gpu.instances}),
+        false => json!({"devices": "all", "mig-enabled": false}),
     };
     let is_same = |a: &Content, b: &Content| (a.enabled, &a.instances) == (b.enabled, &b.instances);
     if machine.iter().all(|gpu| is_same(gpu, &machine[0])) && random.one_in(2) {
-        return vec![entry(&machine[0], None)];
+        return vec![entry(&machine[0])];
     }
     let mut entries = Vec::new();
     for (n, gpu) in machine.iter().enumerate() {
-        let mut one = entry(gpu, Some(vec![n as i64]));
-        let same: Vec<&Content> = machine.iter().filter(|g| g.model == gpu.model).collect();
-        if random.one_in(3) {
-            one.filter = vec![format!("0x{:X}", gpu.model)];
-            if random.one_in(2) {
-                one.filter.push("0x20F110DE".to_owned());
-            }
-            if same.iter().all(|other| is_same(other, gpu)) && random.one_in(2) {
-                one.devices = None;
-            }
+        let mut one = entry(gpu);
+        let mut same = machine.iter().filter(|other| other.model == gpu.model);
+        let is_only_one = same.all(|other| is_same(other, gpu));
+        let is_filtered = random.one_in(3);
+        if is_filtered {
+            let model = format!("0x{:X}", gpu.model);
+            one["device-filter"] = match random.one_in(2) {
+                true => json!([model, "0x20F110DE"]),
+                false => json!(model),
+            };
+        }
+        if !(is_filtered && is_only_one && random.one_in(2)) {
+            one["devices"] = json!([n]);
         }
         entries.push(one);
     }
     entries
 }
 
-fn written(entries: &[Entry], random: &mut Random) -> String {
-    let value = |entry: &Entry| {
-        let mut value = json!({"mig-enabled": entry.enabled});
-        value["devices"] = match &entry.devices {
-            None => "all".into(),
-            Some(listed) => listed.clone().into(),
-        };
-        match &entry.filter[..] {
-            [] => {}
-            [one] => value["device-filter"] = one.clone().into(),
-            several => value["device-filter"] = several.into(),
-        }
-        if entry.enabled {
-            value["mig-devices"] = json!(entry.instances);
-        }
-        value
-    };
-    let entries: Vec<_> = entries.iter().map(value).collect();
+fn written(entries: &[Value], random: &mut Random) -> String {
     let mut configurations = json!({"drawn": entries});
     if random.one_in(2) {
         configurations["other"] = json!([{"devices": "all", "mig-enabled": false}]);
@@ -177,9 +130,6 @@ fn written(entries: &[Entry], random: &mut Random) -> String {
     let file = json!({"version": "v1", "mig-configs": configurations});
     match random.one_in(3) {
         true => file.to_string(),
-        false => {
-            let value: serde_yaml_ng::Value = serde_yaml_ng::from_str(&file.to_string()).unwrap();
-            serde_yaml_ng::to_string(&value).unwrap()
-        }
+        false => serde_yaml_ng::to_string(&file).unwrap(),
     }
 }

@@ -1,6 +1,6 @@
 //! GPUs that an apply holds while it changes their MIG mode.
 
-use crate::layouts::modes::{ON, migctl, modes, world};
+use crate::layouts::modes::{ON, apply, modes, world};
 use testkit::prelude::*;
 
 /// A `nvidia-smi` that waits with its reset until it may go on.
@@ -56,7 +56,7 @@ impl SlowReset {
 fn hold_keeps_claims_and_counts_once() {
     let world = world();
     let slow = SlowReset::lingering(&world);
-    let applying = going(&mut migctl(&world, ON, &[]));
+    let applying = going(&mut apply(&world, ON));
     slow.until_started();
     assert_eq!(modes(&world), [Mode::On, Mode::On]);
     let gpu = world.engine().gpus[1].uuid.clone();

@@ -1,16 +1,12 @@
 //! `migctl apply` beside leases, idle slices and processes, on a machine with four places.
 
+use crate::layouts::modes::migctl;
 use testkit::prelude::*;
 
 /// `migctl apply` of instances on GPU 0.
 pub fn apply(world: &World, instances: &str) -> Command {
-    let text = format!(
-        r#"{{"version": "v1", "mig-configs": {{"wanted": [
-            {{"devices": [0], "mig-enabled": true, "mig-devices": {instances}}}]}}}}"#
-    );
-    let file = world.path("layout.json");
-    fs::write(&file, text).unwrap();
-    world.migctl(&["apply", "-f", file.to_str().unwrap(), "-c", "wanted"])
+    let entry = format!(r#"{{"devices": [0], "mig-enabled": true, "mig-devices": {instances}}}"#);
+    migctl(world, "apply", &entry)
 }
 
 /// The leases, and the instances without one, by a field.

@@ -24,17 +24,22 @@ pub fn modes(world: &World) -> Vec<Mode> {
     world.engine().gpus.iter().map(|gpu| gpu.mode).collect()
 }
 
-pub fn migctl(world: &World, entry: &str, more: &[&str]) -> Command {
-    let file = world.path("modes.json");
-    let text = format!(r#"{{"version": "v1", "mig-configs": {{"wanted": [{entry}]}}}}"#);
+/// A verb with a layout of these entries.
+pub fn migctl(world: &World, verb: &str, entries: &str) -> Command {
+    let file = world.path("layout.json");
+    let text = format!(r#"{{"version": "v1", "mig-configs": {{"wanted": [{entries}]}}}}"#);
     fs::write(&file, text).unwrap();
-    world.migctl(&[&["apply", "-f", file.to_str().unwrap()], more].concat())
+    world.migctl(&[verb, "-f", file.to_str().unwrap()])
+}
+
+pub fn apply(world: &World, entries: &str) -> Command {
+    migctl(world, "apply", entries)
 }
 
 #[track_caller]
 fn refused(world: &World, entry: &str, words: &[&str]) {
     let before = (records(world), there(world), modes(world));
-    let line = said(&mut migctl(world, entry, &[])).refused();
+    let line = said(&mut apply(world, entry)).refused();
     words.iter().for_each(|word| has(&line, word));
     has(&line, "nothing has changed");
     assert_eq!((records(world), there(world), modes(world)), before);
@@ -79,7 +84,7 @@ fn resets_gpus_with_new_mode_alone() {
     world.install_smi();
     world.create("train");
     let before = world.the_instance();
-    said(&mut migctl(&world, ON, &[])).ok();
+    said(&mut apply(&world, ON)).ok();
     assert_eq!(modes(&world), [Mode::On, Mode::On]);
     let instances = world.instances();
     assert!(instances.contains(&before));
@@ -101,7 +106,7 @@ fn names_command_for_pending_mode() {
         assert_eq!(mode_of_second(&world), (Mode::Off, Mode::On));
         assert_eq!(records(&world).len(), 0);
     };
-    let apply = |more: &[&str]| said(&mut migctl(&world, ON, more));
+    let apply = |more: &[&str]| said(apply(&world, ON).args(more));
     pending(apply(&[]), "usr/bin/nvidia-smi");
     pending(apply(&["--skip-reset"]), "--skip-reset is given");
     world.install_smi();
@@ -148,7 +153,7 @@ fn tells_busy_driver() {
     let busy = Code::IN_USE.0;
     for outcome in [Outcome::Return(busy), Outcome::ActivationStatus(busy)] {
         world.fault("nvmlDeviceSetMigMode", 1, Some(1), outcome);
-        let line = said(&mut migctl(&world, ON, &[])).refused();
+        let line = said(&mut apply(&world, ON)).refused();
         has(&line, "in use by another client (NVML 19)");
         has(&line, "end what uses GPU 1");
         world.no_faults();
@@ -162,7 +167,7 @@ fn no_create_gets_gpu_meanwhile() {
     let world = world();
     world.install_smi();
     world.takes("nvmlDeviceSetMigMode", 2_000);
-    let mut applying: Going = going(&mut migctl(&world, ON, &[]));
+    let mut applying: Going = going(&mut apply(&world, ON));
     until("the GPU is held", || {
         !records(&world).is_empty() || applying.ended().is_some()
     });
@@ -178,13 +183,13 @@ fn killed_change_leaves_no_record() {
     let world = world();
     world.install_smi();
     for moment in [Moment::Before, Moment::After] {
-        let apply = &mut migctl(&world, ON, &[]);
+        let apply = &mut apply(&world, ON);
         world.kills("nvmlDeviceSetMigMode", moment, apply);
         assert_eq!(records(&world).len(), 1);
         world.gc().ok();
         assert_eq!(records(&world).len(), 0);
     }
-    said(&mut migctl(&world, ON, &[])).ok();
+    said(&mut apply(&world, ON)).ok();
 }
 
 /// Failure: two applies at once
@@ -192,18 +197,18 @@ fn killed_change_leaves_no_record() {
 fn second_apply_sees_change() {
     let world = world();
     let (slow, first) = halts(&world, OFF);
-    said(&mut migctl(&world, ONE, &[])).refused_for("another apply has GPU 0");
+    said(&mut apply(&world, ONE)).refused_for("another apply has GPU 0");
     slow.go_on();
     first.end().ok();
     assert_eq!(modes(&world), [Mode::Off, Mode::Off]);
     assert_eq!((there(&world).len(), records(&world).len()), (0, 0));
-    said(&mut migctl(&world, ONE, &[])).ok();
+    said(&mut apply(&world, ONE)).ok();
 }
 
 /// Starts an apply, which waits with its reset.
 fn halts(world: &World, entry: &str) -> (SlowReset, Going) {
     let slow = SlowReset::install(world);
-    let applying = going(&mut migctl(world, entry, &[]));
+    let applying = going(&mut apply(world, entry));
     slow.until_started();
     (slow, applying)
 }
@@ -228,11 +233,11 @@ fn hold_lasts_as_long_as_reset() {
 #[test]
 fn ending_mig_takes_no_lease() {
     let world = world();
-    said(&mut migctl(&world, OFF, &["--skip-reset"])).refused();
+    said(apply(&world, OFF).arg("--skip-reset")).refused();
     world.refuses("train", "its next reset switches MIG off");
     let promise = said(&mut world.claims("promise", "uid"));
     promise.refused_for("the next reset of GPU 0 switches MIG off");
-    said(&mut migctl(&world, ONE, &[])).refused_for("nvidia-smi -i 0 -mig 1");
+    said(&mut apply(&world, ONE)).refused_for("nvidia-smi -i 0 -mig 1");
     world.change(|machine, holds| machine.set_mig_mode(0, Mode::On, holds).unwrap());
     world.create("train");
 }
@@ -259,7 +264,7 @@ fn refused_gpu_hides_no_pending_one() {
     let busy = Outcome::Return(Code::IN_USE.0);
     world.fault("nvmlDeviceSetMigMode", 2, Some(2), busy);
     let all = r#"{"devices": "all", "mig-enabled": true, "mig-devices": {}}"#;
-    let line = said(&mut migctl(&world, all, &[])).refused();
+    let line = said(&mut apply(&world, all)).refused();
     has(&line, "end what uses GPU 1");
     has(&line, "nvidia-smi --gpu-reset -i 0");
 }
@@ -267,12 +272,9 @@ fn refused_gpu_hides_no_pending_one() {
 #[test]
 fn mode_that_goes_is_no_layout() {
     let world = world();
-    let file = world.path("modes.json");
     let on = r#"{"devices": [0], "mig-enabled": true, "mig-devices": {}}"#;
     let entries = format!(r#"{on}, {{"devices": [1], "mig-enabled": false}}"#);
-    let text = format!(r#"{{"version": "v1", "mig-configs": {{"now": [{entries}]}}}}"#);
-    fs::write(&file, text).unwrap();
-    let assert = || said(&mut world.migctl(&["assert", "-f", file.to_str().unwrap()]));
+    let assert = || said(&mut migctl(&world, "assert", &entries));
     assert().ok();
     world.change(|machine, _| machine.gpus[0].pending = Mode::Off);
     let differs = assert().exits(1);
@@ -308,7 +310,7 @@ fn mode_of_second(world: &World) -> (Mode, Mode) {
 #[test]
 fn sets_mode_back_without_reset() {
     let (world, tries) = without_reset();
-    let line = said(&mut migctl(&world, ON, &[])).refused();
+    let line = said(&mut apply(&world, ON)).refused();
     for words in ["not supported", "a reboot is needed", "--pending"] {
         has(&line, words);
     }
@@ -323,7 +325,7 @@ fn tells_mode_that_stays_pending() {
     let (world, _) = without_reset();
     let lost = Outcome::Return(Code::GPU_IS_LOST.0);
     world.fault("nvmlDeviceSetMigMode", 2, Some(2), lost);
-    let line = said(&mut migctl(&world, ON, &[])).refused();
+    let line = said(&mut apply(&world, ON)).refused();
     has(&line, "a reboot is needed");
     has(&line, "switch MIG off on GPU 1");
 }
@@ -331,10 +333,10 @@ fn tells_mode_that_stays_pending() {
 #[test]
 fn pending_mode_waits_for_reboot() {
     let (world, _) = without_reset();
-    said(&mut migctl(&world, ON, &["--pending"])).refused_for("hint: reboot, and apply again");
+    said(apply(&world, ON).arg("--pending")).refused_for("hint: reboot, and apply again");
     assert_eq!(mode_of_second(&world), (Mode::Off, Mode::On));
     world.change(|machine, _| machine.reboot());
-    said(&mut migctl(&world, ON, &[])).ok();
+    said(&mut apply(&world, ON)).ok();
     assert_eq!(mode_of_second(&world), (Mode::On, Mode::On));
     assert_eq!(world.instances().iter().filter(|i| i.gpu == 1).count(), 2);
 }
@@ -344,13 +346,13 @@ fn pending_mode_waits_for_reboot() {
 fn names_what_blocks_reset() {
     // Without its program no reset is tried.
     let world = world();
-    said(&mut migctl(&world, ON, &[])).refused_for("hint: run nvidia-smi --gpu-reset -i 1");
+    said(&mut apply(&world, ON)).refused_for("hint: run nvidia-smi --gpu-reset -i 1");
     let mut options = fs::OpenOptions::new();
     options.read(true).custom_flags(libc::O_PATH);
     let _held = options.open(world.machine().join("dev/nvidia1")).unwrap();
     let modules = "nvidia_drm 131072 3 - Live 0x0000000000000000\n";
     fs::write(world.machine().join("proc/modules"), modules).unwrap();
-    let line = said(&mut migctl(&world, ON, &[])).refused();
+    let line = said(&mut apply(&world, ON)).refused();
     let process = format!("hint: end process {} ", std::process::id());
     has(&line, &process);
     let after = " and what displays by the module nvidia_drm, then run nvidia-smi --gpu-reset -i 1";

@@ -27,13 +27,19 @@ fn part(model: &Model, profile: &GiProfile, slices: u32) -> u32 {
 }
 
 /// Fills a GPU at random places, with parts of instances where `whole` is false.
-fn fill(machine: &mut Machine, random: &mut Random, whole: bool) {
-    let model = machine.gpus[0].model();
+pub fn fill(machine: &mut Machine, gpu: u32, random: &mut Random, whole: bool) {
+    let (model, mode) = (
+        machine.gpus[gpu as usize].model(),
+        machine.gpus[gpu as usize].mode,
+    );
+    if mode == Mode::Off || !model.has_mig() {
+        return;
+    }
     for _ in 0..random.below(9) {
         let profile = &model.profiles[random.below(model.profiles.len() as u64) as usize];
         let places: Vec<engine::Placement> = profile.placements().collect();
-        let Ok(gi) = machine.create_gpu_instance(0, profile.id, Some(random.of(&places)), &Unheld)
-        else {
+        let at = Some(random.of(&places));
+        let Ok(gi) = machine.create_gpu_instance(gpu, profile.id, at, &Unheld) else {
             continue;
         };
         let mut sizes = vec![profile.compute_slices];
@@ -46,7 +52,7 @@ fn fill(machine: &mut Machine, random: &mut Random, whole: bool) {
         }
         for slices in sizes {
             let part = part(model, profile, slices);
-            let _ = machine.create_compute_instance(0, gi.id, part, None);
+            let _ = machine.create_compute_instance(gpu, gi.id, part, None);
         }
     }
 }
@@ -117,8 +123,8 @@ fn driver_carries_out_each_plan() {
         let all = Model::with_mig();
         let model = &all[random.below(all.len() as u64) as usize];
         let (mut now, mut then) = (empty(model), empty(model));
-        fill(&mut now, &mut random, false);
-        fill(&mut then, &mut random, false);
+        fill(&mut now, 0, &mut random, false);
+        fill(&mut then, 0, &mut random, false);
         let often = 1 + random.below(6);
         let there = standing(&now, || random.one_in(often));
         let wanted = content(&standing(&then, || false));
@@ -201,8 +207,8 @@ fn no_plan_destroys_fewer() {
         let key = random.of(&["a30-24gb", "a30-24gb", "a100-80gb", "h100-80gb"]);
         let model = Model::find(key).unwrap();
         let (mut now, mut then) = (empty(model), empty(model));
-        fill(&mut now, &mut random, true);
-        fill(&mut then, &mut random, true);
+        fill(&mut now, 0, &mut random, true);
+        fill(&mut then, 0, &mut random, true);
         let often = 2 + random.below(5);
         let there = standing(&now, || random.one_in(often));
         let wanted = content(&standing(&then, || false));

@@ -338,33 +338,32 @@ mod tests {
 
     const DEVICES: &str = "Character devices:\n  1 mem\n195 nvidia\n195 nvidiactl\n226 drm\n507 nvidia-uvm\n511 nvidia-caps\n\nBlock devices:\n  8 sd\n509 nvidia-caps\n";
 
-    fn write(root: &TempDir, path: &str, text: &str) {
+    const MIG: &str = "proc/driver/nvidia/capabilities/gpu0/mig/gi1";
+    const DRM: &str = "sys/class/drm";
+
+    fn write(root: &TempDir, path: impl AsRef<Path>, text: impl AsRef<[u8]>) {
         let path = root.path().join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
     }
 
+    fn write_drm(root: &TempDir, name: &str, number: u32, vendor: &str) {
+        write(root, format!("{DRM}/{name}/dev"), format!("226:{number}\n"));
+        write(root, format!("{DRM}/{name}/device/vendor"), vendor);
+    }
+
     fn machine() -> TempDir {
         let root = TempDir::new().unwrap();
         write(&root, "proc/devices", DEVICES);
-        write(
-            &root,
-            "proc/driver/nvidia-caps/mig-minors",
-            "config 1\nmonitor 2\ngpu0/gi1/access 12\ngpu0/gi1/ci0/access 13\n",
-        );
-        let caps = "proc/driver/nvidia/capabilities/gpu0/mig/gi1";
+        let table = "config 1\nmonitor 2\ngpu0/gi1/access 12\ngpu0/gi1/ci0/access 13\n";
+        write(&root, TABLE, table);
         for (file, minor) in [("access", 12), ("ci0/access", 13)] {
-            write(
-                &root,
-                &format!("{caps}/{file}"),
-                &format!("DeviceFileMinor: {minor}\nDeviceFileMode: 292\nDeviceFileModify: 1\n"),
-            );
+            let text = format!("DeviceFileMinor: {minor}\nDeviceFileMode: 292\n");
+            write(&root, format!("{MIG}/{file}"), text);
         }
-        write(&root, "sys/class/drm/card1/dev", "226:1\n");
-        write(&root, "sys/class/drm/card1/device/vendor", "0x10de\n");
-        write(&root, "sys/class/drm/card0/dev", "226:0\n");
-        write(&root, "sys/class/drm/card0/device/vendor", "0x8086\n");
-        write(&root, "sys/class/drm/version", "drm 1.1.0\n");
+        write_drm(&root, "card1", 1, "0x10de\n");
+        write_drm(&root, "card0", 0, "0x8086\n");
+        write(&root, format!("{DRM}/version"), "drm 1.1.0\n");
         root
     }
 
@@ -401,32 +400,23 @@ mod tests {
     fn finds_drm_nodes_of_gpu() {
         let root = machine();
         for (minor, address) in [(0, "0000:07:00.0"), (3, "0000:3B:00.0")] {
+            let file = format!("proc/driver/nvidia/gpus/{address}/information");
             let text = format!("Model: \t\t A16\nDevice Minor: \t {minor}\n");
-            write(
-                &root,
-                &format!("proc/driver/nvidia/gpus/{address}/information"),
-                &text,
-            );
+            write(&root, file, text);
         }
-        let drm = "sys/class/drm";
         for (name, number) in [("card1", 1), ("renderD129", 129)] {
-            write(
-                &root,
-                &format!("{drm}/{name}/dev"),
-                &format!("226:{number}\n"),
-            );
-            write(&root, &format!("{drm}/{name}/device/vendor"), "0x10de\n");
+            write_drm(&root, name, number, "0x10de\n");
             let text = "DRIVER=nvidia\nPCI_SLOT_NAME=0000:07:00.0\n";
-            write(&root, &format!("{drm}/{name}/device/uevent"), text);
+            write(&root, format!("{DRM}/{name}/device/uevent"), text);
         }
         write(&root, "sys/devices/0000:3b:00.0/vendor", "0x10de\n");
         for (name, number) in [("card2", 2), ("renderD130", 130)] {
             write(
                 &root,
-                &format!("{drm}/{name}/dev"),
-                &format!("226:{number}\n"),
+                format!("{DRM}/{name}/dev"),
+                format!("226:{number}\n"),
             );
-            let link = root.path().join(drm).join(name).join("device");
+            let link = root.path().join(DRM).join(name).join("device");
             std::os::unix::fs::symlink("../../../devices/0000:3b:00.0", link).unwrap();
         }
         let nodes = Nodes::read(root.path()).unwrap();
@@ -447,12 +437,12 @@ mod tests {
     #[test]
     fn names_what_is_absent() {
         let root = machine();
-        write(&root, "proc/driver/nvidia-caps/mig-minors", "config 1\n");
+        write(&root, TABLE, "config 1\n");
         assert_eq!(
             refused(&root),
             "/proc/driver/nvidia-caps/mig-minors has no line gpu0/gi1/access; hint: the driver writes this table: load the module nvidia again, or reboot"
         );
-        fs::remove_file(root.path().join("proc/driver/nvidia-caps/mig-minors")).unwrap();
+        fs::remove_file(root.path().join(TABLE)).unwrap();
         assert_eq!(
             refused(&root),
             "cannot read /proc/driver/nvidia-caps/mig-minors: No such file or directory (os error 2); hint: the driver writes this table: load the module nvidia again, or reboot"
@@ -466,13 +456,11 @@ mod tests {
         );
 
         let root = machine();
-        let access = "proc/driver/nvidia/capabilities/gpu0/mig/gi1/access";
-        write(&root, access, "DeviceFileMode: 292\n");
-        assert_eq!(
-            refused(&root),
-            format!("/{access} has no line DeviceFileMinor")
-        );
-        write(&root, access, "DeviceFileMinor: x\nDeviceFileMode: 292\n");
+        let access = format!("{MIG}/access");
+        write(&root, &access, "DeviceFileMode: 292\n");
+        let missing = format!("/{access} has no line DeviceFileMinor");
+        assert_eq!(refused(&root), missing);
+        write(&root, &access, "DeviceFileMinor: x\nDeviceFileMode: 292\n");
         assert_eq!(
             refused(&root),
             format!("cannot read DeviceFileMinor in /{access}: invalid digit found in string")
@@ -482,11 +470,7 @@ mod tests {
     #[test]
     fn refuses_sources_that_disagree() {
         let root = machine();
-        write(
-            &root,
-            "proc/driver/nvidia-caps/mig-minors",
-            "gpu0/gi1/access 21\ngpu0/gi1/ci0/access 13\n",
-        );
+        write(&root, TABLE, "gpu0/gi1/access 21\ngpu0/gi1/ci0/access 13\n");
         assert_eq!(
             refused(&root),
             "/proc/driver/nvidia/capabilities/gpu0/mig/gi1/access says capability minor 12, /proc/driver/nvidia-caps/mig-minors says 21 for gpu0/gi1/access"

@@ -177,17 +177,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_values_behind_aliases() {
-        let mut text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
-        for n in 1..9 {
-            let before = vec![format!("*a{}", n - 1); 10].join(", ");
-            text += &format!("a{n}: &a{n} [{before}]\n");
-        }
-        let line = Node::parse(&text).unwrap_err().line();
-        assert!(line.contains("more than 100000 values"), "{line}");
-    }
-
-    #[test]
     fn counts_texts_behind_aliases() {
         let aliases = vec!["*a"; 100].join(", ");
         let text = format!("a: &a {}\nb: [{aliases}]", "x".repeat(50_000));

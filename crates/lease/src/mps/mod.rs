@@ -79,16 +79,3 @@ pub(crate) fn socket_obstacle(state_dir: &Path) -> Option<String> {
         )
     })
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn refuses_state_directory_too_deep() {
-        assert_eq!(socket_obstacle(Path::new("/run/runmig")), None);
-        let deep = Path::new("/").join("d".repeat(60));
-        let why = socket_obstacle(&deep).unwrap();
-        assert!(why.contains("would have 123 bytes, more than 107"), "{why}");
-    }
-}

@@ -98,34 +98,4 @@ mod tests {
             assert_eq!(multi_user(help).as_deref(), option, "{help}");
         }
     }
-
-    #[test]
-    fn names_obstacle_of_each_program() {
-        use std::os::unix::fs::PermissionsExt;
-        let dir = tempfile::tempdir().unwrap();
-        let bin = dir.path().join("usr/bin");
-        std::fs::create_dir_all(&bin).unwrap();
-        let found = |configured: Option<&Path>| find(configured, dir.path()).unwrap();
-        let why = |configured: Option<&Path>| found(configured).unwrap_err().line();
-        let missing = why(None);
-        assert!(
-            missing.starts_with("there is no control program /"),
-            "{missing}"
-        );
-        let file = bin.join(NAME);
-        let program = |text: &str, mode| {
-            std::fs::write(&file, text).unwrap();
-            std::fs::set_permissions(&file, PermissionsExt::from_mode(mode)).unwrap();
-        };
-        program("#!/bin/sh\necho ' -f foreground'\n", 0o755);
-        let old = why(None);
-        assert!(old.contains("has no server for several users"), "{old}");
-        program("#!/bin/sh\n", 0o777);
-        assert!(why(None).contains("users other than root can write to it"));
-        program("#!/bin/sh\necho ' -M,--multiuser-server'\n", 0o755);
-        assert_eq!(found(None).unwrap().multi_user, "-M");
-        assert_eq!(found(Some(&file)).unwrap().multi_user, "-M");
-        let wrong = why(Some(&dir.path().join("nothing")));
-        assert!(wrong.starts_with("cannot use control program "), "{wrong}");
-    }
 }

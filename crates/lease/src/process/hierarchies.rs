@@ -332,24 +332,13 @@ mod tests {
 
     #[test]
     fn believes_absent_folders_alone() {
-        const POINTS: [(&str, u32); 3] = [
-            ("/sys/fs/cgroup/systemd", 37),
-            ("/sys/fs/cgroup/c pu", 29),
-            ("/sys/fs/cgroup/unified", 38),
-        ];
-        const HIDDEN: [(&str, u32); 3] = [POINTS[0], POINTS[1], ("/sys/fs/cgroup/unified", 28)];
-        const THERE: [(&str, u32); 4] = [
-            POINTS[0],
-            POINTS[1],
-            POINTS[2],
-            ("/sys/fs/cgroup/c pu/x/y", 29),
-        ];
-        const UNREADABLE: [(&str, u32); 4] = [
-            POINTS[0],
-            POINTS[1],
-            POINTS[2],
-            ("/sys/fs/cgroup/systemd/x/y", 0),
-        ];
+        const SYSTEMD: (&str, u32) = ("/sys/fs/cgroup/systemd", 37);
+        const CPU: (&str, u32) = ("/sys/fs/cgroup/c pu", 29);
+        const UNIFIED: (&str, u32) = ("/sys/fs/cgroup/unified", 38);
+        const POINTS: [(&str, u32); 3] = [SYSTEMD, CPU, UNIFIED];
+        const HIDDEN: [(&str, u32); 3] = [SYSTEMD, CPU, (UNIFIED.0, 28)];
+        const THERE: (&str, u32) = ("/sys/fs/cgroup/c pu/x/y", 29);
+        const UNREADABLE: (&str, u32) = ("/sys/fs/cgroup/systemd/x/y", 0);
         let asks = |machine: &'static [(&str, u32)], cgroups: &[&str]| {
             let cgroups: Vec<String> = cgroups.iter().map(|&cgroup| cgroup.to_owned()).collect();
             have_none(&Machine(machine), &cgroups)
@@ -358,7 +347,9 @@ mod tests {
         for name in ["x", "/x/../y", "../x"] {
             assert!(!asks(&POINTS, &["/z", name]), "{name}");
         }
-        for machine in [&HIDDEN[..], &THERE, &UNREADABLE] {
+        let there: &[_] = &[SYSTEMD, CPU, UNIFIED, THERE];
+        let unreadable: &[_] = &[SYSTEMD, CPU, UNIFIED, UNREADABLE];
+        for machine in [&HIDDEN[..], there, unreadable] {
             assert!(!asks(machine, &["/z", "/x/y"]));
         }
     }

@@ -290,19 +290,6 @@ mod tests {
     }
 
     #[test]
-    fn obstacle_blocks_every_record() {
-        let view = View {
-            obstacle: Some("why".to_owned()),
-            ..view(first())
-        };
-        for record in [None, Some(&first())] {
-            let blocked = Sight::Blocked("why".to_owned());
-            assert_eq!(view.of_processes(&Host, record), blocked);
-            assert_eq!(view.of_cgroups(record), blocked);
-        }
-    }
-
-    #[test]
     fn counts_pid_namespaces_by_numbers() {
         assert_eq!(numbers("Pid:\t7\nNSpid:\t7\n"), Some(1));
         assert_eq!(numbers("Pid:\t7\nNSpid:\t7\t1\n"), Some(2));
