@@ -11,7 +11,7 @@ use nix::unistd::{Pid, dup2_stdout};
 use runmig_lease::config::Config;
 use runmig_lease::error::{Context, Result as AnyResult};
 use runmig_lease::gpu::{
-    DetailedGpu, DriverError, Label, Listener, MemoryLimits, Queries, Reason, Result, Session,
+    DetailedGpu, DriverError, Listener, MemoryLimits, Queries, Reason, Result, Session,
 };
 use runmig_lease::model::{GpuLoad, GpuUuid, ListedInstance, Nearness, Profile, Sign, Snapshot};
 use runmig_lease::process::wait_until;
@@ -293,7 +293,6 @@ questions! {
     signs(fabric: bool) -> Vec<Sign>;
     compute_capability() -> (u32, u32);
     nearness(other: GpuUuid) -> Nearness;
-    label(profile: u32) -> Label;
     mig_uuid(gi: u32, ci: u32) -> String;
     is_filled_by(gi: u32, ci_profile: u32) -> bool;
     used_memory(mig: Option<(u32, u32)>) -> u64;

@@ -60,9 +60,6 @@ pub trait Queries {
     /// limits, `NOT_SUPPORTED` or `NOT_FOUND` that this cgroup has none.
     fn memory_limits(&self, gpu: &GpuUuid, cgroup: &Path) -> Result<MemoryLimits>;
 
-    /// Returns the names of a GPU and of one of its profiles, in few calls.
-    fn label(&self, gpu: &GpuUuid, profile: u32) -> Result<Label>;
-
     /// Returns the UUID of the MIG device that a GPU instance and its compute instance make up.
     fn mig_uuid(&self, gpu: &GpuUuid, gi: u32, ci: u32) -> Result<String>;
 
@@ -114,17 +111,6 @@ pub(crate) trait Mig: Queries {
 
     /// Destroys a GPU instance. A missing instance is no error.
     fn destroy_gpu_instance(&self, gpu: &GpuUuid, gi: u32) -> Result<()>;
-}
-
-/// The names of a GPU and of one of its profiles.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Label {
-    /// The driver's index of the GPU.
-    pub index: u32,
-    /// The number of `/dev/nvidia<minor>`.
-    pub minor: u32,
-    /// The profile's name, or its id where the GPU has no such profile.
-    pub profile: String,
 }
 
 /// The result of a call of the driver.

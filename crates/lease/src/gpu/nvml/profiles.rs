@@ -2,7 +2,7 @@
 
 use super::session::{Session, call, raw, text};
 use crate::gpu::geometry::{Geometry, Offer};
-use crate::gpu::{DriverError, INVALID_ARGUMENT, NOT_SUPPORTED, Reason, Result};
+use crate::gpu::{INVALID_ARGUMENT, NOT_SUPPORTED, Reason, Result};
 use crate::model::{GpuUuid, Placement, Profile};
 use nvml_wrapper::Device;
 use nvml_wrapper_sys::bindings as sys;
@@ -18,15 +18,17 @@ type GiProfile = sys::nvmlGpuInstanceProfileInfo_v2_t;
 impl Session<'_> {
     pub(super) fn read_geometry(&self, device: &Device<'_>, gpu: &GpuUuid) -> Result<Geometry> {
         let mut offers = Vec::new();
-        for info in self.profile_infos(device, gpu) {
-            let (number, info) = info?;
-            offers.push(Offer {
-                number,
-                profile: Profile {
-                    placements: self.placements(device, gpu, info.id)?,
-                    ..profile(&info)
-                },
-            });
+        for number in 0..MAX_PROFILES {
+            match self.profile_info(device, gpu, number) {
+                Ok(info) => {
+                    let placements = self.placements(device, gpu, info.id)?;
+                    let profile = profile(&info, placements);
+                    offers.push(Offer { number, profile });
+                }
+                Err(e) if e.code() == Some(NOT_SUPPORTED) => {}
+                Err(e) if e.code() == Some(INVALID_ARGUMENT) => break,
+                Err(e) => return Err(e),
+            }
         }
         Ok(Geometry(offers))
     }
@@ -34,47 +36,8 @@ impl Session<'_> {
     /// Tells whether the GPU has the same profile as when it was read, by one call.
     pub(super) fn still_has(&self, device: &Device<'_>, gpu: &GpuUuid, offer: &Offer) -> bool {
         let now = self.profile_info(device, gpu, offer.number);
-        now.is_ok_and(|info| {
-            let now = Profile {
-                placements: offer.profile.placements.clone(),
-                ..profile(&info)
-            };
-            now == offer.profile
-        })
-    }
-
-    /// Returns the name of a profile, or its id if the GPU does not have it.
-    pub(super) fn profile_name(
-        &self,
-        device: &Device<'_>,
-        gpu: &GpuUuid,
-        id: u32,
-    ) -> Result<String> {
-        let is_it = |info: &Result<(u32, GiProfile)>| {
-            let info = info.as_ref();
-            info.map_or(true, |(_, info)| info.id == id)
-        };
-        match self.profile_infos(device, gpu).find(is_it) {
-            Some(info) => Ok(profile_name(&info?.1)),
-            None => Ok(id.to_string()),
-        }
-    }
-
-    /// The GPU instance profiles of a GPU with their numbers, one call to the driver each.
-    fn profile_infos(
-        &self,
-        device: &Device<'_>,
-        gpu: &GpuUuid,
-    ) -> impl Iterator<Item = Result<(u32, GiProfile)>> {
-        let read = move |number| {
-            let info = self.profile_info(device, gpu, number)?;
-            Ok((number, info))
-        };
-        let code = |info: &Result<_>| info.as_ref().err().and_then(DriverError::code);
-        (0..MAX_PROFILES)
-            .map(read)
-            .take_while(move |info| code(info) != Some(INVALID_ARGUMENT))
-            .filter(move |info| code(info) != Some(NOT_SUPPORTED))
+        let known = &offer.profile;
+        now.is_ok_and(|info| profile(&info, known.placements.clone()) == *known)
     }
 
     fn profile_info(&self, device: &Device<'_>, gpu: &GpuUuid, number: u32) -> Result<GiProfile> {
@@ -120,10 +83,10 @@ impl Session<'_> {
     }
 }
 
-/// Returns a profile as the driver describes it, without its placements.
-fn profile(info: &GiProfile) -> Profile {
+/// Returns a profile as the driver describes it, with these placements.
+fn profile(info: &GiProfile, placements: Vec<Placement>) -> Profile {
     Profile {
-        name: profile_name(info),
+        name: text(&info.name).trim_start_matches("MIG ").to_owned(),
         id: info.id,
         compute_slices: info.sliceCount,
         memory_mib: info.memorySizeMB,
@@ -135,10 +98,6 @@ fn profile(info: &GiProfile) -> Profile {
         ofas: info.ofaCount,
         p2p: info.isP2pSupported != 0,
         max_instances: info.instanceCount,
-        placements: Vec::new(),
+        placements,
     }
-}
-
-fn profile_name(info: &GiProfile) -> String {
-    text(&info.name).trim_start_matches("MIG ").to_owned()
 }

@@ -2,8 +2,8 @@
 
 use super::session::{ANSWERS, Gi, Session, call, check, raw, supported, text};
 use crate::gpu::{
-    DriverError, FUNCTION_NOT_FOUND, INSUFFICIENT_SIZE, Label, MemoryLimits, NOT_SUPPORTED,
-    Queries, Reason, Result,
+    DriverError, FUNCTION_NOT_FOUND, INSUFFICIENT_SIZE, MemoryLimits, NOT_SUPPORTED, Queries,
+    Reason, Result,
 };
 use crate::model::{
     ComputeMode, GpuLoad, GpuProcess, GpuUuid, ListedInstance, MigMode, Nearness, Profile, Sign,
@@ -166,16 +166,6 @@ impl Queries for Session<'_> {
 
     fn memory_limits(&self, gpu: &GpuUuid, cgroup: &Path) -> Result<MemoryLimits> {
         self.limits(gpu, cgroup, None)
-    }
-
-    fn label(&self, gpu: &GpuUuid, profile: u32) -> Result<Label> {
-        let device = self.device(gpu)?;
-        let what = || format!("read the numbers of GPU {gpu}");
-        Ok(Label {
-            index: self.ask("nvmlDeviceGetIndex", &what, || device.index())?,
-            minor: self.ask("nvmlDeviceGetMinorNumber", &what, || device.minor_number())?,
-            profile: self.profile_name(&device, gpu, profile)?,
-        })
     }
 
     fn mig_uuid(&self, gpu: &GpuUuid, gi: u32, ci: u32) -> Result<String> {
