@@ -56,18 +56,12 @@ pub(super) fn write(
     let ledger = context.store.lock(&format!("apply of layout {name}"))?;
     let written = ledger.change(|state| {
         let is_same = |before: &Instance| state.instance(&before.id).map(|i| &**i) == Some(before);
-        let are_same = steps
-            .iter()
-            .filter_map(|step| step.before.as_ref())
-            .all(is_same);
-        if !are_same || !keep_their_leases(state, &steps) {
+        let mut before = steps.iter().filter_map(|step| step.before.as_ref());
+        if !before.all(is_same) || !keep_their_leases(state, &steps) {
             return Ok(false);
         }
-        for instance in steps
-            .iter()
-            .map(|step| &step.instance)
-            .chain(holds.records())
-        {
+        let new = steps.iter().map(|step| &step.instance);
+        for instance in new.chain(holds.records()) {
             state.put_instance(instance.clone())?;
         }
         Ok(true)
