@@ -120,6 +120,22 @@ fn finds_original_after_any_create() {
     assert_eq!(place.config(), ORIGINAL);
 }
 
+/// The look was before the bundle's lock.
+#[test]
+fn believes_no_stale_look() {
+    let place = Place::new();
+    let look = |seen: &str| {
+        let found = { place.bundle() }.original(&NvidiaNumbers::default(), Some(seen.as_bytes()));
+        String::from_utf8(found.unwrap()).unwrap()
+    };
+    assert_eq!(look("{}"), ORIGINAL);
+    place.write(edit_of("a"));
+    assert_eq!(look(ORIGINAL), r#"{"ociVersion":"1.0.2"}"#);
+    place.write(ORIGINAL);
+    place.install("a");
+    assert_eq!(look(&edit_of("a")), ORIGINAL);
+}
+
 #[test]
 fn survives_kill_before_edit() {
     let place = Place::new();
@@ -302,7 +318,10 @@ fn refuses_what_is_no_config() {
         "/b/config.json is a link; hint: a config.json that gets a slice is replaced, so it has to be a file"
     );
     // a container that asks for nothing may have one
-    assert_eq!(place.bundle().peek(false).unwrap(), Peek::default());
+    let seen = place.bundle().peek(false).unwrap();
+    assert_eq!(seen.unmarked.as_deref(), Some(ORIGINAL.as_bytes()));
+    let unmarked = None;
+    assert_eq!(Peek { unmarked, ..seen }, Peek::default());
 }
 
 #[test]

@@ -31,8 +31,8 @@ pub struct Worker<'a> {
 struct Container {
     id: String,
     bundle: Bundle,
-    /// A start was killed. If its runc had opened the FIFO of init and not removed it, the next start of runc waits for a
-    /// second opener for ever.
+    /// A start was killed, by itself or within a run. If its runc had opened the FIFO of init and not removed it, the next
+    /// start of runc waits for a second opener for ever.
     start_was_cut: bool,
 }
 
@@ -91,7 +91,8 @@ impl<'a> Worker<'a> {
         let mut arguments = verb.to_vec();
         arguments.extend(["-b", self.containers[at].bundle.as_str(), &id]);
         let command = self.soak.setup.command(&arguments);
-        self.call(&verb.join(" "), command, &id);
+        let was_cut = self.call(&verb.join(" "), command, &id);
+        self.containers[at].start_was_cut |= was_cut && verb[0] == "run";
     }
 
     fn foreground(&mut self) {

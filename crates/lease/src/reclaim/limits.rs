@@ -2,7 +2,7 @@
 
 use super::daemon;
 use super::finding::{Finding, Outcome};
-use super::revive::is_visible;
+use super::liveness::is_visible;
 use crate::error::{Context, Error, Result, printable};
 use crate::gpu::Session;
 use crate::leases::Leases;
@@ -53,7 +53,7 @@ fn has_daemon(held: &Held) -> bool {
 }
 
 fn is_ready(held: &Held) -> bool {
-    held.instance.state == InstanceState::Ready && is_visible(held)
+    held.instance.state == InstanceState::Ready && is_visible(&held.lease)
 }
 
 fn what(verb: &str, held: &Held) -> String {

@@ -61,6 +61,11 @@ pub fn unseen(lease: &Lease) -> Option<String> {
 pub const UNSEEN_HINT: &str =
     "run migctl gc as root on the host, in the namespaces of the engine that made the container";
 
+/// Returns whether a container exists, and this process can tell whether it lives.
+pub(super) fn is_visible(lease: &Lease) -> bool {
+    lease.state == LeaseState::Ready && unseen(lease).is_none()
+}
+
 /// Returns the init that the low-level runtime of a lease recorded; see `Liveness::own_init`.
 pub(crate) fn own_init(lease: &Lease) -> Option<Process> {
     Liveness::here().own_init(lease).ok().flatten()

@@ -2,7 +2,7 @@
 
 use super::daemon;
 use super::finding::{Finding, Outcome};
-use super::liveness;
+use super::liveness::is_visible;
 use crate::error::{Context, Error, Result, printable};
 use crate::gpu::Queries;
 use crate::inventory::AroundMps;
@@ -23,7 +23,7 @@ pub(super) fn restart_ended(context: &Leases<'_>, findings: &mut [Finding], dry_
         let (Entry::Held(held), Outcome::Kept(_)) = (&finding.entry, &finding.outcome) else {
             continue;
         };
-        let (Some(daemon), true) = (held.lease.daemon(), is_visible(held)) else {
+        let (Some(daemon), true) = (held.lease.daemon(), is_visible(&held.lease)) else {
             continue;
         };
         let is_due = !dry_run && Instant::now() < end;
@@ -41,10 +41,6 @@ pub(super) fn restart_ended(context: &Leases<'_>, findings: &mut [Finding], dry_
         };
         finding.note(outcome.map(|told| told.map(str::to_owned)));
     }
-}
-
-pub(super) fn is_visible(held: &Held) -> bool {
-    held.lease.state == LeaseState::Ready && liveness::unseen(&held.lease).is_none()
 }
 
 fn restart(
