@@ -144,6 +144,13 @@ pub fn cdi(bytes: &[u8]) {
         // The container gets only the slice, whatever the input says.
         let plain = br#"{"process":{},"linux":{}}"#;
         edited(plain, &files);
+        // Without one of its own, a hook could get the image's (CVE-2025-23266).
+        if let Ok(bytes) = edit(plain, &files) {
+            let config: Value = serde_json::from_slice(&bytes).unwrap();
+            let lists = config["hooks"].as_object().into_iter().flatten();
+            let mut hooks = lists.flat_map(|(_, hooks)| list(hooks));
+            assert!(hooks.all(|hook| !list(&hook["env"]).is_empty()), "{config}");
+        }
     }
 }
 

@@ -91,7 +91,7 @@ pub fn unknown(id: &str) -> Error {
 /// Returns the leases and instances that a user means, at least one.
 ///
 /// # Errors
-/// There is none. For a container in the queue the hint has the way to end its wait.
+/// Nothing has this name. For a container in the queue, the hint says how to end its wait.
 pub fn called(leases: &Leases<'_>, id: &str) -> Result<Vec<Entry>> {
     let mut found = leases.store().list()?.entries;
     found.retain(|entry| entry.id() == id || entry.is_called(id));

@@ -22,7 +22,7 @@ pub fn run(config: &Config, format: Format, id: &str) -> Result<i32> {
         return Err(Error::new(what).hint(hint));
     }
     found.iter().find_map(Entry::claim).inspect(warn);
-    release_all(&leases, found, format)
+    release_all(&leases, found, format, false)
 }
 
 /// Names the container or the claim that has an entry.
@@ -32,8 +32,14 @@ fn owner(entry: &Entry) -> (Option<&Key>, Option<&str>) {
     (container.map(|container| &container.key), claim)
 }
 
-/// Releases all of these, though some fail, and tells what it released.
-fn release_all(leases: &Leases<'_>, entries: Vec<Entry>, format: Format) -> Result<i32> {
+/// Releases all of these, though some fail, and tells what it released. `lists_none`: whether programs get an empty list
+/// where each of them failed.
+fn release_all(
+    leases: &Leases<'_>,
+    entries: Vec<Entry>,
+    format: Format,
+    lists_none: bool,
+) -> Result<i32> {
     let (mut released, mut failed): (Vec<Entry>, Vec<Error>) = Default::default();
     for entry in entries {
         match release(leases, &entry) {
@@ -44,7 +50,7 @@ fn release_all(leases: &Leases<'_>, entries: Vec<Entry>, format: Format) -> Resu
         }
     }
     match format {
-        Format::Json if released.is_empty() && !failed.is_empty() => {}
+        Format::Json if !lists_none && released.is_empty() && !failed.is_empty() => {}
         Format::Json => {
             let waiting = leases.store().waiting().unwrap_or_default();
             list::json(&released, &[], &waiting, None);
@@ -132,5 +138,5 @@ pub fn run_claims(config: &Config, format: Format) -> Result<i32> {
     if entries.is_empty() && format == Format::Table {
         output::line(NO_CLAIMS);
     }
-    release_all(&leases, entries, format)
+    release_all(&leases, entries, format, true)
 }

@@ -35,7 +35,7 @@ pub fn look(config: &Config, is_table: bool) -> Result<(Driver, Inventory)> {
 }
 
 /// Returns how many more instances of each profile of a GPU the driver would make: none for one of which it does not say.
-/// Calls `fails` with each error but that the driver has no such figure.
+/// Calls `fails` with each error, except where the driver does not support the question.
 pub fn free_instances(
     driver: &Driver,
     gpu: &Gpu,

@@ -234,7 +234,7 @@ fn unclear(command: &'static str, why: String, words: &[OsString]) -> Verb {
 /// An option: its long name, its letter or `-`, and whether it has a value.
 type Known = (&'static str, char, bool);
 
-/// The options of both families, and below those of several commands. Each refuses those of the other itself.
+/// The global options of both families. A low-level runtime refuses those of the other.
 const GLOBAL: &[Known] = &[
     ("root", '-', true),
     ("log", '-', true),
@@ -248,7 +248,7 @@ const GLOBAL: &[Known] = &[
     ("version", 'v', false),
 ];
 
-/// The options of create, run and restore.
+/// The options of create, run and restore together. A low-level runtime refuses those that its command does not have.
 const MAKE: &[Known] = &[
     ("bundle", 'b', true),
     ("config", 'f', true),

@@ -173,7 +173,7 @@ pub fn array<'a>(
 /// Keeps the values for which `keep` says so, each with its place in the list.
 ///
 /// # Errors
-/// The first of `keep`. The list is of no use then.
+/// The first error of `keep`. The rest of the list is lost then.
 pub fn try_retain(
     list: &mut Vec<Value>,
     mut keep: impl FnMut(usize, &Value) -> Result<bool>,

@@ -41,7 +41,7 @@ pub struct Edited {
 /// Returns the original with the slice in it. It fails if the container could open an NVIDIA device outside
 /// `grant.nodes`, or could not open one of `grant.nodes`.
 ///
-/// `host` finds the source of a bind mount: `sources`.
+/// `host` tells what the source of a bind mount is; `sources` returns such a function.
 pub fn edit(
     mut original: Document,
     grant: &Grant,

@@ -179,7 +179,7 @@ pub fn append(document: &mut Document, hook: &cdi::Hook) -> Result<()> {
     Ok(())
 }
 
-/// Returns a hook as config.json has it, in a list and not with the list's name, always with an environment of its own.
+/// Returns a hook as config.json has it: without the name of its list, and always with an environment.
 fn written(hook: &cdi::Hook) -> Result<Value> {
     let env = match hook.env.as_slice() {
         [] => vec![PLAIN_ENV.to_owned()],

@@ -43,7 +43,7 @@ impl Sidecar {
         self.written.contains(&sha256(bytes))
     }
 
-    /// Returns the file. It has no records where the first line would be too long.
+    /// Returns the bytes of the file. Drops the records if the first line would be too long.
     pub fn bytes(&mut self) -> Result<Vec<u8>> {
         let what = || "write the header as JSON";
         let mut out = serde_json::to_vec(self).context(what)?;

@@ -71,7 +71,11 @@ pub async fn publish(client: Client, node: &str, mut told: watch::Receiver<Vec<W
                         }
                     }
                     Err(e) => {
-                        obstacles.warn(&e);
+                        let line = e.line();
+                        // Not by `Obstacles::warn`: the ledger's log leaves out the lines of this module.
+                        if obstacles.is_new(&line) {
+                            tracing::warn!("{line}");
+                        }
                         next_try = Instant::now() + obstacles.pause();
                         // The write may have failed since others are present than the watch has told.
                         changes.restart();

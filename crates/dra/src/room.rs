@@ -21,7 +21,7 @@ use tokio::sync::{oneshot, watch};
 pub(crate) struct Room {
     config: Arc<Config>,
     node: String,
-    /// The last layout, to continue from. None until the API server has told which ResourceSlices it has: before, no look
+    /// The last layout, to continue from. None until the API server has answered; until then no look
     /// lays out anything.
     published: Option<Published>,
     left_out: Vec<LeftOut>,

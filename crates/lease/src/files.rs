@@ -204,7 +204,8 @@ fn all(from: impl Read, mut bytes: Vec<u8>, max: u64) -> io::Result<Vec<u8>> {
 const TEMPORARY: &str = ".new-";
 
 /// Replaces a file under a lock. With one writer at a time, the unfinished file can have a fixed
-/// name. The next writer overwrites the file of a killed one.
+/// name. The next writer overwrites the file of a killed one. Without a lock two writers may spoil it for each other, so its
+/// reader has to check it.
 pub(crate) fn replace(file: &Path, bytes: &[u8]) -> io::Result<()> {
     let dir = file.parent().unwrap_or(Path::new("/"));
     let name = file.file_name().unwrap_or_default().to_string_lossy();

@@ -132,8 +132,8 @@ pub fn space(host: &Host) -> Found {
     let bytes = of.blocks_available() * of.fragment_size();
     let left = if bytes < LEAST_BYTES {
         format!("{} MiB", bytes >> 20)
-    // Some file systems count no inodes.
     } else if of.files() > 0 && of.files_available() < LEAST_INODES {
+        // Some file systems count none, and say 0.
         format!("{} inodes", of.files_available())
     } else {
         return Ok(Vec::new());

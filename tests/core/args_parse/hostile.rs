@@ -1,13 +1,13 @@
 //! Arguments made to confuse the parser.
 
 use proptest::prelude::*;
-use runmig::runtime::args::{Call, Family, Verb, parse};
+use runmig::runtime::args::{Call, Family, How, Verb, parse};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStringExt;
 
 /// Bytes, words that mean something, and these cut and joined.
 fn argument() -> impl Strategy<Value = OsString> {
-    const WORDS: &str = "create run delete update -r --root --log -b --bundle -- - --r = -d --no-pivot \
+    const WORDS: &str = "create run restore delete update -r --root --log -b --bundle -- - --r = -d --no-pivot \
                          --preserve-fds -9 0x + _ \u{e9}";
     let word = || prop::sample::select(WORDS.split(' ').collect::<Vec<_>>());
     let bytes = || prop::collection::vec(any::<u8>(), 0..8);
@@ -32,7 +32,12 @@ proptest! {
             }
             if let Call { verb: Verb::Make(create), .. } = &call {
                 prop_assert!(args.contains(&create.id));
-                prop_assert!(["create", "run", "restore"].into_iter().any(word), "{call:?}");
+                let verb = match create.how {
+                    How::Create => "create",
+                    How::Run { .. } => "run",
+                    How::Restore => "restore",
+                };
+                prop_assert!(word(verb), "{call:?}");
             }
             if let Call { verb: Verb::Update(update), .. } = &call {
                 prop_assert!(word("update") && args.last() == Some(&update.id));

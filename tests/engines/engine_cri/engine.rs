@@ -24,7 +24,7 @@ fn survives_restarted_engine(cri: &mut Cri) {
             assert!(lives(is["initPid"].as_i64().unwrap() as i32));
         }
     };
-    cri.stop();
+    cri.kill();
     unchanged(cri);
     cri.up();
     unchanged(cri);

@@ -44,3 +44,16 @@ fn release_takes_id_or_claims() {
     world.ctl(&["release"]).exits(2);
     world.ctl(&["release", "a", "--claims"]).exits(2);
 }
+
+/// With `-o json` it prints one object all the same.
+#[test]
+fn lists_none_where_each_release_fails() {
+    let world = prepared(&["a"]);
+    let held = world.hold(0, world.the_instance().gi, Some(0));
+    let told = world.ctl(&["release", "--claims", "-o", "json"]).exits(1);
+    let list: Value = serde_json::from_str(&told.stdout).unwrap();
+    assert_eq!(list["items"], json!([]));
+    drop(held);
+    world.ctl(&["release", "--claims"]).ok();
+    nothing_is_left(&world);
+}

@@ -42,6 +42,14 @@ pub fn fill(machine: &mut Machine, gpu: u32, random: &mut Random, whole: bool) {
         let Ok(gi) = machine.create_gpu_instance(gpu, profile.id, at, &Unheld) else {
             continue;
         };
+        if !whole && random.one_in(4) {
+            for _ in 0..3 {
+                let parts = machine.gpus[gpu as usize].ci_profiles_of(&gi);
+                let part = parts[random.below(parts.len() as u64) as usize].id;
+                let _ = machine.create_compute_instance(gpu, gi.id, part, None);
+            }
+            continue;
+        }
         let mut sizes = vec![profile.compute_slices];
         if !whole && random.one_in(2) {
             sizes = match random.below(3) {

@@ -1,5 +1,5 @@
 //! The messages between the kubelet and its plugins: `pluginregistration` v1, `dra` v1, and `dra-health` v1alpha1.
-//! The numbers are those of the kubelet's `.proto` files. A field without a use is left out.
+//! The numbers are those of the kubelet's `.proto` files. Fields that runmig does not use are left out.
 
 use prost::Message;
 use std::collections::HashMap;

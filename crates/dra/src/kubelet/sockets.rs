@@ -46,7 +46,7 @@ pub(super) async fn turn(dir: &Path) -> Result<Flock<File>> {
     }
 }
 
-/// Removes sockets without a process from a folder. `is_ours` tells their names. For a process whose turn it is.
+/// Removes sockets without a process from a folder. `is_ours` tells their names. The caller holds the turn.
 pub(super) async fn remove_dead(dir: &Path, is_ours: impl Fn(&str) -> bool) -> Result<()> {
     let what = || format!("look for sockets in {}", dir.display());
     make(dir).context(what)?;

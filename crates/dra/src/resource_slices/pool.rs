@@ -186,7 +186,8 @@ fn packed(gpus: &[PublishedGpu]) -> Vec<Vec<Group<'_>>> {
         let mut is_begun = false;
         for gpu in gpus.iter().filter(|gpu| count(gpu) > 0) {
             // A profile that does not fit here as a whole begins a new slice.
-            if (if is_begun { count(gpu) } else { all }) > left {
+            let needed = if is_begun { count(gpu) } else { all };
+            if needed > left {
                 slices.push(Vec::new());
                 left = MAX_DEVICES;
                 is_begun = false;

@@ -50,7 +50,7 @@ pub(super) struct Placed<'a> {
 }
 
 impl Placed<'_> {
-    /// Returns all of a new instance.
+    /// Returns a portion that is a whole new instance.
     pub(super) fn all(on: Resource) -> Placed<'static> {
         Placed {
             portion: Portion::All,

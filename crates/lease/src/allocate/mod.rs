@@ -94,7 +94,7 @@ fn leases_for(
             }
             Ended::Unanswered(e) => {
                 tracing::warn!("waits on: {}", e.line());
-                match wait(context, &mut turn, false)? {
+                match wait(context, &mut turn, None)? {
                     true => continue,
                     false => return Err(e),
                 }
@@ -110,7 +110,7 @@ fn leases_for(
             return Err(refusal::error(&no, &[], None));
         }
         let is_quick = begun.elapsed() <= MAY_LOOK_AGAIN;
-        if !wait(context, &mut turn, woke_others)? {
+        if !wait(context, &mut turn, Some(woke_others))? {
             let no = match is_quick {
                 true => what_if::explained(context, &requester, &mut turn, no),
                 false => no,
@@ -253,13 +253,15 @@ fn attempts(context: &Leases<'_>, requester: &Requester<'_>, turn: &mut Turn<'_>
 }
 
 /// Waits until it is worth another look. False when the time is over. `woke_others`: whether the tries before it woke queued
-/// requests.
-fn wait(context: &Leases<'_>, turn: &mut Turn<'_>, woke_others: bool) -> Result<bool> {
+/// requests; none where the driver did not answer.
+fn wait(context: &Leases<'_>, turn: &mut Turn<'_>, woke_others: Option<bool>) -> Result<bool> {
     let since = Instant::now();
     if turn.waits() {
         context.observer.waits();
     }
-    turn.pause(woke_others);
+    if let Some(woke_others) = woke_others {
+        turn.pause(woke_others);
+    }
     let goes_on = loop {
         match turn.wait(&*context.bundles)? {
             Wake::Look => break true,

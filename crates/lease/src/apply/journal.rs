@@ -12,7 +12,7 @@ use crate::store::{
 };
 use std::collections::VecDeque;
 
-/// A record of the layout, and what is to be made of it.
+/// A record to write for the layout, and what to do with its instance.
 pub(super) struct Step {
     /// The record.
     pub instance: Instance,

@@ -105,9 +105,9 @@ impl ShareTerms<'_> {
     }
 }
 
-/// Chooses the GPU for the first size that fits on one, with the memory of the share. GPUs with the best level come first, then shared GPUs and
-/// those without MIG before empty ones that could do MIG, then the GPU with the least free memory, then the lowest
-/// index.
+/// Chooses the GPU for the first size that fits on one, with the memory of the share. GPUs with the best level come
+/// first, then shared GPUs and those without MIG before empty ones that could do MIG, then the GPU with the least free
+/// memory, then the lowest index.
 ///
 /// # Errors
 /// No size fits on any GPU.

@@ -60,7 +60,8 @@ pub(crate) fn hierarchies() -> Vec<PathBuf> {
         String::from_utf8(bytes.unwrap_or_default()).unwrap_or_default()
     };
     let own = text(Host.file(Path::new(OWN_CGROUP)));
-    let mounts = text(Host.mounts());
+    let mountinfo = text(Host.mounts());
+    let mounts = mounts(&mountinfo);
     let last = |line: &str| {
         let all = mounts_of(line, &mounts)?;
         all.into_iter()
@@ -72,16 +73,16 @@ pub(crate) fn hierarchies() -> Vec<PathBuf> {
 /// Finds where each hierarchy of `/proc/PID/cgroup` is mounted, with the root that the paths there begin at.
 /// Returns none if one is not, or if there is none.
 fn mounted(own: &str, mountinfo: &str) -> Option<Vec<Hierarchy>> {
+    let mounts = mounts(mountinfo);
     // A later mount covers an earlier one.
-    let last = |line: &str| mounts_of(line, mountinfo)?.pop();
+    let last = |line: &str| mounts_of(line, &mounts)?.pop();
     let hierarchies: Option<Vec<Hierarchy>> = own.lines().map(last).collect();
     hierarchies.filter(|all| !all.is_empty())
 }
 
 /// Returns all mounts of the hierarchy of a line of `/proc/PID/cgroup`, with its root.
-fn mounts_of(line: &str, mountinfo: &str) -> Option<Vec<Hierarchy>> {
+fn mounts_of(line: &str, mounts: &[Mount<'_>]) -> Option<Vec<Hierarchy>> {
     let controllers = line.split(':').nth(1)?;
-    let mounts = mounts(mountinfo);
     let hierarchy = |mount: &Mount<'_>| {
         let (major, minor) = mount.dev.split_once(':')?;
         Some(Hierarchy {

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 /// A bundle's account of the leases that its hook names.
 pub struct BundleAccount {
-    /// What is beside the original.
+    /// The author that the sidecar names.
     pub author: Option<Author>,
     /// The MIG devices in the edit itself, for a bundle without records beside the original.
     pub uuids: Vec<String>,

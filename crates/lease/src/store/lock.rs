@@ -249,8 +249,8 @@ fn named(signature: &str) -> Option<String> {
 /// bundle's directory could lock that directory. No bundle needs a file of its own that runmig would have to clean up.
 const BUNDLES: &str = "bundles.lock";
 
-/// A byte of a file that is locked until this is dropped or its process ends: for a bundle, since two creates of one would start
-/// with one slice, or for the turn of a claim.
+/// A lock on one byte of a file, until it is dropped or its process ends. A bundle's byte keeps two creates from starting with
+/// one slice; a claim's byte gives the claim one worker at a time.
 #[derive(Debug)]
 pub struct ByteLock {
     _file: File,
@@ -285,7 +285,8 @@ const DRA: &str = "dra.lock";
 const PUBLISHES: &str = "publishes to Kubernetes";
 
 impl Store {
-    /// Takes the driver's lock, the right to publish and to promise, without waiting. Returns the holder in words if another process has it.
+    /// Takes the driver's lock, which is the right to publish and to promise, without waiting. Returns the holder in words if
+    /// another process has it.
     ///
     /// # Errors
     /// The lock file cannot be used.

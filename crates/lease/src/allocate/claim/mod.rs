@@ -36,7 +36,7 @@ impl Leases<'_> {
     /// The place and all others of its profile on the GPU are taken, or the GPU does not offer it.
     pub fn promise(&self, claim: Claim, at: &ClaimPlace, hear: Hear<'_>) -> Result<Held> {
         let mut work = Work::new(self, claim, at, hear);
-        match work.look(&self.driver())? {
+        match work.look(&mut self.driver())? {
             Ok(held) => work.name_pods(held),
             Err(taken) => Err(work.refusal(&taken)),
         }
@@ -80,8 +80,8 @@ fn slice_of(work: &mut Work<'_, '_>, patience: Duration) -> Result<Held> {
     let operation = context.store.begin()?;
     loop {
         // Closed before a wait: a long session sees stale handles, and may itself hold the instance that has to go.
-        let session = context.driver();
-        let step = work.step(&session, &operation);
+        let mut session = context.driver();
+        let step = work.step(&mut session, &operation);
         let is_last = Instant::now() >= end;
         let obstacle = match step {
             Ok(Made::Ready(held)) => {
@@ -100,10 +100,10 @@ fn slice_of(work: &mut Work<'_, '_>, patience: Duration) -> Result<Held> {
                 };
                 match released {
                     Ok(true) => continue,
-                    failed if is_last => {
+                    not_yet if is_last => {
                         observer.ends(Outcome::TimedOut);
                         let refusal = work.refusal(&obstacle);
-                        return Err(match failed {
+                        return Err(match not_yet {
                             Ok(_) => refusal,
                             Err(e) => refusal.caused_by(e),
                         });
@@ -145,7 +145,7 @@ impl Recipient for Work<'_, '_> {
 
 impl Work<'_, '_> {
     /// Tries once to make the slice of the claim.
-    fn step(&mut self, driver: &Session<'_>, operation: &Operation) -> Result<Made> {
+    fn step(&mut self, driver: &mut Session<'_>, operation: &Operation) -> Result<Made> {
         match self.look(driver)? {
             Ok(held) => self.make(driver, &held, operation),
             Err(taken) => Ok(Made::Obstacle(taken)),
@@ -153,7 +153,7 @@ impl Work<'_, '_> {
     }
 
     /// Returns the lease of the claim, which this puts on record if it is new; else what has taken its place.
-    fn look(&mut self, driver: &Session<'_>) -> Result<std::result::Result<Held, Taken>> {
+    fn look(&mut self, driver: &mut Session<'_>) -> Result<std::result::Result<Held, Taken>> {
         let context = self.context;
         loop {
             if let Some(held) = on_record(context, &self.claim)? {
@@ -165,13 +165,15 @@ impl Work<'_, '_> {
             if let Some(held) = on_record(context, &self.claim)? {
                 return Ok(Ok(held));
             }
-            let inventory = Inventory::locked(context, driver, Vec::new(), &lock)?;
+            let inventory = Inventory::locked(context, &*driver, Vec::new(), &lock)?;
             let mut plan = match place::plan(&inventory, &self.claim, self.at, &self.tried)? {
                 Err(taken) => return Ok(Err(taken)),
                 Ok(plan) => plan,
             };
             let Some(step) = plan.steps.pop().filter(|_| plan.evict.is_empty()) else {
                 drop(lock);
+                // An idle slice that somebody still uses is waited for.
+                driver.close();
                 self.tried.evict(context, plan.evict);
                 continue;
             };
