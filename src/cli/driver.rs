@@ -22,7 +22,7 @@ use std::fs::File;
 use std::io::{self, BufRead, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -249,7 +249,6 @@ macro_rules! questions {
             snapshot,
             detailed_gpus,
             missing_functions,
-            memory_limits(GpuUuid, PathBuf),
             $($name(GpuUuid, $($type),*),)*
         }
 
@@ -259,7 +258,6 @@ macro_rules! questions {
                 Question::snapshot => say(session.snapshot()),
                 Question::detailed_gpus => say(session.detailed_gpus()),
                 Question::missing_functions => say(session.missing_functions()),
-                Question::memory_limits(gpu, cgroup) => say(session.memory_limits(&gpu, &cgroup)),
                 $(Question::$name(gpu, $($arg),*) => say(session.$name(&gpu, $($arg),*)),)*
             }
         }
@@ -271,10 +269,6 @@ macro_rules! questions {
 
             fn snapshot(&self) -> Result<Snapshot> {
                 self.question(&Question::snapshot)
-            }
-
-            fn memory_limits(&self, gpu: &GpuUuid, cgroup: &Path) -> Result<MemoryLimits> {
-                self.question(&Question::memory_limits(gpu.clone(), cgroup.to_owned()))
             }
 
             $(fn $name(&self, gpu: &GpuUuid, $($arg: $type),*) -> Result<$out> {
@@ -293,6 +287,7 @@ questions! {
     signs(fabric: bool) -> Vec<Sign>;
     compute_capability() -> (u32, u32);
     nearness(other: GpuUuid) -> Nearness;
+    memory_limits(cgroup: PathBuf) -> MemoryLimits;
     mig_uuid(gi: u32, ci: u32) -> String;
     is_filled_by(gi: u32, ci_profile: u32) -> bool;
     used_memory(mig: Option<(u32, u32)>) -> u64;

@@ -36,7 +36,7 @@ pub(crate) fn gpu_obstacle(
     driver: &impl Queries,
     gpu: &GpuUuid,
 ) -> std::result::Result<Option<String>, DriverError> {
-    match driver.memory_limits(gpu, Path::new(ROOT)) {
+    match driver.memory_limits(gpu, ROOT.into()) {
         Ok(_) => Ok(None),
         Err(e) => match e.code() {
             Some(FUNCTION_NOT_FOUND) => Ok(Some(
@@ -74,7 +74,7 @@ fn set_on(driver: &Session<'_>, gpu: &GpuUuid, dir: &Path, memory_mib: u64) -> R
         hard: memory_mib << 20,
     };
     let set = driver.set_memory_limits(gpu, dir, limits);
-    let found = set.and_then(|()| driver.memory_limits(gpu, dir));
+    let found = set.and_then(|()| driver.memory_limits(gpu, dir.to_owned()));
     let found = found.map_err(|e| refused(e, dir))?;
     if found != limits {
         let MemoryLimits { soft, hard } = found;
@@ -109,7 +109,7 @@ pub(crate) fn changed(driver: &impl Queries, held: &Held) -> Result<Option<Chang
         Err(_) if is_over() => return Ok(None),
         Err(e) => return Err(e),
     };
-    let told_mib = match driver.memory_limits(held.instance.resource.gpu_uuid(), &dir) {
+    let told_mib = match driver.memory_limits(held.instance.resource.gpu_uuid(), dir) {
         Ok(limits) if limits.hard == u64::MAX => 0,
         // Less than 1 MiB is a limit too.
         Ok(limits) => (limits.hard >> 20).max(1),

@@ -17,7 +17,7 @@ use crate::model::{
 };
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::path::Path;
+use std::path::PathBuf;
 
 /// Reads what GPUs offer and what lies on them; changes nothing.
 pub trait Queries {
@@ -58,7 +58,7 @@ pub trait Queries {
 
     /// Returns the memory limits of the cgroup in a directory. `FUNCTION_NOT_FOUND` says that the driver has no such
     /// limits, `NOT_SUPPORTED` or `NOT_FOUND` that this cgroup has none.
-    fn memory_limits(&self, gpu: &GpuUuid, cgroup: &Path) -> Result<MemoryLimits>;
+    fn memory_limits(&self, gpu: &GpuUuid, cgroup: PathBuf) -> Result<MemoryLimits>;
 
     /// Returns the UUID of the MIG device that a GPU instance and its compute instance make up.
     fn mig_uuid(&self, gpu: &GpuUuid, gi: u32, ci: u32) -> Result<String>;

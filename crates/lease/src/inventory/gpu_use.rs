@@ -95,11 +95,9 @@ impl Inventory {
             None => GpuUse::Foreign { pids },
         };
         GpuState {
-            usage,
-            memory_mib: load.memory_mib,
             foreign_mib,
             compute_mode: Some(load.compute_mode),
-            error: None,
+            ..GpuState::of(usage, load.memory_mib)
         }
     }
 

@@ -3,7 +3,7 @@
 use super::session::{ComputeProfile, Gi, Session, raw, supported};
 use crate::gpu::geometry::{Geometries, Geometry};
 use crate::gpu::{DetailedGpu, NOT_SUPPORTED, Result};
-use crate::model::{Gpu, GpuUuid, MigMode};
+use crate::model::{Gpu, GpuInstance, GpuUuid, MigMode};
 use nvml_wrapper::Device;
 use nvml_wrapper_sys::bindings as sys;
 use std::collections::BTreeMap;
@@ -110,10 +110,14 @@ impl Session<'_> {
     /// Returns a GPU with all that lies on it now.
     pub(super) fn contents(&self, gpu: &Rc<Identity>) -> Result<Gpu> {
         let (mig, mig_pending) = self.mig_mode(gpu)?;
-        let (mut profiles, mut instances) = Default::default();
+        let (mut profiles, mut instances): (_, Vec<GpuInstance>) = Default::default();
         if mig == MigMode::Enabled {
+            let (device, uuid) = (self.device_of(gpu)?, &gpu.uuid);
             profiles = self.geometry(gpu)?.profiles();
-            instances = self.places(&self.device_of(gpu)?, &gpu.uuid, &profiles)?;
+            for profile in &profiles {
+                instances.extend(self.list(&device, uuid, profile.id, |h| self.place(uuid, h))?);
+            }
+            instances.sort_by_key(|instance| instance.placement);
         }
         Ok(Gpu {
             index: gpu.index,

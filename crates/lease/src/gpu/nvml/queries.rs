@@ -1,20 +1,21 @@
 //! The GPUs and their instances, as NVML tells them.
 
 use super::session::{ANSWERS, Gi, Session, call, check, raw, supported, text};
+use super::signs::sign;
 use crate::gpu::{
     DriverError, FUNCTION_NOT_FOUND, INSUFFICIENT_SIZE, MemoryLimits, NOT_SUPPORTED, Queries,
     Reason, Result,
 };
 use crate::model::{
     ComputeMode, GpuLoad, GpuProcess, GpuUuid, ListedInstance, MigMode, Nearness, Profile, Sign,
-    Snapshot,
+    SignKind, Snapshot,
 };
 use nvml_wrapper::Device;
 use nvml_wrapper::enum_wrappers::device::ComputeMode as NvmlComputeMode;
 use nvml_wrapper_sys::bindings as sys;
 use std::ffi::{CString, c_char, c_uint, c_void};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 impl Queries for Session<'_> {
@@ -128,7 +129,12 @@ impl Queries for Session<'_> {
     }
 
     fn signs(&self, gpu: &GpuUuid, fabric: bool) -> Result<Vec<Sign>> {
-        self.read_signs(gpu, fabric)
+        let device = self.device(gpu)?;
+        let mut signs = self.signs_in_fields(&device, gpu);
+        if fabric && self.fabric_is_down(&device, gpu)? {
+            signs.push(sign(SignKind::FabricDown, 1));
+        }
+        Ok(signs)
     }
 
     fn compute_capability(&self, gpu: &GpuUuid) -> Result<(u32, u32)> {
@@ -164,8 +170,8 @@ impl Queries for Session<'_> {
         })
     }
 
-    fn memory_limits(&self, gpu: &GpuUuid, cgroup: &Path) -> Result<MemoryLimits> {
-        self.limits(gpu, cgroup, None)
+    fn memory_limits(&self, gpu: &GpuUuid, cgroup: PathBuf) -> Result<MemoryLimits> {
+        self.limits(gpu, &cgroup, None)
     }
 
     fn mig_uuid(&self, gpu: &GpuUuid, gi: u32, ci: u32) -> Result<String> {

@@ -7,13 +7,13 @@ use crate::gpu::{
     DriverError, FUNCTION_NOT_FOUND, INSUFFICIENT_SIZE, INVALID_ARGUMENT, NOT_FOUND, NOT_SUPPORTED,
     Reason, Result,
 };
-use crate::model::{ComputeInstance, GpuInstance, GpuUuid, ListedInstance, Placement, Profile};
+use crate::model::{ComputeInstance, GpuInstance, GpuUuid, ListedInstance, Placement};
 use crate::trust;
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Device, Nvml};
 use nvml_wrapper_sys::bindings as sys;
 use std::cell::{OnceCell, RefCell};
-use std::ffi::{CStr, CString, c_char, c_uint};
+use std::ffi::{CStr, c_char, c_uint};
 use std::fmt::Display;
 use std::mem::discriminant;
 use std::path::{Path, PathBuf};
@@ -249,21 +249,6 @@ impl Session<'_> {
         })
     }
 
-    /// Returns the places of all instances of these profiles.
-    pub(super) fn places(
-        &self,
-        device: &Device<'_>,
-        gpu: &GpuUuid,
-        profiles: &[Profile],
-    ) -> Result<Vec<GpuInstance>> {
-        let mut found = Vec::new();
-        for profile in profiles {
-            found.extend(self.list(device, gpu, profile.id, |h| self.place(gpu, h))?);
-        }
-        found.sort_by_key(|i: &GpuInstance| i.placement);
-        Ok(found)
-    }
-
     /// Lists the instances of one profile, each as `read` sees it. Callers take an instance that is not
     /// listed for gone, so this lists again when one goes meanwhile, and any doubt is an error.
     pub(super) fn list<T>(
@@ -456,11 +441,8 @@ pub(super) fn check(code: sys::nvmlReturn_t) -> std::result::Result<(), Reason> 
 
 pub(super) fn text(chars: &[c_char]) -> String {
     let bytes: Vec<u8> = chars.iter().map(|c| *c as u8).collect();
-    CStr::from_bytes_until_nul(&bytes)
-        .map(CString::from)
-        .unwrap_or_default()
-        .to_string_lossy()
-        .into_owned()
+    let text = CStr::from_bytes_until_nul(&bytes).unwrap_or_default();
+    text.to_string_lossy().into_owned()
 }
 
 /// nvml-wrapper's errors back into NVML's codes: its enum lacks some (23 arrives as an unexpected

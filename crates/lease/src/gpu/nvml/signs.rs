@@ -9,7 +9,7 @@ use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::structs::device::FieldId;
 use nvml_wrapper_sys::bindings::{self as sys, field_id as id};
 
-fn sign(kind: SignKind, amount: u32) -> Sign {
+pub(super) fn sign(kind: SignKind, amount: u32) -> Sign {
     let amount = u64::from(amount);
     Sign { kind, amount }
 }
@@ -27,16 +27,7 @@ const FIELDS: [(SignKind, u32); 5] = {
 };
 
 impl Session<'_> {
-    pub(super) fn read_signs(&self, uuid: &GpuUuid, fabric: bool) -> Result<Vec<Sign>> {
-        let device = self.device(uuid)?;
-        let mut signs = self.signs_in_fields(&device, uuid);
-        if fabric && self.fabric_is_down(&device, uuid)? {
-            signs.push(sign(SignKind::FabricDown, 1));
-        }
-        Ok(signs)
-    }
-
-    fn signs_in_fields(&self, device: &Device<'_>, uuid: &GpuUuid) -> Vec<Sign> {
+    pub(super) fn signs_in_fields(&self, device: &Device<'_>, uuid: &GpuUuid) -> Vec<Sign> {
         let what = || format!("read the health of GPU {uuid}");
         let ids = FIELDS.map(|(_, id)| FieldId(id));
         let asked = self.ask("nvmlDeviceGetFieldValues", &what, || {
@@ -69,7 +60,7 @@ impl Session<'_> {
         signs
     }
 
-    fn fabric_is_down(&self, device: &Device<'_>, uuid: &GpuUuid) -> Result<bool> {
+    pub(super) fn fabric_is_down(&self, device: &Device<'_>, uuid: &GpuUuid) -> Result<bool> {
         // Drivers before 545 lack it.
         if self.nvml()?.lib().nvmlDeviceGetGpuFabricInfoV.is_err() {
             return Ok(false);
