@@ -149,7 +149,7 @@ fn look(config: &Config) -> Facts {
     let states = states.map(|gpu| inventory.use_of(&driver, gpu));
     Facts {
         gpus: states.collect(),
-        uses: inventory.uses(&driver),
+        uses: runmig_lease::uses(&driver, &inventory.leases),
         complaints: world::unread(&inventory),
         inventory,
     }

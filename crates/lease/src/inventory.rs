@@ -9,7 +9,7 @@ mod slices;
 
 pub(crate) use around::AroundMps;
 pub use booking::GpuBooking;
-pub use booking::{LeaseUse, used_memory};
+pub use booking::{LeaseUse, uses};
 pub(crate) use booking::{holder_subject, subject_of};
 pub(crate) use booking::{memory_of, memory_on};
 pub use gpu_use::GpuParts;

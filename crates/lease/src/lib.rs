@@ -158,8 +158,7 @@ pub use apply::{Applied, ApplyOptions, Made, PlannedInstance, PlannedMode};
 pub use bundles::{Author, Bundles, NoBundles};
 pub use cordons::MAX_REASON;
 pub use inventory::{
-    GpuBooking, GpuParts, GpuState, Inventory, LeaseUse, ObservedShare, SliceView, observe,
-    used_memory,
+    GpuBooking, GpuParts, GpuState, Inventory, LeaseUse, ObservedShare, SliceView, observe, uses,
 };
 pub use leases::{Leases, driver};
 pub use reclaim::liveness::{Liveness, UNSEEN_HINT, unseen};

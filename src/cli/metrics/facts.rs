@@ -8,7 +8,7 @@ use runmig_lease::gpu::Queries;
 use runmig_lease::model::{Gpu, GpuUuid, MigMode};
 use runmig_lease::placement::GpuUse;
 use runmig_lease::store::Held;
-use runmig_lease::{GpuState, Inventory, used_memory};
+use runmig_lease::{GpuState, Inventory, LeaseUse, uses};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -47,11 +47,8 @@ impl Facts {
     /// Reads the ledger and the driver. Without a time for the driver it opens no library.
     pub fn now(config: &Config, driver_limit: Option<Duration>) -> Facts {
         let begun = Instant::now();
-        let (inventory, driver) = match driver_limit {
-            Some(limit) => {
-                let (inventory, answers) = ask(config, limit);
-                (inventory, Some(answers))
-            }
+        let (inventory, driver) = match driver_limit.map(|limit| ask(config, limit)) {
+            Some((inventory, answers)) => (inventory, Some(answers)),
             None => (Inventory::of_ledger(config), None),
         };
         Facts {
@@ -88,13 +85,11 @@ fn ask(config: &Config, limit: Duration) -> (Inventory, Answers) {
         .iter()
         .map(|gpu| of_gpu(&driver, gpu, &inventory, &mut answers.failures))
         .collect();
-    let shares: Vec<&Held> = { inventory.leases.iter() }
-        .filter(|held| held.lease.share().is_some())
-        .collect();
-    let used = used_memory(&driver, &shares);
-    let known = shares.iter().zip(used);
-    let known = known.filter_map(|(held, used)| Some((held.lease.id.as_str().to_owned(), used?)));
-    answers.used_by_lease = known.collect();
+    let shares = { inventory.leases.iter() }.filter(|held| held.lease.share().is_some());
+    let used = shares.clone().zip(uses(&driver, shares));
+    let id_and_bytes =
+        |(held, used): (&Held, LeaseUse)| Some((held.lease.id.to_string(), used.used_bytes?));
+    answers.used_by_lease = used.filter_map(id_and_bytes).collect();
     answers.used_on_slice = used_on_slices(&driver, &inventory, &mut answers.failures);
     (inventory, answers)
 }

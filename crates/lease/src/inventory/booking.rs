@@ -166,54 +166,36 @@ pub struct LeaseUse {
 /// A place of the driver: a GPU, or one of its MIG devices by the ids of its instances.
 type Place<'a> = (&'a GpuUuid, Option<(u32, u32)>);
 
-impl Inventory {
-    /// Returns the use of each lease, in their order. Leases of a whole instance, as those of a pod, have the use of the
-    /// instance. A share has that of its container's processes.
-    pub fn uses(&self, driver: &impl Queries) -> Vec<LeaseUse> {
-        let owners = Owners::new();
-        let mut loads: BTreeMap<&GpuUuid, Option<GpuLoad>> = BTreeMap::new();
-        let mut places: BTreeMap<Place<'_>, LeaseUse> = BTreeMap::new();
-        let mut uses = Vec::with_capacity(self.leases.len());
-        for held in &self.leases {
-            let gpu = held.instance.resource.gpu_uuid();
-            let its = match (held.lease.share(), place(held)) {
-                (Some(_), _) => {
-                    load_of(&mut loads, driver, gpu).map(|load| of_processes(load, &owners, held))
-                }
-                (None, None) => None,
-                (None, Some(place)) => Some(*places.entry(place).or_insert_with(|| LeaseUse {
-                    used_bytes: driver.used_memory(gpu, place.1).ok(),
-                    processes: match place.1 {
-                        Some((gi, ci)) => driver.processes(gpu, gi, ci).ok().map(|p| p.len()),
-                        None => load_of(&mut loads, driver, gpu).map(|load| load.processes.len()),
-                    },
-                })),
-            };
-            uses.push(its.unwrap_or_default());
-        }
-        uses
-    }
-}
-
-/// Returns the GPU memory that the processes of each lease use on its GPU, in bytes. None where it cannot be
-/// found out.
-pub fn used_memory(driver: &impl Queries, held: &[&Held]) -> Vec<Option<u64>> {
-    let (owners, mut loads) = (Owners::new(), BTreeMap::new());
-    let used = held.iter().map(|held| {
-        let load = load_of(&mut loads, driver, held.instance.resource.gpu_uuid())?;
-        of_processes(load, &owners, held).used_bytes
-    });
-    used.collect()
-}
-
-/// Returns the use of a GPU as a whole, for which the driver is asked once.
-fn load_of<'l, 'a>(
-    loads: &'l mut BTreeMap<&'a GpuUuid, Option<GpuLoad>>,
+/// Returns the use of each of these leases. Leases of a whole instance, as those of a pod, have the use of the instance. A
+/// share has that of its container's processes.
+pub fn uses<'a>(
     driver: &impl Queries,
-    gpu: &'a GpuUuid,
-) -> Option<&'l GpuLoad> {
-    let load = loads.entry(gpu).or_insert_with(|| driver.load(gpu).ok());
-    load.as_ref()
+    leases: impl IntoIterator<Item = &'a Held>,
+) -> Vec<LeaseUse> {
+    let owners = Owners::new();
+    let mut loads: BTreeMap<&GpuUuid, Option<GpuLoad>> = BTreeMap::new();
+    let mut load_of = |gpu: &'a GpuUuid| {
+        let load = loads.entry(gpu).or_insert_with(|| driver.load(gpu).ok());
+        load.clone()
+    };
+    let mut places: BTreeMap<Place<'_>, LeaseUse> = BTreeMap::new();
+    let its = |held: &'a Held| {
+        let gpu = held.instance.resource.gpu_uuid();
+        if held.lease.share().is_some() {
+            return Some(of_processes(&load_of(gpu)?, &owners, held));
+        }
+        let place = place(held)?;
+        let of_place = || LeaseUse {
+            used_bytes: driver.used_memory(gpu, place.1).ok(),
+            processes: match place.1 {
+                Some((gi, ci)) => driver.processes(gpu, gi, ci).ok().map(|p| p.len()),
+                None => load_of(gpu).map(|load| load.processes.len()),
+            },
+        };
+        Some(*places.entry(place).or_insert_with(of_place))
+    };
+    let uses = leases.into_iter().map(its);
+    uses.map(Option::unwrap_or_default).collect()
 }
 
 /// Returns the place of a lease of a whole instance. None for one that the driver has not made yet.

@@ -1,7 +1,7 @@
 //! Shares as they are now, beside what is on record: their memory, and the gaps in their limits.
 
 use super::around::AroundMps;
-use super::booking::used_memory;
+use super::booking::uses;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::gpu::Queries;
@@ -36,10 +36,10 @@ pub struct ObservedShare {
 pub fn observe(config: &Config, driver: &impl Queries, held: &[&Held]) -> Vec<ObservedShare> {
     let mut around = AroundMps::new();
     let mut talks: Option<Result<Talks>> = None;
-    let used = used_memory(driver, held);
-    let observed = held.iter().zip(used).map(|(held, used_bytes)| {
+    let used = uses(driver, held.iter().copied());
+    let observed = held.iter().zip(used).map(|(held, used)| {
         let mut seen = ObservedShare {
-            used_bytes,
+            used_bytes: used.used_bytes,
             ..ObservedShare::default()
         };
         if held.lease.state != LeaseState::Ready {
