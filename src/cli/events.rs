@@ -59,7 +59,7 @@ pub fn run(config: &Config, format: Format, options: &Options) -> Result<i32> {
     let (mut history, mut told) = (History::new(&file), 0);
     loop {
         history.read(!options.follow, &mut print)?;
-        let skipped = history.unreadable() - told;
+        let skipped = history.unreadable - told;
         if skipped > 0 {
             let lines = if skipped == 1 { "line" } else { "lines" };
             output::eprint(&format!("skipped {skipped} {lines} that cannot be read"));

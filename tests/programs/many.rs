@@ -17,7 +17,7 @@ fn written(world: &World) -> Vec<(&'static str, u64)> {
         }
     };
     history.read(true, &mut count).unwrap();
-    assert_eq!(history.unreadable(), 0);
+    assert_eq!(history.unreadable, 0);
     counts.into_iter().filter(|(_, n)| *n > 0).collect()
 }
 

@@ -105,12 +105,8 @@ impl Observer {
         if let Some(create) = self.create.borrow_mut().as_mut()
             && std::mem::take(&mut create.waits)
         {
-            let seconds = EventSeconds {
-                wait: EventSeconds::of(create.wait),
-                ..EventSeconds::default()
-            };
             self.write(Event {
-                seconds: Some(seconds),
+                seconds: Some(seconds([None, Some(create.wait), None, None])),
                 ..of_create(EventType::WaitEnded, create)
             });
         }
@@ -164,7 +160,7 @@ impl Observer {
         for held in leases {
             self.write(Event {
                 verdict: Some(create.made().word().to_owned()),
-                seconds: Some(seconds),
+                seconds: Some(seconds.clone()),
                 ..of_held(EventType::Ready, held)
             });
         }

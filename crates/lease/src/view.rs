@@ -12,13 +12,15 @@ const MOST_PODS: usize = 32;
 macro_rules! sparse {
     ($(#[$doc:meta])* $name:ident { $($(#[$of:meta])* $field:ident: $type:ty,)* }) => {
         $(#[$doc])*
-        #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+        #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
         #[serde(rename_all = "camelCase")]
         pub struct $name {
             $($(#[$of])* #[serde(default, skip_serializing_if = "Option::is_none")] pub $field: Option<$type>,)*
         }
     };
 }
+
+pub(crate) use sparse;
 
 sparse! {
     /// A lease, an instance without one, or a request: what `migctl list -o json`, events and the status of a claim show.

@@ -1,8 +1,9 @@
 //! An event, and its line of JSON. Pure.
 
 use crate::model::Timestamp;
-use crate::view::LeaseView;
+use crate::view::{LeaseView, sparse};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
@@ -108,22 +109,18 @@ pub struct Event {
     pub reason: Option<String>,
 }
 
-/// The duration of each part, in seconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct EventSeconds {
-    /// All of it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub total: Option<f64>,
-    /// The wait for room.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub wait: Option<f64>,
-    /// Calls of the driver.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub driver: Option<f64>,
-    /// The low-level runtime.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub runtime: Option<f64>,
+sparse! {
+    /// The duration of each part, in seconds.
+    EventSeconds {
+        /// All of it.
+        total: f64,
+        /// The wait for room.
+        wait: f64,
+        /// Calls of the driver.
+        driver: f64,
+        /// The low-level runtime.
+        runtime: f64,
+    }
 }
 
 impl EventSeconds {
@@ -166,7 +163,7 @@ impl Event {
         let layout = lease.and_then(|lease| lease.layout.clone());
         let gpu = lease.and_then(|lease| lease.gpu_uuid.clone());
         let is_cordon = [EventType::Cordoned, EventType::Uncordoned].contains(&self.event_type);
-        let seconds = self.seconds.unwrap_or_default();
+        let seconds = self.seconds.clone().unwrap_or_default();
         let wait = seconds.wait.filter(|wait| *wait > 0.0);
         let of_instance = lease.and_then(|lease| lease.error.as_ref());
         let parts = [
@@ -217,13 +214,6 @@ struct Line<'a> {
     event: &'a Event,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Head {
-    api_version: String,
-    kind: String,
-}
-
 /// Returns the line of an event, with its end. Long texts are cut.
 pub(super) fn encode(mut event: Event) -> Vec<u8> {
     event.error.iter_mut().for_each(|text| cut(text, MAX_ERROR));
@@ -251,11 +241,11 @@ fn cut(text: &mut String, max: usize) {
 
 /// Reads a line. Returns none for one that is damaged or of another version.
 pub(super) fn decode(line: &[u8]) -> Option<Event> {
-    let head: Head = serde_json::from_slice(line).ok()?;
-    if head.api_version != API_VERSION || head.kind != KIND {
+    let line: Value = serde_json::from_slice(line).ok()?;
+    if line["apiVersion"] != API_VERSION || line["kind"] != KIND {
         return None;
     }
-    serde_json::from_slice(line).ok()
+    serde_json::from_value(line).ok()
 }
 
 #[cfg(test)]

@@ -200,7 +200,8 @@ pub struct History {
     file: PathBuf,
     /// The bytes that are read, by device and inode of the file.
     offsets: HashMap<(u64, u64), u64>,
-    unreadable: u64,
+    /// The number of lines until now that could not be read.
+    pub unreadable: u64,
     /// The ids of the latest events in two sets. When the newer one is full, the older one is dropped.
     ids: [HashSet<String>; 2],
 }
@@ -289,11 +290,6 @@ impl History {
             *older = std::mem::take(newer);
         }
         older.contains(id) || !newer.insert(id.clone())
-    }
-
-    /// Returns the number of lines until now that could not be read.
-    pub fn unreadable(&self) -> u64 {
-        self.unreadable
     }
 }
 

@@ -34,7 +34,7 @@ fn read(file: &Path) -> (Vec<String>, u64) {
     let (mut history, mut names) = (History::new(file), Vec::new());
     let mut push = |event: Event| names.push(name(&event));
     history.read(true, &mut push).unwrap();
-    (names, history.unreadable())
+    (names, history.unreadable)
 }
 
 fn home() -> (TempDir, PathBuf) {
@@ -236,5 +236,5 @@ fn later_reads_cross_rotations() {
         .read(false, &mut |event| names.push(name(&event)))
         .unwrap();
     assert_eq!(names.last().unwrap(), "new");
-    assert_eq!(history.unreadable(), 0);
+    assert_eq!(history.unreadable, 0);
 }
