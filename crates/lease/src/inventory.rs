@@ -137,13 +137,12 @@ impl Inventory {
 
     /// Returns the GPUs outside of MIG mode that a container has, or a share of, with the container.
     pub fn held_gpus(&self) -> Vec<(GpuUuid, String)> {
-        let off = |gpu: &Gpu| gpu.mig == MigMode::Disabled;
+        let off = |gpu: &&Gpu| gpu.mig == MigMode::Disabled;
         let held = self.leases.iter().filter_map(|held| {
             let Resource::Gpu(whole) = &held.instance.resource else {
                 return None;
             };
-            let mut gpus = self.snapshot.gpus.iter();
-            gpus.find(|gpu| gpu.uuid == whole.gpu_uuid && off(gpu))?;
+            self.snapshot.gpu(&whole.gpu_uuid).filter(off)?;
             let part = match held.lease.share() {
                 Some(_) => "a share",
                 None => "all",

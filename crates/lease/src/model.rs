@@ -9,7 +9,7 @@ pub use profile_name::{ProfileName, known_profiles};
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 /// A span of memory slices on one GPU, written `start:size` as nvidia-smi does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -220,6 +220,13 @@ pub struct Snapshot {
     pub unreadable: Vec<(u32, String)>,
 }
 
+impl Snapshot {
+    /// Returns the GPU with a UUID, if it answers.
+    pub fn gpu(&self, uuid: &GpuUuid) -> Option<&Gpu> {
+        self.gpus.iter().find(|gpu| gpu.uuid == *uuid)
+    }
+}
+
 /// A process, told from a later one with the same pid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -419,12 +426,17 @@ impl Timestamp {
     pub fn time(&self) -> Option<SystemTime> {
         humantime::parse_rfc3339(&self.0).ok()
     }
+
+    /// Returns the same as the time since 1970.
+    pub fn since_1970(&self) -> Option<Duration> {
+        self.time()?.duration_since(SystemTime::UNIX_EPOCH).ok()
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::{Duration, UNIX_EPOCH};
+    use std::time::UNIX_EPOCH;
 
     #[test]
     fn keeps_the_text_of_a_record() {

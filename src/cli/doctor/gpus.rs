@@ -188,8 +188,7 @@ fn is_lost(inventory: &Inventory, held: &Held) -> bool {
         return false;
     };
     let is_there = |gpu: &Gpu| gpu.instances.iter().any(|i| i.placement == slice.placement);
-    let mut gpus = inventory.snapshot.gpus.iter();
-    let gpu = gpus.find(|gpu| gpu.uuid == slice.gpu_uuid);
+    let gpu = inventory.snapshot.gpu(&slice.gpu_uuid);
     held.instance.state == InstanceState::Ready && gpu.is_some_and(|gpu| !is_there(gpu))
 }
 

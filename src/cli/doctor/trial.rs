@@ -75,8 +75,7 @@ fn opened(host: &Host, held: &Held) -> Result<Vec<Finding>> {
     else {
         return Ok(Vec::new());
     };
-    let mut gpus = seen.inventory.snapshot.gpus.iter();
-    let gpu = gpus.find(|gpu| gpu.uuid == slice.gpu_uuid);
+    let gpu = seen.inventory.snapshot.gpu(&slice.gpu_uuid);
     let (Some(gpu), Some(gi), Some(ci)) = (gpu, slice.gpu_instance, slice.compute_instance) else {
         return Ok(Vec::new());
     };

@@ -9,13 +9,12 @@ use crate::cli::gpus::use_word;
 use runmig_lease::counters::{
     Actor, Counter, Counts, HolderKind, LeaseKind, Outcome, Part, ResourceKind, Times,
 };
-use runmig_lease::model::{Closed, Gpu, MigMode, Timestamp};
+use runmig_lease::model::{Closed, Gpu, MigMode};
 use runmig_lease::policy::{LimitAccount, Policy, Used};
 use runmig_lease::request::kind_of_written;
 use runmig_lease::store::{Entry, Instance, InstanceState};
 use runmig_lease::{GpuParts, SliceView, placement};
 use std::collections::BTreeMap;
-use std::time::UNIX_EPOCH;
 
 /// Returns the families of a machine at one moment. Unknown values are absent.
 pub fn exposition(facts: &Facts, policy: &Policy) -> Families {
@@ -109,9 +108,9 @@ fn waiting(families: &mut Families, facts: &Facts) {
     for ((kind, profile), count) in counts {
         families.known(&table::WAITING, &[kind, &profile], Some(count));
     }
-    let since = queue.iter().filter_map(|w| seconds(&w.waiter.since));
-    if let Some(oldest) = since.min_by(f64::total_cmp) {
-        families.add(&table::WAITING_OLDEST, &[], oldest);
+    let since = { queue.iter() }.filter_map(|w| w.waiter.since.since_1970());
+    if let Some(oldest) = since.min() {
+        families.add(&table::WAITING_OLDEST, &[], oldest.as_secs_f64());
     }
 }
 
@@ -165,16 +164,10 @@ fn leases(families: &mut Families, facts: &Facts, entries: &[Entry]) {
         families.known(&table::LEASE_MEMORY, &[id], shown.memory_bytes);
         families.known(&table::LEASE_BOOKED, &[id], shown.booked_bytes);
         families.known(&table::LEASE_MEMORY_USED, &[id], used.copied());
-        if let Some(created) = seconds(&lease.created) {
-            families.add(&table::LEASE_CREATED, &[id], created);
+        if let Some(created) = lease.created.since_1970() {
+            families.add(&table::LEASE_CREATED, &[id], created.as_secs_f64());
         }
     }
-}
-
-/// Returns a time in seconds of the epoch. None if a record has another text there.
-fn seconds(time: &Timestamp) -> Option<f64> {
-    let since = time.time()?.duration_since(UNIX_EPOCH).ok()?;
-    Some(since.as_secs_f64())
 }
 
 /// Adds the counts of a boot. Everything that a create or a release can be has a count also at 0, so that no rate misses

@@ -122,10 +122,9 @@ fn used_on_slices(
     failures: &mut Vec<String>,
 ) -> BTreeMap<(GpuUuid, Option<u32>), u64> {
     let entries = world.entries();
-    let listed = |uuid: &GpuUuid| world.snapshot.gpus.iter().find(|gpu| gpu.uuid == *uuid);
     let mut used = BTreeMap::new();
     for slice in world.slices(&entries) {
-        let Some(gpu) = listed(slice.gpu_uuid) else {
+        let Some(gpu) = world.snapshot.gpu(slice.gpu_uuid) else {
             continue;
         };
         let mig = slice.gpu_instance.zip(slice.compute_instance);

@@ -100,8 +100,7 @@ impl Inventory {
 
     /// Names the instance at a place with its holder, for people: `container train (3g.40gb)`.
     pub(crate) fn named_at(&self, slot: &Slot) -> String {
-        let mut gpus = self.snapshot.gpus.iter();
-        let Some(gpu) = gpus.find(|gpu| gpu.uuid == slot.gpu) else {
+        let Some(gpu) = self.snapshot.gpu(&slot.gpu) else {
             return format!("the slice at {}", slot.placement);
         };
         let (at, profile) = (slot.placement, gpu.profile(slot.profile_id));
@@ -154,7 +153,7 @@ impl Inventory {
         for gpu in &self.snapshot.gpus {
             match gpu.mig {
                 MigMode::Enabled => views.extend(self.on_gpu(gpu, entries)),
-                MigMode::Disabled | MigMode::Unsupported => views.push(self.whole(gpu, entries)),
+                MigMode::Disabled | MigMode::Unsupported => views.push(whole(gpu, entries)),
             }
         }
         // The latest record of an id is the one whose instance the driver may still have.
@@ -168,23 +167,17 @@ impl Inventory {
             let is_it = |view: &&mut SliceView<'_>| {
                 view.gpu_uuid == resource.gpu_uuid() && view.gpu_instance == id
             };
-            match views.iter_mut().find(is_it) {
-                Some(view) if self.is_listed(view.gpu_uuid) => {}
-                Some(view) if view.placement == slice.map(|s| s.placement) => {
-                    view.entries.insert(0, entry);
-                }
-                Some(_) => {}
-                None => {
-                    let (uuid, index) = (resource.gpu_uuid(), resource.gpu_index());
-                    views.push(SliceView::of(uuid, index, vec![entry]));
-                }
+            let Some(view) = views.iter_mut().find(is_it) else {
+                let (uuid, index) = (resource.gpu_uuid(), resource.gpu_index());
+                views.push(SliceView::of(uuid, index, vec![entry]));
+                continue;
+            };
+            let is_listed = self.snapshot.gpu(view.gpu_uuid).is_some();
+            if !is_listed && view.placement == slice.map(|s| s.placement) {
+                view.entries.insert(0, entry);
             }
         }
         views
-    }
-
-    fn is_listed(&self, uuid: &GpuUuid) -> bool {
-        self.snapshot.gpus.iter().any(|gpu| gpu.uuid == *uuid)
     }
 
     /// Returns the instances that the driver lists on a GPU.
@@ -210,14 +203,14 @@ impl Inventory {
         };
         gpu.instances.iter().map(view).collect()
     }
+}
 
-    fn whole<'a>(&'a self, gpu: &'a Gpu, entries: &'a [Entry]) -> SliceView<'a> {
-        let here = entries.iter().filter(|entry| {
-            let instance = entry.instance();
-            instance.slice().is_none() && *instance.resource.gpu_uuid() == gpu.uuid
-        });
-        SliceView::of(&gpu.uuid, gpu.index, here.collect())
-    }
+fn whole<'a>(gpu: &'a Gpu, entries: &'a [Entry]) -> SliceView<'a> {
+    let here = entries.iter().filter(|entry| {
+        let instance = entry.instance();
+        instance.slice().is_none() && *instance.resource.gpu_uuid() == gpu.uuid
+    });
+    SliceView::of(&gpu.uuid, gpu.index, here.collect())
 }
 
 /// Returns the state of the place of an entry.
