@@ -10,7 +10,6 @@ use clap::ValueEnum;
 use clap_complete::ArgValueCompleter;
 use runmig_lease::GpuBooking;
 use runmig_lease::config::Config;
-use runmig_lease::counters::Actor;
 use runmig_lease::error::{Result, printable};
 
 #[derive(clap::Args)]
@@ -81,9 +80,7 @@ pub fn run(config: &Config, format: Format, options: &Options) -> Result<i32> {
 
 /// Prints the fields of the leases of one holder.
 fn one(config: &Config, format: Format, id: &str) -> Result<i32> {
-    let leases = bundles::existing(config, Actor::Operator)?;
-    let leases = leases.ok_or_else(|| list::unknown(id))?;
-    let entries = list::called(&leases, id)?;
+    let entries = list::called(&bundles::to_look(config)?, id)?;
     let seen = shares::observe(config, &entries);
     match format {
         Format::Json => list::json(&entries, &seen, &[], None),

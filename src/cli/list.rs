@@ -7,7 +7,7 @@ use super::{levels, shares, watch, world};
 use crate::bundles;
 use clap::ValueEnum;
 use runmig_lease::config::Config;
-use runmig_lease::counters::{Actor, LeaseKind};
+use runmig_lease::counters::LeaseKind;
 use runmig_lease::error::{Error, Result, printable, short_id};
 use runmig_lease::model::Timestamp;
 use runmig_lease::store::{Claim, Entry, Holder, Lease, Listing, Waiter, Waiting, is_id_of};
@@ -42,20 +42,31 @@ enum By {
 }
 
 impl By {
-    /// Returns where a lease stands: texts and places from the first, ages from the youngest, amounts from the largest.
-    fn key(self, entry: &Entry, seen: &ObservedShare) -> (Reverse<Option<u64>>, String, u32) {
-        let since = |time: SystemTime| time.duration_since(SystemTime::UNIX_EPOCH).ok();
-        let created = entry.created().time().and_then(since);
+    fn order(self, entry: &Entry, seen: &ObservedShare) -> Order {
         let (amount, text) = match self {
             By::Name => (None, entry.lease().map_or_else(String::new, holder_name)),
             By::Profile => (None, portion(entry)),
             By::State => (None, entry.shown_state().to_owned()),
             By::Gpu => (None, String::new()),
             By::Used => (seen.used_bytes, String::new()),
-            By::Age => (created.map(|time| time.as_secs()), String::new()),
+            By::Age => (born(entry), String::new()),
         };
-        (Reverse(amount), text, entry.instance().resource.gpu_index())
+        order(entry, amount, text)
     }
+}
+
+/// Where a lease stands: amounts from the largest, texts and places from the first.
+pub type Order = (Reverse<Option<u64>>, String, (u32, u32));
+
+pub fn order(entry: &Entry, amount: Option<u64>, text: String) -> Order {
+    let start = entry.instance().slice().map_or(0, |s| s.placement.start);
+    let place = (entry.instance().resource.gpu_index(), start);
+    (Reverse(amount), text, place)
+}
+
+/// Returns the time of the create in seconds since 1970, by which the youngest comes first.
+pub fn born(entry: &Entry) -> Option<u64> {
+    entry.created().since_1970().map(|since| since.as_secs())
 }
 
 impl<'a> From<&'a Waiting> for WaitingItem<'a> {
@@ -206,11 +217,8 @@ fn once(config: &Config, output: Output, options: &Options) -> Result<i32> {
         true => Some(foreign(config, &options.filter, output != Output::Json)?),
         false => None,
     };
-    let (listing, waiting) = match bundles::existing(config, Actor::Operator)? {
-        Some(leases) => (leases.store().list()?, leases.store().waiting()?),
-        None => <(Listing, _)>::default(),
-    };
-    let mut entries = listing.entries;
+    let leases = bundles::to_look(config)?;
+    let (mut entries, waiting) = (leases.store().list()?.entries, leases.store().waiting()?);
     entries.retain(|entry| options.filter.has(entry));
     let mut seen = match (output, options.sort) {
         (Output::Name, by) if by != Some(By::Used) => vec![<_>::default(); entries.len()],
@@ -218,7 +226,7 @@ fn once(config: &Config, output: Output, options: &Options) -> Result<i32> {
     };
     if let Some(by) = options.sort {
         let mut both: Vec<(Entry, ObservedShare)> = entries.into_iter().zip(seen).collect();
-        both.sort_by_cached_key(|(entry, seen)| by.key(entry, seen));
+        both.sort_by_cached_key(|(entry, seen)| by.order(entry, seen));
         (entries, seen) = both.into_iter().unzip();
     }
     match output {
@@ -271,10 +279,10 @@ fn foreign_row(of: &ForeignItem) -> Vec<String> {
 
 /// Prints the leases on record, if there is one.
 pub fn without_driver(config: &Config) {
-    let leases = bundles::existing(config, Actor::Operator).ok().flatten();
-    let listing = leases.and_then(|leases| leases.store().list().ok());
-    let entries = listing.map_or(Vec::new(), |listing| listing.entries);
-    if !entries.is_empty() {
+    let listing = bundles::to_look(config).and_then(|leases| leases.store().list());
+    if let Ok(Listing { entries, .. }) = listing
+        && !entries.is_empty()
+    {
         let unseen = vec![ObservedShare::default(); entries.len()];
         let rows = rows(&entries, &unseen, Output::Table);
         print(&rows.collect::<Vec<_>>(), &[], Output::Table, false);

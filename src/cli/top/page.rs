@@ -2,7 +2,7 @@
 
 use crate::cli::draw;
 use crate::cli::filter::Filter;
-use crate::cli::list::{QUEUE, age, holder_name, mib, portion, waits};
+use crate::cli::list::{Order, QUEUE, age, born, holder_name, mib, order, portion, waits};
 use crate::cli::output::{cut, dash, table_lines};
 use clap::ValueEnum;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
@@ -13,7 +13,6 @@ use runmig_lease::error::printable;
 use runmig_lease::model::Timestamp;
 use runmig_lease::store::{Entry, Lease};
 use runmig_lease::{GpuState, Inventory, LeaseUse};
-use std::cmp::Reverse;
 use std::time::SystemTime;
 
 /// The machine at one moment.
@@ -184,7 +183,7 @@ fn rows(facts: &Facts, view: &View, width: usize, now: SystemTime) -> Vec<Vec<St
     let width = width.saturating_sub(OTHERS).max(SHORTEST_NAME);
     let row = |(entry, used)| {
         let cells = cells(entry, used, width, now);
-        (key(entry, used, view.sort, &cells), cells)
+        (order_by(view.sort, entry, used, &cells), cells)
     };
     let mut rows: Vec<_> = chosen.map(row).collect();
     rows.sort();
@@ -208,27 +207,15 @@ fn cells(entry: &Entry, used: LeaseUse, width: usize, now: SystemTime) -> Vec<St
     cells.map(|cell| printable(&cell)).into()
 }
 
-/// Where a lease stands in the order of a column: text and places from the first, ages from the youngest, amounts from the
-/// largest.
-type Key = (Reverse<Option<u64>>, String, (u32, u32));
-
-fn key(entry: &Entry, used: LeaseUse, by: Column, cells: &[String]) -> Key {
-    let since = entry.created().time();
-    let since = since.and_then(|then| then.duration_since(SystemTime::UNIX_EPOCH).ok());
+fn order_by(by: Column, entry: &Entry, used: LeaseUse, cells: &[String]) -> Order {
     let (amount, text) = match by {
         Column::Gpu | Column::Place => (None, String::new()),
-        Column::Age => (since.map(|time| time.as_secs()), String::new()),
+        Column::Age => (born(entry), String::new()),
         Column::Used => (used.used_bytes, String::new()),
-        Column::Procs => (
-            used.processes.and_then(|n| n.try_into().ok()),
-            String::new(),
-        ),
+        Column::Procs => (used.processes.map(|n| n as u64), String::new()),
         text => (None, cells[text as usize].clone()),
     };
-    let instance = entry.instance();
-    let start = instance.slice().map_or(0, |slice| slice.placement.start);
-    let gpu = instance.resource.gpu_index();
-    (Reverse(amount), text, (gpu, start))
+    order(entry, amount, text)
 }
 
 #[cfg(test)]
