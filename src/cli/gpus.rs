@@ -10,7 +10,7 @@ use super::world;
 use runmig_lease::config::Config;
 use runmig_lease::error::{Error, Result};
 use runmig_lease::gpu::Queries;
-use runmig_lease::model::{Closed, Gpu, MigMode, Profile, Shut};
+use runmig_lease::model::{Closed, Gpu, MigMode, Profile};
 use runmig_lease::placement::{self, GpuUse};
 use runmig_lease::policy::GpuName;
 use runmig_lease::refusal;
@@ -195,10 +195,9 @@ fn item<'a>(world: &Inventory, gpu: &'a Gpu, free: &'a Free) -> GpuItem<'a> {
         memory_bytes: free.state.memory_mib.map(|mib| mib << 20),
         booked_bytes: free.state.booked_mib() << 20,
         foreign_bytes: free.state.foreign_mib.map(|mib| mib << 20),
-        closed: gpu.shut().map(|Shut { why, remedy }| ClosedItem {
+        closed: gpu.shut().map(|shut| ClosedItem {
             reasons: gpu.closed.iter().flat_map(Closed::reasons).collect(),
-            why,
-            remedy,
+            shut,
         }),
         error: free.error.clone(),
         slices: slices(world, gpu),

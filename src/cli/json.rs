@@ -1,6 +1,7 @@
 //! All types of the JSON that `migctl -o json` prints. The verbs fill them; nothing else prints JSON.
 
-use runmig_lease::model::{Gpu, GpuInstance, Placement};
+use runmig_lease::finding::Finding;
+use runmig_lease::model::{Gpu, GpuInstance, Placement, Shut};
 use runmig_lease::placement::Site;
 use runmig_lease::{LeaseView, PlannedInstance, PlannedMode};
 use serde::Serialize;
@@ -103,10 +104,9 @@ pub struct ClosedItem {
     /// `cordoned`, and the driver's signs: `lost`, `row-remap-failed`, `row-remap-pending`, `page-retirement-pending`,
     /// `uncorrectable-errors`, `recovery-action`, `fabric-down`.
     pub reasons: Vec<String>,
-    /// A sentence with all of them.
-    pub why: String,
-    /// The administrator's next step.
-    pub remedy: String,
+    /// `why`, a sentence with all of them, and `remedy`, the administrator's next step.
+    #[serde(flatten)]
+    pub shut: Shut,
 }
 
 /// One memory slice of a GPU.
@@ -506,16 +506,12 @@ pub struct LayoutPlan<'a> {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DiagnosisItem<'a> {
-    /// The check, as `GROUP.CHECK`. Several items have the same id where a check looks at several things.
-    pub id: &'a str,
+    /// The check as `id`, `status`, `text` and `repair`. Several items have the same id where a check looks at several
+    /// things; `repair` is null where all is well.
+    #[serde(flatten)]
+    pub finding: &'a Finding,
     /// The group of the check.
     pub group: &'a str,
-    /// `ok`, `warn`, `fail` or `skip`.
-    pub status: &'static str,
-    /// What was found.
-    pub text: &'a str,
-    /// The repair, a command where one exists; null where all is well.
-    pub repair: Option<&'a str>,
 }
 
 // `migctl configure`: a `ChangeList`.

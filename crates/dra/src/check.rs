@@ -130,10 +130,6 @@ pub(crate) fn print(findings: &[Finding], json: bool) -> Result<()> {
     }
 }
 
-fn warned(e: Error) -> Finding {
-    Finding::warned(&e)
-}
-
 fn gpus(options: &Options, config: &Config) -> Found {
     let (slices, left_out) = Room::once(config.clone(), &options.node)?;
     let left_out = left_out.iter().map(|left_out| {
@@ -171,7 +167,7 @@ fn cdi(options: &Options) -> Found {
     }
     let text = trust::read_to_string(file, MAX_SIZE);
     let text = text.context(|| format!("read the configuration of containerd, {}", file.display()));
-    let problem = of_containerd(file, &text.map_err(warned)?, dir);
+    let problem = of_containerd(file, &text.map_err(Finding::warned)?, dir);
     Ok(problem.into_iter().collect())
 }
 
@@ -275,7 +271,7 @@ async fn gates(client: &Client, node: &str) -> Vec<Finding> {
                 false => Finding::fail(text, repair),
             })
         }
-        Err(e) => Some(warned(
+        Err(e) => Some(Finding::warned(
             Error::new(format!("cannot find out whether feature gate {gate} is on"))
                 .hint(ADMINISTRATOR)
                 .caused_by(e),
@@ -287,7 +283,7 @@ async fn gates(client: &Client, node: &str) -> Vec<Finding> {
 /// Looks for classes of others with the extended resources of ours, of which the newest wins.
 async fn classes(client: &Client) -> Found {
     let all = probe::classes(client).await;
-    let all = all.map_err(|e| warned(e.hint(ADMINISTRATOR)))?;
+    let all = all.map_err(|e| Finding::warned(e.hint(ADMINISTRATOR)))?;
     let mig = all.iter().filter_map(|class| {
         let resource = class.spec.extended_resource_name.as_deref()?;
         let name = class.metadata.name.as_deref()?;
@@ -315,7 +311,10 @@ async fn classes(client: &Client) -> Found {
 }
 
 async fn has_node(client: &Client, node: &str) -> Found {
-    match probe::node_object(client, node).await.map_err(warned)? {
+    match probe::node_object(client, node)
+        .await
+        .map_err(Finding::warned)?
+    {
         Some(_) => Ok(Vec::new()),
         None => Err(Finding::fail(
             format!("cannot publish GPUs: the cluster has no Node {node}"),
@@ -328,7 +327,7 @@ async fn has_node(client: &Client, node: &str) -> Found {
 async fn others(client: &Client, node: &str) -> Vec<Finding> {
     let finding = |other: Result<Option<String>>, what, repair| match other {
         Ok(other) => other.map(|other| Finding::fail(format!("{what}: {other}"), repair)),
-        Err(e) => Some(warned(e)),
+        Err(e) => Some(Finding::warned(e)),
     };
     let rival = finding(
         probe::rival(client, node).await,

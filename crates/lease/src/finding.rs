@@ -69,7 +69,7 @@ impl Finding {
     }
 
     /// Returns a warning in an error's words, whose hint is the repair.
-    pub fn warned(e: &Error) -> Finding {
+    pub fn warned(e: Error) -> Finding {
         Finding::in_words(Status::Warn, &e.line())
     }
 
@@ -153,9 +153,9 @@ mod tests {
     fn problems_come_first_and_quiet_shows_them_alone() {
         let mut findings = named("a.well", "all is well", Ok(Vec::new()));
         findings.extend(named("b.skip", "", Err(Finding::skip("no GPU"))));
-        let e = Error::new("cannot open x").hint("chown it to root");
-        findings.extend(named("c.warn", "", Ok(vec![Finding::warned(&e)])));
-        findings.extend(named("d.fail", "", Err(e.into())));
+        let e = || Error::new("cannot open x").hint("chown it to root");
+        findings.extend(named("c.warn", "", Ok(vec![Finding::warned(e())])));
+        findings.extend(named("d.fail", "", Err(e().into())));
         let problems = "fail  d.fail                   cannot open x\n      repair: chown it to root\n\
                         warn  c.warn                   cannot open x\n      repair: chown it to root\n";
         let rest =

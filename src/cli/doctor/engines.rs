@@ -27,7 +27,7 @@ pub fn registered(host: &Host) -> Found {
                 continue;
             }
             Err(e) => {
-                found.push(Finding::warned(&e));
+                found.push(Finding::warned(e));
                 continue;
             }
         };
@@ -146,7 +146,7 @@ pub fn podman(_: &Host) -> Found {
     let Some(podman) = configure::search("podman") else {
         return Ok(Vec::new());
     };
-    let said = command::output(&podman, &["--version"], &[]).map_err(|e| Finding::warned(&e))?;
+    let said = command::output(&podman, &["--version"], &[]).map_err(Finding::warned)?;
     let Some(version) = podman_version(&said) else {
         let text = format!("cannot tell podman's version: {said}");
         return Err(Finding::skip(text));
@@ -176,7 +176,7 @@ pub fn driver_files(host: &Host) -> Found {
     let below = config.runtime.as_ref().map(|path| paths::resolve(path));
     let others_bring = below.as_deref().is_some_and(is_nvidia);
     let source = driver_files::find(config, others_bring, Node::HERE)?;
-    Ok(source.warnings.iter().map(Finding::warned).collect())
+    Ok(source.warnings.into_iter().map(Finding::warned).collect())
 }
 
 /// For each program its name, how it conflicts with runmig, and the repair.

@@ -81,7 +81,7 @@ pub fn gc(_: &Host) -> Found {
         configure::search("systemctl").ok_or_else(|| Finding::skip("systemctl is not on PATH"))?;
     let show = |unit: &str, property: &str| {
         let arguments = ["show", "--value", "--property", property, unit];
-        command::output(&systemctl, &arguments, &[]).map_err(|e| Finding::warned(&e))
+        command::output(&systemctl, &arguments, &[]).map_err(Finding::warned)
     };
     let state = show("runmig-gc.timer", "ActiveState")?;
     if state != "active" {

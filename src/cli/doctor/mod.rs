@@ -178,15 +178,12 @@ fn round(host: &Host, options: &Options) -> Vec<Finding> {
 }
 
 fn json(findings: &[Finding], quiet: bool) {
-    let items: Vec<DiagnosisItem<'_>> = { finding::shown(findings, quiet).into_iter() }
-        .map(|finding| DiagnosisItem {
-            id: &finding.id,
-            group: group(&finding.id),
-            status: finding.status.name(),
-            text: &finding.text,
-            repair: finding.repair.as_deref(),
-        })
-        .collect();
+    let item = |finding| DiagnosisItem {
+        finding,
+        group: group(&finding.id),
+    };
+    let shown = finding::shown(findings, quiet).into_iter();
+    let items: Vec<DiagnosisItem<'_>> = shown.map(item).collect();
     output::json("Diagnosis", &Items { items: &items });
 }
 

@@ -90,7 +90,7 @@ pub struct Closed {
 }
 
 /// A closed GPU in words.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Shut {
     /// All reasons.
     pub why: String,
