@@ -59,14 +59,11 @@ impl Mig for Session<'_> {
         let what = || self.on(gpu, operation());
         let gi = self.existing_gpu_instance(gpu, gpu_instance)?;
         let full = self.filling_profiles(&gi)?;
-        let none = || {
-            let why = format!(
-                "no compute instance profile fills it: the driver does not support one \
-                 (NVML {NOT_SUPPORTED}), or ended their list (NVML {INVALID_ARGUMENT})"
-            );
-            self.wrong(&what, why)
-        };
-        self.create_in(&gi, &full, &what)?.ok_or_else(none)
+        let none = format!(
+            "no compute instance profile fills it: the driver does not support one \
+             (NVML {NOT_SUPPORTED}), or ended their list (NVML {INVALID_ARGUMENT})"
+        );
+        self.create_in(&gi, &full, &what, &none)
     }
 
     fn create_part(&self, gpu: &GpuUuid, gpu_instance: u32, slices: u32) -> Result<u32> {
@@ -76,8 +73,7 @@ impl Mig for Session<'_> {
         let profiles = self.compute_profiles(&gi)?;
         let found = { profiles.iter() }.filter(|profile| profile.sliceCount == slices);
         let found: Vec<u32> = found.map(|profile| profile.id).collect();
-        let none = || self.wrong(&what, "it has no profile of that size");
-        self.create_in(&gi, &found, &what)?.ok_or_else(none)
+        self.create_in(&gi, &found, &what, "it has no profile of that size")
     }
 
     fn destroy_compute_instance(&self, gpu: &GpuUuid, gi: u32, ci: u32) -> Result<()> {
@@ -112,13 +108,14 @@ const REFUSALS: [u32; 3] = [INVALID_ARGUMENT, NOT_SUPPORTED, INSUFFICIENT_RESOUR
 
 impl Session<'_> {
     /// Creates a compute instance of the first of these profiles of one size that the driver does not refuse: a newer
-    /// driver lists some that an older GPU cannot have. None without a profile.
+    /// driver lists some that an older GPU cannot have. `none` says why without a profile.
     fn create_in(
         &self,
         gi: &Gi<'_>,
         profiles: &[u32],
         what: &impl Fn() -> String,
-    ) -> Result<Option<u32>> {
+        none: &str,
+    ) -> Result<u32> {
         let mut ci = std::ptr::null_mut();
         let mut refused = None;
         for profile in profiles {
@@ -128,12 +125,12 @@ impl Session<'_> {
                 nvmlGpuInstanceCreateComputeInstance(gi.handle, *profile, &mut ci)
             );
             match made {
-                Ok(()) => return self.id_of(ci, what).map(Some),
+                Ok(()) => return self.id_of(ci, what),
                 Err(e) if REFUSALS.map(Some).contains(&e.code()) => refused = refused.or(Some(e)),
                 Err(e) => return Err(e),
             }
         }
-        refused.map_or(Ok(None), Err)
+        Err(refused.unwrap_or_else(|| self.wrong(what, none)))
     }
 
     fn id_of(&self, ci: sys::nvmlComputeInstance_t, what: &impl Fn() -> String) -> Result<u32> {
