@@ -36,7 +36,9 @@ pub enum Verb {
 pub fn run(config: &Config, format: Format, verb: &Verb) -> Result<i32> {
     let Verb::Reload { if_changed } = verb;
     if running().is_empty() {
-        return Err(none_runs());
+        let what = "cannot reload dcgm-exporter: no process of that name runs";
+        let hint = "start dcgm-exporter, or call migctl in the pid namespace of the host";
+        return Err(Error::new(what).hint(hint));
     }
     let memory = Memory::lock(config)?;
     let targets = |instances: &BTreeSet<String>| -> Vec<i32> {
@@ -62,11 +64,6 @@ pub fn run(config: &Config, format: Format, verb: &Verb) -> Result<i32> {
     memory.note(instances, still.map(|item| item.pid).collect())?;
     print(format, &told);
     Ok(i32::from(told.iter().any(|item| item.outcome == FAILED)))
-}
-
-fn none_runs() -> Error {
-    Error::new("cannot reload dcgm-exporter: no process of that name runs")
-        .hint("start dcgm-exporter, or call migctl in the pid namespace of the host")
 }
 
 /// Returns the name of each MIG instance of the machine, and of each GPU that the driver cannot read.

@@ -307,10 +307,13 @@ fn run(arguments: &Arguments) -> Result<i32> {
         Ok(config)
     };
     let is_list = matches!(arguments.verb, Verb::List(_));
-    let format = match arguments.output.format() {
-        Ok(format) => format,
-        Err(_) if is_list => Format::Table,
-        Err(why) => command().error(ErrorKind::InvalidValue, why).exit(),
+    let format = match arguments.output {
+        Output::Json => Format::Json,
+        Output::Wide | Output::Name if !is_list => {
+            let why = "the outputs wide and name are for migctl list; use --output table or json";
+            command().error(ErrorKind::InvalidValue, why).exit()
+        }
+        _ => Format::Table,
     };
     match &arguments.verb {
         Verb::Gpus(Late(options)) => gpus::run(&config()?, format, options),

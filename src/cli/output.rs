@@ -27,22 +27,6 @@ pub enum Output {
     Name,
 }
 
-impl Output {
-    /// Returns the form of a verb that prints a table or an object.
-    ///
-    /// # Errors
-    /// `wide` and `name` are for leases alone: wrong usage, in words.
-    pub fn format(self) -> Result<Format, &'static str> {
-        match self {
-            Output::Table => Ok(Format::Table),
-            Output::Json => Ok(Format::Json),
-            Output::Wide | Output::Name => {
-                Err("the outputs wide and name are for migctl list; use --output table or json")
-            }
-        }
-    }
-}
-
 /// Prints one object for programs.
 pub fn json(kind: &'static str, fields: &impl Serialize) {
     line(&inert(&json::text(kind, fields)));

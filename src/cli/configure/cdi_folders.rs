@@ -1,9 +1,9 @@
 //! Folders of CDI specifications that an engine names and runmig does not read.
 
-use super::Task;
+use super::link::file_of;
+use super::{Task, configuration};
 use runmig_lease::cdi::DIRS;
-use runmig_lease::config::{Config, DIRECTORY};
-use runmig_lease::programs;
+use runmig_lease::config::Config;
 use serde::Serialize;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -49,16 +49,16 @@ impl Said {
 
 /// Returns the line that runmig's configuration lacks for these folders of an engine.
 pub fn note(engine: &str, task: &Task<'_>, named: &[PathBuf]) -> Option<String> {
-    let name = programs::configuration_of(Path::new(task.name)).unwrap_or("config");
-    let read = |name: &str| {
-        let file = Path::new(DIRECTORY).join(format!("{name}.toml"));
+    let common = file_of("config");
+    let read = |file: PathBuf| {
         let text = task.read(&file).ok().flatten().unwrap_or_default();
         (Config::parse(&text).unwrap_or_default(), file)
     };
-    let (mut config, mut ours) = read(name);
+    let own = configuration(task.name.as_ref());
+    let (mut config, mut ours) = read(own.unwrap_or_else(|| common.clone()));
     // A file with a request takes what it lacks from the common one.
     if config.request.is_some() && config.cdi_dirs == Config::default().cdi_dirs {
-        (config, ours) = read("config");
+        (config, ours) = read(common);
     }
     let (mut dirs, ours) = (config.cdi_dirs, ours.display());
     let known = dirs.len();

@@ -74,17 +74,16 @@ impl Found {
     /// Returns the server of another version that runs with these mounts. It reads files in another way.
     fn other_running(&self, engine: &str) -> Option<(i32, Found)> {
         let name = self.program.file_name()?.to_str()?;
-        running(name).into_iter().find_map(|pid| {
+        let other = |pid| {
             let program = std::fs::read_link(format!("/proc/{pid}/exe")).ok()?;
             // A replaced program has no path any more, and any user can name a process so.
             let (program, _) = trust::program(&program).ok()?;
             let other = Found::at(engine, program).ok()?;
-            let is_one = other
-                .run(&["--version"], Stdio::null())
-                .ok()?
-                .starts_with(name);
-            (is_one && other.version != self.version).then_some((pid, other))
-        })
+            let said = other.run(&["--version"], Stdio::null()).ok()?;
+            let is_other = said.starts_with(name) && other.version != self.version;
+            is_other.then_some((pid, other))
+        };
+        running(name).into_iter().find_map(other)
     }
 
     pub fn at_least(&self, major: u32) -> bool {
