@@ -99,7 +99,7 @@ fn health(inventory: &Inventory, held: &Held, slice: &Slice, earlier: &Earlier) 
     let snapshot = &inventory.snapshot;
     let uuid = &slice.gpu_uuid;
     let ill = |kind, why| Health::Unhealthy(Illness { kind, why });
-    let Some(gpu) = snapshot.gpus.iter().find(|gpu| gpu.uuid == *uuid) else {
+    let Some(gpu) = snapshot.gpu(uuid) else {
         let errors: Vec<&str> = { snapshot.unreadable.iter() }
             .map(|(_, why)| why.as_str())
             .collect();
@@ -160,7 +160,7 @@ pub(crate) fn drained<'a>(
     pool: &'a str,
 ) -> impl Iterator<Item = String> + 'a {
     let is_drained = |uuid: &GpuUuid| {
-        let gpu = inventory.snapshot.gpus.iter().find(|gpu| gpu.uuid == *uuid);
+        let gpu = inventory.snapshot.gpu(uuid);
         let closed = gpu.and_then(|gpu| gpu.closed.as_ref());
         closed.is_some_and(|c| c.cordon.as_ref().is_some_and(|cordon| cordon.drains))
     };

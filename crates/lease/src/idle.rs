@@ -32,8 +32,7 @@ pub(crate) fn is_usable(config: &Config, snapshot: &Snapshot, idle: &Instance) -
 
 /// Returns whether the driver shows the very instance.
 pub(crate) fn is_there(snapshot: &Snapshot, instance: &Instance) -> bool {
-    let mut gpus = snapshot.gpus.iter();
-    let gpu = gpus.find(|g| g.uuid == *instance.resource.gpu_uuid());
+    let gpu = snapshot.gpu(instance.resource.gpu_uuid());
     gpu.is_some_and(|gpu| match &instance.resource {
         Resource::Mig(slice) => gpu.instances.iter().any(|i| {
             let its = (slice.gpu_instance, slice.profile_id, slice.placement);

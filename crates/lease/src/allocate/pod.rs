@@ -160,8 +160,7 @@ fn does_not_answer(peer: &Held) -> Error {
 
 /// Checks that the GPU of a pod's slice is not sick. A cordon does not keep a pod from its own slice.
 fn check_health(snapshot: &Snapshot, peer: &Held) -> Result<()> {
-    let mut gpus = snapshot.gpus.iter();
-    if let Some(gpu) = gpus.find(|gpu| gpu.uuid == *peer.instance.resource.gpu_uuid())
+    if let Some(gpu) = snapshot.gpu(peer.instance.resource.gpu_uuid())
         && let Some(closed) = &gpu.closed
         && let Some(sickness) = closed.sickness()
     {
@@ -180,8 +179,8 @@ fn check_same(
     who: &Requester<'_>,
 ) -> Result<()> {
     let resource = &peer.instance.resource;
-    let (gpu, mut unread) = (resource.gpu_uuid(), snapshot.unreadable.iter());
-    if !snapshot.gpus.iter().any(|g| g.uuid == *gpu)
+    let mut unread = snapshot.unreadable.iter();
+    if snapshot.gpu(resource.gpu_uuid()).is_none()
         && let Some((_, why)) = unread.find(|(index, _)| resource.gpu_index() == *index)
     {
         return Err(does_not_answer(peer).caused_by(Error::new(why.clone())));

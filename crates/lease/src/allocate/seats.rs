@@ -218,8 +218,7 @@ impl<'l, 'm, D: Queries> Seats<'l, 'm, D> {
                 }
                 Step::Adopt(..) => return None,
             };
-            let mut gpus = snapshot.gpus.iter();
-            let gpu = gpus.find(|gpu| gpu.uuid == slice.gpu_uuid)?;
+            let gpu = snapshot.gpu(&slice.gpu_uuid)?;
             let (profile, level) = (gpu.profile(slice.profile_id)?, self.level(gpu).ok()?);
             let memory = terms.in_new(gpu, profile, Ok(level), size).ok()?;
             Some(Placed {
@@ -246,7 +245,7 @@ impl<'l, 'm, D: Queries> Seats<'l, 'm, D> {
     /// Returns a slice with seats on trial. None on a GPU that the driver does not show.
     fn candidate(&self, on: &SeatSlice<'_>) -> Option<Candidate<'m>> {
         let snapshot = &self.machine.inventory.snapshot;
-        let gpu = snapshot.gpus.iter().find(|g| g.uuid == on.slice.gpu_uuid)?;
+        let gpu = snapshot.gpu(&on.slice.gpu_uuid)?;
         let profile = gpu.profile(on.slice.profile_id)?;
         let is_there =
             on.instance.state == InstanceState::Creating || idle::is_there(snapshot, on.instance);

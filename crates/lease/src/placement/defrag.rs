@@ -293,7 +293,7 @@ impl<'s, 'a> Search<'s, 'a> {
     /// Returns the GPU that a movable slice leaves, and its profile.
     fn origin(&self, which: usize) -> Option<(&'s Gpu, &'s Profile)> {
         let slot = &self.movable[which].slot;
-        let gpu = self.snapshot.gpus.iter().find(|g| g.uuid == slot.gpu)?;
+        let gpu = self.snapshot.gpu(&slot.gpu)?;
         Some((gpu, gpu.profile(slot.profile_id)?))
     }
 

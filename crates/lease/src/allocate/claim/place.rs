@@ -119,7 +119,7 @@ fn offered<'a>(
         Err(Error::new(why).hint(hint))
     };
     let snapshot = &inventory.snapshot;
-    let Some(gpu) = snapshot.gpus.iter().find(|gpu| gpu.uuid == place.gpu) else {
+    let Some(gpu) = snapshot.gpu(&place.gpu) else {
         let unread = snapshot.unreadable.iter();
         let unread: String = unread.map(|(n, why)| format!("; GPU {n}: {why}")).collect();
         let why = format!("GPU {} is not there{unread}", place.gpu);
@@ -157,8 +157,7 @@ pub(super) fn holder(inventory: &Inventory, place: &ClaimPlace, refused: &[Slot]
     if refused.iter().any(|slot| here(&slot)) {
         return "the GPU driver refused it".to_owned();
     }
-    let mut gpus = inventory.snapshot.gpus.iter();
-    match gpus.find(|gpu| gpu.uuid == place.gpu) {
+    match inventory.snapshot.gpu(&place.gpu) {
         Some(gpu) => taken(inventory, gpu, place.placement).by,
         None => "its GPU is gone".to_owned(),
     }
