@@ -49,7 +49,7 @@ pub fn line(world: &Inventory, gpu: &Gpu, state: &GpuState) -> String {
 }
 
 /// Returns the state and the owners of an occupant of a GPU.
-pub fn lying(world: &Inventory, gpu: &Gpu, lying: &Occupant) -> (&'static str, String) {
+fn lying(world: &Inventory, gpu: &Gpu, lying: &Occupant) -> (&'static str, String) {
     let state = world.state_at(gpu, lying.at);
     let entries = world.at(gpu, lying.at);
     let name = |e: &Entry| e.lease().map_or("-".to_owned(), holder_name);

@@ -1,7 +1,7 @@
 //! `migctl gpus`: a table in the form of `nvidia-smi mig -lgip`, and above it the instances with their
 //! owners.
 
-use super::draw::{self, lying, mode_word};
+use super::draw::{self, mode_word};
 use super::driver::Driver;
 use super::json::{ClosedItem, GpuItem, InstanceItem, Items, MemorySlice, ProfileItem};
 use super::mig_on;
@@ -98,7 +98,7 @@ fn slices(world: &Inventory, gpu: &Gpu) -> Vec<MemorySlice> {
         let one = &room.occupants[n];
         let entries = world.at(gpu, one.at);
         MemorySlice {
-            state: lying(world, gpu, one).0,
+            state: world.state_at(gpu, one.at),
             profile: Some(room.name(one.profile_id)),
             leases: entries.iter().map(|e| e.id().to_owned()).collect(),
         }

@@ -363,26 +363,22 @@ fn tell_attempts(entries: &[Entry]) {
 fn row(entry: &Entry, seen: &ObservedShare) -> Vec<String> {
     let instance = entry.instance();
     let mut state = entry.shown_state().to_owned();
-    let is_of_layout = instance.is_of_layout();
+    let (lease, is_of_layout) = (entry.lease(), instance.is_of_layout());
+    let is_shared = lease.is_some_and(|lease| lease.shared_in.is_some());
+    let is_around = seen.around.as_ref().is_some_and(|pids| !pids.is_empty());
     for (word, applies) in [
-        (", layout", is_of_layout && entry.lease().is_some()),
+        (", layout", is_of_layout && lease.is_some()),
         (", adopted", !is_of_layout && instance.is_adopted()),
-        (
-            ", shared",
-            entry.lease().is_some_and(|l| l.shared_in.is_some()),
-        ),
+        (", shared", is_shared),
         (", daemon ended", shares::lost_daemon(entry)),
         (", limit changed", seen.limit_changed.is_some()),
-        (
-            ", around MPS",
-            seen.around.as_ref().is_some_and(|pids| !pids.is_empty()),
-        ),
+        (", around MPS", is_around),
     ] {
         state.push_str(if applies { word } else { "" });
     }
     vec![
         { entry.claim() }.map_or_else(|| short(entry.holder()), Claim::title),
-        dash(entry.lease().and_then(name)),
+        dash(lease.and_then(name)),
         portion(entry),
         instance.resource.gpu_index().to_string(),
         dash(instance.slice().map(|s| s.placement.to_string())),

@@ -97,13 +97,10 @@ fn processes(pids: &[u32]) -> String {
 pub fn daemon_of(entry: &Entry) -> Option<DaemonView> {
     let lease = entry.lease()?;
     let daemon = lease.daemon()?;
-    let is_visible = unseen(lease).is_none();
+    let visible = daemon.process.filter(|_| unseen(lease).is_none());
     Some(DaemonView {
         pid: daemon.process.map(|p| p.pid),
-        alive: daemon
-            .process
-            .filter(|_| is_visible)
-            .map(|p| process::is_alive(&p)),
+        alive: visible.map(|p| process::is_alive(&p)),
         restarts: Some(daemon.restarts),
     })
 }

@@ -9,7 +9,7 @@ use crate::cli::gpus::use_word;
 use runmig_lease::counters::{
     Actor, Counter, Counts, HolderKind, LeaseKind, Outcome, Part, ResourceKind, Times,
 };
-use runmig_lease::model::{Closed, Gpu, MigMode};
+use runmig_lease::model::{Closed, MigMode};
 use runmig_lease::policy::{LimitAccount, Policy, Used};
 use runmig_lease::request::kind_of_written;
 use runmig_lease::store::{Entry, Instance, InstanceState};
@@ -245,27 +245,22 @@ fn add_gpus(families: &mut Families, facts: &Facts) {
         if facts.inventory.unread.is_some() {
             continue;
         }
-        parts(families, facts, gpu, of);
+        let parts = facts.inventory.parts(gpu, &of.state, of.total_mib);
+        for (family, amounts) in [
+            (&table::GPU_MEMORY, parts.memory_bytes),
+            (&table::GPU_MEMORY_SLICES, Some(parts.memory_slices)),
+            (&table::GPU_COMPUTE_SLICES, parts.compute_slices),
+        ] {
+            for (state, amount) in GpuParts::STATES.iter().zip(amounts.into_iter().flatten()) {
+                families.known(family, &[uuid, &index, state], Some(amount));
+            }
+        }
         let room = facts.inventory.room(gpu);
         if gpu.mig == MigMode::Enabled
             && let Some(percent) = placement::fragmentation(&room)
         {
             let ratio = f64::from(percent) / 100.0;
             families.add(&table::GPU_FRAGMENTATION, &[uuid, &index], ratio);
-        }
-    }
-}
-
-fn parts(families: &mut Families, facts: &Facts, gpu: &Gpu, of: &OfGpu) {
-    let (uuid, index) = (gpu.uuid.as_str(), gpu.index.to_string());
-    let parts = facts.inventory.parts(gpu, &of.state, of.total_mib);
-    for (family, amounts) in [
-        (&table::GPU_MEMORY, parts.memory_bytes),
-        (&table::GPU_MEMORY_SLICES, Some(parts.memory_slices)),
-        (&table::GPU_COMPUTE_SLICES, parts.compute_slices),
-    ] {
-        for (state, amount) in GpuParts::STATES.iter().zip(amounts.into_iter().flatten()) {
-            families.known(family, &[uuid, &index, state], Some(amount));
         }
     }
 }
