@@ -106,11 +106,8 @@ fn check_keys(text: &str) -> Result<()> {
             Token::Object | Token::Array => levels.push(HashSet::new()),
             Token::End => drop(levels.pop()),
             Token::Key(key) => {
-                let name = key.lossy();
-                if levels
-                    .last_mut()
-                    .is_some_and(|keys| !keys.insert(name.clone()))
-                {
+                let (name, level) = (key.lossy(), levels.last_mut());
+                if level.is_some_and(|keys| !keys.insert(name.clone())) {
                     return Err(Error::new(format!("{name:?} occurs twice")));
                 }
             }

@@ -51,10 +51,7 @@ pub fn plan(task: &Task<'_>) -> Result<Plan> {
     let lines = SHIPPED.lines().map(|line| match line.split_once(" = ") {
         Some((key, _)) if key == LIST => format!("{LIST} = {list}\n{default}"),
         Some(("runmig", _)) => format!("{} = [\"{}\"]\n", task.name, task.runtime.display()),
-        _ => format!(
-            "{}\n",
-            line.replace("--runtime runmig", &format!("--runtime {}", task.name))
-        ),
+        _ => line.replace("--runtime runmig", &format!("--runtime {}", task.name)) + "\n",
     });
     let text = format!("{MADE}{}", lines.collect::<String>());
     let changes = vec![task.own_file(&drop_in, (!task.remove).then_some(text))?];

@@ -17,9 +17,7 @@ const ABSENT: &str = MADE;
 const HASH: usize = 16;
 
 pub fn hash(text: &str) -> String {
-    let mut hash = sha256(text.as_bytes());
-    hash.truncate(HASH);
-    hash
+    sha256(text.as_bytes())[..HASH].to_owned()
 }
 
 fn is_absent(original: &str) -> bool {

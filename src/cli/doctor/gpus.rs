@@ -168,11 +168,12 @@ pub fn foreign(host: &Host) -> Found {
 /// Returns what the ledger has. Without it nobody knows which instance is whose.
 fn recorded(host: &Host) -> Result<&Inventory, Finding> {
     let inventory = &host.seen()?.inventory;
-    let why = "the ledger cannot be read, see state.records";
-    let is_read = inventory.unread.is_none();
-    is_read
-        .then_some(inventory)
-        .ok_or_else(|| Finding::skip(why))
+    match inventory.unread {
+        None => Ok(inventory),
+        Some(_) => Err(Finding::skip(
+            "the ledger cannot be read, see state.records",
+        )),
+    }
 }
 
 pub fn records(host: &Host) -> Found {
