@@ -8,12 +8,9 @@ mod observe;
 mod slices;
 
 pub(crate) use around::AroundMps;
-pub use booking::GpuBooking;
-pub use booking::{LeaseUse, uses};
-pub(crate) use booking::{holder_subject, subject_of};
-pub(crate) use booking::{memory_of, memory_on};
-pub use gpu_use::GpuParts;
-pub use gpu_use::GpuState;
+pub use booking::{GpuBooking, LeaseUse, uses};
+pub(crate) use booking::{holder_subject, memory_of, memory_on, subject_of};
+pub use gpu_use::{GpuParts, GpuState};
 pub use observe::{ObservedShare, observe};
 pub(crate) use slices::SeatSlice;
 pub use slices::SliceView;
@@ -67,16 +64,13 @@ impl Inventory {
     }
 
     fn with_ledger(mut self, config: &Config) -> Inventory {
-        let inventory = &mut self;
-        let ledger = Leases::existing(config, Box::new(NoBundles));
-        let read = |context: Leases<'_>| {
+        let read = |inventory: &mut Inventory| {
+            let context = Leases::to_look(config, Box::new(NoBundles))?;
             inventory.add_ledger(&context)?;
             inventory.waiting = context.store.waiting()?;
             Ok(())
         };
-        if let Err(e) = ledger.and_then(|context| context.map_or(Ok(()), read)) {
-            inventory.unread = Some(e);
-        }
+        self.unread = read(&mut self).err();
         self
     }
 
