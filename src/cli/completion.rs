@@ -82,14 +82,9 @@ fn names(entry: &Entry) -> Vec<(String, String)> {
     let of_container = || lease.holder.name().to_owned();
     let mut names = vec![{ lease.claim() }.map_or_else(of_container, Claim::full_name)];
     names.extend(lease.container().and_then(Container::full_name));
-    let of_lease = (
-        entry.id().to_owned(),
-        format!("the lease of {holder}, {what}"),
-    );
-    let of_holder = names
-        .into_iter()
-        .map(|name| (name, format!("{holder}, {what}")));
-    of_holder.chain([of_lease]).collect()
+    let help = format!("the lease of {holder}, {what}");
+    let of_holder = { names.into_iter() }.map(|name| (name, format!("{holder}, {what}")));
+    of_holder.chain([(entry.id().to_owned(), help)]).collect()
 }
 
 /// Returns the names that begin so. A name with other characters would be part of a command in the shell.

@@ -2,7 +2,7 @@
 
 use super::list::holder_name;
 use runmig_lease::error::printable;
-use runmig_lease::model::{Gpu, MigMode};
+use runmig_lease::model::{Gpu, MigMode, Shut};
 use runmig_lease::placement::{self, GpuUse, Occupant};
 use runmig_lease::refusal;
 use runmig_lease::store::Entry;
@@ -30,11 +30,8 @@ fn head(gpu: &Gpu, state: &GpuState) -> String {
 /// Draws a GPU whole: name, MIG mode and use, the memory of its shares, its slices.
 pub fn whole(world: &Inventory, gpu: &Gpu, state: &GpuState) -> Vec<String> {
     let mut lines = vec![head(gpu, state)];
-    lines.extend(gpu.shut().map(|shut| {
-        printable(&format!(
-            "gives nothing new: {}; hint: {}",
-            shut.why, shut.remedy
-        ))
+    lines.extend(gpu.shut().map(|Shut { why, remedy }| {
+        printable(&format!("gives nothing new: {why}; hint: {remedy}"))
     }));
     lines.extend(memory(state));
     lines.extend(slices(world, gpu));
@@ -87,13 +84,10 @@ fn slices(world: &Inventory, gpu: &Gpu) -> Vec<String> {
     }
     let fragmented = placement::fragmentation(&room);
     let fragmented = fragmented.map_or_else(String::new, |f| format!(", {f} % fragmented"));
+    let (free, total) = (room.free_slices(), room.total_slices());
     let mut lines = vec![
         format!("slice {numbers}"),
-        format!(
-            "      {marks}   {} of {} free{fragmented}",
-            room.free_slices(),
-            room.total_slices()
-        ),
+        format!("      {marks}   {free} of {total} free{fragmented}"),
     ];
     for (n, one) in room.occupants.iter().enumerate() {
         let (state, who) = lying(world, gpu, one);

@@ -66,9 +66,8 @@ pub fn repair(config: &Config, format: Format) -> Result<i32> {
         ));
     }
     for (gpu, instance) in &repair.without_owner {
-        let profile = gpu
-            .profile(instance.profile_id)
-            .map_or("?", |p| p.name.as_str());
+        let profile = gpu.profile(instance.profile_id);
+        let profile = profile.map_or("?", |p| p.name.as_str());
         output::eprint(&format!(
             "GPU instance {} ({profile} at {} on GPU {}) has no owner on record; hint: once no container uses it, \
              nvidia-smi mig -i {uuid} -gi {} -dci && nvidia-smi mig -i {uuid} -gi {} -dgi",

@@ -32,10 +32,8 @@ pub fn run(config: &Config, format: Format, options: &Options) -> Result<i32> {
     if let (true, Some(name)) = (gpus.is_empty(), &options.gpu) {
         return Err(world::no_gpu(name, &world.snapshot).hint("find its index with migctl gpus"));
     }
-    let free: Vec<Free> = gpus
-        .iter()
-        .map(|gpu| Free::ask(&driver, gpu, &world))
-        .collect();
+    let ask = |gpu: &&Gpu| Free::ask(&driver, gpu, &world);
+    let free: Vec<Free> = gpus.iter().map(ask).collect();
     match format {
         Format::Json => {
             let items = gpus.iter().zip(&free);
@@ -108,9 +106,8 @@ fn slices(world: &Inventory, gpu: &Gpu) -> Vec<MemorySlice> {
         profile: None,
         leases: Vec::new(),
     };
-    let slots = room.by_slice();
+    let slots = room.by_slice().into_iter();
     slots
-        .iter()
         .map(|slot| slot.map_or_else(|| free.clone(), of))
         .collect()
 }

@@ -125,10 +125,8 @@ fn across(fixed: &[&str], head: &[String], rows: &[Vec<String>]) {
     const GAP: usize = 3;
     let width = |at: usize| {
         let cells = rows.iter().map(|row| row[at].chars().count());
-        let head = fixed
-            .iter()
-            .map(|name| name.len())
-            .chain(head.iter().map(String::len));
+        let fixed = fixed.iter().map(|name| name.len());
+        let head = fixed.chain(head.iter().map(String::len));
         GAP + cells.chain(head.skip(at).take(1)).max().unwrap_or(0)
     };
     let mut left: Vec<usize> = (fixed.len()..fixed.len() + head.len()).collect();
@@ -160,10 +158,9 @@ fn details(gpus: &[GpuBooking<'_>], unit: Unit) {
     for (n, on) in gpus.iter().enumerate() {
         for (held, mib) in &on.held {
             let namespace = namespace(&held.lease).filter(|name| !name.is_empty());
-            let mut row = vec![
-                output::cut(&holder_name(&held.lease), NAME),
-                output::cut(namespace.unwrap_or("-"), NAME),
-            ];
+            let holder = holder_name(&held.lease);
+            let names = [holder.as_str(), namespace.unwrap_or("-")];
+            let mut row = names.map(|name| output::cut(name, NAME)).to_vec();
             row.extend((0..gpus.len()).map(|at| match (at == n, *mib) {
                 // A GPU without a figure.
                 (true, 0) => "-".to_owned(),

@@ -14,7 +14,7 @@ use runmig_lease::store::{Claim, Entry, Holder, Lease, Listing, Waiter, Waiting,
 use runmig_lease::{LeaseView, Leases, ObservedShare, UNSEEN_HINT, unseen};
 use serde_json::Value;
 use std::cmp::Reverse;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 /// The columns of the table, and those that `-o wide` adds.
 const COLUMNS: [&str; 9] = [
@@ -235,12 +235,8 @@ fn once(config: &Config, output: Output, options: &Options) -> Result<i32> {
         Output::Table | Output::Wide => {
             let rows = rows(&entries, &seen, output);
             let foreign = foreign.iter().flatten().map(foreign_row);
-            print(
-                &rows.chain(foreign).collect::<Vec<_>>(),
-                &waiting,
-                output,
-                options.no_headers,
-            );
+            let rows: Vec<_> = rows.chain(foreign).collect();
+            print(&rows, &waiting, output, options.no_headers);
             tell_attempts(&entries);
         }
     }
@@ -447,15 +443,13 @@ fn short(id: &str) -> String {
 
 /// Returns an age as kubectl prints it: the two largest units.
 pub fn age(created: &Timestamp, now: SystemTime) -> String {
-    let seconds = created
+    let age = created
         .time()
-        .and_then(|then| now.duration_since(then).ok())
-        .unwrap_or(Duration::ZERO)
-        .as_secs();
-    match seconds {
-        0..120 => format!("{seconds}s"),
-        120..7200 => format!("{}m", seconds / 60),
-        7200..172_800 => format!("{}h", seconds / 3600),
-        _ => format!("{}d", seconds / 86_400),
+        .and_then(|then| now.duration_since(then).ok());
+    match age.unwrap_or_default().as_secs() {
+        seconds @ 0..120 => format!("{seconds}s"),
+        seconds @ 120..7200 => format!("{}m", seconds / 60),
+        seconds @ 7200..172_800 => format!("{}h", seconds / 3600),
+        seconds => format!("{}d", seconds / 86_400),
     }
 }

@@ -61,9 +61,9 @@ pub fn tell(entries: &[Entry], seen: &[ObservedShare]) {
             [name] => format!("container {name}"),
             names => format!("containers {}", names.join(", ")),
         };
+        let why = printable(why);
         output::eprint(&format!(
-            "cannot {what} of {names}: {}; hint: migctl gc tries again",
-            printable(why)
+            "cannot {what} of {names}: {why}; hint: migctl gc tries again"
         ));
     }
 }

@@ -33,9 +33,7 @@ pub fn at_each_change(
 /// Ends this process with status 0 at the next signal that asks for its end, even while a driver hangs.
 fn end_at_signals() -> Result<()> {
     let what = || "wait for signals";
-    let ends: SigSet = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]
-        .into_iter()
-        .collect();
+    let ends = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]);
     ends.thread_block().context(what)?;
     let thread = std::thread::Builder::new().name("signals".to_owned());
     let wait = move || {

@@ -454,10 +454,8 @@ impl Ends {
 
     /// A quarantined instance is destroyed, or the quarantined daemon of a lease has ended.
     pub(crate) fn recovered(&mut self, lease: Option<&Lease>, instance: &Instance) {
-        self.push(
-            of(EventType::Recovered, &entry(lease, instance)),
-            "recovered",
-        );
+        let event = of(EventType::Recovered, &entry(lease, instance));
+        self.push(event, "recovered");
     }
 
     fn push(&mut self, mut event: Event, kind: &str) {

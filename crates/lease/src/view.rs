@@ -266,13 +266,9 @@ impl LeaseView {
                 device,
                 pods,
             } = claim;
-            [uid, namespace, name, request, pool, device]
-                .into_iter()
-                .for_each(&cut);
-            let pods = pods
-                .iter_mut()
-                .flat_map(|pod| [&mut pod.uid, &mut pod.name]);
-            pods.for_each(&cut);
+            let of_pods = { pods.iter_mut() }.flat_map(|pod| [&mut pod.uid, &mut pod.name]);
+            let texts = [uid, namespace, name, request, pool, device];
+            texts.into_iter().chain(of_pods).for_each(&cut);
         }
     }
 }

@@ -159,10 +159,8 @@ fn with(task: &Task<'_>, text: &str) -> Result<String> {
         return Err(Error::new(format!("its runtime {} is {theirs}", task.name))
             .hint("choose another name with --name"));
     }
-    more.insert(
-        task.name.to_owned(),
-        json!({"path": task.runtime.display().to_string()}),
-    );
+    let ours = json!({"path": task.runtime.display().to_string()});
+    more.insert(task.name.to_owned(), ours);
     root.insert(RUNTIMES.to_owned(), more.into());
     if task.default {
         if let Some(other) = default(&root).filter(|name| *name != "runc") {

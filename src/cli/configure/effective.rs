@@ -98,10 +98,8 @@ impl Layers {
         let (file, theirs) = default.filter(|(_, theirs)| task.default && *theirs != name)?;
         let why = read_later(file, format!("says {key} = \"{theirs}\""));
         let why = format!("cannot make {name} the default: {why}");
-        obstacle(
-            why,
-            "remove that line, or write a later file with --drop-in",
-        )
+        let hint = "remove that line, or write a later file with --drop-in";
+        obstacle(why, hint)
     }
 }
 

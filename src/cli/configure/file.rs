@@ -72,12 +72,8 @@ impl Change {
         };
         let before = self.before.as_deref().unwrap_or_default();
         let after = self.after.as_deref().unwrap_or_default();
-        format!(
-            "--- {}\n+++ {}\n{}",
-            name("a", &self.before),
-            name("b", &self.after),
-            diff(before, after)
-        )
+        let (a, b) = (name("a", &self.before), name("b", &self.after));
+        format!("--- {a}\n+++ {b}\n{}", diff(before, after))
     }
 
     /// Keeps the original before it replaces the file, and removes earlier originals afterwards.

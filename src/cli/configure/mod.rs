@@ -153,10 +153,8 @@ impl Plan {
     /// Holds the files that the engine then reads, in its order, against the task.
     fn read_back(mut self, task: &Task<'_>, files: Result<Vec<PathBuf>>, says: &Says) -> Plan {
         let of = |changes, files| Layers::of(task, changes, files);
-        let now = files
-            .as_ref()
-            .ok()
-            .and_then(|files| of(&[], files.clone()).ok()?.default(says));
+        let default = |files: &Vec<PathBuf>| of(&[], files.clone()).ok()?.default(says);
+        let now = files.as_ref().ok().and_then(default);
         self.is_default = now.is_some_and(|program| is_runmig(&program));
         match files.and_then(|files| of(&self.changes, files)) {
             Ok(layers) => {

@@ -47,16 +47,12 @@ pub struct Task<'a> {
 
 impl Task<'_> {
     pub fn check_paths(&self) -> Result<()> {
-        let given = [
-            Some(self.runtime.as_path()),
-            self.engine_config,
-            self.drop_in,
-        ];
+        let runtime = Some(self.runtime.as_path());
+        let given = [runtime, self.engine_config, self.drop_in];
         if let Some(path) = given.into_iter().flatten().find(|p| !p.is_absolute()) {
-            return Err(Error::new(format!(
-                "cannot use path {}: it is not absolute",
-                path.display()
-            )));
+            let path = path.display();
+            let why = format!("cannot use path {path}: it is not absolute");
+            return Err(Error::new(why));
         }
         // The path stands between quotes in an engine's file.
         let quoted = |c: char| c.is_control() || matches!(c, '"' | '\\');

@@ -124,9 +124,8 @@ pub struct Options {
 fn names() -> PossibleValuesParser {
     let groups: BTreeSet<&str> = CHECKS.iter().map(|check| group(check.id)).collect();
     let groups = groups.into_iter().map(PossibleValue::new);
-    let checks = CHECKS
-        .iter()
-        .map(|check| PossibleValue::new(check.id).help(check.what));
+    let value = |check: &Check| PossibleValue::new(check.id).help(check.what);
+    let checks = CHECKS.iter().map(value);
     PossibleValuesParser::new(groups.chain(checks))
 }
 

@@ -75,10 +75,8 @@ pub fn runtimes(host: &Host) -> Found {
             let text = format!(
                 "{version} is old: it refuses the specifications of containerd 2, CRI-O and podman 5"
             );
-            found.push(Finding::warn(
-                text,
-                "install crun 1.21 or newer, or set runtime to runc",
-            ));
+            let repair = "install crun 1.21 or newer, or set runtime to runc";
+            found.push(Finding::warn(text, repair));
         } else if version.starts_with("runc")
             && programs::version(version).is_some_and(|(_, its)| its < (1, 2, 0))
             && has_time_namespaces()
@@ -152,9 +150,8 @@ pub fn rules(host: &Host) -> Found {
         warn(text, "change exclude_gpus, reserve or kubernetes.gpus");
     }
     let is_index = |gpu: &&Gpu| {
-        config
-            .named_gpus()
-            .any(|name| *name == GpuName::Index(gpu.index))
+        let mut names = config.named_gpus();
+        names.any(|name| *name == GpuName::Index(gpu.index))
     };
     let today: Vec<String> = { gpus.iter().filter(is_index) }
         .map(|gpu| format!("{} is {} ({})", gpu.index, printable(&gpu.name), gpu.uuid))

@@ -123,10 +123,8 @@ fn parse(head: &[u8]) -> std::result::Result<Option<Request>, &'static str> {
     }
     let path = request.path.and_then(|path| path.split('?').next());
     let is_timeout = |name: &str| name.eq_ignore_ascii_case("X-Prometheus-Scrape-Timeout-Seconds");
-    let timeout = request
-        .headers
-        .iter()
-        .find(|header| is_timeout(header.name));
+    let mut headers = request.headers.iter();
+    let timeout = headers.find(|header| is_timeout(header.name));
     Ok(Some(Request {
         method: request.method.unwrap_or_default().to_owned(),
         path: path.unwrap_or_default().to_owned(),

@@ -75,11 +75,9 @@ impl Families {
         }
         let known = self.lines.iter().position(|(name, _)| *name == of.name);
         let at = known.unwrap_or_else(|| {
-            let head = format!(
-                "# HELP {0} {1}\n# TYPE {0} {2}\n",
-                of.name, of.help, of.kind
-            );
-            self.lines.push((of.name, head));
+            let (name, help, kind) = (of.name, of.help, of.kind);
+            let head = format!("# HELP {name} {help}\n# TYPE {name} {kind}\n");
+            self.lines.push((name, head));
             self.lines.len() - 1
         });
         Some((labels, &mut self.lines[at].1))

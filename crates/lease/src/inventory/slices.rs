@@ -243,9 +243,8 @@ pub(crate) struct SeatSlice<'a> {
 impl Inventory {
     /// Returns the leases on an instance.
     pub(crate) fn leases_on(&self, id: &InstanceId) -> impl Iterator<Item = &Held> {
-        self.leases
-            .iter()
-            .filter(move |held| held.instance.id == *id)
+        let leases = self.leases.iter();
+        leases.filter(move |held| held.instance.id == *id)
     }
 
     /// Returns the slices with seats, except those that are on their way out.
