@@ -17,7 +17,7 @@ use runmig_lease::placement::{
 use runmig_lease::policy::Subject;
 use runmig_lease::request::{self, COMPUTE, GPU, SHARE, SLICE, Wanted};
 use runmig_lease::store::{Container, Held, Resource, WholeGpu};
-use runmig_lease::what_if::{Answer, Fit, OnTrial, Outcome, Step, WhatIf};
+use runmig_lease::what_if::{Answer, Denial, Fit, OnTrial, Step, WhatIf};
 use runmig_lease::{Inventory, refusal};
 
 #[derive(clap::Args)]
@@ -156,12 +156,12 @@ fn look(
     let (mut restarts, mut slices) = (Vec::new(), Vec::new());
     let no = |verdict, e: &Error| (verdict, e.to_string(), e.advice().map(str::to_owned));
     let (verdict, why, hint) = match &answer.outcome {
-        Outcome::Fits(fit) => {
+        Ok(fit) => {
             slices = sites(fit);
             ("fits", fits(fit), None)
         }
-        Outcome::Limited(e) => no("limited", e),
-        Outcome::No(room) => {
+        Err(Denial::Limit(e)) => no("limited", e),
+        Err(Denial::Room(room)) => {
             if let Some(plan) = room.no_slice.as_ref().and_then(Rejection::plan) {
                 slices = plan.sites.clone();
                 restarts = self::restarts(plan, holders);
@@ -423,7 +423,7 @@ fn part_item(on: &Candidate<'_>, wanted: &Wanted) -> GpuAnswer {
 fn state(obstacle: &GpuObstacle) -> &'static str {
     match obstacle {
         GpuObstacle::Queued => "queued",
-        GpuObstacle::Excluded(_) => "excluded",
+        GpuObstacle::Excluded(_) | GpuObstacle::Unfit(_) | GpuObstacle::EndsMig => "excluded",
         GpuObstacle::Closed(_) => "closed",
         GpuObstacle::Used(usage) => use_word(usage),
         GpuObstacle::Full { .. } | GpuObstacle::Crowded { .. } => "full",

@@ -10,7 +10,7 @@ use runmig_lease::model::{Gpu, MigMode};
 use runmig_lease::placement::MAX_STEPS;
 use runmig_lease::policy::Subject;
 use runmig_lease::request::{Slices, Wanted};
-use runmig_lease::what_if::{Fit, Outcome, WhatIf};
+use runmig_lease::what_if::{Denial, Fit, WhatIf};
 
 /// Returns the command that switches MIG on, or that puts a pending mode in force.
 pub fn command(gpus: &[&Gpu]) -> String {
@@ -55,9 +55,9 @@ pub fn foresee(
 fn with_mig_on(what_if: &WhatIf<'_, impl Queries>, now: &Inventory) -> Result<Option<WithMigOn>> {
     let mut answers = what_if.answers(MAX_STEPS)?;
     let why = match answers.all.pop().map(|answer| answer.outcome) {
-        Some(Outcome::Fits(fit)) => return Ok(Some(fits(&fit, now))),
-        Some(Outcome::Limited(e)) => e,
-        Some(Outcome::No(no)) => what_if.refusal(&no),
+        Some(Ok(fit)) => return Ok(Some(fits(&fit, now))),
+        Some(Err(Denial::Limit(e))) => e,
+        Some(Err(Denial::Room(no))) => what_if.refusal(&no),
         None => return Ok(None),
     };
     Ok(Some(WithMigOn {

@@ -1,8 +1,9 @@
 //! The rules of `[policy]`, as pure functions.
 
 use runmig_lease::config::Config;
+use runmig_lease::error::Result;
 use runmig_lease::model::{Gpu, GpuUuid, MigMode, Profile};
-use runmig_lease::policy::{Kind, More, Policy, Subject, Usage};
+use runmig_lease::policy::{Kind, Policy, Subject, Usage};
 use runmig_lease::request::{Alternative, alternatives};
 use testkit::prelude::*;
 
@@ -14,11 +15,18 @@ fn refused(text: &str) -> String {
     Config::parse(text).unwrap_err().line()
 }
 
+/// The number of slices that are asked for, and their memory in MiB.
+type Slices = (u32, u64);
+
+fn check(policy: &Policy, subject: &Subject, slices: Slices, usage: &[Usage]) -> Result<()> {
+    let (count, memory_mib) = slices;
+    policy.check_limits(subject, Kind::Slice, count, memory_mib, usage)
+}
+
 /// The line of a request that limits refuse.
 #[track_caller]
-fn over(policy: &Policy, subject: &Subject, more: More, usage: &[Usage]) -> String {
-    let checked = policy.check_limits(subject, more, usage);
-    checked.unwrap_err().line()
+fn over(policy: &Policy, subject: &Subject, slices: Slices, usage: &[Usage]) -> String {
+    check(policy, subject, slices, usage).unwrap_err().line()
 }
 
 fn subject(namespace: &str, pod: &str) -> Subject {
@@ -43,14 +51,6 @@ fn usage(subject: Subject, gib: u64) -> Usage {
         kind: Kind::Slice,
         memory_mib: gib << 10,
         whole_mib: gib << 10,
-    }
-}
-
-fn slices(count: u32, memory_mib: u64) -> More {
-    More {
-        kind: Kind::Slice,
-        count,
-        memory_mib,
     }
 }
 
@@ -126,15 +126,15 @@ fn limits_each_namespace_alone() {
     let a = |pod| usage(subject("team-a", pod), 10);
     let both = [a("p"), a("q"), usage(subject("team-b", "p"), 10)];
     assert_eq!(
-        over(&policy, &subject("team-a", "r"), slices(1, 1), &both),
+        over(&policy, &subject("team-a", "r"), (1, 1), &both),
         "namespace team-a has 2 of 2 slices ([[policy.limit]] 2); hint: migctl list shows which; when \
          one of them ends, ask again"
     );
     for other in [subject("team-b", "r"), subject("other", "r"), user(0)] {
-        policy.check_limits(&other, slices(1, 1), &both).unwrap();
+        check(&policy, &other, (1, 1), &both).unwrap();
     }
     let full = vec![usage(subject("other", "p"), 10); 9];
-    let line = over(&policy, &user(0), slices(1, 1), &full);
+    let line = over(&policy, &user(0), (1, 1), &full);
     begins_with(&line, "the machine has 9 of 9 slices ([[policy.limit]] 1)");
 }
 
@@ -143,7 +143,7 @@ fn counts_several_slices_together() {
     let policy = policy("[[policy.limit]]\nslices = 3\n[[policy.limit]]\nmemory = \"40Gi\"\n");
     let has = [usage(user(1), 10)];
     let line = |count, gib: u64| {
-        let checked = policy.check_limits(&user(2), slices(count, gib << 10), &has);
+        let checked = check(&policy, &user(2), (count, gib << 10), &has);
         checked.map_err(|e| e.line())
     };
     line(2, 30).unwrap();
@@ -155,7 +155,7 @@ fn counts_several_slices_together() {
     assert!(line(4, 0).unwrap_err().ends_with("hint: ask for fewer"));
     let none = self::policy("[[policy.limit]]\nslices = 0\n");
     for count in [1, 3] {
-        let line = over(&none, &user(2), slices(count, 0), &[]);
+        let line = over(&none, &user(2), (count, 0), &[]);
         ends_with(&line, "hint: have the administrator raise the limit");
     }
     let words = "31744Mi are asked for ([[policy.limit]] 2)";
@@ -190,17 +190,15 @@ fn allows_slices_up_to_number() {
 fn counts_memory_with_the_request() {
     let policy = policy("[[policy.limit]]\nuser = \"*\"\nmemory = \"40Gi\"\n");
     let has = [usage(user(1000), 30), usage(user(2000), 40)];
-    let check = |id, gib: u64| policy.check_limits(&user(id), slices(1, gib << 10), &has);
-    check(1000, 10).unwrap();
-    check(3000, 40).unwrap();
+    let allow = |id, gib: u64| check(&policy, &user(id), (1, gib << 10), &has);
+    allow(1000, 10).unwrap();
+    allow(3000, 40).unwrap();
     let words =
         "user 1000 has 30720Mi of 40Gi of memory, and 11264Mi are asked for ([[policy.limit]] 1)";
-    begins_with(&check(1000, 11).unwrap_err().line(), words);
-    check(2000, 0).unwrap();
+    begins_with(&allow(1000, 11).unwrap_err().line(), words);
+    allow(2000, 0).unwrap();
     // A container that the rule does not name is not counted.
-    policy
-        .check_limits(&Subject::default(), slices(1, 1 << 20), &has)
-        .unwrap();
+    check(&policy, &Subject::default(), (1, 1 << 20), &has).unwrap();
 }
 
 #[test]
@@ -208,11 +206,11 @@ fn tells_pods_of_one_name_apart() {
     let policy = policy("[[policy.limit]]\nnamespace = \"*\"\npod = \"*\"\nslices = 1\n");
     let has = [usage(subject("team-a", "p"), 10)];
     let mut again = subject("team-a", "p");
-    let line = over(&policy, &again, slices(1, 0), &has);
+    let line = over(&policy, &again, (1, 0), &has);
     begins_with(&line, "namespace team-a, pod p has 1 of 1 slices");
     again.pod_uid = Some("another".into());
     for other in [again, subject("team-b", "p")] {
-        policy.check_limits(&other, slices(1, 0), &has).unwrap();
+        check(&policy, &other, (1, 0), &has).unwrap();
     }
 }
 

@@ -12,7 +12,6 @@ pub use booking::{GpuBooking, LeaseUse, uses};
 pub(crate) use booking::{holder_subject, memory_of, memory_on, subject_of};
 pub use gpu_use::{GpuParts, GpuState};
 pub use observe::{ObservedShare, observe};
-pub(crate) use slices::SeatSlice;
 pub use slices::SliceView;
 
 use super::bundles::NoBundles;

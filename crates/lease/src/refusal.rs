@@ -231,7 +231,7 @@ pub fn on_gpu(report: &GpuReport<'_>) -> Option<String> {
         Verdict::MigOff => "MIG is off".to_owned(),
         Verdict::MigPending => "MIG is off until the next reset".to_owned(),
         Verdict::NoMig => "the GPU does not support MIG".to_owned(),
-        Verdict::Excluded(rule) => rule.clone(),
+        Verdict::Excluded(why) => gpu_obstacle(why),
     })
 }
 
@@ -362,7 +362,7 @@ fn exhausted(what: Exhausted, profile: &str) -> String {
 
 fn all_of(left_out: &LeftOut) -> Vec<String> {
     let excluded = left_out.excluded.iter();
-    let excluded = excluded.map(|(gpu, why)| format!("GPU {gpu}: {}", printable(why.why())));
+    let excluded = excluded.map(|(gpu, why)| format!("GPU {gpu}: {}", gpu_obstacle(why)));
     excluded.chain(left_out.unreadable.clone()).collect()
 }
 

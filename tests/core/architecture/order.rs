@@ -83,7 +83,6 @@ const ALLOCATE: (&str, &[&[&str]]) = (
         &["record"],
         &["look"],
         &["limit", "outside_mig", "seats"],
-        &["usable_plan"],
         &["plan"],
         &["admit", "occupied", "pod"],
         &["found", "requester"],
@@ -113,7 +112,7 @@ const PLACEMENT: (&str, &[&[&str]]) = (
         &["mod"],
         &["defrag", "explain"],
         &["several"],
-        &["choose", "layout", "seat"],
+        &["choose", "layout"],
         &["backfill", "diagnosis"],
         &["share", "whole"],
         &["near"],
@@ -121,7 +120,7 @@ const PLACEMENT: (&str, &[&[&str]]) = (
         &["rejection"],
         &["plan"],
         &["in_the_way"],
-        &["occupancy"],
+        &["gpu_obstacle", "occupancy"],
     ],
 );
 

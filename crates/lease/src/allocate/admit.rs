@@ -10,7 +10,7 @@ use crate::inventory::{Inventory, memory_on};
 use crate::model::{GpuUuid, Snapshot};
 use crate::placement::Admitted;
 use crate::placement::{self, Constraints, NoRoom, Over, Reservation};
-use crate::policy::{Kind, More, Policy, Subject, Usage};
+use crate::policy::{Kind, Policy, Subject, Usage};
 use crate::queue;
 use crate::request::{Alternative, Slices};
 use std::cell::RefCell;
@@ -87,12 +87,8 @@ impl<'a> Limits<'a> {
 
     /// Checks whether the subject may hold so many more of a kind, with so much memory together.
     pub(super) fn allow(&self, kind: Kind, count: u32, memory_mib: u64) -> Result<()> {
-        let more = More {
-            kind,
-            count,
-            memory_mib,
-        };
-        self.policy.check_limits(&self.subject, more, &self.usage)
+        let (policy, subject) = (self.policy, &self.subject);
+        policy.check_limits(subject, kind, count, memory_mib, &self.usage)
     }
 
     /// Returns the limits on one share, or seat, of any size.
@@ -194,12 +190,8 @@ impl ShareLimits<'_> {
         Some(Over { words, is_final })
     }
 
-    /// Returns the denial for a request without room. One above a limit is not queued, unless it can be had elsewhere one
-    /// day.
-    pub(super) fn denial(&self, no: Box<NoRoom>) -> Denial<Box<NoRoom>> {
-        match self.hit.take() {
-            Some(over) if !no.may_pass() => Denial::Limit(over),
-            _ => Denial::Room(no),
-        }
+    /// Returns the denial of a request without room. `over`: another limit in its way.
+    pub(super) fn denial(&self, over: Option<Error>, no: Box<NoRoom>) -> Denial {
+        Denial::new(no.may_pass(), over.or(self.hit.take()), no)
     }
 }

@@ -1,8 +1,7 @@
 //! What a look finds for a request, before it is on record, or why there is nothing for it.
 
 use crate::error::Error;
-use crate::model::Level;
-use crate::placement::{NoRoom, Rejection, ShareMemory};
+use crate::placement::{NoRoom, ShareMemory};
 use crate::store::{Enforcement, Held, Instance, Portion, Resource, Share, Slice};
 
 /// What a request gets.
@@ -61,24 +60,33 @@ impl Placed<'_> {
     }
 }
 
-/// Returns a share at a level.
-pub(super) fn share(memory: ShareMemory, level: Level) -> Portion {
+pub(super) fn share(memory: ShareMemory) -> Portion {
     Portion::Share(Share {
         memory_mib: memory.memory_mib,
         booked_mib: memory.booked_mib,
-        enforcement: Enforcement::new(level),
+        enforcement: Enforcement::new(memory.level),
     })
 }
 
 /// The answer to a request that cannot be had. `R` tells which room is missing: of one kind of request, or of
 /// any.
-pub(crate) enum Denial<R = Rejection> {
+pub enum Denial<R = Box<NoRoom>> {
+    /// There is no room.
     Room(R),
     /// A limit of the policy.
     Limit(Error),
 }
 
 impl<R> Denial<R> {
+    /// Returns the denial of a request without room, of which some would exceed a limit. A request above a limit is not
+    /// queued, so the limit counts where no room may come one day.
+    pub(super) fn new(may_pass: bool, over: Option<Error>, no: R) -> Denial<R> {
+        match over {
+            Some(over) if !may_pass => Denial::Limit(over),
+            _ => Denial::Room(no),
+        }
+    }
+
     /// Says in another form which room is missing.
     pub(super) fn of<T>(self, form: impl FnOnce(R) -> T) -> Denial<T> {
         match self {
@@ -88,7 +96,7 @@ impl<R> Denial<R> {
     }
 }
 
-impl Denial<Box<NoRoom>> {
+impl Denial {
     /// Returns whether the answer may be another one once containers that are gone have released what they
     /// hold.
     pub(crate) fn may_pass(&self) -> bool {
@@ -96,12 +104,6 @@ impl Denial<Box<NoRoom>> {
             Denial::Room(no) => no.may_pass(),
             Denial::Limit(_) => true,
         }
-    }
-}
-
-impl From<Rejection> for Denial {
-    fn from(no: Rejection) -> Denial {
-        Denial::Room(no)
     }
 }
 

@@ -2,19 +2,22 @@
 //! gets nothing. It writes nothing.
 
 use super::admit::Machine;
-use super::found::{Denial, Found, Piece};
+use super::found::{Denial, Found, Piece, Step};
 use super::levels::Levels;
 use super::outside_mig;
+use super::plan::{Plan, Planner};
 use super::requester::Tried;
 use super::seats::Seats;
-use super::usable_plan::usable_plan;
+use crate::draft::slot_of;
 use crate::error::Result;
 use crate::gpu::Queries;
 use crate::model::{Gpu, GpuUuid, MigMode};
-use crate::placement::{Admitted, Candidate, NoRoom, Rejection, Reservation};
+use crate::placement::{Admitted, Candidate, Constraints, NoRoom, Rejection, Reservation, Slot};
 use crate::policy::Kind;
 use crate::queue::Wants;
-use crate::request::{Seat, ShareSize, Wanted};
+use crate::reclaim;
+use crate::request::{Alternative, Seat, ShareSize, Wanted};
+use crate::store::Slice;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A request, as the policy admits it on a machine.
@@ -110,7 +113,7 @@ impl<'l, 'm, D: Queries> Look<'l, 'm, D> {
     }
 
     /// Returns what the request gets.
-    pub(super) fn found(&self, tried: &mut Tried) -> Result<Found<'m>, Denial<Box<NoRoom>>> {
+    pub(super) fn found(&self, tried: &mut Tried) -> Result<Found<'m>, Denial> {
         match self {
             Look::Slices(machine, asked) => {
                 let plan = usable_plan(machine, &asked.alternatives, &asked.wanted(), tried);
@@ -157,18 +160,71 @@ impl<'l, 'm, D: Queries> Look<'l, 'm, D> {
     /// Returns the GPUs that were asked about, or the slices with seats, each with its obstacle for a requester without
     /// limits.
     pub(super) fn on_trial(&self) -> Vec<Candidate<'m>> {
-        let mut all = match self {
-            Look::Slices(..) => Vec::new(),
-            Look::Gpus(.., on) | Look::Share(.., on) => on.clone(),
-            Look::Seat(seats) => seats.asked(),
+        let (mut all, sizes, levels) = match self {
+            Look::Slices(..) => return Vec::new(),
+            Look::Gpus(.., on) => return on.clone(),
+            Look::Share(_, sizes, levels, on) => (on.clone(), *sizes, *levels),
+            Look::Seat(seats) => (seats.asked(), &*seats.seat.sizes, seats.levels),
         };
+        let terms = levels.of_sizes(sizes, &|_| None);
         for on in &mut all {
-            on.obstacle = match self {
-                Look::Slices(..) | Look::Gpus(..) => continue,
-                Look::Share(_, sizes, levels, _) => levels.of_sizes(sizes, &|_| None).obstacle(on),
-                Look::Seat(seats) => seats.obstacle(on),
-            };
+            on.obstacle = terms.obstacle(on);
         }
         all
     }
+}
+
+/// Plans the first alternative that can be had, until each instance of an administrator in the plan is usable.
+pub(super) fn usable_plan(
+    machine: &Machine<'_, impl Queries>,
+    alternatives: &[Alternative],
+    wanted: &Constraints<'_>,
+    tried: &mut Tried,
+) -> Result<Plan, Denial<Rejection>> {
+    let limits = &machine.limits();
+    loop {
+        let planner = Planner {
+            inventory: machine.inventory,
+            wanted,
+            limits,
+            tried,
+            adopts: machine.config.adopt,
+        };
+        let mut planned = planner.plan(alternatives)?;
+        match complete(machine.driver, &mut planned.steps) {
+            Ok(()) => return Ok(planned),
+            Err(place) => tried.unusable.push(place),
+        }
+    }
+}
+
+/// Completes the steps that adopt an instance with its compute instance; an error with the place of the
+/// first that cannot be handed out.
+fn complete(driver: &impl Queries, steps: &mut [Step]) -> Result<(), Slot> {
+    for step in steps {
+        if let Step::Adopt(slice, _) = step {
+            let ci = only_compute_instance(driver, slice).unwrap_or_else(|e| {
+                tracing::warn!("not adopted: {}", e.line());
+                None
+            });
+            slice.compute_instance = Some(ci.ok_or_else(|| slot_of(slice))?);
+        }
+    }
+    Ok(())
+}
+
+/// Returns the compute instance that fills an instance; none where it has another, or is in use. The driver
+/// answers this at once, under the plan's lock; processes that merely have the instance open are looked for
+/// once a lease holds it.
+fn only_compute_instance(driver: &impl Queries, slice: &Slice) -> Result<Option<u32>> {
+    let Some(instance) = reclaim::locate(driver, slice)? else {
+        return Ok(None);
+    };
+    let [only] = instance.compute_instances.as_slice() else {
+        return Ok(None);
+    };
+    let (gpu, gi) = (&slice.gpu_uuid, instance.id);
+    let is_usable = driver.is_filled_by(gpu, gi, only.profile_id)?
+        && driver.processes(gpu, gi, only.id)?.is_empty();
+    Ok(is_usable.then_some(only.id))
 }

@@ -16,7 +16,6 @@ mod record;
 mod requester;
 mod reserve;
 mod seats;
-mod usable_plan;
 pub mod what_if;
 
 pub use attach::POD_PATIENCE;

@@ -5,8 +5,8 @@ use super::found::{Denial, Found, Piece, Placed, share};
 use super::levels::Levels;
 use crate::gpu::Queries;
 use crate::inventory::GpuState;
-use crate::model::{ComputeMode, Gpu, GpuUuid, Level, Nearness};
-use crate::placement::{self, Candidate, GpuObstacle, GpuUse, NoRoom};
+use crate::model::{ComputeMode, Gpu, GpuUuid, Nearness};
+use crate::placement::{self, Candidate, GpuObstacle, GpuUse};
 use crate::policy::Kind;
 use crate::queue;
 use crate::request::ShareSize;
@@ -111,7 +111,7 @@ pub(super) fn plan<'a>(
     machine: &Machine<'_, impl Queries>,
     candidates: &[Candidate<'_>],
     count: u32,
-) -> Result<Found<'a>, Denial<Box<NoRoom>>> {
+) -> Result<Found<'a>, Denial> {
     let limits = machine.limits();
     limits.allow(Kind::Gpu, count, 0)?;
     let allowed = |chosen: &[Candidate<'_>]| {
@@ -149,16 +149,15 @@ pub(super) fn plan_share<'a>(
     candidates: &[Candidate<'_>],
     sizes: &[ShareSize],
     levels: &Levels,
-) -> Result<Found<'a>, Denial<Box<NoRoom>>> {
+) -> Result<Found<'a>, Denial> {
     let limits = machine.limits();
     let limits = limits.for_share()?;
     let limit = |mib| limits.over(mib);
     let chosen = placement::choose_share(candidates, &levels.of_sizes(sizes, &limit));
-    let (on, memory) = chosen.map_err(|no| limits.denial(machine.with_unreadable(no)))?;
-    let level = on.level.map_or(Level::None, |level| level.level);
-    let beside = machine.inventory.sharers(&on.gpu.uuid, level);
+    let (on, memory) = chosen.map_err(|no| limits.denial(None, machine.with_unreadable(no)))?;
+    let beside = machine.inventory.sharers(&on.gpu.uuid, memory.level);
     let place = Placed {
-        portion: share(memory, level),
+        portion: share(memory),
         on: Resource::Gpu(WholeGpu::of(on.gpu, on.memory_mib.unwrap_or_default())),
         beside: beside.collect(),
         may_make: true,

@@ -11,9 +11,9 @@ use super::requester::Tried;
 use crate::draft::slot_of;
 use crate::inventory::{Inventory, memory_of};
 use crate::model::{Gpu, GpuInstance, GpuUuid, Snapshot};
-use crate::placement::{self, Constraints, Decision, Rejection, Selection, Slot};
+use crate::placement::{self, Constraints, Decision, Obstacle, Rejection, Selection, Slot};
 use crate::policy::Kind;
-use crate::request::Alternative;
+use crate::request::{self, Alternative};
 use crate::store::{Instance, Slice};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,9 +36,8 @@ pub(crate) struct Planner<'a> {
 }
 
 impl Planner<'_> {
-    /// Plans the first alternative that can be had. A limit counts where no alternative can be had one day, since a request
-    /// above a limit is not queued.
-    pub(super) fn plan(&self, alternatives: &[Alternative]) -> Result<Plan, Denial> {
+    /// Plans the first alternative that can be had.
+    pub(super) fn plan(&self, alternatives: &[Alternative]) -> Result<Plan, Denial<Rejection>> {
         let (mut noes, mut over) = (Vec::new(), None);
         for asked in alternatives {
             match self.plan_one(asked) {
@@ -47,19 +46,17 @@ impl Planner<'_> {
                 Err(Denial::Limit(e)) => over = over.or(Some(e)),
             }
         }
-        Err(match over {
-            Some(e) if !noes.iter().any(Rejection::may_pass) => Denial::Limit(e),
-            _ => Denial::Room(Rejection::of_all(noes)),
-        })
+        let no = Rejection::of_all(noes);
+        Err(Denial::new(no.may_pass(), over, no))
     }
 
     /// Plans one alternative.
-    pub(crate) fn plan_one(&self, asked: &Alternative) -> Result<Plan, Denial> {
+    pub(crate) fn plan_one(&self, asked: &Alternative) -> Result<Plan, Denial<Rejection>> {
         let (snapshot, count) = (&self.inventory.snapshot, asked.count());
         let least = self.limits.least_of(snapshot, asked, self.wanted);
         self.limits.allow(Kind::Slice, count, least)?;
         if let Some(never) = placement::never_several(snapshot, asked, self.wanted) {
-            return Err(never.into());
+            return Err(Denial::Room(never));
         }
         let idle: Vec<(&Instance, &Slice)> = { self.inventory.usable_idle() }
             .filter(|i| !self.tried.idle.contains(&i.id))
@@ -76,7 +73,7 @@ impl Planner<'_> {
         for (found, slice) in asked.all().enumerate() {
             let wanted = self.wanted.of(slice);
             let wanted = taken.constraints(&wanted);
-            let decision = self.decide(&taken, &wanted, count, memory);
+            let decision = self.decide(slice, &taken, &wanted, count, memory);
             let best = decision.as_ref().ok();
             let mut evicts = Vec::new();
             let step = match self.adoptable(&ours, &wanted, best, count, memory) {
@@ -85,10 +82,8 @@ impl Planner<'_> {
                     Step::Adopt(slice, record.cloned().map(Box::new))
                 }
                 None => {
-                    let decision = decision.map_err(|denial| match denial {
-                        Denial::Room(no) => Denial::Room(no.for_request(asked, found)),
-                        over => over,
-                    })?;
+                    let rejection = |obstacle| Rejection::of(asked, found, obstacle);
+                    let decision = decision.map_err(|denial| denial.of(rejection))?;
                     let place = decision.slot();
                     match idle.iter().find(|(_, slice)| slot_of(slice) == place) {
                         Some((idle, slice)) if taken.idle.contains(&place) => {
@@ -115,11 +110,12 @@ impl Planner<'_> {
     /// Returns where the next slice is created, or lies idle, beside those that were planned before.
     fn decide(
         &self,
+        slice: &request::Slice,
         taken: &Selection,
         wanted: &Constraints<'_>,
         count: u32,
         memory: u64,
-    ) -> Result<Decision<'_>, Denial> {
+    ) -> Result<Decision<'_>, Denial<Obstacle>> {
         let mut excluded = wanted.excluded.to_vec();
         let mut over = None;
         loop {
@@ -128,13 +124,10 @@ impl Planner<'_> {
                 ..*wanted
             };
             let snapshot = &self.inventory.snapshot;
-            let decision = match placement::choose(snapshot, &taken.reserved, &left) {
+            let decision = match placement::choose_one(snapshot, &taken.reserved, slice, &left) {
                 Ok(decision) => decision,
-                Err(never) if !never.may_pass() => {
-                    return Err(over.unwrap_or_else(|| never.into()));
-                }
-                // The GPUs that a limit leaves have no room yet.
-                Err(now) => return Err(now.into()),
+                // The GPUs that a limit leaves may have room one day.
+                Err(no) => return Err(Denial::new(no.may_pass(), over, no)),
             };
             // A slice that is too large on one model of GPU may be allowed on another.
             let all = memory + decision.profile.memory_mib;
@@ -142,7 +135,7 @@ impl Planner<'_> {
                 return Ok(decision);
             };
             excluded.push((decision.gpu.uuid.clone(), too_much.to_string()));
-            over.get_or_insert(too_much.into());
+            over.get_or_insert(too_much);
         }
     }
 

@@ -179,8 +179,8 @@ fn check_same(
     who: &Requester<'_>,
 ) -> Result<()> {
     let resource = &peer.instance.resource;
-    let mut unread = snapshot.unreadable.iter();
-    if snapshot.gpu(resource.gpu_uuid()).is_none()
+    let (gpu, mut unread) = (resource.gpu_uuid(), snapshot.unreadable.iter());
+    if snapshot.gpu(gpu).is_none()
         && let Some((_, why)) = unread.find(|(index, _)| resource.gpu_index() == *index)
     {
         return Err(does_not_answer(peer).caused_by(Error::new(why.clone())));

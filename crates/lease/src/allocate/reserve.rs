@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::gpu::Queries;
 use crate::inventory::Inventory;
 use crate::leases::Leases;
-use crate::placement::{Admitted, NoRoom};
+use crate::placement::Admitted;
 use crate::queue::{LastLook, Turn};
 use crate::request::Wanted;
 use crate::store::{Held, Instance};
@@ -29,7 +29,7 @@ pub(super) enum Outcome {
     Left,
     /// Not all parts could be put on record: an idle slice had gone, or there was an error.
     Interrupted(Failed),
-    Denied(Denial<Box<NoRoom>>),
+    Denied(Denial),
     /// The driver does not answer a request that stands in the queue.
     Unanswered(Error),
 }

@@ -6,30 +6,30 @@ use super::levels::Levels;
 use super::plan::Planner;
 use super::requester::Tried;
 use crate::gpu::Queries;
-use crate::inventory::SeatSlice;
 use crate::model::{Gpu, GpuUuid};
 use crate::placement::{
-    Admitted, Candidate, CandidateSlice, Constraints, GpuObstacle, GpuUse, NoRoom, Over, Rejection,
-    Reservation, ShareLevel, ShareMemory, ShareTerms,
+    self, Admitted, Backfill, Candidate, CandidateSlice, Constraints, GpuObstacle, GpuUse, NoRoom,
+    Over, Rejection, Reservation, ShareLevel, ShareMemory, ShareTerms,
 };
 use crate::policy::{Kind, Policy};
-use crate::request::{Alternative, Seat, ShareSize};
-use crate::store::{InstanceState, Resource};
+use crate::request::{Alternative, Seat, ShareSize, Slice, Wanted};
+use crate::store::{Held, Instance, InstanceState, LeaseState, Resource};
 use crate::{idle, refusal};
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 
 /// A request for a seat, and all that it depends on.
 pub(super) struct Seats<'l, 'm, D> {
     machine: &'l Machine<'m, D>,
-    seat: &'l Seat,
+    pub seat: &'l Seat,
     asked: &'l Admitted,
-    levels: &'l Levels,
+    pub levels: &'l Levels,
     /// The level of each GPU that was asked. A second answer of the driver could be another one.
-    known: RefCell<Vec<(GpuUuid, Result<ShareLevel, GpuObstacle>)>>,
+    known: RefCell<BTreeMap<GpuUuid, Result<ShareLevel, GpuObstacle>>>,
     /// The slices with seats.
-    slices: Vec<SeatSlice<'m>>,
-    /// The same slices on trial.
     candidates: Vec<Candidate<'m>>,
+    /// A lease in each of them that stays, beside which another is safe: the slice goes with the last.
+    peers: Vec<&'m Held>,
 }
 
 impl<'l, 'm, D: Queries> Seats<'l, 'm, D> {
@@ -45,27 +45,26 @@ impl<'l, 'm, D: Queries> Seats<'l, 'm, D> {
             asked,
             levels,
             known: RefCell::default(),
-            slices: Vec::new(),
             candidates: Vec::new(),
+            peers: Vec::new(),
         };
-        let all = machine.inventory.seat_slices().into_iter();
-        let on_trial = all.filter_map(|slice| Some((seats.candidate(&slice)?, slice)));
-        (seats.candidates, seats.slices) = on_trial.unzip();
+        let all = machine.inventory.instances();
+        (seats.candidates, seats.peers) = all.filter_map(|i| seats.candidate(i)).unzip();
         seats
     }
 
     /// Plans the first of the alternatives and sizes that can be had. A slice that has seats comes before a new one. No
     /// idle slice makes way for a new one while a later alternative or size has room in a slice that has seats.
-    pub(super) fn plan(&self, tried: &Tried) -> Result<Found<'m>, Denial<Box<NoRoom>>> {
+    pub(super) fn plan(&self, tried: &Tried) -> Result<Found<'m>, Denial> {
         let limits = self.machine.limits();
         let limits = limits.for_share()?;
         let limit = |mib| limits.over(mib);
         let terms = self.levels.of_sizes(&self.seat.sizes, &limit);
         let mut candidates = self.candidates.clone();
-        for (on, slice) in candidates.iter_mut().zip(&self.slices) {
+        for (on, peer) in candidates.iter_mut().zip(&self.peers) {
             let mut late = tried.late.iter();
-            if slice.instance.state != InstanceState::Ready
-                && let Some(late) = late.find(|late| late.slice == slice.instance.id)
+            if peer.instance.state != InstanceState::Ready
+                && let Some(late) = late.find(|late| late.slice == peer.instance.id)
             {
                 let why = late.why.clone();
                 on.obstacle = Some(GpuObstacle::Used(GpuUse::Unknown { why }));
@@ -76,8 +75,9 @@ impl<'l, 'm, D: Queries> Seats<'l, 'm, D> {
         for asked in &self.asked.alternatives {
             let mut no = None;
             let one = wanted.of(&asked.slice);
+            let is_asked = |on: &Candidate<'_>| on.is_asked(&one);
             for size in &self.seat.sizes {
-                if let Some((n, memory)) = terms.choose_seat(&candidates, *size, &one) {
+                if let Some((n, memory)) = terms.choose(&candidates, is_asked, *size) {
                     return Ok(self.join(n, memory));
                 }
                 if evicting.is_some() {
@@ -101,12 +101,11 @@ impl<'l, 'm, D: Queries> Seats<'l, 'm, D> {
         }
         let mut no_slice = Rejection::of_all(noes);
         no_slice.name(|slot| self.machine.inventory.named_at(slot));
-        let no = terms.no_seat(self.seat, &candidates, &wanted, no_slice);
-        // As for slices: a request above a limit is not queued.
-        Err(match over {
-            Some(e) if !no.may_pass() => Denial::Limit(e),
-            _ => limits.denial(no),
-        })
+        candidates.retain(|on| on.is_asked(&wanted));
+        let wanted = Wanted::Seat(self.seat.clone());
+        let mut no = NoRoom::among(wanted, &candidates, |on| terms.obstacle(on));
+        no.no_slice = Some(no_slice);
+        Err(limits.denial(over, no))
     }
 
     /// Returns the profiles of the slices in which the request could ever have its seat.
@@ -124,8 +123,7 @@ impl<'l, 'm, D: Queries> Seats<'l, 'm, D> {
         let limits = Limits::new(&unlimited, self.machine.subject.clone(), Vec::new());
         let wanted = self.asked.wanted();
         let of_one = |asked: &Alternative| {
-            let level = |gpu: &Gpu| self.level(gpu);
-            let unfit = in_words(terms.unfit(snapshot, &asked.slice, &wanted, level));
+            let unfit = self.unfit(&terms, &asked.slice, &wanted);
             let wanted = Constraints {
                 unfit: &unfit,
                 ..wanted
@@ -142,23 +140,18 @@ impl<'l, 'm, D: Queries> Seats<'l, 'm, D> {
         asked.filter(|on| on.is_asked(&wanted)).cloned().collect()
     }
 
-    /// Returns the obstacle of a slice with seats for a requester without limits.
-    pub(super) fn obstacle(&self, on: &Candidate<'_>) -> Option<GpuObstacle> {
-        let terms = self.levels.of_sizes(&self.seat.sizes, &|_| None);
-        terms.seat_obstacle(on, &self.asked.wanted())
-    }
-
     fn join(&self, n: usize, memory: ShareMemory) -> Found<'m> {
-        let on = &self.slices[n];
+        let peer = self.peers[n];
+        let instance = &peer.instance;
         let place = Placed {
-            portion: share(memory, on.level),
-            on: on.instance.resource.clone(),
-            beside: self.machine.inventory.leases_on(&on.instance.id).collect(),
+            portion: share(memory),
+            on: instance.resource.clone(),
+            beside: self.machine.inventory.leases_on(&instance.id).collect(),
             may_make: false,
         };
-        match on.instance.state {
+        match instance.state {
             InstanceState::Ready => Found::Pieces(vec![Piece::Placed(place)], Vec::new()),
-            _ => Found::PeerCreates(Box::new(place), on.peer),
+            _ => Found::PeerCreates(Box::new(place), peer),
         }
     }
 
@@ -170,16 +163,13 @@ impl<'l, 'm, D: Queries> Seats<'l, 'm, D> {
         wanted: &Constraints<'_>,
         terms: &ShareTerms<'_>,
         tried: &Tried,
-    ) -> Result<Found<'m>, Denial> {
+    ) -> Result<Found<'m>, Denial<Rejection>> {
         let inventory = self.machine.inventory;
-        let snapshot = &inventory.snapshot;
-        let level = |gpu: &Gpu| self.level(gpu);
         let sizes = &[size];
         let of_size = ShareTerms { sizes, ..*terms };
-        let unfit = of_size.unfit(snapshot, &asked.slice, wanted, level);
-        let locked = tried.late.iter().filter_map(|late| late.locked.clone());
-        let unfit = in_words(unfit).into_iter().chain(locked);
-        let unfit: Vec<(GpuUuid, String)> = unfit.chain(wanted.unfit.iter().cloned()).collect();
+        let mut unfit = self.unfit(&of_size, &asked.slice, wanted);
+        unfit.extend(tried.late.iter().filter_map(|late| late.locked.clone()));
+        unfit.extend_from_slice(wanted.unfit);
         // A seat counts as a share. A limit that does not name shares was written before there were seats, and counts
         // the whole slice.
         let limits = self.machine.config.policy.limit.iter();
@@ -218,67 +208,92 @@ impl<'l, 'm, D: Queries> Seats<'l, 'm, D> {
                 }
                 Step::Adopt(..) => return None,
             };
-            let gpu = snapshot.gpu(&slice.gpu_uuid)?;
+            let gpu = inventory.snapshot.gpu(&slice.gpu_uuid)?;
             let (profile, level) = (gpu.profile(slice.profile_id)?, self.level(gpu).ok()?);
-            let memory = terms.in_new(gpu, profile, Ok(level), size).ok()?;
+            let on = Candidate::new_slice(gpu, profile, level);
             Some(Placed {
-                portion: share(memory, level.level),
+                portion: share(terms.place(&on, size).ok()?),
                 ..Placed::all(Resource::Mig(slice))
             })
         });
         match placed {
             Some(placed) => Ok(Found::Pieces(vec![Piece::Placed(placed)], plan.evict)),
-            None => Err(Rejection::of_all(Vec::new()).into()),
+            None => Err(Denial::Room(Rejection::of_all(Vec::new()))),
         }
     }
 
     fn level(&self, gpu: &Gpu) -> Result<ShareLevel, GpuObstacle> {
         let mut known = self.known.borrow_mut();
-        if let Some((_, level)) = known.iter().find(|(uuid, _)| *uuid == gpu.uuid) {
-            return level.clone();
-        }
-        let level = self.levels.of_gpu(self.machine.driver, gpu);
-        known.push((gpu.uuid.clone(), level.clone()));
-        level
+        let level = known.entry(gpu.uuid.clone());
+        let level = level.or_insert_with(|| self.levels.of_gpu(self.machine.driver, gpu));
+        level.clone()
     }
 
-    /// Returns a slice with seats on trial. None on a GPU that the driver does not show.
-    fn candidate(&self, on: &SeatSlice<'_>) -> Option<Candidate<'m>> {
-        let snapshot = &self.machine.inventory.snapshot;
-        let gpu = snapshot.gpu(&on.slice.gpu_uuid)?;
-        let profile = gpu.profile(on.slice.profile_id)?;
-        let is_there =
-            on.instance.state == InstanceState::Creating || idle::is_there(snapshot, on.instance);
+    /// Returns the GPUs on which no new slice has room for a seat of any of the sizes, each with the obstacle in words.
+    fn unfit(
+        &self,
+        terms: &ShareTerms<'_>,
+        slice: &Slice,
+        wanted: &Constraints<'_>,
+    ) -> Vec<(GpuUuid, String)> {
+        let usable = placement::usable(&self.machine.inventory.snapshot, wanted);
+        let fitting = placement::fitting(&usable, slice, wanted).into_iter();
+        let unfit = fitting.filter_map(|(gpu, profile)| {
+            let why = match self.level(gpu) {
+                Ok(level) => terms.obstacle(&Candidate::new_slice(gpu, profile, level))?,
+                Err(why) => why,
+            };
+            Some((gpu.uuid.clone(), refusal::gpu_obstacle(&why)))
+        });
+        unfit.collect()
+    }
+
+    /// Returns a slice with seats on trial, and a lease in it that stays. None for an instance without seats or on its way
+    /// out, and on a GPU that the driver does not show.
+    fn candidate(&self, instance: &'m Instance) -> Option<(Candidate<'m>, &'m Held)> {
+        let inventory = self.machine.inventory;
+        let (snapshot, slice) = (&inventory.snapshot, instance.slice()?);
+        let stays = |held: &&Held| held.lease.state != LeaseState::Releasing;
+        let peer = inventory.leases_on(&instance.id).find(stays)?;
+        let its_level = peer.lease.level()?;
+        let is_ready = match instance.state {
+            InstanceState::Creating => false,
+            InstanceState::Ready => true,
+            _ => return None,
+        };
+        let (mut holders, mut booked_mib) = (Vec::new(), 0);
+        for held in inventory.leases_on(&instance.id) {
+            holders.push(held.lease.holder.shown());
+            booked_mib += held.lease.share()?.booked_mib;
+        }
+        let gpu = snapshot.gpu(&slice.gpu_uuid)?;
+        let (profile, at) = (gpu.profile(slice.profile_id)?, slice.placement);
         let (level, obstacle) = match self.level(gpu) {
-            _ if !is_there => {
+            _ if is_ready && !idle::is_there(snapshot, instance) => {
                 let why = "the driver does not show it".to_owned();
                 (None, Some(GpuObstacle::Used(GpuUse::Unknown { why })))
             }
-            Ok(level) if level.level != on.level => {
-                (Some(level), Some(GpuObstacle::OtherLevel(on.level)))
+            Ok(level) if level.level != its_level => {
+                (Some(level), Some(GpuObstacle::OtherLevel(its_level)))
             }
             Ok(level) => (Some(level), None),
             Err(obstacle) => (None, Some(obstacle)),
         };
-        Some(Candidate {
+        let on = Candidate {
             slice: Some(CandidateSlice {
                 profile,
-                at: on.slice.placement,
-                is_ready: on.instance.state == InstanceState::Ready,
+                at,
+                is_ready,
             }),
-            memory_mib: Some(on.slice.memory_mib),
-            free_mib: on.slice.memory_mib.saturating_sub(on.booked_mib),
-            holders: on.holders.clone(),
+            memory_mib: Some(slice.memory_mib),
+            free_mib: slice.memory_mib.saturating_sub(booked_mib),
+            holders,
             level,
             obstacle,
+            // The slice stays longer with one more seat, in a place that an earlier request may wait for.
+            is_queued: !Backfill::on(gpu, &self.asked.wanted()).permits(profile, at),
             ..Candidate::new(gpu)
-        })
+        };
+        Some((on, peer))
     }
-}
-
-fn in_words(unfit: Vec<(GpuUuid, GpuObstacle)>) -> Vec<(GpuUuid, String)> {
-    let unfit = unfit.into_iter();
-    unfit
-        .map(|(gpu, why)| (gpu, refusal::gpu_obstacle(&why)))
-        .collect()
 }

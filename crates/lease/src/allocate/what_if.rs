@@ -1,15 +1,14 @@
 //! The answer that a create would get now: the same rules, limits and places, and nothing written.
 
 use super::admit::{Machine, holder_subject, subject_of};
-pub use super::found::Step;
+pub use super::found::{Denial, Step};
 
-use super::found::{Denial, Found, Piece};
+use super::found::{Found, Piece};
 use super::levels::Levels;
-use super::look::{Ask, Look};
+use super::look::{Ask, Look, usable_plan};
 use super::outside_mig;
 use super::plan::Plan;
 use super::requester::{Requester, Tried};
-use super::usable_plan::usable_plan;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::gpu::Queries;
@@ -45,20 +44,10 @@ pub struct Answers<'a> {
 pub struct Answer<'a> {
     /// The alternative, as it was written.
     pub request: String,
-    /// The outcome.
-    pub outcome: Outcome,
+    /// What a create would get.
+    pub outcome: Result<Fit, Denial>,
     /// The GPUs, or the slices with seats, in the order in which a create would take them.
     pub on: OnTrial<'a>,
-}
-
-/// The outcome of one alternative.
-pub enum Outcome {
-    /// A create would get this.
-    Fits(Fit),
-    /// The alternative exceeds a limit.
-    Limited(Error),
-    /// The alternative finds no room.
-    No(Box<NoRoom>),
 }
 
 /// What a create would get.
@@ -103,27 +92,22 @@ pub enum OnTrial<'a> {
 impl Answers<'_> {
     /// Says whether an alternative fits.
     pub fn fit(&self) -> bool {
-        let is_fit = |answer: &Answer<'_>| matches!(answer.outcome, Outcome::Fits(_));
-        self.all.last().is_some_and(is_fit)
+        self.all.last().is_some_and(|answer| answer.outcome.is_ok())
     }
 
-    /// Returns the denial of a create with these answers, unless an alternative fits. A limit counts where no alternative can be
-    /// had one day, since a request above a limit is not queued.
-    fn denial(self) -> Option<Denial<Box<NoRoom>>> {
+    /// Returns the denial of a create with these answers, unless an alternative fits.
+    fn denial(self) -> Option<Denial> {
         let (mut noes, mut over) = (Vec::new(), None);
         for answer in self.all {
             match answer.outcome {
-                Outcome::Fits(_) => return None,
-                Outcome::Limited(e) => over = over.or(Some(e)),
-                Outcome::No(no) => noes.push(no),
+                Ok(_) => return None,
+                Err(Denial::Limit(e)) => over = over.or(Some(e)),
+                Err(Denial::Room(no)) => noes.push(no),
             }
         }
-        match over {
-            Some(e) if !noes.iter().any(|no| no.may_pass()) => Some(Denial::Limit(e)),
-            _ => {
-                let no = noes.into_iter().reduce(|no, other| no.joined(*other));
-                no.map(Denial::Room)
-            }
+        match noes.into_iter().reduce(|no, other| no.joined(*other)) {
+            Some(no) => Some(Denial::new(no.may_pass(), over, no)),
+            None => over.map(Denial::Limit),
         }
     }
 }
@@ -159,7 +143,9 @@ impl<'a, D: Queries> WhatIf<'a, D> {
             let (request, look) = (self.wanted.written(), Look::new(&self.machine, &ask));
             let answer = Answer {
                 request: request.clone(),
-                outcome: self.outcome(look.found(&mut Tried::default())),
+                outcome: look
+                    .found(&mut Tried::default())
+                    .map(|found| self.fit(found)),
                 on: OnTrial::Parts(look.on_trial()),
             };
             let all = vec![answer];
@@ -180,32 +166,22 @@ impl<'a, D: Queries> WhatIf<'a, D> {
                 request: one.to_string(),
                 on: OnTrial::Slices(trial.gpus(one, &outcome)),
                 outcome: match outcome {
-                    Ok(Plan { steps, evict }) => Outcome::Fits(Fit::Slices {
+                    Ok(Plan { steps, evict }) => Ok(Fit::Slices {
                         steps,
                         evicts: evict.len(),
                     }),
-                    Err(Denial::Limit(over)) => Outcome::Limited(over),
-                    Err(Denial::Room(no)) => {
-                        Outcome::No(NoRoom::of_slices(asked.asked(), no.rejection))
-                    }
+                    Err(no) => Err(no.of(|no| NoRoom::of_slices(asked.asked(), no.rejection))),
                 },
             });
         }
         Ok(answers)
     }
 
-    fn outcome(&self, found: Result<Found<'_>, Denial<Box<NoRoom>>>) -> Outcome {
-        match found {
-            Ok(Found::Pieces(pieces, idle)) => Outcome::Fits(self.fit(pieces, idle.len())),
-            Ok(Found::PeerCreates(place, _)) => {
-                Outcome::Fits(self.fit(vec![Piece::Placed(*place)], 0))
-            }
-            Err(Denial::Limit(over)) => Outcome::Limited(over),
-            Err(Denial::Room(no)) => Outcome::No(no),
-        }
-    }
-
-    fn fit(&self, pieces: Vec<Piece<'_>>, evicts: usize) -> Fit {
+    fn fit(&self, found: Found<'_>) -> Fit {
+        let (pieces, evicts) = match found {
+            Found::Pieces(pieces, idle) => (pieces, idle.len()),
+            Found::PeerCreates(place, _) => (vec![Piece::Placed(*place)], 0),
+        };
         let mut gpus = Vec::new();
         for piece in pieces {
             let Piece::Placed(placed) = piece else {
@@ -370,7 +346,7 @@ pub(super) fn explained(
     let Wanted::Slices(_) = wanted else {
         return no;
     };
-    let mut search = || -> Result<Option<Denial<Box<NoRoom>>>> {
+    let mut search = || -> Result<Option<Denial>> {
         let driver = context.driver();
         let inventory = Inventory::read(context, &driver, turn.earlier()?)?.without_idle_over();
         let subject = subject_of(requester.holder);

@@ -1,10 +1,10 @@
 //! Each GPU instance with all leases on it. A GPU outside of MIG mode counts as one.
 
 use super::Inventory;
-use crate::model::{Gpu, GpuUuid, InstanceId, Level, MigMode, Placement, Profile};
+use crate::model::{Gpu, GpuUuid, InstanceId, MigMode, Placement, Profile};
 use crate::placement::Slot;
 use crate::refusal::{HELD_FOREIGN, OF_LAYOUT};
-use crate::store::{Entry, Held, HolderNames, Instance, InstanceState, LeaseState, Slice};
+use crate::store::{Entry, Held, HolderNames, Instance};
 
 /// A GPU instance, or a GPU outside of MIG mode, with all that is on record there.
 #[derive(Debug, Clone)]
@@ -223,65 +223,20 @@ fn state_of(entry: Option<&Entry>) -> Option<&'static str> {
     })
 }
 
-/// A slice with seats, which takes one more as long as it has room.
-#[derive(Debug)]
-pub(crate) struct SeatSlice<'a> {
-    /// The record of the slice.
-    pub instance: &'a Instance,
-    /// The slice.
-    pub slice: &'a Slice,
-    /// The level of its seats.
-    pub level: Level,
-    /// The holders of its seats.
-    pub holders: Vec<String>,
-    /// The memory that they have booked, in MiB.
-    pub booked_mib: u64,
-    /// A lease on a seat that stays, beside which another is safe: the slice goes with the last.
-    pub peer: &'a Held,
-}
-
 impl Inventory {
     /// Returns the leases on an instance.
     pub(crate) fn leases_on(&self, id: &InstanceId) -> impl Iterator<Item = &Held> {
         let leases = self.leases.iter();
         leases.filter(move |held| held.instance.id == *id)
     }
-
-    /// Returns the slices with seats, except those that are on their way out.
-    pub(crate) fn seat_slices(&self) -> Vec<SeatSlice<'_>> {
-        let slice = |instance| self.seat_slice(instance);
-        self.instances().filter_map(slice).collect()
-    }
-
-    fn seat_slice<'a>(&'a self, instance: &'a Instance) -> Option<SeatSlice<'a>> {
-        let slice = instance.slice()?;
-        let stays = |held: &&Held| held.lease.state != LeaseState::Releasing;
-        let peer = self.leases_on(&instance.id).find(stays)?;
-        let level = peer.lease.level()?;
-        let is_whole = [InstanceState::Creating, InstanceState::Ready].contains(&instance.state);
-        if !is_whole {
-            return None;
-        }
-        let (mut holders, mut booked_mib) = (Vec::new(), 0);
-        for held in self.leases_on(&instance.id) {
-            holders.push(held.lease.holder.shown());
-            booked_mib += held.lease.share()?.booked_mib;
-        }
-        Some(SeatSlice {
-            instance,
-            slice,
-            level,
-            holders,
-            booked_mib,
-            peer,
-        })
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::{Claim, Container, Holder, Lease, Resource, tests};
+    use crate::store::{
+        Claim, Container, Holder, InstanceState, Lease, LeaseState, Resource, Slice, tests,
+    };
 
     fn held(resource: Resource, holder: Holder) -> Held {
         let lease = Lease {

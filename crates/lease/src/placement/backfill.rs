@@ -53,7 +53,7 @@ pub(crate) struct Backfill<'a> {
 }
 
 impl<'a> Backfill<'a> {
-    pub(super) fn on(gpu: &'a Gpu, constraints: &Constraints<'_>) -> Self {
+    pub(crate) fn on(gpu: &'a Gpu, constraints: &Constraints<'_>) -> Self {
         let here = constraints.blockers.iter().filter(|a| a.gpu == gpu.uuid);
         let mut awaited: Vec<&Profile> = here.filter_map(|a| gpu.profile(a.profile_id)).collect();
         awaited.dedup_by_key(|p| p.id);

@@ -1,8 +1,9 @@
 //! The obstacle of a request that gets no slot.
 
+use super::gpu_obstacle::GpuObstacle;
 use super::in_the_way::in_the_way;
 use super::occupancy::{Occupant, Slot};
-use super::plan::{Constraints, Exclusion};
+use super::plan::Constraints;
 use super::rejection::{Exhaustion, InTheWay, LeftOut, Obstacle, Shortage};
 use crate::model::{Gpu, MigMode, Profile, Snapshot};
 use crate::request::Slice;
@@ -19,7 +20,7 @@ fn left_out(snapshot: &Snapshot, constraints: &Constraints<'_>) -> LeftOut {
 
 /// Returns the GPUs that a request could use but for what closes them now.
 pub(crate) fn closed<'a>(snapshot: &'a Snapshot, constraints: &Constraints<'_>) -> Vec<&'a Gpu> {
-    let is_closed = |gpu: &&Gpu| matches!(constraints.exclusion(gpu), Some(Exclusion::Closed(_)));
+    let is_closed = |gpu: &&Gpu| constraints.exclusion(gpu).is_some_and(|why| why.may_pass());
     let on = snapshot.gpus.iter().filter(|g| g.mig == MigMode::Enabled);
     on.filter(is_closed).collect()
 }
@@ -40,7 +41,7 @@ pub(crate) fn no_gpu(snapshot: &Snapshot, constraints: &Constraints<'_>) -> Obst
     }
     let unfit = |gpu: &Gpu| {
         let why = constraints.unfit.iter().find(|(uuid, _)| *uuid == gpu.uuid);
-        why.map(|(_, why)| (gpu.index, Exclusion::Unfit(why.clone())))
+        why.map(|(_, why)| (gpu.index, GpuObstacle::Unfit(why.clone())))
     };
     let held = with(MigMode::Disabled).filter_map(unfit);
     left_out.excluded.extend(held);

@@ -1,6 +1,7 @@
 //! The verdict of each GPU on a request.
 
 use super::choose::{Candidate, Rank, SLICE, candidates};
+use super::gpu_obstacle::GpuObstacle;
 use super::occupancy::{Exhausted, Occupancy, Slot};
 use super::plan::{Constraints, MAX_STEPS};
 use super::several::Packer;
@@ -45,8 +46,8 @@ pub enum Verdict {
     MigPending,
     /// The GPU does not support MIG.
     NoMig,
-    /// The rule, as its author worded it.
-    Excluded(String),
+    /// The GPU is left out.
+    Excluded(GpuObstacle),
 }
 
 /// A free slot and its cost.
@@ -95,7 +96,7 @@ fn on_gpu<'a>(
         (MigMode::Disabled, Some(MigMode::Enabled), _) => Verdict::MigPending,
         (MigMode::Disabled, ..) => Verdict::MigOff,
         (MigMode::Enabled, _, found) => match (constraints.exclusion(gpu), found) {
-            (Some(why), _) => Verdict::Excluded(why.why().to_owned()),
+            (Some(why), _) => Verdict::Excluded(why),
             (None, None) => Verdict::NoProfile,
             (None, Some(profile)) => look(snapshot, &occupancy, profile, reserved, constraints),
         },

@@ -8,6 +8,7 @@ mod choose;
 mod defrag;
 mod diagnosis;
 mod explain;
+mod gpu_obstacle;
 mod in_the_way;
 mod layout;
 mod near;
@@ -15,26 +16,26 @@ mod no_room;
 mod occupancy;
 mod plan;
 mod rejection;
-mod seat;
 mod several;
 mod share;
 #[cfg(test)]
 mod tests;
 mod whole;
 
-pub(crate) use backfill::{could_use, is_blocked};
+pub(crate) use backfill::{Backfill, could_use, is_blocked};
 pub use choose::choose;
+pub(crate) use choose::choose_one;
 pub use defrag::{diagnose, fewest_moves};
 pub use explain::{GpuReport, SlotCost, Verdict, explain, fragmentation};
+pub use gpu_obstacle::{GpuObstacle, GpuUse};
 pub use layout::{
     LayoutObstacle, LayoutPlan, NewInstance, Standing, WantedParts, is_part, plan_layout,
 };
-pub use no_room::{Candidate, CandidateSlice, GpuObstacle, GpuUse, NoRoom, ShareLevel};
+pub use no_room::{Candidate, CandidateSlice, NoRoom, ShareLevel};
 pub use occupancy::{Exhausted, Occupancy, Occupant, PARTS, Parts, Slot, parts};
-pub(crate) use plan::Admitted;
+pub(crate) use plan::{Admitted, fitting, usable};
 pub use plan::{
-    Constraints, Decision, DefragPlan, Exclusion, MAX_STEPS, Movable, Move, Reservation,
-    SearchResult, Site,
+    Constraints, Decision, DefragPlan, MAX_STEPS, Movable, Move, Reservation, SearchResult, Site,
 };
 pub use rejection::{Cause, Exhaustion, InTheWay, LeftOut, Obstacle, Rejection, Shortage};
 pub use several::{Diagnosis, Packer};

@@ -1,96 +1,12 @@
 //! What a request finds outside of new slices: GPUs, and slices with seats, each with its obstacle; and the answer to a
 //! request of any kind that gets nothing.
 
+use super::gpu_obstacle::{GpuObstacle, GpuUse};
+use super::plan::Constraints;
 use super::rejection::Rejection;
 use crate::counters::Outcome;
-use crate::model::{Gpu, GpuUuid, Level, Placement, Profile, Shut};
-use crate::request::{Slices, Wanted};
-
-/// The use of a GPU outside of slices.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum GpuUse {
-    /// MIG is on, or is on after the next reset.
-    Mig {
-        /// Says whether only the next reset switches MIG on.
-        pending: bool,
-    },
-    /// Nothing is on the GPU.
-    Free,
-    /// A lease holds the GPU.
-    Exclusive {
-        /// The holder's name. None if a record cannot be read, or if no container has it.
-        holder: Option<String>,
-    },
-    /// Leases share the GPU.
-    Shared {
-        /// The holders' names, at least one. The name is empty if no container has the lease, or if its record
-        /// cannot be read.
-        holders: Vec<String>,
-        /// The memory that they have booked, in MiB.
-        booked_mib: u64,
-        /// The level of all shares of the GPU.
-        level: Level,
-    },
-    /// Processes compute on the GPU that belong to no lease.
-    Foreign {
-        /// The processes.
-        pids: Vec<u32>,
-    },
-    /// Compute mode Prohibited: no process may compute on the GPU.
-    Prohibited,
-    /// The driver does not tell the use of the GPU.
-    Unknown {
-        /// The driver's error.
-        why: String,
-    },
-}
-
-/// The obstacle of one GPU for a request of a share or of whole GPUs.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum GpuObstacle {
-    /// Its use. It is never `Free`.
-    Used(GpuUse),
-    /// A rule keeps the requester from it, in the rule's words.
-    Excluded(String),
-    /// It gives nothing new now.
-    Closed(Shut),
-    /// Earlier requests in the queue could use it.
-    Queued,
-    /// Too little of its memory is free for the share.
-    Full {
-        /// The free memory, in MiB.
-        free_mib: u64,
-        /// The memory that the GPU gives out, in MiB.
-        gives_out: u64,
-        /// The memory of processes without a lease, in MiB.
-        foreign_mib: u64,
-        /// The holders of its shares.
-        holders: Vec<String>,
-    },
-    /// It has as many shares as one GPU takes.
-    Crowded {
-        /// That number.
-        most: u32,
-    },
-    /// The share is more than the GPU gives out.
-    TooLarge {
-        /// The memory that the GPU gives out, in MiB.
-        gives_out: u64,
-    },
-    /// The share is too small for a CUDA context.
-    TooSmall {
-        /// The memory of the share, in MiB.
-        memory_mib: u64,
-    },
-    /// The driver does not tell how much memory it has, so no part of it can be booked.
-    NoFigure,
-    /// Compute mode Exclusive_Process: one process or MPS server alone may compute on it.
-    OneProcess,
-    /// Its shares have another level.
-    OtherLevel(Level),
-    /// No permitted level is possible there, for these reasons.
-    NoLevel(String),
-}
+use crate::model::{Gpu, GpuUuid, Level, Placement, Profile};
+use crate::request::{Slice, Slices, Wanted};
 
 /// A GPU on trial for a request, or a slice with seats.
 #[derive(Debug, Clone)]
@@ -154,27 +70,9 @@ pub struct NoRoom {
     pub no_slice: Option<Rejection>,
 }
 
-impl GpuObstacle {
-    /// Says whether the obstacle passes without an administrator.
-    pub fn may_pass(&self) -> bool {
-        match self {
-            GpuObstacle::Queued
-            | GpuObstacle::Closed(_)
-            | GpuObstacle::Full { .. }
-            | GpuObstacle::Crowded { .. }
-            | GpuObstacle::OtherLevel(_) => true,
-            GpuObstacle::Used(usage) => !matches!(
-                usage,
-                GpuUse::Mig { .. } | GpuUse::Prohibited | GpuUse::Free
-            ),
-            _ => false,
-        }
-    }
-}
-
-impl Candidate<'_> {
+impl<'a> Candidate<'a> {
     /// Returns a GPU of which nothing is known yet.
-    pub fn new(gpu: &Gpu) -> Candidate<'_> {
+    pub fn new(gpu: &'a Gpu) -> Candidate<'a> {
         Candidate {
             gpu,
             slice: None,
@@ -186,6 +84,25 @@ impl Candidate<'_> {
             obstacle: None,
             is_queued: false,
         }
+    }
+
+    /// Returns a new slice of a profile, for its first seat.
+    pub(crate) fn new_slice(gpu: &'a Gpu, profile: &Profile, level: ShareLevel) -> Candidate<'a> {
+        Candidate {
+            memory_mib: Some(profile.memory_mib),
+            free_mib: profile.memory_mib,
+            level: Some(level),
+            ..Candidate::new(gpu)
+        }
+    }
+
+    /// Returns whether the slice is what one of the alternatives stands for on its GPU.
+    pub(crate) fn is_asked(&self, constraints: &Constraints<'_>) -> bool {
+        let is_it = |slice: &Slice| {
+            let stands_for = constraints.profile_on(self.gpu, slice);
+            stands_for.is_some_and(|p| self.slice.is_some_and(|of| of.profile.id == p.id))
+        };
+        !constraints.excludes(self.gpu) && constraints.alternatives.iter().any(is_it)
     }
 
     fn title(&self) -> String {
@@ -224,7 +141,7 @@ impl NoRoom {
     }
 
     /// Returns the answer to a request that finds too few of these. `obstacle`: that of one of them for the request.
-    pub(super) fn among(
+    pub(crate) fn among(
         wanted: Wanted,
         candidates: &[Candidate<'_>],
         obstacle: impl Fn(&Candidate<'_>) -> Option<GpuObstacle>,

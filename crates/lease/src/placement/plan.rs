@@ -1,7 +1,8 @@
 //! The values that the searches of this room exchange, and return to `lease`.
 
+use super::gpu_obstacle::GpuObstacle;
 use super::occupancy::{Occupancy, Slot};
-use crate::model::{Gpu, GpuUuid, MigMode, Placement, Profile, Shut, Snapshot};
+use crate::model::{Gpu, GpuUuid, MigMode, Placement, Profile, Snapshot};
 use crate::request::{Alternative, Slice, Slices};
 use serde::Serialize;
 
@@ -125,33 +126,6 @@ pub struct Reservation {
     pub profile_id: u32,
 }
 
-/// Why a GPU in MIG mode is left out.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Exclusion {
-    /// A rule, as its author worded it.
-    Rule(String),
-    /// It cannot hold the request.
-    Unfit(String),
-    /// It gives nothing new now.
-    Closed(Shut),
-    /// Its next reset switches MIG off.
-    EndsMig,
-}
-
-impl Exclusion {
-    /// Returns the reason in words.
-    pub fn why(&self) -> &str {
-        match self {
-            Exclusion::Rule(why) | Exclusion::Unfit(why) | Exclusion::Closed(Shut { why, .. }) => {
-                why
-            }
-            Exclusion::EndsMig => {
-                "its next reset switches MIG off; nvidia-smi -mig 1 keeps it on, and nvidia-smi --gpu-reset resets it"
-            }
-        }
-    }
-}
-
 /// The slices that a request asks for, and everything but occupied slots that restricts their choice.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Constraints<'a> {
@@ -203,15 +177,15 @@ impl<'a> Constraints<'a> {
         here.map(|slot| slot.placement.size).sum()
     }
 
-    pub(super) fn exclusion(&self, gpu: &Gpu) -> Option<Exclusion> {
+    pub(super) fn exclusion(&self, gpu: &Gpu) -> Option<GpuObstacle> {
         let of = |list: &[(GpuUuid, String)]| {
             let found = list.iter().find(|(uuid, _)| *uuid == gpu.uuid);
             found.map(|(_, why)| why.clone())
         };
-        let rule = of(self.excluded).map(Exclusion::Rule);
-        rule.or_else(|| of(self.unfit).map(Exclusion::Unfit))
-            .or_else(|| gpu.ends_mig().then_some(Exclusion::EndsMig))
-            .or_else(|| gpu.shut().map(Exclusion::Closed))
+        let rule = of(self.excluded).map(GpuObstacle::Excluded);
+        rule.or_else(|| of(self.unfit).map(GpuObstacle::Unfit))
+            .or_else(|| gpu.ends_mig().then_some(GpuObstacle::EndsMig))
+            .or_else(|| gpu.shut().map(GpuObstacle::Closed))
     }
 
     pub(super) fn excludes(&self, gpu: &Gpu) -> bool {
@@ -220,8 +194,7 @@ impl<'a> Constraints<'a> {
 
     /// Says whether a GPU is left out for good: one that gives nothing new may do so again.
     pub(super) fn excludes_for_good(&self, gpu: &Gpu) -> bool {
-        let why = self.exclusion(gpu);
-        why.is_some_and(|why| !matches!(why, Exclusion::Closed(_)))
+        self.exclusion(gpu).is_some_and(|why| !why.may_pass())
     }
 
     /// Returns the profile that a request stands for on one GPU: the one of that name, or the one with the

@@ -1,7 +1,8 @@
 //! The answer to a request that gets no slot, as data. `lease::refusal` renders it to words.
 
+use super::gpu_obstacle::GpuObstacle;
 use super::occupancy::{Exhausted, Slot};
-use super::plan::{DefragPlan, Exclusion, SearchResult};
+use super::plan::{DefragPlan, SearchResult};
 use crate::counters::Outcome;
 use crate::model::Profile;
 use crate::request::{Alternative, Slice};
@@ -87,7 +88,7 @@ pub enum Obstacle {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LeftOut {
     /// The index of each GPU in MIG mode that is left out, with the reason.
-    pub excluded: Vec<(u32, Exclusion)>,
+    pub excluded: Vec<(u32, GpuObstacle)>,
     /// The driver's errors for GPUs that it cannot read.
     pub unreadable: Vec<String>,
 }
@@ -153,7 +154,7 @@ impl Cause {
 
 impl Rejection {
     /// Returns the rejection of a request of whose slices so many found a slot.
-    pub(super) fn of(request: &Alternative, found: usize, obstacle: Obstacle) -> Rejection {
+    pub(crate) fn of(request: &Alternative, found: usize, obstacle: Obstacle) -> Rejection {
         let request = request.clone();
         let cause = Cause {
             request,
@@ -171,15 +172,6 @@ impl Rejection {
         Rejection {
             causes: causes.collect(),
         }
-    }
-
-    /// Says for which request a single slice was chosen, and how many of its slices found a slot before.
-    pub(crate) fn for_request(mut self, request: &Alternative, found: usize) -> Rejection {
-        for cause in &mut self.causes {
-            cause.request = request.clone();
-            cause.found = found;
-        }
-        self
     }
 
     /// Returns the causes, one for each rejected alternative.
@@ -266,22 +258,19 @@ impl Obstacle {
 impl LeftOut {
     /// Returns the remedy of the first GPU that gives nothing new now.
     pub(crate) fn closed(&self) -> Option<&str> {
-        self.excluded.iter().find_map(|(_, why)| match why {
-            Exclusion::Closed(shut) => Some(shut.remedy.as_str()),
-            _ => None,
-        })
+        self.excluded.iter().find_map(|(_, why)| why.remedy())
     }
 
     /// Says whether a rule leaves out a GPU.
     pub(crate) fn has_rule(&self) -> bool {
         let mut excluded = self.excluded.iter();
-        excluded.any(|(_, why)| matches!(why, Exclusion::Rule(_)))
+        excluded.any(|(_, why)| matches!(why, GpuObstacle::Excluded(_)))
     }
 
     /// Says whether the next reset switches MIG off on all of them.
     pub(crate) fn ends_mig(&self) -> bool {
         let mut excluded = self.excluded.iter();
-        excluded.all(|(_, why)| *why == Exclusion::EndsMig)
+        excluded.all(|(_, why)| *why == GpuObstacle::EndsMig)
     }
 }
 

@@ -1,7 +1,8 @@
 //! Chooses the GPU of a share: a pure function of the GPUs and of what is booked on each.
 
-use super::no_room::{Candidate, GpuObstacle, GpuUse, NoRoom};
-use crate::model::MigMode;
+use super::gpu_obstacle::{GpuObstacle, GpuUse};
+use super::no_room::{Candidate, NoRoom};
+use crate::model::{Level, MigMode};
 use crate::request::{LEAST_MIB, ShareSize, Wanted};
 
 /// The memory of a share.
@@ -11,6 +12,8 @@ pub struct ShareMemory {
     pub memory_mib: u64,
     /// What it books, in MiB: with the level's own need.
     pub booked_mib: u64,
+    /// The level that limits it.
+    pub level: Level,
 }
 
 /// The terms of a choice.
@@ -33,10 +36,10 @@ pub struct Over {
 }
 
 impl ShareTerms<'_> {
-    /// Returns the memory of a share of a size on a GPU; else the obstacle.
+    /// Returns the memory of a share of a size on a GPU, or of a seat in a slice; else the obstacle.
     /// An amount is the memory of the share, and the level's own need comes on top. A fraction is all that the
     /// share books, so that all parts of a GPU fit.
-    pub(super) fn place(
+    pub(crate) fn place(
         &self,
         on: &Candidate<'_>,
         size: ShareSize,
@@ -73,41 +76,62 @@ impl ShareTerms<'_> {
         if on.holders.len() >= self.most as usize {
             return Err(GpuObstacle::Crowded { most: self.most });
         }
-        if on.is_queued {
-            return Err(GpuObstacle::Queued);
-        }
-        let memory = ShareMemory {
+        let queued = on.is_queued.then_some(GpuObstacle::Queued);
+        let over = over.map(|over| GpuObstacle::Excluded(over.words));
+        let obstacle = match on.slice {
+            None => queued.or(over),
+            Some(_) => over.or(queued),
+        };
+        obstacle.map_or(Ok(()), Err)?;
+        Ok(ShareMemory {
             memory_mib,
             booked_mib,
-        };
-        over.map_or(Ok(memory), |over| Err(GpuObstacle::Excluded(over.words)))
-    }
-
-    /// Returns the obstacle of a GPU for all sizes. None if one of them fits.
-    pub(crate) fn obstacle(&self, on: &Candidate<'_>) -> Option<GpuObstacle> {
-        self.obstacle_by(|size| self.place(on, size))
+            level: on.level.map_or(Level::None, |level| level.level),
+        })
     }
 
     /// Returns the obstacle for all sizes: the first that passes, else that of the last size. None if one of them
     /// fits.
-    pub(super) fn obstacle_by<T>(
-        &self,
-        place: impl Fn(ShareSize) -> Result<T, GpuObstacle>,
-    ) -> Option<GpuObstacle> {
+    pub(crate) fn obstacle(&self, on: &Candidate<'_>) -> Option<GpuObstacle> {
         let mut found: Option<GpuObstacle> = None;
         for size in self.sizes {
-            let obstacle = place(*size).err()?;
+            let obstacle = self.place(on, *size).err()?;
             if !found.as_ref().is_some_and(GpuObstacle::may_pass) {
                 found = Some(obstacle);
             }
         }
         found
     }
+
+    /// Chooses one of those that are asked for, for one size. Returns its number, and the memory of the share.
+    pub(crate) fn choose(
+        &self,
+        candidates: &[Candidate<'_>],
+        is_asked: impl Fn(&Candidate<'_>) -> bool,
+        size: ShareSize,
+    ) -> Option<(usize, ShareMemory)> {
+        let asked = { candidates.iter().enumerate() }.filter(|(_, on)| is_asked(on));
+        let fits = asked.filter_map(|(n, on)| Some((n, self.place(on, size).ok()?)));
+        fits.min_by_key(|(n, _)| order(&candidates[*n]))
+    }
 }
 
-/// Chooses the GPU for the first size that fits on one, with the memory of the share. GPUs with the best level come
-/// first, then shared GPUs and those without MIG before empty ones that could do MIG, then the GPU with the least free
-/// memory, then the lowest index.
+/// Returns the order of candidates. GPUs with the best level come first, then shared GPUs and those without MIG before empty
+/// ones that could do MIG; slices that exist before those in the making. Then come those with the least free memory, then the
+/// lowest index, then the lowest place.
+fn order(on: &Candidate<'_>) -> (usize, bool, u64, u32, u32) {
+    let (rank, is_later, start) = match on.slice {
+        Some(of) => (0, !of.is_ready, of.at.start),
+        None => {
+            let could_do_mig = on.holders.is_empty() && on.gpu.mig != MigMode::Unsupported;
+            let rank = on.level.map_or(usize::MAX, |level| level.rank);
+            (rank, could_do_mig, 0)
+        }
+    };
+    (rank, is_later, on.free_mib, on.gpu.index, start)
+}
+
+/// Chooses the GPU for the first size that fits on one, with the memory of the share.
 ///
 /// # Errors
 /// No size fits on any GPU.
@@ -115,16 +139,9 @@ pub fn choose_share<'c, 'a>(
     candidates: &'c [Candidate<'a>],
     terms: &ShareTerms<'_>,
 ) -> Result<(&'c Candidate<'a>, ShareMemory), Box<NoRoom>> {
-    let order = |on: &Candidate<'_>| {
-        let could_do_mig = on.holders.is_empty() && on.gpu.mig != MigMode::Unsupported;
-        let rank = on.level.map_or(usize::MAX, |level| level.rank);
-        (rank, could_do_mig, on.free_mib, on.gpu.index)
-    };
     for size in terms.sizes {
-        let fits = candidates.iter();
-        let fits = fits.filter_map(|on| Some((on, terms.place(on, *size).ok()?)));
-        if let Some(best) = fits.min_by_key(|(on, _)| order(on)) {
-            return Ok(best);
+        if let Some((n, memory)) = terms.choose(candidates, |_| true, *size) {
+            return Ok((&candidates[n], memory));
         }
     }
     let wanted = Wanted::Share(terms.sizes.to_vec());

@@ -310,7 +310,7 @@ fn leaves_out_excluded_gpus() {
         excluded: &rules,
         ..constraints
     };
-    let rule = |gpu| (gpu, Exclusion::Rule("reserved for team-a".to_owned()));
+    let rule = |gpu| (gpu, GpuObstacle::Excluded("reserved for team-a".to_owned()));
     let all = LeftOut {
         excluded: vec![rule(0), rule(1)],
         unreadable: Vec::new(),

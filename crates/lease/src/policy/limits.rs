@@ -40,17 +40,6 @@ pub struct Usage {
     pub whole_mib: u64,
 }
 
-/// More slices, shares or GPUs for a subject.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct More {
-    /// Their kind.
-    pub kind: Kind,
-    /// Their number.
-    pub count: u32,
-    /// The memory of all of them, in MiB.
-    pub memory_mib: u64,
-}
-
 /// The nouns of the counts.
 const SLICES: &str = "slices";
 const SHARES: &str = "shares";
@@ -110,11 +99,18 @@ impl Policy {
         accounts
     }
 
-    /// Checks whether a subject may have more of a kind. `memory_mib` is the memory of all of them.
+    /// Checks whether a subject may have so many more of a kind. `memory_mib` is the memory of all of them.
     ///
     /// # Errors
     /// The first limit that they would exceed.
-    pub fn check_limits(&self, subject: &Subject, more: More, usage: &[Usage]) -> Result<()> {
+    pub fn check_limits(
+        &self,
+        subject: &Subject,
+        kind: Kind,
+        more: u32,
+        memory_mib: u64,
+        usage: &[Usage],
+    ) -> Result<()> {
         for (n, limit) in numbered(&self.limit) {
             let subjects = limit.subjects();
             let Some(group) = subjects.group(subject) else {
@@ -127,17 +123,17 @@ impl Policy {
                 Error::new(format!("{group} has {what} ([[policy.limit]] {n})")).hint(hint)
             };
             const ASK_AGAIN: &str = "migctl list shows which; when one of them ends, ask again";
-            let counted = limit.counted(more.kind);
+            let counted = limit.counted(kind);
             let count = same.clone().filter(|h| limit.counted(h.kind) == counted);
             let count = count.count();
             if let Some((noun, most)) = counted
-                && count + more.count as usize > most as usize
+                && count + more as usize > most as usize
             {
-                let asked = match more.count {
+                let asked = match more {
                     1 => String::new(),
                     n => format!(", and {n} are asked for"),
                 };
-                let hint = match more.count > most {
+                let hint = match more > most {
                     true if most == 0 => "have the administrator raise the limit",
                     true => "ask for fewer",
                     false => ASK_AGAIN,
@@ -145,11 +141,11 @@ impl Policy {
                 return Err(too_much(format!("{count} of {most} {noun}{asked}"), hint));
             }
             let used: u128 = same.map(|h| u128::from(limit.counted_mib(h)) << 20).sum();
-            let asked_memory = u128::from(more.memory_mib) << 20;
+            let asked_memory = u128::from(memory_mib) << 20;
             if let Some(most) = limit.memory
                 && used + asked_memory > u128::from(most)
             {
-                let asked = match more.memory_mib {
+                let asked = match memory_mib {
                     0 => String::new(),
                     mib => format!(", and {mib}Mi are asked for"),
                 };

@@ -80,8 +80,12 @@ fn cause(no: &NoRoom) -> String {
 pub fn obstacle(why: &GpuObstacle) -> String {
     match why {
         GpuObstacle::Used(usage) => used(usage),
-        GpuObstacle::Excluded(rule) | GpuObstacle::Closed(Shut { why: rule, .. }) => {
-            printable(rule)
+        GpuObstacle::Excluded(why)
+        | GpuObstacle::Unfit(why)
+        | GpuObstacle::Closed(Shut { why, .. }) => printable(why),
+        GpuObstacle::EndsMig => {
+            "its next reset switches MIG off; nvidia-smi -mig 1 keeps it on, and nvidia-smi --gpu-reset resets it"
+                .to_owned()
         }
         GpuObstacle::Queued => "reserved for an earlier request".to_owned(),
         GpuObstacle::Full {
@@ -164,10 +168,7 @@ pub fn used(usage: &GpuUse) -> String {
 
 fn hint(no: &NoRoom, has_waited: bool) -> String {
     let is_share = matches!(no.wanted, Wanted::Share(_));
-    let remedy = no.taken.iter().find_map(|(_, why)| match why {
-        GpuObstacle::Closed(shut) => Some(shut.remedy.as_str()),
-        _ => None,
-    });
+    let remedy = no.taken.iter().find_map(|(_, why)| why.remedy());
     // Where another obstacle may pass, its hint helps more.
     let only_unreadable = no.within_reach() == no.unreadable.len();
     let remedy = remedy.or(only_unreadable.then_some(UNREADABLE_HINT));

@@ -1,6 +1,6 @@
 use super::*;
 use crate::model::{OperationId, Placement, Profile};
-use crate::placement::{DefragPlan, Exclusion};
+use crate::placement::{DefragPlan, GpuObstacle};
 use crate::request;
 use crate::request::Alternative;
 use crate::store::Waiter;
@@ -33,7 +33,7 @@ fn left_out(rules: &[&str], unreadable: &[&str]) -> LeftOut {
     let rules = (0..).zip(rules);
     LeftOut {
         excluded: rules
-            .map(|(gpu, rule)| (gpu, Exclusion::Rule((*rule).to_owned())))
+            .map(|(gpu, rule)| (gpu, GpuObstacle::Excluded((*rule).to_owned())))
             .collect(),
         unreadable: unreadable.iter().map(|error| (*error).to_owned()).collect(),
     }
@@ -66,14 +66,14 @@ const LIST: &str =
 
 #[test]
 fn names_obstacles_that_never_pass() {
-    let excluded = |all: &[Exclusion]| {
+    let excluded = |all: &[GpuObstacle]| {
         Obstacle::GpusExcluded(LeftOut {
             excluded: (0..).zip(all.iter().cloned()).collect(),
             ..LeftOut::default()
         })
     };
     let rule = |words: &str| Obstacle::GpusExcluded(left_out(&[words], &[]));
-    let unfit = Exclusion::Unfit("a slice of 1g.10gb has 9728 MiB".into());
+    let unfit = GpuObstacle::Unfit("a slice of 1g.10gb has 9728 MiB".into());
     let no_mig = |gpus, unreadable: &[&str]| Obstacle::NoMigGpu {
         gpus,
         left_out: left_out(&[], unreadable),
@@ -102,11 +102,11 @@ fn names_obstacles_that_never_pass() {
         most,
     };
     for (request, obstacle, expected) in rows! {
-        "1g.10gb", excluded(&[unfit, Exclusion::EndsMig]) =>
+        "1g.10gb", excluded(&[unfit, GpuObstacle::EndsMig]) =>
             "no GPU in MIG mode can take it (GPU 0: a slice of 1g.10gb has 9728 MiB; GPU 1: its next reset switches \
              MIG off; nvidia-smi -mig 1 keeps it on, and nvidia-smi --gpu-reset resets it); hint: ask for another \
              share, or for a larger slice";
-        "1g.10gb", excluded(&[Exclusion::EndsMig]) =>
+        "1g.10gb", excluded(&[GpuObstacle::EndsMig]) =>
             "no GPU in MIG mode can take it (GPU 0: its next reset switches MIG off; nvidia-smi -mig 1 keeps it on, \
              and nvidia-smi --gpu-reset resets it); hint: run one of these commands for the GPU";
         "1g.10gb", rule("for team-a by policy") =>

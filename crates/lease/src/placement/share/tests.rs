@@ -1,3 +1,5 @@
+mod seats;
+
 use super::*;
 use crate::counters::Outcome;
 use crate::model::{Gpu, GpuUuid, Level};

@@ -9,7 +9,7 @@ use crate::allocate::requester::Tried;
 use crate::draft::slot_of;
 use crate::inventory::Inventory;
 use crate::model::{Gpu, GpuInstance, GpuUuid, MigMode, Profile};
-use crate::placement::{Constraints, Reservation, Slot};
+use crate::placement::{Constraints, Rejection, Reservation, Slot};
 use crate::policy::{Limit, Policy, Subject};
 use crate::request::{self, Alternative};
 use crate::store::Instance;
@@ -32,7 +32,7 @@ pub(super) struct World {
 }
 
 impl World {
-    pub(super) fn plan(&self) -> Result<Plan, Denial> {
+    pub(super) fn plan(&self) -> Result<Plan, Denial<Rejection>> {
         let slices: Vec<request::Slice> = { self.alternatives.iter() }
             .map(|a| a.slice.clone())
             .collect();

@@ -1,9 +1,8 @@
 use super::*;
-use crate::model::{Level, MigMode, Placement};
+use crate::model::{Placement, Profile};
 use crate::placement::tests::slot;
-use crate::placement::whole::tests::gpu;
-use crate::request::{Alternative, Slices};
-use proptest::prelude::*;
+use crate::placement::{Backfill, CandidateSlice, Constraints};
+use crate::request::Slice;
 
 /// The memory of a slice, in MiB.
 const MEMORY: u64 = 40_192;
@@ -63,9 +62,17 @@ fn slice(name: &str) -> Slice {
     Slice::Profile(name.parse().unwrap())
 }
 
+fn chosen_for(
+    all: &[Candidate<'_>],
+    size: ShareSize,
+    wanted: &Constraints<'_>,
+) -> Option<(usize, ShareMemory)> {
+    TERMS.choose(all, |on| on.is_asked(wanted), size)
+}
+
 fn chosen(all: &[Candidate<'_>], name: &str, size: ShareSize) -> Option<(u32, u32, u64, u64)> {
     let slice = slice(name);
-    let (n, memory) = TERMS.choose_seat(all, size, &Constraints::one(&slice))?;
+    let (n, memory) = chosen_for(all, size, &Constraints::one(&slice))?;
     let (gpu, start) = (all[n].gpu.index, all[n].slice?.at.start);
     Some((gpu, start, memory.memory_mib, memory.booked_mib))
 }
@@ -85,7 +92,7 @@ fn takes_slice_of_requested_profile() {
     );
     assert_eq!(chosen(&all, "1g.10gb", ten), None);
     let by_amount = Slice::Memory(20 << 30);
-    let found = TERMS.choose_seat(&all, ten, &Constraints::one(&by_amount));
+    let found = chosen_for(&all, ten, &Constraints::one(&by_amount));
     assert!(found.is_some());
     // A rule keeps the requester from its GPU.
     let excluded = [(gpus[0].uuid.clone(), "a rule".to_owned())];
@@ -93,16 +100,14 @@ fn takes_slice_of_requested_profile() {
         excluded: &excluded,
         ..Constraints::one(&by_amount)
     };
-    assert!(TERMS.choose_seat(&all, ten, &without).is_none());
+    assert!(chosen_for(&all, ten, &without).is_none());
 }
 
 /// A seat would keep the slice for longer, and so the place that an earlier request could use.
 #[test]
 fn earlier_requests_keep_their_places() {
     let gpus = [mig_gpu(0)];
-    let all = [candidate(&gpus[0], 0, &[8192])];
     let ours = [slot(0, 9, 0, 4)];
-    let asked = slice("3g.40gb");
     let blockers = [crate::placement::Reservation {
         gpu: gpus[0].uuid.clone(),
         profile_id: 19,
@@ -110,50 +115,49 @@ fn earlier_requests_keep_their_places() {
     let wanted = Constraints {
         blockers: &blockers,
         ours: &ours,
-        ..Constraints::one(&asked)
+        ..Constraints::default()
     };
-    let ask = |size| TERMS.choose_seat(&all, size, &wanted);
-    assert!(ask(ShareSize::Memory(1024)).is_none());
-    let seat = Seat {
-        slices: Slices {
-            alternatives: vec![Alternative::one(slice("3g.40gb"))],
-            min_compute: 0,
-        },
-        sizes: vec![ShareSize::Memory(1024)],
-    };
+    let mut on = candidate(&gpus[0], 0, &[8192]);
+    let backfill = Backfill::on(&gpus[0], &wanted);
+    on.is_queued = !backfill.permits(&gpus[0].profiles[0], Placement { start: 0, size: 4 });
     let terms = ShareTerms {
-        sizes: &seat.sizes,
+        sizes: &[ShareSize::Memory(1024)],
         ..TERMS
     };
-    let no = terms.no_seat(&seat, &all, &wanted, Rejection::of_all(Vec::new()));
-    assert_eq!(
-        no.taken,
-        [("3g.40gb at 0:4 on GPU 0".to_owned(), GpuObstacle::Queued)]
-    );
+    assert_eq!(terms.obstacle(&on), Some(GpuObstacle::Queued));
+    assert_eq!(chosen(&[on.clone()], "3g.40gb", terms.sizes[0]), None);
+    // A request above a limit is not queued.
+    let limit = |_| {
+        let words = "a limit".to_owned();
+        let is_final = false;
+        Some(Over { words, is_final })
+    };
+    let above = ShareTerms {
+        limit: &limit,
+        ..terms
+    };
+    let excluded = GpuObstacle::Excluded("a limit".to_owned());
+    assert_eq!(above.obstacle(&on), Some(excluded));
+    let no = NoRoom::among(Wanted::Gpus(1), &[on], |on| terms.obstacle(on));
+    assert_eq!(no.taken[0].0, "3g.40gb at 0:4 on GPU 0");
 }
 
 #[test]
-fn unfit_gpus_take_no_new_slice() {
-    let gpus = [mig_gpu(0)];
-    let snapshot = Snapshot {
-        gpus: gpus.to_vec(),
-        ..Snapshot::default()
-    };
-    let unfit = |name: &str, sizes: &[ShareSize]| {
-        let wanted = Constraints::default();
-        let asked = slice(name);
+fn small_slices_take_no_seat() {
+    let gpu = mig_gpu(0);
+    let obstacle = |name: &str, sizes: &[ShareSize]| {
+        let profile = gpu.profiles.iter().find(|p| p.name == name).unwrap();
         let terms = ShareTerms { sizes, ..TERMS };
-        let all = terms.unfit(&snapshot, &asked, &wanted, |_| Ok(MPS));
-        all.into_iter().map(|(_, why)| why).collect::<Vec<_>>()
+        terms.obstacle(&Candidate::new_slice(&gpu, profile, MPS))
     };
     let (eight, ten) = (ShareSize::Memory(8192), ShareSize::Memory(10_240));
-    assert_eq!(unfit("3g.40gb", &[ten]), []);
+    assert_eq!(obstacle("3g.40gb", &[ten]), None);
     let large = GpuObstacle::TooLarge { gives_out: 9_728 };
-    assert_eq!(unfit("1g.10gb", &[ten]), [large]);
-    assert_eq!(unfit("1g.10gb", &[ten, eight]), []);
+    assert_eq!(obstacle("1g.10gb", &[ten]), Some(large));
+    assert_eq!(obstacle("1g.10gb", &[ten, eight]), None);
     let tenth = ShareSize::Fraction { parts: 1, of: 10 };
     let small = GpuObstacle::TooSmall { memory_mib: 844 };
-    assert_eq!(unfit("1g.10gb", &[tenth]), [small]);
+    assert_eq!(obstacle("1g.10gb", &[tenth]), Some(small));
 }
 
 proptest! {
@@ -183,7 +187,7 @@ proptest! {
             }
         }
         let size = ShareSize::Memory(mib);
-        let found = TERMS.choose_seat(&all, size, &Constraints::one(&slice("3g.40gb")));
+        let found = chosen_for(&all, size, &Constraints::one(&slice("3g.40gb")));
         prop_assert_eq!(found.map(|(n, _)| n), best.map(|(_, n)| n));
     }
 }
