@@ -18,7 +18,7 @@ use runmig_lease::model::{Cgroup, LeaseId};
 use runmig_lease::request::{self, Request, Wanted};
 use runmig_lease::store::{Container, Held, LeaseState};
 use runmig_lease::{
-    Acquired, Leases, LimitState, POD_PATIENCE, Patience, Returned, process, programs, trust,
+    Acquired, Leases, MissingLimit, POD_PATIENCE, Patience, Returned, process, programs, trust,
 };
 use std::cell::Cell;
 use std::path::PathBuf;
@@ -196,7 +196,10 @@ impl Slicing<'_> {
                 // The low-level runtime failed and reported why, or a foreground run is over and its hook may
                 // have run. crun discards the words of a hook.
                 let has_run = ended.succeeded() || self.has_run(&leases);
-                let failed = |held: &Held| self.leases.limit_state(held).ok()?.failure();
+                let failed = |held: &Held| {
+                    let missing = self.leases.missing_limit(held).ok()??;
+                    (!missing.is_awaited).then_some(missing.why)
+                };
                 let limit = { leases.iter().filter(|_| !ended.succeeded()) }.find_map(failed);
                 match has_run {
                     true => self.count_created(&leases, || ()),
@@ -238,8 +241,8 @@ impl Slicing<'_> {
     /// A limit that cannot be confirmed counts as missing.
     fn unlimited<'l>(&self, leases: &'l [Held]) -> Option<(&'l Held, Error)> {
         let missing = |held: &'l Held| {
-            let why = match self.leases.limit_state(held) {
-                Ok(state) => state.missing()?,
+            let why = match self.leases.missing_limit(held) {
+                Ok(missing) => missing?.why,
                 Err(e) => e,
             };
             Some((held, why))
@@ -331,7 +334,10 @@ impl Slicing<'_> {
         }
         // A low-level runtime may record the first process before it runs the hook.
         let is_early = seen.get_or_insert_with(Instant::now).elapsed() < HOOK_TIME;
-        let awaits = |held| matches!(self.leases.limit_state(held), Ok(LimitState::Awaited(_)));
+        let awaits = |held| {
+            let missing = self.leases.missing_limit(held);
+            matches!(missing, Ok(Some(MissingLimit { is_awaited, .. })) if is_awaited)
+        };
         if is_early && leases.iter().any(awaits) {
             return Meanwhile::AskAgain;
         }

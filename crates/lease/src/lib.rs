@@ -153,7 +153,7 @@ pub mod store;
 pub mod trust;
 mod view;
 
-pub use allocate::{Acquired, ClaimNews, ClaimPlace, LimitState, POD_PATIENCE, levels, what_if};
+pub use allocate::{Acquired, ClaimNews, ClaimPlace, MissingLimit, POD_PATIENCE, levels, what_if};
 pub use apply::{Applied, ApplyOptions, Made, PlannedInstance, PlannedMode};
 pub use bundles::{Author, Bundles, NoBundles};
 pub use cordons::MAX_REASON;

@@ -57,51 +57,32 @@ fn set(context: &Leases<'_>, held: &Held, pid: i32) -> Result<LimitedCgroup> {
     Ok(cgroup)
 }
 
-/// The limit of the driver on a container's memory, as the record of its lease tells it.
+/// A container's memory has no limit in the driver, although its level promises one.
 #[derive(Debug)]
-pub enum LimitState {
-    /// The hook has set the limit, or the level of the lease promises none. Or the lease is gone: a container that has ended
-    /// had its hook release it.
-    Kept,
-    /// The hook failed, with this error.
-    Failed(Error),
-    /// The hook has not told its outcome. The error is that of a container whose hook did not run.
-    Awaited(Error),
-}
-
-impl LimitState {
-    /// Returns the error of a container that runs without the limit that its level promises.
-    pub fn missing(self) -> Option<Error> {
-        match self {
-            LimitState::Failed(e) | LimitState::Awaited(e) => Some(e),
-            LimitState::Kept => None,
-        }
-    }
-
-    /// Returns the error of the hook.
-    pub fn failure(self) -> Option<Error> {
-        match self {
-            LimitState::Failed(e) => Some(e),
-            _ => None,
-        }
-    }
+pub struct MissingLimit {
+    /// The error of the hook, or that of a container whose hook did not run.
+    pub why: Error,
+    /// Whether the hook has not told its outcome. It may run yet.
+    pub is_awaited: bool,
 }
 
 impl Leases<'_> {
-    /// Returns the limit on the memory of a lease's container.
-    pub fn limit_state(&self, held: &Held) -> Result<LimitState> {
+    /// Returns why the container of a lease lacks its limit, by the record. None also where the lease is gone: a container that
+    /// has ended had its hook release it.
+    pub fn missing_limit(&self, held: &Held) -> Result<Option<MissingLimit>> {
         if held.lease.level() != Some(Level::Driver) {
-            return Ok(LimitState::Kept);
+            return Ok(None);
         }
         let now = self.store.lease_now(&held.lease)?;
         let share = now.as_ref().and_then(|now| now.share());
-        Ok(match share.map(|share| &share.enforcement) {
+        let (why, is_awaited) = match share.map(|share| &share.enforcement) {
             Some(Enforcement::Driver(Some(Limit::Failed(line)))) => {
-                LimitState::Failed(Error::new(line.clone()))
+                (Error::new(line.clone()), false)
             }
-            Some(Enforcement::Driver(None)) => LimitState::Awaited(no_hook(&held.lease)),
-            _ => LimitState::Kept,
-        })
+            Some(Enforcement::Driver(None)) => (no_hook(&held.lease), true),
+            _ => return Ok(None),
+        };
+        Ok(Some(MissingLimit { why, is_awaited }))
     }
 }
 

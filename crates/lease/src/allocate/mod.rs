@@ -21,7 +21,7 @@ pub mod what_if;
 pub use attach::POD_PATIENCE;
 pub use claim::{ClaimNews, ClaimPlace};
 pub use levels::levels;
-pub use limit::LimitState;
+pub use limit::MissingLimit;
 pub use requester::Acquired;
 
 use crate::counters::{LeaseKind, Outcome as End};
@@ -29,7 +29,6 @@ use crate::error::{Error, Result};
 use crate::events::EventType;
 use crate::leases::Leases;
 use crate::model::Cgroup;
-use crate::placement::NoRoom;
 use crate::queue::{Turn, Wake};
 use crate::reclaim::{self, Finding, liveness};
 use crate::request::Request;
@@ -98,11 +97,11 @@ fn leases_for(
                     false => return Err(e),
                 }
             }
-            Ended::Limited(over) => {
+            Ended::Denied(Denial::Limit(over), _) => {
                 context.observer.ends(End::Limited);
                 return Err(over);
             }
-            Ended::NoRoom { no, woke_others } => (no, woke_others),
+            Ended::Denied(Denial::Room(no), woke_others) => (no, woke_others),
         };
         if !no.may_pass() {
             context.observer.ends(End::Unsatisfiable);
@@ -168,12 +167,8 @@ impl Leases<'_> {
 /// The end of a series of attempts between two waits.
 enum Ended {
     Ready(Vec<Held>, End),
-    Limited(Error),
-    NoRoom {
-        no: Box<NoRoom>,
-        /// Whether tries in vain woke queued requests.
-        woke_others: bool,
-    },
+    /// Also says whether tries in vain woke queued requests.
+    Denied(Denial, bool),
     /// The driver does not answer a request that stands in the queue.
     Unanswered(Error),
 }
@@ -243,11 +238,7 @@ fn attempts(context: &Leases<'_>, requester: &Requester<'_>, turn: &mut Turn<'_>
                 continue;
             }
         }
-        let woke_others = tried.woke_others();
-        return Ok(match denial {
-            Denial::Limit(over) => Ended::Limited(over),
-            Denial::Room(no) => Ended::NoRoom { no, woke_others },
-        });
+        return Ok(Ended::Denied(denial, tried.woke_others()));
     }
 }
 
