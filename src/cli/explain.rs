@@ -1,7 +1,7 @@
 //! `migctl explain`: whether a request would find room, where and why there, or why not.
 
 use super::gpus::use_word;
-use super::json::{Alternative, Explanation, GpuAnswer, PlaceItem, Restart, WaitingItem};
+use super::json::{Alternative, Explanation, GpuAnswer, Restart, WaitingItem};
 use super::list::holder_name;
 use super::output::{self, Format, dash};
 use super::{completion, levels, mig_on, world};
@@ -272,7 +272,7 @@ fn item(on: &GpuReport<'_>) -> GpuAnswer {
         total_slices: on.total_slices,
         quarantined_slices: on.quarantined,
         places: match &on.verdict {
-            Verdict::Fits(places) => places.iter().map(place_item).collect(),
+            Verdict::Fits(places) => places.clone(),
             _ => Vec::new(),
         },
         ..GpuAnswer::default()
@@ -284,16 +284,6 @@ fn after(place: &SlotCost) -> String {
     match place.closes.as_slice() {
         [] => "whatever else fits now still fits afterwards".to_owned(),
         some => format!("no more room afterwards for {}", some.join(", ")),
-    }
-}
-
-fn place_item(place: &SlotCost) -> PlaceItem {
-    PlaceItem {
-        mig_placement: place.placement,
-        cost: (place.cost * 100.0).round() / 100.0,
-        closes: place.closes.clone(),
-        reuses_idle: place.reuses,
-        evicts_idle: place.evicts,
     }
 }
 
@@ -383,7 +373,7 @@ fn cells(gpu: &GpuAnswer, wanted: &Wanted) -> Vec<(&'static str, String)> {
     match wanted {
         Wanted::Slices(_) => {
             let best = gpu.places.first();
-            let place = best.map(|place| place.mig_placement.to_string());
+            let place = best.map(|place| place.placement.to_string());
             let cost = best.map(|place| format!("{:.2}", place.cost));
             let free = format!("{}/{}", gpu.free_slices, gpu.total_slices);
             let (place, cost) = (("PLACE", dash(place)), ("COST", dash(cost)));

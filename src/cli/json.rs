@@ -2,7 +2,7 @@
 
 use runmig_lease::finding::Finding;
 use runmig_lease::model::{Gpu, GpuInstance, Placement, Shut};
-use runmig_lease::placement::Site;
+use runmig_lease::placement::{Site, SlotCost};
 use runmig_lease::{LeaseView, PlannedInstance, PlannedMode};
 use serde::Serialize;
 use std::path::Path;
@@ -332,23 +332,7 @@ pub struct GpuAnswer {
     /// The number of memory slices whose instances could not be released.
     pub quarantined_slices: u32,
     /// The places for the profile, the best first; empty unless the state is `fits`.
-    pub places: Vec<PlaceItem>,
-}
-
-/// A place for the profile on a GPU.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct PlaceItem {
-    /// The memory slices.
-    pub mig_placement: Placement,
-    /// The cost in memory slices, rounded to hundredths; a create takes the least. It can be negative.
-    pub cost: f64,
-    /// The profiles that have a place on the GPU now and would have none.
-    pub closes: Vec<String>,
-    /// Whether an idle slice would be handed out.
-    pub reuses_idle: bool,
-    /// The number of idle slices that would be destroyed.
-    pub evicts_idle: usize,
+    pub places: Vec<SlotCost>,
 }
 
 /// The answer with MIG on everywhere.

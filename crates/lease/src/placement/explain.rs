@@ -7,6 +7,7 @@ use super::plan::{Constraints, MAX_STEPS};
 use super::several::Packer;
 use crate::model::{Gpu, MigMode, Placement, Profile, Snapshot};
 use crate::request::Slice;
+use serde::Serialize;
 
 /// The answer of one GPU to one request.
 #[derive(Debug, Clone, PartialEq)]
@@ -50,19 +51,23 @@ pub enum Verdict {
     Excluded(GpuObstacle),
 }
 
-/// A free slot and its cost.
-#[derive(Debug, Clone, PartialEq)]
+/// A free slot and its cost, as `migctl explain -o json` shows it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct SlotCost {
     /// The memory slices of the slot.
+    #[serde(rename = "migPlacement")]
     pub placement: Placement,
-    /// In memory slices that one profile loses (docs/packing.md).
+    /// In memory slices that one profile loses (docs/packing.md), rounded to hundredths; a create takes the least. It can be
+    /// negative.
     pub cost: f64,
     /// Profiles that have a free slot on the GPU now, and would have none afterwards.
     pub closes: Vec<String>,
     /// Whether runmig would hand out an idle slice as it is.
-    pub reuses: bool,
+    pub reuses_idle: bool,
     /// The number of idle slices that runmig would destroy.
-    pub evicts: usize,
+    pub evicts_idle: usize,
+    #[serde(skip)]
     rank: Rank,
 }
 
@@ -122,10 +127,10 @@ fn look(
     let (candidates, has_reserved) = candidates(snapshot, &fitting, reserved, constraints);
     let slot = |one: Candidate<'_>| SlotCost {
         placement: one.decision.placement,
-        cost: one.cost as f64 / SLICE as f64,
+        cost: (one.cost as f64 / SLICE as f64 * 100.0).round() / 100.0,
         closes: closes(occupancy, profile, one.decision.placement),
-        reuses: !one.rank.is_made,
-        evicts: one.decision.evicts.len(),
+        reuses_idle: !one.rank.is_made,
+        evicts_idle: one.decision.evicts.len(),
         rank: one.rank,
     };
     let mut slots: Vec<SlotCost> = candidates.into_iter().map(slot).collect();
