@@ -1,7 +1,5 @@
 //! Applies the policy to a request on a machine: what it admits, and which limits are left.
 
-pub(crate) use crate::inventory::{holder_subject, subject_of};
-
 use super::found::Denial;
 use crate::config::Config;
 use crate::error::{Error, Result};
@@ -59,11 +57,6 @@ impl<'a, D: Queries> Machine<'a, D> {
             blockers: queue::reservations(&inventory.waiting),
             unfit: inventory.held_gpus(),
         })
-    }
-
-    /// Adds the GPUs that the driver cannot read to an answer.
-    pub(super) fn with_unreadable(&self, no: Box<NoRoom>) -> Box<NoRoom> {
-        no.beside(&self.inventory.snapshot.unreadable)
     }
 }
 

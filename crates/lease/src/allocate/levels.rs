@@ -6,7 +6,7 @@ use crate::gpu::{DriverError, Queries};
 use crate::limit;
 use crate::model::{Gpu, Level};
 use crate::mps::{self, Program};
-use crate::placement::{GpuObstacle, GpuUse, Over, ShareLevel, ShareTerms};
+use crate::placement::{GpuObstacle, Over, ShareLevel, ShareTerms};
 use crate::refusal::NO_LEVEL_HINT;
 use crate::request::{ShareSize, Wanted};
 use std::cell::OnceCell;
@@ -176,6 +176,5 @@ fn mps_obstacle(
 }
 
 fn unknown(e: DriverError) -> GpuObstacle {
-    let why = format!("cannot {e}");
-    GpuObstacle::Used(GpuUse::Unknown { why })
+    GpuObstacle::unknown(format!("cannot {e}"))
 }

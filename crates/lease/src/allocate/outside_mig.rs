@@ -73,24 +73,20 @@ fn for_share(
     let free = state.memory_mib.zip(taken);
     on.foreign_mib = state.foreign_mib.unwrap_or_default();
     on.free_mib = free.map_or(0, |(all, taken)| all.saturating_sub(taken));
-    let unknown = |why: &str| {
-        let why = why.to_owned();
-        Some(GpuObstacle::Used(GpuUse::Unknown { why }))
-    };
     on.obstacle = placement::obstacle_of(&state.usage).or(match state.compute_mode {
         Some(ComputeMode::Prohibited) => Some(GpuObstacle::Used(GpuUse::Prohibited)),
         Some(ComputeMode::ExclusiveProcess) => Some(GpuObstacle::OneProcess),
         Some(ComputeMode::Default) if state.memory_mib.is_none() => Some(GpuObstacle::NoFigure),
         Some(ComputeMode::Default) if state.foreign_mib.is_some() => None,
         Some(ComputeMode::Default) => {
-            unknown("the driver does not tell the memory of a process without a lease")
+            let why = "the driver does not tell the memory of a process without a lease";
+            Some(GpuObstacle::unknown(why))
         }
-        None => unknown(
-            state
-                .error
-                .as_deref()
-                .unwrap_or("the driver does not tell its use"),
-        ),
+        None => {
+            let why = state.error.as_deref();
+            let why = why.unwrap_or("the driver does not tell its use");
+            Some(GpuObstacle::unknown(why))
+        }
     });
     if on.obstacle.is_none() {
         match levels.of_gpu(machine.driver, on.gpu) {
@@ -120,7 +116,7 @@ pub(super) fn plan<'a>(
     };
     let near = |one: &GpuUuid, other: &GpuUuid| near(machine.driver, one, other);
     let chosen = placement::choose_whole(candidates, count, &near);
-    let mut chosen = chosen.map_err(|no| Denial::Room(machine.with_unreadable(no)))?;
+    let mut chosen = chosen.map_err(|no| Denial::Room(no.beside(&machine.inventory.snapshot)))?;
     if let Err(over) = allowed(&chosen) {
         chosen = placement::smallest_whole(candidates, count);
         allowed(&chosen).map_err(|_| over)?;
@@ -154,7 +150,8 @@ pub(super) fn plan_share<'a>(
     let limits = limits.for_share()?;
     let limit = |mib| limits.over(mib);
     let chosen = placement::choose_share(candidates, &levels.of_sizes(sizes, &limit));
-    let (on, memory) = chosen.map_err(|no| limits.denial(None, machine.with_unreadable(no)))?;
+    let (on, memory) =
+        chosen.map_err(|no| limits.denial(None, no.beside(&machine.inventory.snapshot)))?;
     let beside = machine.inventory.sharers(&on.gpu.uuid, memory.level);
     let place = Placed {
         portion: share(memory),

@@ -1,6 +1,6 @@
 //! Looks for room, chooses and puts the choice on record, one create at a time.
 
-use super::admit::{Machine, subject_of};
+use super::admit::Machine;
 use super::found::{Denial, Found, Piece};
 use super::look::{Ask, Look};
 use super::occupied;
@@ -9,7 +9,7 @@ use super::record::{Failed, Part, record};
 use super::requester::{Recipient, Requester, Tried};
 use crate::error::{Error, Result};
 use crate::gpu::Queries;
-use crate::inventory::Inventory;
+use crate::inventory::{Inventory, subject_of};
 use crate::leases::Leases;
 use crate::placement::Admitted;
 use crate::queue::{LastLook, Turn};

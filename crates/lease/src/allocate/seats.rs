@@ -8,8 +8,8 @@ use super::requester::Tried;
 use crate::gpu::Queries;
 use crate::model::{Gpu, GpuUuid};
 use crate::placement::{
-    self, Admitted, Backfill, Candidate, CandidateSlice, Constraints, GpuObstacle, GpuUse, NoRoom,
-    Over, Rejection, Reservation, ShareLevel, ShareMemory, ShareTerms,
+    self, Admitted, Backfill, Candidate, CandidateSlice, Constraints, GpuObstacle, NoRoom, Over,
+    Rejection, Reservation, ShareLevel, ShareMemory, ShareTerms,
 };
 use crate::policy::{Kind, Policy};
 use crate::request::{Alternative, Seat, ShareSize, Slice, Wanted};
@@ -66,8 +66,7 @@ impl<'l, 'm, D: Queries> Seats<'l, 'm, D> {
             if peer.instance.state != InstanceState::Ready
                 && let Some(late) = late.find(|late| late.slice == peer.instance.id)
             {
-                let why = late.why.clone();
-                on.obstacle = Some(GpuObstacle::Used(GpuUse::Unknown { why }));
+                on.obstacle = Some(GpuObstacle::unknown(&late.why));
             }
         }
         let wanted = self.asked.wanted();
@@ -270,8 +269,8 @@ impl<'l, 'm, D: Queries> Seats<'l, 'm, D> {
         let (profile, at) = (gpu.profile(slice.profile_id)?, slice.placement);
         let (level, obstacle) = match self.level(gpu) {
             _ if is_ready && !idle::is_there(snapshot, instance) => {
-                let why = "the driver does not show it".to_owned();
-                (None, Some(GpuObstacle::Used(GpuUse::Unknown { why })))
+                let unknown = GpuObstacle::unknown("the driver does not show it");
+                (None, Some(unknown))
             }
             Ok(level) if level.level != its_level => {
                 (Some(level), Some(GpuObstacle::OtherLevel(its_level)))

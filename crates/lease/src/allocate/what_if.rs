@@ -1,6 +1,6 @@
 //! The answer that a create would get now: the same rules, limits and places, and nothing written.
 
-use super::admit::{Machine, holder_subject, subject_of};
+use super::admit::Machine;
 pub use super::found::{Denial, Step};
 
 use super::found::{Found, Piece};
@@ -12,7 +12,7 @@ use super::requester::{Requester, Tried};
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::gpu::Queries;
-use crate::inventory::Inventory;
+use crate::inventory::{Inventory, holder_subject, subject_of};
 use crate::leases::Leases;
 use crate::model::{GpuUuid, Nearness};
 use crate::placement::{

@@ -93,6 +93,11 @@ pub enum GpuObstacle {
 }
 
 impl GpuObstacle {
+    /// Returns the obstacle of a GPU or a slice of which the driver does not tell enough.
+    pub(crate) fn unknown(why: impl Into<String>) -> GpuObstacle {
+        GpuObstacle::Used(GpuUse::Unknown { why: why.into() })
+    }
+
     /// Says whether the obstacle passes without an administrator.
     pub fn may_pass(&self) -> bool {
         match self {

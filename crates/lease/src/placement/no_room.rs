@@ -5,7 +5,7 @@ use super::gpu_obstacle::{GpuObstacle, GpuUse};
 use super::plan::Constraints;
 use super::rejection::Rejection;
 use crate::counters::Outcome;
-use crate::model::{Gpu, GpuUuid, Level, Placement, Profile};
+use crate::model::{Gpu, GpuUuid, Level, Placement, Profile, Snapshot};
 use crate::request::{Slice, Slices, Wanted};
 
 /// A GPU on trial for a request, or a slice with seats.
@@ -161,8 +161,9 @@ impl NoRoom {
     }
 
     /// Adds the GPUs that the driver cannot read.
-    pub fn beside(mut self: Box<Self>, unreadable: &[(u32, String)]) -> Box<NoRoom> {
-        self.unreadable = unreadable.iter().map(|(_, why)| why.clone()).collect();
+    pub(crate) fn beside(mut self: Box<Self>, snapshot: &Snapshot) -> Box<NoRoom> {
+        let unreadable = snapshot.unreadable.iter();
+        self.unreadable = unreadable.map(|(_, why)| why.clone()).collect();
         self
     }
 
