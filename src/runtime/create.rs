@@ -17,9 +17,7 @@ use runmig_lease::gpu::uvm;
 use runmig_lease::model::{Cgroup, LeaseId};
 use runmig_lease::request::{self, Request, Wanted};
 use runmig_lease::store::{Container, Held, LeaseState};
-use runmig_lease::{
-    Acquired, Leases, MissingLimit, POD_PATIENCE, Patience, Returned, process, programs, trust,
-};
+use runmig_lease::{Acquired, Leases, POD_PATIENCE, Patience, Returned, process, programs, trust};
 use std::cell::Cell;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -336,7 +334,7 @@ impl Slicing<'_> {
         let is_early = seen.get_or_insert_with(Instant::now).elapsed() < HOOK_TIME;
         let awaits = |held| {
             let missing = self.leases.missing_limit(held);
-            matches!(missing, Ok(Some(MissingLimit { is_awaited, .. })) if is_awaited)
+            matches!(missing, Ok(Some(limit)) if limit.is_awaited)
         };
         if is_early && leases.iter().any(awaits) {
             return Meanwhile::AskAgain;

@@ -81,11 +81,8 @@ pub fn destination(mount: &Value) -> Option<PathBuf> {
 
 /// Returns whether the user or the engine mounts libcuda into the container.
 pub fn has_libcuda(document: &Document) -> bool {
-    let is_libcuda = |mount: &Value| {
-        let destination = mount.get("destination").and_then(Value::as_str);
-        destination.is_some_and(|to| cdi::is_libcuda(Path::new(to)))
-    };
-    document.mounts().iter().any(is_libcuda)
+    let mut all = document.mounts().iter().filter_map(destination);
+    all.any(|to| cdi::is_libcuda(&to))
 }
 
 /// Refuses a container that has the image's own /dev. Every engine mounts a /dev. Without it, low-level

@@ -265,14 +265,10 @@ impl Inventory {
     /// Returns the machine as it is once a create has destroyed the idle slices that are over.
     pub fn without_idle_over(&self) -> Inventory {
         let mut snapshot = self.snapshot.clone();
-        for slice in self.idle_over().filter_map(Instance::slice) {
-            let is_it = |i: &GpuInstance| {
-                (i.profile_id, i.placement) == (slice.profile_id, slice.placement)
-            };
-            let gpus = snapshot.gpus.iter_mut();
-            { gpus }
-                .filter(|gpu| gpu.uuid == slice.gpu_uuid)
-                .for_each(|gpu| gpu.instances.retain(|i| !is_it(i)));
+        let over: Vec<Slot> = self.idle_over().map(footprint).collect();
+        for gpu in &mut snapshot.gpus {
+            let slot = |i: &GpuInstance| Slot::new(&gpu.uuid, i.profile_id, i.placement);
+            gpu.instances.retain(|i| !over.contains(&slot(i)));
         }
         let mut then = self.on(snapshot);
         then.unleased.retain(|i| !self.over.contains(&i.id));
@@ -325,10 +321,7 @@ impl Inventory {
     /// Returns the leases on the instance at a place, or the instance alone.
     pub fn at(&self, gpu: &Gpu, at: Placement) -> Vec<Entry> {
         let mut here = self.entries();
-        here.retain(|entry| {
-            let place = footprint(entry.instance());
-            place.gpu == gpu.uuid && place.placement == at
-        });
+        here.retain(|entry| footprint(entry.instance()).is_at(&gpu.uuid, at));
         here
     }
 

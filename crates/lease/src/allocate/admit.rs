@@ -111,7 +111,7 @@ impl<'a> Limits<'a> {
         let all = self.least_of(snapshot, asked, wanted);
         let others = all.saturating_sub(self.least_memory(snapshot, wanted));
         for one in placement::could_use(snapshot, wanted) {
-            let memory = memory_on(&snapshot.gpus, &one.gpu, one.profile_id).unwrap_or(0);
+            let memory = memory_on(snapshot, &one.gpu, one.profile_id).unwrap_or(0);
             if let Err(over) = self.allow(Kind::Slice, asked.count(), others + memory) {
                 left_out.push((one.gpu, over.to_string()));
             }
@@ -160,7 +160,7 @@ impl<'a> Limits<'a> {
         }
         placement::could_use(snapshot, wanted)
             .iter()
-            .filter_map(|a| memory_on(&snapshot.gpus, &a.gpu, a.profile_id))
+            .filter_map(|a| memory_on(snapshot, &a.gpu, a.profile_id))
             .min()
             .unwrap_or(0)
     }

@@ -73,7 +73,9 @@ fn for_share(
     let free = state.memory_mib.zip(taken);
     on.foreign_mib = state.foreign_mib.unwrap_or_default();
     on.free_mib = free.map_or(0, |(all, taken)| all.saturating_sub(taken));
-    on.obstacle = placement::obstacle_of(&state.usage).or(match state.compute_mode {
+    let may_share = matches!(state.usage, GpuUse::Free | GpuUse::Shared { .. });
+    on.obstacle = match state.compute_mode {
+        _ if !may_share => Some(GpuObstacle::Used(state.usage.clone())),
         Some(ComputeMode::Prohibited) => Some(GpuObstacle::Used(GpuUse::Prohibited)),
         Some(ComputeMode::ExclusiveProcess) => Some(GpuObstacle::OneProcess),
         Some(ComputeMode::Default) if state.memory_mib.is_none() => Some(GpuObstacle::NoFigure),
@@ -87,7 +89,7 @@ fn for_share(
             let why = why.unwrap_or("the driver does not tell its use");
             Some(GpuObstacle::unknown(why))
         }
-    });
+    };
     if on.obstacle.is_none() {
         match levels.of_gpu(machine.driver, on.gpu) {
             Ok(level) => on.level = Some(level),

@@ -99,7 +99,7 @@ impl Planner<'_> {
                 }
             };
             let slice = step.slice();
-            memory += memory_of(slice, &snapshot.gpus);
+            memory += memory_of(slice, snapshot);
             ours.push(slot_of(slice));
             taken.add(slot_of(slice), &evicts);
             plan.steps.push(step);
@@ -159,7 +159,7 @@ impl Planner<'_> {
             let place = slot_of(slice);
             let mut here = claimed.iter().filter(|r| r.gpu == place.gpu);
             let mut ahead = wanted.blockers.iter();
-            let memory = memory + memory_of(slice, &snapshot.gpus);
+            let memory = memory + memory_of(slice, snapshot);
             let is_nearer = is_beside(&place.gpu) && best.is_some_and(|b| !is_beside(&b.gpu.uuid));
             !is_nearer
                 && !here.any(|r| r.placement.overlaps(place.placement))

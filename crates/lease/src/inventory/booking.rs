@@ -3,7 +3,7 @@
 use super::Inventory;
 use super::around::Owners;
 use crate::gpu::Queries;
-use crate::model::{Gpu, GpuLoad, GpuProcess, GpuUuid, ProfileName};
+use crate::model::{Gpu, GpuLoad, GpuProcess, GpuUuid, ProfileName, Snapshot};
 use crate::placement::GpuUse;
 use crate::policy::{Kind, LimitAccount, Policy, Subject, Usage};
 use crate::store::{Container, Held, Holder, Instance, Lease, Resource, Share, Slice};
@@ -52,7 +52,7 @@ impl Inventory {
                 let mut counted = BTreeSet::new();
                 let leased = held.iter().map(|(h, mib)| match h.instance.slice() {
                     Some(slice) if counted.insert(slice.placement) => {
-                        memory_of(slice, &self.snapshot.gpus)
+                        memory_of(slice, &self.snapshot)
                     }
                     Some(_) => 0,
                     None => *mib,
@@ -60,8 +60,8 @@ impl Inventory {
                 let leased: u64 = leased.sum();
                 let unleased = self.without_lease_at(&gpu.uuid);
                 let going = unleased.filter(|i| i.idle_since().is_none());
-                let going = { going.filter_map(Instance::slice) }
-                    .map(|s| memory_of(s, &self.snapshot.gpus));
+                let going =
+                    { going.filter_map(Instance::slice) }.map(|s| memory_of(s, &self.snapshot));
                 leased + going.sum::<u64>()
             }
         };
@@ -79,7 +79,7 @@ impl Inventory {
     fn booked(&self, instance: &Instance, share: Option<&Share>) -> (Kind, u64) {
         match (&instance.resource, share) {
             (_, Some(share)) => (Kind::Share, share.booked_mib),
-            (Resource::Mig(slice), None) => (Kind::Slice, memory_of(slice, &self.snapshot.gpus)),
+            (Resource::Mig(slice), None) => (Kind::Slice, memory_of(slice, &self.snapshot)),
             (Resource::Gpu(whole), None) => (Kind::Gpu, whole.memory_mib),
         }
     }
@@ -87,17 +87,16 @@ impl Inventory {
 
 /// Returns the memory of a slice in MiB: as the driver says, or as the profile's name says for a GPU that
 /// the driver does not show.
-pub(crate) fn memory_of(slice: &Slice, gpus: &[Gpu]) -> u64 {
-    memory_on(gpus, &slice.gpu_uuid, slice.profile_id).unwrap_or_else(|| {
+pub(crate) fn memory_of(slice: &Slice, snapshot: &Snapshot) -> u64 {
+    memory_on(snapshot, &slice.gpu_uuid, slice.profile_id).unwrap_or_else(|| {
         let name: Option<ProfileName> = slice.profile.parse().ok();
         name.map_or(0, |name| u64::from(name.gigabytes) << 10)
     })
 }
 
 /// Returns the memory of a profile on a GPU, in MiB.
-pub(crate) fn memory_on(gpus: &[Gpu], gpu: &GpuUuid, profile_id: u32) -> Option<u64> {
-    let gpu = gpus.iter().find(|g| g.uuid == *gpu)?;
-    Some(gpu.profile(profile_id)?.memory_mib)
+pub(crate) fn memory_on(snapshot: &Snapshot, gpu: &GpuUuid, profile_id: u32) -> Option<u64> {
+    Some(snapshot.gpu(gpu)?.profile(profile_id)?.memory_mib)
 }
 
 impl Inventory {
@@ -124,7 +123,7 @@ impl Inventory {
                 subject,
                 kind,
                 memory_mib,
-                whole_mib: slice.map_or(memory_mib, |s| memory_of(s, &self.snapshot.gpus)),
+                whole_mib: slice.map_or(memory_mib, |s| memory_of(s, &self.snapshot)),
             }
         };
         leased.chain(going).map(usage).collect()

@@ -114,10 +114,9 @@ impl Inventory {
         };
         match here.iter().min_by_key(by_name) {
             Some(Entry::Held(held)) => {
-                let and = if others > 0 {
-                    format!(" and {others} more")
-                } else {
-                    String::new()
+                let and = match others {
+                    0 => String::new(),
+                    n => format!(" and {n} more"),
                 };
                 let end = match held.instance.outlives_leases() {
                     true => HELD_FOREIGN,

@@ -157,7 +157,7 @@ impl<'a> Demand<'a> {
         for gpu in &snapshot.gpus {
             let is_spare = |i: &&GpuInstance| {
                 let mut idle = constraints.idle.iter().chain(constraints.evicted);
-                idle.any(|r| r.gpu == gpu.uuid && r.placement == i.placement)
+                idle.any(|r| r.is_at(&gpu.uuid, i.placement))
             };
             for instance in gpu.instances.iter().filter(|i| !is_spare(i)) {
                 let Some(profile) = gpu.profile(instance.profile_id) else {

@@ -27,9 +27,8 @@ pub fn fewest_moves(
     for occupancy in &mut occupancies {
         occupancy.occupants.retain(|l| !l.idle);
         for occupant in &mut occupancy.occupants {
-            let is =
-                |m: &Movable| m.slot.gpu == occupancy.gpu.uuid && m.slot.placement == occupant.at;
-            occupant.movable = movable.iter().position(is);
+            let (gpu, at) = (&occupancy.gpu.uuid, occupant.at);
+            occupant.movable = movable.iter().position(|m| m.slot.is_at(gpu, at));
         }
     }
     let mut profiles: Vec<Vec<Option<&Profile>>> = Vec::new();
@@ -300,8 +299,8 @@ impl<'s, 'a> Search<'s, 'a> {
     /// Removes the moved slices, places the request, and places the moved slices again.
     fn run(&self, moved: &[usize]) -> Option<DefragPlan> {
         let is_moved = |gpu: &GpuUuid, at: Placement| {
-            let mut slots = moved.iter().map(|which| &self.movable[*which].slot);
-            slots.any(|slot| slot.gpu == *gpu && slot.placement == at)
+            let mut moved = moved.iter().map(|which| &self.movable[*which]);
+            moved.any(|m| m.slot.is_at(gpu, at))
         };
         let mut snapshot = self.snapshot.clone();
         for gpu in &mut snapshot.gpus {

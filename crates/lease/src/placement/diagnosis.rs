@@ -123,10 +123,7 @@ pub(crate) fn no_slot(
         shortage.needed = shortage.needed.min(profile.memory_slices());
         shortage.quarantined += constraints.quarantined_on(gpu);
         let slot = |l: &Occupant| Slot::new(&gpu.uuid, l.profile_id, l.at);
-        let ends = |l: &Occupant| {
-            let mut ours = constraints.ours.iter();
-            ours.any(|r| r.gpu == gpu.uuid && r.placement == l.at)
-        };
+        let ends = |l: &Occupant| constraints.ours.iter().any(|r| r.is_at(&gpu.uuid, l.at));
         let going = in_the_way(&occupancy, profile, ends);
         if !going.is_empty() {
             shortage.in_the_way.push(InTheWay {

@@ -40,6 +40,5 @@ pub use plan::{
 pub use rejection::{Cause, Exhaustion, InTheWay, LeftOut, Obstacle, Rejection, Shortage};
 pub use several::{Diagnosis, Packer};
 pub(crate) use several::{Selection, never_several};
-pub(crate) use share::obstacle_of;
 pub use share::{Over, ShareMemory, ShareTerms, choose_share};
 pub(crate) use whole::{choose_whole, smallest_whole};

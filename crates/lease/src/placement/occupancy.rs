@@ -23,6 +23,11 @@ impl Slot {
             placement,
         }
     }
+
+    /// Says whether it is at these memory slices, whatever the profile.
+    pub(crate) fn is_at(&self, gpu: &GpuUuid, at: Placement) -> bool {
+        self.gpu == *gpu && self.placement == at
+    }
 }
 
 /// A set of memory slices.
@@ -142,7 +147,7 @@ impl<'a> Occupancy<'a> {
 
     /// Keeps only the instances that runmig did not make. They may stay for ever.
     pub(crate) fn foreign(gpu: &'a Gpu, ours: &[Slot]) -> Self {
-        let is_ours = |at: Placement| ours.iter().any(|r| r.gpu == gpu.uuid && r.placement == at);
+        let is_ours = |at: Placement| ours.iter().any(|r| r.is_at(&gpu.uuid, at));
         let mut occupancy = Occupancy::new(gpu, &[], &[]);
         occupancy.occupants.retain(|l| !is_ours(l.at));
         occupancy

@@ -1,6 +1,6 @@
-//! Chooses the GPU of a share: a pure function of the GPUs and of what is booked on each.
+//! Chooses the GPU of a share, or the slice of a seat: a pure function of these and of what is booked on each.
 
-use super::gpu_obstacle::{GpuObstacle, GpuUse};
+use super::gpu_obstacle::GpuObstacle;
 use super::no_room::{Candidate, NoRoom};
 use crate::model::{Level, MigMode};
 use crate::request::{LEAST_MIB, ShareSize, Wanted};
@@ -78,6 +78,7 @@ impl ShareTerms<'_> {
         }
         let queued = on.is_queued.then_some(GpuObstacle::Queued);
         let over = over.map(|over| GpuObstacle::Excluded(over.words));
+        // A share above a limit that stands behind an earlier request is told to wait, and a seat is told of the limit.
         let obstacle = match on.slice {
             None => queued.or(over),
             Some(_) => over.or(queued),
@@ -146,12 +147,6 @@ pub fn choose_share<'c, 'a>(
     }
     let wanted = Wanted::Share(terms.sizes.to_vec());
     Err(NoRoom::among(wanted, candidates, |on| terms.obstacle(on)))
-}
-
-/// Returns the obstacle that the use of a GPU is for a share.
-pub(crate) fn obstacle_of(usage: &GpuUse) -> Option<GpuObstacle> {
-    let may_share = matches!(usage, GpuUse::Free | GpuUse::Shared { .. });
-    (!may_share).then(|| GpuObstacle::Used(usage.clone()))
 }
 
 #[cfg(test)]

@@ -153,8 +153,7 @@ fn offered<'a>(
 
 /// Returns what has taken a device's own place, as an error names it.
 pub(super) fn holder(inventory: &Inventory, place: &ClaimPlace, refused: &[Slot]) -> String {
-    let here = |slot: &&Slot| (&slot.gpu, slot.placement) == (&place.gpu, place.placement);
-    if refused.iter().any(|slot| here(&slot)) {
+    if (refused.iter()).any(|slot| slot.is_at(&place.gpu, place.placement)) {
         return "the GPU driver refused it".to_owned();
     }
     match inventory.snapshot.gpu(&place.gpu) {
