@@ -265,7 +265,8 @@ impl Inventory {
     /// Returns the machine as it is once a create has destroyed the idle slices that are over.
     pub fn without_idle_over(&self) -> Inventory {
         let mut snapshot = self.snapshot.clone();
-        let over: Vec<Slot> = self.idle_over().map(footprint).collect();
+        let over = self.idle_over().filter_map(Instance::slice);
+        let over: Vec<Slot> = over.map(slot_of).collect();
         for gpu in &mut snapshot.gpus {
             let slot = |i: &GpuInstance| Slot::new(&gpu.uuid, i.profile_id, i.placement);
             gpu.instances.retain(|i| !over.contains(&slot(i)));
