@@ -5,15 +5,12 @@ use crate::spec::{self, Document, MPS};
 use runmig_lease::driver_files::is_nvidia;
 use runmig_lease::{files, paths};
 use serde_json::Value;
-use std::ffi::OsString;
+use std::convert::Infallible;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 /// Says `1` on a machine whose SELinux enforces.
 const ENFORCES: &str = "/sys/fs/selinux/enforce";
-
-/// The most links on the way to a path; the kernel follows as many.
-const MOST_LINKS: usize = 40;
 
 /// A mount that may stand between a container and the socket.
 struct Mount {
@@ -129,29 +126,10 @@ fn is_open(
 /// Returns where a path of the container leads in its root filesystem, as the low-level runtime finds it: none after too
 /// many links. Only links are read, each at a place that no link leads to.
 fn place(rootfs: &Path, path: &Path) -> Option<PathBuf> {
-    let parts = |path: &Path| -> Vec<OsString> {
-        { path.components().rev() }
-            .map(|part| part.as_os_str().to_owned())
-            .collect()
+    let target = |at: &Path, _| {
+        let link = std::fs::read_link(paths::inside(rootfs, at));
+        Ok::<_, Infallible>(link.ok())
     };
-    let (mut place, mut left, mut links) = (PathBuf::from("/"), parts(path), 0);
-    while let Some(part) = left.pop() {
-        match Path::new(&part).components().next() {
-            Some(Component::RootDir) => place = PathBuf::from("/"),
-            Some(Component::ParentDir) => drop(place.pop()),
-            Some(Component::Normal(name)) => {
-                let next = place.join(name);
-                match std::fs::read_link(paths::inside(rootfs, &next)) {
-                    Ok(_) if links == MOST_LINKS => return None,
-                    Ok(target) => {
-                        links += 1;
-                        left.extend(parts(&target));
-                    }
-                    Err(_) => place = next,
-                }
-            }
-            Some(Component::CurDir | Component::Prefix(_)) | None => {}
-        }
-    }
-    Some(place)
+    let Ok(place) = paths::walk(path, target);
+    place
 }

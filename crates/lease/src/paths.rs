@@ -1,5 +1,6 @@
 //! Paths that mean the same before and after they exist.
 
+use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};
 
@@ -32,6 +33,44 @@ pub fn resolve(path: &Path) -> PathBuf {
         }
     }
     clean
+}
+
+/// The most links on the way to a path, as the kernel.
+const MOST_LINKS: usize = 40;
+
+/// Goes along a path from the root, and returns where it ends; none after too many links. At each place `target` tells where
+/// a link there leads. It also gets whether the way ends there.
+///
+/// # Errors
+/// Those of `target`.
+pub fn walk<E>(
+    path: &Path,
+    mut target: impl FnMut(&Path, bool) -> Result<Option<PathBuf>, E>,
+) -> Result<Option<PathBuf>, E> {
+    let parts = |path: &Path| -> Vec<OsString> {
+        let parts = path.components().rev();
+        parts.map(|part| part.as_os_str().to_owned()).collect()
+    };
+    let (mut at, mut rest, mut links) = (PathBuf::from("/"), parts(path), 0);
+    while let Some(part) = rest.pop() {
+        match Path::new(&part).components().next() {
+            Some(Component::RootDir) => at = PathBuf::from("/"),
+            Some(Component::ParentDir) => drop(at.pop()),
+            Some(Component::Normal(name)) => {
+                let next = at.join(name);
+                match target(&next, rest.is_empty())? {
+                    Some(_) if links == MOST_LINKS => return Ok(None),
+                    Some(to) => {
+                        links += 1;
+                        rest.extend(parts(&to));
+                    }
+                    None => at = next,
+                }
+            }
+            Some(Component::CurDir | Component::Prefix(_)) | None => {}
+        }
+    }
+    Ok(Some(at))
 }
 
 /// Returns where a path that is absolute below a root lies.

@@ -1,7 +1,8 @@
 //! Bounded reading of files that only root can change.
 
-use crate::error::{Error, Result};
+use crate::error::{Context, Error, Result};
 use crate::files::{self, Links};
+use crate::paths;
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -40,47 +41,21 @@ pub fn library(path: &Path) -> Result<()> {
 /// Returns where a path leads, and what is there. Only root can make it lead elsewhere: each link on
 /// the way is root's, in a folder where others cannot replace it.
 fn follow(path: &Path) -> Result<(PathBuf, Metadata)> {
-    /// As the kernel.
-    const MOST_LINKS: usize = 40;
-    let parts = |path: &Path| -> Vec<PathBuf> {
-        let parts = path.components().rev();
-        parts.map(|part| PathBuf::from(part.as_os_str())).collect()
-    };
-    let look = |path: &Path| std::fs::symlink_metadata(path).map_err(plain);
-    let mut rest = parts(&std::path::absolute(path).map_err(plain)?);
-    // The metadata of `at`, unless `..` led there.
-    let (mut at, mut there, mut links) = (PathBuf::from("/"), None, 0);
-    while let Some(part) = rest.pop() {
-        if part == Path::new("..") {
-            at.pop();
-            there = None;
-            continue;
-        }
-        if part == Path::new("/") {
-            (at, there) = (part, None);
-            continue;
-        }
-        let next = at.join(&part);
-        let meta = look(&next)?;
+    let path = std::path::absolute(path).map_err(plain)?;
+    let end = paths::walk(&path, |at, is_end| {
+        let meta = std::fs::symlink_metadata(at).map_err(plain)?;
         if meta.is_symlink() {
-            links += 1;
-            if links > MOST_LINKS {
-                return Err(Error::new("it has too many links"));
-            }
-            check_owner(&meta).map_err(|e| Error::new(next.display().to_string()).caused_by(e))?;
-            rest.extend(parts(&std::fs::read_link(&next).map_err(plain)?));
-            continue;
+            check_owner(&meta).because(|| at.display().to_string())?;
+            return std::fs::read_link(at).map(Some).map_err(plain);
         }
-        if !rest.is_empty() {
-            check_folder(&next, &meta)?;
+        if !is_end {
+            check_folder(at, &meta)?;
         }
-        (at, there) = (next, Some(meta));
-    }
-    let meta = match there {
-        Some(meta) => meta,
-        None => look(&at)?,
-    };
-    Ok((at, meta))
+        Ok(None)
+    })?;
+    let end = end.ok_or_else(|| Error::new("it has too many links"))?;
+    let meta = std::fs::symlink_metadata(&end).map_err(plain)?;
+    Ok((end, meta))
 }
 
 /// Checks all folders above a canonical path but `/`. In a folder with the sticky bit (`/tmp`) users cannot
@@ -98,7 +73,7 @@ fn check_folder(path: &Path, meta: &Metadata) -> Result<()> {
     let sticky = meta.is_dir() && meta.mode() & 0o1000 != 0;
     check_owner(meta)
         .and_then(|()| if sticky { Ok(()) } else { check_mode(meta) })
-        .map_err(|e| Error::new(path.display().to_string()).caused_by(e))
+        .because(|| path.display().to_string())
 }
 
 /// Checks a folder that holds runmig's own files. The sticky bit does not help there, since another user
@@ -117,7 +92,7 @@ pub fn folder(path: &Path) -> Result<()> {
 
 /// Checks the place for a new folder: the existing part of its path belongs to root alone.
 pub fn room_for(path: &Path) -> Result<()> {
-    let resolved = crate::paths::resolve(path);
+    let resolved = paths::resolve(path);
     let there = |at: &&Path| std::fs::symlink_metadata(at).is_ok();
     let last = resolved.ancestors().find(there).unwrap_or(Path::new("/"));
     if last.is_symlink() {
