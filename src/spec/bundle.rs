@@ -27,7 +27,7 @@ use runmig_lease::files::{self, Links, Opened};
 use runmig_lease::model::{LeaseId, NvidiaNumbers};
 use runmig_lease::{paths, trust};
 use std::fs::{File, Metadata};
-use std::io::{self, ErrorKind};
+use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -265,9 +265,7 @@ impl Bundle {
     }
 
     fn open_file(&self, file: &str, links: Links) -> Result<Option<Opened>> {
-        match files::open_at(&self.dir, Path::new(file), links) {
-            Ok(opened) => Ok(Some(opened)),
-            Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+        match files::if_there(files::open_at(&self.dir, Path::new(file), links)) {
             Err(e) if e.raw_os_error() == Some(libc::ELOOP) => {
                 let hint = if file == CONFIG {
                     "a config.json that gets a slice is replaced, so it has to be a file"
@@ -276,7 +274,7 @@ impl Bundle {
                 };
                 Err(Error::new(format!("{} is a link", self.name(file))).hint(hint))
             }
-            Err(e) => Err(e).context(|| format!("read {}", self.name(file))),
+            opened => opened.context(|| format!("read {}", self.name(file))),
         }
     }
 
@@ -307,21 +305,16 @@ impl Bundle {
     }
 
     fn unlink(&self, file: &str) -> io::Result<()> {
-        match effect::remove_file_at(&self.dir, file) {
-            Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
-            result => result,
-        }
+        files::if_there(effect::remove_file_at(&self.dir, file)).map(drop)
     }
 
     /// Removes the files of killed writers. A leftover file does no harm.
     fn remove_leftovers(&self) {
         let path = format!("/proc/self/fd/{}", self.dir.as_raw_fd());
-        let Ok(entries) = std::fs::read_dir(path) else {
-            return;
-        };
-        for name in entries.flatten().map(|entry| entry.file_name()) {
+        for left in paths::entries(Path::new(&path)) {
+            let name = left.file_name().unwrap_or_default();
             if name.as_encoded_bytes().starts_with(TEMPORARY.as_bytes()) {
-                let _ = effect::remove_file_at(&self.dir, &name);
+                let _ = effect::remove_file_at(&self.dir, name);
             }
         }
     }

@@ -7,11 +7,10 @@
 
 use crate::error::{Context, Error, Result};
 use crate::paths::{self, LIBRARIES};
-use crate::{process, trust};
+use crate::{files, process, trust};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::fs;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// The directories of CDI specifications; the later directory wins.
@@ -125,10 +124,8 @@ pub fn is_libcuda(path: &Path) -> bool {
 /// Returns the `.json` and `.yaml` files of a directory in the order of names, as CDI's library takes them.
 fn files(dir: &Path) -> Result<Vec<PathBuf>> {
     let what = || format!("read CDI directory {}", dir.display());
-    let entries = match fs::read_dir(dir) {
-        Ok(entries) => entries,
-        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(e) => return Err(e).context(what),
+    let Some(entries) = files::if_there(fs::read_dir(dir)).context(what)? else {
+        return Ok(Vec::new());
     };
     trust::folder(dir).context(what)?;
     let mut files = Vec::new();

@@ -14,7 +14,7 @@ use nix::unistd::{UnlinkatFlags, unlinkat};
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt, fchown};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::Path;
 use std::process::{Child, Command};
 
@@ -112,6 +112,14 @@ pub(crate) fn wait(what: impl AsRef<Path>) {
 pub fn open(options: &OpenOptions, path: &Path) -> io::Result<File> {
     effect(Kind::Open, path)?;
     options.open(path)
+}
+
+/// Makes a new file for this user alone, and opens it for writing.
+pub(crate) fn create(path: &Path) -> io::Result<File> {
+    open(
+        OpenOptions::new().write(true).create_new(true).mode(0o600),
+        path,
+    )
 }
 
 /// Opens a file and writes it as a whole: for files of the kernel, which take one write.

@@ -9,10 +9,9 @@ use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag, openat};
 use nix::sys::stat::Mode;
 use nix::sys::statvfs::statvfs;
-use std::fs::{File, Metadata, OpenOptions};
+use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind, Read, Take};
 use std::os::fd::AsFd;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 /// Says whether the last part of a path may be a link.
@@ -98,9 +97,14 @@ pub fn put(draft: &Path, file: &Path, written: io::Result<()>) -> io::Result<()>
 
 /// Returns whether a process holds the lock of a file. A missing file is not locked.
 pub(crate) fn is_locked(path: &Path, links: Links) -> io::Result<bool> {
-    match open(path, links) {
-        Err(e) if e.kind() == ErrorKind::NotFound => Ok(false),
-        opened => opened?.is_locked(),
+    if_there(open(path, links))?.map_or(Ok(false), |opened| opened.is_locked())
+}
+
+/// Returns none where nothing is at the path of a call. Every other failure stays an error.
+pub fn if_there<T>(found: io::Result<T>) -> io::Result<Option<T>> {
+    match found {
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+        found => found.map(Some),
     }
 }
 
@@ -217,19 +221,14 @@ pub(crate) fn replace(file: &Path, bytes: &[u8]) -> io::Result<()> {
 /// Writes a new file, and syncs it. What was there goes.
 pub(crate) fn write_new(file: &Path, bytes: &[u8]) -> io::Result<()> {
     unlink(file)?;
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true).mode(0o600);
-    let mut out = effect::open(&options, file)?;
+    let mut out = effect::create(file)?;
     effect::write_all(&mut out, bytes)?;
     effect::sync(&out)
 }
 
 /// Removes a file, and returns whether it was there.
 pub(crate) fn unlink(file: &Path) -> io::Result<bool> {
-    match effect::remove_file(file) {
-        Err(e) if e.kind() == ErrorKind::NotFound => Ok(false),
-        removed => removed.map(|()| true),
-    }
+    Ok(if_there(effect::remove_file(file))?.is_some())
 }
 
 /// Keeps the names in a folder across a crash.

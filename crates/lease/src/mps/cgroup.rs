@@ -2,14 +2,12 @@
 //! engine's. The end of those does not end the daemon, and its processes are no sign that the container lives.
 
 use super::PREFIX;
-use crate::effect;
 use crate::error::{Context, Error, Result};
-use crate::files;
 use crate::process::{self, Host, PidFd};
+use crate::{effect, files, paths};
 use std::collections::BTreeSet;
-use std::fs::DirEntry;
 use std::io::{self, ErrorKind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 /// The age at which an empty cgroup is no longer that of a daemon that is being started.
@@ -77,10 +75,8 @@ pub(super) fn kill(name: &str) -> io::Result<()> {
         if all.exists() && effect::write(&all, "1").is_ok() {
             continue;
         }
-        let listed = match files::read_text(&group.join("cgroup.procs"), MAX_LIST) {
-            Err(e) if e.kind() == ErrorKind::NotFound => continue,
-            listed => listed?,
-        };
+        let listed = files::read_text(&group.join("cgroup.procs"), MAX_LIST);
+        let listed = files::if_there(listed)?.unwrap_or_default();
         pids.extend(listed.lines().filter_map(|line| line.parse::<i32>().ok()));
     }
     for pid in pids {
@@ -102,10 +98,7 @@ fn kill_in(name: &str, pid: i32) {
 /// Removes the empty cgroup from each hierarchy.
 pub(super) fn remove(name: &str) -> io::Result<()> {
     for point in process::hierarchies() {
-        match effect::remove_dir(&point.join(name)) {
-            Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
-            _ => {}
-        }
+        files::if_there(effect::remove_dir(&point.join(name)))?;
     }
     Ok(())
 }
@@ -113,20 +106,22 @@ pub(super) fn remove(name: &str) -> io::Result<()> {
 /// Removes empty cgroups of daemons that are long gone. A hook in a mount namespace without one of the hierarchies
 /// leaves the cgroup there. The kernel refuses to remove one with a process.
 pub(crate) fn remove_left_over() {
-    let is_old = |entry: &DirEntry| {
-        let made = entry.metadata().and_then(|meta| meta.modified()).ok();
+    let is_old = |group: &PathBuf| {
+        let made = group
+            .symlink_metadata()
+            .and_then(|meta| meta.modified())
+            .ok();
         let age = made.and_then(|made| SystemTime::now().duration_since(made).ok());
         age.is_some_and(|age| age > LEFT_OVER)
     };
-    for point in process::hierarchies() {
-        let entries = std::fs::read_dir(point).into_iter().flatten().flatten();
-        let is_daemons = |entry: &DirEntry| {
-            let name = entry.file_name();
-            name.to_str().is_some_and(|name| name.starts_with(PREFIX))
-        };
-        for entry in entries.filter(|e| is_daemons(e) && is_old(e)) {
-            let _ = effect::remove_dir(&entry.path());
-        }
+    let is_daemons = |group: &PathBuf| {
+        let name = group.file_name().and_then(|name| name.to_str());
+        name.is_some_and(|name| name.starts_with(PREFIX))
+    };
+    let points = process::hierarchies();
+    let groups = points.iter().flat_map(|point| paths::entries(point));
+    for group in groups.filter(|group| is_daemons(group) && is_old(group)) {
+        let _ = effect::remove_dir(&group);
     }
 }
 

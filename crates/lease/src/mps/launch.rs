@@ -31,16 +31,10 @@ pub(super) struct Image {
 /// A child that has not begun. It ends if this is dropped.
 #[derive(Debug)]
 pub(super) struct Waiting {
-    child: Child,
+    child: Pid,
     go: OwnedFd,
     /// The child's end. With it a write cannot end this process with SIGPIPE.
     _wait: OwnedFd,
-}
-
-/// A child that has begun.
-#[derive(Debug)]
-pub(super) struct Child {
-    pid: Pid,
 }
 
 /// Forks the child, with a session of its own and none of this process's descriptors: an engine waits until all
@@ -62,7 +56,7 @@ pub(super) fn fork_waiting(image: &Image) -> Result<Waiting> {
     // SAFETY: until its exec the child only makes system calls, and the parent made all that it needs before.
     match unsafe { fork() }.context(what)? {
         ForkResult::Parent { child } => Ok(Waiting {
-            child: Child { pid: child },
+            child,
             go,
             _wait: wait,
         }),
@@ -121,24 +115,22 @@ pub(super) fn leave_descriptors(command: &mut Command) {
 impl Waiting {
     /// Returns the child's process, which stays the same when it begins.
     pub(super) fn process(&self) -> Result<Process> {
-        let pid = self.child.pid.as_raw();
+        let pid = self.child.as_raw();
         process::of(pid).ok_or_else(|| Error::new(format!("process {pid} is gone")))
     }
 
     /// Lets the child begin.
-    pub(super) fn begin(self) -> Result<Child> {
+    pub(super) fn begin(self) -> Result<Pid> {
         effect::write_all(&mut File::from(self.go), b"g").context(|| "start the MPS daemon")?;
         Ok(self.child)
     }
 }
 
-impl Child {
-    /// Returns the end of the child in words, if it has ended.
-    pub(super) fn ended(&self) -> Option<String> {
-        match waitpid(self.pid, Some(WaitPidFlag::WNOHANG)) {
-            Ok(WaitStatus::Exited(_, status)) => Some(format!("exited with status {status}")),
-            Ok(WaitStatus::Signaled(_, signal, _)) => Some(format!("was killed by {signal}")),
-            _ => None,
-        }
+/// Returns the end of a child in words, if it has ended.
+pub(super) fn ended(child: Pid) -> Option<String> {
+    match waitpid(child, Some(WaitPidFlag::WNOHANG)) {
+        Ok(WaitStatus::Exited(_, status)) => Some(format!("exited with status {status}")),
+        Ok(WaitStatus::Signaled(_, signal, _)) => Some(format!("was killed by {signal}")),
+        _ => None,
     }
 }

@@ -3,18 +3,18 @@
 use super::Home;
 use super::Program;
 use super::cgroup;
-use super::launch::{self, Child, Image};
+use super::launch::{self, Image};
 use super::running::{self, Talk};
-use crate::effect;
 use crate::error::{Context, Error, Result, printable};
-use crate::files;
 use crate::model::{LeaseId, Process};
+use crate::{effect, files, paths};
+use nix::unistd::Pid;
 use std::ffi::CString;
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// The most of a log that an error shows, in bytes.
@@ -62,7 +62,7 @@ pub(crate) fn start(order: &Order<'_>, record: impl FnOnce(Process) -> Result<()
     record(process)?;
     let end = Instant::now() + running::TIME;
     let child = waiting.begin()?;
-    await_socket(home, &child, end)?;
+    await_socket(home, child, end)?;
     set_limit(order, end)?;
     open_door(home)
 }
@@ -98,13 +98,14 @@ fn image(order: &Order<'_>) -> Result<Image> {
             variable("CUDA_MPS_LOG_DIRECTORY", &path(&order.home.logs()))?,
             variable("CUDA_MPS_PROTOCOL_VERSION", b"2")?,
         ],
-        log: open_log(&log).context(|| format!("open {}", log.display()))?,
+        log: {
+            effect::open(
+                OpenOptions::new().create(true).append(true).mode(0o600),
+                &log,
+            )
+        }
+        .context(|| format!("open {}", log.display()))?,
     })
-}
-
-fn open_log(path: &Path) -> std::io::Result<File> {
-    let mut options = OpenOptions::new();
-    effect::open(options.create(true).append(true).mode(0o600), path)
 }
 
 /// Makes the kernel end other processes before the daemon when memory is short, as far as it allows.
@@ -116,7 +117,7 @@ fn keep_in_memory(pid: i32) {
 }
 
 /// Waits until the daemon has its sockets.
-fn await_socket(home: &Home, child: &Child, end: Instant) -> Result<()> {
+fn await_socket(home: &Home, child: Pid, end: Instant) -> Result<()> {
     let mut gap = Duration::from_millis(1);
     let sockets = ["control", "control_privileged"].map(|name| home.pipes().join(name));
     loop {
@@ -124,7 +125,7 @@ fn await_socket(home: &Home, child: &Child, end: Instant) -> Result<()> {
             return Ok(());
         }
         let log = || last_line(&home.logs().join("daemon.log"));
-        if let Some(ended) = child.ended() {
+        if let Some(ended) = launch::ended(child) {
             return Err(Error::new(format!(
                 "the MPS daemon has ended: it {ended}{}",
                 log()
@@ -243,20 +244,17 @@ pub(crate) fn end(home: &Home, goes_on: bool) -> Result<Option<String>> {
     if goes_on {
         return Ok(None);
     }
-    match effect::remove_dir_all(&home.folder) {
-        Err(e) if e.kind() != ErrorKind::NotFound => {
-            Err(e).context(|| format!("remove {}", home.folder.display()))
-        }
-        _ => Ok(None),
-    }
+    let removed = files::if_there(effect::remove_dir_all(&home.folder));
+    removed.context(|| format!("remove {}", home.folder.display()))?;
+    Ok(None)
 }
 
 /// Returns the leases that have directories below a state directory.
 pub(crate) fn homes(state_dir: &Path) -> Vec<LeaseId> {
-    let entries = std::fs::read_dir(state_dir.join("mps"));
-    let names = entries.into_iter().flatten().flatten();
-    let names = names.filter_map(|entry| entry.file_name().into_string().ok());
-    names.map(LeaseId::new).collect()
+    let id = |home: PathBuf| Some(LeaseId::new(home.file_name()?.to_str()?));
+    paths::entries(&state_dir.join("mps"))
+        .filter_map(id)
+        .collect()
 }
 
 /// The time in which a killed daemon ends as a rule. It takes about 50 ms, and on a busy machine many times that: a daemon

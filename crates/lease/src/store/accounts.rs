@@ -9,14 +9,14 @@
 
 use super::lease::Held;
 use super::{Store, make_folder};
-use crate::effect;
 use crate::error::{Context, Error, Result};
 use crate::files::{self, Links};
 use crate::framed::{decode, encode};
 use crate::model::LeaseId;
+use crate::{effect, paths};
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub(super) const FOLDER: &str = "accounts";
@@ -53,14 +53,13 @@ impl Store {
 
     /// Returns all accounts; none for one of an earlier boot.
     pub(crate) fn accounts(&self) -> Vec<(LeaseId, Result<Option<Held>>)> {
-        let entries = std::fs::read_dir(self.dir().join(FOLDER));
-        let account = |entry: std::fs::DirEntry| {
-            let lease = LeaseId::new(entry.file_name().to_string_lossy());
-            (lease, read(&entry.path(), self.boot()))
+        let account = |file: PathBuf| {
+            let name = file.file_name().unwrap_or_default();
+            let lease = LeaseId::new(name.to_string_lossy());
+            (lease, read(&file, self.boot()))
         };
-        { entries.into_iter().flatten().flatten() }
-            .map(account)
-            .collect()
+        let files = paths::entries(&self.dir().join(FOLDER));
+        files.map(account).collect()
     }
 }
 

@@ -19,7 +19,7 @@ use crate::error::{Context, Error, Result, printable};
 use crate::files::{self, Links, Opened};
 use crate::framed::{VERSION, hex};
 use crate::model::{BootId, InstanceId, LeaseId};
-use crate::{effect, trust};
+use crate::{effect, paths, trust};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeSet;
@@ -237,9 +237,8 @@ impl LedgerFile {
 
     /// Returns whether something beside the file tells that there was one.
     fn had_leases(&self) -> bool {
-        let accounts = std::fs::read_dir(self.dir.join(accounts::FOLDER));
-        let has_account = accounts.into_iter().flatten().next().is_some();
-        has_account || self.dir.join(BEFORE).exists()
+        let mut accounts = paths::entries(&self.dir.join(accounts::FOLDER));
+        accounts.next().is_some() || self.dir.join(BEFORE).exists()
     }
 
     fn see(&self, mark: Mark, content: &Arc<Content>) {
@@ -311,14 +310,13 @@ impl LedgerFile {
         let aside = self
             .dir
             .join(format!("{FILE}.damaged-{}", header.generation));
-        match std::fs::symlink_metadata(file) {
-            Ok(meta) if meta.is_file() => {
+        match files::if_there(std::fs::symlink_metadata(file))? {
+            Some(meta) if meta.is_file() => {
                 let _ = effect::hard_link(file, &aside);
                 Ok(())
             }
-            Ok(_) => effect::rename(file, &aside),
-            Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
-            Err(e) => Err(e),
+            Some(_) => effect::rename(file, &aside),
+            None => Ok(()),
         }
     }
 
@@ -505,10 +503,9 @@ fn keep(dir: &Path) -> io::Result<()> {
         ErrorKind::AlreadyExists => files::unlink(&link).and_then(|_| linked()),
         _ => Err(e),
     });
-    match kept {
-        Ok(()) => effect::rename(&link, &dir.join(BEFORE)),
-        Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
-        Err(e) => Err(e),
+    match files::if_there(kept)? {
+        Some(()) => effect::rename(&link, &dir.join(BEFORE)),
+        None => Ok(()),
     }
 }
 

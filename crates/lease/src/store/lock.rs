@@ -11,7 +11,7 @@ use nix::sys::signal::SigSet;
 use sha2::{Digest, Sha256};
 use std::convert::Infallible;
 use std::fs::{File, OpenOptions};
-use std::io::{self, ErrorKind, Seek, SeekFrom};
+use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -182,11 +182,8 @@ pub(super) fn not_regular(path: &Path) -> Error {
 /// Returns whether a path still leads to the file that was opened there.
 pub(super) fn is_still(file: &File, path: &Path) -> std::io::Result<bool> {
     let ours = file.metadata()?;
-    match std::fs::symlink_metadata(path) {
-        Ok(there) => Ok((ours.dev(), ours.ino()) == (there.dev(), there.ino())),
-        Err(e) if e.kind() == ErrorKind::NotFound => Ok(false),
-        Err(e) => Err(e),
-    }
+    let there = files::if_there(std::fs::symlink_metadata(path))?;
+    Ok(there.is_some_and(|there| (ours.dev(), ours.ino()) == (there.dev(), there.ino())))
 }
 
 pub(super) fn replaced(path: &Path) -> Error {

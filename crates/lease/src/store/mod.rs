@@ -54,7 +54,6 @@ use crate::model::{BootId, GpuUuid};
 use crate::{effect, files, trust};
 use nix::errno::Errno;
 use nix::unistd::AccessFlags;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -118,12 +117,11 @@ impl Store {
     /// The directory cannot be read, or users other than root may write into it.
     pub fn existing(dir: &Path, lock_timeout: Duration) -> Result<Option<Store>> {
         let store = Store::at(dir, lock_timeout);
-        let is_there = |path: &Path| match std::fs::symlink_metadata(path) {
-            Err(e) if e.kind() == ErrorKind::NotFound => Ok(false),
+        let is_there = |path: &Path| {
             // A failed look does not prove that nothing is there.
-            looked => looked
-                .map(|_| true)
-                .context(|| format!("open state directory {}", path.display())),
+            let there = files::if_there(std::fs::symlink_metadata(path));
+            let there = there.context(|| format!("open state directory {}", path.display()));
+            there.map(|there| there.is_some())
         };
         if !is_there(dir)? {
             return Ok(None);
@@ -155,11 +153,9 @@ impl Store {
     fn check(&self) -> Result<()> {
         let operations = self.operations();
         let what = || format!("open {}", operations.display());
-        let meta = match std::fs::symlink_metadata(&operations) {
-            // A kill may have come before it was made.
-            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
-            meta => meta.context(what)?,
-        };
+        let meta = files::if_there(std::fs::symlink_metadata(&operations)).context(what)?;
+        // A kill may have come before it was made.
+        let Some(meta) = meta else { return Ok(()) };
         if !meta.is_dir() {
             return Err(
                 Error::new(format!("{} is not a folder", operations.display()))
@@ -203,17 +199,10 @@ impl Store {
     }
 
     pub(crate) fn lock_gpu(&self, uuid: &GpuUuid, why: &str) -> Result<Lock> {
-        let safe: String = uuid
-            .as_str()
-            .chars()
-            .filter(|c| c.is_ascii_alphanumeric() || *c == '-')
-            .collect();
-        Lock::take(
-            &self.dir.join(format!("gpu-{safe}.lock")),
-            self.lock_timeout,
-            why,
-        )
-        .context(|| format!("lock GPU {uuid}"))
+        let is_safe = |c: &char| c.is_ascii_alphanumeric() || *c == '-';
+        let safe: String = uuid.as_str().chars().filter(is_safe).collect();
+        let file = self.dir.join(format!("gpu-{safe}.lock"));
+        Lock::take(&file, self.lock_timeout, why).context(|| format!("lock GPU {uuid}"))
     }
 }
 

@@ -9,14 +9,13 @@
 
 use super::lock::{self, MAX_REPLACED};
 use super::{Store, make_folder, random_id};
-use crate::effect;
 use crate::error::{Context, Result};
 use crate::files::{self, Links};
 use crate::model::OperationId;
+use crate::{effect, paths};
 use nix::sys::inotify::AddWatchFlags;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 pub(super) const FOLDER: &str = "operations";
@@ -83,9 +82,7 @@ impl Store {
     /// Wakes everything that waits for a change of which the ledger does not tell, as a killed operation does.
     pub(crate) fn wake(&self) {
         if let Ok(path) = random_id().map(|id| self.operations().join(id)) {
-            let mut options = OpenOptions::new();
-            options.write(true).create_new(true).mode(0o600);
-            drop(effect::open(&options, &path));
+            drop(effect::create(&path));
             let _ = effect::remove_file(&path);
         }
     }
@@ -98,9 +95,7 @@ impl Store {
 
     /// Removes the files of operations whose process ended.
     pub(crate) fn sweep_operations(&self) {
-        let entries = std::fs::read_dir(self.operations());
-        for entry in entries.into_iter().flatten().flatten() {
-            let path = entry.path();
+        for path in paths::entries(&self.operations()) {
             let Ok(opened) = files::open(&path, Links::Refuse) else {
                 continue;
             };
@@ -114,9 +109,7 @@ impl Store {
 
 /// Creates and locks a file. Returns none if another process locked or removed it in between.
 fn created(path: &Path) -> io::Result<Option<File>> {
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true).mode(0o600);
-    let file = effect::open(&options, path)?;
+    let file = effect::create(path)?;
     let is_ours = lock::try_lock(&file)? && lock::is_still(&file, path)?;
     Ok(is_ours.then_some(file))
 }
