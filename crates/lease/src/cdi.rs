@@ -182,13 +182,17 @@ fn read_file(path: &Path, kinds: &[String]) -> Result<Option<Specification>, Unu
     if !kinds.contains(&written.kind) {
         return Ok(None);
     }
-    let checked = Specification::new(path.to_owned(), written);
-    let checked = checked.because(|| format!("CDI specification {}", path.display()));
+    let checked = written
+        .checked(path)
+        .because(|| format!("CDI specification {}", path.display()));
     checked.map(Some).map_err(|why| unusable(why, true))
 }
 
 /// Parses a specification. JSON is YAML, but the JSON parser is stricter.
-fn written(text: &str, json: bool) -> Result<Written, Box<dyn std::error::Error + Send + Sync>> {
+fn written(
+    text: &str,
+    json: bool,
+) -> Result<Specification, Box<dyn std::error::Error + Send + Sync>> {
     Ok(if json {
         serde_json::from_str(text)?
     } else {
@@ -203,26 +207,7 @@ fn written(text: &str, json: bool) -> Result<Written, Box<dyn std::error::Error 
 pub fn parse(text: &str, json: bool, kind: &str) -> Result<Option<Specification>> {
     let written = written(text, json).context(|| "read it")?;
     let is_meant = written.kind == kind;
-    { is_meant.then(|| Specification::new(PathBuf::new(), written)) }.transpose()
-}
-
-/// A specification as its file has it.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Written {
-    #[serde(default)]
-    kind: String,
-    container_edits: Option<Edits>,
-    #[serde(deserialize_with = "list", default)]
-    devices: Vec<Device>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Device {
-    #[serde(default)]
-    name: String,
-    container_edits: Option<Edits>,
+    { is_meant.then(|| written.checked(Path::new(""))) }.transpose()
 }
 
 /// The edits of a container that bring the driver's files.
@@ -230,16 +215,16 @@ struct Device {
 #[serde(rename_all = "camelCase", default)]
 pub struct Edits {
     /// Variables in the form `NAME=value`.
-    #[serde(deserialize_with = "list", skip_serializing_if = "Vec::is_empty")]
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "Vec::is_empty")]
     pub env: Vec<String>,
     /// Mounts of files and directories of the host.
-    #[serde(deserialize_with = "list", skip_serializing_if = "Vec::is_empty")]
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "Vec::is_empty")]
     pub mounts: Vec<Mount>,
     /// Hooks of the low-level runtime.
-    #[serde(deserialize_with = "list", skip_serializing_if = "Vec::is_empty")]
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "Vec::is_empty")]
     pub hooks: Vec<Hook>,
     /// Groups of the container's process.
-    #[serde(deserialize_with = "list", skip_serializing_if = "Vec::is_empty")]
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "Vec::is_empty")]
     pub additional_gids: Vec<u32>,
 }
 
@@ -274,11 +259,11 @@ pub struct Hook {
     /// The program.
     pub path: PathBuf,
     /// The arguments, with the program's name.
-    #[serde(default, deserialize_with = "list")]
+    #[serde(default, deserialize_with = "or_default")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub args: Vec<String>,
     /// The environment.
-    #[serde(default, deserialize_with = "list")]
+    #[serde(default, deserialize_with = "or_default")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub env: Vec<String>,
     /// The longest time in seconds.
@@ -286,11 +271,11 @@ pub struct Hook {
     pub timeout: Option<i64>,
 }
 
-/// Reads a list, which may be null.
-fn list<'de, D, T>(from: D) -> Result<Vec<T>, D::Error>
+/// Reads a value, which may be null.
+fn or_default<'de, D, T>(from: D) -> Result<T, D::Error>
 where
     D: serde::Deserializer<'de>,
-    T: Deserialize<'de>,
+    T: Deserialize<'de> + Default,
 {
     Option::deserialize(from).map(Option::unwrap_or_default)
 }
@@ -315,8 +300,8 @@ impl Edits {
         }
     }
 
-    /// Returns the edits that every low-level runtime understands alike.
-    fn checked(mut self) -> Result<Edits> {
+    /// Refuses what low-level runtimes understand differently.
+    fn check(&mut self) -> Result<()> {
         self.refuse_nul()?;
         let mut env = self.env.iter();
         if let Some(bad) = env.find(|e| e.find('=').is_none_or(|at| at == 0)) {
@@ -349,7 +334,7 @@ impl Edits {
         }
         // Like CDI's library, runmig adds no process to the root group.
         self.additional_gids.retain(|gid| *gid != 0);
-        Ok(self)
+        Ok(())
     }
 }
 
@@ -360,48 +345,55 @@ const KIND: &str = "nvidia.com/gpu";
 const ALL: &str = "all";
 
 /// A specification of NVIDIA's.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub struct Specification {
     /// The file.
+    #[serde(skip)]
     pub file: PathBuf,
     kind: String,
     /// The edits at the top, for every container.
-    common: Edits,
-    /// The edits of devices by the devices' names.
-    devices: Vec<(String, Edits)>,
+    #[serde(deserialize_with = "or_default")]
+    container_edits: Edits,
+    #[serde(deserialize_with = "or_default")]
+    devices: Vec<Device>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Device {
+    name: String,
+    #[serde(deserialize_with = "or_default")]
+    container_edits: Edits,
 }
 
 impl Specification {
-    fn new(file: PathBuf, written: Written) -> Result<Self> {
-        let devices = written.devices.into_iter().map(|device| {
-            let edits = device.container_edits.unwrap_or_default().checked()?;
-            Ok((device.name, edits))
-        });
-        Ok(Specification {
-            file,
-            kind: written.kind,
-            common: written.container_edits.unwrap_or_default().checked()?,
-            devices: devices.collect::<Result<_>>()?,
-        })
+    /// Returns the specification of a file, if all of its edits can be used.
+    fn checked(mut self, file: &Path) -> Result<Self> {
+        self.file = file.to_owned();
+        self.container_edits.check()?;
+        let mut devices = self.devices.iter_mut();
+        devices.try_for_each(|device| device.container_edits.check())?;
+        Ok(self)
     }
 
     /// Returns it with the devices alone that bring libcuda; none where the top has it. Returns none if nothing in it has
     /// libcuda.
     fn with_libcuda(&self, is_there: &dyn Fn(&Path) -> bool) -> Option<Self> {
-        let is_common = self.common.has_libcuda(is_there);
+        let is_common = self.container_edits.has_libcuda(is_there);
         let mut this = self.clone();
         this.devices
-            .retain(|(_, edits)| !is_common && edits.has_libcuda(is_there));
+            .retain(|device| !is_common && device.container_edits.has_libcuda(is_there));
         (is_common || !this.devices.is_empty()).then_some(this)
     }
 
     /// Adds the devices of another file of the same folder and kind.
     fn join(&mut self, other: Specification) -> Result<()> {
-        let differs = |theirs: &(String, Edits)| {
+        let differs = |theirs: &Device| {
             let mut mine = self.devices.iter();
-            mine.any(|my| my.0 == theirs.0 && my != theirs)
+            mine.any(|my| my.name == theirs.name && my != theirs)
         };
-        if self.common != other.common || other.devices.iter().any(differs) {
+        if self.container_edits != other.container_edits || other.devices.iter().any(differs) {
             return Err(Error::new(format!(
                 "CDI specifications {} and {} of kind {} differ",
                 self.file.display(),
@@ -416,8 +408,8 @@ impl Specification {
 
     /// Checks that the node's file systems answer for all that it names, so that no later look waits without end.
     fn answers(&self) -> Result<()> {
-        let edits = { self.devices.iter() }.map(|(_, edits)| edits);
-        let edits = edits.chain([&self.common]);
+        let edits = { self.devices.iter() }.map(|device| &device.container_edits);
+        let edits = edits.chain([&self.container_edits]);
         let sources = edits.flat_map(|edits| {
             let mounts = edits.mounts.iter().map(|mount| mount.host_path.as_path());
             mounts.chain(edits.hooks.iter().map(|hook| hook.path.as_path()))
@@ -434,14 +426,17 @@ impl Specification {
 
     /// Returns all edits that a container may get.
     pub fn each(&mut self) -> impl Iterator<Item = &mut Edits> {
-        let devices = self.devices.iter_mut().map(|(_, edits)| edits);
-        devices.chain([&mut self.common])
+        let devices = self
+            .devices
+            .iter_mut()
+            .map(|device| &mut device.container_edits);
+        devices.chain([&mut self.container_edits])
     }
 
     /// Returns the edits for a container that has these GPUs, by their indexes and UUIDs: those at the top, and those of
     /// the device `all`, else of each GPU. A GPU that is not in the file has the driver of one that is.
     pub fn edits(&self, gpus: &[(u32, &str)]) -> Edits {
-        let named = |name: &str| { self.devices.iter() }.find(|(its, _)| its == name);
+        let named = |name: &str| { self.devices.iter() }.find(|device| device.name == name);
         let own = |(index, uuid): &(u32, &str)| {
             let names = [(*uuid).to_owned(), index.to_string(), format!("gpu{index}")];
             names.iter().find_map(|name| named(name))
@@ -453,9 +448,9 @@ impl Specification {
         if chosen.is_empty() {
             chosen.extend(self.devices.first());
         }
-        let mut edits = self.common.clone();
-        for (_, its) in chosen {
-            edits.add(its);
+        let mut edits = self.container_edits.clone();
+        for device in chosen {
+            edits.add(&device.container_edits);
         }
         edits
     }
