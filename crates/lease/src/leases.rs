@@ -92,7 +92,7 @@ impl<'a> Leases<'a> {
         self.leases_that(|lease| lease.claim().is_some())
     }
 
-    fn leases_that(&self, are_meant: impl Fn(&Lease) -> bool) -> Result<Vec<Held>> {
+    pub(crate) fn leases_that(&self, are_meant: impl Fn(&Lease) -> bool) -> Result<Vec<Held>> {
         let listing = self.store.list()?;
         let meant = listing.held().filter(|held| are_meant(&held.lease));
         Ok(meant.cloned().collect())

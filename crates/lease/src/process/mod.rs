@@ -105,11 +105,7 @@ pub(crate) fn is_ancestor(process: &Process) -> bool {
         let Some(stat) = read_stat(&Host, &dir(pid)).ok().flatten() else {
             return false;
         };
-        if (Process {
-            pid,
-            start_time: stat.start_time,
-        }) == *process
-        {
+        if (pid, stat.start_time) == (process.pid, process.start_time) {
             return true;
         }
         pid = stat.parent;

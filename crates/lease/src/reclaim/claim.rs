@@ -31,10 +31,8 @@ impl Leases<'_> {
 
     /// Releases the lease of one device of a claim, which Kubernetes has given to others. See `unprepare`.
     pub fn release_device(&self, device: &ClaimName, patience: Patience) -> Result<()> {
-        let listing = self.store.list()?;
-        let is_it = |held: &&Held| held.lease.claim().is_some_and(|claim| device.is_of(claim));
-        let its = listing.held().filter(is_it);
-        error::all(its.map(|held| release(self, held, patience)))
+        let its = self.leases_that(|l| l.claim().is_some_and(|claim| device.is_of(claim)))?;
+        error::all(its.iter().map(|held| release(self, held, patience)))
     }
 
     /// Names the container or the process that uses a device of a claim. If that cannot be found out, it says so.
@@ -73,12 +71,8 @@ impl Leases<'_> {
         let listing = self.store.list()?;
         let mark = claim.mark();
         let is_its = |held: &&Held| {
-            let is_of_claim = held.lease.shared_in.as_ref() == Some(&mark);
-            is_of_claim
-                && held
-                    .lease
-                    .container()
-                    .is_some_and(|c| c.key.id == container)
+            let lease = &held.lease;
+            lease.shared_in.as_ref() == Some(&mark) && lease.holder.name() == container
         };
         self.end(&ledger, |state, ends| {
             for held in listing.held().filter(is_its) {

@@ -28,28 +28,21 @@ pub enum Outcome {
 impl Finding {
     /// Notes what a further look at a kept lease told, if anything.
     pub(super) fn note(&mut self, told: Result<Option<String>>) {
-        match told {
-            Ok(None) => {}
-            Ok(Some(told)) => self.remark(&told),
-            Err(e) => self.fail(e),
+        match (told, &mut self.outcome) {
+            (Ok(Some(told)), Outcome::Kept(why)) => {
+                why.push_str("; ");
+                why.push_str(&told);
+            }
+            // A failure stays as it is.
+            (Ok(_), _) => {}
+            (Err(e), outcome) => {
+                let before = std::mem::replace(outcome, Outcome::Kept(String::new()));
+                *outcome = Outcome::Failed(match before {
+                    Outcome::Failed(before) => before.and(Some(e)),
+                    _ => e,
+                });
+            }
         }
-    }
-
-    /// Adds a remark to the reason why the lease stays. A failure stays as it is.
-    fn remark(&mut self, text: &str) {
-        if let Outcome::Kept(why) = &mut self.outcome {
-            why.push_str("; ");
-            why.push_str(text);
-        }
-    }
-
-    /// Turns the finding into a failure, beside one that is there.
-    fn fail(&mut self, e: Error) {
-        let before = std::mem::replace(&mut self.outcome, Outcome::Kept(String::new()));
-        self.outcome = Outcome::Failed(match before {
-            Outcome::Failed(before) => before.and(Some(e)),
-            _ => e,
-        });
     }
 
     /// Returns whether the collection made room here, so that a create should look again.

@@ -137,22 +137,19 @@ struct Look {
 
 fn look_at_lease(context: &Leases<'_>, held: &Held, &Look { dry_run, all, end }: &Look) -> Outcome {
     let lease = &held.lease;
-    let why = match why_collect(context, held, lease, all) {
-        Ok(why) if dry_run => return Outcome::Released(why),
-        Ok(why) => why,
-        Err(kept) => {
-            if !dry_run && let Err(e) = ready::ready_without_its_front(context, lease) {
-                tracing::warn!(lease = lease.id.as_str(), "{}", e.line());
-            }
-            if !dry_run && let Err(e) = claim::undo_killed_prepare(context, held) {
-                return Outcome::Failed(e);
-            }
-            return Outcome::Kept(kept);
+    let why = why_collect(context, held, lease, all);
+    if !dry_run && why.is_err() {
+        if let Err(e) = ready::ready_without_its_front(context, lease) {
+            tracing::warn!(lease = lease.id.as_str(), "{}", e.line());
         }
-    };
+        if let Err(e) = claim::undo_killed_prepare(context, held) {
+            return Outcome::Failed(e);
+        }
+    }
     let against = |now: &Lease| why_collect(context, held, now, all).err();
-    let released = context.release_unless(held, left(held.attempt(), end), against);
-    outcome(released, why)
+    outcome(why, dry_run, || {
+        context.release_unless(held, left(held.attempt(), end), against)
+    })
 }
 
 fn look_at_instance(
@@ -160,15 +157,11 @@ fn look_at_instance(
     instance: &Instance,
     &Look { dry_run, all, end }: &Look,
 ) -> Outcome {
-    let why = match why_destroy(context, instance, all) {
-        Ok(why) if dry_run => return Outcome::Released(why),
-        Ok(why) => why,
-        Err(kept) => return Outcome::Kept(kept),
-    };
     let against = |now: &Instance| why_destroy(context, now, all).err();
-    let patience = left(instance.attempt(), end);
-    let released = release::release_instance_unless(context, instance, patience, against);
-    outcome(released, why)
+    outcome(why_destroy(context, instance, all), dry_run, || {
+        let patience = left(instance.attempt(), end);
+        release::release_instance_unless(context, instance, patience, against)
+    })
 }
 
 /// Tries once to release an instance without a lease that is on its way out, for a claim that wants its place.
@@ -177,8 +170,18 @@ pub(crate) fn release_going(context: &Leases<'_>, instance: &Instance) -> Result
     release::release_instance_unless(context, instance, Patience::NONE, against)
 }
 
-fn outcome(released: Result<Returned>, why: String) -> Outcome {
-    match released {
+/// Releases what may go, but for a dry run.
+fn outcome(
+    why: Result<String, String>,
+    dry_run: bool,
+    release: impl FnOnce() -> Result<Returned>,
+) -> Outcome {
+    let why = match why {
+        Ok(why) if dry_run => return Outcome::Released(why),
+        Ok(why) => why,
+        Err(kept) => return Outcome::Kept(kept),
+    };
+    match release() {
         Ok(Returned::Yes) => Outcome::Released(why),
         Ok(Returned::No(kept)) => Outcome::Kept(kept),
         Err(e) => Outcome::Failed(e),

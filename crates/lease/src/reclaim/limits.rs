@@ -28,10 +28,7 @@ pub(super) fn set_back_raised(context: &Leases<'_>, findings: &mut [Finding], dr
         };
         let outcome = if has_daemon(held) {
             let talks: &Result<Talks> = talks.get_or_insert_with(|| begin(context));
-            match dry_run {
-                true => would_set_back(context, held, talks),
-                false => set_back(context, held, talks),
-            }
+            in_server(context, held, talks, dry_run)
         } else if held.lease.level() == Some(Level::Driver) && is_ready(held) {
             in_driver(context, &driver, held, dry_run)
         } else {
@@ -86,23 +83,24 @@ fn in_driver(
     }
 }
 
-fn would_set_back(
+/// Sets a raised limit of an MPS server back, or says that it would.
+fn in_server(
     context: &Leases<'_>,
     held: &Held,
     talks: &Result<Talks>,
+    dry_run: bool,
 ) -> Result<Option<String>> {
-    let found = talk(context, held, talks, "read", Talks::changed)?.flatten();
-    let raised = found.filter(|limit| limit.is_raised());
-    Ok(raised.map(would_be_set_back))
+    if dry_run {
+        let found = talk(context, held, talks, "read", Talks::changed)?.flatten();
+        let raised = found.filter(ChangedLimit::is_raised);
+        return Ok(raised.map(would_be_set_back));
+    }
+    let found = talk(context, held, talks, "set back", Talks::set_back)?.flatten();
+    Ok(found.map(|found| is_set_back(held, &found)))
 }
 
 fn would_be_set_back(limit: ChangedLimit) -> String {
     format!("its memory limit was changed to {limit}, and would be set back to its share")
-}
-
-fn set_back(context: &Leases<'_>, held: &Held, talks: &Result<Talks>) -> Result<Option<String>> {
-    let found = talk(context, held, talks, "set back", Talks::set_back)?.flatten();
-    Ok(found.map(|found| is_set_back(held, &found)))
 }
 
 /// Returns the words for a limit that is set back, which are in the log as well.

@@ -246,14 +246,12 @@ impl<'a> Liveness<'a> {
             return Ok(None);
         }
         let dir = key.root.join(&key.id);
-        if !self
-            .reads
-            .answers(&["state.json", "status"].map(|file| dir.join(file)))
-        {
+        let files = ["state.json", "status"].map(|file| dir.join(file));
+        if !self.reads.answers(&files) {
             let dir = dir.display();
             return Err(format!("the file system of {dir} does not answer"));
         }
-        for file in ["state.json", "status"].map(|file| dir.join(file)) {
+        for file in files {
             let bytes = match self.reads.file(&file) {
                 Ok(bytes) => bytes,
                 Err(e) if cannot_be_there(&e) => continue,
