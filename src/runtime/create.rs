@@ -20,6 +20,7 @@ use runmig_lease::store::{Container, Held, LeaseState};
 use runmig_lease::{Acquired, Leases, POD_PATIENCE, Patience, Returned, process, programs, trust};
 use std::cell::Cell;
 use std::path::PathBuf;
+use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 /// The time after which a hook that has not told its outcome did not run: its timeout, and some for the low-level
@@ -107,7 +108,7 @@ impl Slicing<'_> {
             .inspect_err(|e| self.leases.count_failed(Outcome::Refused, Some(e)))?;
         // This process may end by the signal that ended the low-level runtime.
         drop(self);
-        Ok(ended.propagate())
+        Ok(spawn::propagate(ended))
     }
 
     /// Returns what a create needs beside its slices.
@@ -154,7 +155,7 @@ impl Slicing<'_> {
         self.asking.is_foreground && leases.iter().any(ran)
     }
 
-    fn make(&self, prepared: Prepared) -> Result<spawn::Ended> {
+    fn make(&self, prepared: Prepared) -> Result<ExitStatus> {
         let is_foreground = self.asking.is_foreground;
         let Acquired { leases, operation } =
             self.acquire(prepared.holder, &prepared.document, prepared.cgroup)?;
@@ -171,7 +172,7 @@ impl Slicing<'_> {
                 self.hand_over(&leases)
             });
         let ended = match made {
-            Ok(ended) if ended.succeeded() && !is_foreground => {
+            Ok(ended) if ended.success() && !is_foreground => {
                 // The container exists, even if runmig cannot record that. Without the record, the lease
                 // counts as alive by the container's init and cgroup.
                 let ready = || {
@@ -193,12 +194,12 @@ impl Slicing<'_> {
             Ok(ended) => {
                 // The low-level runtime failed and reported why, or a foreground run is over and its hook may
                 // have run. crun discards the words of a hook.
-                let has_run = ended.succeeded() || self.has_run(&leases);
+                let has_run = ended.success() || self.has_run(&leases);
                 let failed = |held: &Held| {
                     let missing = self.leases.missing_limit(held).ok()??;
                     (!missing.is_awaited).then_some(missing.why)
                 };
-                let limit = { leases.iter().filter(|_| !ended.succeeded()) }.find_map(failed);
+                let limit = { leases.iter().filter(|_| !ended.success()) }.find_map(failed);
                 match has_run {
                     true => self.count_created(&leases, || ()),
                     false => self.leases.count_failed(Outcome::Runtime, limit.as_ref()),
@@ -210,7 +211,7 @@ impl Slicing<'_> {
                     tracing::warn!("{}", e.line());
                     // This error stays out of the engine's log. The engine shows its user the log's last
                     // error, which must say why the low-level runtime failed.
-                    if !is_foreground || !ended.succeeded() {
+                    if !is_foreground || !ended.success() {
                         report::error(&e, None);
                     }
                 }
@@ -298,7 +299,7 @@ impl Slicing<'_> {
         self.leases.acquire(holder, asked, cgroup)
     }
 
-    fn hand_over(&self, leases: &[Held]) -> Result<spawn::Ended> {
+    fn hand_over(&self, leases: &[Held]) -> Result<ExitStatus> {
         // A foreground run outlives runmig, as a container of runc outlives runc. A create that the engine
         // kills at its deadline must end: otherwise it makes a container that no engine deletes.
         let deadline = request::deadline(&self.asking.annotations);

@@ -1,13 +1,14 @@
 //! Releases slices after a delete, in case the hook did not. A hook runs once, twice or never, and a delete
 //! is often the engine's last call.
 
-use super::spawn::{self, Ended, Inherited, Meanwhile};
+use super::spawn::{self, Inherited, Meanwhile};
 use super::{Front, companion, container_name, report};
 use crate::bundles;
 use runmig_lease::counters::Actor;
 use runmig_lease::error::Result;
 use runmig_lease::store::{Key, LeaseState, Store};
 use std::ffi::OsStr;
+use std::process::ExitStatus;
 
 /// Returns the container's key if one look at the ledger finds a lease of it.
 pub fn lease_of(front: &Front<'_>, id: &OsStr) -> Result<Option<Key>> {
@@ -40,21 +41,24 @@ pub fn delete(front: &Front<'_>, key: &Key, release: Release) -> Result<i32> {
         }
     };
     match release(front, key, ended) {
-        Ok(_) if ended.succeeded() => {}
-        Ok(slice) => report::note(&format!("the low-level runtime {}; {slice}", ended.how())),
+        Ok(_) if ended.success() => {}
+        Ok(slice) => report::note(&format!(
+            "the low-level runtime {}; {slice}",
+            spawn::how(ended)
+        )),
         Err(e) => {
             tracing::warn!(container = key.id, "{}", e.line());
             report::error(&e, None);
         }
     }
-    Ok(ended.propagate())
+    Ok(spawn::propagate(ended))
 }
 
-pub type Release = fn(&Front<'_>, &Key, Ended) -> Result<String>;
+pub type Release = fn(&Front<'_>, &Key, ExitStatus) -> Result<String>;
 
 /// Looks again for a lease, since the hook has released it as a rule. Hands over to `runmig-slice` if there is
 /// one.
-pub fn by_companion(front: &Front<'_>, key: &Key, ended: Ended) -> Result<String> {
+pub fn by_companion(front: &Front<'_>, key: &Key, ended: ExitStatus) -> Result<String> {
     let existing = Store::existing(&front.config.state_dir, front.config.lock_timeout)?;
     if !existing.is_some_and(|store| store.has(key)) {
         return Ok(released(&key.id));
@@ -68,13 +72,13 @@ fn released(container: &str) -> String {
 
 /// Releases the slices of a dead container, and returns their state in words. A container that lives on, such
 /// as after a plain delete while it runs, keeps its slice.
-pub fn release(front: &Front<'_>, key: &Key, ended: Ended) -> Result<String> {
+pub fn release(front: &Front<'_>, key: &Key, ended: ExitStatus) -> Result<String> {
     let container = &key.id;
     crate::log::start(front.config);
     let Some(leases) = bundles::existing(front.config, Actor::Delete)? else {
         return Ok(released(container));
     };
-    leases.release_if_dead(key, ended.succeeded())?;
+    leases.release_if_dead(key, ended.success())?;
     let left = leases.of(key)?;
     Ok(
         match left.iter().find(|h| h.lease.state != LeaseState::Releasing) {

@@ -233,7 +233,14 @@ fn believed(marks: &[Mark]) -> Result<Marked> {
                     return Err(mark.refused("it leads to another program"));
                 }
             }
-            Some(name) => is_installed(mark, name)?,
+            // Its path is that of the program beside this one, without links.
+            Some(name) => {
+                let installed = companion::program(name)?;
+                if Path::new(&mark.path).as_os_str() != installed.as_os_str() {
+                    let why = format!("the program of this runmig is {}", installed.display());
+                    return Err(mark.refused(why));
+                }
+            }
             None => {}
         }
     }
@@ -264,14 +271,4 @@ fn asked(
         return request::parse(annotations);
     }
     request::parse(&all).context(what)
-}
-
-/// Refuses a hook whose path is not that of the program beside this one, without links.
-fn is_installed(mark: &Mark, name: &str) -> Result<()> {
-    let installed = companion::program(name)?;
-    let why = || format!("the program of this runmig is {}", installed.display());
-    match Path::new(&mark.path).as_os_str() == installed.as_os_str() {
-        true => Ok(()),
-        false => Err(mark.refused(why())),
-    }
 }

@@ -27,8 +27,8 @@ use lowlevel::LowLevel;
 use runmig_lease::config::Config;
 use runmig_lease::error::{Error, Result};
 use runmig_lease::process;
-use spawn::Ended;
 use std::ffi::{OsStr, OsString};
+use std::process::ExitStatus;
 
 /// The context of a call.
 struct Front<'a> {
@@ -38,7 +38,7 @@ struct Front<'a> {
     runtime: &'a LowLevel,
     call: &'a Call,
     /// The end of the low-level runtime, if the front has run it for this call.
-    ended: Option<Ended>,
+    ended: Option<ExitStatus>,
 }
 
 /// The handler of calls that concern a slice.
@@ -76,11 +76,11 @@ pub fn slice() -> i32 {
         update: update::but_for_devices,
         features: features::tell,
     };
-    enter(&slice, Ended::take)
+    enter(&slice, spawn::take_argument)
 }
 
 /// Returns the exit status, unless the low-level runtime replaces this process.
-fn enter(slicer: &Slicer, ended: fn(&mut Vec<OsString>) -> Option<Ended>) -> i32 {
+fn enter(slicer: &Slicer, ended: fn(&mut Vec<OsString>) -> Option<ExitStatus>) -> i32 {
     spawn::fill_standard_descriptors();
     process::survive_file_limit();
     let mut argv = std::env::args_os();
@@ -94,7 +94,7 @@ fn enter(slicer: &Slicer, ended: fn(&mut Vec<OsString>) -> Option<Ended>) -> i32
             // An error may come before the family of the low-level runtime is known. Engines name the log alike for both.
             let log = log.or_else(|| args::parse(Family::Runc, &args).log);
             report::error(&e, log.as_ref());
-            ended.map_or(1, Ended::propagate)
+            ended.map_or(1, spawn::propagate)
         }
     }
 }
@@ -103,7 +103,7 @@ fn dispatch(
     slicer: &Slicer,
     name: Option<&OsStr>,
     args: &[OsString],
-    ended: Option<Ended>,
+    ended: Option<ExitStatus>,
     log: &mut Option<args::Log>,
 ) -> Result<i32> {
     let config = Config::for_program(name)?;
@@ -128,7 +128,7 @@ fn dispatch(
         Verb::Make(create) => detect::request(&front, create)?,
         Verb::Delete(id) => match (delete::lease_of(&front, id)?, ended) {
             (Some(key), _) => return (slicer.delete)(&front, key),
-            (None, Some(ended)) => return Ok(ended.propagate()),
+            (None, Some(ended)) => return Ok(spawn::propagate(ended)),
             (None, None) => None,
         },
         Verb::Checkpoint(words) => {

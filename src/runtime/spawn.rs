@@ -16,6 +16,8 @@ use std::io::Write;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 use std::time::Duration;
 
 /// The descriptors that were open before runmig opened any. The engine hands them on to the low-level
@@ -63,77 +65,62 @@ fn is_open(fd: i32) -> bool {
     nix::fcntl::fcntl(fd, FcntlArg::F_GETFD).is_ok()
 }
 
-/// The end of the low-level runtime.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
-    Exited(i32),
-    /// The number of the signal. Real-time signals have no name.
-    Killed(i32),
+/// The argument that tells `runmig-slice` the end of the low-level runtime.
+const ENDED: &str = "--low-level-runtime-ended=";
+
+/// Returns that argument.
+pub fn argument(ended: ExitStatus) -> String {
+    match ended.signal() {
+        Some(signal) => format!("{ENDED}signal:{signal}"),
+        None => format!("{ENDED}exit:{}", ended.code().unwrap_or_default()),
+    }
 }
 
-impl Ended {
-    /// The argument that tells `runmig-slice` the end of the low-level runtime.
-    const ARGUMENT: &str = "--low-level-runtime-ended=";
+/// Takes that argument, which is the first, from the arguments.
+pub fn take_argument(args: &mut Vec<OsString>) -> Option<ExitStatus> {
+    let told = args.first()?.to_str()?.strip_prefix(ENDED)?;
+    let (how, number) = told.split_once(':')?;
+    let raw = match (how, number.parse().ok()?) {
+        ("exit", status @ 0..=255) => status << 8,
+        ("signal", signal @ 1..=64) => signal,
+        _ => return None,
+    };
+    args.remove(0);
+    Some(ExitStatus::from_raw(raw))
+}
 
-    pub fn argument(self) -> String {
-        let (how, number) = match self {
-            Ended::Exited(status) => ("exit", status),
-            Ended::Killed(signal) => ("signal", signal),
-        };
-        format!("{}{how}:{number}", Ended::ARGUMENT)
+/// Says how the low-level runtime ended.
+pub fn how(ended: ExitStatus) -> String {
+    match ended.signal() {
+        Some(signal) => format!("was killed by signal {signal}"),
+        None => format!("exited with status {}", ended.code().unwrap_or_default()),
     }
+}
 
-    /// Takes that argument, which is the first, from the arguments.
-    pub fn take(args: &mut Vec<OsString>) -> Option<Ended> {
-        let told = args.first()?.to_str()?.strip_prefix(Ended::ARGUMENT)?;
-        let (how, number) = told.split_once(':')?;
-        let ended = match (how, number.parse().ok()?) {
-            ("exit", status @ 0..=255) => Ended::Exited(status),
-            ("signal", signal @ 1..=64) => Ended::Killed(signal),
-            _ => return None,
-        };
-        args.remove(0);
-        Some(ended)
+/// Ends this process as the low-level runtime ended, but without a core: the low-level runtime has left its own. Returns
+/// the status for an exit.
+pub fn propagate(ended: ExitStatus) -> i32 {
+    let Some(signal) = ended.signal() else {
+        return ended.code().unwrap_or_default();
+    };
+    // A program that collects cores heeds only this setting.
+    let _ = nix::sys::prctl::set_dumpable(false);
+    let none = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: the limits are a live local.
+    unsafe { libc::setrlimit(libc::RLIMIT_CORE, &raw const none) };
+    // SAFETY: the default disposition runs no code of this program, and the set lives here.
+    unsafe {
+        libc::signal(signal, libc::SIG_DFL);
+        let mut one = std::mem::zeroed();
+        libc::sigemptyset(&mut one);
+        libc::sigaddset(&mut one, signal);
+        libc::sigprocmask(libc::SIG_UNBLOCK, &one, std::ptr::null_mut());
+        libc::raise(signal);
     }
-
-    pub fn succeeded(self) -> bool {
-        self == Ended::Exited(0)
-    }
-
-    pub fn how(self) -> String {
-        match self {
-            Ended::Exited(status) => format!("exited with status {status}"),
-            Ended::Killed(signal) => format!("was killed by signal {signal}"),
-        }
-    }
-
-    /// Ends this process as the low-level runtime ended, but without a core: the low-level runtime has left
-    /// its own. Returns the status for an exit.
-    pub fn propagate(self) -> i32 {
-        match self {
-            Ended::Exited(status) => status,
-            Ended::Killed(signal) => {
-                // A program that collects cores heeds only this setting.
-                let _ = nix::sys::prctl::set_dumpable(false);
-                let none = libc::rlimit {
-                    rlim_cur: 0,
-                    rlim_max: 0,
-                };
-                // SAFETY: the limits are a live local.
-                unsafe { libc::setrlimit(libc::RLIMIT_CORE, &raw const none) };
-                // SAFETY: the default disposition runs no code of this program, and the set lives here.
-                unsafe {
-                    libc::signal(signal, libc::SIG_DFL);
-                    let mut one = std::mem::zeroed();
-                    libc::sigemptyset(&mut one);
-                    libc::sigaddset(&mut one, signal);
-                    libc::sigprocmask(libc::SIG_UNBLOCK, &one, std::ptr::null_mut());
-                    libc::raise(signal);
-                }
-                128 + signal
-            }
-        }
-    }
+    128 + signal
 }
 
 /// A child that has not begun yet. It waits until runmig has recorded its process.
@@ -219,7 +206,7 @@ impl Waiting {
 
     /// Lets the child begin, and stands in for it until it ends. Calls `meanwhile` from time to time, until
     /// that returns `Done`.
-    pub fn run(self, mut meanwhile: impl FnMut() -> Meanwhile) -> Result<Ended> {
+    pub fn run(self, mut meanwhile: impl FnMut() -> Meanwhile) -> Result<ExitStatus> {
         let what = || "wait for the low-level runtime";
         nix::unistd::write(&self.go, b"g").context(what)?;
         drop(self.go);
@@ -265,7 +252,7 @@ pub enum Meanwhile {
 
 /// Returns the end of the child, if it has ended. It calls `waitpid` itself, since nix has no value for a
 /// death by a real-time signal.
-fn ended(pid: Pid) -> Result<Option<Ended>> {
+fn ended(pid: Pid) -> Result<Option<ExitStatus>> {
     let mut status = 0;
     // SAFETY: the status is a live local.
     match unsafe { libc::waitpid(pid.as_raw(), &mut status, libc::WNOHANG) } {
@@ -274,9 +261,7 @@ fn ended(pid: Pid) -> Result<Option<Ended>> {
             Errno::EINTR => Ok(None),
             e => Err(Error::new("wait for the low-level runtime").caused_by(e)),
         },
-        _ if libc::WIFEXITED(status) => Ok(Some(Ended::Exited(libc::WEXITSTATUS(status)))),
-        _ if libc::WIFSIGNALED(status) => Ok(Some(Ended::Killed(libc::WTERMSIG(status)))),
-        _ => Ok(None),
+        _ => Ok(Some(ExitStatus::from_raw(status))),
     }
 }
 
