@@ -148,10 +148,10 @@ impl Bundle {
     }
 
     /// Replaces config.json by `edited`, after it has saved `original` in the sidecar.
-    pub fn install(&self, author: impl Into<Author>, original: &[u8], edited: &[u8]) -> Result<()> {
+    pub fn install(&self, author: Author, original: &[u8], edited: &[u8]) -> Result<()> {
         self.remove_leftovers();
         let (now, stat, kept) = self.config_and_kept()?;
-        let mut sidecar = Sidecar::new(author.into(), original, edited);
+        let mut sidecar = Sidecar::new(author, original, edited);
         if kept.is_some() {
             // Until the rename below, the file is still the earlier edit.
             sidecar.also_wrote(&now);

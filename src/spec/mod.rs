@@ -32,14 +32,10 @@ pub use mounts::{MPS, check_dev, destination, has_libcuda};
 pub use oci::is_same;
 pub use paths::clean;
 pub use peek::{Peek, peek};
+pub(crate) use sidecar::Sidecar;
 
 use runmig_lease::error::{Error, Result};
 use serde_json::{Map, Value};
-
-/// Returns the original that a sidecar keeps; none if the bytes are not a sidecar.
-pub(crate) fn sidecar_original(bytes: Vec<u8>) -> Option<Vec<u8>> {
-    sidecar::Sidecar::parse(bytes).map(|sidecar| sidecar.original)
-}
 
 /// Returns a section that must exist. Without it runmig has no place for a slice.
 fn section<'a>(document: &'a mut Document, key: &str) -> Result<&'a mut Map<String, Value>> {

@@ -73,7 +73,7 @@ pub(super) fn peek_for(bytes: &[u8], reads_all: bool) -> Result<Peek> {
 }
 
 /// Peeks at an open file, which may be longer than the limit for a request. `reads_all`: also at one that does not name runmig.
-pub fn peek_file(mut file: &File, reads_all: bool) -> io::Result<Result<Peek>> {
+pub fn peek_file(file: &File, reads_all: bool) -> io::Result<Result<Peek>> {
     let bytes = files::read_start(file, LIMIT + 1)?;
     if bytes.len() as u64 <= LIMIT {
         return Ok(peek_for(&bytes, reads_all).map(|seen| Peek {
@@ -81,10 +81,11 @@ pub fn peek_file(mut file: &File, reads_all: bool) -> io::Result<Result<Peek>> {
             ..seen
         }));
     }
-    let is_searched = !reads_all && file.metadata()?.len() <= SEARCH_LIMIT;
-    let lower = bytes.to_ascii_lowercase();
-    if is_searched && !could_name_us(&lower) && !rest_could_name_us(&mut file, lower)? {
-        return Ok(Ok(Peek::default()));
+    if !reads_all && file.metadata()?.len() <= SEARCH_LIMIT {
+        let names_us = |part: &[u8]| could_name_us(&part.to_ascii_lowercase());
+        if !files::has_part(bytes.chain(file), LONGEST, SEARCH_LIMIT, names_us)? {
+            return Ok(Ok(Peek::default()));
+        }
     }
     let line = format!(
         "cannot tell whether the container asks for a slice: config.json is longer than {LIMIT} bytes"
@@ -113,24 +114,6 @@ fn could_name_us(lower: &[u8]) -> bool {
     };
     let is_escaped = || has(ESCAPE) && memmem::find_iter(lower, ESCAPE).any(is_letter);
     has(WORD) || has(SWAPPED) || is_escaped()
-}
-
-/// Searches in pieces that overlap, because a boundary could cut the word in two. A file that grows
-/// meanwhile counts as naming runmig.
-fn rest_could_name_us(file: &mut impl Read, mut piece: Vec<u8>) -> io::Result<bool> {
-    const PIECE: u64 = 1024 * 1024;
-    for _ in 0..SEARCH_LIMIT / PIECE {
-        piece.drain(..piece.len() - (LONGEST - 1));
-        let next = files::read_start(&mut *file, PIECE)?;
-        if next.is_empty() {
-            return Ok(false);
-        }
-        piece.extend(next.to_ascii_lowercase());
-        if could_name_us(&piece) {
-            return Ok(true);
-        }
-    }
-    Ok(true)
 }
 
 /// Returns the error in serde_json's words, which name the position.

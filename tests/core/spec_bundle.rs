@@ -2,11 +2,19 @@
 
 use runmig::spec::Peek;
 use runmig::spec::bundle::Bundle;
+use runmig_lease::Author;
 use runmig_lease::error::Error;
 use runmig_lease::model::{LeaseId, NvidiaNumbers};
 use testkit::prelude::*;
 
 const ORIGINAL: &str = "{\n\t\"ociVersion\": \"1.0.2\"\n}\n";
+
+fn author(lease: &str) -> Author {
+    Author {
+        lease: LeaseId::new(lease),
+        ..Author::default()
+    }
+}
 
 fn edit_of(lease: &str) -> String {
     format!(
@@ -50,7 +58,8 @@ impl Place {
 
     fn install(&self, lease: &str) {
         let (original, edit) = (self.original().0, edit_of(lease));
-        let installed = { self.bundle() }.install(lease, original.as_bytes(), edit.as_bytes());
+        let installed =
+            { self.bundle() }.install(author(lease), original.as_bytes(), edit.as_bytes());
         installed.unwrap();
     }
 
@@ -332,7 +341,7 @@ fn follows_link_to_bundle() {
     symlink(place.dir.path(), &link).unwrap();
     let bundle = Bundle::open(&link).unwrap();
     bundle
-        .install("a", ORIGINAL.as_bytes(), edit_of("a").as_bytes())
+        .install(author("a"), ORIGINAL.as_bytes(), edit_of("a").as_bytes())
         .unwrap();
     assert_eq!(place.config(), edit_of("a"));
 }

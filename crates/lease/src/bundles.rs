@@ -49,12 +49,3 @@ pub struct Author {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub boot: Option<BootId>,
 }
-
-impl From<&str> for Author {
-    fn from(lease: &str) -> Author {
-        Author {
-            lease: LeaseId::new(lease),
-            ..Author::default()
-        }
-    }
-}

@@ -127,33 +127,49 @@ impl Opened {
         all(&self.file, bytes, max)
     }
 
-    /// Returns whether a text is in the first `max` bytes. No more than a part of them is in memory, since each new page costs
-    /// more than to search it.
+    /// Returns whether a text is in the first `max` bytes.
     pub(crate) fn contains(self, text: &[u8], max: u64) -> io::Result<bool> {
-        let (finder, mut from) = (Finder::new(text), limited(self.file, max));
-        let mut part = vec![0; SEARCHED.max(2 * text.len())];
-        let mut filled = 0;
-        loop {
-            match from.read(&mut part[filled..]) {
-                Ok(0) => return Ok(false),
-                Ok(length) => filled += length,
-                Err(e) if e.kind() == ErrorKind::Interrupted => continue,
-                Err(e) => return Err(e),
-            }
-            if finder.find(&part[..filled]).is_some() {
-                return Ok(true);
-            }
-            // It may begin at the end of this part.
-            let kept = filled.min(text.len().saturating_sub(1));
-            part.copy_within(filled - kept..filled, 0);
-            filled = kept;
-        }
+        let finder = Finder::new(text);
+        has_part(self.file, text.len(), max, |part| {
+            finder.find(part).is_some()
+        })
     }
 
     /// The same, as text.
     pub(crate) fn read_text(self, max: u64) -> io::Result<String> {
         let not_text = |e| io::Error::new(ErrorKind::InvalidData, e);
         String::from_utf8(self.read(max)?).map_err(not_text)
+    }
+}
+
+/// Returns whether `is_in` finds what has at most `longest` bytes. No more than a part is in memory, since each new page costs
+/// more than to search it.
+///
+/// # Errors
+/// More than `max` bytes, and nothing found in these.
+pub fn has_part(
+    from: impl Read,
+    longest: usize,
+    max: u64,
+    is_in: impl Fn(&[u8]) -> bool,
+) -> io::Result<bool> {
+    let mut from = limited(from, max);
+    let mut part = vec![0; SEARCHED.max(2 * longest)];
+    let mut filled = 0;
+    loop {
+        match from.read(&mut part[filled..]) {
+            Ok(0) => return Ok(false),
+            Ok(length) => filled += length,
+            Err(e) if e.kind() == ErrorKind::Interrupted => continue,
+            Err(e) => return Err(e),
+        }
+        if is_in(&part[..filled]) {
+            return Ok(true);
+        }
+        // It may begin at the end of this part.
+        let kept = filled.min(longest.saturating_sub(1));
+        part.copy_within(filled - kept..filled, 0);
+        filled = kept;
     }
 }
 

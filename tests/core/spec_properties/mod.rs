@@ -6,6 +6,7 @@ use crate::{device, grant};
 use proptest::prelude::*;
 use runmig::spec::bundle::Bundle;
 use runmig::spec::{Document, Source, edit, peek, strip, uses_user_namespace};
+use runmig_lease::Author;
 use runmig_lease::cdi::Edits;
 use runmig_lease::error::Result;
 use runmig_lease::model::{DeviceNode, NvidiaNumbers};
@@ -191,7 +192,8 @@ proptest! {
             let found = bundle.original(&numbers(), None).unwrap();
             let again = edited(&found).unwrap();
             prop_assert_eq!(&again, &first);
-            bundle.install("ab", &found, &again).unwrap();
+            let author = Author { lease: "ab".into(), ..Author::default() };
+            bundle.install(author, &found, &again).unwrap();
             prop_assert_eq!(&std::fs::read(&file).unwrap(), &first);
         }
         bundle.restore(&"ab".into()).unwrap();
