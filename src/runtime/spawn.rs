@@ -321,7 +321,8 @@ impl Image {
     /// process that `LISTEN_PID` names, which is now the child.
     pub fn exec(&mut self) {
         if let Some(text) = &mut self.listen_pid {
-            write_number(&mut text[LISTEN_PID.len()..], std::process::id());
+            let us = std::process::id();
+            let _ = write!(&mut text[LISTEN_PID.len()..], "{us}\0");
         }
         // SAFETY: the path is a C string, the arrays end with a null and point to C strings, all of
         // which live in `self`.
@@ -331,26 +332,6 @@ impl Image {
                 self.argv.as_ptr(),
                 self.environment.as_ptr(),
             );
-        }
-    }
-}
-
-/// Writes a number in decimal, with a NUL after it.
-fn write_number(mut out: &mut [u8], number: u32) {
-    let _ = write!(out, "{number}\0");
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn writes_numbers_like_format() {
-        for number in [0, 7, 10, 4_194_304, u32::MAX] {
-            let mut out = [0xffu8; 11];
-            write_number(&mut out, number);
-            let end = out.iter().position(|b| *b == 0).unwrap();
-            assert_eq!(&out[..end], number.to_string().as_bytes());
         }
     }
 }

@@ -122,7 +122,7 @@ impl Leases<'_> {
         trust::room_for(dir).context(what)?;
         effect::make_dir_all(dir, 0o700).context(what)?;
         trust::folder(dir).context(what)?;
-        let lock = Lock::take(&dir.join(LOCK), self.config.lock_timeout, why)?;
+        let lock = Lock::take(&dir.join(LOCK), Some(self.config.lock_timeout), why)?;
         let mut cordons = read(self.config)?;
         let before = cordons.clone();
         let changed = change(&mut cordons);

@@ -190,6 +190,15 @@ pub fn printable(text: &str) -> String {
     out
 }
 
+/// Names the first of some: `a, b and c`, or `a, b and 2 more`.
+pub(crate) fn first_of(first: &[String], all: usize) -> String {
+    match (all.saturating_sub(first.len()), first) {
+        (0, [init @ .., last]) if !init.is_empty() => format!("{} and {last}", init.join(", ")),
+        (0, some) => some.join(", "),
+        (more, some) => format!("{} and {more} more", some.join(", ")),
+    }
+}
+
 /// Tells whether a terminal obeys this character or does not show it.
 pub fn is_hidden(c: char) -> bool {
     c.is_control()

@@ -90,11 +90,15 @@ pub(crate) trait Record: Serialize + DeserializeOwned {
 
 /// Returns a record as bytes. It fails for a path that is not UTF-8, which JSON cannot express.
 pub(crate) fn encode<R: Record>(record: &R) -> Result<Vec<u8>> {
-    let body = serde_json::to_vec(record).map_err(|e| {
-        Error::new(format!("cannot write the record as JSON: {e}"))
+    Ok(R::FORM.frame(json(record, "record")?.as_bytes()))
+}
+
+/// Returns what runmig keeps for itself as JSON.
+pub(crate) fn json(kept: &impl Serialize, what: &str) -> Result<String> {
+    serde_json::to_string(kept).map_err(|e| {
+        Error::new(format!("cannot write the {what} as JSON: {e}"))
             .hint("use a bundle, --root and low-level runtime whose paths are valid UTF-8")
-    })?;
-    Ok(R::FORM.frame(&body))
+    })
 }
 
 /// Returns the record of these bytes.

@@ -12,7 +12,9 @@ use std::fmt;
 use std::time::{Duration, SystemTime};
 
 /// A span of memory slices on one GPU, written `start:size` as nvidia-smi does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
 pub struct Placement {
     /// The first memory slice.
     pub start: u32,

@@ -4,7 +4,7 @@ use super::in_use::{InUse, WHOLE};
 use crate::error::Result;
 use crate::gpu::{DetailedGpu, Session};
 use crate::leases::Leases;
-use crate::model::{ComputeInstance, GpuUuid, ListedInstance, OperationId, Placement};
+use crate::model::{ComputeInstance, ListedInstance, OperationId, Placement};
 use crate::placement::Standing;
 use crate::store::{Entry, Instance, InstanceState, LeaseState, Listing, Slice};
 use std::sync::Arc;
@@ -22,6 +22,7 @@ pub(super) struct GpuState {
 }
 
 /// An instance on a GPU, or a place on record.
+#[derive(Default)]
 pub(super) struct Present {
     pub profile_id: u32,
     pub placement: Placement,
@@ -104,8 +105,9 @@ pub(super) fn look(
         listing.entries.retain(|entry| !is_own(entry.instance()));
     }
     let state = |gpu: DetailedGpu| {
-        let records = Records::on(&listing, &gpu.gpu.uuid);
-        records.state(context, gpu, in_use)
+        let is_here = |entry: &&Entry| *entry.instance().resource.gpu_uuid() == gpu.gpu.uuid;
+        let entries = listing.entries.iter().filter(is_here).collect();
+        Records { entries }.state(context, gpu, in_use)
     };
     gpus.into_iter().map(state).collect()
 }
@@ -115,15 +117,7 @@ struct Records<'l> {
     entries: Vec<&'l Entry>,
 }
 
-impl<'l> Records<'l> {
-    fn on(listing: &'l Listing, gpu: &GpuUuid) -> Records<'l> {
-        let is_here = |instance: &Instance| instance.resource.gpu_uuid() == gpu;
-        let entries = listing.entries.iter();
-        Records {
-            entries: entries.filter(|entry| is_here(entry.instance())).collect(),
-        }
-    }
-
+impl Records<'_> {
     fn state(&self, context: &Leases<'_>, gpu: DetailedGpu, in_use: &InUse) -> GpuState {
         let there = |one: &ListedInstance| {
             let is_it = |slice: &Slice| {
@@ -197,13 +191,7 @@ impl<'l> Records<'l> {
         let mut present = Present {
             profile_id: place.0,
             placement: place.1,
-            id: None,
-            compute: Vec::new(),
-            record: None,
-            holders: Vec::new(),
-            has_seats: false,
-            is_going: false,
-            is_unread: false,
+            ..Present::default()
         };
         let (mut is_leased, mut stays) = (false, false);
         for entry in &self.entries {

@@ -18,15 +18,6 @@ pub(super) struct GpuPlan {
 }
 
 impl GpuPlan {
-    fn unchanged(state: GpuState) -> GpuPlan {
-        GpuPlan {
-            state,
-            mode: None,
-            busy: Vec::new(),
-            changes: LayoutPlan::default(),
-        }
-    }
-
     pub(super) fn index(&self) -> u32 {
         self.state.gpu.gpu.index
     }
@@ -70,7 +61,12 @@ pub(super) fn plan(layout: &Configuration, states: Vec<GpuState>) -> Result<Vec<
 
 fn on_gpu(state: GpuState, target: &Entry) -> Result<GpuPlan> {
     let wanted = layout::wanted_parts(target, &state.gpu);
-    let mut plan = GpuPlan::unchanged(state);
+    let mut plan = GpuPlan {
+        state,
+        mode: None,
+        busy: Vec::new(),
+        changes: LayoutPlan::default(),
+    };
     let gpu = &plan.state.gpu.gpu;
     // The instances of now do not tell those after the change of another apply.
     if let Some(other) = &plan.state.changing {

@@ -83,7 +83,8 @@ impl Owners {
 
     /// Returns whether the processes of a lease can be told from others.
     pub(super) fn tells(&self, lease: &Lease) -> bool {
-        self.view.sees_all_namespaces() && self.view.sees_cgroups(lease.namespaces.as_ref())
+        self.view.sees_all_namespaces()
+            && self.view.of_cgroups(lease.namespaces.as_ref()) == Sight::Clear
     }
 
     /// Returns whether the pids of a lease's record name its processes here.

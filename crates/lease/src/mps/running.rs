@@ -34,14 +34,8 @@ pub(crate) struct Talks {
     end: Instant,
 }
 
-/// The limit of a running server.
-#[derive(Debug, PartialEq, Eq)]
-enum Told {
-    Kept,
-    Changed(ChangedLimit),
-    /// An answer that names no limit.
-    Words(String),
-}
+/// The limit of a running server, if it is not that of the share; an error for an answer that names no limit.
+type Told = Result<Option<ChangedLimit>, String>;
 
 impl Talks {
     /// Begins the time for all talks.
@@ -62,14 +56,14 @@ impl Talks {
         let daemon = self.with(home)?;
         for server in daemon.servers()? {
             match daemon.told(server, share_mib)? {
-                Told::Kept => {}
-                Told::Changed(limit) => return Ok(Some(limit)),
-                Told::Words(words) if daemon.servers()?.contains(&server) => {
+                Ok(None) => {}
+                Ok(changed) => return Ok(changed),
+                Err(words) if daemon.servers()?.contains(&server) => {
                     return Err(Error::new(format!(
                         "its MPS daemon gives the limit as \"{words}\""
                     )));
                 }
-                Told::Words(_) => {}
+                Err(_) => {}
             }
         }
         Ok(None)
@@ -85,10 +79,9 @@ impl Talks {
         let mut found = None;
         for server in daemon.servers()? {
             let words = match daemon.told(server, share_mib)? {
-                Told::Kept => continue,
-                Told::Changed(limit) if !limit.is_raised() => continue,
-                Told::Changed(limit) => limit.to_string(),
-                Told::Words(words) => words,
+                Ok(Some(limit)) if limit.is_raised() => limit.to_string(),
+                Ok(_) => continue,
+                Err(words) => words,
             };
             let said = daemon.tell(&set_of(server, share_mib))?;
             let now = daemon.tell(&get_of(server))?;
@@ -200,14 +193,14 @@ fn servers(answer: &str) -> Option<Vec<u32>> {
 }
 
 fn judge(said: String, share_mib: u64) -> Told {
-    match told(&said) {
-        _ if said == answer(share_mib) => Told::Kept,
-        Some(told_mib) => Told::Changed(ChangedLimit {
-            told_mib,
-            share_mib,
-        }),
-        None => Told::Words(said),
+    if said == answer(share_mib) {
+        return Ok(None);
     }
+    let told_mib = told(&said).ok_or(said)?;
+    Ok(Some(ChangedLimit {
+        told_mib,
+        share_mib,
+    }))
 }
 
 /// Returns the command that sets the limit for servers that start afterwards. The ordinal is that of the
@@ -306,10 +299,10 @@ mod tests {
     #[test]
     fn tells_raised_from_lowered_limits() {
         let limit = |answer: &str, share_mib| match judge(answer.to_owned(), share_mib) {
-            Told::Kept => "kept".to_owned(),
-            Told::Changed(limit) if limit.is_raised() => format!("raised to {limit}"),
-            Told::Changed(limit) => format!("lowered to {limit}"),
-            Told::Words(words) => format!("says {words}"),
+            Ok(None) => "kept".to_owned(),
+            Ok(Some(limit)) if limit.is_raised() => format!("raised to {limit}"),
+            Ok(Some(limit)) => format!("lowered to {limit}"),
+            Err(words) => format!("says {words}"),
         };
         for (answer, share_mib, expected) in [
             ("4G", 4096, "kept"),

@@ -71,11 +71,6 @@ impl View {
         sight(self.obstacle.clone().or_else(elsewhere))
     }
 
-    /// Returns whether a record's cgroup paths match `/proc/PID/cgroup` here.
-    pub(crate) fn sees_cgroups(&self, record: Option<&Namespaces>) -> bool {
-        self.of_cgroups(record) == Sight::Clear
-    }
-
     /// Returns whether this process is in the first pid namespace, which shows the processes of every
     /// other.
     pub(crate) fn sees_all_namespaces(&self) -> bool {

@@ -5,7 +5,7 @@ use crate::leases::Leases;
 use crate::model::LeaseId;
 use crate::mps::{self, Home, Order, Program};
 use crate::process::{self, Holders, Host};
-use crate::store::{Held, Lease, MpsDaemon, Resource};
+use crate::store::{Held, Lease, MpsDaemon};
 use std::path::PathBuf;
 
 /// Returns the names of the daemon of a lease.
@@ -46,15 +46,13 @@ pub(crate) fn start(
     record(&|daemon| (daemon.ready, daemon.restarts) = (true, restarts))
 }
 
-/// Ends the daemon of a lease, if it has one, with its server, its cgroup and its directories. Returns the error of what
-/// does not end in time.
-pub(super) fn end(context: &Leases<'_>, lease: &Lease, on: &Resource) -> Result<Option<Error>> {
-    if lease.daemon().is_none() {
-        return Ok(None);
-    }
-    let left = mps::end(&home(context, &lease.id), false)?;
-    let text = |left| format!("{left} of the MPS daemon on {on} does not end");
-    Ok(left.map(|left| Error::new(text(left))))
+/// Ends the daemon of a lease, if it has one, with its server, its cgroup and its directories. Returns what does not end in
+/// time.
+pub(super) fn end(context: &Leases<'_>, lease: &Lease) -> Result<Option<String>> {
+    let ends = lease
+        .daemon()
+        .map(|_| mps::end(&home(context, &lease.id), false));
+    Ok(ends.transpose()?.flatten())
 }
 
 /// Ends a daemon of which only the id of its lease is known.

@@ -128,8 +128,10 @@ fn try_destroy<'a>(
     let by = target.lease.map_or("an instance", |l| l.holder.name());
     let lock = context.store.lock_gpu(gpu, &format!("release of {by}"))?;
     if let Some(lease) = target.lease
-        && let Some(lives) = daemon::end(context, lease, &target.instance.resource)?
+        && let Some(left) = daemon::end(context, lease)?
     {
+        let on = &target.instance.resource;
+        let lives = Error::new(format!("{left} of the MPS daemon on {on} does not end"));
         return Ok(Err(Refusal::Lives(lives)));
     }
     let now = context.store.instance_now(target.instance)?;

@@ -12,7 +12,6 @@ use crate::error::{self, Error, Result};
 use crate::framed::{Record, decode, encode};
 use crate::leases::Leases;
 use crate::model::LeaseId;
-use crate::mps;
 use crate::process;
 use crate::store::{Held, Instance, Lease, LeaseState, Resource};
 use std::path::Path;
@@ -184,17 +183,15 @@ impl Leases<'_> {
 
 /// Ends the daemon of a lease. Its cgroup proves that it is this container's.
 fn end_daemon(context: &Leases<'_>, lease: &Lease) -> Result<()> {
-    if lease.daemon().is_some()
-        && let Some(left) = mps::end(&daemon::home(context, &lease.id), false)?
-    {
-        return Err(
+    match daemon::end(context, lease)? {
+        None => Ok(()),
+        Some(left) => Err(
             Error::new(format!("{left} of its MPS daemon does not end")).hint(format!(
                 "end the processes of cgroup runmig-mps-{}",
                 lease.id
             )),
-        );
+        ),
     }
-    Ok(())
 }
 
 fn end_instance(context: &Leases<'_>, held: &Held, is_over: bool) -> Result<bool> {

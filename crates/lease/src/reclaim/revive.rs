@@ -3,7 +3,7 @@
 use super::daemon;
 use super::finding::{Finding, Outcome};
 use super::liveness::is_visible;
-use crate::error::{Context, Error, Result, printable};
+use crate::error::{Context, Error, Result, first_of, printable};
 use crate::gpu::Queries;
 use crate::inventory::AroundMps;
 use crate::leases::Leases;
@@ -155,15 +155,11 @@ fn named(pids: &[u32]) -> String {
         .take(MOST_NAMED)
         .map(u32::to_string)
         .collect();
-    let several = match shown.as_slice() {
-        [pid] => return format!("process {pid} bypasses MPS and has no memory limit"),
-        all if pids.len() > MOST_NAMED => {
-            format!("{} and {} more", all.join(", "), pids.len() - MOST_NAMED)
-        }
-        [all @ .., last] => format!("{} and {last}", all.join(", ")),
-        [] => return String::new(),
-    };
-    format!("processes {several} bypass MPS and have no memory limit")
+    let shown = first_of(&shown, pids.len());
+    match pids.len() {
+        1 => format!("process {shown} bypasses MPS and has no memory limit"),
+        _ => format!("processes {shown} bypass MPS and have no memory limit"),
+    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The words for a request that finds no room: whole GPUs, a share, a seat.
 
 use super::{Refusal, UNREADABLE_HINT, Waited, count, queued_before, waited};
-use crate::error::{Error, printable};
+use crate::error::{Error, first_of, printable};
 use crate::model::Shut;
 use crate::placement::{GpuObstacle, GpuUse, NoRoom};
 use crate::request::{self, Wanted};
@@ -132,11 +132,9 @@ fn sharers(holders: &[String]) -> String {
     let names: Vec<String> = names.take(SHOWN).map(|name| printable(name)).collect();
     let s = if holders.len() == 1 { "" } else { "s" };
     let noun = format!("container{s}");
-    match (holders.len() - names.len(), names.as_slice()) {
-        (n, []) => format!("{n} {noun}"),
-        (0, [one]) => format!("{noun} {one}"),
-        (0, [init @ .., last]) => format!("{noun} {} and {last}", init.join(", ")),
-        (n, some) => format!("{noun} {} and {n} more", some.join(", ")),
+    match names.is_empty() {
+        true => format!("{} {noun}", holders.len()),
+        false => format!("{noun} {}", first_of(&names, holders.len())),
     }
 }
 

@@ -17,7 +17,7 @@ use super::{accounts, random_id};
 use crate::counters::Counts;
 use crate::error::{Context, Error, Result, printable};
 use crate::files::{self, Links, Opened};
-use crate::framed::{VERSION, hex};
+use crate::framed::{VERSION, hex, json};
 use crate::model::{BootId, InstanceId, LeaseId};
 use crate::{effect, paths, trust};
 use serde::{Deserialize, Serialize};
@@ -519,10 +519,7 @@ fn framed(header: &Header, body: &str) -> Vec<u8> {
 }
 
 fn encode(header: &Header, state: &State) -> Result<Vec<u8>> {
-    let body = serde_json::to_string(state).map_err(|e| {
-        Error::new(format!("cannot write the ledger as JSON: {e}"))
-            .hint("use a bundle, --root and low-level runtime whose paths are valid UTF-8")
-    })? + "\n";
+    let body = json(state, "ledger")? + "\n";
     let bytes = framed(header, &body);
     match bytes.len() as u64 {
         size if size > MAX_SIZE => Err(Error::new(format!(

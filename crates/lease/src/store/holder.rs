@@ -1,6 +1,6 @@
 //! The holders of leases: containers and claims.
 
-use crate::error::short_id;
+use crate::error::{first_of, short_id};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::PathBuf;
@@ -220,14 +220,8 @@ impl Claim {
 
     /// Returns the pods of the claim: `team-a/train`, or `team-a/train and 2 more`.
     pub fn pod(&self) -> Option<String> {
-        let [first, more @ ..] = self.pods.as_slice() else {
-            return None;
-        };
-        let pod = format!("{}/{}", self.namespace, first.name);
-        Some(match more.len() {
-            0 => pod,
-            n => format!("{pod} and {n} more"),
-        })
+        let first = format!("{}/{}", self.namespace, self.pods.first()?.name);
+        Some(first_of(&[first], self.pods.len()))
     }
 }
 

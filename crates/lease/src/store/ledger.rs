@@ -33,7 +33,7 @@ impl Store {
     }
 
     fn lock_within(&self, timeout: Duration, why: &str) -> Result<Ledger<'_>> {
-        let lock = Lock::take(&self.dir.join(file::LOCK), timeout, why);
+        let lock = Lock::take(&self.dir.join(file::LOCK), Some(timeout), why);
         let lock = lock.context(|| "lock the ledger")?;
         Ok(Ledger { store: self, lock })
     }

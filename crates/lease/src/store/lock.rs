@@ -53,12 +53,18 @@ impl Lock {
         effect::write_all(&mut file, format!("{number:020}\n").as_bytes())
     }
 
-    pub(crate) fn take(path: &Path, timeout: Duration, why: &str) -> Result<Lock> {
+    /// Takes a lock, and waits for it: without a timeout for as long as it takes.
+    pub(crate) fn take(path: &Path, timeout: Option<Duration>, why: &str) -> Result<Lock> {
         let what = || format!("lock {}", path.display());
         let Ok(file) = hold::<Infallible>(path, |file| {
             if try_lock(&file).context(what)? {
                 return Ok(Ok(file));
             }
+            let Some(timeout) = timeout else {
+                effect::wait(path);
+                effect::lock(&file).context(what)?;
+                return Ok(Ok(file));
+            };
             match wait(file, path, timeout)?.transpose().context(what)? {
                 Some(file) => Ok(Ok(file)),
                 None => Err(Error::new(format!(
@@ -82,19 +88,6 @@ impl Lock {
             false => holder(path).map(Err),
         })?;
         Ok(locked.map(|file| Lock::signed(file, path, why)))
-    }
-
-    /// Waits for a lock without a limit.
-    pub(super) fn take_at_last(path: &Path, why: &str) -> Result<Lock> {
-        let what = || format!("lock {}", path.display());
-        let Ok(file) = hold::<Infallible>(path, |file| {
-            if !try_lock(&file).context(what)? {
-                effect::wait(path);
-                effect::lock(&file).context(what)?;
-            }
-            Ok(Ok(file))
-        })?;
-        Ok(Lock::signed(file, path, why))
     }
 
     fn signed(mut file: File, path: &Path, why: &str) -> Lock {
@@ -297,7 +290,7 @@ impl Store {
     /// # Errors
     /// The lock file cannot be used.
     pub fn lock_driver(&self) -> Result<Lock> {
-        Lock::take_at_last(&self.driver_file(), PUBLISHES)
+        Lock::take(&self.driver_file(), None, PUBLISHES)
     }
 
     /// Waits for the turn of a claim, which excludes work on it in other processes. Threads of one process have turns of
@@ -338,7 +331,11 @@ impl Store {
     /// # Errors
     /// The lock file cannot be used, or the turn did not come in this time.
     pub fn reload_turn(&self, timeout: Duration) -> Result<ReloadTurn> {
-        let lock = Lock::take(&self.dir().join(DCGM), timeout, "reloads dcgm-exporter")?;
+        let lock = Lock::take(
+            &self.dir().join(DCGM),
+            Some(timeout),
+            "reloads dcgm-exporter",
+        )?;
         Ok(ReloadTurn {
             _lock: lock,
             note: self.dir().join(DCGM_NOTE),

@@ -195,14 +195,14 @@ impl Store {
     /// keeps a GPU busy, and must record its progress without waiting for creates that still choose.
     pub(crate) fn lock_plan(&self, why: &str) -> Result<Lock> {
         let file = self.dir.join("plan.lock");
-        Lock::take(&file, self.lock_timeout, why).context(|| "lock the choice of a place")
+        Lock::take(&file, Some(self.lock_timeout), why).context(|| "lock the choice of a place")
     }
 
     pub(crate) fn lock_gpu(&self, uuid: &GpuUuid, why: &str) -> Result<Lock> {
         let is_safe = |c: &char| c.is_ascii_alphanumeric() || *c == '-';
         let safe: String = uuid.as_str().chars().filter(is_safe).collect();
         let file = self.dir.join(format!("gpu-{safe}.lock"));
-        Lock::take(&file, self.lock_timeout, why).context(|| format!("lock GPU {uuid}"))
+        Lock::take(&file, Some(self.lock_timeout), why).context(|| format!("lock GPU {uuid}"))
     }
 }
 
