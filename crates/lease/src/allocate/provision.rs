@@ -209,7 +209,7 @@ fn validate(context: &Leases<'_>, driver: &impl Queries, held: &Held) -> Result<
     if let Some(pid) = computing.first() {
         return Err(Error::new(format!("process {pid} computes on it")));
     }
-    let holders = reclaim::holders(context, &held.instance);
+    let holders = reclaim::holders(context, held.instance.slice());
     if let Some((pid, name)) = holders.seen.first() {
         return Err(Error::new(format!("process {pid} {name} has it open")));
     }

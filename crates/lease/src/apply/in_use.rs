@@ -9,8 +9,7 @@ use crate::gpu::{DetailedGpu, Queries};
 use crate::leases::Leases;
 use crate::model::{Gpu, GpuUuid};
 use crate::process::{self, Holders};
-use crate::store::{InstanceState, Origin, Resource};
-use crate::{draft, files, reclaim};
+use crate::{files, reclaim};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -87,12 +86,7 @@ fn holders(
     let Some(slice) = present.slice(gpu) else {
         return Ok(Vec::new());
     };
-    let instance = draft::instance(
-        Resource::Mig(slice),
-        Origin::Administrator,
-        InstanceState::Ready,
-    )?;
-    let Holders { seen, unseen } = reclaim::holders(context, &instance);
+    let Holders { seen, unseen } = reclaim::holders(context, Some(&slice));
     let named = |(pid, name): (i32, String)| format!("process {pid} {}", printable(&name));
     let mut all: Vec<String> = seen.into_iter().map(named).collect();
     for ci in &present.compute {

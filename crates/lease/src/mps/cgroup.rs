@@ -7,7 +7,7 @@ use crate::process::{self, Host, PidFd};
 use crate::{effect, files, paths};
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 /// The age at which an empty cgroup is no longer that of a daemon that is being started.
@@ -127,6 +127,6 @@ pub(crate) fn remove_left_over() {
 
 /// Returns whether the cgroup is in a hierarchy.
 pub(super) fn exists(name: &str) -> bool {
-    let has_it = |point: &Path| point.join(name).exists();
-    process::hierarchies().iter().any(|point| has_it(point))
+    let points = process::hierarchies();
+    points.iter().any(|point| point.join(name).exists())
 }

@@ -49,7 +49,7 @@ impl Leases<'_> {
                 )));
             }
             if held.lease.claim().is_some_and(|claim| device.is_of(claim)) {
-                let holders = destroy::holders(self, &held.instance);
+                let holders = destroy::holders(self, held.instance.slice());
                 if let Some((pid, name)) = holders.seen.first() {
                     return Ok(Some(format!("process {pid} {name} has it open")));
                 }

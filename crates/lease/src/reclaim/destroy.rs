@@ -330,9 +330,9 @@ fn is_last(context: &Leases<'_>, target: Target<'_>) -> Result<bool> {
     })
 }
 
-/// Returns the processes that have the instance's capabilities open.
-pub(crate) fn holders(context: &Leases<'_>, instance: &Instance) -> Holders {
-    let Some((slice, gi)) = instance.slice().and_then(|s| Some((s, s.gpu_instance?))) else {
+/// Returns the processes that have the capabilities of a slice open, if there is one.
+pub(crate) fn holders(context: &Leases<'_>, slice: Option<&Slice>) -> Holders {
+    let Some((slice, gi)) = slice.and_then(|slice| Some((slice, slice.gpu_instance?))) else {
         return Holders::default();
     };
     let root = &context.config.driver.root;

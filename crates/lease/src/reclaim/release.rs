@@ -270,7 +270,7 @@ fn quarantine(context: &Leases<'_>, target: Target<'_>, e: Error) -> Error {
     let (holders, kind) = match daemon {
         Some(lease) => (daemon::holders(lease), ResourceKind::Mps),
         None => (
-            destroy::holders(context, instance),
+            destroy::holders(context, instance.slice()),
             ResourceKind::of(&instance.resource),
         ),
     };
