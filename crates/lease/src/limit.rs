@@ -60,10 +60,9 @@ pub(crate) fn set(
     pid: i32,
     memory_mib: u64,
 ) -> Result<LimitedCgroup> {
-    let root = Path::new(ROOT);
-    let found = cgroup_of(root, pid)?;
-    let dir = dir_of(root, &found);
-    provide_controller(root, &dir).map_err(|e| e.hint(HINT))?;
+    let found = cgroup_of(pid)?;
+    let dir = dir_of(&found);
+    provide_controller(Path::new(ROOT), &dir).map_err(|e| e.hint(HINT))?;
     set_on(driver, gpu, &dir, memory_mib)?;
     Ok(found)
 }
@@ -104,7 +103,7 @@ pub(crate) fn changed(driver: &impl Queries, held: &Held) -> Result<Option<Chang
         return Ok(Some(changed(0)));
     };
     let is_over = || held.lease.init.is_none_or(|init| !process::is_alive(&init));
-    let dir = match current_dir(Path::new(ROOT), limited, held.lease.init.as_ref()) {
+    let dir = match current_dir(limited, held.lease.init.as_ref()) {
         Ok(dir) => dir,
         Err(_) if is_over() => return Ok(None),
         Err(e) => return Err(e),
@@ -136,7 +135,7 @@ pub(crate) fn set_back(driver: &Session<'_>, held: &Held) -> Result<()> {
             Error::new("no cgroup of the container is on record").hint("restart the container")
         );
     };
-    let dir = current_dir(Path::new(ROOT), limited, held.lease.init.as_ref())?;
+    let dir = current_dir(limited, held.lease.init.as_ref())?;
     let gpu = held.instance.resource.gpu_uuid();
     set_on(driver, gpu, &dir, *memory_mib)
 }
@@ -167,11 +166,12 @@ fn is_v2(dir: &Path) -> bool {
 ///
 /// # Errors
 /// The process has no cgroup that is not also this process's, or its cgroup cannot be found.
-fn cgroup_of(root: &Path, pid: i32) -> Result<LimitedCgroup> {
+fn cgroup_of(pid: i32) -> Result<LimitedCgroup> {
     let what = || format!("find the cgroup of process {pid}");
     let path = process::unified_cgroup(pid).context(what)?;
     let own = process::unified_cgroup(process::current().pid).context(what)?;
-    let dir = below(root, &path, &own).map_err(Error::new).context(what)?;
+    let dir = below(Path::new(ROOT), &path, &own);
+    let dir = dir.map_err(Error::new).context(what)?;
     let shown = dir.display();
     // The path leads to another cgroup if the mount is of another cgroup namespace.
     let list = files::read_text(&dir.join("cgroup.procs"), MAX_LIST);
@@ -185,16 +185,16 @@ fn cgroup_of(root: &Path, pid: i32) -> Result<LimitedCgroup> {
 }
 
 /// Returns the directory of a cgroup.
-fn dir_of(root: &Path, cgroup: &LimitedCgroup) -> PathBuf {
-    root.join(cgroup.path.trim_start_matches('/'))
+fn dir_of(cgroup: &LimitedCgroup) -> PathBuf {
+    Path::new(ROOT).join(cgroup.path.trim_start_matches('/'))
 }
 
 /// Returns the directory of a container's limited cgroup. Its first process may have moved below, as systemd does.
 ///
 /// # Errors
 /// The cgroup is gone, or the process has left it.
-fn current_dir(root: &Path, cgroup: &LimitedCgroup, init: Option<&Process>) -> Result<PathBuf> {
-    let dir = dir_of(root, cgroup);
+fn current_dir(cgroup: &LimitedCgroup, init: Option<&Process>) -> Result<PathBuf> {
+    let dir = dir_of(cgroup);
     if inode(&dir) != Some(cgroup.inode) {
         return Err(Error::new(format!("cgroup {} is gone", dir.display())));
     }

@@ -70,13 +70,11 @@ fn create(
     record(context, instance, |i| {
         i.change_slice(|s| s.gpu_instance = Some(gi));
     })?;
-    let mut made = Vec::new();
-    for slices in parts {
-        made.push(match is_whole {
-            true => driver.create_compute_instance(gpu, gi)?,
-            false => driver.create_part(gpu, gi, *slices)?,
-        });
-    }
+    let part = |slices: &u32| match is_whole {
+        true => driver.create_compute_instance(gpu, gi),
+        false => driver.create_part(gpu, gi, *slices),
+    };
+    let made: Vec<u32> = parts.iter().map(part).collect::<Result<_, _>>()?;
     let only = match made.as_slice() {
         [only] => Some((*only, driver.mig_uuid(gpu, gi, *only)?)),
         _ => None,

@@ -138,16 +138,16 @@ fn profile_of<'g>(gpu: &'g DetailedGpu, name: &str) -> Option<(&'g Profile, u32)
 /// Returns the positions of the GPUs that an entry means. An entry whose models are all absent means none,
 /// because its numbers are those of other machines.
 fn positions(entry: &Entry, gpus: &[DetailedGpu]) -> Result<Vec<usize>> {
-    let mut models = Vec::new();
-    for filter in &entry.filters {
-        let model = Model::parse(filter).ok_or_else(|| {
+    let model = |filter: &String| {
+        let why = || {
             Error::new(format!(
                 "device-filter {filter:?} is not the number of a model"
             ))
-            .hint("write a number as 0x20B210DE, which migctl export prints")
-        })?;
-        models.push(model);
-    }
+        };
+        let hint = "write a number as 0x20B210DE, which migctl export prints";
+        Model::parse(filter).ok_or_else(|| why().hint(hint))
+    };
+    let models: Vec<Model> = entry.filters.iter().map(model).collect::<Result<_>>()?;
     let is_meant = |gpu: &DetailedGpu| models.is_empty() || models.iter().any(|m| m.is(gpu));
     let mut all = gpus.iter().enumerate().filter(|(_, gpu)| is_meant(gpu));
     let Devices::Listed(listed) = &entry.devices else {

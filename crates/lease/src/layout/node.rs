@@ -93,13 +93,10 @@ impl<'de> DeserializeSeed<'de> for Seed<'_> {
     type Value = Node;
 
     fn deserialize<D: Deserializer<'de>>(self, from: D) -> std::result::Result<Node, D::Error> {
-        match self.0.nodes.get().checked_sub(1) {
-            Some(left) => self.0.nodes.set(left),
-            None => {
-                let why = format!("it has more than {MAX_NODES} values, aliases included");
-                return Err(de::Error::custom(why));
-            }
-        }
+        let why = || format!("it has more than {MAX_NODES} values, aliases included");
+        let left = self.0.nodes.get().checked_sub(1);
+        let left = left.ok_or_else(|| de::Error::custom(why()))?;
+        self.0.nodes.set(left);
         from.deserialize_any(self)
     }
 }
@@ -137,13 +134,10 @@ impl<'de> Visitor<'de> for Seed<'_> {
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> std::result::Result<Node, E> {
-        match self.0.text.get().checked_sub(text.len()) {
-            Some(left) => self.0.text.set(left),
-            None => {
-                let why = format!("it has more than {MAX_TEXT} bytes of texts, aliases included");
-                return Err(de::Error::custom(why));
-            }
-        }
+        let why = || format!("it has more than {MAX_TEXT} bytes of texts, aliases included");
+        let left = self.0.text.get().checked_sub(text.len());
+        let left = left.ok_or_else(|| E::custom(why()))?;
+        self.0.text.set(left);
         Ok(Node::Text(text.to_owned()))
     }
 

@@ -174,26 +174,23 @@ fn identity(reads: &dyn Reads, file: &Path) -> io::Result<Option<String>> {
 /// Returns why `/proc` may hide others. The caller has already found this process in
 /// `/proc`.
 fn obstacle(reads: &dyn Reads, pid: u32) -> Option<String> {
-    let us = match reads.link(&Path::new(PROC).join("self")) {
-        Ok(us) => us,
-        Err(e) => return Some(format!("/proc/self cannot be read: {e}")),
-    };
-    if us.to_str() != Some(&pid.to_string()) {
-        return Some("/proc is of another pid namespace than this process".to_owned());
-    }
+    let us = Path::new(PROC).join("self");
     let text = |name: &str| {
-        let bytes = reads.file(&Path::new(PROC).join("self").join(name));
-        bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+        let bytes = reads.file(&us.join(name))?;
+        io::Result::Ok(String::from_utf8_lossy(&bytes).into_owned())
     };
-    let hidden = || -> io::Result<bool> {
-        Ok(!may_trace(&text("status")?) && hides_others(&text("mountinfo")?))
+    let found = || {
+        if reads.link(&us)?.to_str() != Some(&pid.to_string()) {
+            return Ok(Some("/proc is of another pid namespace than this process"));
+        }
+        let is_hidden = !may_trace(&text("status")?) && hides_others(&text("mountinfo")?);
+        Ok(is_hidden.then_some(
+            "/proc is mounted with hidepid, and this process has no CAP_SYS_PTRACE to see others",
+        ))
     };
-    match hidden() {
-        Ok(false) => None,
-        Ok(true) => Some(
-            "/proc is mounted with hidepid, and this process has no CAP_SYS_PTRACE to see others"
-                .to_owned(),
-        ),
+    let found: io::Result<Option<&str>> = found();
+    match found {
+        Ok(obstacle) => obstacle.map(str::to_owned),
         Err(e) => Some(format!("/proc/self cannot be read: {e}")),
     }
 }

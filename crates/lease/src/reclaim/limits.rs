@@ -126,10 +126,8 @@ fn talk<T>(
         return Ok(None);
     };
     let what = || what(verb, held);
-    let talks = match talks {
-        Ok(talks) => talks,
-        Err(e) => return Err(Error::new(e.line())).context(what),
-    };
+    let talks = talks.as_ref().map_err(|e| Error::new(e.line()));
+    let talks = talks.context(what)?;
     let home = daemon::home(context, &held.lease.id);
     match act(talks, &home, share.memory_mib) {
         Ok(answer) => Ok(Some(answer)),

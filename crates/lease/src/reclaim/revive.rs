@@ -62,10 +62,8 @@ fn restart(
             "restart the MPS daemon of container {container}, and its new processes have no memory limit"
         )
     };
-    let program = match program {
-        Ok(program) => program,
-        Err(e) => return Err(Error::new(e.line())).context(what),
-    };
+    let program = program.as_ref().map_err(|e| Error::new(e.line()));
+    let program = program.context(what)?;
     let why = format!("restart of the MPS daemon of {container}");
     let gpu = held.instance.resource.gpu_uuid();
     let _lock = context.store.lock_gpu(gpu, &why)?;
