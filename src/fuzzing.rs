@@ -21,5 +21,5 @@ pub fn cdi_specification(text: &str, json: bool) -> Result<Option<Edits>> {
 
 /// The original that a file beside config.json says it has kept.
 pub fn sidecar(bytes: Vec<u8>) -> Option<Vec<u8>> {
-    crate::spec::Sidecar::parse(bytes).map(|sidecar| sidecar.original)
+    crate::spec::sidecar::Sidecar::parse(bytes).map(|sidecar| sidecar.original)
 }

@@ -20,7 +20,7 @@ mod oci;
 mod paths;
 mod peek;
 mod reading;
-mod sidecar;
+pub(crate) mod sidecar;
 
 pub use cgroups::{CgroupManager, cgroup};
 pub use document::{Document, utf8};
@@ -32,7 +32,6 @@ pub use mounts::{MPS, check_dev, destination, has_libcuda};
 pub use oci::is_same;
 pub use paths::clean;
 pub use peek::{Peek, peek};
-pub(crate) use sidecar::Sidecar;
 
 use runmig_lease::error::{Error, Result};
 use serde_json::{Map, Value};
