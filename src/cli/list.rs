@@ -51,7 +51,9 @@ impl By {
             By::Used => (seen.used_bytes, String::new()),
             By::Age => (born(entry), String::new()),
         };
-        order(entry, amount, text)
+        // Equal ones of a GPU stay in the order of their creation.
+        let (amount, text, (gpu, _)) = order(entry, amount, text);
+        (amount, text, (gpu, 0))
     }
 }
 

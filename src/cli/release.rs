@@ -32,13 +32,13 @@ fn owner(entry: &Entry) -> (Option<&Key>, Option<&str>) {
     (container.map(|container| &container.key), claim)
 }
 
-/// Releases all of these, though some fail, and tells what it released. `lists_none`: whether programs get an empty list
-/// where each of them failed.
+/// Releases all of these, though some fail, and tells what it released. `prints_empty`: whether `-o json` prints an
+/// empty list where every release failed.
 fn release_all(
     leases: &Leases<'_>,
     entries: Vec<Entry>,
     format: Format,
-    lists_none: bool,
+    prints_empty: bool,
 ) -> Result<i32> {
     let (mut released, mut failed): (Vec<Entry>, Vec<Error>) = Default::default();
     for entry in entries {
@@ -50,7 +50,7 @@ fn release_all(
         }
     }
     match format {
-        Format::Json if !lists_none && released.is_empty() && !failed.is_empty() => {}
+        Format::Json if !prints_empty && released.is_empty() && !failed.is_empty() => {}
         Format::Json => {
             let waiting = leases.store().waiting().unwrap_or_default();
             list::json(&released, &[], &waiting, None);

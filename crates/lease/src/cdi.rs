@@ -300,7 +300,7 @@ impl Edits {
         }
     }
 
-    /// Refuses what low-level runtimes understand differently.
+    /// Refuses what low-level runtimes understand differently, and drops the root group.
     fn check(&mut self) -> Result<()> {
         self.refuse_nul()?;
         let mut env = self.env.iter();

@@ -100,7 +100,7 @@ pub(crate) fn is_locked(path: &Path, links: Links) -> io::Result<bool> {
     if_there(open(path, links))?.map_or(Ok(false), |opened| opened.is_locked())
 }
 
-/// Returns none where nothing is at the path of a call. Every other failure stays an error.
+/// Turns a `NotFound` error into none.
 pub fn if_there<T>(found: io::Result<T>) -> io::Result<Option<T>> {
     match found {
         Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
@@ -142,8 +142,8 @@ impl Opened {
     }
 }
 
-/// Returns whether `is_in` finds what has at most `longest` bytes. No more than a part is in memory, since each new page costs
-/// more than to search it.
+/// Searches a reader part by part with `is_in`, for something of at most `longest` bytes. No more than a part is in memory,
+/// since each new page costs more than to search it.
 ///
 /// # Errors
 /// More than `max` bytes, and nothing found in these.

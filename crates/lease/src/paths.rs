@@ -35,11 +35,11 @@ pub fn resolve(path: &Path) -> PathBuf {
     clean
 }
 
-/// The most links on the way to a path, as the kernel.
+/// The most links on the way to a path; the kernel follows as many.
 const MOST_LINKS: usize = 40;
 
 /// Goes along a path from the root, and returns where it ends; none after too many links. At each place `target` tells where
-/// a link there leads. It also gets whether the way ends there.
+/// a link there leads. Its second argument is whether this is the last part of the path.
 ///
 /// # Errors
 /// Those of `target`.

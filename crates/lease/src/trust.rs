@@ -42,19 +42,25 @@ pub fn library(path: &Path) -> Result<()> {
 /// the way is root's, in a folder where others cannot replace it.
 fn follow(path: &Path) -> Result<(PathBuf, Metadata)> {
     let path = std::path::absolute(path).map_err(plain)?;
+    let mut there = None;
     let end = paths::walk(&path, |at, is_end| {
         let meta = std::fs::symlink_metadata(at).map_err(plain)?;
         if meta.is_symlink() {
             check_owner(&meta).because(|| at.display().to_string())?;
             return std::fs::read_link(at).map(Some).map_err(plain);
         }
-        if !is_end {
-            check_folder(at, &meta)?;
+        match is_end {
+            true => there = Some(meta),
+            false => check_folder(at, &meta)?,
         }
         Ok(None)
     })?;
     let end = end.ok_or_else(|| Error::new("it has too many links"))?;
-    let meta = std::fs::symlink_metadata(&end).map_err(plain)?;
+    // None where the way ends with `..`.
+    let meta = match there {
+        Some(meta) => meta,
+        None => std::fs::symlink_metadata(&end).map_err(plain)?,
+    };
     Ok((end, meta))
 }
 

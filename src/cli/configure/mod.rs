@@ -29,6 +29,7 @@ use effective::{Layers, Says};
 use file::Change;
 use link::Link;
 use options::{MADE, Task};
+use runmig_lease::config::DIRECTORY;
 use runmig_lease::error::{Context, Error, Result};
 use runmig_lease::programs;
 use std::path::{Path, PathBuf};
@@ -321,7 +322,8 @@ pub fn programs() -> Result<Vec<(PathBuf, PathBuf)>> {
 
 /// Returns the configuration that a runmig of this name reads, where it is not runmig's own.
 pub fn configuration(program: &Path) -> Option<PathBuf> {
-    programs::configuration_of(program).map(link::file_of)
+    let own = programs::configuration_of(program)?;
+    Some(Path::new(DIRECTORY).join(format!("{own}.toml")))
 }
 
 fn removal<'a>(folder: &Path, root: &'a Path) -> Task<'a> {

@@ -167,7 +167,7 @@ impl Leases<'_> {
 /// The end of a series of attempts between two waits.
 enum Ended {
     Ready(Vec<Held>, End),
-    /// With whether tries in vain woke queued requests.
+    /// The flag says whether vain tries woke queued requests.
     Denied(Denial, bool),
     /// The driver does not answer a request that stands in the queue.
     Unanswered(Error),

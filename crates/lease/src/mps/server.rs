@@ -84,6 +84,9 @@ fn image(order: &Order<'_>) -> Result<Image> {
     let beside = program.parent().unwrap_or(Path::new("/"));
     let search = [&path(beside), &b":/usr/sbin:/usr/bin:/sbin:/bin"[..]].concat();
     let log = order.home.logs().join("daemon.log");
+    let mut appending = OpenOptions::new();
+    appending.create(true).append(true).mode(0o600);
+    let opened = effect::open(&appending, &log);
     Ok(Image {
         program: text(&path(program))?,
         arguments: vec![
@@ -98,13 +101,7 @@ fn image(order: &Order<'_>) -> Result<Image> {
             variable("CUDA_MPS_LOG_DIRECTORY", &path(&order.home.logs()))?,
             variable("CUDA_MPS_PROTOCOL_VERSION", b"2")?,
         ],
-        log: {
-            effect::open(
-                OpenOptions::new().create(true).append(true).mode(0o600),
-                &log,
-            )
-        }
-        .context(|| format!("open {}", log.display()))?,
+        log: opened.context(|| format!("open {}", log.display()))?,
     })
 }
 

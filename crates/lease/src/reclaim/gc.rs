@@ -170,7 +170,7 @@ pub(crate) fn release_going(context: &Leases<'_>, instance: &Instance) -> Result
     release::release_instance_unless(context, instance, Patience::NONE, against)
 }
 
-/// Releases what may go, but for a dry run.
+/// Releases what may go, except in a dry run.
 fn outcome(
     why: Result<String, String>,
     dry_run: bool,

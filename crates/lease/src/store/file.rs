@@ -19,7 +19,7 @@ use crate::error::{Context, Error, Result, printable};
 use crate::files::{self, Links, Opened};
 use crate::framed::{VERSION, hex, json};
 use crate::model::{BootId, InstanceId, LeaseId};
-use crate::{effect, paths, trust};
+use crate::{effect, trust};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeSet;
@@ -32,7 +32,7 @@ use std::sync::{Arc, Mutex};
 
 pub(crate) const FILE: &str = "ledger.json";
 pub(super) const LOCK: &str = "ledger.lock";
-const BEFORE: &str = "ledger.json.1";
+pub(super) const BEFORE: &str = "ledger.json.1";
 const DRAFT: &str = ".ledger.json";
 const DRAFT_BEFORE: &str = ".ledger.json.1";
 const KIND: &str = "Ledger";
@@ -237,8 +237,9 @@ impl LedgerFile {
 
     /// Returns whether something beside the file tells that there was one.
     fn had_leases(&self) -> bool {
-        let mut accounts = paths::entries(&self.dir.join(accounts::FOLDER));
-        accounts.next().is_some() || self.dir.join(BEFORE).exists()
+        // Not `paths::entries`: an entry that cannot be read is one.
+        let accounts = std::fs::read_dir(self.dir.join(accounts::FOLDER));
+        accounts.into_iter().flatten().next().is_some() || self.dir.join(BEFORE).exists()
     }
 
     fn see(&self, mark: Mark, content: &Arc<Content>) {

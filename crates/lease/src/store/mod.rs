@@ -130,7 +130,13 @@ impl Store {
         trust::folder(dir).context(|| format!("open state directory {}", dir.display()))?;
         // A kill may have come before the first lease.
         let mut has_part = false;
-        for part in [file::FILE, file::LOCK, operation::FOLDER] {
+        for part in [
+            file::FILE,
+            file::LOCK,
+            file::BEFORE,
+            operation::FOLDER,
+            accounts::FOLDER,
+        ] {
             has_part |= is_there(&dir.join(part))?;
         }
         if !has_part {
