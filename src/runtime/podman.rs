@@ -130,8 +130,8 @@ fn folders(bundle: &Path) -> Option<(&Path, &Path, PathBuf)> {
     Some((container, containers, images))
 }
 
-/// Returns podman's record of a bundle's container, and the folder of its images. Returns `None` if there are no records
-/// beside the container, and for one of CRI-O's.
+/// Returns podman's record of a bundle's container, and the folder of its images. Returns `None` for a container without
+/// records beside it, and for a container of CRI-O.
 fn container_of(bundle: &Path) -> Result<Option<(Container, PathBuf)>> {
     let Some((folder, containers, images)) = folders(bundle) else {
         return Ok(None);

@@ -68,7 +68,7 @@ fn is_open(fd: i32) -> bool {
 /// The argument that tells `runmig-slice` the end of the low-level runtime.
 const ENDED: &str = "--low-level-runtime-ended=";
 
-/// Returns that argument.
+/// Returns the argument for the end of the low-level runtime.
 pub fn argument(ended: ExitStatus) -> String {
     match ended.signal() {
         Some(signal) => format!("{ENDED}signal:{signal}"),

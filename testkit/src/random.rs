@@ -24,7 +24,7 @@ impl Random {
         self.below(n) == 0
     }
 
-    /// An index into so many.
+    /// An index into a list of this length.
     pub fn index(&mut self, count: usize) -> usize {
         self.below(count as u64) as usize
     }

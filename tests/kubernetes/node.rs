@@ -301,7 +301,7 @@ pub fn stays(script: &str) -> String {
     format!("trap 'exit 0' TERM; {script}; sleep 10000 & wait")
 }
 
-/// The same as `pod_spec`, of no RuntimeClass.
+/// As `pod_spec`, without a RuntimeClass.
 pub fn plain_spec(script: &str) -> Value {
     let mut spec = pod_spec(&stays(script), "Always");
     spec.as_object_mut().unwrap().remove("runtimeClassName");

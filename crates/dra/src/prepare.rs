@@ -81,7 +81,7 @@ impl Claims {
         let node = self.node.clone();
         // Read in the turn: the claim may have ended since its pod was seen.
         let found = api::claim(&node.client, &claim.namespace, &claim.name).await?;
-        // A claim for others, or of a later pod, is no failure here.
+        // A claim for others, or for a later pod, is not a failure here.
         let Ok(Allocated { devices, .. }) = allocated(found, claim, &node.pool) else {
             return Ok(false);
         };

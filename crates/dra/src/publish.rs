@@ -106,7 +106,7 @@ struct Present {
     print: Print,
     times: Times,
     pool: String,
-    /// The other program that wrote it last, in words.
+    /// Names the other program that wrote it last, for a message.
     writer: String,
 }
 
@@ -262,7 +262,7 @@ impl Published {
     }
 }
 
-/// Returns the other program that wrote an object last, in words.
+/// Names the program other than this driver that wrote an object last.
 fn writer(slice: &ResourceSlice) -> String {
     let fields = slice.metadata.managed_fields.iter().flatten();
     let others = fields.filter(|entry| entry.manager.as_deref() != Some(OWNER));

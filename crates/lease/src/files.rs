@@ -146,7 +146,7 @@ impl Opened {
 /// since each new page costs more than to search it.
 ///
 /// # Errors
-/// More than `max` bytes, and nothing found in these.
+/// The reader has more than `max` bytes, and nothing was found in those.
 pub fn has_part(
     from: impl Read,
     longest: usize,

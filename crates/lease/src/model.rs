@@ -407,7 +407,7 @@ texts! {
     InstanceId;
     /// The random id of an operation, by which leases name it: 32 hexadecimal digits.
     OperationId;
-    /// A point in time, written in RFC 3339. The text of a record stays as it is, even if it is no time.
+    /// A point in time, written in RFC 3339. A record keeps its text, even if that does not parse.
     Timestamp;
 }
 
@@ -424,12 +424,12 @@ impl Timestamp {
         Timestamp(humantime::format_rfc3339_millis(time).to_string())
     }
 
-    /// Returns the time; none if the text of a record is no time.
+    /// Returns the time; none if the text does not parse.
     pub fn time(&self) -> Option<SystemTime> {
         humantime::parse_rfc3339(&self.0).ok()
     }
 
-    /// Returns the same as the time since 1970.
+    /// Returns the time since 1970.
     pub fn since_1970(&self) -> Option<Duration> {
         self.time()?.duration_since(SystemTime::UNIX_EPOCH).ok()
     }

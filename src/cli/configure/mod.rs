@@ -420,6 +420,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn configuration_goes_by_the_name_behind_the_first_dash() {
+        for (program, file) in [
+            ("/usr/bin/runmig-1g", Some("/etc/runmig/1g.toml")),
+            (
+                "/usr/bin/runmig-runmig-1g",
+                Some("/etc/runmig/runmig-1g.toml"),
+            ),
+            ("/usr/bin/runmig", None),
+            ("/usr/bin/runc", None),
+        ] {
+            let found = configuration(Path::new(program));
+            assert_eq!(found.as_deref(), file.map(Path::new), "{program}");
+        }
+    }
+
+    #[test]
     fn registration_follows_the_files() {
         let root = tempfile::tempdir().unwrap();
         let bin = root.path().join("usr/bin");

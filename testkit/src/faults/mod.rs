@@ -567,7 +567,7 @@ impl Drop for World {
     }
 }
 
-/// Gives each its number among those that are equal, from 1.
+/// Numbers equal values from 1.
 pub fn numbered<T: Clone + Eq + Hash>(all: impl IntoIterator<Item = T>) -> Vec<(T, u64)> {
     let mut seen: HashMap<T, u64> = HashMap::new();
     let number = |one: T| {

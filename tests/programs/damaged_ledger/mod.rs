@@ -341,6 +341,21 @@ fn refuses_ledger_of_another_version() {
     world.ends(&[ID]);
 }
 
+/// The generation before is there, and the accounts. A verb that only reads makes nothing anew.
+#[test]
+fn repairs_what_a_removal_in_part_leaves() {
+    let world = World::small();
+    let lease = running(&world);
+    for file in ["ledger.json", "ledger.lock"] {
+        fs::remove_file(world.state().join(file)).unwrap();
+    }
+    fs::remove_dir_all(world.state().join("operations")).unwrap();
+    has(&world.ctl(&["list"]).refused(), "it is missing");
+    world.ctl(&["gc", "--repair"]).ok();
+    assert_eq!(world.lease_id(ID), lease);
+    world.ends(&[ID]);
+}
+
 /// Two creates race with the repair: none gets the place of the living container.
 #[test]
 fn creates_race_with_repair() {

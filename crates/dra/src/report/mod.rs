@@ -176,7 +176,7 @@ impl Reporter<'_> {
             self.obstacles.are_over();
             return true;
         };
-        // Whatever it is, once until a write succeeds: the pods run.
+        // The log gets one line until a write succeeds: the pods run all the same.
         if self.obstacles.is_new("") {
             tracing::warn!("{}", e.line());
         }

@@ -17,7 +17,7 @@ pub fn quantity(amount: u64) -> Quantity {
     })
 }
 
-/// Returns the beginning of a text, of so many bytes at most.
+/// Returns at most this many bytes of the beginning of a text.
 pub(crate) fn cut(text: &str, max: usize) -> String {
     let mut ends = (0..=max.min(text.len())).rev();
     let end = ends.find(|at| text.is_char_boundary(*at));

@@ -71,7 +71,7 @@ pub(super) fn share(memory: ShareMemory) -> Portion {
 /// The answer to a request that cannot be had. `R` tells which room is missing: of one kind of request, or of
 /// any.
 pub enum Denial<R = Box<NoRoom>> {
-    /// There is no room.
+    /// No GPU has room for it.
     Room(R),
     /// A limit of the policy.
     Limit(Error),

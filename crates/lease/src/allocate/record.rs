@@ -10,7 +10,7 @@ use crate::reclaim::{self, Patience};
 use crate::store::{Held, Instance, InstanceState, LeaseState, Origin, Portion, Resource};
 use std::sync::Arc;
 
-/// Returns the end of a create that gets these: what is made counts more than what was there.
+/// Returns how a create with these ends: a slice that was made counts more than one that was there.
 pub(super) fn end(parts: &[Part]) -> Outcome {
     let is_made = |part: &Part| matches!(part, Part::Place(_) | Part::Joined(_));
     let is_adopted =

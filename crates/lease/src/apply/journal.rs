@@ -23,7 +23,7 @@ pub(super) struct Step {
 
 /// What an apply does to an instance.
 pub(super) enum Change {
-    /// Nothing: its record alone is new.
+    /// Nothing: only its record is new.
     Keep,
     Destroy,
     /// Creates it with its compute instances.

@@ -126,7 +126,7 @@ impl Waiting {
     }
 }
 
-/// Returns the end of a child in words, if it has ended.
+/// Says how a child ended, if it has.
 pub(super) fn ended(child: Pid) -> Option<String> {
     match waitpid(child, Some(WaitPidFlag::WNOHANG)) {
         Ok(WaitStatus::Exited(_, status)) => Some(format!("exited with status {status}")),

@@ -163,7 +163,7 @@ impl Talk<'_> {
     }
 }
 
-/// Returns the error for a limit that is told otherwise than it was set. `whose` precedes the daemon.
+/// Returns the error for a limit that the daemon reports differently from what was set. `whose` precedes the daemon.
 pub(super) fn differs(whose: &str, now: &str, mib: u64, said: &str) -> Error {
     let expected = answer(mib);
     let said = match said {

@@ -24,7 +24,7 @@ impl Slot {
         }
     }
 
-    /// Says whether it is at these memory slices, whatever the profile.
+    /// Says whether the slot is at these memory slices, whatever its profile.
     pub(crate) fn is_at(&self, gpu: &GpuUuid, at: Placement) -> bool {
         self.gpu == *gpu && self.placement == at
     }

@@ -224,7 +224,7 @@ fn names_what_is_in_the_way() {
     );
     assert!(!line.contains("wait"), "{line}");
     assert!(line.contains("list --all"), "{line}");
-    // Nobody is to destroy what a container has.
+    // Nobody should destroy what a container has.
     let held = "container train (3g.40gb, which runmig did not make)";
     let line = said(vec![one(1, &[held], false)]);
     let words = "their containers; stop these, then destroy";

@@ -186,7 +186,7 @@ pub fn way_is_made(world: &World) {
     }
 }
 
-/// Once the containers of an operation have ended, all goes that stays beside them: claims, what layouts made, idle and adopted
+/// Removes what an operation leaves beside its containers, once these have ended: claims, what layouts made, idle and adopted
 /// instances, and damage. `applies`: an apply comes before an empty layout.
 pub fn what_stays_goes(world: &World, applies: bool) -> Result<(), String> {
     if let Some(lost) = world.lost_of_theirs() {

@@ -65,7 +65,7 @@ impl Queries for Session<'_> {
 
     fn instances_of(&self, gpu: &GpuUuid, profile: u32) -> Result<Vec<ListedInstance>> {
         let device = self.device(gpu)?;
-        // No answer of before counts: a caller that looks twice wants to know it twice.
+        // Earlier answers do not count: a caller that looks twice wants two answers.
         let profiles = |gi: &Gi<'_>| self.compute_profiles(gi).map(Rc::new);
         let describe = |handle| self.describe(gpu, handle, profiles);
         let listed = self.list(&device, gpu, profile, describe);
@@ -346,7 +346,7 @@ impl Session<'_> {
         };
         let missing = || DriverError::new(what(), Reason::Code(FUNCTION_NOT_FOUND));
         let symbol = self.symbol(name, &what)?.ok_or_else(missing)?;
-        // SAFETY: NVML's header gives both functions this type, but for the last field of the struct.
+        // SAFETY: NVML's header gives both functions this type, except for the last field of the struct.
         let function =
             unsafe { std::mem::transmute::<*mut c_void, LimitsFunction>(symbol.as_ptr()) };
         if set.is_some() {
