@@ -51,9 +51,7 @@ impl By {
             By::Used => (seen.used_bytes, String::new()),
             By::Age => (born(entry), String::new()),
         };
-        // Equal ones of a GPU stay in the order of their creation.
-        let (amount, text, (gpu, _)) = order(entry, amount, text);
-        (amount, text, (gpu, 0))
+        order(entry, amount, text)
     }
 }
 
