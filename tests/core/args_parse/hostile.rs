@@ -20,10 +20,14 @@ fn argument() -> impl Strategy<Value = OsString> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 2_000, ..Default::default() })]
 
     #[test]
-    fn nothing_makes_it_panic(args in prop::collection::vec(argument(), 0..12)) {
+    fn nothing_makes_it_panic(
+        first in prop::sample::select(vec!["create", "run", "restore", "update", "--root"]),
+        rest in prop::collection::vec(argument(), 0..12),
+    ) {
+        let args = [vec![OsString::from(first)], rest].concat();
         for family in [Family::Runc, Family::Crun] {
             let call = parse(family, &args);
             let word = |w: &str| args.iter().any(|a| a == w);
