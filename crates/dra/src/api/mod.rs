@@ -153,20 +153,23 @@ fn late() -> Error {
     ))
 }
 
-/// Creates an event in its namespace.
+/// Creates an event in its namespace, unless it is there.
 pub(crate) async fn create_event(client: &Client, event: &events::Event) -> Result<()> {
     let events: Api<events::Event> =
         Api::namespaced(client.clone(), &event.namespace().unwrap_or_default());
-    let created = in_time(events.create(&PostParams::default(), event)).await;
+    let create = async {
+        match events.create(&PostParams::default(), event).await {
+            Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
+            created => created.map(drop),
+        }
+    };
     let what = || {
         let of = event.regarding.clone().unwrap_or_default();
         let kind = of.kind.unwrap_or_default().to_lowercase();
         format!("create an event of {kind} {}", of.name.unwrap_or_default())
     };
-    created
-        .context(what)
-        .map_err(|e| e.hint("give the account of runmig-dra the rights of docs/dra.md"))
-        .map(drop)
+    let created = in_time(create).await.context(what);
+    created.map_err(|e| e.hint("give the account of runmig-dra the rights of docs/dra.md"))
 }
 
 /// The owner of this driver's entries in the status. The API server leaves the entries of other owners as they are.

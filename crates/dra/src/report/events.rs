@@ -1,4 +1,7 @@
-//! Events on the pods of a claim: pure, from news to objects, and the memory of those that were told.
+//! Events on the pods of a claim, and on a node: pure, from news to objects.
+//!
+//! An event's name follows from its object and its text. So the API server refuses a text that it still has, as it keeps an
+//! event for an hour by default: the kubelet repeats a Prepare every minute or two.
 
 use crate::driver::NAME as DRIVER;
 use crate::resource_slices::objects::cut;
@@ -6,21 +9,15 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use runmig_lease::ClaimNews;
+use runmig_lease::framed::hex;
 use runmig_lease::store::{Claim, ClaimPod};
-use std::collections::VecDeque;
-use std::time::{Duration, Instant};
+use sha2::{Digest, Sha256};
 
 /// The most pods of a claim that get an event.
 pub(super) const MAX_PODS: usize = 8;
-/// The most texts that this process remembers.
-const MAX_TOLD: usize = 256;
-/// The time in which the same text is told once. The kubelet repeats a Prepare every minute or two.
-const ONCE: Duration = Duration::from_secs(600);
 /// The longest text, and the longest name of the reporting process, in bytes.
 const MAX_NOTE: usize = 1000;
 const MAX_INSTANCE: usize = 128;
-/// The longest part of a pod's name in that of an event, in bytes.
-const MAX_PREFIX: usize = 200;
 
 /// An event in the work on a device of a claim.
 #[derive(Clone, Debug)]
@@ -84,13 +81,13 @@ fn event(
     node: &str,
     now: MicroTime,
 ) -> Event {
-    let name = regarding.name.as_deref().unwrap_or_default();
+    let uid = regarding.uid.as_deref().unwrap_or_default();
+    let hash = hex(&Sha256::digest(format!("{uid} {note}"))[..16]);
     // Objects without a namespace have their events in this one.
     let namespace = { regarding.namespace.clone() }.unwrap_or_else(|| "default".to_owned());
     Event {
         metadata: ObjectMeta {
-            // The API server shortens it and adds random digits.
-            generate_name: Some(format!("{}-", cut(name, MAX_PREFIX))),
+            name: Some(format!("runmig-dra.{hash}")),
             namespace: Some(namespace),
             ..ObjectMeta::default()
         },
@@ -106,48 +103,22 @@ fn event(
     }
 }
 
-/// The texts of the last minutes, by pod.
-#[derive(Debug, Default)]
-pub(super) struct Told(VecDeque<(Instant, String, String)>);
-
-impl Told {
-    /// Notes a text for a pod. Returns false if the pod has it already.
-    pub(super) fn note(&mut self, pod: &str, text: &str, now: Instant) -> bool {
-        let texts = &mut self.0;
-        texts.retain(|(then, _, _)| now.duration_since(*then) < ONCE);
-        if { texts.iter() }.any(|(_, its, told)| its == pod && told == text) {
-            return false;
-        }
-        if texts.len() >= MAX_TOLD {
-            texts.pop_front();
-        }
-        texts.push_back((now, pod.to_owned(), text.to_owned()));
-        true
-    }
-
-    /// Forgets a text, so that it is told again.
-    pub(super) fn forget(&mut self, pod: &str, text: &str) {
-        self.0.retain(|(_, its, told)| its != pod || told != text);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use k8s_openapi::jiff::Timestamp;
+
+    const UNIX_EPOCH: Timestamp = Timestamp::UNIX_EPOCH;
 
     #[test]
-    fn tells_each_text_once() {
-        let (mut told, now) = (Told::default(), Instant::now());
-        assert!(told.note("p", "a", now));
-        assert!(!told.note("p", "a", now + ONCE / 2));
-        assert!(told.note("q", "a", now) && told.note("p", "b", now));
-        assert!(told.note("p", "a", now + ONCE));
-        told.forget("p", "a");
-        assert!(told.note("p", "a", now + ONCE));
-        for at in 0..2 * MAX_TOLD {
-            told.note("p", &at.to_string(), now + ONCE);
-        }
-        assert_eq!(told.0.len(), MAX_TOLD);
+    fn names_event_by_object_and_text() {
+        let name = |node: &str, note: &str| {
+            let event = node_event(node, note, MicroTime(UNIX_EPOCH));
+            event.metadata.name.unwrap()
+        };
+        assert_eq!(name("a", "text"), name("a", "text"));
+        assert_ne!(name("a", "text"), name("b", "text"));
+        assert_ne!(name("a", "text"), name("a", "other"));
     }
 
     #[test]
@@ -165,10 +136,8 @@ mod tests {
             uid: "u".to_owned(),
             name: "p".repeat(253),
         };
-        let now = MicroTime(k8s_openapi::jiff::Timestamp::UNIX_EPOCH);
-        let event = news.event(&pod, &"n".repeat(253), now);
+        let event = news.event(&pod, &"n".repeat(253), MicroTime(UNIX_EPOCH));
         assert!(event.note.unwrap().len() <= 1024);
-        assert!(event.metadata.generate_name.unwrap().len() <= 253);
         assert!(event.reporting_instance.unwrap().len() <= 128);
         let regarding = event.regarding.unwrap();
         assert_eq!(regarding.name.as_deref(), Some(pod.name.as_str()));

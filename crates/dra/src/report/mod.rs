@@ -14,8 +14,8 @@ use crate::claim::ClaimName;
 use crate::health::DeviceHealth;
 use crate::ledger;
 use crate::obstacle::Obstacles;
+use events::MAX_PODS;
 pub(crate) use events::News;
-use events::{MAX_PODS, Told};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, Time};
 use k8s_openapi::jiff::Timestamp;
 use runmig_lease::ClaimNews;
@@ -73,25 +73,18 @@ pub(crate) async fn warn_of_node(client: &Client, node: &str, note: &str) -> Res
     api::create_event(client, &event).await
 }
 
-/// Creates events, once for each pod and text, without an end. One that fails is told again when it happens again.
+/// Creates events, without an end. One that fails is told again when it happens again.
 pub(crate) async fn report_news(client: &Client, node: &str, mut inbox: mpsc::Receiver<News>) {
-    let mut told = Told::default();
     let mut is_failing = false;
     while let Some(news) = inbox.recv().await {
-        let note = news.note();
         for pod in news.claim.pods.iter().take(MAX_PODS) {
-            if !told.note(&pod.uid, &note, std::time::Instant::now()) {
-                continue;
-            }
             let event = news.event(pod, node, MicroTime(Timestamp::now()));
-            match api::create_event(client, &event).await {
-                Ok(()) => is_failing = false,
-                Err(e) => {
-                    told.forget(&pod.uid, &note);
-                    if !mem::replace(&mut is_failing, true) {
-                        tracing::warn!("{}", e.line());
-                    }
-                }
+            let created = api::create_event(client, &event).await;
+            let has_failed = mem::replace(&mut is_failing, created.is_err());
+            if let Err(e) = created
+                && !has_failed
+            {
+                tracing::warn!("{}", e.line());
             }
         }
     }
