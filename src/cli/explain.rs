@@ -49,9 +49,6 @@ pub struct Asked {
     /// Asked for by this user
     #[arg(long, value_name = "UID")]
     user: Option<u32>,
-    /// The same as -o json
-    #[arg(long)]
-    json: bool,
 }
 
 impl Asked {
@@ -94,21 +91,11 @@ impl Asked {
 }
 
 pub fn run(config: &Config, format: Format, asked: &Asked) -> Result<i32> {
-    let is_json = asked.json || matches!(format, Format::Json);
+    let is_json = matches!(format, Format::Json);
     let wanted = asked.wanted()?;
     let (driver, mut world) = world::look(config, !is_json)?;
     // Without the ledger nobody knows what a create would get.
     if let Some(e) = world.unread.take() {
-        if is_json {
-            output::json(
-                "Explanation",
-                &Explanation {
-                    request: wanted.written(),
-                    error: Some(e.line()),
-                    ..Explanation::default()
-                },
-            );
-        }
         return Err(e);
     }
     let subject = asked.subject(&world);

@@ -226,7 +226,7 @@ pub struct WaitingItem<'a> {
 // `migctl explain`: an `Explanation`.
 
 /// A create's answer to a request, if it came now.
-#[derive(Default, Serialize)]
+#[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Explanation<'a> {
     /// The alternatives that `[policy]` allows, as `runmig.dev/slice` has them.

@@ -48,7 +48,7 @@ fn fails_when_output_is_closed() {
 fn create_follows_the_answer() {
     let setup = setup(2);
     for (n, slice) in ["1g.10gb", "3g.40gb", "20Gi", "2g.20gb"].iter().enumerate() {
-        let said = setup.json(&["explain", slice, "--json"]);
+        let said = setup.json(&["explain", slice, "-ojson"]);
         assert_eq!(said["apiVersion"], "runmig.dev/v1");
         assert_eq!(said["kind"], "Explanation");
         assert_eq!(said["fits"], true);
@@ -170,10 +170,10 @@ fn explain_foresees_mig_switched_on() {
     mixed.sim("mig", &["--gpu", "1", "off"]);
     let setup = Setup::on(Low::Runc, mixed);
     // It fits now, without any switch.
-    let said = setup.json(&["explain", "7g.80gb", "--json"]);
+    let said = setup.json(&["explain", "7g.80gb", "-ojson"]);
     assert_eq!(said["alternatives"][0]["withMIGOn"], Value::Null);
     setup.make("web", "7g.80gb");
-    let said = setup.migctl(&["explain", "3g.40gb", "--json"]);
+    let said = setup.migctl(&["explain", "3g.40gb", "-ojson"]);
     let said = said.exits(1).json();
     assert_eq!(said["fits"], false);
     let with = &said["alternatives"][0]["withMIGOn"];

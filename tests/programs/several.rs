@@ -302,7 +302,7 @@ fn limit_counts_as_no_fragmentation() {
     let bundle = setup.asking("10Gi*2", SHOW);
     bundle.annotate("io.kubernetes.cri.sandbox-namespace", "team-a");
     let line = setup.refused(&bundle);
-    let explain = ["explain", "10Gi*2", "--namespace", "team-a", "--json"];
+    let explain = ["explain", "10Gi*2", "--namespace", "team-a", "-ojson"];
     let told = setup.migctl(&explain).exits(1).json();
     ends_with(&line, told["error"].as_str().unwrap());
     assert_eq!(told["alternatives"][0]["verdict"], "full", "{told:#}");

@@ -25,7 +25,7 @@ fn asking(world: &World, id: &str, slice: &str, annotations: &[(&str, &str)]) ->
 }
 
 fn verb(world: &World, words: &[&str], (_, options): Who<'_>, exits: i32) -> Value {
-    let all = [words, options, &["--json"]].concat();
+    let all = [words, options, &["-ojson"]].concat();
     world.ctl(&all).exits(exits).json()
 }
 

@@ -142,9 +142,8 @@ fn unreadable_ledger_leaves_no_gpu_free() {
     let page = world.ctl(&["top", "--once"]).exits(1);
     page.says("leases -, waiting -, ");
     for asked in ["--gpu=1", "1g.10gb"] {
-        let explained = world.ctl(&["explain", asked, "--json"]).exits(1).json();
-        assert_eq!(explained["fits"], false);
-        has(explained["error"].as_str().unwrap(), "is damaged");
+        let explained = world.ctl(&["explain", asked, "-ojson"]).exits(1);
+        explained.refused_for("is damaged");
     }
 }
 

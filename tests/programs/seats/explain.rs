@@ -23,7 +23,7 @@ fn tells_slices_of_gpu_apart() {
         assert_eq!(on["seats"], seats);
         assert_eq!(on["freeBytes"], free << 20);
     }
-    let plain = setup.migctl(&["explain", "1g.10gb", "--json"]);
+    let plain = setup.migctl(&["explain", "1g.10gb", "-ojson"]);
     let gpu = &plain.exits(1).json()["alternatives"][0]["gpus"][0];
     for field in ["seats", "migPlacement"] {
         assert_eq!(gpu[field], Value::Null);
