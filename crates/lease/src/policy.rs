@@ -8,7 +8,7 @@ mod limits;
 mod subjects;
 
 pub use crate::request::Kind;
-pub use limits::{Limit, LimitAccount, Usage, Used};
+pub use limits::{Limit, LimitAccount, MEMORY, Usage, Used};
 pub use subjects::{Each, Subject, User};
 
 pub(crate) use subjects::Subjects;

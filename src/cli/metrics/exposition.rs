@@ -10,7 +10,7 @@ use runmig_lease::counters::{
     Actor, Counter, Counts, HolderKind, LeaseKind, Outcome, Part, ResourceKind, Times,
 };
 use runmig_lease::model::{Closed, MigMode};
-use runmig_lease::policy::{LimitAccount, Policy, Used};
+use runmig_lease::policy::{self, LimitAccount, Policy, Used};
 use runmig_lease::request::kind_of_written;
 use runmig_lease::store::{Entry, Instance, InstanceState};
 use runmig_lease::{GpuParts, SliceView, placement};
@@ -117,20 +117,15 @@ fn waiting(families: &mut Families, facts: &Facts) {
 fn limit(families: &mut Families, account: &LimitAccount, facts: &Facts) {
     let number = account.number.to_string();
     let (namespace, pod) = (text(account.namespace.as_ref()), text(account.pod.as_ref()));
-    let labels = [&*number, &*namespace, &*pod, &text(account.user)];
+    let user = text(account.user);
     // Without the driver the memory of a slice is that of its name, which is a little more.
     let is_known = !facts.inventory.snapshot.driver_version.is_empty();
-    let mut add = |most, used, amounts: Option<Used>, is_known| {
-        families.known(most, &labels, amounts.map(|a| a.most));
-        families.known(used, &labels, amounts.filter(|_| is_known).map(|a| a.used));
-    };
-    use table::{LIMIT_GPUS, LIMIT_MEMORY, LIMIT_SHARES, LIMIT_SLICES};
-    use table::{LIMIT_USED_GPUS, LIMIT_USED_MEMORY, LIMIT_USED_SHARES, LIMIT_USED_SLICES};
-    add(&LIMIT_SLICES, &LIMIT_USED_SLICES, account.slices, true);
-    add(&LIMIT_SHARES, &LIMIT_USED_SHARES, account.shares, true);
-    add(&LIMIT_GPUS, &LIMIT_USED_GPUS, account.gpus, true);
-    let memory = account.memory_bytes;
-    add(&LIMIT_MEMORY, &LIMIT_USED_MEMORY, memory, is_known);
+    for Used { amount, used, most } in &account.amounts {
+        let labels = [&*number, amount, &*namespace, &*pod, &*user];
+        families.known(&table::LIMIT, &labels, Some(*most));
+        let used = Some(*used).filter(|_| is_known || *amount != policy::MEMORY);
+        families.known(&table::LIMIT_USED, &labels, used);
+    }
 }
 
 fn leases(families: &mut Families, facts: &Facts, entries: &[Entry]) {

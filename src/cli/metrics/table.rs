@@ -35,22 +35,10 @@ families! {
     WAITING_OLDEST: "runmig_waiting_oldest_timestamp_seconds" gauge []
         "When the earliest create began to wait. Absent if none waits."
 
-    LIMIT_SLICES: "runmig_limit_slices" gauge ["limit" "namespace" "pod" "user"]
-        "The most slices that a limit allows. Shares and GPUs count as slices if it does not name them."
-    LIMIT_USED_SLICES: "runmig_limit_used_slices" gauge ["limit" "namespace" "pod" "user"]
-        "Slices that count against a limit."
-    LIMIT_SHARES: "runmig_limit_shares" gauge ["limit" "namespace" "pod" "user"]
-        "The most shares that a limit allows."
-    LIMIT_USED_SHARES: "runmig_limit_used_shares" gauge ["limit" "namespace" "pod" "user"]
-        "Shares that count against a limit."
-    LIMIT_GPUS: "runmig_limit_gpus" gauge ["limit" "namespace" "pod" "user"]
-        "The most whole GPUs that a limit allows."
-    LIMIT_USED_GPUS: "runmig_limit_used_gpus" gauge ["limit" "namespace" "pod" "user"]
-        "Whole GPUs that count against a limit."
-    LIMIT_MEMORY: "runmig_limit_memory_bytes" gauge ["limit" "namespace" "pod" "user"]
-        "The most GPU memory that a limit allows."
-    LIMIT_USED_MEMORY: "runmig_limit_used_memory_bytes" gauge ["limit" "namespace" "pod" "user"]
-        "GPU memory that counts against a limit. Absent without the driver."
+    LIMIT: "runmig_limit" gauge ["limit" "amount" "namespace" "pod" "user"]
+        "What a limit allows: slices, shares, gpus, or memory in bytes. Shares and GPUs that it does not name count as slices."
+    LIMIT_USED: "runmig_limit_used" gauge ["limit" "amount" "namespace" "pod" "user"]
+        "What counts against a limit. Memory is absent without the driver."
 
     CREATES: "runmig_creates_total" counter ["kind" "holder" "outcome"]
         "Requests by their outcome."

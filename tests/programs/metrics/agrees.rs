@@ -216,20 +216,21 @@ fn limits_count_their_groups() {
     create(&setup, "web", "two", &[("runmig.dev/share", "4Gi")]);
     let seen = metrics(&setup, &[]);
     let (team, machine) = (("1", "team"), ("2", ""));
-    let used = (9_728_u64 << 20) + (4_u64 << 30);
-    for ((limit, namespace), amount, value) in [
-        (team, "slices", 5),
-        (team, "used_slices", 1),
-        (team, "shares", 9),
-        (team, "used_shares", 1),
-        (machine, "memory_bytes", 64 << 30),
-        (machine, "used_memory_bytes", used),
-        (("3", "nobody"), "used_gpus", 0),
+    let memory = (9_728_u64 << 20) + (4_u64 << 30);
+    for ((limit, namespace), amount, allowed, used) in [
+        (team, "slices", 5, 1),
+        (team, "shares", 9, 1),
+        (machine, "memory", 64_u64 << 30, memory),
+        (("3", "nobody"), "gpus", 1, 0),
     ] {
         let group = [("limit", limit), ("namespace", namespace)];
         let labels = [group, [("pod", ""), ("user", "")]].concat();
-        seen.has(&format!("runmig_limit_{amount}"), &labels, value as f64);
+        let labels = [&labels[..], &[("amount", amount)]].concat();
+        seen.has("runmig_limit", &labels, allowed as f64);
+        seen.has("runmig_limit_used", &labels, used as f64);
     }
     let alone = metrics(&setup, &["--no-driver"]);
-    assert!(alone.of("runmig_limit_used_memory_bytes").is_empty());
+    let amounts = alone.of("runmig_limit_used");
+    let amounts: Vec<&str> = amounts.iter().map(|one| one.label("amount")).collect();
+    assert_eq!(amounts, ["slices", "shares", "gpus"]);
 }

@@ -45,10 +45,15 @@ const SLICES: &str = "slices";
 const SHARES: &str = "shares";
 const GPUS: &str = "GPUs";
 
-/// A part of a limit, and its used part.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The amount of a limit that is in bytes.
+pub const MEMORY: &str = "memory";
+
+/// An amount that a limit names, and how much of it is used.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Used {
-    /// The used part.
+    /// The key of the amount in the configuration.
+    pub amount: &'static str,
+    /// The used part: a number, or bytes of memory.
     pub used: u64,
     /// The limit.
     pub most: u64,
@@ -65,14 +70,8 @@ pub struct LimitAccount {
     pub pod: Option<String>,
     /// The user.
     pub user: Option<u32>,
-    /// The slices, if the rule limits them.
-    pub slices: Option<Used>,
-    /// The shares.
-    pub shares: Option<Used>,
-    /// The whole GPUs.
-    pub gpus: Option<Used>,
-    /// The memory in bytes.
-    pub memory_bytes: Option<Used>,
+    /// The amounts that the rule limits.
+    pub amounts: Vec<Used>,
 }
 
 impl Policy {
@@ -185,25 +184,30 @@ impl Limit {
 
     /// Returns what a group holds under the rule.
     fn account(&self, number: usize, group: &Group, of_group: &[&Usage]) -> LimitAccount {
-        let count = |noun: &str, most: Option<u32>| {
+        let count = |amount, noun, most: Option<u32>| {
             let counts = |h: &&&Usage| self.counted(h.kind).is_some_and(|(n, _)| n == noun);
             let used = of_group.iter().filter(counts).count() as u64;
-            most.map(|most| Used {
-                used,
-                most: u64::from(most),
-            })
+            let most = u64::from(most?);
+            Some(Used { amount, used, most })
         };
-        let used = of_group.iter().map(|h| self.counted_mib(h) << 20).sum();
+        let memory = |most| Used {
+            amount: MEMORY,
+            used: of_group.iter().map(|h| self.counted_mib(h) << 20).sum(),
+            most,
+        };
+        let amounts = [
+            count("slices", SLICES, self.slices),
+            count("shares", SHARES, self.shares),
+            count("gpus", GPUS, self.gpus),
+            self.memory.map(memory),
+        ];
         let (namespace, pod) = group.names();
         LimitAccount {
             number,
             namespace: namespace.map(str::to_owned),
             pod: pod.map(str::to_owned),
             user: group.user,
-            slices: count(SLICES, self.slices),
-            shares: count(SHARES, self.shares),
-            gpus: count(GPUS, self.gpus),
-            memory_bytes: self.memory.map(|most| Used { used, most }),
+            amounts: amounts.into_iter().flatten().collect(),
         }
     }
 
