@@ -280,10 +280,8 @@ pub enum Entry {
 impl Entry {
     /// Returns the id by which `migctl` names the entry: that of the lease, or of the instance.
     pub fn id(&self) -> &str {
-        match self {
-            Entry::Held(held) => held.lease.id.as_str(),
-            Entry::Unleased(instance) => instance.id.as_str(),
-        }
+        let lease = self.lease().map(|lease| lease.id.as_str());
+        lease.unwrap_or(self.instance().id.as_str())
     }
 
     /// Returns the instance.
@@ -296,10 +294,8 @@ impl Entry {
 
     /// Returns the failed attempts to end it.
     pub fn attempt(&self) -> Option<&Attempt> {
-        match self {
-            Entry::Held(held) => held.attempt(),
-            Entry::Unleased(instance) => instance.attempt(),
-        }
+        let on_instance = self.instance().attempt();
+        on_instance.or(self.lease().and_then(Lease::attempt))
     }
 
     /// Returns the lease, if there is one.
@@ -328,18 +324,13 @@ impl Entry {
 
     /// Returns the time at which the entry came.
     pub fn created(&self) -> &Timestamp {
-        match self {
-            Entry::Held(held) => &held.lease.created,
-            Entry::Unleased(instance) => &instance.created,
-        }
+        let lease = self.lease().map(|lease| &lease.created);
+        lease.unwrap_or(&self.instance().created)
     }
 
     /// Returns the time since which no container has the instance.
     pub fn idle_since(&self) -> Option<&Timestamp> {
-        match self {
-            Entry::Held(_) => None,
-            Entry::Unleased(instance) => instance.idle_since(),
-        }
+        self.instance().idle_since()
     }
 
     /// Returns the state as `migctl` shows it.
