@@ -1,7 +1,7 @@
 //! Events on the pods of a claim, and on a node: pure, from news to objects.
 //!
-//! An event's name follows from its object and its text. So the API server refuses a text that it still has, as it keeps an
-//! event for an hour by default: the kubelet repeats a Prepare every minute or two.
+//! An event's name follows from its object and its text. So a repeated text is a conflict while the API server keeps the first,
+//! an hour by default. The kubelet repeats a Prepare every minute or two.
 
 use crate::driver::NAME as DRIVER;
 use crate::resource_slices::objects::cut;
