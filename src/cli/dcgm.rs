@@ -177,7 +177,7 @@ impl Memory {
         let store = Store::open(&config.state_dir, config.lock_timeout)?;
         let turns = MOST_TURNS * config.dcgm.reload_every;
         let turn = store.reload_turn(turns.max(config.lock_timeout))?;
-        // A note of another version tells nothing: the next signal comes at once.
+        // A note that cannot be read tells nothing: the next signal comes at once.
         let note = turn.note();
         let last = note.and_then(|note| serde_json::from_slice(&note).ok());
         Ok(Memory { turn, last })

@@ -328,9 +328,16 @@ async fn withdraws_beside_other_drivers(cluster: &mut Cluster) {
     cluster.says(0, line).await;
     assert_eq!(cluster.published().await, []);
     node_has_event(cluster, line).await;
+    // The next process tells the same, and the API server has it.
+    let told = cluster.log(0).len();
+    cluster.start_driver();
+    cluster.says(told, line).await;
     let delete = DeleteParams::default();
     api.delete("theirs", &delete).await.unwrap();
     cluster.publishes().await;
+    let lines = cluster.log(told);
+    let has_failed = |line: &String| line.contains("cannot create an event");
+    assert!(!lines.iter().any(has_failed), "{lines:?}");
 }
 
 /// As `kubectl describe node` finds it.
