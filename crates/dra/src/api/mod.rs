@@ -159,7 +159,7 @@ pub(crate) async fn create_event(client: &Client, event: &events::Event) -> Resu
         Api::namespaced(client.clone(), &event.namespace().unwrap_or_default());
     let create = async {
         match events.create(&PostParams::default(), event).await {
-            Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
+            Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
             created => created.map(drop),
         }
     };
