@@ -149,6 +149,7 @@ fn catches(status: &str, signal: Signal) -> bool {
     caught.is_some_and(|mask| mask & (1 << (signal as u32 - 1)) != 0)
 }
 
+const API_VERSION: &str = "runmig.dev/v1";
 /// A call that waits for its turn gives up after the waits of this number of calls.
 const MOST_TURNS: u32 = 3;
 
@@ -156,6 +157,7 @@ const MOST_TURNS: u32 = 3;
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Note {
+    api_version: String,
     /// Milliseconds since 1970.
     time: u64,
     /// The instances that the processes have listed since.
@@ -177,9 +179,10 @@ impl Memory {
         let store = Store::open(&config.state_dir, config.lock_timeout)?;
         let turns = MOST_TURNS * config.dcgm.reload_every;
         let turn = store.reload_turn(turns.max(config.lock_timeout))?;
-        // A note that cannot be read tells nothing: the next signal comes at once.
+        // A note of another version tells nothing: the next signal comes at once.
         let note = turn.note();
-        let last = note.and_then(|note| serde_json::from_slice(&note).ok());
+        let last = note.and_then(|note| serde_json::from_slice::<Note>(&note).ok());
+        let last = last.filter(|note| note.api_version == API_VERSION);
         Ok(Memory { turn, last })
     }
 
@@ -200,6 +203,7 @@ impl Memory {
     /// Notes a reload, the last act of the turn.
     fn note(self, instances: BTreeSet<String>, unaware: BTreeSet<i32>) -> Result<()> {
         let note = Note {
+            api_version: API_VERSION.to_owned(),
             time: now(),
             instances,
             unaware,

@@ -193,7 +193,7 @@ fn damaged_note_reloads_at_once() {
     reload(&world, &[]);
     let note = world.state().join("dcgm-reload.json");
     let text = fs::read_to_string(&note).unwrap();
-    for damaged in [&text[..text.len() / 2], &text.replace("time", "age")] {
+    for damaged in [&text[..text.len() / 2], &text.replace("/v1", "/v9")] {
         fs::write(&note, damaged).unwrap();
         assert_eq!(reload(&world, &["--if-changed"]).len(), 1);
     }
