@@ -12,7 +12,7 @@ use crate::draft::slot_of;
 use crate::model::Gpu;
 use crate::placement::Slot;
 use crate::policy::Limit;
-use crate::request;
+use crate::request::{self, Alternative};
 use crate::store::{Instance, Slice};
 use machine::machine;
 use proptest::prelude::*;
@@ -30,9 +30,19 @@ fn cases(cases: u32) -> ProptestConfig {
     }
 }
 
-fn slices<'p>(plan: &'p Plan, gpu: &Gpu) -> Vec<&'p Slice> {
-    let all = plan.steps.iter().map(Step::slice);
-    all.filter(|s| s.gpu_uuid == gpu.uuid).collect()
+fn steps_on<'p>(plan: &'p Plan, gpu: &'p Gpu) -> impl Iterator<Item = &'p Step> {
+    let is_there = |step: &&Step| step.slice().gpu_uuid == gpu.uuid;
+    plan.steps.iter().filter(is_there)
+}
+
+fn spare_on<'w>(world: &'w World, gpu: &'w Gpu) -> impl Iterator<Item = &'w Instance> {
+    let is_there = |l: &&Instance| l.slice().unwrap().gpu_uuid == gpu.uuid;
+    world.spare().into_iter().filter(is_there)
+}
+
+fn is_reused(plan: &Plan, idle: &Instance) -> bool {
+    let mut steps = plan.steps.iter();
+    steps.any(|step| matches!(step, Step::Reuse(reused, _) if reused.id == idle.id))
 }
 
 fn span(slice: &Slice) -> Span {
@@ -49,99 +59,23 @@ fn foreign(world: &World, gpu: &Gpu) -> Vec<Span> {
     all.filter(|span| !taken.contains(span)).collect()
 }
 
+type Checked = Result<(), TestCaseError>;
+
 proptest! {
     #![proptest_config(cases(2000))]
 
-    /// A GPU after the plan has no overlap and no more than its parts: spare idle slices that are not
-    /// evicted included.
+    /// All of one plan: the search for it takes most of the time.
     #[test]
-    fn overlaps_nothing_that_stays(world in worlds()) {
-        let plan = world.plan().unwrap_or_default();
-        for gpu in &world.inventory.snapshot.gpus {
-            let goes = |l: &&Instance| plan.evict.contains(l)
-                || plan.steps.iter().any(|step| matches!(step, Step::Reuse(idle, _) if **idle == **l));
-            let idle = world.spare().into_iter().filter(|l| l.slice().unwrap().gpu_uuid == gpu.uuid);
-            let mut there = world.staying(gpu);
-            there.extend(idle.filter(|l| !goes(l)).map(|l| span(l.slice().unwrap())));
-            let mut foreign = foreign(&world, gpu);
-            for step in plan.steps.iter().filter(|step| step.slice().gpu_uuid == gpu.uuid) {
-                let new = span(step.slice());
-                match step {
-                    Step::Adopt(..) => {
-                        let known = foreign.len();
-                        foreign.retain(|other| *other != new);
-                        prop_assert_eq!(foreign.len() + 1, known, "adopts {:?}", new);
-                        continue;
-                    }
-                    Step::Reuse(lease, _) => prop_assert!(world.spare().contains(&&**lease)),
-                    Step::Create(slice) => prop_assert_eq!(slice.gpu_instance, None),
-                }
-                prop_assert!(there.iter().all(|(_, other)| !other.overlaps(new.1)), "{:?}", new);
-                there.push(new);
-            }
-            prop_assert!(is_within_parts(gpu, &there));
+    fn plan_keeps_what_it_promises(world in worlds()) {
+        let plan = world.plan().ok();
+        if let Some(plan) = &plan {
+            overlaps_nothing_that_stays(&world, plan)?;
+            offers_what_request_and_rules_allow(&world, plan)?;
+            evicts_idle_slices_in_way(&world, plan)?;
+            never_repeats_failed_tries(&world, plan)?;
+            leaves_places_of_queued_requests(&world, plan)?;
         }
-    }
-
-    /// All steps serve one alternative, each with the profile that it stands for on an admitted GPU.
-    #[test]
-    fn offers_what_request_and_rules_allow(world in worlds()) {
-        let Ok(plan) = world.plan() else { return Ok(()) };
-        let is_meant = |slice: &Slice, asked| {
-            let gpu = world.gpu(&slice.gpu_uuid);
-            meant(&world, gpu, asked).is_some_and(|profile| {
-                (&slice.profile, slice.profile_id) == (&profile.name, profile.id)
-                    && (slice.gpu_index, slice.gpu_minor) == (gpu.index, gpu.minor)
-                    && profile.placements.contains(&slice.placement)
-            })
-        };
-        let serves = world.alternatives.iter().any(|asked| plan.steps.len() == asked.count() as usize
-            && plan.steps.iter().zip(asked.all()).all(|(step, asked)| is_meant(step.slice(), asked)));
-        prop_assert!(serves);
-        let memory = |step: &Step| {
-            let slice = step.slice();
-            world.gpu(&slice.gpu_uuid).profile(slice.profile_id).unwrap().memory_mib
-        };
-        let memory: Vec<u64> = plan.steps.iter().map(memory).collect();
-        prop_assert!(is_within_limit(&world, &memory));
-    }
-
-    /// An evicted slice is idle, stays out of the plan, and is in the way of a new one: by its place, or by
-    /// a part that the new one lacks.
-    #[test]
-    fn evicts_idle_slices_in_way(world in worlds()) {
-        let plan = world.plan().unwrap_or_default();
-        let mut seen = BTreeSet::new();
-        for lease in &plan.evict {
-            prop_assert!(world.spare().contains(&lease));
-            prop_assert!(seen.insert(&lease.id), "evicted twice");
-            let is_reused = |step: &Step| matches!(step, Step::Reuse(l, _) if l.id == lease.id);
-            prop_assert!(!plan.steps.iter().any(is_reused));
-            let gpu = world.gpu(&lease.slice().unwrap().gpu_uuid);
-            let new: Vec<Span> = slices(&plan, gpu).into_iter().map(span).collect();
-            let is_new = |step: &Step| matches!(step, Step::Create(s) if s.gpu_uuid == gpu.uuid
-                && s.placement.overlaps(lease.slice().unwrap().placement));
-            let spare = world.spare().into_iter().filter(|l| l.slice().unwrap().gpu_uuid == gpu.uuid);
-            let spare: Vec<Span> = spare.map(|l| span(l.slice().unwrap())).collect();
-            let mut all = [world.staying(gpu), spare, new].concat();
-            all.sort();
-            all.dedup();
-            prop_assert!(plan.steps.iter().any(is_new) || !is_within_parts(gpu, &all));
-        }
-    }
-
-    /// The order of the records in the ledger changes nothing.
-    #[test]
-    fn plans_equal_inventories_alike(world in worlds()) {
-        let plan = |world: &World| world.plan().ok().map(|mut plan| {
-            plan.evict.sort_by(|a, b| a.id.cmp(&b.id));
-            plan
-        });
-        let first = plan(&world);
-        prop_assert_eq!(&plan(&world), &first);
-        let mut world = world;
-        world.inventory.leases.reverse();
-        prop_assert_eq!(&plan(&world), &first);
+        is_the_same_for_equal_inventories(world, plan)?;
     }
 
     #[test]
@@ -157,55 +91,138 @@ proptest! {
             prop_assert_eq!(profile.map(|p| p.id), Some(slice.profile_id), "another alternative");
         }
     }
+}
 
-    #[test]
-    fn never_repeats_failed_tries(world in worlds()) {
-        let plan = world.plan().unwrap_or_default();
-        let tried = &world.tried;
-        for step in &plan.steps {
-            let slot = slot_of(step.slice());
-            let is_here = |refused: &Slot| {
-                refused.gpu == slot.gpu && refused.placement.overlaps(slot.placement)
-            };
+/// A GPU after the plan has no overlap and no more than its parts: spare idle slices that are not
+/// evicted included.
+fn overlaps_nothing_that_stays(world: &World, plan: &Plan) -> Checked {
+    for gpu in &world.inventory.snapshot.gpus {
+        let goes = |idle: &Instance| plan.evict.contains(idle) || is_reused(plan, idle);
+        let idle = spare_on(world, gpu).filter(|idle| !goes(idle));
+        let mut there = world.staying(gpu);
+        there.extend(idle.map(|idle| span(idle.slice().unwrap())));
+        let mut foreign = foreign(world, gpu);
+        for step in steps_on(plan, gpu) {
+            let new = span(step.slice());
             match step {
-                // Another process may have created the instance that the driver refused this create.
                 Step::Adopt(..) => {
-                    prop_assert!(!tried.unfit.contains(&slot) && !tried.unusable.contains(&slot));
-                }
-                Step::Create(_) => prop_assert!(!tried.refused.iter().any(is_here)),
-                Step::Reuse(idle, _) => {
-                    prop_assert!(!tried.refused.iter().any(is_here));
-                    prop_assert!(!tried.idle.contains(&idle.id));
-                }
-            }
-        }
-        prop_assert!(plan.evict.iter().all(|l| !tried.idle.contains(&l.id)));
-    }
-
-    /// A queued request finds every place that it could use once all of ours are gone.
-    #[test]
-    fn leaves_places_of_queued_requests(world in worlds()) {
-        let plan = world.plan().unwrap_or_default();
-        let ours = world.inventory.ours();
-        for blocker in &world.blockers {
-            let gpu = world.gpu(&blocker.gpu);
-            let is_ours = |at| ours.iter().any(|slot| slot.gpu == gpu.uuid && slot.placement == at);
-            let stays = gpu.instances.iter().filter(|i| !is_ours(i.placement));
-            let stays: Vec<Span> = stays.map(|i| (i.profile_id, i.placement)).collect();
-            let awaited = gpu.profile(blocker.profile_id).unwrap();
-            for step in plan.steps.iter().filter(|step| step.slice().gpu_uuid == gpu.uuid) {
-                let slice = step.slice();
-                if let Step::Adopt(..) = step {
-                    prop_assert_ne!(slice.profile_id, blocker.profile_id);
+                    let known = foreign.len();
+                    foreign.retain(|other| *other != new);
+                    prop_assert_eq!(foreign.len() + 1, known, "adopts {:?}", new);
                     continue;
                 }
-                let mut places = awaited.placements.iter();
-                let lost = places.find(|at| fits(gpu, &stays, awaited, **at)
-                    && at.overlaps(slice.placement));
-                prop_assert_eq!(lost, None, "{:?}", slice);
+                Step::Reuse(lease, _) => prop_assert!(world.spare().contains(&&**lease)),
+                Step::Create(slice) => prop_assert_eq!(slice.gpu_instance, None),
+            }
+            let is_free = there.iter().all(|(_, other)| !other.overlaps(new.1));
+            prop_assert!(is_free, "{:?}", new);
+            there.push(new);
+        }
+        prop_assert!(is_within_parts(gpu, &there));
+    }
+    Ok(())
+}
+
+/// All steps serve one alternative, each with the profile that it stands for on an admitted GPU.
+fn offers_what_request_and_rules_allow(world: &World, plan: &Plan) -> Checked {
+    let is_meant = |slice: &Slice, asked: &request::Slice| {
+        let gpu = world.gpu(&slice.gpu_uuid);
+        meant(&world, gpu, asked).is_some_and(|profile| {
+            (&slice.profile, slice.profile_id) == (&profile.name, profile.id)
+                && (slice.gpu_index, slice.gpu_minor) == (gpu.index, gpu.minor)
+                && profile.placements.contains(&slice.placement)
+        })
+    };
+    let serves = |asked: &Alternative| {
+        let mut both = plan.steps.iter().zip(asked.all());
+        plan.steps.len() == asked.count() as usize
+            && both.all(|(step, asked)| is_meant(step.slice(), asked))
+    };
+    prop_assert!(world.alternatives.iter().any(serves));
+    let profile = |slice: &Slice| world.gpu(&slice.gpu_uuid).profile(slice.profile_id);
+    let memory = |step: &Step| profile(step.slice()).unwrap().memory_mib;
+    let memory: Vec<u64> = plan.steps.iter().map(memory).collect();
+    prop_assert!(is_within_limit(world, &memory));
+    Ok(())
+}
+
+/// An evicted slice is idle, stays out of the plan, and is in the way of a new one: by its place, or by
+/// a part that the new one lacks.
+fn evicts_idle_slices_in_way(world: &World, plan: &Plan) -> Checked {
+    let mut seen = BTreeSet::new();
+    for idle in &plan.evict {
+        prop_assert!(world.spare().contains(&idle));
+        prop_assert!(seen.insert(&idle.id), "evicted twice");
+        prop_assert!(!is_reused(plan, idle));
+        let slice = idle.slice().unwrap();
+        let gpu = world.gpu(&slice.gpu_uuid);
+        let is_new = |step: &Step| matches!(step, Step::Create(new) if new.placement.overlaps(slice.placement));
+        let spare = spare_on(world, gpu).map(|idle| span(idle.slice().unwrap()));
+        let mut all = world.staying(gpu);
+        all.extend(spare.chain(steps_on(plan, gpu).map(|step| span(step.slice()))));
+        all.sort();
+        all.dedup();
+        prop_assert!(steps_on(plan, gpu).any(is_new) || !is_within_parts(gpu, &all));
+    }
+    Ok(())
+}
+
+fn never_repeats_failed_tries(world: &World, plan: &Plan) -> Checked {
+    let tried = &world.tried;
+    for step in &plan.steps {
+        let slot = slot_of(step.slice());
+        let is_here =
+            |refused: &Slot| refused.gpu == slot.gpu && refused.placement.overlaps(slot.placement);
+        match step {
+            // Another process may have created the instance that the driver refused this create.
+            Step::Adopt(..) => {
+                prop_assert!(!tried.unfit.contains(&slot) && !tried.unusable.contains(&slot));
+            }
+            Step::Create(_) => prop_assert!(!tried.refused.iter().any(is_here)),
+            Step::Reuse(idle, _) => {
+                prop_assert!(!tried.refused.iter().any(is_here));
+                prop_assert!(!tried.idle.contains(&idle.id));
             }
         }
     }
+    prop_assert!(plan.evict.iter().all(|l| !tried.idle.contains(&l.id)));
+    Ok(())
+}
+
+/// A queued request finds every place that it could use once all of ours are gone.
+fn leaves_places_of_queued_requests(world: &World, plan: &Plan) -> Checked {
+    let ours = world.inventory.ours();
+    for blocker in &world.blockers {
+        let gpu = world.gpu(&blocker.gpu);
+        let is_at = |at| move |ours: &Slot| ours.gpu == gpu.uuid && ours.placement == at;
+        let is_ours = |at| ours.iter().any(is_at(at));
+        let stays = gpu.instances.iter().filter(|i| !is_ours(i.placement));
+        let stays: Vec<Span> = stays.map(|i| (i.profile_id, i.placement)).collect();
+        let awaited = gpu.profile(blocker.profile_id).unwrap();
+        for step in steps_on(plan, gpu) {
+            let slice = step.slice();
+            if let Step::Adopt(..) = step {
+                prop_assert_ne!(slice.profile_id, blocker.profile_id);
+                continue;
+            }
+            let mut places =
+                { awaited.placements.iter() }.filter(|at| at.overlaps(slice.placement));
+            let lost = places.find(|at| fits(gpu, &stays, awaited, **at));
+            prop_assert_eq!(lost, None, "{:?}", slice);
+        }
+    }
+    Ok(())
+}
+
+/// The order of the records in the ledger changes nothing.
+fn is_the_same_for_equal_inventories(mut world: World, first: Option<Plan>) -> Checked {
+    let sorted = |mut plan: Plan| {
+        plan.evict.sort_by(|a, b| a.id.cmp(&b.id));
+        plan
+    };
+    world.inventory.leases.reverse();
+    prop_assert_eq!(world.plan().ok().map(sorted), first.map(sorted));
+    Ok(())
 }
 
 /// The properties above say nothing about plans that no world asks for.
