@@ -9,10 +9,11 @@ use nvml_sim::engine::Model;
 use packing::models::gpu;
 use proptest::prelude::*;
 use proptest::sample::Index;
-use reference::{Place, decide, fits, restarts};
+use reference::{Place, answers, decide, fits, restarts};
 use runmig_lease::model::{GpuInstance, GpuUuid, Placement, Snapshot};
 use runmig_lease::placement::{
-    Constraints, DefragPlan, MAX_STEPS, Movable, SearchResult, Slot, choose, fewest_moves,
+    Constraints, DefragPlan, GpuReport, MAX_STEPS, Movable, SearchResult, Slot, Verdict, choose,
+    explain, fewest_moves,
 };
 use runmig_lease::request::{Alternative, Slice};
 
@@ -85,7 +86,7 @@ fn asked(snapshot: &Snapshot, gpu: &Index, profile: &Index, memory: Option<u64>)
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
     fn decisions_are_those_of_the_reference(
@@ -131,6 +132,30 @@ proptest! {
             gpu: d.gpu.index, profile: d.profile.name.clone(), at: d.placement,
         });
         prop_assert_eq!(chosen, decide(&snapshot, &reserved, &wanted));
+        for slice in &alternatives {
+            let explained = explain(&snapshot, &reserved, slice, &wanted);
+            let answers = answers(&snapshot, &reserved, &wanted, slice);
+            for GpuReport { gpu, verdict, .. } in &explained {
+                let said = match verdict {
+                    Verdict::Fits(slots) => Ok(slots.iter().map(|slot| (slot.placement, &slot.closes)).collect()),
+                    Verdict::Full => Err("full"),
+                    Verdict::NoSlot => Err("no slot"),
+                    Verdict::Exhausted(_) => Err("exhausted"),
+                    Verdict::NoProfile => Err("no profile"),
+                    Verdict::Excluded(_) => Err("excluded"),
+                    _ => Err("another answer"),
+                };
+                let expected = match &answers[gpu.index as usize] {
+                    Ok(all) => Ok(all.iter().map(|found| (found.place.at, &found.closes)).collect::<Vec<_>>()),
+                    Err(why) => Err(*why),
+                };
+                prop_assert_eq!(said, expected);
+            }
+            let best = |on: &GpuReport<'_>| matches!(on.verdict, Verdict::Fits(_)).then_some(on.gpu.index);
+            let one = Constraints { alternatives: std::slice::from_ref(slice), ..wanted };
+            let decided = decide(&snapshot, &reserved, &one).map(|place| place.gpu);
+            prop_assert_eq!(best(&explained[0]), decided);
+        }
     }
 }
 

@@ -109,18 +109,32 @@ fn worth(gpu: &Gpu) -> i64 {
 }
 
 pub fn decide(snapshot: &Snapshot, reserved: &[Slot], wanted: &Constraints<'_>) -> Option<Place> {
-    wanted
-        .alternatives
-        .iter()
-        .find_map(|slice| one(snapshot, reserved, wanted, slice))
+    let one = |slice: &Slice| {
+        let all = answers(snapshot, reserved, wanted, slice).into_iter();
+        let places = all.filter_map(Result::ok).flatten();
+        places
+            .min_by_key(|found| found.rank)
+            .map(|found| found.place)
+    };
+    wanted.alternatives.iter().find_map(one)
 }
 
-fn one(
+type Rank = (bool, u64, u32, bool, i64, usize, Reverse<u32>, u32);
+
+/// A free place, with the profiles that have one now, and none beside it.
+pub struct Found {
+    rank: Rank,
+    pub place: Place,
+    pub closes: Vec<String>,
+}
+
+/// What each GPU has for a slice: its places, the best first, or why there is none.
+pub fn answers(
     snapshot: &Snapshot,
     reserved: &[Slot],
     wanted: &Constraints<'_>,
     slice: &Slice,
-) -> Option<Place> {
+) -> Vec<Result<Vec<Found>, &'static str>> {
     let mut in_use = snapshot.clone();
     for gpu in &mut in_use.gpus {
         let mut idle = wanted.idle.to_vec();
@@ -128,66 +142,86 @@ fn one(
         gpu.instances
             .retain(|i| !idle.iter().any(|r| r.placement == i.placement));
     }
+    let gpus = snapshot.gpus.iter();
+    gpus.map(|gpu| on_gpu(&in_use, gpu, reserved, wanted, slice))
+        .collect()
+}
+
+fn on_gpu(
+    in_use: &Snapshot,
+    gpu: &Gpu,
+    reserved: &[Slot],
+    wanted: &Constraints<'_>,
+    slice: &Slice,
+) -> Result<Vec<Found>, &'static str> {
+    if wanted.excluded.iter().any(|(uuid, _)| *uuid == gpu.uuid) {
+        return Err("excluded");
+    }
+    let profile = meant(gpu, slice, wanted).ok_or("no profile")?;
+    let promised: Vec<There> = reserved
+        .iter()
+        .filter(|r| r.gpu == gpu.uuid)
+        .map(|r| (r.profile_id, r.placement))
+        .collect();
+    let is_idle = |id: u32, at: Placement| {
+        let same = |r: &&Slot| r.gpu == gpu.uuid && r.profile_id == id && r.placement == at;
+        wanted.idle.iter().find(same).is_some() && !promised.contains(&(id, at))
+    };
+    let all_there = gpu.instances.iter().map(|i| (i.profile_id, i.placement));
+    let (idle, mut there): (Vec<There>, Vec<There>) = all_there.partition(|i| is_idle(i.0, i.1));
+    // Promised, and not made yet.
+    for place in &promised {
+        if !there.contains(place) {
+            there.push(*place);
+        }
+    }
     let mut all = Vec::new();
-    for gpu in &snapshot.gpus {
-        if wanted.excluded.iter().any(|(uuid, _)| *uuid == gpu.uuid) {
+    for &at in &profile.placements {
+        if !fits(gpu, &there, profile, at) {
             continue;
         }
-        let Some(profile) = meant(gpu, slice, wanted) else {
-            continue;
+        let with = [there.clone(), vec![(profile.id, at)]].concat();
+        let reuses = is_idle(profile.id, at);
+        let evicted = match reuses {
+            true => 0,
+            false => evictions(gpu, &there, &idle, profile, at),
         };
-        let promised: Vec<There> = reserved
-            .iter()
-            .filter(|r| r.gpu == gpu.uuid)
-            .map(|r| (r.profile_id, r.placement))
-            .collect();
-        let is_idle = |id: u32, at: Placement| {
-            let same = |r: &&Slot| r.gpu == gpu.uuid && r.profile_id == id && r.placement == at;
-            wanted.idle.iter().find(same).is_some() && !promised.contains(&(id, at))
+        let before = potential(in_use, gpu, &there);
+        let added = potential(in_use, gpu, &with) - before + evicted * SLICE;
+        let free = free(gpu, &there).len();
+        let rank = (
+            wanted.own_gpus.contains(&gpu.uuid),
+            gigabytes(&profile.name),
+            profile.compute_slices,
+            !reuses,
+            worth(gpu) * (taken(gpu, at) + free as i64 * SLICE * 6 / 10 + added),
+            free,
+            Reverse(at.start),
+            gpu.index,
+        );
+        let has_place = |p: &&Profile, there: &[There]| {
+            let mut places = p.placements.iter();
+            places.any(|at| fits(gpu, there, p, *at))
         };
-        let all_there = gpu.instances.iter().map(|i| (i.profile_id, i.placement));
-        let (idle, mut there): (Vec<There>, Vec<There>) =
-            all_there.partition(|i| is_idle(i.0, i.1));
-        // Promised, and not made yet.
-        for place in &promised {
-            if !there.contains(place) {
-                there.push(*place);
-            }
-        }
-        for &at in &profile.placements {
-            if !fits(gpu, &there, profile, at) {
-                continue;
-            }
-            let with = [there.clone(), vec![(profile.id, at)]].concat();
-            let reuses = is_idle(profile.id, at);
-            let evicted = match reuses {
-                true => 0,
-                false => evictions(gpu, &there, &idle, profile, at),
-            };
-            let before = potential(&in_use, gpu, &there);
-            let added = potential(&in_use, gpu, &with) - before + evicted * SLICE;
-            let free = free(gpu, &there).len();
-            let rank = (
-                wanted.own_gpus.contains(&gpu.uuid),
-                gigabytes(&profile.name),
-                profile.compute_slices,
-                !reuses,
-                worth(gpu) * (taken(gpu, at) + free as i64 * SLICE * 6 / 10 + added),
-                free,
-                Reverse(at.start),
-                gpu.index,
-            );
-            let place = Place {
+        let closed = gpu.profiles.iter();
+        let closed = closed.filter(|p| has_place(p, &there) && !has_place(p, &with));
+        all.push(Found {
+            rank,
+            place: Place {
                 gpu: gpu.index,
                 profile: profile.name.clone(),
                 at,
-            };
-            all.push((rank, place));
-        }
+            },
+            closes: closed.map(|p| p.name.clone()).collect(),
+        });
     }
-    all.into_iter()
-        .min_by_key(|(rank, _)| *rank)
-        .map(|(_, place)| place)
+    all.sort_by_key(|found| found.rank);
+    match all.is_empty() {
+        false => Ok(all),
+        true if free(gpu, &there).len() < span(profile.placements[0]).len() => Err("full"),
+        true if first_lack(gpu, &there, profile).is_some() => Err("exhausted"),
+        true => Err("no slot"),
+    }
 }
 
 /// How many idle ones go: all in the way, and of the others, in order, while the driver would refuse.

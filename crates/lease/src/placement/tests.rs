@@ -1,5 +1,5 @@
 use super::*;
-use crate::model::{Gpu, GpuInstance, GpuUuid, MigMode, Placement, Profile, Snapshot};
+use crate::model::{Closed, Gpu, GpuInstance, GpuUuid, MigMode, Placement, Profile, Snapshot};
 use crate::request::Slice;
 use proptest::prelude::*;
 
@@ -171,6 +171,29 @@ fn offers_nearest_profiles_first() {
     };
     let nearest = ["1g.10gb", "1g.10gb+me", "1g.20gb", "2g.20gb"];
     assert_eq!(offered[..4], nearest, "{offered:?}");
+    // A GPU that gives nothing now still tells what there is.
+    let mut closed = machine(1);
+    closed.gpus[0].closed = Some(Closed::default());
+    let found = rejected(&closed, &Constraints::one(&named("1g.5gb")));
+    assert_eq!(found, Obstacle::UnknownProfile { offered });
+}
+
+#[test]
+fn names_first_what_ends_one_day() {
+    let mut m = machine(2);
+    let request = named("7g.80gb");
+    take(&mut m, &request).unwrap();
+    take(&mut m, &request).unwrap();
+    let constraints = Constraints {
+        ours: &[slot(1, 0, 0, 8)],
+        ..Constraints::one(&request)
+    };
+    let found = obstacle(choose(&m, &[], &constraints).unwrap_err());
+    let Obstacle::NoSlot(shortage) = found else {
+        panic!("{found:?}");
+    };
+    let gpus = shortage.in_the_way.iter().map(|way| (way.gpu, way.ends));
+    assert_eq!(gpus.collect::<Vec<_>>(), [(1, true), (0, false)]);
 }
 
 #[test]
