@@ -14,6 +14,7 @@ pub mod devices;
 pub mod diff;
 pub mod docker;
 pub mod faults;
+pub mod filling;
 pub mod fuse;
 pub mod gate;
 pub mod http;

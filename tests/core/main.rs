@@ -11,6 +11,7 @@ mod hardware;
 mod hardware_shares;
 mod install;
 mod install_sim;
+mod layout_plan;
 mod package;
 mod placement;
 mod policy;

@@ -1,7 +1,7 @@
 //! Random machines, contents and configuration files.
 
-use crate::layouts::plan::fill;
 use nvml_sim::engine;
+use testkit::filling::fill;
 use testkit::prelude::*;
 
 const MODELS: [&str; 5] = ["A30", "A100-80GB", "A100-80GB", "H100-80GB", "T4"];

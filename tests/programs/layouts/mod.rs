@@ -10,5 +10,4 @@ mod modes;
 mod options;
 mod oracle;
 mod ours;
-mod plan;
 mod waiting;
