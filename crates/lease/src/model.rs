@@ -449,6 +449,10 @@ mod tests {
         // The clock of a node whose battery is empty.
         let before = UNIX_EPOCH - Duration::from_secs(1);
         assert_eq!(Timestamp::seconds(before).time(), Some(UNIX_EPOCH));
+        assert_eq!(
+            Timestamp::millis(time).since_1970(),
+            time.duration_since(UNIX_EPOCH).ok()
+        );
         let odd: Timestamp = serde_json::from_str("\"soon\"").unwrap();
         assert_eq!(odd.time(), None);
         assert_eq!(serde_json::to_string(&odd).unwrap(), "\"soon\"");

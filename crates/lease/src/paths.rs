@@ -124,4 +124,29 @@ mod tests {
         std::fs::create_dir(real.join("a/root")).unwrap();
         assert_eq!(resolve(&path), real.join("a/root"));
     }
+
+    #[test]
+    fn lists_what_is_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        assert_eq!(list(dir.path()).unwrap(), [file.as_path()]);
+        assert_eq!(
+            list(&dir.path().join("gone")).unwrap(),
+            [""; 0].map(PathBuf::from)
+        );
+        assert!(list(&file).is_err());
+        assert_eq!(entries(&file).count(), 0);
+        let (absolute, relative) = (Path::new("/a"), Path::new("a"));
+        assert_eq!(
+            [absolute, relative].map(|path| inside(Path::new("/root"), path)),
+            ["/root/a"; 2].map(PathBuf::from)
+        );
+        assert!(
+            is_there(&file)
+                && !is_there(&file.join("below"))
+                && !is_there(&dir.path().join("gone"))
+        );
+        assert_eq!(shown(&["/a".into(), "/b".into()], " and "), "/a and /b");
+    }
 }

@@ -394,3 +394,24 @@ impl Gpus {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_gpu_by_index_or_uuid() {
+        let named = |text: &str| text.parse::<GpuName>();
+        assert_eq!(named("7"), Ok(GpuName::Index(7)));
+        for uuid in ["GPU-1", "gpu-1"] {
+            let name = named(uuid).unwrap();
+            assert_eq!(name, GpuName::Uuid(uuid.to_owned()));
+            assert!(name.names(7, "GPU-1") && !name.names(1, "GPU-2"));
+            // A part of a UUID names a GPU that is there, and none for a rule.
+            assert_eq!(name.uuid(), None);
+        }
+        for text in ["", "-1", "MIG-1", "x"] {
+            assert!(named(text).is_err(), "{text}");
+        }
+    }
+}

@@ -147,3 +147,74 @@ impl Gpu {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gravest_reason_has_the_remedy() {
+        let drain = "run migctl drain 3 --wait; nvidia-smi -i 3 --gpu-reset; migctl uncordon 3";
+        for (kind, amount, why, remedy) in rows! {
+            SignKind::Lost, 16, "it needs a reset (NVML 16)" => drain;
+            SignKind::Lost, 15, "it fell off the bus (NVML 15)" => drain;
+            SignKind::RowRemapFailed, 1, "a row of its memory could not be remapped" => "replace GPU 3";
+            SignKind::RecoveryAction, 2, "the driver asks for a reboot" => "reboot the machine";
+            SignKind::RecoveryAction, 1, "the driver asks for its reset" => drain;
+            SignKind::RowRemapPending, 1, "rows of its memory wait for a reset to be remapped" => drain;
+            SignKind::PageRetirementPending, 1, "pages of its memory wait to be retired" => drain;
+            SignKind::UncorrectableErrors, 5, "uncorrectable memory errors: 5" => drain;
+            SignKind::FabricDown, 1, "its NVLink fabric is not up" => "run systemctl status nvidia-fabricmanager";
+        } {
+            let gpu = closed(Closed {
+                signs: vec![Sign { kind, amount }],
+                ..all()
+            });
+            let shut = gpu.shut().unwrap();
+            let words = format!("sick: {why}; drained since 2026 (a repair); unread; locked");
+            assert_eq!((shut.why, shut.remedy.as_str()), (words, remedy));
+        }
+        let remedy = |closed| self::closed(closed).shut().unwrap().remedy;
+        let unread = Closed {
+            unread: all().unread,
+            ..Closed::default()
+        };
+        assert!(
+            remedy(unread.clone()).starts_with("make the file and its folder writable by root")
+        );
+        assert_eq!(unread.reasons(), ["cordoned"]);
+        let locked = Closed {
+            locked: all().locked,
+            ..Closed::default()
+        };
+        assert_eq!(locked.reasons(), Vec::<String>::new());
+        assert_eq!(remedy(locked), "let it end, or set a longer lock_timeout");
+        let cordon = Closed {
+            unread: None,
+            ..all()
+        };
+        assert_eq!(remedy(cordon), "run migctl uncordon 3");
+        assert_eq!(all().sickness(), None);
+    }
+
+    fn all() -> Closed {
+        Closed {
+            signs: Vec::new(),
+            cordon: Some(Cordon {
+                since: "2026".into(),
+                reason: Some("a repair".to_owned()),
+                drains: true,
+            }),
+            unread: Some("unread".to_owned()),
+            locked: Some("locked".to_owned()),
+        }
+    }
+
+    fn closed(closed: Closed) -> Gpu {
+        Gpu {
+            index: 3,
+            closed: Some(closed),
+            ..Gpu::default()
+        }
+    }
+}

@@ -275,17 +275,32 @@ impl Drop for Shared {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::process::{Command, Stdio};
 
     #[test]
     fn sees_files_and_failures() {
         let path = |p: &str| CString::new(p).unwrap();
+        let own = std::process::id() as i32;
+        // It ends with its standard input.
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
         let looks = [
             Look::Known(path("/dev/null")),
             Look::Asked(path("/nowhere")),
             Look::Asked(path("/")),
+            Look::SameFiles(own, nix::unistd::gettid().as_raw()),
+            Look::SameFiles(own, child.id() as i32),
         ];
         let seen = look(&looks).unwrap();
-        let [Seen::File(null), Seen::Failed(Errno::ENOENT), Seen::File(_)] = seen[..] else {
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        let [
+            Seen::File(null),
+            Seen::Failed(Errno::ENOENT),
+            Seen::File(_),
+            Seen::Same(true),
+            Seen::Same(false),
+        ] = seen[..]
+        else {
             panic!("{seen:?}");
         };
         assert_eq!(null.rdev, libc::makedev(1, 3));

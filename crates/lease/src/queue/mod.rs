@@ -477,6 +477,35 @@ mod tests {
         assert!(woken == Woken::ByQueue);
     }
 
+    #[test]
+    fn earlier_requests_hold_up_one_for_whole_gpus() {
+        let (dir, store) = store();
+        let plan = store.lock_plan("test").unwrap();
+        let operations = [(); 2].map(|()| store.begin().unwrap());
+        let first = Waiter {
+            could_use: vec![("GPU-0".into(), Vec::new())],
+            ..Waiter::default()
+        };
+        let _first = store.enqueue(&plan, operations[0].id(), &first).unwrap();
+        let second = store.enqueue(&plan, operations[1].id(), &waiter()).unwrap();
+        let mut turn = turn(&store, dir.path(), &operations[1], second);
+        for (count, of, ahead) in rows! {
+            1, &["GPU-0"][..] => Some(1);
+            1, &["GPU-0", "GPU-1"] => None;
+            2, &["GPU-0", "GPU-1"] => Some(1);
+        } {
+            let of = of.iter().map(|gpu| GpuUuid::from(*gpu)).collect();
+            turn.look = Some(LastLook::new(
+                Snapshot::default(),
+                Wants::Gpus { count, of },
+                false,
+            ));
+            assert_eq!(turn.held_up_by().unwrap(), ahead, "{count}");
+        }
+        turn.adopts = true;
+        assert_eq!(turn.held_up_by().unwrap(), None);
+    }
+
     /// An administrator may have enabled MIG on a place that the first request cannot use.
     #[test]
     fn held_up_request_asks_driver_sometimes() {

@@ -203,6 +203,7 @@ pub(super) fn see(act: &str, has_waited: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::Level;
 
     fn line(count: u32, free: &[u32], taken: &[(u32, GpuObstacle)]) -> String {
         error(&no_room(count, free, taken), &[], None).line()
@@ -260,5 +261,58 @@ mod tests {
             "cannot allocate 9 whole GPUs: only 2 GPUs are free; hint: ask for at most 2"
         );
         assert!(line(1, &[], &[]).contains("the driver has no GPUs"));
+    }
+
+    #[test]
+    fn words_of_each_obstacle() {
+        let full = |foreign_mib, holders: &[&str]| GpuObstacle::Full {
+            free_mib: 1,
+            gives_out: 2,
+            foreign_mib,
+            holders: holders.iter().map(|name| (*name).to_owned()).collect(),
+        };
+        let shut = Shut {
+            why: "sick".to_owned(),
+            remedy: "reset it".to_owned(),
+        };
+        for (why, words) in rows! {
+            full(0, &[]) => "1Mi of 2Mi is free";
+            full(3, &[]) => "1Mi of 2Mi is free beside processes without a lease that use 3Mi";
+            full(0, &["a"]) => "1Mi of 2Mi is free beside container a";
+            full(3, &["a", "b", "", ""]) => "1Mi of 2Mi is free beside containers a, b and 2 more and processes without \
+                a lease that use 3Mi";
+            full(0, &["", ""]) => "1Mi of 2Mi is free beside 2 containers";
+            GpuObstacle::Excluded("a rule".to_owned()) => "a rule";
+            GpuObstacle::Unfit("a profile".to_owned()) => "a profile";
+            GpuObstacle::Closed(shut) => "sick";
+            GpuObstacle::EndsMig => "its next reset switches MIG off; nvidia-smi -mig 1 keeps it on, and nvidia-smi \
+                --gpu-reset resets it";
+            GpuObstacle::Queued => "reserved for an earlier request";
+            GpuObstacle::Crowded { most: 1 } => "it has 1 share, as many as it takes (sharing.shares_per_gpu)";
+            GpuObstacle::TooLarge { gives_out: 2 } => "it gives out 2Mi";
+            GpuObstacle::TooSmall { memory_mib: 9 } => "the fraction is 9Mi there, less than 1Gi";
+            GpuObstacle::NoFigure => "the driver does not tell how much memory it has, so no part of it can be booked";
+            GpuObstacle::OneProcess => "its compute mode is Exclusive_Process";
+            GpuObstacle::OtherLevel(Level::Mps) => "its shares have the level mps";
+            GpuObstacle::NoLevel("no MPS".to_owned()) => "no permitted level can hold the limit there (no MPS)";
+            GpuObstacle::unknown("no answer") => "no answer";
+        } {
+            assert_eq!(obstacle(&why), words);
+        }
+        let shared = |holders: &[&str]| GpuUse::Shared {
+            holders: holders.iter().map(|name| (*name).to_owned()).collect(),
+            booked_mib: 7,
+            level: Level::None,
+        };
+        for (usage, words) in rows! {
+            GpuUse::Mig { pending: true } => "in MIG mode after the next reset";
+            GpuUse::Free => "free";
+            GpuUse::Exclusive { holder: None } => "a record in the ledger holds it";
+            GpuUse::Prohibited => "its compute mode is Prohibited";
+            shared(&["a"]) => "container a has shares of 7Mi, level none";
+            shared(&["a", "b"]) => "containers a and b have shares of 7Mi, level none";
+        } {
+            assert_eq!(used(&usage), words);
+        }
     }
 }
