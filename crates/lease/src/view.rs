@@ -280,3 +280,132 @@ fn text(text: &str) -> Option<String> {
 fn path(path: &Path) -> Option<String> {
     Some(path.to_string_lossy().into_owned())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::Held;
+    use serde_json::{Value, json};
+    use std::sync::Arc;
+
+    fn record<T: serde::de::DeserializeOwned>(value: Value) -> Arc<T> {
+        Arc::new(serde_json::from_value(value).unwrap())
+    }
+
+    fn instance(state: Value) -> Arc<Instance> {
+        let slice = json!({
+            "profile": "1g.10gb", "profileID": 19, "gpuUUID": "GPU-1", "gpuIndex": 1, "gpuMinor": 2, "memoryMiB": 9728,
+            "placement": {"start": 4, "size": 1}, "gpuInstanceID": 11, "computeInstanceID": 3, "migUUID": "MIG-1",
+        });
+        record(json!({
+            "id": "i", "created": "2026-01-01T00:00:00Z", "origin": "administrator", "state": state, "layout": "small",
+            "resource": {"mig": slice},
+        }))
+    }
+
+    fn held(holder: Value, portion: Value) -> Entry {
+        let lease = json!({
+            "id": "l", "instance": "i", "portion": portion, "state": "ready", "created": "2026-02-02T00:00:00Z",
+            "request": "10Gi", "holder": holder, "creator": {"pid": 1, "startTime": 2}, "init": {"pid": 5, "startTime": 6},
+            "sharedIn": "p",
+        });
+        Entry::Held(Held {
+            lease: record(lease),
+            instance: instance(json!("ready")),
+        })
+    }
+
+    /// Returns a view as JSON, with these fields in the place of those of the slice.
+    #[track_caller]
+    fn shows(entry: &Entry, fields: Value) -> LeaseView {
+        let mut all = json!({
+            "profile": "1g.10gb", "gpuUUID": "GPU-1", "gpuIndex": 1, "migUUID": "MIG-1", "gpuInstanceID": 11,
+            "computeInstanceID": 3, "migPlacement": {"start": 4, "size": 1}, "adopted": true, "layout": "small",
+        });
+        all.as_object_mut()
+            .unwrap()
+            .extend(fields.as_object().unwrap().clone());
+        let view = LeaseView::from(entry);
+        let shown = serde_json::to_value(&view).unwrap();
+        assert_eq!(shown, all);
+        assert_eq!(serde_json::from_value::<LeaseView>(shown).unwrap(), view);
+        view
+    }
+
+    #[test]
+    fn shows_every_field_of_a_record() {
+        let container = json!({
+            "root": "/r", "id": "0123456789abcdef", "lowLevelRuntime": "/bin/runc", "bundle": "/b", "namespace": "ns",
+            "pod": "web", "podUid": "u", "containerName": "main", "user": 7,
+        });
+        let share = json!({"share": {"memoryMiB": 1, "bookedMiB": 2, "enforcement": {"mps": {"ready": true, "restarts": 0}}}});
+        let mut view = shows(
+            &held(json!({"container": container}), share),
+            json!({
+                "id": "l", "kind": "seat", "state": "ready", "container": "0123456789abcdef", "containerName": "main",
+                "pod": "web", "namespace": "ns", "podUID": "u", "bundle": "/b", "runtime": "/bin/runc", "runtimeRoot": "/r",
+                "request": "10Gi", "memoryBytes": 1 << 20, "bookedBytes": 2 << 20, "enforcement": "mps",
+                "created": "2026-02-02T00:00:00Z", "initPid": 5, "sharedIn": "p",
+            }),
+        );
+        assert_eq!(
+            (view.holder(), view.portion()),
+            ("ns/web/main".into(), "1g.10gb at 4:1 on GPU 1".into())
+        );
+        assert!(view.is_called("main") && view.is_called("0123456789ab") && !view.is_called("web"));
+        (view.mig_placement, view.created) = (None, Some("long".to_owned()));
+        assert_eq!(view.portion(), "1g.10gb on GPU 1");
+        (view.gpu_index, view.profile) = (None, None);
+        assert_eq!(view.portion(), "10Gi");
+        view.cut(|text| text.truncate(1));
+        let cut = [&view.container, &view.pod_uid, &view.request, &view.created]
+            .map(|text| text.as_deref().unwrap());
+        assert_eq!(cut, ["0", "u", "1", "long"]);
+
+        let pods: Vec<Value> = (0..40)
+            .map(|n| json!({"uid": format!("u{n}"), "name": format!("web-{n}")}))
+            .collect();
+        let claim = json!({
+            "uid": "claim-uid", "namespace": "ns", "name": "train", "request": "slice", "pool": "node", "device": "d",
+            "pods": pods,
+        });
+        let mut view = shows(
+            &held(json!({"claim": claim}), json!("all")),
+            json!({
+                "id": "l", "kind": "slice", "state": "ready", "claim": claim, "pod": "web-0", "podUID": "u0", "namespace": "ns",
+                "request": "10Gi", "created": "2026-02-02T00:00:00Z", "initPid": 5, "sharedIn": "p", "enforcement": "mig",
+            }),
+        );
+        assert_eq!(view.holder(), "claim ns/train");
+        assert!(view.is_called("ns/train") && !view.is_called("train"));
+        view.cut(|text| text.truncate(4));
+        let claim = view.claim.unwrap();
+        assert_eq!(
+            (
+                claim.uid.as_str(),
+                claim.pods.len(),
+                claim.pods[31].name.as_str()
+            ),
+            ("clai", 32, "web-")
+        );
+
+        let attempt = json!({"count": 2, "error": "in use", "heldBy": ["7 python"], "next": "2026-03-03T00:00:00Z"});
+        let unleased = Entry::Unleased(instance(json!({"quarantined": attempt})));
+        shows(
+            &unleased,
+            json!({
+                "id": "i", "kind": "slice", "state": "quarantined", "request": "1g.10gb", "created": "2026-01-01T00:00:00Z",
+                "error": "in use", "attempts": 2, "heldBy": ["7 python"], "nextAttempt": "2026-03-03T00:00:00Z",
+                "enforcement": "mig",
+            }),
+        );
+        let since = json!({"idle": {"since": "2026-04-04T00:00:00Z"}});
+        shows(
+            &Entry::Unleased(instance(since)),
+            json!({
+                "id": "i", "kind": "slice", "state": "idle", "request": "1g.10gb", "created": "2026-01-01T00:00:00Z",
+                "idleSince": "2026-04-04T00:00:00Z", "enforcement": "mig",
+            }),
+        );
+    }
+}

@@ -234,3 +234,53 @@ fn is_going(instance: &Instance) -> bool {
         _ => !instance.outlives_leases(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gpu::geometry::Offer;
+    use crate::model::Profile;
+
+    #[test]
+    fn held_slice_stands_whole_while_it_is_made() {
+        let profile = Profile {
+            id: 19,
+            compute_slices: 3,
+            ..Profile::default()
+        };
+        let gpu = DetailedGpu {
+            gpu: Default::default(),
+            device_id: 0,
+            subsystem_id: 0,
+            offers: vec![Offer { number: 0, profile }],
+            instances: Vec::new(),
+        };
+        for (id, slices, holder, parts) in rows! {
+            Some(1), &[1, 2][..], None => &[1, 2][..];
+            Some(1), &[1, 2], Some("web") => &[1, 2];
+            Some(1), &[], None => &[];
+            Some(1), &[], Some("web") => &[3];
+            None, &[], None => &[3];
+            None, &[], Some("web") => &[3];
+        } {
+            let compute = |slices: &u32| ComputeInstance {
+                id: 0,
+                profile_id: 0,
+                slices: *slices,
+            };
+            let present = Present {
+                profile_id: 19,
+                id,
+                compute: slices.iter().map(compute).collect(),
+                holders: holder
+                    .iter()
+                    .map(|name: &&str| (*name).to_owned())
+                    .collect(),
+                ..Present::default()
+            };
+            let standing = present.standing(&gpu);
+            assert_eq!(standing.parts, parts, "{id:?} {holder:?}");
+            assert_eq!(standing.is_held, holder.is_some());
+        }
+    }
+}

@@ -8,5 +8,7 @@ mod profiles;
 mod queries;
 mod session;
 mod signs;
+#[cfg(test)]
+mod tests;
 
 pub use session::{Listener, Session};
