@@ -12,6 +12,7 @@ mod hardware_shares;
 mod install;
 mod install_sim;
 mod layout_plan;
+mod leases;
 mod package;
 mod placement;
 mod policy;
