@@ -1,7 +1,6 @@
 //! Files and contents that migctl refuses. It names object and remedy, and exits with 1.
 
 use crate::layouts::ours::Ours;
-use runmig_lease::layout::LayoutFile;
 use testkit::prelude::*;
 
 /// A file with one entry.
@@ -41,32 +40,6 @@ fn refuses_bad_files() {
     let mut command = ours.command(&["assert", "-f", "-"]);
     let said = going(command.stdin(Stdio::from(piped))).end();
     said.refused_for("longer than 1048576 bytes");
-}
-
-#[test]
-fn names_object_and_remedy_of_refusal() {
-    for (text, words) in testkit::rows! {
-        "mig-configs: {one: [{devices: all, mig-enabled: false}]}".to_owned() => "it has no version; hint: write version: v1";
-        "version: v2".to_owned() => "the unknown version \"v2\"; hint: write version: v1";
-        "version: v1\nextra: 1".to_owned() => "the key \"extra\" is unknown; hint: remove it";
-        "version: v1\nmig-configs: {}".to_owned() => "mig-configs is empty";
-        "version: v1\nmig-configs: {one: []}".to_owned() => "cannot read configuration one: it is empty";
-        one("{mig-enabled: false}") => "cannot read configuration one: read entry 1: it has no devices";
-        one("{devices: all}") => "it has no mig-enabled";
-        one("{devices: some, mig-enabled: false}") => "\"some\" is not a list of GPUs";
-        one("{devices: [a], mig-enabled: false}") => "it has a text, not a number";
-        one("{devices: all, mig-enabled: 1}") => "not true or false";
-        one("{devices: all, mig-enabled: true}") => "it has no mig-devices";
-        one("{devices: all, mig-enabled: false, mig-devices: {1g.5gb: 1}}") => "it has mig-devices, and";
-        one("{devices: all, mig-enabled: true, mig-devices: {bogus: 1}}") => "\"bogus\" is not a name";
-        one("{devices: all, mig-enabled: true, mig-devices: {1g.5gb: -1}}") => "1g.5gb has the count -1";
-        one("{devices: all, mig-enabled: true, mig-devices: {1g.5gb: 0}}") => "every count is 0";
-        one("{devices: all, mig-enabled: true, mig-devices: {1g.5gb: 1.5}}") => "1g.5gb has a number as count";
-        one("{device-filter: 0x20B210DE, devices: all, mig-enabled: false}") => "write the number in quotes";
-        one("{devices: all, mig-enabled: false, bogus: 1}") => "the key \"bogus\" is unknown";
-    } {
-        has(&LayoutFile::parse(&text).unwrap_err().line(), words);
-    }
 }
 
 /// Failure: users other than root can change the file, or a link to it

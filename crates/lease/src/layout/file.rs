@@ -287,15 +287,14 @@ mod tests {
 
     #[test]
     fn reads_what_it_writes() {
+        let of = |(name, count): &(&str, i64)| ((*name).to_owned(), *count);
         let entry = |filters: &[&str], devices, mig_enabled, instances: &[(&str, i64)]| Entry {
             filters: filters.iter().map(|f| (*f).to_owned()).collect(),
             devices,
             mig_enabled,
-            instances: instances
-                .iter()
-                .map(|(name, n)| ((*name).to_owned(), *n))
-                .collect(),
+            instances: instances.iter().map(of).collect(),
         };
+        let read = |file: &str| LayoutFile::parse(file)?.select(None).map(|all| all.entries);
         let entries = [
             entry(&[], Devices::All, false, &[]),
             entry(
@@ -306,40 +305,29 @@ mod tests {
             ),
             entry(&["0x1"], Devices::Listed(vec![]), true, &[]),
         ];
-        let file =
-            serde_json::json!({"version": VERSION, "mig-configs": {"all": entries}}).to_string();
-        assert_eq!(
-            LayoutFile::parse(&file)
-                .unwrap()
-                .select(None)
-                .unwrap()
-                .entries,
-            entries
-        );
+        let file = serde_json::json!({"version": VERSION, "mig-configs": {"all": entries}});
+        assert_eq!(read(&file.to_string()).unwrap(), entries);
         // One filter needs no list, and a GPU without MIG no devices.
         let file = "{version: v1, mig-configs: {all: [{device-filter: '0x1', devices: [], mig-enabled: true, mig-devices: {}},
             {devices: all, mig-enabled: false, mig-devices: null}]}}";
-        let read = LayoutFile::parse(file)
-            .unwrap()
-            .select(None)
-            .unwrap()
-            .entries;
-        assert_eq!(read, [entries[2].clone(), entries[0].clone()]);
+        let expected = [entries[2].clone(), entries[0].clone()];
+        assert_eq!(read(file).unwrap(), expected);
     }
 
     #[test]
     fn names_what_is_wrong_in_an_entry() {
         for (entry, words) in rows! {
-            "mig-enabled: false" => "it has no devices; hint: write devices: all";
+            "mig-enabled: false" => "cannot read configuration all: read entry 1: it has no devices; hint: write devices: all";
             "devices: all" => "it has no mig-enabled; hint: write mig-enabled: true";
             "devices: all, mig-enabled: true" => "it has no mig-devices, and mig-enabled is true";
             "devices: all, mig-enabled: true, mig-devices: null" => "it has no mig-devices, and mig-enabled is true";
             "devices: all, mig-enabled: false, mig-devices: {1g.5gb: 1}" => "it has mig-devices, and mig-enabled is false";
             "devices: all, mig-enabled: true, mig-devices: {1g.5gb: 0}" => "every count is 0";
             "devices: all, mig-enabled: true, mig-devices: {1g.5gb: -1}" => "1g.5gb has the count -1";
+            "devices: all, mig-enabled: true, mig-devices: {1g.5gb: 1.5}" => "1g.5gb has a number as count";
             "devices: all, mig-enabled: true, mig-devices: {big: 1}" => "\"big\" is not a name of a MIG instance";
             "devices: some, mig-enabled: false" => "\"some\" is not a list of GPUs; hint: write all, or a list";
-            "devices: ['0'], mig-enabled: false" => "it has a text, not a number";
+            "devices: [a], mig-enabled: false" => "it has a text, not a number";
             "devices: all, mig-enabled: 1" => "not true or false";
             "device-filter: 1, devices: all, mig-enabled: false" => "hint: write the number in quotes";
             "devices: all, mig-enabled: false, gpus: all" => "the key \"gpus\" is unknown; hint: remove it";
@@ -352,8 +340,8 @@ mod tests {
             "{mig-configs: {}}" => "it has no version; hint: write version: v1";
             "{version: v2}" => "it has the unknown version \"v2\"";
             "{version: v1, mig-configs: {}}" => "mig-configs is empty";
-            "{version: v1, mig-configs: {all: []}}" => "it is empty; hint: add an entry";
-            "{version: v1, configs: {}}" => "the key \"configs\" is unknown";
+            "{version: v1, mig-configs: {all: []}}" => "cannot read configuration all: it is empty; hint: add an entry";
+            "{version: v1, configs: {}}" => "the key \"configs\" is unknown; hint: remove it";
         } {
             let line = LayoutFile::parse(file).unwrap_err().line();
             assert!(line.contains(words), "{file}: {line}");
