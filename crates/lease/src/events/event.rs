@@ -278,6 +278,35 @@ mod tests {
     }
 
     #[test]
+    fn line_for_people_says_what_the_type_does_not() {
+        let of = |event_type| Event {
+            actor: Some("gc".to_owned()),
+            seconds: Some(EventSeconds {
+                total: Some(0.25),
+                wait: Some(1.5),
+                ..EventSeconds::default()
+            }),
+            lease: Some(LeaseView {
+                container: Some("train".to_owned()),
+                gpu_uuid: Some("GPU-1".into()),
+                layout: Some("all".to_owned()),
+                error: Some("in use".to_owned()),
+                ..LeaseView::default()
+            }),
+            reason: Some("a repair".to_owned()),
+            ..Event::now(event_type)
+        };
+        for (event_type, line) in rows! {
+            EventType::Ready => "ready train by gc, a repair, 0.250 s, waited 1.500 s, in use";
+            EventType::Cordoned => "cordoned train by gc, GPU-1, a repair, 0.250 s, waited 1.500 s, in use";
+            EventType::LayoutApplied => "layout-applied train by gc, a repair, all, 0.250 s, waited 1.500 s, in use";
+        } {
+            let event = of(event_type);
+            assert_eq!(event.to_string(), format!("{} {line}", event.time));
+        }
+    }
+
+    #[test]
     fn newer_version_is_not_read() {
         let text = String::from_utf8(encode(event())).unwrap();
         for (from, to) in [
