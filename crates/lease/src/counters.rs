@@ -298,6 +298,16 @@ mod tests {
     }
 
     #[test]
+    fn unknown_codes_count_as_one() {
+        let key = |code| Counter::DriverErrors(DriverFailure::Code(code)).key();
+        let keys = [39, 40, u32::MAX].map(key);
+        assert_eq!(
+            keys,
+            ["39", "999", "999"].map(|code| format!("{DRIVER_ERRORS}{code}"))
+        );
+    }
+
+    #[test]
     fn largest_count_stays() {
         let mut all = Counts::default();
         all.counts.insert(RELEASES.key(), u64::MAX);

@@ -127,7 +127,7 @@ fn overlaps_nothing_that_stays(world: &World, plan: &Plan) -> Checked {
 fn offers_what_request_and_rules_allow(world: &World, plan: &Plan) -> Checked {
     let is_meant = |slice: &Slice, asked: &request::Slice| {
         let gpu = world.gpu(&slice.gpu_uuid);
-        meant(&world, gpu, asked).is_some_and(|profile| {
+        meant(world, gpu, asked).is_some_and(|profile| {
             (&slice.profile, slice.profile_id) == (&profile.name, profile.id)
                 && (slice.gpu_index, slice.gpu_minor) == (gpu.index, gpu.minor)
                 && profile.placements.contains(&slice.placement)

@@ -1,5 +1,7 @@
 //! Operations on leases over the simulated driver, in this process: what they make, tell and leave behind.
 
+mod transcripts;
+
 use nvml_sim::engine::Mode;
 use nvml_sim::fault::{self, Rule};
 use runmig_lease::config::Config;
@@ -8,10 +10,11 @@ use runmig_lease::error::Result;
 use runmig_lease::events::{Event, History};
 use runmig_lease::layout::LayoutFile;
 use runmig_lease::model::{Cgroup, GpuUuid, Placement};
+use runmig_lease::request::Request;
 use runmig_lease::store::{Claim, Container, Held, Key};
 use runmig_lease::{
     Applied, ApplyOptions, BundleAccount, ClaimPlace, Inventory, LeaseView, Leases, Made,
-    NoBundles, Outcome, Patience, Returned, observe, process, request,
+    NoBundles, Patience, Returned, observe, process, request,
 };
 use std::cell::RefCell;
 use testkit::faults::machine;
@@ -22,7 +25,6 @@ use testkit::prelude::{
 };
 
 const IN_USE: u32 = 19;
-const NOT_SUPPORTED: u32 = 3;
 
 struct Node {
     dir: TempDir,
@@ -59,12 +61,19 @@ impl Node {
         Leases::open(&self.config, Box::new(NoBundles)).unwrap()
     }
 
+    fn asked(&self, annotations: &[(&str, &str)]) -> Result<Request> {
+        let whole = |key: &str| match key.contains('.') {
+            true => key.to_owned(),
+            false => format!("runmig.dev/{key}"),
+        };
+        let pairs = annotations.iter();
+        let pairs = pairs.map(|(key, value)| (whole(key), (*value).to_owned()));
+        Ok(request::parse(&pairs.collect::<Vec<_>>())?.expect("a request"))
+    }
+
     /// Creates a container, whose first process ends with its standard input.
     fn create(&self, id: &str, annotations: &[(&str, &str)]) -> Result<Held> {
-        let pairs: Vec<_> = { annotations.iter() }
-            .map(|(key, value)| (format!("runmig.dev/{key}"), (*value).to_owned()))
-            .collect();
-        let wanted = request::parse(&pairs)?.expect("a request");
+        let wanted = self.asked(annotations)?;
         let holder = Container {
             key: Key::new(self.path("root"), id.to_owned()),
             container_name: Some("main".to_owned()),
@@ -209,58 +218,6 @@ fn tells_a_slice_from_create_to_release() {
     let refused = node.create("train", &[("slice", "7g.80gb")]).unwrap_err();
     assert_eq!(node.events().pop().unwrap().error, Some(refused.line()));
     node.is_empty();
-}
-
-#[test]
-fn collects_what_has_ended() {
-    let node = Node::new("A30-24GB", 0, "keep_idle = \"5m\"");
-    for id in ["a", "b", "c"] {
-        node.create(id, &[("slice", "1g.6gb")]).unwrap();
-    }
-    node.ends("b");
-    let made = node.machine.instances();
-    let outcomes = |dry_run| {
-        let findings = node.leases().gc(dry_run).unwrap();
-        let one = |outcome: &Outcome| matches!(outcome, Outcome::Released(_));
-        let named = findings
-            .iter()
-            .map(|f| (f.entry.holder().to_owned(), one(&f.outcome)));
-        named.collect::<BTreeMap<String, bool>>()
-    };
-    let found = BTreeMap::from(
-        [("a", false), ("b", true), ("c", false)].map(|(id, is)| (id.to_owned(), is)),
-    );
-    for dry_run in [true, false] {
-        assert_eq!(node.states(), ["ready"; 3]);
-        assert_eq!(outcomes(dry_run), found);
-    }
-    assert_eq!(
-        (node.states(), node.machine.instances()),
-        (
-            vec!["idle".into(), "ready".into(), "ready".into()],
-            made.clone()
-        )
-    );
-    let again = node.create("d", &[("slice", "1g.6gb")]).unwrap();
-    assert!(
-        made.iter()
-            .any(|i| i.uuids.as_slice() == again.instance.slice().unwrap().mig_uuid.as_slice())
-    );
-    assert_eq!(node.told()[6..], ["collected", "reused", "ready"]);
-    // A request for the whole GPU waits for the others, and then takes the idle slices away.
-    let refused = node
-        .create("whole", &[("slice", "4g.24gb"), ("wait", "1ms")])
-        .unwrap_err()
-        .line();
-    has(&refused, "waited 1ms");
-    for id in ["a", "c", "d"] {
-        node.ends(id);
-    }
-    node.create("whole", &[("slice", "4g.24gb")]).unwrap();
-    assert_eq!(
-        (node.states(), node.machine.instances().len()),
-        (vec!["ready".to_owned()], 1)
-    );
 }
 
 #[test]
@@ -429,62 +386,6 @@ fn finds_what_a_lost_ledger_does_not_tell() {
 }
 
 #[test]
-fn gives_gpus_whole_or_in_shares() {
-    let node = Node::new(
-        "A30-24GB",
-        2,
-        "sharing.enforcement = [\"none\"]\nsharing.shares_per_gpu = 2",
-    );
-    let ask = |id: &str, kind: &str, much: &str| {
-        node.create(id, &[(kind, much)])
-            .map(|held| held.instance.resource.gpu_index())
-    };
-    let whole = ask("whole", "gpu", "1").unwrap();
-    let shared = ask("a", "share", "4Gi").unwrap();
-    assert_eq!(
-        (whole + shared, ask("b", "share", "1/4").unwrap()),
-        (3, shared)
-    );
-    for (kind, much, words) in testkit::rows! {
-        "gpu", "1" => " have shares of 7823Mi, level none";
-        "share", "1Gi" => "it has 2 shares, as many as it takes";
-    } {
-        let line = ask("c", kind, much).unwrap_err().line();
-        has(&line, words);
-        has(&line, "container main (whole) has it");
-    }
-    let view = node
-        .views()
-        .into_iter()
-        .find(|view| view.container.as_deref() == Some("a"))
-        .unwrap();
-    assert_eq!(
-        (
-            view.kind.as_deref(),
-            view.memory_bytes,
-            view.enforcement.as_deref()
-        ),
-        (Some("share"), Some(4 << 30), Some("none"))
-    );
-    for id in ["whole", "a", "b"] {
-        node.ends(id);
-    }
-    node.leases().gc(false).unwrap();
-    assert_eq!(node.states(), Vec::<String>::new());
-
-    // A limit counts memory that the driver does not tell.
-    let node = Node::new("A30-24GB", 1, "[[policy.limit]]\nmemory = \"40Gi\"");
-    node.fails("nvmlDeviceGetMemoryInfo_v2", 99, NOT_SUPPORTED);
-    let line = node.create("c", &[("gpu", "1")]).unwrap_err().line();
-    has(
-        &line,
-        "a limit counts memory, and the driver does not tell how much this GPU has",
-    );
-    let node = Node::new("A30-24GB", 1, "[[policy.limit]]\nmemory = \"40Gi\"");
-    node.create("c", &[("gpu", "1")]).unwrap();
-}
-
-#[test]
 fn keeps_a_place_for_a_claim() {
     let node = Node::new("A30-24GB", 0, "");
     let gpu = GpuUuid::new(node.machine.engine().gpus[0].uuid.clone());
@@ -518,12 +419,6 @@ fn keeps_a_place_for_a_claim() {
     );
     leases.unprepare("uid", Patience::default()).unwrap();
     assert_eq!((node.states(), node.machine.instances()), (vec![], vec![]));
-
-    leases.cordon(&gpu, Some("a repair"), false).unwrap();
-    let line = node.create("c", &[("slice", "1g.6gb")]).unwrap_err().line();
-    has(&line, "(a repair)");
-    assert!(leases.uncordon(&gpu).unwrap() && !leases.uncordon(&gpu).unwrap());
-    node.create("c", &[("slice", "1g.6gb")]).unwrap();
 }
 
 #[test]

@@ -1,0 +1,220 @@
+//! What the core does and says on a simulated machine, step by step: each text in `transcripts/` has a machine, and steps with
+//! their answers. `UPDATE=1 cargo test --workspace --test core -- leases::transcripts` writes the answers anew.
+
+use super::Node;
+use runmig_lease::error::Result;
+use runmig_lease::events::Event;
+use runmig_lease::model::GpuUuid;
+use runmig_lease::placement::{MAX_STEPS, SlotCost, Verdict};
+use runmig_lease::policy::Subject;
+use runmig_lease::store::{Key, Lease};
+use runmig_lease::what_if::{Answer, OnTrial, WhatIf};
+use runmig_lease::{Finding, Inventory, LeaseView, Outcome, Patience};
+use testkit::prelude::{Path, fs};
+
+#[test]
+fn each_step_answers_as_before() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/core/leases/transcripts");
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let text = fs::read_to_string(&path).unwrap();
+        let now = said(&text);
+        if std::env::var_os("UPDATE").is_some() {
+            fs::write(&path, now).unwrap();
+        } else {
+            let mut both = now.lines().zip(text.lines());
+            assert_eq!(
+                both.find(|(now, before)| now != before),
+                None,
+                "{}",
+                path.display()
+            );
+            assert_eq!(now.len(), text.len(), "{}", path.display());
+        }
+    }
+}
+
+/// Returns a transcript with the answers of now.
+fn said(text: &str) -> String {
+    let mut lines = text.lines();
+    let machine = lines.next().unwrap();
+    let (model, others) = machine.split_once(" + ").unwrap();
+    let config: Vec<&str> = { lines.clone() }
+        .take_while(|line| !line.is_empty())
+        .collect();
+    let node = Node::new(model, others.parse().unwrap(), &config.join("\n"));
+    let mut now = format!("{machine}\n{}\n", config.join("\n"));
+    let mut events = 0;
+    for step in lines.filter(|line| line.starts_with("$ ")) {
+        let answer = answer(&node, &step[2..], &mut events);
+        let lines = answer.unwrap_or_else(|e| vec![e.line()]);
+        let lines = lines.iter().map(|line| plain(&node, line) + "\n");
+        now += &format!("\n{step}\n{}", lines.collect::<String>());
+    }
+    now
+}
+
+/// Returns the text without what differs between two runs: paths, UUIDs, pids and times.
+fn plain(node: &Node, text: &str) -> String {
+    let mut text = text.replace(node.dir.path().to_str().unwrap(), "DIR");
+    for (index, gpu) in node.machine.engine().gpus.iter().enumerate() {
+        text = text.replace(&gpu.uuid, &format!("GPU-{index}"));
+    }
+    let mut plain = Vec::new();
+    let mut last = "";
+    for word in text.split(' ') {
+        let end = word.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || "-:".contains(c));
+        let is_id = word.bytes().filter(u8::is_ascii_hexdigit).count() >= 32;
+        let is_time = last == "for" && word.parse::<u64>().is_ok();
+        plain.push(
+            match is_id || is_time || ["process", "since"].contains(&last) {
+                true => format!("…{end}"),
+                false => word.to_owned(),
+            },
+        );
+        last = word;
+    }
+    plain.join(" ")
+}
+
+fn answer(node: &Node, step: &str, events: &mut usize) -> Result<Vec<String>> {
+    let words: Vec<&str> = step.split(' ').collect();
+    let leases = node.leases();
+    let index = |gpu: &str| gpu.parse::<usize>().unwrap();
+    let uuid = |gpu: &str| GpuUuid::new(node.machine.engine().gpus[index(gpu)].uuid.clone());
+    let mut lines = Vec::new();
+    match words.as_slice() {
+        ["create", id, asked @ ..] => {
+            node.create(id, &pairs(asked))?;
+        }
+        ["explain", asked @ ..] => return explained(node, &pairs(asked)),
+        ["ends", id] => node.ends(id),
+        ["release", id] => {
+            for held in leases.of(&Key::new(node.path("root"), (*id).to_owned()))? {
+                let life = |lease: &Lease| leases.sign_of_life(lease);
+                lines.push(format!(
+                    "{:?}",
+                    leases.release_unless(&held, Patience::default(), life)?
+                ));
+            }
+        }
+        ["gc", dry @ ..] => {
+            lines.extend(leases.gc(dry == ["dry"])?.iter().map(found));
+            lines.sort();
+        }
+        ["apply", entry] => {
+            let applied = node.apply(serde_json::from_str(entry).unwrap())?;
+            lines.extend(applied.refusal());
+        }
+        ["cordon", gpu] => leases.cordon(&uuid(gpu), Some("a repair"), false)?,
+        ["uncordon", gpu] => lines.push(leases.uncordon(&uuid(gpu))?.to_string()),
+        ["admin", gpu, profile, start] => {
+            let start = start.parse().unwrap();
+            node.machine
+                .admin_creates(index(gpu) as u32, profile, start, true);
+        }
+        ["lose" | "find", gpu] => node.machine.change(|machine, _| {
+            machine.gpus[index(gpu)].lost = words[0] == "lose";
+        }),
+        ["fail", call, times, code] => {
+            node.fails(call, times.parse().unwrap(), code.parse().unwrap());
+        }
+        ["list"] => {
+            let listing = leases.store().list()?;
+            lines.extend(
+                listing
+                    .entries
+                    .iter()
+                    .map(|entry| shown(&LeaseView::from(entry))),
+            );
+            lines.sort();
+        }
+        ["events"] => {
+            let all = node.events();
+            lines.extend(all[*events..].iter().map(told));
+            *events = all.len();
+        }
+        _ => panic!("{step}"),
+    }
+    Ok(lines)
+}
+
+fn pairs<'s>(words: &[&'s str]) -> Vec<(&'s str, &'s str)> {
+    let pair = |word: &&'s str| word.split_once('=').unwrap();
+    words.iter().map(pair).collect()
+}
+
+/// Returns where a request would go, or the error of its create, and the answer of each GPU.
+fn explained(node: &Node, asked: &[(&str, &str)]) -> Result<Vec<String>> {
+    let wanted = node.asked(asked)?.wanted;
+    let driver = runmig_lease::driver(&node.config);
+    let inventory = Inventory::look(&node.config, &driver)?.without_idle_over();
+    let what_if = WhatIf::new(
+        &node.config,
+        &driver,
+        &inventory,
+        &wanted,
+        Subject::default(),
+    );
+    let answers = what_if.answers(MAX_STEPS)?;
+    let mut lines = Vec::new();
+    for Answer { request, on, .. } in &answers.all {
+        match on {
+            OnTrial::Slices(reports) => lines.extend(reports.iter().map(|on| {
+                let slot = |slot: &SlotCost| format!("{} for {}", slot.placement, slot.cost);
+                let verdict = match &on.verdict {
+                    Verdict::Fits(slots) => slots.iter().map(slot).collect::<Vec<_>>().join(", "),
+                    other => format!("{other:?}"),
+                };
+                format!("{request} on GPU {}: {verdict}", on.gpu.index)
+            })),
+            OnTrial::Parts(parts) => lines.extend(parts.iter().map(|part| {
+                let obstacle = part.obstacle.as_ref().map(|why| format!("{why:?}"));
+                format!(
+                    "{request} on GPU {}: {}",
+                    part.gpu.index,
+                    obstacle.unwrap_or("fits".to_owned())
+                )
+            })),
+        }
+    }
+    lines.extend(what_if.error(answers).map(|e| e.line()));
+    Ok(lines)
+}
+
+fn found(finding: &Finding) -> String {
+    let what = match &finding.outcome {
+        Outcome::Kept(why) => format!("stays: {why}"),
+        Outcome::Released(why) => format!("is released: {why}"),
+        Outcome::Failed(e) => format!("fails: {}", e.line()),
+    };
+    format!("{} {what}", finding.entry.holder())
+}
+
+/// Returns the fields of a view that every run has alike.
+fn shown(view: &LeaseView) -> String {
+    let json = serde_json::to_value(view).unwrap();
+    let fields = "state kind container profile migPlacement gpuIndex memoryBytes enforcement adopted layout error attempts";
+    let field = |name: &str| Some(format!("{name}={}", json.get(name)?));
+    fields
+        .split(' ')
+        .filter_map(field)
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+fn told(event: &Event) -> String {
+    let lease = event.lease.clone().unwrap_or_default();
+    let more = [
+        lease.container,
+        event.verdict.clone(),
+        event.actor.clone(),
+        event.error.clone(),
+    ];
+    let word = event.event_type.word().to_owned();
+    let words: Vec<String> = [word]
+        .into_iter()
+        .chain(more.into_iter().flatten())
+        .collect();
+    words.join(" ")
+}
