@@ -193,7 +193,9 @@ fn damaged_note_reloads_at_once() {
     reload(&world, &[]);
     let note = world.state().join("dcgm-reload.json");
     let text = fs::read_to_string(&note).unwrap();
-    for damaged in [&text[..text.len() / 2], &text.replace("/v1", "/v9")] {
+    for (sent, damaged) in (1..).zip([&text[..text.len() / 2], &text.replace("/v1", "/v9")]) {
+        // Two signals that wait are one.
+        exporter.until_signals(sent);
         fs::write(&note, damaged).unwrap();
         assert_eq!(reload(&world, &["--if-changed"]).len(), 1);
     }
