@@ -127,8 +127,8 @@ fn limits_each_namespace_alone() {
     let both = [a("p"), a("q"), usage(subject("team-b", "p"), 10)];
     assert_eq!(
         over(&policy, &subject("team-a", "r"), (1, 1), &both),
-        "namespace team-a has 2 of 2 slices ([[policy.limit]] 2); hint: migctl list shows which; when \
-         one of them ends, ask again"
+        "namespace team-a has 2 of 2 slices ([[policy.limit]] 2); hint: run migctl list to see which; ask \
+         again when one ends"
     );
     for other in [subject("team-b", "r"), subject("other", "r"), user(0)] {
         check(&policy, &other, (1, 1), &both).unwrap();
@@ -149,8 +149,8 @@ fn counts_several_slices_together() {
     line(2, 30).unwrap();
     assert_eq!(
         line(3, 0).unwrap_err(),
-        "the machine has 1 of 3 slices, and 3 are asked for ([[policy.limit]] 1); hint: migctl list \
-         shows which; when one of them ends, ask again"
+        "the machine has 1 of 3 slices, and 3 are asked for ([[policy.limit]] 1); hint: run migctl \
+         list to see which; ask again when one ends"
     );
     assert!(line(4, 0).unwrap_err().ends_with("hint: ask for fewer"));
     let none = self::policy("[[policy.limit]]\nslices = 0\n");

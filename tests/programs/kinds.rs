@@ -222,7 +222,7 @@ fn damaged_ledger_keeps_room(kind: &Kind) {
         }
         setup.refuses(kind.asks, "is damaged: its hash is wrong");
         let gc = setup.migctl(&["gc"]).refused();
-        has(&gc, "hint: as root, migctl gc --repair");
+        has(&gc, "hint: run migctl gc --repair as root");
         assert!(daemon.is_none_or(lives));
         assert_eq!(setup.machine.instances(), instances);
         if ends_first {

@@ -33,8 +33,8 @@ fn limits_many_creates_at_once() {
     let (made, refused) = world.create_at_once(&ids);
     assert_eq!((made.len(), refused.len()), (4, 4));
     for line in refused {
-        let words = "has 2 of 2 slices ([[policy.limit]] 1); hint: migctl list shows which; when one of \
-                     them ends, ask again";
+        let words = "has 2 of 2 slices ([[policy.limit]] 1); hint: run migctl list to see which; ask again \
+                     when one ends";
         has(&line, "namespace team-");
         has(&line, words);
     }

@@ -505,7 +505,7 @@ impl Dcgm {
             return Ok(());
         }
         Err(Error::new("dcgm.reload_every is not between 5s and 1m")
-            .hint("dcgm-exporter drops signals that come too soon; set 30s"))
+            .hint("set 30s: dcgm-exporter drops signals that come too soon"))
     }
 }
 

@@ -152,5 +152,5 @@ pub fn records(host: &Host) -> Found {
     };
     let (dir, why) = (config.state_dir.display(), why.line());
     let text = format!("the ledger in {dir} is damaged: {why}");
-    Err(Finding::fail(text, "as root, migctl gc --repair"))
+    Err(Finding::fail(text, "run migctl gc --repair as root"))
 }

@@ -80,7 +80,7 @@ fn is_refused(world: &World, why: &str) {
         world.ctl(&["release", ID]).refused(),
         world.ctl(&["gpus"]).exits(1).stderr,
     ] {
-        for words in ["is damaged: ", why, "hint: as root, migctl gc --repair"] {
+        for words in ["is damaged: ", why, "hint: run migctl gc --repair as root"] {
             has(&line, words);
         }
     }

@@ -207,6 +207,6 @@ fn names_damaged_ledger() {
     let (text, repair) = breaks_file(&setup, "fail", "state.records", &ledger, "x");
     has(&text, "the ledger in ");
     has(&text, "is damaged: ");
-    assert_eq!(repair, "as root, migctl gc --repair");
+    assert_eq!(repair, "run migctl gc --repair as root");
     setup.delete("web");
 }

@@ -75,7 +75,7 @@ fn unreadable_ledger_leaves_its_families_out() {
     assert_ne!(damaged, whole);
     fs::write(&ledger, damaged).unwrap();
     let said = accepted(setup.migctl(&["metrics"]).exits(1));
-    said.warns("its hash is wrong; hint: as root, migctl gc --repair");
+    said.warns("its hash is wrong; hint: run migctl gc --repair as root");
     let seen = Exposition::read(&said.stdout);
     assert_eq!((count(&seen), seen.value(UP, &[])), (1.0, 1.0));
     for family in [

@@ -204,9 +204,9 @@ impl DriverError {
                 Some("load the NVIDIA kernel module (modprobe nvidia), or reboot after an update")
             }
             Reason::Code(NO_PERMISSION) => Some("run as root, outside of any user namespace"),
-            Reason::Code(GPU_IS_LOST) => Some("the GPU fell off the bus: reset it or reboot"),
+            Reason::Code(GPU_IS_LOST) => Some("reset the GPU, or reboot: it fell off the bus"),
             Reason::Code(IN_USE) => Some(
-                "nvidia-smi shows what holds the GPU; a monitoring agent (DCGM) counts as well",
+                "run nvidia-smi to see what holds the GPU; a monitoring agent (DCGM) counts as well",
             ),
             Reason::Silent(_) => {
                 Some("run dmesg to see what the driver says; if it is only slow, raise --timeout")

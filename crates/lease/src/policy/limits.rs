@@ -121,7 +121,7 @@ impl Policy {
             let too_much = |what: String, hint: &str| {
                 Error::new(format!("{group} has {what} ([[policy.limit]] {n})")).hint(hint)
             };
-            const ASK_AGAIN: &str = "migctl list shows which; when one of them ends, ask again";
+            const ASK_AGAIN: &str = "run migctl list to see which; ask again when one ends";
             let counted = limit.counted(kind);
             let count = same.clone().filter(|h| limit.counted(h.kind) == counted);
             let count = count.count();

@@ -151,7 +151,7 @@ impl Look {
                 Err(
                     Error::new(format!("the ledger {} is damaged", file.display()))
                         .caused_by(why)
-                        .hint("as root, migctl gc --repair"),
+                        .hint("run migctl gc --repair as root"),
                 )
             }
         }

@@ -35,7 +35,7 @@ fn assert_damaged(store: &Store, why: &str) {
     let hint = match why {
         // Nothing is wrong with its content.
         "users other than root" => "hint: chmod go-w it",
-        _ => "hint: as root, migctl gc --repair",
+        _ => "hint: run migctl gc --repair as root",
     };
     let ledger = store.lock("t").unwrap();
     for refused in [
