@@ -39,8 +39,9 @@ impl Node {
         let dir = testkit::temporary("runmig-leases-", &std::env::temp_dir());
         let machine = machine::new(dir.path().join("machine"), model, 1, without_mig);
         let text = format!(
-            "state_dir = {:?}\ndriver_files = \"none\"\n{more}\n[driver]\nlibrary = {:?}\nroot = {:?}\n",
+            "state_dir = {:?}\ndata_dir = {:?}\ndriver_files = \"none\"\n{more}\n[driver]\nlibrary = {:?}\nroot = {:?}\n",
             dir.path().join("state"),
+            dir.path().join("data"),
             machine.0.join("lib/libnvidia-ml.so.1"),
             machine.0
         );
