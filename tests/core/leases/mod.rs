@@ -2,19 +2,18 @@
 
 mod transcripts;
 
-use nvml_sim::engine::Mode;
 use nvml_sim::fault::{self, Rule};
 use runmig_lease::config::Config;
 use runmig_lease::counters::{Actor, Counter, HolderKind, LeaseKind, Outcome as End};
 use runmig_lease::error::Result;
 use runmig_lease::events::{Event, History};
 use runmig_lease::layout::LayoutFile;
-use runmig_lease::model::{Cgroup, GpuUuid, Placement};
+use runmig_lease::model::Cgroup;
 use runmig_lease::request::Request;
-use runmig_lease::store::{Claim, Container, Held, Key};
+use runmig_lease::store::{Container, Held, Key};
 use runmig_lease::{
-    Applied, ApplyOptions, BundleAccount, ClaimPlace, Inventory, LeaseView, Leases, Made,
-    NoBundles, Patience, Returned, observe, process, request,
+    Applied, ApplyOptions, BundleAccount, LeaseView, Leases, NoBundles, Patience, Returned,
+    process, request,
 };
 use std::cell::RefCell;
 use testkit::faults::machine;
@@ -152,17 +151,6 @@ impl Node {
         listing.entries.iter().map(LeaseView::from).collect()
     }
 
-    /// Returns the states on record, in their order.
-    fn states(&self) -> Vec<String> {
-        let mut states: Vec<_> = self
-            .views()
-            .into_iter()
-            .map(|view| view.state.unwrap())
-            .collect();
-        states.sort();
-        states
-    }
-
     fn count(&self, counter: Counter) -> u64 {
         self.leases().store().list().unwrap().counters.get(counter)
     }
@@ -222,128 +210,6 @@ fn tells_a_slice_from_create_to_release() {
 }
 
 #[test]
-fn applies_layouts_around_leases() {
-    let node = Node::new("A30-24GB", 0, "adopt = true");
-    let to = |instances: Value| {
-        node.apply(json!({"devices": "all", "mig-enabled": true, "mig-devices": instances}))
-            .unwrap()
-    };
-    let changes = |applied: &Applied| {
-        let one = |i: &runmig_lease::PlannedInstance| {
-            (
-                i.change,
-                i.profile.clone(),
-                i.compute_slices.clone(),
-                i.is_whole,
-            )
-        };
-        let mut all: Vec<_> = applied.instances.iter().map(one).collect();
-        all.sort();
-        all
-    };
-    let parts = json!({"1c.2g.12gb": 2, "1g.6gb": 2});
-    let three = |change| {
-        let one = |name: &str, slices: &[u32], is_whole| {
-            (change, name.to_owned(), slices.to_vec(), is_whole)
-        };
-        vec![
-            one("1g.6gb", &[1], true),
-            one("1g.6gb", &[1], true),
-            one("2g.12gb", &[1, 1], false),
-        ]
-    };
-    for change in ["create", "keep"] {
-        let applied = to(parts.clone());
-        assert_eq!(changes(&applied), three(change));
-        assert_eq!(
-            (applied.layout.as_str(), applied.made, applied.refusal()),
-            ("wanted", Made::All, None)
-        );
-        let uuids = node
-            .machine
-            .instances()
-            .iter()
-            .map(|i| i.uuids.len())
-            .sum::<usize>();
-        assert_eq!((uuids, node.states()), (4, vec!["layout".to_owned(); 3]));
-    }
-    let listing = node.leases().store().list().unwrap();
-    let slices = { listing.entries.iter() }.map(|entry| entry.instance().slice().unwrap());
-    assert!(
-        slices
-            .into_iter()
-            .all(|s| s.compute_instance.is_some() == (s.profile == "1g.6gb"))
-    );
-
-    let held = node.create("train", &[("slice", "1g.6gb")]).unwrap();
-    let there = node.machine.instances();
-    assert_eq!(there.len(), 3);
-    let applied = to(json!({"4g.24gb": 1}));
-    let refusal = applied.refusal().unwrap();
-    let at = held.instance.slice().unwrap().placement;
-    begins_with(
-        &refusal,
-        &format!(
-            "cannot apply layout wanted: container main (train) has 1g.6gb at {at} on GPU 0; hint: end"
-        ),
-    );
-    has(&refusal, "nothing has changed");
-    assert_eq!(
-        (applied.made, node.machine.instances()),
-        (Made::Nothing, there)
-    );
-    let applied = to(json!({"1g.6gb": 1, "2g.12gb": 1}));
-    assert!(
-        applied
-            .instances
-            .iter()
-            .any(|i| i.change == "keep" && i.mig_placement == at)
-    );
-    assert_eq!(node.states(), ["layout", "ready"]);
-
-    node.ends("train");
-    node.leases().gc(false).unwrap();
-    assert_eq!(node.states(), ["layout"; 2]);
-    to(json!({}));
-    node.is_empty();
-    let applied = node
-        .told()
-        .into_iter()
-        .filter(|told| told == "layout-applied");
-    assert_eq!(applied.count(), 4);
-}
-
-#[test]
-fn switches_mig_off_and_on() {
-    let node = Node::new("H100-80GB", 0, "");
-    let seven = json!({"devices": [0], "mig-enabled": true, "mig-devices": {"1g.10gb": 7}});
-    let off = json!({"devices": "all", "mig-enabled": false});
-    for (entry, mode, count) in [
-        (&seven, Mode::On, 7),
-        (&off, Mode::Off, 0),
-        (&off, Mode::Off, 0),
-        (&seven, Mode::On, 7),
-    ] {
-        let before = node.machine.engine().gpus[0].mode;
-        let applied = node.apply(entry.clone()).unwrap();
-        let modes: Vec<bool> = applied.modes.iter().map(|mode| mode.mig_enabled).collect();
-        let switched = (before != mode).then_some(mode == Mode::On);
-        assert_eq!(
-            (modes.as_slice(), applied.made),
-            (switched.as_slice(), Made::All)
-        );
-        assert_eq!(
-            (
-                node.machine.engine().gpus[0].mode,
-                node.machine.instances().len()
-            ),
-            (mode, count)
-        );
-        assert_eq!(node.states(), vec!["layout"; count]);
-    }
-}
-
-#[test]
 fn finds_what_a_lost_ledger_does_not_tell() {
     let node = Node::new("A30-24GB", 0, "");
     let create = |id| {
@@ -378,133 +244,13 @@ fn finds_what_a_lost_ledger_does_not_tell() {
     assert_eq!(node.machine.instances().len(), 1);
     let repaired = node.leases().repair().unwrap().unwrap();
     assert_eq!(repaired.without_owner.len(), 1);
+    let events = node.events();
+    let told = { events.iter() }.find(|event| event.event_type.word() == "record-damaged");
+    has(&told.unwrap().to_string(), "it is cut");
     assert!(node.leases().repair().unwrap().is_none());
     assert!(recover("lost").unwrap().is_some());
     node.ends("lost");
     node.leases().gc(false).unwrap();
     node.is_empty();
     assert_eq!(recover("lost").unwrap(), None);
-}
-
-#[test]
-fn keeps_a_place_for_a_claim() {
-    let node = Node::new("A30-24GB", 0, "");
-    let gpu = GpuUuid::new(node.machine.engine().gpus[0].uuid.clone());
-    let at = ClaimPlace {
-        gpu: gpu.clone(),
-        profile: "1g.6gb".to_owned(),
-        placement: Placement { start: 2, size: 1 },
-    };
-    let claim = Claim {
-        uid: "uid".to_owned(),
-        namespace: "ns".to_owned(),
-        name: "train".to_owned(),
-        ..Claim::default()
-    };
-    let leases = node.leases();
-    leases.promise(claim.clone(), &at, &|_| ()).unwrap();
-    assert_eq!(
-        (node.states(), node.machine.instances()),
-        (vec!["promised".to_owned()], vec![])
-    );
-    let refused = node
-        .create("whole", &[("slice", "4g.24gb")])
-        .unwrap_err()
-        .line();
-    has(&refused, "cannot allocate");
-    let held = leases.prepare(claim, &at, Duration::ZERO, &|_| ()).unwrap();
-    assert_eq!(held.instance.slice().unwrap().placement, at.placement);
-    assert_eq!(
-        (node.states(), node.machine.instances()[0].start),
-        (vec!["ready".to_owned()], 2)
-    );
-    leases.unprepare("uid", Patience::default()).unwrap();
-    assert_eq!((node.states(), node.machine.instances()), (vec![], vec![]));
-}
-
-#[test]
-fn counts_each_part_of_a_gpu_once() {
-    let config = "sharing.enforcement = [\"none\"]\nkeep_idle = \"5m\"";
-    let node = Node::new("A30-24GB", 3, config);
-    for (id, kind, much) in testkit::rows! {
-        "idle", "slice" => "1g.6gb";
-        "slice", "slice" => "1g.6gb";
-        "whole", "gpu" => "1";
-        "share", "share" => "4Gi";
-    } {
-        node.create(id, &[(kind, much)]).unwrap();
-    }
-    node.ends("idle");
-    node.leases().gc(false).unwrap();
-    let starts: Vec<u32> = node.machine.instances().iter().map(|i| i.start).collect();
-    let free = (0..4).find(|start| !starts.contains(start)).unwrap();
-    node.machine.admin_creates(0, "1g.6gb", free, true);
-
-    let driver = runmig_lease::driver(&node.config);
-    let inventory = Inventory::look(&node.config, &driver).unwrap();
-    let bookings = inventory.bookings(&driver);
-    let slice = inventory.snapshot.gpus[0]
-        .profiles
-        .iter()
-        .find(|p| p.name == "1g.6gb")
-        .unwrap()
-        .memory_mib;
-    let of = |id: &str| {
-        let held = inventory
-            .leases
-            .iter()
-            .find(|held| held.lease.holder.name() == id)
-            .unwrap();
-        (held, held.instance.resource.gpu_index() as usize)
-    };
-    let ((whole, on), (share, beside)) = (of("whole"), of("share"));
-    let total = whole.instance.resource.memory_mib();
-    for (index, booked, memory, compute) in testkit::rows! {
-        0, slice, [slice, slice, 0, slice] => [1, 1, 0, 1, 1];
-        on, total, [total, 0, 0, 0] => [1, 0, 0, 0, 0];
-        beside, 4096, [4096, 0, 0, 0] => [1, 0, 0, 0, 0];
-        6 - on - beside, 0, [0; 4] => [0, 0, 0, 0, 1];
-    } {
-        let booking = &bookings[index];
-        assert_eq!((booking.booked_mib, booking.is_told), (booked, true));
-        let parts = inventory.parts(
-            booking.gpu,
-            &inventory.use_of(&driver, booking.gpu),
-            booking.total_mib,
-        );
-        let parts_of_memory = parts.memory_bytes.unwrap();
-        assert_eq!(parts_of_memory[..4], memory.map(|mib: u64| mib << 20));
-        assert_eq!(
-            parts_of_memory.iter().sum::<u64>() >> 20,
-            booking.total_mib.unwrap()
-        );
-        assert_eq!(parts.compute_slices, Some(compute));
-        assert_eq!(
-            parts.memory_slices,
-            if index == 0 { compute } else { [0; 5] }
-        );
-    }
-    let entries = inventory.entries();
-    let views = inventory.slices(&entries);
-    let mut states: Vec<_> = { views.iter() }
-        .map(|view| (view.gpu_index, view.state.unwrap_or("none"), view.kind()))
-        .collect();
-    states.sort_unstable();
-    let mut wanted = vec![
-        (0, "foreign", ""),
-        (0, "idle", "slice"),
-        (0, "leased", "slice"),
-    ];
-    wanted.extend([
-        (on as u32, "leased", "gpu"),
-        (beside as u32, "leased", "share"),
-    ]);
-    wanted.push((6 - on as u32 - beside as u32, "none", ""));
-    wanted[3..].sort_unstable();
-    assert_eq!(states, wanted);
-    let seen = observe(&node.config, &driver, &[share]);
-    assert_eq!(
-        (seen.len(), seen[0].used_bytes, seen[0].unknown.len()),
-        (1, Some(0), 0)
-    );
 }

@@ -4,13 +4,16 @@
 use super::Node;
 use runmig_lease::error::Result;
 use runmig_lease::events::Event;
-use runmig_lease::model::GpuUuid;
+use runmig_lease::model::{GpuUuid, Placement};
 use runmig_lease::placement::{MAX_STEPS, SlotCost, Verdict};
 use runmig_lease::policy::Subject;
-use runmig_lease::store::{Key, Lease};
+use runmig_lease::store::{Claim, Held, Key, Lease};
 use runmig_lease::what_if::{Answer, OnTrial, WhatIf};
-use runmig_lease::{Finding, Inventory, LeaseView, Outcome, Patience};
-use testkit::prelude::{Path, fs};
+use runmig_lease::{
+    Applied, ClaimPlace, Finding, Inventory, LeaseView, ObservedShare, Outcome, Patience,
+    PlannedInstance, PlannedMode, SliceView, observe,
+};
+use testkit::prelude::{Duration, Path, fs};
 
 #[test]
 fn each_step_answers_as_before() {
@@ -102,16 +105,42 @@ fn answer(node: &Node, step: &str, events: &mut usize) -> Result<Vec<String>> {
             lines.extend(leases.gc(dry == ["dry"])?.iter().map(found));
             lines.sort();
         }
-        ["apply", entry] => {
-            let applied = node.apply(serde_json::from_str(entry).unwrap())?;
-            lines.extend(applied.refusal());
+        ["apply", entry] => lines = applied(&node.apply(serde_json::from_str(entry).unwrap())?),
+        ["promise" | "prepare", uid, gpu, profile, start] => {
+            let (start, size) = start.split_once(':').unwrap();
+            let at = ClaimPlace {
+                gpu: uuid(gpu),
+                profile: (*profile).to_owned(),
+                placement: Placement {
+                    start: start.parse().unwrap(),
+                    size: size.parse().unwrap(),
+                },
+            };
+            let claim = Claim {
+                uid: (*uid).to_owned(),
+                namespace: "team".to_owned(),
+                name: (*uid).to_owned(),
+                ..Claim::default()
+            };
+            match words[0] {
+                "promise" => drop(leases.promise(claim, &at, &|_| ())?),
+                _ => drop(leases.prepare(claim, &at, Duration::ZERO, &|_| ())?),
+            }
         }
+        ["unprepare", uid] => leases.unprepare(uid, Patience::default())?,
+        ["gpus"] => lines = parts(node)?,
         ["cordon", gpu] => leases.cordon(&uuid(gpu), Some("a repair"), false)?,
         ["uncordon", gpu] => lines.push(leases.uncordon(&uuid(gpu))?.to_string()),
         ["admin", gpu, profile, start] => {
             let start = start.parse().unwrap();
             node.machine
                 .admin_creates(index(gpu) as u32, profile, start, true);
+        }
+        ["destroy", gpu, start] => {
+            let (gpu, start) = (index(gpu) as u32, start.parse().unwrap());
+            let all = node.machine.instances();
+            let it = all.iter().find(|i| (i.gpu, i.start) == (gpu, start));
+            node.machine.admin_destroys(gpu, it.unwrap().gi);
         }
         ["lose" | "find", gpu] => node.machine.change(|machine, _| {
             machine.gpus[index(gpu)].lost = words[0] == "lose";
@@ -179,6 +208,62 @@ fn explained(node: &Node, asked: &[(&str, &str)]) -> Result<Vec<String>> {
         }
     }
     lines.extend(what_if.error(answers).map(|e| e.line()));
+    Ok(lines)
+}
+
+fn applied(applied: &Applied) -> Vec<String> {
+    let mode = |mode: &PlannedMode| format!("GPU {}: MIG {}", mode.gpu_index, mode.mig_enabled);
+    let instance = |i: &PlannedInstance| {
+        let (change, profile, at) = (i.change, &i.profile, i.mig_placement);
+        let parts = (&i.compute_slices, i.is_whole, &i.holders);
+        format!(
+            "{change} {profile} at {at} on GPU {} {parts:?}",
+            i.gpu_index
+        )
+    };
+    let mut lines: Vec<String> = applied.instances.iter().map(instance).collect();
+    lines.sort();
+    lines.splice(..0, applied.modes.iter().map(mode));
+    lines.push(format!("{}: {:?}", applied.layout, applied.made));
+    lines.extend(applied.refusal());
+    lines
+}
+
+/// Returns who has each memory slice, what is booked, the parts by state, and the slices, shares and GPUs by state.
+fn parts(node: &Node) -> Result<Vec<String>> {
+    let driver = runmig_lease::driver(&node.config);
+    let inventory = Inventory::look(&node.config, &driver)?;
+    let mut lines = Vec::new();
+    for booking in inventory.bookings(&driver) {
+        let (gpu, total) = (booking.gpu, booking.total_mib);
+        let room = inventory.room(gpu);
+        let name = |of: Option<usize>| {
+            of.map_or("free".to_owned(), |n| {
+                room.name(room.occupants[n].profile_id)
+            })
+        };
+        let row: Vec<String> = room.by_slice().into_iter().map(name).collect();
+        let parts = inventory.parts(gpu, &inventory.use_of(&driver, gpu), total);
+        let booked = booking.booked_mib;
+        lines.push(format!(
+            "GPU {}: {row:?}, {booked} of {total:?} MiB, {parts:?}",
+            gpu.index
+        ));
+    }
+    let entries = inventory.entries();
+    let slices = inventory.slices(&entries);
+    let slice = |view: &SliceView<'_>| {
+        format!("{:?} {} on GPU {}", view.state, view.kind(), view.gpu_index)
+    };
+    let mut slices: Vec<String> = slices.iter().map(slice).collect();
+    slices.sort();
+    lines.extend(slices);
+    let held: Vec<&Held> = inventory.leases.iter().collect();
+    let seen = observe(&node.config, &driver, &held);
+    let used = |lease: &ObservedShare| format!("a lease uses {:?} bytes", lease.used_bytes);
+    let mut used: Vec<String> = seen.iter().map(used).collect();
+    used.sort();
+    lines.extend(used);
     Ok(lines)
 }
 
