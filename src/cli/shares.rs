@@ -63,7 +63,7 @@ pub fn tell(entries: &[Entry], seen: &[ObservedShare]) {
         };
         let why = printable(why);
         output::eprint(&format!(
-            "cannot {what} of {names}: {why}; hint: migctl gc tries again"
+            "cannot {what} of {names}: {why}; hint: run migctl gc to try again"
         ));
     }
 }
@@ -118,7 +118,7 @@ pub fn tell_lost_daemons(entries: &[Entry]) {
     let leases = entries.iter().filter(|e| lost_daemon(e));
     for lease in leases.filter_map(Entry::lease) {
         let hint = match lease.daemon().is_some_and(MpsDaemon::may_restart) {
-            true => "migctl gc restarts it",
+            true => "run migctl gc to restart it",
             false => "it ended again after a restart: restart the container",
         };
         output::eprint(&format!(

@@ -240,7 +240,8 @@ fn limited() {
     let annotations = [(NAMESPACE, "team-b"), (POD, "p"), (POD_UID, "u")];
     let pod: Who<'_> = (&annotations, &["--namespace", "team-b", "--pod", "p"]);
     create(&world, "two", "1g.6gb", pod);
-    let words = "namespace team-b, pod p has 1 of 1 slices ([[policy.limit]] 2); hint: migctl list";
+    let words =
+        "namespace team-b, pod p has 1 of 1 slices ([[policy.limit]] 2); hint: run migctl list";
     refused(&world, "1g.6gb", pod, "limited", words);
     // A profile with room that is more than allowed is left out: the allowed ones have none.
     create(&world, "three", "1g.6gb", NOBODY);

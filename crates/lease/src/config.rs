@@ -604,7 +604,7 @@ mod tests {
             "runtim = \"/x\"" => "line 1: unknown key runtim; hint: write runtime";
             "[driver]\nrot = \"/\"" => "line 2: unknown key rot; hint: write root";
             "sharing.enforcment = []" => "line 1: unknown key enforcment; hint: write enforcement";
-            "banana = 1" => "line 1: unknown key banana; hint: docs/configuration.md lists the keys";
+            "banana = 1" => "line 1: unknown key banana; hint: see docs/configuration.md for the keys";
             "wait = 30" => "line 1: wait = 30 has no unit; hint: write \"30s\"";
             "\nkeep_idle = 5" => "line 2: keep_idle = 5 has no unit; hint: write \"5s\"";
             "wait = \"30\"" => "\"30\" has no unit; hint: write it as \"30s\"";

@@ -219,8 +219,7 @@ pub fn run(options: &Options, format: Format) -> Result<i32> {
         plan.notes.extend(note);
     }
     if plan.is_default && !task.remove && !plan.default.as_deref().is_some_and(is_runmig) {
-        let note =
-            "containers that name no runtime get runmig no longer; hint: --set-as-default keeps it";
+        let note = "containers that name no runtime get runmig no longer; hint: keep it with --set-as-default";
         plan.notes.push(format!("{}: {note}", plan.engine));
     }
     let link = task.link(&plan.changes)?;

@@ -60,7 +60,7 @@ fn gc_restarts_daemon_of_living_container() {
     has(&list.stdout, "ready, daemon ended");
     let told = format!("the MPS daemon of container {id} has ended");
     has(&list.stderr, &told);
-    has(&list.stderr, "hint: migctl gc restarts it");
+    has(&list.stderr, "hint: run migctl gc to restart it");
     assert_eq!(setup.lease(&id)["daemon"]["alive"], false);
     // Until then nothing holds a new process.
     let exec = || Client::exec(&setup, &id, &[]);

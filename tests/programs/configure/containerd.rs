@@ -190,7 +190,7 @@ fn removal_restores_the_old_default() {
             has(&configure(&["--set-as-default"]), "nothing to change");
             assert_eq!(place.files(), after);
             // A run without it takes that back, says so, and no more.
-            let keeps = "no longer; hint: --set-as-default keeps it";
+            let keeps = "no longer; hint: keep it with --set-as-default";
             has(&configure(&[]), keeps);
             assert!(!configure(&[]).contains(keeps));
             let plain = place.files();

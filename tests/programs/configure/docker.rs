@@ -207,7 +207,7 @@ fn empty_default_is_none() {
     place.write(CONFIG, "{\"default-runtime\": \"\"}");
     place.configure(&["--set-as-default"]).ok();
     has(&place.read(CONFIG), "\"default-runtime\": \"runmig\"");
-    let words = "get runmig no longer; hint: --set-as-default keeps it";
+    let words = "get runmig no longer; hint: keep it with --set-as-default";
     place.configure(&["--dry-run"]).ok().says(words);
     let removed = place.configure(&["--remove"]).ok();
     assert!(!removed.stdout.contains(words), "{removed:?}");

@@ -12,7 +12,7 @@ fn becomes_the_default(place: &Place, more: &[&str]) {
     place.configure(&default).ok();
     place.configure(&default).ok().says("nothing to change");
     let plain = place.configure(more).ok();
-    plain.says("runmig no longer; hint: --set");
+    plain.says("runmig no longer; hint: keep it with --set");
     place.configure(&[more, &["--remove"]].concat()).ok();
     assert_eq!(place.files(), before);
 }

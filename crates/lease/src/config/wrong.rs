@@ -4,7 +4,7 @@ use crate::error::{Error, printable};
 use crate::request::nearest;
 use std::ops::Range;
 
-const KEYS: &str = "docs/configuration.md lists the keys";
+const KEYS: &str = "see docs/configuration.md for the keys";
 
 /// Returns the error for a parser's message about a part of the text.
 pub(super) fn in_words(text: &str, message: &str, span: Option<Range<usize>>) -> Error {

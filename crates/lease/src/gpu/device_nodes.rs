@@ -257,7 +257,7 @@ pub(crate) fn capabilities_of(root: &Path, gpu: u32, gi: u32) -> (Vec<PathBuf>, 
     (files, minors.map(|minor| (major, minor)).collect())
 }
 
-const RELOAD: &str = "the driver writes this table: load the module nvidia again, or reboot";
+const RELOAD: &str = "load the module nvidia again, or reboot: the driver writes this table";
 
 fn no_line(table: &Path, name: &str) -> Error {
     Error::new(format!("{} has no line {name}", table.display())).hint(RELOAD)
@@ -440,12 +440,12 @@ mod tests {
         write(&root, TABLE, "config 1\n");
         assert_eq!(
             refused(&root),
-            "/proc/driver/nvidia-caps/mig-minors has no line gpu0/gi1/access; hint: the driver writes this table: load the module nvidia again, or reboot"
+            "/proc/driver/nvidia-caps/mig-minors has no line gpu0/gi1/access; hint: load the module nvidia again, or reboot: the driver writes this table"
         );
         fs::remove_file(root.path().join(TABLE)).unwrap();
         assert_eq!(
             refused(&root),
-            "cannot read /proc/driver/nvidia-caps/mig-minors: No such file or directory (os error 2); hint: the driver writes this table: load the module nvidia again, or reboot"
+            "cannot read /proc/driver/nvidia-caps/mig-minors: No such file or directory (os error 2); hint: load the module nvidia again, or reboot: the driver writes this table"
         );
 
         let root = machine();
