@@ -107,7 +107,8 @@ fn names_damaged_table_of_capabilities() {
     for damaged in [String::new(), cut(40), "no table\n".to_owned()] {
         fs::write(&table, damaged).unwrap();
         let line = world.refuses("one", lacks);
-        has(&line, &format!("hint: {hint}"));
+        let why = ": the driver writes this table";
+        has(&line, &format!("hint: {hint}{why}"));
         world.as_if_nothing_had_been().unwrap();
         doctor().exits(1).says(lacks).says(hint);
     }
