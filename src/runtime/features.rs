@@ -7,18 +7,12 @@ use runmig_lease::process;
 use runmig_lease::request::PREFIXES;
 use serde_json::Value;
 use serde_json::ser::{PrettyFormatter, Serializer};
-use std::ffi::OsString;
 use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 
 pub fn tell(front: &Front<'_>) -> Result<i32> {
     add(front, with_ours)
-}
-
-/// Says whether the call asks for the version alone.
-pub fn asks_version(args: &[OsString]) -> bool {
-    matches!(args, [only] if only == "--version" || only == "-v")
 }
 
 /// Engines read the first line (`runc version 1.1.4`), or the last one that says `version`. So runmig's line is the last,

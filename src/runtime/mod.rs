@@ -148,7 +148,9 @@ fn dispatch(
             detect::refuse_unclear(&front, unclear)?;
             None
         }
-        Verb::Other if features::asks_version(args) => return features::version(&front),
+        Verb::Other if matches!(args, [only] if only == "--version" || only == "-v") => {
+            return features::version(&front);
+        }
         Verb::Other => None,
     };
     match asks {

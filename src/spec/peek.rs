@@ -102,8 +102,8 @@ fn could_mean_us(lower: &[u8]) -> bool {
         && memmem::find_iter(lower, DOMAIN).any(|end| {
             // A character of UTF-8 has at most 4 bytes.
             let lengths = WORD.len() - 1..=WORD.len() + 4;
-            let mut words = lengths.filter_map(|length| lower.get(end.checked_sub(length)?..end));
-            words.any(|word| std::str::from_utf8(word).is_ok_and(request::is_near_word))
+            let word = |length| std::str::from_utf8(lower.get(end.checked_sub(length)?..end)?).ok();
+            { lengths.filter_map(word) }.any(|word| request::is_one_off(word, WORD))
         })
 }
 

@@ -12,7 +12,7 @@ pub use device::{DEVICE_KINDS, DeviceRequest, device_name, device_request, with_
 pub use engine::{
     Besides, Deadline, Engine, Identity, Image, ImageAnnotations, believed, deadline, identity,
 };
-pub use near::is_near_word;
+pub use near::is_one_off;
 pub(crate) use near::nearest;
 pub(crate) use share::LEAST_MIB;
 pub use share::ShareSize;

@@ -33,13 +33,23 @@ pub fn programs(task: &Task<'_>) -> Result<Vec<(PathBuf, PathBuf)>> {
     for file in files(task)? {
         let text = task.read(&file)?.unwrap_or_default();
         let lines = { text.lines() }.filter(|line| !line.trim_start().starts_with('#'));
-        let words = lines
-            .flat_map(|line| line.split(['"', '\'']))
-            .map(Path::new);
-        let programs = words.filter(|word| word.is_absolute() && is_runmig(word));
+        let programs = lines.flat_map(values).map(Path::new);
+        let programs = programs.filter(|word| word.is_absolute() && is_runmig(word));
         all.extend(programs.map(|program| (file.clone(), program.to_owned())));
     }
     Ok(all)
+}
+
+/// Returns the words of a line between quotes, without those of a key that ends in `root`, which name folders.
+fn values(line: &str) -> impl Iterator<Item = &str> {
+    let mut before = String::new();
+    line.split(['"', '\'']).filter(move |word| {
+        let key = before
+            .trim_end_matches([' ', '=', ':'])
+            .to_ascii_lowercase();
+        before += word;
+        !key.ends_with("root")
+    })
 }
 
 /// Returns the files in which engines look for runtimes: the default ones, and those of this run.

@@ -61,7 +61,11 @@ impl Found {
         }
     }
 
-    pub fn at(engine: &str, program: PathBuf) -> Result<Found> {
+    pub fn at(engine: &str, mut program: PathBuf) -> Result<Found> {
+        // It runs in another folder than migctl.
+        if program.components().nth(1).is_some() {
+            program = std::path::absolute(&program).unwrap_or(program);
+        }
         let mut found = Found::without_version(engine, program);
         let said = found.run(&["--version"], Stdio::null())?;
         if let Some((word, (major, minor, _))) = programs::version(&said) {
@@ -80,8 +84,7 @@ impl Found {
             let (program, _) = trust::program(&program).ok()?;
             let other = Found::at(engine, program).ok()?;
             let said = other.run(&["--version"], Stdio::null()).ok()?;
-            let is_other = said.starts_with(name) && other.version != self.version;
-            is_other.then_some((pid, other))
+            (said.starts_with(name) && other.version != self.version).then_some((pid, other))
         };
         running(name).into_iter().find_map(other)
     }

@@ -5,7 +5,7 @@ use super::around::Owners;
 use crate::gpu::Queries;
 use crate::model::{Gpu, GpuLoad, GpuProcess, GpuUuid, ProfileName, Snapshot};
 use crate::placement::GpuUse;
-use crate::policy::{Kind, LimitAccount, Policy, Subject, Usage};
+use crate::policy::{Kind, Subject, Usage};
 use crate::store::{Container, Held, Holder, Instance, Lease, Resource, Share, Slice};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -100,14 +100,9 @@ pub(crate) fn memory_on(snapshot: &Snapshot, gpu: &GpuUuid, profile_id: u32) -> 
 }
 
 impl Inventory {
-    /// Returns what each group of subjects holds under each limit.
-    pub fn limit_accounts(&self, policy: &Policy) -> Vec<LimitAccount> {
-        policy.accounts(&self.usage())
-    }
-
     /// Returns what the machine's subjects hold. A slice that the containers of a pod share counts once, and an
     /// idle one not at all.
-    pub(crate) fn usage(&self) -> Vec<Usage> {
+    pub fn usage(&self) -> Vec<Usage> {
         let mut counted = BTreeSet::new();
         let mut leased: Vec<&Held> = self.leases.iter().collect();
         leased.retain(|h| h.lease.share().is_some() || counted.insert(h.instance.id.as_str()));

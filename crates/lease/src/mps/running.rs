@@ -83,7 +83,9 @@ impl Talks {
                 Ok(_) => continue,
                 Err(words) => words,
             };
-            let said = daemon.tell(&set_of(server, share_mib))?;
+            let said = daemon.tell(&format!(
+                "set_device_pinned_mem_limit {server} 0 {share_mib}M"
+            ))?;
             let now = daemon.tell(&get_of(server))?;
             if now == answer(share_mib) {
                 found = Some(words);
@@ -222,11 +224,6 @@ pub(super) fn answer(mib: u64) -> String {
 
 /// The command that lists the servers of a daemon.
 const SERVERS: &str = "get_server_list";
-
-/// Returns the command that sets the limit of a running server, for its next clients.
-fn set_of(server: u32, mib: u64) -> String {
-    format!("set_device_pinned_mem_limit {server} 0 {mib}M")
-}
 
 /// Returns the command that reads the limit of a running server.
 fn get_of(server: u32) -> String {

@@ -12,11 +12,6 @@ use strsim::osa_distance;
 /// No word of runmig is longer. A comparison takes the product of both lengths.
 const LONGEST: usize = 64;
 
-/// Says whether a text is `runmig` but for one letter.
-pub fn is_near_word(text: &str) -> bool {
-    is_one_off(&text.to_ascii_lowercase(), "runmig")
-}
-
 /// Says whether a key that is not below our domain is meant to be.
 pub(super) fn is_near(key: &str) -> bool {
     let (host, name) = parts(key);
@@ -89,7 +84,7 @@ fn is_domain(text: &str) -> bool {
     text.split('.').next() == Some("runmig") || is_one_off(text, DOMAIN.trim_end_matches('/'))
 }
 
-fn is_one_off(text: &str, word: &str) -> bool {
+pub fn is_one_off(text: &str, word: &str) -> bool {
     text.len() <= LONGEST && osa_distance(text, word) <= 1
 }
 
