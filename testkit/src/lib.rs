@@ -33,6 +33,7 @@ pub mod prometheus;
 pub mod random;
 pub mod refusal;
 pub mod runtimes;
+pub mod session;
 pub mod setup;
 pub mod sharing;
 pub mod table;

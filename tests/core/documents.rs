@@ -117,7 +117,7 @@ fn index_has_every_page() {
     }
 }
 
-/// A row names a file, and after a colon functions in it: `` `tests/core/x.rs`: `a`, `b` ``.
+/// A row names a file, and after a colon tests in it: `` `tests/core/x.rs`: `a`, `b` ``.
 #[test]
 fn security_names_tests_that_exist() {
     let text = read("docs/security.md");
@@ -135,38 +135,48 @@ fn security_names_tests_that_exist() {
             "docs/security.md names {file}"
         );
         for name in names.split('`').skip(1).step_by(2) {
-            has(&read(file), &format!("fn {name}("));
+            assert!(has_test(&read(file), name), "{file}: {name}");
             functions += 1;
         }
     }
     assert!(functions > 40, "{functions} functions");
 }
 
+/// Whether a file has a test: a function, a row of a table, or a case of a session.
+fn has_test(text: &str, name: &str) -> bool {
+    let marks = [
+        format!("fn {name}("),
+        format!("    {name}: "),
+        format!("\n# {name}\n"),
+    ];
+    marks.iter().any(|mark| text.contains(mark))
+}
+
 /// Where a symptom of docs/troubleshooting.md is produced, if no test has its words: the start of its row, and a test.
 const SYMPTOMS: &[(&str, &str, &str)] = &testkit::rows! {
-    "MIG is off", "programs/verdicts.rs" => "mig_off";
-    "`process … computes", "programs/whole_gpu.rs" => "waits_for_foreign_process";
+    "MIG is off", "sessions/verdicts.txt" => "mig_off";
+    "`process … computes", "sessions/whole_gpus.txt" => "waits_for_foreign_process";
     "nvidia-ctk: ", "engines/driver_files.rs" => "nvidia_ctk_finds_no_device_in_mig_mode";
-    "`… makes a virtual machine", "programs/other_kinds.rs" => "refuses_handlers_of_crun";
-    "`… (NVML n)`", "programs/layouts/bad_input.rs" => "lost_gpu_ends_each_verb";
+    "`… makes a virtual machine", "sessions/other_kinds.txt" => "refuses_handlers_of_crun";
+    "`… (NVML n)`", "sessions/layouts.txt" => "lost_gpu_ends_each_verb";
     "`ready` for a container that is gone", "engines/dying/containers.rs" => "collects_killed_undeleted_container";
-    "`ready` for an instance that is gone", "programs/moving_world/mod.rs" => "survives_reset_under_container";
+    "`ready` for an instance that is gone", "sessions/moving_world.txt" => "survives_reset_under_container";
     "`ready, around MPS`", "engines/around/collecting.rs" => "names_what_bypasses_mps_alone";
-    "`layout`", "programs/layouts/leases.rs" => "takes_over_what_is_wanted";
-    "a process in its cgroup", "programs/liveness/namespaces.rs" => "keeps_cgroups_of_other_namespace";
-    "an unreadable file in `/proc`", "programs/liveness/namespaces.rs" => "keeps_leases_where_proc_lies";
-    "names and requests end in", "programs/people.rs" => "fits_into_a_hundred_columns";
+    "`layout`", "sessions/layout_leases.txt" => "takes_over_what_is_wanted";
+    "a process in its cgroup", "sessions/liveness.txt" => "keeps_cgroups_of_other_namespace";
+    "an unreadable file in `/proc`", "sessions/liveness.txt" => "keeps_leases_where_proc_lies";
+    "names and requests end in", "sessions/people.txt" => "fits_into_a_hundred_columns";
     "a container was created and never started", "engines/dying/containers.rs" => "keeps_slice_before_start";
     "`the low-level runtime did not run the hook", "engines/driver_level/failures.rs" => "fails_create_without_hook";
-    "dockerd does not start:", "programs/configure/docker.rs" => "refuses_what_flags_say_too";
+    "dockerd does not start:", "sessions/configure_docker.txt" => "refuses_what_flags_say_too";
     "after a removal of runmig no", "core/install.rs" => "uninstall_names_engines_that_call_runmig";
-    "doctor names CVE", "programs/doctor/surroundings.rs" => "names_podman_that_restores_images";
+    "doctor names CVE", "sessions/doctor_engines.txt" => "names_podman_that_restores_images";
     "the program says that there is no CUDA", "engines/driver_files.rs" => "refuses_container_without_libcuda";
     "docker's `--gpus`", "engines/driver_files.rs" => "program_sees_its_device";
     "persistenced or the fabric", "engines/driver_files.rs" => "leaves_out_missing_sockets";
-    "SELinux denies", "programs/doctor/surroundings.rs" => "names_enforcing_selinux";
+    "SELinux denies", "sessions/doctor_engines.txt" => "names_enforcing_selinux";
     "dpkg was killed", "core/package/roots.rs" => "killed_dpkg_is_repeated";
-    "no events at all", "programs/events/failing.rs" => "folder_of_others_takes_no_event";
+    "no events at all", "sessions/events.txt" => "failing_history_fails_no_create";
 };
 
 /// Symptoms that no test produces, with the reason.
@@ -178,7 +188,8 @@ const NOT_PRODUCED: &[(&str, &str)] = &testkit::rows! {
 /// Returns the text of the tests below a folder but this file.
 fn tests_text(folder: &str) -> String {
     let mut files = all_below(&repository().join(folder));
-    files.retain(|path| path.extension().is_some_and(|e| e == "rs") && !path.ends_with(file!()));
+    let is_test = |path: &Path| path.extension().is_some_and(|e| e == "rs" || e == "txt");
+    files.retain(|path| is_test(path) && !path.ends_with(file!()));
     let texts = files.iter().map(|path| fs::read_to_string(path).unwrap());
     texts.collect()
 }
@@ -212,9 +223,7 @@ fn symptoms_are_produced_by_tests() {
             continue;
         };
         let text = read(&format!("tests/{file}"));
-        let is_there = [format!("fn {test}("), format!("    {test}: ")];
-        let is_there = is_there.iter().any(|name| text.contains(name));
-        assert!(is_there, "{file}: {test}");
+        assert!(has_test(&text, test), "{file}: {test}");
     }
     for (start, ..) in SYMPTOMS {
         has(page, &format!("\n| {start}"));

@@ -1,19 +1,10 @@
 //! The programs over the stub runtime or a simulated machine.
 
 mod claims;
-mod closed;
-mod completion;
 mod configure;
 mod counters;
 mod damaged_ledger;
-mod dcgm;
 mod doctor;
-mod engines_that_die;
-mod equal_profiles;
-mod events;
-mod explain;
-mod fresh_boot;
-mod half_destroyed;
 mod kinds;
 mod layouts;
 mod limits;
@@ -21,18 +12,10 @@ mod liveness;
 mod many;
 mod metrics;
 mod moving_world;
-mod near;
-mod other_kinds;
-mod people;
-mod requested;
 mod reuse;
 mod same_id;
 mod seats;
 mod several;
 mod share;
-mod silent_driver;
 mod top;
-mod unsupported;
-mod verdicts;
-mod waiting;
 mod whole_gpu;

@@ -1,4 +1,4 @@
-//! Shares of the memory of GPUs that are not in MIG mode.
+//! Shares of the memory of GPUs that are not in MIG mode, in containers and at once. The session shares has the rest.
 
 use runmig_lease::store::{LeaseState, Store};
 use testkit::prelude::*;
@@ -15,18 +15,10 @@ fn on(low: Low, machine: Machine) -> Setup {
     setup
 }
 
+/// A container has the nodes of its GPU alone, and the share in its environment.
 fn gives_share(low: Low) {
     let setup = on(low, mixed());
     let one = setup.gives(&[(SHARE, "8Gi")]);
-    let lease = setup.the_lease();
-    assert_eq!(lease["gpuUUID"], setup.machine.gpu_uuid(1).as_str());
-    assert_eq!(lease["memoryBytes"], 8u64 << 30);
-    assert_eq!(lease["bookedBytes"], 8u64 << 30);
-    setup
-        .migctl(&["list"])
-        .ok()
-        .says("share 8192Mi")
-        .says("none");
 
     // The next container shares the GPU, and sees its share.
     let second = setup.bundle(&format!("{SHOW}; env"));
@@ -58,135 +50,6 @@ fn gives_share(low: Low) {
 testkit::tests! {
     runc_gives_share: gives_share(Low::Runc);
     crun_gives_share: gives_share(Low::Crun);
-}
-
-/// All parts of a GPU fit on it, and no more.
-#[test]
-fn parts_fill_gpu() {
-    let setup = on(Low::Runc, Machine::with(&["--gpu", "L4"]));
-    let ids: Vec<String> = (0..3).map(|_| setup.gives(&[(SHARE, "1/3")])).collect();
-    let line = setup.refused(&setup.bundle_with(&[(SHARE, "1Gi")]));
-    let free = L4 - L4 / 3 * 3;
-    let start = "runmig: cannot allocate a share of 1Gi: no GPU has room for it (GPU 0:";
-    begins_with(
-        &line,
-        &format!("{start} {free}Mi of {L4}Mi is free beside containers "),
-    );
-    let end = " and 1 more); hint: run migctl list to see who shares the GPUs, or set runmig.dev/wait to wait";
-    ends_with(&line, end);
-    assert_eq!(ids.iter().filter(|id| line.contains(*id)).count(), 2);
-    setup.ends(&ids);
-}
-
-/// A share goes where it leaves the largest rest: best fit, and no GPU that could do MIG without need.
-#[test]
-fn chooses_best_fit() {
-    let setup = on(Low::Runc, mixed());
-    let large = setup.gives(&[(SHARE, "40Gi")]);
-    let small = setup.gives(&[(SHARE, "16Gi")]);
-    assert_eq!(shares(&setup), [(0, 40 << 10), (1, 16 << 10)]);
-    let third = setup.gives(&[(SHARE, "5Gi")]);
-    let fourth = setup.gives(&[(SHARE, "6Gi")]);
-    let all = [(0, 6 << 10), (0, 40 << 10), (1, 5 << 10), (1, 16 << 10)];
-    assert_eq!(shares(&setup), all);
-    let inspected = setup.tells(&["inspect"]);
-    has(&inspected, "46/79.1");
-    has(&inspected, "21/21.9");
-    let detail = setup.tells(&["inspect", "-d", "--unit", "MiB"]);
-    let mut rows = { detail.lines() }.map(|line| line.split_whitespace().collect::<Vec<_>>());
-    let row = rows.find(|row| row.first() == Some(&&*small)).unwrap();
-    assert_eq!(row[1..], ["-", "0", "16384"]);
-    let json = setup.json(&["inspect", "-o", "json"]);
-    assert_eq!(json["bookedBytes"], 67u64 << 30);
-    assert_eq!(json["items"][1]["use"], "shared");
-    setup.migctl(&["gpus"]).ok().says("in 2 shares");
-    // A GPU with shares is nobody's alone.
-    let why = "have shares of 21504Mi, level none";
-    setup.refuses(&[("runmig.dev/gpu", "1")], why);
-    setup.ends(&[&large, &small, &third, &fourth]);
-}
-
-#[test]
-fn bad_requests_change_nothing() {
-    let setup = on(Low::Runc, mixed());
-    for bad in [
-        "0Gi", "512Mi", "8", "1/1", "5/4", "1/0", "1/65", "0.25", "25%", "",
-    ] {
-        let named = format!("annotation {SHARE}: \"{bad}\" ");
-        has(&setup.refuses(&[(SHARE, bad)], &named), "; hint: ");
-    }
-    let why = "GPU 0: it gives out 81079Mi; GPU 1: it gives out 22522Mi";
-    setup.refuses(&[(SHARE, "100Gi"), ("runmig.dev/wait", "10m")], why);
-    setup.configure("sharing.enforcement = [\"mps\"]");
-    let line = setup.refused(&setup.bundle_with(&[(SHARE, "8Gi")]));
-    let control = setup.machine.dir().join("usr/bin/nvidia-cuda-mps-control");
-    let wanted = format!(
-        "runmig: no permitted level can hold the memory limit of a share (mps: there is no control \
-         program {}); hint: as the administrator, fix one of these causes, or add none to sharing.enforcement: then runmig books the memory, and \
-         nothing limits it",
-        control.display()
-    );
-    assert_eq!(line, wanted);
-}
-
-/// No level would help where each GPU is in MIG mode.
-#[test]
-fn names_mig_mode_before_levels() {
-    for gpus in [1, 2] {
-        let setup = Setup::on(Low::Runc, Machine::new("A100-80GB", gpus));
-        for levels in ["\"mps\"", "\"driver\", \"mps\""] {
-            setup.configure(&format!("sharing.enforcement = [{levels}]"));
-            let why = "a share of 8Gi: no GPU has room for it (GPU 0: in MIG mode";
-            let line = setup.refuses(&[(SHARE, "8Gi")], why);
-            let hint = "hint: ask for a slice of a GPU in MIG mode (runmig.dev/slice)";
-            has(&line, hint);
-        }
-        setup.configure("sharing.enforcement = [\"mps\"]\npolicy.kinds = [\"slice\"]");
-        setup.refuses(&[(SHARE, "8Gi")], "policy.kinds");
-    }
-}
-
-#[test]
-fn limits_shares_of_gpu() {
-    let setup = on(Low::Runc, mixed());
-    setup.configure(&format!("{NONE}\nsharing.shares_per_gpu = 1"));
-    let ids = ["1Gi"; 2].map(|size| setup.gives(&[(SHARE, size)]));
-    let words = "it has 1 share, as many as it takes (sharing.shares_per_gpu)";
-    setup.refuses(&[(SHARE, "1Gi")], words);
-    setup.ends(&ids);
-}
-
-#[test]
-fn compute_modes_keep_shares_away() {
-    for (mode, words) in [
-        ("prohibited", "its compute mode is Prohibited"),
-        ("exclusive-process", "its compute mode is Exclusive_Process"),
-    ] {
-        let setup = Setup::with(&format!("--gpu L4 --compute-mode {mode}"), NONE);
-        setup.refuses(&[(SHARE, "8Gi"), ("runmig.dev/wait", "10m")], words);
-    }
-}
-
-/// Memory of a process without a lease counts as taken on a shared GPU, and keeps an empty one from shares.
-/// Failure: a process without a lease computes on a GPU, or the compute mode is Prohibited, on a GPU with shares
-#[test]
-fn foreign_memory_is_taken() {
-    let setup = on(Low::Runc, Machine::with(&["--gpu", "L4"]));
-    let id = setup.gives(&[(SHARE, "8Gi")]);
-    let hold = setup.machine.hold(&["--gpu", "0", "--memory", "4Gi"]);
-    let free = L4 - 8192 - 4096;
-    let others = "and processes without a lease that use 4096Mi";
-    let words = format!("GPU 0: {free}Mi of {L4}Mi is free beside container {id} {others}");
-    setup.refuses(&[(SHARE, "12Gi")], &words);
-    let foreign = || setup.items(&["gpus"])[0]["foreignBytes"].clone();
-    assert_eq!(foreign(), 4u64 << 30);
-    let second = setup.gives(&[(SHARE, "8Gi")]);
-    setup.delete(&id);
-    setup.delete(&second);
-    setup.refuses(&[(SHARE, "1Gi")], "computes on it without a lease");
-    hold.kill();
-    let last = setup.gives(&[(SHARE, "12Gi")]);
-    setup.ends(&[&last]);
 }
 
 /// Memory of the container's own processes is not taken twice, and the list shows it.

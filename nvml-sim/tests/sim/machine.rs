@@ -38,34 +38,6 @@ fn mig_mode_by_architecture() {
 }
 
 #[test]
-fn boot_forgets_instances_and_hoppers_mode() {
-    let sim = Sim::new("--gpu A100-80GB --gpu H100 --gpu B200");
-    for gpu in 0..3 {
-        sim.run("create", &format!("--gpu {gpu} --profile 19"));
-    }
-    let boot_id = || sim.read("proc/sys/kernel/random/boot_id");
-    let caps = || {
-        let devices = sim.read("proc/devices");
-        let mut lines = devices.lines();
-        lines
-            .find(|l| l.ends_with(" nvidia-caps"))
-            .unwrap()
-            .to_owned()
-    };
-    let before = (sim.show(), caps(), boot_id());
-    sim.run("reboot", "");
-    let after = sim.show();
-    for (gpu, mode) in ["on", "off", "off"].into_iter().enumerate() {
-        assert_eq!(after["gpus"][gpu]["mig"], mode);
-        assert_eq!(after["gpus"][gpu]["gpuInstances"], serde_json::json!([]));
-        assert_eq!(after["gpus"][gpu]["uuid"], before.0["gpus"][gpu]["uuid"]);
-    }
-    assert_ne!(before.1, caps());
-    assert_ne!(before.2, boot_id());
-    assert_eq!(after["bootId"], boot_id().trim());
-}
-
-#[test]
 fn lost_gpu_answers_nothing_else() {
     let sim = Sim::new("--gpu A100-80GB --count 2");
     let nvml = sim.init();

@@ -67,20 +67,13 @@ fn instance_limits_memory() {
     assert_eq!(memory(&nvml, gpu)[3], 76 << 10);
 }
 
+/// Which processes it lets in is in the session `nvml_sim`.
 #[test]
-fn compute_mode_limits_processes() {
-    let mode = |nvml: &Nvml| nvml.ask("nvmlDeviceGetComputeMode", &[nvml.gpu(0)], 9_u32);
-    let sim = Sim::new("--gpu T4-16GB --compute-mode exclusive-process");
-    assert_eq!(mode(&sim.init()), Ok(3));
-    let holder = Holder::new(&sim, "--gpu 0");
-    let said = refused(&sim, "--gpu 0");
-    let other = format!("process {} has the GPU to itself", holder.pid());
-    assert!(said.contains(&other), "{said}");
-    drop(holder);
-    Holder::new(&sim, "--gpu 0");
-
-    let sim = Sim::new("--gpu T4-16GB --compute-mode prohibited");
-    assert_eq!(mode(&sim.init()), Ok(2));
-    assert!(refused(&sim, "--gpu 0").contains("the compute mode is prohibited"));
-    assert_eq!(mode(&Sim::new("--gpu T4-16GB").init()), Ok(0));
+fn tells_compute_mode() {
+    for (mode, number) in [("default", 0), ("exclusive-process", 3), ("prohibited", 2)] {
+        let sim = Sim::new(&format!("--gpu T4-16GB --compute-mode {mode}"));
+        let nvml = sim.init();
+        let told = nvml.ask("nvmlDeviceGetComputeMode", &[nvml.gpu(0)], 9_u32);
+        assert_eq!(told, Ok(number), "{mode}");
+    }
 }

@@ -32,7 +32,7 @@ pub fn exposition(facts: &Facts, policy: &Policy) -> Families {
     if facts.inventory.unread.is_none() {
         on_record(all, facts, &entries);
         waiting(all, facts);
-        for account in facts.inventory.limit_accounts(policy) {
+        for account in policy.accounts(&facts.inventory.usage()) {
             limit(all, &account, facts);
         }
         // One series for each GPU instance, because a join allows no second one.

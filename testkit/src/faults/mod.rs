@@ -114,6 +114,11 @@ impl World {
         self.dir.path().join(name)
     }
 
+    /// The folder of the programs.
+    pub fn programs(&self) -> PathBuf {
+        self.bin.path().to_owned()
+    }
+
     pub fn machine(&self) -> PathBuf {
         self.simulated.0.clone()
     }

@@ -1,7 +1,9 @@
 //! The containers on a claim's slice: each has a lease of its own, by the hook `runmig-claim`.
 
 use super::*;
-use runmig_lease::store::ClaimName;
+use crate::layouts::leases::apply;
+use runmig_lease::process;
+use runmig_lease::store::{ClaimName, Container, Key};
 use testkit::faults::strace::Call;
 
 /// Returns a process that stands for the init of a container.
@@ -12,30 +14,19 @@ pub fn init() -> Killed {
 
 /// Calls the hook for the container `c` of the pod `train`.
 pub fn hook(world: &World, verb: &str, uid: &str, init: Option<&Killed>) -> Said {
-    settled(&hook_call(world, verb, uid, init, of_train()))
+    settled(&hook_call(world, verb, uid, init))
 }
 
-/// The annotations of a container of the pod `train`.
-pub fn of_train() -> Value {
-    json!({
-        "io.kubernetes.cri.sandbox-name": "train",
-        "io.kubernetes.cri.sandbox-uid": "pod-uid",
-        "number": 1,
-    })
-}
-
-/// The hook for the container `c` with these annotations, to be called.
-pub fn hook_call(
-    world: &World,
-    verb: &str,
-    uid: &str,
-    init: Option<&Killed>,
-    annotations: Value,
-) -> Call {
+/// The same hook, to be called.
+pub fn hook_call(world: &World, verb: &str, uid: &str, init: Option<&Killed>) -> Call {
     let state = json!({
         "ociVersion": "1.0.2", "id": "c", "status": "created", "bundle": "/bundles/c",
         "pid": init.map_or(0, |init| init.0.id()),
-        "annotations": annotations,
+        "annotations": {
+            "io.kubernetes.cri.sandbox-name": "train",
+            "io.kubernetes.cri.sandbox-uid": "pod-uid",
+            "number": 1,
+        },
     });
     let file = world.path("state.json");
     fs::write(&file, state.to_string()).unwrap();
@@ -55,7 +46,7 @@ pub fn containers(world: &World) -> Vec<String> {
 }
 
 /// Returns a world with the slice of claim `a`, and the container on it.
-pub fn attached() -> (World, Killed) {
+fn attached() -> (World, Killed) {
     let (world, init) = (prepared(&["a"]), init());
     hook(&world, "attach", "a", Some(&init)).ok();
     (world, init)
@@ -79,37 +70,6 @@ fn early_unprepare_spares_container() {
     assert_eq!(the_lease(&world)["state"], "releasing");
     with(&world, |leases| leases.release_ended()).unwrap();
     nothing_is_left(&world);
-}
-
-/// CRI-O deletes a container after its pod, so the hook may come after the end of the claim too.
-/// Failure: a container ends before its claim
-#[test]
-fn hook_leaves_slice_to_its_claim() {
-    for hooks in [0, 2] {
-        eprintln!("{hooks} hooks before the end of the claim");
-        let (world, init) = attached();
-        drop(init);
-        for _ in 0..hooks {
-            hook(&world, "detach", "a", None).ok();
-            assert_eq!(the_lease(&world)["state"], "ready");
-        }
-        ends_last(&world, "a");
-        hook(&world, "detach", "a", None).ok();
-    }
-}
-
-/// A killed shim calls no hook.
-/// Failure: a container ends without its hook, or CRI-O deletes it late
-#[test]
-fn collection_removes_dead_container_alone() {
-    let (world, init) = attached();
-    world.gc().ok();
-    assert_eq!(containers(&world), ["c"]);
-    drop(init);
-    world.gc().ok();
-    assert_eq!(containers(&world), [""; 0]);
-    assert_eq!(the_lease(&world)["claim"]["uid"], "a");
-    world.the_instance();
 }
 
 /// The driver of the claims has the bundles of none, so it ends no other leases.
@@ -149,51 +109,53 @@ fn names_user_of_claim() {
     assert_eq!(user(), None);
 }
 
-/// Failure: a container starts, and its claim has no slice
+/// The claim goes first, and the hook at the end of the container only writes the ledger.
 #[test]
-fn container_without_slice_does_not_start() {
+fn layout_outlives_claim_and_container() {
     let world = prepared(&["a"]);
+    let slice = world.the_instance().generation;
     let init = init();
-    let line = hook(&world, "attach", "other", Some(&init)).refused();
-    let why = "runmig-claim: cannot start container c: claim other has no slice for device device";
-    begins_with(&line, why);
-    hook(&world, "attach", "a", None).refused_for("the container's state has no living process");
-    assert_eq!(containers(&world), [""; 0]);
+    hook(&world, "attach", "a", Some(&init)).ok();
+    said(&mut apply(&world, r#"{"1g.6gb": 1}"#)).ok();
     unprepare(&world, "a").unwrap();
-    fs::remove_dir_all(world.state()).unwrap();
-    hook(&world, "attach", "a", Some(&init)).refused_for("there is no ledger in");
+    drop(init);
     hook(&world, "detach", "a", None).ok();
+    with(&world, |leases| leases.release_ended()).unwrap();
+    world.gc().ok();
+    assert_eq!(world.states(), ["layout"]);
+    assert_eq!(world.the_instance().generation, slice);
 }
 
-/// The pod was force-deleted: its claim has ended, and its container lives on.
-/// Failure: a pod is force-deleted, and its container lives on the place of the next claim
+/// The kubelet prepares a shared claim once. A later pod gets on record while its container starts.
+/// Failure: a pod comes to a prepared claim, and its container starts before the driver has it on record
 #[test]
-fn waits_for_container_of_ended_claim() {
-    let world = World::small();
-    let at = place(&world, "4g.24gb", 0, 4);
-    prepare(&world, "a", &at).unwrap();
-    let init = init();
-    hook(&world, "attach", "a", Some(&init)).ok();
-    unprepare(&world, "a").unwrap();
-    let line = prepare(&world, "new", &at).unwrap_err().line();
-    has(&line, "container c has 4g.24gb");
+fn waits_until_claim_names_pod() {
+    let world = prepared(&["a"]);
+    let init = process::current();
+    let container = Container {
+        key: Key::new("/bundles/c".into(), "c".to_owned()),
+        namespace: Some("team-a".to_owned()),
+        pod: Some("late".to_owned()),
+        pod_uid: Some("late-uid".to_owned()),
+        ..Container::default()
+    };
+    let device = ClaimName {
+        uid: "a".to_owned(),
+        device: "device".to_owned(),
+    };
+    let attach = |patience| {
+        let container = container.clone();
+        with(&world, |leases| {
+            leases.attach(&device, container, init, patience)
+        })
+    };
+    let line = attach(Duration::ZERO).unwrap_err().line();
+    has(&line, "is not reserved for pod team-a/late (uid late-uid)");
+    has(&line, "see that runmig-dra runs on the node");
+    std::thread::scope(|scope| {
+        let late = scope.spawn(|| attach(Duration::from_secs(60)).unwrap());
+        promise_to_both(&world, "late", &place(&world, "1g.6gb", 0, 1));
+        late.join().unwrap();
+    });
     assert_eq!(containers(&world), ["c"]);
-    waits::ends(&world, &at, || drop(init));
-}
-
-/// No restart of a container moves the slice of a claim. A move of either slice would make room.
-/// Failure: `migctl explain` finds a claim in the way
-#[test]
-fn restarts_leave_claims_alone() {
-    let world = World::small();
-    for (uid, start) in [("a", 1), ("b", 2)] {
-        prepare(&world, uid, &place(&world, "1g.6gb", start, 1)).unwrap();
-    }
-    let init = init();
-    hook(&world, "attach", "a", Some(&init)).ok();
-    let plan = world.ctl(&["explain", "2g.12gb", "-o", "json"]).json();
-    let only = &plan["alternatives"][0];
-    assert_eq!(only["restarts"], json!([]), "{plan}");
-    let named = "on GPU 0 claim team-a/a-gpu (pod team-a/train) and 1 more (1g.6gb) is in the way";
-    has(only["why"].as_str().unwrap(), named);
 }

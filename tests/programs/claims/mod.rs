@@ -1,28 +1,18 @@
-//! Claims in the ledger: promises, their slices, and everybody else who wants the place.
+//! Claims in the ledger: promises, their slices, and everybody else who wants the place. Most of it is in sessions.
 
-mod apart;
 mod containers;
-mod killed;
-mod lasting;
-mod layouts;
 mod orders;
-mod places;
-mod pods;
 mod real;
-mod sealed;
-mod uninstall;
-mod waits;
 
 use runmig_lease::config::Config;
 use runmig_lease::error::Result;
-use runmig_lease::model::GpuUuid;
-use runmig_lease::store::{Claim, ClaimPod, Held};
+use runmig_lease::store::{Claim, ClaimPod, Held, Store};
 use runmig_lease::{ClaimPlace, Leases, Patience};
 use testkit::claims::claim;
 use testkit::prelude::*;
 
 /// Returns a place on the first GPU.
-pub fn place(world: &World, profile: &str, start: u32, size: u32) -> ClaimPlace {
+fn place(world: &World, profile: &str, start: u32, size: u32) -> ClaimPlace {
     testkit::claims::place(&world.engine().gpus[0].uuid, profile, start, size)
 }
 
@@ -31,11 +21,11 @@ fn with<T>(world: &World, call: impl FnOnce(&Leases<'_>) -> T) -> T {
     testkit::claims::with(&world.path("config.toml"), call)
 }
 
-pub fn promise(world: &World, uid: &str, at: &ClaimPlace) -> Result<Held> {
+fn promise(world: &World, uid: &str, at: &ClaimPlace) -> Result<Held> {
     with(world, |leases| leases.promise(claim(uid), at, &|_| ()))
 }
 
-pub fn prepare(world: &World, uid: &str, at: &ClaimPlace) -> Result<Held> {
+fn prepare(world: &World, uid: &str, at: &ClaimPlace) -> Result<Held> {
     with(world, |leases| {
         leases.prepare(claim(uid), at, Duration::ZERO, &|_| ())
     })
@@ -43,11 +33,6 @@ pub fn prepare(world: &World, uid: &str, at: &ClaimPlace) -> Result<Held> {
 
 fn unprepare(world: &World, uid: &str) -> Result<()> {
     with(world, |leases| leases.unprepare(uid, Patience::NONE))
-}
-
-/// Returns the start of the place of a lease.
-fn start(held: &Held) -> u32 {
-    held.instance.slice().unwrap().placement.start
 }
 
 /// Returns the only lease, as `migctl list -o json` shows it.
@@ -88,26 +73,6 @@ fn promise_to_both(world: &World, pod: &str, at: &ClaimPlace) {
 fn ends_last(world: &World, uid: &str) {
     unprepare(world, uid).unwrap();
     nothing_is_left(world);
-}
-
-/// Failure: a create without room
-#[test]
-fn promise_takes_the_place_alone() {
-    let world = World::small();
-    let held = promise(&world, "a", &place(&world, "1g.6gb", 2, 1)).unwrap();
-    assert_eq!(start(&held), 2);
-    assert!(world.instances().is_empty());
-    let lease = the_lease(&world);
-    assert_eq!(lease["state"], "promised");
-    assert_eq!(lease["claim"]["name"], "a-gpu");
-    assert_eq!(lease["pod"], "train");
-    assert_eq!(lease["namespace"], "team-a");
-    has(&world.tells(&["list"]), "claim team-a/a-gpu  team-a/train");
-    // Local creates get all but that place.
-    world.refuses_asking("whole", "4g.24gb", "4g.24gb");
-    world.create_all(&["x", "y", "z"]);
-    said(&mut world.create_command("w")).exits(1);
-    assert!(world.instances().iter().all(|i| i.start != 2));
 }
 
 /// Failure: Prepare twice, or four times at once; Unprepare twice, or for an unknown claim
@@ -169,4 +134,56 @@ fn devices_of_a_claim_end_together() {
     assert_eq!(world.instances().len(), 2);
     assert_eq!(with(&world, |l| l.claims()).unwrap().len(), 2);
     ends_last(&world, "a");
+}
+
+/// What Prepare returns is there: at another place, made anew, and idle before.
+#[test]
+fn prepare_returns_what_is_there() {
+    let world = World::small();
+    world.configure("keep_idle = \"5m\"");
+    let at = place(&world, "1g.6gb", 0, 1);
+    let made = |uid: &str| {
+        let held = prepare(&world, uid, &at).unwrap();
+        let (slice, there) = (held.instance.slice().unwrap(), world.the_instance());
+        assert_eq!(slice.placement.start, there.start);
+        assert_eq!(slice.mig_uuid.as_ref(), there.uuids.first());
+        held.instance.id.clone()
+    };
+    let create = "nvmlDeviceCreateGpuInstanceWithPlacement";
+    world.fault(create, 1, Some(1), Outcome::Return(23));
+    let moved = made("a");
+    world.admin_destroys(0, world.the_instance().gi);
+    let anew = made("a");
+    assert_ne!(anew, moved);
+    unprepare(&world, "a").unwrap();
+    assert_eq!(made("b"), anew);
+}
+
+/// The kubelet prepares a claim once, however many pods it is reserved for.
+/// Failure: a further pod uses a claim that is prepared
+#[test]
+fn promise_names_later_pods() {
+    let world = World::small();
+    let at = place(&world, "1g.6gb", 0, 1);
+    prepare(&world, "a", &at).unwrap();
+    promise_to_both(&world, "second", &at);
+    let lease = the_lease(&world);
+    assert_eq!(lease["state"], "ready");
+    assert_eq!(lease["claim"]["pods"][1]["name"], "second");
+    has(&world.tells(&["list"]), "team-a/train and 1 more");
+}
+
+#[test]
+fn refuses_while_driver_runs() {
+    let world = prepared(&["a"]);
+    let config = Config::read(&world.path("config.toml")).unwrap();
+    let store = Store::open(&config.state_dir, config.lock_timeout).unwrap();
+    let driver = store.try_lock_driver().unwrap().unwrap();
+    let words = "cannot release the claims: runmig-dra runs on this node, process";
+    let words = format!("{words} {}", std::process::id());
+    world.ctl(&["release", "--claims"]).exits(1).warns(&words);
+    assert_eq!(the_lease(&world)["state"], "ready");
+    drop(driver);
+    world.ctl(&["release", "--claims"]).ok();
+    nothing_is_left(&world);
 }

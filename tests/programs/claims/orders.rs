@@ -1,7 +1,7 @@
 //! Two processes want one place: one of them stands still at each of its steps in the ledger, and the other runs as far
 //! as it can. One of them gets the place.
 
-use super::containers::{containers, hook, hook_call, init, of_train};
+use super::containers::{containers, hook, hook_call, init};
 use super::*;
 use std::cell::RefCell;
 use testkit::faults::operations::{ID, PEER};
@@ -167,7 +167,7 @@ thread_local! {
 fn attaches(world: &World) -> Call {
     INIT.with_borrow_mut(|init| {
         let init = init.get_or_insert_with(self::init);
-        hook_call(world, "attach", "a", Some(init), of_train())
+        hook_call(world, "attach", "a", Some(init))
     })
 }
 

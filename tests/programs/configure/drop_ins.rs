@@ -128,21 +128,3 @@ fn podman_knows_the_runtime_by_name() {
         assert_eq!(info(&place, &program, "").trim(), runmig);
     }
 }
-
-#[test]
-fn podman_keeps_its_runtime_list() {
-    let Some(program) = on_path("podman") else {
-        return skip("podman is not there; run scripts/setup");
-    };
-    let place = Place::new().of("podman", &program);
-    let mine = "/etc/containers/containers.conf.d/10-mine.conf";
-    let theirs = "[engine]\nruntime_supports_json = [\"crun\", \"mine\"]\n";
-    place.write(mine, theirs);
-    place.there_and_back(|| {
-        let text = place.read("/etc/containers/containers.conf.d/50-runmig.conf");
-        let all = "\nruntime_supports_json = [\"crun\", \"mine\", \"runmig\"]\n";
-        has(&text, all);
-    });
-    place.write(mine, "[engine]\n\nx =\n");
-    place.refused(&[], "10-mine.conf: line 3: ");
-}

@@ -4,7 +4,7 @@ use testkit::prelude::*;
 
 pub struct Place {
     dir: TempDir,
-    /// What each call begins with: an engine with its program, or with its file.
+    /// What each call begins with: an engine with its program.
     base: Vec<String>,
 }
 
@@ -25,11 +25,7 @@ impl Place {
             base: Vec::new(),
         };
         fs::create_dir_all(place.path("/usr/local/bin")).unwrap();
-        for built in [
-            env!("CARGO_BIN_EXE_runmig"),
-            env!("CARGO_BIN_EXE_migctl"),
-            env!("CARGO_BIN_EXE_runmig-request-wants-runtime-runmig"),
-        ] {
+        for built in [env!("CARGO_BIN_EXE_runmig"), env!("CARGO_BIN_EXE_migctl")] {
             let name = Path::new(built).file_name().unwrap();
             let here = place.path("/usr/local/bin").join(name);
             fs::hard_link(built, &here).unwrap_or_else(|_| copy_program(Path::new(built), &here));
@@ -37,31 +33,12 @@ impl Place {
         place
     }
 
-    /// Has each call begin with these arguments.
-    pub fn calls(mut self, base: &[&str]) -> Place {
-        self.base = base.iter().map(|word| (*word).to_owned()).collect();
-        self
-    }
-
     /// Has each call be for an engine with this program.
-    pub fn of(self, engine: &str, program: &Path) -> Place {
-        self.calls(&[engine, "--executable", program.to_str().unwrap()])
-    }
-
-    /// One with a stand-in for an engine, which prints its version and otherwise reads one file alone.
-    pub fn stub(engine: &str, version: &str) -> Place {
-        let reads = "for file; do [ ! -f \"$file\" ] || exec cat \"$file\"; done";
-        Place::stub_that(engine, version, reads)
-    }
-
-    /// The same, which otherwise does this.
-    pub fn stub_that(engine: &str, version: &str, does: &str) -> Place {
-        let place = Place::new();
-        let program = place.path("/opt").join(engine);
-        fs::create_dir_all(program.parent().unwrap()).unwrap();
-        let says = format!("[ \"$1\" != --version ] || exec echo {version}\n{does}");
-        script(&program, &says);
-        place.of(engine, &program)
+    pub fn of(mut self, engine: &str, program: &Path) -> Place {
+        self.base = [engine, "--executable", program.to_str().unwrap()]
+            .map(str::to_owned)
+            .to_vec();
+        self
     }
 
     pub fn root(&self) -> &Path {
@@ -80,11 +57,6 @@ impl Place {
 
     pub fn read(&self, path: &str) -> String {
         fs::read_to_string(self.path(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
-    }
-
-    /// Says whether a path is a link to the runmig beside it.
-    pub fn is_linked(&self, path: &str) -> bool {
-        fs::read_link(self.path(path)).is_ok_and(|to| to == Path::new("runmig"))
     }
 
     pub fn command(&self, arguments: &[&str]) -> Command {
@@ -167,14 +139,12 @@ impl Place {
         texts(&copy.files())
     }
 
-    /// It is refused, in these words, and nothing is changed. Returns the line.
+    /// It is refused, in these words, and nothing is changed.
     #[track_caller]
-    pub fn refused(&self, arguments: &[&str], words: &str) -> String {
+    pub fn refused(&self, arguments: &[&str], words: &str) {
         let before = self.files();
-        let line = self.configure(arguments).refused();
-        has(&line, words);
+        self.configure(arguments).refused_for(words);
         assert_eq!(self.files(), before);
-        line
     }
 }
 
@@ -189,22 +159,4 @@ fn texts(files: &Files) -> BTreeMap<String, String> {
     let others = files.iter().filter(|(name, _)| !kept.contains(name));
     let texts = others.map(|(name, (_, _, text))| (name.clone(), text.clone()));
     texts.collect()
-}
-
-/// Each engine that is here, with its program and the file that names a runtime of this name.
-pub fn engines(name: &str) -> Vec<(&'static str, PathBuf, String)> {
-    let engines = testkit::rows! {
-        "podman", on_path("podman") => format!("/etc/containers/containers.conf.d/50-{name}.conf");
-        "containerd", on_path("containerd") => "/etc/containerd/config.toml".to_owned();
-        "containerd", built("containerd", "containerd") => format!("/etc/containerd/conf.d/{name}.toml");
-        "crio", built("cri-o", "crio") => format!("/etc/crio/crio.conf.d/20-{name}.conf");
-        "docker", built("docker", "dockerd").or_else(|| on_path("dockerd")) => "/etc/docker/daemon.json".to_owned();
-    };
-    let there = engines.into_iter().filter_map(|(engine, program, file)| {
-        if program.is_none() {
-            skip_until_full(&format!("no {engine}; run scripts/setup full"));
-        }
-        Some((engine, program?, file))
-    });
-    there.collect()
 }

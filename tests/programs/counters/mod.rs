@@ -1,11 +1,8 @@
 //! Counters of creates and releases, which outlive every process.
 
-mod damage;
-mod outcomes;
-mod releases;
 pub mod storm;
 
-use runmig_lease::counters::{Actor, Counter, Counts, HolderKind, LeaseKind, Outcome};
+use runmig_lease::counters::{Counter, Counts, HolderKind, LeaseKind, Outcome};
 use runmig_lease::store::Store;
 use testkit::prelude::*;
 
@@ -21,21 +18,10 @@ fn get(world: &World, counter: Counter) -> u64 {
     counts(world).get(counter)
 }
 
-/// The values of a label whose counters are not 0, with these.
-fn counted<T: Copy>(world: &World, all: &[T], of: impl Fn(T) -> Counter) -> Vec<(T, u64)> {
-    let counts = counts(world);
-    let counted = all.iter().map(|value| (*value, counts.get(of(*value))));
-    counted.filter(|(_, n)| *n != 0).collect()
-}
-
-/// The creates of containers, by their ends.
+/// The creates of containers by their ends, without those that are 0.
 pub fn creates(world: &World, kind: LeaseKind) -> Vec<(Outcome, u64)> {
+    let counts = counts(world);
     let of = |end| Counter::Creates(kind, HolderKind::Container, end);
-    counted(world, Outcome::ALL, of)
-}
-
-/// The releases of slices, by their actors.
-pub fn releases(world: &World) -> Vec<(Actor, u64)> {
-    let of = |by| Counter::Releases(LeaseKind::Slice, by);
-    counted(world, Actor::ALL, of)
+    let counted = Outcome::ALL.iter().map(|end| (*end, counts.get(of(*end))));
+    counted.filter(|(_, n)| *n != 0).collect()
 }

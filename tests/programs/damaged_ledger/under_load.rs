@@ -1,4 +1,4 @@
-//! A ledger that is damaged while creates, deletes, claims and collections run. For waits see `waiting::repaired`.
+//! A ledger that is damaged while creates, deletes, claims and collections run. For waits see the session `waiting`.
 
 use super::{DAMAGES, Damage, World, ledger};
 use runmig_lease::error::printable;

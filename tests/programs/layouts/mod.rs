@@ -1,13 +1,8 @@
-//! MIG layouts: apply, assert and export, beside mig-parted 0.10.0, leases, processes and kills.
+//! MIG layouts beside mig-parted 0.10.0 and releases. Sessions have the rest of apply, assert and export.
 
 mod agrees;
-mod bad_input;
 mod draw;
-mod holds;
-mod killed;
 pub mod leases;
-mod modes;
-mod options;
 mod oracle;
 mod ours;
 mod waiting;

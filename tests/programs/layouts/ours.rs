@@ -25,47 +25,28 @@ impl Ours {
         Ours { machine, dir }
     }
 
-    pub fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
-    }
-
     /// Writes a file under a name of its own.
     pub fn file(&self, text: &str) -> PathBuf {
-        let path = self.path(&format!("layout-{}.yaml", unique()));
+        let path = self.dir.path().join(format!("layout-{}.yaml", unique()));
         fs::write(&path, text).unwrap();
         path
     }
 
-    pub fn command(&self, arguments: &[&str]) -> Command {
+    #[track_caller]
+    pub fn migctl(&self, arguments: &[&str]) -> Said {
         let mut command = Command::new(env!("CARGO_BIN_EXE_migctl"));
         command
             .args(arguments)
-            .env("RUNMIG_CONFIG", self.path("config.toml"))
+            .env("RUNMIG_CONFIG", self.dir.path().join("config.toml"))
             .env_remove("RUST_BACKTRACE")
             .current_dir(self.dir.path());
-        command
-    }
-
-    #[track_caller]
-    pub fn migctl(&self, arguments: &[&str]) -> Said {
-        said(&mut self.command(arguments))
+        said(&mut command)
     }
 
     /// `migctl assert -f FILE ARGUMENTS`
     #[track_caller]
     pub fn assert(&self, file: &Path, arguments: &[&str]) -> Said {
-        self.with_file("assert", file, arguments)
-    }
-
-    /// `migctl apply -f FILE ARGUMENTS`
-    #[track_caller]
-    pub fn apply(&self, file: &Path, arguments: &[&str]) -> Said {
-        self.with_file("apply", file, arguments)
-    }
-
-    #[track_caller]
-    fn with_file(&self, verb: &str, file: &Path, arguments: &[&str]) -> Said {
-        let file = [verb, "-f", file.to_str().unwrap()];
+        let file = ["assert", "-f", file.to_str().unwrap()];
         self.migctl(&[&file, arguments].concat())
     }
 }

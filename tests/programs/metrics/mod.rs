@@ -1,17 +1,11 @@
-//! migctl metrics: real parsers read it, and it agrees with the other views.
+//! migctl metrics under Prometheus. Whatever needs none of its programs is in tests/sessions.
 
-mod agrees;
-mod bad_input;
 mod board;
-mod counted;
-mod http;
 mod parsers;
 mod prometheus;
 mod reading;
 mod rest;
-mod textfile;
 
-use reading::Exposition;
 use runmig_lease::store::Claim;
 use testkit::claims;
 use testkit::prelude::*;
@@ -57,10 +51,4 @@ fn fill(setup: &Setup) {
     claim(setup);
     let foreign = ["--gpu", "1", "--profile", "3g.40gb", "--start", "4"];
     setup.sim("create", &foreign);
-}
-
-#[track_caller]
-fn metrics(setup: &Setup, arguments: &[&str]) -> Exposition {
-    let all = [&["metrics"], arguments].concat();
-    Exposition::read(&setup.tells(&all))
 }

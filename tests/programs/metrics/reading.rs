@@ -47,12 +47,6 @@ impl Exposition {
         found[0].value
     }
 
-    /// The only series of a name with these labels has this value.
-    #[track_caller]
-    pub fn has(&self, name: &str, labels: &[(&str, &str)], value: f64) {
-        assert_eq!(self.value(name, labels), value, "{name} {labels:?}");
-    }
-
     pub fn find(&self, name: &str, labels: &[(&str, &str)]) -> Vec<&Series> {
         let mut found = self.of(name);
         found.retain(|series| {

@@ -1,6 +1,7 @@
 //! On a machine on which everything happens, no family is at rest.
 
 use super::parsers::accepted;
+use super::reading::Exposition;
 use super::*;
 use testkit::prelude::*;
 

@@ -4,35 +4,12 @@
 mod earlier_boot;
 
 use runmig_lease::process;
-use runmig_lease::store::{Instance, Lease, Resource, Store};
+use runmig_lease::store::{Lease, Store};
 use testkit::faults::numbered;
 use testkit::faults::strace::Call;
 use testkit::prelude::*;
 
 const ID: &str = "victim";
-/// NVML_ERROR_UNKNOWN.
-const UNKNOWN: u32 = 999;
-
-/// Failure: a reboot
-#[test]
-fn reboot_makes_instance_another() {
-    let world = World::small();
-    let lease = world.abandoned(ID);
-    let ours = world.the_instance();
-    world.reboot();
-    let gi = world.admin_creates(0, world.profile, ours.start, true);
-    let theirs = world.the_instance();
-    assert_eq!((theirs.gi, &theirs.uuids), (ours.gi, &ours.uuids));
-    settled(&world.hook(ID, &lease));
-    world.gc().ok();
-    assert_eq!(world.instances(), [theirs]);
-    assert!(world.leases().is_empty());
-    world.create(ID);
-    assert_eq!(world.instances().len(), 2);
-    world.delete(ID);
-    world.admin_destroys(0, gi);
-    world.as_if_nothing_had_been().unwrap();
-}
 
 /// Failure: a lease changes after a collector's look at its container, so that the container may live
 #[test]
@@ -64,136 +41,6 @@ fn collector_keeps_changed_lease() {
         world.gc().ok();
         world.nobody_is_left();
     }
-}
-
-/// The driver has destroyed the instance of a failed create, and an administrator's at the place has the same id.
-/// Failure: the driver reports an error of a destroy that it did
-#[test]
-fn spares_instance_after_denied_destroy() {
-    // Insufficient memory, in use, unknown.
-    for code in [20, 19, UNKNOWN] {
-        let world = World::small();
-        world.create(ID);
-        let place = world.the_instance();
-        world.delete(ID);
-        let fails = Outcome::Return(UNKNOWN);
-        world.fault("nvmlGpuInstanceCreateComputeInstance", 1, None, fails);
-        let denies = Outcome::ReturnAfter(code);
-        world.fault("nvmlGpuInstanceDestroy", 1, None, denies);
-        said(&mut world.create_command(ID)).refused();
-        assert_eq!(world.instances(), []);
-        world.no_faults();
-        world.admin_leaves(0, world.profile, place.start);
-        assert_eq!(world.the_instance().gi, place.gi);
-        world.gc().ok();
-        assert_eq!(world.lost_of_theirs(), None, "{code}");
-        assert!(world.leases().is_empty());
-        world.as_if_nothing_had_been().unwrap();
-    }
-}
-
-/// Failure: a GPU falls off the bus
-#[test]
-fn lost_gpu_keeps_its_leases() {
-    let world = World::small();
-    world.abandoned(ID);
-    world.lose(0, true);
-    world.gc().exits(1).says("GPU is lost (NVML 15)");
-    assert_eq!(world.lease_of(ID)["state"], "quarantined");
-    world.refuses("other", "GPU");
-    world.lose(0, false);
-    world.nobody_is_left();
-}
-
-/// One call that fails hides neither its GPU nor the other.
-/// Failure: a GPU does not tell its number of free instances
-#[test]
-fn shows_gpu_whose_capacity_fails() {
-    let world = World::of(SMALL, 2);
-    let capacity = "nvmlDeviceGetGpuInstanceRemainingCapacity";
-    let show = |arguments: &[&str]| {
-        world.fault(capacity, 2, Some(2), Outcome::Return(UNKNOWN));
-        let shown = world.ctl(arguments).exits(1);
-        world.no_faults();
-        shown.warns("on GPU 0 (GPU-").warns("(NVML 999)");
-        shown
-    };
-    show(&["gpus"]).says("?/").says("GPU 1: ");
-    let shown = show(&["gpus", "-o", "json"]);
-    let gpus = shown.json();
-    let (failed, whole) = (&gpus["items"][0], &gpus["items"][1]);
-    let error = failed["error"].as_str().unwrap();
-    assert_eq!(shown.stderr, format!("migctl: {error}\n"));
-    let unknown = |gpu: &Value| {
-        let profiles = gpu["profiles"].as_array().unwrap();
-        let unknown = profiles.iter().filter(|p| p["instancesFree"].is_null());
-        unknown.count()
-    };
-    assert_eq!((unknown(failed), unknown(whole)), (1, 0));
-    assert_eq!(whole["error"], Value::Null);
-}
-
-/// Failure: an administrator switches MIG off or resets a GPU
-#[test]
-fn mig_is_switched_off_under_us() {
-    let world = World::small();
-    let lease = world.abandoned(ID);
-    world.switch_mig_off(0);
-    settled(&world.hook(ID, &lease));
-    world.as_if_nothing_had_been().unwrap();
-    world.refuses("other", "");
-    world.as_if_nothing_had_been().unwrap();
-}
-
-/// Its container has lost what it had and is not told; what it had room for stays its own.
-/// Failure: an administrator switches MIG off or resets a GPU, under a living container
-#[test]
-fn survives_reset_under_container() {
-    let world = World::small();
-    let ids = world.full();
-    world.change(|machine, _| machine.gpus[0].gpu_instances.clear());
-    world.gc().ok();
-    assert_eq!(world.states(), ["ready"; 4]);
-    world.refuses("other", "cannot allocate 1g.6gb: ");
-    world.ends(&ids);
-    world.create("other");
-    world.ends(&["other"]);
-}
-
-/// Failure: an administrator destroys an instance of runmig and creates another there
-#[test]
-fn tells_reused_gpu_instance_id_apart() {
-    let world = World::small();
-    let lease = world.abandoned(ID);
-    let ours = world.the_instance();
-    world.admin_destroys(0, ours.gi);
-    world.admin_creates(0, "1g.6gb+me", ours.start, true);
-    let theirs = world.the_instance();
-    assert_eq!((theirs.gi, &theirs.uuids), (ours.gi, &ours.uuids));
-    settled(&world.hook(ID, &lease));
-    assert_eq!(world.instances(), [theirs]);
-    assert!(world.leases().is_empty());
-}
-
-/// Profile, place and ids are those of the record, and only the MIG UUID is another.
-#[test]
-fn spares_device_of_another_uuid() {
-    let world = World::small();
-    let lease = world.abandoned(ID);
-    let theirs = world.the_instance();
-    let store = Store::open(&world.state(), Duration::from_secs(10)).unwrap();
-    let listing = store.list().unwrap();
-    let ours = listing.held().next().unwrap().instance.clone();
-    let ledger = store.lock("test").unwrap();
-    let change = |instance: &mut Instance| match &mut instance.resource {
-        Resource::Mig(slice) => slice.mig_uuid = Some("MIG-of-ours".to_owned()),
-        other => panic!("{other}"),
-    };
-    ledger.update_instance(&ours, change).unwrap();
-    drop(ledger);
-    settled(&world.hook(ID, &lease));
-    assert_eq!(world.instances(), [theirs]);
-    assert!(world.leases().is_empty());
 }
 
 type Begin = fn(&World) -> Call;

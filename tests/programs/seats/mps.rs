@@ -82,21 +82,3 @@ fn gc_names_processes_of_seats() {
     first.end();
     setup.nothing_is_left();
 }
-
-/// An alert names the slice that the driver keeps, not the daemon, which has ended.
-#[test]
-fn metrics_tell_kept_slice_from_daemon() {
-    let setup = on(Low::Runc, "mps");
-    let id = create(&setup, "3g.40gb", "1/2");
-    setup.fault("nvmlGpuInstanceDestroy", "IN_USE");
-    setup.runmig(&["delete", "--force", &id]);
-    let metrics = setup.tells(&["metrics"]);
-    for (resource, count) in [("mig", 1), ("mps", 0)] {
-        let line =
-            format!("runmig_instances{{resource=\"{resource}\",state=\"quarantined\"}} {count}\n");
-        has(&metrics, &line);
-    }
-    setup.no_faults();
-    setup.migctl(&["gc"]).ok();
-    setup.nothing_is_left();
-}

@@ -1,3 +1,0 @@
-//! Reloads of dcgm-exporter.
-
-mod reload;
