@@ -20,6 +20,7 @@ use crate::prelude::*;
 use crate::process::descendants;
 use crate::prometheus;
 use crate::runtimes::cache;
+use nix::mount::{MntFlags, umount2};
 use nix::poll::{PollFd, PollFlags, poll};
 use std::io::Read;
 use std::ops::Range;
@@ -147,6 +148,16 @@ struct Shell {
 
 /// For one command.
 const LIMIT_MS: u16 = 60_000;
+
+/// A case that fails leaves neither processes nor the file system of the word `disk`.
+impl Drop for Shell {
+    fn drop(&mut self) {
+        descendants(self.bash.0.id() as i32)
+            .into_iter()
+            .for_each(kill);
+        let _ = umount2(&self.world.state(), MntFlags::MNT_DETACH);
+    }
+}
 
 /// Returns the arguments of a process, and in what it waits.
 fn shown(pid: i32) -> String {

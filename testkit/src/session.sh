@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2181
 # Words of the sessions (session.rs), in bash. A key without a dot is one of runmig.dev; these others have short names.
 declare -A long=(
     [pod]=io.kubernetes.cri.sandbox-id [pod-name]=io.kubernetes.cri.sandbox-name
@@ -9,7 +9,7 @@ cp config.toml base.toml
 
 # Makes a machine in place of the one A30-24GB, as `nvml-sim new` does: machine --gpu A100-80GB --count 2 --mig on
 machine() {
-    rm -rf machine
+    rm -rf machine theirs
     nvml-sim new machine "$@" >/dev/null
 }
 
@@ -21,12 +21,26 @@ config() {
 } >config.toml
 
 # What an administrator and the hardware do: sim VERB ARGUMENTS
-sim() { nvml-sim "$1" machine "${@:2}"; }
+sim() {
+    local status=0
+    nvml-sim "$1" machine "${@:2}" || status=$?
+    # What they end themselves is not missed.
+    case $1 in destroy | reset | reboot | mig)
+        [ ! -e theirs ] || { grep -xFf <(made) theirs >theirs-now; mv theirs-now theirs; }
+        ;;
+    esac
+    return $status
+}
 
-# Makes an instance that is not of runmig's, and keeps in mind that it may stay: theirs GPU PROFILE START
+# The GPU instances, each with its GPU, its first memory slice, and a number that no other one has had.
+made() {
+    jq -r '.gpus | to_entries[] | .key as $gpu | .value.gpu_instances[] | "\($gpu) \(.placement.start) #\(.generation)"' machine/state.json
+}
+
+# Makes an instance that is not of runmig's, and keeps in mind that it has to stay: theirs GPU PROFILE START
 theirs() {
     sim create --gpu "$1" --profile "$2" --start "$3" >/dev/null
-    echo "$1 $3" >>theirs
+    made | grep "^$1 $3 " >>theirs
 }
 
 # Installs a simulated program of NVIDIA's on the machine: has nvidia-smi, has nvidia-cuda-mps-control
@@ -141,9 +155,9 @@ all-end() {
 left() {
     local bundle
     migctl list --no-headers
-    sim show --json | jq -r '.gpus | to_entries[] | .key as $gpu | .value.gpuInstances[]? | "\($gpu) \(.placement.start)"' |
-        grep -vxFf <(cat theirs 2>/dev/null; echo none) | sed 's/^/a GPU instance is left: /'
-    [ ! -e state/ledger.json ] || queue
+    made | grep -vxFf <(cat theirs 2>/dev/null; echo none) | sed 's/^/a GPU instance is left: /'
+    [ ! -e theirs ] || grep -vxFf <(made; echo none) theirs | sed 's/^/an instance of theirs is gone: /'
+    [ ! -e state/ledger.json ] || { queue; tail -n 1 state/ledger.json | jq -c '.earlier[]?'; }
     [ ! -d state/operations ] || ls state/operations
     for bundle in bundles/*/; do
         [ -d "$bundle" ] || break
@@ -217,8 +231,10 @@ changes() {
 
 # Has a process open a file, until lets-go.
 opening() {
-    tail -f /dev/null 7<"$1" &
+    exec 7<"$1"
+    tail -f /dev/null &
     holder=$!
+    exec 7<&-
 }
 
 # The counters that are not 0: counted creates releases …
@@ -272,9 +288,11 @@ explained() {
         esac
     done
     ((++explained))
-    ! line=$(create "explained-$explained" "$@" 2>&1) || echo 'there was room'
+    line=$(create "explained-$explained" "$@" 2>&1)
+    [ $? = 1 ] || echo 'the create ends otherwise'
     line=${line#runmig: }
-    if migctl explain "${asks[@]}" -o json >told 2>said; then echo 'explain finds room'; fi
+    migctl explain "${asks[@]}" -o json >told 2>said
+    [ $? = 1 ] || echo 'explain ends otherwise'
     if [ ! -s told ]; then
         sed 's/^migctl: //' said | tee said-1 | diff <(echo "$line") - && cat said-1
         return
@@ -312,10 +330,12 @@ refused() {
     {
         # shellcheck disable=SC2086
         for verb in list gc 'explain 1g.6gb' inspect 'release victim' gpus; do
-            migctl $verb 2>&1 >/dev/null && echo "$verb succeeds"
+            migctl $verb 2>&1 >/dev/null
+            [ $? = 1 ] || echo "$verb ends otherwise"
         done
-        create other slice=1g.6gb 2>&1 && echo 'create succeeds'
-    } | sed 's/^[a-z]*: //' | sort -u
+        create other slice=1g.6gb 2>&1
+        [ $? = 1 ] || echo 'create ends otherwise'
+    } | sed 's/^[a-z]*: //' | sort | uniq -c
     there | diff before -
     cmp bundles/other/config.json bundles/other/original
 }
@@ -333,9 +353,9 @@ prepare() { for-claim prepare-at-once "$@"; }
 unprepare() { stub-claims unprepare "$1"; }
 gpu-uuid() { sim show --json | jq -r ".gpus[$1].uuid"; }
 
-# Starts a Prepare that waits for what is in its way, for 3 s at most: preparing UID PROFILE START:SIZE   Its end: ended UID
+# Starts a Prepare that waits for what is in its way, for a minute at most: preparing UID PROFILE START:SIZE   Its end: ended UID
 preparing() {
-    for-claim prepare "$@" >"said-$1" 2>&1 &
+    for-claim prepare-patiently "$@" >"said-$1" 2>&1 &
     pids[$1]=$!
 }
 
@@ -345,7 +365,7 @@ lives() {
     init=$!
 }
 dies() {
-    kill "$init"
+    [ "$init" = 0 ] || kill "$init"
     wait "$init" || init=0
 }
 
@@ -383,7 +403,8 @@ refuses-layout() {
     before=$(there; records)
     layout "$@"
     for dry in --dry-run ''; do
-        ! changes migctl apply -f layout.yaml $dry 2>"refusal$dry" || echo 'it is applied'
+        changes migctl apply -f layout.yaml $dry 2>"refusal$dry"
+        [ $? = 1 ] || echo 'it ends otherwise'
         now=$(there; records)
         [ "$now" = "$before" ] || diff <(echo "$before") <(echo "$now")
     done
@@ -470,14 +491,16 @@ fill() {
     theirs 1 3g.40gb 4
 }
 
-# Prints what promtool, where it is there, has against an exposition: accepted FILE   It warns of `modelName`, which dcgm-exporter
-# spells so.
+# Prints what promtool, where setup has brought it, has against an exposition: accepted FILE   It warns of `modelName`, which
+# dcgm-exporter spells so.
 accepted() {
-    [ -z "$PROMTOOL" ] || "$PROMTOOL" check metrics <"$1" 2>&1 | grep -v "^runmig_gpu_info.*camelCase'$"
+    [ -n "$PROMTOOL" ] || return 0
+    "$PROMTOOL" check metrics <"$1" 2>&1 | grep -v "^runmig_gpu_info.*camelCase'$"
     return 0
 }
 
-# Asks the endpoint over a socket: sends the standard input, and prints the answer. With `gone` the client does not wait for it.
+# Asks the endpoint over a socket: sends the standard input, and prints the answer. With `closing` it says that no more will come,
+# and with `gone` the client does not wait for the answer.
 ask() {
     perl -MSocket -e '
         socketpair(my $ours, my $theirs, AF_UNIX, SOCK_STREAM, 0) or die $!;
@@ -488,8 +511,10 @@ ask() {
         close $theirs;
         $SIG{PIPE} = "IGNORE";
         while (sysread STDIN, my $part, 4096) { syswrite $ours, $part or last }
-        if ($ARGV[0]) { close $ours } else { shutdown $ours, 1; while (sysread $ours, my $part, 4096) { print $part } }
-        wait; exit $? >> 8' -- "$@"
+        my $how = $ARGV[0] // "";
+        shutdown $ours, 1 if $how eq "closing";
+        if ($how eq "gone") { close $ours } else { while (sysread $ours, my $part, 4096) { print $part } }
+        wait; exit($? & 127 ? 128 + ($? & 127) : $? >> 8)' -- "$@"
 }
 
 # Writes the whole ledger anew, changed by a command of sed: rewrite SED

@@ -35,7 +35,7 @@ migctl() {
     [ ! -e "opt/$2" ] || options=(--executable "$PWD/opt/$2")
     keep call
     usr/local/bin/migctl configure --root "$PWD" "$2" "${options[@]}" "${@:3}" || status=$?
-    [[ $status = 0 && " $* " != *" --dry-run "* ]] || since call
+    [[ $status = 0 && " $* " != *" --dry-run "* ]] || since call >&2
     return $status
 }
 
@@ -57,12 +57,13 @@ unpacked() {
     done
 }
 
-# Makes a registration and removes it, and says what is wrong: the dry run has to show what is then made, a second run has to
-# change nothing, and the removal has to leave what was there. In between it does what LOOK says:
+# Makes a registration and removes it, and says what is wrong: the dry run has to change nothing and to show what is then
+# made, a second run has to change nothing, and the removal has to leave what was there. In between it does what LOOK says:
 # there-and-back 'migctl configure docker OPTION…' [LOOK]
 there-and-back() {
     keep before
     eval "$1 --dry-run" >../shown
+    since before
     eval "$1" >/dev/null
     keep made --exclude='*.before-runmig-*'
     unpacked before made

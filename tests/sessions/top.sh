@@ -20,7 +20,7 @@ watch() {
 # shellcheck disable=SC2034 # the condition is read later
 stands() {
     local poll='^7 0x[0-9a-f]+ 0x[0-9a-f]+ 0x[0-9a-f]*f{8} '
-    [ "$(uname -m)" = x86_64 ] || poll=.
+    [ "$(uname -m)" = x86_64 ] || poll='^73 0x[0-9a-f]+ 0x[0-9a-f]+ 0x0 '
     until-so "[[ \$(</proc/$1/syscall) =~ \$poll ]]"
 }
 

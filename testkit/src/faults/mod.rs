@@ -21,7 +21,7 @@ pub mod strace;
 use crate::gate::{make_fifo, with_reader};
 use crate::prelude::*;
 use crate::process::stands_still;
-use crate::runtimes::{configuration, install, replace_in};
+use crate::runtimes::{configuration, install};
 use simulated::Simulated;
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -144,20 +144,6 @@ impl World {
         let runtime = self.bin.path().join("runc");
         let text = configuration(&runtime, self.dir.path(), &self.machine(), "none", more);
         fs::write(self.path("config.toml"), text).unwrap();
-    }
-
-    /// A package upgrade, or `alternatives`, gives the low-level runtime another path.
-    pub fn move_runtime(&self) {
-        let runtime = self.bin.path().join("runc");
-        let moved = runtime.with_file_name(format!("runc-{}", crate::unique()));
-        fs::hard_link(&runtime, &moved).unwrap();
-        self.configure_runtime(&moved);
-    }
-
-    pub fn configure_runtime(&self, moved: &Path) {
-        let runtime = format!("{:?}", self.bin.path().join("runc"));
-        let config = self.path("config.toml");
-        replace_in(&config, &runtime, &format!("{moved:?}"));
     }
 
     /// How the low-level runtime misbehaves from now on, a word a line.
@@ -306,13 +292,6 @@ impl World {
     #[track_caller]
     pub fn create_saying(&self, id: &str, annotations: &[(&str, &str)]) -> Said {
         self.bundle_saying(id, annotations);
-        self.create(id)
-    }
-
-    /// Creates a container on the smallest slice, which is its pod's.
-    #[track_caller]
-    pub fn create_in_pod(&self, id: &str, pod: &str) -> Said {
-        self.bundle_in_pod(id, self.profile, pod);
         self.create(id)
     }
 

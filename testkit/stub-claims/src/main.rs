@@ -1,11 +1,12 @@
 //! Calls the ledger for a claim, as runmig-dra does: one call a process, so that tests can kill it anywhere.
 //!
-//! usage: stub-claims promise|prepare|prepare-at-once UID GPU PROFILE START SIZE
+//! usage: stub-claims promise|prepare|prepare-at-once|prepare-patiently UID GPU PROFILE START SIZE
 //!        stub-claims unprepare UID
 //!
 //! The variable RUNMIG_CONFIG names the configuration.
 
 use runmig_lease::config::Config;
+use runmig_lease::counters::Actor;
 use runmig_lease::error::{Error, Result};
 use runmig_lease::{ClaimPlace, Leases, NoBundles, Patience};
 use std::path::Path;
@@ -31,17 +32,18 @@ fn call(arguments: &[&str]) -> Result<()> {
     };
     let file = std::env::var_os("RUNMIG_CONFIG").unwrap_or_default();
     let config = Config::read(Path::new(&file))?;
-    let leases = Leases::open(&config, Box::new(NoBundles))?;
+    let leases = Leases::open(&config, Box::new(NoBundles))?.acting_as(Actor::Claim);
     match (*verb, place) {
         ("unprepare", []) => leases.unprepare(uid, Patience::default()),
         ("promise", [gpu, profile, start, size]) => {
             let at = place_of(gpu, profile, [start, size])?;
             leases.promise(claim(uid), &at, &|_| ()).map(drop)
         }
-        ("prepare" | "prepare-at-once", [gpu, profile, start, size]) => {
+        ("prepare" | "prepare-at-once" | "prepare-patiently", [gpu, profile, start, size]) => {
             let at = place_of(gpu, profile, [start, size])?;
             let patience = match *verb {
                 "prepare" => Duration::from_secs(3),
+                "prepare-patiently" => Duration::from_secs(60),
                 _ => Duration::ZERO,
             };
             let prepared = leases.prepare(claim(uid), &at, patience, &|_| ());
