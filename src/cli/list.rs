@@ -347,7 +347,7 @@ fn tell_attempts(entries: &[Entry]) {
             };
             let slice = || entry.instance().slice().map(ToString::to_string);
             output::eprint(&format!(
-                "{} could not be released{held}, {} tries so far: {}",
+                "{} could not be released{held} (tries: {}): {}",
                 dash(entry.lease().map(holder_name).or_else(slice)),
                 attempt.count,
                 printable(&attempt.error)

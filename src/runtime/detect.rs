@@ -90,19 +90,19 @@ pub fn request<'a>(front: &Front<'_>, create: &'a Create) -> Result<Option<Askin
     }
     if let Some(kind) = other_kind {
         return Err(Error::new(format!(
-            "container {shown} asks for a GPU slice, and {kind} makes a virtual machine or a WebAssembly module, which gets no GPU"
+            "container {shown} asks for a GPU, and {kind} makes a virtual machine or a WebAssembly module, which gets no GPU"
         ))
         .hint("use runc or crun without such a handler, or remove the request"));
     }
     if create.how == How::Restore {
         return Err(Error::new(format!(
-            "container {shown} asks for a GPU slice and cannot be restored: CUDA keeps state on the GPU it was saved on"
+            "container {shown} asks for a GPU and cannot be restored: CUDA keeps state on the GPU it was saved on"
         ))
         .hint("create it anew"));
     }
     if let Some(file) = config {
         return Err(Error::new(format!(
-            "{} asks for a GPU slice, which is put into the config.json of a bundle only",
+            "{} asks for a GPU, which is put into the config.json of a bundle only",
             file.display()
         ))
         .hint("call it config.json, without --config"));

@@ -54,7 +54,7 @@ pub fn refuses_restore_with_slice(setup: &Setup) {
     let line = setup.runmig(&["restore", "-b", bundle.as_str(), "c"]);
     assert_eq!(
         line.refused(),
-        "runmig: container c asks for a GPU slice and cannot be restored: CUDA keeps state on the \
+        "runmig: container c asks for a GPU and cannot be restored: CUDA keeps state on the \
          GPU it was saved on; hint: create it anew"
     );
     assert_eq!(bundle.bytes(), before);

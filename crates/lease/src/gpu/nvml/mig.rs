@@ -10,8 +10,8 @@ use nvml_wrapper_sys::bindings as sys;
 
 impl Mig for Session<'_> {
     fn set_mig_mode(&self, gpu: &GpuUuid, on: bool) -> Result<ModeChange> {
-        let word = if on { "on" } else { "off" };
-        let what = || self.on(gpu, format!("switch MIG {word}"));
+        let word = if on { "enable" } else { "disable" };
+        let what = || self.on(gpu, format!("{word} MIG"));
         let device = self.device(gpu)?;
         let (wanted, mut status) = (u32::from(on), 0);
         change!(
