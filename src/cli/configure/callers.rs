@@ -42,13 +42,12 @@ pub fn programs(task: &Task<'_>) -> Result<Vec<(PathBuf, PathBuf)>> {
 
 /// Returns the words of a line between quotes, without those of a key that ends in `root`, which name folders.
 fn values(line: &str) -> impl Iterator<Item = &str> {
-    let mut before = String::new();
+    let mut key = "";
     line.split(['"', '\'']).filter(move |word| {
-        let key = before
-            .trim_end_matches([' ', '=', ':'])
-            .to_ascii_lowercase();
-        before += word;
-        !key.ends_with("root")
+        let is_folder = key.to_ascii_lowercase().ends_with("root");
+        let next = word.trim_matches([' ', '=', ':']);
+        key = if next.is_empty() { key } else { next };
+        !is_folder
     })
 }
 
