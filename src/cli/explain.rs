@@ -4,7 +4,7 @@ use super::gpus::use_word;
 use super::json::{Alternative, Explanation, GpuAnswer, Restart, WaitingItem};
 use super::list::holder_name;
 use super::output::{self, Format, dash};
-use super::{completion, levels, mig_on, world};
+use super::{completion, mig_on, shares, world};
 use clap_complete::ArgValueCompleter;
 use runmig_lease::config::Config;
 use runmig_lease::error::{Error, Result, printable};
@@ -26,7 +26,7 @@ Examples:
   migctl explain 3g.40gb                            says where a slice would go, or why it finds no room
   migctl explain --share 8Gi --namespace team-a     asks for a share, under the rules of a namespace
 
-{}", levels::help()))]
+{}", shares::levels_help()))]
 pub struct Asked {
     /// As in runmig.dev/slice: 3g.40gb, 20Gi, 1g.10gb*2, or a list of such
     #[arg(required_unless_present_any = ["gpu", "share"], add = ArgValueCompleter::new(completion::profiles))]

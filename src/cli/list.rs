@@ -3,7 +3,7 @@
 use super::filter::Filter;
 use super::json::{ForeignItem, InstanceItem, LeaseList, WaitingItem};
 use super::output::{self, Output, dash};
-use super::{levels, shares, watch, world};
+use super::{shares, watch, world};
 use crate::bundles;
 use clap::ValueEnum;
 use runmig_lease::config::Config;
@@ -182,7 +182,7 @@ Examples:
   migctl list -o json | jq '.items[].migUUID'    prints the UUID of each slice
   migctl list --watch --namespace team-a         prints the leases of a namespace at each change
 
-{}", levels::help()))]
+{}", shares::levels_help()))]
 pub struct Options {
     #[command(flatten)]
     filter: Filter,

@@ -1,8 +1,6 @@
 //! `migctl`, with a file for each verb. It exits with 0, with 1 after a failure, and with 2 after a wrong
 //! call.
 
-mod apply;
-mod assert;
 mod command;
 mod completion;
 mod configure;
@@ -13,14 +11,12 @@ mod draw;
 mod driver;
 mod events;
 mod explain;
-mod export;
 mod filter;
 mod gc;
 mod gpus;
 mod inspect;
 mod json;
-mod layout_options;
-mod levels;
+mod layouts;
 mod list;
 mod metrics;
 mod mig_on;
@@ -177,17 +173,17 @@ Examples:
   migctl apply --dry-run -f layouts.yaml -c balanced    prints the changes to this layout
   migctl apply -f layouts.yaml -c balanced              makes them, unless a lease is in the way
   migctl apply --wait 10m -f layouts.yaml -c balanced   waits for leases in the way")]
-    Apply(Late<apply::Options>),
+    Apply(Late<layouts::ApplyArguments>),
     /// Say whether the MIG layout of a file is in place
     #[command(after_help = "\
 Examples:
   migctl assert -f layouts.yaml -c balanced   says whether the machine has this layout")]
-    Assert(Late<layout_options::Source>),
+    Assert(Late<layouts::Source>),
     /// Print the MIG layout of the machine as a file
     #[command(after_help = "\
 Examples:
   migctl export -l today   prints the layout of the machine under a name")]
-    Export(Late<export::Options>),
+    Export(Late<layouts::ExportArguments>),
     /// Print the version of migctl
     Version,
     /// Write the manual pages into a folder, for scripts/install
@@ -328,9 +324,9 @@ fn run(arguments: &Arguments) -> Result<i32> {
         Verb::Cordon(Late(options)) => cordon::cordon(&config()?, format, options),
         Verb::Uncordon { gpu } => cordon::uncordon(&config()?, format, gpu),
         Verb::Drain { of, wait } => cordon::drain(&config()?, format, of, *wait),
-        Verb::Apply(Late(options)) => apply::run(&config()?, format, options),
-        Verb::Assert(Late(source)) => assert::run(&config()?, format, source),
-        Verb::Export(Late(options)) => export::run(&config()?, format, options),
+        Verb::Apply(Late(options)) => layouts::apply(&config()?, format, options),
+        Verb::Assert(Late(source)) => layouts::assert(&config()?, format, source),
+        Verb::Export(Late(options)) => layouts::export(&config()?, format, options),
         // This verb concerns the engine's configuration. runmig's own may not exist yet.
         Verb::Configure(Late(options)) => configure::run(options, format),
         Verb::Doctor(Late(options)) => doctor::run(&config, format, options),

@@ -1,9 +1,10 @@
-//! Shares as they are now, as `migctl list` shows them: their memory, the gaps in their limits, and their MPS daemons.
+//! Shares as they are now, as `migctl list` shows them: their levels, memory, gaps in their limits, and MPS daemons.
 
 use super::list::holder_name;
 use super::{driver, output};
 use runmig_lease::config::Config;
 use runmig_lease::error::{Error, printable};
+use runmig_lease::model::Level;
 use runmig_lease::store::{Entry, Held, Lease, LeaseState, MpsDaemon};
 use runmig_lease::{DaemonView, ObservedShare, process, unseen};
 
@@ -125,5 +126,37 @@ pub fn tell_lost_daemons(entries: &[Entry]) {
             "the MPS daemon of container {} has ended, so its new processes have no memory limit; hint: {hint}",
             holder_name(lease)
         ));
+    }
+}
+
+const LEVELS: [Level; 3] = [Level::Driver, Level::Mps, Level::None];
+
+/// Returns the part of `--help` that lists the levels.
+pub fn levels_help() -> String {
+    let line = |level: Level| format!("  {:<6}  {}", level.name(), level.promise());
+    let lines = LEVELS.map(line).join("\n");
+    format!("Levels of shares (sharing.enforcement), each with its promise:\n{lines}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn help_and_docs_have_same_promises() {
+        let docs = include_str!("../../docs/sharing.md");
+        for level in LEVELS {
+            let row = format!("| `{level}` | {} |", level.promise());
+            assert!(docs.contains(&row), "docs/sharing.md lacks {row}");
+            for verb in ["list", "explain"] {
+                let mut command = crate::cli::Arguments::command();
+                // Options of all verbs reach each of them.
+                command.build();
+                let verb = command.find_subcommand_mut(verb).unwrap();
+                let help = verb.render_long_help().to_string();
+                assert!(help.contains(level.promise()), "{help}");
+            }
+        }
     }
 }

@@ -1,14 +1,17 @@
-//! The name of a container in the ledger.
+//! The names of a container: its key in the ledger, and the name that people gave it.
 
 use super::Front;
+use crate::spec::Document;
 use runmig_lease::error::{Context, Error, Result};
-use runmig_lease::paths;
 use runmig_lease::store::Key;
+use runmig_lease::{paths, trust};
+use serde::Deserialize;
 use std::ffi::OsStr;
 use std::io::ErrorKind;
+use std::path::Path;
 
 /// Returns the key of a container, with the root as the low-level runtime resolves it.
-pub fn of(front: &Front<'_>, id: &OsStr) -> Result<Key> {
+pub fn key(front: &Front<'_>, id: &OsStr) -> Result<Key> {
     let id = id.to_str().ok_or_else(|| {
         Error::new(format!(
             "container id {} is not UTF-8",
@@ -80,4 +83,118 @@ fn check_lengths(key: &Key) -> Result<()> {
         key.id
     ))
     .hint("use a shorter --root"))
+}
+
+/// docker's record of a container, with its environment and labels.
+const MAX_DOCKERS: u64 = 4 << 20;
+/// The files that docker mounts from the folder of its record. A user replaces some of them.
+const BESIDE: [&str; 3] = ["hostname", "hosts", "resolv.conf"];
+
+#[derive(Deserialize)]
+struct Record {
+    #[serde(rename = "ID")]
+    id: String,
+    #[serde(rename = "Name")]
+    name: String,
+}
+
+/// Returns the name of a container, from podman's record, if it has one, and its `config.json`.
+pub fn given(podmans: Option<String>, config: &Document, id: &str) -> Option<String> {
+    podmans
+        .or_else(|| docker(config, id))
+        .filter(|name| is_name(name))
+}
+
+fn docker(config: &Document, id: &str) -> Option<String> {
+    let is_its = |folder: &Path| folder.ends_with(Path::new("containers").join(id));
+    let folder = config.mounts().iter().find_map(|mount| {
+        let file = Path::new(mount.get("source")?.as_str()?);
+        let is_beside = BESIDE.iter().any(|name| file.ends_with(name));
+        file.parent().filter(|folder| is_beside && is_its(folder))
+    })?;
+    let text = trust::read_to_string(&folder.join("config.v2.json"), MAX_DOCKERS).ok()?;
+    let record: Record = serde_json::from_str(&text).ok()?;
+    let name = record.name.strip_prefix('/').unwrap_or(&record.name);
+    (record.id == id).then(|| name.to_owned())
+}
+
+/// Says whether a text is a name as both engines permit it.
+fn is_name(text: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
+    (1..=128).contains(&text.len())
+        && text.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && text.chars().all(is_plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    const ID: &str = "4f2a9c1d03be";
+
+    /// Returns the name that docker's record gives, written so and mounted from there.
+    fn docker_says(record: &str, mounted: &str, mode: u32) -> Option<String> {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("containers").join(ID);
+        fs::create_dir_all(&folder).unwrap();
+        let file = folder.join("config.v2.json");
+        fs::write(&file, record).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+        let source = mounted.replace("ROOT", root.path().to_str().unwrap());
+        let config = serde_json::json!({"mounts": [{}, {"source": "/x"}, {"source": source}]});
+        let config = Document::parse(config.to_string().as_bytes()).unwrap();
+        given(None, &config, ID)
+    }
+
+    #[test]
+    fn reads_name_of_docker() {
+        let record = |name: &str| format!(r#"{{"ID":"{ID}","Name":"{name}","Config":{{}}}}"#);
+        let file = |name: &str| format!("ROOT/containers/{ID}/{name}");
+        let named = |name: &str| docker_says(&record(name), &file("hosts"), 0o600);
+        assert_eq!(named("/web").as_deref(), Some("web"));
+        assert_eq!(named("db_1.x-2").as_deref(), Some("db_1.x-2"));
+        for hostile in [
+            "",
+            "/",
+            "a b",
+            "a\\u001b[2J",
+            "../x",
+            "-x",
+            &"x".repeat(129),
+        ] {
+            assert_eq!(named(hostile), None, "{hostile}");
+        }
+        let other = record("/web").replace(ID, "000000000000");
+        assert_eq!(docker_says(&other, &file("hosts"), 0o600), None);
+        assert_eq!(docker_says("{", &file("hosts"), 0o600), None);
+        assert_eq!(docker_says(&record("/web"), &file("hosts"), 0o666), None);
+        assert_eq!(docker_says(&record("/web"), &file("other"), 0o600), None);
+        assert_eq!(docker_says(&record("/web"), "ROOT/hosts", 0o600), None);
+    }
+
+    #[test]
+    fn reads_name_of_podman() {
+        let root = tempfile::tempdir().unwrap();
+        let containers = root.path().join("overlay-containers");
+        let bundle = containers.join(ID).join("userdata");
+        fs::create_dir_all(&bundle).unwrap();
+        let write = |names: &str| {
+            let text = format!(r#"[{{"id":"x"}},{{"id":"{ID}","names":{names}}}]"#);
+            fs::write(containers.join("containers.json"), text).unwrap();
+        };
+        let config = Document::parse(b"{}").unwrap();
+        let name = || given(crate::runtime::podman::look(&bundle).1, &config, ID);
+        for (names, wanted) in [
+            (r#"["train"]"#, Some("train")),
+            (r#"["a.b-c","other"]"#, Some("a.b-c")),
+            (r#"["a\u001b[2J"]"#, None),
+            ("[]", None),
+            ("null", None),
+        ] {
+            write(names);
+            assert_eq!(name().as_deref(), wanted, "{names}");
+        }
+    }
 }

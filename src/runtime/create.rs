@@ -5,7 +5,7 @@ mod edit;
 use super::args::Family;
 use super::detect::Asking;
 use super::spawn::{self, Inherited, Meanwhile};
-use super::{Front, companion, container_name, mps, name, report};
+use super::{Front, companion, container_name, mps, report};
 use crate::bundles;
 use crate::spec::bundle::Bundle;
 use crate::spec::{self, CgroupManager, Document, HOOK_TIMEOUT_S};
@@ -119,7 +119,7 @@ impl Slicing<'_> {
         let driver = edit::find(self.front, &document)?;
         let hook = companion::program(programs::HOOK)?;
         let mut holder = self.holder(request::identity(&self.asking.annotations)?)?;
-        let name = || name::of(self.asking.name.clone(), &document, &holder.key.id);
+        let name = || container_name::given(self.asking.name.clone(), &document, &holder.key.id);
         holder.container_name = holder.container_name.clone().or_else(name);
         let manager = CgroupManager {
             is_crun: self.front.runtime.family == Family::Crun,
@@ -353,7 +353,7 @@ impl Slicing<'_> {
     }
 
     fn holder(&self, who: request::Identity) -> Result<Container> {
-        let key = container_name::of(self.front, self.asking.id)?;
+        let key = container_name::key(self.front, self.asking.id)?;
         // Records are JSON, and so are the hook's arguments in `config.json`.
         let runtime = &self.front.runtime.path;
         for path in [runtime, &key.root, &self.asking.bundle_path] {

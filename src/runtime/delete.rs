@@ -22,7 +22,7 @@ pub fn lease_of(front: &Front<'_>, id: &OsStr) -> Result<Option<Key>> {
     if id.to_str().is_none() {
         return Ok(None);
     }
-    let key = container_name::of(front, id)?;
+    let key = container_name::key(front, id)?;
     Ok(store.has(&key).then_some(key))
 }
 

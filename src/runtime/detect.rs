@@ -1,7 +1,7 @@
 //! Detects a request for slices. For a container without a request, runmig reads only the annotations.
 
 use super::args::{Create, How, Unclear};
-use super::{Front, companion, debugger, delete, podman};
+use super::{Front, companion, delete, podman};
 use crate::spec::bundle::{self, Bundle, peek_config};
 use crate::spec::{Mark, Marked, Peek};
 use runmig_lease::error::{Context, Error, Result};
@@ -9,6 +9,7 @@ use runmig_lease::programs::CLAIM;
 use runmig_lease::request::{self, Besides, DeviceRequest, Request};
 use runmig_lease::store::ClaimName;
 use runmig_lease::trust;
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -77,7 +78,7 @@ pub fn request<'a>(front: &Front<'_>, create: &'a Create) -> Result<Option<Askin
     };
     let annotations = request::believed(annotations, engine, policy.image_annotations, besides)?;
     let annotations = request::with_devices(annotations, &devices, policy.cdi_in_pods)?;
-    let debugs = debugger::joins_container(&seen.namespaces);
+    let debugs = joins_container(&seen.namespaces);
     let request = asked(front, &annotations, !claims.is_empty(), is_podmans, debugs)?;
     if request.is_none() && !is_told {
         return Ok(None);
@@ -271,4 +272,45 @@ fn asked(
         return request::parse(annotations);
     }
     request::parse(&all).context(what)
+}
+
+/// Returns whether a container of a pod, which joins namespaces with these paths by type, has the PID namespace of another one,
+/// and not that of the sandbox.
+fn joins_container(namespaces: &BTreeMap<String, String>) -> bool {
+    let process = |path: &String| {
+        path.strip_prefix("/proc/")?
+            .split('/')
+            .next()
+            .map(str::to_owned)
+    };
+    let of_sandbox = ["ipc", "uts", "network"].iter();
+    let sandbox = { of_sandbox }.find_map(|kind| process(namespaces.get(*kind)?));
+    match namespaces.get("pid").map(process) {
+        // containerd names each by a process.
+        Some(Some(pid)) => sandbox.is_some_and(|sandbox| pid != sandbox),
+        // CRI-O pins that of a target, and names that of a sandbox by a process.
+        Some(None) => true,
+        None => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tells_processes_of_containers_from_those_of_sandboxes() {
+        let joins = |pairs: &[(&str, &str)]| {
+            let all = { pairs.iter() }.map(|(kind, path)| ((*kind).into(), (*path).into()));
+            joins_container(&all.collect())
+        };
+        let (pinned, own) = (("ipc", "/run/ipcns/x"), ("uts", "/proc/42/ns/uts"));
+        assert!(joins(&[("pid", "/proc/7/ns/pid"), own]));
+        assert!(joins(&[("pid", "/run/pidns/pid7"), pinned]));
+        assert!(!joins(&[("pid", "/proc/42/ns/pid"), own]));
+        assert!(!joins(&[("pid", "/proc/42/ns/pid"), own, pinned]));
+        assert!(!joins(&[("pid", "/proc/42/ns/pid"), pinned]));
+        assert!(!joins(&[("pid", "/proc/42/ns/pid")]));
+        assert!(!joins(&[pinned, own]));
+    }
 }

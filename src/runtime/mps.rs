@@ -3,6 +3,7 @@
 use super::lowlevel::LowLevel;
 use crate::spec::{self, Document, MPS};
 use runmig_lease::driver_files::is_nvidia;
+use runmig_lease::paths::clean;
 use runmig_lease::{files, paths};
 use serde_json::Value;
 use std::convert::Infallible;
@@ -92,7 +93,7 @@ fn in_the_way(original: &Document, rootfs: &Path) -> Option<String> {
         let path = leads(path);
         socket.starts_with(&path) || path.starts_with(&socket)
     };
-    if let Some(path) = original.masked_paths().map(spec::clean).find(hides) {
+    if let Some(path) = original.masked_paths().map(clean).find(hides) {
         return Some(format!(
             "linux.maskedPaths hides {}, where the daemon's socket is",
             path.display()

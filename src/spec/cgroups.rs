@@ -68,7 +68,7 @@ fn below(own: &OwnCgroup, relative: &str) -> Option<String> {
 }
 
 fn clean(path: &str) -> String {
-    super::paths::clean(path).display().to_string()
+    runmig_lease::paths::clean(path).display().to_string()
 }
 
 /// Returns the path of a systemd scope, given as `slice:prefix:name`.

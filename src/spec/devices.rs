@@ -9,13 +9,13 @@
 //! cgroup's version nor the low-level runtime's reading. So a device counts as allowed if either reading allows it.
 
 use super::document::{Document, array, get, object, part, string, try_retain, wrong_kind};
-use super::paths::clean;
 use super::section;
 use oci_spec::runtime::{
     LinuxDeviceBuilder, LinuxDeviceCgroupBuilder, LinuxDeviceType as DeviceType,
 };
 use runmig_lease::error::{Error, Result};
 use runmig_lease::model::{DeviceNode, NvidiaNumbers};
+use runmig_lease::paths::clean;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use std::fmt;

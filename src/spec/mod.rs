@@ -17,7 +17,6 @@ mod host;
 mod lenient_json;
 mod mounts;
 mod oci;
-mod paths;
 mod peek;
 mod reading;
 pub(crate) mod sidecar;
@@ -30,7 +29,6 @@ pub use host::{Source, sources};
 pub use lenient_json::{Token, Tokens};
 pub use mounts::{MPS, check_dev, destination, has_libcuda};
 pub use oci::is_same;
-pub use paths::clean;
 pub use peek::{Peek, peek};
 
 use runmig_lease::error::{Error, Result};

@@ -11,11 +11,11 @@
 use super::Source;
 use super::devices::{is_granted, is_nvidia};
 use super::document::{Document, array, get, get_mut, part, string, try_retain, utf8, wrong_kind};
-use super::paths::clean;
 use oci_spec::runtime::MountBuilder;
 use runmig_lease::cdi;
 use runmig_lease::error::{Error, Result};
 use runmig_lease::model::{DeviceNode, NvidiaNumbers};
+use runmig_lease::paths::clean;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 

@@ -1,12 +1,14 @@
-//! Checks an allocated claim: pure, from the API's answer to the devices that this node prepares.
+//! The claims of a pod, and the devices of an allocated claim that this node prepares: pure, from the API's answers.
 
-use crate::driver::NAME as DRIVER;
+use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::resource::v1::{
     DeviceAllocationConfiguration, DeviceRequestAllocationResult, ResourceClaim,
     ResourceClaimConsumerReference,
 };
 use runmig_lease::error::{Error, Result};
+use runmig_lease::programs::DRIVER;
 use runmig_lease::store::{Claim, ClaimPod};
+use std::collections::BTreeSet;
 use std::fmt;
 
 /// The annotation of a claim that a template made: its name in the pod's `spec.resourceClaims`.
@@ -157,6 +159,27 @@ fn pod(reference: &ResourceClaimConsumerReference) -> Option<ClaimPod> {
         uid: reference.uid.clone(),
         name: reference.name.clone(),
     })
+}
+
+/// Returns the names of the claims of a pod that goes on.
+pub(crate) fn claims_of(pod: &Pod) -> BTreeSet<String> {
+    let status = pod.status.as_ref();
+    let is_over = status
+        .and_then(|s| s.phase.as_deref())
+        .is_some_and(|phase| ["Succeeded", "Failed"].contains(&phase));
+    if is_over || pod.metadata.deletion_timestamp.is_some() {
+        return BTreeSet::new();
+    }
+    let spec = pod.spec.as_ref();
+    let named = { spec.into_iter() }
+        .flat_map(|s| s.resource_claims.iter().flatten())
+        .filter_map(|c| c.resource_claim_name.clone());
+    let generated = { status.into_iter() }
+        .flat_map(|s| s.resource_claim_statuses.iter().flatten())
+        .filter_map(|s| s.resource_claim_name.clone());
+    let extended = { status.and_then(|s| s.extended_resource_claim_status.as_ref()) }
+        .map(|s| s.resource_claim_name.clone());
+    generated.chain(named).chain(extended).collect()
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 //! file, which the engine applies to the containers of the claim's pod.
 //!
 //! ```text
-//! run         options, then the services until a signal; prints the ResourceSlices of the node
+//! run         options; the ResourceSlices of the node in print; the services until a signal, some in one process of a node
 //! check       reports the problems of the node
 //! kubelet     registration and the kubelet's calls, over sockets
 //! prepare     prepares and unprepares a claim: claim, lease, CDI file
@@ -16,13 +16,12 @@
 //! promise     puts the claims of bound pods on record
 //! sweep       ends the leases of claims that Kubernetes withdrew
 //! report      reports claims to the API
-//! lead        waits until this process is the one that publishes
 //! rival       looks for other drivers on the node
 //! publish     keeps the ResourceSlices of this node in the API
 //! api         the API server: reads claims, and writes reports about them
 //! resource_slices  pure: the ResourceSlices of a node
 //! host        the node's files, seen from a pod
-//! claim, pods, cdi, health     pure: from claim, pod, layout, ledger and lease to data
+//! claim, cdi, health           pure: from claim, pod, layout, ledger and lease to data
 //! memory      gives back what the process has freed
 //! log         standard error, and the ledger's log
 //! obstacle    says each obstacle once, and makes tries rarer
@@ -35,20 +34,16 @@ mod cdi;
 mod changes;
 mod check;
 mod claim;
-#[doc(hidden)]
-pub mod driver;
 mod files;
 mod health;
 mod host;
 #[doc(hidden)]
 pub mod kubelet;
-mod leader;
 mod ledger;
 mod log;
 mod memory;
 mod obstacle;
 mod options;
-mod pods;
 mod prepare;
 mod promise;
 #[doc(hidden)]

@@ -2,8 +2,7 @@
 //! takes them. It watches the pods of this node, and never all claims of the cluster.
 
 use crate::api::{self, Event, Watch};
-use crate::claim::ClaimName;
-use crate::pods::claims_of;
+use crate::claim::{ClaimName, claims_of};
 use crate::prepare::Claims;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;

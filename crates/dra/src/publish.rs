@@ -2,7 +2,6 @@
 //! driver is away for long, and at its own start.
 
 use crate::api::{Event, Watch, in_time, probe, slices_of};
-use crate::driver::NAME as DRIVER;
 use crate::memory;
 use crate::obstacle::Obstacles;
 use crate::resource_slices::objects::{Print, Times, Wanted, keep_times, times};
@@ -11,6 +10,7 @@ use k8s_openapi::api::resource::v1::{ResourceSlice, ResourceSliceSpec};
 use kube::api::{DeleteParams, PostParams};
 use kube::{Api, Client, ResourceExt};
 use runmig_lease::error::{Context, Result};
+use runmig_lease::programs::DRIVER;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -3,9 +3,9 @@
 
 use crate::api;
 use crate::changes::Changes;
+use crate::claim::claims_of;
 use crate::ledger::{self, blocking};
 use crate::obstacle::Obstacles;
-use crate::pods::claims_of;
 use crate::prepare::Claims;
 use runmig_lease::config::Config;
 use runmig_lease::error::Result;

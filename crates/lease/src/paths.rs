@@ -1,4 +1,4 @@
-//! Paths that mean the same before and after they exist.
+//! Paths: those that mean the same before and after they exist, and those in a container.
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
@@ -71,6 +71,20 @@ pub fn walk<E>(
         }
     }
     Ok(Some(at))
+}
+
+/// Returns an absolute path without `.`, `..` and doubled slashes, as low-level runtimes read a destination in a container. It
+/// is text: nothing is looked at.
+pub fn clean(path: impl AsRef<Path>) -> PathBuf {
+    let mut out = PathBuf::from("/");
+    for part in path.as_ref().components() {
+        match part {
+            Component::Normal(name) => out.push(name),
+            Component::ParentDir => drop(out.pop()),
+            Component::RootDir | Component::CurDir | Component::Prefix(_) => {}
+        }
+    }
+    out
 }
 
 /// Returns where a path that is absolute below a root lies.

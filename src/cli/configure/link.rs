@@ -4,7 +4,7 @@
 use super::file::{self, Change};
 use super::options::{HASH, MADE};
 use super::rewrite::hash;
-use super::{Task, callers, configuration, table};
+use super::{Task, configuration, needs, table};
 use runmig_lease::config::{Config, DIRECTORY};
 use runmig_lease::error::{Context, Error, Result};
 use runmig_lease::paths::{inside, resolve};
@@ -39,7 +39,7 @@ impl Task<'_> {
             .context(|| format!("use the folder of {}", path.display()))?;
         let fate = match self.remove {
             false => Fate::Made,
-            true => callers::reason(self, self.name, changes).map_or(Fate::Removed, Fate::Kept),
+            true => needs::callers(self, self.name, changes).map_or(Fate::Removed, Fate::Kept),
         };
         Ok(Some(Link {
             path,

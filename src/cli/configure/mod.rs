@@ -3,17 +3,16 @@
 //! It plans all changes before it writes the first file. Where an engine reads drop-ins, it writes one; other files it
 //! rewrites, and keeps the original.
 
-mod callers;
 mod cdi_devices;
 mod cdi_folders;
 mod containerd;
-mod containers;
 mod crio;
 mod docker;
 mod effective;
 mod engine;
 mod file;
 mod link;
+mod needs;
 mod options;
 mod podman;
 mod rancher;
@@ -205,7 +204,7 @@ pub fn run(options: &Options, format: Format) -> Result<i32> {
     };
     task.check_paths()?;
     if task.remove && root == Path::new("/") && nix::unistd::geteuid().is_root() {
-        containers::check(options.engine, &task)?;
+        needs::check(options.engine, &task)?;
     }
     let request = task.request(&options.request)?;
     let mut plan = plan(options.engine, &task)?;
@@ -316,7 +315,7 @@ pub fn default_configuration(engine: Engine, root: &Path) -> Option<PathBuf> {
 
 /// Returns the runmigs that engines' files of this machine name, each with its file.
 pub fn programs() -> Result<Vec<(PathBuf, PathBuf)>> {
-    callers::programs(&removal(Path::new(""), Path::new("/")))
+    needs::programs(&removal(Path::new(""), Path::new("/")))
 }
 
 /// Returns the configuration that a runmig of this name reads, where it is not runmig's own.

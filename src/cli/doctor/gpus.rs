@@ -122,6 +122,9 @@ fn open(root: &Path, node: &DeviceNode) -> Result<(), Finding> {
         Some(Errno::EPERM) => {
             "run migctl doctor outside of a container: a device rule of its cgroup forbids the node"
         }
+        Some(Errno::EACCES) if runmig_lease::trust::is_host_root() => {
+            "mount its file system without the option nodev"
+        }
         Some(Errno::EACCES) => "sudo migctl doctor",
         Some(Errno::ENXIO | Errno::ENODEV) => {
             "modprobe nvidia nvidia-uvm, then nvidia-modprobe -u -c 0"

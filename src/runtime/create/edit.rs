@@ -6,7 +6,7 @@ use crate::spec::{self, Document, Grant, HookCommand, MemoryShare};
 use runmig_lease::cdi::{Edits, Node, Specification};
 use runmig_lease::driver_files::{self, is_nvidia};
 use runmig_lease::error::{Error, Result};
-use runmig_lease::gpu::on_host;
+use runmig_lease::gpu::device_nodes::check_on_host;
 use runmig_lease::model::Level;
 use runmig_lease::store::{Held, Resource};
 use std::path::PathBuf;
@@ -76,9 +76,9 @@ impl Slicing<'_> {
         }
         let mut optional = self.nodes.optional_nodes();
         if spec::uses_user_namespace(&original) {
-            on_host::check(&devices)?;
+            check_on_host(&devices)?;
             // runmig refuses no container for a node that CUDA does not need.
-            optional.retain(|node| on_host::check(std::slice::from_ref(node)).is_ok());
+            optional.retain(|node| check_on_host(std::slice::from_ref(node)).is_ok());
         }
         devices.extend(optional);
         let mut args = Vec::new();

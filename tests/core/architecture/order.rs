@@ -49,7 +49,7 @@ pub const ORDERS: &[(&str, &[&[&str]])] = &[
             &["kubelet", "promise", "publish", "rival", "room", "sweep"],
             &["prepare"],
             &["report"],
-            &["api", "changes", "files", "leader", "ledger"],
+            &["api", "changes", "files", "ledger"],
             &["health"],
             // pure
             &[
@@ -58,11 +58,10 @@ pub const ORDERS: &[(&str, &[&[&str]])] = &[
                 "log",
                 "obstacle",
                 "options",
-                "pods",
                 "resource_slices",
             ],
             &["host"],
-            &["driver", "memory"],
+            &["memory"],
         ],
     ),
 ];
@@ -119,7 +118,6 @@ const PLACEMENT: (&str, &[&[&str]]) = (
         &["no_room"],
         &["rejection"],
         &["plan"],
-        &["in_the_way"],
         &["gpu_obstacle", "occupancy"],
     ],
 );

@@ -6,7 +6,6 @@ mod watch;
 pub(crate) use kube::Client;
 pub(crate) use watch::{Event, Watch};
 
-use crate::driver;
 use crate::obstacle::Obstacles;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::events::v1 as events;
@@ -18,6 +17,7 @@ use kube::core::Status;
 use kube::core::response::StatusDetails;
 use kube::{Api, Config, ResourceExt};
 use runmig_lease::error::{Context, Error, Result};
+use runmig_lease::programs::DRIVER;
 use serde_json::json;
 use std::fmt::Debug;
 use std::path::Path;
@@ -111,7 +111,7 @@ fn is_without(status: &Status, claim: &str) -> bool {
 
 /// Returns the selector of the ResourceSlices of this driver on a node.
 pub(crate) fn slices_of(node: &str) -> String {
-    format!("spec.driver={},spec.nodeName={node}", driver::NAME)
+    format!("spec.driver={},spec.nodeName={node}", DRIVER)
 }
 
 /// Returns the ResourceSlices of this driver's node, as soon as the API server answers.

@@ -1,7 +1,6 @@
 //! Questions to the API server that change nothing: its version, its feature gates, rights, and other drivers.
 
 use super::{Client, in_time, list};
-use crate::driver;
 use crate::resource_slices::{counter_slice, pool};
 use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
 use k8s_openapi::api::core::v1::Node;
@@ -11,6 +10,7 @@ use kube::api::{GetParams, PostParams};
 use kube::core::Request;
 use kube::{Api, ResourceExt};
 use runmig_lease::error::{Context, Error, Result};
+use runmig_lease::programs::DRIVER;
 use serde_json::{Value, json};
 use std::fmt::Debug;
 
@@ -53,7 +53,7 @@ pub(crate) async fn keeps_counters(client: &Client, node: &str) -> Result<bool> 
         "apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice",
         "metadata": {"name": counter_slice(node, PART)},
         "spec": {
-            "driver": driver::NAME, "nodeName": node,
+            "driver": DRIVER, "nodeName": node,
             "pool": {"name": pool(node), "generation": 1, "resourceSliceCount": 1},
             "sharedCounters": [{"name": "probe", "counters": {"memory": {"value": "1"}}}],
         },
@@ -106,7 +106,7 @@ pub(crate) async fn may(client: &Client, [verb, group, resource]: &Right) -> Res
     let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
     // This right is one to a driver's name.
     let name = match subresource {
-        "driver" => driver::NAME,
+        "driver" => DRIVER,
         _ => "",
     };
     let review = json!({
@@ -161,7 +161,7 @@ pub(crate) const OF_NO_NODE: &str = ",spec.nodeName=";
 /// Returns a ResourceSlice by which another program publishes devices of this driver for all nodes, or for this one, in
 /// words. It would be of no use to any of them, since no driver prepares such a device. `among` selects some by more fields.
 pub(crate) async fn intruder(client: &Client, node: &str, among: &str) -> Result<Option<String>> {
-    let slices = published(client, driver::NAME, among).await?;
+    let slices = published(client, DRIVER, among).await?;
     Ok(slices.iter().find_map(|slice| intrudes(slice, node)))
 }
 
@@ -181,7 +181,7 @@ fn intrudes(slice: &ResourceSlice, node: &str) -> Option<String> {
     };
     Some(format!(
         "another program publishes ResourceSlice {name} of pool {its} for {of} under {}",
-        driver::NAME
+        DRIVER
     ))
 }
 

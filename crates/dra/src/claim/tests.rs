@@ -108,3 +108,29 @@ fn checks_uids_of_files() {
         assert!(line.contains("is not a uid of Kubernetes"), "{line}");
     }
 }
+
+#[test]
+fn finds_claims_of_every_kind() {
+    let pod = |phase: &str| -> Pod {
+        let pod = json!({
+            "metadata": {"name": "p", "namespace": "n"},
+            "spec": {"containers": [], "resourceClaims": [
+                {"name": "a", "resourceClaimName": "named"},
+                {"name": "b", "resourceClaimTemplateName": "t"},
+            ]},
+            "status": {
+                "phase": phase,
+                "resourceClaimStatuses": [{"name": "b", "resourceClaimName": "made"}, {"name": "c"}],
+                "extendedResourceClaimStatus": {"requestMappings": [], "resourceClaimName": "extended"},
+            },
+        });
+        serde_json::from_value(pod).unwrap()
+    };
+    let names: Vec<String> = claims_of(&pod("Running")).into_iter().collect();
+    assert_eq!(names, ["extended", "made", "named"]);
+    assert!(claims_of(&pod("Succeeded")).is_empty());
+    let mut going = pod("Running");
+    going.metadata.deletion_timestamp =
+        serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
+    assert!(claims_of(&going).is_empty() && claims_of(&Pod::default()).is_empty());
+}

@@ -59,7 +59,7 @@ impl Sockets {
     /// The sockets of another process of this driver stay: the kubelet calls the process that registered last, and after
     /// its end the one before. So a process beside another has its id in the names.
     pub(crate) async fn open(kubelet_dir: &Path) -> Result<Sockets> {
-        let driver = crate::driver::NAME;
+        let driver = runmig_lease::programs::DRIVER;
         let plugins = kubelet_dir.join("plugins").join(driver);
         let registry = kubelet_dir.join("plugins_registry");
         let _turn = sockets::turn(&plugins).await?;
@@ -112,8 +112,8 @@ impl Sockets {
 
 /// Returns whether a file in the kubelet's folder is a registration of this driver.
 fn is_registration(name: &str) -> bool {
-    let ours =
-        { name.strip_prefix(crate::driver::NAME) }.and_then(|rest| rest.strip_suffix("@reg.sock"));
+    let ours = { name.strip_prefix(runmig_lease::programs::DRIVER) }
+        .and_then(|rest| rest.strip_suffix("@reg.sock"));
     ours.is_some_and(|ours| ours.is_empty() || ours.starts_with('-'))
 }
 
@@ -243,7 +243,7 @@ impl Service for Registration {
     async fn get_info(&self, _: Request<Empty>) -> Result<Response<PluginInfo>, Status> {
         Ok(Response::new(PluginInfo {
             kind: "DRAPlugin".to_owned(),
-            name: crate::driver::NAME.to_owned(),
+            name: runmig_lease::programs::DRIVER.to_owned(),
             endpoint: self.endpoint.clone(),
             supported_versions: vec!["v1.DRAPlugin".to_owned()],
         }))

@@ -3,13 +3,13 @@
 //! An event's name follows from its object and its text. So a repeated text is a conflict while the API server keeps the first,
 //! an hour by default. The kubelet repeats a Prepare every minute or two.
 
-use crate::driver::NAME as DRIVER;
 use crate::resource_slices::objects::cut;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use runmig_lease::ClaimNews;
 use runmig_lease::framed::hex;
+use runmig_lease::programs::DRIVER;
 use runmig_lease::store::{Claim, ClaimPod};
 use sha2::{Digest, Sha256};
 

@@ -1,11 +1,11 @@
 //! The devices in the status of a claim: pure, from the ledger's slices and the API's answer to what to write.
 
-use crate::driver::NAME as DRIVER;
 use crate::health::{DeviceHealth, Health};
 use k8s_openapi::api::resource::v1::{AllocatedDeviceStatus, ResourceClaim};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::apimachinery::pkg::runtime::RawExtension;
 use runmig_lease::LeaseView;
+use runmig_lease::programs::DRIVER;
 use runmig_lease::store::{Held, LeaseState};
 
 /// The condition of a device whose slice containers can use.

@@ -7,10 +7,10 @@ use super::names::{self, DeviceName, PciAddress};
 use super::node::Node;
 use super::objects::quantities;
 use super::order::{Orderer, settle};
-use crate::driver;
 use k8s_openapi::api::resource::v1::{CounterSet, ResourcePool, ResourceSlice, ResourceSliceSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use runmig_lease::model::ProfileName;
+use runmig_lease::programs::DRIVER;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The most devices in a ResourceSlice whose devices consume counters.
@@ -152,7 +152,7 @@ fn empty(node: &Node<'_>, name: String) -> ResourceSlice {
             ..ObjectMeta::default()
         },
         spec: ResourceSliceSpec {
-            driver: driver::NAME.to_owned(),
+            driver: DRIVER.to_owned(),
             node_name: Some(node.name.to_owned()),
             pool: ResourcePool {
                 name: names::pool(node.name),

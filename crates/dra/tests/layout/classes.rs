@@ -1,9 +1,9 @@
 //! kubernetes/dra/classes.yaml has a class for each profile of each model.
 
 use nvml_sim::engine::Model;
-use runmig_dra::driver::NAME as DRIVER;
 use runmig_dra::resource_slices::rank;
 use runmig_lease::model::ProfileName;
+use runmig_lease::programs::DRIVER;
 use std::fmt::Write;
 use testkit::prelude::*;
 

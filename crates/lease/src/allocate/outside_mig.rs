@@ -111,7 +111,8 @@ pub(super) fn plan<'a>(
     count: u32,
 ) -> Result<Found<'a>, Denial> {
     let limits = machine.limits();
-    limits.allow(Kind::Gpu, count, 0)?;
+    let least = placement::least_memory(candidates, count);
+    limits.allow(Kind::Gpu, count, least)?;
     let allowed = |chosen: &[Candidate<'_>]| {
         let memory = chosen.iter().filter_map(|on| on.memory_mib).sum();
         limits.allow(Kind::Gpu, count, memory)

@@ -43,7 +43,8 @@ impl Planner<'_> {
             match self.plan_one(asked) {
                 Ok(plan) => return Ok(plan),
                 Err(Denial::Room(no)) => noes.push(no),
-                Err(Denial::Limit(e)) => over = over.or(Some(e)),
+                // The last is what the request contents itself with.
+                Err(Denial::Limit(e)) => over = Some(e),
             }
         }
         let no = Rejection::of_all(noes);

@@ -152,7 +152,7 @@ fn go_without(
 
 fn does_not_answer(peer: &Held) -> Error {
     Error::new(format!(
-        "container {} of the same pod has its slice on GPU {}, which does not answer",
+        "container {} of the same pod is on GPU {}, which does not answer",
         printable(peer.lease.holder.name()),
         peer.instance.resource.gpu_uuid()
     ))
@@ -165,7 +165,7 @@ fn check_health(snapshot: &Snapshot, peer: &Held) -> Result<()> {
         && let Some(sickness) = closed.sickness()
     {
         let (peer, index) = (printable(peer.lease.holder.name()), gpu.index);
-        let slice = format!("container {peer} of the same pod has its slice on GPU {index}");
+        let slice = format!("container {peer} of the same pod is on GPU {index}");
         return Err(Error::new(format!("{slice}, which is {sickness}")).hint(closed.remedy(index)));
     }
     Ok(())

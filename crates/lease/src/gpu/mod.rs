@@ -1,11 +1,10 @@
 //! The driver, in the dozen calls that a slice needs: `Queries` looks, `Mig` changes. NVML stands
-//! behind them (`nvml/`, with all its unsafe code). `geometry` keeps the answers that do not change, `nodes`
-//! reads the device numbers from `/proc`, and `on_host` looks at the nodes of the host.
+//! behind them (`nvml/`, with all its unsafe code). `geometry` keeps the answers that do not change, `device_nodes`
+//! reads the device numbers from `/proc`, and looks at the nodes of the host.
 
 pub mod device_nodes;
 pub mod geometry;
 pub mod nvml;
-pub mod on_host;
 pub(crate) mod reset;
 pub mod uvm;
 

@@ -1,7 +1,6 @@
 //! Loads the module `nvidia-uvm`. On a server without a display nothing else does before the first program of CUDA.
 
-use super::device_nodes::Nodes;
-use super::on_host;
+use super::device_nodes::{Nodes, is_on_host};
 use crate::error::{Context, Error, Result};
 use crate::paths::inside;
 use crate::process::program;
@@ -100,7 +99,7 @@ pub fn loaders(configured: Option<&Path>, driver_root: &Path, host_root: &Path) 
 pub fn nodes(configured: Option<&Path>, driver_root: &Path, host_root: &Path) -> Result<Nodes> {
     let is_whole = |nodes: &Nodes| {
         let mut wanted = nodes.required_nodes().into_iter();
-        wanted.all(|node| on_host::exists(driver_root, &node))
+        wanted.all(|node| is_on_host(driver_root, &node))
     };
     let mut found = Nodes::read(driver_root);
     let is_fine = match &found {

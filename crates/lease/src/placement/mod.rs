@@ -9,7 +9,6 @@ mod defrag;
 mod diagnosis;
 mod explain;
 mod gpu_obstacle;
-mod in_the_way;
 mod layout;
 mod near;
 mod no_room;
@@ -41,4 +40,4 @@ pub use rejection::{Cause, Exhaustion, InTheWay, LeftOut, Obstacle, Rejection, S
 pub use several::{Diagnosis, Packer};
 pub(crate) use several::{Selection, never_several};
 pub use share::{Over, ShareMemory, ShareTerms, choose_share};
-pub(crate) use whole::{choose_whole, smallest_whole};
+pub(crate) use whole::{choose_whole, least_memory, smallest_whole};

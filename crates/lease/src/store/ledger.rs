@@ -180,7 +180,7 @@ impl State {
         let instances = self.instances.iter().map(|i| (&i.id, i));
         let instances: HashMap<&InstanceId, &Arc<Instance>> = instances.collect();
         let mut leases = self.leases.clone();
-        leases.sort_by(|a, b| (&a.created, &a.id).cmp(&(&b.created, &b.id)));
+        leases.sort_by(|a, b| a.created.cmp(&b.created));
         leases.into_iter().filter_map(move |lease| {
             let instance = Arc::clone(instances.get(&lease.instance)?);
             Some(Held { lease, instance })
@@ -221,7 +221,7 @@ impl Listing {
         let leased: HashSet<&InstanceId> = state.leases.iter().map(|l| &l.instance).collect();
         let without = { state.instances.iter() }.filter(|i| !leased.contains(&i.id));
         let mut unleased: Vec<Arc<Instance>> = without.cloned().collect();
-        unleased.sort_by(|a, b| (&a.created, &a.id).cmp(&(&b.created, &b.id)));
+        unleased.sort_by(|a, b| a.created.cmp(&b.created));
         let unleased = unleased.into_iter().map(Entry::Unleased);
         Listing {
             earlier: state.earlier.clone(),
