@@ -169,7 +169,7 @@ const SYMPTOMS: &[(&str, &str, &str)] = &testkit::rows! {
     "a container was created and never started", "engines/dying/containers.rs" => "keeps_slice_before_start";
     "`the low-level runtime did not run the hook", "engines/driver_level/failures.rs" => "fails_create_without_hook";
     "dockerd does not start:", "sessions/configure_docker.txt" => "refuses_what_flags_say_too";
-    "after a removal of runmig no", "core/install.rs" => "uninstall_names_engines_that_call_runmig";
+    "after a removal of runmig no", "sessions/install.txt" => "uninstall_names_engines_that_call_runmig";
     "doctor names CVE", "sessions/doctor_engines.txt" => "names_podman_that_restores_images";
     "the program says that there is no CUDA", "engines/driver_files.rs" => "refuses_container_without_libcuda";
     "docker's `--gpus`", "engines/driver_files.rs" => "program_sees_its_device";
@@ -319,4 +319,31 @@ fn printed_output_varies_in_ids_and_ages_alone() {
     ] {
         assert!(!said(&wrong), "{wrong}");
     }
+}
+
+/// The configuration as it is shipped says what the defaults are.
+#[test]
+fn configuration_names_the_defaults() {
+    // With the heads of the sections of Kubernetes, events, health and dcgm.
+    const KEYS: usize = 26;
+    let text = fs::read_to_string(repository().join("scripts/config.toml")).unwrap();
+    let default = runmig_lease::config::Config::default();
+    assert_eq!(runmig_lease::config::Config::parse(&text).unwrap(), default);
+    // The policy is an example: by default there is none.
+    let (text, _) = text.split_once("\n# The administrator's rules").unwrap();
+    let without_default = ["runtime", "file = \"/etc", "config ="];
+    let sections = ["[kubernetes]", "[health]", "[events]", "[dcgm]"];
+    let keys = text.lines().map(|line| match line.strip_prefix("# ") {
+        Some(key) if without_default.iter().any(|k| key.starts_with(k)) => line,
+        Some(key) if key.contains(" = ") || sections.contains(&key) => key,
+        _ => line,
+    });
+    let uncommented = keys.collect::<Vec<_>>().join("\n");
+    let comments = |text: &str| text.matches("\n# ").count();
+    assert_eq!(comments(&uncommented), comments(text) - KEYS);
+    let mut parsed = runmig_lease::config::Config::parse(&uncommented).unwrap();
+    // It names the file that goes with the default ledger.
+    assert_eq!(parsed.events_file(), default.events_file());
+    parsed.events.file = None;
+    assert_eq!(parsed, default);
 }

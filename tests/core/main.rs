@@ -7,10 +7,6 @@ mod documents;
 mod fuzz_seeds;
 mod geometry;
 mod go_reading;
-mod hardware;
-mod hardware_shares;
-mod install;
-mod install_sim;
 mod layout_plan;
 mod leases;
 mod package;
@@ -21,7 +17,6 @@ mod spec_bundle;
 mod spec_cdi;
 mod spec_edit;
 mod spec_properties;
-mod systemd;
 #[path = "../../fuzz/targets.rs"]
 #[allow(dead_code)] // the fuzz targets use the rest
 mod targets;
@@ -66,13 +61,4 @@ fn device(path: &str, major: u32, minor: u32) -> DeviceNode {
 /// Returns an index below the end; 0 of nothing.
 fn below(dice: &mut testkit::random::Random, end: usize) -> usize {
     dice.below(end.max(1) as u64) as usize
-}
-
-/// Returns a command that installs this build with a script.
-fn installs(script: &str) -> std::process::Command {
-    let built = std::path::Path::new(env!("CARGO_BIN_EXE_runmig"));
-    let script = format!("{}/scripts/{script}", env!("CARGO_MANIFEST_DIR"));
-    let mut command = std::process::Command::new(script);
-    command.arg("--from").arg(built.parent().unwrap());
-    command
 }

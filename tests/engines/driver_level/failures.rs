@@ -1,10 +1,19 @@
 //! A limit that cannot be set, or does not hold, fails the create.
 
 use super::*;
-use crate::e2e_hook::hook;
+use std::io::{Seek, SeekFrom};
 
 const SET: &str = "nvmlDeviceSetMemoryLimits_v1";
 const GET: &str = "nvmlDeviceGetMemoryLimits_v1";
+
+/// Calls the hook with this on standard input.
+fn hook(setup: &Setup, arguments: &[&str], state: &[u8]) -> Said {
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(state).unwrap();
+    file.seek(SeekFrom::Start(0)).unwrap();
+    let mut command = setup.plain(&setup.program("runmig-hook"));
+    going(command.args(arguments).stdin(file)).end()
+}
 
 /// Returns the words of a create that the hook fails. Nothing is left of it.
 #[track_caller]
