@@ -72,7 +72,11 @@ fn succeeds(name: &str, help: &str, stage: &str, run: fn(&[OsString]) -> Result<
     process::survive_file_limit();
     let args: Vec<OsString> = std::env::args_os().skip(1).collect();
     if args.iter().any(|a| a == "--help" || a == "--version") {
-        println!("{name} {}: {help}", env!("CARGO_PKG_VERSION"));
+        let _ = writeln!(
+            std::io::stdout(),
+            "{name} {}: {help}",
+            env!("CARGO_PKG_VERSION")
+        );
         return true;
     }
     let ran = run(&args);

@@ -175,7 +175,7 @@ const SYMPTOMS: &[(&str, &str, &str)] = &testkit::rows! {
     "docker's `--gpus`", "engines/driver_files.rs" => "program_sees_its_device";
     "persistenced or the fabric", "engines/driver_files.rs" => "leaves_out_missing_sockets";
     "SELinux denies", "sessions/doctor_engines.txt" => "names_enforcing_selinux";
-    "dpkg was killed", "core/package/roots.rs" => "killed_dpkg_is_repeated";
+    "dpkg was killed", "sessions/package_roots.txt" => "killed_dpkg_is_repeated";
     "no events at all", "sessions/events.txt" => "failing_history_fails_no_create";
 };
 

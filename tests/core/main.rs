@@ -9,7 +9,6 @@ mod geometry;
 mod go_reading;
 mod layout_plan;
 mod leases;
-mod package;
 mod placement;
 mod policy;
 mod rules;

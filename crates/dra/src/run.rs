@@ -20,6 +20,7 @@ use runmig_lease::error::{Context, Error, Result};
 use runmig_lease::store::{Lock, Store};
 use runmig_lease::trust;
 use std::ffi::OsString;
+use std::io::Write;
 use std::pin::pin;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -39,7 +40,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let called = options::parse(args, std::env::var("NODE_NAME").ok());
     let ended = called.and_then(|call| match call {
         Call::Help => {
-            print!("{HELP}");
+            shown(HELP);
             Ok(())
         }
         Call::InstallHook(folder) => host::install_hook(&folder),
@@ -54,7 +55,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             log::start(None);
             let (slices, _) = Room::once(configuration(&options)?, &options.node)?;
             let text = serde_saphyr::to_string_multiple(&slices);
-            print!("{}", text.context(|| "write the ResourceSlices as YAML")?);
+            shown(&text.context(|| "write the ResourceSlices as YAML")?);
             Ok(())
         }
     });
@@ -65,6 +66,11 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Prints a text. A reader that has seen enough is no error.
+fn shown(text: &str) {
+    let _ = std::io::stdout().write_all(text.as_bytes());
 }
 
 /// Returns the configuration of runmig, with the library of the GPU driver where this process sees it.
