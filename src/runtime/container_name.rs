@@ -98,7 +98,13 @@ struct Record {
     name: String,
 }
 
-/// Returns the name of a container, from podman's record, if it has one, and its `config.json`.
+/// Returns the name that a user gave a container of podman's or docker's. Neither engine writes it into `config.json`, so runmig
+/// reads the engine's record, as far as root alone can write to it. It is for people: no decision depends on it.
+///
+/// ```text
+/// <storage>/<driver>-containers/containers.json    podman: the names of each container
+/// <data root>/containers/<id>/config.v2.json       docker: beside the hostname file that the container mounts
+/// ```
 pub fn given(podmans: Option<String>, config: &Document, id: &str) -> Option<String> {
     podmans
         .or_else(|| docker(config, id))

@@ -275,7 +275,7 @@ fn asked(
 }
 
 /// Returns whether a container of a pod, which joins namespaces with these paths by type, has the PID namespace of another one,
-/// and not that of the sandbox.
+/// and not that of the sandbox: an ephemeral one of `kubectl debug --target`.
 fn joins_container(namespaces: &BTreeMap<String, String>) -> bool {
     let process = |path: &String| {
         path.strip_prefix("/proc/")?

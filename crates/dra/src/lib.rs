@@ -5,7 +5,8 @@
 //! file, which the engine applies to the containers of the claim's pod.
 //!
 //! ```text
-//! run         options; the ResourceSlices of the node in print; the services until a signal, some in one process of a node
+//! run         prints the ResourceSlices of the node, or runs the services until a signal; one process of a node publishes,
+//!             promises and sweeps
 //! check       reports the problems of the node
 //! kubelet     registration and the kubelet's calls, over sockets
 //! prepare     prepares and unprepares a claim: claim, lease, CDI file

@@ -74,7 +74,7 @@ pub fn walk<E>(
 }
 
 /// Returns an absolute path without `.`, `..` and doubled slashes, as low-level runtimes read a destination in a container. It
-/// is text: nothing is looked at.
+/// works on the text alone.
 pub fn clean(path: impl AsRef<Path>) -> PathBuf {
     let mut out = PathBuf::from("/");
     for part in path.as_ref().components() {

@@ -11,7 +11,7 @@ pub const SLICE: &str = "runmig-slice";
 pub const HOOK: &str = "runmig-hook";
 /// The Kubernetes driver.
 pub const DRA: &str = "runmig-dra";
-/// Its name in claims, in ResourceSlices and at the kubelet.
+/// The Kubernetes driver's name in claims, in ResourceSlices and at the kubelet.
 pub const DRIVER: &str = "gpu.runmig.dev";
 /// The hook of containers with a claim of Kubernetes.
 pub const CLAIM: &str = "runmig-claim";

@@ -2,6 +2,7 @@
 
 use super::host::Host;
 use nix::errno::Errno;
+use nix::sys::statvfs::{FsFlags, statvfs};
 use runmig_lease::Inventory;
 use runmig_lease::error::printable;
 use runmig_lease::finding::{Finding, Found, Status};
@@ -122,9 +123,7 @@ fn open(root: &Path, node: &DeviceNode) -> Result<(), Finding> {
         Some(Errno::EPERM) => {
             "run migctl doctor outside of a container: a device rule of its cgroup forbids the node"
         }
-        Some(Errno::EACCES) if runmig_lease::trust::is_host_root() => {
-            "mount its file system without the option nodev"
-        }
+        Some(Errno::EACCES) if is_nodev(&path) => "mount its file system without the option nodev",
         Some(Errno::EACCES) => "sudo migctl doctor",
         Some(Errno::ENXIO | Errno::ENODEV) => {
             "modprobe nvidia nvidia-uvm, then nvidia-modprobe -u -c 0"
@@ -133,6 +132,10 @@ fn open(root: &Path, node: &DeviceNode) -> Result<(), Finding> {
     };
     let text = format!("cannot open {shown} ({wanted}): {e}");
     Err(Finding::fail(text, repair))
+}
+
+fn is_nodev(path: &Path) -> bool {
+    statvfs(path).is_ok_and(|found| found.flags().contains(FsFlags::ST_NODEV))
 }
 
 /// No driver owns the majors of a simulated machine, whose files are below another root.

@@ -43,7 +43,7 @@ impl Planner<'_> {
             match self.plan_one(asked) {
                 Ok(plan) => return Ok(plan),
                 Err(Denial::Room(no)) => noes.push(no),
-                // The last is what the request contents itself with.
+                // The user would settle for the last.
                 Err(Denial::Limit(e)) => over = Some(e),
             }
         }

@@ -90,7 +90,7 @@ impl<'l, 'm, D: Queries> Seats<'l, 'm, D> {
                     // The first size that may be had one day tells more than one that may not.
                     Err(Denial::Room(_)) if no.as_ref().is_some_and(Rejection::may_pass) => {}
                     Err(Denial::Room(why)) => no = Some(why),
-                    Err(Denial::Limit(e)) => over = over.or(Some(e)),
+                    Err(Denial::Limit(e)) => over = Some(e),
                 }
             }
             noes.extend(no);

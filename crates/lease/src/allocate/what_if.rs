@@ -101,7 +101,7 @@ impl Answers<'_> {
         for answer in self.all {
             match answer.outcome {
                 Ok(_) => return None,
-                Err(Denial::Limit(e)) => over = over.or(Some(e)),
+                Err(Denial::Limit(e)) => over = Some(e),
                 Err(Denial::Room(no)) => noes.push(no),
             }
         }

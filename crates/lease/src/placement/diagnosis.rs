@@ -153,8 +153,8 @@ pub(super) fn first_profile(fitting: &[(&Gpu, &Profile)]) -> String {
     fitting[0].1.name.clone()
 }
 
-/// Returns them, by their places. Empty if no end of others makes room. `ends`: whether an occupant ends without an
-/// administrator.
+/// Returns the instances whose end would make room for a profile on a GPU, by their places: the fewest, and first those that end
+/// one day. Empty if no end of others makes room. `ends`: whether an occupant ends without an administrator.
 fn in_the_way(
     occupancy: &Occupancy<'_>,
     profile: &Profile,

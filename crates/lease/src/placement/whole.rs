@@ -38,9 +38,9 @@ pub(crate) fn smallest_whole<'a>(candidates: &[Candidate<'a>], count: u32) -> Ve
     free.into_iter().take(count as usize).cloned().collect()
 }
 
-/// Returns the memory, in MiB, of so many of the smallest GPUs, free or not.
+/// Returns the memory, in MiB, of so many of the smallest GPUs with a figure, free or not.
 pub(crate) fn least_memory(candidates: &[Candidate<'_>], count: u32) -> u64 {
-    let sizes = candidates.iter().map(|on| on.memory_mib.unwrap_or(0));
+    let sizes = candidates.iter().filter_map(|on| on.memory_mib);
     let mut sizes: Vec<u64> = sizes.collect();
     sizes.sort_unstable();
     sizes.iter().take(count as usize).sum()
