@@ -6,24 +6,14 @@ use crate::prelude::*;
 /// `{dir}`, `{gpu}` and `{id}`, on standard error and in the log; and nothing has changed.
 #[track_caller]
 pub fn refused(setup: &Setup, bundle: &Bundle, line: &str) {
-    refused_in(setup, bundle, line, |command| command);
-}
-
-#[track_caller]
-pub fn refused_in(
-    setup: &Setup,
-    bundle: &Bundle,
-    line: &str,
-    wrap: impl FnOnce(Command) -> Command,
-) {
     let before = std::fs::read(bundle.file()).ok();
     let names = bundle.names();
     let (id, log) = (unique(), setup.path(&format!("log-{}", unique())));
     let log_options = ["--log", log.to_str().unwrap(), "--log-format=json"];
     let create = ["create", "--bundle", bundle.as_str(), &id];
-    let call = setup.command(&[&log_options[..], &create].concat());
+    let mut call = setup.command(&[&log_options[..], &create].concat());
     let was = setup.machine.instances();
-    let told = said(&mut wrap(call)).refused();
+    let told = said(&mut call).refused();
 
     let mut wanted = format!("runmig: {line}");
     for (name, path) in [

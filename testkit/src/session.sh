@@ -547,3 +547,12 @@ kill-maker() {
     wait "$maker" 2>/dev/null
     sim fault --clear
 }
+
+# Runs a command whose outputs go into the files `transcript` and `said`, and shows the end of the latter if it fails:
+# [lines=N] runs COMMAND…
+runs() {
+    local status=0
+    "$@" >transcript 2>said || status=$?
+    [ $status = 0 ] || tail -n "${lines:-100}" said
+    return $status
+}

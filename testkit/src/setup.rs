@@ -45,7 +45,7 @@ impl Setup {
 
     /// With a low-level runtime that every machine for tests has.
     pub fn on(low: Low, machine: Machine) -> Setup {
-        Setup::try_on(low, machine).expect("containers; hint: run scripts/setup test, and be root")
+        Setup::try_on(low, machine).expect("containers; hint: run scripts/setup quick, and be root")
     }
 
     pub fn try_of(low: Low) -> Option<Setup> {

@@ -7,7 +7,7 @@ built=$(dirname "$(command -v nvml-record)")
 on() {
     local library=$PWD/$1/lib/libnvidia-ml.so.1
     [ -e "$library" ] || library=
-    PATH=/usr/sbin:/usr/bin:/sbin:/bin "$REPOSITORY/scripts/$2" --from "$built" ${library:+--library "$library"} \
+    PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin "$REPOSITORY/scripts/$2" --from "$built" ${library:+--library "$library"} \
         --driver-root "$PWD/$1" "${@:3}"
 }
 
@@ -38,31 +38,21 @@ containers() { sed -n '/^\$ runmig\|^# no containers/,$ { s/^\$ //; p }' "$1"; }
 # The rows of nvml-record.
 rows() { grep -v '^$\|^[#$ ]'; }
 
-# A line of a session has a minute, and these scripts may need more on a busy machine: begins COMMAND…, then a few lines
-# `waits`, and `over`, which says why if it fails. Its outputs are the files `transcript` and `said`.
-begins() {
-    "$@" >transcript 2>said &
-    script=$!
-}
-waits() { timeout 50 tail --pid="$script" --sleep-interval=0.1 -f /dev/null || true; }
-over() {
-    local status=0
-    wait "$script" || status=$?
-    [ $status = 0 ] || tail -n "${1:-100}" said
-    return $status
-}
-
 # The guarantees of a transcript. Not all machines have a podman.
 guarantees() { sed -n '/^# guarantees/,$ { /no podman\|of podman.*: yes/d; p }' transcript; }
 
 # scripts/hardware-shares on a new machine, which ends with it: shares 'OPTIONS OF nvml-sim new' OPTION…
 # The machine is in the same place in its containers, where nothing below /dev can be.
 shares() {
+    local place status=0
+    place=$(mktemp -d /tmp/shares.XXXXXX)
     # shellcheck disable=SC2016
-    unshare --mount --propagation=private bash -ec 'mount -t tmpfs none /mnt
-        nvml-sim new /mnt/machine $0 >/dev/null
+    unshare --mount --propagation=private bash -ec 'mount -t tmpfs none "$0"
+        nvml-sim new "$0/machine" $1 >/dev/null
         [[ $* != *driver* ]] || mount -t cgroup2 none /sys/fs/cgroup
-        cd /mnt && on machine hardware-shares "$@"' "$@"
+        cd "$0" && on machine hardware-shares "${@:2}"' "$place" "$@" || status=$?
+    rmdir "$place"
+    return $status
 }
 export built
 export -f on

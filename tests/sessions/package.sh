@@ -1,7 +1,5 @@
 # shellcheck shell=bash disable=SC2016,SC2034
-# Words for sessions of the packages that scripts/package makes, with `begins`, `waits` and `over` for what may take long.
-
-. "$REPOSITORY/tests/sessions/hardware.sh"
+# Words for sessions of the packages that scripts/package makes.
 
 packages=$REPOSITORY/target/package
 [ -e "$packages/SHA256SUMS" ] || echo 'no packages in target/package: scripts/package'

@@ -1,6 +1,6 @@
 # shellcheck shell=bash disable=SC2016
 # Words for sessions on two A100 with the machine's own runc in place of the one without containers.
-low=$(PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin && type -P runc) || echo 'runc is not there; hint: run scripts/setup test'
+low=$(PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin && type -P runc) || echo 'runc is not there; hint: run scripts/setup quick'
 runc() { "$low" "$@"; }
 mkdir spec
 runc spec --bundle spec
