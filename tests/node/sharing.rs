@@ -4,7 +4,7 @@ use super::install::{self, CONFIGURE_CRUN};
 use super::machine::{Node, program, quote};
 use super::podman::{passed, remove, run};
 use super::slices::{STAYS, the_lease};
-use super::timer::{Often, last_run_succeeded};
+use super::timer::{self, Often, last_run_succeeded};
 use testkit::prelude::*;
 use testkit::sharing::{Kind, SHARE_AT_DRIVER, SHARE_AT_MPS, WHOLE_GPU, daemon};
 
@@ -179,6 +179,7 @@ pub fn timer_restarts_daemon(node: &Node) {
     let on_l4 = OnL4::new(node, &kind);
     let id = start(node, "runmig", &kind);
     let before = daemon(&the_lease(node, &id)).unwrap();
+    timer::stop(node);
     node.ok(&format!("kill -9 {before}"));
     assert_eq!(the_lease(node, &id)["daemon"]["alive"], false);
     {

@@ -32,6 +32,12 @@ impl Often<'_> {
     }
 }
 
+/// Keeps the timer from running until the next `Often`.
+#[track_caller]
+pub fn stop(node: &Node) {
+    node.ok("systemctl stop runmig-gc.timer runmig-gc.service");
+}
+
 #[track_caller]
 pub fn last_run_succeeded(node: &Node) {
     let result = node.ok("systemctl show --property=Result --value runmig-gc.service");
@@ -63,6 +69,7 @@ pub fn timer_without_slices_is_quiet(node: &Node) {
 pub fn collects_after_a_kill(node: &Node) {
     let lost = run(node, "runmig", ASK, STAYS);
     let (monitor, init) = (state(node, &lost, "ConmonPid"), state(node, &lost, "Pid"));
+    stop(node);
     node.ok(&format!("kill -9 {monitor} {init}"));
     let stays = run(node, "runmig", ASK, STAYS);
     assert_eq!(node.leases().len(), 2);
