@@ -64,7 +64,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// Prints a text. A reader that has seen enough is no error.
+/// Prints a text, of which a reader may take as much as it likes.
 fn shown(text: &str) -> Result<()> {
     match std::io::stdout().write_all(text.as_bytes()) {
         Err(e) if e.kind() != ErrorKind::BrokenPipe => Err(e).context(|| "print it"),
