@@ -166,7 +166,7 @@ impl<'a> Limits<'a> {
     }
 }
 
-/// The limits on one share, or seat, and the first that forbade one.
+/// The limits on one share, or seat, and the last that forbade one.
 pub(super) struct ShareLimits<'a> {
     limits: &'a Limits<'a>,
     hit: RefCell<Option<Error>>,
@@ -177,7 +177,7 @@ impl ShareLimits<'_> {
     pub(super) fn over(&self, mib: u64) -> Option<Over> {
         let over = self.limits.allow(Kind::Share, 1, mib).err()?;
         let words = over.to_string();
-        self.hit.borrow_mut().get_or_insert(over);
+        self.hit.replace(Some(over));
         let nobody = Limits::new(self.limits.policy, self.limits.subject.clone(), Vec::new());
         let is_final = nobody.allow(Kind::Share, 1, mib).is_err();
         Some(Over { words, is_final })
