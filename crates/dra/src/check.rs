@@ -119,14 +119,22 @@ pub(crate) fn print(findings: &[Finding], json: bool) -> Result<()> {
         }
         false => finding::table(findings, false),
     };
-    // A reader such as head may have ended.
-    let _ = std::io::stdout().lock().write_all(text.as_bytes());
+    show(&text)?;
     match finding::count(findings, Status::Fail) {
         n if n == 0 || json => Ok(()),
         n => Err(Error::new(format!(
             "cannot serve claims on this node: failed checks: {n}"
         ))
         .hint("follow the repair of each line with fail")),
+    }
+}
+
+/// Prints a text. A reader such as `head` may end before it has all.
+pub(crate) fn show(text: &str) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(e) if e.kind() != ErrorKind::BrokenPipe => Err(e).context(|| "print it"),
+        _ => Ok(()),
     }
 }
 

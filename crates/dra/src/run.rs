@@ -20,7 +20,6 @@ use runmig_lease::error::{Context, Error, Result};
 use runmig_lease::store::{Lock, Store};
 use runmig_lease::trust;
 use std::ffi::OsString;
-use std::io::{ErrorKind, Write};
 use std::pin::pin;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -39,7 +38,7 @@ const IDLE: Duration = Duration::from_millis(100);
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let called = options::parse(args, std::env::var("NODE_NAME").ok());
     let ended = called.and_then(|call| match call {
-        Call::Help => shown(HELP),
+        Call::Help => check::show(HELP),
         Call::InstallHook(folder) => host::install_hook(&folder),
         Call::Serve(options) => serve(&options),
         Call::Check(options) => {
@@ -52,7 +51,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             log::start(None);
             let (slices, _) = Room::once(configuration(&options)?, &options.node)?;
             let text = serde_saphyr::to_string_multiple(&slices);
-            shown(&text.context(|| "write the ResourceSlices as YAML")?)
+            check::show(&text.context(|| "write the ResourceSlices as YAML")?)
         }
     });
     match ended {
@@ -61,14 +60,6 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             eprintln!("runmig-dra: {}", e.line());
             ExitCode::FAILURE
         }
-    }
-}
-
-/// Prints a text, of which a reader may take as much as it likes.
-fn shown(text: &str) -> Result<()> {
-    match std::io::stdout().write_all(text.as_bytes()) {
-        Err(e) if e.kind() != ErrorKind::BrokenPipe => Err(e).context(|| "print it"),
-        _ => Ok(()),
     }
 }
 
