@@ -79,7 +79,14 @@ fn check_folder(path: &Path, meta: &Metadata) -> Result<()> {
     let sticky = meta.is_dir() && meta.mode() & 0o1000 != 0;
     check_owner(meta)
         .and_then(|()| if sticky { Ok(()) } else { check_mode(meta) })
+        .map_err(|e| of_folder(path, e))
         .because(|| path.display().to_string())
+}
+
+/// Returns the error with the command that gives the folder to root alone: the line may name other folders too.
+fn of_folder(path: &Path, e: Error) -> Error {
+    let shown = path.display();
+    e.hint(format!("chown root: {shown} && chmod go-w {shown}"))
 }
 
 /// Checks a folder that holds runmig's own files. The sticky bit does not help there, since another user
@@ -88,12 +95,11 @@ fn check_folder(path: &Path, meta: &Metadata) -> Result<()> {
 /// # Errors
 /// The path is not a folder, or users other than root can write to it or to a folder above it.
 pub fn folder(path: &Path) -> Result<()> {
-    check_above(&std::fs::canonicalize(path).map_err(plain)?)?;
-    let meta = std::fs::metadata(path).map_err(plain)?;
-    if !meta.is_dir() {
-        return Err(Error::new("it is not a folder"));
+    room_for(path)?;
+    match std::fs::metadata(path).map_err(plain)?.is_dir() {
+        true => Ok(()),
+        false => Err(Error::new("it is not a folder")),
     }
-    check_metadata(&meta)
 }
 
 /// Checks the place for a new folder: the existing part of its path belongs to root alone.
@@ -107,10 +113,11 @@ pub fn room_for(path: &Path) -> Result<()> {
     }
     check_above(last)?;
     let meta = std::fs::symlink_metadata(last).map_err(plain)?;
-    check_metadata(&meta).map_err(|e| match last == resolved {
-        true => e,
-        false => Error::new(last.display().to_string()).caused_by(e),
-    })
+    let checked = check_metadata(&meta).map_err(|e| of_folder(last, e));
+    match last == resolved {
+        true => checked,
+        false => checked.because(|| last.display().to_string()),
+    }
 }
 
 /// Checks the owner and the mode of an open file or folder.

@@ -4,7 +4,6 @@ use super::host::Host;
 use crate::cli::command;
 use crate::cli::configure::{self, Engine};
 use nix::sys::statvfs::statvfs;
-use runmig_lease::error::Context;
 use runmig_lease::files;
 use runmig_lease::finding::{Finding, Found};
 use runmig_lease::process;
@@ -101,22 +100,7 @@ pub fn gc(_: &Host) -> Found {
 }
 
 pub fn folder(host: &Host) -> Found {
-    let dir = &host.config()?.state_dir;
-    let shown = dir.display();
-    let repair = match dir.exists() {
-        true if dir.is_dir() => &format!("chown root: {shown} && chmod go-w {shown}"),
-        true => "set state_dir to a folder",
-        false => "give the folders above it to root alone, or set state_dir",
-    };
-    let trusted = match dir.exists() {
-        true => trust::folder(dir),
-        false => trust::room_for(dir),
-    };
-    trusted.map_err(|e| {
-        let text = format!("cannot open state directory {shown}: {}", e.reason());
-        Finding::fail(text, repair)
-    })?;
-    Store::check_writable(dir).context(|| format!("open state directory {shown}"))?;
+    Store::check_place(&host.config()?.state_dir)?;
     Ok(Vec::new())
 }
 
@@ -144,7 +128,10 @@ pub fn space(host: &Host) -> Found {
 
 pub fn records(host: &Host) -> Found {
     let config = host.config()?;
-    let Some(store) = Store::existing(&config.state_dir, config.lock_timeout)? else {
+    let existing = Store::existing(&config.state_dir, config.lock_timeout);
+    let why = "the state directory cannot be opened, see state.folder";
+    let existing = existing.map_err(|e| folder(host).map_or(Finding::skip(why), |_| e.into()));
+    let Some(store) = existing? else {
         return Err(Finding::skip("there is no ledger yet"));
     };
     let Some(why) = store.damage()? else {

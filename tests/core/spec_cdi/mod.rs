@@ -229,7 +229,7 @@ fn refuses_files_writable_by_others() {
     chmod(dir.path(), 0o777);
     assert_eq!(
         refused(&dir),
-        "cannot read CDI directory /etc/cdi: users other than root can write to it (mode 0777); hint: chmod go-w it"
+        "cannot read CDI directory /etc/cdi: users other than root can write to it (mode 0777); hint: chown root: /etc/cdi && chmod go-w /etc/cdi"
     );
 }
 
@@ -448,7 +448,7 @@ fn refuses_hooks_that_others_can_write() {
     chmod(&hook, 0o755);
     assert!(find().is_ok());
     chmod(dir.path(), 0o777);
-    has(&find().unwrap_err().line(), "chmod go-w it");
+    has(&find().unwrap_err().line(), " && chmod go-w ");
 }
 
 /// Failure: the CDI specification names the socket of a daemon that does not run: persistenced, fabric manager, MPS

@@ -86,27 +86,29 @@ impl Store {
         let store = Store::at(dir, lock_timeout);
         // The check precedes every creation. Through another user's link, runmig would create files where
         // that user likes.
-        trust::room_for(dir).context(what)?;
-        if dir.exists() && !dir.is_dir() {
-            let no_folder = Error::new("it is not a folder").hint("set state_dir to a folder");
-            return Err(no_folder).context(what);
-        }
-        Store::check_writable(dir).context(what)?;
+        Store::check_place(dir)?;
         make_folder(&store.operations()).context(what)?;
         trust::folder(dir).context(what)?;
         store.check()?;
         Ok(store)
     }
 
-    /// Fails if the file system of a state directory, which may not exist yet, is read-only.
+    /// Checks the place of a state directory, which may not exist yet.
     ///
     /// # Errors
-    /// It is read-only.
-    pub fn check_writable(dir: &Path) -> Result<()> {
+    /// Users other than root can write to it or above it, it is not a folder, or its file system is read-only.
+    pub fn check_place(dir: &Path) -> Result<()> {
+        let what = || format!("open state directory {}", dir.display());
+        trust::room_for(dir).context(what)?;
+        if dir.exists() && !dir.is_dir() {
+            let no_folder = Error::new("it is not a folder").hint("set state_dir to a folder");
+            return Err(no_folder).context(what);
+        }
         let there = dir.ancestors().find(|at| at.exists());
         match nix::unistd::access(there.unwrap_or(dir), AccessFlags::W_OK) {
             Err(e @ Errno::EROFS) => Err(Error::new(e.desc())
-                .hint("mount it writable, or set state_dir to a folder of another file system")),
+                .hint("mount it writable, or set state_dir to a folder of another file system"))
+            .context(what),
             _ => Ok(()),
         }
     }
