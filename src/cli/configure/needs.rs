@@ -112,7 +112,7 @@ fn values(line: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Returns the files in which engines look for runtimes: the default ones, and those of this run.
-fn files(task: &Task<'_>) -> Result<Vec<PathBuf>> {
+pub fn files(task: &Task<'_>) -> Result<Vec<PathBuf>> {
     let mut files = containerd::imported(task, &[], containerd::CONFIG.as_ref())?;
     let mains = [crio::CONFIG, docker::CONFIG].into_iter();
     files.extend(mains.chain(podman::CONFIGS).map(PathBuf::from));

@@ -1,7 +1,7 @@
 //! One run of `migctl configure`: its options, and how it reads files for the engines.
 
 use super::file::{self, Change};
-use super::table;
+use super::{needs, table};
 use runmig_lease::error::{Context, Error, Result};
 use runmig_lease::paths::{self, inside};
 use runmig_lease::programs;
@@ -103,16 +103,21 @@ impl Task<'_> {
         })
     }
 
-    /// Returns a line for each folder that a new file needs, for `folders_in`. One that is there stays, even if a killed run made it.
-    pub fn missing_folders(&self, path: &Path) -> String {
-        let folders = path.ancestors().skip(1);
-        let missing = folders.filter(|folder| {
+    /// Returns a line for each folder above a file that is missing, or that was made for this or another file of ours: the last of
+    /// them takes it along. Any other stays, even if a killed run made it. For `folders_in`.
+    pub fn made_folders(&self, path: &Path) -> String {
+        let beside = paths::entries(self.on_disk(path).parent().unwrap_or(Path::new("/")));
+        let others = needs::files(self).unwrap_or_default().into_iter();
+        let files = beside.chain(others.map(|file| self.on_disk(&file)));
+        let texts = files.filter_map(|file| file::read(&file, self.root).ok()?);
+        let texts: String = texts.filter(|text| text.starts_with(MADE)).collect();
+        let line = |folder: &Path| {
+            let line = format!("{FOLDER}{}", folder.display());
             let there = std::fs::symlink_metadata(self.on_disk(folder));
-            there.is_err_and(|e| e.kind() == ErrorKind::NotFound)
-        });
-        missing
-            .map(|folder| format!("{FOLDER}{}\n", folder.display()))
-            .collect()
+            let is_missing = there.is_err_and(|e| e.kind() == ErrorKind::NotFound);
+            (is_missing || texts.lines().any(|made| made == line)).then(|| line + "\n")
+        };
+        path.ancestors().skip(1).filter_map(line).collect()
     }
 
     /// Returns the folders that `configure` made for a file, the deepest first, by the text that it wrote then.
@@ -185,20 +190,7 @@ impl Task<'_> {
             ))
             .hint("remove the file, or name another with --drop-in"));
         }
-        let lines_of = |ours: &str| -> String {
-            let lines = ours.split_inclusive('\n');
-            lines.filter(|line| line.starts_with(FOLDER)).collect()
-        };
-        let lines = match &change.before {
-            Some(ours) => lines_of(ours),
-            // The last of several files in a folder takes it along.
-            None => {
-                let folder = paths::entries(change.on_disk.parent().unwrap_or(Path::new("/")));
-                let texts = folder.filter_map(|file| file::read(&file, self.root).ok()?);
-                let lines = texts.map(|text| lines_of(&text)).max_by_key(String::len);
-                lines.unwrap_or_default() + &self.missing_folders(path)
-            }
-        };
+        let lines = self.made_folders(path);
         change.folders = self.folders_in(&lines, path);
         change.after = wanted.map(|text| text.replacen(MADE, &format!("{MADE}{lines}"), 1));
         Ok(change)

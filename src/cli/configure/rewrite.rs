@@ -88,7 +88,7 @@ impl Task<'_> {
         let Some(now) = &change.before else {
             if !self.remove {
                 change.after = Some((rewrite.with)(rewrite.empty).context(what)?);
-                kept.text = Some(format!("{ABSENT}{}", self.missing_folders(path)));
+                kept.text = Some(format!("{ABSENT}{}", self.made_folders(path)));
             }
             change.kept = Some(kept);
             return Ok(change);
