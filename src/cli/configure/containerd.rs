@@ -260,8 +260,11 @@ impl Main<'_> {
         let end = document.trailing().as_str().unwrap_or_default();
         let (text, end) = { text.strip_suffix(end) }.map_or((text, ""), |text| (text, end));
         let more = format!("{}\n\n{runc}\n{handler}{end}", text.trim_end());
-        let by_hand = |e: Error| e.hint("add the handler by hand");
-        let mut document = Main::parse(&more).map_err(by_hand)?;
+        // Its line is one of a text that nobody sees.
+        let by_hand = |e: toml_edit::TomlError| {
+            Error::new(e.message().trim_end()).hint("add the handler by hand")
+        };
+        let mut document: DocumentMut = more.parse().map_err(by_hand)?;
         if let Some(containerd) = self.containerd(&mut document).filter(|_| self.task.default) {
             let other = containerd.get(DEFAULT).and_then(Item::as_str);
             if let Some(other) = other.filter(|name| !["", "runc", self.task.name].contains(name)) {

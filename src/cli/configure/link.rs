@@ -182,6 +182,12 @@ fn text_of(words: &[String]) -> Result<String> {
             _ => format!("{key} = {}\n", Value::from(value)),
         };
     }
-    Config::parse(&body)?;
+    Config::parse(&body).map_err(|e| match e.to_string().split_once(": ") {
+        // Of a file that is not there.
+        Some((line, why)) if line.starts_with("line ") => {
+            Error::new(why).hint(e.advice().unwrap_or_default())
+        }
+        _ => e,
+    })?;
     Ok(format!("{MADE}{HASH}{}\n{body}", hash(&body)))
 }
