@@ -44,7 +44,7 @@ pub enum Engine {
     Cdi,
 }
 
-#[derive(Args)]
+#[derive(Args, Clone)]
 pub struct Options {
     engine: Engine,
     /// Show the changes without making them
@@ -239,6 +239,18 @@ pub fn run(options: &Options, format: Format) -> Result<i32> {
     plan.notes.extend(link.map(|l| l.note(options.dry_run)));
     if task.remove && request.is_none() && !stays {
         plan.notes.extend(task.kept_request(options.dry_run));
+    }
+    // A handler that had a request is called so, and nothing of it may be left to tell that.
+    let long = link::handler(&name, true, &root, links);
+    if task.remove && long != name && !plan.has_changes() && plan.notes.is_empty() {
+        let options = options.clone();
+        return run(
+            &Options {
+                name: long,
+                ..options
+            },
+            format,
+        );
     }
     // No engine reads the file with the request.
     plan.restart = plan.restart.filter(|_| plan.has_changes());
