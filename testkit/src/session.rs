@@ -6,7 +6,7 @@
 //!   $ migctl cordon 0             a command of bash, run in the machine's folder
 //!   > …                           more of the same command
 //!   GPU 0 (GPU-0) … (glob)        what it prints on both outputs, without blank lines; `*` stands for anything in a line that
-//!                                 ends with (glob)
+//!                                 ends with (glob), and begins one that would look like a command
 //!   [1]                           its exit status, if it is not 0
 //! ```
 //!
@@ -16,8 +16,9 @@
 
 use crate::faults::World;
 use crate::gate::make_fifo;
+use crate::leftovers::remove_cgroup;
 use crate::prelude::*;
-use crate::process::descendants;
+use crate::process::{descendants, in_cgroup};
 use crate::prometheus;
 use crate::runtimes::cache;
 use nix::mount::{MntFlags, umount2};
@@ -104,6 +105,9 @@ fn run(case: &[&str]) -> Vec<String> {
             .enumerate()
             .map(|(n, line)| match before.get(n) {
                 Some(pattern) if is_like(&line, pattern) => (*pattern).to_owned(),
+                _ if ["  > ", "  $ "].iter().any(|sign| line.starts_with(sign)) => {
+                    format!("  *{} (glob)", &line[2..])
+                }
                 _ => line,
             });
         now.extend(kept);
@@ -149,12 +153,19 @@ struct Shell {
 /// For one command. The scripts for real GPUs take ten seconds on an idle machine.
 const LIMIT_MS: i32 = 240_000;
 
-/// A case that fails leaves neither processes nor the file system of the word `disk`.
+/// A case that fails leaves neither processes nor the cgroups of containers nor the file system of the word `disk`.
 impl Drop for Shell {
     fn drop(&mut self) {
-        descendants(self.bash.0.id() as i32)
-            .into_iter()
-            .for_each(kill);
+        let folder = self.world.path("");
+        let name = folder.file_name().unwrap_or_default().display();
+        let processes = descendants(self.bash.0.id() as i32).into_iter();
+        // The init of a container is nobody's child.
+        let inits = in_cgroup(&format!("/{name}-"));
+        processes.chain(inits).for_each(kill);
+        for bundle in fs::read_dir(folder.join("bundles")).into_iter().flatten() {
+            let id = bundle.unwrap().file_name();
+            remove_cgroup(&format!("{name}-{}", id.display()));
+        }
         let _ = umount2(&self.world.state(), MntFlags::MNT_DETACH);
     }
 }
