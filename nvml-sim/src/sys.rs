@@ -86,6 +86,12 @@ pub fn kill_self() -> ! {
     }
 }
 
+/// Lets a program end quietly once nobody reads its output: Rust has a print panic instead.
+pub fn end_with_reader() {
+    // SAFETY: a default action is no handler of ours.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+}
+
 /// The file that this code was loaded from.
 pub fn own_path() -> Option<PathBuf> {
     let here = own_path as fn() -> Option<PathBuf>;

@@ -53,6 +53,9 @@ fn run(args: impl Iterator<Item = String>) -> io::Result<()> {
     let asked = parse(args, branch)?;
     let pipes = std::env::var_os("CUDA_MPS_PIPE_DIRECTORY");
     let pipes = pipes.map_or_else(|| DEFAULT_PIPES.into(), PathBuf::from);
+    if !matches!(asked, Asked::Daemon) {
+        nvml_sim::sys::end_with_reader();
+    }
     match asked {
         Asked::Help => print!("{}", help(branch)),
         Asked::Daemon => daemon::run(store, &pipes)?,

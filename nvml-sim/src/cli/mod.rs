@@ -63,6 +63,7 @@ enum Verb {
 }
 
 pub fn main() -> ExitCode {
+    crate::sys::end_with_reader();
     let matches = Cli::command().get_matches();
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|e| e.exit());
     match run(cli.verb, matches.subcommand().map(|(_, of_verb)| of_verb)) {

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use super::{Failure, change, open};
-use crate::state;
+use crate::{state, sys};
 
 #[derive(Parser)]
 #[command(name = "nvidia-smi", about = "Resets GPUs of a simulated machine")]
@@ -22,6 +22,7 @@ struct Cli {
 }
 
 pub fn main() -> ExitCode {
+    sys::end_with_reader();
     match reset(&Cli::parse().id) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => {

@@ -32,7 +32,7 @@ const FOR_EVER: u64 = u64::MAX / 4;
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     if args.is_empty() || args.iter().any(|arg| arg == "-h" || arg == "--help") {
-        print!("{USAGE}");
+        say(USAGE.trim_end());
         return ExitCode::SUCCESS;
     }
     let mut cuda = match Cuda::start() {

@@ -27,6 +27,7 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
+    nvml_sim::sys::end_with_reader();
     let arguments = Arguments::parse();
     match record(&arguments) {
         Ok(()) => ExitCode::SUCCESS,
