@@ -86,7 +86,7 @@ impl Holds {
             match driver.set_mig_mode(&hold.gpu.uuid, hold.on) {
                 Ok(ModeChange::Done) => hold.tell(),
                 Ok(ModeChange::AfterReset) => pending.push(hold),
-                Err(e) => results.push(Err(refused(&hold.gpu, e))),
+                Err(e) => results.push(Err(refused(context, &hold.gpu, e))),
             }
         }
         if !pending.is_empty() {
@@ -123,16 +123,16 @@ impl Hold {
     }
 }
 
-fn refused(gpu: &Gpu, e: DriverError) -> Error {
-    let is_busy = e.code() == Some(IN_USE);
-    let error = Error::from(e);
-    match is_busy {
-        true => error.hint(format!(
-            "end what uses GPU {}, also monitoring and displays, and apply again",
-            gpu.index
-        )),
-        false => error,
+fn refused(context: &Leases<'_>, gpu: &Gpu, e: DriverError) -> Error {
+    if e.code() != Some(IN_USE) {
+        return e.into();
     }
+    let mut end = in_use::advice(&context.config.driver.root, [gpu].into_iter());
+    if end.is_empty() {
+        let index = gpu.index;
+        end = format!("end what uses GPU {index}, also monitoring and displays, then ");
+    }
+    Error::from(e).hint(end + "apply again")
 }
 
 /// Returns the error of a reset that cannot be done. A pending mode would keep the GPU from slices until a reboot that nobody
