@@ -413,24 +413,14 @@ impl Ends {
         }
     }
 
-    /// The change removes a lease, whose release began at this moment.
-    pub(crate) fn lease(&mut self, lease: &Lease, instance: &Instance, begun: Instant) {
+    /// The change removes a lease, or an idle slice, whose release began at this moment.
+    pub(crate) fn release(&mut self, lease: Option<&Lease>, instance: &Instance, begun: Instant) {
         let event_type = match self.actor {
             Actor::Gc => EventType::Collected,
             Actor::Eviction => EventType::Evicted,
             _ => EventType::Released,
         };
-        self.ends(event_type, &entry(Some(lease), instance), begun);
-    }
-
-    /// The change removes an instance without a lease. It counts if it made room.
-    pub(crate) fn instance(&mut self, instance: &Instance, begun: Instant) {
-        if self.actor == Actor::Eviction {
-            self.ends(EventType::Evicted, &entry(None, instance), begun);
-        }
-    }
-
-    fn ends(&mut self, event_type: EventType, entry: &Entry, begun: Instant) {
+        let entry = &entry(lease, instance);
         let (kind, time) = (entry.shown().kind, begun.elapsed());
         self.counts.count(Counter::Releases(kind, self.actor));
         self.counts.observe(Times::Release(kind), time);

@@ -49,11 +49,11 @@ types! {
     Shared = "shared",
     /// A create ended with a container or a prepared claim.
     Ready = "ready",
-    /// A lease ended.
+    /// A lease ended, or an operator ended an idle slice.
     Released = "released",
     /// An idle slice ended to make room.
     Evicted = "evicted",
-    /// A collection ended a lease.
+    /// A collection ended a lease, or an idle slice whose time was over.
     Collected = "collected",
     /// An instance was made.
     Created = "created",

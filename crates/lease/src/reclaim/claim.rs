@@ -77,7 +77,7 @@ impl Leases<'_> {
         self.end(&ledger, |state, ends| {
             for held in listing.held().filter(is_its) {
                 state.remove_lease(&held.lease.id);
-                ends.lease(&held.lease, &held.instance, begun);
+                ends.release(Some(&held.lease), &held.instance, begun);
                 let goes =
                     !held.instance.outlives_leases() && !state.has_others(&held.instance.id, None);
                 if goes {

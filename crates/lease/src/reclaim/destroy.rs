@@ -33,7 +33,7 @@ impl Target<'_> {
         let Some(lease) = self.lease.filter(|lease| state.remove_lease(&lease.id)) else {
             return;
         };
-        ends.lease(lease, self.instance, self.begun);
+        ends.release(Some(lease), self.instance, self.begun);
         if lease.attempt().is_some() {
             ends.recovered(Some(lease), self.instance);
         }

@@ -122,7 +122,7 @@ pub(super) fn keep_idle(context: &Leases<'_>, held: &Held, begun: Instant) -> Re
             state.update_instance(id, |i| i.state = InstanceState::Idle { since })?;
         }
         if state.remove_lease(lease) {
-            ends.lease(&held.lease, &held.instance, begun);
+            ends.release(Some(&held.lease), &held.instance, begun);
         }
         Ok(has_others)
     })?;

@@ -177,7 +177,7 @@ fn end_records(context: &Leases<'_>, leases: &[Dead]) -> Result<Vec<Outcome>> {
     context.end(&context.store.lock("gc")?, |state, ends| {
         let gone = state.remove_all(&ending);
         let gone = leases.iter().filter(|l| gone.contains(&l.held.lease.id));
-        gone.for_each(|l| ends.lease(&l.held.lease, &l.held.instance, begun));
+        gone.for_each(|l| ends.release(Some(&l.held.lease), &l.held.instance, begun));
         Ok(())
     })?;
     Ok(outcomes)
@@ -195,7 +195,7 @@ pub(crate) fn release_instance_unless(
     let instance = {
         let ledger = context.store.lock("release")?;
         let state = context.store.state()?;
-        let Some(mut instance) = state.instance(&instance.id).cloned() else {
+        let Some(instance) = state.instance(&instance.id).cloned() else {
             return Ok(Returned::Yes);
         };
         if state.has_others(&instance.id, None) {
@@ -204,12 +204,11 @@ pub(crate) fn release_instance_unless(
         if let Some(why) = against(&instance).or_else(|| layout::keeper(context, &instance)) {
             return Ok(Returned::No(why));
         }
-        let is_idle = instance.idle_since().is_some();
         if instance.attempt().is_none() && instance.state != InstanceState::Releasing {
-            Arc::make_mut(&mut instance).state = InstanceState::Releasing;
-            if let Err(e) = ledger.update_instance(&instance, |i| i.clone_from(&instance)) {
+            let mark = |i: &mut Instance| i.state = InstanceState::Releasing;
+            if let Err(e) = ledger.update_instance(&instance, mark) {
                 // Without the mark another container could take an idle slice, so the release stops.
-                if is_idle {
+                if instance.idle_since().is_some() {
                     return Err(e);
                 }
                 tracing::warn!(instance = instance.id.as_str(), "{}", e.line());
@@ -254,8 +253,8 @@ fn end(context: &Leases<'_>, target: Target<'_>, patience: Patience) -> Result<(
                 if removed && target.instance.attempt().is_some() {
                     ends.recovered(None, target.instance);
                 }
-                if removed && target.lease.is_none() {
-                    ends.instance(target.instance, target.begun);
+                if removed && target.instance.idle_since().is_some() {
+                    ends.release(None, target.instance, target.begun);
                 }
                 Ok(())
             })
