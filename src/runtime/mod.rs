@@ -47,15 +47,15 @@ struct Slicer {
     features: fn(&Front<'_>) -> Result<i32>,
 }
 
-/// Runs the program `runmig`, and returns its exit status.
-pub fn front() -> i32 {
+/// Runs the program `runmig` with the arguments that it was called with, its own name first, and returns its exit status.
+pub fn front(arguments: Vec<OsString>) -> i32 {
     let front = Slicer {
         create: |front, _| match companion::exec(front, None)? {},
         delete: |front, key| delete::delete(front, &key, delete::by_companion),
         update: |front, _| companion_or_bare(front),
         features: companion_or_bare,
     };
-    enter(&front, |_| None)
+    enter(&front, arguments, |_| None)
 }
 
 /// Hands the call to `runmig-slice`. If that fails, hands it to the low-level runtime, which does the
@@ -74,14 +74,18 @@ pub fn slice() -> i32 {
         update: update::but_for_devices,
         features: features::tell,
     };
-    enter(&slice, spawn::take_argument)
+    enter(&slice, std::env::args_os().collect(), spawn::take_argument)
 }
 
 /// Returns the exit status, unless the low-level runtime replaces this process.
-fn enter(slicer: &Slicer, ended: fn(&mut Vec<OsString>) -> Option<ExitStatus>) -> i32 {
+fn enter(
+    slicer: &Slicer,
+    arguments: Vec<OsString>,
+    ended: fn(&mut Vec<OsString>) -> Option<ExitStatus>,
+) -> i32 {
     spawn::fill_standard_descriptors();
     process::survive_file_limit();
-    let mut argv = std::env::args_os();
+    let mut argv = arguments.into_iter();
     let name = argv.next();
     let mut args: Vec<OsString> = argv.collect();
     let ended = ended(&mut args);
