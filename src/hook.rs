@@ -120,9 +120,9 @@ fn release_all(config: &Config, ids: &[LeaseId], state: Result<OciState>) -> Res
     let (leases, was_there) = match ledger {
         Ok(ledger) => ledger,
         Err(e) => {
-            let (line, told) = (e.line(), told());
+            let (reason, told) = (e.reason(), told());
             let each = |id: &LeaseId| {
-                let why = Error::new(format!("there is no ledger in {dir}: {line}"));
+                let why = Error::new(format!("there is no ledger in {dir}: {reason}"));
                 Err(told.stays(id, &state.id, why))
             };
             let restored = bundles::restore_without_ledger(&state.bundle, &ids[0]);
@@ -138,7 +138,7 @@ fn release_all(config: &Config, ids: &[LeaseId], state: Result<OciState>) -> Res
     if let Some(why) = leases.store().damage()? {
         warn(format!(
             "the ledger in {dir} is damaged ({}): its slice is released by what its bundle tells",
-            why.line()
+            why.reason()
         ));
         let told = told();
         let end = |id: &LeaseId| match leases.end_unrecorded(&told, id, &state.id, &state.bundle)? {

@@ -55,14 +55,14 @@ pub fn repair(config: &Config, format: Format) -> Result<i32> {
         }
         false => "it has the leases of its last whole copy and of living containers now",
     };
-    let why = repair.why.line();
+    let why = repair.why.reason();
     output::eprint(&format!("the ledger was damaged: {why}; {has}"));
     for (lease, why) in &repair.untold {
         output::eprint(&format!(
             "lease {} may have a living container, and cannot be brought back: {}; hint: end that container before others \
              start",
             printable(lease.as_str()),
-            why.line()
+            why.reason()
         ));
     }
     for (gpu, instance) in &repair.without_owner {

@@ -94,12 +94,17 @@ impl Error {
 
     /// Returns the whole chain and the hint nearest to the cause, in one line, since engines show one.
     pub fn line(&self) -> String {
-        let (mut line, hint) = self.chain();
-        if let Some(hint) = hint {
-            line.push_str("; hint: ");
-            line.push_str(hint);
-        }
-        printable(&with_short_ids(&line))
+        let (line, hint) = self.chain();
+        let hint = hint.map_or_else(String::new, |hint| format!("; hint: {hint}"));
+        printable(&with_short_ids(&(line + &hint)))
+    }
+
+    /// Returns the same failure as the cause of one more error.
+    pub(crate) fn again(&self) -> Error {
+        let (what, hint) = self.chain();
+        let mut again = Error::new(what);
+        again.0.hint = hint;
+        again
     }
 
     /// Returns the whole chain without a hint, as the reason in another error.
@@ -107,23 +112,21 @@ impl Error {
         printable(&with_short_ids(&self.chain().0))
     }
 
-    /// Returns the whole chain, and the hint nearest to the cause.
-    fn chain(&self) -> (String, Option<&str>) {
-        let mut line = String::new();
+    /// Returns the whole chain, and the hint nearest to the cause with those of later failures.
+    fn chain(&self) -> (String, Option<String>) {
+        let (mut line, mut hint) = (String::new(), self.advice());
         if self.0.is_operation {
             line.push_str("cannot ");
         }
         line.push_str(&short(&self.0.what));
-        let mut hint = self.0.hint.as_deref();
         let mut next = StdError::source(self);
         while let Some(e) = next {
             line.push_str(": ");
             line.push_str(&short(&e.to_string()));
-            if let Some(ours) = e.downcast_ref::<Error>() {
-                hint = ours.0.hint.as_deref().or(hint);
-            }
+            hint = { e.downcast_ref() }.and_then(Error::advice).or(hint);
             next = e.source();
         }
+        let mut hint = hint.map(str::to_owned);
         for other in &self.0.also {
             let (text, its) = other.chain();
             // The same cause often fails twice.
@@ -132,10 +135,12 @@ impl Error {
             }
             line.push_str("; and then: ");
             line.push_str(&text);
-            if let Some(its) = its.filter(|its| Some(*its) != hint) {
-                line.push_str("; hint: ");
-                line.push_str(its);
-            }
+            hint = match (hint, its) {
+                (Some(hint), Some(its)) if !hint.contains(&its) => {
+                    Some(format!("{hint}; also {its}"))
+                }
+                (hint, its) => hint.or(its),
+            };
         }
         (line, hint)
     }
@@ -265,6 +270,12 @@ mod tests {
         assert_eq!(
             twice.line(),
             "cannot read a: b is gone; and then: cannot close a; hint: make b"
+        );
+        let other = twice.again().and(Some(Error::new("c").hint("make c")));
+        let line = other.line();
+        assert!(
+            line.ends_with("a; and then: c; hint: make b; also make c"),
+            "{line}"
         );
         let said: Result<()> = Err(std::io::Error::other("gone")).context(|| "read a");
         assert_eq!(said.unwrap_err().line(), "cannot read a: gone");

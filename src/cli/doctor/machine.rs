@@ -4,6 +4,7 @@ use super::host::Host;
 use crate::cli::command;
 use crate::cli::configure::{self, Engine};
 use nix::sys::statvfs::statvfs;
+use runmig_lease::error::Error;
 use runmig_lease::files;
 use runmig_lease::finding::{Finding, Found};
 use runmig_lease::process;
@@ -137,7 +138,7 @@ pub fn records(host: &Host) -> Found {
     let Some(why) = store.damage()? else {
         return Ok(Vec::new());
     };
-    let (dir, why) = (config.state_dir.display(), why.line());
-    let text = format!("the ledger in {dir} is damaged: {why}");
-    Err(Finding::fail(text, "run migctl gc --repair as root"))
+    let dir = config.state_dir.display();
+    let damaged = Error::new(format!("the ledger in {dir} is damaged")).caused_by(why);
+    Err(damaged.hint("run migctl gc --repair as root").into())
 }

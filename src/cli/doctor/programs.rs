@@ -25,7 +25,7 @@ pub fn programs(host: &Host) -> Found {
         let path = host.folder.join(name);
         let shown = path.display();
         if let Err(e) = trust::program(&path) {
-            let text = format!("cannot trust {shown}: {}", e.line());
+            let text = format!("cannot trust {shown}: {}", e.reason());
             return Err(Finding::fail(text, INSTALL));
         }
         let mount = statvfs(&path)

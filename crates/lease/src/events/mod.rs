@@ -80,7 +80,7 @@ impl Writer {
         {
             let file = self.file.display();
             tracing::warn!(
-                "cannot write events to {file}: {e}; hint: correct events.file in the configuration"
+                "cannot write events to {file}: {e}; hint: correct that, or set events.file to another file"
             );
         }
     }
@@ -186,7 +186,8 @@ fn check_folder(folder: &Path) -> io::Result<()> {
     if !meta.is_dir() {
         return Err(io::Error::other("its folder is a link, or no folder"));
     }
-    trust::check_metadata(&meta).map_err(|e| io::Error::other(format!("its folder: {}", e.line())))
+    trust::check_metadata(&meta)
+        .map_err(|e| io::Error::other(format!("its folder: {}", e.reason())))
 }
 
 /// The most bytes of one file that are read at once. No writer of this version makes a file so long.

@@ -126,7 +126,7 @@ fn talk<T>(
         return Ok(None);
     };
     let what = || what(verb, held);
-    let talks = talks.as_ref().map_err(|e| Error::new(e.line()));
+    let talks = talks.as_ref().map_err(Error::again);
     let talks = talks.context(what)?;
     let home = daemon::home(context, &held.lease.id);
     match act(talks, &home, share.memory_mib) {

@@ -141,7 +141,7 @@ pub(super) fn release_records(context: &Leases<'_>, leases: Vec<Dead>) -> Vec<Fi
     }
     let outcomes = end_records(context, &leases).unwrap_or_else(|e| {
         // All of them have the same error.
-        let failed = |_| Outcome::Failed(Error::new(e.line()));
+        let failed = |_| Outcome::Failed(e.again());
         leases.iter().map(failed).collect()
     });
     let entries = leases.into_iter().map(|dead| Entry::Held(dead.held));

@@ -62,7 +62,7 @@ fn restart(
             "restart the MPS daemon of container {container}, and its new processes have no memory limit"
         )
     };
-    let program = program.as_ref().map_err(|e| Error::new(e.line()));
+    let program = program.as_ref().map_err(Error::again);
     let program = program.context(what)?;
     let why = format!("restart of the MPS daemon of {container}");
     let gpu = held.instance.resource.gpu_uuid();
