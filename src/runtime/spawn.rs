@@ -8,7 +8,7 @@ use nix::sys::signal::{self, SigSet, SigmaskHow, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::stat::Mode;
 use nix::unistd::{ForkResult, Pid};
-use runmig_lease::error::{Context, Error, Result};
+use runmig_lease::error::{Context, Result};
 use runmig_lease::model::Process;
 use runmig_lease::process;
 use std::ffi::{CString, OsString, c_char};
@@ -259,7 +259,7 @@ fn ended(pid: Pid) -> Result<Option<ExitStatus>> {
         0 => Ok(None),
         -1 => match Errno::last() {
             Errno::EINTR => Ok(None),
-            e => Err(Error::new("wait for the low-level runtime").caused_by(e)),
+            e => Err(e).context(|| "wait for the low-level runtime"),
         },
         _ => Ok(Some(ExitStatus::from_raw(status))),
     }

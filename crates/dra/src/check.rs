@@ -219,10 +219,12 @@ fn of_containerd(file: &Path, text: &str, cdi_dir: &Path) -> Option<Finding> {
 
 fn kubelet(dir: &Path) -> Found {
     let registry = dir.join("plugins_registry");
-    trust::folder(&registry).map_err(|e| {
-        let why = format!("cannot register at the kubelet: use {}", registry.display());
+    let used = trust::folder(&registry).context(|| format!("use {}", registry.display()));
+    used.map_err(|e| {
         let hint = "set kubernetes.kubelet_dir to the kubelet's --root-dir";
-        Error::new(why).hint(hint).caused_by(e)
+        Error::new("cannot register at the kubelet")
+            .hint(hint)
+            .caused_by(e)
     })?;
     Ok(Vec::new())
 }

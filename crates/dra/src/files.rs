@@ -47,8 +47,8 @@ fn is_there(root: &Path, file: &Path) -> bool {
 fn check_program(root: &Path, path: &Path) -> Result<()> {
     path.ancestors().try_for_each(|at| {
         let found = host::find(root, at).map(File::from);
-        let meta = found.because(|| "open it")?.metadata();
-        trust::check_metadata(&meta.because(|| "open it")?)
+        let meta = found.context(|| "open it")?.metadata();
+        trust::check_metadata(&meta.context(|| "open it")?)
             .map_err(|e| Error::new(at.display().to_string()).caused_by(e))
     })
 }

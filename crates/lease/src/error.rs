@@ -15,7 +15,7 @@ pub struct Error(Box<Inner>);
 #[derive(Default)]
 struct Inner {
     what: String,
-    /// Says whether `what` names an operation, as `read /etc/x`. A line that begins with it says `cannot`.
+    /// Says whether `what` names an operation, as `read /etc/x`. A line says `cannot` before it.
     is_operation: bool,
     hint: Option<String>,
     /// Says whether the obstacle is about to go, as a lock.
@@ -35,8 +35,7 @@ impl Error {
         }))
     }
 
-    /// Creates an error of an operation that failed: `read /etc/x`. A line that begins with it says `cannot
-    /// read /etc/x`.
+    /// Creates an error of an operation that failed: `read /etc/x`. Its line says `cannot read /etc/x`.
     pub(crate) fn failed(operation: impl Into<String>) -> Self {
         let mut error = Error::new(operation);
         error.0.is_operation = true;
@@ -114,11 +113,7 @@ impl Error {
 
     /// Returns the whole chain, and the hint nearest to the cause with those of later failures.
     fn chain(&self) -> (String, Option<String>) {
-        let (mut line, mut hint) = (String::new(), self.advice());
-        if self.0.is_operation {
-            line.push_str("cannot ");
-        }
-        line.push_str(&short(&self.0.what));
+        let (mut line, mut hint) = (short(&self.to_string()).into_owned(), self.advice());
         let mut next = StdError::source(self);
         while let Some(e) = next {
             line.push_str(": ");
@@ -212,7 +207,8 @@ pub fn is_hidden(c: char) -> bool {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.what)
+        let cannot = if self.0.is_operation { "cannot " } else { "" };
+        write!(f, "{cannot}{}", self.0.what)
     }
 }
 
@@ -258,8 +254,11 @@ mod tests {
             .hint("make b")
             .caused_by(std::io::Error::other("gone"));
         let outer = Error::failed("read a").hint("make a").caused_by(inner);
-        assert_eq!(outer.line(), "cannot read a: open b: gone; hint: make b");
-        assert_eq!(outer.to_string(), "read a");
+        assert_eq!(
+            outer.line(),
+            "cannot read a: cannot open b: gone; hint: make b"
+        );
+        assert_eq!(outer.to_string(), "cannot read a");
         let passing = Error::failed("read a").caused_by(Error::new("b is locked").passing());
         assert!(passing.is_passing() && !outer.is_passing());
         let both = Error::new("it is not text").and(Some(Error::failed("close a")));

@@ -87,7 +87,7 @@ async fn serves_claims_at_once(cluster: &Cluster, devices: &[String]) {
         assert_eq!(answers[&claim.uid].error, "");
     }
     let error = &answers[&unknown.uid].error;
-    let words = "cannot prepare claim default/unknown: parse the device name \"gpu-0-1g-10gb-0\": it does not ";
+    let words = "cannot prepare claim default/unknown: cannot parse the device name \"gpu-0-1g-10gb-0\": it does not ";
     begins_with(error, words);
     assert_eq!(cluster.starts(), [0, 1, 2, 3, 4, 5, 6]);
     assert_eq!(cluster.cdi_files().len(), 7);

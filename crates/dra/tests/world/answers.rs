@@ -44,7 +44,7 @@ async fn recovers(cluster: &Cluster, proxy: &Proxy, fault: Fault, words: &str, d
     proxy.set(Some(fault));
     cluster.wipe().await;
     let error = cluster.prepare(&claim).await.error;
-    let object = "cannot prepare claim default/meanwhile: read claim default/meanwhile: ";
+    let object = "cannot prepare claim default/meanwhile: cannot read claim default/meanwhile: ";
     begins_with(&error, &format!("{object}{words}"));
     // Each of the two watches has tried twice.
     let what = format!("the driver tries again: {fault:?}");

@@ -32,7 +32,8 @@ async fn names_problems_of_ledger() {
     fs::remove_file(cluster.at("state/ledger.json.1")).unwrap();
     let filler = state.fill(0);
     let error = cluster.try_unprepare(&claim).await.unwrap();
-    let words = "cannot unprepare claim default/disk: record the lease of claim default/disk ";
+    let words =
+        "cannot unprepare claim default/disk: cannot record the lease of claim default/disk ";
     begins_with(&error, words);
     has(&error, "No space left on device");
     assert_eq!((cluster.starts(), on_record(&cluster).len()), (vec![1], 1));

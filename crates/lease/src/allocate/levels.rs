@@ -176,5 +176,5 @@ fn mps_obstacle(
 }
 
 fn unknown(e: DriverError) -> GpuObstacle {
-    GpuObstacle::unknown(format!("cannot {e}"))
+    GpuObstacle::unknown(e.to_string())
 }

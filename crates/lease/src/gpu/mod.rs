@@ -219,10 +219,10 @@ impl fmt::Display for DriverError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.reason {
             Reason::Code(code) => {
-                write!(f, "{}: {} (NVML {code})", self.what, words(*code))
+                write!(f, "cannot {}: {} (NVML {code})", self.what, words(*code))
             }
             Reason::Library(why) | Reason::Answer(why) | Reason::Silent(why) => {
-                write!(f, "{}: {why}", self.what)
+                write!(f, "cannot {}: {why}", self.what)
             }
         }
     }
@@ -232,7 +232,7 @@ impl std::error::Error for DriverError {}
 
 impl From<DriverError> for crate::error::Error {
     fn from(e: DriverError) -> Self {
-        let mut error = crate::error::Error::failed(e.to_string()).of_driver();
+        let mut error = crate::error::Error::new(e.to_string()).of_driver();
         if e.is_in_use() {
             error = error.passing();
         }

@@ -68,7 +68,7 @@ impl Inventory {
         let load = match driver.load(&gpu.uuid) {
             Ok(load) => load,
             Err(e) => {
-                let why = format!("cannot {e}");
+                let why = e.to_string();
                 return GpuState {
                     error: (!e.is_not_supported()).then(|| why.clone()),
                     ..GpuState::of(shared.unwrap_or(GpuUse::Unknown { why }), on_record)

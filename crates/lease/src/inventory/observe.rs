@@ -51,7 +51,7 @@ pub fn observe(config: &Config, driver: &impl Queries, held: &[&Held]) -> Vec<Ob
                     Ok(pids) => seen.around = pids,
                     Err(e) => seen
                         .unknown
-                        .push(("list the processes without MPS", format!("cannot {e}"))),
+                        .push(("list the processes without MPS", e.to_string())),
                 }
                 limit_of(config, held, &mut talks)
             }

@@ -317,7 +317,7 @@ mod tests {
     #[test]
     fn names_what_is_wrong_in_an_entry() {
         for (entry, words) in rows! {
-            "mig-enabled: false" => "cannot read configuration all: read entry 1: it has no devices; hint: write devices: all";
+            "mig-enabled: false" => "cannot read configuration all: cannot read entry 1: it has no devices; hint: write devices: all";
             "devices: all" => "it has no mig-enabled; hint: write mig-enabled: true";
             "devices: all, mig-enabled: true" => "it has no mig-devices, and mig-enabled is true";
             "devices: all, mig-enabled: true, mig-devices: null" => "it has no mig-devices, and mig-enabled is true";

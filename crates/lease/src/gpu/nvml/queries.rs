@@ -40,7 +40,7 @@ impl Queries for Session<'_> {
             // A GPU that is lost must not keep the others from being used.
             match self.gpu(index).and_then(|gpu| self.contents(&gpu)) {
                 Ok(gpu) => snapshot.gpus.push(gpu),
-                Err(e) => snapshot.unreadable.push((index, format!("cannot {e}"))),
+                Err(e) => snapshot.unreadable.push((index, e.to_string())),
             }
         }
         Ok(snapshot)

@@ -41,7 +41,7 @@ impl Session<'_> {
                 }
                 Some(NOT_SUPPORTED | FUNCTION_NOT_FOUND) => return Vec::new(),
                 _ => {
-                    tracing::warn!("nobody knows whether it is sick: cannot {e}");
+                    tracing::warn!("nobody knows whether it is sick: {e}");
                     return Vec::new();
                 }
             },
