@@ -217,12 +217,16 @@ fn why_collect(
 
 /// Returns why an instance without a lease may go, or else why it stays.
 fn why_destroy(context: &Leases<'_>, instance: &Instance, all: bool) -> Result<String, String> {
-    match instance.idle_since() {
-        Some(_) => idle::is_over(context.config, instance),
-        None => match layout::keeper(context, instance) {
-            Some(kept) => Err(kept),
-            None => retry(instance.attempt(), all),
-        },
+    if instance.idle_since().is_some() {
+        return idle::is_over(context.config, instance);
+    }
+    match (layout::keeper(context, instance), &instance.layout) {
+        (Some(kept), _) => Err(kept),
+        (None, Some(name)) if instance.attempt().is_none() => {
+            Ok(format!("the apply of layout {name} did not complete"))
+        }
+        (None, None) if !instance.is_ending() => Ok("no lease names it".to_owned()),
+        _ => retry(instance.attempt(), all),
     }
 }
 

@@ -314,7 +314,7 @@ pub(super) fn withdrawal(context: &Leases<'_>, lease: &Lease) -> Result<String, 
         Holder::Container(_) => match context.sign_of_life(lease) {
             Some(life) => Err(life),
             None if lease.state == LeaseState::Pending => {
-                Ok("its create died before the container was there".to_owned())
+                Ok("its create is over, and it has no container".to_owned())
             }
             None => Ok("its container is gone".to_owned()),
         },

@@ -199,7 +199,7 @@ pub(crate) fn release_instance_unless(
             return Ok(Returned::Yes);
         };
         if state.has_others(&instance.id, None) {
-            return Ok(Returned::No("a container has it".to_owned()));
+            return Ok(Returned::No("a lease names it".to_owned()));
         }
         if let Some(why) = against(&instance).or_else(|| layout::keeper(context, &instance)) {
             return Ok(Returned::No(why));
