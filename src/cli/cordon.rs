@@ -4,7 +4,7 @@
 use super::driver;
 use super::list::{self, holder_name};
 use super::output::{self, Format};
-use super::{release, world};
+use super::{filter, release, world};
 use crate::bundles;
 use runmig_lease::config::Config;
 use runmig_lease::counters::{Actor, LeaseKind};
@@ -30,9 +30,8 @@ pub struct Options {
 
 fn reason(text: &str) -> std::result::Result<String, String> {
     match text.chars().count() {
-        0 => Err("it is empty".to_owned()),
         n if n > MAX_REASON => Err(format!("it has {n} characters, more than {MAX_REASON}")),
-        _ => Ok(text.to_owned()),
+        _ => filter::not_empty(text),
     }
 }
 

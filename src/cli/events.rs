@@ -1,7 +1,7 @@
 //! `migctl events`: the history of creates, leases and instances.
 
-use super::completion;
 use super::output::{self, Format};
+use super::{completion, filter};
 use clap::Args;
 use clap_complete::ArgValueCompleter;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -20,7 +20,7 @@ pub struct Options {
     #[arg(long, value_name = "TIME", value_parser = moment)]
     since: Option<SystemTime>,
     /// Only events of this container or claim, by its id or its name
-    #[arg(long, value_name = "NAME", add = ArgValueCompleter::new(completion::holders))]
+    #[arg(long, value_name = "NAME", value_parser = filter::not_empty, add = ArgValueCompleter::new(completion::holders))]
     container: Option<String>,
     /// Print events as they come
     #[arg(long, short)]

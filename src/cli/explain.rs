@@ -4,7 +4,7 @@ use super::gpus::use_word;
 use super::json::{Alternative, Explanation, GpuAnswer, Restart, WaitingItem};
 use super::list::holder_name;
 use super::output::{self, Format, dash};
-use super::{completion, mig_on, shares, world};
+use super::{completion, filter, mig_on, shares, world};
 use clap_complete::ArgValueCompleter;
 use runmig_lease::config::Config;
 use runmig_lease::error::{Error, Result, printable};
@@ -41,10 +41,10 @@ pub struct Asked {
     #[arg(long, value_name = "N")]
     compute: Option<u32>,
     /// Asked for by a container of this Kubernetes namespace, for rules about such
-    #[arg(long)]
+    #[arg(long, value_parser = filter::not_empty)]
     namespace: Option<String>,
     /// Asked for by this pod
-    #[arg(long)]
+    #[arg(long, value_parser = filter::not_empty)]
     pod: Option<String>,
     /// Asked for by this user
     #[arg(long, value_name = "UID")]

@@ -15,10 +15,10 @@ pub struct Filter {
     #[arg(long)]
     gpu: Option<GpuName>,
     /// Only leases of this container or claim, by its id or its name
-    #[arg(long, value_name = "NAME", add = ArgValueCompleter::new(completion::holders))]
+    #[arg(long, value_name = "NAME", value_parser = not_empty, add = ArgValueCompleter::new(completion::holders))]
     container: Option<String>,
     /// Only leases of this Kubernetes namespace
-    #[arg(long, add = ArgValueCompleter::new(completion::namespaces))]
+    #[arg(long, value_parser = not_empty, add = ArgValueCompleter::new(completion::namespaces))]
     namespace: Option<String>,
     /// Only leases in this state
     #[arg(long, value_parser = PossibleValuesParser::new(states()))]
@@ -26,6 +26,11 @@ pub struct Filter {
     /// Only leases of this kind
     #[arg(long, value_parser = PossibleValuesParser::new(LeaseKind::WORDS))]
     kind: Option<String>,
+}
+
+/// Reads a name, since nothing has an empty one.
+pub fn not_empty(text: &str) -> Result<String, String> {
+    { (!text.is_empty()).then(|| text.to_owned()) }.ok_or_else(|| "it is empty".to_owned())
 }
 
 fn states() -> impl Iterator<Item = &'static str> {

@@ -1,6 +1,6 @@
 //! `migctl inspect`: the booked memory of each GPU, in the form of gpushare's `kubectl inspect gpushare`.
 
-use super::filter::namespace;
+use super::filter::{namespace, not_empty};
 use super::json::{BookingItem, GpuBookingItem, NodeBooking};
 use super::list::{self, holder_name};
 use super::output::{self, Format};
@@ -15,7 +15,7 @@ use runmig_lease::error::{Result, printable};
 #[derive(clap::Args)]
 pub struct Options {
     /// Show all that is known of one lease or container, by its id or its name
-    #[arg(conflicts_with_all = ["detail", "unit"], add = ArgValueCompleter::new(completion::holders))]
+    #[arg(conflicts_with_all = ["detail", "unit"], value_parser = not_empty, add = ArgValueCompleter::new(completion::holders))]
     id: Option<String>,
     /// Show a row for each container
     #[arg(short, long)]

@@ -115,7 +115,7 @@ Examples:
   migctl release 4f2a9c1d03be   releases the slice of a container that is gone")]
     Release {
         /// The container's name or id, its first 12 characters or more, or the lease's id; for a claim its name or uid
-        #[arg(required_unless_present = "claims", add = ArgValueCompleter::new(completion::holders))]
+        #[arg(required_unless_present = "claims", value_parser = filter::not_empty, add = ArgValueCompleter::new(completion::holders))]
         id: Option<String>,
         /// End the leases of all claims of Kubernetes, after its driver runmig-dra has ended
         #[arg(long, conflicts_with = "id")]
