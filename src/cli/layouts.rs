@@ -137,9 +137,10 @@ impl Source {
 /// Reads a file, and returns the configuration with this name, or the only one.
 fn read(file: &Path, name: Option<&str>) -> Result<Configuration> {
     let read = match file == Path::new("-") {
-        true => LayoutFile::read_from(std::io::stdin().lock())?,
-        false => LayoutFile::read(file)?,
+        true => LayoutFile::read_from(std::io::stdin().lock()),
+        false => LayoutFile::read(file),
     };
+    let read = read.map_err(|e| e.hint("write it as migctl export does, in at most 1 MiB"))?;
     let what = || format!("select a configuration of {}", file.display());
     read.select(name).context(what)
 }

@@ -137,9 +137,8 @@ pub fn put_rules(
 /// Removes the rules that name NVIDIA's numbers, and returns the others.
 fn keep_unnamed(devices: &mut Vec<Value>, numbers: &NvidiaNumbers) -> Result<Vec<Rule>> {
     if devices.len() > RULES_LIMIT {
-        return Err(Error::new(format!(
-            "{RULES} in config.json has more than {RULES_LIMIT} rules"
-        )));
+        let why = format!("{RULES} in config.json has more than {RULES_LIMIT} rules");
+        return Err(Error::new(why).hint("give the container fewer"));
     }
     let mut rules = Vec::new();
     try_retain(devices, |place, device| {

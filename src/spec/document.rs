@@ -106,14 +106,16 @@ impl Layout {
 
 fn text(bytes: &[u8]) -> Result<&str> {
     if bytes.len() as u64 > LIMIT {
-        return Err(Error::new(format!(
-            "config.json is longer than {LIMIT} bytes"
-        )));
+        let why = format!("config.json is longer than {LIMIT} bytes");
+        return Err(Error::new(why).hint("make it shorter"));
     }
     std::str::from_utf8(bytes).because(|| "config.json is not UTF-8")
 }
 
 pub fn not_json(e: serde_json::Error) -> Error {
+    if e.to_string().starts_with("recursion limit exceeded") {
+        return Error::new("config.json is nested more than 127 levels deep").hint("nest it less");
+    }
     let what = match e.classify() {
         serde_json::error::Category::Eof if e.line() <= 1 && e.column() == 0 => {
             "config.json is empty"
@@ -249,9 +251,9 @@ mod tests {
         );
         assert_eq!(refused(b"[]"), "config.json is not a JSON object");
         assert!(refused(b"{\"a\":\"\xff\"}").starts_with("config.json is not UTF-8: "));
-        assert!(
-            refused("[".repeat(100_000).as_bytes())
-                .starts_with("config.json is not JSON: recursion limit exceeded")
+        assert_eq!(
+            refused("[".repeat(100_000).as_bytes()),
+            "config.json is nested more than 127 levels deep; hint: nest it less"
         );
         assert!(refused(br#"{"$serde_json::private::Number":"1"}"#).contains("cannot be carried"));
     }

@@ -260,7 +260,7 @@ fn check(key: &str, value: &str) -> Result<()> {
     if value.len() > MAX_VALUE {
         let (key, length) = (shown(key), value.len());
         let why = format!("annotation {key} is {length} bytes long, more than {MAX_VALUE}");
-        return Err(Error::new(why));
+        return Err(Error::new(why).hint("make it shorter"));
     }
     Ok(())
 }

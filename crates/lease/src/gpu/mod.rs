@@ -207,6 +207,9 @@ impl DriverError {
             Reason::Code(IN_USE) => Some(
                 "run nvidia-smi to see what holds the GPU; a monitoring agent (DCGM) counts as well",
             ),
+            Reason::Code(INSUFFICIENT_RESOURCES) => Some(
+                "run nvidia-smi mig -lgi, then -lci, to see which instances are there, and try again",
+            ),
             Reason::Silent(_) => {
                 Some("run dmesg to see what the driver says; if it is only slow, raise --timeout")
             }
