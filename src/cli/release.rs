@@ -79,7 +79,11 @@ pub(super) fn release(leases: &Leases<'_>, entry: &Entry) -> Result<()> {
                 return Ok(());
             };
             let what = format!("cannot release instance {}: {why}", instance.id);
-            return Err(Error::new(what).hint("find its container with migctl list"));
+            return Err(Error::new(what).hint(match &instance.layout {
+                Some(_) if instance.is_of_layout() => "apply a layout without it",
+                Some(_) => "wait until the apply has ended",
+                None => "find its container with migctl list",
+            }));
         }
     };
     let container = list::holder_name(&held.lease);
