@@ -28,8 +28,11 @@ const MOST_AFTER: usize = 4 << 20;
 /// A part that a socket or a pipe takes at once if it is ready at all.
 const PART: usize = 4096;
 
-const BAD: &str = "400 Bad Request";
-const TOO_LONG: &str = "431 Request Header Fields Too Large";
+/// Without metrics, the answer is a status and what is the matter.
+type Answer<T> = std::result::Result<T, &'static str>;
+
+const BAD: &str = "400 Bad Request: this is not a whole request of HTTP";
+const TOO_LONG: &str = "431 Request Header Fields Too Large: send at most 16 KiB and 64 headers";
 
 struct Request {
     method: String,
@@ -42,20 +45,19 @@ struct Request {
 /// Answers one request. A client that goes early is no error.
 pub fn run(config: &Config) -> Result<i32> {
     let begun = Instant::now();
-    let (status, body, is_head) = match receive(begun + REQUEST_LIMIT) {
-        Ok(Some(request)) => {
-            let (status, body) = answer(config, &request, begun);
-            (status, body, request.method == "HEAD")
-        }
-        Err(status) => (status, None, false),
+    let (answer, is_head) = match receive(begun + REQUEST_LIMIT) {
+        Ok(Some(request)) => (answer(config, &request, begun), request.method == "HEAD"),
+        Err(told) => (Err(told), false),
         // A connection without a request, as of a port scan.
         Ok(None) => return Ok(0),
     };
-    let content_type = match body {
-        Some(_) => text::CONTENT_TYPE,
-        None => "text/plain; charset=utf-8",
+    let (status, content_type, body) = match answer {
+        Ok(metrics) => ("200 OK", text::CONTENT_TYPE, metrics),
+        Err(told) => {
+            let (status, _) = told.split_once(": ").unwrap_or((told, ""));
+            (status, "text/plain; charset=utf-8", format!("{told}\n"))
+        }
     };
-    let body = body.unwrap_or_else(|| format!("{status}: the metrics are at /metrics\n"));
     let length = body.len();
     let mut bytes = format!(
         "HTTP/1.1 {status}\r\nConnection: close\r\nContent-Type: {content_type}\r\nContent-Length: {length}\r\n\r\n"
@@ -69,16 +71,16 @@ pub fn run(config: &Config) -> Result<i32> {
     Ok(0)
 }
 
-/// Returns a status and an exposition, or a status alone.
-fn answer(config: &Config, request: &Request, begun: Instant) -> (&'static str, Option<String>) {
+/// Returns an exposition, or else a status and what is the matter.
+fn answer(config: &Config, request: &Request, begun: Instant) -> Answer<String> {
     match (request.path.as_str(), request.method.as_str()) {
         ("/metrics", "GET" | "HEAD") => {
             let limit = driver_limit(request.scrape_timeout, begun.elapsed());
             let facts = Facts::now(config, Some(limit));
-            ("200 OK", Some(exposition(&facts, &config.policy).text()))
+            Ok(exposition(&facts, &config.policy).text())
         }
-        ("/metrics", _) => ("405 Method Not Allowed", None),
-        _ => ("404 Not Found", None),
+        ("/metrics", _) => Err("405 Method Not Allowed: use GET or HEAD"),
+        _ => Err("404 Not Found: the metrics are at /metrics"),
     }
 }
 
@@ -91,15 +93,15 @@ fn driver_limit(scrape: Option<Duration>, spent: Duration) -> Duration {
         .min(driver::limit())
 }
 
-/// Reads a request: none if the client sent nothing. The error is the status of the answer.
-fn receive(end: Instant) -> std::result::Result<Option<Request>, &'static str> {
+/// Reads a request: none if the client sent nothing. The error is the answer.
+fn receive(end: Instant) -> Answer<Option<Request>> {
     let mut head = Vec::new();
     loop {
         match next(end) {
             Some(part) if !part.is_empty() => head.extend(part),
             _ if head.is_empty() => return Ok(None),
             Some(_) => return Err(BAD),
-            None => return Err("408 Request Timeout"),
+            None => return Err("408 Request Timeout: send the request within 5 s"),
         }
         if let Some(request) = parse(&head)? {
             return Ok(Some(request));
@@ -111,14 +113,14 @@ fn receive(end: Instant) -> std::result::Result<Option<Request>, &'static str> {
 }
 
 /// Reads a head: none if it is not complete.
-fn parse(head: &[u8]) -> std::result::Result<Option<Request>, &'static str> {
+fn parse(head: &[u8]) -> Answer<Option<Request>> {
     let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
     let mut request = httparse::Request::new(&mut headers);
     match request.parse(head) {
         Ok(httparse::Status::Complete(_)) => {}
         Ok(httparse::Status::Partial) => return Ok(None),
         Err(httparse::Error::TooManyHeaders) => return Err(TOO_LONG),
-        Err(httparse::Error::Version) => return Err("505 HTTP Version Not Supported"),
+        Err(httparse::Error::Version) => return Err("505 HTTP Version Not Supported: use HTTP/1"),
         Err(_) => return Err(BAD),
     }
     let path = request.path.and_then(|path| path.split('?').next());
