@@ -141,19 +141,22 @@ fn look(
     answer: &Answer<'_>,
 ) -> Alternative {
     let (mut restarts, mut slices) = (Vec::new(), Vec::new());
-    let no = |verdict, e: &Error| (verdict, e.to_string(), e.advice().map(str::to_owned));
+    let no = |verdict, denial| {
+        let e = what_if.refusal(&answer.request, denial);
+        (verdict, e.to_string(), e.advice().map(str::to_owned))
+    };
     let (verdict, why, hint) = match &answer.outcome {
         Ok(fit) => {
             slices = sites(fit);
             ("fits", fits(fit), None)
         }
-        Err(Denial::Limit(e)) => no("limited", e),
-        Err(Denial::Room(room)) => {
+        Err(denial @ Denial::Limit(_)) => no("limited", denial),
+        Err(denial @ Denial::Room(room)) => {
             if let Some(plan) = room.no_slice.as_ref().and_then(Rejection::plan) {
                 slices = plan.sites.clone();
                 restarts = self::restarts(plan, holders);
             }
-            no(room.outcome().word(), &what_if.refusal(room))
+            no(room.outcome().word(), denial)
         }
     };
     Alternative {

@@ -10,7 +10,7 @@ use runmig_lease::model::{Gpu, MigMode};
 use runmig_lease::placement::MAX_STEPS;
 use runmig_lease::policy::Subject;
 use runmig_lease::request::{Slices, Wanted};
-use runmig_lease::what_if::{Denial, Fit, WhatIf};
+use runmig_lease::what_if::{Fit, WhatIf};
 
 /// Returns the command that switches MIG on, or that puts a pending mode in force.
 pub fn command(gpus: &[&Gpu]) -> String {
@@ -53,15 +53,12 @@ pub fn foresee(
 }
 
 fn with_mig_on(what_if: &WhatIf<'_, impl Queries>, now: &Inventory) -> Result<Option<WithMigOn>> {
-    let mut answers = what_if.answers(MAX_STEPS)?;
-    let why = match answers.all.pop().map(|answer| answer.outcome) {
-        Some(Ok(fit)) => return Ok(Some(fits(&fit, now))),
-        Some(Err(Denial::Limit(e))) => e,
-        Some(Err(Denial::Room(no))) => what_if.refusal(&no),
-        None => return Ok(None),
-    };
-    Ok(Some(WithMigOn {
-        why: why.to_string(),
+    let answers = what_if.answers(MAX_STEPS)?;
+    if let Some(Ok(fit)) = answers.all.last().map(|answer| &answer.outcome) {
+        return Ok(Some(fits(fit, now)));
+    }
+    Ok(what_if.error(answers).map(|e| WithMigOn {
+        why: e.to_string(),
         ..WithMigOn::default()
     }))
 }

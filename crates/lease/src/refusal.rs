@@ -5,7 +5,7 @@
 
 mod no_room;
 
-pub(crate) use no_room::{NO_LEVEL_HINT, error};
+pub(crate) use no_room::{NO_LEVEL_HINT, denied, error};
 pub use no_room::{obstacle as gpu_obstacle, used as gpu_use};
 
 use crate::error::{Error, printable};

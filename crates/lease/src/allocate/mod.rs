@@ -99,7 +99,8 @@ fn leases_for(
             }
             Ended::Denied(Denial::Limit(over), _) => {
                 context.observer.ends(End::Limited);
-                return Err(over);
+                let (wanted, asked) = (&request.wanted, request.wanted.written());
+                return Err(refusal::denied(wanted, &asked, &over));
             }
             Ended::Denied(Denial::Room(no), woke_others) => (no, woke_others),
         };

@@ -204,17 +204,18 @@ impl<'a, D: Queries> WhatIf<'a, D> {
         Fit::Gpus { gpus, farthest }
     }
 
-    /// Returns the error of a create that finds no room.
-    pub fn refusal(&self, no: &NoRoom) -> Error {
-        refusal::error(no, &self.machine.inventory.waiting, None)
+    /// Returns the error of a create that gets this answer. `asked`: the alternatives, as they were written.
+    pub fn refusal(&self, asked: &str, denial: &Denial) -> Error {
+        match denial {
+            Denial::Limit(over) => refusal::denied(self.wanted, asked, over),
+            Denial::Room(no) => refusal::error(no, &self.machine.inventory.waiting, None),
+        }
     }
 
     /// Returns the error of a create with these answers, unless an alternative fits.
     pub fn error(&self, answers: Answers<'_>) -> Option<Error> {
-        Some(match answers.denial()? {
-            Denial::Limit(over) => over,
-            Denial::Room(no) => self.refusal(&no),
-        })
+        let asked = answers.request.clone();
+        Some(self.refusal(&asked, &answers.denial()?))
     }
 }
 

@@ -14,8 +14,9 @@ pub(crate) const NO_LEVEL_HINT: &str = "as the administrator, fix one of these c
 /// Returns the error of a create. `blockers` are the earlier requests in the queue.
 pub(crate) fn error(no: &NoRoom, blockers: &[Waiting], time: Option<Waited>) -> Error {
     let has_waited = time.is_some();
+    let what = what(&no.wanted, &no.wanted.written());
     let Some(rejection) = &no.no_slice else {
-        let mut text = vec![format!("cannot allocate {}: {}", what(no), cause(no))];
+        let mut text = vec![format!("cannot allocate {what}: {}", cause(no))];
         text.extend(queued_before(blockers));
         text.extend(time.as_ref().map(waited));
         return Error::new(text.join("; ")).hint(hint(no, has_waited));
@@ -36,7 +37,7 @@ pub(crate) fn error(no: &NoRoom, blockers: &[Waiting], time: Option<Waited>) -> 
             "no slice with seats has room for it ({some}), and for a new slice runmig {no_slice}"
         ),
     };
-    let error = Error::new(format!("cannot allocate {}: {cause}", what(no)));
+    let error = Error::new(format!("cannot allocate {what}: {cause}"));
     error.hint(match (no.within_reach(), no_slice.advice()) {
         (0, Some(hint)) => hint.to_owned(),
         (0, None) => "run migctl gpus to see the GPUs".to_owned(),
@@ -47,10 +48,17 @@ pub(crate) fn error(no: &NoRoom, blockers: &[Waiting], time: Option<Waited>) -> 
     })
 }
 
-fn what(no: &NoRoom) -> String {
-    match &no.wanted {
+/// Returns the error of a create that a limit denies. `asked`: the alternatives, as they were written.
+pub(crate) fn denied(wanted: &Wanted, asked: &str, over: &Error) -> Error {
+    let denied = Error::failed(format!("allocate {}", what(wanted, asked)));
+    denied.caused_by(over.again()).again()
+}
+
+fn what(wanted: &Wanted, asked: &str) -> String {
+    match wanted {
+        Wanted::Slices(_) => asked.replace(',', " or "),
         Wanted::Gpus(n) => count(*n as usize, "whole GPU"),
-        wanted => format!("a {}", wanted.written()),
+        Wanted::Share(_) | Wanted::Seat(_) => format!("a {asked}"),
     }
 }
 
