@@ -39,7 +39,9 @@ pub fn cordon(config: &Config, format: Format, options: &Options) -> Result<i32>
     let (named, leases) = Named::find(config, &options.gpu)?;
     leases.cordon(&named.uuid, options.reason.as_deref(), false)?;
     let left = named.left(&leases, "cordoned")?;
-    let said = format!("{} is cordoned; leases on it: {}", named.title, left.len());
+    // An idle slice is nobody's.
+    let leases = left.iter().filter(|entry| entry.lease().is_some()).count();
+    let said = format!("{} is cordoned; leases on it: {leases}", named.title);
     tell(format, &left, &said);
     Ok(0)
 }
@@ -93,7 +95,7 @@ pub fn drain(
         }
         if wait.is_some() && !left.is_empty() {
             let (title, count) = (&named.title, left.len());
-            let why = format!("cannot drain {title} in time: leases on it: {count}");
+            let why = format!("cannot drain {title} in time: still on it: {count}");
             let hint = match left.iter().all(is_stuck) {
                 true => "run migctl gc to see what keeps them",
                 false => "end their containers, or wait longer with --wait",

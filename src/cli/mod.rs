@@ -81,7 +81,7 @@ Examples:
     /// Print the completion code for a shell
     #[command(after_help = completion::HELP)]
     Completion { shell: clap_complete::Shell },
-    /// Show the GPUs, their MIG mode, and the profiles with free and total instances
+    /// Show the GPUs, their MIG mode, and the profiles with free and total instances; an idle slice is not free
     Gpus(Late<gpus::Options>),
     /// Show which container has which slice, share or GPU, and the queue
     List(Late<list::Options>),
