@@ -127,10 +127,6 @@ fn row(item: &CollectionItem<'_>, dry_run: bool) -> Vec<String> {
         "released" if dry_run => "would be released",
         other => other,
     };
-    vec![
-        item.holder.clone(),
-        item.profile.into(),
-        outcome.into(),
-        item.why.clone(),
-    ]
+    let cells = [&*item.holder, item.profile, outcome, &*item.why];
+    cells.map(str::to_owned).to_vec()
 }

@@ -3,13 +3,10 @@
 use super::list::holder_name;
 use super::{driver, output};
 use runmig_lease::config::Config;
-use runmig_lease::error::{Error, printable};
+use runmig_lease::error::{Error, printable, processes};
 use runmig_lease::model::Level;
 use runmig_lease::store::{Entry, Held, Lease, LeaseState, MpsDaemon};
 use runmig_lease::{DaemonView, ObservedShare, process, unseen};
-
-/// The most processes that a warning names.
-const MOST_NAMED: usize = 16;
 
 /// Observes the shares among entries, with an empty observation for each of the others. Without shares it opens no
 /// driver and runs no control program.
@@ -81,17 +78,6 @@ fn tell_changed(lease: &Lease, name: &str, seen: &ObservedShare) {
     output::eprint(&format!(
         "the memory limit of container {name} was changed to {limit}, and its share has {share}Mi; hint: {hint}"
     ));
-}
-
-/// Names processes by their numbers on the host.
-fn processes(pids: &[u32]) -> String {
-    let named: Vec<String> = pids.iter().take(MOST_NAMED).map(u32::to_string).collect();
-    let named = named.join(", ");
-    match pids.len() {
-        1 => format!("process {named}"),
-        ..=MOST_NAMED => format!("processes {named}"),
-        count => format!("processes {named} and {} more", count - MOST_NAMED),
-    }
 }
 
 /// Returns the daemon of an entry, if it should have one.

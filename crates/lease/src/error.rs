@@ -199,6 +199,14 @@ pub(crate) fn first_of(first: &[String], all: usize) -> String {
     }
 }
 
+/// Names the first of some processes: `process 7`, or `processes 7, 8 and 9`.
+pub fn processes(pids: &[u32]) -> String {
+    const SHOWN: usize = 8;
+    let shown: Vec<String> = pids.iter().take(SHOWN).map(u32::to_string).collect();
+    let es = if pids.len() == 1 { "" } else { "es" };
+    format!("process{es} {}", first_of(&shown, pids.len()))
+}
+
 /// Tells whether a terminal obeys this character or does not show it.
 pub fn is_hidden(c: char) -> bool {
     c.is_control()

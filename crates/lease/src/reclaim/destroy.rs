@@ -78,8 +78,12 @@ pub(crate) fn destroy_instance(
     loop {
         match try_destroy(context, target, &mut session)? {
             Ok(ended) => return Ok(ended),
-            Err(refusal) if refusal.may_pass() && Instant::now() + gap < end => {
-                context.observer.retried(refusal.of(instance));
+            // A process of the MPS daemon that lives on is no failure of the driver.
+            Err(e) if (e.is_passing() || !e.is_of_driver()) && Instant::now() + gap < end => {
+                context.observer.retried(match e.is_of_driver() {
+                    true => ResourceKind::of(&instance.resource),
+                    false => ResourceKind::Mps,
+                });
                 crate::effect::pause(gap);
                 gap = (gap * 2).min(MAX_GAP);
                 if Instant::now() + gap >= end {
@@ -87,43 +91,18 @@ pub(crate) fn destroy_instance(
                     session = None;
                 }
             }
-            Err(Refusal::Driver(e)) => return Err(e.into()),
-            Err(Refusal::Lives(e)) => return Err(e),
+            Err(e) => return Err(e),
         }
     }
 }
 
-/// Why an instance is not destroyed yet.
-enum Refusal {
-    /// The driver's.
-    Driver(DriverError),
-    /// A process of the MPS daemon lives on after a SIGKILL.
-    Lives(Error),
-}
-
-impl Refusal {
-    fn may_pass(&self) -> bool {
-        match self {
-            Refusal::Driver(e) => e.is_in_use(),
-            Refusal::Lives(_) => true,
-        }
-    }
-
-    /// Returns the kind that refuses to end.
-    fn of(&self, instance: &Instance) -> ResourceKind {
-        match self {
-            Refusal::Driver(_) => ResourceKind::of(&instance.resource),
-            Refusal::Lives(_) => ResourceKind::Mps,
-        }
-    }
-}
-
-/// Makes one try under the GPU's lock. So no other process waits for the holders of this instance.
+/// Makes one try under the GPU's lock. So no other process waits for the holders of this instance. The inner error says why the
+/// instance is not destroyed yet.
 fn try_destroy<'a>(
     context: &'a Leases<'_>,
     target: Target<'_>,
     session: &mut Option<Session<'a>>,
-) -> Result<Result<Ended, Refusal>> {
+) -> Result<Result<Ended>> {
     let gpu = target.instance.resource.gpu_uuid();
     let by = target.lease.map_or("an instance", |l| l.holder.name());
     let lock = context.store.lock_gpu(gpu, &format!("release of {by}"))?;
@@ -132,7 +111,7 @@ fn try_destroy<'a>(
     {
         let on = &target.instance.resource;
         let lives = Error::new(format!("{left} of the MPS daemon on {on} does not end"));
-        return Ok(Err(Refusal::Lives(lives)));
+        return Ok(Err(lives));
     }
     let now = context.store.instance_now(target.instance)?;
     if !is_last(context, target)? {
@@ -166,7 +145,7 @@ fn try_destroy<'a>(
                 Ok(()) => destroy(driver, slice, emptied)?,
                 refused => refused,
             };
-            destroyed.map_err(Refusal::Driver)
+            destroyed.map_err(Error::from)
         }
         // A GPU stays. Only its records go.
         Resource::Gpu(_) => Ok(()),

@@ -176,15 +176,14 @@ fn outcome(
     dry_run: bool,
     release: impl FnOnce() -> Result<Returned>,
 ) -> Outcome {
-    let why = match why {
-        Ok(why) if dry_run => return Outcome::Released(why),
-        Ok(why) => why,
-        Err(kept) => return Outcome::Kept(kept),
-    };
-    match release() {
-        Ok(Returned::Yes) => Outcome::Released(why),
-        Ok(Returned::No(kept)) => Outcome::Kept(kept),
-        Err(e) => Outcome::Failed(e),
+    match why {
+        Ok(why) if dry_run => Outcome::Released(why),
+        Ok(why) => match release() {
+            Ok(Returned::Yes) => Outcome::Released(why),
+            Ok(Returned::No(kept)) => Outcome::Kept(kept),
+            Err(e) => Outcome::Failed(e),
+        },
+        Err(kept) => Outcome::Kept(kept),
     }
 }
 

@@ -3,7 +3,7 @@
 use super::daemon;
 use super::finding::{Finding, Outcome};
 use super::liveness::is_visible;
-use crate::error::{Context, Error, Result, first_of, printable};
+use crate::error::{Context, Error, Result, printable, processes};
 use crate::gpu::Queries;
 use crate::inventory::AroundMps;
 use crate::leases::Leases;
@@ -101,9 +101,6 @@ fn start_again(
         .map_err(|e| e.and(mps::end(&home, true).err()))
 }
 
-/// The most processes that a remark names.
-const MOST_NAMED: usize = 8;
-
 /// Looks for processes that bypass MPS in the containers of these leases, and says so in their outcomes.
 pub(super) fn look_for(context: &Leases<'_>, findings: &mut [Finding], dry_run: bool) {
     let (driver, mut look) = (context.driver(), AroundMps::new());
@@ -149,14 +146,10 @@ fn of_lease(
 
 /// Says that these processes bypass MPS.
 fn named(pids: &[u32]) -> String {
-    let shown: Vec<String> = { pids.iter() }
-        .take(MOST_NAMED)
-        .map(u32::to_string)
-        .collect();
-    let shown = first_of(&shown, pids.len());
+    let shown = processes(pids);
     match pids.len() {
-        1 => format!("process {shown} bypasses MPS and has no memory limit"),
-        _ => format!("processes {shown} bypass MPS and have no memory limit"),
+        1 => format!("{shown} bypasses MPS and has no memory limit"),
+        _ => format!("{shown} bypass MPS and have no memory limit"),
     }
 }
 
