@@ -1,5 +1,5 @@
-//! What the core does and says on a simulated machine, step by step: each text in `transcripts/` has a machine, and steps with
-//! their answers. `UPDATE=1 cargo test --workspace --test core -- leases::transcripts` writes the answers anew.
+//! What the core does, says and logs on a simulated machine, step by step: each text in `transcripts/` has a machine, and steps
+//! with their answers. `UPDATE=1 cargo test --workspace --test core -- leases::transcripts` writes the answers anew.
 
 use super::Node;
 use runmig_lease::error::Result;
@@ -47,10 +47,23 @@ fn said(text: &str) -> String {
         .collect();
     let node = Node::new(model, others.parse().unwrap(), &config.join("\n"));
     let mut now = format!("{machine}\n{}\n", config.join("\n"));
-    let mut events = 0;
+    let log = node.path("log");
+    let file = std::sync::Mutex::new(fs::File::create(&log).unwrap());
+    let subscriber = tracing_subscriber::fmt()
+        .with_ansi(false)
+        .with_target(false);
+    let subscriber = subscriber.without_time().with_writer(file).finish();
+    let _here = tracing::subscriber::set_default(subscriber);
+    let (mut events, mut logged) = (0, 0);
     for step in lines.filter(|line| line.starts_with("$ ")) {
         let answer = answer(&node, &step[2..], &mut events);
-        let lines = answer.unwrap_or_else(|e| vec![e.line()]);
+        let mut lines = answer.unwrap_or_else(|e| vec![e.line()]);
+        let log = fs::read_to_string(&log).unwrap();
+        // Whether a wait of a millisecond is over at the first look is a matter of time.
+        let its = log[logged..].lines().map(str::trim_start);
+        let its = its.filter(|line| !line.starts_with("INFO waits for"));
+        lines.extend(its.map(str::to_owned));
+        logged = log.len();
         let lines = lines.iter().map(|line| plain(&node, line) + "\n");
         now += &format!("\n{step}\n{}", lines.collect::<String>());
     }
@@ -66,12 +79,14 @@ fn plain(node: &Node, text: &str) -> String {
     let mut plain = Vec::new();
     let mut last = "";
     for word in text.split(' ') {
-        let end = word.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || "-:".contains(c));
-        let is_id = word.bytes().filter(u8::is_ascii_hexdigit).count() >= 32;
+        // `lease="…"` in the log.
+        let (key, value) = word.split_at(word.find("=\"").map_or(0, |at| at + 2));
+        let end = value.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || "-:".contains(c));
+        let is_id = value.bytes().filter(u8::is_ascii_hexdigit).count() >= 32;
         let is_time = last == "for" && word.parse::<u64>().is_ok();
         plain.push(
             match is_id || is_time || ["process", "since"].contains(&last) {
-                true => format!("…{end}"),
+                true => format!("{key}…{end}"),
                 false => word.to_owned(),
             },
         );
