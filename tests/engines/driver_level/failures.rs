@@ -47,7 +47,7 @@ fn fails_create_without_dmem_files(low: Low) {
         &[
             "cannot limit the GPU memory of container ",
             ": cgroup /sys/fs/cgroup/runmig-e2e-",
-            " has no dmem files, because a cgroup above does not hand dmem down: set the memory limit of cgroup",
+            " has no dmem files, because a cgroup above does not hand dmem down: cannot set the memory limit of cgroup",
             " on GPU 0 (GPU-",
             "not found (NVML 6); hint: set sharing.enforcement = [\"mps\"], so that an MPS daemon holds the limit",
         ],

@@ -27,7 +27,7 @@ async fn names_folder(cluster: &Cluster, claim: &Claim, options: &str, cause: &s
     let file = cluster.cdi_file(claim);
     for _ in 0..2 {
         let error = cluster.prepare(claim).await.error;
-        let object = format!("write CDI file {}: ", file.display());
+        let object = format!("cannot write CDI file {}: ", file.display());
         begins_with(
             &error,
             &format!("cannot prepare claim default/cdi: {object}"),
