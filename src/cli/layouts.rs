@@ -140,7 +140,8 @@ fn read(file: &Path, name: Option<&str>) -> Result<Configuration> {
         true => LayoutFile::read_from(std::io::stdin().lock()),
         false => LayoutFile::read(file),
     };
-    let read = read.map_err(|e| e.hint("write it as migctl export does, in at most 1 MiB"))?;
+    let read =
+        read.map_err(|e| e.hint("name a file as migctl export writes it, of at most 1 MiB"))?;
     let what = || format!("select a configuration of {}", file.display());
     read.select(name).context(what)
 }
