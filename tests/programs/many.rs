@@ -35,7 +35,8 @@ fn serves_200_creates_on_56_slots() {
     assert_eq!((made.len(), refused.len()), (56, 144));
     assert_eq!(world.instances().len(), 56);
     // One that waits longer than a second for the ledger says in the log that it is not counted.
-    let lost = world.log().matches("nothing is counted").count() as u64;
+    let told = "nothing is counted: cannot lock the ledger";
+    let lost = world.log().matches(told).count() as u64;
     let counted = [(Outcome::Created, 56), (Outcome::Full, 144 - lost)];
     assert_eq!(creates(&world, LeaseKind::Slice), counted);
     assert_eq!(written(&world), [("ready", 56), ("refused", 144)]);
