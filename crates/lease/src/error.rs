@@ -98,7 +98,7 @@ impl Error {
         printable(&with_short_ids(&(line + &hint)))
     }
 
-    /// Returns the same failure as the cause of one more error.
+    /// Copies the words and the hint, for a failure that several errors share.
     pub(crate) fn again(&self) -> Error {
         let (what, hint) = self.chain();
         let mut again = Error::new(what);

@@ -78,7 +78,7 @@ pub(crate) fn destroy_instance(
     loop {
         match try_destroy(context, target, &mut session)? {
             Ok(ended) => return Ok(ended),
-            // A process of the MPS daemon that lives on is no failure of the driver.
+            // Not only the driver refuses: a process of the MPS daemon may live on.
             Err(e) if (e.is_passing() || !e.is_of_driver()) && Instant::now() + gap < end => {
                 context.observer.retried(match e.is_of_driver() {
                     true => ResourceKind::of(&instance.resource),
