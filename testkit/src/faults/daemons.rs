@@ -4,6 +4,17 @@ use super::World;
 use super::check::names;
 use crate::prelude::*;
 
+/// Returns the answer of the daemon in a directory, on the machine in another, to a command.
+pub fn ask(machine: &Path, home: &Path, command: &str) -> String {
+    let answer = Command::new("sh")
+        .args(["-c", &format!("echo {command} | \"$0\"")])
+        .arg(machine.join("usr/bin/nvidia-cuda-mps-control"))
+        .env("CUDA_MPS_PIPE_DIRECTORY", home.join("pipes"))
+        .output()
+        .unwrap();
+    String::from_utf8_lossy(&answer.stdout).trim().to_owned()
+}
+
 impl World {
     /// Notes the daemons that are there, to find what is left of them.
     pub fn note_daemons(&self) {
@@ -57,16 +68,8 @@ impl World {
         found.ok_or_else(|| format!("{leases:?} have no daemon of {lease:#}"))
     }
 
-    /// Returns the answer of a daemon to a command.
     fn ask(&self, home: &Path, command: &str) -> String {
-        let program = self.machine().join("usr/bin/nvidia-cuda-mps-control");
-        let answer = Command::new("sh")
-            .args(["-c", &format!("echo {command} | \"$0\"")])
-            .arg(program)
-            .env("CUDA_MPS_PIPE_DIRECTORY", home.join("pipes"))
-            .output()
-            .unwrap();
-        String::from_utf8_lossy(&answer.stdout).trim().to_owned()
+        ask(&self.machine(), home, command)
     }
 
     /// Fails unless the daemon of a lease lives with its limit, and the container reaches it.

@@ -35,7 +35,8 @@ pub fn install_smi(machine: &Path) {
     install(machine, "nvidia-smi");
 }
 
-fn install(machine: &Path, name: &str) {
+/// Installs a simulated program of NVIDIA's on the machine in a directory.
+pub fn install(machine: &Path, name: &str) {
     let program = machine.join("usr/bin").join(name);
     if !program.exists() {
         fs::create_dir_all(program.parent().unwrap()).unwrap();

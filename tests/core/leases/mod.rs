@@ -10,20 +10,23 @@ use runmig_lease::events::{Event, History};
 use runmig_lease::layout::LayoutFile;
 use runmig_lease::model::Cgroup;
 use runmig_lease::request::Request;
-use runmig_lease::store::{Container, Held, Key};
+use runmig_lease::store::{Container, Held, Key, Lease};
 use runmig_lease::{
     Applied, ApplyOptions, BundleAccount, LeaseView, Leases, NoBundles, Patience, Returned,
     process, request,
 };
 use std::cell::RefCell;
-use testkit::faults::machine;
+use std::sync::Arc;
 use testkit::faults::simulated::Simulated;
+use testkit::faults::{daemons, machine};
 use testkit::prelude::{
     BTreeMap, Child, Command, Duration, Path, PathBuf, Stdio, TempDir, Value, begins_with, fs, has,
     json,
 };
+use testkit::process::{executing, kill};
 
 const IN_USE: u32 = 19;
+const MPS_CONTROL: &str = "nvidia-cuda-mps-control";
 
 struct Node {
     dir: TempDir,
@@ -73,6 +76,16 @@ impl Node {
 
     /// Creates a container, whose first process ends with its standard input.
     fn create(&self, id: &str, annotations: &[(&str, &str)]) -> Result<Held> {
+        self.create_in(None, id, annotations)
+    }
+
+    /// Creates one in a cgroup that has this path, and no process.
+    fn create_in(
+        &self,
+        cgroup: Option<&str>,
+        id: &str,
+        annotations: &[(&str, &str)],
+    ) -> Result<Held> {
         let wanted = self.asked(annotations)?;
         let holder = Container {
             key: Key::new(self.path("root"), id.to_owned()),
@@ -83,7 +96,7 @@ impl Node {
         let name = self.dir.path().file_name().unwrap().to_string_lossy();
         let cgroup = Cgroup {
             names: vec![format!("{name}-{id}")],
-            path: None,
+            path: cgroup.map(|path| format!("/{name}{path}")),
         };
         let leases = self.leases();
         let acquired = leases.acquire(holder, &wanted, cgroup)?;
@@ -104,6 +117,19 @@ impl Node {
             .expect("the lease is on record");
         leases.created(&acquired.leases, runtime);
         Ok(leases.store().get(&acquired.leases[0].lease.id)?.unwrap())
+    }
+
+    /// Returns the answer of the MPS daemon of a container to a command.
+    fn tell(&self, id: &str, command: &str) -> String {
+        let home = self.path("state/mps").join(self.lease(id).id.as_str());
+        daemons::ask(&self.machine.0, &home, command)
+    }
+
+    fn lease(&self, id: &str) -> Arc<Lease> {
+        let all = self
+            .leases()
+            .of(&Key::new(self.path("root"), id.to_owned()));
+        all.unwrap()[0].lease.clone()
     }
 
     fn ends(&self, id: &str) {
@@ -153,6 +179,14 @@ impl Node {
 
     fn count(&self, counter: Counter) -> u64 {
         self.leases().store().list().unwrap().counters.get(counter)
+    }
+}
+
+impl Drop for Node {
+    /// Ends the MPS daemons of a test that has failed.
+    fn drop(&mut self) {
+        let program = self.machine.0.join("usr/bin").join(MPS_CONTROL);
+        executing(&program).into_iter().for_each(kill);
     }
 }
 

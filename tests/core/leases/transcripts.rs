@@ -1,7 +1,7 @@
 //! What the core does, says and logs on a simulated machine, step by step: each text in `transcripts/` has a machine, and steps
 //! with their answers. `UPDATE=1 cargo test --workspace --test core -- leases::transcripts` writes the answers anew.
 
-use super::Node;
+use super::{MPS_CONTROL, Node};
 use runmig_lease::error::Result;
 use runmig_lease::events::Event;
 use runmig_lease::model::{GpuUuid, Placement};
@@ -13,7 +13,9 @@ use runmig_lease::{
     Applied, ClaimPlace, Finding, Inventory, LeaseView, ObservedShare, Outcome, Patience,
     PlannedInstance, PlannedMode, SliceView, observe,
 };
+use testkit::faults::machine;
 use testkit::prelude::{Duration, Path, fs};
+use testkit::process::kill;
 
 #[test]
 fn each_step_answers_as_before() {
@@ -70,9 +72,11 @@ fn said(text: &str) -> String {
     now
 }
 
-/// Returns the text without what differs between two runs: paths, UUIDs, pids and times.
+/// Returns the text without what differs between two runs: paths, also in names of cgroups, UUIDs, pids and times.
 fn plain(node: &Node, text: &str) -> String {
-    let mut text = text.replace(node.dir.path().to_str().unwrap(), "DIR");
+    let dir = node.dir.path().to_str().unwrap();
+    let cgroup = &dir[dir.rfind('/').unwrap()..];
+    let mut text = text.replace(dir, "DIR").replace(cgroup, "");
     for (index, gpu) in node.machine.engine().gpus.iter().enumerate() {
         text = text.replace(&gpu.uuid, &format!("GPU-{index}"));
     }
@@ -102,6 +106,9 @@ fn answer(node: &Node, step: &str, events: &mut usize) -> Result<Vec<String>> {
     let uuid = |gpu: &str| GpuUuid::new(node.machine.engine().gpus[index(gpu)].uuid.clone());
     let mut lines = Vec::new();
     match words.as_slice() {
+        ["create", id, "in", cgroup, asked @ ..] => {
+            node.create_in(Some(cgroup), id, &pairs(asked))?;
+        }
         ["create", id, asked @ ..] => {
             node.create(id, &pairs(asked))?;
         }
@@ -162,6 +169,16 @@ fn answer(node: &Node, step: &str, events: &mut usize) -> Result<Vec<String>> {
         }),
         ["fail", call, times, code] => {
             node.fails(call, times.parse().unwrap(), code.parse().unwrap());
+        }
+        ["mps"] => machine::install(&node.machine.0, MPS_CONTROL),
+        ["tell", id, command @ ..] => {
+            let server = || node.tell(id, "get_server_list");
+            let command = command.join(" ").replace("SERVER", &server());
+            lines.push(node.tell(id, &command));
+        }
+        ["kill-daemon", id] => {
+            let lease = node.lease(id);
+            kill(lease.daemon().unwrap().process.unwrap().pid);
         }
         ["list"] => {
             let listing = leases.store().list()?;
@@ -275,11 +292,22 @@ fn parts(node: &Node) -> Result<Vec<String>> {
     lines.extend(slices);
     let held: Vec<&Held> = inventory.leases.iter().collect();
     let seen = observe(&node.config, &driver, &held);
-    let used = |lease: &ObservedShare| format!("a lease uses {:?} bytes", lease.used_bytes);
+    let used = |lease: &ObservedShare| {
+        let bytes = lease.used_bytes;
+        format!("a lease uses {bytes:?} bytes{}", beside(lease))
+    };
     let mut used: Vec<String> = seen.iter().map(used).collect();
     used.sort();
     lines.extend(used);
     Ok(lines)
+}
+
+/// Returns what a share tells beside its use.
+fn beside(share: &ObservedShare) -> String {
+    let limit = share.limit_changed.map(|l| format!(", limit {l}"));
+    let around = share.around.as_ref().map(|a| format!(", {a:?} around"));
+    let unknown = { share.unknown.iter() }.map(|(what, why)| format!(", cannot {what}: {why}"));
+    { limit.into_iter().chain(around) }.chain(unknown).collect()
 }
 
 fn found(finding: &Finding) -> String {
