@@ -13,8 +13,10 @@ use runmig_lease::{
     Applied, ClaimPlace, Finding, Inventory, LeaseView, ObservedShare, Outcome, Patience,
     PlannedInstance, PlannedMode, SliceView, observe,
 };
+use std::cell::RefCell;
+use std::sync::Once;
 use testkit::faults::machine;
-use testkit::prelude::{Duration, Path, fs};
+use testkit::prelude::{Duration, Path, Write, fs, io};
 use testkit::process::kill;
 
 #[test]
@@ -39,6 +41,28 @@ fn each_step_answers_as_before() {
     }
 }
 
+thread_local! {
+    static LOG: RefCell<Vec<u8>> = RefCell::default();
+}
+
+/// Collects what each thread logs. A subscriber for one thread alone would lose what another one logs first: its place in the
+/// code then counts as one that nobody listens to.
+fn log_by_thread() {
+    struct Log;
+    impl Write for Log {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            LOG.with_borrow_mut(|log| log.write(bytes))
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let subscriber = tracing_subscriber::fmt()
+        .with_ansi(false)
+        .with_target(false);
+    subscriber.without_time().with_writer(|| Log).init();
+}
+
 /// Returns a transcript with the answers of now.
 fn said(text: &str) -> String {
     let mut lines = text.lines();
@@ -49,23 +73,18 @@ fn said(text: &str) -> String {
         .collect();
     let node = Node::new(model, others.parse().unwrap(), &config.join("\n"));
     let mut now = format!("{machine}\n{}\n", config.join("\n"));
-    let log = node.path("log");
-    let file = std::sync::Mutex::new(fs::File::create(&log).unwrap());
-    let subscriber = tracing_subscriber::fmt()
-        .with_ansi(false)
-        .with_target(false);
-    let subscriber = subscriber.without_time().with_writer(file).finish();
-    let _here = tracing::subscriber::set_default(subscriber);
-    let (mut events, mut logged) = (0, 0);
+    static BEGIN: Once = Once::new();
+    BEGIN.call_once(log_by_thread);
+    LOG.take();
+    let mut events = 0;
     for step in lines.filter(|line| line.starts_with("$ ")) {
         let answer = answer(&node, &step[2..], &mut events);
         let mut lines = answer.unwrap_or_else(|e| vec![e.line()]);
-        let log = fs::read_to_string(&log).unwrap();
+        let log = String::from_utf8(LOG.take()).unwrap();
         // Whether a wait of a millisecond is over at the first look is a matter of time.
-        let its = log[logged..].lines().map(str::trim_start);
+        let its = log.lines().map(str::trim_start);
         let its = its.filter(|line| !line.starts_with("INFO waits for"));
         lines.extend(its.map(str::to_owned));
-        logged = log.len();
         let lines = lines.iter().map(|line| plain(&node, line) + "\n");
         now += &format!("\n{step}\n{}", lines.collect::<String>());
     }
