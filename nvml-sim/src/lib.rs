@@ -20,3 +20,8 @@ pub mod holders;
 pub mod state;
 pub mod sys;
 pub mod trace;
+
+// As NVIDIA's, the library loads no shared libgcc_s.
+#[cfg(all(target_env = "gnu", not(target_feature = "crt-static")))]
+#[link(name = "gcc_eh", kind = "static", modifiers = "-bundle")]
+unsafe extern "C" {}
