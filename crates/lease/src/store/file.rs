@@ -270,7 +270,7 @@ impl LedgerFile {
     /// read may contain it.
     pub(super) fn may_contain(&self, text: &str) -> bool {
         let opened = files::open(&self.dir.join(FILE), Links::Refuse);
-        match opened.and_then(|file| file.contains(text.as_bytes(), MAX_SIZE)) {
+        match opened.and_then(|file| file.contains(text, MAX_SIZE)) {
             Ok(contains) => contains,
             // It is a link, a folder or too large, so it is not what runmig wrote.
             Err(e) => {
