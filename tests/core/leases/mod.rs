@@ -15,8 +15,7 @@ use runmig_lease::{
     Applied, ApplyOptions, BundleAccount, LeaseView, Leases, NoBundles, Patience, Returned,
     process, request,
 };
-use std::cell::RefCell;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use testkit::faults::simulated::Simulated;
 use testkit::faults::{daemons, machine};
 use testkit::prelude::{
@@ -32,7 +31,7 @@ struct Node {
     dir: TempDir,
     machine: Simulated,
     config: Config,
-    inits: RefCell<BTreeMap<String, Child>>,
+    inits: Mutex<BTreeMap<String, Child>>,
 }
 
 impl Node {
@@ -52,7 +51,7 @@ impl Node {
             dir,
             machine,
             config,
-            inits: RefCell::default(),
+            inits: Mutex::default(),
         }
     }
 
@@ -102,7 +101,7 @@ impl Node {
         let acquired = leases.acquire(holder, &wanted, cgroup)?;
         let child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
         let init = process::of(child.id() as i32).unwrap();
-        self.inits.borrow_mut().insert(id.to_owned(), child);
+        self.inits.lock().unwrap().insert(id.to_owned(), child);
         let state = json!({"init_process_pid": init.pid, "init_process_start": init.start_time});
         fs::create_dir_all(self.path("root").join(id)).unwrap();
         fs::write(
@@ -133,7 +132,7 @@ impl Node {
     }
 
     fn ends(&self, id: &str) {
-        let mut init = self.inits.borrow_mut().remove(id).unwrap();
+        let mut init = self.inits.lock().unwrap().remove(id).unwrap();
         drop(init.stdin.take());
         init.wait().unwrap();
     }
@@ -201,7 +200,7 @@ fn tells_a_slice_from_create_to_release() {
         (made.len(), Some(made[0].gi), made[0].start),
         (1, slice.gpu_instance, slice.placement.start)
     );
-    let init = node.inits.borrow()["train"].id() as i32;
+    let init = node.inits.lock().unwrap()["train"].id() as i32;
     assert_eq!(held.lease.init.map(|init| init.pid), Some(init));
     assert_eq!(node.told(), ["created", "ready"]);
     let events = node.events();

@@ -16,7 +16,7 @@ use runmig_lease::{
 use std::cell::RefCell;
 use std::sync::Once;
 use testkit::faults::machine;
-use testkit::prelude::{Duration, Path, Write, fs, io};
+use testkit::prelude::{BTreeMap, Duration, Path, Write, fs, io, until};
 use testkit::process::kill;
 
 #[test]
@@ -76,19 +76,56 @@ fn said(text: &str) -> String {
     static BEGIN: Once = Once::new();
     BEGIN.call_once(log_by_thread);
     LOG.take();
-    let mut events = 0;
-    for step in lines.filter(|line| line.starts_with("$ ")) {
-        let answer = answer(&node, &step[2..], &mut events);
-        let mut lines = answer.unwrap_or_else(|e| vec![e.line()]);
-        let log = String::from_utf8(LOG.take()).unwrap();
-        // Whether a wait of a millisecond is over at the first look is a matter of time.
-        let its = log.lines().map(str::trim_start);
-        let its = its.filter(|line| !line.starts_with("INFO waits for"));
-        lines.extend(its.map(str::to_owned));
-        let lines = lines.iter().map(|line| plain(&node, line) + "\n");
-        now += &format!("\n{step}\n{}", lines.collect::<String>());
-    }
+    std::thread::scope(|scope| {
+        let (mut events, mut waits) = (0, BTreeMap::new());
+        for step in lines.filter(|line| line.starts_with("$ ")) {
+            let words: Vec<&str> = step[2..].split(' ').collect();
+            let node = &node;
+            let answer = match words[..] {
+                ["wait", id, ..] => {
+                    waits.insert(id, scope.spawn(move || waited(node, id, &words[2..])));
+                    until("it waits", || {
+                        queue(node).iter().any(|w| w.starts_with(&format!("{id} ")))
+                    });
+                    Ok(queue(node))
+                }
+                ["waited", id] => Ok(waits.remove(id).unwrap().join().unwrap()),
+                _ => answer(node, &words, &mut events),
+            };
+            let mut lines = answer.unwrap_or_else(|e| vec![e.line()]);
+            lines.extend(logged());
+            let lines = lines.iter().map(|line| plain(node, line) + "\n");
+            now += &format!("\n{step}\n{}", lines.collect::<String>());
+        }
+    });
     now
+}
+
+/// Creates a container that waits. Returns what the create said of it.
+fn waited(node: &Node, id: &str, asked: &[&str]) -> Vec<String> {
+    let refused = node.create(id, &pairs(asked)).err();
+    let logged = logged().into_iter();
+    let of_it =
+        logged.filter(|line| line.contains(&format!("\"{id}\"")) || line.contains("made: "));
+    { refused.iter().map(|e| e.line()) }.chain(of_it).collect()
+}
+
+/// Returns the requests that wait, in their order.
+fn queue(node: &Node) -> Vec<String> {
+    let all = node.leases().store().waiting().unwrap();
+    { all.iter() }
+        .map(|w| format!("{} waits for {}", w.waiter.container, w.waiter.request))
+        .collect()
+}
+
+/// Returns what this thread logged since the last call.
+fn logged() -> Vec<String> {
+    let log = String::from_utf8(LOG.take()).unwrap();
+    // Whether a wait of a millisecond is over at the first look is a matter of time.
+    { log.lines().map(str::trim_start) }
+        .filter(|line| !line.starts_with("INFO waits for"))
+        .map(str::to_owned)
+        .collect()
 }
 
 /// Returns the text without what differs between two runs: paths, also in names of cgroups, UUIDs, pids and times.
@@ -118,13 +155,12 @@ fn plain(node: &Node, text: &str) -> String {
     plain.join(" ")
 }
 
-fn answer(node: &Node, step: &str, events: &mut usize) -> Result<Vec<String>> {
-    let words: Vec<&str> = step.split(' ').collect();
+fn answer(node: &Node, words: &[&str], events: &mut usize) -> Result<Vec<String>> {
     let leases = node.leases();
     let index = |gpu: &str| gpu.parse::<usize>().unwrap();
     let uuid = |gpu: &str| GpuUuid::new(node.machine.engine().gpus[index(gpu)].uuid.clone());
     let mut lines = Vec::new();
-    match words.as_slice() {
+    match words {
         ["create", id, "in", cgroup, asked @ ..] => {
             node.create_in(Some(cgroup), id, &pairs(asked))?;
         }
@@ -141,6 +177,13 @@ fn answer(node: &Node, step: &str, events: &mut usize) -> Result<Vec<String>> {
                     leases.release_unless(&held, Patience::default(), life)?
                 ));
             }
+        }
+        // No collection of a create that waits finds it dead with its lease. But such a create may take part in the release.
+        ["drop", id] => {
+            let held = leases.of(&Key::new(node.path("root"), (*id).to_owned()))?;
+            leases.release_unless(&held[0], Patience::default(), |_| None)?;
+            node.ends(id);
+            LOG.take();
         }
         ["gc", dry @ ..] => {
             lines.extend(leases.gc(dry == ["dry"])?.iter().map(found));
@@ -199,6 +242,7 @@ fn answer(node: &Node, step: &str, events: &mut usize) -> Result<Vec<String>> {
             let lease = node.lease(id);
             kill(lease.daemon().unwrap().process.unwrap().pid);
         }
+        ["queue"] => lines = queue(node),
         ["list"] => {
             let listing = leases.store().list()?;
             lines.extend(
@@ -209,12 +253,13 @@ fn answer(node: &Node, step: &str, events: &mut usize) -> Result<Vec<String>> {
             );
             lines.sort();
         }
-        ["events"] => {
+        ["events", kind @ ..] => {
             let all = node.events();
-            lines.extend(all[*events..].iter().map(told));
+            let told = all[*events..].iter().map(told);
+            lines.extend(told.filter(|line| line.starts_with(&kind.concat())));
             *events = all.len();
         }
-        _ => panic!("{step}"),
+        _ => panic!("{words:?}"),
     }
     Ok(lines)
 }
