@@ -8,9 +8,9 @@ use runmig_lease::counters::{Actor, Counter, HolderKind, LeaseKind, Outcome as E
 use runmig_lease::error::Result;
 use runmig_lease::events::{Event, History};
 use runmig_lease::layout::LayoutFile;
-use runmig_lease::model::Cgroup;
+use runmig_lease::model::{Cgroup, Process};
 use runmig_lease::request::Request;
-use runmig_lease::store::{Container, Held, Key, Lease};
+use runmig_lease::store::{ClaimName, Container, Held, Key, Lease};
 use runmig_lease::{
     Applied, ApplyOptions, BundleAccount, LeaseView, Leases, NoBundles, Patience, Returned,
     process, request,
@@ -99,6 +99,18 @@ impl Node {
         };
         let leases = self.leases();
         let acquired = leases.acquire(holder, &wanted, cgroup)?;
+        self.begins(id);
+        let runtime = Some(Duration::from_secs(2));
+        leases.count_created(runtime);
+        leases
+            .ready(&acquired.leases[0].lease)?
+            .expect("the lease is on record");
+        leases.created(&acquired.leases, runtime);
+        Ok(leases.store().get(&acquired.leases[0].lease.id)?.unwrap())
+    }
+
+    /// Starts the first process of a container.
+    fn begins(&self, id: &str) -> Process {
         let child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
         let init = process::of(child.id() as i32).unwrap();
         self.inits.lock().unwrap().insert(id.to_owned(), child);
@@ -109,13 +121,20 @@ impl Node {
             state.to_string(),
         )
         .unwrap();
-        let runtime = Some(Duration::from_secs(2));
-        leases.count_created(runtime);
-        leases
-            .ready(&acquired.leases[0].lease)?
-            .expect("the lease is on record");
-        leases.created(&acquired.leases, runtime);
-        Ok(leases.store().get(&acquired.leases[0].lease.id)?.unwrap())
+        init
+    }
+
+    /// Gives a container of a pod the slice of a claim.
+    fn attach(&self, id: &str, claim: &ClaimName, pod: &str) -> Result<Arc<Lease>> {
+        let holder = Container {
+            key: Key::new(self.path("root"), id.to_owned()),
+            namespace: Some("team".to_owned()),
+            pod: Some(pod.to_owned()),
+            pod_uid: Some(pod.to_owned()),
+            ..Container::default()
+        };
+        let init = self.begins(id);
+        self.leases().attach(claim, holder, init, Duration::ZERO)
     }
 
     /// Returns the answer of the MPS daemon of a container to a command.

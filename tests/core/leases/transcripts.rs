@@ -1,13 +1,13 @@
 //! What the core does, says and logs on a simulated machine, step by step: each text in `transcripts/` has a machine, and steps
 //! with their answers. `UPDATE=1 cargo test --workspace --test core -- leases::transcripts` writes the answers anew.
 
-use super::{MPS_CONTROL, Node};
+use super::Node;
 use runmig_lease::error::Result;
 use runmig_lease::events::Event;
 use runmig_lease::model::{GpuUuid, Placement};
 use runmig_lease::placement::{MAX_STEPS, SlotCost, Verdict};
 use runmig_lease::policy::Subject;
-use runmig_lease::store::{Claim, Held, Key, Lease};
+use runmig_lease::store::{Claim, ClaimName, ClaimPod, Held, Key, Lease};
 use runmig_lease::what_if::{Answer, OnTrial, WhatIf};
 use runmig_lease::{
     Applied, ClaimPlace, Finding, Inventory, LeaseView, ObservedShare, Outcome, Patience,
@@ -145,7 +145,7 @@ fn plain(node: &Node, text: &str) -> String {
         let is_id = value.bytes().filter(u8::is_ascii_hexdigit).count() >= 32;
         let is_time = last == "for" && word.parse::<u64>().is_ok();
         plain.push(
-            match is_id || is_time || ["process", "since"].contains(&last) {
+            match is_id || is_time || ["process", "since"].contains(&last.trim_start_matches('(')) {
                 true => format!("{key}…{end}"),
                 false => word.to_owned(),
             },
@@ -204,6 +204,11 @@ fn answer(node: &Node, words: &[&str], events: &mut usize) -> Result<Vec<String>
                 uid: (*uid).to_owned(),
                 namespace: "team".to_owned(),
                 name: (*uid).to_owned(),
+                device: "a".to_owned(),
+                pods: vec![ClaimPod {
+                    uid: "pod".to_owned(),
+                    name: "pod".to_owned(),
+                }],
                 ..Claim::default()
             };
             match words[0] {
@@ -211,6 +216,9 @@ fn answer(node: &Node, words: &[&str], events: &mut usize) -> Result<Vec<String>
                 _ => drop(leases.prepare(claim, &at, Duration::ZERO, &|_| ())?),
             }
         }
+        ["attach", id, uid, pod] => drop(node.attach(id, &claim(uid), pod)?),
+        ["detach", id, uid] => leases.detach(&claim(uid), id)?,
+        ["user", uid] => lines.extend(leases.user_of_device(&claim(uid))?),
         ["unprepare", uid] => leases.unprepare(uid, Patience::default())?,
         ["gpus"] => lines = parts(node)?,
         ["cordon", gpu] => leases.cordon(&uuid(gpu), Some("a repair"), false)?,
@@ -232,7 +240,7 @@ fn answer(node: &Node, words: &[&str], events: &mut usize) -> Result<Vec<String>
         ["fail", call, times, code] => {
             node.fails(call, times.parse().unwrap(), code.parse().unwrap());
         }
-        ["mps"] => machine::install(&node.machine.0, MPS_CONTROL),
+        ["install", program] => machine::install(&node.machine.0, program),
         ["tell", id, command @ ..] => {
             let server = || node.tell(id, "get_server_list");
             let command = command.join(" ").replace("SERVER", &server());
@@ -262,6 +270,13 @@ fn answer(node: &Node, words: &[&str], events: &mut usize) -> Result<Vec<String>
         _ => panic!("{words:?}"),
     }
     Ok(lines)
+}
+
+fn claim(uid: &str) -> ClaimName {
+    ClaimName {
+        uid: uid.to_owned(),
+        device: "a".to_owned(),
+    }
 }
 
 fn pairs<'s>(words: &[&'s str]) -> Vec<(&'s str, &'s str)> {
