@@ -246,6 +246,14 @@ fn answer(node: &Node, words: &[&str], events: &mut usize) -> Result<Vec<String>
             let command = command.join(" ").replace("SERVER", &server());
             lines.push(node.tell(id, &command));
         }
+        // As an earlier boot leaves it, or a repair.
+        ["leave-daemon", id] => {
+            fs::create_dir_all(node.path("state/mps").join(id).join("pipes")).unwrap()
+        }
+        ["daemons"] => {
+            let all = fs::read_dir(node.path("state/mps")).unwrap();
+            lines.push(format!("{} daemons", all.count()));
+        }
         ["kill-daemon", id] => {
             let lease = node.lease(id);
             kill(lease.daemon().unwrap().process.unwrap().pid);

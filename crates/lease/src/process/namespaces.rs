@@ -263,6 +263,14 @@ mod tests {
     }
 
     #[test]
+    fn first_pid_namespace_sees_all_unless_proc_hides_some() {
+        let (mut hidden, below) = (view(first()), namespaces("4:4026539999", "", ""));
+        assert!(hidden.sees_all_namespaces() && !view(below).sees_all_namespaces());
+        hidden.obstacle = Some("hidepid".to_owned());
+        assert!(!hidden.sees_all_namespaces());
+    }
+
+    #[test]
     fn judges_claims_in_first_namespaces() {
         assert_eq!(seen_from(&view(first()), None), Sight::Clear);
         assert_eq!(view(first()).of_cgroups(None), Sight::Clear);
