@@ -81,7 +81,8 @@ impl Refusal<'_> {
                     true => "",
                     false => " that can be read",
                 };
-                let listed = format!("the driver lists {}", count(*gpus, "GPU"));
+                let listed = count(gpus + left_out.unreadable.len(), "GPU");
+                let listed = format!("the driver lists {listed}");
                 let all = [vec![listed], all_of(left_out)].concat().join("; ");
                 format!("no GPU{readable} supports MIG ({all})")
             }

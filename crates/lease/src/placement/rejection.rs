@@ -31,7 +31,7 @@ pub enum Obstacle {
     GpusExcluded(LeftOut),
     /// No GPU that the driver lists supports MIG.
     NoMigGpu {
-        /// The number of listed GPUs.
+        /// The number of listed GPUs that can be read.
         gpus: usize,
         /// The GPUs that the request cannot use.
         left_out: LeftOut,
