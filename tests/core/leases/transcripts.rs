@@ -422,6 +422,7 @@ fn told(event: &Event) -> String {
     let lease = event.lease.clone().unwrap_or_default();
     let more = [
         lease.container,
+        lease.request.map(|request| format!("[{request}]")),
         event.verdict.clone(),
         event.actor.clone(),
         event.error.clone(),
