@@ -68,10 +68,6 @@ impl World {
         found.ok_or_else(|| format!("{leases:?} have no daemon of {lease:#}"))
     }
 
-    fn ask(&self, home: &Path, command: &str) -> String {
-        ask(&self.machine(), home, command)
-    }
-
     /// Fails unless the daemon of a lease lives with its limit, and the container reaches it.
     pub fn is_held(&self, lease: &Value) -> Result<(), String> {
         let home = self.home_of(lease)?;
@@ -84,7 +80,11 @@ impl World {
         }
         // The control program cuts it to whole units.
         let limit = lease["memoryBytes"].as_u64().unwrap_or_default() >> 30;
-        match self.ask(&home, "get_default_device_pinned_mem_limit 0") {
+        match ask(
+            &self.machine(),
+            &home,
+            "get_default_device_pinned_mem_limit 0",
+        ) {
             told if told == format!("{limit}G") => Ok(()),
             other => Err(format!("the limit in {home:?} is {other:?}, not {limit}G")),
         }
@@ -94,10 +94,10 @@ impl World {
     pub fn raise_limit(&self, id: &str) {
         let lease = self.lease_of(id);
         let home = self.home_of(&lease).unwrap();
-        self.ask(&home, "start_server -uid 0");
-        let server = self.ask(&home, "get_server_list");
+        ask(&self.machine(), &home, "start_server -uid 0");
+        let server = ask(&self.machine(), &home, "get_server_list");
         let set = format!("set_device_pinned_mem_limit {server} 0 60G");
-        assert_eq!(self.ask(&home, &set), "");
+        assert_eq!(ask(&self.machine(), &home, &set), "");
         let lease = self.lease_of(id);
         assert_eq!(lease["limitChanged"], 60, "{lease:#}");
     }

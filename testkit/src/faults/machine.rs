@@ -30,11 +30,6 @@ impl Deref for World {
     }
 }
 
-/// Installs `nvidia-smi` on the machine in a directory.
-pub fn install_smi(machine: &Path) {
-    install(machine, "nvidia-smi");
-}
-
 /// Installs a simulated program of NVIDIA's on the machine in a directory.
 pub fn install(machine: &Path, name: &str) {
     let program = machine.join("usr/bin").join(name);
@@ -60,11 +55,6 @@ impl World {
     /// Installs NVIDIA's control program, as far as it is simulated.
     pub fn install_mps(&self) {
         install(&self.machine(), "nvidia-cuda-mps-control");
-    }
-
-    /// Installs `nvidia-smi`, as far as it is simulated.
-    pub fn install_smi(&self) {
-        install_smi(&self.machine());
     }
 
     /// Has a driver that limits the memory of cgroups, and a machine with cgroup v2 alone for the test's thread.

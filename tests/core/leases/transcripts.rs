@@ -15,6 +15,7 @@ use runmig_lease::{
 };
 use std::cell::RefCell;
 use std::sync::Once;
+use std::time::SystemTime;
 use testkit::faults::machine;
 use testkit::prelude::{BTreeMap, Duration, Path, Write, fs, io, until};
 use testkit::process::kill;
@@ -161,9 +162,6 @@ fn answer(node: &Node, words: &[&str], events: &mut usize) -> Result<Vec<String>
     let uuid = |gpu: &str| GpuUuid::new(node.machine.engine().gpus[index(gpu)].uuid.clone());
     let mut lines = Vec::new();
     match words {
-        ["create", id, "in", cgroup, asked @ ..] => {
-            node.create_in(Some(cgroup), id, &pairs(asked))?;
-        }
         ["create", id, asked @ ..] => {
             node.create(id, &pairs(asked))?;
         }
@@ -247,26 +245,32 @@ fn answer(node: &Node, words: &[&str], events: &mut usize) -> Result<Vec<String>
             lines.push(node.tell(id, &command));
         }
         // As an earlier boot leaves it, or a repair.
-        ["leave-daemon", id] => {
-            fs::create_dir_all(node.path("state/mps").join(id).join("pipes")).unwrap()
+        ["leave-daemon", id] => fs::create_dir_all(node.path("state/mps").join(id)).unwrap(),
+        ["uninstall", program] => {
+            fs::remove_file(node.machine.0.join("usr/bin").join(program)).unwrap();
         }
-        ["daemons"] => {
-            let all = fs::read_dir(node.path("state/mps")).unwrap();
-            lines.push(format!("{} daemons", all.count()));
+        ["long-log", id] => {
+            let log = node.home(id).join("logs/daemon.log");
+            let log = fs::File::options().write(true).open(log);
+            log.unwrap().set_len((1 << 20) + 1).unwrap();
         }
-        ["kill-daemon", id] => {
-            let lease = node.lease(id);
-            kill(lease.daemon().unwrap().process.unwrap().pid);
+        ["log", id] => {
+            let log = fs::metadata(node.home(id).join("logs/daemon.log")).unwrap();
+            lines.push(format!("long: {}", log.len() > 1 << 20));
         }
-        ["queue"] => lines = queue(node),
+        // As a hook leaves it that does not see its hierarchy.
+        ["leave-cgroup", minutes] => {
+            let left = node.left_cgroup();
+            fs::create_dir_all(&left).unwrap();
+            let age = Duration::from_secs(60 * minutes.parse::<u64>().unwrap());
+            let then = fs::File::open(&left).unwrap();
+            then.set_modified(SystemTime::now() - age).unwrap();
+        }
+        ["cgroup"] => lines.push(format!("{}", node.left_cgroup().exists())),
+        ["kill-daemon", id] => kill(node.lease(id).daemon().unwrap().process.unwrap().pid),
         ["list"] => {
-            let listing = leases.store().list()?;
-            lines.extend(
-                listing
-                    .entries
-                    .iter()
-                    .map(|entry| shown(&LeaseView::from(entry))),
-            );
+            let entries = leases.store().list()?.entries;
+            lines.extend(entries.iter().map(|entry| shown(&LeaseView::from(entry))));
             lines.sort();
         }
         ["events", kind @ ..] => {

@@ -4,7 +4,7 @@
 use crate::layouts::draw;
 use crate::layouts::oracle::MigParted;
 use crate::layouts::ours::Ours;
-use testkit::faults::machine::install_smi;
+use testkit::faults::machine::install;
 use testkit::prelude::*;
 
 fn number(name: &str) -> Option<u64> {
@@ -32,7 +32,7 @@ fn ends_in_instances_of_mig_parted() {
         let ours = Ours::on(draw::machine(&mut random));
         let other = draw::twin(&ours.machine);
         for machine in [&ours.machine, &other] {
-            install_smi(&machine.dir());
+            install(&machine.dir(), "nvidia-smi");
         }
         let text = draw::target(&ours.machine, &mut random);
         let path = ours.file(&text);

@@ -1,6 +1,7 @@
 //! Layouts of an administrator, applied beside a container that keeps its slice.
 
 use super::*;
+use crate::faults::machine::install;
 use nvml_sim::engine::Mode;
 
 const FILE: &str = "layouts.json";
@@ -30,7 +31,7 @@ fn apply(world: &World) -> Call {
 
 /// Switches MIG off on a GPU with an idle slice, and on on the other, which needs a reset on this model.
 fn apply_modes(world: &World) -> Call {
-    world.install_smi();
+    install(&world.machine(), "nvidia-smi");
     world.change(|machine, _| {
         let modes = [Mode::On, Mode::Off];
         for (gpu, mode) in machine.gpus.iter_mut().zip(modes) {
