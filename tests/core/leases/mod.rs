@@ -133,9 +133,8 @@ impl Node {
     /// Returns the place of a cgroup that an MPS daemon leaves.
     fn left_cgroup(&self) -> PathBuf {
         let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
-        let hierarchy = { mounts.lines() }
-            .find(|line| line.contains(" cgroup"))
-            .unwrap();
+        let mut lines = mounts.lines();
+        let hierarchy = lines.find(|line| line.contains(" cgroup")).unwrap();
         let node = self.dir.path().file_name().unwrap().to_string_lossy();
         Path::new(hierarchy.split(' ').nth(1).unwrap()).join(format!("runmig-mps-{node}"))
     }
@@ -151,10 +150,8 @@ impl Node {
     }
 
     fn lease(&self, id: &str) -> Arc<Lease> {
-        let all = self
-            .leases()
-            .of(&Key::new(self.path("root"), id.to_owned()));
-        all.unwrap()[0].lease.clone()
+        let key = Key::new(self.path("root"), id.to_owned());
+        self.leases().of(&key).unwrap()[0].lease.clone()
     }
 
     fn ends(&self, id: &str) {

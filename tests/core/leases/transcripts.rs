@@ -85,9 +85,8 @@ fn said(text: &str) -> String {
             let answer = match words[..] {
                 ["wait", id, ..] => {
                     waits.insert(id, scope.spawn(move || waited(node, id, &words[2..])));
-                    until("it waits", || {
-                        queue(node).iter().any(|w| w.starts_with(&format!("{id} ")))
-                    });
+                    let its = format!("{id} waits");
+                    until(&its, || queue(node).iter().any(|w| w.starts_with(&its)));
                     Ok(queue(node))
                 }
                 ["waited", id] => Ok(waits.remove(id).unwrap().join().unwrap()),
@@ -234,6 +233,10 @@ fn answer(node: &Node, words: &[&str], events: &mut usize) -> Result<Vec<String>
         }
         ["lose" | "find", gpu] => node.machine.change(|machine, _| {
             machine.gpus[index(gpu)].lost = words[0] == "lose";
+        }),
+        ["fabric", gpu, status] => node.machine.change(|machine, _| {
+            let health = &mut machine.gpus[index(gpu)].health;
+            (health.fabric, health.fabric_status) = (3, status.parse().unwrap());
         }),
         ["fail", call, times, code] => {
             node.fails(call, times.parse().unwrap(), code.parse().unwrap());
