@@ -16,9 +16,8 @@ use runmig_lease::{
 use std::cell::RefCell;
 use std::sync::Once;
 use std::time::SystemTime;
-use testkit::faults::machine;
 use testkit::prelude::{BTreeMap, Duration, Path, Write, fs, io, until};
-use testkit::process::kill;
+use testkit::{faults::machine, process::kill};
 
 #[test]
 fn each_step_answers_as_before() {
@@ -72,7 +71,7 @@ fn said(text: &str) -> String {
     let config: Vec<&str> = { lines.clone() }
         .take_while(|line| !line.is_empty())
         .collect();
-    let node = Node::new(model, others.parse().unwrap(), &config.join("\n"));
+    let node = &Node::new(model, others.parse().unwrap(), &config.join("\n"));
     let mut now = format!("{machine}\n{}\n", config.join("\n"));
     static BEGIN: Once = Once::new();
     BEGIN.call_once(log_by_thread);
@@ -81,7 +80,6 @@ fn said(text: &str) -> String {
         let (mut events, mut waits) = (0, BTreeMap::new());
         for step in lines.filter(|line| line.starts_with("$ ")) {
             let words: Vec<&str> = step[2..].split(' ').collect();
-            let node = &node;
             let answer = match words[..] {
                 ["wait", id, ..] => {
                     waits.insert(id, scope.spawn(move || waited(node, id, &words[2..])));
@@ -288,10 +286,8 @@ fn answer(node: &Node, words: &[&str], events: &mut usize) -> Result<Vec<String>
 }
 
 fn claim(uid: &str) -> ClaimName {
-    ClaimName {
-        uid: uid.to_owned(),
-        device: "a".to_owned(),
-    }
+    let [uid, device] = [uid, "a"].map(str::to_owned);
+    ClaimName { uid, device }
 }
 
 fn pairs<'s>(words: &[&'s str]) -> Vec<(&'s str, &'s str)> {

@@ -7,7 +7,7 @@ const WHOLE: &str = "--annotation=runmig.dev/slice=7g.80gb";
 
 /// Runs containers that have all GPUs, and one that waits for one of them. Returns podman and the container's entry in the queue.
 fn waiting(setup: &Setup, podman: &Podman, options: &[&str]) -> (Going, Value) {
-    for _ in 0..2 {
+    for _ in setup.leases().len()..2 {
         podman.run("run", &["--detach", WHOLE], "sleep 1000").ok();
     }
     let mut run = podman.command(&[&["--runtime", "runmig", "run"], options].concat());
@@ -53,21 +53,25 @@ fn removed_container_stops_waiting() {
 #[test]
 fn signal_to_the_create_ends_the_wait() {
     on_each(Setup::of, |setup, podman| {
-        let (waiter, queued) = waiting(setup, podman, &[]);
-        let id = queued["container"].as_str().unwrap();
-        let is_create = |pid: &i32| {
-            let comm = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-            comm.starts_with("runmig")
+        let killed = || {
+            let (waiter, queued) = waiting(setup, podman, &[]);
+            let id = queued["container"].as_str().unwrap();
+            let comm =
+                |pid: &i32| fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+            let mut pids = with_argument(id).into_iter();
+            let create = pids.find(|pid| comm(pid).starts_with("runmig")).unwrap();
+            // By the words of the line.
+            let end = format!("kill {create}");
+            said(Command::new("sh").args(["-c", &end])).ok();
+            let ended = waiter.end();
+            assert_ne!(ended.status.code(), Some(0));
+            (end, ended.stderr)
         };
-        let create = with_argument(id).into_iter().find(is_create).unwrap();
-        // By the words of the line.
-        let end = format!("kill {create}");
-        said(Command::new("sh").args(["-c", &end])).ok();
-        let ended = waiter.end();
-        assert_ne!(ended.status.code(), Some(0));
-        let line =
-            format!("waits up to 3m 40s for 7g.80gb; hint: to end the wait, run kill {create}");
-        has(&ended.stderr, &line);
+        // podman may lose what a create says on a busy machine: its issue 10927.
+        let told = |(_, said): &(String, String)| !said.contains("no logs from conmon");
+        let (end, said) = (0..3).map(|_| killed()).find(told).unwrap();
+        let line = format!("waits up to 3m 40s for 7g.80gb; hint: to end the wait, run {end}");
+        has(&said, &line);
         ends(setup, podman);
     });
 }
