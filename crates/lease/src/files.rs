@@ -129,8 +129,8 @@ impl Opened {
 
     /// Returns whether a text is in the first `max` bytes.
     ///
-    /// Most often it is not. memchr would ask the processor first what it can, and on a virtual machine that takes longer than the
-    /// search. Rust's library is as fast for up to 32 bytes, so it looks for the end.
+    /// Most often the text is not there. memchr would ask the processor first what it can, and on a virtual machine that takes
+    /// longer than the search. Rust's library is as fast for up to 32 bytes, so it looks for the end of the text first.
     pub(crate) fn contains(self, text: &str, max: u64) -> io::Result<bool> {
         let mut starts = text.len().saturating_sub(32)..=text.len();
         let start = starts.find(|at| text.is_char_boundary(*at));

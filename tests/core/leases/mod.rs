@@ -130,13 +130,14 @@ impl Node {
         self.leases().attach(claim, holder, init, Duration::ZERO)
     }
 
-    /// Returns the place of a cgroup that an MPS daemon leaves.
-    fn left_cgroup(&self) -> PathBuf {
+    /// Returns the cgroup of a container's MPS daemon in one hierarchy; without a container, of one that is gone.
+    fn cgroup(&self, of: Option<&str>) -> PathBuf {
         let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
         let mut lines = mounts.lines();
         let hierarchy = lines.find(|line| line.contains(" cgroup")).unwrap();
-        let node = self.dir.path().file_name().unwrap().to_string_lossy();
-        Path::new(hierarchy.split(' ').nth(1).unwrap()).join(format!("runmig-mps-{node}"))
+        let gone = self.dir.path().file_name().unwrap().to_string_lossy();
+        let name = of.map_or(gone.into(), |id| self.lease(id).id.to_string());
+        Path::new(hierarchy.split(' ').nth(1).unwrap()).join(format!("runmig-mps-{name}"))
     }
 
     /// Returns the directory of a container's MPS daemon.
@@ -207,7 +208,7 @@ impl Node {
 impl Drop for Node {
     /// Ends what a test that has failed leaves of MPS daemons.
     fn drop(&mut self) {
-        let _ = fs::remove_dir(self.left_cgroup());
+        let _ = fs::remove_dir(self.cgroup(None));
         let program = self.machine.0.join("usr/bin").join(MPS_CONTROL);
         executing(&program).into_iter().for_each(kill);
     }

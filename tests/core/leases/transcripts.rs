@@ -257,17 +257,21 @@ fn answer(node: &Node, words: &[&str], events: &mut usize) -> Result<Vec<String>
         }
         ["log", id] => {
             let log = fs::metadata(node.home(id).join("logs/daemon.log")).unwrap();
-            lines.push(format!("long: {}", log.len() > 1 << 20));
+            let sizes = ["empty", "short", "long"];
+            lines.push(sizes[usize::from(log.len() > 0) + usize::from(log.len() > 1 << 20)].into());
         }
-        // As a hook leaves it that does not see its hierarchy.
-        ["leave-cgroup", minutes] => {
-            let left = node.left_cgroup();
+        // As a hook leaves it that does not see its hierarchy, or that of a daemon that lives.
+        ["leave-cgroup", minutes, of @ ..] => {
+            let left = node.cgroup(of.first().copied());
             fs::create_dir_all(&left).unwrap();
             let age = Duration::from_secs(60 * minutes.parse::<u64>().unwrap());
             let then = fs::File::open(&left).unwrap();
             then.set_modified(SystemTime::now() - age).unwrap();
         }
-        ["cgroup"] => lines.push(format!("{}", node.left_cgroup().exists())),
+        ["cgroup", of @ ..] => {
+            let is_there = node.cgroup(of.first().copied()).exists();
+            lines.push(is_there.to_string());
+        }
         ["kill-daemon", id] => kill(node.lease(id).daemon().unwrap().process.unwrap().pid),
         ["list"] => {
             let entries = leases.store().list()?.entries;

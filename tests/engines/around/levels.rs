@@ -31,6 +31,11 @@ fn gc_sets_raised_limit_back() {
     let (mut raised, _) = holder.exec(&setup, &[]);
     assert_eq!(free(&mut raised), (16 << 10) - CONTEXT);
     holder.shows(&setup, &[], Some(16), false);
+    let said = setup.tells(&["gc", "--dry-run"]);
+    let told = "its memory limit was changed to 16Gi, and would be set back to its share";
+    assert!(row(&said, &holder.id).contains(told), "{said}");
+    holder.shows(&setup, &[], Some(16), false);
+
     let said = setup.tells(&["gc"]);
     let told = "its memory limit was changed to 16Gi, and is set back to its share";
     assert!(row(&said, &holder.id).contains(told), "{said}");
@@ -47,5 +52,10 @@ fn gc_sets_raised_limit_back() {
     raised.end();
     next.end();
     assert_eq!(holder.first.say("launch 1"), "ok");
+    // A limit that was removed is a raised one.
+    let removes = format!("set_device_pinned_mem_limit {} 0 0G", holder.server(&setup));
+    assert_eq!(holder.tell(&setup, &[], &removes), "");
+    let list = setup.migctl(&["list"]).ok().stderr;
+    has(&list, "was changed to none, and its share has 4096Mi");
     holder.end(&setup);
 }
