@@ -196,7 +196,9 @@ fn dir_of(cgroup: &LimitedCgroup) -> PathBuf {
 fn current_dir(cgroup: &LimitedCgroup, init: Option<&Process>) -> Result<PathBuf> {
     let dir = dir_of(cgroup);
     if inode(&dir) != Some(cgroup.inode) {
-        return Err(Error::new(format!("cgroup {} is gone", dir.display())));
+        return Err(
+            Error::new(format!("cgroup {} is gone", dir.display())).hint("restart the container")
+        );
     }
     let init = init.filter(|init| process::is_alive(init));
     let now = init.map(|init| process::unified_cgroup(init.pid));

@@ -16,8 +16,10 @@ use runmig_lease::{
     process, request,
 };
 use std::sync::{Arc, Mutex};
+use testkit::cgroup2;
 use testkit::faults::simulated::Simulated;
 use testkit::faults::{daemons, machine};
+use testkit::leftovers::remove_cgroup;
 use testkit::prelude::{
     BTreeMap, Child, Command, Duration, Path, PathBuf, Stdio, TempDir, Value, begins_with, fs, has,
     json,
@@ -140,6 +142,19 @@ impl Node {
         Path::new(hierarchy.split(' ').nth(1).unwrap()).join(format!("runmig-mps-{name}"))
     }
 
+    /// Moves the first process of a container into a cgroup of version 2, below those of this machine.
+    fn moves(&self, id: &str, to: &str) {
+        let cgroup = self.unified(to);
+        fs::create_dir_all(&cgroup).unwrap();
+        let pid = self.inits.lock().unwrap()[id].id().to_string();
+        fs::write(cgroup.join("cgroup.procs"), pid).unwrap();
+    }
+
+    fn unified(&self, name: &str) -> PathBuf {
+        let of_machine = self.dir.path().file_name().unwrap();
+        Path::new(cgroup2::ROOT).join(of_machine).join(name)
+    }
+
     /// Returns the directory of a container's MPS daemon.
     fn home(&self, id: &str) -> PathBuf {
         self.path("state/mps").join(self.lease(id).id.as_str())
@@ -209,6 +224,7 @@ impl Drop for Node {
     /// Ends what a test that has failed leaves of MPS daemons.
     fn drop(&mut self) {
         let _ = fs::remove_dir(self.cgroup(None));
+        remove_cgroup(&self.dir.path().file_name().unwrap().to_string_lossy());
         let program = self.machine.0.join("usr/bin").join(MPS_CONTROL);
         executing(&program).into_iter().for_each(kill);
     }

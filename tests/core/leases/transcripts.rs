@@ -2,6 +2,8 @@
 //! with their answers. `UPDATE=1 cargo test --workspace --test core -- leases::transcripts` writes the answers anew.
 
 use super::Node;
+use nix::mount::{MsFlags, mount};
+use nvml_sim::engine::{Driver, MemoryLimit, UNLIMITED};
 use runmig_lease::error::Result;
 use runmig_lease::events::Event;
 use runmig_lease::model::{GpuUuid, Placement};
@@ -17,7 +19,7 @@ use std::cell::RefCell;
 use std::sync::Once;
 use std::time::SystemTime;
 use testkit::prelude::{BTreeMap, Duration, Path, Write, fs, io, until};
-use testkit::{faults::machine, process::kill};
+use testkit::{cgroup2, faults::machine, mounted::own_mounts, process::kill};
 
 #[test]
 fn each_step_answers_as_before() {
@@ -25,7 +27,9 @@ fn each_step_answers_as_before() {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         let text = fs::read_to_string(&path).unwrap();
-        let now = said(&text);
+        // A thread of its own, which may have mounts of its own.
+        let now =
+            std::thread::scope(|scope| scope.spawn(|| said(&text)).join()).expect("the steps");
         if std::env::var_os("UPDATE").is_some() {
             fs::write(&path, now).unwrap();
         } else {
@@ -216,6 +220,7 @@ fn answer(node: &Node, words: &[&str], events: &mut usize) -> Result<Vec<String>
         ["user", uid] => lines.extend(leases.user_of_device(&claim(uid))?),
         ["unprepare", uid] => leases.unprepare(uid, Patience::default())?,
         ["gpus"] => lines = parts(node)?,
+        ["uses"] => lines = uses(node)?,
         ["cordon", gpu] => leases.cordon(&uuid(gpu), Some("a repair"), false)?,
         ["uncordon", gpu] => lines.push(leases.uncordon(&uuid(gpu))?.to_string()),
         ["admin", gpu, profile, start] => {
@@ -271,6 +276,46 @@ fn answer(node: &Node, words: &[&str], events: &mut usize) -> Result<Vec<String>
         ["cgroup", of @ ..] => {
             let is_there = node.cgroup(of.first().copied()).exists();
             lines.push(is_there.to_string());
+        }
+        ["hierarchy", "v2"] => cgroup2::enter(),
+        ["hierarchy", "none"] => {
+            own_mounts();
+            let none = None::<&str>;
+            mount(none, cgroup2::ROOT, Some("tmpfs"), MsFlags::empty(), none).unwrap();
+        }
+        ["branch", branch] => node.machine.change(|machine, _| {
+            machine.driver = Driver::of_branch(branch.parse().unwrap()).unwrap();
+        }),
+        ["moves", id, to] => node.moves(id, to),
+        ["drop-cgroup", cgroup] => {
+            let cgroup = node.unified(cgroup);
+            until("the cgroup is empty", || fs::remove_dir(&cgroup).is_ok());
+        }
+        ["limit", id, others @ ..] => {
+            let pid = node.inits.lock().unwrap()[*id].id() as i32;
+            let container = others.first().unwrap_or(id);
+            leases.limit_memory(&node.lease(id).id, container, pid)?;
+        }
+        ["missing", id] => {
+            let held = leases.store().get(&node.lease(id).id)?.unwrap();
+            let missing = leases.missing_limit(&held)?;
+            lines.extend(missing.map(|m| format!("awaited: {}, {}", m.is_awaited, m.why.line())));
+        }
+        ["end-unlimited", id] => leases.end_unlimited(&node.lease(id))?,
+        // As root of the host can.
+        ["change-limit", mib] => node.machine.change(|machine, _| {
+            let mut limit = machine.memory_limits[0].clone();
+            limit.hard = mib.parse().map_or(UNLIMITED, |mib: u64| mib << 20);
+            machine.set_memory_limit(limit);
+        }),
+        ["forget-limits"] => node
+            .machine
+            .change(|machine, _| machine.memory_limits.clear()),
+        ["limits"] => {
+            let limits = { node.machine.engine() }.memory_limits.clone();
+            let limit =
+                |l: &MemoryLimit| format!("{} on GPU {}: {} {}", l.cgroup, l.gpu, l.soft, l.hard);
+            lines.extend(limits.iter().map(limit));
         }
         ["kill-daemon", id] => kill(node.lease(id).daemon().unwrap().process.unwrap().pid),
         ["list"] => {
@@ -384,6 +429,14 @@ fn parts(node: &Node) -> Result<Vec<String>> {
     let mut slices: Vec<String> = slices.iter().map(slice).collect();
     slices.sort();
     lines.extend(slices);
+    lines.extend(uses(node)?);
+    Ok(lines)
+}
+
+/// Returns what each lease uses, and what else of it changed.
+fn uses(node: &Node) -> Result<Vec<String>> {
+    let driver = runmig_lease::driver(&node.config);
+    let inventory = Inventory::look(&node.config, &driver)?;
     let held: Vec<&Held> = inventory.leases.iter().collect();
     let seen = observe(&node.config, &driver, &held);
     let used = |lease: &ObservedShare| {
@@ -392,8 +445,7 @@ fn parts(node: &Node) -> Result<Vec<String>> {
     };
     let mut used: Vec<String> = seen.iter().map(used).collect();
     used.sort();
-    lines.extend(used);
-    Ok(lines)
+    Ok(used)
 }
 
 /// Returns what a share tells beside its use.
