@@ -556,6 +556,7 @@ impl Config {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::MigMode;
 
     #[test]
     fn empty_file_means_defaults() {
@@ -688,5 +689,51 @@ mod tests {
         assert!(!counts(ignored, SignKind::FabricDown, 1));
         assert!(!counts(ignored, SignKind::Lost, 1));
         assert!(counts(ignored, SignKind::RecoveryAction, 1));
+    }
+
+    #[test]
+    fn program_needs_the_file_that_it_names() {
+        let missing = Path::new("/etc/runmig/not/there.toml");
+        assert!(Config::named(Some(missing)).is_err());
+        let of_link = Config::for_program(Some(OsStr::new("/usr/bin/runmig-nowhere")));
+        assert!(of_link.is_err());
+        let is_set = std::env::var_os("RUNMIG_CONFIG").is_some();
+        if !is_set && is_absent(Path::new("/etc/runmig/config.toml")) {
+            assert_eq!(Config::for_program(None).unwrap(), Config::default());
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("runmig.toml");
+        let line = |end: &str| format!("adopt = true\n#{end}");
+        std::fs::write(&file, line(&"x".repeat(60_000))).unwrap();
+        assert!(Config::named(Some(&file)).unwrap().adopt);
+        std::fs::write(&file, line(&"x".repeat(65_536))).unwrap();
+        assert!(Config::named(Some(&file)).is_err());
+    }
+
+    #[test]
+    fn publishes_the_gpus_that_no_rule_keeps() {
+        let config = Config::parse(
+            "[policy]\nexclude_gpus = [0]\n\
+             [[policy.reserve]]\ngpus = [1, 8]\nnamespace = \"a\"\n\
+             [kubernetes]\ngpus = [0, 2, 9]\nlocal = \"apart\"",
+        )
+        .unwrap();
+        let gpu = |index| Gpu {
+            index,
+            uuid: GpuUuid::new(format!("GPU-{index}")),
+            mig: MigMode::Enabled,
+            ..Gpu::default()
+        };
+        let gpus = [0, 1, 2, 3].map(gpu);
+        let named: Vec<String> = config.named_gpus().map(ToString::to_string).collect();
+        assert_eq!(named, ["0", "1", "8", "0", "2", "9"]);
+        assert_eq!(config.absent_gpus(&gpus), ["8", "9"]);
+        let whys = rows! {
+            "GPU-0" => "excluded by policy.exclude_gpus";
+            "GPU-1" => "reserved for namespace a by [[policy.reserve]] 1";
+            "GPU-3" => "kubernetes.gpus does not name it";
+        };
+        let whys = whys.map(|(gpu, why)| (GpuUuid::from(gpu), why.to_owned()));
+        assert_eq!(config.unpublished(&gpus), whys);
     }
 }

@@ -457,4 +457,20 @@ mod tests {
         assert_eq!(odd.time(), None);
         assert_eq!(serde_json::to_string(&odd).unwrap(), "\"soon\"");
     }
+
+    #[test]
+    fn changed_limits_are_shown_in_whole_units() {
+        for (told_mib, gib, text) in rows! {
+            0, 0 => "none";
+            1023, 0 => "1023Mi";
+            5000, 4 => "5000Mi";
+            8192, 8 => "8Gi";
+        } {
+            let limit = ChangedLimit {
+                told_mib,
+                share_mib: 1,
+            };
+            assert_eq!((limit.gib(), limit.to_string().as_str()), (gib, text));
+        }
+    }
 }

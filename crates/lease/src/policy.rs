@@ -414,4 +414,23 @@ mod tests {
             assert!(named(text).is_err(), "{text}");
         }
     }
+
+    #[test]
+    fn choice_has_the_gpus_that_it_names() {
+        let gpu = Gpu {
+            index: 1,
+            uuid: "GPU-1".into(),
+            ..Gpu::default()
+        };
+        let uuid = GpuName::Uuid("gpu-1".to_owned());
+        for (choice, has, names) in rows! {
+            Gpus::default(), true => "";
+            Gpus::Named(vec![GpuName::Index(1)]), true => "1";
+            Gpus::Named(vec![GpuName::Index(0), uuid]), true => "0 gpu-1";
+            Gpus::Named(vec![GpuName::Index(0)]), false => "0";
+        } {
+            let named: Vec<String> = choice.names().iter().map(ToString::to_string).collect();
+            assert_eq!((choice.has(&gpu), named.join(" ").as_str()), (has, names));
+        }
+    }
 }

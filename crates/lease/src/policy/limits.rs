@@ -230,3 +230,68 @@ fn memory<'de, D: serde::Deserializer<'de>>(d: D) -> Result<Option<u64>, D::Erro
         ))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn accounts_count_what_each_group_holds() {
+        let limits = r#"{"limit": [
+            {"namespace": "a", "slices": 4, "memory": "40Gi"},
+            {"pod": "*", "shares": 3, "gpus": 2},
+            {"user": "*", "slices": 1},
+            {"user": 7, "slices": 1},
+            {"namespace": "c*", "slices": 1},
+            {"slices": 9}
+        ]}"#;
+        let policy: Policy = serde_json::from_str(limits).unwrap();
+        let one = |namespace: &str, pod: &str, user, kind, gib: u64| Usage {
+            subject: Subject {
+                namespace: Some(namespace.to_owned()),
+                pod: Some(pod.to_owned()),
+                pod_uid: None,
+                user,
+            },
+            kind,
+            memory_mib: gib << 10,
+            whole_mib: gib << 10,
+        };
+        let usage = [
+            one("a", "x", None, Kind::Slice, 2),
+            one("a", "x", Some(5), Kind::Share, 3),
+            one("b", "x", Some(5), Kind::Gpu, 10),
+        ];
+        let shown = |account: &LimitAccount| {
+            let used = |of: &Used| format!("{} {}/{}", of.amount, of.used, of.most);
+            let (namespace, pod) = (account.namespace.as_deref(), account.pod.as_deref());
+            let (namespace, pod) = (namespace.unwrap_or("-"), pod.unwrap_or("-"));
+            let user = account.user.map_or("-".to_owned(), |id| id.to_string());
+            let amounts: Vec<String> = account.amounts.iter().map(used).collect();
+            let amounts = amounts.join(", ");
+            format!("{} {namespace} {pod} {user}: {amounts}", account.number)
+        };
+        let shown = |usage: &[Usage]| -> Vec<String> {
+            let accounts = policy.accounts(usage);
+            accounts.iter().map(shown).collect()
+        };
+        assert_eq!(
+            shown(&usage),
+            [
+                format!(
+                    "1 a - -: slices 2/4, memory {}/{}",
+                    5_u64 << 30,
+                    40_u64 << 30
+                ),
+                "2 a x -: shares 1/3, gpus 0/2".to_owned(),
+                "2 b x -: shares 0/3, gpus 1/2".to_owned(),
+                "3 - - 5: slices 2/1".to_owned(),
+                "4 - - 7: slices 0/1".to_owned(),
+                "6 - - -: slices 3/9".to_owned(),
+            ]
+        );
+        let idle = shown(&[]);
+        assert_eq!(idle.len(), 3, "{idle:?}");
+        assert!(idle[0].starts_with("1 a - -: slices 0/4"), "{idle:?}");
+    }
+}

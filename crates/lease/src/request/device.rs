@@ -270,4 +270,12 @@ mod tests {
         assert!(line.contains("the pod's sandbox"), "{line}");
         assert_eq!(asked(&[POD], true).unwrap(), "1g.10gb");
     }
+
+    #[test]
+    fn reads_the_argument_that_it_writes() {
+        for argument in ["slice=1g.10gb*2", "share=1/4", "gpu=2", "wait=5m"] {
+            let device = device_request(argument).unwrap();
+            assert_eq!(device.argument(), argument);
+        }
+    }
 }

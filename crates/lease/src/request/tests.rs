@@ -67,6 +67,7 @@ fn never_ignores_a_likely_request() {
         &[SMALL, (WAIT, "soon")] => "\"soon\" is not a duration; hint: write it as 30s or 2m";
         // Added to the clock it would overflow.
         &[SMALL, (WAIT, "500000000000years")] => "is more than a day";
+        &[SMALL, (WAIT, "24h 1s")] => "is more than a day";
         &[(WAIT, "30s")] => "needs runmig.dev/slice";
         &[("slice.runmig.dev/web", "1g.10gb")] => "gave this one no name";
         &[SMALL, (SLICE, "2g.20gb")] => "contradicts itself";
