@@ -409,3 +409,24 @@ pub fn diagnose(
     }
     Some(diagnosis)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::orders;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn tries_every_order_of_few_and_every_exchange_of_many() {
+        for (n, count) in rows! {
+            1 => 1;
+            3 => 6;
+            5 => 120;
+            6 => 16;
+            8 => 29;
+        } {
+            let all = orders((0..n).collect());
+            assert_eq!(all.len(), count);
+            assert_eq!(BTreeSet::from_iter(all).len(), count, "each once");
+        }
+    }
+}

@@ -1,6 +1,6 @@
 use super::*;
 use crate::model::{Closed, Gpu, GpuInstance, GpuUuid, MigMode, Placement, Profile, Snapshot};
-use crate::request::Slice;
+use crate::request::{Alternative, Slice};
 use proptest::prelude::*;
 
 /// A profile: name, id, compute slices, MiB, decoders, ofas, most, places side by side, and their size.
@@ -358,4 +358,39 @@ fn prefers_and_evicts_idle_slices() {
     assert_eq!(at(&request), Ok(0));
     assert_eq!(at(&named("4g.40gb")), Ok(0));
     assert!(at(&named("7g.80gb")).is_err());
+}
+
+#[test]
+fn tells_moves_that_make_room() {
+    let mut m = machine(1);
+    let place = |start| Placement { start, size: 1 };
+    let there = [0, 4].map(|start| GpuInstance {
+        id: start,
+        profile_id: 19,
+        placement: place(start),
+    });
+    let fragmented = |m: &Snapshot| fragmentation(&Occupancy::new(&m.gpus[0], &[], &[]));
+    assert_eq!(fragmented(&m), Some(0));
+    m.gpus[0].instances = there.into();
+    // 2g.20gb has a place, and after a move 4g.40gb.
+    assert_eq!(fragmented(&m), Some(50));
+    let ours = [0, 4].map(|start| slot(0, 19, start, 1));
+    let movable = ours.clone().map(|slot| Movable {
+        slot,
+        containers: 1,
+        excluded: Vec::new(),
+    });
+    let request = Alternative::one(named("3g.40gb"));
+    let constraints = Constraints {
+        ours: &ours,
+        ..Constraints::default()
+    };
+    let plan = |m: &Snapshot, movable: &[Movable]| {
+        let why = diagnose(m, &[], movable, &request, &constraints, MAX_STEPS).unwrap();
+        why.rejection.plan().map(|plan| plan.moves.len())
+    };
+    assert_eq!(plan(&m, &movable), Some(1));
+    assert_eq!(plan(&m, &[]), None);
+    m.gpus[0].mig = MigMode::Disabled;
+    assert_eq!(plan(&m, &movable), None);
 }

@@ -86,9 +86,9 @@ fn names_obstacles_that_never_pass() {
     let unknown = Obstacle::UnknownProfile {
         offered: vec!["7g.80gb".into(), "4g.40gb".into()],
     };
-    let too_much = Obstacle::TooMuchMemory {
-        needed_compute: 2,
-        is_restricted: true,
+    let too_much = |needed_compute, is_restricted| Obstacle::TooMuchMemory {
+        needed_compute,
+        is_restricted,
         largest: Some(Profile {
             name: "7g.80gb".into(),
             memory_mib: 80640,
@@ -126,7 +126,9 @@ fn names_obstacles_that_never_pass() {
              fewer compute slices";
         "9g.10gb", unknown =>
             "no GPU offers the profile; hint: request one of 7g.80gb, 4g.40gb (nearest first)";
-        "90Gi", too_much =>
+        "90Gi", too_much(0, false) =>
+            "no profile has 90Gi of memory; hint: request at most 7g.80gb, which has 80640 MiB";
+        "90Gi", too_much(2, true) =>
             "no profile that policy.profiles allows has 90Gi of memory and 2 compute slices; hint: request at most \
              7g.80gb, which has 80640 MiB and 7 compute slices";
         "4g.40gb*3", too_many(2) => "2 GPUs hold at most 2 of 4g.40gb; hint: request fewer slices";
@@ -379,4 +381,38 @@ fn names_earlier_requests_and_wait() {
              who holds the slices"
         )
     );
+}
+
+#[test]
+fn names_the_obstacle_of_one_gpu() {
+    let gpu = crate::model::Gpu::default();
+    let profile = Profile {
+        name: "3g.40gb".to_owned(),
+        ..Profile::default()
+    };
+    let rule = GpuObstacle::Excluded("reserved for team-a".to_owned());
+    for (verdict, words) in rows! {
+        Verdict::Fits(Vec::new()) => None;
+        Verdict::Full => Some("3 of 8 memory slices are free");
+        Verdict::Queued => Some("3 of 8 memory slices are free, and reserved for earlier requests");
+        Verdict::NoSlot => Some("3 of 8 memory slices are free, but no slot of 3g.40gb is");
+        Verdict::Exhausted(Exhausted::Instances) =>
+            Some("3 of 8 memory slices are free, but no more instances of 3g.40gb");
+        Verdict::Exhausted(Exhausted::Decoders) => Some("3 of 8 memory slices are free, but no more decoders");
+        Verdict::NoProfile => Some("the GPU offers no such profile");
+        Verdict::MigOff => Some("MIG is off");
+        Verdict::MigPending => Some("MIG is off until the next reset");
+        Verdict::NoMig => Some("the GPU does not support MIG");
+        Verdict::Excluded(rule) => Some("reserved for team-a");
+    } {
+        let report = GpuReport {
+            gpu: &gpu,
+            profile: Some(&profile),
+            free_slices: 3,
+            total_slices: 8,
+            quarantined: 0,
+            verdict,
+        };
+        assert_eq!(on_gpu(&report).as_deref(), words);
+    }
 }

@@ -77,3 +77,18 @@ fn gives_all_or_none() {
     // MIG mode does not end by itself.
     assert!(!chosen(&all, 3).unwrap_err().may_pass());
 }
+
+#[test]
+fn finds_the_free_gpus_with_the_least_memory() {
+    let gpus = [0, 1, 2, 3].map(|n| gpu(n, MigMode::Disabled));
+    let sizes = [80, 24, 24, 8];
+    let mut all: Vec<Candidate<'_>> = { gpus.iter().zip(sizes) }
+        .map(|(gpu, mib)| Candidate {
+            memory_mib: Some(mib),
+            ..candidate(gpu, None)
+        })
+        .collect();
+    all[3].obstacle = Some(GpuObstacle::Queued);
+    assert_eq!(indexes(&smallest_whole(&all, 1)), [1]);
+    assert_eq!(indexes(&smallest_whole(&all, 3)), [1, 2, 0]);
+}
