@@ -364,4 +364,32 @@ mod tests {
             assert!(!is_instance_name(name), "{name}");
         }
     }
+
+    #[test]
+    fn reads_files_and_streams_of_a_mib() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("layouts.yaml");
+        let file = |more: usize| {
+            let entry = "{devices: all, mig-enabled: false}";
+            let comment = "x".repeat(more);
+            format!("version: v1\nmig-configs: {{day: [{entry}]}}\n#{comment}")
+        };
+        let read = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            let day = |file: Result<LayoutFile>| file?.select(Some("day")).map(|day| day.name);
+            [
+                day(LayoutFile::read(&path)),
+                day(LayoutFile::read_from(text.as_bytes())),
+            ]
+        };
+        for (text, is_read) in rows! {
+            file(1_000_000) => true;
+            file(1_048_576) => false;
+            "version: v2".to_owned() => false;
+        } {
+            for day in read(&text) {
+                assert_eq!(day.is_ok(), is_read, "{day:?} of {} bytes", text.len());
+            }
+        }
+    }
 }

@@ -197,3 +197,114 @@ fn number(text: &str) -> Option<u32> {
     let is_number = digits.bytes().all(|b| b.is_ascii_hexdigit());
     u32::from_str_radix(digits, 16).ok().filter(|_| is_number)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gpu::geometry::Offer;
+    use crate::model::{ComputeInstance, ListedInstance, Placement};
+
+    /// Makes a GPU of a model with so many instances of its only profile, in MIG mode if it has any.
+    fn gpu(model: u32, instances: u32) -> DetailedGpu {
+        let profile = Profile {
+            name: "1g.10gb".to_owned(),
+            compute_slices: 1,
+            ..Profile::default()
+        };
+        let instance = |id| ListedInstance {
+            id,
+            profile_id: profile.id,
+            placement: Placement { start: id, size: 1 },
+            compute_instances: vec![ComputeInstance {
+                id: 0,
+                profile_id: 0,
+                slices: 1,
+            }],
+        };
+        let mig = match instances {
+            0 => MigMode::Disabled,
+            _ => MigMode::Enabled,
+        };
+        DetailedGpu {
+            gpu: Gpu {
+                mig,
+                ..Gpu::default()
+            },
+            device_id: model,
+            subsystem_id: 0x0146_10de,
+            instances: (0..instances).map(instance).collect(),
+            offers: vec![Offer { number: 0, profile }],
+        }
+    }
+
+    fn configuration(entries: &str) -> Configuration {
+        let file = format!("{{version: v1, mig-configs: {{day: [{entries}]}}}}");
+        LayoutFile::parse(&file).unwrap().select(None).unwrap()
+    }
+
+    const A: u32 = 0x20b2_10de;
+    const B: u32 = 0x2330_10de;
+
+    #[test]
+    fn exports_a_layout_that_the_machine_has() {
+        const OFF: &str = r#""mig-enabled":false,"mig-devices":{}}"#;
+        const ONE: &str = r#""mig-enabled":true,"mig-devices":{"1g.10gb":1}}"#;
+        for (gpus, entries) in rows! {
+            &[(A, 1), (B, 1)][..] => format!(r#"{{"devices":"all",{ONE}"#);
+            &[(A, 0), (A, 1), (A, 0)] => format!(r#"{{"devices":[0,2],{OFF},{{"devices":[1],{ONE}"#);
+            &[(B, 1), (A, 0), (A, 1)] => format!(
+                r#"{{"device-filter":["0x20B210DE"],"devices":[1],{OFF},{{"device-filter":["0x20B210DE","0x233010DE"],"devices":[0,2],{ONE}"#
+            );
+        } {
+            let gpus: Vec<DetailedGpu> = gpus.iter().map(|(model, n)| gpu(*model, *n)).collect();
+            let file = export(&gpus, "now");
+            let json = serde_json::to_string(&file).unwrap();
+            let expected = format!(r#"{{"version":"v1","mig-configs":{{"now":[{entries}]}}}}"#);
+            assert_eq!(json, expected);
+            let now = LayoutFile::parse(&file.yaml())
+                .unwrap()
+                .select(Some("now"))
+                .unwrap();
+            for (target, gpu) in resolve(&now, &gpus).unwrap().into_iter().zip(&gpus) {
+                assert_eq!(difference(target, gpu), None);
+            }
+        }
+    }
+
+    #[test]
+    fn entry_means_the_gpus_of_its_models() {
+        let gpus = [gpu(A, 0), gpu(B, 0)];
+        let meant = |filter: &str| {
+            let entry = format!("{{device-filter: '{filter}', devices: all, mig-enabled: false}}");
+            let configuration = configuration(&entry);
+            let targets = resolve(&configuration, &gpus);
+            targets.map(|targets| targets.iter().map(Option::is_some).collect::<Vec<_>>())
+        };
+        for filter in ["0x20B210DE", "0x20b210de", "0x20B210DE:0x014610DE"] {
+            assert_eq!(meant(filter).unwrap(), [true, false], "{filter}");
+        }
+        for (filter, why) in rows! {
+            "0x20B210DE:0x014610DF" => "names no GPU of this machine";
+            "0x20B410DE" => "names no GPU of this machine";
+            "0x" => "device-filter \"0x\" is not the number of a model";
+            "20B210DE" => "is not the number of a model";
+            "0x+20B210D" => "is not the number of a model";
+            "0x20B210DE:1" => "is not the number of a model";
+        } {
+            let line = meant(filter).unwrap_err().line();
+            assert!(line.contains(why), "{filter}: {line}");
+        }
+    }
+
+    #[test]
+    fn gpu_has_one_target() {
+        let gpus = [gpu(A, 0), gpu(A, 0)];
+        let off = "{devices: all, mig-enabled: false}";
+        let on = "{devices: [1], mig-enabled: true, mig-devices: {1g.10gb: 1}}";
+        assert!(resolve(&configuration(&format!("{off}, {off}")), &gpus).is_ok());
+        let two = configuration(&format!("{off}, {on}"));
+        let line = resolve(&two, &gpus).unwrap_err().line();
+        let why = "configuration day has two targets for GPU 1, in the entries 1 and 2";
+        assert!(line.starts_with(why), "{line}");
+    }
+}

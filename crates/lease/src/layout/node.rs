@@ -197,4 +197,20 @@ mod tests {
         let line = Node::parse("a: 1\n'a': 2").unwrap_err().line();
         assert!(line.contains("the key \"a\" stands twice"), "{line}");
     }
+
+    #[test]
+    fn takes_truth_values_as_keys_and_nothing_as_nothing() {
+        let entries = |text: &str| Node::parse(text).unwrap().map().map(<[_]>::to_vec);
+        let all = entries("true: 1\n2:\n").unwrap();
+        assert_eq!(
+            all,
+            [
+                ("true".to_owned(), Node::Whole(1)),
+                ("2".to_owned(), Node::Null)
+            ]
+        );
+        assert_eq!(Node::parse("").unwrap(), Node::Null);
+        let line = Node::parse("!tag a").unwrap_err().line();
+        assert!(line.contains("expected a value without a tag"), "{line}");
+    }
 }
