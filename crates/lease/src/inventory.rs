@@ -331,3 +331,51 @@ impl Inventory {
         Occupancy::new(gpu, &self.reserved(), &self.idle())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{Container, Holder, InstanceState, Key, Lease, tests};
+
+    #[test]
+    fn tells_of_a_ledger_that_it_cannot_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let config = Config {
+            state_dir: dir.path().to_owned(),
+            ..Config::default()
+        };
+        assert!(Inventory::of_ledger(&config).unread.is_none());
+        std::fs::write(dir.path().join("ledger.json"), "damaged").unwrap();
+        assert!(Inventory::of_ledger(&config).unread.is_some());
+    }
+
+    #[test]
+    fn counts_the_containers_that_a_move_restarts() {
+        let instance = Arc::new(Instance {
+            state: InstanceState::Ready,
+            ..tests::instance("shared")
+        });
+        let held = |id: &str| {
+            let holder = Holder::Container(Container {
+                key: Key::new("/run/runc".into(), id.to_owned()),
+                ..Container::default()
+            });
+            let lease = Lease {
+                state: LeaseState::Ready,
+                holder,
+                ..tests::lease(id)
+            };
+            Held {
+                lease: lease.into(),
+                instance: instance.clone(),
+            }
+        };
+        let inventory = Inventory {
+            leases: ["a", "b", "c"].map(held).into(),
+            ..Inventory::default()
+        };
+        let (movable, holders) = inventory.movable();
+        assert_eq!(movable.len(), 1);
+        assert_eq!((movable[0].containers, holders[0].len()), (3, 3));
+    }
+}

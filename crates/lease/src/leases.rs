@@ -177,3 +177,49 @@ fn session<'a>(config: &Config, boot_id: Option<&BootId>) -> Session<'a> {
 pub(crate) fn now() -> Timestamp {
     Timestamp::seconds(std::time::SystemTime::now())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bundles::NoBundles;
+    use crate::store::{Claim, Holder, tests};
+
+    #[test]
+    fn finds_claims_of_a_ledger_that_is_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let config = Config {
+            state_dir: dir.path().join("state"),
+            ..Config::default()
+        };
+        let existing = || Leases::existing(&config, Box::new(NoBundles)).unwrap();
+        assert!(existing().is_none() && !config.state_dir.exists());
+        let held = |id: &str, holder: Option<Holder>| {
+            let lease = tests::lease(id);
+            Held {
+                instance: tests::instance(lease.instance.as_str()).into(),
+                lease: match holder {
+                    Some(holder) => Lease { holder, ..lease }.into(),
+                    None => lease.into(),
+                },
+            }
+        };
+        let leases = Leases::open(&config, Box::new(NoBundles)).unwrap();
+        let claim = held("claim", Some(Holder::Claim(Claim::default())));
+        let container = held("container", None);
+        let ledger = leases.store.lock("t").unwrap();
+        ledger.put_all(&[claim.clone(), container.clone()]).unwrap();
+        drop(ledger);
+        assert_eq!(existing().unwrap().claims().unwrap(), [claim]);
+
+        leases.record(&container, |_| ()).unwrap();
+        let ledger = leases.store.lock("t").unwrap();
+        ledger
+            .change(|state| Ok(state.remove_all(std::slice::from_ref(&container))))
+            .unwrap();
+        drop(ledger);
+        let gone = "another process has removed the lease of container web (c1)";
+        assert_eq!(leases.record(&container, |_| ()).unwrap_err().line(), gone);
+        let error = leases.record_lease(&container, |_| ()).unwrap_err();
+        assert_eq!(error.line(), gone);
+    }
+}

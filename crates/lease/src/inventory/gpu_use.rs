@@ -269,3 +269,34 @@ fn fill(amounts: &mut [u64; 5], total: u64) {
     let taken: u64 = amounts[..FREE].iter().sum();
     amounts[FREE] = total.saturating_sub(taken);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_a_gpu_without_mig_are_its_memory() {
+        let gpu = Gpu {
+            mig: MigMode::Disabled,
+            ..Gpu::default()
+        };
+        let foreign = || GpuUse::Foreign { pids: vec![7] };
+        let held = || GpuUse::Exclusive { holder: None };
+        for (usage, foreign_mib, memory) in rows! {
+            GpuUse::Free, None => Some([0, 0, 0, 0, 9]);
+            GpuUse::Free, Some(2) => Some([0, 0, 0, 2, 7]);
+            foreign(), Some(2) => Some([0, 0, 0, 2, 7]);
+            foreign(), None => None;
+            GpuUse::Prohibited, Some(2) => Some([0, 0, 0, 9, 0]);
+            held(), Some(2) => Some([9, 0, 0, 0, 0]);
+        } {
+            let state = GpuState {
+                foreign_mib,
+                ..GpuState::of(usage, None)
+            };
+            let parts = Inventory::default().parts(&gpu, &state, Some(9));
+            let memory = memory.map(|parts| parts.map(|mib: u64| mib << 20));
+            assert_eq!(parts.memory_bytes, memory, "{state:?}");
+        }
+    }
+}

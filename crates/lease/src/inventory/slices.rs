@@ -234,7 +234,7 @@ impl Inventory {
 mod tests {
     use super::*;
     use crate::store::{
-        Claim, Container, Holder, InstanceState, Lease, LeaseState, Resource, Slice, tests,
+        Attempt, Claim, Container, Holder, InstanceState, Lease, LeaseState, Resource, Slice, tests,
     };
 
     fn held(resource: Resource, holder: Holder) -> Held {
@@ -313,5 +313,54 @@ mod tests {
             ..Inventory::default()
         };
         assert!(inventory.slices(&inventory.entries()).is_empty());
+    }
+
+    #[test]
+    fn names_the_only_lease_alone() {
+        let of = |holders: &[&str]| Inventory {
+            leases: { holders.iter() }
+                .map(|name| held(slice(Some(3)), container(None, name)))
+                .collect(),
+            ..Inventory::default()
+        };
+        for (holders, id) in rows! {
+            &["a"][..] => "a";
+            &["a", "b"] => "";
+        } {
+            let entries = of(holders).entries();
+            let entries = entries.iter().collect();
+            let gpu = "GPU-1".into();
+            let view = SliceView::of(&gpu, 0, entries);
+            assert_eq!(view.lease(), id, "{holders:?}");
+        }
+    }
+
+    #[test]
+    fn names_what_nobody_holds_by_its_state() {
+        let attempt = Attempt {
+            count: 1,
+            error: String::new(),
+            held_by: Vec::new(),
+            next: tests::lease("a").created,
+        };
+        for (state, name) in rows! {
+            InstanceState::Quarantined(attempt) => "the quarantined 19 at 3:1";
+            InstanceState::Releasing => "19 at 3:1, which is being released";
+        } {
+            let instance = Instance {
+                state,
+                ..tests::instance("a")
+            };
+            let slot = crate::draft::footprint(&instance);
+            let mut inventory = Inventory {
+                unleased: vec![instance.into()],
+                ..Inventory::default()
+            };
+            inventory.snapshot.gpus.push(Gpu {
+                uuid: slot.gpu.clone(),
+                ..Gpu::default()
+            });
+            assert_eq!(inventory.named_at(&slot), name);
+        }
     }
 }
