@@ -130,3 +130,24 @@ pub(super) fn exists(name: &str) -> bool {
     let points = process::hierarchies();
     points.iter().any(|point| point.join(name).exists())
 }
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// Makes a cgroup of this process's own; none where it may not.
+    pub(in crate::mps) fn made(name: &str) -> Option<String> {
+        let name = format!("{PREFIX}test-{name}-{}", std::process::id());
+        make(&name).ok().map(|()| name)
+    }
+
+    #[test]
+    fn makes_a_cgroup_that_may_be_there() {
+        assert!(make("runmig-not-there/a").is_err());
+        let Some(name) = made("twice") else { return };
+        make(&name).unwrap();
+        assert!(exists(&name));
+        remove(&name).unwrap();
+        assert!(!exists(&name));
+    }
+}

@@ -134,3 +134,61 @@ pub(super) fn ended(child: Pid) -> Option<String> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::sys::wait::{Id, waitid};
+
+    /// Returns a program that runs a script, and its log.
+    fn shell(script: &str) -> (tempfile::TempDir, Image) {
+        let dir = tempfile::tempdir().unwrap();
+        let log = File::create(dir.path().join("log")).unwrap();
+        let text = |text: &str| CString::new(text).unwrap();
+        let image = Image {
+            program: text("/bin/sh"),
+            arguments: ["sh", "-c", script].map(text).into(),
+            environment: vec![text("PATH=/usr/bin:/bin"), text("GIVEN=all")],
+            log,
+        };
+        (dir, image)
+    }
+
+    fn end_of(child: Pid) -> Option<String> {
+        waitid(Id::Pid(child), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT).unwrap();
+        ended(child)
+    }
+
+    #[test]
+    fn daemon_has_nothing_of_its_starter() {
+        let (dir, image) = shell(
+            "echo $GIVEN $HOME; pwd; umask; readlink /proc/$$/fd/0; ls /proc/$$/fd\n\
+             set -- $(cat /proc/$$/stat); [ $6 = $$ ] && echo leads >&2; exit 3",
+        );
+        let inherited = nix::unistd::dup(&image.log).unwrap();
+        let waiting = fork_waiting(&image).unwrap();
+        let process = waiting.process().unwrap();
+        assert_eq!(ended(waiting.child), None);
+        let child = waiting.begin().unwrap();
+        assert_eq!(child.as_raw(), process.pid);
+        assert_eq!(end_of(child).unwrap(), "exited with status 3");
+        drop(inherited);
+        let log = std::fs::read_to_string(dir.path().join("log")).unwrap();
+        assert_eq!(log, "all\n/\n0022\n/dev/null\n0\n1\n2\nleads\n");
+    }
+
+    #[test]
+    fn child_that_is_not_to_begin_ends() {
+        let (dir, image) = shell("echo begun");
+        let Waiting { child, go, _wait } = fork_waiting(&image).unwrap();
+        drop((go, _wait));
+        assert_eq!(end_of(child).unwrap(), "exited with status 127");
+        let log = std::fs::read_to_string(dir.path().join("log")).unwrap();
+        assert_eq!(log, "");
+        let child = fork_waiting(&shell("kill -9 $$").1)
+            .unwrap()
+            .begin()
+            .unwrap();
+        assert_eq!(end_of(child).unwrap(), "was killed by SIGKILL");
+    }
+}

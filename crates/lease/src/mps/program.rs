@@ -80,7 +80,7 @@ fn multi_user(help: &str) -> Option<String> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
     #[test]
@@ -97,5 +97,33 @@ mod tests {
         ] {
             assert_eq!(multi_user(help).as_deref(), option, "{help}");
         }
+    }
+
+    /// Writes a program. A child does, since the kernel runs no program that a process has open for a write, as the child of
+    /// another thread would.
+    pub(in crate::mps) fn script(dir: &Path, text: &str) -> PathBuf {
+        let path = dir.join("program");
+        let mut sh = Command::new("sh");
+        sh.args(["-c", "echo \"$1\" > \"$0\" && chmod 755 \"$0\""]);
+        assert!(sh.arg(&path).arg(text).status().unwrap().success());
+        path
+    }
+
+    #[test]
+    fn tells_an_unfit_program_from_one_that_does_not_answer() {
+        let dir = tempfile::tempdir().unwrap();
+        let found = |text: &str| find(Some(&script(dir.path(), text)), Path::new("/nowhere"));
+        let of_several = "#!/bin/sh\necho ' -m,--multiuser  several'";
+        assert_eq!(found(of_several).unwrap().unwrap().multi_user, "-m");
+        for (text, why) in rows! {
+            "#!/bin/sh\necho -f" => "has no server for several users";
+            "#!/nowhere" => "No such file or directory";
+        } {
+            let line = found(text).unwrap().unwrap_err().line();
+            assert!(line.contains(why), "{line}");
+        }
+        let program = script(dir.path(), of_several);
+        let _open = std::fs::File::options().write(true).open(&program).unwrap();
+        assert!(find(Some(&program), Path::new("/nowhere")).is_err());
     }
 }

@@ -292,6 +292,7 @@ mod limit_tests {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mps::program::tests::script;
 
     #[test]
     fn tells_raised_from_lowered_limits() {
@@ -327,5 +328,78 @@ mod tests {
         assert_eq!(servers("17\nno server"), None);
         assert_eq!(servers("-1"), None);
         assert_eq!(servers(&"1\n".repeat(9)), None);
+    }
+
+    #[test]
+    fn knows_errors_of_programs_that_cannot_be_run() {
+        let is = |errno| is_not_executable(&std::io::Error::from_raw_os_error(errno));
+        for errno in [libc::ENOENT, libc::EACCES, libc::ENOEXEC, libc::ELIBBAD] {
+            assert!(is(errno), "{errno}");
+        }
+        for errno in [libc::EAGAIN, libc::ENOMEM, libc::ETXTBSY] {
+            assert!(!is(errno), "{errno}");
+        }
+        assert!(!is_not_executable(&ErrorKind::TimedOut.into()));
+    }
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    fn talk(program: &Path, time: Duration) -> Talk<'_> {
+        Talk {
+            program,
+            pipes: "/nowhere".into(),
+            end: Instant::now() + time,
+        }
+    }
+
+    #[test]
+    fn tells_why_a_daemon_gives_no_answer() {
+        for (program, time, words) in rows! {
+            "/bin/sh", Duration::ZERO => "/bin/sh did not end in time";
+            "/bin/false", LONG => "/bin/false does not take \"x\": exit status: 1";
+            "/nowhere/x", LONG => "cannot run /nowhere/x: No such file or directory (os error 2)";
+        } {
+            let line = talk(Path::new(program), time).tell("x").unwrap_err().line();
+            assert_eq!(line, words);
+        }
+        assert_eq!(talk(Path::new("/bin/cat"), LONG).tell("x").unwrap(), "x");
+    }
+
+    #[test]
+    fn words_of_a_limit_that_was_not_kept() {
+        let line = |said| differs("its", "60G", 5000, said).line();
+        let differs =
+            "its MPS daemon tells the limit as \"60G\" and not as 4G after 5000Mi was set";
+        assert_eq!(line(""), differs);
+        assert_eq!(
+            line("no"),
+            format!("{differs}; to the setting it said \"no\"")
+        );
+    }
+
+    /// A server without a limit is an error while it runs.
+    #[test]
+    fn limit_of_a_server_that_ended_is_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::of(dir.path(), &"a".into());
+        std::fs::create_dir_all(home.pipes()).unwrap();
+        for (after, expected) in rows! {
+            ":" => Ok(None);
+            "echo 17" => Err("its MPS daemon gives the limit as \"no such server\"".to_owned());
+        } {
+            let text = format!(
+                "#!/bin/sh\ncd $CUDA_MPS_PIPE_DIRECTORY; read c\n\
+                 if [ \"$c\" != get_server_list ]; then echo no such server; : > asked\n\
+                 elif [ -e asked ]; then {after}\nelse echo 17; fi"
+            );
+            let program = script(dir.path(), &text);
+            let patience = Patience {
+                each: LONG,
+                all: LONG,
+            };
+            let changed = Talks::new(&program, patience).changed(&home, 4096);
+            assert_eq!(changed.map_err(|e| e.line()), expected);
+            std::fs::remove_file(home.pipes().join("asked")).unwrap();
+        }
     }
 }

@@ -257,3 +257,82 @@ pub(crate) fn homes(state_dir: &Path) -> Vec<LeaseId> {
 /// The time in which a killed daemon ends as a rule. It takes about 50 ms, and on a busy machine many times that: a daemon
 /// that is to start again would wait for the next collection.
 const LONG_ENOUGH: Duration = Duration::from_secs(2);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mps::cgroup::tests::made;
+    use crate::mps::program::tests::script;
+
+    #[test]
+    fn shows_the_last_line_of_a_log() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("log");
+        assert_eq!(last_line(&log), "");
+        let long = format!("{}\nlast", "x".repeat(60_000));
+        for (text, line) in rows! {
+            "" => "";
+            " \n" => "";
+            "a\nb\x07\n\n \n" => ": b\\u{7}";
+            long.as_str() => ": last";
+        } {
+            std::fs::write(&log, text).unwrap();
+            assert_eq!(last_line(&log), line);
+        }
+    }
+
+    #[test]
+    fn asks_until_the_daemon_answers_or_the_time_is_up() {
+        let dir = tempfile::tempdir().unwrap();
+        let text = "#!/bin/sh\ncd $CUDA_MPS_PIPE_DIRECTORY; [ -e asked ] && exec echo set; : > asked; exit 1";
+        let program = script(dir.path(), text);
+        let answer = |program: &Path, time| {
+            let talk = Talk {
+                program,
+                pipes: dir.path().to_owned(),
+                end: Instant::now() + time,
+            };
+            first_answer(&talk, "x")
+        };
+        assert_eq!(answer(&program, Duration::from_secs(60)).unwrap(), "set");
+        assert!(answer(Path::new("/bin/false"), Duration::ZERO).is_err());
+    }
+
+    fn home(folder: PathBuf, cgroup: &str) -> Home {
+        let cgroup = cgroup.to_owned();
+        Home { folder, cgroup }
+    }
+
+    #[test]
+    fn directory_or_cgroup_is_left_of_a_daemon() {
+        let dir = tempfile::tempdir().unwrap();
+        let (there, gone) = (dir.path().join("a"), dir.path().join("b"));
+        std::fs::create_dir(&there).unwrap();
+        let nowhere = "runmig-mps-nowhere";
+        assert!(is_there(&home(there, nowhere)).unwrap());
+        assert!(!is_there(&home(gone.clone(), nowhere)).unwrap());
+        let Some(cgroup) = made("left") else { return };
+        let home = home(gone, &cgroup);
+        assert!(is_there(&home).unwrap());
+        assert_eq!(end(&home, false).unwrap(), None);
+        assert!(!is_there(&home).unwrap());
+    }
+
+    #[test]
+    fn names_a_cgroup_that_stays() {
+        let Some(cgroup) = made("busy") else { return };
+        let below = format!("{cgroup}/below");
+        cgroup::make(&below).unwrap();
+        let home_of = |cgroup: &str| home("/nowhere".into(), cgroup);
+        let left = end(&home_of(&cgroup), true).unwrap();
+        assert_eq!(left, Some(format!("cgroup {cgroup}")));
+        cgroup::remove(&below).unwrap();
+        assert_eq!(end(&home_of(&cgroup), true).unwrap(), None);
+        // The kernel's own file, which is not a cgroup.
+        let line = end(&home_of("cgroup.procs"), true).unwrap_err().line();
+        assert!(
+            line.starts_with("cannot remove cgroup cgroup.procs: "),
+            "{line}"
+        );
+    }
+}
