@@ -155,6 +155,22 @@ impl Node {
         Path::new(cgroup2::ROOT).join(of_machine).join(name)
     }
 
+    /// Returns the cgroup of a container in one hierarchy.
+    fn cgroup_of_container(&self, id: &str) -> PathBuf {
+        let gone = self.cgroup(None);
+        let name = self.dir.path().file_name().unwrap().to_string_lossy();
+        gone.with_file_name(format!("{name}-{id}"))
+    }
+
+    /// Returns the first process of a container, or the control program of its MPS daemon.
+    fn process_of(&self, who: &str, id: &str) -> Process {
+        match who {
+            "init" => self.lease(id).init,
+            _ => self.lease(id).daemon().unwrap().process,
+        }
+        .unwrap()
+    }
+
     /// Returns the directory of a container's MPS daemon.
     fn home(&self, id: &str) -> PathBuf {
         self.path("state/mps").join(self.lease(id).id.as_str())
@@ -227,6 +243,7 @@ impl Drop for Node {
         remove_cgroup(&self.dir.path().file_name().unwrap().to_string_lossy());
         let program = self.machine.0.join("usr/bin").join(MPS_CONTROL);
         executing(&program).into_iter().for_each(kill);
+        let _ = fs::remove_dir(self.cgroup_of_container("a"));
     }
 }
 

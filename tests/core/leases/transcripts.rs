@@ -3,7 +3,7 @@
 
 use super::Node;
 use nix::mount::{MsFlags, mount};
-use nvml_sim::engine::{Driver, MemoryLimit, UNLIMITED};
+use nvml_sim::engine::{Driver, Holder, HolderKind, MemoryLimit, Target, UNLIMITED};
 use runmig_lease::error::Result;
 use runmig_lease::events::Event;
 use runmig_lease::model::{GpuUuid, Placement};
@@ -317,6 +317,36 @@ fn answer(node: &Node, words: &[&str], events: &mut usize) -> Result<Vec<String>
                 |l: &MemoryLimit| format!("{} on GPU {}: {} {}", l.cgroup, l.gpu, l.soft, l.hard);
             lines.extend(limits.iter().map(limit));
         }
+        // A process of a container: its first one, or the control program of its MPS daemon.
+        ["computes", who, id, gpu] => {
+            let process = node.process_of(who, id);
+            node.machine.change(|machine, _| {
+                machine.holders.push(Holder {
+                    pid: process.pid as u32,
+                    start_time: process.start_time,
+                    target: Target::of_gpu(index(gpu) as u32),
+                    memory: 100 << 20,
+                    managed: 0,
+                    cgroups: Vec::new(),
+                    kind: HolderKind::Plain,
+                });
+            });
+        }
+        ["enters", who, id] => {
+            let container = node.cgroup_of_container(id);
+            fs::create_dir_all(&container).unwrap();
+            let pid = node.process_of(who, id).pid.to_string();
+            fs::write(container.join("cgroup.procs"), pid).unwrap();
+        }
+        ["mig-on"] => {
+            let driver = runmig_lease::driver(&node.config);
+            let switched = Inventory::look(&node.config, &driver)?.with_mig_on(&driver);
+            let gpus = switched.iter().flat_map(|on| &on.snapshot.gpus);
+            lines.extend(gpus.map(|gpu| {
+                let count = gpu.profiles.len();
+                format!("GPU {}: {:?}, {count} profiles", gpu.index, gpu.mig)
+            }));
+        }
         ["kill-daemon", id] => kill(node.lease(id).daemon().unwrap().process.unwrap().pid),
         ["list"] => {
             let entries = leases.store().list()?.entries;
@@ -414,10 +444,12 @@ fn parts(node: &Node) -> Result<Vec<String>> {
             })
         };
         let row: Vec<String> = room.by_slice().into_iter().map(name).collect();
-        let parts = inventory.parts(gpu, &inventory.use_of(&driver, gpu), total);
+        let state = inventory.use_of(&driver, gpu);
+        let parts = inventory.parts(gpu, &state, total);
         let booked = booking.booked_mib;
+        let error = state.error.map_or(String::new(), |e| format!(", {e}"));
         lines.push(format!(
-            "GPU {}: {row:?}, {booked} of {total:?} MiB, {parts:?}",
+            "GPU {}: {row:?}, {booked} of {total:?} MiB, {parts:?}{error}",
             gpu.index
         ));
     }
@@ -451,7 +483,9 @@ fn uses(node: &Node) -> Result<Vec<String>> {
 /// Returns what a share tells beside its use.
 fn beside(share: &ObservedShare) -> String {
     let limit = share.limit_changed.map(|l| format!(", limit {l}"));
-    let around = share.around.as_ref().map(|a| format!(", {a:?} around"));
+    let around = { share.around.as_ref() }
+        .map(|pids| pids.iter().map(|_| "a process").collect::<Vec<_>>())
+        .map(|around| format!(", {around:?} around"));
     let unknown = { share.unknown.iter() }.map(|(what, why)| format!(", cannot {what}: {why}"));
     { limit.into_iter().chain(around) }.chain(unknown).collect()
 }
