@@ -459,6 +459,7 @@ impl Ends {
 mod tests {
     use super::*;
     use crate::gpu::{DriverError, GPU_IS_LOST};
+    use crate::store::tests::{instance, lease};
 
     #[test]
     fn failure_has_its_origin() {
@@ -478,5 +479,52 @@ mod tests {
         assert_eq!(create.failed(&above), Outcome::Driver);
         create.outcome = Some(Outcome::Limited);
         assert_eq!(create.failed(&above), Outcome::Limited);
+    }
+
+    /// What ends without the process that began it is told all the same.
+    #[test]
+    fn tells_a_killed_wait_and_an_earlier_boot() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("events.jsonl");
+        let observer = Observer::new(Arc::default(), Some(file.clone()));
+        observer.wait_killed(&Waiter {
+            container: "web".to_owned(),
+            request: "1g.10gb".to_owned(),
+            ..Waiter::default()
+        });
+        let mut ends = Ends::by(&observer);
+        let one = Held {
+            lease: lease("one").into(),
+            instance: instance("ione").into(),
+        };
+        ends.lapsed(&one);
+        observer.write_all(ends.events);
+        let mut all = Vec::new();
+        let mut history = crate::events::History::new(&file);
+        history.read(true, &mut |event| all.push(event)).unwrap();
+        let told: Vec<_> = { all.iter() }
+            .map(|event| {
+                let lease = event.lease.as_ref().unwrap();
+                let names = (lease.container.as_deref(), lease.request.as_deref());
+                let why = (event.actor.as_deref(), event.error.as_deref());
+                (event.event_type.word(), names, why)
+            })
+            .collect();
+        let names = |id| (Some(id), Some("1g.10gb"));
+        assert_eq!(
+            told,
+            [
+                (
+                    "wait-ended",
+                    names("web"),
+                    (None, Some("its process has ended"))
+                ),
+                (
+                    "collected",
+                    names("c1"),
+                    (Some("gc"), Some("its boot is over"))
+                ),
+            ]
+        );
     }
 }

@@ -178,3 +178,18 @@ fn mps_obstacle(
 fn unknown(e: DriverError) -> GpuObstacle {
     GpuObstacle::unknown(e.to_string())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tells_permitted_levels_with_what_they_lack() {
+        let config = "sharing.enforcement = [\"mps\", \"none\"]\n[driver]\nroot = \"/nowhere\"\n";
+        let all = levels(&Config::parse(config).unwrap());
+        let [(Level::Mps, Some(why)), (Level::None, None)] = all.as_slice() else {
+            panic!("{all:?}");
+        };
+        assert!(why.contains("/nowhere"), "{why}");
+    }
+}

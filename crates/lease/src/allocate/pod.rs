@@ -231,3 +231,89 @@ pub(super) fn only(snapshot: &Snapshot, places: &[Slot]) -> Snapshot {
     }
     only
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Level;
+    use crate::process;
+    use crate::reclaim::tests::{config, of_killed, open, put};
+    use crate::store::{Enforcement, Instance, Share};
+    use std::sync::Arc;
+
+    /// Puts a lease on record whose instance is in the making.
+    fn peer(leases: &Leases<'_>, id: &str, change: impl FnOnce(&mut Lease)) -> Held {
+        let mut held = of_killed(leases, id);
+        Arc::make_mut(&mut held.instance).state = InstanceState::Creating;
+        change(Arc::make_mut(&mut held.lease));
+        leases.store.lock("test").unwrap().put_new(&held).unwrap();
+        held
+    }
+
+    fn who() -> Container {
+        let key = crate::store::Key::new("/run".into(), "who".to_owned());
+        Container {
+            key,
+            ..Container::default()
+        }
+    }
+
+    #[test]
+    fn releases_a_dead_peer_unless_its_slice_is_made() {
+        let (_dir, config) = config("");
+        let leases = open(&config);
+        for (is_made, stays) in [(false, false), (true, true)] {
+            let peer = peer(&leases, "peer", |_| ());
+            if is_made {
+                let ready = |i: &mut Instance| i.state = InstanceState::Ready;
+                leases.record(&peer, ready).unwrap();
+            }
+            wait_for(&leases, &peer, &who(), &mut Tried::default()).unwrap();
+            let now = leases.store.get(&peer.lease.id).unwrap();
+            assert_eq!(now.is_some(), stays);
+        }
+    }
+
+    #[test]
+    fn waits_for_each_peer_for_its_own_time() {
+        let (_dir, config) = config("lock_timeout = \"1h\"");
+        let leases = open(&config);
+        let lives = |lease: &mut Lease| lease.creator = process::current();
+        let [one, other] = ["one", "other"].map(|id| put(&leases, id, lives));
+        let long_ago = Instant::now().checked_sub(config.lock_timeout).unwrap();
+        let mut tried = Tried {
+            awaited: Some((one.lease.id.clone(), long_ago)),
+            ..Tried::default()
+        };
+        let late = wait_for(&leases, &one, &who(), &mut tried).unwrap_err();
+        let why = "container one of the same pod makes the slice";
+        assert!(late.line().starts_with(why), "{}", late.line());
+        wait_for(&leases, &other, &who(), &mut tried).unwrap();
+        let awaited = tried.awaited.clone();
+        assert_eq!(awaited.as_ref().map(|(id, _)| id), Some(&other.lease.id));
+        wait_for(&leases, &other, &who(), &mut tried).unwrap();
+        assert_eq!(tried.awaited, awaited);
+    }
+
+    /// A seat may have its place in another slice.
+    #[test]
+    fn goes_on_without_a_late_seat() {
+        let (_dir, config) = config("");
+        let leases = open(&config);
+        let peer = peer(&leases, "seat", |lease| {
+            lease.portion = Portion::Share(Share {
+                memory_mib: 1,
+                booked_mib: 1,
+                enforcement: Enforcement::new(Level::None),
+            });
+        });
+        let mut tried = Tried::default();
+        go_without(&leases, &peer, &mut tried, None).unwrap();
+        assert_eq!(tried.late[0].slice, peer.instance.id);
+        let line = does_not_answer(&peer).line();
+        assert!(
+            line.starts_with("container seat of the same pod is on GPU"),
+            "{line}"
+        );
+    }
+}

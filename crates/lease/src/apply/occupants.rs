@@ -283,4 +283,20 @@ mod tests {
             assert_eq!(standing.is_held, holder.is_some());
         }
     }
+
+    #[test]
+    fn idle_slice_stays_until_it_is_destroyed() {
+        let since = "2026-01-01T00:00:00Z".into();
+        for (state, goes) in [
+            (InstanceState::Idle { since }, false),
+            (InstanceState::Creating, true),
+            (InstanceState::Releasing, true),
+        ] {
+            let instance = Instance {
+                state,
+                ..crate::store::tests::instance("one")
+            };
+            assert_eq!(is_going(&instance), goes, "{:?}", instance.state);
+        }
+    }
 }

@@ -143,3 +143,25 @@ fn impossible(obstacle: LayoutObstacle) -> Error {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tells_what_makes_a_layout_impossible() {
+        for (obstacle, why) in [
+            (
+                LayoutObstacle::Unknown,
+                "the places cannot be found in time; hint: destroy idle slices",
+            ),
+            (
+                LayoutObstacle::NoFit,
+                "its instances cannot exist together; hint: want fewer",
+            ),
+        ] {
+            let line = impossible(obstacle).line();
+            assert!(line.starts_with(why), "{line}");
+        }
+    }
+}

@@ -527,4 +527,17 @@ mod tests {
         assert!(waits(ASK_THE_DRIVER_AGAIN, short));
         assert!(!waits(ASK_THE_DRIVER_AGAIN * 2, COLLECT_AGAIN * 2));
     }
+
+    /// A request that waits for its turn goes on to wait where another fails.
+    #[test]
+    fn request_is_in_queue_with_its_ticket() {
+        let (dir, store) = store();
+        let plan = store.lock_plan("test").unwrap();
+        let operation = store.begin().unwrap();
+        let ticket = store.enqueue(&plan, operation.id(), &waiter()).unwrap();
+        let mut turn = turn(&store, dir.path(), &operation, ticket);
+        assert!(turn.is_in_queue());
+        turn.ticket = None;
+        assert!(!turn.is_in_queue());
+    }
 }

@@ -198,3 +198,34 @@ impl Events {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bundles::NoBundles;
+    use crate::store::Held;
+    use crate::store::tests::{instance, lease};
+
+    /// The kernel may have no watch left.
+    #[test]
+    fn without_events_looks_until_a_lease_goes_or_the_time_is_over() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path(), Duration::from_secs(1)).unwrap();
+        let held = Held {
+            lease: lease("one").into(),
+            instance: instance("ione").into(),
+        };
+        store.lock("test").unwrap().put_new(&held).unwrap();
+        std::fs::remove_dir(store.operations()).unwrap();
+        let mut watch = Watch::on(&store, dir.path());
+        assert!(watch.events.is_none());
+        watch.forget(&store);
+        let mut wait = |time| watch.wait(&store, &NoBundles, u64::MAX, time).unwrap();
+        assert!(wait(Duration::ZERO) == Woken::No);
+        let ledger = store.lock("test").unwrap();
+        ledger
+            .change(|state| Ok(state.remove_all(&[held])))
+            .unwrap();
+        assert!(wait(Duration::from_secs(3600)) != Woken::No);
+    }
+}

@@ -148,3 +148,65 @@ pub(super) fn undo_killed_prepare(context: &Leases<'_>, held: &Held) -> Result<(
         false => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reclaim::tests::{config, of_killed, open, put};
+    use crate::store::tests::instance;
+    use crate::store::{Claim, Holder, Instance};
+    use std::sync::Arc;
+
+    fn claim(device: &str) -> Holder {
+        Holder::Claim(Claim {
+            uid: "u".to_owned(),
+            device: device.to_owned(),
+            ..Claim::default()
+        })
+    }
+
+    #[test]
+    fn releases_one_device_of_a_claim() {
+        let (_dir, config) = config("");
+        let leases = open(&config);
+        let [one, other] =
+            ["a", "b"].map(|device| put(&leases, device, |lease| lease.holder = claim(device)));
+        let [uid, device] = ["u", "a"].map(str::to_owned);
+        let name = ClaimName { uid, device };
+        leases.release_device(&name, Patience::NONE).unwrap();
+        assert_eq!(leases.claims().unwrap(), [other]);
+        assert_eq!(leases.store.get(&one.lease.id).unwrap(), None);
+    }
+
+    /// Without a driver only what is not half-made succeeds.
+    #[test]
+    fn asks_driver_only_about_what_an_operation_has_begun() {
+        let (_dir, config) = config("");
+        let leases = open(&config);
+        let [ended, newer] = [(); 2].map(|()| leases.store.begin().unwrap().id().clone());
+        let (pending, creating) = (LeaseState::Pending, InstanceState::Creating);
+        for (seen, now, state, of_instance, is_half_made) in rows! {
+            Some(&ended), Some(&ended), pending, creating.clone() => true;
+            Some(&ended), Some(&newer), pending, creating.clone() => false;
+            Some(&ended), None, pending, creating.clone() => false;
+            None, None, pending, creating.clone() => false;
+            Some(&ended), Some(&ended), LeaseState::Releasing, creating.clone() => false;
+            Some(&ended), Some(&ended), pending, InstanceState::Ready => false;
+        } {
+            let mut held = of_killed(&leases, "x");
+            let lease = Arc::make_mut(&mut held.lease);
+            (lease.holder, lease.state, lease.operation) = (claim("a"), state, now.cloned());
+            held.instance = Arc::new(Instance {
+                id: lease.instance.clone(),
+                state: of_instance.clone(),
+                ..instance("one")
+            });
+            leases.store.lock("test").unwrap().put_new(&held).unwrap();
+            let mut before = held.clone();
+            Arc::make_mut(&mut before.lease).operation = seen.cloned();
+            let undone = undo_half_made(&leases, &before);
+            assert_eq!(undone.is_err(), is_half_made, "{state:?} {of_instance:?}");
+            assert_eq!(leases.store.get(&held.lease.id).unwrap(), Some(held));
+        }
+    }
+}

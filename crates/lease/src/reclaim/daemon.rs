@@ -96,3 +96,32 @@ pub(super) fn holders(lease: &Lease) -> Holders {
         Err(e) => Holders::unseen(e.to_string()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::model::Level;
+    use crate::reclaim::tests::{config, open, put};
+    use crate::store::{Enforcement, Portion, Share};
+
+    #[test]
+    fn container_gets_the_socket_of_its_daemon_alone() {
+        let (_dir, config) = config("");
+        let leases = open(&config);
+        for (level, has_door) in [(Level::Mps, true), (Level::None, false)] {
+            let held = put(&leases, level.name(), |lease| {
+                lease.portion = Portion::Share(Share {
+                    memory_mib: 1,
+                    booked_mib: 1,
+                    enforcement: Enforcement::new(level),
+                });
+            });
+            let door = leases.door(&held);
+            assert_eq!(door.is_some(), has_door, "{level}");
+            let id = held.lease.id.as_str();
+            assert!(
+                door.is_none_or(|door| door.starts_with(&config.state_dir)
+                    && door.to_string_lossy().contains(id))
+            );
+        }
+    }
+}

@@ -340,3 +340,28 @@ pub(super) fn mark(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::tests::instance;
+
+    #[test]
+    fn operator_gets_a_command_for_a_known_instance() {
+        let mut one = instance("one");
+        assert_eq!(one.slice().and_then(command), None);
+        one.change_slice(|slice| slice.compute_instance = Some(0));
+        let told = one.slice().and_then(command).unwrap();
+        assert!(
+            told.ends_with(
+                "nvidia-smi mig -i GPU-1 -gi 10 -ci 0 -dci && nvidia-smi mig -i GPU-1 -gi 10 -dgi"
+            ),
+            "{told}"
+        );
+        let line = still_there("the", one.slice().unwrap()).line();
+        assert!(
+            line.starts_with("the GPU instance at 3:1 on GPU GPU-1 is still there"),
+            "{line}"
+        );
+    }
+}

@@ -81,3 +81,33 @@ impl Patience {
         Patience(Patience::default().0.saturating_sub(age))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::tests::instance;
+
+    #[test]
+    fn later_look_adds_to_what_is_kept_and_to_a_failure() {
+        let told = |outcome, note| {
+            let entry = Entry::Unleased(instance("one").into());
+            let mut finding = Finding { entry, outcome };
+            finding.note(note);
+            match finding.outcome {
+                Outcome::Kept(why) | Outcome::Released(why) => why,
+                Outcome::Failed(e) => e.line(),
+            }
+        };
+        let kept = || Outcome::Kept("it lives".to_owned());
+        let failed = || Outcome::Failed(Error::new("first"));
+        let (more, second) = (Some("more".to_owned()), || Err(Error::new("second")));
+        assert_eq!(told(kept(), Ok(more.clone())), "it lives; more");
+        assert_eq!(told(kept(), second()), "second");
+        assert_eq!(told(failed(), Ok(more)), "first");
+        let both = told(failed(), second());
+        assert!(
+            both.starts_with("first") && both.contains("second"),
+            "{both}"
+        );
+    }
+}

@@ -131,3 +131,47 @@ pub(super) fn keep_idle(context: &Leases<'_>, held: &Held, begun: Instant) -> Re
     }
     Ok(true)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reclaim::tests::{config, of_killed, open, put};
+
+    #[test]
+    fn record_of_a_layout_goes_unchanged_and_without_a_lease() {
+        let (_dir, config) = config("");
+        let leases = open(&config);
+        let alone = (*of_killed(&leases, "alone").instance).clone();
+        let has = |instance: &Instance| leases.store.instance_now(instance).unwrap().is_some();
+        let ledger = leases.store.lock("test").unwrap();
+        ledger
+            .change(|state| state.put_instance(alone.clone()))
+            .unwrap();
+        drop(ledger);
+        let changed = Instance {
+            layout: Some("small".to_owned()),
+            ..alone.clone()
+        };
+        let leased = put(&leases, "web", |_| ()).instance;
+        for (seen, goes) in [
+            (&changed, false),
+            (&*leased, false),
+            (&alone, true),
+            (&alone, false),
+        ] {
+            let was_there = has(seen);
+            assert_eq!(forget(&leases, seen).unwrap(), goes);
+            assert_eq!(has(seen), was_there && !goes);
+        }
+    }
+
+    #[test]
+    fn destroys_nothing_that_a_container_has_taken() {
+        let (_dir, config) = config("");
+        let leases = open(&config);
+        let held = put(&leases, "web", |_| ());
+        let refused = destroy_unwanted(&leases, &held.instance, Patience::NONE).unwrap_err();
+        assert_eq!(refused.line(), "a container has taken GPU 0");
+        assert_eq!(leases.store.get(&held.lease.id).unwrap(), Some(held));
+    }
+}

@@ -326,3 +326,91 @@ pub(super) fn withdrawal(context: &Leases<'_>, lease: &Lease) -> Result<String, 
 fn claim_lives(claim: &Claim) -> String {
     format!("only Kubernetes withdraws {claim}")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reclaim::tests::{GONE, Living, config, of_killed, open, record_init};
+    use std::sync::Arc;
+
+    #[test]
+    fn each_part_of_a_create_is_a_sign_of_its_own() {
+        let (_dir, config) = config("");
+        let leases = open(&config);
+        let (_living, alive) = Living::new();
+        let (here, pid) = (Liveness::here(), alive.pid);
+        let works = Some(format!("process {pid} is making it"));
+        let makes = Some(format!("its low-level runtime, process {pid}, is at work"));
+        let runs = Some(format!("its init, process {pid}, runs"));
+        let none = None::<String>;
+        let (gone, is_there) = (Some(GONE), Some(alive));
+        // The creator, the low-level runtime and the init; then signs of all that makes it, of all but the front, and of the
+        // container alone.
+        for (creator, runtime, init, [making, outlives, lives]) in rows! {
+            GONE, gone, gone => [&none, &none, &none];
+            alive, gone, gone => [&works, &none, &none];
+            GONE, is_there, gone => [&works, &makes, &none];
+            GONE, None, is_there => [&none, &runs, &runs];
+        } {
+            let mut held = of_killed(&leases, "web");
+            let lease = Arc::make_mut(&mut held.lease);
+            (lease.creator, lease.runtime_process, lease.init) = (creator, runtime, init);
+            let operations = leases.store.operations();
+            let all = [
+                &here.maker(lease, &operations),
+                &here.outlives_its_front(lease),
+                &here.container_lives(lease),
+                &leases.is_made_by_others(lease),
+            ];
+            assert_eq!(all, [making, outlives, lives, making], "{lease:?}");
+            let is_over = here.operation_is_over(lease, &operations);
+            assert_eq!(is_over, creator == GONE, "{lease:?}");
+        }
+    }
+
+    /// The caller of a create is no other process, and a container that exists is made by nobody.
+    #[test]
+    fn nobody_else_makes_own_or_finished_container() {
+        let (_dir, config) = config("");
+        let leases = open(&config);
+        let (_living, alive) = Living::new();
+        for (state, creator) in [
+            (LeaseState::Pending, process::current()),
+            (LeaseState::Ready, alive),
+        ] {
+            let mut held = of_killed(&leases, "web");
+            let lease = Arc::make_mut(&mut held.lease);
+            (lease.state, lease.creator) = (state, creator);
+            assert_eq!(leases.is_made_by_others(lease), None, "{state:?}");
+        }
+    }
+
+    #[test]
+    fn recorded_init_counts_while_it_lives() {
+        let (_dir, config) = config("");
+        let leases = open(&config);
+        let (_living, alive) = Living::new();
+        for (init, is_alive) in [(alive, true), (GONE, false)] {
+            let held = of_killed(&leases, "web");
+            record_init(&held, init);
+            let lives = Liveness::here().container_lives(&held.lease);
+            assert_eq!(lives.is_some(), is_alive, "{init:?}");
+        }
+    }
+
+    /// Processes of another time namespace have other start times here.
+    #[test]
+    fn doubt_counts_as_life() {
+        let (_dir, config) = config("");
+        let leases = open(&config);
+        let mut held = of_killed(&leases, "web");
+        let lease = Arc::make_mut(&mut held.lease);
+        lease.namespaces.as_mut().unwrap().time = Some("another".to_owned());
+        let life = leases.sign_of_life(lease).unwrap();
+        let begin = "runmig cannot see from here whether it lives: ";
+        assert!(
+            life.starts_with(begin) && life.len() > begin.len(),
+            "{life}"
+        );
+    }
+}

@@ -286,3 +286,86 @@ fn excludes(one: &Instance, other: &Instance) -> bool {
     let (place, its) = (footprint(one), footprint(other));
     place.gpu == its.gpu && place.placement.overlaps(its.placement)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reclaim::tests::{config, of_killed, open, put};
+    use crate::store::tests::instance;
+
+    #[test]
+    fn account_stays_with_its_record_or_its_container() {
+        let (_dir, config) = config("");
+        let leases = open(&config);
+        let on_record = put(&leases, "dead", |_| ());
+        let lives = |mut held: Held| {
+            Arc::make_mut(&mut held.lease).creator = process::current();
+            held
+        };
+        let (lost, living) = (of_killed(&leases, "lost"), of_killed(&leases, "living"));
+        let both_live = [
+            lives(living.clone()),
+            put(&leases, "known", |l| l.creator = process::current()),
+        ];
+        let all = [&[on_record.clone(), lost], &both_live[..]].concat();
+        leases.put_accounts(&all).unwrap();
+        let known: Vec<_> = leases.store.state().unwrap().leases.clone();
+        let found = super::living(&leases, &known).leases;
+        assert_eq!(found, [lives(living)]);
+
+        sweep_accounts(&leases).unwrap();
+        let mut left: Vec<LeaseId> = leases
+            .store
+            .accounts()
+            .into_iter()
+            .map(|(id, _)| id)
+            .collect();
+        left.sort();
+        let mut stay = [&on_record, &both_live[0], &both_live[1]].map(|held| held.lease.id.clone());
+        stay.sort();
+        assert_eq!(left, stay);
+    }
+
+    #[test]
+    fn own_ledger_alone_tells_that_a_lease_was_released() {
+        let (_dir, config) = config("");
+        let leases = open(&config);
+        let held = put(&leases, "web", |_| ());
+        let ours = leases.author(&[held]).unwrap();
+        let ledger = |ledger| BundleAccount {
+            author: Some(Author {
+                ledger,
+                ..ours.clone()
+            }),
+            uuids: Vec::new(),
+        };
+        assert!(leases.has_struck_off(&ledger(ours.ledger.clone())));
+        assert!(leases.has_struck_off(&ledger(None)));
+        assert!(!leases.has_struck_off(&ledger(Some("another".into()))));
+    }
+
+    #[test]
+    fn places_exclude_each_other_on_one_gpu() {
+        let at = |gpu: &str, start: u32| {
+            let mut one = instance("one");
+            one.change_slice(|slice| {
+                slice.gpu_uuid = gpu.into();
+                slice.placement.start = start;
+            });
+            one
+        };
+        for (gpu, start, is_excluded) in [
+            ("GPU-1", 3, true),
+            ("GPU-1", 4, false),
+            ("GPU-2", 3, false),
+            ("GPU-2", 4, false),
+        ] {
+            let other = at(gpu, start);
+            assert_eq!(
+                excludes(&at("GPU-1", 3), &other),
+                is_excluded,
+                "{gpu} {start}"
+            );
+        }
+    }
+}

@@ -13,6 +13,8 @@ mod ready;
 mod release;
 mod repair;
 mod revive;
+#[cfg(test)]
+pub(crate) mod tests;
 
 pub(crate) use claim::{release_dead, undo_half_made};
 pub(crate) use daemon::{remove_home, start};

@@ -136,3 +136,121 @@ fn stays(held: &Held, life: &str) -> Error {
     ))
     .hint("run migctl gc as root on the host once that is over")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reclaim::tests::{GONE, Living, config, of_killed, open, put, record_init};
+
+    #[test]
+    fn runtime_is_on_record_before_it_does_anything() {
+        let (_dir, config) = config("");
+        let leases = open(&config);
+        let held = put(&leases, "web", |_| ());
+        let started = leases
+            .started(&held.lease, process::current())
+            .unwrap()
+            .unwrap();
+        assert_eq!(started.runtime_process, Some(process::current()));
+        assert_eq!(leases.store.lease_now(&held.lease).unwrap(), Some(started));
+        let gone = of_killed(&leases, "gone");
+        assert_eq!(leases.started(&gone.lease, GONE).unwrap(), None);
+    }
+
+    #[test]
+    fn wait_for_a_container_ends_with_its_start_or_its_lease() {
+        let (_dir, config) = config("");
+        let leases = open(&config);
+        let held = put(&leases, "web", |_| ());
+        let state = || leases.store.lease_now(&held.lease).unwrap().unwrap().state;
+        assert!(!leases.ready_if_started(&held.lease).unwrap());
+        record_init(&held, GONE);
+        assert!(!leases.ready_if_started(&held.lease).unwrap());
+        assert_eq!(state(), LeaseState::Pending);
+        record_init(&held, process::current());
+        assert!(leases.ready_if_started(&held.lease).unwrap());
+        assert_eq!(state(), LeaseState::Ready);
+        let gone = of_killed(&leases, "gone");
+        assert!(leases.ready_if_started(&gone.lease).unwrap());
+    }
+
+    /// Before its low-level runtime is on record, a first process of that id is another container's.
+    #[test]
+    fn collection_marks_ready_what_a_killed_front_has_started() {
+        let (_dir, config) = config("");
+        let leases = open(&config);
+        let this = process::current();
+        for (runtime, creator, state) in [
+            (Some(GONE), GONE, LeaseState::Ready),
+            (None, GONE, LeaseState::Pending),
+            (Some(GONE), this, LeaseState::Pending),
+        ] {
+            let held = put(&leases, "web", |lease| {
+                (lease.creator, lease.runtime_process) = (creator, runtime);
+                // No init is older than its low-level runtime.
+                if let Some(runtime) = &mut lease.runtime_process {
+                    runtime.start_time = 0;
+                }
+            });
+            record_init(&held, this);
+            ready_without_its_front(&leases, &held.lease).unwrap();
+            let now = leases.store.lease_now(&held.lease).unwrap().unwrap();
+            assert_eq!(now.state, state, "{runtime:?} {creator:?}");
+            release(&leases, &held);
+        }
+    }
+
+    fn release(leases: &Leases<'_>, held: &Held) {
+        let released = leases.release_unless(held, Patience::NONE, |_| None);
+        assert_eq!(released.unwrap(), Returned::Yes);
+    }
+
+    #[test]
+    fn delete_releases_what_is_dead_and_tells_what_stays() {
+        let (_dir, config) = config("");
+        let leases = open(&config);
+        let (_living, others) = Living::new();
+        let this = process::current();
+        let delete = |deleted: bool, change: &dyn Fn(&mut Lease)| {
+            let held = put(&leases, "web", change);
+            let key = &held.lease.container().unwrap().key;
+            let end = leases.release_if_dead(key, deleted).map_err(|e| e.line());
+            let stays = leases.store.has(key);
+            release(&leases, &held);
+            (stays, end)
+        };
+        assert_eq!(delete(false, &|_| ()), (false, Ok(())));
+        let lives = |lease: &mut Lease| lease.init = Some(this);
+        assert_eq!(delete(false, &lives), (true, Ok(())));
+        // A later create of the id.
+        let is_made = |lease: &mut Lease| lease.creator = others;
+        assert_eq!(delete(true, &is_made), (true, Ok(())));
+        let unseen = |lease: &mut Lease| {
+            lease.creator = this;
+            lease.namespaces.as_mut().unwrap().time = Some("another".to_owned());
+        };
+        let (stays, end) = delete(true, &unseen);
+        let line = end.unwrap_err();
+        assert!(
+            stays && line.starts_with("cannot release GPU 0 with container web: "),
+            "{line}"
+        );
+        assert!(line.contains("run migctl gc as root on the host"), "{line}");
+    }
+
+    #[test]
+    fn delete_waits_for_a_container_that_is_ending() {
+        let (_dir, config) = config("");
+        let leases = open(&config);
+        let mut ending = std::process::Command::new("sleep")
+            .arg("0.1")
+            .spawn()
+            .unwrap();
+        let init = process::of(ending.id() as i32).unwrap();
+        let held = put(&leases, "web", |lease| lease.init = Some(init));
+        let key = &held.lease.container().unwrap().key;
+        leases.release_if_dead(key, true).unwrap();
+        assert!(!leases.store.has(key));
+        ending.wait().unwrap();
+    }
+}

@@ -368,3 +368,42 @@ fn after_release(context: &Leases<'_>, lease: &Lease) -> Result<()> {
         Holder::Claim(_) => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reclaim::tests::{config, open, put};
+
+    #[test]
+    fn judges_a_changed_record_anew_until_it_rests() {
+        let (_dir, config) = config("");
+        let leases = open(&config);
+        for (changes, returned) in [
+            (1, Returned::Yes),
+            (
+                usize::MAX,
+                Returned::No("its record changes all the time".to_owned()),
+            ),
+        ] {
+            let held = put(&leases, "web", |_| ());
+            let looks = std::cell::Cell::new(0);
+            let against = |lease: &Lease| {
+                looks.set(looks.get() + 1);
+                let ledger = leases.store.lock("test").unwrap();
+                let change = |l: &mut Lease| l.request = format!("look {}", looks.get());
+                let changed = (looks.get() <= changes).then(|| ledger.update_lease(lease, change));
+                changed.transpose().unwrap();
+                None
+            };
+            let end = leases
+                .release_unless(&held, Patience::NONE, against)
+                .unwrap();
+            assert_eq!(end, returned);
+            let stays = leases.store.get(&held.lease.id).unwrap().is_some();
+            assert_eq!(
+                (stays, looks.get()),
+                (changes > 1, MAX_LOOKS.min(changes.saturating_add(1)))
+            );
+        }
+    }
+}

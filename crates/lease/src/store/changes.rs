@@ -199,3 +199,95 @@ fn failed(folder: &Path, e: Errno) -> Error {
         _ => failed,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::Store;
+    use crate::store::tests::instance;
+
+    fn watched() -> (tempfile::TempDir, Store, Changes) {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path(), Duration::from_millis(50)).unwrap();
+        let changes = Changes::of(dir.path()).unwrap();
+        (dir, store, changes)
+    }
+
+    fn change(store: &Store) {
+        let ledger = store.lock("test").unwrap();
+        let number = store.state().unwrap().instances.len();
+        let more = instance(&number.to_string());
+        ledger.change(|state| state.put_instance(more)).unwrap();
+    }
+
+    #[test]
+    fn each_wait_ends_with_the_change_that_it_takes() {
+        let (_dir, store, mut changes) = watched();
+        type Wait = fn(&mut Changes);
+        let waits: [Wait; 4] = [
+            |changes| changes.wait().unwrap(),
+            |changes| assert!(changes.wait_for(LONG).unwrap()),
+            |changes| changes.join().unwrap(),
+            |changes| {
+                let (_reader, output) = std::io::pipe().unwrap();
+                assert!(changes.wait_beside(output.as_fd()).unwrap());
+            },
+        ];
+        for wait in waits {
+            change(&store);
+            wait(&mut changes);
+            assert!(!changes.take().unwrap());
+        }
+    }
+
+    #[test]
+    fn waits_as_long_as_asked() {
+        let (_dir, _store, mut changes) = watched();
+        let (begun, time) = (Instant::now(), Duration::from_millis(20));
+        assert!(!changes.wait_for(time).unwrap());
+        assert!(begun.elapsed() >= time);
+    }
+
+    #[test]
+    fn nobody_waits_beside_a_closed_output() {
+        let (_dir, _store, mut changes) = watched();
+        let (reader, output) = std::io::pipe().unwrap();
+        drop(reader);
+        assert!(!changes.wait_beside(output.as_fd()).unwrap());
+    }
+
+    #[test]
+    fn end_of_a_watch_is_no_change() {
+        let (_dir, _store, changes) = watched();
+        for (mask, counts) in [
+            (AddWatchFlags::IN_IGNORED, false),
+            (AddWatchFlags::IN_DELETE_SELF, true),
+            (AddWatchFlags::IN_Q_OVERFLOW, true),
+        ] {
+            let event = InotifyEvent {
+                wd: changes.watched[0].0,
+                mask,
+                cookie: 0,
+                name: None,
+            };
+            assert_eq!(changes.counts(&event), counts, "{mask:?}");
+        }
+    }
+
+    #[test]
+    fn names_the_limit_that_the_kernel_has_reached() {
+        for (e, hint) in [
+            (Errno::EMFILE, "fs.inotify.max_user_instances"),
+            (Errno::ENOSPC, "fs.inotify.max_user_watches"),
+            (Errno::EACCES, ""),
+        ] {
+            let line = failed(Path::new("/state"), e).line();
+            assert!(
+                line.starts_with("cannot watch the ledger in /state: "),
+                "{line}"
+            );
+            assert!(line.contains(hint), "{line}");
+            assert_eq!(line.contains("hint: "), !hint.is_empty(), "{line}");
+        }
+    }
+}

@@ -475,7 +475,7 @@ fn line(header: &Header) -> String {
 }
 
 /// Returns the latest generation of which the lock tells; 0 for none.
-fn generation(dir: &Path) -> Result<u64> {
+pub(super) fn generation(dir: &Path) -> Result<u64> {
     let path = dir.join(LOCK);
     let what = || format!("read {}", path.display());
     let start = match files::open(&path, Links::Refuse) {

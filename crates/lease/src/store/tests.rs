@@ -499,3 +499,52 @@ fn locks_bundle_for_one_process() {
     assert!(store.try_lock_bundle(bundle(1)).unwrap().is_some());
     assert!(store.try_lock_bundle(bundle(2)).unwrap().is_none());
 }
+
+#[test]
+fn views_name_each_part() {
+    let slice = instance("one").resource;
+    let whole = Resource::Gpu(WholeGpu {
+        gpu_uuid: "GPU-2".into(),
+        gpu_index: 1,
+        gpu_minor: 3,
+        model: "T4".to_owned(),
+        memory_mib: 15_360,
+    });
+    for (resource, figures) in [(slice, (2, 9_728)), (whole, (3, 15_360))] {
+        assert_eq!((resource.gpu_minor(), resource.memory_mib()), figures);
+    }
+    let failed = Attempt {
+        count: 1,
+        error: String::new(),
+        held_by: Vec::new(),
+        next: "2026-01-01T00:00:00Z".into(),
+    };
+    let since = failed.next.clone();
+    let states = [
+        InstanceState::Creating,
+        InstanceState::Ready,
+        InstanceState::Idle { since },
+        InstanceState::Releasing,
+        InstanceState::Quarantined(failed),
+    ];
+    assert_eq!(states.map(|state| state.word()), InstanceState::WORDS);
+}
+
+#[test]
+fn entry_is_called_as_its_holder() {
+    let claim = Claim {
+        uid: "u".to_owned(),
+        ..Claim::default()
+    };
+    let mut promised = held("two");
+    Arc::make_mut(&mut promised.lease).holder = Holder::Claim(claim.clone());
+    for (entry, name, its) in [
+        (Entry::Held(held("one")), "web", None),
+        (Entry::Held(promised), "u", Some(&claim)),
+        (Entry::Unleased(instance("three").into()), "", None),
+    ] {
+        assert_eq!(entry.claim(), its);
+        assert_eq!(entry.is_called(name), !name.is_empty(), "{name}");
+        assert!(!entry.is_called("other"));
+    }
+}

@@ -250,3 +250,30 @@ impl<'a, 'c> Work<'a, 'c> {
         .hint(hint)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reclaim::tests::{config, open};
+    use std::cell::RefCell;
+
+    #[test]
+    fn tells_each_obstacle_once() {
+        let (_dir, config) = config("");
+        let leases = open(&config);
+        let at = ClaimPlace {
+            gpu: "GPU-0".into(),
+            profile: "1g.10gb".to_owned(),
+            placement: Placement { start: 0, size: 1 },
+        };
+        let told = RefCell::new(Vec::new());
+        let hear = |news| told.borrow_mut().push(news);
+        let mut work = Work::new(&leases, Claim::default(), &at, &hear);
+        for by in ["one", "one", "two"] {
+            let (by, end) = (by.to_owned(), End::Near);
+            work.tell_wait(&Taken { by, end });
+        }
+        let news = |by: &str| ClaimNews::Waits { by: by.to_owned() };
+        assert_eq!(told.take(), [news("one"), news("two")]);
+    }
+}

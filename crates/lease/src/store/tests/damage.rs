@@ -91,6 +91,10 @@ fn tells_each_damage() {
             fs::remove_file(file).unwrap();
             nix::unistd::mkfifo(file, nix::sys::stat::Mode::S_IRWXU).unwrap();
         }),
+        ("longer than", |file| {
+            let file = fs::File::options().write(true).open(file).unwrap();
+            file.set_len(1 << 30).unwrap();
+        }),
         ("users other than root", |file| {
             fs::set_permissions(file, fs::Permissions::from_mode(0o602)).unwrap();
         }),
@@ -310,4 +314,29 @@ fn account_tells_its_lease() {
     assert_eq!(told(&store), Some(Some(None)));
     store.remove_account(&"one".into());
     assert_eq!(told(&store), None);
+}
+
+/// A repair reads it.
+#[test]
+fn keeps_generation_before_beside_what_a_kill_left() {
+    let (_dir, store, file) = written(&["one"]);
+    let before = fs::read(&file).unwrap();
+    fs::write(file.with_file_name(".ledger.json.1"), "cut").unwrap();
+    store.lock("t").unwrap().put_new(&held("two")).unwrap();
+    assert_eq!(fs::read(file.with_extension("json.1")).unwrap(), before);
+}
+
+#[test]
+fn lock_that_is_no_file_tells_no_generation() {
+    let (dir, store, _) = written(&["one"]);
+    let lock = store.dir().join("ledger.lock");
+    fs::remove_file(&lock).unwrap();
+    fs::create_dir(&lock).unwrap();
+    for (dir, why) in [
+        (store.dir(), "is not a regular file"),
+        (&dir.path().join("state/ledger.json"), "cannot read "),
+    ] {
+        let line = file::generation(dir).unwrap_err().line();
+        assert!(line.contains(why), "{line}");
+    }
 }
