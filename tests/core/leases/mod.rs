@@ -5,15 +5,15 @@ mod transcripts;
 use nvml_sim::fault::{self, Rule};
 use runmig_lease::config::Config;
 use runmig_lease::counters::{Actor, Counter, HolderKind, LeaseKind, Outcome as End};
-use runmig_lease::error::Result;
+use runmig_lease::error::{Error, Result};
 use runmig_lease::events::{Event, History};
 use runmig_lease::layout::LayoutFile;
 use runmig_lease::model::{Cgroup, Process};
 use runmig_lease::request::Request;
 use runmig_lease::store::{ClaimName, Container, Held, Key, Lease};
 use runmig_lease::{
-    Applied, ApplyOptions, BundleAccount, LeaseView, Leases, NoBundles, Patience, Returned,
-    process, request,
+    Acquired, Applied, ApplyOptions, BundleAccount, LeaseView, Leases, Made, NoBundles, Patience,
+    Returned, process, request,
 };
 use std::sync::{Arc, Mutex};
 use testkit::cgroup2;
@@ -22,7 +22,7 @@ use testkit::faults::{daemons, machine};
 use testkit::leftovers::remove_cgroup;
 use testkit::prelude::{
     BTreeMap, Child, Command, Duration, Path, PathBuf, Stdio, TempDir, Value, begins_with, fs, has,
-    json,
+    json, until,
 };
 use testkit::process::{executing, kill};
 
@@ -34,6 +34,8 @@ struct Node {
     machine: Simulated,
     config: Config,
     inits: Mutex<BTreeMap<String, Child>>,
+    /// The creates at work.
+    creates: Mutex<Vec<Acquired>>,
 }
 
 impl Node {
@@ -54,6 +56,7 @@ impl Node {
             machine,
             config,
             inits: Mutex::default(),
+            creates: Mutex::default(),
         }
     }
 
@@ -121,15 +124,30 @@ impl Node {
 
     /// Gives a container of a pod the slice of a claim.
     fn attach(&self, id: &str, claim: &ClaimName, pod: &str) -> Result<Arc<Lease>> {
-        let holder = Container {
+        let holder = self.in_pod(id, pod);
+        let init = self.begins(id);
+        self.leases().attach(claim, holder, init, Duration::ZERO)
+    }
+
+    /// As `attach`, before the container exists.
+    fn attach_new(&self, id: &str, claim: ClaimName, pod: &str) -> Result<Acquired> {
+        let cgroup = Cgroup {
+            names: Vec::new(),
+            path: None,
+        };
+        let holder = self.in_pod(id, pod);
+        self.leases()
+            .acquire_claimed(&holder, &[claim], &cgroup, Duration::ZERO)
+    }
+
+    fn in_pod(&self, id: &str, pod: &str) -> Container {
+        Container {
             key: Key::new(self.path("root"), id.to_owned()),
             namespace: Some("team".to_owned()),
             pod: Some(pod.to_owned()),
             pod_uid: Some(pod.to_owned()),
             ..Container::default()
-        };
-        let init = self.begins(id);
-        self.leases().attach(claim, holder, init, Duration::ZERO)
+        }
     }
 
     /// Returns the cgroup of a container's MPS daemon in one hierarchy; without a container, of one that is gone.
@@ -339,4 +357,79 @@ fn finds_what_a_lost_ledger_does_not_tell() {
     node.leases().gc(false).unwrap();
     node.is_empty();
     assert_eq!(recover("lost").unwrap(), None);
+}
+
+#[test]
+fn apply_waits_in_the_queue_for_a_lease_in_its_way() {
+    let node = Node::new("A30-24GB", 0, "");
+    let held = node.create("train", &[("slice", "1g.6gb")]).unwrap();
+    let entry = json!({"devices": "all", "mig-enabled": true, "mig-devices": {"4g.24gb": 1}});
+    let file = json!({"version": "v1", "mig-configs": {"wanted": [entry]}});
+    let layout = &LayoutFile::parse(&file.to_string()).unwrap();
+    let apply = |dry_run: bool| {
+        let options = ApplyOptions {
+            dry_run,
+            wait: Duration::from_secs(3600),
+            ..ApplyOptions::default()
+        };
+        let layout = layout.select(None).unwrap();
+        node.leases().apply(&layout, options).unwrap().made
+    };
+    // A plan is told at once.
+    assert_eq!(apply(true), Made::Nothing);
+    std::thread::scope(|scope| {
+        let applied = scope.spawn(|| apply(false));
+        until("the apply waits", || {
+            let all = node.leases().store().waiting().unwrap();
+            all.iter().any(|w| w.waiter.request == "layout wanted")
+        });
+        let released = node
+            .leases()
+            .release_unless(&held, Patience::default(), |_| None);
+        assert_eq!(released.unwrap(), Returned::Yes);
+        assert_eq!(applied.join().unwrap(), Made::All);
+    });
+}
+
+#[test]
+fn tells_creates_that_end_outside_of_an_allocation() {
+    let node = Node::new("A30-24GB", 0, "");
+    let wanted = node.asked(&[("slice", "1g.6gb")]).unwrap();
+    let why = Error::new("it has no rootfs");
+    node.leases()
+        .count_refused(Some(&wanted), Some(node.in_pod("one", "web")), &why);
+    let leases = node.leases();
+    let cgroup = Cgroup {
+        names: Vec::new(),
+        path: None,
+    };
+    let two = leases.acquire(node.in_pod("two", "web"), &wanted, cgroup);
+    leases.count_failed(End::Runtime, None);
+    drop((two.unwrap(), leases));
+    let told: Vec<_> = { node.events().into_iter() }
+        .map(|event| {
+            (
+                event.lease.unwrap().container.unwrap(),
+                event.verdict,
+                event.error,
+            )
+        })
+        .collect();
+    let some = |text: &str| Some(text.to_owned());
+    assert_eq!(
+        told,
+        [
+            (
+                "one".to_owned(),
+                some(End::Refused.word()),
+                some("it has no rootfs")
+            ),
+            ("two".to_owned(), None, None),
+            ("two".to_owned(), some(End::Runtime.word()), None),
+        ]
+    );
+    for end in [End::Refused, End::Runtime] {
+        let counter = Counter::Creates(LeaseKind::Slice, HolderKind::Container, end);
+        assert_eq!(node.count(counter), 1, "{end:?}");
+    }
 }

@@ -12,13 +12,13 @@ use runmig_lease::policy::Subject;
 use runmig_lease::store::{Claim, ClaimName, ClaimPod, Held, Key, Lease};
 use runmig_lease::what_if::{Answer, OnTrial, WhatIf};
 use runmig_lease::{
-    Applied, ClaimPlace, Finding, Inventory, LeaseView, ObservedShare, Outcome, Patience,
-    PlannedInstance, PlannedMode, SliceView, observe,
+    Applied, ClaimNews, ClaimPlace, Finding, Inventory, LeaseView, ObservedShare, Outcome,
+    Patience, PlannedInstance, PlannedMode, SliceView, observe,
 };
 use std::cell::RefCell;
 use std::sync::Once;
 use std::time::SystemTime;
-use testkit::prelude::{BTreeMap, Duration, Path, Write, fs, io, until};
+use testkit::prelude::{BTreeMap, Duration, Path, Write, fs, io, script, until};
 use testkit::{cgroup2, faults::machine, mounted::own_mounts, process::kill};
 
 #[test]
@@ -168,9 +168,9 @@ fn answer(node: &Node, words: &[&str], events: &mut usize) -> Result<Vec<String>
         }
         ["explain", asked @ ..] => return explained(node, &pairs(asked)),
         ["ends", id] => node.ends(id),
-        ["release", id] => {
+        ["release", id, forced @ ..] => {
             for held in leases.of(&Key::new(node.path("root"), (*id).to_owned()))? {
-                let life = |lease: &Lease| leases.sign_of_life(lease);
+                let life = |lease: &Lease| leases.sign_of_life(lease).filter(|_| forced.is_empty());
                 lines.push(format!(
                     "{:?}",
                     leases.release_unless(&held, Patience::default(), life)?
@@ -189,7 +189,14 @@ fn answer(node: &Node, words: &[&str], events: &mut usize) -> Result<Vec<String>
             lines.sort();
         }
         ["apply", entry] => lines = applied(&node.apply(serde_json::from_str(entry).unwrap())?),
-        ["promise" | "prepare", uid, gpu, profile, start] => {
+        [
+            "promise" | "prepare",
+            uid,
+            gpu,
+            profile,
+            start,
+            patience @ ..,
+        ] => {
             let (start, size) = start.split_once(':').unwrap();
             let at = ClaimPlace {
                 gpu: uuid(gpu),
@@ -210,12 +217,23 @@ fn answer(node: &Node, words: &[&str], events: &mut usize) -> Result<Vec<String>
                 }],
                 ..Claim::default()
             };
+            let told = RefCell::new(Vec::new());
+            let hear = |news: ClaimNews| told.borrow_mut().push(format!("{news:?}"));
+            // It ends long before.
+            let patience = patience.len() as u32 * Duration::from_secs(600);
             match words[0] {
-                "promise" => drop(leases.promise(claim, &at, &|_| ())?),
-                _ => drop(leases.prepare(claim, &at, Duration::ZERO, &|_| ())?),
+                "promise" => drop(leases.promise(claim, &at, &hear)?),
+                _ => drop(leases.prepare(claim, &at, patience, &hear)?),
             }
+            lines = told.take();
         }
         ["attach", id, uid, pod] => drop(node.attach(id, &claim(uid), pod)?),
+        ["attach-new", id, uid, pod] => {
+            let acquired = node.attach_new(id, claim(uid), pod)?;
+            node.creates.lock().unwrap().push(acquired);
+        }
+        ["kill-creates"] => node.creates.lock().unwrap().clear(),
+        ["release-ended"] => leases.release_ended()?,
         ["detach", id, uid] => leases.detach(&claim(uid), id)?,
         ["user", uid] => lines.extend(leases.user_of_device(&claim(uid))?),
         ["unprepare", uid] => leases.unprepare(uid, Patience::default())?,
@@ -237,6 +255,22 @@ fn answer(node: &Node, words: &[&str], events: &mut usize) -> Result<Vec<String>
         ["lose" | "find", gpu] => node.machine.change(|machine, _| {
             machine.gpus[index(gpu)].lost = words[0] == "lose";
         }),
+        ["no-reset"] => node.machine.change(|machine, _| machine.no_reset = true),
+        // The first reset meets a process that looks at the GPU.
+        ["refuse-reset"] => {
+            let program = node.machine.0.join("usr/bin/nvidia-smi");
+            fs::rename(&program, program.with_extension("real")).unwrap();
+            let text = "[ -e \"$0.tried\" ] && exec \"$0.real\" \"$@\"\n: >\"$0.tried\"\nexit 1";
+            script(&program, text);
+        }
+        ["damage"] => fs::write(node.path("state/ledger.json"), "").unwrap(),
+        ["repair"] => {
+            let repair = leases.repair()?.expect("the ledger is damaged");
+            lines.extend(repair.leases.iter().map(found));
+            lines.extend({ repair.without_owner.iter() }.map(|(gpu, instance)| {
+                format!("nobody has {} on GPU {}", instance.placement, gpu.index)
+            }));
+        }
         ["fabric", gpu, status] => node.machine.change(|machine, _| {
             let health = &mut machine.gpus[index(gpu)].health;
             (health.fabric, health.fabric_status) = (3, status.parse().unwrap());
