@@ -128,4 +128,15 @@ mod tests {
             assert_eq!(parse_own(text), own, "{text}");
         }
     }
+
+    #[test]
+    fn kernel_tells_cgroups_of_this_process() {
+        let text = std::fs::read_to_string("/proc/self/cgroup").unwrap();
+        assert_eq!(own_cgroup(), parse_own(&text));
+        let unified = text.lines().find_map(|line| line.strip_prefix("0::"));
+        let found = unified_cgroup(std::process::id() as i32);
+        assert_eq!(found.ok().as_deref(), unified);
+        let gone = unified_cgroup(i32::MAX).unwrap_err();
+        assert_eq!(gone.to_string(), "the process is gone");
+    }
 }

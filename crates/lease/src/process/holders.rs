@@ -187,5 +187,10 @@ mod tests {
             assert_eq!(told, !nothing.contains(&errno), "{errno}");
         }
         assert!(judged(Seen::Unanswered).unwrap().unseen.is_some());
+        let unseen = Holders::unseen("hidden".to_owned());
+        assert_eq!(
+            (unseen.seen, unseen.unseen.as_deref()),
+            (vec![], Some("hidden"))
+        );
     }
 }

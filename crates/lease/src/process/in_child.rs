@@ -307,4 +307,28 @@ mod tests {
         assert_eq!(null.mode & libc::S_IFMT, libc::S_IFCHR);
         assert!(look(&[]).unwrap().is_empty());
     }
+
+    #[test]
+    fn process_that_wants_only_a_processor_is_not_blocked() {
+        let busy = ["-c", "while :; do :; done"];
+        let mut busy = Command::new("sh").args(busy).spawn().unwrap();
+        let end = Instant::now() + Duration::from_secs(30);
+        // It may read its program first.
+        while is_blocked(busy.id() as i32) && Instant::now() < end {
+            std::thread::yield_now();
+        }
+        let ran = Instant::now() < end;
+        let _ = busy.kill();
+        busy.wait().unwrap();
+        assert!(ran);
+        assert!(is_blocked(i32::MAX));
+    }
+
+    #[test]
+    fn next_work_has_its_own_patience() {
+        // Enough for the other tests.
+        LEFT.store(BUDGET - 1, SeqCst);
+        renew_patience();
+        assert_eq!(LEFT.load(SeqCst), BUDGET);
+    }
 }

@@ -381,6 +381,7 @@ pub fn wait_for_children() {
 mod tests {
     use super::*;
     use std::ffi::OsStr;
+    use std::io::{Read, Write};
     use std::os::unix::ffi::OsStrExt;
     use std::process::{Command, Stdio};
 
@@ -403,6 +404,17 @@ mod tests {
         assert!(told.contains("boot_id: it is empty"), "{told}");
         std::fs::write(&file, "1-2\n").unwrap();
         assert_eq!(boot_id(root.path()).unwrap(), BootId::new("1-2"));
+    }
+
+    #[test]
+    fn only_a_missing_boot_id_means_the_hosts() {
+        let root = tempfile::tempdir().unwrap();
+        let file = "proc/sys/kernel/random/boot_id";
+        let host = std::fs::read_to_string(Path::new("/").join(file)).unwrap();
+        assert_eq!(boot_id(root.path()).unwrap(), BootId::new(host.trim()));
+        std::fs::create_dir_all(root.path().join(file)).unwrap();
+        let told = boot_id(root.path()).unwrap_err().line();
+        assert!(told.contains("not a regular file"), "{told}");
     }
 
     #[test]
@@ -462,5 +474,77 @@ mod tests {
         }
         assert_eq!(of(pid), None);
         child.wait().unwrap();
+    }
+
+    #[test]
+    fn kills_no_other_process_of_that_number() {
+        let dead = |child: &mut std::process::Child| {
+            // It ends with its standard input.
+            drop(child.stdin.take());
+            !child.wait().unwrap().success()
+        };
+        let cat = || Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let (mut child, mut other) = (cat(), cat());
+        let [process, of_other] = [&child, &other].map(|child| of(child.id() as i32).unwrap());
+        kill(&process).unwrap();
+        let start_time = of_other.start_time + 1;
+        kill(&Process {
+            start_time,
+            ..of_other
+        })
+        .unwrap();
+        assert_eq!((dead(&mut child), dead(&mut other)), (true, false));
+        kill(&process).unwrap();
+        let none = Process { pid: 0, start_time };
+        assert!(kill(&none).is_err());
+    }
+
+    #[test]
+    fn finds_processes_by_name_and_parent() {
+        let (dir, us) = (tempfile::tempdir().unwrap(), std::process::id() as i32);
+        let name = format!("cat-{us}");
+        let path = dir.path().join(&name);
+        std::os::unix::fs::symlink("/bin/cat", &path).unwrap();
+        let mut cat = Command::new(path);
+        cat.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = cat.spawn().unwrap();
+        let pid = child.id() as i32;
+        // It has its name by the time that it answers.
+        child.stdin.as_mut().unwrap().write_all(b"a").unwrap();
+        child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+        let found = (
+            called(&name),
+            commands().contains(&(pid, name)),
+            parent(pid),
+        );
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        assert_eq!(found, (vec![pid], true, Some(us)));
+        assert_eq!(parent(i32::MAX), None);
+    }
+
+    #[test]
+    fn tells_age_and_login_as_the_kernel_does() {
+        let (first, us) = (age(1).unwrap(), age(current().pid).unwrap());
+        assert!(first >= us && first > Duration::ZERO);
+        assert_eq!(age(i32::MAX), None);
+        let told = std::fs::read_to_string("/proc/self/loginuid").ok();
+        let told = told.filter(|uid| uid.trim() != "4294967295");
+        assert_eq!(login().map(|uid| uid.to_string()), told);
+    }
+
+    #[test]
+    fn ignores_file_limit_until_it_becomes_another_program() {
+        let is_ignored = || {
+            let status = std::fs::read_to_string("/proc/self/status").unwrap();
+            let set = { status.lines() }.find_map(|line| line.strip_prefix("SigIgn:"));
+            let set = u64::from_str_radix(set.unwrap().trim(), 16).unwrap();
+            set & 1 << (libc::SIGXFSZ - 1) != 0
+        };
+        let before = is_ignored();
+        survive_file_limit();
+        assert!(is_ignored());
+        hand_on_file_limit();
+        assert_eq!(is_ignored(), before);
     }
 }

@@ -310,4 +310,82 @@ mod tests {
         assert!(!may_trace("Name:\tx\nCapEff:\t00000000a80425fb\n"));
         assert!(!may_trace(""));
     }
+
+    /// The processes of a machine: the inode of each one's pid namespace or the errno of its read, and its line of pids.
+    struct Processes(&'static [(i32, Result<u64, i32>, Option<&'static str>)]);
+
+    impl Processes {
+        fn with(&self, path: &Path, name: &str) -> (Result<u64, i32>, Option<&str>) {
+            let is_its = |pid: i32| dir(pid).join(name) == path;
+            let found = self.0.iter().find(|(pid, ..)| is_its(*pid)).unwrap();
+            (found.1, found.2)
+        }
+    }
+
+    impl Reads for Processes {
+        fn file(&self, path: &Path) -> io::Result<Vec<u8>> {
+            let (_, numbers) = self.with(path, "status");
+            let numbers = numbers.ok_or(io::Error::from_raw_os_error(libc::ENOENT))?;
+            Ok(format!("NSpid:\t{numbers}\n").into())
+        }
+        fn names(&self, _: &Path) -> io::Result<Vec<std::ffi::OsString>> {
+            let pids = self.0.iter().map(|(pid, ..)| pid.to_string().into());
+            Ok(pids.collect())
+        }
+        fn identity(&self, path: &Path) -> io::Result<(u64, u64)> {
+            let (inode, _) = self.with(path, "ns/pid");
+            Ok((4, inode.map_err(io::Error::from_raw_os_error)?))
+        }
+        fn link(&self, _: &Path) -> io::Result<std::path::PathBuf> {
+            unreachable!()
+        }
+        fn is_locked(&self, _: &Path) -> io::Result<bool> {
+            unreachable!()
+        }
+        fn answers(&self, _: &[std::path::PathBuf]) -> bool {
+            unreachable!()
+        }
+    }
+
+    #[test]
+    fn namespace_has_ended_when_every_process_is_seen_elsewhere() {
+        const FIRST: u64 = 4026531836;
+        let theirs = namespaces("4:9", "4:4026531834", "4:4026531835");
+        let judge = |own: Namespaces, record: &Namespaces, machine: Processes| match view(own)
+            .of_processes(&machine, Some(record))
+        {
+            Sight::Clear => "clear".to_owned(),
+            Sight::Ended => "ended".to_owned(),
+            Sight::Blocked(why) => why
+                .split_once("; ")
+                .map_or("blocked", |why| why.1)
+                .to_owned(),
+        };
+        let unseen = |errno| {
+            let e = io::Error::from_raw_os_error(errno);
+            format!("process 7 cannot be seen: {e}")
+        };
+        const US: (i32, Result<u64, i32>, Option<&str>) = (1, Ok(FIRST), None);
+        for (processes, sight) in [
+            (&[US][..], "ended".to_owned()),
+            (&[US, (7, Ok(8), None)], "ended".to_owned()),
+            (&[US, (7, Ok(9), None)], "process 7 is there".to_owned()),
+            (&[US, (7, Err(libc::ENOENT), None)], "ended".to_owned()),
+            (&[US, (7, Err(libc::EACCES), None)], "ended".to_owned()),
+            (&[US, (7, Err(libc::EACCES), Some("7"))], "ended".to_owned()),
+            (
+                &[US, (7, Err(libc::EACCES), Some("7\t1"))],
+                unseen(libc::EACCES),
+            ),
+            (&[US, (7, Err(libc::EIO), Some("7"))], unseen(libc::EIO)),
+        ] {
+            let judged = judge(first(), &theirs, Processes(processes));
+            assert_eq!(judged, sight, "{processes:?}");
+        }
+        // Only the first namespace sees all others, and it goes on itself.
+        let elsewhere = namespaces("4:8", "4:4026531834", "4:4026531835");
+        assert_eq!(judge(elsewhere, &theirs, Processes(&[])), "blocked");
+        let of_other_time = namespaces("4:4026531836", "4:7", "4:4026531835");
+        assert_eq!(judge(first(), &of_other_time, Processes(&[])), "blocked");
+    }
 }

@@ -187,3 +187,82 @@ fn stop(child: &mut Child) {
     let _ = child.kill();
     let _ = child.wait();
 }
+
+/// Makes a script. This process never has it open, since a child of another test would keep that open, and no open file runs.
+#[cfg(test)]
+pub(crate) fn install(path: &Path, script: &str) {
+    let mut install = Command::new("install");
+    install.args(["-Dm755", "/dev/stdin"]).arg(path);
+    install.stdin(input(&format!("#!/bin/sh\n{script}")).unwrap());
+    assert!(install.status().unwrap().success());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    /// Returns longer and longer times, since a busy machine needs more for the same.
+    fn times() -> impl Iterator<Item = Duration> {
+        (0..9).map(|n| Duration::from_millis(100 << n))
+    }
+
+    #[test]
+    fn failed_program_says_why() {
+        let said = |script: &str| output(Path::new("sh"), &["-c", script], LONG);
+        assert_eq!(said("echo out; echo err >&2").unwrap(), "out\nerr\n");
+        for (script, why) in [
+            ("echo no >&2; exit 3", "no"),
+            ("printf 'a\\nb\\n'; exit 1", "a\\u{a}b"),
+            ("exit 3", "exit status: 3"),
+        ] {
+            let line = said(script).unwrap_err().line();
+            assert!(line.ends_with(&format!(": {why}")), "{line}");
+        }
+    }
+
+    #[test]
+    fn keeps_complaints_apart() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo out; echo err >&2"]);
+        let answer = run_apart(command, Instant::now() + LONG).unwrap();
+        assert_eq!((&*answer.text, &*answer.complaint), ("out\n", "err\n"));
+    }
+
+    /// A daemon that a program leaves behind may keep its output.
+    #[test]
+    fn output_has_to_end_only_apart() {
+        let left = || {
+            let (stdin, writer) = std::io::pipe().unwrap();
+            let mut command = Command::new("sh");
+            command.args(["-c", "exec 3<&0; cat <&3 & echo begun"]);
+            (command, stdin, writer)
+        };
+        let begun = times().find_map(|time| {
+            let (command, stdin, _writer) = left();
+            run(command, stdin, Instant::now() + time).ok()
+        });
+        assert_eq!(begun.unwrap().text, "begun\n");
+        let (mut command, stdin, _writer) = left();
+        command.stdin(stdin);
+        let late = run_apart(command, Instant::now() + Duration::from_millis(100)).unwrap_err();
+        assert_eq!(late.kind(), ErrorKind::TimedOut);
+    }
+
+    #[test]
+    fn kills_program_that_does_not_end_in_time() {
+        let pid = times().find_map(|time| {
+            let (stdin, writer) = std::io::pipe().unwrap();
+            let mut command = Command::new("sh");
+            command.args(["-c", "echo $$; exec cat"]);
+            let late = run(command, stdin, Instant::now() + time).unwrap_err();
+            assert_eq!(late.kind(), ErrorKind::TimedOut);
+            let said = late.to_string();
+            let pid = said.strip_prefix("sh did not end in time: ")?;
+            Some((pid.parse().unwrap(), writer))
+        });
+        let (pid, _writer) = pid.unwrap();
+        assert_eq!(process::of(pid), None);
+    }
+}
