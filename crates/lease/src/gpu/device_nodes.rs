@@ -564,4 +564,53 @@ mod tests {
         let line = check_on_host(&[file]).unwrap_err().line();
         assert!(line.contains("is not a character device"), "{line}");
     }
+
+    #[test]
+    fn lacks_unified_memory_only_beside_a_loaded_driver() {
+        let root = machine();
+        for (devices, lacks) in [
+            ("195 nvidia\n507 nvidia-uvm\n", false),
+            ("195 nvidia-frontend\n", true),
+            ("1 mem\n", false),
+        ] {
+            let text = format!("Character devices:\n{devices}");
+            write(&root, "proc/devices", text);
+            assert_eq!(Nodes::lacks_uvm(root.path()), lacks, "{devices}");
+        }
+        assert!(!Nodes::lacks_uvm(&root.path().join("nowhere")));
+    }
+
+    #[test]
+    fn finds_node_of_a_right() {
+        let root = machine();
+        let text = "DeviceFileMinor: 1\nDeviceFileMode: 256\n";
+        write(&root, "proc/driver/nvidia/capabilities/mig/config", text);
+        let nodes = Nodes::read(root.path()).unwrap();
+        assert_eq!(
+            lines(&[nodes.mig_node("config").unwrap()]),
+            ["/dev/nvidia-caps/nvidia-cap1 511:1 400"]
+        );
+        assert!(nodes.mig_node("monitor").is_err());
+    }
+
+    #[test]
+    fn table_has_every_instance_that_a_gpu_could_have() {
+        let root = machine();
+        let whole: Vec<String> = (0..15)
+            .flat_map(|gi| {
+                let parts = (0..8).map(move |ci| format!("gpu3/gi{gi}/ci{ci}/access 9"));
+                parts.chain([format!("gpu3/gi{gi}/access 9")])
+            })
+            .collect();
+        let nodes = Nodes::read(root.path()).unwrap();
+        write(&root, TABLE, whole.join("\n"));
+        nodes.check_table(3).unwrap();
+        for missing in [0, 8, whole.len() - 2] {
+            let mut cut = whole.clone();
+            let name = cut.remove(missing).replace(" 9", ";");
+            write(&root, TABLE, cut.join("\n"));
+            let line = nodes.check_table(3).unwrap_err().line();
+            assert!(line.contains(&format!("has no line {name}")), "{line}");
+        }
+    }
 }

@@ -163,3 +163,30 @@ impl DetailedGpu {
         profiles.find(|profile| profile.id == id)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_any_driver_suit_a_suggestion() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(Cache::last_names(dir.path()), BTreeSet::new());
+        let named = |name: &str| Offer {
+            number: 0,
+            profile: Profile {
+                name: name.to_owned(),
+                ..Profile::default()
+            },
+        };
+        let gpu = |uuid, names: [&str; 2]| (GpuUuid::from(uuid), Geometry(names.map(named).into()));
+        let gpus = [
+            gpu("GPU-1", ["1g.5gb", "7g.40gb"]),
+            gpu("GPU-2", ["1g.5gb", "2g.10gb"]),
+        ];
+        let cache = Cache::new(dir.path(), &BootId::new("another"));
+        cache.write("1.2", gpus.into()).unwrap();
+        let names = ["1g.5gb", "2g.10gb", "7g.40gb"].map(str::to_owned);
+        assert_eq!(Cache::last_names(dir.path()), names.into());
+    }
+}

@@ -303,4 +303,39 @@ mod tests {
         };
         assert_eq!(made.about_what_was_made().hint(), None);
     }
+
+    #[test]
+    fn codes_have_nvmls_words() {
+        let all = nvml_sim::engine::Code::ALL.iter().map(|(_, code)| code);
+        let unlike = all.filter(|code| !code.words().eq_ignore_ascii_case(words(code.0)));
+        let ours: Vec<(u32, &str)> = unlike.map(|code| (code.0, words(code.0))).collect();
+        assert_eq!(
+            ours,
+            [
+                (12, "NVML shared library couldn't be found or loaded"),
+                (18, "driver/library version mismatch"),
+                (
+                    22,
+                    "requested vGPU operation not available with ECC enabled"
+                ),
+                (26, "deprecated function"),
+                (28, "no GPUs found"),
+            ]
+        );
+    }
+
+    #[test]
+    fn tells_answers_apart_by_code() {
+        let other = Reason::Answer(String::new());
+        for (reason, is_not_found, is_not_supported) in [
+            (Reason::Code(NOT_FOUND), true, false),
+            (Reason::Code(NOT_SUPPORTED), false, true),
+            (Reason::Code(IN_USE), false, false),
+            (other, false, false),
+        ] {
+            let e = DriverError::new(String::new(), reason);
+            let told = (e.is_not_found(), e.is_not_supported());
+            assert_eq!(told, (is_not_found, is_not_supported), "{e}");
+        }
+    }
 }

@@ -71,3 +71,41 @@ impl Program {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_tries_help_unless_a_reset_is_not_supported() {
+        let root = tempfile::tempdir().unwrap();
+        let smi = root.path().join("usr/bin/nvidia-smi");
+        let tried = |script: &str| {
+            program::install(&smi, script);
+            let program = Program::find(root.path(), Path::new("libnvidia-ml.so.1")).unwrap();
+            match program.reset(&["0000:07:00.0", "0000:08:00.0"], Stdio::null()) {
+                Ok(Reset::Done) => "done".to_owned(),
+                Ok(Reset::NotSupported(e)) => format!("not supported: {}", e.reason()),
+                Err(e) => format!("refused: {}", e.reason()),
+            }
+        };
+        let run = format!("cannot run {} --gpu-reset", smi.display());
+        for (script, end) in [
+            (
+                r#"[ "$*" = "--gpu-reset -i 0000:07:00.0,0000:08:00.0" ]"#,
+                "done".to_owned(),
+            ),
+            ("echo in use; exit 1", format!("refused: {run}: in use")),
+            (
+                "echo in use; exit 3",
+                format!("not supported: {run}: in use"),
+            ),
+            (
+                "echo Not Supported; exit 1",
+                format!("not supported: {run}: Not Supported"),
+            ),
+        ] {
+            assert_eq!(tried(script), end);
+        }
+    }
+}

@@ -131,3 +131,84 @@ pub fn nodes(configured: Option<&Path>, driver_root: &Path, host_root: &Path) ->
         None => e,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn put(root: &Path, file: &str, text: &str) {
+        let path = root.join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    #[test]
+    fn nvidias_program_has_its_turn_before_modprobe() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path();
+        let of = |configured: Option<&str>| {
+            let all = loaders(configured.map(Path::new), Path::new("/driver"), root);
+            let words = all.iter().map(|it| (it.command(), it.makes_nodes()));
+            words.collect::<Vec<_>>()
+        };
+        let nvidia = |path: &str| (format!("{path} -u -c 0"), true);
+        let plain = |path: &str| (format!("{path} nvidia-uvm"), false);
+        assert_eq!(of(None), []);
+        put(root, "sbin/modprobe", "");
+        put(root, "usr/bin/nvidia-modprobe", "");
+        assert_eq!(
+            of(None),
+            [nvidia("/usr/bin/nvidia-modprobe"), plain("/sbin/modprobe")]
+        );
+        put(root, "usr/sbin/modprobe", "");
+        put(root, "driver/usr/bin/nvidia-modprobe", "");
+        let own = nvidia("/driver/usr/bin/nvidia-modprobe");
+        assert_eq!(of(None), [own, plain("/usr/sbin/modprobe")]);
+        assert_eq!(of(Some("/opt/it"))[0], nvidia("/opt/it"));
+    }
+
+    #[test]
+    fn runs_the_trusted_program_of_the_nodes_root_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let loader = |host_root: &Path| Loader {
+            path: "/bin/true".into(),
+            host_root: host_root.to_owned(),
+            arguments: &["-u"],
+        };
+        loader(Path::new("/")).run().unwrap();
+        let there = loader(dir.path());
+        let line = there.check().unwrap_err().line();
+        assert_eq!(line, "cannot run /bin/true -u: no such file or directory");
+        let own = dir.path().join("bin/true");
+        program::install(&own, "");
+        there.check().unwrap();
+        // Nothing there runs scripts, and this process may have no right to change its root.
+        assert!(there.run().is_err());
+        fs::set_permissions(&own, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+        let line = there.check().unwrap_err().line();
+        assert!(
+            line.contains("users other than root can write to it"),
+            "{line}"
+        );
+    }
+
+    #[test]
+    fn program_runs_where_module_or_node_is_missing() {
+        const BARE: &str = "Character devices:\n195 nvidia\n511 nvidia-caps\n";
+        let whole = BARE.to_owned() + "507 nvidia-uvm\n";
+        for (devices, runs, is_found) in [
+            ("Character devices:\n", false, false),
+            (BARE, true, true),
+            (&whole, true, true),
+        ] {
+            let dir = tempfile::tempdir().unwrap();
+            let (root, program) = (dir.path(), dir.path().join("modprobe"));
+            put(root, "proc/devices", devices);
+            let script = "cd ${0%/*}; echo 507 nvidia-uvm >>proc/devices; touch ran";
+            program::install(&program, script);
+            let found = nodes(Some(&program), root, Path::new("/"));
+            assert_eq!((root.join("ran").exists(), found.is_ok()), (runs, is_found));
+        }
+    }
+}

@@ -9,6 +9,6 @@ mod queries;
 mod session;
 mod signs;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use session::{Listener, Session};
