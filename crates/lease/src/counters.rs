@@ -325,4 +325,15 @@ mod tests {
         assert_eq!(all.get(RELEASES), u64::MAX);
         assert_eq!(all.times(release), Some(&times));
     }
+
+    #[test]
+    fn tells_failed_calls_of_the_driver_alone() {
+        let mut counts = Counts::default();
+        let failures = [DriverFailure::Library, DriverFailure::Code(2)].map(Counter::DriverErrors);
+        for counter in [failures[0], RELEASES, failures[1], failures[0]] {
+            counts.count(counter);
+        }
+        let told: Vec<_> = counts.driver_errors().collect();
+        assert_eq!(told, [("2", 1), ("library", 2)]);
+    }
 }

@@ -182,3 +182,34 @@ impl cdi::Hook {
         is_file || self.path == Path::new(name) || words.any(|word| word == name)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nvidias_runtime_brings_the_files_by_itself() {
+        for (runtime, brings) in [
+            ("/usr/bin/nvidia-container-runtime", true),
+            ("nvidia-container-runtime.cdi", true),
+            ("/usr/bin/nvidia-container-runtime/runc", false),
+            ("/usr/bin/runc", false),
+            ("", false),
+        ] {
+            assert_eq!(is_nvidia(Path::new(runtime)), brings, "{runtime}");
+        }
+    }
+
+    #[test]
+    fn looks_in_usual_and_configured_folders() {
+        let config = Config {
+            cdi_kinds: vec!["vendor.example/none".to_owned()],
+            cdi_dirs: vec!["/nowhere".into()],
+            ..Config::default()
+        };
+        let line = find(&config, false, Node::HERE).unwrap_err().line();
+        let all = [&cdi::DIRS[..], &["/nowhere"]].concat().join(" or ");
+        let none = format!("cannot find a CDI specification of vendor.example/none in {all}");
+        assert!(line.contains(&none), "{line}");
+    }
+}

@@ -285,3 +285,31 @@ pub(crate) fn pause(time: std::time::Duration) {
     wait("");
     std::thread::sleep(time);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::MetadataExt;
+
+    #[test]
+    fn changes_names_in_an_open_folder() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = File::open(dir.path()).unwrap();
+        let made = create_at(&open, "a").unwrap();
+        let meta = made.metadata().unwrap();
+        assert_eq!((meta.mode() & 0o777, meta.len()), (0o600, 0));
+        let again = create_at(&open, "a").unwrap_err();
+        assert_eq!(again.kind(), ErrorKind::AlreadyExists);
+        rename_at(&open, "a", "b").unwrap();
+        let names = || std::fs::read_dir(dir.path()).unwrap();
+        let only = names().map(|entry| entry.unwrap().file_name());
+        assert_eq!(only.collect::<Vec<_>>(), ["b"]);
+        if nix::unistd::geteuid().is_root() {
+            set_owner_of(&made, 65, 66).unwrap();
+            let meta = made.metadata().unwrap();
+            assert_eq!((meta.uid(), meta.gid()), (65, 66));
+        }
+        remove_file_at(&open, "b").unwrap();
+        assert_eq!(names().count(), 0);
+    }
+}

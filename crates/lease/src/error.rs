@@ -286,6 +286,7 @@ mod tests {
         );
         let said: Result<()> = Err(std::io::Error::other("gone")).context(|| "read a");
         assert_eq!(said.unwrap_err().line(), "cannot read a: gone");
+        assert_eq!(format!("{outer:?}"), outer.line());
     }
 
     #[test]

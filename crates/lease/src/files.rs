@@ -328,4 +328,12 @@ mod tests {
         let opened = open_at(&parent, Path::new("link"), Links::Follow).unwrap();
         assert_eq!(opened.read(1).unwrap(), b"x");
     }
+
+    #[test]
+    fn reader_is_untouched_until_its_first_byte() {
+        let mut reader = limited(&b"ab"[..], 2);
+        assert!(reader.is_untouched());
+        reader.read_exact(&mut [0]).unwrap();
+        assert!(!reader.is_untouched());
+    }
 }

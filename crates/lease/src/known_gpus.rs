@@ -85,3 +85,48 @@ pub fn missing(config: &Config, there: &[Gpu]) -> Result<Vec<String>> {
         .map(|(uuid, name)| format!("{name} ({uuid})"))
         .collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Driver;
+    use crate::gpu::Session;
+    use crate::gpu::nvml::tests::machine;
+
+    #[test]
+    fn misses_gpus_of_this_boot_and_the_last() {
+        let (dir, machine, library) = machine();
+        let driver = || Session::new(&library, None);
+        let config = Config {
+            data_dir: dir.path().join("data"),
+            driver: Driver {
+                root: dir.path().join("root"),
+                ..Driver::default()
+            },
+            ..Config::default()
+        };
+        let boot = |id: &str| {
+            let folder = config.driver.root.join("proc/sys/kernel/random");
+            std::fs::create_dir_all(&folder).unwrap();
+            std::fs::write(folder.join("boot_id"), id).unwrap();
+            note(&config, &driver()).unwrap();
+        };
+        let lose = |lost: bool| machine.change(|machine, _| machine.gpus[1].lost = lost);
+        let missed = || missing(&config, &driver().snapshot().unwrap().gpus).unwrap();
+        assert_eq!(missed(), [""; 0]);
+        let all = driver().snapshot().unwrap().gpus;
+        let other = [format!("{} ({})", all[1].name, all[1].uuid)];
+        for (id, lost, gone) in [
+            ("1", false, &[][..]),
+            ("1", true, &other),
+            ("2", true, &other),
+            ("2", false, &[]),
+            ("2", true, &other),
+            ("3", true, &[]),
+        ] {
+            lose(lost);
+            boot(id);
+            assert_eq!(missed(), gone, "in boot {id}");
+        }
+    }
+}

@@ -163,4 +163,16 @@ mod tests {
         );
         assert_eq!(shown(&["/a".into(), "/b".into()], " and "), "/a and /b");
     }
+
+    #[test]
+    fn cleans_destinations_by_their_text() {
+        for (path, expected) in [
+            ("/a/./b//../c/", "/a/c"),
+            ("/../../a", "/a"),
+            ("a/b", "/a/b"),
+            ("", "/"),
+        ] {
+            assert_eq!(clean(path), Path::new(expected), "{path}");
+        }
+    }
 }

@@ -111,4 +111,17 @@ mod tests {
             assert!(ALL.contains(name), "{name} is not listed");
         }
     }
+
+    #[test]
+    fn reads_version_of_podman_alone() {
+        for (said, expected) in [
+            ("podman version 5.8.3\n", Some((5, 8, 3))),
+            ("podman version 6.1.0-rc1", Some((6, 1, 0))),
+            ("podman version ", None),
+            ("podman version of 5.8.3", None),
+            ("Docker version 28.2.2, build e6534b4", None),
+        ] {
+            assert_eq!(podman_version(said), expected, "{said}");
+        }
+    }
 }

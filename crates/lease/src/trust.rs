@@ -275,4 +275,23 @@ mod tests {
             "{line}"
         );
     }
+
+    #[test]
+    fn says_plainly_what_keeps_a_file_from_being_read() {
+        for (errno, words) in [
+            (libc::ENOENT, "no such file or directory"),
+            (libc::EACCES, "permission denied"),
+            (libc::EISDIR, "Is a directory (os error 21)"),
+        ] {
+            let e = plain(std::io::Error::from_raw_os_error(errno));
+            assert_eq!(e.line(), words);
+        }
+    }
+
+    #[test]
+    fn proc_tells_who_is_root_on_the_host() {
+        let all = maps_all_users().unwrap();
+        let is_root = nix::unistd::geteuid().is_root();
+        assert_eq!(is_host_root(), is_root && all);
+    }
 }
