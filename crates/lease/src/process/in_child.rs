@@ -323,12 +323,4 @@ mod tests {
         assert!(ran);
         assert!(is_blocked(i32::MAX));
     }
-
-    #[test]
-    fn next_work_has_its_own_patience() {
-        // Enough for the other tests.
-        LEFT.store(BUDGET - 1, SeqCst);
-        renew_patience();
-        assert_eq!(LEFT.load(SeqCst), BUDGET);
-    }
 }
