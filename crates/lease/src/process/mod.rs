@@ -440,12 +440,22 @@ mod tests {
         }));
     }
 
+    /// Starts `cat` by another name, which it has by the time that it answers.
+    fn answering(path: &Path) -> std::process::Child {
+        let mut cat = Command::new(path);
+        cat.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = cat.spawn().unwrap();
+        child.stdin.as_mut().unwrap().write_all(b"a").unwrap();
+        child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+        child
+    }
+
     #[test]
     fn reads_processes_named_by_any_bytes() {
         let dir = tempfile::tempdir().unwrap();
         let odd = dir.path().join(OsStr::from_bytes(b"\xff"));
         std::os::unix::fs::symlink("/bin/cat", &odd).unwrap();
-        let mut child = Command::new(odd).stdin(Stdio::piped()).spawn().unwrap();
+        let mut child = answering(&odd);
         let process = of(child.id() as i32).unwrap();
         assert!(is_alive(&process));
         assert_eq!(name(process.pid), "\u{fffd}");
@@ -505,13 +515,8 @@ mod tests {
         let name = format!("cat-{us}");
         let path = dir.path().join(&name);
         std::os::unix::fs::symlink("/bin/cat", &path).unwrap();
-        let mut cat = Command::new(path);
-        cat.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = cat.spawn().unwrap();
+        let mut child = answering(&path);
         let pid = child.id() as i32;
-        // It has its name by the time that it answers.
-        child.stdin.as_mut().unwrap().write_all(b"a").unwrap();
-        child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
         let found = (
             called(&name),
             commands().contains(&(pid, name)),
