@@ -152,12 +152,10 @@ impl Node {
 
     /// Returns the cgroup of a container's MPS daemon in one hierarchy; without a container, of one that is gone.
     fn cgroup(&self, of: Option<&str>) -> PathBuf {
-        let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
-        let mut lines = mounts.lines();
-        let hierarchy = lines.find(|line| line.contains(" cgroup")).unwrap();
+        let hierarchy = hierarchies().swap_remove(0);
         let gone = self.dir.path().file_name().unwrap().to_string_lossy();
         let name = of.map_or(gone.into(), |id| self.lease(id).id.to_string());
-        Path::new(hierarchy.split(' ').nth(1).unwrap()).join(format!("runmig-mps-{name}"))
+        hierarchy.join(format!("runmig-mps-{name}"))
     }
 
     /// Moves the first process of a container into a cgroup of version 2, below those of this machine.
@@ -252,6 +250,15 @@ impl Node {
     fn count(&self, counter: Counter) -> u64 {
         self.leases().store().list().unwrap().counters.get(counter)
     }
+}
+
+/// Returns the roots of the cgroup hierarchies.
+fn hierarchies() -> Vec<PathBuf> {
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+    { mounts.lines() }
+        .filter(|line| line.contains(" cgroup"))
+        .map(|line| PathBuf::from(line.split(' ').nth(1).unwrap()))
+        .collect()
 }
 
 impl Drop for Node {

@@ -370,7 +370,9 @@ fn answer(node: &Node, words: &[&str], events: &mut usize) -> Result<Vec<String>
             let container = node.cgroup_of_container(id);
             fs::create_dir_all(&container).unwrap();
             let pid = node.process_of(who, id).pid.to_string();
-            fs::write(container.join("cgroup.procs"), pid).unwrap();
+            for cgroup in super::hierarchies().into_iter().chain([container]) {
+                fs::write(cgroup.join("cgroup.procs"), &pid).unwrap();
+            }
         }
         ["mig-on"] => {
             let driver = runmig_lease::driver(&node.config);

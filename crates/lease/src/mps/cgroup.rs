@@ -135,19 +135,36 @@ pub(super) fn exists(name: &str) -> bool {
 pub(super) mod tests {
     use super::*;
 
+    /// A cgroup that ends with its test.
+    pub(in crate::mps) struct Made(pub String);
+
+    impl Drop for Made {
+        fn drop(&mut self) {
+            let _ = remove(&format!("{}/below", self.0));
+            let _ = remove(&self.0);
+        }
+    }
+
     /// Makes a cgroup of this process's own; none where it may not.
-    pub(in crate::mps) fn made(name: &str) -> Option<String> {
-        let name = format!("{PREFIX}test-{name}-{}", std::process::id());
-        make(&name).ok().map(|()| name)
+    pub(in crate::mps) fn made(name: &str) -> Option<Made> {
+        let made = Made(format!("{PREFIX}test-{name}-{}", std::process::id()));
+        make(&made.0).ok().map(|()| made)
     }
 
     #[test]
     fn makes_a_cgroup_that_may_be_there() {
-        assert!(make("runmig-not-there/a").is_err());
-        let Some(name) = made("twice") else { return };
-        make(&name).unwrap();
-        assert!(exists(&name));
-        remove(&name).unwrap();
-        assert!(!exists(&name));
+        if let Some(first) = process::hierarchies().first() {
+            let group = first.join("runmig-not-there/a");
+            let line = make("runmig-not-there/a").unwrap_err().line();
+            let why = format!("cannot make cgroup {}: ", group.display());
+            assert!(line.starts_with(&why), "{line}");
+        }
+        let Some(Made(name)) = &made("twice") else {
+            return;
+        };
+        make(name).unwrap();
+        assert!(exists(name));
+        remove(name).unwrap();
+        assert!(!exists(name));
     }
 }

@@ -261,7 +261,7 @@ const LONG_ENOUGH: Duration = Duration::from_secs(2);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mps::cgroup::tests::made;
+    use crate::mps::cgroup::tests::{Made, made};
     use crate::mps::program::tests::script;
 
     #[test]
@@ -311,8 +311,10 @@ mod tests {
         let nowhere = "runmig-mps-nowhere";
         assert!(is_there(&home(there, nowhere)).unwrap());
         assert!(!is_there(&home(gone.clone(), nowhere)).unwrap());
-        let Some(cgroup) = made("left") else { return };
-        let home = home(gone, &cgroup);
+        let Some(Made(cgroup)) = &made("left") else {
+            return;
+        };
+        let home = home(gone, cgroup);
         assert!(is_there(&home).unwrap());
         assert_eq!(end(&home, false).unwrap(), None);
         assert!(!is_there(&home).unwrap());
@@ -320,14 +322,16 @@ mod tests {
 
     #[test]
     fn names_a_cgroup_that_stays() {
-        let Some(cgroup) = made("busy") else { return };
+        let Some(Made(cgroup)) = &made("busy") else {
+            return;
+        };
         let below = format!("{cgroup}/below");
         cgroup::make(&below).unwrap();
         let home_of = |cgroup: &str| home("/nowhere".into(), cgroup);
-        let left = end(&home_of(&cgroup), true).unwrap();
+        let left = end(&home_of(cgroup), true).unwrap();
         assert_eq!(left, Some(format!("cgroup {cgroup}")));
         cgroup::remove(&below).unwrap();
-        assert_eq!(end(&home_of(&cgroup), true).unwrap(), None);
+        assert_eq!(end(&home_of(cgroup), true).unwrap(), None);
         // The kernel's own file, which is not a cgroup.
         let line = end(&home_of("cgroup.procs"), true).unwrap_err().line();
         assert!(
