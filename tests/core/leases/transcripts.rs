@@ -13,7 +13,7 @@ use runmig_lease::store::{Claim, ClaimName, ClaimPod, Held, Key, Lease};
 use runmig_lease::what_if::{Answer, OnTrial, WhatIf};
 use runmig_lease::{
     Applied, ClaimNews, ClaimPlace, Finding, Inventory, LeaseView, ObservedShare, Outcome,
-    Patience, PlannedInstance, PlannedMode, SliceView, observe,
+    Patience, PlannedInstance, PlannedMode, SliceView, observe, process,
 };
 use std::cell::RefCell;
 use std::sync::Once;
@@ -335,7 +335,11 @@ fn answer(node: &Node, words: &[&str], events: &mut usize) -> Result<Vec<String>
             let missing = leases.missing_limit(&held)?;
             lines.extend(missing.map(|m| format!("awaited: {}, {}", m.is_awaited, m.why.line())));
         }
-        ["end-unlimited", id] => leases.end_unlimited(&node.lease(id))?,
+        ["end-unlimited", id] => {
+            let init = node.process_of("init", id);
+            leases.end_unlimited(&node.lease(id))?;
+            until("it ends", || !process::is_alive(&init));
+        }
         // As root of the host can.
         ["change-limit", mib] => node.machine.change(|machine, _| {
             let mut limit = machine.memory_limits[0].clone();
