@@ -292,6 +292,20 @@ mod tests {
     use std::os::unix::fs::MetadataExt;
 
     #[test]
+    fn lock_of_another_is_the_only_failure_that_is_an_answer() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let open = || File::open(file.path()).unwrap();
+        let held = open();
+        assert!(try_lock(&held).unwrap());
+        assert!(!try_lock(&open()).unwrap());
+        let path_alone = OpenOptions::new()
+            .read(true)
+            .custom_flags(libc::O_PATH)
+            .open(file.path());
+        assert!(try_lock(&path_alone.unwrap()).is_err());
+    }
+
+    #[test]
     fn changes_names_in_an_open_folder() {
         let dir = tempfile::tempdir().unwrap();
         let open = File::open(dir.path()).unwrap();

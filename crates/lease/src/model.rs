@@ -441,6 +441,17 @@ mod tests {
     use std::time::UNIX_EPOCH;
 
     #[test]
+    fn limit_is_raised_above_the_share_or_to_none() {
+        for (told_mib, is_raised) in [(0, true), (4097, true), (4096, false), (4095, false)] {
+            let limit = ChangedLimit {
+                told_mib,
+                share_mib: 4096,
+            };
+            assert_eq!(limit.is_raised(), is_raised, "{limit}");
+        }
+    }
+
+    #[test]
     fn keeps_the_text_of_a_record() {
         let time = UNIX_EPOCH + Duration::from_millis(1_500);
         assert_eq!(Timestamp::seconds(time).as_str(), "1970-01-01T00:00:01Z");

@@ -376,7 +376,7 @@ fn apply_waits_in_the_queue_for_a_lease_in_its_way() {
     let apply = |dry_run: bool| {
         let options = ApplyOptions {
             dry_run,
-            wait: Duration::from_secs(3600),
+            wait: Duration::from_secs(60),
             ..ApplyOptions::default()
         };
         let layout = layout.select(None).unwrap();

@@ -258,6 +258,7 @@ mod tests {
         for (id, slices, holder, parts) in rows! {
             Some(1), &[1, 2][..], None => &[1, 2][..];
             Some(1), &[1, 2], Some("web") => &[1, 2];
+            Some(1), &[3], None => &[3];
             Some(1), &[], None => &[];
             Some(1), &[], Some("web") => &[3];
             None, &[], None => &[3];
@@ -281,6 +282,9 @@ mod tests {
             let standing = present.standing(&gpu);
             assert_eq!(standing.parts, parts, "{id:?} {holder:?}");
             assert_eq!(standing.is_held, holder.is_some());
+            // The record of a slice has one compute instance, or none.
+            let record = present.slice(&gpu).unwrap();
+            assert_eq!(record.compute_instance, (slices.len() == 1).then_some(0));
         }
     }
 

@@ -566,6 +566,15 @@ mod tests {
     }
 
     #[test]
+    fn knows_what_is_open_in_a_process_that_holds_an_instance() {
+        let root = machine();
+        let (files, numbers) = capabilities_of(root.path(), 0, 1);
+        let all = ["access", "ci0/access"].map(|file| root.path().join(MIG).join(file));
+        assert_eq!((files, numbers), (all.to_vec(), vec![(511, 12), (511, 13)]));
+        assert_eq!(capabilities_of(root.path(), 0, 2).1, []);
+    }
+
+    #[test]
     fn lacks_unified_memory_only_beside_a_loaded_driver() {
         let root = machine();
         for (devices, lacks) in [

@@ -394,3 +394,19 @@ fn tells_moves_that_make_room() {
     m.gpus[0].mig = MigMode::Disabled;
     assert_eq!(plan(&m, &movable), None);
 }
+
+#[test]
+fn gpus_with_the_same_occupants_are_alike() {
+    let mut m = machine(2);
+    let one = |profile_id, start| GpuInstance {
+        id: 0,
+        profile_id,
+        placement: Placement { start, size: 1 },
+    };
+    for (other, is_like) in [(one(19, 0), true), (one(19, 1), false), (one(20, 0), false)] {
+        m.gpus[0].instances = [one(19, 0)].into();
+        m.gpus[1].instances = [other.clone()].into();
+        let [a, b] = [0, 1].map(|n| Occupancy::new(&m.gpus[n], &[], &[]));
+        assert_eq!(a.is_like(&b, |a, b| a == b), is_like, "{other:?}");
+    }
+}
