@@ -368,7 +368,7 @@ mod tests {
         }
     }
 
-    /// The caller of a create is no other process, and a container that exists is made by nobody.
+    /// A create does not wait for itself, nor for what has made a container that exists.
     #[test]
     fn nobody_else_makes_own_or_finished_container() {
         let (_dir, config) = config("");
