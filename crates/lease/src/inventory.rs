@@ -377,5 +377,14 @@ mod tests {
         let (movable, holders) = inventory.movable();
         assert_eq!(movable.len(), 1);
         assert_eq!((movable[0].containers, holders[0].len()), (3, 3));
+
+        // What is on its way out gives its place back by itself.
+        let mut going = held("a");
+        Arc::make_mut(&mut going.lease).state = LeaseState::Releasing;
+        let inventory = Inventory {
+            leases: [going].into(),
+            ..Inventory::default()
+        };
+        assert_eq!(inventory.movable().0.len(), 0);
     }
 }
