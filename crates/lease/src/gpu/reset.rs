@@ -81,7 +81,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let smi = root.path().join("usr/bin/nvidia-smi");
         let tried = |script: &str| {
-            program::install(&smi, script);
+            program::install(&smi, &format!("#!/bin/sh\n{script}"));
             let program = Program::find(root.path(), Path::new("libnvidia-ml.so.1")).unwrap();
             match program.reset(&["0000:07:00.0", "0000:08:00.0"], Stdio::null()) {
                 Ok(Reset::Done) => "done".to_owned(),

@@ -181,7 +181,7 @@ mod tests {
         let line = there.check().unwrap_err().line();
         assert_eq!(line, "cannot run /bin/true -u: no such file or directory");
         let own = dir.path().join("bin/true");
-        program::install(&own, "");
+        program::install(&own, "#!/bin/sh\n");
         there.check().unwrap();
         // Nothing there runs scripts, and this process may have no right to change its root.
         assert!(there.run().is_err());
@@ -205,7 +205,7 @@ mod tests {
             let dir = tempfile::tempdir().unwrap();
             let (root, program) = (dir.path(), dir.path().join("modprobe"));
             put(root, "proc/devices", devices);
-            let script = "cd ${0%/*}; echo 507 nvidia-uvm >>proc/devices; touch ran";
+            let script = "#!/bin/sh\ncd ${0%/*}; echo 507 nvidia-uvm >>proc/devices; touch ran";
             program::install(&program, script);
             let found = nodes(Some(&program), root, Path::new("/"));
             assert_eq!((root.join("ran").exists(), found.is_ok()), (runs, is_found));

@@ -82,6 +82,7 @@ fn multi_user(help: &str) -> Option<String> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::process::program;
 
     #[test]
     fn reads_option_from_help() {
@@ -99,13 +100,9 @@ pub(super) mod tests {
         }
     }
 
-    /// Writes a program. A child does, since the kernel runs no program that a process has open for a write, as the child of
-    /// another thread would.
     pub(in crate::mps) fn script(dir: &Path, text: &str) -> PathBuf {
         let path = dir.join("program");
-        let mut sh = Command::new("sh");
-        sh.args(["-c", "echo \"$1\" > \"$0\" && chmod 755 \"$0\""]);
-        assert!(sh.arg(&path).arg(text).status().unwrap().success());
+        program::install(&path, text);
         path
     }
 

@@ -188,12 +188,12 @@ fn stop(child: &mut Child) {
     let _ = child.wait();
 }
 
-/// Makes a script. This process never has it open, since a child of another test would keep that open, and no open file runs.
+/// Makes a program. This process never has it open, since a child of another test would keep that open, and no open file runs.
 #[cfg(test)]
-pub(crate) fn install(path: &Path, script: &str) {
+pub(crate) fn install(path: &Path, text: &str) {
     let mut install = Command::new("install");
     install.args(["-Dm755", "/dev/stdin"]).arg(path);
-    install.stdin(input(&format!("#!/bin/sh\n{script}")).unwrap());
+    install.stdin(input(text).unwrap());
     assert!(install.status().unwrap().success());
 }
 
