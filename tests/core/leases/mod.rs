@@ -173,9 +173,9 @@ impl Node {
 
     /// Returns the cgroup of a container in one hierarchy.
     fn cgroup_of_container(&self, id: &str) -> PathBuf {
-        let gone = self.cgroup(None);
         let name = self.dir.path().file_name().unwrap().to_string_lossy();
-        gone.with_file_name(format!("{name}-{id}"))
+        let of_machine = hierarchies().swap_remove(0).join(&*name);
+        of_machine.join(format!("{name}-{id}"))
     }
 
     /// Returns the first process of a container, or the control program of its MPS daemon.
@@ -265,10 +265,9 @@ impl Drop for Node {
     /// Ends what a test that has failed leaves of MPS daemons.
     fn drop(&mut self) {
         let _ = fs::remove_dir(self.cgroup(None));
-        remove_cgroup(&self.dir.path().file_name().unwrap().to_string_lossy());
         let program = self.machine.0.join("usr/bin").join(MPS_CONTROL);
         executing(&program).into_iter().for_each(kill);
-        let _ = fs::remove_dir(self.cgroup_of_container("a"));
+        remove_cgroup(&self.dir.path().file_name().unwrap().to_string_lossy());
     }
 }
 

@@ -9,7 +9,7 @@ use crate::store::{
     Container, Held, Holder, InstanceState, Key, Lease, Origin, Resource, WholeGpu,
 };
 use crate::{draft, process};
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 
 /// A process that has ended: its pid is another one's by now.
 pub(crate) const GONE: Process = Process {
@@ -64,12 +64,12 @@ pub(crate) fn put(leases: &Leases<'_>, id: &str, change: impl FnOnce(&mut Lease)
     held
 }
 
-/// A process that lives until it is dropped.
+/// A process that lives until it is dropped, or this one ends.
 pub(crate) struct Living(Child);
 
 impl Living {
     pub(crate) fn new() -> (Living, Process) {
-        let child = Command::new("sleep").arg("1000").spawn().unwrap();
+        let child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
         let process = process::of(child.id() as i32).unwrap();
         (Living(child), process)
     }
